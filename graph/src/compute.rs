@@ -1,0 +1,169 @@
+//! Operators as tensor expressions.
+//!
+//! A [`Compute`] is a list of stages in order of dependence. Each stage fills one tensor: at every
+//! point of its spatial axes it evaluates `body`, or combines `body` over its reduction axes.
+//!
+//! ```text
+//! compute(f32[4, 8], f32[8, 6]) -> s0
+//!   s0: f32[4, 6] = sum[8] mul(b0[v0, v2], b1[v2, v1])
+//! ```
+
+use ansc_runtime::{DType, Tensor};
+
+use crate::expr::{BufId, Expr, VarId};
+use crate::scalar::Scalar;
+
+/// Element type and static shape of a tensor.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TensorType {
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+}
+
+impl TensorType {
+    pub fn new(dtype: DType, shape: impl Into<Vec<usize>>) -> TensorType {
+        TensorType { dtype, shape: shape.into() }
+    }
+
+    pub fn of(tensor: &Tensor) -> TensorType {
+        TensorType::new(tensor.dtype(), tensor.shape())
+    }
+
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Number of elements. Importers admit only shapes whose size in bytes fits `isize`.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.len() * self.dtype.size()
+    }
+}
+
+impl std::fmt::Display for TensorType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{:?}", self.dtype, self.shape)
+    }
+}
+
+/// Stages over inputs; loads name inputs first (`b0..`), then stages (`b{inputs.len()}..`).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Compute {
+    pub inputs: Vec<TensorType>,
+    pub stages: Vec<Stage>,
+    /// Indices of the stages that are results, in order.
+    pub outputs: Vec<usize>,
+}
+
+/// One tensor, element by element. Variables `v0..` are the spatial axes, then the reduction axes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Stage {
+    pub name: String,
+    /// Type and shape of the tensor that the stage fills.
+    pub ty: TensorType,
+    pub reduce: Option<Reduce>,
+    pub body: Expr,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Reduce {
+    pub combiner: Combiner,
+    /// Extents of the reduction axes; their variables follow the spatial ones.
+    pub extents: Vec<usize>,
+}
+
+/// How a reduction combines its terms, in row-major order of the reduction axes.
+///
+/// `ArgMax`/`ArgMin` reduce a pair (value, position): the stage's result is the `i64` row-major
+/// position of the extreme term in the reduction domain; the body is the value. Ties go to the
+/// first position, or to the last where `last` is set. NaN terms win over all others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Combiner {
+    Sum,
+    Prod,
+    Max,
+    Min,
+    ArgMax { last: bool },
+    ArgMin { last: bool },
+}
+
+impl Combiner {
+    /// The result of combining nothing; `None` for `ArgMax` and `ArgMin`.
+    pub fn identity(self, dtype: DType) -> Option<Scalar> {
+        match self {
+            Combiner::Sum => Some(Scalar::zero(dtype)),
+            Combiner::Prod => Some(Scalar::one(dtype)),
+            Combiner::Max => Some(Scalar::lowest(dtype)),
+            Combiner::Min => Some(Scalar::highest(dtype)),
+            Combiner::ArgMax { .. } | Combiner::ArgMin { .. } => None,
+        }
+    }
+}
+
+impl Stage {
+    pub fn map(name: &str, ty: TensorType, body: Expr) -> Stage {
+        Stage { name: name.into(), ty, reduce: None, body }
+    }
+
+    pub fn reduction(
+        name: &str,
+        ty: TensorType,
+        combiner: Combiner,
+        extents: Vec<usize>,
+        body: Expr,
+    ) -> Stage {
+        Stage { name: name.into(), ty, reduce: Some(Reduce { combiner, extents }), body }
+    }
+
+    /// Extents of all axes, spatial then reduction: the range of each variable of the body.
+    pub fn extents(&self) -> Vec<usize> {
+        let mut extents = self.ty.shape.clone();
+        extents.extend(self.reduce.iter().flat_map(|r| r.extents.iter().copied()));
+        extents
+    }
+
+    pub fn is_reduction_axis(&self, var: VarId) -> bool {
+        var.index() >= self.ty.rank()
+    }
+}
+
+impl Compute {
+    /// The usual case: one stage, one result.
+    pub fn single(inputs: Vec<TensorType>, stage: Stage) -> Compute {
+        Compute { inputs, stages: vec![stage], outputs: vec![0] }
+    }
+
+    /// The id by which later stages load the stage at `index`.
+    pub fn stage_buffer(&self, index: usize) -> BufId {
+        BufId::new(self.inputs.len() + index)
+    }
+
+    /// The stage that `buffer` names, or `None` if it is an input.
+    pub fn stage_of(&self, buffer: BufId) -> Option<usize> {
+        buffer.index().checked_sub(self.inputs.len())
+    }
+
+    pub fn buffer_type(&self, buffer: BufId) -> &TensorType {
+        match self.stage_of(buffer) {
+            None => &self.inputs[buffer.index()],
+            Some(stage) => &self.stages[stage].ty,
+        }
+    }
+
+    pub fn output_types(&self) -> Vec<TensorType> {
+        self.outputs.iter().map(|&s| self.stages[s].ty.clone()).collect()
+    }
+
+    /// Appends a stage and returns the id that loads it.
+    pub fn push(&mut self, stage: Stage) -> BufId {
+        self.stages.push(stage);
+        self.stage_buffer(self.stages.len() - 1)
+    }
+}

@@ -1,0 +1,306 @@
+//! The model graph: nodes are operators, edges are tensors.
+
+use std::sync::Arc;
+
+use ansc_runtime::Tensor;
+use petgraph::Direction;
+use petgraph::stable_graph::{NodeIndex, StableDiGraph};
+use petgraph::visit::EdgeRef;
+
+use crate::compute::{Compute, TensorType};
+use crate::op::{ComputeOp, Kind, Op};
+
+pub type NodeId = NodeIndex<u32>;
+
+/// One output of one node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ValueId {
+    pub node: NodeId,
+    pub out: u32,
+}
+
+/// A node's name is the ONNX node's, kept for error messages and profiles.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Node {
+    pub name: String,
+    pub op: Op,
+    pub outputs: Vec<Value>,
+}
+
+/// A tensor that a node gives. `dynamic` marks one whose actual size only the data decides: `ty`
+/// then holds the upper bound, and only graph outputs and host operators may read it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Value {
+    pub name: String,
+    pub ty: TensorType,
+    pub dynamic: bool,
+}
+
+/// The edge: output `out` of the source is input `slot` of the target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Use {
+    pub out: u32,
+    pub slot: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    pub name: String,
+    dag: StableDiGraph<Node, Use, u32>,
+    inputs: Vec<NodeId>,
+    /// Name and value of each result, in the model's order.
+    pub outputs: Vec<(String, ValueId)>,
+}
+
+impl Value {
+    pub fn new(name: impl Into<String>, ty: TensorType) -> Value {
+        Value { name: name.into(), ty, dynamic: false }
+    }
+}
+
+impl Graph {
+    pub fn new(name: impl Into<String>) -> Graph {
+        Graph { name: name.into(), ..Graph::default() }
+    }
+
+    pub fn add_input(&mut self, name: &str, ty: TensorType, bound: Option<Arc<Tensor>>) -> ValueId {
+        let id = self.add(name, Op::Input { bound }, &[], vec![Value::new(name, ty)]);
+        self.inputs.push(id);
+        ValueId { node: id, out: 0 }
+    }
+
+    pub fn add_const(&mut self, name: &str, tensor: impl Into<Arc<Tensor>>) -> ValueId {
+        let tensor = tensor.into();
+        let ty = TensorType::of(&tensor);
+        let node = self.add(name, Op::Const(tensor), &[], vec![Value::new(name, ty)]);
+        ValueId { node, out: 0 }
+    }
+
+    /// Adds a node given by an expression; its outputs have the expression's types.
+    ///
+    /// # Panics
+    /// If `inputs` do not have the types that the expression was built for.
+    pub fn add_compute(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        expr: Compute,
+        inputs: &[ValueId],
+    ) -> Vec<ValueId> {
+        for (slot, (input, ty)) in inputs.iter().zip(&expr.inputs).enumerate() {
+            assert_eq!(self.ty(*input), ty, "input {slot} of {name}");
+        }
+        assert_eq!(inputs.len(), expr.inputs.len(), "number of inputs of {name}");
+        let types = expr.output_types();
+        let outputs = types
+            .into_iter()
+            .enumerate()
+            .map(|(i, ty)| Value::new(format!("{name}:{i}"), ty))
+            .collect();
+        let node =
+            self.add(name, Op::Compute(ComputeOp { kind, expr: Arc::new(expr) }), inputs, outputs);
+        self.values(node).collect()
+    }
+
+    pub fn add(&mut self, name: &str, op: Op, inputs: &[ValueId], outputs: Vec<Value>) -> NodeId {
+        let node = self.dag.add_node(Node { name: name.into(), op, outputs });
+        for (slot, input) in inputs.iter().enumerate() {
+            self.dag.add_edge(input.node, node, Use { out: input.out, slot: slot as u32 });
+        }
+        node
+    }
+
+    pub fn inputs(&self) -> &[NodeId] {
+        &self.inputs
+    }
+
+    pub fn contains(&self, node: NodeId) -> bool {
+        self.dag.contains_node(node)
+    }
+
+    /// # Panics
+    /// If `node` was removed.
+    pub fn node(&self, node: NodeId) -> &Node {
+        &self.dag[node]
+    }
+
+    pub fn node_mut(&mut self, node: NodeId) -> &mut Node {
+        &mut self.dag[node]
+    }
+
+    pub fn len(&self) -> usize {
+        self.dag.node_count()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn value(&self, value: ValueId) -> &Value {
+        &self.dag[value.node].outputs[value.out as usize]
+    }
+
+    pub fn value_mut(&mut self, value: ValueId) -> &mut Value {
+        &mut self.dag[value.node].outputs[value.out as usize]
+    }
+
+    pub fn ty(&self, value: ValueId) -> &TensorType {
+        &self.value(value).ty
+    }
+
+    /// The outputs of a node.
+    pub fn values(&self, node: NodeId) -> impl Iterator<Item = ValueId> + use<> {
+        (0..self.dag[node].outputs.len() as u32).map(move |out| ValueId { node, out })
+    }
+
+    /// What a node reads, by slot.
+    pub fn operands(&self, node: NodeId) -> Vec<ValueId> {
+        let mut operands: Vec<(u32, ValueId)> = self
+            .dag
+            .edges_directed(node, Direction::Incoming)
+            .map(|e| (e.weight().slot, ValueId { node: e.source(), out: e.weight().out }))
+            .collect();
+        operands.sort_unstable_by_key(|(slot, _)| *slot);
+        operands.into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// Nodes and slots that read a value, in order; a node that reads it twice is listed twice.
+    /// Graph outputs are not among them: see [`Graph::is_output`].
+    pub fn users(&self, value: ValueId) -> Vec<(NodeId, u32)> {
+        let mut users: Vec<(NodeId, u32)> = self
+            .dag
+            .edges_directed(value.node, Direction::Outgoing)
+            .filter(|e| e.weight().out == value.out)
+            .map(|e| (e.target(), e.weight().slot))
+            .collect();
+        users.sort_unstable();
+        users
+    }
+
+    pub fn is_output(&self, value: ValueId) -> bool {
+        self.outputs.iter().any(|(_, v)| *v == value)
+    }
+
+    pub fn const_of(&self, value: ValueId) -> Option<&Arc<Tensor>> {
+        match &self.dag[value.node].op {
+            Op::Const(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    pub fn compute_of(&self, node: NodeId) -> Option<&ComputeOp> {
+        match &self.dag[node].op {
+            Op::Compute(op) => Some(op),
+            _ => None,
+        }
+    }
+
+    /// Replaces what `node` reads.
+    pub fn set_operands(&mut self, node: NodeId, inputs: &[ValueId]) {
+        let old: Vec<_> =
+            self.dag.edges_directed(node, Direction::Incoming).map(|e| e.id()).collect();
+        for edge in old {
+            self.dag.remove_edge(edge);
+        }
+        for (slot, input) in inputs.iter().enumerate() {
+            self.dag.add_edge(input.node, node, Use { out: input.out, slot: slot as u32 });
+        }
+    }
+
+    /// Lets everything that reads `old`, graph outputs included, read `new`.
+    pub fn replace(&mut self, old: ValueId, new: ValueId) {
+        let edges: Vec<_> = self
+            .dag
+            .edges_directed(old.node, Direction::Outgoing)
+            .filter(|e| e.weight().out == old.out)
+            .map(|e| (e.id(), e.target(), e.weight().slot))
+            .collect();
+        for (edge, target, slot) in edges {
+            self.dag.remove_edge(edge);
+            self.dag.add_edge(new.node, target, Use { out: new.out, slot });
+        }
+        for (_, value) in self.outputs.iter_mut().filter(|(_, v)| *v == old) {
+            *value = new;
+        }
+    }
+
+    /// Removes a node that nothing reads any more.
+    pub fn remove(&mut self, node: NodeId) {
+        self.dag.remove_node(node);
+    }
+
+    pub fn node_ids(&self) -> Vec<NodeId> {
+        self.dag.node_indices().collect()
+    }
+
+    /// Nodes in an order in which operands come before their readers. The order is a function of the
+    /// graph alone: among ready nodes the one with the lowest id comes first.
+    ///
+    /// # Panics
+    /// If the graph has a cycle; the verifier reports one before any pass runs.
+    pub fn topological(&self) -> Vec<NodeId> {
+        let order = self.try_topological();
+        assert_eq!(order.len(), self.len(), "the graph is acyclic");
+        order
+    }
+
+    /// As [`Graph::topological`], but shorter than the graph where there is a cycle.
+    pub fn try_topological(&self) -> Vec<NodeId> {
+        let mut missing: std::collections::HashMap<NodeId, usize> = self
+            .dag
+            .node_indices()
+            .map(|n| (n, self.dag.edges_directed(n, Direction::Incoming).count()))
+            .collect();
+        let mut ready: std::collections::BTreeSet<NodeId> =
+            self.dag.node_indices().filter(|n| missing[n] == 0).collect();
+        let mut order = Vec::with_capacity(self.len());
+        while let Some(node) = ready.pop_first() {
+            order.push(node);
+            for edge in self.dag.edges_directed(node, Direction::Outgoing) {
+                let count = missing.get_mut(&edge.target()).expect("targets are nodes");
+                *count -= 1;
+                if *count == 0 {
+                    ready.insert(edge.target());
+                }
+            }
+        }
+        order
+    }
+}
+
+/// Structural: the same nodes under the same ids, reading the same values.
+impl PartialEq for Graph {
+    fn eq(&self, other: &Graph) -> bool {
+        self.name == other.name
+            && self.inputs == other.inputs
+            && self.outputs == other.outputs
+            && self.node_ids() == other.node_ids()
+            && self
+                .node_ids()
+                .into_iter()
+                .all(|n| self.node(n) == other.node(n) && self.operands(n) == other.operands(n))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ansc_runtime::DType;
+
+    use super::*;
+
+    #[test]
+    fn replace_redirects_readers_and_outputs() {
+        let mut g = Graph::new("g");
+        let ty = TensorType::new(DType::F32, [2]);
+        let a = g.add_input("a", ty.clone(), None);
+        let b = g.add_input("b", ty.clone(), None);
+        let relu = Op::Host(ansc_runtime::host::HostOp::NonZero);
+        let n = g.add("n", relu, &[a, a], vec![Value::new("y", ty)]);
+        g.outputs.push(("y".into(), a));
+        g.replace(a, b);
+        assert_eq!(g.operands(n), [b, b]);
+        assert_eq!(g.users(b), [(n, 0), (n, 1)]);
+        assert!(g.users(a).is_empty() && g.is_output(b));
+        assert_eq!(g.topological().len(), 3);
+    }
+}

@@ -1,0 +1,17 @@
+//! What is computed.
+//!
+//! A [`Graph`] is a DAG of operators on petgraph; every operator that code is generated for *is* a
+//! tensor expression, a [`Compute`]: a list of stages over spatial and reduction axes. The meaning
+//! of operators is written down here once; the interpreter, costs, fusion and all code follow from it.
+
+pub mod compute;
+pub mod expr;
+pub mod graph;
+pub mod op;
+pub mod scalar;
+
+pub use compute::{Combiner, Compute, Reduce, Stage, TensorType};
+pub use expr::{BinOp, BufId, Expr, UnOp, VarId};
+pub use graph::{Graph, Node, NodeId, Value, ValueId};
+pub use op::{ComputeOp, Kind, Op};
+pub use scalar::Scalar;

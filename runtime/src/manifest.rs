@@ -1,0 +1,202 @@
+//! What an artifact says about itself, and the plan by which the runtime executes it.
+//!
+//! An artifact is one ELF shared library with these sections of ours besides the code:
+//!
+//! | section | holds |
+//! | --- | --- |
+//! | `.ansc.weights` | constants at offsets that are multiples of 64, the section page-aligned |
+//! | `.ansc.manifest` | this module's [`Manifest`] as JSON |
+//! | `.ansc.seal` | [`Seal`]: magic, format version, hash of the whole file with the hash field zeroed |
+//!
+//! Kernels are exported functions of the type [`KernelFn`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::dtype::DType;
+use crate::host::HostOp;
+use crate::tensor::Tensor;
+
+/// Incremented whenever an older runtime could misread a newer artifact, or the reverse.
+pub const FORMAT_VERSION: u32 = 1;
+pub const SEAL_MAGIC: [u8; 8] = *b"ANSCSEAL";
+
+/// `kernel(buffers, scratch, begin, end)`: iterations `begin..end` of the launch's parallel loop.
+///
+/// `buffers[i]` is the address of the i-th argument of the step. `scratch` points to
+/// [`Launch::scratch`] bytes that belong to the calling thread alone, aligned to 64.
+pub type KernelFn =
+    unsafe extern "C" fn(buffers: *const *mut u8, scratch: *mut u8, begin: i64, end: i64);
+
+/// The fixed-size seal, little endian: magic[8], version u32, zero u32, xxh3-128 of the file [16].
+pub const SEAL_LEN: usize = 32;
+pub const SEAL_HASH_AT: usize = 16;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of the compiler that wrote the artifact.
+    pub compiler: String,
+    pub model: Provenance,
+    pub target: TargetInfo,
+    pub inputs: Vec<Port>,
+    pub outputs: Vec<Port>,
+    /// Bytes of the arena of a session; all `Storage::Arena` offsets lie below it.
+    pub arena_bytes: usize,
+    /// What the arena would need if no two buffers shared memory.
+    pub arena_bytes_without_reuse: usize,
+    pub weight_bytes: usize,
+    pub buffers: Vec<BufferInfo>,
+    pub kernels: Vec<KernelInfo>,
+    pub plan: Plan,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Provenance {
+    pub name: String,
+    pub sha256: String,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TargetInfo {
+    pub triple: String,
+    pub cpu: String,
+    /// LLVM feature names that the code relies on (`avx2`, `fma`, ...); checked before loading.
+    pub features: Vec<String>,
+}
+
+/// An input or output of the model.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Port {
+    pub name: String,
+    pub dtype: DType,
+    /// For an output whose size the data decides, the upper bound.
+    pub shape: Vec<usize>,
+    pub buffer: BufferId,
+    /// An input whose value was fixed when compiling: the weight buffer that holds it. A session
+    /// refuses any other value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<BufferId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BufferId(pub u32);
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct BufferInfo {
+    pub name: String,
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+    pub storage: Storage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Storage {
+    /// The caller's memory for the i-th model input.
+    Input(u32),
+    /// The caller's memory for the i-th model output.
+    Output(u32),
+    Arena {
+        offset: usize,
+    },
+    Weight {
+        offset: usize,
+    },
+}
+
+/// Steps run one after another; parallelism is inside a launch.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+pub enum Step {
+    /// All launches of a kernel, in order.
+    Kernel {
+        kernel: u32,
+        args: Vec<BufferId>,
+    },
+    Host {
+        name: String,
+        call: HostOp,
+        inputs: Vec<BufferId>,
+        outputs: Vec<BufferId>,
+    },
+    Copy {
+        from: BufferId,
+        to: BufferId,
+    },
+    If {
+        name: String,
+        condition: BufferId,
+        then_plan: Plan,
+        else_plan: Plan,
+    },
+    Loop(Box<LoopStep>),
+}
+
+/// A counted or conditional loop. Before the first iteration `initial[i]` is copied into
+/// `carried_in[i]`; after each one `carried_out[i]` is copied into `carried_in[i]`; at the end
+/// `carried_in[i]` holds the results and is copied into `results[i]`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LoopStep {
+    pub name: String,
+    /// Iterations at most; also the length of every scan output.
+    pub max_trip: u64,
+    /// An `i64` scalar that lowers the trip count at run time.
+    pub trip: Option<BufferId>,
+    /// A `bool` scalar that lets the first iteration happen.
+    pub condition: Option<BufferId>,
+    /// Written before each iteration with its number (`i64` scalar), if the body wants it.
+    pub iteration: Option<BufferId>,
+    /// The `bool` scalar that the body reads as its condition, if it wants it.
+    pub condition_in: Option<BufferId>,
+    /// The `bool` scalar that the body leaves to say whether to go on.
+    pub condition_out: Option<BufferId>,
+    pub initial: Vec<BufferId>,
+    pub carried_in: Vec<BufferId>,
+    pub carried_out: Vec<BufferId>,
+    pub results: Vec<BufferId>,
+    /// Before each iteration the iteration's slice of `whole` is copied into `slice`.
+    pub scan_inputs: Vec<ScanStep>,
+    /// After each iteration `slice` is copied into its place in `whole`.
+    pub scan_outputs: Vec<ScanStep>,
+    pub body: Plan,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ScanStep {
+    pub whole: BufferId,
+    pub slice: BufferId,
+    pub axis: usize,
+    /// Slices are taken from the last to the first.
+    pub reverse: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct KernelInfo {
+    pub name: String,
+    /// Names of the model's nodes that were fused into it.
+    pub nodes: Vec<String>,
+    pub flops: u64,
+    pub bytes: u64,
+    pub launches: Vec<Launch>,
+}
+
+/// One parallel loop (or one serial piece) of a kernel; launches of a kernel are separated by barriers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Launch {
+    pub symbol: String,
+    /// Extent of the parallel loop; 1 for a serial piece.
+    pub extent: u64,
+    /// Bytes of scratch memory per thread.
+    pub scratch: usize,
+}
+
+impl Port {
+    pub fn accepts(&self, tensor: &Tensor) -> bool {
+        self.dtype == tensor.dtype() && self.shape == tensor.shape()
+    }
+}

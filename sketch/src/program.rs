@@ -1,0 +1,180 @@
+//! The program IR: blocks under loops over buffers.
+//!
+//! # Semantics
+//! - A program is a sequence of statements. Buffers are dense, row-major, and do not overlap.
+//! - A [`Block`] executes its body once per iteration of the loops around it, with each block
+//!   iterator set to its binding (an expression over loop variables), where `predicate` holds.
+//!   Instances of a block that differ in a spatial iterator are independent; reduction iterators
+//!   may be reordered (floating-point sums are reassociated by schedules).
+//! - `Body::Reduce` with `init` set: the destination is initialised with the combiner's identity
+//!   before its first term. `decompose_reduction` splits such a block into an assignment of the identity and
+//!   a reduction without `init`.
+//! - A `Parallel` loop is the outermost loop of a statement of the root, and its iterations touch
+//!   disjoint parts of every buffer they write. `Vectorized` and `Unrolled` loops have constant extents
+//!   like all others; a vectorised loop runs over spatial iterators only.
+//! - Buffers of scope `Local` are private to one iteration of the loop nest they are used in: to the
+//!   innermost loop that contains all of their accesses. Their content does not outlive it.
+//! - Every index that is evaluated under its predicates and selects is in bounds.
+
+use ansc_graph::{BufId, Combiner, Expr, TensorType, VarId};
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Program {
+    pub name: String,
+    /// `BufId` indexes this.
+    pub buffers: Vec<Buffer>,
+    /// Inputs, then outputs: the arguments of the kernel, in the order of the `Compute`.
+    pub params: Vec<BufId>,
+    /// `VarId` indexes this: the name of each variable, loops and block iterators alike.
+    pub vars: Vec<String>,
+    pub body: Vec<Stmt>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Buffer {
+    pub name: String,
+    pub ty: TensorType,
+    pub scope: Scope,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Scope {
+    /// Read only, given by the caller.
+    Input,
+    /// Written completely, given by the caller.
+    Output,
+    /// Workspace of the kernel, shared by all threads.
+    Global,
+    /// Registers or stack of one thread.
+    Local,
+    /// Shared memory of a thread block (GPU).
+    Shared,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Stmt {
+    For(Box<For>),
+    Block(Box<Block>),
+}
+
+/// `for var in 0..extent`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct For {
+    pub var: VarId,
+    pub extent: usize,
+    pub kind: ForKind,
+    pub body: Vec<Stmt>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ForKind {
+    Serial,
+    Parallel,
+    Vectorized,
+    Unrolled,
+    Bound(ThreadAxis),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum ThreadAxis {
+    BlockX,
+    BlockY,
+    BlockZ,
+    ThreadX,
+    ThreadY,
+    ThreadZ,
+    Virtual,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Block {
+    pub name: String,
+    pub iters: Vec<Iter>,
+    /// Over loop variables and block iterators: a `bool`; the body is skipped where it is false.
+    pub predicate: Option<Expr>,
+    pub body: Body,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Iter {
+    pub var: VarId,
+    pub extent: usize,
+    pub kind: IterKind,
+    /// Over loop variables.
+    pub binding: Expr,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum IterKind {
+    Spatial,
+    Reduce,
+}
+
+/// One element of a buffer; indices are over block iterators.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Access {
+    pub buffer: BufId,
+    pub indices: Vec<Expr>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Body {
+    /// `dst = value`
+    Assign { dst: Access, value: Expr },
+    /// `dst = combine(dst, value)`; the combiner is not an arg-combiner.
+    Reduce { combiner: Combiner, dst: Access, value: Expr, init: bool },
+    /// `(best, position)` is replaced by `(value, term)` where the value is better by the combiner's order,
+    /// or is the first one. `term` is the row-major position in the reduction domain.
+    ArgReduce {
+        combiner: Combiner,
+        best: Access,
+        position: Access,
+        value: Expr,
+        term: Expr,
+        init: bool,
+    },
+}
+
+impl Program {
+    pub fn buffer(&self, id: BufId) -> &Buffer {
+        &self.buffers[id.index()]
+    }
+
+    pub fn add_buffer(&mut self, name: impl Into<String>, ty: TensorType, scope: Scope) -> BufId {
+        self.buffers.push(Buffer { name: name.into(), ty, scope });
+        BufId::new(self.buffers.len() - 1)
+    }
+
+    pub fn add_var(&mut self, name: impl Into<String>) -> VarId {
+        self.vars.push(name.into());
+        VarId::new(self.vars.len() - 1)
+    }
+}
+
+impl Stmt {
+    /// Calls `f` on every block below, in program order.
+    pub fn visit_blocks<'a>(&'a self, f: &mut impl FnMut(&'a Block)) {
+        match self {
+            Stmt::Block(block) => f(block),
+            Stmt::For(l) => l.body.iter().for_each(|s| s.visit_blocks(f)),
+        }
+    }
+}
+
+impl Body {
+    /// What the body writes.
+    pub fn writes(&self) -> Vec<&Access> {
+        match self {
+            Body::Assign { dst, .. } | Body::Reduce { dst, .. } => vec![dst],
+            Body::ArgReduce { best, position, .. } => vec![best, position],
+        }
+    }
+
+    pub fn value(&self) -> &Expr {
+        match self {
+            Body::Assign { value, .. }
+            | Body::Reduce { value, .. }
+            | Body::ArgReduce { value, .. } => value,
+        }
+    }
+}
