@@ -8,6 +8,7 @@ pub mod compute;
 pub mod expr;
 pub mod graph;
 pub mod op;
+pub mod ops;
 pub mod scalar;
 
 pub use compute::{Combiner, Compute, Reduce, Stage, TensorType};

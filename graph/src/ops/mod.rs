@@ -1,0 +1,83 @@
+//! Operators: constructors of tensor expressions, one file per family.
+//!
+//! Every constructor takes attributes and the types of its operands and returns a [`ComputeOp`],
+//! whose kind and expression agree, or an [`OpError`] that says which rule the operands break.
+//! Attributes and types come from model files: nothing here panics on them. Attributes that an
+//! importer must resolve beforehand (negative axes, `auto_pad`) are not known here.
+
+pub mod conv;
+pub mod map;
+pub mod matmul;
+pub mod shape;
+
+use std::sync::Arc;
+
+use ansc_runtime::DType;
+use ansc_runtime::tensor::byte_len;
+
+use crate::compute::{Compute, Stage, TensorType};
+use crate::expr::Expr;
+use crate::op::{ComputeOp, Kind};
+
+/// The rule that operands or attributes break.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpError {
+    #[error("shapes {a:?} and {b:?} do not broadcast together")]
+    Broadcast { a: Vec<usize>, b: Vec<usize> },
+    #[error("{what} must have element type {expected}, but has {found}")]
+    DType { what: &'static str, expected: String, found: DType },
+    #[error("{what} must have rank {expected}, but has shape {found:?}")]
+    Rank { what: &'static str, expected: String, found: Vec<usize> },
+    #[error("axis {axis} is outside of rank {rank}")]
+    Axis { axis: usize, rank: usize },
+    #[error("a result of type {0} has more elements than this machine can address")]
+    TooLarge(TensorType),
+    /// Anything else, as a sentence.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl ComputeOp {
+    pub fn new(kind: Kind, expr: Compute) -> ComputeOp {
+        ComputeOp { kind, expr: Arc::new(expr) }
+    }
+}
+
+/// `ty`, if its size in bytes can be addressed.
+pub(crate) fn sized(ty: TensorType) -> Result<TensorType, OpError> {
+    match byte_len(ty.dtype, &ty.shape) {
+        Some(_) => Ok(ty),
+        None => Err(OpError::TooLarge(ty)),
+    }
+}
+
+/// The type in which products of `a` and `b` are summed, and the type of the result: half floats
+/// are summed in `f32`, 8-bit integers of either sign in `i32`, which is also their result.
+pub(crate) fn sum_types(a: DType, b: DType) -> Result<(DType, DType), OpError> {
+    let byte = |d| matches!(d, DType::U8 | DType::I8);
+    match a {
+        _ if byte(a) && byte(b) => Ok((DType::I32, DType::I32)),
+        _ if a != b => {
+            Err(OpError::DType { what: "the second operand", expected: a.to_string(), found: b })
+        }
+        DType::Bool => Err(OpError::DType {
+            what: "an operand of a sum of products",
+            expected: "of a number".into(),
+            found: a,
+        }),
+        _ => Ok((a.accumulator(), a)),
+    }
+}
+
+/// Ends `expr` (which has one result, its last stage) with a conversion to `to`, if it needs one.
+pub(crate) fn cast_result(mut expr: Compute, to: DType) -> Compute {
+    let last = expr.stages.len() - 1;
+    let TensorType { dtype, shape } = expr.stages[last].ty.clone();
+    if dtype != to {
+        let indices = (0..shape.len()).map(Expr::var).collect();
+        let body = Expr::cast(dtype, to, Expr::Load(expr.stage_buffer(last), indices));
+        expr.push(Stage::map("cast", TensorType::new(to, shape), body));
+        expr.outputs = vec![last + 1];
+    }
+    expr
+}
