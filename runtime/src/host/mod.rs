@@ -1,0 +1,204 @@
+//! Operators that no tensor expression describes: their result has a size, or an order, that only
+//! the data decides (sorting, searching, scattering). The runtime runs them on the host; the
+//! reference interpreter calls the same functions, and ONNX's own tests are their reference.
+//!
+//! One operator family per file below this one; [`HostOp`] is the serialised form of a call and
+//! [`run`] performs it. Inputs may come from anywhere: what does not fit is a [`HostError`].
+
+mod compress;
+mod det;
+mod nms;
+mod nonzero;
+mod number;
+mod scatter;
+mod topk;
+mod unique;
+mod view;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dtype::DType;
+use crate::tensor::{Tensor, TensorError};
+
+/// How scattered values meet the ones already there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScatterMode {
+    Assign,
+    Add,
+    Mul,
+    Max,
+    Min,
+}
+
+/// A call of a host operator. Inputs and outputs are positional, in ONNX's order. Indices are any
+/// integers; negative ones count from the end.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum HostOp {
+    /// `x -> values, indices` along `axis`; ties keep the lower index, NaN is above all numbers.
+    /// The result is sorted in any case.
+    TopK { axis: usize, k: usize, largest: bool, sorted: bool },
+    /// `x -> indices[rank, n]`; `n` is known at run time.
+    NonZero,
+    /// `x -> y, first_indices, inverse, counts`; sizes are known at run time.
+    Unique { axis: Option<usize>, sorted: bool },
+    /// `x, condition -> y`; size known at run time.
+    Compress { axis: Option<usize> },
+    /// `boxes[batch, n, 4], scores[batch, class, n] -> selected[m, 3]`; size known at run time.
+    NonMaxSuppression {
+        max_per_class: i64,
+        iou_threshold: f32,
+        score_threshold: Option<f32>,
+        center_point_box: bool,
+    },
+    /// `data, indices, updates -> y`.
+    ScatterElements { axis: usize, mode: ScatterMode },
+    /// `data, indices, updates -> y`.
+    ScatterNd { mode: ScatterMode },
+    /// `x -> det`, over the last two axes.
+    Det,
+}
+
+/// Why a host operator could not run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    #[error("{op} takes {expected} inputs, but {found} were given")]
+    Arity { op: &'static str, expected: usize, found: usize },
+    #[error("{op} does not take {dtype} as {what}")]
+    Type { op: &'static str, what: &'static str, dtype: DType },
+    #[error("{op} does not take shape {shape:?} as {what}")]
+    Shape { op: &'static str, what: &'static str, shape: Vec<usize> },
+    #[error("{op} has no axis {axis}: the input has rank {rank}")]
+    Axis { op: &'static str, axis: usize, rank: usize },
+    #[error("{op}: index {index} is out of range for an axis of {extent} elements")]
+    Index { op: &'static str, index: i64, extent: usize },
+    #[error("{op}: {source}")]
+    Tensor { op: &'static str, source: TensorError },
+}
+
+impl HostOp {
+    /// The name of the ONNX operator.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            HostOp::TopK { .. } => "TopK",
+            HostOp::NonZero => "NonZero",
+            HostOp::Unique { .. } => "Unique",
+            HostOp::Compress { .. } => "Compress",
+            HostOp::NonMaxSuppression { .. } => "NonMaxSuppression",
+            HostOp::ScatterElements { .. } => "ScatterElements",
+            HostOp::ScatterNd { .. } => "ScatterND",
+            HostOp::Det => "Det",
+        }
+    }
+}
+
+/// Performs a call. The outputs have their actual shapes.
+pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
+    match op {
+        HostOp::TopK { axis, k, largest, .. } => {
+            let [x] = exactly(op, inputs)?;
+            topk::run(x, *axis, *k, *largest)
+        }
+        HostOp::NonZero => {
+            let [x] = exactly(op, inputs)?;
+            nonzero::run(x).map(|y| vec![y])
+        }
+        HostOp::Unique { axis, sorted } => {
+            let [x] = exactly(op, inputs)?;
+            unique::run(x, *axis, *sorted)
+        }
+        HostOp::Compress { axis } => {
+            let [x, condition] = exactly(op, inputs)?;
+            compress::run(x, condition, *axis).map(|y| vec![y])
+        }
+        HostOp::NonMaxSuppression {
+            max_per_class,
+            iou_threshold,
+            score_threshold,
+            center_point_box,
+        } => {
+            let [boxes, scores] = exactly(op, inputs)?;
+            let limits = nms::Limits {
+                max_per_class: *max_per_class,
+                iou: *iou_threshold,
+                score: *score_threshold,
+                center_point_box: *center_point_box,
+            };
+            nms::run(boxes, scores, &limits).map(|y| vec![y])
+        }
+        HostOp::ScatterElements { axis, mode } => {
+            let [data, indices, updates] = exactly(op, inputs)?;
+            scatter::elements(data, indices, updates, *axis, *mode).map(|y| vec![y])
+        }
+        HostOp::ScatterNd { mode } => {
+            let [data, indices, updates] = exactly(op, inputs)?;
+            scatter::nd(data, indices, updates, *mode).map(|y| vec![y])
+        }
+        HostOp::Det => {
+            let [x] = exactly(op, inputs)?;
+            det::run(x).map(|y| vec![y])
+        }
+    }
+}
+
+fn exactly<'a, const N: usize>(
+    op: &HostOp,
+    inputs: &[&'a Tensor],
+) -> Result<[&'a Tensor; N], HostError> {
+    inputs.try_into().map_err(|_| HostError::Arity {
+        op: op.name(),
+        expected: N,
+        found: inputs.len(),
+    })
+}
+
+fn zeros(op: &'static str, dtype: DType, shape: &[usize]) -> Result<Tensor, HostError> {
+    Tensor::try_zeros(dtype, shape).map_err(|source| HostError::Tensor { op, source })
+}
+
+fn indices_of(op: &'static str, tensor: &Tensor) -> Result<Vec<i64>, HostError> {
+    tensor.to_i64_vec().ok_or(HostError::Type { op, what: "indices", dtype: tensor.dtype() })
+}
+
+/// `index` with negative values counted from the end.
+fn resolve(op: &'static str, index: i64, extent: usize) -> Result<usize, HostError> {
+    let wrapped = if index < 0 { index.checked_add_unsigned(extent as u64) } else { Some(index) };
+    wrapped.and_then(|i| usize::try_from(i).ok()).filter(|&i| i < extent).ok_or(HostError::Index {
+        op,
+        index,
+        extent,
+    })
+}
+
+fn check_axis(op: &'static str, tensor: &Tensor, axis: usize) -> Result<(), HostError> {
+    if axis < tensor.rank() {
+        Ok(())
+    } else {
+        Err(HostError::Axis { op, axis, rank: tensor.rank() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_calls_are_errors() {
+        let x = Tensor::from_slice(&[2], &[1f32, 2.0]);
+        let arity = HostError::Arity { op: "NonZero", expected: 1, found: 0 };
+        assert_eq!(run(&HostOp::NonZero, &[]), Err(arity));
+        let axis = HostError::Axis { op: "TopK", axis: 1, rank: 1 };
+        let topk = HostOp::TopK { axis: 1, k: 1, largest: true, sorted: true };
+        assert_eq!(run(&topk, &[&x]), Err(axis));
+    }
+
+    #[test]
+    fn indices_wrap_once() {
+        assert_eq!(resolve("x", -1, 3), Ok(2));
+        assert_eq!(resolve("x", 2, 3), Ok(2));
+        for index in [3, -4, i64::MIN, i64::MAX] {
+            assert_eq!(resolve("x", index, 3), Err(HostError::Index { op: "x", index, extent: 3 }));
+        }
+    }
+}

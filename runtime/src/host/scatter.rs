@@ -1,0 +1,192 @@
+//! `ScatterElements` and `ScatterND`: a copy of the data with updates merged in at given indices.
+//!
+//! `ScatterElements` axis 0: `y[indices[i, j], j] = updates[i, j]`;
+//! `ScatterND`: `y[indices[i], ..] = updates[i, ..]`. Repeated indices merge in row-major order.
+
+use super::number::{Number, with_type};
+use super::{HostError, ScatterMode, check_axis, indices_of, resolve};
+use crate::tensor::Tensor;
+
+pub(super) fn elements(
+    data: &Tensor,
+    indices: &Tensor,
+    updates: &Tensor,
+    axis: usize,
+    mode: ScatterMode,
+) -> Result<Tensor, HostError> {
+    const OP: &str = "ScatterElements";
+    check_axis(OP, data, axis)?;
+    same_type(OP, data, updates)?;
+    let fits = |(i, (&n, &m))| i == axis || n <= m;
+    let shape = indices.shape();
+    if shape.len() != data.rank() || !shape.iter().zip(data.shape()).enumerate().all(fits) {
+        return Err(HostError::Shape { op: OP, what: "indices", shape: shape.to_vec() });
+    }
+    if shape != updates.shape() {
+        let shape = updates.shape().to_vec();
+        return Err(HostError::Shape { op: OP, what: "updates", shape });
+    }
+    let along = indices_of(OP, indices)?;
+    let extent = data.shape()[axis];
+    let strides = strides(data.shape());
+    let mut targets = Vec::with_capacity(along.len());
+    let mut point = vec![0; shape.len()];
+    for index in along {
+        let at = resolve(OP, index, extent)?;
+        let coordinate = |i: usize| if i == axis { at } else { point[i] };
+        targets.push((0..shape.len()).map(|i| coordinate(i) * strides[i]).sum());
+        advance(&mut point, shape);
+    }
+    Ok(with_type!(data.dtype(), T => merge::<T>(data, &targets, updates, 1, mode)))
+}
+
+pub(super) fn nd(
+    data: &Tensor,
+    indices: &Tensor,
+    updates: &Tensor,
+    mode: ScatterMode,
+) -> Result<Tensor, HostError> {
+    const OP: &str = "ScatterND";
+    same_type(OP, data, updates)?;
+    let bad = |what, t: &Tensor| HostError::Shape { op: OP, what, shape: t.shape().to_vec() };
+    let (&depth, tuples) = indices.shape().split_last().ok_or_else(|| bad("indices", indices))?;
+    if depth > data.rank() {
+        return Err(bad("indices", indices));
+    }
+    let (indexed, slice) = data.shape().split_at(depth);
+    if *updates.shape() != [tuples, slice].concat() {
+        return Err(bad("updates", updates));
+    }
+    let run: usize = slice.iter().product();
+    let strides = strides(indexed);
+    let coordinates = indices_of(OP, indices)?;
+    let mut targets = Vec::with_capacity(tuples.iter().product());
+    for tuple in 0..tuples.iter().product() {
+        let mut target = 0;
+        for (axis, &index) in coordinates[tuple * depth..][..depth].iter().enumerate() {
+            target += resolve(OP, index, indexed[axis])? * strides[axis];
+        }
+        targets.push(target * run);
+    }
+    Ok(with_type!(data.dtype(), T => merge::<T>(data, &targets, updates, run, mode)))
+}
+
+/// Merges consecutive runs of `updates` into `data` at the offsets `targets`.
+fn merge<T: Number>(
+    data: &Tensor,
+    targets: &[usize],
+    updates: &Tensor,
+    run: usize,
+    mode: ScatterMode,
+) -> Tensor {
+    let mut y = data.clone();
+    let (out, updates) = (y.as_mut_slice::<T>(), updates.as_slice::<T>());
+    for (i, &target) in targets.iter().enumerate() {
+        let (to, from) = (&mut out[target..target + run], &updates[i * run..][..run]);
+        match mode {
+            ScatterMode::Assign => to.copy_from_slice(from),
+            _ => to.iter_mut().zip(from).for_each(|(old, &new)| *old = old.merge(mode, new)),
+        }
+    }
+    y
+}
+
+fn same_type(op: &'static str, data: &Tensor, updates: &Tensor) -> Result<(), HostError> {
+    if data.dtype() == updates.dtype() {
+        Ok(())
+    } else {
+        Err(HostError::Type { op, what: "updates", dtype: updates.dtype() })
+    }
+}
+
+fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis];
+    }
+    strides
+}
+
+/// The next point of `shape` in row-major order; wraps at the end.
+fn advance(point: &mut [usize], shape: &[usize]) {
+    for (at, &extent) in point.iter_mut().zip(shape).rev() {
+        *at += 1;
+        if *at < extent {
+            return;
+        }
+        *at = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn rows_of_a_matrix() {
+        let data = Tensor::from_slice(&[3, 2], &[1i32, 2, 3, 4, 5, 6]);
+        let indices = Tensor::from_slice(&[2, 1], &[-1i64, 0]);
+        let updates = Tensor::from_slice(&[2, 2], &[10i32, 20, 30, 40]);
+        let set = nd(&data, &indices, &updates, ScatterMode::Assign).unwrap();
+        assert_eq!(set.as_slice::<i32>(), [30, 40, 3, 4, 10, 20]);
+        let added = nd(&data, &indices, &updates, ScatterMode::Add).unwrap();
+        assert_eq!(added.as_slice::<i32>(), [31, 42, 3, 4, 15, 26]);
+    }
+
+    #[test]
+    fn repeated_indices_merge_in_order() {
+        let data = Tensor::from_slice(&[2], &[1f32, 1.0]);
+        let indices = Tensor::from_slice(&[3], &[1i32, 1, -1]);
+        let updates = Tensor::from_slice(&[3], &[2f32, 3.0, 4.0]);
+        let last =
+            |mode| elements(&data, &indices, &updates, 0, mode).unwrap().as_slice::<f32>()[1];
+        assert_eq!(last(ScatterMode::Assign), 4.0);
+        assert_eq!(last(ScatterMode::Add), 10.0);
+        assert_eq!(last(ScatterMode::Mul), 24.0);
+        assert_eq!(last(ScatterMode::Max), 4.0);
+        assert_eq!(last(ScatterMode::Min), 1.0);
+    }
+
+    #[test]
+    fn bad_indices_and_shapes_are_errors() {
+        let data = Tensor::from_slice(&[2], &[1f32, 1.0]);
+        let updates = Tensor::from_slice(&[1], &[2f32]);
+        let far = Tensor::from_slice(&[1], &[2i64]);
+        let error = elements(&data, &far, &updates, 0, ScatterMode::Assign);
+        assert_eq!(error, Err(HostError::Index { op: "ScatterElements", index: 2, extent: 2 }));
+        let deep = Tensor::from_slice(&[1, 2], &[0i64, 0]);
+        assert!(matches!(
+            nd(&data, &deep, &updates, ScatterMode::Add),
+            Err(HostError::Shape { .. })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn elements_equals_its_definition(
+            axis in 0usize..2,
+            indices in prop::collection::vec(-3i64..3, 6),
+            updates in prop::collection::vec(-9i64..9, 6),
+        ) {
+            let data: Vec<i64> = (0..9).collect();
+            let shape = if axis == 0 { [2, 3] } else { [3, 2] };
+            let got = elements(
+                &Tensor::from_slice(&[3, 3], &data),
+                &Tensor::from_slice(&shape, &indices),
+                &Tensor::from_slice(&shape, &updates),
+                axis,
+                ScatterMode::Add,
+            ).unwrap();
+            let mut expected = data;
+            for i in 0..6 {
+                let (row, column) = (i / shape[1], i % shape[1]);
+                let at = ((indices[i] + 3) % 3) as usize;
+                let (row, column) = if axis == 0 { (at, column) } else { (row, at) };
+                expected[row * 3 + column] += updates[i];
+            }
+            prop_assert_eq!(got.as_slice::<i64>(), expected);
+        }
+    }
+}
