@@ -1,10 +1,16 @@
 //! How it is computed: tensor programs, the primitives that transform them, and schedules.
 //!
-//! [`lower`](crate) turns a `Compute` into the naive [`Program`] e0; schedule primitives turn that
-//! into a fast one that computes the same function; code generation takes the result.
+//! [`lower()`] turns a `Compute` into the naive [`Program`] e0; schedule primitives turn that
+//! into a fast one that computes the same function; code generation takes what [`finish()`] makes of it.
 
+mod decompose;
+pub mod finish;
+pub mod lower;
 pub mod program;
+mod tree;
 
+pub use finish::finish;
+pub use lower::lower;
 pub use program::{
     Access, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
 };

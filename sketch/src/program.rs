@@ -5,7 +5,10 @@
 //! - A [`Block`] executes its body once per iteration of the loops around it, with each block
 //!   iterator set to its binding (an expression over loop variables), where `predicate` holds.
 //!   Instances of a block that differ in a spatial iterator are independent; reduction iterators
-//!   may be reordered (floating-point sums are reassociated by schedules).
+//!   may be reordered (floating-point sums are reassociated by schedules), but the terms of an
+//!   `ArgReduce` come in increasing order.
+//! - Names of blocks are unique. Every loop and every block iterator has a variable of its own.
+//!   The parts of a predicate (joined by `And`) depend on spatial or on reduction iterators, not on both.
 //! - `Body::Reduce` with `init` set: the destination is initialised with the combiner's identity
 //!   before its first term. `decompose_reduction` splits such a block into an assignment of the identity and
 //!   a reduction without `init`.
@@ -143,6 +146,23 @@ impl Program {
     pub fn add_buffer(&mut self, name: impl Into<String>, ty: TensorType, scope: Scope) -> BufId {
         self.buffers.push(Buffer { name: name.into(), ty, scope });
         BufId::new(self.buffers.len() - 1)
+    }
+
+    /// Every block, in program order.
+    pub fn blocks(&self) -> Vec<&Block> {
+        let mut blocks = vec![];
+        self.body.iter().for_each(|s| s.visit_blocks(&mut |b| blocks.push(b)));
+        blocks
+    }
+
+    /// `base`, or `base_1`, ... if a block has that name.
+    pub fn fresh_block_name(&self, base: &str) -> String {
+        let blocks = self.blocks();
+        let mut candidates =
+            std::iter::once(base.to_owned()).chain((1..).map(|n| format!("{base}_{n}")));
+        candidates
+            .find(|name| blocks.iter().all(|b| b.name != *name))
+            .expect("numbers do not run out")
     }
 
     pub fn add_var(&mut self, name: impl Into<String>) -> VarId {

@@ -1,0 +1,174 @@
+//! Positions in the loop tree of a program, and edits at them.
+//!
+//! A [`Path`] is the index of a statement at each level, outermost first. The empty path is the
+//! root, which is no statement.
+
+use ansc_graph::{BinOp, Expr, VarId};
+
+use crate::program::{Block, Body, For, Program, Stmt};
+
+pub(crate) type Path = Vec<usize>;
+
+/// The path of the first statement in program order for which `f` holds.
+pub(crate) fn find(stmts: &[Stmt], f: &mut impl FnMut(&Stmt) -> bool) -> Option<Path> {
+    for (index, stmt) in stmts.iter().enumerate() {
+        if f(stmt) {
+            return Some(vec![index]);
+        }
+        if let Stmt::For(l) = stmt
+            && let Some(mut below) = find(&l.body, f)
+        {
+            below.insert(0, index);
+            return Some(below);
+        }
+    }
+    None
+}
+
+pub(crate) fn stmt<'a>(body: &'a [Stmt], path: &[usize]) -> Option<&'a Stmt> {
+    let (&first, rest) = path.split_first()?;
+    let here = body.get(first)?;
+    match here {
+        _ if rest.is_empty() => Some(here),
+        Stmt::For(l) => stmt(&l.body, rest),
+        Stmt::Block(_) => None,
+    }
+}
+
+/// The statements that `path` is one of, and its index among them.
+pub(crate) fn siblings_mut<'a>(
+    body: &'a mut Vec<Stmt>,
+    path: &[usize],
+) -> (&'a mut Vec<Stmt>, usize) {
+    let (&first, rest) = path.split_first().expect("the path of a statement is not empty");
+    if rest.is_empty() {
+        return (body, first);
+    }
+    match &mut body[first] {
+        Stmt::For(l) => siblings_mut(&mut l.body, rest),
+        Stmt::Block(_) => unreachable!("a path does not go through a block"),
+    }
+}
+
+pub(crate) fn stmt_mut<'a>(body: &'a mut Vec<Stmt>, path: &[usize]) -> &'a mut Stmt {
+    let (siblings, index) = siblings_mut(body, path);
+    &mut siblings[index]
+}
+
+/// Replaces the statement at `path`.
+pub(crate) fn splice(body: &mut Vec<Stmt>, path: &[usize], with: Vec<Stmt>) {
+    let (siblings, index) = siblings_mut(body, path);
+    siblings.splice(index..=index, with);
+}
+
+/// The loops that `path` goes through, outermost first, the statement at `path` not included.
+pub(crate) fn loops_above<'a>(body: &'a [Stmt], path: &[usize]) -> Vec<&'a For> {
+    let mut loops = vec![];
+    let mut stmts = body;
+    for &index in &path[..path.len().saturating_sub(1)] {
+        let Stmt::For(l) = &stmts[index] else {
+            unreachable!("a path does not go through a block")
+        };
+        loops.push(&**l);
+        stmts = &l.body;
+    }
+    loops
+}
+
+/// Rebuilds bottom-up: `f` gets each statement after those below it and returns what takes its place.
+pub(crate) fn rewrite(stmts: Vec<Stmt>, f: &mut impl FnMut(Stmt) -> Vec<Stmt>) -> Vec<Stmt> {
+    let mut out = Vec::with_capacity(stmts.len());
+    for stmt in stmts {
+        let rebuilt = match stmt {
+            Stmt::For(mut l) => {
+                l.body = rewrite(std::mem::take(&mut l.body), f);
+                Stmt::For(l)
+            }
+            block => block,
+        };
+        out.extend(f(rebuilt));
+    }
+    out
+}
+
+pub(crate) fn visit_blocks_mut(stmts: &mut [Stmt], f: &mut impl FnMut(&mut Block)) {
+    for stmt in stmts {
+        match stmt {
+            Stmt::Block(block) => f(block),
+            Stmt::For(l) => visit_blocks_mut(&mut l.body, f),
+        }
+    }
+}
+
+pub(crate) fn visit_loops<'a>(stmts: &'a [Stmt], f: &mut impl FnMut(&'a For)) {
+    for stmt in stmts {
+        if let Stmt::For(l) = stmt {
+            f(l);
+            visit_loops(&l.body, f);
+        }
+    }
+}
+
+/// `stmt` under `loops`, the first outermost. A loop is given by all but its body.
+pub(crate) fn nest(loops: Vec<For>, stmts: Vec<Stmt>) -> Vec<Stmt> {
+    loops.into_iter().rev().fold(stmts, |body, mut l| {
+        l.body = body;
+        vec![Stmt::For(Box::new(l))]
+    })
+}
+
+/// `a && b && c` as its parts.
+pub(crate) fn conjuncts(predicate: &Expr) -> Vec<&Expr> {
+    match predicate {
+        Expr::Binary(BinOp::And, a, b) => {
+            let mut all = conjuncts(a);
+            all.extend(conjuncts(b));
+            all
+        }
+        one => vec![one],
+    }
+}
+
+pub(crate) fn conjunction(parts: impl IntoIterator<Item = Expr>) -> Option<Expr> {
+    parts.into_iter().reduce(Expr::and)
+}
+
+/// A copy of `var` under the same name.
+pub(crate) fn twin(program: &mut Program, var: VarId) -> VarId {
+    let name = program.vars[var.index()].clone();
+    program.add_var(name)
+}
+
+impl Block {
+    /// Calls `f` on every expression that is written in terms of block iterators or loops:
+    /// predicate, indices, value. Bindings are not among them.
+    pub(crate) fn visit_exprs_mut(&mut self, f: &mut impl FnMut(&mut Expr)) {
+        self.predicate.iter_mut().for_each(&mut *f);
+        match &mut self.body {
+            Body::Assign { dst, value } | Body::Reduce { dst, value, .. } => {
+                dst.indices.iter_mut().for_each(&mut *f);
+                f(value);
+            }
+            Body::ArgReduce { best, position, value, term, .. } => {
+                best.indices.iter_mut().chain(&mut position.indices).for_each(&mut *f);
+                f(value);
+                f(term);
+            }
+        }
+    }
+
+    /// Replaces loop variables by what `f` gives, in bindings and in the predicate.
+    pub(crate) fn substitute_loops(&mut self, f: &impl Fn(VarId) -> Option<Expr>) {
+        for iter in &mut self.iters {
+            iter.binding = iter.binding.substitute(f);
+        }
+        if let Some(predicate) = &mut self.predicate {
+            *predicate = predicate.substitute(f);
+        }
+    }
+
+    /// Whether the block's destinations are to be initialised before the first term.
+    pub(crate) fn has_init(&self) -> bool {
+        matches!(self.body, Body::Reduce { init: true, .. } | Body::ArgReduce { init: true, .. })
+    }
+}
