@@ -7,6 +7,7 @@
 pub mod dtype;
 pub mod host;
 pub mod manifest;
+pub mod npy;
 pub mod tensor;
 
 pub use dtype::{DType, Element};
