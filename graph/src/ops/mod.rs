@@ -8,7 +8,10 @@
 pub mod conv;
 pub mod map;
 pub mod matmul;
+pub mod normalize;
+pub mod pool;
 pub mod shape;
+pub mod stages;
 
 use std::sync::Arc;
 
