@@ -8,6 +8,7 @@ pub mod dtype;
 pub mod host;
 pub mod manifest;
 pub mod npy;
+pub mod pool;
 pub mod tensor;
 
 pub use dtype::{DType, Element};

@@ -1,0 +1,472 @@
+//! The thread pool: a parallel loop is handed out within about a microsecond.
+//!
+//! In: a loop of `extent` iterations and a function that runs a range of them. Out: every iteration
+//! has run exactly once, and what it wrote is visible to the caller.
+//!
+//! * The range is cut once into contiguous chunks whose sizes differ by at most one; the calling
+//!   thread runs the first chunk itself. The same extent always gives the same chunks, so a thread
+//!   meets the same part of a buffer again while it is still in its cache.
+//! * Each worker has a mailbox on a cache line of its own. It spins on it for
+//!   [`PoolOptions::spin`], then sleeps.
+//! * Several sessions may share a pool. A caller that finds it in use does not wait: it runs its
+//!   chunks one after another on its own thread and hands out the rest as soon as the workers
+//!   are free. So nothing here can deadlock.
+//! * A panic in the function reaches the caller after all chunks have ended; the pool stays usable.
+//!
+//! ```
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//! use ansc_runtime::pool::{Pool, PoolOptions};
+//!
+//! let pool = Pool::new(&PoolOptions { threads: 2, ..PoolOptions::default() })?;
+//! let sum = AtomicU64::new(0);
+//! pool.run(1000, &|_thread, range| {
+//!     sum.fetch_add(range.sum(), Ordering::Relaxed);
+//! });
+//! assert_eq!(sum.into_inner(), 499_500);
+//! # Ok::<(), ansc_runtime::pool::PoolError>(())
+//! ```
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::io;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long a worker looks for work before it sleeps, where every thread has a core.
+pub const DEFAULT_SPIN: Duration = Duration::from_micros(100);
+
+/// How a [`Pool`] is made.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct PoolOptions {
+    /// Threads that run a parallel loop, the calling one included; 0 for one per available core.
+    pub threads: usize,
+    /// How long a worker spins before it sleeps. `None` for [`DEFAULT_SPIN`], or no spinning at
+    /// all if there are more threads than cores.
+    pub spin: Option<Duration>,
+    /// Cores to pin threads to: thread `i` to `affinity[i % len]`. Thread 0 is the caller's and is
+    /// left alone. Empty for no pinning.
+    pub affinity: Vec<usize>,
+}
+
+/// Why a [`Pool`] could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// The system gave no thread.
+    #[error("a worker thread could not be started: {0}")]
+    Spawn(#[source] io::Error),
+    /// The system refused to pin a thread.
+    #[error("a worker thread could not be pinned to core {cpu}: {source}")]
+    Affinity {
+        /// The core that was asked for.
+        cpu: usize,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A fixed number of threads that run parallel loops; see the [module](self).
+pub struct Pool {
+    mailboxes: Arc<[Mailbox]>,
+    workers: Vec<JoinHandle<()>>,
+    in_use: Padded<AtomicBool>,
+    spin: Duration,
+}
+
+impl Pool {
+    /// Starts the threads, one less than [`PoolOptions::threads`].
+    pub fn new(options: &PoolOptions) -> Result<Pool, PoolError> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let threads = if options.threads == 0 { cores } else { options.threads };
+        let default_spin = if threads > cores { Duration::ZERO } else { DEFAULT_SPIN };
+        let mut pool = Pool {
+            mailboxes: (1..threads).map(|_| Mailbox::default()).collect(),
+            workers: Vec::new(),
+            in_use: Padded(AtomicBool::new(false)),
+            spin: options.spin.unwrap_or(default_spin),
+        };
+        for thread in 1..threads {
+            let worker = pool.spawn(thread).map_err(PoolError::Spawn)?;
+            pool.workers.push(worker);
+            if !options.affinity.is_empty() {
+                let cpu = options.affinity[thread % options.affinity.len()];
+                pin(&pool.workers[thread - 1], cpu)
+                    .map_err(|source| PoolError::Affinity { cpu, source })?;
+            }
+        }
+        Ok(pool)
+    }
+
+    fn spawn(&self, thread: usize) -> io::Result<JoinHandle<()>> {
+        let (mailboxes, spin) = (self.mailboxes.clone(), self.spin);
+        thread::Builder::new()
+            .name(format!("ansc-worker-{thread}"))
+            .spawn(move || mailboxes[thread - 1].serve(thread, spin))
+    }
+
+    /// Threads that run a parallel loop, the calling one included.
+    pub fn threads(&self) -> usize {
+        self.mailboxes.len() + 1
+    }
+
+    /// Calls `body(thread, range)` with ranges that together are `0..extent`. `thread` is below
+    /// [`Pool::threads`], and no two calls with the same number run at the same time within one
+    /// `run`. Returns when all have returned.
+    ///
+    /// `body` must not call `run` of the same pool: the inner loop would run on one thread.
+    ///
+    /// # Panics
+    /// If `body` panics.
+    pub fn run<F: Fn(usize, Range<u64>) + Sync>(&self, extent: u64, body: &F) {
+        let chunks = extent.min(self.threads() as u64);
+        if chunks <= 1 {
+            if extent > 0 {
+                body(0, 0..extent);
+            }
+            return;
+        }
+        for chunk in 0..chunks {
+            let begin = chunk_of(extent, chunks, chunk).start;
+            if let Some(_in_use) = self.acquire() {
+                return self.dispatch(begin..extent, body);
+            }
+            body(0, chunk_of(extent, chunks, chunk));
+        }
+    }
+
+    fn acquire(&self) -> Option<InUse<'_>> {
+        let flag = &self.in_use.0;
+        let was = flag.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        was.is_ok().then(|| InUse(flag))
+    }
+
+    /// Runs `range` on all threads. The caller holds the pool.
+    fn dispatch<F: Fn(usize, Range<u64>) + Sync>(&self, range: Range<u64>, body: &F) {
+        let extent = range.end - range.start;
+        let chunks = extent.min(self.threads() as u64);
+        let chunk = |thread: usize| {
+            let chunk = chunk_of(extent, chunks, thread as u64);
+            range.start + chunk.start..range.start + chunk.end
+        };
+        let helpers = chunks as usize - 1;
+        for thread in 1..=helpers {
+            let job =
+                Job { call: call::<F>, body: (&raw const *body).cast(), range: chunk(thread) };
+            self.mailboxes[thread - 1].post(job, &self.workers[thread - 1]);
+        }
+        let mut panic = catch_unwind(AssertUnwindSafe(|| body(0, chunk(0)))).err();
+        for mailbox in &self.mailboxes[..helpers] {
+            panic = panic.or(mailbox.wait());
+        }
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for (mailbox, worker) in self.mailboxes.iter().zip(self.workers.drain(..)) {
+            mailbox.state.store(EXIT, Ordering::Release);
+            worker.thread().unpark();
+            // A worker catches the panics of its jobs, so it ends in peace.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool")
+            .field("threads", &self.threads())
+            .field("spin", &self.spin)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The `index`-th of `chunks` contiguous parts of `0..extent`.
+fn chunk_of(extent: u64, chunks: u64, index: u64) -> Range<u64> {
+    let (size, longer) = (extent / chunks, extent % chunks);
+    let begin = index * size + index.min(longer);
+    begin..begin + size + u64::from(index < longer)
+}
+
+/// Gives the pool back, also when a panic passes.
+struct InUse<'a>(&'a AtomicBool);
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Two cache lines: the hardware fetches them in pairs.
+#[repr(align(128))]
+struct Padded<T>(T);
+
+type Panic = Box<dyn Any + Send>;
+
+/// A chunk of a parallel loop; `body` lives on the stack of the caller, who waits for the end.
+struct Job {
+    call: unsafe fn(*const (), usize, Range<u64>),
+    body: *const (),
+    range: Range<u64>,
+}
+
+/// # Safety
+/// `body` must point to an `F` that outlives the call.
+unsafe fn call<F: Fn(usize, Range<u64>) + Sync>(body: *const (), thread: usize, range: Range<u64>) {
+    // SAFETY: the caller's promise.
+    let body = unsafe { &*body.cast::<F>() };
+    body(thread, range);
+}
+
+/// The worker spins, or is about to.
+const IDLE: u32 = 0;
+/// There is a job; its cells belong to the worker until the state is `IDLE` again.
+const BUSY: u32 = 1;
+/// The worker sleeps, or is about to.
+const ASLEEP: u32 = 2;
+/// The worker shall end.
+const EXIT: u32 = 3;
+
+#[repr(align(128))]
+struct Mailbox {
+    state: AtomicU32,
+    job: UnsafeCell<Option<Job>>,
+    panic: UnsafeCell<Option<Panic>>,
+}
+
+// SAFETY: `state` says who may touch the cells: the worker while `BUSY`, else the thread that
+// holds the pool. A `Job` may go to another thread because `Pool::run` demands `F: Sync` and
+// keeps it alive until the worker is done.
+unsafe impl Sync for Mailbox {}
+// SAFETY: as above.
+unsafe impl Send for Mailbox {}
+
+impl Default for Mailbox {
+    fn default() -> Mailbox {
+        Mailbox {
+            state: AtomicU32::new(IDLE),
+            job: UnsafeCell::new(None),
+            panic: UnsafeCell::new(None),
+        }
+    }
+}
+
+impl Mailbox {
+    /// Hands a job to the worker, which has none.
+    fn post(&self, job: Job, worker: &JoinHandle<()>) {
+        // SAFETY: this thread holds the pool and the state is not `BUSY`.
+        unsafe { *self.job.get() = Some(job) };
+        if self.state.swap(BUSY, Ordering::AcqRel) == ASLEEP {
+            worker.thread().unpark();
+        }
+    }
+
+    /// Waits for the end of the posted job; the panic that ended it, if one did.
+    fn wait(&self) -> Option<Panic> {
+        if !spin_while(DEFAULT_SPIN, || self.state.load(Ordering::Acquire) == BUSY) {
+            while self.state.load(Ordering::Acquire) == BUSY {
+                thread::yield_now();
+            }
+        }
+        // SAFETY: this thread holds the pool and the state is not `BUSY`.
+        unsafe { (*self.panic.get()).take() }
+    }
+
+    /// The life of a worker.
+    fn serve(&self, thread: usize, spin: Duration) {
+        loop {
+            match self.next(spin) {
+                BUSY => self.work(thread),
+                _ => return,
+            }
+        }
+    }
+
+    /// Waits for `BUSY` or `EXIT`.
+    fn next(&self, spin: Duration) -> u32 {
+        spin_while(spin, || self.state.load(Ordering::Acquire) == IDLE);
+        let asleep = self.state.compare_exchange(IDLE, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+        if let Err(state) = asleep {
+            return state;
+        }
+        loop {
+            thread::park();
+            let state = self.state.load(Ordering::Acquire);
+            if state != ASLEEP {
+                return state;
+            }
+        }
+    }
+
+    fn work(&self, thread: usize) {
+        // SAFETY: the state is `BUSY`, so the cells belong to this worker.
+        if let Some(job) = unsafe { (*self.job.get()).take() } {
+            // SAFETY: `dispatch` keeps the body alive until the state changes.
+            let run = || unsafe { (job.call)(job.body, thread, job.range.clone()) };
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+                // SAFETY: as above.
+                unsafe { *self.panic.get() = Some(panic) };
+            }
+        }
+        self.state.store(IDLE, Ordering::Release);
+    }
+}
+
+/// Spins while `pending` holds, for `limit` at most; whether it ended in time.
+fn spin_while(limit: Duration, pending: impl Fn() -> bool) -> bool {
+    let mut began = None;
+    loop {
+        // Reading the clock costs as much as a dispatch: seldom, and not on the fast path.
+        for _ in 0..64 {
+            if !pending() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        if began.get_or_insert_with(Instant::now).elapsed() >= limit {
+            return false;
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn pin(worker: &JoinHandle<()>, cpu: usize) -> io::Result<()> {
+    use std::os::unix::thread::JoinHandleExt;
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: an all-zero `cpu_set_t` is the empty set; `cpu` is below `CPU_SETSIZE`; the thread
+    // has not been joined.
+    let error = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::pthread_setaffinity_np(worker.as_pthread_t(), size_of_val(&set), &raw const set)
+    };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pin(_worker: &JoinHandle<()>, _cpu: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn pool(threads: usize, spin: u64) -> Pool {
+        let spin = Some(Duration::from_micros(spin));
+        Pool::new(&PoolOptions { threads, spin, affinity: Vec::new() }).unwrap()
+    }
+
+    #[test]
+    fn chunks_tile_the_extent_evenly() {
+        for extent in [1, 2, 3, 7, 64, 1000, u64::MAX] {
+            for chunks in 1..=extent.min(9) {
+                let sizes: Vec<_> = (0..chunks).map(|i| chunk_of(extent, chunks, i)).collect();
+                assert_eq!((sizes[0].start, sizes[chunks as usize - 1].end), (0, extent));
+                assert!(sizes.windows(2).all(|w| w[0].end == w[1].start));
+                let len = |r: &Range<u64>| r.end - r.start;
+                assert!(sizes.iter().all(|r| len(r).abs_diff(extent / chunks) <= 1));
+            }
+        }
+    }
+
+    #[test]
+    fn every_iteration_runs_once_on_a_thread_of_its_own() {
+        for (threads, spin) in [(1, 0), (2, 0), (3, 50), (8, 0)] {
+            let pool = pool(threads, spin);
+            for extent in [0, 1, 2, 5, 100] {
+                let seen: Vec<AtomicUsize> = (0..extent).map(|_| AtomicUsize::new(0)).collect();
+                let busy: Vec<AtomicBool> = (0..threads).map(|_| AtomicBool::new(false)).collect();
+                pool.run(extent as u64, &|thread, range| {
+                    assert!(!busy[thread].swap(true, Ordering::AcqRel));
+                    range.for_each(|i| drop(seen[i as usize].fetch_add(1, Ordering::Relaxed)));
+                    busy[thread].store(false, Ordering::Release);
+                });
+                assert!(seen.iter().all(|n| n.load(Ordering::Relaxed) == 1));
+            }
+        }
+    }
+
+    #[test]
+    fn sleeping_workers_wake() {
+        let pool = pool(2, 0);
+        for _ in 0..20 {
+            thread::sleep(Duration::from_micros(300));
+            let ran = AtomicUsize::new(0);
+            pool.run(2, &|_, _| drop(ran.fetch_add(1, Ordering::Relaxed)));
+            assert_eq!(ran.into_inner(), 2);
+        }
+    }
+
+    #[test]
+    fn panics_reach_the_caller_and_the_pool_survives() {
+        let pool = pool(3, 10);
+        for victim in 0..3 {
+            let finished = AtomicUsize::new(0);
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(3, &|thread, _| {
+                    assert!(thread != victim, "thread {victim}");
+                    finished.fetch_add(1, Ordering::Relaxed);
+                });
+            }));
+            let message = *result.unwrap_err().downcast::<String>().unwrap();
+            assert_eq!(message, format!("thread {victim}"));
+            assert_eq!(finished.into_inner(), 2);
+        }
+        let all = Mutex::new(Vec::new());
+        pool.run(3, &|thread, _| all.lock().unwrap().push(thread));
+        assert_eq!(all.into_inner().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn many_callers_share_a_pool() {
+        let pool = pool(4, 20);
+        let total = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for extent in 1..200 {
+                        let sum = AtomicUsize::new(0);
+                        pool.run(extent, &|_, range| {
+                            sum.fetch_add(range.map(|i| i as usize).sum(), Ordering::Relaxed);
+                        });
+                        total.fetch_add(sum.into_inner(), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let expected: usize = (1..200).map(|n: usize| n * (n - 1) / 2).sum();
+        assert_eq!(total.into_inner(), 8 * expected);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn workers_are_pinned() {
+        // SAFETY: no arguments, no state.
+        let here = || usize::try_from(unsafe { libc::sched_getcpu() }).unwrap();
+        let allowed = here();
+        let options = PoolOptions { threads: 2, affinity: vec![allowed], spin: None };
+        let pool = Pool::new(&options).unwrap();
+        let cpu = AtomicUsize::new(usize::MAX);
+        pool.run(2, &|thread, _| {
+            if thread == 1 {
+                cpu.store(here(), Ordering::Relaxed);
+            }
+        });
+        assert_eq!(cpu.into_inner(), allowed);
+        let options = PoolOptions { affinity: vec![1 << 20], ..options };
+        assert!(matches!(Pool::new(&options), Err(PoolError::Affinity { cpu: 1_048_576, .. })));
+    }
+}
