@@ -17,6 +17,8 @@
 //!   anything to `bool` is `!= 0`.
 //! - `Select(c, a, b)` evaluates only the chosen side: a load in the other one does not happen, so
 //!   a guard makes an index that would be out of bounds legal. Loads that happen are in bounds.
+//! - `Shl`/`Shr` by the width or more, or by a negative amount, move every bit out. An integer to a
+//!   negative power gives the truncated reciprocal.
 //! - `And`/`Or`/`Xor`/`Not` are logical on `bool` and bitwise on integers.
 
 use std::collections::BTreeSet;

@@ -7,6 +7,7 @@
 pub mod compute;
 pub mod expr;
 pub mod graph;
+pub mod interp;
 pub mod op;
 pub mod ops;
 pub mod scalar;

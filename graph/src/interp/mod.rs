@@ -1,0 +1,78 @@
+//! The reference evaluator.
+//!
+//! [`eval`] gives the value of a [`Compute`]. It follows
+//! the semantics of [`crate::expr`] to the letter: what all other engines are compared with. A load out
+//! of bounds that is not guarded by a select is an error, not a panic.
+//!
+//! It walks no tree per element: a body is compiled to instructions over vectors of some hundred
+//! lanes (`code`), which run chunk by chunk (`exec`).
+
+mod code;
+mod domain;
+mod exec;
+pub(crate) mod kernels;
+mod lanes;
+mod math;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+use ansc_runtime::Tensor;
+
+use crate::compute::{Compute, TensorType};
+use crate::expr::BufId;
+
+/// Why there is no value.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum InterpError {
+    #[error("{expected} inputs are needed, {found} were given")]
+    InputCount { expected: usize, found: usize },
+    #[error("input {index} must be {expected}, but is {found}")]
+    Input { index: usize, expected: TensorType, found: TensorType },
+    #[error(
+        "stage {stage}: index {index} on axis {axis} of {buffer} is outside 0..{extent}, at {point:?}"
+    )]
+    OutOfBounds {
+        stage: String,
+        buffer: BufId,
+        axis: usize,
+        index: i64,
+        extent: usize,
+        /// The values of the stage's axes.
+        point: Vec<i64>,
+    },
+    #[error("stage {stage}: {reason}")]
+    Malformed { stage: String, reason: String },
+}
+
+/// The outputs of `compute` for these inputs.
+pub fn eval(compute: &Compute, inputs: &[&Tensor]) -> Result<Vec<Tensor>, InterpError> {
+    check_inputs(&compute.inputs, inputs)?;
+    let mut stages: Vec<Tensor> = Vec::with_capacity(compute.stages.len());
+    for index in 0..compute.stages.len() {
+        let buffers: Vec<&Tensor> = inputs.iter().copied().chain(&stages).collect();
+        let result = exec::run_stage(compute, index, &buffers)?;
+        stages.push(result);
+    }
+    compute.outputs.iter().map(|&stage| output(&stages, stage)).collect()
+}
+
+fn output(stages: &[Tensor], index: usize) -> Result<Tensor, InterpError> {
+    stages.get(index).cloned().ok_or_else(|| InterpError::Malformed {
+        stage: index.to_string(),
+        reason: "an output that does not exist".into(),
+    })
+}
+
+fn check_inputs(types: &[TensorType], inputs: &[&Tensor]) -> Result<(), InterpError> {
+    if types.len() != inputs.len() {
+        return Err(InterpError::InputCount { expected: types.len(), found: inputs.len() });
+    }
+    for (index, (expected, input)) in types.iter().zip(inputs).enumerate() {
+        let found = TensorType::of(input);
+        if found != *expected {
+            return Err(InterpError::Input { index, expected: expected.clone(), found });
+        }
+    }
+    Ok(())
+}
