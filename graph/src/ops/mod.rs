@@ -5,12 +5,21 @@
 //! Attributes and types come from model files: nothing here panics on them. Attributes that an
 //! importer must resolve beforehand (negative axes, `auto_pad`) are not known here.
 
+pub mod cache;
+pub mod col2im;
+pub mod concat;
 pub mod conv;
+pub mod fill;
+pub mod gather;
+pub mod index;
 pub mod map;
 pub mod matmul;
 pub mod normalize;
+pub mod pad;
 pub mod pool;
+pub mod rearrange;
 pub mod shape;
+pub mod slice;
 pub mod stages;
 
 use std::sync::Arc;

@@ -1,0 +1,174 @@
+//! `Pad`: more elements (or, where a pad is negative, fewer) at the ends of axes.
+//!
+//! ```text
+//! pad(f32[4], Constant(0), [1], [2])
+//! ->  pad: f32[7] = select(lt(v0, 1), 0, select(lt(v0, 5), b0[v0 - 1], 0))
+//! ```
+//!
+//! With a constant the conditions stay at the top in this form, the first axis outermost: lowering
+//! splits the loops at them. The other modes compute an index into the input instead.
+
+use super::index::{own, shifted};
+use super::{OpError, sized};
+use crate::compute::{Compute, Stage, TensorType};
+use crate::expr::Expr;
+use crate::op::{ComputeOp, Kind};
+use crate::scalar::Scalar;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PadMode {
+    Constant(Scalar),
+    /// The constant is the second input, a scalar or a tensor of one element.
+    ConstantInput,
+    /// Mirrored at the outermost elements, which are not repeated.
+    Reflect,
+    /// The outermost elements again and again.
+    Edge,
+    /// The tensor again and again.
+    Wrap,
+}
+
+/// `inputs` are the data and, for [`PadMode::ConstantInput`], the constant.
+pub fn pad(
+    inputs: &[TensorType],
+    mode: PadMode,
+    before: &[i64],
+    after: &[i64],
+) -> Result<ComputeOp, OpError> {
+    let x = inputs.first().ok_or_else(|| OpError::Invalid("there is nothing to pad".into()))?;
+    let out = padded_type(x, before, after)?;
+    let body = match mode {
+        PadMode::Constant(value) if value.dtype() == x.dtype => {
+            constant(x, before, after, &Expr::Const(value))
+        }
+        PadMode::Constant(value) => return Err(wrong_constant(x, value.dtype())),
+        PadMode::ConstantInput => {
+            let value = inputs.get(1).filter(|v| v.len() == 1).ok_or_else(|| {
+                OpError::Invalid("the constant to pad with must be one element".into())
+            })?;
+            if value.dtype != x.dtype {
+                return Err(wrong_constant(x, value.dtype));
+            }
+            constant(x, before, after, &Expr::load(1, vec![Expr::int(0); value.rank()]))
+        }
+        PadMode::Reflect | PadMode::Edge | PadMode::Wrap => {
+            check_sources(x, &out)?;
+            let index = |axis| source_index(mode, axis, x.shape[axis], before[axis], after[axis]);
+            Expr::load(0, (0..x.rank()).map(index).collect())
+        }
+    };
+    let used = if mode == PadMode::ConstantInput { 2 } else { 1 };
+    let expr = Compute::single(inputs[..used].to_vec(), Stage::map("pad", out, body));
+    Ok(ComputeOp::new(Kind::Pad, expr))
+}
+
+fn padded_type(x: &TensorType, before: &[i64], after: &[i64]) -> Result<TensorType, OpError> {
+    if before.len() != x.rank() || after.len() != x.rank() {
+        return Err(OpError::Invalid(format!(
+            "padding shape {:?} needs a pair of pads for each axis",
+            x.shape
+        )));
+    }
+    let extent = |(axis, &n): (usize, &usize)| {
+        let n = i64::try_from(n).ok()?.checked_add(before[axis])?.checked_add(after[axis])?;
+        usize::try_from(n).ok()
+    };
+    let shape: Option<Vec<usize>> = x.shape.iter().enumerate().map(extent).collect();
+    let shape = shape.ok_or_else(|| {
+        OpError::Invalid(format!("shape {:?} cannot be padded by {before:?}, {after:?}", x.shape))
+    })?;
+    sized(TensorType::new(x.dtype, shape))
+}
+
+fn constant(x: &TensorType, before: &[i64], after: &[i64], value: &Expr) -> Expr {
+    let mut indices = own(x.rank());
+    for (index, &pad) in indices.iter_mut().zip(before) {
+        *index = shifted(index.clone(), -pad);
+    }
+    let mut body = Expr::load(0, indices);
+    for axis in (0..x.rank()).rev() {
+        if after[axis] > 0 {
+            let end = Expr::int(x.shape[axis] as i64 + before[axis]);
+            body = Expr::select(Expr::var(axis).lt(end), body, value.clone());
+        }
+        if before[axis] > 0 {
+            let begin = Expr::int(before[axis]);
+            body = Expr::select(Expr::var(axis).lt(begin), value.clone(), body);
+        }
+    }
+    body
+}
+
+/// The index of the input that element `v{axis}` of the result repeats.
+fn source_index(mode: PadMode, axis: usize, extent: usize, before: i64, after: i64) -> Expr {
+    let n = extent as i64;
+    let at = shifted(Expr::var(axis), -before);
+    if before <= 0 && after <= 0 {
+        return at;
+    }
+    if n <= 1 {
+        return Expr::int(0);
+    }
+    match mode {
+        PadMode::Edge => at.max(Expr::int(0)).min(Expr::int(n - 1)),
+        PadMode::Wrap => at.floor_mod(n),
+        _ => reflected(at, n, before, after),
+    }
+}
+
+/// Pads shorter than the axis bounce once; longer ones go to and fro.
+fn reflected(at: Expr, n: i64, before: i64, after: i64) -> Expr {
+    let period = 2 * (n - 1);
+    let at = if before < n && after < n {
+        Expr::unary(crate::expr::UnOp::Abs, at)
+    } else {
+        at.floor_mod(period)
+    };
+    let mirrored = Expr::int(period) - at.clone();
+    Expr::select(at.clone().lt(Expr::int(n)), at, mirrored)
+}
+
+fn check_sources(x: &TensorType, out: &TensorType) -> Result<(), OpError> {
+    if x.is_empty() && !out.is_empty() {
+        return Err(OpError::Invalid("there are no elements to repeat".into()));
+    }
+    Ok(())
+}
+
+fn wrong_constant(x: &TensorType, found: ansc_runtime::DType) -> OpError {
+    OpError::DType { what: "the constant to pad with", expected: x.dtype.to_string(), found }
+}
+
+#[cfg(test)]
+mod tests {
+    use ansc_runtime::DType;
+
+    use super::*;
+
+    #[test]
+    fn conditions_are_on_plain_variables() {
+        let x = TensorType::new(DType::F32, [4]);
+        let zero = Scalar::zero(DType::F32);
+        let op = pad(std::slice::from_ref(&x), PadMode::Constant(zero), &[1], &[2]).unwrap();
+        let v = Expr::var(0);
+        let load = Expr::load(0, vec![v.clone() + Expr::int(-1)]);
+        let inner = Expr::select(v.clone().lt(Expr::int(5)), load, Expr::Const(zero));
+        let body = Expr::select(v.lt(Expr::int(1)), Expr::Const(zero), inner);
+        assert_eq!(op.expr.stages[0].body, body);
+        assert_eq!(op.expr.output_types()[0].shape, [7]);
+    }
+
+    #[test]
+    fn what_cannot_be_padded() {
+        let x = [TensorType::new(DType::F32, [4])];
+        let zero = PadMode::Constant(Scalar::zero(DType::F32));
+        assert!(pad(&x, zero, &[-3], &[-2]).is_err());
+        assert!(pad(&x, zero, &[i64::MAX], &[1]).is_err());
+        assert!(pad(&x, zero, &[1, 1], &[1, 1]).is_err());
+        assert!(pad(&x, PadMode::Constant(Scalar::zero(DType::I32)), &[1], &[1]).is_err());
+        assert!(pad(&x, PadMode::ConstantInput, &[1], &[1]).is_err());
+        let empty = [TensorType::new(DType::F32, [0])];
+        assert!(pad(&empty, PadMode::Edge, &[1], &[1]).is_err());
+        assert!(pad(&empty, zero, &[1], &[1]).is_ok());
+    }
+}
