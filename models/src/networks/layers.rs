@@ -1,0 +1,151 @@
+//! Layers as exporters write them.
+
+use crate::Builder;
+use crate::builder::Name;
+use crate::proto::Attribute;
+
+/// A convolution of any spatial rank, with the same size along every axis unless its fields are set apart.
+#[derive(Clone)]
+pub(crate) struct Conv {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) kernel: Vec<usize>,
+    pub(crate) strides: Vec<usize>,
+    pub(crate) pads: Vec<usize>,
+    pub(crate) dilation: usize,
+    pub(crate) groups: usize,
+}
+
+impl Conv {
+    /// 2-D, stride 1, "same" padding for odd kernels.
+    pub(crate) fn new(from: usize, to: usize, kernel: usize) -> Conv {
+        Conv::of_rank(2, from, to, kernel)
+    }
+
+    pub(crate) fn of_rank(rank: usize, from: usize, to: usize, kernel: usize) -> Conv {
+        Conv {
+            from,
+            to,
+            kernel: vec![kernel; rank],
+            strides: vec![1; rank],
+            pads: vec![kernel / 2; rank],
+            dilation: 1,
+            groups: 1,
+        }
+    }
+
+    pub(crate) fn stride(mut self, stride: usize) -> Conv {
+        self.strides.fill(stride);
+        self
+    }
+
+    pub(crate) fn groups(mut self, groups: usize) -> Conv {
+        self.groups = groups;
+        self
+    }
+
+    pub(crate) fn dilation(mut self, dilation: usize) -> Conv {
+        self.dilation = dilation;
+        self
+    }
+
+    fn fan_in(&self) -> usize {
+        self.from / self.groups * self.kernel.iter().product::<usize>()
+    }
+
+    fn attributes(&self) -> Vec<(&'static str, Attribute)> {
+        let pads = self.pads.repeat(2);
+        vec![
+            ("kernel_shape", ints(&self.kernel)),
+            ("strides", ints(&self.strides)),
+            ("pads", ints(&pads)),
+            ("dilations", ints(&vec![self.dilation; self.kernel.len()])),
+            ("group", Attribute::Int(self.groups as i64)),
+        ]
+    }
+}
+
+pub(crate) fn ints(values: &[usize]) -> Attribute {
+    Attribute::Ints(values.iter().map(|&v| v as i64).collect())
+}
+
+/// The weight of a convolution, and the attributes of its node.
+pub(crate) fn conv_attributes(b: &mut Builder, c: &Conv) -> (Name, Vec<(&'static str, Attribute)>) {
+    let dims = [&[c.to, c.from / c.groups], c.kernel.as_slice()].concat();
+    (b.weight(&dims, c.fan_in(), 2.0), c.attributes())
+}
+
+pub(crate) fn conv(b: &mut Builder, x: &str, c: &Conv) -> Name {
+    let (w, attributes) = conv_attributes(b, c);
+    b.op("Conv", &[x, &w], &attributes)
+}
+
+pub(crate) fn conv_bias(b: &mut Builder, x: &str, c: &Conv) -> Name {
+    let (w, attributes) = conv_attributes(b, c);
+    let bias = b.uniform(&[c.to], -0.05, 0.05);
+    b.op("Conv", &[x, &w, &bias], &attributes)
+}
+
+pub(crate) fn batch_norm(b: &mut Builder, x: &str, channels: usize, scale: (f32, f32)) -> Name {
+    let scale = b.uniform(&[channels], scale.0, scale.1);
+    let bias = b.uniform(&[channels], -0.1, 0.1);
+    let mean = b.uniform(&[channels], -0.1, 0.1);
+    let variance = b.uniform(&[channels], 0.6, 1.4);
+    b.op(
+        "BatchNormalization",
+        &[x, &scale, &bias, &mean, &variance],
+        &[("epsilon", Attribute::Float(1e-5))],
+    )
+}
+
+/// The usual range of a batch normalisation's scale.
+pub(crate) const UNIT: (f32, f32) = (0.7, 1.2);
+
+pub(crate) fn conv_bn(b: &mut Builder, x: &str, c: &Conv, scale: (f32, f32)) -> Name {
+    let y = conv(b, x, c);
+    batch_norm(b, &y, c.to, scale)
+}
+
+pub(crate) fn conv_bn_relu(b: &mut Builder, x: &str, c: &Conv) -> Name {
+    let y = conv_bn(b, x, c, UNIT);
+    relu(b, &y)
+}
+
+pub(crate) fn relu(b: &mut Builder, x: &str) -> Name {
+    b.op("Relu", &[x], &[])
+}
+
+/// `pads`: begin and end, the same for both axes.
+pub(crate) fn max_pool(
+    b: &mut Builder,
+    x: &str,
+    kernel: usize,
+    stride: usize,
+    pads: (usize, usize),
+) -> Name {
+    let pads = [pads.0, pads.0, pads.1, pads.1];
+    let attributes = [
+        ("kernel_shape", ints(&[kernel; 2])),
+        ("strides", ints(&[stride; 2])),
+        ("pads", ints(&pads)),
+    ];
+    b.op("MaxPool", &[x], &attributes)
+}
+
+/// `Gemm` with the weight transposed, as frameworks store it.
+pub(crate) fn dense(b: &mut Builder, x: &str, from: usize, to: usize, gain: f32) -> Name {
+    let (w, bias) = dense_weights(b, from, to, gain);
+    b.op("Gemm", &[x, &w, &bias], &[("transB", Attribute::Int(1))])
+}
+
+pub(crate) fn dense_weights(b: &mut Builder, from: usize, to: usize, gain: f32) -> (Name, Name) {
+    (b.weight(&[to, from], from, gain), b.uniform(&[to], -0.05, 0.05))
+}
+
+/// Global average pooling and a classifier; its result is the model's output.
+pub(crate) fn head(b: &mut Builder, x: &str, channels: usize, classes: usize) {
+    let y = b.op("GlobalAveragePool", &[x], &[]);
+    let y = b.op("Flatten", &[&y], &[("axis", Attribute::Int(1))]);
+    let (w, bias) = dense_weights(b, channels, classes, 1.0);
+    b.result("logits", "Gemm", &[&y, &w, &bias], &[("transB", Attribute::Int(1))]);
+}
