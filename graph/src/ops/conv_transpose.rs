@@ -1,0 +1,238 @@
+//! Transposed convolution as an ordinary one.
+//!
+//! The transposed convolution with stride `s` puts `x[i] * w[k]` at `i * s + k`. Outputs with the
+//! same remainder by `s` (a *phase*) read the same subset of the kernel, so each phase is an ordinary
+//! convolution by every `s`-th weight, reversed. All phases are computed at once as output channels
+//! of one convolution, and then put in their places:
+//!
+//! ```text
+//! stride 2, kernel 4:  x[n, c, i] -> conv (kernel 2, 2 * m channels) -> [n, (m, phase), q]
+//!                      -> interleave -> y[n, m, q * 2 + phase - pad]
+//! ```
+//! No product with an inserted zero is computed, but for kernels that strides do not divide.
+
+use ansc_runtime::tensor::byte_len;
+
+use super::stages::Stages;
+use super::{OpError, sized};
+use crate::compute::TensorType;
+use crate::expr::Expr;
+use crate::op::{Channels, ComputeOp, ConvAttrs, Kind};
+use crate::scalar::Scalar;
+
+/// A transposed convolution. Output `o` is element `o + pads_begin` of the whole result; elements
+/// past its end are zero.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConvTransposeAttrs {
+    pub kernel: Vec<usize>,
+    pub strides: Vec<usize>,
+    pub dilations: Vec<usize>,
+    pub pads_begin: Vec<usize>,
+    /// Spatial extents of the result.
+    pub output: Vec<usize>,
+    pub groups: usize,
+}
+
+/// How a transposed convolution is computed: [`Phases::weight`] of the weight, [`Phases::conv`], then
+/// [`Phases::interleave`] where it gives one.
+pub struct Phases {
+    axes: Vec<Axis>,
+    groups: usize,
+    pub conv: ConvAttrs,
+}
+
+/// One spatial axis. `taps` weights, `spacing` apart, meet one output; they are weights
+/// `phase + stride * tap` of the kernel with its dilation written out (`span` long).
+struct Axis {
+    kernel: usize,
+    stride: usize,
+    dilation: usize,
+    span: usize,
+    taps: usize,
+    spacing: usize,
+    begin: usize,
+    output: usize,
+    /// The whole result's `stride`-long piece that the convolution's first output is.
+    first: usize,
+    pads: [usize; 2],
+    /// Outputs of the convolution.
+    pieces: usize,
+}
+
+impl Axis {
+    fn new(a: &ConvTransposeAttrs, i: usize, input: usize) -> Option<Axis> {
+        let (kernel, stride, dilation) = (a.kernel[i], a.strides[i], a.dilations[i]);
+        let (begin, output) = (a.pads_begin[i], a.output[i]);
+        let span = kernel.checked_sub(1)?.checked_mul(dilation)?.checked_add(1)?;
+        let (taps, spacing) = match stride {
+            1 => (kernel, dilation),
+            s => (span.div_ceil(s), 1),
+        };
+        let reach = (taps - 1) * spacing;
+        let first = (begin / stride).min(reach);
+        let last = begin.checked_add(output)?.checked_sub(1)? / stride;
+        let pads = [reach - first, (last + 1).saturating_sub(input)];
+        let pieces = input.checked_add(pads[1])?.checked_sub(first)?;
+        Some(Axis {
+            kernel,
+            stride,
+            dilation,
+            span,
+            taps,
+            spacing,
+            begin,
+            output,
+            first,
+            pads,
+            pieces,
+        })
+    }
+
+    /// The kernel element of a phase's tap, counted from the last, and the conditions that there is one.
+    fn weight(&self, phase: Expr, tap: Expr) -> (Expr, Vec<Expr>) {
+        let back = Expr::index(self.taps - 1) - tap;
+        if self.stride == 1 {
+            return (back, vec![]);
+        }
+        let at = phase + back * Expr::index(self.stride);
+        let mut conditions = Vec::new();
+        if self.taps * self.stride > self.span {
+            conditions.push(at.clone().lt(Expr::index(self.span)));
+        }
+        if self.dilation == 1 {
+            return (at, conditions);
+        }
+        let d = self.dilation as i64;
+        conditions.push(at.clone().floor_mod(d).eq(Expr::int(0)));
+        (at.floor_div(d), conditions)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.stride == 1 && self.first == self.begin && self.pieces == self.output
+    }
+}
+
+impl Phases {
+    /// The plan for spatial extents `input`.
+    pub fn new(attrs: &ConvTransposeAttrs, input: &[usize]) -> Result<Phases, OpError> {
+        let n = attrs.kernel.len();
+        let lists = [&attrs.strides, &attrs.dilations, &attrs.pads_begin, &attrs.output];
+        if input.len() != n || lists.iter().any(|l| l.len() != n) {
+            return Err(OpError::Invalid(format!(
+                "kernel, strides, dilations, pads and output shape must have one entry for each of \
+                 the {} spatial axes",
+                input.len()
+            )));
+        }
+        if attrs.groups == 0 || attrs.strides.contains(&0) || attrs.dilations.contains(&0) {
+            return Err(OpError::Invalid("groups, strides and dilations must be positive".into()));
+        }
+        let axes: Option<Vec<Axis>> = (0..n).map(|i| Axis::new(attrs, i, input[i])).collect();
+        let Some(axes) = axes else {
+            return Err(OpError::Invalid(format!(
+                "a transposed convolution of spatial extents {input:?} by kernel {:?} has no \
+                 output {:?}",
+                attrs.kernel, attrs.output
+            )));
+        };
+        let each = |f: fn(&Axis) -> usize| axes.iter().map(f).collect::<Vec<_>>();
+        let conv = ConvAttrs {
+            channels: Channels::First,
+            kernel: each(|a| a.taps),
+            strides: vec![1; n],
+            dilations: each(|a| a.spacing),
+            pads_begin: each(|a| a.pads[0]),
+            pads_end: each(|a| a.pads[1]),
+            groups: attrs.groups,
+        };
+        Ok(Phases { axes, groups: attrs.groups, conv })
+    }
+
+    /// Phases of all axes together.
+    fn count(&self) -> usize {
+        self.axes.iter().map(|a| a.stride).product()
+    }
+
+    /// The weight of the convolution from that of the operator, `[c, m / groups, kernel..]`.
+    pub fn weight(&self, w: &TensorType) -> Result<ComputeOp, OpError> {
+        let kernel: Vec<usize> = self.axes.iter().map(|a| a.kernel).collect();
+        let [c, group_out, given @ ..] = w.shape.as_slice() else {
+            let (what, expected) = ("the weight of a transposed convolution", "3 or more".into());
+            return Err(OpError::Rank { what, expected, found: w.shape.clone() });
+        };
+        if c % self.groups != 0 || given != kernel {
+            return Err(OpError::Invalid(format!(
+                "a weight of shape {:?} does not fit {} groups and kernel {kernel:?}",
+                w.shape, self.groups
+            )));
+        }
+        let (group_in, group_out) = (c / self.groups, *group_out);
+        let channels =
+            [self.groups, self.count()].iter().try_fold(group_out, |n, &f| n.checked_mul(f));
+        let mut shape = vec![channels.unwrap_or(usize::MAX), group_in];
+        shape.extend(self.axes.iter().map(|a| a.taps));
+        let ty = sized(TensorType::new(w.dtype, shape))?;
+        let (mut s, [w]) = Stages::new([w]);
+        let y = s.map("phases", ty, |i| {
+            let (channel, phases) = self.split_channel(&i[0]);
+            let group = channel.clone().floor_div(group_out as i64);
+            let input = group * Expr::index(group_in) + i[1].clone();
+            let mut element = vec![input, channel.floor_mod(group_out as i64)];
+            let mut conditions = Vec::new();
+            for ((axis, phase), tap) in self.axes.iter().zip(phases).zip(&i[2..]) {
+                let (at, guards) = axis.weight(phase, tap.clone());
+                element.push(at);
+                conditions.extend(guards);
+            }
+            let load = w.at(&element);
+            match conditions.into_iter().reduce(Expr::and) {
+                Some(all) => Expr::select(all, load, Expr::Const(Scalar::zero(w.dtype()))),
+                None => load,
+            }
+        });
+        Ok(s.finish(Kind::Other("ConvTransposeWeight".into()), &[&y]))
+    }
+
+    /// Output channel and phases of a channel of the convolution.
+    fn split_channel(&self, channel: &Expr) -> (Expr, Vec<Expr>) {
+        let mut rest = channel.clone();
+        let mut phases = Vec::new();
+        for axis in self.axes.iter().rev() {
+            phases.push(match axis.stride {
+                1 => Expr::int(0),
+                s => rest.clone().floor_mod(s as i64),
+            });
+            if axis.stride > 1 {
+                rest = rest.floor_div(axis.stride as i64);
+            }
+        }
+        phases.reverse();
+        (rest, phases)
+    }
+
+    /// Puts the convolution's result `y` in order; `None` where it is already.
+    pub fn interleave(&self, y: &TensorType) -> Option<ComputeOp> {
+        if self.axes.iter().all(Axis::is_whole) {
+            return None;
+        }
+        let mut shape = vec![y.shape[0], y.shape[1] / self.count()];
+        shape.extend(self.axes.iter().map(|a| a.output));
+        debug_assert!(byte_len(y.dtype, &shape).is_some(), "no larger than the convolution's");
+        let (mut s, [y]) = Stages::new([y]);
+        let out = s.map("interleave", TensorType::new(y.dtype(), shape), |i| {
+            let mut channel = i[1].clone();
+            let mut element = vec![i[0].clone()];
+            for (axis, o) in self.axes.iter().zip(&i[2..]) {
+                let at = o.clone() + Expr::index(axis.begin);
+                let stride = axis.stride as i64;
+                element.push(at.clone().floor_div(stride) - Expr::index(axis.first));
+                if axis.stride > 1 {
+                    channel = channel * Expr::int(stride) + at.floor_mod(stride);
+                }
+            }
+            element.insert(1, channel);
+            y.at(&element)
+        });
+        Some(s.finish(Kind::Other("ConvTransposeInterleave".into()), &[&out]))
+    }
+}
