@@ -1,23 +1,28 @@
 //! The reference evaluator.
 //!
-//! [`eval`] gives the value of a [`Compute`]. It follows
-//! the semantics of [`crate::expr`] to the letter: what all other engines are compared with. A load out
-//! of bounds that is not guarded by a select is an error, not a panic.
+//! [`eval`] gives the value of a [`Compute`], [`run`] that of a whole graph. They follow the
+//! semantics of [`crate::expr`] and [`crate::op`] to the letter: what all other engines are compared
+//! with. A load out of bounds that is not guarded by a select is an error, not a panic.
 //!
 //! It walks no tree per element: a body is compiled to instructions over vectors of some hundred
 //! lanes (`code`), which run chunk by chunk (`exec`).
 
 mod code;
+mod control;
 mod domain;
 mod exec;
 pub(crate) mod kernels;
 mod lanes;
 mod math;
+mod run;
 mod sink;
 #[cfg(test)]
 mod tests;
 
+pub use run::{run, run_observed};
+
 use ansc_runtime::Tensor;
+use ansc_runtime::host::HostError;
 
 use crate::compute::{Compute, TensorType};
 use crate::expr::BufId;
@@ -43,6 +48,22 @@ pub enum InterpError {
     },
     #[error("stage {stage}: {reason}")]
     Malformed { stage: String, reason: String },
+    #[error("{0}")]
+    Graph(String),
+    #[error("output {name} must be {expected}, but is {found}")]
+    Output { name: String, expected: TensorType, found: TensorType },
+    #[error("the model was compiled for another value of this input")]
+    Bound,
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error("node {node}: {source}")]
+    Node { node: String, source: Box<InterpError> },
+}
+
+impl InterpError {
+    fn at(self, node: &str) -> InterpError {
+        InterpError::Node { node: node.into(), source: Box::new(self) }
+    }
 }
 
 /// The outputs of `compute` for these inputs.

@@ -1,3 +1,5 @@
+mod graphs;
+
 use ansc_runtime::{DType, Tensor};
 
 use super::{InterpError, eval};
