@@ -1,0 +1,333 @@
+//! Index arithmetic: sums of coefficient times term plus a constant, with ranges.
+//!
+//! A term is a loop variable or an opaque expression over loop variables. Addresses and guards are
+//! brought into this form, so that equal variable parts are computed once, constants become displacements,
+//! and guards that always hold vanish.
+//!
+//! ```text
+//! floor_div(v0 * 16 + v1, 8), v1 in 0..8   ->   2 * v0
+//! ```
+
+use std::collections::BTreeMap;
+
+use ansc_graph::{BinOp, Expr, VarId};
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Term {
+    Var(VarId),
+    /// The text orders and identifies the expression.
+    Opaque(String, OpaqueExpr),
+}
+
+/// An expression over loop variables that is not affine. Identified by its text in [`Term`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct OpaqueExpr(pub(crate) Expr);
+
+impl PartialOrd for OpaqueExpr {
+    fn partial_cmp(&self, other: &OpaqueExpr) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for OpaqueExpr {
+    fn cmp(&self, _: &OpaqueExpr) -> std::cmp::Ordering {
+        // The text before it in `Term::Opaque` has decided already.
+        std::cmp::Ordering::Equal
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub(crate) struct Affine {
+    pub(crate) terms: BTreeMap<Term, i64>,
+    pub(crate) constant: i64,
+}
+
+/// What is known of variables: their current form and the inclusive range of those left.
+pub(crate) trait Scope {
+    /// A variable that stands for something else: a block iterator, or a loop fixed to a constant.
+    fn binding(&self, var: VarId) -> Option<Affine>;
+    fn range(&self, var: VarId) -> Option<(i64, i64)>;
+}
+
+impl Affine {
+    pub(crate) fn constant(value: i64) -> Affine {
+        Affine { terms: BTreeMap::new(), constant: value }
+    }
+
+    pub(crate) fn var(var: VarId) -> Affine {
+        Affine { terms: BTreeMap::from([(Term::Var(var), 1)]), constant: 0 }
+    }
+
+    fn opaque(expr: Expr) -> Affine {
+        let term = Term::Opaque(format!("{expr:?}"), OpaqueExpr(expr));
+        Affine { terms: BTreeMap::from([(term, 1)]), constant: 0 }
+    }
+
+    pub(crate) fn as_constant(&self) -> Option<i64> {
+        self.terms.is_empty().then_some(self.constant)
+    }
+
+    #[must_use]
+    pub(crate) fn plus(mut self, other: &Affine) -> Affine {
+        for (term, &c) in &other.terms {
+            let sum = self.terms.entry(term.clone()).or_insert(0);
+            *sum = sum.wrapping_add(c);
+            if *sum == 0 {
+                self.terms.remove(term);
+            }
+        }
+        self.constant = self.constant.wrapping_add(other.constant);
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn times(mut self, factor: i64) -> Affine {
+        if factor == 0 {
+            return Affine::default();
+        }
+        self.terms.values_mut().for_each(|c| *c = c.wrapping_mul(factor));
+        self.constant = self.constant.wrapping_mul(factor);
+        self
+    }
+
+    /// The form without its constant.
+    pub(crate) fn variable_part(&self) -> Affine {
+        Affine { terms: self.terms.clone(), constant: 0 }
+    }
+
+    pub(crate) fn coefficient(&self, var: VarId) -> i64 {
+        self.terms.get(&Term::Var(var)).copied().unwrap_or(0)
+    }
+
+    /// The largest power of two that divides every value, at most `limit`.
+    pub(crate) fn alignment(&self, limit: i64) -> i64 {
+        self.terms.values().chain([&self.constant]).fold(limit, |align, &c| {
+            if c == 0 { align } else { align.min(1 << c.trailing_zeros().min(62)) }
+        })
+    }
+
+    /// The inclusive range of values, if every term has one.
+    pub(crate) fn bounds(&self, scope: &dyn Scope) -> Option<(i64, i64)> {
+        self.terms.iter().try_fold((self.constant, self.constant), |(low, high), (term, &c)| {
+            let (a, b) = term_bounds(term, scope)?;
+            let (x, y) = (a.checked_mul(c)?, b.checked_mul(c)?);
+            Some((low.checked_add(x.min(y))?, high.checked_add(x.max(y))?))
+        })
+    }
+
+    pub(crate) fn to_expr(&self) -> Expr {
+        let mut sum: Option<Expr> = None;
+        let mut add = |e: Expr| {
+            sum = Some(match sum.take() {
+                None => e,
+                Some(s) => s + e,
+            });
+        };
+        for (term, &c) in &self.terms {
+            let e = match term {
+                Term::Var(v) => Expr::Var(*v),
+                Term::Opaque(_, e) => e.0.clone(),
+            };
+            add(if c == 1 { e } else { e * Expr::int(c) });
+        }
+        if self.constant != 0 {
+            add(Expr::int(self.constant));
+        }
+        sum.unwrap_or_else(|| Expr::int(0))
+    }
+}
+
+fn term_bounds(term: &Term, scope: &dyn Scope) -> Option<(i64, i64)> {
+    match term {
+        Term::Var(v) => scope.range(*v),
+        Term::Opaque(_, e) => bounds(&e.0, scope),
+    }
+}
+
+/// The inclusive range of an expression over loop variables, `None` where nothing is known.
+pub(crate) fn bounds(e: &Expr, scope: &dyn Scope) -> Option<(i64, i64)> {
+    match e {
+        Expr::Const(s) => Some((s.as_i64(), s.as_i64())),
+        Expr::Var(v) => match scope.binding(*v) {
+            Some(bound) => bound.bounds(scope),
+            None => scope.range(*v),
+        },
+        Expr::Binary(op, a, b) => binary_bounds(*op, bounds(a, scope)?, bounds(b, scope)?),
+        Expr::Select(_, a, b) => {
+            let ((a, b), (c, d)) = (bounds(a, scope)?, bounds(b, scope)?);
+            Some((a.min(c), b.max(d)))
+        }
+        Expr::Load(..) | Expr::Unary(..) | Expr::Cast(..) => None,
+    }
+}
+
+fn binary_bounds(op: BinOp, a: (i64, i64), b: (i64, i64)) -> Option<(i64, i64)> {
+    let corners = |f: &dyn Fn(i64, i64) -> Option<i64>| {
+        let all = [f(a.0, b.0)?, f(a.0, b.1)?, f(a.1, b.0)?, f(a.1, b.1)?];
+        Some((*all.iter().min()?, *all.iter().max()?))
+    };
+    match op {
+        BinOp::Add => corners(&i64::checked_add),
+        BinOp::Sub => corners(&i64::checked_sub),
+        BinOp::Mul => corners(&i64::checked_mul),
+        BinOp::Min => Some((a.0.min(b.0), a.1.min(b.1))),
+        BinOp::Max => Some((a.0.max(b.0), a.1.max(b.1))),
+        BinOp::FloorDiv if b.0 > 0 => corners(&|x, y| Some(x.div_euclid(y))),
+        BinOp::Div if b.0 > 0 => corners(&|x, y| Some(x / y)),
+        BinOp::FloorMod if b.0 > 0 => Some((0, b.1 - 1)),
+        BinOp::Rem if b.0 > 0 && a.0 >= 0 => Some((0, a.1.min(b.1 - 1))),
+        _ => None,
+    }
+}
+
+/// The affine form of an `i64` expression without loads; every such expression has one.
+pub(crate) fn affine(e: &Expr, scope: &dyn Scope) -> Affine {
+    match e {
+        Expr::Const(s) => Affine::constant(s.as_i64()),
+        Expr::Var(v) => scope.binding(*v).unwrap_or_else(|| Affine::var(*v)),
+        Expr::Binary(op, a, b) => binary(*op, affine(a, scope), affine(b, scope), scope),
+        _ => Affine::opaque(e.map_children(|child| substitute(child, scope))),
+    }
+}
+
+/// The expression with bound variables replaced.
+pub(crate) fn substitute(e: &Expr, scope: &dyn Scope) -> Expr {
+    e.substitute(&|v| scope.binding(v).map(|a| a.to_expr()))
+}
+
+fn binary(op: BinOp, a: Affine, b: Affine, scope: &dyn Scope) -> Affine {
+    match (op, a.as_constant(), b.as_constant()) {
+        (BinOp::Add, ..) => a.plus(&b),
+        (BinOp::Sub, ..) => a.plus(&b.times(-1)),
+        (BinOp::Mul, Some(factor), _) => b.times(factor),
+        (BinOp::Mul, _, Some(factor)) => a.times(factor),
+        (BinOp::FloorDiv | BinOp::Div | BinOp::FloorMod | BinOp::Rem, _, Some(d)) if d > 0 => {
+            divide(op, a, d, scope)
+        }
+        (BinOp::Min | BinOp::Max, ..) => extreme(op, a, b, scope),
+        _ => Affine::opaque(Expr::binary(op, a.to_expr(), b.to_expr())),
+    }
+}
+
+/// `a / d` or `a mod d` for a constant `d > 0`: what `d` divides is split off, and the rest vanishes
+/// where its range allows.
+fn divide(op: BinOp, a: Affine, d: i64, scope: &dyn Scope) -> Affine {
+    let truncates = matches!(op, BinOp::Div | BinOp::Rem);
+    if truncates && !a.bounds(scope).is_some_and(|(low, _)| low >= 0) {
+        return Affine::opaque(Expr::binary(op, a.to_expr(), Expr::int(d)));
+    }
+    let (mut quotient, mut rest) = (Affine::default(), Affine::default());
+    for (term, &c) in &a.terms {
+        let part = |k: i64| Affine { terms: BTreeMap::from([(term.clone(), k)]), constant: 0 };
+        if c % d == 0 {
+            quotient = quotient.plus(&part(c / d));
+        } else {
+            rest = rest.plus(&part(c));
+        }
+    }
+    quotient.constant = a.constant.div_euclid(d);
+    rest.constant = a.constant.rem_euclid(d);
+    if let Some((low, high)) = rest.bounds(scope)
+        && low.div_euclid(d) == high.div_euclid(d)
+    {
+        let whole = low.div_euclid(d);
+        return match op {
+            BinOp::FloorDiv | BinOp::Div => quotient.plus(&Affine::constant(whole)),
+            _ => rest.plus(&Affine::constant(-whole * d)),
+        };
+    }
+    match op {
+        BinOp::FloorDiv | BinOp::Div => quotient.plus(&Affine::opaque(rest.to_expr().floor_div(d))),
+        _ => Affine::opaque(rest.to_expr().floor_mod(d)),
+    }
+}
+
+fn extreme(op: BinOp, a: Affine, b: Affine, scope: &dyn Scope) -> Affine {
+    let difference = a.clone().plus(&b.clone().times(-1)).bounds(scope);
+    match (op, difference) {
+        (BinOp::Min, Some((_, high))) if high <= 0 => a,
+        (BinOp::Min, Some((low, _))) if low >= 0 => b,
+        (BinOp::Max, Some((low, _))) if low >= 0 => a,
+        (BinOp::Max, Some((_, high))) if high <= 0 => b,
+        _ => Affine::opaque(Expr::binary(op, a.to_expr(), b.to_expr())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Ranges(Vec<i64>);
+
+    impl Scope for Ranges {
+        fn binding(&self, _: VarId) -> Option<Affine> {
+            None
+        }
+
+        fn range(&self, var: VarId) -> Option<(i64, i64)> {
+            self.0.get(var.index()).map(|&extent| (0, extent - 1))
+        }
+    }
+
+    fn value(e: &Expr, at: &[i64]) -> i64 {
+        match e {
+            Expr::Const(s) => s.as_i64(),
+            Expr::Var(v) => at[v.index()],
+            Expr::Binary(op, a, b) => {
+                let (a, b) = (value(a, at), value(b, at));
+                match op {
+                    BinOp::Add => a + b,
+                    BinOp::Sub => a - b,
+                    BinOp::Mul => a * b,
+                    BinOp::FloorDiv => a.div_euclid(b),
+                    BinOp::FloorMod => a.rem_euclid(b),
+                    BinOp::Div => a / b,
+                    BinOp::Rem => a % b,
+                    BinOp::Min => a.min(b),
+                    BinOp::Max => a.max(b),
+                    other => panic!("{other:?} in a test"),
+                }
+            }
+            other => panic!("{other:?} in a test"),
+        }
+    }
+
+    #[test]
+    fn forms_have_the_value_and_lie_within_the_bounds() {
+        let (x, y) = (Expr::var(0), Expr::var(1));
+        let n = Expr::int;
+        let cases = [
+            (x.clone() * n(16) + y.clone()).floor_div(8),
+            (x.clone() * n(16) + y.clone()).floor_mod(8),
+            (x.clone() * n(3) - y.clone() + n(5)).floor_div(4),
+            (x.clone() * n(3) - y.clone() * n(4) - n(5)).floor_mod(4),
+            Expr::binary(BinOp::Div, x.clone() - y.clone(), n(2)),
+            Expr::binary(BinOp::Rem, x.clone() * n(4) + n(7), n(3)),
+            (x.clone() + n(3)).min(y.clone()),
+            (x.clone() * n(2)).max(x.clone() - n(1)),
+        ];
+        let scope = Ranges(vec![5, 8]);
+        for e in cases {
+            let form = affine(&e, &scope);
+            let back = form.to_expr();
+            for i in 0..5 {
+                for j in 0..8 {
+                    let expected = value(&e, &[i, j]);
+                    assert_eq!(value(&back, &[i, j]), expected, "{e:?} as {back:?}");
+                    if let Some((low, high)) = form.bounds(&scope) {
+                        assert!(low <= expected && expected <= high, "{e:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn divisions_that_the_ranges_decide_vanish() {
+        let scope = Ranges(vec![5, 8]);
+        let e = (Expr::var(0) * Expr::int(16) + Expr::var(1)).floor_div(8);
+        assert_eq!(affine(&e, &scope), Affine::var(VarId::new(0)).times(2));
+        let e = (Expr::var(0) * Expr::int(16) + Expr::var(1)).floor_mod(8);
+        assert_eq!(affine(&e, &scope), Affine::var(VarId::new(1)));
+    }
+}

@@ -1,0 +1,201 @@
+//! Addresses of elements, and loads and stores of them.
+//!
+//! The flattened index of an access is an affine form. Its terms are added in the order of the loops they depend
+//! on, outermost first, each partial sum in the head of its loop and shared by all accesses with the same
+//! prefix; the constant becomes a displacement.
+
+use ansc_graph::{BufId, Expr};
+use inkwell::values::{BasicValue, InstructionValue, IntValue, MetadataValue, PointerValue};
+
+use crate::affine::{Affine, Term, affine};
+use crate::emit::function::{Emitter, Place, Result};
+use crate::emit::ir::Reg;
+use crate::ops;
+use ansc_sketch::Scope as BufferScope;
+
+impl<'c> Emitter<'c, '_> {
+    /// The row-major position of the element, in elements.
+    pub(crate) fn flatten(&self, buffer: BufId, indices: &[Expr]) -> Affine {
+        let shape = &self.program.buffer(buffer).ty.shape;
+        let mut flat = Affine::default();
+        for (index, &extent) in indices.iter().zip(shape) {
+            flat = flat.times(extent as i64).plus(&affine(index, self));
+        }
+        flat
+    }
+
+    /// The address of the element at `flat`, and its alignment.
+    pub(crate) fn pointer(
+        &mut self,
+        buffer: BufId,
+        flat: &Affine,
+    ) -> Result<(PointerValue<'c>, u32)> {
+        let place = self.place(buffer)?;
+        let size = self.program.buffer(buffer).ty.dtype.size() as i64;
+        let bytes = flat.clone().times(size);
+        let base = self.prefix_pointer(buffer, place, &bytes.variable_part())?;
+        let align = bytes.alignment(place.align);
+        let at = self.ir.offset(base, self.ir.index(bytes.constant));
+        Ok((at, u32::try_from(align).expect("at most 64")))
+    }
+
+    fn prefix_pointer(
+        &mut self,
+        buffer: BufId,
+        place: Place<'c>,
+        bytes: &Affine,
+    ) -> Result<PointerValue<'c>> {
+        let Some(depth) = self.depth(bytes) else {
+            return Ok(place.base);
+        };
+        let key = (buffer, bytes.clone());
+        if let Some(&known) = depth.and_then(|d| self.frames[d].pointers.get(&key)) {
+            return Ok(known);
+        }
+        let (outer, here) = self.split(bytes, depth);
+        let base = self.prefix_pointer(buffer, place, &outer)?;
+        let delta = |e: &mut Self| -> Result<PointerValue<'c>> {
+            let delta = e.terms(&here)?;
+            Ok(e.ir.offset(base, delta))
+        };
+        let Some(frame) = depth else { return delta(self) };
+        let pointer = self.in_head(frame, delta)?;
+        self.frames[frame].pointers.insert(key, pointer);
+        Ok(pointer)
+    }
+
+    /// The value of an affine form.
+    pub(crate) fn index(&mut self, form: &Affine) -> Result<IntValue<'c>> {
+        let sum = self.prefix_sum(&form.variable_part())?;
+        if form.constant == 0 {
+            return Ok(sum);
+        }
+        let constant = self.ir.index(form.constant);
+        Ok(self.ir.add(sum.into(), constant.into()).into_int_value())
+    }
+
+    fn prefix_sum(&mut self, form: &Affine) -> Result<IntValue<'c>> {
+        let Some(depth) = self.depth(form) else { return Ok(self.ir.index(0)) };
+        if let Some(&known) = depth.and_then(|d| self.frames[d].sums.get(form)) {
+            return Ok(known);
+        }
+        let (outer, here) = self.split(form, depth);
+        let base = self.prefix_sum(&outer)?;
+        let sum = |e: &mut Self| -> Result<IntValue<'c>> {
+            let delta = e.terms(&here)?;
+            Ok(e.ir.add(base.into(), delta.into()).into_int_value())
+        };
+        let Some(frame) = depth else { return sum(self) };
+        let value = self.in_head(frame, sum)?;
+        self.frames[frame].sums.insert(form.clone(), value);
+        Ok(value)
+    }
+
+    /// The innermost frame that the form depends on: `None` if it has no terms, `Some(None)` if it
+    /// must be computed where it is used, since it loads.
+    #[expect(clippy::option_option, reason = "no terms, terms here, terms in a loop's head")]
+    fn depth(&self, form: &Affine) -> Option<Option<usize>> {
+        form.terms.keys().map(|t| self.term_depth(t)).reduce(|a, b| Some(a?.max(b?)))
+    }
+
+    fn term_depth(&self, term: &Term) -> Option<usize> {
+        match term {
+            Term::Var(v) => self.var_depth(*v),
+            Term::Opaque(_, e) if e.0.loads().is_empty() => {
+                e.0.vars()
+                    .into_iter()
+                    .map(|v| self.var_depth(v))
+                    .try_fold(0, |m, d| Some(m.max(d?)))
+            }
+            Term::Opaque(..) => None,
+        }
+    }
+
+    pub(crate) fn var_depth(&self, var: ansc_graph::VarId) -> Option<usize> {
+        self.frames.iter().position(|f| f.var.is_some_and(|(v, _)| v == var))
+    }
+
+    /// The terms further out than `depth`, and those at it.
+    fn split(&self, form: &Affine, depth: Option<usize>) -> (Affine, Affine) {
+        let (mut outer, mut here) = (Affine::default(), Affine::default());
+        for (term, &c) in &form.terms {
+            let side = if self.term_depth(term) == depth { &mut here } else { &mut outer };
+            side.terms.insert(term.clone(), c);
+        }
+        (outer, here)
+    }
+
+    /// The sum of terms, computed where the builder is.
+    fn terms(&mut self, form: &Affine) -> Result<IntValue<'c>> {
+        let mut sum: Option<Reg<'c>> = None;
+        for (term, &c) in &form.terms {
+            let value = self.term(term)?;
+            let scaled = self.ir.mul(value, self.ir.index(c).into());
+            sum = Some(match sum {
+                None => scaled,
+                Some(s) => self.ir.add(s, scaled),
+            });
+        }
+        Ok(sum.map_or(self.ir.index(0), Reg::into_int_value))
+    }
+
+    fn term(&mut self, term: &Term) -> Result<Reg<'c>> {
+        match term {
+            Term::Var(v) => self.variable(*v),
+            Term::Opaque(_, e) => self.opaque(&e.0),
+        }
+    }
+
+    pub(crate) fn variable(&self, var: ansc_graph::VarId) -> Result<Reg<'c>> {
+        let frame = self.var_depth(var).ok_or_else(|| {
+            format!("variable {} is used outside of its loop", self.program.vars[var.index()])
+        })?;
+        let (_, value) = self.frames[frame].var.expect("found by its variable");
+        Ok(value.into())
+    }
+
+    /// Loads the element at `flat`.
+    pub(crate) fn load(&mut self, buffer: BufId, flat: &Affine) -> Result<Reg<'c>> {
+        let dtype = self.program.buffer(buffer).ty.dtype;
+        let (at, align) = self.pointer(buffer, flat)?;
+        let raw = self.ir.load(self.ir.scalar_type(ops::stored(dtype)), at, align);
+        self.describe_access(buffer, raw.as_instruction_value())?;
+        Ok(ops::from_stored(&self.ir, self.target, dtype, raw))
+    }
+
+    /// Stores a value of the buffer's element type.
+    pub(crate) fn store(&mut self, buffer: BufId, flat: &Affine, value: Reg<'c>) -> Result<()> {
+        let dtype = self.program.buffer(buffer).ty.dtype;
+        let raw = ops::to_stored(&self.ir, self.target, dtype, value);
+        let (at, align) = self.pointer(buffer, flat)?;
+        let store = self.ir.store(raw, at, align);
+        self.describe_access(buffer, Some(store))
+    }
+
+    /// Tells LLVM which buffer is accessed, and that inputs do not change.
+    pub(crate) fn describe_access(
+        &mut self,
+        buffer: BufId,
+        access: Option<InstructionValue<'c>>,
+    ) -> Result<()> {
+        let place = self.place(buffer)?;
+        let Some(access) = access else { return Ok(()) };
+        let set = |key: &str, node: MetadataValue<'c>| {
+            let id = self.ir.context.get_kind_id(key);
+            access.set_metadata(node, id).expect("a metadata node");
+        };
+        set("alias.scope", place.scope);
+        set("noalias", place.noalias);
+        if self.program.buffer(buffer).scope == BufferScope::Input {
+            set("invariant.load", self.ir.context.metadata_node(&[]));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn mark(&self, value: Reg<'c>, key: &str, node: MetadataValue<'c>) {
+        if let Some(instruction) = value.as_instruction_value() {
+            let id = self.ir.context.get_kind_id(key);
+            instruction.set_metadata(node, id).expect("a metadata node");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Blocks: guards, assignments, reduction steps.
+
+use ansc_graph::{BinOp, Combiner, Expr};
+use ansc_sketch::{Access, Block, Body};
+use inkwell::{FloatPredicate, IntPredicate};
+
+use crate::affine::affine;
+use crate::emit::function::{Emitter, Result};
+use crate::emit::ir::{Kind, Reg};
+use crate::ops;
+
+impl<'c> Emitter<'c, '_> {
+    pub(crate) fn block(&mut self, block: &Block) -> Result<()> {
+        let bound: Vec<_> = block.iters.iter().map(|i| (i.var, affine(&i.binding, self))).collect();
+        self.bindings.extend(bound);
+        let result = self.guarded(block);
+        for iter in &block.iters {
+            self.bindings.remove(&iter.var);
+        }
+        result
+    }
+
+    fn guarded(&mut self, block: &Block) -> Result<()> {
+        let mut open = Vec::new();
+        for guard in block.predicate.iter().flat_map(conjuncts) {
+            match self.decide(guard) {
+                Some(true) => {}
+                Some(false) => return Ok(()),
+                None => open.push(guard),
+            }
+        }
+        if open.is_empty() {
+            return self.body(&block.body);
+        }
+        let mut condition: Option<Reg<'c>> = None;
+        for guard in open {
+            let value = self.value(guard)?;
+            condition = Some(condition.map_or(value, |c| self.ir.and(c, value)));
+        }
+        let condition = condition.expect("at least one guard");
+        self.when(condition, |e| e.body(&block.body))
+    }
+
+    fn when(
+        &mut self,
+        condition: Reg<'c>,
+        body: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        const POSITIONED: &str = "the builder is positioned";
+        let [inside, after] = ["guarded", "after"]
+            .map(|name| self.ir.context.append_basic_block(self.function, name));
+        self.ir
+            .builder
+            .build_conditional_branch(condition.into_int_value(), inside, after)
+            .expect(POSITIONED);
+        self.ir.builder.position_at_end(inside);
+        body(self)?;
+        self.ir.builder.build_unconditional_branch(after).expect(POSITIONED);
+        self.ir.builder.position_at_end(after);
+        Ok(())
+    }
+
+    fn body(&mut self, body: &Body) -> Result<()> {
+        match body {
+            Body::Assign { dst, value } => {
+                let value = self.value(value)?;
+                self.write(dst, value)
+            }
+            Body::Reduce { init: true, .. } | Body::ArgReduce { init: true, .. } => {
+                Err("a reduction is not decomposed".into())
+            }
+            Body::Reduce { combiner, dst, value, .. } => {
+                let value = self.value(value)?;
+                let so_far = self.read(dst)?;
+                let dtype = self.program.buffer(dst.buffer).ty.dtype;
+                let sum = ops::combine(&self.ir, self.target, *combiner, dtype, so_far, value)
+                    .map_err(|e| e.to_string())?;
+                self.write(dst, sum)
+            }
+            Body::ArgReduce { combiner, best, position, value, term, .. } => {
+                self.arg_reduce(*combiner, best, position, value, term)
+            }
+        }
+    }
+
+    fn read(&mut self, access: &Access) -> Result<Reg<'c>> {
+        let flat = self.flatten(access.buffer, &access.indices);
+        self.load(access.buffer, &flat)
+    }
+
+    fn write(&mut self, access: &Access, value: Reg<'c>) -> Result<()> {
+        let flat = self.flatten(access.buffer, &access.indices);
+        self.store(access.buffer, &flat, value)
+    }
+
+    fn arg_reduce(
+        &mut self,
+        combiner: Combiner,
+        best: &Access,
+        position: &Access,
+        value: &Expr,
+        term: &Expr,
+    ) -> Result<()> {
+        let signed = self.program.buffer(best.buffer).ty.dtype.is_signed_int();
+        let (new, at) = (self.value(value)?, self.value(term)?);
+        let (old, held) = (self.read(best)?, self.read(position)?);
+        let wins = self.beats(combiner, signed, new, old);
+        let ties = self.ties(new, old);
+        let last =
+            matches!(combiner, Combiner::ArgMax { last: true } | Combiner::ArgMin { last: true });
+        let order = if last { IntPredicate::SGT } else { IntPredicate::SLT };
+        let earlier = self.ir.icmp(order, at, held);
+        let takes = self.ir.or(wins, self.ir.and(ties, earlier));
+        let (new, at) = (self.ir.select(takes, new, old), self.ir.select(takes, at, held));
+        self.write(best, new)?;
+        self.write(position, at)
+    }
+
+    /// Whether the new value is strictly better; NaN beats every number.
+    fn beats(&self, combiner: Combiner, signed: bool, new: Reg<'c>, old: Reg<'c>) -> Reg<'c> {
+        let max = matches!(combiner, Combiner::ArgMax { .. });
+        if let Kind::Int(_) = self.ir.kind(new) {
+            let predicate = match (max, signed) {
+                (true, true) => IntPredicate::SGT,
+                (true, false) => IntPredicate::UGT,
+                (false, true) => IntPredicate::SLT,
+                (false, false) => IntPredicate::ULT,
+            };
+            return self.ir.icmp(predicate, new, old);
+        }
+        let predicate = if max { FloatPredicate::OGT } else { FloatPredicate::OLT };
+        let better = self.ir.fcmp(predicate, new, old);
+        let nan = |v| self.ir.fcmp(FloatPredicate::UNO, v, v);
+        let first_nan = self.ir.and(nan(new), self.ir.not(nan(old)));
+        self.ir.or(better, first_nan)
+    }
+
+    fn ties(&self, new: Reg<'c>, old: Reg<'c>) -> Reg<'c> {
+        if let Kind::Int(_) = self.ir.kind(new) {
+            return self.ir.icmp(IntPredicate::EQ, new, old);
+        }
+        let nan = |v| self.ir.fcmp(FloatPredicate::UNO, v, v);
+        let both_nan = self.ir.and(nan(new), nan(old));
+        self.ir.or(self.ir.fcmp(FloatPredicate::OEQ, new, old), both_nan)
+    }
+}
+
+/// The operands of a chain of `and`.
+pub(crate) fn conjuncts(e: &Expr) -> Vec<&Expr> {
+    match e {
+        Expr::Binary(BinOp::And, a, b) => {
+            let mut all = conjuncts(a);
+            all.extend(conjuncts(b));
+            all
+        }
+        other => vec![other],
+    }
+}

@@ -1,0 +1,256 @@
+//! The state of one function while it is written.
+
+use std::collections::BTreeMap;
+
+use ansc_graph::{BufId, VarId};
+use ansc_sketch::program::For;
+use ansc_sketch::{Program, Scope as BufferScope, Stmt};
+use inkwell::basic_block::BasicBlock;
+use inkwell::values::{BasicValue, FunctionValue, IntValue, MetadataValue, PointerValue};
+
+use crate::affine::{Affine, Scope};
+use crate::emit::ir::Ir;
+use crate::ops;
+use crate::target::Target;
+
+/// What cannot be emitted, in words.
+pub(crate) type Result<T> = std::result::Result<T, String>;
+
+/// Local buffers up to this size live on the stack, where they can become registers.
+const STACK_BYTES: usize = 16 << 10;
+/// All of them together.
+const STACK_TOTAL: usize = 128 << 10;
+const ALIGN: usize = 64;
+
+pub(crate) struct Emitter<'c, 'p> {
+    pub(crate) ir: Ir<'c>,
+    pub(crate) program: &'p Program,
+    pub(crate) target: &'p Target,
+    pub(crate) function: FunctionValue<'c>,
+    /// Open loops, the function itself first.
+    pub(crate) frames: Vec<Frame<'c>>,
+    /// Block iterators, and loops fixed to a value.
+    pub(crate) bindings: BTreeMap<VarId, Affine>,
+    /// Inclusive ranges of loop variables.
+    pub(crate) ranges: BTreeMap<VarId, (i64, i64)>,
+    places: Vec<Option<Place<'c>>>,
+    /// Arguments of the function, in order.
+    arguments: &'p [BufId],
+    stack: usize,
+    scratch: usize,
+    /// Copies of blocks that unrolling has made around the current statement.
+    pub(crate) copies: usize,
+}
+
+/// A loop whose body is being written. `head` dominates the body; what depends on no inner loop is computed
+/// there, once.
+pub(crate) struct Frame<'c> {
+    /// `None` for the function.
+    pub(crate) var: Option<(VarId, IntValue<'c>)>,
+    pub(crate) head: BasicBlock<'c>,
+    pub(crate) sums: BTreeMap<Affine, IntValue<'c>>,
+    pub(crate) pointers: BTreeMap<(BufId, Affine), PointerValue<'c>>,
+}
+
+impl<'c> Frame<'c> {
+    pub(crate) fn new(var: Option<(VarId, IntValue<'c>)>, head: BasicBlock<'c>) -> Frame<'c> {
+        Frame { var, head, sums: BTreeMap::new(), pointers: BTreeMap::new() }
+    }
+}
+
+/// Where a buffer is.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'c> {
+    pub(crate) base: PointerValue<'c>,
+    /// Of the base.
+    pub(crate) align: i64,
+    pub(crate) scope: MetadataValue<'c>,
+    pub(crate) noalias: MetadataValue<'c>,
+}
+
+impl Scope for Emitter<'_, '_> {
+    fn binding(&self, var: VarId) -> Option<Affine> {
+        self.bindings.get(&var).cloned()
+    }
+
+    fn range(&self, var: VarId) -> Option<(i64, i64)> {
+        self.ranges.get(&var).copied()
+    }
+}
+
+impl<'c, 'p> Emitter<'c, 'p> {
+    pub(crate) fn new(
+        ir: Ir<'c>,
+        program: &'p Program,
+        target: &'p Target,
+        arguments: &'p [BufId],
+        symbol: &str,
+    ) -> Emitter<'c, 'p> {
+        let context = ir.context;
+        let pointer = context.ptr_type(Default::default()).into();
+        let index = context.i64_type().into();
+        let ty = context.void_type().fn_type(&[pointer, pointer, index, index], false);
+        let function = ir.module.add_function(symbol, ty, None);
+        describe(&ir, function, target);
+        let head = context.append_basic_block(function, "entry");
+        let body = context.append_basic_block(function, "body");
+        ir.builder.position_at_end(head);
+        ir.builder.build_unconditional_branch(body).expect("the builder is positioned");
+        ir.builder.position_at_end(body);
+        Emitter {
+            ir,
+            program,
+            target,
+            function,
+            frames: vec![Frame::new(None, head)],
+            bindings: BTreeMap::new(),
+            ranges: BTreeMap::new(),
+            places: vec![None; program.buffers.len()],
+            arguments,
+            stack: 0,
+            scratch: 0,
+            copies: 1,
+        }
+    }
+
+    /// Iterations `begin..end` of a parallel loop.
+    pub(crate) fn parallel(&mut self, l: &For) -> Result<()> {
+        let parameter = |n| self.function.get_nth_param(n).expect("a kernel has four parameters");
+        let (begin, end) = (parameter(2).into_int_value(), parameter(3).into_int_value());
+        self.counted(l.var, l.extent, begin, end, |e| e.stmts(&l.body))?;
+        self.end();
+        Ok(())
+    }
+
+    pub(crate) fn serial(&mut self, stmts: &[&Stmt]) -> Result<()> {
+        stmts.iter().try_for_each(|s| self.stmt(s))?;
+        self.end();
+        Ok(())
+    }
+
+    fn end(&self) {
+        self.ir.builder.build_return(None).expect("the builder is positioned");
+    }
+
+    /// The module and the bytes of scratch that the function needs.
+    pub(crate) fn finish(self) -> (Ir<'c>, usize) {
+        (self.ir, self.scratch)
+    }
+
+    /// Runs `f` with the builder at the end of the head of a frame.
+    pub(crate) fn in_head<T>(&mut self, frame: usize, f: impl FnOnce(&mut Self) -> T) -> T {
+        let here = self.ir.builder.get_insert_block().expect("the builder is positioned");
+        let head = self.frames[frame].head;
+        let end = head.get_terminator().expect("a head ends with a branch");
+        self.ir.builder.position_before(&end);
+        let result = f(self);
+        match here.get_terminator() {
+            // We were in another head.
+            Some(end) => self.ir.builder.position_before(&end),
+            None => self.ir.builder.position_at_end(here),
+        }
+        result
+    }
+
+    pub(crate) fn place(&mut self, buffer: BufId) -> Result<Place<'c>> {
+        if let Some(place) = self.places[buffer.index()] {
+            return Ok(place);
+        }
+        let (base, align) = match self.arguments.iter().position(|&b| b == buffer) {
+            Some(index) => (self.argument(index), self.argument_align(buffer)),
+            None => (self.private(buffer)?, ALIGN as i64),
+        };
+        let (scope, noalias) = self.alias_scopes(buffer);
+        let place = Place { base, align, scope, noalias };
+        self.places[buffer.index()] = Some(place);
+        Ok(place)
+    }
+
+    /// Memory of the caller may start at any element; workspace is ours.
+    fn argument_align(&self, buffer: BufId) -> i64 {
+        if self.program.params.contains(&buffer) {
+            self.program.buffer(buffer).ty.dtype.size() as i64
+        } else {
+            ALIGN as i64
+        }
+    }
+
+    fn argument(&mut self, index: usize) -> PointerValue<'c> {
+        let buffers = self.function.get_nth_param(0).expect("a kernel has four parameters");
+        self.in_head(0, |e| {
+            let offset = e.ir.index(8 * index as i64);
+            let at = e.ir.offset(buffers.into_pointer_value(), offset);
+            let load = e.ir.load(e.ir.context.ptr_type(Default::default()), at, 8);
+            e.mark(load, "invariant.load", e.ir.context.metadata_node(&[]));
+            load.into_pointer_value()
+        })
+    }
+
+    /// Memory of a local buffer: stack if it is small, the thread's scratch otherwise.
+    fn private(&mut self, buffer: BufId) -> Result<PointerValue<'c>> {
+        let info = self.program.buffer(buffer);
+        if info.scope == BufferScope::Shared {
+            return Err(format!("buffer {} is in shared memory, which a CPU lacks", info.name));
+        }
+        let bytes = info.ty.bytes().next_multiple_of(ALIGN);
+        if bytes <= STACK_BYTES && self.stack + bytes <= STACK_TOTAL {
+            self.stack += bytes;
+            return Ok(self.in_head(0, |e| e.alloca(buffer)));
+        }
+        let offset = self.scratch;
+        self.scratch += bytes;
+        let scratch = self.function.get_nth_param(1).expect("a kernel has four parameters");
+        Ok(self
+            .in_head(0, |e| e.ir.offset(scratch.into_pointer_value(), e.ir.index(offset as i64))))
+    }
+
+    fn alloca(&self, buffer: BufId) -> PointerValue<'c> {
+        use inkwell::types::BasicTypeEnum;
+        let ty = &self.program.buffer(buffer).ty;
+        let count = u32::try_from(ty.len().max(1)).expect("a stack buffer is small");
+        let array = match self.ir.scalar_type(ops::stored(ty.dtype)) {
+            BasicTypeEnum::FloatType(t) => t.array_type(count),
+            other => other.into_int_type().array_type(count),
+        };
+        let alloca = self.ir.builder.build_alloca(array, "").expect("the builder is positioned");
+        let instruction = alloca.as_instruction_value().expect("an alloca is an instruction");
+        instruction.set_alignment(ALIGN as u32).expect("a power of two");
+        alloca
+    }
+
+    /// Each buffer is an alias scope of its own: buffers do not overlap.
+    fn alias_scopes(&self, buffer: BufId) -> (MetadataValue<'c>, MetadataValue<'c>) {
+        let context = self.ir.context;
+        let name = self.function.get_name().to_string_lossy().into_owned();
+        let domain = context.metadata_node(&[context.metadata_string(&name).into()]);
+        let scope = |index: usize| {
+            let name = context.metadata_string(&format!("{name}.b{index}"));
+            context.metadata_node(&[name.into(), domain.into()])
+        };
+        let others: Vec<_> = (0..self.program.buffers.len())
+            .filter(|&i| i != buffer.index())
+            .map(|i| scope(i).into())
+            .collect();
+        (context.metadata_node(&[scope(buffer.index()).into()]), context.metadata_node(&others))
+    }
+}
+
+/// Attributes of a kernel: what the code generator may use, and that nothing unwinds.
+fn describe(ir: &Ir<'_>, function: FunctionValue<'_>, target: &Target) {
+    use inkwell::attributes::{Attribute, AttributeLoc};
+    let width = (8 * target.vector_bytes).to_string();
+    let pairs = [
+        ("target-cpu", target.base_cpu().to_owned()),
+        ("tune-cpu", target.tune.clone()),
+        ("target-features", target.feature_string()),
+        ("prefer-vector-width", width),
+        ("no-trapping-math", "true".to_owned()),
+        ("no-builtins", String::new()),
+    ];
+    for (key, value) in pairs {
+        let attribute = ir.context.create_string_attribute(key, &value);
+        function.add_attribute(AttributeLoc::Function, attribute);
+    }
+    let nounwind = Attribute::get_named_enum_kind_id("nounwind");
+    function.add_attribute(AttributeLoc::Function, ir.context.create_enum_attribute(nounwind, 0));
+}

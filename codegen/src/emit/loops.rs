@@ -1,0 +1,89 @@
+//! Statements and loops.
+
+use ansc_graph::VarId;
+use ansc_sketch::Stmt;
+use ansc_sketch::program::{For, ForKind};
+use inkwell::IntPredicate;
+use inkwell::values::IntValue;
+
+use crate::affine::Affine;
+use crate::emit::function::{Emitter, Frame, Result};
+
+/// Unrolled loops become ordinary ones where they would copy their body more often than this.
+const MAX_COPIES: usize = 4096;
+
+const POSITIONED: &str = "the builder is positioned";
+
+impl<'c> Emitter<'c, '_> {
+    pub(crate) fn stmts(&mut self, stmts: &[Stmt]) -> Result<()> {
+        stmts.iter().try_for_each(|s| self.stmt(s))
+    }
+
+    pub(crate) fn stmt(&mut self, stmt: &Stmt) -> Result<()> {
+        match stmt {
+            Stmt::Block(block) => self.block(block),
+            Stmt::For(l) => self.for_loop(l),
+        }
+    }
+
+    fn for_loop(&mut self, l: &For) -> Result<()> {
+        match l.kind {
+            _ if l.extent <= 1 => self.unrolled(l),
+            ForKind::Bound(_) => Err("a loop bound to GPU threads is not for a CPU".into()),
+            ForKind::Unrolled if self.copies * l.extent <= MAX_COPIES => self.unrolled(l),
+            _ => self.rolled(l),
+        }
+    }
+
+    fn unrolled(&mut self, l: &For) -> Result<()> {
+        self.copies *= l.extent.max(1);
+        for i in 0..l.extent {
+            self.bindings.insert(l.var, Affine::constant(i as i64));
+            self.stmts(&l.body)?;
+        }
+        self.bindings.remove(&l.var);
+        self.copies /= l.extent.max(1);
+        Ok(())
+    }
+
+    fn rolled(&mut self, l: &For) -> Result<()> {
+        let (zero, extent) = (self.ir.index(0), self.ir.index(l.extent as i64));
+        self.counted(l.var, l.extent, zero, extent, |e| e.stmts(&l.body))
+    }
+
+    /// A loop over `begin..end`, which lies in `0..extent` and is not empty.
+    pub(crate) fn counted(
+        &mut self,
+        var: VarId,
+        extent: usize,
+        begin: IntValue<'c>,
+        end: IntValue<'c>,
+        body: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let context = self.ir.context;
+        let before = self.ir.builder.get_insert_block().expect(POSITIONED);
+        let head = context.append_basic_block(self.function, "head");
+        let inside = context.append_basic_block(self.function, "loop");
+        let after = context.append_basic_block(self.function, "after");
+        self.ir.builder.build_unconditional_branch(head).expect(POSITIONED);
+        self.ir.builder.position_at_end(head);
+        let phi = self.ir.builder.build_phi(context.i64_type(), "").expect(POSITIONED);
+        self.ir.builder.build_unconditional_branch(inside).expect(POSITIONED);
+        self.ir.builder.position_at_end(inside);
+        let counter = phi.as_basic_value().into_int_value();
+        self.ranges.insert(var, (0, extent as i64 - 1));
+        self.frames.push(Frame::new(Some((var, counter)), head));
+        body(self)?;
+        self.frames.pop();
+        self.ranges.remove(&var);
+        let one = context.i64_type().const_int(1, false);
+        let next = self.ir.builder.build_int_nsw_add(counter, one, "").expect(POSITIONED);
+        let last = self.ir.builder.get_insert_block().expect(POSITIONED);
+        phi.add_incoming(&[(&begin, before), (&next, last)]);
+        let more =
+            self.ir.builder.build_int_compare(IntPredicate::SLT, next, end, "").expect(POSITIONED);
+        self.ir.builder.build_conditional_branch(more, head, after).expect(POSITIONED);
+        self.ir.builder.position_at_end(after);
+        Ok(())
+    }
+}

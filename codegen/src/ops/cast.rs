@@ -1,0 +1,67 @@
+//! Conversions between element types: floats to integers saturate, integers wrap, `bool` is `!= 0`.
+
+use ansc_runtime::DType;
+use inkwell::values::InstructionOpcode;
+use inkwell::{FloatPredicate, IntPredicate};
+
+use crate::emit::ir::{Ir, Kind, Reg, lanes};
+use crate::ops::{half, kind};
+use crate::target::Target;
+
+pub(crate) fn cast<'c>(
+    ir: &Ir<'c>,
+    target: &Target,
+    from: DType,
+    to: DType,
+    x: Reg<'c>,
+) -> Reg<'c> {
+    match (from, to) {
+        _ if from == to => x,
+        (_, DType::Bool) => truth(ir, x),
+        _ if from.is_float() && to.is_float() => float_to_float(ir, target, from, to, x),
+        _ if from.is_float() => float_to_int(ir, to, x),
+        _ if to.is_float() => int_to_float(ir, target, from, to, x),
+        _ => resize(ir, from, to, x),
+    }
+}
+
+fn truth<'c>(ir: &Ir<'c>, x: Reg<'c>) -> Reg<'c> {
+    match ir.kind(x) {
+        Kind::Int(_) => ir.icmp(IntPredicate::NE, x, ir.same(x, 0.0)),
+        _ => ir.fcmp(FloatPredicate::UNE, x, ir.same(x, 0.0)),
+    }
+}
+
+fn resize<'c>(ir: &Ir<'c>, from: DType, to: DType, x: Reg<'c>) -> Reg<'c> {
+    let Kind::Int(bits) = kind(to) else { unreachable!("both types are integers") };
+    ir.resize(x, bits, from.is_signed_int())
+}
+
+fn float_to_float<'c>(ir: &Ir<'c>, target: &Target, from: DType, to: DType, x: Reg<'c>) -> Reg<'c> {
+    match (kind(from), to) {
+        (Kind::F64, DType::F32) => ir.cast(InstructionOpcode::FPTrunc, x, Kind::F32),
+        (Kind::F64, _) => half::round(ir, target, to, half::narrow_to_odd(ir, x)),
+        (_, DType::F64) => ir.cast(InstructionOpcode::FPExt, x, Kind::F64),
+        _ => half::round(ir, target, to, x),
+    }
+}
+
+fn float_to_int<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
+    let name = if to.is_signed_int() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
+    let result = ir.ty(kind(to), lanes(x));
+    ir.intrinsic_on(name, &[result, x.get_type()], &[x]).expect("the conversion returns a value")
+}
+
+fn int_to_float<'c>(ir: &Ir<'c>, target: &Target, from: DType, to: DType, x: Reg<'c>) -> Reg<'c> {
+    let op =
+        if from.is_signed_int() { InstructionOpcode::SIToFP } else { InstructionOpcode::UIToFP };
+    match to {
+        DType::F32 | DType::F64 => ir.cast(op, x, kind(to)),
+        // Up to 16 bits are exact in `f32`.
+        _ if from.size() <= 2 => half::round(ir, target, to, ir.cast(op, x, Kind::F32)),
+        _ => {
+            let wide = ir.cast(op, x, Kind::F64);
+            half::round(ir, target, to, half::narrow_to_odd(ir, wide))
+        }
+    }
+}

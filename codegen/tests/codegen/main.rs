@@ -1,0 +1,4 @@
+//! Compiled programs against references. One binary, since linking LLVM takes a while.
+
+mod basics;
+mod kernel;
