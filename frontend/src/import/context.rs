@@ -1,0 +1,418 @@
+//! What an operator importer sees: one ONNX node, and the graph to add to.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ansc_graph::ops::OpError;
+use ansc_graph::{ComputeOp, Graph, Op, TensorType, Value, ValueId};
+use ansc_runtime::Tensor;
+use ansc_runtime::host::{self, HostOp};
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto};
+
+use super::build::{Importer, MAX_DEPTH};
+use super::scope::{Binding, Frame, Scope};
+use crate::problem::Problem;
+use crate::tensor;
+
+/// Host operators are folded up to this number of input elements.
+const MAX_HOST_ELEMENTS: usize = 1 << 16;
+
+pub(crate) struct NodeCtx<'a> {
+    importer: &'a mut Importer,
+    node: &'a NodeProto,
+    opset: i64,
+    inputs: Vec<Option<ValueId>>,
+    /// The first attribute that was asked for and has not the type that it must have.
+    bad_attribute: RefCell<Option<String>>,
+}
+
+/// The node.
+impl<'a> NodeCtx<'a> {
+    pub(super) fn new(
+        importer: &'a mut Importer,
+        node: &'a NodeProto,
+        opset: i64,
+        inputs: Vec<Option<ValueId>>,
+    ) -> NodeCtx<'a> {
+        NodeCtx { importer, node, opset, inputs, bad_attribute: RefCell::default() }
+    }
+
+    pub(crate) fn op_type(&self) -> &str {
+        &self.node.op_type
+    }
+
+    /// The version of the operator's domain.
+    pub(crate) fn opset(&self) -> i64 {
+        self.opset
+    }
+
+    /// Inputs listed, optional ones that are left out among them.
+    pub(crate) fn n_inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// Outputs listed, unnamed ones among them.
+    pub(crate) fn n_outputs(&self) -> usize {
+        self.node.output.len()
+    }
+
+    /// Whether output `i` has a name.
+    pub(crate) fn wants_output(&self, i: usize) -> bool {
+        self.node.output.get(i).is_some_and(|name| !name.is_empty())
+    }
+
+    /// A required input.
+    pub(crate) fn input(&self, i: usize) -> Result<ValueId, Problem> {
+        self.optional(i).ok_or_else(|| self.problem(format!("its input {i} is missing")))
+    }
+
+    /// An input that may be absent.
+    pub(crate) fn optional(&self, i: usize) -> Option<ValueId> {
+        self.inputs.get(i).copied().flatten()
+    }
+
+    /// All inputs of an operator that takes any number of them.
+    pub(crate) fn all_inputs(&self) -> Result<Vec<ValueId>, Problem> {
+        (0..self.n_inputs()).map(|i| self.input(i)).collect()
+    }
+
+    pub(crate) fn ty(&self, v: ValueId) -> TensorType {
+        self.graph_here().ty(v).clone()
+    }
+
+    /// Whether only the data decides the size of `v`.
+    pub(crate) fn is_dynamic(&self, v: ValueId) -> bool {
+        self.graph_here().value(v).dynamic
+    }
+
+    /// The value, where it is known at compile time.
+    pub(crate) fn constant(&self, v: ValueId) -> Option<Arc<Tensor>> {
+        self.graph_here().const_of(v).cloned()
+    }
+
+    /// The value of input `i`, which the operator needs at compile time as its `what`.
+    pub(crate) fn known(&self, i: usize, what: &str) -> Result<Arc<Tensor>, Problem> {
+        let value = self.input(i)?;
+        self.constant(value).ok_or_else(|| {
+            let reason = format!("its {what} (input {i}) must be known at compile time");
+            self.problem(reason).remedy(self.how_to_know(value))
+        })
+    }
+
+    pub(crate) fn known_i64s(&self, i: usize, what: &str) -> Result<Vec<i64>, Problem> {
+        let tensor = self.known(i, what)?;
+        tensor.to_i64_vec().ok_or_else(|| {
+            self.problem(format!("its {what} must be integers, not {}", tensor.dtype()))
+        })
+    }
+
+    pub(crate) fn problem(&self, reason: impl Into<String>) -> Problem {
+        self.importer.problem(self.node, reason)
+    }
+
+    /// An axis counted from the end where negative.
+    pub(crate) fn axis(&self, axis: i64, rank: usize) -> Result<usize, Problem> {
+        let from_start = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
+        from_start
+            .and_then(|a| usize::try_from(a).ok())
+            .filter(|&a| a < rank)
+            .ok_or_else(|| self.problem(format!("axis {axis} is outside of rank {rank}")))
+    }
+
+    fn graph_here(&self) -> &Graph {
+        &self.importer.frames.last().expect("there is a frame until the import ends").graph
+    }
+
+    /// Names the graph inputs that decide a value.
+    fn how_to_know(&self, value: ValueId) -> String {
+        let graph = self.graph_here();
+        let mut seen = BTreeSet::new();
+        let mut pending = vec![value.node];
+        while let Some(node) = pending.pop() {
+            if seen.insert(node) {
+                pending.extend(graph.operands(node).iter().map(|v| v.node));
+            }
+        }
+        let inputs: Vec<String> = graph
+            .inputs()
+            .iter()
+            .filter(|&&n| seen.contains(&n))
+            .map(|&n| format!("--value {}=FILE.npy", graph.node(n).name))
+            .collect();
+        match self.importer.frames.len() {
+            1 if !inputs.is_empty() => format!("fix what it depends on: {}", inputs.join(" ")),
+            _ => "it depends on data inside of a loop or branch; make it a constant".into(),
+        }
+    }
+}
+
+/// Attributes. One of the wrong type counts as absent and becomes a problem once the importer is done.
+impl<'a> NodeCtx<'a> {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.node.attribute.iter().any(|a| a.name == name)
+    }
+
+    fn attribute(&self, name: &str, ty: AttributeType) -> Option<&'a AttributeProto> {
+        let found = self.node.attribute.iter().find(|a| a.name == name)?;
+        // Files of the first IR version leave the type open.
+        if found.r#type == ty as i32 || found.r#type == AttributeType::Undefined as i32 {
+            return Some(found);
+        }
+        self.bad(format!("attribute `{name}` is not of type {}", ty.as_str_name()));
+        None
+    }
+
+    fn bad(&self, reason: String) {
+        self.bad_attribute.borrow_mut().get_or_insert(reason);
+    }
+
+    pub(super) fn attribute_problem(&self) -> Result<(), Problem> {
+        match self.bad_attribute.take() {
+            Some(reason) => Err(self.problem(reason)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn int_opt(&self, name: &str) -> Option<i64> {
+        self.attribute(name, AttributeType::Int).map(|a| a.i)
+    }
+
+    pub(crate) fn int(&self, name: &str, default: i64) -> i64 {
+        self.int_opt(name).unwrap_or(default)
+    }
+
+    pub(crate) fn ints(&self, name: &str) -> Option<Vec<i64>> {
+        self.attribute(name, AttributeType::Ints).map(|a| a.ints.clone())
+    }
+
+    pub(crate) fn float_opt(&self, name: &str) -> Option<f32> {
+        self.attribute(name, AttributeType::Float).map(|a| a.f)
+    }
+
+    pub(crate) fn float(&self, name: &str, default: f32) -> f32 {
+        self.float_opt(name).unwrap_or(default)
+    }
+
+    pub(crate) fn floats(&self, name: &str) -> Option<Vec<f32>> {
+        self.attribute(name, AttributeType::Floats).map(|a| a.floats.clone())
+    }
+
+    pub(crate) fn string(&self, name: &str, default: &str) -> String {
+        let text = self.attribute(name, AttributeType::String).and_then(|a| self.text(name, &a.s));
+        text.unwrap_or_else(|| default.into())
+    }
+
+    pub(crate) fn strings(&self, name: &str) -> Option<Vec<String>> {
+        let attribute = self.attribute(name, AttributeType::Strings)?;
+        attribute.strings.iter().map(|s| self.text(name, s)).collect()
+    }
+
+    fn text(&self, name: &str, bytes: &[u8]) -> Option<String> {
+        let text = String::from_utf8(bytes.to_vec());
+        text.map_err(|_| self.bad(format!("attribute `{name}` is not text"))).ok()
+    }
+
+    pub(crate) fn tensor(&self, name: &str) -> Option<Tensor> {
+        let proto = self.attribute(name, AttributeType::Tensor)?.t.as_ref()?;
+        tensor::decode(proto, &self.importer.external)
+            .map_err(|reason| self.bad(format!("attribute `{name}`: {reason}")))
+            .ok()
+    }
+
+    pub(crate) fn graph(&self, name: &str) -> Option<&'a GraphProto> {
+        self.attribute(name, AttributeType::Graph)?.g.as_ref()
+    }
+}
+
+/// The graph.
+impl NodeCtx<'_> {
+    /// Adds a node that computes `op`. Where all inputs are known and the result is small, adds the
+    /// result instead.
+    pub(crate) fn emit(
+        &mut self,
+        op: Result<ComputeOp, OpError>,
+        inputs: &[ValueId],
+    ) -> Result<Vec<ValueId>, Problem> {
+        let op = op.map_err(|e| self.problem(e.to_string()))?;
+        self.operands_fit(&op, inputs)?;
+        if let Some(results) = self.fold(&op, inputs)? {
+            return results.into_iter().map(|t| self.constant_value(t)).collect();
+        }
+        let name = self.name();
+        let graph = &mut self.importer.frame().graph;
+        let types = op.expr.output_types().into_iter().enumerate();
+        let outputs = types.map(|(i, ty)| Value::new(format!("{name}:{i}"), ty)).collect();
+        let node = graph.add(&name, Op::Compute(op), inputs, outputs);
+        Ok(graph.values(node).collect())
+    }
+
+    /// The first output of [`NodeCtx::emit`].
+    pub(crate) fn emit1(
+        &mut self,
+        op: Result<ComputeOp, OpError>,
+        inputs: &[ValueId],
+    ) -> Result<ValueId, Problem> {
+        let values = self.emit(op, inputs)?;
+        values.first().copied().ok_or_else(|| self.problem("it gives no output"))
+    }
+
+    /// Adds a node that the runtime executes; folds it as [`NodeCtx::emit`] does.
+    pub(crate) fn host(
+        &mut self,
+        op: HostOp,
+        inputs: &[ValueId],
+        outputs: Vec<Value>,
+    ) -> Result<Vec<ValueId>, Problem> {
+        for output in &outputs {
+            self.sized(&output.ty)?;
+        }
+        let known: Option<Vec<Arc<Tensor>>> = inputs.iter().map(|&v| self.constant(v)).collect();
+        if let Some(known) =
+            known.filter(|k| k.iter().map(|t| t.len()).sum::<usize>() <= MAX_HOST_ELEMENTS)
+        {
+            let operands: Vec<&Tensor> = known.iter().map(Arc::as_ref).collect();
+            let results = host::run(&op, &operands).map_err(|e| self.problem(e.to_string()))?;
+            return results.into_iter().map(|t| self.constant_value(t)).collect();
+        }
+        let name = self.name();
+        let graph = &mut self.importer.frame().graph;
+        let node = graph.add(&name, Op::Host(op), inputs, outputs);
+        Ok(graph.values(node).collect())
+    }
+
+    /// Adds a node of any kind, as it is.
+    pub(crate) fn add(&mut self, op: Op, inputs: &[ValueId], outputs: Vec<Value>) -> Vec<ValueId> {
+        let name = self.name();
+        let graph = &mut self.importer.frame().graph;
+        let node = graph.add(&name, op, inputs, outputs);
+        graph.values(node).collect()
+    }
+
+    pub(crate) fn add_const(&mut self, tensor: Tensor) -> ValueId {
+        let name = self.name();
+        self.importer.frame().graph.add_const(&name, tensor)
+    }
+
+    /// The name that nodes made here get.
+    pub(crate) fn name(&self) -> String {
+        self.importer.node_name(self.node)
+    }
+
+    /// A constant that counts towards the limit on all constants.
+    fn constant_value(&mut self, tensor: Tensor) -> Result<ValueId, Problem> {
+        let admitted = self.importer.budget.constant(tensor.bytes().len());
+        admitted.map_err(|reason| self.problem(reason))?;
+        Ok(self.add_const(tensor))
+    }
+
+    fn sized(&self, ty: &TensorType) -> Result<(), Problem> {
+        tensor::checked_bytes(ty.dtype, &ty.shape).map(|_| ()).map_err(|e| self.problem(e))
+    }
+
+    fn operands_fit(&self, op: &ComputeOp, inputs: &[ValueId]) -> Result<(), Problem> {
+        for (&input, expected) in inputs.iter().zip(&op.expr.inputs) {
+            let value = self.graph_here().value(input);
+            if value.dynamic {
+                let reason =
+                    format!("only the data decides the size of its input `{}`", value.name);
+                let remedy =
+                    "give such a tensor to graph outputs or to sorting and searching operators";
+                return Err(self.problem(reason).remedy(remedy));
+            }
+            if value.ty != *expected {
+                let reason =
+                    format!("its importer took `{}`, a {}, for a {expected}", value.name, value.ty);
+                return Err(self.problem(reason));
+            }
+        }
+        if inputs.len() != op.expr.inputs.len() {
+            return Err(self.problem("its importer gave the wrong number of operands"));
+        }
+        op.expr.stages.iter().try_for_each(|stage| self.sized(&stage.ty))
+    }
+
+    fn fold(&mut self, op: &ComputeOp, inputs: &[ValueId]) -> Result<Option<Vec<Tensor>>, Problem> {
+        let known: Option<Vec<Arc<Tensor>>> = inputs.iter().map(|&v| self.constant(v)).collect();
+        let Some(known) = known.filter(|_| self.importer.budget.worthwhile(&op.expr)) else {
+            return Ok(None);
+        };
+        let operands: Vec<&Tensor> = known.iter().map(Arc::as_ref).collect();
+        let results = ansc_graph::interp::eval(&op.expr, &operands);
+        results.map(Some).map_err(|e| self.problem(e.to_string()))
+    }
+}
+
+/// Subgraphs.
+impl NodeCtx<'_> {
+    /// Imports a body as a graph of its own. `inputs` are the types of its inputs, and their values
+    /// where they are the same in every execution. What the body takes from outside becomes trailing inputs;
+    /// the values of this graph that they stand for are returned.
+    pub(crate) fn import_body(
+        &mut self,
+        graph: &GraphProto,
+        inputs: &[(TensorType, Option<Arc<Tensor>>)],
+    ) -> Result<(Graph, Vec<ValueId>), Problem> {
+        self.count_inputs(graph, inputs.len())?;
+        let scope = self.inner_scope();
+        self.importer.frames.push(Frame::new(Graph::new(&graph.name), scope));
+        for (info, (ty, value)) in graph.input.iter().zip(inputs) {
+            let frame = self.importer.frame();
+            let id = frame.graph.add_input(&info.name, ty.clone(), None);
+            let visible = match value {
+                Some(tensor) => frame.graph.add_const(&info.name, Arc::clone(tensor)),
+                None => id,
+            };
+            frame.bind(&info.name, Binding::Value(visible));
+        }
+        let outputs = self.inner_outputs(graph);
+        let frame = self.importer.frames.pop().expect("pushed above");
+        let mut body = frame.graph;
+        body.outputs = outputs?;
+        Ok((body, frame.captures))
+    }
+
+    /// Imports a body into this graph, as if its nodes stood in place of this one; gives its outputs.
+    pub(crate) fn inline_body(
+        &mut self,
+        graph: &GraphProto,
+        inputs: &[ValueId],
+    ) -> Result<Vec<ValueId>, Problem> {
+        self.count_inputs(graph, inputs.len())?;
+        let scope = self.inner_scope();
+        let frame = self.importer.frame();
+        frame.scopes.push(scope);
+        for (info, value) in graph.input.iter().zip(inputs) {
+            frame.bind(&info.name, Binding::Value(*value));
+        }
+        let outputs = self.inner_outputs(graph);
+        self.importer.frame().scopes.pop();
+        Ok(outputs?.into_iter().map(|(_, value)| value).collect())
+    }
+
+    fn inner_scope(&self) -> Scope {
+        let opsets = Arc::clone(&self.importer.scope().opsets);
+        Scope::new(opsets, format!("{}/", self.name()), true)
+    }
+
+    fn count_inputs(&self, graph: &GraphProto, given: usize) -> Result<(), Problem> {
+        if self.importer.depth >= MAX_DEPTH {
+            return Err(self.problem(format!("subgraphs nest more than {MAX_DEPTH} deep")));
+        }
+        if graph.input.len() != given {
+            let reason = format!("its body takes {} inputs, not {given}", graph.input.len());
+            return Err(self.problem(reason));
+        }
+        Ok(())
+    }
+
+    /// The outputs of a body; a silent problem where one has no value, for which there is a problem already.
+    fn inner_outputs(&mut self, graph: &GraphProto) -> Result<Vec<(String, ValueId)>, Problem> {
+        self.importer.depth += 1;
+        let outputs = self.importer.import_graph(graph);
+        self.importer.depth -= 1;
+        let complete = outputs.into_iter().map(|(name, value)| Some((name, value?))).collect();
+        Option::ok_or_else(complete, Problem::silent)
+    }
+}

@@ -1,0 +1,77 @@
+//! ONNX model to graph.
+//!
+//! In: a file, and what the user fixed for this compilation. Out: a graph with static shapes, whose
+//! constants are folded as far as shapes depend on them, or all problems at once. After a node that
+//! cannot be imported its outputs are *poisoned*: nodes that read them are skipped without
+//! a word, so that only root causes are reported.
+
+mod build;
+mod context;
+mod fold;
+mod function;
+mod inputs;
+mod options;
+mod report;
+mod scope;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use ansc_graph::Graph;
+use tract_onnx::pb::ModelProto;
+
+pub(crate) use build::Importer;
+pub(crate) use context::NodeCtx;
+pub use options::ImportOptions;
+pub use report::{OperatorCount, Report};
+
+use crate::external::External;
+pub use crate::problem::{ImportError, Problem};
+use crate::{read, validate};
+
+/// Imports the model in a file.
+pub fn load(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Graph, ImportError> {
+    let path = path.as_ref();
+    read::file(path)
+        .map_err(|problem| vec![problem])
+        .and_then(|model| model_graph(&model, path.parent(), options))
+        .map_err(|problems| ImportError { file: path.display().to_string(), problems })
+}
+
+/// Imports a model from memory; its external data is looked for in `directory`.
+pub fn from_bytes(
+    data: &[u8],
+    directory: Option<&Path>,
+    options: &ImportOptions,
+) -> Result<Graph, ImportError> {
+    read::bytes(data)
+        .map_err(|problem| vec![problem])
+        .and_then(|model| model_graph(&model, directory, options))
+        .map_err(|problems| ImportError { file: "<memory>".into(), problems })
+}
+
+/// Everything that stands in the way of compiling a model, and the operators that it consists of.
+pub fn check(path: impl AsRef<Path>, options: &ImportOptions) -> Report {
+    let path = path.as_ref();
+    let file = path.display().to_string();
+    match read::file(path) {
+        Err(problem) => Report { problems: vec![problem], ..Report::unreadable(file) },
+        Ok(model) => {
+            let problems = model_graph(&model, path.parent(), options).err().unwrap_or_default();
+            Report { problems, ..Report::of(file, &model) }
+        }
+    }
+}
+
+fn model_graph(
+    model: &ModelProto,
+    directory: Option<&Path>,
+    options: &ImportOptions,
+) -> Result<Graph, Vec<Problem>> {
+    let problems = validate::model(model);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    Importer::new(model, External::beside(directory)).run(model, options)
+}

@@ -1,0 +1,17 @@
+//! What the user fixes for one compilation.
+
+use std::collections::BTreeMap;
+
+use ansc_runtime::Tensor;
+
+/// Shapes and values that the model leaves open, or that the user wants otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// Shapes of inputs, by name (`--shape NAME=1x3x224x224`).
+    pub shapes: BTreeMap<String, Vec<usize>>,
+    /// Sizes of symbolic dimensions, by name (`--dim NAME=N`).
+    pub dims: BTreeMap<String, usize>,
+    /// Inputs whose value is known when compiling (`--value NAME=FILE.npy`). They stay inputs of the
+    /// graph, but their readers see a constant.
+    pub values: BTreeMap<String, Tensor>,
+}

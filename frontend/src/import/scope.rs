@@ -1,0 +1,134 @@
+//! Which value a name stands for.
+//!
+//! A *frame* is a graph under construction: the model's, or the body of a loop or branch. A frame has a
+//! stack of *scopes*: its own, and one for each function call or branch that is being inlined into it. A
+//! name that a body does not define belongs to the graph around it: constants are copied in,
+//! everything else becomes a trailing input of the body, a *capture*.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use ansc_graph::{Graph, ValueId};
+
+/// What a name stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Binding {
+    Value(ValueId),
+    /// Never given a value, because of a problem that is recorded.
+    Poisoned,
+    /// An optional input of a function that the call leaves out.
+    Absent,
+}
+
+/// Opset version by domain; the default domain is "".
+pub(crate) type Opsets = Arc<BTreeMap<String, i64>>;
+
+pub(crate) struct Scope {
+    pub(crate) names: HashMap<String, Binding>,
+    pub(crate) opsets: Opsets,
+    /// Put before the names of nodes: the path of the calls that led here.
+    pub(crate) prefix: String,
+    /// Whether names that are not found here may be found in the scope below. A function sees nothing.
+    pub(crate) sees_outer: bool,
+}
+
+pub(crate) struct Frame {
+    pub(crate) graph: Graph,
+    pub(crate) scopes: Vec<Scope>,
+    /// Values of the frame below that the trailing inputs of this graph stand for.
+    pub(crate) captures: Vec<ValueId>,
+}
+
+impl Scope {
+    pub(crate) fn new(opsets: Opsets, prefix: String, sees_outer: bool) -> Scope {
+        Scope { names: HashMap::new(), opsets, prefix, sees_outer }
+    }
+}
+
+impl Frame {
+    pub(crate) fn new(graph: Graph, scope: Scope) -> Frame {
+        Frame { graph, scopes: vec![scope], captures: Vec::new() }
+    }
+
+    /// The binding in this frame; `Err` says whether the frame below may have one.
+    fn find(&self, name: &str) -> Result<Binding, bool> {
+        for scope in self.scopes.iter().rev() {
+            if let Some(binding) = scope.names.get(name) {
+                return Ok(*binding);
+            }
+            if !scope.sees_outer {
+                return Err(false);
+            }
+        }
+        Err(true)
+    }
+
+    pub(crate) fn bind(&mut self, name: &str, binding: Binding) {
+        let scope = self.scopes.last_mut().expect("a frame has a scope");
+        scope.names.insert(name.into(), binding);
+    }
+
+    /// Makes a value of the frame below visible in this one.
+    fn capture(&mut self, name: &str, outer: &Graph, value: ValueId) -> Binding {
+        let inner = match outer.const_of(value) {
+            Some(tensor) => self.graph.add_const(name, Arc::clone(tensor)),
+            None => {
+                self.captures.push(value);
+                self.graph.add_input(name, outer.ty(value).clone(), None)
+            }
+        };
+        Binding::Value(inner)
+    }
+}
+
+/// Looks `name` up in the uppermost of `frames`; `None` where nothing defines it.
+pub(crate) fn lookup(frames: &mut [Frame], name: &str) -> Option<Binding> {
+    let (top, below) = frames.split_last_mut()?;
+    match top.find(name) {
+        Ok(binding) => Some(binding),
+        Err(false) => None,
+        Err(true) => {
+            let binding = match lookup(below, name)? {
+                Binding::Value(value) => {
+                    let outer = &below.last().expect("the lookup succeeded there").graph;
+                    top.capture(name, outer, value)
+                }
+                other => other,
+            };
+            top.scopes[0].names.insert(name.into(), binding);
+            Some(binding)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ansc_graph::TensorType;
+    use ansc_runtime::{DType, Tensor};
+
+    use super::*;
+
+    #[test]
+    fn bodies_capture_through_all_levels() {
+        let frame =
+            || Frame::new(Graph::new("g"), Scope::new(Opsets::default(), String::new(), true));
+        let mut frames = vec![frame(), frame(), frame()];
+        let x = frames[0].graph.add_input("x", TensorType::new(DType::F32, [2]), None);
+        let c = frames[0].graph.add_const("c", Tensor::scalar(3i64));
+        frames[0].bind("x", Binding::Value(x));
+        frames[0].bind("c", Binding::Value(c));
+
+        let Some(Binding::Value(inner)) = lookup(&mut frames, "x") else { panic!("x is visible") };
+        assert_eq!(frames[2].graph.ty(inner).shape, [2]);
+        assert_eq!((frames[1].captures.len(), frames[2].captures.len()), (1, 1));
+        assert_eq!(frames[1].captures[0], x);
+        assert_eq!(lookup(&mut frames, "x"), Some(Binding::Value(inner)));
+        assert_eq!(frames[2].captures.len(), 1);
+
+        let Some(Binding::Value(inner)) = lookup(&mut frames, "c") else { panic!("c is visible") };
+        assert!(frames[2].graph.const_of(inner).is_some() && frames[2].captures.len() == 1);
+        assert_eq!(lookup(&mut frames, "y"), None);
+        frames[2].scopes.push(Scope::new(Opsets::default(), String::new(), false));
+        assert_eq!(lookup(&mut frames, "x"), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! Small models from memory, end to end.
+
+use ansc_graph::{Graph, Op, interp};
+use ansc_runtime::{DType, Tensor};
+use prost::Message;
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
+use tract_onnx::pb::*;
+
+use super::*;
+
+fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
+    NodeProto {
+        op_type: op.into(),
+        input: inputs.iter().map(|s| s.to_string()).collect(),
+        output: outputs.iter().map(|s| s.to_string()).collect(),
+        ..NodeProto::default()
+    }
+}
+
+/// `dims`: sizes, or names of symbolic dimensions.
+fn info(name: &str, dims: &[&str]) -> ValueInfoProto {
+    let dim = |d: &&str| Dimension {
+        value: Some(match d.parse() {
+            Ok(n) => dimension::Value::DimValue(n),
+            Err(_) => dimension::Value::DimParam(d.to_string()),
+        }),
+        ..Dimension::default()
+    };
+    let shape = TensorShapeProto { dim: dims.iter().map(dim).collect() };
+    let tensor = type_proto::Tensor { elem_type: DataType::Float as i32, shape: Some(shape) };
+    let value = Some(type_proto::Value::TensorType(tensor));
+    ValueInfoProto {
+        name: name.into(),
+        r#type: Some(TypeProto { value, ..TypeProto::default() }),
+        ..ValueInfoProto::default()
+    }
+}
+
+fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
+    TensorProto {
+        name: name.into(),
+        data_type: DataType::Float as i32,
+        dims: dims.to_vec(),
+        float_data: values.to_vec(),
+        ..TensorProto::default()
+    }
+}
+
+fn model(inputs: Vec<ValueInfoProto>, nodes: Vec<NodeProto>, outputs: &[&str]) -> ModelProto {
+    let output = |name: &&str| ValueInfoProto { name: name.to_string(), ..Default::default() };
+    let graph = GraphProto {
+        input: inputs,
+        node: nodes,
+        output: outputs.iter().map(output).collect(),
+        ..GraphProto::default()
+    };
+    ModelProto {
+        ir_version: 8,
+        opset_import: vec![OperatorSetIdProto { domain: String::new(), version: 17 }],
+        graph: Some(graph),
+        ..ModelProto::default()
+    }
+}
+
+fn import(model: &ModelProto, options: &ImportOptions) -> Result<Graph, Vec<String>> {
+    from_bytes(&model.encode_to_vec(), None, options)
+        .map_err(|e| e.problems.iter().map(|p| p.to_string()).collect())
+}
+
+fn run(graph: &Graph, inputs: &[Tensor]) -> Vec<Tensor> {
+    let mut values = std::collections::HashMap::new();
+    let mut inputs = inputs.iter();
+    for id in graph.topological() {
+        let outputs = match &graph.node(id).op {
+            Op::Input { bound } => vec![match bound {
+                Some(tensor) => (**tensor).clone(),
+                None => inputs.next().unwrap().clone(),
+            }],
+            Op::Const(tensor) => vec![(**tensor).clone()],
+            Op::Compute(op) => {
+                let operands: Vec<&Tensor> =
+                    graph.operands(id).iter().map(|v| &values[v]).collect();
+                interp::eval(&op.expr, &operands).unwrap()
+            }
+            other => panic!("{other:?}"),
+        };
+        values.extend(graph.values(id).zip(outputs));
+    }
+    graph.outputs.iter().map(|(_, v)| values[v].clone()).collect()
+}
+
+#[test]
+fn nodes_become_expressions_in_any_order() {
+    let nodes = vec![node("Add", &["e", "w"], &["y"]), node("Exp", &["x"], &["e"])];
+    let mut model = model(vec![info("x", &["2"])], nodes, &["y"]);
+    model.graph.as_mut().unwrap().initializer.push(floats("w", &[1], &[10.0]));
+    let graph = import(&model, &ImportOptions::default()).unwrap();
+    let y = run(&graph, &[Tensor::from_slice(&[2], &[0.0f32, 1.0])]);
+    let expected = [11.0, 10.0 + std::f64::consts::E];
+    assert!(y[0].to_f64_vec().iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5), "{y:?}");
+    assert_eq!(graph.value(graph.outputs[0].1).name, "y");
+}
+
+#[test]
+fn constants_fold_and_may_be_outputs() {
+    let mut constant = node("Constant", &[], &["c"]);
+    constant.attribute.push(AttributeProto {
+        name: "value_floats".into(),
+        r#type: AttributeType::Floats as i32,
+        floats: vec![1.0, -2.0],
+        ..AttributeProto::default()
+    });
+    let nodes = vec![constant, node("Neg", &["c"], &["y"]), node("Identity", &["x"], &["z"])];
+    let model = model(vec![info("x", &["1"])], nodes, &["y", "z", "x"]);
+    let graph = import(&model, &ImportOptions::default()).unwrap();
+    let y = graph.const_of(graph.outputs[0].1).unwrap();
+    assert_eq!(y.to_f64_vec(), [-1.0, 2.0]);
+    assert_eq!(graph.outputs[1].1, graph.outputs[2].1);
+}
+
+#[test]
+fn all_root_causes_are_reported_and_no_consequences() {
+    let nodes = vec![
+        node("NoSuchOp", &["x"], &["a"]),
+        node("Neg", &["a"], &["b"]),
+        node("Add", &["x", "z"], &["c"]),
+        node("NorThisOne", &["b"], &["d"]),
+        node("Neg", &["d"], &["e"]),
+    ];
+    let inputs = vec![info("x", &["2"]), info("z", &["3"])];
+    let problems =
+        import(&model(inputs, nodes, &["c", "e"]), &ImportOptions::default()).unwrap_err();
+    assert_eq!(problems.len(), 3, "{problems:#?}");
+    assert!(problems[0].starts_with("node `a` (NoSuchOp, opset 17): this operator is not"));
+    assert!(problems[1].contains("do not broadcast"), "{problems:#?}");
+    assert!(problems[2].contains("NorThisOne"));
+}
+
+#[test]
+fn shapes_come_from_options() {
+    let nodes = vec![node("Add", &["x", "z"], &["y"])];
+    let model = model(vec![info("x", &["N", "2"]), info("z", &["N", "2"])], nodes, &["y"]);
+    let problems = import(&model, &ImportOptions::default()).unwrap_err();
+    assert!(problems[0].contains("--dim N=N, or --shape x=Nx2"), "{problems:#?}");
+    let with = |dims: &[(&str, usize)], shapes: &[(&str, &[usize])]| ImportOptions {
+        dims: dims.iter().map(|(k, v)| (k.to_string(), *v)).collect(),
+        shapes: shapes.iter().map(|(k, v)| (k.to_string(), v.to_vec())).collect(),
+        ..ImportOptions::default()
+    };
+    let shape = |options: &ImportOptions| {
+        import(&model, options).map(|g| g.ty(g.outputs[0].1).shape.clone())
+    };
+    assert_eq!(shape(&with(&[("N", 3)], &[])), Ok(vec![3, 2]));
+    assert_eq!(shape(&with(&[], &[("x", &[4, 2])])), Ok(vec![4, 2]));
+    let wrong = [
+        with(&[("M", 3), ("N", 3)], &[]),
+        with(&[("N", 3)], &[("x", &[4, 2])]),
+        with(&[("N", 3)], &[("x", &[3])]),
+        with(&[("N", 3)], &[("y", &[3, 2])]),
+        with(&[("N", usize::MAX)], &[]),
+    ];
+    for options in wrong {
+        assert!(shape(&options).is_err(), "{options:?}");
+    }
+}
+
+#[test]
+fn bound_inputs_are_constants_to_their_readers() {
+    let nodes = vec![node("Neg", &["x"], &["y"])];
+    let model = model(vec![info("x", &["N"])], nodes, &["y"]);
+    let mut options = ImportOptions::default();
+    options.values.insert("x".into(), Tensor::from_slice(&[2], &[1.0f32, 2.0]));
+    let graph = import(&model, &options).unwrap();
+    assert_eq!(graph.const_of(graph.outputs[0].1).unwrap().to_f64_vec(), [-1.0, -2.0]);
+    assert!(matches!(graph.node(graph.inputs()[0]).op, Op::Input { bound: Some(_) }));
+    options.values.insert("x".into(), Tensor::zeros(DType::F64, &[2]));
+    assert!(import(&model, &options).is_err());
+}
+
+#[test]
+fn functions_are_inlined() {
+    let mut inner = node("Constant", &[], &["c"]);
+    inner.attribute.push(AttributeProto {
+        name: "value_float".into(),
+        r#type: AttributeType::Float as i32,
+        ref_attr_name: "alpha".into(),
+        ..AttributeProto::default()
+    });
+    let function = FunctionProto {
+        name: Some("Scale".into()),
+        domain: Some("mine".into()),
+        input: vec!["x".into()],
+        output: vec!["y".into()],
+        attribute: vec!["alpha".into()],
+        node: vec![inner, node("Mul", &["x", "c"], &["y"])],
+        ..FunctionProto::default()
+    };
+    let mut call = node("Scale", &["c"], &["d"]);
+    call.domain = "mine".into();
+    call.attribute.push(AttributeProto {
+        name: "alpha".into(),
+        r#type: AttributeType::Float as i32,
+        f: 3.0,
+        ..AttributeProto::default()
+    });
+    let mut model = model(vec![info("c", &["2"])], vec![call], &["d"]);
+    model.functions.push(function);
+    model.opset_import.push(OperatorSetIdProto { domain: "mine".into(), version: 1 });
+    let graph = import(&model, &ImportOptions::default()).unwrap();
+    let y = run(&graph, &[Tensor::from_slice(&[2], &[1.0f32, 2.0])]);
+    assert_eq!(y[0].to_f64_vec(), [3.0, 6.0]);
+}

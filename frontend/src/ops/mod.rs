@@ -1,0 +1,68 @@
+//! Importers of operators, one file per family.
+//!
+//! An importer sees one ONNX node through [`NodeCtx`], resolves attributes, opset differences
+//! and optional inputs, and adds what the node means to the graph. The meaning itself, a tensor
+//! expression, is made by the constructors of `ansc_graph::ops`.
+
+mod binary;
+mod constant;
+mod unary;
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use ansc_graph::ValueId;
+
+use crate::import::NodeCtx;
+use crate::problem::Problem;
+
+/// One ONNX operator.
+pub(crate) struct OpEntry {
+    /// "" for ONNX's own, or "com.microsoft".
+    pub(crate) domain: &'static str,
+    pub(crate) name: &'static str,
+    /// The first opset version whose semantics are supported.
+    pub(crate) since: i64,
+    pub(crate) import: ImportFn,
+}
+
+/// Gives one value per output that the node declares; trailing ones may be left out.
+pub(crate) type ImportFn = fn(&mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem>;
+
+/// Every family; a new one is a module above and a row here.
+#[rustfmt::skip]
+const FAMILIES: &[&[OpEntry]] = &[
+    binary::OPS,
+    constant::OPS,
+    unary::OPS,
+];
+
+impl OpEntry {
+    /// An operator of ONNX's own domain.
+    pub(crate) const fn onnx(name: &'static str, since: i64, import: ImportFn) -> OpEntry {
+        OpEntry { domain: "", name, since, import }
+    }
+}
+
+type Table = BTreeMap<(&'static str, &'static str), &'static OpEntry>;
+
+fn table() -> &'static Table {
+    static TABLE: OnceLock<Table> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        FAMILIES.iter().copied().flatten().map(|e| ((e.domain, e.name), e)).collect()
+    })
+}
+
+pub(crate) fn lookup(domain: &str, name: &str) -> Option<&'static OpEntry> {
+    table().get(&(domain, name)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operator_is_listed_once() {
+        assert_eq!(table().len(), FAMILIES.iter().map(|family| family.len()).sum::<usize>());
+    }
+}

@@ -1,0 +1,48 @@
+//! A file to the protobuf message in it.
+
+use std::path::Path;
+
+use prost::Message;
+use tract_onnx::pb::ModelProto;
+
+use crate::problem::Problem;
+
+/// Protobuf cannot hold more; larger models keep their weights in files of their own.
+const MAX_FILE_BYTES: u64 = 1 << 31;
+
+pub(crate) fn file(path: &Path) -> Result<ModelProto, Problem> {
+    let cannot = |e: std::io::Error| Problem::new(format!("cannot be read: {e}"));
+    let meta = std::fs::metadata(path).map_err(cannot)?;
+    if !meta.is_file() {
+        return Err(Problem::new("is not a regular file"));
+    }
+    if meta.len() > MAX_FILE_BYTES {
+        let reason = format!("has {} bytes; an ONNX file has at most 2 GiB", meta.len());
+        return Err(Problem::new(reason).remedy("store the weights as external data"));
+    }
+    bytes(&std::fs::read(path).map_err(cannot)?)
+}
+
+pub(crate) fn bytes(data: &[u8]) -> Result<ModelProto, Problem> {
+    if data.is_empty() {
+        return Err(Problem::new("is empty"));
+    }
+    if data.starts_with(b"version https://git-lfs") {
+        return Err(Problem::new("is a Git LFS pointer, not a model").remedy("git lfs pull"));
+    }
+    ModelProto::decode(data).map_err(|e| Problem::new(format!("is not an ONNX model: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_model_is_refused() {
+        assert!(bytes(b"").is_err());
+        assert!(bytes(b"version https://git-lfs.github.com/spec/v1").is_err());
+        assert!(bytes(&[0x3a, 0xff, 0xff, 0xff, 0x0f]).is_err());
+        assert!(file(Path::new("/nonexistent.onnx")).is_err());
+        assert!(file(Path::new("/")).is_err());
+    }
+}
