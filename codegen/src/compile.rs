@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ansc_graph::TensorType;
 use ansc_runtime::manifest::Launch;
-use ansc_sketch::Program;
+use ansc_sketch::{Program, Stmt};
 use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
@@ -96,7 +96,16 @@ pub fn compile_all(programs: &[&Program], target: &Target) -> Result<Batch, Code
 /// What decides the code of a program.
 fn nameless(program: &Program) -> String {
     let buffers: Vec<_> = program.buffers.iter().map(|b| (&b.ty, b.scope)).collect();
-    format!("{buffers:?}{:?}{:?}", program.params, program.body)
+    let mut body = program.body.clone();
+    body.iter_mut().for_each(forget_names);
+    format!("{buffers:?}{:?}{body:?}", program.params)
+}
+
+fn forget_names(stmt: &mut Stmt) {
+    match stmt {
+        Stmt::For(l) => l.body.iter_mut().for_each(forget_names),
+        Stmt::Block(block) => block.name.clear(),
+    }
 }
 
 /// `k3_conv_relu`
