@@ -30,7 +30,7 @@ struct Location {
 }
 
 impl External {
-    #[cfg(test)]
+    /// For a model that has no directory.
     pub(crate) fn none() -> External {
         External::beside(None)
     }

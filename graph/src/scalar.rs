@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ansc_runtime::DType;
+use ansc_runtime::{DType, Tensor};
 use half::{bf16, f16};
 
 /// A constant of an element type. Equality and hashing are by type and bits, so that `NaN == NaN`
@@ -45,6 +45,29 @@ impl Scalar {
             }
         };
         Scalar { dtype, bits }
+    }
+
+    /// Element `index` of a tensor, in row-major order.
+    ///
+    /// # Panics
+    /// If the tensor has no such element.
+    pub fn at(tensor: &Tensor, index: usize) -> Scalar {
+        let dtype = tensor.dtype();
+        match dtype {
+            DType::Bool => Scalar::bool(tensor.as_slice::<bool>()[index]),
+            DType::U8 => Scalar::from_i64(dtype, tensor.as_slice::<u8>()[index].into()),
+            DType::U16 => Scalar::from_i64(dtype, tensor.as_slice::<u16>()[index].into()),
+            DType::U32 => Scalar::from_i64(dtype, tensor.as_slice::<u32>()[index].into()),
+            DType::U64 => Scalar::from_i64(dtype, tensor.as_slice::<u64>()[index] as i64),
+            DType::I8 => Scalar::from_i64(dtype, tensor.as_slice::<i8>()[index].into()),
+            DType::I16 => Scalar::from_i64(dtype, tensor.as_slice::<i16>()[index].into()),
+            DType::I32 => Scalar::from_i64(dtype, tensor.as_slice::<i32>()[index].into()),
+            DType::I64 => Scalar::from_i64(dtype, tensor.as_slice::<i64>()[index]),
+            DType::F16 => Scalar::from_f64(dtype, tensor.as_slice::<f16>()[index].to_f64()),
+            DType::BF16 => Scalar::from_f64(dtype, tensor.as_slice::<bf16>()[index].to_f64()),
+            DType::F32 => Scalar::from_f64(dtype, tensor.as_slice::<f32>()[index].into()),
+            DType::F64 => Scalar::from_f64(dtype, tensor.as_slice::<f64>()[index]),
+        }
     }
 
     pub const fn bool(value: bool) -> Scalar {

@@ -2,8 +2,6 @@
 
 mod libm;
 
-pub(crate) use libm::FUNCTIONS as LIBM_FUNCTIONS;
-
 use ansc_graph::UnOp;
 
 use crate::emit::ir::{Ir, Reg};

@@ -4,28 +4,20 @@
 //! and optional inputs, and adds what the node means to the graph. The meaning itself, a tensor
 //! expression, is made by the constructors of `ansc_graph::ops`.
 
-mod activation;
-mod batch_norm;
+mod args;
 mod binary;
-mod compose;
 mod constant;
-mod conv;
-mod conv_integer;
-mod conv_transpose;
-mod deform_conv;
-mod einsum;
-mod gelu;
-mod gemm;
-mod integer;
-mod loss;
-mod matmul_integer;
-mod matmul_nbits;
-mod normalize;
-mod pool;
-mod quantize;
-mod rotary;
+mod fill;
+mod gather;
+mod join;
+mod pad;
+mod rearrange;
+mod repeat;
+mod reshape;
+mod scatter;
+mod search;
+mod slice;
 mod unary;
-mod window;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -51,23 +43,18 @@ pub(crate) type ImportFn = fn(&mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem>
 /// Every family; a new one is a module above and a row here.
 #[rustfmt::skip]
 const FAMILIES: &[&[OpEntry]] = &[
-    batch_norm::OPS,
     binary::OPS,
     constant::OPS,
-    conv::OPS,
-    conv_integer::OPS,
-    conv_transpose::OPS,
-    deform_conv::OPS,
-    einsum::OPS,
-    gelu::OPS,
-    gemm::OPS,
-    loss::OPS,
-    matmul_integer::OPS,
-    matmul_nbits::OPS,
-    normalize::OPS,
-    pool::OPS,
-    quantize::OPS,
-    rotary::OPS,
+    fill::OPS,
+    gather::OPS,
+    join::OPS,
+    pad::OPS,
+    rearrange::OPS,
+    repeat::OPS,
+    reshape::OPS,
+    scatter::OPS,
+    search::OPS,
+    slice::OPS,
     unary::OPS,
 ];
 
@@ -75,11 +62,6 @@ impl OpEntry {
     /// An operator of ONNX's own domain.
     pub(crate) const fn onnx(name: &'static str, since: i64, import: ImportFn) -> OpEntry {
         OpEntry { domain: "", name, since, import }
-    }
-
-    /// An operator of the domain of ONNX Runtime's own operators.
-    pub(crate) const fn microsoft(name: &'static str, import: ImportFn) -> OpEntry {
-        OpEntry { domain: "com.microsoft", name, since: 1, import }
     }
 }
 

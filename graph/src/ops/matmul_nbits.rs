@@ -46,14 +46,13 @@ impl Packed {
     }
 
     /// Shapes of the packed weight, the scales, and packed zero points.
-    pub fn shapes(self) -> Result<[Vec<usize>; 3], OpError> {
-        self.check()?;
+    pub fn shapes(self) -> [Vec<usize>; 3] {
         let blocks = self.blocks();
-        Ok([
+        [
             vec![self.n, blocks, self.block / self.per_byte()],
             vec![self.n, blocks],
             vec![self.n, blocks.div_ceil(self.per_byte())],
-        ])
+        ]
     }
 
     /// The number at position `at` of a row of packed numbers, given its bytes.
@@ -79,7 +78,8 @@ pub fn matmul_nbits(
     scales: &TensorType,
     zero: Option<&TensorType>,
 ) -> Result<ComputeOp, OpError> {
-    let [weight_shape, scales_shape, zero_shape] = packed.shapes()?;
+    packed.check()?;
+    let [weight_shape, scales_shape, zero_shape] = packed.shapes();
     let zero_fits = zero.is_none_or(|z| match z.dtype {
         DType::U8 => z.shape == zero_shape,
         _ => z.shape == scales_shape,

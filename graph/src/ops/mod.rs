@@ -24,6 +24,7 @@ pub mod pad;
 pub mod pool;
 pub mod quantize;
 pub mod rearrange;
+pub mod resize;
 pub mod rotary;
 pub mod shape;
 pub mod slice;
