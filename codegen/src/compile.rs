@@ -1,12 +1,15 @@
-//! Programs to objects.
+//! Programs to objects: one, or many at once.
+
+use std::collections::BTreeMap;
 
 use ansc_graph::TensorType;
 use ansc_runtime::manifest::Launch;
-use ansc_sketch::Program;
+use ansc_sketch::{Program, Stmt};
 use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, TargetMachine};
+use rayon::prelude::*;
 
 use crate::emit::{self, Code};
 use crate::error::CodegenError;
@@ -45,6 +48,71 @@ pub fn compile_program(
         workspace: code.workspace,
         object: object.as_slice().to_vec(),
     })
+}
+
+/// Many programs, compiled.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Batch {
+    pub objects: Vec<Vec<u8>>,
+    /// One for each program. Programs that differ in names only share their code.
+    pub kernels: Vec<Kernel>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kernel {
+    pub launches: Vec<Launch>,
+    pub workspace: Vec<TensorType>,
+    /// Which of the objects defines it.
+    pub object: usize,
+}
+
+/// Compiles programs on all cores. The result does not depend on their number.
+pub fn compile_all(programs: &[&Program], target: &Target) -> Result<Batch, CodegenError> {
+    let mut first = BTreeMap::new();
+    let mut distinct: Vec<(&Program, String)> = Vec::new();
+    let mut which = Vec::with_capacity(programs.len());
+    for program in programs {
+        let index = *first.entry(nameless(program)).or_insert_with(|| {
+            distinct.push((program, symbol(distinct.len(), &program.name)));
+            distinct.len() - 1
+        });
+        which.push(index);
+    }
+    let compiled: Vec<Emitted> = distinct
+        .par_iter()
+        .map(|(program, symbol)| compile_program(program, symbol, target))
+        .collect::<Result<_, _>>()?;
+    let kernels = which
+        .into_iter()
+        .map(|object| Kernel {
+            launches: compiled[object].launches.clone(),
+            workspace: compiled[object].workspace.clone(),
+            object,
+        })
+        .collect();
+    Ok(Batch { objects: compiled.into_iter().map(|e| e.object).collect(), kernels })
+}
+
+/// What decides the code of a program.
+fn nameless(program: &Program) -> String {
+    let buffers: Vec<_> = program.buffers.iter().map(|b| (&b.ty, b.scope)).collect();
+    let mut body = program.body.clone();
+    body.iter_mut().for_each(forget_names);
+    format!("{buffers:?}{:?}{body:?}", program.params)
+}
+
+fn forget_names(stmt: &mut Stmt) {
+    match stmt {
+        Stmt::For(l) => l.body.iter_mut().for_each(forget_names),
+        Stmt::Block(block) => block.name.clear(),
+    }
+}
+
+/// `k3_conv_relu`
+fn symbol(index: usize, name: &str) -> String {
+    let word: String =
+        name.chars().take(40).map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("k{index}_{word}")
 }
 
 /// What a program became, to be read.

@@ -1,13 +1,16 @@
 //! Machine code: programs to LLVM IR to objects to the artifact. The only crate that knows LLVM.
 
 mod affine;
+pub mod artifact;
 pub mod compile;
+mod elf;
 mod emit;
 pub mod error;
+mod link;
 mod math;
 mod ops;
 pub mod target;
 
-pub use compile::{Emitted, Listing, compile_program, listing};
+pub use compile::{Batch, Emitted, Kernel, Listing, compile_all, compile_program, listing};
 pub use error::CodegenError;
 pub use target::Target;

@@ -30,7 +30,7 @@ struct Location {
 }
 
 impl External {
-    /// For a model that has no directory.
+    #[cfg(test)]
     pub(crate) fn none() -> External {
         External::beside(None)
     }

@@ -4,12 +4,32 @@
 //! It holds what both sides of the artifact must agree on (element types, host tensors, the
 //! manifest) and what running needs (loading, sessions, the thread pool, host operators).
 
+mod artifact;
 pub mod dtype;
+mod exec;
 pub mod host;
+pub mod load;
 pub mod manifest;
+pub mod model;
 pub mod npy;
 pub mod pool;
+mod program;
+pub mod run_error;
+mod seal;
+pub mod session;
+pub mod target;
 pub mod tensor;
+mod validate;
+pub mod view;
 
 pub use dtype::{DType, Element};
+pub use load::{LoadError, LoadErrorKind};
+pub use model::Model;
+pub use pool::{Pool, PoolError, PoolOptions};
+pub use program::StepKind;
+pub use run_error::{PortKind, RunError};
+pub use session::{Session, SessionError, SessionOptions, StepTime};
+pub use target::TargetError;
 pub use tensor::Tensor;
+pub use validate::ManifestError;
+pub use view::{View, ViewMut};

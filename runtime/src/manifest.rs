@@ -9,6 +9,16 @@
 //! | `.ansc.seal` | [`Seal`]: magic, format version, hash of the whole file with the hash field zeroed |
 //!
 //! Kernels are exported functions of the type [`KernelFn`].
+//!
+//! # What a kernel may assume
+//!
+//! * Buffers in the arena and in the weights begin at multiples of 64 bytes. Inputs and outputs of
+//!   the model are the caller's memory: they are aligned to the size of their element and no more.
+//! * Weights and inputs are read-only pages or may be: writing there is a fault.
+//! * Outputs do not overlap inputs or each other. Which buffers of the arena overlap is the
+//!   compiler's business: the runtime writes only what the plan's steps say.
+//! * A buffer that only a host operator or a loop fills may hold less than its type says; then its
+//!   actual elements are the first ones, densely packed in the actual shape.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +36,14 @@ pub const SEAL_MAGIC: [u8; 8] = *b"ANSCSEAL";
 /// [`Launch::scratch`] bytes that belong to the calling thread alone, aligned to 64.
 pub type KernelFn =
     unsafe extern "C" fn(buffers: *const *mut u8, scratch: *mut u8, begin: i64, end: i64);
+
+pub const WEIGHTS_SECTION: &str = ".ansc.weights";
+pub const MANIFEST_SECTION: &str = ".ansc.manifest";
+pub const SEAL_SECTION: &str = ".ansc.seal";
+/// Offsets in the arena and in the weights, and the weights in the file, are multiples of it.
+pub const WEIGHT_ALIGN: usize = 64;
+
+pub use crate::seal::{SealError, seal, seal_hash};
 
 /// The fixed-size seal, little endian: magic[8], version u32, zero u32, xxh3-128 of the file [16].
 pub const SEAL_LEN: usize = 32;
@@ -70,9 +88,12 @@ pub struct Port {
     pub dtype: DType,
     /// For an output whose size the data decides, the upper bound.
     pub shape: Vec<usize>,
+    /// For an input, the caller's memory (`Storage::Input`), or the weight it is bound to. An
+    /// output may be any buffer: what is not the caller's memory (`Storage::Output`) is copied
+    /// there at the end.
     pub buffer: BufferId,
     /// An input whose value was fixed when compiling: the weight buffer that holds it. A session
-    /// refuses any other value.
+    /// refuses any other value, and takes this one if none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<BufferId>,
 }

@@ -391,7 +391,9 @@ mod tests {
                 let busy: Vec<AtomicBool> = (0..threads).map(|_| AtomicBool::new(false)).collect();
                 pool.run(extent as u64, &|thread, range| {
                     assert!(!busy[thread].swap(true, Ordering::AcqRel));
-                    range.for_each(|i| drop(seen[i as usize].fetch_add(1, Ordering::Relaxed)));
+                    for i in range {
+                        seen[i as usize].fetch_add(1, Ordering::Relaxed);
+                    }
                     busy[thread].store(false, Ordering::Release);
                 });
                 assert!(seen.iter().all(|n| n.load(Ordering::Relaxed) == 1));
@@ -405,7 +407,9 @@ mod tests {
         for _ in 0..20 {
             thread::sleep(Duration::from_micros(300));
             let ran = AtomicUsize::new(0);
-            pool.run(2, &|_, _| drop(ran.fetch_add(1, Ordering::Relaxed)));
+            pool.run(2, &|_, _| {
+                ran.fetch_add(1, Ordering::Relaxed);
+            });
             assert_eq!(ran.into_inner(), 2);
         }
     }

@@ -34,6 +34,14 @@ pub fn byte_len(dtype: DType, shape: &[usize]) -> Option<usize> {
     elements.checked_mul(dtype.size()).filter(|&bytes| bytes <= isize::MAX as usize - ALIGN)
 }
 
+/// That all bytes are valid elements of `Bool`.
+pub(crate) fn check_bools(bytes: &[u8]) -> Result<(), TensorError> {
+    match bytes.iter().enumerate().find(|(_, b)| **b > 1) {
+        Some((index, &value)) => Err(TensorError::NotABool { index, value }),
+        None => Ok(()),
+    }
+}
+
 impl Tensor {
     /// A tensor of zeros.
     ///
@@ -60,10 +68,8 @@ impl Tensor {
                 found: bytes.len(),
             });
         }
-        if dtype == DType::Bool
-            && let Some((index, &value)) = bytes.iter().enumerate().find(|(_, b)| **b > 1)
-        {
-            return Err(TensorError::NotABool { index, value });
+        if dtype == DType::Bool {
+            check_bools(bytes)?;
         }
         Ok(Tensor { dtype, shape: shape.to_vec(), data: AlignedBytes::copy_of(bytes) })
     }
@@ -113,6 +119,10 @@ impl Tensor {
         &mut self.data
     }
 
+    pub(crate) fn parts_mut(&mut self) -> (&[usize], &mut [u8]) {
+        (&self.shape, &mut self.data)
+    }
+
     /// # Panics
     /// If `T` is not the tensor's element type.
     pub fn as_slice<T: Element>(&self) -> &[T] {
@@ -139,6 +149,16 @@ impl Tensor {
     pub fn reshaped(mut self, shape: &[usize]) -> Tensor {
         assert_eq!(shape.iter().product::<usize>(), self.len(), "elements of shape {shape:?}");
         self.shape = shape.to_vec();
+        self
+    }
+
+    /// The first elements, under a shape that has no more of them.
+    pub(crate) fn shrunk(mut self, shape: &[usize]) -> Tensor {
+        if self.shape != shape {
+            let elements: usize = shape.iter().product();
+            self.data = AlignedBytes::copy_of(&self.data[..elements * self.dtype.size()]);
+            self.shape = shape.to_vec();
+        }
         self
     }
 

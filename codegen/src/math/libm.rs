@@ -8,6 +8,12 @@ use inkwell::values::{BasicMetadataValueEnum, FunctionValue};
 
 use crate::emit::ir::{Ir, Kind, Reg, lanes};
 
+/// All that is ever called.
+pub(crate) const FUNCTIONS: &[&str] = &[
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "fmod", "log",
+    "pow", "sin", "sinh", "tan", "tanh",
+];
+
 pub(crate) fn unary<'c>(ir: &Ir<'c>, op: UnOp, x: Reg<'c>) -> Option<Reg<'c>> {
     let name = match op {
         UnOp::Exp => "exp",
@@ -36,6 +42,7 @@ pub(crate) fn unary<'c>(ir: &Ir<'c>, op: UnOp, x: Reg<'c>) -> Option<Reg<'c>> {
 
 /// Calls `name` (`namef` on `f32`) for each lane.
 pub(crate) fn call<'c>(ir: &Ir<'c>, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
+    debug_assert!(FUNCTIONS.contains(&name), "{name}");
     let function = declare(ir, name, ir.kind(args[0]), args.len());
     let one = |args: &[Reg<'c>]| {
         let args: Vec<BasicMetadataValueEnum<'c>> = args.iter().map(|&a| a.into()).collect();

@@ -2,6 +2,8 @@
 
 mod libm;
 
+pub(crate) use libm::FUNCTIONS as LIBM_FUNCTIONS;
+
 use ansc_graph::UnOp;
 
 use crate::emit::ir::{Ir, Reg};

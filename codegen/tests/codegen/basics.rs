@@ -1,5 +1,6 @@
 //! Naive programs, compiled and run.
 
+use ansc_codegen::{Target, compile_all};
 use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType};
 use ansc_runtime::{DType, Tensor};
 
@@ -27,4 +28,19 @@ fn a_matrix_product() {
             assert_eq!(got[i * 6 + j], expected);
         }
     }
+}
+
+#[test]
+fn programs_that_differ_in_names_only_share_code() {
+    let program = |name: &str, shape: &[usize]| {
+        let body = Expr::load(0, vec![Expr::var(0)]) + Expr::float(DType::F32, 1.0);
+        let compute = Compute::single(vec![f32s(shape)], Stage::map(name, f32s(shape), body));
+        ansc_sketch::finish(ansc_sketch::lower(name, &compute))
+    };
+    let programs = [program("a", &[4]), program("b", &[5]), program("c", &[4])];
+    let target = Target::native().unwrap();
+    let batch = compile_all(&programs.each_ref(), &target).unwrap();
+    assert_eq!(batch.objects.len(), 2);
+    assert_eq!(batch.kernels.iter().map(|k| k.object).collect::<Vec<_>>(), [0, 1, 0]);
+    assert_eq!(batch, compile_all(&programs.each_ref(), &target).unwrap());
 }

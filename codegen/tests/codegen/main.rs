@@ -1,4 +1,5 @@
 //! Compiled programs against references. One binary, since linking LLVM takes a while.
 
+mod artifact;
 mod basics;
 mod kernel;

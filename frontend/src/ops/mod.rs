@@ -4,20 +4,39 @@
 //! and optional inputs, and adds what the node means to the graph. The meaning itself, a tensor
 //! expression, is made by the constructors of `ansc_graph::ops`.
 
+mod activation;
 mod args;
+mod batch_norm;
 mod binary;
+mod compose;
 mod constant;
+mod conv;
+mod conv_integer;
+mod conv_transpose;
+mod deform_conv;
+mod einsum;
 mod fill;
 mod gather;
+mod gelu;
+mod gemm;
+mod integer;
 mod join;
+mod loss;
+mod matmul_integer;
+mod matmul_nbits;
+mod normalize;
 mod pad;
+mod pool;
+mod quantize;
 mod rearrange;
 mod repeat;
 mod reshape;
+mod rotary;
 mod scatter;
 mod search;
 mod slice;
 mod unary;
+mod window;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -43,15 +62,30 @@ pub(crate) type ImportFn = fn(&mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem>
 /// Every family; a new one is a module above and a row here.
 #[rustfmt::skip]
 const FAMILIES: &[&[OpEntry]] = &[
+    batch_norm::OPS,
     binary::OPS,
     constant::OPS,
+    conv::OPS,
+    conv_integer::OPS,
+    conv_transpose::OPS,
+    deform_conv::OPS,
+    einsum::OPS,
     fill::OPS,
     gather::OPS,
+    gelu::OPS,
+    gemm::OPS,
     join::OPS,
+    loss::OPS,
+    matmul_integer::OPS,
+    matmul_nbits::OPS,
+    normalize::OPS,
     pad::OPS,
+    pool::OPS,
+    quantize::OPS,
     rearrange::OPS,
     repeat::OPS,
     reshape::OPS,
+    rotary::OPS,
     scatter::OPS,
     search::OPS,
     slice::OPS,
@@ -62,6 +96,11 @@ impl OpEntry {
     /// An operator of ONNX's own domain.
     pub(crate) const fn onnx(name: &'static str, since: i64, import: ImportFn) -> OpEntry {
         OpEntry { domain: "", name, since, import }
+    }
+
+    /// An operator of the domain of ONNX Runtime's own operators.
+    pub(crate) const fn microsoft(name: &'static str, import: ImportFn) -> OpEntry {
+        OpEntry { domain: "com.microsoft", name, since: 1, import }
     }
 }
 

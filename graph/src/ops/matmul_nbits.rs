@@ -46,13 +46,14 @@ impl Packed {
     }
 
     /// Shapes of the packed weight, the scales, and packed zero points.
-    pub fn shapes(self) -> [Vec<usize>; 3] {
+    pub fn shapes(self) -> Result<[Vec<usize>; 3], OpError> {
+        self.check()?;
         let blocks = self.blocks();
-        [
+        Ok([
             vec![self.n, blocks, self.block / self.per_byte()],
             vec![self.n, blocks],
             vec![self.n, blocks.div_ceil(self.per_byte())],
-        ]
+        ])
     }
 
     /// The number at position `at` of a row of packed numbers, given its bytes.
@@ -78,8 +79,7 @@ pub fn matmul_nbits(
     scales: &TensorType,
     zero: Option<&TensorType>,
 ) -> Result<ComputeOp, OpError> {
-    packed.check()?;
-    let [weight_shape, scales_shape, zero_shape] = packed.shapes();
+    let [weight_shape, scales_shape, zero_shape] = packed.shapes()?;
     let zero_fits = zero.is_none_or(|z| match z.dtype {
         DType::U8 => z.shape == zero_shape,
         _ => z.shape == scales_shape,

@@ -36,7 +36,7 @@ pub fn quantize(
 }
 
 /// `quotient` rounded and shifted by `zero`, both of type `acc`.
-pub(crate) fn quantized(acc: DType, to: DType, quotient: Expr, zero: Option<Expr>) -> Expr {
+pub fn quantized(acc: DType, to: DType, quotient: Expr, zero: Option<Expr>) -> Expr {
     let rounded = Expr::unary(UnOp::Round, quotient);
     let shifted = match zero {
         Some(zero) => rounded + zero,

@@ -1,0 +1,142 @@
+//! The artifact: kernels, weights, manifest and seal in one shared library.
+//!
+//! Objects are linked; the other sections are written behind the linked library (see `elf`), so that
+//! weights are copied once, from memory to the file. The same arguments give the same bytes.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use ansc_runtime::manifest::{FORMAT_VERSION, Manifest, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::elf::{self, Layout, NewSection};
+use crate::error::CodegenError;
+use crate::link;
+use crate::target::Target;
+
+pub const WEIGHTS_SECTION: &str = ".ansc.weights";
+pub const MANIFEST_SECTION: &str = ".ansc.manifest";
+pub const SEAL_SECTION: &str = ".ansc.seal";
+
+/// A page of every machine that we compile for.
+const WEIGHTS_ALIGN: u64 = 64 << 10;
+
+/// Bytes of one weight and their offset in the section.
+pub type Weight<'a> = (usize, &'a [u8]);
+
+/// Writes the artifact to `path`; on an error nothing is left there. Weights are in the order of
+/// their offsets and do not overlap; `manifest.weight_bytes` is the length of their section.
+pub fn write(
+    path: &Path,
+    target: &Target,
+    objects: &[&[u8]],
+    weights: &[Weight<'_>],
+    manifest: &Manifest,
+) -> Result<(), CodegenError> {
+    check_weights(weights, manifest.weight_bytes)?;
+    let library = link::shared_library(objects, target)?;
+    let json = serde_json::to_vec(manifest)
+        .map_err(|e| CodegenError::Artifact(format!("the manifest has no JSON form: {e}")))?;
+    let sections = [
+        NewSection {
+            name: WEIGHTS_SECTION,
+            align: WEIGHTS_ALIGN,
+            len: manifest.weight_bytes as u64,
+        },
+        NewSection { name: MANIFEST_SECTION, align: 8, len: json.len() as u64 },
+        NewSection { name: SEAL_SECTION, align: 8, len: SEAL_LEN as u64 },
+    ];
+    let layout = elf::add_sections(library, &sections)?;
+    let partial = partial_path(path);
+    let written = write_file(&partial, &layout, weights, &json)
+        .and_then(|()| std::fs::rename(&partial, path));
+    written.map_err(|e| {
+        // The error that counts is the first one.
+        let _ = std::fs::remove_file(&partial);
+        CodegenError::io(path)(e)
+    })
+}
+
+fn check_weights(weights: &[Weight<'_>], total: usize) -> Result<(), CodegenError> {
+    let mut end = 0;
+    for &(offset, bytes) in weights {
+        if offset < end {
+            return Err(CodegenError::Artifact(format!("weights overlap at offset {offset}")));
+        }
+        end = offset.saturating_add(bytes.len());
+    }
+    if end > total {
+        let message = format!("weights end at {end}, but the manifest says {total}");
+        return Err(CodegenError::Artifact(message));
+    }
+    Ok(())
+}
+
+fn partial_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.partial", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn write_file(
+    path: &Path,
+    layout: &Layout,
+    weights: &[Weight<'_>],
+    json: &[u8],
+) -> std::io::Result<()> {
+    let mut out = Hashed { file: File::create(path)?, hash: Xxh3::new(), at: 0 };
+    let [weights_at, json_at, seal_at] = layout.offsets[..] else {
+        unreachable!("three sections were laid out")
+    };
+    out.put(&layout.front)?;
+    for &(offset, bytes) in weights {
+        out.pad_to(weights_at + offset as u64)?;
+        out.put(bytes)?;
+    }
+    out.pad_to(json_at)?;
+    out.put(json)?;
+    out.pad_to(seal_at)?;
+    out.put(&unsealed())?;
+    out.pad_to(layout.back_at)?;
+    out.put(&layout.back)?;
+    let hash = out.hash.digest128();
+    out.file.seek(SeekFrom::Start(seal_at + SEAL_HASH_AT as u64))?;
+    out.file.write_all(&hash.to_le_bytes())
+}
+
+/// The seal with its hash field zero.
+fn unsealed() -> [u8; SEAL_LEN] {
+    let mut seal = [0; SEAL_LEN];
+    seal[..8].copy_from_slice(&SEAL_MAGIC);
+    seal[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    seal
+}
+
+/// A file that is hashed while it is written.
+struct Hashed {
+    file: File,
+    hash: Xxh3,
+    at: u64,
+}
+
+impl Hashed {
+    /// In pieces that stay in the cache between hashing and writing.
+    fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        for piece in bytes.chunks(256 << 10) {
+            self.hash.update(piece);
+            self.file.write_all(piece)?;
+        }
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn pad_to(&mut self, offset: u64) -> std::io::Result<()> {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        while self.at < offset {
+            let len = (offset - self.at).min(ZEROS.len() as u64) as usize;
+            self.put(&ZEROS[..len])?;
+        }
+        Ok(())
+    }
+}

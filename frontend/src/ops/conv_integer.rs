@@ -1,0 +1,112 @@
+//! Convolutions of quantised operands.
+//!
+//! The zero point of the input is what padding is filled with: then the convolution of the narrow integers
+//! themselves needs only one correction per output channel. An unsigned weight is shifted to a
+//! signed one; where its zero point still is not zero, both operands are widened first.
+
+use ansc_graph::op::ConvAttrs;
+use ansc_graph::ops::conv::conv;
+use ansc_graph::{Expr, ValueId};
+use ansc_runtime::DType;
+
+use super::OpEntry;
+use super::compose::One;
+use super::conv::conv_attrs;
+use super::integer::{centred, corrected, requantized, sum_keeping};
+use crate::import::NodeCtx;
+use crate::problem::Problem;
+
+pub(crate) const OPS: &[OpEntry] = &[
+    OpEntry::onnx("ConvInteger", 10, conv_integer),
+    OpEntry::onnx("QLinearConv", 10, qlinear_conv),
+    OpEntry::microsoft("QLinearConv", qlinear_conv),
+];
+
+fn conv_integer(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let operands = [ctx.input(0)?, ctx.input(1)?];
+    let zeros = [ctx.non_zero(2), ctx.non_zero(3)];
+    Ok(vec![product(ctx, operands, zeros)?])
+}
+
+/// Inputs: x, its scale and zero point, w, its, y's, and a bias in `i32`.
+fn qlinear_conv(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    ctx.check(ctx.int("channels_last", 0) == 0, || "channels_last is not supported".into())?;
+    let operands = [ctx.input(0)?, ctx.input(3)?];
+    let zeros = [ctx.non_zero(2), ctx.non_zero(5)];
+    let mut acc = product(ctx, operands, zeros)?;
+    let rank = ctx.ty(acc).rank();
+    if let Some(bias) = ctx.optional(8) {
+        let bias = ctx.along(bias, 1, rank)?;
+        acc = ctx.add_values(acc, bias)?;
+    }
+    let mut scales = [ctx.input(1)?, ctx.input(4)?, ctx.input(6)?];
+    for scale in &mut scales {
+        *scale = ctx.along(*scale, 1, rank)?;
+    }
+    let to = ctx.dtype(ctx.input(7)?);
+    let zero = ctx.non_zero(7).map(|z| ctx.along(z, 1, rank)).transpose()?;
+    Ok(vec![requantized(ctx, to, acc, scales, zero)?])
+}
+
+/// `conv(x - zero_x, w - zero_w)` as `i32`.
+fn product(
+    ctx: &mut NodeCtx<'_>,
+    [x, w]: [ValueId; 2],
+    [zero_x, zero_w]: [Option<ValueId>; 2],
+) -> One {
+    let attrs = conv_attrs(ctx, &ctx.shape(x), &ctx.shape(w))?;
+    let rank = ctx.ty(x).rank();
+    let (w, zero_w) = signed(ctx, w, zero_w)?;
+    if let Some(zero_w) = zero_w.filter(|&z| !ctx.is_zero(z)) {
+        let zero_w = ctx.along(zero_w, 0, rank)?;
+        let zero_x = zero_x.map(|z| ctx.reshape(z, &[])).transpose()?;
+        let (x, w) = (centred(ctx, x, zero_x)?, centred(ctx, w, Some(zero_w))?);
+        return ctx.emit1(conv(attrs, &ctx.ty(x), &ctx.ty(w)), &[x, w]);
+    }
+    let Some(zero_x) = zero_x else {
+        return ctx.emit1(conv(attrs, &ctx.ty(x), &ctx.ty(w)), &[x, w]);
+    };
+    let (x, attrs) = padded(ctx, x, zero_x, attrs)?;
+    let y = ctx.emit1(conv(attrs, &ctx.ty(x), &ctx.ty(w)), &[x, w])?;
+    let sums = sum_keeping(ctx, w, &[0])?;
+    let sums = ctx.along(sums, 1, rank)?;
+    let zero_x = ctx.reshape(zero_x, &[])?;
+    corrected(ctx, y, zero_x, sums)
+}
+
+/// A known unsigned weight and its zero point, both 128 less.
+fn signed(
+    ctx: &mut NodeCtx<'_>,
+    w: ValueId,
+    zero: Option<ValueId>,
+) -> Result<(ValueId, Option<ValueId>), Problem> {
+    let known = zero.filter(|&z| ctx.constant(w).is_some() && ctx.constant(z).is_some());
+    let Some(zero) = known.filter(|_| ctx.dtype(w) == DType::U8) else {
+        return Ok((w, zero));
+    };
+    let mut shifted = |x| {
+        ctx.map(&[x], DType::I8, |v| {
+            let wide = Expr::cast(DType::U8, DType::I32, v[0].clone());
+            Expr::cast(DType::I32, DType::I8, wide - Expr::float(DType::I32, 128.0))
+        })
+    };
+    Ok((shifted(w)?, Some(shifted(zero)?)))
+}
+
+/// The input with its padding written out as `fill`, and the attributes without.
+fn padded(
+    ctx: &mut NodeCtx<'_>,
+    x: ValueId,
+    fill: ValueId,
+    attrs: ConvAttrs,
+) -> Result<(ValueId, ConvAttrs), Problem> {
+    if attrs.pads_begin.iter().chain(&attrs.pads_end).all(|&p| p == 0) {
+        return Ok((x, attrs));
+    }
+    let wide = |pads: &[usize]| -> Vec<i64> {
+        [0, 0].into_iter().chain(pads.iter().map(|&p| p as i64)).collect()
+    };
+    let x = ctx.pad_by(x, fill, &wide(&attrs.pads_begin), &wide(&attrs.pads_end))?;
+    let none = vec![0; attrs.kernel.len()];
+    Ok((x, ConvAttrs { pads_begin: none.clone(), pads_end: none, ..attrs }))
+}

@@ -1,0 +1,135 @@
+//! Matrix products of quantised operands.
+
+use ansc_graph::{BinOp, Expr, ValueId};
+use ansc_runtime::DType;
+
+use super::OpEntry;
+use super::compose::One;
+use super::integer::{corrected, requantized, sum_keeping};
+use crate::import::NodeCtx;
+use crate::problem::Problem;
+
+pub(crate) const OPS: &[OpEntry] = &[
+    OpEntry::onnx("MatMulInteger", 10, matmul_integer),
+    OpEntry::onnx("QLinearMatMul", 10, qlinear_matmul),
+    OpEntry::microsoft("QLinearMatMul", qlinear_matmul),
+    OpEntry::microsoft("MatMulIntegerToFloat", matmul_integer_to_float),
+    OpEntry::microsoft("DynamicQuantizeMatMul", dynamic_quantize_matmul),
+];
+
+/// `(a - zero_a) * (b - zero_b)` as `i32`.
+fn product(
+    ctx: &mut NodeCtx<'_>,
+    [a, b]: [ValueId; 2],
+    [zero_a, zero_b]: [Option<ValueId>; 2],
+) -> One {
+    ctx.product_of(a, b, |ctx, a, b| {
+        let rank = [ctx.ty(a).rank(), ctx.ty(b).rank()];
+        let inner = ctx.shape(a)[rank[0] - 1];
+        let zero_a = zero_a.map(|z| per_row(ctx, z)).transpose()?;
+        let mut y = ctx.matmul(a, b)?;
+        if let Some(zero_a) = zero_a {
+            let columns = sums(ctx, b, rank[1] - 2)?;
+            y = corrected(ctx, y, zero_a, columns)?;
+        }
+        let Some(zero_b) = zero_b else { return Ok(y) };
+        let mut rows = sums(ctx, a, rank[0] - 1)?;
+        if let Some(zero_a) = zero_a {
+            // The product of both zero points, counted twice so far.
+            let wide = ctx.cast(zero_a, DType::I32)?;
+            rows = ctx.map(&[rows, wide], DType::I32, |v| {
+                v[0].clone() - v[1].clone() * Expr::float(DType::I32, inner as f64)
+            })?;
+        }
+        corrected(ctx, y, zero_b, rows)
+    })
+}
+
+/// Sums along `axis`, which stays with extent 1.
+fn sums(ctx: &mut NodeCtx<'_>, x: ValueId, axis: usize) -> One {
+    let mut shape = ctx.shape(x);
+    let kept: Vec<usize> = (0..shape.len()).filter(|&a| a != axis).collect();
+    let sum = sum_keeping(ctx, x, &kept)?;
+    shape[axis] = 1;
+    ctx.reshape(sum, &shape)
+}
+
+/// A parameter of the left operand: one axis counts rows.
+fn per_row(ctx: &mut NodeCtx<'_>, p: ValueId) -> One {
+    let shape = ctx.shape(p);
+    match shape[..] {
+        [1] => ctx.reshape(p, &[]),
+        [rows] => ctx.reshape(p, &[rows, 1]),
+        _ => Ok(p),
+    }
+}
+
+/// A parameter that is the same for the whole tensor loses its axis.
+fn plain(ctx: &mut NodeCtx<'_>, p: ValueId) -> One {
+    if ctx.ty(p).len() == 1 { ctx.reshape(p, &[]) } else { Ok(p) }
+}
+
+fn plain_zero(ctx: &mut NodeCtx<'_>, i: usize) -> Result<Option<ValueId>, Problem> {
+    let zero = ctx.non_zero(i);
+    zero.map(|z| plain(ctx, z)).transpose()
+}
+
+fn matmul_integer(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let operands = [ctx.input(0)?, ctx.input(1)?];
+    let zeros = [plain_zero(ctx, 2)?, plain_zero(ctx, 3)?];
+    Ok(vec![product(ctx, operands, zeros)?])
+}
+
+fn qlinear_matmul(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let operands = [ctx.input(0)?, ctx.input(3)?];
+    let zeros = [plain_zero(ctx, 2)?, plain_zero(ctx, 5)?];
+    let scales = [ctx.input(1)?, ctx.input(4)?, ctx.input(6)?];
+    let to = ctx.dtype(ctx.input(7)?);
+    let acc = product(ctx, operands, zeros)?;
+    let matrix = ctx.ty(acc).rank() >= 2 && ctx.ty(operands[0]).rank() >= 2;
+    let a = if matrix { per_row(ctx, scales[0])? } else { plain(ctx, scales[0])? };
+    let (b, y) = (plain(ctx, scales[1])?, plain(ctx, scales[2])?);
+    let zero = plain_zero(ctx, 7)?;
+    Ok(vec![requantized(ctx, to, acc, [a, b, y], zero)?])
+}
+
+/// Inputs: a, b, their scales, their zero points, a bias.
+fn matmul_integer_to_float(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let operands = [ctx.input(0)?, ctx.input(1)?];
+    let scales = [ctx.input(2)?, ctx.input(3)?];
+    let zeros = [plain_zero(ctx, 4)?, plain_zero(ctx, 5)?];
+    let bias = ctx.optional(6);
+    Ok(vec![to_float(ctx, operands, scales, zeros, bias)?])
+}
+
+fn to_float(
+    ctx: &mut NodeCtx<'_>,
+    operands: [ValueId; 2],
+    scales: [ValueId; 2],
+    zeros: [Option<ValueId>; 2],
+    bias: Option<ValueId>,
+) -> One {
+    let acc = product(ctx, operands, zeros)?;
+    let (a, b) = (plain(ctx, scales[0])?, plain(ctx, scales[1])?);
+    let factor = ctx.binary(BinOp::Mul, a, b)?;
+    let dtype = ctx.dtype(factor);
+    let y = ctx.map(&[acc, factor], dtype, |v| {
+        Expr::cast(DType::I32, dtype, v[0].clone()) * v[1].clone()
+    })?;
+    match bias {
+        Some(bias) => ctx.add_values(y, bias),
+        None => Ok(y),
+    }
+}
+
+/// Inputs: a (float), b, its scale, its zero point, a bias.
+fn dynamic_quantize_matmul(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let a = ctx.input(0)?;
+    let quantized = ctx.emit(ansc_graph::ops::quantize::dynamic_quantize(&ctx.ty(a)), &[a])?;
+    let [a, scale, zero] = quantized[..] else {
+        return Err(ctx.problem("quantisation gives three results"));
+    };
+    let (b, b_scale, b_zero) = (ctx.input(1)?, ctx.input(2)?, plain_zero(ctx, 3)?);
+    let bias = ctx.optional(4);
+    Ok(vec![to_float(ctx, [a, b], [scale, b_scale], [Some(zero), b_zero], bias)?])
+}

@@ -1,0 +1,232 @@
+//! Executes a plan, step after step.
+//!
+//! In: a checked [`Program`](crate::program::Program) and the address of every buffer. Out: outputs are
+//! written, and `actual` holds the shape of every buffer that is smaller than declared.
+//! What the manifest can promise was checked when loading; what is checked here depends on data.
+
+mod loops;
+
+use std::time::{Duration, Instant};
+
+use crate::host;
+use crate::manifest::{BufferId, BufferInfo};
+use crate::model::{Launch, Parts};
+use crate::pool::Pool;
+use crate::program::{Action, Block, Moves};
+use crate::run_error::RunError;
+use crate::tensor::{Tensor, byte_len};
+
+pub(crate) struct Exec<'a> {
+    pub(crate) parts: &'a Parts,
+    pub(crate) pool: &'a Pool,
+    /// Of every buffer, valid for its declared bytes, and for writing unless it is an input or a
+    /// weight.
+    pub(crate) addresses: &'a [*mut u8],
+    /// Addresses of the arguments of all kernel steps.
+    pub(crate) args: &'a [*mut u8],
+    /// Shapes of buffers that hold less than declared.
+    pub(crate) actual: &'a mut [Option<Box<[usize]>>],
+    pub(crate) scratch: Scratch,
+    /// Time and number of runs of each step, if wanted.
+    pub(crate) times: Option<&'a mut [(Duration, u64)]>,
+}
+
+/// Memory of the threads: thread `i` has `stride` bytes from `base + i * stride`.
+#[derive(Clone, Copy)]
+pub(crate) struct Scratch {
+    pub(crate) base: *mut u8,
+    pub(crate) stride: usize,
+}
+
+// SAFETY: threads use disjoint parts.
+unsafe impl Sync for Scratch {}
+
+/// Arguments of a kernel, for all threads.
+struct Args(*const *mut u8);
+
+// SAFETY: the table is only read; what it points to is the kernel's business, whose iterations are
+// independent.
+unsafe impl Sync for Args {}
+
+impl Exec<'_> {
+    pub(crate) fn run(&mut self) -> Result<(), RunError> {
+        let parts = self.parts;
+        self.block(&parts.program.main)
+    }
+
+    fn block(&mut self, block: &Block) -> Result<(), RunError> {
+        for (step, action) in block {
+            if self.times.is_none() {
+                self.action(*step, action)?;
+                continue;
+            }
+            let began = Instant::now();
+            self.action(*step, action)?;
+            if let Some(times) = &mut self.times {
+                times[*step].0 += began.elapsed();
+                times[*step].1 += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn action(&mut self, step: usize, action: &Action) -> Result<(), RunError> {
+        match action {
+            Action::Kernel { kernel, args, sized } => {
+                // No kernel reads a value of unknown size, so it overwrites these.
+                sized.iter().for_each(|id| self.actual[id.0 as usize] = None);
+                let parts = self.parts;
+                let launches = &parts.kernels[*kernel].launches;
+                let args = Args(self.args[args.clone()].as_ptr());
+                launches.iter().for_each(|launch| self.launch(launch, &args));
+                Ok(())
+            }
+            Action::Host { call, inputs, outputs } => self.host(step, call, inputs, outputs),
+            Action::Copy(moves) => self.moves(step, moves),
+            Action::If { condition, then_block, else_block } => {
+                let block = if self.bool_at(*condition) { then_block } else { else_block };
+                self.block(block)
+            }
+            Action::Loop(action) => self.run_loop(step, action),
+        }
+    }
+
+    fn launch(&self, launch: &Launch, args: &Args) {
+        let scratch = &self.scratch;
+        self.pool.run(launch.extent, &|thread, range| {
+            // Below `extent`, which fits.
+            let (begin, end) = (range.start as i64, range.end as i64);
+            // SAFETY: the session allotted `stride` bytes to each thread of the pool; addresses
+            // are valid as `addresses` says; the code is trusted, see `Model::load`.
+            unsafe { (launch.run)(args.0, scratch.base.add(thread * scratch.stride), begin, end) };
+        });
+    }
+
+    fn host(
+        &mut self,
+        step: usize,
+        call: &host::HostOp,
+        inputs: &[BufferId],
+        outputs: &[BufferId],
+    ) -> Result<(), RunError> {
+        let inputs = inputs.iter().map(|id| self.tensor(step, *id));
+        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+        let results = host::run(call, &inputs.iter().collect::<Vec<_>>())
+            .map_err(|source| RunError::Host { step: self.name(step), source })?;
+        for (index, id) in outputs.iter().enumerate() {
+            let info = self.info(*id);
+            let Some(result) = results.get(index).filter(|result| fits(result, info)) else {
+                return Err(self.host_result(step, index, results.get(index)));
+            };
+            let smaller = result.shape() != info.shape;
+            self.actual[id.0 as usize] = smaller.then(|| result.shape().into());
+            self.put(*id, result.bytes());
+        }
+        Ok(())
+    }
+
+    fn host_result(&self, step: usize, index: usize, result: Option<&Tensor>) -> RunError {
+        let result = result.map(|result| (result.dtype(), result.shape().to_vec()));
+        RunError::HostResult { step: self.name(step), index, result }
+    }
+
+    fn moves(&mut self, step: usize, moves: &Moves) -> Result<(), RunError> {
+        if moves.staged {
+            return self.staged_moves(step, moves);
+        }
+        for &(from, to) in &moves.pairs {
+            self.move_size(step, from, to, self.actual[from.0 as usize].clone())?;
+            // SAFETY: both are valid for the declared bytes, which are equal and no less.
+            unsafe { std::ptr::copy(self.address(from), self.address(to), self.bytes(to)) };
+        }
+        Ok(())
+    }
+
+    /// Reads all sources before it writes any target.
+    fn staged_moves(&mut self, step: usize, moves: &Moves) -> Result<(), RunError> {
+        let read = |&(from, _): &(BufferId, BufferId)| {
+            (self.actual[from.0 as usize].clone(), self.read(from).to_vec())
+        };
+        let sources: Vec<_> = moves.pairs.iter().map(read).collect();
+        for (&(from, to), (actual, bytes)) in moves.pairs.iter().zip(sources) {
+            self.move_size(step, from, to, actual)?;
+            self.put(to, &bytes);
+        }
+        Ok(())
+    }
+
+    /// Gives `to` the actual size of `from`.
+    fn move_size(
+        &mut self,
+        step: usize,
+        from: BufferId,
+        to: BufferId,
+        actual: Option<Box<[usize]>>,
+    ) -> Result<(), RunError> {
+        if actual.is_some() && self.info(from).shape != self.info(to).shape {
+            return Err(self.dynamic(step, from));
+        }
+        self.actual[to.0 as usize] = actual;
+        Ok(())
+    }
+
+    fn dynamic(&self, step: usize, id: BufferId) -> RunError {
+        RunError::Dynamic { step: self.name(step), buffer: self.info(id).name.clone() }
+    }
+
+    fn name(&self, step: usize) -> String {
+        self.parts.program.steps[step].name.clone()
+    }
+
+    fn info(&self, id: BufferId) -> &BufferInfo {
+        &self.parts.manifest.buffers[id.0 as usize]
+    }
+
+    fn address(&self, id: BufferId) -> *mut u8 {
+        self.addresses[id.0 as usize]
+    }
+
+    fn shape(&self, id: BufferId) -> &[usize] {
+        self.actual[id.0 as usize].as_deref().unwrap_or(&self.info(id).shape)
+    }
+
+    /// The actual size, never more than the declared one.
+    fn bytes(&self, id: BufferId) -> usize {
+        byte_len(self.info(id).dtype, self.shape(id)).expect("no extent exceeds the declared one")
+    }
+
+    fn read(&self, id: BufferId) -> &[u8] {
+        // SAFETY: valid for the declared bytes; nothing writes there while the borrow lives, as
+        // writing happens in steps and each takes `self` by unique reference.
+        unsafe { std::slice::from_raw_parts(self.address(id), self.bytes(id)) }
+    }
+
+    /// Writes the first bytes of a buffer that the plan may write, and that holds as many.
+    fn put(&mut self, id: BufferId, bytes: &[u8]) {
+        debug_assert!(bytes.len() <= self.bytes(id));
+        // SAFETY: as the program checked; `bytes` is the caller's own copy.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.address(id), bytes.len()) };
+    }
+
+    fn tensor(&self, step: usize, id: BufferId) -> Result<Tensor, RunError> {
+        Tensor::from_bytes(self.info(id).dtype, self.shape(id), self.read(id))
+            .map_err(|source| RunError::Value { step: self.name(step), source })
+    }
+
+    fn bool_at(&self, id: BufferId) -> bool {
+        // SAFETY: the program checked that it is a bool scalar.
+        unsafe { *self.address(id) != 0 }
+    }
+
+    fn i64_at(&self, id: BufferId) -> i64 {
+        // SAFETY: the program checked that it is an `i64` scalar.
+        unsafe { self.address(id).cast::<i64>().read_unaligned() }
+    }
+}
+
+/// Whether an actual value fits the buffer declared for it.
+fn fits(result: &Tensor, buffer: &BufferInfo) -> bool {
+    result.dtype() == buffer.dtype
+        && result.rank() == buffer.shape.len()
+        && result.shape().iter().zip(&buffer.shape).all(|(actual, most)| actual <= most)
+}

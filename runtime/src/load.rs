@@ -1,0 +1,146 @@
+//! Loading an artifact: file, seal, target, manifest, code, in this order.
+//!
+//! In: a path. Out: a [`Model`], or a [`LoadError`] that names the file and the first thing that
+//! is wrong with it. Nothing of the file is executed before everything else about it was checked.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use crate::artifact::Artifact;
+use crate::manifest::{FORMAT_VERSION, KernelFn, KernelInfo, Manifest};
+use crate::model::{Kernel, Launch, Model, Parts};
+use crate::program::Program;
+use crate::target::{self, TargetError};
+use crate::validate::{self, ManifestError};
+
+/// Why a file is not a model that can run here.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {kind}", path.display())]
+pub struct LoadError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    #[source]
+    pub kind: LoadErrorKind,
+}
+
+/// What can be wrong with an artifact, in the order of the checks.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadErrorKind {
+    /// The file cannot be read.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// It is something else than an ELF shared library.
+    #[error("not an artifact of ansc: {0}")]
+    NotAnArtifact(String),
+    /// It is a shared library, but none of ours.
+    #[error("a shared library, but not an artifact of ansc: it has no seal")]
+    NotSealed,
+    /// Written by a compiler that is too old or too new.
+    #[error(
+        "format version {found}, but this runtime reads version {FORMAT_VERSION}; compile the model again"
+    )]
+    Version {
+        /// The version of the file.
+        found: u32,
+    },
+    /// The file's hash is not the one in its seal.
+    #[error("damaged: its contents do not match its seal")]
+    Damaged,
+    /// A part of the artifact is missing or out of place.
+    #[error("section `{0}` is missing or misaligned")]
+    Section(&'static str),
+    /// Compiled for another machine.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The manifest is not sound.
+    #[error("malformed manifest: {0}")]
+    Manifest(#[from] ManifestError),
+    /// The dynamic linker refused the library.
+    #[error("the code cannot be loaded: {0}")]
+    Library(#[source] libloading::Error),
+    /// The manifest names a kernel that the library does not define.
+    #[error("kernel `{0}` is not in the library")]
+    Symbol(String),
+}
+
+impl Model {
+    /// Loads an artifact.
+    ///
+    /// Checked, in this order: the file is a readable ELF shared library; its seal, format version
+    /// and hash; that it was compiled for this machine and its CPU features; that the manifest
+    /// is sound to the last offset. Only then is its code mapped. Weights stay in the mapped file.
+    ///
+    /// # Trust
+    ///
+    /// An artifact is machine code, and running it is as safe as running a program: no check can
+    /// tell what it does. The hash finds damage, not malice. So **load only what you or somebody
+    /// you trust compiled**; the function is not `unsafe` for the reason that starting a
+    /// process is not. Replace an artifact by renaming a new file over it (as the compiler does),
+    /// never by writing into the file while a program has it loaded. A loaded model goes on with
+    /// the file that it opened.
+    ///
+    /// ```no_run
+    /// use ansc_runtime::{Model, Tensor};
+    ///
+    /// let model = Model::load("mobilenet.ansc")?;
+    /// let mut session = model.session()?;
+    /// let image = Tensor::from_slice(&[1, 3, 224, 224], &vec![0.5f32; 3 * 224 * 224]);
+    /// for (name, tensor) in session.run(&[("image", &image)])? {
+    ///     println!("{name}: {tensor:?}");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn load(path: impl AsRef<Path>) -> Result<Model, LoadError> {
+        let path = path.as_ref();
+        load(path).map_err(|kind| LoadError { path: path.to_owned(), kind })
+    }
+}
+
+fn load(path: &Path) -> Result<Model, LoadErrorKind> {
+    let artifact = Artifact::open(path)?;
+    let manifest: Manifest =
+        serde_json::from_slice(artifact.manifest()).map_err(ManifestError::from)?;
+    target::check(&manifest.target)?;
+    validate::check(&manifest, artifact.weights().len())?;
+    let program = Program::new(&manifest)?;
+    let library = open_library(&artifact, path)?;
+    let kernels = manifest.kernels.iter().map(|k| resolve(&artifact, &library, k));
+    let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+    Ok(Model::from_parts(Parts { manifest, program, kernels, _library: library, artifact }))
+}
+
+/// Loads the code from the very file that was checked, whatever `path` names by now. Going by
+/// the path would also make the dynamic linker return an older library that had the same path.
+fn open_library(artifact: &Artifact, path: &Path) -> Result<Library, LoadErrorKind> {
+    let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", artifact.file.as_raw_fd()));
+    // Without /proc only the path is left; the slash keeps the linker from searching for it.
+    let name = if by_descriptor.exists() { by_descriptor } else { path.canonicalize()? };
+    // SAFETY: initialisers of the library run here. Its integrity was checked; that it is benign
+    // is the condition stated in the documentation of `Model::load`.
+    unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) }.map_err(LoadErrorKind::Library)
+}
+
+fn resolve(
+    artifact: &Artifact,
+    library: &Library,
+    kernel: &KernelInfo,
+) -> Result<Kernel, LoadErrorKind> {
+    let launches = kernel.launches.iter().map(|launch| {
+        let missing = || LoadErrorKind::Symbol(launch.symbol.clone());
+        // The linker would go on to search in libc: `exit` must not become a kernel.
+        if !artifact.defines(&launch.symbol) {
+            return Err(missing());
+        }
+        // SAFETY: the library defines the symbol, and the compiler that sealed it exports no
+        // function that the manifest names but those of the type `KernelFn`.
+        let function = unsafe { library.get::<KernelFn>(launch.symbol.as_bytes()) };
+        let run = *function.map_err(|_| missing())?;
+        Ok(Launch { run, extent: launch.extent, scratch: launch.scratch })
+    });
+    launches.collect::<Result<_, _>>().map(|launches| Kernel { launches })
+}

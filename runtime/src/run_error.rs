@@ -1,0 +1,129 @@
+//! Why a run did not happen, or did not end well.
+
+use std::fmt;
+
+use crate::dtype::DType;
+use crate::host::HostError;
+use crate::tensor::TensorError;
+
+/// Which list of ports an error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortKind {
+    /// An input of the model.
+    Input,
+    /// An output of the model.
+    Output,
+}
+
+impl fmt::Display for PortKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PortKind::Input => "input",
+            PortKind::Output => "output",
+        })
+    }
+}
+
+/// Why a run failed. The first group is found before anything runs; after an error of the second,
+/// outputs hold unspecified values, and the session can be used again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A name that the model does not have.
+    #[error("the model has no {kind} `{name}`; it has {}", known.join(", "))]
+    Unknown {
+        /// Of what.
+        kind: PortKind,
+        /// The name that was given.
+        name: String,
+        /// The names that exist.
+        known: Vec<String>,
+    },
+    /// An input was not given.
+    #[error("input `{name}` is missing")]
+    Missing {
+        /// Its name.
+        name: String,
+    },
+    /// A name was given twice.
+    #[error("{kind} `{name}` is given twice")]
+    Duplicate {
+        /// Of what.
+        kind: PortKind,
+        /// The name.
+        name: String,
+    },
+    /// Wrong element type.
+    #[error("{kind} `{name}` is of type {expected}, but {found} was given")]
+    Type {
+        /// Of what.
+        kind: PortKind,
+        /// Its name.
+        name: String,
+        /// What the model has.
+        expected: DType,
+        /// What was given.
+        found: DType,
+    },
+    /// Wrong shape.
+    #[error("{kind} `{name}` has shape {expected:?}, but {found:?} was given")]
+    Shape {
+        /// Of what.
+        kind: PortKind,
+        /// Its name.
+        name: String,
+        /// What the model was compiled for.
+        expected: Vec<usize>,
+        /// What was given.
+        found: Vec<usize>,
+    },
+    /// The model was compiled for one value of this input.
+    #[error("input `{name}` was fixed to another value when the model was compiled")]
+    Bound {
+        /// Its name.
+        name: String,
+    },
+
+    /// A host operator refused its inputs.
+    #[error("`{step}`: {source}")]
+    Host {
+        /// The step.
+        step: String,
+        /// What it said.
+        source: HostError,
+    },
+    /// A host operator gave something else than the plan says.
+    #[error("`{step}`: result {index} does not fit its buffer, it is {result:?}")]
+    HostResult {
+        /// The step.
+        step: String,
+        /// Which result.
+        index: usize,
+        /// Its type and shape, if there is one.
+        result: Option<(DType, Vec<usize>)>,
+    },
+    /// Compiled code left bytes that are no elements of the type.
+    #[error("`{step}`: {source}")]
+    Value {
+        /// The step that read them.
+        step: String,
+        /// What is wrong with them.
+        source: TensorError,
+    },
+    /// A loop would run longer than it was compiled for.
+    #[error("`{step}`: the loop needs more than the {max_trip} iterations it was compiled for")]
+    LoopLimit {
+        /// The step.
+        step: String,
+        /// The limit.
+        max_trip: u64,
+    },
+    /// A value turned out smaller than declared where that is not possible.
+    #[error("`{step}`: `{buffer}` has a size that is only known at run time")]
+    Dynamic {
+        /// The step.
+        step: String,
+        /// The value.
+        buffer: String,
+    },
+}

@@ -1,0 +1,155 @@
+//! The seal: how an artifact proves that it is whole.
+//!
+//! The hash is made of the xxh3-128 digests of the file's chunks of 1 MiB, so that all cores can
+//! share the work: `xxh3_128(digest of chunk 0, digest of chunk 1, .., length of the file as u64)`,
+//! everything little endian, with the 16 bytes of the hash itself taken as zeros. It finds damage,
+//! not malice: whoever can write the file can also seal it.
+
+use std::ops::Range;
+use std::thread;
+
+use object::elf::FileHeader64;
+use object::read::elf::ElfFile;
+use object::{LittleEndian, Object, ObjectSection};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::manifest::{FORMAT_VERSION, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC, SEAL_SECTION};
+
+const CHUNK: usize = 1 << 20;
+const HASH_LEN: usize = 16;
+/// More threads than this do not read memory faster.
+const MAX_THREADS: usize = 8;
+/// Below this many chunks per thread, starting it costs more than it saves.
+const CHUNKS_PER_THREAD: usize = 4;
+
+/// Why a file could not be sealed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SealError {
+    /// It is no 64-bit little-endian ELF file.
+    #[error("not an ELF file: {0}")]
+    NotElf(String),
+    /// It has no section of the right size for the seal.
+    #[error("the file has no section `.ansc.seal` of {SEAL_LEN} bytes")]
+    NoSection,
+}
+
+/// The hash that belongs into the seal of the file `bytes`, whose hash field is still zero.
+pub fn seal_hash(bytes: &[u8]) -> [u8; 16] {
+    hash_without(bytes, 0..0)
+}
+
+/// Writes magic, format version and hash into the section `.ansc.seal` of the ELF file `bytes`.
+pub fn seal(bytes: &mut [u8]) -> Result<(), SealError> {
+    let elf = ElfFile::<FileHeader64<LittleEndian>>::parse(&*bytes)
+        .map_err(|e| SealError::NotElf(e.to_string()))?;
+    let at = section(&elf, SEAL_SECTION).ok_or(SealError::NoSection)?;
+    let seal = bytes.get_mut(at.clone()).filter(|s| s.len() == SEAL_LEN);
+    let seal = seal.ok_or(SealError::NoSection)?;
+    seal.fill(0);
+    seal[..SEAL_MAGIC.len()].copy_from_slice(&SEAL_MAGIC);
+    seal[SEAL_MAGIC.len()..][..4].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    let hash = seal_hash(bytes);
+    bytes[at.start + SEAL_HASH_AT..][..HASH_LEN].copy_from_slice(&hash);
+    Ok(())
+}
+
+/// Where the bytes of a section lie in the file; `None` if there is no such section in it.
+pub(crate) fn section(
+    elf: &ElfFile<'_, FileHeader64<LittleEndian>>,
+    name: &str,
+) -> Option<Range<usize>> {
+    let (at, len) = elf.section_by_name(name)?.file_range()?;
+    let (at, len) = (usize::try_from(at).ok()?, usize::try_from(len).ok()?);
+    (at.checked_add(len)? <= elf.data().len()).then_some(at..at + len)
+}
+
+/// The hash of `bytes` with zeros in place of `zeroed`, which lies inside.
+pub(crate) fn hash_without(bytes: &[u8], zeroed: Range<usize>) -> [u8; 16] {
+    let chunks = bytes.len().div_ceil(CHUNK);
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.min(MAX_THREADS).min(chunks / CHUNKS_PER_THREAD).max(1);
+    let mut digests = vec![[0; HASH_LEN]; chunks];
+    let share = chunks.div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        let mut shares = digests.chunks_mut(share).enumerate();
+        let own = shares.next();
+        for (i, digests) in shares {
+            let zeroed = zeroed.clone();
+            scope.spawn(move || digest_chunks(bytes, i * share, digests, &zeroed));
+        }
+        if let Some((_, digests)) = own {
+            digest_chunks(bytes, 0, digests, &zeroed);
+        }
+    });
+    let mut hasher = Xxh3Default::new();
+    hasher.update(digests.as_flattened());
+    hasher.update(&(bytes.len() as u64).to_le_bytes());
+    hasher.digest128().to_le_bytes()
+}
+
+/// Digests of consecutive chunks, beginning with chunk `first`.
+fn digest_chunks(
+    bytes: &[u8],
+    first: usize,
+    digests: &mut [[u8; HASH_LEN]],
+    zeroed: &Range<usize>,
+) {
+    for (i, digest) in (first..).zip(digests) {
+        let chunk = i * CHUNK..bytes.len().min((i + 1) * CHUNK);
+        *digest = digest_range(bytes, chunk, zeroed).to_le_bytes();
+    }
+}
+
+fn digest_range(bytes: &[u8], range: Range<usize>, zeroed: &Range<usize>) -> u128 {
+    let zeros = zeroed.start.max(range.start)..zeroed.end.min(range.end);
+    if zeros.is_empty() {
+        return xxhash_rust::xxh3::xxh3_128(&bytes[range]);
+    }
+    let mut hasher = Xxh3Default::new();
+    hasher.update(&bytes[range.start..zeros.start]);
+    hasher.update(&[0; HASH_LEN][..zeros.len()]);
+    hasher.update(&bytes[zeros.end..range.end]);
+    hasher.digest128()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+    }
+
+    /// The definition in the module's documentation, word by word.
+    fn defined(bytes: &[u8]) -> [u8; 16] {
+        let mut all = Vec::new();
+        for chunk in bytes.chunks(1 << 20) {
+            all.extend(xxhash_rust::xxh3::xxh3_128(chunk).to_le_bytes());
+        }
+        all.extend((bytes.len() as u64).to_le_bytes());
+        xxhash_rust::xxh3::xxh3_128(&all).to_le_bytes()
+    }
+
+    #[test]
+    fn hash_is_the_defined_one() {
+        for len in [0, 1, 1000, CHUNK - 1, CHUNK, CHUNK + 1, 9 * CHUNK + 5, 16 * CHUNK] {
+            let bytes = noise(len);
+            assert_eq!(seal_hash(&bytes), defined(&bytes), "{len}");
+        }
+    }
+
+    #[test]
+    fn the_hash_field_counts_as_zeros() {
+        let bytes = noise(2 * CHUNK + 100);
+        for at in [0, 77, CHUNK - 16, CHUNK - 7, CHUNK, 2 * CHUNK + 84] {
+            let mut zeroed = bytes.clone();
+            zeroed[at..at + 16].fill(0);
+            assert_eq!(hash_without(&bytes, at..at + 16), defined(&zeroed), "{at}");
+        }
+    }
+
+    #[test]
+    fn only_elf_files_with_a_seal_section_are_sealed() {
+        assert!(matches!(seal(&mut noise(100)), Err(SealError::NotElf(_))));
+    }
+}

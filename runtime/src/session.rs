@@ -1,0 +1,444 @@
+//! Running a model: a session owns the memory that a run needs, so that runs allocate nothing.
+//!
+//! In: inputs by name, in tensors or in the caller's own memory. Out: outputs, likewise. Names,
+//! types and shapes are checked before anything runs. Sessions of one model may run at the same
+//! time, each on its own threads or on a [`Pool`] they share.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use memmap2::{MmapMut, MmapRaw};
+
+use crate::exec::{Exec, Scratch};
+use crate::manifest::{BufferId, Port, Storage};
+use crate::model::{Model, Parts};
+use crate::pool::{Pool, PoolError, PoolOptions};
+use crate::program::StepKind;
+use crate::run_error::{PortKind, RunError};
+use crate::tensor::{Tensor, byte_len};
+use crate::validate::bytes_of;
+use crate::view::{View, ViewMut};
+
+/// Scratch memory of threads does not share pages, so that each page is near its thread.
+const PAGE: usize = 4096;
+
+/// How a [`Session`] is made.
+#[derive(Clone, Debug, Default)]
+pub struct SessionOptions {
+    /// Threads that run a kernel, the calling one included; 0 for one per available core.
+    pub threads: usize,
+    /// How long workers spin before they sleep; see [`PoolOptions::spin`].
+    pub spin: Option<Duration>,
+    /// Cores to pin workers to; see [`PoolOptions::affinity`].
+    pub affinity: Vec<usize>,
+    /// A pool to share with other sessions; then the other options are ignored.
+    pub pool: Option<Arc<Pool>>,
+}
+
+/// Why a [`Session`] could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// There is no memory for the arena.
+    #[error("the session needs {bytes} bytes of memory: {source}")]
+    Memory {
+        /// How much was asked for.
+        bytes: usize,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There are no threads.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}
+
+/// The time that a step of the plan took; see [`Session::profile`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepTime {
+    /// The name of the kernel, node or buffer.
+    pub name: String,
+    /// What the step does. The time of an `If` or `Loop` includes the steps inside it.
+    pub kind: StepKind,
+    /// How many `If`s and `Loop`s it is inside of.
+    pub depth: usize,
+    /// How often it ran.
+    pub runs: u64,
+    /// All its runs together.
+    pub total: Duration,
+}
+
+/// Memory and threads to run a [`Model`] with.
+pub struct Session {
+    parts: Arc<Parts>,
+    pool: Arc<Pool>,
+    memory: Memory,
+    /// Address of every buffer; those of inputs and outputs are set in each run.
+    addresses: Vec<*mut u8>,
+    /// Addresses of all arguments of kernels.
+    args: Vec<*mut u8>,
+    /// Which of `args` change from run to run.
+    caller_args: Vec<usize>,
+    /// Which of `addresses` do.
+    caller_buffers: Vec<(usize, Storage)>,
+    actual: Vec<Option<Box<[usize]>>>,
+    /// Copies of inputs that are not aligned.
+    aligned_inputs: BTreeMap<usize, Tensor>,
+    /// Memory for outputs that the caller does not want, or that are not aligned.
+    own_outputs: BTreeMap<usize, Tensor>,
+    times: Option<Vec<(Duration, u64)>>,
+}
+
+// SAFETY: the pointers go to memory that the session or its model owns; those to the caller's
+// memory are used only while it is borrowed, inside of a run, which takes the session by unique
+// reference.
+unsafe impl Send for Session {}
+// SAFETY: as above; shared references only read what does not change but in a run.
+unsafe impl Sync for Session {}
+
+struct Memory {
+    arena: MmapRaw,
+    scratch: MmapRaw,
+    scratch_stride: usize,
+}
+
+impl Memory {
+    fn new(parts: &Parts, threads: usize) -> Result<Memory, SessionError> {
+        let launches = parts.kernels.iter().flat_map(|kernel| &kernel.launches);
+        let stride = launches.map(|launch| launch.scratch).max().unwrap_or(0);
+        let scratch_stride = stride.next_multiple_of(PAGE);
+        let scratch_bytes = scratch_stride.saturating_mul(threads);
+        let memory = Memory {
+            arena: map(parts.manifest.arena_bytes)?,
+            scratch: map(scratch_bytes)?,
+            scratch_stride,
+        };
+        // Fewer and larger pages make the first run faster. Where there are none, so be it.
+        #[cfg(target_os = "linux")]
+        let _ = memory.arena.advise(memmap2::Advice::HugePage);
+        Ok(memory)
+    }
+}
+
+/// Zeroed memory that begins at a page.
+fn map(bytes: usize) -> Result<MmapRaw, SessionError> {
+    let mapped = MmapMut::map_anon(bytes.max(1));
+    mapped.map(MmapRaw::from).map_err(|source| SessionError::Memory { bytes, source })
+}
+
+impl Session {
+    pub(crate) fn new(model: &Model, options: &SessionOptions) -> Result<Session, SessionError> {
+        let parts = model.parts().clone();
+        let pool = match &options.pool {
+            Some(pool) => pool.clone(),
+            None => Arc::new(Pool::new(&PoolOptions {
+                threads: options.threads,
+                spin: options.spin,
+                affinity: options.affinity.clone(),
+            })?),
+        };
+        let memory = Memory::new(&parts, pool.threads())?;
+        let addresses = fixed_addresses(&parts, &memory);
+        let program = &parts.program;
+        let is_callers = |id: &BufferId| {
+            let storage = parts.manifest.buffers[id.0 as usize].storage;
+            matches!(storage, Storage::Input(_) | Storage::Output(_))
+        };
+        let args = program.args.iter().map(|id| addresses[id.0 as usize]).collect();
+        let caller_args = (0..program.args.len()).filter(|&i| is_callers(&program.args[i]));
+        let buffers = (0..).zip(&parts.manifest.buffers).map(|(i, b)| (i, b.storage));
+        let caller_buffers =
+            buffers.filter(|(_, s)| matches!(s, Storage::Input(_) | Storage::Output(_)));
+        Ok(Session {
+            caller_args: caller_args.collect(),
+            caller_buffers: caller_buffers.collect(),
+            actual: vec![None; addresses.len()],
+            pool,
+            memory,
+            addresses,
+            args,
+            aligned_inputs: BTreeMap::new(),
+            own_outputs: BTreeMap::new(),
+            times: None,
+            parts,
+        })
+    }
+
+    /// The inputs, in the model's order.
+    pub fn inputs(&self) -> &[Port] {
+        &self.parts.manifest.inputs
+    }
+
+    /// The outputs, in the model's order.
+    pub fn outputs(&self) -> &[Port] {
+        &self.parts.manifest.outputs
+    }
+
+    /// Threads that run a kernel.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Runs the model and gives all outputs, in the model's order and with their actual shapes.
+    pub fn run(&mut self, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>, RunError> {
+        let parts = self.parts.clone();
+        let ports = &parts.manifest.outputs;
+        let views: Vec<_> =
+            inputs.iter().map(|(name, tensor)| (*name, View::from(*tensor))).collect();
+        let mut outputs: Vec<Tensor> =
+            ports.iter().map(|port| Tensor::zeros(port.dtype, &port.shape)).collect();
+        let mut targets: Vec<_> = ports
+            .iter()
+            .zip(&mut outputs)
+            .map(|(port, tensor)| (port.name.as_str(), ViewMut::from(tensor)))
+            .collect();
+        self.run_into(&views, &mut targets)?;
+        let named =
+            ports.iter().enumerate().zip(outputs).map(|((i, port), tensor)| {
+                (port.name.clone(), tensor.shrunk(self.output_shape(i)))
+            });
+        Ok(named.collect())
+    }
+
+    /// Runs the model on the caller's memory, without a copy where it is aligned to its elements.
+    ///
+    /// Outputs that are not listed are computed and dropped. An output whose size the data
+    /// decides needs a view of the largest possible shape, the one in [`Session::outputs`];
+    /// [`Session::output_shape`] tells how much of it was used, densely packed from its beginning.
+    ///
+    /// ```no_run
+    /// # use ansc_runtime::{Model, View, ViewMut};
+    /// # let mut session = Model::load("model.ansc")?.session()?;
+    /// let samples = vec![0f32; 3 * 224 * 224];
+    /// let mut scores = vec![0f32; 1000];
+    /// session.run_into(
+    ///     &[("image", View::of_slice(&[1, 3, 224, 224], &samples)?)],
+    ///     &mut [("scores", ViewMut::of_slice(&[1, 1000], &mut scores)?)],
+    /// )?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_into(
+        &mut self,
+        inputs: &[(&str, View<'_>)],
+        outputs: &mut [(&str, ViewMut<'_>)],
+    ) -> Result<(), RunError> {
+        let parts = self.parts.clone();
+        let inputs = parts.sort_inputs(inputs)?;
+        let outputs = parts.sort_outputs(outputs)?;
+        let inputs = self.input_addresses(&inputs);
+        let targets = self.output_addresses(outputs);
+        self.set_caller_addresses(&inputs, &targets);
+        self.actual.fill(None);
+        let scratch = self.memory.scratch.as_mut_ptr();
+        let scratch = Scratch { base: scratch, stride: self.memory.scratch_stride };
+        Exec {
+            parts: &parts,
+            pool: &self.pool,
+            addresses: &self.addresses,
+            args: &self.args,
+            actual: &mut self.actual,
+            scratch,
+            times: self.times.as_deref_mut(),
+        }
+        .run()?;
+        self.finish_outputs(&targets);
+        Ok(())
+    }
+
+    /// The shape of the `index`-th output in the last run.
+    ///
+    /// # Panics
+    /// If there is no such output.
+    pub fn output_shape(&self, index: usize) -> &[usize] {
+        let port = &self.outputs()[index];
+        self.actual[port.buffer.0 as usize].as_deref().unwrap_or(&port.shape)
+    }
+
+    /// Begins to measure the time of each step, from zero, or ends it.
+    pub fn profile(&mut self, on: bool) {
+        self.times = on.then(|| vec![(Duration::ZERO, 0); self.parts.program.steps.len()]);
+    }
+
+    /// What was measured since [`Session::profile`]: all steps in the order of the plan, nested
+    /// ones after the step that they belong to. Empty if nothing is measured.
+    pub fn step_times(&self) -> Vec<StepTime> {
+        let steps = &self.parts.program.steps;
+        let times = self.times.iter().flatten().zip(steps);
+        times
+            .map(|(&(total, runs), step)| StepTime {
+                name: step.name.clone(),
+                kind: step.kind,
+                depth: step.depth,
+                runs,
+                total,
+            })
+            .collect()
+    }
+
+    /// Where each input lies. Kernels expect elements to be aligned, so others are copied.
+    fn input_addresses(&mut self, inputs: &[Option<View<'_>>]) -> Vec<*mut u8> {
+        let parts = &self.parts;
+        let mut addresses = Vec::with_capacity(inputs.len());
+        for (i, (view, port)) in inputs.iter().zip(&parts.manifest.inputs).enumerate() {
+            let bytes = match (view, port.bound) {
+                (Some(view), _) => view.bytes(),
+                (None, Some(bound)) => parts.weight(bound),
+                (None, None) => &[],
+            };
+            addresses.push(if is_aligned(bytes.as_ptr(), port) {
+                bytes.as_ptr().cast_mut()
+            } else {
+                let copy = self.aligned_inputs.entry(i);
+                let copy = copy.or_insert_with(|| Tensor::zeros(port.dtype, &port.shape));
+                copy.bytes_mut().copy_from_slice(bytes);
+                copy.bytes_mut().as_mut_ptr()
+            });
+        }
+        addresses
+    }
+
+    /// Where each output shall be written, and where the caller wants it in the end.
+    fn output_addresses(&mut self, outputs: Vec<Option<&mut [u8]>>) -> Vec<Target> {
+        let mut targets = Vec::with_capacity(outputs.len());
+        for (i, (bytes, port)) in outputs.into_iter().zip(&self.parts.manifest.outputs).enumerate()
+        {
+            let wanted = bytes.map(<[u8]>::as_mut_ptr);
+            let written = wanted.filter(|ptr| is_aligned(*ptr, port)).unwrap_or_else(|| {
+                let own = self.own_outputs.entry(i);
+                let own = own.or_insert_with(|| Tensor::zeros(port.dtype, &port.shape));
+                own.bytes_mut().as_mut_ptr()
+            });
+            targets.push(Target { written, wanted });
+        }
+        targets
+    }
+
+    fn set_caller_addresses(&mut self, inputs: &[*mut u8], outputs: &[Target]) {
+        for &(buffer, storage) in &self.caller_buffers {
+            match storage {
+                Storage::Input(port) => self.addresses[buffer] = inputs[port as usize],
+                Storage::Output(port) => self.addresses[buffer] = outputs[port as usize].written,
+                Storage::Arena { .. } | Storage::Weight { .. } => {}
+            }
+        }
+        for &arg in &self.caller_args {
+            self.args[arg] = self.addresses[self.parts.program.args[arg].0 as usize];
+        }
+    }
+
+    /// Copies outputs that the plan leaves elsewhere than where the caller wants them.
+    fn finish_outputs(&self, targets: &[Target]) {
+        for (i, (target, port)) in targets.iter().zip(self.outputs()).enumerate() {
+            let source = self.addresses[port.buffer.0 as usize];
+            let bytes = byte_len(port.dtype, self.output_shape(i))
+                .expect("an actual shape is no larger than the declared one");
+            if let Some(wanted) = target.wanted.filter(|wanted| *wanted != source) {
+                // SAFETY: both are valid for the declared bytes of the port; the caller's outputs
+                // are borrowed uniquely, so they overlap nothing.
+                unsafe { std::ptr::copy(source, wanted, bytes) };
+            }
+        }
+    }
+}
+
+struct Target {
+    written: *mut u8,
+    wanted: Option<*mut u8>,
+}
+
+fn is_aligned(address: *const u8, port: &Port) -> bool {
+    (address as usize).is_multiple_of(port.dtype.size())
+}
+
+/// Addresses of all buffers; null for the caller's.
+fn fixed_addresses(parts: &Parts, memory: &Memory) -> Vec<*mut u8> {
+    let arena = memory.arena.as_mut_ptr();
+    let weights = parts.artifact.weights().as_ptr().cast_mut();
+    let address = |storage| match storage {
+        Storage::Arena { offset } => arena.wrapping_add(offset),
+        Storage::Weight { offset } => weights.wrapping_add(offset),
+        Storage::Input(_) | Storage::Output(_) => std::ptr::null_mut(),
+    };
+    parts.manifest.buffers.iter().map(|buffer| address(buffer.storage)).collect()
+}
+
+impl Parts {
+    /// The bytes of a buffer that is a weight.
+    fn weight(&self, id: BufferId) -> &[u8] {
+        let buffer = &self.manifest.buffers[id.0 as usize];
+        match buffer.storage {
+            Storage::Weight { offset } => &self.artifact.weights()[offset..][..bytes_of(buffer)],
+            _ => &[],
+        }
+    }
+
+    /// Inputs in the model's order; those not given are bound.
+    fn sort_inputs<'a>(
+        &self,
+        inputs: &[(&str, View<'a>)],
+    ) -> Result<Vec<Option<View<'a>>>, RunError> {
+        let ports = &self.manifest.inputs;
+        let mut sorted = vec![None; ports.len()];
+        for (name, view) in inputs {
+            let index = find(PortKind::Input, ports, name)?;
+            let port = &ports[index];
+            check_type(PortKind::Input, port, view.dtype(), view.shape())?;
+            if port.bound.is_some_and(|id| self.weight(id) != view.bytes()) {
+                return Err(RunError::Bound { name: port.name.clone() });
+            }
+            if sorted[index].replace(*view).is_some() {
+                return Err(RunError::Duplicate { kind: PortKind::Input, name: port.name.clone() });
+            }
+        }
+        let missing =
+            |(port, view): &(&Port, &Option<View>)| view.is_none() && port.bound.is_none();
+        if let Some((port, _)) = ports.iter().zip(&sorted).find(missing) {
+            return Err(RunError::Missing { name: port.name.clone() });
+        }
+        Ok(sorted)
+    }
+
+    /// Memory for outputs in the model's order.
+    fn sort_outputs<'a>(
+        &self,
+        outputs: &'a mut [(&str, ViewMut<'_>)],
+    ) -> Result<Vec<Option<&'a mut [u8]>>, RunError> {
+        let ports = &self.manifest.outputs;
+        let mut sorted: Vec<Option<&mut [u8]>> = ports.iter().map(|_| None).collect();
+        for (name, view) in outputs {
+            let index = find(PortKind::Output, ports, name)?;
+            check_type(PortKind::Output, &ports[index], view.dtype(), view.shape())?;
+            if sorted[index].replace(view.bytes_mut()).is_some() {
+                let name = (*name).to_owned();
+                return Err(RunError::Duplicate { kind: PortKind::Output, name });
+            }
+        }
+        Ok(sorted)
+    }
+}
+
+fn find(kind: PortKind, ports: &[Port], name: &str) -> Result<usize, RunError> {
+    ports.iter().position(|port| port.name == name).ok_or_else(|| RunError::Unknown {
+        kind,
+        name: name.to_owned(),
+        known: ports.iter().map(|port| port.name.clone()).collect(),
+    })
+}
+
+fn check_type(
+    kind: PortKind,
+    port: &Port,
+    dtype: crate::DType,
+    shape: &[usize],
+) -> Result<(), RunError> {
+    let name = || port.name.clone();
+    if port.dtype != dtype {
+        return Err(RunError::Type { kind, name: name(), expected: port.dtype, found: dtype });
+    }
+    if port.shape != shape {
+        let (expected, found) = (port.shape.clone(), shape.to_vec());
+        return Err(RunError::Shape { kind, name: name(), expected, found });
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! Is a manifest sound? Everything in it may be damaged or made up.
+//!
+//! In: a parsed manifest and the size of the weight section. Out: nothing, or the first problem
+//! with its place. Afterwards every id is in range, every buffer lies inside its storage, sizes
+//! do not overflow, and ports agree with their buffers. Steps are checked in [`crate::program`].
+
+use std::collections::BTreeSet;
+
+use crate::dtype::DType;
+use crate::manifest::{BufferId, BufferInfo, KernelInfo, Manifest, Port, Storage, WEIGHT_ALIGN};
+use crate::tensor::byte_len;
+
+/// Why a manifest cannot be executed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// It does not have the form of a manifest.
+    #[error("the manifest cannot be read: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It contradicts itself or the file.
+    #[error("{place}: {problem}")]
+    Invalid {
+        /// Where in the manifest.
+        place: String,
+        /// What is wrong there.
+        problem: String,
+    },
+}
+
+impl ManifestError {
+    pub(crate) fn at(place: impl Into<String>, problem: impl Into<String>) -> ManifestError {
+        ManifestError::Invalid { place: place.into(), problem: problem.into() }
+    }
+}
+
+type Checked<T = ()> = Result<T, ManifestError>;
+
+pub(crate) fn check(manifest: &Manifest, weight_bytes: usize) -> Checked {
+    if manifest.weight_bytes > weight_bytes {
+        return Err(ManifestError::at("weights", "the section is shorter than the manifest says"));
+    }
+    if manifest.arena_bytes > isize::MAX as usize {
+        return Err(ManifestError::at("arena", "larger than the address space"));
+    }
+    for (i, buffer) in manifest.buffers.iter().enumerate() {
+        check_buffer(manifest, buffer)
+            .map_err(|p| ManifestError::at(format!("buffer {i} `{}`", buffer.name), p))?;
+    }
+    check_ports(manifest, "input", &manifest.inputs, check_input)?;
+    check_ports(manifest, "output", &manifest.outputs, check_output)?;
+    for kernel in &manifest.kernels {
+        check_kernel(kernel)
+            .map_err(|p| ManifestError::at(format!("kernel `{}`", kernel.name), p))?;
+    }
+    Ok(())
+}
+
+/// A buffer by its id, which may be out of range.
+pub(crate) fn buffer(manifest: &Manifest, id: BufferId) -> Result<&BufferInfo, String> {
+    let found = manifest.buffers.get(id.0 as usize);
+    found.ok_or_else(|| format!("there is no buffer {}", id.0))
+}
+
+/// The declared bytes of a buffer that was checked.
+pub(crate) fn bytes_of(buffer: &BufferInfo) -> usize {
+    byte_len(buffer.dtype, &buffer.shape).expect("sizes are checked before they are used")
+}
+
+fn check_buffer(manifest: &Manifest, buffer: &BufferInfo) -> Result<(), String> {
+    let bytes = byte_len(buffer.dtype, &buffer.shape).ok_or("its size overflows")?;
+    match buffer.storage {
+        Storage::Arena { offset } => check_place(offset, bytes, manifest.arena_bytes),
+        Storage::Weight { offset } => check_place(offset, bytes, manifest.weight_bytes),
+        Storage::Input(port) => check_owner(buffer, manifest.inputs.get(port as usize)),
+        Storage::Output(port) => check_owner(buffer, manifest.outputs.get(port as usize)),
+    }
+}
+
+fn check_place(offset: usize, bytes: usize, limit: usize) -> Result<(), String> {
+    if !offset.is_multiple_of(WEIGHT_ALIGN) {
+        return Err(format!("its offset {offset} is not a multiple of {WEIGHT_ALIGN}"));
+    }
+    if offset.checked_add(bytes).is_none_or(|end| end > limit) {
+        return Err(format!("{bytes} bytes at {offset} exceed the {limit} bytes of its storage"));
+    }
+    Ok(())
+}
+
+/// The caller's memory may be seen under another shape, but not as more bytes.
+fn check_owner(buffer: &BufferInfo, port: Option<&Port>) -> Result<(), String> {
+    let port = port.ok_or("it belongs to a port that does not exist")?;
+    let same = port.dtype == buffer.dtype
+        && byte_len(port.dtype, &port.shape) == byte_len(buffer.dtype, &buffer.shape);
+    if same { Ok(()) } else { Err(format!("its size differs from that of port `{}`", port.name)) }
+}
+
+fn check_ports(
+    manifest: &Manifest,
+    kind: &str,
+    ports: &[Port],
+    check: fn(&Manifest, usize, &Port) -> Result<(), String>,
+) -> Checked {
+    let mut names = BTreeSet::new();
+    for (i, port) in ports.iter().enumerate() {
+        let place = || format!("{kind} `{}`", port.name);
+        if !names.insert(port.name.as_str()) {
+            return Err(ManifestError::at(place(), "the name is used twice"));
+        }
+        check(manifest, i, port).map_err(|problem| ManifestError::at(place(), problem))?;
+    }
+    Ok(())
+}
+
+fn check_input(manifest: &Manifest, index: usize, port: &Port) -> Result<(), String> {
+    let own = buffer(manifest, port.buffer)?;
+    same_type(port, own)?;
+    if let Some(bound) = port.bound {
+        let bound = buffer(manifest, bound)?;
+        same_type(port, bound)?;
+        if !matches!(bound.storage, Storage::Weight { .. }) {
+            return Err("the value it is bound to is not a weight".to_owned());
+        }
+    }
+    match own.storage {
+        Storage::Input(of) if of as usize == index => Ok(()),
+        Storage::Weight { .. } if port.bound == Some(port.buffer) => Ok(()),
+        _ => Err("its buffer is not the caller's memory for it".to_owned()),
+    }
+}
+
+/// Any buffer may be an output: its value is copied where it does not lie there already.
+fn check_output(manifest: &Manifest, _index: usize, port: &Port) -> Result<(), String> {
+    same_type(port, buffer(manifest, port.buffer)?)
+}
+
+fn same_type(port: &Port, buffer: &BufferInfo) -> Result<(), String> {
+    if port.dtype == buffer.dtype && port.shape == buffer.shape {
+        return Ok(());
+    }
+    Err(format!("its type differs from that of buffer `{}`", buffer.name))
+}
+
+fn check_kernel(kernel: &KernelInfo) -> Result<(), String> {
+    for launch in &kernel.launches {
+        if i64::try_from(launch.extent).is_err() {
+            return Err(format!("the extent of `{}` overflows", launch.symbol));
+        }
+        if launch.scratch > isize::MAX as usize / 2 {
+            return Err(format!("the scratch memory of `{}` overflows", launch.symbol));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a buffer is a scalar of a type; how shapes spell a scalar does not matter.
+pub(crate) fn is_scalar(buffer: &BufferInfo, dtype: DType) -> bool {
+    buffer.dtype == dtype && buffer.shape.iter().all(|&d| d == 1)
+}

@@ -1,0 +1,195 @@
+//! Builds small artifacts without the compiler: kernels in C, a manifest made by hand.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ansc_runtime::manifest::{
+    BufferId, BufferInfo, KernelInfo, Launch, Manifest, Plan, Port, Provenance, Step, Storage,
+    TargetInfo, seal,
+};
+use ansc_runtime::{DType, Model, Tensor};
+
+/// A model under construction. Buffers and kernels are numbered as they are added.
+pub(crate) struct Builder {
+    pub(crate) manifest: Manifest,
+    pub(crate) code: String,
+    pub(crate) weights: Vec<u8>,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Builder {
+        let manifest = Manifest {
+            compiler: "test".to_owned(),
+            model: Provenance { name: "test".to_owned(), sha256: String::new() },
+            target: TargetInfo {
+                triple: format!("{}-unknown-linux-gnu", std::env::consts::ARCH),
+                cpu: "generic".to_owned(),
+                features: Vec::new(),
+            },
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            arena_bytes: 0,
+            arena_bytes_without_reuse: 0,
+            weight_bytes: 0,
+            buffers: Vec::new(),
+            kernels: Vec::new(),
+            plan: Plan::default(),
+        };
+        Builder { manifest, code: "#include <stdint.h>\n".to_owned(), weights: Vec::new() }
+    }
+
+    pub(crate) fn buffer(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: &[usize],
+        at: Storage,
+    ) -> BufferId {
+        let id = BufferId(self.manifest.buffers.len() as u32);
+        let (name, shape) = (name.to_owned(), shape.to_vec());
+        self.manifest.buffers.push(BufferInfo { name, dtype, shape, storage: at });
+        id
+    }
+
+    pub(crate) fn arena(&mut self, name: &str, dtype: DType, shape: &[usize]) -> BufferId {
+        let offset = self.manifest.arena_bytes;
+        let bytes = shape.iter().product::<usize>() * dtype.size();
+        self.manifest.arena_bytes += bytes.next_multiple_of(64);
+        self.buffer(name, dtype, shape, Storage::Arena { offset })
+    }
+
+    pub(crate) fn weight(&mut self, name: &str, tensor: &Tensor) -> BufferId {
+        let offset = self.weights.len();
+        self.weights.extend(tensor.bytes());
+        self.weights.resize(self.weights.len().next_multiple_of(64), 0);
+        self.manifest.weight_bytes = self.weights.len();
+        self.buffer(name, tensor.dtype(), tensor.shape(), Storage::Weight { offset })
+    }
+
+    pub(crate) fn input(&mut self, name: &str, dtype: DType, shape: &[usize]) -> BufferId {
+        let port = self.manifest.inputs.len() as u32;
+        let buffer = self.buffer(name, dtype, shape, Storage::Input(port));
+        let (name, shape) = (name.to_owned(), shape.to_vec());
+        self.manifest.inputs.push(Port { name, dtype, shape, buffer, bound: None });
+        buffer
+    }
+
+    pub(crate) fn output(&mut self, name: &str, dtype: DType, shape: &[usize]) -> BufferId {
+        let port = self.manifest.outputs.len() as u32;
+        let buffer = self.buffer(name, dtype, shape, Storage::Output(port));
+        self.expose(name, buffer);
+        buffer
+    }
+
+    /// Makes any buffer an output.
+    pub(crate) fn expose(&mut self, name: &str, buffer: BufferId) {
+        let BufferInfo { dtype, shape, .. } = self.manifest.buffers[buffer.0 as usize].clone();
+        self.manifest.outputs.push(Port {
+            name: name.to_owned(),
+            dtype,
+            shape,
+            buffer,
+            bound: None,
+        });
+    }
+
+    /// A kernel of one launch: `body` sees `b` (buffers), `s` (scratch) and `i`.
+    pub(crate) fn kernel(&mut self, name: &str, extent: u64, scratch: usize, body: &str) -> u32 {
+        self.code += &format!(
+            "void {name}(char **b, char *s, int64_t begin, int64_t end) {{ \
+             for (int64_t i = begin; i < end; ++i) {{ {body} }} }}\n"
+        );
+        let launches = vec![Launch { symbol: name.to_owned(), extent, scratch }];
+        let kernel =
+            KernelInfo { name: name.to_owned(), nodes: vec![], flops: 0, bytes: 0, launches };
+        self.manifest.kernels.push(kernel);
+        self.manifest.kernels.len() as u32 - 1
+    }
+
+    /// Adds a kernel and a step of the main plan that runs it.
+    pub(crate) fn step(&mut self, name: &str, extent: u64, args: &[BufferId], body: &str) {
+        let step = self.kernel_step(name, extent, args, body);
+        self.manifest.plan.steps.push(step);
+    }
+
+    pub(crate) fn kernel_step(
+        &mut self,
+        name: &str,
+        extent: u64,
+        args: &[BufferId],
+        body: &str,
+    ) -> Step {
+        let kernel = self.kernel(name, extent, 0, body);
+        Step::Kernel { kernel, args: args.to_vec() }
+    }
+
+    /// Compiles and seals it; the path of the artifact.
+    pub(crate) fn build(&self, dir: &Path) -> PathBuf {
+        let at = |name: &str| dir.join(name);
+        std::fs::write(at("manifest.json"), serde_json::to_vec(&self.manifest).unwrap()).unwrap();
+        std::fs::write(at("weights.bin"), &self.weights).unwrap();
+        std::fs::write(at("kernels.c"), format!("{}{SECTIONS}", self.code)).unwrap();
+        let output = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-nostdlib", "-w", "-o", "unsealed.so", "kernels.c"])
+            .current_dir(dir)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut bytes = std::fs::read(at("unsealed.so")).unwrap();
+        seal(&mut bytes).unwrap();
+        std::fs::write(at("model.ansc"), bytes).unwrap();
+        at("model.ansc")
+    }
+
+    /// Builds and loads it.
+    pub(crate) fn load(&self) -> Model {
+        let dir = tempfile::tempdir().unwrap();
+        Model::load(self.build(dir.path())).unwrap()
+    }
+}
+
+const SECTIONS: &str = r#"
+__asm__(".section .ansc.manifest,\"\",@progbits\n.incbin \"manifest.json\"\n"
+        ".section .ansc.weights,\"a\",@progbits\n.balign 4096\n.incbin \"weights.bin\"\n"
+        ".section .ansc.seal,\"\",@progbits\n.zero 32\n.text\n");
+"#;
+
+/// `scaled = x * w` (8 floats, in parallel), `y = scaled + x`; `sum` of `y` by a serial kernel.
+pub(crate) fn sample() -> Builder {
+    let mut b = Builder::new();
+    let x = b.input("x", DType::F32, &[2, 4]);
+    let w = b.weight("w", &Tensor::from_slice(&[2, 4], &WEIGHTS));
+    let scaled = b.arena("scaled", DType::F32, &[2, 4]);
+    let y = b.output("y", DType::F32, &[2, 4]);
+    let sum = b.output("sum", DType::F32, &[]);
+    b.step(
+        "scale",
+        8,
+        &[x, w, scaled],
+        "((float**)b)[2][i] = ((float**)b)[0][i] * ((float**)b)[1][i];",
+    );
+    b.step(
+        "add",
+        8,
+        &[scaled, x, y],
+        "((float**)b)[2][i] = ((float**)b)[0][i] + ((float**)b)[1][i];",
+    );
+    b.step(
+        "total",
+        1,
+        &[y, sum],
+        "float t = 0; for (int k = 0; k < 8; ++k) t += ((float**)b)[0][k]; ((float**)b)[1][0] = t;",
+    );
+    b
+}
+
+pub(crate) const WEIGHTS: [f32; 8] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+
+/// What [`sample`] gives.
+pub(crate) fn sample_result(x: &[f32]) -> (Vec<f32>, f32) {
+    let y: Vec<f32> = x.iter().zip(WEIGHTS).map(|(x, w)| x * w + x).collect();
+    let sum = y.iter().sum();
+    (y, sum)
+}
