@@ -224,6 +224,13 @@ impl Graph {
         }
     }
 
+    /// Takes the input at `position` off the list of inputs, and its node out of the graph, which
+    /// nothing may read any more.
+    pub fn remove_input(&mut self, position: usize) {
+        let node = self.inputs.remove(position);
+        self.dag.remove_node(node);
+    }
+
     /// Removes a node that nothing reads any more.
     pub fn remove(&mut self, node: NodeId) {
         self.dag.remove_node(node);

@@ -10,6 +10,7 @@ pub mod graph;
 pub mod interp;
 pub mod op;
 pub mod ops;
+pub mod passes;
 pub mod scalar;
 
 pub use compute::{Combiner, Compute, Reduce, Stage, TensorType};

@@ -5,6 +5,8 @@
 //! transpose(f32[2, 3], [1, 0])   ->  transpose: f32[3, 2] = b0[v1, v0]
 //! ```
 
+use std::ops::Range;
+
 use super::{OpError, sized};
 use crate::compute::{Compute, Stage, TensorType};
 use crate::expr::Expr;
@@ -30,10 +32,20 @@ pub fn reshape(x: &TensorType, shape: &[usize]) -> Result<ComputeOp, OpError> {
 /// Runs of axes with equal products are treated on their own, so that an axis that the reshape
 /// leaves alone is indexed by a plain variable.
 pub fn reshape_indices(from: &[usize], to: &[usize]) -> Vec<Expr> {
-    if from.contains(&0) {
-        return from.iter().map(|_| Expr::int(0)).collect();
-    }
     let mut indices = vec![Expr::int(0); from.len()];
+    for (left, right) in reshape_groups(from, to) {
+        split(&flatten(to, right), &from[left.clone()], &mut indices[left]);
+    }
+    indices
+}
+
+/// The smallest runs of axes of `from` and of `to` that have as many elements as each other. Axes of
+/// extent 1 at the end may be in no run; there is no run at all if there are no elements.
+pub(crate) fn reshape_groups(from: &[usize], to: &[usize]) -> Vec<(Range<usize>, Range<usize>)> {
+    let mut groups = Vec::new();
+    if from.contains(&0) {
+        return groups;
+    }
     let (mut i, mut o) = (0, 0);
     while i < from.len() && o < to.len() {
         let (i0, o0) = (i, o);
@@ -48,13 +60,13 @@ pub fn reshape_indices(from: &[usize], to: &[usize]) -> Vec<Expr> {
                 o += 1;
             }
         }
-        split(&flatten(to, o0..o), &from[i0..i], &mut indices[i0..i]);
+        groups.push((i0..i, o0..o));
     }
-    indices
+    groups
 }
 
 /// The row-major position within the axes `axes` of `shape`.
-fn flatten(shape: &[usize], axes: std::ops::Range<usize>) -> Expr {
+fn flatten(shape: &[usize], axes: Range<usize>) -> Expr {
     let mut flat = None;
     for axis in axes.filter(|&axis| shape[axis] != 1) {
         flat = Some(match flat {

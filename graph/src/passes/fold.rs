@@ -1,0 +1,125 @@
+//! Constant folding: operators whose operands are all constants become constants.
+//!
+//! ```text
+//! %3 = add(const, const)   ->   %3 = const
+//! ```
+//!
+//! Results are those of the reference interpreter. A result stays uncomputed where it is larger
+//! than [`Options::fold_bytes`] and than twice the constants it comes from, so that a small model
+//! file cannot ask for terabytes; or where it needs more than [`Options::fold_flops`] operations.
+
+use std::sync::Arc;
+
+use ansc_runtime::{Tensor, host};
+
+use super::algebra::size;
+use super::rewrite::{compute, sweep};
+use super::{Options, PassError};
+use crate::compute::{Compute, Stage};
+use crate::graph::{Graph, NodeId};
+use crate::op::Op;
+
+pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassError> {
+    let mut changed = false;
+    for node in graph.topological() {
+        if let Some(results) = evaluated(graph, node, options)? {
+            replace(graph, node, results);
+            changed = true;
+        }
+    }
+    sweep(graph);
+    Ok(changed)
+}
+
+fn evaluated(
+    graph: &Graph,
+    node: NodeId,
+    options: &Options,
+) -> Result<Option<Vec<Tensor>>, PassError> {
+    let operands = graph.operands(node);
+    let inputs: Option<Vec<Arc<Tensor>>> =
+        operands.iter().map(|v| graph.const_of(*v).cloned()).collect();
+    let Some(inputs) = inputs.filter(|inputs| fits(graph, node, inputs, options)) else {
+        return Ok(None);
+    };
+    let name = &graph.node(node).name;
+    match &graph.node(node).op {
+        Op::Compute(op) => compute(name, op, &inputs).map(Some),
+        Op::Host(op) => {
+            let inputs: Vec<&Tensor> = inputs.iter().map(|t| &**t).collect();
+            let failed = |source| PassError::Host { node: name.clone(), source };
+            host::run(op, &inputs).map(Some).map_err(failed)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn fits(graph: &Graph, node: NodeId, inputs: &[Arc<Tensor>], options: &Options) -> bool {
+    let read: usize = inputs.iter().map(|t| t.bytes().len()).sum();
+    let cheap = match &graph.node(node).op {
+        Op::Compute(op) => {
+            let all = op.expr.stages.iter().map(|s| s.ty.bytes());
+            let written = all.fold(0usize, usize::saturating_add);
+            written <= options.fold_bytes.max(read.saturating_mul(2))
+                && operations(&op.expr) <= options.fold_flops
+        }
+        Op::Host(_) => {
+            let all = graph.node(node).outputs.iter().map(|v| v.ty.bytes());
+            all.fold(0usize, usize::saturating_add) <= options.fold_bytes
+        }
+        _ => false,
+    };
+    cheap && graph.values(node).any(|v| graph.is_output(v) || !graph.users(v).is_empty())
+}
+
+/// About how many operations an expression takes.
+fn operations(expr: &Compute) -> u64 {
+    let stage = |s: &Stage| {
+        let points = s.extents().iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
+        points.saturating_mul(size(&s.body) as u64)
+    };
+    expr.stages.iter().map(stage).fold(0, u64::saturating_add)
+}
+
+/// Values of a size that only the data decided get their actual type.
+fn replace(graph: &mut Graph, node: NodeId, results: Vec<Tensor>) {
+    let values: Vec<_> = graph.values(node).collect();
+    for (value, result) in values.into_iter().zip(results) {
+        let name = graph.value(value).name.clone();
+        let constant = graph.add_const(&name, result);
+        graph.replace(value, constant);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ansc_runtime::DType;
+
+    use super::*;
+    use crate::compute::TensorType;
+    use crate::expr::{BinOp, Expr};
+    use crate::ops::map;
+    use crate::passes::testing::{Builder, check};
+
+    #[test]
+    fn chains_of_constants_become_one() {
+        let mut b = Builder::new(1);
+        let (c, d) = (b.constant(&[2, 3]), b.constant(&[3]));
+        let sum = b.binary(BinOp::Add, c, d);
+        let turned = b.transpose(sum, &[1, 0]);
+        let x = b.input(&[3, 2]);
+        let y = b.binary(BinOp::Mul, x, turned);
+        let after = check(b.finish(&[y]), run);
+        assert_eq!(after.len(), 3);
+    }
+
+    #[test]
+    fn a_bomb_is_not_materialised() {
+        let mut b = Builder::new(1);
+        let ty = TensorType::new(DType::F32, [1 << 20, 1 << 20]);
+        let op = map::map_to(&[], ty, |_| Expr::float(DType::F32, 1.0)).unwrap();
+        let bomb = b.emit(op, &[]);
+        let mut graph = b.finish(&[bomb]);
+        assert!(!run(&mut graph, &Options::default()).unwrap());
+    }
+}

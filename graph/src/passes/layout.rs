@@ -1,0 +1,305 @@
+//! Channels-last layout for convolutions, and for what lies between them.
+//!
+//! ```text
+//! x -> conv -> relu -> conv -> y
+//! ->  x -> transpose -> conv' -> relu -> conv' -> transpose -> y
+//! ```
+//!
+//! Every channels-first convolution becomes a channels-last one between two transposes. Transposes
+//! to channels-first are then pushed down through operators that work in either order, until they
+//! meet their inverse or a border: an output of the graph, or an operator that needs its order. A
+//! graph without convolutions stays as it is.
+
+use super::permute::permuted_op;
+use super::rewrite::{add, built, permuted, reshaped, supersede, sweep};
+use super::{Options, PassError, simplify};
+use crate::graph::{Graph, NodeId, ValueId};
+use crate::op::{Channels, ComputeOp, ConvAttrs, Kind};
+use crate::ops::conv;
+
+/// Operands of up to this many bytes are transposed without counting the cost.
+const SMALL: usize = 16 << 10;
+
+pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassError> {
+    let mut converted = false;
+    if options.channels_last {
+        for node in graph.topological() {
+            converted |= convert(graph, node)?;
+        }
+    }
+    if !converted {
+        return Ok(false);
+    }
+    sweep(graph);
+    loop {
+        let mut changed = simplify::run(graph, options)?;
+        for node in graph.topological() {
+            changed |= sink(graph, node)?;
+        }
+        sweep(graph);
+        if !changed {
+            return Ok(true);
+        }
+    }
+}
+
+/// Axis `i` of the channels-first tensor is this axis of the channels-last one.
+fn to_first(rank: usize) -> Vec<usize> {
+    let mut perm: Vec<usize> = (0..rank - 1).collect();
+    perm.insert(1, rank - 1);
+    perm
+}
+
+fn to_last(rank: usize) -> Vec<usize> {
+    let mut perm: Vec<usize> = (0..rank).collect();
+    let channels = perm.remove(1);
+    perm.push(channels);
+    perm
+}
+
+/// Makes a channels-first convolution a channels-last one between transposes.
+fn convert(graph: &mut Graph, node: NodeId) -> Result<bool, PassError> {
+    let operands = graph.operands(node);
+    let Some(attrs) = graph.compute_of(node).and_then(|op| channels_first(graph, op, &operands))
+    else {
+        return Ok(false);
+    };
+    let rank = attrs.kernel.len() + 2;
+    let name = graph.node(node).name.clone();
+    let x = permuted(graph, &name, operands[0], &to_last(rank))?;
+    // [m, c, kernel..] to [kernel.., c, m]
+    let mut weight: Vec<usize> = (2..rank).collect();
+    weight.extend([1, 0]);
+    let w = permuted(graph, &name, operands[1], &weight)?;
+    let attrs = ConvAttrs { channels: Channels::Last, ..attrs };
+    let op = built(&name, conv::conv(attrs, graph.ty(x), graph.ty(w)))?;
+    let last = add(graph, &name, op, &[x, w]);
+    let first = permuted(graph, &name, last, &to_first(rank))?;
+    supersede(graph, ValueId { node, out: 0 }, first);
+    Ok(true)
+}
+
+/// The attributes of a channels-first convolution whose expression they give.
+fn channels_first(graph: &Graph, op: &ComputeOp, operands: &[ValueId]) -> Option<ConvAttrs> {
+    let Kind::Conv(attrs) = &op.kind else { return None };
+    if attrs.channels != Channels::First || operands.len() != 2 {
+        return None;
+    }
+    let (x, w) = (graph.ty(operands[0]), graph.ty(operands[1]));
+    let again = conv::conv(attrs.clone(), x, w).ok()?;
+    (again.expr == op.expr).then(|| attrs.clone())
+}
+
+/// What an operand becomes when the transpose above a node moves below it.
+enum Operand {
+    /// It is the transpose of this value, which replaces it.
+    Transposed(ValueId),
+    /// A constant or a small tensor: permuted at no cost worth counting.
+    Cheap,
+    /// Needs a transpose of its own.
+    Costly,
+    /// Does not follow the order of axes.
+    Kept,
+}
+
+/// Moves the transpose to channels-first from the operands of a node to its result.
+fn sink(graph: &mut Graph, node: NodeId) -> Result<bool, PassError> {
+    let operands = graph.operands(node);
+    let rank = operands.iter().find_map(|v| transposed_source(graph, *v)).map(|(_, rank)| rank);
+    let (Some(op), Some(rank)) = (graph.compute_of(node).cloned(), rank) else {
+        return Ok(false);
+    };
+    let perm = to_first(rank);
+    let roles: Vec<Operand> =
+        operands.iter().map(|v| role(graph, *v, rank, op.kind == Kind::Map)).collect();
+    if !pays(graph, &operands, &roles) || graph.node(node).outputs[0].ty.rank() > rank {
+        return Ok(false);
+    }
+    // Broadcast operands of a map get all axes, so that they can be permuted with the others.
+    let aligned = aligned_op(graph, &op, &operands, &roles, rank);
+    let Some((op, result_perm)) = aligned.and_then(|op| permuted_op(&op, &perm)) else {
+        return Ok(false);
+    };
+    let name = graph.node(node).name.clone();
+    let mut inputs = Vec::with_capacity(operands.len());
+    for (operand, role) in operands.iter().zip(&roles) {
+        inputs.push(match role {
+            Operand::Transposed(source) => *source,
+            Operand::Kept => *operand,
+            Operand::Cheap | Operand::Costly => {
+                let full = reshaped(graph, &name, *operand, &padded(graph, *operand, rank))?;
+                permuted(graph, &name, full, &to_last(rank))?
+            }
+        });
+    }
+    let last = add(graph, &name, op, &inputs);
+    let first = permuted(graph, &name, last, &result_perm)?;
+    supersede(graph, ValueId { node, out: 0 }, first);
+    Ok(true)
+}
+
+/// What a transpose to channels-first transposes, and its rank.
+fn transposed_source(graph: &Graph, value: ValueId) -> Option<(ValueId, usize)> {
+    match &graph.compute_of(value.node)?.kind {
+        Kind::Transpose(perm) if perm.len() > 2 && *perm == to_first(perm.len()) => {
+            Some((graph.operands(value.node)[0], perm.len()))
+        }
+        _ => None,
+    }
+}
+
+fn role(graph: &Graph, value: ValueId, rank: usize, map: bool) -> Operand {
+    let ty = graph.ty(value);
+    match transposed_source(graph, value) {
+        Some((source, r)) if r == rank => Operand::Transposed(source),
+        _ if ty.rank() < rank && (!map || ty.len() == 1) => Operand::Kept,
+        _ if graph.const_of(value).is_some() || ty.bytes() <= SMALL => Operand::Cheap,
+        _ => Operand::Costly,
+    }
+}
+
+/// Whether more bytes lose a transpose than get one.
+fn pays(graph: &Graph, operands: &[ValueId], roles: &[Operand]) -> bool {
+    let bytes = |costly: bool| {
+        let counted = operands.iter().zip(roles).filter(|(_, role)| match role {
+            Operand::Transposed(_) => !costly,
+            Operand::Costly => costly,
+            Operand::Cheap | Operand::Kept => false,
+        });
+        counted.map(|(v, _)| graph.ty(*v).bytes()).sum::<usize>()
+    };
+    bytes(false) > bytes(true)
+}
+
+fn padded(graph: &Graph, value: ValueId, rank: usize) -> Vec<usize> {
+    let shape = &graph.ty(value).shape;
+    let mut full = vec![1; rank - shape.len()];
+    full.extend(shape);
+    full
+}
+
+/// `op`, with broadcast operands of a map extended to `rank` axes.
+fn aligned_op(
+    graph: &Graph,
+    op: &ComputeOp,
+    operands: &[ValueId],
+    roles: &[Operand],
+    rank: usize,
+) -> Option<ComputeOp> {
+    if op.kind != Kind::Map {
+        return Some(op.clone());
+    }
+    let body = super::rewrite::open(op)?;
+    let types = operands.iter().zip(roles).map(|(v, role)| {
+        let mut ty = graph.ty(*v).clone();
+        if !matches!(role, Operand::Kept) {
+            ty.shape = padded(graph, *v, rank);
+        }
+        ty
+    });
+    Some(super::rewrite::close_types(
+        &types.collect::<Vec<_>>(),
+        op.expr.stages[0].ty.clone(),
+        &body,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::BinOp;
+    use crate::op::{PoolAttrs, PoolMode};
+    use crate::ops::{concat, pool};
+    use crate::passes::testing::{Builder, check, count};
+
+    fn transposes(graph: &Graph) -> usize {
+        count(graph, |k| matches!(k, Kind::Transpose(_)))
+    }
+
+    fn max_pool(b: &mut Builder, x: ValueId) -> ValueId {
+        let attrs = PoolAttrs {
+            channels: Channels::First,
+            mode: PoolMode::Max,
+            kernel: vec![3, 3],
+            strides: vec![2, 2],
+            dilations: vec![1, 1],
+            pads_begin: vec![1, 1],
+            pads_end: vec![1, 1],
+        };
+        let op = pool::max_pool(attrs, b.graph.ty(x)).unwrap();
+        b.emit(op, &[x])
+    }
+
+    #[test]
+    fn a_residual_network_is_transposed_at_its_borders_only() {
+        let mut b = Builder::new(20);
+        let x = b.input(&[2, 3, 9, 9]);
+        let stem = b.conv(x, 4, 3, 2);
+        let stem = b.batch_norm(stem);
+        let stem = b.relu(stem);
+        let pooled = max_pool(&mut b, stem);
+        let left = b.conv(pooled, 4, 3, 1);
+        let left = b.batch_norm(left);
+        let right = b.conv(pooled, 4, 1, 1);
+        let sum = b.binary(BinOp::Add, left, right);
+        let y = b.relu(sum);
+        let both = [y, pooled].map(|v| b.graph.ty(v).clone());
+        let joined = b.emit(concat::concat(&both, 1).unwrap(), &[y, pooled]);
+        let after = check(b.finish(&[joined]), run);
+        assert_eq!(transposes(&after), 2);
+        let last = |k: &Kind| match k {
+            Kind::Conv(attrs) => attrs.channels == Channels::Last,
+            Kind::Pool(attrs) => attrs.channels == Channels::Last,
+            _ => false,
+        };
+        assert_eq!(count(&after, last), 4);
+        assert_eq!(count(&after, |k| *k == Kind::Concat { axis: 3 }), 1);
+    }
+
+    #[test]
+    fn means_over_space_end_the_layout() {
+        for keep in [false, true] {
+            let mut b = Builder::new(21);
+            let x = b.input(&[2, 1, 6]);
+            let y = b.conv(x, 4, 3, 1);
+            let ty = b.graph.ty(y).clone();
+            let shape = if keep { vec![2, 4, 1] } else { vec![2, 4] };
+            let stage = crate::compute::Stage::reduction(
+                "sum",
+                crate::compute::TensorType::new(ty.dtype, shape),
+                crate::compute::Combiner::Sum,
+                vec![6],
+                crate::expr::Expr::load(0, {
+                    use crate::expr::Expr;
+                    vec![Expr::var(0), Expr::var(1), Expr::var(if keep { 3 } else { 2 })]
+                }),
+            );
+            let expr = crate::compute::Compute::single(vec![ty], stage);
+            let op = ComputeOp::new(Kind::Reduce { axes: vec![2], keep }, expr);
+            let y = b.emit(op, &[y]);
+            let y = b.reshape(y, &[4, 2]);
+            // One input channel: the order of axes does not matter on that side either.
+            assert_eq!(transposes(&check(b.finish(&[y]), run)), 0);
+        }
+    }
+
+    #[test]
+    fn a_costly_operand_keeps_the_transpose() {
+        let mut b = Builder::new(22);
+        let x = b.input(&[1, 3, 64, 64]);
+        let other = b.input(&[1, 4, 64, 64]);
+        let y = b.conv(x, 4, 3, 1);
+        let y = b.binary(BinOp::Add, y, other);
+        assert_eq!(transposes(&check(b.finish(&[y]), run)), 2);
+    }
+
+    #[test]
+    fn without_convolutions_nothing_changes() {
+        let mut b = Builder::new(23);
+        let x = b.input(&[1, 4, 4, 3]);
+        let x = b.transpose(x, &[0, 3, 1, 2]);
+        let y = b.relu(x);
+        let mut graph = b.finish(&[y]);
+        assert!(!run(&mut graph, &Options::default()).unwrap());
+    }
+}

@@ -1,0 +1,180 @@
+//! Graph passes: each a file with one free function, all listed in [`PASSES`].
+//!
+//! A pass takes a graph that the verifier accepts and leaves one that it accepts; the values of
+//! the graph's inputs and outputs keep their names, types and (up to the rounding of
+//! floating-point operations that a pass's doc names) their contents. It returns whether it
+//! changed anything. Nodes keep the name of the ONNX node that they come from.
+
+mod affine;
+mod algebra;
+mod batch_norm;
+mod captures;
+mod conv_to_matmul;
+mod cse;
+mod dce;
+mod fold;
+mod hoist;
+mod layout;
+mod merge_maps;
+mod merge_matmul;
+mod permute;
+mod reshapes;
+mod rewrite;
+mod simplify;
+mod split_outputs;
+mod tensors;
+mod unroll;
+mod view;
+
+#[cfg(test)]
+mod testing;
+
+use crate::graph::{Graph, NodeId};
+use crate::interp::InterpError;
+use crate::op::Op;
+use crate::ops::OpError;
+
+/// What passes may do. `Default` is what `compile` uses.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// Check the graph before the first pass and after each one.
+    pub verify: bool,
+    /// A folded result may have this many bytes, or twice as many as the constants it comes from.
+    pub fold_bytes: usize,
+    /// Folding does not run expressions that need more operations than this.
+    pub fold_flops: u64,
+    /// Turn convolutions and pools to channels-last layout.
+    pub channels_last: bool,
+    /// Merge matrix products of one operand into one product.
+    pub merge_matmul: bool,
+    /// Loops of at most this many iterations are unrolled ...
+    pub unroll_trips: u64,
+    /// ... where that gives at most this many nodes.
+    pub unroll_nodes: usize,
+    /// Names of passes that are left out.
+    pub skip: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            verify: cfg!(debug_assertions),
+            fold_bytes: 1 << 20,
+            fold_flops: 1 << 32,
+            channels_last: true,
+            merge_matmul: false,
+            unroll_trips: 4,
+            unroll_nodes: 64,
+            skip: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PassError {
+    #[error("constant folding of node {node}: {source}")]
+    Fold { node: String, source: InterpError },
+    #[error("constant folding of node {node}: {source}")]
+    Host { node: String, source: ansc_runtime::host::HostError },
+    #[error("rewriting node {node}: {source}")]
+    Op { node: String, source: OpError },
+}
+
+/// A row of [`PASSES`].
+pub struct Pass {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub run: fn(&mut Graph, &Options) -> Result<bool, PassError>,
+}
+
+macro_rules! passes {
+    ($($module:ident: $description:literal,)*) => {
+        /// Every pass, by name.
+        pub const PASSES: &[Pass] = &[$(Pass {
+            name: stringify!($module),
+            description: $description,
+            run: $module::run,
+        }),*];
+    };
+}
+
+passes! {
+    unroll: "inline conditionals with a constant condition, and short loops",
+    captures: "move constants that a loop or conditional captures into its body",
+    split_outputs: "make one node of each independent result of a multi-result expression",
+    fold: "evaluate operators of constants",
+    simplify: "remove identities, compose transposes and reshapes, simplify expressions",
+    cse: "merge equal nodes",
+    dce: "remove nodes, captures and stages that nothing reads",
+    merge_maps: "merge elementwise chains into one expression",
+    hoist: "evaluate the constant parts of elementwise expressions",
+    batch_norm: "fold per-channel scales into the weights of convolutions and matrix products",
+    layout: "give convolutions and pools channels-last layout, push transposes to the borders",
+    conv_to_matmul: "turn pointwise convolutions, and products of a batch with one matrix, into plain matrix products",
+    reshapes: "move reshapes from between a matrix product and what is elementwise after it",
+    merge_matmul: "merge matrix products that share an operand",
+}
+
+/// The order in which [`run_all`] applies passes.
+const ORDER: &[&str] = &[
+    // Bodies become visible to all other passes.
+    "unroll",
+    "captures",
+    "dce",
+    "split_outputs",
+    "fold",
+    "simplify",
+    "cse",
+    // A batch norm becomes x * a + b with constants a and b, next to the convolution.
+    "merge_maps",
+    "hoist",
+    "batch_norm",
+    // After scales are gone, for it moves maps; before pointwise convolutions become products,
+    // since only channels-last ones can.
+    "layout",
+    "simplify",
+    "conv_to_matmul",
+    "reshapes",
+    "merge_matmul",
+    // Maps that layout changes and moved reshapes have brought together.
+    "simplify",
+    "merge_maps",
+    "hoist",
+    "simplify",
+    "cse",
+    "dce",
+];
+
+/// Applies all passes to the graph and to the bodies in it.
+pub fn run_all(graph: &mut Graph, options: &Options) -> Result<(), PassError> {
+    run_all_observed(graph, options, &mut |_, _, _| ())
+}
+
+/// As [`run_all`]; after each pass over the main graph `observe` gets the pass, the graph, and
+/// whether the pass changed it.
+pub fn run_all_observed(
+    graph: &mut Graph,
+    options: &Options,
+    observe: &mut dyn FnMut(&Pass, &Graph, bool),
+) -> Result<(), PassError> {
+    for name in ORDER.iter().filter(|name| !options.skip.iter().any(|s| s == *name)) {
+        let pass = PASSES.iter().find(|p| p.name == *name).expect("ORDER names passes");
+        let changed = (pass.run)(graph, options)?;
+        observe(pass, graph, changed);
+    }
+    for node in graph.node_ids() {
+        run_bodies(graph, node, options)?;
+    }
+    Ok(())
+}
+
+fn run_bodies(graph: &mut Graph, node: NodeId, options: &Options) -> Result<(), PassError> {
+    match &mut graph.node_mut(node).op {
+        Op::If(op) => {
+            run_all(&mut op.then_branch, options)?;
+            run_all(&mut op.else_branch, options)
+        }
+        Op::Loop(op) => run_all(&mut op.body, options),
+        _ => Ok(()),
+    }
+}
