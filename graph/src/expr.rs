@@ -58,7 +58,8 @@ index_type! {
     BufId "b",
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// The order of expressions is arbitrary but fixed: canonical forms sort by it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Expr {
     Const(Scalar),
     Var(VarId),

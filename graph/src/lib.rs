@@ -4,6 +4,7 @@
 //! tensor expression, a [`Compute`]: a list of stages over spatial and reduction axes. The meaning
 //! of operators is written down here once; the interpreter, costs, fusion and all code follow from it.
 
+pub mod arith;
 pub mod compute;
 pub mod expr;
 pub mod graph;

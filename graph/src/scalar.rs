@@ -8,7 +8,8 @@ use half::{bf16, f16};
 
 /// A constant of an element type. Equality and hashing are by type and bits, so that `NaN == NaN`
 /// and `0.0 != -0.0`: two equal scalars are interchangeable in code.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// Ordering is by type and bits too: some order, not that of the values.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Scalar {
     dtype: DType,
     /// Floats: the bits of the value as `f64`. Signed: as `i64`. Unsigned and bool: as `u64`.

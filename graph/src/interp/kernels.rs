@@ -96,14 +96,6 @@ impl Lane for bool {
         false
     }
 
-    fn to_bool(self) -> bool {
-        self
-    }
-
-    fn from_bool(value: bool) -> bool {
-        value
-    }
-
     fn to_i64(self) -> i64 {
         i64::from(self)
     }
@@ -298,14 +290,6 @@ macro_rules! integer_lane {
                 false
             }
 
-            fn to_bool(self) -> bool {
-                self != 0
-            }
-
-            fn from_bool(value: bool) -> $t {
-                <$t>::from(value)
-            }
-
             fn to_i64(self) -> i64 {
                 self as i64
             }
@@ -404,14 +388,6 @@ macro_rules! float_lane {
 
             fn is_inf(self) -> bool {
                 $t::is_infinite(self)
-            }
-
-            fn to_bool(self) -> bool {
-                self != 0.0
-            }
-
-            fn from_bool(value: bool) -> $t {
-                $t::from(u8::from(value))
             }
 
             fn to_i64(self) -> i64 {

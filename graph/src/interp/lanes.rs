@@ -43,8 +43,6 @@ pub(super) trait Lane: Copy + Default + PartialOrd + Send + Sync + 'static {
     fn max_of(self, other: Self) -> Self;
     fn is_nan(self) -> bool;
     fn is_inf(self) -> bool;
-    fn to_bool(self) -> bool;
-    fn from_bool(value: bool) -> Self;
     /// Integers and bool only; `u64` wraps.
     fn to_i64(self) -> i64;
     /// Integers wrap, floats round.
@@ -270,24 +268,31 @@ fn select_of<T: Lane>(c: &[bool], a: &[T], b: &[T], out: &mut Vec<T>) {
     }
 }
 
-/// Conversion of `from` values to `to`: integers wrap, floats truncate and saturate.
-pub(super) fn cast(from: DType, to: DType, x: &Lanes, out: &mut Lanes) {
-    with_stored!(from, F => {
-        let x = <F as Stored>::Lane::of(x);
-        with_stored!(to, T => cast_of::<F, T>(x, out))
-    });
+/// Values of any type, exactly.
+enum Wide {
+    Int(Vec<i64>),
+    Unsigned(Vec<u64>),
+    Float(Vec<f64>),
 }
 
-fn cast_of<F: Stored, T: Stored>(x: &[F::Lane], out: &mut Lanes) {
-    let out = T::Lane::fill(out);
-    let (from, to) = (F::DTYPE, T::DTYPE);
-    if to == DType::Bool {
-        map(x, out, |v| T::Lane::from_bool(v.to_bool()));
-    } else if from.is_float() {
-        map(x, out, |v| T::from_f64(v.to_f64()));
-    } else if from == DType::U64 {
-        map(x, out, |v| T::from_u64(v.to_i64() as u64));
-    } else {
-        map(x, out, |v| T::from_i64(v.to_i64()));
+/// Conversion of `from` values to `to`: integers wrap, floats truncate and saturate.
+pub(super) fn cast(from: DType, to: DType, x: &Lanes, out: &mut Lanes) {
+    let wide = with_stored!(from, F => widen::<F>(<F as Stored>::Lane::of(x)));
+    with_stored!(to, T => narrow::<T>(&wide, <T as Stored>::Lane::fill(out)));
+}
+
+fn widen<F: Stored>(x: &[F::Lane]) -> Wide {
+    match F::DTYPE {
+        d if d.is_float() => Wide::Float(x.iter().map(|v| v.to_f64()).collect()),
+        DType::U64 => Wide::Unsigned(x.iter().map(|v| v.to_i64() as u64).collect()),
+        _ => Wide::Int(x.iter().map(|v| v.to_i64()).collect()),
+    }
+}
+
+fn narrow<T: Stored>(x: &Wide, out: &mut Vec<T::Lane>) {
+    match x {
+        Wide::Int(x) => map(x, out, T::from_i64),
+        Wide::Unsigned(x) => map(x, out, T::from_u64),
+        Wide::Float(x) => map(x, out, T::from_f64),
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod kernels;
 mod lanes;
 mod math;
 mod run;
+pub(crate) mod scalar;
 mod sink;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,105 @@
+//! Index arithmetic: bounds, affine forms and simplification of expressions.
+//!
+//! Everything here keeps the value of an expression at every point of its variables' ranges,
+//! wrapping and rounding included; where it cannot be sure of that, it leaves the expression alone.
+//! Floats are never reassociated, and `x * 0` stays.
+//!
+//! ```text
+//! floor_div(v0 * 8 + v1, 8), v1 in 0..8   ->  v0
+//! (v0 // 4) * 4 + v0 % 4                  ->  v0
+//! v0 * 4 + v1 < 32,          v1 in 0..4   ->  v0 < 8
+//! select(v0 < 5, v0 < 9, c)               ->  select(v0 < 5, true, c)
+//! ```
+//!
+//! A [`Context`] holds what is known: ranges of variables, element types of buffers, and conditions
+//! assumed to hold. [`simplify`] and [`bounds`] are shorthands for the first alone.
+
+mod bounds;
+mod facts;
+mod fold;
+mod interval;
+mod linear;
+mod simplify;
+#[cfg(test)]
+mod tests;
+
+use ansc_runtime::DType;
+
+pub use fold::{fold_binary, fold_cast, fold_constants, fold_unary};
+pub use interval::Interval;
+pub use linear::Linear;
+
+use crate::expr::{BinOp, BufId, Expr, VarId};
+use facts::Facts;
+
+/// The inclusive range of a variable, where it is known.
+pub type Ranges<'a> = dyn Fn(VarId) -> Option<(i64, i64)> + 'a;
+
+/// What is known about variables and buffers.
+#[derive(Clone)]
+pub struct Context<'a> {
+    ranges: &'a Ranges<'a>,
+    buffers: Option<&'a dyn Fn(BufId) -> DType>,
+    facts: Facts,
+}
+
+impl<'a> Context<'a> {
+    pub fn new(ranges: &'a Ranges<'a>) -> Context<'a> {
+        Context { ranges, buffers: None, facts: Facts::default() }
+    }
+
+    /// Tells the element types of buffers, so that expressions of loads can be simplified as well.
+    #[must_use]
+    pub fn with_buffers(self, buffers: &'a dyn Fn(BufId) -> DType) -> Context<'a> {
+        Context { buffers: Some(buffers), ..self }
+    }
+
+    /// This context where `condition` is known to be `holds`.
+    #[must_use]
+    pub fn assume(&self, condition: &Expr, holds: bool) -> Context<'a> {
+        let mut context = self.clone();
+        context.learn(condition, holds);
+        context
+    }
+
+    /// Whether `condition` is true wherever this context holds.
+    pub fn proves(&self, condition: &Expr) -> bool {
+        self.simplify(condition) == Expr::bool(true)
+    }
+
+    /// The element type, where leaves tell it.
+    pub fn dtype(&self, e: &Expr) -> Option<DType> {
+        match e {
+            Expr::Const(s) => Some(s.dtype()),
+            Expr::Var(_) => Some(DType::I64),
+            Expr::Load(b, _) => self.buffers.map(|dtype| dtype(*b)),
+            Expr::Cast(to, _) => Some(*to),
+            Expr::Unary(op, x) if op.result(DType::F32) == DType::F32 => self.dtype(x),
+            Expr::Unary(..) => Some(DType::Bool),
+            Expr::Binary(op, ..) if op.is_comparison() => Some(DType::Bool),
+            Expr::Binary(_, a, b) | Expr::Select(_, a, b) => {
+                self.dtype(a).or_else(|| self.dtype(b))
+            }
+        }
+    }
+
+    fn is_index(&self, e: &Expr) -> bool {
+        self.dtype(e) == Some(DType::I64)
+    }
+}
+
+/// An equal expression, usually a smaller one. Doing it twice changes nothing more.
+pub fn simplify(e: &Expr, ranges: &Ranges<'_>) -> Expr {
+    Context::new(ranges).simplify(e)
+}
+
+/// The inclusive bounds of an integer or boolean expression; `None` where its element type is not
+/// known, or it is a float, or its values do not fit `i64`.
+pub fn bounds(e: &Expr, ranges: &Ranges<'_>) -> Option<(i64, i64)> {
+    Context::new(ranges).bounds(e)
+}
+
+/// `Add`, `Sub` or `Mul`, which [`Linear`] takes apart.
+fn is_linear_op(op: BinOp) -> bool {
+    matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul)
+}
