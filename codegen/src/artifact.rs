@@ -7,17 +7,15 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use ansc_runtime::manifest::{FORMAT_VERSION, Manifest, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC};
-use xxhash_rust::xxh3::Xxh3;
+use ansc_runtime::manifest::{
+    FORMAT_VERSION, MANIFEST_SECTION, Manifest, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC, SEAL_SECTION,
+    SealHasher, WEIGHTS_SECTION,
+};
 
 use crate::elf::{self, Layout, NewSection};
 use crate::error::CodegenError;
 use crate::link;
 use crate::target::Target;
-
-pub const WEIGHTS_SECTION: &str = ".ansc.weights";
-pub const MANIFEST_SECTION: &str = ".ansc.manifest";
-pub const SEAL_SECTION: &str = ".ansc.seal";
 
 /// A page of every machine that we compile for.
 const WEIGHTS_ALIGN: u64 = 64 << 10;
@@ -85,7 +83,7 @@ fn write_file(
     weights: &[Weight<'_>],
     json: &[u8],
 ) -> std::io::Result<()> {
-    let mut out = Hashed { file: File::create(path)?, hash: Xxh3::new(), at: 0 };
+    let mut out = Hashed { file: File::create(path)?, hash: SealHasher::default(), at: 0 };
     let [weights_at, json_at, seal_at] = layout.offsets[..] else {
         unreachable!("three sections were laid out")
     };
@@ -100,9 +98,9 @@ fn write_file(
     out.put(&unsealed())?;
     out.pad_to(layout.back_at)?;
     out.put(&layout.back)?;
-    let hash = out.hash.digest128();
+    let hash = out.hash.finish();
     out.file.seek(SeekFrom::Start(seal_at + SEAL_HASH_AT as u64))?;
-    out.file.write_all(&hash.to_le_bytes())
+    out.file.write_all(&hash)
 }
 
 /// The seal with its hash field zero.
@@ -116,7 +114,7 @@ fn unsealed() -> [u8; SEAL_LEN] {
 /// A file that is hashed while it is written.
 struct Hashed {
     file: File,
-    hash: Xxh3,
+    hash: SealHasher,
     at: u64,
 }
 

@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | `.ansc.weights` | constants at offsets that are multiples of 64, the section page-aligned |
 //! | `.ansc.manifest` | this module's [`Manifest`] as JSON |
-//! | `.ansc.seal` | [`Seal`]: magic, format version, hash of the whole file with the hash field zeroed |
+//! | `.ansc.seal` | magic, format version, hash of the whole file with the hash field zeroed, see [`seal_hash`] |
 //!
 //! Kernels are exported functions of the type [`KernelFn`].
 //!
@@ -43,9 +43,9 @@ pub const SEAL_SECTION: &str = ".ansc.seal";
 /// Offsets in the arena and in the weights, and the weights in the file, are multiples of it.
 pub const WEIGHT_ALIGN: usize = 64;
 
-pub use crate::seal::{SealError, seal, seal_hash};
+pub use crate::seal::{SealError, SealHasher, seal, seal_hash};
 
-/// The fixed-size seal, little endian: magic[8], version u32, zero u32, xxh3-128 of the file [16].
+/// The fixed-size seal, little endian: magic[8], version u32, zero u32, [`seal_hash`] of the file [16].
 pub const SEAL_LEN: usize = 32;
 pub const SEAL_HASH_AT: usize = 16;
 

@@ -38,6 +38,53 @@ pub fn seal_hash(bytes: &[u8]) -> [u8; 16] {
     hash_without(bytes, 0..0)
 }
 
+/// [`seal_hash`] of a file that comes in pieces, of any sizes.
+///
+/// ```
+/// use ansc_runtime::manifest::{SealHasher, seal_hash};
+/// let mut hasher = SealHasher::default();
+/// hasher.update(b"any");
+/// hasher.update(b"thing");
+/// assert_eq!(hasher.finish(), seal_hash(b"anything"));
+/// ```
+#[derive(Default)]
+pub struct SealHasher {
+    chunk: Xxh3Default,
+    /// Digests of the chunks that are full.
+    digests: Xxh3Default,
+    len: u64,
+}
+
+impl SealHasher {
+    /// The next bytes of the file; zeros for the hash itself.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = CHUNK - (self.len % CHUNK as u64) as usize;
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.chunk.update(now);
+            self.len += now.len() as u64;
+            if self.len.is_multiple_of(CHUNK as u64) {
+                self.end_chunk();
+            }
+            bytes = later;
+        }
+    }
+
+    /// The hash of everything.
+    pub fn finish(mut self) -> [u8; 16] {
+        if !self.len.is_multiple_of(CHUNK as u64) {
+            self.end_chunk();
+        }
+        self.digests.update(&self.len.to_le_bytes());
+        self.digests.digest128().to_le_bytes()
+    }
+
+    fn end_chunk(&mut self) {
+        self.digests.update(&self.chunk.digest128().to_le_bytes());
+        self.chunk = Xxh3Default::new();
+    }
+}
+
 /// Writes magic, format version and hash into the section `.ansc.seal` of the ELF file `bytes`.
 pub fn seal(bytes: &mut [u8]) -> Result<(), SealError> {
     let elf = ElfFile::<FileHeader64<LittleEndian>>::parse(&*bytes)
@@ -135,6 +182,9 @@ mod tests {
         for len in [0, 1, 1000, CHUNK - 1, CHUNK, CHUNK + 1, 9 * CHUNK + 5, 16 * CHUNK] {
             let bytes = noise(len);
             assert_eq!(seal_hash(&bytes), defined(&bytes), "{len}");
+            let mut hasher = SealHasher::default();
+            bytes.chunks(70_001).for_each(|piece| hasher.update(piece));
+            assert_eq!(hasher.finish(), defined(&bytes), "{len} in pieces");
         }
     }
 

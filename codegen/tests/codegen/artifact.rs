@@ -6,9 +6,9 @@ use ansc_codegen::{Target, artifact, compile_program};
 use ansc_graph::{Compute, Expr, Stage, TensorType, UnOp};
 use ansc_runtime::DType;
 use ansc_runtime::manifest::{
-    FORMAT_VERSION, Manifest, Plan, Provenance, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC,
+    FORMAT_VERSION, MANIFEST_SECTION, Manifest, Plan, Provenance, SEAL_HASH_AT, SEAL_LEN,
+    SEAL_MAGIC, SEAL_SECTION, WEIGHTS_SECTION, seal_hash,
 };
-use xxhash_rust::xxh3::xxh3_128;
 
 fn manifest(target: &Target, weight_bytes: usize) -> Manifest {
     Manifest {
@@ -58,19 +58,20 @@ fn an_artifact_is_sealed_and_loads() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("m.so");
     let file = write(&path, &target);
-    let (at, len) = section(&path, artifact::WEIGHTS_SECTION);
+    let (at, len) = section(&path, WEIGHTS_SECTION);
     assert_eq!((at % 4096, len), (0, 5128));
     assert_eq!((file[at], file[at + 99], file[at + 100], file[at + 128]), (1, 1, 0, 2));
-    let (at, len) = section(&path, artifact::MANIFEST_SECTION);
+    let (at, len) = section(&path, MANIFEST_SECTION);
     let read: Manifest = serde_json::from_slice(&file[at..at + len]).unwrap();
     assert_eq!(read, manifest(&target, 5128));
-    let (at, len) = section(&path, artifact::SEAL_SECTION);
+    let (at, len) = section(&path, SEAL_SECTION);
     assert_eq!(len, SEAL_LEN);
     assert_eq!(file[at..at + 8], SEAL_MAGIC);
     assert_eq!(file[at + 8..at + 12], FORMAT_VERSION.to_le_bytes());
     let mut unsealed = file.clone();
     unsealed[at + SEAL_HASH_AT..at + SEAL_LEN].fill(0);
-    assert_eq!(file[at + SEAL_HASH_AT..at + SEAL_LEN], xxh3_128(&unsealed).to_le_bytes());
+    assert_eq!(file[at + SEAL_HASH_AT..at + SEAL_LEN], seal_hash(&unsealed));
+    ansc_runtime::Model::load(&path).unwrap();
     // SAFETY: the library was just made and has no initialisers.
     let library = unsafe { libloading::Library::new(&path) }.unwrap();
     // SAFETY: the symbol is only looked up.
