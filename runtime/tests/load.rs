@@ -170,3 +170,28 @@ fn a_file_that_replaces_a_loaded_one_is_another_model() {
         assert_eq!(outputs[0].1, Tensor::scalar(expected));
     }
 }
+
+/// Not a check but a measurement: `cargo test --release -p ansc-runtime --test load -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn time_to_load_100_megabytes() {
+    let mut b = sample();
+    b.weight("large", &Tensor::zeros(ansc_runtime::DType::F32, &[25 << 20]));
+    b.arena("large", ansc_runtime::DType::F32, &[10 << 20]);
+    let dir = tempfile::tempdir().unwrap();
+    let path = b.build(dir.path());
+    let mut times: Vec<_> = (0..20)
+        .map(|_| {
+            let began = std::time::Instant::now();
+            let session = Model::load(&path).unwrap().session().unwrap();
+            let elapsed = began.elapsed();
+            drop(session);
+            elapsed
+        })
+        .collect();
+    times.sort();
+    println!(
+        "load and session: fastest {:?}, median {:?}, slowest {:?}",
+        times[0], times[10], times[19]
+    );
+}
