@@ -1,17 +1,15 @@
-//! Addresses of elements, and loads and stores of them.
+//! Addresses of elements.
 //!
 //! The flattened index of an access is an affine form. Its terms are added in the order of the loops they depend
 //! on, outermost first, each partial sum in the head of its loop and shared by all accesses with the same
 //! prefix; the constant becomes a displacement.
 
 use ansc_graph::{BufId, Expr};
-use inkwell::values::{BasicValue, InstructionValue, IntValue, MetadataValue, PointerValue};
+use inkwell::values::{IntValue, PointerValue};
 
 use crate::affine::{Affine, Term, affine};
 use crate::emit::function::{Emitter, Place, Result};
 use crate::emit::ir::Reg;
-use crate::ops;
-use ansc_sketch::Scope as BufferScope;
 
 impl<'c> Emitter<'c, '_> {
     /// The row-major position of the element, in elements.
@@ -21,7 +19,12 @@ impl<'c> Emitter<'c, '_> {
         for (index, &extent) in indices.iter().zip(shape) {
             flat = flat.times(extent as i64).plus(&affine(index, self));
         }
-        flat
+        match (self.expanded.get(&buffer), self.lane_var) {
+            (Some(&copies), Some(lane)) => {
+                flat.times(i64::from(copies)).plus(&affine(&Expr::Var(lane), self))
+            }
+            _ => flat,
+        }
     }
 
     /// The address of the element at `flat`, and its alignment.
@@ -64,8 +67,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(pointer)
     }
 
-    /// The value of an affine form.
-    pub(crate) fn index(&mut self, form: &Affine) -> Result<IntValue<'c>> {
+    /// The value of an affine form that is the same in all lanes.
+    pub(crate) fn uniform_index(&mut self, form: &Affine) -> Result<IntValue<'c>> {
         let sum = self.prefix_sum(&form.variable_part())?;
         if form.constant == 0 {
             return Ok(sum);
@@ -152,50 +155,5 @@ impl<'c> Emitter<'c, '_> {
         })?;
         let (_, value) = self.frames[frame].var.expect("found by its variable");
         Ok(value.into())
-    }
-
-    /// Loads the element at `flat`.
-    pub(crate) fn load(&mut self, buffer: BufId, flat: &Affine) -> Result<Reg<'c>> {
-        let dtype = self.program.buffer(buffer).ty.dtype;
-        let (at, align) = self.pointer(buffer, flat)?;
-        let raw = self.ir.load(self.ir.scalar_type(ops::stored(dtype)), at, align);
-        self.describe_access(buffer, raw.as_instruction_value())?;
-        Ok(ops::from_stored(&self.ir, self.target, dtype, raw))
-    }
-
-    /// Stores a value of the buffer's element type.
-    pub(crate) fn store(&mut self, buffer: BufId, flat: &Affine, value: Reg<'c>) -> Result<()> {
-        let dtype = self.program.buffer(buffer).ty.dtype;
-        let raw = ops::to_stored(&self.ir, self.target, dtype, value);
-        let (at, align) = self.pointer(buffer, flat)?;
-        let store = self.ir.store(raw, at, align);
-        self.describe_access(buffer, Some(store))
-    }
-
-    /// Tells LLVM which buffer is accessed, and that inputs do not change.
-    pub(crate) fn describe_access(
-        &mut self,
-        buffer: BufId,
-        access: Option<InstructionValue<'c>>,
-    ) -> Result<()> {
-        let place = self.place(buffer)?;
-        let Some(access) = access else { return Ok(()) };
-        let set = |key: &str, node: MetadataValue<'c>| {
-            let id = self.ir.context.get_kind_id(key);
-            access.set_metadata(node, id).expect("a metadata node");
-        };
-        set("alias.scope", place.scope);
-        set("noalias", place.noalias);
-        if self.program.buffer(buffer).scope == BufferScope::Input {
-            set("invariant.load", self.ir.context.metadata_node(&[]));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn mark(&self, value: Reg<'c>, key: &str, node: MetadataValue<'c>) {
-        if let Some(instruction) = value.as_instruction_value() {
-            let id = self.ir.context.get_kind_id(key);
-            instruction.set_metadata(node, id).expect("a metadata node");
-        }
     }
 }

@@ -1,12 +1,12 @@
 //! Blocks: guards, assignments, reduction steps.
 
 use ansc_graph::{BinOp, Combiner, Expr};
-use ansc_sketch::{Access, Block, Body};
+use ansc_sketch::{Access, Block, Body, Scope};
 use inkwell::{FloatPredicate, IntPredicate};
 
 use crate::affine::affine;
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::{Kind, Reg};
+use crate::emit::ir::{Kind, Reg, lanes};
 use crate::ops;
 
 impl<'c> Emitter<'c, '_> {
@@ -29,19 +29,23 @@ impl<'c> Emitter<'c, '_> {
                 None => open.push(guard),
             }
         }
-        if open.is_empty() {
-            return self.body(&block.body);
-        }
-        let mut condition: Option<Reg<'c>> = None;
+        let (mut uniform, mut mask): (Option<Reg<'c>>, Option<Reg<'c>>) = (None, self.mask);
         for guard in open {
             let value = self.value(guard)?;
-            condition = Some(condition.map_or(value, |c| self.ir.and(c, value)));
+            let side = if lanes(value).is_some() { &mut mask } else { &mut uniform };
+            *side = Some(side.map_or(value, |c| self.ir.and(c, value)));
         }
-        let condition = condition.expect("at least one guard");
-        self.when(condition, |e| e.body(&block.body))
+        let outer = std::mem::replace(&mut self.mask, mask);
+        let result = match uniform {
+            None => self.body(&block.body),
+            Some(condition) => self.when(condition, |e| e.body(&block.body)),
+        };
+        self.mask = outer;
+        result
     }
 
-    fn when(
+    /// Runs `body` where the condition, which is the same in all lanes, holds.
+    pub(crate) fn when(
         &mut self,
         condition: Reg<'c>,
         body: impl FnOnce(&mut Self) -> Result<()>,
@@ -90,7 +94,25 @@ impl<'c> Emitter<'c, '_> {
 
     fn write(&mut self, access: &Access, value: Reg<'c>) -> Result<()> {
         let flat = self.flatten(access.buffer, &access.indices);
-        self.store(access.buffer, &flat, value)
+        match self.mask {
+            // The thread's own memory may be written back as it is: so it can become registers.
+            Some(mask) if self.is_private(access) => {
+                self.mask = None;
+                let old = self.load(access.buffer, &flat)?;
+                let blended = self.ir.select(mask, value, old);
+                let result = self.store(access.buffer, &flat, blended);
+                self.mask = Some(mask);
+                result
+            }
+            _ => self.store(access.buffer, &flat, value),
+        }
+    }
+
+    /// Whether the element belongs to this thread, and lies in its buffer whether it is active or not.
+    fn is_private(&self, access: &Access) -> bool {
+        self.program.buffer(access.buffer).scope == Scope::Local
+            && !self.is_argument(access.buffer)
+            && self.in_bounds(access.buffer, &access.indices)
     }
 
     fn arg_reduce(
@@ -104,13 +126,17 @@ impl<'c> Emitter<'c, '_> {
         let signed = self.program.buffer(best.buffer).ty.dtype.is_signed_int();
         let (new, at) = (self.value(value)?, self.value(term)?);
         let (old, held) = (self.read(best)?, self.read(position)?);
+        let (new, old) = self.ir.level(new, old);
+        let (at, held) = self.ir.level(at, held);
         let wins = self.beats(combiner, signed, new, old);
         let ties = self.ties(new, old);
         let last =
             matches!(combiner, Combiner::ArgMax { last: true } | Combiner::ArgMin { last: true });
         let order = if last { IntPredicate::SGT } else { IntPredicate::SLT };
         let earlier = self.ir.icmp(order, at, held);
-        let takes = self.ir.or(wins, self.ir.and(ties, earlier));
+        let (ties, earlier) = self.ir.level(ties, earlier);
+        let (wins, ties) = self.ir.level(wins, self.ir.and(ties, earlier));
+        let takes = self.ir.or(wins, ties);
         let (new, at) = (self.ir.select(takes, new, old), self.ir.select(takes, at, held));
         self.write(best, new)?;
         self.write(position, at)

@@ -9,7 +9,7 @@ use inkwell::basic_block::BasicBlock;
 use inkwell::values::{BasicValue, FunctionValue, IntValue, MetadataValue, PointerValue};
 
 use crate::affine::{Affine, Scope};
-use crate::emit::ir::Ir;
+use crate::emit::ir::{Ir, Reg};
 use crate::ops;
 use crate::target::Target;
 
@@ -40,6 +40,22 @@ pub(crate) struct Emitter<'c, 'p> {
     scratch: usize,
     /// Copies of blocks that unrolling has made around the current statement.
     pub(crate) copies: usize,
+    /// The vectorised loop that is being written, unless one of its lanes is written alone.
+    pub(crate) lanes: Option<Lanes>,
+    /// The lane's number in a vectorised loop: the variable of `lanes`, or fixed by a binding.
+    pub(crate) lane_var: Option<VarId>,
+    /// Lanes that are active, if not all of them.
+    pub(crate) mask: Option<Reg<'c>>,
+    /// Local buffers of which each lane has its own, and how many lanes that is.
+    pub(crate) expanded: BTreeMap<BufId, u32>,
+    fresh: usize,
+}
+
+/// The lanes of a vectorised loop: a variable that has all values of `0..count` at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lanes {
+    pub(crate) var: VarId,
+    pub(crate) count: u32,
 }
 
 /// A loop whose body is being written. `head` dominates the body; what depends on no inner loop is computed
@@ -110,7 +126,18 @@ impl<'c, 'p> Emitter<'c, 'p> {
             stack: 0,
             scratch: 0,
             copies: 1,
+            lanes: None,
+            lane_var: None,
+            mask: None,
+            expanded: BTreeMap::new(),
+            fresh: program.vars.len(),
         }
+    }
+
+    /// A variable that the program does not have.
+    pub(crate) fn fresh_var(&mut self) -> VarId {
+        self.fresh += 1;
+        VarId::new(self.fresh - 1)
     }
 
     /// Iterations `begin..end` of a parallel loop.
@@ -166,6 +193,10 @@ impl<'c, 'p> Emitter<'c, 'p> {
         Ok(place)
     }
 
+    pub(crate) fn is_argument(&self, buffer: BufId) -> bool {
+        self.arguments.contains(&buffer)
+    }
+
     /// Memory of the caller may start at any element; workspace is ours.
     fn argument_align(&self, buffer: BufId) -> i64 {
         if self.program.params.contains(&buffer) {
@@ -192,10 +223,11 @@ impl<'c, 'p> Emitter<'c, 'p> {
         if info.scope == BufferScope::Shared {
             return Err(format!("buffer {} is in shared memory, which a CPU lacks", info.name));
         }
-        let bytes = info.ty.bytes().next_multiple_of(ALIGN);
+        let copies = self.expanded.get(&buffer).map_or(1, |&n| n as usize);
+        let bytes = (info.ty.bytes() * copies).next_multiple_of(ALIGN);
         if bytes <= STACK_BYTES && self.stack + bytes <= STACK_TOTAL {
             self.stack += bytes;
-            return Ok(self.in_head(0, |e| e.alloca(buffer)));
+            return Ok(self.in_head(0, |e| e.alloca(buffer, copies)));
         }
         let offset = self.scratch;
         self.scratch += bytes;
@@ -204,10 +236,10 @@ impl<'c, 'p> Emitter<'c, 'p> {
             .in_head(0, |e| e.ir.offset(scratch.into_pointer_value(), e.ir.index(offset as i64))))
     }
 
-    fn alloca(&self, buffer: BufId) -> PointerValue<'c> {
+    fn alloca(&self, buffer: BufId, copies: usize) -> PointerValue<'c> {
         use inkwell::types::BasicTypeEnum;
         let ty = &self.program.buffer(buffer).ty;
-        let count = u32::try_from(ty.len().max(1)).expect("a stack buffer is small");
+        let count = u32::try_from(ty.len().max(1) * copies).expect("a stack buffer is small");
         let array = match self.ir.scalar_type(ops::stored(ty.dtype)) {
             BasicTypeEnum::FloatType(t) => t.array_type(count),
             other => other.into_int_type().array_type(count),

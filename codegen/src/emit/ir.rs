@@ -3,14 +3,15 @@
 //! An operand is a number or a fixed vector of numbers; the lane count is part of its LLVM type.
 //! Nothing here knows about programs or buffers.
 
+use inkwell::attributes::AttributeLoc;
 use inkwell::builder::Builder;
 use inkwell::context::Context;
 use inkwell::intrinsics::Intrinsic;
 use inkwell::module::Module;
 use inkwell::types::{BasicType, BasicTypeEnum};
 use inkwell::values::{
-    BasicMetadataValueEnum, BasicValue, BasicValueEnum, FastMathFlags, InstructionOpcode, IntValue,
-    PointerValue,
+    BasicMetadataValueEnum, BasicValue, BasicValueEnum, CallSiteValue, FastMathFlags,
+    InstructionOpcode, InstructionValue, IntValue, PointerValue,
 };
 use inkwell::{FloatPredicate, IntPredicate};
 
@@ -251,10 +252,14 @@ impl<'c> Ir<'c> {
         }
     }
 
-    /// The condition may be scalar where the sides are vectors.
+    /// Each of the three may be scalar where another is a vector.
     pub(crate) fn select(&self, condition: Reg<'c>, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
+        let (a, b) = self.level(a, b);
         match condition {
-            BasicValueEnum::VectorValue(c) => self.builder.build_select(c, a, b, ""),
+            BasicValueEnum::VectorValue(c) => {
+                let n = Some(c.get_type().get_size());
+                self.builder.build_select(c, self.splat(a, n), self.splat(b, n), "")
+            }
             c => self.builder.build_select(c.into_int_value(), a, b, ""),
         }
         .expect(POSITIONED)
@@ -397,9 +402,74 @@ impl<'c> Ir<'c> {
         value: Reg<'c>,
         at: PointerValue<'c>,
         align: u32,
-    ) -> inkwell::values::InstructionValue<'c> {
+    ) -> InstructionValue<'c> {
         let store = self.builder.build_store(at, value).expect(POSITIONED);
         store.set_alignment(align).expect("alignment is a power of two");
         store
+    }
+
+    /// Loads the lanes where `mask` is set; the others are zero and not accessed.
+    pub(crate) fn masked_load(
+        &self,
+        ty: BasicTypeEnum<'c>,
+        at: PointerValue<'c>,
+        align: u32,
+        mask: Reg<'c>,
+    ) -> Reg<'c> {
+        let nothing = ty.into_vector_type().const_zero().into();
+        self.masked("llvm.masked.load", ty, &[], at, align, &[mask, nothing])
+            .try_as_basic_value()
+            .basic()
+            .expect("a load returns a value")
+    }
+
+    /// Stores the lanes where `mask` is set.
+    pub(crate) fn masked_store(
+        &self,
+        value: Reg<'c>,
+        at: PointerValue<'c>,
+        align: u32,
+        mask: Reg<'c>,
+    ) -> InstructionValue<'c> {
+        self.masked("llvm.masked.store", value.get_type(), &[value], at, align, &[mask])
+            .try_as_basic_value()
+            .instruction()
+            .expect("a store returns nothing")
+    }
+
+    fn masked(
+        &self,
+        name: &str,
+        ty: BasicTypeEnum<'c>,
+        before: &[Reg<'c>],
+        at: PointerValue<'c>,
+        align: u32,
+        after: &[Reg<'c>],
+    ) -> CallSiteValue<'c> {
+        let intrinsic = Intrinsic::find(name).expect("the intrinsic exists in this LLVM");
+        let function = intrinsic
+            .get_declaration(&self.module, &[ty, at.get_type().into()])
+            .expect("the intrinsic is declared with its overload types");
+        let mut args: Vec<BasicMetadataValueEnum<'c>> = before.iter().map(|&v| v.into()).collect();
+        args.push(at.into());
+        // Before LLVM 22 the alignment was an argument, since then it is an attribute.
+        let is_argument = function.count_params() as usize > before.len() + 1 + after.len();
+        if is_argument {
+            args.push(self.context.i32_type().const_int(u64::from(align), false).into());
+        }
+        args.extend(after.iter().map(|&v| BasicMetadataValueEnum::from(v)));
+        let call = self.builder.build_call(function, &args, "").expect(POSITIONED);
+        if !is_argument {
+            call.set_alignment_attribute(AttributeLoc::Param(before.len() as u32), align);
+        }
+        call
+    }
+
+    /// Whether any lane of a mask is set.
+    pub(crate) fn any(&self, mask: Reg<'c>) -> Reg<'c> {
+        match mask {
+            BasicValueEnum::VectorValue(_) => self.intrinsic("llvm.vector.reduce.or", &[mask]),
+            scalar => scalar,
+        }
     }
 }

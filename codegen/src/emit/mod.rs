@@ -11,7 +11,9 @@ mod address;
 mod block;
 mod function;
 pub(crate) mod ir;
+mod lanes;
 mod loops;
+mod memory;
 mod value;
 
 use ansc_graph::{BufId, TensorType};
@@ -88,8 +90,7 @@ fn arguments(program: &Program, pieces: &[Piece<'_>]) -> Vec<BufId> {
         let mut used = vec![false; program.buffers.len()];
         let mut mark = |stmt: &Stmt| {
             stmt.visit_blocks(&mut |block| {
-                block.body.writes().iter().for_each(|a| used[a.buffer.index()] = true);
-                loads_of(block).for_each(|b| used[b.index()] = true);
+                accesses(block).for_each(|b| used[b.index()] = true);
             });
         };
         match piece {
@@ -110,6 +111,12 @@ fn arguments(program: &Program, pieces: &[Piece<'_>]) -> Vec<BufId> {
     let workspace =
         program.buffers.iter().enumerate().filter(shared).map(|(index, _)| BufId::new(index));
     program.params.iter().copied().chain(workspace).collect()
+}
+
+/// Buffers that a block uses.
+fn accesses(block: &ansc_sketch::Block) -> impl Iterator<Item = BufId> {
+    let written: Vec<BufId> = block.body.writes().iter().map(|a| a.buffer).collect();
+    loads_of(block).chain(written)
 }
 
 /// Buffers that a block loads from.

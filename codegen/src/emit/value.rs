@@ -6,7 +6,8 @@ use inkwell::types::BasicType;
 
 use crate::affine::{Affine, affine};
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::Reg;
+use crate::emit::ir::{Reg, lanes};
+use crate::emit::memory::Pattern;
 use crate::ops;
 
 impl<'c> Emitter<'c, '_> {
@@ -16,11 +17,11 @@ impl<'c> Emitter<'c, '_> {
 
     pub(crate) fn value(&mut self, e: &Expr) -> Result<Reg<'c>> {
         if let Some(form) = self.index_form(e) {
-            return Ok(self.index(&form)?.into());
+            return self.index(&form);
         }
         match e {
             Expr::Const(s) => Ok(ops::constant(&self.ir, *s, None)),
-            Expr::Var(v) => self.variable(*v),
+            Expr::Var(_) => self.index(&affine(e, self)),
             Expr::Load(buffer, indices) => {
                 let flat = self.flatten(*buffer, indices);
                 self.load(*buffer, &flat)
@@ -72,6 +73,11 @@ impl<'c> Emitter<'c, '_> {
         if let Some(known) = self.decide_comparison(op, a, b) {
             return Ok(self.ir.int(1, i64::from(known), None));
         }
+        if op.is_comparison()
+            && let Some(mask) = self.lane_comparison(op, a, b)?
+        {
+            return Ok(mask);
+        }
         let (x, y) = (self.value(a)?, self.value(b)?);
         ops::binary(&self.ir, self.target, op, dtype, x, y).map_err(|e| e.to_string())
     }
@@ -97,14 +103,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     fn decide_comparison(&self, op: BinOp, a: &Expr, b: &Expr) -> Option<bool> {
-        if !op.is_comparison() || self.dtype(a) != DType::I64 {
-            return None;
-        }
-        let has_load = |e: &Expr| !e.loads().is_empty();
-        if has_load(a) || has_load(b) {
-            return None;
-        }
-        let difference = affine(a, self).plus(&affine(b, self).times(-1));
+        let difference = self.difference(op, a, b)?;
         let (low, high) = difference.bounds(self)?;
         match op {
             BinOp::Lt if high < 0 => Some(true),
@@ -119,6 +118,32 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
+    /// `a - b` of a comparison of indices.
+    fn difference(&self, op: BinOp, a: &Expr, b: &Expr) -> Option<Affine> {
+        let is_index = |e: &Expr| self.dtype(e) == DType::I64 && e.loads().is_empty();
+        (op.is_comparison() && is_index(a) && is_index(b))
+            .then(|| affine(a, self).plus(&affine(b, self).times(-1)))
+    }
+
+    /// A comparison of indices that differ between lanes, in 32 bits if they suffice.
+    fn lane_comparison(&mut self, op: BinOp, a: &Expr, b: &Expr) -> Result<Option<Reg<'c>>> {
+        let Some(difference) = self.difference(op, a, b).filter(|d| self.varies(d)) else {
+            return Ok(None);
+        };
+        let fits = |v: i64| i32::try_from(v).is_ok();
+        let narrow = difference.bounds(self).is_some_and(|(low, high)| fits(low) && fits(high));
+        let Pattern::Strided { base, stride } = self.pattern(&difference) else { return Ok(None) };
+        if !narrow || !fits(stride) {
+            return Ok(None);
+        }
+        let base = self.uniform_index(&base)?;
+        let lanes = self.progression(self.narrow(base), stride);
+        let zero = self.ir.same(lanes, 0.0);
+        ops::binary(&self.ir, self.target, op, DType::I32, lanes, zero)
+            .map(Some)
+            .map_err(|e| e.to_string())
+    }
+
     fn choice(&mut self, c: &Expr, a: &Expr, b: &Expr) -> Result<Reg<'c>> {
         match self.decide(c) {
             Some(true) => return self.value(a),
@@ -130,7 +155,21 @@ impl<'c> Emitter<'c, '_> {
             let (a, b) = (self.value(a)?, self.value(b)?);
             return Ok(self.ir.select(condition, a, b));
         }
+        if lanes(condition).is_some() {
+            let a = self.masked(condition, |e| e.value(a))?;
+            let b = self.masked(self.ir.not(condition), |e| e.value(b))?;
+            return Ok(self.ir.select(condition, a, b));
+        }
         self.branch(condition, |e| e.value(a), |e| e.value(b))
+    }
+
+    /// Runs `f` with fewer lanes active.
+    fn masked<T>(&mut self, lanes: Reg<'c>, f: impl FnOnce(&mut Self) -> T) -> T {
+        let fewer = self.mask.map_or(lanes, |m| self.ir.and(m, lanes));
+        let outer = self.mask.replace(fewer);
+        let result = f(self);
+        self.mask = outer;
+        result
     }
 
     /// Whether the expression may be evaluated where its value is not wanted.
@@ -139,7 +178,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Whether the ranges of variables alone keep the access inside of the buffer.
-    fn in_bounds(&self, buffer: ansc_graph::BufId, indices: &[Expr]) -> bool {
+    pub(crate) fn in_bounds(&self, buffer: ansc_graph::BufId, indices: &[Expr]) -> bool {
         let shape = &self.program.buffer(buffer).ty.shape;
         indices.iter().zip(shape).all(|(index, &extent)| {
             affine(index, self)
@@ -164,10 +203,14 @@ impl<'c> Emitter<'c, '_> {
         self.ir.builder.position_at_end(yes);
         let a = then(self)?;
         let a_end = self.ir.builder.get_insert_block().expect(POSITIONED);
-        self.ir.builder.build_unconditional_branch(after).expect(POSITIONED);
         self.ir.builder.position_at_end(no);
         let b = other(self)?;
         let b_end = self.ir.builder.get_insert_block().expect(POSITIONED);
+        let count = lanes(a).or(lanes(b));
+        let b = self.ir.splat(b, count);
+        self.ir.builder.build_unconditional_branch(after).expect(POSITIONED);
+        self.ir.builder.position_at_end(a_end);
+        let a = self.ir.splat(a, count);
         self.ir.builder.build_unconditional_branch(after).expect(POSITIONED);
         self.ir.builder.position_at_end(after);
         let phi =

@@ -2,4 +2,6 @@
 
 mod artifact;
 mod basics;
+mod check;
+mod elementwise;
 mod kernel;

@@ -1,0 +1,340 @@
+//! Loads and stores of elements: one, or a vector of them.
+//!
+//! How the address depends on the lane decides the instruction: not at all (one element for all lanes), by one
+//! (a vector), by a small constant (vectors and a shuffle), in another way (lane by lane). Under a mask
+//! nothing is accessed for lanes that are not active.
+
+use ansc_graph::BufId;
+use ansc_sketch::Scope as BufferScope;
+use inkwell::values::{BasicValue, InstructionValue, IntValue, MetadataValue, PointerValue};
+
+use crate::affine::{Affine, Term, affine};
+use crate::emit::function::{Emitter, Lanes, Result};
+use crate::emit::ir::{Reg, lanes};
+use crate::ops;
+
+/// Strides that are loaded as vectors and shuffled.
+const MAX_SHUFFLED: i64 = 4;
+
+/// How an index depends on the lane.
+pub(crate) enum Pattern {
+    /// `base + stride * lane`
+    Strided { base: Affine, stride: i64 },
+    /// One form for each lane.
+    Irregular(Vec<Affine>),
+}
+
+impl<'c> Emitter<'c, '_> {
+    /// Whether the form differs between lanes.
+    pub(crate) fn varies(&self, form: &Affine) -> bool {
+        self.lanes.is_some_and(|lanes| form.terms.keys().any(|t| self.term_varies(t, lanes)))
+    }
+
+    fn term_varies(&self, term: &Term, lanes: Lanes) -> bool {
+        match term {
+            Term::Var(v) => *v == lanes.var,
+            Term::Opaque(_, e) => {
+                let of_lane = |b: &BufId| self.expanded.contains_key(b);
+                e.0.vars().contains(&lanes.var) || e.0.loads().iter().any(|(b, _)| of_lane(b))
+            }
+        }
+    }
+
+    pub(crate) fn pattern(&mut self, form: &Affine) -> Pattern {
+        let Some(lanes) = self.lanes.filter(|_| self.varies(form)) else {
+            return Pattern::Strided { base: form.clone(), stride: 0 };
+        };
+        let mut base = form.clone();
+        let stride = base.terms.remove(&Term::Var(lanes.var)).unwrap_or(0);
+        if !self.varies(&base) {
+            return Pattern::Strided { base, stride };
+        }
+        let expr = form.to_expr();
+        let each: Vec<Affine> =
+            (0..lanes.count).map(|i| self.in_lane(i, |e| affine(&expr, e))).collect();
+        match progression(&each) {
+            Some(stride) => Pattern::Strided { base: each[0].clone(), stride },
+            None => Pattern::Irregular(each),
+        }
+    }
+
+    /// Runs `f` with the lane variable fixed.
+    pub(crate) fn in_lane<T>(&mut self, lane: u32, f: impl FnOnce(&mut Self) -> T) -> T {
+        let lanes = self.lanes.take().expect("inside of a vectorised loop");
+        let hidden = self.bindings.insert(lanes.var, Affine::constant(i64::from(lane)));
+        debug_assert!(hidden.is_none(), "lanes are not nested");
+        let result = f(self);
+        self.bindings.remove(&lanes.var);
+        self.lanes = Some(lanes);
+        result
+    }
+
+    /// The value of an affine form: a scalar if it is the same in all lanes.
+    pub(crate) fn index(&mut self, form: &Affine) -> Result<Reg<'c>> {
+        if !self.varies(form) {
+            return Ok(self.uniform_index(form)?.into());
+        }
+        match self.pattern(form) {
+            Pattern::Strided { base, stride } => {
+                let base = self.uniform_index(&base)?.into();
+                Ok(self.progression(base, stride))
+            }
+            Pattern::Irregular(each) => {
+                let mut values = Vec::with_capacity(each.len());
+                for (lane, form) in each.iter().enumerate() {
+                    let value = self.in_lane(lane as u32, |e| e.uniform_index(form))?;
+                    values.push(value.into());
+                }
+                Ok(self.ir.from_lanes(&values))
+            }
+        }
+    }
+
+    /// `base + stride * lane` in each lane; `base` is an integer of any width.
+    pub(crate) fn progression(&self, base: Reg<'c>, stride: i64) -> Reg<'c> {
+        let count = self.lanes.expect("inside of a vectorised loop").count;
+        let crate::emit::ir::Kind::Int(bits) = self.ir.kind(base) else {
+            unreachable!("an index is an integer")
+        };
+        let steps = self.ir.mul(self.ir.iota(bits, count), self.ir.int(bits, stride, Some(count)));
+        self.ir.add(self.ir.splat(base, Some(count)), steps)
+    }
+
+    /// Loads the element at `flat` for each active lane.
+    pub(crate) fn load(&mut self, buffer: BufId, flat: &Affine) -> Result<Reg<'c>> {
+        let ty = &self.program.buffer(buffer).ty;
+        let dtype = ty.dtype;
+        if ty.is_empty() {
+            // Nothing can be loaded from it, so this code does not run.
+            return Ok(ops::constant(&self.ir, ansc_graph::Scalar::zero(dtype), None));
+        }
+        let raw = match self.pattern(flat) {
+            Pattern::Strided { base, stride: 0 } => self.load_one(buffer, &base)?,
+            Pattern::Strided { base, stride: 1 } => self.load_vector(buffer, &base, self.mask)?,
+            Pattern::Strided { base, stride: -1 } if self.mask.is_none() => {
+                self.load_reversed(buffer, base)?
+            }
+            Pattern::Strided { base, stride }
+                if stride.abs() <= MAX_SHUFFLED && self.mask.is_none() && self.count() > 2 =>
+            {
+                self.load_shuffled(buffer, base, stride)?
+            }
+            Pattern::Strided { base, stride } => {
+                let each: Vec<Affine> = (0..i64::from(self.count()))
+                    .map(|i| base.clone().plus(&Affine::constant(i * stride)))
+                    .collect();
+                self.load_lanes(buffer, &each)?
+            }
+            Pattern::Irregular(each) => self.load_lanes(buffer, &each)?,
+        };
+        Ok(ops::from_stored(&self.ir, self.target, dtype, raw))
+    }
+
+    fn count(&self) -> u32 {
+        self.lanes.map_or(1, |l| l.count)
+    }
+
+    /// One element for all lanes.
+    fn load_one(&mut self, buffer: BufId, flat: &Affine) -> Result<Reg<'c>> {
+        let kind = ops::stored(self.program.buffer(buffer).ty.dtype);
+        let (at, align) = self.pointer(buffer, flat)?;
+        let at = match self.mask {
+            Some(mask) if !self.within(buffer, flat) => {
+                let any = self.ir.any(mask);
+                self.safe(buffer, any, at)?
+            }
+            _ => at,
+        };
+        let raw = self.ir.load(self.ir.ty(kind, None), at, align);
+        self.describe_access(buffer, raw.as_instruction_value())?;
+        Ok(raw)
+    }
+
+    /// The pointer, or the buffer's beginning if `condition` does not hold: loading from there is harmless.
+    fn safe(
+        &mut self,
+        buffer: BufId,
+        condition: Reg<'c>,
+        at: PointerValue<'c>,
+    ) -> Result<PointerValue<'c>> {
+        let base = self.place(buffer)?.base;
+        Ok(self.ir.select(condition, at.into(), base.into()).into_pointer_value())
+    }
+
+    /// Whether the ranges of variables alone keep the position inside of the buffer.
+    fn within(&self, buffer: BufId, flat: &Affine) -> bool {
+        let len = self.program.buffer(buffer).ty.len() as i64;
+        flat.bounds(self).is_some_and(|(low, high)| low >= 0 && high < len)
+    }
+
+    fn load_vector(
+        &mut self,
+        buffer: BufId,
+        flat: &Affine,
+        mask: Option<Reg<'c>>,
+    ) -> Result<Reg<'c>> {
+        let kind = ops::stored(self.program.buffer(buffer).ty.dtype);
+        let ty = self.ir.ty(kind, Some(self.count()));
+        let (at, align) = self.pointer(buffer, flat)?;
+        let raw = match mask {
+            None => self.ir.load(ty, at, align),
+            Some(mask) => self.ir.masked_load(ty, at, align, mask),
+        };
+        self.describe_access(buffer, raw.as_instruction_value())?;
+        Ok(raw)
+    }
+
+    fn load_reversed(&mut self, buffer: BufId, base: Affine) -> Result<Reg<'c>> {
+        let count = self.count();
+        let first = base.plus(&Affine::constant(1 - i64::from(count)));
+        let forward = self.load_vector(buffer, &first, None)?;
+        let mask: Vec<u32> = (0..count).rev().collect();
+        Ok(self.ir.shuffle(forward, forward, &mask))
+    }
+
+    /// Lanes that are `stride` apart, from vectors that begin at the first element and end at the last.
+    fn load_shuffled(&mut self, buffer: BufId, base: Affine, stride: i64) -> Result<Reg<'c>> {
+        let count = i64::from(self.count());
+        let size = stride.abs();
+        let (low, span) = (stride.min(0) * (count - 1), size * (count - 1) + 1);
+        let pieces = (span as u64).div_ceil(count as u64) as i64;
+        let starts: Vec<i64> = (0..pieces).map(|p| (p * count).min(span - count)).collect();
+        let mut loaded: Option<Reg<'c>> = None;
+        let mut from = Vec::with_capacity(count as usize);
+        for lane in 0..count {
+            let at = if stride > 0 { lane * size } else { (count - 1 - lane) * size };
+            from.push((at / count).min(pieces - 1));
+        }
+        for (piece, &start) in starts.iter().enumerate() {
+            let first = base.clone().plus(&Affine::constant(low + start));
+            let vector = self.load_vector(buffer, &first, None)?;
+            let mask: Vec<u32> = (0..count)
+                .map(|lane| {
+                    let at = if stride > 0 { lane * size } else { (count - 1 - lane) * size };
+                    match from[lane as usize] == piece as i64 {
+                        true => (count + at - start) as u32,
+                        false => lane as u32,
+                    }
+                })
+                .collect();
+            loaded = Some(self.ir.shuffle(loaded.unwrap_or(vector), vector, &mask));
+        }
+        Ok(loaded.expect("at least one vector"))
+    }
+
+    fn load_lanes(&mut self, buffer: BufId, each: &[Affine]) -> Result<Reg<'c>> {
+        let kind = ops::stored(self.program.buffer(buffer).ty.dtype);
+        let mask = self.mask.take();
+        let mut values = Vec::with_capacity(each.len());
+        for (lane, flat) in each.iter().enumerate() {
+            let lane = lane as u32;
+            let (mut at, mut align) = self.in_lane(lane, |e| e.pointer(buffer, flat))?;
+            if let Some(mask) = mask.filter(|_| !self.within(buffer, flat)) {
+                at = self.safe(buffer, self.ir.lane(mask, lane), at)?;
+                align = kind.bytes();
+            }
+            let raw = self.ir.load(self.ir.ty(kind, None), at, align);
+            self.describe_access(buffer, raw.as_instruction_value())?;
+            values.push(raw);
+        }
+        self.mask = mask;
+        Ok(self.ir.from_lanes(&values))
+    }
+
+    /// Stores a value of the buffer's element type for each active lane.
+    pub(crate) fn store(&mut self, buffer: BufId, flat: &Affine, value: Reg<'c>) -> Result<()> {
+        let dtype = self.program.buffer(buffer).ty.dtype;
+        let raw = ops::to_stored(&self.ir, self.target, dtype, value);
+        let each = match (self.pattern(flat), self.lanes) {
+            (Pattern::Strided { base, stride: 0 }, _) if lanes(raw).is_none() => {
+                return self.store_one(buffer, &base, raw);
+            }
+            (Pattern::Strided { base, stride: 1 }, Some(_)) => {
+                return self.store_vector(buffer, &base, raw);
+            }
+            (Pattern::Strided { base, stride }, _) => (0..i64::from(self.count()))
+                .map(|i| base.clone().plus(&Affine::constant(i * stride)))
+                .collect(),
+            (Pattern::Irregular(each), _) => each,
+        };
+        let mask = self.mask.take();
+        for (lane, flat) in each.iter().enumerate() {
+            let lane = lane as u32;
+            let value = self.ir.lane(raw, lane);
+            let store = |e: &mut Self| e.in_lane(lane, |e| e.store_one(buffer, flat, value));
+            match mask {
+                None => store(self)?,
+                Some(mask) => self.when(self.ir.lane(mask, lane), store)?,
+            }
+        }
+        self.mask = mask;
+        Ok(())
+    }
+
+    fn store_one(&mut self, buffer: BufId, flat: &Affine, raw: Reg<'c>) -> Result<()> {
+        let (at, align) = self.pointer(buffer, flat)?;
+        if let Some(mask) = self.mask {
+            let any = self.ir.any(mask);
+            return self.when(any, |e| {
+                let store = e.ir.store(raw, at, align);
+                e.describe_access(buffer, Some(store))
+            });
+        }
+        let store = self.ir.store(raw, at, align);
+        self.describe_access(buffer, Some(store))
+    }
+
+    fn store_vector(&mut self, buffer: BufId, flat: &Affine, raw: Reg<'c>) -> Result<()> {
+        let raw = self.ir.splat(raw, Some(self.count()));
+        let (at, align) = self.pointer(buffer, flat)?;
+        let store = match self.mask {
+            None => self.ir.store(raw, at, align),
+            Some(mask) => self.ir.masked_store(raw, at, align, mask),
+        };
+        self.describe_access(buffer, Some(store))
+    }
+
+    /// Tells LLVM which buffer is accessed, and that inputs do not change.
+    fn describe_access(
+        &mut self,
+        buffer: BufId,
+        access: Option<InstructionValue<'c>>,
+    ) -> Result<()> {
+        let place = self.place(buffer)?;
+        let Some(access) = access else { return Ok(()) };
+        let set = |key: &str, node: MetadataValue<'c>| {
+            let id = self.ir.context.get_kind_id(key);
+            access.set_metadata(node, id).expect("a metadata node");
+        };
+        set("alias.scope", place.scope);
+        set("noalias", place.noalias);
+        let is_load = access.get_opcode() == inkwell::values::InstructionOpcode::Load;
+        if is_load && self.program.buffer(buffer).scope == BufferScope::Input {
+            set("invariant.load", self.ir.context.metadata_node(&[]));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn mark(&self, value: Reg<'c>, key: &str, node: MetadataValue<'c>) {
+        if let Some(instruction) = value.as_instruction_value() {
+            let id = self.ir.context.get_kind_id(key);
+            instruction.set_metadata(node, id).expect("a metadata node");
+        }
+    }
+
+    /// A uniform index as an integer of 32 bits.
+    pub(crate) fn narrow(&self, index: IntValue<'c>) -> Reg<'c> {
+        self.ir.resize(index.into(), 32, true)
+    }
+}
+
+/// The step, if the forms are an arithmetic progression.
+fn progression(each: &[Affine]) -> Option<i64> {
+    let [first, second, ..] = each else { return None };
+    let step = second.constant.wrapping_sub(first.constant);
+    let follows = |(i, form): (usize, &Affine)| {
+        form.terms == first.terms
+            && form.constant == first.constant.wrapping_add(step.wrapping_mul(i as i64))
+    };
+    each.iter().enumerate().all(follows).then_some(step)
+}
