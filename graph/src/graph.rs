@@ -164,6 +164,14 @@ impl Graph {
         operands.into_iter().map(|(_, value)| value).collect()
     }
 
+    /// The slots that a node reads, in order: `0..n` in a graph that verifies.
+    pub fn slots(&self, node: NodeId) -> Vec<u32> {
+        let edges = self.dag.edges_directed(node, Direction::Incoming);
+        let mut slots: Vec<u32> = edges.map(|e| e.weight().slot).collect();
+        slots.sort_unstable();
+        slots
+    }
+
     /// Nodes and slots that read a value, in order; a node that reads it twice is listed twice.
     /// Graph outputs are not among them: see [`Graph::is_output`].
     pub fn users(&self, value: ValueId) -> Vec<(NodeId, u32)> {

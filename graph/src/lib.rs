@@ -13,6 +13,7 @@ pub mod op;
 pub mod ops;
 pub mod passes;
 pub mod scalar;
+pub mod verify;
 
 pub use compute::{Combiner, Compute, Reduce, Stage, TensorType};
 pub use expr::{BinOp, BufId, Expr, UnOp, VarId};
