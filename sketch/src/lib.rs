@@ -4,8 +4,10 @@
 //! into a fast one that computes the same function; code generation takes what [`finish()`] makes of it.
 
 mod decompose;
+pub mod default;
 pub mod finish;
 pub mod lower;
+pub mod packed;
 pub mod program;
 mod tree;
 

@@ -1,0 +1,303 @@
+//! Builds programs nest by nest.
+//!
+//! A [`Path`] is the list of loops around a point; bodies are written over the loops' own symbols, and
+//! [`Builder::block`] turns them into a block whose iterators are bound to those loops.
+
+use ansc_graph::{BufId, Compute, Expr, TensorType, VarId};
+
+use super::Machine;
+use super::tile::Layout;
+use crate::packed::Packing;
+use crate::program::{Access, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Stmt};
+
+/// One loop around a point, or one component of a fused loop.
+#[derive(Clone)]
+pub(super) struct Step {
+    /// What bodies call it.
+    symbol: VarId,
+    extent: usize,
+    kind: IterKind,
+    /// Its value, over loop variables.
+    binding: Expr,
+}
+
+pub(super) type Path = Vec<Step>;
+
+pub(super) struct Builder<'a> {
+    pub(super) compute: &'a Compute,
+    pub(super) constant: &'a [bool],
+    pub(super) machine: &'a Machine,
+    pub(super) program: Program,
+    pub(super) packings: Vec<Packing>,
+    /// The program's buffer for each source of the compute's stages, and how many leading axes of the source
+    /// it lacks.
+    sources: Vec<(BufId, usize)>,
+    packed: Vec<Packed>,
+}
+
+/// Loads of `buffer` at `indices` in the body of a stage read `packed` instead.
+pub(super) struct Packed {
+    pub(super) stage: usize,
+    pub(super) buffer: BufId,
+    pub(super) indices: Vec<Expr>,
+    pub(super) packed: BufId,
+    pub(super) layout: Layout,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        name: &str,
+        compute: &'a Compute,
+        constant: &'a [bool],
+        machine: &'a Machine,
+    ) -> Builder<'a> {
+        // The naive program has the buffers and parameters that are wanted, with nothing repeated.
+        let mut program = crate::lower::lower(name, compute);
+        program.body = program.body.split_off(program.body.len() - copies(compute));
+        let sources =
+            (0..compute.inputs.len() + compute.stages.len()).map(|i| (BufId::new(i), 0)).collect();
+        Builder {
+            compute,
+            constant,
+            machine,
+            program,
+            packings: Vec::new(),
+            sources,
+            packed: Vec::new(),
+        }
+    }
+
+    pub(super) fn done(self) -> (Program, Vec<Packing>) {
+        (self.program, self.packings)
+    }
+
+    /// Lanes of a vector of `ty`'s elements.
+    pub(super) fn lanes(&self, bytes: usize) -> usize {
+        (self.machine.vector_bytes / bytes.max(4)).max(1)
+    }
+
+    pub(super) fn source(&self, buffer: BufId) -> BufId {
+        self.sources[buffer.index()].0
+    }
+
+    /// Lets stages that are built from now on find `buffer` in `to`, which lacks its `skip` leading axes.
+    pub(super) fn redirect(&mut self, buffer: BufId, to: BufId, skip: usize) {
+        self.sources[buffer.index()] = (to, skip);
+    }
+
+    pub(super) fn add_packed(&mut self, packed: Packed) {
+        self.packed.push(packed);
+    }
+
+    pub(super) fn packed(&self, stage: usize, buffer: BufId, indices: &[Expr]) -> Option<&Packed> {
+        self.packed.iter().find(|p| p.stage == stage && p.buffer == buffer && p.indices == indices)
+    }
+
+    /// The load of a source, as a load of the program's buffer.
+    pub(super) fn load(&self, buffer: BufId, indices: &[Expr]) -> Expr {
+        let (buffer, skip) = self.sources[buffer.index()];
+        Expr::Load(buffer, indices[skip..].to_vec())
+    }
+
+    pub(super) fn global(&mut self, name: &str, ty: TensorType) -> BufId {
+        let number = self.program.buffers.len();
+        self.program.add_buffer(format!("{name}{number}"), ty, Scope::Global)
+    }
+
+    pub(super) fn local(&mut self, name: &str, ty: TensorType) -> BufId {
+        let number = self.program.buffers.len();
+        self.program.add_buffer(format!("{name}{number}"), ty, Scope::Local)
+    }
+
+    /// Appends a statement at the root, before the copies of repeated results.
+    pub(super) fn push(&mut self, stmts: Vec<Stmt>) {
+        let at = self.program.body.len() - copies(self.compute);
+        self.program.body.splice(at..at, stmts);
+    }
+
+    /// `for symbol in 0..extent { body }`, left out for a single iteration.
+    pub(super) fn repeat(
+        &mut self,
+        path: &Path,
+        (name, extent): (&str, usize),
+        (kind, iter): (ForKind, IterKind),
+        body: impl FnOnce(&mut Self, &Path, Expr) -> Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        if extent == 1 {
+            return body(self, path, Expr::int(0));
+        }
+        let var = self.program.add_var(name);
+        let mut inner = path.clone();
+        inner.push(Step { symbol: var, extent, kind: iter, binding: Expr::Var(var) });
+        let body = body(self, &inner, Expr::Var(var));
+        vec![Stmt::For(Box::new(For { var, extent, kind, body }))]
+    }
+
+    pub(super) fn serial(
+        &mut self,
+        path: &Path,
+        extent: usize,
+        iter: IterKind,
+        body: impl FnOnce(&mut Self, &Path, Expr) -> Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        let name = if iter == IterKind::Reduce { "r" } else { "i" };
+        self.repeat(path, (name, extent), (ForKind::Serial, iter), body)
+    }
+
+    pub(super) fn unrolled(
+        &mut self,
+        path: &Path,
+        extent: usize,
+        iter: IterKind,
+        body: impl FnOnce(&mut Self, &Path, Expr) -> Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        self.repeat(path, ("u", extent), (ForKind::Unrolled, iter), body)
+    }
+
+    pub(super) fn vector(
+        &mut self,
+        path: &Path,
+        lanes: usize,
+        body: impl FnOnce(&mut Self, &Path, Expr) -> Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        self.repeat(path, ("l", lanes), (ForKind::Vectorized, IterKind::Spatial), body)
+    }
+
+    /// Serial loops over all `extents`; `body` gets one index for each.
+    pub(super) fn serial_all(
+        &mut self,
+        path: &Path,
+        extents: &[usize],
+        iter: IterKind,
+        body: &mut dyn FnMut(&mut Self, &Path, Vec<Expr>) -> Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        self.serial_rest(path, extents, iter, Vec::new(), body)
+    }
+
+    fn serial_rest(
+        &mut self,
+        path: &Path,
+        extents: &[usize],
+        iter: IterKind,
+        indices: Vec<Expr>,
+        body: &mut dyn FnMut(&mut Self, &Path, Vec<Expr>) -> Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        let Some((&first, rest)) = extents.split_first() else {
+            return body(self, path, indices);
+        };
+        self.serial(path, first, iter, |b, path, i| {
+            let mut indices = indices;
+            indices.push(i);
+            b.serial_rest(path, rest, iter, indices, body)
+        })
+    }
+
+    /// One parallel loop over all `extents`, fused; `body` gets one index for each.
+    pub(super) fn parallel(
+        &mut self,
+        extents: &[usize],
+        worthwhile: bool,
+        body: impl FnOnce(&mut Self, &Path, Vec<Expr>) -> Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        let total: usize = extents.iter().product();
+        if total == 1 {
+            return body(self, &Vec::new(), vec![Expr::int(0); extents.len()]);
+        }
+        let var = self.program.add_var("p");
+        let mut path = Vec::new();
+        let mut indices = Vec::new();
+        let mut inner = total;
+        for (position, &extent) in extents.iter().enumerate() {
+            inner /= extent;
+            if extent == 1 {
+                indices.push(Expr::int(0));
+                continue;
+            }
+            let is_first = extents[..position].iter().all(|&e| e == 1);
+            let binding = component(Expr::Var(var), inner, (!is_first).then_some(extent));
+            let symbol = self.program.add_var(format!("p{position}"));
+            path.push(Step { symbol, extent, kind: IterKind::Spatial, binding });
+            indices.push(Expr::Var(symbol));
+        }
+        let body = body(self, &path, indices);
+        let kind = if worthwhile { ForKind::Parallel } else { ForKind::Serial };
+        vec![Stmt::For(Box::new(For { var, extent: total, kind, body }))]
+    }
+
+    /// A block with one iterator for each step of the path that `body` mentions.
+    pub(super) fn block(&mut self, path: &Path, name: &str, body: Body) -> Vec<Stmt> {
+        let mut iters = Vec::new();
+        let mut names = std::collections::BTreeMap::new();
+        let used = mentioned(&body);
+        for step in path.iter().filter(|s| used.contains(&s.symbol)) {
+            let var = self.program.add_var(format!("v{}", self.program.vars[step.symbol.index()]));
+            names.insert(step.symbol, var);
+            iters.push(Iter {
+                var,
+                extent: step.extent,
+                kind: step.kind,
+                binding: step.binding.clone(),
+            });
+        }
+        let body = rename(body, &|v| names.get(&v).map(|&v| Expr::Var(v)));
+        vec![Stmt::Block(Box::new(Block { name: name.into(), iters, predicate: None, body }))]
+    }
+
+    /// A stage's body at the point `at` (an expression for each of its axes), over the program's buffers.
+    pub(super) fn body_at(&self, stage: usize, at: &[Expr]) -> Expr {
+        self.expr_at(&self.compute.stages[stage].body, at)
+    }
+
+    pub(super) fn expr_at(&self, e: &Expr, at: &[Expr]) -> Expr {
+        let body = e.rewrite(&mut |e| match e {
+            Expr::Load(b, indices) => Some(self.load(*b, indices)),
+            _ => None,
+        });
+        body.substitute(&|v| Some(at[v.index()].clone()))
+    }
+}
+
+/// Results that are copies of other results: the naive program ends with a statement for each.
+fn copies(compute: &Compute) -> usize {
+    let outputs = &compute.outputs;
+    (0..outputs.len()).filter(|&i| outputs[..i].contains(&outputs[i])).count()
+}
+
+fn component(var: Expr, inner: usize, extent: Option<usize>) -> Expr {
+    let divided = if inner == 1 { var } else { var.floor_div(inner as i64) };
+    match extent {
+        Some(extent) => divided.floor_mod(extent as i64),
+        None => divided,
+    }
+}
+
+fn mentioned(body: &Body) -> std::collections::BTreeSet<VarId> {
+    let mut vars = body.value().vars();
+    for access in body.writes() {
+        vars.extend(access.indices.iter().flat_map(Expr::vars));
+    }
+    if let Body::ArgReduce { term, .. } = body {
+        vars.extend(term.vars());
+    }
+    vars
+}
+
+fn rename(body: Body, f: &impl Fn(VarId) -> Option<Expr>) -> Body {
+    let expr = |e: Expr| e.substitute(f);
+    let access =
+        |a: Access| Access { buffer: a.buffer, indices: a.indices.into_iter().map(expr).collect() };
+    match body {
+        Body::Assign { dst, value } => Body::Assign { dst: access(dst), value: expr(value) },
+        Body::Reduce { combiner, dst, value, init } => {
+            Body::Reduce { combiner, dst: access(dst), value: expr(value), init }
+        }
+        Body::ArgReduce { combiner, best, position, value, term, init } => Body::ArgReduce {
+            combiner,
+            best: access(best),
+            position: access(position),
+            value: expr(value),
+            term: expr(term),
+            init,
+        },
+    }
+}

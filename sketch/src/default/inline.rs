@@ -1,0 +1,134 @@
+//! Stages that vanish into their readers.
+//!
+//! ```text
+//! s0[v0] = add(b0[v0], b1[v0]);  s1[v0, v1] = mul(s0[v0], b2[v0, v1])
+//! =>
+//! s1[v0, v1] = mul(add(b0[v0], b1[v0]), b2[v0, v1])
+//! ```
+//!
+//! A stage is inlined where recomputing it costs no more than storing and loading it: never a
+//! reduction or a result; into a reduction that uses elements again only if it merely moves them
+//! (so that padding stays a buffer); expensive functions only into one reader of the same size.
+
+use ansc_graph::{BufId, Compute, Expr, Stage};
+
+use super::usage::{has_reuse, is_expensive, is_movement, readers, size};
+
+/// Inlined bodies stay below this many nodes: code size, and the compiler's own time.
+const MAX_NODES: usize = 400;
+
+pub(super) fn inline(compute: &Compute) -> Compute {
+    let mut compute = compute.clone();
+    let mut kept: Vec<bool> = vec![true; compute.stages.len()];
+    for index in 0..compute.stages.len() {
+        let buffer = compute.stage_buffer(index);
+        let readers = readers(&compute, buffer);
+        if readers.is_empty() || !worthwhile(&compute, index, &readers) {
+            continue;
+        }
+        let body = compute.stages[index].body.clone();
+        for reader in readers {
+            let stage = &mut compute.stages[reader];
+            stage.body = replace_loads(&stage.body, buffer, &body);
+        }
+        kept[index] = false;
+    }
+    drop_stages(&compute, &kept)
+}
+
+fn worthwhile(compute: &Compute, index: usize, readers: &[usize]) -> bool {
+    let stage = &compute.stages[index];
+    if stage.reduce.is_some() || compute.outputs.contains(&index) {
+        return false;
+    }
+    let expensive = is_expensive(&stage.body);
+    if expensive && readers.len() > 1 {
+        return false;
+    }
+    readers.iter().all(|&r| fits(stage, &compute.stages[r], compute.stage_buffer(index), expensive))
+}
+
+fn fits(stage: &Stage, reader: &Stage, buffer: BufId, expensive: bool) -> bool {
+    let loads = reader.body.loads().iter().filter(|(b, _)| *b == buffer).count();
+    if size(&reader.body) + loads * size(&stage.body) > MAX_NODES {
+        return false;
+    }
+    let points: usize = reader.extents().iter().product();
+    let same_size = points <= stage.ty.len().max(1);
+    match reader.reduce {
+        Some(_) if has_reuse(reader) => is_movement(&stage.body),
+        _ => !expensive || same_size,
+    }
+}
+
+fn replace_loads(e: &Expr, buffer: BufId, body: &Expr) -> Expr {
+    e.rewrite(&mut |e| match e {
+        Expr::Load(b, indices) if *b == buffer => {
+            Some(body.substitute(&|v| Some(indices[v.index()].clone())))
+        }
+        _ => None,
+    })
+}
+
+/// Removes stages that nothing loads any more, and renumbers the others.
+fn drop_stages(compute: &Compute, kept: &[bool]) -> Compute {
+    let inputs = compute.inputs.len();
+    let new_index: Vec<usize> =
+        (0..kept.len()).map(|i| kept[..i].iter().filter(|k| **k).count()).collect();
+    let renumber = |b: BufId| match b.index().checked_sub(inputs) {
+        None => b,
+        Some(stage) => BufId::new(inputs + new_index[stage]),
+    };
+    let stages = compute.stages.iter().zip(kept).filter(|(_, kept)| **kept).map(|(s, _)| {
+        let body = s.body.rewrite(&mut |e| match e {
+            Expr::Load(b, indices) => Some(Expr::Load(renumber(*b), indices.clone())),
+            _ => None,
+        });
+        Stage { body, ..s.clone() }
+    });
+    Compute {
+        inputs: compute.inputs.clone(),
+        stages: stages.collect(),
+        outputs: compute.outputs.iter().map(|&s| new_index[s]).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ansc_graph::{Combiner, TensorType, UnOp};
+    use ansc_runtime::DType;
+
+    use super::*;
+
+    fn ty() -> TensorType {
+        TensorType::new(DType::F32, [4])
+    }
+
+    #[test]
+    fn chains_become_one_stage() {
+        let x = Expr::load(0, vec![Expr::var(0)]);
+        let mut c = Compute { inputs: vec![ty()], stages: vec![], outputs: vec![1] };
+        let s0 = c.push(Stage::map("a", ty(), Expr::unary(UnOp::Exp, x)));
+        c.push(Stage::map("b", ty(), Expr::unary(UnOp::Neg, Expr::Load(s0, vec![Expr::var(0)]))));
+        let inlined = inline(&c);
+        assert_eq!((inlined.stages.len(), &inlined.outputs[..]), (1, &[0][..]));
+    }
+
+    #[test]
+    fn an_expensive_stage_with_two_readers_stays() {
+        let x = Expr::load(0, vec![Expr::var(0)]);
+        let scalar = TensorType::new(DType::F32, []);
+        let mut c = Compute { inputs: vec![ty()], stages: vec![], outputs: vec![2] };
+        let e = c.push(Stage::map("e", ty(), Expr::unary(UnOp::Exp, x)));
+        let at = |b, i| Expr::Load(b, i);
+        let s = c.push(Stage::reduction(
+            "s",
+            scalar,
+            Combiner::Sum,
+            vec![4],
+            at(e, vec![Expr::var(0)]),
+        ));
+        c.push(Stage::map("y", ty(), at(e, vec![Expr::var(0)]) / at(s, vec![])));
+        assert_eq!(inline(&c).stages.len(), 3);
+    }
+}

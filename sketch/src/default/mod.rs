@@ -1,0 +1,58 @@
+//! The schedule of a kernel that nobody tuned: a deterministic choice that is decent everywhere.
+//!
+//! In: a [`Compute`] and which of its inputs are constants. Out: a [`Program`] that computes the same
+//! function, and the [`Packing`]s of constants it wants. What it does:
+//!
+//! 1. [`inline`]: stages that only move or cheaply transform elements vanish into their readers.
+//! 2. A reduction that uses elements more than once (matrix products, convolutions) becomes a
+//!    register-tiled nest with its epilogue ([`tile`]); operands that the vector axis walks are packed.
+//! 3. Neighbouring stages that agree on their leading axes (softmax, layer normalisation) share one
+//!    loop over rows, with row buffers that stay in the cache ([`rows`]).
+//! 4. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
+//!
+//! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded.
+
+mod build;
+mod inline;
+mod rows;
+mod stage;
+mod tile;
+mod usage;
+
+use ansc_graph::Compute;
+
+use crate::finish::finish;
+use crate::packed::Packing;
+use crate::program::Program;
+use build::Builder;
+
+/// What the default schedule needs to know of a CPU.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Machine {
+    pub vector_bytes: usize,
+    /// Architectural vector registers.
+    pub registers: usize,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scheduled {
+    pub program: Program,
+    pub packings: Vec<Packing>,
+}
+
+pub fn schedule(name: &str, compute: &Compute, constant: &[bool], machine: &Machine) -> Scheduled {
+    let compute = inline::inline(compute);
+    let mut builder = Builder::new(name, &compute, constant, machine);
+    let mut done = vec![false; compute.stages.len()];
+    for stage in 0..compute.stages.len() {
+        if done[stage] {
+            continue;
+        }
+        let covered = tile::schedule(&mut builder, stage, &done)
+            .or_else(|| rows::schedule(&mut builder, stage))
+            .unwrap_or_else(|| stage::schedule(&mut builder, stage));
+        covered.into_iter().for_each(|s| done[s] = true);
+    }
+    let (program, packings) = builder.done();
+    Scheduled { program: finish(program), packings }
+}

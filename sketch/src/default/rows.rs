@@ -1,0 +1,92 @@
+//! Stages that agree on their leading axes, under one loop over rows.
+//!
+//! ```text
+//! m[v0] = max[8] x[v0, v1];  e[v0, v1] = exp(x[v0, v1] - m[v0]);  s[v0] = sum[8] e[v0, v1];  y[v0, v1] = e / s
+//! =>
+//! parallel p in 0..n { m = ..; e[0..8] = ..; s = ..; y[p, 0..8] = .. }     m, e, s local to the row
+//! ```
+
+use ansc_graph::{Expr, Stage, TensorType, VarId};
+
+use super::build::Builder;
+use super::stage::{self, Target, mergeable};
+use super::usage::has_reuse;
+
+/// The stages that were scheduled, or `None` where fewer than two agree.
+pub(super) fn schedule(b: &mut Builder<'_>, first: usize) -> Option<Vec<usize>> {
+    let (stages, rows) = run(b, first)?;
+    let extents = b.compute.stages[first].ty.shape[..rows].to_vec();
+    let worthwhile = stages.iter().any(|&s| stage::is_worthwhile(&b.compute.stages[s]));
+    let targets: Vec<Target> = stages.iter().map(|&s| target(b, s, rows)).collect();
+    let stmts = b.parallel(&extents, worthwhile, |b, path, bound| {
+        let mut stmts = Vec::new();
+        for (&s, &target) in stages.iter().zip(&targets) {
+            let groups = mergeable(b, &b.compute.stages[s], rows);
+            stmts.extend(stage::emit(b, path, s, &bound, &groups, target));
+        }
+        stmts
+    });
+    b.push(stmts);
+    Some(stages)
+}
+
+/// Results stay where they are; the rest lives in a buffer of one row.
+fn target(b: &mut Builder<'_>, stage: usize, rows: usize) -> Target {
+    let buffer = b.compute.stage_buffer(stage);
+    if b.compute.outputs.contains(&stage) {
+        return Target { buffer: b.source(buffer), skip: 0 };
+    }
+    let s = &b.compute.stages[stage];
+    let ty = TensorType::new(s.ty.dtype, &s.ty.shape[rows..]);
+    let local = b.local(&s.name, ty);
+    b.redirect(buffer, local, rows);
+    Target { buffer: local, skip: rows }
+}
+
+/// The longest run of stages from `first` that agree on some number of leading axes, and that number.
+fn run(b: &Builder<'_>, first: usize) -> Option<(Vec<usize>, usize)> {
+    let rank = b.compute.stages[first].ty.rank();
+    let runs = (1..=rank).rev().map(|rows| (members(b, first, rows), rows));
+    // Of equally long runs the first, with the most axes, has the shortest rows.
+    let best = runs.reduce(|best, next| if next.0.len() > best.0.len() { next } else { best })?;
+    let reduces = best.0.iter().any(|&s| b.compute.stages[s].reduce.is_some());
+    (best.0.len() > 1 && reduces).then_some(best)
+}
+
+fn members(b: &Builder<'_>, first: usize, rows: usize) -> Vec<usize> {
+    let shape = &b.compute.stages[first].ty.shape[..rows];
+    let mut members = Vec::new();
+    for (index, s) in b.compute.stages.iter().enumerate().skip(first) {
+        let agrees = s.ty.shape.get(..rows) == Some(shape) && !has_reuse(s);
+        if !agrees || !reads_own_row(b, s, &members, rows) {
+            break;
+        }
+        members.push(index);
+    }
+    // What a later stage reads of a member must be in memory, or the reader must be a member too.
+    while let Some(&last) = members.last() {
+        let escapes = |&m: &usize| !b.compute.outputs.contains(&m) && read_after(b, m, last);
+        if !members.iter().any(escapes) {
+            break;
+        }
+        members.pop();
+    }
+    members
+}
+
+fn read_after(b: &Builder<'_>, stage: usize, last: usize) -> bool {
+    let buffer = b.compute.stage_buffer(stage);
+    b.compute.stages.iter().skip(last + 1).any(|s| s.body.loads().iter().any(|(l, _)| *l == buffer))
+}
+
+fn reads_own_row(b: &Builder<'_>, s: &Stage, members: &[usize], rows: usize) -> bool {
+    s.body.loads().iter().all(|(buffer, indices)| {
+        let inside = b.compute.stage_of(*buffer).is_some_and(|s| members.contains(&s));
+        !inside || (0..rows).all(|i| row_index(b, *buffer, indices, i))
+    })
+}
+
+/// Index `i` is the row's own, or the axis has one element anyway.
+fn row_index(b: &Builder<'_>, buffer: ansc_graph::BufId, indices: &[Expr], i: usize) -> bool {
+    indices[i] == Expr::Var(VarId::new(i)) || b.compute.buffer_type(buffer).shape[i] == 1
+}

@@ -1,0 +1,311 @@
+//! Reductions that use their operands more than once, with the running results in registers.
+//!
+//! ```text
+//! c[i, j] = sum[k] a[i, k] * b[k, j];  y[i, j] = max(c[i, j] + d[j], 0)
+//! =>
+//! parallel (jo, io) {
+//!   tile[6, 16] = 0
+//!   for k { unrolled 6 x 2 { vectorized 8 { tile[..] += a[io * 6 + ., k] * b'[jo, k, .] } } }
+//!   y[io * 6 + ., jo * 16 + .] = max(tile[..] + d[..], 0)
+//! }
+//! ```
+//!
+//! The vector axis is the innermost spatial one. Operands that walk it and the reduction axes but no row are
+//! packed into panels `b'[jo, k.., lanes]`: constants when compiling, others in a nest before. Extents
+//! that the tile does not divide get smaller tiles of their own, so that nothing is guarded.
+
+mod choose;
+mod operands;
+
+use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType};
+
+use super::build::{Builder, Path};
+use super::stage::{PARALLEL_WORK, lanes_of, plus, widths_of};
+use super::usage::{has_reuse, is_identity, readers};
+use crate::program::{Access, Body, IterKind, Stmt};
+use choose::Shape;
+pub(super) use operands::Layout;
+use operands::Operands;
+
+/// Terms of the innermost reduction axis that are written out in a row.
+const UNROLL_REDUCTION: usize = 4;
+/// Parallel iterations below which the row axis is shared among threads as well.
+const FEW_ITERATIONS: usize = 24;
+
+/// A reduction, its tile and its readers.
+struct Tiling {
+    reduction: usize,
+    epilogue: Option<usize>,
+    shape: Shape,
+    /// Spatial axes outside of the tile along which panels vary, and the others.
+    fixed: Vec<usize>,
+    free: Vec<usize>,
+}
+
+/// The vector lanes that one tile covers: `base + 0..sum(widths)` along the vector axis.
+struct Columns {
+    /// Index of the panel.
+    panel: Expr,
+    /// Columns of a whole panel.
+    width: usize,
+    base: Expr,
+    widths: Vec<usize>,
+}
+
+pub(super) fn schedule(b: &mut Builder<'_>, reduction: usize, done: &[bool]) -> Option<Vec<usize>> {
+    let s = &b.compute.stages[reduction];
+    if !is_tileable(s) {
+        return None;
+    }
+    let epilogue = epilogue(b, reduction, done);
+    let operands = Operands::of(b, s);
+    let shape = choose::choose(b.machine, s, &operands, lanes_of(b, s));
+    let rows = [shape.upper_axis, shape.row_axis];
+    let outside = (0..s.ty.rank() - 1).filter(|axis| !rows.contains(&Some(*axis)));
+    let (fixed, free) = outside.partition(|axis| operands.fixed_axes.contains(axis));
+    let tiling = Tiling { reduction, epilogue, shape, fixed, free };
+    operands::pack(b, reduction, &operands, &tiling.shape);
+    nests(b, &tiling);
+    Some([Some(reduction), epilogue].into_iter().flatten().collect())
+}
+
+fn is_tileable(s: &Stage) -> bool {
+    let plain = |r: &ansc_graph::Reduce| {
+        !matches!(r.combiner, Combiner::ArgMax { .. } | Combiner::ArgMin { .. })
+    };
+    let wide = s.ty.shape.last().is_some_and(|&extent| extent > 1);
+    s.reduce.as_ref().is_some_and(plain) && wide && has_reuse(s) && !s.extents().contains(&0)
+}
+
+/// The only reader of the reduction, if it reads each element at its own place and all else it reads is there.
+fn epilogue(b: &Builder<'_>, reduction: usize, done: &[bool]) -> Option<usize> {
+    let buffer = b.compute.stage_buffer(reduction);
+    let [reader] = readers(b.compute, buffer)[..] else { return None };
+    let (s, e) = (&b.compute.stages[reduction], &b.compute.stages[reader]);
+    let in_place = e.body.loads().iter().all(|(l, indices)| match b.compute.stage_of(*l) {
+        Some(stage) if stage == reduction => is_identity(indices),
+        Some(stage) => done[stage],
+        None => true,
+    });
+    let fits = e.reduce.is_none() && e.ty.shape == s.ty.shape && in_place;
+    (fits && !b.compute.outputs.contains(&reduction)).then_some(reader)
+}
+
+/// Whole panels of columns in one nest, the columns that are left in another.
+fn nests(b: &mut Builder<'_>, t: &Tiling) {
+    let s = &b.compute.stages[t.reduction];
+    let (lanes, panel) = (lanes_of(b, s), t.shape.panel);
+    let extent = *s.ty.shape.last().expect("a vector axis");
+    let whole = extent / panel;
+    if whole > 0 {
+        nest(b, t, whole, &|jo| {
+            let base = if whole == 1 { Expr::int(0) } else { jo.clone() * Expr::index(panel) };
+            Columns { panel: jo, width: panel, base, widths: widths_of(panel, lanes) }
+        });
+    }
+    if !extent.is_multiple_of(panel) {
+        let widths = widths_of(extent % panel, lanes);
+        nest(b, t, 1, &|_| Columns {
+            panel: Expr::index(whole),
+            width: panel,
+            base: Expr::index(whole * panel),
+            widths: widths.clone(),
+        });
+    }
+}
+
+fn nest(b: &mut Builder<'_>, t: &Tiling, panels: usize, columns: &dyn Fn(Expr) -> Columns) {
+    let s = &b.compute.stages[t.reduction];
+    let extent_of = |axis: Option<usize>| axis.map_or(1, |a| s.ty.shape[a]);
+    let uppers = extent_of(t.shape.upper_axis) / t.shape.upper;
+    let (rows, tiles) = (extent_of(t.shape.row_axis), extent_of(t.shape.row_axis) / t.shape.rows);
+    let rest = rows % t.shape.rows;
+    let of = |axes: &[usize]| axes.iter().map(|&a| s.ty.shape[a]).collect::<Vec<_>>();
+    // Panels outside of all rows: a panel stays in the cache while rows stream by.
+    let mut extents = [of(&t.fixed), vec![panels], of(&t.free), vec![uppers]].concat();
+    let share_rows = extents.iter().product::<usize>() < FEW_ITERATIONS && tiles > 1;
+    let worthwhile = s.extents().iter().product::<usize>() >= PARALLEL_WORK;
+    let origin = |indices: &[Expr]| Origin::new(t, indices, columns);
+    if share_rows {
+        extents.push(tiles);
+        let mut stmts = b.parallel(&extents, worthwhile, |b, path, mut indices| {
+            let row = indices.pop().expect("a tile's row") * Expr::index(t.shape.rows);
+            tile(b, path, t, origin(&indices).rows(row, t.shape.rows))
+        });
+        extents.pop();
+        if rest > 0 {
+            stmts.extend(b.parallel(&extents, worthwhile, |b, path, indices| {
+                tile(b, path, t, origin(&indices).rows(Expr::index(rows - rest), rest))
+            }));
+        }
+        b.push(stmts);
+        return;
+    }
+    let stmts = b.parallel(&extents, worthwhile, |b, path, indices| {
+        let mut stmts = b.serial(path, tiles, IterKind::Spatial, |b, path, i| {
+            let row = if tiles == 1 { Expr::int(0) } else { i * Expr::index(t.shape.rows) };
+            tile(b, path, t, origin(&indices).rows(row, t.shape.rows))
+        });
+        if rest > 0 {
+            stmts.extend(tile(b, path, t, origin(&indices).rows(Expr::index(rows - rest), rest)));
+        }
+        stmts
+    });
+    b.push(stmts);
+}
+
+/// One tile: initialised, reduced, stored through the epilogue.
+fn tile(b: &mut Builder<'_>, path: &Path, t: &Tiling, origin: Origin) -> Vec<Stmt> {
+    let s = &b.compute.stages[t.reduction];
+    let r = s.reduce.as_ref().expect("a reduction");
+    let width: usize = origin.columns.widths.iter().sum();
+    let acc = b.local("tile", TensorType::new(s.ty.dtype, [t.shape.upper, origin.rows, width]));
+    let place = Place { t, origin, acc };
+    let identity = Expr::Const(r.combiner.identity(s.ty.dtype).expect("not an arg-combiner"));
+    let mut stmts = place.points(b, path, &mut |b, path, _, dst| {
+        b.block(path, "init", Body::Assign { dst, value: identity.clone() })
+    });
+    stmts.extend(reduction_loops(b, path, &r.extents, &mut |b, path, terms| {
+        place.points(b, path, &mut |b, path, point, dst| {
+            let value = operands::value_at(b, t.reduction, &place.origin.columns, point, terms);
+            b.block(path, &s.name, Body::Reduce { combiner: r.combiner, dst, value, init: false })
+        })
+    }));
+    let (writer, target) = match t.epilogue {
+        Some(e) => (e, b.compute.stage_buffer(e)),
+        None => (t.reduction, b.compute.stage_buffer(t.reduction)),
+    };
+    let target = b.source(target);
+    stmts.extend(place.points(b, path, &mut |b, path, point, tile| {
+        let tile = Expr::Load(tile.buffer, tile.indices);
+        let value = if t.epilogue.is_some() {
+            epilogue_value(b, t, writer, &point.indices, tile)
+        } else {
+            tile
+        };
+        let dst = Access { buffer: target, indices: point.indices.clone() };
+        b.block(path, &b.compute.stages[writer].name, Body::Assign { dst, value })
+    }));
+    stmts
+}
+
+fn epilogue_value(b: &Builder<'_>, t: &Tiling, epilogue: usize, at: &[Expr], tile: Expr) -> Expr {
+    let buffer = b.source(b.compute.stage_buffer(t.reduction));
+    b.body_at(epilogue, at).rewrite(&mut |e| match e {
+        Expr::Load(l, _) if *l == buffer => Some(tile.clone()),
+        _ => None,
+    })
+}
+
+/// Loops over the reduction axes, the innermost one written out several terms at a time.
+fn reduction_loops(
+    b: &mut Builder<'_>,
+    path: &Path,
+    extents: &[usize],
+    body: &mut dyn FnMut(&mut Builder<'_>, &Path, &[Expr]) -> Vec<Stmt>,
+) -> Vec<Stmt> {
+    let Some((&last, outer)) = extents.split_last() else { return body(b, path, &[]) };
+    let unroll = (1..=UNROLL_REDUCTION).rev().find(|u| last.is_multiple_of(*u)).unwrap_or(1);
+    let unroll = if last <= 2 * UNROLL_REDUCTION { last } else { unroll };
+    b.serial_all(path, outer, IterKind::Reduce, &mut |b, path, terms| {
+        b.serial(path, last / unroll, IterKind::Reduce, |b, path, o| {
+            b.unrolled(path, unroll, IterKind::Reduce, |b, path, u| {
+                let base = if last == unroll { Expr::int(0) } else { o * Expr::index(unroll) };
+                body(b, path, &[&terms[..], &[plus(base, u)]].concat())
+            })
+        })
+    })
+}
+
+/// Where one tile begins in its stage, and how many rows and columns it has.
+struct Origin {
+    /// An index for each spatial axis; the first row's and column's along the tile's own axes.
+    indices: Vec<Expr>,
+    row_axis: Option<usize>,
+    rows: usize,
+    columns: Columns,
+}
+
+impl Origin {
+    /// `indices`: one for each fixed axis, the panel, each free axis, and the upper axis.
+    fn new(t: &Tiling, indices: &[Expr], columns: &dyn Fn(Expr) -> Columns) -> Origin {
+        let mut at = vec![Expr::int(0); t.fixed.len() + t.free.len() + t.shape.tile_axes()];
+        let (fixed, rest) = indices.split_at(t.fixed.len());
+        let (free, upper) = rest[1..].split_at(t.free.len());
+        t.fixed
+            .iter()
+            .zip(fixed)
+            .chain(t.free.iter().zip(free))
+            .for_each(|(&axis, e)| at[axis] = e.clone());
+        if let Some(axis) = t.shape.upper_axis {
+            let upper = upper[0].clone();
+            at[axis] = if t.shape.upper == 1 { upper } else { upper * Expr::index(t.shape.upper) };
+        }
+        let columns = columns(rest[0].clone());
+        *at.last_mut().expect("a vector axis") = columns.base.clone();
+        Origin { indices: at, row_axis: t.shape.row_axis, rows: 1, columns }
+    }
+
+    fn rows(mut self, first: Expr, rows: usize) -> Origin {
+        if let Some(axis) = self.row_axis {
+            self.indices[axis] = first;
+        }
+        self.rows = rows;
+        self
+    }
+}
+
+/// A tile and the buffer of its running values.
+struct Place<'a> {
+    t: &'a Tiling,
+    origin: Origin,
+    acc: BufId,
+}
+
+/// One element of a tile.
+struct Point {
+    /// An index for each spatial axis.
+    indices: Vec<Expr>,
+    /// Position along the panel.
+    lane: Expr,
+}
+
+impl Place<'_> {
+    /// `f` at every element of the tile, rows written out, columns in vectors.
+    fn points(
+        &self,
+        b: &mut Builder<'_>,
+        path: &Path,
+        f: &mut dyn FnMut(&mut Builder<'_>, &Path, &Point, Access) -> Vec<Stmt>,
+    ) -> Vec<Stmt> {
+        b.unrolled(path, self.t.shape.upper, IterKind::Spatial, |b, path, u| {
+            b.unrolled(path, self.origin.rows, IterKind::Spatial, |b, path, i| {
+                let mut stmts = Vec::new();
+                let mut start = 0;
+                for &width in &self.origin.columns.widths {
+                    let base = Expr::index(start);
+                    stmts.extend(b.vector(path, width, |b, path, l| {
+                        let lane = plus(base, l);
+                        let dst = Access {
+                            buffer: self.acc,
+                            indices: vec![u.clone(), i.clone(), lane.clone()],
+                        };
+                        f(b, path, &self.point(&u, &i, lane), dst)
+                    }));
+                    start += width;
+                }
+                stmts
+            })
+        })
+    }
+
+    fn point(&self, u: &Expr, i: &Expr, lane: Expr) -> Point {
+        let mut indices = self.origin.indices.clone();
+        let mut shift =
+            |axis: usize, by: &Expr| indices[axis] = plus(indices[axis].clone(), by.clone());
+        self.t.shape.upper_axis.into_iter().for_each(|axis| shift(axis, u));
+        self.t.shape.row_axis.into_iter().for_each(|axis| shift(axis, i));
+        shift(self.origin.indices.len() - 1, &lane);
+        Point { indices, lane }
+    }
+}

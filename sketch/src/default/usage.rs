@@ -1,0 +1,65 @@
+//! Which stage reads what, and how.
+
+use ansc_graph::{BinOp, BufId, Compute, Expr, Stage, UnOp, VarId};
+
+/// Stages that load `buffer`, each once, in order.
+pub(super) fn readers(compute: &Compute, buffer: BufId) -> Vec<usize> {
+    let reads = |s: &Stage| s.body.loads().iter().any(|(b, _)| *b == buffer);
+    (0..compute.stages.len()).filter(|&i| reads(&compute.stages[i])).collect()
+}
+
+/// The load is at the point that is computed: `b[v0, v1, ..]`.
+pub(super) fn is_identity(indices: &[Expr]) -> bool {
+    indices.iter().enumerate().all(|(i, e)| *e == Expr::var(i))
+}
+
+pub(super) fn mentions(indices: &[Expr], var: usize) -> bool {
+    indices.iter().any(|e| e.vars().contains(&VarId::new(var)))
+}
+
+/// A reduction some of whose operands lack a spatial axis: their elements are used again along it.
+pub(super) fn has_reuse(stage: &Stage) -> bool {
+    let extents = &stage.ty.shape;
+    let reused = |indices: &[Expr]| {
+        (0..extents.len()).any(|axis| extents[axis] > 1 && !mentions(indices, axis))
+    };
+    stage.reduce.is_some() && stage.body.loads().iter().any(|(_, indices)| reused(indices))
+}
+
+/// Number of nodes of an expression.
+pub(super) fn size(e: &Expr) -> usize {
+    let mut n = 0;
+    e.visit(&mut |_| n += 1);
+    n
+}
+
+/// Contains operations that cost more than loading the result again.
+pub(super) fn is_expensive(e: &Expr) -> bool {
+    let mut expensive = false;
+    e.visit(&mut |e| {
+        expensive |= match e {
+            Expr::Unary(op, _) => !matches!(
+                op,
+                UnOp::Neg
+                    | UnOp::Abs
+                    | UnOp::Not
+                    | UnOp::Floor
+                    | UnOp::Ceil
+                    | UnOp::Round
+                    | UnOp::Trunc
+            ),
+            Expr::Binary(op, _, _) => matches!(op, BinOp::Pow | BinOp::Div | BinOp::Rem),
+            _ => false,
+        };
+    });
+    expensive
+}
+
+/// Only moves elements: a load, perhaps converted.
+pub(super) fn is_movement(e: &Expr) -> bool {
+    match e {
+        Expr::Load(..) => true,
+        Expr::Cast(_, x) => is_movement(x),
+        _ => false,
+    }
+}

@@ -1,0 +1,72 @@
+//! The distinct kernels of a model.
+//!
+//! Two groups with the same expression and the same constant parameters share a kernel: networks
+//! repeat their blocks, and a kernel is compiled once.
+
+use std::collections::HashMap;
+
+use ansc_graph::fuse::Group;
+use ansc_graph::{Compute, Graph, cost};
+use ansc_sketch::Program;
+use ansc_sketch::default::{Machine, Scheduled};
+use ansc_sketch::packed::Packing;
+
+use crate::Error;
+
+pub struct Kernel {
+    pub symbol: String,
+    pub compute: Compute,
+    pub program: Program,
+    pub packings: Vec<Packing>,
+}
+
+pub struct KernelTable {
+    machine: Machine,
+    index: HashMap<(Compute, Vec<bool>), usize>,
+    pub kernels: Vec<Kernel>,
+}
+
+/// One place where a kernel runs.
+pub struct KernelUse {
+    pub kernel: usize,
+    pub name: String,
+    pub nodes: Vec<String>,
+    pub flops: u64,
+    pub bytes: u64,
+}
+
+impl KernelTable {
+    pub fn new(machine: Machine) -> KernelTable {
+        KernelTable { machine, index: HashMap::new(), kernels: Vec::new() }
+    }
+
+    /// The index of the kernel for `compute`, scheduling it if it is new.
+    pub(super) fn intern(&mut self, compute: &Compute, constant: &[bool]) -> Result<usize, Error> {
+        let key = (compute.clone(), constant.to_vec());
+        if let Some(&index) = self.index.get(&key) {
+            return Ok(index);
+        }
+        let symbol = format!("ansc_kernel_{}", self.kernels.len());
+        let Scheduled { program, packings } =
+            ansc_sketch::default::schedule(&symbol, compute, constant, &self.machine);
+        self.kernels.push(Kernel { symbol, compute: compute.clone(), program, packings });
+        self.index.insert(key, self.kernels.len() - 1);
+        Ok(self.kernels.len() - 1)
+    }
+
+    pub(super) fn packing(&self, kernel: usize, param: usize) -> Option<&Packing> {
+        self.kernels[kernel].packings.iter().find(|p| p.param == param)
+    }
+}
+
+impl KernelUse {
+    pub(super) fn new(graph: &Graph, group: &Group, kernel: usize) -> KernelUse {
+        KernelUse {
+            kernel,
+            name: group.name.clone(),
+            nodes: group.nodes.iter().map(|n| graph.node(*n).name.clone()).collect(),
+            flops: cost::flops(&group.compute),
+            bytes: cost::bytes(&group.compute),
+        }
+    }
+}

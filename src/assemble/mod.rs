@@ -1,0 +1,276 @@
+//! From a fused graph to an executable plan.
+//!
+//! In: a [`Graph`] whose passes have run. Out: an [`Assembly`]: numbered buffers, the plan of steps over
+//! them, the kernels to compile and the constants to pack. Nothing here generates code; the
+//! [`pipeline`](crate::pipeline) compiles the kernels and then [`storage`] gives every buffer its place.
+//!
+//! Views (a lone reshape) and the inputs of loop bodies share the buffer of what they look at; an
+//! [`Alias`](storage::Classes) class holds all buffers of one piece of memory.
+
+mod control;
+mod kernels;
+pub mod storage;
+mod weights;
+
+use std::collections::HashMap;
+
+use ansc_graph::fuse::{Group, Item, schedule};
+use ansc_graph::{Graph, NodeId, Op, TensorType, ValueId};
+use ansc_runtime::manifest::{BufferId, BufferInfo, Plan, Port, Step, Storage};
+
+pub use kernels::{Kernel, KernelTable, KernelUse};
+pub use weights::Weights;
+
+use crate::Error;
+use storage::Classes;
+
+/// A model on its way to an artifact.
+pub struct Assembly {
+    pub buffers: Vec<BufferInfo>,
+    pub classes: Classes,
+    pub kernels: KernelTable,
+    /// What each `Step::Kernel` runs: its `kernel` field indexes this.
+    pub uses: Vec<KernelUse>,
+    pub weights: Weights,
+    pub inputs: Vec<Port>,
+    pub outputs: Vec<Port>,
+    pub plan: Plan,
+}
+
+/// Values of one graph, and the buffers that hold them.
+type Values = HashMap<ValueId, BufferId>;
+
+/// What to build beyond the model's own outputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expose {
+    Outputs,
+    /// Every kernel's results become outputs too, so that they can be compared one by one.
+    Everything,
+}
+
+pub fn assemble(
+    graph: &Graph,
+    machine: &ansc_sketch::default::Machine,
+    expose: Expose,
+) -> Result<Assembly, Error> {
+    let mut assembly = Assembly {
+        buffers: Vec::new(),
+        classes: Classes::default(),
+        kernels: KernelTable::new(machine.clone()),
+        uses: Vec::new(),
+        weights: Weights::default(),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        plan: Plan::default(),
+    };
+    let mut values = Values::new();
+    assembly.take_inputs(graph, &mut values)?;
+    let mut plan = assembly.walk(graph, &mut values)?;
+    let mut results = graph.outputs.clone();
+    if expose == Expose::Everything {
+        assembly.expose_kernels(graph, &values, &mut results);
+    }
+    assembly.give_outputs(graph, &results, &mut values, &mut plan)?;
+    assembly.plan = plan;
+    Ok(assembly)
+}
+
+impl Assembly {
+    fn new_buffer(&mut self, name: &str, ty: &TensorType) -> BufferId {
+        let id = BufferId(self.buffers.len() as u32);
+        // The storage is decided at the end, by class.
+        let storage = Storage::Arena { offset: 0 };
+        self.buffers.push(BufferInfo {
+            name: name.into(),
+            dtype: ty.dtype,
+            shape: ty.shape.clone(),
+            storage,
+        });
+        self.classes.add();
+        id
+    }
+
+    /// A buffer for a kernel's own use during one step.
+    pub fn workspace(&mut self, ty: &TensorType) -> BufferId {
+        self.new_buffer("workspace", ty)
+    }
+
+    /// Another look at the memory of `of`.
+    fn view(&mut self, name: &str, ty: &TensorType, of: BufferId) -> BufferId {
+        let id = self.new_buffer(name, ty);
+        self.classes.join(id, of);
+        id
+    }
+
+    fn take_inputs(&mut self, graph: &Graph, values: &mut Values) -> Result<(), Error> {
+        for (i, &node) in graph.inputs().iter().enumerate() {
+            let value = ValueId { node, out: 0 };
+            let Op::Input { bound } = &graph.node(node).op else {
+                unreachable!("inputs are input nodes")
+            };
+            let (name, ty) = (&graph.node(node).name, graph.ty(value));
+            let buffer = self.new_buffer(name, ty);
+            self.classes.fix(buffer, Storage::Input(i as u32));
+            values.insert(value, buffer);
+            let bound = bound.as_ref().map(|tensor| self.constant(name, tensor));
+            self.inputs.push(Port {
+                name: name.clone(),
+                dtype: ty.dtype,
+                shape: ty.shape.clone(),
+                buffer,
+                bound,
+            });
+        }
+        Ok(())
+    }
+
+    /// Appends the results of every group as outputs named by their node.
+    fn expose_kernels(&self, graph: &Graph, values: &Values, results: &mut Vec<(String, ValueId)>) {
+        let mut inner: Vec<ValueId> =
+            values.keys().copied().filter(|v| graph.compute_of(v.node).is_some()).collect();
+        inner.sort_unstable();
+        for value in inner {
+            if !results.iter().any(|(_, v)| *v == value) {
+                results.push((
+                    format!("{}#{}.{}", graph.value(value).name, value.node.index(), value.out),
+                    value,
+                ));
+            }
+        }
+    }
+
+    /// Lets each result live in the caller's memory; where it cannot (an input, a constant, a second
+    /// name for one value), copies it there at the end.
+    fn give_outputs(
+        &mut self,
+        graph: &Graph,
+        results: &[(String, ValueId)],
+        values: &mut Values,
+        plan: &mut Plan,
+    ) -> Result<(), Error> {
+        for (i, (name, value)) in results.iter().enumerate() {
+            let ty = graph.ty(*value).clone();
+            let from = self.buffer_of(graph, *value, values);
+            let buffer = if self.classes.fixed(from).is_none() {
+                self.classes.fix(from, Storage::Output(i as u32));
+                self.view(name, &ty, from)
+            } else {
+                let to = self.new_buffer(name, &ty);
+                self.classes.fix(to, Storage::Output(i as u32));
+                plan.steps.push(Step::Copy { from, to });
+                to
+            };
+            self.outputs.push(Port {
+                name: name.clone(),
+                dtype: ty.dtype,
+                shape: ty.shape,
+                buffer,
+                bound: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// The buffer of a value; constants get theirs when something first reads them.
+    fn buffer_of(&mut self, graph: &Graph, value: ValueId, values: &mut Values) -> BufferId {
+        if let Some(&buffer) = values.get(&value) {
+            return buffer;
+        }
+        let tensor =
+            graph.const_of(value).expect("operands are computed before they are read").clone();
+        let buffer = self.constant(&graph.value(value).name, &tensor);
+        values.insert(value, buffer);
+        buffer
+    }
+
+    /// Steps that compute everything in `graph`, whose inputs are in `values` already.
+    fn walk(&mut self, graph: &Graph, values: &mut Values) -> Result<Plan, Error> {
+        let mut plan = Plan::default();
+        for item in schedule(graph) {
+            match item {
+                Item::Group(group) => self.group(graph, &group, values, &mut plan)?,
+                Item::Node(node) => self.node(graph, node, values, &mut plan)?,
+            }
+        }
+        Ok(plan)
+    }
+
+    fn group(
+        &mut self,
+        graph: &Graph,
+        group: &Group,
+        values: &mut Values,
+        plan: &mut Plan,
+    ) -> Result<(), Error> {
+        if group.is_view {
+            let from = self.buffer_of(graph, group.inputs[0], values);
+            let value = group.outputs[0];
+            let view = self.view(&graph.value(value).name, graph.ty(value), from);
+            values.insert(value, view);
+            return Ok(());
+        }
+        let constants: Vec<_> = group.inputs.iter().map(|v| graph.const_of(*v).cloned()).collect();
+        let flags: Vec<bool> = constants.iter().map(Option::is_some).collect();
+        let index = self.kernels.intern(&group.compute, &flags)?;
+        let mut args = Vec::new();
+        for (param, (value, constant)) in group.inputs.iter().zip(&constants).enumerate() {
+            let packing = self.kernels.packing(index, param).cloned();
+            args.push(match (constant, packing) {
+                (Some(tensor), Some(packing)) => {
+                    self.packed(&graph.value(*value).name, tensor, &packing)?
+                }
+                _ => self.buffer_of(graph, *value, values),
+            });
+        }
+        for value in &group.outputs {
+            let buffer = self.new_buffer(&graph.value(*value).name, graph.ty(*value));
+            values.insert(*value, buffer);
+            args.push(buffer);
+        }
+        let kernel = self.uses.len() as u32;
+        self.uses.push(KernelUse::new(graph, group, index));
+        plan.steps.push(Step::Kernel { kernel, args });
+        Ok(())
+    }
+
+    fn node(
+        &mut self,
+        graph: &Graph,
+        node: NodeId,
+        values: &mut Values,
+        plan: &mut Plan,
+    ) -> Result<(), Error> {
+        match &graph.node(node).op {
+            Op::Input { .. } | Op::Const(_) => Ok(()),
+            Op::Compute(_) => unreachable!("compute nodes are in groups"),
+            Op::Host(call) => {
+                let inputs = self.buffers_of(graph, &graph.operands(node), values);
+                let outputs = self.outputs_of(graph, node, values);
+                plan.steps.push(Step::Host {
+                    name: graph.node(node).name.clone(),
+                    call: call.clone(),
+                    inputs,
+                    outputs,
+                });
+                Ok(())
+            }
+            Op::If(op) => self.branch(graph, node, op, values, plan),
+            Op::Loop(op) => self.repeat(graph, node, op, values, plan),
+        }
+    }
+
+    fn buffers_of(&mut self, graph: &Graph, of: &[ValueId], values: &mut Values) -> Vec<BufferId> {
+        of.iter().map(|v| self.buffer_of(graph, *v, values)).collect()
+    }
+
+    fn outputs_of(&mut self, graph: &Graph, node: NodeId, values: &mut Values) -> Vec<BufferId> {
+        graph
+            .values(node)
+            .map(|value| {
+                let buffer = self.new_buffer(&graph.value(value).name, graph.ty(value));
+                values.insert(value, buffer);
+                buffer
+            })
+            .collect()
+    }
+}

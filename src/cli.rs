@@ -1,0 +1,218 @@
+//! The command line: verbs, options, and the parsing of `NAME=VALUE` arguments.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+#[derive(Parser, Debug)]
+#[command(name = "ansc", version, about = "Ahead-of-time compiler for ONNX models")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// List everything in a model that cannot be compiled, all at once
+    Check(Check),
+    /// Compile a model to one artifact
+    Compile(Compile),
+    /// Run an artifact on .npy inputs
+    Run(Run),
+    /// Measure the latency of an artifact
+    Bench(Bench),
+    /// Compare an artifact with the reference interpreter
+    Verify(Verify),
+    /// Show what a model or an artifact consists of
+    Inspect(Inspect),
+    /// Generate the standard networks as ONNX files, or fetch real ones
+    Models(Models),
+}
+
+impl Command {
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Command::Check(a) => a.json,
+            Command::Compile(a) => a.json,
+            Command::Run(a) => a.json,
+            Command::Bench(a) => a.json,
+            Command::Verify(a) => a.json,
+            Command::Inspect(a) => a.json,
+            Command::Models(a) => a.json,
+        }
+    }
+}
+
+/// How a model with open dimensions becomes one with static shapes.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Specialise {
+    /// Shape of an input, as in `x=1x3x224x224`
+    #[arg(long = "shape", value_name = "NAME=1x3x224x224", value_parser = parse_shape)]
+    pub shapes: Vec<(String, Vec<usize>)>,
+    /// Size of a named dimension, as in `batch=1`
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
+    pub dims: Vec<(String, usize)>,
+    /// Fix the value of an input that decides shapes; the artifact refuses any other value
+    #[arg(long = "value", value_name = "NAME=FILE.npy", value_parser = parse_file)]
+    pub values: Vec<(String, PathBuf)>,
+}
+
+#[derive(Args, Debug)]
+pub struct Check {
+    pub model: PathBuf,
+    #[command(flatten)]
+    pub specialise: Specialise,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Compile {
+    pub model: PathBuf,
+    /// Where the artifact goes [default: the model's name with .ansc]
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub specialise: Specialise,
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Print the graph after a pass (`all` for every one)
+    #[arg(long, value_name = "PASS")]
+    pub print_after: Option<String>,
+    /// Print every kernel's loop nest
+    #[arg(long)]
+    pub print_programs: bool,
+    /// Print what each stage took
+    #[arg(long)]
+    pub time_passes: bool,
+    /// Skip the verifiers between stages
+    #[arg(long)]
+    pub no_verify: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct Machine {
+    #[arg(long, default_value = "cpu", value_parser = ["cpu"])]
+    pub target: String,
+    /// CPU to compile for: `native`, or a name that LLVM knows such as `x86-64-v3`
+    #[arg(long, default_value = "native", value_name = "NAME")]
+    pub target_cpu: String,
+}
+
+#[derive(Args, Debug)]
+pub struct Run {
+    pub artifact: PathBuf,
+    #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_file)]
+    pub inputs: Vec<(String, PathBuf)>,
+    /// Where NAME.npy is written for every output
+    #[arg(long, default_value = ".")]
+    pub output_dir: PathBuf,
+    #[arg(long, default_value_t = 0, help = "Threads; 0 takes all cores")]
+    pub threads: usize,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Bench {
+    pub artifact: PathBuf,
+    #[arg(long, default_value_t = 0, help = "Threads; 0 takes all cores")]
+    pub threads: usize,
+    /// Timed runs [default: as many as fit 3 seconds, at least 10]
+    #[arg(long)]
+    pub runs: Option<usize>,
+    /// Also show where the time goes
+    #[arg(long)]
+    pub per_kernel: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Verify {
+    pub model: PathBuf,
+    pub artifact: PathBuf,
+    #[command(flatten)]
+    pub specialise: Specialise,
+    #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_file)]
+    pub inputs: Vec<(String, PathBuf)>,
+    /// Largest error allowed, relative to the largest element of an output
+    #[arg(long, default_value_t = 1e-4)]
+    pub tolerance: f64,
+    /// Compare after every kernel too, and name the first that diverges
+    #[arg(long)]
+    pub layers: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Inspect {
+    /// An ONNX model or an artifact
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub specialise: Specialise,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Models {
+    /// Names to make; none lists them
+    pub names: Vec<String>,
+    #[arg(short, long, default_value = "models/generated")]
+    pub output_dir: PathBuf,
+    /// Fetch the named real models instead of generating (needs pip)
+    #[arg(long)]
+    pub fetch: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn split_pair(text: &str) -> Result<(&str, &str), String> {
+    // Names of ONNX values may themselves hold `=`; sizes and file names rarely do.
+    text.rsplit_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| format!("`{text}` is not NAME=VALUE"))
+}
+
+fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
+    let (name, shape) = split_pair(text)?;
+    if shape.is_empty() {
+        return Ok((name.into(), Vec::new()));
+    }
+    let dims =
+        shape.split('x').map(|d| d.parse().map_err(|_| format!("`{d}` in `{text}` is not a size")));
+    Ok((name.into(), dims.collect::<Result<_, _>>()?))
+}
+
+fn parse_dim(text: &str) -> Result<(String, usize), String> {
+    let (name, size) = split_pair(text)?;
+    Ok((name.into(), size.parse().map_err(|_| format!("`{size}` is not a size"))?))
+}
+
+fn parse_file(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, file) = split_pair(text)?;
+    Ok((name.into(), file.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments() {
+        assert_eq!(parse_shape("x=1x3"), Ok(("x".into(), vec![1, 3])));
+        assert_eq!(parse_shape("x="), Ok(("x".into(), vec![])));
+        assert_eq!(parse_dim("a=b=4"), Ok(("a=b".into(), 4)));
+        assert!(parse_shape("x=1x-3").is_err() && parse_dim("=4").is_err());
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,63 @@
+//! What can go wrong in a verb, and the exit code that says whose fault it is.
+
+use std::path::{Path, PathBuf};
+
+use ansc_frontend::import::ImportError;
+use ansc_runtime::TensorError;
+
+/// Exit codes are part of the command line's contract.
+pub const EXIT_DATA: u8 = 1;
+pub const EXIT_USAGE: u8 = 2;
+pub const EXIT_MACHINE: u8 = 3;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Import(#[from] ImportError),
+    #[error("{}: {reason}", path.display())]
+    File { path: PathBuf, reason: String },
+    #[error("{0}")]
+    Pass(#[from] ansc_graph::passes::PassError),
+    #[error("{0}")]
+    Codegen(#[from] ansc_codegen::CodegenError),
+    #[error("{0}")]
+    Load(#[from] ansc_runtime::LoadError),
+    #[error("{0}")]
+    Run(#[from] ansc_runtime::RunError),
+    #[error("the reference interpreter: {0}")]
+    Interpreter(#[from] ansc_graph::interp::InterpError),
+    #[error("{0}")]
+    Tensor(#[from] TensorError),
+    #[error("{0}")]
+    Mismatch(String),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Machine(String),
+}
+
+impl Error {
+    pub fn file(path: &Path, reason: impl ToString) -> Error {
+        Error::File { path: path.to_path_buf(), reason: reason.to_string() }
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) => EXIT_USAGE,
+            Error::Machine(_) => EXIT_MACHINE,
+            Error::Load(e) if e.is_machine() => EXIT_MACHINE,
+            Error::Codegen(e) if e.is_machine() => EXIT_MACHINE,
+            _ => EXIT_DATA,
+        }
+    }
+
+    /// The object that `--json` prints in place of a result.
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut object =
+            serde_json::json!({ "error": self.to_string(), "exit_code": self.exit_code() });
+        if let Error::Import(e) = self {
+            object["problems"] = serde_json::json!(e.problems);
+        }
+        object
+    }
+}

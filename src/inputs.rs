@@ -1,0 +1,62 @@
+//! Made-up inputs for measuring and comparing: seeded, finite, and in the range where networks work.
+
+use ansc_runtime::manifest::Port;
+use ansc_runtime::{DType, Model, Tensor};
+use half::{bf16, f16};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Seed(pub u64);
+
+/// One tensor for each input; inputs whose value was fixed when compiling get that value.
+pub fn for_model(model: &Model, seed: Seed) -> Vec<(String, Tensor)> {
+    let ports = model.manifest().inputs.iter().enumerate();
+    ports
+        .map(|(i, port)| {
+            let tensor = model
+                .bound_value(i)
+                .unwrap_or_else(|| for_port(port, Seed(seed.0 ^ (i as u64) << 32)));
+            (port.name.clone(), tensor)
+        })
+        .collect()
+}
+
+/// Floats are uniform in -1..1; integers are 0 or 1, which every table of embeddings has.
+pub fn for_port(port: &Port, seed: Seed) -> Tensor {
+    let mut random = SplitMix(seed.0);
+    let n = port.shape.iter().product();
+    let shape = &port.shape;
+    let mut uniform = || (random.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+    match port.dtype {
+        DType::F32 => Tensor::from_slice(shape, &collect(n, || uniform() as f32)),
+        DType::F64 => Tensor::from_slice(shape, &collect(n, uniform)),
+        DType::F16 => Tensor::from_slice(shape, &collect(n, || f16::from_f64(uniform()))),
+        DType::BF16 => Tensor::from_slice(shape, &collect(n, || bf16::from_f64(uniform()))),
+        dtype => integers(dtype, shape, &mut random),
+    }
+}
+
+fn integers(dtype: DType, shape: &[usize], random: &mut SplitMix) -> Tensor {
+    let mut tensor = Tensor::zeros(dtype, shape);
+    // Little endian: the first byte of an element is its lowest.
+    for element in tensor.bytes_mut().chunks_mut(dtype.size()) {
+        element[0] = (random.next() & 1) as u8;
+    }
+    tensor
+}
+
+fn collect<T>(n: usize, mut next: impl FnMut() -> T) -> Vec<T> {
+    (0..n).map(|_| next()).collect()
+}
+
+/// Steele, Lea and Flood's generator: one addition and three multiplications a number.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

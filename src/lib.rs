@@ -1,0 +1,11 @@
+//! The compiler as a library: what the command `ansc` does, without the command line.
+
+pub mod assemble;
+pub mod cli;
+pub mod compare;
+pub mod error;
+pub mod inputs;
+pub mod pipeline;
+pub mod verbs;
+
+pub use error::Error;

@@ -1,0 +1,230 @@
+//! The compiler on one screen: [`compile`] is the list of stages, in order.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ansc_codegen::{Emitted, Target, artifact};
+use ansc_frontend::import::{self, ImportOptions};
+use ansc_graph::passes;
+use ansc_graph::{Graph, verify};
+use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Provenance, Step};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::Error;
+use crate::assemble::{self, Assembly, Expose, Kernel, storage};
+
+/// Everything that decides what an artifact contains.
+#[derive(Clone)]
+pub struct Options {
+    pub import: ImportOptions,
+    pub target: Target,
+    pub expose: Expose,
+    /// Run the verifiers between stages.
+    pub verify: bool,
+}
+
+/// What a caller may watch.
+pub trait Watch: Sync {
+    fn stage(&self, _name: &'static str) {}
+    fn after_pass(&self, _pass: &str, _graph: &Graph, _changed: bool) {}
+    fn program(&self, _program: &ansc_sketch::Program) {}
+    fn kernels(&self, _total: usize) {}
+    fn kernel_done(&self) {}
+}
+
+/// Watches nothing.
+pub struct Silent;
+
+impl Watch for Silent {}
+
+/// How a compilation went.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub nodes: usize,
+    pub kernels: usize,
+    pub distinct_kernels: usize,
+    pub flops: u64,
+    pub weight_bytes: usize,
+    pub arena_bytes: usize,
+    pub arena_bytes_without_reuse: usize,
+    pub artifact_bytes: u64,
+    /// Seconds by stage, in order.
+    pub stages: Vec<(&'static str, f64)>,
+    pub seconds: f64,
+}
+
+pub fn compile(
+    model: &Path,
+    output: &Path,
+    options: &Options,
+    watch: &dyn Watch,
+) -> Result<Report, Error> {
+    let mut clock = Clock::new(watch);
+    let provenance = clock.time("hash", || provenance(model))?;
+    let mut graph = clock.time("import", || import::load(model, &options.import))?;
+    let nodes = graph.len();
+    clock.time("passes", || optimise(&mut graph, options, watch))?;
+    // Kernels are scheduled while the graph is walked: a schedule decides how its constants are packed.
+    let machine = options.target.machine();
+    let mut assembly =
+        clock.time("schedule", || assemble::assemble(&graph, &machine, options.expose))?;
+    assembly.kernels.kernels.iter().for_each(|k| watch.program(&k.program));
+    let emitted =
+        clock.time("codegen", || emit(&assembly.kernels.kernels, &options.target, watch))?;
+    // Only now is the workspace of each kernel known, and with it the memory plan.
+    let arena = clock.time("memory", || {
+        add_workspaces(&mut assembly, &emitted);
+        storage::place(&mut assembly.buffers, &assembly.classes, &assembly.plan)
+    });
+    let manifest = manifest(&assembly, &emitted, provenance, &options.target, &arena);
+    let weights = &assembly.weights.parts;
+    clock.time("link", || {
+        let objects: Vec<&[u8]> = emitted.iter().map(|e| e.object.as_slice()).collect();
+        artifact::write(output, &objects, weights, &manifest)
+    })?;
+    Ok(report(nodes, &assembly, &manifest, output, clock))
+}
+
+fn provenance(model: &Path) -> Result<Provenance, Error> {
+    let mut file = std::fs::File::open(model).map_err(|e| Error::file(model, e))?;
+    let mut hasher = Sha256::new();
+    std::io::copy(&mut file, &mut HashWriter(&mut hasher)).map_err(|e| Error::file(model, e))?;
+    let name = model.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let sha256 = hasher.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    Ok(Provenance { name, sha256 })
+}
+
+struct HashWriter<'a>(&'a mut Sha256);
+
+impl std::io::Write for HashWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn optimise(graph: &mut Graph, options: &Options, watch: &dyn Watch) -> Result<(), Error> {
+    let pass_options = passes::Options { verify: options.verify, ..passes::Options::default() };
+    if options.verify {
+        verify::verify(graph).map_err(passes::PassError::import)?;
+    }
+    passes::run_all(graph, &pass_options, &mut |pass, graph, changed| {
+        watch.after_pass(pass, graph, changed)
+    })?;
+    Ok(())
+}
+
+fn emit(kernels: &[Kernel], target: &Target, watch: &dyn Watch) -> Result<Vec<Emitted>, Error> {
+    use rayon::prelude::*;
+    watch.kernels(kernels.len());
+    let emitted: Result<Vec<Emitted>, _> = kernels
+        .par_iter()
+        .map(|kernel| {
+            let emitted = ansc_codegen::compile_program(&kernel.program, &kernel.symbol, target);
+            watch.kernel_done();
+            emitted
+        })
+        .collect();
+    Ok(emitted?)
+}
+
+/// Every kernel step gets buffers for its kernel's workspace, which live only while it runs.
+fn add_workspaces(assembly: &mut Assembly, emitted: &[Emitted]) {
+    let mut plan = std::mem::take(&mut assembly.plan);
+    add_to_plan(&mut plan, assembly, emitted);
+    assembly.plan = plan;
+}
+
+fn add_to_plan(plan: &mut Plan, assembly: &mut Assembly, emitted: &[Emitted]) {
+    for step in &mut plan.steps {
+        match step {
+            Step::Kernel { kernel, args } => {
+                let kernel = assembly.uses[*kernel as usize].kernel;
+                let workspace = emitted[kernel].workspace.iter();
+                args.extend(workspace.map(|ty| assembly.workspace(ty)).collect::<Vec<BufferId>>());
+            }
+            Step::If { then_plan, else_plan, .. } => {
+                add_to_plan(then_plan, assembly, emitted);
+                add_to_plan(else_plan, assembly, emitted);
+            }
+            Step::Loop(l) => add_to_plan(&mut l.body, assembly, emitted),
+            Step::Host { .. } | Step::Copy { .. } => {}
+        }
+    }
+}
+
+fn manifest(
+    assembly: &Assembly,
+    emitted: &[Emitted],
+    model: Provenance,
+    target: &Target,
+    arena: &storage::Arena,
+) -> Manifest {
+    let kernels = assembly.uses.iter().map(|u| KernelInfo {
+        name: u.name.clone(),
+        nodes: u.nodes.clone(),
+        flops: u.flops,
+        bytes: u.bytes,
+        launches: emitted[u.kernel].launches.clone(),
+    });
+    Manifest {
+        compiler: format!("ansc {}", env!("CARGO_PKG_VERSION")),
+        model,
+        target: target.info(),
+        inputs: assembly.inputs.clone(),
+        outputs: assembly.outputs.clone(),
+        arena_bytes: arena.bytes,
+        arena_bytes_without_reuse: arena.without_reuse,
+        weight_bytes: assembly.weights.bytes,
+        buffers: assembly.buffers.clone(),
+        kernels: kernels.collect(),
+        plan: assembly.plan.clone(),
+    }
+}
+
+fn report(
+    nodes: usize,
+    assembly: &Assembly,
+    manifest: &Manifest,
+    output: &Path,
+    clock: Clock<'_>,
+) -> Report {
+    Report {
+        nodes,
+        kernels: assembly.uses.len(),
+        distinct_kernels: assembly.kernels.kernels.len(),
+        flops: assembly.uses.iter().map(|u| u.flops).sum(),
+        weight_bytes: manifest.weight_bytes,
+        arena_bytes: manifest.arena_bytes,
+        arena_bytes_without_reuse: manifest.arena_bytes_without_reuse,
+        artifact_bytes: std::fs::metadata(output).map_or(0, |m| m.len()),
+        seconds: clock.start.elapsed().as_secs_f64(),
+        stages: clock.stages.into_iter().map(|(name, time)| (name, time.as_secs_f64())).collect(),
+    }
+}
+
+/// Names and times the stages.
+struct Clock<'a> {
+    watch: &'a dyn Watch,
+    start: Instant,
+    stages: Vec<(&'static str, Duration)>,
+}
+
+impl Clock<'_> {
+    fn new(watch: &dyn Watch) -> Clock<'_> {
+        Clock { watch, start: Instant::now(), stages: Vec::new() }
+    }
+
+    fn time<T>(&mut self, name: &'static str, stage: impl FnOnce() -> T) -> T {
+        self.watch.stage(name);
+        let start = Instant::now();
+        let result = stage();
+        self.stages.push((name, start.elapsed()));
+        result
+    }
+}

@@ -1,0 +1,103 @@
+//! `ansc compile`: a model to an artifact.
+
+use std::time::Duration;
+
+use ansc_codegen::Target;
+use ansc_graph::Graph;
+use ansc_sketch::Program;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::{default_artifact, human_bytes, import_options, print_json};
+use crate::Error;
+use crate::assemble::Expose;
+use crate::cli::Compile;
+use crate::pipeline::{self, Options, Report, Watch};
+
+pub(super) fn run(args: &Compile) -> Result<(), Error> {
+    let output = args.output.clone().unwrap_or_else(|| default_artifact(&args.model));
+    let options = Options {
+        import: import_options(&args.specialise)?,
+        target: Target::parse(&args.machine.target_cpu)?,
+        expose: Expose::Outputs,
+        verify: !args.no_verify,
+    };
+    let watch = Terminal::new(args);
+    let report = pipeline::compile(&args.model, &output, &options, &watch)?;
+    watch.bar.finish_and_clear();
+    if args.json {
+        print_json(&serde_json::json!({ "artifact": output, "report": report }));
+    } else {
+        print_report(&output.display().to_string(), &report, args.time_passes);
+    }
+    Ok(())
+}
+
+fn print_report(output: &str, report: &Report, times: bool) {
+    println!("{output}: {} in {:.1} s", human_bytes(report.artifact_bytes), report.seconds);
+    println!(
+        "  {} nodes -> {} kernels ({} distinct), {:.2} GFLOP",
+        report.nodes,
+        report.kernels,
+        report.distinct_kernels,
+        report.flops as f64 / 1e9
+    );
+    println!(
+        "  weights {}, activations {} (without reuse {})",
+        human_bytes(report.weight_bytes as u64),
+        human_bytes(report.arena_bytes as u64),
+        human_bytes(report.arena_bytes_without_reuse as u64)
+    );
+    if times {
+        for (stage, seconds) in &report.stages {
+            println!("  {stage:10} {:9.1} ms", seconds * 1e3);
+        }
+    }
+}
+
+/// Progress on standard error; what was asked to be printed goes there too, away from results.
+struct Terminal {
+    bar: ProgressBar,
+    print_after: Option<String>,
+    print_programs: bool,
+}
+
+impl Terminal {
+    fn new(args: &Compile) -> Terminal {
+        // Hidden where standard error is not a terminal.
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        bar.set_style(
+            ProgressStyle::with_template("{msg:10} {pos}/{len} {eta}").expect("a valid template"),
+        );
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Terminal { bar, print_after: args.print_after.clone(), print_programs: args.print_programs }
+    }
+}
+
+impl Watch for Terminal {
+    fn stage(&self, name: &'static str) {
+        self.bar.set_message(name);
+    }
+
+    fn after_pass(&self, pass: &str, graph: &Graph, changed: bool) {
+        if self.print_after.as_deref().is_some_and(|wanted| wanted == pass || wanted == "all") {
+            match changed {
+                true => eprintln!("after {pass}:\n{}", graph.elided()),
+                false => eprintln!("after {pass}: (unchanged)"),
+            }
+        }
+    }
+
+    fn program(&self, program: &Program) {
+        if self.print_programs {
+            eprintln!("{program}");
+        }
+    }
+
+    fn kernels(&self, total: usize) {
+        self.bar.set_length(total as u64);
+    }
+
+    fn kernel_done(&self) {
+        self.bar.inc(1);
+    }
+}

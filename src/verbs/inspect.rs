@@ -1,0 +1,73 @@
+//! `ansc inspect`: what a model or an artifact consists of.
+
+use std::path::Path;
+
+use ansc_frontend::import;
+use ansc_runtime::Model;
+use ansc_runtime::manifest::{Manifest, Port};
+
+use super::{human_bytes, import_options, print_json};
+use crate::Error;
+use crate::cli::Inspect;
+
+pub(super) fn run(args: &Inspect) -> Result<(), Error> {
+    if is_artifact(&args.file)? { artifact(args) } else { model(args) }
+}
+
+fn is_artifact(path: &Path) -> Result<bool, Error> {
+    use std::io::Read;
+    let mut magic = [0; 4];
+    let mut file = std::fs::File::open(path).map_err(|e| Error::file(path, e))?;
+    let n = file.read(&mut magic).map_err(|e| Error::file(path, e))?;
+    Ok(magic[..n] == *b"\x7fELF")
+}
+
+fn artifact(args: &Inspect) -> Result<(), Error> {
+    let manifest = Model::read_manifest(&args.file)?;
+    if args.json {
+        print_json(&manifest);
+        return Ok(());
+    }
+    print_artifact(&manifest);
+    Ok(())
+}
+
+fn print_artifact(m: &Manifest) {
+    println!("compiled by {} from {} (sha256 {})", m.compiler, m.model.name, m.model.sha256);
+    println!("for {} {} with {}", m.target.triple, m.target.cpu, m.target.features.join(" "));
+    m.inputs.iter().for_each(|p| print_port("input", p));
+    m.outputs.iter().for_each(|p| print_port("output", p));
+    println!(
+        "weights {}, activations {} (without reuse {})",
+        human_bytes(m.weight_bytes as u64),
+        human_bytes(m.arena_bytes as u64),
+        human_bytes(m.arena_bytes_without_reuse as u64)
+    );
+    println!("{} kernels:", m.kernels.len());
+    for k in &m.kernels {
+        println!("  {:40} {:9.3} MFLOP  {}", k.name, k.flops as f64 / 1e6, k.nodes.join(" + "));
+    }
+}
+
+fn print_port(what: &str, port: &Port) {
+    let bound = if port.bound.is_some() { " (value fixed when compiling)" } else { "" };
+    println!("{what} {}: {} {:?}{bound}", port.name, port.dtype, port.shape);
+}
+
+fn model(args: &Inspect) -> Result<(), Error> {
+    let report = import::check(&args.file, &import_options(&args.specialise)?)?;
+    let problems = report.error.as_ref().map_or(0, |e| e.problems.len());
+    if args.json {
+        print_json(&serde_json::json!({
+            "inputs": report.inputs, "outputs": report.outputs, "operators": report.operators, "problems": problems,
+        }));
+        return Ok(());
+    }
+    report.inputs.iter().for_each(|p| println!("input {p}"));
+    report.outputs.iter().for_each(|p| println!("output {p}"));
+    report.operators.iter().for_each(|(name, count)| println!("{count:6} {name}"));
+    if problems > 0 {
+        println!("{problems} problems: see `ansc check`");
+    }
+    Ok(())
+}
