@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use ansc_frontend::import::ImportError;
-use ansc_runtime::TensorError;
+use ansc_frontend::import::{ImportError, Report};
+use ansc_codegen::CodegenError;
+use ansc_runtime::LoadErrorKind;
+use ansc_runtime::tensor::TensorError;
 
 /// Exit codes are part of the command line's contract.
 pub const EXIT_DATA: u8 = 1;
@@ -14,6 +16,8 @@ pub const EXIT_MACHINE: u8 = 3;
 pub enum Error {
     #[error("{0}")]
     Import(#[from] ImportError),
+    #[error("{}: {} problems", .0.file, .0.problems.len())]
+    Check(Report),
     #[error("{}: {reason}", path.display())]
     File { path: PathBuf, reason: String },
     #[error("{0}")]
@@ -24,6 +28,8 @@ pub enum Error {
     Load(#[from] ansc_runtime::LoadError),
     #[error("{0}")]
     Run(#[from] ansc_runtime::RunError),
+    #[error("{0}")]
+    Session(#[from] ansc_runtime::SessionError),
     #[error("the reference interpreter: {0}")]
     Interpreter(#[from] ansc_graph::interp::InterpError),
     #[error("{0}")]
@@ -45,8 +51,9 @@ impl Error {
         match self {
             Error::Usage(_) => EXIT_USAGE,
             Error::Machine(_) => EXIT_MACHINE,
-            Error::Load(e) if e.is_machine() => EXIT_MACHINE,
-            Error::Codegen(e) if e.is_machine() => EXIT_MACHINE,
+            Error::Load(e) if matches!(e.kind, LoadErrorKind::Target(_)) => EXIT_MACHINE,
+            Error::Codegen(CodegenError::UnknownTarget { .. }) => EXIT_USAGE,
+            Error::Codegen(CodegenError::NoLinker { .. }) | Error::Session(_) => EXIT_MACHINE,
             _ => EXIT_DATA,
         }
     }

@@ -3,16 +3,18 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ansc_codegen::{Emitted, Target, artifact};
+use ansc_codegen::{Batch, Target, artifact};
 use ansc_frontend::import::{self, ImportOptions};
 use ansc_graph::passes;
-use ansc_graph::{Graph, verify};
+use ansc_graph::{Graph, NodeId, Op, ValueId, interp};
+use ansc_runtime::Tensor;
 use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Provenance, Step};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::Error;
-use crate::assemble::{self, Assembly, Expose, Kernel, storage};
+use crate::assemble::{self, Assembly, Expose, storage};
+use ansc_sketch::default::Machine;
 
 /// Everything that decides what an artifact contains.
 #[derive(Clone)]
@@ -29,8 +31,6 @@ pub trait Watch: Sync {
     fn stage(&self, _name: &'static str) {}
     fn after_pass(&self, _pass: &str, _graph: &Graph, _changed: bool) {}
     fn program(&self, _program: &ansc_sketch::Program) {}
-    fn kernels(&self, _total: usize) {}
-    fn kernel_done(&self) {}
 }
 
 /// Watches nothing.
@@ -66,22 +66,22 @@ pub fn compile(
     let nodes = graph.len();
     clock.time("passes", || optimise(&mut graph, options, watch))?;
     // Kernels are scheduled while the graph is walked: a schedule decides how its constants are packed.
-    let machine = options.target.machine();
+    let machine = machine(&options.target);
     let mut assembly =
         clock.time("schedule", || assemble::assemble(&graph, &machine, options.expose))?;
     assembly.kernels.kernels.iter().for_each(|k| watch.program(&k.program));
-    let emitted =
-        clock.time("codegen", || emit(&assembly.kernels.kernels, &options.target, watch))?;
+    let programs: Vec<_> = assembly.kernels.kernels.iter().map(|k| &k.program).collect();
+    let batch = clock.time("codegen", || ansc_codegen::compile_all(&programs, &options.target))?;
     // Only now is the workspace of each kernel known, and with it the memory plan.
     let arena = clock.time("memory", || {
-        add_workspaces(&mut assembly, &emitted);
+        add_workspaces(&mut assembly, &batch);
         storage::place(&mut assembly.buffers, &assembly.classes, &assembly.plan)
     });
-    let manifest = manifest(&assembly, &emitted, provenance, &options.target, &arena);
-    let weights = &assembly.weights.parts;
+    let manifest = manifest(&assembly, &batch, provenance, &options.target, &arena);
     clock.time("link", || {
-        let objects: Vec<&[u8]> = emitted.iter().map(|e| e.object.as_slice()).collect();
-        artifact::write(output, &objects, weights, &manifest)
+        let objects: Vec<&[u8]> = batch.objects.iter().map(Vec::as_slice).collect();
+        let weights: Vec<_> = assembly.weights.parts.iter().map(|(at, t)| (*at, t.bytes())).collect();
+        artifact::write(output, &options.target, &objects, &weights, &manifest)
     })?;
     Ok(report(nodes, &assembly, &manifest, output, clock))
 }
@@ -110,49 +110,36 @@ impl std::io::Write for HashWriter<'_> {
 
 fn optimise(graph: &mut Graph, options: &Options, watch: &dyn Watch) -> Result<(), Error> {
     let pass_options = passes::Options { verify: options.verify, ..passes::Options::default() };
-    if options.verify {
-        verify::verify(graph).map_err(passes::PassError::import)?;
-    }
-    passes::run_all(graph, &pass_options, &mut |pass, graph, changed| {
-        watch.after_pass(pass, graph, changed)
+    passes::run_all_observed(graph, &pass_options, &mut |pass, graph, changed| {
+        watch.after_pass(pass, graph, changed);
     })?;
     Ok(())
 }
 
-fn emit(kernels: &[Kernel], target: &Target, watch: &dyn Watch) -> Result<Vec<Emitted>, Error> {
-    use rayon::prelude::*;
-    watch.kernels(kernels.len());
-    let emitted: Result<Vec<Emitted>, _> = kernels
-        .par_iter()
-        .map(|kernel| {
-            let emitted = ansc_codegen::compile_program(&kernel.program, &kernel.symbol, target);
-            watch.kernel_done();
-            emitted
-        })
-        .collect();
-    Ok(emitted?)
+fn machine(target: &Target) -> Machine {
+    Machine { vector_bytes: target.vector_bytes, registers: target.vector_registers }
 }
 
 /// Every kernel step gets buffers for its kernel's workspace, which live only while it runs.
-fn add_workspaces(assembly: &mut Assembly, emitted: &[Emitted]) {
+fn add_workspaces(assembly: &mut Assembly, batch: &Batch) {
     let mut plan = std::mem::take(&mut assembly.plan);
-    add_to_plan(&mut plan, assembly, emitted);
+    add_to_plan(&mut plan, assembly, batch);
     assembly.plan = plan;
 }
 
-fn add_to_plan(plan: &mut Plan, assembly: &mut Assembly, emitted: &[Emitted]) {
+fn add_to_plan(plan: &mut Plan, assembly: &mut Assembly, batch: &Batch) {
     for step in &mut plan.steps {
         match step {
             Step::Kernel { kernel, args } => {
                 let kernel = assembly.uses[*kernel as usize].kernel;
-                let workspace = emitted[kernel].workspace.iter();
+                let workspace = batch.kernels[kernel].workspace.iter();
                 args.extend(workspace.map(|ty| assembly.workspace(ty)).collect::<Vec<BufferId>>());
             }
             Step::If { then_plan, else_plan, .. } => {
-                add_to_plan(then_plan, assembly, emitted);
-                add_to_plan(else_plan, assembly, emitted);
+                add_to_plan(then_plan, assembly, batch);
+                add_to_plan(else_plan, assembly, batch);
             }
-            Step::Loop(l) => add_to_plan(&mut l.body, assembly, emitted),
+            Step::Loop(l) => add_to_plan(&mut l.body, assembly, batch),
             Step::Host { .. } | Step::Copy { .. } => {}
         }
     }
@@ -160,7 +147,7 @@ fn add_to_plan(plan: &mut Plan, assembly: &mut Assembly, emitted: &[Emitted]) {
 
 fn manifest(
     assembly: &Assembly,
-    emitted: &[Emitted],
+    batch: &Batch,
     model: Provenance,
     target: &Target,
     arena: &storage::Arena,
@@ -170,7 +157,7 @@ fn manifest(
         nodes: u.nodes.clone(),
         flops: u.flops,
         bytes: u.bytes,
-        launches: emitted[u.kernel].launches.clone(),
+        launches: batch.kernels[u.kernel].launches.clone(),
     });
     Manifest {
         compiler: format!("ansc {}", env!("CARGO_PKG_VERSION")),
@@ -227,4 +214,27 @@ impl Clock<'_> {
         self.stages.push((name, start.elapsed()));
         result
     }
+}
+
+/// What [`compile`] with [`Expose::Everything`] gives as outputs, computed by the interpreter on the
+/// same optimised graph: the model's own results, then those of every kernel.
+pub fn reference_of_everything(
+    model: &Path,
+    options: &Options,
+    inputs: &[Tensor],
+) -> Result<Vec<(String, Tensor)>, Error> {
+    let mut graph = import::load(model, &options.import)?;
+    optimise(&mut graph, options, &Silent)?;
+    let exposed = assemble::exposed(&graph);
+    let mut results = std::collections::HashMap::new();
+    interp::run_observed(&graph, inputs, &mut |node: NodeId, outputs: &[Tensor]| {
+        for (out, tensor) in outputs.iter().enumerate() {
+            results.insert(ValueId { node, out: out as u32 }, tensor.clone());
+        }
+    })?;
+    let tensor_of = |value: &ValueId| match &graph.node(value.node).op {
+        Op::Const(tensor) => Some(tensor.as_ref().clone()),
+        _ => results.get(value).cloned(),
+    };
+    Ok(exposed.iter().filter_map(|(name, value)| Some((name.clone(), tensor_of(value)?))).collect())
 }

@@ -6,9 +6,12 @@
 
 pub mod arith;
 pub mod compute;
+pub mod cost;
 pub mod expr;
+pub mod fuse;
 pub mod graph;
 pub mod interp;
+pub mod memory;
 pub mod op;
 pub mod ops;
 pub mod passes;

@@ -99,6 +99,16 @@ impl Model {
         let path = path.as_ref();
         load(path).map_err(|kind| LoadError { path: path.to_owned(), kind })
     }
+
+    /// What an artifact says about itself, for any machine: nothing of it is loaded for execution.
+    pub fn read_manifest(path: impl AsRef<Path>) -> Result<Manifest, LoadError> {
+        let path = path.as_ref();
+        let read = || -> Result<Manifest, LoadErrorKind> {
+            let artifact = Artifact::open(path)?;
+            Ok(serde_json::from_slice(artifact.manifest()).map_err(ManifestError::from)?)
+        };
+        read().map_err(|kind| LoadError { path: path.to_owned(), kind })
+    }
 }
 
 fn load(path: &Path) -> Result<Model, LoadErrorKind> {

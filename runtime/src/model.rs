@@ -6,9 +6,10 @@ use std::sync::Arc;
 use libloading::os::unix::Library;
 
 use crate::artifact::Artifact;
-use crate::manifest::{KernelFn, Manifest, Port};
+use crate::manifest::{Storage, KernelFn, Manifest, Port};
 use crate::program::Program;
 use crate::session::{Session, SessionError, SessionOptions};
+use crate::tensor::{Tensor, byte_len};
 
 /// A compiled model, loaded and ready; see [`Model::load`].
 ///
@@ -61,6 +62,16 @@ impl Model {
     /// Everything that the artifact says about itself.
     pub fn manifest(&self) -> &Manifest {
         &self.parts.manifest
+    }
+
+    /// The value that an input was fixed to when the model was compiled; `None` for an input that is free.
+    pub fn bound_value(&self, input: usize) -> Option<Tensor> {
+        let manifest = &self.parts.manifest;
+        let port = manifest.inputs.get(input)?;
+        let info = &manifest.buffers[port.bound?.0 as usize];
+        let Storage::Weight { offset } = info.storage else { return None };
+        let bytes = self.parts.artifact.weights().get(offset..)?.get(..byte_len(info.dtype, &info.shape)?)?;
+        Tensor::from_bytes(info.dtype, &info.shape, bytes).ok()
     }
 
     /// A session with a thread per available core.

@@ -66,13 +66,27 @@ pub fn assemble(
     let mut values = Values::new();
     assembly.take_inputs(graph, &mut values)?;
     let mut plan = assembly.walk(graph, &mut values)?;
-    let mut results = graph.outputs.clone();
-    if expose == Expose::Everything {
-        assembly.expose_kernels(graph, &values, &mut results);
-    }
+    let results = match expose {
+        Expose::Outputs => graph.outputs.clone(),
+        Expose::Everything => exposed(graph),
+    };
     assembly.give_outputs(graph, &results, &mut values, &mut plan)?;
     assembly.plan = plan;
     Ok(assembly)
+}
+
+/// The model's own results, then those of every kernel in the order of execution, named by value and node.
+pub fn exposed(graph: &Graph) -> Vec<(String, ValueId)> {
+    let mut results = graph.outputs.clone();
+    for item in schedule(graph) {
+        let Item::Group(group) = item else { continue };
+        for value in group.outputs {
+            if !results.iter().any(|(_, v)| *v == value) {
+                results.push((format!("{}#{}.{}", graph.value(value).name, value.node.index(), value.out), value));
+            }
+        }
+    }
+    results
 }
 
 impl Assembly {
@@ -122,21 +136,6 @@ impl Assembly {
             });
         }
         Ok(())
-    }
-
-    /// Appends the results of every group as outputs named by their node.
-    fn expose_kernels(&self, graph: &Graph, values: &Values, results: &mut Vec<(String, ValueId)>) {
-        let mut inner: Vec<ValueId> =
-            values.keys().copied().filter(|v| graph.compute_of(v.node).is_some()).collect();
-        inner.sort_unstable();
-        for value in inner {
-            if !results.iter().any(|(_, v)| *v == value) {
-                results.push((
-                    format!("{}#{}.{}", graph.value(value).name, value.node.index(), value.out),
-                    value,
-                ));
-            }
-        }
     }
 
     /// Lets each result live in the caller's memory; where it cannot (an input, a constant, a second

@@ -1,8 +1,9 @@
 //! `ansc bench`: latency after warm-up, and where the time goes.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ansc_runtime::{Model, Session, SessionOptions, Tensor};
+use ansc_runtime::{Model, Session, SessionOptions, StepKind, Tensor};
 use serde::Serialize;
 
 use super::print_json;
@@ -30,14 +31,14 @@ struct Latency {
 pub(super) fn run(args: &Bench) -> Result<(), Error> {
     let model = Model::load(&args.artifact)?;
     let options = SessionOptions { threads: args.threads, ..SessionOptions::default() };
-    let mut session = model.session_with(options)?;
+    let mut session = model.session_with(&options)?;
     let inputs = inputs::for_model(&model, Seed(0));
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     warm_up(&mut session, &named)?;
     let times = measure(&mut session, &named, args.runs)?;
     let flops = model.manifest().kernels.iter().map(|k| k.flops).sum::<u64>();
     let latency = summarise(times, session.threads(), flops);
-    let kernels = if args.per_kernel { Some(per_kernel(&mut session, &named)?) } else { None };
+    let kernels = if args.per_kernel { Some(per_kernel(&model, &mut session, &named)?) } else { None };
     if args.json {
         print_json(&serde_json::json!({ "latency": latency, "kernels": kernels }));
         return Ok(());
@@ -111,20 +112,23 @@ struct KernelTime {
 }
 
 /// Mean time of every step over a few profiled runs, the slowest first.
-fn per_kernel(session: &mut Session, inputs: &[(&str, &Tensor)]) -> Result<Vec<KernelTime>, Error> {
+fn per_kernel(model: &Model, session: &mut Session, inputs: &[(&str, &Tensor)]) -> Result<Vec<KernelTime>, Error> {
+    let flops: BTreeMap<&str, u64> = model.manifest().kernels.iter().map(|k| (k.name.as_str(), k.flops)).collect();
     session.profile(true);
     for _ in 0..MIN_RUNS {
         session.run(inputs)?;
     }
-    let profile = session.take_profile();
-    let total: f64 = profile.iter().map(|s| s.nanoseconds as f64).sum();
-    let mut times: Vec<KernelTime> = profile
-        .iter()
-        .map(|s| KernelTime {
-            name: s.name.clone(),
-            ms: s.nanoseconds as f64 / 1e6 / MIN_RUNS as f64,
-            share: s.nanoseconds as f64 / total,
-            gflops: s.flops as f64 * s.calls as f64 / s.nanoseconds.max(1) as f64,
+    // The time of control flow is that of the steps inside it.
+    let mut steps = session.step_times();
+    steps.retain(|s| s.runs > 0 && !matches!(s.kind, StepKind::If | StepKind::Loop));
+    let total: f64 = steps.iter().map(|s| s.total.as_secs_f64()).sum();
+    let mut times: Vec<KernelTime> = steps
+        .into_iter()
+        .map(|s| {
+            let (seconds, runs) = (s.total.as_secs_f64(), s.runs as f64);
+            let flops = flops.get(s.name.as_str()).map_or(0.0, |f| *f as f64);
+            let (ms, share) = (seconds * 1e3 / MIN_RUNS as f64, seconds / total);
+            KernelTime { name: s.name, ms, share, gflops: flops * runs / seconds / 1e9 }
         })
         .collect();
     times.sort_by(|a, b| b.ms.total_cmp(&a.ms));

@@ -7,17 +7,13 @@ use crate::Error;
 use crate::cli::Check;
 
 pub(super) fn run(args: &Check) -> Result<(), Error> {
-    let report = import::check(&args.model, &import_options(&args.specialise)?)?;
-    if let Some(error) = report.error {
-        return Err(error.into());
-    }
+    let report = import::check(&args.model, &import_options(&args.specialise)?);
+    let compiles = report.problems.is_empty();
     if args.json {
-        print_json(&serde_json::json!({ "compiles": true, "operators": report.operators }));
-        return Ok(());
+        print_json(&serde_json::json!({ "compiles": compiles, "report": report }));
+    } else {
+        report.operators.iter().for_each(|o| println!("{:6} {}", o.count, o.qualified()));
+        println!("{}: {}", args.model.display(), if compiles { "can be compiled" } else { "cannot be compiled" });
     }
-    println!("{}: every operator can be compiled", args.model.display());
-    for (operator, count) in &report.operators {
-        println!("{count:6} {operator}");
-    }
-    Ok(())
+    if compiles { Ok(()) } else { Err(Error::Check(report)) }
 }

@@ -66,7 +66,7 @@ impl Terminal {
         // Hidden where standard error is not a terminal.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         bar.set_style(
-            ProgressStyle::with_template("{msg:10} {pos}/{len} {eta}").expect("a valid template"),
+            ProgressStyle::with_template("{spinner} {elapsed} {msg}").expect("a valid template"),
         );
         bar.enable_steady_tick(Duration::from_millis(200));
         Terminal { bar, print_after: args.print_after.clone(), print_programs: args.print_programs }
@@ -81,7 +81,7 @@ impl Watch for Terminal {
     fn after_pass(&self, pass: &str, graph: &Graph, changed: bool) {
         if self.print_after.as_deref().is_some_and(|wanted| wanted == pass || wanted == "all") {
             match changed {
-                true => eprintln!("after {pass}:\n{}", graph.elided()),
+                true => eprintln!("after {pass}:\n{graph:?}"),
                 false => eprintln!("after {pass}: (unchanged)"),
             }
         }
@@ -89,15 +89,7 @@ impl Watch for Terminal {
 
     fn program(&self, program: &Program) {
         if self.print_programs {
-            eprintln!("{program}");
+            eprintln!("{program:?}");
         }
-    }
-
-    fn kernels(&self, total: usize) {
-        self.bar.set_length(total as u64);
-    }
-
-    fn kernel_done(&self) {
-        self.bar.inc(1);
     }
 }

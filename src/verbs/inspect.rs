@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ansc_frontend::import;
+use ansc_graph::ValueId;
 use ansc_runtime::Model;
 use ansc_runtime::manifest::{Manifest, Port};
 
@@ -55,19 +56,21 @@ fn print_port(what: &str, port: &Port) {
 }
 
 fn model(args: &Inspect) -> Result<(), Error> {
-    let report = import::check(&args.file, &import_options(&args.specialise)?)?;
-    let problems = report.error.as_ref().map_or(0, |e| e.problems.len());
+    let options = import_options(&args.specialise)?;
+    let graph = import::load(&args.file, &options)?;
+    let report = import::check(&args.file, &options);
+    let port = |name: &str, value| serde_json::json!({
+        "name": name, "dtype": graph.ty(value).dtype, "shape": graph.ty(value).shape,
+    });
+    let inputs: Vec<_> =
+        graph.inputs().iter().map(|&node| port(&graph.node(node).name, ValueId { node, out: 0 })).collect();
+    let outputs: Vec<_> = graph.outputs.iter().map(|(name, value)| port(name, *value)).collect();
     if args.json {
-        print_json(&serde_json::json!({
-            "inputs": report.inputs, "outputs": report.outputs, "operators": report.operators, "problems": problems,
-        }));
+        print_json(&serde_json::json!({ "inputs": inputs, "outputs": outputs, "operators": report.operators }));
         return Ok(());
     }
-    report.inputs.iter().for_each(|p| println!("input {p}"));
-    report.outputs.iter().for_each(|p| println!("output {p}"));
-    report.operators.iter().for_each(|(name, count)| println!("{count:6} {name}"));
-    if problems > 0 {
-        println!("{problems} problems: see `ansc check`");
-    }
+    inputs.iter().for_each(|p| println!("input {p}"));
+    outputs.iter().for_each(|p| println!("output {p}"));
+    report.operators.iter().for_each(|o| println!("{:6} {}", o.count, o.qualified()));
     Ok(())
 }

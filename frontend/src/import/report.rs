@@ -29,6 +29,13 @@ pub struct OperatorCount {
     pub known: bool,
 }
 
+impl OperatorCount {
+    /// `Conv`, or `com.microsoft.FusedConv` where the domain is not ONNX's own.
+    pub fn qualified(&self) -> String {
+        if self.domain.is_empty() { self.op.clone() } else { format!("{}.{}", self.domain, self.op) }
+    }
+}
+
 impl Report {
     pub(crate) fn unreadable(file: String) -> Report {
         Report { file, opsets: BTreeMap::new(), operators: vec![], problems: vec![] }
