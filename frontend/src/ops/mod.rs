@@ -31,6 +31,7 @@ mod quantize;
 mod rearrange;
 mod repeat;
 mod reshape;
+mod resize;
 mod rotary;
 mod scatter;
 mod search;
@@ -85,6 +86,7 @@ const FAMILIES: &[&[OpEntry]] = &[
     rearrange::OPS,
     repeat::OPS,
     reshape::OPS,
+    resize::OPS,
     rotary::OPS,
     scatter::OPS,
     search::OPS,

@@ -14,6 +14,7 @@ pub mod deform_conv;
 pub mod einsum;
 pub mod fill;
 pub mod gather;
+pub mod grid;
 pub mod index;
 pub mod loss;
 pub mod map;

@@ -53,6 +53,8 @@ pub enum Rounding {
     PreferFloor,
     /// Halves are rounded up.
     PreferCeil,
+    /// Up along axes that shrink, down along others: what models of opset 10 and before rely on.
+    CeilToShrink,
 }
 
 /// ONNX's `coordinate_transformation_mode`.

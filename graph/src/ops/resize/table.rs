@@ -80,7 +80,7 @@ fn source<T: Real>(v: usize, n: usize, axis: &ResizeAxis, coordinates: Coordinat
             let adjustment = T::of(axis.extent as f64) / resized;
             n / T::of(2.0) * (one - adjustment) + half_pixel
         }
-        Coordinates::PytorchHalfPixel if axis.extent == 1 => T::of(-0.5),
+        Coordinates::PytorchHalfPixel if axis.extent == 1 => T::of(0.0),
         Coordinates::PytorchHalfPixel => half_pixel,
         Coordinates::AlignCorners if resized == one || axis.extent == 1 => T::of(0.0),
         Coordinates::AlignCorners => v * (n - one) / (resized - one),
@@ -102,7 +102,7 @@ fn source<T: Real>(v: usize, n: usize, axis: &ResizeAxis, coordinates: Coordinat
 fn row(x: f64, n: usize, scale: f64, attrs: &ResizeAttrs) -> Vec<(i64, f64)> {
     let inside = |i: i64| i.clamp(0, n as i64 - 1);
     if let Interpolation::Nearest(rounding) = attrs.interpolation {
-        return vec![(inside(nearest(x, rounding)), 1.0)];
+        return vec![(inside(nearest(x, scale, rounding)), 1.0)];
     }
     let floor = x.floor();
     let mut row: Vec<(i64, f64)> = weights(x - floor, scale, attrs)
@@ -126,8 +126,10 @@ fn used_columns(rows: &[Vec<(i64, f64)>]) -> Range<usize> {
     first..last + 1
 }
 
-fn nearest(x: f64, rounding: Rounding) -> i64 {
+fn nearest(x: f64, scale: f64, rounding: Rounding) -> i64 {
     let rounded = match rounding {
+        Rounding::CeilToShrink if scale < 1.0 => x.ceil(),
+        Rounding::CeilToShrink => x.floor(),
         Rounding::Floor => x.floor(),
         Rounding::Ceil => x.ceil(),
         Rounding::PreferFloor => (x - 0.5).ceil(),
@@ -208,9 +210,11 @@ mod tests {
     #[test]
     fn rounding_of_halves() {
         let all = [Rounding::Floor, Rounding::Ceil, Rounding::PreferFloor, Rounding::PreferCeil];
-        assert_eq!(all.map(|r| nearest(1.5, r)), [1, 2, 1, 2]);
-        assert_eq!(all.map(|r| nearest(2.0, r)), [2, 2, 2, 2]);
-        assert_eq!(all.map(|r| nearest(-0.25, r)), [-1, 0, 0, 0]);
+        assert_eq!(all.map(|r| nearest(1.5, 2.0, r)), [1, 2, 1, 2]);
+        assert_eq!(all.map(|r| nearest(2.0, 2.0, r)), [2, 2, 2, 2]);
+        assert_eq!(all.map(|r| nearest(-0.25, 2.0, r)), [-1, 0, 0, 0]);
+        let by_scale = |scale| nearest(1.25, scale, Rounding::CeilToShrink);
+        assert_eq!((by_scale(0.5), by_scale(2.0)), (2, 1));
     }
 
     #[test]
