@@ -6,14 +6,20 @@
 
 mod activation;
 mod args;
+mod activations;
 mod batch_norm;
 mod binary;
+mod broadcast;
+mod cast;
+mod clip;
 mod compose;
 mod constant;
 mod conv;
 mod conv_integer;
 mod conv_transpose;
+mod cumulative;
 mod deform_conv;
+mod dropout;
 mod einsum;
 mod fill;
 mod gather;
@@ -35,7 +41,11 @@ mod rotary;
 mod scatter;
 mod search;
 mod slice;
+mod reduce;
+mod rotary;
+mod softmax;
 mod unary;
+mod variadic;
 mod window;
 
 use std::collections::BTreeMap;
@@ -62,13 +72,18 @@ pub(crate) type ImportFn = fn(&mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem>
 /// Every family; a new one is a module above and a row here.
 #[rustfmt::skip]
 const FAMILIES: &[&[OpEntry]] = &[
+    activations::OPS,
     batch_norm::OPS,
     binary::OPS,
+    cast::OPS,
+    clip::OPS,
     constant::OPS,
     conv::OPS,
     conv_integer::OPS,
     conv_transpose::OPS,
+    cumulative::OPS,
     deform_conv::OPS,
+    dropout::OPS,
     einsum::OPS,
     fill::OPS,
     gather::OPS,
@@ -89,7 +104,11 @@ const FAMILIES: &[&[OpEntry]] = &[
     scatter::OPS,
     search::OPS,
     slice::OPS,
+    reduce::OPS,
+    rotary::OPS,
+    softmax::OPS,
     unary::OPS,
+    variadic::OPS,
 ];
 
 impl OpEntry {
