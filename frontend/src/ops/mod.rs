@@ -5,8 +5,8 @@
 //! expression, is made by the constructors of `ansc_graph::ops`.
 
 mod activation;
-mod args;
 mod activations;
+mod args;
 mod batch_norm;
 mod binary;
 mod broadcast;
@@ -35,14 +35,13 @@ mod pad;
 mod pool;
 mod quantize;
 mod rearrange;
+mod reduce;
 mod repeat;
 mod reshape;
 mod rotary;
 mod scatter;
 mod search;
 mod slice;
-mod reduce;
-mod rotary;
 mod softmax;
 mod unary;
 mod variadic;
@@ -98,14 +97,13 @@ const FAMILIES: &[&[OpEntry]] = &[
     pool::OPS,
     quantize::OPS,
     rearrange::OPS,
+    reduce::OPS,
     repeat::OPS,
     reshape::OPS,
     rotary::OPS,
     scatter::OPS,
     search::OPS,
     slice::OPS,
-    reduce::OPS,
-    rotary::OPS,
     softmax::OPS,
     unary::OPS,
     variadic::OPS,
