@@ -5,15 +5,21 @@
 //! expression, is made by the constructors of `ansc_graph::ops`.
 
 mod activation;
+mod activations;
 mod args;
 mod batch_norm;
 mod binary;
+mod broadcast;
+mod cast;
+mod clip;
 mod compose;
 mod constant;
 mod conv;
 mod conv_integer;
 mod conv_transpose;
+mod cumulative;
 mod deform_conv;
+mod dropout;
 mod einsum;
 mod fill;
 mod gather;
@@ -29,6 +35,7 @@ mod pad;
 mod pool;
 mod quantize;
 mod rearrange;
+mod reduce;
 mod repeat;
 mod reshape;
 mod resize;
@@ -36,7 +43,9 @@ mod rotary;
 mod scatter;
 mod search;
 mod slice;
+mod softmax;
 mod unary;
+mod variadic;
 mod window;
 
 use std::collections::BTreeMap;
@@ -63,13 +72,18 @@ pub(crate) type ImportFn = fn(&mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem>
 /// Every family; a new one is a module above and a row here.
 #[rustfmt::skip]
 const FAMILIES: &[&[OpEntry]] = &[
+    activations::OPS,
     batch_norm::OPS,
     binary::OPS,
+    cast::OPS,
+    clip::OPS,
     constant::OPS,
     conv::OPS,
     conv_integer::OPS,
     conv_transpose::OPS,
+    cumulative::OPS,
     deform_conv::OPS,
+    dropout::OPS,
     einsum::OPS,
     fill::OPS,
     gather::OPS,
@@ -84,6 +98,7 @@ const FAMILIES: &[&[OpEntry]] = &[
     pool::OPS,
     quantize::OPS,
     rearrange::OPS,
+    reduce::OPS,
     repeat::OPS,
     reshape::OPS,
     resize::OPS,
@@ -91,7 +106,9 @@ const FAMILIES: &[&[OpEntry]] = &[
     scatter::OPS,
     search::OPS,
     slice::OPS,
+    softmax::OPS,
     unary::OPS,
+    variadic::OPS,
 ];
 
 impl OpEntry {

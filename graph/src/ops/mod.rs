@@ -5,13 +5,17 @@
 //! Attributes and types come from model files: nothing here panics on them. Attributes that an
 //! importer must resolve beforehand (negative axes, `auto_pad`) are not known here.
 
+pub mod activation;
+pub mod arg_extreme;
 pub mod cache;
 pub mod col2im;
 pub mod concat;
 pub mod conv;
 pub mod conv_transpose;
+pub mod cumulative;
 pub mod deform_conv;
 pub mod einsum;
+pub mod elementwise;
 pub mod fill;
 pub mod gather;
 pub mod grid;
@@ -25,10 +29,12 @@ pub mod pad;
 pub mod pool;
 pub mod quantize;
 pub mod rearrange;
+pub mod reduce;
 pub mod resize;
 pub mod rotary;
 pub mod shape;
 pub mod slice;
+pub mod softmax;
 pub mod stages;
 
 use std::sync::Arc;
@@ -69,6 +75,19 @@ pub(crate) fn sized(ty: TensorType) -> Result<TensorType, OpError> {
     match byte_len(ty.dtype, &ty.shape) {
         Some(_) => Ok(ty),
         None => Err(OpError::TooLarge(ty)),
+    }
+}
+
+/// `axes` in ascending order, if all of them are different axes of a tensor of rank `rank`.
+pub(crate) fn check_axes(axes: &[usize], rank: usize) -> Result<Vec<usize>, OpError> {
+    let mut sorted = axes.to_vec();
+    sorted.sort_unstable();
+    if let Some(&axis) = sorted.iter().find(|&&axis| axis >= rank) {
+        return Err(OpError::Axis { axis, rank });
+    }
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(OpError::Invalid(format!("axis {} is listed twice", pair[0]))),
+        None => Ok(sorted),
     }
 }
 
