@@ -5,6 +5,7 @@
 //! Attributes and types come from model files: nothing here panics on them. Attributes that an
 //! importer must resolve beforehand (negative axes, `auto_pad`) are not known here.
 
+pub mod attention;
 pub mod cache;
 pub mod col2im;
 pub mod concat;
