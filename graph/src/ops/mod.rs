@@ -7,6 +7,7 @@
 
 pub mod activation;
 pub mod arg_extreme;
+pub mod attention;
 pub mod cache;
 pub mod col2im;
 pub mod concat;

@@ -62,7 +62,7 @@ pub fn dequantize(
 }
 
 /// `x - zero` as a float of type `acc`; the difference of narrow integers is exact.
-pub(crate) fn centred(acc: DType, x: (DType, Expr), zero: Option<(DType, Expr)>) -> Expr {
+pub fn centred(acc: DType, x: (DType, Expr), zero: Option<(DType, Expr)>) -> Expr {
     let wide = DType::I32;
     match zero {
         Some(zero) => {

@@ -1,0 +1,60 @@
+//! `EmbedLayerNormalization`: embeddings of words, positions and segments, added and normalised.
+
+use ansc_graph::ops::einsum::{Labels, einsum};
+use ansc_graph::ops::gather::gather;
+use ansc_graph::ops::normalize::layer_norm;
+use ansc_graph::ValueId;
+use ansc_runtime::{DType, Tensor};
+
+use super::OpEntry;
+use super::compose::One;
+use crate::import::NodeCtx;
+use crate::problem::Problem;
+
+pub(crate) const OPS: &[OpEntry] = &[OpEntry::microsoft("EmbedLayerNormalization", embed)];
+
+/// Inputs: word ids, segment ids, the embeddings of words, positions and segments, scale, bias, mask,
+/// position ids. Results: y, the number of words that the mask admits, the sum of the embeddings.
+fn embed(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let ids = ctx.input(0)?;
+    let shape = ctx.shape(ids);
+    ctx.check(shape.len() == 2, || format!("its word ids must have two axes, not {shape:?}"))?;
+    let words = ctx.input(2)?;
+    let mut sum = looked_up(ctx, words, ids)?;
+    let positions = positions(ctx, shape[1])?;
+    sum = ctx.add_values(sum, positions)?;
+    if let (Some(segments), Some(table)) = (ctx.optional(1), ctx.optional(4)) {
+        let segments = looked_up(ctx, table, segments)?;
+        sum = ctx.add_values(sum, segments)?;
+    }
+    let (scale, bias, ty) = (ctx.input(5)?, ctx.input(6)?, ctx.ty(sum));
+    let epsilon = ctx.float("epsilon", 1e-12);
+    let norm = layer_norm(2, epsilon, DType::F32, &ty, &ctx.ty(scale), Some(&ctx.ty(bias)));
+    let y = ctx.emit1(norm, &[sum, scale, bias])?;
+    Ok(vec![y, admitted(ctx, shape[0])?, sum])
+}
+
+fn looked_up(ctx: &mut NodeCtx<'_>, table: ValueId, ids: ValueId) -> One {
+    let op = gather(&ctx.ty(table), &ctx.ty(ids), 0);
+    ctx.emit1(op, &[table, ids])
+}
+
+/// The embeddings of the positions given, or of the first ones.
+fn positions(ctx: &mut NodeCtx<'_>, length: usize) -> One {
+    let table = ctx.input(3)?;
+    if let Some(ids) = ctx.optional(8) {
+        return looked_up(ctx, table, ids);
+    }
+    let ids: Vec<i64> = (0..length as i64).collect();
+    let ids = ctx.add_const(Tensor::from_slice(&[length], &ids));
+    looked_up(ctx, table, ids)
+}
+
+fn admitted(ctx: &mut NodeCtx<'_>, batch: usize) -> One {
+    let Some(mask) = ctx.optional(7) else {
+        return Ok(ctx.add_const(Tensor::zeros(DType::I32, &[batch])));
+    };
+    let labels = Labels { operands: vec![vec![0, 1]], output: vec![0] };
+    let ty = ctx.ty(mask);
+    ctx.emit1(einsum(&labels, &[ty]), &[mask])
+}
