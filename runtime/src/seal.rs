@@ -6,6 +6,7 @@
 //! not malice: whoever can write the file can also seal it.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use object::elf::FileHeader64;
@@ -115,18 +116,14 @@ pub(crate) fn hash_without(bytes: &[u8], zeroed: Range<usize>) -> [u8; 16] {
     let chunks = bytes.len().div_ceil(CHUNK);
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let threads = cores.min(MAX_THREADS).min(chunks / CHUNKS_PER_THREAD).max(1);
+    let next = AtomicUsize::new(0);
+    let take_chunks = || digest_chunks(bytes, &zeroed, &next);
     let mut digests = vec![[0; HASH_LEN]; chunks];
-    let share = chunks.div_ceil(threads).max(1);
     thread::scope(|scope| {
-        let mut shares = digests.chunks_mut(share).enumerate();
-        let own = shares.next();
-        for (i, digests) in shares {
-            let zeroed = zeroed.clone();
-            scope.spawn(move || digest_chunks(bytes, i * share, digests, &zeroed));
-        }
-        if let Some((_, digests)) = own {
-            digest_chunks(bytes, 0, digests, &zeroed);
-        }
+        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(take_chunks)).collect();
+        let mut all = vec![take_chunks()];
+        all.extend(helpers.into_iter().map(|h| h.join().expect("hashing does not panic")));
+        all.into_iter().flatten().for_each(|(chunk, digest)| digests[chunk] = digest);
     });
     let mut hasher = Xxh3Default::new();
     hasher.update(digests.as_flattened());
@@ -134,17 +131,20 @@ pub(crate) fn hash_without(bytes: &[u8], zeroed: Range<usize>) -> [u8; 16] {
     hasher.digest128().to_le_bytes()
 }
 
-/// Digests of consecutive chunks, beginning with chunk `first`.
+/// Digests of the chunks that no other thread has taken: a thread that gets no core is no brake.
 fn digest_chunks(
     bytes: &[u8],
-    first: usize,
-    digests: &mut [[u8; HASH_LEN]],
     zeroed: &Range<usize>,
-) {
-    for (i, digest) in (first..).zip(digests) {
-        let chunk = i * CHUNK..bytes.len().min((i + 1) * CHUNK);
-        *digest = digest_range(bytes, chunk, zeroed).to_le_bytes();
-    }
+    next: &AtomicUsize,
+) -> Vec<(usize, [u8; HASH_LEN])> {
+    let chunks = bytes.len().div_ceil(CHUNK);
+    std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed))
+        .take_while(|&chunk| chunk < chunks)
+        .map(|chunk| {
+            let range = chunk * CHUNK..bytes.len().min((chunk + 1) * CHUNK);
+            (chunk, digest_range(bytes, range, zeroed).to_le_bytes())
+        })
+        .collect()
 }
 
 fn digest_range(bytes: &[u8], range: Range<usize>, zeroed: &Range<usize>) -> u128 {
