@@ -7,8 +7,10 @@
 pub mod arith;
 pub mod compute;
 pub mod expr;
+pub mod fuse;
 pub mod graph;
 pub mod interp;
+pub mod memory;
 pub mod op;
 pub mod ops;
 pub mod passes;
