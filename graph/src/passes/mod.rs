@@ -11,7 +11,7 @@ mod batch_norm;
 mod captures;
 mod conv_to_matmul;
 mod cse;
-mod dce;
+pub(crate) mod dce;
 mod fold;
 mod hoist;
 mod layout;
@@ -22,12 +22,12 @@ mod reshapes;
 mod rewrite;
 mod simplify;
 mod split_outputs;
-mod tensors;
+pub(crate) mod tensors;
 mod unroll;
 mod view;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use crate::graph::{Graph, NodeId};
 use crate::interp::InterpError;

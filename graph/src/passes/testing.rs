@@ -17,7 +17,7 @@ pub(crate) type Run = fn(&mut Graph, &Options) -> Result<bool, PassError>;
 /// Builds a graph of `f32` values; the seed decides the contents of constants.
 pub(crate) struct Builder {
     pub(crate) graph: Graph,
-    seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl Builder {

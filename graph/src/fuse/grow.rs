@@ -1,0 +1,232 @@
+//! Growing groups along the post-dominator tree.
+//!
+//! | group that wants to join | its post-dominator | what may lie between |
+//! |---|---|---|
+//! | product or reduction (phase 1) | reached by elementwise edges only, at most broadcast | at most broadcast |
+//! | at most broadcast (phase 1) | at most broadcast, injective, a reduction, or a group with an anchor | at most injective |
+//! | injective (phase 2) | at most injective | at most injective |
+//!
+//! These are Relay's rules, with three additions. A reduction may take the elementwise chain that
+//! follows it, as products do. What is expensive (an `exp`, a division) does not join what would evaluate
+//! it for more than a few readers. And reshapes are taken out again from the borders of groups.
+
+use super::Options;
+use super::dominators::{Dominator, post_dominators};
+use super::pattern::{Pattern, edge_pattern, is_expensive, pattern, readers};
+use crate::graph::{Graph, NodeId};
+use crate::op::Kind;
+
+/// Readers of one element from which on something expensive is not evaluated for each of them.
+const MAX_READERS: usize = 4;
+
+/// A set of nodes, in a union-find forest.
+#[derive(Clone, Debug)]
+struct Set {
+    parent: Option<usize>,
+    pattern: Pattern,
+    nodes: usize,
+    expensive: bool,
+}
+
+struct Grower<'a> {
+    graph: &'a Graph,
+    order: &'a [NodeId],
+    /// Position in `order`, by index of the node.
+    position: Vec<usize>,
+    /// Positions of the readers of each node.
+    readers: Vec<Vec<usize>>,
+    tree: Vec<Dominator>,
+    sets: Vec<Set>,
+    options: Options,
+}
+
+/// For each node of the topological `order`, an identifier of its group.
+pub(super) fn grow(graph: &Graph, order: &[NodeId], options: Options) -> Vec<usize> {
+    let mut grower = Grower::new(graph, order, options);
+    for phase in [Phase::Anchored, Phase::Injective] {
+        for node in 0..order.len() {
+            grower.try_join(node, phase);
+        }
+    }
+    grower.without_border_reshapes()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Anchored,
+    Injective,
+}
+
+impl Grower<'_> {
+    fn new<'a>(graph: &'a Graph, order: &'a [NodeId], options: Options) -> Grower<'a> {
+        let mut position = vec![0; order.iter().map(|n| n.index() + 1).max().unwrap_or(0)];
+        order.iter().enumerate().for_each(|(p, n)| position[n.index()] = p);
+        let edges: Vec<Option<Vec<(usize, Pattern)>>> = order
+            .iter()
+            .map(|&node| {
+                let mut edges = Vec::new();
+                for value in graph.values(node) {
+                    if graph.is_output(value) {
+                        return None;
+                    }
+                    for (user, slot) in graph.users(value) {
+                        let pattern = edge_pattern(graph, user, slot as usize);
+                        edges.push((position[user.index()], pattern));
+                    }
+                }
+                Some(edges)
+            })
+            .collect();
+        let set = |node: &NodeId| {
+            let op = graph.compute_of(*node);
+            Set {
+                parent: None,
+                pattern: op.map_or(Pattern::Opaque, pattern),
+                nodes: 1,
+                expensive: op.is_some_and(is_expensive),
+            }
+        };
+        Grower {
+            graph,
+            order,
+            position,
+            tree: post_dominators(&edges),
+            readers: edges
+                .into_iter()
+                .map(|e| e.into_iter().flatten().map(|(reader, _)| reader).collect())
+                .collect(),
+            sets: order.iter().map(set).collect(),
+            options,
+        }
+    }
+
+    fn root(&self, mut node: usize) -> usize {
+        while let Some(parent) = self.sets[node].parent {
+            node = parent;
+        }
+        node
+    }
+
+    fn set(&self, node: usize) -> &Set {
+        &self.sets[self.root(node)]
+    }
+
+    /// Joins `node` with its post-dominator if the rules of the phase permit.
+    fn try_join(&mut self, node: usize, phase: Phase) {
+        let Dominator { parent: Some(sink), pattern: path, .. } = self.tree[node] else { return };
+        let own = self.set(node).pattern;
+        let permitted = match own {
+            Pattern::OutFusable | Pattern::Reduction => {
+                phase == Phase::Anchored && path == Pattern::Elementwise
+            }
+            Pattern::Elementwise | Pattern::Broadcast => path <= Pattern::Reduction,
+            Pattern::Injective => phase == Phase::Injective,
+            Pattern::Opaque => false,
+        };
+        if !permitted || self.root(node) == self.root(sink) {
+            return;
+        }
+        let Some(between) = self.path(node, sink, own) else { return };
+        let mut roots: Vec<usize> =
+            between.iter().chain([&node, &sink]).map(|&n| self.root(n)).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        let nodes: usize = roots.iter().map(|&r| self.sets[r].nodes).sum();
+        if nodes <= self.options.max_nodes {
+            between.into_iter().chain([node]).for_each(|n| self.join(n, sink));
+        }
+    }
+
+    /// What lies between `node` and its post-dominator, if all of it and the end may be joined by a
+    /// group of pattern `own`.
+    fn path(&self, node: usize, sink: usize, own: Pattern) -> Option<Vec<usize>> {
+        if self.is_recomputed(node) {
+            return None;
+        }
+        let mut seen = Vec::new();
+        let mut open = self.readers[node].clone();
+        while let Some(next) = open.pop() {
+            if seen.contains(&next) {
+                continue;
+            }
+            let kind = self.set(next).pattern;
+            if next == sink {
+                if !ends(own, kind) {
+                    return None;
+                }
+            } else if !between(own, kind) || self.is_recomputed(next) {
+                return None;
+            } else {
+                open.extend(&self.readers[next]);
+            }
+            seen.push(next);
+        }
+        seen.retain(|&n| n != sink);
+        Some(seen)
+    }
+
+    /// Whether joining the readers of `node` would evaluate something expensive over and over.
+    fn is_recomputed(&self, node: usize) -> bool {
+        let set = self.set(node);
+        let cheap = !set.expensive || set.pattern >= Pattern::Reduction;
+        !cheap && {
+            let id = self.order[node];
+            self.graph.values(id).flat_map(|v| self.graph.users(v)).any(|(user, slot)| {
+                let op = self.graph.compute_of(user);
+                op.is_some_and(|op| readers(op, slot as usize) > MAX_READERS)
+            })
+        }
+    }
+
+    fn join(&mut self, child: usize, parent: usize) {
+        let (child, parent) = (self.root(child), self.root(parent));
+        if child == parent {
+            return;
+        }
+        let Set { pattern, nodes, expensive, .. } = self.sets[child].clone();
+        self.sets[child].parent = Some(parent);
+        let into = &mut self.sets[parent];
+        into.pattern = into.pattern.max(pattern);
+        into.nodes += nodes;
+        into.expensive |= expensive;
+    }
+
+    /// The groups, with a group of its own for each reshape at the border of one.
+    fn without_border_reshapes(&self) -> Vec<usize> {
+        let n = self.order.len();
+        let mut groups: Vec<usize> = (0..n).map(|p| self.root(p)).collect();
+        let op = |p: usize| self.graph.compute_of(self.order[p]);
+        let reshapes: Vec<usize> =
+            (0..n).filter(|&p| op(p).is_some_and(|op| op.kind == Kind::Reshape)).collect();
+        // Ends from the back, then starts from the front: what one leaves at the border comes next.
+        for &p in reshapes.iter().rev() {
+            if self.readers[p].iter().all(|&r| groups[r] != groups[p]) {
+                groups[p] = n + p;
+            }
+        }
+        for &p in &reshapes {
+            let source = self.graph.operands(self.order[p])[0].node;
+            if groups[self.position[source.index()]] != groups[p] {
+                groups[p] = n + p;
+            }
+        }
+        groups
+    }
+}
+
+/// Whether a group of pattern `own` may end in one of pattern `sink`.
+fn ends(own: Pattern, sink: Pattern) -> bool {
+    match own {
+        Pattern::OutFusable | Pattern::Reduction => sink <= Pattern::Broadcast,
+        Pattern::Elementwise | Pattern::Broadcast => sink <= Pattern::OutFusable,
+        _ => sink <= Pattern::Injective,
+    }
+}
+
+/// Whether a group of pattern `own` may have one of pattern `kind` between itself and its end.
+fn between(own: Pattern, kind: Pattern) -> bool {
+    match own {
+        Pattern::OutFusable | Pattern::Reduction => kind <= Pattern::Broadcast,
+        _ => kind <= Pattern::Injective,
+    }
+}

@@ -1,0 +1,103 @@
+//! The expressions of a group as one.
+//!
+//! ```text
+//! [%1 = conv(x, w), %2 = add(%1, bias), %3 = max(%2, 0)]
+//! ->  compute(x, w, bias) -> conv, map = conv + bias, map_1 = max(map, 0)
+//! ```
+
+use std::collections::BTreeMap;
+
+use crate::compute::{Compute, Stage};
+use crate::expr::{BufId, Expr};
+use crate::graph::{Graph, NodeId, ValueId};
+use crate::passes::tensors::uniform;
+use crate::scalar::Scalar;
+
+/// Where an operand of a node comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    Constant(Scalar),
+    Buffer(BufId),
+}
+
+/// The merged expression, what it reads and what it gives: the values of the last node.
+pub(super) fn merge(graph: &Graph, nodes: &[NodeId]) -> (Compute, Vec<ValueId>, Vec<ValueId>) {
+    let inputs = external(graph, nodes);
+    let mut sources: BTreeMap<ValueId, Source> = BTreeMap::new();
+    for (slot, value) in inputs.iter().enumerate() {
+        sources.insert(*value, Source::Buffer(BufId::new(slot)));
+    }
+    let types = inputs.iter().map(|v| graph.ty(*v).clone()).collect();
+    let mut merged = Compute { inputs: types, stages: vec![], outputs: vec![] };
+    for &node in nodes {
+        append(graph, node, &mut merged, &mut sources);
+    }
+    let outputs: Vec<ValueId> = nodes.last().into_iter().flat_map(|n| graph.values(*n)).collect();
+    merged.outputs = outputs
+        .iter()
+        .map(|value| match sources[value] {
+            Source::Buffer(buffer) => merged.stage_of(buffer).expect("results are stages"),
+            Source::Constant(_) => unreachable!("only constants of the graph are inlined"),
+        })
+        .collect();
+    (merged, inputs, outputs)
+}
+
+/// The values that nodes of the group read from outside, without constants that are inlined.
+fn external(graph: &Graph, nodes: &[NodeId]) -> Vec<ValueId> {
+    let mut inputs = Vec::new();
+    for value in nodes.iter().flat_map(|n| graph.operands(*n)) {
+        let inside = nodes.contains(&value.node) || inlined(graph, value).is_some();
+        if !inside && !inputs.contains(&value) {
+            inputs.push(value);
+        }
+    }
+    inputs
+}
+
+/// The only element of a constant.
+fn inlined(graph: &Graph, value: ValueId) -> Option<Scalar> {
+    graph.const_of(value).filter(|tensor| tensor.len() == 1).and_then(|tensor| uniform(tensor))
+}
+
+/// Appends the stages of `node`.
+fn append(
+    graph: &Graph,
+    node: NodeId,
+    merged: &mut Compute,
+    sources: &mut BTreeMap<ValueId, Source>,
+) {
+    let expr = &graph.compute_of(node).expect("groups are of computes").expr;
+    let operands: Vec<Source> = graph
+        .operands(node)
+        .into_iter()
+        .map(|v| inlined(graph, v).map_or_else(|| sources[&v], Source::Constant))
+        .collect();
+    let first = merged.stages.len();
+    for stage in &expr.stages {
+        let body = stage.body.rewrite(&mut |e| match e {
+            Expr::Load(buffer, indices) => Some(match expr.stage_of(*buffer) {
+                Some(s) => Expr::Load(merged.stage_buffer(first + s), indices.clone()),
+                None => match operands[buffer.index()] {
+                    Source::Constant(scalar) => Expr::Const(scalar),
+                    Source::Buffer(buffer) => Expr::Load(buffer, indices.clone()),
+                },
+            }),
+            _ => None,
+        });
+        let name = unused(&stage.name, &merged.stages);
+        merged.stages.push(Stage { name, body, ..stage.clone() });
+    }
+    for (value, &stage) in graph.values(node).zip(&expr.outputs) {
+        sources.insert(value, Source::Buffer(merged.stage_buffer(first + stage)));
+    }
+}
+
+/// `name`, with a number if a stage has it already.
+fn unused(name: &str, stages: &[Stage]) -> String {
+    let taken = |candidate: &str| stages.iter().any(|s| s.name == candidate);
+    if !taken(name) {
+        return name.into();
+    }
+    (1..).map(|i| format!("{name}_{i}")).find(|n| !taken(n)).expect("numbers do not run out")
+}

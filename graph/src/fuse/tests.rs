@@ -1,0 +1,350 @@
+use std::collections::BTreeMap;
+
+use ansc_runtime::{DType, Tensor};
+
+use super::*;
+use crate::compute::{Combiner, TensorType};
+use crate::expr::{BinOp, Expr, UnOp};
+use crate::interp;
+use crate::op::Op;
+use crate::ops::stages::Stages;
+use crate::ops::{concat, map, normalize, pool};
+use crate::passes;
+use crate::passes::testing::{Builder, assert_same, inputs, random};
+
+/// The groups' names without their positions; views in brackets.
+fn shape_of(graph: &Graph) -> Vec<String> {
+    let name = |group: Group| {
+        let (name, _) = group.name.rsplit_once('_').unwrap();
+        if group.is_view { format!("[{name}]") } else { name.to_string() }
+    };
+    fuse(graph).into_iter().map(name).collect()
+}
+
+/// Runs the groups in the order of the schedule, and compares with the graph's own results.
+fn check_schedule(graph: &Graph) {
+    let given = inputs(graph);
+    let mut values: BTreeMap<ValueId, Tensor> = BTreeMap::new();
+    for item in schedule(graph) {
+        match item {
+            Item::Group(group) => {
+                let inputs: Vec<&Tensor> = group.inputs.iter().map(|v| &values[v]).collect();
+                let results = interp::eval(&group.compute, &inputs).unwrap();
+                values.extend(group.outputs.into_iter().zip(results));
+            }
+            Item::Node(node) => {
+                let value = match &graph.node(node).op {
+                    Op::Const(tensor) => Tensor::clone(tensor),
+                    _ => given[graph.inputs().iter().position(|n| *n == node).unwrap()].clone(),
+                };
+                values.insert(ValueId { node, out: 0 }, value);
+            }
+        }
+    }
+    for ((_, value), expected) in graph.outputs.iter().zip(interp::run(graph, &given).unwrap()) {
+        assert_eq!(values[value], expected);
+    }
+}
+
+fn optimised(mut graph: Graph) -> Graph {
+    let before = graph.clone();
+    passes::run_all(&mut graph, &passes::Options::default()).unwrap();
+    assert_same(&before, &graph);
+    graph
+}
+
+impl Builder {
+    fn unary(&mut self, op: UnOp, x: ValueId) -> ValueId {
+        let op = map::unary(op, self.graph.ty(x)).unwrap();
+        self.emit(op, &[x])
+    }
+
+    fn dense(&mut self, x: ValueId, n: usize) -> ValueId {
+        let k = *self.graph.ty(x).shape.last().unwrap();
+        let (w, bias) = (self.constant(&[k, n]), self.constant(&[n]));
+        let product = self.matmul(x, w);
+        self.binary(BinOp::Add, product, bias)
+    }
+
+    fn layer_norm(&mut self, x: ValueId) -> ValueId {
+        let ty = self.graph.ty(x).clone();
+        let (axis, n) = (ty.rank() - 1, *ty.shape.last().unwrap());
+        let (scale, bias) = (self.constant(&[n]), self.constant(&[n]));
+        let [s, b] = [scale, bias].map(|v| self.graph.ty(v).clone());
+        let op = normalize::layer_norm(axis, 1e-5, DType::F32, &ty, &s, Some(&b)).unwrap();
+        self.emit(op, &[x, scale, bias])
+    }
+
+    fn softmax(&mut self, x: ValueId) -> ValueId {
+        let ty = self.graph.ty(x).clone();
+        let axis = ty.rank() - 1;
+        let mut row = ty.clone();
+        row.shape[axis] = 1;
+        let n = [ty.shape[axis]];
+        let (mut s, [x_in]) = Stages::new([&ty]);
+        let inside = |o: &[Expr], last: &Expr| {
+            let mut index = o.to_vec();
+            index[axis] = last.clone();
+            index
+        };
+        let zero = Expr::int(0);
+        let max =
+            s.reduce("max", Combiner::Max, row.clone(), &n, |o, r| x_in.at(&inside(o, &r[0])));
+        let exp = s.map("exp", ty.clone(), |o| {
+            Expr::unary(UnOp::Exp, x_in.at(o) - max.at(&inside(o, &zero)))
+        });
+        let sum = s.sum("sum", row, &n, |o, r| exp.at(&inside(o, &r[0])));
+        let y = s.map("softmax", ty, |o| exp.at(o) / sum.at(&inside(o, &zero)));
+        let op = s.finish(Kind::Softmax { axis }, &[&y]);
+        self.emit(op, &[x])
+    }
+
+    /// `x / 2 * (1 + erf(x / sqrt 2))`, one operator at a time.
+    fn gelu(&mut self, x: ValueId) -> ValueId {
+        let root = self.filled(&[], std::f32::consts::SQRT_2);
+        let (one, half) = (self.filled(&[], 1.0), self.filled(&[], 0.5));
+        let scaled = self.binary(BinOp::Div, x, root);
+        let erf = self.unary(UnOp::Erf, scaled);
+        let sum = self.binary(BinOp::Add, erf, one);
+        let product = self.binary(BinOp::Mul, x, sum);
+        self.binary(BinOp::Mul, product, half)
+    }
+}
+
+fn resnet_block(downsample: bool) -> Graph {
+    let mut b = Builder::new(40);
+    let x = b.input(&[1, 8, 6, 6]);
+    let stride = if downsample { 2 } else { 1 };
+    let y = b.conv(x, 4, 1, 1);
+    let y = b.batch_norm(y);
+    let y = b.relu(y);
+    let y = b.conv(y, 4, 3, stride);
+    let y = b.batch_norm(y);
+    let y = b.relu(y);
+    let y = b.conv(y, 8, 1, 1);
+    let y = b.batch_norm(y);
+    let shortcut = if downsample {
+        let s = b.conv(x, 8, 1, 2);
+        b.batch_norm(s)
+    } else {
+        x
+    };
+    let y = b.binary(BinOp::Add, y, shortcut);
+    let y = b.relu(y);
+    let op = pool::global_pool(pool::GlobalPool::Average, b.graph.ty(y)).unwrap();
+    let y = b.emit(op, &[y]);
+    let y = b.reshape(y, &[1, 8]);
+    let y = b.dense(y, 5);
+    b.finish(&[y])
+}
+
+#[test]
+fn a_residual_block() {
+    let graph = optimised(resnet_block(false));
+    check_schedule(&graph);
+    let expected = [
+        "transpose",
+        "[reshape]",
+        "matmul_map",
+        "[reshape]",
+        "conv_map",
+        "[reshape]",
+        "matmul_map",
+        "[reshape]",
+        "reduce",
+        "[reshape]",
+        "matmul_map",
+    ];
+    assert_eq!(shape_of(&graph), expected);
+}
+
+#[test]
+fn a_residual_block_with_a_convolution_in_the_shortcut() {
+    let graph = optimised(resnet_block(true));
+    check_schedule(&graph);
+    let groups = shape_of(&graph);
+    let kernels: Vec<&String> = groups.iter().filter(|name| !name.starts_with('[')).collect();
+    assert_eq!(
+        kernels,
+        ["transpose", "conv", "matmul_map", "conv_map", "matmul_map", "reduce", "matmul_map"]
+    );
+}
+
+fn bert_layer() -> Graph {
+    let (s, heads, d) = (6, 2, 4);
+    let h = heads * d;
+    let mut b = Builder::new(41);
+    let (x, mask) = (b.input(&[1, s, h]), b.input(&[1, 1, 1, s]));
+    let [q, k, v] = [[0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]].map(|perm| {
+        let y = b.dense(x, h);
+        let y = b.reshape(y, &[1, s, heads, d]);
+        b.transpose(y, &perm)
+    });
+    let scores = b.matmul(q, k);
+    let root = b.filled(&[], 2.0);
+    let scores = b.binary(BinOp::Div, scores, root);
+    let scores = b.binary(BinOp::Add, scores, mask);
+    let weights = b.softmax(scores);
+    let context = b.matmul(weights, v);
+    let context = b.transpose(context, &[0, 2, 1, 3]);
+    let context = b.reshape(context, &[1, s, h]);
+    let y = b.dense(context, h);
+    let y = b.binary(BinOp::Add, y, x);
+    let attended = b.layer_norm(y);
+    let y = b.dense(attended, 3 * h);
+    let y = b.gelu(y);
+    let y = b.dense(y, h);
+    let y = b.binary(BinOp::Add, y, attended);
+    let y = b.layer_norm(y);
+    b.finish(&[y])
+}
+
+#[test]
+fn a_bert_layer() {
+    let graph = optimised(bert_layer());
+    check_schedule(&graph);
+    let groups = shape_of(&graph);
+    let kernels: Vec<&String> = groups.iter().filter(|name| !name.starts_with('[')).collect();
+    let head = ["matmul_map", "transpose"];
+    let expected: Vec<&str> = [head; 3]
+        .concat()
+        .into_iter()
+        .chain(["matmul_map", "softmax", "matmul", "transpose", "matmul_map"])
+        .chain(["layernormalization", "matmul_map", "matmul_map", "layernormalization"])
+        .collect();
+    let mut sorted = (kernels.clone(), expected.clone());
+    sorted.0.sort();
+    sorted.1.sort();
+    assert_eq!(sorted.0, sorted.1, "{groups:?}");
+}
+
+#[test]
+fn scalars_become_part_of_the_expression() {
+    let mut b = Builder::new(42);
+    let (x, c, big) = (b.input(&[3]), b.filled(&[1], 2.0), b.constant(&[3]));
+    let y = b.binary(BinOp::Mul, x, c);
+    let y = b.binary(BinOp::Add, y, big);
+    let graph = b.finish(&[y]);
+    check_schedule(&graph);
+    let groups = fuse(&graph);
+    assert_eq!(groups.len(), 1);
+    assert_eq!(groups[0].inputs, [x, big]);
+    let names: Vec<&str> = groups[0].compute.stages.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names, ["map", "map_1"]);
+}
+
+#[test]
+fn an_expensive_gate_is_not_evaluated_for_each_pixel() {
+    let mut b = Builder::new(43);
+    let (x, gate) = (b.input(&[1, 8, 8, 4]), b.input(&[1, 1, 1, 4]));
+    let cheap = b.binary(BinOp::Add, gate, gate);
+    let dear = b.unary(UnOp::Sigmoid, gate);
+    for (gate, groups) in [(cheap, 1), (dear, 2)] {
+        let mut b = Builder { graph: b.graph.clone(), ..Builder::new(44) };
+        let y = b.binary(BinOp::Mul, x, gate);
+        let mut graph = b.finish(&[y]);
+        passes::dce::run(&mut graph, &passes::Options::default()).unwrap();
+        check_schedule(&graph);
+        assert_eq!(fuse(&graph).len(), groups);
+    }
+}
+
+#[test]
+fn a_channel_shuffle_is_one_kernel() {
+    let mut b = Builder::new(45);
+    let x = b.input(&[2, 6, 5]);
+    let y = b.transpose(x, &[2, 0, 1]);
+    let y = b.reshape(y, &[5, 2, 2, 3]);
+    let y = b.transpose(y, &[1, 3, 0, 2]);
+    let y = b.reshape(y, &[6, 10]);
+    let graph = b.finish(&[y]);
+    check_schedule(&graph);
+    assert_eq!(shape_of(&graph), ["transpose_reshape_transpose", "[reshape]"]);
+}
+
+#[test]
+fn values_that_are_results_are_not_hidden() {
+    let mut b = Builder::new(46);
+    let x = b.input(&[2, 3]);
+    let y = b.unary(UnOp::Exp, x);
+    let z = b.relu(y);
+    let graph = b.finish(&[y, z]);
+    check_schedule(&graph);
+    assert_eq!(fuse(&graph).len(), 2);
+}
+
+#[test]
+fn groups_are_bounded() {
+    let mut b = Builder::new(47);
+    let mut y = b.input(&[4]);
+    for _ in 0..10 {
+        y = b.unary(UnOp::Tanh, y);
+    }
+    let graph = b.finish(&[y]);
+    check_schedule(&graph);
+    assert_eq!(fuse(&graph).len(), 1);
+    let items = schedule_with(&graph, Options { max_nodes: 4 });
+    let sizes: Vec<usize> = items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Group(group) => Some(group.nodes.len()),
+            Item::Node(_) => None,
+        })
+        .collect();
+    assert!(sizes.iter().all(|&n| n <= 4) && sizes.iter().sum::<usize>() == 10, "{sizes:?}");
+}
+
+/// Random DAGs of operators of all patterns: groups cover each node once, and compute the same.
+#[test]
+fn random_graphs_keep_their_results() {
+    for seed in 0..60 {
+        let graph = random_graph(seed);
+        check_schedule(&graph);
+        let mut nodes: Vec<NodeId> = fuse(&graph).into_iter().flat_map(|g| g.nodes).collect();
+        let mut all = graph.node_ids();
+        all.retain(|n| graph.compute_of(*n).is_some());
+        nodes.sort_unstable();
+        assert_eq!(nodes, all);
+        check_schedule(&optimised(graph));
+    }
+}
+
+fn random_graph(seed: u64) -> Graph {
+    let mut b = Builder::new(1000 * seed);
+    let choices: Vec<usize> = random(&[64], seed + 7)
+        .to_f64_vec()
+        .into_iter()
+        .map(|v| ((v + 1.0) * 5000.0) as usize)
+        .collect();
+    let mut pool = vec![b.input(&[2, 4, 4]), b.input(&[2, 4, 4])];
+    for step in choices.chunks_exact(3).take(12) {
+        let (x, y) = (pool[step[1] % pool.len()], pool[step[2] % pool.len()]);
+        let value = match step[0] % 8 {
+            0 => b.binary(BinOp::Add, x, y),
+            1 => b.unary(UnOp::Tanh, x),
+            2 => b.transpose(x, &[0, 2, 1]),
+            3 => b.matmul(x, y),
+            4 => {
+                let flat = b.reshape(x, &[8, 4]);
+                let flat = b.relu(flat);
+                b.reshape(flat, &[2, 4, 4])
+            }
+            5 => {
+                let types = [x, y].map(|v| b.graph.ty(v).clone());
+                let joined = b.emit(concat::concat(&types, 1).unwrap(), &[x, y]);
+                let op = crate::ops::slice::narrow(b.graph.ty(joined), 1, 2, 4).unwrap();
+                b.emit(op, &[joined])
+            }
+            6 => b.softmax(x),
+            _ => {
+                let c = b.constant(&[4, 1]);
+                b.binary(BinOp::Mul, x, c)
+            }
+        };
+        pool.push(value);
+    }
+    let last = *pool.last().unwrap();
+    let ty = TensorType::new(DType::F32, [2, 4, 4]);
+    assert_eq!(*b.graph.ty(last), ty);
+    b.finish(&[last, pool[pool.len() / 2]])
+}
