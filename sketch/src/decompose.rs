@@ -23,8 +23,8 @@ pub(crate) fn outermost_reduction(program: &Program, path: &[usize]) -> usize {
 
 /// Splits the reduction at `path`, which has `init` set, in two: the identity is assigned just
 /// before the ancestor of depth `depth` (the block itself, if that is its depth). No loop
-/// further out may be bound by a reduction iterator.
-pub(crate) fn decompose(program: &mut Program, path: &[usize], depth: usize) {
+/// further out may be bound by a reduction iterator. Returns the name of the (last) new block.
+pub(crate) fn decompose(program: &mut Program, path: &[usize], depth: usize) -> String {
     let block = block_at(program, path).clone();
     let inner: Vec<For> = tree::loops_above(&program.body, path)[depth..]
         .iter()
@@ -34,8 +34,10 @@ pub(crate) fn decompose(program: &mut Program, path: &[usize], depth: usize) {
     let kept: Vec<For> = inner.into_iter().filter(|l| spatial.contains(&l.var)).collect();
     let dropped: BTreeSet<VarId> = bound_vars(&block, IterKind::Reduce);
     let mut inits = vec![];
+    let mut last = String::new();
     for (suffix, dst, value) in identities(program, &block.body) {
-        inits.extend(init_nest(program, &block, &kept, &dropped, suffix, dst, value));
+        last = program.fresh_block_name(&format!("{}{suffix}", block.name));
+        inits.extend(init_nest(program, &block, &kept, &dropped, last.clone(), dst, value));
     }
     let Stmt::Block(update) = tree::stmt_mut(&mut program.body, path) else {
         unreachable!("the path of a block")
@@ -46,6 +48,7 @@ pub(crate) fn decompose(program: &mut Program, path: &[usize], depth: usize) {
     }
     let (siblings, index) = tree::siblings_mut(&mut program.body, &path[..=depth]);
     siblings.splice(index..index, inits);
+    last
 }
 
 fn block_at<'a>(program: &'a Program, path: &[usize]) -> &'a Block {
@@ -89,7 +92,7 @@ fn init_nest(
     block: &Block,
     kept: &[For],
     dropped: &BTreeSet<VarId>,
-    suffix: &str,
+    name: String,
     dst: Access,
     value: Scalar,
 ) -> Vec<Stmt> {
@@ -120,6 +123,5 @@ fn init_nest(
     let indices = dst.indices.iter().map(rename).collect();
     let dst = Access { buffer: dst.buffer, indices };
     let body = Body::Assign { dst, value: Expr::Const(value) };
-    let name = program.fresh_block_name(&format!("{}{suffix}", block.name));
     tree::nest(loops, vec![Stmt::Block(Box::new(Block { name, iters, predicate, body }))])
 }

@@ -3,12 +3,20 @@
 //! [`lower()`] turns a `Compute` into the naive [`Program`] e0; schedule primitives turn that
 //! into a fast one that computes the same function; code generation takes what [`finish()`] makes of it.
 
+mod affine;
 mod decompose;
 pub mod default;
+mod disjoint;
+pub mod exec;
 pub mod finish;
 pub mod lower;
 pub mod packed;
 pub mod program;
+mod region;
+pub mod schedule;
+#[cfg(test)]
+mod testing;
+mod text;
 mod tree;
 
 pub use finish::finish;
@@ -16,3 +24,4 @@ pub use lower::lower;
 pub use program::{
     Access, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
 };
+pub use schedule::{LoopRef, Schedule, ScheduleError};

@@ -165,6 +165,15 @@ impl Program {
             .expect("numbers do not run out")
     }
 
+    /// `base`, or `base_1`, ... if a buffer has that name.
+    pub fn fresh_buffer_name(&self, base: &str) -> String {
+        let mut candidates =
+            std::iter::once(base.to_owned()).chain((1..).map(|n| format!("{base}_{n}")));
+        candidates
+            .find(|name| self.buffers.iter().all(|b| b.name != *name))
+            .expect("numbers do not run out")
+    }
+
     pub fn add_var(&mut self, name: impl Into<String>) -> VarId {
         self.vars.push(name.into());
         VarId::new(self.vars.len() - 1)

@@ -3,9 +3,11 @@
 //! A [`Path`] is the index of a statement at each level, outermost first. The empty path is the
 //! root, which is no statement.
 
-use ansc_graph::{BinOp, Expr, VarId};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::program::{Block, Body, For, Program, Stmt};
+use ansc_graph::{BinOp, BufId, Expr, VarId};
+
+use crate::program::{Block, Body, For, Program, Scope, Stmt};
 
 pub(crate) type Path = Vec<usize>;
 
@@ -167,8 +169,74 @@ impl Block {
         }
     }
 
+    /// Every expression in terms of block iterators or loops: predicate, indices, value.
+    pub(crate) fn exprs(&self) -> Vec<&Expr> {
+        let mut exprs: Vec<&Expr> = self.predicate.iter().collect();
+        exprs.extend(self.body.writes().into_iter().flat_map(|a| &a.indices));
+        exprs.push(self.body.value());
+        if let Body::ArgReduce { term, .. } = &self.body {
+            exprs.push(term);
+        }
+        exprs
+    }
+
+    pub(crate) fn reads(&self) -> BTreeSet<BufId> {
+        self.exprs().iter().flat_map(|e| e.loads()).map(|(buffer, _)| buffer).collect()
+    }
+
+    /// Everything that the block reads or writes.
+    pub(crate) fn buffers(&self) -> BTreeSet<BufId> {
+        let mut buffers = self.reads();
+        buffers.extend(self.body.writes().iter().map(|a| a.buffer));
+        buffers
+    }
+
     /// Whether the block's destinations are to be initialised before the first term.
     pub(crate) fn has_init(&self) -> bool {
         matches!(self.body, Body::Reduce { init: true, .. } | Body::ArgReduce { init: true, .. })
     }
+}
+
+/// Calls `f` on every block with the loops around it, outermost first.
+pub(crate) fn visit_nests<'a>(stmts: &'a [Stmt], f: &mut impl FnMut(&[&'a For], &'a Block)) {
+    fn go<'a>(
+        stmts: &'a [Stmt],
+        loops: &mut Vec<&'a For>,
+        f: &mut impl FnMut(&[&'a For], &'a Block),
+    ) {
+        for stmt in stmts {
+            match stmt {
+                Stmt::Block(block) => f(loops, block),
+                Stmt::For(l) => {
+                    loops.push(l);
+                    go(&l.body, loops, f);
+                    loops.pop();
+                }
+            }
+        }
+    }
+    go(stmts, &mut vec![], f);
+}
+
+/// The loops that contain all accesses to each buffer, outermost first; unused buffers are left out.
+pub(crate) fn common_loops(program: &Program) -> BTreeMap<BufId, Vec<VarId>> {
+    let mut common: BTreeMap<BufId, Vec<VarId>> = BTreeMap::new();
+    visit_nests(&program.body, &mut |loops, block| {
+        let here: Vec<VarId> = loops.iter().map(|l| l.var).collect();
+        for buffer in block.buffers() {
+            let shared = common.entry(buffer).or_insert_with(|| here.clone());
+            let length = shared.iter().zip(&here).take_while(|(a, b)| a == b).count();
+            shared.truncate(length);
+        }
+    });
+    common
+}
+
+/// The loop of whose iterations each has its own copy of a local buffer; buffers without one are left out.
+pub(crate) fn homes(program: &Program) -> BTreeMap<BufId, VarId> {
+    common_loops(program)
+        .into_iter()
+        .filter(|(buffer, _)| program.buffer(*buffer).scope == Scope::Local)
+        .filter_map(|(buffer, loops)| Some((buffer, *loops.last()?)))
+        .collect()
 }

@@ -1,7 +1,15 @@
 //! The last step before code generation.
 //!
-//! In: any valid program. Out: a program that computes the same, in which no reduction has `init`
-//! set, and loops of extent 1 are gone.
+//! In: any valid program. Out: a program that computes the same, in which
+//! - no reduction has `init` set,
+//! - loops of extent 1 and unused buffers are gone,
+//! - predicates, indices and values are over loop variables only, and simplified; block iterators
+//!   remain to tell what is spatial and what is reduced,
+//! - local buffers are as large as what one iteration of their home loop uses.
+
+mod compact;
+mod prune;
+mod resolve;
 
 use ansc_graph::Expr;
 
@@ -12,10 +20,14 @@ use crate::tree;
 pub fn finish(mut program: Program) -> Program {
     decompose_inits(&mut program);
     drop_unit_loops(&mut program);
+    resolve::resolve(&mut program);
+    compact::compact_buffers(&mut program);
+    prune::prune_buffers(&mut program);
     program
 }
 
-fn decompose_inits(program: &mut Program) {
+/// Assigns the identity just before the outermost loop of each reduction.
+pub(crate) fn decompose_inits(program: &mut Program) {
     let has_init = &mut |s: &Stmt| matches!(s, Stmt::Block(b) if b.has_init());
     while let Some(path) = tree::find(&program.body, has_init) {
         let depth = decompose::outermost_reduction(program, &path);
@@ -36,3 +48,6 @@ fn drop_unit_loops(program: &mut Program) {
         other => vec![other],
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Whether the iterations of a loop write different elements.
+//!
+//! An index that is a sum of digits determines each digit if the coefficients dominate: the one of a digit is
+//! larger than all that the digits below it can add up to. The indices of a write that determine
+//! together all digits of the loop's variable tell its iterations apart.
+
+use ansc_graph::{BufId, Expr, VarId};
+
+use crate::affine::{Digit, Extents, Source, Sum};
+use crate::program::{Access, Block, For, Program, Scope};
+use crate::tree;
+
+/// A block under `l` and a buffer of which it may write an element in two iterations of `l`.
+/// Buffers that are private to an iteration are left out.
+pub(crate) fn shared_write(program: &Program, l: &For) -> Option<(String, BufId)> {
+    let extents = Extents::of(program);
+    let common = tree::common_loops(program);
+    let mut found = None;
+    l.body.iter().for_each(|s| {
+        s.visit_blocks(&mut |block| {
+            for access in block.body.writes() {
+                let private = program.buffer(access.buffer).scope == Scope::Local
+                    && common[&access.buffer].contains(&l.var);
+                if !private && !tells_apart(block, access, l.var, &extents) {
+                    found.get_or_insert((block.name.clone(), access.buffer));
+                }
+            }
+        });
+    });
+    found
+}
+
+/// Whether the element that `access` names differs between any two iterations of the loop `var`.
+fn tells_apart(block: &Block, access: &Access, var: VarId, extents: &Extents) -> bool {
+    let indices: Vec<Expr> = access.indices.iter().map(|index| bound(block, index)).collect();
+    determines(&indices, var, extents)
+}
+
+/// Whether the value of `var` follows from the values of all `indices`, which are over loops.
+pub(crate) fn determines(indices: &[Expr], var: VarId, extents: &Extents) -> bool {
+    let Some(extent) = extents.get(var) else { return false };
+    let mut digits: Vec<Digit> = indices.iter().flat_map(|i| determined(i, extents)).collect();
+    let mut opened: Vec<Expr> = vec![];
+    // A sum of which all digits are known is known itself.
+    while let Some(sum) = known_sum(&digits, &opened, extents) {
+        digits.extend(determined(&sum, extents));
+        opened.push(sum);
+    }
+    let known = known_below(&digits, &Source::Var(var));
+    i64::try_from(extent).is_ok_and(|extent| known >= extent)
+}
+
+/// A source of digits that is an expression, that `digits` determine, and that is not yet opened.
+fn known_sum(digits: &[Digit], opened: &[Expr], extents: &Extents) -> Option<Expr> {
+    digits.iter().find_map(|digit| {
+        let Source::Opaque(e) = &digit.source else { return None };
+        let known = known_below(digits, &digit.source);
+        let all = Digit::whole(digit.source.clone()).interval(extents);
+        let enough = known == i64::MAX || all.is_some_and(|(low, high)| low >= 0 && high < known);
+        (enough && !opened.contains(e)).then(|| (**e).clone())
+    })
+}
+
+/// The digits of `source` tell its value modulo this.
+fn known_below(digits: &[Digit], source: &Source) -> i64 {
+    let mut fields: Vec<(i64, i64)> = digits
+        .iter()
+        .filter(|d| d.source == *source)
+        .filter_map(|d| {
+            let end = d.modulus.map_or(Some(i64::MAX), |m| m.checked_mul(d.divisor))?;
+            Some((d.divisor, end))
+        })
+        .collect();
+    fields.sort_unstable();
+    fields.into_iter().fold(1, |known, (begin, end)| {
+        // Only what starts where the known part ends, in units of it, adds to it.
+        if begin <= known && known % begin == 0 { known.max(end) } else { known }
+    })
+}
+
+/// An expression over block iterators as one over loops.
+pub(crate) fn bound(block: &Block, e: &Expr) -> Expr {
+    e.substitute(&|v| block.iters.iter().find(|i| i.var == v).map(|i| i.binding.clone()))
+}
+
+/// The digits whose values follow from the value of `index`.
+fn determined(index: &Expr, extents: &Extents) -> Vec<Digit> {
+    let sum = Sum::of(index, extents);
+    let mut terms: Vec<(Digit, i64)> = sum.terms.into_iter().collect();
+    terms.sort_by_key(|(_, c)| c.unsigned_abs());
+    let mut digits = vec![];
+    let mut below: u64 = 0;
+    for (digit, coefficient) in terms {
+        let Some((low, high)) = digit.interval(extents) else { return vec![] };
+        let weight = coefficient.unsigned_abs();
+        if weight > below {
+            digits.push(digit);
+        } else {
+            // It and the digits below it cannot be told apart; those above still can.
+            digits.clear();
+        }
+        let Some(reach) = weight.checked_mul(high.abs_diff(low)) else { return vec![] };
+        let Some(total) = below.checked_add(reach) else { return vec![] };
+        below = total;
+    }
+    digits
+}

@@ -1,0 +1,286 @@
+//! Runs a program slowly and suspiciously: the reference that schedules are tested against.
+//!
+//! Element by element, in the order of the loops. Every access is checked: indices in bounds,
+//! no read of an element that nothing wrote, iterations of parallel and vectorised loops that do not touch what another one
+//! writes, every element of the results written. `init` of reductions is done as `finish` would.
+
+mod memory;
+mod race;
+mod scalar;
+
+use std::collections::BTreeMap;
+
+use ansc_graph::{BufId, Combiner, Expr, Scalar, TensorType, VarId};
+use ansc_runtime::Tensor;
+
+use crate::finish;
+use crate::program::{Access, Block, Body, For, ForKind, Program, Scope, Stmt};
+use crate::tree;
+use memory::Memory;
+use race::Tracker;
+
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum ExecError {
+    #[error("input {index} should be {expected}, found {found}")]
+    Input { index: usize, expected: TensorType, found: TensorType },
+    #[error("the program has {expected} inputs, {found} were given")]
+    InputCount { expected: usize, found: usize },
+    #[error("buffer `{buffer}` is too large")]
+    TooLarge { buffer: String },
+    #[error("block `{block}` accesses `{buffer}` at {indices:?}, outside of {ty}")]
+    OutOfBounds { block: String, buffer: String, indices: Vec<i64>, ty: TensorType },
+    #[error("block `{block}` reads `{buffer}` at {indices:?}, which nothing wrote")]
+    Uninitialised { block: String, buffer: String, indices: Vec<i64> },
+    #[error("block `{block}` writes its input `{buffer}`")]
+    WritesInput { block: String, buffer: String },
+    #[error(
+        "block `{block}` touches `{buffer}` at {indices:?}, which iterations of loop `{var}` share"
+    )]
+    Race { block: String, buffer: String, indices: Vec<i64>, var: String },
+    #[error("iterator `{iter}` of block `{block}` is {value}, outside of 0..{extent}")]
+    Iterator { block: String, iter: String, value: i64, extent: usize },
+    #[error("result `{buffer}` is not written completely")]
+    Incomplete { buffer: String },
+}
+
+/// The results of `program` for `inputs`, in the order of its parameters.
+pub fn run(program: &Program, inputs: &[&Tensor]) -> Result<Vec<Tensor>, ExecError> {
+    let mut program = program.clone();
+    finish::decompose_inits(&mut program);
+    let mut machine = Machine::new(&program, inputs)?;
+    machine.stmts(&program.body)?;
+    machine.results()
+}
+
+struct Machine<'a> {
+    program: &'a Program,
+    memory: Vec<Memory>,
+    /// Values of loops and block iterators.
+    vars: Vec<i64>,
+    /// The local buffers that begin anew in each iteration of a loop.
+    privates: BTreeMap<VarId, Vec<BufId>>,
+    /// The parallel and vectorised loops that run, and who touched what in them.
+    shared: Vec<(VarId, Tracker)>,
+    /// Loops that run, by the order in which they were entered.
+    running: Vec<VarId>,
+}
+
+impl<'a> Machine<'a> {
+    fn new(program: &'a Program, inputs: &[&Tensor]) -> Result<Machine<'a>, ExecError> {
+        let mut memory = Vec::with_capacity(program.buffers.len());
+        for buffer in &program.buffers {
+            let fresh = Memory::uninitialised(&buffer.ty);
+            memory.push(fresh.ok_or_else(|| ExecError::TooLarge { buffer: buffer.name.clone() })?);
+        }
+        let is_input = |b: &&BufId| program.buffer(**b).scope == Scope::Input;
+        let params: Vec<BufId> = program.params.iter().filter(is_input).copied().collect();
+        if params.len() != inputs.len() {
+            return Err(ExecError::InputCount { expected: params.len(), found: inputs.len() });
+        }
+        for (index, (&param, &tensor)) in params.iter().zip(inputs).enumerate() {
+            let (expected, found) = (program.buffer(param).ty.clone(), TensorType::of(tensor));
+            if expected != found {
+                return Err(ExecError::Input { index, expected, found });
+            }
+            memory[param.index()] = Memory::holding(tensor.clone());
+        }
+        let mut privates: BTreeMap<VarId, Vec<BufId>> = BTreeMap::new();
+        for (buffer, home) in tree::homes(program) {
+            privates.entry(home).or_default().push(buffer);
+        }
+        let vars = vec![0; program.vars.len()];
+        Ok(Machine { program, memory, vars, privates, shared: vec![], running: vec![] })
+    }
+
+    fn results(self) -> Result<Vec<Tensor>, ExecError> {
+        let mut results = vec![];
+        for &param in &self.program.params {
+            let buffer = self.program.buffer(param);
+            let memory = &self.memory[param.index()];
+            if buffer.scope != Scope::Output {
+                continue;
+            }
+            if !memory.is_complete() {
+                return Err(ExecError::Incomplete { buffer: buffer.name.clone() });
+            }
+            results.push(memory.tensor.clone());
+        }
+        Ok(results)
+    }
+
+    fn stmts(&mut self, stmts: &'a [Stmt]) -> Result<(), ExecError> {
+        stmts.iter().try_for_each(|stmt| match stmt {
+            Stmt::For(l) => self.for_loop(l),
+            Stmt::Block(block) => self.block(block),
+        })
+    }
+
+    fn for_loop(&mut self, l: &'a For) -> Result<(), ExecError> {
+        let independent = matches!(l.kind, ForKind::Parallel | ForKind::Vectorized);
+        if independent {
+            self.shared.push((l.var, Tracker::default()));
+        }
+        self.running.push(l.var);
+        for iteration in 0..l.extent {
+            for &buffer in self.privates.get(&l.var).into_iter().flatten() {
+                self.memory[buffer.index()].forget();
+            }
+            if let Some((_, tracker)) = self.shared.last_mut().filter(|_| independent) {
+                tracker.begin(iteration);
+            }
+            self.vars[l.var.index()] = iteration as i64;
+            self.stmts(&l.body)?;
+        }
+        self.running.pop();
+        if independent {
+            self.shared.pop();
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: &'a Block) -> Result<(), ExecError> {
+        for iter in &block.iters {
+            let value = self.eval(block, &iter.binding)?.as_i64();
+            self.vars[iter.var.index()] = value;
+        }
+        if let Some(predicate) = &block.predicate
+            && self.eval(block, predicate)?.is_zero()
+        {
+            return Ok(());
+        }
+        for iter in &block.iters {
+            let value = self.vars[iter.var.index()];
+            if !usize::try_from(value).is_ok_and(|v| v < iter.extent) {
+                let iter_name = self.program.vars[iter.var.index()].clone();
+                let block = block.name.clone();
+                return Err(ExecError::Iterator {
+                    block,
+                    iter: iter_name,
+                    value,
+                    extent: iter.extent,
+                });
+            }
+        }
+        self.body(block)
+    }
+
+    fn body(&mut self, block: &'a Block) -> Result<(), ExecError> {
+        match &block.body {
+            Body::Assign { dst, value } => {
+                let value = self.eval(block, value)?;
+                self.write(block, dst, value)
+            }
+            Body::Reduce { combiner, dst, value, .. } => {
+                let value = self.eval(block, value)?;
+                let old = self.read(block, dst.buffer, &dst.indices)?;
+                self.write(block, dst, scalar::combine(*combiner, old, value))
+            }
+            Body::ArgReduce { combiner, best, position, value, term, .. } => {
+                let value = self.eval(block, value)?;
+                let term = self.eval(block, term)?;
+                self.arg_reduce(block, *combiner, (best, value), (position, term))
+            }
+        }
+    }
+
+    fn arg_reduce(
+        &mut self,
+        block: &'a Block,
+        combiner: Combiner,
+        (best, value): (&'a Access, Scalar),
+        (position, term): (&'a Access, Scalar),
+    ) -> Result<(), ExecError> {
+        let held = self.read(block, best.buffer, &best.indices)?;
+        self.read(block, position.buffer, &position.indices)?;
+        if !scalar::replaces(combiner, value, held) {
+            return Ok(());
+        }
+        self.write(block, best, value)?;
+        self.write(block, position, term)
+    }
+
+    fn eval(&mut self, block: &'a Block, e: &'a Expr) -> Result<Scalar, ExecError> {
+        Ok(match e {
+            Expr::Const(s) => *s,
+            Expr::Var(v) => Scalar::index(self.vars[v.index()]),
+            Expr::Load(buffer, indices) => self.read(block, *buffer, indices)?,
+            Expr::Unary(op, x) => scalar::unary(*op, self.eval(block, x)?),
+            Expr::Binary(op, a, b) => {
+                scalar::binary(*op, self.eval(block, a)?, self.eval(block, b)?)
+            }
+            Expr::Select(c, a, b) => {
+                let chosen = if self.eval(block, c)?.is_zero() { b } else { a };
+                self.eval(block, chosen)?
+            }
+            Expr::Cast(to, x) => scalar::cast(*to, self.eval(block, x)?),
+        })
+    }
+
+    fn read(
+        &mut self,
+        block: &'a Block,
+        buffer: BufId,
+        at: &'a [Expr],
+    ) -> Result<Scalar, ExecError> {
+        let (indices, offset) = self.locate(block, buffer, at, false)?;
+        self.memory[buffer.index()].get(offset).ok_or_else(|| ExecError::Uninitialised {
+            block: block.name.clone(),
+            buffer: self.program.buffer(buffer).name.clone(),
+            indices,
+        })
+    }
+
+    fn write(&mut self, block: &'a Block, dst: &'a Access, value: Scalar) -> Result<(), ExecError> {
+        if self.program.buffer(dst.buffer).scope == Scope::Input {
+            let buffer = self.program.buffer(dst.buffer).name.clone();
+            return Err(ExecError::WritesInput { block: block.name.clone(), buffer });
+        }
+        let (_, offset) = self.locate(block, dst.buffer, &dst.indices, true)?;
+        self.memory[dst.buffer.index()].set(offset, value);
+        Ok(())
+    }
+
+    /// The indices of an access and its offset, after the checks on where it may go.
+    fn locate(
+        &mut self,
+        block: &'a Block,
+        buffer: BufId,
+        at: &'a [Expr],
+        write: bool,
+    ) -> Result<(Vec<i64>, usize), ExecError> {
+        let mut indices = Vec::with_capacity(at.len());
+        for index in at {
+            indices.push(self.eval(block, index)?.as_i64());
+        }
+        let described = self.program.buffer(buffer);
+        let Some(offset) = self.memory[buffer.index()].offset(&indices) else {
+            let (block, buffer) = (block.name.clone(), described.name.clone());
+            return Err(ExecError::OutOfBounds {
+                block,
+                buffer,
+                indices,
+                ty: described.ty.clone(),
+            });
+        };
+        let outer = self.private_depth(buffer);
+        for (var, tracker) in &mut self.shared {
+            let depth = self.running.iter().position(|v| v == var);
+            let is_private = outer.is_some_and(|home| depth.is_some_and(|d| home >= d));
+            if !is_private && !tracker.touch(buffer, offset, write) {
+                let var = self.program.vars[var.index()].clone();
+                let (block, buffer) = (block.name.clone(), described.name.clone());
+                return Err(ExecError::Race { block, buffer, indices, var });
+            }
+        }
+        Ok((indices, offset))
+    }
+
+    /// The depth of the loop whose iterations have a copy of `buffer` each.
+    fn private_depth(&self, buffer: BufId) -> Option<usize> {
+        let holds = |v: &VarId| self.privates.get(v).is_some_and(|p| p.contains(&buffer));
+        self.running.iter().position(holds)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! Local buffers shrink to the box that one iteration of their home loop touches.
+//!
+//! ```text
+//! t: f32[64]   for i { for j in 0..4 { t[i * 4 + j] = .. }   for j in 0..4 { .. t[i * 4 + j] .. } }
+//! =>
+//! t: f32[4]    for i { for j in 0..4 { t[j] = .. }   for j in 0..4 { .. t[j] .. } }
+//! ```
+//! Expressions are over loops (see `resolve`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ansc_graph::{BufId, Expr, VarId};
+
+use crate::affine::{self, Extents};
+use crate::program::{Block, Body, Program, Scope};
+use crate::region::{self, Span};
+use crate::tree;
+
+pub(super) fn compact_buffers(program: &mut Program) {
+    let extents = Extents::of(program);
+    let boxes: BTreeMap<BufId, Vec<Span>> = tree::common_loops(program)
+        .into_iter()
+        .filter(|(buffer, _)| program.buffer(*buffer).scope == Scope::Local)
+        .map(|(buffer, home)| (buffer, touched(program, buffer, &home, &extents)))
+        .collect();
+    tree::visit_blocks_mut(&mut program.body, &mut |block| shift(block, &boxes, &extents));
+    for (buffer, spans) in boxes {
+        let shape = &mut program.buffers[buffer.index()].ty.shape;
+        for (length, span) in shape.iter_mut().zip(spans) {
+            *length = usize::try_from(span.extent).unwrap_or(*length).min(*length);
+        }
+    }
+}
+
+/// The union of all accesses in one iteration of the innermost loop of `home`.
+fn touched(program: &Program, buffer: BufId, home: &[VarId], extents: &Extents) -> Vec<Span> {
+    let standing: BTreeSet<VarId> = home.iter().copied().collect();
+    let running = |v: VarId| !standing.contains(&v);
+    let shape = &program.buffer(buffer).ty.shape;
+    let mut spans: Vec<Option<Span>> = vec![None; shape.len()];
+    for block in program.blocks() {
+        for indices in accesses(block, buffer) {
+            for ((known, index), &axis) in spans.iter_mut().zip(indices).zip(shape) {
+                let span = region::span(index, axis, &running, extents);
+                *known = Some(match known.take() {
+                    None => span,
+                    Some(other) => other.union(&span).unwrap_or_else(|| Span::whole(axis)),
+                });
+            }
+        }
+    }
+    let fit = |(span, &axis): (Option<Span>, &usize)| match span {
+        Some(span) if span.extent < Span::whole(axis).extent => span,
+        _ => Span::whole(axis),
+    };
+    spans.into_iter().zip(shape).map(fit).collect()
+}
+
+fn accesses(block: &Block, buffer: BufId) -> Vec<&[Expr]> {
+    let loads = block.exprs().into_iter().flat_map(|e| e.loads());
+    let mut all: Vec<&[Expr]> = loads.filter(|l| l.0 == buffer).map(|l| l.1).collect();
+    let writes = block.body.writes().into_iter().filter(|a| a.buffer == buffer);
+    all.extend(writes.map(|a| a.indices.as_slice()));
+    all
+}
+
+/// Indices relative to the boxes.
+fn shift(block: &mut Block, boxes: &BTreeMap<BufId, Vec<Span>>, extents: &Extents) {
+    let relative = |index: &Expr, span: &Span| {
+        affine::simplify(&(index.clone() - span.min.to_expr()), extents)
+    };
+    block.visit_exprs_mut(&mut |e| {
+        *e = e.rewrite(&mut |node| {
+            let Expr::Load(buffer, indices) = node else { return None };
+            let spans = boxes.get(buffer)?;
+            let shifted = indices.iter().zip(spans).map(|(i, s)| relative(i, s)).collect();
+            Some(Expr::Load(*buffer, shifted))
+        });
+    });
+    let written = match &mut block.body {
+        Body::Assign { dst, .. } | Body::Reduce { dst, .. } => vec![dst],
+        Body::ArgReduce { best, position, .. } => vec![best, position],
+    };
+    for access in written {
+        if let Some(spans) = boxes.get(&access.buffer) {
+            access.indices =
+                access.indices.iter().zip(spans).map(|(i, s)| relative(i, s)).collect();
+        }
+    }
+}

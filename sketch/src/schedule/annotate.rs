@@ -1,0 +1,56 @@
+//! annotate, unannotate: notes on loops and blocks that later steps read. They change nothing by
+//! themselves and are kept by the schedule, not by the program.
+
+use ansc_graph::VarId;
+
+use super::query::{block_path, loop_path};
+use super::{LoopRef, Result, Schedule};
+
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+pub enum Annotation {
+    Int(i64),
+    Ints(Vec<i64>),
+    Text(String),
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Target {
+    Loop(VarId),
+    Block(String),
+}
+
+impl Schedule {
+    pub fn annotate(&mut self, block: &str, key: &str, value: Annotation) -> Result<()> {
+        self.query(|p| block_path(p, block))?;
+        self.note(Target::Block(block.to_owned()), key, value);
+        Ok(())
+    }
+
+    pub fn annotate_loop(&mut self, l: LoopRef, key: &str, value: Annotation) -> Result<()> {
+        self.query(|p| loop_path(p, l))?;
+        self.note(Target::Loop(l.0), key, value);
+        Ok(())
+    }
+
+    /// Removes an annotation and returns it.
+    pub fn unannotate(&mut self, block: &str, key: &str) -> Option<Annotation> {
+        self.annotations.get_mut(&Target::Block(block.to_owned()))?.remove(key)
+    }
+
+    pub fn unannotate_loop(&mut self, l: LoopRef, key: &str) -> Option<Annotation> {
+        self.annotations.get_mut(&Target::Loop(l.0))?.remove(key)
+    }
+
+    pub fn annotation(&self, block: &str, key: &str) -> Option<&Annotation> {
+        self.annotations.get(&Target::Block(block.to_owned()))?.get(key)
+    }
+
+    pub fn loop_annotation(&self, l: LoopRef, key: &str) -> Option<&Annotation> {
+        self.annotations.get(&Target::Loop(l.0))?.get(key)
+    }
+
+    fn note(&mut self, target: Target, key: &str, value: Annotation) {
+        self.annotations.entry(target).or_default().insert(key.to_owned(), value);
+    }
+}

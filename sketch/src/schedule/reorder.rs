@@ -1,0 +1,106 @@
+//! reorder: loops of a chain in another order.
+//!
+//! ```text
+//! for i { for j { for k { .. } } }
+//! => reorder([k, i])
+//! for k { for j { for i { .. } } }
+//! ```
+
+use std::collections::BTreeSet;
+
+use ansc_graph::VarId;
+
+use super::error::{Cause, Failure};
+use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path};
+use super::{LoopRef, Result, Schedule};
+use crate::program::{Body, For, ForKind, IterKind, Program};
+use crate::tree::Path;
+
+impl Schedule {
+    /// Gives the places of `order`'s loops to these loops in that order; all others stay where
+    /// they are. From the outermost to the innermost, each contains nothing but the next loop.
+    pub fn reorder(&mut self, order: &[LoopRef]) -> Result<()> {
+        self.apply("reorder", |program| reorder(program, order))
+    }
+}
+
+fn reorder(program: &mut Program, order: &[LoopRef]) -> std::result::Result<(), Failure> {
+    let mut places = order
+        .iter()
+        .map(|&l| Ok((loop_path(program, l)?, l)))
+        .collect::<std::result::Result<Vec<(Path, LoopRef)>, Failure>>()?;
+    places.sort_by_key(|(path, _)| path.len());
+    let (first, last) = match places.as_slice() {
+        [] => return Err(Cause::NoLoops.into()),
+        [first, .., last] => (first.0.clone(), last.0.clone()),
+        [_] => return Ok(()),
+    };
+    check_chain(program, &places)?;
+    let headers: Vec<(VarId, usize, ForKind)> = order
+        .iter()
+        .map(|&l| {
+            let (_, path) =
+                places.iter().map(|(p, r)| (r, p)).find(|(r, _)| **r == l).expect("given");
+            let For { var, extent, kind, .. } = *loop_at(program, path);
+            (var, extent, kind)
+        })
+        .collect();
+    let before = chain(program, &first, &last);
+    for ((path, _), (var, extent, kind)) in places.iter().zip(headers) {
+        let l = loop_at_mut(program, path);
+        (l.var, l.extent, l.kind) = (var, extent, kind);
+    }
+    let after = chain(program, &first, &last);
+    check_term_order(loop_at(program, &last), &before, &after)
+}
+
+fn check_chain(program: &Program, places: &[(Path, LoopRef)]) -> std::result::Result<(), Failure> {
+    for pair in places.windows(2) {
+        let ((outer, l), (inner, next)) = (&pair[0], &pair[1]);
+        if outer == inner {
+            return Err(Cause::RepeatedLoop.at_loop(*l));
+        }
+        if !inner.starts_with(outer) {
+            return Err(Cause::NotAChain.at_loop(*next));
+        }
+        for depth in outer.len()..inner.len() {
+            let l = loop_at(program, &inner[..depth]);
+            if l.body.len() != 1 {
+                return Err(Cause::NotAChain.at_loop(LoopRef(l.var)));
+            }
+        }
+    }
+    for (path, l) in places {
+        let kind = loop_at(program, path).kind;
+        if !matches!(kind, ForKind::Serial | ForKind::Unrolled) {
+            return Err(Cause::Kind(kind).at_loop(*l));
+        }
+    }
+    Ok(())
+}
+
+/// Variables of the loops from the one at `first` to the one at `last`, outermost first.
+fn chain(program: &Program, first: &Path, last: &Path) -> Vec<VarId> {
+    (first.len()..=last.len()).map(|depth| loop_at(program, &last[..depth]).var).collect()
+}
+
+/// The loops that an arg-reduction depends on must keep their order.
+fn check_term_order(
+    innermost: &For,
+    before: &[VarId],
+    after: &[VarId],
+) -> std::result::Result<(), Failure> {
+    for block in blocks_under(innermost) {
+        if !matches!(block.body, Body::ArgReduce { .. }) {
+            continue;
+        }
+        let reduced: BTreeSet<VarId> = bound_to(block, IterKind::Reduce);
+        let of = |vars: &[VarId]| -> Vec<VarId> {
+            vars.iter().copied().filter(|v| reduced.contains(v)).collect()
+        };
+        if of(before) != of(after) {
+            return Err(Cause::TermOrder.at_block(&block.name));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+use super::*;
+use crate::lower::lower;
+use crate::program::Scope;
+use crate::testing::*;
+use ansc_graph::Compute;
+
+fn start(compute: &Compute) -> Schedule {
+    Schedule::new(lower("k", compute))
+}
+
+/// Checks the program as it is and as it is finished.
+fn check(compute: &Compute, s: &Schedule) {
+    check_program(compute, s.program());
+    check_program(compute, &crate::finish(s.program().clone()));
+}
+
+fn cause<T: std::fmt::Debug>(result: Result<T>) -> Cause {
+    result.unwrap_err().cause
+}
+
+#[test]
+fn split_reorder_fuse() {
+    let c = matmul_bias_relu(5, 7, 3);
+    let mut s = start(&c);
+    let l = s.loops("mm").unwrap();
+    let i = s.split(l[0], &[0, 2]).unwrap();
+    let j = s.split(l[1], &[2, 2, 2]).unwrap();
+    s.reorder(&[l[2], j[1], i[1], i[0]]).unwrap();
+    check(&c, &s);
+    let order = s.loops("mm").unwrap();
+    assert_eq!(order, [l[2], j[1], j[0], i[1], j[2], i[0]]);
+    let f = s.fuse(&order[3..5]).unwrap();
+    let f = s.split(f, &[0, 3]).unwrap();
+    s.unroll(f[1]).unwrap();
+    check(&c, &s);
+}
+
+#[test]
+fn invalid_primitives_change_nothing() {
+    let c = matmul_bias_relu(5, 7, 3);
+    let mut s = start(&c);
+    let before = s.clone();
+    let l = s.loops("mm").unwrap();
+    let relu = s.loops("relu").unwrap();
+    assert!(matches!(cause(s.split(l[0], &[2, 2])), Cause::Factors { .. }));
+    assert_eq!(cause(s.split(LoopRef(VarId(99)), &[2, 3])), Cause::NoSuchLoop);
+    assert_eq!(cause(s.fuse(&[l[0], l[2]])), Cause::NotAChain);
+    assert_eq!(cause(s.fuse(&[l[1], l[2]])), Cause::MixedLoops);
+    assert_eq!(cause(s.reorder(&[l[0], relu[0]])), Cause::NotAChain);
+    assert_eq!(cause(s.parallel(l[1])), Cause::NotOutermost);
+    assert_eq!(cause(s.vectorize(l[0])), Cause::NotInnermost);
+    assert_eq!(cause(s.vectorize(l[2])), Cause::ReductionLoop("mm".into()));
+    assert_eq!(cause(s.compute_inline("mm")), Cause::IsReduction);
+    assert_eq!(cause(s.compute_inline("relu")), Cause::WritesResult);
+    assert_eq!(cause(s.compute_at("relu", l[0])), Cause::WritesResult);
+    assert_eq!(cause(s.reverse_compute_at("relu", l[2])), Cause::ReductionLoop("mm".into()));
+    assert_eq!(cause(s.loops("nothing")), Cause::NoSuchBlock("nothing".into()));
+    assert_eq!(s, before);
+    let text = s.vectorize(l[2]).unwrap_err().to_string();
+    assert!(text.contains("for r0 in 0..3 {  <---"), "{text}");
+}
+
+#[test]
+fn producers_move_under_consumers() {
+    for stride in [1, 2] {
+        let c = conv(3, 2, 5, 7, stride);
+        for depth in 0..6 {
+            let mut s = start(&c);
+            let l = s.loops("conv").unwrap();
+            let split = s.split(l[1], &[0, 2]).unwrap();
+            let loops = [l[0], split[0], split[1], l[2], l[3], l[4]];
+            s.set_scope("pad", Scope::Local).unwrap();
+            s.compute_at("pad", loops[depth]).unwrap();
+            check(&c, &s);
+        }
+    }
+}
+
+#[test]
+fn consumers_move_under_producers() {
+    let c = conv(3, 2, 5, 7, 1);
+    for depth in 0..5 {
+        let mut s = start(&c);
+        let l = s.loops("conv").unwrap();
+        let h = s.split(l[1], &[0, 2]).unwrap();
+        let w = s.split(l[2], &[0, 3]).unwrap();
+        s.reorder(&[h[0], w[0], l[3], h[1], w[1]]).unwrap();
+        s.reorder(&[l[0], h[0], w[0], h[1], w[1], l[3]]).unwrap();
+        let loops = s.loops("conv").unwrap();
+        s.set_scope("conv", Scope::Local).unwrap();
+        s.reverse_compute_at("bias", loops[depth]).unwrap();
+        check(&c, &s);
+    }
+}
+
+#[test]
+fn a_part_that_is_not_a_box_is_refused() {
+    let c = matmul_bias_relu(10, 4, 3);
+    let mut s = start(&c);
+    let l = s.loops("mm").unwrap();
+    // Two levels of tiles that do not divide: the inner one would overrun into the next outer one.
+    let i = s.split(l[0], &[0, 4]).unwrap();
+    let inner = s.split(i[1], &[0, 3]).unwrap();
+    s.reverse_compute_at("relu", i[0]).unwrap();
+    check(&c, &s);
+    let mut s = start(&c);
+    let l = s.loops("mm").unwrap();
+    let i = s.split(l[0], &[0, 4]).unwrap();
+    let tail = s.split(i[1], &[0, 3]).unwrap();
+    assert!(matches!(cause(s.reverse_compute_at("relu", tail[0])), Cause::NotABox { .. }));
+    drop(inner);
+}
+
+#[test]
+fn rows_of_softmax() {
+    let c = softmax(4, 6);
+    let mut s = start(&c);
+    let row = s.loops("max").unwrap()[0];
+    for block in ["exp", "sum", "div"] {
+        s.reverse_compute_at(block, row).unwrap();
+    }
+    for buffer in ["max", "exp", "sum"] {
+        s.set_scope(buffer, Scope::Local).unwrap();
+    }
+    s.parallel(row).unwrap();
+    check(&c, &s);
+    let finished = crate::finish(s.program().clone());
+    let exp = finished.buffers.iter().find(|b| b.name == "exp").unwrap();
+    assert_eq!(exp.ty.shape, [1, 6]);
+}
+
+#[test]
+fn inlining() {
+    let c = transpose(2, 3, 5);
+    let mut s = start(&c);
+    s.compute_inline("abs").unwrap();
+    assert_eq!(s.blocks(), ["t"]);
+    check(&c, &s);
+    let mut s = start(&c);
+    s.reverse_compute_inline("t").unwrap();
+    assert_eq!(s.blocks(), ["abs"]);
+    check(&c, &s);
+    let c = conv(3, 2, 5, 7, 2);
+    let mut s = start(&c);
+    s.compute_inline("pad").unwrap();
+    check(&c, &s);
+    assert_eq!(cause(s.reverse_compute_inline("bias")), Cause::NotOneProducer);
+}
+
+#[test]
+fn caches() {
+    let c = matmul_bias_relu(5, 7, 3);
+    let mut s = start(&c);
+    let copy = s.cache_write("relu", Scope::Local).unwrap();
+    let read = s.cache_read("mm", "in0", Scope::Local).unwrap();
+    check(&c, &s);
+    let l = s.loops("relu").unwrap();
+    s.reverse_compute_at(&copy, l[0]).unwrap();
+    let l = s.loops("mm").unwrap();
+    s.compute_at(&read, l[0]).unwrap();
+    check(&c, &s);
+    s.parallel(l[0]).unwrap();
+    check(&c, &s);
+    assert!(matches!(cause(s.cache_read("mm", "in2", Scope::Local)), Cause::NotAccessed { .. }));
+}
+
+#[test]
+fn a_padded_operand_needs_no_guard() {
+    let c = matmul_bias_relu(5, 7, 3);
+    let mut s = start(&c);
+    let pack = s.cache_read("mm", "in1", Scope::Global).unwrap();
+    s.pad(&pack, 1, 4).unwrap();
+    s.set_scope("mm", Scope::Local).unwrap();
+    s.pad("mm", 1, 4).unwrap();
+    check(&c, &s);
+    assert!(!s.program().to_string().contains("in1_global[vr0, min"), "{}", s.program());
+    assert!(matches!(cause(s.pad("relu", 0, 4)), Cause::Fixed { .. }));
+    assert_eq!(cause(s.pad("mm", 2, 4)), Cause::IsReduction);
+}
+
+#[test]
+fn decomposed_reductions() {
+    let c = matmul_bias_relu(5, 7, 3);
+    let mut s = start(&c);
+    let l = s.loops("mm").unwrap();
+    let k = s.split(l[2], &[0, 2]).unwrap();
+    s.reorder(&[l[0], k[0], l[1], k[1]]).unwrap();
+    assert_eq!(cause(s.decompose_reduction("mm", k[1])), Cause::ReductionFurtherOut);
+    assert_eq!(s.decompose_reduction("mm", k[0]).unwrap(), "mm_init");
+    check(&c, &s);
+    assert_eq!(cause(s.decompose_reduction("mm", k[0])), Cause::NotInitialising);
+    let c = arg_max(3, 5);
+    let mut s = start(&c);
+    let l = s.loops("arg").unwrap();
+    let r = s.split(l[1], &[0, 2]).unwrap();
+    assert_eq!(cause(s.reorder(&[r[1], r[0]])), Cause::TermOrder);
+    s.decompose_reduction("arg", l[0]).unwrap();
+    check(&c, &s);
+}
+
+#[test]
+fn parallel_writes_must_be_apart() {
+    let c = conv(3, 2, 6, 7, 1);
+    let mut s = start(&c);
+    let l = s.loops("conv").unwrap();
+    s.reorder(&[l[1], l[0]]).unwrap();
+    s.compute_at("pad", l[1]).unwrap();
+    // Neighbouring rows of the convolution both compute the rows of the padding that they share.
+    let expected = Cause::SharedWrites { block: "pad".into(), buffer: "pad".into() };
+    assert_eq!(cause(s.parallel(l[1])), expected);
+    s.set_scope("pad", Scope::Local).unwrap();
+    s.parallel(l[1]).unwrap();
+    check(&c, &s);
+    let c = matmul_bias_relu(5, 7, 3);
+    let mut s = start(&c);
+    let l = s.loops("relu").unwrap();
+    let fused = s.fuse(&l).unwrap();
+    let f = s.split(fused, &[0, 4]).unwrap();
+    s.parallel(f[0]).unwrap();
+    s.vectorize(f[1]).unwrap();
+    check(&c, &s);
+}
+
+#[test]
+fn annotations_are_notes() {
+    let mut s = start(&transpose(2, 3, 5));
+    s.annotate("t", "tile", Annotation::Ints(vec![1, 2])).unwrap();
+    let l = s.loops("t").unwrap()[0];
+    s.annotate_loop(l, "unroll", Annotation::Int(16)).unwrap();
+    assert_eq!(s.annotation("t", "tile"), Some(&Annotation::Ints(vec![1, 2])));
+    assert_eq!(s.unannotate_loop(l, "unroll"), Some(Annotation::Int(16)));
+    assert_eq!(s.loop_annotation(l, "unroll"), None);
+    let u = s.add_unit_loop("t").unwrap();
+    assert_eq!(s.extent(u).unwrap(), 1);
+    check(&transpose(2, 3, 5), &s);
+}

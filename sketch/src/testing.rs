@@ -1,0 +1,169 @@
+//! Tensor expressions to schedule, and the comparison with the reference.
+
+use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType, UnOp, interp};
+use ansc_runtime::{DType, Tensor};
+
+use crate::exec;
+use crate::program::Program;
+
+pub(crate) fn f32s(shape: &[usize]) -> TensorType {
+    TensorType::new(DType::F32, shape)
+}
+
+pub(crate) fn v(i: usize) -> Expr {
+    Expr::var(i)
+}
+
+fn int(i: i64) -> Expr {
+    Expr::int(i)
+}
+
+pub(crate) fn f32c(value: f64) -> Expr {
+    Expr::float(DType::F32, value)
+}
+
+pub(crate) fn load(buffer: usize, indices: &[Expr]) -> Expr {
+    Expr::load(buffer, indices.to_vec())
+}
+
+fn compute(inputs: &[&[usize]], stages: Vec<Stage>) -> Compute {
+    let outputs = vec![stages.len() - 1];
+    Compute { inputs: inputs.iter().map(|s| f32s(s)).collect(), stages, outputs }
+}
+
+pub(crate) fn matmul_bias_relu(m: usize, n: usize, k: usize) -> Compute {
+    let product = load(0, &[v(0), v(2)]) * load(1, &[v(2), v(1)]);
+    let mm = Stage::reduction("mm", f32s(&[m, n]), Combiner::Sum, vec![k], product);
+    let add = load(3, &[v(0), v(1)]) + load(2, &[v(1)]);
+    let add = Stage::map("add", f32s(&[m, n]), add);
+    let relu = Stage::map("relu", f32s(&[m, n]), load(4, &[v(0), v(1)]).max(f32c(0.0)));
+    let mut c = compute(&[&[m, k], &[k, n], &[n]], vec![mm, add, relu]);
+    // Bias and relu in one stage, as fusion leaves them.
+    let fused = load(3, &[v(0), v(1)]) + load(2, &[v(1)]);
+    c.stages.remove(1);
+    c.stages[1].body = fused.max(f32c(0.0));
+    c.outputs = vec![1];
+    c
+}
+
+/// A padded 3x3 convolution of stride `s` over `[c, h, w]`, with a bias after it.
+pub(crate) fn conv(m: usize, c: usize, h: usize, w: usize, s: usize) -> Compute {
+    let (oh, ow) = (h.div_ceil(s), w.div_ceil(s));
+    let inside =
+        |x: Expr, n: usize| int(0).le(x.clone() - int(1)).and((x - int(1)).lt(Expr::index(n)));
+    let guard = inside(v(1), h).and(inside(v(2), w));
+    let source = load(0, &[v(0), v(1) - int(1), v(2) - int(1)]);
+    let pad = Stage::map("pad", f32s(&[c, h + 2, w + 2]), Expr::select(guard, source, f32c(0.0)));
+    let stride = int(s as i64);
+    let x = load(3, &[v(3), v(1) * stride.clone() + v(4), v(2) * stride + v(5)]);
+    let product = x * load(1, &[v(0), v(3), v(4), v(5)]);
+    let conv = Stage::reduction("conv", f32s(&[m, oh, ow]), Combiner::Sum, vec![c, 3, 3], product);
+    let bias = load(4, &[v(0), v(1), v(2)]) + load(2, &[v(0)]);
+    let bias = Stage::map("bias", f32s(&[m, oh, ow]), bias);
+    compute(&[&[c, h, w], &[m, c, 3, 3], &[m]], vec![pad, conv, bias])
+}
+
+pub(crate) fn softmax(rows: usize, columns: usize) -> Compute {
+    let (row, all) = (f32s(&[rows]), f32s(&[rows, columns]));
+    let x = || load(0, &[v(0), v(1)]);
+    let max = Stage::reduction("max", row.clone(), Combiner::Max, vec![columns], x());
+    let exp = Expr::unary(UnOp::Exp, x() - load(1, &[v(0)]));
+    let exp = Stage::map("exp", all.clone(), exp);
+    let sum = Stage::reduction("sum", row, Combiner::Sum, vec![columns], load(2, &[v(0), v(1)]));
+    let div = Stage::map("div", all, load(2, &[v(0), v(1)]) / load(3, &[v(0)]));
+    compute(&[&[rows, columns]], vec![max, exp, sum, div])
+}
+
+pub(crate) fn reduce(rows: usize, columns: usize) -> Compute {
+    let x = load(0, &[v(0), v(1)]);
+    let sum = Stage::reduction("sum", f32s(&[]), Combiner::Sum, vec![rows, columns], x);
+    let root = Stage::map("root", f32s(&[]), Expr::unary(UnOp::Abs, load(1, &[])));
+    compute(&[&[rows, columns]], vec![sum, root])
+}
+
+pub(crate) fn arg_max(rows: usize, columns: usize) -> Compute {
+    let combiner = Combiner::ArgMax { last: false };
+    let ty = TensorType::new(DType::I64, [rows]);
+    let stage = Stage::reduction("arg", ty, combiner, vec![columns], load(0, &[v(0), v(1)]));
+    compute(&[&[rows, columns]], vec![stage])
+}
+
+pub(crate) fn transpose(a: usize, b: usize, c: usize) -> Compute {
+    let abs = Expr::unary(UnOp::Abs, load(0, &[v(0), v(1), v(2)]));
+    let abs = Stage::map("abs", f32s(&[a, b, c]), abs);
+    let t = Stage::map("t", f32s(&[c, a, b]), load(1, &[v(1), v(2), v(0)]));
+    compute(&[&[a, b, c]], vec![abs, t])
+}
+
+pub(crate) fn concat(a: usize, b: usize, columns: usize) -> Compute {
+    let (first, second) = (load(0, &[v(0), v(1)]), load(1, &[v(0) - Expr::index(a), v(1)]));
+    let body = Expr::select(v(0).lt(Expr::index(a)), first, second);
+    let cat = Stage::map("cat", f32s(&[a + b, columns]), body);
+    let twice = load(2, &[v(0), v(1)]) * f32c(2.0);
+    let twice = Stage::map("twice", f32s(&[a + b, columns]), twice);
+    compute(&[&[a, columns], &[b, columns]], vec![cat, twice])
+}
+
+/// Small integers as floats, so that sums are exact in any order.
+pub(crate) fn inputs(compute: &Compute) -> Vec<Tensor> {
+    let mut state = 12345u64;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((state >> 33) % 9) as f32 - 4.0
+    };
+    compute
+        .inputs
+        .iter()
+        .map(|ty| {
+            Tensor::from_slice(&ty.shape, &(0..ty.len()).map(|_| next()).collect::<Vec<f32>>())
+        })
+        .collect()
+}
+
+/// Runs `program` with every check and compares with the reference evaluation of `compute`.
+pub(crate) fn check_program(compute: &Compute, program: &Program) {
+    if let Err(problem) = compare(compute, program) {
+        panic!("{problem}\n{program}");
+    }
+}
+
+pub(crate) fn compare(compute: &Compute, program: &Program) -> Result<(), String> {
+    let inputs = inputs(compute);
+    let inputs: Vec<&Tensor> = inputs.iter().collect();
+    let expected = interp::eval(compute, &inputs).map_err(|e| e.to_string())?;
+    let found = exec::run(program, &inputs).map_err(|e| e.to_string())?;
+    for (e, f) in expected.iter().zip(&found) {
+        if e.shape() != f.shape() || e.dtype() != f.dtype() {
+            return Err(format!("expected {e:?}, found {f:?}"));
+        }
+        let close = |(a, b): (f64, f64)| a == b || (a - b).abs() <= 1e-5 * a.abs().max(1.0);
+        if !e.to_f64_vec().into_iter().zip(f.to_f64_vec()).all(close) {
+            return Err(format!("expected {e:?}, found {f:?}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn naive_programs_agree_with_the_reference() {
+        let computes = [
+            matmul_bias_relu(5, 7, 3),
+            conv(3, 2, 5, 7, 1),
+            conv(3, 2, 5, 7, 2),
+            softmax(3, 5),
+            reduce(3, 5),
+            arg_max(3, 5),
+            transpose(2, 3, 5),
+            concat(3, 2, 4),
+        ];
+        for c in computes {
+            let program = crate::lower("k", &c);
+            check_program(&c, &program);
+            check_program(&c, &crate::finish(program));
+        }
+    }
+}
