@@ -111,7 +111,7 @@ impl std::io::Write for HashWriter<'_> {
 fn optimise(graph: &mut Graph, options: &Options, watch: &dyn Watch) -> Result<(), Error> {
     let pass_options = passes::Options { verify: options.verify, ..passes::Options::default() };
     passes::run_all_observed(graph, &pass_options, &mut |pass, graph, changed| {
-        watch.after_pass(pass, graph, changed);
+        watch.after_pass(pass.name, graph, changed);
     })?;
     Ok(())
 }
