@@ -63,7 +63,10 @@ fn widths(ctx: &NodeCtx<'_>, all: ValueId) -> Result<[usize; 3], Problem> {
         None => vec![total / 3; 3],
     };
     match widths[..] {
-        [q, k, v] if shape.len() == 3 && total.checked_sub(q).and_then(|t| t.checked_sub(k)) == Some(v) => {
+        [q, k, v]
+            if shape.len() == 3
+                && total.checked_sub(q).and_then(|t| t.checked_sub(k)) == Some(v) =>
+        {
             Ok([q, k, v])
         }
         _ => Err(ctx.problem(format!("features {widths:?} do not add up to those of {shape:?}"))),
@@ -152,7 +155,8 @@ fn hidden_keys(
         ctx.reshape(mask, &[batch, 1, queries, total])?
     } else {
         let reason = format!("a mask of shape {:?} is not supported", ty.shape);
-        let remedy = "give lengths [batch], or ones and zeros [batch, keys] or [batch, queries, keys]";
+        let remedy =
+            "give lengths [batch], or ones and zeros [batch, keys] or [batch, queries, keys]";
         return Err(ctx.problem(reason).remedy(remedy));
     };
     let seen = ctx.cast(seen, DType::Bool)?;
