@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ansc_frontend::import::{ImportError, Report};
 use ansc_codegen::CodegenError;
+use ansc_frontend::import::{ImportError, Report};
 use ansc_runtime::LoadErrorKind;
 use ansc_runtime::tensor::TensorError;
 

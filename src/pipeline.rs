@@ -80,7 +80,8 @@ pub fn compile(
     let manifest = manifest(&assembly, &batch, provenance, &options.target, &arena);
     clock.time("link", || {
         let objects: Vec<&[u8]> = batch.objects.iter().map(Vec::as_slice).collect();
-        let weights: Vec<_> = assembly.weights.parts.iter().map(|(at, t)| (*at, t.bytes())).collect();
+        let weights: Vec<_> =
+            assembly.weights.parts.iter().map(|(at, t)| (*at, t.bytes())).collect();
         artifact::write(output, &options.target, &objects, &weights, &manifest)
     })?;
     Ok(report(nodes, &assembly, &manifest, output, clock))

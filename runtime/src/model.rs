@@ -6,7 +6,7 @@ use std::sync::Arc;
 use libloading::os::unix::Library;
 
 use crate::artifact::Artifact;
-use crate::manifest::{Storage, KernelFn, Manifest, Port};
+use crate::manifest::{KernelFn, Manifest, Port, Storage};
 use crate::program::Program;
 use crate::session::{Session, SessionError, SessionOptions};
 use crate::tensor::{Tensor, byte_len};
@@ -70,7 +70,12 @@ impl Model {
         let port = manifest.inputs.get(input)?;
         let info = &manifest.buffers[port.bound?.0 as usize];
         let Storage::Weight { offset } = info.storage else { return None };
-        let bytes = self.parts.artifact.weights().get(offset..)?.get(..byte_len(info.dtype, &info.shape)?)?;
+        let bytes = self
+            .parts
+            .artifact
+            .weights()
+            .get(offset..)?
+            .get(..byte_len(info.dtype, &info.shape)?)?;
         Tensor::from_bytes(info.dtype, &info.shape, bytes).ok()
     }
 

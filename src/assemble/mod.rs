@@ -82,7 +82,10 @@ pub fn exposed(graph: &Graph) -> Vec<(String, ValueId)> {
         let Item::Group(group) = item else { continue };
         for value in group.outputs {
             if !results.iter().any(|(_, v)| *v == value) {
-                results.push((format!("{}#{}.{}", graph.value(value).name, value.node.index(), value.out), value));
+                results.push((
+                    format!("{}#{}.{}", graph.value(value).name, value.node.index(), value.out),
+                    value,
+                ));
             }
         }
     }

@@ -38,7 +38,8 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
     let times = measure(&mut session, &named, args.runs)?;
     let flops = model.manifest().kernels.iter().map(|k| k.flops).sum::<u64>();
     let latency = summarise(times, session.threads(), flops);
-    let kernels = if args.per_kernel { Some(per_kernel(&model, &mut session, &named)?) } else { None };
+    let kernels =
+        if args.per_kernel { Some(per_kernel(&model, &mut session, &named)?) } else { None };
     if args.json {
         print_json(&serde_json::json!({ "latency": latency, "kernels": kernels }));
         return Ok(());
@@ -112,8 +113,13 @@ struct KernelTime {
 }
 
 /// Mean time of every step over a few profiled runs, the slowest first.
-fn per_kernel(model: &Model, session: &mut Session, inputs: &[(&str, &Tensor)]) -> Result<Vec<KernelTime>, Error> {
-    let flops: BTreeMap<&str, u64> = model.manifest().kernels.iter().map(|k| (k.name.as_str(), k.flops)).collect();
+fn per_kernel(
+    model: &Model,
+    session: &mut Session,
+    inputs: &[(&str, &Tensor)],
+) -> Result<Vec<KernelTime>, Error> {
+    let flops: BTreeMap<&str, u64> =
+        model.manifest().kernels.iter().map(|k| (k.name.as_str(), k.flops)).collect();
     session.profile(true);
     for _ in 0..MIN_RUNS {
         session.run(inputs)?;

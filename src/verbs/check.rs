@@ -13,7 +13,11 @@ pub(super) fn run(args: &Check) -> Result<(), Error> {
         print_json(&serde_json::json!({ "compiles": compiles, "report": report }));
     } else {
         report.operators.iter().for_each(|o| println!("{:6} {}", o.count, o.qualified()));
-        println!("{}: {}", args.model.display(), if compiles { "can be compiled" } else { "cannot be compiled" });
+        println!(
+            "{}: {}",
+            args.model.display(),
+            if compiles { "can be compiled" } else { "cannot be compiled" }
+        );
     }
     if compiles { Ok(()) } else { Err(Error::Check(report)) }
 }

@@ -59,14 +59,21 @@ fn model(args: &Inspect) -> Result<(), Error> {
     let options = import_options(&args.specialise)?;
     let graph = import::load(&args.file, &options)?;
     let report = import::check(&args.file, &options);
-    let port = |name: &str, value| serde_json::json!({
-        "name": name, "dtype": graph.ty(value).dtype, "shape": graph.ty(value).shape,
-    });
-    let inputs: Vec<_> =
-        graph.inputs().iter().map(|&node| port(&graph.node(node).name, ValueId { node, out: 0 })).collect();
+    let port = |name: &str, value| {
+        serde_json::json!({
+            "name": name, "dtype": graph.ty(value).dtype, "shape": graph.ty(value).shape,
+        })
+    };
+    let inputs: Vec<_> = graph
+        .inputs()
+        .iter()
+        .map(|&node| port(&graph.node(node).name, ValueId { node, out: 0 }))
+        .collect();
     let outputs: Vec<_> = graph.outputs.iter().map(|(name, value)| port(name, *value)).collect();
     if args.json {
-        print_json(&serde_json::json!({ "inputs": inputs, "outputs": outputs, "operators": report.operators }));
+        print_json(
+            &serde_json::json!({ "inputs": inputs, "outputs": outputs, "operators": report.operators }),
+        );
         return Ok(());
     }
     inputs.iter().for_each(|p| println!("input {p}"));

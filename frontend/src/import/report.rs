@@ -32,7 +32,11 @@ pub struct OperatorCount {
 impl OperatorCount {
     /// `Conv`, or `com.microsoft.FusedConv` where the domain is not ONNX's own.
     pub fn qualified(&self) -> String {
-        if self.domain.is_empty() { self.op.clone() } else { format!("{}.{}", self.domain, self.op) }
+        if self.domain.is_empty() {
+            self.op.clone()
+        } else {
+            format!("{}.{}", self.domain, self.op)
+        }
     }
 }
 

@@ -88,7 +88,8 @@ impl Mask {
             let allowed = v.split_off(1 + types.len());
             let added = v.split_off(1);
             let score = v.remove(0);
-            let sum = types.iter().zip(added).fold(score, |s, (ty, a)| s + Expr::cast(*ty, dtype, a));
+            let sum =
+                types.iter().zip(added).fold(score, |s, (ty, a)| s + Expr::cast(*ty, dtype, a));
             match allowed.into_iter().reduce(Expr::and) {
                 Some(all) => Expr::select(all, sum, Expr::Const(Scalar::lowest(dtype))),
                 None => sum,

@@ -1,9 +1,9 @@
 //! `EmbedLayerNormalization`: embeddings of words, positions and segments, added and normalised.
 
+use ansc_graph::ValueId;
 use ansc_graph::ops::einsum::{Labels, einsum};
 use ansc_graph::ops::gather::gather;
 use ansc_graph::ops::normalize::layer_norm;
-use ansc_graph::ValueId;
 use ansc_runtime::{DType, Tensor};
 
 use super::OpEntry;

@@ -7,6 +7,8 @@
 mod activation;
 mod activations;
 mod args;
+mod attention;
+mod attention_core;
 mod batch_norm;
 mod binary;
 mod broadcast;
@@ -21,18 +23,22 @@ mod cumulative;
 mod deform_conv;
 mod dropout;
 mod einsum;
+mod embed;
 mod fill;
 mod gather;
 mod gelu;
 mod gemm;
+mod grouped_attention;
 mod integer;
 mod join;
 mod loss;
 mod matmul_integer;
 mod matmul_nbits;
+mod ms_attention;
 mod normalize;
 mod pad;
 mod pool;
+mod qlinear;
 mod quantize;
 mod rearrange;
 mod reduce;
@@ -73,6 +79,7 @@ pub(crate) type ImportFn = fn(&mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem>
 #[rustfmt::skip]
 const FAMILIES: &[&[OpEntry]] = &[
     activations::OPS,
+    attention::OPS,
     batch_norm::OPS,
     binary::OPS,
     cast::OPS,
@@ -85,17 +92,21 @@ const FAMILIES: &[&[OpEntry]] = &[
     deform_conv::OPS,
     dropout::OPS,
     einsum::OPS,
+    embed::OPS,
     fill::OPS,
     gather::OPS,
     gelu::OPS,
     gemm::OPS,
+    grouped_attention::OPS,
     join::OPS,
     loss::OPS,
     matmul_integer::OPS,
     matmul_nbits::OPS,
+    ms_attention::OPS,
     normalize::OPS,
     pad::OPS,
     pool::OPS,
+    qlinear::OPS,
     quantize::OPS,
     rearrange::OPS,
     reduce::OPS,
