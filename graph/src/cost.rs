@@ -132,11 +132,7 @@ mod tests {
         );
         let i8s = |shape: &[usize]| TensorType::new(DType::I8, shape);
         let bytes = m * k + k * n + 4 * m * n;
-        check(
-            matmul::matmul(&i8s(&[m, k]), &i8s(&[k, n])),
-            (2 * m * n * k) as u64,
-            bytes as u64,
-        );
+        check(matmul::matmul(&i8s(&[m, k]), &i8s(&[k, n])), (2 * m * n * k) as u64, bytes as u64);
     }
 
     #[test]

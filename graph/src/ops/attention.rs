@@ -42,10 +42,7 @@ impl Visibility {
 
 /// `bool[queries, keys]`; with `lengths`, of which each sample has one, `bool[n, 1, queries, keys]`, and
 /// keys from the length on are not seen.
-pub fn visible(
-    visibility: Visibility,
-    lengths: Option<&TensorType>,
-) -> Result<ComputeOp, OpError> {
+pub fn visible(visibility: Visibility, lengths: Option<&TensorType>) -> Result<ComputeOp, OpError> {
     let pair = [visibility.queries, visibility.keys];
     let all = |conditions: Vec<Expr>| {
         conditions.into_iter().reduce(Expr::and).unwrap_or_else(|| Expr::bool(true))
@@ -119,7 +116,9 @@ pub fn append_to_cache(
     };
     let fits = [n, h, d] == [n2, h2, d2] && lengths.shape == [n] && past.dtype == new.dtype;
     if !fits || old == 0 && added == 0 {
-        return Err(OpError::Invalid(format!("{new} for samples of {lengths} does not fit a cache {past}")));
+        return Err(OpError::Invalid(format!(
+            "{new} for samples of {lengths} does not fit a cache {past}"
+        )));
     }
     let ty = sized(TensorType::new(past.dtype, [n, h, total, d]))?;
     let (mut s, [past, new, lengths]) = Stages::new([past, new, lengths]);
@@ -127,9 +126,8 @@ pub fn append_to_cache(
         let first = lengths.at_as(DType::I64, &i[..1]) - Expr::index(added);
         let at = i[2].clone() - first;
         let is_new = Expr::int(0).le(at.clone()).and(at.clone().lt(Expr::index(added)));
-        let moved = |source: &Source, at: Expr| {
-            source.at(&[i[0].clone(), i[1].clone(), at, i[3].clone()])
-        };
+        let moved =
+            |source: &Source, at: Expr| source.at(&[i[0].clone(), i[1].clone(), at, i[3].clone()]);
         let zero = Expr::Const(Scalar::zero(past.dtype()));
         let is_old = i[2].clone().lt(Expr::index(old));
         let kept = Expr::select(is_old, moved(&past, i[2].clone()), zero);
