@@ -23,7 +23,7 @@ pub enum Error {
     #[error("{0}")]
     Pass(#[from] ansc_graph::passes::PassError),
     #[error("{0}")]
-    Codegen(#[from] ansc_codegen::CodegenError),
+    Codegen(#[from] CodegenError),
     #[error("{0}")]
     Load(#[from] ansc_runtime::LoadError),
     #[error("{0}")]

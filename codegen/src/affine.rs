@@ -95,10 +95,6 @@ impl Affine {
         Affine { terms: self.terms.clone(), constant: 0 }
     }
 
-    pub(crate) fn coefficient(&self, var: VarId) -> i64 {
-        self.terms.get(&Term::Var(var)).copied().unwrap_or(0)
-    }
-
     /// The largest power of two that divides every value, at most `limit`.
     pub(crate) fn alignment(&self, limit: i64) -> i64 {
         self.terms.values().chain([&self.constant]).fold(limit, |align, &c| {
@@ -213,7 +209,7 @@ fn binary(op: BinOp, a: Affine, b: Affine, scope: &dyn Scope) -> Affine {
 /// where its range allows.
 fn divide(op: BinOp, a: Affine, d: i64, scope: &dyn Scope) -> Affine {
     let truncates = matches!(op, BinOp::Div | BinOp::Rem);
-    if truncates && !a.bounds(scope).is_some_and(|(low, _)| low >= 0) {
+    if truncates && a.bounds(scope).is_none_or(|(low, _)| low < 0) {
         return Affine::opaque(Expr::binary(op, a.to_expr(), Expr::int(d)));
     }
     let (mut quotient, mut rest) = (Affine::default(), Affine::default());

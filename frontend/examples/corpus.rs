@@ -182,7 +182,7 @@ fn import_case(case: &Case) -> Result<(Graph, Pass), Failure> {
 
 fn import_failure(error: &ImportError) -> Failure {
     let first = error.problems.first();
-    let op = first.and_then(|p| p.op.clone()).unwrap_or_default();
+    let op = first.and_then(|p| p.op.as_deref()).unwrap_or_default();
     let reason = first.map(|p| p.reason.clone()).unwrap_or_default();
     let list: Vec<String> = error.problems.iter().map(|p| p.to_string()).collect();
     (format!("{op}: {reason}"), format!("import: {}", list.join("; ")))

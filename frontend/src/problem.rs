@@ -9,11 +9,11 @@ use serde::Serialize;
 pub struct Problem {
     /// The ONNX node's name, or its first output where it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub op: Option<String>,
+    pub op: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub domain: Option<String>,
+    pub domain: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opset: Option<i64>,
     pub reason: String,

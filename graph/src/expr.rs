@@ -1,7 +1,7 @@
 //! The expression language that all levels share.
 //!
-//! An [`Expr`] is a typed scalar computed at one point of an iteration space. In a [`Stage`]
-//! (`crate::Stage`) variables are the stage's axes and buffers are its sources; in a scheduled
+//! An [`Expr`] is a typed scalar computed at one point of an iteration space. In a [`Stage`](crate::Stage)
+//! variables are the stage's axes and buffers are its sources; in a scheduled
 //! program variables are loops and block iterators. The same tree, printer, parser, simplifier and
 //! evaluator serve both.
 //!

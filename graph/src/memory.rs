@@ -120,7 +120,7 @@ mod tests {
             let plan = plan(&requests, 64);
             prop_assert!(plan.peak <= plan.sum);
             for (i, a) in requests.iter().enumerate() {
-                prop_assert!(plan.offsets[i] % 64 == 0 && plan.offsets[i] + a.bytes <= plan.peak);
+                prop_assert!(plan.offsets[i].is_multiple_of(64) && plan.offsets[i] + a.bytes <= plan.peak);
                 for (j, b) in requests.iter().enumerate().skip(i + 1) {
                     let apart = plan.offsets[i] + a.bytes <= plan.offsets[j]
                         || plan.offsets[j] + b.bytes <= plan.offsets[i];

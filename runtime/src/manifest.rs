@@ -45,7 +45,7 @@ pub const WEIGHT_ALIGN: usize = 64;
 
 pub use crate::seal::{SealError, SealHasher, seal, seal_hash};
 
-/// The fixed-size seal, little endian: magic[8], version u32, zero u32, [`seal_hash`] of the file [16].
+/// The fixed-size seal, little endian: 8 bytes of magic, version u32, zero u32, 16 bytes of [`seal_hash`] of the file.
 pub const SEAL_LEN: usize = 32;
 pub const SEAL_HASH_AT: usize = 16;
 

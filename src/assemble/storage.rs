@@ -71,10 +71,10 @@ pub fn place(buffers: &mut [BufferInfo], classes: &Classes, plan: &Plan) -> Aren
         }
     }
     let planned = memory::plan(&requests, ALIGN);
-    for i in 0..buffers.len() {
+    for (i, buffer) in buffers.iter_mut().enumerate() {
         let root = classes.root(BufferId(i as u32));
         let offset = request_of[root].map_or(0, |r| planned.offsets[r]);
-        buffers[i].storage = classes.storage[root].unwrap_or(Storage::Arena { offset });
+        buffer.storage = classes.storage[root].unwrap_or(Storage::Arena { offset });
     }
     Arena { bytes: planned.peak, without_reuse: planned.sum }
 }

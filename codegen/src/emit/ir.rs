@@ -33,10 +33,6 @@ const CONTRACT: FastMathFlags = FastMathFlags::AllowContract;
 const POSITIONED: &str = "the builder is positioned inside a block";
 
 impl Kind {
-    pub(crate) fn is_int(self) -> bool {
-        matches!(self, Kind::Int(_))
-    }
-
     pub(crate) fn bytes(self) -> u32 {
         match self {
             Kind::Int(bits) => bits.div_ceil(8),
@@ -311,11 +307,6 @@ impl<'c> Ir<'c> {
     pub(crate) fn intrinsic(&self, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
         self.intrinsic_on(name, &[args[0].get_type()], args).expect("the intrinsic returns a value")
     }
-
-    /// `a * b + c`, fused where the target can.
-    pub(crate) fn fma(&self, a: Reg<'c>, b: Reg<'c>, c: Reg<'c>) -> Reg<'c> {
-        self.intrinsic("llvm.fmuladd", &[a, b, c])
-    }
 }
 
 /// Lanes.
@@ -361,7 +352,7 @@ impl<'c> Ir<'c> {
         self.builder.build_extract_element(v, at, "").expect(POSITIONED)
     }
 
-    pub(crate) fn from_lanes(&self, all: &[Reg<'c>]) -> Reg<'c> {
+    pub(crate) fn join_lanes(&self, all: &[Reg<'c>]) -> Reg<'c> {
         let count = u32::try_from(all.len()).expect("few lanes");
         let mut vector = self.poison(all[0], count);
         for (i, &v) in all.iter().enumerate() {

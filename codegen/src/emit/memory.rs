@@ -85,7 +85,7 @@ impl<'c> Emitter<'c, '_> {
                     let value = self.in_lane(lane as u32, |e| e.uniform_index(form))?;
                     values.push(value.into());
                 }
-                Ok(self.ir.from_lanes(&values))
+                Ok(self.ir.join_lanes(&values))
             }
         }
     }
@@ -238,7 +238,7 @@ impl<'c> Emitter<'c, '_> {
             values.push(raw);
         }
         self.mask = mask;
-        Ok(self.ir.from_lanes(&values))
+        Ok(self.ir.join_lanes(&values))
     }
 
     /// Stores a value of the buffer's element type for each active lane.

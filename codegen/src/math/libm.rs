@@ -52,7 +52,7 @@ pub(crate) fn call<'c>(ir: &Ir<'c>, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
     let Some(n) = lanes(args[0]) else { return one(args) };
     let each: Vec<Reg<'c>> =
         (0..n).map(|i| one(&args.iter().map(|&a| ir.lane(a, i)).collect::<Vec<_>>())).collect();
-    ir.from_lanes(&each)
+    ir.join_lanes(&each)
 }
 
 fn declare<'c>(ir: &Ir<'c>, name: &str, kind: Kind, arity: usize) -> FunctionValue<'c> {

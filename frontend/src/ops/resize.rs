@@ -149,7 +149,7 @@ fn scaled(
     }
     let axis = |(&axis, &scale): (&usize, &f32)| {
         let extent = (x.shape[axis] as f32 * scale).floor();
-        if !(extent >= 0.0 && extent < 1e15) {
+        if !(0.0..1e15).contains(&extent) {
             return Err(ctx.problem(format!("axis {axis} of {x} cannot be scaled by {scale}")));
         }
         Ok(ResizeAxis { axis, extent: extent as usize, scale: scale.into(), region: WHOLE })

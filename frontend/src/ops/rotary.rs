@@ -50,7 +50,9 @@ fn heads(
         (0, Some(half)) if half > 0 && dim == 0 => width / (2 * half),
         (n, _) => n,
     };
-    ctx.check(heads > 0 && width % heads == 0, || format!("{heads} heads do not divide {width}"))?;
+    ctx.check(heads > 0 && width.is_multiple_of(heads), || {
+        format!("{heads} heads do not divide {width}")
+    })?;
     Ok(heads)
 }
 
@@ -80,7 +82,7 @@ fn one_axis(ctx: &mut NodeCtx<'_>, positions: ValueId) -> One {
 /// `[b, s, h * d]` as `[b, h, s, d]`.
 pub(crate) fn split_heads(ctx: &mut NodeCtx<'_>, x: ValueId, heads: usize) -> One {
     let shape = ctx.shape(x);
-    let fits = shape.len() == 3 && heads > 0 && shape[2] % heads == 0;
+    let fits = shape.len() == 3 && heads > 0 && shape[2].is_multiple_of(heads);
     ctx.check(fits, || format!("an operand of shape {shape:?} has not {heads} heads"))?;
     let x = ctx.reshape(x, &[shape[0], shape[1], heads, shape[2] / heads])?;
     ctx.transpose(x, &[0, 2, 1, 3])

@@ -53,7 +53,7 @@ pub struct Group {
 /// A step of the schedule of a graph.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Item {
-    Group(Group),
+    Group(Box<Group>),
     /// A node that is not a tensor expression: an input, a constant, a host operator, control flow.
     Node(NodeId),
 }
@@ -74,7 +74,7 @@ impl Default for Options {
 /// The groups of the graph in executable order.
 pub fn fuse(graph: &Graph) -> Vec<Group> {
     let groups = |item| match item {
-        Item::Group(group) => Some(group),
+        Item::Group(group) => Some(*group),
         Item::Node(_) => None,
     };
     schedule(graph).into_iter().filter_map(groups).collect()
@@ -99,7 +99,7 @@ pub fn schedule_with(graph: &Graph, options: Options) -> Vec<Item> {
         match graph.compute_of(node) {
             None => items.push(Item::Node(node)),
             Some(_) if nodes.last() == Some(&node) => {
-                items.push(Item::Group(group(graph, nodes, position)));
+                items.push(Item::Group(Box::new(group(graph, nodes, position))));
             }
             Some(_) => {}
         }

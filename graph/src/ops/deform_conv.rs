@@ -64,7 +64,7 @@ fn check_offsets(
             && Some(ty.shape[1]) == channels
             && ty.shape[2..] == *output
     };
-    let divides = groups > 0 && x.shape[1] % groups == 0;
+    let divides = groups > 0 && x.shape[1].is_multiple_of(groups);
     if divides && tensors.into_iter().flatten().all(fits) {
         return Ok(());
     }

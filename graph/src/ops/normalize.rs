@@ -21,12 +21,14 @@ use crate::compute::TensorType;
 use crate::expr::{BinOp, Expr, UnOp};
 use crate::op::{ComputeOp, Kind};
 
+type Locate<'a> = dyn Fn(&[Expr], &[Expr]) -> Vec<Expr> + 'a;
+
 /// Which elements share their statistics: the statistics' shape, the extents reduced, and where the
 /// element for a statistic and a reduction point lies.
 struct Region<'a> {
     shape: Vec<usize>,
     extents: Vec<usize>,
-    element: Box<dyn Fn(&[Expr], &[Expr]) -> Vec<Expr> + 'a>,
+    element: Box<Locate<'a>>,
 }
 
 impl Region<'_> {

@@ -98,7 +98,7 @@ fn check(
         (&[b, s, h], None) => (b, s, h) == (batch, sequence, half),
         _ => false,
     };
-    let dim = attrs.dim > 0 && attrs.dim % 2 == 0 && attrs.dim <= features;
+    let dim = attrs.dim > 0 && attrs.dim.is_multiple_of(2) && attrs.dim <= features;
     if dim && table && cos.shape == sin.shape {
         return Ok(());
     }

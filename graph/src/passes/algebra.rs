@@ -32,10 +32,11 @@ pub(crate) fn simplify(e: &Expr, buffer: &impl Fn(BufId) -> DType) -> Expr {
 }
 
 fn rule(e: &Expr, buffer: &impl Fn(BufId) -> DType) -> Option<Expr> {
-    if !matches!(e, Expr::Const(_)) && !matches!(e, Expr::Load(..) | Expr::Var(_)) {
-        if let Some(value) = constant(e) {
-            return Some(Expr::Const(value));
-        }
+    if !matches!(e, Expr::Const(_))
+        && !matches!(e, Expr::Load(..) | Expr::Var(_))
+        && let Some(value) = constant(e)
+    {
+        return Some(Expr::Const(value));
     }
     match e {
         Expr::Unary(op, x) => unary(*op, x),

@@ -65,7 +65,7 @@ fn binary(op: BinOp, a: &Expr, b: &Expr, extents: &Extents) -> Sum {
 }
 
 fn may_be_negative(a: &Sum, extents: &Extents) -> bool {
-    !a.interval(extents).is_some_and(|(low, _)| low >= 0)
+    a.interval(extents).is_none_or(|(low, _)| low < 0)
 }
 
 /// `(d * q + r) // d = q + r // d`, and what can be said of `r // d`.

@@ -23,6 +23,9 @@ pub(super) struct Step {
 
 pub(super) type Path = Vec<Step>;
 
+/// What stands inside of loops, given their indices.
+type Inside<'a, 'f> = dyn FnMut(&mut Builder<'a>, &Path, Vec<Expr>) -> Vec<Stmt> + 'f;
+
 pub(super) struct Builder<'a> {
     pub(super) compute: &'a Compute,
     pub(super) constant: &'a [bool],
@@ -169,7 +172,7 @@ impl<'a> Builder<'a> {
         path: &Path,
         extents: &[usize],
         iter: IterKind,
-        body: &mut dyn FnMut(&mut Self, &Path, Vec<Expr>) -> Vec<Stmt>,
+        body: &mut Inside<'a, '_>,
     ) -> Vec<Stmt> {
         self.serial_rest(path, extents, iter, Vec::new(), body)
     }
@@ -180,7 +183,7 @@ impl<'a> Builder<'a> {
         extents: &[usize],
         iter: IterKind,
         indices: Vec<Expr>,
-        body: &mut dyn FnMut(&mut Self, &Path, Vec<Expr>) -> Vec<Stmt>,
+        body: &mut Inside<'a, '_>,
     ) -> Vec<Stmt> {
         let Some((&first, rest)) = extents.split_first() else {
             return body(self, path, indices);

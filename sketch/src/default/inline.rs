@@ -20,7 +20,7 @@ const MAX_NODES: usize = 400;
 pub(super) fn inline(compute: &Compute) -> Compute {
     let mut compute = compute.clone();
     let mut kept: Vec<bool> = vec![true; compute.stages.len()];
-    for index in 0..compute.stages.len() {
+    for (index, keep) in kept.iter_mut().enumerate() {
         let buffer = compute.stage_buffer(index);
         let readers = readers(&compute, buffer);
         if readers.is_empty() || !worthwhile(&compute, index, &readers) {
@@ -31,7 +31,7 @@ pub(super) fn inline(compute: &Compute) -> Compute {
             let stage = &mut compute.stages[reader];
             stage.body = replace_loads(&stage.body, buffer, &body);
         }
-        kept[index] = false;
+        *keep = false;
     }
     drop_stages(&compute, &kept)
 }

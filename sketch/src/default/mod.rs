@@ -3,11 +3,11 @@
 //! In: a [`Compute`] and which of its inputs are constants. Out: a [`Program`] that computes the same
 //! function, and the [`Packing`]s of constants it wants. What it does:
 //!
-//! 1. [`inline`]: stages that only move or cheaply transform elements vanish into their readers.
+//! 1. `inline`: stages that only move or cheaply transform elements vanish into their readers.
 //! 2. A reduction that uses elements more than once (matrix products, convolutions) becomes a
-//!    register-tiled nest with its epilogue ([`tile`]); operands that the vector axis walks are packed.
+//!    register-tiled nest with its epilogue (`tile`); operands that the vector axis walks are packed.
 //! 3. Neighbouring stages that agree on their leading axes (softmax, layer normalisation) share one
-//!    loop over rows, with row buffers that stay in the cache ([`rows`]).
+//!    loop over rows, with row buffers that stay in the cache (`rows`).
 //! 4. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
 //!
 //! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded.

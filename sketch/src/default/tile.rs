@@ -197,12 +197,15 @@ fn epilogue_value(b: &Builder<'_>, t: &Tiling, epilogue: usize, at: &[Expr], til
     })
 }
 
+/// What one term of a reduction adds, given the indices of the term.
+type Terms<'f> = dyn FnMut(&mut Builder<'_>, &Path, &[Expr]) -> Vec<Stmt> + 'f;
+
 /// Loops over the reduction axes, the innermost one written out several terms at a time.
 fn reduction_loops(
     b: &mut Builder<'_>,
     path: &Path,
     extents: &[usize],
-    body: &mut dyn FnMut(&mut Builder<'_>, &Path, &[Expr]) -> Vec<Stmt>,
+    body: &mut Terms<'_>,
 ) -> Vec<Stmt> {
     let Some((&last, outer)) = extents.split_last() else { return body(b, path, &[]) };
     let unroll = (1..=UNROLL_REDUCTION).rev().find(|u| last.is_multiple_of(*u)).unwrap_or(1);

@@ -38,7 +38,8 @@ impl Context<'_> {
             e.as_const().is_some_and(|s| s == value(s.dtype()))
         };
         let int = self.dtype(a).or_else(|| self.dtype(b)).is_some_and(|d| d.is_int());
-        let (zero, one): (fn(DType) -> Scalar, fn(DType) -> Scalar) = (Scalar::zero, Scalar::one);
+        let zero: fn(DType) -> Scalar = Scalar::zero;
+        let one: fn(DType) -> Scalar = Scalar::one;
         let negative_zero = |d: DType| Scalar::from_f64(d, -0.0);
         match op {
             BinOp::Add if int && neutral(a, zero) => Some(b.clone()),

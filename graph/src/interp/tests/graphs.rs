@@ -148,7 +148,8 @@ fn loops_carry_scan_and_stop() {
         let values = [first, 2.0, 3.0, 4.0, 10.0, 20.0, 30.0, 40.0];
         [Tensor::scalar(3i64), Tensor::from_slice(&[2, 4], &values)]
     };
-    let table: [(bool, bool, bool, f32, &[f32], &[i64]); 4] = [
+    type Row<'a> = (bool, bool, bool, f32, &'a [f32], &'a [i64]);
+    let table: [Row<'_>; 4] = [
         (false, false, true, 1.0, &[22.0, 66.0, 132.0], &[2, 1, 0]),
         (true, false, true, 1.0, &[88.0, 154.0], &[1, 0]),
         (false, true, true, -50.0, &[-80.0, -36.0, 30.0], &[2, 1, 0]),

@@ -231,7 +231,9 @@ fn pack_at_run_time(
                 for piece in widths_of(width, lanes) {
                     let base = Expr::index(start);
                     stmts.extend(b.vector(path, piece, |b, path, l| {
-                        let index = [&outer[..], &[jo.clone()], &terms, &[plus(base, l)]].concat();
+                        let index =
+                            [&outer[..], std::slice::from_ref(&jo), &terms, &[plus(base, l)]]
+                                .concat();
                         let axes = layout.axes(&index);
                         let value =
                             b.expr_at(&Expr::Load(panel.buffer, panel.indices.clone()), &axes);
