@@ -11,8 +11,7 @@ use ansc_runtime::host::{self, HostOp};
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto};
 
-use super::build::{Importer, MAX_DEPTH};
-use super::scope::{Binding, Frame, Scope};
+use super::build::Importer;
 use crate::problem::Problem;
 use crate::tensor;
 
@@ -20,7 +19,7 @@ use crate::tensor;
 const MAX_HOST_ELEMENTS: usize = 1 << 16;
 
 pub(crate) struct NodeCtx<'a> {
-    importer: &'a mut Importer,
+    pub(super) importer: &'a mut Importer,
     node: &'a NodeProto,
     opset: i64,
     inputs: Vec<Option<ValueId>>,
@@ -121,12 +120,12 @@ impl<'a> NodeCtx<'a> {
             .ok_or_else(|| self.problem(format!("axis {axis} is outside of rank {rank}")))
     }
 
-    fn graph_here(&self) -> &Graph {
+    pub(super) fn graph_here(&self) -> &Graph {
         &self.importer.frames.last().expect("there is a frame until the import ends").graph
     }
 
     /// Names the graph inputs that decide a value.
-    fn how_to_know(&self, value: ValueId) -> String {
+    pub(crate) fn how_to_know(&self, value: ValueId) -> String {
         let graph = self.graph_here();
         let mut seen = BTreeSet::new();
         let mut pending = vec![value.node];
@@ -311,6 +310,12 @@ impl NodeCtx<'_> {
         tensor::checked_bytes(ty.dtype, &ty.shape).map(|_| ()).map_err(|e| self.problem(e))
     }
 
+    /// `ty`, if a tensor of its size can exist.
+    pub(crate) fn addressable(&self, ty: TensorType) -> Result<TensorType, Problem> {
+        self.sized(&ty)?;
+        Ok(ty)
+    }
+
     fn operands_fit(&self, op: &ComputeOp, inputs: &[ValueId]) -> Result<(), Problem> {
         for (&input, expected) in inputs.iter().zip(&op.expr.inputs) {
             let value = self.graph_here().value(input);
@@ -341,78 +346,5 @@ impl NodeCtx<'_> {
         let operands: Vec<&Tensor> = known.iter().map(Arc::as_ref).collect();
         let results = ansc_graph::interp::eval(&op.expr, &operands);
         results.map(Some).map_err(|e| self.problem(e.to_string()))
-    }
-}
-
-/// Subgraphs.
-impl NodeCtx<'_> {
-    /// Imports a body as a graph of its own. `inputs` are the types of its inputs, and their values
-    /// where they are the same in every execution. What the body takes from outside becomes trailing inputs;
-    /// the values of this graph that they stand for are returned.
-    pub(crate) fn import_body(
-        &mut self,
-        graph: &GraphProto,
-        inputs: &[(TensorType, Option<Arc<Tensor>>)],
-    ) -> Result<(Graph, Vec<ValueId>), Problem> {
-        self.count_inputs(graph, inputs.len())?;
-        let scope = self.inner_scope();
-        self.importer.frames.push(Frame::new(Graph::new(&graph.name), scope));
-        for (info, (ty, value)) in graph.input.iter().zip(inputs) {
-            let frame = self.importer.frame();
-            let id = frame.graph.add_input(&info.name, ty.clone(), None);
-            let visible = match value {
-                Some(tensor) => frame.graph.add_const(&info.name, Arc::clone(tensor)),
-                None => id,
-            };
-            frame.bind(&info.name, Binding::Value(visible));
-        }
-        let outputs = self.inner_outputs(graph);
-        let frame = self.importer.frames.pop().expect("pushed above");
-        let mut body = frame.graph;
-        body.outputs = outputs?;
-        Ok((body, frame.captures))
-    }
-
-    /// Imports a body into this graph, as if its nodes stood in place of this one; gives its outputs.
-    pub(crate) fn inline_body(
-        &mut self,
-        graph: &GraphProto,
-        inputs: &[ValueId],
-    ) -> Result<Vec<ValueId>, Problem> {
-        self.count_inputs(graph, inputs.len())?;
-        let scope = self.inner_scope();
-        let frame = self.importer.frame();
-        frame.scopes.push(scope);
-        for (info, value) in graph.input.iter().zip(inputs) {
-            frame.bind(&info.name, Binding::Value(*value));
-        }
-        let outputs = self.inner_outputs(graph);
-        self.importer.frame().scopes.pop();
-        Ok(outputs?.into_iter().map(|(_, value)| value).collect())
-    }
-
-    fn inner_scope(&self) -> Scope {
-        let opsets = Arc::clone(&self.importer.scope().opsets);
-        Scope::new(opsets, format!("{}/", self.name()), true)
-    }
-
-    fn count_inputs(&self, graph: &GraphProto, given: usize) -> Result<(), Problem> {
-        if self.importer.depth >= MAX_DEPTH {
-            return Err(self.problem(format!("subgraphs nest more than {MAX_DEPTH} deep")));
-        }
-        if graph.input.len() != given {
-            let reason = format!("its body takes {} inputs, not {given}", graph.input.len());
-            return Err(self.problem(reason));
-        }
-        Ok(())
-    }
-
-    /// The outputs of a body; a silent problem where one has no value, for which there is a problem already.
-    fn inner_outputs(&mut self, graph: &GraphProto) -> Result<Vec<(String, ValueId)>, Problem> {
-        self.importer.depth += 1;
-        let outputs = self.importer.import_graph(graph);
-        self.importer.depth -= 1;
-        let complete = outputs.into_iter().map(|(name, value)| Some((name, value?))).collect();
-        Option::ok_or_else(complete, Problem::silent)
     }
 }

@@ -13,6 +13,7 @@ mod inputs;
 mod options;
 mod report;
 mod scope;
+mod subgraph;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ pub(crate) use build::Importer;
 pub(crate) use context::NodeCtx;
 pub use options::ImportOptions;
 pub use report::{OperatorCount, Report};
+pub(crate) use subgraph::Body;
 
 use crate::external::External;
 pub use crate::problem::{ImportError, Problem};

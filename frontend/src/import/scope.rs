@@ -70,14 +70,21 @@ impl Frame {
 
     /// Makes a value of the frame below visible in this one.
     fn capture(&mut self, name: &str, outer: &Graph, value: ValueId) -> Binding {
-        let inner = match outer.const_of(value) {
+        Binding::Value(match outer.const_of(value) {
             Some(tensor) => self.graph.add_const(name, Arc::clone(tensor)),
-            None => {
-                self.captures.push(value);
-                self.graph.add_input(name, outer.ty(value).clone(), None)
-            }
-        };
-        Binding::Value(inner)
+            None => self.captured(name, outer, value),
+        })
+    }
+
+    /// The trailing input that stands for a value of the frame below, which is `outer`.
+    pub(crate) fn captured(&mut self, name: &str, outer: &Graph, value: ValueId) -> ValueId {
+        if let Some(index) = self.captures.iter().position(|c| *c == value) {
+            let inputs = self.graph.inputs();
+            let node = inputs[inputs.len() - self.captures.len() + index];
+            return ValueId { node, out: 0 };
+        }
+        self.captures.push(value);
+        self.graph.add_input(name, outer.ty(value).clone(), None)
     }
 }
 

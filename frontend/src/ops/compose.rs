@@ -2,7 +2,7 @@
 //!
 //! Each adds one node, or none where it would change nothing, and gives its value.
 
-use ansc_graph::ops::{map, matmul, pad, shape};
+use ansc_graph::ops::{concat, map, matmul, pad, shape};
 use ansc_graph::{BinOp, Expr, TensorType, ValueId};
 use ansc_runtime::DType;
 
@@ -72,6 +72,14 @@ impl NodeCtx<'_> {
     ) -> One {
         let types: Vec<TensorType> = inputs.iter().map(|&v| self.ty(v)).collect();
         self.emit1(map::map(&types, out, f), inputs)
+    }
+
+    pub(crate) fn concat(&mut self, values: &[ValueId], axis: usize) -> One {
+        if let [one] = values {
+            return Ok(*one);
+        }
+        let types: Vec<TensorType> = values.iter().map(|&v| self.ty(v)).collect();
+        self.emit1(concat::concat(&types, axis), values)
     }
 
     pub(crate) fn matmul(&mut self, a: ValueId, b: ValueId) -> One {

@@ -11,6 +11,7 @@ mod attention;
 mod attention_core;
 mod batch_norm;
 mod binary;
+mod branch;
 mod broadcast;
 mod cast;
 mod clip;
@@ -41,11 +42,14 @@ mod pool;
 mod qlinear;
 mod quantize;
 mod rearrange;
+mod recurrent;
 mod reduce;
 mod repeat;
+mod repetition;
 mod reshape;
 mod resize;
 mod rotary;
+mod scan;
 mod scatter;
 mod search;
 mod slice;
@@ -82,6 +86,7 @@ const FAMILIES: &[&[OpEntry]] = &[
     attention::OPS,
     batch_norm::OPS,
     binary::OPS,
+    branch::OPS,
     cast::OPS,
     clip::OPS,
     constant::OPS,
@@ -109,11 +114,14 @@ const FAMILIES: &[&[OpEntry]] = &[
     qlinear::OPS,
     quantize::OPS,
     rearrange::OPS,
+    recurrent::OPS,
     reduce::OPS,
     repeat::OPS,
+    repetition::OPS,
     reshape::OPS,
     resize::OPS,
     rotary::OPS,
+    scan::OPS,
     scatter::OPS,
     search::OPS,
     slice::OPS,

@@ -30,6 +30,7 @@ pub mod pad;
 pub mod pool;
 pub mod quantize;
 pub mod rearrange;
+pub mod recurrent;
 pub mod reduce;
 pub mod resize;
 pub mod rotary;

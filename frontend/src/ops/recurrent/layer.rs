@@ -1,0 +1,209 @@
+//! What the three operators have in common: their operands, split by direction, and their results.
+
+use ansc_graph::ops::{fill, slice};
+use ansc_graph::{Expr, Scalar, ValueId};
+use ansc_runtime::DType;
+
+use super::Cell;
+use crate::import::NodeCtx;
+use crate::ops::compose::One;
+use crate::problem::Problem;
+
+pub(super) struct Layer {
+    /// For each direction, whether it goes through the steps backwards.
+    pub(super) reverse: Vec<bool>,
+    pub(super) steps: usize,
+    pub(super) batch: usize,
+    pub(super) hidden: usize,
+    pub(super) dtype: DType,
+    pub(super) clip: Option<f32>,
+    /// Where each element of the batch ends, as `i64[batch, 1]`, unless all go on to the end.
+    pub(super) lengths: Option<ValueId>,
+    batch_first: bool,
+    /// `[steps, batch, inputs]`.
+    x: ValueId,
+}
+
+impl Layer {
+    pub(super) fn new(ctx: &mut NodeCtx<'_>, gates: usize) -> Result<Layer, Problem> {
+        let reverse = match ctx.string("direction", "forward").as_str() {
+            "forward" => vec![false],
+            "reverse" => vec![true],
+            "bidirectional" => vec![false, true],
+            other => return Err(ctx.problem(format!("direction `{other}` is not known"))),
+        };
+        let batch_first = ctx.int("layout", 0) != 0;
+        let given = ctx.input(0)?;
+        let ty = ctx.ty(given);
+        ctx.check(ty.rank() == 3 && ty.dtype.is_float(), || {
+            format!("its input must be floats of rank 3, not {ty}")
+        })?;
+        let x = if batch_first { ctx.transpose(given, &[1, 0, 2])? } else { given };
+        let [steps, batch, width] = ctx.shape(x)[..] else { unreachable!("of rank 3") };
+        let weights = ctx.input(2)?;
+        let hidden = ctx.shape(weights).last().copied().unwrap_or(0);
+        let rows = gates.saturating_mul(hidden);
+        let directions = reverse.len();
+        let shapes = [
+            (1, vec![directions, rows, width]),
+            (2, vec![directions, rows, hidden]),
+            (3, vec![directions, rows.saturating_mul(2)]),
+        ];
+        for (input, shape) in shapes {
+            expect(ctx, input, &shape)?;
+        }
+        let size = ctx.int_opt("hidden_size").map_or(Ok(hidden), |n| ctx.size(n, "hidden size"))?;
+        ctx.check(size == hidden, || format!("its hidden size is {size}, its weights' {hidden}"))?;
+        let lengths = lengths(ctx, steps, batch)?;
+        let clip = ctx.float_opt("clip");
+        let dtype = ty.dtype;
+        Ok(Layer { reverse, steps, batch, hidden, dtype, clip, lengths, batch_first, x })
+    }
+
+    /// What the inputs of all steps give to their gates: `[steps, batch, gates * hidden]`.
+    pub(super) fn inputs<C: Cell>(&self, ctx: &mut NodeCtx<'_>, cell: &C, d: usize) -> One {
+        let w = ctx.input(1)?;
+        let w = part(ctx, w, d)?;
+        let w = ctx.transpose_matrix(w)?;
+        let [width, rows] = ctx.shape(w)[..] else { unreachable!("a matrix") };
+        let x = ctx.reshape(self.x, &[self.steps * self.batch, width])?;
+        let mut y = ctx.matmul(x, w)?;
+        if let Some(bias) = ctx.optional(3) {
+            let both = part(ctx, bias, d)?;
+            let of_input = narrow(ctx, both, 0, rows)?;
+            let of_state = narrow(ctx, both, rows, rows)?;
+            let bias = cell.bias(ctx, self, of_input, of_state)?;
+            y = ctx.add_values(y, bias)?;
+        }
+        ctx.reshape(y, &[self.steps, self.batch, rows])
+    }
+
+    /// Gates `begin..begin + count` of the recurrent weights, as `[hidden, count * hidden]`.
+    pub(super) fn weights(
+        &self,
+        ctx: &mut NodeCtx<'_>,
+        d: usize,
+        begin: usize,
+        count: usize,
+    ) -> One {
+        let weights = ctx.input(2)?;
+        let r = part(ctx, weights, d)?;
+        let r = narrow(ctx, r, begin * self.hidden, count * self.hidden)?;
+        ctx.transpose_matrix(r)
+    }
+
+    /// The states before the first step, `[batch, hidden]`; zero where they are not given.
+    pub(super) fn initial_states(
+        &self,
+        ctx: &mut NodeCtx<'_>,
+        count: usize,
+        d: usize,
+    ) -> Result<Vec<ValueId>, Problem> {
+        let (directions, batch, hidden) = (self.reverse.len(), self.batch, self.hidden);
+        let mut states = Vec::with_capacity(count);
+        for input in 5..5 + count {
+            let state = match ctx.optional(input) {
+                None => {
+                    ctx.emit1(fill::constant(Scalar::zero(self.dtype), &[batch, hidden]), &[])?
+                }
+                Some(given) if self.batch_first => {
+                    expect(ctx, input, &[batch, directions, hidden])?;
+                    ctx.emit1(slice::select(&ctx.ty(given), 1, d), &[given])?
+                }
+                Some(given) => {
+                    expect(ctx, input, &[directions, batch, hidden])?;
+                    part(ctx, given, d)?
+                }
+            };
+            states.push(state);
+        }
+        Ok(states)
+    }
+
+    /// For each element of the batch, whether the step that iteration number `iteration` makes lies
+    /// before its end. A backward pass holds its state until it comes to that end.
+    pub(super) fn valid(
+        &self,
+        ctx: &mut NodeCtx<'_>,
+        d: usize,
+        iteration: ValueId,
+        lengths: ValueId,
+    ) -> One {
+        let last = Expr::index(self.steps) - Expr::int(1);
+        ctx.map(&[iteration, lengths], DType::Bool, |v| {
+            let at = if self.reverse[d] { last - v[0].clone() } else { v[0].clone() };
+            at.lt(v[1].clone())
+        })
+    }
+
+    /// `value` where `valid`, `other` or zero elsewhere.
+    pub(super) fn masked(
+        &self,
+        ctx: &mut NodeCtx<'_>,
+        valid: ValueId,
+        value: ValueId,
+        other: Option<ValueId>,
+    ) -> One {
+        let operands: Vec<ValueId> = [valid, value].into_iter().chain(other).collect();
+        ctx.map(&operands, self.dtype, |v| {
+            let other = v.get(2).cloned().unwrap_or(Expr::Const(Scalar::zero(self.dtype)));
+            Expr::select(v[0].clone(), v[1].clone(), other)
+        })
+    }
+
+    /// The hidden states of all steps, with an axis for the directions.
+    pub(super) fn whole_output(&self, ctx: &mut NodeCtx<'_>, directions: &[ValueId]) -> One {
+        let mut parts = Vec::with_capacity(directions.len());
+        for &y in directions {
+            parts.push(ctx.reshape(y, &[self.steps, 1, self.batch, self.hidden])?);
+        }
+        let y = ctx.concat(&parts, 1)?;
+        if self.batch_first { ctx.transpose(y, &[2, 0, 1, 3]) } else { Ok(y) }
+    }
+
+    /// A state after the last step, likewise.
+    pub(super) fn last_state(&self, ctx: &mut NodeCtx<'_>, directions: &[ValueId]) -> One {
+        let mut parts = Vec::with_capacity(directions.len());
+        for &state in directions {
+            parts.push(ctx.reshape(state, &[1, self.batch, self.hidden])?);
+        }
+        let state = ctx.concat(&parts, 0)?;
+        if self.batch_first { ctx.transpose(state, &[1, 0, 2]) } else { Ok(state) }
+    }
+}
+
+/// A problem where input `input` is given and is not floats of this shape.
+pub(super) fn expect(ctx: &NodeCtx<'_>, input: usize, shape: &[usize]) -> Result<(), Problem> {
+    let Some(value) = ctx.optional(input) else { return Ok(()) };
+    let (ty, dtype) = (ctx.ty(value), ctx.dtype(ctx.input(0)?));
+    ctx.check(ty.shape == shape && ty.dtype == dtype, || {
+        format!("its input {input} must be {dtype}{shape:?}, but is {ty}")
+    })
+}
+
+/// What belongs to direction `d`, along the first axis.
+pub(super) fn part(ctx: &mut NodeCtx<'_>, x: ValueId, d: usize) -> One {
+    ctx.emit1(slice::select(&ctx.ty(x), 0, d), &[x])
+}
+
+pub(super) fn narrow(ctx: &mut NodeCtx<'_>, x: ValueId, begin: usize, extent: usize) -> One {
+    let ty = ctx.ty(x);
+    if begin == 0 && extent == ty.shape[0] {
+        return Ok(x);
+    }
+    ctx.emit1(slice::narrow(&ty, 0, begin, extent), &[x])
+}
+
+fn lengths(ctx: &mut NodeCtx<'_>, steps: usize, batch: usize) -> Result<Option<ValueId>, Problem> {
+    let Some(given) = ctx.optional(4) else { return Ok(None) };
+    let ty = ctx.ty(given);
+    ctx.check(ty.shape == [batch] && ty.dtype.is_int(), || {
+        format!("its sequence lengths must be {batch} integers, not {ty}")
+    })?;
+    let known = ctx.constant(given).and_then(|t| t.to_i64_vec());
+    if known.is_some_and(|known| known.iter().all(|&n| usize::try_from(n) == Ok(steps))) {
+        return Ok(None);
+    }
+    let given = ctx.cast(given, DType::I64)?;
+    ctx.reshape(given, &[batch, 1]).map(Some)
+}

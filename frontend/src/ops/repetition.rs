@@ -1,0 +1,226 @@
+//! `Loop`: a loop node; or, where the body only makes sense with its iterations' numbers and sizes known,
+//! as many copies of the body as there are iterations.
+
+use ansc_graph::op::{LoopOp, ScanAxis};
+use ansc_graph::ops::shape;
+use ansc_graph::{Op, TensorType, Value, ValueId};
+use ansc_runtime::{DType, Tensor};
+use tract_onnx::pb::GraphProto;
+
+use super::OpEntry;
+use crate::import::{Body, NodeCtx};
+use crate::problem::Problem;
+
+pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("Loop", 1, repetition)];
+
+/// Copies of a body, where a loop node is not possible.
+const MAX_COPIES: u64 = 1024;
+/// Where all that goes around is constant, up to this number of copies are tried first.
+const FEW_COPIES: u64 = 64;
+/// Space for stacked values of loops whose number of iterations is not known. The runtime reports loops
+/// that go on longer.
+const MAX_STACKED: u64 = 1024;
+/// As many iterations as anyone can count.
+const ENDLESS: u64 = i64::MAX as u64;
+
+/// What a node says about how often its body runs.
+struct Repetition<'a> {
+    body: &'a GraphProto,
+    trip: Option<ValueId>,
+    condition: Option<ValueId>,
+    carried: Vec<ValueId>,
+    /// The trip count, if it is known.
+    trips: Option<u64>,
+    /// Whether the first iteration's condition holds, if that is known.
+    starts: Option<bool>,
+}
+
+fn repetition(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let node = Repetition::new(ctx)?;
+    let all_known = node.carried.iter().all(|&v| ctx.constant(v).is_some());
+    if all_known
+        && !node.carried.is_empty()
+        && node.trips.is_some_and(|n| n <= FEW_COPIES)
+        && let Ok(values) = ctx.attempt(|ctx| node.copies(ctx))
+        && values.iter().all(|&v| ctx.constant(v).is_some())
+    {
+        return Ok(values);
+    }
+    match ctx.attempt(|ctx| node.as_loop(ctx)) {
+        Ok(values) => Ok(values),
+        Err(problems) => match ctx.attempt(|ctx| node.copies(ctx)) {
+            Ok(values) => Ok(values),
+            Err(_) => Err(ctx.give_up(problems)),
+        },
+    }
+}
+
+impl<'a> Repetition<'a> {
+    fn new(ctx: &mut NodeCtx<'a>) -> Result<Repetition<'a>, Problem> {
+        let body = ctx.graph("body").ok_or_else(|| ctx.problem("it has no `body`"))?;
+        let trip = scalar(ctx, 0, DType::I64)?;
+        let condition = scalar(ctx, 1, DType::Bool)?;
+        let carried = (2..ctx.n_inputs()).map(|i| ctx.input(i)).collect::<Result<Vec<_>, _>>()?;
+        ctx.fixed_sizes(&carried)?;
+        let number = |v: ValueId| ctx.constant(v).and_then(|t| t.to_i64_vec()?.first().copied());
+        let trips = match trip {
+            Some(trip) => number(trip).map(|n| n.max(0) as u64),
+            None => Some(ENDLESS),
+        };
+        let starts = match condition {
+            Some(condition) => number(condition).map(|c| c != 0),
+            None => Some(true),
+        };
+        Ok(Repetition { body, trip, condition, carried, trips, starts })
+    }
+
+    fn as_loop(&self, ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+        let head = [TensorType::new(DType::I64, []), TensorType::new(DType::Bool, [])];
+        let carried: Vec<TensorType> = self.carried.iter().map(|&v| ctx.ty(v)).collect();
+        let mut body = ctx.import_body(self.body, &[], &[&head[..], &carried].concat(), &[])?;
+        self.check_results(ctx, &mut body, &carried)?;
+
+        let stacked: Vec<TensorType> = body.graph.outputs[1 + carried.len()..]
+            .iter()
+            .map(|(_, v)| body.graph.ty(*v).clone())
+            .collect();
+        let max_trip = match (self.starts, self.trips) {
+            (Some(false), _) => 0,
+            (_, Some(n))
+                if n <= MAX_STACKED
+                    || stacked.is_empty()
+                    || self.runs_all(&body) && n < ENDLESS =>
+            {
+                n
+            }
+            _ if stacked.is_empty() => ENDLESS,
+            _ => MAX_STACKED,
+        };
+        let exact = max_trip == 0 || (self.trips == Some(max_trip) && self.runs_all(&body));
+        let mut outputs: Vec<Value> = carried.into_iter().map(|ty| Value::new("", ty)).collect();
+        for ty in &stacked {
+            let mut whole = ty.clone();
+            whole.shape.insert(0, usize::try_from(max_trip).unwrap_or(usize::MAX));
+            outputs.push(Value { dynamic: !exact, ..Value::new("", ctx.addressable(whole)?) });
+        }
+        let trip = match self.trips {
+            Some(n) if n == max_trip || max_trip == 0 => None,
+            // The runtime compares the trip count with what there is space for.
+            _ => Some(self.trip.unwrap_or_else(|| ctx.add_const(Tensor::scalar(i64::MAX)))),
+        };
+        let condition = self.condition.filter(|_| self.starts.is_none());
+        let operands: Vec<ValueId> = trip
+            .into_iter()
+            .chain(condition)
+            .chain(self.carried.iter().copied())
+            .chain(body.captures)
+            .collect();
+        let op = LoopOp {
+            body: body.graph,
+            max_trip,
+            has_trip: trip.is_some(),
+            has_condition: condition.is_some(),
+            carried: self.carried.len(),
+            scan_inputs: vec![],
+            scan_outputs: vec![ScanAxis { axis: 0, reverse: false }; stacked.len()],
+        };
+        Ok(ctx.add(Op::Loop(Box::new(op)), &operands, outputs))
+    }
+
+    /// Whether only the trip count ends the loop.
+    fn runs_all(&self, body: &Body) -> bool {
+        let (_, condition) = body.graph.outputs[0];
+        let goes_on = body.graph.const_of(condition).is_some_and(|t| t.bytes() == [1]);
+        let input = ValueId { node: body.graph.inputs()[1], out: 0 };
+        self.starts == Some(true) && (goes_on || condition == input)
+    }
+
+    /// A condition, what goes around unchanged in type, and any number of values to stack.
+    fn check_results(
+        &self,
+        ctx: &NodeCtx<'_>,
+        body: &mut Body,
+        carried: &[TensorType],
+    ) -> Result<(), Problem> {
+        let outputs = &body.graph.outputs;
+        ctx.check(outputs.len() > carried.len(), || {
+            format!("its body gives {} values, but takes {}", outputs.len(), carried.len() + 2)
+        })?;
+        let graph = &body.graph;
+        if let Some((name, _)) = outputs.iter().find(|(_, v)| graph.value(*v).dynamic) {
+            let reason =
+                format!("only the data decides the size of `{name}`, which its body gives");
+            return Err(ctx.problem(reason));
+        }
+        for ((name, value), ty) in outputs[1..].iter().zip(carried) {
+            let found = graph.ty(*value);
+            ctx.check(found == ty, || {
+                format!("the value that becomes `{name}` starts as {ty} and goes on as {found}")
+            })?;
+        }
+        let condition = outputs[0].1;
+        let ty = graph.ty(condition).clone();
+        ctx.check(ty.dtype == DType::Bool && ty.len() == 1, || {
+            format!("its body's condition must be one truth value, not {ty}")
+        })?;
+        if ty.rank() > 0 {
+            let flat = shape::reshape(&ty, &[]).map_err(|e| ctx.problem(e.to_string()))?;
+            let expr = std::sync::Arc::unwrap_or_clone(flat.expr);
+            let values = body.graph.add_compute("condition", flat.kind, expr, &[condition]);
+            body.graph.outputs[0].1 = values[0];
+        }
+        Ok(())
+    }
+
+    /// One copy of the body after the other, until a condition is known not to hold.
+    fn copies(&self, ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+        let unknown = |ctx: &NodeCtx<'_>| ctx.problem("how often it runs is not known");
+        let trips = self.trips.filter(|_| self.starts.is_some()).ok_or_else(|| unknown(ctx))?;
+        let mut goes_on = self.starts == Some(true);
+        let mut carried = self.carried.clone();
+        let mut stacks: Vec<Vec<ValueId>> = Vec::new();
+        let mut trip = 0;
+        while goes_on && trip < trips {
+            ctx.check(trip < MAX_COPIES, || format!("it runs more than {MAX_COPIES} times"))?;
+            let mut inputs = vec![
+                ctx.add_const(Tensor::scalar(trip as i64)),
+                ctx.add_const(Tensor::scalar(true)),
+            ];
+            inputs.append(&mut carried);
+            let outputs = ctx.inline_body(self.body, &inputs)?;
+            ctx.check(outputs.len() > self.carried.len(), || "its body gives too little".into())?;
+            let condition = ctx.constant(outputs[0]).ok_or_else(|| unknown(ctx))?;
+            goes_on = condition.bytes().first().is_some_and(|&b| b != 0);
+            let (next, slices) = outputs[1..].split_at(self.carried.len());
+            carried = next.to_vec();
+            stacks.resize(slices.len(), Vec::new());
+            stacks.iter_mut().zip(slices).for_each(|(stack, &slice)| stack.push(slice));
+            trip += 1;
+        }
+        // Without a copy nothing says what the stacked values would be.
+        ctx.check(trip > 0 || ctx.n_outputs() <= carried.len(), || "it never runs".into())?;
+        for stack in stacks {
+            carried.push(stacked(ctx, &stack)?);
+        }
+        Ok(carried)
+    }
+}
+
+fn scalar(ctx: &mut NodeCtx<'_>, input: usize, dtype: DType) -> Result<Option<ValueId>, Problem> {
+    let Some(value) = ctx.optional(input) else { return Ok(None) };
+    let ty = ctx.ty(value);
+    ctx.check(ty.dtype == dtype && ty.len() == 1, || {
+        format!("its input {input} must be one element of type {dtype}, not {ty}")
+    })?;
+    ctx.reshape(value, &[]).map(Some)
+}
+
+/// The values along a new first axis.
+fn stacked(ctx: &mut NodeCtx<'_>, values: &[ValueId]) -> Result<ValueId, Problem> {
+    let mut parts = Vec::with_capacity(values.len());
+    for &value in values {
+        let shape = [&[1], &ctx.shape(value)[..]].concat();
+        parts.push(ctx.reshape(value, &shape)?);
+    }
+    ctx.concat(&parts, 0)
+}
