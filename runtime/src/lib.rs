@@ -5,6 +5,7 @@
 //! manifest) and what running needs (loading, sessions, the thread pool, host operators).
 
 mod artifact;
+pub mod c;
 pub mod dtype;
 mod exec;
 pub mod host;

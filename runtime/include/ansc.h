@@ -1,0 +1,235 @@
+/* ansc: runs models compiled by `ansc compile`.
+
+   Link with -lansc_runtime. Of the static library also: -lm -lpthread -ldl -lgcc_s.
+
+   Functions return an AnscStatus. Unless it is ANSC_STATUS_OK, nothing was written through the
+   result pointers, and ansc_error_message() says what happened. Null where a handle or a result is
+   needed is an error, never a crash; freeing null is nothing. No exception or panic leaves a
+   function.
+
+   Threads: a model may be used by any number of threads at once. A session runs in one thread at a
+   time, in any one; a call while it runs in another gives ANSC_STATUS_BUSY. Different sessions, of
+   one model or of several, run at the same time. Messages of errors belong to their thread. */
+
+#ifndef ANSC_H
+#define ANSC_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+// What became of a call. Everything but `ANSC_STATUS_OK` leaves a message for
+// `ansc_error_message`.
+enum AnscStatus
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // It was done.
+  ANSC_STATUS_OK = 0,
+  // The call itself is wrong: a null pointer, an index out of range, memory that overlaps.
+  ANSC_STATUS_ARGUMENT = 1,
+  // The file cannot be read, or is no undamaged artifact of a version that this library reads.
+  ANSC_STATUS_ARTIFACT = 2,
+  // This machine cannot run the artifact, or has not the memory or the threads for it.
+  ANSC_STATUS_MACHINE = 3,
+  // The inputs or outputs do not fit the model: names, element types, shapes, values.
+  ANSC_STATUS_DATA = 4,
+  // The session is running in another thread.
+  ANSC_STATUS_BUSY = 5,
+  // An error of this library. It never shows for a correct one; please report it.
+  ANSC_STATUS_INTERNAL = 6,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum AnscStatus AnscStatus;
+#else
+typedef uint32_t AnscStatus;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Types of elements.
+enum AnscDtype
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // One byte, 0 or 1.
+  ANSC_DTYPE_BOOL = 0,
+  ANSC_DTYPE_U8 = 1,
+  ANSC_DTYPE_U16 = 2,
+  ANSC_DTYPE_U32 = 3,
+  ANSC_DTYPE_U64 = 4,
+  ANSC_DTYPE_I8 = 5,
+  ANSC_DTYPE_I16 = 6,
+  ANSC_DTYPE_I32 = 7,
+  ANSC_DTYPE_I64 = 8,
+  // IEEE half precision.
+  ANSC_DTYPE_F16 = 9,
+  // The upper half of an `F32`.
+  ANSC_DTYPE_BF16 = 10,
+  ANSC_DTYPE_F32 = 11,
+  ANSC_DTYPE_F64 = 12,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum AnscDtype AnscDtype;
+#else
+typedef uint32_t AnscDtype;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// A loaded model. It never changes: any number of threads may use it at once, without locks.
+typedef struct AnscModel AnscModel;
+
+// The memory and the threads to run a model with. It keeps what it needs of its model alive.
+//
+// Different sessions may run at the same time. One session runs in one thread at a time: a second
+// call meanwhile gives `ANSC_STATUS_BUSY` and changes nothing.
+typedef struct AnscSession AnscSession;
+
+// An input or output of a model. The pointers belong to the model and live as long as it does.
+typedef struct AnscPort {
+  // In UTF-8, never null.
+  const char *name;
+  // An `AnscDtype`.
+  uint32_t dtype;
+  // `rank` extents. Of an output whose size the data decides: the largest possible ones.
+  const size_t *shape;
+  size_t rank;
+  // Bytes of a dense tensor of this type and shape.
+  size_t bytes;
+  // Whether the value was fixed when the model was compiled: then it need not be given.
+  bool is_bound;
+} AnscPort;
+
+// How a session is made. All zeros are the defaults.
+typedef struct AnscSessionOptions {
+  // Threads that run the model, the calling one included; 0 for one per available core.
+  size_t threads;
+  // How long idle threads look for work before they sleep, in microseconds; 0 for the default,
+  // negative for not at all.
+  int64_t spin_microseconds;
+  // Cores to pin threads to, the i-th thread to the (i mod `cores_count`)-th of them. The calling
+  // thread is left alone. Null for none.
+  const size_t *cores;
+  size_t cores_count;
+} AnscSessionOptions;
+
+// An input in the caller's memory: a dense row-major tensor.
+//
+// Data that is not aligned to the size of its element is copied first.
+typedef struct AnscInput {
+  const char *name;
+  // An `AnscDtype`.
+  uint32_t dtype;
+  // May be null if `rank` is 0.
+  const size_t *shape;
+  size_t rank;
+  // May be null if `bytes` is 0.
+  const void *data;
+  // Size of `data`; compared with type and shape.
+  size_t bytes;
+} AnscInput;
+
+// Memory for an output, as `AnscInput`. It must overlap neither an input nor another output.
+typedef struct AnscOutput {
+  const char *name;
+  // An `AnscDtype`.
+  uint32_t dtype;
+  // May be null if `rank` is 0.
+  const size_t *shape;
+  size_t rank;
+  // May be null if `bytes` is 0.
+  void *data;
+  // Size of `data`; compared with type and shape.
+  size_t bytes;
+} AnscOutput;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The message of the last error in this thread, in UTF-8; empty if there was none.
+//
+// It is valid until the next call of this library in this thread that fails, and until the thread
+// ends. It is never null.
+const char *ansc_error_message(void);
+
+// The name of a status in a word or two: "ok", "bad argument", ..
+const char *ansc_status_name(uint32_t status);
+
+// The version of this library, such as "0.1.0". Never null, valid for ever.
+const char *ansc_version(void);
+
+// Bytes of an element of the `AnscDtype`; 0 if there is no such type.
+size_t ansc_dtype_size(uint32_t dtype);
+
+// The name of the `AnscDtype`, such as "f32"; "unknown" if there is no such type. Never null, valid
+// for ever.
+const char *ansc_dtype_name(uint32_t dtype);
+
+// Loads an artifact from the file `path`, and checks it as far as that is possible.
+//
+// An artifact is machine code, and loading it is as safe as starting a program: load only what
+// you or somebody you trust compiled. Free the model with `ansc_model_free`.
+AnscStatus ansc_model_load(const char *path, struct AnscModel **model);
+
+// Frees a model; null is allowed. Its sessions stay usable, its strings and shapes do not.
+void ansc_model_free(struct AnscModel *model);
+
+// The name of the ONNX file that the model was compiled from; it lives as long as the model. Null if
+// `model` is null.
+const char *ansc_model_name(const struct AnscModel *model);
+
+// How many inputs the model has; 0 if `model` is null.
+size_t ansc_model_input_count(const struct AnscModel *model);
+
+// How many outputs the model has; 0 if `model` is null.
+size_t ansc_model_output_count(const struct AnscModel *model);
+
+// Describes the `index`-th input, from 0.
+AnscStatus ansc_model_input(const struct AnscModel *model, size_t index, struct AnscPort *port);
+
+// Describes the `index`-th output, from 0.
+AnscStatus ansc_model_output(const struct AnscModel *model, size_t index, struct AnscPort *port);
+
+// Makes a session. `options` may be null. Free it with `ansc_session_free`.
+AnscStatus ansc_session_new(const struct AnscModel *model,
+                            const struct AnscSessionOptions *options,
+                            struct AnscSession **session);
+
+// Frees a session; null is allowed.
+void ansc_session_free(struct AnscSession *session);
+
+// Threads that run the model, the calling one included; 0 if `session` is null or running.
+size_t ansc_session_threads(const struct AnscSession *session);
+
+// Runs the model. Inputs and outputs come by name, in any order. Every input must be given but those
+// that are bound; outputs that are not given are computed and dropped.
+//
+// Everything is checked before anything runs. After `ANSC_STATUS_DATA` the outputs may hold anything,
+// and the session can be used again.
+AnscStatus ansc_session_run(struct AnscSession *session,
+                            const struct AnscInput *inputs,
+                            size_t inputs_count,
+                            const struct AnscOutput *outputs,
+                            size_t outputs_count);
+
+// The extents of the `index`-th output of the model in the last run: how much of its memory was used,
+// densely from the beginning. Before the first run they are those of the port.
+//
+// Writes as many extents as the port has to `shape`, which has room for `capacity` of them.
+AnscStatus ansc_session_output_shape(const struct AnscSession *session,
+                                     size_t index,
+                                     size_t *shape,
+                                     size_t capacity);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* ANSC_H */
+/* sources: 6890227b0236b368caa44a2be0eeac3c */

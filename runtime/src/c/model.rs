@@ -1,0 +1,148 @@
+//! Models: load, ask for the ports, free.
+
+use std::ffi::{CString, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::model::Model;
+
+use super::port::{AnscPort, OwnedPort};
+use super::status::{AnscStatus, Failure, c_string, guard, shield};
+
+/// A loaded model. It never changes: any number of threads may use it at once, without locks.
+pub struct AnscModel {
+    pub(super) model: Model,
+    name: CString,
+    inputs: Vec<OwnedPort>,
+    outputs: Vec<OwnedPort>,
+}
+
+/// Loads an artifact from the file `path`, and checks it as far as that is possible.
+///
+/// An artifact is machine code, and loading it is as safe as starting a program: load only what
+/// you or somebody you trust compiled. Free the model with `ansc_model_free`.
+///
+/// # Safety
+/// `path` is null or a null-terminated string; `model` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_load(
+    path: *const c_char,
+    model: *mut *mut AnscModel,
+) -> AnscStatus {
+    guard(|| {
+        if path.is_null() || model.is_null() {
+            return Err(Failure::argument("`path` or `model` is null"));
+        }
+        // SAFETY: not null; the rest is the caller's promise.
+        let path = unsafe { std::ffi::CStr::from_ptr(path) };
+        let loaded = Model::load(OsStr::from_bytes(path.to_bytes()))?;
+        let ports = |ports: &[_]| ports.iter().map(OwnedPort::new).collect();
+        let loaded = AnscModel {
+            name: c_string(&loaded.manifest().model.name),
+            inputs: ports(loaded.inputs()),
+            outputs: ports(loaded.outputs()),
+            model: loaded,
+        };
+        // SAFETY: not null; the rest is the caller's promise.
+        unsafe { model.write(Box::into_raw(Box::new(loaded))) };
+        Ok(())
+    })
+}
+
+/// Frees a model; null is allowed. Its sessions stay usable, its strings and shapes do not.
+///
+/// # Safety
+/// `model` is null or a model that was not freed, and no other thread uses it now or later.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_free(model: *mut AnscModel) {
+    shield((), || {
+        if !model.is_null() {
+            // SAFETY: it came from `Box::into_raw` and is not freed twice, as the caller promises.
+            drop(unsafe { Box::from_raw(model) });
+        }
+    });
+}
+
+/// The name of the ONNX file that the model was compiled from; it lives as long as the model. Null if
+/// `model` is null.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_name(model: *const AnscModel) -> *const c_char {
+    // SAFETY: the caller's promise.
+    shield(std::ptr::null(), || {
+        unsafe { model.as_ref() }.map_or(std::ptr::null(), |m| m.name.as_ptr())
+    })
+}
+
+/// How many inputs the model has; 0 if `model` is null.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_input_count(model: *const AnscModel) -> usize {
+    // SAFETY: the caller's promise.
+    shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.inputs.len()))
+}
+
+/// How many outputs the model has; 0 if `model` is null.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_output_count(model: *const AnscModel) -> usize {
+    // SAFETY: the caller's promise.
+    shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.outputs.len()))
+}
+
+/// Describes the `index`-th input, from 0.
+///
+/// # Safety
+/// `model` is null or a model that was not freed; `port` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_input(
+    model: *const AnscModel,
+    index: usize,
+    port: *mut AnscPort,
+) -> AnscStatus {
+    // SAFETY: the caller's promise.
+    unsafe { describe(model, |model| &model.inputs, index, port) }
+}
+
+/// Describes the `index`-th output, from 0.
+///
+/// # Safety
+/// `model` is null or a model that was not freed; `port` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_output(
+    model: *const AnscModel,
+    index: usize,
+    port: *mut AnscPort,
+) -> AnscStatus {
+    // SAFETY: the caller's promise.
+    unsafe { describe(model, |model| &model.outputs, index, port) }
+}
+
+/// # Safety
+/// As for the two functions above.
+unsafe fn describe(
+    model: *const AnscModel,
+    ports: impl FnOnce(&AnscModel) -> &Vec<OwnedPort>,
+    index: usize,
+    port: *mut AnscPort,
+) -> AnscStatus {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let model = unsafe { model.as_ref() };
+        let model = model.ok_or_else(|| Failure::argument("`model` is null"))?;
+        if port.is_null() {
+            return Err(Failure::argument("`port` is null"));
+        }
+        let ports = ports(model);
+        let none = || Failure::argument(format!("port {index} of {}", ports.len()));
+        let found = ports.get(index).ok_or_else(none)?;
+        // SAFETY: not null; the rest is the caller's promise.
+        unsafe { port.write(found.to_c()) };
+        Ok(())
+    })
+}
