@@ -4,8 +4,9 @@
 //! point of its spatial axes it evaluates `body`, or combines `body` over its reduction axes.
 //!
 //! ```text
-//! compute(f32[4, 8], f32[8, 6]) -> s0
-//!   s0: f32[4, 6] = sum[8] mul(b0[v0, v2], b1[v2, v1])
+//! compute(in0: f32[4, 8], in1: f32[8, 6]) -> mm {
+//!   mm: f32[4, 6] = sum{r0: 8} mul(in0[i0, r0], in1[r0, i1])
+//! }
 //! ```
 
 use ansc_runtime::{DType, Tensor};

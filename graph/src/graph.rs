@@ -114,6 +114,11 @@ impl Graph {
         &self.inputs
     }
 
+    /// Declares which nodes are the inputs, in order.
+    pub(crate) fn set_inputs(&mut self, inputs: Vec<NodeId>) {
+        self.inputs = inputs;
+    }
+
     pub fn contains(&self, node: NodeId) -> bool {
         self.dag.contains_node(node)
     }

@@ -16,6 +16,7 @@ pub mod op;
 pub mod ops;
 pub mod passes;
 pub mod scalar;
+pub mod text;
 pub mod verify;
 
 pub use compute::{Combiner, Compute, Reduce, Stage, TensorType};

@@ -140,7 +140,9 @@ impl fmt::Display for Scalar {
             DType::Bool => write!(f, "{}", self.bits != 0),
             d if d.is_float() => match f64::from_bits(self.bits) {
                 v if v.is_nan() => write!(f, "nan_{d}"),
-                v => write!(f, "{v:?}_{d}"),
+                v if d == DType::F64 => write!(f, "{v:?}_{d}"),
+                // The shortest digits that name the value among those of `f32`.
+                v => write!(f, "{:?}_{d}", v as f32),
             },
             d if d.is_signed_int() => write!(f, "{}_{d}", self.bits as i64),
             d => write!(f, "{}_{d}", self.bits),
@@ -160,7 +162,12 @@ impl FromStr for Scalar {
         let dtype: DType = dtype.parse()?;
         match dtype {
             d if d.is_float() && digits == "nan" => Ok(Scalar::from_f64(d, f64::NAN)),
-            d if d.is_float() => digits.parse().map(|v| Scalar::from_f64(d, v)).map_err(|_| bad()),
+            // Through `f32` for the types within it: rounding once, from the digits.
+            DType::F64 => digits.parse().map(|v| Scalar::from_f64(dtype, v)).map_err(|_| bad()),
+            d if d.is_float() => {
+                let value = digits.parse::<f32>().map_err(|_| bad())?;
+                Ok(Scalar::from_f64(d, value.into()))
+            }
             DType::U64 => {
                 digits.parse::<u64>().map(|bits| Scalar { dtype, bits }).map_err(|_| bad())
             }

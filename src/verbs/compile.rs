@@ -81,7 +81,7 @@ impl Watch for Terminal {
     fn after_pass(&self, pass: &str, graph: &Graph, changed: bool) {
         if self.print_after.as_deref().is_some_and(|wanted| wanted == pass || wanted == "all") {
             match changed {
-                true => eprintln!("after {pass}:\n{graph:?}"),
+                true => eprintln!("after {pass}:\n{graph}"),
                 false => eprintln!("after {pass}: (unchanged)"),
             }
         }
@@ -89,7 +89,7 @@ impl Watch for Terminal {
 
     fn program(&self, program: &Program) {
         if self.print_programs {
-            eprintln!("{program:?}");
+            eprintln!("{program}");
         }
     }
 }

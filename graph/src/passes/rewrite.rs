@@ -15,7 +15,8 @@ use crate::passes::PassError;
 
 /// Adds a node whose values are named after it.
 pub(crate) fn add(graph: &mut Graph, name: &str, op: ComputeOp, inputs: &[ValueId]) -> ValueId {
-    let outputs = op.expr.output_types().into_iter().map(|ty| Value::new(name, ty)).collect();
+    let types = op.expr.output_types().into_iter().enumerate();
+    let outputs = types.map(|(i, ty)| Value::new(format!("{name}:{i}"), ty)).collect();
     let node = graph.add(name, Op::Compute(op), inputs, outputs);
     ValueId { node, out: 0 }
 }

@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use ansc_graph::{Combiner, VarId};
+use ansc_graph::VarId;
+use ansc_graph::text::Label;
 
 use super::expr::expr;
 use super::names::Names;
@@ -27,7 +28,7 @@ impl Display for Program {
 pub(crate) fn render(program: &Program, mark: Option<&Mark>) -> String {
     let names = Names::of(program);
     let mut printer = Printer { names: &names, mark, out: String::new(), depth: 0 };
-    printer.line(&format!("program {}", program.name));
+    printer.line(&format!("program {}", Label(&program.name)));
     for (index, buffer) in program.buffers.iter().enumerate() {
         let name = names.buffer(ansc_graph::BufId::new(index));
         printer.line(&format!("{name}: {} {}", buffer.ty, buffer.scope));
@@ -75,7 +76,7 @@ impl Printer<'_> {
     fn block(&mut self, b: &Block) {
         let pointer = self.pointer(matches!(self.mark, Some(Mark::Block(name)) if *name == b.name));
         let iters: Vec<String> = b.iters.iter().map(|i| self.iter(i)).collect();
-        self.line(&format!("block {} ({}) {{{pointer}", b.name, iters.join(", ")));
+        self.line(&format!("block {} ({}) {{{pointer}", Label(&b.name), iters.join(", ")));
         self.depth += 1;
         if let Some(predicate) = &b.predicate {
             let text = format!("where {}", expr(self.names, predicate));
@@ -108,7 +109,7 @@ impl Printer<'_> {
                 format!("{} = {}", self.access(dst), expr(self.names, value))
             }
             Body::Reduce { combiner, dst, value, init: i } => {
-                let name = combiner_name(*combiner);
+                let name = combiner.name();
                 format!("{}{} {name}= {}", init(i), self.access(dst), expr(self.names, value))
             }
             Body::ArgReduce { combiner, best, position, value, term, init: i } => format!(
@@ -116,24 +117,11 @@ impl Printer<'_> {
                 init(i),
                 self.access(best),
                 self.access(position),
-                combiner_name(*combiner),
+                combiner.name(),
                 expr(self.names, value),
                 expr(self.names, term),
             ),
         }
-    }
-}
-
-pub(crate) fn combiner_name(combiner: Combiner) -> &'static str {
-    match combiner {
-        Combiner::Sum => "sum",
-        Combiner::Prod => "prod",
-        Combiner::Max => "max",
-        Combiner::Min => "min",
-        Combiner::ArgMax { last: false } => "argmax",
-        Combiner::ArgMax { last: true } => "argmax_last",
-        Combiner::ArgMin { last: false } => "argmin",
-        Combiner::ArgMin { last: true } => "argmin_last",
     }
 }
 

@@ -1,6 +1,7 @@
 //! The text form of programs.
 //!
 //! Variables and buffers appear by name; where a name is used twice, later ones get a number.
+//! Print, parse, print is a fixed point; numbers of variables are not kept.
 //!
 //! ```text
 //! program mm
@@ -19,5 +20,8 @@
 mod display;
 mod expr;
 mod names;
+mod parse;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use display::{Mark, render};

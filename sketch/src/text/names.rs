@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ansc_graph::text::unique;
 use ansc_graph::{BufId, VarId};
 
 use crate::program::{Program, Stmt};
@@ -13,7 +14,8 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn of(program: &Program) -> Names {
-        let mut taken = BTreeSet::new();
+        // The word that ends the list of buffers.
+        let mut taken = BTreeSet::from(["params".to_owned()]);
         let buffers = program.buffers.iter().map(|b| unique(&mut taken, &b.name)).collect();
         let mut names = Names { vars: BTreeMap::new(), buffers };
         program.body.iter().for_each(|s| names.collect(program, &mut taken, s));
@@ -45,10 +47,12 @@ impl Names {
     }
 }
 
-fn unique(taken: &mut BTreeSet<String>, base: &str) -> String {
-    let numbered = (1..).map(|n| format!("{base}_{n}"));
-    let mut candidates = std::iter::once(base.to_owned()).chain(numbered);
-    let name = candidates.find(|name| !taken.contains(name)).expect("numbers do not run out");
-    taken.insert(name.clone());
-    name
+impl ansc_graph::text::Names for Names {
+    fn var(&self, var: VarId) -> String {
+        Names::var(self, var)
+    }
+
+    fn buffer(&self, buffer: BufId) -> String {
+        Names::buffer(self, buffer)
+    }
 }
