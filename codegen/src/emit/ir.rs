@@ -307,6 +307,11 @@ impl<'c> Ir<'c> {
     pub(crate) fn intrinsic(&self, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
         self.intrinsic_on(name, &[args[0].get_type()], args).expect("the intrinsic returns a value")
     }
+
+    /// `a * b + c`, fused where the target can.
+    pub(crate) fn fma(&self, a: Reg<'c>, b: Reg<'c>, c: Reg<'c>) -> Reg<'c> {
+        self.intrinsic("llvm.fmuladd", &[a, b, c])
+    }
 }
 
 /// Lanes.

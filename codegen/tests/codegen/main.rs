@@ -5,3 +5,4 @@ mod basics;
 mod check;
 mod elementwise;
 mod kernel;
+mod math;
