@@ -29,11 +29,9 @@ fn error(found: f32, exact: f64) -> f64 {
     if found == nearest || (found.is_nan() && nearest.is_nan()) {
         return 0.0;
     }
-    let unit = f64::from(f32::from_bits((nearest.abs().to_bits()).max(0x0080_0000)))
-        .log2()
-        .floor()
-        .exp2()
-        * f64::from(f32::EPSILON);
+    let unit =
+        f64::from(f32::from_bits((nearest.abs().to_bits()).max(0x0080_0000))).log2().floor().exp2()
+            * f64::from(f32::EPSILON);
     (f64::from(found) - exact).abs() / unit
 }
 
