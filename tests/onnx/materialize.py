@@ -3,14 +3,15 @@
 
 OUT_DIR/<suite>/<case>/model.onnx, input_<i>.npy, output_<i>.npy, and OUT_DIR/index.json with, for each
 suite, the number of cases written and the number left out by reason. Suites: node (made in memory by the
-onnx package), simple, light.
+onnx package), simple, light, pytorch-operator, pytorch-converted.
 
-A case is left out only by what it is made of: default-domain opset above 22, a tensor of strings, complex
+A case of `node` is left out only by what it is made of: default-domain opset above 22, a tensor of strings, complex
 numbers, 8-bit floats or sub-byte integers, a sequence, map or optional value, an operator of another domain,
 or a random operator.
 """
 import json
 import pathlib
+import shutil
 import sys
 
 import numpy as np
@@ -156,6 +157,7 @@ def main():
                     written += 1
             except (ValueError, TypeError) as error:
                 reason = f"not written: {error}"
+                shutil.rmtree(out / suite / name)
             if reason:
                 left_out[reason] = left_out.get(reason, 0) + 1
         index["suites"][suite] = {"written": written, "left_out": dict(sorted(left_out.items()))}

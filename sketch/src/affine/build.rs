@@ -17,7 +17,7 @@ pub(super) fn sum(e: &Expr, extents: &Extents) -> Sum {
         Expr::Binary(op, a, b) => binary(*op, a, b, extents),
         _ => match logic(e.map_children(|c| simplify_operand(e, c, extents)), extents) {
             // A select that is decided leaves one of its sides.
-            side @ (Expr::Const(_) | Expr::Var(_) | Expr::Unary(..) | Expr::Binary(..)) => {
+            side if matches!(e, Expr::Select(..)) && !matches!(side, Expr::Select(..)) => {
                 sum(&side, extents)
             }
             other => opaque(other),

@@ -1,4 +1,4 @@
-use ansc_graph::{BinOp, Expr, VarId};
+use ansc_graph::{BinOp, Expr, UnOp, VarId};
 use proptest::prelude::*;
 
 use super::*;
@@ -38,6 +38,8 @@ fn value(e: &Expr, point: &[i64]) -> i64 {
                 other => panic!("{other:?} is not generated"),
             }
         }
+        Expr::Unary(UnOp::Abs, x) => value(x, point).abs(),
+        Expr::Unary(UnOp::Neg, x) => -value(x, point),
         Expr::Select(c, a, b) => value(if value(c, point) != 0 { a } else { b }, point),
         other => panic!("{other:?} is not generated"),
     }
@@ -66,6 +68,8 @@ fn index() -> impl Strategy<Value = Expr> {
             (inner.clone(), 1i64..13).prop_map(|(a, b)| a.floor_mod(b)),
             (inner.clone(), 1i64..13).prop_map(|(a, b)| a / Expr::int(b)),
             (inner.clone(), 1i64..13).prop_map(|(a, b)| Expr::binary(BinOp::Rem, a, Expr::int(b))),
+            inner.clone().prop_map(|a| Expr::Unary(UnOp::Abs, Box::new(a))),
+            inner.clone().prop_map(|a| Expr::Unary(UnOp::Neg, Box::new(a))),
             pair.clone().prop_map(|(a, b)| a.min(b)),
             pair.clone().prop_map(|(a, b)| a.max(b)),
             (pair, inner.clone(), inner).prop_map(|((a, b), c, d)| Expr::select(

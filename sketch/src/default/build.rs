@@ -203,6 +203,9 @@ impl<'a> Builder<'a> {
         body: impl FnOnce(&mut Self, &Path, Vec<Expr>) -> Vec<Stmt>,
     ) -> Vec<Stmt> {
         let total: usize = extents.iter().product();
+        if total == 0 {
+            return Vec::new();
+        }
         if total == 1 {
             return body(self, &Vec::new(), vec![Expr::int(0); extents.len()]);
         }
