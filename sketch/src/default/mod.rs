@@ -43,7 +43,8 @@ pub struct Scheduled {
 pub fn schedule(name: &str, compute: &Compute, constant: &[bool], machine: &Machine) -> Scheduled {
     let compute = inline::inline(compute);
     let mut builder = Builder::new(name, &compute, constant, machine);
-    let mut done = vec![false; compute.stages.len()];
+    // Of an empty tensor nothing is computed.
+    let mut done: Vec<bool> = compute.stages.iter().map(|s| s.ty.is_empty()).collect();
     for stage in 0..compute.stages.len() {
         if done[stage] {
             continue;
