@@ -85,7 +85,7 @@ fn floor_div(a: Sum, d: i64, extents: &Extents) -> Sum {
         return quotient.plus(&floor_div(coarse, d / g, extents));
     }
     let part = Digit { divisor: d, modulus: None, ..whole(&rest) };
-    quotient.plus(&digit_div(&rest, d).unwrap_or_else(|| Sum::digit(part, 1)))
+    quotient.plus(&digit_div(&rest, d, extents).unwrap_or_else(|| Sum::digit(part, 1)))
 }
 
 /// `(d * q + r) % d = r % d`, and what can be said of that.
@@ -102,7 +102,7 @@ fn floor_mod(a: Sum, d: i64, extents: &Extents) -> Sum {
         return floor_mod(coarse, d / g, extents).times(g).plus(&fine);
     }
     let part = Digit { modulus: Some(d), ..whole(&rest) };
-    digit_mod(&rest, d).unwrap_or_else(|| Sum::digit(part, 1))
+    digit_mod(&rest, d, extents).unwrap_or_else(|| Sum::digit(part, 1))
 }
 
 /// A sum as the source of digits.
@@ -144,7 +144,7 @@ fn single(sum: &Sum) -> Option<&Digit> {
     }
 }
 
-fn digit_div(rest: &Sum, d: i64) -> Option<Sum> {
+fn digit_div(rest: &Sum, d: i64, extents: &Extents) -> Option<Sum> {
     let digit = single(rest)?;
     let modulus = match digit.modulus {
         None => None,
@@ -152,13 +152,26 @@ fn digit_div(rest: &Sum, d: i64) -> Option<Sum> {
         Some(_) => return None,
     };
     let divisor = digit.divisor.checked_mul(d)?;
+    // What the source is a sum of may share a factor with the larger divisor.
+    if *digit != Digit::whole(digit.source.clone())
+        && let Source::Opaque(e) = &digit.source
+    {
+        let quotient = floor_div(sum(e, extents), divisor, extents);
+        return Some(match modulus {
+            Some(m) => floor_mod(quotient, m, extents),
+            None => quotient,
+        });
+    }
     Some(Sum::digit(Digit { source: digit.source.clone(), divisor, modulus }, 1))
 }
 
-fn digit_mod(rest: &Sum, d: i64) -> Option<Sum> {
+fn digit_mod(rest: &Sum, d: i64, extents: &Extents) -> Option<Sum> {
     let digit = single(rest)?;
-    match digit.modulus {
-        Some(m) if m % d != 0 => None,
+    match (digit.modulus, &digit.source) {
+        (Some(m), _) if m % d != 0 => None,
+        (Some(_), Source::Opaque(e)) => {
+            Some(floor_mod(floor_div(sum(e, extents), digit.divisor, extents), d, extents))
+        }
         _ => Some(Sum::digit(Digit { modulus: Some(d), ..digit.clone() }, 1)),
     }
 }

@@ -40,6 +40,8 @@ fn value(e: &Expr, point: &[i64]) -> i64 {
         }
         Expr::Unary(UnOp::Abs, x) => value(x, point).abs(),
         Expr::Unary(UnOp::Neg, x) => -value(x, point),
+        Expr::Unary(UnOp::Abs, x) => value(x, point).abs(),
+        Expr::Unary(UnOp::Neg, x) => -value(x, point),
         Expr::Select(c, a, b) => value(if value(c, point) != 0 { a } else { b }, point),
         other => panic!("{other:?} is not generated"),
     }
@@ -72,6 +74,8 @@ fn index() -> impl Strategy<Value = Expr> {
             inner.clone().prop_map(|a| Expr::Unary(UnOp::Neg, Box::new(a))),
             pair.clone().prop_map(|(a, b)| a.min(b)),
             pair.clone().prop_map(|(a, b)| a.max(b)),
+            inner.clone().prop_map(|x| Expr::unary(UnOp::Abs, x)),
+            inner.clone().prop_map(|x| Expr::unary(UnOp::Neg, x)),
             (pair, inner.clone(), inner).prop_map(|((a, b), c, d)| Expr::select(
                 a.clone().lt(b.clone()).and(a.le(b)),
                 c,
@@ -116,6 +120,7 @@ fn tiles_cancel() {
         ((v(2) * int(2) + v(0)).floor_div(4), v(2).floor_div(2)),
         ((v(3) + int(16)).floor_mod(8), v(3)),
         (v(3).min(int(7)), v(3)),
+        ((v(1) * int(6)).floor_div(5).floor_div(2), (v(1) * int(3)).floor_div(5)),
     ];
     for (e, expected) in cases {
         assert_eq!(simplify(&e, &extents()), expected, "{e:?}");
