@@ -27,6 +27,8 @@ pub enum Command {
     Inspect(Inspect),
     /// Generate the standard networks as ONNX files, or fetch real ones
     Models(Models),
+    /// List the operators that can be compiled, as a page of Markdown
+    Operators(Operators),
 }
 
 impl Command {
@@ -39,6 +41,7 @@ impl Command {
             Command::Verify(a) => a.json,
             Command::Inspect(a) => a.json,
             Command::Models(a) => a.json,
+            Command::Operators(a) => a.json,
         }
     }
 }
@@ -154,6 +157,12 @@ pub struct Inspect {
     pub file: PathBuf,
     #[command(flatten)]
     pub specialise: Specialise,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Operators {
     #[arg(long)]
     pub json: bool,
 }

@@ -4,8 +4,6 @@
 //! shape known; whatever stands in the way comes back as a list of [`Problem`]s, all at once.
 //! This is the only crate that knows tract, and of tract it uses the protobuf types alone.
 
-#![allow(dead_code, reason = "the importers of control flow are not in yet")]
-
 mod external;
 pub mod import;
 mod ops;
@@ -16,4 +14,5 @@ mod tensor;
 mod validate;
 
 pub use import::{ImportOptions, Report};
+pub use ops::{Operator, operators};
 pub use problem::{ImportError, Problem};

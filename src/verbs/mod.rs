@@ -5,6 +5,7 @@ mod check;
 mod compile;
 mod inspect;
 mod models;
+pub mod operators;
 mod run;
 mod verify;
 
@@ -26,6 +27,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Verify(args) => verify::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Models(args) => models::run(&args),
+        Command::Operators(args) => operators::run(&args),
     }
 }
 

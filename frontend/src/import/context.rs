@@ -38,10 +38,6 @@ impl<'a> NodeCtx<'a> {
         NodeCtx { importer, node, opset, inputs, bad_attribute: RefCell::default() }
     }
 
-    pub(crate) fn op_type(&self) -> &str {
-        &self.node.op_type
-    }
-
     /// The version of the operator's domain.
     pub(crate) fn opset(&self) -> i64 {
         self.opset
@@ -149,10 +145,6 @@ impl<'a> NodeCtx<'a> {
 
 /// Attributes. One of the wrong type counts as absent and becomes a problem once the importer is done.
 impl<'a> NodeCtx<'a> {
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.node.attribute.iter().any(|a| a.name == name)
-    }
-
     fn attribute(&self, name: &str, ty: AttributeType) -> Option<&'a AttributeProto> {
         let found = self.node.attribute.iter().find(|a| a.name == name)?;
         // Files of the first IR version leave the type open.

@@ -9,9 +9,11 @@ use super::OpEntry;
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
-pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("BatchNormalization", 7, batch_norm)];
+pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("BatchNormalization", 1, batch_norm)];
 
 fn batch_norm(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let trains = ctx.opset() < 7 && ctx.int("is_test", 0) == 0;
+    ctx.check(!trains, || "training is supported from opset 14 on; `is_test` is 0".into())?;
     if ctx.opset() >= 14 && ctx.int("training_mode", 0) != 0 {
         return training(ctx);
     }

@@ -1,7 +1,7 @@
 //! Elementwise operators of two operands: arithmetic, comparison, logic, bits.
 
 use ansc_graph::ops::{elementwise, map};
-use ansc_graph::{BinOp, ValueId};
+use ansc_graph::{BinOp, Expr, Scalar, ValueId};
 use ansc_runtime::DType;
 
 use super::OpEntry;
@@ -72,9 +72,27 @@ fn checked(
 /// The sign of the result is the divisor's, or the dividend's with `fmod`.
 fn modulo(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     match ctx.int("fmod", 0) {
-        0 => checked(ctx, BinOp::FloorMod, Order::Given, "integers without `fmod`", DType::is_int),
+        0 if ctx.ty(ctx.input(0)?).dtype.is_float() => float_modulo(ctx),
+        0 => checked(ctx, BinOp::FloorMod, Order::Given, "numbers", DType::is_int),
         _ => number(ctx, BinOp::Rem),
     }
+}
+
+/// The remainder, moved to the divisor's side of zero; a zero too has the divisor's sign.
+fn float_modulo(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let (a, b) = operands(ctx)?;
+    let dtype = ctx.ty(a).dtype;
+    let result = ctx.map(&[a, b], dtype, |v| {
+        let [a, b] = [0, 1].map(|i| v[i].clone());
+        let constant = |x: f64| Expr::Const(Scalar::from_f64(dtype, x));
+        let negative = |x: &Expr| x.clone().lt(constant(0.0));
+        let rest = Expr::binary(BinOp::Rem, a, b.clone());
+        let zero = Expr::select(negative(&b), constant(-0.0), constant(0.0));
+        let apart = Expr::binary(BinOp::Ne, negative(&rest), negative(&b));
+        let moved = Expr::select(apart, rest.clone() + b, rest.clone());
+        Expr::select(Expr::binary(BinOp::Eq, rest, constant(0.0)), zero, moved)
+    })?;
+    Ok(vec![result])
 }
 
 fn shift(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {

@@ -10,7 +10,7 @@ use crate::problem::Problem;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("MatMul", 1, matmul),
-    OpEntry::onnx("Gemm", 7, |ctx| Ok(vec![gemm(ctx)?])),
+    OpEntry::onnx("Gemm", 1, |ctx| Ok(vec![gemm(ctx)?])),
     OpEntry::microsoft("FusedMatMul", fused_matmul),
     OpEntry::microsoft("FusedGemm", fused_gemm),
 ];

@@ -62,6 +62,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use ansc_graph::ValueId;
+use serde::Serialize;
 
 use crate::import::NodeCtx;
 use crate::problem::Problem;
@@ -149,6 +150,22 @@ fn table() -> &'static Table {
     TABLE.get_or_init(|| {
         FAMILIES.iter().copied().flatten().map(|e| ((e.domain, e.name), e)).collect()
     })
+}
+
+/// An operator that can be imported.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub struct Operator {
+    /// Empty for ONNX's own operators.
+    pub domain: &'static str,
+    pub name: &'static str,
+    /// The first opset version of which the semantics are known.
+    pub since: i64,
+}
+
+/// All of them, by domain and name.
+pub fn operators() -> Vec<Operator> {
+    let entries = table().values();
+    entries.map(|e| Operator { domain: e.domain, name: e.name, since: e.since }).collect()
 }
 
 pub(crate) fn lookup(domain: &str, name: &str) -> Option<&'static OpEntry> {
