@@ -17,7 +17,8 @@ use crate::tree;
 impl Schedule {
     /// Splits a loop into `factors.len()` loops, outermost first. One factor may be 0: it becomes
     /// the least that covers the extent. Where the product of factors exceeds the extent, blocks under the
-    /// loop get a predicate.
+    /// loop get a predicate. A loop of one iteration takes factors of 1 only: no iterator depends on it, so
+    /// that iterations beyond would not be told apart from the first.
     pub fn split(&mut self, l: LoopRef, factors: &[usize]) -> Result<Vec<LoopRef>> {
         self.apply("split", |program| split(program, l, factors))
     }
@@ -64,6 +65,9 @@ fn split(
 /// The factors with a 0 replaced, or `None` if they cannot cover the extent.
 fn resolve(factors: &[usize], extent: usize) -> Option<Vec<usize>> {
     let known = factors.iter().filter(|&&f| f != 0).try_fold(1usize, |n, &f| n.checked_mul(f))?;
+    if extent == 1 && known > 1 {
+        return None;
+    }
     match factors.iter().filter(|&&f| f == 0).count() {
         0 if !factors.is_empty() && known >= extent => Some(factors.to_vec()),
         1 => {

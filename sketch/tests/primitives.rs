@@ -1,0 +1,204 @@
+//! Any sequence of primitives that succeed computes the same function, and one that fails changes
+//! nothing. The sequences are random; what each primitive made is run by the suspicious interpreter.
+
+use ansc_graph::op::{Channels, ConvAttrs};
+use ansc_graph::ops::*;
+use ansc_graph::{BinOp, Compute, Graph, TensorType, UnOp, fuse, interp};
+use ansc_runtime::{DType, Tensor};
+use ansc_sketch::{LoopRef, Program, Schedule, Scope, exec, finish, lower};
+use proptest::prelude::*;
+
+/// Numbers that decide one step: which primitive, and what it is given.
+type Move = [u8; 5];
+
+fn f32s(shape: &[usize]) -> TensorType {
+    TensorType::new(DType::F32, shape)
+}
+
+fn product_with_epilogue() -> Compute {
+    let (a, b, bias) = (f32s(&[5, 3]), f32s(&[3, 7]), f32s(&[7]));
+    let mut g = Graph::new("mm");
+    let inputs =
+        [("a", &a), ("b", &b), ("bias", &bias)].map(|(n, ty)| g.add_input(n, ty.clone(), None));
+    let op = matmul::matmul(&a, &b).unwrap();
+    let y = g.add_compute("mm", op.kind, (*op.expr).clone(), &inputs[..2])[0];
+    let op = map::binary(BinOp::Add, &f32s(&[5, 7]), &bias).unwrap();
+    let y = g.add_compute("add", op.kind, (*op.expr).clone(), &[y, inputs[2]])[0];
+    let op = activation::relu(&f32s(&[5, 7])).unwrap();
+    let y = g.add_compute("relu", op.kind, (*op.expr).clone(), &[y])[0];
+    g.outputs.push(("y".into(), y));
+    fuse::fuse(&g).remove(0).compute
+}
+
+fn computes() -> Vec<Compute> {
+    let attrs = |stride| ConvAttrs {
+        channels: Channels::First,
+        kernel: vec![3, 2],
+        strides: vec![stride, 1],
+        dilations: vec![1, 1],
+        pads_begin: vec![1, 1],
+        pads_end: vec![1, 0],
+        groups: 1,
+    };
+    let conv = |stride| conv::conv(attrs(stride), &f32s(&[1, 2, 5, 4]), &f32s(&[3, 2, 3, 2]));
+    let arg = arg_extreme::ArgExtreme { axis: 1, largest: true, keep: false, last: false };
+    let scale = f32s(&[6]);
+    let ops = [
+        conv(1),
+        conv(2),
+        softmax::softmax(&[1], &f32s(&[3, 6])),
+        normalize::layer_norm(1, 1e-5, DType::F32, &f32s(&[3, 6]), &scale, Some(&scale)),
+        arg_extreme::arg_extreme(arg, &f32s(&[3, 7])),
+        reduce::reduce(reduce::Reduction::Mean, &[0, 2], true, &f32s(&[3, 4, 5])),
+        concat::concat(&[f32s(&[3, 2]), f32s(&[3, 5])], 1),
+        shape::transpose(&f32s(&[2, 3, 5]), &[2, 0, 1]),
+        map::unary(UnOp::Neg, &f32s(&[])),
+    ];
+    let mut all: Vec<Compute> = ops.into_iter().map(|op| (*op.unwrap().expr).clone()).collect();
+    all.push(product_with_epilogue());
+    all
+}
+
+/// Small whole numbers: sums are exact in any order.
+fn operands(compute: &Compute) -> Vec<Tensor> {
+    let tensor = |(i, ty): (usize, &TensorType)| {
+        let values: Vec<f32> = (0..ty.len()).map(|e| ((e * 7 + i * 3) % 11) as f32 - 5.0).collect();
+        Tensor::from_slice(&ty.shape, &values)
+    };
+    compute.inputs.iter().enumerate().map(tensor).collect()
+}
+
+fn check(compute: &Compute, program: &Program) -> Result<(), String> {
+    let inputs = operands(compute);
+    let inputs: Vec<&Tensor> = inputs.iter().collect();
+    let expected = interp::eval(compute, &inputs).map_err(|e| e.to_string())?;
+    let found = exec::run(program, &inputs).map_err(|e| e.to_string())?;
+    for (e, f) in expected.iter().zip(&found) {
+        let close = |(a, b): (f64, f64)| (a - b).abs() <= 1e-5 * a.abs().max(1.0);
+        let same_type = (e.dtype(), e.shape()) == (f.dtype(), f.shape());
+        if !same_type || !e.to_f64_vec().into_iter().zip(f.to_f64_vec()).all(close) {
+            return Err(format!("{f:?} instead of {e:?}"));
+        }
+    }
+    let text = program.to_string();
+    match Program::parse(&text) {
+        Ok(parsed) if parsed.to_string() == text => Ok(()),
+        Ok(_) => Err("parsing gives another text".into()),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+fn pick<T: Clone>(from: &[T], by: u8) -> Option<T> {
+    (!from.is_empty()).then(|| from[usize::from(by) % from.len()].clone())
+}
+
+/// The loops in an order that `by` decides; some are left out.
+fn shuffled(loops: &[LoopRef], by: [u8; 2]) -> Vec<LoopRef> {
+    let mut rest = loops.to_vec();
+    let mut order = Vec::new();
+    let mut state = usize::from(by[0]) + 256 * usize::from(by[1]);
+    while !rest.is_empty() {
+        let l = rest.remove(state % rest.len());
+        state /= 3;
+        if state % 5 != 4 {
+            order.push(l);
+        }
+    }
+    order
+}
+
+/// Makes one step. `None` if there is nothing to apply the primitive to; otherwise its name and
+/// whether it succeeded.
+fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
+    let block = pick(&s.blocks(), m[1])?;
+    let loops = s.loops(&block).expect("a block of the schedule");
+    let any_loop = {
+        let other = pick(&s.blocks(), m[3])?;
+        pick(&s.loops(&other).expect("a block of the schedule"), m[4])
+    };
+    let buffers: Vec<String> = s.program().buffers.iter().map(|b| b.name.clone()).collect();
+    let scope = if m[4] % 2 == 0 { Scope::Local } else { Scope::Global };
+    Some(match m[0] % 17 {
+        0..=2 => {
+            let (inner, middle) = (usize::from(m[3] % 5) + 1, usize::from(m[4] % 3) + 1);
+            let factors = if m[4] < 128 { vec![0, inner] } else { vec![0, middle, inner] };
+            ("split", s.split(pick(&loops, m[2])?, &factors).is_ok())
+        }
+        3 => {
+            let from = usize::from(m[2]) % loops.len().max(1);
+            let to = (from + 1 + usize::from(m[3] % 3)).min(loops.len());
+            ("fuse", s.fuse(loops.get(from..to)?).is_ok())
+        }
+        4 | 5 => ("reorder", s.reorder(&shuffled(&loops, [m[2], m[3]])).is_ok()),
+        6 => ("parallel", s.parallel(pick(&loops, m[2] % 2)?).is_ok()),
+        7 => ("vectorize", s.vectorize(*loops.last()?).is_ok()),
+        8 => ("unroll", s.unroll(pick(&loops, m[2])?).is_ok()),
+        9 => ("compute_at", s.compute_at(&block, any_loop?).is_ok()),
+        10 => ("reverse_compute_at", s.reverse_compute_at(&block, any_loop?).is_ok()),
+        11 if m[2] % 2 == 0 => ("compute_inline", s.compute_inline(&block).is_ok()),
+        11 => ("reverse_compute_inline", s.reverse_compute_inline(&block).is_ok()),
+        12 => ("cache_read", s.cache_read(&block, &pick(&buffers, m[2])?, scope).is_ok()),
+        13 => ("cache_write", s.cache_write(&block, scope).is_ok()),
+        14 => ("set_scope", s.set_scope(&pick(&buffers, m[2])?, scope).is_ok()),
+        15 => ("decompose", s.decompose_reduction(&block, pick(&loops, m[2])?).is_ok()),
+        _ if m[4] % 4 == 0 => ("add_unit_loop", s.add_unit_loop(&block).is_ok()),
+        _ => ("pad", s.pad(&block, usize::from(m[2] % 4), usize::from(m[3] % 4) + 1).is_ok()),
+    })
+}
+
+fn follow(compute: &Compute, moves: &[Move]) -> Result<(), String> {
+    let mut s = Schedule::new(lower("k", compute));
+    let mut trace = Vec::new();
+    for &m in moves {
+        let before = s.clone();
+        let Some((name, done)) = step(&mut s, m) else { continue };
+        if !done {
+            if s != before {
+                return Err(format!("{name} failed and left a change"));
+            }
+            continue;
+        }
+        trace.push(name);
+        let finished = finish(s.program().clone());
+        for program in [s.program(), &finished] {
+            check(compute, program).map_err(|problem| {
+                format!(
+                    "{trace:?}: {problem}\nbefore {name}:\n{}\nafter:\n{program}",
+                    before.program()
+                )
+            })?;
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, max_shrink_iters: 4000, ..Default::default() })]
+
+    #[test]
+    fn sequences_of_primitives_keep_the_function(which in 0usize..10, moves in prop::collection::vec(any::<Move>(), 0..24)) {
+        let computes = computes();
+        let compute = &computes[which % computes.len()];
+        if let Err(problem) = follow(compute, &moves) {
+            return Err(TestCaseError::fail(problem));
+        }
+    }
+}
+
+#[test]
+fn every_primitive_succeeds_somewhere() {
+    let mut succeeded = std::collections::BTreeSet::new();
+    let mut state = 1u64;
+    for compute in computes() {
+        for _ in 0..40 {
+            let mut s = Schedule::new(lower("k", &compute));
+            for _ in 0..12 {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let bytes = (state >> 16).to_le_bytes();
+                let m = [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4]];
+                succeeded.extend(step(&mut s, m).filter(|(_, done)| *done).map(|(name, _)| name));
+            }
+        }
+    }
+    assert_eq!(succeeded.len(), 16, "{succeeded:?}");
+}
