@@ -17,6 +17,7 @@ pub mod schedule;
 #[cfg(test)]
 mod testing;
 mod text;
+pub mod trace;
 mod tree;
 
 pub use finish::finish;
@@ -25,3 +26,4 @@ pub use program::{
     Access, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
 };
 pub use schedule::{LoopRef, Schedule, ScheduleError};
+pub use trace::Trace;

@@ -1,0 +1,315 @@
+//! What each instruction does to the schedule.
+
+use rand::Rng;
+
+use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Number, ValueVar};
+use super::record::{Place, Recorder};
+use super::sample::{locations, sample_index, sample_tile};
+use super::{StepError, Unfit};
+use crate::schedule::{Annotation, LoopRef};
+
+type Result<T> = std::result::Result<T, StepError>;
+
+impl Recorder {
+    /// Executes one instruction of a trace and appends it, with the decision that was made.
+    pub(super) fn step(
+        &mut self,
+        instruction: Instruction,
+        unfit: Unfit,
+        random: &mut dyn Rng,
+    ) -> Result<()> {
+        self.reserve(&instruction);
+        match instruction.decision() {
+            _ if !instruction.is_sampling() => self.plain(instruction),
+            Some(made) if self.fits(&instruction, made)? => self.keep(instruction),
+            Some(_) if unfit == Unfit::Refuse => Err(StepError::Unfit),
+            _ => self.sample(instruction, random),
+        }
+    }
+
+    /// Executes an instruction that decides nothing.
+    pub(super) fn plain(&mut self, instruction: Instruction) -> Result<()> {
+        self.transform(&instruction)?;
+        self.trace.steps.push(instruction);
+        Ok(())
+    }
+
+    /// Executes a sampling instruction with a decision drawn anew.
+    pub(super) fn sample(
+        &mut self,
+        mut instruction: Instruction,
+        random: &mut dyn Rng,
+    ) -> Result<()> {
+        let decision = self.draw(&instruction, random)?.ok_or(StepError::NoChoice)?;
+        instruction.set_decision(Some(decision));
+        self.keep(instruction)
+    }
+
+    /// Executes a sampling instruction with the decision that it has.
+    fn keep(&mut self, instruction: Instruction) -> Result<()> {
+        self.define_decision(&instruction)?;
+        self.trace.steps.push(instruction);
+        Ok(())
+    }
+
+    /// Later variables are not mistaken for those of a replayed instruction.
+    fn reserve(&mut self, instruction: &Instruction) {
+        use Instruction::*;
+        let last = match instruction {
+            GetBlock { out, .. }
+            | CacheRead { out, .. }
+            | CacheWrite { out, .. }
+            | DecomposeReduction { out, .. } => Some(out.0),
+            GetLoops { out, .. } | Split { out, .. } => out.iter().map(|v| v.0).max(),
+            SamplePerfectTile { out, .. } => out.iter().map(|v| v.0).max(),
+            SampleCategorical { out, .. } => Some(out.0),
+            SampleComputeLocation { out, .. } | Fuse { out, .. } | AddUnitLoop { out, .. } => {
+                Some(out.0)
+            }
+            _ => None,
+        };
+        self.next = self.next.max(last.map_or(0, |v| v + 1));
+    }
+
+    fn transform(&mut self, instruction: &Instruction) -> Result<()> {
+        use Instruction::*;
+        match instruction {
+            GetBlock { name, out } => {
+                self.schedule.block(name)?;
+                define(&mut self.blocks, out.0, name.clone());
+            }
+            GetLoops { block, out } => {
+                let loops = self.schedule.loops(self.block_name(*block)?)?;
+                self.define_loops(out, &loops)?;
+            }
+            Split { target, factors, out } => {
+                let factors =
+                    factors.iter().map(|&f| self.length(f)).collect::<Result<Vec<_>>>()?;
+                let target = self.loop_ref(*target)?;
+                let loops = self.schedule.split(target, &factors)?;
+                self.define_loops(out, &loops)?;
+            }
+            Fuse { loops, out } => {
+                let loops = self.loop_refs(loops)?;
+                let fused = self.schedule.fuse(&loops)?;
+                self.define_loops(&[*out], &[fused])?;
+            }
+            Reorder { loops } => {
+                let loops = self.loop_refs(loops)?;
+                self.schedule.reorder(&loops)?;
+            }
+            Parallel { target } => self.schedule.parallel(self.loop_ref(*target)?)?,
+            Vectorize { target } => self.schedule.vectorize(self.loop_ref(*target)?)?,
+            Unroll { target } => self.schedule.unroll(self.loop_ref(*target)?)?,
+            Bind { target, axis } => self.schedule.bind(self.loop_ref(*target)?, *axis)?,
+            AddUnitLoop { block, out } => {
+                let name = self.block_name(*block)?.to_owned();
+                let added = self.schedule.add_unit_loop(&name)?;
+                self.define_loops(&[*out], &[added])?;
+            }
+            AnnotateLoop { target, key, value } => {
+                let (target, value) = (self.loop_ref(*target)?, self.number(*value)?);
+                self.schedule.annotate_loop(target, key, Annotation::Int(value))?;
+            }
+            on_block => self.transform_block(on_block)?,
+        }
+        Ok(())
+    }
+
+    fn transform_block(&mut self, instruction: &Instruction) -> Result<()> {
+        use Instruction::*;
+        match instruction {
+            CacheRead { block, buffer, scope, out } => {
+                let name = self.block_name(*block)?.to_owned();
+                let copy = self.schedule.cache_read(&name, buffer, *scope)?;
+                define(&mut self.blocks, out.0, copy);
+            }
+            CacheWrite { block, scope, out } => {
+                let name = self.block_name(*block)?.to_owned();
+                let copy = self.schedule.cache_write(&name, *scope)?;
+                define(&mut self.blocks, out.0, copy);
+            }
+            SetScope { buffer, scope } => self.schedule.set_scope(buffer, *scope)?,
+            ComputeAt { block, target } => self.compute_at_place(*block, *target)?,
+            ReverseComputeAt { block, target } => {
+                let (name, target) = (self.block_name(*block)?.to_owned(), self.loop_ref(*target)?);
+                self.schedule.reverse_compute_at(&name, target)?;
+            }
+            ComputeInline { block } => {
+                let name = self.block_name(*block)?.to_owned();
+                self.schedule.compute_inline(&name)?;
+            }
+            ReverseComputeInline { block } => {
+                let name = self.block_name(*block)?.to_owned();
+                self.schedule.reverse_compute_inline(&name)?;
+            }
+            DecomposeReduction { block, target, out } => {
+                let (name, target) = (self.block_name(*block)?.to_owned(), self.loop_ref(*target)?);
+                let init = self.schedule.decompose_reduction(&name, target)?;
+                define(&mut self.blocks, out.0, init);
+            }
+            Pad { block, iter, multiple } => {
+                let name = self.block_name(*block)?.to_owned();
+                self.schedule.pad(&name, *iter, *multiple)?;
+            }
+            Annotate { block, key, value } => {
+                let name = self.block_name(*block)?.to_owned();
+                self.schedule.annotate(&name, key, value.clone())?;
+            }
+            Unannotate { block, key } => {
+                let name = self.block_name(*block)?.to_owned();
+                self.schedule.unannotate(&name, key);
+            }
+            _ => unreachable!("instructions on loops and sampling ones are executed elsewhere"),
+        }
+        Ok(())
+    }
+
+    fn compute_at_place(&mut self, block: BlockVar, target: LoopVar) -> Result<()> {
+        let name = self.block_name(block)?.to_owned();
+        match self.place(target)? {
+            Place::Root => {}
+            Place::Inline => self.schedule.compute_inline(&name)?,
+            Place::Loop(l) => self.schedule.compute_at(&name, l)?,
+        }
+        Ok(())
+    }
+}
+
+/// Decisions.
+impl Recorder {
+    fn fits(&self, instruction: &Instruction, decision: &Decision) -> Result<bool> {
+        use Instruction::*;
+        Ok(match (instruction, decision) {
+            (SamplePerfectTile { target, max_innermost, out, .. }, Decision::Tile(tile)) => {
+                let extent = self.schedule.extent(self.loop_ref(*target)?)?;
+                let product = tile.iter().try_fold(1usize, |n, &length| n.checked_mul(length));
+                tile.len() == out.len()
+                    && product == Some(extent)
+                    && tile.last().is_some_and(|inner| inner <= max_innermost)
+            }
+            (SampleCategorical { candidates, .. }, Decision::Choice(index)) => {
+                usize::try_from(*index).is_ok_and(|index| index < candidates.len())
+            }
+            (SampleComputeLocation { block, .. }, Decision::Choice(choice)) => {
+                self.location(*block, *choice)?.is_some()
+            }
+            _ => false,
+        })
+    }
+
+    fn draw(&self, instruction: &Instruction, random: &mut dyn Rng) -> Result<Option<Decision>> {
+        use Instruction::*;
+        let choice = |index: usize| Decision::Choice(index as i64);
+        Ok(match instruction {
+            SamplePerfectTile { target, max_innermost, out, .. } => {
+                let extent = self.schedule.extent(self.loop_ref(*target)?)?;
+                sample_tile(extent, out.len(), *max_innermost, random).map(Decision::Tile)
+            }
+            SampleCategorical { weights, .. } => sample_index(weights, random).map(choice),
+            SampleComputeLocation { block, .. } => {
+                let candidates = locations(&self.schedule, self.block_name(*block)?).len();
+                let inlinable = self.can_inline(*block)?;
+                let options = candidates + 1 + usize::from(inlinable);
+                let drawn = sample_index(&vec![1.0; options], random).map(|i| i as i64);
+                drawn.map(|i| Decision::Choice(i - options as i64 + candidates as i64))
+            }
+            _ => None,
+        })
+    }
+
+    fn can_inline(&self, block: BlockVar) -> Result<bool> {
+        Ok(self.schedule.clone().compute_inline(self.block_name(block)?).is_ok())
+    }
+
+    fn location(&self, block: BlockVar, choice: i64) -> Result<Option<Place>> {
+        Ok(match choice {
+            Decision::ROOT => Some(Place::Root),
+            Decision::INLINE => self.can_inline(block)?.then_some(Place::Inline),
+            index => {
+                let all = locations(&self.schedule, self.block_name(block)?);
+                usize::try_from(index).ok().and_then(|i| all.get(i).copied()).map(Place::Loop)
+            }
+        })
+    }
+
+    fn define_decision(&mut self, instruction: &Instruction) -> Result<()> {
+        use Instruction::*;
+        match (instruction, instruction.decision()) {
+            (SamplePerfectTile { out, .. }, Some(Decision::Tile(tile))) => {
+                for (var, &length) in out.iter().zip(tile) {
+                    define(&mut self.values, var.0, length as i64);
+                }
+            }
+            (SampleCategorical { candidates, out, .. }, Some(Decision::Choice(index))) => {
+                define(&mut self.values, out.0, candidates[*index as usize]);
+            }
+            (SampleComputeLocation { block, out, .. }, Some(Decision::Choice(choice))) => {
+                let place = self.location(*block, *choice)?.ok_or(StepError::Unfit)?;
+                define(&mut self.loops, out.0, place);
+            }
+            _ => return Err(StepError::Unfit),
+        }
+        Ok(())
+    }
+}
+
+/// Variables.
+impl Recorder {
+    pub(super) fn block_name(&self, var: BlockVar) -> Result<&str> {
+        let name = self.blocks.get(var.0 as usize).and_then(Option::as_deref);
+        name.ok_or_else(|| StepError::Undefined(var.to_string()))
+    }
+
+    fn place(&self, var: LoopVar) -> Result<Place> {
+        let place = self.loops.get(var.0 as usize).copied().flatten();
+        place.ok_or_else(|| StepError::Undefined(var.to_string()))
+    }
+
+    pub(super) fn loop_ref(&self, var: LoopVar) -> Result<LoopRef> {
+        match self.place(var)? {
+            Place::Loop(l) => Ok(l),
+            Place::Root | Place::Inline => Err(StepError::NotALoop),
+        }
+    }
+
+    fn loop_refs(&self, vars: &[LoopVar]) -> Result<Vec<LoopRef>> {
+        vars.iter().map(|&v| self.loop_ref(v)).collect()
+    }
+
+    fn value(&self, var: ValueVar) -> Result<i64> {
+        let value = self.values.get(var.0 as usize).copied().flatten();
+        value.ok_or_else(|| StepError::Undefined(var.to_string()))
+    }
+
+    pub(super) fn number(&self, number: Number) -> Result<i64> {
+        match number {
+            Number::Known(value) => Ok(value),
+            Number::Var { var } => self.value(var),
+        }
+    }
+
+    fn length(&self, number: Number) -> Result<usize> {
+        let value = self.number(number)?;
+        usize::try_from(value).map_err(|_| StepError::NotALength(value))
+    }
+
+    /// The loops must be as many as the variables: a trace from another program may expect others.
+    fn define_loops(&mut self, vars: &[LoopVar], loops: &[LoopRef]) -> Result<()> {
+        if vars.len() != loops.len() {
+            return Err(StepError::Unfit);
+        }
+        for (var, &l) in vars.iter().zip(loops) {
+            define(&mut self.loops, var.0, Place::Loop(l));
+        }
+        Ok(())
+    }
+}
+
+fn define<T: Clone>(table: &mut Vec<Option<T>>, index: u32, value: T) {
+    let index = index as usize;
+    if table.len() <= index {
+        table.resize(index + 1, None);
+    }
+    table[index] = Some(value);
+}

@@ -1,0 +1,207 @@
+//! The instructions of a trace and their variables.
+
+use serde::{Deserialize, Serialize};
+
+use crate::program::{Scope, ThreadAxis};
+use crate::schedule::Annotation;
+
+macro_rules! variables {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub(super) u32);
+    )*};
+}
+
+variables! {
+    /// A block of the program.
+    BlockVar
+    /// A loop, or where a loop might be: see `SampleComputeLocation`.
+    LoopVar
+    /// A number.
+    ValueVar
+}
+
+/// A number that is known, or that an instruction gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Number {
+    Known(i64),
+    Var { var: ValueVar },
+}
+
+impl From<ValueVar> for Number {
+    fn from(var: ValueVar) -> Number {
+        Number::Var { var }
+    }
+}
+
+impl From<usize> for Number {
+    fn from(value: usize) -> Number {
+        Number::Known(value as i64)
+    }
+}
+
+/// What a sampling instruction chose.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Decision {
+    /// Lengths of a tile's loops, outermost first.
+    Tile(Vec<usize>),
+    /// A position among the candidates; for a location also [`Decision::ROOT`] or [`Decision::INLINE`].
+    Choice(i64),
+}
+
+impl Decision {
+    /// The block stays where it is.
+    pub const ROOT: i64 = -1;
+    /// The block is inlined.
+    pub const INLINE: i64 = -2;
+}
+
+/// One step of a trace. `out` are the variables that it defines.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Instruction {
+    GetBlock {
+        name: String,
+        out: BlockVar,
+    },
+    GetLoops {
+        block: BlockVar,
+        out: Vec<LoopVar>,
+    },
+    /// Lengths whose product is the loop's extent; the last is at most `max_innermost`.
+    SamplePerfectTile {
+        target: LoopVar,
+        max_innermost: usize,
+        out: Vec<ValueVar>,
+        decision: Option<Decision>,
+    },
+    /// One of the candidates, with these probabilities.
+    SampleCategorical {
+        candidates: Vec<i64>,
+        weights: Vec<f64>,
+        out: ValueVar,
+        decision: Option<Decision>,
+    },
+    /// Where the block may be computed: at a loop of its consumer, where it is, or inlined.
+    SampleComputeLocation {
+        block: BlockVar,
+        out: LoopVar,
+        decision: Option<Decision>,
+    },
+    Split {
+        target: LoopVar,
+        factors: Vec<Number>,
+        out: Vec<LoopVar>,
+    },
+    Fuse {
+        loops: Vec<LoopVar>,
+        out: LoopVar,
+    },
+    Reorder {
+        loops: Vec<LoopVar>,
+    },
+    Parallel {
+        target: LoopVar,
+    },
+    Vectorize {
+        target: LoopVar,
+    },
+    Unroll {
+        target: LoopVar,
+    },
+    Bind {
+        target: LoopVar,
+        axis: ThreadAxis,
+    },
+    AddUnitLoop {
+        block: BlockVar,
+        out: LoopVar,
+    },
+    CacheRead {
+        block: BlockVar,
+        buffer: String,
+        scope: Scope,
+        out: BlockVar,
+    },
+    CacheWrite {
+        block: BlockVar,
+        scope: Scope,
+        out: BlockVar,
+    },
+    SetScope {
+        buffer: String,
+        scope: Scope,
+    },
+    ComputeAt {
+        block: BlockVar,
+        target: LoopVar,
+    },
+    ReverseComputeAt {
+        block: BlockVar,
+        target: LoopVar,
+    },
+    ComputeInline {
+        block: BlockVar,
+    },
+    ReverseComputeInline {
+        block: BlockVar,
+    },
+    DecomposeReduction {
+        block: BlockVar,
+        target: LoopVar,
+        out: BlockVar,
+    },
+    Pad {
+        block: BlockVar,
+        iter: usize,
+        multiple: usize,
+    },
+    Annotate {
+        block: BlockVar,
+        key: String,
+        value: Annotation,
+    },
+    AnnotateLoop {
+        target: LoopVar,
+        key: String,
+        value: Number,
+    },
+    Unannotate {
+        block: BlockVar,
+        key: String,
+    },
+}
+
+impl Instruction {
+    pub fn decision(&self) -> Option<&Decision> {
+        match self {
+            Instruction::SamplePerfectTile { decision, .. }
+            | Instruction::SampleCategorical { decision, .. }
+            | Instruction::SampleComputeLocation { decision, .. } => decision.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Does nothing to an instruction that does not sample.
+    pub(super) fn set_decision(&mut self, new: Option<Decision>) {
+        match self {
+            Instruction::SamplePerfectTile { decision, .. }
+            | Instruction::SampleCategorical { decision, .. }
+            | Instruction::SampleComputeLocation { decision, .. } => *decision = new,
+            _ => {}
+        }
+    }
+
+    pub fn is_sampling(&self) -> bool {
+        matches!(
+            self,
+            Instruction::SamplePerfectTile { .. }
+                | Instruction::SampleCategorical { .. }
+                | Instruction::SampleComputeLocation { .. }
+        )
+    }
+}

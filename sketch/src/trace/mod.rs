@@ -1,0 +1,114 @@
+//! Traces: how a program was scheduled, as data.
+//!
+//! A [`Trace`] is the list of [`Instruction`]s that were applied to a naive program, with the decisions
+//! that sampling instructions made. It replays on the same program, or, with decisions that no longer fit
+//! sampled again, on a program of another shape. Search changes decisions and replays.
+//!
+//! ```text
+//! b0 = get_block("mm")
+//! l1, l2, l3 = get_loops(b0)
+//! v4, v5, v6, v7 = sample_perfect_tile(l1, parts=4, max_innermost=64)  # [8, 4, 2, 16]
+//! l8, l9, l10, l11 = split(l1, [v4, v5, v6, v7])
+//! ```
+//!
+//! Invariants: a variable is defined by one instruction, before it is used; a recorded sampling instruction has a
+//! decision; replaying a trace on the program it was recorded on gives the same program and the same trace.
+
+mod execute;
+mod instruction;
+mod mutate;
+mod record;
+mod sample;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use instruction::{BlockVar, Decision, Instruction, LoopVar, Number, ValueVar};
+pub use mutate::mutate_tile;
+pub use record::Recorder;
+pub use sample::{count_tiles, sample_tile};
+
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::program::Program;
+use crate::schedule::ScheduleError;
+
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Trace {
+    pub steps: Vec<Instruction>,
+}
+
+/// What happens to a decision that does not fit the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unfit {
+    /// The replay fails.
+    Refuse,
+    /// The instruction is sampled again.
+    Resample,
+}
+
+/// Why a trace could not be replayed.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[error("step {step}, `{instruction}`: {cause}")]
+pub struct TraceError {
+    pub step: usize,
+    pub instruction: String,
+    #[source]
+    pub cause: StepError,
+}
+
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum StepError {
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    #[error("the variable `{0}` is not defined")]
+    Undefined(String),
+    #[error("the location is not a loop")]
+    NotALoop,
+    #[error("the number {0} is not a length")]
+    NotALength(i64),
+    #[error("the decision does not fit the program")]
+    Unfit,
+    #[error("there is nothing to choose from")]
+    NoChoice,
+}
+
+impl Trace {
+    /// Applies the trace to a program.
+    pub fn replay(
+        &self,
+        program: Program,
+        unfit: Unfit,
+        random: &mut dyn Rng,
+    ) -> Result<Recorder, TraceError> {
+        let mut recorder = Recorder::new(program);
+        for (step, instruction) in self.steps.iter().enumerate() {
+            recorder.step(instruction.clone(), unfit, random).map_err(|cause| TraceError {
+                step,
+                instruction: instruction.to_string(),
+                cause,
+            })?;
+        }
+        Ok(recorder)
+    }
+
+    /// Positions of the sampling instructions: what a search may change.
+    pub fn choices(&self) -> Vec<usize> {
+        (0..self.steps.len()).filter(|&i| self.steps[i].is_sampling()).collect()
+    }
+
+    /// The trace with no decision made.
+    pub fn undecided(mut self) -> Trace {
+        self.steps.iter_mut().for_each(|step| step.set_decision(None));
+        self
+    }
+
+    /// The trace with another decision at one step.
+    pub fn decide(mut self, step: usize, decision: Decision) -> Trace {
+        self.steps[step].set_decision(Some(decision));
+        self
+    }
+}

@@ -1,0 +1,154 @@
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::*;
+use crate::program::Scope;
+use crate::testing::*;
+
+fn random(seed: u64) -> StdRng {
+    StdRng::seed_from_u64(seed)
+}
+
+/// SSRSRS on a matrix product, its epilogue under a sampled loop, the innermost loop in vectors.
+fn tiled_matmul(m: usize, n: usize, k: usize, seed: u64) -> Recorder {
+    let random = &mut random(seed);
+    let c = matmul_bias_relu(m, n, k);
+    let mut r = Recorder::new(crate::lower("k", &c));
+    let mm = r.get_block("mm").unwrap();
+    let loops = r.get_loops(mm).unwrap();
+    let mut parts = vec![];
+    for (&l, n) in loops.iter().zip([4, 4, 2]) {
+        let lengths = r.sample_perfect_tile(l, n, 64, random).unwrap();
+        let lengths: Vec<Number> = lengths.into_iter().map(Number::from).collect();
+        parts.push(r.split(l, &lengths).unwrap());
+    }
+    let (i, j, k) = (&parts[0], &parts[1], &parts[2]);
+    r.reorder(&[i[0], j[0], i[1], j[1], k[0], i[2], j[2], k[1], i[3], j[3]]).unwrap();
+    r.set_scope("mm", Scope::Local).unwrap();
+    let relu = r.get_block("relu").unwrap();
+    r.reverse_compute_at(relu, j[1]).unwrap();
+    r.vectorize(j[3]).unwrap();
+    let outer = r.fuse(&[i[0], j[0]]).unwrap();
+    r.parallel(outer).unwrap();
+    let step = r.sample_categorical(&[0, 16, 64], &[0.2, 0.3, 0.5], random).unwrap();
+    r.annotate_loop(outer, "unroll", step.into()).unwrap();
+    r
+}
+
+#[test]
+fn sampled_traces_compute_the_same_and_replay_exactly() {
+    let c = matmul_bias_relu(12, 8, 6);
+    for seed in 0..20 {
+        let r = tiled_matmul(12, 8, 6, seed);
+        check_program(&c, &crate::finish(r.schedule().program().clone()));
+        let again = r.trace().replay(crate::lower("k", &c), Unfit::Refuse, &mut random(99));
+        assert_eq!(again.unwrap(), r);
+    }
+}
+
+#[test]
+fn json_reads_back() {
+    let r = tiled_matmul(12, 8, 6, 3);
+    let json = serde_json::to_string(r.trace()).unwrap();
+    assert_eq!(serde_json::from_str::<Trace>(&json).unwrap(), *r.trace());
+}
+
+#[test]
+fn text_is_readable() {
+    let text = tiled_matmul(12, 8, 6, 3).trace().to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "b0 = get_block(\"mm\")");
+    assert_eq!(lines[1], "l1, l2, l3 = get_loops(b0)");
+    assert!(
+        lines[2].starts_with(
+            "v4, v5, v6, v7 = sample_perfect_tile(l1, parts=4, max_innermost=64)  # ["
+        )
+    );
+    assert_eq!(lines[3], "l8, l9, l10, l11 = split(l1, [v4, v5, v6, v7])");
+}
+
+#[test]
+fn another_shape_gets_other_decisions() {
+    let r = tiled_matmul(12, 8, 6, 3);
+    let other = matmul_bias_relu(7, 10, 9);
+    let program = crate::lower("k", &other);
+    let refused = r.trace().replay(program.clone(), Unfit::Refuse, &mut random(0)).unwrap_err();
+    assert_eq!((refused.step, &refused.cause), (2, &StepError::Unfit));
+    let moved = r.trace().replay(program, Unfit::Resample, &mut random(0)).unwrap();
+    check_program(&other, &crate::finish(moved.schedule().program().clone()));
+}
+
+#[test]
+fn an_undecided_trace_samples() {
+    let c = matmul_bias_relu(12, 8, 6);
+    let sketch = tiled_matmul(12, 8, 6, 3).trace().clone().undecided();
+    let replay = |seed| {
+        let program = crate::lower("k", &c);
+        sketch.replay(program, Unfit::Refuse, &mut random(seed)).unwrap().trace().clone()
+    };
+    assert_eq!(replay(5), replay(5));
+    assert!((0..5).any(|seed| replay(seed) != replay(5)));
+    assert_eq!(sketch.choices().len(), 4);
+}
+
+/// All tuples by enumeration.
+fn tiles(extent: usize, parts: usize) -> Vec<Vec<usize>> {
+    if parts == 0 {
+        return if extent == 1 { vec![vec![]] } else { vec![] };
+    }
+    let first = (1..=extent).filter(|l| extent.is_multiple_of(*l));
+    first
+        .flat_map(|l| tiles(extent / l, parts - 1).into_iter().map(move |t| [vec![l], t].concat()))
+        .collect()
+}
+
+#[test]
+fn tiles_are_counted_and_sampled_evenly() {
+    for (extent, parts, most) in [(1, 3, 4), (12, 3, 4), (64, 4, 8), (97, 2, 64), (360, 2, 1000)] {
+        let all: Vec<_> = tiles(extent, parts)
+            .into_iter()
+            .filter(|t| *t.last().expect("parts") <= most)
+            .collect();
+        assert_eq!(count_tiles(extent, parts, most), all.len() as u128, "{extent} {parts} {most}");
+        let draws = 400 * all.len();
+        let random = &mut random(1);
+        let mut seen = std::collections::BTreeMap::new();
+        for _ in 0..draws {
+            let tile = sample_tile(extent, parts, most, random).expect("there are tiles");
+            *seen.entry(tile).or_insert(0usize) += 1;
+        }
+        assert_eq!(seen.keys().cloned().collect::<Vec<_>>(), all);
+        assert!(seen.values().all(|n| (250..600).contains(n)), "{seen:?}");
+    }
+    assert_eq!(count_tiles(97, 2, 64), 1);
+    assert_eq!(sample_tile(0, 2, 64, &mut random(0)), None);
+}
+
+#[test]
+fn spaces_have_the_sizes_of_the_literature() {
+    let space = |n| count_tiles(n, 4, n) * count_tiles(n, 2, n) * count_tiles(n, 4, n);
+    assert_eq!([512, 1024, 2048].map(space), [484_000, 899_756, 1_589_952]);
+}
+
+#[test]
+fn mutation_moves_a_factor() {
+    let random = &mut random(7);
+    let mut tile = vec![8, 4, 2, 16];
+    for _ in 0..200 {
+        let next = mutate_tile(&tile, 32, random).expect("something can move");
+        assert_eq!(next.iter().product::<usize>(), 1024);
+        assert_eq!(next.iter().zip(&tile).filter(|(a, b)| a != b).count(), 2);
+        assert!(next[3] <= 32);
+        tile = next;
+    }
+    assert_eq!(mutate_tile(&[1, 1], 64, random), None);
+}
+
+#[test]
+fn errors_name_the_step() {
+    let trace: Trace =
+        serde_json::from_str(r#"[{"op": "get_loops", "block": 0, "out": [1]}]"#).unwrap();
+    let program = crate::lower("k", &matmul_bias_relu(2, 2, 2));
+    let error = trace.replay(program, Unfit::Refuse, &mut random(0)).unwrap_err();
+    assert_eq!(error.to_string(), "step 0, `l1 = get_loops(b0)`: the variable `b0` is not defined");
+}

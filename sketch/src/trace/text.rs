@@ -1,0 +1,136 @@
+//! Instructions as readable text.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::Trace;
+use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Number, ValueVar};
+use crate::schedule::Annotation;
+
+impl Display for BlockVar {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "b{}", self.0)
+    }
+}
+
+impl Display for LoopVar {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "l{}", self.0)
+    }
+}
+
+impl Display for ValueVar {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.0)
+    }
+}
+
+impl Display for Number {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::Known(value) => write!(f, "{value}"),
+            Number::Var { var } => write!(f, "{var}"),
+        }
+    }
+}
+
+impl Display for Decision {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Decision::Tile(lengths) => write!(f, "[{}]", list(lengths)),
+            Decision::Choice(Decision::ROOT) => f.write_str("root"),
+            Decision::Choice(Decision::INLINE) => f.write_str("inline"),
+            Decision::Choice(index) => write!(f, "{index}"),
+        }
+    }
+}
+
+impl Display for Instruction {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let outputs = outputs(self);
+        if !outputs.is_empty() {
+            write!(f, "{outputs} = ")?;
+        }
+        f.write_str(&call(self))?;
+        match self.decision() {
+            Some(decision) => write!(f, "  # {decision}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Trace {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
+    }
+}
+
+fn list<T: Display>(all: &[T]) -> String {
+    all.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn outputs(instruction: &Instruction) -> String {
+    use Instruction::*;
+    match instruction {
+        GetBlock { out, .. }
+        | CacheRead { out, .. }
+        | CacheWrite { out, .. }
+        | DecomposeReduction { out, .. } => out.to_string(),
+        GetLoops { out, .. } | Split { out, .. } => list(out),
+        SamplePerfectTile { out, .. } => list(out),
+        SampleCategorical { out, .. } => out.to_string(),
+        SampleComputeLocation { out, .. } | Fuse { out, .. } | AddUnitLoop { out, .. } => {
+            out.to_string()
+        }
+        _ => String::new(),
+    }
+}
+
+fn call(instruction: &Instruction) -> String {
+    use Instruction::*;
+    match instruction {
+        GetBlock { name, .. } => format!("get_block({name:?})"),
+        GetLoops { block, .. } => format!("get_loops({block})"),
+        SamplePerfectTile { target, max_innermost, out, .. } => format!(
+            "sample_perfect_tile({target}, parts={}, max_innermost={max_innermost})",
+            out.len()
+        ),
+        SampleCategorical { candidates, weights, .. } => {
+            format!("sample_categorical([{}], [{}])", list(candidates), list(weights))
+        }
+        SampleComputeLocation { block, .. } => format!("sample_compute_location({block})"),
+        Split { target, factors, .. } => format!("split({target}, [{}])", list(factors)),
+        Fuse { loops, .. } => format!("fuse({})", list(loops)),
+        Reorder { loops } => format!("reorder({})", list(loops)),
+        Parallel { target } => format!("parallel({target})"),
+        Vectorize { target } => format!("vectorize({target})"),
+        Unroll { target } => format!("unroll({target})"),
+        Bind { target, axis } => format!("bind({target}, {axis})"),
+        AddUnitLoop { block, .. } => format!("add_unit_loop({block})"),
+        CacheRead { block, buffer, scope, .. } => {
+            format!("cache_read({block}, {buffer:?}, {scope})")
+        }
+        CacheWrite { block, scope, .. } => format!("cache_write({block}, {scope})"),
+        SetScope { buffer, scope } => format!("set_scope({buffer:?}, {scope})"),
+        ComputeAt { block, target } => format!("compute_at({block}, {target})"),
+        ReverseComputeAt { block, target } => format!("reverse_compute_at({block}, {target})"),
+        ComputeInline { block } => format!("compute_inline({block})"),
+        ReverseComputeInline { block } => format!("reverse_compute_inline({block})"),
+        DecomposeReduction { block, target, .. } => {
+            format!("decompose_reduction({block}, {target})")
+        }
+        Pad { block, iter, multiple } => format!("pad({block}, {iter}, {multiple})"),
+        Annotate { block, key, value } => {
+            format!("annotate({block}, {key:?}, {})", annotation(value))
+        }
+        AnnotateLoop { target, key, value } => format!("annotate({target}, {key:?}, {value})"),
+        Unannotate { block, key } => format!("unannotate({block}, {key:?})"),
+    }
+}
+
+fn annotation(value: &Annotation) -> String {
+    match value {
+        Annotation::Int(value) => value.to_string(),
+        Annotation::Ints(values) => format!("[{}]", list(values)),
+        Annotation::Text(text) => format!("{text:?}"),
+    }
+}
