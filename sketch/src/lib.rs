@@ -13,6 +13,7 @@ pub mod lower;
 pub mod packed;
 pub mod program;
 mod region;
+pub mod rules;
 pub mod schedule;
 #[cfg(test)]
 mod testing;

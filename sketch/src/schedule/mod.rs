@@ -32,6 +32,7 @@ mod pad;
 mod reorder;
 mod reverse_compute_at;
 mod reverse_compute_inline;
+mod rfactor;
 mod set_scope;
 mod split;
 

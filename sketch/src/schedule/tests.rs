@@ -234,3 +234,35 @@ fn annotations_are_notes() {
     assert_eq!(s.extent(u).unwrap(), 1);
     check(&transpose(2, 3, 5), &s);
 }
+
+#[test]
+fn reductions_factor_along_any_of_their_loops() {
+    for (m, n, k, inner) in [(2, 3, 12, 4), (1, 1, 7, 3), (3, 2, 8, 8)] {
+        let c = matmul_bias_relu(m, n, k);
+        for (which, axis) in [(0, 0), (1, 1), (0, 2), (1, 2)] {
+            let mut s = start(&c);
+            let l = s.loops("mm").unwrap();
+            let parts = s.split(l[2], &[0, inner]).unwrap();
+            let partial = s.rfactor("mm", parts[which], axis).unwrap();
+            assert_eq!(partial, "mm_rf");
+            check(&c, &s);
+            let loops = s.loops("mm_rf").unwrap();
+            let factored = parts[which];
+            let order: Vec<LoopRef> =
+                loops.iter().copied().filter(|l| *l != factored).chain([factored]).collect();
+            s.reorder(&order).unwrap();
+            s.vectorize(factored).unwrap();
+            check(&c, &s);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_factored_is_refused() {
+    let c = matmul_bias_relu(2, 3, 4);
+    let mut s = start(&c);
+    let l = s.loops("mm").unwrap();
+    assert_eq!(cause(s.rfactor("mm", l[0], 0)), Cause::NotAReductionLoop);
+    assert_eq!(cause(s.rfactor("mm", l[2], 3)), Cause::NoSuchAxis { axis: 3 });
+    assert_eq!(cause(s.rfactor("relu", l[2], 0)), Cause::NotUnder);
+}

@@ -59,7 +59,8 @@ impl Recorder {
             GetBlock { out, .. }
             | CacheRead { out, .. }
             | CacheWrite { out, .. }
-            | DecomposeReduction { out, .. } => Some(out.0),
+            | DecomposeReduction { out, .. }
+            | Rfactor { out, .. } => Some(out.0),
             GetLoops { out, .. } | Split { out, .. } => out.iter().map(|v| v.0).max(),
             SamplePerfectTile { out, .. } => out.iter().map(|v| v.0).max(),
             SampleCategorical { out, .. } => Some(out.0),
@@ -147,6 +148,11 @@ impl Recorder {
                 let (name, target) = (self.block_name(*block)?.to_owned(), self.loop_ref(*target)?);
                 let init = self.schedule.decompose_reduction(&name, target)?;
                 define(&mut self.blocks, out.0, init);
+            }
+            Rfactor { block, target, axis, out } => {
+                let (name, target) = (self.block_name(*block)?.to_owned(), self.loop_ref(*target)?);
+                let partial = self.schedule.rfactor(&name, target, *axis)?;
+                define(&mut self.blocks, out.0, partial);
             }
             Pad { block, iter, multiple } => {
                 let name = self.block_name(*block)?.to_owned();

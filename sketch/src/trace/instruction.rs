@@ -155,6 +155,12 @@ pub enum Instruction {
         target: LoopVar,
         out: BlockVar,
     },
+    Rfactor {
+        block: BlockVar,
+        target: LoopVar,
+        axis: usize,
+        out: BlockVar,
+    },
     Pad {
         block: BlockVar,
         iter: usize,

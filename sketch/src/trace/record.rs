@@ -220,6 +220,13 @@ impl Recorder {
         Ok(out)
     }
 
+    /// The block that reduces partially; `block` goes on to name the one that does the rest.
+    pub fn rfactor(&mut self, block: BlockVar, target: LoopVar, axis: usize) -> Result<BlockVar> {
+        let out = BlockVar(self.fresh());
+        self.plain(Instruction::Rfactor { block, target, axis, out })?;
+        Ok(out)
+    }
+
     pub fn pad(&mut self, block: BlockVar, iter: usize, multiple: usize) -> Result<()> {
         self.plain(Instruction::Pad { block, iter, multiple })
     }

@@ -74,7 +74,8 @@ fn outputs(instruction: &Instruction) -> String {
         GetBlock { out, .. }
         | CacheRead { out, .. }
         | CacheWrite { out, .. }
-        | DecomposeReduction { out, .. } => out.to_string(),
+        | DecomposeReduction { out, .. }
+        | Rfactor { out, .. } => out.to_string(),
         GetLoops { out, .. } | Split { out, .. } => list(out),
         SamplePerfectTile { out, .. } => list(out),
         SampleCategorical { out, .. } => out.to_string(),
@@ -118,6 +119,7 @@ fn call(instruction: &Instruction) -> String {
         DecomposeReduction { block, target, .. } => {
             format!("decompose_reduction({block}, {target})")
         }
+        Rfactor { block, target, axis, .. } => format!("rfactor({block}, {target}, {axis})"),
         Pad { block, iter, multiple } => format!("pad({block}, {iter}, {multiple})"),
         Annotate { block, key, value } => {
             format!("annotate({block}, {key:?}, {})", annotation(value))

@@ -1,0 +1,156 @@
+//! Ansor's sketches: traces with free decisions, derived from the naive program by rules.
+//!
+//! Generation walks the stages of a program from the last to the first. At each stage the rules are asked in
+//! their order; each may skip, give successors, or give successors and end the questions. A state
+//! that has passed the first stage is a sketch.
+//!
+//! ```text
+//! mm; relu  =>  1: tile mm (SSRSRS) and compute relu under its first level of tiles
+//!               2: .. under its second level
+//!               3: tile mm alone
+//! ```
+//!
+//! A user adds rules with [`Space::rule`]; they come before the built-in ones.
+
+mod analysis;
+mod cache_write;
+mod fusion;
+mod inline;
+mod rfactor;
+mod skip;
+mod tiling;
+
+#[cfg(test)]
+mod tests;
+
+pub use analysis::{elementwise_consumer, is_strictly_inlinable, needs_tiling};
+pub use tiling::tile;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use crate::program::Program;
+use crate::trace::{Recorder, StepError, Trace};
+
+/// What the rules know of the target, and the rules.
+pub struct Space {
+    pub cores: usize,
+    /// Levels of tiles, outermost first: `S` for spatial loops, `R` for those of a reduction.
+    pub structure: String,
+    pub max_innermost: usize,
+    rules: Vec<Box<dyn Rule>>,
+}
+
+/// A program on the way to a sketch.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// Decisions are arbitrary ones; a sketch forgets them.
+    pub recorder: Recorder,
+    /// Names of the blocks that the walk visits, in program order.
+    pub stages: Vec<String>,
+    /// Stages that are still to be visited; the last of these is the current one.
+    pub left: usize,
+    /// Blocks whose result a cache was put before.
+    pub cached: Vec<String>,
+    /// The rules that were applied.
+    pub rules: Vec<String>,
+}
+
+impl State {
+    pub fn stage(&self) -> &str {
+        &self.stages[self.left - 1]
+    }
+
+    /// The state with the current stage done.
+    pub fn next(mut self) -> State {
+        self.left -= 1;
+        self
+    }
+}
+
+pub enum Outcome {
+    /// The rule does not apply.
+    Skip,
+    Apply(Vec<State>),
+    ApplyAndSkipRest(Vec<State>),
+}
+
+/// One derivation rule. A step that fails means that the rule does not apply.
+pub trait Rule: Send + Sync {
+    fn name(&self) -> &str;
+    fn apply(&self, space: &Space, state: &State) -> Result<Outcome, StepError>;
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sketch {
+    /// Without decisions.
+    pub trace: Trace,
+    /// The rules that made it, in the order of their application.
+    pub rules: Vec<String>,
+}
+
+impl Space {
+    /// Ansor's rules for CPUs.
+    pub fn cpu(cores: usize) -> Space {
+        let rules: Vec<Box<dyn Rule>> = vec![
+            Box::new(inline::AlwaysInline),
+            Box::new(rfactor::AddRfactor),
+            Box::new(cache_write::AddCacheWrite),
+            Box::new(fusion::TilingWithFusion { levels: vec![1, 2] }),
+            Box::new(tiling::MultiLevelTiling),
+            Box::new(skip::SkipStage),
+        ];
+        Space { cores, structure: "SSRSRS".into(), max_innermost: 64, rules }
+    }
+
+    /// Asks `rule` before all others.
+    pub fn rule(mut self, rule: Box<dyn Rule>) -> Space {
+        self.rules.insert(0, rule);
+        self
+    }
+
+    /// Every sketch of the program.
+    pub fn sketches(&self, program: Program) -> Vec<Sketch> {
+        let recorder = Recorder::new(program);
+        let stages = recorder.schedule().blocks();
+        let left = stages.len();
+        let mut open = vec![State { recorder, stages, left, cached: vec![], rules: vec![] }];
+        let mut sketches: Vec<Sketch> = vec![];
+        while !open.is_empty() {
+            let (done, going): (Vec<State>, Vec<State>) =
+                open.into_iter().partition(|state| state.left == 0);
+            for state in done {
+                let trace = state.recorder.into_parts().1.undecided();
+                if sketches.iter().all(|s| s.trace != trace) {
+                    sketches.push(Sketch { trace, rules: state.rules });
+                }
+            }
+            open = going.iter().flat_map(|state| self.successors(state)).collect();
+        }
+        sketches
+    }
+
+    fn successors(&self, state: &State) -> Vec<State> {
+        let mut all = vec![];
+        for rule in &self.rules {
+            let named = |mut states: Vec<State>| {
+                states.iter_mut().for_each(|s| s.rules.push(rule.name().to_owned()));
+                states
+            };
+            match rule.apply(self, state).unwrap_or(Outcome::Skip) {
+                Outcome::Skip => {}
+                Outcome::Apply(states) => all.extend(named(states)),
+                Outcome::ApplyAndSkipRest(states) => {
+                    all.extend(named(states));
+                    break;
+                }
+            }
+        }
+        all
+    }
+
+    /// For the arbitrary decisions of states: the same every time.
+    pub(crate) fn random(&self) -> StdRng {
+        StdRng::seed_from_u64(0)
+    }
+}
