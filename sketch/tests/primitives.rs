@@ -173,7 +173,7 @@ fn follow(compute: &Compute, moves: &[Move]) -> Result<(), String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, max_shrink_iters: 4000, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(600), failure_persistence: None, max_shrink_iters: 4000, ..Default::default() })]
 
     #[test]
     fn sequences_of_primitives_keep_the_function(which in 0usize..10, moves in prop::collection::vec(any::<Move>(), 0..24)) {

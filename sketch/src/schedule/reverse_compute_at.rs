@@ -197,6 +197,10 @@ fn restrict(
         _ => None,
     };
     let place = place.ok_or_else(|| Cause::IndexNotPlain.at_block(&block.name))?;
+    if block.iters[place].extent > axis {
+        // A guarded load: no part of the buffer makes the other iterations possible.
+        return Err(Cause::DifferentParts.at_block(&block.name));
+    }
     match &spans[place] {
         Some(other) if other != span => Err(Cause::DifferentParts.at_block(&block.name)),
         _ => {
