@@ -11,6 +11,7 @@ pub mod exec;
 pub mod finish;
 pub mod lower;
 pub mod packed;
+pub mod postprocess;
 pub mod program;
 mod region;
 pub mod rules;

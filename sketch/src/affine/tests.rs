@@ -40,8 +40,6 @@ fn value(e: &Expr, point: &[i64]) -> i64 {
         }
         Expr::Unary(UnOp::Abs, x) => value(x, point).abs(),
         Expr::Unary(UnOp::Neg, x) => -value(x, point),
-        Expr::Unary(UnOp::Abs, x) => value(x, point).abs(),
-        Expr::Unary(UnOp::Neg, x) => -value(x, point),
         Expr::Select(c, a, b) => value(if value(c, point) != 0 { a } else { b }, point),
         other => panic!("{other:?} is not generated"),
     }

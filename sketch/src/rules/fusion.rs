@@ -50,5 +50,6 @@ fn fused(space: &Space, state: &State, consumer: &str, level: usize) -> Result<S
     recorder.reverse_compute_at(block, at)?;
     let buffer = written_buffer(recorder.schedule(), state.stage());
     recorder.set_scope(&buffer, Scope::Local)?;
+    next.tiled.push(state.stage().to_owned());
     Ok(next.next())
 }

@@ -13,6 +13,7 @@
 //! A user adds rules with [`Space::rule`]; they come before the built-in ones.
 
 mod analysis;
+mod annotate;
 mod cache_write;
 mod fusion;
 mod inline;
@@ -52,6 +53,8 @@ pub struct State {
     pub left: usize,
     /// Blocks whose result a cache was put before.
     pub cached: Vec<String>,
+    /// Blocks that were tiled.
+    pub tiled: Vec<String>,
     /// The rules that were applied.
     pub rules: Vec<String>,
 }
@@ -114,12 +117,14 @@ impl Space {
         let recorder = Recorder::new(program);
         let stages = recorder.schedule().blocks();
         let left = stages.len();
-        let mut open = vec![State { recorder, stages, left, cached: vec![], rules: vec![] }];
+        let mut open =
+            vec![State { recorder, stages, left, cached: vec![], tiled: vec![], rules: vec![] }];
         let mut sketches: Vec<Sketch> = vec![];
         while !open.is_empty() {
             let (done, going): (Vec<State>, Vec<State>) =
                 open.into_iter().partition(|state| state.left == 0);
-            for state in done {
+            for mut state in done {
+                annotate::annotate(self, &mut state);
                 let trace = state.recorder.into_parts().1.undecided();
                 if sketches.iter().all(|s| s.trace != trace) {
                     sketches.push(Sketch { trace, rules: state.rules });

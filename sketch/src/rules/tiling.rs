@@ -24,6 +24,7 @@ impl Rule for MultiLevelTiling {
         }
         let mut next = state.clone();
         tile(space, &mut next.recorder, state.stage())?;
+        next.tiled.push(state.stage().to_owned());
         Ok(Outcome::ApplyAndSkipRest(vec![next.next()]))
     }
 }

@@ -2,7 +2,7 @@
 
 use rand::Rng;
 
-use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Number, ValueVar};
+use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
 use super::record::{Place, Recorder};
 use super::sample::{locations, sample_index, sample_tile};
 use super::{StepError, Unfit};
@@ -160,7 +160,11 @@ impl Recorder {
             }
             Annotate { block, key, value } => {
                 let name = self.block_name(*block)?.to_owned();
-                self.schedule.annotate(&name, key, value.clone())?;
+                let value = match value {
+                    Note::Number(number) => Annotation::Int(self.number(*number)?),
+                    Note::Fixed(value) => value.clone(),
+                };
+                self.schedule.annotate(&name, key, value)?;
             }
             Unannotate { block, key } => {
                 let name = self.block_name(*block)?.to_owned();

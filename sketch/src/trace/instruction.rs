@@ -31,6 +31,26 @@ pub enum Number {
     Var { var: ValueVar },
 }
 
+/// What an annotation says.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Note {
+    Number(Number),
+    Fixed(Annotation),
+}
+
+impl From<ValueVar> for Note {
+    fn from(var: ValueVar) -> Note {
+        Note::Number(var.into())
+    }
+}
+
+impl From<Annotation> for Note {
+    fn from(value: Annotation) -> Note {
+        Note::Fixed(value)
+    }
+}
+
 impl From<ValueVar> for Number {
     fn from(var: ValueVar) -> Number {
         Number::Var { var }
@@ -169,7 +189,7 @@ pub enum Instruction {
     Annotate {
         block: BlockVar,
         key: String,
-        value: Annotation,
+        value: Note,
     },
     AnnotateLoop {
         target: LoopVar,

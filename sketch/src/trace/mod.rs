@@ -24,7 +24,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use instruction::{BlockVar, Decision, Instruction, LoopVar, Number, ValueVar};
+pub use instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
 pub use mutate::mutate_tile;
 pub use record::Recorder;
 pub use sample::{count_tiles, sample_tile};

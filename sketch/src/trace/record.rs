@@ -4,10 +4,10 @@
 
 use rand::Rng;
 
-use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Number, ValueVar};
+use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
 use super::{StepError, Trace};
 use crate::program::{Program, Scope, ThreadAxis};
-use crate::schedule::{Annotation, LoopRef, Schedule};
+use crate::schedule::{LoopRef, Schedule};
 
 type Result<T> = std::result::Result<T, StepError>;
 
@@ -231,7 +231,7 @@ impl Recorder {
         self.plain(Instruction::Pad { block, iter, multiple })
     }
 
-    pub fn annotate(&mut self, block: BlockVar, key: &str, value: Annotation) -> Result<()> {
+    pub fn annotate(&mut self, block: BlockVar, key: &str, value: Note) -> Result<()> {
         self.plain(Instruction::Annotate { block, key: key.to_owned(), value })
     }
 

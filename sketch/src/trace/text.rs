@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::Trace;
-use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Number, ValueVar};
+use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
 use crate::schedule::Annotation;
 
 impl Display for BlockVar {
@@ -122,14 +122,18 @@ fn call(instruction: &Instruction) -> String {
         Rfactor { block, target, axis, .. } => format!("rfactor({block}, {target}, {axis})"),
         Pad { block, iter, multiple } => format!("pad({block}, {iter}, {multiple})"),
         Annotate { block, key, value } => {
-            format!("annotate({block}, {key:?}, {})", annotation(value))
+            format!("annotate({block}, {key:?}, {})", note(value))
         }
         AnnotateLoop { target, key, value } => format!("annotate({target}, {key:?}, {value})"),
         Unannotate { block, key } => format!("unannotate({block}, {key:?})"),
     }
 }
 
-fn annotation(value: &Annotation) -> String {
+fn note(value: &Note) -> String {
+    let value = match value {
+        Note::Number(number) => return number.to_string(),
+        Note::Fixed(value) => value,
+    };
     match value {
         Annotation::Int(value) => value.to_string(),
         Annotation::Ints(values) => format!("[{}]", list(values)),

@@ -1,0 +1,61 @@
+//! From a sampled schedule to a program for code generation.
+//!
+//! A trace says how loops are tiled and where blocks are computed; what follows from that and from the
+//! machine is done here, after every replay, so that it fits whatever was decided:
+//!
+//! 1. `privatise`: buffers that one iteration fills and uses become local;
+//! 2. `parallel`: the outermost spatial loops of each nest are fused and run by several threads;
+//! 3. `vectorize`: the innermost spatial loop of each block becomes a vector;
+//! 4. `unroll`: loops around a block that carries [`UNROLL`] are written out up to that many iterations.
+//!
+//! A step that a primitive refuses is left out; the program stays valid.
+
+mod parallel;
+mod privatise;
+mod unroll;
+mod vectorize;
+
+#[cfg(test)]
+mod tests;
+
+use crate::finish;
+use crate::program::{ForKind, IterKind, Program, Stmt};
+use crate::schedule::{LoopRef, Schedule};
+
+/// The annotation that says how many iterations may be written out around a block.
+pub const UNROLL: &str = "unroll";
+
+/// What the steps need to know of the machine.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Machine {
+    pub cores: usize,
+    pub vector_bytes: usize,
+}
+
+pub fn postprocess(mut schedule: Schedule, machine: &Machine) -> Program {
+    privatise::privatise(&mut schedule);
+    parallel::parallel(&mut schedule, 16 * machine.cores);
+    vectorize::vectorize(&mut schedule, machine.vector_bytes);
+    unroll::unroll(&mut schedule);
+    finish(schedule.into_program())
+}
+
+/// Whether the loop is serial and runs over spatial iterators only.
+fn is_free(schedule: &Schedule, l: LoopRef) -> bool {
+    schedule.for_loop(l).is_ok_and(|f| f.kind == ForKind::Serial)
+        && schedule.loop_serves(l, IterKind::Reduce).is_ok_and(|reduces| !reduces)
+}
+
+/// The loops from a statement of the root inwards, as long as each contains nothing but the next.
+fn chain(stmt: &Stmt) -> Vec<LoopRef> {
+    let mut loops = vec![];
+    let mut at = stmt;
+    while let Stmt::For(l) = at {
+        loops.push(LoopRef(l.var));
+        match l.body.as_slice() {
+            [only] => at = only,
+            _ => break,
+        }
+    }
+    loops
+}

@@ -1,0 +1,45 @@
+//! The innermost spatial loop of each block becomes a vector.
+//!
+//! ```text
+//! for j in 0..64 { c[i, j] = .. }   =>   for jo in 0..8 { vectorized j in 0..8 { c[i, jo * 8 + j] = .. } }
+//! ```
+
+use super::is_free;
+use crate::program::Stmt;
+use crate::schedule::{LoopRef, Schedule};
+
+/// Vectors of this many registers are still one loop.
+const MOST_REGISTERS: usize = 4;
+
+pub(super) fn vectorize(schedule: &mut Schedule, vector_bytes: usize) {
+    for block in schedule.blocks() {
+        let lanes = lanes(schedule, &block, vector_bytes);
+        let Some(l) = innermost(schedule, &block) else { continue };
+        let mut changed = schedule.clone();
+        if vectorized(&mut changed, l, lanes).is_some() {
+            *schedule = changed;
+        }
+    }
+}
+
+fn lanes(schedule: &Schedule, block: &str, vector_bytes: usize) -> usize {
+    let block = schedule.block(block).expect("a block of the program");
+    let written = block.body.writes()[0].buffer;
+    (vector_bytes / schedule.program().buffer(written).ty.dtype.size()).max(1)
+}
+
+/// The loop directly around the block, if it is free, contains no other loop, and is more than one iteration.
+fn innermost(schedule: &Schedule, block: &str) -> Option<LoopRef> {
+    let loops = schedule.loops(block).ok()?;
+    let is_more = |l: &LoopRef| schedule.extent(*l).is_ok_and(|extent| extent > 1);
+    let l = loops.into_iter().rev().find(is_more)?;
+    let only_blocks = schedule.for_loop(l).ok()?.body.iter().all(|s| matches!(s, Stmt::Block(_)));
+    (only_blocks && is_free(schedule, l)).then_some(l)
+}
+
+fn vectorized(schedule: &mut Schedule, l: LoopRef, lanes: usize) -> Option<()> {
+    let extent = schedule.extent(l).ok()?;
+    let whole = extent <= MOST_REGISTERS * lanes;
+    let inner = if whole { l } else { *schedule.split(l, &[0, lanes]).ok()?.last()? };
+    schedule.vectorize(inner).ok()
+}

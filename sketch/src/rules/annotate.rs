@@ -1,0 +1,49 @@
+//! The free decisions that every sketch ends with: where blocks that no rule placed are computed, and how
+//! far reductions are written out.
+
+use super::{Space, State};
+use crate::postprocess::UNROLL;
+use crate::program::IterKind;
+use crate::trace::{Recorder, StepError};
+
+/// Iterations that may be written out; each is as likely as the others.
+const UNROLL_STEPS: [i64; 4] = [0, 16, 64, 512];
+
+pub(super) fn annotate(space: &Space, state: &mut State) {
+    let blocks = state.recorder.schedule().blocks();
+    for block in blocks.iter().rev() {
+        let mut changed = state.recorder.clone();
+        if !state.tiled.contains(block) && locate(space, &mut changed, block).is_ok() {
+            state.recorder = changed;
+        }
+    }
+    for block in &blocks {
+        let mut changed = state.recorder.clone();
+        if unroll(space, &mut changed, block).is_ok() {
+            state.recorder = changed;
+        }
+    }
+}
+
+/// Only a block alone at the root is free to move.
+fn locate(space: &Space, recorder: &mut Recorder, block: &str) -> Result<(), StepError> {
+    let schedule = recorder.schedule();
+    let alone = |l| schedule.for_loop(l).is_ok_and(|l| l.body.len() == 1);
+    let is_free = schedule.loops(block)?.into_iter().all(alone);
+    if !is_free || schedule.consumers(block)?.len() != 1 {
+        return Err(StepError::NoChoice);
+    }
+    let var = recorder.get_block(block)?;
+    let at = recorder.sample_compute_location(var, &mut space.random())?;
+    recorder.compute_at(var, at)
+}
+
+fn unroll(space: &Space, recorder: &mut Recorder, block: &str) -> Result<(), StepError> {
+    let reduces = |i: &crate::program::Iter| i.kind == IterKind::Reduce;
+    if !recorder.schedule().block(block)?.iters.iter().any(reduces) {
+        return Err(StepError::NoChoice);
+    }
+    let var = recorder.get_block(block)?;
+    let steps = recorder.sample_categorical(&UNROLL_STEPS, &[0.25; 4], &mut space.random())?;
+    recorder.annotate(var, UNROLL, steps.into())
+}
