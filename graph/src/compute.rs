@@ -11,7 +11,7 @@
 
 use ansc_runtime::{DType, Tensor};
 
-use crate::expr::{BufId, Expr, VarId};
+use crate::expr::{BufId, Expr};
 use crate::scalar::Scalar;
 
 /// Element type and static shape of a tensor.
@@ -128,10 +128,6 @@ impl Stage {
         let mut extents = self.ty.shape.clone();
         extents.extend(self.reduce.iter().flat_map(|r| r.extents.iter().copied()));
         extents
-    }
-
-    pub fn is_reduction_axis(&self, var: VarId) -> bool {
-        var.index() >= self.ty.rank()
     }
 }
 

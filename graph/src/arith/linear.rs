@@ -1,6 +1,6 @@
 //! Sums of terms with constant coefficients.
 
-use crate::expr::{BinOp, Expr, UnOp, VarId};
+use crate::expr::{BinOp, Expr, UnOp};
 use ansc_runtime::DType;
 
 /// `constant + sum of coefficient * term`, in wrapping `i64`. A term is a variable or an opaque
@@ -13,10 +13,6 @@ pub struct Linear {
 }
 
 impl Linear {
-    pub fn from_const(constant: i64) -> Linear {
-        Linear { terms: vec![], constant }
-    }
-
     /// Takes sums, differences and products with constants apart. `e` is an `i64` expression.
     pub fn from_expr(e: &Expr) -> Linear {
         let mut linear = Linear::default();
@@ -34,11 +30,6 @@ impl Linear {
 
     pub fn is_const(&self) -> bool {
         self.terms.is_empty()
-    }
-
-    /// Zero where the variable is not a term by itself.
-    pub fn coefficient_of(&self, var: VarId) -> i64 {
-        self.coefficient(&Expr::Var(var))
     }
 
     pub fn coefficient(&self, term: &Expr) -> i64 {

@@ -98,7 +98,7 @@ fn call(out: &mut dyn Write, names: &dyn Names, name: &str, operands: &[&Expr]) 
 }
 
 /// Expressions with commas between them.
-pub fn print_list<'a>(
+pub(super) fn print_list<'a>(
     out: &mut dyn Write,
     names: &dyn Names,
     list: impl Iterator<Item = &'a Expr>,

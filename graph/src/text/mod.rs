@@ -36,7 +36,7 @@ mod token;
 
 pub use cursor::Cursor;
 pub use error::{Cause, ParseError};
-pub use expr::{Names, Scope, print_expr, print_list, read_expr};
+pub use expr::{Names, Scope, print_expr, read_expr};
 pub use names::unique;
 pub use tensor::{Constants, NoConstants, Table, hash};
 pub use token::{Label, Quoted};

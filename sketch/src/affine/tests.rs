@@ -72,8 +72,6 @@ fn index() -> impl Strategy<Value = Expr> {
             inner.clone().prop_map(|a| Expr::Unary(UnOp::Neg, Box::new(a))),
             pair.clone().prop_map(|(a, b)| a.min(b)),
             pair.clone().prop_map(|(a, b)| a.max(b)),
-            inner.clone().prop_map(|x| Expr::unary(UnOp::Abs, x)),
-            inner.clone().prop_map(|x| Expr::unary(UnOp::Neg, x)),
             (pair, inner.clone(), inner).prop_map(|((a, b), c, d)| Expr::select(
                 a.clone().lt(b.clone()).and(a.le(b)),
                 c,
