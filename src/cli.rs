@@ -29,6 +29,8 @@ pub enum Command {
     Models(Models),
     /// List the operators that can be compiled, as a page of Markdown
     Operators(Operators),
+    /// Show the schedules that a search over each subgraph of a model starts from
+    Sketches(Sketches),
 }
 
 impl Command {
@@ -42,6 +44,7 @@ impl Command {
             Command::Inspect(a) => a.json,
             Command::Models(a) => a.json,
             Command::Operators(a) => a.json,
+            Command::Sketches(a) => a.json,
         }
     }
 }
@@ -157,6 +160,21 @@ pub struct Inspect {
     pub file: PathBuf,
     #[command(flatten)]
     pub specialise: Specialise,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Sketches {
+    pub model: PathBuf,
+    #[command(flatten)]
+    pub specialise: Specialise,
+    /// Only this subgraph
+    #[arg(long, value_name = "N")]
+    pub subgraph: Option<usize>,
+    /// Cores to schedule for [default: those of this machine]
+    #[arg(long, value_name = "N")]
+    pub cores: Option<usize>,
     #[arg(long)]
     pub json: bool,
 }

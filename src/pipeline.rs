@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use ansc_codegen::{Batch, Target, artifact};
 use ansc_frontend::import::{self, ImportOptions};
+use ansc_graph::fuse;
 use ansc_graph::passes;
-use ansc_graph::{Graph, NodeId, Op, ValueId, interp};
+use ansc_graph::{Compute, Graph, NodeId, Op, ValueId, interp};
 use ansc_runtime::Tensor;
 use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Provenance, Step};
 use serde::Serialize;
@@ -107,6 +108,31 @@ impl std::io::Write for HashWriter<'_> {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+/// One expression that a model computes, however often.
+pub struct Subgraph {
+    /// Where it occurs first.
+    pub name: String,
+    pub compute: Compute,
+    pub occurrences: usize,
+}
+
+/// The distinct subgraphs of a model that become kernels, in the order of their first occurrence. Those of the
+/// bodies of loops and branches are left out.
+pub fn subgraphs(model: &Path, import: ImportOptions) -> Result<Vec<Subgraph>, Error> {
+    let mut graph = import::load(model, &import)?;
+    passes::run_all(&mut graph, &passes::Options::default())?;
+    let mut all: Vec<Subgraph> = vec![];
+    for item in fuse::schedule(&graph) {
+        let fuse::Item::Group(group) = item else { continue };
+        match all.iter_mut().find(|s| s.compute == group.compute) {
+            _ if group.is_view => {}
+            Some(known) => known.occurrences += 1,
+            None => all.push(Subgraph { name: group.name, compute: group.compute, occurrences: 1 }),
+        }
+    }
+    Ok(all)
 }
 
 fn optimise(graph: &mut Graph, options: &Options, watch: &dyn Watch) -> Result<(), Error> {

@@ -7,6 +7,7 @@ mod inspect;
 mod models;
 pub mod operators;
 mod run;
+mod sketches;
 mod verify;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Inspect(args) => inspect::run(&args),
         Command::Models(args) => models::run(&args),
         Command::Operators(args) => operators::run(&args),
+        Command::Sketches(args) => sketches::run(&args),
     }
 }
 
