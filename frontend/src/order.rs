@@ -18,7 +18,7 @@ pub(crate) struct Plan<'m> {
     pub(crate) reads: HashSet<&'m str>,
 }
 
-/// A node that is in a cycle, or reads one.
+/// A node that is in a cycle.
 pub(crate) struct Cycle(pub(crate) usize);
 
 /// `outputs` are the names that are wanted of `nodes`.
@@ -69,9 +69,23 @@ fn topological(nodes: &[NodeProto], reads: &[Vec<&str>]) -> Result<Vec<usize>, C
         }
     }
     match waiting.iter().position(|&count| count > 0) {
-        Some(stuck) => Err(Cycle(stuck)),
+        Some(stuck) => {
+            let sources = |node: usize| reads[node].iter().filter_map(|name| producer.get(name));
+            let before = |node: usize| sources(node).copied().find(|&source| waiting[source] > 0);
+            Err(Cycle(in_cycle(stuck, before)))
+        }
         None => Ok(order),
     }
+}
+
+/// A node that is met again on the way backwards from one that waits for a cycle.
+fn in_cycle(stuck: usize, before: impl Fn(usize) -> Option<usize>) -> usize {
+    let mut seen = HashSet::new();
+    let mut at = stuck;
+    while seen.insert(at) {
+        at = before(at).expect("a node waits for one that waits");
+    }
+    at
 }
 
 /// Every name that a node reads: its inputs, and what its subgraphs take from outside.
@@ -129,6 +143,8 @@ mod tests {
     fn finds_cycles() {
         let nodes = [node(&["a", "c"], "b"), node(&["b"], "c")];
         assert_eq!(plan(&nodes, ["c"]).err().unwrap().0, 0);
+        let reader = [node(&["b"], "y"), node(&["c"], "b"), node(&["b"], "c")];
+        assert_eq!(plan(&reader, ["y"]).err().unwrap().0, 1);
         let itself = [node(&["x"], "x")];
         assert_eq!(plan(&itself, ["x"]).err().unwrap().0, 0);
     }

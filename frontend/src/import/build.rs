@@ -160,6 +160,7 @@ impl Importer {
             Err(Cycle(index)) => {
                 let problem = self.problem(&graph.node[index], "is part of a cycle");
                 self.report(problem);
+                return graph.output.iter().map(|o| (o.name.clone(), None)).collect();
             }
         }
         graph.output.iter().map(|o| (o.name.clone(), self.output(&o.name))).collect()

@@ -81,6 +81,10 @@ pub struct ResizeAxis {
     pub region: (f64, f64),
 }
 
+/// Elements of a table of one axis; images are far smaller, and a malicious size must not take all
+/// memory.
+const MAX_TABLE: usize = 1 << 23;
+
 /// The operator, and the tables that are its operands after `x`.
 pub fn resize(
     x: &TensorType,
@@ -88,6 +92,7 @@ pub fn resize(
     attrs: &ResizeAttrs,
 ) -> Result<(ComputeOp, Vec<Tensor>), OpError> {
     let out = result_type(x, axes)?;
+    check_tables(axes, attrs)?;
     if out.is_empty() {
         let stage = Stage::map("resize", out, Expr::Const(Scalar::zero(x.dtype)));
         return Ok((operator(Compute::single(vec![x.clone()], stage)), vec![]));
@@ -126,6 +131,18 @@ fn result_type(x: &TensorType, axes: &[ResizeAxis]) -> Result<TensorType, OpErro
         shape[a.axis] = a.extent;
     }
     sized(TensorType::new(x.dtype, shape))
+}
+
+/// Tables grow with the result's extent, and with antialiasing by as much as the image shrinks.
+fn check_tables(axes: &[ResizeAxis], attrs: &ResizeAttrs) -> Result<(), OpError> {
+    let shrinks = |a: &ResizeAxis| if attrs.antialias { (1.0 / a.scale).max(1.0) } else { 1.0 };
+    match axes.iter().find(|a| a.extent as f64 * 4.0 * shrinks(a) > MAX_TABLE as f64) {
+        Some(a) => Err(OpError::Invalid(format!(
+            "an axis of {} elements, scaled by {}, would need a table of more than {MAX_TABLE} elements",
+            a.extent, a.scale
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// What sums are computed in. Where one element is chosen there is nothing to sum up.

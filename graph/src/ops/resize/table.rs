@@ -107,7 +107,7 @@ fn row(x: f64, n: usize, scale: f64, attrs: &ResizeAttrs) -> Vec<(i64, f64)> {
     let floor = x.floor();
     let mut row: Vec<(i64, f64)> = weights(x - floor, scale, attrs)
         .into_iter()
-        .map(|(offset, weight)| (floor as i64 + offset, weight))
+        .map(|(offset, weight)| ((floor as i64).saturating_add(offset), weight))
         .collect();
     if attrs.exclude_outside {
         row.iter_mut().filter(|(i, _)| *i != inside(*i)).for_each(|(_, weight)| *weight = 0.0);
