@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ansc_codegen::CodegenError;
-use ansc_frontend::import::{ImportError, Report};
+use ansc_frontend::ImportError;
 use ansc_runtime::LoadErrorKind;
 use ansc_runtime::tensor::TensorError;
 
@@ -16,8 +16,9 @@ pub const EXIT_MACHINE: u8 = 3;
 pub enum Error {
     #[error("{0}")]
     Import(#[from] ImportError),
-    #[error("{}: {} problems", .0.file, .0.problems.len())]
-    Check(Report),
+    /// The verb did what it was asked to, and its report says what is wrong.
+    #[error("{0}")]
+    Reported(String),
     #[error("{}: {reason}", path.display())]
     File { path: PathBuf, reason: String },
     #[error("{0}")]

@@ -5,12 +5,16 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    // `ansc inspect X | head` ends the program, as it does others, and not with a panic.
+    // SAFETY: no other thread runs yet, and the default action is no code of ours.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let cli = ansc::cli::Cli::parse();
     let json = cli.command.wants_json();
     match ansc::verbs::run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            if json {
+            // A report is the one object on standard output.
+            if json && !matches!(error, ansc::Error::Reported(_)) {
                 println!("{}", error.to_json());
             }
             eprintln!("error: {error}");

@@ -4,6 +4,11 @@
 //! It holds what both sides of the artifact must agree on (element types, host tensors, the
 //! manifest) and what running needs (loading, sessions, the thread pool, host operators).
 
+/// The README's examples of Rust compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
 mod artifact;
 pub mod c;
 pub mod dtype;

@@ -13,11 +13,14 @@ pub(super) fn run(args: &Check) -> Result<(), Error> {
         print_json(&serde_json::json!({ "compiles": compiles, "report": report }));
     } else {
         report.operators.iter().for_each(|o| println!("{:6} {}", o.count, o.qualified()));
-        println!(
-            "{}: {}",
-            args.model.display(),
-            if compiles { "can be compiled" } else { "cannot be compiled" }
-        );
+        report.problems.iter().for_each(|p| println!("{p}"));
+        if compiles {
+            println!("{}: can be compiled", args.model.display());
+        }
     }
-    if compiles { Ok(()) } else { Err(Error::Check(report)) }
+    if compiles {
+        Ok(())
+    } else {
+        Err(Error::Reported(format!("{}: cannot be compiled", args.model.display())))
+    }
 }

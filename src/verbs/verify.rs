@@ -51,7 +51,7 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
     if ok {
         Ok(())
     } else {
-        Err(Error::Mismatch(format!("{} differs from the reference", args.artifact.display())))
+        Err(Error::Reported(format!("{} differs from the reference", args.artifact.display())))
     }
 }
 
