@@ -29,6 +29,7 @@ mod fill;
 mod gather;
 mod gelu;
 mod gemm;
+mod grid;
 mod grouped_attention;
 mod integer;
 mod join;
@@ -48,15 +49,19 @@ mod repeat;
 mod repetition;
 mod reshape;
 mod resize;
+mod roi_align;
 mod rotary;
 mod scan;
 mod scatter;
 mod search;
 mod slice;
 mod softmax;
+mod spectrum;
+mod tfidf;
 mod unary;
 mod variadic;
 mod window;
+mod window_function;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -103,6 +108,7 @@ const FAMILIES: &[&[OpEntry]] = &[
     gather::OPS,
     gelu::OPS,
     gemm::OPS,
+    grid::OPS,
     grouped_attention::OPS,
     join::OPS,
     loss::OPS,
@@ -121,14 +127,18 @@ const FAMILIES: &[&[OpEntry]] = &[
     repetition::OPS,
     reshape::OPS,
     resize::OPS,
+    roi_align::OPS,
     rotary::OPS,
     scan::OPS,
     scatter::OPS,
     search::OPS,
     slice::OPS,
     softmax::OPS,
+    spectrum::OPS,
+    tfidf::OPS,
     unary::OPS,
     variadic::OPS,
+    window_function::OPS,
 ];
 
 impl OpEntry {

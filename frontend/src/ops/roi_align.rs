@@ -1,0 +1,34 @@
+//! `RoiAlign`.
+
+use ansc_graph::ValueId;
+use ansc_graph::ops::roi_align::{RoiAttrs, roi_align};
+
+use super::OpEntry;
+use crate::import::NodeCtx;
+use crate::problem::Problem;
+
+pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("RoiAlign", 10, import)];
+
+fn import(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let inputs = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?];
+    let height = ctx.size(ctx.int("output_height", 1), "output height")?;
+    let width = ctx.size(ctx.int("output_width", 1), "output width")?;
+    let default = if ctx.opset() < 16 { "output_half_pixel" } else { "half_pixel" };
+    let attrs = RoiAttrs {
+        output: [height, width],
+        samples: ctx.size(ctx.int("sampling_ratio", 0), "sampling ratio")?,
+        scale: ctx.float("spatial_scale", 1.0),
+        half_pixel: match ctx.string("coordinate_transformation_mode", default).as_str() {
+            "half_pixel" => true,
+            "output_half_pixel" => false,
+            other => return Err(ctx.problem(format!("coordinates `{other}` are not known"))),
+        },
+        max: match ctx.string("mode", "avg").as_str() {
+            "avg" => false,
+            "max" => true,
+            other => return Err(ctx.problem(format!("mode `{other}` is not known"))),
+        },
+    };
+    let [x, rois, image] = inputs.map(|v| ctx.ty(v));
+    ctx.emit(roi_align(attrs, &x, &rois, &image), &inputs)
+}

@@ -1,0 +1,159 @@
+//! `RoiAlign`: regions of images, each pooled to the same size from samples between the pixels.
+//!
+//! ```text
+//! roi_align(x: f32[n, c, h, w], rois: f32[r, 4], image: i64[r])
+//! ->  y: f32[r, oh, gh], x: f32[r, ow, gw] = where the samples of each bin lie
+//!     sum: f32[r, c, oh, ow] = sum[gh, gw] of what four pixels give to a sample
+//!     average
+//! ```
+//!
+//! Without a fixed number of samples that number follows from each region's size; there is space for
+//! regions as large as the image, and larger ones are sampled no more densely than that.
+
+use ansc_runtime::DType;
+
+use super::index::clamped;
+use super::stages::{Source, Stages, real};
+use super::{OpError, sized};
+use crate::compute::{Combiner, TensorType};
+use crate::expr::{Expr, UnOp};
+use crate::op::{ComputeOp, Kind};
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RoiAttrs {
+    /// Height and width of the result.
+    pub output: [usize; 2],
+    /// Samples of a bin along each axis; 0 for as many as it has pixels.
+    pub samples: usize,
+    /// From the regions' coordinates to those of pixels.
+    pub scale: f32,
+    /// Pixels have their centres at half coordinates; otherwise regions are at least one pixel large.
+    pub half_pixel: bool,
+    /// The greatest of what any pixel gives, rather than the average of samples.
+    pub max: bool,
+}
+
+/// One of the two axes.
+struct Axis {
+    /// Position of each sample, `[r, bins, samples]`.
+    at: Source,
+    /// Samples of a bin, `[r]`.
+    count: Source,
+    extent: usize,
+    samples: usize,
+}
+
+pub fn roi_align(
+    attrs: RoiAttrs,
+    x: &TensorType,
+    rois: &TensorType,
+    image: &TensorType,
+) -> Result<ComputeOp, OpError> {
+    let (&[n, c, h, w], &[r, 4]) = (&x.shape[..], &rois.shape[..]) else {
+        return Err(OpError::Invalid(format!("regions {rois} cannot be taken from {x}")));
+    };
+    let fits = x.dtype.is_float() && rois.dtype == x.dtype && image.dtype.is_int();
+    if !fits || image.shape != [r] || n == 0 || h == 0 || w == 0 || attrs.output.contains(&0) {
+        return Err(OpError::Invalid(format!("regions {rois} of {x} cannot go by {image}")));
+    }
+    let d = x.dtype.accumulator();
+    let (mut s, [data, rois, image]) = Stages::new([x, rois, image]);
+    let [oh, ow] = attrs.output;
+    let rows = axis(&mut s, &attrs, &rois, 0, h, d)?;
+    let columns = axis(&mut s, &attrs, &rois, 1, w, d)?;
+    let out = sized(TensorType::new(d, [r, c, oh, ow]))?;
+    let combiner = if attrs.max { Combiner::Max } else { Combiner::Sum };
+    let extents = [rows.samples, columns.samples];
+    let pooled = s.reduce("pooled", combiner, out.clone(), &extents, |i, g| {
+        let batch = clamped(image.at(&[i[0].clone()]), image.dtype(), n);
+        let row = rows.sample(d, &i[0], &i[2], &g[0]);
+        let column = columns.sample(d, &i[0], &i[3], &g[1]);
+        let part = |y: &(Expr, Expr), x: &(Expr, Expr)| {
+            let at = [batch.clone(), i[1].clone(), y.0.clone(), x.0.clone()];
+            data.at_as(d, &at) * y.1.clone() * x.1.clone()
+        };
+        let corners = [(0, 0), (0, 1), (1, 0), (1, 1)];
+        let parts = corners.map(|(a, b)| part(&row.taps[a], &column.taps[b]));
+        let join = |a: Expr, b: Expr| if attrs.max { a.max(b) } else { a + b };
+        let value = parts.into_iter().reduce(join).expect("four parts");
+        let outside = real(d, 0.0);
+        let value = Expr::select(row.inside.and(column.inside), value, outside);
+        match row.counts.into_iter().chain(column.counts).reduce(Expr::and) {
+            Some(counts) => {
+                let identity = combiner.identity(d).expect("of a sum or maximum");
+                Expr::select(counts, value, Expr::Const(identity))
+            }
+            None => value,
+        }
+    });
+    let result = s.map("roi_align", TensorType::new(x.dtype, out.shape), |i| {
+        let value = pooled.at(i);
+        let count = |axis: &Axis| axis.count.at(&[i[0].clone()]);
+        let value = if attrs.max { value } else { value / (count(&rows) * count(&columns)) };
+        Expr::cast(d, x.dtype, value)
+    });
+    Ok(s.finish(Kind::Other("RoiAlign".into()), &[&result]))
+}
+
+/// `which` is 0 for rows and 1 for columns; regions are `x1, y1, x2, y2`.
+fn axis(
+    s: &mut Stages,
+    attrs: &RoiAttrs,
+    rois: &Source,
+    which: usize,
+    extent: usize,
+    d: DType,
+) -> Result<Axis, OpError> {
+    let (r, bins) = (rois.ty().shape[0], attrs.output[which]);
+    let samples = if attrs.samples > 0 { attrs.samples } else { extent.div_ceil(bins).max(1) };
+    let edge = |i: &Expr, end: usize| {
+        let at = rois.at_as(d, &[i.clone(), Expr::index(2 * end + 1 - which)]);
+        at * real(d, attrs.scale) - real(d, if attrs.half_pixel { 0.5 } else { 0.0 })
+    };
+    let per_roi = TensorType::new(d, [r]);
+    let size = s.map("size", per_roi.clone(), |i| {
+        let size = edge(&i[0], 1) - edge(&i[0], 0);
+        if attrs.half_pixel { size } else { size.max(real(d, 1.0)) }
+    });
+    let count = s.map("count", per_roi, |i| match attrs.samples {
+        0 => {
+            let wanted = Expr::unary(UnOp::Ceil, size.at(i) / real(d, bins as f64));
+            wanted.max(real(d, 1.0)).min(real(d, samples as f64))
+        }
+        n => real(d, n as f64),
+    });
+    let ty = sized(TensorType::new(d, [r, bins, samples]))?;
+    let at = s.map("at", ty, |i| {
+        let number = |v: &Expr| Expr::cast(DType::I64, d, v.clone());
+        let bin = size.at(&i[..1]) / real(d, bins as f64);
+        let within = (number(&i[2]) + real(d, 0.5)) / count.at(&i[..1]);
+        edge(&i[0], 0) + bin * (number(&i[1]) + within)
+    });
+    Ok(Axis { at, count, extent, samples })
+}
+
+/// A sample along one axis.
+struct Sample {
+    /// Index and weight of the pixels on both sides.
+    taps: [(Expr, Expr); 2],
+    inside: Expr,
+    /// Whether the region has as many samples, where their number is its own.
+    counts: Option<Expr>,
+}
+
+impl Axis {
+    fn sample(&self, d: DType, roi: &Expr, bin: &Expr, sample: &Expr) -> Sample {
+        let at = self.at.at(&[roi.clone(), bin.clone(), sample.clone()]);
+        let last = real(d, self.extent as f64 - 1.0);
+        let inside = real(d, -1.0).le(at.clone()).and(at.clone().le(real(d, self.extent as f64)));
+        let kept = at.max(real(d, 0.0)).min(last);
+        let floor = Expr::unary(UnOp::Floor, kept.clone());
+        let high = kept - floor.clone();
+        let index = clamped(Expr::cast(d, DType::I64, floor), DType::I64, self.extent);
+        let next = (index.clone() + Expr::int(1)).min(Expr::index(self.extent - 1));
+        let counts = (self.samples > 1).then(|| {
+            Expr::cast(DType::I64, d, sample.clone()).lt(self.count.at(std::slice::from_ref(roi)))
+        });
+        Sample { taps: [(index, real(d, 1.0) - high.clone()), (next, high)], inside, counts }
+    }
+}
