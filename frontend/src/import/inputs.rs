@@ -105,7 +105,10 @@ fn declared(info: &ValueInfoProto) -> Result<(DType, Option<Vec<Dim>>), String> 
 fn dim(proto: &Dimension) -> Result<Dim, String> {
     match &proto.value {
         Some(dimension::Value::DimValue(-1)) | None => Ok(Dim::Unknown),
-        Some(dimension::Value::DimParam(name)) if name.is_empty() => Ok(Dim::Unknown),
+        // Exporters write "?" for each dimension that they do not know.
+        Some(dimension::Value::DimParam(name)) if matches!(name.as_str(), "" | "?") => {
+            Ok(Dim::Unknown)
+        }
         Some(dimension::Value::DimParam(name)) => Ok(Dim::Named(name.clone())),
         Some(dimension::Value::DimValue(n)) => {
             usize::try_from(*n).map(Dim::Known).map_err(|_| format!("has a dimension of {n}"))

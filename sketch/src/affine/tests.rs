@@ -123,3 +123,13 @@ fn tiles_cancel() {
     }
     assert_eq!(simplify(&tiled.lt(int(24)), &extents()), Expr::bool(true));
 }
+
+#[test]
+fn what_is_no_sum_is_simplified_inside() {
+    // As a mirrored index has it.
+    let abs = |x: Expr| Expr::unary(UnOp::Abs, x);
+    let e = abs(Expr::var(3) - Expr::int(4) + Expr::int(1)) + Expr::int(2);
+    let simple = simplify(&e, &extents());
+    assert_eq!(simple, abs(Expr::var(3) - Expr::int(3)) + Expr::int(2));
+    assert_eq!(simplify(&simple, &extents()), simple);
+}
