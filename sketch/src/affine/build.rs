@@ -15,14 +15,13 @@ pub(super) fn sum(e: &Expr, extents: &Extents) -> Sum {
         },
         Expr::Unary(UnOp::Neg, x) => sum(x, extents).times(-1),
         Expr::Binary(op, a, b) => binary(*op, a, b, extents),
-        Expr::Select(..) => match logic(e.map_children(|c| simplify(c, extents)), extents) {
+        _ => match logic(e.map_children(|c| simplify_operand(e, c, extents)), extents) {
             // A select that is decided leaves one of its sides.
             side if matches!(e, Expr::Select(..)) && !matches!(side, Expr::Select(..)) => {
                 sum(&side, extents)
             }
             other => opaque(other),
         },
-        _ => opaque(e.map_children(|c| simplify_operand(e, c, extents))),
     }
 }
 
