@@ -10,6 +10,8 @@ use tract_onnx::pb::*;
 
 use super::*;
 
+mod control;
+
 fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
     NodeProto {
         op_type: op.into(),
