@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ansc_codegen::Target;
-use ansc_frontend::import;
+use ansc_frontend::{ImportOptions, import};
 use ansc_graph::{Graph, interp};
 use ansc_runtime::{Model, Tensor};
 use serde::Serialize;
@@ -25,16 +25,17 @@ struct Row {
 }
 
 pub(super) fn run(args: &Verify) -> Result<(), Error> {
-    let options = import_options(&args.specialise)?;
-    let graph = import::load(&args.model, &options)?;
     let model = Model::load(&args.artifact)?;
+    let options = options(args, &model)?;
+    let graph = import::load(&args.model, &options)?;
     let inputs = chosen_inputs(&model, args)?;
     let reference = interp::run(&graph, &in_graph_order(&graph, &inputs)?)?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     let actual = model.session()?.run(&named)?;
     let rows = compare(&actual, &reference, args.tolerance)?;
     let ok = rows.iter().all(|r| r.ok);
-    let layers = if args.layers { Some(first_divergence(args, &graph, &inputs)?) } else { None };
+    let layers =
+        if args.layers { Some(first_divergence(args, options, &graph, &inputs)?) } else { None };
     if args.json {
         print_json(&serde_json::json!({ "ok": ok, "outputs": rows, "first_divergence": layers }));
     } else {
@@ -53,6 +54,19 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
     } else {
         Err(Error::Reported(format!("{} differs from the reference", args.artifact.display())))
     }
+}
+
+/// What the artifact was compiled for, where the arguments do not say.
+fn options(args: &Verify, model: &Model) -> Result<ImportOptions, Error> {
+    let mut options = import_options(&args.specialise)?;
+    for (index, port) in model.inputs().iter().enumerate() {
+        if let Some(value) = model.bound_value(index) {
+            options.values.entry(port.name.clone()).or_insert(value);
+        } else if !options.values.contains_key(&port.name) {
+            options.shapes.entry(port.name.clone()).or_insert_with(|| port.shape.clone());
+        }
+    }
+    Ok(options)
 }
 
 fn print_row(row: &Row) {
@@ -114,16 +128,12 @@ fn compare(
 /// interpreter's run of the same optimised graph.
 fn first_divergence(
     args: &Verify,
+    import: ImportOptions,
     graph: &Graph,
     inputs: &[(String, Tensor)],
 ) -> Result<Option<Row>, Error> {
     let target = Target::native()?;
-    let options = Options {
-        import: import_options(&args.specialise)?,
-        target,
-        expose: Expose::Everything,
-        verify: true,
-    };
+    let options = Options { import, target, expose: Expose::Everything, verify: true };
     let directory = tempfile::tempdir().map_err(|e| Error::file(&args.artifact, e))?;
     let path = directory.path().join("exposed.ansc");
     pipeline::compile(&args.model, &path, &options, &Silent)?;

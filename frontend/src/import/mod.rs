@@ -26,7 +26,7 @@ pub(crate) use build::Importer;
 pub(crate) use context::NodeCtx;
 pub use options::ImportOptions;
 pub use report::{OperatorCount, Report};
-pub(crate) use subgraph::Body;
+pub(crate) use subgraph::{Body, nameless};
 
 use crate::external::External;
 pub use crate::problem::{ImportError, Problem};

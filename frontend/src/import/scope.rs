@@ -83,8 +83,11 @@ impl Frame {
             let node = inputs[inputs.len() - self.captures.len() + index];
             return ValueId { node, out: 0 };
         }
+        let taken = self.graph.inputs().iter().any(|&n| self.graph.node(n).name == name);
+        let other = || format!("{name}#{}", self.captures.len());
+        let name = if taken { other() } else { name.to_string() };
         self.captures.push(value);
-        self.graph.add_input(name, outer.ty(value).clone(), None)
+        self.graph.add_input(&name, outer.ty(value).clone(), None)
     }
 }
 

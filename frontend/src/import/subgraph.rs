@@ -19,6 +19,11 @@ pub(crate) struct Body {
     pub(crate) captures: Vec<ValueId>,
 }
 
+/// The name of a body's input or output that the model has no name for.
+pub(crate) fn nameless(index: usize) -> String {
+    format!("#{index}")
+}
+
 impl NodeCtx<'_> {
     /// Imports a body as a graph of its own. Its inputs are `hidden` ones, which the model's body does
     /// not know of, those that it lists, of types `inputs`, and then what it captures: `captures`
@@ -32,8 +37,8 @@ impl NodeCtx<'_> {
     ) -> Result<Body, Problem> {
         self.count_inputs(graph, inputs.len())?;
         let mut frame = Frame::new(Graph::new(&graph.name), self.inner_scope());
-        for ty in hidden {
-            frame.graph.add_input("", ty.clone(), None);
+        for (index, ty) in hidden.iter().enumerate() {
+            frame.graph.add_input(&nameless(index), ty.clone(), None);
         }
         for (info, ty) in graph.input.iter().zip(inputs) {
             let value = frame.graph.add_input(&info.name, ty.clone(), None);
@@ -78,12 +83,13 @@ impl NodeCtx<'_> {
         build: impl FnOnce(&mut Self, &[ValueId]) -> Result<Vec<ValueId>, Problem>,
     ) -> Result<Graph, Problem> {
         let mut frame = Frame::new(Graph::new(self.name()), self.inner_scope());
+        let named = inputs.iter().enumerate();
         let values: Vec<ValueId> =
-            inputs.iter().map(|ty| frame.graph.add_input("", ty.clone(), None)).collect();
+            named.map(|(i, ty)| frame.graph.add_input(&nameless(i), ty.clone(), None)).collect();
         self.importer.frames.push(frame);
         let outputs = build(self, &values);
         let mut graph = self.importer.frames.pop().expect("pushed above").graph;
-        graph.outputs = outputs?.into_iter().map(|v| (String::new(), v)).collect();
+        graph.outputs = outputs?.into_iter().enumerate().map(|(i, v)| (nameless(i), v)).collect();
         Ok(graph)
     }
 

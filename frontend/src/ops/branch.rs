@@ -6,7 +6,7 @@ use ansc_runtime::DType;
 use tract_onnx::pb::GraphProto;
 
 use super::OpEntry;
-use crate::import::{Body, NodeCtx};
+use crate::import::{Body, NodeCtx, nameless};
 use crate::problem::Problem;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("If", 1, branch)];
@@ -35,11 +35,19 @@ fn both(
     then_graph: &GraphProto,
     else_graph: &GraphProto,
 ) -> Result<Vec<ValueId>, Problem> {
-    let mut then_body = ctx.import_body(then_graph, &[], &[], &[])?;
-    let else_body = ctx.import_body(else_graph, &[], &[], &then_body.captures)?;
-    for &value in &else_body.captures[then_body.captures.len()..] {
-        then_body.graph.add_input("", ctx.ty(value), None);
-    }
+    let bodies = ctx.attempt(|ctx| {
+        let mut then_body = ctx.import_body(then_graph, &[], &[], &[])?;
+        let else_body = ctx.import_body(else_graph, &[], &[], &then_body.captures)?;
+        for (i, &value) in else_body.captures.iter().enumerate().skip(then_body.captures.len()) {
+            then_body.graph.add_input(&nameless(i), ctx.ty(value), None);
+        }
+        Ok((then_body, else_body))
+    });
+    let (then_body, else_body) = bodies.map_err(|mut problems| {
+        let reason = "its condition is not known, so that both of its branches must be supported";
+        problems.push(ctx.problem(reason).remedy(ctx.how_to_know(condition)));
+        ctx.give_up(problems)
+    })?;
     let outputs = outputs(ctx, condition, &then_body, &else_body)?;
     let condition = ctx.reshape(condition, &[])?;
     let operands = [&[condition], &else_body.captures[..]].concat();

@@ -10,7 +10,7 @@ use ansc_runtime::{DType, Tensor};
 use tract_onnx::pb::GraphProto;
 
 use super::OpEntry;
-use crate::import::NodeCtx;
+use crate::import::{NodeCtx, nameless};
 use crate::problem::Problem;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("Scan", 8, scan)];
@@ -87,8 +87,8 @@ impl Scan<'_> {
         let gives: Vec<TensorType> =
             body.graph.outputs.iter().map(|(_, v)| body.graph.ty(*v).clone()).collect();
         let outputs = self.outputs(ctx, &types, &gives, length)?;
-        let on = body.graph.add_const("", Tensor::scalar(true));
-        body.graph.outputs.insert(0, (String::new(), on));
+        let on = body.graph.add_const("on", Tensor::scalar(true));
+        body.graph.outputs.insert(0, (nameless(0), on));
         let op = LoopOp {
             body: body.graph,
             max_trip: length as u64,
