@@ -117,7 +117,7 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
         pick(&s.loops(&other).expect("a block of the schedule"), m[4])
     };
     let buffers: Vec<String> = s.program().buffers.iter().map(|b| b.name.clone()).collect();
-    let scope = if m[4] % 2 == 0 { Scope::Local } else { Scope::Global };
+    let scope = if m[4].is_multiple_of(2) { Scope::Local } else { Scope::Global };
     Some(match m[0] % 17 {
         0..=2 => {
             let (inner, middle) = (usize::from(m[3] % 5) + 1, usize::from(m[4] % 3) + 1);
@@ -135,13 +135,13 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
         8 => ("unroll", s.unroll(pick(&loops, m[2])?).is_ok()),
         9 => ("compute_at", s.compute_at(&block, any_loop?).is_ok()),
         10 => ("reverse_compute_at", s.reverse_compute_at(&block, any_loop?).is_ok()),
-        11 if m[2] % 2 == 0 => ("compute_inline", s.compute_inline(&block).is_ok()),
+        11 if m[2].is_multiple_of(2) => ("compute_inline", s.compute_inline(&block).is_ok()),
         11 => ("reverse_compute_inline", s.reverse_compute_inline(&block).is_ok()),
         12 => ("cache_read", s.cache_read(&block, &pick(&buffers, m[2])?, scope).is_ok()),
         13 => ("cache_write", s.cache_write(&block, scope).is_ok()),
         14 => ("set_scope", s.set_scope(&pick(&buffers, m[2])?, scope).is_ok()),
         15 => ("decompose", s.decompose_reduction(&block, pick(&loops, m[2])?).is_ok()),
-        _ if m[4] % 4 == 0 => ("add_unit_loop", s.add_unit_loop(&block).is_ok()),
+        _ if m[4].is_multiple_of(4) => ("add_unit_loop", s.add_unit_loop(&block).is_ok()),
         _ => ("pad", s.pad(&block, usize::from(m[2] % 4), usize::from(m[3] % 4) + 1).is_ok()),
     })
 }

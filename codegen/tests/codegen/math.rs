@@ -60,7 +60,8 @@ fn errors_are_within_the_stated_bounds() {
     // SAFETY: the C library's `erf` has no precondition.
     let erf = |x| unsafe { erf(x) };
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
-    let cases: [(UnOp, &dyn Fn(f64) -> f64, f64); 5] = [
+    type Row<'a> = (UnOp, &'a dyn Fn(f64) -> f64, f64);
+    let cases: [Row<'_>; 5] = [
         (UnOp::Exp, &f64::exp, 1.0),
         (UnOp::Log, &f64::ln, 1.0),
         (UnOp::Tanh, &f64::tanh, 2.0),

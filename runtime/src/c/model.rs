@@ -69,8 +69,8 @@ pub unsafe extern "C" fn ansc_model_free(model: *mut AnscModel) {
 /// `model` is null or a model that was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ansc_model_name(model: *const AnscModel) -> *const c_char {
-    // SAFETY: the caller's promise.
     shield(std::ptr::null(), || {
+        // SAFETY: the caller's promise.
         unsafe { model.as_ref() }.map_or(std::ptr::null(), |m| m.name.as_ptr())
     })
 }

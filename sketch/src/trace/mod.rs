@@ -57,7 +57,7 @@ pub struct TraceError {
     pub step: usize,
     pub instruction: String,
     #[source]
-    pub cause: StepError,
+    pub cause: Box<StepError>,
 }
 
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -89,7 +89,7 @@ impl Trace {
             recorder.step(instruction.clone(), unfit, random).map_err(|cause| TraceError {
                 step,
                 instruction: instruction.to_string(),
-                cause,
+                cause: Box::new(cause),
             })?;
         }
         Ok(recorder)

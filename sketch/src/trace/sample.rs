@@ -61,9 +61,9 @@ fn sample_product(n: usize, parts: usize, random: &mut dyn Rng) -> Vec<usize> {
     let mut lengths = vec![1; parts];
     for (prime, exponent) in primes(n) {
         let mut left = exponent;
-        for place in 0..parts {
+        for (place, length) in lengths.iter_mut().enumerate() {
             let here = sample_first(left, parts - place, random);
-            lengths[place] *= prime.pow(here);
+            *length *= prime.pow(here);
             left -= here;
         }
     }

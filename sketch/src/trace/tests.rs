@@ -73,7 +73,7 @@ fn another_shape_gets_other_decisions() {
     let other = matmul_bias_relu(7, 10, 9);
     let program = crate::lower("k", &other);
     let refused = r.trace().replay(program.clone(), Unfit::Refuse, &mut random(0)).unwrap_err();
-    assert_eq!((refused.step, &refused.cause), (2, &StepError::Unfit));
+    assert_eq!((refused.step, &*refused.cause), (2, &StepError::Unfit));
     let moved = r.trace().replay(program, Unfit::Resample, &mut random(0)).unwrap();
     check_program(&other, &crate::finish(moved.schedule().program().clone()));
 }
