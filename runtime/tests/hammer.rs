@@ -19,7 +19,7 @@ fn eight_threads_get_right_outputs_in_flat_memory() {
     let mut b = common::sample();
     let middle = ansc_runtime::manifest::BufferId(2);
     b.expose("middle", middle);
-    let report = hammer::hammer(&b.load(), 8, Duration::from_secs_f64(seconds())).unwrap();
+    let report = hammer::hammer(&b.load(), 8, Duration::from_secs_f64(seconds()), 2 << 20).unwrap();
     assert!(report.runs >= 16 && report.resident_before > 0 && report.resident_after > 0);
 }
 
@@ -28,6 +28,6 @@ fn wrong_outputs_are_noticed() {
     let mut b = Builder::new();
     let y = b.output("y", ansc_runtime::DType::I64, &[]);
     b.step("count", 1, &[y], "static int64_t n; *(int64_t *)b[0] = n++;");
-    let error = hammer::hammer(&b.load(), 2, Duration::from_millis(20)).err().unwrap();
+    let error = hammer::hammer(&b.load(), 2, Duration::from_millis(20), 2 << 20).err().unwrap();
     assert!(error.starts_with("wrong output in run 0"), "{error}");
 }
