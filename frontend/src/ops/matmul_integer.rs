@@ -124,12 +124,22 @@ fn to_float(
 
 /// Inputs: a (float), b, its scale, its zero point, a bias.
 fn dynamic_quantize_matmul(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
-    let a = ctx.input(0)?;
+    let operands = [ctx.input(0)?, ctx.input(1)?];
+    let (scale, zero, bias) = (ctx.input(2)?, plain_zero(ctx, 3)?, ctx.optional(4));
+    Ok(vec![dynamic_product(ctx, operands, scale, zero, bias)?])
+}
+
+/// The product of floats, which are quantised by what they are, and quantised values.
+pub(super) fn dynamic_product(
+    ctx: &mut NodeCtx<'_>,
+    [a, b]: [ValueId; 2],
+    scale: ValueId,
+    zero: Option<ValueId>,
+    bias: Option<ValueId>,
+) -> One {
     let quantized = ctx.emit(ansc_graph::ops::quantize::dynamic_quantize(&ctx.ty(a)), &[a])?;
-    let [a, scale, zero] = quantized[..] else {
+    let [a, a_scale, a_zero] = quantized[..] else {
         return Err(ctx.problem("quantisation gives three results"));
     };
-    let (b, b_scale, b_zero) = (ctx.input(1)?, ctx.input(2)?, plain_zero(ctx, 3)?);
-    let bias = ctx.optional(4);
-    Ok(vec![to_float(ctx, [a, b], [scale, b_scale], [Some(zero), b_zero], bias)?])
+    to_float(ctx, [a, b], [a_scale, scale], [Some(a_zero), zero], bias)
 }

@@ -38,9 +38,9 @@ impl Cell for Gru {
         d: usize,
     ) -> Result<Vec<ValueId>, Problem> {
         if !self.linear_before_reset {
-            return Ok(vec![layer.weights(ctx, d, 0, 2)?, layer.weights(ctx, d, 2, 1)?]);
+            return Ok([layer.weights(ctx, d, 0, 2)?, layer.weights(ctx, d, 2, 1)?].concat());
         }
-        let mut parameters = vec![layer.weights(ctx, d, 0, 3)?];
+        let mut parameters = layer.weights(ctx, d, 0, 3)?;
         if let Some(bias) = ctx.optional(3) {
             let both = part(ctx, bias, d)?;
             parameters.push(narrow(ctx, both, 5 * layer.hidden, layer.hidden)?);

@@ -7,7 +7,11 @@ use ansc_runtime::DType;
 use super::Cell;
 use crate::import::NodeCtx;
 use crate::ops::compose::One;
+use crate::ops::matmul_integer::dynamic_product;
 use crate::problem::Problem;
+
+/// The first input of a quantised operator that describes quantisation.
+const QUANTISED: usize = 8;
 
 pub(super) struct Layer {
     /// For each direction, whether it goes through the steps backwards.
@@ -20,6 +24,9 @@ pub(super) struct Layer {
     /// Where each element of the batch ends, as `i64[batch, 1]`, unless all go on to the end.
     pub(super) lengths: Option<ValueId>,
     batch_first: bool,
+    /// Weights are quantised, and transposed: inputs `QUANTISED` and `QUANTISED + 2` hold the scales
+    /// and zero points of those of inputs and of states.
+    quantised: bool,
     /// `[steps, batch, inputs]`.
     x: ValueId,
 }
@@ -41,33 +48,35 @@ impl Layer {
         let x = if batch_first { ctx.transpose(given, &[1, 0, 2])? } else { given };
         let [steps, batch, width] = ctx.shape(x)[..] else { unreachable!("of rank 3") };
         let weights = ctx.input(2)?;
-        let hidden = ctx.shape(weights).last().copied().unwrap_or(0);
+        let quantised = ctx.optional(QUANTISED).is_some();
+        let hidden = match ctx.shape(weights)[..] {
+            [_, hidden, _] if quantised => hidden,
+            [_, _, hidden] => hidden,
+            _ => return Err(ctx.problem("its weights must have rank 3")),
+        };
         let rows = gates.saturating_mul(hidden);
         let directions = reverse.len();
-        let shapes = [
-            (1, vec![directions, rows, width]),
-            (2, vec![directions, rows, hidden]),
-            (3, vec![directions, rows.saturating_mul(2)]),
-        ];
-        for (input, shape) in shapes {
-            expect(ctx, input, &shape)?;
+        for (input, columns) in [(1, width), (2, hidden)] {
+            match quantised {
+                true => expect_quantised(ctx, input, &[directions, columns, rows])?,
+                false => expect(ctx, input, &[directions, rows, columns])?,
+            }
         }
+        expect(ctx, 3, &[directions, rows.saturating_mul(2)])?;
         let size = ctx.int_opt("hidden_size").map_or(Ok(hidden), |n| ctx.size(n, "hidden size"))?;
         ctx.check(size == hidden, || format!("its hidden size is {size}, its weights' {hidden}"))?;
         let lengths = lengths(ctx, steps, batch)?;
         let clip = ctx.float_opt("clip");
         let dtype = ty.dtype;
-        Ok(Layer { reverse, steps, batch, hidden, dtype, clip, lengths, batch_first, x })
+        Ok(Layer { reverse, steps, batch, hidden, dtype, clip, lengths, batch_first, quantised, x })
     }
 
     /// What the inputs of all steps give to their gates: `[steps, batch, gates * hidden]`.
     pub(super) fn inputs<C: Cell>(&self, ctx: &mut NodeCtx<'_>, cell: &C, d: usize) -> One {
-        let w = ctx.input(1)?;
-        let w = part(ctx, w, d)?;
-        let w = ctx.transpose_matrix(w)?;
-        let [width, rows] = ctx.shape(w)[..] else { unreachable!("a matrix") };
+        let w = self.matrix(ctx, 1, d, 0, C::GATES)?;
+        let [width, rows] = ctx.shape(w[0])[..] else { unreachable!("a matrix") };
         let x = ctx.reshape(self.x, &[self.steps * self.batch, width])?;
-        let mut y = ctx.matmul(x, w)?;
+        let mut y = self.product(ctx, x, &w)?;
         if let Some(bias) = ctx.optional(3) {
             let both = part(ctx, bias, d)?;
             let of_input = narrow(ctx, both, 0, rows)?;
@@ -78,18 +87,51 @@ impl Layer {
         ctx.reshape(y, &[self.steps, self.batch, rows])
     }
 
-    /// Gates `begin..begin + count` of the recurrent weights, as `[hidden, count * hidden]`.
+    /// Gates `begin..begin + count` of the recurrent weights; see [`Layer::matrix`].
     pub(super) fn weights(
         &self,
         ctx: &mut NodeCtx<'_>,
         d: usize,
         begin: usize,
         count: usize,
-    ) -> One {
-        let weights = ctx.input(2)?;
-        let r = part(ctx, weights, d)?;
-        let r = narrow(ctx, r, begin * self.hidden, count * self.hidden)?;
-        ctx.transpose_matrix(r)
+    ) -> Result<Vec<ValueId>, Problem> {
+        self.matrix(ctx, 2, d, begin, count)
+    }
+
+    /// Gates of the weights at `input`, as `[columns, count * hidden]`; for quantised ones scale and
+    /// zero point follow. [`Layer::product`] takes them.
+    fn matrix(
+        &self,
+        ctx: &mut NodeCtx<'_>,
+        input: usize,
+        d: usize,
+        begin: usize,
+        count: usize,
+    ) -> Result<Vec<ValueId>, Problem> {
+        let weights = ctx.input(input)?;
+        let w = part(ctx, weights, d)?;
+        if self.quantised {
+            let first = QUANTISED + 2 * (input - 1);
+            let (scale, zero) = (ctx.input(first)?, ctx.input(first + 1)?);
+            return Ok(vec![w, part(ctx, scale, d)?, part(ctx, zero, d)?]);
+        }
+        let w = narrow(ctx, w, begin * self.hidden, count * self.hidden)?;
+        Ok(vec![ctx.transpose_matrix(w)?])
+    }
+
+    /// `x` times the first of `weights`.
+    pub(super) fn product(&self, ctx: &mut NodeCtx<'_>, x: ValueId, weights: &[ValueId]) -> One {
+        match weights[..] {
+            [w, scale, zero, ..] if self.quantised => {
+                dynamic_product(ctx, [x, w], scale, Some(zero), None)
+            }
+            _ => ctx.matmul(x, weights[0]),
+        }
+    }
+
+    /// The number of values that weights are.
+    pub(super) fn parts(&self) -> usize {
+        if self.quantised { 3 } else { 1 }
     }
 
     /// The states before the first step, `[batch, hidden]`; zero where they are not given.
@@ -178,6 +220,13 @@ pub(super) fn expect(ctx: &NodeCtx<'_>, input: usize, shape: &[usize]) -> Result
     let (ty, dtype) = (ctx.ty(value), ctx.dtype(ctx.input(0)?));
     ctx.check(ty.shape == shape && ty.dtype == dtype, || {
         format!("its input {input} must be {dtype}{shape:?}, but is {ty}")
+    })
+}
+
+fn expect_quantised(ctx: &NodeCtx<'_>, input: usize, shape: &[usize]) -> Result<(), Problem> {
+    let ty = ctx.ty(ctx.input(input)?);
+    ctx.check(ty.shape == shape && matches!(ty.dtype, DType::I8 | DType::U8), || {
+        format!("its input {input} must be 8-bit integers {shape:?}, but is {ty}")
     })
 }
 

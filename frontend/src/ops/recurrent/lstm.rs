@@ -47,7 +47,7 @@ impl Cell for Lstm {
         layer: &Layer,
         d: usize,
     ) -> Result<Vec<ValueId>, Problem> {
-        let mut parameters = vec![layer.weights(ctx, d, 0, 4)?];
+        let mut parameters = layer.weights(ctx, d, 0, 4)?;
         if let Some(peepholes) = self.peepholes {
             parameters.push(part(ctx, peepholes, d)?);
         }
@@ -60,10 +60,10 @@ impl Cell for Lstm {
         layer: &Layer,
         step: &Step<'_>,
     ) -> Result<Vec<ValueId>, Problem> {
-        let recurrent = ctx.matmul(step.states[0], step.parameters[0])?;
+        let recurrent = layer.product(ctx, step.states[0], step.parameters)?;
         let mut operands = vec![step.x, recurrent, step.states[1]];
         if self.peepholes.is_some() {
-            operands.push(step.parameters[1]);
+            operands.push(step.parameters[layer.parts()]);
         }
         // The cell state comes first, for the hidden state reads it.
         let mut values =

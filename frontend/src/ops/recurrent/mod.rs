@@ -6,7 +6,8 @@
 //! loop over t: h = cell(g[t], h @ r', h);  y[t] = h
 //! ```
 //!
-//! Loops of a few steps are unrolled by a pass later. One file per kind of cell.
+//! Loops of a few steps are unrolled by a pass later. One file per kind of cell. `DynamicQuantizeLSTM` differs
+//! in its products alone: their left operands are quantised by what they are.
 
 mod activation;
 mod gru;
@@ -30,6 +31,7 @@ pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("GRU", 7, gru::import),
     OpEntry::onnx("LSTM", 7, lstm::import),
     OpEntry::onnx("RNN", 7, rnn::import),
+    OpEntry::microsoft("DynamicQuantizeLSTM", lstm::import),
 ];
 
 /// A kind of cell.

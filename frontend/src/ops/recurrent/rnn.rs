@@ -29,7 +29,7 @@ impl Cell for Rnn {
         layer: &Layer,
         d: usize,
     ) -> Result<Vec<ValueId>, Problem> {
-        Ok(vec![layer.weights(ctx, d, 0, 1)?])
+        layer.weights(ctx, d, 0, 1)
     }
 
     fn step(
@@ -38,7 +38,7 @@ impl Cell for Rnn {
         layer: &Layer,
         step: &Step<'_>,
     ) -> Result<Vec<ValueId>, Problem> {
-        let recurrent = ctx.matmul(step.states[0], step.parameters[0])?;
+        let recurrent = layer.product(ctx, step.states[0], step.parameters)?;
         let function = self.functions[step.d][0];
         ctx.cell("RNNCell", layer, &[step.x, recurrent], |cell: &mut Gates| {
             let sum = cell.gate(0, 0)? + cell.gate(1, 0)?;
