@@ -84,14 +84,17 @@ pub fn elementwise_consumer(schedule: &Schedule, name: &str) -> Option<String> {
         return None;
     }
     let shape = |b: &Block| schedule.program().buffer(written(b)).ty.shape.clone();
-    let own: Vec<Expr> = reader.body.writes()[0].indices.clone();
+    let own = &reader.body.writes()[0].indices;
+    let extents = shape(reader);
+    // Along an axis of one element every place is its own.
+    let is_own = |(axis, index): (usize, &Expr)| *index == own[axis] || extents[axis] == 1;
     let at_own_place = reader
         .body
         .value()
         .loads()
         .iter()
-        .filter(|(buffer, _)| *buffer == written(block))
-        .all(|(_, indices)| *indices == own.as_slice());
+        .filter(|(buffer, indices)| *buffer == written(block) && indices.len() == own.len())
+        .all(|(_, indices)| indices.iter().enumerate().all(is_own));
     (at_own_place && shape(block) == shape(reader)).then(|| consumer.clone())
 }
 
