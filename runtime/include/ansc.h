@@ -232,4 +232,4 @@ AnscStatus ansc_session_output_shape(const struct AnscSession *session,
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: 6890227b0236b368caa44a2be0eeac3c */
+/* sources: 374a6d4b15adc6a110e55639b5f04b1f */
