@@ -18,6 +18,7 @@ pub mod rules;
 pub mod schedule;
 #[cfg(test)]
 mod testing;
+pub mod task;
 mod text;
 pub mod trace;
 mod tree;
@@ -28,4 +29,5 @@ pub use program::{
     Access, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
 };
 pub use schedule::{LoopRef, Schedule, ScheduleError};
+pub use task::Task;
 pub use trace::Trace;

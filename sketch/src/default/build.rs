@@ -6,6 +6,7 @@
 use ansc_graph::{BufId, Compute, Expr, TensorType, VarId};
 
 use super::Machine;
+use super::knobs::Knobs;
 use super::tile::Layout;
 use crate::packed::Packing;
 use crate::program::{Access, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Stmt};
@@ -30,6 +31,7 @@ pub(super) struct Builder<'a> {
     pub(super) compute: &'a Compute,
     pub(super) constant: &'a [bool],
     pub(super) machine: &'a Machine,
+    pub(super) knobs: &'a Knobs,
     pub(super) program: Program,
     pub(super) packings: Vec<Packing>,
     /// The program's buffer for each source of the compute's stages, and how many leading axes of the source
@@ -53,6 +55,7 @@ impl<'a> Builder<'a> {
         compute: &'a Compute,
         constant: &'a [bool],
         machine: &'a Machine,
+        knobs: &'a Knobs,
     ) -> Builder<'a> {
         // The naive program has the buffers and parameters that are wanted, with nothing repeated.
         let mut program = crate::lower::lower(name, compute);
@@ -63,6 +66,7 @@ impl<'a> Builder<'a> {
             compute,
             constant,
             machine,
+            knobs,
             program,
             packings: Vec::new(),
             sources,

@@ -14,6 +14,7 @@
 
 mod build;
 mod inline;
+mod knobs;
 mod rows;
 mod stage;
 mod tile;
@@ -25,6 +26,7 @@ use crate::finish::finish;
 use crate::packed::Packing;
 use crate::program::Program;
 use build::Builder;
+pub use knobs::{Knob, Knobs};
 
 /// What the default schedule needs to know of a CPU.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -40,9 +42,21 @@ pub struct Scheduled {
     pub packings: Vec<Packing>,
 }
 
+/// What nobody tuned gets.
 pub fn schedule(name: &str, compute: &Compute, constant: &[bool], machine: &Machine) -> Scheduled {
+    schedule_with(name, compute, constant, machine, &Knobs::default())
+}
+
+/// The schedule with these choices; afterwards `knobs` knows on which of them it depended.
+pub fn schedule_with(
+    name: &str,
+    compute: &Compute,
+    constant: &[bool],
+    machine: &Machine,
+    knobs: &Knobs,
+) -> Scheduled {
     let compute = inline::inline(compute);
-    let mut builder = Builder::new(name, &compute, constant, machine);
+    let mut builder = Builder::new(name, &compute, constant, machine, knobs);
     // Of an empty tensor nothing is computed.
     let mut done: Vec<bool> = compute.stages.iter().map(|s| s.ty.is_empty()).collect();
     for stage in 0..compute.stages.len() {

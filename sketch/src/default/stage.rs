@@ -18,13 +18,12 @@ use std::ops::Range;
 use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType, VarId};
 
 use super::build::{Builder, Path};
+use super::knobs::Knob;
 use super::usage::is_expensive;
 use crate::program::{Access, Body, IterKind, Stmt};
 
 /// Less work than this is not worth waking a thread for, in element operations.
 pub(super) const PARALLEL_WORK: usize = 16 * 1024;
-/// Vectors of partial results of one reduction: enough to hide the latency of an addition.
-const PARTIALS: usize = 4;
 /// Iterations that a parallel loop should have at least, so that threads share evenly.
 const PARALLEL_ITERATIONS: usize = 16;
 
@@ -244,7 +243,7 @@ fn columns(
 ) -> Vec<Stmt> {
     let s = &b.compute.stages[stage];
     let (lanes, extent) = (lanes_of(b, s), merged(s, last));
-    let width = lanes * PARTIALS.min(extent / lanes).max(1);
+    let width = lanes * b.knobs.get(Knob::Partials).min(extent / lanes).max(1);
     let main = extent / width;
     let mut stmts = b.serial(path, main, IterKind::Spatial, |b, path, i| {
         if main == 0 {
@@ -329,7 +328,7 @@ fn lanes_reduction(
         Some((last, outer)) => (outer.to_vec(), *last),
         None => (vec![], 1),
     };
-    let partials = PARTIALS.min(extent / lanes).max(1);
+    let partials = b.knobs.get(Knob::Partials).min(extent / lanes).max(1);
     let width = if extent >= lanes { partials * lanes } else { 1 };
     let acc = b.local("acc", TensorType::new(s.ty.dtype, [width]));
     let here = |l: &Expr| Access { buffer: acc, indices: vec![l.clone()] };
@@ -424,7 +423,7 @@ pub(super) fn plus(a: Expr, b: Expr) -> Expr {
     }
 }
 
-/// Whole vectors in a loop, then the pieces that are left.
+/// Whole vectors in a loop, perhaps several in a row, then the pieces that are left.
 fn vectors(
     b: &mut Builder<'_>,
     path: &Path,
@@ -432,15 +431,21 @@ fn vectors(
     lanes: usize,
     f: &mut dyn FnMut(&mut Builder<'_>, &Path, Expr) -> Vec<Stmt>,
 ) -> Vec<Stmt> {
-    let main = extent / lanes;
+    let wanted = b.knobs.get(Knob::Vectors).max(1);
+    let in_row = if extent / lanes >= wanted { wanted } else { 1 };
+    let width = in_row * lanes;
+    let main = extent / width;
     let mut stmts = Vec::new();
     if main > 0 {
         stmts = b.serial(path, main, IterKind::Spatial, |b, path, i| {
-            let base = if main == 1 { Expr::int(0) } else { i * Expr::index(lanes) };
-            b.vector(path, lanes, |b, path, l| f(b, path, plus(base, l)))
+            let base = if main == 1 { Expr::int(0) } else { i * Expr::index(width) };
+            b.unrolled(path, in_row, IterKind::Spatial, |b, path, u| {
+                let base = if in_row == 1 { base } else { plus(base, u * Expr::index(lanes)) };
+                b.vector(path, lanes, |b, path, l| f(b, path, plus(base, l)))
+            })
         });
     }
-    stmts.extend(pieces(b, path, main * lanes, extent % lanes, lanes, f));
+    stmts.extend(pieces(b, path, main * width, extent % width, lanes, f));
     stmts
 }
 

@@ -16,21 +16,19 @@
 
 mod choose;
 mod operands;
+mod order;
 
 use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType};
 
 use super::build::{Builder, Path};
 use super::stage::{PARALLEL_WORK, lanes_of, plus, widths_of};
+use super::knobs::Knob;
 use super::usage::{has_reuse, is_identity, readers};
 use crate::program::{Access, Body, IterKind, Stmt};
 use choose::Shape;
 pub(super) use operands::Layout;
 use operands::Operands;
-
-/// Terms of the innermost reduction axis that are written out in a row.
-const UNROLL_REDUCTION: usize = 4;
-/// Parallel iterations below which the row axis is shared among threads as well.
-const FEW_ITERATIONS: usize = 24;
+use order::{Order, Role};
 
 /// A reduction, its tile and its readers.
 struct Tiling {
@@ -59,7 +57,7 @@ pub(super) fn schedule(b: &mut Builder<'_>, reduction: usize, done: &[bool]) -> 
     }
     let epilogue = epilogue(b, reduction, done);
     let operands = Operands::of(b, s);
-    let shape = choose::choose(b.machine, s, &operands, lanes_of(b, s));
+    let shape = choose::choose(b.machine, s, &operands, lanes_of(b, s), b.knobs.get(Knob::Tile));
     let rows = [shape.upper_axis, shape.row_axis];
     let outside = (0..s.ty.rank() - 1).filter(|axis| !rows.contains(&Some(*axis)));
     let (fixed, free) = outside.partition(|axis| operands.fixed_axes.contains(axis));
@@ -117,40 +115,42 @@ fn nests(b: &mut Builder<'_>, t: &Tiling) {
 fn nest(b: &mut Builder<'_>, t: &Tiling, panels: usize, columns: &dyn Fn(Expr) -> Columns) {
     let s = &b.compute.stages[t.reduction];
     let extent_of = |axis: Option<usize>| axis.map_or(1, |a| s.ty.shape[a]);
-    let uppers = extent_of(t.shape.upper_axis) / t.shape.upper;
     let (rows, tiles) = (extent_of(t.shape.row_axis), extent_of(t.shape.row_axis) / t.shape.rows);
     let rest = rows % t.shape.rows;
-    let of = |axes: &[usize]| axes.iter().map(|&a| s.ty.shape[a]).collect::<Vec<_>>();
-    // Panels outside of all rows: a panel stays in the cache while rows stream by.
-    let mut extents = [of(&t.fixed), vec![panels], of(&t.free), vec![uppers]].concat();
-    let share_rows = extents.iter().product::<usize>() < FEW_ITERATIONS && tiles > 1;
+    let mut order = Order::of(b, t, panels);
+    let block = order.block(b.knobs.get(Knob::RowBlock), tiles);
+    let blocks = if block == 0 { 0 } else { tiles / block };
     let worthwhile = s.extents().iter().product::<usize>() >= PARALLEL_WORK;
-    let origin = |indices: &[Expr]| Origin::new(t, indices, columns);
-    if share_rows {
-        extents.push(tiles);
-        let mut stmts = b.parallel(&extents, worthwhile, |b, path, mut indices| {
-            let row = indices.pop().expect("a tile's row") * Expr::index(t.shape.rows);
-            tile(b, path, t, origin(&indices).rows(row, t.shape.rows))
+    let row = |at: Expr| at * Expr::index(t.shape.rows);
+    let mut stmts = Vec::new();
+    if blocks > 0 {
+        order.set(Role::Block, blocks);
+        stmts = b.parallel(&order.extents(), worthwhile, |b, path, indices| {
+            let outer = order.index(Role::Block, &indices);
+            b.serial(path, block, IterKind::Spatial, |b, path, i| {
+                let first = row(if block == 1 { outer } else { outer * Expr::index(block) + i });
+                tile(b, path, t, Origin::new(t, &order, &indices, columns).rows(first, t.shape.rows))
+            })
         });
-        extents.pop();
-        if rest > 0 {
-            stmts.extend(b.parallel(&extents, worthwhile, |b, path, indices| {
-                tile(b, path, t, origin(&indices).rows(Expr::index(rows - rest), rest))
-            }));
-        }
-        b.push(stmts);
-        return;
+        order.set(Role::Block, 1);
     }
-    let stmts = b.parallel(&extents, worthwhile, |b, path, indices| {
-        let mut stmts = b.serial(path, tiles, IterKind::Spatial, |b, path, i| {
-            let row = if tiles == 1 { Expr::int(0) } else { i * Expr::index(t.shape.rows) };
-            tile(b, path, t, origin(&indices).rows(row, t.shape.rows))
-        });
-        if rest > 0 {
-            stmts.extend(tile(b, path, t, origin(&indices).rows(Expr::index(rows - rest), rest)));
-        }
-        stmts
-    });
+    let done = blocks * block;
+    if done < tiles || rest > 0 {
+        stmts.extend(b.parallel(&order.extents(), worthwhile, |b, path, indices| {
+            let origin = || Origin::new(t, &order, &indices, columns);
+            let mut stmts = Vec::new();
+            if done < tiles {
+                stmts = b.serial(path, tiles - done, IterKind::Spatial, |b, path, i| {
+                    let first = if tiles == 1 { i } else { row(plus(Expr::index(done), i)) };
+                    tile(b, path, t, origin().rows(first, t.shape.rows))
+                });
+            }
+            if rest > 0 {
+                stmts.extend(tile(b, path, t, origin().rows(Expr::index(rows - rest), rest)));
+            }
+            stmts
+        }));
+    }
     b.push(stmts);
 }
 
@@ -208,8 +208,9 @@ fn reduction_loops(
     body: &mut Terms<'_>,
 ) -> Vec<Stmt> {
     let Some((&last, outer)) = extents.split_last() else { return body(b, path, &[]) };
-    let unroll = (1..=UNROLL_REDUCTION).rev().find(|u| last.is_multiple_of(*u)).unwrap_or(1);
-    let unroll = if last <= 2 * UNROLL_REDUCTION { last } else { unroll };
+    let most = b.knobs.get(Knob::Unroll).max(1);
+    let unroll = (1..=most).rev().find(|u| last.is_multiple_of(*u)).unwrap_or(1);
+    let unroll = if last <= 2 * most { last } else { unroll };
     b.serial_all(path, outer, IterKind::Reduce, &mut |b, path, terms| {
         b.serial(path, last / unroll, IterKind::Reduce, |b, path, o| {
             b.unrolled(path, unroll, IterKind::Reduce, |b, path, u| {
@@ -230,21 +231,25 @@ struct Origin {
 }
 
 impl Origin {
-    /// `indices`: one for each fixed axis, the panel, each free axis, and the upper axis.
-    fn new(t: &Tiling, indices: &[Expr], columns: &dyn Fn(Expr) -> Columns) -> Origin {
+    fn new(
+        t: &Tiling,
+        order: &Order,
+        indices: &[Expr],
+        columns: &dyn Fn(Expr) -> Columns,
+    ) -> Origin {
         let mut at = vec![Expr::int(0); t.fixed.len() + t.free.len() + t.shape.tile_axes()];
-        let (fixed, rest) = indices.split_at(t.fixed.len());
-        let (free, upper) = rest[1..].split_at(t.free.len());
+        let (fixed, free) =
+            (order.indices(Role::Fixed, indices), order.indices(Role::Free, indices));
         t.fixed
             .iter()
             .zip(fixed)
             .chain(t.free.iter().zip(free))
             .for_each(|(&axis, e)| at[axis] = e.clone());
         if let Some(axis) = t.shape.upper_axis {
-            let upper = upper[0].clone();
+            let upper = order.index(Role::Upper, indices);
             at[axis] = if t.shape.upper == 1 { upper } else { upper * Expr::index(t.shape.upper) };
         }
-        let columns = columns(rest[0].clone());
+        let columns = columns(order.index(Role::Panel, indices));
         *at.last_mut().expect("a vector axis") = columns.base.clone();
         Origin { indices: at, row_axis: t.shape.row_axis, rows: 1, columns }
     }

@@ -156,6 +156,11 @@ impl Space {
 
     /// For the arbitrary decisions of states: the same every time.
     pub(crate) fn random(&self) -> StdRng {
-        StdRng::seed_from_u64(0)
+        fixed_random()
     }
+}
+
+/// The same every time: for decisions that are forgotten.
+pub(crate) fn fixed_random() -> StdRng {
+    StdRng::seed_from_u64(0)
 }

@@ -6,7 +6,8 @@ use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number,
 use super::record::{Place, Recorder};
 use super::sample::{locations, sample_index, sample_tile};
 use super::{StepError, Unfit};
-use crate::schedule::{Annotation, LoopRef};
+use crate::default::{Knob, Knobs, schedule_with};
+use crate::schedule::{Annotation, LoopRef, Schedule};
 
 type Result<T> = std::result::Result<T, StepError>;
 
@@ -112,6 +113,7 @@ impl Recorder {
                 let (target, value) = (self.loop_ref(*target)?, self.number(*value)?);
                 self.schedule.annotate_loop(target, key, Annotation::Int(value))?;
             }
+            DefaultSchedule { knobs } => self.schedule_by_default(knobs)?,
             on_block => self.transform_block(on_block)?,
         }
         Ok(())
@@ -172,6 +174,20 @@ impl Recorder {
             }
             _ => unreachable!("instructions on loops and sampling ones are executed elsewhere"),
         }
+        Ok(())
+    }
+
+    fn schedule_by_default(&mut self, knobs: &[(Knob, Number)]) -> Result<()> {
+        let task = self.task.clone().ok_or(StepError::NoTask)?;
+        let set = knobs
+            .iter()
+            .map(|(knob, value)| Ok((*knob, self.number(*value)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let (name, constant) = (&task.name, &task.constant);
+        let knobs = Knobs::new(set);
+        let made = schedule_with(name, &task.compute, constant, &task.machine, &knobs);
+        self.schedule = Schedule::new(made.program);
+        self.packings = Some(made.packings);
         Ok(())
     }
 

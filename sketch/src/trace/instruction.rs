@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::default::Knob;
 use crate::program::{Scope, ThreadAxis};
 use crate::schedule::Annotation;
 
@@ -199,6 +200,10 @@ pub enum Instruction {
     Unannotate {
         block: BlockVar,
         key: String,
+    },
+    /// The default schedule of the whole subgraph with these choices, in place of all that was done before.
+    DefaultSchedule {
+        knobs: Vec<(Knob, Number)>,
     },
 }
 

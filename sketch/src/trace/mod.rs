@@ -74,6 +74,8 @@ pub enum StepError {
     Unfit,
     #[error("there is nothing to choose from")]
     NoChoice,
+    #[error("the default schedule needs the subgraph, of which only the program is known")]
+    NoTask,
 }
 
 impl Trace {
@@ -84,7 +86,16 @@ impl Trace {
         unfit: Unfit,
         random: &mut dyn Rng,
     ) -> Result<Recorder, TraceError> {
-        let mut recorder = Recorder::new(program);
+        self.replay_on(Recorder::new(program), unfit, random)
+    }
+
+    /// Applies the trace to a recorder that did nothing yet.
+    pub fn replay_on(
+        &self,
+        mut recorder: Recorder,
+        unfit: Unfit,
+        random: &mut dyn Rng,
+    ) -> Result<Recorder, TraceError> {
         for (step, instruction) in self.steps.iter().enumerate() {
             recorder.step(instruction.clone(), unfit, random).map_err(|cause| TraceError {
                 step,

@@ -2,12 +2,17 @@
 //!
 //! The methods are those of [`Schedule`], on variables in place of names and loops.
 
+use std::sync::Arc;
+
 use rand::Rng;
 
 use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
 use super::{StepError, Trace};
+use crate::default::Knob;
+use crate::packed::Packing;
 use crate::program::{Program, Scope, ThreadAxis};
 use crate::schedule::{LoopRef, Schedule};
+use crate::task::Task;
 
 type Result<T> = std::result::Result<T, StepError>;
 
@@ -29,6 +34,10 @@ pub struct Recorder {
     pub(super) values: Vec<Option<i64>>,
     /// The number of the next variable of any kind.
     pub(super) next: u32,
+    /// What is scheduled, where that is known.
+    pub(crate) task: Option<Arc<Task>>,
+    /// Constants that the default schedule packs, once it was applied.
+    pub(super) packings: Option<Vec<Packing>>,
 }
 
 impl Recorder {
@@ -40,6 +49,8 @@ impl Recorder {
             loops: vec![],
             values: vec![],
             next: 0,
+            task: None,
+            packings: None,
         }
     }
 
@@ -49,6 +60,11 @@ impl Recorder {
 
     pub fn trace(&self) -> &Trace {
         &self.trace
+    }
+
+    /// The packed constants of a program that is complete, and is not to be postprocessed.
+    pub fn packings(&self) -> Option<&Vec<Packing>> {
+        self.packings.as_ref()
     }
 
     pub fn into_parts(self) -> (Schedule, Trace) {
@@ -233,6 +249,10 @@ impl Recorder {
 
     pub fn annotate(&mut self, block: BlockVar, key: &str, value: Note) -> Result<()> {
         self.plain(Instruction::Annotate { block, key: key.to_owned(), value })
+    }
+
+    pub fn default_schedule(&mut self, knobs: &[(Knob, Number)]) -> Result<()> {
+        self.plain(Instruction::DefaultSchedule { knobs: knobs.to_vec() })
     }
 
     pub fn unannotate(&mut self, block: BlockVar, key: &str) -> Result<()> {

@@ -126,6 +126,10 @@ fn call(instruction: &Instruction) -> String {
         }
         AnnotateLoop { target, key, value } => format!("annotate({target}, {key:?}, {value})"),
         Unannotate { block, key } => format!("unannotate({block}, {key:?})"),
+        DefaultSchedule { knobs } => {
+            let knobs = knobs.iter().map(|(knob, value)| format!("{}={value}", knob.name()));
+            format!("default_schedule({})", list(&knobs.collect::<Vec<_>>()))
+        }
     }
 }
 

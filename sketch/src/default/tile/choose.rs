@@ -32,14 +32,21 @@ impl Shape {
     }
 }
 
-pub(super) fn choose(machine: &Machine, s: &Stage, operands: &Operands, lanes: usize) -> Shape {
+/// The shape of this rank among those that fit the registers, ordered by price.
+pub(super) fn choose(
+    machine: &Machine,
+    s: &Stage,
+    operands: &Operands,
+    lanes: usize,
+    rank: usize,
+) -> Shape {
     let (upper_axis, row_axis) = row_axes(s, operands);
     let extent = |axis: Option<usize>| axis.map_or(1, |a| s.ty.shape[a]);
     let (uppers, rows) = (extent(upper_axis), extent(row_axis));
     let columns = *s.ty.shape.last().expect("a vector axis");
     let vectors =
         operands.panel_limit.unwrap_or(usize::MAX).min(columns.next_multiple_of(lanes)) / lanes;
-    let mut best: Option<(usize, Shape)> = None;
+    let mut shapes: Vec<(usize, Shape)> = Vec::new();
     for vectors in (1..=vectors.clamp(1, MAX_VECTORS)).filter(|v| operands.allows(v * lanes)) {
         for upper in (1..=uppers.min(4)).filter(|u| uppers.is_multiple_of(*u)) {
             for row in 1..=rows.min(MAX_ROWS) {
@@ -51,14 +58,14 @@ pub(super) fn choose(machine: &Machine, s: &Stage, operands: &Operands, lanes: u
                 let panel = vectors * lanes;
                 let price = price(columns, panel, lanes, rows, row, upper, operands.shared)
                     * (uppers / upper);
-                if best.as_ref().is_none_or(|(cheapest, _)| price < *cheapest) {
-                    best = Some((price, Shape { upper_axis, row_axis, upper, rows: row, panel }));
-                }
+                shapes.push((price, Shape { upper_axis, row_axis, upper, rows: row, panel }));
             }
         }
     }
     let smallest = Shape { upper_axis, row_axis, upper: 1, rows: 1, panel: lanes };
-    best.map_or(smallest, |(_, shape)| shape)
+    shapes.sort_by_key(|(price, _)| *price);
+    let last = shapes.len().saturating_sub(1);
+    shapes.into_iter().nth(rank.min(last)).map_or(smallest, |(_, shape)| shape)
 }
 
 /// Twice the cycles per term of the reduction over a whole plane of rows and columns.

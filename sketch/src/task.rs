@@ -1,0 +1,174 @@
+//! A subgraph to be scheduled, and the space of its schedules.
+//!
+//! ```text
+//! Task --sketches--> traces without decisions --sample--> trace with decisions, program, packed constants
+//! ```
+//!
+//! The sketches are the [default schedule](crate::default) with its knobs open, and those that the
+//! [rules](crate::rules) derive. Two tasks that differ in names only have the same [`Task::key`].
+
+use std::sync::Arc;
+
+use ansc_graph::Compute;
+use rand::Rng;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::default::{self, Knobs, Machine, Scheduled};
+use crate::postprocess::{self, postprocess};
+use crate::program::Program;
+use crate::rules::{Sketch, Space};
+use crate::trace::{Decision, Recorder, StepError, Trace, TraceError, Unfit};
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Task {
+    pub name: String,
+    pub compute: Compute,
+    /// Which inputs are known when compiling, and may be packed.
+    pub constant: Vec<bool>,
+    pub machine: Machine,
+    /// Threads that the schedule is for.
+    pub cores: usize,
+}
+
+/// One point of the space.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sample {
+    /// With all its decisions.
+    pub trace: Trace,
+    pub scheduled: Scheduled,
+}
+
+impl Task {
+    /// The program that nothing was done to.
+    pub fn naive(&self) -> Program {
+        crate::lower(&self.name, &self.compute)
+    }
+
+    /// What decides the space of schedules, as 32 digits.
+    pub fn key(&self) -> String {
+        let mut compute = self.compute.clone();
+        for (i, stage) in compute.stages.iter_mut().enumerate() {
+            stage.name = format!("s{i}");
+        }
+        let text = format!("{compute}{:?}", self.constant);
+        format!("{:032x}", xxh3_128(text.as_bytes()))
+    }
+
+    /// Every sketch; the first is that of the default schedule.
+    pub fn sketches(self: &Arc<Task>) -> Vec<Sketch> {
+        let default = self.default_sketch().map(|trace| Sketch {
+            trace: trace.undecided(),
+            rules: vec!["default schedule".into()],
+        });
+        let derived = Space::cpu(self.cores).sketches(self.naive());
+        default.into_iter().chain(derived).collect()
+    }
+
+    /// The trace of the schedule that nobody tuned.
+    pub fn untuned(self: &Arc<Task>) -> Trace {
+        let mut trace = self.default_sketch().expect("the default schedule always applies");
+        for step in trace.choices() {
+            trace = trace.decide(step, Decision::Choice(0));
+        }
+        trace
+    }
+
+    /// The default schedule, each knob that matters for this subgraph sampled.
+    fn default_sketch(self: &Arc<Task>) -> Result<Trace, StepError> {
+        let knobs = Knobs::default();
+        default::schedule_with(&self.name, &self.compute, &self.constant, &self.machine, &knobs);
+        let random = &mut crate::rules::fixed_random();
+        let mut recorder = Recorder::of_task(self.clone());
+        let mut sampled = vec![];
+        for knob in knobs.asked() {
+            let candidates = knob.candidates();
+            let weights = vec![1.0 / candidates.len() as f64; candidates.len()];
+            let value = recorder.sample_categorical(candidates, &weights, random)?;
+            sampled.push((knob, value.into()));
+        }
+        recorder.default_schedule(&sampled)?;
+        Ok(recorder.into_parts().1)
+    }
+
+    /// Replays a trace and makes a program of it; what is undecided is drawn.
+    pub fn sample(
+        self: &Arc<Task>,
+        trace: &Trace,
+        unfit: Unfit,
+        random: &mut dyn Rng,
+    ) -> Result<Sample, TraceError> {
+        let recorder = trace.replay_on(Recorder::of_task(self.clone()), unfit, random)?;
+        let complete = recorder.packings().cloned();
+        let (schedule, trace) = recorder.into_parts();
+        let scheduled = match complete {
+            Some(packings) => Scheduled { program: schedule.into_program(), packings },
+            None => {
+                let machine = postprocess::Machine {
+                    cores: self.cores,
+                    vector_bytes: self.machine.vector_bytes,
+                };
+                Scheduled { program: postprocess(schedule, &machine), packings: vec![] }
+            }
+        };
+        Ok(Sample { trace, scheduled })
+    }
+}
+
+impl Recorder {
+    /// A recorder of the task's naive program; it alone can execute the default schedule.
+    pub fn of_task(task: Arc<Task>) -> Recorder {
+        let mut recorder = Recorder::new(task.naive());
+        recorder.task = Some(task);
+        recorder
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::*;
+    use crate::testing::*;
+
+    fn task(compute: Compute) -> Arc<Task> {
+        let constant = compute.inputs.iter().map(|_| false).collect();
+        let machine = Machine { vector_bytes: 16, registers: 16 };
+        Arc::new(Task { name: "k".into(), compute, constant, machine, cores: 2 })
+    }
+
+    #[test]
+    fn the_first_candidates_are_the_default_schedule() {
+        let task = task(matmul_bias_relu(12, 7, 10));
+        let random = &mut StdRng::seed_from_u64(0);
+        let sample = task.sample(&task.untuned(), Unfit::Refuse, random).unwrap();
+        let expected = default::schedule("k", &task.compute, &task.constant, &task.machine);
+        assert_eq!(sample.scheduled, expected);
+    }
+
+    #[test]
+    fn every_knob_computes_the_same() {
+        for compute in [matmul_bias_relu(23, 17, 33), conv(4, 3, 9, 17, 2)] {
+            let task = task(compute);
+            let sketch = &task.sketches()[0];
+            for seed in 0..40 {
+                let random = &mut StdRng::seed_from_u64(seed);
+                let sample = task.sample(&sketch.trace, Unfit::Refuse, random).unwrap();
+                check_program(&task.compute, &sample.scheduled.program);
+                let again = task.sample(&sample.trace, Unfit::Refuse, random).unwrap();
+                assert_eq!(again, sample);
+            }
+        }
+    }
+
+    #[test]
+    fn names_do_not_matter_but_constants_do() {
+        let a = task(matmul_bias_relu(4, 4, 4));
+        let mut b = Task::clone(&a);
+        b.name = "other".into();
+        b.compute.stages[0].name = "other".into();
+        assert_eq!(a.key(), b.key());
+        b.constant[0] = true;
+        assert_ne!(a.key(), b.key());
+    }
+}

@@ -1,0 +1,63 @@
+//! Candidates, and what a search of one task knows.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ansc_sketch::default::Scheduled;
+use ansc_sketch::rules::Sketch;
+use ansc_sketch::trace::Unfit;
+use ansc_sketch::{Task, Trace};
+use rand::Rng;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::outcome::Outcome;
+
+/// A schedule that might be measured.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub trace: Trace,
+    pub scheduled: Scheduled,
+    /// Structural hash of the program: traces that make the same program are one candidate.
+    pub program: u64,
+}
+
+impl Candidate {
+    /// Replays a trace; what is undecided or does not fit is drawn. None if the trace is invalid.
+    pub fn of(task: &Arc<Task>, trace: &Trace, random: &mut dyn Rng) -> Option<Candidate> {
+        let sample = task.sample(trace, Unfit::Resample, random).ok()?;
+        let program = xxh3_64(sample.scheduled.program.to_string().as_bytes());
+        Some(Candidate { trace: sample.trace, scheduled: sample.scheduled, program })
+    }
+}
+
+/// The search of one task: its space, and what was measured.
+pub struct Search {
+    pub task: Arc<Task>,
+    /// The first is the default schedule's.
+    pub sketches: Vec<Sketch>,
+    /// In the order of measurement.
+    pub measured: Vec<(Candidate, Outcome)>,
+    seen: HashSet<u64>,
+}
+
+impl Search {
+    pub fn new(task: Arc<Task>) -> Search {
+        let sketches = task.sketches();
+        Search { task, sketches, measured: vec![], seen: HashSet::new() }
+    }
+
+    pub fn is_seen(&self, candidate: &Candidate) -> bool {
+        self.seen.contains(&candidate.program)
+    }
+
+    pub fn add(&mut self, candidate: Candidate, outcome: Outcome) {
+        self.seen.insert(candidate.program);
+        self.measured.push((candidate, outcome));
+    }
+
+    /// The candidate of the least time.
+    pub fn best(&self) -> Option<(&Candidate, f64)> {
+        let timed = self.measured.iter().filter_map(|(c, o)| Some((c, o.seconds()?)));
+        timed.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}

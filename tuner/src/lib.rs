@@ -1,0 +1,21 @@
+//! Which schedule is best: search strategies, cost models, measuring, records.
+//!
+//! ```text
+//! tasks --task scheduler--> one task --strategy, cost model--> candidates --measurer--> outcomes --> records
+//! ```
+//!
+//! [`tune`](tune::tune) is that loop. What it learns are [`Record`]s: a task's key, a target, a trace and
+//! what became of it. The crate knows neither LLVM nor ONNX: a [`Measurer`](measure::Measurer) builds and
+//! runs candidates, and the command provides one.
+
+pub mod candidate;
+pub mod measure;
+pub mod outcome;
+pub mod records;
+pub mod strategy;
+
+pub use candidate::{Candidate, Search};
+pub use measure::Measurer;
+pub use outcome::{Failure, Outcome};
+pub use records::{Record, Records};
+pub use strategy::SearchStrategy;

@@ -1,0 +1,102 @@
+//! What becomes of a candidate.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::{Deserialize, Serialize};
+
+/// The times of one candidate, or why there are none.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Seconds of one run each, in the order of measurement; never empty, all finite and positive.
+    Seconds(Vec<f64>),
+    Failed(Failure),
+}
+
+/// Why a candidate has no time. Each is the candidate's own fault: what ends the tuner is an error.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// The code generator refused it.
+    Build,
+    /// It took too long to build.
+    BuildTimeout,
+    /// It took too long to run.
+    Timeout,
+    /// The process died: a signal, an illegal instruction, an abort.
+    Crash,
+    /// It asked for more memory than it may have.
+    Memory,
+    /// It computes something else than the reference.
+    WrongResult,
+}
+
+impl Failure {
+    pub const ALL: [Failure; 6] = [
+        Failure::Build,
+        Failure::BuildTimeout,
+        Failure::Timeout,
+        Failure::Crash,
+        Failure::Memory,
+        Failure::WrongResult,
+    ];
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Failure::Build => "does not build",
+            Failure::BuildTimeout => "takes too long to build",
+            Failure::Timeout => "takes too long",
+            Failure::Crash => "crashes",
+            Failure::Memory => "needs too much memory",
+            Failure::WrongResult => "computes something else",
+        })
+    }
+}
+
+impl Outcome {
+    /// The median of the times.
+    pub fn seconds(&self) -> Option<f64> {
+        match self {
+            Outcome::Seconds(all) => Some(median(all)),
+            Outcome::Failed(_) => None,
+        }
+    }
+
+    pub fn failure(&self) -> Option<Failure> {
+        match self {
+            Outcome::Seconds(_) => None,
+            Outcome::Failed(failure) => Some(*failure),
+        }
+    }
+}
+
+/// The lower one of two middle values.
+///
+/// # Panics
+/// If there are no values.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[(sorted.len() - 1) / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[3.0]), 3.0);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.0);
+    }
+
+    #[test]
+    fn outcomes_in_json() {
+        let text = |o: &Outcome| serde_json::to_string(o).unwrap();
+        assert_eq!(text(&Outcome::Seconds(vec![0.5])), r#"{"seconds":[0.5]}"#);
+        assert_eq!(text(&Outcome::Failed(Failure::Crash)), r#"{"failed":"crash"}"#);
+    }
+}
