@@ -16,9 +16,9 @@ pub mod program;
 mod region;
 pub mod rules;
 pub mod schedule;
+pub mod task;
 #[cfg(test)]
 mod testing;
-pub mod task;
 mod text;
 pub mod trace;
 mod tree;

@@ -21,8 +21,8 @@ mod order;
 use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType};
 
 use super::build::{Builder, Path};
-use super::stage::{PARALLEL_WORK, lanes_of, plus, widths_of};
 use super::knobs::Knob;
+use super::stage::{PARALLEL_WORK, lanes_of, plus, widths_of};
 use super::usage::{has_reuse, is_identity, readers};
 use crate::program::{Access, Body, IterKind, Stmt};
 use choose::Shape;
@@ -119,7 +119,7 @@ fn nest(b: &mut Builder<'_>, t: &Tiling, panels: usize, columns: &dyn Fn(Expr) -
     let rest = rows % t.shape.rows;
     let mut order = Order::of(b, t, panels);
     let block = order.block(b.knobs.get(Knob::RowBlock), tiles);
-    let blocks = if block == 0 { 0 } else { tiles / block };
+    let blocks = tiles.checked_div(block).unwrap_or(0);
     let worthwhile = s.extents().iter().product::<usize>() >= PARALLEL_WORK;
     let row = |at: Expr| at * Expr::index(t.shape.rows);
     let mut stmts = Vec::new();
@@ -129,7 +129,12 @@ fn nest(b: &mut Builder<'_>, t: &Tiling, panels: usize, columns: &dyn Fn(Expr) -
             let outer = order.index(Role::Block, &indices);
             b.serial(path, block, IterKind::Spatial, |b, path, i| {
                 let first = row(if block == 1 { outer } else { outer * Expr::index(block) + i });
-                tile(b, path, t, Origin::new(t, &order, &indices, columns).rows(first, t.shape.rows))
+                tile(
+                    b,
+                    path,
+                    t,
+                    Origin::new(t, &order, &indices, columns).rows(first, t.shape.rows),
+                )
             })
         });
         order.set(Role::Block, 1);

@@ -23,6 +23,8 @@ pub enum MeasureError {
     Worker(#[source] std::io::Error),
     #[error("the temporary folder cannot be used: {0}; set TMPDIR to one with space")]
     Io(#[from] std::io::Error),
-    #[error("no candidate can be measured any more: the last {count} failed, the last one because it {last}")]
+    #[error(
+        "no candidate can be measured any more: the last {count} failed, the last one because it {last}"
+    )]
     AllFail { count: usize, last: crate::outcome::Failure },
 }
