@@ -11,7 +11,7 @@ use crate::program::{Access, Block, For, Program, Scope};
 use crate::tree;
 
 /// A block under `l` and a buffer of which it may write an element in two iterations of `l`.
-/// Buffers that are private to an iteration are left out.
+/// Buffers that are private to an iteration are left out, and shared ones where the iterations are threads.
 pub(crate) fn shared_write(program: &Program, l: &For) -> Option<(String, BufId)> {
     let extents = Extents::of(program);
     let common = tree::common_loops(program);
@@ -19,8 +19,13 @@ pub(crate) fn shared_write(program: &Program, l: &For) -> Option<(String, BufId)
     l.body.iter().for_each(|s| {
         s.visit_blocks(&mut |block| {
             for access in block.body.writes() {
-                let private = program.buffer(access.buffer).scope == Scope::Local
-                    && common[&access.buffer].contains(&l.var);
+                let inside = common[&access.buffer].contains(&l.var);
+                let private = match program.buffer(access.buffer).scope {
+                    Scope::Local => inside,
+                    // Which thread of a block writes what is settled when the program is lowered.
+                    Scope::Shared => inside || l.kind.is_inside_block(),
+                    _ => false,
+                };
                 if !private && !tells_apart(block, access, l.var, &extents) {
                     found.get_or_insert((block.name.clone(), access.buffer));
                 }

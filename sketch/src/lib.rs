@@ -9,6 +9,7 @@ pub mod default;
 mod disjoint;
 pub mod exec;
 pub mod finish;
+pub mod gpu;
 pub mod lower;
 pub mod packed;
 pub mod postprocess;

@@ -15,6 +15,12 @@
 //! - A `Parallel` loop is the outermost loop of a statement of the root, and its iterations touch
 //!   disjoint parts of every buffer they write. `Vectorized` and `Unrolled` loops have constant extents
 //!   like all others; a vectorised loop runs over spatial iterators only.
+//! - A `Bound` loop runs over the threads of a GPU; executed in order, its iterations compute the same. All loops
+//!   along one axis under a statement of the root run over the same threads, of which the shorter ones use the first.
+//!   Threads wait for one another wherever one needs what another one did: barriers are not written down (see
+//!   [`gpu`](crate::gpu)). `Virtual` threads are parts of one thread, interleaved.
+//! - Buffers of scope `Shared` are private to a thread block: their content does not outlive one iteration of the
+//!   innermost loop, those over threads left out, that contains all of their accesses. Bound loops further out than the accesses repeat what is written to them.
 //! - Buffers of scope `Local` are private to one iteration of the loop nest they are used in: to the
 //!   innermost loop that contains all of their accesses. Their content does not outlive it.
 //! - Every index that is evaluated under its predicates and selects is in bounds.
@@ -142,6 +148,20 @@ pub enum Body {
         term: Expr,
         init: bool,
     },
+}
+
+impl ThreadAxis {
+    /// Along which the threads of one block, or parts of one thread, are counted.
+    pub fn is_inside_block(self) -> bool {
+        !matches!(self, ThreadAxis::BlockX | ThreadAxis::BlockY | ThreadAxis::BlockZ)
+    }
+}
+
+impl ForKind {
+    /// Whether iterations are threads of one block, or parts of one thread.
+    pub fn is_inside_block(self) -> bool {
+        matches!(self, ForKind::Bound(axis) if axis.is_inside_block())
+    }
 }
 
 impl Program {

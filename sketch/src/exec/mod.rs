@@ -1,8 +1,8 @@
 //! Runs a program slowly and suspiciously: the reference that schedules are tested against.
 //!
 //! Element by element, in the order of the loops. Every access is checked: indices in bounds,
-//! no read of an element that nothing wrote, iterations of parallel and vectorised loops that do not touch what another one
-//! writes, every element of the results written. `init` of reductions is done as `finish` would.
+//! no read of an element that nothing wrote, iterations of parallel, bound and vectorised loops that do not touch what
+//! another one writes, every element of the results written. `init` of reductions is done as `finish` would.
 
 mod memory;
 mod race;
@@ -14,7 +14,7 @@ use ansc_graph::{BufId, Combiner, Expr, Scalar, TensorType, VarId};
 use ansc_runtime::Tensor;
 
 use crate::finish;
-use crate::program::{Access, Block, Body, For, ForKind, Program, Scope, Stmt};
+use crate::program::{Access, Block, Body, For, ForKind, Program, Scope, Stmt, ThreadAxis};
 use crate::tree;
 use memory::Memory;
 use race::Tracker;
@@ -116,7 +116,11 @@ impl<'a> Machine<'a> {
     }
 
     fn for_loop(&mut self, l: &'a For) -> Result<(), ExecError> {
-        let independent = matches!(l.kind, ForKind::Parallel | ForKind::Vectorized);
+        let independent = match l.kind {
+            ForKind::Parallel | ForKind::Vectorized => true,
+            ForKind::Bound(axis) => axis != ThreadAxis::Virtual,
+            ForKind::Serial | ForKind::Unrolled => false,
+        };
         if independent {
             self.shared.push((l.var, Tracker::default()));
         }

@@ -1,4 +1,5 @@
-//! Local buffers shrink to the box that one iteration of their home loop touches.
+//! Local buffers shrink to the box that one iteration of their home loop touches, shared ones to what all threads
+//! of a block touch in it.
 //!
 //! ```text
 //! t: f32[64]   for i { for j in 0..4 { t[i * 4 + j] = .. }   for j in 0..4 { .. t[i * 4 + j] .. } }
@@ -18,9 +19,18 @@ use crate::tree;
 
 pub(super) fn compact_buffers(program: &mut Program) {
     let extents = Extents::of(program);
-    let boxes: BTreeMap<BufId, Vec<Span>> = tree::common_loops(program)
+    let threads = threads(program);
+    let mut common = tree::common_loops(program);
+    for (buffer, home) in &mut common {
+        // All threads of a block use the same shared memory.
+        if program.buffer(*buffer).scope == Scope::Shared {
+            home.retain(|v| !threads.contains(v));
+        }
+    }
+    let is_private = |b: &BufId| matches!(program.buffer(*b).scope, Scope::Local | Scope::Shared);
+    let boxes: BTreeMap<BufId, Vec<Span>> = common
         .into_iter()
-        .filter(|(buffer, _)| program.buffer(*buffer).scope == Scope::Local)
+        .filter(|(buffer, _)| is_private(buffer))
         .map(|(buffer, home)| (buffer, touched(program, buffer, &home, &extents)))
         .collect();
     tree::visit_blocks_mut(&mut program.body, &mut |block| shift(block, &boxes, &extents));
@@ -30,6 +40,16 @@ pub(super) fn compact_buffers(program: &mut Program) {
             *length = usize::try_from(span.extent).unwrap_or(*length).min(*length);
         }
     }
+}
+
+fn threads(program: &Program) -> BTreeSet<VarId> {
+    let mut threads = BTreeSet::new();
+    tree::visit_loops(&program.body, &mut |l| {
+        if l.kind.is_inside_block() {
+            threads.insert(l.var);
+        }
+    });
+    threads
 }
 
 /// The union of all accesses in one iteration of the innermost loop of `home`.

@@ -20,9 +20,9 @@ use super::query::{block_at, block_path, loop_at, loop_path};
 use super::{LoopRef, Result, Schedule};
 use crate::affine::Extents;
 use crate::disjoint::bound;
-use crate::program::{Block, ForKind, IterKind, Program};
+use crate::program::{Block, ForKind, IterKind, Program, Scope};
 use crate::region::{self, Span};
-use crate::tree::Path;
+use crate::tree::{self, Path};
 
 impl Schedule {
     /// Moves `block` under the loop `l`, which contains all that reads what it writes.
@@ -103,7 +103,8 @@ fn required(
         for path in readers {
             let reader = block_at(program, path);
             let below = loops_below(program, path, l);
-            let running = |v: VarId| below.contains(&v);
+            let threads = threads_above(program, path, access.buffer);
+            let running = |v: VarId| below.contains(&v) || threads.contains(&v);
             for indices in loads_of(reader, access.buffer) {
                 for (axis, index) in axes.iter().zip(indices) {
                     let Some(place) = block.iters.iter().position(|i| Some(i.var) == *axis) else {
@@ -129,6 +130,15 @@ fn required(
             (IterKind::Spatial, None) => Err(Cause::IndexNotPlain.at_block(&block.name)),
         })
         .collect()
+}
+
+/// The loops over threads around a reader of shared memory: what one of them needs, it holds for all.
+fn threads_above(program: &Program, reader: &Path, buffer: BufId) -> Vec<VarId> {
+    if program.buffer(buffer).scope != Scope::Shared {
+        return vec![];
+    }
+    let loops = tree::loops_above(&program.body, reader);
+    loops.iter().filter(|l| l.kind.is_inside_block()).map(|l| l.var).collect()
 }
 
 /// Indices of all loads of `buffer` in a block.

@@ -1,0 +1,186 @@
+//! A GPU program for a CPU.
+//!
+//! Thread blocks run in parallel. Between two barriers one thread after the other does its part; local
+//! buffers that outlive a barrier get an element for each thread, shared ones belong to the block.
+//!
+//! ```text
+//! kernel, grid 64, block 32: s[tx] = x[bx, tx];  barrier;  y[bx, tx] = s[31 - tx]
+//! =>
+//! for b in 0..64 parallel { for t in 0..32 { s[t] = x[b, t] }  for t in 0..32 { y[b, t] = s[31 - t] } }
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ansc_graph::{BufId, Expr, VarId};
+
+use super::{Axis, GpuProgram, Kernel, Step, expand, rebind};
+use crate::program::{For, ForKind, Program, Scope, Stmt, ThreadAxis};
+use crate::tree;
+
+impl GpuProgram {
+    /// The program with threads one after the other, for a CPU.
+    pub fn cpu_form(&self) -> Program {
+        let mut program = self.program.clone();
+        for kernel in &self.kernels {
+            let outlive = outliving(self, kernel);
+            Form { program: &mut program, kernel, outlive, threads: ForKind::Serial }
+                .kernel(&kernel.body);
+        }
+        without_shared(program)
+    }
+
+    /// The same for whoever looks for races: the threads between two barriers are in a bound loop, and loops with
+    /// barriers inside are written out, so that what no barrier separates is in one loop.
+    pub fn checked_form(&self) -> Program {
+        let mut program = self.program.clone();
+        let threads = ForKind::Bound(ThreadAxis::ThreadX);
+        for kernel in &self.kernels {
+            let is_local = |b: &BufId| self.program.buffer(*b).scope == Scope::Local;
+            let outlive = self.buffers(kernel).into_iter().filter(is_local).collect();
+            let body = written_out(&kernel.body);
+            Form { program: &mut program, kernel, outlive, threads }.kernel(&body);
+        }
+        without_shared(program)
+    }
+}
+
+/// The memory of a block is its own.
+fn without_shared(mut program: Program) -> Program {
+    for buffer in program.buffers.iter_mut().filter(|b| b.scope == Scope::Shared) {
+        buffer.scope = Scope::Local;
+    }
+    program
+}
+
+/// The steps without loops that have barriers inside.
+fn written_out(steps: &[Step]) -> Vec<Step> {
+    let mut all = vec![];
+    for step in steps {
+        match step {
+            Step::Loop(l) => {
+                let body = written_out(&l.body);
+                for iteration in 0..l.extent {
+                    let value = Expr::index(iteration);
+                    all.extend(body.iter().map(|s| fixed(s, l.var, &value)));
+                }
+            }
+            other => all.push(other.clone()),
+        }
+    }
+    all
+}
+
+/// A step that is no loop, with a variable fixed.
+fn fixed(step: &Step, var: VarId, value: &Expr) -> Step {
+    let Step::Run(stmt) = step else { return step.clone() };
+    let mut stmts = vec![stmt.clone()];
+    let value = |v| (v == var).then(|| value.clone());
+    tree::visit_blocks_mut(&mut stmts, &mut |b| rebind(b, &value));
+    Step::Run(stmts.remove(0))
+}
+
+/// Local buffers that are used on both sides of a barrier.
+fn outliving(gpu: &GpuProgram, kernel: &Kernel) -> BTreeSet<BufId> {
+    let mut phases: BTreeMap<BufId, BTreeSet<usize>> = BTreeMap::new();
+    let mut phase = 0;
+    count(&kernel.body, &mut phase, &mut phases);
+    let is_local = |b: &BufId| gpu.program.buffer(*b).scope == Scope::Local;
+    phases.into_iter().filter(|(b, p)| is_local(b) && p.len() > 1).map(|(b, _)| b).collect()
+}
+
+fn count(steps: &[Step], phase: &mut usize, phases: &mut BTreeMap<BufId, BTreeSet<usize>>) {
+    for step in steps {
+        match step {
+            Step::Barrier => *phase += 1,
+            Step::Loop(l) => {
+                *phase += 1;
+                count(&l.body, phase, phases);
+                *phase += 1;
+            }
+            Step::Run(stmt) => stmt.visit_blocks(&mut |b| {
+                b.buffers().into_iter().for_each(|b| {
+                    phases.entry(b).or_default().insert(*phase);
+                });
+            }),
+        }
+    }
+}
+
+struct Form<'a> {
+    program: &'a mut Program,
+    kernel: &'a Kernel,
+    outlive: BTreeSet<BufId>,
+    threads: ForKind,
+}
+
+impl Form<'_> {
+    fn kernel(mut self, steps: &[Step]) {
+        for &buffer in &self.outlive {
+            self.program.buffers[buffer.index()].ty.shape.insert(0, self.kernel.threads());
+        }
+        let body = self.steps(steps);
+        let body = self.grid(body);
+        self.program.body.extend(body);
+    }
+
+    fn steps(&mut self, steps: &[Step]) -> Vec<Stmt> {
+        let mut all = vec![];
+        let mut phase = vec![];
+        for step in steps {
+            match step {
+                Step::Run(stmt) => phase.push(stmt.clone()),
+                Step::Barrier => all.extend(self.phase(std::mem::take(&mut phase))),
+                Step::Loop(l) => {
+                    all.extend(self.phase(std::mem::take(&mut phase)));
+                    let body = self.steps(&l.body);
+                    let l = For { var: l.var, extent: l.extent, kind: ForKind::Serial, body };
+                    all.push(Stmt::For(Box::new(l)));
+                }
+            }
+        }
+        all.extend(self.phase(phase));
+        all
+    }
+
+    /// What the threads do between two barriers, one thread after the other.
+    fn phase(&mut self, mut stmts: Vec<Stmt>) -> Vec<Stmt> {
+        if stmts.is_empty() {
+            return stmts;
+        }
+        let extent = self.kernel.threads();
+        let var = self.program.add_var("t");
+        let indices = positions(var, &self.kernel.block);
+        tree::visit_blocks_mut(&mut stmts, &mut |b| {
+            expand(b, &self.outlive, &Expr::Var(var));
+            rebind(b, &|v| indices.get(&v).cloned());
+        });
+        vec![Stmt::For(Box::new(For { var, extent, kind: self.threads, body: stmts }))]
+    }
+
+    fn grid(&mut self, mut body: Vec<Stmt>) -> Vec<Stmt> {
+        let extent = self.kernel.blocks();
+        let var = self.program.add_var("b");
+        let indices = positions(var, &self.kernel.grid);
+        tree::visit_blocks_mut(&mut body, &mut |b| rebind(b, &|v| indices.get(&v).cloned()));
+        vec![Stmt::For(Box::new(For { var, extent, kind: ForKind::Parallel, body }))]
+    }
+}
+
+/// The index along each axis, of a number that counts along the first axis first.
+fn positions(var: VarId, axes: &[Axis; 3]) -> BTreeMap<VarId, Expr> {
+    let total: usize = axes.iter().map(|a| a.extent).product();
+    let mut below = 1;
+    let mut positions = BTreeMap::new();
+    for axis in axes {
+        let mut index = Expr::Var(var);
+        if below > 1 {
+            index = index.floor_div(below as i64);
+        }
+        if axis.extent * below < total {
+            index = index.floor_mod(axis.extent as i64);
+        }
+        positions.insert(axis.var, if axis.extent == 1 { Expr::int(0) } else { index });
+        below *= axis.extent;
+    }
+    positions
+}

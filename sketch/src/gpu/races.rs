@@ -1,0 +1,106 @@
+//! What can be told of races before anything runs: no two threads write one element at a time.
+//!
+//! In: what each thread does. Two threads of one block may not execute a block so that they write the
+//! same element of shared or global memory; threads of different blocks neither, and they do not read what
+//! other blocks write. Between statements barriers keep order (see `barriers`).
+
+use ansc_graph::{BufId, Expr};
+
+use super::threads::Threads;
+use super::{AXES, GpuError};
+use crate::affine::Extents;
+use crate::disjoint::determines;
+use crate::program::{Access, Block, Program, Scope};
+use crate::tree;
+
+pub(super) fn check(program: &Program, threads: &Threads) -> Result<(), GpuError> {
+    let mut extents = Extents::of(program);
+    threads.iter().for_each(|axis| extents.set(axis.var, axis.extent));
+    let check = Check { program, threads, extents };
+    for block in program.blocks() {
+        check.writes(block)?;
+        check.own_reads(block)?;
+    }
+    check.across_blocks()
+}
+
+struct Check<'a> {
+    program: &'a Program,
+    threads: &'a Threads,
+    extents: Extents,
+}
+
+impl Check<'_> {
+    fn writes(&self, block: &Block) -> Result<(), GpuError> {
+        for access in block.body.writes() {
+            let first = match self.program.buffer(access.buffer).scope {
+                Scope::Local => continue,
+                Scope::Shared => 3,
+                _ => 0,
+            };
+            for (place, axis) in self.threads.iter().enumerate().skip(first) {
+                let alone = is_first(block, axis.var);
+                if axis.extent > 1
+                    && !alone
+                    && !determines(&access.indices, axis.var, &self.extents)
+                {
+                    return Err(GpuError::SharedWrites {
+                        block: block.name.clone(),
+                        buffer: self.name(access.buffer),
+                        axis: AXES[place],
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A block reads of what it writes only the element that it writes.
+    fn own_reads(&self, block: &Block) -> Result<(), GpuError> {
+        for Access { buffer, indices } in block.body.writes() {
+            if self.program.buffer(*buffer).scope == Scope::Local {
+                continue;
+            }
+            let loads = block.exprs().into_iter().flat_map(|e| e.loads());
+            if loads.into_iter().any(|(b, at)| b == *buffer && at != indices.as_slice()) {
+                let (block, buffer) = (block.name.clone(), self.name(*buffer));
+                return Err(GpuError::ReadsOwnWrites { block, buffer });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the kernel writes to global memory and reads again, each thread block reads at its own places.
+    fn across_blocks(&self) -> Result<(), GpuError> {
+        let blocks = self.program.blocks();
+        let written: Vec<BufId> = blocks
+            .iter()
+            .flat_map(|b| b.body.writes())
+            .map(|a| a.buffer)
+            .filter(|b| matches!(self.program.buffer(*b).scope, Scope::Global | Scope::Output))
+            .collect();
+        for block in blocks {
+            for (buffer, indices) in block.exprs().into_iter().flat_map(|e| e.loads()) {
+                let apart = |indices: &[Expr]| {
+                    let grid = self.threads[..3].iter().filter(|axis| axis.extent > 1);
+                    grid.clone().all(|axis| determines(indices, axis.var, &self.extents))
+                };
+                if written.contains(&buffer) && !apart(indices) {
+                    let (kernel, buffer) = (self.program.name.clone(), self.name(buffer));
+                    return Err(GpuError::AcrossBlocks { kernel, buffer });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, buffer: BufId) -> String {
+        self.program.buffer(buffer).name.clone()
+    }
+}
+
+/// Whether only the first thread along an axis executes the block.
+fn is_first(block: &Block, var: ansc_graph::VarId) -> bool {
+    let guard = Expr::binary(ansc_graph::BinOp::Eq, Expr::Var(var), Expr::int(0));
+    block.predicate.iter().flat_map(tree::conjuncts).any(|part| *part == guard)
+}
