@@ -8,7 +8,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Axis, GpuProgram, Kernel, Step};
+use super::{Axis, GpuProgram, Step};
 use crate::program::{Program, Scope, Stmt};
 use crate::text::render;
 
@@ -22,7 +22,7 @@ impl Display for GpuProgram {
                 "kernel {}: grid {grid}, block {block}, {shared} bytes shared",
                 kernel.name
             )?;
-            steps(self, kernel, &kernel.body, 1, f)?;
+            steps(self, &kernel.body, 1, f)?;
         }
         Ok(())
     }
@@ -34,13 +34,7 @@ fn extents(axes: &[Axis; 3]) -> String {
     axes[..=last].iter().map(|a| a.extent.to_string()).collect::<Vec<_>>().join(" x ")
 }
 
-fn steps(
-    gpu: &GpuProgram,
-    kernel: &Kernel,
-    all: &[Step],
-    depth: usize,
-    f: &mut Formatter<'_>,
-) -> fmt::Result {
+fn steps(gpu: &GpuProgram, all: &[Step], depth: usize, f: &mut Formatter<'_>) -> fmt::Result {
     let indent = 2 * depth;
     for step in all {
         match step {
@@ -48,7 +42,7 @@ fn steps(
             Step::Loop(l) => {
                 let var = &gpu.program.vars[l.var.index()];
                 writeln!(f, "{:indent$}for {var} in 0..{} {{", "", l.extent)?;
-                steps(gpu, kernel, &l.body, depth + 1, f)?;
+                steps(gpu, &l.body, depth + 1, f)?;
                 writeln!(f, "{:indent$}}}", "")?;
             }
             Step::Run(stmt) => {

@@ -100,7 +100,7 @@ impl Sink {
     fn written_out(&self, program: &mut Program, leaf: Stmt) -> Stmt {
         let var = tree::twin(program, self.var);
         let mut body = vec![leaf];
-        let renamed = |v| (v == self.var).then(|| Expr::Var(var));
+        let renamed = |v| (v == self.var).then_some(Expr::Var(var));
         tree::visit_blocks_mut(&mut body, &mut |b: &mut Block| super::rebind(b, &renamed));
         Stmt::For(Box::new(For { var, extent: self.extent, kind: ForKind::Unrolled, body }))
     }
