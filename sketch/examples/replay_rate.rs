@@ -1,9 +1,11 @@
-//! How many traces a second are replayed and made into programs, on one core: `replay_rate [SECONDS]`.
+//! How many traces a second one core replays, makes into programs and describes to a cost model, and where
+//! the time goes: `replay_rate [SECONDS]`.
 
 use std::time::{Duration, Instant};
 
 use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType};
 use ansc_runtime::DType;
+use ansc_sketch::features::features;
 use ansc_sketch::lower;
 use ansc_sketch::postprocess::{Machine, postprocess};
 use ansc_sketch::rules::Space;
@@ -23,22 +25,36 @@ fn main() {
 fn rate(name: &str, compute: &Compute, limit: Duration) {
     let random = &mut StdRng::seed_from_u64(0);
     let sketches = Space::cpu(MACHINE.cores).sketches(lower("k", compute));
-    let (mut tried, mut valid) = (0, 0);
+    let e0 = lower("k", compute);
+    let mut tried = 0;
+    let mut spent: [Vec<Duration>; 3] = Default::default();
     let start = Instant::now();
     while start.elapsed() < limit {
         let sketch = &sketches[tried % sketches.len()];
         tried += 1;
-        if let Ok(sample) = sketch.trace.replay(lower("k", compute), Unfit::Refuse, random) {
-            std::hint::black_box(postprocess(sample.into_parts().0, &MACHINE));
-            valid += 1;
-        }
+        let begin = Instant::now();
+        let Ok(sample) = sketch.trace.replay(e0.clone(), Unfit::Refuse, random) else { continue };
+        let replayed = Instant::now();
+        let program = postprocess(sample.into_parts().0, &MACHINE);
+        let processed = Instant::now();
+        std::hint::black_box(features(&program));
+        let steps = [replayed - begin, processed - replayed, processed.elapsed()];
+        spent.iter_mut().zip(steps).for_each(|(all, step)| all.push(step));
     }
-    let each = start.elapsed().as_secs_f64() / f64::from(u32::try_from(tried).expect("few"));
+    let valid = spent[0].len();
+    let [replay, post, features] = spent.map(median_us);
     println!(
-        "{name}: {} sketches, {valid} of {tried} samples valid, {:.0} a second",
+        "{name}: {} sketches, {valid} of {tried} samples valid, {:.0} a second \
+         (replay {replay:.0} us, postprocess {post:.0} us, features {features:.0} us)",
         sketches.len(),
-        1.0 / each
+        1e6 / (replay + post + features),
     );
+}
+
+/// Not the mean: other processes interrupt some steps for long.
+fn median_us(mut spent: Vec<Duration>) -> f64 {
+    spent.sort_unstable();
+    spent.get(spent.len() / 2).map_or(0.0, |d| 1e6 * d.as_secs_f64())
 }
 
 fn f32s(shape: &[usize]) -> TensorType {

@@ -8,6 +8,7 @@ mod decompose;
 pub mod default;
 mod disjoint;
 pub mod exec;
+pub mod features;
 pub mod finish;
 pub mod gpu;
 pub mod lower;
@@ -24,6 +25,7 @@ mod text;
 pub mod trace;
 mod tree;
 
+pub use features::{Features, features};
 pub use finish::finish;
 pub use lower::lower;
 pub use program::{
