@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Writes ONNX's own backend tests as files: materialize.py OUT_DIR
 
-OUT_DIR/<suite>/<case>/model.onnx, input_<i>.npy, output_<i>.npy, and OUT_DIR/index.json with, for each
-suite, the number of cases written and the number left out by reason. Suites: node (made in memory by the
+OUT_DIR/<suite>/<case>/model.onnx, input_<i>.npy, output_<i>.npy (output_<i>.<j>.npy for the elements of a
+sequence, and nothing for an optional value without an element), and OUT_DIR/index.json with, for each suite, the number of cases written and the number left out by reason. Suites: node (made in memory by the
 onnx package), simple, light, pytorch-operator, pytorch-converted.
 
-A case of `node` is left out only by what it is made of: default-domain opset above 22, a tensor of strings, complex
-numbers, 8-bit floats or sub-byte integers, a sequence, map or optional value, an operator of another domain,
-or a random operator.
+A case of `node` is left out only by what it is made of: a tensor of strings, complex numbers, 8-bit floats or
+sub-byte integers, an operator of another domain, or a random operator.
 """
 import json
 import pathlib
@@ -19,7 +18,6 @@ import onnx
 from onnx import TensorProto as T
 from onnx import numpy_helper
 
-MAX_OPSET = 22
 RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 DTYPES = {T.BOOL, T.UINT8, T.UINT16, T.UINT32, T.UINT64, T.INT8, T.INT16, T.INT32, T.INT64,
           T.FLOAT16, T.BFLOAT16, T.FLOAT, T.DOUBLE}
@@ -48,17 +46,18 @@ def tensors_of(model):
         yield tensor.data_type
 
 
+def element_type(proto):
+    kind = proto.WhichOneof("value")
+    inner = getattr(proto, kind)
+    return inner.elem_type if kind == "tensor_type" else element_type(inner.elem_type)
+
+
 def reason_to_leave_out(model):
-    versions = {o.domain: o.version for o in model.opset_import}
     local = {f.domain for f in model.functions}
-    if versions.get("", versions.get("ai.onnx", 1)) > MAX_OPSET:
-        return f"opset above {MAX_OPSET}"
     for value in [*model.graph.input, *model.graph.output]:
-        kind = value.type.WhichOneof("value")
-        if kind != "tensor_type":
-            return f"{kind} value"
-        if value.type.tensor_type.elem_type not in DTYPES:
-            return "element type " + T.DataType.Name(value.type.tensor_type.elem_type)
+        dtype = element_type(value.type)
+        if dtype not in DTYPES:
+            return "element type " + T.DataType.Name(dtype)
     for dtype in tensors_of(model):
         if dtype not in DTYPES:
             return "element type " + T.DataType.Name(dtype)
@@ -67,8 +66,6 @@ def reason_to_leave_out(model):
             return f"domain {node.domain}"
         if node.op_type in RANDOM:
             return "random operator"
-        if node.op_type.startswith(("Sequence", "Optional")) or node.op_type in ("SplitToSequence", "ConcatFromSequence"):
-            return "sequence or optional operator"
         if node.op_type == "Cast" and any(a.name == "to" and a.i not in DTYPES for a in node.attribute):
             return "cast to an element type left out"
     return None
@@ -78,12 +75,19 @@ def as_array(value):
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
 
 
+def tensors(value):
+    if isinstance(value, list):
+        return [(f".{j}", element) for j, element in enumerate(value)]
+    return [] if value is None else [("", value)]
+
+
 def write_case(directory, model, inputs, outputs):
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "model.onnx").write_bytes(model.SerializeToString())
     for name, values in (("input", inputs), ("output", outputs)):
         for i, value in enumerate(values):
-            np.save(directory / f"{name}_{i}.npy", as_array(value), allow_pickle=False)
+            for suffix, tensor in tensors(value):
+                np.save(directory / f"{name}_{i}{suffix}.npy", as_array(tensor), allow_pickle=False)
 
 
 def read_values(folder, name, like):

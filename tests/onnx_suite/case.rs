@@ -60,18 +60,25 @@ fn read(folder: &Path) -> Result<Case, String> {
     let graph = model.graph.ok_or("the model has no graph")?;
     let filled: BTreeSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
     let names = graph.input.iter().map(|i| &i.name).filter(|n| !filled.contains(n.as_str()));
-    let inputs = names
-        .enumerate()
-        .map(|(i, name)| Ok((name.clone(), tensor(folder, "input", i)?)))
-        .collect::<Result<_, String>>()?;
-    let outputs =
-        (0..graph.output.len()).map(|i| tensor(folder, "output", i)).collect::<Result<_, _>>()?;
-    Ok(Case { model: path, inputs, outputs })
+    let mut inputs = Vec::new();
+    for (i, name) in names.enumerate() {
+        inputs.extend(tensors(folder, &format!("input_{i}"))?.map(|t| (name.clone(), t)));
+    }
+    let outputs = (0..graph.output.len()).map(|i| tensors(folder, &format!("output_{i}")));
+    let outputs: Vec<_> = outputs.collect::<Result<_, _>>()?;
+    Ok(Case { model: path, inputs, outputs: outputs.into_iter().flatten().collect() })
 }
 
-fn tensor(folder: &Path, kind: &str, index: usize) -> Result<Tensor, String> {
-    let file = format!("{kind}_{index}.npy");
-    npy::read(folder.join(&file)).map_err(|e| format!("{file}: {e}"))
+/// A tensor, or the elements of a sequence.
+fn tensors(folder: &Path, name: &str) -> Result<std::vec::IntoIter<Tensor>, String> {
+    let read = |file: &str| npy::read(folder.join(file)).map_err(|e| format!("{file}: {e}"));
+    let whole = format!("{name}.npy");
+    if folder.join(&whole).exists() {
+        return Ok(vec![read(&whole)?].into_iter());
+    }
+    let elements = (0..).map(|j| format!("{name}.{j}.npy"));
+    let elements = elements.take_while(|file| folder.join(file).exists());
+    Ok(elements.map(|file| read(&file)).collect::<Result<Vec<_>, _>>()?.into_iter())
 }
 
 /// Whether the inputs' values had to be fixed.
@@ -79,7 +86,9 @@ fn compile(case: &Case, artifact: &Path) -> Result<bool, String> {
     let shapes = case.inputs.iter().map(|(name, t)| (name.clone(), t.shape().to_vec()));
     let free = ImportOptions { shapes: shapes.collect(), ..ImportOptions::default() };
     let Err(error) = compile_with(case, free, artifact) else { return Ok(false) };
-    if !error.contains("must be known at compile time") {
+    // What importers say where the values of inputs decide shapes.
+    let hints = ["must be known at compile time", "--value "];
+    if !hints.iter().any(|hint| error.contains(hint)) {
         return Err(error);
     }
     let values = case.inputs.iter().cloned().collect();

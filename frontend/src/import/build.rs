@@ -14,7 +14,7 @@ use tract_onnx::pb::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorS
 use super::context::NodeCtx;
 use super::fold::Budget;
 use super::inputs;
-use super::scope::{Binding, Frame, Opsets, Scope, lookup};
+use super::scope::{Binding, Frame, Opsets, Scope, element_name, lookup};
 use super::{ImportOptions, function};
 use crate::external::External;
 use crate::order::{self, Cycle, Plan};
@@ -35,6 +35,24 @@ pub(crate) struct Importer {
 
 /// Model-local functions by domain and name.
 pub(super) type Functions = BTreeMap<(String, String), Arc<FunctionProto>>;
+
+/// What each output of a graph is; nothing where a problem is recorded.
+pub(super) type Outputs = Vec<(String, Option<Binding>)>;
+
+/// The tensors that stand for an output of the model: itself, or the elements of a sequence.
+fn tensors(name: String, output: Option<Binding>) -> Result<Vec<(String, ValueId)>, Problem> {
+    match output {
+        Some(Binding::Value(value)) => Ok(vec![(name, value)]),
+        Some(Binding::Sequence(elements)) => {
+            let named = |(i, &value)| (element_name(&name, i), value);
+            Ok(elements.iter().enumerate().map(named).collect())
+        }
+        Some(Binding::Absent) => Err(Problem::new(format!(
+            "the output `{name}` is an optional value without an element"
+        ))),
+        Some(Binding::Poisoned) | None => Err(Problem::new("the model's outputs are not computed")),
+    }
+}
 
 /// "ai.onnx" is another name of the default domain.
 pub(crate) fn canonical_domain(domain: &str) -> &str {
@@ -95,7 +113,7 @@ impl Importer {
         self.finish(outputs)
     }
 
-    fn finish(mut self, outputs: Vec<(String, Option<ValueId>)>) -> Result<Graph, Vec<Problem>> {
+    fn finish(mut self, outputs: Outputs) -> Result<Graph, Vec<Problem>> {
         if !self.problems.is_empty() {
             let mut seen = Vec::new();
             for problem in self.problems {
@@ -106,9 +124,9 @@ impl Importer {
             return Err(seen);
         }
         let mut graph = self.frames.swap_remove(0).graph;
-        for (name, value) in outputs {
-            let reason = "the model's outputs are not computed";
-            graph.outputs.push((name, value.ok_or_else(|| vec![Problem::new(reason)])?));
+        for (name, binding) in outputs {
+            let tensors = tensors(name, binding).map_err(|problem| vec![problem])?;
+            graph.outputs.extend(tensors);
         }
         Ok(graph)
     }
@@ -148,7 +166,7 @@ impl Importer {
 
     /// Imports what the outputs of `graph` depend on into the uppermost scope and gives the outputs;
     /// those without a value have a problem recorded.
-    pub(super) fn import_graph(&mut self, graph: &GraphProto) -> Vec<(String, Option<ValueId>)> {
+    pub(super) fn import_graph(&mut self, graph: &GraphProto) -> Outputs {
         let names = graph.output.iter().map(|o| o.name.as_str());
         match order::plan(&graph.node, names) {
             Ok(plan) => {
@@ -184,15 +202,12 @@ impl Importer {
         }
     }
 
-    fn output(&mut self, name: &str) -> Option<ValueId> {
-        match lookup(&mut self.frames, name) {
-            Some(Binding::Value(value)) => Some(value),
-            Some(Binding::Poisoned | Binding::Absent) => None,
-            None => {
-                self.report(Problem::new(format!("nothing computes the graph output `{name}`")));
-                None
-            }
+    fn output(&mut self, name: &str) -> Option<Binding> {
+        let binding = lookup(&mut self.frames, name);
+        if binding.is_none() {
+            self.report(Problem::new(format!("nothing computes the graph output `{name}`")));
         }
+        binding.filter(|b| *b != Binding::Poisoned)
     }
 
     /// Adds one node to the uppermost frame and binds its outputs.
@@ -201,7 +216,7 @@ impl Importer {
         match self.bindings(node) {
             Ok(bindings) => {
                 for (index, name) in node.output.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
-                    let binding = bindings.get(index).copied().unwrap_or_else(|| {
+                    let binding = bindings.get(index).cloned().unwrap_or_else(|| {
                         let reason = format!("its output {index}, `{name}`, is not supported");
                         let problem = self.problem(node, reason);
                         self.report(problem);
@@ -222,10 +237,10 @@ impl Importer {
     /// Values that the node made take the name that the model gives them.
     fn bind_output(&mut self, name: &str, binding: Binding, first_new: usize) {
         let frame = self.frame();
-        if let Binding::Value(value) = binding
+        if let Binding::Value(value) = &binding
             && value.node.index() >= first_new
         {
-            frame.graph.value_mut(value).name = name.into();
+            frame.graph.value_mut(*value).name = name.into();
         }
         frame.bind(name, binding);
     }
@@ -242,9 +257,9 @@ impl Importer {
         let inputs = self.inputs(node)?;
         let opset = self.opset(node);
         let mut ctx = NodeCtx::new(self, node, opset, inputs);
-        let values = (entry.import)(&mut ctx);
+        let bindings = entry.import.run(&mut ctx);
         ctx.attribute_problem()?;
-        Ok(values?.into_iter().map(Binding::Value).collect())
+        bindings
     }
 
     /// The importer of a node. Said of nodes with poisoned inputs too: it is a cause of its own.
@@ -267,25 +282,24 @@ impl Importer {
         self.scope().opsets.get(canonical_domain(&node.domain)).copied().unwrap_or(1)
     }
 
-    /// The values that a node reads; a silent problem where one of them is poisoned.
-    pub(super) fn inputs(&mut self, node: &NodeProto) -> Result<Vec<Option<ValueId>>, Problem> {
-        let mut values = Vec::with_capacity(node.input.len());
+    /// What a node reads; a silent problem where one of them is poisoned.
+    pub(super) fn inputs(&mut self, node: &NodeProto) -> Result<Vec<Binding>, Problem> {
+        let mut bindings = Vec::with_capacity(node.input.len());
         for name in &node.input {
             let binding = match name.as_str() {
                 "" => Some(Binding::Absent),
                 _ => lookup(&mut self.frames, name),
             };
-            values.push(match binding {
-                Some(Binding::Value(value)) => Some(value),
-                Some(Binding::Absent) => None,
+            match binding {
                 Some(Binding::Poisoned) => return Err(Problem::silent()),
+                Some(binding) => bindings.push(binding),
                 None => {
                     let reason = format!("nothing computes its input `{name}`");
                     return Err(self.problem(node, reason));
                 }
-            });
+            }
         }
-        Ok(values)
+        Ok(bindings)
     }
 
     pub(super) fn node_name(&self, node: &NodeProto) -> String {

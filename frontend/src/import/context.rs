@@ -12,6 +12,7 @@ use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto};
 
 use super::build::Importer;
+use super::scope::Binding;
 use crate::problem::Problem;
 use crate::tensor;
 
@@ -22,7 +23,7 @@ pub(crate) struct NodeCtx<'a> {
     pub(super) importer: &'a mut Importer,
     node: &'a NodeProto,
     opset: i64,
-    inputs: Vec<Option<ValueId>>,
+    inputs: Vec<Binding>,
     /// The first attribute that was asked for and has not the type that it must have.
     bad_attribute: RefCell<Option<String>>,
 }
@@ -33,7 +34,7 @@ impl<'a> NodeCtx<'a> {
         importer: &'a mut Importer,
         node: &'a NodeProto,
         opset: i64,
-        inputs: Vec<Option<ValueId>>,
+        inputs: Vec<Binding>,
     ) -> NodeCtx<'a> {
         NodeCtx { importer, node, opset, inputs, bad_attribute: RefCell::default() }
     }
@@ -65,7 +66,28 @@ impl<'a> NodeCtx<'a> {
 
     /// An input that may be absent.
     pub(crate) fn optional(&self, i: usize) -> Option<ValueId> {
-        self.inputs.get(i).copied().flatten()
+        self.inputs.get(i)?.value()
+    }
+
+    /// An input of any kind: a tensor, a sequence, or nothing.
+    pub(crate) fn binding(&self, i: usize) -> Binding {
+        self.inputs.get(i).cloned().unwrap_or(Binding::Absent)
+    }
+
+    /// The elements of an input that is a sequence.
+    pub(crate) fn sequence(&self, i: usize) -> Result<Arc<[ValueId]>, Problem> {
+        match self.binding(i) {
+            Binding::Sequence(elements) => Ok(elements),
+            _ => Err(self.problem(format!("its input {i} must be a sequence"))),
+        }
+    }
+
+    /// What operators of tensors demand of their inputs.
+    pub(crate) fn no_sequences(&self) -> Result<(), Problem> {
+        match self.inputs.iter().position(|b| matches!(b, Binding::Sequence(_))) {
+            Some(i) => Err(self.problem(format!("its input {i} is a sequence, not a tensor"))),
+            None => Ok(()),
+        }
     }
 
     /// All inputs of an operator that takes any number of them.
@@ -314,8 +336,10 @@ impl NodeCtx<'_> {
             if value.dynamic {
                 let reason =
                     format!("only the data decides the size of its input `{}`", value.name);
-                let remedy =
-                    "give such a tensor to graph outputs or to sorting and searching operators";
+                let remedy = format!(
+                    "give such a tensor to graph outputs or to sorting and searching operators, or {}",
+                    self.how_to_know(input)
+                );
                 return Err(self.problem(reason).remedy(remedy));
             }
             if value.ty != *expected {

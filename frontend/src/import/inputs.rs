@@ -95,7 +95,11 @@ fn problem(name: &str, reason: impl fmt::Display) -> Problem {
 fn declared(info: &ValueInfoProto) -> Result<(DType, Option<Vec<Dim>>), String> {
     let proto = info.r#type.as_ref().and_then(|t| t.value.as_ref());
     let Some(type_proto::Value::TensorType(tensor)) = proto else {
-        return Err("is not a tensor; sequences, maps and optional values are not supported".into());
+        return Err(
+            "is not a tensor; sequences, maps and optional values can only be made inside \
+                    of a model"
+                .into(),
+        );
     };
     let dims = tensor.shape.as_ref().map(|s| s.dim.iter().map(dim).collect()).transpose()?;
     let dtype = dtype(tensor.elem_type).map_err(|reason| format!("has a bad type: {reason}"))?;

@@ -26,6 +26,7 @@ pub(crate) use build::Importer;
 pub(crate) use context::NodeCtx;
 pub use options::ImportOptions;
 pub use report::{OperatorCount, Report};
+pub(crate) use scope::Binding;
 pub(crate) use subgraph::{Body, nameless};
 
 use crate::external::External;

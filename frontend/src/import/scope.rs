@@ -11,13 +11,25 @@ use std::sync::Arc;
 use ansc_graph::{Graph, ValueId};
 
 /// What a name stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Binding {
     Value(ValueId),
+    /// The elements of a sequence; how many there are is always known.
+    Sequence(Arc<[ValueId]>),
     /// Never given a value, because of a problem that is recorded.
     Poisoned,
-    /// An optional input of a function that the call leaves out.
+    /// An optional input of a function that the call leaves out, or an optional value without an element.
     Absent,
+}
+
+impl Binding {
+    /// The value of a tensor.
+    pub(crate) fn value(&self) -> Option<ValueId> {
+        match self {
+            Binding::Value(value) => Some(*value),
+            _ => None,
+        }
+    }
 }
 
 /// Opset version by domain; the default domain is "".
@@ -54,7 +66,7 @@ impl Frame {
     fn find(&self, name: &str) -> Result<Binding, bool> {
         for scope in self.scopes.iter().rev() {
             if let Some(binding) = scope.names.get(name) {
-                return Ok(*binding);
+                return Ok(binding.clone());
             }
             if !scope.sees_outer {
                 return Err(false);
@@ -69,11 +81,24 @@ impl Frame {
     }
 
     /// Makes a value of the frame below visible in this one.
-    fn capture(&mut self, name: &str, outer: &Graph, value: ValueId) -> Binding {
-        Binding::Value(match outer.const_of(value) {
+    fn capture(&mut self, name: &str, outer: &Graph, value: ValueId) -> ValueId {
+        match outer.const_of(value) {
             Some(tensor) => self.graph.add_const(name, Arc::clone(tensor)),
             None => self.captured(name, outer, value),
-        })
+        }
+    }
+
+    /// Makes what a name of the frame below stands for visible in this one.
+    fn capture_all(&mut self, name: &str, outer: &Graph, binding: Binding) -> Binding {
+        match binding {
+            Binding::Value(value) => Binding::Value(self.capture(name, outer, value)),
+            Binding::Sequence(elements) => {
+                let elements = elements.iter().enumerate();
+                let inner = elements.map(|(i, &v)| self.capture(&element_name(name, i), outer, v));
+                Binding::Sequence(inner.collect())
+            }
+            other => other,
+        }
     }
 
     /// The trailing input that stands for a value of the frame below, which is `outer`.
@@ -91,6 +116,11 @@ impl Frame {
     }
 }
 
+/// The name of an element of the sequence `name`, where tensors stand for it.
+pub(crate) fn element_name(name: &str, index: usize) -> String {
+    format!("{name}.{index}")
+}
+
 /// Looks `name` up in the uppermost of `frames`; `None` where nothing defines it.
 pub(crate) fn lookup(frames: &mut [Frame], name: &str) -> Option<Binding> {
     let (top, below) = frames.split_last_mut()?;
@@ -98,14 +128,10 @@ pub(crate) fn lookup(frames: &mut [Frame], name: &str) -> Option<Binding> {
         Ok(binding) => Some(binding),
         Err(false) => None,
         Err(true) => {
-            let binding = match lookup(below, name)? {
-                Binding::Value(value) => {
-                    let outer = &below.last().expect("the lookup succeeded there").graph;
-                    top.capture(name, outer, value)
-                }
-                other => other,
-            };
-            top.scopes[0].names.insert(name.into(), binding);
+            let binding = lookup(below, name)?;
+            let outer = &below.last().expect("the lookup succeeded there").graph;
+            let binding = top.capture_all(name, outer, binding);
+            top.scopes[0].names.insert(name.into(), binding.clone());
             Some(binding)
         }
     }
@@ -138,6 +164,10 @@ mod tests {
         let Some(Binding::Value(inner)) = lookup(&mut frames, "c") else { panic!("c is visible") };
         assert!(frames[2].graph.const_of(inner).is_some() && frames[2].captures.len() == 1);
         assert_eq!(lookup(&mut frames, "y"), None);
+
+        frames[0].bind("s", Binding::Sequence([x, c].into()));
+        let Some(Binding::Sequence(s)) = lookup(&mut frames, "s") else { panic!("s is visible") };
+        assert!(frames[2].graph.const_of(s[1]).is_some() && frames[2].captures.len() == 1);
         frames[2].scopes.push(Scope::new(Opsets::default(), String::new(), false));
         assert_eq!(lookup(&mut frames, "x"), None);
     }

@@ -52,7 +52,7 @@ impl NodeCtx<'_> {
         let outputs = self.inner_outputs(graph);
         let frame = self.importer.frames.pop().expect("pushed above");
         let mut body = Body { graph: frame.graph, captures: frame.captures };
-        body.graph.outputs = outputs?;
+        body.graph.outputs = self.tensors_only(outputs?)?;
         self.fixed_sizes(&body.captures)?;
         Ok(body)
     }
@@ -61,18 +61,18 @@ impl NodeCtx<'_> {
     pub(crate) fn inline_body(
         &mut self,
         graph: &GraphProto,
-        inputs: &[ValueId],
-    ) -> Result<Vec<ValueId>, Problem> {
+        inputs: &[Binding],
+    ) -> Result<Vec<Binding>, Problem> {
         self.count_inputs(graph, inputs.len())?;
         let scope = self.inner_scope();
         let frame = self.importer.frame();
         frame.scopes.push(scope);
-        for (info, value) in graph.input.iter().zip(inputs) {
-            frame.bind(&info.name, Binding::Value(*value));
+        for (info, binding) in graph.input.iter().zip(inputs) {
+            frame.bind(&info.name, binding.clone());
         }
         let outputs = self.inner_outputs(graph);
         self.importer.frame().scopes.pop();
-        Ok(outputs?.into_iter().map(|(_, value)| value).collect())
+        Ok(outputs?.into_iter().map(|(_, binding)| binding).collect())
     }
 
     /// Makes a body that is not in the model: what `build` adds, which gets the values of `inputs`
@@ -141,11 +141,26 @@ impl NodeCtx<'_> {
     }
 
     /// The outputs of a body; a silent problem where one has no value, for which there is a problem already.
-    fn inner_outputs(&mut self, graph: &GraphProto) -> Result<Vec<(String, ValueId)>, Problem> {
+    fn inner_outputs(&mut self, graph: &GraphProto) -> Result<Vec<(String, Binding)>, Problem> {
         self.importer.depth += 1;
         let outputs = self.importer.import_graph(graph);
         self.importer.depth -= 1;
-        let complete = outputs.into_iter().map(|(name, value)| Some((name, value?))).collect();
+        let complete = outputs.into_iter().map(|(name, binding)| Some((name, binding?))).collect();
         Option::ok_or_else(complete, Problem::silent)
+    }
+
+    /// What a graph of its own can give. A sequence only leaves a body that is inlined.
+    fn tensors_only(
+        &self,
+        outputs: Vec<(String, Binding)>,
+    ) -> Result<Vec<(String, ValueId)>, Problem> {
+        let tensor = |(name, binding)| match binding {
+            Binding::Value(value) => Ok((name, value)),
+            _ => Err(self.problem(format!(
+                "its body gives `{name}`, a sequence or an optional value; then \
+                 which body runs, and how often, must be known at compile time"
+            ))),
+        };
+        outputs.into_iter().map(tensor).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Activation functions.
 
-use ansc_graph::ValueId;
 use ansc_graph::ops::activation::{self, Activation};
+use ansc_graph::{BinOp, ValueId};
 
 use super::OpEntry;
 use crate::import::NodeCtx;
@@ -33,6 +33,7 @@ pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Selu", 1, selu),
     OpEntry::onnx("Softplus", 1, |ctx| simple(ctx, Activation::Softplus)),
     OpEntry::onnx("Softsign", 1, |ctx| simple(ctx, Activation::Softsign)),
+    OpEntry::onnx("SwiGLU", 28, swiglu),
     OpEntry::onnx("Swish", 24, |ctx| {
         let alpha = ctx.float("alpha", 1.0);
         simple(ctx, Activation::Swish { alpha })
@@ -65,6 +66,18 @@ fn gelu(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
         "tanh" => simple(ctx, Activation::GeluTanh),
         other => Err(ctx.problem(format!("attribute `approximate` is `{other}`"))),
     }
+}
+
+/// `swish(a) * b`.
+fn swiglu(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let kind = Activation::Swish { alpha: ctx.float("alpha", 1.0) };
+    let (a, b) = (ctx.input(0)?, ctx.input(1)?);
+    let (a_ty, b_ty) = (ctx.ty(a), ctx.ty(b));
+    ctx.check(a_ty == b_ty && a_ty.dtype.is_float(), || {
+        format!("its operands must be floats of one type, not {a_ty} and {b_ty}")
+    })?;
+    let gate = ctx.emit1(activation::activation(kind, &a_ty), &[a])?;
+    Ok(vec![ctx.binary(BinOp::Mul, gate, b)?])
 }
 
 /// The first versions rounded the defaults to four digits.

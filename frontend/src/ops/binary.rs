@@ -101,7 +101,7 @@ fn shift(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
         "RIGHT" => BinOp::Shr,
         other => return Err(ctx.problem(format!("attribute `direction` is `{other}`"))),
     };
-    checked(ctx, op, Order::Given, "unsigned integers", DType::is_unsigned_int)
+    checked(ctx, op, Order::Given, "integers", DType::is_int)
 }
 
 /// Squares and cubes are products: that is how exporters write them, and a power is slow.

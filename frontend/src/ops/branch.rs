@@ -6,12 +6,12 @@ use ansc_runtime::DType;
 use tract_onnx::pb::GraphProto;
 
 use super::OpEntry;
-use crate::import::{Body, NodeCtx, nameless};
+use crate::import::{Binding, Body, NodeCtx, nameless};
 use crate::problem::Problem;
 
-pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("If", 1, branch)];
+pub(crate) const OPS: &[OpEntry] = &[OpEntry::any("If", 1, branch)];
 
-fn branch(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+fn branch(ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
     let condition = ctx.input(0)?;
     let ty = ctx.ty(condition);
     ctx.check(ty.dtype == DType::Bool && ty.len() == 1, || {
@@ -21,7 +21,10 @@ fn branch(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     match ctx.constant(condition).as_deref().map(|t| t.as_slice::<bool>()[0]) {
         Some(true) => ctx.inline_body(then_graph, &[]),
         Some(false) => ctx.inline_body(else_graph, &[]),
-        None => both(ctx, condition, then_graph, else_graph),
+        None => {
+            let values = both(ctx, condition, then_graph, else_graph)?;
+            Ok(values.into_iter().map(Binding::Value).collect())
+        }
     }
 }
 

@@ -28,6 +28,17 @@ fn split(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let ty = ctx.ty(x);
     let axis = ctx.axis(ctx.int("axis", 0), ty.rank())?;
     let parts = parts(ctx, ty.shape[axis])?;
+    parts_of(ctx, x, axis, parts)
+}
+
+/// `x` cut along `axis` into parts of the given extents.
+pub(super) fn parts_of(
+    ctx: &mut NodeCtx<'_>,
+    x: ValueId,
+    axis: usize,
+    parts: Vec<usize>,
+) -> Result<Vec<ValueId>, Problem> {
+    let ty = ctx.ty(x);
     if parts.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)) != Some(ty.shape[axis]) {
         let reason = format!("parts of {parts:?} do not make up axis {axis} of {ty}");
         return Err(ctx.problem(reason));

@@ -14,6 +14,7 @@ mod binary;
 mod branch;
 mod broadcast;
 mod cast;
+mod causal_conv;
 mod clip;
 mod compose;
 mod constant;
@@ -33,11 +34,13 @@ mod grid;
 mod grouped_attention;
 mod integer;
 mod join;
+mod linear_attention;
 mod loss;
 mod matmul_integer;
 mod matmul_nbits;
 mod ms_attention;
 mod normalize;
+mod optional;
 mod pad;
 mod pool;
 mod qlinear;
@@ -54,6 +57,7 @@ mod rotary;
 mod scan;
 mod scatter;
 mod search;
+mod sequence;
 mod slice;
 mod softmax;
 mod spectrum;
@@ -69,7 +73,7 @@ use std::sync::OnceLock;
 use ansc_graph::ValueId;
 use serde::Serialize;
 
-use crate::import::NodeCtx;
+use crate::import::{Binding, NodeCtx};
 use crate::problem::Problem;
 
 /// One ONNX operator.
@@ -79,11 +83,32 @@ pub(crate) struct OpEntry {
     pub(crate) name: &'static str,
     /// The first opset version whose semantics are supported.
     pub(crate) since: i64,
-    pub(crate) import: ImportFn,
+    pub(crate) import: Import,
 }
 
 /// Gives one value per output that the node declares; trailing ones may be left out.
 pub(crate) type ImportFn = fn(&mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem>;
+
+/// The same for operators that take or give sequences and optional values.
+pub(crate) type BindingFn = fn(&mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem>;
+
+#[derive(Clone, Copy)]
+pub(crate) enum Import {
+    Tensors(ImportFn),
+    Any(BindingFn),
+}
+
+impl Import {
+    pub(crate) fn run(self, ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
+        match self {
+            Import::Tensors(import) => {
+                ctx.no_sequences()?;
+                Ok(import(ctx)?.into_iter().map(Binding::Value).collect())
+            }
+            Import::Any(import) => import(ctx),
+        }
+    }
+}
 
 /// Every family; a new one is a module above and a row here.
 #[rustfmt::skip]
@@ -94,6 +119,7 @@ const FAMILIES: &[&[OpEntry]] = &[
     binary::OPS,
     branch::OPS,
     cast::OPS,
+    causal_conv::OPS,
     clip::OPS,
     constant::OPS,
     conv::OPS,
@@ -111,11 +137,13 @@ const FAMILIES: &[&[OpEntry]] = &[
     grid::OPS,
     grouped_attention::OPS,
     join::OPS,
+    linear_attention::OPS,
     loss::OPS,
     matmul_integer::OPS,
     matmul_nbits::OPS,
     ms_attention::OPS,
     normalize::OPS,
+    optional::OPS,
     pad::OPS,
     pool::OPS,
     qlinear::OPS,
@@ -132,6 +160,7 @@ const FAMILIES: &[&[OpEntry]] = &[
     scan::OPS,
     scatter::OPS,
     search::OPS,
+    sequence::OPS,
     slice::OPS,
     softmax::OPS,
     spectrum::OPS,
@@ -144,12 +173,17 @@ const FAMILIES: &[&[OpEntry]] = &[
 impl OpEntry {
     /// An operator of ONNX's own domain.
     pub(crate) const fn onnx(name: &'static str, since: i64, import: ImportFn) -> OpEntry {
-        OpEntry { domain: "", name, since, import }
+        OpEntry { domain: "", name, since, import: Import::Tensors(import) }
+    }
+
+    /// One of ONNX's own domain that takes or gives more than tensors.
+    pub(crate) const fn any(name: &'static str, since: i64, import: BindingFn) -> OpEntry {
+        OpEntry { domain: "", name, since, import: Import::Any(import) }
     }
 
     /// An operator of the domain of ONNX Runtime's own operators.
     pub(crate) const fn microsoft(name: &'static str, import: ImportFn) -> OpEntry {
-        OpEntry { domain: "com.microsoft", name, since: 1, import }
+        OpEntry { domain: "com.microsoft", name, since: 1, import: Import::Tensors(import) }
     }
 }
 

@@ -21,19 +21,22 @@ fn block(ctx: &NodeCtx<'_>) -> Result<usize, Problem> {
     extent(ctx, ctx.int("blocksize", 0), "blocksize")
 }
 
+fn order(ctx: &NodeCtx<'_>) -> Result<DepthOrder, Problem> {
+    match ctx.string("mode", "DCR").as_str() {
+        "DCR" => Ok(DepthOrder::DepthColumnRow),
+        "CRD" => Ok(DepthOrder::ColumnRowDepth),
+        other => Err(ctx.problem(format!("mode `{other}` is not known"))),
+    }
+}
+
 fn depth_to_space(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let x = ctx.input(0)?;
-    let order = match ctx.string("mode", "DCR").as_str() {
-        "DCR" => DepthOrder::DepthColumnRow,
-        "CRD" => DepthOrder::ColumnRowDepth,
-        other => return Err(ctx.problem(format!("mode `{other}` is not known"))),
-    };
-    ctx.emit(rearrange::depth_to_space(&ctx.ty(x), block(ctx)?, order), &[x])
+    ctx.emit(rearrange::depth_to_space(&ctx.ty(x), block(ctx)?, order(ctx)?), &[x])
 }
 
 fn space_to_depth(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let x = ctx.input(0)?;
-    ctx.emit(rearrange::space_to_depth(&ctx.ty(x), block(ctx)?), &[x])
+    ctx.emit(rearrange::space_to_depth(&ctx.ty(x), block(ctx)?, order(ctx)?), &[x])
 }
 
 fn trilu(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {

@@ -8,10 +8,10 @@ use ansc_runtime::{DType, Tensor};
 use tract_onnx::pb::GraphProto;
 
 use super::OpEntry;
-use crate::import::{Body, NodeCtx};
+use crate::import::{Binding, Body, NodeCtx};
 use crate::problem::Problem;
 
-pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("Loop", 1, repetition)];
+pub(crate) const OPS: &[OpEntry] = &[OpEntry::any("Loop", 1, repetition)];
 
 /// Copies of a body, where a loop node is not possible.
 const MAX_COPIES: u64 = 1024;
@@ -28,26 +28,28 @@ struct Repetition<'a> {
     body: &'a GraphProto,
     trip: Option<ValueId>,
     condition: Option<ValueId>,
-    carried: Vec<ValueId>,
+    carried: Vec<Binding>,
     /// The trip count, if it is known.
     trips: Option<u64>,
     /// Whether the first iteration's condition holds, if that is known.
     starts: Option<bool>,
 }
 
-fn repetition(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+fn repetition(ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
     let node = Repetition::new(ctx)?;
-    let all_known = node.carried.iter().all(|&v| ctx.constant(v).is_some());
+    let known =
+        |ctx: &NodeCtx<'_>, b: &Binding| b.value().is_some_and(|v| ctx.constant(v).is_some());
+    let all_known = node.carried.iter().all(|b| known(ctx, b));
     if all_known
         && !node.carried.is_empty()
         && node.trips.is_some_and(|n| n <= FEW_COPIES)
         && let Ok(values) = ctx.attempt(|ctx| node.copies(ctx))
-        && values.iter().all(|&v| ctx.constant(v).is_some())
+        && values.iter().all(|b| known(ctx, b))
     {
         return Ok(values);
     }
     match ctx.attempt(|ctx| node.as_loop(ctx)) {
-        Ok(values) => Ok(values),
+        Ok(values) => Ok(values.into_iter().map(Binding::Value).collect()),
         Err(problems) => match ctx.attempt(|ctx| node.copies(ctx)) {
             Ok(values) => Ok(values),
             Err(_) => Err(ctx.give_up(problems)),
@@ -60,8 +62,7 @@ impl<'a> Repetition<'a> {
         let body = ctx.graph("body").ok_or_else(|| ctx.problem("it has no `body`"))?;
         let trip = scalar(ctx, 0, DType::I64)?;
         let condition = scalar(ctx, 1, DType::Bool)?;
-        let carried = (2..ctx.n_inputs()).map(|i| ctx.input(i)).collect::<Result<Vec<_>, _>>()?;
-        ctx.fixed_sizes(&carried)?;
+        let carried: Vec<Binding> = (2..ctx.n_inputs()).map(|i| ctx.binding(i)).collect();
         let number = |v: ValueId| ctx.constant(v).and_then(|t| t.to_i64_vec()?.first().copied());
         let trips = match trip {
             Some(trip) => number(trip).map(|n| n.max(0) as u64),
@@ -76,7 +77,8 @@ impl<'a> Repetition<'a> {
 
     fn as_loop(&self, ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
         let head = [TensorType::new(DType::I64, []), TensorType::new(DType::Bool, [])];
-        let carried: Vec<TensorType> = self.carried.iter().map(|&v| ctx.ty(v)).collect();
+        let initial = self.tensors(ctx)?;
+        let carried: Vec<TensorType> = initial.iter().map(|&v| ctx.ty(v)).collect();
         let mut body = ctx.import_body(self.body, &[], &[&head[..], &carried].concat(), &[])?;
         self.check_results(ctx, &mut body, &carried)?;
 
@@ -109,12 +111,8 @@ impl<'a> Repetition<'a> {
             _ => Some(self.trip.unwrap_or_else(|| ctx.add_const(Tensor::scalar(i64::MAX)))),
         };
         let condition = self.condition.filter(|_| self.starts.is_none());
-        let operands: Vec<ValueId> = trip
-            .into_iter()
-            .chain(condition)
-            .chain(self.carried.iter().copied())
-            .chain(body.captures)
-            .collect();
+        let operands: Vec<ValueId> =
+            trip.into_iter().chain(condition).chain(initial).chain(body.captures).collect();
         let op = LoopOp {
             body: body.graph,
             max_trip,
@@ -125,6 +123,23 @@ impl<'a> Repetition<'a> {
             scan_outputs: vec![ScanAxis { axis: 0, reverse: false }; stacked.len()],
         };
         Ok(ctx.add(Op::Loop(Box::new(op)), &operands, outputs))
+    }
+
+    /// What goes around, if a loop node can carry it: tensors that keep their type.
+    fn tensors(&self, ctx: &NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+        let values: Vec<ValueId> = self.carried.iter().filter_map(Binding::value).collect();
+        if values.len() < self.carried.len() {
+            let reason = "a sequence or an optional value goes around in it; \
+                          then how often it runs must be known at compile time";
+            let problem = ctx.problem(reason);
+            let unknown = self.trip.filter(|_| self.trips.is_none()).or(self.condition);
+            return Err(match unknown {
+                Some(value) => problem.remedy(ctx.how_to_know(value)),
+                None => problem,
+            });
+        }
+        ctx.fixed_sizes(&values)?;
+        Ok(values)
     }
 
     /// Whether only the trip count ends the loop.
@@ -173,7 +188,7 @@ impl<'a> Repetition<'a> {
     }
 
     /// One copy of the body after the other, until a condition is known not to hold.
-    fn copies(&self, ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    fn copies(&self, ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
         let unknown = |ctx: &NodeCtx<'_>| ctx.problem("how often it runs is not known");
         let trips = self.trips.filter(|_| self.starts.is_some()).ok_or_else(|| unknown(ctx))?;
         let mut goes_on = self.starts == Some(true);
@@ -183,27 +198,34 @@ impl<'a> Repetition<'a> {
         while goes_on && trip < trips {
             ctx.check(trip < MAX_COPIES, || format!("it runs more than {MAX_COPIES} times"))?;
             let mut inputs = vec![
-                ctx.add_const(Tensor::scalar(trip as i64)),
-                ctx.add_const(Tensor::scalar(true)),
+                Binding::Value(ctx.add_const(Tensor::scalar(trip as i64))),
+                Binding::Value(ctx.add_const(Tensor::scalar(true))),
             ];
             inputs.append(&mut carried);
             let outputs = ctx.inline_body(self.body, &inputs)?;
             ctx.check(outputs.len() > self.carried.len(), || "its body gives too little".into())?;
-            let condition = ctx.constant(outputs[0]).ok_or_else(|| unknown(ctx))?;
+            let condition = tensor(ctx, &outputs[0])?;
+            let condition = ctx.constant(condition).ok_or_else(|| unknown(ctx))?;
             goes_on = condition.bytes().first().is_some_and(|&b| b != 0);
             let (next, slices) = outputs[1..].split_at(self.carried.len());
             carried = next.to_vec();
             stacks.resize(slices.len(), Vec::new());
-            stacks.iter_mut().zip(slices).for_each(|(stack, &slice)| stack.push(slice));
+            for (stack, slice) in stacks.iter_mut().zip(slices) {
+                stack.push(tensor(ctx, slice)?);
+            }
             trip += 1;
         }
         // Without a copy nothing says what the stacked values would be.
         ctx.check(trip > 0 || ctx.n_outputs() <= carried.len(), || "it never runs".into())?;
         for stack in stacks {
-            carried.push(stacked(ctx, &stack)?);
+            carried.push(Binding::Value(stacked(ctx, &stack)?));
         }
         Ok(carried)
     }
+}
+
+fn tensor(ctx: &NodeCtx<'_>, binding: &Binding) -> Result<ValueId, Problem> {
+    binding.value().ok_or_else(|| ctx.problem("its body gives what is no tensor to be stacked"))
 }
 
 fn scalar(ctx: &mut NodeCtx<'_>, input: usize, dtype: DType) -> Result<Option<ValueId>, Problem> {

@@ -9,7 +9,6 @@ use crate::import::NodeCtx;
 use crate::problem::Problem;
 
 pub(crate) const OPS: &[OpEntry] = &[
-    OpEntry::onnx("Identity", 1, identity),
     OpEntry::onnx("Abs", 1, |ctx| number(ctx, UnOp::Abs)),
     OpEntry::onnx("Neg", 1, |ctx| number(ctx, UnOp::Neg)),
     OpEntry::onnx("Sign", 9, |ctx| number(ctx, UnOp::Sign)),
@@ -38,10 +37,6 @@ pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Not", 1, |ctx| checked(ctx, UnOp::Not, "bool", |d| d == DType::Bool)),
     OpEntry::onnx("BitwiseNot", 18, |ctx| checked(ctx, UnOp::Not, "an integer", DType::is_int)),
 ];
-
-fn identity(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
-    Ok(vec![ctx.input(0)?])
-}
 
 fn number(ctx: &mut NodeCtx<'_>, op: UnOp) -> Result<Vec<ValueId>, Problem> {
     checked(ctx, op, "a number", |d| d != DType::Bool)

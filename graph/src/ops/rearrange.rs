@@ -69,8 +69,12 @@ pub fn depth_to_space(
     Ok(moved("DepthToSpace", &[x], out, body))
 }
 
-/// Blocks of pixels of `[n, c, h, w]` become channels `[block, block, c]`.
-pub fn space_to_depth(x: &TensorType, block: usize) -> Result<ComputeOp, OpError> {
+/// Blocks of pixels of `[n, c, h, w]` become channels.
+pub fn space_to_depth(
+    x: &TensorType,
+    block: usize,
+    order: DepthOrder,
+) -> Result<ComputeOp, OpError> {
     let (n, channels, h, w) = image(x)?;
     let fits = block > 0 && h % block == 0 && w % block == 0;
     let depth = channels.checked_mul(block).and_then(|d| d.checked_mul(block));
@@ -78,10 +82,13 @@ pub fn space_to_depth(x: &TensorType, block: usize) -> Result<ComputeOp, OpError
     let out = sized(TensorType::new(x.dtype, [n, depth, h / block, w / block]))?;
     let (b, c) = (block as i64, channels.max(1) as i64);
     let [v0, v1, y, z] = [0, 1, 2, 3].map(Expr::var);
-    let within = v1.clone().floor_div(c);
+    let (within, channel) = match order {
+        DepthOrder::DepthColumnRow => (v1.clone().floor_div(c), v1.floor_mod(c)),
+        DepthOrder::ColumnRowDepth => (v1.clone().floor_mod(b * b), v1.floor_div(b * b)),
+    };
     let row = scaled(y, b) + within.clone().floor_div(b);
     let column = scaled(z, b) + within.floor_mod(b);
-    Ok(moved("SpaceToDepth", &[x], out, Expr::load(0, vec![v0, v1.floor_mod(c), row, column])))
+    Ok(moved("SpaceToDepth", &[x], out, Expr::load(0, vec![v0, channel, row, column])))
 }
 
 fn image(x: &TensorType) -> Result<(usize, usize, usize, usize), OpError> {
@@ -175,7 +182,10 @@ mod tests {
         assert_eq!(shape(tile(&f32s(&[2, 1]), &[3, 4])), [6, 4]);
         let d2s = depth_to_space(&f32s(&[1, 8, 2, 3]), 2, DepthOrder::DepthColumnRow);
         assert_eq!(shape(d2s), [1, 2, 4, 6]);
-        assert_eq!(shape(space_to_depth(&f32s(&[1, 2, 4, 6]), 2)), [1, 8, 2, 3]);
+        assert_eq!(
+            shape(space_to_depth(&f32s(&[1, 2, 4, 6]), 2, DepthOrder::DepthColumnRow)),
+            [1, 8, 2, 3]
+        );
     }
 
     #[test]
@@ -185,7 +195,7 @@ mod tests {
         for block in [0, 3, usize::MAX] {
             let x = f32s(&[1, 8, 2, 2]);
             assert!(depth_to_space(&x, block, DepthOrder::ColumnRowDepth).is_err());
-            assert!(space_to_depth(&x, block).is_err());
+            assert!(space_to_depth(&x, block, DepthOrder::ColumnRowDepth).is_err());
         }
         assert!(triangle(&[f32s(&[3])], true, Diagonal::At(0)).is_err());
         assert!(triangle(&[f32s(&[3, 3])], true, Diagonal::Input).is_err());

@@ -6,7 +6,7 @@ use ansc_runtime::host::HostOp;
 pub(super) fn arity(op: &HostOp) -> (usize, usize) {
     match op {
         HostOp::TopK { .. } => (1, 2),
-        HostOp::NonZero | HostOp::Det => (1, 1),
+        HostOp::NonZero | HostOp::Det | HostOp::BitCast { .. } => (1, 1),
         HostOp::Unique { .. } => (1, 4),
         HostOp::Compress { .. } | HostOp::NonMaxSuppression { .. } => (2, 1),
         HostOp::ScatterElements { .. } | HostOp::ScatterNd { .. } => (3, 1),

@@ -5,6 +5,7 @@
 //! One operator family per file below this one; [`HostOp`] is the serialised form of a call and
 //! [`run`] performs it. Inputs may come from anywhere: what does not fit is a [`HostError`].
 
+mod bits;
 mod compress;
 mod det;
 mod nms;
@@ -58,6 +59,8 @@ pub enum HostOp {
     ScatterNd { mode: ScatterMode },
     /// `x -> det`, over the last two axes.
     Det,
+    /// `x -> y`: the same bits as elements of another type of the same size.
+    BitCast { to: DType },
 }
 
 /// Why a host operator could not run.
@@ -89,6 +92,7 @@ impl HostOp {
             HostOp::ScatterElements { .. } => "ScatterElements",
             HostOp::ScatterNd { .. } => "ScatterND",
             HostOp::Det => "Det",
+            HostOp::BitCast { .. } => "BitCast",
         }
     }
 }
@@ -138,6 +142,10 @@ pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
         HostOp::Det => {
             let [x] = exactly(op, inputs)?;
             det::run(x).map(|y| vec![y])
+        }
+        HostOp::BitCast { to } => {
+            let [x] = exactly(op, inputs)?;
+            bits::run(x, *to).map(|y| vec![y])
         }
     }
 }

@@ -273,7 +273,9 @@ fn moving_elements() {
     check("scalar", map::unary(UnOp::Neg, &f32s(&[])));
     let diagonal = rearrange::Diagonal::At(1);
     check("triangle", rearrange::triangle(&[f32s(&[5, 19])], true, diagonal));
-    check("blocks to depth", rearrange::space_to_depth(&f32s(&[1, 3, 6, 8]), 2));
+    for order in [rearrange::DepthOrder::DepthColumnRow, rearrange::DepthOrder::ColumnRowDepth] {
+        check("blocks to depth", rearrange::space_to_depth(&f32s(&[1, 3, 6, 8]), 2, order));
+    }
 }
 
 #[test]

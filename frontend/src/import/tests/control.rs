@@ -2,11 +2,16 @@
 
 use super::*;
 
-fn attribute(name: &str, ty: AttributeType) -> AttributeProto {
+pub(super) fn attribute(name: &str, ty: AttributeType) -> AttributeProto {
     AttributeProto { name: name.into(), r#type: ty as i32, ..AttributeProto::default() }
 }
 
-fn body(name: &str, inputs: &[&str], nodes: Vec<NodeProto>, outputs: &[&str]) -> AttributeProto {
+pub(super) fn body(
+    name: &str,
+    inputs: &[&str],
+    nodes: Vec<NodeProto>,
+    outputs: &[&str],
+) -> AttributeProto {
     let named = |n: &&str| ValueInfoProto { name: n.to_string(), ..Default::default() };
     let graph = GraphProto {
         input: inputs.iter().map(named).collect(),
@@ -17,7 +22,7 @@ fn body(name: &str, inputs: &[&str], nodes: Vec<NodeProto>, outputs: &[&str]) ->
     AttributeProto { g: Some(graph), ..attribute(name, AttributeType::Graph) }
 }
 
-fn with(mut node: NodeProto, attributes: Vec<AttributeProto>) -> NodeProto {
+pub(super) fn with(mut node: NodeProto, attributes: Vec<AttributeProto>) -> NodeProto {
     node.attribute = attributes;
     node
 }

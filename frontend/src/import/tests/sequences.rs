@@ -1,0 +1,133 @@
+//! Sequences and optional values, which are gone after the import.
+
+use super::control::{attribute, body, with};
+use super::*;
+
+fn positions(name: &str, value: i64) -> TensorProto {
+    TensorProto {
+        name: name.into(),
+        data_type: DataType::Int64 as i32,
+        int64_data: vec![value],
+        ..TensorProto::default()
+    }
+}
+
+fn int(name: &str, value: i64) -> AttributeProto {
+    AttributeProto { i: value, ..attribute(name, AttributeType::Int) }
+}
+
+fn with_positions(mut model: ModelProto, values: &[(&str, i64)]) -> ModelProto {
+    let tensors = values.iter().map(|(name, value)| positions(name, *value));
+    model.graph.as_mut().unwrap().initializer.extend(tensors);
+    model
+}
+
+fn results(model: &ModelProto, inputs: &[Tensor]) -> Vec<(String, Vec<f64>)> {
+    let graph = import(model, &ImportOptions::default()).unwrap();
+    let outputs = interp::run(&graph, inputs).unwrap();
+    let names = graph.outputs.iter().map(|(name, _)| name.clone());
+    names.zip(outputs.iter().map(Tensor::to_f64_vec)).collect()
+}
+
+fn pairs(list: &[(&str, &[f64])]) -> Vec<(String, Vec<f64>)> {
+    list.iter().map(|(name, values)| (name.to_string(), values.to_vec())).collect()
+}
+
+#[test]
+fn elements_are_the_values_themselves() {
+    let nodes = vec![
+        node("SequenceConstruct", &["x", "z"], &["s"]),
+        node("SequenceInsert", &["s", "z", "first"], &["t"]),
+        node("SequenceErase", &["t", "last"], &["u"]),
+        node("SequenceAt", &["u", "last"], &["y"]),
+        node("SequenceLength", &["t"], &["n"]),
+    ];
+    let inputs = vec![info("x", &["2"]), info("z", &["3"])];
+    let model = model(inputs, nodes, &["y", "n", "u"]);
+    let model = with_positions(model, &[("first", 0), ("last", -1)]);
+    let graph = import(&model, &ImportOptions::default()).unwrap();
+    assert_eq!(graph.outputs[0].1.node, graph.inputs()[0], "nothing is computed");
+    let (x, z) =
+        (Tensor::from_slice(&[2], &[1.0f32, 2.0]), Tensor::from_slice(&[3], &[3.0f32, 4.0, 5.0]));
+    let expected: &[(&str, &[f64])] =
+        &[("y", &[1.0, 2.0]), ("n", &[3.0]), ("u.0", &[3.0, 4.0, 5.0]), ("u.1", &[1.0, 2.0])];
+    assert_eq!(results(&model, &[x, z]), pairs(expected));
+}
+
+#[test]
+fn tensors_are_cut_and_joined() {
+    let nodes = vec![
+        with(node("SplitToSequence", &["x", "two"], &["s"]), vec![int("axis", 0)]),
+        with(node("ConcatFromSequence", &["s"], &["y"]), vec![int("axis", -1)]),
+        with(node("SplitToSequence", &["x"], &["t"]), vec![int("keepdims", 0)]),
+        with(node("ConcatFromSequence", &["t"], &["z"]), vec![int("axis", -1), int("new_axis", 1)]),
+    ];
+    let model =
+        with_positions(model(vec![info("x", &["3"])], nodes, &["s", "y", "z"]), &[("two", 2)]);
+    let x = Tensor::from_slice(&[3], &[1.0f32, 2.0, 3.0]);
+    let whole: &[f64] = &[1.0, 2.0, 3.0];
+    let expected = pairs(&[("s.0", &[1.0, 2.0]), ("s.1", &[3.0]), ("y", whole), ("z", whole)]);
+    assert_eq!(results(&model, &[x]), expected);
+}
+
+#[test]
+fn sequences_grow_in_loops_of_known_length() {
+    let grow = vec![
+        node("Add", &["v", "v"], &["w"]),
+        node("SequenceInsert", &["s", "w"], &["t"]),
+        node("Identity", &["c"], &["d"]),
+    ];
+    let repeat = with(
+        node("Loop", &["trips", "", "x", "empty"], &["last", "all"]),
+        vec![body("body", &["i", "c", "v", "s"], grow, &["d", "w", "t"])],
+    );
+    let nodes = vec![node("SequenceEmpty", &[], &["empty"]), repeat];
+    let model = with_positions(model(vec![info("x", &["1"])], nodes, &["all"]), &[("trips", 3)]);
+    let expected = pairs(&[("all.0", &[2.0]), ("all.1", &[4.0]), ("all.2", &[8.0])]);
+    assert_eq!(results(&model, &[Tensor::from_slice(&[1], &[1.0f32])]), expected);
+}
+
+#[test]
+fn maps_are_copies_of_their_body() {
+    let sum = body("body", &["a", "b"], vec![node("Add", &["a", "b"], &["c"])], &["c"]);
+    let nodes = vec![
+        node("SequenceConstruct", &["x", "z"], &["s"]),
+        with(node("SequenceMap", &["s", "x"], &["y"]), vec![sum]),
+    ];
+    let model = model(vec![info("x", &["1"]), info("z", &["1"])], nodes, &["y"]);
+    let inputs = [1.0f32, 5.0].map(|v| Tensor::from_slice(&[1], &[v]));
+    assert_eq!(results(&model, &inputs), pairs(&[("y.0", &[2.0]), ("y.1", &[6.0])]));
+}
+
+#[test]
+fn optional_values_are_there_or_not() {
+    let nodes = vec![
+        node("Optional", &[], &["none"]),
+        node("Optional", &["x"], &["some"]),
+        node("OptionalHasElement", &["none"], &["a"]),
+        node("OptionalHasElement", &["some"], &["b"]),
+        node("OptionalGetElement", &["some"], &["y"]),
+    ];
+    let model = model(vec![info("x", &["1"])], nodes, &["a", "b", "y"]);
+    let expected = pairs(&[("a", &[0.0]), ("b", &[1.0]), ("y", &[7.0])]);
+    assert_eq!(results(&model, &[Tensor::from_slice(&[1], &[7.0f32])]), expected);
+}
+
+#[test]
+fn what_only_the_data_decides_is_refused() {
+    let made = || node("SequenceConstruct", &["x", "x"], &["s"]);
+    let by_data = node("Cast", &["x"], &["p"]);
+    let to_i64 = with(by_data, vec![int("to", DataType::Int64 as i64)]);
+    let cases: [(Vec<NodeProto>, &str); 5] = [
+        (vec![made(), to_i64, node("SequenceAt", &["s", "p"], &["y"])], "--value x=FILE.npy"),
+        (vec![made(), node("Neg", &["s"], &["y"])], "input 0 is a sequence"),
+        (vec![node("SequenceLength", &["x"], &["y"])], "must be a sequence"),
+        (vec![made(), node("SequenceAt", &["s", "two"], &["y"])], "outside of a sequence of 2"),
+        (vec![node("Optional", &[], &["y"])], "an optional value without an element"),
+    ];
+    for (nodes, expected) in cases {
+        let model = with_positions(model(vec![info("x", &["1"])], nodes, &["y"]), &[("two", 2)]);
+        let problems = import(&model, &ImportOptions::default()).unwrap_err();
+        assert!(problems[0].contains(expected), "{problems:#?}");
+    }
+}
