@@ -341,9 +341,28 @@ impl Expr {
     /// Calls `f` on this expression and everything below it, parents first.
     pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Expr)) {
         f(self);
-        for child in self.children() {
-            child.visit(f);
+        match self {
+            Expr::Const(_) | Expr::Var(_) => {}
+            Expr::Load(_, indices) => indices.iter().for_each(|i| i.visit(f)),
+            Expr::Unary(_, x) | Expr::Cast(_, x) => x.visit(f),
+            Expr::Binary(_, a, b) => {
+                a.visit(f);
+                b.visit(f);
+            }
+            Expr::Select(c, a, b) => [c, a, b].into_iter().for_each(|x| x.visit(f)),
         }
+    }
+
+    /// Whether `f` holds for this expression or for one below it.
+    pub fn any(&self, f: &mut impl FnMut(&Expr) -> bool) -> bool {
+        f(self)
+            || match self {
+                Expr::Const(_) | Expr::Var(_) => false,
+                Expr::Load(_, indices) => indices.iter().any(|i| i.any(f)),
+                Expr::Unary(_, x) | Expr::Cast(_, x) => x.any(f),
+                Expr::Binary(_, a, b) => a.any(f) || b.any(f),
+                Expr::Select(c, a, b) => c.any(f) || a.any(f) || b.any(f),
+            }
     }
 
     /// Rebuilds bottom-up: `f` sees each node after its operands were rebuilt and returns `Some`

@@ -11,7 +11,7 @@ use super::Config;
 use super::nest::Nest;
 use super::reach::{self, Interval};
 use super::store::{Accesses, Direction, Store};
-use super::stride::{mentions, stride};
+use super::stride::stride;
 use crate::program::Program;
 
 /// Buffers that a row has room for.
@@ -194,7 +194,8 @@ fn reuse(nest: &Nest<'_>, access: &Accesses<'_>) -> Reuse {
     let mut iterations = 1.0;
     let mut bytes: Option<f64> = None;
     for level in nest.levels.iter().rev() {
-        let moves = access.indices.iter().flat_map(|i| *i).any(|i| mentions(i, level.l.var));
+        let var = Expr::Var(level.l.var);
+        let moves = access.indices.iter().flat_map(|i| *i).any(|i| i.any(&mut |e| *e == var));
         if !moves {
             let one_each = || level.touches.iter().map(|t| t.element_bytes).sum();
             let bytes = bytes.unwrap_or_else(one_each);

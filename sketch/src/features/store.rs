@@ -74,7 +74,11 @@ impl<'a> Builder<'a, '_> {
     fn value(mut self, value: &'a Expr) -> Self {
         let program = self.program;
         self.store.counts.count(value, &|b| program.buffer(b).ty.dtype);
-        for_each_load(value, &mut |buffer, indices| self.load(buffer, indices));
+        value.visit(&mut |e| {
+            if let Expr::Load(buffer, indices) = e {
+                self.load(*buffer, indices);
+            }
+        });
         self
     }
 
@@ -123,21 +127,5 @@ impl<'a> Builder<'a, '_> {
 
     fn done(self) -> Store<'a> {
         self.store
-    }
-}
-
-fn for_each_load<'a>(e: &'a Expr, f: &mut impl FnMut(BufId, &'a [Expr])) {
-    match e {
-        Expr::Const(_) | Expr::Var(_) => {}
-        Expr::Load(buffer, indices) => {
-            f(*buffer, indices);
-            indices.iter().for_each(|i| for_each_load(i, f));
-        }
-        Expr::Unary(_, x) | Expr::Cast(_, x) => for_each_load(x, f),
-        Expr::Binary(_, a, b) => {
-            for_each_load(a, f);
-            for_each_load(b, f);
-        }
-        Expr::Select(c, a, b) => [c, a, b].into_iter().for_each(|x| for_each_load(x, f)),
     }
 }

@@ -18,17 +18,6 @@ pub(super) fn stride(accesses: &[&[Expr]], shape: &[usize], var: VarId) -> Optio
     strides.reduce(f64::min)
 }
 
-pub(super) fn mentions(e: &Expr, var: VarId) -> bool {
-    match e {
-        Expr::Const(_) => false,
-        Expr::Var(v) => *v == var,
-        Expr::Load(_, indices) => indices.iter().any(|i| mentions(i, var)),
-        Expr::Unary(_, x) | Expr::Cast(_, x) => mentions(x, var),
-        Expr::Binary(_, a, b) => mentions(a, var) || mentions(b, var),
-        Expr::Select(c, a, b) => mentions(c, var) || mentions(a, var) || mentions(b, var),
-    }
-}
-
 /// What is met first on the way up from the variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Coefficient {

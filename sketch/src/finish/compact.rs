@@ -86,10 +86,14 @@ fn accesses(block: &Block, buffer: BufId) -> Vec<&[Expr]> {
 
 /// Indices relative to the boxes.
 fn shift(block: &mut Block, boxes: &BTreeMap<BufId, Vec<Span>>, extents: &Extents) {
-    let relative = |index: &Expr, span: &Span| {
-        affine::simplify(&(index.clone() - span.min.to_expr()), extents)
+    let relative = |index: &Expr, span: &Span| match span.min.as_constant() {
+        Some(0) => index.clone(),
+        _ => affine::simplify(&(index.clone() - span.min.to_expr()), extents),
     };
     block.visit_exprs_mut(&mut |e| {
+        if !e.any(&mut |node| matches!(node, Expr::Load(buffer, _) if boxes.contains_key(buffer))) {
+            return;
+        }
         *e = e.rewrite(&mut |node| {
             let Expr::Load(buffer, indices) = node else { return None };
             let spans = boxes.get(buffer)?;

@@ -10,6 +10,9 @@ use crate::tree;
 pub(super) fn prune_buffers(program: &mut Program) {
     let mut used: BTreeSet<BufId> = program.params.iter().copied().collect();
     used.extend(program.blocks().into_iter().flat_map(|b| b.buffers()));
+    if used.len() == program.buffers.len() {
+        return;
+    }
     let renamed: BTreeMap<BufId, BufId> =
         used.iter().enumerate().map(|(new, &old)| (old, BufId::new(new))).collect();
     program.buffers = used.iter().map(|b| program.buffer(*b).clone()).collect();

@@ -15,8 +15,14 @@ pub(super) fn vectorize(schedule: &mut Schedule, vector_bytes: usize) {
     for block in schedule.blocks() {
         let lanes = lanes(schedule, &block, vector_bytes);
         let Some(l) = innermost(schedule, &block) else { continue };
+        let extent = schedule.extent(l).expect("a loop of the program");
+        if extent <= MOST_REGISTERS * lanes {
+            // A loop that may not be a vector stays as it is.
+            let _ = schedule.vectorize(l);
+            continue;
+        }
         let mut changed = schedule.clone();
-        if vectorized(&mut changed, l, lanes).is_some() {
+        if cut(&mut changed, l, lanes).is_some() {
             *schedule = changed;
         }
     }
@@ -37,9 +43,7 @@ fn innermost(schedule: &Schedule, block: &str) -> Option<LoopRef> {
     (only_blocks && is_free(schedule, l)).then_some(l)
 }
 
-fn vectorized(schedule: &mut Schedule, l: LoopRef, lanes: usize) -> Option<()> {
-    let extent = schedule.extent(l).ok()?;
-    let whole = extent <= MOST_REGISTERS * lanes;
-    let inner = if whole { l } else { *schedule.split(l, &[0, lanes]).ok()?.last()? };
+fn cut(schedule: &mut Schedule, l: LoopRef, lanes: usize) -> Option<()> {
+    let inner = *schedule.split(l, &[0, lanes]).ok()?.last()?;
     schedule.vectorize(inner).ok()
 }

@@ -28,7 +28,7 @@ impl Schedule {
     }
 
     fn set_kind(&mut self, primitive: &'static str, l: LoopRef, kind: ForKind) -> Result<()> {
-        self.apply(primitive, |program| {
+        self.apply_in_place(primitive, |program| {
             let path = loop_path(program, l)?;
             let target = loop_at(program, &path);
             if target.kind != ForKind::Serial {

@@ -88,6 +88,16 @@ impl Schedule {
         }
     }
 
+    /// Runs a primitive that changes nothing before it is certain to succeed.
+    fn apply_in_place<T>(
+        &mut self,
+        primitive: &'static str,
+        f: impl FnOnce(&mut Program) -> std::result::Result<T, Failure>,
+    ) -> Result<T> {
+        f(&mut self.program)
+            .map_err(|failure| ScheduleError::new(primitive, failure, &self.program))
+    }
+
     fn query<T>(&self, f: impl FnOnce(&Program) -> std::result::Result<T, Failure>) -> Result<T> {
         f(&self.program).map_err(|failure| ScheduleError::new("query", failure, &self.program))
     }

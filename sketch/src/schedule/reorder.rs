@@ -20,7 +20,7 @@ impl Schedule {
     /// Gives the places of `order`'s loops to these loops in that order; all others stay where
     /// they are. From the outermost to the innermost, each contains nothing but the next loop.
     pub fn reorder(&mut self, order: &[LoopRef]) -> Result<()> {
-        self.apply("reorder", |program| reorder(program, order))
+        self.apply_in_place("reorder", |program| reorder(program, order))
     }
 }
 
@@ -46,12 +46,16 @@ fn reorder(program: &mut Program, order: &[LoopRef]) -> std::result::Result<(), 
         })
         .collect();
     let before = chain(program, &first, &last);
+    let mut after = before.clone();
+    for ((path, _), (var, ..)) in places.iter().zip(&headers) {
+        after[path.len() - first.len()] = *var;
+    }
+    check_term_order(loop_at(program, &last), &before, &after)?;
     for ((path, _), (var, extent, kind)) in places.iter().zip(headers) {
         let l = loop_at_mut(program, path);
         (l.var, l.extent, l.kind) = (var, extent, kind);
     }
-    let after = chain(program, &first, &last);
-    check_term_order(loop_at(program, &last), &before, &after)
+    Ok(())
 }
 
 fn check_chain(program: &Program, places: &[(Path, LoopRef)]) -> std::result::Result<(), Failure> {

@@ -20,7 +20,7 @@ impl Schedule {
     /// loop get a predicate. A loop of one iteration takes factors of 1 only: no iterator depends on it, so
     /// that iterations beyond would not be told apart from the first.
     pub fn split(&mut self, l: LoopRef, factors: &[usize]) -> Result<Vec<LoopRef>> {
-        self.apply("split", |program| split(program, l, factors))
+        self.apply_in_place("split", |program| split(program, l, factors))
     }
 }
 
