@@ -19,6 +19,8 @@ pub enum Command {
     Compile(Compile),
     /// Run an artifact on .npy inputs
     Run(Run),
+    /// Search for faster schedules of a model's kernels, and keep what is found
+    Tune(Tune),
     /// Measure the latency of an artifact
     Bench(Bench),
     /// Compare an artifact with the reference interpreter
@@ -31,6 +33,9 @@ pub enum Command {
     Operators(Operators),
     /// Show the schedules that a search over each subgraph of a model starts from
     Sketches(Sketches),
+    /// Build and run candidates at the word of `tune`
+    #[command(hide = true)]
+    Worker(Worker),
 }
 
 impl Command {
@@ -45,6 +50,8 @@ impl Command {
             Command::Models(a) => a.json,
             Command::Operators(a) => a.json,
             Command::Sketches(a) => a.json,
+            Command::Tune(a) => a.json,
+            Command::Worker(_) => false,
         }
     }
 }
@@ -96,6 +103,47 @@ pub struct Compile {
     pub no_verify: bool,
     #[arg(long)]
     pub json: bool,
+}
+
+/// How long and how to search.
+#[derive(Args, Debug, Clone)]
+pub struct Search {
+    /// Candidates that are measured in one go
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    pub per_round: usize,
+    /// Stop after this many minutes
+    #[arg(long, value_name = "M")]
+    pub minutes: Option<f64>,
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// Threads that schedules are for; 0 takes all cores
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub threads: usize,
+}
+
+#[derive(Args, Debug)]
+pub struct Tune {
+    pub model: PathBuf,
+    #[command(flatten)]
+    pub specialise: Specialise,
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Candidates to measure, all kernels together
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    pub trials: usize,
+    #[command(flatten)]
+    pub search: Search,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Worker {
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Bytes of address space that the process may use
+    #[arg(long, value_name = "BYTES")]
+    pub memory: Option<u64>,
 }
 
 #[derive(Args, Debug, Clone)]

@@ -36,6 +36,10 @@ pub enum Error {
     #[error("{0}")]
     Tensor(#[from] TensorError),
     #[error("{0}")]
+    Tune(#[from] ansc_tuner::tune::TuneError),
+    #[error("{0}")]
+    Records(#[from] ansc_tuner::records::RecordsError),
+    #[error("{0}")]
     Mismatch(String),
     #[error("{0}")]
     Usage(String),

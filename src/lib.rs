@@ -1,6 +1,8 @@
 //! The compiler as a library: what the command `ansc` does, without the command line.
 
 pub mod assemble;
+pub mod candidate;
+pub mod choice;
 pub mod cli;
 pub mod compare;
 pub mod error;

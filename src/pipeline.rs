@@ -1,6 +1,7 @@
 //! The compiler on one screen: [`compile`] is the list of stages, in order.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ansc_codegen::{Batch, Target, artifact};
@@ -10,12 +11,13 @@ use ansc_graph::passes;
 use ansc_graph::{Compute, Graph, NodeId, Op, ValueId, interp};
 use ansc_runtime::Tensor;
 use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Provenance, Step};
+use ansc_tuner::tune::Weighted;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::Error;
 use crate::assemble::{self, Assembly, Expose, storage};
-use ansc_sketch::default::Machine;
+use crate::choice::Schedules;
 
 /// Everything that decides what an artifact contains.
 #[derive(Clone)]
@@ -23,8 +25,17 @@ pub struct Options {
     pub import: ImportOptions,
     pub target: Target,
     pub expose: Expose,
+    pub schedules: Schedules,
     /// Run the verifiers between stages.
     pub verify: bool,
+}
+
+impl Options {
+    /// Outputs only, the default schedules, everything verified.
+    pub fn new(import: ImportOptions, target: Target) -> Options {
+        let schedules = Schedules::untuned(&target);
+        Options { import, target, expose: Expose::Outputs, schedules, verify: true }
+    }
 }
 
 /// What a caller may watch.
@@ -67,9 +78,8 @@ pub fn compile(
     let nodes = graph.len();
     clock.time("passes", || optimise(&mut graph, options, watch))?;
     // Kernels are scheduled while the graph is walked: a schedule decides how its constants are packed.
-    let machine = machine(&options.target);
-    let mut assembly =
-        clock.time("schedule", || assemble::assemble(&graph, &machine, options.expose))?;
+    let mut assembly = clock
+        .time("schedule", || assemble::assemble(&graph, &options.schedules, options.expose))?;
     assembly.kernels.kernels.iter().for_each(|k| watch.program(&k.program));
     let programs: Vec<_> = assembly.kernels.kernels.iter().map(|k| &k.program).collect();
     let batch = clock.time("codegen", || ansc_codegen::compile_all(&programs, &options.target))?;
@@ -135,16 +145,31 @@ pub fn subgraphs(model: &Path, import: ImportOptions) -> Result<Vec<Subgraph>, E
     Ok(all)
 }
 
+/// The kernels of a model as tasks of a search, each with how often a run executes it. Those in the body of a
+/// loop count as executed once.
+pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
+    let mut graph = import::load(model, &options.import)?;
+    optimise(&mut graph, options, &Silent)?;
+    let assembly = assemble::assemble(&graph, &options.schedules, options.expose)?;
+    let kernels = assembly.kernels.kernels.iter().enumerate();
+    let tasks = kernels.map(|(index, kernel)| {
+        let uses = assembly.uses.iter().filter(|u| u.kernel == index);
+        let name = uses.clone().next().map_or("", |u| u.name.as_str());
+        Weighted {
+            task: Arc::new(options.schedules.task(name, &kernel.compute, &kernel.constant)),
+            weight: uses.clone().count() as f64,
+            flops: uses.clone().next().map_or(0, |u| u.flops),
+        }
+    });
+    Ok(tasks.collect())
+}
+
 fn optimise(graph: &mut Graph, options: &Options, watch: &dyn Watch) -> Result<(), Error> {
     let pass_options = passes::Options { verify: options.verify, ..passes::Options::default() };
     passes::run_all_observed(graph, &pass_options, &mut |pass, graph, changed| {
         watch.after_pass(pass.name, graph, changed);
     })?;
     Ok(())
-}
-
-fn machine(target: &Target) -> Machine {
-    Machine { vector_bytes: target.vector_bytes, registers: target.vector_registers }
 }
 
 /// Every kernel step gets buffers for its kernel's workspace, which live only while it runs.

@@ -4,7 +4,6 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use ansc::assemble::Expose;
 use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
 use ansc_frontend::import::ImportOptions;
@@ -14,12 +13,7 @@ use common::{Random, refuses, small_model, str};
 
 fn compiled(dir: &Path) -> (PathBuf, Vec<u8>) {
     let artifact = dir.join("good.ansc");
-    let options = Options {
-        import: ImportOptions::default(),
-        target: Target::parse("x86-64-v2").unwrap(),
-        expose: Expose::Outputs,
-        verify: true,
-    };
+    let options = Options::new(ImportOptions::default(), Target::parse("x86-64-v2").unwrap());
     pipeline::compile(&small_model(dir), &artifact, &options, &Silent).unwrap();
     let bytes = std::fs::read(&artifact).unwrap();
     assert!(Model::load(&artifact).is_ok());

@@ -15,7 +15,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use ansc::assemble::Expose;
 use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
 use ansc_frontend::import::ImportOptions;
@@ -154,12 +153,7 @@ fn attempt(bytes: &[u8]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let (model, artifact) = (dir.path().join("m.onnx"), dir.path().join("m.ansc"));
     std::fs::write(&model, bytes).unwrap();
-    let options = Options {
-        import: ImportOptions::default(),
-        target: Target::parse("x86-64-v3").unwrap(),
-        expose: Expose::Outputs,
-        verify: true,
-    };
+    let options = Options::new(ImportOptions::default(), Target::parse("x86-64-v3").unwrap());
     let compiled =
         catch_unwind(AssertUnwindSafe(|| pipeline::compile(&model, &artifact, &options, &Silent)));
     match compiled {

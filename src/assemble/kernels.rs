@@ -8,20 +8,23 @@ use std::collections::HashMap;
 use ansc_graph::fuse::Group;
 use ansc_graph::{Compute, Graph, cost};
 use ansc_sketch::Program;
-use ansc_sketch::default::{Machine, Scheduled};
+use ansc_sketch::default::Scheduled;
 use ansc_sketch::packed::Packing;
 
 use crate::Error;
+use crate::choice::Schedules;
 
 pub struct Kernel {
     pub symbol: String,
     pub compute: Compute,
+    /// Which of its inputs are constants everywhere.
+    pub constant: Vec<bool>,
     pub program: Program,
     pub packings: Vec<Packing>,
 }
 
 pub struct KernelTable {
-    machine: Machine,
+    schedules: Schedules,
     index: HashMap<(Compute, Vec<bool>), usize>,
     pub kernels: Vec<Kernel>,
 }
@@ -36,8 +39,8 @@ pub struct KernelUse {
 }
 
 impl KernelTable {
-    pub fn new(machine: Machine) -> KernelTable {
-        KernelTable { machine, index: HashMap::new(), kernels: Vec::new() }
+    pub fn new(schedules: Schedules) -> KernelTable {
+        KernelTable { schedules, index: HashMap::new(), kernels: Vec::new() }
     }
 
     /// The index of the kernel for `compute`, scheduling it if it is new.
@@ -47,9 +50,9 @@ impl KernelTable {
             return Ok(index);
         }
         let symbol = format!("ansc_kernel_{}", self.kernels.len());
-        let Scheduled { program, packings } =
-            ansc_sketch::default::schedule(&symbol, compute, constant, &self.machine);
-        self.kernels.push(Kernel { symbol, compute: compute.clone(), program, packings });
+        let Scheduled { program, packings } = self.schedules.of(&symbol, compute, constant);
+        let (compute, constant) = (compute.clone(), constant.to_vec());
+        self.kernels.push(Kernel { symbol, compute, constant, program, packings });
         self.index.insert(key, self.kernels.len() - 1);
         Ok(self.kernels.len() - 1)
     }

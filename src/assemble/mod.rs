@@ -22,6 +22,7 @@ pub use kernels::{Kernel, KernelTable, KernelUse};
 pub use weights::Weights;
 
 use crate::Error;
+use crate::choice::Schedules;
 use storage::Classes;
 
 /// A model on its way to an artifact.
@@ -48,15 +49,11 @@ pub enum Expose {
     Everything,
 }
 
-pub fn assemble(
-    graph: &Graph,
-    machine: &ansc_sketch::default::Machine,
-    expose: Expose,
-) -> Result<Assembly, Error> {
+pub fn assemble(graph: &Graph, schedules: &Schedules, expose: Expose) -> Result<Assembly, Error> {
     let mut assembly = Assembly {
         buffers: Vec::new(),
         classes: Classes::default(),
-        kernels: KernelTable::new(machine.clone()),
+        kernels: KernelTable::new(schedules.clone()),
         uses: Vec::new(),
         weights: Weights::default(),
         inputs: Vec::new(),

@@ -9,17 +9,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{default_artifact, human_bytes, import_options, print_json};
 use crate::Error;
-use crate::assemble::Expose;
 use crate::cli::Compile;
 use crate::pipeline::{self, Options, Report, Watch};
 
 pub(super) fn run(args: &Compile) -> Result<(), Error> {
     let output = args.output.clone().unwrap_or_else(|| default_artifact(&args.model));
+    let target = Target::parse(&args.machine.target_cpu)?;
     let options = Options {
-        import: import_options(&args.specialise)?,
-        target: Target::parse(&args.machine.target_cpu)?,
-        expose: Expose::Outputs,
         verify: !args.no_verify,
+        ..Options::new(import_options(&args.specialise)?, target)
     };
     let watch = Terminal::new(args);
     let report = pipeline::compile(&args.model, &output, &options, &watch)?;

@@ -8,7 +8,9 @@ mod models;
 pub mod operators;
 mod run;
 mod sketches;
+mod tune;
 mod verify;
+mod worker;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,6 +32,8 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Models(args) => models::run(&args),
         Command::Operators(args) => operators::run(&args),
         Command::Sketches(args) => sketches::run(&args),
+        Command::Tune(args) => tune::run(&args),
+        Command::Worker(args) => worker::run(&args),
     }
 }
 

@@ -133,7 +133,7 @@ fn first_divergence(
     inputs: &[(String, Tensor)],
 ) -> Result<Option<Row>, Error> {
     let target = Target::native()?;
-    let options = Options { import, target, expose: Expose::Everything, verify: true };
+    let options = Options { expose: Expose::Everything, ..Options::new(import, target) };
     let directory = tempfile::tempdir().map_err(|e| Error::file(&args.artifact, e))?;
     let path = directory.path().join("exposed.ansc");
     pipeline::compile(&args.model, &path, &options, &Silent)?;

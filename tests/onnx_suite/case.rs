@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use ansc::assemble::Expose;
 use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
 use ansc_frontend::ImportOptions;
@@ -98,7 +97,7 @@ fn compile(case: &Case, artifact: &Path) -> Result<bool, String> {
 
 fn compile_with(case: &Case, import: ImportOptions, artifact: &Path) -> Result<(), String> {
     let target = Target::native().map_err(|e| e.to_string())?;
-    let options = Options { import, target, expose: Expose::Outputs, verify: true };
+    let options = Options::new(import, target);
     let report = pipeline::compile(&case.model, artifact, &options, &Silent);
     report.map(|_| ()).map_err(|e| format!("compile: {e}"))
 }

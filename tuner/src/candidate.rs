@@ -1,10 +1,11 @@
 //! Candidates, and what a search of one task knows.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ansc_sketch::default::Scheduled;
 use ansc_sketch::rules::Sketch;
+use ansc_sketch::task::Sample;
 use ansc_sketch::trace::Unfit;
 use ansc_sketch::{Task, Trace};
 use rand::Rng;
@@ -24,9 +25,14 @@ pub struct Candidate {
 impl Candidate {
     /// Replays a trace; what is undecided or does not fit is drawn. None if the trace is invalid.
     pub fn of(task: &Arc<Task>, trace: &Trace, random: &mut dyn Rng) -> Option<Candidate> {
-        let sample = task.sample(trace, Unfit::Resample, random).ok()?;
+        task.sample(trace, Unfit::Resample, random).ok().map(Candidate::from)
+    }
+}
+
+impl From<Sample> for Candidate {
+    fn from(sample: Sample) -> Candidate {
         let program = xxh3_64(sample.scheduled.program.to_string().as_bytes());
-        Some(Candidate { trace: sample.trace, scheduled: sample.scheduled, program })
+        Candidate { trace: sample.trace, scheduled: sample.scheduled, program }
     }
 }
 
@@ -37,22 +43,30 @@ pub struct Search {
     pub sketches: Vec<Sketch>,
     /// In the order of measurement.
     pub measured: Vec<(Candidate, Outcome)>,
-    seen: HashSet<u64>,
+    /// Where in `measured` a program is.
+    index: HashMap<u64, usize>,
 }
 
 impl Search {
     pub fn new(task: Arc<Task>) -> Search {
         let sketches = task.sketches();
-        Search { task, sketches, measured: vec![], seen: HashSet::new() }
+        Search { task, sketches, measured: vec![], index: HashMap::new() }
     }
 
     pub fn is_seen(&self, candidate: &Candidate) -> bool {
-        self.seen.contains(&candidate.program)
+        self.index.contains_key(&candidate.program)
     }
 
-    pub fn add(&mut self, candidate: Candidate, outcome: Outcome) {
-        self.seen.insert(candidate.program);
-        self.measured.push((candidate, outcome));
+    /// Adds a measurement. Those of one program are pooled: its times are those of all of them, and it failed if
+    /// one did.
+    pub fn add(&mut self, candidate: &Candidate, outcome: Outcome) {
+        match self.index.get(&candidate.program) {
+            Some(&at) => self.measured[at].1.pool(outcome),
+            None => {
+                self.index.insert(candidate.program, self.measured.len());
+                self.measured.push((candidate.clone(), outcome));
+            }
+        }
     }
 
     /// The candidate of the least time.

@@ -13,6 +13,7 @@ pub mod measure;
 pub mod outcome;
 pub mod records;
 pub mod strategy;
+pub mod tune;
 
 pub use candidate::{Candidate, Search};
 pub use measure::Measurer;

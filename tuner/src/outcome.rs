@@ -64,6 +64,15 @@ impl Outcome {
         }
     }
 
+    /// Adds another measurement of the same program.
+    pub fn pool(&mut self, other: Outcome) {
+        match (&mut *self, other) {
+            (Outcome::Seconds(all), Outcome::Seconds(more)) => all.extend(more),
+            (Outcome::Failed(_), _) => {}
+            (_, failed) => *self = failed,
+        }
+    }
+
     pub fn failure(&self) -> Option<Failure> {
         match self {
             Outcome::Seconds(_) => None,

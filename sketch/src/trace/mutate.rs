@@ -2,6 +2,39 @@
 
 use rand::{Rng, RngExt};
 
+use super::Trace;
+use super::instruction::{Decision, Instruction};
+
+impl Trace {
+    /// The trace with the decision of one sampling instruction changed a little: a factor moved from one loop of
+    /// a tile to another, another candidate, another place. None if there is nothing else to decide.
+    pub fn mutated(&self, step: usize, random: &mut dyn Rng) -> Option<Trace> {
+        let instruction = self.steps.get(step)?;
+        let other = match (instruction, instruction.decision()?) {
+            (Instruction::SamplePerfectTile { max_innermost, .. }, Decision::Tile(tile)) => {
+                Some(Decision::Tile(mutate_tile(tile, *max_innermost, random)?))
+            }
+            (Instruction::SampleCategorical { candidates, .. }, Decision::Choice(chosen)) => {
+                Some(Decision::Choice(other_choice(candidates.len(), *chosen, random)?))
+            }
+            // Drawn again when it is replayed: where a block may go depends on what comes before.
+            (Instruction::SampleComputeLocation { .. }, _) => None,
+            _ => return None,
+        };
+        let mut trace = self.clone();
+        trace.steps[step].set_decision(other);
+        Some(trace)
+    }
+}
+
+fn other_choice(candidates: usize, chosen: i64, random: &mut dyn Rng) -> Option<i64> {
+    if candidates < 2 {
+        return None;
+    }
+    let drawn = random.random_range(0..candidates as i64 - 1);
+    Some(if drawn >= chosen { drawn + 1 } else { drawn })
+}
+
 /// Moves a factor from one loop of a tile to another, as Ansor does: through a random order of the loops,
 /// each gives a divisor of its length to the next, until one can.
 ///

@@ -1,7 +1,15 @@
 //! How fast candidates really are.
 
-use ansc_sketch::Task;
+mod local;
+mod process;
+pub mod protocol;
+
 use std::sync::Arc;
+
+use ansc_sketch::Task;
+
+pub use local::{LocalMeasurer, LocalOptions};
+pub use process::WorkerCommand;
 
 use crate::candidate::Candidate;
 use crate::outcome::Outcome;
@@ -23,6 +31,8 @@ pub enum MeasureError {
     Worker(#[source] std::io::Error),
     #[error("the temporary folder cannot be used: {0}; set TMPDIR to one with space")]
     Io(#[from] std::io::Error),
+    #[error("a subgraph cannot be computed by definition: {0}")]
+    Reference(String),
     #[error(
         "no candidate can be measured any more: the last {count} failed, the last one because it {last}"
     )]

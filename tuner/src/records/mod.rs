@@ -2,6 +2,9 @@
 //!
 //! A record is durable as soon as [`Records::add`] returns. Records are never changed.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use ansc_sketch::Trace;
 use serde::{Deserialize, Serialize};
 
@@ -38,11 +41,24 @@ pub trait Records {
     fn add(&mut self, records: &[Record]) -> Result<(), RecordsError>;
     /// Those of one key, in the order in which they were added.
     fn of(&self, key: &Key) -> Result<Vec<Record>, RecordsError>;
-    /// The record of the least median time.
-    fn best(&self, key: &Key) -> Result<Option<Record>, RecordsError> {
-        let timed = self.of(key)?.into_iter().filter_map(|r| Some((r.outcome.seconds()?, r)));
-        Ok(timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, record)| record))
+    /// The trace and the median time of the fastest program, all measurements of a program taken together.
+    fn best(&self, key: &Key) -> Result<Option<(Trace, f64)>, RecordsError> {
+        Ok(fastest(self.of(key)?))
     }
+}
+
+fn fastest(records: Vec<Record>) -> Option<(Trace, f64)> {
+    let mut programs: BTreeMap<u64, (Trace, Outcome)> = BTreeMap::new();
+    for record in records {
+        match programs.entry(record.program) {
+            Entry::Occupied(mut known) => known.get_mut().1.pool(record.outcome),
+            Entry::Vacant(new) => {
+                new.insert((record.trace, record.outcome));
+            }
+        }
+    }
+    let timed = programs.into_values().filter_map(|(trace, o)| Some((trace, o.seconds()?)));
+    timed.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// Records that live as long as the process.

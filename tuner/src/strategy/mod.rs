@@ -1,6 +1,10 @@
 //! Which candidates to measure next.
 
+mod evolutionary;
+
 use crate::candidate::{Candidate, Search};
+
+pub use evolutionary::{EvolutionOptions, Evolutionary, MutationWeights};
 
 /// One way of searching. It decides from what was measured and from its own seeded random numbers only: the
 /// same seed and measurements give the same proposals.

@@ -1,0 +1,93 @@
+//! One program as an artifact: every parameter is an input or an output, nothing is a weight.
+
+use std::path::Path;
+use std::time::Instant;
+
+use ansc_codegen::{Target, artifact, compile_program};
+use ansc_runtime::manifest::{
+    BufferId, BufferInfo, KernelInfo, Manifest, Plan, Port, Provenance, Step, Storage,
+};
+use ansc_runtime::tensor::ALIGN;
+use ansc_sketch::{Program, Scope};
+
+use crate::Error;
+
+/// Seconds of the phases of a build.
+pub(super) struct Phases {
+    pub(super) codegen: f64,
+    pub(super) link: f64,
+}
+
+/// Compiles `program` and writes the artifact.
+pub(super) fn build(program: &Program, target: &Target, output: &Path) -> Result<Phases, Error> {
+    let start = Instant::now();
+    let emitted = compile_program(program, "candidate", target)?;
+    let codegen = start.elapsed().as_secs_f64();
+    let mut ports = Ports::default();
+    for &param in &program.params {
+        let buffer = program.buffer(param);
+        let is_output = buffer.scope == Scope::Output;
+        ports.add_port(is_output, buffer.ty.dtype, &buffer.ty.shape);
+    }
+    for ty in &emitted.workspace {
+        ports.add_workspace(ty.dtype, &ty.shape);
+    }
+    let launches = emitted.launches.clone();
+    let manifest = ports.into_manifest(&program.name, target, launches);
+    artifact::write(output, target, &[&emitted.object], &[], &manifest)?;
+    Ok(Phases { codegen, link: start.elapsed().as_secs_f64() - codegen })
+}
+
+/// Buffers in the order of the kernel's arguments.
+#[derive(Default)]
+struct Ports {
+    buffers: Vec<BufferInfo>,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+    arena: usize,
+}
+
+impl Ports {
+    fn add(&mut self, name: String, dtype: ansc_runtime::DType, shape: &[usize], storage: Storage) {
+        self.buffers.push(BufferInfo { name, dtype, shape: shape.to_vec(), storage });
+    }
+
+    fn add_port(&mut self, is_output: bool, dtype: ansc_runtime::DType, shape: &[usize]) {
+        let buffer = BufferId(self.buffers.len() as u32);
+        let ports = if is_output { &mut self.outputs } else { &mut self.inputs };
+        let (kind, number) = (if is_output { "out" } else { "in" }, ports.len() as u32);
+        let name = format!("{kind}{number}");
+        ports.push(Port { name: name.clone(), dtype, shape: shape.to_vec(), buffer, bound: None });
+        let storage = if is_output { Storage::Output(number) } else { Storage::Input(number) };
+        self.add(name, dtype, shape, storage);
+    }
+
+    fn add_workspace(&mut self, dtype: ansc_runtime::DType, shape: &[usize]) {
+        let offset = self.arena.next_multiple_of(ALIGN);
+        self.arena = offset + shape.iter().product::<usize>() * dtype.size();
+        self.add("workspace".into(), dtype, shape, Storage::Arena { offset });
+    }
+
+    fn into_manifest(
+        self,
+        name: &str,
+        target: &Target,
+        launches: Vec<ansc_runtime::manifest::Launch>,
+    ) -> Manifest {
+        let args = (0..self.buffers.len() as u32).map(BufferId).collect();
+        let kernel = KernelInfo { name: name.into(), nodes: vec![], flops: 0, bytes: 0, launches };
+        Manifest {
+            compiler: format!("ansc {}", env!("CARGO_PKG_VERSION")),
+            model: Provenance { name: "candidate".into(), sha256: String::new() },
+            target: target.info(),
+            inputs: self.inputs,
+            outputs: self.outputs,
+            arena_bytes: self.arena,
+            arena_bytes_without_reuse: self.arena,
+            weight_bytes: 0,
+            buffers: self.buffers,
+            kernels: vec![kernel],
+            plan: Plan { steps: vec![Step::Kernel { kernel: 0, args }] },
+        }
+    }
+}

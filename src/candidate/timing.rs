@@ -1,0 +1,76 @@
+//! Runs of an artifact, timed.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use ansc_runtime::{RunError, Session, Tensor, View, ViewMut};
+use ansc_tuner::measure::protocol::Timing;
+
+/// More than the last-level cache of any CPU that we know.
+const FLUSH_BYTES: usize = 128 << 20;
+
+/// A session with memory for its inputs and outputs, so that a run allocates nothing.
+pub(super) struct Runs<'a> {
+    session: &'a mut Session,
+    inputs: &'a [Tensor],
+    names: [Vec<String>; 2],
+    outputs: Vec<Tensor>,
+}
+
+impl<'a> Runs<'a> {
+    pub(super) fn new(session: &'a mut Session, inputs: &'a [Tensor]) -> Runs<'a> {
+        let outputs = session.outputs().iter().map(|p| Tensor::zeros(p.dtype, &p.shape)).collect();
+        let names = [session.inputs(), session.outputs()]
+            .map(|ports| ports.iter().map(|p| p.name.clone()).collect());
+        Runs { session, inputs, names, outputs }
+    }
+
+    pub(super) fn outputs(self) -> Vec<Tensor> {
+        self.outputs
+    }
+
+    /// Seconds of `n` runs together.
+    pub(super) fn run(&mut self, n: usize) -> Result<f64, RunError> {
+        let views: Vec<(&str, View<'_>)> =
+            self.names[0].iter().zip(self.inputs).map(|(n, t)| (n.as_str(), t.into())).collect();
+        let outputs = self.names[1].iter().zip(&mut self.outputs);
+        let mut targets: Vec<(&str, ViewMut<'_>)> =
+            outputs.map(|(n, t)| (n.as_str(), t.into())).collect();
+        let start = Instant::now();
+        for _ in 0..n {
+            self.session.run_into(&views, &mut targets)?;
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Seconds of a run, as often as `timing` asks for; the first run is not counted.
+    pub(super) fn time(&mut self, timing: &Timing) -> Result<Vec<f64>, RunError> {
+        self.run(1)?;
+        let first = self.run(1)?.max(1e-9);
+        if timing.give_up.is_some_and(|limit| first > limit) {
+            return Ok(vec![first]);
+        }
+        if timing.flush {
+            return self.flushed(timing, first);
+        }
+        let repeats = (timing.sample_seconds / first).ceil().max(1.0);
+        let samples = samples(timing, first * repeats);
+        (0..samples).map(|_| Ok(self.run(repeats as usize)? / repeats)).collect()
+    }
+
+    fn flushed(&mut self, timing: &Timing, first: f64) -> Result<Vec<f64>, RunError> {
+        let mut trash = vec![0u8; FLUSH_BYTES];
+        (0..samples(timing, first))
+            .map(|i| {
+                trash.iter_mut().step_by(64).for_each(|b| *b = b.wrapping_add(i as u8));
+                black_box(&trash);
+                self.run(1)
+            })
+            .collect()
+    }
+}
+
+fn samples(timing: &Timing, each: f64) -> usize {
+    let fit = (timing.seconds / each) as usize;
+    fit.clamp(timing.min_samples.max(1), timing.max_samples.max(1).max(timing.min_samples))
+}

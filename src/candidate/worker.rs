@@ -1,0 +1,200 @@
+//! The worker process of a search: requests on standard input, replies on standard output.
+//!
+//! It limits its own memory and ends with its parent, so that a candidate that eats memory or never ends
+//! leaves nothing behind.
+
+use std::collections::HashMap;
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ansc_codegen::Target;
+use ansc_graph::{Compute, TensorType, interp};
+use ansc_runtime::manifest::{BufferId, Port};
+use ansc_runtime::pool::{Pool, PoolOptions};
+use ansc_runtime::{Model, Session, SessionOptions, Tensor};
+use ansc_sketch::Program;
+use ansc_tuner::measure::protocol::{Packed, Reply, Request, Subgraph, Timing};
+
+use super::artifact;
+use super::timing::Runs;
+use crate::Error;
+use crate::compare::Difference;
+use crate::inputs::{self, Seed};
+
+/// Serves requests until standard input ends.
+pub fn serve(target: &Target, memory: Option<u64>) -> Result<(), Error> {
+    end_with_parent();
+    if let Some(bytes) = memory {
+        limit_memory(bytes)?;
+    }
+    let mut worker = Worker { target: target.clone(), pools: HashMap::new(), inputs: vec![] };
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|e| Error::Machine(format!("standard input: {e}")))?;
+        let reply = match serde_json::from_str(&line) {
+            Ok(request) => worker.answer(&request),
+            Err(e) => Err(Error::Usage(format!("not a request: {e}"))),
+        };
+        let reply = reply.unwrap_or_else(|e| Reply::Refused { message: e.to_string() });
+        let text = serde_json::to_string(&reply).expect("replies serialise");
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{text}")
+            .and_then(|()| out.flush())
+            .map_err(|e| Error::Machine(format!("standard output: {e}")))?;
+    }
+    Ok(())
+}
+
+/// A worker whose candidate hangs is not left over when its parent is killed.
+fn end_with_parent() {
+    let parent = std::os::unix::process::parent_id();
+    std::thread::spawn(move || {
+        while std::os::unix::process::parent_id() == parent {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        std::process::exit(1);
+    });
+}
+
+fn limit_memory(bytes: u64) -> Result<(), Error> {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: the pointer is to a local that outlives the call.
+    match unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) } {
+        0 => Ok(()),
+        _ => Err(Error::Machine(format!(
+            "memory cannot be limited: {}",
+            std::io::Error::last_os_error()
+        ))),
+    }
+}
+
+struct Worker {
+    target: Target,
+    /// By number of threads.
+    pools: HashMap<usize, Arc<Pool>>,
+    /// Those of the last artifact, which the next one of the same subgraph needs again.
+    inputs: Vec<(TensorType, Arc<Tensor>)>,
+}
+
+impl Worker {
+    fn answer(&mut self, request: &Request) -> Result<Reply, Error> {
+        match request {
+            Request::Build { program, output } => self.build(program, output),
+            Request::Time { artifact, timing } => self.time(artifact, timing),
+            Request::Reference { subgraph, output } => reference(subgraph, output),
+            Request::Check { artifact, subgraph, packings, reference } => {
+                self.check(artifact, subgraph, packings, reference)
+            }
+        }
+    }
+
+    fn build(&self, program: &str, output: &Path) -> Result<Reply, Error> {
+        let program = Program::parse(program).map_err(|e| Error::Usage(e.to_string()))?;
+        let phases = artifact::build(&program, &self.target, output)?;
+        Ok(Reply::Built { codegen: phases.codegen, link: phases.link })
+    }
+
+    fn session(&mut self, artifact: &Path, threads: usize) -> Result<Session, Error> {
+        let pool = match self.pools.get(&threads) {
+            Some(pool) => pool.clone(),
+            None => {
+                let options = PoolOptions { threads, ..PoolOptions::default() };
+                let pool = Arc::new(Pool::new(&options).map_err(ansc_runtime::SessionError::from)?);
+                self.pools.insert(threads, pool.clone());
+                pool
+            }
+        };
+        let options = SessionOptions { pool: Some(pool), ..SessionOptions::default() };
+        Ok(Model::load(artifact)?.session_with(&options)?)
+    }
+
+    fn time(&mut self, artifact: &Path, timing: &Timing) -> Result<Reply, Error> {
+        let mut session = self.session(artifact, timing.threads)?;
+        let types: Vec<TensorType> =
+            session.inputs().iter().map(|p| TensorType::new(p.dtype, p.shape.clone())).collect();
+        let inputs = self.inputs_of(&types);
+        let seconds = Runs::new(&mut session, &inputs).time(timing)?;
+        Ok(Reply::Timed { seconds })
+    }
+
+    /// Made-up inputs; making them takes longer than most kernels, so they are kept.
+    fn inputs_of(&mut self, types: &[TensorType]) -> Vec<Tensor> {
+        let old = std::mem::take(&mut self.inputs);
+        for (i, ty) in types.iter().enumerate() {
+            let kept = old.get(i).filter(|(t, _)| t == ty).map(|(_, tensor)| tensor.clone());
+            let tensor = kept.unwrap_or_else(|| Arc::new(made_up(i, ty)));
+            self.inputs.push((ty.clone(), tensor));
+        }
+        self.inputs.iter().map(|(_, tensor)| tensor.as_ref().clone()).collect()
+    }
+
+    fn check(
+        &mut self,
+        artifact: &Path,
+        subgraph: &Subgraph,
+        packings: &[Packed],
+        reference: &Path,
+    ) -> Result<Reply, Error> {
+        let mut inputs = inputs_of(&parse(&subgraph.compute)?);
+        for packed in packings {
+            let compute = parse(&packed.compute)?;
+            let constant = inputs
+                .get(packed.param)
+                .ok_or_else(|| Error::Usage(format!("there is no input {}", packed.param)))?;
+            let mut results = interp::eval(&compute, &[constant])?;
+            inputs[packed.param] = results.pop().expect("a packing has one result");
+        }
+        let mut session = self.session(artifact, 1)?;
+        let mut runs = Runs::new(&mut session, &inputs);
+        runs.run(1)?;
+        let bytes = std::fs::read(reference).map_err(|e| Error::file(reference, e))?;
+        Ok(Reply::Compared { difference: difference(&runs.outputs(), &bytes)? })
+    }
+}
+
+/// The largest difference of the outputs from the reference, whose bytes follow one another.
+fn difference(outputs: &[Tensor], reference: &[u8]) -> Result<f64, Error> {
+    let mut rest = reference;
+    let mut largest = 0.0f64;
+    for output in outputs {
+        let mut expected = Tensor::zeros(output.dtype(), output.shape());
+        let (own, left) = rest
+            .split_at_checked(expected.bytes().len())
+            .ok_or_else(|| Error::Mismatch("the reference is too short".into()))?;
+        expected.bytes_mut().copy_from_slice(own);
+        rest = left;
+        let found = Difference::between(output, &expected);
+        largest = largest.max(if found.non_finite > 0 { f64::MAX } else { found.max_rel });
+    }
+    Ok(largest)
+}
+
+/// Computes a subgraph by definition.
+fn reference(subgraph: &Subgraph, output: &Path) -> Result<Reply, Error> {
+    let compute = parse(&subgraph.compute)?;
+    let inputs = inputs_of(&compute);
+    let results = interp::eval(&compute, &inputs.iter().collect::<Vec<_>>())?;
+    let bytes: Vec<u8> = results.iter().flat_map(|t| t.bytes().iter().copied()).collect();
+    std::fs::write(output, bytes).map_err(|e| Error::file(output, e))?;
+    Ok(Reply::Computed)
+}
+
+fn parse(text: &str) -> Result<Compute, Error> {
+    Compute::parse(text).map_err(|e| Error::Usage(e.to_string()))
+}
+
+fn inputs_of(compute: &Compute) -> Vec<Tensor> {
+    compute.inputs.iter().enumerate().map(|(i, ty)| made_up(i, ty)).collect()
+}
+
+fn made_up(index: usize, ty: &TensorType) -> Tensor {
+    let port = Port {
+        name: String::new(),
+        dtype: ty.dtype,
+        shape: ty.shape.clone(),
+        buffer: BufferId(0),
+        bound: None,
+    };
+    inputs::for_port(&port, Seed(index as u64))
+}
