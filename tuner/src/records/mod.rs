@@ -2,13 +2,22 @@
 //!
 //! A record is durable as soon as [`Records::add`] returns. Records are never changed.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+mod error;
+pub mod jsonl;
+pub mod sqlite;
 
-use ansc_sketch::Trace;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use ansc_sketch::trace::{Decision, Instruction};
+use ansc_sketch::{Task, Trace};
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::outcome::Outcome;
+
+pub use error::RecordsError;
+pub use sqlite::Sqlite;
 
 /// Which schedules can stand for one another: those of the same subgraph on the same machine and threads.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -29,6 +38,7 @@ pub struct Record {
     pub trace: Trace,
     pub outcome: Outcome,
     /// Structural hash of the program that the trace made.
+    #[serde(with = "hex")]
     pub program: u64,
     /// The compiler that measured.
     pub version: String,
@@ -36,60 +46,150 @@ pub struct Record {
     pub time: u64,
 }
 
+/// What a task is, so that records explain themselves.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskRecord {
+    /// [`ansc_sketch::Task::key`].
+    pub key: String,
+    /// Where the subgraph was found first.
+    pub name: String,
+    /// The subgraph as text, which parses back.
+    pub compute: String,
+    /// Operations of one execution.
+    pub flops: u64,
+}
+
+impl From<&Task> for TaskRecord {
+    fn from(task: &Task) -> TaskRecord {
+        TaskRecord {
+            key: task.key(),
+            name: task.name.clone(),
+            compute: task.compute.to_string(),
+            flops: ansc_graph::cost::flops(&task.compute),
+        }
+    }
+}
+
+impl Record {
+    /// Whether this is the schedule that nobody tuned: the default one, with the first candidate of every choice.
+    pub fn is_untuned(&self) -> bool {
+        let steps = &self.trace.steps;
+        let default = |i: &Instruction| matches!(i, Instruction::DefaultSchedule { .. });
+        steps.iter().any(default)
+            && steps.iter().filter_map(Instruction::decision).all(|d| *d == Decision::Choice(0))
+    }
+
+    /// The same for a record that was written out and read back.
+    ///
+    /// Times count with ten digits: reading them as JSON may change the last one.
+    pub fn digest(&self) -> String {
+        let outcome = match &self.outcome {
+            Outcome::Seconds(all) => all.iter().map(|s| format!("{s:.9e} ")).collect(),
+            Outcome::Failed(failure) => format!("{failure:?}"),
+        };
+        let Key { task, target, threads } = &self.key;
+        let (program, version, time) = (self.program, &self.version, self.time);
+        let trace = serde_json::to_string(&self.trace).expect("traces are data");
+        let text = format!("{task}|{target}|{threads}|{program}|{version}|{time}|{outcome}|{trace}");
+        format!("{:032x}", xxh3_128(text.as_bytes()))
+    }
+}
+
 /// A store of records.
 pub trait Records {
     fn add(&mut self, records: &[Record]) -> Result<(), RecordsError>;
+    /// Adds those that are not there yet; how many that were.
+    fn merge(&mut self, records: &[Record]) -> Result<usize, RecordsError>;
+    /// A task that is known already stays as it is.
+    fn add_task(&mut self, task: &TaskRecord) -> Result<(), RecordsError>;
+    /// By key.
+    fn tasks(&self) -> Result<Vec<TaskRecord>, RecordsError>;
+    /// Those that have records, in their order.
+    fn keys(&self) -> Result<Vec<Key>, RecordsError>;
     /// Those of one key, in the order in which they were added.
     fn of(&self, key: &Key) -> Result<Vec<Record>, RecordsError>;
     /// The trace and the median time of the fastest program, all measurements of a program taken together.
     fn best(&self, key: &Key) -> Result<Option<(Trace, f64)>, RecordsError> {
-        Ok(fastest(self.of(key)?))
+        let records = self.of(key)?;
+        let best = fastest(records.iter().map(|r| (r.program, r.outcome.clone())), 1);
+        Ok(best.first().and_then(|&(program, seconds)| {
+            let first = records.iter().find(|r| r.program == program)?;
+            Some((first.trace.clone(), seconds))
+        }))
     }
 }
 
-fn fastest(records: Vec<Record>) -> Option<(Trace, f64)> {
-    let mut programs: BTreeMap<u64, (Trace, Outcome)> = BTreeMap::new();
-    for record in records {
-        match programs.entry(record.program) {
-            Entry::Occupied(mut known) => known.get_mut().1.pool(record.outcome),
-            Entry::Vacant(new) => {
-                new.insert((record.trace, record.outcome));
-            }
+/// The `n` fastest programs and their median times, all measurements of a program taken together. One that
+/// failed once is none of them.
+fn fastest(measured: impl Iterator<Item = (u64, Outcome)>, n: usize) -> Vec<(u64, f64)> {
+    let mut programs: BTreeMap<u64, Outcome> = BTreeMap::new();
+    for (program, outcome) in measured {
+        match programs.entry(program) {
+            Entry::Occupied(mut known) => known.get_mut().pool(outcome),
+            Entry::Vacant(new) => drop(new.insert(outcome)),
         }
     }
-    let timed = programs.into_values().filter_map(|(trace, o)| Some((trace, o.seconds()?)));
-    timed.min_by(|a, b| a.1.total_cmp(&b.1))
+    let timed = programs.into_iter().filter_map(|(program, o)| Some((program, o.seconds()?)));
+    let mut timed: Vec<(u64, f64)> = timed.collect();
+    timed.sort_by(|a, b| a.1.total_cmp(&b.1));
+    timed.truncate(n);
+    timed
 }
 
 /// Records that live as long as the process.
 #[derive(Clone, Debug, Default)]
-pub struct InMemory(Vec<Record>);
+pub struct InMemory {
+    records: Vec<Record>,
+    digests: HashSet<String>,
+    tasks: BTreeMap<String, TaskRecord>,
+}
 
 impl Records for InMemory {
     fn add(&mut self, records: &[Record]) -> Result<(), RecordsError> {
-        self.0.extend_from_slice(records);
+        self.digests.extend(records.iter().map(Record::digest));
+        self.records.extend_from_slice(records);
         Ok(())
     }
 
+    fn merge(&mut self, records: &[Record]) -> Result<usize, RecordsError> {
+        let known = self.records.len();
+        for record in records {
+            if self.digests.insert(record.digest()) {
+                self.records.push(record.clone());
+            }
+        }
+        Ok(self.records.len() - known)
+    }
+
+    fn add_task(&mut self, task: &TaskRecord) -> Result<(), RecordsError> {
+        self.tasks.entry(task.key.clone()).or_insert_with(|| task.clone());
+        Ok(())
+    }
+
+    fn tasks(&self) -> Result<Vec<TaskRecord>, RecordsError> {
+        Ok(self.tasks.values().cloned().collect())
+    }
+
+    fn keys(&self) -> Result<Vec<Key>, RecordsError> {
+        let keys: BTreeSet<&Key> = self.records.iter().map(|r| &r.key).collect();
+        Ok(keys.into_iter().cloned().collect())
+    }
+
     fn of(&self, key: &Key) -> Result<Vec<Record>, RecordsError> {
-        Ok(self.0.iter().filter(|r| r.key == *key).cloned().collect())
+        Ok(self.records.iter().filter(|r| r.key == *key).cloned().collect())
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum RecordsError {
-    #[error("{path}: {source}")]
-    Database {
-        path: String,
-        #[source]
-        source: rusqlite::Error,
-    },
-    #[error("{path}: {message}")]
-    Format { path: String, message: String },
-    #[error("{path}: {source}")]
-    Io {
-        path: String,
-        #[source]
-        source: std::io::Error,
-    },
+/// Hashes in JSON, whose numbers are too short for them in many languages.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(hash: &u64, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{hash:016x}"))
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<u64, D::Error> {
+        let text = String::deserialize(from)?;
+        u64::from_str_radix(&text, 16).map_err(|_| D::Error::custom(format!("`{text}` is no hash")))
+    }
 }

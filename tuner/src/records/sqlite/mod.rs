@@ -1,0 +1,265 @@
+//! Records in a SQLite file.
+//!
+//! One row for each measurement, one for each task. A commit is synchronised with the disk (`synchronous=FULL`
+//! on a write-ahead log): what [`Records::add`] acknowledged survives `kill -9` and loss of power. That costs
+//! a few milliseconds for each round of measurements, which takes seconds. Several processes may write at
+//! once: each waits for its turn.
+//!
+//! ```text
+//! FILE      tables `tasks` and `records`
+//! FILE-wal  what was committed last; part of the file while it is there
+//! FILE-shm  an index of that
+//! ```
+
+mod open;
+mod overview;
+mod prune;
+
+use std::time::Duration;
+
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
+
+use super::{Key, Record, Records, RecordsError, TaskRecord, fastest};
+use crate::outcome::Outcome;
+use ansc_sketch::Trace;
+
+pub use overview::Overview;
+
+/// How long a locked file is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub struct Sqlite {
+    path: String,
+    connection: Connection,
+}
+
+type Result<T> = std::result::Result<T, RecordsError>;
+
+const INSERT: &str = "INSERT INTO records
+  (task, target, threads, seconds, program, trace, outcome, version, time, digest)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const OF_KEY: &str = "WHERE task = ? AND target = ? AND threads = ?";
+
+impl Records for Sqlite {
+    fn add(&mut self, records: &[Record]) -> Result<()> {
+        self.write(|transaction| {
+            records.iter().try_for_each(|record| insert(transaction, record, &record.digest()))
+        })
+    }
+
+    fn merge(&mut self, records: &[Record]) -> Result<usize> {
+        self.write(|transaction| {
+            let mut known = transaction.prepare_cached("SELECT 1 FROM records WHERE digest = ?")?;
+            let mut added = 0;
+            for record in records {
+                let digest = record.digest();
+                if !known.exists([&digest])? {
+                    insert(transaction, record, &digest)?;
+                    added += 1;
+                }
+            }
+            Ok(added)
+        })
+    }
+
+    fn add_task(&mut self, task: &TaskRecord) -> Result<()> {
+        self.write(|transaction| {
+            transaction.execute(
+                "INSERT OR IGNORE INTO tasks (key, name, compute, flops) VALUES (?, ?, ?, ?)",
+                params![task.key, task.name, task.compute, task.flops.to_string()],
+            )?;
+            Ok(())
+        })
+    }
+
+    fn tasks(&self) -> Result<Vec<TaskRecord>> {
+        let rows = self.rows("SELECT key, name, compute, flops FROM tasks ORDER BY key", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })?;
+        let task = |(key, name, compute, flops): (String, _, _, String)| {
+            let flops = flops.parse().map_err(|e| self.damaged(format!("task {key}: {e}")))?;
+            Ok(TaskRecord { key, name, compute, flops })
+        };
+        rows.into_iter().map(task).collect()
+    }
+
+    fn keys(&self) -> Result<Vec<Key>> {
+        let distinct =
+            "SELECT DISTINCT task, target, threads FROM records ORDER BY task, target, threads";
+        let rows = self.rows(distinct, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        rows.into_iter().map(|(task, target, threads)| self.key(task, target, threads)).collect()
+    }
+
+    fn of(&self, key: &Key) -> Result<Vec<Record>> {
+        let stored = self.stored(key)?;
+        stored.into_iter().map(|stored| stored.into_record(key, self)).collect()
+    }
+
+    /// Without reading all traces.
+    fn best(&self, key: &Key) -> Result<Option<(Trace, f64)>> {
+        let Some(&(program, seconds)) = fastest(self.outcomes(key)?.into_iter(), 1).first() else {
+            return Ok(None);
+        };
+        let select =
+            format!("SELECT trace FROM records {OF_KEY} AND program = ? ORDER BY id LIMIT 1");
+        let trace: String = self
+            .connection
+            .query_row(
+                &select,
+                params![key.task, key.target, key.threads as i64, digits(program)],
+                |row| row.get(0),
+            )
+            .map_err(|e| self.failed(e))?;
+        let trace = serde_json::from_str(&trace).map_err(|e| self.damaged(e.to_string()))?;
+        Ok(Some((trace, seconds)))
+    }
+}
+
+impl Sqlite {
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Reads the whole file and says whether all of it is sound.
+    pub fn check(&self) -> Result<()> {
+        let problems: Vec<String> =
+            self.rows("PRAGMA integrity_check", [], |row| row.get::<_, String>(0))?;
+        match &problems[..] {
+            [ok] if ok == "ok" => Ok(()),
+            _ => Err(self.damaged(problems.join("; "))),
+        }
+    }
+
+    /// One transaction: all of it, or nothing.
+    fn write<T>(
+        &mut self,
+        f: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        let write = |connection: &mut Connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let result = f(&transaction)?;
+            transaction.commit()?;
+            Ok(result)
+        };
+        write(&mut self.connection).map_err(|e| RecordsError::of_sqlite(&self.path, e))
+    }
+
+    fn rows<T>(
+        &self,
+        select: &str,
+        params: impl rusqlite::Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let rows = || -> rusqlite::Result<Vec<T>> {
+            self.connection.prepare_cached(select)?.query_map(params, read)?.collect()
+        };
+        rows().map_err(|e| self.failed(e))
+    }
+
+    /// Of one key, in the order in which they were added.
+    fn stored(&self, key: &Key) -> Result<Vec<Stored>> {
+        let select = format!(
+            "SELECT id, program, trace, outcome, version, time FROM records {OF_KEY} ORDER BY id"
+        );
+        self.rows(&select, key_params(key), Stored::read)
+    }
+
+    fn outcomes(&self, key: &Key) -> Result<Vec<(u64, Outcome)>> {
+        let select = format!("SELECT id, program, outcome FROM records {OF_KEY} ORDER BY id");
+        let rows = self.rows(&select, key_params(key), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+        rows.into_iter()
+            .map(|(id, program, outcome): (i64, String, String)| {
+                Ok((self.program(id, &program)?, self.parse(id, &outcome)?))
+            })
+            .collect()
+    }
+
+    fn key(&self, task: String, target: String, threads: i64) -> Result<Key> {
+        let threads = usize::try_from(threads)
+            .map_err(|_| self.damaged(format!("{threads} threads of task {task}")))?;
+        Ok(Key { task, target, threads })
+    }
+
+    fn program(&self, id: i64, digits: &str) -> Result<u64> {
+        u64::from_str_radix(digits, 16).map_err(|e| self.damaged(format!("record {id}: {e}")))
+    }
+
+    fn parse<T: serde::de::DeserializeOwned>(&self, id: i64, json: &str) -> Result<T> {
+        serde_json::from_str(json).map_err(|e| self.damaged(format!("record {id}: {e}")))
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> RecordsError {
+        RecordsError::of_sqlite(&self.path, source)
+    }
+
+    fn damaged(&self, what: String) -> RecordsError {
+        RecordsError::Damaged { path: self.path.clone(), what }
+    }
+}
+
+/// A row of the table `records`, less its key.
+struct Stored {
+    id: i64,
+    program: String,
+    trace: String,
+    outcome: String,
+    version: String,
+    time: i64,
+}
+
+impl Stored {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Stored> {
+        Ok(Stored {
+            id: row.get(0)?,
+            program: row.get(1)?,
+            trace: row.get(2)?,
+            outcome: row.get(3)?,
+            version: row.get(4)?,
+            time: row.get(5)?,
+        })
+    }
+
+    fn into_record(self, key: &Key, file: &Sqlite) -> Result<Record> {
+        Ok(Record {
+            key: key.clone(),
+            trace: file.parse(self.id, &self.trace)?,
+            outcome: file.parse(self.id, &self.outcome)?,
+            program: file.program(self.id, &self.program)?,
+            version: self.version,
+            time: u64::try_from(self.time).unwrap_or(0),
+        })
+    }
+}
+
+fn insert(
+    transaction: &Transaction<'_>,
+    record: &Record,
+    digest: &str,
+) -> rusqlite::Result<()> {
+    let json = |value: serde_json::Result<String>| value.expect("records are data");
+    transaction.prepare_cached(INSERT)?.execute(params![
+        record.key.task,
+        record.key.target,
+        record.key.threads as i64,
+        record.outcome.seconds(),
+        digits(record.program),
+        json(serde_json::to_string(&record.trace)),
+        json(serde_json::to_string(&record.outcome)),
+        record.version,
+        i64::try_from(record.time).unwrap_or(i64::MAX),
+        digest,
+    ])?;
+    Ok(())
+}
+
+fn key_params(key: &Key) -> impl rusqlite::Params {
+    (key.task.clone(), key.target.clone(), key.threads as i64)
+}
+
+fn digits(program: u64) -> String {
+    format!("{program:016x}")
+}

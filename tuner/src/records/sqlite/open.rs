@@ -1,0 +1,132 @@
+//! Opening a file of records: what it must look like, and what makes a new one.
+
+use std::path::Path;
+use std::time::Instant;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+use super::{PATIENCE, Sqlite};
+use crate::records::RecordsError;
+
+/// `ansc` in ASCII: tells our files from other databases.
+const APPLICATION: i64 = 0x616e_7363;
+/// Of the tables. Raised whenever they change.
+const FORMAT: i64 = 1;
+
+/// `seconds` is the median, or nothing where the candidate failed; `program` and `digest` are digits.
+const TABLES: &str = "
+CREATE TABLE tasks (
+  key TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  compute TEXT NOT NULL,
+  flops TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE records (
+  id INTEGER PRIMARY KEY,
+  task TEXT NOT NULL,
+  target TEXT NOT NULL,
+  threads INTEGER NOT NULL,
+  seconds REAL,
+  program TEXT NOT NULL,
+  trace TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  version TEXT NOT NULL,
+  time INTEGER NOT NULL,
+  digest TEXT NOT NULL
+);
+CREATE INDEX records_of_key ON records (task, target, threads, id);
+CREATE INDEX records_by_digest ON records (digest);
+";
+
+/// What a file turned out to be.
+enum Found {
+    Nothing,
+    Records,
+}
+
+impl Sqlite {
+    /// Opens a file of records, or makes one.
+    pub fn open(path: &Path) -> Result<Sqlite, RecordsError> {
+        connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
+    }
+
+    /// Opens a file of records that is there.
+    pub fn open_existing(path: &Path) -> Result<Sqlite, RecordsError> {
+        if !path.exists() {
+            return Err(RecordsError::Absent { path: path.display().to_string() });
+        }
+        connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+    }
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Sqlite, RecordsError> {
+    let name = path.display().to_string();
+    let failed = |e| RecordsError::of_sqlite(&name, e);
+    // SQLite takes relative names that begin with `file:` for addresses.
+    let absolute = std::path::absolute(path)
+        .map_err(|source| RecordsError::Io { path: name.clone(), source })?;
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(absolute, flags).map_err(failed)?;
+    connection.busy_timeout(PATIENCE).map_err(failed)?;
+    // Nothing is written to a file before it is known to be ours.
+    if let Found::Nothing = look(&connection, &name)? {
+        create(&mut connection, &name)?;
+    }
+    settle_journal(&connection).map_err(failed)?;
+    Ok(Sqlite { path: name.clone(), connection })
+}
+
+fn look(connection: &Connection, path: &str) -> Result<Found, RecordsError> {
+    let failed = |e| RecordsError::of_sqlite(path, e);
+    let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get(0));
+    let application: i64 = pragma("application_id").map_err(failed)?;
+    let format: i64 = pragma("user_version").map_err(failed)?;
+    let count = "SELECT count(*) FROM sqlite_schema";
+    let tables: i64 = connection.query_row(count, [], |row| row.get(0)).map_err(failed)?;
+    match (application, format) {
+        (0, 0) if tables == 0 => Ok(Found::Nothing),
+        (APPLICATION, FORMAT) => Ok(Found::Records),
+        (APPLICATION, found) => {
+            Err(RecordsError::Newer { path: path.to_owned(), found, known: FORMAT })
+        }
+        _ => {
+            let what = "it is a database of another program".to_owned();
+            Err(RecordsError::Foreign { path: path.to_owned(), what })
+        }
+    }
+}
+
+fn create(connection: &mut Connection, path: &str) -> Result<(), RecordsError> {
+    let failed = |e| RecordsError::of_sqlite(path, e);
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    // Another process may have been faster.
+    if let Found::Nothing = look(&transaction, path)? {
+        transaction.execute_batch(TABLES).map_err(failed)?;
+        transaction.pragma_update(None, "application_id", APPLICATION).map_err(failed)?;
+        transaction.pragma_update(None, "user_version", FORMAT).map_err(failed)?;
+    }
+    transaction.commit().map_err(failed)
+}
+
+/// A log beside the file, so that readers and a writer do not wait for each other. The switch to it does not
+/// wait for other processes by itself.
+fn settle_journal(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    let start = Instant::now();
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(e) if is_busy(&e) && start.elapsed() < PATIENCE => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            done => return done,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
+}

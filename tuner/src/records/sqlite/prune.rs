@@ -1,0 +1,39 @@
+//! Forgetting what no search needs any more.
+
+use std::collections::HashSet;
+
+use super::{Result, Sqlite};
+use crate::records::{Key, Record, Records, fastest};
+
+impl Sqlite {
+    /// Keeps, of every key, the measurements of the `keep` fastest programs and of the schedule that nobody tuned.
+    /// How many records went. The file becomes smaller by them.
+    pub fn prune(&mut self, keep: usize) -> Result<usize> {
+        let mut doomed: Vec<i64> = vec![];
+        for key in self.keys()? {
+            doomed.extend(self.doomed(&key, keep)?);
+        }
+        self.write(|transaction| {
+            let mut delete = transaction.prepare("DELETE FROM records WHERE id = ?")?;
+            doomed.iter().try_for_each(|id| delete.execute([id]).map(drop))
+        })?;
+        let shrink = "VACUUM; PRAGMA wal_checkpoint(TRUNCATE);";
+        self.connection.execute_batch(shrink).map_err(|e| self.failed(e))?;
+        Ok(doomed.len())
+    }
+
+    fn doomed(&self, key: &Key, keep: usize) -> Result<Vec<i64>> {
+        let stored = self.stored(key)?;
+        let ids: Vec<i64> = stored.iter().map(|s| s.id).collect();
+        let records = stored.into_iter().map(|s| s.into_record(key, self));
+        let kept = kept(&records.collect::<Result<Vec<_>>>()?, keep);
+        Ok(ids.into_iter().zip(kept).filter(|(_, kept)| !kept).map(|(id, _)| id).collect())
+    }
+}
+
+fn kept(records: &[Record], keep: usize) -> Vec<bool> {
+    let measured = records.iter().map(|r| (r.program, r.outcome.clone()));
+    let mut programs: HashSet<u64> = fastest(measured, keep).into_iter().map(|(p, _)| p).collect();
+    programs.extend(records.iter().filter(|r| r.is_untuned()).map(|r| r.program));
+    records.iter().map(|r| programs.contains(&r.program)).collect()
+}
