@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use ansc_sketch::Trace;
 use ansc_tuner::outcome::{Failure, Outcome};
-use ansc_tuner::records::{InMemory, Key, Record, Records, RecordsError, Sqlite, TaskRecord, jsonl};
+use ansc_tuner::records::{
+    InMemory, Key, Record, Records, RecordsError, Sqlite, TaskRecord, jsonl,
+};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -254,8 +256,11 @@ fn pruning_keeps_the_best_and_the_untuned() {
 fn wrong_files_are_refused_and_left_alone() {
     let (directory, file) = file();
     let text = directory.path().join("text");
-    std::fs::write(&text, "no database, but a text that is long enough to be taken for one".repeat(9))
-        .unwrap();
+    std::fs::write(
+        &text,
+        "no database, but a text that is long enough to be taken for one".repeat(9),
+    )
+    .unwrap();
     let other = directory.path().join("other.db");
     let connection = rusqlite::Connection::open(&other).unwrap();
     connection.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1);").unwrap();
@@ -316,7 +321,9 @@ fn reads(path: &Path) -> bool {
     };
     match read() {
         Ok(()) => true,
-        Err(RecordsError::Damaged { path: file, .. } | RecordsError::Foreign { path: file, .. }) => {
+        Err(
+            RecordsError::Damaged { path: file, .. } | RecordsError::Foreign { path: file, .. },
+        ) => {
             assert_eq!(file, path.to_str().unwrap());
             false
         }
@@ -371,7 +378,10 @@ fn bad_lines_are_refused_one_by_one() {
         ("\u{1}\u{2}", Some("expected value")),
         ("{\"kind\":\"record\"}", Some("missing field `format`")),
         (&good.replace("\"format\":1", "\"format\":2"), Some("of format 2")),
-        (&good.replace("\"kind\":\"record\"", "\"kind\":\"dream\""), Some("unknown variant `dream`")),
+        (
+            &good.replace("\"kind\":\"record\"", "\"kind\":\"dream\""),
+            Some("unknown variant `dream`"),
+        ),
         (&good.replace("\"threads\":2", "\"threads\":0"), Some("no thread")),
         (&good.replace("\"threads\":2", "\"threads\":-2"), Some("invalid value")),
         (&good.replace(&key(1).task, "../../etc"), Some("not the key of a task")),

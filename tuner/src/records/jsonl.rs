@@ -94,10 +94,7 @@ fn write_line(to: &mut dyn Write, line: Line) -> io::Result<()> {
 }
 
 /// Adds what is new. A bad line is refused and told, and the others go in all the same.
-pub fn import(
-    from: &mut dyn BufRead,
-    into: &mut dyn Records,
-) -> Result<Imported, JsonlError> {
+pub fn import(from: &mut dyn BufRead, into: &mut dyn Records) -> Result<Imported, JsonlError> {
     let mut done = Imported::default();
     let mut batch = vec![];
     let mut buffer = vec![];

@@ -90,7 +90,8 @@ impl Record {
         let Key { task, target, threads } = &self.key;
         let (program, version, time) = (self.program, &self.version, self.time);
         let trace = serde_json::to_string(&self.trace).expect("traces are data");
-        let text = format!("{task}|{target}|{threads}|{program}|{version}|{time}|{outcome}|{trace}");
+        let text =
+            format!("{task}|{target}|{threads}|{program}|{version}|{time}|{outcome}|{trace}");
         format!("{:032x}", xxh3_128(text.as_bytes()))
     }
 }

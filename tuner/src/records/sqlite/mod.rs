@@ -74,9 +74,10 @@ impl Records for Sqlite {
     }
 
     fn tasks(&self) -> Result<Vec<TaskRecord>> {
-        let rows = self.rows("SELECT key, name, compute, flops FROM tasks ORDER BY key", [], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-        })?;
+        let rows =
+            self.rows("SELECT key, name, compute, flops FROM tasks ORDER BY key", [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })?;
         let task = |(key, name, compute, flops): (String, _, _, String)| {
             let flops = flops.parse().map_err(|e| self.damaged(format!("task {key}: {e}")))?;
             Ok(TaskRecord { key, name, compute, flops })
@@ -132,10 +133,7 @@ impl Sqlite {
     }
 
     /// One transaction: all of it, or nothing.
-    fn write<T>(
-        &mut self,
-        f: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
-    ) -> Result<T> {
+    fn write<T>(&mut self, f: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T> {
         let write = |connection: &mut Connection| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -168,9 +166,8 @@ impl Sqlite {
 
     fn outcomes(&self, key: &Key) -> Result<Vec<(u64, Outcome)>> {
         let select = format!("SELECT id, program, outcome FROM records {OF_KEY} ORDER BY id");
-        let rows = self.rows(&select, key_params(key), |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?;
+        let rows =
+            self.rows(&select, key_params(key), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         rows.into_iter()
             .map(|(id, program, outcome): (i64, String, String)| {
                 Ok((self.program(id, &program)?, self.parse(id, &outcome)?))
@@ -235,11 +232,7 @@ impl Stored {
     }
 }
 
-fn insert(
-    transaction: &Transaction<'_>,
-    record: &Record,
-    digest: &str,
-) -> rusqlite::Result<()> {
+fn insert(transaction: &Transaction<'_>, record: &Record, digest: &str) -> rusqlite::Result<()> {
     let json = |value: serde_json::Result<String>| value.expect("records are data");
     transaction.prepare_cached(INSERT)?.execute(params![
         record.key.task,
