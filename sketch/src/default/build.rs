@@ -74,6 +74,11 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// A loop that the caller makes, as part of a path.
+    pub(super) fn step(var: VarId, extent: usize, kind: IterKind) -> Step {
+        Step { symbol: var, extent, kind, binding: Expr::Var(var) }
+    }
+
     pub(super) fn done(self) -> (Program, Vec<Packing>) {
         (self.program, self.packings)
     }

@@ -13,6 +13,7 @@
 //! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded.
 
 mod build;
+mod gpu;
 mod inline;
 mod knobs;
 mod rows;
@@ -26,6 +27,7 @@ use crate::finish::finish;
 use crate::packed::Packing;
 use crate::program::Program;
 use build::Builder;
+pub use gpu::gpu_schedule;
 pub use knobs::{Knob, Knobs};
 
 /// What the default schedule needs to know of a CPU.

@@ -44,7 +44,7 @@ fn target(b: &mut Builder<'_>, stage: usize, rows: usize) -> Target {
 }
 
 /// The longest run of stages from `first` that agree on some number of leading axes, and that number.
-fn run(b: &Builder<'_>, first: usize) -> Option<(Vec<usize>, usize)> {
+pub(super) fn run(b: &Builder<'_>, first: usize) -> Option<(Vec<usize>, usize)> {
     let rank = b.compute.stages[first].ty.rank();
     let runs = (1..=rank).rev().map(|rows| (members(b, first, rows), rows));
     // Of equally long runs the first, with the most axes, has the shortest rows.

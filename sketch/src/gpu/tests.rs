@@ -108,23 +108,12 @@ fn threads_exchange_values_across_a_barrier_and_race_without() {
     let (c, schedule) = reversed();
     let mut program = one_kernel(schedule.into_program());
     program.buffers[1].scope = Scope::Shared;
-    let mut gpu = lower(&program_over_loops(program), &GpuLimits::default()).unwrap();
+    let mut gpu = lower(&finish(program), &GpuLimits::default()).unwrap();
     assert_eq!(gpu.kernels[0].barriers(), 1, "{gpu}");
     check(&c, &gpu);
     gpu.kernels[0].body.retain(|s| *s != Step::Barrier);
     let x = &inputs(&c)[0];
     assert!(exec::run(&gpu.checked_form(), &[x]).is_err());
-}
-
-/// `finish` without what would take the loop of one iteration away.
-fn program_over_loops(program: Program) -> Program {
-    let mut program = program;
-    let Stmt::For(l) = &mut program.body[0] else { panic!("a loop") };
-    l.extent = 2;
-    let mut finished = finish(program);
-    let Stmt::For(l) = &mut finished.body[0] else { panic!("a loop") };
-    l.extent = 1;
-    finished
 }
 
 #[test]

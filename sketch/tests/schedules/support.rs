@@ -6,7 +6,8 @@ use ansc_graph::op::ComputeOp;
 use ansc_graph::ops::OpError;
 use ansc_graph::{Compute, Graph, TensorType, ValueId, fuse, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::default::{Machine, Scheduled, schedule};
+use ansc_sketch::default::{Machine, Scheduled, gpu_schedule, schedule};
+use ansc_sketch::gpu::GpuLimits;
 use ansc_sketch::{Program, exec};
 
 /// Vector registers of SSE, NEON, AVX2 and AVX-512, and fewer than any machine has.
@@ -60,6 +61,9 @@ pub(crate) fn check_compute(name: &str, compute: &Compute) {
 }
 
 pub(crate) fn check_with(name: &str, compute: &Compute, inputs: &[Tensor]) {
+    if let Err(problem) = run_gpu(compute, inputs) {
+        panic!("{name} on a GPU: {problem}\n{compute}");
+    }
     for machine in &MACHINES {
         for constants in [false, true] {
             if let Err(problem) = run(compute, inputs, constants, machine) {
@@ -119,6 +123,20 @@ pub(crate) fn run(
     }
     for (e, f) in expected.iter().zip(&found) {
         same(e, f).map_err(|problem| format!("{problem}\n{program}"))?;
+    }
+    Ok(())
+}
+
+/// Schedules for a GPU and runs what its threads do, with a watch on races.
+fn run_gpu(compute: &Compute, inputs: &[Tensor]) -> Result<(), String> {
+    let gpu = catch_unwind(AssertUnwindSafe(|| gpu_schedule("k", compute, &GpuLimits::default())))
+        .map_err(|_| "the schedule panics")?
+        .map_err(|e| e.to_string())?;
+    let inputs: Vec<&Tensor> = inputs.iter().collect();
+    let expected = interp::eval(compute, &inputs).map_err(|e| format!("reference: {e}"))?;
+    let found = exec::run(&gpu.checked_form(), &inputs).map_err(|e| format!("{e}\n{gpu}"))?;
+    for (e, f) in expected.iter().zip(&found) {
+        same(e, f).map_err(|problem| format!("{problem}\n{gpu}"))?;
     }
     Ok(())
 }

@@ -1,0 +1,117 @@
+//! The GPU schedule of a kernel that nobody tuned.
+//!
+//! In: a [`Compute`]. Out: a [`GpuProgram`] that computes the same and fits every device of the
+//! [`GpuLimits`]. What it does:
+//!
+//! 1. Stages that only move or cheaply transform elements vanish into their readers, as on a CPU.
+//! 2. A reduction that uses elements more than once becomes a nest with tiles of the operands in shared memory and
+//!    of the result in registers, with its epilogue (`tile`).
+//! 3. Neighbouring stages that agree on their leading axes (softmax, layer normalisation), and long reductions,
+//!    have a block of threads for each row (`rows`).
+//! 4. Everything else has a thread for each element, or for four (`points`).
+//!
+//! A choice that does not fit the device gives way to a smaller one, at last to a thread for each element.
+
+mod points;
+mod rows;
+mod tile;
+
+use std::collections::BTreeSet;
+
+use ansc_graph::{Compute, TensorType};
+
+use super::build::Builder;
+use super::knobs::Knobs;
+use super::{Machine, inline};
+use crate::finish::finish;
+use crate::gpu::{GpuError, GpuLimits, GpuProgram, lower};
+use crate::program::{ForKind, Program, Scope};
+use crate::schedule::Schedule;
+use crate::tree;
+
+/// What the schedule may do beyond a thread for each element.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    All,
+    Points,
+}
+
+/// What nobody tuned gets on a GPU.
+pub fn gpu_schedule(
+    name: &str,
+    compute: &Compute,
+    limits: &GpuLimits,
+) -> Result<GpuProgram, GpuError> {
+    let inlined = inline::inline(compute);
+    attempt(name, &inlined, limits, Effort::All)
+        .or_else(|_| attempt(name, &inlined, limits, Effort::Points))
+        .or_else(|_| attempt(name, compute, limits, Effort::Points))
+}
+
+fn attempt(
+    name: &str,
+    compute: &Compute,
+    limits: &GpuLimits,
+    effort: Effort,
+) -> Result<GpuProgram, GpuError> {
+    let mut schedule = Schedule::new(nests(name, compute, limits, effort));
+    for block in schedule.blocks() {
+        if effort == Effort::All && is_unbound(&schedule, &block) {
+            tile::schedule(&mut schedule, &block, limits);
+        }
+        if is_unbound(&schedule, &block) {
+            points::schedule(&mut schedule, &block, limits);
+        }
+    }
+    lower(&finish(schedule.into_program()), limits)
+}
+
+/// Rows as kernels, all other stages as in the naive program.
+fn nests(name: &str, compute: &Compute, limits: &GpuLimits, effort: Effort) -> Program {
+    let naive = crate::lower::lower(name, compute).body;
+    let (machine, knobs) = (Machine { vector_bytes: 16, registers: 0 }, Knobs::default());
+    let mut builder = Builder::new(name, compute, &[], &machine, &knobs);
+    let mut done: Vec<bool> = compute.stages.iter().map(|s| s.ty.is_empty()).collect();
+    for stage in 0..compute.stages.len() {
+        if done[stage] {
+            continue;
+        }
+        let rows =
+            if effort == Effort::All { rows::schedule(&mut builder, stage, limits) } else { None };
+        let covered = rows.unwrap_or_else(|| {
+            builder.push(vec![naive[stage].clone()]);
+            vec![stage]
+        });
+        covered.into_iter().for_each(|s| done[s] = true);
+    }
+    let mut program = builder.done().0;
+    number_names(&mut program);
+    program
+}
+
+/// Gives each block a name of its own.
+fn number_names(program: &mut Program) {
+    let mut taken = BTreeSet::new();
+    tree::visit_blocks_mut(&mut program.body, &mut |b| {
+        let numbered = (1..).map(|n| format!("{}_{n}", b.name));
+        let mut candidates = std::iter::once(b.name.clone()).chain(numbered);
+        b.name = candidates.find(|n| !taken.contains(n)).expect("numbers do not run out");
+        taken.insert(b.name.clone());
+    });
+}
+
+/// Whether no loop around the block is bound.
+fn is_unbound(schedule: &Schedule, block: &str) -> bool {
+    let is_bound = |l| schedule.for_loop(l).is_ok_and(|l| matches!(l.kind, ForKind::Bound(_)));
+    schedule.loops(block).is_ok_and(|loops| !loops.into_iter().any(is_bound))
+}
+
+/// Whether the buffer is one that the program keeps to itself.
+fn is_internal(program: &Program, buffer: ansc_graph::BufId) -> bool {
+    program.buffer(buffer).scope == Scope::Global
+}
+
+/// The type of one of `shape`'s elements each.
+fn like(ty: &TensorType, shape: &[usize]) -> TensorType {
+    TensorType::new(ty.dtype, shape)
+}
