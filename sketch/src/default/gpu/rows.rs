@@ -81,8 +81,7 @@ impl Row {
         let var = b.program.add_var("p");
         let row = Expr::Var(var);
         let kind = ForKind::Bound(ThreadAxis::BlockX);
-        let mut path = Path::new();
-        path.push(Builder::step(var, total, IterKind::Spatial));
+        let path: Path = vec![Builder::step(var, total, IterKind::Spatial)];
         let at = unflatten(&row, extents);
         let mut body = vec![];
         for stage in self.stages.clone() {
