@@ -87,7 +87,7 @@ fn identities(program: &Program, body: &Body) -> Vec<(&'static str, Access, Scal
 }
 
 /// The nest that assigns `value` at every point of the spatial iterators below the split.
-fn init_nest(
+pub(crate) fn init_nest(
     program: &mut Program,
     block: &Block,
     kept: &[For],

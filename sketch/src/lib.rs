@@ -11,6 +11,8 @@ pub mod exec;
 pub mod features;
 pub mod finish;
 pub mod gpu;
+pub mod index_map;
+pub mod intrinsic;
 pub mod lower;
 pub mod packed;
 pub mod postprocess;
@@ -27,9 +29,11 @@ mod tree;
 
 pub use features::{Features, features};
 pub use finish::finish;
+pub use index_map::IndexMap;
+pub use intrinsic::Intrinsic;
 pub use lower::lower;
 pub use program::{
-    Access, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
+    Access, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
 };
 pub use schedule::{LoopRef, Schedule, ScheduleError};
 pub use task::Task;

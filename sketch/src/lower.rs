@@ -62,7 +62,7 @@ impl Lowering {
 
     fn buffer(&mut self, name: &str, ty: TensorType, scope: Scope) -> BufId {
         let name = fresh_name(&mut self.names, name);
-        self.program.buffers.push(Buffer { name, ty, scope });
+        self.program.buffers.push(Buffer::new(name, ty, scope));
         BufId::new(self.program.buffers.len() - 1)
     }
 

@@ -44,6 +44,22 @@ pub struct Buffer {
     pub name: String,
     pub ty: TensorType,
     pub scope: Scope,
+    /// What `finish` is to make of the stride of an axis.
+    pub align: Option<Align>,
+}
+
+/// The stride of `axis`, in elements, is `offset` more than a multiple of `factor`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Align {
+    pub axis: usize,
+    pub factor: usize,
+    pub offset: usize,
+}
+
+impl Buffer {
+    pub fn new(name: impl Into<String>, ty: TensorType, scope: Scope) -> Buffer {
+        Buffer { name: name.into(), ty, scope, align: None }
+    }
 }
 
 #[derive(
@@ -170,7 +186,7 @@ impl Program {
     }
 
     pub fn add_buffer(&mut self, name: impl Into<String>, ty: TensorType, scope: Scope) -> BufId {
-        self.buffers.push(Buffer { name: name.into(), ty, scope });
+        self.buffers.push(Buffer::new(name, ty, scope));
         BufId::new(self.buffers.len() - 1)
     }
 

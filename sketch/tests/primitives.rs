@@ -3,9 +3,12 @@
 
 use ansc_graph::op::{Channels, ConvAttrs};
 use ansc_graph::ops::*;
-use ansc_graph::{BinOp, Compute, Graph, TensorType, UnOp, fuse, interp};
+use ansc_graph::{BinOp, Compute, Expr, Graph, TensorType, UnOp, fuse, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::{LoopRef, Program, Schedule, Scope, exec, finish, lower};
+use ansc_sketch::schedule::Cause;
+use ansc_sketch::{
+    IndexMap, LoopRef, Program, Schedule, ScheduleError, Scope, exec, finish, lower,
+};
 use proptest::prelude::*;
 
 /// Numbers that decide one step: which primitive, and what it is given.
@@ -107,6 +110,39 @@ fn shuffled(loops: &[LoopRef], by: [u8; 2]) -> Vec<LoopRef> {
     order
 }
 
+/// A map of `rank` axes: two of them swapped, one split, or two neighbours fused.
+fn index_map(rank: usize, by: [u8; 2]) -> Option<IndexMap> {
+    let (which, length) = (usize::from(by[0]) / 3, i64::from(by[1] % 5) + 1);
+    let axis = which.checked_rem(rank)?;
+    let mut at: Vec<Expr> = (0..rank).map(Expr::var).collect();
+    match by[0] % 3 {
+        0 => at.swap(axis, 0),
+        1 => {
+            let whole = at.remove(axis);
+            at.insert(axis, whole.clone().floor_div(length));
+            at.push(whole.floor_mod(length));
+        }
+        _ if axis + 1 < rank => {
+            let inner = at.remove(axis + 1);
+            at[axis] = at[axis].clone() * Expr::int(length + 2) + inner;
+        }
+        _ => return None,
+    }
+    IndexMap::new(rank, at).ok()
+}
+
+/// Whether a primitive succeeded; a failure shows where.
+fn done<T>(result: Result<T, ScheduleError>) -> bool {
+    if let Err(error) = &result {
+        let names_nothing = matches!(
+            error.cause,
+            Cause::NoSuchLoop | Cause::NoSuchBlock(_) | Cause::NoSuchBuffer(_) | Cause::NoLoops
+        );
+        assert!(names_nothing || error.to_string().contains("<---"), "{error}");
+    }
+    result.is_ok()
+}
+
 /// Makes one step. `None` if there is nothing to apply the primitive to; otherwise its name and
 /// whether it succeeded.
 fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
@@ -118,31 +154,56 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
     };
     let buffers: Vec<String> = s.program().buffers.iter().map(|b| b.name.clone()).collect();
     let scope = if m[4].is_multiple_of(2) { Scope::Local } else { Scope::Global };
-    Some(match m[0] % 17 {
+    let id = s.buffer(&pick(&buffers, m[2])?).expect("a buffer of the schedule");
+    let rank = s.program().buffer(id).ty.rank();
+    Some(match m[0] % 27 {
         0..=2 => {
             let (inner, middle) = (usize::from(m[3] % 5) + 1, usize::from(m[4] % 3) + 1);
             let factors = if m[4] < 128 { vec![0, inner] } else { vec![0, middle, inner] };
-            ("split", s.split(pick(&loops, m[2])?, &factors).is_ok())
+            ("split", done(s.split(pick(&loops, m[2])?, &factors)))
         }
         3 => {
             let from = usize::from(m[2]) % loops.len().max(1);
             let to = (from + 1 + usize::from(m[3] % 3)).min(loops.len());
-            ("fuse", s.fuse(loops.get(from..to)?).is_ok())
+            ("fuse", done(s.fuse(loops.get(from..to)?)))
         }
-        4 | 5 => ("reorder", s.reorder(&shuffled(&loops, [m[2], m[3]])).is_ok()),
-        6 => ("parallel", s.parallel(pick(&loops, m[2] % 2)?).is_ok()),
-        7 => ("vectorize", s.vectorize(*loops.last()?).is_ok()),
-        8 => ("unroll", s.unroll(pick(&loops, m[2])?).is_ok()),
-        9 => ("compute_at", s.compute_at(&block, any_loop?).is_ok()),
-        10 => ("reverse_compute_at", s.reverse_compute_at(&block, any_loop?).is_ok()),
-        11 if m[2].is_multiple_of(2) => ("compute_inline", s.compute_inline(&block).is_ok()),
-        11 => ("reverse_compute_inline", s.reverse_compute_inline(&block).is_ok()),
-        12 => ("cache_read", s.cache_read(&block, &pick(&buffers, m[2])?, scope).is_ok()),
-        13 => ("cache_write", s.cache_write(&block, scope).is_ok()),
-        14 => ("set_scope", s.set_scope(&pick(&buffers, m[2])?, scope).is_ok()),
-        15 => ("decompose", s.decompose_reduction(&block, pick(&loops, m[2])?).is_ok()),
-        _ if m[4].is_multiple_of(4) => ("add_unit_loop", s.add_unit_loop(&block).is_ok()),
-        _ => ("pad", s.pad(&block, usize::from(m[2] % 4), usize::from(m[3] % 4) + 1).is_ok()),
+        4 | 5 => ("reorder", done(s.reorder(&shuffled(&loops, [m[2], m[3]])))),
+        6 => ("parallel", done(s.parallel(pick(&loops, m[2] % 2)?))),
+        7 => ("vectorize", done(s.vectorize(*loops.last()?))),
+        8 => ("unroll", done(s.unroll(pick(&loops, m[2])?))),
+        9 => ("compute_at", done(s.compute_at(&block, any_loop?))),
+        10 => ("reverse_compute_at", done(s.reverse_compute_at(&block, any_loop?))),
+        11 if m[2].is_multiple_of(2) => ("compute_inline", done(s.compute_inline(&block))),
+        11 => ("reverse_compute_inline", done(s.reverse_compute_inline(&block))),
+        12 => ("cache_read", done(s.cache_read(&block, &pick(&buffers, m[2])?, scope))),
+        13 => ("cache_write", done(s.cache_write(&block, scope))),
+        14 => ("set_scope", done(s.set_scope(&pick(&buffers, m[2])?, scope))),
+        15 => ("decompose", done(s.decompose_reduction(&block, pick(&loops, m[2])?))),
+        16 | 17 => {
+            let points: &[usize] = &[usize::from(m[3] % 6) + 1, usize::from(m[4] % 9) + 3];
+            let points = &points[..if m[4] < 64 { 2 } else { 1 }];
+            ("loop_partition", done(s.loop_partition(pick(&loops, m[2])?, points)))
+        }
+        18 => {
+            let (axis, factor) = (usize::from(m[3] % 3), usize::from(m[4] % 8) + 1);
+            let buffer = pick(&buffers, m[2])?;
+            ("storage_align", done(s.storage_align(&buffer, axis, factor, usize::from(m[1] % 8))))
+        }
+        19 => ("re_index_read", done(s.re_index_read(&block, &pick(&buffers, m[2])?, scope))),
+        20 => ("re_index_write", done(s.re_index_write(&block, scope))),
+        21 | 22 => {
+            let map = index_map(rank, [m[3], m[4]])?;
+            ("transform_layout", done(s.transform_layout(&pick(&buffers, m[2])?, &map)))
+        }
+        23 => {
+            let iters = s.block(&block).expect("a block of the schedule").iters.len();
+            let map = index_map(iters, [m[3], m[4]])?;
+            ("transform_block_layout", done(s.transform_block_layout(&block, &map)))
+        }
+        24 => ("decompose_padding", done(s.decompose_padding(&block, pick(&loops, m[2])?))),
+        25 => ("blockize", done(s.blockize(pick(&loops, m[2])?))),
+        _ if m[4].is_multiple_of(4) => ("add_unit_loop", done(s.add_unit_loop(&block))),
+        _ => ("pad", done(s.pad(&block, usize::from(m[2] % 4), usize::from(m[3] % 4) + 1))),
     })
 }
 
@@ -190,7 +251,7 @@ fn every_primitive_succeeds_somewhere() {
     let mut succeeded = std::collections::BTreeSet::new();
     let mut state = 1u64;
     for compute in computes() {
-        for _ in 0..40 {
+        for _ in 0..80 {
             let mut s = Schedule::new(lower("k", &compute));
             for _ in 0..12 {
                 state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -200,5 +261,5 @@ fn every_primitive_succeeds_somewhere() {
             }
         }
     }
-    assert_eq!(succeeded.len(), 16, "{succeeded:?}");
+    assert_eq!(succeeded.len(), 24, "{succeeded:?}");
 }

@@ -6,8 +6,10 @@
 //!   unused buffers,
 //! - predicates, indices and values are over loop variables only, and simplified; block iterators
 //!   remain to tell what is spatial and what is reduced,
-//! - local buffers are as large as what one iteration of their home loop uses.
+//! - local buffers are as large as what one iteration of their home loop uses,
+//! - axes have the strides that were asked for.
 
+pub(crate) mod align;
 mod compact;
 mod prune;
 mod resolve;
@@ -23,6 +25,7 @@ pub fn finish(mut program: Program) -> Program {
     drop_unit_loops(&mut program);
     resolve::resolve(&mut program);
     compact::compact_buffers(&mut program);
+    align::align_buffers(&mut program);
     prune::prune_buffers(&mut program);
     program
 }

@@ -55,8 +55,13 @@ fn cache_write(program: &mut Program, name: &str, scope: Scope) -> Checked<Strin
     }
     let cache = new_buffer(program, original, scope);
     for writer in writers(program, original) {
-        redirect_writes(&mut block_at_mut(program, &writer).body, original, cache);
-        redirect_reads(block_at_mut(program, &writer), original, cache);
+        let block = block_at_mut(program, &writer);
+        redirect_writes(&mut block.body, &|access| {
+            if access.buffer == original {
+                access.buffer = cache;
+            }
+        });
+        redirect_reads(block, &same_place(original, cache));
     }
     let copy = copy_block(program, &format!("{name}_copy"), cache, original);
     let copy_name = copy.name.clone();
@@ -77,7 +82,7 @@ fn cache_read(program: &mut Program, name: &str, original: BufId, scope: Scope) 
         return Err(Cause::BeforeProducer(writer).at_block(name));
     }
     let cache = new_buffer(program, original, scope);
-    redirect_reads(block_at_mut(program, &path), original, cache);
+    redirect_reads(block_at_mut(program, &path), &same_place(original, cache));
     let copy_name = format!("{}_read", buffer_name(program, original));
     let copy = copy_block(program, &copy_name, original, cache);
     let copy_name = copy.name.clone();
@@ -87,28 +92,40 @@ fn cache_read(program: &mut Program, name: &str, original: BufId, scope: Scope) 
 }
 
 fn new_buffer(program: &mut Program, like: BufId, scope: Scope) -> BufId {
-    let ty: TensorType = program.buffer(like).ty.clone();
+    let ty = program.buffer(like).ty.clone();
+    new_buffer_of(program, like, ty, scope)
+}
+
+/// A buffer that is named after another one.
+pub(super) fn new_buffer_of(
+    program: &mut Program,
+    like: BufId,
+    ty: TensorType,
+    scope: Scope,
+) -> BufId {
     let name = program.fresh_buffer_name(&format!("{}_{scope}", program.buffer(like).name));
     program.add_buffer(name, ty, scope)
 }
 
-fn redirect_writes(body: &mut Body, from: BufId, to: BufId) {
-    let accesses = match body {
-        Body::Assign { dst, .. } | Body::Reduce { dst, .. } => vec![dst],
-        Body::ArgReduce { best, position, .. } => vec![best, position],
-    };
-    for access in accesses.into_iter().filter(|a| a.buffer == from) {
-        access.buffer = to;
+pub(super) fn redirect_writes(body: &mut Body, f: &impl Fn(&mut Access)) {
+    match body {
+        Body::Assign { dst, .. } | Body::Reduce { dst, .. } => f(dst),
+        Body::ArgReduce { best, position, .. } => [best, position].into_iter().for_each(f),
     }
 }
 
-fn redirect_reads(block: &mut Block, from: BufId, to: BufId) {
+/// What `f` gives takes the place of a load.
+pub(super) fn redirect_reads(block: &mut Block, f: &impl Fn(BufId, &[Expr]) -> Option<Expr>) {
     block.visit_exprs_mut(&mut |e| {
         *e = e.rewrite(&mut |node| match node {
-            Expr::Load(buffer, indices) if *buffer == from => Some(Expr::Load(to, indices.clone())),
+            Expr::Load(buffer, indices) => f(*buffer, indices),
             _ => None,
         });
     });
+}
+
+fn same_place(from: BufId, to: BufId) -> impl Fn(BufId, &[Expr]) -> Option<Expr> {
+    move |buffer, indices| (buffer == from).then(|| Expr::Load(to, indices.to_vec()))
 }
 
 /// A block that copies all of `from` to `to`, yet without loops.

@@ -105,6 +105,28 @@ pub enum Cause {
     Map(String),
     #[error("the loop contains other loops")]
     NotInnermost,
+    #[error("a condition decides whether `{buffer}` is read at all")]
+    ConditionalRead { buffer: String },
+    #[error("the block accesses `{buffer}` at several places")]
+    SeveralPlaces { buffer: String },
+    #[error("no padding of `{buffer}` gives that stride")]
+    Alignment { buffer: String },
+    #[error("an axis of `{buffer}` has a stride that was asked for")]
+    Aligned { buffer: String },
+    #[error("the loop does not contain one block alone")]
+    NotOneBlock,
+    #[error("an iterator is no multiple of what the loops cover plus a part of it")]
+    NotATile,
+    #[error("the block does not choose between a value and a constant")]
+    NoPadding,
+    #[error("points {points:?} do not part an extent of {extent}")]
+    Points { points: Vec<usize>, extent: usize },
+    #[error("the reduction `{0}` would be initialised by each part; decompose it before")]
+    Initialising(String),
+    #[error("there is no intrinsic `{0}`")]
+    NoSuchIntrinsic(String),
+    #[error("the loops do not do what `{intrinsic}` does: {what}")]
+    Mismatch { intrinsic: String, what: &'static str },
 }
 
 /// A cause, before the program is known.
@@ -121,6 +143,10 @@ impl Cause {
 
     pub(crate) fn at_block(self, block: &str) -> Failure {
         Failure { cause: self, mark: Some(Mark::Block(block.to_owned())) }
+    }
+
+    pub(crate) fn at_buffer(self, buffer: BufId) -> Failure {
+        Failure { cause: self, mark: Some(Mark::Buffer(buffer)) }
     }
 }
 

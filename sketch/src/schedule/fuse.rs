@@ -33,6 +33,7 @@ fn fuse(
     inner: LoopRef,
 ) -> std::result::Result<LoopRef, Failure> {
     let path = loop_path(program, outer)?;
+    loop_path(program, inner)?;
     let fused_extent = check(program, &path, outer, inner)?;
     let name = format!("{}_{}", program.vars[outer.0.index()], program.vars[inner.0.index()]);
     let var = program.add_var(name);
@@ -65,7 +66,7 @@ fn check(
 ) -> std::result::Result<usize, Failure> {
     let outer_loop = loop_at(program, path);
     let [Stmt::For(inner_loop)] = outer_loop.body.as_slice() else {
-        return Err(Cause::NotAChain.at_loop(outer));
+        return Err(Cause::NotAChain.at_loop(inner));
     };
     if inner_loop.var != inner.0 {
         return Err(Cause::NotAChain.at_loop(inner));
@@ -81,5 +82,5 @@ fn check(
         return Err(Cause::MixedLoops.at_loop(inner));
     }
     let extent = outer_loop.extent.checked_mul(inner_loop.extent);
-    extent.ok_or_else(|| Cause::TooLarge.at_loop(outer))
+    extent.ok_or_else(|| Cause::TooLarge.at_loop(inner))
 }

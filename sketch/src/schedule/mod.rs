@@ -22,19 +22,28 @@ mod query;
 
 mod add_unit_loop;
 mod annotate;
+mod blockize;
 mod cache;
 mod compute_at;
 mod compute_inline;
+mod copies;
+mod decompose_padding;
 mod decompose_reduction;
 mod fuse;
 mod kinds;
+mod loop_partition;
 mod pad;
+mod re_index;
 mod reorder;
 mod reverse_compute_at;
 mod reverse_compute_inline;
 mod rfactor;
 mod set_scope;
 mod split;
+mod storage_align;
+mod tensorize;
+mod transform_block_layout;
+mod transform_layout;
 
 use std::collections::BTreeMap;
 
@@ -103,5 +112,7 @@ impl Schedule {
     }
 }
 
+#[cfg(test)]
+mod data_tests;
 #[cfg(test)]
 mod tests;

@@ -219,7 +219,7 @@ fn check_terms_once(program: &Program, name: &str) -> Checked<()> {
     let bindings: Vec<Expr> = block.iters.iter().map(|i| i.binding.clone()).collect();
     for v in bound_to(block, IterKind::Reduce) {
         if !determines(&bindings, v, &extents) {
-            return Err(Cause::RepeatedTerms.at_loop(LoopRef(v)));
+            return Err(Cause::RepeatedTerms.at_block(name));
         }
     }
     Ok(())

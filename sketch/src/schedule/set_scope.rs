@@ -19,7 +19,7 @@ impl Schedule {
             let id = buffer_named(program, buffer)?;
             if !is_internal(program, id) || matches!(scope, Scope::Input | Scope::Output) {
                 let buffer = buffer_name(program, id);
-                return Err(Cause::Fixed { buffer }.into());
+                return Err(Cause::Fixed { buffer }.at_buffer(id));
             }
             program.buffers[id.index()].scope = scope;
             check_parallel(program)

@@ -2,13 +2,13 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use ansc_graph::VarId;
+use ansc_graph::{BufId, VarId};
 use ansc_graph::text::Label;
 
 use super::expr::expr;
 use super::names::Names;
 use crate::program::{
-    Access, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
+    Access, Align, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
 };
 
 /// What an error points at.
@@ -16,6 +16,7 @@ use crate::program::{
 pub(crate) enum Mark {
     Loop(VarId),
     Block(String),
+    Buffer(BufId),
 }
 
 impl Display for Program {
@@ -24,14 +25,17 @@ impl Display for Program {
     }
 }
 
-/// The text of `program`; the line of the marked loop or block ends in `<---`.
+/// The text of `program`; the line of the marked loop, block or buffer ends in `<---`.
 pub(crate) fn render(program: &Program, mark: Option<&Mark>) -> String {
     let names = Names::of(program);
     let mut printer = Printer { names: &names, mark, out: String::new(), depth: 0 };
     printer.line(&format!("program {}", Label(&program.name)));
     for (index, buffer) in program.buffers.iter().enumerate() {
-        let name = names.buffer(ansc_graph::BufId::new(index));
-        printer.line(&format!("{name}: {} {}", buffer.ty, buffer.scope));
+        let name = names.buffer(BufId::new(index));
+        let id = BufId::new(index);
+        let align = buffer.align.map_or_else(String::new, |a| format!(" {a}"));
+        let pointer = printer.pointer(mark == Some(&Mark::Buffer(id)));
+        printer.line(&format!("{name}: {} {}{align}{pointer}", buffer.ty, buffer.scope));
     }
     let params: Vec<String> = program.params.iter().map(|&p| names.buffer(p)).collect();
     printer.line(format!("params {}", params.join(", ")).trim_end());
@@ -122,6 +126,12 @@ impl Printer<'_> {
                 expr(self.names, term),
             ),
         }
+    }
+}
+
+impl Display for Align {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "align({}, {}, {})", self.axis, self.factor, self.offset)
     }
 }
 

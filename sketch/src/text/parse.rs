@@ -6,7 +6,7 @@ use ansc_graph::text::{Cause, Cursor, ParseError, Scope as Declared, read_expr};
 use ansc_graph::{BufId, Combiner, Expr, VarId};
 
 use crate::program::{
-    Access, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
+    Access, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
 };
 
 type Result<T> = std::result::Result<T, ParseError>;
@@ -107,8 +107,23 @@ impl Reader {
             let cause = Cause::Duplicate { what: "buffer", name };
             return Err(self.cursor.error_at(place, cause));
         }
-        self.program.buffers.push(Buffer { name, ty, scope });
+        let align = self.align()?;
+        self.program.buffers.push(Buffer { name, ty, scope, align });
         Ok(())
+    }
+
+    /// `align(0, 32, 8)`, or nothing.
+    fn align(&mut self) -> Result<Option<Align>> {
+        if !self.cursor.at_word_then("align", '(') {
+            return Ok(None);
+        }
+        self.cursor.keyword("align")?;
+        self.cursor.mark('(')?;
+        let numbers = self.cursor.list(')', |c| c.number("a number"))?;
+        match numbers[..] {
+            [axis, factor, offset] => Ok(Some(Align { axis, factor, offset })),
+            _ => Err(self.cursor.expected("an axis, a factor and an offset")),
+        }
     }
 
     fn next_param(&mut self) -> Result<Option<BufId>> {

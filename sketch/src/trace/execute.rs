@@ -4,6 +4,7 @@ use rand::Rng;
 
 use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
 use super::record::{Place, Recorder};
+use super::near::{is_near_tile, sample_near_tile};
 use super::sample::{locations, sample_index, sample_tile};
 use super::{StepError, Unfit};
 use crate::default::{Knob, Knobs, schedule_with};
@@ -61,9 +62,17 @@ impl Recorder {
             | CacheRead { out, .. }
             | CacheWrite { out, .. }
             | DecomposeReduction { out, .. }
+            | DecomposePadding { out, .. }
+            | ReIndexRead { out, .. }
+            | ReIndexWrite { out, .. }
+            | Blockize { out, .. }
             | Rfactor { out, .. } => Some(out.0),
-            GetLoops { out, .. } | Split { out, .. } => out.iter().map(|v| v.0).max(),
-            SamplePerfectTile { out, .. } => out.iter().map(|v| v.0).max(),
+            GetLoops { out, .. } | Split { out, .. } | LoopPartition { out, .. } => {
+                out.iter().map(|v| v.0).max()
+            }
+            SamplePerfectTile { out, .. } | SampleTile { out, .. } => {
+                out.iter().map(|v| v.0).max()
+            }
             SampleCategorical { out, .. } => Some(out.0),
             SampleComputeLocation { out, .. } | Fuse { out, .. } | AddUnitLoop { out, .. } => {
                 Some(out.0)
@@ -172,7 +181,7 @@ impl Recorder {
                 let name = self.block_name(*block)?.to_owned();
                 self.schedule.unannotate(&name, key);
             }
-            _ => unreachable!("instructions on loops and sampling ones are executed elsewhere"),
+            of_data => self.transform_data(of_data)?,
         }
         Ok(())
     }
@@ -214,6 +223,10 @@ impl Recorder {
                     && product == Some(extent)
                     && tile.last().is_some_and(|inner| inner <= max_innermost)
             }
+            (SampleTile { target, max_innermost, out, .. }, Decision::Tile(tile)) => {
+                let extent = self.schedule.extent(self.loop_ref(*target)?)?;
+                tile.len() == out.len() && is_near_tile(tile, extent, *max_innermost)
+            }
             (SampleCategorical { candidates, .. }, Decision::Choice(index)) => {
                 usize::try_from(*index).is_ok_and(|index| index < candidates.len())
             }
@@ -231,6 +244,10 @@ impl Recorder {
             SamplePerfectTile { target, max_innermost, out, .. } => {
                 let extent = self.schedule.extent(self.loop_ref(*target)?)?;
                 sample_tile(extent, out.len(), *max_innermost, random).map(Decision::Tile)
+            }
+            SampleTile { target, max_innermost, out, .. } => {
+                let extent = self.schedule.extent(self.loop_ref(*target)?)?;
+                sample_near_tile(extent, out.len(), *max_innermost, random).map(Decision::Tile)
             }
             SampleCategorical { weights, .. } => sample_index(weights, random).map(choice),
             SampleComputeLocation { block, .. } => {
@@ -262,7 +279,10 @@ impl Recorder {
     fn define_decision(&mut self, instruction: &Instruction) -> Result<()> {
         use Instruction::*;
         match (instruction, instruction.decision()) {
-            (SamplePerfectTile { out, .. }, Some(Decision::Tile(tile))) => {
+            (
+                SamplePerfectTile { out, .. } | SampleTile { out, .. },
+                Some(Decision::Tile(tile)),
+            ) => {
                 for (var, &length) in out.iter().zip(tile) {
                     define(&mut self.values, var.0, length as i64);
                 }
@@ -321,7 +341,7 @@ impl Recorder {
     }
 
     /// The loops must be as many as the variables: a trace from another program may expect others.
-    fn define_loops(&mut self, vars: &[LoopVar], loops: &[LoopRef]) -> Result<()> {
+    pub(super) fn define_loops(&mut self, vars: &[LoopVar], loops: &[LoopRef]) -> Result<()> {
         if vars.len() != loops.len() {
             return Err(StepError::Unfit);
         }
@@ -332,7 +352,7 @@ impl Recorder {
     }
 }
 
-fn define<T: Clone>(table: &mut Vec<Option<T>>, index: u32, value: T) {
+pub(super) fn define<T: Clone>(table: &mut Vec<Option<T>>, index: u32, value: T) {
     let index = index as usize;
     if table.len() <= index {
         table.resize(index + 1, None);

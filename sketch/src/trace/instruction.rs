@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::default::Knob;
+use crate::index_map::IndexMap;
 use crate::program::{Scope, ThreadAxis};
 use crate::schedule::Annotation;
 
@@ -100,6 +101,14 @@ pub enum Instruction {
         out: Vec<ValueVar>,
         decision: Option<Decision>,
     },
+    /// Lengths whose product is the loop's extent or a little more, see [`count_near_tiles`](super::count_near_tiles);
+    /// the last is at most `max_innermost`.
+    SampleTile {
+        target: LoopVar,
+        max_innermost: usize,
+        out: Vec<ValueVar>,
+        decision: Option<Decision>,
+    },
     /// One of the candidates, with these probabilities.
     SampleCategorical {
         candidates: Vec<i64>,
@@ -187,6 +196,49 @@ pub enum Instruction {
         iter: usize,
         multiple: usize,
     },
+    LoopPartition {
+        target: LoopVar,
+        points: Vec<usize>,
+        out: Vec<LoopVar>,
+    },
+    StorageAlign {
+        buffer: String,
+        axis: usize,
+        factor: usize,
+        offset: usize,
+    },
+    ReIndexRead {
+        block: BlockVar,
+        buffer: String,
+        scope: Scope,
+        out: BlockVar,
+    },
+    ReIndexWrite {
+        block: BlockVar,
+        scope: Scope,
+        out: BlockVar,
+    },
+    TransformLayout {
+        buffer: String,
+        map: IndexMap,
+    },
+    TransformBlockLayout {
+        block: BlockVar,
+        map: IndexMap,
+    },
+    DecomposePadding {
+        block: BlockVar,
+        target: LoopVar,
+        out: BlockVar,
+    },
+    Blockize {
+        target: LoopVar,
+        out: BlockVar,
+    },
+    Tensorize {
+        target: LoopVar,
+        intrinsic: String,
+    },
     Annotate {
         block: BlockVar,
         key: String,
@@ -211,6 +263,7 @@ impl Instruction {
     pub fn decision(&self) -> Option<&Decision> {
         match self {
             Instruction::SamplePerfectTile { decision, .. }
+            | Instruction::SampleTile { decision, .. }
             | Instruction::SampleCategorical { decision, .. }
             | Instruction::SampleComputeLocation { decision, .. } => decision.as_ref(),
             _ => None,
@@ -221,6 +274,7 @@ impl Instruction {
     pub(super) fn set_decision(&mut self, new: Option<Decision>) {
         match self {
             Instruction::SamplePerfectTile { decision, .. }
+            | Instruction::SampleTile { decision, .. }
             | Instruction::SampleCategorical { decision, .. }
             | Instruction::SampleComputeLocation { decision, .. } => *decision = new,
             _ => {}
@@ -231,6 +285,7 @@ impl Instruction {
         matches!(
             self,
             Instruction::SamplePerfectTile { .. }
+                | Instruction::SampleTile { .. }
                 | Instruction::SampleCategorical { .. }
                 | Instruction::SampleComputeLocation { .. }
         )

@@ -14,9 +14,11 @@
 //! Invariants: a variable is defined by one instruction, before it is used; a recorded sampling instruction has a
 //! decision; replaying a trace on the program it was recorded on gives the same program and the same trace.
 
+mod data;
 mod execute;
 mod instruction;
 mod mutate;
+mod near;
 mod record;
 mod sample;
 mod text;
@@ -26,6 +28,7 @@ mod tests;
 
 pub use instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
 pub use mutate::mutate_tile;
+pub use near::{count_near_tiles, near_extents};
 pub use record::Recorder;
 pub use sample::{count_tiles, sample_tile};
 

@@ -71,12 +71,12 @@ impl Recorder {
         (self.schedule, self.trace)
     }
 
-    fn fresh(&mut self) -> u32 {
+    pub(super) fn fresh(&mut self) -> u32 {
         self.next += 1;
         self.next - 1
     }
 
-    fn new_loops(&mut self, n: usize) -> Vec<LoopVar> {
+    pub(super) fn new_loops(&mut self, n: usize) -> Vec<LoopVar> {
         (0..n).map(|_| LoopVar(self.fresh())).collect()
     }
 }
@@ -114,6 +114,22 @@ impl Recorder {
             out: out.clone(),
             decision: None,
         };
+        self.sample(instruction, random)?;
+        Ok(out)
+    }
+
+    /// Like [`sample_perfect_tile`](Self::sample_perfect_tile), but the lengths may cover a little more than
+    /// the extent.
+    pub fn sample_tile(
+        &mut self,
+        target: LoopVar,
+        parts: usize,
+        max_innermost: usize,
+        random: &mut dyn Rng,
+    ) -> Result<Vec<ValueVar>> {
+        let out: Vec<ValueVar> = (0..parts).map(|_| ValueVar(self.fresh())).collect();
+        let instruction =
+            Instruction::SampleTile { target, max_innermost, out: out.clone(), decision: None };
         self.sample(instruction, random)?;
         Ok(out)
     }

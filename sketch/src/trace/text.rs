@@ -75,9 +75,13 @@ fn outputs(instruction: &Instruction) -> String {
         | CacheRead { out, .. }
         | CacheWrite { out, .. }
         | DecomposeReduction { out, .. }
+        | DecomposePadding { out, .. }
+        | ReIndexRead { out, .. }
+        | ReIndexWrite { out, .. }
+        | Blockize { out, .. }
         | Rfactor { out, .. } => out.to_string(),
-        GetLoops { out, .. } | Split { out, .. } => list(out),
-        SamplePerfectTile { out, .. } => list(out),
+        GetLoops { out, .. } | Split { out, .. } | LoopPartition { out, .. } => list(out),
+        SamplePerfectTile { out, .. } | SampleTile { out, .. } => list(out),
         SampleCategorical { out, .. } => out.to_string(),
         SampleComputeLocation { out, .. } | Fuse { out, .. } | AddUnitLoop { out, .. } => {
             out.to_string()
@@ -95,6 +99,9 @@ fn call(instruction: &Instruction) -> String {
             "sample_perfect_tile({target}, parts={}, max_innermost={max_innermost})",
             out.len()
         ),
+        SampleTile { target, max_innermost, out, .. } => {
+            format!("sample_tile({target}, parts={}, max_innermost={max_innermost})", out.len())
+        }
         SampleCategorical { candidates, weights, .. } => {
             format!("sample_categorical([{}], [{}])", list(candidates), list(weights))
         }
@@ -130,6 +137,29 @@ fn call(instruction: &Instruction) -> String {
             let knobs = knobs.iter().map(|(knob, value)| format!("{}={value}", knob.name()));
             format!("default_schedule({})", list(&knobs.collect::<Vec<_>>()))
         }
+        of_data => call_on_data(of_data),
+    }
+}
+
+fn call_on_data(instruction: &Instruction) -> String {
+    use Instruction::*;
+    match instruction {
+        LoopPartition { target, points, .. } => {
+            format!("loop_partition({target}, [{}])", list(points))
+        }
+        StorageAlign { buffer, axis, factor, offset } => {
+            format!("storage_align({buffer:?}, {axis}, {factor}, {offset})")
+        }
+        ReIndexRead { block, buffer, scope, .. } => {
+            format!("re_index_read({block}, {buffer:?}, {scope})")
+        }
+        ReIndexWrite { block, scope, .. } => format!("re_index_write({block}, {scope})"),
+        TransformLayout { buffer, map } => format!("transform_layout({buffer:?}, {map})"),
+        TransformBlockLayout { block, map } => format!("transform_block_layout({block}, {map})"),
+        DecomposePadding { block, target, .. } => format!("decompose_padding({block}, {target})"),
+        Blockize { target, .. } => format!("blockize({target})"),
+        Tensorize { target, intrinsic } => format!("tensorize({target}, {intrinsic:?})"),
+        _ => unreachable!("all others are written elsewhere"),
     }
 }
 

@@ -1,0 +1,137 @@
+//! loop_partition: the range of a loop in parts, each a loop of its own.
+//!
+//! ```text
+//! for i in 0..13 { for j in 0..16 { block s: x[i * 16 + j] = .. where i * 16 + j < 197 } }
+//! => loop_partition(i, [12])
+//! for i in 0..12 { for j in 0..16 { block s: x[i * 16 + j] = .. } }
+//! for i in 0..1 { for j in 0..16 { block s_1: x[j + 192] = .. where j < 5 } }
+//! ```
+//! The order of execution stays as it is. Predicates that hold in a part vanish from it; so do blocks whose
+//! predicate holds nowhere in it.
+
+use ansc_graph::{BufId, Expr};
+
+use super::copies;
+use super::error::{Cause, Failure};
+use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path, simplify_under};
+use super::{LoopRef, Result, Schedule, annotate};
+use crate::program::{Block, For, ForKind, IterKind, Program, Scope, Stmt};
+use crate::tree::{self, Path};
+
+type Checked<T> = std::result::Result<T, Failure>;
+
+impl Schedule {
+    /// Parts the serial loop `l` before each of the iterations `points`, which increase. The first part
+    /// keeps the loop, its blocks and their names; blocks of the others are copies, with the same
+    /// annotations. No reduction that the loop drives initialises its result under it.
+    pub fn loop_partition(&mut self, l: LoopRef, points: &[usize]) -> Result<Vec<LoopRef>> {
+        let (loops, copied) =
+            self.apply("loop_partition", |program| partition(program, l, points))?;
+        for (block, copy) in copied {
+            self.copy_annotations(&block, &copy);
+        }
+        Ok(loops)
+    }
+
+    fn copy_annotations(&mut self, block: &str, copy: &str) {
+        let of = |name: &str| annotate::Target::Block(name.to_owned());
+        if let Some(notes) = self.annotations.get(&of(block)).cloned() {
+            self.annotations.insert(of(copy), notes);
+        }
+    }
+}
+
+type Copied = Vec<(String, String)>;
+
+fn partition(
+    program: &mut Program,
+    l: LoopRef,
+    points: &[usize],
+) -> Checked<(Vec<LoopRef>, Copied)> {
+    let path = loop_path(program, l)?;
+    let extent = check(program, &path, l, points)?;
+    let private = private_buffers(program, l);
+    let body = loop_at(program, &path).body.clone();
+    let ends = points.iter().copied().chain([extent]);
+    let (mut loops, mut copied) = (vec![l], vec![]);
+    let mut start = 0;
+    for (part, end) in ends.enumerate() {
+        if part == 0 {
+            loop_at_mut(program, &path).extent = end;
+        } else {
+            let (var, blocks) = add_part(program, &path, part, (start, end), &body, &private);
+            loops.push(var);
+            copied.extend(blocks);
+        }
+        start = end;
+    }
+    for part in (0..loops.len()).rev() {
+        let mut place = path.clone();
+        *place.last_mut().expect("the path of a loop") += part;
+        simplify_under(program, &place);
+        drop_dead(program, &place);
+    }
+    Ok((loops, copied))
+}
+
+fn check(program: &Program, path: &Path, l: LoopRef, points: &[usize]) -> Checked<usize> {
+    let target = loop_at(program, path);
+    if target.kind != ForKind::Serial {
+        return Err(Cause::Kind(target.kind).at_loop(l));
+    }
+    let bounds = [&[0], points, &[target.extent]].concat();
+    if points.is_empty() || !bounds.windows(2).all(|pair| pair[0] < pair[1]) {
+        let (points, extent) = (points.to_vec(), target.extent);
+        return Err(Cause::Points { points, extent }.at_loop(l));
+    }
+    let initialises = |block: &&&Block| {
+        block.has_init() && bound_to(block, IterKind::Reduce).contains(&l.0)
+    };
+    match blocks_under(target).iter().find(initialises) {
+        Some(block) => Err(Cause::Initialising(block.name.clone()).at_loop(l)),
+        None => Ok(target.extent),
+    }
+}
+
+/// Local buffers that one iteration of the loop has for itself: parts do not share them.
+fn private_buffers(program: &Program, l: LoopRef) -> Vec<BufId> {
+    tree::common_loops(program)
+        .into_iter()
+        .filter(|(b, loops)| program.buffer(*b).scope == Scope::Local && loops.contains(&l.0))
+        .map(|(buffer, _)| buffer)
+        .collect()
+}
+
+/// The part `start..end`, after those before it.
+fn add_part(
+    program: &mut Program,
+    first: &Path,
+    part: usize,
+    (start, end): (usize, usize),
+    body: &[Stmt],
+    private: &[BufId],
+) -> (LoopRef, Copied) {
+    let original = loop_at(program, first).var;
+    let var = tree::twin(program, original);
+    let (mut body, renaming) = copies::copy(program, body, private);
+    let shifted = Expr::Var(var) + Expr::index(start);
+    tree::visit_blocks_mut(&mut body, &mut |block| {
+        block.substitute_loops(&|v| (v == original).then(|| shifted.clone()));
+    });
+    let l = For { var, extent: end - start, kind: ForKind::Serial, body };
+    let (siblings, index) = tree::siblings_mut(&mut program.body, first);
+    siblings.insert(index + part, Stmt::For(Box::new(l)));
+    (LoopRef(var), renaming.blocks)
+}
+
+/// Takes out blocks that never run, and loops that are left empty.
+fn drop_dead(program: &mut Program, path: &Path) {
+    let (siblings, index) = tree::siblings_mut(&mut program.body, path);
+    let never = Some(Expr::bool(false));
+    let rest = tree::rewrite(vec![siblings.remove(index)], &mut |stmt| match stmt {
+        Stmt::Block(block) if block.predicate == never => vec![],
+        Stmt::For(l) if l.body.is_empty() => vec![],
+        other => vec![other],
+    });
+    siblings.splice(index..index, rest);
+}
