@@ -33,7 +33,8 @@ pub use index_map::IndexMap;
 pub use intrinsic::Intrinsic;
 pub use lower::lower;
 pub use program::{
-    Access, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
+    Access, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt,
+    ThreadAxis,
 };
 pub use schedule::{LoopRef, Schedule, ScheduleError};
 pub use task::Task;

@@ -25,7 +25,8 @@ fn dot(name: &str, [a, b, sum]: [DType; 3]) -> Intrinsic {
     let term = |buffer: usize, from, at| Expr::cast(from, sum, Expr::load(buffer, at));
     let value = term(0, a, vec![k.clone()]) * term(1, b, vec![i.clone(), k]);
     let operands = [TensorType::new(a, [4]), TensorType::new(b, [16, 4])];
-    let description = update(operands, TensorType::new(sum, [16]), &[(16, Spatial), (4, Reduce)], value, vec![i]);
+    let description =
+        update(operands, TensorType::new(sum, [16]), &[(16, Spatial), (4, Reduce)], value, vec![i]);
     scheduled(name, description, |s, loops| {
         s.reorder(&[loops[1], loops[0]])?;
         s.vectorize(loops[0])?;
@@ -59,10 +60,17 @@ fn update(
     value: Expr,
     at: Vec<Expr>,
 ) -> Program {
-    let mut program =
-        Program { name: "step".into(), buffers: vec![], params: vec![], vars: vec![], body: vec![] };
+    let mut program = Program {
+        name: "step".into(),
+        buffers: vec![],
+        params: vec![],
+        vars: vec![],
+        body: vec![],
+    };
     let [a, b] = operands;
-    for (name, ty, scope) in [("a", a, Scope::Input), ("b", b, Scope::Input), ("c", result, Scope::Output)] {
+    for (name, ty, scope) in
+        [("a", a, Scope::Input), ("b", b, Scope::Input), ("c", result, Scope::Output)]
+    {
         let id = program.add_buffer(name, ty, scope);
         program.params.push(id);
     }

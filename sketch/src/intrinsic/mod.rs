@@ -93,9 +93,8 @@ fn nest(program: &Program) -> Option<(Vec<&For>, &Block)> {
                 stmts = &l.body;
             }
             [Stmt::Block(block)] => {
-                let plain = |(l, i): (&&For, &Iter)| {
-                    i.binding == Expr::Var(l.var) && i.extent == l.extent
-                };
+                let plain =
+                    |(l, i): (&&For, &Iter)| i.binding == Expr::Var(l.var) && i.extent == l.extent;
                 let fits = loops.len() == block.iters.len()
                     && block.predicate.is_none()
                     && loops.iter().zip(&block.iters).all(plain);

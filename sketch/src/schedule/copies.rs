@@ -67,9 +67,7 @@ fn rename_block(program: &mut Program, block: &mut Block, renaming: &mut Renamin
     }
     block.visit_exprs_mut(&mut |e| *e = renaming.expr(e));
     let buffers = &renaming.buffers;
-    redirect_reads(block, &|buffer, at| {
-        Some(Expr::Load(*buffers.get(&buffer)?, at.to_vec()))
-    });
+    redirect_reads(block, &|buffer, at| Some(Expr::Load(*buffers.get(&buffer)?, at.to_vec())));
     redirect_writes(&mut block.body, &|access| {
         access.buffer = buffers.get(&access.buffer).copied().unwrap_or(access.buffer);
     });

@@ -170,7 +170,9 @@ fn layouts_of_buffers() {
 fn layouts_of_blocks() {
     let c = matmul_bias_relu(4, 6, 8);
     let mut s = start(&c);
-    let tiled = map("(v0, v1, v2) -> (floor_div(v1, 3), floor_div(v2, 2), v0, floor_mod(v1, 3), floor_mod(v2, 2))");
+    let tiled = map(
+        "(v0, v1, v2) -> (floor_div(v1, 3), floor_div(v2, 2), v0, floor_mod(v1, 3), floor_mod(v2, 2))",
+    );
     s.transform_block_layout("mm", &tiled).unwrap();
     let extents: Vec<usize> =
         s.loops("mm").unwrap().into_iter().map(|l| s.extent(l).unwrap()).collect();
@@ -184,7 +186,10 @@ fn layouts_of_blocks() {
     let refused = |what: &str| Cause::Map(what.into());
     let cases = [
         ("(v0) -> (v0)", refused("the block has another number of iterators")),
-        ("(v0, v1, v2) -> (floor_div(v0, 3), floor_mod(v0, 3), v1, v2)", refused("it is no bijection")),
+        (
+            "(v0, v1, v2) -> (floor_div(v0, 3), floor_mod(v0, 3), v1, v2)",
+            refused("it is no bijection"),
+        ),
         ("(v0, v1, v2) -> (v0, add(mul(v1, 8), v2))", refused("it mixes kinds of iterators")),
     ];
     for (text, expected) in cases {
@@ -260,10 +265,8 @@ fn dot(rows: usize, terms: usize) -> Compute {
     let body = product(DType::U8, 0, &[v(0), v(2)]) * product(DType::I8, 1, &[v(1), v(2)]);
     let ty = TensorType::new(DType::I32, [rows, 16]);
     let stage = Stage::reduction("dot", ty, Combiner::Sum, vec![terms], body);
-    let inputs = vec![
-        TensorType::new(DType::U8, [rows, terms]),
-        TensorType::new(DType::I8, [16, terms]),
-    ];
+    let inputs =
+        vec![TensorType::new(DType::U8, [rows, terms]), TensorType::new(DType::I8, [16, terms])];
     Compute { inputs, stages: vec![stage], outputs: vec![0] }
 }
 

@@ -13,7 +13,9 @@ use ansc_graph::{BinOp, Expr, Scalar, VarId};
 
 use super::error::{Cause, Failure};
 use super::moves::check_parallel;
-use super::query::{block_at, block_at_mut, block_path, blocks_under, loop_at, loop_at_mut, loop_path};
+use super::query::{
+    block_at, block_at_mut, block_path, blocks_under, loop_at, loop_at_mut, loop_path,
+};
 use super::{LoopRef, Result, Schedule};
 use crate::affine::{Digit, Extents, Source, Sum};
 use crate::decompose::init_nest;

@@ -84,9 +84,8 @@ fn check(program: &Program, path: &Path, l: LoopRef, points: &[usize]) -> Checke
         let (points, extent) = (points.to_vec(), target.extent);
         return Err(Cause::Points { points, extent }.at_loop(l));
     }
-    let initialises = |block: &&&Block| {
-        block.has_init() && bound_to(block, IterKind::Reduce).contains(&l.0)
-    };
+    let initialises =
+        |block: &&&Block| block.has_init() && bound_to(block, IterKind::Reduce).contains(&l.0);
     match blocks_under(target).iter().find(initialises) {
         Some(block) => Err(Cause::Initialising(block.name.clone()).at_loop(l)),
         None => Ok(target.extent),

@@ -150,8 +150,7 @@ fn insert_copy(
         })
     };
     let indices = dst.indices.iter().map(rename).collect();
-    let body =
-        Body::Assign { dst: Access { buffer: dst.buffer, indices }, value: rename(&value) };
+    let body = Body::Assign { dst: Access { buffer: dst.buffer, indices }, value: rename(&value) };
     let name = program.fresh_block_name(base);
     let spans: Vec<Span> = twins.iter().map(|i| Span::whole(i.extent)).collect();
     let block = Block { name: name.clone(), iters: twins, predicate: None, body };

@@ -166,7 +166,8 @@ impl<'a> Matcher<'a> {
     /// An access to a parameter and one to the buffer of which it is a part.
     fn access(&mut self, described: &Access, found: &Access) -> Matched<()> {
         let dtype = |p: &Program, b: BufId| p.buffer(b).ty.dtype;
-        if dtype(self.intrinsic.description(), described.buffer) != dtype(self.program, found.buffer)
+        if dtype(self.intrinsic.description(), described.buffer)
+            != dtype(self.program, found.buffer)
         {
             return Err("a buffer has another element type");
         }

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use ansc_graph::{BufId, VarId};
 use ansc_graph::text::Label;
+use ansc_graph::{BufId, VarId};
 
 use super::expr::expr;
 use super::names::Names;

@@ -6,7 +6,8 @@ use ansc_graph::text::{Cause, Cursor, ParseError, Scope as Declared, read_expr};
 use ansc_graph::{BufId, Combiner, Expr, VarId};
 
 use crate::program::{
-    Access, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
+    Access, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt,
+    ThreadAxis,
 };
 
 type Result<T> = std::result::Result<T, ParseError>;

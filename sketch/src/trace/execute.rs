@@ -3,8 +3,8 @@
 use rand::Rng;
 
 use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
-use super::record::{Place, Recorder};
 use super::near::{is_near_tile, sample_near_tile};
+use super::record::{Place, Recorder};
 use super::sample::{locations, sample_index, sample_tile};
 use super::{StepError, Unfit};
 use crate::default::{Knob, Knobs, schedule_with};
@@ -70,9 +70,7 @@ impl Recorder {
             GetLoops { out, .. } | Split { out, .. } | LoopPartition { out, .. } => {
                 out.iter().map(|v| v.0).max()
             }
-            SamplePerfectTile { out, .. } | SampleTile { out, .. } => {
-                out.iter().map(|v| v.0).max()
-            }
+            SamplePerfectTile { out, .. } | SampleTile { out, .. } => out.iter().map(|v| v.0).max(),
             SampleCategorical { out, .. } => Some(out.0),
             SampleComputeLocation { out, .. } | Fuse { out, .. } | AddUnitLoop { out, .. } => {
                 Some(out.0)
