@@ -12,7 +12,9 @@ pub mod candidate;
 pub mod measure;
 pub mod outcome;
 pub mod records;
+pub mod scheduler;
 pub mod strategy;
+pub mod structure;
 pub mod tune;
 
 pub use candidate::{Candidate, Search};

@@ -4,6 +4,7 @@
 
 mod error;
 pub mod jsonl;
+mod near;
 pub mod sqlite;
 
 use std::collections::btree_map::Entry;
@@ -17,6 +18,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::outcome::Outcome;
 
 pub use error::RecordsError;
+pub use near::near;
 pub use sqlite::Sqlite;
 
 /// Which schedules can stand for one another: those of the same subgraph on the same machine and threads.
