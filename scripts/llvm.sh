@@ -1,4 +1,4 @@
-# Sourced by the other scripts: makes sure that LLVM's libraries and a linker are there, and sets
+# Sourced by the other scripts: makes sure that cargo, LLVM's libraries and a linker are there, and sets
 # ANSC_FEATURES to the cargo flags that choose the LLVM that was found (22, or 19 where a
 # distribution has only that).
 
@@ -32,6 +32,10 @@ ansc_install_llvm() {
     return 1
 }
 
+ansc_have cargo || {
+    echo "cargo is needed, of Rust 1.90 or newer, and is not on the PATH; rustup installs it to ~/.cargo/bin" >&2
+    exit 3
+}
 ansc_have llvm-config-22 || ansc_have llvm-config-19 || ansc_install_llvm
 { ansc_have ld && ansc_have cc; } || ansc_apt install -y -qq --no-install-recommends build-essential
 if ansc_have llvm-config-22; then
