@@ -109,7 +109,7 @@ fn forget_names(stmt: &mut Stmt) {
 }
 
 /// `k3_conv_relu`
-fn symbol(index: usize, name: &str) -> String {
+pub(crate) fn symbol(index: usize, name: &str) -> String {
     let word: String =
         name.chars().take(40).map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     format!("k{index}_{word}")

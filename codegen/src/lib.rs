@@ -9,6 +9,7 @@ pub mod error;
 mod link;
 mod math;
 mod ops;
+pub mod ptx;
 pub mod target;
 
 pub use compile::{Batch, Emitted, Kernel, Listing, compile_all, compile_program, listing};

@@ -58,6 +58,8 @@ impl Linker {
             (Arch::Aarch64, "aarch64") => {
                 &["ld", "ld.lld-22", "ld.lld", "ld.lld-19", "aarch64-linux-gnu-ld", "ld.bfd"]
             }
+            // GPU code is no object; what carries it is linked for the machine it is loaded on.
+            (Arch::Nvptx, _) => &[],
             (Arch::Aarch64, _) => &["ld.lld-22", "ld.lld", "ld.lld-19", "aarch64-linux-gnu-ld"],
         };
         names

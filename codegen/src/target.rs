@@ -28,12 +28,20 @@ pub struct Target {
     pub vector_bytes: usize,
     /// Vector registers.
     pub vector_registers: usize,
+    /// Whether the C library's mathematical functions can be called.
+    pub libm: bool,
 }
+
+/// GPU generations by compute capability, and the least version of PTX that knows each.
+const SMS: &[(u32, &str)] =
+    &[(70, "ptx63"), (75, "ptx63"), (80, "ptx70"), (86, "ptx71"), (89, "ptx78"), (90, "ptx78")];
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Arch {
     X86_64,
     Aarch64,
+    /// NVIDIA GPUs, by PTX.
+    Nvptx,
 }
 
 const V2: &[&str] = &["sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"];
@@ -148,6 +156,7 @@ impl Target {
             features,
             vector_bytes,
             vector_registers,
+            libm: true,
         }
     }
 
@@ -160,7 +169,28 @@ impl Target {
             features: vec!["neon".into()],
             vector_bytes: 16,
             vector_registers: 32,
+            libm: true,
         }
+    }
+
+    /// An NVIDIA GPU of compute capability `sm / 10`, as in 80 for an A100.
+    pub fn cuda(sm: u32) -> Result<Target, CodegenError> {
+        let name = format!("sm_{sm}");
+        let Some((_, ptx)) = SMS.iter().find(|(known, _)| *known == sm) else {
+            let known: Vec<String> = SMS.iter().map(|(sm, _)| sm.to_string()).collect();
+            let reason = format!("known compute capabilities are {}", known.join(", "));
+            return Err(CodegenError::UnknownTarget { name, reason });
+        };
+        Ok(Target {
+            triple: "nvptx64-nvidia-cuda".into(),
+            arch: Arch::Nvptx,
+            tune: name.clone(),
+            cpu: name,
+            features: vec![(*ptx).into()],
+            vector_bytes: 16,
+            vector_registers: 255,
+            libm: false,
+        })
     }
 
     pub fn has(&self, feature: &str) -> bool {
@@ -169,7 +199,7 @@ impl Target {
 
     /// Whether half floats are converted by single instructions.
     pub(crate) fn converts_f16(&self) -> bool {
-        self.arch == Arch::Aarch64 || self.has("f16c")
+        self.arch != Arch::X86_64 || self.has("f16c")
     }
 
     /// What an artifact for this target says of it.
@@ -182,8 +212,9 @@ impl Target {
     }
 
     /// LLVM's processor name for the base level that the features are added to.
-    pub(crate) fn base_cpu(&self) -> &'static str {
+    pub(crate) fn base_cpu(&self) -> &str {
         match self.arch {
+            Arch::Nvptx => &self.cpu,
             Arch::X86_64 => "x86-64",
             Arch::Aarch64 => "generic",
         }
@@ -219,6 +250,7 @@ fn initialize() {
         let config = InitializationConfig { disassembler: false, ..Default::default() };
         LlvmTarget::initialize_x86(&config);
         LlvmTarget::initialize_aarch64(&config);
+        LlvmTarget::initialize_nvptx(&config);
     });
 }
 

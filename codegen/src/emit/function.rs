@@ -6,6 +6,7 @@ use ansc_graph::{BufId, VarId};
 use ansc_sketch::program::For;
 use ansc_sketch::{Program, Scope as BufferScope, Stmt};
 use inkwell::basic_block::BasicBlock;
+use inkwell::types::ArrayType;
 use inkwell::values::{BasicValue, FunctionValue, IntValue, MetadataValue, PointerValue};
 
 use crate::affine::{Affine, Scope};
@@ -20,7 +21,7 @@ pub(crate) type Result<T> = std::result::Result<T, String>;
 const STACK_BYTES: usize = 16 << 10;
 /// All of them together.
 const STACK_TOTAL: usize = 128 << 10;
-const ALIGN: usize = 64;
+pub(super) const ALIGN: usize = 64;
 
 pub(crate) struct Emitter<'c, 'p> {
     pub(crate) ir: Ir<'c>,
@@ -108,6 +109,18 @@ impl<'c, 'p> Emitter<'c, 'p> {
         let ty = context.void_type().fn_type(&[pointer, pointer, index, index], false);
         let function = ir.module.add_function(symbol, ty, None);
         describe(&ir, function, target);
+        Emitter::in_function(ir, program, target, arguments, function)
+    }
+
+    /// Writes the body of `function`.
+    pub(super) fn in_function(
+        ir: Ir<'c>,
+        program: &'p Program,
+        target: &'p Target,
+        arguments: &'p [BufId],
+        function: FunctionValue<'c>,
+    ) -> Emitter<'c, 'p> {
+        let context = ir.context;
         let head = context.append_basic_block(function, "entry");
         let body = context.append_basic_block(function, "body");
         ir.builder.position_at_end(head);
@@ -155,7 +168,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         Ok(())
     }
 
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.ir.builder.build_return(None).expect("the builder is positioned");
     }
 
@@ -183,7 +196,10 @@ impl<'c, 'p> Emitter<'c, 'p> {
         if let Some(place) = self.places[buffer.index()] {
             return Ok(place);
         }
-        let (base, align) = match self.arguments.iter().position(|&b| b == buffer) {
+        let argument = self.arguments.iter().position(|&b| b == buffer);
+        let (base, align) = match argument {
+            Some(index) if self.is_gpu() => (self.parameter(index), ALIGN as i64),
+            None if self.is_gpu() => (self.block_or_thread_memory(buffer), ALIGN as i64),
             Some(index) => (self.argument(index), self.argument_align(buffer)),
             None => (self.private(buffer)?, ALIGN as i64),
         };
@@ -236,14 +252,19 @@ impl<'c, 'p> Emitter<'c, 'p> {
             .in_head(0, |e| e.ir.offset(scratch.into_pointer_value(), e.ir.index(offset as i64))))
     }
 
-    fn alloca(&self, buffer: BufId, copies: usize) -> PointerValue<'c> {
+    /// The type of `copies` of a buffer, one after the other.
+    pub(super) fn array_type(&self, buffer: BufId, copies: usize) -> ArrayType<'c> {
         use inkwell::types::BasicTypeEnum;
         let ty = &self.program.buffer(buffer).ty;
-        let count = u32::try_from(ty.len().max(1) * copies).expect("a stack buffer is small");
-        let array = match self.ir.scalar_type(ops::stored(ty.dtype)) {
+        let count = u32::try_from(ty.len().max(1) * copies).expect("a private buffer is small");
+        match self.ir.scalar_type(ops::stored(ty.dtype)) {
             BasicTypeEnum::FloatType(t) => t.array_type(count),
             other => other.into_int_type().array_type(count),
-        };
+        }
+    }
+
+    pub(super) fn alloca(&self, buffer: BufId, copies: usize) -> PointerValue<'c> {
+        let array = self.array_type(buffer, copies);
         let alloca = self.ir.builder.build_alloca(array, "").expect("the builder is positioned");
         let instruction = alloca.as_instruction_value().expect("an alloca is an instruction");
         instruction.set_alignment(ALIGN as u32).expect("a power of two");
@@ -268,7 +289,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
 }
 
 /// Attributes of a kernel: what the code generator may use, and that nothing unwinds.
-fn describe(ir: &Ir<'_>, function: FunctionValue<'_>, target: &Target) {
+pub(super) fn describe(ir: &Ir<'_>, function: FunctionValue<'_>, target: &Target) {
     use inkwell::attributes::{Attribute, AttributeLoc};
     let width = (8 * target.vector_bytes).to_string();
     let pairs = [

@@ -47,6 +47,8 @@ pub(crate) struct Ir<'c> {
     pub(crate) context: &'c Context,
     pub(crate) module: Module<'c>,
     pub(crate) builder: Builder<'c>,
+    /// Whether functions of the C library may be called.
+    pub(crate) libm: bool,
 }
 
 /// Lanes of a vector, `None` for a scalar.
@@ -59,8 +61,8 @@ pub(crate) fn lanes(v: Reg<'_>) -> Option<u32> {
 
 /// Types and constants.
 impl<'c> Ir<'c> {
-    pub(crate) fn new(context: &'c Context, name: &str) -> Ir<'c> {
-        Ir { context, module: context.create_module(name), builder: context.create_builder() }
+    pub(crate) fn new(context: &'c Context, name: &str, libm: bool) -> Ir<'c> {
+        Ir { context, module: context.create_module(name), builder: context.create_builder(), libm }
     }
 
     pub(crate) fn scalar_type(&self, kind: Kind) -> BasicTypeEnum<'c> {

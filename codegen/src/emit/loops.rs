@@ -29,7 +29,7 @@ impl<'c> Emitter<'c, '_> {
     fn for_loop(&mut self, l: &For) -> Result<()> {
         match l.kind {
             _ if l.extent <= 1 => self.unrolled(l),
-            ForKind::Bound(_) => Err("a loop bound to GPU threads is not for a CPU".into()),
+            ForKind::Bound(_) => Err("a loop over GPU threads is not lowered".into()),
             ForKind::Vectorized if self.lanes.is_none() => self.vectorized(l),
             ForKind::Unrolled if self.copies * l.extent <= MAX_COPIES => self.unrolled(l),
             _ => self.rolled(l),

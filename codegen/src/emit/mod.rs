@@ -10,6 +10,7 @@
 mod address;
 mod block;
 mod function;
+pub(crate) mod gpu;
 pub(crate) mod ir;
 mod lanes;
 mod loops;
@@ -49,7 +50,7 @@ pub(crate) fn emit<'c>(
 ) -> Result<Code<'c>, CodegenError> {
     let pieces = pieces(program);
     let arguments = arguments(program, &pieces);
-    let mut ir = Ir::new(context, symbol);
+    let mut ir = Ir::new(context, symbol, target.libm);
     let mut launches = Vec::with_capacity(pieces.len());
     for (index, piece) in pieces.iter().enumerate() {
         let symbol = format!("{symbol}_{index}");

@@ -1,7 +1,8 @@
 //! Mathematical functions as IR.
 //!
 //! On `f32` the common ones are short polynomials over whole vectors, the same instructions for a
-//! scalar, so that a tail gets the bits that a full vector would. The rest, and `f64`, is the C library's.
+//! scalar, so that a tail gets the bits that a full vector would. The rest, and `f64`, is the C library's, and where there is none
+//! (on a GPU) that of `double`.
 //!
 //! | function | largest error over all `f32` |
 //! | --- | --- |
@@ -11,6 +12,7 @@
 //! | sigmoid | 3 units |
 //! | erf | 3 units |
 
+mod double;
 mod erf;
 mod exp;
 mod libm;
@@ -32,17 +34,18 @@ pub(crate) fn unary<'c>(ir: &Ir<'c>, op: UnOp, x: Reg<'c>) -> Option<Reg<'c>> {
         UnOp::Tanh if ir.kind(x) == Kind::F32 => Some(tanh::tanh(ir, x)),
         UnOp::Erf if ir.kind(x) == Kind::F32 => Some(erf::erf(ir, x)),
         UnOp::Sigmoid if ir.kind(x) == Kind::F32 => Some(exp::sigmoid(ir, x)),
-        other => libm::unary(ir, other, x),
+        other if ir.libm => libm::unary(ir, other, x),
+        other => double::unary(ir, other, x),
     }
 }
 
 pub(crate) fn pow<'c>(ir: &Ir<'c>, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
-    libm::call(ir, "pow", &[a, b])
+    if ir.libm { libm::call(ir, "pow", &[a, b]) } else { double::pow(ir, a, b) }
 }
 
 /// The remainder of truncating division.
 pub(crate) fn fmod<'c>(ir: &Ir<'c>, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
-    libm::call(ir, "fmod", &[a, b])
+    if ir.libm { libm::call(ir, "fmod", &[a, b]) } else { double::fmod(ir, a, b) }
 }
 
 /// The remainder with the divisor's sign.

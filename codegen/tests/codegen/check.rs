@@ -42,6 +42,7 @@ pub(crate) fn check(name: &str, compute: &Compute, inputs: &[Tensor], close: Clo
         let found = Kernel::new(&program).run_in(&given, 3);
         compare(&format!("{name} {marks:?}"), &found, &expected, close);
     }
+    crate::gpu::check(name, compute, &given, &expected, close);
 }
 
 pub(crate) fn compare(what: &str, found: &[Tensor], expected: &[Tensor], close: Close<'_>) {

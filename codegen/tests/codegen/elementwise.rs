@@ -6,9 +6,9 @@ use ansc_runtime::{DType, Tensor};
 use crate::check::{Random, check, exact, filled, relative};
 
 /// Odd, so that vectors have tails.
-const SHAPE: [usize; 2] = [3, 45];
+pub(crate) const SHAPE: [usize; 2] = [3, 45];
 
-fn unary_defined(op: UnOp, dtype: DType) -> bool {
+pub(crate) fn unary_defined(op: UnOp, dtype: DType) -> bool {
     match op {
         UnOp::Neg | UnOp::Abs | UnOp::Sign => dtype != DType::Bool,
         UnOp::Not => !dtype.is_float(),
@@ -16,7 +16,7 @@ fn unary_defined(op: UnOp, dtype: DType) -> bool {
     }
 }
 
-fn binary_defined(op: BinOp, dtype: DType) -> bool {
+pub(crate) fn binary_defined(op: BinOp, dtype: DType) -> bool {
     use BinOp::*;
     match op {
         Add | Sub | Mul | Div | Rem | FloorDiv | FloorMod | Pow => dtype != DType::Bool,
@@ -89,7 +89,7 @@ fn run(name: &str, body: Expr, inputs: &[Tensor], result: DType, tolerance: f64)
     }
 }
 
-fn element(input: usize) -> Expr {
+pub(crate) fn element(input: usize) -> Expr {
     Expr::load(input, vec![Expr::var(0), Expr::var(1)])
 }
 

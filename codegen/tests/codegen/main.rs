@@ -4,5 +4,7 @@ mod artifact;
 mod basics;
 mod check;
 mod elementwise;
+mod gpu;
 mod kernel;
 mod math;
+mod ptxas;
