@@ -9,15 +9,14 @@ use crate::math::exp::clamp;
 use crate::math::polynomial::polynomial;
 
 const P: &[f64] = &[
-    1.666_666_666_666_660_190_37e-1,
-    -2.777_777_777_701_559_338_42e-3,
-    6.613_756_321_437_934_361_17e-5,
-    -1.653_390_220_546_525_153_90e-6,
-    4.138_136_797_057_238_460_39e-8,
+    0.166_666_666_666_666_02,
+    -0.002_777_777_777_701_559_3,
+    6.613_756_321_437_934e-5,
+    -1.653_390_220_546_525_2e-6,
+    4.138_136_797_057_238_5e-8,
 ];
 /// `ln 2` in two parts; products of the first with small integers are exact.
-pub(super) const LN2: (f64, f64) =
-    (6.931_471_803_691_238_164_90e-1, 1.908_214_929_270_587_700_02e-10);
+pub(super) const LN2: (f64, f64) = (0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10);
 /// Beyond these the result is zero, and infinite.
 const RANGE: (f64, f64) = (-746.0, 710.0);
 /// Adding this to a small number leaves its nearest integer in the low bits.
