@@ -10,6 +10,7 @@
 
 pub mod candidate;
 pub mod measure;
+pub mod model;
 pub mod outcome;
 pub mod records;
 pub mod scheduler;
@@ -19,6 +20,7 @@ pub mod tune;
 
 pub use candidate::{Candidate, Search};
 pub use measure::Measurer;
+pub use model::CostModel;
 pub use outcome::{Failure, Outcome};
 pub use records::{Record, Records};
 pub use strategy::SearchStrategy;

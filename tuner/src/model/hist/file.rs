@@ -1,0 +1,55 @@
+//! Models as JSON.
+//!
+//! ```text
+//! {"format":"ansc hist 1","features":164,"trees":[[[3,1.5,2],0.25,-0.125], ..]}
+//! ```
+
+use ansc_sketch::features::LEN;
+use serde::{Deserialize, Serialize};
+
+use super::tree::Tree;
+use super::{Config, Hist};
+
+const FORMAT: &str = "ansc hist 1";
+
+/// Why a text is no model.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    #[error("not a cost model: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("a cost model of format `{0}`, not `{FORMAT}`")]
+    Format(String),
+    #[error("a cost model over {0} numbers per row; this compiler has {LEN}")]
+    Features(usize),
+    #[error("tree {0} of the cost model is not a tree")]
+    Tree(usize),
+}
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    format: String,
+    features: usize,
+    trees: Vec<Tree>,
+}
+
+impl Hist {
+    pub fn to_json(&self) -> String {
+        let file = File { format: FORMAT.into(), features: LEN, trees: self.trees.clone() };
+        serde_json::to_string(&file).expect("trees of finite numbers can be written")
+    }
+
+    /// With the default configuration for further training.
+    pub fn from_json(text: &str) -> Result<Hist, ModelError> {
+        let file: File = serde_json::from_str(text)?;
+        if file.format != FORMAT {
+            return Err(ModelError::Format(file.format));
+        }
+        if file.features != LEN {
+            return Err(ModelError::Features(file.features));
+        }
+        match file.trees.iter().position(|tree| !tree.is_sound()) {
+            Some(unsound) => Err(ModelError::Tree(unsound)),
+            None => Ok(Hist { config: Config::default(), trees: file.trees }),
+        }
+    }
+}

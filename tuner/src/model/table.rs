@@ -1,0 +1,79 @@
+//! Samples as a model of rows sees them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use ansc_sketch::features::LEN;
+
+use super::Sample;
+
+pub(super) type Row = [f32; LEN];
+
+/// All rows of all programs, one program after the other.
+pub(super) struct Table<'a> {
+    pub(super) rows: Vec<&'a Row>,
+    pub(super) programs: Vec<Program>,
+}
+
+pub(super) struct Program {
+    pub(super) rows: Range<usize>,
+    /// The share of the task's best throughput: 1 for the fastest program, 0 for a failed one.
+    pub(super) throughput: f32,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn of(samples: &'a [Sample]) -> Table<'a> {
+        let mut table = Table { rows: vec![], programs: vec![] };
+        for (sample, throughput) in samples.iter().zip(throughputs(samples)) {
+            let first = table.rows.len();
+            table.rows.extend(&sample.features.rows);
+            table.programs.push(Program { rows: first..table.rows.len(), throughput });
+        }
+        table
+    }
+}
+
+/// For each sample the least time of its task over its own time; 0 if it failed.
+pub fn throughputs(samples: &[Sample]) -> Vec<f32> {
+    let mut best: BTreeMap<usize, f64> = BTreeMap::new();
+    for (task, seconds) in samples.iter().filter_map(|s| Some((s.task, measured(s)?))) {
+        let least = best.entry(task).or_insert(seconds);
+        *least = least.min(seconds);
+    }
+    let share = |s: &Sample| measured(s).map_or(0.0, |seconds| (best[&s.task] / seconds) as f32);
+    samples.iter().map(share).collect()
+}
+
+/// A time that is none counts as a failure.
+fn measured(sample: &Sample) -> Option<f64> {
+    sample.seconds.filter(|s| s.is_finite() && *s > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ansc_sketch::Features;
+
+    use super::*;
+
+    #[test]
+    fn throughput_is_relative_to_the_best_of_the_task() {
+        let sample = |task, seconds| {
+            let features = Arc::new(Features { rows: vec![[0.0; LEN]; task] });
+            Sample { task, features, seconds }
+        };
+        let samples = [
+            sample(1, Some(2.0)),
+            sample(2, Some(5.0)),
+            sample(1, Some(8.0)),
+            sample(2, None),
+            sample(1, Some(f64::NAN)),
+            sample(3, None),
+        ];
+        assert_eq!(throughputs(&samples), [1.0, 1.0, 0.25, 0.0, 0.0, 0.0]);
+        let table = Table::of(&samples);
+        assert_eq!(table.rows.len(), 1 + 2 + 1 + 2 + 1 + 3);
+        assert_eq!(table.programs[1].rows, 1..3);
+    }
+}
