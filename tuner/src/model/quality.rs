@@ -90,17 +90,17 @@ impl Quality {
             all_scores.push(score);
             all_truths.push(truth);
         }
-        let mean = |f: &dyn Fn(&[f32], &[f32]) -> Option<f64>| {
+        let mean = |f: fn(&[f32], &[f32]) -> Option<f64>| {
             let figures: Vec<f64> = tasks.values().filter_map(|(s, t)| f(s, t)).collect();
             figures.iter().sum::<f64>() / figures.len().max(1) as f64
         };
         (!tasks.is_empty()).then(|| Quality {
             tasks: tasks.len(),
-            rmse: mean(&|s, t| Some(rmse(s, t))),
-            r_squared: mean(&|s, t| Some(r_squared(s, t))),
-            pairwise_accuracy: mean(&pairwise_accuracy),
-            recall_at_30: mean(&|s, t| Some(recall_at(30, s, t))),
-            average_peak_at_32: mean(&|s, t| Some(average_peak_at(32, s, t))),
+            rmse: mean(|s, t| Some(rmse(s, t))),
+            r_squared: mean(|s, t| Some(r_squared(s, t))),
+            pairwise_accuracy: mean(pairwise_accuracy),
+            recall_at_30: mean(|s, t| Some(recall_at(30, s, t))),
+            average_peak_at_32: mean(|s, t| Some(average_peak_at(32, s, t))),
         })
     }
 }

@@ -37,8 +37,7 @@ impl Bins {
 
 fn column(rows: &[&Row], feature: usize) -> Option<Column> {
     // What is no number goes where comparisons with it go: to the left.
-    let values: Vec<f32> =
-        rows.iter().map(|row| row[feature].clamp(f32::MIN, f32::MAX)).collect();
+    let values: Vec<f32> = rows.iter().map(|row| row[feature].clamp(f32::MIN, f32::MAX)).collect();
     let thresholds = thresholds(values.iter().copied().filter(|v| !v.is_nan()).collect());
     if thresholds.is_empty() {
         return None;
