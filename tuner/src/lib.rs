@@ -16,6 +16,8 @@ pub mod records;
 pub mod scheduler;
 pub mod strategy;
 pub mod structure;
+#[cfg(test)]
+mod testing;
 pub mod tune;
 
 pub use candidate::{Candidate, Search};

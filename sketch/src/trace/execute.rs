@@ -259,7 +259,7 @@ impl Recorder {
         })
     }
 
-    fn can_inline(&self, block: BlockVar) -> Result<bool> {
+    pub(super) fn can_inline(&self, block: BlockVar) -> Result<bool> {
         Ok(self.schedule.clone().compute_inline(self.block_name(block)?).is_ok())
     }
 

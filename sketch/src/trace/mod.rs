@@ -19,6 +19,7 @@ mod execute;
 mod instruction;
 mod mutate;
 mod near;
+mod options;
 mod record;
 mod sample;
 mod text;

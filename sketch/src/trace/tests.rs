@@ -110,6 +110,7 @@ fn tiles_are_counted_and_sampled_evenly() {
             .filter(|t| *t.last().expect("parts") <= most)
             .collect();
         assert_eq!(count_tiles(extent, parts, most), all.len() as u128, "{extent} {parts} {most}");
+        assert_eq!(options::tiles(extent, parts, most), all);
         let draws = 400 * all.len();
         let random = &mut random(1);
         let mut seen = std::collections::BTreeMap::new();
@@ -151,4 +152,29 @@ fn errors_name_the_step() {
     let program = crate::lower("k", &matmul_bias_relu(2, 2, 2));
     let error = trace.replay(program, Unfit::Refuse, &mut random(0)).unwrap_err();
     assert_eq!(error.to_string(), "step 0, `l1 = get_loops(b0)`: the variable `b0` is not defined");
+}
+
+#[test]
+fn every_choice_is_among_the_options() {
+    let r = tiled_matmul(12, 8, 6, 3);
+    // Choosing what was decided gives the same trace.
+    let mut decided = r.trace().steps.iter().filter_map(Instruction::decision);
+    let mut counts = vec![];
+    let again = r.trace().clone().undecided().choose_on(
+        Recorder::new(crate::lower("k", &matmul_bias_relu(12, 8, 6))),
+        &mut |options| {
+            counts.push(options.len());
+            let wanted = decided.next().expect("as many as were decided");
+            options.iter().position(|o| o == wanted).expect("what was sampled is possible")
+        },
+    );
+    assert_eq!(again.unwrap().trace(), r.trace());
+    // 2^2 * 3 in four parts, 2^3 in four, 2 * 3 in two; three candidates.
+    assert_eq!(counts, [10 * 4, 20, 4, 3]);
+    let none = r
+        .trace()
+        .choose_on(Recorder::new(crate::lower("k", &matmul_bias_relu(12, 8, 6))), &mut |options| {
+            options.len()
+        });
+    assert_eq!(*none.unwrap_err().cause, StepError::NoChoice);
 }

@@ -3,6 +3,7 @@
 mod local;
 mod process;
 pub mod protocol;
+pub mod simulated;
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use ansc_sketch::Task;
 
 pub use local::{LocalMeasurer, LocalOptions};
 pub use process::WorkerCommand;
+pub use simulated::Simulated;
 
 use crate::candidate::Candidate;
 use crate::outcome::Outcome;

@@ -1,10 +1,14 @@
 //! Which candidates to measure next.
 
 mod evolutionary;
+mod grid;
+mod random;
 
 use crate::candidate::{Candidate, Search};
 
 pub use evolutionary::{EvolutionOptions, Evolutionary, MutationWeights};
+pub use grid::Grid;
+pub use random::Random;
 
 /// One way of searching. It decides from what was measured and from its own seeded random numbers only: the
 /// same seed and measurements give the same proposals.

@@ -1,0 +1,123 @@
+//! A block, the loops around it, and what it reaches of its buffers.
+
+use ansc_graph::{BufId, Expr, VarId, arith};
+use ansc_sketch::{Block, Body, For, ForKind, Program, Stmt};
+
+pub(super) struct Nest<'a> {
+    program: &'a Program,
+    /// Outermost first.
+    pub(super) loops: Vec<&'a For>,
+    pub(super) block: &'a Block,
+    pub(super) accesses: Vec<Reach<'a>>,
+}
+
+/// An element that the block reads or writes.
+pub(super) struct Reach<'a> {
+    pub(super) buffer: BufId,
+    pub(super) indices: &'a [Expr],
+    pub(super) is_written: bool,
+}
+
+/// How an access moves from one turn of a loop to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stride {
+    Same,
+    Next,
+    Far,
+}
+
+/// Every block below a statement.
+pub(super) fn nests<'a>(program: &'a Program, stmt: &'a Stmt) -> Vec<Nest<'a>> {
+    let mut found = vec![];
+    collect(program, stmt, &mut vec![], &mut found);
+    found
+}
+
+fn collect<'a>(
+    program: &'a Program,
+    stmt: &'a Stmt,
+    loops: &mut Vec<&'a For>,
+    found: &mut Vec<Nest<'a>>,
+) {
+    match stmt {
+        Stmt::Block(block) => {
+            let (loops, accesses) = (loops.clone(), accesses(block));
+            found.push(Nest { program, loops, block, accesses });
+        }
+        Stmt::For(l) => {
+            loops.push(l);
+            l.body.iter().for_each(|s| collect(program, s, loops, found));
+            loops.pop();
+        }
+    }
+}
+
+fn accesses(block: &Block) -> Vec<Reach<'_>> {
+    let reads = block.body.value().loads().into_iter();
+    let reads = reads.map(|(buffer, indices)| Reach { buffer, indices, is_written: false });
+    let writes = block.body.writes().into_iter();
+    let writes = writes.map(|a| Reach { buffer: a.buffer, indices: &a.indices, is_written: true });
+    reads.chain(writes).collect()
+}
+
+impl Nest<'_> {
+    pub(super) fn is_reduction(&self) -> bool {
+        !matches!(self.block.body, Body::Assign { .. })
+    }
+
+    /// How often the loops outside of `depth` run what is inside.
+    pub(super) fn turns(&self, depth: usize) -> f64 {
+        self.loops[..depth].iter().map(|l| l.extent as f64).product()
+    }
+
+    pub(super) fn element_bytes(&self, reach: &Reach<'_>) -> f64 {
+        self.program.buffer(reach.buffer).ty.dtype.size() as f64
+    }
+
+    /// Bytes that an access touches while the loops from `depth` on run: whole pieces of 64 bytes.
+    pub(super) fn bytes(&self, reach: &Reach<'_>, depth: usize) -> f64 {
+        let shape = &self.program.buffer(reach.buffer).ty.shape;
+        let extents: Vec<f64> = (0..shape.len())
+            .map(|axis| self.extent(&reach.indices[axis], shape[axis], depth))
+            .collect();
+        let (row, rows) = match extents.split_last() {
+            Some((row, rows)) => (*row, rows.iter().product()),
+            None => (1.0, 1.0),
+        };
+        let row_bytes = row * self.element_bytes(reach);
+        let is_local = self.program.buffer(reach.buffer).scope == ansc_sketch::Scope::Local;
+        let line = if is_local { 1.0 } else { 64.0 };
+        rows * (row_bytes / line).ceil() * line
+    }
+
+    fn extent(&self, index: &Expr, length: usize, depth: usize) -> f64 {
+        let inside = &self.loops[depth..];
+        let ranges = |v: VarId| {
+            let running = inside.iter().find(|l| l.var == v);
+            Some((0, running.map_or(0, |l| l.extent as i64 - 1)))
+        };
+        let extent =
+            arith::bounds(index, &ranges).map_or(length as i64, |(low, high)| high - low + 1);
+        (extent.max(1) as f64).min(length as f64)
+    }
+
+    pub(super) fn stride(&self, reach: &Reach<'_>, var: VarId) -> Stride {
+        let shape = &self.program.buffer(reach.buffer).ty.shape;
+        let steps = |index: &Expr| {
+            let ranges = |v: VarId| Some((0, i64::from(v == var)));
+            arith::bounds(index, &ranges).map_or(2, |(low, high)| high - low)
+        };
+        let Some((last, outer)) = reach.indices.split_last() else { return Stride::Same };
+        let outer_moves = outer.iter().zip(shape).any(|(i, n)| *n > 1 && steps(i) != 0);
+        match steps(last) {
+            _ if outer_moves => Stride::Far,
+            0 => Stride::Same,
+            1 => Stride::Next,
+            _ => Stride::Far,
+        }
+    }
+}
+
+pub(super) fn is_written_out(l: &For) -> bool {
+    matches!(l.kind, ForKind::Unrolled | ForKind::Vectorized)
+}

@@ -1,0 +1,33 @@
+//! Tasks for tests.
+
+use std::sync::Arc;
+
+use ansc_graph::Compute;
+use ansc_sketch::Task;
+use ansc_sketch::default::Machine;
+
+pub(crate) fn matmul(m: usize, n: usize, k: usize) -> Compute {
+    let text = format!(
+        "compute(in0: f32[{m}, {k}], in1: f32[{k}, {n}], in2: f32[{n}]) -> relu {{
+           mm: f32[{m}, {n}] = sum{{r0: {k}}} mul(in0[i0, r0], in1[r0, i1])
+           relu: f32[{m}, {n}] = max(add(mm[i0, i1], in2[i1]), 0.0_f32)
+         }}"
+    );
+    Compute::parse(&text).unwrap()
+}
+
+pub(crate) fn elementwise(rows: usize, columns: usize) -> Compute {
+    let text = format!(
+        "compute(in0: f32[{rows}, {columns}], in1: f32[{columns}]) -> y {{
+           y: f32[{rows}, {columns}] = max(add(in0[i0, i1], in1[i1]), 0.0_f32)
+         }}"
+    );
+    Compute::parse(&text).unwrap()
+}
+
+/// For two cores with vectors of 32 bytes.
+pub(crate) fn task(compute: Compute) -> Arc<Task> {
+    let constant = compute.inputs.iter().map(|_| false).collect();
+    let machine = Machine { vector_bytes: 32, registers: 16 };
+    Arc::new(Task { name: "k".into(), compute, constant, machine, cores: 2 })
+}
