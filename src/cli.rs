@@ -89,6 +89,13 @@ pub struct Compile {
     pub specialise: Specialise,
     #[command(flatten)]
     pub machine: Machine,
+    /// Search first: candidates to measure, all kernels together
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub trials: usize,
+    #[command(flatten)]
+    pub search: Search,
+    #[command(flatten)]
+    pub tuned: Tuned,
     /// Print the graph after a pass (`all` for every one)
     #[arg(long, value_name = "PASS")]
     pub print_after: Option<String>,
@@ -114,8 +121,22 @@ pub struct Search {
     /// Stop after this many minutes
     #[arg(long, value_name = "M")]
     pub minutes: Option<f64>,
+    /// Stop when another round is expected to take away less than this share of the latency
+    #[arg(long, value_name = "1%", value_parser = parse_share)]
+    pub until_gain: Option<f64>,
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
+    /// What tells good candidates from bad ones before they are measured
+    #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
+    pub cost_model: String,
+}
+
+/// Where measurements are kept, and what they are for.
+#[derive(Args, Debug, Clone)]
+pub struct Tuned {
+    /// Database of measurements
+    #[arg(long, value_name = "FILE")]
+    pub records: Option<PathBuf>,
     /// Threads that schedules are for; 0 takes all cores
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
@@ -133,6 +154,8 @@ pub struct Tune {
     pub trials: usize,
     #[command(flatten)]
     pub search: Search,
+    #[command(flatten)]
+    pub tuned: Tuned,
     #[arg(long)]
     pub json: bool,
 }
@@ -268,6 +291,15 @@ fn parse_dim(text: &str) -> Result<(String, usize), String> {
     Ok((name.into(), size.parse().map_err(|_| format!("`{size}` is not a size"))?))
 }
 
+fn parse_share(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
+    let share = number.parse::<f64>().map(|n| n * unit);
+    share
+        .ok()
+        .filter(|s| (0.0..=1.0).contains(s))
+        .ok_or_else(|| format!("`{text}` is no share such as 1% or 0.01"))
+}
+
 fn parse_file(text: &str) -> Result<(String, PathBuf), String> {
     let (name, file) = split_pair(text)?;
     Ok((name.into(), file.into()))
@@ -281,6 +313,8 @@ mod tests {
     fn arguments() {
         assert_eq!(parse_shape("x=1x3"), Ok(("x".into(), vec![1, 3])));
         assert_eq!(parse_shape("x="), Ok(("x".into(), vec![])));
+        assert_eq!(parse_share("1%"), Ok(0.01));
+        assert!(parse_share("101%").is_err() && parse_share("x").is_err());
         assert_eq!(parse_dim("a=b=4"), Ok(("a=b".into(), 4)));
         assert!(parse_shape("x=1x-3").is_err() && parse_dim("=4").is_err());
     }

@@ -8,6 +8,7 @@ pub mod compare;
 pub mod error;
 pub mod inputs;
 pub mod pipeline;
+pub mod search;
 pub mod verbs;
 
 pub use error::Error;

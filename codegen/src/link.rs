@@ -3,8 +3,10 @@
 //! The library depends on nothing but the C library's mathematical functions, and on those only if it
 //! calls them. The same objects give the same bytes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use inkwell::context::Context;
 use inkwell::targets::FileType;
@@ -22,8 +24,7 @@ pub(crate) fn shared_library(objects: &[&[u8]], target: &Target) -> Result<Vec<u
         std::fs::write(&path, bytes).map_err(CodegenError::io(path))?;
         Ok::<String, CodegenError>(name)
     };
-    let libm = write("libm.o".into(), &libm_object(target)?)?;
-    linker.run(dir.path(), "libm.so", &["-soname", "libm.so.6", &libm])?;
+    write("libm.so".into(), &libm_library(target, &linker)?)?;
     let mut inputs = Vec::with_capacity(objects.len());
     for (index, object) in objects.iter().enumerate() {
         inputs.push(write(format!("{index}.o"), object)?);
@@ -102,10 +103,22 @@ fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// A library that stands for the real one while linking: it names what `libm` defines.
-fn libm_object(target: &Target) -> Result<Vec<u8>, CodegenError> {
+/// A library that stands for the real one while linking: it names what `libm` defines. It is made once by a
+/// process and architecture.
+fn libm_library(target: &Target, linker: &Linker) -> Result<Arc<[u8]>, CodegenError> {
+    static MADE: Mutex<BTreeMap<Arch, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(library) = made.get(&target.arch) {
+        return Ok(library.clone());
+    }
     let both = LIBM_FUNCTIONS.iter().flat_map(|f| [(*f).to_owned(), format!("{f}f")]);
-    object_of(target, &both.collect::<Vec<_>>())
+    let object = object_of(target, &both.collect::<Vec<_>>())?;
+    let dir = tempfile::tempdir().map_err(CodegenError::io(std::env::temp_dir()))?;
+    let file = |name: &str| dir.path().join(name);
+    std::fs::write(file("libm.o"), object).map_err(CodegenError::io(file("libm.o")))?;
+    linker.run(dir.path(), "libm.so", &["-soname", "libm.so.6", "libm.o"])?;
+    let library = std::fs::read(file("libm.so")).map_err(CodegenError::io(file("libm.so")))?;
+    Ok(made.entry(target.arch).or_insert(library.into()).clone())
 }
 
 /// An object that defines empty functions.

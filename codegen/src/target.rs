@@ -36,7 +36,7 @@ pub struct Target {
 const SMS: &[(u32, &str)] =
     &[(70, "ptx63"), (75, "ptx63"), (80, "ptx70"), (86, "ptx71"), (89, "ptx78"), (90, "ptx78")];
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Arch {
     X86_64,
     Aarch64,

@@ -12,6 +12,7 @@
 
 pub mod builder;
 mod networks;
+mod products;
 pub mod proto;
 pub mod real;
 mod workloads;
@@ -29,7 +30,7 @@ pub struct Generator {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Network,
-    /// One of the 12 operator workloads of the MetaSchedule paper, appendix A.2.
+    /// A single layer or operator.
     Operator,
 }
 
@@ -43,7 +44,7 @@ impl Generator {
 
 /// All generators, networks first.
 pub fn all() -> impl Iterator<Item = &'static Generator> {
-    networks::NETWORKS.iter().chain(workloads::WORKLOADS)
+    networks::NETWORKS.iter().chain(workloads::WORKLOADS).chain(products::PRODUCTS)
 }
 
 pub fn find(name: &str) -> Option<&'static Generator> {

@@ -4,7 +4,7 @@ use crate::networks::layers::{Conv, UNIT, conv_attributes, ints};
 use crate::proto::Attribute;
 use crate::{Builder, Generator, Kind};
 
-const fn operator(
+pub(crate) const fn operator(
     name: &'static str,
     description: &'static str,
     make: fn(&mut Builder),
@@ -45,7 +45,7 @@ fn stem() -> Conv {
     Conv::new(3, 64, 7).stride(2)
 }
 
-fn conv(b: &mut Builder, size: &[usize], c: &Conv) {
+pub(crate) fn conv(b: &mut Builder, size: &[usize], c: &Conv) {
     let x = b.input("x", &[&[1, c.from], size].concat());
     let (w, attributes) = conv_attributes(b, c);
     b.result("y", "Conv", &[&x, &w], &attributes);

@@ -11,14 +11,25 @@ use super::{default_artifact, human_bytes, import_options, print_json};
 use crate::Error;
 use crate::cli::Compile;
 use crate::pipeline::{self, Options, Report, Watch};
+use crate::search;
 
 pub(super) fn run(args: &Compile) -> Result<(), Error> {
     let output = args.output.clone().unwrap_or_else(|| default_artifact(&args.model));
     let target = Target::parse(&args.machine.target_cpu)?;
-    let options = Options {
+    let mut options = Options {
         verify: !args.no_verify,
         ..Options::new(import_options(&args.specialise)?, target)
     };
+    if args.trials > 0 {
+        let watch = super::tune::Terminal::new(args.trials, args.json);
+        let how = (&args.search, &args.tuned);
+        let cpu = &args.machine.target_cpu;
+        search::tune(&args.model, &options, how, args.trials, cpu, &watch)?;
+        watch.finish();
+    }
+    if args.trials > 0 || args.tuned.records.is_some() {
+        options.schedules = search::best_schedules(&args.model, &options, &args.tuned)?;
+    }
     let watch = Terminal::new(args);
     let report = pipeline::compile(&args.model, &output, &options, &watch)?;
     watch.bar.finish_and_clear();

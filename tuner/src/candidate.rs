@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ansc_sketch::default::Scheduled;
+use ansc_sketch::features::{Features, features};
 use ansc_sketch::rules::Sketch;
 use ansc_sketch::task::Sample;
 use ansc_sketch::trace::Unfit;
@@ -18,6 +19,7 @@ use crate::outcome::Outcome;
 pub struct Candidate {
     pub trace: Trace,
     pub scheduled: Scheduled,
+    pub features: Arc<Features>,
     /// Structural hash of the program: traces that make the same program are one candidate.
     pub program: u64,
 }
@@ -32,7 +34,8 @@ impl Candidate {
 impl From<Sample> for Candidate {
     fn from(sample: Sample) -> Candidate {
         let program = xxh3_64(sample.scheduled.program.to_string().as_bytes());
-        Candidate { trace: sample.trace, scheduled: sample.scheduled, program }
+        let features = Arc::new(features(&sample.scheduled.program));
+        Candidate { trace: sample.trace, scheduled: sample.scheduled, features, program }
     }
 }
 
@@ -55,6 +58,10 @@ impl Search {
 
     pub fn is_seen(&self, candidate: &Candidate) -> bool {
         self.index.contains_key(&candidate.program)
+    }
+
+    pub fn outcome(&self, candidate: &Candidate) -> Option<&Outcome> {
+        self.index.get(&candidate.program).map(|&at| &self.measured[at].1)
     }
 
     /// Adds a measurement. Those of one program are pooled: its times are those of all of them, and it failed if

@@ -3,19 +3,21 @@
 //! Everything measured is in the records before the next round begins, so that a run may end at any moment
 //! and a later one goes on where it was.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ansc_sketch::Task;
 use ansc_sketch::trace::Unfit;
+use ansc_sketch::{Features, Task};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::candidate::{Candidate, Search};
 use crate::measure::{MeasureError, Measurer};
+use crate::model::{Quality, Sample, SharedModel};
 use crate::outcome::{Failure, Outcome};
-use crate::records::{Key, Record, Records, RecordsError};
+use crate::records::{Key, Record, Records, RecordsError, TaskRecord};
+use crate::scheduler::{self, Scheduler, TaskSpec, trials_per_round};
 use crate::strategy::SearchStrategy;
 
 /// A task, and how often a run of the model executes it.
@@ -32,7 +34,8 @@ pub struct Options {
     pub trials: usize,
     pub per_round: usize,
     pub time: Option<Duration>,
-    pub seed: u64,
+    /// Stop when another round is expected to take away less than this share of the latency.
+    pub least_gain: Option<f64>,
     /// Name of the machine, for the records.
     pub target: String,
     pub version: String,
@@ -48,6 +51,8 @@ pub enum StopReason {
     Interrupted,
     /// No task has candidates left.
     Exhausted,
+    /// Another round is expected to bring less than was asked for.
+    LittleToGain,
 }
 
 /// What one task came to.
@@ -71,6 +76,10 @@ pub struct Report {
     pub seconds: f64,
     pub seconds_searching: f64,
     pub seconds_measuring: f64,
+    /// The share of the latency that another round is expected to take away.
+    pub expected_gain: f64,
+    /// How well the cost model told the last round beforehand.
+    pub model: Option<Quality>,
     pub tasks: Vec<TaskReport>,
 }
 
@@ -105,39 +114,55 @@ pub enum TuneError {
 /// Makes the strategy for one task.
 pub type NewStrategy<'a> = dyn Fn(usize) -> Box<dyn SearchStrategy> + 'a;
 
-pub fn tune(
-    tasks: &[Weighted],
-    strategy: &NewStrategy<'_>,
-    measurer: &mut dyn Measurer,
-    records: &mut dyn Records,
-    options: &Options,
-    watch: &dyn Watch,
-    interrupted: &AtomicBool,
-) -> Result<Report, TuneError> {
-    let mut run = Run::new(tasks, strategy, records, options)?;
-    let stop = loop {
-        if let Some(stop) = run.stop(interrupted) {
-            break stop;
-        }
-        let Some(task) = run.next_task() else { break StopReason::Exhausted };
-        run.round(task, measurer, records)?;
-        watch.round(&run.report(StopReason::Trials), task);
-    };
-    run.settle(measurer, records)?;
-    Ok(run.report(stop))
+/// Everything that tuning works with.
+pub struct Tuner<'a> {
+    pub strategy: &'a NewStrategy<'a>,
+    /// One model for all tasks, which strategies may ask and every round teaches.
+    pub model: SharedModel,
+    pub measurer: &'a mut dyn Measurer,
+    pub records: &'a mut dyn Records,
+    pub watch: &'a dyn Watch,
+    /// When it becomes true, the round that runs is the last.
+    pub interrupted: &'a AtomicBool,
 }
 
+impl<'a> Tuner<'a> {
+    pub fn tune(self, tasks: &[Weighted], options: &'a Options) -> Result<Report, TuneError> {
+        let mut run = Run::new(tasks, self, options)?;
+        let stop = loop {
+            if let Some(stop) = run.stop() {
+                break stop;
+            }
+            let Some(task) = run.scheduler.next() else { break StopReason::Exhausted };
+            run.round(task)?;
+            run.tuner.watch.round(&run.report(StopReason::Trials), task);
+        };
+        run.settle()?;
+        Ok(run.report(stop))
+    }
+}
+
+/// Candidates of a round at least: the default schedule, and one to compare with it.
+const LEAST_ROUND: usize = 2;
+/// The model learns anew when so many times as many samples are known as it has learned from.
+const GROWTH: f64 = 1.2;
 /// Leaders that are measured again, side by side, before one of them is chosen.
 const LEADERS: usize = 6;
 const SETTLING_ROUNDS: usize = 3;
 
 struct Run<'a> {
+    tuner: Tuner<'a>,
     options: &'a Options,
+    scheduler: Scheduler,
+    per_round: usize,
     tasks: Vec<Progress>,
     start: Instant,
     trials: usize,
     searching: Duration,
     measuring: Duration,
+    /// Samples that the model has learned from.
+    learned: usize,
+    quality: Option<Quality>,
 }
 
 /// What is known of one task.
@@ -147,98 +172,140 @@ struct Progress {
     search: Search,
     strategy: Box<dyn SearchStrategy>,
     untuned: Option<f64>,
+    /// What nobody tuned.
+    default: Option<Candidate>,
     rounds: usize,
     /// Measured in this run.
     trials: usize,
-    exhausted: bool,
 }
 
 impl<'a> Run<'a> {
     fn new(
         tasks: &[Weighted],
-        strategy: &NewStrategy<'_>,
-        records: &dyn Records,
+        tuner: Tuner<'a>,
         options: &'a Options,
     ) -> Result<Run<'a>, RecordsError> {
-        let tasks = tasks
+        for weighted in tasks {
+            tuner.records.add_task(&TaskRecord::from(weighted.task.as_ref()))?;
+        }
+        let tasks: Vec<Progress> = tasks
             .iter()
             .enumerate()
-            .map(|(i, t)| Progress::new(t, strategy(i), records, options))
+            .map(|(i, t)| Progress::new(t, (tuner.strategy)(i), tuner.records, options))
             .collect::<Result<_, _>>()?;
-        let zero = Duration::ZERO;
-        let start = Instant::now();
-        Ok(Run { options, tasks, start, trials: 0, searching: zero, measuring: zero })
+        let per_round = trials_per_round(options.trials, tasks.len(), options.per_round)
+            .map_or(LEAST_ROUND, |n| n.max(LEAST_ROUND));
+        let scheduler = scheduler(&tasks, per_round, options);
+        let mut run = Run {
+            tuner,
+            options,
+            scheduler,
+            per_round,
+            tasks,
+            start: Instant::now(),
+            trials: 0,
+            searching: Duration::ZERO,
+            measuring: Duration::ZERO,
+            learned: 0,
+            quality: None,
+        };
+        run.train();
+        Ok(run)
     }
 
-    fn stop(&self, interrupted: &AtomicBool) -> Option<StopReason> {
+    fn stop(&self) -> Option<StopReason> {
         let late = self.options.time.is_some_and(|limit| self.start.elapsed() >= limit);
-        if interrupted.load(Ordering::Relaxed) {
-            Some(StopReason::Interrupted)
-        } else if self.trials >= self.options.trials {
-            Some(StopReason::Trials)
-        } else if late {
-            Some(StopReason::Time)
-        } else {
-            None
+        if self.tuner.interrupted.load(Ordering::Relaxed) {
+            return Some(StopReason::Interrupted);
         }
+        if late {
+            return Some(StopReason::Time);
+        }
+        self.scheduler.stop().map(|stop| match stop {
+            scheduler::StopReason::Trials => StopReason::Trials,
+            scheduler::StopReason::LittleToGain => StopReason::LittleToGain,
+            _ => StopReason::Exhausted,
+        })
     }
 
-    /// Every task once; then the one whose share of the latency is largest for the rounds it had.
-    fn next_task(&self) -> Option<usize> {
-        let open = || self.tasks.iter().enumerate().filter(|(_, t)| !t.exhausted);
-        if let Some((first, _)) = open().find(|(_, t)| t.rounds == 0) {
-            return Some(first);
+    /// Teaches the model all that is known, if that grew enough to be worth it.
+    fn train(&mut self) {
+        let known: usize = self.tasks.iter().map(|t| t.search.measured.len()).sum();
+        if (known as f64) < self.learned as f64 * GROWTH || known == 0 {
+            return;
         }
-        let gain = |t: &Progress| t.best().unwrap_or(1e-9) * t.weighted.weight / t.rounds as f64;
-        open().max_by(|a, b| gain(a.1).total_cmp(&gain(b.1))).map(|(i, _)| i)
+        self.learned = known;
+        let samples: Vec<Sample> =
+            self.tasks.iter().enumerate().flat_map(|(i, t)| t.samples(i)).collect();
+        self.tuner.model.write().unwrap_or_else(PoisonError::into_inner).train(&samples);
     }
 
-    fn round(
-        &mut self,
-        task: usize,
-        measurer: &mut dyn Measurer,
-        records: &mut dyn Records,
-    ) -> Result<(), TuneError> {
+    /// How well the model told the outcomes of this round beforehand.
+    fn judge(&self, candidates: &[Candidate], outcomes: &[Outcome]) -> Option<Quality> {
+        let features: Vec<&Features> = candidates.iter().map(|c| c.features.as_ref()).collect();
+        let model = self.tuner.model.read().unwrap_or_else(PoisonError::into_inner);
+        let samples = candidates.iter().zip(outcomes).map(|(c, o)| sample(0, c, o));
+        Quality::of(&model.predict(&features), &samples.collect::<Vec<_>>())
+    }
+
+    fn round(&mut self, task: usize) -> Result<(), TuneError> {
         let left = self.options.trials - self.trials;
         let start = Instant::now();
         let progress = &mut self.tasks[task];
-        let candidates = progress.candidates(self.options.per_round.min(left));
+        let candidates = progress.candidates(self.per_round.min(left));
         self.searching += start.elapsed();
         progress.rounds += 1;
         if candidates.is_empty() {
-            progress.exhausted = true;
+            self.scheduler.told(task, self.tasks[task].best(), 0);
             return Ok(());
         }
-        let start = Instant::now();
-        let outcomes = measurer.measure(&progress.weighted.task, &candidates)?;
-        self.measuring += start.elapsed();
+        let outcomes = self.measure(task, &candidates)?;
         self.trials += candidates.len();
-        records.add(&progress.records(&candidates, &outcomes, self.options))?;
-        progress.learn(candidates, outcomes);
+        self.tasks[task].trials += candidates.len();
+        if self.tasks[task].rounds == 1 {
+            self.tasks[task].untuned = outcomes.first().and_then(Outcome::seconds);
+        }
+        let start = Instant::now();
+        self.quality = self.judge(&candidates, &outcomes);
+        self.learn(task, &candidates, outcomes);
+        self.scheduler.told(task, self.tasks[task].best(), candidates.len());
+        self.train();
+        self.searching += start.elapsed();
         Ok(())
     }
 
-    /// Measures the leaders of every task again: the least of many noisy times is luck.
-    fn settle(
+    /// Measures, and writes down what came of it before anything else.
+    fn measure(
         &mut self,
-        measurer: &mut dyn Measurer,
-        records: &mut dyn Records,
-    ) -> Result<(), TuneError> {
+        task: usize,
+        candidates: &[Candidate],
+    ) -> Result<Vec<Outcome>, TuneError> {
         let start = Instant::now();
-        for progress in &mut self.tasks {
-            let leaders = progress.leaders(LEADERS);
-            if leaders.len() < 2 || progress.trials == 0 {
+        let progress = &self.tasks[task];
+        let outcomes = self.tuner.measurer.measure(&progress.weighted.task, candidates)?;
+        self.measuring += start.elapsed();
+        self.tuner.records.add(&progress.records(candidates, &outcomes, self.options))?;
+        Ok(outcomes)
+    }
+
+    fn learn(&mut self, task: usize, candidates: &[Candidate], outcomes: Vec<Outcome>) {
+        for (candidate, outcome) in candidates.iter().zip(outcomes) {
+            self.tasks[task].search.add(candidate, outcome);
+        }
+    }
+
+    /// Measures the leaders of every task again: the least of many noisy times is luck.
+    fn settle(&mut self) -> Result<(), TuneError> {
+        for task in 0..self.tasks.len() {
+            let leaders = self.tasks[task].leaders(LEADERS);
+            if leaders.len() < 2 || self.tasks[task].trials == 0 {
                 continue;
             }
             for _ in 0..SETTLING_ROUNDS {
-                let outcomes = measurer.measure(&progress.weighted.task, &leaders)?;
-                records.add(&progress.records(&leaders, &outcomes, self.options))?;
-                for (leader, outcome) in leaders.iter().zip(outcomes) {
-                    progress.search.add(leader, outcome);
-                }
+                let outcomes = self.measure(task, &leaders)?;
+                self.learn(task, &leaders, outcomes);
             }
         }
-        self.measuring += start.elapsed();
         Ok(())
     }
 
@@ -249,6 +316,8 @@ impl<'a> Run<'a> {
             seconds: self.start.elapsed().as_secs_f64(),
             seconds_searching: self.searching.as_secs_f64(),
             seconds_measuring: self.measuring.as_secs_f64(),
+            expected_gain: self.scheduler.expected_gain(),
+            model: self.quality,
             tasks: self.tasks.iter().map(Progress::report).collect(),
         }
     }
@@ -275,15 +344,18 @@ impl Progress {
                 search.add(&Candidate::from(sample), record.outcome);
             }
         }
+        let random = &mut StdRng::seed_from_u64(0);
+        let untuned = Candidate::of(&weighted.task, &weighted.task.untuned(), random);
+        let known = untuned.as_ref().and_then(|u| search.outcome(u)?.seconds());
         Ok(Progress {
             weighted: weighted.clone(),
             key,
             search,
             strategy,
-            untuned: None,
+            untuned: known,
+            default: untuned,
             rounds: 0,
             trials: 0,
-            exhausted: false,
         })
     }
 
@@ -293,12 +365,7 @@ impl Progress {
 
     /// The first candidate of a run is the default schedule, which all others are compared with.
     fn candidates(&mut self, n: usize) -> Vec<Candidate> {
-        let random = &mut StdRng::seed_from_u64(0);
-        let task = &self.weighted.task;
-        let untuned = (self.rounds == 0)
-            .then(|| Candidate::of(task, &task.untuned(), random))
-            .flatten()
-            .filter(|_| n > 0);
+        let untuned = self.default.clone().filter(|_| self.rounds == 0 && n > 0);
         let rest = n - usize::from(untuned.is_some());
         let mut all: Vec<Candidate> = untuned.into_iter().collect();
         let known: Vec<u64> = all.iter().map(|c| c.program).collect();
@@ -307,21 +374,19 @@ impl Progress {
         all
     }
 
-    fn learn(&mut self, candidates: Vec<Candidate>, outcomes: Vec<Outcome>) {
-        if self.rounds == 1 {
-            self.untuned = outcomes.first().and_then(Outcome::seconds);
-        }
-        self.trials += candidates.len();
-        for (candidate, outcome) in candidates.into_iter().zip(outcomes) {
-            self.search.add(&candidate, outcome);
-        }
+    fn samples(&self, task: usize) -> impl Iterator<Item = Sample> {
+        self.search.measured.iter().map(move |(c, o)| sample(task, c, o))
     }
 
+    /// The fastest, and the default schedule, whose time the choice is compared with.
     fn leaders(&self, n: usize) -> Vec<Candidate> {
         let mut timed: Vec<(f64, &Candidate)> =
             self.search.measured.iter().filter_map(|(c, o)| Some((o.seconds()?, c))).collect();
         timed.sort_by(|a, b| a.0.total_cmp(&b.0));
-        timed.into_iter().take(n).map(|(_, c)| c.clone()).collect()
+        let default = self.default.as_ref().map(|c| c.program);
+        let rank = |i: usize, program: u64| i < n || Some(program) == default;
+        let kept = timed.into_iter().enumerate().filter(|(i, (_, c))| rank(*i, c.program));
+        kept.map(|(_, (_, c))| c.clone()).collect()
     }
 
     fn records(
@@ -358,4 +423,29 @@ impl Progress {
             failures: failures.into_iter().filter(|(_, n)| *n > 0).collect(),
         }
     }
+}
+
+/// A scheduler that knows what the records told.
+fn scheduler(tasks: &[Progress], per_round: usize, options: &Options) -> Scheduler {
+    let spec = |t: &Progress| TaskSpec {
+        weight: t.weighted.weight,
+        flops: t.weighted.flops,
+        structure: None,
+        network: 0,
+    };
+    let limits = scheduler::Options {
+        trials: options.trials,
+        least_gain: options.least_gain,
+        ..scheduler::Options::default()
+    };
+    let mut scheduler = Scheduler::new(tasks.iter().map(spec).collect(), limits);
+    for (i, task) in tasks.iter().enumerate() {
+        let times: Vec<_> = task.search.measured.iter().map(|(_, o)| o.seconds()).collect();
+        scheduler.resume(i, &times, per_round);
+    }
+    scheduler
+}
+
+fn sample(task: usize, candidate: &Candidate, outcome: &Outcome) -> Sample {
+    Sample { task, features: candidate.features.clone(), seconds: outcome.seconds() }
 }

@@ -22,7 +22,7 @@ pub mod warm_up;
 #[cfg(test)]
 mod simulated;
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use ansc_sketch::Features;
 
@@ -40,6 +40,9 @@ pub trait CostModel: Send + Sync {
     /// A score for each program, always finite. The same for the same samples and program.
     fn predict(&self, programs: &[&Features]) -> Vec<f32>;
 }
+
+/// A model that several searches ask and one loop teaches.
+pub type SharedModel = Arc<RwLock<Box<dyn CostModel>>>;
 
 /// A measured program.
 #[derive(Clone, Debug)]

@@ -70,7 +70,7 @@ fn top(k: usize, values: &[f32]) -> Vec<usize> {
 }
 
 /// All figures of a model on some samples, averaged over the tasks.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Quality {
     pub tasks: usize,
     pub rmse: f64,

@@ -8,16 +8,17 @@
 //! parent drawn.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use ansc_sketch::Trace;
 use ansc_sketch::trace::Instruction;
+use ansc_sketch::{Features, Trace};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use rayon::prelude::*;
 
 use super::SearchStrategy;
 use crate::candidate::{Candidate, Search};
+use crate::model::SharedModel;
 
 /// The numbers of Ansor and MetaSchedule.
 #[derive(Clone, Debug)]
@@ -63,18 +64,21 @@ const LEAST_POPULATION: usize = 50;
 
 pub struct Evolutionary {
     options: EvolutionOptions,
+    model: SharedModel,
     seed: u64,
     round: u64,
 }
 
 type Population = Vec<Arc<Candidate>>;
 
-/// Says how good programs are; more is better.
-type Score<'a> = dyn Fn(&[Arc<Candidate>]) -> Vec<f32> + 'a;
-
 impl Evolutionary {
-    pub fn new(options: EvolutionOptions, seed: u64) -> Evolutionary {
-        Evolutionary { options, seed, round: 0 }
+    pub fn new(options: EvolutionOptions, model: SharedModel, seed: u64) -> Evolutionary {
+        Evolutionary { options, model, seed, round: 0 }
+    }
+
+    fn score(&self, population: &[Arc<Candidate>]) -> Vec<f32> {
+        let features: Vec<&Features> = population.iter().map(|c| c.features.as_ref()).collect();
+        self.model.read().unwrap_or_else(PoisonError::into_inner).predict(&features)
     }
 
     /// A random number generator for one place of one generation, so that threads do not matter.
@@ -143,29 +147,6 @@ impl Evolutionary {
             parents[wheel.draw(random)].clone()
         };
         (0..self.options.population).into_par_iter().map(child).collect()
-    }
-
-    /// The proposals of one round.
-    fn evolve(&mut self, search: &Search, n: usize, score: &Score<'_>) -> Vec<Candidate> {
-        self.round += 1;
-        let samples = self.samples(search);
-        let mut population = [samples.clone(), self.best_measured(search)].concat();
-        let mut top = Top::new(2 * n);
-        for generation in 0..=self.options.generations {
-            if population.is_empty() {
-                break;
-            }
-            let scores = score(&population);
-            for (candidate, score) in population.iter().zip(&scores) {
-                if !search.is_seen(candidate) {
-                    top.offer(candidate, *score);
-                }
-            }
-            if generation < self.options.generations {
-                population = self.children(search, &population, &scores, generation);
-            }
-        }
-        self.pick(n, top, samples)
     }
 
     /// Mostly the best ones, and some random ones; each side fills up for the other.
@@ -285,13 +266,30 @@ impl Top {
     }
 }
 
-/// Without a cost model: every program is as good as the others.
 impl SearchStrategy for Evolutionary {
     fn name(&self) -> &'static str {
         "evolutionary"
     }
 
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
-        self.evolve(search, n, &|population| vec![0.0; population.len()])
+        self.round += 1;
+        let samples = self.samples(search);
+        let mut population = [samples.clone(), self.best_measured(search)].concat();
+        let mut top = Top::new(2 * n);
+        for generation in 0..=self.options.generations {
+            if population.is_empty() {
+                break;
+            }
+            let scores = self.score(&population);
+            for (candidate, score) in population.iter().zip(&scores) {
+                if !search.is_seen(candidate) {
+                    top.offer(candidate, *score);
+                }
+            }
+            if generation < self.options.generations {
+                population = self.children(search, &population, &scores, generation);
+            }
+        }
+        self.pick(n, top, samples)
     }
 }

@@ -1,0 +1,125 @@
+//! Searching for the schedules of a model's kernels: options of the command line to a run of the tuner.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use ansc_tuner::measure::{LocalMeasurer, LocalOptions, WorkerCommand};
+use ansc_tuner::model::{self, SharedModel, WarmUp};
+use ansc_tuner::records::Sqlite;
+use ansc_tuner::strategy::{EvolutionOptions, Evolutionary};
+use ansc_tuner::tune::{self, Report, TuneError, Tuner, Watch, Weighted};
+use ansc_tuner::{Records, SearchStrategy};
+
+use crate::Error;
+use crate::choice::{Schedules, target_name};
+use crate::cli::{Search, Tuned};
+use crate::pipeline::{self, Options};
+
+/// Where measurements are kept if nothing else is said.
+pub const DEFAULT_RECORDS: &str = "ansc-records.db";
+/// Address space of a worker: enough for LLVM and a large kernel's operands.
+const WORKER_MEMORY: u64 = 16 << 30;
+
+/// Becomes true when the user wants no further round.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Threads to schedule for.
+pub fn threads(wanted: usize) -> usize {
+    match wanted {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    }
+}
+
+pub fn records_path(tuned: &Tuned) -> PathBuf {
+    tuned.records.clone().unwrap_or_else(|| DEFAULT_RECORDS.into())
+}
+
+/// Measures candidates for the kernels of a model, and writes down what came of it.
+pub fn tune(
+    model: &Path,
+    options: &Options,
+    (search, tuned): (&Search, &Tuned),
+    trials: usize,
+    target_cpu: &str,
+    watch: &dyn Watch,
+) -> Result<Report, Error> {
+    let threads = threads(tuned.threads);
+    let schedules = Schedules { threads, ..Schedules::untuned(&options.target) };
+    let tasks = pipeline::tasks(model, &Options { schedules, ..options.clone() })?;
+    let mut records = Sqlite::open(&records_path(tuned))?;
+    let worker = worker_command(target_cpu)?;
+    let mut measurer =
+        LocalMeasurer::new(LocalOptions::new(worker, threads)).map_err(TuneError::from)?;
+    let model = cost_model(search, &tasks);
+    let strategy = |task: usize| -> Box<dyn SearchStrategy> {
+        let seed = search.seed ^ (task as u64) << 32;
+        Box::new(Evolutionary::new(EvolutionOptions::default(), model.clone(), seed))
+    };
+    stop_when_interrupted();
+    let options = tune::Options {
+        trials,
+        per_round: search.per_round.max(1),
+        time: search.minutes.map(|m| Duration::from_secs_f64(m.max(0.0) * 60.0)),
+        least_gain: search.until_gain,
+        target: target_name(&options.target),
+        version: env!("CARGO_PKG_VERSION").into(),
+        threads,
+    };
+    let tuner = Tuner {
+        strategy: &strategy,
+        model: model.clone(),
+        measurer: &mut measurer,
+        records: &mut records,
+        watch,
+        interrupted: &INTERRUPTED,
+    };
+    Ok(tuner.tune(&tasks, &options)?)
+}
+
+/// Samples that a model needs before it is asked, at most.
+const WARM_UP: usize = 100;
+
+fn cost_model(search: &Search, tasks: &[Weighted]) -> SharedModel {
+    let model =
+        model::create(&search.cost_model, search.seed).expect("the command line knows the names");
+    let least = WARM_UP.min(tasks.len() * search.per_round / 2);
+    Arc::new(RwLock::new(Box::new(WarmUp::new(model, least, search.seed))))
+}
+
+/// The first interrupt lets the round come to its end, the second ends the program.
+fn stop_when_interrupted() {
+    extern "C" fn stop(_: libc::c_int) {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            // SAFETY: `_exit` may be called in a signal handler.
+            unsafe { libc::_exit(130) };
+        }
+    }
+    // SAFETY: the handler only touches an atomic and calls `_exit`, both allowed in a signal handler.
+    unsafe { libc::signal(libc::SIGINT, stop as *const () as libc::sighandler_t) };
+}
+
+/// This very program, which also serves as the worker.
+fn worker_command(target_cpu: &str) -> Result<WorkerCommand, Error> {
+    let program = std::env::current_exe()
+        .map_err(|e| Error::Machine(format!("the path of this program is unknown: {e}")))?;
+    let memory = WORKER_MEMORY.to_string();
+    let args = ["worker", "--target-cpu", target_cpu, "--memory", &memory].map(String::from);
+    Ok(WorkerCommand { program, args: args.to_vec() })
+}
+
+/// The best schedules that the records know for the kernels of a model.
+pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<Schedules, Error> {
+    let threads = threads(tuned.threads);
+    let mut schedules = Schedules { threads, ..Schedules::untuned(&options.target) };
+    let tasks =
+        pipeline::tasks(model, &Options { schedules: schedules.clone(), ..options.clone() })?;
+    let records = Sqlite::open_existing(&records_path(tuned))?;
+    let target = target_name(&options.target);
+    for weighted in tasks {
+        schedules.learn(&weighted.task, &target, &records as &dyn Records)?;
+    }
+    Ok(schedules)
+}
