@@ -2,7 +2,7 @@
 //!
 //! In: any valid program. Out: a program that computes the same, in which
 //! - no reduction has `init` set,
-//! - loops of extent 1 are gone (but for one over a single thread block that keeps statements together), and so are
+//! - loops of extent 1 are gone (but for those over threads), and so are
 //!   unused buffers,
 //! - predicates, indices and values are over loop variables only, and simplified; block iterators
 //!   remain to tell what is spatial and what is reduced,
@@ -17,7 +17,7 @@ mod resolve;
 use ansc_graph::Expr;
 
 use crate::decompose;
-use crate::program::{For, ForKind, Program, Stmt};
+use crate::program::{For, ForKind, Program, Stmt, ThreadAxis};
 use crate::tree;
 
 pub fn finish(mut program: Program) -> Program {
@@ -42,7 +42,7 @@ pub(crate) fn decompose_inits(program: &mut Program) {
 fn drop_unit_loops(program: &mut Program) {
     let body = std::mem::take(&mut program.body);
     program.body = tree::rewrite(body, &mut |stmt| match stmt {
-        Stmt::For(mut l) if l.extent == 1 && !is_kernel(&l) => {
+        Stmt::For(mut l) if l.extent == 1 && !is_bound(&l) => {
             let var = l.var;
             tree::visit_blocks_mut(&mut l.body, &mut |block| {
                 block.substitute_loops(&|v| (v == var).then(|| Expr::int(0)));
@@ -53,9 +53,9 @@ fn drop_unit_loops(program: &mut Program) {
     });
 }
 
-/// Statements of the root are kernels: the only thread block of one keeps its statements together.
-fn is_kernel(l: &For) -> bool {
-    matches!(l.kind, ForKind::Bound(axis) if !axis.is_inside_block()) && l.body.len() > 1
+/// Whether the loop says which threads execute its body, even if that is only one.
+fn is_bound(l: &For) -> bool {
+    matches!(l.kind, ForKind::Bound(axis) if axis != ThreadAxis::Virtual)
 }
 
 #[cfg(test)]

@@ -38,12 +38,10 @@ impl Check<'_> {
                 Scope::Shared => 3,
                 _ => 0,
             };
+            let indices = self.within_block(access, first);
             for (place, axis) in self.threads.iter().enumerate().skip(first) {
                 let alone = is_first(block, axis.var);
-                if axis.extent > 1
-                    && !alone
-                    && !determines(&access.indices, axis.var, &self.extents)
-                {
+                if axis.extent > 1 && !alone && !determines(&indices, axis.var, &self.extents) {
                     return Err(GpuError::SharedWrites {
                         block: block.name.clone(),
                         buffer: self.name(access.buffer),
@@ -53,6 +51,13 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The indices of an access; of one to memory that each thread block has, as in the first block.
+    fn within_block(&self, access: &Access, first: usize) -> Vec<Expr> {
+        let grid = &self.threads[..first];
+        let zero = |v| grid.iter().any(|axis| axis.var == v).then(|| Expr::int(0));
+        access.indices.iter().map(|e| e.substitute(&zero)).collect()
     }
 
     /// A block reads of what it writes only the element that it writes.

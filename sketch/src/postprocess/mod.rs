@@ -10,6 +10,7 @@
 //!
 //! A step that a primitive refuses is left out; the program stays valid.
 
+mod gpu;
 mod parallel;
 mod privatise;
 mod unroll;
@@ -17,6 +18,8 @@ mod vectorize;
 
 #[cfg(test)]
 mod tests;
+
+pub use gpu::{COOPERATIVE, postprocess_gpu};
 
 use crate::finish;
 use crate::program::{ForKind, IterKind, Program, Stmt};

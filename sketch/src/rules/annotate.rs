@@ -6,12 +6,11 @@ use crate::postprocess::UNROLL;
 use crate::program::IterKind;
 use crate::trace::{Recorder, StepError};
 
-/// Iterations that may be written out; each is as likely as the others.
-const UNROLL_STEPS: [i64; 4] = [0, 16, 64, 512];
-
 pub(super) fn annotate(space: &Space, state: &mut State) {
     let blocks = state.recorder.schedule().blocks();
-    for block in blocks.iter().rev() {
+    // On a GPU the rules have placed every block: what is inlined is not there any more.
+    let free = if space.gpu.is_some() { &[] } else { &blocks[..] };
+    for block in free.iter().rev() {
         let mut changed = state.recorder.clone();
         if !state.tiled.contains(block) && locate(space, &mut changed, block).is_ok() {
             state.recorder = changed;
@@ -44,6 +43,7 @@ fn unroll(space: &Space, recorder: &mut Recorder, block: &str) -> Result<(), Ste
         return Err(StepError::NoChoice);
     }
     let var = recorder.get_block(block)?;
-    let steps = recorder.sample_categorical(&UNROLL_STEPS, &[0.25; 4], &mut space.random())?;
+    let weights = vec![1.0 / space.unroll_steps.len() as f64; space.unroll_steps.len()];
+    let steps = recorder.sample_categorical(&space.unroll_steps, &weights, &mut space.random())?;
     recorder.annotate(var, UNROLL, steps.into())
 }

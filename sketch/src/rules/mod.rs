@@ -16,6 +16,7 @@ mod analysis;
 mod annotate;
 mod cache_write;
 mod fusion;
+mod gpu;
 mod inline;
 mod rfactor;
 mod skip;
@@ -30,6 +31,7 @@ pub use tiling::tile;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+use crate::gpu::GpuLimits;
 use crate::program::Program;
 use crate::trace::{Recorder, StepError, Trace};
 
@@ -39,6 +41,10 @@ pub struct Space {
     /// Levels of tiles, outermost first: `S` for spatial loops, `R` for those of a reduction.
     pub structure: String,
     pub max_innermost: usize,
+    /// Iterations that may be written out; each is as likely as the others.
+    pub unroll_steps: Vec<i64>,
+    /// What a GPU allows; `None` for a CPU.
+    pub gpu: Option<GpuLimits>,
     rules: Vec<Box<dyn Rule>>,
 }
 
@@ -103,7 +109,15 @@ impl Space {
             Box::new(tiling::MultiLevelTiling),
             Box::new(skip::SkipStage),
         ];
-        Space { cores, structure: "SSRSRS".into(), max_innermost: 64, rules }
+        let unroll_steps = vec![0, 16, 64, 512];
+        Space {
+            cores,
+            structure: "SSRSRS".into(),
+            max_innermost: 64,
+            unroll_steps,
+            gpu: None,
+            rules,
+        }
     }
 
     /// Asks `rule` before all others.

@@ -40,7 +40,7 @@ impl Schedule {
                     return Err(Cause::NotInnermost.at_loop(l));
                 }
                 ForKind::Unrolled | ForKind::Serial => {}
-                _ => check_independent(program, target)?,
+                _ => check_independent(program, &For { kind, ..target.clone() })?,
             }
             loop_at_mut(program, &path).kind = kind;
             Ok(())

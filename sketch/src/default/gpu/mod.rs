@@ -25,8 +25,8 @@ use super::knobs::Knobs;
 use super::{Machine, inline};
 use crate::finish::finish;
 use crate::gpu::{GpuError, GpuLimits, GpuProgram, lower};
-use crate::program::{ForKind, Program, Scope};
-use crate::schedule::Schedule;
+use crate::program::{ForKind, Program, Scope, ThreadAxis};
+use crate::schedule::{LoopRef, Schedule, ScheduleError};
 use crate::tree;
 
 /// What the schedule may do beyond a thread for each element.
@@ -59,11 +59,27 @@ fn attempt(
         if effort == Effort::All && is_unbound(&schedule, &block) {
             tile::schedule(&mut schedule, &block, limits);
         }
-        if is_unbound(&schedule, &block) {
-            points::schedule(&mut schedule, &block, limits);
-        }
+        bind_points(&mut schedule, &block, limits);
     }
     lower(&finish(schedule.into_program()), limits)
+}
+
+/// A thread for each element, or a few, where no loop around the block is bound.
+pub(crate) fn bind_points(schedule: &mut Schedule, block: &str, limits: &GpuLimits) {
+    if is_unbound(schedule, block) {
+        points::schedule(schedule, block, limits);
+    }
+}
+
+/// Spreads the iterations of a loop over the threads that a block has.
+pub(crate) fn bind_threads(
+    s: &mut Schedule,
+    l: LoopRef,
+    threads: usize,
+) -> Result<(), ScheduleError> {
+    // One iteration is for one thread.
+    let shared = if s.extent(l)? == 1 { l } else { s.split(l, &[0, threads])?[1] };
+    s.bind(shared, ThreadAxis::ThreadX)
 }
 
 /// Rows as kernels, all other stages as in the naive program.
@@ -114,4 +130,35 @@ fn is_internal(program: &Program, buffer: ansc_graph::BufId) -> bool {
 /// The type of one of `shape`'s elements each.
 fn like(ty: &TensorType, shape: &[usize]) -> TensorType {
     TensorType::new(ty.dtype, shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::*;
+
+    fn kernels(compute: &Compute) -> GpuProgram {
+        gpu_schedule("k", compute, &GpuLimits::default()).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn operands_are_in_shared_memory_whatever_their_extents() {
+        for c in [
+            matmul_bias_relu(128, 128, 64),
+            matmul_bias_relu(37, 41, 29),
+            conv(32, 16, 14, 14, 1),
+            conv(32, 16, 14, 14, 2),
+        ] {
+            let gpu = kernels(&c);
+            let shared = gpu.kernels.iter().map(|k| gpu.bytes(k, Scope::Shared)).max();
+            assert!(shared > Some(0), "{gpu}");
+        }
+    }
+
+    #[test]
+    fn a_softmax_is_one_kernel() {
+        let gpu = kernels(&softmax(64, 200));
+        assert_eq!(gpu.kernels.len(), 1, "{gpu}");
+        assert_eq!((gpu.kernels[0].blocks(), gpu.kernels[0].threads()), (64, 64));
+    }
 }

@@ -10,8 +10,8 @@ use crate::gpu::GpuLimits;
 use crate::program::{Body, IterKind, Scope, ThreadAxis};
 use crate::schedule::{LoopRef, Result, Schedule};
 
-/// Threads of a block.
-const THREADS: usize = 256;
+/// Threads of a block, and of one where there are few elements.
+const THREADS: (usize, usize) = (256, 64);
 /// Vectors of fewer elements in all leave multiprocessors without work.
 const ENOUGH: usize = 1 << 14;
 
@@ -38,7 +38,9 @@ fn bound(schedule: &mut Schedule, block: &str, limits: &GpuLimits) -> Result<()>
             (parts[0], Some(parts[1]))
         }
     };
-    let threads = THREADS.min(schedule.extent(points)?.next_multiple_of(limits.warp));
+    let count = schedule.extent(points)?;
+    let most = if count < ENOUGH { THREADS.1 } else { THREADS.0 };
+    let threads = most.min(count.next_multiple_of(limits.warp));
     let parts = schedule.split(points, &[0, threads])?;
     schedule.bind(parts[0], ThreadAxis::BlockX)?;
     schedule.bind(parts[1], ThreadAxis::ThreadX)?;

@@ -13,7 +13,7 @@
 //!
 //! Results of a stage that later ones read stay in shared memory if they fit.
 
-use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType};
+use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType, VarId};
 
 use super::super::build::{Builder, Path};
 use super::super::rows::run;
@@ -26,6 +26,8 @@ use crate::program::{Access, Body, ForKind, IterKind, Scope, Stmt, ThreadAxis};
 const THREADS: usize = 256;
 /// Shorter rows have one thread each.
 const SHORTEST: usize = 32;
+/// Fewer results than this do not keep a GPU busy with a thread for each.
+const FEW_RESULTS: usize = 512;
 /// Partial results that every thread combines on its own at the end.
 const LAST: usize = 16;
 /// The part of shared memory that rows may fill.
@@ -58,7 +60,12 @@ pub(super) fn schedule(
 /// One long reduction on its own.
 fn alone(b: &Builder<'_>, stage: usize) -> Option<(Vec<usize>, usize)> {
     let s = &b.compute.stages[stage];
-    (s.reduce.is_some() && !has_reuse(s)).then(|| (vec![stage], s.ty.rank()))
+    let last = VarId::new(s.extents().len().checked_sub(1)?);
+    // Threads side by side take neighbouring terms; otherwise neighbouring results are better.
+    let contiguous = |indices: &[Expr]| indices.last().is_some_and(|e| e.vars().contains(&last));
+    let walks_rows = s.body.loads().iter().any(|(_, indices)| contiguous(indices));
+    let is_long = s.reduce.is_some() && !has_reuse(s) && (walks_rows || s.ty.len() < FEW_RESULTS);
+    is_long.then(|| (vec![stage], s.ty.rank()))
 }
 
 /// Elements or terms of a stage in one row.

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 use ansc_graph::{BufId, VarId};
 
-use super::is_unbound;
+use super::{bind_threads, is_unbound};
 use crate::finish::finish;
 use crate::gpu::{GpuLimits, lower};
 use crate::program::{Body, IterKind, Scope, ThreadAxis};
@@ -75,8 +75,18 @@ fn is_tileable(schedule: &Schedule, block: &str) -> bool {
     let Ok(b) = schedule.block(block) else { return false };
     matches!(b.body, Body::Reduce { init: true, .. })
         && needs_tiling(schedule, block)
+        && has_two_sides(schedule, block)
         && b.iters.iter().any(|i| i.kind == IterKind::Reduce)
         && b.iters.iter().all(|i| i.extent > 0)
+}
+
+/// Whether two operands are used more than once, along different axes. If only one is, threads that lie side by side
+/// read it through the cache.
+fn has_two_sides(schedule: &Schedule, block: &str) -> bool {
+    let extents = spatial_extents(schedule, block);
+    let sides = sides(schedule, block, extents.len());
+    let wide = sides.iter().zip(extents).filter(|(side, extent)| side.is_some() && *extent > 1);
+    wide.map(|(side, _)| side).collect::<BTreeSet<_>>().len() > 1
 }
 
 fn spatial_extents(schedule: &Schedule, block: &str) -> Vec<usize> {
@@ -279,8 +289,7 @@ fn fetch(
     s.compute_at(&copy, at)?;
     let own = s.loops(&copy)?.split_off(around);
     let fused = s.fuse(&own)?;
-    let parts = s.split(fused, &[0, threads])?;
-    s.bind(parts[1], ThreadAxis::ThreadX)
+    bind_threads(s, fused, threads)
 }
 
 /// Writes out the loops over registers, and as many of the reduction as is reasonable.

@@ -1,0 +1,67 @@
+//! A stage with data reuse is tiled over thread blocks, virtual threads and threads; the consumer is computed under
+//! the thread.
+//!
+//! ```text
+//! for i, j, k { mm }   for i, j { relu }
+//! =>
+//! block_x (i0, j0) { virtual (i1, j1) { thread_x (i2, j2) {
+//!   for k0 { a_shared = ..; b_shared = ..; for k1, i3, j3, k2, i4, j4 { mm_local } }
+//!   relu
+//! } } }
+//! ```
+
+use super::cache_read::cache_reads;
+use crate::program::{IterKind, Scope, ThreadAxis};
+use crate::rules::analysis::written_buffer;
+use crate::rules::{Outcome, Rule, Space, State, elementwise_consumer, needs_tiling, tile};
+use crate::trace::{LoopVar, StepError};
+
+const BOUND: [ThreadAxis; 3] = [ThreadAxis::BlockX, ThreadAxis::Virtual, ThreadAxis::ThreadX];
+
+pub(super) struct Tiling;
+
+impl Rule for Tiling {
+    fn name(&self) -> &str {
+        "tile and fuse"
+    }
+
+    fn apply(&self, space: &Space, state: &State) -> Result<Outcome, StepError> {
+        let (schedule, stage) = (state.recorder.schedule(), state.stage());
+        if !needs_tiling(schedule, stage) {
+            return Ok(Outcome::Skip);
+        }
+        let Some(consumer) = elementwise_consumer(schedule, stage) else {
+            return Ok(Outcome::Skip);
+        };
+        Ok(Outcome::ApplyAndSkipRest(vec![tiled(space, state, &consumer)?]))
+    }
+}
+
+fn tiled(space: &Space, state: &State, consumer: &str) -> Result<State, StepError> {
+    let stage = state.stage();
+    let mut next = state.clone();
+    let recorder = &mut next.recorder;
+    let block = recorder.schedule().block(stage)?;
+    let reduces = block.iters.iter().any(|i| i.kind == IterKind::Reduce);
+    let levels = tile(space, recorder, stage)?;
+    let mut thread: Option<LoopVar> = None;
+    for (level, axis) in levels.iter().zip(BOUND) {
+        let l = if level.len() > 1 {
+            recorder.fuse(level)?
+        } else {
+            *level.first().ok_or(StepError::NoChoice)?
+        };
+        recorder.bind(l, axis)?;
+        thread = Some(l);
+    }
+    let block = recorder.get_block(consumer)?;
+    recorder.reverse_compute_at(block, thread.ok_or(StepError::NoChoice)?)?;
+    let buffer = written_buffer(recorder.schedule(), stage);
+    recorder.set_scope(&buffer, Scope::Local)?;
+    if reduces {
+        let outer = levels[BOUND.len()].last().copied().ok_or(StepError::NoChoice)?;
+        cache_reads(space, recorder, stage, outer)?;
+    }
+    next.tiled.push(stage.to_owned());
+    Ok(next.next())
+}
