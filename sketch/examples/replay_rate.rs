@@ -35,7 +35,7 @@ fn rate(name: &str, compute: &Compute, limit: Duration) {
         let begin = Instant::now();
         let Ok(sample) = sketch.trace.replay(e0.clone(), Unfit::Refuse, random) else { continue };
         let replayed = Instant::now();
-        let program = postprocess(sample.into_parts().0, &MACHINE);
+        let program = postprocess(sample.into_parts().0, &[], &MACHINE).program;
         let processed = Instant::now();
         std::hint::black_box(features(&program));
         let steps = [replayed - begin, processed - replayed, processed.elapsed()];

@@ -107,7 +107,7 @@ impl Task {
                     cores: self.cores,
                     vector_bytes: self.machine.vector_bytes,
                 };
-                Scheduled { program: postprocess(schedule, &machine), packings: vec![] }
+                postprocess(schedule, &self.constant, &machine)
             }
         };
         Ok(Sample { trace, scheduled })

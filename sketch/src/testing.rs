@@ -3,6 +3,7 @@
 use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType, UnOp, interp};
 use ansc_runtime::{DType, Tensor};
 
+use crate::default::Scheduled;
 use crate::exec;
 use crate::program::Program;
 
@@ -128,10 +129,21 @@ pub(crate) fn check_program(compute: &Compute, program: &Program) {
 }
 
 pub(crate) fn compare(compute: &Compute, program: &Program) -> Result<(), String> {
+    compare_scheduled(compute, &Scheduled { program: program.clone(), packings: vec![] })
+}
+
+/// The same with constants in the layouts that the program wants.
+pub(crate) fn compare_scheduled(compute: &Compute, scheduled: &Scheduled) -> Result<(), String> {
     let inputs = inputs(compute);
-    let inputs: Vec<&Tensor> = inputs.iter().collect();
-    let expected = interp::eval(compute, &inputs).map_err(|e| e.to_string())?;
-    let found = exec::run(program, &inputs).map_err(|e| e.to_string())?;
+    let expected = interp::eval(compute, &inputs.iter().collect::<Vec<_>>());
+    let expected = expected.map_err(|e| e.to_string())?;
+    let mut given = inputs.clone();
+    for packing in &scheduled.packings {
+        let packed = interp::eval(&packing.compute, &[&inputs[packing.param]]);
+        given[packing.param] = packed.map_err(|e| format!("packing: {e}"))?.remove(0);
+    }
+    let found = exec::run(&scheduled.program, &given.iter().collect::<Vec<_>>());
+    let found = found.map_err(|e| e.to_string())?;
     for (e, f) in expected.iter().zip(&found) {
         if e.shape() != f.shape() || e.dtype() != f.dtype() {
             return Err(format!("expected {e:?}, found {f:?}"));

@@ -358,7 +358,7 @@ fn numbers_of_samples_are_finite_and_the_same_every_time() {
                 let Ok(sample) = sketch.trace.replay(program, Unfit::Refuse, random) else {
                     continue;
                 };
-                check_properties(&postprocess(sample.into_parts().0, &machine));
+                check_properties(&postprocess(sample.into_parts().0, &[], &machine).program);
             }
         }
     }

@@ -4,6 +4,7 @@ use ansc_graph::{BufId, Combiner, Expr, TensorType, VarId};
 use ansc_runtime::DType;
 
 use super::Intrinsic;
+use crate::program::IterKind::{Reduce, Spatial};
 use crate::program::{Access, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Stmt};
 use crate::schedule::{Result, Schedule};
 use crate::tree;
@@ -49,8 +50,6 @@ fn outer(name: &str, rows: usize, lanes: usize) -> Intrinsic {
         s.vectorize(loops[1])
     })
 }
-
-use IterKind::{Reduce, Spatial};
 
 /// `result[at] sum= value` under a loop for each axis. Loops are the variables `0..n`, iterators `n..2n`.
 fn update(

@@ -4,14 +4,18 @@
 //! machine is done here, after every replay, so that it fits whatever was decided:
 //!
 //! 1. `privatise`: buffers that one iteration fills and uses become local;
-//! 2. `parallel`: the outermost spatial loops of each nest are fused and run by several threads;
-//! 3. `vectorize`: the innermost spatial loop of each block becomes a vector;
-//! 4. `unroll`: loops around a block that carries [`UNROLL`] are written out up to that many iterations.
+//! 2. `layout`: constants lie in the order in which the tiles go through them;
+//! 3. `peel`: tiles that overrun are parted from those that do not;
+//! 4. `parallel`: the outermost spatial loops of each nest are fused and run by several threads;
+//! 5. `vectorize`: the innermost spatial loop of each block becomes a vector;
+//! 6. `unroll`: loops around a block that carries [`UNROLL`] are written out up to that many iterations.
 //!
 //! A step that a primitive refuses is left out; the program stays valid.
 
 mod gpu;
+mod layout;
 mod parallel;
+mod peel;
 mod privatise;
 mod unroll;
 mod vectorize;
@@ -21,8 +25,9 @@ mod tests;
 
 pub use gpu::{COOPERATIVE, postprocess_gpu};
 
+use crate::default::Scheduled;
 use crate::finish;
-use crate::program::{ForKind, IterKind, Program, Stmt};
+use crate::program::{ForKind, IterKind, Stmt};
 use crate::schedule::{LoopRef, Schedule};
 
 /// The annotation that says how many iterations may be written out around a block.
@@ -35,12 +40,16 @@ pub struct Machine {
     pub vector_bytes: usize,
 }
 
-pub fn postprocess(mut schedule: Schedule, machine: &Machine) -> Program {
+/// `constant`: which parameters are known when compiling.
+pub fn postprocess(mut schedule: Schedule, constant: &[bool], machine: &Machine) -> Scheduled {
+    let enough = 16 * machine.cores;
     privatise::privatise(&mut schedule);
-    parallel::parallel(&mut schedule, 16 * machine.cores);
+    let packings = layout::pack_constants(&mut schedule, constant);
+    peel::peel(&mut schedule, enough);
+    parallel::parallel(&mut schedule, enough);
     vectorize::vectorize(&mut schedule, machine.vector_bytes);
     unroll::unroll(&mut schedule);
-    finish(schedule.into_program())
+    Scheduled { program: finish(schedule.into_program()), packings }
 }
 
 /// Whether the loop is serial and runs over spatial iterators only.

@@ -22,7 +22,8 @@ pub(super) fn parallel(schedule: &mut Schedule, enough: usize) {
     }
 }
 
-fn outermost(schedule: &Schedule, nest: &[LoopRef], enough: usize) -> Vec<LoopRef> {
+/// The loops that are fused, if they may be.
+pub(super) fn outermost(schedule: &Schedule, nest: &[LoopRef], enough: usize) -> Vec<LoopRef> {
     let mut iterations = 1;
     let mut loops = vec![];
     for &l in nest.iter().take_while(|&&l| is_free(schedule, l)) {

@@ -2,9 +2,11 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::*;
+use crate::program::Program;
 use crate::rules::Space;
 use crate::testing::*;
 use crate::trace::Unfit;
+use ansc_graph::Compute;
 
 const MACHINE: Machine = Machine { cores: 2, vector_bytes: 16 };
 
@@ -20,7 +22,7 @@ fn samples_become_programs_that_compute_the_same() {
                 let Ok(sample) = sketch.trace.replay(program, Unfit::Refuse, random) else {
                     continue;
                 };
-                let program = postprocess(sample.into_parts().0, &MACHINE);
+                let program = postprocess(sample.into_parts().0, &[], &MACHINE).program;
                 check_program(&c, &program);
                 crate::tree::visit_loops(&program.body, &mut |l| {
                     kinds.insert(format!("{:?}", l.kind));
@@ -30,4 +32,86 @@ fn samples_become_programs_that_compute_the_same() {
         let found: Vec<&str> = kinds.iter().map(String::as_str).collect();
         assert_eq!(found, ["Parallel", "Serial", "Unrolled", "Vectorized"]);
     }
+}
+
+/// Samples of every sketch, with their constants packed.
+fn samples(c: &Compute, constant: &[bool], seeds: u64) -> Vec<Scheduled> {
+    let mut all = vec![];
+    for sketch in Space::cpu(2).sketches(crate::lower("k", c)) {
+        for seed in 0..seeds {
+            let random = &mut StdRng::seed_from_u64(seed);
+            let program = crate::lower("k", c);
+            if let Ok(sample) = sketch.trace.replay(program, Unfit::Refuse, random) {
+                let scheduled = postprocess(sample.into_parts().0, constant, &MACHINE);
+                if let Err(problem) = compare_scheduled(c, &scheduled) {
+                    panic!("{problem}\n{}\n{:?}", scheduled.program, scheduled.packings);
+                }
+                all.push(scheduled);
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn constants_are_packed_as_tiles_read_them() {
+    let constant = [false, true, true];
+    for c in [matmul_bias_relu(12, 16, 10), matmul_bias_relu(5, 13, 7), conv(4, 3, 6, 5, 2)] {
+        let all = samples(&c, &constant, 16);
+        let packed = all.iter().filter(|s| !s.packings.is_empty()).count();
+        assert!(packed > all.len() / 3, "{packed} of {}", all.len());
+        let only_weights = |s: &Scheduled| s.packings.iter().all(|p| p.param == 1);
+        assert!(all.iter().all(only_weights), "the bias lies in order");
+    }
+    let none = samples(&matmul_bias_relu(12, 16, 10), &[false; 3], 4);
+    assert!(none.iter().all(|s| s.packings.is_empty()));
+}
+
+#[test]
+fn a_packed_constant_is_read_front_to_back() {
+    let c = matmul_bias_relu(4, 32, 8);
+    let mut s = Schedule::new(crate::lower("k", &c));
+    let l = s.loops("mm").unwrap();
+    let j = s.split(l[1], &[2, 16]).unwrap();
+    s.reorder(&[j[0], l[0], l[2], j[1]]).unwrap();
+    let done = postprocess(s, &[false, true, true], &MACHINE);
+    compare_scheduled(&c, &done).unwrap();
+    assert_eq!(done.packings[0].compute.output_types()[0].shape, [2, 8, 16]);
+    let text = done.program.to_string();
+    assert!(text.contains("in1: f32[2, 8, 16] input"), "{text}");
+}
+
+/// Whether a block of this name, or a copy of it, is guarded, for each of them.
+fn guarded(program: &Program, name: &str) -> Vec<bool> {
+    let copies = program.blocks().into_iter().filter(|b| b.name.starts_with(name));
+    copies.map(|b| b.predicate.is_some()).collect()
+}
+
+#[test]
+fn tiles_that_overrun_are_parted() {
+    let c = matmul_bias_relu(23, 61, 11);
+    let mut s = Schedule::new(crate::lower("k", &c));
+    let l = s.loops("mm").unwrap();
+    let i = s.split(l[0], &[0, 4]).unwrap();
+    let j = s.split(l[1], &[0, 2, 8]).unwrap();
+    let k = s.split(l[2], &[0, 4]).unwrap();
+    s.reorder(&[i[0], j[0], j[1], k[0], i[1], k[1], j[2]]).unwrap();
+    s.reverse_compute_at("relu", j[0]).unwrap();
+    let done = postprocess(s, &[], &MACHINE).program;
+    check_program(&c, &done);
+    assert!(guarded(&done, "mm").contains(&false), "{done}");
+    assert!(!guarded(&done, "relu").contains(&true), "{done}");
+    let parallel = |s: &&Stmt| matches!(s, Stmt::For(l) if l.kind == ForKind::Parallel);
+    assert!(done.body.iter().filter(parallel).count() >= 2, "{done}");
+}
+
+#[test]
+fn samples_of_prime_extents_are_peeled() {
+    for (m, n, k) in [(7, 13, 11), (1, 97, 5), (19, 3, 29), (17, 17, 2)] {
+        let c = matmul_bias_relu(m, n, k);
+        let all = samples(&c, &[false, true, false], 12);
+        let free = all.iter().filter(|s| guarded(&s.program, "mm").contains(&false)).count();
+        assert_eq!(free, all.len(), "{m} {n} {k}");
+    }
+    samples(&conv(5, 3, 7, 11, 2), &[false, true, false], 12);
 }

@@ -43,7 +43,14 @@ fn innermost(schedule: &Schedule, block: &str) -> Option<LoopRef> {
     (only_blocks && is_free(schedule, l)).then_some(l)
 }
 
+/// Whole vectors, and what is left as a loop of its own.
 fn cut(schedule: &mut Schedule, l: LoopRef, lanes: usize) -> Option<()> {
+    let extent = schedule.extent(l).ok()?;
+    if !extent.is_multiple_of(lanes) {
+        let parts = schedule.loop_partition(l, &[extent / lanes * lanes]).ok()?;
+        // The rest may be one iteration.
+        let _ = schedule.vectorize(parts[1]);
+    }
     let inner = *schedule.split(l, &[0, lanes]).ok()?.last()?;
     schedule.vectorize(inner).ok()
 }

@@ -45,6 +45,8 @@ pub struct Space {
     pub unroll_steps: Vec<i64>,
     /// What a GPU allows; `None` for a CPU.
     pub gpu: Option<GpuLimits>,
+    /// Whether tiles may cover more than an extent where few divide it.
+    pub near_tiles: bool,
     rules: Vec<Box<dyn Rule>>,
 }
 
@@ -114,6 +116,7 @@ impl Space {
             cores,
             structure: "SSRSRS".into(),
             max_innermost: 64,
+            near_tiles: true,
             unroll_steps,
             gpu: None,
             rules,

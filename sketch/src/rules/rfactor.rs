@@ -5,9 +5,10 @@
 //! ```
 
 use super::analysis::{needs_tiling, reduction_of};
+use super::tiling::sample_lengths;
 use super::{Outcome, Rule, Space, State};
 use crate::program::IterKind;
-use crate::trace::{LoopVar, Number, Recorder, StepError};
+use crate::trace::{LoopVar, Recorder, StepError};
 
 pub(super) struct AddRfactor;
 
@@ -49,9 +50,7 @@ fn factored(space: &Space, state: &State, inner: bool) -> Result<State, StepErro
         [one] => *one,
         several => recorder.fuse(several)?,
     };
-    let lengths =
-        recorder.sample_perfect_tile(fused, 2, space.max_innermost, &mut space.random())?;
-    let lengths: Vec<Number> = lengths.into_iter().map(Number::from).collect();
+    let lengths = sample_lengths(space, recorder, fused, 2)?;
     let parts = recorder.split(fused, &lengths)?;
     recorder.rfactor(block, parts[usize::from(inner)], spatial)?;
     if inner {

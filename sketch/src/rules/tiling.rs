@@ -9,7 +9,7 @@
 use super::analysis::needs_tiling;
 use super::{Outcome, Rule, Space, State};
 use crate::program::IterKind;
-use crate::trace::{LoopVar, Number, Recorder, StepError};
+use crate::trace::{LoopVar, Number, Recorder, StepError, near_extents};
 
 pub(super) struct MultiLevelTiling;
 
@@ -45,12 +45,10 @@ pub fn tile(
     let of = |letter: char| space.structure.chars().filter(|&c| c == letter).count();
     let var = recorder.get_block(block)?;
     let loops = recorder.get_loops(var)?;
-    let random = &mut space.random();
     let mut parts = vec![];
     for (&l, &reduces) in loops.iter().zip(&kinds) {
         let n = of(if reduces { 'R' } else { 'S' });
-        let lengths = recorder.sample_perfect_tile(l, n, space.max_innermost, random)?;
-        let lengths: Vec<Number> = lengths.into_iter().map(Number::from).collect();
+        let lengths = sample_lengths(space, recorder, l, n)?;
         parts.push((reduces, recorder.split(l, &lengths)?));
     }
     let (mut spatial, mut reduced) = (0, 0);
@@ -64,4 +62,25 @@ pub fn tile(
     }
     recorder.reorder(&levels.concat())?;
     Ok(levels)
+}
+
+/// Extents of whole tiles of this many iterations are divided by enough.
+const SMOOTH: usize = 16;
+
+/// Lengths for the parts of a loop: those that divide its extent, and where these may be few, some that do not.
+pub(super) fn sample_lengths(
+    space: &Space,
+    recorder: &mut Recorder,
+    l: LoopVar,
+    parts: usize,
+) -> Result<Vec<Number>, StepError> {
+    let random = &mut space.random();
+    let extent = recorder.extent(l)?;
+    let few = space.near_tiles && !extent.is_multiple_of(SMOOTH) && near_extents(extent).len() > 1;
+    let lengths = if few {
+        recorder.sample_tile(l, parts, space.max_innermost, random)?
+    } else {
+        recorder.sample_perfect_tile(l, parts, space.max_innermost, random)?
+    };
+    Ok(lengths.into_iter().map(Number::from).collect())
 }

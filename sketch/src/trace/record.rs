@@ -98,6 +98,12 @@ impl Recorder {
     }
 }
 
+impl Recorder {
+    pub fn extent(&self, target: LoopVar) -> Result<usize> {
+        Ok(self.schedule.extent(self.loop_ref(target)?)?)
+    }
+}
+
 /// Sampling.
 impl Recorder {
     pub fn sample_perfect_tile(

@@ -126,6 +126,43 @@ fn tiles_are_counted_and_sampled_evenly() {
 }
 
 #[test]
+fn near_tiles_cover_a_little_more() {
+    assert_eq!(near_extents(512), [512, 516, 528]);
+    assert_eq!(near_extents(197), [197, 198, 200, 204, 208, 216, 224, 240, 256]);
+    assert_eq!(near_extents(3), [3]);
+    for extent in [1, 5, 7, 97, 197, 1000] {
+        let random = &mut random(2);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..4000 {
+            let tile = near::sample_near_tile(extent, 2, 64, random).expect("there are tiles");
+            assert!(near::is_near_tile(&tile, extent, 64), "{tile:?}");
+            seen.insert(tile);
+        }
+        assert_eq!(seen.len() as u128, count_near_tiles(extent, 2, 64), "{extent}");
+    }
+    assert!(!near::is_near_tile(&[3, 64], 197, 64));
+    assert!(!near::is_near_tile(&[2, 128], 197, 64));
+}
+
+#[test]
+fn near_tiles_replay() {
+    let random = &mut random(3);
+    let c = matmul_bias_relu(7, 13, 11);
+    let sketch = crate::rules::Space::cpu(2).sketches(crate::lower("k", &c)).remove(0);
+    let (mut overruns, mut valid) = (0, 0);
+    for _ in 0..40 {
+        let program = crate::lower("k", &c);
+        let Ok(r) = sketch.trace.replay(program.clone(), Unfit::Refuse, random) else { continue };
+        valid += 1;
+        let guarded = r.schedule().block("mm").unwrap().predicate.is_some();
+        overruns += usize::from(guarded);
+        check_program(&c, r.schedule().program());
+        assert_eq!(r.trace().replay(program, Unfit::Refuse, random).unwrap(), r);
+    }
+    assert!(overruns > 10 && valid > 30, "{overruns} of {valid}");
+}
+
+#[test]
 fn spaces_have_the_sizes_of_the_literature() {
     let space = |n| count_tiles(n, 4, n) * count_tiles(n, 2, n) * count_tiles(n, 4, n);
     assert_eq!([512, 1024, 2048].map(space), [484_000, 899_756, 1_589_952]);

@@ -38,6 +38,7 @@ impl Space {
             cores: 1,
             structure: "SSSRRSRS".into(),
             max_innermost: 64,
+            near_tiles: false,
             unroll_steps: vec![0, 16, 64, 512, 1024],
             gpu: Some(limits),
             rules,

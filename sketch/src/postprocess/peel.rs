@@ -1,0 +1,150 @@
+//! Guards of tiles that overrun move to where tiles do.
+//!
+//! ```text
+//! for i in 0..13 { for j in 0..16 { x[i * 16 + j] = .. where i * 16 + j < 197 } }
+//! =>
+//! for i in 0..12 { for j in 0..16 { x[i * 16 + j] = .. } }   for j in 0..5 { x[j + 192] = .. }
+//! ```
+//! The range of the outermost loop that decides a guard is parted where the guard begins to fail; what is left of it
+//! is a guard of the last part, of which the next loop inwards is parted, and so on. A loop that is to be
+//! run in parallel with those around it is parted with them: the parts are nests of their own.
+
+use ansc_graph::{BinOp, Expr};
+
+use super::parallel::outermost;
+use super::{chain, is_free};
+use crate::affine::{Extents, Source, Sum};
+use crate::disjoint::bound;
+use crate::program::{Block, For, ForKind};
+use crate::schedule::{LoopRef, Schedule};
+use crate::tree;
+
+/// How many blocks there may be for each of the blocks before.
+const MOST_COPIES: usize = 8;
+
+/// `enough`: see `parallel`.
+pub(super) fn peel(schedule: &mut Schedule, enough: usize) {
+    let size = |schedule: &Schedule| schedule.program().blocks().len();
+    let most = MOST_COPIES * size(schedule);
+    let mut refused: Vec<Cut> = vec![];
+    while let Some(cut) = most_often(schedule, &refused) {
+        let mut changed = schedule.clone();
+        // Where nothing runs beyond the cut, it costs no copy.
+        let done =
+            part(&mut changed, cut, enough).is_some() && size(&changed) <= most.max(size(schedule));
+        if done {
+            *schedule = changed;
+        } else {
+            refused.push(cut);
+        }
+    }
+}
+
+/// A loop, and the first of its iterations in which a guard below it may fail.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Cut {
+    at: LoopRef,
+    point: usize,
+}
+
+/// The cut for the guard that is evaluated most often.
+fn most_often(schedule: &Schedule, refused: &[Cut]) -> Option<Cut> {
+    let program = schedule.program();
+    let extents = Extents::of(program);
+    let mut best: Option<(u128, Cut)> = None;
+    tree::visit_nests(&program.body, &mut |loops, block| {
+        let iterations: u128 = loops.iter().map(|l| l.extent as u128).product();
+        if block.predicate.is_none() || best.is_some_and(|(most, _)| most >= iterations) {
+            return;
+        }
+        let cuts = cuts(loops, block, &extents);
+        if let Some(cut) = cuts.into_iter().find(|cut| !refused.contains(cut)) {
+            best = Some((iterations, cut));
+        }
+    });
+    best.map(|(_, cut)| cut)
+}
+
+/// For each part of the predicate the outermost loop that decides it.
+fn cuts(loops: &[&For], block: &Block, extents: &Extents) -> Vec<Cut> {
+    let parts = block.predicate.iter().flat_map(tree::conjuncts);
+    let limits = parts.filter_map(|part| upper_bound(block, part, extents));
+    limits
+        .filter_map(|(sum, end)| {
+            loops.iter().filter(|l| l.kind == ForKind::Serial).find_map(|l| {
+                let point = first_failure(&sum, end, l, extents)?;
+                Some(Cut { at: LoopRef(l.var), point })
+            })
+        })
+        .collect()
+}
+
+/// `part` as a sum over loops that is below a constant.
+fn upper_bound(block: &Block, part: &Expr, extents: &Extents) -> Option<(Sum, i64)> {
+    let Expr::Binary(BinOp::Lt, a, b) = part else { return None };
+    let end = Sum::of(b, extents).as_constant()?;
+    Some((Sum::of(&bound(block, a), extents), end))
+}
+
+/// The first iteration of `l` in which `sum < end` may fail, if it is neither the first of all nor none.
+fn first_failure(sum: &Sum, end: i64, l: &For, extents: &Extents) -> Option<usize> {
+    let is_own = |source: &Source| *source == Source::Var(l.var);
+    let mut own = sum.terms.iter().filter(|(digit, _)| digit.depends_on(&|v| v == l.var));
+    let (digit, &coefficient) = own.next()?;
+    let is_plain = is_own(&digit.source) && digit.divisor == 1 && digit.modulus.is_none();
+    if own.next().is_some() || !is_plain || coefficient <= 0 {
+        return None;
+    }
+    let (_, rest) = sum.clone().partition(|d, _| is_own(&d.source));
+    let (_, most) = rest.interval(extents)?;
+    // coefficient * i + most < end
+    let last_good = (end - 1).checked_sub(most)?.div_euclid(coefficient);
+    let point = usize::try_from(last_good.checked_add(1)?).ok()?;
+    (point > 0 && point < l.extent).then_some(point)
+}
+
+fn part(schedule: &mut Schedule, cut: Cut, enough: usize) -> Option<()> {
+    decompose_reductions(schedule, cut.at)?;
+    let root = schedule.program().body.iter().position(|s| chain(s).contains(&cut.at));
+    if let Some(root) = root {
+        let nest = chain(&schedule.program().body[root]);
+        let depth = nest.iter().position(|l| *l == cut.at)?;
+        if depth > 0 && outermost(schedule, &nest, enough).contains(&cut.at) {
+            return part_nest(schedule, cut, root, &nest[..depth]);
+        }
+    }
+    schedule.loop_partition(cut.at, &[cut.point]).ok()?;
+    Some(())
+}
+
+/// Parts the loop together with the loops `above`, which are all of the nest's outer ones.
+fn part_nest(schedule: &mut Schedule, cut: Cut, root: usize, above: &[LoopRef]) -> Option<()> {
+    schedule.reorder(&[&[cut.at], above].concat()).ok()?;
+    schedule.loop_partition(cut.at, &[cut.point]).ok()?;
+    for nest in [root, root + 1] {
+        let Some(stmt) = schedule.program().body.get(nest) else { continue };
+        let mut loops = chain(stmt);
+        if loops.len() <= above.len() {
+            continue;
+        }
+        loops.truncate(above.len() + 1);
+        loops.rotate_left(1);
+        schedule.reorder(&loops).ok()?;
+    }
+    Some(())
+}
+
+/// Reductions that the loop drives get their initial values before they begin.
+fn decompose_reductions(schedule: &mut Schedule, l: LoopRef) -> Option<()> {
+    if is_free(schedule, l) {
+        return Some(());
+    }
+    for block in schedule.blocks() {
+        let loops = schedule.reduction_loops(&block).ok()?;
+        let initialises = schedule.block(&block).is_ok_and(Block::has_init);
+        if initialises && loops.contains(&l) {
+            schedule.decompose_reduction(&block, *loops.first()?).ok()?;
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,115 @@
+//! What primitives do and what sketches look like, as text.
+//!
+//! `primitives/*.txt` hold a program, lines `=> CALL`, and the program after these calls, `(unchanged)`, or the
+//! error of the last one. `sketches/*.txt` hold an expression, a line `=> sketches`, and the rules and loops of each sketch.
+//! `ANSC_BLESS=1 cargo test` rewrites what is below the arrows. Whatever is written there, programs before and
+//! after must compute the same.
+
+mod calls;
+mod skeleton;
+
+use std::path::{Path, PathBuf};
+
+use ansc_graph::{Compute, TensorType};
+use ansc_runtime::Tensor;
+use ansc_sketch::rules::Space;
+use ansc_sketch::{Program, Schedule, Scope, exec, finish, lower};
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// What is above the arrows, the arrows' lines, and what is below.
+fn parts(text: &str) -> (&str, Vec<&str>, &str) {
+    let (before, rest) = text.split_once("\n=> ").expect("a line `=> CALL`");
+    let (mut arrows, mut rest) = (vec![], rest);
+    loop {
+        let (arrow, below) = rest.split_once('\n').unwrap_or((rest, ""));
+        arrows.push(arrow.trim());
+        match below.strip_prefix("=> ") {
+            Some(next) => rest = next,
+            None => return (before, arrows, below.trim()),
+        }
+    }
+}
+
+/// Compares each file with what `made` gives for it, or rewrites it.
+fn check(folder: &str, made: impl Fn(&str, &[&str]) -> String) {
+    let mut stale = Vec::new();
+    for path in files(folder) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (source, arrows, expected) = parts(&text);
+        let found = made(source, &arrows);
+        if std::env::var_os("ANSC_BLESS").is_some() {
+            let arrows = arrows.join("\n=> ");
+            std::fs::write(&path, format!("{source}\n=> {arrows}\n\n{}\n", found.trim())).unwrap();
+        } else if found.trim() != expected {
+            stale.push(format!("{}:\n{found}", path.display()));
+        }
+    }
+    assert!(stale.is_empty(), "run with ANSC_BLESS=1 if this is right\n{}", stale.join("\n"));
+}
+
+/// Small whole numbers, of which no two neighbours are equal.
+fn inputs(program: &Program) -> Vec<Tensor> {
+    let inputs = program.params.iter().map(|&p| program.buffer(p));
+    let inputs = inputs.filter(|buffer| buffer.scope == Scope::Input).enumerate();
+    let tensor = |(i, ty): (usize, &TensorType)| {
+        let values = (0..ty.len()).map(|e| ((e * 7 + i * 3) % 11) as f32 - 5.0);
+        Tensor::from_slice(&ty.shape, &values.collect::<Vec<f32>>())
+    };
+    inputs.map(|(i, buffer)| tensor((i, &buffer.ty))).collect()
+}
+
+fn results(program: &Program) -> Vec<Tensor> {
+    let inputs = inputs(program);
+    exec::run(program, &inputs.iter().collect::<Vec<_>>())
+        .unwrap_or_else(|e| panic!("{e}\n{program}"))
+}
+
+#[test]
+fn primitives_do_what_their_files_show() {
+    check("primitives", |source, calls| {
+        let before = Program::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let mut schedule = Schedule::new(before.clone());
+        for call in calls {
+            if let Err(error) = calls::apply(&mut schedule, call) {
+                return error.to_string();
+            }
+        }
+        let after = schedule.into_program();
+        for program in [&after, &finish(after.clone())] {
+            assert_eq!(results(&before), results(program), "{program}");
+        }
+        if after == before { "(unchanged)".into() } else { after.to_string() }
+    });
+}
+
+#[test]
+fn every_primitive_has_a_file() {
+    let names: Vec<String> = files("primitives")
+        .iter()
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    for primitive in calls::NAMES {
+        assert!(names.contains(&(*primitive).to_owned()), "no file is about {primitive}");
+    }
+}
+
+#[test]
+fn sketches_look_as_in_the_papers() {
+    check("sketches", |source, _| {
+        let compute = Compute::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let program = lower("k", &compute);
+        let mut text = String::new();
+        for (i, sketch) in Space::cpu(8).sketches(program.clone()).iter().enumerate() {
+            let rules = sketch.rules.join(", ");
+            text += &format!("{}: {rules}\n{}\n", i + 1, skeleton::of(sketch, program.clone()));
+        }
+        text
+    });
+}

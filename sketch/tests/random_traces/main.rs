@@ -1,0 +1,147 @@
+//! Whatever the sketches of many small workloads decide, the program computes the same.
+//!
+//! Each space of each workload is sampled `ANSC_TRACES` times (a few, unless that is set), round its sketches. A sample
+//! may be refused, by a typed error; one that is not is run by the suspicious interpreter, with its constants packed,
+//! and compared with the reference. `--nocapture` shows how many samples of which rules are valid, and what
+//! refuses the others.
+
+mod tally;
+mod workloads;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use ansc_graph::{Compute, TensorType, interp};
+use ansc_runtime::{DType, Tensor};
+use ansc_sketch::default::{Machine, Scheduled};
+use ansc_sketch::rules::Sketch;
+use ansc_sketch::trace::Unfit;
+use ansc_sketch::{Program, Task, exec};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use tally::Tally;
+
+/// A way to schedule: what it is called, and its sketches.
+type Space = (&'static str, fn(&Arc<Task>) -> Vec<Sketch>);
+
+const SPACES: &[Space] = &[("cpu", Task::sketches)];
+
+#[test]
+fn samples_compute_the_same() {
+    let wanted = std::env::var("ANSC_TRACES").ok().and_then(|n| n.parse().ok()).unwrap_or(6);
+    let mut problems = vec![];
+    for &(space, sketches) in SPACES {
+        let mut tally = Tally::default();
+        for (name, compute) in workloads::all() {
+            for constants in [false, true] {
+                let task = task(name, &compute, constants);
+                let sketches = sketches(&task);
+                let found = samples(&task, &sketches, wanted, &mut tally);
+                problems.extend(found.into_iter().map(|p| format!("{space}, {name}: {p}")));
+            }
+        }
+        println!("{space}\n{tally}");
+    }
+    let shown: Vec<String> = problems.iter().take(3).cloned().collect();
+    assert!(problems.is_empty(), "{} problems\n{}", problems.len(), shown.join("\n"));
+}
+
+fn task(name: &str, compute: &Compute, constants: bool) -> Arc<Task> {
+    Arc::new(Task {
+        name: name.into(),
+        compute: compute.clone(),
+        constant: (0..compute.inputs.len()).map(|i| constants && i > 0).collect(),
+        machine: Machine { vector_bytes: 16, registers: 16 },
+        cores: 2,
+    })
+}
+
+/// What went wrong with `wanted` samples.
+fn samples(task: &Arc<Task>, sketches: &[Sketch], wanted: usize, tally: &mut Tally) -> Vec<String> {
+    let inputs: Vec<Tensor> =
+        task.compute.inputs.iter().enumerate().map(|(i, ty)| operand(ty, i)).collect();
+    let refs: Vec<&Tensor> = inputs.iter().collect();
+    let expected = interp::eval(&task.compute, &refs).expect("the reference of a workload");
+    let mut problems = vec![];
+    for i in 0..wanted {
+        let sketch = &sketches[i % sketches.len()];
+        let random = &mut StdRng::seed_from_u64(i as u64);
+        let sampled =
+            catch_unwind(AssertUnwindSafe(|| task.sample(&sketch.trace, Unfit::Refuse, random)));
+        let Ok(sampled) = sampled else {
+            problems.push(format!("{:?} panics, seed {i}", sketch.rules));
+            continue;
+        };
+        tally.count(sketch, sampled.as_ref().err());
+        let Ok(sample) = sampled else { continue };
+        if let Err(problem) = holds(task, &inputs, &expected, &sample.scheduled) {
+            let program = &sample.scheduled.program;
+            problems.push(format!("{:?}, seed {i}: {problem}\n{program}", sketch.rules));
+        }
+    }
+    problems
+}
+
+/// Whether the program, given its constants as it wants them, computes what is expected.
+fn holds(
+    task: &Task,
+    inputs: &[Tensor],
+    expected: &[Tensor],
+    scheduled: &Scheduled,
+) -> Result<(), String> {
+    let mut given = inputs.to_vec();
+    for packing in &scheduled.packings {
+        if !task.constant[packing.param] {
+            return Err(format!("input {} is packed but not constant", packing.param));
+        }
+        let packed = interp::eval(&packing.compute, &[&inputs[packing.param]]);
+        given[packing.param] = packed.map_err(|e| format!("packing: {e}"))?.remove(0);
+    }
+    let text = scheduled.program.to_string();
+    let parsed = Program::parse(&text).map_err(|e| e.to_string())?;
+    if parsed.to_string() != text {
+        return Err("another text when parsed".into());
+    }
+    let found = exec::run(&scheduled.program, &given.iter().collect::<Vec<_>>());
+    let found = found.map_err(|e| e.to_string())?;
+    expected.iter().zip(&found).try_for_each(|(e, f)| same(e, f))
+}
+
+/// Equal up to the rounding that another order of summation gives.
+fn same(expected: &Tensor, found: &Tensor) -> Result<(), String> {
+    let tolerance = match expected.dtype() {
+        DType::F32 => 1e-4,
+        DType::F16 => 4e-3,
+        _ => 0.0,
+    };
+    if TensorType::of(expected) != TensorType::of(found) {
+        return Err("a result has another type".into());
+    }
+    let close = |a: f64, b: f64| {
+        a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * a.abs().max(1.0)
+    };
+    let mut pairs = expected.to_f64_vec().into_iter().zip(found.to_f64_vec()).enumerate();
+    match pairs.find(|(_, (a, b))| !close(*a, *b)) {
+        Some((at, (a, b))) => Err(format!("element {at} is {b} instead of {a}")),
+        None => Ok(()),
+    }
+}
+
+/// Small whole numbers; no neighbours are equal.
+fn operand(ty: &TensorType, seed: usize) -> Tensor {
+    let values = (0..ty.len()).map(|i| ((i * 7 + i / 5 + seed * 3) % 11) as i64 - 5);
+    fn of<T: ansc_runtime::Element>(ty: &TensorType, values: impl Iterator<Item = T>) -> Tensor {
+        Tensor::from_slice(&ty.shape, &values.collect::<Vec<T>>())
+    }
+    match ty.dtype {
+        DType::F32 => of(ty, values.map(|v| v as f32)),
+        DType::F16 => of(ty, values.map(|v| half::f16::from_f32(v as f32))),
+        DType::I8 => of(ty, values.map(|v| v as i8)),
+        DType::U8 => of(ty, values.map(|v| (v + 5) as u8)),
+        DType::I32 => of(ty, values.map(|v| v as i32)),
+        // Positions in a table of three.
+        DType::I64 => of(ty, values.map(|v| v.rem_euclid(3))),
+        other => unreachable!("no workload has inputs of {}", other.name()),
+    }
+}
