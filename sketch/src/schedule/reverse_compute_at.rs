@@ -45,6 +45,7 @@ fn reverse_compute_at(program: &mut Program, name: &str, l: LoopRef) -> Checked<
         return Err(Cause::NoProducer.at_loop(l));
     }
     let spans = available(program, &block, &producers, l)?;
+    let parted = written_in_parts(program, &block, &producers);
 
     let producers = names(program, &producers);
     remove_block(program, &path);
@@ -56,7 +57,31 @@ fn reverse_compute_at(program: &mut Program, name: &str, l: LoopRef) -> Checked<
     insert_under(program, l, place, nest)?;
     check_order(program, name)?;
     check_terms_once(program, name)?;
+    if let Some(writer) = parted.filter(|_| !is_complete(program, name)) {
+        return Err(Cause::PartlyProduced(writer).at_block(name));
+    }
     check_parallel(program)
+}
+
+/// One of the producers, if others write its buffer too: another part of it, maybe.
+fn written_in_parts(program: &Program, block: &Block, producers: &[Path]) -> Option<String> {
+    let reads = block.reads();
+    let mut written = producers.iter().map(|path| block_at(program, path));
+    let shares = |b: &&Block| {
+        let own = b.body.writes().into_iter().map(|a| a.buffer).filter(|a| reads.contains(a));
+        own.into_iter().any(|buffer| writers(program, buffer).len() > 1)
+    };
+    written.find(shares).map(|b| b.name.clone())
+}
+
+/// Whether the loops around the block are known to take each of its iterators through all values.
+fn is_complete(program: &Program, name: &str) -> bool {
+    let extents = Extents::of(program);
+    let Ok(path) = block_path(program, name) else { return false };
+    block_at(program, &path).iters.iter().all(|iter| {
+        let span = region::dense_span(&iter.binding, iter.extent, &[], &|_| true, &extents);
+        span == Some(Span::whole(iter.extent))
+    })
 }
 
 /// Under the loop at `target`: the last writer of each buffer that `block` reads.
