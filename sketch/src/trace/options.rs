@@ -8,6 +8,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::instruction::{Decision, Instruction};
+use super::near::near_extents;
 use super::record::Recorder;
 use super::sample::locations;
 use super::{StepError, Trace, TraceError, Unfit};
@@ -58,6 +59,14 @@ impl Recorder {
             SamplePerfectTile { target, max_innermost, out, .. } => {
                 let extent = self.schedule.extent(self.loop_ref(*target)?)?;
                 tiles(extent, out.len(), *max_innermost).into_iter().map(Decision::Tile).collect()
+            }
+            SampleTile { target, max_innermost, out, .. } => {
+                let extent = self.schedule.extent(self.loop_ref(*target)?)?;
+                let covered = near_extents(extent).into_iter();
+                let mut all: Vec<Vec<usize>> =
+                    covered.flat_map(|n| tiles(n, out.len(), *max_innermost)).collect();
+                all.sort_unstable();
+                all.into_iter().map(Decision::Tile).collect()
             }
             SampleCategorical { candidates, .. } => {
                 (0..candidates.len() as i64).map(Decision::Choice).collect()
