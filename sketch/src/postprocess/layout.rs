@@ -129,7 +129,7 @@ fn cut(axis: usize, extent: usize, index: &Sum, order: &[VarId]) -> Option<Vec<T
     for (&(stride, depth), end) in terms.iter().zip(ends) {
         let outermost = end == 0;
         let length = if outermost { extent.div_ceil(stride) } else { end / stride };
-        if length < 2 && !outermost || (!outermost && end % stride != 0) {
+        if !outermost && (length < 2 || !end.is_multiple_of(stride)) {
             return None;
         }
         tiles.push(Tile { axis, stride, extent: length, outermost, depth });
