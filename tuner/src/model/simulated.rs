@@ -37,7 +37,7 @@ fn programs(compute: &Compute, n: usize, seed: u64) -> Vec<Features> {
             break;
         }
         if let Ok(sample) = sketch.trace.replay(e0.clone(), Unfit::Refuse, random) {
-            found.push(features(&postprocess(sample.into_parts().0, &MACHINE)));
+            found.push(features(&postprocess(sample.into_parts().0, &[], &MACHINE).program));
         }
     }
     found
