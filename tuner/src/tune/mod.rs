@@ -449,3 +449,6 @@ fn scheduler(tasks: &[Progress], per_round: usize, options: &Options) -> Schedul
 fn sample(task: usize, candidate: &Candidate, outcome: &Outcome) -> Sample {
     Sample { task, features: candidate.features.clone(), seconds: outcome.seconds() }
 }
+
+#[cfg(test)]
+mod tests;

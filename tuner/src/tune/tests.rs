@@ -1,0 +1,143 @@
+//! The whole loop on the simulated machine, where everything is exact.
+
+use std::sync::RwLock;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::measure::Simulated;
+use crate::model::{self, WarmUp};
+use crate::outcome::median;
+use crate::records::InMemory;
+use crate::strategy::{EvolutionOptions, Evolutionary, Random};
+use crate::testing::{elementwise, matmul, task};
+
+fn options(trials: usize) -> Options {
+    Options {
+        trials,
+        per_round: 16,
+        time: None,
+        least_gain: None,
+        target: "simulated".into(),
+        version: "test".into(),
+        threads: 2,
+    }
+}
+
+fn weighted(compute: ansc_graph::Compute) -> Weighted {
+    let flops = ansc_graph::cost::flops(&compute);
+    Weighted { task: task(compute), weight: 1.0, flops }
+}
+
+fn shared_model() -> SharedModel {
+    let model = model::create("hist", 0).unwrap();
+    Arc::new(RwLock::new(Box::new(WarmUp::new(model, 16, 0))))
+}
+
+/// Small populations, so that tests are quick.
+fn evolution() -> EvolutionOptions {
+    EvolutionOptions { population: 96, generations: 3, ..EvolutionOptions::default() }
+}
+
+fn run(
+    tasks: &[Weighted],
+    strategy: &str,
+    seed: u64,
+    records: &mut InMemory,
+    options: &Options,
+) -> Report {
+    let model = shared_model();
+    let make = |i: usize| -> Box<dyn SearchStrategy> {
+        let seed = seed + 1000 * i as u64;
+        match strategy {
+            "random" => Box::new(Random::new(seed)),
+            _ => Box::new(Evolutionary::new(evolution(), model.clone(), seed)),
+        }
+    };
+    let tuner = Tuner {
+        strategy: &make,
+        model: model.clone(),
+        measurer: &mut Simulated::default(),
+        records,
+        watch: &Silent,
+        interrupted: &AtomicBool::new(false),
+    };
+    tuner.tune(tasks, options).unwrap()
+}
+
+fn all(records: &InMemory) -> Vec<Record> {
+    let of = |key: &Key| records.of(key).unwrap();
+    records.keys().unwrap().iter().flat_map(of).collect()
+}
+
+#[test]
+fn the_same_seed_measures_the_same() {
+    let tasks = [weighted(matmul(64, 64, 64)), weighted(elementwise(64, 64))];
+    let twice = [0, 1].map(|_| {
+        let mut records = InMemory::default();
+        let report = run(&tasks, "evolutionary", 5, &mut records, &options(96));
+        let programs: Vec<u64> = all(&records).iter().map(|r| r.program).collect();
+        (programs, report.latency().1)
+    });
+    assert_eq!(twice[0], twice[1]);
+}
+
+#[test]
+fn nothing_is_worse_than_untuned_and_no_program_is_proposed_twice() {
+    let mut records = InMemory::default();
+    let report =
+        run(&[weighted(matmul(96, 64, 80))], "evolutionary", 1, &mut records, &options(80));
+    let task = &report.tasks[0];
+    assert!(task.best.unwrap() <= task.untuned.unwrap());
+    assert_eq!((report.trials, report.stop), (80, StopReason::Trials));
+    let mut proposed: Vec<u64> = all(&records)[..80].iter().map(|r| r.program).collect();
+    proposed.sort_unstable();
+    proposed.dedup();
+    assert_eq!(proposed.len(), 80);
+}
+
+#[test]
+fn a_second_run_goes_on_where_the_first_ended() {
+    let tasks = [weighted(matmul(64, 96, 64))];
+    let mut records = InMemory::default();
+    let first = run(&tasks, "evolutionary", 1, &mut records, &options(48));
+    let known = all(&records);
+    let second = run(&tasks, "evolutionary", 2, &mut records, &options(48));
+    assert!(second.latency().1 <= first.latency().1 * (1.0 + 1e-9));
+    let fresh = &all(&records)[known.len()..];
+    // The default schedule is measured again, to compare the rest with.
+    let again = fresh[1..48].iter().filter(|r| known.iter().any(|k| k.program == r.program));
+    assert_eq!(again.count(), 0);
+}
+
+#[test]
+fn evolution_beats_random_sampling() {
+    let tasks = [weighted(matmul(512, 512, 512))];
+    let best = |strategy: &str| {
+        let each = |seed| {
+            let report = run(&tasks, strategy, seed, &mut InMemory::default(), &options(128));
+            report.latency().1
+        };
+        median(&(0..5).map(each).collect::<Vec<_>>())
+    };
+    let (evolved, random) = (best("evolutionary"), best("random"));
+    assert!(evolved < random, "evolution {evolved:e} s, random {random:e} s");
+}
+
+#[test]
+fn a_small_space_ends_and_an_interrupt_stops() {
+    let small = [weighted(elementwise(2, 4))];
+    let report = run(&small, "random", 0, &mut InMemory::default(), &options(10_000));
+    assert_eq!(report.stop, StopReason::Exhausted);
+
+    let model = shared_model();
+    let tuner = Tuner {
+        strategy: &|_| Box::new(Random::new(0)),
+        model,
+        measurer: &mut Simulated::default(),
+        records: &mut InMemory::default(),
+        watch: &Silent,
+        interrupted: &AtomicBool::new(true),
+    };
+    let report = tuner.tune(&small, &options(10)).unwrap();
+    assert_eq!((report.stop, report.trials), (StopReason::Interrupted, 0));
+}

@@ -1,0 +1,91 @@
+//! The measurer against workers that misbehave: shell scripts that speak its protocol.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ansc_graph::Compute;
+use ansc_sketch::Task;
+use ansc_sketch::default::Machine;
+use ansc_tuner::measure::{LocalMeasurer, LocalOptions, MeasureError, Measurer, WorkerCommand};
+use ansc_tuner::outcome::{Failure, Outcome};
+use ansc_tuner::strategy::{Random, SearchStrategy};
+use ansc_tuner::{Candidate, Search};
+
+/// Answers by the number in the artifact's name: 1 never ends, 2 dies, 3 talks nonsense, 4 computes something
+/// else but is fast, 5 does not build, 6 kills its builder; the others take a millisecond.
+const SCRIPT: &str = r#"
+while read -r line; do
+  case "$line" in
+    *'"do":"build"'*/5.ansc*) echo '{"reply":"refused","message":"no"}';;
+    *'"do":"build"'*/6.ansc*) exit 1;;
+    *'"do":"build"'*) echo '{"reply":"built","codegen":0,"link":0}';;
+    *'"do":"time"'*/1.ansc*) exec sleep 60;;
+    *'"do":"time"'*/2.ansc*) kill -SEGV $$;;
+    *'"do":"time"'*/3.ansc*) echo 'nonsense';;
+    *'"do":"time"'*/4.ansc*) echo '{"reply":"timed","seconds":[0.0001]}';;
+    *'"do":"time"'*) echo '{"reply":"timed","seconds":[0.001]}';;
+    *'"do":"check"'*/4.ansc*) echo '{"reply":"compared","difference":0.5}';;
+    *'"do":"check"'*) echo '{"reply":"compared","difference":0.0}';;
+    *) echo '{"reply":"computed"}';;
+  esac
+done"#;
+
+fn measurer(script: &str) -> LocalMeasurer {
+    let args = vec!["-c".into(), script.into()];
+    let worker = WorkerCommand { program: "sh".into(), args };
+    let options = LocalOptions {
+        run_limit: Duration::from_secs(1),
+        build_limit: Duration::from_secs(5),
+        ..LocalOptions::new(worker, 2)
+    };
+    LocalMeasurer::new(options).unwrap()
+}
+
+fn candidates(n: usize) -> (Arc<Task>, Vec<Candidate>) {
+    let text = "compute(in0: f32[64, 64], in1: f32[64, 64]) -> y {
+        y: f32[64, 64] = sum{r0: 64} mul(in0[i0, r0], in1[r0, i1])
+    }";
+    let task = Arc::new(Task {
+        name: "k".into(),
+        compute: Compute::parse(text).unwrap(),
+        constant: vec![false; 2],
+        machine: Machine { vector_bytes: 32, registers: 16 },
+        cores: 2,
+    });
+    let found = Random::new(0).propose(&Search::new(task.clone()), n);
+    assert_eq!(found.len(), n);
+    (task, found)
+}
+
+#[test]
+fn each_fault_is_the_candidates_own() {
+    let (task, candidates) = candidates(8);
+    let start = Instant::now();
+    let outcomes = measurer(SCRIPT).measure(&task, &candidates).unwrap();
+    let fine = |o: &Outcome| o.seconds() == Some(0.001);
+    assert!(fine(&outcomes[0]) && fine(&outcomes[7]), "{outcomes:?}");
+    let failures: Vec<_> = outcomes[1..7].iter().map(|o| o.failure().unwrap()).collect();
+    use Failure::*;
+    assert_eq!(failures, [Timeout, Crash, Crash, WrongResult, Build, Build]);
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_worker_that_never_works_is_an_error_in_the_end() {
+    let (task, candidates) = candidates(80);
+    let mut measurer = measurer("exit 1");
+    let mut measure = || measurer.measure(&task, &candidates);
+    let first = measure().unwrap();
+    assert!(first.iter().all(|o| o.failure() == Some(Failure::Build)));
+    let error = measure().unwrap_err();
+    assert!(matches!(error, MeasureError::AllFail { count: 150, .. }), "{error}");
+}
+
+#[test]
+fn a_worker_that_is_not_there_is_an_error_at_once() {
+    let (task, candidates) = candidates(1);
+    let worker = WorkerCommand { program: "/no/such/program".into(), args: vec![] };
+    let mut measurer = LocalMeasurer::new(LocalOptions::new(worker, 1)).unwrap();
+    let error = measurer.measure(&task, &candidates).unwrap_err();
+    assert!(matches!(error, MeasureError::Worker(_)), "{error}");
+}
