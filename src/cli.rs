@@ -126,6 +126,9 @@ pub struct Search {
     pub until_gain: Option<f64>,
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
+    /// How candidates are found
+    #[arg(long, default_value = "evolutionary", value_parser = ansc_tuner::strategy::NAMES)]
+    pub strategy: String,
     /// What tells good candidates from bad ones before they are measured
     #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
     pub cost_model: String,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ansc_tuner::measure::{LocalMeasurer, LocalOptions, WorkerCommand};
 use ansc_tuner::model::{self, SharedModel, WarmUp};
 use ansc_tuner::records::Sqlite;
-use ansc_tuner::strategy::{EvolutionOptions, Evolutionary};
+use ansc_tuner::strategy;
 use ansc_tuner::tune::{self, Report, TuneError, Tuner, Watch, Weighted};
 use ansc_tuner::{Records, SearchStrategy};
 
@@ -54,9 +54,10 @@ pub fn tune(
     let mut measurer =
         LocalMeasurer::new(LocalOptions::new(worker, threads)).map_err(TuneError::from)?;
     let model = cost_model(search, &tasks);
-    let strategy = |task: usize| -> Box<dyn SearchStrategy> {
+    let new_strategy = |task: usize| -> Box<dyn SearchStrategy> {
         let seed = search.seed ^ (task as u64) << 32;
-        Box::new(Evolutionary::new(EvolutionOptions::default(), model.clone(), seed))
+        let made = strategy::create(&search.strategy, &model, seed);
+        made.expect("the command line knows the names")
     };
     stop_when_interrupted();
     let options = tune::Options {
@@ -69,7 +70,7 @@ pub fn tune(
         threads,
     };
     let tuner = Tuner {
-        strategy: &strategy,
+        strategy: &new_strategy,
         model: model.clone(),
         measurer: &mut measurer,
         records: &mut records,

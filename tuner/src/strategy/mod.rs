@@ -5,6 +5,7 @@ mod grid;
 mod random;
 
 use crate::candidate::{Candidate, Search};
+use crate::model::SharedModel;
 
 pub use evolutionary::{EvolutionOptions, Evolutionary, MutationWeights};
 pub use grid::Grid;
@@ -16,4 +17,36 @@ pub trait SearchStrategy: Send {
     fn name(&self) -> &'static str;
     /// At most `n` different candidates that were not measured yet; none if the space is exhausted.
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate>;
+}
+
+/// Names of the strategies that [`create`] makes.
+pub const NAMES: [&str; 3] = ["evolutionary", "random", "grid"];
+
+/// The strategy of that name for one task; those that rank candidates ask `model`.
+pub fn create(name: &str, model: &SharedModel, seed: u64) -> Option<Box<dyn SearchStrategy>> {
+    match name {
+        "evolutionary" => {
+            Some(Box::new(Evolutionary::new(EvolutionOptions::default(), model.clone(), seed)))
+        }
+        "random" => Some(Box::new(Random::new(seed))),
+        "grid" => Some(Box::new(Grid::default())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, RwLock};
+
+    use super::*;
+    use crate::model;
+
+    #[test]
+    fn strategies_go_by_their_names() {
+        let model: SharedModel = Arc::new(RwLock::new(model::create("random", 0).unwrap()));
+        for name in NAMES {
+            assert_eq!(create(name, &model, 0).unwrap().name(), name);
+        }
+        assert!(create("guess", &model, 0).is_none());
+    }
 }
