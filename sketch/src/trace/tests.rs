@@ -215,3 +215,69 @@ fn every_choice_is_among_the_options() {
         });
     assert_eq!(*none.unwrap_err().cause, StepError::NoChoice);
 }
+
+/// One of every instruction on parts of loops, layouts and units.
+fn data_instructions(c: &ansc_graph::Compute) -> Result<Recorder, StepError> {
+    let map = |text: &str| crate::IndexMap::parse(text).expect("an index map");
+    let mut r = Recorder::new(crate::lower("k", c));
+    let pad = r.get_block("pad")?;
+    let rows = r.get_loops(pad)?[1];
+    r.decompose_padding(pad, rows)?;
+    let conv = r.get_block("conv")?;
+    let window = r.re_index_read(conv, "pad", Scope::Global)?;
+    r.transform_layout("pad_global", &map("(v0, v1, v2, v3, v4) -> (v2, v0, v1, v3, v4)"))?;
+    r.re_index_write(conv, Scope::Global)?;
+    r.storage_align("conv_global", 1, 8, 1)?;
+    r.transform_block_layout(window, &map("(v0, v1, v2, v3, v4) -> (v1, v0, v2, v3, v4)"))?;
+    let bias = r.get_block("bias")?;
+    let columns = *r.get_loops(bias)?.last().ok_or(StepError::NoChoice)?;
+    let tiles = r.split(columns, &[Number::from(0), Number::from(2)])?;
+    r.loop_partition(tiles[0], &[3])?;
+    let x = r.get_loops(window)?;
+    r.blockize(x[4])?;
+    Ok(r)
+}
+
+#[test]
+fn instructions_on_data_replay() {
+    let c = conv(3, 2, 5, 7, 1);
+    let r = data_instructions(&c).unwrap();
+    check_program(&c, r.schedule().program());
+    check_program(&c, &crate::finish(r.schedule().program().clone()));
+    let json = serde_json::to_string(r.trace()).unwrap();
+    let read: Trace = serde_json::from_str(&json).unwrap();
+    assert_eq!(read, *r.trace());
+    let again = read.replay(crate::lower("k", &c), Unfit::Refuse, &mut random(0)).unwrap();
+    assert_eq!(again, r);
+    let text = r.trace().to_string();
+    for line in [
+        "decompose_padding(b0, l2)",
+        "re_index_read(b5, \"pad\", global)",
+        "transform_layout(\"pad_global\", (v0, v1, v2, v3, v4) -> (v2, v0, v1, v3, v4))",
+        "storage_align(\"conv_global\", 1, 8, 1)",
+        "loop_partition(l",
+        "blockize(l",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn an_intrinsic_replays() {
+    let c = matmul_bias_relu(8, 16, 5);
+    let mut r = Recorder::new(crate::lower("k", &c));
+    let mm = r.get_block("mm").unwrap();
+    let l = r.get_loops(mm).unwrap();
+    let lengths = |lengths: [usize; 2]| lengths.map(Number::from);
+    let i = r.split(l[0], &lengths([2, 4])).unwrap();
+    let j = r.split(l[1], &lengths([2, 8])).unwrap();
+    let k = r.split(l[2], &lengths([5, 1])).unwrap();
+    r.reorder(&[i[0], j[0], k[0], i[1], j[1], k[1]]).unwrap();
+    r.decompose_reduction(mm, k[0]).unwrap();
+    r.tensorize(i[1], "outer_4x8_f32").unwrap();
+    check_program(&c, r.schedule().program());
+    let text = r.trace().to_string();
+    assert!(text.contains("tensorize(l5, \"outer_4x8_f32\")"), "{text}");
+    let program = crate::lower("k", &c);
+    assert_eq!(r.trace().replay(program, Unfit::Refuse, &mut random(0)).unwrap(), r);
+}
