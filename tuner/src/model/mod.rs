@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `hist` | boosted trees over histograms, the default (`hist`) |
 //! | `gbdt` | boosted trees of the crate `gbdt` (`gbdt`) |
+//! | `mlp` | the network of TenSet, which learns to rank (`mlp`) |
 //! | `random` | a number drawn from the program's features (`random`) |
 //!
 //! Trees score each row of the features, and a program by the sum over its rows, as in Ansor: the loss of a
@@ -14,6 +15,7 @@
 
 pub mod gbdt;
 pub mod hist;
+pub mod mlp;
 pub mod quality;
 pub mod random;
 mod table;
@@ -28,6 +30,7 @@ use ansc_sketch::Features;
 
 pub use gbdt::Gbdt;
 pub use hist::Hist;
+pub use mlp::Mlp;
 pub use quality::Quality;
 pub use random::Random;
 pub use table::throughputs;
@@ -55,13 +58,14 @@ pub struct Sample {
 }
 
 /// Names of the models that [`create`] makes.
-pub const NAMES: [&str; 3] = ["hist", "gbdt", "random"];
+pub const NAMES: [&str; 4] = ["hist", "gbdt", "mlp", "random"];
 
 /// An untrained model; `None` if there is none of that name.
 pub fn create(name: &str, seed: u64) -> Option<Box<dyn CostModel>> {
     match name {
         "hist" => Some(Box::new(Hist::default())),
         "gbdt" => Some(Box::new(Gbdt::default())),
+        "mlp" => Some(Box::new(Mlp::new(mlp::Config { seed, ..mlp::Config::default() }))),
         "random" => Some(Box::new(Random { seed })),
         _ => None,
     }
