@@ -33,6 +33,10 @@ pub enum Command {
     Operators(Operators),
     /// Show the schedules that a search over each subgraph of a model starts from
     Sketches(Sketches),
+    /// Show, carry, merge and prune what tuning measured
+    Records(Records),
+    /// Make a page of what tuning found
+    Report(Report),
     /// Build and run candidates at the word of `tune`
     #[command(hide = true)]
     Worker(Worker),
@@ -50,6 +54,8 @@ impl Command {
             Command::Models(a) => a.json,
             Command::Operators(a) => a.json,
             Command::Sketches(a) => a.json,
+            Command::Records(a) => a.json,
+            Command::Report(a) => a.json,
             Command::Tune(a) => a.json,
             Command::Worker(_) => false,
         }
@@ -249,6 +255,58 @@ pub struct Sketches {
     /// Cores to schedule for [default: those of this machine]
     #[arg(long, value_name = "N")]
     pub cores: Option<usize>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Records {
+    #[command(subcommand)]
+    pub action: RecordsAction,
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum RecordsAction {
+    /// Show what a file of records holds, by subgraph and machine
+    Ls { file: PathBuf },
+    /// Write records as lines of JSON
+    Export {
+        file: PathBuf,
+        /// Where the lines go [default: standard output]
+        #[arg(short, long)]
+        output: Option<PathBuf>,
+    },
+    /// Add records that are lines of JSON
+    Import {
+        file: PathBuf,
+        /// Files of lines; `-` is standard input
+        #[arg(required = true)]
+        lines: Vec<PathBuf>,
+    },
+    /// Add the records of other files
+    Merge {
+        file: PathBuf,
+        #[arg(required = true)]
+        others: Vec<PathBuf>,
+    },
+    /// Forget all but the fastest schedules of each subgraph, and the untuned one
+    Prune {
+        file: PathBuf,
+        /// Schedules to keep of each
+        #[arg(long, default_value_t = 64, value_name = "N")]
+        keep: usize,
+    },
+}
+
+#[derive(Args, Debug)]
+pub struct Report {
+    /// A file of records
+    pub records: PathBuf,
+    /// Where the page goes [default: the name of the file with .html]
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
     #[arg(long)]
     pub json: bool,
 }

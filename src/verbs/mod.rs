@@ -6,6 +6,8 @@ mod compile;
 mod inspect;
 mod models;
 pub mod operators;
+mod records;
+mod report;
 mod run;
 mod sketches;
 mod tune;
@@ -32,6 +34,8 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Models(args) => models::run(&args),
         Command::Operators(args) => operators::run(&args),
         Command::Sketches(args) => sketches::run(&args),
+        Command::Records(args) => records::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Worker(args) => worker::run(&args),
     }

@@ -13,6 +13,7 @@ pub mod measure;
 pub mod model;
 pub mod outcome;
 pub mod records;
+pub mod report;
 pub mod scheduler;
 pub mod strategy;
 pub mod structure;

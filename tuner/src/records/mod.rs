@@ -122,6 +122,29 @@ pub trait Records {
     }
 }
 
+/// What was added to a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Merged {
+    pub records: usize,
+    /// Records that were there already.
+    pub duplicates: usize,
+}
+
+/// Adds everything of one store to another.
+pub fn merge(from: &dyn Records, into: &mut dyn Records) -> Result<Merged, RecordsError> {
+    for task in from.tasks()? {
+        into.add_task(&task)?;
+    }
+    let mut merged = Merged::default();
+    for key in from.keys()? {
+        let records = from.of(&key)?;
+        let new = into.merge(&records)?;
+        merged.records += new;
+        merged.duplicates += records.len() - new;
+    }
+    Ok(merged)
+}
+
 /// The `n` fastest programs and their median times, all measurements of a program taken together. One that
 /// failed once is none of them.
 fn fastest(measured: impl Iterator<Item = (u64, Outcome)>, n: usize) -> Vec<(u64, f64)> {

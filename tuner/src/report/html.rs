@@ -1,0 +1,178 @@
+//! The page: one file that needs no other and no script.
+
+use std::fmt::Write;
+
+use super::svg;
+use super::{Machine, Summary, Task};
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1c2430; --faint: #667085; --line: #d9dee6; --page: #fff; --card: #f6f8fa;
+  --curve: #0b65c2; --bar: #c2570b; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ee; --faint: #97a1b0; --line: #343c48; --page: #14181e;
+  --card: #1b2128; --curve: #6cb2ff; --bar: #f0964f; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 76rem;
+  margin: 0 auto; padding: 1.5rem 1rem 4rem; }
+h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; overflow-wrap: anywhere; }
+p { margin: .3rem 0; color: var(--faint); }
+.facts { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0; padding: 0; list-style: none; }
+.facts li { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .5rem .9rem; color: var(--faint); }
+.facts b { display: block; font-size: 1.25rem; color: var(--ink); font-variant-numeric: tabular-nums; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th { font-weight: 600; color: var(--faint); } th:first-child, td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+.share { width: 7rem; } .share i { display: block; height: .7rem; background: var(--curve); border-radius: 2px; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(20rem, 1fr)); gap: 1rem; margin-top: 1rem; }
+figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .6rem .8rem; min-width: 0; }
+figcaption { font-weight: 600; overflow-wrap: anywhere; }
+svg { width: 100%; height: auto; display: block; } svg.bars { max-width: 40rem; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--faint); }
+.curve { fill: none; stroke: var(--curve); stroke-width: 2; } .grid { stroke: var(--line); }
+.reference { stroke: var(--faint); stroke-dasharray: 4 3; } .bar { fill: var(--bar); }
+details { margin-top: .4rem; } summary { cursor: pointer; color: var(--faint); }
+pre { overflow-x: auto; font: 12px/1.4 ui-monospace, monospace; }
+";
+
+/// The page of a summary; `source` says where the records are.
+pub fn page(summary: &Summary, source: &str) -> String {
+    let source = escape(source);
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>Tuning: {source}</title><style>{STYLE}</style></head><body>\n\
+         <h1>Tuning</h1><p>Records of {source}</p>\n"
+    );
+    totals(&mut page, summary);
+    rejected(&mut page, summary);
+    summary.machines.iter().for_each(|m| machine(&mut page, m));
+    page + "</body></html>\n"
+}
+
+fn totals(page: &mut String, summary: &Summary) {
+    let tasks: usize = summary.machines.iter().map(|m| m.tasks.len()).sum();
+    let failed: usize = summary.failures.values().sum();
+    let share = percent(failed as f64 / summary.measurements.max(1) as f64);
+    let facts = [
+        (summary.measurements.to_string(), "measurements".to_owned()),
+        (tasks.to_string(), "subgraphs".to_owned()),
+        (format!("{failed}"), format!("rejected ({share})")),
+    ];
+    list(page, &facts);
+}
+
+fn list(page: &mut String, facts: &[(String, String)]) {
+    page.push_str("<ul class=\"facts\">");
+    for (value, what) in facts {
+        let _ = write!(page, "<li><b>{}</b>{}</li>", escape(value), escape(what));
+    }
+    page.push_str("</ul>\n");
+}
+
+fn rejected(page: &mut String, summary: &Summary) {
+    if summary.failures.is_empty() {
+        return;
+    }
+    let rows: Vec<(String, usize)> =
+        summary.failures.iter().map(|(f, n)| (f.to_string(), *n)).collect();
+    let chart = svg::bars(&rows, "rejected candidates by cause");
+    let _ = write!(page, "<h2>Rejected candidates</h2>\n{chart}\n");
+}
+
+fn machine(page: &mut String, machine: &Machine) {
+    let threads = if machine.threads == 1 { "thread" } else { "threads" };
+    let target = escape(&machine.target);
+    let _ = write!(page, "<h2>{target}, {} {threads}</h2>\n", machine.threads);
+    let mut facts =
+        vec![(time(machine.best_seconds), "all subgraphs at best, each once".to_owned())];
+    if let Some(compared) = machine.compared {
+        let ratio = compared.best_seconds / compared.untuned_seconds;
+        facts.push((
+            format!("{ratio:.3}"),
+            "of the untuned time, where that was measured".to_owned(),
+        ));
+    }
+    list(page, &facts);
+    table(page, machine);
+    page.push_str("<div class=\"charts\">\n");
+    machine.tasks.iter().for_each(|t| figure(page, t));
+    page.push_str("</div>\n");
+}
+
+fn table(page: &mut String, machine: &Machine) {
+    page.push_str(
+        "<div class=\"scroll\"><table><thead><tr><th>subgraph</th><th>measured</th><th>rejected</th>\
+         <th>untuned</th><th>best</th><th>ratio</th><th>GFLOP/s</th><th>share of the best</th></tr></thead><tbody>\n",
+    );
+    for task in &machine.tasks {
+        let failed: usize = task.failures.values().sum();
+        let share = task.best_seconds.unwrap_or(0.0) / machine.best_seconds.max(f64::MIN_POSITIVE);
+        let _ = write!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{failed}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+             <td class=\"share\"><i style=\"width:{:.1}%\" title=\"{}\"></i></td></tr>\n",
+            escape(task.title()),
+            task.measurements,
+            or_dash(task.untuned_seconds.map(time)),
+            or_dash(task.best_seconds.map(time)),
+            or_dash(task.ratio().map(|r| format!("{r:.3}"))),
+            or_dash(task.gflops().map(|g| format!("{g:.1}"))),
+            share * 100.0,
+            percent(share)
+        );
+    }
+    page.push_str("</tbody></table></div>\n");
+}
+
+fn figure(page: &mut String, task: &Task) {
+    let label = format!("best time of {} against measurements", task.title());
+    let chart = svg::steps(&task.curve, task.untuned_seconds, &label);
+    let nothing = "<p>No candidate was measured successfully.</p>";
+    let _ = write!(
+        page,
+        "<figure><figcaption>{}</figcaption>{}{}{}</figure>\n",
+        escape(task.title()),
+        if chart.is_empty() { nothing } else { &chart },
+        details("subgraph", task.compute.as_deref()),
+        details("best schedule", task.best_trace.as_deref())
+    );
+}
+
+fn details(what: &str, text: Option<&str>) -> String {
+    let text = text.map(escape);
+    text.map_or(String::new(), |text| {
+        format!("<details><summary>{what}</summary><pre>{text}</pre></details>")
+    })
+}
+
+/// Three or four digits and the unit.
+fn time(seconds: f64) -> String {
+    let (unit, scale) = svg::unit(seconds);
+    format!("{:.3} {unit}", seconds * scale)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+fn or_dash(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "–".into())
+}
+
+/// Text that stands for itself, in elements and attributes. Control characters, which no page may have, become
+/// replacement characters.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,144 @@
+//! What records say about how tuning went, as data and as a page.
+//!
+//! In: a store of records. Out: a [`Summary`], by machine and task, which [`html::page`] makes a page of.
+
+mod curve;
+pub mod html;
+mod svg;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::outcome::{Failure, Outcome};
+use crate::records::{Key, Record, Records, RecordsError, TaskRecord};
+pub use curve::{Point, curve};
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    pub measurements: usize,
+    pub failures: BTreeMap<Failure, usize>,
+    pub machines: Vec<Machine>,
+}
+
+/// What was measured on one machine with one number of threads.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Machine {
+    pub target: String,
+    pub threads: usize,
+    /// Of all tasks, each once: records do not tell how often a model executes one.
+    pub best_seconds: f64,
+    /// Of the tasks whose default schedule was measured: with it, and at best.
+    pub compared: Option<Compared>,
+    /// The slowest at best first.
+    pub tasks: Vec<Task>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Compared {
+    pub untuned_seconds: f64,
+    pub best_seconds: f64,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Task {
+    pub key: String,
+    pub name: Option<String>,
+    pub compute: Option<String>,
+    pub flops: Option<u64>,
+    pub measurements: usize,
+    pub failures: BTreeMap<Failure, usize>,
+    /// Median times.
+    pub untuned_seconds: Option<f64>,
+    pub best_seconds: Option<f64>,
+    /// The trace of the best, as text.
+    pub best_trace: Option<String>,
+    pub curve: Vec<Point>,
+}
+
+impl Task {
+    /// The name, or the beginning of the key.
+    pub fn title(&self) -> &str {
+        self.name.as_deref().unwrap_or_else(|| self.key.get(..12).unwrap_or(&self.key))
+    }
+
+    /// At best, in 10^9 operations a second.
+    pub fn gflops(&self) -> Option<f64> {
+        Some(self.flops? as f64 / self.best_seconds? / 1e9)
+    }
+
+    /// The best time as a share of the untuned one.
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.best_seconds? / self.untuned_seconds?)
+    }
+}
+
+pub fn summarise(records: &dyn Records) -> Result<Summary, RecordsError> {
+    let known: BTreeMap<String, TaskRecord> =
+        records.tasks()?.into_iter().map(|t| (t.key.clone(), t)).collect();
+    let mut machines: BTreeMap<(String, usize), Vec<Task>> = BTreeMap::new();
+    for key in records.keys()? {
+        let task = task(records, &key, known.get(&key.task))?;
+        machines.entry((key.target, key.threads)).or_default().push(task);
+    }
+    let machines: Vec<Machine> = machines
+        .into_iter()
+        .map(|((target, threads), tasks)| machine(target, threads, tasks))
+        .collect();
+    let tasks = || machines.iter().flat_map(|m| &m.tasks);
+    let mut failures = BTreeMap::new();
+    tasks().flat_map(|t| &t.failures).for_each(|(f, n)| *failures.entry(*f).or_insert(0) += n);
+    let measurements = tasks().map(|t| t.measurements).sum();
+    Ok(Summary { measurements, failures, machines })
+}
+
+fn machine(target: String, threads: usize, mut tasks: Vec<Task>) -> Machine {
+    let best = |t: &Task| t.best_seconds.unwrap_or(0.0);
+    tasks.sort_by(|a, b| best(b).total_cmp(&best(a)));
+    let best_seconds = tasks.iter().map(best).sum();
+    let both = tasks.iter().filter_map(|t| Some((t.untuned_seconds?, t.best_seconds?)));
+    let compared = both
+        .reduce(|a, b| (a.0 + b.0, a.1 + b.1))
+        .map(|(untuned_seconds, best_seconds)| Compared { untuned_seconds, best_seconds });
+    Machine { target, threads, best_seconds, compared, tasks }
+}
+
+fn task(
+    records: &dyn Records,
+    key: &Key,
+    known: Option<&TaskRecord>,
+) -> Result<Task, RecordsError> {
+    let all = records.of(key)?;
+    let best = records.best(key)?;
+    Ok(Task {
+        key: key.task.clone(),
+        name: known.map(|t| t.name.clone()),
+        compute: known.map(|t| t.compute.clone()),
+        flops: known.map(|t| t.flops),
+        measurements: all.len(),
+        failures: failures(&all),
+        untuned_seconds: untuned(&all),
+        best_seconds: best.as_ref().map(|(_, seconds)| *seconds),
+        best_trace: best.map(|(trace, _)| trace.to_string()),
+        curve: curve(&all),
+    })
+}
+
+fn failures(records: &[Record]) -> BTreeMap<Failure, usize> {
+    let mut counts = BTreeMap::new();
+    let failed = records.iter().filter_map(|r| r.outcome.failure());
+    failed.for_each(|failure| *counts.entry(failure).or_insert(0) += 1);
+    counts
+}
+
+fn untuned(records: &[Record]) -> Option<f64> {
+    let outcomes = records.iter().filter(|r| r.is_untuned()).map(|r| r.outcome.clone());
+    let pooled = outcomes.reduce(|mut a, b| {
+        a.pool(b);
+        a
+    });
+    pooled.as_ref().and_then(Outcome::seconds)
+}
+
+#[cfg(test)]
+mod tests;

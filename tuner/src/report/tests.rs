@@ -1,0 +1,115 @@
+use super::*;
+use crate::records::InMemory;
+
+fn record(task: &str, program: u64, outcome: Outcome) -> Record {
+    let trace = r#"[{"op": "sample_categorical", "candidates": [4, 1], "weights": [0.5, 0.5], "out": 0, "decision": D},
+        {"op": "default_schedule", "knobs": [["unroll", {"var": 0}]]}]"#;
+    let untuned = if program == 0 { "0" } else { "1" };
+    Record {
+        key: Key { task: task.into(), target: "x86_64 <native>".into(), threads: 2 },
+        trace: serde_json::from_str(&trace.replace('D', untuned)).unwrap(),
+        outcome,
+        program,
+        version: "0.1.0".into(),
+        time: 0,
+    }
+}
+
+fn seconds(all: &[f64]) -> Outcome {
+    Outcome::Seconds(all.to_vec())
+}
+
+fn records() -> InMemory {
+    let mut records = InMemory::default();
+    let known = TaskRecord {
+        key: "a".repeat(32),
+        name: "conv<\"1\" & 2>\u{7}".into(),
+        compute: "compute(..)".into(),
+        flops: 4_000_000,
+    };
+    records.add_task(&known).unwrap();
+    let a = |program, outcome| record(&known.key, program, outcome);
+    let b = |program, outcome| record(&"b".repeat(32), program, outcome);
+    records
+        .add(&[
+            a(0, seconds(&[4e-3, 4e-3])),
+            b(7, Outcome::Failed(Failure::Crash)),
+            a(1, seconds(&[1e-3])),
+            a(2, Outcome::Failed(Failure::Build)),
+            a(3, seconds(&[2e-3])),
+            // The second was luck.
+            a(1, seconds(&[3e-3, 3e-3])),
+            b(8, Outcome::Failed(Failure::Crash)),
+            a(4, seconds(&[9e-3])),
+        ])
+        .unwrap();
+    records
+}
+
+#[test]
+fn numbers() {
+    let summary = summarise(&records()).unwrap();
+    assert_eq!(summary.measurements, 8);
+    assert_eq!(summary.failures, BTreeMap::from([(Failure::Build, 1), (Failure::Crash, 2)]));
+    let [machine] = &summary.machines[..] else { panic!("{summary:?}") };
+    assert_eq!(machine.best_seconds, 2e-3);
+    let compared = Compared { untuned_seconds: 4e-3, best_seconds: 2e-3 };
+    assert_eq!(machine.compared, Some(compared));
+    let [a, b] = &machine.tasks[..] else { panic!("{machine:?}") };
+    assert_eq!((a.untuned_seconds, a.best_seconds, a.measurements), (Some(4e-3), Some(2e-3), 6));
+    assert_eq!((a.gflops(), a.ratio()), (Some(2.0), Some(0.5)));
+    let curve: Vec<_> = a.curve.iter().map(|p| (p.measurements, p.seconds)).collect();
+    assert_eq!(curve, [(1, 4e-3), (2, 1e-3), (5, 2e-3), (6, 2e-3)]);
+    assert_eq!((b.title(), b.best_seconds, b.curve.len()), ("bbbbbbbbbbbb", None, 0));
+}
+
+#[test]
+fn the_page_is_well_formed() {
+    for records in [records(), InMemory::default()] {
+        let page = html::page(&summarise(&records).unwrap(), "a & b.db");
+        assert!(page.starts_with("<!doctype html>") && page.contains("a &amp; b.db"));
+        assert!(!page.contains("NaN") && !page.contains("inf\"") && !page.contains("<script"));
+        assert!(!page.contains("http") && !page.contains('\u{7}'), "{page}");
+        well_formed(page.trim_start_matches("<!doctype html>"));
+    }
+}
+
+/// Every element that is opened is closed, in order; no stray `<`, `&` or attribute without quotes.
+fn well_formed(page: &str) {
+    const VOID: [&str; 1] = ["meta"];
+    let mut open: Vec<&str> = vec![];
+    let mut rest = page;
+    while let Some(begin) = rest.find('<') {
+        let end = begin + rest[begin..].find('>').expect("a tag ends");
+        let tag = &rest[begin + 1..end];
+        let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
+        assert!(!name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric()), "<{tag}>");
+        assert!(tag.matches('"').count() % 2 == 0, "<{tag}>");
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "{}", &page[..page.len() - rest.len() + end]);
+        } else if !tag.ends_with('/') && !VOID.contains(&name) {
+            open.push(name);
+        }
+        rest = &rest[end + 1..];
+    }
+    assert!(open.is_empty() && rest.trim().is_empty(), "{open:?} {rest}");
+}
+
+#[test]
+fn ticks_are_round() {
+    let table: [(f64, &[f64]); 5] = [
+        (1.0, &[0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (7.3, &[0.0, 2.0, 4.0, 6.0]),
+        (130.0, &[0.0, 50.0, 100.0]),
+        (0.9, &[0.0, 0.2, 0.4, 0.6, 0.8]),
+        (1000.0, &[0.0, 200.0, 400.0, 600.0, 800.0, 1000.0]),
+    ];
+    for (most, expected) in table {
+        let found = svg::ticks(most);
+        let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-9;
+        assert!(
+            found.len() == expected.len() && found.iter().zip(expected).all(close),
+            "{found:?}"
+        );
+    }
+}
