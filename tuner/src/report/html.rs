@@ -1,5 +1,6 @@
 //! The page: one file that needs no other and no script.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::svg;
@@ -27,7 +28,7 @@ figure { margin: 0; background: var(--card); border: 1px solid var(--line); bord
 figcaption { font-weight: 600; overflow-wrap: anywhere; }
 svg { width: 100%; height: auto; display: block; } svg.bars { max-width: 40rem; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--faint); }
-.curve { fill: none; stroke: var(--curve); stroke-width: 2; } .grid { stroke: var(--line); }
+.last { fill: var(--curve); } .curve { fill: none; stroke: var(--curve); stroke-width: 2; } .grid { stroke: var(--line); }
 .reference { stroke: var(--faint); stroke-dasharray: 4 3; } .bar { fill: var(--bar); }
 details { margin-top: .4rem; } summary { cursor: pointer; color: var(--faint); }
 pre { overflow-x: auto; font: 12px/1.4 ui-monospace, monospace; }
@@ -49,7 +50,8 @@ pub fn page(summary: &Summary, source: &str) -> String {
 }
 
 fn totals(page: &mut String, summary: &Summary) {
-    let tasks: usize = summary.machines.iter().map(|m| m.tasks.len()).sum();
+    let keys = summary.machines.iter().flat_map(|m| &m.tasks).map(|t| &t.key);
+    let tasks = keys.collect::<BTreeSet<_>>().len();
     let failed: usize = summary.failures.values().sum();
     let share = percent(failed as f64 / summary.measurements.max(1) as f64);
     let facts = [
@@ -101,7 +103,7 @@ fn machine(page: &mut String, machine: &Machine) {
 fn table(page: &mut String, machine: &Machine) {
     page.push_str(
         "<div class=\"scroll\"><table><thead><tr><th>subgraph</th><th>measured</th><th>rejected</th>\
-         <th>untuned</th><th>best</th><th>ratio</th><th>GFLOP/s</th><th>share of the best</th></tr></thead><tbody>\n",
+         <th>untuned, ms</th><th>best, ms</th><th>ratio</th><th>GFLOP/s</th><th>share of the best</th></tr></thead><tbody>\n",
     );
     for task in &machine.tasks {
         let failed: usize = task.failures.values().sum();
@@ -112,10 +114,10 @@ fn table(page: &mut String, machine: &Machine) {
              <td class=\"share\"><i style=\"width:{:.1}%\" title=\"{}\"></i></td></tr>\n",
             escape(task.title()),
             task.measurements,
-            or_dash(task.untuned_seconds.map(time)),
-            or_dash(task.best_seconds.map(time)),
+            or_dash(task.untuned_seconds.map(|s| digits(s * 1e3))),
+            or_dash(task.best_seconds.map(|s| digits(s * 1e3))),
             or_dash(task.ratio().map(|r| format!("{r:.3}"))),
-            or_dash(task.gflops().map(|g| format!("{g:.1}"))),
+            or_dash(task.gflops().map(digits)),
             share * 100.0,
             percent(share)
         );
@@ -144,7 +146,14 @@ fn details(what: &str, text: Option<&str>) -> String {
     })
 }
 
-/// Three or four digits and the unit.
+/// Four digits that count.
+fn digits(value: f64) -> String {
+    let before_point = value.abs().log10().floor() + 1.0;
+    let decimals =
+        if before_point.is_finite() { (4.0 - before_point).clamp(0.0, 9.0) } else { 0.0 };
+    format!("{value:.*}", decimals as usize)
+}
+
 fn time(seconds: f64) -> String {
     let (unit, scale) = svg::unit(seconds);
     format!("{:.3} {unit}", seconds * scale)
@@ -175,4 +184,24 @@ pub(super) fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_digits() {
+        let table = [
+            (2424.31, "2424"),
+            (18.92345, "18.92"),
+            (0.017923, "0.01792"),
+            (123456.7, "123457"),
+            (0.0, "0"),
+            (1.0, "1.000"),
+        ];
+        for (value, text) in table {
+            assert_eq!(digits(value), text);
+        }
+    }
 }

@@ -50,7 +50,9 @@ pub(super) fn steps(points: &[Point], reference: Option<f64>, label: &str) -> St
             at - 3.0
         );
     }
-    let _ = write!(svg, r#"<path class="curve" d="{}"/></svg>"#, path(points, &x, &y, scale));
+    let _ = write!(svg, r#"<path class="curve" d="{}"/>"#, path(points, &x, &y, scale));
+    let (cx, cy) = (x.at(last.measurements as f64), y.at(last.seconds * scale));
+    let _ = write!(svg, r#"<circle class="last" cx="{cx:.1}" cy="{cy:.1}" r="3"/></svg>"#);
     svg
 }
 
