@@ -83,7 +83,7 @@ fn rejected(page: &mut String, summary: &Summary) {
 fn machine(page: &mut String, machine: &Machine) {
     let threads = if machine.threads == 1 { "thread" } else { "threads" };
     let target = escape(&machine.target);
-    let _ = write!(page, "<h2>{target}, {} {threads}</h2>\n", machine.threads);
+    let _ = writeln!(page, "<h2>{target}, {} {threads}</h2>", machine.threads);
     let mut facts =
         vec![(time(machine.best_seconds), "all subgraphs at best, each once".to_owned())];
     if let Some(compared) = machine.compared {
@@ -108,10 +108,10 @@ fn table(page: &mut String, machine: &Machine) {
     for task in &machine.tasks {
         let failed: usize = task.failures.values().sum();
         let share = task.best_seconds.unwrap_or(0.0) / machine.best_seconds.max(f64::MIN_POSITIVE);
-        let _ = write!(
+        let _ = writeln!(
             page,
             "<tr><td>{}</td><td>{}</td><td>{failed}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td class=\"share\"><i style=\"width:{:.1}%\" title=\"{}\"></i></td></tr>\n",
+             <td class=\"share\"><i style=\"width:{:.1}%\" title=\"{}\"></i></td></tr>",
             escape(task.title()),
             task.measurements,
             or_dash(task.untuned_seconds.map(|s| digits(s * 1e3))),
@@ -129,9 +129,9 @@ fn figure(page: &mut String, task: &Task) {
     let label = format!("best time of {} against measurements", task.title());
     let chart = svg::steps(&task.curve, task.untuned_seconds, &label);
     let nothing = "<p>No candidate was measured successfully.</p>";
-    let _ = write!(
+    let _ = writeln!(
         page,
-        "<figure><figcaption>{}</figcaption>{}{}{}</figure>\n",
+        "<figure><figcaption>{}</figcaption>{}{}{}</figure>",
         escape(task.title()),
         if chart.is_empty() { nothing } else { &chart },
         details("subgraph", task.compute.as_deref()),
