@@ -77,7 +77,7 @@ fn rejected(page: &mut String, summary: &Summary) {
     let rows: Vec<(String, usize)> =
         summary.failures.iter().map(|(f, n)| (f.to_string(), *n)).collect();
     let chart = svg::bars(&rows, "rejected candidates by cause");
-    let _ = write!(page, "<h2>Rejected candidates</h2>\n{chart}\n");
+    let _ = writeln!(page, "<h2>Rejected candidates</h2>\n{chart}");
 }
 
 fn machine(page: &mut String, machine: &Machine) {

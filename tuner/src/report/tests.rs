@@ -84,7 +84,7 @@ fn well_formed(page: &str) {
         let tag = &rest[begin + 1..end];
         let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
         assert!(!name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric()), "<{tag}>");
-        assert!(tag.matches('"').count() % 2 == 0, "<{tag}>");
+        assert!(tag.matches('"').count().is_multiple_of(2), "<{tag}>");
         if tag.starts_with('/') {
             assert_eq!(open.pop(), Some(name), "{}", &page[..page.len() - rest.len() + end]);
         } else if !tag.ends_with('/') && !VOID.contains(&name) {
