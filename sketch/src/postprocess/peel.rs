@@ -21,23 +21,39 @@ use crate::tree;
 
 /// How many blocks there may be for each of the blocks before.
 const MOST_COPIES: usize = 8;
+/// A guard that is evaluated in less than one of this many iterations of blocks is not worth a copy.
+const RARE: u128 = 24;
 
 /// `enough`: see `parallel`.
 pub(super) fn peel(schedule: &mut Schedule, enough: usize) {
-    let size = |schedule: &Schedule| schedule.program().blocks().len();
-    let most = MOST_COPIES * size(schedule);
+    let most = MOST_COPIES * schedule.program().blocks().len();
+    let total = iterations(schedule);
     let mut refused: Vec<Cut> = vec![];
-    while let Some(cut) = most_often(schedule, &refused) {
+    while let Some((often, cut)) = most_often(schedule, &refused) {
         let mut changed = schedule.clone();
+        let is_parted = part(&mut changed, cut, enough).is_some();
+        let blocks = changed.program().blocks().len();
+        let is_worth = often.saturating_mul(RARE) >= total && blocks <= most;
         // Where nothing runs beyond the cut, it costs no copy.
-        let done =
-            part(&mut changed, cut, enough).is_some() && size(&changed) <= most.max(size(schedule));
-        if done {
+        if is_parted && (is_worth || blocks <= schedule.program().blocks().len()) {
             *schedule = changed;
         } else {
             refused.push(cut);
         }
     }
+}
+
+/// Of all blocks together.
+fn iterations(schedule: &Schedule) -> u128 {
+    let mut total: u128 = 0;
+    tree::visit_nests(&schedule.program().body, &mut |loops, _| {
+        total = total.saturating_add(iterations_of(loops));
+    });
+    total
+}
+
+fn iterations_of(loops: &[&For]) -> u128 {
+    loops.iter().fold(1, |n: u128, l| n.saturating_mul(l.extent as u128))
 }
 
 /// A loop, and the first of its iterations in which a guard below it may fail.
@@ -47,13 +63,13 @@ struct Cut {
     point: usize,
 }
 
-/// The cut for the guard that is evaluated most often.
-fn most_often(schedule: &Schedule, refused: &[Cut]) -> Option<Cut> {
+/// The cut for the guard that is evaluated most often, and how often that is.
+fn most_often(schedule: &Schedule, refused: &[Cut]) -> Option<(u128, Cut)> {
     let program = schedule.program();
     let extents = Extents::of(program);
     let mut best: Option<(u128, Cut)> = None;
     tree::visit_nests(&program.body, &mut |loops, block| {
-        let iterations: u128 = loops.iter().map(|l| l.extent as u128).product();
+        let iterations = iterations_of(loops);
         if block.predicate.is_none() || best.is_some_and(|(most, _)| most >= iterations) {
             return;
         }
@@ -62,7 +78,7 @@ fn most_often(schedule: &Schedule, refused: &[Cut]) -> Option<Cut> {
             best = Some((iterations, cut));
         }
     });
-    best.map(|(_, cut)| cut)
+    best
 }
 
 /// For each part of the predicate the outermost loop that decides it.

@@ -26,7 +26,7 @@ impl Schedule {
     /// annotations. No reduction that the loop drives initialises its result under it.
     pub fn loop_partition(&mut self, l: LoopRef, points: &[usize]) -> Result<Vec<LoopRef>> {
         let (loops, copied) =
-            self.apply("loop_partition", |program| partition(program, l, points))?;
+            self.apply_in_place("loop_partition", |program| partition(program, l, points))?;
         for (block, copy) in copied {
             self.copy_annotations(&block, &copy);
         }
