@@ -121,6 +121,12 @@ impl Trace {
         self
     }
 
+    /// The trace with no decision made at one step.
+    pub fn undecide(mut self, step: usize) -> Trace {
+        self.steps[step].set_decision(None);
+        self
+    }
+
     /// The trace with another decision at one step.
     pub fn decide(mut self, step: usize, decision: Decision) -> Trace {
         self.steps[step].set_decision(Some(decision));

@@ -14,6 +14,12 @@ impl Trace {
             (Instruction::SamplePerfectTile { max_innermost, .. }, Decision::Tile(tile)) => {
                 Some(Decision::Tile(mutate_tile(tile, *max_innermost, random)?))
             }
+            // One time in five drawn again when it is replayed, so that it may cover more or less.
+            (Instruction::SampleTile { max_innermost, .. }, Decision::Tile(tile)) => {
+                let moved = random.random_range(0..5) > 0;
+                let tile = moved.then(|| mutate_tile(tile, *max_innermost, random)).flatten();
+                tile.map(Decision::Tile)
+            }
             (Instruction::SampleCategorical { candidates, .. }, Decision::Choice(chosen)) => {
                 Some(Decision::Choice(other_choice(candidates.len(), *chosen, random)?))
             }
@@ -72,4 +78,32 @@ fn shuffled(n: usize, random: &mut dyn Rng) -> Vec<usize> {
         order.swap(i, random.random_range(0..=i));
     }
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use crate::rules::Space;
+    use crate::testing::matmul_bias_relu;
+    use crate::trace::Unfit;
+
+    #[test]
+    fn every_choice_of_every_sketch_can_change() {
+        let program = || crate::lower("k", &matmul_bias_relu(24, 18, 37));
+        for sketch in Space::cpu(2).sketches(program()) {
+            let random = &mut StdRng::seed_from_u64(1);
+            let trace =
+                sketch.trace.replay(program(), Unfit::Refuse, random).unwrap().into_parts().1;
+            for step in trace.choices() {
+                let changes = |_| {
+                    let changed = trace.mutated(step, random)?;
+                    let again = changed.replay(program(), Unfit::Resample, random).ok()?;
+                    (again.trace().steps[step] != trace.steps[step]).then_some(())
+                };
+                assert!((0..40).find_map(changes).is_some(), "{}", trace.steps[step]);
+            }
+        }
+    }
 }

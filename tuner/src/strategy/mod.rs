@@ -1,14 +1,19 @@
 //! Which candidates to measure next.
 
 mod evolutionary;
+mod g_bfs;
 mod grid;
+mod opevo;
 mod random;
+pub mod topology;
 
 use crate::candidate::{Candidate, Search};
 use crate::model::SharedModel;
 
 pub use evolutionary::{EvolutionOptions, Evolutionary, MutationWeights};
+pub use g_bfs::{GBfs, WIDTH};
 pub use grid::Grid;
+pub use opevo::{OpEvo, OpEvoOptions};
 pub use random::Random;
 
 /// One way of searching. It decides from what was measured and from its own seeded random numbers only: the
@@ -20,7 +25,7 @@ pub trait SearchStrategy: Send {
 }
 
 /// Names of the strategies that [`create`] makes.
-pub const NAMES: [&str; 3] = ["evolutionary", "random", "grid"];
+pub const NAMES: [&str; 5] = ["evolutionary", "opevo", "g-bfs", "random", "grid"];
 
 /// The strategy of that name for one task; those that rank candidates ask `model`.
 pub fn create(name: &str, model: &SharedModel, seed: u64) -> Option<Box<dyn SearchStrategy>> {
@@ -28,6 +33,8 @@ pub fn create(name: &str, model: &SharedModel, seed: u64) -> Option<Box<dyn Sear
         "evolutionary" => {
             Some(Box::new(Evolutionary::new(EvolutionOptions::default(), model.clone(), seed)))
         }
+        "opevo" => Some(Box::new(OpEvo::new(OpEvoOptions::default(), seed))),
+        "g-bfs" => Some(Box::new(GBfs::new(WIDTH, seed))),
         "random" => Some(Box::new(Random::new(seed))),
         "grid" => Some(Box::new(Grid::default())),
         _ => None,
