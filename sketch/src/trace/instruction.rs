@@ -1,6 +1,7 @@
 //! The instructions of a trace and their variables.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::default::Knob;
 use crate::index_map::IndexMap;
@@ -10,10 +11,28 @@ use crate::schedule::Annotation;
 macro_rules! variables {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
         #[serde(transparent)]
         pub struct $name(pub(super) u32);
+
+        impl<'a> Deserialize<'a> for $name {
+            fn deserialize<D: Deserializer<'a>>(from: D) -> Result<$name, D::Error> {
+                number(from).map($name)
+            }
+        }
     )*};
+}
+
+/// No trace has as many variables. Tables of their values are as long as the largest number.
+const MOST_VARIABLES: u32 = 1 << 20;
+
+/// The number of a variable in a trace from anywhere.
+fn number<'a, D: Deserializer<'a>>(from: D) -> Result<u32, D::Error> {
+    let number = u32::deserialize(from)?;
+    if number >= MOST_VARIABLES {
+        return Err(D::Error::custom(format!("{number} is not the number of a variable")));
+    }
+    Ok(number)
 }
 
 variables! {

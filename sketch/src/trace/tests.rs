@@ -281,3 +281,15 @@ fn an_intrinsic_replays() {
     let program = crate::lower("k", &c);
     assert_eq!(r.trace().replay(program, Unfit::Refuse, &mut random(0)).unwrap(), r);
 }
+
+#[test]
+fn numbers_of_variables_have_an_end() {
+    let read = |n: u64| {
+        let text = format!(r#"[{{"op": "get_block", "name": "mm", "out": {n}}}]"#);
+        serde_json::from_str::<Trace>(&text)
+    };
+    assert!(read(1000).is_ok());
+    for n in [1 << 20, u64::from(u32::MAX), 1 << 32] {
+        assert!(read(n).is_err(), "{n}");
+    }
+}

@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn tiles_change_in_order_and_sketches_follow_each_other() {
         let mut search = Search::new(task(matmul(2, 3, 2)));
-        let sampled = |s: &Sketch| s.trace.to_string().contains("sample_perfect_tile");
+        let sampled = |s: &Sketch| s.trace.to_string().contains("_tile(");
         search.sketches.retain(sampled);
         search.sketches.truncate(2);
         let found = enumerate(&mut search);
