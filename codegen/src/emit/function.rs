@@ -11,6 +11,7 @@ use inkwell::values::{BasicValue, FunctionValue, IntValue, MetadataValue, Pointe
 
 use crate::affine::{Affine, Scope};
 use crate::emit::ir::{Ir, Reg};
+use crate::emit::tiles::Loaded;
 use crate::ops;
 use crate::target::Target;
 
@@ -49,6 +50,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) mask: Option<Reg<'c>>,
     /// Local buffers of which each lane has its own, and how many lanes that is.
     pub(crate) expanded: BTreeMap<BufId, u32>,
+    /// Values of loads that are known already.
+    pub(crate) loaded: Vec<Loaded<'c>>,
     fresh: usize,
 }
 
@@ -143,6 +146,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             lane_var: None,
             mask: None,
             expanded: BTreeMap::new(),
+            loaded: Vec::new(),
             fresh: program.vars.len(),
         }
     }

@@ -108,6 +108,9 @@ impl<'c> Emitter<'c, '_> {
             // Nothing can be loaded from it, so this code does not run.
             return Ok(ops::constant(&self.ir, ansc_graph::Scalar::zero(dtype), None));
         }
+        if let Some(known) = self.loaded.iter().find(|l| (l.buffer, &l.flat) == (buffer, flat)) {
+            return Ok(ops::from_stored(&self.ir, self.target, dtype, known.raw));
+        }
         let raw = match self.pattern(flat) {
             Pattern::Strided { base, stride: 0 } => self.load_one(buffer, &base)?,
             Pattern::Strided { base, stride: 1 } => self.load_vector(buffer, &base, self.mask)?,
@@ -167,7 +170,7 @@ impl<'c> Emitter<'c, '_> {
         flat.bounds(self).is_some_and(|(low, high)| low >= 0 && high < len)
     }
 
-    fn load_vector(
+    pub(super) fn load_vector(
         &mut self,
         buffer: BufId,
         flat: &Affine,

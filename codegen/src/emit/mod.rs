@@ -15,6 +15,7 @@ pub(crate) mod ir;
 mod lanes;
 mod loops;
 mod memory;
+mod tiles;
 mod value;
 
 use ansc_graph::{BufId, TensorType};

@@ -8,3 +8,4 @@ mod gpu;
 mod kernel;
 mod math;
 mod ptxas;
+mod tiles;

@@ -8,7 +8,8 @@
 //!    register-tiled nest with its epilogue (`tile`); operands that the vector axis walks are packed.
 //! 3. Neighbouring stages that agree on their leading axes (softmax, layer normalisation) share one
 //!    loop over rows, with row buffers that stay in the cache (`rows`).
-//! 4. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
+//! 4. A stage that reads an operand across its rows goes through it in squares (`transpose`).
+//! 5. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
 //!
 //! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded.
 
@@ -19,6 +20,7 @@ mod knobs;
 mod rows;
 mod stage;
 mod tile;
+mod transpose;
 mod usage;
 
 use ansc_graph::Compute;
@@ -68,6 +70,7 @@ pub fn schedule_with(
         }
         let covered = tile::schedule(&mut builder, stage, &done)
             .or_else(|| rows::schedule(&mut builder, stage))
+            .or_else(|| transpose::schedule(&mut builder, stage))
             .unwrap_or_else(|| stage::schedule(&mut builder, stage));
         covered.into_iter().for_each(|s| done[s] = true);
     }

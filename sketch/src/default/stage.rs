@@ -144,8 +144,20 @@ fn assign(
 ) -> Vec<Stmt> {
     let s = &b.compute.stages[stage];
     let indices = [bound, &spread(s, std::slice::from_ref(group), &[at])].concat();
-    let value = b.body_at(stage, &indices);
-    b.block(path, &s.name, Body::Assign { dst: target.at(&indices), value })
+    assign_at(b, path, stage, &indices, target)
+}
+
+/// One element, or a vector of them, of a stage without a reduction.
+pub(super) fn assign_at(
+    b: &mut Builder<'_>,
+    path: &Path,
+    stage: usize,
+    indices: &[Expr],
+    target: Target,
+) -> Vec<Stmt> {
+    let value = b.body_at(stage, indices);
+    let name = b.compute.stages[stage].name.clone();
+    b.block(path, &name, Body::Assign { dst: target.at(indices), value })
 }
 
 /// The stage's inner axes, given expressions for the outer ones; `groups` covers the inner axes.
@@ -450,7 +462,7 @@ fn vectors(
 }
 
 /// `rest` elements from `start` on, in vectors of powers of two.
-fn pieces(
+pub(super) fn pieces(
     b: &mut Builder<'_>,
     path: &Path,
     start: usize,

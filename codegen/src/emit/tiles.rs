@@ -1,0 +1,180 @@
+//! Square tiles that are loaded along one axis and used along another, transposed in registers.
+//!
+//! In: an unrolled loop inside of a vectorised one, with as many iterations as there are lanes, whose block loads
+//! elements that lie side by side for the unrolled loop and far apart for the lanes. Out: the value of that
+//! load for each iteration, made by whole vector loads and shuffles; [`Emitter::load`] finds it.
+//!
+//! ```text
+//! vectorized l in 0..8 { unrolled u in 0..8 { y[u, l] = x[l, u] } }
+//! =>
+//! r0..r7 = rows x[0, ..], .., x[7, ..];  c0..c7 = transposed(r0..r7);  y[0, ..] = c0; ..; y[7, ..] = c7
+//! ```
+
+use ansc_graph::{BufId, Expr};
+use ansc_sketch::program::For;
+use ansc_sketch::{Block, Body, Stmt};
+
+use crate::affine::{Affine, Term, affine};
+use crate::emit::function::{Emitter, Result};
+use crate::emit::ir::Reg;
+use crate::emit::memory::Pattern;
+
+/// What a load gives whose position in lane zero, and its change from lane to lane, are `flat`.
+pub(crate) struct Loaded<'c> {
+    pub(crate) buffer: BufId,
+    pub(crate) flat: Affine,
+    pub(crate) raw: Reg<'c>,
+}
+
+/// A load that walks memory with the unrolled loop; `base` is its place in the first iteration and lane.
+struct Tile {
+    buffer: BufId,
+    flat: Affine,
+    base: Affine,
+    stride: i64,
+}
+
+impl<'c> Emitter<'c, '_> {
+    /// Loads the tiles of an unrolled loop; gives how many values were known before.
+    pub(crate) fn load_tiles(&mut self, l: &For) -> Result<usize> {
+        let known = self.loaded.len();
+        for tile in self.tiles(l) {
+            let count = self.lanes.map_or(0, |lanes| i64::from(lanes.count));
+            let mut rows = Vec::new();
+            for lane in 0..count {
+                let row = tile.base.clone().plus(&Affine::constant(lane * tile.stride));
+                rows.push(self.load_vector(tile.buffer, &row, None)?);
+            }
+            for (i, raw) in self.transposed(rows).into_iter().enumerate() {
+                let flat = tile.flat.clone().plus(&Affine::constant(i as i64));
+                self.loaded.push(Loaded { buffer: tile.buffer, flat, raw });
+            }
+        }
+        Ok(known)
+    }
+
+    fn tiles(&mut self, l: &For) -> Vec<Tile> {
+        let square = |lanes: crate::emit::function::Lanes| {
+            lanes.count as usize == l.extent && lanes.count >= 4 && self.mask.is_none()
+        };
+        match (&l.body[..], self.lanes.is_some_and(square)) {
+            ([Stmt::Block(block)], true) => self.tiles_of(l, block),
+            _ => vec![],
+        }
+    }
+
+    /// Of a block that always runs, and loads from nothing that it writes.
+    fn tiles_of(&mut self, l: &For, block: &Block) -> Vec<Tile> {
+        let Body::Assign { dst, value } = &block.body else { return vec![] };
+        if block.predicate.is_some() || contains_choice(value) {
+            return vec![];
+        }
+        self.ranges.insert(l.var, (0, l.extent as i64 - 1));
+        let iters: Vec<_> = block.iters.iter().map(|i| (i.var, affine(&i.binding, self))).collect();
+        self.bindings.extend(iters);
+        let mut tiles: Vec<Tile> = Vec::new();
+        for (buffer, indices) in value.loads() {
+            let found = self.tile(l, buffer, indices).filter(|_| buffer != dst.buffer);
+            tiles.extend(found.filter(|t| {
+                !tiles.iter().any(|other| (other.buffer, &other.flat) == (buffer, &t.flat))
+            }));
+        }
+        block.iters.iter().for_each(|i| _ = self.bindings.remove(&i.var));
+        self.ranges.remove(&l.var);
+        tiles
+    }
+
+    fn tile(&mut self, l: &For, buffer: BufId, indices: &[Expr]) -> Option<Tile> {
+        let mut flat = self.flatten(buffer, indices);
+        let walks = flat.terms.remove(&Term::Var(l.var)) == Some(1);
+        let mentions = |t: &Term| matches!(t, Term::Opaque(_, e) if e.0.vars().contains(&l.var));
+        if !walks || flat.terms.keys().any(mentions) {
+            return None;
+        }
+        match self.pattern(&flat) {
+            Pattern::Strided { base, stride } if stride.unsigned_abs() >= l.extent as u64 => {
+                Some(Tile { buffer, flat, base, stride })
+            }
+            _ => None,
+        }
+    }
+
+    /// The columns of a square of rows: squares of four within registers' quarters first, then quarters change
+    /// places, in ever larger blocks.
+    fn transposed(&self, mut rows: Vec<Reg<'c>>) -> Vec<Reg<'c>> {
+        let count = rows.len();
+        for four in rows.chunks_mut(4) {
+            let [a, b, c, d] = [four[0], four[1], four[2], four[3]];
+            let low = |x, y| self.ir.shuffle(x, y, &pick(count, [(0, 0), (1, 0), (0, 1), (1, 1)]));
+            let high = |x, y| self.ir.shuffle(x, y, &pick(count, [(0, 2), (1, 2), (0, 3), (1, 3)]));
+            let (ab, cd, ab_high, cd_high) = (low(a, b), low(c, d), high(a, b), high(c, d));
+            let first =
+                |x, y| self.ir.shuffle(x, y, &pick(count, [(0, 0), (0, 1), (1, 0), (1, 1)]));
+            let last = |x, y| self.ir.shuffle(x, y, &pick(count, [(0, 2), (0, 3), (1, 2), (1, 3)]));
+            let columns =
+                [first(ab, cd), last(ab, cd), first(ab_high, cd_high), last(ab_high, cd_high)];
+            four.copy_from_slice(&columns);
+        }
+        let mut block = 4;
+        while block < count {
+            for i in (0..count).filter(|i| i & block == 0) {
+                let (x, y) = (rows[i], rows[i | block]);
+                rows[i] = self.ir.shuffle(x, y, &exchange(count, block, false));
+                rows[i | block] = self.ir.shuffle(x, y, &exchange(count, block, true));
+            }
+            block *= 2;
+        }
+        rows
+    }
+}
+
+fn contains_choice(e: &Expr) -> bool {
+    let mut found = false;
+    e.visit(&mut |e| found |= matches!(e, Expr::Select(..)));
+    found
+}
+
+/// In each group of four lanes, (operand, lane within the group).
+fn pick(count: usize, lanes: [(usize, usize); 4]) -> Vec<u32> {
+    (0..count).map(|i| (lanes[i % 4].0 * count + (i - i % 4) + lanes[i % 4].1) as u32).collect()
+}
+
+/// Of two rows that are `block` apart: the halves of each pair of blocks that belong to the first, or to the
+/// second, once they are columns.
+fn exchange(count: usize, block: usize, second: bool) -> Vec<u32> {
+    let from = |i: usize| match (second, i & block == 0) {
+        (false, true) => i,
+        (false, false) => count + (i ^ block),
+        (true, true) => i ^ block,
+        (true, false) => count + i,
+    };
+    (0..count).map(|i| from(i) as u32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shuffle(a: &[usize], b: &[usize], mask: &[u32]) -> Vec<usize> {
+        let both = [a, b].concat();
+        mask.iter().map(|&i| both[i as usize]).collect()
+    }
+
+    #[test]
+    fn exchanged_blocks_are_transposed() {
+        for (count, block) in [(8, 4), (16, 4), (16, 8)] {
+            let rows: Vec<Vec<usize>> =
+                (0..count).map(|r| (0..count).map(|c| r * count + c).collect()).collect();
+            for i in (0..count).filter(|i| i & block == 0) {
+                let (x, y) = (&rows[i], &rows[i | block]);
+                let first = shuffle(x, y, &exchange(count, block, false));
+                let second = shuffle(x, y, &exchange(count, block, true));
+                for c in 0..count {
+                    let (row, column) = (i & !block | (c & block), c & !block);
+                    assert_eq!(first[c], row * count + column);
+                    assert_eq!(second[c], row * count + (column | block));
+                }
+            }
+        }
+    }
+}

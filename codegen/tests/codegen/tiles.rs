@@ -1,0 +1,65 @@
+//! Stages that read an operand across its rows, under the default schedule.
+
+use ansc_graph::ops::{OpError, shape};
+use ansc_graph::{BinOp, Compute, ComputeOp, Expr, Stage, TensorType, interp};
+use ansc_runtime::{DType, Tensor};
+use ansc_sketch::default::{Machine, schedule};
+
+use crate::check::{Random, compare, exact, filled};
+use crate::kernel::Kernel;
+
+fn check(name: &str, compute: &Compute) {
+    let inputs: Vec<Tensor> = compute
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(i, ty)| filled(ty, &mut Random(i as u64), |_, r| (r.unit() * 1000.0).trunc()))
+        .collect();
+    let given: Vec<&Tensor> = inputs.iter().collect();
+    let expected = interp::eval(compute, &given).unwrap();
+    let constant = vec![false; compute.inputs.len()];
+    for vector_bytes in [16, 32, 64] {
+        let machine = Machine { vector_bytes, registers: 16 };
+        let scheduled = schedule(name, compute, &constant, &machine);
+        let found = Kernel::new(&scheduled.program).run_in(&given, 3);
+        compare(&format!("{name}, {vector_bytes} bytes"), &found, &expected, &exact);
+    }
+}
+
+fn transpose(dtype: DType, extents: &[usize], perm: &[usize]) -> Result<ComputeOp, OpError> {
+    shape::transpose(&TensorType::new(dtype, extents), perm)
+}
+
+#[test]
+fn transposes_of_all_types_and_with_tails() {
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::I32, DType::I64, DType::U8] {
+        for (extents, perm) in [
+            (&[64usize, 48][..], &[1usize, 0][..]),
+            (&[37, 29], &[1, 0]),
+            (&[2, 24, 14, 14], &[0, 2, 3, 1]),
+            (&[2, 7, 9, 19], &[0, 3, 1, 2]),
+            (&[3, 17, 5, 33], &[3, 2, 1, 0]),
+        ] {
+            let op = transpose(dtype, extents, perm).unwrap();
+            check(&format!("{dtype} {extents:?} {perm:?}"), &op.expr);
+        }
+    }
+}
+
+#[test]
+fn operands_along_and_across_in_one_stage() {
+    let matrix = TensorType::new(DType::F32, [40, 27]);
+    let inputs = vec![TensorType::new(DType::F32, [27, 40]), matrix.clone()];
+    let across = Expr::load(0, vec![Expr::var(1), Expr::var(0)]);
+    let along = Expr::load(1, vec![Expr::var(0), Expr::var(1)]);
+    let body = Expr::binary(BinOp::Max, across.clone() - along, across);
+    check("max", &Compute::single(inputs, Stage::map("max", matrix, body)));
+}
+
+#[test]
+fn one_operand_read_both_ways() {
+    let square = TensorType::new(DType::F32, [33, 33]);
+    let at = |i, j| Expr::load(0, vec![Expr::var(i), Expr::var(j)]);
+    let stage = Stage::map("symmetric", square.clone(), at(0, 1) + at(1, 0));
+    check("symmetric", &Compute::single(vec![square], stage));
+}
