@@ -8,7 +8,7 @@ use ansc_graph::{BufId, Expr};
 
 use super::threads::Threads;
 use super::{AXES, GpuError};
-use crate::affine::Extents;
+use crate::affine::{Digit, Extents, Sum};
 use crate::disjoint::determines;
 use crate::program::{Access, Block, Program, Scope};
 use crate::tree;
@@ -53,11 +53,13 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The indices of an access; of one to memory that each thread block has, as in the first block.
+    /// The indices of an access; of one to memory that each thread block has, without what is the same for all
+    /// of its threads.
     fn within_block(&self, access: &Access, first: usize) -> Vec<Expr> {
-        let grid = &self.threads[..first];
-        let zero = |v| grid.iter().any(|axis| axis.var == v).then(|| Expr::int(0));
-        access.indices.iter().map(|e| e.substitute(&zero)).collect()
+        let grid = |v| self.threads[..first].iter().any(|axis| axis.var == v);
+        let stands = |d: &Digit, _: i64| d.depends_on(&grid) && !d.depends_on(&|v| !grid(v));
+        let moving = |e| Sum::of(e, &self.extents).partition(stands).1.to_expr();
+        access.indices.iter().map(moving).collect()
     }
 
     /// A block reads of what it writes only the element that it writes.

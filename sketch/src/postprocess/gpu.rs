@@ -56,9 +56,8 @@ fn fetch(schedule: &mut Schedule, block: &str, length: usize) -> Result<()> {
     let length = if extent.is_multiple_of(length) && extent > 1 { length } else { 1 };
     let parts = schedule.split(fused, &[0, length])?;
     bind_threads(schedule, parts[0], threads)?;
-    if length > 1 {
-        schedule.vectorize(parts[1])?;
-    }
+    // Elements that are not known to be apart are copied one after the other.
+    let _ = schedule.vectorize(parts[1]);
     Ok(())
 }
 
