@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Latency and agreement of ansc and ONNX Runtime, side by side.
 
-    side_by_side.py [--models a,b] [--threads 1,2] [--seconds 4] [--rounds 5] [--table FILE.md]
+    side_by_side.py [--models a,b] [--threads 1,2] [--seconds 4] [--rounds 5] [--records FILE] [--table FILE.md]
+
+With --records the artifacts are compiled with the schedules of that file, and the untuned ones run as a third engine.
 
 Needs `cargo build --release --workspace --examples` and a Python with onnxruntime and numpy. Each engine is a
 process of its own that sleeps while the other runs. Per model and number of threads: outputs are compared on
@@ -24,6 +26,8 @@ BIN = os.path.join(ROOT, "target", "release")
 NETWORKS = ["resnet18", "resnet50", "mobilenet_v2", "vgg16", "inception_v1", "bert_base", "gpt2", "dcgan",
             "resnet3d_18", "mlp", "lstm_tagger"]
 OPERATORS = ["C1D", "C2D", "C3D", "DEP", "DIL", "GMM", "GRP", "T2D", "CBR", "TBG", "NRM", "SFM"]
+PRODUCTS = ["gemm_512", "gemm_1024", "gemm_2048", "gemm_1024_w", "conv56_64_64_k3", "conv28_128_128_k3",
+            "conv14_256_256_k3", "conv7_512_512_k3", "conv56_256_64_k1", "conv56_256_512_k1s2", "layer_norm", "exp_1m"]
 DISTURBED = 0.2
 
 
@@ -126,11 +130,25 @@ def difference(a, b):
     return float(np.abs(a - b).max() / np.abs(b).max()) if a.shape == b.shape else math.inf
 
 
-def cell(model, artifact, folder, threads, args):
-    engines = {
-        "ansc": Worker([os.path.join(BIN, "examples", "worker"), artifact, folder, threads]),
-        "ort": Worker([sys.executable, os.path.abspath(__file__), "--worker", model, folder, threads]),
-    }
+def compile_for(model, threads, args):
+    """Artifacts by engine."""
+    artifacts = {"ansc": model + ".ansc"}
+    ansc = [os.path.join(BIN, "ansc"), "compile", model, "-o"]
+    if args.records:
+        artifacts["untuned"] = model + ".untuned.ansc"
+        subprocess.run(ansc + [artifacts["untuned"]], check=True, stdout=subprocess.DEVNULL)
+        ansc += [artifacts["ansc"], "--records", args.records, "--threads", threads]
+    else:
+        ansc += [artifacts["ansc"]]
+    subprocess.run(ansc, check=True, stdout=subprocess.DEVNULL)
+    return artifacts
+
+
+def cell(model, folder, threads, args):
+    artifacts = compile_for(model, threads, args)
+    worker = os.path.join(BIN, "examples", "worker")
+    engines = {name: Worker([worker, artifact, folder, threads]) for name, artifact in artifacts.items()}
+    engines["ort"] = Worker([sys.executable, os.path.abspath(__file__), "--worker", model, folder, threads])
     files = {}
     for name, worker in engines.items():
         files[name] = os.path.join(folder, name + ".out")
@@ -144,6 +162,8 @@ def cell(model, artifact, folder, threads, args):
     row["relative"] = difference(files["ansc"], files["ort"])
     for worker in engines.values():
         worker.close()
+    for artifact in artifacts.values():
+        os.remove(artifact)
     return row
 
 
@@ -159,18 +179,27 @@ def table(results):
     lines = []
     for threads, rows in results.items():
         plural = "" if threads == "1" else "s"
-        lines += [f"### {threads} thread{plural}, ms: median (10% to 90%)\n",
-                  "| model | ansc | ONNX Runtime | ansc / ONNX Runtime | largest difference |", "|---|---|---|---|---|"]
+        tuned = any("untuned" in row for row in rows.values())
+        head = ["model", "ansc"] + ["untuned", "ansc / untuned"] * tuned
+        head += ["ONNX Runtime", "ansc / ONNX Runtime", "largest difference"]
+        lines += [f"### {threads} thread{plural}, ms: median (10% to 90%)\n", cells(head), "|---" * len(head) + "|"]
         for model, row in rows.items():
-            ratio = row["ansc"]["median"] / row["ort"]["median"]
-            lines.append(f"| {model} | {latency(row['ansc'])} | {latency(row['ort'])} | {ratio:.2f} | {row['relative']:.1e} |")
-        for title, names in [("networks", NETWORKS), ("operators", OPERATORS)]:
+            own = row["ansc"]["median"]
+            middle = [latency(row["untuned"]), f"{own / row['untuned']['median']:.2f}"] if tuned else []
+            last = [latency(row["ort"]), f"{own / row['ort']['median']:.2f}", f"{row['relative']:.1e}"]
+            lines.append(cells([model, latency(row["ansc"])] + middle + last))
+        for title, names in [("networks", NETWORKS), ("operators", OPERATORS), ("products and layers", PRODUCTS)]:
             ratios = [r["ansc"]["median"] / r["ort"]["median"] for m, r in rows.items() if m in names]
             if ratios:
                 mean = math.exp(statistics.fmean(map(math.log, ratios)))
-                lines.append(f"| geometric mean, {title} | | | **{mean:.2f}** (worst {max(ratios):.2f}) | |")
+                blank = [""] * (len(head) - 3)
+                lines.append(cells([f"geometric mean, {title}"] + blank + [f"**{mean:.2f}** (worst {max(ratios):.2f})", ""]))
         lines.append("")
     return "\n".join(lines)
+
+
+def cells(texts):
+    return "| " + " | ".join(texts) + " |"
 
 
 def main():
@@ -179,6 +208,7 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--seconds", type=float, default=4, help="per engine, model and number of threads")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--records", help="what `ansc tune` kept")
     parser.add_argument("--table", help="write the table here too")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -188,18 +218,18 @@ def main():
     results = {threads: {} for threads in args.threads.split(",")}
     with tempfile.TemporaryDirectory() as work:
         for name in args.models.split(","):
-            model, artifact = (os.path.join(work, name + end) for end in (".onnx", ".ansc"))
+            model = os.path.join(work, name + ".onnx")
             subprocess.run([ansc, "models", name, "-o", work], check=True, stdout=subprocess.DEVNULL)
-            subprocess.run([ansc, "compile", model, "-o", artifact], check=True, stdout=subprocess.DEVNULL)
             folder = os.path.join(work, name)
             os.makedirs(folder)
             make_inputs(model, folder)
             for threads, rows in results.items():
-                rows[name] = row = cell(model, artifact, folder, threads, args)
+                rows[name] = row = cell(model, folder, threads, args)
                 ratio = row["ansc"]["median"] / row["ort"]["median"]
-                print(f"{name}, {threads}: ansc {latency(row['ansc'])} ms, ONNX Runtime {latency(row['ort'])} ms, "
+                untuned = f"untuned {latency(row['untuned'])} ms, " if args.records else ""
+                print(f"{name}, {threads}: ansc {latency(row['ansc'])} ms, {untuned}ONNX Runtime {latency(row['ort'])} ms, "
                       f"ratio {ratio:.2f}, differs by {row['relative']:.1e}", flush=True)
-            os.remove(model), os.remove(artifact)
+            os.remove(model)
     print("\n" + table(results))
     if args.table:
         with open(args.table, "w") as file:
