@@ -71,5 +71,5 @@ impl Schedules {
 /// What a record was measured on: schedules of one processor are not those of another.
 pub fn target_name(target: &Target) -> String {
     let info = target.info();
-    format!("{} {}", info.triple, info.cpu)
+    format!("{} {} {}", info.triple, target.tune, info.features.join(" "))
 }

@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_crate_gbdt_ranks_programs_it_has_not_seen() {
-        let quality = quality(&mut Gbdt::default(), &samples(120, 0));
+        let quality = quality(&mut Gbdt::default(), &samples(240, 0));
         assert!(quality.pairwise_accuracy > 0.85, "{quality}");
     }
 
