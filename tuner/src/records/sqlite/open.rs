@@ -69,11 +69,17 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Sqlite, RecordsError> {
     let mut connection = Connection::open_with_flags(absolute, flags).map_err(failed)?;
     connection.busy_timeout(PATIENCE).map_err(failed)?;
     // Nothing is written to a file before it is known to be ours.
-    if let Found::Nothing = look(&connection, &name)? {
+    if let Found::Nothing = look_at_once(&mut connection, &name)? {
         create(&mut connection, &name)?;
     }
     settle_journal(&connection).map_err(failed)?;
     Ok(Sqlite { path: name.clone(), connection })
+}
+
+/// In one transaction: what another process makes meanwhile is seen whole or not at all.
+fn look_at_once(connection: &mut Connection, path: &str) -> Result<Found, RecordsError> {
+    let transaction = connection.transaction().map_err(|e| RecordsError::of_sqlite(path, e))?;
+    look(&transaction, path)
 }
 
 fn look(connection: &Connection, path: &str) -> Result<Found, RecordsError> {
