@@ -4,8 +4,8 @@
 //! tasks --task scheduler--> one task --strategy, cost model--> candidates --measurer--> outcomes --> records
 //! ```
 //!
-//! [`tune`](tune::tune) is that loop. What it learns are [`Record`]s: a task's key, a target, a trace and
-//! what became of it. The crate knows neither LLVM nor ONNX: a [`Measurer`](measure::Measurer) builds and
+//! [`tune`] is that loop. What it learns are [`Record`]s: a task's key, a target, a trace and
+//! what became of it. The crate knows neither LLVM nor ONNX: a [`Measurer`] builds and
 //! runs candidates, and the command provides one.
 
 pub mod candidate;
