@@ -38,7 +38,7 @@ mod tests;
 
 use ansc_graph::BufId;
 
-use crate::program::{Block, Program, Stmt};
+use crate::program::{Access, Block, Body, Program, Stmt};
 use allocation::Allocations;
 use nest::Nest;
 use store::Store;
@@ -91,6 +91,25 @@ pub fn features_with(program: &Program, config: &Config) -> Features {
     };
     program.body.iter().for_each(|s| extractor.stmt(s));
     extractor.finish()
+}
+
+/// The buffers that the rows are about, in their order.
+pub fn stored(program: &Program) -> Vec<BufId> {
+    let mut buffers = vec![];
+    for stmt in &program.body {
+        stmt.visit_blocks(&mut |block| {
+            let stored: &[&Access] = match &block.body {
+                Body::Assign { dst, .. } | Body::Reduce { dst, .. } => &[dst],
+                Body::ArgReduce { best, position, .. } => &[best, position],
+            };
+            for access in stored {
+                if !buffers.contains(&access.buffer) {
+                    buffers.push(access.buffer);
+                }
+            }
+        });
+    }
+    buffers
 }
 
 /// Numbers before they are scaled.

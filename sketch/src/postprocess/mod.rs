@@ -6,7 +6,8 @@
 //! 1. `privatise`: buffers that one iteration fills and uses become local;
 //! 2. `layout`: constants lie in the order in which the tiles go through them;
 //! 3. `peel`: tiles that overrun are parted from those that do not;
-//! 4. `parallel`: the outermost spatial loops of each nest are fused and run by several threads;
+//! 4. `parallel`: the outermost spatial loops of each nest are fused and run by several threads, as many as give
+//!    enough iterations, or as a block's [`PARALLEL`] says;
 //! 5. `vectorize`: the innermost spatial loop of each block becomes a vector;
 //! 6. `unroll`: loops around a block that carries [`UNROLL`] are written out up to that many iterations.
 //!
@@ -32,6 +33,9 @@ use crate::schedule::{LoopRef, Schedule};
 
 /// The annotation that says how many iterations may be written out around a block.
 pub const UNROLL: &str = "unroll";
+/// The annotation that says how many loops around a block's nest are fused and run in parallel; 0 is as many as
+/// give enough iterations.
+pub const PARALLEL: &str = "parallel";
 
 /// What the steps need to know of the machine.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

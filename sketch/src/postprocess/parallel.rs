@@ -4,14 +4,14 @@
 //! for i in 0..8 { for j in 0..32 { for k .. } }   =>   parallel ij in 0..256 { for k .. }
 //! ```
 
-use super::{chain, is_free};
-use crate::schedule::{LoopRef, Schedule};
+use super::{PARALLEL, chain, is_free};
+use crate::program::Stmt;
+use crate::schedule::{Annotation, LoopRef, Schedule};
 
-/// As few loops as give more than `enough` iterations, and fewer where iterations are not independent.
 pub(super) fn parallel(schedule: &mut Schedule, enough: usize) {
-    let nests: Vec<Vec<LoopRef>> = schedule.program().body.iter().map(chain).collect();
-    for nest in nests {
-        let loops = outermost(schedule, &nest, enough);
+    let nests = schedule.program().body.iter();
+    let all: Vec<Vec<LoopRef>> = nests.map(|nest| outermost(schedule, nest, enough)).collect();
+    for loops in all {
         for n in (1..=loops.len()).rev() {
             let mut changed = schedule.clone();
             if changed.fuse(&loops[..n]).is_ok_and(|l| changed.parallel(l).is_ok()) {
@@ -22,12 +22,15 @@ pub(super) fn parallel(schedule: &mut Schedule, enough: usize) {
     }
 }
 
-/// The loops that are fused, if they may be.
-pub(super) fn outermost(schedule: &Schedule, nest: &[LoopRef], enough: usize) -> Vec<LoopRef> {
+/// The loops of a nest that are fused, if they may be: as many as its annotation says, or else as few as give more
+/// than `enough` iterations. Fewer are where iterations are not independent.
+pub(super) fn outermost(schedule: &Schedule, nest: &Stmt, enough: usize) -> Vec<LoopRef> {
+    let wanted = wanted(schedule, nest);
     let mut iterations = 1;
     let mut loops = vec![];
-    for &l in nest.iter().take_while(|&&l| is_free(schedule, l)) {
-        if iterations > enough {
+    for l in chain(nest).into_iter().take_while(|&l| is_free(schedule, l)) {
+        let is_enough = wanted.map_or(iterations > enough, |n| loops.len() == n);
+        if is_enough {
             break;
         }
         iterations *= schedule.extent(l).expect("a loop of the program");
@@ -35,4 +38,15 @@ pub(super) fn outermost(schedule: &Schedule, nest: &[LoopRef], enough: usize) ->
     }
     // One iteration is no parallelism.
     if iterations > 1 { loops } else { vec![] }
+}
+
+/// What the last block of the nest that carries the annotation says: the others moved to it.
+fn wanted(schedule: &Schedule, nest: &Stmt) -> Option<usize> {
+    let mut last = None;
+    nest.visit_blocks(&mut |block| {
+        if let Some(&Annotation::Int(n)) = schedule.annotation(&block.name, PARALLEL) {
+            last = usize::try_from(n).ok();
+        }
+    });
+    last.filter(|&n| n > 0)
 }

@@ -125,7 +125,8 @@ fn part(schedule: &mut Schedule, cut: Cut, enough: usize) -> Option<()> {
     if let Some(root) = root {
         let nest = chain(&schedule.program().body[root]);
         let depth = nest.iter().position(|l| *l == cut.at)?;
-        if depth > 0 && outermost(schedule, &nest, enough).contains(&cut.at) {
+        let parallel = outermost(schedule, &schedule.program().body[root], enough);
+        if depth > 0 && parallel.contains(&cut.at) {
             return part_nest(schedule, cut, root, &nest[..depth]);
         }
     }

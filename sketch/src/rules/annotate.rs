@@ -1,9 +1,9 @@
-//! The free decisions that every sketch ends with: where blocks that no rule placed are computed, and how
-//! far reductions are written out.
+//! The free decisions that every sketch ends with: where blocks that no rule placed are computed, how
+//! far reductions are written out, and how many loops of a nest run in parallel.
 
 use super::{Space, State};
-use crate::postprocess::UNROLL;
-use crate::program::IterKind;
+use crate::postprocess::{PARALLEL, UNROLL};
+use crate::program::{IterKind, Stmt};
 use crate::trace::{Recorder, StepError};
 
 pub(super) fn annotate(space: &Space, state: &mut State) {
@@ -22,6 +22,25 @@ pub(super) fn annotate(space: &Space, state: &mut State) {
             state.recorder = changed;
         }
     }
+    if space.gpu.is_none() {
+        for block in last_of_nests(state) {
+            let mut changed = state.recorder.clone();
+            if parallel(space, &mut changed, &block).is_ok() {
+                state.recorder = changed;
+            }
+        }
+    }
+}
+
+/// The last block of each nest, at which all that moves there is computed.
+fn last_of_nests(state: &State) -> Vec<String> {
+    let nests = state.recorder.schedule().program().body.iter();
+    let last = |nest: &Stmt| {
+        let mut last = None;
+        nest.visit_blocks(&mut |block| last = Some(block.name.clone()));
+        last
+    };
+    nests.filter_map(last).collect()
 }
 
 /// Only a block alone at the root is free to move.
@@ -46,4 +65,18 @@ fn unroll(space: &Space, recorder: &mut Recorder, block: &str) -> Result<(), Ste
     let weights = vec![1.0 / space.unroll_steps.len() as f64; space.unroll_steps.len()];
     let steps = recorder.sample_categorical(&space.unroll_steps, &weights, &mut space.random())?;
     recorder.annotate(var, UNROLL, steps.into())
+}
+
+/// Loops that may run in parallel at most. More than these are never outermost and spatial in a tiled nest of a
+/// convolution.
+const MOST_PARALLEL: i64 = 6;
+
+/// Samples take as many loops as give enough iterations; only mutations choose otherwise, as in Ansor.
+fn parallel(space: &Space, recorder: &mut Recorder, block: &str) -> Result<(), StepError> {
+    let mut weights = vec![0.0; MOST_PARALLEL as usize + 1];
+    weights[0] = 1.0;
+    let loops: Vec<i64> = (0..=MOST_PARALLEL).collect();
+    let var = recorder.get_block(block)?;
+    let n = recorder.sample_categorical(&loops, &weights, &mut space.random())?;
+    recorder.annotate(var, PARALLEL, n.into())
 }

@@ -16,7 +16,7 @@ impl Recorder {
     /// Executes one instruction of a trace and appends it, with the decision that was made.
     pub(super) fn step(
         &mut self,
-        instruction: Instruction,
+        mut instruction: Instruction,
         unfit: Unfit,
         random: &mut dyn Rng,
     ) -> Result<()> {
@@ -25,6 +25,13 @@ impl Recorder {
             _ if !instruction.is_sampling() => self.plain(instruction),
             Some(made) if self.fits(&instruction, made)? => self.keep(instruction),
             Some(_) if unfit == Unfit::Refuse => Err(StepError::Unfit),
+            Some(made)
+                if unfit == Unfit::Adapt
+                    && let Some(adapted) = self.adapt(&instruction, made)? =>
+            {
+                instruction.set_decision(Some(adapted));
+                self.keep(instruction)
+            }
             _ => self.sample(instruction, random),
         }
     }
@@ -211,7 +218,7 @@ impl Recorder {
 
 /// Decisions.
 impl Recorder {
-    fn fits(&self, instruction: &Instruction, decision: &Decision) -> Result<bool> {
+    pub(super) fn fits(&self, instruction: &Instruction, decision: &Decision) -> Result<bool> {
         use Instruction::*;
         Ok(match (instruction, decision) {
             (SamplePerfectTile { target, max_innermost, out, .. }, Decision::Tile(tile)) => {

@@ -14,6 +14,8 @@
 //! Invariants: a variable is defined by one instruction, before it is used; a recorded sampling instruction has a
 //! decision; replaying a trace on the program it was recorded on gives the same program and the same trace.
 
+mod adapt;
+mod cross;
 mod data;
 mod execute;
 mod instruction;
@@ -23,6 +25,7 @@ mod options;
 mod record;
 mod sample;
 mod text;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -52,6 +55,8 @@ pub enum Unfit {
     Refuse,
     /// The instruction is sampled again.
     Resample,
+    /// It becomes the most similar one that fits; if there is none, it is sampled again.
+    Adapt,
 }
 
 /// Why a trace could not be replayed.

@@ -1,0 +1,217 @@
+//! A trace for people: what was done, with the decisions in place of variables.
+//!
+//! ```text
+//! b0 = get_block("mm"); l1, .. = get_loops(b0); v4, .. = sample_perfect_tile(l1, ..)  # [8, 4, 2, 16]
+//! l8, .. = split(l1, [v4, ..])
+//! =>
+//! split loop 0 of mm into 8 x 4 x 2 x 16
+//! ```
+
+use std::collections::BTreeMap;
+
+use super::Trace;
+use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number};
+use crate::postprocess::{PARALLEL, UNROLL};
+
+impl Trace {
+    /// A line for each step that does something.
+    pub fn in_words(&self) -> Vec<String> {
+        let mut words = Words::default();
+        self.steps.iter().filter_map(|step| words.step(step)).collect()
+    }
+}
+
+/// What the variables stand for.
+#[derive(Default)]
+struct Words {
+    blocks: BTreeMap<u32, String>,
+    loops: BTreeMap<u32, String>,
+    values: BTreeMap<u32, i64>,
+}
+
+impl Words {
+    fn step(&mut self, step: &Instruction) -> Option<String> {
+        use Instruction::*;
+        match step {
+            GetBlock { name, out } => {
+                self.blocks.insert(out.0, name.clone());
+                None
+            }
+            GetLoops { block, out } => {
+                let block = self.block(*block);
+                for (i, l) in out.iter().enumerate() {
+                    self.loops.insert(l.0, format!("{i} of {block}"));
+                }
+                None
+            }
+            SamplePerfectTile { out, decision, .. } | SampleTile { out, decision, .. } => {
+                if let Some(Decision::Tile(tile)) = decision {
+                    let known = out.iter().zip(tile).map(|(v, &n)| (v.0, n as i64));
+                    self.values.extend(known);
+                }
+                None
+            }
+            SampleCategorical { candidates, out, decision, .. } => {
+                if let Some(Decision::Choice(i)) = decision {
+                    let value = usize::try_from(*i).ok().and_then(|i| candidates.get(i));
+                    self.values.extend(value.map(|&value| (out.0, value)));
+                }
+                None
+            }
+            SampleComputeLocation { out, decision, .. } => {
+                let place = match decision {
+                    Some(Decision::Choice(Decision::ROOT)) => "root".into(),
+                    Some(Decision::Choice(Decision::INLINE)) => "inline".into(),
+                    Some(Decision::Choice(k)) => format!("{k} of those of its reader"),
+                    _ => "?".into(),
+                };
+                self.loops.insert(out.0, place);
+                None
+            }
+            on_loops => self.on_loops(on_loops),
+        }
+    }
+
+    fn on_loops(&mut self, step: &Instruction) -> Option<String> {
+        use Instruction::*;
+        match step {
+            Split { target, factors, out } => {
+                let whole = self.name(*target);
+                let lengths = factors.iter().map(|&f| self.number(f)).collect::<Vec<_>>();
+                for (i, l) in out.iter().enumerate() {
+                    self.loops.insert(l.0, part(&whole, i));
+                }
+                Some(format!("split loop {whole} into {}", lengths.join(" x ")))
+            }
+            Fuse { loops, out } => {
+                let names = self.names(loops);
+                self.loops.insert(out.0, names.join(" + "));
+                Some(format!("fuse loops {}", names.join(", ")))
+            }
+            Reorder { loops } => Some(format!("order loops {}", self.names(loops).join(", "))),
+            Parallel { target } => Some(format!("run loop {} in parallel", self.name(*target))),
+            Vectorize { target } => Some(format!("make vectors of loop {}", self.name(*target))),
+            Unroll { target } => Some(format!("write out loop {}", self.name(*target))),
+            ComputeAt { block, target } => {
+                let block = self.block(*block);
+                match self.name(*target).as_str() {
+                    "root" => None,
+                    "inline" => Some(format!("inline {block}")),
+                    place => Some(format!("compute {block} inside of loop {place}")),
+                }
+            }
+            ReverseComputeAt { block, target } => Some(format!(
+                "compute {} as soon as loop {} gives what it reads",
+                self.block(*block),
+                self.name(*target)
+            )),
+            on_block => self.on_block(on_block),
+        }
+    }
+
+    fn on_block(&mut self, step: &Instruction) -> Option<String> {
+        use Instruction::*;
+        match step {
+            ComputeInline { block } | ReverseComputeInline { block } => {
+                Some(format!("inline {}", self.block(*block)))
+            }
+            CacheWrite { block, scope, out } => {
+                let name = self.block(*block);
+                self.blocks.insert(out.0, format!("the copy of {name}"));
+                Some(format!("collect {name} in a {scope} buffer first"))
+            }
+            CacheRead { block, buffer, scope, out } => {
+                self.blocks.insert(out.0, format!("the copy of {buffer}"));
+                Some(format!("copy {buffer} to a {scope} buffer for {}", self.block(*block)))
+            }
+            Rfactor { block, target, out, .. } => {
+                let name = self.block(*block);
+                self.blocks.insert(out.0, format!("{name}_rf"));
+                Some(format!("reduce {name} in two steps, first along loop {}", self.name(*target)))
+            }
+            Annotate { block, key, value: Note::Number(n) } => {
+                self.note(&self.block(*block), key, *n)
+            }
+            DefaultSchedule { knobs } => {
+                let knob = |(k, n): &(crate::default::Knob, Number)| {
+                    format!("{} {}", k.name(), self.number(*n))
+                };
+                let knobs = knobs.iter().map(knob).collect::<Vec<_>>().join(", ");
+                let with = if knobs.is_empty() { String::new() } else { format!(" with {knobs}") };
+                Some(format!("default schedule{with}"))
+            }
+            other => Some(other.to_string()),
+        }
+    }
+
+    fn note(&self, block: &str, key: &str, value: Number) -> Option<String> {
+        match (key, self.number(value).as_str()) {
+            (UNROLL, "0") => None,
+            (UNROLL, n) => Some(format!("write out up to {n} iterations around {block}")),
+            (PARALLEL, "0") => {
+                Some(format!("run enough outer loops of {block} in parallel, and no more"))
+            }
+            (PARALLEL, n) => Some(format!("run the {n} outermost loops of {block} in parallel")),
+            (key, n) => Some(format!("note {key} {n} at {block}")),
+        }
+    }
+
+    fn block(&self, var: BlockVar) -> String {
+        self.blocks.get(&var.0).cloned().unwrap_or_else(|| var.to_string())
+    }
+
+    fn name(&self, var: LoopVar) -> String {
+        self.loops.get(&var.0).cloned().unwrap_or_else(|| var.to_string())
+    }
+
+    fn names(&self, vars: &[LoopVar]) -> Vec<String> {
+        vars.iter().map(|&v| self.name(v)).collect()
+    }
+
+    fn number(&self, number: Number) -> String {
+        match number {
+            Number::Known(n) => n.to_string(),
+            Number::Var { var } => {
+                self.values.get(&var.0).map_or_else(|| var.to_string(), i64::to_string)
+            }
+        }
+    }
+}
+
+/// `2.0 of mm` is the outermost part of `2 of mm`.
+fn part(whole: &str, i: usize) -> String {
+    match whole.split_once(" of ") {
+        Some((number, block)) => format!("{number}.{i} of {block}"),
+        None => format!("{whole}.{i}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use crate::rules::Space;
+    use crate::testing::matmul_bias_relu;
+    use crate::trace::Unfit;
+
+    #[test]
+    fn a_tiled_product_in_words() {
+        let program = || crate::lower("k", &matmul_bias_relu(24, 18, 36));
+        for sketch in Space::cpu(2).sketches(program()) {
+            let random = &mut StdRng::seed_from_u64(0);
+            let trace =
+                sketch.trace.replay(program(), Unfit::Refuse, random).unwrap().into_parts().1;
+            let words = trace.in_words();
+            // No variable is left without a meaning.
+            let is_var = |w: &str| {
+                w.len() > 1
+                    && w.starts_with(['l', 'v', 'b'])
+                    && w[1..].chars().all(|c| c.is_ascii_digit())
+            };
+            let bad = words.iter().find(|l| l.split([' ', ',']).any(is_var));
+            assert_eq!(bad, None, "{words:#?}");
+            assert!(words.iter().any(|l| l.starts_with("split loop 0 of mm into")), "{words:#?}");
+        }
+    }
+}
