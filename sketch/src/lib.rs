@@ -11,6 +11,7 @@ pub mod exec;
 pub mod features;
 pub mod finish;
 pub mod gpu;
+mod hash;
 pub mod index_map;
 pub mod intrinsic;
 pub mod lower;
