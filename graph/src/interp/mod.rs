@@ -14,12 +14,14 @@ mod exec;
 pub(crate) mod kernels;
 mod lanes;
 mod math;
+mod points;
 mod run;
 pub(crate) mod scalar;
 mod sink;
 #[cfg(test)]
 mod tests;
 
+pub use points::{PointError, Points};
 pub use run::{run, run_observed};
 
 use ansc_runtime::Tensor;
