@@ -42,6 +42,10 @@ pub trait CostModel: Send + Sync {
     fn train(&mut self, samples: &[Sample]);
     /// A score for each program, always finite. The same for the same samples and program.
     fn predict(&self, programs: &[&Features]) -> Vec<f32>;
+    /// False while its scores are random.
+    fn is_informed(&self) -> bool {
+        true
+    }
 }
 
 /// A model that several searches ask and one loop teaches.

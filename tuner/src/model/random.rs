@@ -17,6 +17,10 @@ impl CostModel for Random {
 
     fn train(&mut self, _: &[Sample]) {}
 
+    fn is_informed(&self) -> bool {
+        false
+    }
+
     fn predict(&self, programs: &[&Features]) -> Vec<f32> {
         programs.iter().map(|program| self.draw(program)).collect()
     }

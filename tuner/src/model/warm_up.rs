@@ -34,6 +34,10 @@ impl<M: CostModel> CostModel for WarmUp<M> {
     fn predict(&self, programs: &[&Features]) -> Vec<f32> {
         if self.is_warm { self.model.predict(programs) } else { self.random.predict(programs) }
     }
+
+    fn is_informed(&self) -> bool {
+        self.is_warm && self.model.is_informed()
+    }
 }
 
 impl CostModel for Box<dyn CostModel> {
@@ -47,6 +51,10 @@ impl CostModel for Box<dyn CostModel> {
 
     fn predict(&self, programs: &[&Features]) -> Vec<f32> {
         (**self).predict(programs)
+    }
+
+    fn is_informed(&self) -> bool {
+        (**self).is_informed()
     }
 }
 

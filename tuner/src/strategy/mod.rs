@@ -25,13 +25,17 @@ pub trait SearchStrategy: Send {
 }
 
 /// Names of the strategies that [`create`] makes.
-pub const NAMES: [&str; 5] = ["evolutionary", "opevo", "g-bfs", "random", "grid"];
+pub const NAMES: [&str; 6] =
+    ["evolutionary", "annealed-evolution", "opevo", "g-bfs", "random", "grid"];
 
 /// The strategy of that name for one task; those that rank candidates ask `model`.
 pub fn create(name: &str, model: &SharedModel, seed: u64) -> Option<Box<dyn SearchStrategy>> {
     match name {
         "evolutionary" => {
             Some(Box::new(Evolutionary::new(EvolutionOptions::default(), model.clone(), seed)))
+        }
+        "annealed-evolution" => {
+            Some(Box::new(Evolutionary::new(EvolutionOptions::annealed(), model.clone(), seed)))
         }
         "opevo" => Some(Box::new(OpEvo::new(OpEvoOptions::default(), seed))),
         "g-bfs" => Some(Box::new(GBfs::new(WIDTH, seed))),

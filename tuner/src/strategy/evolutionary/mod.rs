@@ -1,0 +1,313 @@
+//! Evolution guided by a cost model, as Ansor and MetaSchedule search.
+//!
+//! A round: a population of random samples and of the best measured programs goes through a few generations.
+//! In each, all are scored; parents are drawn in proportion to their scores and, mostly, one of their
+//! decisions is changed (`mutation`) or those of two are mixed (`crossover`). The best ever seen are measured, and
+//! a few random ones among them.
+//!
+//! Replays are valid by construction: a trace that a changed decision makes invalid is dropped and another
+//! parent drawn.
+//!
+//! By default every child takes its place in the next generation, as in both implementations. With a
+//! temperature it must earn it, as MetaSchedule's paper describes: one that scores less than its parent
+//! replaces it with probability `exp(difference / temperature)`, which falls with the generations.
+
+mod crossover;
+mod mutation;
+mod top;
+mod wheel;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use ansc_sketch::Features;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rayon::prelude::*;
+
+use super::SearchStrategy;
+use crate::candidate::{Candidate, Search};
+use crate::model::SharedModel;
+use mutation::mutate;
+use top::Top;
+use wheel::Wheel;
+
+pub use mutation::MutationWeights;
+
+/// The numbers of Ansor and MetaSchedule.
+#[derive(Clone, Debug)]
+pub struct EvolutionOptions {
+    pub population: usize,
+    pub generations: usize,
+    /// Share of the population that are the best measured.
+    pub measured: f64,
+    /// How often a child has a changed decision of its parent.
+    pub mutation: f64,
+    /// How often it has two parents.
+    pub crossover: f64,
+    /// Share of the proposals that are random samples.
+    pub epsilon: f64,
+    pub weights: MutationWeights,
+    /// Of the first generation; each further one has half of it. Without, every child is accepted.
+    pub temperature: Option<f64>,
+}
+
+impl Default for EvolutionOptions {
+    fn default() -> EvolutionOptions {
+        EvolutionOptions {
+            population: 512,
+            generations: 4,
+            measured: 0.2,
+            mutation: 0.85,
+            crossover: 0.05,
+            epsilon: 0.05,
+            weights: MutationWeights::ANSOR,
+            temperature: None,
+        }
+    }
+}
+
+impl EvolutionOptions {
+    /// Scores are shares of the best throughput: at first a child may be a tenth slower in one case of three.
+    pub fn annealed() -> EvolutionOptions {
+        EvolutionOptions { temperature: Some(0.1), ..EvolutionOptions::default() }
+    }
+}
+
+/// Tries of one place of a generation until it is given up.
+const TRIES: usize = 10;
+/// Passes over the initial population that may give nothing new.
+const EMPTY_PASSES: usize = 5;
+/// Samples that an initial population needs at least, before evolution makes sense.
+const LEAST_POPULATION: usize = 50;
+/// Generations as long as the model's scores are random, as in Ansor.
+const UNINFORMED: usize = 2;
+/// Crossovers that may fail before a subgraph is known to be unfit for them.
+const FAILED_CROSSOVERS: usize = 256;
+
+pub struct Evolutionary {
+    options: EvolutionOptions,
+    model: SharedModel,
+    seed: u64,
+    round: u64,
+    crossovers: Crossovers,
+}
+
+#[derive(Default)]
+struct Crossovers {
+    tried: AtomicUsize,
+    made: AtomicUsize,
+    /// Those that never succeed are not tried any more. Decided between generations, so that threads do not matter.
+    useless: bool,
+}
+
+type Population = Vec<Arc<Candidate>>;
+
+/// A candidate, and which of the last generation it came from.
+struct Child {
+    candidate: Arc<Candidate>,
+    parent: usize,
+}
+
+impl Evolutionary {
+    pub fn new(options: EvolutionOptions, model: SharedModel, seed: u64) -> Evolutionary {
+        Evolutionary { options, model, seed, round: 0, crossovers: Crossovers::default() }
+    }
+
+    fn score(&self, population: &[Arc<Candidate>]) -> Vec<f32> {
+        let features: Vec<&Features> = population.iter().map(|c| c.features.as_ref()).collect();
+        self.model.read().unwrap_or_else(PoisonError::into_inner).predict(&features)
+    }
+
+    /// A random number generator for one place of one generation, so that threads do not matter.
+    fn random(&self, generation: usize, place: usize) -> StdRng {
+        let mix = [self.seed, self.round, generation as u64, place as u64];
+        let bytes: Vec<u8> = mix.iter().flat_map(|n| n.to_le_bytes()).collect();
+        StdRng::from_seed(bytes.try_into().expect("four numbers of eight bytes"))
+    }
+
+    /// Random samples that were not measured, and are all different.
+    fn samples(&self, search: &Search) -> Population {
+        let measured = (self.options.measured * self.options.population as f64) as usize;
+        let wanted = self.options.population - measured.min(search.measured.len());
+        let mut known = HashSet::new();
+        let mut samples = Population::new();
+        let mut empty = 0;
+        for pass in 0.. {
+            let before = samples.len();
+            let drawn: Population = (0..wanted)
+                .into_par_iter()
+                .filter_map(|place| {
+                    let random = &mut self.random(usize::MAX - pass, place);
+                    let sketch = &search.sketches[random.random_range(0..search.sketches.len())];
+                    Candidate::of(&search.task, &sketch.trace, random).map(Arc::new)
+                })
+                .collect();
+            let fresh = |c: &Arc<Candidate>| !search.is_seen(c) && known.insert(c.program);
+            samples.extend(drawn.into_iter().filter(fresh));
+            empty = if samples.len() == before { empty + 1 } else { 0 };
+            if samples.len() >= LEAST_POPULATION.min(wanted) || empty == EMPTY_PASSES {
+                break;
+            }
+        }
+        samples
+    }
+
+    fn best_measured(&self, search: &Search) -> Population {
+        let mut timed: Vec<(f64, &Candidate)> =
+            search.measured.iter().filter_map(|(c, o)| Some((o.seconds()?, c))).collect();
+        timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let most = (self.options.measured * self.options.population as f64) as usize;
+        timed.into_iter().take(most).map(|(_, c)| Arc::new(c.clone())).collect()
+    }
+
+    fn children(
+        &self,
+        search: &Search,
+        parents: &[Arc<Candidate>],
+        scores: &[f32],
+        generation: usize,
+    ) -> Vec<Child> {
+        let wheel = Wheel::new(scores);
+        let child = |place| {
+            let random = &mut self.random(generation, place);
+            for _ in 0..TRIES {
+                let parent = wheel.draw(random);
+                if let Some(candidate) = self.child(search, parents, parent, &wheel, random) {
+                    return Child { candidate, parent };
+                }
+            }
+            let parent = wheel.draw(random);
+            Child { candidate: parents[parent].clone(), parent }
+        };
+        (0..self.options.population).into_par_iter().map(child).collect()
+    }
+
+    /// A copy, a mutation, or a cross with another parent; none if that is not valid.
+    fn child(
+        &self,
+        search: &Search,
+        parents: &[Arc<Candidate>],
+        parent: usize,
+        wheel: &Wheel,
+        random: &mut StdRng,
+    ) -> Option<Arc<Candidate>> {
+        let drawn = random.random_range(0.0..1.0);
+        let parent = &parents[parent];
+        if drawn < self.options.mutation {
+            let mutated = mutate(&parent.trace, &self.options.weights, random)?;
+            return Candidate::of(&search.task, &mutated, random).map(Arc::new);
+        }
+        let crosses = drawn < self.options.mutation + self.options.crossover;
+        if !crosses || self.crossovers.useless {
+            return Some(parent.clone());
+        }
+        let other = &parents[wheel.draw(random)];
+        if other.program == parent.program {
+            return Some(parent.clone());
+        }
+        self.cross(search, parent, other)
+    }
+
+    fn cross(&self, search: &Search, a: &Candidate, b: &Candidate) -> Option<Arc<Candidate>> {
+        self.crossovers.tried.fetch_add(1, Ordering::Relaxed);
+        let model = self.model.read().unwrap_or_else(PoisonError::into_inner);
+        let child = crossover::cross(&search.task, a, b, model.as_ref())?;
+        self.crossovers.made.fetch_add(1, Ordering::Relaxed);
+        Some(Arc::new(child))
+    }
+
+    /// The next generation: children, or their parents where these stay.
+    fn accepted(
+        &self,
+        parents: &[Arc<Candidate>],
+        parent_scores: &[f32],
+        children: Vec<Child>,
+        scores: &mut [f32],
+        generation: usize,
+    ) -> Population {
+        let Some(first) = self.options.temperature else {
+            return children.into_iter().map(|c| c.candidate).collect();
+        };
+        let temperature = first / (1u64 << generation.min(60)) as f64;
+        let random = &mut self.random(generation, usize::MAX);
+        let mut settle = |(child, score): (Child, &mut f32)| {
+            let before = parent_scores[child.parent];
+            let chance = (f64::from(*score - before) / temperature).exp().min(1.0);
+            if random.random_range(0.0..1.0) < chance {
+                return child.candidate;
+            }
+            *score = before;
+            parents[child.parent].clone()
+        };
+        children.into_iter().zip(scores).map(&mut settle).collect()
+    }
+
+    /// Evolution by random scores is no better than sampling: there is less of it.
+    fn generations(&self) -> usize {
+        let informed = self.model.read().unwrap_or_else(PoisonError::into_inner).is_informed();
+        if informed { self.options.generations } else { self.options.generations.min(UNINFORMED) }
+    }
+
+    /// Evolves `population`, and keeps the `most` best that were not measured.
+    fn evolve(&mut self, search: &Search, mut population: Population, most: usize) -> Top {
+        let mut top = Top::new(most);
+        let mut offer = |population: &[Arc<Candidate>], scores: &[f32]| {
+            for (candidate, score) in population.iter().zip(scores) {
+                if !search.is_seen(candidate) {
+                    top.offer(candidate, *score);
+                }
+            }
+        };
+        let mut scores = self.score(&population);
+        offer(&population, &scores);
+        for generation in 0..self.generations() {
+            if population.is_empty() {
+                break;
+            }
+            let children = self.children(search, &population, &scores, generation);
+            let candidates: Population = children.iter().map(|c| c.candidate.clone()).collect();
+            let mut new = self.score(&candidates);
+            offer(&candidates, &new);
+            population = self.accepted(&population, &scores, children, &mut new, generation);
+            scores = new;
+            self.crossovers.judge();
+        }
+        top
+    }
+
+    /// Mostly the best ones, and some random ones; each side fills up for the other.
+    fn pick(&self, n: usize, top: Top, samples: Population) -> Vec<Candidate> {
+        let random = (self.options.epsilon * n as f64).round() as usize;
+        let best = top.into_best();
+        let (first, rest) = best.split_at(best.len().min(n - random.min(n)));
+        let mut taken = HashSet::new();
+        let all = first.iter().chain(&samples).chain(rest);
+        let distinct = all.filter(|c| taken.insert(c.program)).take(n);
+        distinct.map(|c| c.as_ref().clone()).collect()
+    }
+}
+
+impl SearchStrategy for Evolutionary {
+    fn name(&self) -> &'static str {
+        match self.options.temperature {
+            Some(_) => "annealed-evolution",
+            None => "evolutionary",
+        }
+    }
+
+    fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
+        self.round += 1;
+        let samples = self.samples(search);
+        let population = [samples.clone(), self.best_measured(search)].concat();
+        let top = self.evolve(search, population, 2 * n);
+        self.pick(n, top, samples)
+    }
+}
+
+impl Crossovers {
+    fn judge(&mut self) {
+        self.useless = *self.made.get_mut() == 0 && *self.tried.get_mut() >= FAILED_CROSSOVERS;
+    }
+}

@@ -1,0 +1,51 @@
+//! The best that a search came across.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use crate::candidate::Candidate;
+
+/// The candidates of the highest scores, each program once.
+pub(super) struct Top {
+    most: usize,
+    /// By score, then by program, so that the order is the same every time.
+    kept: BTreeMap<(OrderedScore, u64), Arc<Candidate>>,
+    programs: HashSet<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+struct OrderedScore(f32);
+
+impl Eq for OrderedScore {}
+
+impl PartialOrd for OrderedScore {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for OrderedScore {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl Top {
+    pub(super) fn new(most: usize) -> Top {
+        Top { most, kept: BTreeMap::new(), programs: HashSet::new() }
+    }
+
+    pub(super) fn offer(&mut self, candidate: &Arc<Candidate>, score: f32) {
+        if !self.programs.insert(candidate.program) {
+            return;
+        }
+        self.kept.insert((OrderedScore(score), candidate.program), candidate.clone());
+        if self.kept.len() > self.most {
+            self.kept.pop_first();
+        }
+    }
+
+    pub(super) fn into_best(self) -> Vec<Arc<Candidate>> {
+        self.kept.into_values().rev().collect()
+    }
+}
