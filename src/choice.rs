@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use ansc_codegen::Target;
 use ansc_graph::Compute;
+use ansc_runtime::manifest::Tuning;
 use ansc_sketch::default::{Machine, Scheduled};
 use ansc_sketch::trace::Unfit;
 use ansc_sketch::{Task, Trace};
 use ansc_tuner::Records;
-use ansc_tuner::records::{Key, RecordsError};
+use ansc_tuner::records::{Key, RecordsError, untuned_seconds};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -19,8 +20,16 @@ pub struct Schedules {
     pub machine: Machine,
     /// Threads that tuned schedules are for.
     pub threads: usize,
-    /// The best trace by [`Task::key`].
-    pub tuned: BTreeMap<String, Trace>,
+    /// The best known by [`Task::key`].
+    pub tuned: BTreeMap<String, Tuned>,
+}
+
+/// What records know of a task.
+#[derive(Clone, Debug)]
+pub struct Tuned {
+    pub trace: Trace,
+    pub seconds: f64,
+    pub untuned_seconds: Option<f64>,
 }
 
 impl Schedules {
@@ -49,23 +58,49 @@ impl Schedules {
         records: &dyn Records,
     ) -> Result<(), RecordsError> {
         let key = Key { task: task.key(), target: target.into(), threads: self.threads };
-        if let Some((trace, _)) = records.best(&key)? {
-            self.tuned.insert(key.task, trace);
+        if let Some((trace, seconds)) = records.best(&key)? {
+            let untuned_seconds = untuned_seconds(&records.of(&key)?);
+            self.tuned.insert(key.task, Tuned { trace, seconds, untuned_seconds });
         }
         Ok(())
     }
 
     /// A trace that does not replay, which one of another version may not, gives way to the default schedule.
-    pub(crate) fn of(&self, name: &str, compute: &Compute, constant: &[bool]) -> Scheduled {
-        let default = || ansc_sketch::default::schedule(name, compute, constant, &self.machine);
-        if self.tuned.is_empty() {
-            return default();
-        }
-        let task = Arc::new(self.task(name, compute, constant));
-        let Some(trace) = self.tuned.get(&task.key()) else { return default() };
-        let random = &mut StdRng::seed_from_u64(0);
-        task.sample(trace, Unfit::Refuse, random).map_or_else(|_| default(), |s| s.scheduled)
+    pub(crate) fn of(
+        &self,
+        name: &str,
+        compute: &Compute,
+        constant: &[bool],
+    ) -> (Scheduled, Option<Tuning>) {
+        let tuned = (!self.tuned.is_empty()).then(|| {
+            let task = Arc::new(self.task(name, compute, constant));
+            let tuned = self.tuned.get(&task.key())?;
+            let random = &mut StdRng::seed_from_u64(0);
+            let sample = task.sample(&tuned.trace, Unfit::Refuse, random).ok()?;
+            Some((sample.scheduled, Some(tuned.tuning(&task))))
+        });
+        tuned.flatten().unwrap_or_else(|| {
+            (ansc_sketch::default::schedule(name, compute, constant, &self.machine), None)
+        })
     }
+}
+
+impl Tuned {
+    fn tuning(&self, task: &Arc<Task>) -> Tuning {
+        Tuning {
+            trace: serde_json::to_value(&self.trace).expect("traces are data"),
+            steps: self.trace.in_words(),
+            rules: rules_of(task, &self.trace),
+            seconds: self.seconds,
+            untuned_seconds: self.untuned_seconds,
+        }
+    }
+}
+
+/// The rules that derived the sketch of a trace; none if it is none of the task's.
+pub fn rules_of(task: &Arc<Task>, trace: &Trace) -> Vec<String> {
+    let sketch = task.sketches().into_iter().find(|s| s.trace.same_sketch(trace));
+    sketch.map_or(vec![], |s| s.rules)
 }
 
 /// What a record was measured on: schedules of one processor are not those of another.

@@ -209,7 +209,9 @@ fn manifest(
         nodes: u.nodes.clone(),
         flops: u.flops,
         bytes: u.bytes,
+        reads: u.reads,
         launches: batch.kernels[u.kernel].launches.clone(),
+        tuning: assembly.kernels.kernels[u.kernel].tuning.clone(),
     });
     Manifest {
         compiler: format!("ansc {}", env!("CARGO_PKG_VERSION")),

@@ -203,7 +203,28 @@ pub struct KernelInfo {
     pub nodes: Vec<String>,
     pub flops: u64,
     pub bytes: u64,
+    /// How many of its arguments, the first ones, it only reads.
+    #[serde(default)]
+    pub reads: usize,
     pub launches: Vec<Launch>,
+    /// Where a search found its schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<Tuning>,
+}
+
+/// How a kernel came to its schedule. The runtime does nothing with it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Tuning {
+    /// The instructions of the schedule, as records of measurements hold them.
+    pub trace: serde_json::Value,
+    /// The same in words.
+    pub steps: Vec<String>,
+    /// The rules that derived its sketch.
+    pub rules: Vec<String>,
+    /// Of one run when it was measured, and of the schedule that nobody tuned.
+    pub seconds: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untuned_seconds: Option<f64>,
 }
 
 /// One parallel loop (or one serial piece) of a kernel; launches of a kernel are separated by barriers.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use ansc_graph::fuse::Group;
 use ansc_graph::{Compute, Graph, cost};
+use ansc_runtime::manifest::Tuning;
 use ansc_sketch::Program;
 use ansc_sketch::default::Scheduled;
 use ansc_sketch::packed::Packing;
@@ -21,6 +22,8 @@ pub struct Kernel {
     pub constant: Vec<bool>,
     pub program: Program,
     pub packings: Vec<Packing>,
+    /// Where its schedule comes from records.
+    pub tuning: Option<Tuning>,
 }
 
 pub struct KernelTable {
@@ -36,6 +39,8 @@ pub struct KernelUse {
     pub nodes: Vec<String>,
     pub flops: u64,
     pub bytes: u64,
+    /// Arguments that it only reads.
+    pub reads: usize,
 }
 
 impl KernelTable {
@@ -50,9 +55,10 @@ impl KernelTable {
             return Ok(index);
         }
         let symbol = format!("ansc_kernel_{}", self.kernels.len());
-        let Scheduled { program, packings } = self.schedules.of(&symbol, compute, constant);
+        let (scheduled, tuning) = self.schedules.of(&symbol, compute, constant);
+        let Scheduled { program, packings } = scheduled;
         let (compute, constant) = (compute.clone(), constant.to_vec());
-        self.kernels.push(Kernel { symbol, compute, constant, program, packings });
+        self.kernels.push(Kernel { symbol, compute, constant, program, packings, tuning });
         self.index.insert(key, self.kernels.len() - 1);
         Ok(self.kernels.len() - 1)
     }
@@ -70,6 +76,7 @@ impl KernelUse {
             nodes: group.nodes.iter().map(|n| graph.node(*n).name.clone()).collect(),
             flops: cost::flops(&group.compute),
             bytes: cost::bytes(&group.compute),
+            reads: group.inputs.len(),
         }
     }
 }

@@ -75,7 +75,15 @@ impl Ports {
         launches: Vec<ansc_runtime::manifest::Launch>,
     ) -> Manifest {
         let args = (0..self.buffers.len() as u32).map(BufferId).collect();
-        let kernel = KernelInfo { name: name.into(), nodes: vec![], flops: 0, bytes: 0, launches };
+        let kernel = KernelInfo {
+            name: name.into(),
+            nodes: vec![],
+            flops: 0,
+            bytes: 0,
+            reads: self.inputs.len(),
+            launches,
+            tuning: None,
+        };
         Manifest {
             compiler: format!("ansc {}", env!("CARGO_PKG_VERSION")),
             model: Provenance { name: "candidate".into(), sha256: String::new() },

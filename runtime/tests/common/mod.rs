@@ -102,8 +102,15 @@ impl Builder {
              for (int64_t i = begin; i < end; ++i) {{ {body} }} }}\n"
         );
         let launches = vec![Launch { symbol: name.to_owned(), extent, scratch }];
-        let kernel =
-            KernelInfo { name: name.to_owned(), nodes: vec![], flops: 0, bytes: 0, launches };
+        let kernel = KernelInfo {
+            name: name.to_owned(),
+            nodes: vec![],
+            flops: 0,
+            bytes: 0,
+            reads: 0,
+            launches,
+            tuning: None,
+        };
         self.manifest.kernels.push(kernel);
         self.manifest.kernels.len() as u32 - 1
     }
