@@ -4,6 +4,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// A search makes and drops thousands of small programs in a second.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // `ansc inspect X | head` ends the program, as it does others, and not with a panic.
     // SAFETY: no other thread runs yet, and the default action is no code of ours.

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! {"format":1,"kind":"task","key":"5f..","name":"conv_3","compute":"compute(..) -> ..","flops":231211008}
+//! {"format":1,"kind":"model","name":"resnet18.onnx","tasks":[{"task":"5f..","count":3}, ..]}
+//! {"format":1,"kind":"machine","target":"x86_64 ..","threads":2,"flops_per_second":1.1e11,"bytes_per_second":2.3e10}
 //! {"format":1,"kind":"record","task":"5f..","target":"x86_64 ..","threads":2,"trace":[..],"outcome":{"seconds":[0.00131]},..}
 //! ```
 //!
@@ -13,7 +15,7 @@ use std::io::{self, BufRead, Read, Write};
 use ansc_graph::Compute;
 use serde::{Deserialize, Serialize};
 
-use super::{Record, Records, RecordsError, TaskRecord};
+use super::{MachineRecord, ModelRecord, Record, Records, RecordsError, TaskRecord};
 use crate::outcome::Outcome;
 
 const FORMAT: u32 = 1;
@@ -35,6 +37,8 @@ struct Versioned {
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Line {
     Task(TaskRecord),
+    Model(ModelRecord),
+    Machine(MachineRecord),
     Record(Record),
 }
 
@@ -77,6 +81,12 @@ pub fn export(records: &dyn Records, to: &mut dyn Write) -> Result<usize, JsonlE
     for task in records.tasks()? {
         write_line(to, Line::Task(task))?;
     }
+    for model in records.models()? {
+        write_line(to, Line::Model(model))?;
+    }
+    for machine in records.machines()? {
+        write_line(to, Line::Machine(machine))?;
+    }
     let mut written = 0;
     for key in records.keys()? {
         for record in records.of(&key)? {
@@ -107,6 +117,12 @@ pub fn import(from: &mut dyn BufRead, into: &mut dyn Records) -> Result<Imported
             Ok(Some(Line::Task(task))) => {
                 into.add_task(&task)?;
                 done.tasks += 1;
+            }
+            Ok(Some(Line::Model(model))) => into.add_model(&model)?,
+            Ok(Some(Line::Machine(machine))) => {
+                if into.limits(&machine.target, machine.threads)?.is_none() {
+                    into.set_machine(&machine)?;
+                }
             }
             Ok(Some(Line::Record(record))) => batch.push(record),
             Err(reason) => done.refuse(number, reason),
@@ -174,6 +190,12 @@ fn problem(line: &Line) -> Option<String> {
         Line::Task(task) => {
             let parsed = Compute::parse(&task.compute);
             bad_key(&task.key).or_else(|| Some(format!("the subgraph: {}", parsed.err()?)))
+        }
+        Line::Model(model) => model.tasks.iter().find_map(|t| bad_key(&t.task)),
+        Line::Machine(machine) => {
+            let limits = [machine.limits.flops_per_second, machine.limits.bytes_per_second];
+            let sound = limits.iter().all(|l| l.is_finite() && *l > 0.0);
+            (!sound).then(|| "the limits are not positive".into())
         }
         Line::Record(record) => bad_key(&record.key.task).or_else(|| bad_record(record)),
     }

@@ -61,6 +61,49 @@ pub struct TaskRecord {
     pub flops: u64,
 }
 
+/// Which tasks a model consists of, as it was compiled: the same model with other shapes is another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ModelRecord {
+    pub name: String,
+    /// Each once.
+    pub tasks: Vec<Occurrence>,
+}
+
+/// How often a run of a model executes a task.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Occurrence {
+    /// [`ansc_sketch::Task::key`].
+    pub task: String,
+    pub count: u64,
+}
+
+impl ModelRecord {
+    /// The same for the same name and tasks.
+    pub fn digest(&self) -> String {
+        let text = serde_json::to_string(self).expect("records are data");
+        format!("{:032x}", xxh3_128(text.as_bytes()))
+    }
+}
+
+/// What a machine can do at most.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct MachineRecord {
+    /// As in [`Key`].
+    pub target: String,
+    pub threads: usize,
+    #[serde(flatten)]
+    pub limits: Limits,
+}
+
+/// As measured, with all of the threads.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Limits {
+    /// Operations of 32-bit floats in a second, a fused product and sum counted as two.
+    pub flops_per_second: f64,
+    /// From and to memory.
+    pub bytes_per_second: f64,
+}
+
 impl From<&Task> for TaskRecord {
     fn from(task: &Task) -> TaskRecord {
         TaskRecord {
@@ -105,6 +148,19 @@ pub trait Records {
     fn merge(&mut self, records: &[Record]) -> Result<usize, RecordsError>;
     /// A task that is known already stays as it is.
     fn add_task(&mut self, task: &TaskRecord) -> Result<(), RecordsError>;
+    /// One that is known already is not added again.
+    fn add_model(&mut self, model: &ModelRecord) -> Result<(), RecordsError>;
+    /// By name.
+    fn models(&self) -> Result<Vec<ModelRecord>, RecordsError>;
+    /// Replaces what was known of that machine and number of threads.
+    fn set_machine(&mut self, machine: &MachineRecord) -> Result<(), RecordsError>;
+    /// By target and threads.
+    fn machines(&self) -> Result<Vec<MachineRecord>, RecordsError>;
+    fn limits(&self, target: &str, threads: usize) -> Result<Option<Limits>, RecordsError> {
+        let found =
+            self.machines()?.into_iter().find(|m| m.target == target && m.threads == threads);
+        Ok(found.map(|m| m.limits))
+    }
     /// By key.
     fn tasks(&self) -> Result<Vec<TaskRecord>, RecordsError>;
     /// Those that have records, in their order.
@@ -135,6 +191,14 @@ pub fn merge(from: &dyn Records, into: &mut dyn Records) -> Result<Merged, Recor
     for task in from.tasks()? {
         into.add_task(&task)?;
     }
+    for model in from.models()? {
+        into.add_model(&model)?;
+    }
+    for machine in from.machines()? {
+        if into.limits(&machine.target, machine.threads)?.is_none() {
+            into.set_machine(&machine)?;
+        }
+    }
     let mut merged = Merged::default();
     for key in from.keys()? {
         let records = from.of(&key)?;
@@ -145,9 +209,19 @@ pub fn merge(from: &dyn Records, into: &mut dyn Records) -> Result<Merged, Recor
     Ok(merged)
 }
 
+/// The median time of the schedule that nobody tuned, if it is among the records.
+pub fn untuned_seconds(records: &[Record]) -> Option<f64> {
+    let outcomes = records.iter().filter(|r| r.is_untuned()).map(|r| r.outcome.clone());
+    let pooled = outcomes.reduce(|mut a, b| {
+        a.pool(b);
+        a
+    });
+    pooled.as_ref().and_then(Outcome::seconds)
+}
+
 /// The `n` fastest programs and their median times, all measurements of a program taken together. One that
 /// failed once is none of them.
-fn fastest(measured: impl Iterator<Item = (u64, Outcome)>, n: usize) -> Vec<(u64, f64)> {
+pub(crate) fn fastest(measured: impl Iterator<Item = (u64, Outcome)>, n: usize) -> Vec<(u64, f64)> {
     let mut programs: BTreeMap<u64, Outcome> = BTreeMap::new();
     for (program, outcome) in measured {
         match programs.entry(program) {
@@ -168,6 +242,8 @@ pub struct InMemory {
     records: Vec<Record>,
     digests: HashSet<String>,
     tasks: BTreeMap<String, TaskRecord>,
+    models: BTreeMap<(String, String), ModelRecord>,
+    machines: BTreeMap<(String, usize), MachineRecord>,
 }
 
 impl Records for InMemory {
@@ -190,6 +266,24 @@ impl Records for InMemory {
     fn add_task(&mut self, task: &TaskRecord) -> Result<(), RecordsError> {
         self.tasks.entry(task.key.clone()).or_insert_with(|| task.clone());
         Ok(())
+    }
+
+    fn add_model(&mut self, model: &ModelRecord) -> Result<(), RecordsError> {
+        self.models.insert((model.name.clone(), model.digest()), model.clone());
+        Ok(())
+    }
+
+    fn models(&self) -> Result<Vec<ModelRecord>, RecordsError> {
+        Ok(self.models.values().cloned().collect())
+    }
+
+    fn set_machine(&mut self, machine: &MachineRecord) -> Result<(), RecordsError> {
+        self.machines.insert((machine.target.clone(), machine.threads), machine.clone());
+        Ok(())
+    }
+
+    fn machines(&self) -> Result<Vec<MachineRecord>, RecordsError> {
+        Ok(self.machines.values().cloned().collect())
     }
 
     fn tasks(&self) -> Result<Vec<TaskRecord>, RecordsError> {

@@ -1,12 +1,12 @@
 //! Records in a SQLite file.
 //!
-//! One row for each measurement, one for each task. A commit is synchronised with the disk (`synchronous=FULL`
+//! One row for each measurement, task, model and machine. A commit is synchronised with the disk (`synchronous=FULL`
 //! on a write-ahead log): what [`Records::add`] acknowledged survives `kill -9` and loss of power. That costs
 //! a few milliseconds for each round of measurements, which takes seconds. Several processes may write at
 //! once: each waits for its turn.
 //!
 //! ```text
-//! FILE      tables `tasks` and `records`
+//! FILE      tables `tasks`, `models`, `machines` and `records`
 //! FILE-wal  what was committed last; part of the file while it is there
 //! FILE-shm  an index of that
 //! ```
@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 
-use super::{Key, Record, Records, RecordsError, TaskRecord, fastest};
+use super::{
+    Key, Limits, MachineRecord, ModelRecord, Record, Records, RecordsError, TaskRecord, fastest,
+};
 use crate::outcome::Outcome;
 use ansc_sketch::Trace;
 
@@ -83,6 +85,58 @@ impl Records for Sqlite {
             Ok(TaskRecord { key, name, compute, flops })
         };
         rows.into_iter().map(task).collect()
+    }
+
+    fn add_model(&mut self, model: &ModelRecord) -> Result<()> {
+        let tasks = serde_json::to_string(&model.tasks).expect("records are data");
+        self.write(|transaction| {
+            transaction.execute(
+                "INSERT OR IGNORE INTO models (digest, name, tasks) VALUES (?, ?, ?)",
+                params![model.digest(), model.name, tasks],
+            )?;
+            Ok(())
+        })
+    }
+
+    fn models(&self) -> Result<Vec<ModelRecord>> {
+        let select = "SELECT name, tasks FROM models ORDER BY name, digest";
+        let rows = self.rows(select, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let model = |(name, tasks): (String, String)| {
+            let tasks = serde_json::from_str(&tasks)
+                .map_err(|e| self.damaged(format!("model {name}: {e}")))?;
+            Ok(ModelRecord { name, tasks })
+        };
+        rows.into_iter().map(model).collect()
+    }
+
+    fn set_machine(&mut self, machine: &MachineRecord) -> Result<()> {
+        self.write(|transaction| {
+            transaction.execute(
+                "INSERT OR REPLACE INTO machines (target, threads, flops, bytes) VALUES (?, ?, ?, ?)",
+                params![
+                    machine.target,
+                    machine.threads as i64,
+                    machine.limits.flops_per_second,
+                    machine.limits.bytes_per_second,
+                ],
+            )?;
+            Ok(())
+        })
+    }
+
+    fn machines(&self) -> Result<Vec<MachineRecord>> {
+        let select = "SELECT target, threads, flops, bytes FROM machines ORDER BY target, threads";
+        let rows = self.rows(select, [], |row| {
+            Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get(2)?, row.get(3)?))
+        })?;
+        let machine =
+            |(target, threads, flops_per_second, bytes_per_second): (String, i64, _, _)| {
+                let threads = usize::try_from(threads)
+                    .map_err(|_| self.damaged(format!("{threads} threads of a machine")))?;
+                let limits = Limits { flops_per_second, bytes_per_second };
+                Ok(MachineRecord { target, threads, limits })
+            };
+        rows.into_iter().map(machine).collect()
     }
 
     fn keys(&self) -> Result<Vec<Key>> {

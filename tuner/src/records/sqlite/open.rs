@@ -11,7 +11,7 @@ use crate::records::RecordsError;
 /// `ansc` in ASCII: tells our files from other databases.
 const APPLICATION: i64 = 0x616e_7363;
 /// Of the tables. Raised whenever they change.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 
 /// `seconds` is the median, or nothing where the candidate failed; `program` and `digest` are digits.
 const TABLES: &str = "
@@ -38,9 +38,27 @@ CREATE INDEX records_of_key ON records (task, target, threads, id);
 CREATE INDEX records_by_digest ON records (digest);
 ";
 
+/// What format 1 did not have. `tasks` is JSON.
+const TABLES_SINCE_2: &str = "
+CREATE TABLE models (
+  digest TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  tasks TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE machines (
+  target TEXT NOT NULL,
+  threads INTEGER NOT NULL,
+  flops REAL NOT NULL,
+  bytes REAL NOT NULL,
+  PRIMARY KEY (target, threads)
+) WITHOUT ROWID;
+";
+
 /// What a file turned out to be.
 enum Found {
     Nothing,
+    /// Of format 1, which lacks some tables.
+    Older,
     Records,
 }
 
@@ -69,7 +87,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Sqlite, RecordsError> {
     let mut connection = Connection::open_with_flags(absolute, flags).map_err(failed)?;
     connection.busy_timeout(PATIENCE).map_err(failed)?;
     // Nothing is written to a file before it is known to be ours.
-    if let Found::Nothing = look_at_once(&mut connection, &name)? {
+    if !matches!(look_at_once(&mut connection, &name)?, Found::Records) {
         create(&mut connection, &name)?;
     }
     settle_journal(&connection).map_err(failed)?;
@@ -92,6 +110,7 @@ fn look(connection: &Connection, path: &str) -> Result<Found, RecordsError> {
     match (application, format) {
         (0, 0) if tables == 0 => Ok(Found::Nothing),
         (APPLICATION, FORMAT) => Ok(Found::Records),
+        (APPLICATION, 1) => Ok(Found::Older),
         (APPLICATION, found) => {
             Err(RecordsError::Newer { path: path.to_owned(), found, known: FORMAT })
         }
@@ -107,8 +126,13 @@ fn create(connection: &mut Connection, path: &str) -> Result<(), RecordsError> {
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     // Another process may have been faster.
-    if let Found::Nothing = look(&transaction, path)? {
-        transaction.execute_batch(TABLES).map_err(failed)?;
+    let missing: &[&str] = match look(&transaction, path)? {
+        Found::Nothing => &[TABLES, TABLES_SINCE_2],
+        Found::Older => &[TABLES_SINCE_2],
+        Found::Records => &[],
+    };
+    for tables in missing {
+        transaction.execute_batch(tables).map_err(failed)?;
         transaction.pragma_update(None, "application_id", APPLICATION).map_err(failed)?;
         transaction.pragma_update(None, "user_version", FORMAT).map_err(failed)?;
     }
