@@ -6,6 +6,8 @@ use std::time::Instant;
 use ansc_runtime::{RunError, Session, Tensor, View, ViewMut};
 use ansc_tuner::measure::protocol::Timing;
 
+/// Samples after which a candidate that is not close to the best is let go.
+const GLANCE: usize = 4;
 /// More than the last-level cache of any CPU that we know.
 const FLUSH_BYTES: usize = 128 << 20;
 
@@ -23,10 +25,6 @@ impl<'a> Runs<'a> {
         let names = [session.inputs(), session.outputs()]
             .map(|ports| ports.iter().map(|p| p.name.clone()).collect());
         Runs { session, inputs, names, outputs }
-    }
-
-    pub(super) fn outputs(self) -> Vec<Tensor> {
-        self.outputs
     }
 
     /// Seconds of `n` runs together.
@@ -55,7 +53,15 @@ impl<'a> Runs<'a> {
         }
         let repeats = (timing.sample_seconds / first).ceil().max(1.0);
         let samples = samples(timing, first * repeats);
-        (0..samples).map(|_| Ok(self.run(repeats as usize)? / repeats)).collect()
+        let mut all = Vec::with_capacity(samples);
+        while all.len() < samples {
+            all.push(self.run(repeats as usize)? / repeats);
+            let slow = |limit: f64| all.iter().all(|&seconds| seconds > limit);
+            if all.len() == GLANCE && timing.not_close.is_some_and(slow) {
+                break;
+            }
+        }
+        Ok(all)
     }
 
     fn flushed(&mut self, timing: &Timing, first: f64) -> Result<Vec<f64>, RunError> {

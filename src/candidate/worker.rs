@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ansc_codegen::Target;
 use ansc_graph::{Compute, TensorType, interp};
@@ -15,10 +15,10 @@ use ansc_runtime::manifest::{BufferId, Port};
 use ansc_runtime::pool::{Pool, PoolOptions};
 use ansc_runtime::{Model, Session, SessionOptions, Tensor};
 use ansc_sketch::Program;
-use ansc_tuner::measure::protocol::{Packed, Reply, Request, Subgraph, Timing};
+use ansc_tuner::measure::protocol::{Packed, Reply, Request, Subgraph, Timing, Trusted};
 
-use super::artifact;
 use super::timing::Runs;
+use super::{artifact, fenced, spot};
 use crate::Error;
 use crate::compare::Difference;
 use crate::inputs::{self, Seed};
@@ -82,7 +82,10 @@ impl Worker {
         match request {
             Request::Build { program, output } => self.build(program, output),
             Request::Time { artifact, timing } => self.time(artifact, timing),
-            Request::Reference { subgraph, output } => reference(subgraph, output),
+            Request::Reference { subgraph, output, trusted: None } => reference(subgraph, output),
+            Request::Reference { subgraph, output, trusted: Some(trusted) } => {
+                self.trusted_reference(subgraph, trusted, output)
+            }
             Request::Check { artifact, subgraph, packings, reference } => {
                 self.check(artifact, subgraph, packings, reference)
             }
@@ -90,9 +93,11 @@ impl Worker {
     }
 
     fn build(&self, program: &str, output: &Path) -> Result<Reply, Error> {
+        let start = Instant::now();
         let program = Program::parse(program).map_err(|e| Error::Usage(e.to_string()))?;
+        let parse = start.elapsed().as_secs_f64();
         let phases = artifact::build(&program, &self.target, output)?;
-        Ok(Reply::Built { codegen: phases.codegen, link: phases.link })
+        Ok(Reply::Built { parse, codegen: phases.codegen, link: phases.link })
     }
 
     fn session(&mut self, artifact: &Path, threads: usize) -> Result<Session, Error> {
@@ -110,12 +115,14 @@ impl Worker {
     }
 
     fn time(&mut self, artifact: &Path, timing: &Timing) -> Result<Reply, Error> {
+        let start = Instant::now();
         let mut session = self.session(artifact, timing.threads)?;
         let types: Vec<TensorType> =
             session.inputs().iter().map(|p| TensorType::new(p.dtype, p.shape.clone())).collect();
         let inputs = self.inputs_of(&types);
-        let seconds = Runs::new(&mut session, &inputs).time(timing)?;
-        Ok(Reply::Timed { seconds })
+        let mut runs = Runs::new(&mut session, &inputs);
+        let load = start.elapsed().as_secs_f64();
+        Ok(Reply::Timed { seconds: runs.time(timing)?, load })
     }
 
     /// Made-up inputs; making them takes longer than most kernels, so they are kept.
@@ -136,21 +143,54 @@ impl Worker {
         packings: &[Packed],
         reference: &Path,
     ) -> Result<Reply, Error> {
-        let mut inputs = inputs_of(&parse(&subgraph.compute)?);
-        for packed in packings {
-            let compute = parse(&packed.compute)?;
-            let constant = inputs
-                .get(packed.param)
-                .ok_or_else(|| Error::Usage(format!("there is no input {}", packed.param)))?;
-            let mut results = interp::eval(&compute, &[constant])?;
-            inputs[packed.param] = results.pop().expect("a packing has one result");
-        }
-        let mut session = self.session(artifact, 1)?;
-        let mut runs = Runs::new(&mut session, &inputs);
-        runs.run(1)?;
+        let inputs = packed(inputs_of(&parse(&subgraph.compute)?), packings)?;
+        let outputs = self.outputs(artifact, &inputs)?;
         let bytes = std::fs::read(reference).map_err(|e| Error::file(reference, e))?;
-        Ok(Reply::Compared { difference: difference(&runs.outputs(), &bytes)? })
+        Ok(Reply::Compared { difference: difference(&outputs, &bytes)? })
     }
+
+    /// What one run of an artifact gives.
+    fn outputs(&mut self, artifact: &Path, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        fenced::outputs(&mut self.session(artifact, 1)?, inputs)
+    }
+
+    /// Computes a subgraph by a kernel, of whose results some elements are compared with the definition.
+    fn trusted_reference(
+        &mut self,
+        subgraph: &Subgraph,
+        trusted: &Trusted,
+        output: &Path,
+    ) -> Result<Reply, Error> {
+        let compute = parse(&subgraph.compute)?;
+        let inputs = inputs_of(&compute);
+        let kernel_inputs = packed(inputs.clone(), &trusted.packings)?;
+        let outputs = self.outputs(&trusted.artifact, &kernel_inputs)?;
+        let inputs: Vec<&Tensor> = inputs.iter().collect();
+        let difference = spot::difference(&compute, &inputs, &outputs)?;
+        if difference > trusted.tolerance {
+            return Err(Error::Mismatch(format!("the kernel is {difference:e} off")));
+        }
+        keep(&outputs, output)
+    }
+}
+
+/// The inputs as a program wants them.
+fn packed(mut inputs: Vec<Tensor>, packings: &[Packed]) -> Result<Vec<Tensor>, Error> {
+    for packed in packings {
+        let compute = parse(&packed.compute)?;
+        let constant = inputs
+            .get(packed.param)
+            .ok_or_else(|| Error::Usage(format!("there is no input {}", packed.param)))?;
+        let mut results = interp::eval(&compute, &[constant])?;
+        inputs[packed.param] = results.pop().expect("a packing has one result");
+    }
+    Ok(inputs)
+}
+
+fn keep(results: &[Tensor], output: &Path) -> Result<Reply, Error> {
+    let bytes: Vec<u8> = results.iter().flat_map(|t| t.bytes().iter().copied()).collect();
+    std::fs::write(output, bytes).map_err(|e| Error::file(output, e))?;
+    Ok(Reply::Computed)
 }
 
 /// The largest difference of the outputs from the reference, whose bytes follow one another.
@@ -175,9 +215,7 @@ fn reference(subgraph: &Subgraph, output: &Path) -> Result<Reply, Error> {
     let compute = parse(&subgraph.compute)?;
     let inputs = inputs_of(&compute);
     let results = interp::eval(&compute, &inputs.iter().collect::<Vec<_>>())?;
-    let bytes: Vec<u8> = results.iter().flat_map(|t| t.bytes().iter().copied()).collect();
-    std::fs::write(output, bytes).map_err(|e| Error::file(output, e))?;
-    Ok(Reply::Computed)
+    keep(&results, output)
 }
 
 fn parse(text: &str) -> Result<Compute, Error> {

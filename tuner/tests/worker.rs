@@ -18,12 +18,12 @@ while read -r line; do
   case "$line" in
     *'"do":"build"'*/5.ansc*) echo '{"reply":"refused","message":"no"}';;
     *'"do":"build"'*/6.ansc*) exit 1;;
-    *'"do":"build"'*) echo '{"reply":"built","codegen":0,"link":0}';;
+    *'"do":"build"'*) echo '{"reply":"built","parse":0,"codegen":0,"link":0}';;
     *'"do":"time"'*/1.ansc*) exec sleep 60;;
     *'"do":"time"'*/2.ansc*) kill -SEGV $$;;
     *'"do":"time"'*/3.ansc*) echo 'nonsense';;
-    *'"do":"time"'*/4.ansc*) echo '{"reply":"timed","seconds":[0.0001]}';;
-    *'"do":"time"'*) echo '{"reply":"timed","seconds":[0.001]}';;
+    *'"do":"time"'*/4.ansc*) echo '{"reply":"timed","seconds":[0.0001],"load":0}';;
+    *'"do":"time"'*) echo '{"reply":"timed","seconds":[0.001],"load":0}';;
     *'"do":"check"'*/4.ansc*) echo '{"reply":"compared","difference":0.5}';;
     *'"do":"check"'*) echo '{"reply":"compared","difference":0.0}';;
     *) echo '{"reply":"computed"}';;

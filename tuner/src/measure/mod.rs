@@ -1,6 +1,7 @@
 //! How fast candidates really are.
 
 mod local;
+mod phases;
 mod process;
 pub mod protocol;
 pub mod simulated;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use ansc_sketch::Task;
 
 pub use local::{LocalMeasurer, LocalOptions};
+pub use phases::{Phase, Phases};
 pub use process::WorkerCommand;
 pub use simulated::Simulated;
 
@@ -24,6 +26,11 @@ pub trait Measurer {
         task: &Arc<Task>,
         candidates: &[Candidate],
     ) -> Result<Vec<Outcome>, MeasureError>;
+
+    /// What the time went to so far, where that is known.
+    fn phases(&self) -> Vec<Phase> {
+        vec![]
+    }
 }
 
 /// Why measuring cannot go on at all.

@@ -14,8 +14,13 @@ pub enum Request {
     Build { program: String, output: PathBuf },
     /// Load an artifact and time its runs.
     Time { artifact: PathBuf, timing: Timing },
-    /// Compute a subgraph by definition, and keep the results.
-    Reference { subgraph: Subgraph, output: PathBuf },
+    /// Compute a subgraph on made-up inputs, and keep the results.
+    Reference {
+        subgraph: Subgraph,
+        output: PathBuf,
+        /// The kernel that computes it; without one the interpreter does.
+        trusted: Option<Trusted>,
+    },
     /// Run an artifact on the inputs of [`Request::Reference`], and compare.
     Check { artifact: PathBuf, subgraph: Subgraph, packings: Vec<Packed>, reference: PathBuf },
 }
@@ -24,6 +29,15 @@ pub enum Request {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Subgraph {
     pub compute: String,
+}
+
+/// A kernel whose results are taken for the definition's once enough of their elements were compared.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Trusted {
+    pub artifact: PathBuf,
+    pub packings: Vec<Packed>,
+    /// Largest difference, relative to the largest element.
+    pub tolerance: f64,
 }
 
 /// A constant that the program reads in another order.
@@ -46,6 +60,8 @@ pub struct Timing {
     pub max_samples: usize,
     /// A candidate whose second run is slower than this is not timed any further.
     pub give_up: Option<f64>,
+    /// One of whose first samples none is faster than this is not timed any further.
+    pub not_close: Option<f64>,
     /// Empty the caches before every sample, which is then a single run.
     pub flush: bool,
 }
@@ -55,12 +71,15 @@ pub struct Timing {
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum Reply {
     Built {
-        /// Seconds of the code generator and of writing the artifact.
+        /// Seconds of reading the program, of the code generator, and of writing the artifact.
+        parse: f64,
         codegen: f64,
         link: f64,
     },
     Timed {
         seconds: Vec<f64>,
+        /// Seconds until the first run.
+        load: f64,
     },
     Computed,
     /// The largest difference relative to the largest element, infinite if other elements are not finite.

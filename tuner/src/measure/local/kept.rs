@@ -1,0 +1,55 @@
+//! Artifacts that are kept because their programs are likely to be measured again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The artifacts of a task's fastest programs.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// By the bits of the time, which for positive numbers are in the order of the numbers.
+    by_time: BTreeMap<(u64, u64), PathBuf>,
+}
+
+/// Artifacts of one task.
+const MOST: usize = 16;
+
+impl Kept {
+    pub(super) fn of(&self, program: u64) -> Option<&Path> {
+        self.by_time.iter().find(|((_, p), _)| *p == program).map(|(_, path)| path.as_path())
+    }
+
+    /// Takes an artifact in if it is among the fastest; what is not needed any more is removed.
+    pub(super) fn offer(&mut self, program: u64, seconds: f64, path: PathBuf) {
+        self.by_time.insert((seconds.to_bits(), program), path);
+        if self.by_time.len() > MOST
+            && let Some((_, path)) = self.by_time.pop_last()
+        {
+            remove(&path);
+        }
+    }
+}
+
+/// What is left is removed with the folder.
+pub(super) fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fastest_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |i: u64| dir.path().join(i.to_string());
+        let mut kept = Kept::default();
+        for i in 0..20 {
+            std::fs::write(path(i), "").unwrap();
+            kept.offer(i, 1.0 / (i + 1) as f64, path(i));
+        }
+        for i in 0..20 {
+            assert_eq!(kept.of(i).is_some(), i >= 4, "{i}");
+            assert_eq!(path(i).exists(), i >= 4, "{i}");
+        }
+    }
+}

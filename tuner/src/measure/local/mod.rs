@@ -1,0 +1,458 @@
+//! Measuring on this machine: candidates are built side by side and run one after another, each in a worker
+//! process that it may take down with it.
+//!
+//! - Where there are more cores than a candidate uses, building goes on while others are timed; else all are
+//!   built first, so that nothing disturbs the timing.
+//! - A candidate that becomes the best of its task is timed again, and compared with the subgraph computed
+//!   by definition; what differs is no candidate.
+//! - A subgraph of very many operations is not interpreted as a whole: the reference is what the kernel of the
+//!   default schedule computes, after elements of its results were compared with the definition. A candidate
+//!   that differs from the default schedule anywhere is refused; to pass, both would have to be wrong in the same
+//!   places, by the same amounts, and nowhere where was looked.
+//! - Times are relative to a fixed one: the first candidate of a task is timed again in every batch, and what
+//!   it became slower or faster is taken out of the others' times.
+
+mod build;
+mod kept;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ansc_graph::cost;
+use ansc_runtime::DType;
+use ansc_sketch::Task;
+use tempfile::TempDir;
+
+use super::process::{Lost, Worker, WorkerCommand};
+use super::protocol::{Packed, Reply, Request, Subgraph, Timing, Trusted};
+use super::{MeasureError, Measurer, Phase, Phases};
+use crate::candidate::Candidate;
+use crate::outcome::{Failure, Outcome, median};
+use build::{Built, Job, Next, Results};
+use kept::Kept;
+
+#[derive(Clone, Debug)]
+pub struct LocalOptions {
+    pub worker: WorkerCommand,
+    /// Processes that build.
+    pub builders: usize,
+    /// Build while others are timed.
+    pub overlap: bool,
+    /// Threads that run a candidate.
+    pub threads: usize,
+    pub build_limit: Duration,
+    pub run_limit: Duration,
+    /// For timing one candidate.
+    pub seconds: f64,
+    pub flush: bool,
+    /// Subgraphs of more operations are compared with their default schedule, see above.
+    pub interpret_flops: u64,
+}
+
+impl LocalOptions {
+    pub fn new(worker: WorkerCommand, threads: usize) -> LocalOptions {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let free = cores.saturating_sub(threads);
+        LocalOptions {
+            worker,
+            builders: if free > 0 { free } else { cores },
+            overlap: free > 0,
+            threads,
+            build_limit: Duration::from_secs(15),
+            run_limit: Duration::from_secs(10),
+            seconds: 0.05,
+            flush: false,
+            interpret_flops: 100_000_000,
+        }
+    }
+}
+
+/// After so many candidates in a row without a time, the fault is not theirs.
+const MOST_FAILURES_IN_A_ROW: usize = 150;
+/// A candidate this much slower than the best is timed once only.
+const GIVE_UP: f64 = 3.0;
+/// One this much slower is timed a few times only.
+const NOT_CLOSE: f64 = 1.3;
+/// Changes of the machine's speed beyond this are not believed to be the machine's.
+const MOST_DRIFT: f64 = 2.0;
+/// The reference may take the interpreter this long.
+const REFERENCE_LIMIT: Duration = Duration::from_secs(600);
+
+pub struct LocalMeasurer {
+    options: LocalOptions,
+    builders: Vec<Worker>,
+    runner: Worker,
+    dir: TempDir,
+    tasks: HashMap<String, Known>,
+    files: usize,
+    failures: usize,
+    phases: Phases,
+}
+
+/// What is known of one task.
+struct Known {
+    baseline: Baseline,
+    best: f64,
+    /// Results of the definition.
+    reference: PathBuf,
+    kept: Kept,
+}
+
+/// The first candidate that ran, and its time then.
+#[derive(Clone)]
+struct Baseline {
+    program: u64,
+    artifact: PathBuf,
+    seconds: f64,
+}
+
+impl Known {
+    fn artifact(&self, program: u64) -> Option<&Path> {
+        let baseline = Some(self.baseline.artifact.as_path());
+        if self.baseline.program == program { baseline } else { self.kept.of(program) }
+    }
+}
+
+impl LocalMeasurer {
+    /// From here on, writing to a process that is gone is an error of this process, and not its end.
+    pub fn new(options: LocalOptions) -> Result<LocalMeasurer, MeasureError> {
+        super::process::ignore_broken_pipes();
+        let worker = || Worker::new(options.worker.clone());
+        Ok(LocalMeasurer {
+            builders: (0..options.builders.max(1)).map(|_| worker()).collect(),
+            runner: worker(),
+            dir: tempfile::Builder::new().prefix("ansc-tune-").tempdir()?,
+            tasks: HashMap::new(),
+            files: 0,
+            failures: 0,
+            phases: Phases::default(),
+            options,
+        })
+    }
+
+    fn new_file(&mut self) -> PathBuf {
+        self.files += 1;
+        self.dir.path().join(format!("{}.ansc", self.files - 1))
+    }
+
+    /// All samples.
+    fn time(
+        &mut self,
+        artifact: &Path,
+        best: Option<f64>,
+    ) -> Result<Result<Vec<f64>, Failure>, MeasureError> {
+        let timing = Timing {
+            threads: self.options.threads,
+            seconds: self.options.seconds,
+            sample_seconds: 0.001,
+            min_samples: 3,
+            max_samples: 25,
+            give_up: best.map(|best| best * GIVE_UP),
+            not_close: best.map(|best| best * NOT_CLOSE),
+            flush: self.options.flush,
+        };
+        let request = Request::Time { artifact: artifact.to_path_buf(), timing };
+        let start = Instant::now();
+        let reply = self.ask(&request, self.options.run_limit)?;
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(match reply {
+            Ok(Reply::Timed { seconds: times, load }) if is_sound(&times) => {
+                self.phases.add("load", load);
+                self.phases.add("time", (seconds - load).max(0.0));
+                Ok(times)
+            }
+            Ok(_) => Err(Failure::Crash),
+            Err(failure) => Err(failure),
+        })
+    }
+
+    fn ask(
+        &mut self,
+        request: &Request,
+        limit: Duration,
+    ) -> Result<Result<Reply, Failure>, MeasureError> {
+        let reply = self.runner.ask(request, limit).map_err(MeasureError::Worker)?;
+        Ok(reply.map_err(|lost| match lost {
+            Lost::Timeout => Failure::Timeout,
+            Lost::Died => Failure::Crash,
+        }))
+    }
+
+    /// How much faster the machine was when the task's first candidate was timed.
+    fn drift(&mut self, key: &str) -> Result<f64, MeasureError> {
+        let Some(baseline) = self.tasks.get(key).map(|known| known.baseline.clone()) else {
+            return Ok(1.0);
+        };
+        let now = self.time(&baseline.artifact, None)?;
+        let ratio = now.map_or(1.0, |times| baseline.seconds / median(&times));
+        let believed = (1.0 / MOST_DRIFT..MOST_DRIFT).contains(&ratio);
+        Ok(if believed { ratio } else { 1.0 })
+    }
+
+    /// Whether the candidate computes what the task says.
+    fn check(
+        &mut self,
+        task: &Task,
+        candidate: &Candidate,
+        artifact: &Path,
+        reference: &Path,
+    ) -> Result<Result<(), Failure>, MeasureError> {
+        let request = Request::Check {
+            artifact: artifact.to_path_buf(),
+            subgraph: subgraph(task),
+            packings: packings(candidate),
+            reference: reference.to_path_buf(),
+        };
+        let start = Instant::now();
+        let reply = self.ask(&request, REFERENCE_LIMIT)?;
+        self.phases.since("check", start);
+        Ok(reply.and_then(|reply| match reply {
+            Reply::Compared { difference } if difference <= tolerance(task) => Ok(()),
+            _ => Err(Failure::WrongResult),
+        }))
+    }
+
+    /// What the task computes, as a file.
+    fn reference(&mut self, task: &Arc<Task>) -> Result<PathBuf, MeasureError> {
+        let start = Instant::now();
+        let output = self.new_file().with_extension("reference");
+        let is_large = cost::flops(&task.compute) > self.options.interpret_flops;
+        if !(is_large && self.reference_by_default_schedule(task, &output)?) {
+            self.interpret(task, &output)?;
+        }
+        self.phases.since("reference", start);
+        Ok(output)
+    }
+
+    fn interpret(&mut self, task: &Task, output: &Path) -> Result<(), MeasureError> {
+        let output = output.to_path_buf();
+        let request = Request::Reference { subgraph: subgraph(task), output, trusted: None };
+        match self.ask(&request, REFERENCE_LIMIT)? {
+            Ok(Reply::Computed) => Ok(()),
+            Ok(Reply::Refused { message }) => Err(MeasureError::Reference(message)),
+            Ok(_) | Err(_) => Err(MeasureError::Reference("the interpreter gave no result".into())),
+        }
+    }
+
+    /// False if the default schedule does not pass, and the interpreter must do it.
+    fn reference_by_default_schedule(
+        &mut self,
+        task: &Arc<Task>,
+        output: &Path,
+    ) -> Result<bool, MeasureError> {
+        let Some(default) = Candidate::exactly(task, &task.untuned()) else { return Ok(false) };
+        let artifact = self.new_file();
+        let limit = self.options.build_limit;
+        if build::build(&mut self.builders[0], &default, &artifact, limit)?.is_err() {
+            return Ok(false);
+        }
+        let trusted = Trusted {
+            artifact: artifact.clone(),
+            packings: packings(&default),
+            tolerance: tolerance(task),
+        };
+        let request = Request::Reference {
+            subgraph: subgraph(task),
+            output: output.to_path_buf(),
+            trusted: Some(trusted),
+        };
+        let reply = self.ask(&request, REFERENCE_LIMIT)?;
+        kept::remove(&artifact);
+        Ok(matches!(reply, Ok(Reply::Computed)))
+    }
+
+    /// One built candidate: timed, and if it is the best one, timed again and checked.
+    fn run(
+        &mut self,
+        task: &Arc<Task>,
+        key: &str,
+        candidate: &Candidate,
+        artifact: &Path,
+        drift: f64,
+    ) -> Result<Outcome, MeasureError> {
+        let best = self.tasks.get(key).map_or(f64::INFINITY, |known| known.best);
+        let mut times = match self.time(artifact, best.is_finite().then_some(best / drift))? {
+            Ok(times) => times,
+            Err(failure) => return Ok(Outcome::Failed(failure)),
+        };
+        if median(&times) * drift < best {
+            if let Ok(again) = self.time(artifact, None)? {
+                times.extend(again);
+            }
+            let reference = match self.tasks.get(key) {
+                Some(known) => known.reference.clone(),
+                None => self.reference(task)?,
+            };
+            if let Err(failure) = self.check(task, candidate, artifact, &reference)? {
+                return Ok(Outcome::Failed(failure));
+            }
+            let seconds = median(&times) * drift;
+            let known = self.tasks.entry(key.to_owned()).or_insert_with(|| Known {
+                baseline: Baseline {
+                    program: candidate.program,
+                    artifact: artifact.to_path_buf(),
+                    seconds,
+                },
+                best,
+                reference,
+                kept: Kept::default(),
+            });
+            known.best = known.best.min(seconds);
+        }
+        Ok(Outcome::Seconds(times.into_iter().map(|t| t * drift).collect()))
+    }
+
+    /// What becomes of the artifact of a candidate that was measured.
+    fn put_away(&mut self, key: &str, candidate: &Candidate, outcome: &Outcome, path: PathBuf) {
+        match (self.tasks.get_mut(key), outcome.seconds()) {
+            (Some(known), _) if known.baseline.artifact == path => {}
+            (Some(known), Some(seconds)) => known.kept.offer(candidate.program, seconds, path),
+            _ => kept::remove(&path),
+        }
+    }
+
+    /// The artifacts that are there already, by place among the candidates.
+    fn known_artifacts(&self, key: &str, candidates: &[Candidate]) -> Vec<Option<PathBuf>> {
+        let known = self.tasks.get(key);
+        let of = |c: &Candidate| known.and_then(|k| k.artifact(c.program)).map(Path::to_path_buf);
+        candidates.iter().map(of).collect()
+    }
+
+    /// Times candidates in their order, waiting for the builds that are still to come.
+    fn run_all(
+        &mut self,
+        task: &Arc<Task>,
+        candidates: &[Candidate],
+        known: &[Option<PathBuf>],
+        paths: &[PathBuf],
+        results: &mut Results,
+    ) -> Result<Vec<Outcome>, MeasureError> {
+        let key = task.key();
+        let drift = self.drift(&key)?;
+        let mut outcomes = Vec::with_capacity(candidates.len());
+        let mut job = 0;
+        for (candidate, known) in candidates.iter().zip(known) {
+            let outcome = match known {
+                Some(path) => self.run(task, &key, candidate, path, drift)?,
+                None => {
+                    job += 1;
+                    let built = results.of(job - 1)?;
+                    self.note(&built);
+                    self.run_built(task, &key, candidate, built, &paths[job - 1], drift)?
+                }
+            };
+            self.count(&outcome)?;
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
+    }
+
+    fn run_built(
+        &mut self,
+        task: &Arc<Task>,
+        key: &str,
+        candidate: &Candidate,
+        built: Built,
+        path: &Path,
+        drift: f64,
+    ) -> Result<Outcome, MeasureError> {
+        if let Err(failure) = built {
+            return Ok(Outcome::Failed(failure));
+        }
+        let outcome = self.run(task, key, candidate, path, drift)?;
+        self.put_away(key, candidate, &outcome, path.to_path_buf());
+        Ok(outcome)
+    }
+
+    fn note(&mut self, built: &Built) {
+        if let Ok(times) = built {
+            self.phases.add("parse", times.parse);
+            self.phases.add("codegen", times.codegen);
+            self.phases.add("link", times.link);
+            self.phases.add("build", times.build);
+        }
+    }
+
+    /// Counts failures in a row.
+    fn count(&mut self, outcome: &Outcome) -> Result<(), MeasureError> {
+        let Some(last) = outcome.failure() else {
+            self.failures = 0;
+            return Ok(());
+        };
+        self.failures += 1;
+        if self.failures >= MOST_FAILURES_IN_A_ROW {
+            return Err(MeasureError::AllFail { count: self.failures, last });
+        }
+        Ok(())
+    }
+}
+
+impl Measurer for LocalMeasurer {
+    fn measure(
+        &mut self,
+        task: &Arc<Task>,
+        candidates: &[Candidate],
+    ) -> Result<Vec<Outcome>, MeasureError> {
+        let known = self.known_artifacts(&task.key(), candidates);
+        let missing = candidates.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let missing: Vec<&Candidate> = missing.map(|(candidate, _)| candidate).collect();
+        let paths: Vec<PathBuf> = missing.iter().map(|_| self.new_file()).collect();
+        let jobs: Vec<Job<'_>> = missing
+            .iter()
+            .zip(&paths)
+            .map(|(candidate, output)| Job { candidate, output })
+            .collect();
+        // Large subgraphs need a builder for their reference.
+        let mut builders = std::mem::take(&mut self.builders);
+        self.builders.push(Worker::new(self.options.worker.clone()));
+        let (next, limit) = (Next::default(), self.options.build_limit);
+        let outcomes = std::thread::scope(|scope| {
+            let mut results = build::start(scope, &mut builders, &jobs, &next, limit);
+            if !self.options.overlap {
+                let start = Instant::now();
+                results.wait(jobs.len());
+                self.phases.since("wait for builds", start);
+            }
+            let outcomes = self.run_all(task, candidates, &known, &paths, &mut results);
+            next.stop();
+            outcomes
+        });
+        self.builders = builders;
+        outcomes
+    }
+
+    fn phases(&self) -> Vec<Phase> {
+        self.phases.summary()
+    }
+}
+
+fn packings(candidate: &Candidate) -> Vec<Packed> {
+    let packed = |p: &ansc_sketch::packed::Packing| Packed {
+        param: p.param,
+        compute: p.compute.to_string(),
+    };
+    candidate.scheduled.packings.iter().map(packed).collect()
+}
+
+fn subgraph(task: &Task) -> Subgraph {
+    Subgraph { compute: task.compute.to_string() }
+}
+
+/// Sums in another order differ by this much of the largest element.
+fn tolerance(task: &Task) -> f64 {
+    let of = |dtype: DType| match dtype {
+        DType::F16 => 1e-2,
+        DType::BF16 => 5e-2,
+        DType::F32 => 1e-4,
+        DType::F64 => 1e-9,
+        _ => 0.0,
+    };
+    let types = task.compute.stages.iter().map(|s| s.ty.dtype);
+    types.chain(task.compute.inputs.iter().map(|i| i.dtype)).map(of).fold(0.0, f64::max)
+}
+
+fn is_sound(times: &[f64]) -> bool {
+    !times.is_empty() && times.iter().all(|t| t.is_finite() && *t > 0.0)
+}
