@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ansc_tuner::measure::{LocalMeasurer, LocalOptions, WorkerCommand};
 use ansc_tuner::model::{self, SharedModel, WarmUp};
-use ansc_tuner::records::Sqlite;
+use ansc_tuner::records::{MachineRecord, Sqlite};
 use ansc_tuner::strategy;
 use ansc_tuner::tune::{self, Report, TuneError, Tuner, Watch, Weighted};
 use ansc_tuner::{Records, SearchStrategy};
@@ -15,6 +15,7 @@ use ansc_tuner::{Records, SearchStrategy};
 use crate::Error;
 use crate::choice::{Schedules, target_name};
 use crate::cli::{Search, Tuned};
+use crate::limits;
 use crate::pipeline::{self, Options};
 
 /// Where measurements are kept if nothing else is said.
@@ -50,9 +51,12 @@ pub fn tune(
     let schedules = Schedules { threads, ..Schedules::untuned(&options.target) };
     let tasks = pipeline::tasks(model, &Options { schedules, ..options.clone() })?;
     let mut records = Sqlite::open(&records_path(tuned))?;
+    let target = target_name(&options.target);
+    know_limits(&mut records, &target, threads)?;
     let worker = worker_command(target_cpu)?;
     let mut measurer =
         LocalMeasurer::new(LocalOptions::new(worker, threads)).map_err(TuneError::from)?;
+    let name = model.file_name().map(|n| n.to_string_lossy().into_owned());
     let model = cost_model(search, &tasks);
     let new_strategy = |task: usize| -> Box<dyn SearchStrategy> {
         let seed = search.seed ^ (task as u64) << 32;
@@ -65,7 +69,8 @@ pub fn tune(
         per_round: search.per_round.max(1),
         time: search.minutes.map(|m| Duration::from_secs_f64(m.max(0.0) * 60.0)),
         least_gain: search.until_gain,
-        target: target_name(&options.target),
+        model: name,
+        target,
         version: env!("CARGO_PKG_VERSION").into(),
         threads,
     };
@@ -78,6 +83,15 @@ pub fn tune(
         interrupted: &INTERRUPTED,
     };
     Ok(tuner.tune(&tasks, &options)?)
+}
+
+/// Measures what this machine can do, unless the records know.
+fn know_limits(records: &mut Sqlite, target: &str, threads: usize) -> Result<(), Error> {
+    if records.limits(target, threads)?.is_none() {
+        let limits = limits::measure(threads);
+        records.set_machine(&MachineRecord { target: target.into(), threads, limits })?;
+    }
+    Ok(())
 }
 
 /// Samples that a model needs before it is asked, at most.

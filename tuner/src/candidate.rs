@@ -9,8 +9,8 @@ use ansc_sketch::rules::Sketch;
 use ansc_sketch::task::Sample;
 use ansc_sketch::trace::Unfit;
 use ansc_sketch::{Task, Trace};
-use rand::Rng;
-use xxhash_rust::xxh3::xxh3_64;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 use crate::outcome::Outcome;
 
@@ -29,11 +29,23 @@ impl Candidate {
     pub fn of(task: &Arc<Task>, trace: &Trace, random: &mut dyn Rng) -> Option<Candidate> {
         task.sample(trace, Unfit::Resample, random).ok().map(Candidate::from)
     }
+
+    /// Replays a trace of a task of the same structure and another shape. What does not fit is made to.
+    pub fn adapted(task: &Arc<Task>, trace: &Trace) -> Option<Candidate> {
+        let random = &mut StdRng::seed_from_u64(0);
+        task.sample(trace, Unfit::Adapt, random).ok().map(Candidate::from)
+    }
+
+    /// Replays a trace with exactly the decisions that it has.
+    pub fn exactly(task: &Arc<Task>, trace: &Trace) -> Option<Candidate> {
+        let random = &mut StdRng::seed_from_u64(0);
+        task.sample(trace, Unfit::Refuse, random).ok().map(Candidate::from)
+    }
 }
 
 impl From<Sample> for Candidate {
     fn from(sample: Sample) -> Candidate {
-        let program = xxh3_64(sample.scheduled.program.to_string().as_bytes());
+        let program = sample.scheduled.program.structural_hash();
         let features = Arc::new(features(&sample.scheduled.program));
         Candidate { trace: sample.trace, scheduled: sample.scheduled, features, program }
     }

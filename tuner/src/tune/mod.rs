@@ -3,20 +3,21 @@
 //! Everything measured is in the records before the next round begins, so that a run may end at any moment
 //! and a later one goes on where it was.
 
+mod hints;
+
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ansc_sketch::trace::Unfit;
 use ansc_sketch::{Features, Task};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
+use rayon::prelude::*;
 
 use crate::candidate::{Candidate, Search};
-use crate::measure::{MeasureError, Measurer};
+use crate::measure::{MeasureError, Measurer, Phase, Phases};
 use crate::model::{Quality, Sample, SharedModel};
 use crate::outcome::{Failure, Outcome};
-use crate::records::{Key, Record, Records, RecordsError, TaskRecord};
+use crate::records::{Key, ModelRecord, Occurrence, Record, Records, RecordsError, TaskRecord};
 use crate::scheduler::{self, Scheduler, TaskSpec, trials_per_round};
 use crate::strategy::SearchStrategy;
 
@@ -36,6 +37,8 @@ pub struct Options {
     pub time: Option<Duration>,
     /// Stop when another round is expected to take away less than this share of the latency.
     pub least_gain: Option<f64>,
+    /// Name of the model that the tasks are all of, for the records.
+    pub model: Option<String>,
     /// Name of the machine, for the records.
     pub target: String,
     pub version: String,
@@ -76,6 +79,8 @@ pub struct Report {
     pub seconds: f64,
     pub seconds_searching: f64,
     pub seconds_measuring: f64,
+    /// What searching and measuring consist of.
+    pub phases: Vec<Phase>,
     /// The share of the latency that another round is expected to take away.
     pub expected_gain: f64,
     /// How well the cost model told the last round beforehand.
@@ -158,7 +163,8 @@ struct Run<'a> {
     tasks: Vec<Progress>,
     start: Instant,
     trials: usize,
-    searching: Duration,
+    /// Of searching: `propose`, `learn`, `records`.
+    phases: Phases,
     measuring: Duration,
     /// Samples that the model has learned from.
     learned: usize,
@@ -174,6 +180,8 @@ struct Progress {
     untuned: Option<f64>,
     /// What nobody tuned.
     default: Option<Candidate>,
+    /// What was good for similar tasks, to be measured first.
+    hints: Vec<Candidate>,
     rounds: usize,
     /// Measured in this run.
     trials: usize,
@@ -187,6 +195,9 @@ impl<'a> Run<'a> {
     ) -> Result<Run<'a>, RecordsError> {
         for weighted in tasks {
             tuner.records.add_task(&TaskRecord::from(weighted.task.as_ref()))?;
+        }
+        if let Some(name) = &options.model {
+            tuner.records.add_model(&model_record(name, tasks))?;
         }
         let tasks: Vec<Progress> = tasks
             .iter()
@@ -204,12 +215,14 @@ impl<'a> Run<'a> {
             tasks,
             start: Instant::now(),
             trials: 0,
-            searching: Duration::ZERO,
+            phases: Phases::default(),
             measuring: Duration::ZERO,
             learned: 0,
             quality: None,
         };
+        let start = Instant::now();
         run.train();
+        run.phases.since("learn", start);
         Ok(run)
     }
 
@@ -253,7 +266,7 @@ impl<'a> Run<'a> {
         let start = Instant::now();
         let progress = &mut self.tasks[task];
         let candidates = progress.candidates(self.per_round.min(left));
-        self.searching += start.elapsed();
+        self.phases.since("propose", start);
         progress.rounds += 1;
         if candidates.is_empty() {
             self.scheduler.told(task, self.tasks[task].best(), 0);
@@ -270,7 +283,7 @@ impl<'a> Run<'a> {
         self.learn(task, &candidates, outcomes);
         self.scheduler.told(task, self.tasks[task].best(), candidates.len());
         self.train();
-        self.searching += start.elapsed();
+        self.phases.since("learn", start);
         Ok(())
     }
 
@@ -284,7 +297,9 @@ impl<'a> Run<'a> {
         let progress = &self.tasks[task];
         let outcomes = self.tuner.measurer.measure(&progress.weighted.task, candidates)?;
         self.measuring += start.elapsed();
+        let start = Instant::now();
         self.tuner.records.add(&progress.records(candidates, &outcomes, self.options))?;
+        self.phases.since("records", start);
         Ok(outcomes)
     }
 
@@ -314,7 +329,11 @@ impl<'a> Run<'a> {
             stop,
             trials: self.trials,
             seconds: self.start.elapsed().as_secs_f64(),
-            seconds_searching: self.searching.as_secs_f64(),
+            seconds_searching: ["propose", "learn"]
+                .map(|name| self.phases.total(name))
+                .iter()
+                .sum(),
+            phases: self.phases.summary().into_iter().chain(self.tuner.measurer.phases()).collect(),
             seconds_measuring: self.measuring.as_secs_f64(),
             expected_gain: self.scheduler.expected_gain(),
             model: self.quality,
@@ -337,15 +356,15 @@ impl Progress {
             threads: options.threads,
         };
         let mut search = Search::new(weighted.task.clone());
-        for record in records.of(&key)? {
-            let random = &mut StdRng::seed_from_u64(0);
+        let known = records.of(&key)?.into_par_iter().filter_map(|record| {
             // A record of another version of the rules may not replay any more.
-            if let Ok(sample) = weighted.task.sample(&record.trace, Unfit::Refuse, random) {
-                search.add(&Candidate::from(sample), record.outcome);
-            }
+            Some((Candidate::exactly(&weighted.task, &record.trace)?, record.outcome))
+        });
+        for (candidate, outcome) in known.collect::<Vec<_>>() {
+            search.add(&candidate, outcome);
         }
-        let random = &mut StdRng::seed_from_u64(0);
-        let untuned = Candidate::of(&weighted.task, &weighted.task.untuned(), random);
+        let untuned = Candidate::exactly(&weighted.task, &weighted.task.untuned());
+        let hints = hints::hints(weighted, &key, records)?;
         let known = untuned.as_ref().and_then(|u| search.outcome(u)?.seconds());
         Ok(Progress {
             weighted: weighted.clone(),
@@ -354,6 +373,7 @@ impl Progress {
             strategy,
             untuned: known,
             default: untuned,
+            hints,
             rounds: 0,
             trials: 0,
         })
@@ -363,14 +383,19 @@ impl Progress {
         self.search.best().map(|(_, seconds)| seconds)
     }
 
-    /// The first candidate of a run is the default schedule, which all others are compared with.
+    /// The first candidate of a run is the default schedule, which all others are compared with; then come those that
+    /// were good for similar tasks.
     fn candidates(&mut self, n: usize) -> Vec<Candidate> {
-        let untuned = self.default.clone().filter(|_| self.rounds == 0 && n > 0);
-        let rest = n - usize::from(untuned.is_some());
-        let mut all: Vec<Candidate> = untuned.into_iter().collect();
-        let known: Vec<u64> = all.iter().map(|c| c.program).collect();
-        let proposed = self.strategy.propose(&self.search, rest);
-        all.extend(proposed.into_iter().filter(|c| !known.contains(&c.program)));
+        let mut all: Vec<Candidate> = vec![];
+        if self.rounds == 0 {
+            all.extend(self.default.clone());
+            all.extend(self.hints.drain(..).filter(|c| !self.search.is_seen(c)));
+            all.truncate(n);
+        }
+        let mut known: HashSet<u64> = HashSet::new();
+        all.retain(|c| known.insert(c.program));
+        let proposed = self.strategy.propose(&self.search, n - all.len());
+        all.extend(proposed.into_iter().filter(|c| known.insert(c.program)));
         all
     }
 
@@ -444,6 +469,15 @@ fn scheduler(tasks: &[Progress], per_round: usize, options: &Options) -> Schedul
         scheduler.resume(i, &times, per_round);
     }
     scheduler
+}
+
+fn model_record(name: &str, tasks: &[Weighted]) -> ModelRecord {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for weighted in tasks {
+        *counts.entry(weighted.task.key()).or_default() += weighted.weight.round() as u64;
+    }
+    let tasks = counts.into_iter().map(|(task, count)| Occurrence { task, count }).collect();
+    ModelRecord { name: name.into(), tasks }
 }
 
 fn sample(task: usize, candidate: &Candidate, outcome: &Outcome) -> Sample {

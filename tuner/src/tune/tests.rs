@@ -17,6 +17,7 @@ fn options(trials: usize) -> Options {
         per_round: 16,
         time: None,
         least_gain: None,
+        model: Some("m.onnx".into()),
         target: "simulated".into(),
         version: "test".into(),
         threads: 2,
@@ -107,6 +108,24 @@ fn a_second_run_goes_on_where_the_first_ended() {
     // The default schedule is measured again, to compare the rest with.
     let again = fresh[1..48].iter().filter(|r| known.iter().any(|k| k.program == r.program));
     assert_eq!(again.count(), 0);
+}
+
+#[test]
+fn a_similar_shape_gives_starting_points() {
+    let known = [weighted(matmul(512, 512, 512))];
+    let new = [weighted(matmul(384, 512, 640))];
+    let few = options(12);
+    let mut records = InMemory::default();
+    let cold = run(&new, "random", 1, &mut records, &few).latency().1;
+    let mut records = InMemory::default();
+    run(&known, "evolutionary", 1, &mut records, &options(128));
+    let before = all(&records).len();
+    let warm = run(&new, "random", 1, &mut records, &few).latency().1;
+    assert!(warm < cold, "{warm:e} s with starting points, {cold:e} s without");
+    // A task that has records needs none.
+    let key = Key { task: new[0].task.key(), target: few.target.clone(), threads: few.threads };
+    assert!(all(&records).len() > before);
+    assert!(hints::hints(&new[0], &key, &records).unwrap().is_empty());
 }
 
 #[test]
