@@ -27,6 +27,8 @@ pub enum Command {
     Verify(Verify),
     /// Show what a model or an artifact consists of
     Inspect(Inspect),
+    /// Show what each kernel takes, what limits it, and how it was scheduled
+    Explain(Explain),
     /// Generate the standard networks as ONNX files, or fetch real ones
     Models(Models),
     /// List the operators that can be compiled, as a page of Markdown
@@ -35,7 +37,7 @@ pub enum Command {
     Sketches(Sketches),
     /// Show, carry, merge and prune what tuning measured
     Records(Records),
-    /// Make a page of what tuning found
+    /// Make a page of what tuning found, or of an artifact's kernels
     Report(Report),
     /// Build and run candidates at the word of `tune`
     #[command(hide = true)]
@@ -51,12 +53,13 @@ impl Command {
             Command::Bench(a) => a.json,
             Command::Verify(a) => a.json,
             Command::Inspect(a) => a.json,
+            Command::Explain(a) => a.json,
             Command::Models(a) => a.json,
             Command::Operators(a) => a.json,
             Command::Sketches(a) => a.json,
             Command::Records(a) => a.json,
             Command::Report(a) => a.json,
-            Command::Tune(a) => a.json,
+            Command::Tune(a) => a.json || a.json_lines,
             Command::Worker(_) => false,
         }
     }
@@ -165,6 +168,12 @@ pub struct Tune {
     pub search: Search,
     #[command(flatten)]
     pub tuned: Tuned,
+    /// Print nothing but errors
+    #[arg(short, long, conflicts_with_all = ["json", "json_lines"])]
+    pub quiet: bool,
+    /// Print a line of JSON after every round, and the report as the last one
+    #[arg(long)]
+    pub json_lines: bool,
     #[arg(long)]
     pub json: bool,
 }
@@ -245,6 +254,31 @@ pub struct Inspect {
 }
 
 #[derive(Args, Debug)]
+pub struct Explain {
+    /// An artifact, whose kernels are timed, or an ONNX model
+    pub file: PathBuf,
+    /// Only kernels whose names contain this, and those in full
+    pub kernel: Option<String>,
+    #[command(flatten)]
+    pub specialise: Specialise,
+    #[command(flatten)]
+    pub machine: Machine,
+    #[command(flatten)]
+    pub tuned: Tuned,
+    /// Show the loop nests of a model's kernels
+    #[arg(long, conflicts_with_all = ["llvm", "asm"])]
+    pub loops: bool,
+    /// Show the LLVM IR of a model's kernels
+    #[arg(long, conflicts_with = "asm")]
+    pub llvm: bool,
+    /// Show the assembly of a model's kernels
+    #[arg(long)]
+    pub asm: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
 pub struct Sketches {
     pub model: PathBuf,
     #[command(flatten)]
@@ -302,11 +336,13 @@ pub enum RecordsAction {
 
 #[derive(Args, Debug)]
 pub struct Report {
-    /// A file of records
-    pub records: PathBuf,
+    /// A file of records, or an artifact, which is run and timed
+    pub file: PathBuf,
     /// Where the page goes [default: the name of the file with .html]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
+    #[arg(long, default_value_t = 0, help = "Threads that an artifact runs on; 0 takes all cores")]
+    pub threads: usize,
     #[arg(long)]
     pub json: bool,
 }

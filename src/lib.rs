@@ -7,7 +7,9 @@ pub mod cli;
 pub mod compare;
 pub mod error;
 pub mod inputs;
+pub mod limits;
 pub mod pipeline;
+pub mod profile;
 pub mod search;
 pub mod verbs;
 

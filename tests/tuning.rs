@@ -72,6 +72,106 @@ fn a_killed_run_loses_nothing_and_leaves_no_process() {
     assert!(records(dir) >= known + 8);
 }
 
+/// What a run chooses follows from its seed and from what is known; what is made of records, from them alone.
+#[test]
+fn the_same_seed_and_records_choose_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    ok(dir, &["models", "GMM", "-o", "."]);
+    ok(dir, &[&TUNE[..], &["--trials", "24", "--seed", "3"]].concat());
+    let known = programs(dir, "ansc-records.db");
+    let lines = ok(dir, &["records", "export", "ansc-records.db"]).stdout;
+    let proposed = ["a", "b"].map(|name| {
+        let (db, lines_file) = (format!("{name}.db"), format!("{name}.jsonl"));
+        std::fs::write(dir.join(&lines_file), &lines).unwrap();
+        ok(dir, &["records", "import", &db, &lines_file]);
+        let artifact = format!("{name}.ansc");
+        let compile = ["compile", "GMM.onnx", "--threads", "1", "--records", &db];
+        ok(dir, &[&compile[..], &["-o", &artifact]].concat());
+        // Whatever is measured now, the first round was chosen before.
+        let again = ["--trials", "8", "--seed", "5", "--records", &db];
+        ok(dir, &[&TUNE[..], &again].concat());
+        programs(dir, &db)[known.len()..][..8].to_vec()
+    });
+    assert_eq!(proposed[0], proposed[1]);
+    assert!(proposed[0][1..].iter().all(|p| !known.contains(p)));
+    let bytes = |name: &str| std::fs::read(dir.join(name)).unwrap();
+    assert_eq!(bytes("a.ansc"), bytes("b.ansc"));
+}
+
+/// In the order of measurement.
+fn programs(dir: &Path, file: &str) -> Vec<u64> {
+    let records = Sqlite::open_existing(&dir.join(file)).unwrap();
+    let keys = records.keys().unwrap();
+    keys.iter().flat_map(|key| records.of(key).unwrap()).map(|r| r.program).collect()
+}
+
+#[test]
+fn runs_end_when_they_are_asked_to_and_say_what_is_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    ok(dir, &["models", "GMM", "-o", "."]);
+    let tune = ["tune", "GMM.onnx", "--per-round", "4", "--threads", "1", "--trials", "100000"];
+    let quiet = ok(dir, &[&tune[..], &["--until-gain", "100%", "--quiet"]].concat());
+    assert!(quiet.stdout.is_empty() && quiet.stderr.is_empty(), "{quiet:?}");
+    let lines = ok(dir, &[&tune[..], &["--minutes", "0.05", "--json-lines"]].concat());
+    let lines = String::from_utf8(lines.stdout).unwrap();
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let (report, rounds) = lines.split_last().unwrap();
+    assert_eq!(report["stop"], "time");
+    assert!(!rounds.is_empty());
+    let trials: Vec<u64> = rounds.iter().map(|r| r["trials"].as_u64().unwrap()).collect();
+    assert!(trials.is_sorted() && trials.last() == report["trials"].as_u64().as_ref());
+    assert!(rounds.iter().all(|r| r["expected_gain"].is_f64() && r["best_seconds"].is_f64()));
+    let phases = report["phases"].as_array().unwrap();
+    for name in ["propose", "learn", "codegen", "link", "load", "time", "check", "reference"] {
+        assert!(phases.iter().any(|p| p["name"] == name), "{name}: {phases:?}");
+    }
+    let gain = ok(dir, &[&tune[..], &["--until-gain", "100%", "--json"]].concat());
+    let gain: serde_json::Value = serde_json::from_slice(&gain.stdout).unwrap();
+    assert_eq!(gain["stop"], "little_to_gain");
+}
+
+#[test]
+fn a_tuned_artifact_explains_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    ok(dir, &["models", "TBG", "-o", "."]);
+    let tune = ["tune", "TBG.onnx", "--per-round", "8", "--threads", "1", "--trials", "24"];
+    ok(dir, &[&tune[..], &["--records", "r.db", "--quiet"]].concat());
+    let from_records = ["--threads", "1", "--records", "r.db"];
+    ok(dir, &[&["compile", "TBG.onnx", "-o", "t.ansc"], &from_records[..]].concat());
+    let json = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&ok(dir, &[args, &["--json"]].concat()).stdout).unwrap()
+    };
+    let artifact = json(&["explain", "t.ansc", "--threads", "1"]);
+    let kernels = artifact["kernels"].as_array().unwrap();
+    let share: f64 = kernels.iter().map(|k| k["share"].as_f64().unwrap()).sum();
+    assert!((share - 1.0).abs() < 1e-6, "{artifact}");
+    for kernel in kernels {
+        let tuning = &kernel["tuning"];
+        assert!(tuning["seconds"].as_f64() <= tuning["untuned_seconds"].as_f64(), "{tuning}");
+        assert!(!tuning["steps"].as_array().unwrap().is_empty(), "{tuning}");
+        assert!(!tuning["rules"].as_array().unwrap().is_empty(), "{tuning}");
+        assert!(kernel["roofline"]["share"].as_f64().unwrap() > 0.0, "{kernel}");
+    }
+    let planned = json(&[&["explain", "TBG.onnx", "--loops"], &from_records[..]].concat());
+    assert_eq!(planned.as_array().unwrap().len(), kernels.len());
+    assert!(planned[0]["listing"].as_str().unwrap().contains("for "), "{planned}");
+    for (file, title) in [("r.db", "<h1>Tuning</h1>"), ("t.ansc", "<h1>Kernels</h1>")] {
+        let page = json(&["report", file, "-o", "page.html"]);
+        assert_eq!(page["page"], "page.html");
+        let page = std::fs::read_to_string(dir.join("page.html")).unwrap();
+        assert!(page.contains(title) && page.contains("class=\"roofline\""), "{page}");
+        assert!(page.contains("class=\"graph\"") == (file == "t.ansc"), "{page}");
+    }
+    assert_eq!(
+        ansc(dir, &["explain", "t.ansc", "no-such-kernel"]).status().unwrap().code(),
+        Some(2)
+    );
+}
+
 /// Processes of ours whose working folder is `dir`.
 fn workers_in(dir: &Path) -> usize {
     let dir = dir.canonicalize().unwrap();

@@ -21,7 +21,7 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
         ..Options::new(import_options(&args.specialise)?, target)
     };
     if args.trials > 0 {
-        let watch = super::tune::Terminal::new(args.trials, args.json);
+        let watch = super::tune::Terminal::new(args.trials, super::tune::Say::progress(args.json));
         let how = (&args.search, &args.tuned);
         let cpu = &args.machine.target_cpu;
         search::tune(&args.model, &options, how, args.trials, cpu, &watch)?;

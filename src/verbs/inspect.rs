@@ -15,7 +15,7 @@ pub(super) fn run(args: &Inspect) -> Result<(), Error> {
     if is_artifact(&args.file)? { artifact(args) } else { model(args) }
 }
 
-fn is_artifact(path: &Path) -> Result<bool, Error> {
+pub(super) fn is_artifact(path: &Path) -> Result<bool, Error> {
     use std::io::Read;
     let mut magic = [0; 4];
     let mut file = std::fs::File::open(path).map_err(|e| Error::file(path, e))?;

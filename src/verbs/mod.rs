@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod compile;
+mod explain;
 mod inspect;
 mod models;
 pub mod operators;
@@ -30,6 +31,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Models(args) => models::run(&args),
         Command::Operators(args) => operators::run(&args),

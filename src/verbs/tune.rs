@@ -3,8 +3,10 @@
 use std::cell::RefCell;
 
 use ansc_codegen::Target;
+use ansc_tuner::model::Quality;
 use ansc_tuner::tune::{Report, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 
 use super::{import_options, print_json};
 use crate::Error;
@@ -15,23 +17,58 @@ use crate::search;
 pub(super) fn run(args: &Tune) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
     let options = Options::new(import_options(&args.specialise)?, target);
-    let watch = Terminal::new(args.trials, args.json);
+    let say = match (args.json_lines, args.quiet) {
+        (true, _) => Say::Lines,
+        (_, true) => Say::Nothing,
+        _ => Say::progress(args.json),
+    };
+    let watch = Terminal::new(args.trials, say);
     let how = (&args.search, &args.tuned);
     let cpu = &args.machine.target_cpu;
     let report = search::tune(&args.model, &options, how, args.trials, cpu, &watch)?;
     watch.finish();
-    if args.json {
+    if args.json || args.json_lines {
         print_json(&report);
-    } else {
+    } else if !args.quiet {
         print(&report);
         println!("kept in {}", search::records_path(&args.tuned).display());
     }
     Ok(())
 }
 
-/// Progress on standard error.
+/// What is told while tuning goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Say {
+    Nothing,
+    /// On standard error, if that is a terminal.
+    Progress,
+    /// A line of JSON for each round on standard output.
+    Lines,
+}
+
+impl Say {
+    pub(super) fn progress(json: bool) -> Say {
+        if json { Say::Nothing } else { Say::Progress }
+    }
+}
+
 pub(super) struct Terminal {
     bar: RefCell<ProgressBar>,
+    say: Say,
+}
+
+/// What one round came to.
+#[derive(Serialize)]
+struct Round<'a> {
+    task: &'a str,
+    trials: usize,
+    seconds: f64,
+    /// Of all tasks together, each as often as it occurs.
+    untuned_seconds: f64,
+    best_seconds: f64,
+    expected_gain: f64,
+    task_best: Option<f64>,
+    model: Option<Quality>,
 }
 
 impl Terminal {
@@ -39,23 +76,43 @@ impl Terminal {
         self.bar.borrow().finish_and_clear();
     }
 
-    pub(super) fn new(trials: usize, quiet: bool) -> Terminal {
-        let target =
-            if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    pub(super) fn new(trials: usize, say: Say) -> Terminal {
+        let target = match say {
+            Say::Progress => ProgressDrawTarget::stderr(),
+            Say::Nothing | Say::Lines => ProgressDrawTarget::hidden(),
+        };
         let bar = ProgressBar::with_draw_target(Some(trials as u64), target);
         let template = "{bar:30} {pos}/{len} trials, {per_sec}, {eta} left  {msg}";
         bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
-        Terminal { bar: RefCell::new(bar) }
+        Terminal { bar: RefCell::new(bar), say }
     }
 }
 
 impl Watch for Terminal {
     fn round(&self, report: &Report, task: usize) {
+        let (untuned, best) = report.latency();
+        let task = &report.tasks[task];
+        if self.say == Say::Lines {
+            print_json(&Round {
+                task: &task.name,
+                trials: report.trials,
+                seconds: report.seconds,
+                untuned_seconds: untuned,
+                best_seconds: best,
+                expected_gain: report.expected_gain,
+                task_best: task.best,
+                model: report.model,
+            });
+        }
         let bar = self.bar.borrow();
         bar.set_position(report.trials as u64);
-        let (untuned, best) = report.latency();
-        let name = &report.tasks[task].name;
-        bar.set_message(format!("{:.3} -> {:.3} ms  {name}", untuned * 1e3, best * 1e3));
+        bar.set_message(format!(
+            "{:.3} -> {:.3} ms, expected gain of a round {:.1}%  {}",
+            untuned * 1e3,
+            best * 1e3,
+            report.expected_gain * 100.0,
+            task.name
+        ));
     }
 }
 
@@ -86,13 +143,21 @@ fn print(report: &Report) {
     if let Some(model) = &report.model {
         println!("cost model, last round: {model}");
     }
+    if !report.phases.is_empty() {
+        println!("{:>9} {:>7} {:>12}  phase", "seconds", "times", "median, ms");
+    }
+    for phase in &report.phases {
+        let ms = phase.median_seconds * 1e3;
+        println!("{:>9.2} {:>7} {ms:>12.2}  {}", phase.seconds, phase.times, phase.name);
+    }
     println!(
-        "all kernels: {:.3} ms -> {:.3} ms; {} trials in {:.0} s, of which {:.0} s searching ({:?})",
+        "all kernels: {:.3} ms -> {:.3} ms; {} trials in {:.0} s, of which {:.0} s searching ({:?}); another round would bring {:.1}%",
         untuned * 1e3,
         best * 1e3,
         report.trials,
         report.seconds,
         report.seconds_searching,
-        report.stop
+        report.stop,
+        report.expected_gain * 100.0
     );
 }

@@ -14,6 +14,7 @@ pub mod model;
 pub mod outcome;
 pub mod records;
 pub mod report;
+pub mod roofline;
 pub mod scheduler;
 pub mod strategy;
 pub mod structure;

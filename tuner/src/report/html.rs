@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use super::roofline::{self, Dot};
 use super::svg;
-use super::{Machine, Summary, Task};
+use super::{Machine, Model, Summary, Task};
+use crate::records::Limits;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c2430; --faint: #667085; --line: #d9dee6; --page: #fff; --card: #f6f8fa;
@@ -13,7 +15,7 @@ const STYLE: &str = "
   --card: #1b2128; --curve: #6cb2ff; --bar: #f0964f; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 76rem;
   margin: 0 auto; padding: 1.5rem 1rem 4rem; }
-h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; margin: 0; } h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; overflow-wrap: anywhere; }
 p { margin: .3rem 0; color: var(--faint); }
 .facts { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0; padding: 0; list-style: none; }
 .facts li { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .5rem .9rem; color: var(--faint); }
@@ -30,24 +32,35 @@ svg { width: 100%; height: auto; display: block; } svg.bars { max-width: 40rem; 
 svg text { font: 11px system-ui, sans-serif; fill: var(--faint); }
 .last { fill: var(--curve); } .curve { fill: none; stroke: var(--curve); stroke-width: 2; } .grid { stroke: var(--line); }
 .reference { stroke: var(--faint); stroke-dasharray: 4 3; } .bar { fill: var(--bar); }
+.roof { fill: none; stroke: var(--ink); stroke-width: 1.5; } .dot { fill: var(--curve); fill-opacity: .55; stroke: var(--curve); }
+svg.roofline { max-width: 52rem; } svg.graph { max-width: none; height: auto; } .edge { fill: none; stroke: var(--faint); }
+.box { fill: var(--card); stroke: var(--line); } .heat { fill: var(--bar); } svg text.name { fill: var(--ink); font-weight: 600; }
+.graphs { overflow: auto; max-height: 44rem; border: 1px solid var(--line); border-radius: 8px; }
 details { margin-top: .4rem; } summary { cursor: pointer; color: var(--faint); }
 pre { overflow-x: auto; font: 12px/1.4 ui-monospace, monospace; }
 ";
 
 /// The page of a summary; `source` says where the records are.
 pub fn page(summary: &Summary, source: &str) -> String {
-    let source = escape(source);
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>Tuning: {source}</title><style>{STYLE}</style></head><body>\n\
-         <h1>Tuning</h1><p>Records of {source}</p>\n"
-    );
+    let mut page = begin("Tuning", &format!("Records of {source}"));
     totals(&mut page, summary);
     rejected(&mut page, summary);
     summary.machines.iter().for_each(|m| machine(&mut page, m));
-    page + "</body></html>\n"
+    page + END
 }
+
+/// A page up to its heading; [`END`] ends it.
+pub(super) fn begin(title: &str, what: &str) -> String {
+    let (title, what) = (escape(title), escape(what));
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{title}: {what}</title><style>{STYLE}</style></head><body>\n\
+         <h1>{title}</h1><p>{what}</p>\n"
+    )
+}
+
+pub(super) const END: &str = "</body></html>\n";
 
 fn totals(page: &mut String, summary: &Summary) {
     let keys = summary.machines.iter().flat_map(|m| &m.tasks).map(|t| &t.key);
@@ -62,7 +75,7 @@ fn totals(page: &mut String, summary: &Summary) {
     list(page, &facts);
 }
 
-fn list(page: &mut String, facts: &[(String, String)]) {
+pub(super) fn list(page: &mut String, facts: &[(String, String)]) {
     page.push_str("<ul class=\"facts\">");
     for (value, what) in facts {
         let _ = write!(page, "<li><b>{}</b>{}</li>", escape(value), escape(what));
@@ -93,11 +106,69 @@ fn machine(page: &mut String, machine: &Machine) {
             "of the untuned time, where that was measured".to_owned(),
         ));
     }
+    if let Some(limits) = machine.limits {
+        facts.push((gflops(limits.flops_per_second), "GFLOP/s at most".to_owned()));
+        facts.push((gflops(limits.bytes_per_second), "GB/s of memory at most".to_owned()));
+    }
     list(page, &facts);
     table(page, machine);
+    machine.models.iter().for_each(|m| model(page, m));
+    if let Some(limits) = &machine.limits {
+        roofs(page, machine, limits);
+    }
     page.push_str("<div class=\"charts\">\n");
     machine.tasks.iter().for_each(|t| figure(page, t));
     page.push_str("</div>\n");
+}
+
+/// What each subgraph is of a model, and what tuning took away.
+fn model(page: &mut String, model: &Model) {
+    let ratio = model.best_seconds / model.untuned_seconds.max(f64::MIN_POSITIVE);
+    let _ = writeln!(
+        page,
+        "<h3>{}</h3><p>{} untuned, {} at best ({ratio:.3}), all subgraphs as often as they occur{}</p>",
+        escape(&model.name),
+        time(model.untuned_seconds),
+        time(model.best_seconds),
+        if model.missing > 0 { format!(", {} not measured", model.missing) } else { String::new() }
+    );
+    page.push_str(
+        "<div class=\"scroll\"><table><thead><tr><th>subgraph</th><th>occurs</th><th>untuned, ms</th><th>best, ms</th>\
+         <th>share of what was gained</th><th colspan=\"2\">share of the model</th></tr></thead><tbody>\n",
+    );
+    let gained = (model.untuned_seconds - model.best_seconds).max(f64::MIN_POSITIVE);
+    for part in &model.parts {
+        let share = part.best_seconds / model.best_seconds.max(f64::MIN_POSITIVE);
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+             <td class=\"share\"><i style=\"width:{:.1}%\"></i></td></tr>",
+            escape(&part.title),
+            part.count,
+            digits(part.untuned_seconds * 1e3),
+            digits(part.best_seconds * 1e3),
+            percent(((part.untuned_seconds - part.best_seconds) / gained).clamp(-1.0, 1.0)),
+            percent(share),
+            share * 100.0
+        );
+    }
+    page.push_str("</tbody></table></div>\n");
+}
+
+fn roofs(page: &mut String, machine: &Machine, limits: &Limits) {
+    let dot = |task: &'_ Task| {
+        let share = task.best_seconds? / machine.best_seconds.max(f64::MIN_POSITIVE);
+        Some((task.title().to_owned(), task.roofline(limits)?, share))
+    };
+    let found: Vec<_> = machine.tasks.iter().filter_map(dot).collect();
+    let dots: Vec<Dot<'_>> = found
+        .iter()
+        .map(|(name, roofline, share)| Dot { name, roofline: *roofline, share: *share })
+        .collect();
+    let chart = roofline::chart(&dots, limits);
+    if !chart.is_empty() {
+        let _ = writeln!(page, "<h3>Roofline</h3>\n{chart}");
+    }
 }
 
 fn table(page: &mut String, machine: &Machine) {
@@ -135,11 +206,17 @@ fn figure(page: &mut String, task: &Task) {
         escape(task.title()),
         if chart.is_empty() { nothing } else { &chart },
         details("subgraph", task.compute.as_deref()),
-        details("best schedule", task.best_trace.as_deref())
+        details("best schedule", steps(task).as_deref())
     );
 }
 
-fn details(what: &str, text: Option<&str>) -> String {
+/// In words, then as it is.
+fn steps(task: &Task) -> Option<String> {
+    let trace = task.best_trace.as_deref()?;
+    Some(format!("{}\n\n{trace}", task.best_steps.join("\n")))
+}
+
+pub(super) fn details(what: &str, text: Option<&str>) -> String {
     let text = text.map(escape);
     text.map_or(String::new(), |text| {
         format!("<details><summary>{what}</summary><pre>{text}</pre></details>")
@@ -147,23 +224,28 @@ fn details(what: &str, text: Option<&str>) -> String {
 }
 
 /// Four digits that count.
-fn digits(value: f64) -> String {
+pub(super) fn digits(value: f64) -> String {
     let before_point = value.abs().log10().floor() + 1.0;
     let decimals =
         if before_point.is_finite() { (4.0 - before_point).clamp(0.0, 9.0) } else { 0.0 };
     format!("{value:.*}", decimals as usize)
 }
 
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     let (unit, scale) = svg::unit(seconds);
     format!("{:.3} {unit}", seconds * scale)
 }
 
-fn percent(share: f64) -> String {
+/// In 10^9, without digits that do not count.
+pub(super) fn gflops(per_second: f64) -> String {
+    format!("{:.1}", per_second / 1e9)
+}
+
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-fn or_dash(value: Option<String>) -> String {
+pub(super) fn or_dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "–".into())
 }
 

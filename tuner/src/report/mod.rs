@@ -1,18 +1,26 @@
 //! What records say about how tuning went, as data and as a page.
 //!
-//! In: a store of records. Out: a [`Summary`], by machine and task, which [`html::page`] makes a page of.
+//! In: a store of records. Out: a [`Summary`], by machine and task, which [`html::page`] makes a page of. The page
+//! of an artifact is [`artifact::page`].
 
+pub mod artifact;
 mod curve;
+mod graph;
 pub mod html;
+mod models;
+mod roofline;
 mod svg;
 
 use std::collections::BTreeMap;
 
+use ansc_graph::{Compute, cost};
 use serde::Serialize;
 
-use crate::outcome::{Failure, Outcome};
-use crate::records::{Key, Record, Records, RecordsError, TaskRecord};
+use crate::outcome::Failure;
+use crate::records::{Key, Limits, Record, Records, RecordsError, TaskRecord, untuned_seconds};
+use crate::roofline::{Roofline, roofline as under_roof};
 pub use curve::{Point, curve};
+pub use models::{Model, Part};
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
@@ -26,7 +34,11 @@ pub struct Summary {
 pub struct Machine {
     pub target: String,
     pub threads: usize,
-    /// Of all tasks, each once: records do not tell how often a model executes one.
+    /// What it can do, if that was measured.
+    pub limits: Option<Limits>,
+    /// Models whose tasks were measured.
+    pub models: Vec<Model>,
+    /// Of all tasks, each once.
     pub best_seconds: f64,
     /// Of the tasks whose default schedule was measured: with it, and at best.
     pub compared: Option<Compared>,
@@ -46,12 +58,15 @@ pub struct Task {
     pub name: Option<String>,
     pub compute: Option<String>,
     pub flops: Option<u64>,
+    /// That one execution must move at least.
+    pub bytes: Option<u64>,
     pub measurements: usize,
     pub failures: BTreeMap<Failure, usize>,
     /// Median times.
     pub untuned_seconds: Option<f64>,
     pub best_seconds: Option<f64>,
-    /// The trace of the best, as text.
+    /// The trace of the best, in words and as text.
+    pub best_steps: Vec<String>,
     pub best_trace: Option<String>,
     pub curve: Vec<Point>,
 }
@@ -65,6 +80,11 @@ impl Task {
     /// At best, in 10^9 operations a second.
     pub fn gflops(&self) -> Option<f64> {
         Some(self.flops? as f64 / self.best_seconds? / 1e9)
+    }
+
+    /// At best, under the roof of its machine.
+    pub fn roofline(&self, limits: &Limits) -> Option<Roofline> {
+        under_roof(limits, self.flops?, self.bytes?, self.best_seconds?)
     }
 
     /// The best time as a share of the untuned one.
@@ -81,10 +101,15 @@ pub fn summarise(records: &dyn Records) -> Result<Summary, RecordsError> {
         let task = task(records, &key, known.get(&key.task))?;
         machines.entry((key.target, key.threads)).or_default().push(task);
     }
+    let models = records.models()?;
     let machines: Vec<Machine> = machines
         .into_iter()
-        .map(|((target, threads), tasks)| machine(target, threads, tasks))
-        .collect();
+        .map(|((target, threads), tasks)| {
+            let limits = records.limits(&target, threads)?;
+            let models = models::of(&models, &tasks);
+            Ok(Machine { limits, models, ..machine(target, threads, tasks) })
+        })
+        .collect::<Result<_, RecordsError>>()?;
     let tasks = || machines.iter().flat_map(|m| &m.tasks);
     let mut failures = BTreeMap::new();
     tasks().flat_map(|t| &t.failures).for_each(|(f, n)| *failures.entry(*f).or_insert(0) += n);
@@ -100,7 +125,7 @@ fn machine(target: String, threads: usize, mut tasks: Vec<Task>) -> Machine {
     let compared = both
         .reduce(|a, b| (a.0 + b.0, a.1 + b.1))
         .map(|(untuned_seconds, best_seconds)| Compared { untuned_seconds, best_seconds });
-    Machine { target, threads, best_seconds, compared, tasks }
+    Machine { target, threads, limits: None, models: vec![], best_seconds, compared, tasks }
 }
 
 fn task(
@@ -115,10 +140,12 @@ fn task(
         name: known.map(|t| t.name.clone()),
         compute: known.map(|t| t.compute.clone()),
         flops: known.map(|t| t.flops),
+        bytes: known.and_then(|t| Some(cost::bytes(&Compute::parse(&t.compute).ok()?))),
         measurements: all.len(),
         failures: failures(&all),
-        untuned_seconds: untuned(&all),
+        untuned_seconds: untuned_seconds(&all),
         best_seconds: best.as_ref().map(|(_, seconds)| *seconds),
+        best_steps: best.as_ref().map_or(vec![], |(trace, _)| trace.in_words()),
         best_trace: best.map(|(trace, _)| trace.to_string()),
         curve: curve(&all),
     })
@@ -129,15 +156,6 @@ fn failures(records: &[Record]) -> BTreeMap<Failure, usize> {
     let failed = records.iter().filter_map(|r| r.outcome.failure());
     failed.for_each(|failure| *counts.entry(failure).or_insert(0) += 1);
     counts
-}
-
-fn untuned(records: &[Record]) -> Option<f64> {
-    let outcomes = records.iter().filter(|r| r.is_untuned()).map(|r| r.outcome.clone());
-    let pooled = outcomes.reduce(|mut a, b| {
-        a.pool(b);
-        a
-    });
-    pooled.as_ref().and_then(Outcome::seconds)
 }
 
 #[cfg(test)]

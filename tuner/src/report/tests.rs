@@ -1,4 +1,5 @@
 use super::*;
+use crate::outcome::Outcome;
 use crate::records::InMemory;
 
 fn record(task: &str, program: u64, outcome: Outcome) -> Record {

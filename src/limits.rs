@@ -1,0 +1,135 @@
+//! What this machine can do at most: products and sums in a second, bytes from and to memory in a second.
+//!
+//! Measured with vectors as wide as the processor has and with all of the threads at once, for a fraction of a
+//! second; the best of several tries, since whatever else runs can only make it slower.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::Instant;
+
+use ansc_tuner::records::Limits;
+
+/// Tries of each measurement.
+const TRIES: usize = 5;
+/// Operations of one thread and try: some milliseconds.
+const ROUNDS: usize = 400_000;
+/// Bytes that one thread copies: more than its share of any cache that we know.
+const BYTES: usize = 48 << 20;
+
+pub fn measure(threads: usize) -> Limits {
+    let threads = threads.max(1);
+    let flops = best(threads, || (), |()| fused());
+    let bytes = best(
+        threads,
+        || (vec![1u64; BYTES / 8], vec![0u64; BYTES / 8]),
+        |(from, to)| {
+            to.copy_from_slice(black_box(from));
+            black_box(to);
+            2.0 * BYTES as f64
+        },
+    );
+    Limits { flops_per_second: flops, bytes_per_second: bytes }
+}
+
+/// How much all threads together do in a second, at best. `work` says how much it did.
+fn best<T>(threads: usize, memory: fn() -> T, work: fn(&mut T) -> f64) -> f64 {
+    let barrier = Barrier::new(threads);
+    let each = || {
+        let mut memory = memory();
+        let mut all = vec![];
+        for _ in 0..TRIES {
+            barrier.wait();
+            let start = Instant::now();
+            let done = work(&mut memory);
+            all.push(done / start.elapsed().as_secs_f64());
+        }
+        all
+    };
+    let rates: Vec<Vec<f64>> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(each)).collect();
+        handles.into_iter().map(|h| h.join().expect("measuring does not panic")).collect()
+    });
+    let together = |i: usize| rates.iter().map(|of_thread| of_thread[i]).sum::<f64>();
+    (0..TRIES).map(together).fold(0.0, f64::max)
+}
+
+/// Independent sums: enough for every unit to be busy while each waits for its last result.
+const SUMS: usize = 12;
+
+#[cfg(target_arch = "x86_64")]
+fn fused() -> f64 {
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the processor has these instructions.
+        return unsafe { x86::fused_512() };
+    }
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        // SAFETY: the processor has these instructions.
+        return unsafe { x86::fused_256() };
+    }
+    portable()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn fused() -> f64 {
+    portable()
+}
+
+/// Vectors of four, which the compiler makes of whatever the target's lowest common instructions are.
+fn portable() -> f64 {
+    const LANES: usize = 4;
+    let mut sums = [[0f32; LANES]; SUMS];
+    let (a, b) = (black_box(0.999f32), black_box(1e-3f32));
+    for _ in 0..ROUNDS {
+        for sum in &mut sums {
+            sum.iter_mut().for_each(|s| *s = *s * a + b);
+        }
+    }
+    black_box(sums);
+    (2 * ROUNDS * SUMS * LANES) as f64
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+    use std::hint::black_box;
+
+    use super::{ROUNDS, SUMS};
+
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) fn fused_256() -> f64 {
+        let (a, b) = (_mm256_set1_ps(black_box(0.999)), _mm256_set1_ps(black_box(1e-3)));
+        let mut sums = [b; SUMS];
+        for _ in 0..ROUNDS {
+            for sum in &mut sums {
+                *sum = _mm256_fmadd_ps(*sum, a, b);
+            }
+        }
+        black_box(sums);
+        (2 * ROUNDS * SUMS * 8) as f64
+    }
+
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn fused_512() -> f64 {
+        let (a, b) = (_mm512_set1_ps(black_box(0.999)), _mm512_set1_ps(black_box(1e-3)));
+        let mut sums = [b; SUMS];
+        for _ in 0..ROUNDS {
+            for sum in &mut sums {
+                *sum = _mm512_fmadd_ps(*sum, a, b);
+            }
+        }
+        black_box(sums);
+        (2 * ROUNDS * SUMS * 16) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_those_of_a_computer() {
+        let limits = measure(1);
+        assert!((1e8..1e13).contains(&limits.flops_per_second), "{limits:?}");
+        assert!((1e8..1e13).contains(&limits.bytes_per_second), "{limits:?}");
+    }
+}
