@@ -1,6 +1,11 @@
+use ansc_runtime::DType;
+use ansc_runtime::manifest::{
+    BufferId, BufferInfo, KernelInfo, Manifest, Plan, Provenance, Step, Storage, TargetInfo, Tuning,
+};
+
 use super::*;
 use crate::outcome::Outcome;
-use crate::records::InMemory;
+use crate::records::{InMemory, MachineRecord, ModelRecord, Occurrence};
 
 fn record(task: &str, program: u64, outcome: Outcome) -> Record {
     let trace = r#"[{"op": "sample_categorical", "candidates": [4, 1], "weights": [0.5, 0.5], "out": 0, "decision": D},
@@ -73,6 +78,91 @@ fn the_page_is_well_formed() {
         assert!(!page.contains("http") && !page.contains('\u{7}'), "{page}");
         well_formed(page.trim_start_matches("<!doctype html>"));
     }
+}
+
+/// Input -> a -> (arena) -> b -> output, where b also reads a copy of what a wrote.
+fn manifest() -> Manifest {
+    let buffer = |name: &str, storage| BufferInfo {
+        name: name.into(),
+        dtype: DType::F32,
+        shape: vec![8],
+        storage,
+    };
+    let kernel = |name: &str, reads, tuning| KernelInfo {
+        name: name.into(),
+        nodes: vec![format!("/{name} <&>")],
+        flops: 1000,
+        bytes: 64,
+        reads,
+        launches: vec![],
+        tuning,
+    };
+    let tuning = Tuning {
+        trace: serde_json::json!([]),
+        steps: vec!["split loop 0 of mm into 2 x 4".into()],
+        rules: vec!["tile".into()],
+        seconds: 1e-6,
+        untuned_seconds: None,
+    };
+    let b = |all: &[u32]| all.iter().map(|&i| BufferId(i)).collect::<Vec<_>>();
+    let steps = vec![
+        Step::Kernel { kernel: 0, args: b(&[0, 1]) },
+        Step::Copy { from: BufferId(1), to: BufferId(2) },
+        Step::Kernel { kernel: 1, args: b(&[1, 2, 3]) },
+    ];
+    Manifest {
+        compiler: "ansc 0".into(),
+        model: Provenance { name: "m<1>.onnx".into(), sha256: String::new() },
+        target: TargetInfo { triple: "x86_64".into(), cpu: "native".into(), features: vec![] },
+        inputs: vec![],
+        outputs: vec![],
+        arena_bytes: 128,
+        arena_bytes_without_reuse: 128,
+        weight_bytes: 0,
+        buffers: vec![
+            buffer("x", Storage::Input(0)),
+            buffer("t", Storage::Arena { offset: 0 }),
+            buffer("u", Storage::Arena { offset: 64 }),
+            buffer("y", Storage::Output(0)),
+        ],
+        kernels: vec![kernel("a", 1, Some(tuning)), kernel("b", 2, None)],
+        plan: Plan { steps },
+    }
+}
+
+#[test]
+fn the_page_of_an_artifact() {
+    let limits = Limits { flops_per_second: 1e11, bytes_per_second: 1e10 };
+    let artifact = artifact::Artifact::new(&manifest(), &[3.0, 1.0], 2, limits);
+    assert_eq!(artifact.edges, [(0, 1)]);
+    assert_eq!((artifact.kernels[0].share, artifact.seconds), (0.75, 4.0));
+    let page = artifact::page(&artifact, "a & b.ansc");
+    for part in
+        ["a &amp; b.ansc", "m&lt;1&gt;.onnx", "split loop 0", "class=\"edge\"", "class=\"dot\""]
+    {
+        assert!(page.contains(part), "{part}\n{page}");
+    }
+    well_formed(page.trim_start_matches("<!doctype html>"));
+}
+
+#[test]
+fn models_are_the_sums_of_their_tasks() {
+    let mut records = records();
+    let occurrences = [("a", 3), ("b", 1), ("c", 2)];
+    let tasks = occurrences.map(|(task, count)| Occurrence { task: task.repeat(32), count });
+    let model = ModelRecord { name: "m".into(), tasks: tasks.to_vec() };
+    records.add_model(&model).unwrap();
+    let limits = Limits { flops_per_second: 1e11, bytes_per_second: 1e10 };
+    let target = "x86_64 <native>".to_owned();
+    records.set_machine(&MachineRecord { target, threads: 2, limits }).unwrap();
+    let summary = summarise(&records).unwrap();
+    let machine = &summary.machines[0];
+    assert_eq!(machine.limits, Some(limits));
+    let [model] = &machine.models[..] else { panic!("{machine:?}") };
+    // Nothing is known of two of the three.
+    assert_eq!((model.untuned_seconds, model.best_seconds, model.missing), (12e-3, 6e-3, 2));
+    assert_eq!(model.parts[0].count, 3);
+    well_formed(html::page(&summary, "r.db").trim_start_matches("<!doctype html>"));
 }
 
 /// Every element that is opened is closed, in order; no stray `<`, `&` or attribute without quotes.

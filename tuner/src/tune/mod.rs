@@ -177,7 +177,6 @@ struct Progress {
     key: Key,
     search: Search,
     strategy: Box<dyn SearchStrategy>,
-    untuned: Option<f64>,
     /// What nobody tuned.
     default: Option<Candidate>,
     /// What was good for similar tasks, to be measured first.
@@ -275,9 +274,6 @@ impl<'a> Run<'a> {
         let outcomes = self.measure(task, &candidates)?;
         self.trials += candidates.len();
         self.tasks[task].trials += candidates.len();
-        if self.tasks[task].rounds == 1 {
-            self.tasks[task].untuned = outcomes.first().and_then(Outcome::seconds);
-        }
         let start = Instant::now();
         self.quality = self.judge(&candidates, &outcomes);
         self.learn(task, &candidates, outcomes);
@@ -365,13 +361,11 @@ impl Progress {
         }
         let untuned = Candidate::exactly(&weighted.task, &weighted.task.untuned());
         let hints = hints::hints(weighted, &key, records)?;
-        let known = untuned.as_ref().and_then(|u| search.outcome(u)?.seconds());
         Ok(Progress {
             weighted: weighted.clone(),
             key,
             search,
             strategy,
-            untuned: known,
             default: untuned,
             hints,
             rounds: 0,
@@ -443,7 +437,7 @@ impl Progress {
             weight: self.weighted.weight,
             flops: self.weighted.flops,
             trials: self.trials,
-            untuned: self.untuned,
+            untuned: self.default.as_ref().and_then(|d| self.search.outcome(d)?.seconds()),
             best: self.best(),
             failures: failures.into_iter().filter(|(_, n)| *n > 0).collect(),
         }

@@ -9,6 +9,7 @@
 //! sketch. What does not replay with these decisions is no child.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ansc_sketch::{Features, Task, features};
 
@@ -18,20 +19,20 @@ use crate::model::CostModel;
 /// None if the parents are not of one sketch, differ in no node, or the one is better in all of them: then the
 /// child would be a copy.
 pub(super) fn cross(
-    task: &std::sync::Arc<Task>,
+    task: &Arc<Task>,
     a: &Candidate,
     b: &Candidate,
     model: &dyn CostModel,
 ) -> Option<Candidate> {
+    if !a.trace.same_sketch(&b.trace) {
+        return None;
+    }
     let nodes = Nodes::of(task);
     let subjects = a.trace.subjects();
     let (of_a, of_b) = (nodes.scores(a, model), nodes.scores(b, model));
     let better_in_b = |node: &str| of_b.get(node) > of_a.get(node);
     let of_step = |step: usize| subjects.get(&step).map_or("", |name| nodes.node(name));
     let differ = |step: &usize| a.trace.steps[*step] != b.trace.steps[*step];
-    if !a.trace.same_sketch(&b.trace) {
-        return None;
-    }
     let sides: BTreeSet<bool> = a
         .trace
         .choices()
@@ -100,7 +101,7 @@ mod tests {
     }
 
     /// Two products, each with tiles of its own.
-    fn two_products() -> std::sync::Arc<Task> {
+    fn two_products() -> Arc<Task> {
         let text = "compute(in0: f32[32, 48], in1: f32[48, 24], in2: f32[24, 40]) -> bb {
            aa: f32[32, 24] = sum{r0: 48} mul(in0[i0, r0], in1[r0, i1])
            bb: f32[32, 40] = sum{r0: 24} mul(aa[i0, r0], in2[r0, i1])
