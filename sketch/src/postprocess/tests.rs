@@ -5,7 +5,7 @@ use super::*;
 use crate::program::Program;
 use crate::rules::Space;
 use crate::testing::*;
-use crate::trace::Unfit;
+use crate::trace::{Decision, Instruction, Unfit};
 use ansc_graph::Compute;
 
 const MACHINE: Machine = Machine { cores: 2, vector_bytes: 16 };
@@ -32,6 +32,31 @@ fn samples_become_programs_that_compute_the_same() {
         let found: Vec<&str> = kinds.iter().map(String::as_str).collect();
         assert_eq!(found, ["Parallel", "Serial", "Unrolled", "Vectorized"]);
     }
+}
+
+/// However many loops are to run in parallel, the result is the same, and what was asked for is done where it may be.
+#[test]
+fn parallel_loops_are_as_many_as_decided() {
+    let c = matmul_bias_relu(12, 8, 10);
+    let mut extents = std::collections::BTreeSet::new();
+    for sketch in Space::cpu(2).sketches(crate::lower("k", &c)) {
+        let steps = &sketch.trace.steps;
+        let decides = |i: &usize| matches!(&steps[*i], Instruction::SampleCategorical { candidates, .. } if candidates.len() == 7);
+        let Some(step) = sketch.trace.choices().into_iter().rfind(decides) else { continue };
+        for n in 0..7 {
+            let trace = sketch.trace.clone().decide(step, Decision::Choice(n));
+            let random = &mut StdRng::seed_from_u64(5);
+            let sample = trace.replay(crate::lower("k", &c), Unfit::Refuse, random).unwrap();
+            let program = postprocess(sample.into_parts().0, &[], &MACHINE).program;
+            check_program(&c, &program);
+            crate::tree::visit_loops(&program.body, &mut |l| {
+                if l.kind == ForKind::Parallel {
+                    extents.insert(l.extent);
+                }
+            });
+        }
+    }
+    assert!(extents.len() > 4, "{extents:?}");
 }
 
 /// Samples of every sketch, with their constants packed.

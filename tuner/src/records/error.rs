@@ -46,6 +46,16 @@ impl RecordsError {
     /// Whose fault an error of SQLite is.
     pub(super) fn of_sqlite(path: &str, source: rusqlite::Error) -> RecordsError {
         let path = path.to_owned();
+        // What SQLite reads without complaint is no text or number that we wrote.
+        if matches!(
+            source,
+            rusqlite::Error::Utf8Error(..)
+                | rusqlite::Error::FromSqlConversionFailure(..)
+                | rusqlite::Error::IntegralValueOutOfRange(..)
+                | rusqlite::Error::InvalidColumnType(..)
+        ) {
+            return RecordsError::Damaged { path, what: source.to_string() };
+        }
         match source.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => {
                 RecordsError::Foreign { path, what: "it is no database".into() }
