@@ -67,7 +67,7 @@ fn places(shape: &[usize]) -> Vec<Vec<usize>> {
     }
     let corner = |bits: usize| -> Vec<usize> {
         let end =
-            |(axis, &extent): (usize, &usize)| if bits >> axis & 1 == 1 { extent - 1 } else { 0 };
+            |(axis, &extent): (usize, &usize)| if (bits >> axis) & 1 == 1 { extent - 1 } else { 0 };
         shape.iter().enumerate().map(end).collect()
     };
     let mut all: Vec<Vec<usize>> = (0..1usize << shape.len().min(4)).map(corner).collect();

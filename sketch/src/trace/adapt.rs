@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn tiles_keep_what_divides() {
-        let table: [(&[usize], usize, usize, Option<&[usize]>); 5] = [
+        type Row = (&'static [usize], usize, usize, Option<&'static [usize]>);
+        let table: [Row; 5] = [
             (&[8, 4, 2, 16], 96, 64, Some(&[1, 3, 2, 16])),
             (&[8, 4, 2, 16], 1024, 64, Some(&[8, 4, 2, 16])),
             (&[1, 1, 1, 64], 96, 16, Some(&[6, 1, 1, 16])),

@@ -232,7 +232,7 @@ impl Evolutionary {
         };
         let temperature = first / (1u64 << generation.min(60)) as f64;
         let random = &mut self.random(generation, usize::MAX);
-        let mut settle = |(child, score): (Child, &mut f32)| {
+        let settle = |(child, score): (Child, &mut f32)| {
             let before = parent_scores[child.parent];
             let chance = (f64::from(*score - before) / temperature).exp().min(1.0);
             if random.random_range(0.0..1.0) < chance {
@@ -241,7 +241,7 @@ impl Evolutionary {
             *score = before;
             parents[child.parent].clone()
         };
-        children.into_iter().zip(scores).map(&mut settle).collect()
+        children.into_iter().zip(scores).map(settle).collect()
     }
 
     /// Evolution by random scores is no better than sampling: there is less of it.
