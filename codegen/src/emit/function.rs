@@ -11,7 +11,7 @@ use inkwell::values::{BasicValue, FunctionValue, IntValue, MetadataValue, Pointe
 
 use crate::affine::{Affine, Scope};
 use crate::emit::ir::{Ir, Reg};
-use crate::emit::tiles::Loaded;
+use crate::emit::tiles::{Loaded, Stored};
 use crate::ops;
 use crate::target::Target;
 
@@ -52,6 +52,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) expanded: BTreeMap<BufId, u32>,
     /// Values of loads that are known already.
     pub(crate) loaded: Vec<Loaded<'c>>,
+    /// The tile whose stores are kept for later.
+    pub(crate) stored: Option<Stored<'c>>,
     fresh: usize,
 }
 
@@ -147,6 +149,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             mask: None,
             expanded: BTreeMap::new(),
             loaded: Vec::new(),
+            stored: None,
             fresh: program.vars.len(),
         }
     }

@@ -326,7 +326,7 @@ impl<'c> Ir<'c> {
         if v.is_const() {
             return self.repeat(v, lanes);
         }
-        let poison = self.poison(v, n);
+        let poison = self.poison_of(v, n);
         let one = self
             .builder
             .build_insert_element(poison, v, self.context.i32_type().const_zero(), "")
@@ -334,7 +334,12 @@ impl<'c> Ir<'c> {
         self.shuffle(one.into(), one.into(), &vec![0; n as usize])
     }
 
-    fn poison(&self, like: Reg<'c>, lanes: u32) -> inkwell::values::VectorValue<'c> {
+    /// Nothing, of the type of a vector.
+    pub(crate) fn poison(&self, like: Reg<'c>) -> Reg<'c> {
+        like.get_type().into_vector_type().get_poison().into()
+    }
+
+    fn poison_of(&self, like: Reg<'c>, lanes: u32) -> inkwell::values::VectorValue<'c> {
         self.ty(self.kind(like), Some(lanes)).into_vector_type().get_poison()
     }
 
@@ -361,7 +366,7 @@ impl<'c> Ir<'c> {
 
     pub(crate) fn join_lanes(&self, all: &[Reg<'c>]) -> Reg<'c> {
         let count = u32::try_from(all.len()).expect("few lanes");
-        let mut vector = self.poison(all[0], count);
+        let mut vector = self.poison_of(all[0], count);
         for (i, &v) in all.iter().enumerate() {
             let at = self.context.i32_type().const_int(i as u64, false);
             vector = self.builder.build_insert_element(vector, v, at, "").expect(POSITIONED);

@@ -38,12 +38,14 @@ impl<'c> Emitter<'c, '_> {
 
     fn unrolled(&mut self, l: &For) -> Result<()> {
         let known = self.load_tiles(l)?;
+        let around = self.keep_stores(l);
         self.copies *= l.extent.max(1);
         for i in 0..l.extent {
             self.bindings.insert(l.var, Affine::constant(i as i64));
             self.stmts(&l.body)?;
         }
         self.bindings.remove(&l.var);
+        self.store_kept(around)?;
         self.loaded.truncate(known);
         self.copies /= l.extent.max(1);
         Ok(())

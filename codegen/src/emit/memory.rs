@@ -248,6 +248,9 @@ impl<'c> Emitter<'c, '_> {
     pub(crate) fn store(&mut self, buffer: BufId, flat: &Affine, value: Reg<'c>) -> Result<()> {
         let dtype = self.program.buffer(buffer).ty.dtype;
         let raw = ops::to_stored(&self.ir, self.target, dtype, value);
+        if self.keeps(buffer, raw) {
+            return Ok(());
+        }
         let each = match (self.pattern(flat), self.lanes) {
             (Pattern::Strided { base, stride: 0 }, _) if lanes(raw).is_none() => {
                 return self.store_one(buffer, &base, raw);
@@ -283,6 +286,12 @@ impl<'c> Emitter<'c, '_> {
                 e.describe_access(buffer, Some(store))
             });
         }
+        self.store_at(buffer, flat, raw)
+    }
+
+    /// Stores an element or vector of any width, whatever the lanes are.
+    pub(super) fn store_at(&mut self, buffer: BufId, flat: &Affine, raw: Reg<'c>) -> Result<()> {
+        let (at, align) = self.pointer(buffer, flat)?;
         let store = self.ir.store(raw, at, align);
         self.describe_access(buffer, Some(store))
     }

@@ -1,13 +1,18 @@
-//! Square tiles that are loaded along one axis and used along another, transposed in registers.
+//! Tiles that are loaded or stored along one axis and computed along another, transposed in registers.
 //!
-//! In: an unrolled loop inside of a vectorised one, with as many iterations as there are lanes, whose block loads
-//! elements that lie side by side for the unrolled loop and far apart for the lanes. Out: the value of that
-//! load for each iteration, made by whole vector loads and shuffles; [`Emitter::load`] finds it.
+//! In: an unrolled loop inside of a vectorised one, whose block accesses elements that lie side by side for the
+//! unrolled loop and far apart for the lanes. Out: whole vectors and shuffles. A load needs as many iterations as
+//! there are lanes; its value for each iteration is made beforehand, and [`Emitter::load`] finds it. What a
+//! store would write is kept by [`Emitter::store`], until all iterations have come.
 //!
 //! ```text
 //! vectorized l in 0..8 { unrolled u in 0..8 { y[u, l] = x[l, u] } }
 //! =>
 //! r0..r7 = rows x[0, ..], .., x[7, ..];  c0..c7 = transposed(r0..r7);  y[0, ..] = c0; ..; y[7, ..] = c7
+//!
+//! vectorized l in 0..8 { unrolled u in 0..6 { y[l, u] = f(u, l) } }
+//! =>
+//! r0..r5 = f(0, ..), .., f(5, ..);  c0..c7 = transposed(r0..r5);  y[0, 0..4] = c0[0..4]; y[0, 4..6] = c0[4..6]; ..
 //! ```
 
 use ansc_graph::{BufId, Expr};
@@ -26,7 +31,7 @@ pub(crate) struct Loaded<'c> {
     pub(crate) raw: Reg<'c>,
 }
 
-/// A load that walks memory with the unrolled loop; `base` is its place in the first iteration and lane.
+/// An access that walks memory with the unrolled loop; `base` is its place in the first iteration and lane.
 struct Tile {
     buffer: BufId,
     flat: Affine,
@@ -34,7 +39,73 @@ struct Tile {
     stride: i64,
 }
 
+/// What the iterations of an unrolled loop store into one tile.
+pub(crate) struct Stored<'c> {
+    tile: Tile,
+    /// A vector for each iteration so far.
+    values: Vec<Reg<'c>>,
+}
+
 impl<'c> Emitter<'c, '_> {
+    /// Keeps what is stored to the tile of an unrolled loop, if there is one; gives what was kept around it.
+    pub(crate) fn keep_stores(&mut self, l: &For) -> Option<Stored<'c>> {
+        let stored = self.stored_tile(l).map(|tile| Stored { tile, values: Vec::new() });
+        std::mem::replace(&mut self.stored, stored)
+    }
+
+    /// Whether the value will be stored with others.
+    pub(crate) fn keeps(&mut self, buffer: BufId, value: Reg<'c>) -> bool {
+        let count = self.lanes.map(|lanes| lanes.count);
+        let Some(stored) = self.stored.as_mut().filter(|s| s.tile.buffer == buffer) else {
+            return false;
+        };
+        stored.values.push(self.ir.splat(value, count));
+        true
+    }
+
+    /// Stores what was kept.
+    pub(crate) fn store_kept(&mut self, around: Option<Stored<'c>>) -> Result<()> {
+        let Some(Stored { tile, values }) = std::mem::replace(&mut self.stored, around) else {
+            return Ok(());
+        };
+        let lanes = self.lanes.map_or(1, |lanes| lanes.count as usize);
+        for (part, rows) in values.chunks(lanes).enumerate() {
+            let start = tile.base.clone().plus(&Affine::constant((part * lanes) as i64));
+            let mut square = rows.to_vec();
+            square.resize_with(lanes, || self.ir.poison(rows[0]));
+            for (lane, column) in self.transposed(square).into_iter().enumerate() {
+                let at = start.clone().plus(&Affine::constant(lane as i64 * tile.stride));
+                self.store_first(tile.buffer, at, column, rows.len())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the first `count` lanes of a vector side by side, in pieces of a power of two.
+    fn store_first(
+        &mut self,
+        buffer: BufId,
+        mut at: Affine,
+        vector: Reg<'c>,
+        count: usize,
+    ) -> Result<()> {
+        let mut done = 0;
+        while done < count {
+            let width = 1 << (count - done).ilog2();
+            let piece = match width {
+                1 => self.ir.lane(vector, done as u32),
+                _ => {
+                    let lanes: Vec<u32> = (done..done + width).map(|i| i as u32).collect();
+                    self.ir.shuffle(vector, vector, &lanes)
+                }
+            };
+            self.store_at(buffer, &at, piece)?;
+            at = at.plus(&Affine::constant(width as i64));
+            done += width;
+        }
+        Ok(())
+    }
+
     /// Loads the tiles of an unrolled loop; gives how many values were known before.
     pub(crate) fn load_tiles(&mut self, l: &For) -> Result<usize> {
         let known = self.loaded.len();
@@ -69,19 +140,39 @@ impl<'c> Emitter<'c, '_> {
         if block.predicate.is_some() || contains_choice(value) {
             return vec![];
         }
+        self.within_block(l, block, |e| {
+            let mut tiles: Vec<Tile> = Vec::new();
+            for (buffer, indices) in value.loads() {
+                let found = e.tile(l, buffer, indices).filter(|_| buffer != dst.buffer);
+                tiles.extend(found.filter(|t| {
+                    !tiles.iter().any(|other| (other.buffer, &other.flat) == (buffer, &t.flat))
+                }));
+            }
+            tiles
+        })
+    }
+
+    /// Of a block that always runs in all lanes, and loads nothing that it writes.
+    fn stored_tile(&mut self, l: &For) -> Option<Tile> {
+        let [Stmt::Block(block)] = &l.body[..] else { return None };
+        let Body::Assign { dst, value } = &block.body else { return None };
+        let plain = self.lanes.is_some_and(|lanes| lanes.count >= 4) && self.mask.is_none();
+        let reads_itself = value.loads().iter().any(|(buffer, _)| *buffer == dst.buffer);
+        if !plain || l.extent < 2 || block.predicate.is_some() || reads_itself {
+            return None;
+        }
+        self.within_block(l, block, |e| e.tile(l, dst.buffer, &dst.indices))
+    }
+
+    /// Runs `f` with the block's iterators bound, and the loop's variable anywhere in its range.
+    fn within_block<T>(&mut self, l: &For, block: &Block, f: impl FnOnce(&mut Self) -> T) -> T {
         self.ranges.insert(l.var, (0, l.extent as i64 - 1));
         let iters: Vec<_> = block.iters.iter().map(|i| (i.var, affine(&i.binding, self))).collect();
         self.bindings.extend(iters);
-        let mut tiles: Vec<Tile> = Vec::new();
-        for (buffer, indices) in value.loads() {
-            let found = self.tile(l, buffer, indices).filter(|_| buffer != dst.buffer);
-            tiles.extend(found.filter(|t| {
-                !tiles.iter().any(|other| (other.buffer, &other.flat) == (buffer, &t.flat))
-            }));
-        }
+        let result = f(self);
         block.iters.iter().for_each(|i| _ = self.bindings.remove(&i.var));
         self.ranges.remove(&l.var);
-        tiles
+        result
     }
 
     fn tile(&mut self, l: &For, buffer: BufId, indices: &[Expr]) -> Option<Tile> {

@@ -1,7 +1,7 @@
-//! Stages that read an operand across its rows, under the default schedule.
+//! Stages that read an operand, or store a product, across its rows, under the default schedule.
 
 use ansc_graph::ops::{OpError, shape};
-use ansc_graph::{BinOp, Compute, ComputeOp, Expr, Stage, TensorType, interp};
+use ansc_graph::{BinOp, Combiner, Compute, ComputeOp, Expr, Stage, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
 use ansc_sketch::default::{Machine, schedule};
 
@@ -62,4 +62,39 @@ fn one_operand_read_both_ways() {
     let at = |i, j| Expr::load(0, vec![Expr::var(i), Expr::var(j)]);
     let stage = Stage::map("symmetric", square.clone(), at(0, 1) + at(1, 0));
     check("symmetric", &Compute::single(vec![square], stage));
+}
+
+/// `y[.., j, i] = max(sum[k] a[.., i, k] * b[k, j] + bias[j], 0)`, its axes in the order `perm`.
+fn stored_product(dtype: DType, [n, m, k, j]: [usize; 4], perm: [usize; 3]) -> Compute {
+    let ty = |shape: &[usize]| TensorType::new(dtype, shape);
+    let v = Expr::var;
+    let product = Expr::load(0, vec![v(0), v(1), v(3)]) * Expr::load(1, vec![v(3), v(2)]);
+    let extents = [n, m, j];
+    let mut compute = Compute {
+        inputs: vec![ty(&[n, m, k]), ty(&[k, j]), ty(&[j])],
+        stages: vec![],
+        outputs: vec![1],
+    };
+    let shape = TensorType::new(dtype, extents);
+    let sum = compute.push(Stage::reduction("product", shape, Combiner::Sum, vec![k], product));
+    // Axis `perm[i]` of the product is axis `i` of the result.
+    let at: Vec<Expr> =
+        (0..3).map(|axis| v(perm.iter().position(|p| *p == axis).unwrap())).collect();
+    let biased = Expr::Load(sum, at.clone()) + Expr::load(2, vec![at[2].clone()]);
+    let zero = Expr::Const(ansc_graph::Scalar::zero(dtype));
+    let result = TensorType::new(dtype, perm.map(|p| extents[p]));
+    compute.push(Stage::map("stored", result, Expr::binary(BinOp::Max, biased, zero)));
+    compute
+}
+
+#[test]
+fn products_are_stored_in_any_order_of_axes() {
+    for dtype in [DType::F32, DType::F64, DType::I32] {
+        for extents in [[1, 48, 9, 32], [2, 13, 5, 40], [3, 6, 4, 17], [1, 100, 3, 7]] {
+            for perm in [[0, 2, 1], [1, 0, 2], [2, 0, 1], [2, 1, 0], [1, 2, 0]] {
+                let compute = stored_product(dtype, extents, perm);
+                check(&format!("{dtype} {extents:?} {perm:?}"), &compute);
+            }
+        }
+    }
 }

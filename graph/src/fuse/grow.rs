@@ -4,9 +4,11 @@
 //! |---|---|---|
 //! | product or reduction (phase 1) | reached by elementwise edges only, at most broadcast | at most broadcast |
 //! | at most broadcast (phase 1) | at most broadcast, injective, a reduction, or a group with an anchor | at most injective |
-//! | injective (phase 2) | at most injective | at most injective |
+//! | convolution or matrix product with what joined it (phase 2) | a transpose, its only reader | nothing |
+//! | injective (phase 3) | at most injective | at most injective |
 //!
-//! These are Relay's rules, with three additions. A reduction may take the elementwise chain that
+//! These are Relay's rules, with four additions. A product is stored in the order of axes that its reader wants. A
+//! reduction may take the elementwise chain that
 //! follows it, as products do. What is expensive (an `exp`, a division) does not join what would evaluate
 //! it for more than a few readers. And reshapes are taken out again from the borders of groups.
 
@@ -43,7 +45,7 @@ struct Grower<'a> {
 /// For each node of the topological `order`, an identifier of its group.
 pub(super) fn grow(graph: &Graph, order: &[NodeId], options: Options) -> Vec<usize> {
     let mut grower = Grower::new(graph, order, options);
-    for phase in [Phase::Anchored, Phase::Injective] {
+    for phase in [Phase::Anchored, Phase::Stored, Phase::Injective] {
         for node in 0..order.len() {
             grower.try_join(node, phase);
         }
@@ -54,6 +56,8 @@ pub(super) fn grow(graph: &Graph, order: &[NodeId], options: Options) -> Vec<usi
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Anchored,
+    /// Products in the order of axes that their only reader wants.
+    Stored,
     Injective,
 }
 
@@ -116,6 +120,7 @@ impl Grower<'_> {
         let Dominator { parent: Some(sink), pattern: path, .. } = self.tree[node] else { return };
         let own = self.set(node).pattern;
         let permitted = match own {
+            Pattern::OutFusable if phase == Phase::Stored => self.is_stored_by(node, sink),
             Pattern::OutFusable | Pattern::Reduction => {
                 phase == Phase::Anchored && path == Pattern::Elementwise
             }
@@ -126,7 +131,11 @@ impl Grower<'_> {
         if !permitted || self.root(node) == self.root(sink) {
             return;
         }
-        let Some(between) = self.path(node, sink, own) else { return };
+        let between = match (own, phase) {
+            (Pattern::OutFusable, Phase::Stored) => Some(Vec::new()),
+            _ => self.path(node, sink, own),
+        };
+        let Some(between) = between else { return };
         let mut roots: Vec<usize> =
             between.iter().chain([&node, &sink]).map(|&n| self.root(n)).collect();
         roots.sort_unstable();
@@ -135,6 +144,17 @@ impl Grower<'_> {
         if nodes <= self.options.max_nodes {
             between.into_iter().chain([node]).for_each(|n| self.join(n, sink));
         }
+    }
+
+    /// Whether `sink` does nothing but transpose the product that a group ends with, and nothing else reads it.
+    fn is_stored_by(&self, node: usize, sink: usize) -> bool {
+        let kind = |p: usize| self.graph.compute_of(self.order[p]).map(|op| &op.kind);
+        let anchor = |p: usize| matches!(kind(p), Some(Kind::Conv(_) | Kind::MatMul));
+        let root = self.root(node);
+        self.readers[node] == [sink]
+            && matches!(kind(sink), Some(Kind::Transpose(_)))
+            && self.sets[self.root(sink)].nodes == 1
+            && (0..self.order.len()).any(|p| self.root(p) == root && anchor(p))
     }
 
     /// What lies between `node` and its post-dominator, if all of it and the end may be joined by a

@@ -8,7 +8,7 @@ use crate::expr::{BinOp, Expr, UnOp};
 use crate::interp;
 use crate::op::Op;
 use crate::ops::stages::Stages;
-use crate::ops::{concat, map, normalize, pool};
+use crate::ops::{concat, map, normalize, pool, shape};
 use crate::passes;
 use crate::passes::testing::{Builder, assert_same, inputs, random};
 
@@ -209,13 +209,30 @@ fn a_bert_layer() {
     let expected: Vec<&str> = [head; 3]
         .concat()
         .into_iter()
-        .chain(["matmul_map", "softmax", "matmul", "transpose", "matmul_map"])
+        .chain(["matmul_map", "softmax", "matmul_transpose", "matmul_map"])
         .chain(["layernormalization", "matmul_map", "matmul_map", "layernormalization"])
         .collect();
     let mut sorted = (kernels.clone(), expected.clone());
     sorted.0.sort();
     sorted.1.sort();
     assert_eq!(sorted.0, sorted.1, "{groups:?}");
+}
+
+#[test]
+fn a_product_is_stored_in_the_order_of_its_only_reader() {
+    for (also_read, expected) in
+        [(false, vec!["conv_map_transpose"]), (true, vec!["conv_map", "transpose"])]
+    {
+        let mut b = Builder::new(45);
+        let x = b.input(&[1, 3, 6, 6]);
+        let y = b.conv(x, 4, 3, 1);
+        let y = b.relu(y);
+        let t = b.emit(shape::transpose(&b.graph.ty(y).clone(), &[0, 2, 3, 1]).unwrap(), &[y]);
+        let outputs = if also_read { vec![t, y] } else { vec![t] };
+        let graph = b.finish(&outputs);
+        check_schedule(&graph);
+        assert_eq!(shape_of(&graph), expected);
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType};
 use super::build::{Builder, Path};
 use super::knobs::Knob;
 use super::stage::{PARALLEL_WORK, lanes_of, plus, widths_of};
-use super::usage::{has_reuse, is_identity, readers};
+use super::usage::{has_reuse, readers};
 use crate::program::{Access, Body, IterKind, Stmt};
 use choose::Shape;
 pub(super) use operands::Layout;
@@ -33,11 +33,17 @@ use order::{Order, Role};
 /// A reduction, its tile and its readers.
 struct Tiling {
     reduction: usize,
-    epilogue: Option<usize>,
+    epilogue: Option<Epilogue>,
     shape: Shape,
     /// Spatial axes outside of the tile along which panels vary, and the others.
     fixed: Vec<usize>,
     free: Vec<usize>,
+}
+
+/// The stage that reads the reduction, and for each axis of the reduction the axis of its own that walks it.
+struct Epilogue {
+    stage: usize,
+    axes: Vec<usize>,
 }
 
 /// The vector lanes that one tile covers: `base + 0..sum(widths)` along the vector axis.
@@ -64,7 +70,8 @@ pub(super) fn schedule(b: &mut Builder<'_>, reduction: usize, done: &[bool]) -> 
     let tiling = Tiling { reduction, epilogue, shape, fixed, free };
     operands::pack(b, reduction, &operands, &tiling.shape);
     nests(b, &tiling);
-    Some([Some(reduction), epilogue].into_iter().flatten().collect())
+    let covered = tiling.epilogue.iter().map(|e| e.stage);
+    Some(std::iter::once(reduction).chain(covered).collect())
 }
 
 fn is_tileable(s: &Stage) -> bool {
@@ -75,18 +82,33 @@ fn is_tileable(s: &Stage) -> bool {
     s.reduce.as_ref().is_some_and(plain) && wide && has_reuse(s) && !s.extents().contains(&0)
 }
 
-/// The only reader of the reduction, if it reads each element at its own place and all else it reads is there.
-fn epilogue(b: &Builder<'_>, reduction: usize, done: &[bool]) -> Option<usize> {
+/// The only reader of the reduction, if it reads each element once, at its own place or at that of another order
+/// of axes, and all else it reads is there.
+fn epilogue(b: &Builder<'_>, reduction: usize, done: &[bool]) -> Option<Epilogue> {
     let buffer = b.compute.stage_buffer(reduction);
-    let [reader] = readers(b.compute, buffer)[..] else { return None };
-    let (s, e) = (&b.compute.stages[reduction], &b.compute.stages[reader]);
-    let in_place = e.body.loads().iter().all(|(l, indices)| match b.compute.stage_of(*l) {
-        Some(stage) if stage == reduction => is_identity(indices),
-        Some(stage) => done[stage],
-        None => true,
-    });
-    let fits = e.reduce.is_none() && e.ty.shape == s.ty.shape && in_place;
-    (fits && !b.compute.outputs.contains(&reduction)).then_some(reader)
+    let [stage] = readers(b.compute, buffer)[..] else { return None };
+    let (s, e) = (&b.compute.stages[reduction], &b.compute.stages[stage]);
+    let loads = e.body.loads();
+    let mut own = loads.iter().filter(|(l, _)| *l == buffer).map(|(_, indices)| *indices);
+    let indices = own.next()?;
+    let axes = order_of_axes(indices)?;
+    let is_there = |l: &BufId| b.compute.stage_of(*l).is_none_or(|s| s == reduction || done[s]);
+    let fits = e.reduce.is_none()
+        && own.all(|other| other == indices)
+        && loads.iter().all(|(l, _)| is_there(l))
+        && e.ty.rank() == s.ty.rank()
+        && axes.iter().zip(&s.ty.shape).all(|(&axis, extent)| e.ty.shape[axis] == *extent);
+    (fits && !b.compute.outputs.contains(&reduction)).then_some(Epilogue { stage, axes })
+}
+
+/// The variables that the indices are, if they are all different: `[v0, v2, v1]` gives `[0, 2, 1]`.
+fn order_of_axes(indices: &[Expr]) -> Option<Vec<usize>> {
+    let variable = |e: &Expr| match e {
+        Expr::Var(v) if v.index() < indices.len() => Some(v.index()),
+        _ => None,
+    };
+    let axes: Vec<usize> = indices.iter().map(variable).collect::<Option<_>>()?;
+    (0..axes.len()).all(|axis| axes.contains(&axis)).then_some(axes)
 }
 
 /// Whole panels of columns in one nest, the columns that are left in another.
@@ -176,22 +198,29 @@ fn tile(b: &mut Builder<'_>, path: &Path, t: &Tiling, origin: Origin) -> Vec<Stm
             b.block(path, &s.name, Body::Reduce { combiner: r.combiner, dst, value, init: false })
         })
     }));
-    let (writer, target) = match t.epilogue {
-        Some(e) => (e, b.compute.stage_buffer(e)),
-        None => (t.reduction, b.compute.stage_buffer(t.reduction)),
-    };
-    let target = b.source(target);
-    stmts.extend(place.points(b, path, &mut |b, path, point, tile| {
+    stmts.extend(place.results(b, path, &mut |b, path, point, tile| {
         let tile = Expr::Load(tile.buffer, tile.indices);
-        let value = if t.epilogue.is_some() {
-            epilogue_value(b, t, writer, &point.indices, tile)
-        } else {
-            tile
+        let (writer, at, value) = match &t.epilogue {
+            None => (t.reduction, point.indices.clone(), tile),
+            Some(e) => {
+                let at = e.at(&point.indices);
+                let value = epilogue_value(b, t, e.stage, &at, tile);
+                (e.stage, at, value)
+            }
         };
-        let dst = Access { buffer: target, indices: point.indices.clone() };
+        let dst = Access { buffer: b.source(b.compute.stage_buffer(writer)), indices: at };
         b.block(path, &b.compute.stages[writer].name, Body::Assign { dst, value })
     }));
     stmts
+}
+
+impl Epilogue {
+    /// Its indices at a point of the reduction.
+    fn at(&self, point: &[Expr]) -> Vec<Expr> {
+        let mut at = point.to_vec();
+        self.axes.iter().zip(point).for_each(|(&axis, index)| at[axis] = index.clone());
+        at
+    }
 }
 
 fn epilogue_value(b: &Builder<'_>, t: &Tiling, epilogue: usize, at: &[Expr], tile: Expr) -> Expr {
@@ -275,6 +304,9 @@ struct Place<'a> {
     acc: BufId,
 }
 
+/// What stands at each element of a tile, given that and its running value.
+type Inside<'f> = dyn FnMut(&mut Builder<'_>, &Path, &Point, Access) -> Vec<Stmt> + 'f;
+
 /// One element of a tile.
 struct Point {
     /// An index for each spatial axis.
@@ -285,31 +317,57 @@ struct Point {
 
 impl Place<'_> {
     /// `f` at every element of the tile, rows written out, columns in vectors.
-    fn points(
+    fn points(&self, b: &mut Builder<'_>, path: &Path, f: &mut Inside<'_>) -> Vec<Stmt> {
+        b.unrolled(path, self.t.shape.upper, IterKind::Spatial, |b, path, u| {
+            b.unrolled(path, self.origin.rows, IterKind::Spatial, |b, path, i| {
+                self.pieces(b, path, &mut |b, path, lane| self.visit(b, path, [&u, &i, &lane], f))
+            })
+        })
+    }
+
+    /// `f` at every element of the tile, in the order in which the results are stored: where rows lie side by side
+    /// in the result, they stand inside of the vectors, and code generation transposes them in registers.
+    fn results(&self, b: &mut Builder<'_>, path: &Path, f: &mut Inside<'_>) -> Vec<Stmt> {
+        let last =
+            |e: &Epilogue| self.t.shape.row_axis.is_some_and(|r| e.axes[r] + 1 == e.axes.len());
+        if !self.t.epilogue.as_ref().is_some_and(last) {
+            return self.points(b, path, f);
+        }
+        b.unrolled(path, self.t.shape.upper, IterKind::Spatial, |b, path, u| {
+            self.pieces(b, path, &mut |b, path, lane| {
+                b.unrolled(path, self.origin.rows, IterKind::Spatial, |b, path, i| {
+                    self.visit(b, path, [&u, &i, &lane], f)
+                })
+            })
+        })
+    }
+
+    /// The columns of the tile in vectors.
+    fn pieces(
         &self,
         b: &mut Builder<'_>,
         path: &Path,
-        f: &mut dyn FnMut(&mut Builder<'_>, &Path, &Point, Access) -> Vec<Stmt>,
+        f: &mut dyn FnMut(&mut Builder<'_>, &Path, Expr) -> Vec<Stmt>,
     ) -> Vec<Stmt> {
-        b.unrolled(path, self.t.shape.upper, IterKind::Spatial, |b, path, u| {
-            b.unrolled(path, self.origin.rows, IterKind::Spatial, |b, path, i| {
-                let mut stmts = Vec::new();
-                let mut start = 0;
-                for &width in &self.origin.columns.widths {
-                    let base = Expr::index(start);
-                    stmts.extend(b.vector(path, width, |b, path, l| {
-                        let lane = plus(base, l);
-                        let dst = Access {
-                            buffer: self.acc,
-                            indices: vec![u.clone(), i.clone(), lane.clone()],
-                        };
-                        f(b, path, &self.point(&u, &i, lane), dst)
-                    }));
-                    start += width;
-                }
-                stmts
-            })
-        })
+        let mut stmts = Vec::new();
+        let mut start = 0;
+        for &width in &self.origin.columns.widths {
+            let base = Expr::index(start);
+            stmts.extend(b.vector(path, width, |b, path, l| f(b, path, plus(base, l))));
+            start += width;
+        }
+        stmts
+    }
+
+    fn visit(
+        &self,
+        b: &mut Builder<'_>,
+        path: &Path,
+        [u, i, lane]: [&Expr; 3],
+        f: &mut Inside<'_>,
+    ) -> Vec<Stmt> {
+        let indices = vec![u.clone(), i.clone(), lane.clone()];
+        f(b, path, &self.point(u, i, lane.clone()), Access { buffer: self.acc, indices })
     }
 
     fn point(&self, u: &Expr, i: &Expr, lane: Expr) -> Point {

@@ -8,11 +8,6 @@ pub(super) fn readers(compute: &Compute, buffer: BufId) -> Vec<usize> {
     (0..compute.stages.len()).filter(|&i| reads(&compute.stages[i])).collect()
 }
 
-/// The load is at the point that is computed: `b[v0, v1, ..]`.
-pub(super) fn is_identity(indices: &[Expr]) -> bool {
-    indices.iter().enumerate().all(|(i, e)| *e == Expr::var(i))
-}
-
 pub(super) fn mentions(indices: &[Expr], var: usize) -> bool {
     indices.iter().any(|e| e.vars().contains(&VarId::new(var)))
 }
