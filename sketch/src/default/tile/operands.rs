@@ -45,12 +45,15 @@ impl Operands {
             }
         }
         let varies = |axis: &usize| panels.iter().any(|p| mentions(&p.indices, *axis));
-        let fixed_axes = (0..vector).filter(|a| s.ty.shape[*a] > 1 && varies(a)).collect();
+        let fixed_axes: Vec<usize> =
+            (0..vector).filter(|a| s.ty.shape[*a] > 1 && varies(a)).collect();
         // Groups narrower than a vector are crossed by it, and gathered.
         let panel_limit = group_size(&s.body, vector).filter(|&n| n >= lanes_of(b, s));
         let walks = |i: &[Expr]| mentions(i, vector) && !only_grouped(i, vector);
-        let shared =
-            !s.body.loads().iter().any(|(_, i)| walks(i) && varies_along_rows(s, i, vector));
+        let row = |axis: &usize| s.ty.shape[*axis] > 1 && !fixed_axes.contains(axis);
+        let rows: Vec<usize> = (0..vector).filter(row).collect();
+        let differs = |i: &[Expr]| rows.iter().any(|axis| mentions(i, *axis));
+        let shared = !s.body.loads().iter().any(|(_, i)| walks(i) && differs(i));
         Operands { panels, fixed_axes, panel_limit, shared }
     }
 
@@ -58,10 +61,6 @@ impl Operands {
     pub(super) fn allows(&self, panel: usize) -> bool {
         self.panel_limit.is_none_or(|group| group.is_multiple_of(panel))
     }
-}
-
-fn varies_along_rows(s: &Stage, indices: &[Expr], vector: usize) -> bool {
-    (0..vector).any(|axis| s.ty.shape[axis] > 1 && mentions(indices, axis))
 }
 
 /// Varies along the vector axis, lacks a spatial axis, and is worth packing.
