@@ -45,7 +45,7 @@ impl Operands {
             }
         }
         let varies = |axis: &usize| panels.iter().any(|p| mentions(&p.indices, *axis));
-        let fixed_axes: Vec<usize> =
+        let fixed_axes: BTreeSet<usize> =
             (0..vector).filter(|a| s.ty.shape[*a] > 1 && varies(a)).collect();
         // Groups narrower than a vector are crossed by it, and gathered.
         let panel_limit = group_size(&s.body, vector).filter(|&n| n >= lanes_of(b, s));
