@@ -65,15 +65,20 @@ impl Command {
     }
 }
 
+/// Sizes of a dimension, at least one. (A `Vec` would mean to clap that the option takes several values.)
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sizes(pub Vec<usize>);
+
 /// How a model with open dimensions becomes one with static shapes.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Specialise {
     /// Shape of an input, as in `x=1x3x224x224`
     #[arg(long = "shape", value_name = "NAME=1x3x224x224", value_parser = parse_shape)]
     pub shapes: Vec<(String, Vec<usize>)>,
-    /// Size of a named dimension, as in `batch=1`
+    /// Size of a named dimension, as in `batch=1`. With several, as in `batch=1,4,16`, the artifact holds the
+    /// model for each, and chooses by the shapes of its inputs
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
-    pub dims: Vec<(String, usize)>,
+    pub dims: Vec<(String, Sizes)>,
     /// Fix the value of an input that decides shapes; the artifact refuses any other value
     #[arg(long = "value", value_name = "NAME=FILE.npy", value_parser = parse_file)]
     pub values: Vec<(String, PathBuf)>,
@@ -215,6 +220,10 @@ pub struct Bench {
     pub artifact: PathBuf,
     #[arg(long, default_value_t = 0, help = "Threads; 0 takes all cores")]
     pub threads: usize,
+    /// Shape of an input, as in `x=1x3x224x224`: chooses among those that the artifact was compiled for
+    /// [default: the first]
+    #[arg(long = "shape", value_name = "NAME=1x3x224x224", value_parser = parse_shape)]
+    pub shapes: Vec<(String, Vec<usize>)>,
     /// Timed runs [default: as many as fit 3 seconds, at least 10]
     #[arg(long)]
     pub runs: Option<usize>,
@@ -383,9 +392,14 @@ fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
     Ok((name.into(), dims.collect::<Result<_, _>>()?))
 }
 
-fn parse_dim(text: &str) -> Result<(String, usize), String> {
-    let (name, size) = split_pair(text)?;
-    Ok((name.into(), size.parse().map_err(|_| format!("`{size}` is not a size"))?))
+fn parse_dim(text: &str) -> Result<(String, Sizes), String> {
+    let (name, sizes) = split_pair(text)?;
+    let parse = |size: &str| size.parse().map_err(|_| format!("`{size}` is not a size"));
+    let sizes = sizes.split(',').map(parse).collect::<Result<Vec<usize>, _>>()?;
+    match sizes.iter().enumerate().find(|(i, size)| sizes[..*i].contains(size)) {
+        Some((_, twice)) => Err(format!("`{text}` has {twice} twice")),
+        None => Ok((name.into(), Sizes(sizes))),
+    }
 }
 
 fn parse_share(text: &str) -> Result<f64, String> {
@@ -412,7 +426,9 @@ mod tests {
         assert_eq!(parse_shape("x="), Ok(("x".into(), vec![])));
         assert_eq!(parse_share("1%"), Ok(0.01));
         assert!(parse_share("101%").is_err() && parse_share("x").is_err());
-        assert_eq!(parse_dim("a=b=4"), Ok(("a=b".into(), 4)));
+        assert_eq!(parse_dim("a=b=4"), Ok(("a=b".into(), Sizes(vec![4]))));
+        assert_eq!(parse_dim("a=1,16"), Ok(("a".into(), Sizes(vec![1, 16]))));
+        assert!(parse_dim("a=1,2,1").is_err() && parse_dim("a=1,").is_err());
         assert!(parse_shape("x=1x-3").is_err() && parse_dim("=4").is_err());
     }
 

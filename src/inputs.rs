@@ -1,15 +1,24 @@
 //! Made-up inputs for measuring and comparing: seeded, finite, and in the range where networks work.
 
-use ansc_runtime::manifest::Port;
+use ansc_runtime::manifest::{Port, Specialisation};
 use ansc_runtime::{DType, Model, Tensor};
 use half::{bf16, f16};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Seed(pub u64);
 
-/// One tensor for each input; inputs whose value was fixed when compiling get that value.
+/// One tensor for each input of the first specialisation.
 pub fn for_model(model: &Model, seed: Seed) -> Vec<(String, Tensor)> {
-    let ports = model.manifest().inputs.iter().enumerate();
+    for_specialisation(model, &model.specialisations()[0], seed)
+}
+
+/// One tensor for each input; inputs whose value was fixed when compiling get that value.
+pub fn for_specialisation(
+    model: &Model,
+    specialisation: &Specialisation,
+    seed: Seed,
+) -> Vec<(String, Tensor)> {
+    let ports = specialisation.inputs.iter().enumerate();
     ports
         .map(|(i, port)| {
             let tensor = model

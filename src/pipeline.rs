@@ -16,13 +16,18 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::Error;
-use crate::assemble::{self, Assembly, Expose, storage};
+use crate::assemble::{self, Assembly, Draft, Expose, KernelUse, storage};
 use crate::choice::Schedules;
+
+/// Names of dimensions, and the sizes of each.
+pub type Choices = Vec<(String, Vec<usize>)>;
 
 /// Everything that decides what an artifact contains.
 #[derive(Clone)]
 pub struct Options {
     pub import: ImportOptions,
+    /// Symbolic dimensions with several sizes each: there is a specialisation for every combination.
+    pub choices: Choices,
     pub target: Target,
     pub expose: Expose,
     pub schedules: Schedules,
@@ -34,8 +39,28 @@ impl Options {
     /// Outputs only, the default schedules, everything verified.
     pub fn new(import: ImportOptions, target: Target) -> Options {
         let schedules = Schedules::untuned(&target);
-        Options { import, target, expose: Expose::Outputs, schedules, verify: true }
+        let (choices, expose) = (Vec::new(), Expose::Outputs);
+        Options { import, choices, target, expose, schedules, verify: true }
     }
+
+    fn specialisations(&self) -> Vec<(String, ImportOptions)> {
+        specialisations(&self.import, &self.choices)
+    }
+}
+
+/// The names of all combinations of sizes, and how the model is imported for each; the last choice varies fastest.
+pub fn specialisations(import: &ImportOptions, choices: &Choices) -> Vec<(String, ImportOptions)> {
+    let mut all = vec![(String::new(), import.clone())];
+    for (dim, sizes) in choices {
+        let with = |(name, import): &(String, ImportOptions), size: usize| {
+            let space = if name.is_empty() { "" } else { " " };
+            let mut import = import.clone();
+            import.dims.insert(dim.clone(), size);
+            (format!("{name}{space}{dim}={size}"), import)
+        };
+        all = all.iter().flat_map(|one| sizes.iter().map(move |size| with(one, *size))).collect();
+    }
+    all
 }
 
 /// What a caller may watch.
@@ -50,7 +75,8 @@ pub struct Silent;
 
 impl Watch for Silent {}
 
-/// How a compilation went.
+/// How a compilation went. Nodes, kernels and their work are those of all specialisations together,
+/// the arena is that of the largest.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub nodes: usize,
@@ -61,6 +87,8 @@ pub struct Report {
     pub arena_bytes: usize,
     pub arena_bytes_without_reuse: usize,
     pub artifact_bytes: u64,
+    /// Their names; one that is empty if there is nothing to choose.
+    pub specialisations: Vec<String>,
     /// Seconds by stage, in order.
     pub stages: Vec<(&'static str, f64)>,
     pub seconds: f64,
@@ -74,21 +102,26 @@ pub fn compile(
 ) -> Result<Report, Error> {
     let mut clock = Clock::new(watch);
     let provenance = clock.time("hash", || provenance(model))?;
-    let mut graph = clock.time("import", || import::load(model, &options.import))?;
-    let nodes = graph.len();
-    clock.time("passes", || optimise(&mut graph, options, watch))?;
-    // Kernels are scheduled while the graph is walked: a schedule decides how its constants are packed.
-    let mut assembly = clock
-        .time("schedule", || assemble::assemble(&graph, &options.schedules, options.expose))?;
+    let mut assembly = Assembly::new(&options.schedules);
+    let mut nodes = 0;
+    for (name, import) in options.specialisations() {
+        let mut graph = clock.time("import", || import::load(model, &import))?;
+        nodes += graph.len();
+        clock.time("passes", || optimise(&mut graph, options, watch))?;
+        // Kernels are scheduled while the graph is walked: a schedule decides how its constants are packed.
+        clock.time("schedule", || assembly.add(&name, &graph, options.expose))?;
+    }
     assembly.kernels.kernels.iter().for_each(|k| watch.program(&k.program));
     let programs: Vec<_> = assembly.kernels.kernels.iter().map(|k| &k.program).collect();
     let batch = clock.time("codegen", || ansc_codegen::compile_all(&programs, &options.target))?;
     // Only now is the workspace of each kernel known, and with it the memory plan.
-    let arena = clock.time("memory", || {
-        add_workspaces(&mut assembly, &batch);
-        storage::place(&mut assembly.buffers, &assembly.classes, &assembly.plan)
+    clock.time("memory", || {
+        for draft in &mut assembly.drafts {
+            add_workspaces(draft, &assembly.uses, &batch);
+            storage::place(draft);
+        }
     });
-    let manifest = manifest(&assembly, &batch, provenance, &options.target, &arena);
+    let manifest = manifest(&assembly, &batch, provenance, &options.target);
     clock.time("link", || {
         let objects: Vec<&[u8]> = batch.objects.iter().map(Vec::as_slice).collect();
         let weights: Vec<_> =
@@ -148,9 +181,12 @@ pub fn subgraphs(model: &Path, import: ImportOptions) -> Result<Vec<Subgraph>, E
 /// The kernels of a model as tasks of a search, each with how often a run executes it. Those in the body of a
 /// loop count as executed once.
 pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
-    let mut graph = import::load(model, &options.import)?;
-    optimise(&mut graph, options, &Silent)?;
-    let assembly = assemble::assemble(&graph, &options.schedules, options.expose)?;
+    let mut assembly = Assembly::new(&options.schedules);
+    for (name, import) in options.specialisations() {
+        let mut graph = import::load(model, &import)?;
+        optimise(&mut graph, options, &Silent)?;
+        assembly.add(&name, &graph, options.expose)?;
+    }
     let kernels = assembly.kernels.kernels.iter().enumerate();
     let tasks = kernels.map(|(index, kernel)| {
         let uses = assembly.uses.iter().filter(|u| u.kernel == index);
@@ -173,37 +209,31 @@ fn optimise(graph: &mut Graph, options: &Options, watch: &dyn Watch) -> Result<(
 }
 
 /// Every kernel step gets buffers for its kernel's workspace, which live only while it runs.
-fn add_workspaces(assembly: &mut Assembly, batch: &Batch) {
-    let mut plan = std::mem::take(&mut assembly.plan);
-    add_to_plan(&mut plan, assembly, batch);
-    assembly.plan = plan;
+fn add_workspaces(draft: &mut Draft, uses: &[KernelUse], batch: &Batch) {
+    let mut plan = std::mem::take(&mut draft.specialisation.plan);
+    add_to_plan(&mut plan, draft, uses, batch);
+    draft.specialisation.plan = plan;
 }
 
-fn add_to_plan(plan: &mut Plan, assembly: &mut Assembly, batch: &Batch) {
+fn add_to_plan(plan: &mut Plan, draft: &mut Draft, uses: &[KernelUse], batch: &Batch) {
     for step in &mut plan.steps {
         match step {
             Step::Kernel { kernel, args } => {
-                let kernel = assembly.uses[*kernel as usize].kernel;
+                let kernel = uses[*kernel as usize].kernel;
                 let workspace = batch.kernels[kernel].workspace.iter();
-                args.extend(workspace.map(|ty| assembly.workspace(ty)).collect::<Vec<BufferId>>());
+                args.extend(workspace.map(|ty| draft.workspace(ty)).collect::<Vec<BufferId>>());
             }
             Step::If { then_plan, else_plan, .. } => {
-                add_to_plan(then_plan, assembly, batch);
-                add_to_plan(else_plan, assembly, batch);
+                add_to_plan(then_plan, draft, uses, batch);
+                add_to_plan(else_plan, draft, uses, batch);
             }
-            Step::Loop(l) => add_to_plan(&mut l.body, assembly, batch),
+            Step::Loop(l) => add_to_plan(&mut l.body, draft, uses, batch),
             Step::Host { .. } | Step::Copy { .. } => {}
         }
     }
 }
 
-fn manifest(
-    assembly: &Assembly,
-    batch: &Batch,
-    model: Provenance,
-    target: &Target,
-    arena: &storage::Arena,
-) -> Manifest {
+fn manifest(assembly: &Assembly, batch: &Batch, model: Provenance, target: &Target) -> Manifest {
     let kernels = assembly.uses.iter().map(|u| KernelInfo {
         name: u.name.clone(),
         nodes: u.nodes.clone(),
@@ -217,14 +247,9 @@ fn manifest(
         compiler: format!("ansc {}", env!("CARGO_PKG_VERSION")),
         model,
         target: target.info(),
-        inputs: assembly.inputs.clone(),
-        outputs: assembly.outputs.clone(),
-        arena_bytes: arena.bytes,
-        arena_bytes_without_reuse: arena.without_reuse,
         weight_bytes: assembly.weights.bytes,
-        buffers: assembly.buffers.clone(),
         kernels: kernels.collect(),
-        plan: assembly.plan.clone(),
+        specialisations: assembly.drafts.iter().map(|d| d.specialisation.clone()).collect(),
     }
 }
 
@@ -235,21 +260,24 @@ fn report(
     output: &Path,
     clock: Clock<'_>,
 ) -> Report {
+    let all = &manifest.specialisations;
+    let largest = all.iter().max_by_key(|s| s.arena_bytes);
     Report {
         nodes,
         kernels: assembly.uses.len(),
         distinct_kernels: assembly.kernels.kernels.len(),
         flops: assembly.uses.iter().map(|u| u.flops).sum(),
         weight_bytes: manifest.weight_bytes,
-        arena_bytes: manifest.arena_bytes,
-        arena_bytes_without_reuse: manifest.arena_bytes_without_reuse,
+        arena_bytes: largest.map_or(0, |s| s.arena_bytes),
+        arena_bytes_without_reuse: largest.map_or(0, |s| s.arena_bytes_without_reuse),
         artifact_bytes: std::fs::metadata(output).map_or(0, |m| m.len()),
+        specialisations: all.iter().map(|s| s.name.clone()).collect(),
         seconds: clock.start.elapsed().as_secs_f64(),
         stages: clock.stages.into_iter().map(|(name, time)| (name, time.as_secs_f64())).collect(),
     }
 }
 
-/// Names and times the stages.
+/// Names and times the stages. One that runs again adds to its time.
 struct Clock<'a> {
     watch: &'a dyn Watch,
     start: Instant,
@@ -265,7 +293,10 @@ impl Clock<'_> {
         self.watch.stage(name);
         let start = Instant::now();
         let result = stage();
-        self.stages.push((name, start.elapsed()));
+        match self.stages.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, time)) => *time += start.elapsed(),
+            None => self.stages.push((name, start.elapsed())),
+        }
         result
     }
 }

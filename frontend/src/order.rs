@@ -95,7 +95,16 @@ pub(crate) fn node_reads(node: &NodeProto) -> Vec<&str> {
     for graph in subgraphs(node) {
         reads.extend(free_names(graph));
     }
+    reads.extend(read_by_attribute(node));
     reads
+}
+
+/// The tensors that a `Gradient` names in its attributes.
+fn read_by_attribute(node: &NodeProto) -> impl Iterator<Item = &str> {
+    let is_gradient = node.op_type == "Gradient" && node.domain == "ai.onnx.preview.training";
+    let attributes = node.attribute.iter().filter(move |_| is_gradient);
+    let names = attributes.flat_map(|a| a.strings.iter().chain([&a.s]));
+    names.filter_map(|name| std::str::from_utf8(name).ok()).filter(|name| !name.is_empty())
 }
 
 pub(crate) fn subgraphs(node: &NodeProto) -> impl Iterator<Item = &GraphProto> {

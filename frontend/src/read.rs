@@ -5,12 +5,19 @@ use std::path::Path;
 use prost::Message;
 use tract_onnx::pb::ModelProto;
 
+use crate::import::containers::{self, Containers};
 use crate::problem::Problem;
 
 /// Protobuf cannot hold more; larger models keep their weights in files of their own.
 const MAX_FILE_BYTES: u64 = 1 << 31;
 
-pub(crate) fn file(path: &Path) -> Result<ModelProto, Problem> {
+pub(crate) struct Model {
+    pub(crate) proto: ModelProto,
+    /// What `proto` does not say of its inputs.
+    pub(crate) containers: Containers,
+}
+
+pub(crate) fn file(path: &Path) -> Result<Model, Problem> {
     let cannot = |e: std::io::Error| Problem::new(format!("cannot be read: {e}"));
     let meta = std::fs::metadata(path).map_err(cannot)?;
     if !meta.is_file() {
@@ -23,14 +30,16 @@ pub(crate) fn file(path: &Path) -> Result<ModelProto, Problem> {
     bytes(&std::fs::read(path).map_err(cannot)?)
 }
 
-pub(crate) fn bytes(data: &[u8]) -> Result<ModelProto, Problem> {
+pub(crate) fn bytes(data: &[u8]) -> Result<Model, Problem> {
     if data.is_empty() {
         return Err(Problem::new("is empty"));
     }
     if data.starts_with(b"version https://git-lfs") {
         return Err(Problem::new("is a Git LFS pointer, not a model").remedy("git lfs pull"));
     }
-    ModelProto::decode(data).map_err(|e| Problem::new(format!("is not an ONNX model: {e}")))
+    let proto =
+        ModelProto::decode(data).map_err(|e| Problem::new(format!("is not an ONNX model: {e}")))?;
+    Ok(Model { proto, containers: containers::read(data) })
 }
 
 #[cfg(test)]

@@ -190,11 +190,32 @@ size_t ansc_model_input_count(const struct AnscModel *model);
 // How many outputs the model has; 0 if `model` is null.
 size_t ansc_model_output_count(const struct AnscModel *model);
 
-// Describes the `index`-th input, from 0.
+// For how many combinations of its inputs' shapes the model was compiled, at least 1; 0 if `model` is
+// null. A session runs the one that its inputs have the shapes of.
+size_t ansc_model_specialisation_count(const struct AnscModel *model);
+
+// What tells the `index`-th specialisation from the others, such as "batch=4"; empty if there is only
+// one. It lives as long as the model. Null if there is none.
+const char *ansc_model_specialisation_name(const struct AnscModel *model,
+                                           size_t index);
+
+// Describes the `index`-th input, from 0, with its shape in the first specialisation.
 AnscStatus ansc_model_input(const struct AnscModel *model, size_t index, struct AnscPort *port);
 
-// Describes the `index`-th output, from 0.
+// Describes the `index`-th output, from 0, with its shape in the first specialisation.
 AnscStatus ansc_model_output(const struct AnscModel *model, size_t index, struct AnscPort *port);
+
+// As `ansc_model_input`, of a specialisation.
+AnscStatus ansc_model_specialisation_input(const struct AnscModel *model,
+                                           size_t specialisation,
+                                           size_t index,
+                                           struct AnscPort *port);
+
+// As `ansc_model_output`, of a specialisation.
+AnscStatus ansc_model_specialisation_output(const struct AnscModel *model,
+                                            size_t specialisation,
+                                            size_t index,
+                                            struct AnscPort *port);
 
 // Makes a session. `options` may be null. Free it with `ansc_session_free`.
 AnscStatus ansc_session_new(const struct AnscModel *model,
@@ -207,7 +228,8 @@ void ansc_session_free(struct AnscSession *session);
 // Threads that run the model, the calling one included; 0 if `session` is null or running.
 size_t ansc_session_threads(const struct AnscSession *session);
 
-// Runs the model. Inputs and outputs come by name, in any order. Every input must be given but those
+// Runs the model: the specialisation whose inputs have the shapes of these. Inputs and outputs come by
+// name, in any order. Every input must be given but those
 // that are bound; outputs that are not given are computed and dropped.
 //
 // Everything is checked before anything runs. After `ANSC_STATUS_DATA` the outputs may hold anything,
@@ -219,7 +241,7 @@ AnscStatus ansc_session_run(struct AnscSession *session,
                             size_t outputs_count);
 
 // The extents of the `index`-th output of the model in the last run: how much of its memory was used,
-// densely from the beginning. Before the first run they are those of the port.
+// densely from the beginning. Before the first run they are those of the first specialisation.
 //
 // Writes as many extents as the port has to `shape`, which has room for `capacity` of them.
 AnscStatus ansc_session_output_shape(const struct AnscSession *session,
@@ -232,4 +254,4 @@ AnscStatus ansc_session_output_shape(const struct AnscSession *session,
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: 374a6d4b15adc6a110e55639b5f04b1f */
+/* sources: 4262ef9f7ea4c73f7f1d71683ae4ef5c */

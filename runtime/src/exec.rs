@@ -1,6 +1,6 @@
 //! Executes a plan, step after step.
 //!
-//! In: a checked [`Program`](crate::program::Program) and the address of every buffer. Out: outputs are
+//! In: a checked [`Program`] and the address of every buffer. Out: outputs are
 //! written, and `actual` holds the shape of every buffer that is smaller than declared.
 //! What the manifest can promise was checked when loading; what is checked here depends on data.
 
@@ -10,14 +10,17 @@ use std::time::{Duration, Instant};
 
 use crate::host;
 use crate::manifest::{BufferId, BufferInfo};
-use crate::model::{Launch, Parts};
+use crate::model::{Kernel, Launch};
 use crate::pool::Pool;
-use crate::program::{Action, Block, Moves};
+use crate::program::{Action, Block, Moves, Program};
 use crate::run_error::RunError;
 use crate::tensor::{Tensor, byte_len};
 
 pub(crate) struct Exec<'a> {
-    pub(crate) parts: &'a Parts,
+    pub(crate) program: &'a Program,
+    /// What the steps of the program index.
+    pub(crate) kernels: &'a [Kernel],
+    pub(crate) buffers: &'a [BufferInfo],
     pub(crate) pool: &'a Pool,
     /// Of every buffer, valid for its declared bytes, and for writing unless it is an input or a
     /// weight.
@@ -50,8 +53,8 @@ unsafe impl Sync for Args {}
 
 impl Exec<'_> {
     pub(crate) fn run(&mut self) -> Result<(), RunError> {
-        let parts = self.parts;
-        self.block(&parts.program.main)
+        let program = self.program;
+        self.block(&program.main)
     }
 
     fn block(&mut self, block: &Block) -> Result<(), RunError> {
@@ -75,8 +78,8 @@ impl Exec<'_> {
             Action::Kernel { kernel, args, sized } => {
                 // No kernel reads a value of unknown size, so it overwrites these.
                 sized.iter().for_each(|id| self.actual[id.0 as usize] = None);
-                let parts = self.parts;
-                let launches = &parts.kernels[*kernel].launches;
+                let kernels = self.kernels;
+                let launches = &kernels[*kernel].launches;
                 let args = Args(self.args[args.clone()].as_ptr());
                 launches.iter().for_each(|launch| self.launch(launch, &args));
                 Ok(())
@@ -175,11 +178,11 @@ impl Exec<'_> {
     }
 
     fn name(&self, step: usize) -> String {
-        self.parts.program.steps[step].name.clone()
+        self.program.steps[step].name.clone()
     }
 
     fn info(&self, id: BufferId) -> &BufferInfo {
-        &self.parts.manifest.buffers[id.0 as usize]
+        &self.buffers[id.0 as usize]
     }
 
     fn address(&self, id: BufferId) -> *mut u8 {

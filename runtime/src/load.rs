@@ -117,11 +117,12 @@ fn load(path: &Path) -> Result<Model, LoadErrorKind> {
         serde_json::from_slice(artifact.manifest()).map_err(ManifestError::from)?;
     target::check(&manifest.target)?;
     validate::check(&manifest, artifact.weights().len())?;
-    let program = Program::new(&manifest)?;
+    let programs = manifest.specialisations.iter().map(|s| Program::new(s, &manifest.kernels));
+    let programs = programs.collect::<Result<Vec<_>, _>>()?;
     let library = open_library(&artifact, path)?;
     let kernels = manifest.kernels.iter().map(|k| resolve(&artifact, &library, k));
     let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
-    Ok(Model::from_parts(Parts { manifest, program, kernels, _library: library, artifact }))
+    Ok(Model::from_parts(Parts { manifest, programs, kernels, _library: library, artifact }))
 }
 
 /// Loads the code from the very file that was checked, whatever `path` names by now. Going by

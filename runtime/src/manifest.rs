@@ -27,7 +27,7 @@ use crate::host::HostOp;
 use crate::tensor::Tensor;
 
 /// Incremented whenever an older runtime could misread a newer artifact, or the reverse.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 pub const SEAL_MAGIC: [u8; 8] = *b"ANSCSEAL";
 
 /// `kernel(buffers, scratch, begin, end)`: iterations `begin..end` of the launch's parallel loop.
@@ -55,15 +55,26 @@ pub struct Manifest {
     pub compiler: String,
     pub model: Provenance,
     pub target: TargetInfo,
+    pub weight_bytes: usize,
+    /// One for each place where compiled code runs; `Step::Kernel` of all plans index them.
+    pub kernels: Vec<KernelInfo>,
+    /// At least one. All have the same inputs and outputs but for shapes, and no two take the same shapes.
+    pub specialisations: Vec<Specialisation>,
+}
+
+/// The model for certain shapes of its inputs. Specialisations share weights and code, and a
+/// session's memory: it executes one at a time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Specialisation {
+    /// What tells it from the others, as in `batch=4`; empty if it is the only one.
+    pub name: String,
     pub inputs: Vec<Port>,
     pub outputs: Vec<Port>,
-    /// Bytes of the arena of a session; all `Storage::Arena` offsets lie below it.
+    /// Bytes of the arena; all `Storage::Arena` offsets lie below it.
     pub arena_bytes: usize,
     /// What the arena would need if no two buffers shared memory.
     pub arena_bytes_without_reuse: usize,
-    pub weight_bytes: usize,
     pub buffers: Vec<BufferInfo>,
-    pub kernels: Vec<KernelInfo>,
     pub plan: Plan,
 }
 
@@ -235,6 +246,36 @@ pub struct Launch {
     pub extent: u64,
     /// Bytes of scratch memory per thread.
     pub scratch: usize,
+}
+
+impl Plan {
+    /// Calls `visit` for every step, those of nested plans after the step that they belong to.
+    pub fn visit<'a>(&'a self, visit: &mut impl FnMut(&'a Step)) {
+        for step in &self.steps {
+            visit(step);
+            match step {
+                Step::If { then_plan, else_plan, .. } => {
+                    then_plan.visit(visit);
+                    else_plan.visit(visit);
+                }
+                Step::Loop(l) => l.body.visit(visit),
+                Step::Kernel { .. } | Step::Host { .. } | Step::Copy { .. } => {}
+            }
+        }
+    }
+}
+
+impl Manifest {
+    /// The kernels that a specialisation's plan names, in its order.
+    pub fn kernels_of<'a>(&'a self, specialisation: &Specialisation) -> Vec<&'a KernelInfo> {
+        let mut kernels = Vec::new();
+        specialisation.plan.visit(&mut |step| {
+            if let Step::Kernel { kernel, .. } = step {
+                kernels.extend(self.kernels.get(*kernel as usize));
+            }
+        });
+        kernels
+    }
 }
 
 impl Port {

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use libloading::os::unix::Library;
 
 use crate::artifact::Artifact;
-use crate::manifest::{KernelFn, Manifest, Port, Storage};
+use crate::manifest::{KernelFn, Manifest, Port, Specialisation};
 use crate::program::Program;
+use crate::run_error::{PortKind, RunError};
+use crate::select;
 use crate::session::{Session, SessionError, SessionOptions};
-use crate::tensor::{Tensor, byte_len};
+use crate::tensor::Tensor;
 
 /// A compiled model, loaded and ready; see [`Model::load`].
 ///
@@ -21,7 +23,8 @@ pub struct Model {
 
 pub(crate) struct Parts {
     pub(crate) manifest: Manifest,
-    pub(crate) program: Program,
+    /// One for each specialisation of the manifest.
+    pub(crate) programs: Vec<Program>,
     /// As in the manifest.
     pub(crate) kernels: Vec<Kernel>,
     /// Keeps the functions of `kernels` mapped. Dropped before the file: while the library is
@@ -49,14 +52,29 @@ impl Model {
         &self.parts
     }
 
-    /// The inputs, in the model's order.
+    /// The inputs, in the model's order, with the shapes of the first specialisation.
     pub fn inputs(&self) -> &[Port] {
-        &self.parts.manifest.inputs
+        &self.specialisations()[0].inputs
     }
 
-    /// The outputs, in the model's order.
+    /// The outputs, in the model's order, with the shapes of the first specialisation.
     pub fn outputs(&self) -> &[Port] {
-        &self.parts.manifest.outputs
+        &self.specialisations()[0].outputs
+    }
+
+    /// The shapes that the model was compiled for; never empty. A session runs the one that its inputs fit.
+    pub fn specialisations(&self) -> &[Specialisation] {
+        &self.parts.manifest.specialisations
+    }
+
+    /// The first specialisation that takes inputs of these shapes. Inputs that are not named may have any.
+    pub fn specialisation(&self, inputs: &[(&str, &[usize])]) -> Result<&Specialisation, RunError> {
+        let mut shapes = vec![None; self.inputs().len()];
+        for (name, shape) in inputs {
+            shapes[select::find(PortKind::Input, self.inputs(), name)?] = Some(*shape);
+        }
+        let index = select::choose(self.specialisations(), &shapes)?;
+        Ok(&self.specialisations()[index])
     }
 
     /// Everything that the artifact says about itself.
@@ -66,17 +84,10 @@ impl Model {
 
     /// The value that an input was fixed to when the model was compiled; `None` for an input that is free.
     pub fn bound_value(&self, input: usize) -> Option<Tensor> {
-        let manifest = &self.parts.manifest;
-        let port = manifest.inputs.get(input)?;
-        let info = &manifest.buffers[port.bound?.0 as usize];
-        let Storage::Weight { offset } = info.storage else { return None };
-        let bytes = self
-            .parts
-            .artifact
-            .weights()
-            .get(offset..)?
-            .get(..byte_len(info.dtype, &info.shape)?)?;
-        Tensor::from_bytes(info.dtype, &info.shape, bytes).ok()
+        let specialisation = &self.specialisations()[0];
+        let id = specialisation.inputs.get(input)?.bound?;
+        let info = &specialisation.buffers[id.0 as usize];
+        Tensor::from_bytes(info.dtype, &info.shape, self.parts.weight(0, id)).ok()
     }
 
     /// A session with a thread per available core.

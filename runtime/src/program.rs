@@ -1,6 +1,6 @@
 //! The plan in the form in which it is executed.
 //!
-//! In: a manifest whose tables passed [`crate::validate`]. Out: a [`Program`], or the first step
+//! In: a specialisation of a manifest whose tables passed [`crate::validate`]. Out: a [`Program`], or the first step
 //! that is unsound. Building it is the check: every buffer that a step names exists, has the type
 //! the step needs, and may be written where the step writes it; so executing needs no checks but
 //! those that depend on data.
@@ -13,7 +13,9 @@ use std::ops::Range;
 
 use crate::dtype::DType;
 use crate::host::HostOp;
-use crate::manifest::{BufferId, BufferInfo, LoopStep, Manifest, Plan, ScanStep, Step, Storage};
+use crate::manifest::{
+    BufferId, BufferInfo, KernelInfo, LoopStep, Plan, ScanStep, Specialisation, Step, Storage,
+};
 use crate::validate::{ManifestError, buffer, bytes_of, is_scalar};
 
 pub(crate) struct Program {
@@ -126,45 +128,41 @@ pub(crate) struct Scan {
 }
 
 impl Program {
-    pub(crate) fn new(manifest: &Manifest) -> Result<Program, ManifestError> {
-        let mut builder =
-            Builder { manifest, args: Vec::new(), steps: Vec::new(), sized: sized(manifest) };
-        let main = builder.block(&manifest.plan, 0)?;
+    pub(crate) fn new(
+        specialisation: &Specialisation,
+        kernels: &[KernelInfo],
+    ) -> Result<Program, ManifestError> {
+        let Specialisation { buffers, plan, .. } = specialisation;
+        let sized = sized(plan, buffers.len());
+        let mut builder = Builder { kernels, buffers, args: Vec::new(), steps: Vec::new(), sized };
+        let main = builder.block(plan, 0)?;
         Ok(Program { args: builder.args, steps: builder.steps, main })
     }
 }
 
 /// Whether a step other than a kernel writes each buffer, and so may set its actual size.
-fn sized(manifest: &Manifest) -> Vec<bool> {
-    fn visit(plan: &Plan, mark: &mut impl FnMut(BufferId)) {
-        for step in &plan.steps {
-            match step {
-                Step::Kernel { .. } => {}
-                Step::Host { outputs, .. } => outputs.iter().copied().for_each(&mut *mark),
-                Step::Copy { to, .. } => mark(*to),
-                Step::If { then_plan, else_plan, .. } => {
-                    visit(then_plan, mark);
-                    visit(else_plan, mark);
-                }
-                Step::Loop(l) => {
-                    l.carried_in.iter().chain(&l.results).copied().for_each(&mut *mark);
-                    l.scan_outputs.iter().for_each(|s| mark(s.whole));
-                    visit(&l.body, mark);
-                }
-            }
-        }
-    }
-    let mut sized = vec![false; manifest.buffers.len()];
-    visit(&manifest.plan, &mut |id| {
+fn sized(plan: &Plan, buffers: usize) -> Vec<bool> {
+    let mut sized = vec![false; buffers];
+    let mut mark = |id: BufferId| {
         if let Some(flag) = sized.get_mut(id.0 as usize) {
             *flag = true;
+        }
+    };
+    plan.visit(&mut |step| match step {
+        Step::Kernel { .. } | Step::If { .. } => {}
+        Step::Host { outputs, .. } => outputs.iter().copied().for_each(&mut mark),
+        Step::Copy { to, .. } => mark(*to),
+        Step::Loop(l) => {
+            l.carried_in.iter().chain(&l.results).copied().for_each(&mut mark);
+            l.scan_outputs.iter().for_each(|s| mark(s.whole));
         }
     });
     sized
 }
 
 struct Builder<'a> {
-    manifest: &'a Manifest,
+    kernels: &'a [KernelInfo],
+    buffers: &'a [BufferInfo],
     args: Vec<BufferId>,
     steps: Vec<StepInfo>,
     sized: Vec<bool>,
@@ -202,10 +200,10 @@ impl Builder<'_> {
     }
 
     fn name(&self, step: &Step) -> String {
-        let buffer_name = |id: BufferId| self.manifest.buffers.get(id.0 as usize).map(|b| &b.name);
+        let buffer_name = |id: BufferId| self.buffers.get(id.0 as usize).map(|b| &b.name);
         match step {
             Step::Kernel { kernel, .. } => {
-                self.manifest.kernels.get(*kernel as usize).map(|k| k.name.clone())
+                self.kernels.get(*kernel as usize).map(|k| k.name.clone())
             }
             Step::Copy { to, .. } => buffer_name(*to).cloned(),
             Step::Host { name, .. } | Step::If { name, .. } => Some(name.clone()),
@@ -229,7 +227,7 @@ impl Builder<'_> {
     }
 
     fn kernel(&mut self, kernel: u32, args: &[BufferId]) -> Result<Action, String> {
-        if kernel as usize >= self.manifest.kernels.len() {
+        if kernel as usize >= self.kernels.len() {
             return Err(format!("there is no kernel {kernel}"));
         }
         args.iter().try_for_each(|id| self.buffer(*id).map(drop))?;
@@ -320,7 +318,7 @@ impl Builder<'_> {
 
     fn overlap(&self, a: BufferId, b: BufferId) -> bool {
         let place = |id: BufferId| {
-            let buffer = &self.manifest.buffers[id.0 as usize];
+            let buffer = &self.buffers[id.0 as usize];
             let (storage, at) = match buffer.storage {
                 Storage::Arena { offset } => ((0, 0), offset),
                 Storage::Weight { offset } => ((1, 0), offset),
@@ -334,7 +332,7 @@ impl Builder<'_> {
     }
 
     fn buffer(&self, id: BufferId) -> Result<&BufferInfo, String> {
-        buffer(self.manifest, id)
+        buffer(self.buffers, id)
     }
 
     fn writable(&self, id: BufferId) -> Result<&BufferInfo, String> {

@@ -24,6 +24,20 @@ impl fmt::Display for PortKind {
     }
 }
 
+/// An input and a shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// Its extents.
+    pub shape: Vec<usize>,
+}
+
+fn list(inputs: &[Named]) -> String {
+    let all: Vec<_> = inputs.iter().map(|i| format!("{} {:?}", i.name, i.shape)).collect();
+    all.join(", ")
+}
+
 /// Why a run failed. The first group is found before anything runs; after an error of the second,
 /// outputs hold unspecified values, and the session can be used again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +90,18 @@ pub enum RunError {
         expected: Vec<usize>,
         /// What was given.
         found: Vec<usize>,
+    },
+    /// No specialisation of the model takes inputs of these shapes.
+    #[error(
+        "the model was not compiled for {}, only for {}",
+        list(given),
+        available.iter().map(|one| list(one)).collect::<Vec<_>>().join("; ")
+    )]
+    Specialisation {
+        /// The given inputs among those whose shapes there is a choice of.
+        given: Vec<Named>,
+        /// The shapes of the same inputs in each specialisation.
+        available: Vec<Vec<Named>>,
     },
     /// The model was compiled for one value of this input.
     #[error("input `{name}` was fixed to another value when the model was compiled")]

@@ -1,7 +1,7 @@
 //! Running a model: a session owns the memory that a run needs, so that runs allocate nothing.
 //!
 //! In: inputs by name, in tensors or in the caller's own memory. Out: outputs, likewise. Names,
-//! types and shapes are checked before anything runs. Sessions of one model may run at the same
+//! types and shapes are checked before anything runs, and choose the [`Specialisation`] that runs. Sessions of one model may run at the same
 //! time, each on its own threads or on a [`Pool`] they share.
 
 use std::collections::BTreeMap;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use memmap2::{MmapMut, MmapRaw};
 
 use crate::exec::{Exec, Scratch};
-use crate::manifest::{BufferId, Port, Storage};
+use crate::manifest::{BufferInfo, Port, Specialisation, Storage};
 use crate::model::{Model, Parts};
 use crate::pool::{Pool, PoolError, PoolOptions};
-use crate::program::StepKind;
-use crate::run_error::{PortKind, RunError};
+use crate::program::{Program, StepKind};
+use crate::run_error::RunError;
+use crate::select::{self, Request};
 use crate::tensor::{Tensor, byte_len};
-use crate::validate::bytes_of;
 use crate::view::{View, ViewMut};
 
 /// Scratch memory of threads does not share pages, so that each page is near its thread.
@@ -74,6 +74,16 @@ pub struct Session {
     parts: Arc<Parts>,
     pool: Arc<Pool>,
     memory: Memory,
+    /// One for each specialisation, from its first run on.
+    tables: Vec<Option<Tables>>,
+    /// The specialisation of the last run.
+    current: usize,
+    /// The next runs are timed.
+    timed: bool,
+}
+
+/// What a session remembers of a specialisation.
+struct Tables {
     /// Address of every buffer; those of inputs and outputs are set in each run.
     addresses: Vec<*mut u8>,
     /// Addresses of all arguments of kernels.
@@ -93,10 +103,11 @@ pub struct Session {
 // SAFETY: the pointers go to memory that the session or its model owns; those to the caller's
 // memory are used only while it is borrowed, inside of a run, which takes the session by unique
 // reference.
-unsafe impl Send for Session {}
+unsafe impl Send for Tables {}
 // SAFETY: as above; shared references only read what does not change but in a run.
-unsafe impl Sync for Session {}
+unsafe impl Sync for Tables {}
 
+/// Large enough for every specialisation. Pages that nothing touches take no memory.
 struct Memory {
     arena: MmapRaw,
     scratch: MmapRaw,
@@ -109,8 +120,9 @@ impl Memory {
         let stride = launches.map(|launch| launch.scratch).max().unwrap_or(0);
         let scratch_stride = stride.next_multiple_of(PAGE);
         let scratch_bytes = scratch_stride.saturating_mul(threads);
+        let arenas = parts.manifest.specialisations.iter().map(|one| one.arena_bytes);
         let memory = Memory {
-            arena: map(parts.manifest.arena_bytes)?,
+            arena: map(arenas.max().unwrap_or(0))?,
             scratch: map(scratch_bytes)?,
             scratch_stride,
         };
@@ -139,40 +151,23 @@ impl Session {
             })?),
         };
         let memory = Memory::new(&parts, pool.threads())?;
-        let addresses = fixed_addresses(&parts, &memory);
-        let program = &parts.program;
-        let is_callers = |id: &BufferId| {
-            let storage = parts.manifest.buffers[id.0 as usize].storage;
-            matches!(storage, Storage::Input(_) | Storage::Output(_))
-        };
-        let args = program.args.iter().map(|id| addresses[id.0 as usize]).collect();
-        let caller_args = (0..program.args.len()).filter(|&i| is_callers(&program.args[i]));
-        let buffers = (0..).zip(&parts.manifest.buffers).map(|(i, b)| (i, b.storage));
-        let caller_buffers =
-            buffers.filter(|(_, s)| matches!(s, Storage::Input(_) | Storage::Output(_)));
-        Ok(Session {
-            caller_args: caller_args.collect(),
-            caller_buffers: caller_buffers.collect(),
-            actual: vec![None; addresses.len()],
-            pool,
-            memory,
-            addresses,
-            args,
-            aligned_inputs: BTreeMap::new(),
-            own_outputs: BTreeMap::new(),
-            times: None,
-            parts,
-        })
+        let tables = parts.programs.iter().map(|_| None).collect();
+        Ok(Session { parts, pool, memory, tables, current: 0, timed: false })
     }
 
-    /// The inputs, in the model's order.
+    /// The specialisation of the last run; before that, the first one.
+    pub fn specialisation(&self) -> &Specialisation {
+        &self.parts.manifest.specialisations[self.current]
+    }
+
+    /// The inputs, in the model's order, with the shapes of the last run.
     pub fn inputs(&self) -> &[Port] {
-        &self.parts.manifest.inputs
+        &self.specialisation().inputs
     }
 
-    /// The outputs, in the model's order.
+    /// The outputs, in the model's order, with the shapes of the last run.
     pub fn outputs(&self) -> &[Port] {
-        &self.parts.manifest.outputs
+        &self.specialisation().outputs
     }
 
     /// Threads that run a kernel.
@@ -183,17 +178,14 @@ impl Session {
     /// Runs the model and gives all outputs, in the model's order and with their actual shapes.
     pub fn run(&mut self, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>, RunError> {
         let parts = self.parts.clone();
-        let ports = &parts.manifest.outputs;
         let views: Vec<_> =
             inputs.iter().map(|(name, tensor)| (*name, View::from(*tensor))).collect();
+        let request = parts.request(&views)?;
+        let ports = &parts.manifest.specialisations[request.specialisation].outputs;
         let mut outputs: Vec<Tensor> =
             ports.iter().map(|port| Tensor::zeros(port.dtype, &port.shape)).collect();
-        let mut targets: Vec<_> = ports
-            .iter()
-            .zip(&mut outputs)
-            .map(|(port, tensor)| (port.name.as_str(), ViewMut::from(tensor)))
-            .collect();
-        self.run_into(&views, &mut targets)?;
+        let targets = outputs.iter_mut().map(|tensor| Some(tensor.bytes_mut()));
+        self.execute(&request, targets.collect())?;
         let named =
             ports.iter().enumerate().zip(outputs).map(|((i, port), tensor)| {
                 (port.name.clone(), tensor.shrunk(self.output_shape(i)))
@@ -224,25 +216,44 @@ impl Session {
         outputs: &mut [(&str, ViewMut<'_>)],
     ) -> Result<(), RunError> {
         let parts = self.parts.clone();
-        let inputs = parts.sort_inputs(inputs)?;
-        let outputs = parts.sort_outputs(outputs)?;
-        let inputs = self.input_addresses(&inputs);
-        let targets = self.output_addresses(outputs);
-        self.set_caller_addresses(&inputs, &targets);
-        self.actual.fill(None);
+        let request = parts.request(inputs)?;
+        let ports = &parts.manifest.specialisations[request.specialisation].outputs;
+        let outputs = select::sort_outputs(ports, outputs)?;
+        self.execute(&request, outputs)
+    }
+
+    fn execute(
+        &mut self,
+        request: &Request<'_>,
+        outputs: Vec<Option<&mut [u8]>>,
+    ) -> Result<(), RunError> {
+        let parts = &*self.parts;
+        self.current = request.specialisation;
+        let specialisation = &parts.manifest.specialisations[self.current];
+        let program = &parts.programs[self.current];
+        let tables = self.tables[self.current]
+            .get_or_insert_with(|| Tables::new(parts, request.specialisation, &self.memory));
+        if self.timed {
+            tables.times.get_or_insert_with(|| vec![(Duration::ZERO, 0); program.steps.len()]);
+        }
+        let inputs = tables.input_addresses(parts, request);
+        let targets = tables.output_addresses(&specialisation.outputs, outputs);
+        tables.set_caller_addresses(program, &inputs, &targets);
+        tables.actual.fill(None);
         let scratch = self.memory.scratch.as_mut_ptr();
-        let scratch = Scratch { base: scratch, stride: self.memory.scratch_stride };
         Exec {
-            parts: &parts,
+            program,
+            kernels: &parts.kernels,
+            buffers: &specialisation.buffers,
             pool: &self.pool,
-            addresses: &self.addresses,
-            args: &self.args,
-            actual: &mut self.actual,
-            scratch,
-            times: self.times.as_deref_mut(),
+            addresses: &tables.addresses,
+            args: &tables.args,
+            actual: &mut tables.actual,
+            scratch: Scratch { base: scratch, stride: self.memory.scratch_stride },
+            times: tables.times.as_deref_mut(),
         }
         .run()?;
-        self.finish_outputs(&targets);
+        tables.finish_outputs(&specialisation.outputs, &targets);
         Ok(())
     }
 
@@ -252,19 +263,22 @@ impl Session {
     /// If there is no such output.
     pub fn output_shape(&self, index: usize) -> &[usize] {
         let port = &self.outputs()[index];
-        self.actual[port.buffer.0 as usize].as_deref().unwrap_or(&port.shape)
+        self.tables[self.current].as_ref().map_or(&port.shape, |tables| tables.shape(port))
     }
 
     /// Begins to measure the time of each step, from zero, or ends it.
     pub fn profile(&mut self, on: bool) {
-        self.times = on.then(|| vec![(Duration::ZERO, 0); self.parts.program.steps.len()]);
+        self.timed = on;
+        self.tables.iter_mut().flatten().for_each(|tables| tables.times = None);
     }
 
-    /// What was measured since [`Session::profile`]: all steps in the order of the plan, nested
-    /// ones after the step that they belong to. Empty if nothing is measured.
+    /// What was measured of the specialisation of the last run since [`Session::profile`]: all steps
+    /// in the order of the plan, nested ones after the step that they belong to. Empty if nothing
+    /// was measured.
     pub fn step_times(&self) -> Vec<StepTime> {
-        let steps = &self.parts.program.steps;
-        let times = self.times.iter().flatten().zip(steps);
+        let steps = &self.parts.programs[self.current].steps;
+        let times = self.tables[self.current].as_ref().and_then(|tables| tables.times.as_ref());
+        let times = times.into_iter().flatten().zip(steps);
         times
             .map(|(&(total, runs), step)| StepTime {
                 name: step.name.clone(),
@@ -275,15 +289,42 @@ impl Session {
             })
             .collect()
     }
+}
+
+impl Tables {
+    fn new(parts: &Parts, specialisation: usize, memory: &Memory) -> Tables {
+        let buffers = &parts.manifest.specialisations[specialisation].buffers;
+        let program = &parts.programs[specialisation];
+        let addresses = fixed_addresses(parts, buffers, memory);
+        let is_callers =
+            |storage: Storage| matches!(storage, Storage::Input(_) | Storage::Output(_));
+        let is_callers_arg = |i: &usize| is_callers(buffers[program.args[*i].0 as usize].storage);
+        let storages = buffers.iter().map(|buffer| buffer.storage).enumerate();
+        Tables {
+            args: program.args.iter().map(|id| addresses[id.0 as usize]).collect(),
+            caller_args: (0..program.args.len()).filter(is_callers_arg).collect(),
+            caller_buffers: storages.filter(|(_, storage)| is_callers(*storage)).collect(),
+            actual: vec![None; addresses.len()],
+            addresses,
+            aligned_inputs: BTreeMap::new(),
+            own_outputs: BTreeMap::new(),
+            times: None,
+        }
+    }
+
+    /// The actual shape of an output.
+    fn shape<'a>(&'a self, port: &'a Port) -> &'a [usize] {
+        self.actual[port.buffer.0 as usize].as_deref().unwrap_or(&port.shape)
+    }
 
     /// Where each input lies. Kernels expect elements to be aligned, so others are copied.
-    fn input_addresses(&mut self, inputs: &[Option<View<'_>>]) -> Vec<*mut u8> {
-        let parts = &self.parts;
-        let mut addresses = Vec::with_capacity(inputs.len());
-        for (i, (view, port)) in inputs.iter().zip(&parts.manifest.inputs).enumerate() {
+    fn input_addresses(&mut self, parts: &Parts, request: &Request<'_>) -> Vec<*mut u8> {
+        let ports = &parts.manifest.specialisations[request.specialisation].inputs;
+        let mut addresses = Vec::with_capacity(ports.len());
+        for (i, (view, port)) in request.inputs.iter().zip(ports).enumerate() {
             let bytes = match (view, port.bound) {
                 (Some(view), _) => view.bytes(),
-                (None, Some(bound)) => parts.weight(bound),
+                (None, Some(bound)) => parts.weight(request.specialisation, bound),
                 (None, None) => &[],
             };
             addresses.push(if is_aligned(bytes.as_ptr(), port) {
@@ -299,10 +340,9 @@ impl Session {
     }
 
     /// Where each output shall be written, and where the caller wants it in the end.
-    fn output_addresses(&mut self, outputs: Vec<Option<&mut [u8]>>) -> Vec<Target> {
+    fn output_addresses(&mut self, ports: &[Port], outputs: Vec<Option<&mut [u8]>>) -> Vec<Target> {
         let mut targets = Vec::with_capacity(outputs.len());
-        for (i, (bytes, port)) in outputs.into_iter().zip(&self.parts.manifest.outputs).enumerate()
-        {
+        for (i, (bytes, port)) in outputs.into_iter().zip(ports).enumerate() {
             let wanted = bytes.map(<[u8]>::as_mut_ptr);
             let written = wanted.filter(|ptr| is_aligned(*ptr, port)).unwrap_or_else(|| {
                 let own = self.own_outputs.entry(i);
@@ -314,7 +354,7 @@ impl Session {
         targets
     }
 
-    fn set_caller_addresses(&mut self, inputs: &[*mut u8], outputs: &[Target]) {
+    fn set_caller_addresses(&mut self, program: &Program, inputs: &[*mut u8], outputs: &[Target]) {
         for &(buffer, storage) in &self.caller_buffers {
             match storage {
                 Storage::Input(port) => self.addresses[buffer] = inputs[port as usize],
@@ -323,15 +363,15 @@ impl Session {
             }
         }
         for &arg in &self.caller_args {
-            self.args[arg] = self.addresses[self.parts.program.args[arg].0 as usize];
+            self.args[arg] = self.addresses[program.args[arg].0 as usize];
         }
     }
 
     /// Copies outputs that the plan leaves elsewhere than where the caller wants them.
-    fn finish_outputs(&self, targets: &[Target]) {
-        for (i, (target, port)) in targets.iter().zip(self.outputs()).enumerate() {
+    fn finish_outputs(&self, ports: &[Port], targets: &[Target]) {
+        for (target, port) in targets.iter().zip(ports) {
             let source = self.addresses[port.buffer.0 as usize];
-            let bytes = byte_len(port.dtype, self.output_shape(i))
+            let bytes = byte_len(port.dtype, self.shape(port))
                 .expect("an actual shape is no larger than the declared one");
             if let Some(wanted) = target.wanted.filter(|wanted| *wanted != source) {
                 // SAFETY: both are valid for the declared bytes of the port; the caller's outputs
@@ -352,7 +392,7 @@ fn is_aligned(address: *const u8, port: &Port) -> bool {
 }
 
 /// Addresses of all buffers; null for the caller's.
-fn fixed_addresses(parts: &Parts, memory: &Memory) -> Vec<*mut u8> {
+fn fixed_addresses(parts: &Parts, buffers: &[BufferInfo], memory: &Memory) -> Vec<*mut u8> {
     let arena = memory.arena.as_mut_ptr();
     let weights = parts.artifact.weights().as_ptr().cast_mut();
     let address = |storage| match storage {
@@ -360,85 +400,5 @@ fn fixed_addresses(parts: &Parts, memory: &Memory) -> Vec<*mut u8> {
         Storage::Weight { offset } => weights.wrapping_add(offset),
         Storage::Input(_) | Storage::Output(_) => std::ptr::null_mut(),
     };
-    parts.manifest.buffers.iter().map(|buffer| address(buffer.storage)).collect()
-}
-
-impl Parts {
-    /// The bytes of a buffer that is a weight.
-    fn weight(&self, id: BufferId) -> &[u8] {
-        let buffer = &self.manifest.buffers[id.0 as usize];
-        match buffer.storage {
-            Storage::Weight { offset } => &self.artifact.weights()[offset..][..bytes_of(buffer)],
-            _ => &[],
-        }
-    }
-
-    /// Inputs in the model's order; those not given are bound.
-    fn sort_inputs<'a>(
-        &self,
-        inputs: &[(&str, View<'a>)],
-    ) -> Result<Vec<Option<View<'a>>>, RunError> {
-        let ports = &self.manifest.inputs;
-        let mut sorted = vec![None; ports.len()];
-        for (name, view) in inputs {
-            let index = find(PortKind::Input, ports, name)?;
-            let port = &ports[index];
-            check_type(PortKind::Input, port, view.dtype(), view.shape())?;
-            if port.bound.is_some_and(|id| self.weight(id) != view.bytes()) {
-                return Err(RunError::Bound { name: port.name.clone() });
-            }
-            if sorted[index].replace(*view).is_some() {
-                return Err(RunError::Duplicate { kind: PortKind::Input, name: port.name.clone() });
-            }
-        }
-        let missing =
-            |(port, view): &(&Port, &Option<View>)| view.is_none() && port.bound.is_none();
-        if let Some((port, _)) = ports.iter().zip(&sorted).find(missing) {
-            return Err(RunError::Missing { name: port.name.clone() });
-        }
-        Ok(sorted)
-    }
-
-    /// Memory for outputs in the model's order.
-    fn sort_outputs<'a>(
-        &self,
-        outputs: &'a mut [(&str, ViewMut<'_>)],
-    ) -> Result<Vec<Option<&'a mut [u8]>>, RunError> {
-        let ports = &self.manifest.outputs;
-        let mut sorted: Vec<Option<&mut [u8]>> = ports.iter().map(|_| None).collect();
-        for (name, view) in outputs {
-            let index = find(PortKind::Output, ports, name)?;
-            check_type(PortKind::Output, &ports[index], view.dtype(), view.shape())?;
-            if sorted[index].replace(view.bytes_mut()).is_some() {
-                let name = (*name).to_owned();
-                return Err(RunError::Duplicate { kind: PortKind::Output, name });
-            }
-        }
-        Ok(sorted)
-    }
-}
-
-fn find(kind: PortKind, ports: &[Port], name: &str) -> Result<usize, RunError> {
-    ports.iter().position(|port| port.name == name).ok_or_else(|| RunError::Unknown {
-        kind,
-        name: name.to_owned(),
-        known: ports.iter().map(|port| port.name.clone()).collect(),
-    })
-}
-
-fn check_type(
-    kind: PortKind,
-    port: &Port,
-    dtype: crate::DType,
-    shape: &[usize],
-) -> Result<(), RunError> {
-    let name = || port.name.clone();
-    if port.dtype != dtype {
-        return Err(RunError::Type { kind, name: name(), expected: port.dtype, found: dtype });
-    }
-    if port.shape != shape {
-        let (expected, found) = (port.shape.clone(), shape.to_vec());
-        return Err(RunError::Shape { kind, name: name(), expected, found });
-    }
-    Ok(())
+    buffers.iter().map(|buffer| address(buffer.storage)).collect()
 }

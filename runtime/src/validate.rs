@@ -7,7 +7,9 @@
 use std::collections::BTreeSet;
 
 use crate::dtype::DType;
-use crate::manifest::{BufferId, BufferInfo, KernelInfo, Manifest, Port, Storage, WEIGHT_ALIGN};
+use crate::manifest::{
+    BufferId, BufferInfo, KernelInfo, Manifest, Port, Specialisation, Storage, WEIGHT_ALIGN,
+};
 use crate::tensor::byte_len;
 
 /// Why a manifest cannot be executed.
@@ -39,25 +41,62 @@ pub(crate) fn check(manifest: &Manifest, weight_bytes: usize) -> Checked {
     if manifest.weight_bytes > weight_bytes {
         return Err(ManifestError::at("weights", "the section is shorter than the manifest says"));
     }
-    if manifest.arena_bytes > isize::MAX as usize {
-        return Err(ManifestError::at("arena", "larger than the address space"));
-    }
-    for (i, buffer) in manifest.buffers.iter().enumerate() {
-        check_buffer(manifest, buffer)
-            .map_err(|p| ManifestError::at(format!("buffer {i} `{}`", buffer.name), p))?;
-    }
-    check_ports(manifest, "input", &manifest.inputs, check_input)?;
-    check_ports(manifest, "output", &manifest.outputs, check_output)?;
     for kernel in &manifest.kernels {
         check_kernel(kernel)
             .map_err(|p| ManifestError::at(format!("kernel `{}`", kernel.name), p))?;
     }
+    for specialisation in &manifest.specialisations {
+        check_one(specialisation, manifest.weight_bytes)?;
+    }
+    check_all(&manifest.specialisations)
+}
+
+fn check_one(plan: &Specialisation, weight_bytes: usize) -> Checked {
+    if plan.arena_bytes > isize::MAX as usize {
+        return Err(ManifestError::at("arena", "larger than the address space"));
+    }
+    for (i, buffer) in plan.buffers.iter().enumerate() {
+        check_buffer(plan, buffer, weight_bytes)
+            .map_err(|p| ManifestError::at(format!("buffer {i} `{}`", buffer.name), p))?;
+    }
+    check_ports(plan, "input", &plan.inputs, check_input)?;
+    check_ports(plan, "output", &plan.outputs, check_output)
+}
+
+/// Specialisations are ways to run one model, and inputs tell which one is meant.
+fn check_all(all: &[Specialisation]) -> Checked {
+    let Some((first, others)) = all.split_first() else {
+        return Err(ManifestError::at("specialisations", "there is none"));
+    };
+    for other in others {
+        if !same_ports(&first.inputs, &other.inputs) || !same_ports(&first.outputs, &other.outputs)
+        {
+            let problem = "it has other inputs or outputs than the first one";
+            return Err(ManifestError::at(format!("specialisation `{}`", other.name), problem));
+        }
+    }
+    let mut shapes = BTreeSet::new();
+    for one in all {
+        let of_inputs: Vec<&[usize]> = one.inputs.iter().map(|port| &port.shape[..]).collect();
+        if !shapes.insert(of_inputs) {
+            let problem = "another one takes inputs of the same shapes";
+            return Err(ManifestError::at(format!("specialisation `{}`", one.name), problem));
+        }
+    }
     Ok(())
 }
 
+/// All but shapes, and what follows from them.
+fn same_ports(a: &[Port], b: &[Port]) -> bool {
+    let same = |(a, b): (&Port, &Port)| {
+        (&a.name, a.dtype, a.bound.is_some()) == (&b.name, b.dtype, b.bound.is_some())
+    };
+    a.len() == b.len() && a.iter().zip(b).all(same)
+}
+
 /// A buffer by its id, which may be out of range.
-pub(crate) fn buffer(manifest: &Manifest, id: BufferId) -> Result<&BufferInfo, String> {
-    let found = manifest.buffers.get(id.0 as usize);
+pub(crate) fn buffer(buffers: &[BufferInfo], id: BufferId) -> Result<&BufferInfo, String> {
+    let found = buffers.get(id.0 as usize);
     found.ok_or_else(|| format!("there is no buffer {}", id.0))
 }
 
@@ -66,13 +105,17 @@ pub(crate) fn bytes_of(buffer: &BufferInfo) -> usize {
     byte_len(buffer.dtype, &buffer.shape).expect("sizes are checked before they are used")
 }
 
-fn check_buffer(manifest: &Manifest, buffer: &BufferInfo) -> Result<(), String> {
+fn check_buffer(
+    plan: &Specialisation,
+    buffer: &BufferInfo,
+    weight_bytes: usize,
+) -> Result<(), String> {
     let bytes = byte_len(buffer.dtype, &buffer.shape).ok_or("its size overflows")?;
     match buffer.storage {
-        Storage::Arena { offset } => check_place(offset, bytes, manifest.arena_bytes),
-        Storage::Weight { offset } => check_place(offset, bytes, manifest.weight_bytes),
-        Storage::Input(port) => check_owner(buffer, manifest.inputs.get(port as usize)),
-        Storage::Output(port) => check_owner(buffer, manifest.outputs.get(port as usize)),
+        Storage::Arena { offset } => check_place(offset, bytes, plan.arena_bytes),
+        Storage::Weight { offset } => check_place(offset, bytes, weight_bytes),
+        Storage::Input(port) => check_owner(buffer, plan.inputs.get(port as usize)),
+        Storage::Output(port) => check_owner(buffer, plan.outputs.get(port as usize)),
     }
 }
 
@@ -95,10 +138,10 @@ fn check_owner(buffer: &BufferInfo, port: Option<&Port>) -> Result<(), String> {
 }
 
 fn check_ports(
-    manifest: &Manifest,
+    plan: &Specialisation,
     kind: &str,
     ports: &[Port],
-    check: fn(&Manifest, usize, &Port) -> Result<(), String>,
+    check: fn(&Specialisation, usize, &Port) -> Result<(), String>,
 ) -> Checked {
     let mut names = BTreeSet::new();
     for (i, port) in ports.iter().enumerate() {
@@ -106,16 +149,16 @@ fn check_ports(
         if !names.insert(port.name.as_str()) {
             return Err(ManifestError::at(place(), "the name is used twice"));
         }
-        check(manifest, i, port).map_err(|problem| ManifestError::at(place(), problem))?;
+        check(plan, i, port).map_err(|problem| ManifestError::at(place(), problem))?;
     }
     Ok(())
 }
 
-fn check_input(manifest: &Manifest, index: usize, port: &Port) -> Result<(), String> {
-    let own = buffer(manifest, port.buffer)?;
+fn check_input(plan: &Specialisation, index: usize, port: &Port) -> Result<(), String> {
+    let own = buffer(&plan.buffers, port.buffer)?;
     same_type(port, own)?;
     if let Some(bound) = port.bound {
-        let bound = buffer(manifest, bound)?;
+        let bound = buffer(&plan.buffers, bound)?;
         same_type(port, bound)?;
         if !matches!(bound.storage, Storage::Weight { .. }) {
             return Err("the value it is bound to is not a weight".to_owned());
@@ -129,8 +172,8 @@ fn check_input(manifest: &Manifest, index: usize, port: &Port) -> Result<(), Str
 }
 
 /// Any buffer may be an output: its value is copied where it does not lie there already.
-fn check_output(manifest: &Manifest, _index: usize, port: &Port) -> Result<(), String> {
-    same_type(port, buffer(manifest, port.buffer)?)
+fn check_output(plan: &Specialisation, _index: usize, port: &Port) -> Result<(), String> {
+    same_type(port, buffer(&plan.buffers, port.buffer)?)
 }
 
 fn same_type(port: &Port, buffer: &BufferInfo) -> Result<(), String> {

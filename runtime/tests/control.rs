@@ -47,7 +47,7 @@ fn if_takes_one_branch() {
     let y = b.output("y", DType::I64, &[]);
     let one = b.kernel_step("one", 1, &[y], "*((int64_t**)b)[0] = 1;");
     let two = b.kernel_step("two", 1, &[y], "*((int64_t**)b)[0] = 2;");
-    b.manifest.plan.steps.push(Step::If {
+    b.plan().plan.steps.push(Step::If {
         name: "if".to_owned(),
         condition,
         then_plan: plan(vec![one]),
@@ -94,7 +94,7 @@ fn fibonacci(reverse: bool) -> Model {
     step.results = vec![a_out, b_out];
     step.scan_outputs = vec![ScanStep { whole: squares, slice, axis: 0, reverse }];
     step.body = plan(vec![body]);
-    b.manifest.plan.steps = vec![loop_step(step), Step::Copy { from: iteration, to: last }];
+    b.plan().plan.steps = vec![loop_step(step), Step::Copy { from: iteration, to: last }];
     b.load()
 }
 
@@ -147,7 +147,7 @@ fn a_loop_that_would_go_on_beyond_its_limit_is_an_error() {
     step.carried_out = vec![carried];
     step.results = vec![y];
     step.body = plan(vec![add]);
-    b.manifest.plan.steps = vec![loop_step(step)];
+    b.plan().plan.steps = vec![loop_step(step)];
     let model = b.load();
     assert_eq!(run(&model, &[("trip", &Tensor::scalar(4i64))]).unwrap(), [Tensor::scalar(4i64)]);
     let error = run(&model, &[("trip", &Tensor::scalar(5i64))]).unwrap_err();
@@ -178,7 +178,7 @@ fn scans_slice_and_stack_along_any_axis_in_any_direction() {
             step.scan_outputs =
                 vec![ScanStep { whole: y, slice: slice_out, axis, reverse: reverse_out }];
             step.body = plan(vec![body]);
-            b.manifest.plan.steps = vec![loop_step(step)];
+            b.plan().plan.steps = vec![loop_step(step)];
             let outputs = run(&b.load(), &[("x", &Tensor::from_slice(&shape, &x))]).unwrap();
             let expected: Vec<i32> = (0..24)
                 .map(|flat| {
@@ -211,7 +211,7 @@ fn a_loop_that_ends_early_packs_what_it_stacked_along_an_inner_axis() {
         step.condition_out = Some(go_on);
         step.scan_outputs = vec![ScanStep { whole: y, slice, axis: 1, reverse }];
         step.body = plan(vec![body]);
-        b.manifest.plan.steps = vec![loop_step(step)];
+        b.plan().plan.steps = vec![loop_step(step)];
         assert_eq!(run(&b.load(), &[]).unwrap(), [Tensor::from_slice(&[2, 2], &expected)]);
     }
 }
@@ -237,7 +237,7 @@ fn actual_sizes_are_tracked_and_forgotten() {
         then_plan: plan(vec![host]),
         else_plan: plan(vec![all]),
     };
-    b.manifest.plan.steps = vec![branch, Step::Copy { from: found, to: y }];
+    b.plan().plan.steps = vec![branch, Step::Copy { from: found, to: y }];
     let model = b.load();
     let mut session = model.session().unwrap();
     session.profile(true);
@@ -272,12 +272,12 @@ fn host_errors_name_the_step() {
         inputs,
         outputs: vec![y],
     };
-    b.manifest.plan.steps = vec![step(vec![x])];
+    b.plan().plan.steps = vec![step(vec![x])];
     let input = Tensor::from_slice(&[4], &[1, 1, 1, 0]);
     let error = run(&b.load(), &[("x", &input)]).unwrap_err();
     let result = Some((DType::I64, vec![1, 3]));
     assert_eq!(error, RunError::HostResult { step: "nz".to_owned(), index: 0, result });
-    b.manifest.plan.steps = vec![step(vec![x, x])];
+    b.plan().plan.steps = vec![step(vec![x, x])];
     let error = run(&b.load(), &[("x", &input)]).unwrap_err();
     assert!(matches!(error, RunError::Host { step, .. } if step == "nz"));
 }
@@ -331,7 +331,7 @@ fn unsound_steps_are_refused() {
         (with(1, &|l| l.body = plan(vec![Step::Copy { from: x, to: none }])), "no buffer 77"),
     ];
     for (step, message) in cases {
-        b.manifest.plan.steps = vec![step];
+        b.plan().plan.steps = vec![step];
         let dir = tempfile::tempdir().unwrap();
         let error = Model::load(b.build(dir.path())).expect_err(message).to_string();
         assert!(error.contains(message), "{error:?} does not contain {message:?}");
@@ -343,8 +343,8 @@ fn copies_between_shapes_keep_the_elements() {
     let mut b = Builder::new();
     let x = b.input("x", DType::I64, &[2, 3]);
     let y = b.output("y", DType::I64, &[6]);
-    b.manifest.plan.steps = vec![Step::Copy { from: x, to: y }];
-    assert!(matches!(b.manifest.buffers[1].storage, Storage::Output(0)));
+    b.plan().plan.steps = vec![Step::Copy { from: x, to: y }];
+    assert!(matches!(b.plan().buffers[1].storage, Storage::Output(0)));
     let values = [1i64, 2, 3, 4, 5, 6];
     let outputs = run(&b.load(), &[("x", &Tensor::from_slice(&[2, 3], &values))]).unwrap();
     assert_eq!(outputs, [Tensor::from_slice(&[6], &values)]);

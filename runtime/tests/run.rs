@@ -119,7 +119,7 @@ fn bound_inputs_take_their_value_and_no_other() {
     let fixed = Tensor::from_slice(&[2], &[3i64, 4]);
     let bound = b.weight("steps", &fixed);
     let port = b.input("steps", DType::I64, &[2]);
-    b.manifest.inputs[1].bound = Some(bound);
+    b.plan().inputs[1].bound = Some(bound);
     b.expose("copy", port);
     let mut session = b.load().session().unwrap();
     let x = Tensor::from_slice(&[2, 4], &X);
@@ -158,7 +158,7 @@ fn each_thread_has_scratch_of_its_own() {
          int64_t sum = 0; for (int r = 0; r < 200; ++r) for (int k = 0; k < 100; ++k) sum += ((volatile int64_t *)t)[k]; \
          ((int64_t**)b)[0][i] = sum + ((int64_t)s & 63);",
     );
-    b.manifest.plan.steps.push(ansc_runtime::manifest::Step::Kernel { kernel, args: vec![y] });
+    b.plan().plan.steps.push(ansc_runtime::manifest::Step::Kernel { kernel, args: vec![y] });
     let mut session = b.load().session_with(&options(4)).unwrap();
     let outputs = session.run(&[]).unwrap();
     let expected: Vec<i64> = (0..64).map(|i| 200 * (100 * i + 4950)).collect();
@@ -171,7 +171,7 @@ fn arena_and_weights_are_aligned() {
     let out = b.output("at", DType::I64, &[2]);
     let (weight, arena) =
         (ansc_runtime::manifest::BufferId(1), ansc_runtime::manifest::BufferId(2));
-    assert!(matches!(b.manifest.buffers[2].storage, Storage::Arena { .. }));
+    assert!(matches!(b.plan().buffers[2].storage, Storage::Arena { .. }));
     b.step("at", 2, &[weight, arena, out], "((int64_t**)b)[2][i] = (int64_t)b[i] & 63;");
     let mut session = b.load().session().unwrap();
     let outputs = session.run(&[("x", &Tensor::from_slice(&[2, 4], &X))]).unwrap();

@@ -7,10 +7,10 @@ use ansc_graph::op::{IfOp, LoopOp, ScanAxis};
 use ansc_graph::{Graph, NodeId, ValueId};
 use ansc_runtime::manifest::{BufferId, LoopStep, Plan, ScanStep, Step};
 
-use super::{Assembly, Values};
+use super::{Builder, Values};
 use crate::Error;
 
-impl Assembly {
+impl Builder<'_> {
     pub(super) fn branch(
         &mut self,
         graph: &Graph,
@@ -117,11 +117,11 @@ impl Assembly {
     ) -> Vec<BufferId> {
         let mut settled = Vec::new();
         for &out in carried_out {
-            if !own.iter().any(|o| self.classes.same(*o, out)) {
+            if !own.iter().any(|o| self.draft.classes.same(*o, out)) {
                 settled.push(out);
                 continue;
             }
-            let info = self.buffers[out.0 as usize].clone();
+            let info = self.draft.specialisation.buffers[out.0 as usize].clone();
             let aside =
                 self.new_buffer(&info.name, &ansc_graph::TensorType::new(info.dtype, info.shape));
             body.steps.push(Step::Copy { from: out, to: aside });

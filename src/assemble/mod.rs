@@ -4,6 +4,8 @@
 //! them, the kernels to compile and the constants to pack. Nothing here generates code; the
 //! [`pipeline`](crate::pipeline) compiles the kernels and then [`storage`] gives every buffer its place.
 //!
+//! The graphs of one model for several shapes share kernels and constants: each is a [`Draft`].
+//!
 //! Views (a lone reshape) and the inputs of loop bodies share the buffer of what they look at; an
 //! [`Alias`](storage::Classes) class holds all buffers of one piece of memory.
 
@@ -16,7 +18,7 @@ use std::collections::HashMap;
 
 use ansc_graph::fuse::{Group, Item, schedule};
 use ansc_graph::{Graph, NodeId, Op, TensorType, ValueId};
-use ansc_runtime::manifest::{BufferId, BufferInfo, Plan, Port, Step, Storage};
+use ansc_runtime::manifest::{BufferId, BufferInfo, Plan, Port, Specialisation, Step, Storage};
 
 pub use kernels::{Kernel, KernelTable, KernelUse};
 pub use weights::Weights;
@@ -27,15 +29,27 @@ use storage::Classes;
 
 /// A model on its way to an artifact.
 pub struct Assembly {
-    pub buffers: Vec<BufferInfo>,
-    pub classes: Classes,
     pub kernels: KernelTable,
     /// What each `Step::Kernel` runs: its `kernel` field indexes this.
     pub uses: Vec<KernelUse>,
     pub weights: Weights,
-    pub inputs: Vec<Port>,
-    pub outputs: Vec<Port>,
-    pub plan: Plan,
+    pub drafts: Vec<Draft>,
+}
+
+/// A specialisation on its way to the manifest.
+pub struct Draft {
+    pub specialisation: Specialisation,
+    pub classes: Classes,
+}
+
+/// Puts together the draft of one graph.
+struct Builder<'a> {
+    kernels: &'a mut KernelTable,
+    uses: &'a mut Vec<KernelUse>,
+    weights: &'a mut Weights,
+    draft: Draft,
+    /// Buffers of constants, by their place in the weights.
+    constants: HashMap<(usize, TensorType), BufferId>,
 }
 
 /// Values of one graph, and the buffers that hold them.
@@ -49,27 +63,44 @@ pub enum Expose {
     Everything,
 }
 
-pub fn assemble(graph: &Graph, schedules: &Schedules, expose: Expose) -> Result<Assembly, Error> {
-    let mut assembly = Assembly {
-        buffers: Vec::new(),
-        classes: Classes::default(),
-        kernels: KernelTable::new(schedules.clone()),
-        uses: Vec::new(),
-        weights: Weights::default(),
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        plan: Plan::default(),
-    };
-    let mut values = Values::new();
-    assembly.take_inputs(graph, &mut values)?;
-    let mut plan = assembly.walk(graph, &mut values)?;
-    let results = match expose {
-        Expose::Outputs => graph.outputs.clone(),
-        Expose::Everything => exposed(graph),
-    };
-    assembly.give_outputs(graph, &results, &mut values, &mut plan)?;
-    assembly.plan = plan;
-    Ok(assembly)
+impl Assembly {
+    pub fn new(schedules: &Schedules) -> Assembly {
+        Assembly {
+            kernels: KernelTable::new(schedules.clone()),
+            uses: Vec::new(),
+            weights: Weights::default(),
+            drafts: Vec::new(),
+        }
+    }
+
+    /// Adds a specialisation. Its inputs have other shapes than those of all others.
+    pub fn add(&mut self, name: &str, graph: &Graph, expose: Expose) -> Result<(), Error> {
+        let mut builder = Builder {
+            kernels: &mut self.kernels,
+            uses: &mut self.uses,
+            weights: &mut self.weights,
+            draft: Draft::new(name),
+            constants: HashMap::new(),
+        };
+        let mut values = Values::new();
+        builder.take_inputs(graph, &mut values)?;
+        let mut plan = builder.walk(graph, &mut values)?;
+        let results = match expose {
+            Expose::Outputs => graph.outputs.clone(),
+            Expose::Everything => exposed(graph),
+        };
+        builder.give_outputs(graph, &results, &mut values, &mut plan)?;
+        let mut draft = builder.draft;
+        draft.specialisation.plan = plan;
+        let taken = self.drafts.iter().find(|other| other.takes_the_same(&draft));
+        if let Some(other) = taken {
+            let other = &other.specialisation.name;
+            let message = format!("`{name}` and `{other}` are the same shapes of inputs");
+            return Err(Error::Usage(message));
+        }
+        self.drafts.push(draft);
+        Ok(())
+    }
 }
 
 /// The model's own results, then those of every kernel in the order of execution, named by value and node.
@@ -89,17 +120,19 @@ pub fn exposed(graph: &Graph) -> Vec<(String, ValueId)> {
     results
 }
 
-impl Assembly {
+impl Draft {
+    fn new(name: &str) -> Draft {
+        let specialisation = Specialisation { name: name.into(), ..Specialisation::default() };
+        Draft { specialisation, classes: Classes::default() }
+    }
+
     fn new_buffer(&mut self, name: &str, ty: &TensorType) -> BufferId {
-        let id = BufferId(self.buffers.len() as u32);
+        let buffers = &mut self.specialisation.buffers;
+        let id = BufferId(buffers.len() as u32);
         // The storage is decided at the end, by class.
         let storage = Storage::Arena { offset: 0 };
-        self.buffers.push(BufferInfo {
-            name: name.into(),
-            dtype: ty.dtype,
-            shape: ty.shape.clone(),
-            storage,
-        });
+        let shape = ty.shape.clone();
+        buffers.push(BufferInfo { name: name.into(), dtype: ty.dtype, shape, storage });
         self.classes.add();
         id
     }
@@ -109,10 +142,21 @@ impl Assembly {
         self.new_buffer("workspace", ty)
     }
 
+    fn takes_the_same(&self, other: &Draft) -> bool {
+        let mut ports = self.specialisation.inputs.iter().zip(&other.specialisation.inputs);
+        ports.all(|(a, b)| a.shape == b.shape)
+    }
+}
+
+impl Builder<'_> {
+    fn new_buffer(&mut self, name: &str, ty: &TensorType) -> BufferId {
+        self.draft.new_buffer(name, ty)
+    }
+
     /// Another look at the memory of `of`.
     fn view(&mut self, name: &str, ty: &TensorType, of: BufferId) -> BufferId {
         let id = self.new_buffer(name, ty);
-        self.classes.join(id, of);
+        self.draft.classes.join(id, of);
         id
     }
 
@@ -124,10 +168,10 @@ impl Assembly {
             };
             let (name, ty) = (&graph.node(node).name, graph.ty(value));
             let buffer = self.new_buffer(name, ty);
-            self.classes.fix(buffer, Storage::Input(i as u32));
+            self.draft.classes.fix(buffer, Storage::Input(i as u32));
             values.insert(value, buffer);
             let bound = bound.as_ref().map(|tensor| self.constant(name, tensor));
-            self.inputs.push(Port {
+            self.draft.specialisation.inputs.push(Port {
                 name: name.clone(),
                 dtype: ty.dtype,
                 shape: ty.shape.clone(),
@@ -150,17 +194,17 @@ impl Assembly {
         for (i, (name, value)) in results.iter().enumerate() {
             let ty = graph.ty(*value).clone();
             let from = self.buffer_of(graph, *value, values);
-            let buffer = if self.classes.fixed(from).is_none() {
+            let buffer = if self.draft.classes.fixed(from).is_none() {
                 // The very buffer that the step writes: a host operator tells its actual shape.
-                self.classes.fix(from, Storage::Output(i as u32));
+                self.draft.classes.fix(from, Storage::Output(i as u32));
                 from
             } else {
                 let to = self.new_buffer(name, &ty);
-                self.classes.fix(to, Storage::Output(i as u32));
+                self.draft.classes.fix(to, Storage::Output(i as u32));
                 plan.steps.push(Step::Copy { from, to });
                 to
             };
-            self.outputs.push(Port {
+            self.draft.specialisation.outputs.push(Port {
                 name: name.clone(),
                 dtype: ty.dtype,
                 shape: ty.shape,

@@ -8,6 +8,8 @@ use ansc_graph::memory::{self, Request};
 use ansc_runtime::manifest::{BufferId, BufferInfo, LoopStep, Plan, Step, Storage};
 use ansc_runtime::tensor::{ALIGN, byte_len};
 
+use super::Draft;
+
 /// Union-find over buffers; the root of a class carries its fixed storage.
 #[derive(Default)]
 pub struct Classes {
@@ -50,13 +52,19 @@ impl Classes {
 }
 
 /// Bytes of the planned arena, and what it would be without reuse.
-pub struct Arena {
-    pub bytes: usize,
-    pub without_reuse: usize,
+struct Arena {
+    bytes: usize,
+    without_reuse: usize,
 }
 
-/// Decides `storage` of every buffer.
-pub fn place(buffers: &mut [BufferInfo], classes: &Classes, plan: &Plan) -> Arena {
+/// Decides `storage` of every buffer, and with it the size of the arena.
+pub fn place(draft: &mut Draft) {
+    let Draft { specialisation: s, classes } = draft;
+    let arena = place_buffers(&mut s.buffers, classes, &s.plan);
+    (s.arena_bytes, s.arena_bytes_without_reuse) = (arena.bytes, arena.without_reuse);
+}
+
+fn place_buffers(buffers: &mut [BufferInfo], classes: &Classes, plan: &Plan) -> Arena {
     let lives = Lives::of(plan, classes, buffers.len());
     let mut requests = Vec::new();
     let mut request_of = vec![None; buffers.len()];
@@ -186,7 +194,7 @@ mod tests {
     fn dead_buffers_give_their_memory_back() {
         let mut buffers: Vec<_> = (0..4).map(|_| buffer(64)).collect();
         let plan = Plan { steps: vec![copy(0, 1), copy(1, 2), copy(2, 3)] };
-        let arena = place(&mut buffers, &classes(4), &plan);
+        let arena = place_buffers(&mut buffers, &classes(4), &plan);
         assert_eq!((arena.bytes, arena.without_reuse), (128, 256));
         assert_ne!(offset(&buffers[1]), offset(&buffers[2]));
     }
@@ -212,7 +220,7 @@ mod tests {
             body,
         };
         let plan = Plan { steps: vec![copy(0, 0), Step::Loop(Box::new(step))] };
-        place(&mut buffers, &classes(3), &plan);
+        place_buffers(&mut buffers, &classes(3), &plan);
         // Without the loop, buffer 2 could take the memory of buffer 0 after its last read.
         assert!(
             offset(&buffers[2]) != offset(&buffers[0])

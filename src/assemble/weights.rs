@@ -1,42 +1,71 @@
 //! Constants of the model, as they will lie in the artifact's weight section.
 //!
-//! Equal tensors are stored once, whether they come from the model or from packing.
+//! Equal bytes are stored once, whether they come from the model or from packing, and whichever
+//! specialisation reads them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ansc_graph::{TensorType, interp};
+use ansc_graph::{Compute, TensorType, interp};
 use ansc_runtime::Tensor;
 use ansc_runtime::manifest::{BufferId, Storage};
 use ansc_runtime::tensor::ALIGN;
 use ansc_sketch::packed::Packing;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::Assembly;
+use super::Builder;
 use crate::Error;
 
 #[derive(Default)]
 pub struct Weights {
-    by_content: HashMap<(u128, TensorType), BufferId>,
+    /// Offsets by hash and length.
+    by_content: HashMap<(u128, usize), usize>,
+    /// What packing makes of a tensor with a hash.
+    packed: HashMap<(u128, Compute), Arc<Tensor>>,
     /// Offset in the section and content, in order.
     pub parts: Vec<(usize, Arc<Tensor>)>,
     pub bytes: usize,
 }
 
-impl Assembly {
+impl Weights {
+    /// The offset at which the bytes of a tensor lie.
+    fn place(&mut self, tensor: &Arc<Tensor>) -> usize {
+        let key = (xxh3_128(tensor.bytes()), tensor.bytes().len());
+        if let Some(&offset) = self.by_content.get(&key) {
+            return offset;
+        }
+        let offset = self.bytes.next_multiple_of(ALIGN);
+        self.bytes = offset + tensor.bytes().len();
+        self.parts.push((offset, tensor.clone()));
+        self.by_content.insert(key, offset);
+        offset
+    }
+
+    /// Evaluates a packing once, also where several specialisations ask for it.
+    fn pack(&mut self, tensor: &Tensor, packing: &Compute) -> Result<Arc<Tensor>, Error> {
+        let key = (xxh3_128(tensor.bytes()), packing.clone());
+        if let Some(packed) = self.packed.get(&key) {
+            return Ok(packed.clone());
+        }
+        let mut packed = interp::eval(packing, &[tensor])?;
+        let packed = Arc::new(packed.pop().expect("a packing has one result"));
+        self.packed.insert(key, packed.clone());
+        Ok(packed)
+    }
+}
+
+impl Builder<'_> {
     /// The buffer that holds a constant.
     pub(super) fn constant(&mut self, name: &str, tensor: &Arc<Tensor>) -> BufferId {
         let ty = TensorType::of(tensor);
-        let key = (xxh3_128(tensor.bytes()), ty.clone());
-        if let Some(&buffer) = self.weights.by_content.get(&key) {
+        let offset = self.weights.place(tensor);
+        let key = (offset, ty);
+        if let Some(&buffer) = self.constants.get(&key) {
             return buffer;
         }
-        let buffer = self.new_buffer(name, &ty);
-        let offset = self.weights.bytes.next_multiple_of(ALIGN);
-        self.weights.bytes = offset + tensor.bytes().len();
-        self.weights.parts.push((offset, tensor.clone()));
-        self.classes.fix(buffer, Storage::Weight { offset });
-        self.weights.by_content.insert(key, buffer);
+        let buffer = self.new_buffer(name, &key.1);
+        self.draft.classes.fix(buffer, Storage::Weight { offset });
+        self.constants.insert(key, buffer);
         buffer
     }
 
@@ -44,11 +73,10 @@ impl Assembly {
     pub(super) fn packed(
         &mut self,
         name: &str,
-        tensor: &Arc<Tensor>,
+        tensor: &Tensor,
         packing: &Packing,
     ) -> Result<BufferId, Error> {
-        let mut packed = interp::eval(&packing.compute, &[tensor.as_ref()])?;
-        let packed = packed.pop().expect("a packing has one result");
-        Ok(self.constant(name, &Arc::new(packed)))
+        let packed = self.weights.pack(tensor, &packing.compute)?;
+        Ok(self.constant(name, &packed))
     }
 }

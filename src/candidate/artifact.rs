@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use ansc_codegen::{Target, artifact, compile_program};
 use ansc_runtime::manifest::{
-    BufferId, BufferInfo, KernelInfo, Manifest, Plan, Port, Provenance, Step, Storage,
+    BufferId, BufferInfo, KernelInfo, Manifest, Plan, Port, Provenance, Specialisation, Step,
+    Storage,
 };
 use ansc_runtime::tensor::ALIGN;
 use ansc_sketch::{Program, Scope};
@@ -88,14 +89,17 @@ impl Ports {
             compiler: format!("ansc {}", env!("CARGO_PKG_VERSION")),
             model: Provenance { name: "candidate".into(), sha256: String::new() },
             target: target.info(),
-            inputs: self.inputs,
-            outputs: self.outputs,
-            arena_bytes: self.arena,
-            arena_bytes_without_reuse: self.arena,
             weight_bytes: 0,
-            buffers: self.buffers,
             kernels: vec![kernel],
-            plan: Plan { steps: vec![Step::Kernel { kernel: 0, args }] },
+            specialisations: vec![Specialisation {
+                name: String::new(),
+                inputs: self.inputs,
+                outputs: self.outputs,
+                arena_bytes: self.arena,
+                arena_bytes_without_reuse: self.arena,
+                buffers: self.buffers,
+                plan: Plan { steps: vec![Step::Kernel { kernel: 0, args }] },
+            }],
         }
     }
 }

@@ -1,9 +1,9 @@
 //! `ansc bench`: latency after warm-up, and where the time goes.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ansc_runtime::{Model, Session, SessionOptions, StepKind, Tensor};
+use ansc_runtime::manifest::KernelInfo;
+use ansc_runtime::{Model, Session, SessionOptions, StepKind, StepTime, Tensor};
 use serde::Serialize;
 
 use super::print_json;
@@ -32,20 +32,32 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
     let model = Model::load(&args.artifact)?;
     let options = SessionOptions { threads: args.threads, ..SessionOptions::default() };
     let mut session = model.session_with(&options)?;
-    let inputs = inputs::for_model(&model, Seed(0));
+    let shapes: Vec<_> = args.shapes.iter().map(|(n, s)| (n.as_str(), s.as_slice())).collect();
+    let specialisation = model.specialisation(&shapes)?;
+    let inputs = inputs::for_specialisation(&model, specialisation, Seed(0));
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     warm_up(&mut session, &named)?;
     let times = measure(&mut session, &named, args.runs)?;
-    let flops = model.manifest().kernels.iter().map(|k| k.flops).sum::<u64>();
+    let flops = model.manifest().kernels_of(specialisation).iter().map(|k| k.flops).sum::<u64>();
     let latency = summarise(times, session.threads(), flops);
     let kernels =
         if args.per_kernel { Some(per_kernel(&model, &mut session, &named)?) } else { None };
     if args.json {
-        print_json(&serde_json::json!({ "latency": latency, "kernels": kernels }));
+        let name = &specialisation.name;
+        print_json(&serde_json::json!({
+            "specialisation": name, "latency": latency, "kernels": kernels,
+        }));
         return Ok(());
     }
+    print_latency(args, &specialisation.name, &latency);
+    print_kernels(kernels.as_deref().unwrap_or_default());
+    Ok(())
+}
+
+fn print_latency(args: &Bench, specialisation: &str, latency: &Latency) {
+    let space = if specialisation.is_empty() { "" } else { " " };
     println!(
-        "{}: p50 {:.3} ms, p90 {:.3} ms, p99 {:.3} ms, min {:.3} ms over {} runs on {} threads ({:.1} GFLOP/s)",
+        "{}{space}{specialisation}: p50 {:.3} ms, p90 {:.3} ms, p99 {:.3} ms, min {:.3} ms over {} runs on {} threads ({:.1} GFLOP/s)",
         args.artifact.display(),
         latency.p50_ms,
         latency.p90_ms,
@@ -55,10 +67,26 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
         latency.threads,
         latency.gflops
     );
-    for k in kernels.iter().flatten() {
-        println!("{:9.3} ms {:5.1}% {:8.1} GFLOP/s  {}", k.ms, k.share * 100.0, k.gflops, k.name);
+}
+
+fn print_kernels(kernels: &[KernelTime]) {
+    if kernels.is_empty() {
+        return;
     }
-    Ok(())
+    println!("{:>9}  {:>6} {:>5} {:>9} {:>8}", "ms", "share", "runs", "GFLOP/s", "GB/s");
+    for k in kernels {
+        let rate = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.1}"));
+        println!(
+            "{:9.3} {:6.1}% {:5} {:>9} {:>8}  {} {}",
+            k.ms,
+            k.share * 100.0,
+            k.runs,
+            rate(k.gflops),
+            rate(k.gbytes),
+            k.kind,
+            k.name
+        );
+    }
 }
 
 fn warm_up(session: &mut Session, inputs: &[(&str, &Tensor)]) -> Result<(), Error> {
@@ -104,12 +132,20 @@ fn summarise(mut times: Vec<f64>, threads: usize, flops: u64) -> Latency {
     }
 }
 
+/// A step of the plan.
 #[derive(Serialize)]
 struct KernelTime {
     name: String,
+    kind: &'static str,
+    /// Of one run of the model, in which the step may run several times.
     ms: f64,
     share: f64,
-    gflops: f64,
+    /// How often it ran in one run of the model.
+    runs: u64,
+    /// None for steps that are no kernels.
+    gflops: Option<f64>,
+    /// Inputs, constants and outputs, each counted once.
+    gbytes: Option<f64>,
 }
 
 /// Mean time of every step over a few profiled runs, the slowest first.
@@ -118,25 +154,39 @@ fn per_kernel(
     session: &mut Session,
     inputs: &[(&str, &Tensor)],
 ) -> Result<Vec<KernelTime>, Error> {
-    let flops: BTreeMap<&str, u64> =
-        model.manifest().kernels.iter().map(|k| (k.name.as_str(), k.flops)).collect();
     session.profile(true);
     for _ in 0..MIN_RUNS {
         session.run(inputs)?;
     }
-    // The time of control flow is that of the steps inside it.
-    let mut steps = session.step_times();
-    steps.retain(|s| s.runs > 0 && !matches!(s.kind, StepKind::If | StepKind::Loop));
-    let total: f64 = steps.iter().map(|s| s.total.as_secs_f64()).sum();
-    let mut times: Vec<KernelTime> = steps
+    // Steps and kernels are both in the order of the plan.
+    let mut kernels = model.manifest().kernels_of(session.specialisation()).into_iter();
+    let steps: Vec<(StepTime, Option<&KernelInfo>)> = session
+        .step_times()
         .into_iter()
-        .map(|s| {
-            let (seconds, runs) = (s.total.as_secs_f64(), s.runs as f64);
-            let flops = flops.get(s.name.as_str()).map_or(0.0, |f| *f as f64);
-            let (ms, share) = (seconds * 1e3 / MIN_RUNS as f64, seconds / total);
-            KernelTime { name: s.name, ms, share, gflops: flops * runs / seconds / 1e9 }
+        .map(|step| {
+            let kernel = if step.kind == StepKind::Kernel { kernels.next() } else { None };
+            (step, kernel)
         })
+        // The time of control flow is that of the steps inside it.
+        .filter(|(s, _)| s.runs > 0 && !matches!(s.kind, StepKind::If | StepKind::Loop))
         .collect();
+    let total: f64 = steps.iter().map(|(s, _)| s.total.as_secs_f64()).sum();
+    let mut times: Vec<_> = steps.into_iter().map(|(s, k)| kernel_time(s, k, total)).collect();
     times.sort_by(|a, b| b.ms.total_cmp(&a.ms));
     Ok(times)
+}
+
+fn kernel_time(step: StepTime, kernel: Option<&KernelInfo>, total: f64) -> KernelTime {
+    let seconds = step.total.as_secs_f64();
+    // A step may be faster than the clock ticks.
+    let rate = |work: u64| (seconds > 0.0).then(|| work as f64 * step.runs as f64 / seconds / 1e9);
+    KernelTime {
+        kind: step.kind.name(),
+        ms: seconds * 1e3 / MIN_RUNS as f64,
+        share: if total > 0.0 { seconds / total } else { 0.0 },
+        runs: step.runs / MIN_RUNS as u64,
+        gflops: kernel.and_then(|k| rate(k.flops)),
+        gbytes: kernel.and_then(|k| rate(k.bytes)),
+        name: step.name,
+    }
 }

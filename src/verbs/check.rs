@@ -1,19 +1,27 @@
 //! `ansc check`: every problem of a model at once.
 
-use ansc_frontend::import;
+use ansc_frontend::import::{self, Report};
 
-use super::{import_options, print_json};
+use super::{print_json, specialisations};
 use crate::Error;
 use crate::cli::Check;
+use crate::pipeline;
 
 pub(super) fn run(args: &Check) -> Result<(), Error> {
-    let report = import::check(&args.model, &import_options(&args.specialise)?);
-    let compiles = report.problems.is_empty();
+    let (import, choices) = specialisations(&args.specialise)?;
+    let all = pipeline::specialisations(&import, &choices).into_iter();
+    let reports: Vec<_> =
+        all.map(|(name, import)| (name, import::check(&args.model, &import))).collect();
+    let compiles = reports.iter().all(|(_, report)| report.problems.is_empty());
+    // The same operators in all of them; the one to show is the one with problems.
+    let shown = reports.iter().find(|(_, report)| !report.problems.is_empty());
+    let (name, report) = shown.unwrap_or(&reports[0]);
     if args.json {
-        print_json(&serde_json::json!({ "compiles": compiles, "report": report }));
+        print_json(&serde_json::json!({
+            "compiles": compiles, "specialisation": name, "report": report,
+        }));
     } else {
-        report.operators.iter().for_each(|o| println!("{:6} {}", o.count, o.qualified()));
-        report.problems.iter().for_each(|p| println!("{p}"));
+        print(name, report);
         if compiles {
             println!("{}: can be compiled", args.model.display());
         }
@@ -23,4 +31,12 @@ pub(super) fn run(args: &Check) -> Result<(), Error> {
     } else {
         Err(Error::Reported(format!("{}: cannot be compiled", args.model.display())))
     }
+}
+
+fn print(specialisation: &str, report: &Report) {
+    report.operators.iter().for_each(|o| println!("{:6} {}", o.count, o.qualified()));
+    if !report.problems.is_empty() && !specialisation.is_empty() {
+        println!("with {specialisation}:");
+    }
+    report.problems.iter().for_each(|p| println!("{p}"));
 }

@@ -7,19 +7,17 @@ use ansc_graph::Graph;
 use ansc_sketch::Program;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{default_artifact, human_bytes, import_options, print_json};
+use super::{compile_options, default_artifact, human_bytes, print_json};
 use crate::Error;
 use crate::cli::Compile;
-use crate::pipeline::{self, Options, Report, Watch};
+use crate::pipeline::{self, Report, Watch};
 use crate::search;
 
 pub(super) fn run(args: &Compile) -> Result<(), Error> {
     let output = args.output.clone().unwrap_or_else(|| default_artifact(&args.model));
     let target = Target::parse(&args.machine.target_cpu)?;
-    let mut options = Options {
-        verify: !args.no_verify,
-        ..Options::new(import_options(&args.specialise)?, target)
-    };
+    let mut options = compile_options(&args.specialise, target)?;
+    options.verify = !args.no_verify;
     if args.trials > 0 {
         let watch = super::tune::Terminal::new(args.trials, super::tune::Say::progress(args.json));
         let how = (&args.search, &args.tuned);
@@ -56,6 +54,9 @@ fn print_report(output: &str, report: &Report, times: bool) {
         human_bytes(report.arena_bytes as u64),
         human_bytes(report.arena_bytes_without_reuse as u64)
     );
+    if let [_, _, ..] = report.specialisations[..] {
+        println!("  for {}", report.specialisations.join("; "));
+    }
     if times {
         for (stage, seconds) in &report.stages {
             println!("  {stage:10} {:9.1} ms", seconds * 1e3);

@@ -5,7 +5,7 @@ use std::path::Path;
 use ansc_frontend::import;
 use ansc_graph::ValueId;
 use ansc_runtime::Model;
-use ansc_runtime::manifest::{Manifest, Port};
+use ansc_runtime::manifest::{Manifest, Port, Specialisation};
 
 use super::{human_bytes, import_options, print_json};
 use crate::Error;
@@ -26,7 +26,7 @@ pub(super) fn is_artifact(path: &Path) -> Result<bool, Error> {
 fn artifact(args: &Inspect) -> Result<(), Error> {
     let manifest = Model::read_manifest(&args.file)?;
     if args.json {
-        print_json(&manifest);
+        print_json(&json_of(&manifest));
         return Ok(());
     }
     print_artifact(&manifest);
@@ -36,18 +36,39 @@ fn artifact(args: &Inspect) -> Result<(), Error> {
 fn print_artifact(m: &Manifest) {
     println!("compiled by {} from {} (sha256 {})", m.compiler, m.model.name, m.model.sha256);
     println!("for {} {} with {}", m.target.triple, m.target.cpu, m.target.features.join(" "));
-    m.inputs.iter().for_each(|p| print_port("input", p));
-    m.outputs.iter().for_each(|p| print_port("output", p));
+    println!("weights {}", human_bytes(m.weight_bytes as u64));
+    m.specialisations.iter().for_each(|one| print_specialisation(m, one));
+}
+
+fn print_specialisation(m: &Manifest, one: &Specialisation) {
+    if !one.name.is_empty() {
+        println!("for {}:", one.name);
+    }
+    one.inputs.iter().for_each(|p| print_port("input", p));
+    one.outputs.iter().for_each(|p| print_port("output", p));
     println!(
-        "weights {}, activations {} (without reuse {})",
-        human_bytes(m.weight_bytes as u64),
-        human_bytes(m.arena_bytes as u64),
-        human_bytes(m.arena_bytes_without_reuse as u64)
+        "activations {} (without reuse {})",
+        human_bytes(one.arena_bytes as u64),
+        human_bytes(one.arena_bytes_without_reuse as u64)
     );
-    println!("{} kernels:", m.kernels.len());
-    for k in &m.kernels {
+    let kernels = m.kernels_of(one);
+    println!("{} kernels:", kernels.len());
+    for k in kernels {
         println!("  {:40} {:9.3} MFLOP  {}", k.name, k.flops as f64 / 1e6, k.nodes.join(" + "));
     }
+}
+
+/// The manifest. Where there is nothing to choose, the one specialisation is a part of it like the others.
+fn json_of(manifest: &Manifest) -> serde_json::Value {
+    let mut object = serde_json::json!(manifest);
+    if let [only] = &manifest.specialisations[..]
+        && let (Some(fields), serde_json::Value::Object(more)) =
+            (object.as_object_mut(), serde_json::json!(only))
+    {
+        fields.remove("specialisations");
+        fields.extend(more.into_iter().filter(|(key, _)| key != "name"));
+    }
+    object
 }
 
 fn print_port(what: &str, port: &Port) {

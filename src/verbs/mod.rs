@@ -18,11 +18,13 @@ mod worker;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ansc_codegen::Target;
 use ansc_frontend::import::ImportOptions;
 use ansc_runtime::{Tensor, npy};
 
 use crate::Error;
 use crate::cli::{Command, Specialise};
+use crate::pipeline::{Choices, Options};
 
 pub fn run(command: Command) -> Result<(), Error> {
     match command {
@@ -43,12 +45,41 @@ pub fn run(command: Command) -> Result<(), Error> {
     }
 }
 
+/// For verbs that want all dimensions to have one size.
 fn import_options(args: &Specialise) -> Result<ImportOptions, Error> {
-    Ok(ImportOptions {
+    let (import, choices) = specialisations(args)?;
+    match choices.first() {
+        Some((dim, _)) => {
+            Err(Error::Usage(format!("`--dim {dim}` has several sizes; one is wanted here")))
+        }
+        None => Ok(import),
+    }
+}
+
+fn compile_options(args: &Specialise, target: Target) -> Result<Options, Error> {
+    let (import, choices) = specialisations(args)?;
+    Ok(Options { choices, ..Options::new(import, target) })
+}
+
+/// What is fixed, and the dimensions that have several sizes.
+fn specialisations(args: &Specialise) -> Result<(ImportOptions, Choices), Error> {
+    let mut import = ImportOptions {
         shapes: args.shapes.iter().cloned().collect(),
-        dims: args.dims.iter().cloned().collect(),
+        dims: BTreeMap::new(),
         values: read_tensors(&args.values)?,
-    })
+    };
+    let mut choices: Choices = vec![];
+    for (name, sizes) in &args.dims {
+        if import.dims.contains_key(name) || choices.iter().any(|(known, _)| known == name) {
+            return Err(Error::Usage(format!("`--dim {name}` is given twice")));
+        }
+        if let [size] = sizes.0[..] {
+            import.dims.insert(name.clone(), size);
+        } else {
+            choices.push((name.clone(), sizes.0.clone()));
+        }
+    }
+    Ok((import, choices))
 }
 
 fn read_tensors(files: &[(String, PathBuf)]) -> Result<BTreeMap<String, Tensor>, Error> {

@@ -21,7 +21,8 @@ pub(super) fn run(args: &Operators) -> Result<(), Error> {
 pub fn page() -> String {
     let all = operators();
     let mut text = String::from("# Operators\n\nWritten by `ansc operators`.\n");
-    for (domain, title) in [("", "ai.onnx"), ("com.microsoft", "com.microsoft")] {
+    for domain in ["", "com.microsoft", "ai.onnx.preview.training"] {
+        let title = if domain.is_empty() { "ai.onnx" } else { domain };
         let own: Vec<_> = all.iter().filter(|o| o.domain == domain).collect();
         let count = own.len();
         let _ = write!(text, "\n## {title}: {count}\n\n| Operator | From opset |\n| --- | --- |\n");

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ansc_codegen::Target;
 use ansc_frontend::{ImportOptions, import};
 use ansc_graph::{Graph, interp};
+use ansc_runtime::manifest::Specialisation;
 use ansc_runtime::{Model, Tensor};
 use serde::Serialize;
 
@@ -19,35 +20,35 @@ use crate::pipeline::{self, Options, Silent};
 #[derive(Serialize)]
 struct Row {
     output: String,
+    /// Of which shapes; not said where there is nothing to choose.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    specialisation: String,
     #[serde(flatten)]
     difference: Difference,
     ok: bool,
 }
 
+/// What comes of one specialisation.
+struct Outcome {
+    rows: Vec<Row>,
+    /// With `--layers`: the first kernel that diverges, if one does.
+    layers: Option<Option<Row>>,
+}
+
 pub(super) fn run(args: &Verify) -> Result<(), Error> {
     let model = Model::load(&args.artifact)?;
-    let options = options(args, &model)?;
-    let graph = import::load(&args.model, &options)?;
-    let inputs = chosen_inputs(&model, args)?;
-    let reference = interp::run(&graph, &in_graph_order(&graph, &inputs)?)?;
-    let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
-    let actual = model.session()?.run(&named)?;
-    let rows = compare(&actual, &reference, args.tolerance)?;
-    let ok = rows.iter().all(|r| r.ok);
-    let layers =
-        if args.layers { Some(first_divergence(args, options, &graph, &inputs)?) } else { None };
+    let given = read_tensors(&args.inputs)?;
+    let outcomes: Vec<Outcome> = chosen(args, &model, &given)?
+        .into_iter()
+        .map(|one| verify(args, &model, one, &given))
+        .collect::<Result<_, _>>()?;
+    let ok = outcomes.iter().flat_map(|o| &o.rows).all(|r| r.ok);
     if args.json {
+        let rows: Vec<&Row> = outcomes.iter().flat_map(|o| &o.rows).collect();
+        let layers = outcomes.iter().find_map(|o| o.layers.as_ref()?.as_ref());
         print_json(&serde_json::json!({ "ok": ok, "outputs": rows, "first_divergence": layers }));
     } else {
-        rows.iter().for_each(print_row);
-        match &layers {
-            Some(Some(row)) => println!(
-                "first kernel that diverges: {} (relative {:.2e})",
-                row.output, row.difference.max_rel
-            ),
-            Some(None) => println!("no kernel diverges"),
-            None => {}
-        }
+        outcomes.iter().for_each(print_outcome);
     }
     if ok {
         Ok(())
@@ -56,10 +57,62 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
     }
 }
 
-/// What the artifact was compiled for, where the arguments do not say.
-fn options(args: &Verify, model: &Model) -> Result<ImportOptions, Error> {
+/// All specialisations that take the given inputs.
+fn chosen<'a>(
+    args: &Verify,
+    model: &'a Model,
+    given: &BTreeMap<String, Tensor>,
+) -> Result<Vec<&'a Specialisation>, Error> {
+    let shapes: Vec<_> = given.iter().map(|(name, t)| (name.as_str(), t.shape())).collect();
+    let known = |name: &String| model.inputs().iter().any(|port| port.name == *name);
+    if let Some(name) = given.keys().find(|name| !known(name)) {
+        let message = format!("{} has no input `{name}`", args.artifact.display());
+        return Err(Error::Usage(message));
+    }
+    // At least one, or the error that says which there are.
+    model.specialisation(&shapes)?;
+    let fits = |one: &&Specialisation| {
+        one.inputs.iter().all(|p| given.get(&p.name).is_none_or(|t| t.shape() == p.shape))
+    };
+    Ok(model.specialisations().iter().filter(fits).collect())
+}
+
+fn verify(
+    args: &Verify,
+    model: &Model,
+    specialisation: &Specialisation,
+    given: &BTreeMap<String, Tensor>,
+) -> Result<Outcome, Error> {
+    let options = options(args, model, specialisation)?;
+    let graph = import::load(&args.model, &options)?;
+    let mut inputs = inputs::for_specialisation(model, specialisation, Seed(0));
+    for (name, tensor) in &mut inputs {
+        if let Some(own) = given.get(name) {
+            *tensor = own.clone();
+        }
+    }
+    let reference = interp::run(&graph, &in_graph_order(&graph, &inputs)?)?;
+    let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+    let actual = model.session()?.run(&named)?;
+    let mut rows = compare(&actual, &reference, args.tolerance)?;
+    let mut layers = match args.layers {
+        true => Some(first_divergence(args, options, &graph, &inputs)?),
+        false => None,
+    };
+    for row in rows.iter_mut().chain(layers.iter_mut().flatten()) {
+        row.specialisation.clone_from(&specialisation.name);
+    }
+    Ok(Outcome { rows, layers })
+}
+
+/// What the specialisation was compiled for, where the arguments do not say.
+fn options(
+    args: &Verify,
+    model: &Model,
+    specialisation: &Specialisation,
+) -> Result<ImportOptions, Error> {
     let mut options = import_options(&args.specialise)?;
-    for (index, port) in model.inputs().iter().enumerate() {
+    for (index, port) in specialisation.inputs.iter().enumerate() {
         if let Some(value) = model.bound_value(index) {
             options.values.entry(port.name.clone()).or_insert(value);
         } else if !options.values.contains_key(&port.name) {
@@ -69,29 +122,26 @@ fn options(args: &Verify, model: &Model) -> Result<ImportOptions, Error> {
     Ok(options)
 }
 
+fn print_outcome(outcome: &Outcome) {
+    outcome.rows.iter().for_each(print_row);
+    match &outcome.layers {
+        Some(Some(row)) => println!(
+            "first kernel that diverges: {} (relative {:.2e})",
+            row.output, row.difference.max_rel
+        ),
+        Some(None) => println!("no kernel diverges"),
+        None => {}
+    }
+}
+
 fn print_row(row: &Row) {
     let mark = if row.ok { "ok  " } else { "FAIL" };
     let d = row.difference;
+    let space = if row.specialisation.is_empty() { "" } else { " " };
     println!(
-        "{mark} {}: relative {:.2e}, absolute {:.2e}, non-finite {}",
-        row.output, d.max_rel, d.max_abs, d.non_finite
+        "{mark} {}{space}{}: relative {:.2e}, absolute {:.2e}, non-finite {}",
+        row.specialisation, row.output, d.max_rel, d.max_abs, d.non_finite
     );
-}
-
-fn chosen_inputs(model: &Model, args: &Verify) -> Result<Vec<(String, Tensor)>, Error> {
-    let mut given: BTreeMap<String, Tensor> = read_tensors(&args.inputs)?;
-    let mut inputs = inputs::for_model(model, Seed(0));
-    for (name, tensor) in &mut inputs {
-        if let Some(own) = given.remove(name) {
-            *tensor = own;
-        }
-    }
-    match given.into_keys().next() {
-        Some(name) => {
-            Err(Error::Usage(format!("{} has no input `{name}`", args.artifact.display())))
-        }
-        None => Ok(inputs),
-    }
 }
 
 fn in_graph_order(graph: &Graph, inputs: &[(String, Tensor)]) -> Result<Vec<Tensor>, Error> {
@@ -119,7 +169,8 @@ fn compare(
                 )));
             }
             let difference = Difference::between(a, r);
-            Ok(Row { output: name.clone(), difference, ok: difference.within(tolerance) })
+            let (output, ok) = (name.clone(), difference.within(tolerance));
+            Ok(Row { output, specialisation: String::new(), difference, ok })
         })
         .collect()
 }

@@ -34,7 +34,10 @@ impl Outcome {
 
 struct Case {
     model: PathBuf,
+    /// Elements of sequences under names of their own.
     inputs: Vec<(String, Tensor)>,
+    /// Inputs of which there is no tensor: empty sequences, or optional values that are not there.
+    empty: Vec<String>,
     outputs: Vec<Tensor>,
 }
 
@@ -58,41 +61,58 @@ fn read(folder: &Path) -> Result<Case, String> {
     let model = ModelProto::decode(&data[..]).map_err(|e| e.to_string())?;
     let graph = model.graph.ok_or("the model has no graph")?;
     let filled: BTreeSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
-    let names = graph.input.iter().map(|i| &i.name).filter(|n| !filled.contains(n.as_str()));
-    let mut inputs = Vec::new();
-    for (i, name) in names.enumerate() {
-        inputs.extend(tensors(folder, &format!("input_{i}"))?.map(|t| (name.clone(), t)));
+    let given = graph.input.iter().filter(|i| !filled.contains(i.name.as_str()));
+    let (mut inputs, mut empty) = (Vec::new(), Vec::new());
+    for (i, info) in given.enumerate() {
+        let tensors = tensors(folder, &format!("input_{i}"))?;
+        if tensors.is_empty() {
+            empty.push(info.name.clone());
+        }
+        inputs.extend(tensors.into_iter().map(|(suffix, t)| (format!("{}{suffix}", info.name), t)));
     }
     let outputs = (0..graph.output.len()).map(|i| tensors(folder, &format!("output_{i}")));
     let outputs: Vec<_> = outputs.collect::<Result<_, _>>()?;
-    Ok(Case { model: path, inputs, outputs: outputs.into_iter().flatten().collect() })
+    let outputs = outputs.into_iter().flatten().map(|(_, tensor)| tensor).collect();
+    Ok(Case { model: path, inputs, empty, outputs })
 }
 
-/// A tensor, or the elements of a sequence.
-fn tensors(folder: &Path, name: &str) -> Result<std::vec::IntoIter<Tensor>, String> {
-    let read = |file: &str| npy::read(folder.join(file)).map_err(|e| format!("{file}: {e}"));
-    let whole = format!("{name}.npy");
-    if folder.join(&whole).exists() {
-        return Ok(vec![read(&whole)?].into_iter());
+/// A tensor, or the elements of a sequence with what is added to its name.
+fn tensors(folder: &Path, name: &str) -> Result<Vec<(String, Tensor)>, String> {
+    let read = |suffix: String| {
+        let file = format!("{name}{suffix}.npy");
+        let tensor = npy::read(folder.join(&file)).map_err(|e| format!("{file}: {e}"))?;
+        Ok((suffix, tensor))
+    };
+    if folder.join(format!("{name}.npy")).exists() {
+        return Ok(vec![read(String::new())?]);
     }
-    let elements = (0..).map(|j| format!("{name}.{j}.npy"));
-    let elements = elements.take_while(|file| folder.join(file).exists());
-    Ok(elements.map(|file| read(&file)).collect::<Result<Vec<_>, _>>()?.into_iter())
+    let elements = (0..).map(|j| format!(".{j}"));
+    let exists = |suffix: &String| folder.join(format!("{name}{suffix}.npy")).exists();
+    elements.take_while(exists).map(read).collect()
 }
 
 /// Whether the inputs' values had to be fixed.
 fn compile(case: &Case, artifact: &Path) -> Result<bool, String> {
     let shapes = case.inputs.iter().map(|(name, t)| (name.clone(), t.shape().to_vec()));
-    let free = ImportOptions { shapes: shapes.collect(), ..ImportOptions::default() };
-    let Err(error) = compile_with(case, free, artifact) else { return Ok(false) };
+    let mut import = ImportOptions { shapes: shapes.collect(), ..ImportOptions::default() };
+    let mut result = compile_with(case, import.clone(), artifact);
+    if let Err(error) = &result
+        && error.contains("is a sequence of unknown length")
+    {
+        import.shapes.extend(case.empty.iter().map(|name| (name.clone(), vec![0])));
+        result = compile_with(case, import.clone(), artifact);
+    }
+    let Err(error) = result else { return Ok(false) };
     // What importers say where the values of inputs decide shapes.
     let hints = ["must be known at compile time", "--value "];
     if !hints.iter().any(|hint| error.contains(hint)) {
         return Err(error);
     }
-    let values = case.inputs.iter().cloned().collect();
-    let bound = ImportOptions { values, ..ImportOptions::default() };
-    compile_with(case, bound, artifact).map(|()| true)
+    for (name, tensor) in &case.inputs {
+        import.shapes.remove(name);
+        import.values.insert(name.clone(), tensor.clone());
+    }
+    compile_with(case, import, artifact).map(|()| true)
 }
 
 fn compile_with(case: &Case, import: ImportOptions, artifact: &Path) -> Result<(), String> {

@@ -6,8 +6,8 @@ use ansc_codegen::{Target, artifact, compile_program};
 use ansc_graph::{Compute, Expr, Stage, TensorType, UnOp};
 use ansc_runtime::DType;
 use ansc_runtime::manifest::{
-    FORMAT_VERSION, MANIFEST_SECTION, Manifest, Plan, Provenance, SEAL_HASH_AT, SEAL_LEN,
-    SEAL_MAGIC, SEAL_SECTION, WEIGHTS_SECTION, seal_hash,
+    FORMAT_VERSION, MANIFEST_SECTION, Manifest, Provenance, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC,
+    SEAL_SECTION, Specialisation, WEIGHTS_SECTION, seal_hash,
 };
 
 fn manifest(target: &Target, weight_bytes: usize) -> Manifest {
@@ -15,14 +15,9 @@ fn manifest(target: &Target, weight_bytes: usize) -> Manifest {
         compiler: "test".into(),
         model: Provenance { name: "m".into(), sha256: String::new() },
         target: target.info(),
-        inputs: vec![],
-        outputs: vec![],
-        arena_bytes: 0,
-        arena_bytes_without_reuse: 0,
         weight_bytes,
-        buffers: vec![],
         kernels: vec![],
-        plan: Plan::default(),
+        specialisations: vec![Specialisation::default()],
     }
 }
 

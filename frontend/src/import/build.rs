@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ansc_graph::{Graph, TensorType, ValueId};
-use ansc_runtime::Tensor;
 use tract_onnx::pb::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
 
 use super::context::NodeCtx;
 use super::fold::Budget;
-use super::inputs;
+use super::inputs::{self, Given};
 use super::scope::{Binding, Frame, Opsets, Scope, element_name, lookup};
 use super::{ImportOptions, function};
 use crate::external::External;
 use crate::order::{self, Cycle, Plan};
 use crate::problem::Problem;
+use crate::read::Model;
 use crate::{ops, tensor};
 
 /// Nesting of subgraphs and function calls.
@@ -97,17 +97,27 @@ impl Importer {
 
     pub(crate) fn run(
         mut self,
-        model: &ModelProto,
+        model: &Model,
         options: &ImportOptions,
     ) -> Result<Graph, Vec<Problem>> {
-        let Some(graph) = &model.graph else {
+        let Some(graph) = &model.proto.graph else {
             return Err(vec![Problem::new("the file holds no graph")]);
         };
-        let infos = inputs::required(model, options);
-        let types = inputs::types(&infos, options, &mut self.problems);
-        for (info, ty) in infos.iter().zip(types) {
-            let value = options.values.get(&info.name).cloned().map(Arc::new);
-            self.bind_input(&info.name, ty, value);
+        let infos = inputs::required(&model.proto, options);
+        let given = inputs::given(&infos, &model.containers, options, &mut self.problems);
+        for (info, given) in infos.iter().zip(given) {
+            let binding = match given {
+                Given::Tensor(ty) => Binding::Value(self.add_input(&info.name, ty, options)),
+                Given::Sequence(elements) => Binding::Sequence(
+                    elements
+                        .into_iter()
+                        .map(|(name, ty)| self.add_input(&name, ty, options))
+                        .collect(),
+                ),
+                Given::Absent => Binding::Absent,
+                Given::Unknown => Binding::Poisoned,
+            };
+            self.frame().bind(&info.name, binding);
         }
         let outputs = self.import_graph(graph);
         self.finish(outputs)
@@ -132,22 +142,11 @@ impl Importer {
     }
 
     /// An input with a known value stays an input, but its readers see a constant.
-    pub(super) fn bind_input(
-        &mut self,
-        name: &str,
-        ty: Option<TensorType>,
-        value: Option<Arc<Tensor>>,
-    ) {
-        let frame = self.frame();
-        let binding = match (ty, value) {
-            (None, _) => Binding::Poisoned,
-            (Some(ty), None) => Binding::Value(frame.graph.add_input(name, ty, None)),
-            (Some(ty), Some(value)) => {
-                frame.graph.add_input(name, ty, Some(Arc::clone(&value)));
-                Binding::Value(frame.graph.add_const(name, value))
-            }
-        };
-        frame.bind(name, binding);
+    fn add_input(&mut self, name: &str, ty: TensorType, options: &ImportOptions) -> ValueId {
+        let value = options.values.get(name).cloned().map(Arc::new);
+        let graph = &mut self.frame().graph;
+        let input = graph.add_input(name, ty, value.clone());
+        value.map_or(input, |value| graph.add_const(name, value))
     }
 
     pub(super) fn frame(&mut self) -> &mut Frame {

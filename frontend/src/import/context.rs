@@ -12,7 +12,7 @@ use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto};
 
 use super::build::Importer;
-use super::scope::Binding;
+use super::scope::{Binding, lookup};
 use crate::problem::Problem;
 use crate::tensor;
 
@@ -82,6 +82,11 @@ impl<'a> NodeCtx<'a> {
         }
     }
 
+    /// The tensor that a name stands for where the node is.
+    pub(crate) fn named(&mut self, name: &str) -> Option<ValueId> {
+        lookup(&mut self.importer.frames, name)?.value()
+    }
+
     /// What operators of tensors demand of their inputs.
     pub(crate) fn no_sequences(&self) -> Result<(), Problem> {
         match self.inputs.iter().position(|b| matches!(b, Binding::Sequence(_))) {
@@ -138,7 +143,7 @@ impl<'a> NodeCtx<'a> {
             .ok_or_else(|| self.problem(format!("axis {axis} is outside of rank {rank}")))
     }
 
-    pub(super) fn graph_here(&self) -> &Graph {
+    pub(crate) fn graph_here(&self) -> &Graph {
         &self.importer.frames.last().expect("there is a frame until the import ends").graph
     }
 

@@ -5,6 +5,9 @@
 //! ```
 //!
 //! A symbolic dimension that the shape or value of one input fixes is known for all inputs.
+//!
+//! Only tensors cross the border of a model. A sequence `s` is passed as its elements `s.0`, `s.1`, .., as
+//! many as the options name (or `--shape s=2` says); an optional input is there if the options name it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,6 +18,8 @@ use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
 use tract_onnx::pb::{ModelProto, ValueInfoProto, type_proto};
 
 use super::ImportOptions;
+use super::containers::{Containers, Of, Type};
+use super::scope::element_name;
 use crate::problem::Problem;
 use crate::tensor::{checked_bytes, dtype};
 
@@ -58,49 +63,153 @@ pub(crate) fn required<'m>(
     graph.input.iter().filter(|i| !filled.contains(i.name.as_str()) || named(&i.name)).collect()
 }
 
-/// The type of every input of `infos`, in order; `None` where a problem was pushed.
-pub(crate) fn types(
+/// What stands for an input of the model.
+pub(crate) enum Given {
+    Tensor(TensorType),
+    /// The tensors that are its elements.
+    Sequence(Vec<(String, TensorType)>),
+    /// An optional value without an element.
+    Absent,
+    /// A problem was pushed.
+    Unknown,
+}
+
+/// An input of the model, before the shapes of its tensors are decided.
+enum Kind {
+    Tensor,
+    Sequence(usize),
+    Absent,
+}
+
+/// A tensor that the caller passes.
+struct Slot {
+    name: String,
+    dtype: DType,
+    /// `None` where the model does not even say how many dimensions there are.
+    declared: Option<Vec<Dim>>,
+}
+
+/// More elements of a sequence than this are a slip of the pen.
+const MAX_ELEMENTS: usize = 1 << 12;
+
+/// What stands for each input of `infos`, in order.
+pub(crate) fn given(
     infos: &[&ValueInfoProto],
+    containers: &Containers,
     options: &ImportOptions,
     problems: &mut Vec<Problem>,
-) -> Vec<Option<TensorType>> {
-    unknown_names(infos, options, problems);
-    let declarations: Vec<_> = infos
-        .iter()
-        .map(|info| {
-            declared(info).map_err(|reason| problems.push(problem(&info.name, reason))).ok()
-        })
-        .collect();
+) -> Vec<Given> {
+    let slots_of = |info: &&ValueInfoProto| slots(info, containers, options);
+    let inputs = infos.iter().map(slots_of).map(|slots| slots.map_err(|p| problems.push(p)).ok());
+    let inputs: Vec<Option<(Kind, Vec<Slot>)>> = inputs.collect();
+    let slots: Vec<&Slot> = inputs.iter().flatten().flat_map(|(_, slots)| slots).collect();
+    unknown_names(infos, &slots, options, problems);
     let mut dims = options.dims.clone();
-    for (info, declaration) in infos.iter().zip(&declarations) {
-        if let (Some((_, Some(shape))), Some(given)) = (declaration, given_shape(info, options)) {
-            unify(&info.name, shape, &given, &mut dims, problems);
+    // Elements of a sequence may differ in a dimension that has a name.
+    let tensors = inputs.iter().flatten().filter(|(kind, _)| matches!(kind, Kind::Tensor));
+    for slot in tensors.flat_map(|(_, slots)| slots) {
+        if let (Some(shape), Some(given)) = (&slot.declared, given_shape(&slot.name, options)) {
+            unify(&slot.name, shape, &given, &mut dims, problems);
         }
     }
-    infos
-        .iter()
-        .zip(declarations)
-        .map(|(info, declaration)| {
-            let (dtype, shape) = declaration?;
-            resolve(info, dtype, shape, &dims, options).map_err(|p| problems.push(p)).ok()
+    let mut resolve = |slot: Slot| {
+        let ty = resolve(&slot, &dims, options).map_err(|p| problems.push(p)).ok()?;
+        Some((slot.name, ty))
+    };
+    inputs
+        .into_iter()
+        .map(|input| {
+            let (kind, slots) = input?;
+            // All of them, so that each says what is wrong with it.
+            let slots: Vec<_> = slots.into_iter().map(&mut resolve).collect();
+            let mut slots: Vec<(String, TensorType)> = slots.into_iter().collect::<Option<_>>()?;
+            Some(match kind {
+                Kind::Tensor => Given::Tensor(slots.pop()?.1),
+                Kind::Sequence(_) => Given::Sequence(slots),
+                Kind::Absent => Given::Absent,
+            })
         })
+        .map(|given| given.unwrap_or(Given::Unknown))
         .collect()
+}
+
+/// The tensors that an input consists of.
+fn slots(
+    info: &ValueInfoProto,
+    containers: &Containers,
+    options: &ImportOptions,
+) -> Result<(Kind, Vec<Slot>), Problem> {
+    let name = &info.name;
+    let (kind, tensor) = kind(info, containers.get(name), options)?;
+    let (dtype, declared) = declared(tensor).map_err(|reason| problem(name, reason))?;
+    let slot = |name: String| Slot { name, dtype, declared: declared.clone() };
+    let slots = match kind {
+        Kind::Tensor => vec![slot(name.clone())],
+        Kind::Sequence(count) => (0..count).map(|i| slot(element_name(name, i))).collect(),
+        Kind::Absent => vec![],
+    };
+    Ok((kind, slots))
+}
+
+/// Whether an input is one tensor, several or none, and the declaration of them all.
+fn kind<'m>(
+    info: &'m ValueInfoProto,
+    container: Option<&'m Type>,
+    options: &ImportOptions,
+) -> Result<(Kind, &'m type_proto::Tensor), Problem> {
+    let name = &info.name;
+    let proto = info.r#type.as_ref().and_then(|t| t.value.as_ref());
+    if let Some(type_proto::Value::TensorType(tensor)) = proto {
+        return Ok((Kind::Tensor, tensor));
+    }
+    let element = |of: &'m Option<Box<Of>>| of.as_ref().and_then(|of| of.element.as_deref());
+    let optional = container.and_then(|ty| element(&ty.optional));
+    let inner = optional.or(container);
+    let sequence = inner.and_then(|ty| element(&ty.sequence));
+    let Some(tensor) = sequence.or(inner).and_then(|ty| ty.tensor.as_ref()) else {
+        let reason = "is neither a tensor nor a sequence of tensors; maps and nested sequences can \
+                      only be made inside of a model";
+        return Err(problem(name, reason));
+    };
+    if sequence.is_none() {
+        let is_named = options.shapes.contains_key(name) || options.values.contains_key(name);
+        return Ok((if is_named { Kind::Tensor } else { Kind::Absent }, tensor));
+    }
+    match elements(name, options)? {
+        Some(count) => Ok((Kind::Sequence(count), tensor)),
+        None if optional.is_some() => Ok((Kind::Absent, tensor)),
+        None => {
+            let remedy = format!(
+                "--shape {name}.0=2x3 --shape {name}.1=4x3 and so on for its elements, \
+                 or --shape {name}=0 if it has none"
+            );
+            Err(problem(name, "is a sequence of unknown length").remedy(remedy))
+        }
+    }
+}
+
+/// The number of elements of the sequence `name`, if the options tell.
+fn elements(name: &str, options: &ImportOptions) -> Result<Option<usize>, Problem> {
+    let is_named = |element: &String| {
+        options.shapes.contains_key(element) || options.values.contains_key(element)
+    };
+    let named = (0..MAX_ELEMENTS).take_while(|&i| is_named(&element_name(name, i))).count();
+    match options.shapes.get(name).map(Vec::as_slice) {
+        None => Ok(Some(named).filter(|&n| n > 0)),
+        Some(&[count]) if (named..MAX_ELEMENTS).contains(&count) => Ok(Some(count)),
+        Some(other) => {
+            let reason = format!("is a sequence, of which {other:?} is not the number of elements");
+            Err(problem(name, reason))
+        }
+    }
 }
 
 fn problem(name: &str, reason: impl fmt::Display) -> Problem {
     Problem::new(format!("input `{name}` {reason}"))
 }
 
-/// The declared dimensions, `None` where the model does not even say how many there are.
-fn declared(info: &ValueInfoProto) -> Result<(DType, Option<Vec<Dim>>), String> {
-    let proto = info.r#type.as_ref().and_then(|t| t.value.as_ref());
-    let Some(type_proto::Value::TensorType(tensor)) = proto else {
-        return Err(
-            "is not a tensor; sequences, maps and optional values can only be made inside \
-                    of a model"
-                .into(),
-        );
-    };
+/// The declared type and dimensions.
+fn declared(tensor: &type_proto::Tensor) -> Result<(DType, Option<Vec<Dim>>), String> {
     let dims = tensor.shape.as_ref().map(|s| s.dim.iter().map(dim).collect()).transpose()?;
     let dtype = dtype(tensor.elem_type).map_err(|reason| format!("has a bad type: {reason}"))?;
     Ok((dtype, dims))
@@ -120,28 +229,37 @@ fn dim(proto: &Dimension) -> Result<Dim, String> {
     }
 }
 
-fn given_shape(info: &ValueInfoProto, options: &ImportOptions) -> Option<Vec<usize>> {
-    let value = options.values.get(&info.name).map(|t| t.shape().to_vec());
-    value.or_else(|| options.shapes.get(&info.name).cloned())
+fn given_shape(name: &str, options: &ImportOptions) -> Option<Vec<usize>> {
+    let value = options.values.get(name).map(|t| t.shape().to_vec());
+    value.or_else(|| options.shapes.get(name).cloned())
 }
 
 /// Names in the options that the model does not have: most likely slips of the pen.
-fn unknown_names(infos: &[&ValueInfoProto], options: &ImportOptions, problems: &mut Vec<Problem>) {
+fn unknown_names(
+    infos: &[&ValueInfoProto],
+    slots: &[&Slot],
+    options: &ImportOptions,
+    problems: &mut Vec<Problem>,
+) {
     let inputs: BTreeSet<&str> = infos.iter().map(|i| i.name.as_str()).collect();
-    let dims: BTreeSet<String> = infos
-        .iter()
-        .filter_map(|info| declared(info).ok()?.1)
-        .flatten()
-        .filter_map(|d| if let Dim::Named(name) = d { Some(name) } else { None })
+    let tensors: BTreeSet<&str> = slots.iter().map(|slot| slot.name.as_str()).collect();
+    let dims = slots.iter().flat_map(|slot| slot.declared.iter().flatten());
+    let dims: BTreeSet<&str> = dims
+        .filter_map(|d| if let Dim::Named(name) = d { Some(name.as_str()) } else { None })
         .collect();
     let names: BTreeSet<&String> = options.shapes.keys().chain(options.values.keys()).collect();
-    for name in names.into_iter().filter(|name| !inputs.contains(name.as_str())) {
+    let is_known = |name: &str| inputs.contains(name) || tensors.contains(name);
+    for name in names.into_iter().filter(|name| !is_known(name)) {
         let remedy = format!("its inputs are: {}", quoted(inputs.iter().copied()));
         problems.push(Problem::new(format!("the model has no input `{name}`")).remedy(remedy));
     }
-    for name in options.dims.keys().filter(|name| !dims.contains(*name)) {
-        let remedy = format!("its dimensions are: {}", quoted(dims.iter().map(String::as_str)));
+    for name in options.dims.keys().filter(|name| !dims.contains(name.as_str())) {
+        let remedy = format!("its dimensions are: {}", quoted(dims.iter().copied()));
         problems.push(Problem::new(format!("the model has no dimension `{name}`")).remedy(remedy));
+    }
+    let mut seen = BTreeSet::new();
+    for slot in slots.iter().filter(|slot| !seen.insert(slot.name.as_str())) {
+        problems.push(problem(&slot.name, "is another input's element too"));
     }
 }
 
@@ -171,24 +289,23 @@ fn unify(
 }
 
 fn resolve(
-    info: &ValueInfoProto,
-    dtype: DType,
-    declared: Option<Vec<Dim>>,
+    slot: &Slot,
     dims: &BTreeMap<String, usize>,
     options: &ImportOptions,
 ) -> Result<TensorType, Problem> {
-    let name = &info.name;
+    let Slot { name, dtype, declared } = slot;
+    let dtype = *dtype;
     if let Some(value) = options.values.get(name).filter(|value| value.dtype() != dtype) {
         let reason = format!("has type {dtype}, but the value given for it has {}", value.dtype());
         return Err(problem(name, reason));
     }
-    let shape = match (given_shape(info, options), declared) {
+    let shape = match (given_shape(name, options), declared) {
         (Some(given), Some(declared)) if given.len() != declared.len() => {
             let reason = format!("has rank {}, but {given:?} was given for it", declared.len());
             return Err(problem(name, reason));
         }
         (Some(given), _) => given,
-        (None, Some(declared)) => static_shape(name, &declared, dims)?,
+        (None, Some(declared)) => static_shape(name, declared, dims)?,
         (None, None) => {
             let remedy = format!("--shape {name}=1x3x224x224, with the shape to compile for");
             return Err(problem(name, "has a shape of any rank").remedy(remedy));

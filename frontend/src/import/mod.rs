@@ -6,6 +6,7 @@
 //! a word, so that only root causes are reported.
 
 mod build;
+pub(crate) mod containers;
 mod context;
 mod fold;
 mod function;
@@ -20,8 +21,6 @@ mod tests;
 use std::path::Path;
 
 use ansc_graph::Graph;
-use tract_onnx::pb::ModelProto;
-
 pub(crate) use build::Importer;
 pub(crate) use context::NodeCtx;
 pub use options::ImportOptions;
@@ -31,6 +30,7 @@ pub(crate) use subgraph::{Body, nameless};
 
 use crate::external::External;
 pub use crate::problem::{ImportError, Problem};
+use crate::read::Model;
 use crate::{read, validate};
 
 /// Imports the model in a file.
@@ -62,19 +62,19 @@ pub fn check(path: impl AsRef<Path>, options: &ImportOptions) -> Report {
         Err(problem) => Report { problems: vec![problem], ..Report::unreadable(file) },
         Ok(model) => {
             let problems = model_graph(&model, path.parent(), options).err().unwrap_or_default();
-            Report { problems, ..Report::of(file, &model) }
+            Report { problems, ..Report::of(file, &model.proto) }
         }
     }
 }
 
 fn model_graph(
-    model: &ModelProto,
+    model: &Model,
     directory: Option<&Path>,
     options: &ImportOptions,
 ) -> Result<Graph, Vec<Problem>> {
-    let problems = validate::model(model);
+    let problems = validate::model(&model.proto);
     if !problems.is_empty() {
         return Err(problems);
     }
-    Importer::new(model, External::beside(directory)).run(model, options)
+    Importer::new(&model.proto, External::beside(directory)).run(model, options)
 }

@@ -11,6 +11,7 @@ use tract_onnx::pb::*;
 use super::*;
 
 mod control;
+mod gradient;
 mod sequences;
 
 fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {

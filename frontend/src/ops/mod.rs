@@ -30,6 +30,7 @@ mod fill;
 mod gather;
 mod gelu;
 mod gemm;
+mod gradient;
 mod grid;
 mod grouped_attention;
 mod integer;
@@ -78,7 +79,7 @@ use crate::problem::Problem;
 
 /// One ONNX operator.
 pub(crate) struct OpEntry {
-    /// "" for ONNX's own, or "com.microsoft".
+    /// "" for ONNX's own, "com.microsoft", or "ai.onnx.preview.training".
     pub(crate) domain: &'static str,
     pub(crate) name: &'static str,
     /// The first opset version whose semantics are supported.
@@ -134,6 +135,7 @@ const FAMILIES: &[&[OpEntry]] = &[
     gather::OPS,
     gelu::OPS,
     gemm::OPS,
+    gradient::OPS,
     grid::OPS,
     grouped_attention::OPS,
     join::OPS,
@@ -184,6 +186,12 @@ impl OpEntry {
     /// An operator of the domain of ONNX Runtime's own operators.
     pub(crate) const fn microsoft(name: &'static str, import: ImportFn) -> OpEntry {
         OpEntry { domain: "com.microsoft", name, since: 1, import: Import::Tensors(import) }
+    }
+
+    /// An operator of ONNX's domain for training.
+    pub(crate) const fn training(name: &'static str, import: ImportFn) -> OpEntry {
+        let domain = "ai.onnx.preview.training";
+        OpEntry { domain, name, since: 1, import: Import::Tensors(import) }
     }
 }
 

@@ -6,6 +6,7 @@
 //! importer must resolve beforehand (negative axes, `auto_pad`) are not known here.
 
 pub mod activation;
+pub mod adjoint;
 pub mod arg_extreme;
 pub mod attention;
 pub mod cache;

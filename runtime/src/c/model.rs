@@ -3,6 +3,7 @@
 use std::ffi::{CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::manifest::{Port, Specialisation};
 use crate::model::Model;
 
 use super::port::{AnscPort, OwnedPort};
@@ -12,8 +13,26 @@ use super::status::{AnscStatus, Failure, c_string, guard, shield};
 pub struct AnscModel {
     pub(super) model: Model,
     name: CString,
+    /// Never empty.
+    specialisations: Vec<Ports>,
+}
+
+/// The ports of a specialisation.
+struct Ports {
+    name: CString,
     inputs: Vec<OwnedPort>,
     outputs: Vec<OwnedPort>,
+}
+
+impl Ports {
+    fn new(specialisation: &Specialisation) -> Ports {
+        let ports = |ports: &[Port]| ports.iter().map(OwnedPort::new).collect();
+        Ports {
+            name: c_string(&specialisation.name),
+            inputs: ports(&specialisation.inputs),
+            outputs: ports(&specialisation.outputs),
+        }
+    }
 }
 
 /// Loads an artifact from the file `path`, and checks it as far as that is possible.
@@ -35,11 +54,9 @@ pub unsafe extern "C" fn ansc_model_load(
         // SAFETY: not null; the rest is the caller's promise.
         let path = unsafe { std::ffi::CStr::from_ptr(path) };
         let loaded = Model::load(OsStr::from_bytes(path.to_bytes()))?;
-        let ports = |ports: &[_]| ports.iter().map(OwnedPort::new).collect();
         let loaded = AnscModel {
             name: c_string(&loaded.manifest().model.name),
-            inputs: ports(loaded.inputs()),
-            outputs: ports(loaded.outputs()),
+            specialisations: loaded.specialisations().iter().map(Ports::new).collect(),
             model: loaded,
         };
         // SAFETY: not null; the rest is the caller's promise.
@@ -82,7 +99,7 @@ pub unsafe extern "C" fn ansc_model_name(model: *const AnscModel) -> *const c_ch
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ansc_model_input_count(model: *const AnscModel) -> usize {
     // SAFETY: the caller's promise.
-    shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.inputs.len()))
+    shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.model.inputs().len()))
 }
 
 /// How many outputs the model has; 0 if `model` is null.
@@ -92,10 +109,38 @@ pub unsafe extern "C" fn ansc_model_input_count(model: *const AnscModel) -> usiz
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ansc_model_output_count(model: *const AnscModel) -> usize {
     // SAFETY: the caller's promise.
-    shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.outputs.len()))
+    shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.model.outputs().len()))
 }
 
-/// Describes the `index`-th input, from 0.
+/// For how many combinations of its inputs' shapes the model was compiled, at least 1; 0 if `model` is
+/// null. A session runs the one that its inputs have the shapes of.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_specialisation_count(model: *const AnscModel) -> usize {
+    // SAFETY: the caller's promise.
+    shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.specialisations.len()))
+}
+
+/// What tells the `index`-th specialisation from the others, such as "batch=4"; empty if there is only
+/// one. It lives as long as the model. Null if there is none.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_specialisation_name(
+    model: *const AnscModel,
+    index: usize,
+) -> *const c_char {
+    shield(std::ptr::null(), || {
+        // SAFETY: the caller's promise.
+        let ports = unsafe { model.as_ref() }.and_then(|m| m.specialisations.get(index));
+        ports.map_or(std::ptr::null(), |ports| ports.name.as_ptr())
+    })
+}
+
+/// Describes the `index`-th input, from 0, with its shape in the first specialisation.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed; `port` is null or writable.
@@ -106,10 +151,10 @@ pub unsafe extern "C" fn ansc_model_input(
     port: *mut AnscPort,
 ) -> AnscStatus {
     // SAFETY: the caller's promise.
-    unsafe { describe(model, |model| &model.inputs, index, port) }
+    unsafe { describe(model, 0, |ports| &ports.inputs, index, port) }
 }
 
-/// Describes the `index`-th output, from 0.
+/// Describes the `index`-th output, from 0, with its shape in the first specialisation.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed; `port` is null or writable.
@@ -120,14 +165,45 @@ pub unsafe extern "C" fn ansc_model_output(
     port: *mut AnscPort,
 ) -> AnscStatus {
     // SAFETY: the caller's promise.
-    unsafe { describe(model, |model| &model.outputs, index, port) }
+    unsafe { describe(model, 0, |ports| &ports.outputs, index, port) }
+}
+
+/// As `ansc_model_input`, of a specialisation.
+///
+/// # Safety
+/// `model` is null or a model that was not freed; `port` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_specialisation_input(
+    model: *const AnscModel,
+    specialisation: usize,
+    index: usize,
+    port: *mut AnscPort,
+) -> AnscStatus {
+    // SAFETY: the caller's promise.
+    unsafe { describe(model, specialisation, |ports| &ports.inputs, index, port) }
+}
+
+/// As `ansc_model_output`, of a specialisation.
+///
+/// # Safety
+/// `model` is null or a model that was not freed; `port` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_specialisation_output(
+    model: *const AnscModel,
+    specialisation: usize,
+    index: usize,
+    port: *mut AnscPort,
+) -> AnscStatus {
+    // SAFETY: the caller's promise.
+    unsafe { describe(model, specialisation, |ports| &ports.outputs, index, port) }
 }
 
 /// # Safety
-/// As for the two functions above.
+/// As for the functions above.
 unsafe fn describe(
     model: *const AnscModel,
-    ports: impl FnOnce(&AnscModel) -> &Vec<OwnedPort>,
+    specialisation: usize,
+    ports: impl FnOnce(&Ports) -> &Vec<OwnedPort>,
     index: usize,
     port: *mut AnscPort,
 ) -> AnscStatus {
@@ -138,7 +214,9 @@ unsafe fn describe(
         if port.is_null() {
             return Err(Failure::argument("`port` is null"));
         }
-        let ports = ports(model);
+        let count = model.specialisations.len();
+        let none = || Failure::argument(format!("specialisation {specialisation} of {count}"));
+        let ports = ports(model.specialisations.get(specialisation).ok_or_else(none)?);
         let none = || Failure::argument(format!("port {index} of {}", ports.len()));
         let found = ports.get(index).ok_or_else(none)?;
         // SAFETY: not null; the rest is the caller's promise.

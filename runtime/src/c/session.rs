@@ -98,7 +98,8 @@ pub unsafe extern "C" fn ansc_session_threads(session: *const AnscSession) -> us
     shield(0, || unsafe { lock(session) }.map_or(0, |session| session.threads()))
 }
 
-/// Runs the model. Inputs and outputs come by name, in any order. Every input must be given but those
+/// Runs the model: the specialisation whose inputs have the shapes of these. Inputs and outputs come by
+/// name, in any order. Every input must be given but those
 /// that are bound; outputs that are not given are computed and dropped.
 ///
 /// Everything is checked before anything runs. After `ANSC_STATUS_DATA` the outputs may hold anything,
@@ -135,7 +136,7 @@ pub unsafe extern "C" fn ansc_session_run(
 }
 
 /// The extents of the `index`-th output of the model in the last run: how much of its memory was used,
-/// densely from the beginning. Before the first run they are those of the port.
+/// densely from the beginning. Before the first run they are those of the first specialisation.
 ///
 /// Writes as many extents as the port has to `shape`, which has room for `capacity` of them.
 ///

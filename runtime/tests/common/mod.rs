@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ansc_runtime::manifest::{
-    BufferId, BufferInfo, KernelInfo, Launch, Manifest, Plan, Port, Provenance, Step, Storage,
-    TargetInfo, seal,
+    BufferId, BufferInfo, KernelInfo, Launch, Manifest, Port, Provenance, Specialisation, Step,
+    Storage, TargetInfo, seal,
 };
 use ansc_runtime::{DType, Model, Tensor};
 
@@ -28,16 +28,16 @@ impl Builder {
                 cpu: "generic".to_owned(),
                 features: Vec::new(),
             },
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            arena_bytes: 0,
-            arena_bytes_without_reuse: 0,
             weight_bytes: 0,
-            buffers: Vec::new(),
             kernels: Vec::new(),
-            plan: Plan::default(),
+            specialisations: vec![Specialisation::default()],
         };
         Builder { manifest, code: "#include <stdint.h>\n".to_owned(), weights: Vec::new() }
+    }
+
+    /// The specialisation that is being built: the last one.
+    pub(crate) fn plan(&mut self) -> &mut Specialisation {
+        self.manifest.specialisations.last_mut().unwrap()
     }
 
     pub(crate) fn buffer(
@@ -47,16 +47,16 @@ impl Builder {
         shape: &[usize],
         at: Storage,
     ) -> BufferId {
-        let id = BufferId(self.manifest.buffers.len() as u32);
+        let id = BufferId(self.plan().buffers.len() as u32);
         let (name, shape) = (name.to_owned(), shape.to_vec());
-        self.manifest.buffers.push(BufferInfo { name, dtype, shape, storage: at });
+        self.plan().buffers.push(BufferInfo { name, dtype, shape, storage: at });
         id
     }
 
     pub(crate) fn arena(&mut self, name: &str, dtype: DType, shape: &[usize]) -> BufferId {
-        let offset = self.manifest.arena_bytes;
+        let offset = self.plan().arena_bytes;
         let bytes = shape.iter().product::<usize>() * dtype.size();
-        self.manifest.arena_bytes += bytes.next_multiple_of(64);
+        self.plan().arena_bytes += bytes.next_multiple_of(64);
         self.buffer(name, dtype, shape, Storage::Arena { offset })
     }
 
@@ -69,15 +69,15 @@ impl Builder {
     }
 
     pub(crate) fn input(&mut self, name: &str, dtype: DType, shape: &[usize]) -> BufferId {
-        let port = self.manifest.inputs.len() as u32;
+        let port = self.plan().inputs.len() as u32;
         let buffer = self.buffer(name, dtype, shape, Storage::Input(port));
         let (name, shape) = (name.to_owned(), shape.to_vec());
-        self.manifest.inputs.push(Port { name, dtype, shape, buffer, bound: None });
+        self.plan().inputs.push(Port { name, dtype, shape, buffer, bound: None });
         buffer
     }
 
     pub(crate) fn output(&mut self, name: &str, dtype: DType, shape: &[usize]) -> BufferId {
-        let port = self.manifest.outputs.len() as u32;
+        let port = self.plan().outputs.len() as u32;
         let buffer = self.buffer(name, dtype, shape, Storage::Output(port));
         self.expose(name, buffer);
         buffer
@@ -85,14 +85,8 @@ impl Builder {
 
     /// Makes any buffer an output.
     pub(crate) fn expose(&mut self, name: &str, buffer: BufferId) {
-        let BufferInfo { dtype, shape, .. } = self.manifest.buffers[buffer.0 as usize].clone();
-        self.manifest.outputs.push(Port {
-            name: name.to_owned(),
-            dtype,
-            shape,
-            buffer,
-            bound: None,
-        });
+        let BufferInfo { dtype, shape, .. } = self.plan().buffers[buffer.0 as usize].clone();
+        self.plan().outputs.push(Port { name: name.to_owned(), dtype, shape, buffer, bound: None });
     }
 
     /// A kernel of one launch: `body` sees `b` (buffers), `s` (scratch) and `i`.
@@ -118,7 +112,7 @@ impl Builder {
     /// Adds a kernel and a step of the main plan that runs it.
     pub(crate) fn step(&mut self, name: &str, extent: u64, args: &[BufferId], body: &str) {
         let step = self.kernel_step(name, extent, args, body);
-        self.manifest.plan.steps.push(step);
+        self.plan().plan.steps.push(step);
     }
 
     pub(crate) fn kernel_step(

@@ -1,5 +1,6 @@
 //! Sequences and optional values, which are gone after the import.
 
+use super::containers::{Info, Of, Type};
 use super::control::{attribute, body, with};
 use super::*;
 
@@ -129,5 +130,127 @@ fn what_only_the_data_decides_is_refused() {
         let model = with_positions(model(vec![info("x", &["1"])], nodes, &["y"]), &[("two", 2)]);
         let problems = import(&model, &ImportOptions::default()).unwrap_err();
         assert!(problems[0].contains(expected), "{problems:#?}");
+    }
+}
+
+/// A tensor of the declared shape, as a type.
+fn tensor(dims: &[&str]) -> Type {
+    let value = info("", dims).r#type.and_then(|t| t.value);
+    let Some(type_proto::Value::TensorType(tensor)) = value else { panic!("a tensor") };
+    Type { tensor: Some(tensor), ..Type::default() }
+}
+
+fn of(element: Type) -> Option<Box<Of>> {
+    Some(Box::new(Of { element: Some(Box::new(element)) }))
+}
+
+fn sequence_of(element: Type) -> Type {
+    Type { sequence: of(element), ..Type::default() }
+}
+
+fn optional_of(element: Type) -> Type {
+    Type { optional: of(element), ..Type::default() }
+}
+
+/// Imports a model that has further inputs, before its own.
+fn import_with(
+    inputs: &[(&str, Type)],
+    model: &ModelProto,
+    options: &ImportOptions,
+) -> Result<Graph, Vec<String>> {
+    let info = |(name, ty): &(&str, Type)| Info { name: (*name).into(), r#type: Some(ty.clone()) };
+    let graph = containers::Graph { input: inputs.iter().map(info).collect() };
+    // Messages that follow each other are one message.
+    let front = containers::Model { graph: Some(graph) }.encode_to_vec();
+    from_bytes(&[front, model.encode_to_vec()].concat(), None, options)
+        .map_err(|e| e.problems.iter().map(|p| p.to_string()).collect())
+}
+
+type Shapes<'a> = &'a [(&'a str, &'a [usize])];
+
+fn options(shapes: Shapes<'_>) -> ImportOptions {
+    let shapes = shapes.iter().map(|(name, shape)| (name.to_string(), shape.to_vec()));
+    ImportOptions { shapes: shapes.collect(), ..ImportOptions::default() }
+}
+
+/// The names and shapes of a graph's inputs.
+fn inputs_of(graph: &Graph) -> Vec<(String, Vec<usize>)> {
+    let shape = |node| graph.ty(ansc_graph::ValueId { node, out: 0 }).shape.clone();
+    graph.inputs().iter().map(|&n| (graph.node(n).name.clone(), shape(n))).collect()
+}
+
+#[test]
+fn sequences_are_passed_as_their_elements() {
+    let s = [("s", sequence_of(tensor(&["n", "2"])))];
+    let nodes =
+        vec![node("SequenceInsert", &["s", "x"], &["t"]), node("SequenceLength", &["s"], &["n"])];
+    let model = model(vec![info("x", &["1"])], nodes, &["t", "n"]);
+    let by_element = options(&[("s.0", &[3, 2]), ("s.1", &[3, 2])]);
+    let by_number = ImportOptions {
+        dims: [("n".to_string(), 3)].into_iter().collect(),
+        ..options(&[("s", &[2])])
+    };
+    for options in [by_element, by_number] {
+        let graph = import_with(&s, &model, &options).unwrap();
+        let expected = [("s.0", vec![3, 2]), ("s.1", vec![3, 2]), ("x", vec![1])];
+        assert_eq!(inputs_of(&graph), expected.map(|(name, shape)| (name.to_string(), shape)));
+        let names: Vec<&str> = graph.outputs.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["t.0", "t.1", "t.2", "n"]);
+    }
+    let unequal = import_with(&s, &model, &options(&[("s.0", &[3, 2]), ("s.1", &[5, 2])])).unwrap();
+    assert_eq!(inputs_of(&unequal)[1], ("s.1".to_string(), vec![5, 2]));
+    let empty = import_with(&s, &model, &options(&[("s", &[0])])).unwrap();
+    assert_eq!(inputs_of(&empty), [("x".to_string(), vec![1])]);
+    let cases: [(Shapes<'_>, &str); 5] = [
+        (&[], "--shape s.0=2x3"),
+        (&[("s", &[1, 2])], "is not the number of elements"),
+        (&[("s", &[usize::MAX])], "is not the number of elements"),
+        (&[("s.0", &[3, 2]), ("s.2", &[3, 2])], "no input `s.2`"),
+        (&[("s", &[1])], "input `s.0` has the dynamic shape"),
+    ];
+    for (shapes, expected) in cases {
+        let problems = import_with(&s, &model, &options(shapes)).unwrap_err();
+        assert!(problems.iter().any(|p| p.contains(expected)), "{problems:#?}");
+    }
+}
+
+#[test]
+fn optional_inputs_are_there_if_they_are_named() {
+    let two = || tensor(&["2"]);
+    let inputs = [("o", optional_of(two())), ("p", optional_of(sequence_of(two())))];
+    let nodes = vec![
+        node("OptionalHasElement", &["o"], &["a"]),
+        node("OptionalHasElement", &["p"], &["b"]),
+    ];
+    let model = model(vec![], nodes, &["a", "b"]);
+    let cases: [(Shapes<'_>, &[&str], [f64; 2]); 4] = [
+        (&[], &[], [0.0, 0.0]),
+        (&[("o", &[2])], &["o"], [1.0, 0.0]),
+        (&[("p.0", &[2])], &["p.0"], [0.0, 1.0]),
+        (&[("p", &[0])], &[], [0.0, 1.0]),
+    ];
+    for (shapes, expected_inputs, expected) in cases {
+        let graph = import_with(&inputs, &model, &options(shapes)).unwrap();
+        let names: Vec<String> = inputs_of(&graph).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, expected_inputs);
+        let given: Vec<Tensor> =
+            names.iter().map(|_| Tensor::from_slice(&[2], &[1f32, 2.0])).collect();
+        let outputs = interp::run(&graph, &given).unwrap();
+        assert_eq!([&outputs[0], &outputs[1]].map(|t| t.to_f64_vec()[0]), expected);
+    }
+}
+
+#[test]
+fn what_is_no_tensor_and_two_inputs_of_one_name_are_refused() {
+    let nested = sequence_of(sequence_of(tensor(&["1"])));
+    let cases = [
+        (nested, "x", "neither a tensor nor a sequence"),
+        (optional_of(Type::default()), "x", "neither a tensor nor a sequence"),
+        (sequence_of(tensor(&["1"])), "s.0", "another input's element too"),
+    ];
+    for (ty, other, expected) in cases {
+        let model = model(vec![info(other, &["1"])], vec![node("Neg", &[other], &["y"])], &["y"]);
+        let problems = import_with(&[("s", ty)], &model, &options(&[("s.0", &[1])])).unwrap_err();
+        assert!(problems.iter().any(|p| p.contains(expected)), "{problems:#?}");
     }
 }
