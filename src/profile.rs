@@ -1,7 +1,6 @@
 //! What each kernel of an artifact takes on this machine.
 
-use std::collections::BTreeMap;
-
+use ansc_runtime::manifest::Step;
 use ansc_runtime::{Model, Session, StepKind, Tensor};
 use ansc_tuner::outcome::median;
 
@@ -12,21 +11,27 @@ use crate::inputs::{self, Seed};
 const WARM_UP: usize = 3;
 const RUNS: usize = 9;
 
-/// Seconds of each kernel of the manifest in one run of the model: the median over some runs. Kernels of one
-/// name share their time.
+/// Seconds of each kernel of the manifest in one run of the model, of its first specialisation: the median over
+/// some runs. What belongs to another specialisation does not run.
 pub fn kernel_seconds(model: &Model, session: &mut Session) -> Result<Vec<f64>, Error> {
     let inputs = inputs::for_model(model, Seed(0));
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     for _ in 0..WARM_UP {
         session.run(&named)?;
     }
-    let kernels = &model.manifest().kernels;
-    let mut samples = vec![vec![]; kernels.len()];
-    let mut before = vec![0.0; kernels.len()];
+    let mut of_steps = Vec::new();
+    model.specialisations()[0].plan.visit(&mut |step| {
+        if let Step::Kernel { kernel, .. } = step {
+            of_steps.push(*kernel as usize);
+        }
+    });
+    let kernels = model.manifest().kernels.len();
+    let mut samples = vec![vec![]; kernels];
+    let mut before = vec![0.0; kernels];
     session.profile(true);
     for _ in 0..RUNS {
         session.run(&named)?;
-        let totals = totals(session, kernels.iter().map(|k| k.name.as_str()));
+        let totals = totals(session, &of_steps, kernels);
         for (i, total) in totals.into_iter().enumerate() {
             samples[i].push(total - before[i]);
             before[i] = total;
@@ -36,15 +41,12 @@ pub fn kernel_seconds(model: &Model, session: &mut Session) -> Result<Vec<f64>, 
     Ok(samples.iter().map(|of_kernel| median(of_kernel)).collect())
 }
 
-/// Seconds of all runs so far.
-fn totals<'a>(session: &Session, names: impl Iterator<Item = &'a str> + Clone) -> Vec<f64> {
-    let mut of_name: BTreeMap<String, f64> = BTreeMap::new();
-    for step in session.step_times() {
-        if step.kind == StepKind::Kernel {
-            *of_name.entry(step.name).or_default() += step.total.as_secs_f64();
-        }
+/// Seconds of all runs so far. `of_steps` are the kernels of the plan's kernel steps, in its order.
+fn totals(session: &Session, of_steps: &[usize], kernels: usize) -> Vec<f64> {
+    let mut totals = vec![0.0; kernels];
+    let steps = session.step_times().into_iter().filter(|step| step.kind == StepKind::Kernel);
+    for (step, &kernel) in steps.zip(of_steps) {
+        totals[kernel] += step.total.as_secs_f64();
     }
-    let mut count: BTreeMap<&str, f64> = BTreeMap::new();
-    names.clone().for_each(|name| *count.entry(name).or_default() += 1.0);
-    names.map(|name| of_name.get(name).copied().unwrap_or(0.0) / count[name]).collect()
+    totals
 }

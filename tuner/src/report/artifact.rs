@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Step, Storage, Tuning};
+use ansc_runtime::manifest::{
+    BufferId, BufferInfo, KernelInfo, Manifest, Plan, Step, Storage, Tuning,
+};
 use serde::Serialize;
 
 use super::graph;
@@ -72,9 +74,13 @@ impl Artifact {
 
 /// Who reads what whom wrote.
 fn edges(manifest: &Manifest) -> Vec<(usize, usize)> {
-    let mut flow = Flow { manifest, writers: BTreeMap::new(), edges: vec![] };
-    flow.plan(&manifest.plan);
-    let mut edges = flow.edges;
+    let mut edges = vec![];
+    for one in &manifest.specialisations {
+        let (kernels, buffers) = (&manifest.kernels, &one.buffers);
+        let mut flow = Flow { kernels, buffers, writers: BTreeMap::new(), edges: vec![] };
+        flow.plan(&one.plan);
+        edges.extend(flow.edges);
+    }
     edges.sort_unstable();
     edges.dedup();
     // What an iteration of a loop reads of the one before is not drawn.
@@ -83,7 +89,8 @@ fn edges(manifest: &Manifest) -> Vec<(usize, usize)> {
 }
 
 struct Flow<'a> {
-    manifest: &'a Manifest,
+    kernels: &'a [KernelInfo],
+    buffers: &'a [BufferInfo],
     /// The kernel that wrote there last: views of a buffer have its place.
     writers: BTreeMap<(u8, usize), usize>,
     edges: Vec<(usize, usize)>,
@@ -100,7 +107,7 @@ impl Flow<'_> {
         match step {
             Step::Kernel { kernel, args } => {
                 let index = *kernel as usize;
-                let reads = self.manifest.kernels.get(index).map_or(0, |k| k.reads);
+                let reads = self.kernels.get(index).map_or(0, |k| k.reads);
                 let (read, written) = args.split_at(reads.min(args.len()));
                 for &buffer in read {
                     self.edges.extend(self.writer(buffer).map(|writer| (writer, index)));
@@ -134,7 +141,7 @@ impl Flow<'_> {
     }
 
     fn place(&self, buffer: BufferId) -> Option<(u8, usize)> {
-        match self.manifest.buffers.get(buffer.0 as usize)?.storage {
+        match self.buffers.get(buffer.0 as usize)?.storage {
             Storage::Arena { offset } => Some((0, offset)),
             Storage::Output(i) => Some((1, i as usize)),
             Storage::Input(_) | Storage::Weight { .. } => None,

@@ -1,6 +1,7 @@
 use ansc_runtime::DType;
 use ansc_runtime::manifest::{
-    BufferId, BufferInfo, KernelInfo, Manifest, Plan, Provenance, Step, Storage, TargetInfo, Tuning,
+    BufferId, BufferInfo, KernelInfo, Manifest, Plan, Provenance, Specialisation, Step, Storage,
+    TargetInfo, Tuning,
 };
 
 use super::*;
@@ -114,19 +115,20 @@ fn manifest() -> Manifest {
         compiler: "ansc 0".into(),
         model: Provenance { name: "m<1>.onnx".into(), sha256: String::new() },
         target: TargetInfo { triple: "x86_64".into(), cpu: "native".into(), features: vec![] },
-        inputs: vec![],
-        outputs: vec![],
-        arena_bytes: 128,
-        arena_bytes_without_reuse: 128,
         weight_bytes: 0,
-        buffers: vec![
-            buffer("x", Storage::Input(0)),
-            buffer("t", Storage::Arena { offset: 0 }),
-            buffer("u", Storage::Arena { offset: 64 }),
-            buffer("y", Storage::Output(0)),
-        ],
         kernels: vec![kernel("a", 1, Some(tuning)), kernel("b", 2, None)],
-        plan: Plan { steps },
+        specialisations: vec![Specialisation {
+            arena_bytes: 128,
+            arena_bytes_without_reuse: 128,
+            buffers: vec![
+                buffer("x", Storage::Input(0)),
+                buffer("t", Storage::Arena { offset: 0 }),
+                buffer("u", Storage::Arena { offset: 64 }),
+                buffer("y", Storage::Output(0)),
+            ],
+            plan: Plan { steps },
+            ..Specialisation::default()
+        }],
     }
 }
 
