@@ -9,8 +9,10 @@
 //! runs candidates, and the command provides one.
 
 pub mod candidate;
+pub mod lab;
 pub mod measure;
 pub mod model;
+mod nn;
 pub mod outcome;
 pub mod records;
 pub mod report;
@@ -28,3 +30,8 @@ pub use model::CostModel;
 pub use outcome::{Failure, Outcome};
 pub use records::{Record, Records};
 pub use strategy::SearchStrategy;
+
+/// The example of the page is compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/STRATEGIES.md")]
+struct Strategies;

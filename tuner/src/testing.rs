@@ -16,6 +16,16 @@ pub(crate) fn matmul(m: usize, n: usize, k: usize) -> Compute {
     Compute::parse(&text).unwrap()
 }
 
+/// A matrix product and nothing else.
+pub(crate) fn product(m: usize, n: usize, k: usize) -> Compute {
+    let text = format!(
+        "compute(in0: f32[{m}, {k}], in1: f32[{k}, {n}]) -> mm {{
+           mm: f32[{m}, {n}] = sum{{r0: {k}}} mul(in0[i0, r0], in1[r0, i1])
+         }}"
+    );
+    Compute::parse(&text).unwrap()
+}
+
 pub(crate) fn elementwise(rows: usize, columns: usize) -> Compute {
     let text = format!(
         "compute(in0: f32[{rows}, {columns}], in1: f32[{columns}]) -> y {{

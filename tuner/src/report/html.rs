@@ -8,7 +8,7 @@ use super::svg;
 use super::{Machine, Model, Summary, Task};
 use crate::records::Limits;
 
-const STYLE: &str = "
+pub(crate) const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c2430; --faint: #667085; --line: #d9dee6; --page: #fff; --card: #f6f8fa;
   --curve: #0b65c2; --bar: #c2570b; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e8ee; --faint: #97a1b0; --line: #343c48; --page: #14181e;
@@ -75,7 +75,7 @@ fn totals(page: &mut String, summary: &Summary) {
     list(page, &facts);
 }
 
-pub(super) fn list(page: &mut String, facts: &[(String, String)]) {
+pub(crate) fn list(page: &mut String, facts: &[(String, String)]) {
     page.push_str("<ul class=\"facts\">");
     for (value, what) in facts {
         let _ = write!(page, "<li><b>{}</b>{}</li>", escape(value), escape(what));
@@ -224,7 +224,7 @@ pub(super) fn details(what: &str, text: Option<&str>) -> String {
 }
 
 /// Four digits that count.
-pub(super) fn digits(value: f64) -> String {
+pub(crate) fn digits(value: f64) -> String {
     let before_point = value.abs().log10().floor() + 1.0;
     let decimals =
         if before_point.is_finite() { (4.0 - before_point).clamp(0.0, 9.0) } else { 0.0 };
@@ -251,7 +251,7 @@ pub(super) fn or_dash(value: Option<String>) -> String {
 
 /// Text that stands for itself, in elements and attributes. Control characters, which no page may have, become
 /// replacement characters.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -9,7 +9,7 @@ mod graph;
 pub mod html;
 mod models;
 mod roofline;
-mod svg;
+pub(crate) mod svg;
 
 use std::collections::BTreeMap;
 

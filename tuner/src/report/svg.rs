@@ -4,23 +4,23 @@ use std::fmt::Write;
 
 use super::Point;
 
-const WIDTH: f64 = 360.0;
-const HEIGHT: f64 = 190.0;
-const LEFT: f64 = 52.0;
-const RIGHT: f64 = 12.0;
-const TOP: f64 = 14.0;
-const BOTTOM: f64 = 34.0;
+pub(crate) const WIDTH: f64 = 360.0;
+pub(crate) const HEIGHT: f64 = 190.0;
+pub(crate) const LEFT: f64 = 52.0;
+pub(crate) const RIGHT: f64 = 12.0;
+pub(crate) const TOP: f64 = 14.0;
+pub(crate) const BOTTOM: f64 = 34.0;
 const TICKS: f64 = 5.0;
 
 /// A linear map from data to the page.
-struct Scale {
-    most: f64,
-    from: f64,
-    to: f64,
+pub(crate) struct Scale {
+    pub(crate) most: f64,
+    pub(crate) from: f64,
+    pub(crate) to: f64,
 }
 
 impl Scale {
-    fn at(&self, value: f64) -> f64 {
+    pub(crate) fn at(&self, value: f64) -> f64 {
         self.from + value / self.most * (self.to - self.from)
     }
 }
@@ -39,7 +39,7 @@ pub(super) fn steps(points: &[Point], reference: Option<f64>, label: &str) -> St
         r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{}">"#,
         super::html::escape(label)
     );
-    axes(&mut svg, &x, &y, unit);
+    axes(&mut svg, (&x, "measurements"), (&y, unit));
     if let Some(seconds) = reference {
         let at = y.at(seconds * scale);
         let (left, right) = (LEFT, WIDTH - RIGHT);
@@ -68,7 +68,8 @@ fn path(points: &[Point], x: &Scale, y: &Scale, scale: f64) -> String {
     path
 }
 
-fn axes(svg: &mut String, x: &Scale, y: &Scale, unit: &str) {
+/// Each with what it shows.
+pub(crate) fn axes(svg: &mut String, (x, what): (&Scale, &str), (y, unit): (&Scale, &str)) {
     let (bottom, right) = (y.from, x.to);
     for tick in ticks(y.most) {
         let at = y.at(tick);
@@ -89,10 +90,7 @@ fn axes(svg: &mut String, x: &Scale, y: &Scale, unit: &str) {
         );
     }
     let (middle, low) = ((x.from + x.to) / 2.0, HEIGHT - 4.0);
-    let _ = write!(
-        svg,
-        r#"<text x="{middle:.1}" y="{low:.1}" text-anchor="middle">measurements</text>"#
-    );
+    let _ = write!(svg, r#"<text x="{middle:.1}" y="{low:.1}" text-anchor="middle">{what}</text>"#);
     let _ = write!(svg, r#"<text x="4" y="{:.1}">{unit}</text>"#, TOP - 3.0);
 }
 
@@ -122,7 +120,7 @@ pub(super) fn bars(rows: &[(String, usize)], label: &str) -> String {
 }
 
 /// Multiples of 1, 2 or 5 times a power of ten, from 0 on.
-pub(super) fn ticks(most: f64) -> Vec<f64> {
+pub(crate) fn ticks(most: f64) -> Vec<f64> {
     let raw = most / TICKS;
     let power = 10f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= raw);
@@ -131,13 +129,13 @@ pub(super) fn ticks(most: f64) -> Vec<f64> {
 }
 
 /// Without the digits that only rounding made.
-fn plain(tick: f64) -> String {
+pub(crate) fn plain(tick: f64) -> String {
     let text = format!("{tick:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// In which times up to this one are shown, and its number in a second.
-pub(super) fn unit(seconds: f64) -> (&'static str, f64) {
+pub(crate) fn unit(seconds: f64) -> (&'static str, f64) {
     match seconds {
         s if s >= 1.0 => ("s", 1.0),
         s if s >= 1e-3 => ("ms", 1e3),

@@ -6,12 +6,11 @@
 use std::collections::HashSet;
 
 use ansc_sketch::Trace;
-use ansc_sketch::trace::{Decision, Instruction, Recorder};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::SearchStrategy;
-use super::topology::neighbours;
+use super::topology::{moved, moves, untiled};
 use crate::candidate::{Candidate, Search};
 
 pub struct GBfs {
@@ -29,18 +28,8 @@ impl GBfs {
         GBfs { width, random: StdRng::seed_from_u64(seed), expanded: HashSet::new() }
     }
 
-    /// The first option of every decision, which for a tile is the one that has all iterations outermost.
     fn starts(&mut self, search: &Search) -> Vec<Candidate> {
-        let start = |sketch: &Trace| {
-            let recorder = Recorder::of_task(search.task.clone());
-            let decided = sketch.choose_on(recorder, &mut |options| untiled(options)).ok()?;
-            Some(decided.into_parts().1)
-        };
-        let starts: Vec<Trace> = search
-            .sketches
-            .iter()
-            .filter_map(|s| start(&s.trace).or(Some(s.trace.clone())))
-            .collect();
+        let starts = untiled(search);
         starts.iter().filter_map(|t| Candidate::of(&search.task, t, &mut self.random)).collect()
     }
 
@@ -54,25 +43,12 @@ impl GBfs {
 
     /// All traces that differ from this one in one step of one decision, in random order.
     fn neighbours(&mut self, trace: &Trace) -> Vec<Trace> {
-        let mut all: Vec<Trace> = vec![];
-        for step in trace.choices() {
-            if matches!(trace.steps[step], Instruction::SampleComputeLocation { .. }) {
-                all.push(trace.clone().undecide(step));
-            }
-            let near = neighbours(&trace.steps[step]);
-            all.extend(near.into_iter().map(|d| trace.clone().decide(step, d)));
-        }
+        let mut all: Vec<Trace> = moves(trace).into_iter().map(|m| moved(trace, m)).collect();
         for i in (1..all.len()).rev() {
             all.swap(i, self.random.random_range(0..=i));
         }
         all
     }
-}
-
-/// The position of the tile that is `[extent, 1, .., 1]`; of anything else the first option.
-fn untiled(options: &[Decision]) -> usize {
-    let whole = |d: &Decision| matches!(d, Decision::Tile(t) if t[1..].iter().all(|&n| n == 1));
-    options.iter().position(whole).unwrap_or(0)
 }
 
 impl SearchStrategy for GBfs {
@@ -117,9 +93,10 @@ impl SearchStrategy for GBfs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::Space;
     use crate::measure::{Measurer, Simulated};
     use crate::strategy::Grid;
-    use crate::testing::{matmul, task};
+    use crate::testing::{matmul, product, task};
 
     fn exhaust(mut strategy: impl SearchStrategy, search: &mut Search) {
         loop {
@@ -134,15 +111,25 @@ mod tests {
 
     #[test]
     fn with_all_neighbours_it_visits_all_and_finds_the_best() {
-        let space = || {
+        let knobs = || {
             let mut search = Search::new(task(matmul(6, 16, 5)));
             search.sketches.truncate(1);
             search
         };
-        let (mut all, mut found) = (space(), space());
-        exhaust(Grid::new(), &mut all);
-        exhaust(GBfs::new(usize::MAX, 0), &mut found);
-        assert_eq!(found.measured.len(), all.measured.len());
-        assert_eq!(found.best().unwrap().1, all.best().unwrap().1);
+        let tiles = || {
+            let mut search = Search::new(task(product(8, 12, 4)));
+            search.sketches = "SRSRS".parse::<Space>().unwrap().sketches(&search.task).unwrap();
+            search
+        };
+        for (mut all, mut found) in [(knobs(), knobs()), (tiles(), tiles())] {
+            exhaust(Grid::new(), &mut all);
+            exhaust(GBfs::new(usize::MAX, 0), &mut found);
+            let programs = |s: &Search| -> HashSet<u64> {
+                s.measured.iter().map(|(c, _)| c.program).collect()
+            };
+            assert!(programs(&all).len() > 10);
+            assert_eq!(programs(&found), programs(&all));
+            assert_eq!(found.best().unwrap().1, all.best().unwrap().1);
+        }
     }
 }

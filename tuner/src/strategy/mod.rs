@@ -1,20 +1,26 @@
 //! Which candidates to measure next.
 
+mod annealing;
 mod evolutionary;
 mod g_bfs;
 mod grid;
+mod n_a2c;
 mod opevo;
 mod random;
+mod rnn;
 pub mod topology;
 
 use crate::candidate::{Candidate, Search};
 use crate::model::SharedModel;
 
+pub use annealing::{Annealing, AnnealingOptions};
 pub use evolutionary::{EvolutionOptions, Evolutionary, MutationWeights};
 pub use g_bfs::{GBfs, WIDTH};
 pub use grid::Grid;
+pub use n_a2c::{NA2c, NA2cOptions};
 pub use opevo::{OpEvo, OpEvoOptions};
 pub use random::Random;
+pub use rnn::{Rnn, RnnOptions};
 
 /// One way of searching. It decides from what was measured and from its own seeded random numbers only: the
 /// same seed and measurements give the same proposals.
@@ -25,8 +31,17 @@ pub trait SearchStrategy: Send {
 }
 
 /// Names of the strategies that [`create`] makes.
-pub const NAMES: [&str; 6] =
-    ["evolutionary", "annealed-evolution", "opevo", "g-bfs", "random", "grid"];
+pub const NAMES: [&str; 9] = [
+    "evolutionary",
+    "annealed-evolution",
+    "opevo",
+    "g-bfs",
+    "n-a2c",
+    "annealing",
+    "rnn",
+    "random",
+    "grid",
+];
 
 /// The strategy of that name for one task; those that rank candidates ask `model`.
 pub fn create(name: &str, model: &SharedModel, seed: u64) -> Option<Box<dyn SearchStrategy>> {
@@ -39,11 +54,19 @@ pub fn create(name: &str, model: &SharedModel, seed: u64) -> Option<Box<dyn Sear
         }
         "opevo" => Some(Box::new(OpEvo::new(OpEvoOptions::default(), seed))),
         "g-bfs" => Some(Box::new(GBfs::new(WIDTH, seed))),
+        "n-a2c" => Some(Box::new(NA2c::new(NA2cOptions::default(), seed))),
+        "annealing" => {
+            Some(Box::new(Annealing::new(AnnealingOptions::default(), model.clone(), seed)))
+        }
+        "rnn" => Some(Box::new(Rnn::new(RnnOptions::default(), seed))),
         "random" => Some(Box::new(Random::new(seed))),
         "grid" => Some(Box::new(Grid::default())),
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod comparison;
 
 #[cfg(test)]
 mod tests {

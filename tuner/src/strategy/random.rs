@@ -14,6 +14,12 @@ use crate::candidate::{Candidate, Search};
 /// Passes that may give nothing new before the space counts as exhausted.
 const EMPTY_PASSES: usize = 5;
 
+/// Random numbers for one place of a search, so that threads do not matter.
+pub(super) fn random_at(place: [u64; 4]) -> StdRng {
+    let bytes: Vec<u8> = place.iter().flat_map(|n| n.to_le_bytes()).collect();
+    StdRng::from_seed(bytes.try_into().expect("four numbers of eight bytes"))
+}
+
 #[derive(Debug)]
 pub struct Random {
     seed: u64,
@@ -28,10 +34,7 @@ impl Random {
     /// Invalid ones are left out. The same whatever the number of threads.
     fn draw(&self, search: &Search, n: usize, pass: usize) -> Vec<Candidate> {
         let drawn = (0..n).into_par_iter().filter_map(|place| {
-            let mix = [self.seed, self.round, pass as u64, place as u64];
-            let bytes: Vec<u8> = mix.iter().flat_map(|n| n.to_le_bytes()).collect();
-            let random =
-                &mut StdRng::from_seed(bytes.try_into().expect("four numbers of eight bytes"));
+            let random = &mut random_at([self.seed, self.round, pass as u64, place as u64]);
             let sketch = &search.sketches[random.random_range(0..search.sketches.len())];
             Candidate::of(&search.task, &sketch.trace, random)
         });

@@ -8,8 +8,48 @@
 //! | place of a block | none that are known before a replay: it is drawn again |
 
 use ansc_sketch::Trace;
-use ansc_sketch::trace::{Decision, Instruction};
+use ansc_sketch::trace::{Decision, Instruction, Recorder};
 use rand::{Rng, RngExt};
+
+use crate::candidate::Search;
+
+/// For each sketch the trace that tiles nothing: all iterations of a tile outermost, the first option of anything else.
+/// Where the options are not known the sketch itself, whose decisions are drawn.
+pub fn untiled(search: &Search) -> Vec<Trace> {
+    let start = |sketch: &Trace| {
+        let recorder = Recorder::of_task(search.task.clone());
+        let decided = sketch.choose_on(recorder, &mut |options| outermost(options)).ok()?;
+        Some(decided.into_parts().1)
+    };
+    search.sketches.iter().map(|s| start(&s.trace).unwrap_or_else(|| s.trace.clone())).collect()
+}
+
+/// The position of the tile that is `[extent, 1, .., 1]`; of anything else the first option.
+fn outermost(options: &[Decision]) -> usize {
+    let whole = |d: &Decision| matches!(d, Decision::Tile(t) if t[1..].iter().all(|&n| n == 1));
+    options.iter().position(whole).unwrap_or(0)
+}
+
+/// A step of a trace and what it decides next; `None` has it drawn again.
+pub type Move = (usize, Option<Decision>);
+
+/// Everything that leads to a neighbour of a trace: one decision goes to a neighbour of its own.
+pub fn moves(trace: &Trace) -> Vec<Move> {
+    let of = |step: usize| {
+        let instruction = &trace.steps[step];
+        let drawn = matches!(instruction, Instruction::SampleComputeLocation { .. });
+        let next = neighbours(instruction).into_iter().map(Some);
+        drawn.then_some(None).into_iter().chain(next).map(move |decision| (step, decision))
+    };
+    trace.choices().into_iter().flat_map(of).collect()
+}
+
+pub fn moved(trace: &Trace, (step, decision): Move) -> Trace {
+    match decision {
+        Some(decision) => trace.clone().decide(step, decision),
+        None => trace.clone().undecide(step),
+    }
+}
 
 /// The neighbours of the decision of a sampling instruction; none of one that is not decided.
 pub fn neighbours(step: &Instruction) -> Vec<Decision> {
@@ -48,7 +88,7 @@ fn neighbouring_tiles(tile: &[usize], max_innermost: usize) -> Vec<Vec<usize>> {
 }
 
 /// The different prime factors of a number.
-fn primes_of(mut n: usize) -> Vec<usize> {
+pub(super) fn primes_of(mut n: usize) -> Vec<usize> {
     let mut primes = vec![];
     let mut prime = 2;
     while prime * prime <= n {
@@ -85,6 +125,7 @@ mod tests {
 
     use rand::SeedableRng;
     use rand::rngs::StdRng;
+    use rayon::prelude::*;
 
     use super::*;
 
@@ -163,20 +204,28 @@ mod tests {
 
     #[test]
     fn walks_end_where_the_closed_form_says() {
-        const WALKS: usize = 200_000;
+        const WALKS: usize = 1_000_000;
+        const PART: usize = 10_000;
         for (start, q) in [(vec![4, 2, 1], 0.02), (vec![4, 2, 1], 0.5), (vec![6, 6], 0.95)] {
             let states = reachable(&start);
             let expected = closed_form(&states, 0, q);
             let trace = Trace { steps: vec![tile_step(&start)] };
-            let random = &mut StdRng::seed_from_u64(9);
-            let mut counts: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
-            for _ in 0..WALKS {
-                let end = walk(&trace, 0, q, random);
-                let Some(Decision::Tile(tile)) = end.steps[0].decision() else { unreachable!() };
-                *counts.entry(tile.clone()).or_default() += 1;
-            }
+            let counts = |part: usize| -> BTreeMap<Vec<usize>, usize> {
+                let random = &mut StdRng::seed_from_u64(part as u64);
+                let mut counts = BTreeMap::new();
+                for _ in 0..PART {
+                    let end = walk(&trace, 0, q, random);
+                    let Some(Decision::Tile(tile)) = end.steps[0].decision() else {
+                        unreachable!()
+                    };
+                    *counts.entry(tile.clone()).or_default() += 1;
+                }
+                counts
+            };
+            let parts: Vec<_> = (0..WALKS / PART).into_par_iter().map(counts).collect();
+            let count = |state| parts.iter().filter_map(|c| c.get(state)).sum::<usize>();
             for (state, p) in states.iter().zip(expected) {
-                let found = *counts.get(state).unwrap_or(&0) as f64 / WALKS as f64;
+                let found = count(state) as f64 / WALKS as f64;
                 let deviation = (p * (1.0 - p) / WALKS as f64).sqrt();
                 assert!(
                     (found - p).abs() < 5.0 * deviation + 1e-6,

@@ -6,9 +6,6 @@
 //!
 //! The same samples and seed give the same network on any number of threads.
 
-mod adam;
-mod linear;
-mod matrix;
 mod network;
 mod rank;
 
@@ -19,8 +16,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use super::{CostModel, Sample, throughputs};
-use adam::{Adam, Rates};
-use matrix::Matrix;
+use crate::nn::{Adam, Matrix, Rates};
 use network::{Batch, Network};
 use rank::lambda_rank;
 

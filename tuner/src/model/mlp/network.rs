@@ -6,8 +6,7 @@
 
 use rand::rngs::StdRng;
 
-use super::linear::{Linear, relu, relu_backward};
-use super::matrix::Matrix;
+use crate::nn::{Linear, Matrix, Parameters, relu, relu_backward};
 
 /// Programs, as rows of inputs one program after the other.
 pub(super) struct Batch {
@@ -95,15 +94,16 @@ impl Network {
     fn layers(&self) -> impl Iterator<Item = &Linear> {
         self.encoder.iter().chain(&self.residual).chain([&self.head])
     }
+}
 
-    /// All numbers, in a fixed order.
-    pub(super) fn parts(&self) -> Vec<&[f32]> {
-        self.layers().flat_map(Linear::parts).collect()
+impl Parameters for Network {
+    fn parts(&self) -> Vec<&[f32]> {
+        self.layers().flat_map(Parameters::parts).collect()
     }
 
-    pub(super) fn parts_mut(&mut self) -> Vec<&mut [f32]> {
+    fn parts_mut(&mut self) -> Vec<&mut [f32]> {
         let layers = self.encoder.iter_mut().chain(&mut self.residual).chain([&mut self.head]);
-        layers.flat_map(Linear::parts_mut).collect()
+        layers.flat_map(Parameters::parts_mut).collect()
     }
 }
 
@@ -139,6 +139,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     use super::*;
+    use crate::nn::testing::check_gradient;
 
     fn batch(random: &mut StdRng) -> Batch {
         let lengths = vec![2, 1, 0, 3];
@@ -156,18 +157,6 @@ mod tests {
         scores.iter().enumerate().map(|(i, s)| 2.0 * s * (i + 1) as f32).collect()
     }
 
-    /// The change of the loss along a direction in one part, by differences.
-    fn measured(network: &Network, batch: &Batch, part: usize, direction: &[f32]) -> f64 {
-        let step = 1e-3;
-        let at = |sign: f32| {
-            let mut moved = network.clone();
-            let values = moved.parts_mut().swap_remove(part);
-            values.iter_mut().zip(direction).for_each(|(v, d)| *v += sign * step * d);
-            loss(&moved.forward(batch).scores)
-        };
-        (at(1.0) - at(-1.0)) / f64::from(2.0 * step)
-    }
-
     #[test]
     fn gradients_agree_with_differences() {
         for seed in 0..5 {
@@ -175,15 +164,8 @@ mod tests {
             let (network, batch) = (Network::random(5, 8, random), batch(random));
             let passed = network.forward(&batch);
             let gradient = network.backward(&batch, &passed, &loss_gradient(&passed.scores));
-            for (part, gradient) in gradient.parts().into_iter().enumerate() {
-                let direction: Vec<f32> =
-                    gradient.iter().map(|_| random.random_range(-1.0..1.0)).collect();
-                let expected = measured(&network, &batch, part, &direction);
-                let found: f64 =
-                    gradient.iter().zip(&direction).map(|(g, d)| f64::from(g * d)).sum();
-                let error = (found - expected).abs();
-                assert!(error < 1e-2 * (1.0 + expected.abs()), "part {part}: {found}, {expected}");
-            }
+            let loss = |moved: &Network| loss(&moved.forward(&batch).scores);
+            check_gradient(&network, &gradient, &loss, random);
         }
     }
 

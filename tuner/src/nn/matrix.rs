@@ -6,29 +6,29 @@
 use rayon::prelude::*;
 
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Matrix {
-    pub(super) rows: usize,
-    pub(super) columns: usize,
-    pub(super) data: Vec<f32>,
+pub(crate) struct Matrix {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) data: Vec<f32>,
 }
 
 /// Rows that a thread works on at once, and the side of a square that fits the cache.
 const BLOCK: usize = 32;
 
 impl Matrix {
-    pub(super) fn zeros(rows: usize, columns: usize) -> Matrix {
+    pub(crate) fn zeros(rows: usize, columns: usize) -> Matrix {
         Matrix { rows, columns, data: vec![0.0; rows * columns] }
     }
 
-    pub(super) fn row(&self, index: usize) -> &[f32] {
+    pub(crate) fn row(&self, index: usize) -> &[f32] {
         &self.data[index * self.columns..][..self.columns]
     }
 
-    pub(super) fn row_mut(&mut self, index: usize) -> &mut [f32] {
+    pub(crate) fn row_mut(&mut self, index: usize) -> &mut [f32] {
         &mut self.data[index * self.columns..][..self.columns]
     }
 
-    pub(super) fn transposed(&self) -> Matrix {
+    pub(crate) fn transposed(&self) -> Matrix {
         let mut result = Matrix::zeros(self.columns, self.rows);
         // In squares that fit the cache, since either side is walked in strides.
         for top in (0..self.rows).step_by(BLOCK) {
@@ -46,7 +46,7 @@ impl Matrix {
 
     /// # Panics
     /// If the shapes do not fit.
-    pub(super) fn times(&self, other: &Matrix) -> Matrix {
+    pub(crate) fn times(&self, other: &Matrix) -> Matrix {
         assert_eq!(self.columns, other.rows, "columns of the left, rows of the right side");
         let mut result = Matrix::zeros(self.rows, other.columns);
         if result.data.is_empty() {

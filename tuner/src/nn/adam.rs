@@ -1,34 +1,35 @@
 //! Adam with weight decay and a limit on the gradient's length.
 
-use super::network::Network;
+use super::Parameters;
 
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Rates {
-    pub(super) step: f32,
+pub(crate) struct Rates {
+    pub(crate) step: f32,
     /// Added to the gradient: this times the weight.
-    pub(super) decay: f32,
+    pub(crate) decay: f32,
     /// Longer gradients are scaled down to this length.
-    pub(super) clip: f32,
+    pub(crate) clip: f32,
 }
 
 const MEMORY: [f32; 2] = [0.9, 0.999];
 const EPSILON: f32 = 1e-8;
 
 /// Running means of the gradient and of its square, for each weight.
-pub(super) struct Adam {
+pub(crate) struct Adam {
     rates: Rates,
     means: Vec<Vec<[f32; 2]>>,
     steps: i32,
 }
 
 impl Adam {
-    pub(super) fn new(network: &Network, rates: Rates) -> Adam {
+    pub(crate) fn new(network: &impl Parameters, rates: Rates) -> Adam {
         let means = network.parts().iter().map(|part| vec![[0.0; 2]; part.len()]).collect();
         Adam { rates, means, steps: 0 }
     }
 
-    pub(super) fn step(&mut self, network: &mut Network, gradient: &Network) {
+    pub(crate) fn step<N: Parameters>(&mut self, network: &mut N, gradient: &N) {
         self.steps += 1;
+        self.grow(gradient);
         let scale = self.scale(gradient);
         let correction = MEMORY.map(|m| 1.0 - m.powi(self.steps));
         for ((weights, gradients), means) in
@@ -44,7 +45,14 @@ impl Adam {
         }
     }
 
-    fn scale(&self, gradient: &Network) -> f32 {
+    /// A network may get more parts at its end.
+    fn grow(&mut self, gradient: &impl Parameters) {
+        let new = gradient.parts().into_iter().skip(self.means.len());
+        let means: Vec<Vec<[f32; 2]>> = new.map(|part| vec![[0.0; 2]; part.len()]).collect();
+        self.means.extend(means);
+    }
+
+    fn scale(&self, gradient: &impl Parameters) -> f32 {
         let squares = gradient.parts().into_iter().flatten().map(|g| f64::from(*g).powi(2));
         let length = squares.sum::<f64>().sqrt() as f32;
         if length > self.rates.clip { self.rates.clip / length } else { 1.0 }
@@ -57,11 +65,12 @@ mod tests {
     use rand::rngs::StdRng;
 
     use super::*;
+    use crate::nn::Linear;
 
     #[test]
     fn the_first_step_is_the_rate_against_the_sign() {
-        let start = Network::random(3, 4, &mut StdRng::seed_from_u64(0));
-        let gradient = Network::random(3, 4, &mut StdRng::seed_from_u64(1));
+        let start = Linear::random(3, 4, &mut StdRng::seed_from_u64(0));
+        let gradient = Linear::random(3, 4, &mut StdRng::seed_from_u64(1));
         for clip in [0.1, 1e3] {
             let rates = Rates { step: 0.01, decay: 0.0, clip };
             let mut moved = start.clone();

@@ -1,0 +1,219 @@
+//! Search strategies side by side: the same space, the same number of measurements, the same measurer, several seeds.
+//!
+//! ```text
+//! for each seed: every strategy in turn proposes a round, which is measured, until all have had their trials
+//! ```
+//!
+//! Strategies take turns so that a machine that becomes slower does so for all. Each run of a strategy knows only
+//! what it measured itself. Every measurement is a record whose version tells the run; what is recorded is not
+//! measured again, so that a comparison that was interrupted goes on where it stood.
+
+pub mod chart;
+pub mod html;
+mod run;
+pub mod space;
+mod summary;
+mod tag;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use ansc_sketch::Task;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use crate::candidate::Candidate;
+use crate::measure::{MeasureError, Measurer};
+use crate::outcome::Outcome;
+use crate::records::{Key, Record, Records, RecordsError, TaskRecord};
+use run::Run;
+pub use run::{Run as LabRun, Trial};
+pub use space::{Space, SpaceError};
+pub use summary::{Comparison, RunSummary, StrategySummary};
+use tag::Tag;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub strategies: Vec<String>,
+    /// As many runs of each strategy, with the seeds 0, 1, ..
+    pub seeds: u64,
+    /// Measurements of one run.
+    pub trials: usize,
+    pub per_round: usize,
+    pub cost_model: String,
+    pub space: Space,
+    /// Candidates of each run that are measured again at its end, the best of which is the run's result. None on
+    /// a machine that is exact.
+    pub settle: usize,
+    /// Name of the machine, for the records.
+    pub target: String,
+    pub version: String,
+    pub threads: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    #[error("there is no strategy `{0}`")]
+    Strategy(String),
+    #[error("there is no cost model `{0}`")]
+    CostModel(String),
+}
+
+/// Is told how the runs of a seed go.
+pub trait Watch {
+    fn progress(&self, _runs: &[Run]) {}
+}
+
+/// Watches nothing.
+pub struct Silent;
+
+impl Watch for Silent {}
+
+/// What a comparison works with.
+pub struct Lab<'a> {
+    pub measurer: &'a mut dyn Measurer,
+    pub records: &'a mut dyn Records,
+    pub watch: &'a dyn Watch,
+    /// When it becomes true, the round that runs is the last.
+    pub interrupted: &'a AtomicBool,
+}
+
+/// How often the candidates that are left at the end are measured.
+const SETTLING_ROUNDS: usize = 3;
+
+impl Lab<'_> {
+    pub fn compare(mut self, task: &Arc<Task>, options: &Options) -> Result<Comparison, LabError> {
+        let sketches = options.space.sketches(task)?;
+        self.records.add_task(&TaskRecord::from(task.as_ref()))?;
+        let key =
+            Key { task: task.key(), target: options.target.clone(), threads: options.threads };
+        let untuned = self.untuned(task, &key, options)?;
+        let known = self.records.of(&key)?;
+        let mut done: Vec<Run> = vec![];
+        for seed in 0..options.seeds {
+            let mut runs = options
+                .strategies
+                .iter()
+                .map(|name| Run::new(task, &sketches, name, seed, options, &known))
+                .collect::<Result<Vec<Run>, LabError>>()?;
+            self.take_turns(&mut runs, &key, options)?;
+            if !self.interrupted.load(Ordering::Relaxed) {
+                self.settle(&mut runs, &key, options)?;
+            }
+            done.extend(runs);
+            if self.interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        let size = space::size(task, &sketches);
+        Ok(Comparison::new(task, options, size, untuned, done))
+    }
+
+    /// The default schedule, which is measured first whatever the space is: the measurer holds all others against it.
+    fn untuned(
+        &mut self,
+        task: &Arc<Task>,
+        key: &Key,
+        options: &Options,
+    ) -> Result<Option<f64>, LabError> {
+        let random = &mut StdRng::seed_from_u64(0);
+        let Some(untuned) = Candidate::of(task, &task.untuned(), random) else { return Ok(None) };
+        let outcomes = self.measure(task, std::slice::from_ref(&untuned))?;
+        let tag = Tag { space: options.space.to_string(), strategy: "untuned".into(), seed: 0 };
+        self.records.add(&[record(key, &untuned, &outcomes[0], tag.text(options, "0"))])?;
+        Ok(outcomes[0].seconds())
+    }
+
+    fn take_turns(
+        &mut self,
+        runs: &mut [Run],
+        key: &Key,
+        options: &Options,
+    ) -> Result<(), LabError> {
+        while runs.iter().any(|run| !run.is_done(options.trials)) {
+            for at in 0..runs.len() {
+                if self.interrupted.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                if !runs[at].is_done(options.trials) {
+                    self.round(&mut runs[at], key, options)?;
+                    self.watch.progress(runs);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures what the run proposes and no record tells, and writes it down before anything else.
+    fn round(&mut self, run: &mut Run, key: &Key, options: &Options) -> Result<(), LabError> {
+        let proposed = run.propose(options);
+        let new: Vec<Candidate> =
+            proposed.iter().filter(|c| !run.is_recorded(c)).cloned().collect();
+        let start = Instant::now();
+        let outcomes = self.measure(&run.search.task, &new)?;
+        run.clock += start.elapsed().as_secs_f64();
+        let time = format!("{}", (run.clock * 1e3) as u64);
+        let tag = run.tag.text(options, &time);
+        let records = new.iter().zip(&outcomes).map(|(c, o)| record(key, c, o, tag.clone()));
+        self.records.add(&records.collect::<Vec<_>>())?;
+        run.learn(&proposed, &new, &outcomes);
+        Ok(())
+    }
+
+    /// Measures the leaders of all runs again, side by side: the least of many noisy times is luck.
+    fn settle(&mut self, runs: &mut [Run], key: &Key, options: &Options) -> Result<(), LabError> {
+        if options.settle == 0 {
+            return Ok(());
+        }
+        let leaders: Vec<Vec<Candidate>> = runs
+            .iter()
+            .map(|run| if run.is_settled() { vec![] } else { run.leaders(options.settle) })
+            .collect();
+        for _ in 0..SETTLING_ROUNDS {
+            for (run, leaders) in runs.iter_mut().zip(&leaders) {
+                let outcomes = self.measure(&run.search.task, leaders)?;
+                let tag = run.tag.text(options, tag::SETTLED);
+                let records =
+                    leaders.iter().zip(&outcomes).map(|(c, o)| record(key, c, o, tag.clone()));
+                self.records.add(&records.collect::<Vec<_>>())?;
+                leaders.iter().zip(outcomes).for_each(|(c, o)| run.settle(c.program, o));
+            }
+        }
+        Ok(())
+    }
+
+    /// Times have as many digits as records keep, so that a run that goes on decides as it would have.
+    fn measure(
+        &mut self,
+        task: &Arc<Task>,
+        candidates: &[Candidate],
+    ) -> Result<Vec<Outcome>, LabError> {
+        if candidates.is_empty() {
+            return Ok(vec![]);
+        }
+        let outcomes = self.measurer.measure(task, candidates)?;
+        Ok(outcomes.into_iter().map(tag::rounded).collect())
+    }
+}
+
+fn record(key: &Key, candidate: &Candidate, outcome: &Outcome, version: String) -> Record {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    Record {
+        key: key.clone(),
+        trace: candidate.trace.clone(),
+        outcome: outcome.clone(),
+        program: candidate.program,
+        version,
+        time,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! One strategy with one seed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use ansc_sketch::Task;
+use ansc_sketch::rules::Sketch;
+
+use super::tag::{Tag, When, rounded};
+use super::{LabError, Options};
+use crate::candidate::{Candidate, Search};
+use crate::model::{self, Sample, SharedModel};
+use crate::outcome::Outcome;
+use crate::records::Record;
+use crate::strategy::{self, SearchStrategy};
+
+/// The model learns anew when so many times as many samples are known as it has learned from.
+const GROWTH: f64 = 1.2;
+
+/// One measurement of a run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Trial {
+    /// None of a candidate that failed.
+    pub seconds: Option<f64>,
+    /// Seconds since the run began, other runs' turns not counted.
+    pub at: f64,
+}
+
+pub struct Run {
+    pub(super) tag: Tag,
+    pub(super) search: Search,
+    strategy: Box<dyn SearchStrategy>,
+    model: SharedModel,
+    learned: usize,
+    /// What records tell of this run, by program.
+    recorded: BTreeMap<u64, (Outcome, f64)>,
+    settled: BTreeMap<u64, Outcome>,
+    pub(super) trials: Vec<Trial>,
+    /// Seconds since the run began.
+    pub(super) clock: f64,
+    pub(super) searching: f64,
+    exhausted: bool,
+}
+
+impl Run {
+    pub(super) fn new(
+        task: &Arc<Task>,
+        sketches: &[Sketch],
+        name: &str,
+        seed: u64,
+        options: &Options,
+        known: &[Record],
+    ) -> Result<Run, LabError> {
+        let unknown = || LabError::CostModel(options.cost_model.clone());
+        let model = model::create(&options.cost_model, seed).ok_or_else(unknown)?;
+        let model: SharedModel = Arc::new(RwLock::new(model));
+        let unknown = || LabError::Strategy(name.to_owned());
+        let strategy = strategy::create(name, &model, seed).ok_or_else(unknown)?;
+        let mut search = Search::new(task.clone());
+        search.sketches = sketches.to_vec();
+        let tag = Tag { space: options.space.to_string(), strategy: name.to_owned(), seed };
+        let mut run = Run {
+            tag,
+            search,
+            strategy,
+            model,
+            learned: 0,
+            recorded: BTreeMap::new(),
+            settled: BTreeMap::new(),
+            trials: vec![],
+            clock: 0.0,
+            searching: 0.0,
+            exhausted: false,
+        };
+        known.iter().for_each(|record| run.recall(record));
+        Ok(run)
+    }
+
+    fn recall(&mut self, record: &Record) {
+        let outcome = rounded(record.outcome.clone());
+        match self.tag.when(&record.version) {
+            Some(When::Settled) => self.settle(record.program, outcome),
+            Some(When::Seconds(at)) => drop(self.recorded.insert(record.program, (outcome, at))),
+            None => {}
+        }
+    }
+
+    pub fn strategy(&self) -> &str {
+        &self.tag.strategy
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.tag.seed
+    }
+
+    pub fn trials(&self) -> &[Trial] {
+        &self.trials
+    }
+
+    /// The least time that was measured.
+    pub fn best(&self) -> Option<f64> {
+        self.trials.iter().filter_map(|t| t.seconds).min_by(f64::total_cmp)
+    }
+
+    /// What it came to: the best of those that were measured again, if any were.
+    pub fn result(&self) -> Option<f64> {
+        let again = self.settled.values().filter_map(Outcome::seconds).min_by(f64::total_cmp);
+        again.or(self.best())
+    }
+
+    pub(super) fn is_done(&self, trials: usize) -> bool {
+        self.exhausted || self.trials.len() >= trials
+    }
+
+    pub(super) fn is_recorded(&self, candidate: &Candidate) -> bool {
+        self.recorded.contains_key(&candidate.program)
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        !self.settled.is_empty()
+    }
+
+    pub(super) fn propose(&mut self, options: &Options) -> Vec<Candidate> {
+        let start = Instant::now();
+        let n = options.per_round.max(1).min(options.trials - self.trials.len());
+        let proposed = self.strategy.propose(&self.search, n);
+        self.exhausted = proposed.is_empty();
+        self.add_search_time(start);
+        proposed
+    }
+
+    fn add_search_time(&mut self, start: Instant) {
+        let seconds = start.elapsed().as_secs_f64();
+        self.searching += seconds;
+        self.clock += seconds;
+    }
+
+    /// Takes up the outcomes of a round, those of `new` as they were measured.
+    pub(super) fn learn(&mut self, round: &[Candidate], new: &[Candidate], outcomes: &[Outcome]) {
+        let measured = new.iter().zip(outcomes);
+        let mut measured: BTreeMap<u64, Outcome> =
+            measured.map(|(c, o)| (c.program, o.clone())).collect();
+        let mut clock = self.clock;
+        for candidate in round {
+            let recorded = || self.recorded.get(&candidate.program).cloned();
+            let (outcome, at) = match measured.remove(&candidate.program) {
+                Some(outcome) => (outcome, self.clock),
+                None => recorded().expect("what was not measured was recorded"),
+            };
+            clock = clock.max(at);
+            self.trials.push(Trial { seconds: outcome.seconds(), at: clock });
+            self.search.add(candidate, outcome);
+        }
+        self.clock = clock;
+        let start = Instant::now();
+        self.train();
+        self.add_search_time(start);
+    }
+
+    fn train(&mut self) {
+        let known = self.search.measured.len();
+        if (known as f64) < self.learned as f64 * GROWTH || known == 0 {
+            return;
+        }
+        self.learned = known;
+        let sample = |(c, o): &(Candidate, Outcome)| Sample {
+            task: 0,
+            features: c.features.clone(),
+            seconds: o.seconds(),
+        };
+        let samples: Vec<Sample> = self.search.measured.iter().map(sample).collect();
+        self.model.write().unwrap_or_else(PoisonError::into_inner).train(&samples);
+    }
+
+    pub(super) fn leaders(&self, n: usize) -> Vec<Candidate> {
+        let timed = self.search.measured.iter().filter_map(|(c, o)| Some((o.seconds()?, c)));
+        let mut timed: Vec<(f64, &Candidate)> = timed.collect();
+        timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        timed.into_iter().take(n).map(|(_, c)| c.clone()).collect()
+    }
+
+    pub(super) fn settle(&mut self, program: u64, outcome: Outcome) {
+        match self.settled.get_mut(&program) {
+            Some(known) => known.pool(outcome),
+            None => drop(self.settled.insert(program, outcome)),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What a comparison came to.
+
+use ansc_sketch::Task;
+use serde::Serialize;
+
+use super::{Options, Run};
+use crate::outcome::median;
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Comparison {
+    pub task: String,
+    pub flops: u64,
+    pub space: String,
+    /// Different decisions that the space allows.
+    pub space_size: String,
+    pub trials: usize,
+    pub seeds: u64,
+    pub target: String,
+    pub threads: usize,
+    /// Of the default schedule.
+    pub untuned_seconds: Option<f64>,
+    /// In the order that was asked for.
+    pub strategies: Vec<StrategySummary>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct StrategySummary {
+    pub name: String,
+    pub runs: Vec<RunSummary>,
+    /// Of the results of all runs that have one.
+    pub mean: Option<f64>,
+    /// Of a sample: with one run there is none.
+    pub deviation: Option<f64>,
+    pub median: Option<f64>,
+    /// Among the strategies, by result, over the seeds; equal ones share their ranks.
+    pub mean_rank: Option<f64>,
+    pub searching_seconds: f64,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RunSummary {
+    pub seed: u64,
+    pub trials: usize,
+    pub failed: usize,
+    pub result: Option<f64>,
+    /// After each trial at which there was a better one: trials made, seconds since the run began, best time.
+    pub curve: Vec<(usize, f64, f64)>,
+    /// Seconds that the whole run took.
+    pub seconds: f64,
+}
+
+impl Comparison {
+    pub(super) fn new(
+        task: &Task,
+        options: &Options,
+        size: u128,
+        untuned: Option<f64>,
+        runs: Vec<Run>,
+    ) -> Comparison {
+        let of = |name: &String| strategy(name, &runs);
+        Comparison {
+            task: task.name.clone(),
+            flops: ansc_graph::cost::flops(&task.compute),
+            space: options.space.to_string(),
+            space_size: size.to_string(),
+            trials: options.trials,
+            seeds: options.seeds,
+            target: options.target.clone(),
+            threads: options.threads,
+            untuned_seconds: untuned,
+            strategies: options.strategies.iter().map(of).collect(),
+        }
+    }
+}
+
+fn strategy(name: &str, runs: &[Run]) -> StrategySummary {
+    let own: Vec<&Run> = runs.iter().filter(|r| r.strategy() == name).collect();
+    let results: Vec<f64> = own.iter().filter_map(|r| r.result()).collect();
+    let ranks: Vec<f64> = own.iter().filter_map(|r| rank(r, runs)).collect();
+    StrategySummary {
+        name: name.to_owned(),
+        mean: mean(&results),
+        deviation: deviation(&results),
+        median: (!results.is_empty()).then(|| median(&results)),
+        mean_rank: mean(&ranks),
+        searching_seconds: own.iter().map(|r| r.searching).sum(),
+        runs: own.into_iter().map(summary).collect(),
+    }
+}
+
+fn summary(run: &Run) -> RunSummary {
+    let mut curve: Vec<(usize, f64, f64)> = vec![];
+    for (i, trial) in run.trials().iter().enumerate() {
+        let Some(seconds) = trial.seconds else { continue };
+        if curve.last().is_none_or(|(_, _, best)| seconds < *best) {
+            curve.push((i + 1, trial.at, seconds));
+        }
+    }
+    RunSummary {
+        seed: run.seed(),
+        trials: run.trials().len(),
+        failed: run.trials().iter().filter(|t| t.seconds.is_none()).count(),
+        result: run.result(),
+        curve,
+        seconds: run.trials().last().map_or(0.0, |t| t.at),
+    }
+}
+
+/// Among the runs of the same seed.
+fn rank(run: &Run, runs: &[Run]) -> Option<f64> {
+    let own = run.result()?;
+    let others = runs.iter().filter(|r| r.seed() == run.seed()).filter_map(Run::result);
+    let (faster, equal) = others.fold((0, 0), |(faster, equal), other| {
+        (faster + usize::from(other < own), equal + usize::from(other == own))
+    });
+    Some(faster as f64 + (equal as f64 + 1.0) / 2.0)
+}
+
+pub(super) fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+pub(super) fn deviation(values: &[f64]) -> Option<f64> {
+    let mean = mean(values)?;
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_and_deviations() {
+        assert_eq!((mean(&[]), deviation(&[1.0])), (None, None));
+        assert_eq!((mean(&[1.0, 3.0]), deviation(&[1.0, 3.0])), (Some(2.0), Some(2f64.sqrt())));
+    }
+}

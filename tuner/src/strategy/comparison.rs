@@ -1,0 +1,112 @@
+//! What every strategy must keep, and how good each is on the simulated device.
+
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::{NAMES, SearchStrategy, create};
+use crate::candidate::{Candidate, Search};
+use crate::lab::Space;
+use crate::measure::{Measurer, Simulated};
+use crate::model::{self, Sample, SharedModel};
+use crate::outcome::median;
+use crate::testing::{matmul, product, task};
+
+/// A search, its strategy, and the model that both teach.
+struct Trial {
+    search: Search,
+    strategy: Box<dyn SearchStrategy>,
+    model: SharedModel,
+}
+
+impl Trial {
+    fn new(name: &str, space: &str, compute: ansc_graph::Compute, seed: u64) -> Trial {
+        let mut search = Search::new(task(compute));
+        search.sketches = space.parse::<Space>().unwrap().sketches(&search.task).unwrap();
+        let model: SharedModel = Arc::new(RwLock::new(model::create("hist", seed).unwrap()));
+        Trial { search, strategy: create(name, &model, seed).unwrap(), model }
+    }
+
+    /// Measures what the strategy proposes; it must be new.
+    fn round(&mut self, n: usize) -> Vec<Candidate> {
+        let proposed = self.strategy.propose(&self.search, n);
+        let name = self.strategy.name();
+        let programs: HashSet<u64> = proposed.iter().map(|c| c.program).collect();
+        assert!(proposed.len() <= n && programs.len() == proposed.len(), "{name}");
+        assert!(!proposed.iter().any(|c| self.search.is_seen(c)), "{name} repeats itself");
+        let outcomes = Simulated::default().measure(&self.search.task, &proposed).unwrap();
+        proposed.iter().zip(outcomes).for_each(|(c, o)| self.search.add(c, o));
+        let samples: Vec<Sample> = self
+            .search
+            .measured
+            .iter()
+            .map(|(c, o)| Sample { task: 0, features: c.features.clone(), seconds: o.seconds() })
+            .collect();
+        self.model.write().unwrap_or_else(PoisonError::into_inner).train(&samples);
+        proposed
+    }
+
+    fn best(&self) -> f64 {
+        self.search.best().unwrap().1
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_proposals() {
+    for name in NAMES {
+        let run = |seed| -> Vec<u64> {
+            let mut trial = Trial::new(name, "all", matmul(48, 32, 40), seed);
+            (0..4).flat_map(|_| trial.round(40)).map(|c| c.program).collect()
+        };
+        let (first, again) = (run(5), run(5));
+        assert_eq!(first, again, "{name}");
+        assert!(first.len() > 80, "{name}");
+        assert!(name == "grid" || run(6) != first, "{name}");
+    }
+}
+
+#[test]
+fn the_optimum_of_a_small_space_is_found() {
+    let space = || ("SRSR", product(8, 16, 4));
+    let all = {
+        let mut grid = Trial::new("grid", space().0, space().1, 0);
+        while !grid.round(100).is_empty() {}
+        grid
+    };
+    let size = all.search.measured.len();
+    assert!(size > 50, "{size}");
+    for name in NAMES {
+        let mut trial = Trial::new(name, space().0, space().1, 1);
+        while trial.search.measured.len() < size && !trial.round(16).is_empty() {}
+        assert_eq!(trial.best(), all.best(), "{name}");
+    }
+}
+
+/// In the space of the paper on G-BFS and N-A2C, of which so many trials are 0.1%.
+#[test]
+fn strategies_beat_random_samples() {
+    const TRIALS: usize = 484;
+    const SEEDS: u64 = 3;
+    let best = |name: &str| {
+        let run = |seed| {
+            let mut trial = Trial::new(name, "SSRSRS", product(512, 512, 512), seed);
+            while trial.search.measured.len() < TRIALS && !trial.round(64).is_empty() {}
+            trial.best()
+        };
+        let all: Vec<f64> = (0..SEEDS).map(run).collect();
+        median(&all)
+    };
+    let random = best("random");
+    println!("random: {:.3} ms", random * 1e3);
+    let searching = NAMES.into_iter().filter(|name| !["random", "grid"].contains(name));
+    for name in searching {
+        let start = std::time::Instant::now();
+        let found = best(name);
+        println!(
+            "{name}: {:.3} ms, {:.2} of random, {:.1} s",
+            found * 1e3,
+            found / random,
+            start.elapsed().as_secs_f64()
+        );
+        assert!(found < random, "{name}: {found} and {random}");
+    }
+}
