@@ -22,7 +22,8 @@ use tract_onnx::prelude::{Framework, InferenceModelExt, IntoRunnable, IntoTValue
 const TOLERANCE: f64 = 1e-4;
 
 /// Networks that tract, built without optimisation, takes longer than all other tests together for.
-const LARGE: [&str; 6] = ["resnet50", "vgg16", "bert_base", "gpt2", "resnet3d_18", "C3D"];
+const LARGE: [&str; 8] =
+    ["resnet50", "vgg16", "bert_base", "gpt2", "resnet3d_18", "C3D", "C1", "C2"];
 
 type Failure = Box<dyn std::error::Error>;
 

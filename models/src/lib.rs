@@ -12,6 +12,7 @@
 
 pub mod builder;
 mod networks;
+mod papers;
 mod products;
 pub mod proto;
 pub mod real;
@@ -44,7 +45,8 @@ impl Generator {
 
 /// All generators, networks first.
 pub fn all() -> impl Iterator<Item = &'static Generator> {
-    networks::NETWORKS.iter().chain(workloads::WORKLOADS).chain(products::PRODUCTS)
+    let workloads = workloads::WORKLOADS.iter().chain(products::PRODUCTS).chain(papers::PAPERS);
+    networks::NETWORKS.iter().chain(workloads)
 }
 
 pub fn find(name: &str) -> Option<&'static Generator> {

@@ -36,7 +36,10 @@ pub(crate) const WORKLOADS: &[Generator] = &[
         transposed,
     ),
     operator("CBR", "C2D, batch normalisation, ReLU", conv_bn_relu),
-    operator("TBG", "transposed batch product, sequence 128, 12 heads of 64", attention_scores),
+    operator("TBG", "transposed batch product, sequence 128, 12 heads of 64", |b| {
+        let (q, k) = heads(b);
+        b.result("y", "MatMul", &[&q, &k], &[]);
+    }),
     operator("NRM", "2-norm of a 256x256 matrix", norm),
     operator("SFM", "softmax of 256 rows of 256", softmax),
 ];
@@ -70,11 +73,17 @@ fn conv_bn_relu(b: &mut Builder) {
     b.result("y", "Relu", &[&y], &[]);
 }
 
-fn attention_scores(b: &mut Builder) {
+/// Products of all queries and keys, for each head.
+pub(crate) fn attention_scores(b: &mut Builder) -> String {
+    let (q, k) = heads(b);
+    b.op("MatMul", &[&q, &k], &[])
+}
+
+fn heads(b: &mut Builder) -> (String, String) {
     let (q, k) = (b.input("q", &[1, 128, 12, 64]), b.input("k", &[1, 128, 12, 64]));
     let q = b.op("Transpose", &[&q], &[("perm", ints(&[0, 2, 1, 3]))]);
     let k = b.op("Transpose", &[&k], &[("perm", ints(&[0, 2, 3, 1]))]);
-    b.result("y", "MatMul", &[&q, &k], &[]);
+    (q, k)
 }
 
 fn norm(b: &mut Builder) {

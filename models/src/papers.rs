@@ -1,0 +1,88 @@
+//! The workloads that the papers on search name, where `workloads` and `products` have no others of their shape:
+//! the eight of OpEvo, and of Ansor the capsule convolution and the two subgraphs, whose shapes the paper leaves
+//! open.
+
+use crate::networks::layers::{Conv, UNIT, conv_attributes, ints};
+use crate::proto::Attribute;
+use crate::workloads::{attention_scores, operator};
+use crate::{Builder, Generator};
+
+pub(crate) const PAPERS: &[Generator] = &[
+    operator("MM1", "OpEvo: matrix product 512x1024x1024", |b| matmul(b, 512, 1024, 1024)),
+    operator("MM2", "OpEvo: matrix product 512x4096x1024", |b| matmul(b, 512, 4096, 1024)),
+    operator("MM3", "OpEvo: matrix product 512x1024x4096", |b| matmul(b, 512, 1024, 4096)),
+    operator("BMM1", "OpEvo: 960 matrix products 128x64x128", |b| {
+        let (left, right) = (b.input("a", &[960, 128, 128]), b.input("b", &[960, 128, 64]));
+        b.result("y", "MatMul", &[&left, &right], &[]);
+    }),
+    operator("BMM2", "OpEvo: 960 matrix products 128x64x128, the left side transposed", |b| {
+        let (left, right) = (b.input("a", &[960, 128, 128]), b.input("b", &[960, 128, 64]));
+        let left = transposed(b, &left);
+        b.result("y", "MatMul", &[&left, &right], &[]);
+    }),
+    operator("BMM3", "OpEvo: 960 matrix products 128x128x64, the right side transposed", |b| {
+        let (left, right) = (b.input("a", &[960, 128, 64]), b.input("b", &[960, 128, 64]));
+        let right = transposed(b, &right);
+        b.result("y", "MatMul", &[&left, &right], &[]);
+    }),
+    operator("C1", "OpEvo: convolution 11x11 with stride 4, 512x3x227x227 to 64 channels", |b| {
+        images(b, 227, &padded(Conv::new(3, 64, 11).stride(4), 0))
+    }),
+    operator("C2", "OpEvo: convolution 5x5, 512x64x27x27 to 192 channels", |b| {
+        images(b, 27, &Conv::new(64, 192, 5))
+    }),
+    operator(
+        "CAP",
+        "Ansor: capsule convolution 3x3 with stride 2, 16x16, 32 capsules of 4x4",
+        capsule,
+    ),
+    operator(
+        "ConvLayer",
+        "Ansor: convolution 3x3, batch normalisation, ReLU, 56x56, 64 channels",
+        |b| {
+            let x = b.input("x", &[1, 64, 56, 56]);
+            let y = crate::networks::layers::conv_bn(b, &x, &Conv::new(64, 64, 3), UNIT);
+            b.result("y", "Relu", &[&y], &[]);
+        },
+    ),
+    operator(
+        "TBS",
+        "Ansor: transposed batch product and softmax, sequence 128, 12 heads of 64",
+        |b| {
+            let scores = attention_scores(b);
+            b.result("y", "Softmax", &[&scores], &[("axis", Attribute::Int(-1))]);
+        },
+    ),
+];
+
+fn matmul(b: &mut Builder, m: usize, n: usize, k: usize) {
+    let (left, right) = (b.input("a", &[m, k]), b.input("b", &[k, n]));
+    b.result("y", "MatMul", &[&left, &right], &[]);
+}
+
+fn transposed(b: &mut Builder, x: &str) -> String {
+    b.op("Transpose", &[x], &[("perm", ints(&[0, 2, 1]))])
+}
+
+fn padded(mut conv: Conv, pad: usize) -> Conv {
+    conv.pads.fill(pad);
+    conv
+}
+
+/// A batch of 512 images.
+fn images(b: &mut Builder, size: usize, c: &Conv) {
+    let x = b.input("x", &[512, c.from, size, size]);
+    let (w, attributes) = conv_attributes(b, c);
+    b.result("y", "Conv", &[&x, &w], &attributes);
+}
+
+/// Capsules are 4x4 matrices that are multiplied as numbers are in a plain convolution. Rows of the left side
+/// go along unchanged: they are the first axis of three, along which the kernel is 1; columns are channels.
+fn capsule(b: &mut Builder) {
+    const SIDE: usize = 4;
+    let mut conv = Conv::of_rank(3, 32 * SIDE, 32 * SIDE, 3).stride(2);
+    (conv.kernel[0], conv.strides[0], conv.pads[0]) = (1, 1, 0);
+    let x = b.input("x", &[1, 32 * SIDE, SIDE, 16, 16]);
+    let (w, attributes) = conv_attributes(b, &conv);
+    b.result("y", "Conv", &[&x, &w], &attributes);
+}
