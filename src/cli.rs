@@ -39,6 +39,8 @@ pub enum Command {
     Records(Records),
     /// Make a page of what tuning found, or of an artifact's kernels
     Report(Report),
+    /// Compare search strategies on one subgraph: the same space, budget and measurer, several seeds
+    Lab(Lab),
     /// Build and run candidates at the word of `tune`
     #[command(hide = true)]
     Worker(Worker),
@@ -59,6 +61,7 @@ impl Command {
             Command::Sketches(a) => a.json,
             Command::Records(a) => a.json,
             Command::Report(a) => a.json,
+            Command::Lab(a) => a.json,
             Command::Tune(a) => a.json || a.json_lines,
             Command::Worker(_) => false,
         }
@@ -352,6 +355,50 @@ pub struct Report {
     pub output: Option<PathBuf>,
     #[arg(long, default_value_t = 0, help = "Threads that an artifact runs on; 0 takes all cores")]
     pub threads: usize,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Lab {
+    /// A generated workload (`ansc models` lists them) or an ONNX model
+    pub workload: String,
+    /// The subgraph to search [default: the one with the most operations]
+    #[arg(long, value_name = "N")]
+    pub subgraph: Option<usize>,
+    #[arg(long, value_delimiter = ',', value_name = "NAME,..", value_parser = ansc_tuner::strategy::NAMES,
+          default_value = "evolutionary,opevo,g-bfs,n-a2c,annealing,rnn,random")]
+    pub strategies: Vec<String>,
+    /// Candidates that each run measures
+    #[arg(long, default_value_t = 512, value_name = "N")]
+    pub trials: usize,
+    /// Runs of each strategy, with the seeds 0, 1, ..
+    #[arg(long, default_value_t = 5, value_name = "K")]
+    pub seeds: u64,
+    /// What is searched: `all` that tune searches, `rules`, or tiles alone as in `SSRSRS` or `SSRSRS+unroll`
+    #[arg(long, default_value = "all", value_name = "SPACE")]
+    pub space: String,
+    /// Measure on a device that is only computed: exact, quick, and the same everywhere
+    #[arg(long)]
+    pub simulated: bool,
+    /// Candidates that are measured in one go
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    pub per_round: usize,
+    /// What tells good candidates from bad ones before they are measured, for strategies that ask
+    #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
+    pub cost_model: String,
+    /// Leaders of each run that are measured again at its end
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub settle: usize,
+    #[command(flatten)]
+    pub specialise: Specialise,
+    #[command(flatten)]
+    pub machine: Machine,
+    #[command(flatten)]
+    pub tuned: Tuned,
+    /// Write a page with the curves
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     #[arg(long)]
     pub json: bool,
 }

@@ -6,6 +6,7 @@ use ansc_codegen::CodegenError;
 use ansc_frontend::ImportError;
 use ansc_runtime::LoadErrorKind;
 use ansc_runtime::tensor::TensorError;
+use ansc_tuner::lab::{LabError, SpaceError};
 
 /// Exit codes are part of the command line's contract.
 pub const EXIT_DATA: u8 = 1;
@@ -38,6 +39,8 @@ pub enum Error {
     #[error("{0}")]
     Tune(#[from] ansc_tuner::tune::TuneError),
     #[error("{0}")]
+    Lab(#[from] ansc_tuner::lab::LabError),
+    #[error("{0}")]
     Records(#[from] ansc_tuner::records::RecordsError),
     #[error("{0}")]
     Mismatch(String),
@@ -55,6 +58,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) => EXIT_USAGE,
+            Error::Lab(LabError::Space(SpaceError::Unknown(_))) => EXIT_USAGE,
             Error::Machine(_) => EXIT_MACHINE,
             Error::Load(e) if matches!(e.kind, LoadErrorKind::Target(_)) => EXIT_MACHINE,
             Error::Codegen(CodegenError::UnknownTarget { .. }) => EXIT_USAGE,

@@ -7,6 +7,7 @@ pub mod cli;
 pub mod compare;
 pub mod error;
 pub mod inputs;
+pub mod lab;
 pub mod limits;
 pub mod pipeline;
 pub mod profile;

@@ -24,7 +24,7 @@ pub const DEFAULT_RECORDS: &str = "ansc-records.db";
 const WORKER_MEMORY: u64 = 16 << 30;
 
 /// Becomes true when the user wants no further round.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+pub(crate) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Threads to schedule for.
 pub fn threads(wanted: usize) -> usize {
@@ -105,7 +105,7 @@ fn cost_model(search: &Search, tasks: &[Weighted]) -> SharedModel {
 }
 
 /// The first interrupt lets the round come to its end, the second ends the program.
-fn stop_when_interrupted() {
+pub(crate) fn stop_when_interrupted() {
     extern "C" fn stop(_: libc::c_int) {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             // SAFETY: `_exit` may be called in a signal handler.
@@ -117,7 +117,7 @@ fn stop_when_interrupted() {
 }
 
 /// This very program, which also serves as the worker.
-fn worker_command(target_cpu: &str) -> Result<WorkerCommand, Error> {
+pub(crate) fn worker_command(target_cpu: &str) -> Result<WorkerCommand, Error> {
     let program = std::env::current_exe()
         .map_err(|e| Error::Machine(format!("the path of this program is unknown: {e}")))?;
     let memory = WORKER_MEMORY.to_string();

@@ -5,6 +5,7 @@ mod check;
 mod compile;
 mod explain;
 mod inspect;
+mod lab;
 mod models;
 pub mod operators;
 mod records;
@@ -40,6 +41,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Sketches(args) => sketches::run(&args),
         Command::Records(args) => records::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Lab(args) => lab::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Worker(args) => worker::run(&args),
     }

@@ -1,0 +1,122 @@
+//! Search strategies side by side on one subgraph: options of the command line to a run of the laboratory.
+
+use std::path::{Path, PathBuf};
+
+use ansc_codegen::Target;
+use ansc_frontend::import::ImportOptions;
+use ansc_sketch::default::Machine;
+use ansc_tuner::Records;
+use ansc_tuner::lab::{Comparison, Lab, LabError, Options as LabOptions, Watch};
+use ansc_tuner::measure::{LocalMeasurer, LocalOptions, Measurer, Simulated};
+use ansc_tuner::records::{InMemory, Sqlite};
+use ansc_tuner::tune::Weighted;
+
+use crate::Error;
+use crate::choice::{Schedules, target_name};
+use crate::cli;
+use crate::pipeline::{self, Options};
+use crate::search;
+
+/// What schedules are for, and its name in records. The simulated one is the same everywhere.
+struct Device {
+    target: Target,
+    name: String,
+    schedules: Schedules,
+}
+
+pub fn compare(
+    args: &cli::Lab,
+    import: ImportOptions,
+    watch: &dyn Watch,
+) -> Result<Comparison, Error> {
+    let device = device(args)?;
+    let options = Options {
+        schedules: device.schedules.clone(),
+        ..Options::new(import, device.target.clone())
+    };
+    let folder = tempfile::tempdir()
+        .map_err(|e| Error::Machine(format!("a temporary folder cannot be made: {e}")))?;
+    let model = workload(&args.workload, folder.path())?;
+    let chosen = choose(pipeline::tasks(&model, &options)?, args.subgraph)?;
+    let mut measurer = measurer(args, device.schedules.threads)?;
+    let mut records: Box<dyn Records> = match &args.tuned.records {
+        None if args.simulated => Box::new(InMemory::default()),
+        _ => Box::new(Sqlite::open(&search::records_path(&args.tuned))?),
+    };
+    let options = LabOptions {
+        strategies: args.strategies.clone(),
+        seeds: args.seeds,
+        trials: args.trials,
+        per_round: args.per_round,
+        cost_model: args.cost_model.clone(),
+        space: args.space.parse().map_err(LabError::from)?,
+        settle: if args.simulated { 0 } else { args.settle },
+        target: device.name,
+        version: env!("CARGO_PKG_VERSION").into(),
+        threads: device.schedules.threads,
+    };
+    search::stop_when_interrupted();
+    let lab = Lab {
+        measurer: measurer.as_mut(),
+        records: records.as_mut(),
+        watch,
+        interrupted: &search::INTERRUPTED,
+    };
+    Ok(lab.compare(&chosen.task, &options)?)
+}
+
+fn device(args: &cli::Lab) -> Result<Device, Error> {
+    let target = Target::parse(&args.machine.target_cpu)?;
+    let untuned = Schedules::untuned(&target);
+    if args.simulated {
+        let Simulated { cores, vector_bytes, registers, .. } = Simulated::default();
+        let machine = Machine { vector_bytes, registers };
+        let schedules = Schedules { machine, threads: cores, ..untuned };
+        return Ok(Device { target, name: "simulated".into(), schedules });
+    }
+    let schedules = Schedules { threads: search::threads(args.tuned.threads), ..untuned };
+    Ok(Device { name: target_name(&target), target, schedules })
+}
+
+fn measurer(args: &cli::Lab, threads: usize) -> Result<Box<dyn Measurer>, Error> {
+    if args.simulated {
+        return Ok(Box::new(Simulated::default()));
+    }
+    let worker = search::worker_command(&args.machine.target_cpu)?;
+    let local = LocalMeasurer::new(LocalOptions::new(worker, threads)).map_err(LabError::from)?;
+    Ok(Box::new(local))
+}
+
+/// A file as it is; a generated workload is written to the folder.
+fn workload(name: &str, folder: &Path) -> Result<PathBuf, Error> {
+    let path = PathBuf::from(name);
+    if path.extension().is_some_and(|e| e == "onnx") || path.is_file() {
+        return Ok(path);
+    }
+    let unknown = || {
+        Error::Usage(format!(
+            "`{name}` is neither a file nor a generated workload; `ansc models` lists those"
+        ))
+    };
+    let generator = ansc_models::find(name).ok_or_else(unknown)?;
+    let path = folder.join(format!("{}.onnx", generator.name));
+    std::fs::write(&path, generator.build().to_bytes()).map_err(|e| Error::file(&path, e))?;
+    Ok(path)
+}
+
+/// The subgraph of that number, or the one with the most operations.
+fn choose(tasks: Vec<Weighted>, number: Option<usize>) -> Result<Weighted, Error> {
+    let count = tasks.len();
+    let none = || match number {
+        Some(n) => Error::Usage(format!(
+            "there is no subgraph {n}; the last of {count} is {}",
+            count.saturating_sub(1)
+        )),
+        None => Error::Usage("the workload has no subgraph to schedule".into()),
+    };
+    let chosen = match number {
+        Some(n) => tasks.into_iter().nth(n),
+        None => tasks.into_iter().rev().max_by_key(|t| t.flops),
+    };
+    chosen.ok_or_else(none)
+}

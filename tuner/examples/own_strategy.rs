@@ -1,0 +1,103 @@
+//! A search strategy of one's own, and how good it is beside the built-in ones. `docs/STRATEGIES.md` explains it.
+//!
+//! ```text
+//! cargo run --release -p ansc-tuner --example own_strategy
+//! ```
+
+use std::collections::HashSet;
+use std::sync::{Arc, RwLock};
+
+use ansc_graph::Compute;
+use ansc_sketch::Task;
+use ansc_sketch::default::Machine;
+use ansc_tuner::measure::{Measurer, Simulated};
+use ansc_tuner::model::{self, SharedModel};
+use ansc_tuner::strategy::topology::{moved, moves};
+use ansc_tuner::strategy::{self, Random};
+use ansc_tuner::{Candidate, Search, SearchStrategy};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+/// Goes from the fastest program to random neighbours of it.
+struct Climb {
+    random: StdRng,
+    /// Where there is nothing to climb from, and where all neighbours are known.
+    fallback: Random,
+}
+
+/// Neighbours that may be known or invalid, one after another, before the hill counts as climbed.
+const TRIES: usize = 50;
+
+impl Climb {
+    fn new(seed: u64) -> Climb {
+        Climb { random: StdRng::seed_from_u64(seed), fallback: Random::new(seed) }
+    }
+}
+
+impl SearchStrategy for Climb {
+    fn name(&self) -> &'static str {
+        "climb"
+    }
+
+    fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
+        let mut known = HashSet::new();
+        let mut proposed = vec![];
+        let mut tries = 0;
+        if let Some((best, _)) = search.best() {
+            let moves = moves(&best.trace);
+            while proposed.len() < n && tries < TRIES && !moves.is_empty() {
+                tries += 1;
+                let chosen = moves[self.random.random_range(0..moves.len())].clone();
+                let next =
+                    Candidate::of(&search.task, &moved(&best.trace, chosen), &mut self.random);
+                if let Some(new) = next.filter(|c| !search.is_seen(c) && known.insert(c.program)) {
+                    proposed.push(new);
+                    tries = 0;
+                }
+            }
+        }
+        let rest = self.fallback.propose(search, n - proposed.len());
+        proposed.extend(rest.into_iter().filter(|c| known.insert(c.program)));
+        proposed
+    }
+}
+
+/// A matrix product, for two cores with vectors of 32 bytes.
+fn task() -> Arc<Task> {
+    let text = "compute(in0: f32[512, 512], in1: f32[512, 512]) -> mm {
+        mm: f32[512, 512] = sum{r0: 512} mul(in0[i0, r0], in1[r0, i1])
+    }";
+    let machine = Machine { vector_bytes: 32, registers: 16 };
+    let compute = Compute::parse(text).expect("a subgraph");
+    Arc::new(Task { name: "mm".into(), compute, constant: vec![false; 2], machine, cores: 2 })
+}
+
+/// The best time after so many trials.
+fn run(mut strategy: Box<dyn SearchStrategy>, trials: usize) -> f64 {
+    let mut search = Search::new(task());
+    let mut device = Simulated::default();
+    while search.measured.len() < trials {
+        let proposed = strategy.propose(&search, 16);
+        let outcomes = device.measure(&search.task, &proposed).expect("it is only computed");
+        proposed.iter().zip(outcomes).for_each(|(c, o)| search.add(c, o));
+    }
+    search.best().map_or(f64::INFINITY, |(_, seconds)| seconds)
+}
+
+fn main() {
+    let model: SharedModel =
+        Arc::new(RwLock::new(model::create("hist", 0).expect("one of the names")));
+    let built_in = |name| strategy::create(name, &model, 0).expect("one of the names");
+    let strategies: [Box<dyn SearchStrategy>; 3] =
+        [Box::new(Climb::new(0)), built_in("random"), built_in("opevo")];
+    for strategy in strategies {
+        let name = strategy.name();
+        println!("{name:8} {:.3} ms", run(strategy, 256) * 1e3);
+    }
+}
+
+#[test]
+fn climbing_beats_random_samples() {
+    let climbed = run(Box::new(Climb::new(0)), 160);
+    assert!(climbed < run(Box::new(Random::new(0)), 160));
+}
