@@ -55,11 +55,12 @@ fn the_same_seed_gives_the_same_proposals() {
     for name in NAMES {
         let run = |seed| -> Vec<u64> {
             let mut trial = Trial::new(name, "all", matmul(48, 32, 40), seed);
-            (0..4).flat_map(|_| trial.round(40)).map(|c| c.program).collect()
+            // The third round of 40 is the first that annealing plans.
+            (0..3).flat_map(|_| trial.round(40)).map(|c| c.program).collect()
         };
         let (first, again) = (run(5), run(5));
         assert_eq!(first, again, "{name}");
-        assert!(first.len() > 80, "{name}");
+        assert!(first.len() > 60, "{name}");
         assert!(name == "grid" || run(6) != first, "{name}");
     }
 }
@@ -87,9 +88,11 @@ fn strategies_beat_random_samples() {
     const TRIALS: usize = 484;
     const SEEDS: u64 = 3;
     let best = |name: &str| {
+        // What asks a model searches long for each round.
+        let per_round = if ["evolutionary", "annealing"].contains(&name) { 64 } else { 8 };
         let run = |seed| {
             let mut trial = Trial::new(name, "SSRSRS", product(512, 512, 512), seed);
-            while trial.search.measured.len() < TRIALS && !trial.round(64).is_empty() {}
+            while trial.search.measured.len() < TRIALS && !trial.round(per_round).is_empty() {}
             trial.best()
         };
         let all: Vec<f64> = (0..SEEDS).map(run).collect();
