@@ -39,7 +39,7 @@ pub enum Error {
     #[error("{0}")]
     Tune(#[from] ansc_tuner::tune::TuneError),
     #[error("{0}")]
-    Lab(#[from] ansc_tuner::lab::LabError),
+    Lab(#[from] LabError),
     #[error("{0}")]
     Records(#[from] ansc_tuner::records::RecordsError),
     #[error("{0}")]
