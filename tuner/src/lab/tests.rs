@@ -30,8 +30,10 @@ fn compare(
     lab.compare(&task(product(64, 64, 64)), options)
 }
 
-/// What does not depend on time.
-fn results(comparison: &Comparison) -> Vec<(String, u64, usize, Option<f64>, Vec<(usize, f64)>)> {
+/// Strategy, seed, trials, result, and the curve by trials: what does not depend on time.
+type Flat = (String, u64, usize, Option<f64>, Vec<(usize, f64)>);
+
+fn results(comparison: &Comparison) -> Vec<Flat> {
     let runs =
         comparison.strategies.iter().flat_map(|s| s.runs.iter().map(|r| (s.name.clone(), r)));
     runs.map(|(name, r)| {
