@@ -8,15 +8,14 @@ use ansc_tuner::tune::{Report, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use super::{import_options, print_json};
+use super::{compile_options, print_json};
 use crate::Error;
 use crate::cli::Tune;
-use crate::pipeline::Options;
 use crate::search;
 
 pub(super) fn run(args: &Tune) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
-    let options = Options::new(import_options(&args.specialise)?, target);
+    let options = compile_options(&args.specialise, target)?;
     let say = match (args.json_lines, args.quiet) {
         (true, _) => Say::Lines,
         (_, true) => Say::Nothing,
