@@ -72,16 +72,14 @@ impl Schedules {
         compute: &Compute,
         constant: &[bool],
     ) -> (Scheduled, Option<Tuning>) {
+        let task = Arc::new(self.task(name, compute, constant));
         let tuned = (!self.tuned.is_empty()).then(|| {
-            let task = Arc::new(self.task(name, compute, constant));
             let tuned = self.tuned.get(&task.key())?;
             let random = &mut StdRng::seed_from_u64(0);
             let sample = task.sample(&tuned.trace, Unfit::Refuse, random).ok()?;
             Some((sample.scheduled, Some(tuned.tuning(&task))))
         });
-        tuned.flatten().unwrap_or_else(|| {
-            (ansc_sketch::default::schedule(name, compute, constant, &self.machine), None)
-        })
+        tuned.flatten().unwrap_or_else(|| (task.default_schedule(), None))
     }
 }
 

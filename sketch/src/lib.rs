@@ -4,12 +4,14 @@
 //! into a fast one that computes the same function; code generation takes what [`finish()`] makes of it.
 
 mod affine;
+pub mod algorithm;
 mod decompose;
 pub mod default;
 mod disjoint;
 pub mod exec;
 pub mod features;
 pub mod finish;
+mod flat;
 pub mod gpu;
 mod hash;
 pub mod index_map;

@@ -4,8 +4,8 @@
 //! Task --sketches--> traces without decisions --sample--> trace with decisions, program, packed constants
 //! ```
 //!
-//! The sketches are the [default schedule](crate::default) with its knobs open, and those that the
-//! [rules](crate::rules) derive. Two tasks that differ in names only have the same [`Task::key`].
+//! The sketches are the [default schedule](crate::default) with its knobs open, the same of every other
+//! [algorithm](crate::algorithm) that applies, and those that the [rules](crate::rules) derive. Two tasks that differ in names only have the same [`Task::key`].
 
 use std::sync::Arc;
 
@@ -13,7 +13,9 @@ use ansc_graph::Compute;
 use rand::Rng;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::algorithm::Algorithm;
 use crate::default::{self, Knobs, Machine, Scheduled};
+use crate::packed::in_turn;
 use crate::postprocess::{self, postprocess};
 use crate::program::Program;
 use crate::rules::{Sketch, Space};
@@ -54,31 +56,52 @@ impl Task {
         format!("{:032x}", xxh3_128(text.as_bytes()))
     }
 
-    /// Every sketch; the first is that of the default schedule.
+    /// Every sketch; the first is that of the schedule that nobody tuned.
     pub fn sketches(self: &Arc<Task>) -> Vec<Sketch> {
-        let default = self.default_sketch().map(|trace| Sketch {
-            trace: trace.undecided(),
-            rules: vec!["default schedule".into()],
-        });
+        let named = |algorithm: Option<Algorithm>| {
+            let trace = self.default_sketch(algorithm).ok()?.undecided();
+            let name = algorithm.map(|a| a.name().to_owned());
+            Some(Sketch {
+                trace,
+                rules: name.into_iter().chain(["default schedule".into()]).collect(),
+            })
+        };
+        let preferred = self.preferred();
+        let all = [None].into_iter().chain(Algorithm::ALL.map(Some));
+        let algorithms = [preferred].into_iter().chain(all.filter(|a| *a != preferred));
         let derived = Space::cpu(self.cores).sketches(self.naive());
-        default.into_iter().chain(derived).collect()
+        algorithms.filter_map(named).chain(derived).collect()
     }
 
     /// The trace of the schedule that nobody tuned.
     pub fn untuned(self: &Arc<Task>) -> Trace {
-        let mut trace = self.default_sketch().expect("the default schedule always applies");
+        let trace = self.default_sketch(self.preferred());
+        let mut trace = trace.expect("the default schedule always applies");
         for step in trace.choices() {
             trace = trace.decide(step, Decision::Choice(0));
         }
         trace
     }
 
-    /// The default schedule, each knob that matters for this subgraph sampled.
-    fn default_sketch(self: &Arc<Task>) -> Result<Trace, StepError> {
-        let knobs = Knobs::default();
-        default::schedule_with(&self.name, &self.compute, &self.constant, &self.machine, &knobs);
+    /// The schedule that nobody tuned.
+    pub fn default_schedule(&self) -> Scheduled {
+        let made = self.preferred().and_then(|algorithm| algorithm.rewrite(self));
+        let task = made.as_ref().map_or(self, |m| &m.task);
+        let scheduled = default::schedule(&task.name, &task.compute, &task.constant, &task.machine);
+        let prepared = made.as_ref().map(|m| m.prepared.clone()).unwrap_or_default();
+        Scheduled { packings: in_turn(prepared, scheduled.packings), ..scheduled }
+    }
+
+    /// The default schedule of what the algorithm makes of the subgraph, each knob that matters for it sampled.
+    fn default_sketch(self: &Arc<Task>, algorithm: Option<Algorithm>) -> Result<Trace, StepError> {
         let random = &mut crate::rules::fixed_random();
         let mut recorder = Recorder::of_task(self.clone());
+        if let Some(algorithm) = algorithm {
+            recorder.algorithm(algorithm)?;
+        }
+        let task = recorder.task.clone().expect("the recorder of a task knows it");
+        let knobs = Knobs::default();
+        default::schedule_with(&task.name, &task.compute, &task.constant, &task.machine, &knobs);
         let mut sampled = vec![];
         for knob in knobs.asked() {
             let candidates = knob.candidates();
@@ -99,8 +122,9 @@ impl Task {
     ) -> Result<Sample, TraceError> {
         let recorder = trace.replay_on(Recorder::of_task(self.clone()), unfit, random)?;
         let complete = recorder.packings().cloned();
+        let prepared = recorder.prepared().to_vec();
         let (schedule, trace) = recorder.into_parts();
-        let scheduled = match complete {
+        let mut scheduled = match complete {
             Some(packings) => Scheduled { program: schedule.into_program(), packings },
             None => {
                 let machine = postprocess::Machine {
@@ -110,6 +134,7 @@ impl Task {
                 postprocess(schedule, &self.constant, &machine)
             }
         };
+        scheduled.packings = in_turn(prepared, scheduled.packings);
         Ok(Sample { trace, scheduled })
     }
 }
@@ -159,6 +184,31 @@ mod tests {
                 assert_eq!(again, sample);
             }
         }
+    }
+
+    #[test]
+    fn algorithms_replay_from_their_text() {
+        let mut task = Task::clone(&task(conv(5, 3, 9, 7, 1)));
+        task.constant[1] = true;
+        let task = Arc::new(task);
+        let sketches = task.sketches();
+        let rules: Vec<&str> = sketches.iter().map(|s| s.rules[0].as_str()).take(4).collect();
+        assert_eq!(rules, ["default schedule", "winograd_2", "winograd_4", "im2col"]);
+        for sketch in &sketches[1..4] {
+            assert!(
+                sketch.trace.to_string().starts_with(&format!("algorithm({})", sketch.rules[0]))
+            );
+            let random = &mut StdRng::seed_from_u64(0);
+            let sample = task.sample(&sketch.trace, Unfit::Refuse, random).unwrap();
+            compare_scheduled(&task.compute, &sample.scheduled).unwrap();
+            let json = serde_json::to_string(&sample.trace).unwrap();
+            let trace: Trace = serde_json::from_str(&json).unwrap();
+            assert_eq!(task.sample(&trace, Unfit::Refuse, random).unwrap(), sample);
+        }
+        let strided = Arc::new(Task { compute: conv(5, 3, 9, 7, 2), ..Task::clone(&task) });
+        let random = &mut StdRng::seed_from_u64(0);
+        let refused = strided.sample(&sketches[1].trace, Unfit::Resample, random).unwrap_err();
+        assert_eq!(*refused.cause, StepError::DoesNotApply(Algorithm::Winograd2));
     }
 
     #[test]

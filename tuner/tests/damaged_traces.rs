@@ -23,6 +23,10 @@ fn tasks() -> Vec<Arc<Task>> {
            total: f32[8] = sum{r0: 13} in0[i0, r0]
            root: f32[8] = sqrt(total[i0])
          }",
+        "compute(in0: f32[1, 7, 6, 5], in1: f32[3, 3, 5, 8]) -> conv {
+           conv: f32[1, 5, 4, 8] = sum{r0: 3, r1: 3, r2: 5}
+             mul(in0[i0, add(i1, r0), add(i2, r1), r2], in1[r0, r1, r2, i3])
+         }",
     ];
     let task = |text: &str| {
         let compute = Compute::parse(text).unwrap();

@@ -241,9 +241,21 @@ impl<'a> Builder<'a> {
 
     /// A block with one iterator for each step of the path that `body` mentions.
     pub(super) fn block(&mut self, path: &Path, name: &str, body: Body) -> Vec<Stmt> {
+        self.guarded_block(path, name, None, body)
+    }
+
+    /// A block that runs where `predicate` holds.
+    pub(super) fn guarded_block(
+        &mut self,
+        path: &Path,
+        name: &str,
+        predicate: Option<Expr>,
+        body: Body,
+    ) -> Vec<Stmt> {
         let mut iters = Vec::new();
         let mut names = std::collections::BTreeMap::new();
-        let used = mentioned(&body);
+        let mut used = mentioned(&body);
+        used.extend(predicate.iter().flat_map(Expr::vars));
         for step in path.iter().filter(|s| used.contains(&s.symbol)) {
             let var = self.program.add_var(format!("v{}", self.program.vars[step.symbol.index()]));
             names.insert(step.symbol, var);
@@ -254,8 +266,10 @@ impl<'a> Builder<'a> {
                 binding: step.binding.clone(),
             });
         }
-        let body = rename(body, &|v| names.get(&v).map(|&v| Expr::Var(v)));
-        vec![Stmt::Block(Box::new(Block { name: name.into(), iters, predicate: None, body }))]
+        let renamed = |v: VarId| names.get(&v).map(|&v| Expr::Var(v));
+        let predicate = predicate.map(|p| p.substitute(&renamed));
+        let body = rename(body, &renamed);
+        vec![Stmt::Block(Box::new(Block { name: name.into(), iters, predicate, body }))]
     }
 
     /// A stage's body at the point `at` (an expression for each of its axes), over the program's buffers.

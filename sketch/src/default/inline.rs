@@ -8,10 +8,12 @@
 //!
 //! A stage is inlined where recomputing it costs no more than storing and loading it: never a
 //! reduction or a result; into a reduction that uses elements again only if it merely moves them
-//! (so that padding stays a buffer); expensive functions only into one reader of the same size.
+//! (so that padding stays a buffer); expensive functions only into one reader of the same size; never what
+//! is written out along an axis (`transform`).
 
 use ansc_graph::{BufId, Compute, Expr, Stage};
 
+use super::transform::is_switch;
 use super::usage::{has_reuse, is_expensive, is_movement, readers, size};
 
 /// Inlined bodies stay below this many nodes: code size, and the compiler's own time.
@@ -38,7 +40,7 @@ pub(super) fn inline(compute: &Compute) -> Compute {
 
 fn worthwhile(compute: &Compute, index: usize, readers: &[usize]) -> bool {
     let stage = &compute.stages[index];
-    if stage.reduce.is_some() || compute.outputs.contains(&index) {
+    if stage.reduce.is_some() || compute.outputs.contains(&index) || is_switch(stage) {
         return false;
     }
     let expensive = is_expensive(&stage.body);

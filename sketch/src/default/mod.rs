@@ -6,10 +6,11 @@
 //! 1. `inline`: stages that only move or cheaply transform elements vanish into their readers.
 //! 2. A reduction that uses elements more than once (matrix products, convolutions) becomes a
 //!    register-tiled nest with its epilogue (`tile`); operands that the vector axis walks are packed.
-//! 3. Neighbouring stages that agree on their leading axes (softmax, layer normalisation) share one
+//! 3. Pairs of stages that transform small squares of elements are written out in registers (`transform`).
+//! 4. Neighbouring stages that agree on their leading axes (softmax, layer normalisation) share one
 //!    loop over rows, with row buffers that stay in the cache (`rows`).
-//! 4. A stage that reads an operand across its rows goes through it in squares (`transpose`).
-//! 5. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
+//! 5. A stage that reads an operand across its rows goes through it in squares (`transpose`).
+//! 6. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
 //!
 //! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded.
 
@@ -20,6 +21,7 @@ mod knobs;
 mod rows;
 mod stage;
 mod tile;
+mod transform;
 mod transpose;
 mod usage;
 
@@ -68,7 +70,8 @@ pub fn schedule_with(
         if done[stage] {
             continue;
         }
-        let covered = tile::schedule(&mut builder, stage, &done)
+        let covered = transform::schedule(&mut builder, stage, &done)
+            .or_else(|| tile::schedule(&mut builder, stage, &done))
             .or_else(|| rows::schedule(&mut builder, stage))
             .or_else(|| transpose::schedule(&mut builder, stage))
             .unwrap_or_else(|| stage::schedule(&mut builder, stage));

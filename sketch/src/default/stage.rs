@@ -436,7 +436,7 @@ pub(super) fn plus(a: Expr, b: Expr) -> Expr {
 }
 
 /// Whole vectors in a loop, perhaps several in a row, then the pieces that are left.
-fn vectors(
+pub(super) fn vectors(
     b: &mut Builder<'_>,
     path: &Path,
     extent: usize,

@@ -15,6 +15,7 @@
 //! that the tile does not divide get smaller tiles of their own, so that nothing is guarded.
 
 mod choose;
+mod epilogue;
 mod operands;
 mod order;
 
@@ -23,9 +24,10 @@ use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType};
 use super::build::{Builder, Path};
 use super::knobs::Knob;
 use super::stage::{PARALLEL_WORK, lanes_of, plus, widths_of};
-use super::usage::{has_reuse, readers};
+use super::usage::has_reuse;
 use crate::program::{Access, Body, IterKind, Stmt};
 use choose::Shape;
+pub(super) use epilogue::Epilogue;
 pub(super) use operands::Layout;
 use operands::Operands;
 use order::{Order, Role};
@@ -38,12 +40,6 @@ struct Tiling {
     /// Spatial axes outside of the tile along which panels vary, and the others.
     fixed: Vec<usize>,
     free: Vec<usize>,
-}
-
-/// The stage that reads the reduction, and for each axis of the reduction the axis of its own that walks it.
-struct Epilogue {
-    stage: usize,
-    axes: Vec<usize>,
 }
 
 /// The vector lanes that one tile covers: `base + 0..sum(widths)` along the vector axis.
@@ -61,7 +57,7 @@ pub(super) fn schedule(b: &mut Builder<'_>, reduction: usize, done: &[bool]) -> 
     if !is_tileable(s) {
         return None;
     }
-    let epilogue = epilogue(b, reduction, done);
+    let epilogue = Epilogue::of(b, reduction, done);
     let operands = Operands::of(b, s);
     let shape = choose::choose(b.machine, s, &operands, lanes_of(b, s), b.knobs.get(Knob::Tile));
     let rows = [shape.upper_axis, shape.row_axis];
@@ -80,35 +76,6 @@ fn is_tileable(s: &Stage) -> bool {
     };
     let wide = s.ty.shape.last().is_some_and(|&extent| extent > 1);
     s.reduce.as_ref().is_some_and(plain) && wide && has_reuse(s) && !s.extents().contains(&0)
-}
-
-/// The only reader of the reduction, if it reads each element once, at its own place or at that of another order
-/// of axes, and all else it reads is there.
-fn epilogue(b: &Builder<'_>, reduction: usize, done: &[bool]) -> Option<Epilogue> {
-    let buffer = b.compute.stage_buffer(reduction);
-    let [stage] = readers(b.compute, buffer)[..] else { return None };
-    let (s, e) = (&b.compute.stages[reduction], &b.compute.stages[stage]);
-    let loads = e.body.loads();
-    let mut own = loads.iter().filter(|(l, _)| *l == buffer).map(|(_, indices)| *indices);
-    let indices = own.next()?;
-    let axes = order_of_axes(indices)?;
-    let is_there = |l: &BufId| b.compute.stage_of(*l).is_none_or(|s| s == reduction || done[s]);
-    let fits = e.reduce.is_none()
-        && own.all(|other| other == indices)
-        && loads.iter().all(|(l, _)| is_there(l))
-        && e.ty.rank() == s.ty.rank()
-        && axes.iter().zip(&s.ty.shape).all(|(&axis, extent)| e.ty.shape[axis] == *extent);
-    (fits && !b.compute.outputs.contains(&reduction)).then_some(Epilogue { stage, axes })
-}
-
-/// The variables that the indices are, if they are all different: `[v0, v2, v1]` gives `[0, 2, 1]`.
-fn order_of_axes(indices: &[Expr]) -> Option<Vec<usize>> {
-    let variable = |e: &Expr| match e {
-        Expr::Var(v) if v.index() < indices.len() => Some(v.index()),
-        _ => None,
-    };
-    let axes: Vec<usize> = indices.iter().map(variable).collect::<Option<_>>()?;
-    (0..axes.len()).all(|axis| axes.contains(&axis)).then_some(axes)
 }
 
 /// Whole panels of columns in one nest, the columns that are left in another.
@@ -204,7 +171,7 @@ fn tile(b: &mut Builder<'_>, path: &Path, t: &Tiling, origin: Origin) -> Vec<Stm
             None => (t.reduction, point.indices.clone(), tile),
             Some(e) => {
                 let at = e.at(&point.indices);
-                let value = epilogue_value(b, t, e.stage, &at, tile);
+                let value = e.value(b, t.reduction, &at, tile);
                 (e.stage, at, value)
             }
         };
@@ -212,23 +179,6 @@ fn tile(b: &mut Builder<'_>, path: &Path, t: &Tiling, origin: Origin) -> Vec<Stm
         b.block(path, &b.compute.stages[writer].name, Body::Assign { dst, value })
     }));
     stmts
-}
-
-impl Epilogue {
-    /// Its indices at a point of the reduction.
-    fn at(&self, point: &[Expr]) -> Vec<Expr> {
-        let mut at = point.to_vec();
-        self.axes.iter().zip(point).for_each(|(&axis, index)| at[axis] = index.clone());
-        at
-    }
-}
-
-fn epilogue_value(b: &Builder<'_>, t: &Tiling, epilogue: usize, at: &[Expr], tile: Expr) -> Expr {
-    let buffer = b.source(b.compute.stage_buffer(t.reduction));
-    b.body_at(epilogue, at).rewrite(&mut |e| match e {
-        Expr::Load(l, _) if *l == buffer => Some(tile.clone()),
-        _ => None,
-    })
 }
 
 /// What one term of a reduction adds, given the indices of the term.
@@ -328,8 +278,7 @@ impl Place<'_> {
     /// `f` at every element of the tile, in the order in which the results are stored: where rows lie side by side
     /// in the result, they stand inside of the vectors, and code generation transposes them in registers.
     fn results(&self, b: &mut Builder<'_>, path: &Path, f: &mut Inside<'_>) -> Vec<Stmt> {
-        let last =
-            |e: &Epilogue| self.t.shape.row_axis.is_some_and(|r| e.axes[r] + 1 == e.axes.len());
+        let last = |e: &Epilogue| self.t.shape.row_axis.is_some_and(|row| e.walks_last(row));
         if !self.t.epilogue.as_ref().is_some_and(last) {
             return self.points(b, path, f);
         }

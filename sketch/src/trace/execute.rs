@@ -1,5 +1,7 @@
 //! What each instruction does to the schedule.
 
+use std::sync::Arc;
+
 use rand::Rng;
 
 use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
@@ -7,7 +9,9 @@ use super::near::{is_near_tile, sample_near_tile};
 use super::record::{Place, Recorder};
 use super::sample::{locations, sample_index, sample_tile};
 use super::{StepError, Unfit};
+use crate::algorithm::Algorithm;
 use crate::default::{Knob, Knobs, schedule_with};
+use crate::packed::in_turn;
 use crate::schedule::{Annotation, LoopRef, Schedule};
 
 type Result<T> = std::result::Result<T, StepError>;
@@ -127,6 +131,7 @@ impl Recorder {
                 let (target, value) = (self.loop_ref(*target)?, self.number(*value)?);
                 self.schedule.annotate_loop(target, key, Annotation::Int(value))?;
             }
+            Algorithm { algorithm } => self.compute_by(*algorithm)?,
             DefaultSchedule { knobs } => self.schedule_by_default(knobs)?,
             on_block => self.transform_block(on_block)?,
         }
@@ -188,6 +193,16 @@ impl Recorder {
             }
             of_data => self.transform_data(of_data)?,
         }
+        Ok(())
+    }
+
+    fn compute_by(&mut self, algorithm: Algorithm) -> Result<()> {
+        let task = self.task.clone().ok_or(StepError::NoTask)?;
+        let made = algorithm.rewrite(&task).ok_or(StepError::DoesNotApply(algorithm))?;
+        self.schedule = Schedule::new(made.task.naive());
+        self.task = Some(Arc::new(made.task));
+        self.prepared = in_turn(std::mem::take(&mut self.prepared), made.prepared);
+        self.packings = None;
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::algorithm::Algorithm;
 use crate::default::Knob;
 use crate::index_map::IndexMap;
 use crate::program::{Scope, ThreadAxis};
@@ -271,6 +272,10 @@ pub enum Instruction {
     Unannotate {
         block: BlockVar,
         key: String,
+    },
+    /// The naive program of the subgraph computed by another algorithm, in place of all that was done before.
+    Algorithm {
+        algorithm: Algorithm,
     },
     /// The default schedule of the whole subgraph with these choices, in place of all that was done before.
     DefaultSchedule {

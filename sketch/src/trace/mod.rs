@@ -39,6 +39,7 @@ pub use sample::{count_tiles, sample_tile};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::algorithm::Algorithm;
 use crate::program::Program;
 use crate::schedule::ScheduleError;
 
@@ -83,8 +84,10 @@ pub enum StepError {
     Unfit,
     #[error("there is nothing to choose from")]
     NoChoice,
-    #[error("the default schedule needs the subgraph, of which only the program is known")]
+    #[error("this needs the subgraph, of which only the program is known")]
     NoTask,
+    #[error("the subgraph cannot be computed by {0}")]
+    DoesNotApply(Algorithm),
 }
 
 impl Trace {

@@ -8,6 +8,7 @@ use rand::Rng;
 
 use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
 use super::{StepError, Trace};
+use crate::algorithm::Algorithm;
 use crate::default::Knob;
 use crate::packed::Packing;
 use crate::program::{Program, Scope, ThreadAxis};
@@ -34,8 +35,10 @@ pub struct Recorder {
     pub(super) values: Vec<Option<i64>>,
     /// The number of the next variable of any kind.
     pub(super) next: u32,
-    /// What is scheduled, where that is known.
+    /// What is scheduled, where that is known; after an [`Algorithm`], what that made of it.
     pub(crate) task: Option<Arc<Task>>,
+    /// What the constants of `task` are made of.
+    pub(super) prepared: Vec<Packing>,
     /// Constants that the default schedule packs, once it was applied.
     pub(super) packings: Option<Vec<Packing>>,
 }
@@ -50,6 +53,7 @@ impl Recorder {
             values: vec![],
             next: 0,
             task: None,
+            prepared: vec![],
             packings: None,
         }
     }
@@ -65,6 +69,11 @@ impl Recorder {
     /// The packed constants of a program that is complete, and is not to be postprocessed.
     pub fn packings(&self) -> Option<&Vec<Packing>> {
         self.packings.as_ref()
+    }
+
+    /// What an algorithm makes of constants, before they are packed.
+    pub fn prepared(&self) -> &[Packing] {
+        &self.prepared
     }
 
     pub fn into_parts(self) -> (Schedule, Trace) {
@@ -271,6 +280,11 @@ impl Recorder {
 
     pub fn annotate(&mut self, block: BlockVar, key: &str, value: Note) -> Result<()> {
         self.plain(Instruction::Annotate { block, key: key.to_owned(), value })
+    }
+
+    /// Goes on with the naive program of the subgraph computed by another algorithm.
+    pub fn algorithm(&mut self, algorithm: Algorithm) -> Result<()> {
+        self.plain(Instruction::Algorithm { algorithm })
     }
 
     pub fn default_schedule(&mut self, knobs: &[(Knob, Number)]) -> Result<()> {

@@ -133,6 +133,7 @@ fn call(instruction: &Instruction) -> String {
         }
         AnnotateLoop { target, key, value } => format!("annotate({target}, {key:?}, {value})"),
         Unannotate { block, key } => format!("unannotate({block}, {key:?})"),
+        Algorithm { algorithm } => format!("algorithm({algorithm})"),
         DefaultSchedule { knobs } => {
             let knobs = knobs.iter().map(|(knob, value)| format!("{}={value}", knob.name()));
             format!("default_schedule({})", list(&knobs.collect::<Vec<_>>()))

@@ -2,6 +2,8 @@
 //!
 //! `primitives/*.txt` hold a program, lines `=> CALL`, and the program after these calls, `(unchanged)`, or the
 //! error of the last one. `sketches/*.txt` hold an expression, a line `=> sketches`, and the rules and loops of each sketch.
+//! `algorithms/*.txt` hold an expression, a line `=> ALGORITHM`, how constants are prepared for it, and the expression
+//! that it gives.
 //! `ANSC_BLESS=1 cargo test` rewrites what is below the arrows. Whatever is written there, programs before and
 //! after must compute the same.
 
@@ -12,8 +14,10 @@ use std::path::{Path, PathBuf};
 
 use ansc_graph::{Compute, TensorType};
 use ansc_runtime::Tensor;
+use ansc_sketch::algorithm::Algorithm;
+use ansc_sketch::default::Machine;
 use ansc_sketch::rules::Space;
-use ansc_sketch::{Program, Schedule, Scope, exec, finish, lower};
+use ansc_sketch::{Program, Schedule, Scope, Task, exec, finish, lower};
 
 fn files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
@@ -112,4 +116,22 @@ fn sketches_look_as_in_the_papers() {
         }
         text
     });
+}
+
+/// What the algorithm of this name makes of the subgraph, all inputs but the first of which are constants.
+fn rewritten(source: &str, name: &str) -> String {
+    let compute = Compute::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    let constant = (0..compute.inputs.len()).map(|i| i > 0).collect();
+    let machine = Machine { vector_bytes: 32, registers: 16 };
+    let task = Task { name: "k".into(), compute, constant, machine, cores: 1 };
+    let algorithm = Algorithm::ALL.into_iter().find(|a| a.name() == name).expect("a name");
+    let Some(made) = algorithm.rewrite(&task) else { return "(does not apply)".into() };
+    let prepared =
+        made.prepared.iter().map(|p| format!("constant {}: {}\n", p.param, p.compute)).collect();
+    [prepared, made.task.compute.to_string()].concat()
+}
+
+#[test]
+fn algorithms_make_what_their_files_show() {
+    check("algorithms", |source, names| rewritten(source, names[0]));
 }

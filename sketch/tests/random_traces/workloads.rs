@@ -122,6 +122,7 @@ fn convolutions() -> Vec<Workload> {
         conv("pointwise", conv_attrs(&[1, 1], 1, 1), &[1, 7, 5, 3], &[11, 7, 1, 1]),
         conv("lopsided", lopsided, &[1, 3, 5, 7], &[5, 3, 3, 2]),
         conv("one channel", conv_attrs(&[3, 3], 1, 1), &[1, 1, 7, 7], &[1, 1, 3, 3]),
+        conv("batch last", last(conv_attrs(&[3, 3], 1, 1)), &[2, 6, 5, 5], &[3, 3, 5, 8]),
         conv("channels last", last(conv_attrs(&[3, 3], 1, 1)), &[1, 5, 7, 3], &[3, 3, 3, 13]),
         conv("depthwise last", last(conv_attrs(&[3, 3], 1, 13)), &[1, 5, 7, 13], &[3, 3, 1, 13]),
         conv("multiplier", conv_attrs(&[3, 3], 1, 5), &[1, 5, 5, 7], &[10, 1, 3, 3]),

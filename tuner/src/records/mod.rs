@@ -116,7 +116,8 @@ impl From<&Task> for TaskRecord {
 }
 
 impl Record {
-    /// Whether this is the schedule that nobody tuned: the default one, with the first candidate of every choice.
+    /// Whether this is the schedule that nobody tuned, of some algorithm: the default one, with the first candidate
+    /// of every choice. Of several such programs the first to be measured is what nobody tuned gets.
     pub fn is_untuned(&self) -> bool {
         let steps = &self.trace.steps;
         let default = |i: &Instruction| matches!(i, Instruction::DefaultSchedule { .. });
@@ -211,7 +212,8 @@ pub fn merge(from: &dyn Records, into: &mut dyn Records) -> Result<Merged, Recor
 
 /// The median time of the schedule that nobody tuned, if it is among the records.
 pub fn untuned_seconds(records: &[Record]) -> Option<f64> {
-    let outcomes = records.iter().filter(|r| r.is_untuned()).map(|r| r.outcome.clone());
+    let program = records.iter().find(|r| r.is_untuned())?.program;
+    let outcomes = records.iter().filter(|r| r.program == program).map(|r| r.outcome.clone());
     let pooled = outcomes.reduce(|mut a, b| {
         a.pool(b);
         a

@@ -1,0 +1,132 @@
+//! Other ways to compute the same subgraph.
+//!
+//! In: a [`Task`] one of whose stages is a convolution, told by its accesses. Out: a task whose expression computes
+//! the same with other stages, and how constants are prepared for it. The new task is scheduled like any other.
+//!
+//! ```text
+//! pad; conv; relu  =>  winograd_4: pad; transform; 36 products; transform back; relu
+//! pad; conv; relu  =>  im2col: pad; columns; one product; relu
+//! ```
+//!
+//! An algorithm is an instruction of a trace, so that a search finds out where which of them wins. Results may differ by
+//! rounding: see [`winograd`].
+
+mod convolution;
+mod estimate;
+mod im2col;
+mod rational;
+mod toom_cook;
+mod winograd;
+
+#[cfg(test)]
+mod tests;
+
+use ansc_graph::{BufId, Compute, Expr, Stage};
+use serde::{Deserialize, Serialize};
+
+use crate::packed::Packing;
+use crate::task::Task;
+use convolution::Convolution;
+
+/// How a convolution is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Algorithm {
+    /// F(2x2, 3x3)
+    #[serde(rename = "winograd_2")]
+    Winograd2,
+    /// F(4x4, 3x3)
+    #[serde(rename = "winograd_4")]
+    Winograd4,
+    /// The elements under each window side by side, and one product of matrices.
+    Im2col,
+}
+
+/// A task that computes the same.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rewritten {
+    pub task: Task,
+    /// What the constants of the new task are made of.
+    pub prepared: Vec<Packing>,
+}
+
+impl Algorithm {
+    pub const ALL: [Algorithm; 3] = [Algorithm::Winograd2, Algorithm::Winograd4, Algorithm::Im2col];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Winograd2 => "winograd_2",
+            Algorithm::Winograd4 => "winograd_4",
+            Algorithm::Im2col => "im2col",
+        }
+    }
+
+    /// Outputs of a tile along each axis.
+    fn tile(self) -> Option<usize> {
+        match self {
+            Algorithm::Winograd2 => Some(2),
+            Algorithm::Winograd4 => Some(4),
+            Algorithm::Im2col => None,
+        }
+    }
+
+    /// None where the algorithm does not apply.
+    pub fn rewrite(self, task: &Task) -> Option<Rewritten> {
+        let conv = Convolution::find(&task.compute)?;
+        match self.tile() {
+            Some(m) => winograd::rewrite(task, &conv, m),
+            None => im2col::rewrite(task, &conv),
+        }
+    }
+}
+
+impl Task {
+    /// The algorithm that is taken where nobody searched, if it is not that of the expression.
+    pub fn preferred(&self) -> Option<Algorithm> {
+        estimate::preferred(self)
+    }
+}
+
+impl std::fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The subgraph up to one of its stages, to which others are appended in place of that one.
+struct Replacing<'a> {
+    original: &'a Compute,
+    stage: usize,
+    compute: Compute,
+}
+
+impl<'a> Replacing<'a> {
+    fn new(original: &'a Compute, stage: usize) -> Replacing<'a> {
+        let mut compute = original.clone();
+        compute.stages.truncate(stage);
+        Replacing { original, stage, compute }
+    }
+
+    fn push(&mut self, stage: Stage) -> BufId {
+        self.compute.push(stage)
+    }
+
+    /// What was pushed last stands for the stage that is replaced.
+    fn done(self) -> Compute {
+        let Replacing { original, stage, mut compute } = self;
+        let added = compute.stages.len() - 1 - stage;
+        let moved = |s: usize| if s < stage { s } else { s + added };
+        for later in &original.stages[stage + 1..] {
+            let mut later = later.clone();
+            later.body = later.body.rewrite(&mut |e| match e {
+                Expr::Load(b, indices) => original
+                    .stage_of(*b)
+                    .map(|s| Expr::Load(original.stage_buffer(moved(s)), indices.clone())),
+                _ => None,
+            });
+            compute.push(later);
+        }
+        compute.outputs = original.outputs.iter().map(|&s| moved(s)).collect();
+        compute
+    }
+}

@@ -1,0 +1,217 @@
+//! Rewritten subgraphs compute the same, as expressions and by the default schedule.
+
+use ansc_graph::{Compute, TensorType, interp, verify};
+use ansc_runtime::{DType, Tensor};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{Algorithm, Rewritten};
+use crate::default::{self, Machine, Scheduled};
+use crate::exec;
+use crate::packed::in_turn;
+use crate::task::Task;
+
+fn task(compute: Compute, constant: bool) -> Task {
+    let constant = (0..compute.inputs.len()).map(|i| constant && i > 0).collect();
+    let machine = Machine { vector_bytes: 16, registers: 16 };
+    Task { name: "k".into(), compute, constant, machine, cores: 2 }
+}
+
+/// `[n, h, w, c]` with a padding, a bias, something added and a maximum.
+fn channels_last(
+    n: usize,
+    [h, w]: [usize; 2],
+    c: usize,
+    k: usize,
+    kernel: [usize; 2],
+    s: usize,
+    pad: usize,
+) -> Compute {
+    let [r, q] = kernel;
+    let (oh, ow) = ((h + 2 * pad - r) / s + 1, (w + 2 * pad - q) / s + 1);
+    let (ph, pw, end_h, end_w) = (h + 2 * pad, w + 2 * pad, h + pad, w + pad);
+    let text = format!(
+        "compute(in0: f32[{n}, {h}, {w}, {c}], in1: f32[{r}, {q}, {c}, {k}], in2: f32[{k}], in3: f32[{n}, {oh}, {ow}, {k}]) -> y {{
+           pad: f32[{n}, {ph}, {pw}, {c}] = select(and(and(and(le({pad}, i1), lt(i1, {end_h})), le({pad}, i2)), lt(i2, {end_w})), in0[i0, sub(i1, {pad}), sub(i2, {pad}), i3], 0.0_f32)
+           conv: f32[{n}, {oh}, {ow}, {k}] = sum{{r0: {r}, r1: {q}, r2: {c}}} mul(pad[i0, add(mul(i1, {s}), r0), add(mul(i2, {s}), r1), r2], in1[r0, r1, r2, i3])
+           y: f32[{n}, {oh}, {ow}, {k}] = max(add(add(conv[i0, i1, i2, i3], in2[i3]), in3[i0, i1, i2, i3]), 0.0_f32)
+         }}"
+    );
+    Compute::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// `[n, c, h, w]` without padding; the convolution is a result.
+fn channels_first(n: usize, [h, w]: [usize; 2], c: usize, k: usize) -> Compute {
+    let (oh, ow) = (h - 2, w - 2);
+    let text = format!(
+        "compute(in0: f32[{n}, {c}, {h}, {w}], in1: f32[{k}, {c}, 3, 3]) -> conv {{
+           conv: f32[{n}, {k}, {oh}, {ow}] = sum{{r0: {c}, r1: 3, r2: 3}} mul(in1[i1, r0, r1, r2], in0[i0, r0, add(i2, r1), add(i3, r2)])
+         }}"
+    );
+    Compute::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Elements of a normal distribution.
+fn normal(ty: &TensorType, seed: u64) -> Tensor {
+    let random = &mut StdRng::seed_from_u64(seed);
+    let mut one = || {
+        let (u, v): (f64, f64) = (random.random_range(1e-12..1.0), random.random_range(0.0..1.0));
+        ((-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()) as f32
+    };
+    Tensor::from_slice(&ty.shape, &(0..ty.len()).map(|_| one()).collect::<Vec<f32>>())
+}
+
+fn inputs(compute: &Compute) -> Vec<Tensor> {
+    compute.inputs.iter().enumerate().map(|(i, ty)| normal(ty, i as u64)).collect()
+}
+
+/// The largest difference relative to the largest element.
+fn difference(expected: &Tensor, found: &Tensor) -> f64 {
+    assert_eq!(TensorType::of(expected), TensorType::of(found));
+    let (expected, found) = (expected.to_f64_vec(), found.to_f64_vec());
+    let scale = expected.iter().fold(0.0f64, |most, x| most.max(x.abs())).max(1e-30);
+    expected.iter().zip(found).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / scale
+}
+
+fn eval(compute: &Compute, inputs: &[Tensor]) -> Tensor {
+    let mut results = interp::eval(compute, &inputs.iter().collect::<Vec<_>>()).unwrap();
+    results.remove(0)
+}
+
+/// The inputs as the rewritten task wants them.
+fn prepared(rewritten: &Rewritten, inputs: &[Tensor]) -> Vec<Tensor> {
+    let mut given = inputs.to_vec();
+    for packing in &rewritten.prepared {
+        given[packing.param] = eval(&packing.compute, &inputs[packing.param..=packing.param]);
+    }
+    given
+}
+
+fn scheduled(rewritten: &Rewritten) -> Scheduled {
+    let task = &rewritten.task;
+    let made = default::schedule(&task.name, &task.compute, &task.constant, &task.machine);
+    Scheduled { packings: in_turn(rewritten.prepared.clone(), made.packings), ..made }
+}
+
+/// The result of a program, given its constants as it wants them.
+fn run(scheduled: &Scheduled, inputs: &[Tensor]) -> Tensor {
+    let mut given = inputs.to_vec();
+    for packing in &scheduled.packings {
+        given[packing.param] = eval(&packing.compute, &inputs[packing.param..=packing.param]);
+    }
+    let results = exec::run(&scheduled.program, &given.iter().collect::<Vec<_>>());
+    results.unwrap_or_else(|e| panic!("{e}\n{}", scheduled.program)).remove(0)
+}
+
+fn check(compute: &Compute, algorithm: Algorithm) {
+    for constant in [false, true] {
+        let task = task(compute.clone(), constant);
+        let rewritten = algorithm.rewrite(&task).expect("the algorithm applies");
+        verify::verify_compute(&rewritten.task.compute).unwrap();
+        let text = rewritten.task.compute.to_string();
+        assert_eq!(Compute::parse(&text).unwrap().to_string(), text);
+        let inputs = inputs(compute);
+        let expected = eval(compute, &inputs);
+        let found = eval(&rewritten.task.compute, &prepared(&rewritten, &inputs));
+        let error = difference(&expected, &found);
+        assert!(error < 5e-6, "{algorithm}, constant {constant}: {error}\n{text}");
+        let scheduled = scheduled(&rewritten);
+        let found = run(&scheduled, &inputs);
+        let error = difference(&expected, &found);
+        assert!(error < 5e-6, "{algorithm}, constant {constant}: {error}\n{}", scheduled.program);
+    }
+}
+
+#[test]
+fn odd_sizes_batches_paddings_and_prime_channels() {
+    for algorithm in Algorithm::ALL {
+        check(&channels_last(1, [8, 8], 8, 8, [3, 3], 1, 1), algorithm);
+        check(&channels_last(2, [7, 5], 3, 13, [3, 3], 1, 1), algorithm);
+        check(&channels_last(1, [9, 6], 7, 5, [3, 3], 1, 0), algorithm);
+        check(&channels_last(3, [3, 4], 5, 11, [3, 3], 1, 2), algorithm);
+        check(&channels_first(2, [7, 9], 3, 5), algorithm);
+        check(&crate::testing::conv(5, 3, 7, 6, 1), algorithm);
+    }
+}
+
+#[test]
+fn transforms_are_written_out_in_registers() {
+    for (algorithm, constant, squares) in [
+        (Algorithm::Winograd2, true, 2),
+        (Algorithm::Winograd4, true, 2),
+        (Algorithm::Winograd4, false, 3),
+    ] {
+        let compute = channels_last(1, [9, 7], 16, 24, [3, 3], 1, 1);
+        let made = scheduled(&algorithm.rewrite(&task(compute, constant)).unwrap());
+        let is_square = |b: &&crate::Buffer| b.name.starts_with("square");
+        assert_eq!(
+            made.program.buffers.iter().filter(is_square).count(),
+            squares,
+            "{}",
+            made.program
+        );
+    }
+}
+
+#[test]
+fn rows_of_a_product_run_over_the_whole_image() {
+    let compute = channels_last(2, [7, 7], 5, 16, [3, 3], 1, 1);
+    let made = scheduled(&Algorithm::Im2col.rewrite(&task(compute, true)).unwrap());
+    let globals = made.program.buffers.iter().filter(|b| b.scope == crate::Scope::Global);
+    // Padding is part of the columns, and the product never in memory.
+    assert_eq!(globals.map(|b| b.name.as_str()).collect::<Vec<_>>(), ["columns"]);
+}
+
+#[test]
+fn columns_of_any_stride() {
+    for (kernel, stride) in [([5, 5], 2), ([1, 3], 1), ([2, 3], 3), ([3, 3], 2)] {
+        check(&channels_last(2, [9, 11], 5, 7, kernel, stride, 1), Algorithm::Im2col);
+    }
+    check(&crate::testing::conv(5, 3, 9, 8, 2), Algorithm::Im2col);
+}
+
+#[test]
+fn what_is_no_window_of_three_by_three_is_refused() {
+    let refused = |compute: Compute, algorithm: Algorithm| {
+        assert_eq!(algorithm.rewrite(&task(compute, true)), None, "{algorithm}");
+    };
+    for algorithm in [Algorithm::Winograd2, Algorithm::Winograd4] {
+        refused(channels_last(1, [8, 8], 4, 4, [3, 3], 2, 1), algorithm);
+        refused(channels_last(1, [8, 8], 4, 4, [3, 5], 1, 1), algorithm);
+        refused(crate::testing::matmul_bias_relu(4, 4, 4), algorithm);
+    }
+    refused(crate::testing::matmul_bias_relu(4, 4, 4), Algorithm::Im2col);
+    refused(channels_last(1, [8, 8], 4, 4, [1, 1], 1, 0), Algorithm::Im2col);
+    let mut integers = channels_last(1, [8, 8], 4, 4, [3, 3], 1, 1);
+    integers.inputs[1].dtype = DType::I32;
+    refused(integers, Algorithm::Winograd2);
+}
+
+/// The errors that the documentation states, against sums of 64 bits.
+#[test]
+fn errors_stay_below_what_is_stated() {
+    let exact = |compute: &Compute| {
+        let text = compute.to_string().replace("f32", "f64");
+        Compute::parse(&text).unwrap()
+    };
+    let channels = if cfg!(debug_assertions) { 16 } else { 256 };
+    let compute = channels_last(1, [14, 14], channels, 16, [3, 3], 1, 1);
+    let inputs = inputs(&compute);
+    let wide: Vec<Tensor> =
+        inputs.iter().map(|t| Tensor::from_slice(t.shape(), &t.to_f64_vec())).collect();
+    let expected = eval(&exact(&compute), &wide);
+    let narrow = |t: &Tensor| {
+        Tensor::from_slice(
+            t.shape(),
+            &t.to_f64_vec().iter().map(|&x| x as f32).collect::<Vec<f32>>(),
+        )
+    };
+    let error_of = |found: &Tensor| difference(&narrow(&expected), found);
+    println!("direct: {:.2e}", error_of(&eval(&compute, &inputs)));
+    for (algorithm, most) in [(Algorithm::Winograd2, 2e-6), (Algorithm::Winograd4, 5e-6)] {
+        let rewritten = algorithm.rewrite(&task(compute.clone(), true)).unwrap();
+        let error = error_of(&eval(&rewritten.task.compute, &prepared(&rewritten, &inputs)));
+        println!("{algorithm}: {error:.2e}");
+        assert!(error < most, "{algorithm}: {error}");
+    }
+}

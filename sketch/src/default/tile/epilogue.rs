@@ -1,0 +1,117 @@
+//! The elementwise reader of a stage, computed where the stage is.
+//!
+//! ```text
+//! c[i, j] = sum ..;    y[j, i] = max(c[i, j] + d[j], 0)                            the axes in another order
+//! c[p, k] = sum ..;    y[n, h, w, k] = max(c[(n * 5 + h) * 7 + w, k] + d[k], 0)    several axes for the first
+//! =>
+//! y[j, i] = max(c + d[j], 0);    y[p // 35, p // 7 % 5, p % 7, k] = max(c + d[k], 0)
+//! ```
+
+use ansc_graph::{BufId, Expr, Stage};
+
+use crate::default::build::Builder;
+use crate::default::usage::readers;
+use crate::flat::{flattened, spread};
+
+pub(in crate::default) struct Epilogue {
+    pub(in crate::default) stage: usize,
+    places: Places,
+}
+
+/// Which place of the reader belongs to one of the stage.
+enum Places {
+    /// For each axis of the stage the axis of the reader that walks it.
+    Axes(Vec<usize>),
+    /// The first axis of the stage numbers the places along these leading axes of the reader.
+    Numbered(Vec<usize>),
+}
+
+impl Epilogue {
+    /// The only reader of the stage, if it reads each element once, at its own place or at that of another order
+    /// of axes, and all else it reads is there.
+    pub(in crate::default) fn of(b: &Builder<'_>, stage: usize, done: &[bool]) -> Option<Epilogue> {
+        let buffer = b.compute.stage_buffer(stage);
+        let [reader] = readers(b.compute, buffer)[..] else { return None };
+        let (s, e) = (&b.compute.stages[stage], &b.compute.stages[reader]);
+        let loads = e.body.loads();
+        let mut own = loads.iter().filter(|(l, _)| *l == buffer).map(|(_, indices)| *indices);
+        let indices = own.next()?;
+        let is_there = |l: &BufId| b.compute.stage_of(*l).is_none_or(|s| s == stage || done[s]);
+        let fits = e.reduce.is_none()
+            && own.all(|other| other == indices)
+            && loads.iter().all(|(l, _)| is_there(l))
+            && !b.compute.outputs.contains(&stage);
+        let places = Places::of(s, e, indices).filter(|_| fits)?;
+        Some(Epilogue { stage: reader, places })
+    }
+
+    /// Whether every element is read at its own place.
+    pub(in crate::default) fn is_in_place(&self) -> bool {
+        matches!(&self.places, Places::Axes(axes) if axes.is_sorted())
+    }
+
+    /// Whether the last axis of the reader walks this axis of the stage.
+    pub(super) fn walks_last(&self, axis: usize) -> bool {
+        matches!(&self.places, Places::Axes(axes) if axes[axis] + 1 == axes.len())
+    }
+
+    /// The place of the reader for a place of the stage.
+    pub(super) fn at(&self, point: &[Expr]) -> Vec<Expr> {
+        match &self.places {
+            Places::Axes(axes) => {
+                let mut at = point.to_vec();
+                axes.iter().zip(point).for_each(|(&axis, index)| at[axis] = index.clone());
+                at
+            }
+            Places::Numbered(rows) => [spread(&point[0], rows), point[1..].to_vec()].concat(),
+        }
+    }
+
+    /// What the reader computes of the element `tile` of the stage.
+    pub(in crate::default) fn value(
+        &self,
+        b: &Builder<'_>,
+        stage: usize,
+        at: &[Expr],
+        tile: Expr,
+    ) -> Expr {
+        let buffer = b.source(b.compute.stage_buffer(stage));
+        b.body_at(self.stage, at).rewrite(&mut |e| match e {
+            Expr::Load(l, _) if *l == buffer => Some(tile.clone()),
+            _ => None,
+        })
+    }
+}
+
+impl Places {
+    fn of(s: &Stage, e: &Stage, indices: &[Expr]) -> Option<Places> {
+        match order_of_axes(indices) {
+            Some(axes) if e.ty.rank() == s.ty.rank() => {
+                let same = |(&axis, extent): (&usize, &usize)| e.ty.shape[axis] == *extent;
+                axes.iter().zip(&s.ty.shape).all(same).then_some(Places::Axes(axes))
+            }
+            _ => numbered(s, e, indices).map(Places::Numbered),
+        }
+    }
+}
+
+/// The variables that the indices are, if they are all different: `[v0, v2, v1]` gives `[0, 2, 1]`.
+fn order_of_axes(indices: &[Expr]) -> Option<Vec<usize>> {
+    let variable = |e: &Expr| match e {
+        Expr::Var(v) if v.index() < indices.len() => Some(v.index()),
+        _ => None,
+    };
+    let axes: Vec<usize> = indices.iter().map(variable).collect::<Option<_>>()?;
+    (0..axes.len()).all(|axis| axes.contains(&axis)).then_some(axes)
+}
+
+/// Extents of the axes of `e` whose places the first axis of `s` numbers, the others being the same.
+fn numbered(s: &Stage, e: &Stage, indices: &[Expr]) -> Option<Vec<usize>> {
+    let (&count, columns) = s.ty.shape.split_first()?;
+    let rows = e.ty.shape.strip_suffix(columns)?;
+    let axes: Vec<Expr> = (0..rows.len()).map(Expr::var).collect();
+    let (first, rest) = indices.split_first()?;
+    let own = |(i, index): (usize, &Expr)| *index == Expr::var(rows.len() + i);
+    let numbers = *first == flattened(&axes, rows) && rest.iter().enumerate().all(own);
+    (numbers && rows.iter().product::<usize>() == count).then(|| rows.to_vec())
+}
