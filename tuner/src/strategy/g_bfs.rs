@@ -2,12 +2,15 @@
 //!
 //! The queue holds what was measured, the fastest first. The head is taken out, and some of its neighbours
 //! that were not measured yet are. It begins with the programs that are not tiled at all.
+//!
+//! Traces that make the same program are one measurement, but have neighbours of their own: each is expanded.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use ansc_sketch::Trace;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::SearchStrategy;
 use super::topology::{moved, moves, untiled};
@@ -17,7 +20,11 @@ pub struct GBfs {
     /// Neighbours of a program that are measured at most; the paper's rho.
     width: usize,
     random: StdRng,
+    /// Traces that are done with.
     expanded: HashSet<u64>,
+    /// Other traces of programs that were proposed before, and the programs.
+    twins: Vec<(Trace, u64)>,
+    met: HashSet<u64>,
 }
 
 /// The paper's.
@@ -25,7 +32,8 @@ pub const WIDTH: usize = 5;
 
 impl GBfs {
     pub fn new(width: usize, seed: u64) -> GBfs {
-        GBfs { width, random: StdRng::seed_from_u64(seed), expanded: HashSet::new() }
+        let random = StdRng::seed_from_u64(seed);
+        GBfs { width, random, expanded: HashSet::new(), twins: vec![], met: HashSet::new() }
     }
 
     fn starts(&mut self, search: &Search) -> Vec<Candidate> {
@@ -34,11 +42,17 @@ impl GBfs {
     }
 
     /// What was measured and not expanded, the fastest first.
-    fn queue<'a>(&self, search: &'a Search) -> Vec<&'a Candidate> {
-        let open = search.measured.iter().filter(|(c, _)| !self.expanded.contains(&c.program));
-        let mut timed: Vec<_> = open.filter_map(|(c, o)| Some((o.seconds()?, c))).collect();
-        timed.sort_by(|a, b| a.0.total_cmp(&b.0));
-        timed.into_iter().map(|(_, c)| c).collect()
+    fn queue(&self, search: &Search) -> Vec<Trace> {
+        let timed = search.measured.iter().filter_map(|(c, o)| Some((c.program, o.seconds()?)));
+        let seconds: HashMap<u64, f64> = timed.collect();
+        let measured = search.measured.iter().map(|(c, _)| (&c.trace, c.program));
+        let all = measured.chain(self.twins.iter().map(|(trace, program)| (trace, *program)));
+        let mut open: Vec<(f64, &Trace)> =
+            all.filter_map(|(trace, program)| Some((*seconds.get(&program)?, trace))).collect();
+        let mut listed = HashSet::new();
+        open.retain(|(_, t)| !self.expanded.contains(&key(t)) && listed.insert(key(t)));
+        open.sort_by(|a, b| a.0.total_cmp(&b.0));
+        open.into_iter().map(|(_, trace)| trace.clone()).collect()
     }
 
     /// All traces that differ from this one in one step of one decision, in random order.
@@ -49,6 +63,45 @@ impl GBfs {
         }
         all
     }
+
+    /// Proposes a candidate, unless its program is known.
+    fn take(&mut self, search: &Search, made: Candidate, round: &mut Round) -> bool {
+        let is_new = !search.is_seen(&made) && round.known.insert(made.program);
+        if is_new {
+            round.proposed.push(made);
+        } else if self.met.insert(key(&made.trace)) {
+            self.twins.push((made.trace, made.program));
+        }
+        is_new
+    }
+
+    /// Takes neighbours of a trace until there are enough.
+    fn expand(&mut self, search: &Search, head: &Trace, n: usize, round: &mut Round) {
+        let mut taken = 0;
+        for near in self.neighbours(head) {
+            if taken == self.width || round.proposed.len() == n {
+                break;
+            }
+            let made = Candidate::of(&search.task, &near, &mut self.random);
+            let is_new = made.is_some_and(|made| self.take(search, made, round));
+            taken += usize::from(is_new);
+        }
+        // Only a program all of whose share of neighbours was taken is done with.
+        if round.proposed.len() < n || taken == self.width {
+            self.expanded.insert(key(head));
+        }
+    }
+}
+
+/// What is proposed, and its programs.
+#[derive(Default)]
+struct Round {
+    proposed: Vec<Candidate>,
+    known: HashSet<u64>,
+}
+
+fn key(trace: &Trace) -> u64 {
+    xxh3_64(trace.to_string().as_bytes())
 }
 
 impl SearchStrategy for GBfs {
@@ -57,36 +110,24 @@ impl SearchStrategy for GBfs {
     }
 
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
-        let mut known = HashSet::new();
-        let mut proposed = vec![];
-        let mut take = |made: Option<Candidate>, proposed: &mut Vec<Candidate>| {
-            let new = made.filter(|c| !search.is_seen(c) && known.insert(c.program));
-            let is_new = new.is_some();
-            proposed.extend(new);
-            is_new
-        };
+        let mut round = Round::default();
         for start in self.starts(search) {
-            take(Some(start), &mut proposed);
+            self.take(search, start, &mut round);
         }
-        proposed.truncate(n);
-        for head in self.queue(search) {
-            if proposed.len() >= n {
-                break;
-            }
-            let mut taken = 0;
-            for near in self.neighbours(&head.trace) {
-                if taken == self.width || proposed.len() == n {
+        round.proposed.truncate(n);
+        // Where all neighbours are known, their twins may have others.
+        loop {
+            let queue = self.queue(search);
+            for head in &queue {
+                if round.proposed.len() >= n {
                     break;
                 }
-                let made = Candidate::of(&search.task, &near, &mut self.random);
-                taken += usize::from(take(made, &mut proposed));
+                self.expand(search, head, n, &mut round);
             }
-            // Only a program all of whose share of neighbours was taken is done with.
-            if proposed.len() < n || taken == self.width {
-                self.expanded.insert(head.program);
+            if queue.is_empty() || !round.proposed.is_empty() || n == 0 {
+                return round.proposed;
             }
         }
-        proposed
     }
 }
 
