@@ -6,13 +6,16 @@ use std::sync::Arc;
 use ansc_codegen::Target;
 use ansc_graph::Compute;
 use ansc_runtime::manifest::Tuning;
-use ansc_sketch::default::{Machine, Scheduled};
+use ansc_sketch::default::{Machine, Scheduled, gpu_schedule};
+use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
 use ansc_sketch::trace::Unfit;
-use ansc_sketch::{Task, Trace};
+use ansc_sketch::{Task, Trace, finish};
 use ansc_tuner::Records;
 use ansc_tuner::records::{Key, RecordsError, untuned_seconds};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+
+use crate::Error;
 
 /// The machine, and what is known to be fast on it.
 #[derive(Clone, Debug)]
@@ -22,6 +25,7 @@ pub struct Schedules {
     pub threads: usize,
     /// The best known by [`Task::key`].
     pub tuned: BTreeMap<String, Tuned>,
+    pub aim: Aim,
 }
 
 /// What records know of a task.
@@ -32,12 +36,32 @@ pub struct Tuned {
     pub untuned_seconds: Option<f64>,
 }
 
+/// What kernels are scheduled for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Aim {
+    Cpu,
+    /// Kernels become code with their schedules (see `machine_code`); until then they stay naive.
+    Gpu(GpuLimits),
+    /// Schedules of a GPU in their form for this CPU: slow, for checking.
+    GpuOnCpu(GpuLimits),
+}
+
+impl Aim {
+    /// What a GPU allows, if the schedules are for one.
+    pub fn gpu(&self) -> Option<&GpuLimits> {
+        match self {
+            Aim::Cpu => None,
+            Aim::Gpu(limits) | Aim::GpuOnCpu(limits) => Some(limits),
+        }
+    }
+}
+
 impl Schedules {
     /// The default schedule for every kernel.
     pub fn untuned(target: &Target) -> Schedules {
         let machine =
             Machine { vector_bytes: target.vector_bytes, registers: target.vector_registers };
-        Schedules { machine, threads: 1, tuned: BTreeMap::new() }
+        Schedules { machine, threads: 1, tuned: BTreeMap::new(), aim: Aim::Cpu }
     }
 
     pub fn task(&self, name: &str, compute: &Compute, constant: &[bool]) -> Task {
@@ -47,6 +71,7 @@ impl Schedules {
             constant: constant.to_vec(),
             machine: self.machine.clone(),
             cores: self.threads,
+            gpu: self.aim.gpu().cloned(),
         }
     }
 
@@ -71,15 +96,53 @@ impl Schedules {
         name: &str,
         compute: &Compute,
         constant: &[bool],
-    ) -> (Scheduled, Option<Tuning>) {
+    ) -> Result<(Scheduled, Option<Tuning>), Error> {
+        let unpacked = |program| Scheduled { program, packings: vec![] };
+        let learned = self.learned(name, compute, constant);
+        match &self.aim {
+            Aim::Gpu(_) => {
+                Ok((unpacked(ansc_sketch::lower(name, compute)), learned.map(|(_, tuning)| tuning)))
+            }
+            Aim::GpuOnCpu(limits) => {
+                let kernels = self.for_gpu(name, compute, constant, limits)?;
+                Ok((unpacked(finish(kernels.cpu_form())), None))
+            }
+            Aim::Cpu => Ok(match learned {
+                Some((scheduled, tuning)) => (scheduled, Some(tuning)),
+                None => (self.task(name, compute, constant).default_schedule(), None),
+            }),
+        }
+    }
+
+    /// The kernels of a GPU for one subgraph.
+    pub(crate) fn for_gpu(
+        &self,
+        name: &str,
+        compute: &Compute,
+        constant: &[bool],
+        limits: &GpuLimits,
+    ) -> Result<GpuProgram, Error> {
+        let learned = self.learned(name, compute, constant);
+        let lowered = learned.and_then(|(s, _)| gpu::lower(&s.program, limits).ok());
+        let failed = |e| Error::Machine(format!("kernel {name}: {e}"));
+        lowered.map_or_else(|| gpu_schedule(name, compute, limits).map_err(failed), Ok)
+    }
+
+    /// What tuning found, if it still replays.
+    fn learned(
+        &self,
+        name: &str,
+        compute: &Compute,
+        constant: &[bool],
+    ) -> Option<(Scheduled, Tuning)> {
+        if self.tuned.is_empty() {
+            return None;
+        }
         let task = Arc::new(self.task(name, compute, constant));
-        let tuned = (!self.tuned.is_empty()).then(|| {
-            let tuned = self.tuned.get(&task.key())?;
-            let random = &mut StdRng::seed_from_u64(0);
-            let sample = task.sample(&tuned.trace, Unfit::Refuse, random).ok()?;
-            Some((sample.scheduled, Some(tuned.tuning(&task))))
-        });
-        tuned.flatten().unwrap_or_else(|| (task.default_schedule(), None))
+        let tuned = self.tuned.get(&task.key())?;
+        let random = &mut StdRng::seed_from_u64(0);
+        let sample = task.sample(&tuned.trace, Unfit::Refuse, random).ok()?;
+        Some((sample.scheduled, tuned.tuning(&task)))
     }
 }
 
@@ -99,6 +162,11 @@ impl Tuned {
 pub fn rules_of(task: &Arc<Task>, trace: &Trace) -> Vec<String> {
     let sketch = task.sketches().into_iter().find(|s| s.trace.same_sketch(trace));
     sketch.map_or(vec![], |s| s.rules)
+}
+
+/// What records of a generation of GPUs are filed under.
+pub fn gpu_name(sm: u32) -> String {
+    format!("nvptx64-nvidia-cuda sm_{sm}")
 }
 
 /// What a record was measured on: schedules of one processor are not those of another.

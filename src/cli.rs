@@ -197,8 +197,12 @@ pub struct Worker {
 
 #[derive(Args, Debug, Clone)]
 pub struct Machine {
-    #[arg(long, default_value = "cpu", value_parser = ["cpu"])]
+    /// `cuda` is NVIDIA GPUs; `cuda-on-cpu` their schedules on this CPU, slow, for checking
+    #[arg(long, default_value = "cpu", value_parser = ["cpu", "cuda", "cuda-on-cpu"])]
     pub target: String,
+    /// With `--target cuda`: compute capabilities (times ten) of the GPUs to compile for, as in `80,90`
+    #[arg(long = "sm", value_name = "80,90", value_delimiter = ',', default_value = "80")]
+    pub sms: Vec<u32>,
     /// CPU to compile for: `native`, or a name that LLVM knows such as `x86-64-v3`
     #[arg(long, default_value = "native", value_name = "NAME")]
     pub target_cpu: String,

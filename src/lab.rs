@@ -82,7 +82,7 @@ fn measurer(args: &cli::Lab, threads: usize) -> Result<Box<dyn Measurer>, Error>
     if args.simulated {
         return Ok(Box::new(Simulated::default()));
     }
-    let worker = search::worker_command(&args.machine.target_cpu)?;
+    let worker = search::worker_command(search::Device::Cpu, &args.machine.target_cpu)?;
     let local = LocalMeasurer::new(LocalOptions::new(worker, threads)).map_err(LabError::from)?;
     Ok(Box::new(local))
 }

@@ -9,6 +9,7 @@ pub mod error;
 pub mod inputs;
 pub mod lab;
 pub mod limits;
+mod machine_code;
 pub mod pipeline;
 pub mod profile;
 pub mod search;

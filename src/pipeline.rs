@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ansc_codegen::{Batch, Target, artifact};
+use ansc_codegen::{Batch, Target};
 use ansc_frontend::import::{self, ImportOptions};
 use ansc_graph::fuse;
 use ansc_graph::passes;
@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 use crate::Error;
 use crate::assemble::{self, Assembly, Draft, Expose, KernelUse, storage};
 use crate::choice::Schedules;
+use crate::machine_code::Code;
 
 /// Names of dimensions, and the sizes of each.
 pub type Choices = Vec<(String, Vec<usize>)>;
@@ -31,6 +32,9 @@ pub struct Options {
     pub target: Target,
     pub expose: Expose,
     pub schedules: Schedules,
+    /// Compute capabilities (times ten) of the GPUs to compile for, if that is the schedules' aim. The artifact is
+    /// loaded on the CPU of `target` all the same.
+    pub sms: Vec<u32>,
     /// Run the verifiers between stages.
     pub verify: bool,
 }
@@ -39,8 +43,8 @@ impl Options {
     /// Outputs only, the default schedules, everything verified.
     pub fn new(import: ImportOptions, target: Target) -> Options {
         let schedules = Schedules::untuned(&target);
-        let (choices, expose) = (Vec::new(), Expose::Outputs);
-        Options { import, choices, target, expose, schedules, verify: true }
+        let (choices, expose, sms) = (Vec::new(), Expose::Outputs, vec![]);
+        Options { import, choices, target, expose, schedules, sms, verify: true }
     }
 
     fn specialisations(&self) -> Vec<(String, ImportOptions)> {
@@ -112,22 +116,16 @@ pub fn compile(
         clock.time("schedule", || assembly.add(&name, &graph, options.expose))?;
     }
     assembly.kernels.kernels.iter().for_each(|k| watch.program(&k.program));
-    let programs: Vec<_> = assembly.kernels.kernels.iter().map(|k| &k.program).collect();
-    let batch = clock.time("codegen", || ansc_codegen::compile_all(&programs, &options.target))?;
+    let code = clock.time("codegen", || Code::generate(&assembly, options))?;
     // Only now is the workspace of each kernel known, and with it the memory plan.
     clock.time("memory", || {
         for draft in &mut assembly.drafts {
-            add_workspaces(draft, &assembly.uses, &batch);
+            add_workspaces(draft, &assembly.uses, &code.batch);
             storage::place(draft);
         }
     });
-    let manifest = manifest(&assembly, &batch, provenance, &options.target);
-    clock.time("link", || {
-        let objects: Vec<&[u8]> = batch.objects.iter().map(Vec::as_slice).collect();
-        let weights: Vec<_> =
-            assembly.weights.parts.iter().map(|(at, t)| (*at, t.bytes())).collect();
-        artifact::write(output, &options.target, &objects, &weights, &manifest)
-    })?;
+    let manifest = manifest(&assembly, &code, provenance);
+    clock.time("link", || code.write(output, &assembly, &options.target, &manifest))?;
     Ok(report(nodes, &assembly, &manifest, output, clock))
 }
 
@@ -233,20 +231,20 @@ fn add_to_plan(plan: &mut Plan, draft: &mut Draft, uses: &[KernelUse], batch: &B
     }
 }
 
-fn manifest(assembly: &Assembly, batch: &Batch, model: Provenance, target: &Target) -> Manifest {
+fn manifest(assembly: &Assembly, code: &Code, model: Provenance) -> Manifest {
     let kernels = assembly.uses.iter().map(|u| KernelInfo {
         name: u.name.clone(),
         nodes: u.nodes.clone(),
         flops: u.flops,
         bytes: u.bytes,
         reads: u.reads,
-        launches: batch.kernels[u.kernel].launches.clone(),
+        launches: code.batch.kernels[u.kernel].launches.clone(),
         tuning: assembly.kernels.kernels[u.kernel].tuning.clone(),
     });
     Manifest {
         compiler: format!("ansc {}", env!("CARGO_PKG_VERSION")),
         model,
-        target: target.info(),
+        target: code.target.clone(),
         weight_bytes: assembly.weights.bytes,
         kernels: kernels.collect(),
         specialisations: assembly.drafts.iter().map(|d| d.specialisation.clone()).collect(),

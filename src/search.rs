@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use ansc_codegen::Target;
 use ansc_tuner::measure::{LocalMeasurer, LocalOptions, WorkerCommand};
 use ansc_tuner::model::{self, SharedModel, WarmUp};
 use ansc_tuner::records::{MachineRecord, Sqlite};
@@ -13,7 +14,7 @@ use ansc_tuner::tune::{self, Report, TuneError, Tuner, Watch, Weighted};
 use ansc_tuner::{Records, SearchStrategy};
 
 use crate::Error;
-use crate::choice::{Schedules, target_name};
+use crate::choice::{Aim, Schedules, gpu_name, target_name};
 use crate::cli::{Search, Tuned};
 use crate::limits;
 use crate::pipeline::{self, Options};
@@ -47,15 +48,22 @@ pub fn tune(
     target_cpu: &str,
     watch: &dyn Watch,
 ) -> Result<Report, Error> {
-    let threads = threads(tuned.threads);
-    let schedules = Schedules { threads, ..Schedules::untuned(&options.target) };
+    let device = Device::to_tune_on(options)?;
+    let threads = device.threads(tuned.threads);
+    let aim = options.schedules.aim.clone();
+    let schedules = Schedules { threads, aim, ..Schedules::untuned(&options.target) };
     let tasks = pipeline::tasks(model, &Options { schedules, ..options.clone() })?;
     let mut records = Sqlite::open(&records_path(tuned))?;
-    let target = target_name(&options.target);
-    know_limits(&mut records, &target, threads)?;
-    let worker = worker_command(target_cpu)?;
-    let mut measurer =
-        LocalMeasurer::new(LocalOptions::new(worker, threads)).map_err(TuneError::from)?;
+    let target = device.name(&options.target);
+    if device == Device::Cpu {
+        know_limits(&mut records, &target, threads)?;
+    }
+    let measuring = LocalOptions {
+        builders: self::threads(tuned.threads),
+        flush: device != Device::Cpu,
+        ..LocalOptions::new(worker_command(device, target_cpu)?, threads)
+    };
+    let mut measurer = LocalMeasurer::new(measuring).map_err(TuneError::from)?;
     let name = model.file_name().map(|n| n.to_string_lossy().into_owned());
     let model = cost_model(search, &tasks);
     let new_strategy = |task: usize| -> Box<dyn SearchStrategy> {
@@ -116,25 +124,78 @@ pub(crate) fn stop_when_interrupted() {
     unsafe { libc::signal(libc::SIGINT, stop as *const () as libc::sighandler_t) };
 }
 
+/// What candidates run on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Device {
+    Cpu,
+    /// A GPU, and the newest generation that we compile for and that it runs.
+    Gpu {
+        sm: u32,
+    },
+}
+
+impl Device {
+    fn to_tune_on(options: &Options) -> Result<Device, Error> {
+        match &options.schedules.aim {
+            Aim::Cpu => Ok(Device::Cpu),
+            Aim::GpuOnCpu(_) => {
+                Err(Error::Usage("tuning is for `--target cpu` or `--target cuda`".into()))
+            }
+            Aim::Gpu(_) => {
+                let needed = |e| Error::Machine(format!("tuning for a GPU needs one, but {e}"));
+                let device = ansc_runtime::cuda::device().map_err(needed)?;
+                let known = Target::sms().filter(|sm| *sm <= device.sm).max();
+                let old = || format!("the {} is too old to be compiled for", device.name);
+                Ok(Device::Gpu { sm: known.ok_or_else(|| Error::Machine(old()))? })
+            }
+        }
+    }
+
+    /// Threads that schedules are for. Those of a GPU are another matter.
+    fn threads(self, wanted: usize) -> usize {
+        if self == Device::Cpu { threads(wanted) } else { 1 }
+    }
+
+    /// What records are filed under.
+    fn name(self, cpu: &Target) -> String {
+        match self {
+            Device::Cpu => target_name(cpu),
+            Device::Gpu { sm } => gpu_name(sm),
+        }
+    }
+}
+
 /// This very program, which also serves as the worker.
-pub(crate) fn worker_command(target_cpu: &str) -> Result<WorkerCommand, Error> {
+pub(crate) fn worker_command(device: Device, target_cpu: &str) -> Result<WorkerCommand, Error> {
     let program = std::env::current_exe()
         .map_err(|e| Error::Machine(format!("the path of this program is unknown: {e}")))?;
-    let memory = WORKER_MEMORY.to_string();
-    let args = ["worker", "--target-cpu", target_cpu, "--memory", &memory].map(String::from);
-    Ok(WorkerCommand { program, args: args.to_vec() })
+    let mut args = vec!["worker".to_owned(), "--target-cpu".into(), target_cpu.into()];
+    match device {
+        Device::Cpu => args.extend(["--memory".into(), WORKER_MEMORY.to_string()]),
+        // The driver reserves addresses for the memory of all devices: they have no limit.
+        Device::Gpu { sm } => {
+            args.extend(["--target".into(), "cuda".into(), "--sm".into(), sm.to_string()]);
+        }
+    }
+    Ok(WorkerCommand { program, args })
 }
 
 /// The best schedules that the records know for the kernels of a model.
 pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<Schedules, Error> {
-    let threads = threads(tuned.threads);
-    let mut schedules = Schedules { threads, ..Schedules::untuned(&options.target) };
+    let aim = options.schedules.aim.clone();
+    let (threads, targets) = match &aim {
+        Aim::Cpu => (threads(tuned.threads), vec![target_name(&options.target)]),
+        // One schedule for all generations: that of the newest for which there is one.
+        _ => (1, options.sms.iter().map(|&sm| gpu_name(sm)).collect()),
+    };
+    let mut schedules = Schedules { threads, aim, ..Schedules::untuned(&options.target) };
     let tasks =
         pipeline::tasks(model, &Options { schedules: schedules.clone(), ..options.clone() })?;
     let records = Sqlite::open_existing(&records_path(tuned))?;
-    let target = target_name(&options.target);
     for weighted in tasks {
-        schedules.learn(&weighted.task, &target, &records as &dyn Records)?;
+        for target in &targets {
+            schedules.learn(&weighted.task, target, &records as &dyn Records)?;
+        }
     }
     Ok(schedules)
 }

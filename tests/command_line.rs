@@ -97,3 +97,54 @@ fn files_and_options_that_are_wrong() {
         assert!(!output.stderr.is_empty(), "{args:?}");
     }
 }
+
+#[test]
+fn schedules_for_gpus_are_verified_on_a_cpu() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    ok(dir, &["models", "mlp", "-o", "."]);
+    ok(dir, &["compile", "mlp.onnx", "--target", "cuda-on-cpu", "-o", "form.ansc"]);
+    ok(dir, &["verify", "mlp.onnx", "form.ansc"]);
+    let output = ansc(dir, &["tune", "mlp.onnx", "--target", "cuda-on-cpu"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+/// Where there is a GPU, the last part does not apply.
+#[test]
+fn artifacts_for_gpus_are_made_and_inspected_where_there_is_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    ok(dir, &["models", "mlp", "-o", "."]);
+    let cuda = ["compile", "mlp.onnx", "--target", "cuda"];
+    ok(dir, &[&cuda[..], &["--sm", "90,80", "-o", "gpu.ansc"]].concat());
+    let (report, code) = json(dir, &["inspect", "gpu.ansc", "--json"]);
+    assert_eq!((code, &report["target"]["cpu"]), (0, &Value::from("sm_80,sm_90")));
+    let texts = report["gpu"]["texts"].as_array().unwrap();
+    for (text, sm) in texts.iter().zip([80, 90]) {
+        assert_eq!(text["sm"], sm);
+        let ptx = text["ptx"].as_str().unwrap();
+        assert_eq!(ptx.matches(".target").count(), 1);
+        for launch in
+            report["gpu"]["kernels"].as_array().unwrap().iter().flat_map(|k| k.as_array().unwrap())
+        {
+            assert!(ptx.contains(&format!(".entry {}(", launch["symbol"].as_str().unwrap())));
+        }
+    }
+    let output = ansc(dir, &[&cuda[..], &["--sm", "42"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("known compute capabilities"));
+    if ansc_runtime::cuda::device().is_ok() {
+        return;
+    }
+    for verb in ["run", "bench"] {
+        let output = ansc(dir, &[verb, "gpu.ansc"]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.contains("NVIDIA GPU (sm_80,sm_90)"), "{error}");
+    }
+    let tuned = ansc(dir, &["tune", "mlp.onnx", "--target", "cuda", "--trials", "1"]);
+    let error = String::from_utf8(tuned.stderr).unwrap();
+    assert_eq!((tuned.status.code(), error.lines().count()), (Some(3), 1), "{error}");
+    assert!(error.contains("tuning for a GPU needs one"), "{error}");
+}

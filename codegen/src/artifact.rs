@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use ansc_runtime::gpu::{GPU_SECTION, GpuCode};
 use ansc_runtime::manifest::{
     FORMAT_VERSION, MANIFEST_SECTION, Manifest, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC, SEAL_SECTION,
     SealHasher, WEIGHTS_SECTION,
@@ -32,11 +33,36 @@ pub fn write(
     weights: &[Weight<'_>],
     manifest: &Manifest,
 ) -> Result<(), CodegenError> {
+    write_sections(path, target, objects, weights, manifest, None)
+}
+
+/// The same with code for GPUs: a [`GpuCode`] as the section of that name. `target` is the machine that the
+/// artifact is loaded on.
+pub fn write_gpu(
+    path: &Path,
+    target: &Target,
+    code: &GpuCode,
+    weights: &[Weight<'_>],
+    manifest: &Manifest,
+) -> Result<(), CodegenError> {
+    let json = serde_json::to_vec(code)
+        .map_err(|e| CodegenError::Artifact(format!("the GPU code has no JSON form: {e}")))?;
+    write_sections(path, target, &[], weights, manifest, Some(&json))
+}
+
+fn write_sections(
+    path: &Path,
+    target: &Target,
+    objects: &[&[u8]],
+    weights: &[Weight<'_>],
+    manifest: &Manifest,
+    gpu: Option<&[u8]>,
+) -> Result<(), CodegenError> {
     check_weights(weights, manifest.weight_bytes)?;
     let library = link::shared_library(objects, target)?;
     let json = serde_json::to_vec(manifest)
         .map_err(|e| CodegenError::Artifact(format!("the manifest has no JSON form: {e}")))?;
-    let sections = [
+    let mut sections = vec![
         NewSection {
             name: WEIGHTS_SECTION,
             align: WEIGHTS_ALIGN,
@@ -45,9 +71,14 @@ pub fn write(
         NewSection { name: MANIFEST_SECTION, align: 8, len: json.len() as u64 },
         NewSection { name: SEAL_SECTION, align: 8, len: SEAL_LEN as u64 },
     ];
+    sections.extend(gpu.map(|code| NewSection {
+        name: GPU_SECTION,
+        align: 8,
+        len: code.len() as u64,
+    }));
     let layout = elf::add_sections(library, &sections)?;
     let partial = partial_path(path);
-    let written = write_file(&partial, &layout, weights, &json)
+    let written = write_file(&partial, &layout, weights, &json, gpu)
         .and_then(|()| std::fs::rename(&partial, path));
     written.map_err(|e| {
         // The error that counts is the first one.
@@ -82,10 +113,11 @@ fn write_file(
     layout: &Layout,
     weights: &[Weight<'_>],
     json: &[u8],
+    gpu: Option<&[u8]>,
 ) -> std::io::Result<()> {
     let mut out = Hashed { file: File::create(path)?, hash: SealHasher::default(), at: 0 };
-    let [weights_at, json_at, seal_at] = layout.offsets[..] else {
-        unreachable!("three sections were laid out")
+    let [weights_at, json_at, seal_at, ref gpu_at @ ..] = layout.offsets[..] else {
+        unreachable!("three sections were laid out, and perhaps a fourth")
     };
     out.put(&layout.front)?;
     for &(offset, bytes) in weights {
@@ -96,6 +128,10 @@ fn write_file(
     out.put(json)?;
     out.pad_to(seal_at)?;
     out.put(&unsealed())?;
+    for (&at, code) in gpu_at.iter().zip(gpu) {
+        out.pad_to(at)?;
+        out.put(code)?;
+    }
     out.pad_to(layout.back_at)?;
     out.put(&layout.back)?;
     let hash = out.hash.finish();

@@ -5,6 +5,7 @@
 //! ```
 
 use ansc_graph::TensorType;
+use ansc_runtime::gpu::GpuLaunch;
 use ansc_sketch::Scope;
 use ansc_sketch::gpu::{GpuProgram, Kernel};
 use inkwell::context::Context;
@@ -24,16 +25,6 @@ pub struct Ptx {
     /// Buffers that the caller provides after the parameters.
     pub workspace: Vec<TensorType>,
     pub text: String,
-}
-
-/// One launch of a kernel.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct GpuLaunch {
-    pub symbol: String,
-    pub grid: [u32; 3],
-    pub block: [u32; 3],
-    /// Shared memory that the kernel declares.
-    pub shared_bytes: usize,
 }
 
 /// After the schedule's decisions: accumulators become registers, and what unrolling repeated is done once.

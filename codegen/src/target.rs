@@ -173,11 +173,21 @@ impl Target {
         }
     }
 
+    /// The compute capability, times ten, of a GPU.
+    pub fn sm(&self) -> Option<u32> {
+        self.cpu.strip_prefix("sm_").and_then(|sm| sm.parse().ok())
+    }
+
+    /// The generations of GPUs that there is code for, by compute capability times ten.
+    pub fn sms() -> impl Iterator<Item = u32> {
+        SMS.iter().map(|(sm, _)| *sm)
+    }
+
     /// An NVIDIA GPU of compute capability `sm / 10`, as in 80 for an A100.
     pub fn cuda(sm: u32) -> Result<Target, CodegenError> {
         let name = format!("sm_{sm}");
         let Some((_, ptx)) = SMS.iter().find(|(known, _)| *known == sm) else {
-            let known: Vec<String> = SMS.iter().map(|(sm, _)| sm.to_string()).collect();
+            let known: Vec<String> = Target::sms().map(|sm| sm.to_string()).collect();
             let reason = format!("known compute capabilities are {}", known.join(", "));
             return Err(CodegenError::UnknownTarget { name, reason });
         };

@@ -13,6 +13,7 @@ use object::elf::{ET_DYN, FileHeader64};
 use object::read::elf::ElfFile;
 use object::{LittleEndian, Object, ObjectSymbol, SymbolKind};
 
+use crate::gpu::GPU_SECTION;
 use crate::load::LoadErrorKind;
 use crate::manifest::{
     FORMAT_VERSION, MANIFEST_SECTION, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC, SEAL_SECTION,
@@ -29,6 +30,8 @@ pub(crate) struct Artifact {
     map: Mmap,
     manifest: Range<usize>,
     weights: Range<usize>,
+    /// Code for GPUs, if that is what the artifact holds.
+    gpu: Option<Range<usize>>,
     /// Names of the functions that the library defines.
     functions: BTreeSet<String>,
 }
@@ -53,8 +56,9 @@ impl Artifact {
         if !weights.is_empty() && !weights.start.is_multiple_of(WEIGHT_ALIGN) {
             return Err(LoadErrorKind::Section(WEIGHTS_SECTION));
         }
+        let gpu = seal::section(&elf, GPU_SECTION);
         let functions = functions(&elf);
-        Ok(Artifact { file, map, manifest, weights, functions })
+        Ok(Artifact { file, map, manifest, weights, gpu, functions })
     }
 
     pub(crate) fn manifest(&self) -> &[u8] {
@@ -63,6 +67,10 @@ impl Artifact {
 
     pub(crate) fn weights(&self) -> &[u8] {
         &self.map[self.weights.clone()]
+    }
+
+    pub(crate) fn gpu(&self) -> Option<&[u8]> {
+        self.gpu.clone().map(|at| &self.map[at])
     }
 
     pub(crate) fn defines(&self, function: &str) -> bool {

@@ -3,6 +3,7 @@
 //! In: a checked [`Program`] and the address of every buffer. Out: outputs are
 //! written, and `actual` holds the shape of every buffer that is smaller than declared.
 //! What the manifest can promise was checked when loading; what is checked here depends on data.
+//! Kernels are somebody else's business ([`Kernels`]): the threads of a pool run them, or a GPU does.
 
 mod loops;
 
@@ -19,9 +20,8 @@ use crate::tensor::{Tensor, byte_len};
 pub(crate) struct Exec<'a> {
     pub(crate) program: &'a Program,
     /// What the steps of the program index.
-    pub(crate) kernels: &'a [Kernel],
+    pub(crate) kernels: &'a mut dyn Kernels,
     pub(crate) buffers: &'a [BufferInfo],
-    pub(crate) pool: &'a Pool,
     /// Of every buffer, valid for its declared bytes, and for writing unless it is an input or a
     /// weight.
     pub(crate) addresses: &'a [*mut u8],
@@ -29,9 +29,49 @@ pub(crate) struct Exec<'a> {
     pub(crate) args: &'a [*mut u8],
     /// Shapes of buffers that hold less than declared.
     pub(crate) actual: &'a mut [Option<Box<[usize]>>],
-    pub(crate) scratch: Scratch,
     /// Time and number of runs of each step, if wanted.
     pub(crate) times: Option<&'a mut [(Duration, u64)]>,
+}
+
+/// What runs kernels.
+pub(crate) trait Kernels {
+    /// Runs a kernel on the buffers at these addresses, or begins to.
+    fn run(&mut self, kernel: usize, args: &[*mut u8]) -> Result<(), RunError>;
+
+    /// Returns when all kernels that were begun are done.
+    fn wait(&mut self) -> Result<(), RunError>;
+}
+
+/// The threads of a pool.
+pub(crate) struct OnThreads<'a> {
+    pub(crate) kernels: &'a [Kernel],
+    pub(crate) pool: &'a Pool,
+    pub(crate) scratch: Scratch,
+}
+
+impl Kernels for OnThreads<'_> {
+    fn run(&mut self, kernel: usize, args: &[*mut u8]) -> Result<(), RunError> {
+        let args = Args(args.as_ptr());
+        self.kernels[kernel].launches.iter().for_each(|launch| self.launch(launch, &args));
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(), RunError> {
+        Ok(())
+    }
+}
+
+impl OnThreads<'_> {
+    fn launch(&self, launch: &Launch, args: &Args) {
+        let scratch = &self.scratch;
+        self.pool.run(launch.extent, &|thread, range| {
+            // Below `extent`, which fits.
+            let (begin, end) = (range.start as i64, range.end as i64);
+            // SAFETY: the session allotted `stride` bytes to each thread of the pool; addresses
+            // are valid as `Exec::addresses` says; the code is trusted, see `Model::load`.
+            unsafe { (launch.run)(args.0, scratch.base.add(thread * scratch.stride), begin, end) };
+        });
+    }
 }
 
 /// Memory of the threads: thread `i` has `stride` bytes from `base + i * stride`.
@@ -65,6 +105,7 @@ impl Exec<'_> {
             }
             let began = Instant::now();
             self.action(*step, action)?;
+            self.kernels.wait()?;
             if let Some(times) = &mut self.times {
                 times[*step].0 += began.elapsed();
                 times[*step].1 += 1;
@@ -74,15 +115,14 @@ impl Exec<'_> {
     }
 
     fn action(&mut self, step: usize, action: &Action) -> Result<(), RunError> {
+        if !matches!(action, Action::Kernel { .. }) {
+            self.kernels.wait()?;
+        }
         match action {
             Action::Kernel { kernel, args, sized } => {
                 // No kernel reads a value of unknown size, so it overwrites these.
                 sized.iter().for_each(|id| self.actual[id.0 as usize] = None);
-                let kernels = self.kernels;
-                let launches = &kernels[*kernel].launches;
-                let args = Args(self.args[args.clone()].as_ptr());
-                launches.iter().for_each(|launch| self.launch(launch, &args));
-                Ok(())
+                self.kernels.run(*kernel, &self.args[args.clone()])
             }
             Action::Host { call, inputs, outputs } => self.host(step, call, inputs, outputs),
             Action::Copy(moves) => self.moves(step, moves),
@@ -92,17 +132,6 @@ impl Exec<'_> {
             }
             Action::Loop(action) => self.run_loop(step, action),
         }
-    }
-
-    fn launch(&self, launch: &Launch, args: &Args) {
-        let scratch = &self.scratch;
-        self.pool.run(launch.extent, &|thread, range| {
-            // Below `extent`, which fits.
-            let (begin, end) = (range.start as i64, range.end as i64);
-            // SAFETY: the session allotted `stride` bytes to each thread of the pool; addresses
-            // are valid as `addresses` says; the code is trusted, see `Model::load`.
-            unsafe { (launch.run)(args.0, scratch.base.add(thread * scratch.stride), begin, end) };
-        });
     }
 
     fn host(

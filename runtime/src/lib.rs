@@ -11,8 +11,10 @@ pub struct Readme;
 
 mod artifact;
 pub mod c;
+pub mod cuda;
 pub mod dtype;
 mod exec;
+pub mod gpu;
 pub mod host;
 pub mod load;
 pub mod manifest;

@@ -6,10 +6,13 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::artifact::Artifact;
+use crate::cuda;
+use crate::gpu::{GPU_SECTION, GpuCode};
 use crate::manifest::{FORMAT_VERSION, KernelFn, KernelInfo, Manifest};
 use crate::model::{Kernel, Launch, Model, Parts};
 use crate::program::Program;
@@ -119,10 +122,27 @@ fn load(path: &Path) -> Result<Model, LoadErrorKind> {
     validate::check(&manifest, artifact.weights().len())?;
     let programs = manifest.specialisations.iter().map(|s| Program::new(s, &manifest.kernels));
     let programs = programs.collect::<Result<Vec<_>, _>>()?;
+    if target::is_gpu(&manifest.target) {
+        return load_on_gpu(artifact, manifest, programs);
+    }
     let library = open_library(&artifact, path)?;
     let kernels = manifest.kernels.iter().map(|k| resolve(&artifact, &library, k));
     let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
-    Ok(Model::from_parts(Parts { manifest, programs, kernels, _library: library, artifact }))
+    let (_library, gpu) = (Some(library), None);
+    Ok(Model::from_parts(Parts { manifest, programs, kernels, _library, gpu, artifact }))
+}
+
+/// The library holds no code then; the driver translates that of the GPU section.
+fn load_on_gpu(
+    artifact: Artifact,
+    manifest: Manifest,
+    programs: Vec<Program>,
+) -> Result<Model, LoadErrorKind> {
+    let bytes = artifact.gpu().ok_or(LoadErrorKind::Section(GPU_SECTION))?;
+    let code: GpuCode = serde_json::from_slice(bytes).map_err(ManifestError::from)?;
+    let gpu = cuda::load(&manifest, &programs, &code, artifact.weights())?;
+    let (_library, gpu, kernels) = (None, Some(Arc::new(gpu)), vec![]);
+    Ok(Model::from_parts(Parts { manifest, programs, kernels, _library, gpu, artifact }))
 }
 
 /// Loads the code from the very file that was checked, whatever `path` names by now. Going by

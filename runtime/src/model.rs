@@ -6,6 +6,7 @@ use std::sync::Arc;
 use libloading::os::unix::Library;
 
 use crate::artifact::Artifact;
+use crate::cuda::Code;
 use crate::manifest::{KernelFn, Manifest, Port, Specialisation};
 use crate::program::Program;
 use crate::run_error::{PortKind, RunError};
@@ -29,7 +30,9 @@ pub(crate) struct Parts {
     pub(crate) kernels: Vec<Kernel>,
     /// Keeps the functions of `kernels` mapped. Dropped before the file: while the library is
     /// loaded, no other file may get the descriptor's number, by which the linker knows it.
-    pub(crate) _library: Library,
+    pub(crate) _library: Option<Library>,
+    /// Kernels and weights on a GPU, in place of `kernels`, if that is what the artifact is for.
+    pub(crate) gpu: Option<Arc<Code>>,
     pub(crate) artifact: Artifact,
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::cuda::CudaError;
 use crate::dtype::DType;
 use crate::host::HostError;
 use crate::tensor::TensorError;
@@ -152,4 +153,7 @@ pub enum RunError {
         /// The value.
         buffer: String,
     },
+    /// The GPU or its driver failed. After some of its errors the process can use the GPU no more.
+    #[error("the GPU failed: {0}")]
+    Device(#[from] CudaError),
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use memmap2::{MmapMut, MmapRaw};
 
-use crate::exec::{Exec, Scratch};
+use crate::cuda::{CudaError, Device, Io, Notes, Runs};
+use crate::exec::{Exec, OnThreads, Scratch};
 use crate::manifest::{BufferInfo, Port, Specialisation, Storage};
 use crate::model::{Model, Parts};
 use crate::pool::{Pool, PoolError, PoolOptions};
@@ -52,6 +53,9 @@ pub enum SessionError {
     /// There are no threads.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// The GPU has no memory for the session, or failed.
+    #[error("the GPU failed: {0}")]
+    Device(#[from] CudaError),
 }
 
 /// The time that a step of the plan took; see [`Session::profile`].
@@ -98,6 +102,8 @@ struct Tables {
     /// Memory for outputs that the caller does not want, or that are not aligned.
     own_outputs: BTreeMap<usize, Tensor>,
     times: Option<Vec<(Duration, u64)>>,
+    /// In place of all that, if the model is for a GPU.
+    gpu: Option<Runs>,
 }
 
 // SAFETY: the pointers go to memory that the session or its model owns; those to the caller's
@@ -120,9 +126,10 @@ impl Memory {
         let stride = launches.map(|launch| launch.scratch).max().unwrap_or(0);
         let scratch_stride = stride.next_multiple_of(PAGE);
         let scratch_bytes = scratch_stride.saturating_mul(threads);
+        let on_gpu = parts.gpu.is_some();
         let arenas = parts.manifest.specialisations.iter().map(|one| one.arena_bytes);
         let memory = Memory {
-            arena: map(arenas.max().unwrap_or(0))?,
+            arena: map(if on_gpu { 0 } else { arenas.max().unwrap_or(0) })?,
             scratch: map(scratch_bytes)?,
             scratch_stride,
         };
@@ -144,6 +151,9 @@ impl Session {
         let parts = model.parts().clone();
         let pool = match &options.pool {
             Some(pool) => pool.clone(),
+            None if parts.gpu.is_some() => {
+                Arc::new(Pool::new(&PoolOptions { threads: 1, ..PoolOptions::default() })?)
+            }
             None => Arc::new(Pool::new(&PoolOptions {
                 threads: options.threads,
                 spin: options.spin,
@@ -152,7 +162,31 @@ impl Session {
         };
         let memory = Memory::new(&parts, pool.threads())?;
         let tables = parts.programs.iter().map(|_| None).collect();
-        Ok(Session { parts, pool, memory, tables, current: 0, timed: false })
+        let mut session = Session { parts, pool, memory, tables, current: 0, timed: false };
+        session.prepare(0)?;
+        Ok(session)
+    }
+
+    /// The GPU's side of the last run's specialisation, at first of the first one; `None` if the model was compiled
+    /// for a CPU.
+    pub fn device(&mut self) -> Option<Device<'_>> {
+        let specialisation = &self.parts.manifest.specialisations[self.current];
+        let program = &self.parts.programs[self.current];
+        let tables = self.tables[self.current].as_mut()?;
+        let (runs, actual) = (tables.gpu.as_mut()?, &mut tables.actual[..]);
+        Some(Device { runs, specialisation, program, actual })
+    }
+
+    /// Makes what a specialisation needs, if it is new.
+    fn prepare(&mut self, index: usize) -> Result<(), CudaError> {
+        let parts = &*self.parts;
+        let tables =
+            self.tables[index].get_or_insert_with(|| Tables::new(parts, index, &self.memory));
+        if let (Some(code), None) = (&parts.gpu, &tables.gpu) {
+            let specialisation = &parts.manifest.specialisations[index];
+            tables.gpu = Some(Runs::new(code, index, specialisation, &parts.programs[index])?);
+        }
+        Ok(())
     }
 
     /// The specialisation of the last run; before that, the first one.
@@ -170,7 +204,7 @@ impl Session {
         &self.specialisation().outputs
     }
 
-    /// Threads that run a kernel.
+    /// Threads that run a kernel; one for a GPU, which it is that waits for it.
     pub fn threads(&self) -> usize {
         self.pool.threads()
     }
@@ -227,29 +261,39 @@ impl Session {
         request: &Request<'_>,
         outputs: Vec<Option<&mut [u8]>>,
     ) -> Result<(), RunError> {
+        self.prepare(request.specialisation)?;
         let parts = &*self.parts;
         self.current = request.specialisation;
         let specialisation = &parts.manifest.specialisations[self.current];
         let program = &parts.programs[self.current];
-        let tables = self.tables[self.current]
-            .get_or_insert_with(|| Tables::new(parts, request.specialisation, &self.memory));
+        let tables = self.tables[self.current].as_mut().expect("just prepared");
         if self.timed {
             tables.times.get_or_insert_with(|| vec![(Duration::ZERO, 0); program.steps.len()]);
+        }
+        if let Some(gpu) = &mut tables.gpu {
+            let inputs: Vec<_> = request.inputs.iter().map(|v| v.map(|v| v.bytes())).collect();
+            let io = Io { inputs: &inputs, outputs };
+            let times = tables.times.as_deref_mut();
+            return gpu.run(
+                (specialisation, program),
+                io,
+                Notes { actual: &mut tables.actual, times },
+            );
         }
         let inputs = tables.input_addresses(parts, request);
         let targets = tables.output_addresses(&specialisation.outputs, outputs);
         tables.set_caller_addresses(program, &inputs, &targets);
         tables.actual.fill(None);
         let scratch = self.memory.scratch.as_mut_ptr();
+        let scratch = Scratch { base: scratch, stride: self.memory.scratch_stride };
+        let mut kernels = OnThreads { kernels: &parts.kernels, pool: &self.pool, scratch };
         Exec {
             program,
-            kernels: &parts.kernels,
+            kernels: &mut kernels,
             buffers: &specialisation.buffers,
-            pool: &self.pool,
             addresses: &tables.addresses,
             args: &tables.args,
             actual: &mut tables.actual,
-            scratch: Scratch { base: scratch, stride: self.memory.scratch_stride },
             times: tables.times.as_deref_mut(),
         }
         .run()?;
@@ -309,6 +353,7 @@ impl Tables {
             aligned_inputs: BTreeMap::new(),
             own_outputs: BTreeMap::new(),
             times: None,
+            gpu: None,
         }
     }
 

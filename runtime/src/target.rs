@@ -3,6 +3,7 @@
 //! In: the target that the compiler wrote down, in LLVM's names. Out: what is missing here. A
 //! feature of an unknown name counts as missing: better a refusal than an illegal instruction.
 
+use crate::cuda::{self, CudaError};
 use crate::manifest::TargetInfo;
 
 /// Why the machine cannot run an artifact.
@@ -14,6 +15,26 @@ pub enum TargetError {
     Machine {
         /// The target triple of the artifact.
         needed: String,
+    },
+    /// Compiled for a GPU, which is not there or does not work.
+    #[error("compiled for an NVIDIA GPU ({needed}), but {source}")]
+    Gpu {
+        /// The generations of GPUs that the code is for.
+        needed: String,
+        /// What the driver says, or that there is none.
+        source: CudaError,
+    },
+    /// Compiled for newer GPUs.
+    #[error(
+        "compiled for an NVIDIA GPU ({needed}), but the {device} is of sm_{sm}; compile with --sm {sm}"
+    )]
+    OldGpu {
+        /// The generations of GPUs that the code is for.
+        needed: String,
+        /// The name of the GPU at hand.
+        device: String,
+        /// Its generation.
+        sm: u32,
     },
     /// The processor lacks features that the code uses.
     #[error("compiled for the CPU `{cpu}`, but this one lacks {}; compile with another --target-cpu", missing.join(", "))]
@@ -27,6 +48,10 @@ pub enum TargetError {
 
 /// Checks that this machine can run code for `target`.
 pub fn check(target: &TargetInfo) -> Result<(), TargetError> {
+    if is_gpu(target) {
+        let needed = target.cpu.clone();
+        return cuda::open().map(drop).map_err(|source| TargetError::Gpu { needed, source });
+    }
     if !is_this_machine(&target.triple) {
         return Err(TargetError::Machine { needed: target.triple.clone() });
     }
@@ -42,6 +67,11 @@ pub fn check(target: &TargetInfo) -> Result<(), TargetError> {
         return Ok(());
     }
     Err(TargetError::Features { cpu: target.cpu.clone(), missing })
+}
+
+/// Whether the code is for a GPU.
+pub(crate) fn is_gpu(target: &TargetInfo) -> bool {
+    target.triple.starts_with("nvptx64")
 }
 
 fn is_this_machine(triple: &str) -> bool {

@@ -10,6 +10,9 @@ use crate::affine::{Digit, Extents, Source, Sum};
 use crate::program::{Access, Block, For, Program, Scope};
 use crate::tree;
 
+/// Sums that are taken apart at most.
+const MOST_OPENED: usize = 32;
+
 /// A block under `l` and a buffer of which it may write an element in two iterations of `l`.
 /// Buffers that are private to an iteration are left out, and shared ones where the iterations are threads.
 pub(crate) fn shared_write(program: &Program, l: &For) -> Option<(String, BufId)> {
@@ -46,8 +49,11 @@ pub(crate) fn determines(indices: &[Expr], var: VarId, extents: &Extents) -> boo
     let Some(extent) = extents.get(var) else { return false };
     let mut digits: Vec<Digit> = indices.iter().flat_map(|i| determined(i, extents)).collect();
     let mut opened: Vec<Expr> = vec![];
-    // A sum of which all digits are known is known itself.
-    while let Some(sum) = known_sum(&digits, &opened, extents) {
+    // A sum of which all digits are known is known itself; if some are, its remainder is.
+    while let Some(sum) = known_sum(&digits, &opened, extents)
+        .or_else(|| known_remainder(&digits, &opened))
+        .filter(|_| opened.len() < MOST_OPENED)
+    {
         digits.extend(determined(&sum, extents));
         opened.push(sum);
     }
@@ -63,6 +69,20 @@ fn known_sum(digits: &[Digit], opened: &[Expr], extents: &Extents) -> Option<Exp
         let all = Digit::whole(digit.source.clone()).interval(extents);
         let enough = known == i64::MAX || all.is_some_and(|(low, high)| low >= 0 && high < known);
         (enough && !opened.contains(e)).then(|| (**e).clone())
+    })
+}
+
+/// The remainder of an expression that is a source of digits, of which the lowest are known: it may be a simpler sum.
+///
+/// ```text
+/// (2 * t + v) % 3 and (2 * t + v) // 3 % 2 are known   =>   (2 * t + v) % 6 = 2 * (t % 3) + v is known
+/// ```
+fn known_remainder(digits: &[Digit], opened: &[Expr]) -> Option<Expr> {
+    digits.iter().find_map(|digit| {
+        let Source::Opaque(e) = &digit.source else { return None };
+        let known = known_below(digits, &digit.source);
+        let remainder = (**e).clone().floor_mod(known);
+        (known > 1 && known < i64::MAX && !opened.contains(&remainder)).then_some(remainder)
     })
 }
 
@@ -109,4 +129,26 @@ fn determined(index: &Expr, extents: &Extents) -> Vec<Digit> {
         below = total;
     }
     digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Vectors of a copy that threads share, of an axis of 3 and one of 2: no thread writes what another one does.
+    #[test]
+    fn remainders_of_known_digits_are_known() {
+        let [o, t, v] = [0, 1, 2].map(VarId::new);
+        let mut extents = Extents::default();
+        [(o, 2), (t, 12), (v, 2)].into_iter().for_each(|(var, n)| extents.set(var, n));
+        let [o_var, t_var, v_var] = [o, t, v].map(Expr::Var);
+        let f = o_var * Expr::int(24) + t_var * Expr::int(2) + v_var;
+        let digits =
+            [f.clone().floor_div(6), f.clone().floor_div(3).floor_mod(2), f.clone().floor_mod(3)];
+        for var in [o, t, v] {
+            assert!(determines(&digits, var, &extents), "{var:?}");
+        }
+        // Without the lowest digit they are not told apart.
+        assert!(!determines(&digits[..2], t, &extents));
+    }
 }

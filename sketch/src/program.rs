@@ -100,6 +100,9 @@ pub enum ForKind {
     Parallel,
     Vectorized,
     Unrolled,
+    /// What an iteration copies to shared memory is on its way while the one before it computes. A hint for GPUs,
+    /// which have asynchronous copies (see [`gpu`](crate::gpu)); anywhere else a serial loop.
+    Pipelined,
     Bound(ThreadAxis),
 }
 

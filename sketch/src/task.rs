@@ -15,10 +15,12 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::algorithm::Algorithm;
 use crate::default::{self, Knobs, Machine, Scheduled};
+use crate::gpu::GpuLimits;
 use crate::packed::in_turn;
 use crate::postprocess::{self, postprocess};
 use crate::program::Program;
 use crate::rules::{Sketch, Space};
+use crate::schedule::Schedule;
 use crate::trace::{Decision, Recorder, StepError, Trace, TraceError, Unfit};
 
 #[derive(Clone, PartialEq, Debug)]
@@ -30,6 +32,8 @@ pub struct Task {
     pub machine: Machine,
     /// Threads that the schedule is for.
     pub cores: usize,
+    /// What a GPU allows, if the schedule is for one.
+    pub gpu: Option<GpuLimits>,
 }
 
 /// One point of the space.
@@ -58,6 +62,9 @@ impl Task {
 
     /// Every sketch; the first is that of the schedule that nobody tuned.
     pub fn sketches(self: &Arc<Task>) -> Vec<Sketch> {
+        if let Some(limits) = &self.gpu {
+            return self.gpu_sketches(limits);
+        }
         let named = |algorithm: Option<Algorithm>| {
             let trace = self.default_sketch(algorithm).ok()?.undecided();
             let name = algorithm.map(|a| a.name().to_owned());
@@ -92,8 +99,23 @@ impl Task {
         Scheduled { packings: in_turn(prepared, scheduled.packings), ..scheduled }
     }
 
+    /// The schedules of a GPU: the default one, which has no knobs, and those of its rules.
+    fn gpu_sketches(self: &Arc<Task>, limits: &GpuLimits) -> Vec<Sketch> {
+        let default = self.default_sketch(None).map(|trace| Sketch {
+            trace: trace.undecided(),
+            rules: vec!["default schedule".into()],
+        });
+        let derived = Space::gpu(limits.clone()).sketches(self.naive());
+        default.into_iter().chain(derived).collect()
+    }
+
     /// The default schedule of what the algorithm makes of the subgraph, each knob that matters for it sampled.
     fn default_sketch(self: &Arc<Task>, algorithm: Option<Algorithm>) -> Result<Trace, StepError> {
+        if self.gpu.is_some() {
+            let mut recorder = Recorder::of_task(self.clone());
+            recorder.default_schedule(&[])?;
+            return Ok(recorder.into_parts().1);
+        }
         let random = &mut crate::rules::fixed_random();
         let mut recorder = Recorder::of_task(self.clone());
         if let Some(algorithm) = algorithm {
@@ -126,16 +148,25 @@ impl Task {
         let (schedule, trace) = recorder.into_parts();
         let mut scheduled = match complete {
             Some(packings) => Scheduled { program: schedule.into_program(), packings },
-            None => {
-                let machine = postprocess::Machine {
-                    cores: self.cores,
-                    vector_bytes: self.machine.vector_bytes,
-                };
-                postprocess(schedule, &self.constant, &machine)
-            }
+            None => self.finished(schedule).map_err(|cause| TraceError {
+                step: trace.steps.len(),
+                instruction: "what follows from the trace".into(),
+                cause: Box::new(cause),
+            })?,
         };
         scheduled.packings = in_turn(prepared, scheduled.packings);
         Ok(Sample { trace, scheduled })
+    }
+
+    /// What follows from the schedule and the machine. For a GPU, a program that [`gpu::lower`](crate::gpu::lower) takes.
+    fn finished(&self, schedule: Schedule) -> Result<Scheduled, StepError> {
+        if let Some(limits) = &self.gpu {
+            let program = postprocess::bound_program(schedule, limits)?;
+            return Ok(Scheduled { program, packings: vec![] });
+        }
+        let machine =
+            postprocess::Machine { cores: self.cores, vector_bytes: self.machine.vector_bytes };
+        Ok(postprocess(schedule, &self.constant, &machine))
     }
 }
 
@@ -159,7 +190,7 @@ mod tests {
     fn task(compute: Compute) -> Arc<Task> {
         let constant = compute.inputs.iter().map(|_| false).collect();
         let machine = Machine { vector_bytes: 16, registers: 16 };
-        Arc::new(Task { name: "k".into(), compute, constant, machine, cores: 2 })
+        Arc::new(Task { name: "k".into(), compute, constant, machine, cores: 2, gpu: None })
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl KernelTable {
             return Ok(index);
         }
         let symbol = format!("ansc_kernel_{}", self.kernels.len());
-        let (scheduled, tuning) = self.schedules.of(&symbol, compute, constant);
+        let (scheduled, tuning) = self.schedules.of(&symbol, compute, constant)?;
         let Scheduled { program, packings } = scheduled;
         let (compute, constant) = (compute.clone(), constant.to_vec());
         self.kernels.push(Kernel { symbol, compute, constant, program, packings, tuning });

@@ -3,14 +3,19 @@
 use std::path::Path;
 use std::time::Instant;
 
-use ansc_codegen::{Target, artifact, compile_program};
+use ansc_codegen::ptx::compile_ptx;
+use ansc_codegen::{artifact, compile_program};
+use ansc_graph::TensorType;
+use ansc_runtime::gpu::{GpuCode, GpuText};
 use ansc_runtime::manifest::{
     BufferId, BufferInfo, KernelInfo, Manifest, Plan, Port, Provenance, Specialisation, Step,
-    Storage,
+    Storage, TargetInfo,
 };
 use ansc_runtime::tensor::ALIGN;
+use ansc_sketch::gpu::{self, GpuLimits};
 use ansc_sketch::{Program, Scope};
 
+use super::Targets;
 use crate::Error;
 
 /// Seconds of the phases of a build.
@@ -20,22 +25,26 @@ pub(super) struct Phases {
 }
 
 /// Compiles `program` and writes the artifact.
-pub(super) fn build(program: &Program, target: &Target, output: &Path) -> Result<Phases, Error> {
+pub(super) fn build(program: &Program, targets: &Targets, output: &Path) -> Result<Phases, Error> {
     let start = Instant::now();
-    let emitted = compile_program(program, "candidate", target)?;
+    let Some(gpu) = &targets.gpu else {
+        let emitted = compile_program(program, "candidate", &targets.host)?;
+        let codegen = start.elapsed().as_secs_f64();
+        let ports = Ports::of(program, &emitted.workspace);
+        let launches = emitted.launches.clone();
+        let manifest = ports.into_manifest(&program.name, targets.host.info(), launches);
+        artifact::write(output, &targets.host, &[&emitted.object], &[], &manifest)?;
+        return Ok(Phases { codegen, link: start.elapsed().as_secs_f64() - codegen });
+    };
+    let refused = |e| Error::Usage(format!("not a program for a GPU: {e}"));
+    let kernels = gpu::lower(program, &GpuLimits::default()).map_err(refused)?;
+    let ptx = compile_ptx(&kernels, "candidate", gpu)?;
     let codegen = start.elapsed().as_secs_f64();
-    let mut ports = Ports::default();
-    for &param in &program.params {
-        let buffer = program.buffer(param);
-        let is_output = buffer.scope == Scope::Output;
-        ports.add_port(is_output, buffer.ty.dtype, &buffer.ty.shape);
-    }
-    for ty in &emitted.workspace {
-        ports.add_workspace(ty.dtype, &ty.shape);
-    }
-    let launches = emitted.launches.clone();
-    let manifest = ports.into_manifest(&program.name, target, launches);
-    artifact::write(output, target, &[&emitted.object], &[], &manifest)?;
+    let ports = Ports::of(program, &ptx.workspace);
+    let manifest = ports.into_manifest(&program.name, gpu.info(), vec![]);
+    let sm = gpu.sm().ok_or_else(|| Error::Usage(format!("{} is no GPU", gpu.cpu)))?;
+    let code = GpuCode { texts: vec![GpuText { sm, ptx: ptx.text }], kernels: vec![ptx.launches] };
+    artifact::write_gpu(output, &targets.host, &code, &[], &manifest)?;
     Ok(Phases { codegen, link: start.elapsed().as_secs_f64() - codegen })
 }
 
@@ -49,6 +58,20 @@ struct Ports {
 }
 
 impl Ports {
+    /// The parameters of a program, then its workspace.
+    fn of(program: &Program, workspace: &[TensorType]) -> Ports {
+        let mut ports = Ports::default();
+        for &param in &program.params {
+            let buffer = program.buffer(param);
+            let is_output = buffer.scope == Scope::Output;
+            ports.add_port(is_output, buffer.ty.dtype, &buffer.ty.shape);
+        }
+        for ty in workspace {
+            ports.add_workspace(ty.dtype, &ty.shape);
+        }
+        ports
+    }
+
     fn add(&mut self, name: String, dtype: ansc_runtime::DType, shape: &[usize], storage: Storage) {
         self.buffers.push(BufferInfo { name, dtype, shape: shape.to_vec(), storage });
     }
@@ -72,7 +95,7 @@ impl Ports {
     fn into_manifest(
         self,
         name: &str,
-        target: &Target,
+        target: TargetInfo,
         launches: Vec<ansc_runtime::manifest::Launch>,
     ) -> Manifest {
         let args = (0..self.buffers.len() as u32).map(BufferId).collect();
@@ -88,7 +111,7 @@ impl Ports {
         Manifest {
             compiler: format!("ansc {}", env!("CARGO_PKG_VERSION")),
             model: Provenance { name: "candidate".into(), sha256: String::new() },
-            target: target.info(),
+            target,
             weight_bytes: 0,
             kernels: vec![kernel],
             specialisations: vec![Specialisation {

@@ -5,3 +5,14 @@ mod fenced;
 mod spot;
 mod timing;
 pub mod worker;
+
+use ansc_codegen::Target;
+
+/// What candidates are built for.
+#[derive(Clone, Debug)]
+pub struct Targets {
+    /// The machine at hand.
+    pub host: Target,
+    /// The GPU that runs them, if one does.
+    pub gpu: Option<Target>,
+}

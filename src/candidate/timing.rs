@@ -41,10 +41,19 @@ impl<'a> Runs<'a> {
         Ok(start.elapsed().as_secs_f64())
     }
 
+    /// Seconds of `n` runs whose inputs are where they are needed: what a GPU's own clock says, and a CPU's.
+    fn seconds(&mut self, n: usize) -> Result<f64, RunError> {
+        match self.session.device() {
+            Some(mut device) => device.seconds(n),
+            None => self.run(n),
+        }
+    }
+
     /// Seconds of a run, as often as `timing` asks for; the first run is not counted.
     pub(super) fn time(&mut self, timing: &Timing) -> Result<Vec<f64>, RunError> {
+        // It also brings the inputs to a GPU.
         self.run(1)?;
-        let first = self.run(1)?.max(1e-9);
+        let first = self.seconds(1)?.max(1e-9);
         if timing.give_up.is_some_and(|limit| first > limit) {
             return Ok(vec![first]);
         }
@@ -55,7 +64,7 @@ impl<'a> Runs<'a> {
         let samples = samples(timing, first * repeats);
         let mut all = Vec::with_capacity(samples);
         while all.len() < samples {
-            all.push(self.run(repeats as usize)? / repeats);
+            all.push(self.seconds(repeats as usize)? / repeats);
             let slow = |limit: f64| all.iter().all(|&seconds| seconds > limit);
             if all.len() == GLANCE && timing.not_close.is_some_and(slow) {
                 break;
@@ -65,6 +74,9 @@ impl<'a> Runs<'a> {
     }
 
     fn flushed(&mut self, timing: &Timing, first: f64) -> Result<Vec<f64>, RunError> {
+        if self.session.device().is_some() {
+            return self.flushed_on_gpu(timing, first);
+        }
         let mut trash = vec![0u8; FLUSH_BYTES];
         (0..samples(timing, first))
             .map(|i| {
@@ -73,6 +85,16 @@ impl<'a> Runs<'a> {
                 self.run(1)
             })
             .collect()
+    }
+
+    fn flushed_on_gpu(&mut self, timing: &Timing, first: f64) -> Result<Vec<f64>, RunError> {
+        let count = samples(timing, first);
+        let Some(mut device) = self.session.device() else { return Ok(vec![]) };
+        let sample = |_| {
+            device.flush()?;
+            device.seconds(1)
+        };
+        (0..count).map(sample).collect()
     }
 }
 

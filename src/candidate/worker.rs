@@ -1,7 +1,7 @@
 //! The worker process of a search: requests on standard input, replies on standard output.
 //!
 //! It limits its own memory and ends with its parent, so that a candidate that eats memory or never ends
-//! leaves nothing behind.
+//! leaves nothing behind. After an error of a GPU it ends too: the next process begins with a sound one.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -9,33 +9,36 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ansc_codegen::Target;
 use ansc_graph::{Compute, TensorType, interp};
 use ansc_runtime::manifest::{BufferId, Port};
 use ansc_runtime::pool::{Pool, PoolOptions};
-use ansc_runtime::{Model, Session, SessionOptions, Tensor};
+use ansc_runtime::{Model, RunError, Session, SessionOptions, Tensor};
 use ansc_sketch::Program;
 use ansc_tuner::measure::protocol::{Packed, Reply, Request, Subgraph, Timing, Trusted};
 
 use super::timing::Runs;
-use super::{artifact, fenced, spot};
+use super::{Targets, artifact, fenced, spot};
 use crate::Error;
 use crate::compare::Difference;
 use crate::inputs::{self, Seed};
 
 /// Serves requests until standard input ends.
-pub fn serve(target: &Target, memory: Option<u64>) -> Result<(), Error> {
+pub fn serve(targets: &Targets, memory: Option<u64>) -> Result<(), Error> {
     end_with_parent();
     if let Some(bytes) = memory {
         limit_memory(bytes)?;
     }
-    let mut worker = Worker { target: target.clone(), pools: HashMap::new(), inputs: vec![] };
+    let mut worker = Worker { targets: targets.clone(), pools: HashMap::new(), inputs: vec![] };
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|e| Error::Machine(format!("standard input: {e}")))?;
         let reply = match serde_json::from_str(&line) {
             Ok(request) => worker.answer(&request),
             Err(e) => Err(Error::Usage(format!("not a request: {e}"))),
         };
+        if let Err(Error::Run(RunError::Device(e))) = &reply {
+            // What a candidate did to the GPU's memory, or that it never ended, spoils this process, not the next.
+            return Err(Error::Machine(e.to_string()));
+        }
         let reply = reply.unwrap_or_else(|e| Reply::Refused { message: e.to_string() });
         let text = serde_json::to_string(&reply).expect("replies serialise");
         let mut out = std::io::stdout().lock();
@@ -70,7 +73,7 @@ fn limit_memory(bytes: u64) -> Result<(), Error> {
 }
 
 struct Worker {
-    target: Target,
+    targets: Targets,
     /// By number of threads.
     pools: HashMap<usize, Arc<Pool>>,
     /// Those of the last artifact, which the next one of the same subgraph needs again.
@@ -96,7 +99,7 @@ impl Worker {
         let start = Instant::now();
         let program = Program::parse(program).map_err(|e| Error::Usage(e.to_string()))?;
         let parse = start.elapsed().as_secs_f64();
-        let phases = artifact::build(&program, &self.target, output)?;
+        let phases = artifact::build(&program, &self.targets, output)?;
         Ok(Reply::Built { parse, codegen: phases.codegen, link: phases.link })
     }
 

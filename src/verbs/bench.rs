@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ansc_runtime::cuda::DeviceInfo;
 use ansc_runtime::manifest::KernelInfo;
 use ansc_runtime::{Model, Session, SessionOptions, StepKind, StepTime, Tensor};
 use serde::Serialize;
@@ -40,16 +41,26 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
     let times = measure(&mut session, &named, args.runs)?;
     let flops = model.manifest().kernels_of(specialisation).iter().map(|k| k.flops).sum::<u64>();
     let latency = summarise(times, session.threads(), flops);
+    let on_device = on_device(&mut session, latency.runs, flops)?;
     let kernels =
         if args.per_kernel { Some(per_kernel(&model, &mut session, &named)?) } else { None };
     if args.json {
         let name = &specialisation.name;
+        let device = on_device.map(|(device, latency)| {
+            serde_json::json!({ "name": device.name, "sm": device.sm, "latency": latency })
+        });
         print_json(&serde_json::json!({
-            "specialisation": name, "latency": latency, "kernels": kernels,
+            "specialisation": name, "latency": latency, "device": device, "kernels": kernels,
         }));
         return Ok(());
     }
     print_latency(args, &specialisation.name, &latency);
+    if let Some((device, latency)) = on_device {
+        println!(
+            "{}, inputs and outputs on it: p50 {:.3} ms, p90 {:.3} ms ({:.1} GFLOP/s)",
+            device.name, latency.p50_ms, latency.p90_ms, latency.gflops
+        );
+    }
     print_kernels(kernels.as_deref().unwrap_or_default());
     Ok(())
 }
@@ -130,6 +141,18 @@ fn summarise(mut times: Vec<f64>, threads: usize, flops: u64) -> Latency {
         mean_ms: times.iter().sum::<f64>() / times.len() as f64,
         gflops: flops as f64 / at(0.5) / 1e6,
     }
+}
+
+/// Latency by the clock of a GPU, with inputs and outputs there.
+fn on_device(
+    session: &mut Session,
+    runs: usize,
+    flops: u64,
+) -> Result<Option<(DeviceInfo, Latency)>, Error> {
+    let Some(mut device) = session.device() else { return Ok(None) };
+    let times = (0..runs).map(|_| Ok(device.seconds(1)? * 1e3));
+    let times = times.collect::<Result<Vec<f64>, Error>>()?;
+    Ok(Some((device.info().clone(), summarise(times, 1, flops))))
 }
 
 /// A step of the plan.

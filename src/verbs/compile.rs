@@ -5,12 +5,14 @@ use std::time::Duration;
 use ansc_codegen::Target;
 use ansc_graph::Graph;
 use ansc_sketch::Program;
+use ansc_sketch::gpu::GpuLimits;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{compile_options, default_artifact, human_bytes, print_json};
 use crate::Error;
-use crate::cli::Compile;
-use crate::pipeline::{self, Report, Watch};
+use crate::choice::Aim;
+use crate::cli::{Compile, Machine};
+use crate::pipeline::{self, Options, Report, Watch};
 use crate::search;
 
 pub(super) fn run(args: &Compile) -> Result<(), Error> {
@@ -18,6 +20,7 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
     let mut options = compile_options(&args.specialise, target)?;
     options.verify = !args.no_verify;
+    aim(&args.machine, &mut options)?;
     if args.trials > 0 {
         let watch = super::tune::Terminal::new(args.trials, super::tune::Say::progress(args.json));
         let how = (&args.search, &args.tuned);
@@ -36,6 +39,22 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     } else {
         print_report(&output.display().to_string(), &report, args.time_passes);
     }
+    Ok(())
+}
+
+/// What `--target` says beside the CPU, on which every artifact is loaded.
+pub(super) fn aim(machine: &Machine, options: &mut Options) -> Result<(), Error> {
+    let limits = GpuLimits::default();
+    options.schedules.aim = match machine.target.as_str() {
+        "cuda" => Aim::Gpu(limits),
+        "cuda-on-cpu" => Aim::GpuOnCpu(limits),
+        _ => return Ok(()),
+    };
+    let mut sms = machine.sms.clone();
+    sms.sort_unstable();
+    sms.dedup();
+    sms.iter().try_for_each(|&sm| Target::cuda(sm).map(drop))?;
+    options.sms = sms;
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use ansc_frontend::import;
 use ansc_graph::ValueId;
 use ansc_runtime::Model;
+use ansc_runtime::gpu::GpuCode;
 use ansc_runtime::manifest::{Manifest, Port, Specialisation};
 
 use super::{human_bytes, import_options, print_json};
@@ -25,11 +26,17 @@ pub(super) fn is_artifact(path: &Path) -> Result<bool, Error> {
 
 fn artifact(args: &Inspect) -> Result<(), Error> {
     let manifest = Model::read_manifest(&args.file)?;
+    let gpu = Model::read_gpu_code(&args.file)?;
     if args.json {
-        print_json(&json_of(&manifest));
+        let mut object = json_of(&manifest);
+        if let Some(code) = &gpu {
+            object["gpu"] = serde_json::json!(code);
+        }
+        print_json(&object);
         return Ok(());
     }
     print_artifact(&manifest);
+    gpu.iter().for_each(|code| print_gpu(&manifest, code));
     Ok(())
 }
 
@@ -69,6 +76,20 @@ fn json_of(manifest: &Manifest) -> serde_json::Value {
         fields.extend(more.into_iter().filter(|(key, _)| key != "name"));
     }
     object
+}
+
+fn print_gpu(m: &Manifest, code: &GpuCode) {
+    for text in &code.texts {
+        println!("PTX for sm_{}: {}", text.sm, human_bytes(text.ptx.len() as u64));
+    }
+    for (kernel, launches) in m.kernels.iter().zip(&code.kernels) {
+        for l in launches {
+            println!(
+                "  {:40} grid {:?} block {:?}, {} bytes shared: {}",
+                kernel.name, l.grid, l.block, l.shared_bytes, l.symbol
+            );
+        }
+    }
 }
 
 fn print_port(what: &str, port: &Port) {

@@ -15,7 +15,8 @@ use crate::search;
 
 pub(super) fn run(args: &Tune) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
-    let options = compile_options(&args.specialise, target)?;
+    let mut options = compile_options(&args.specialise, target)?;
+    super::compile::aim(&args.machine, &mut options)?;
     let say = match (args.json_lines, args.quiet) {
         (true, _) => Say::Lines,
         (_, true) => Say::Nothing,

@@ -7,11 +7,13 @@ use ansc_frontend::{ImportOptions, import};
 use ansc_graph::{Graph, interp};
 use ansc_runtime::manifest::Specialisation;
 use ansc_runtime::{Model, Tensor};
+use ansc_sketch::gpu::GpuLimits;
 use serde::Serialize;
 
 use super::{import_options, print_json, read_tensors};
 use crate::Error;
 use crate::assemble::Expose;
+use crate::choice::Aim;
 use crate::cli::Verify;
 use crate::compare::Difference;
 use crate::inputs::{self, Seed};
@@ -96,7 +98,7 @@ fn verify(
     let actual = model.session()?.run(&named)?;
     let mut rows = compare(&actual, &reference, args.tolerance)?;
     let mut layers = match args.layers {
-        true => Some(first_divergence(args, options, &graph, &inputs)?),
+        true => Some(first_divergence(args, model, options, &graph, &inputs)?),
         false => None,
     };
     for row in rows.iter_mut().chain(layers.iter_mut().flatten()) {
@@ -179,12 +181,19 @@ fn compare(
 /// interpreter's run of the same optimised graph.
 fn first_divergence(
     args: &Verify,
+    model: &Model,
     import: ImportOptions,
     graph: &Graph,
     inputs: &[(String, Tensor)],
 ) -> Result<Option<Row>, Error> {
     let target = Target::native()?;
-    let options = Options { expose: Expose::Everything, ..Options::new(import, target) };
+    let mut options = Options { expose: Expose::Everything, ..Options::new(import, target) };
+    let gpus = &model.manifest().target;
+    if gpus.triple.starts_with("nvptx64") {
+        let known = Target::sms().filter(|sm| gpus.cpu.split(',').any(|n| n == format!("sm_{sm}")));
+        options.sms = known.collect();
+        options.schedules.aim = Aim::Gpu(GpuLimits::default());
+    }
     let directory = tempfile::tempdir().map_err(|e| Error::file(&args.artifact, e))?;
     let path = directory.path().join("exposed.ansc");
     pipeline::compile(&args.model, &path, &options, &Silent)?;

@@ -3,10 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use ansc::choice::Aim;
 use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
 use ansc_frontend::ImportOptions;
+use ansc_graph::cost;
 use ansc_runtime::{Model, SessionOptions, Tensor, npy};
+use ansc_sketch::default::gpu_schedule;
+use ansc_sketch::exec;
+use ansc_sketch::gpu::GpuLimits;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use tract_onnx::pb::ModelProto;
@@ -32,6 +37,9 @@ impl Outcome {
     }
 }
 
+/// The watching interpreter takes a microsecond for an operation.
+const WATCHED_FLOPS: u64 = 1_000_000;
+
 struct Case {
     model: PathBuf,
     /// Elements of sequences under names of their own.
@@ -39,6 +47,14 @@ struct Case {
     /// Inputs of which there is no tensor: empty sequences, or optional values that are not there.
     empty: Vec<String>,
     outputs: Vec<Tensor>,
+}
+
+/// The schedules that are tested: those of a CPU, or with `ANSC_SUITE=gpu` those of a GPU, in their form for a CPU.
+fn aim() -> Aim {
+    match std::env::var("ANSC_SUITE").as_deref() {
+        Ok("gpu") => Aim::GpuOnCpu(GpuLimits::default()),
+        _ => Aim::Cpu,
+    }
 }
 
 /// Runs the case in `folder`; the artifact is written to `artifact`.
@@ -117,9 +133,27 @@ fn compile(case: &Case, artifact: &Path) -> Result<bool, String> {
 
 fn compile_with(case: &Case, import: ImportOptions, artifact: &Path) -> Result<(), String> {
     let target = Target::native().map_err(|e| e.to_string())?;
-    let options = Options::new(import, target);
+    let mut options = Options::new(import, target);
+    options.schedules.aim = aim();
     let report = pipeline::compile(&case.model, artifact, &options, &Silent);
-    report.map(|_| ()).map_err(|e| format!("compile: {e}"))
+    report.map_err(|e| format!("compile: {e}"))?;
+    match options.schedules.aim.gpu() {
+        Some(limits) => watch_for_races(case, options.import, limits),
+        None => Ok(()),
+    }
+}
+
+/// Every kernel that is not too large, run by the interpreter that watches threads.
+fn watch_for_races(case: &Case, import: ImportOptions, limits: &GpuLimits) -> Result<(), String> {
+    let subgraphs = pipeline::subgraphs(&case.model, import).map_err(|e| e.to_string())?;
+    for subgraph in subgraphs.iter().filter(|s| cost::flops(&s.compute) < WATCHED_FLOPS) {
+        let kernels = gpu_schedule("k", &subgraph.compute, limits).map_err(|e| e.to_string())?;
+        let types = subgraph.compute.inputs.iter();
+        let zeros: Vec<Tensor> = types.map(|ty| Tensor::zeros(ty.dtype, &ty.shape)).collect();
+        let found = exec::run(&kernels.checked_form(), &zeros.iter().collect::<Vec<_>>());
+        found.map_err(|e| format!("kernel {}: {e}\n{kernels}", subgraph.name))?;
+    }
+    Ok(())
 }
 
 fn execute(case: &Case, artifact: &Path) -> Result<(), String> {

@@ -10,6 +10,7 @@
 //! ```text
 //! cargo test --release --test onnx_suite               all
 //! cargo test --release --test onnx_suite -- softmax    those with `softmax` in their name
+//! ANSC_SUITE=gpu cargo test ..                         with the schedules of a GPU, in their form for a CPU
 //! ```
 
 mod case;

@@ -69,7 +69,14 @@ fn task() -> Arc<Task> {
     }";
     let machine = Machine { vector_bytes: 32, registers: 16 };
     let compute = Compute::parse(text).expect("a subgraph");
-    Arc::new(Task { name: "mm".into(), compute, constant: vec![false; 2], machine, cores: 2 })
+    Arc::new(Task {
+        name: "mm".into(),
+        compute,
+        constant: vec![false; 2],
+        machine,
+        cores: 2,
+        gpu: None,
+    })
 }
 
 /// The best time after so many trials.

@@ -32,7 +32,7 @@ fn tasks() -> Vec<Arc<Task>> {
         let compute = Compute::parse(text).unwrap();
         let constant = vec![false; compute.inputs.len()];
         let machine = Machine { vector_bytes: 32, registers: 16 };
-        Arc::new(Task { name: "k".into(), compute, constant, machine, cores: 2 })
+        Arc::new(Task { name: "k".into(), compute, constant, machine, cores: 2, gpu: None })
     };
     texts.map(task).to_vec()
 }

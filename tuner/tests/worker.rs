@@ -51,6 +51,7 @@ fn candidates(n: usize) -> (Arc<Task>, Vec<Candidate>) {
         constant: vec![false; 2],
         machine: Machine { vector_bytes: 32, registers: 16 },
         cores: 2,
+        gpu: None,
     });
     let found = Random::new(0).propose(&Search::new(task.clone()), n);
     assert_eq!(found.len(), n);

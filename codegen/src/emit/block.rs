@@ -67,6 +67,9 @@ impl<'c> Emitter<'c, '_> {
     fn body(&mut self, body: &Body) -> Result<()> {
         match body {
             Body::Assign { dst, value } => {
+                if self.copy_early(dst, value)? {
+                    return Ok(());
+                }
                 let value = self.value(value)?;
                 self.write(dst, value)
             }

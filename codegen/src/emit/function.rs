@@ -50,6 +50,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) mask: Option<Reg<'c>>,
     /// Local buffers of which each lane has its own, and how many lanes that is.
     pub(crate) expanded: BTreeMap<BufId, u32>,
+    /// Whether copies to the shared memory of a GPU may happen later.
+    pub(crate) fetching: bool,
     /// Values of loads that are known already.
     pub(crate) loaded: Vec<Loaded<'c>>,
     /// The tile whose stores are kept for later.
@@ -148,6 +150,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             lane_var: None,
             mask: None,
             expanded: BTreeMap::new(),
+            fetching: false,
             loaded: Vec::new(),
             stored: None,
             fresh: program.vars.len(),

@@ -11,9 +11,9 @@
 //! define ptx_kernel void @k_0(ptr addrspace(1) %x, ..) "nvvm.maxntid"="32,1,1" { %tx = call @llvm.nvvm.read.ptx.sreg.tid.x() .. }
 //! ```
 
-use ansc_graph::{BufId, TensorType};
-use ansc_sketch::Scope;
+use ansc_graph::{BufId, Expr, TensorType};
 use ansc_sketch::gpu::{Axis, GpuProgram, Kernel, Loop, Step};
+use ansc_sketch::{Access, Scope, Stmt};
 use inkwell::AddressSpace;
 use inkwell::context::Context;
 use inkwell::intrinsics::Intrinsic;
@@ -24,6 +24,7 @@ use inkwell::values::{FunctionValue, PointerValue, UnnamedAddress};
 use crate::affine::Affine;
 use crate::emit::function::{ALIGN, Emitter, Frame, Result, describe};
 use crate::emit::ir::Ir;
+use crate::emit::memory::Pattern;
 use crate::error::CodegenError;
 use crate::target::{Arch, Target};
 
@@ -33,6 +34,8 @@ const SHARED_SPACE: u16 = 3;
 const KERNEL_CONVENTION: u32 = 71;
 /// Special registers, by axis: blocks x, y, z, then threads.
 const REGISTERS: [&str; 6] = ["ctaid.x", "ctaid.y", "ctaid.z", "tid.x", "tid.y", "tid.z"];
+/// The first generation with asynchronous copies to shared memory.
+const LEAST_ASYNC: u32 = 80;
 /// The barrier of all threads of a block, by its name in LLVM 22 and before.
 const BARRIERS: [&str; 2] = ["llvm.nvvm.barrier.cta.sync.aligned.all", "llvm.nvvm.barrier0"];
 
@@ -133,6 +136,8 @@ impl<'c> Emitter<'c, '_> {
     fn steps(&mut self, steps: &[Step]) -> Result<()> {
         steps.iter().try_for_each(|step| match step {
             Step::Run(stmt) => self.stmt(stmt),
+            Step::Fetch(stmt) => self.fetch(stmt),
+            Step::Arrive => self.arrive(),
             Step::Loop(l) => self.synchronised(l),
             Step::Barrier => self.barrier(),
         })
@@ -150,6 +155,54 @@ impl<'c> Emitter<'c, '_> {
         let args = if name == BARRIERS[0] { vec![number] } else { vec![] };
         self.ir.intrinsic_on(name, &[], &args);
         Ok(())
+    }
+
+    /// Copies that need not have happened until [`Emitter::arrive`], where the GPU has such.
+    fn fetch(&mut self, stmt: &Stmt) -> Result<()> {
+        self.fetching = self.target.sm().is_some_and(|sm| sm >= LEAST_ASYNC);
+        let written = self.stmt(stmt);
+        self.fetching = false;
+        written
+    }
+
+    fn arrive(&mut self) -> Result<()> {
+        if self.target.sm().is_some_and(|sm| sm >= LEAST_ASYNC) {
+            self.ir.intrinsic_on("llvm.nvvm.cp.async.wait.all", &[], &[]);
+        }
+        Ok(())
+    }
+
+    /// Begins the copy `dst = value` if it is one of 4, 8 or 16 bytes from global to shared memory. Says whether it did.
+    pub(crate) fn copy_early(&mut self, dst: &Access, value: &Expr) -> Result<bool> {
+        let Expr::Load(source, indices) = value else { return Ok(false) };
+        let types = [*source, dst.buffer].map(|b| self.program.buffer(b).ty.dtype);
+        let is_shared = self.program.buffer(dst.buffer).scope == Scope::Shared;
+        if !self.fetching || !is_shared || !self.is_argument(*source) || types[0] != types[1] {
+            return Ok(false);
+        }
+        let (from, to) = (self.flatten(*source, indices), self.flatten(dst.buffer, &dst.indices));
+        let (Some(from), Some(to)) = (self.contiguous(&from), self.contiguous(&to)) else {
+            return Ok(false);
+        };
+        let bytes = self.lanes.map_or(1, |l| l.count) as usize * types[0].size();
+        let ((from, from_align), (to, to_align)) =
+            (self.pointer(*source, &from)?, self.pointer(dst.buffer, &to)?);
+        let fits = matches!(bytes, 4 | 8 | 16) && from_align.min(to_align) as usize >= bytes;
+        if !fits || self.mask.is_some() {
+            return Ok(false);
+        }
+        let name = format!("llvm.nvvm.cp.async.ca.shared.global.{bytes}");
+        self.ir.intrinsic_on(&name, &[], &[to.into(), from.into()]);
+        Ok(true)
+    }
+
+    /// Where the elements of all lanes begin, if they follow one another.
+    fn contiguous(&mut self, flat: &Affine) -> Option<Affine> {
+        match (self.pattern(flat), self.lanes) {
+            (Pattern::Strided { base, stride: 1 }, Some(_)) => Some(base),
+            (Pattern::Strided { base, .. }, None) => Some(base),
+            _ => None,
+        }
     }
 
     /// The address of an argument.

@@ -1,14 +1,20 @@
 //! The default GPU schedules: as PTX, which the assembler takes, and in their form for a CPU, compiled and run without
 //! the C library's functions, as on a GPU.
 
+use std::sync::Arc;
+
 use ansc_codegen::Target;
 use ansc_codegen::ptx::{Ptx, compile_ptx, join};
 use ansc_graph::op::{Channels, ComputeOp, ConvAttrs, PoolAttrs, PoolMode};
 use ansc_graph::ops::*;
 use ansc_graph::{BinOp, Compute, Expr, Stage, TensorType, UnOp, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::default::gpu_schedule;
-use ansc_sketch::gpu::{GpuLimits, GpuProgram};
+use ansc_sketch::Task;
+use ansc_sketch::default::{Machine, gpu_schedule};
+use ansc_sketch::gpu::{GpuLimits, GpuProgram, lower};
+use ansc_sketch::trace::Unfit;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 
 use crate::check::{Close, Random, compare, filled, relative};
 use crate::elementwise::{SHAPE, binary_defined, element, unary_defined};
@@ -156,6 +162,43 @@ fn every_operation_is_assembled() {
     for usage in ptxas::assemble("every operation", 80, &join(&all)).into_iter().flatten() {
         assert_eq!(usage.spilled, 0, "{usage:?}");
     }
+}
+
+/// Sampled schedules, pipelined ones among them: whatever they decide, the assembler takes it, and they compute the same.
+#[test]
+fn samples_are_assembled() {
+    let small = |shape: &[usize]| TensorType::new(DType::F32, shape);
+    let matmul = matmul::matmul(&small(&[37, 32]), &small(&[32, 48])).unwrap();
+    let task = Arc::new(Task {
+        name: "k".into(),
+        compute: (*matmul.expr).clone(),
+        constant: vec![false; 2],
+        machine: Machine { vector_bytes: 16, registers: 255 },
+        cores: 1,
+        gpu: Some(GpuLimits::default()),
+    });
+    let inputs: Vec<Tensor> =
+        task.compute.inputs.iter().map(|ty| filled(ty, &mut Random(5), |_, r| r.unit())).collect();
+    let inputs: Vec<&Tensor> = inputs.iter().collect();
+    let expected = interp::eval(&task.compute, &inputs).unwrap();
+    let cpu = Target { libm: false, ..Target::native().unwrap() };
+    let mut early = [0, 0];
+    for sketch in task.sketches() {
+        for seed in 0..12 {
+            let random = &mut StdRng::seed_from_u64(seed);
+            let Ok(sample) = task.sample(&sketch.trace, Unfit::Refuse, random) else { continue };
+            let gpu = lower(&sample.scheduled.program, &GpuLimits::default()).unwrap();
+            for (sm, early) in [70, 80].into_iter().zip(&mut early) {
+                let ptx = ptx(&gpu, "k", sm);
+                *early += usize::from(ptx.text.contains("cp.async"));
+                ptxas::assemble("a sample", sm, &ptx.text);
+            }
+            let found = Kernel::for_target(&gpu.cpu_form(), &cpu).run_in(&inputs, 2);
+            let close = |f: f64, e: f64| (f - e).abs() <= 1e-4 * e.abs().max(1.0);
+            compare(&format!("seed {seed}\n{gpu}"), &found, &expected, &close);
+        }
+    }
+    assert!(early[0] == 0 && early[1] > 0, "asynchronous copies for sm_70 and sm_80: {early:?}");
 }
 
 /// The schedules themselves, run.

@@ -2,7 +2,7 @@
 //!
 //! Looked for in `ANSC_PTXAS`, in `target/ptxas` (put there by `scripts/ptxas`), and on the path.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What one kernel takes of a multiprocessor.
@@ -17,10 +17,11 @@ pub(crate) struct Usage {
 
 fn find() -> Option<PathBuf> {
     let named = std::env::var_os("ANSC_PTXAS").map(PathBuf::from);
-    let fetched = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/ptxas/ptxas"));
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().take(2);
+    let fetched = folders.map(|f| f.join("target/ptxas/ptxas"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|dir| dir.join("ptxas"));
-    named.into_iter().chain([fetched]).chain(on_path).find(|p| p.is_file())
+    named.into_iter().chain(fetched).chain(on_path).find(|p| p.is_file())
 }
 
 /// Assembles the text and tells what each kernel takes; `None`, with a line that says so, without an assembler.

@@ -17,6 +17,7 @@ impl Exec<'_> {
         while go_on && done < trips {
             self.before_iteration(action, done);
             self.block(&action.body)?;
+            self.kernels.wait()?;
             // The body may hand a carried value through as its condition or as a slice, so these
             // are read before the carried values change.
             go_on = action.condition_out.is_none_or(|id| self.bool_at(id));

@@ -59,7 +59,7 @@ mod tests {
         let compute = Compute::parse(&text).unwrap();
         let machine = Machine { vector_bytes: 32, registers: 16 };
         let constant = vec![false, constant];
-        Task { name: "k".into(), compute, constant, machine, cores: 1 }.preferred()
+        Task { name: "k".into(), compute, constant, machine, cores: 1, gpu: None }.preferred()
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::task::Task;
 fn task(compute: Compute, constant: bool) -> Task {
     let constant = (0..compute.inputs.len()).map(|i| constant && i > 0).collect();
     let machine = Machine { vector_bytes: 16, registers: 16 };
-    Task { name: "k".into(), compute, constant, machine, cores: 2 }
+    Task { name: "k".into(), compute, constant, machine, cores: 2, gpu: None }
 }
 
 /// `[n, h, w, c]` with a padding, a bias, something added and a maximum.

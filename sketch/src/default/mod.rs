@@ -31,8 +31,8 @@ use crate::finish::finish;
 use crate::packed::Packing;
 use crate::program::Program;
 use build::Builder;
-pub use gpu::gpu_schedule;
 pub(crate) use gpu::{bind_points, bind_threads};
+pub use gpu::{gpu_program, gpu_schedule};
 pub use knobs::{Knob, Knobs};
 
 /// What the default schedule needs to know of a CPU.

@@ -119,7 +119,7 @@ impl<'a> Machine<'a> {
         let independent = match l.kind {
             ForKind::Parallel | ForKind::Vectorized => true,
             ForKind::Bound(axis) => axis != ThreadAxis::Virtual,
-            ForKind::Serial | ForKind::Unrolled => false,
+            ForKind::Serial | ForKind::Unrolled | ForKind::Pipelined => false,
         };
         if independent {
             self.shared.push((l.var, Tracker::default()));

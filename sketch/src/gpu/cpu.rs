@@ -1,5 +1,6 @@
 //! A GPU program for a CPU.
 //!
+//! Copies of a pipelined loop happen where they are begun: nothing reads them before the barrier that they wait for.
 //! Thread blocks run in parallel. Between two barriers one thread after the other does its part; local
 //! buffers that outlive a barrier get an element for each thread, shared ones belong to the block.
 //!
@@ -72,7 +73,7 @@ fn written_out(steps: &[Step]) -> Vec<Step> {
 
 /// A step that is no loop, with a variable fixed.
 fn fixed(step: &Step, var: VarId, value: &Expr) -> Step {
-    let Step::Run(stmt) = step else { return step.clone() };
+    let (Step::Run(stmt) | Step::Fetch(stmt)) = step else { return step.clone() };
     let mut stmts = vec![stmt.clone()];
     let value = |v| (v == var).then(|| value.clone());
     tree::visit_blocks_mut(&mut stmts, &mut |b| rebind(b, &value));
@@ -92,12 +93,13 @@ fn count(steps: &[Step], phase: &mut usize, phases: &mut BTreeMap<BufId, BTreeSe
     for step in steps {
         match step {
             Step::Barrier => *phase += 1,
+            Step::Arrive => {}
             Step::Loop(l) => {
                 *phase += 1;
                 count(&l.body, phase, phases);
                 *phase += 1;
             }
-            Step::Run(stmt) => stmt.visit_blocks(&mut |b| {
+            Step::Run(stmt) | Step::Fetch(stmt) => stmt.visit_blocks(&mut |b| {
                 b.buffers().into_iter().for_each(|b| {
                     phases.entry(b).or_default().insert(*phase);
                 });
@@ -128,7 +130,8 @@ impl Form<'_> {
         let mut phase = vec![];
         for step in steps {
             match step {
-                Step::Run(stmt) => phase.push(stmt.clone()),
+                Step::Run(stmt) | Step::Fetch(stmt) => phase.push(stmt.clone()),
+                Step::Arrive => {}
                 Step::Barrier => all.extend(self.phase(std::mem::take(&mut phase))),
                 Step::Loop(l) => {
                     all.extend(self.phase(std::mem::take(&mut phase)));

@@ -8,7 +8,8 @@
 //! 2. `threads`: other bound loops become the indices of threads;
 //! 3. `races`: two threads never write the same element at a time;
 //! 4. `barriers`: threads wait for one another where one may need what another one did;
-//! 5. `verify`: the kernel fits the device.
+//! 5. `pipeline`: copies of the next iteration overlap with what the current one computes, where a loop says so;
+//! 6. `verify`: the kernel fits the device.
 //!
 //! Programs contain no barriers: where they are follows from the accesses. Outside of bound loops all threads
 //! of a block do the same, so that every barrier is reached by all of them.
@@ -26,6 +27,7 @@ mod barriers;
 mod cpu;
 mod error;
 mod limits;
+mod pipeline;
 mod races;
 #[cfg(test)]
 mod tests;
@@ -87,6 +89,10 @@ pub enum Step {
     Loop(Box<Loop>),
     /// No barriers, no bound loops.
     Run(Stmt),
+    /// Copies to shared memory that are there after the next [`Step::Arrive`] and the barrier behind it.
+    Fetch(Stmt),
+    /// Every thread waits for its own copies.
+    Arrive,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -121,6 +127,7 @@ fn kernel(program: &mut Program, root: Stmt) -> Result<Kernel, GpuError> {
     races::check(program, &threads)?;
     let stmts = program.body.clone();
     let body = barriers::place(program, &threads, stmts);
+    let body = pipeline::overlap(program, body);
     program.body.clear();
     let [x, y, z, tx, ty, tz] = threads;
     let mut kernel = Kernel { name: String::new(), grid: [x, y, z], block: [tx, ty, tz], body };
@@ -174,7 +181,7 @@ impl Kernel {
             let of = |step: &Step| match step {
                 Step::Barrier => 1,
                 Step::Loop(l) => l.extent * count(&l.body),
-                Step::Run(_) => 0,
+                Step::Run(_) | Step::Fetch(_) | Step::Arrive => 0,
             };
             steps.iter().map(of).sum()
         }
@@ -191,9 +198,9 @@ impl Kernel {
 fn visit_steps<'a>(steps: &'a [Step], f: &mut impl FnMut(&'a Block)) {
     for step in steps {
         match step {
-            Step::Barrier => {}
+            Step::Barrier | Step::Arrive => {}
             Step::Loop(l) => visit_steps(&l.body, f),
-            Step::Run(stmt) => stmt.visit_blocks(f),
+            Step::Run(stmt) | Step::Fetch(stmt) => stmt.visit_blocks(f),
         }
     }
 }

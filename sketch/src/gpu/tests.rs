@@ -58,6 +58,44 @@ fn a_tiled_matrix_product_in_shared_memory() {
     }
 }
 
+/// The same with copies that are begun a round early.
+fn pipelined(m: usize, n: usize, k: usize) -> GpuProgram {
+    let mut s = tiled(m, n, k);
+    let rounds = s.loops("mm").unwrap()[3];
+    s.pipeline(rounds).unwrap();
+    lowered(s).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn copies_of_the_next_round_overlap_with_this_one() {
+    for (m, n, k) in [(16, 16, 8), (13, 11, 23)] {
+        let gpu = pipelined(m, n, k);
+        let [kernel] = &gpu.kernels[..] else { panic!("one kernel") };
+        assert_eq!(kernel.barriers(), k.div_ceil(4), "{gpu}");
+        assert_eq!(gpu.bytes(kernel, Scope::Shared), 2 * (8 * 4 + 4 * 8) * 4, "{gpu}");
+        let fetches = |steps: &[Step]| steps.iter().filter(|s| matches!(s, Step::Fetch(_))).count();
+        assert_eq!(fetches(&kernel.body), 2, "{gpu}");
+        check(&matmul_bias_relu(m, n, k), &gpu);
+    }
+    // One round has no next one.
+    let gpu = pipelined(16, 16, 4);
+    assert_eq!(gpu.bytes(&gpu.kernels[0], Scope::Shared), (8 * 4 + 4 * 8) * 4, "{gpu}");
+    check(&matmul_bias_relu(16, 16, 4), &gpu);
+}
+
+#[test]
+fn a_pipelined_loop_without_its_barrier_is_a_race() {
+    let mut gpu = pipelined(16, 16, 16);
+    let steps = gpu.kernels[0].body.iter_mut();
+    let mut loops = steps.filter_map(|s| if let Step::Loop(l) = s { Some(l) } else { None });
+    loops.next().expect("the rounds").body.retain(|s| *s != Step::Barrier);
+    let inputs = inputs(&matmul_bias_relu(16, 16, 16));
+    let error = exec::run(&gpu.checked_form(), &inputs.iter().collect::<Vec<_>>()).unwrap_err();
+    let found =
+        matches!(error, exec::ExecError::Race { .. } | exec::ExecError::Uninitialised { .. });
+    assert!(found, "{error}");
+}
+
 /// Runs the program with the barrier before the tiles of a round are filled, or the one after it, taken out.
 fn without_barrier(which: usize) -> exec::ExecError {
     let mut gpu = lowered(tiled(16, 16, 8)).unwrap();

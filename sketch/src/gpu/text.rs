@@ -45,14 +45,19 @@ fn steps(gpu: &GpuProgram, all: &[Step], depth: usize, f: &mut Formatter<'_>) ->
                 steps(gpu, &l.body, depth + 1, f)?;
                 writeln!(f, "{:indent$}}}", "")?;
             }
-            Step::Run(stmt) => {
-                for line in statement(gpu, stmt).lines() {
-                    writeln!(f, "{:indent$}{line}", "")?;
-                }
+            Step::Arrive => writeln!(f, "{:indent$}copies arrive", "")?,
+            Step::Run(stmt) => lines(gpu, stmt, indent, f)?,
+            Step::Fetch(stmt) => {
+                writeln!(f, "{:indent$}fetch", "")?;
+                lines(gpu, stmt, indent + 2, f)?;
             }
         }
     }
     Ok(())
+}
+
+fn lines(gpu: &GpuProgram, stmt: &Stmt, indent: usize, f: &mut Formatter<'_>) -> fmt::Result {
+    statement(gpu, stmt).lines().try_for_each(|line| writeln!(f, "{:indent$}{line}", ""))
 }
 
 /// The text of one statement alone.

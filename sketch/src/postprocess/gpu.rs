@@ -3,8 +3,9 @@
 //! 1. Copies to shared memory that carry [`COOPERATIVE`] are shared by all threads of the block, each of which
 //!    takes vectors of that many elements where they fit;
 //! 2. nests that nothing is bound of get a thread for each element, or a few;
-//! 3. loops over registers are written out, and others as far as [`UNROLL`](super::UNROLL) says;
-//! 4. the program is lowered: races and sizes are checked there.
+//! 3. loops that carry [`PIPELINE`] are pipelined;
+//! 4. loops over registers are written out, and others as far as [`UNROLL`](super::UNROLL) says;
+//! 5. the program is lowered: races and sizes are checked there.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +15,35 @@ use super::unroll;
 use crate::default::{bind_points, bind_threads};
 use crate::finish;
 use crate::gpu::{GpuError, GpuLimits, GpuProgram, lower};
-use crate::program::{ForKind, Scope, ThreadAxis};
+use crate::program::{ForKind, Program, Scope, ThreadAxis};
 use crate::schedule::{Annotation, LoopRef, Result, Schedule};
 
 /// The annotation of a block that all threads execute together: elements that one takes at once.
 pub const COOPERATIVE: &str = "cooperative";
 
+/// The annotation of a loop whose copies to shared memory are begun an iteration early, if it is not zero.
+pub const PIPELINE: &str = "pipeline";
+
 /// Iterations over registers that are written out in any case.
 const MAX_REGISTERS: usize = 256;
 
 pub fn postprocess_gpu(
-    mut schedule: Schedule,
+    schedule: Schedule,
     limits: &GpuLimits,
 ) -> std::result::Result<GpuProgram, GpuError> {
+    lower(&bound(schedule, limits), limits)
+}
+
+/// The same before it is lowered: a finished program with bound loops, of which lowering is known to succeed.
+pub fn bound_program(
+    schedule: Schedule,
+    limits: &GpuLimits,
+) -> std::result::Result<Program, GpuError> {
+    let program = bound(schedule, limits);
+    lower(&program, limits).map(|_| program)
+}
+
+fn bound(mut schedule: Schedule, limits: &GpuLimits) -> Program {
     for block in schedule.blocks() {
         if let Some(&Annotation::Int(length)) = schedule.annotation(&block, COOPERATIVE) {
             let mut changed = schedule.clone();
@@ -40,10 +57,21 @@ pub fn postprocess_gpu(
         bind_points(&mut schedule, &block, limits);
     }
     for block in schedule.blocks() {
+        pipeline(&mut schedule, &block);
         registers(&mut schedule, &block);
     }
     unroll::unroll(&mut schedule);
-    lower(&finish(schedule.into_program()), limits)
+    finish(schedule.into_program())
+}
+
+fn pipeline(schedule: &mut Schedule, block: &str) {
+    for l in schedule.loops(block).unwrap_or_default() {
+        let wanted = schedule.loop_annotation(l, PIPELINE);
+        if wanted.is_some_and(|value| *value != Annotation::Int(0)) {
+            // Another block may have asked already.
+            let _ = schedule.pipeline(l);
+        }
+    }
 }
 
 /// Spreads the copy over the threads that the block around it has.

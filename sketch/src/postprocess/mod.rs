@@ -24,7 +24,7 @@ mod vectorize;
 #[cfg(test)]
 mod tests;
 
-pub use gpu::{COOPERATIVE, postprocess_gpu};
+pub use gpu::{COOPERATIVE, PIPELINE, bound_program, postprocess_gpu};
 
 use crate::default::Scheduled;
 use crate::finish;

@@ -1,4 +1,4 @@
-//! parallel, vectorize, unroll, bind: how the iterations of a loop are executed.
+//! parallel, vectorize, unroll, pipeline, bind: how the iterations of a loop are executed.
 
 use super::error::{Cause, Failure, buffer_name};
 use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path};
@@ -22,6 +22,11 @@ impl Schedule {
         self.set_kind("unroll", l, ForKind::Unrolled)
     }
 
+    /// Iterations prepare one another: see [`ForKind::Pipelined`].
+    pub fn pipeline(&mut self, l: LoopRef) -> Result<()> {
+        self.set_kind("pipeline", l, ForKind::Pipelined)
+    }
+
     /// Iterations are those of an axis of the thread grid.
     pub fn bind(&mut self, l: LoopRef, axis: ThreadAxis) -> Result<()> {
         self.set_kind("bind", l, ForKind::Bound(axis))
@@ -39,7 +44,7 @@ impl Schedule {
                 ForKind::Vectorized if target.body.iter().any(|s| matches!(s, Stmt::For(_))) => {
                     return Err(Cause::NotInnermost.at_loop(l));
                 }
-                ForKind::Unrolled | ForKind::Serial => {}
+                ForKind::Unrolled | ForKind::Pipelined | ForKind::Serial => {}
                 _ => check_independent(program, &For { kind, ..target.clone() })?,
             }
             loop_at_mut(program, &path).kind = kind;

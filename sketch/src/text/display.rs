@@ -154,6 +154,7 @@ impl Display for ForKind {
             ForKind::Parallel => f.write_str("parallel"),
             ForKind::Vectorized => f.write_str("vectorized"),
             ForKind::Unrolled => f.write_str("unrolled"),
+            ForKind::Pipelined => f.write_str("pipelined"),
             ForKind::Bound(axis) => write!(f, "{axis}"),
         }
     }

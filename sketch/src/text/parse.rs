@@ -18,10 +18,11 @@ const MAX_DEPTH: usize = 200;
 const SCOPES: [Scope; 5] =
     [Scope::Input, Scope::Output, Scope::Global, Scope::Local, Scope::Shared];
 
-const KINDS: [ForKind; 10] = [
+const KINDS: [ForKind; 11] = [
     ForKind::Parallel,
     ForKind::Vectorized,
     ForKind::Unrolled,
+    ForKind::Pipelined,
     ForKind::Bound(ThreadAxis::BlockX),
     ForKind::Bound(ThreadAxis::BlockY),
     ForKind::Bound(ThreadAxis::BlockZ),

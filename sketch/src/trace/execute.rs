@@ -10,7 +10,7 @@ use super::record::{Place, Recorder};
 use super::sample::{locations, sample_index, sample_tile};
 use super::{StepError, Unfit};
 use crate::algorithm::Algorithm;
-use crate::default::{Knob, Knobs, schedule_with};
+use crate::default::{Knob, Knobs, gpu_program, schedule_with};
 use crate::packed::in_turn;
 use crate::schedule::{Annotation, LoopRef, Schedule};
 
@@ -213,6 +213,11 @@ impl Recorder {
             .map(|(knob, value)| Ok((*knob, self.number(*value)?)))
             .collect::<Result<Vec<_>>>()?;
         let (name, constant) = (&task.name, &task.constant);
+        if let Some(limits) = &task.gpu {
+            self.schedule = Schedule::new(gpu_program(name, &task.compute, limits)?);
+            self.packings = Some(vec![]);
+            return Ok(());
+        }
         let knobs = Knobs::new(set);
         let made = schedule_with(name, &task.compute, constant, &task.machine, &knobs);
         self.schedule = Schedule::new(made.program);

@@ -40,6 +40,7 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
+use crate::gpu::GpuError;
 use crate::program::Program;
 use crate::schedule::ScheduleError;
 
@@ -88,6 +89,8 @@ pub enum StepError {
     NoTask,
     #[error("the subgraph cannot be computed by {0}")]
     DoesNotApply(Algorithm),
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
 }
 
 impl Trace {

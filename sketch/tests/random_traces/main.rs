@@ -2,8 +2,9 @@
 //!
 //! Each space of each workload is sampled `ANSC_TRACES` times (a few, unless that is set), round its sketches. A sample
 //! may be refused, by a typed error; one that is not is run by the suspicious interpreter, with its constants packed,
-//! and compared with the reference. `--nocapture` shows how many samples of which rules are valid, and what
-//! refuses the others.
+//! and compared with the reference. Those for GPUs are lowered to kernels and run in their form for a CPU, where a read
+//! or write that no barrier keeps apart from another thread's is found. `--nocapture` shows how many samples of
+//! which rules are valid, and what refuses the others.
 
 mod tally;
 mod workloads;
@@ -14,29 +15,29 @@ use std::sync::Arc;
 use ansc_graph::{Compute, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
 use ansc_sketch::default::{Machine, Scheduled};
+use ansc_sketch::gpu::GpuLimits;
 use ansc_sketch::rules::Sketch;
 use ansc_sketch::trace::Unfit;
-use ansc_sketch::{Program, Task, exec};
+use ansc_sketch::{Program, Task, exec, gpu};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use tally::Tally;
 
-/// A way to schedule: what it is called, and its sketches.
-type Space = (&'static str, fn(&Arc<Task>) -> Vec<Sketch>);
-
-const SPACES: &[Space] = &[("cpu", Task::sketches)];
+/// Ways to schedule: what they are called, and whether they are for a GPU.
+const SPACES: [(&str, bool); 2] = [("cpu", false), ("gpu", true)];
 
 #[test]
 fn samples_compute_the_same() {
     let wanted = std::env::var("ANSC_TRACES").ok().and_then(|n| n.parse().ok()).unwrap_or(6);
     let mut problems = vec![];
-    for &(space, sketches) in SPACES {
+    for (space, on_gpu) in SPACES {
         let mut tally = Tally::default();
         for (name, compute) in workloads::all() {
-            for constants in [false, true] {
-                let task = task(name, &compute, constants);
-                let sketches = sketches(&task);
+            // No constants are packed for a GPU.
+            for constants in [false, true].into_iter().take(if on_gpu { 1 } else { 2 }) {
+                let task = task(name, &compute, constants, on_gpu);
+                let sketches = task.sketches();
                 let found = samples(&task, &sketches, wanted, &mut tally);
                 problems.extend(found.into_iter().map(|p| format!("{space}, {name}: {p}")));
             }
@@ -47,13 +48,14 @@ fn samples_compute_the_same() {
     assert!(problems.is_empty(), "{} problems\n{}", problems.len(), shown.join("\n"));
 }
 
-fn task(name: &str, compute: &Compute, constants: bool) -> Arc<Task> {
+fn task(name: &str, compute: &Compute, constants: bool, on_gpu: bool) -> Arc<Task> {
     Arc::new(Task {
         name: name.into(),
         compute: compute.clone(),
         constant: (0..compute.inputs.len()).map(|i| constants && i > 0).collect(),
         machine: Machine { vector_bytes: 16, registers: 16 },
         cores: 2,
+        gpu: on_gpu.then(GpuLimits::default),
     })
 }
 
@@ -103,7 +105,11 @@ fn holds(
     if parsed.to_string() != text {
         return Err("another text when parsed".into());
     }
-    let found = exec::run(&scheduled.program, &given.iter().collect::<Vec<_>>());
+    let runnable = match &task.gpu {
+        None => scheduled.program.clone(),
+        Some(limits) => gpu::lower(&parsed, limits).map_err(|e| e.to_string())?.checked_form(),
+    };
+    let found = exec::run(&runnable, &given.iter().collect::<Vec<_>>());
     let found = found.map_err(|e| e.to_string())?;
     expected.iter().zip(&found).try_for_each(|(e, f)| same(e, f))
 }

@@ -39,6 +39,11 @@ fn cause(error: &TraceError) -> String {
             let kind = cause.split(['(', ' ', '{']).next().unwrap_or_default();
             format!("{}: {kind}", e.primitive)
         }
+        StepError::Gpu(e) => {
+            let cause = format!("{e:?}");
+            let kind = cause.split(['(', ' ', '{']).next().unwrap_or_default();
+            format!("lowering: {kind}")
+        }
         other => other.to_string(),
     }
 }

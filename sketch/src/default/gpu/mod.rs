@@ -8,12 +8,14 @@
 //!    of the result in registers, with its epilogue (`tile`).
 //! 3. Neighbouring stages that agree on their leading axes (softmax, layer normalisation), and long reductions,
 //!    have a block of threads for each row (`rows`).
-//! 4. Everything else has a thread for each element, or for four (`points`).
+//! 4. Other long reductions with few results, such as of a matrix and a vector, are shared by threads (`split`).
+//! 5. Everything else has a thread for each element, or for four (`points`).
 //!
 //! A choice that does not fit the device gives way to a smaller one, at last to a thread for each element.
 
 mod points;
 mod rows;
+mod split;
 mod tile;
 
 use std::collections::BTreeSet;
@@ -42,6 +44,11 @@ pub fn gpu_schedule(
     compute: &Compute,
     limits: &GpuLimits,
 ) -> Result<GpuProgram, GpuError> {
+    lower(&gpu_program(name, compute, limits)?, limits)
+}
+
+/// The same before it is [lowered](lower): a finished program with bound loops.
+pub fn gpu_program(name: &str, compute: &Compute, limits: &GpuLimits) -> Result<Program, GpuError> {
     let inlined = inline::inline(compute);
     attempt(name, &inlined, limits, Effort::All)
         .or_else(|_| attempt(name, &inlined, limits, Effort::Points))
@@ -53,15 +60,19 @@ fn attempt(
     compute: &Compute,
     limits: &GpuLimits,
     effort: Effort,
-) -> Result<GpuProgram, GpuError> {
+) -> Result<Program, GpuError> {
     let mut schedule = Schedule::new(nests(name, compute, limits, effort));
     for block in schedule.blocks() {
         if effort == Effort::All && is_unbound(&schedule, &block) {
             tile::schedule(&mut schedule, &block, limits);
         }
+        if effort == Effort::All && is_unbound(&schedule, &block) {
+            split::schedule(&mut schedule, &block, limits);
+        }
         bind_points(&mut schedule, &block, limits);
     }
-    lower(&finish(schedule.into_program()), limits)
+    let program = finish(schedule.into_program());
+    lower(&program, limits).map(|_| program)
 }
 
 /// A thread for each element, or a few, where no loop around the block is bound.
@@ -152,6 +163,23 @@ mod tests {
             let gpu = kernels(&c);
             let shared = gpu.kernels.iter().map(|k| gpu.bytes(k, Scope::Shared)).max();
             assert!(shared > Some(0), "{gpu}");
+        }
+    }
+
+    #[test]
+    fn a_matrix_and_a_vector_are_shared_by_threads() {
+        for (n, k) in [(1000, 2048), (37, 129), (7, 64)] {
+            let c = matmul_bias_relu(1, n, k);
+            let gpu = kernels(&c);
+            let [kernel] = &gpu.kernels[..] else { panic!("{} kernels", gpu.kernels.len()) };
+            assert!(kernel.threads() >= 128, "{gpu}");
+            assert!(gpu.bytes(kernel, Scope::Shared) > 0, "{gpu}");
+            // The interpreter takes long for the first.
+            if n * k < 10_000
+                && let Err(problem) = compare(&c, &gpu.checked_form())
+            {
+                panic!("{problem}\n{gpu}");
+            }
         }
     }
 

@@ -32,7 +32,8 @@ struct Shape {
 }
 
 /// From the best to what fits with large halos.
-const SHAPES: [Shape; 6] = [
+const SHAPES: [Shape; 7] = [
+    Shape { side: 128, register: 8, terms: 8 },
     Shape { side: 64, register: 4, terms: 16 },
     Shape { side: 32, register: 4, terms: 16 },
     Shape { side: 32, register: 4, terms: 8 },
@@ -106,6 +107,10 @@ fn tiled(s: &mut Schedule, block: &str, shape: &Shape, shared: bool) -> Result<(
     let (spatial, reduced) = loops(s, block)?;
     let sides = sides(s, block, spatial.len());
     let lengths = lengths(s, &spatial, &sides, shape)?;
+    for (axis, &(threads, registers)) in lengths.iter().enumerate() {
+        // Tiles at the border compute too much rather than ask at every term; where they may not, they ask.
+        let _ = s.pad(block, axis, threads * registers);
+    }
     let mut parts = vec![];
     for (&l, &(threads, registers)) in spatial.iter().zip(&lengths) {
         let p = s.split(l, &[0, threads, registers])?;
@@ -131,7 +136,7 @@ fn tiled(s: &mut Schedule, block: &str, shape: &Shape, shared: bool) -> Result<(
 }
 
 /// The block that takes the tile out of registers: the only elementwise reader, or a copy.
-fn consumer(s: &mut Schedule, block: &str) -> Result<String> {
+pub(super) fn consumer(s: &mut Schedule, block: &str) -> Result<String> {
     if let Some(consumer) = elementwise_consumer(s, block)
         && is_unbound(s, &consumer)
     {
@@ -144,7 +149,7 @@ fn consumer(s: &mut Schedule, block: &str) -> Result<String> {
 }
 
 /// Loops of the result's axes, and of the reduction.
-fn loops(s: &Schedule, block: &str) -> Result<(Vec<LoopRef>, Vec<LoopRef>)> {
+pub(super) fn loops(s: &Schedule, block: &str) -> Result<(Vec<LoopRef>, Vec<LoopRef>)> {
     let is_reduced = s.block(block)?.iters.iter().map(|i| i.kind == IterKind::Reduce);
     // The naive nest has one loop for each iterator, in their order.
     let pairs: Vec<(LoopRef, bool)> = s.loops(block)?.into_iter().zip(is_reduced).collect();

@@ -9,8 +9,10 @@
 //!   relu
 //! } } }
 //! ```
+//! Whether the copies of a round are begun during the one before is a free decision.
 
 use super::cache_read::cache_reads;
+use crate::postprocess::PIPELINE;
 use crate::program::{IterKind, Scope, ThreadAxis};
 use crate::rules::analysis::written_buffer;
 use crate::rules::{Outcome, Rule, Space, State, elementwise_consumer, needs_tiling, tile};
@@ -61,6 +63,8 @@ fn tiled(space: &Space, state: &State, consumer: &str) -> Result<State, StepErro
     if reduces {
         let outer = levels[BOUND.len()].last().copied().ok_or(StepError::NoChoice)?;
         cache_reads(space, recorder, stage, outer)?;
+        let early = recorder.sample_categorical(&[0, 1], &[0.5; 2], &mut space.random())?;
+        recorder.annotate_loop(outer, PIPELINE, early.into())?;
     }
     next.tiled.push(stage.to_owned());
     Ok(next.next())

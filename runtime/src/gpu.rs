@@ -1,0 +1,57 @@
+//! GPU code in an artifact: what a driver translates for the device at hand, and how each kernel is launched.
+//!
+//! An artifact for GPUs has the section [`GPU_SECTION`], this module's [`GpuCode`] as JSON, in place of functions in
+//! its library. The plan in the manifest is the same as for a CPU; a kernel step runs the launches of its
+//! kernel in order, each with the addresses of the step's arguments as its parameters. On the device, buffers
+//! begin at multiples of 64 bytes.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::Artifact;
+use crate::load::{LoadError, LoadErrorKind};
+use crate::model::Model;
+use crate::validate::ManifestError;
+
+pub const GPU_SECTION: &str = ".ansc.gpu";
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GpuCode {
+    /// One for each generation of GPUs, in the order of their compute capabilities.
+    pub texts: Vec<GpuText>,
+    /// The launches of each of the manifest's kernels.
+    pub kernels: Vec<Vec<GpuLaunch>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GpuText {
+    /// Compute capability times ten; the code runs on GPUs of this and of higher ones.
+    pub sm: u32,
+    pub ptx: String,
+}
+
+/// One launch of an entry of the PTX.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GpuLaunch {
+    pub symbol: String,
+    /// Thread blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y, z.
+    pub block: [u32; 3],
+    /// Shared memory that the kernel declares.
+    pub shared_bytes: usize,
+}
+
+impl Model {
+    /// The GPU code of an artifact; `None` in one for a CPU.
+    pub fn read_gpu_code(path: impl AsRef<Path>) -> Result<Option<GpuCode>, LoadError> {
+        let path = path.as_ref();
+        let read = || -> Result<Option<GpuCode>, LoadErrorKind> {
+            let artifact = Artifact::open(path)?;
+            let Some(bytes) = artifact.gpu() else { return Ok(None) };
+            Ok(Some(serde_json::from_slice(bytes).map_err(ManifestError::from)?))
+        };
+        read().map_err(|kind| LoadError { path: path.to_owned(), kind })
+    }
+}

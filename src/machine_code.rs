@@ -1,0 +1,78 @@
+//! Kernels to machine code, for a CPU or for GPUs, and from there to an artifact.
+//!
+//! For a CPU, kernels are objects that are linked into the artifact's library. For GPUs they are PTX, a text for
+//! each generation, that the driver translates on the machine at hand; the library then holds none.
+
+use std::path::Path;
+
+use ansc_codegen::ptx::{Ptx, compile_ptx_all, join};
+use ansc_codegen::{Batch, CodegenError, Kernel, Target, artifact, compile_all};
+use ansc_runtime::gpu::{GpuCode, GpuText};
+use ansc_runtime::manifest::{Manifest, TargetInfo};
+use ansc_sketch::gpu::{GpuLimits, GpuProgram};
+use rayon::prelude::*;
+
+use crate::Error;
+use crate::assemble::{self, Assembly};
+use crate::choice::Aim;
+use crate::pipeline::Options;
+
+pub(crate) struct Code {
+    /// For a GPU without objects and launches, but with workspaces.
+    pub(crate) batch: Batch,
+    pub(crate) target: TargetInfo,
+    gpu: Option<GpuCode>,
+}
+
+impl Code {
+    pub(crate) fn generate(assembly: &Assembly, options: &Options) -> Result<Code, Error> {
+        if let Aim::Gpu(limits) = &options.schedules.aim {
+            return gpu(assembly, options, limits);
+        }
+        let programs: Vec<_> = assembly.kernels.kernels.iter().map(|k| &k.program).collect();
+        let batch = compile_all(&programs, &options.target)?;
+        Ok(Code { batch, target: options.target.info(), gpu: None })
+    }
+
+    pub(crate) fn write(
+        &self,
+        path: &Path,
+        assembly: &Assembly,
+        target: &Target,
+        manifest: &Manifest,
+    ) -> Result<(), CodegenError> {
+        let weights: Vec<_> =
+            assembly.weights.parts.iter().map(|(at, t)| (*at, t.bytes())).collect();
+        if let Some(code) = &self.gpu {
+            return artifact::write_gpu(path, target, code, &weights, manifest);
+        }
+        let objects: Vec<&[u8]> = self.batch.objects.iter().map(Vec::as_slice).collect();
+        artifact::write(path, target, &objects, &weights, manifest)
+    }
+}
+
+fn gpu(assembly: &Assembly, options: &Options, limits: &GpuLimits) -> Result<Code, Error> {
+    let sms = &options.sms;
+    let schedule = |k: &assemble::Kernel| {
+        options.schedules.for_gpu(&k.program.name, &k.compute, &k.constant, limits)
+    };
+    let kernels = assembly.kernels.kernels.par_iter();
+    let programs = kernels.map(schedule).collect::<Result<Vec<GpuProgram>, Error>>()?;
+    let programs: Vec<&GpuProgram> = programs.iter().collect();
+    let mut texts = vec![];
+    let mut last: Vec<Ptx> = vec![];
+    for &sm in sms {
+        last = compile_ptx_all(&programs, &Target::cuda(sm)?)?;
+        let all: Vec<&str> = last.iter().map(|p| p.text.as_str()).collect();
+        texts.push(GpuText { sm, ptx: join(&all) });
+    }
+    // Launches and workspaces are the same on every generation.
+    let kernels =
+        last.iter().map(|p| Kernel { launches: vec![], workspace: p.workspace.clone(), object: 0 });
+    let batch = Batch { objects: vec![], kernels: kernels.collect() };
+    let launches = assembly.uses.iter().map(|u| last[u.kernel].launches.clone()).collect();
+    let names: Vec<String> = sms.iter().map(|sm| format!("sm_{sm}")).collect();
+    let target =
+        TargetInfo { triple: "nvptx64-nvidia-cuda".into(), cpu: names.join(","), features: vec![] };
+    Ok(Code { batch, target, gpu: Some(GpuCode { texts, kernels: launches }) })
+}

@@ -1,0 +1,488 @@
+"""What tests/gpu/run does: correctness on the device, latency against PyTorch, a short tuning, the share of the peak.
+
+Every part has a time of its own and may fail without taking the others along; results are written after each part, as
+results.json and table.md. The exit code is 0 if everything that is compared is right, 1 if not, 3 without a GPU.
+"""
+
+import json
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+BEGAN = time.monotonic()
+LIMIT = 470.0
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PACKED = ROOT / "target/gpu"
+NETWORKS = [
+    "resnet50", "resnet18", "mobilenet_v2", "inception_v1", "vgg16", "bert_base", "gpt2", "dcgan",
+    "resnet3d_18", "mlp", "lstm_tagger",
+]
+OPERATORS = ["C1D", "C2D", "C3D", "DEP", "DIL", "GMM", "GRP", "T2D", "CBR", "TBG", "NRM", "SFM"]
+PRODUCT = "gemm_4096"
+TOLERANCE = 1e-3
+
+
+def left():
+    return LIMIT - (time.monotonic() - BEGAN)
+
+
+def stop(message, code):
+    print(f"tests/gpu/run: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+class Check:
+    def __init__(self, folder):
+        self.folder = folder
+        self.work = folder / "work"
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.ansc_path = self.unpacked()
+        self.results = {"parts": {}, "wrong": []}
+        self.ok = True
+
+    def unpacked(self):
+        """The command: unpacked, or what was built here, or ANSC."""
+        named = os.environ.get("ANSC")
+        built = ROOT / "target/release/ansc"
+        packed = PACKED / "ansc.xz"
+        if named:
+            return Path(named)
+        if packed.exists():
+            path = self.work / "ansc"
+            with lzma.open(packed) as source, open(path, "wb") as target:
+                shutil.copyfileobj(source, target)
+            path.chmod(0o755)
+            return path
+        if built.exists():
+            return built
+        stop("there is no command to check: run tests/gpu/prepare where the project builds", 2)
+
+    def ansc(self, *args, limit=120.0, cwd=None):
+        """The JSON that the command prints, or an exception with what it says."""
+        command = [str(self.ansc_path), *map(str, args), "--json"]
+        seconds = max(5.0, min(limit, left()))
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds, cwd=cwd or self.work
+        )
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command[1:4])}: {done.stderr.strip()[-400:]}")
+        return json.loads(done.stdout) if done.stdout.strip() else {}
+
+    def part(self, name, f):
+        began = time.monotonic()
+        if left() < 10:
+            self.results["parts"][name] = {"skipped": "no time left"}
+            return
+        print(f"== {name} ({left():.0f} s left)", flush=True)
+        try:
+            self.results["parts"][name] = f()
+        except Exception as e:
+            traceback.print_exc()
+            self.fail(name, str(e))
+            self.results["parts"][name] = {"error": str(e)}
+        self.results.setdefault("seconds", {})[name] = round(time.monotonic() - began, 1)
+        self.write()
+
+    def fail(self, what, why):
+        self.ok = False
+        self.results["wrong"].append(f"{what}: {why}")
+        print(f"   WRONG {what}: {why}", flush=True)
+
+    def write(self):
+        self.results["ok"] = self.ok
+        (self.folder / "results.json").write_text(json.dumps(self.results, indent=1))
+        (self.folder / "table.md").write_text(table(self.results))
+
+
+def device(check):
+    """The GPU, by what the command says of a compiled model."""
+    check.ansc("models", "mlp", "-o", ".")
+    check.ansc("compile", "mlp.onnx", "--target", "cuda", "--sm", "70,80,90", "-o", "probe.ansc")
+    command = [str(check.ansc_path), "bench", "probe.ansc", "--runs", "10", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=check.work, timeout=120)
+    if done.returncode == 3:
+        stop(done.stderr.strip().removeprefix("error: "), 3)
+    if done.returncode:
+        stop(f"the smallest network fails: {done.stderr.strip()}", 1)
+    found = json.loads(done.stdout)["device"]
+    known = [sm for sm in (70, 75, 80, 86, 89, 90) if sm <= found["sm"]]
+    return {"name": found["name"], "sm": found["sm"], "compiled_for": max(known)}
+
+
+def matrix_product(path, n):
+    import onnx
+    from onnx import TensorProto, helper
+
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [n, n])
+    node = helper.make_node("MatMul", ["a", "b"], ["y"])
+    graph = helper.make_graph([node], "product", [value("a"), value("b")], [value("y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+
+
+def compile_all(check, sm):
+    def one(name):
+        began = time.monotonic()
+        if name == PRODUCT:
+            matrix_product(check.work / f"{name}.onnx", 4096)
+        else:
+            check.ansc("models", name, "-o", ".")
+        report = check.ansc(
+            "compile", f"{name}.onnx", "--target", "cuda", "--sm", sm, "-o", f"{name}.gpu.ansc"
+        )
+        kernels = report["report"]["kernels"]
+        return name, {"kernels": kernels, "seconds": round(time.monotonic() - began, 1)}
+
+    with ThreadPoolExecutor(4) as pool:
+        return dict(pool.map(one, NETWORKS + OPERATORS + [PRODUCT]))
+
+
+def inputs_of(check, name):
+    """Seeded inputs as files, by the shapes in the artifact."""
+    import numpy as np
+
+    manifest = check.ansc("inspect", f"{name}.gpu.ansc")
+    random = np.random.default_rng(1)
+    files = {}
+    for port in manifest["inputs"]:
+        if port["dtype"].lower() in ("f32", "float32"):
+            value = random.uniform(-1, 1, port["shape"]).astype(np.float32)
+        else:
+            value = random.integers(0, 2, port["shape"]).astype(np.int64)
+        path = check.work / f"{name}.{port['name']}.npy"
+        np.save(path, value)
+        files[port["name"]] = (path, value)
+    return files
+
+
+def outputs_of(check, name, artifact, files):
+    import numpy as np
+
+    given = [f"{n}={path}" for n, (path, _) in files.items()]
+    args = [part for g in given for part in ("--input", g)]
+    written = check.ansc("run", artifact, *args, "--output-dir", f"{artifact}.out")
+    return [np.load(check.work / o["file"]) for o in written["outputs"]]
+
+
+def difference(found, expected):
+    """Relative to the largest element, the worst of all outputs."""
+    import numpy as np
+
+    worst = 0.0
+    for a, b in zip(found, expected, strict=True):
+        if a.shape != b.shape:
+            return float("inf")
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        if not np.isfinite(a).all():
+            return float("inf")
+        worst = max(worst, float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) if b.size else 0.0)
+    return worst
+
+
+def reference_of(check, name, files):
+    """ONNX Runtime on the CPU, or our own code for it, which is tested against the interpreter elsewhere."""
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        check.ansc("compile", f"{name}.onnx", "-o", f"{name}.cpu.ansc")
+        return "ansc on the CPU", outputs_of(check, name, f"{name}.cpu.ansc", files)
+    path = str(check.work / f"{name}.onnx")
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return "ONNX Runtime", session.run(None, {n: value for n, (_, value) in files.items()})
+
+
+def correctness(check):
+    table = {}
+    for name in NETWORKS + OPERATORS:
+        try:
+            files = inputs_of(check, name)
+            found = outputs_of(check, name, f"{name}.gpu.ansc", files)
+            against, expected = reference_of(check, name, files)
+            worst = difference(found, expected)
+            table[name] = {"difference": worst, "against": against}
+            if not worst <= TOLERANCE:
+                check.fail(name, f"differs by {worst:.2e} from {against}")
+        except Exception as e:
+            check.fail(name, str(e))
+            table[name] = {"error": str(e)}
+    return table
+
+
+def median(times):
+    times = sorted(times)
+    return times[len(times) // 2]
+
+
+def torch_times(run, seconds=1.0):
+    """Milliseconds of calls, each between two events."""
+    import torch
+
+    for _ in range(5):
+        run()
+    torch.cuda.synchronize()
+    times, began = [], time.monotonic()
+    while time.monotonic() - began < seconds or len(times) < 10:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        run()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return median(times)
+
+
+def with_torch(check, name, compiled):
+    """Latencies of PyTorch, with inputs on the device."""
+    import torch
+
+    sys.path.insert(0, str(HERE))
+    from onnx_torch import Network
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    row = {}
+    with torch.inference_mode():
+        network = Network(check.work / f"{name}.onnx", "cuda")
+        files = inputs_of(check, name)
+        tensors = [torch.from_numpy(files[n][1]).cuda() for n in network.inputs]
+        row["eager_ms"] = torch_times(lambda: network(*tensors))
+        try:
+            side = torch.cuda.Stream()
+            with torch.cuda.stream(side):
+                network(*tensors)
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                network(*tensors)
+            row["graph_ms"] = torch_times(graph.replay)
+        except Exception as e:
+            row["graph_error"] = str(e)[:200]
+        if compiled and left() > 60:
+            try:
+                fast = torch.compile(lambda *t: network(*t), fullgraph=False)
+                row["compile_ms"] = torch_times(lambda: fast(*tensors))
+            except Exception as e:
+                row["compile_error"] = str(e)[:200]
+    torch.cuda.empty_cache()
+    return row
+
+
+def latency(check):
+    table = {}
+    try:
+        import torch
+
+        torch_is_there = torch.cuda.is_available()
+    except ImportError:
+        torch_is_there = False
+    if not torch_is_there:
+        print("   no PyTorch with a GPU here: only our own latencies")
+    for name in NETWORKS + OPERATORS:
+        if left() < 130:
+            table[name] = {"skipped": "no time left"}
+            continue
+        try:
+            report = check.ansc("bench", f"{name}.gpu.ansc", "--runs", "100", "--per-kernel")
+            own = report["device"]["latency"]
+            row = {"ansc_ms": own["p50_ms"], "ansc_p90_ms": own["p90_ms"]}
+            row["with_copies_ms"] = report["latency"]["p50_ms"]
+            row["kernels"] = report["kernels"][:12]
+            if torch_is_there:
+                compiled = name in NETWORKS[:3] + ["bert_base"]
+                row.update(with_torch(check, name, compiled))
+            table[name] = row
+            shown = {k: round(v, 4) for k, v in row.items() if isinstance(v, float)}
+            print(f"   {name:14} {shown}", flush=True)
+        except Exception as e:
+            check.fail(f"latency of {name}", str(e))
+            table[name] = {"error": str(e)}
+    return table
+
+
+def corpus(check, sm):
+    """ONNX's backend cases, a process for each; a case fails only if its result is wrong or it crashes."""
+    import numpy as np
+
+    packed, there = PACKED / "corpus.tar.xz", ROOT / "target/onnx-corpus"
+    if packed.exists():
+        with tarfile.open(packed) as tar:
+            tar.extractall(check.work, filter="data")
+        there = check.work / "onnx-corpus"
+    if not there.exists():
+        return {"skipped": "no cases: run tests/gpu/prepare after scripts/test"}
+    excepted = {
+        line.split(": ")[0]
+        for line in (ROOT / "tests/onnx/exceptions.txt").read_text().splitlines()
+        if line and not line.startswith("#")
+    }
+    cases = sorted(p.parent for p in there.glob("*/*/model.onnx"))
+    cases = [c for c in cases if f"{c.parent.name}/{c.name}" not in excepted]
+    until = time.monotonic() + min(150.0, left() - 200.0)
+
+    def one(case):
+        if time.monotonic() > until:
+            return None
+        key = f"{case.parent.name}/{case.name}"
+        try:
+            return key, run_case(check, case, sm)
+        except subprocess.TimeoutExpired:
+            return key, "time-out"
+        except Exception as e:
+            return key, str(e)
+
+    def run_case(check, case, sm):
+        artifact = check.work / f"case-{case.parent.name}-{case.name}.ansc"
+        import onnx
+
+        graph = onnx.load(case / "model.onnx").graph
+        filled = {t.name for t in graph.initializer}
+        names = [i.name for i in graph.input if i.name not in filled]
+        given = {}
+        for i, n in enumerate(names):
+            file = case / f"input_{i}.npy"
+            if not file.exists():
+                return "skipped: sequences"
+            given[n] = (file, np.load(file, allow_pickle=False))
+        shapes = [p for n, (_, v) in given.items() for p in ("--shape", f"{n}={'x'.join(map(str, v.shape))}")]
+        values = [p for n, (f, _) in given.items() for p in ("--value", f"{n}={f}")]
+        base = ["compile", case / "model.onnx", "--target", "cuda", "--sm", sm, "-o", artifact]
+        try:
+            check.ansc(*base, *shapes)
+        except RuntimeError as e:
+            if "--value" not in str(e) and "known at compile time" not in str(e):
+                return f"does not compile: {e}"
+            check.ansc(*base, *values)
+        args = [p for n, (f, _) in given.items() for p in ("--input", f"{n}={f}")]
+        out = check.work / f"{artifact.name}.out"
+        written = check.ansc("run", artifact, *args, "--output-dir", out)["outputs"]
+        artifact.unlink()
+        for i, o in enumerate(written):
+            file = case / f"output_{i}.npy"
+            if not file.exists():
+                return "skipped: sequences"
+            found, expected = np.load(check.work / o["file"]), np.load(file)
+            if found.shape != expected.shape:
+                return f"output {i} has shape {found.shape}, not {expected.shape}"
+            narrow = o["dtype"].lower() in ("f16", "bf16", "float16", "bfloat16")
+            close = np.isclose(
+                found.astype(np.float64), expected.astype(np.float64),
+                rtol=1.6e-2 if narrow else 1e-3, atol=1e-6, equal_nan=True,
+            )
+            if not close.all():
+                return f"output {i} differs in {(~close).sum()} of {close.size}"
+        shutil.rmtree(out, ignore_errors=True)
+        return "ok"
+
+    workers = max(4, (os.cpu_count() or 4))
+    with ThreadPoolExecutor(workers) as pool:
+        done = [r for r in pool.map(one, cases) if r]
+    wrong = {k: r for k, r in done if r != "ok" and not r.startswith("skipped")}
+    for key, why in list(wrong.items())[:20]:
+        check.fail(key, why[:200])
+    counts = {
+        "cases": len(cases),
+        "ran": len(done),
+        "ok": sum(r == "ok" for _, r in done),
+        "skipped": sum(r.startswith("skipped") for _, r in done),
+        "wrong": len(wrong),
+    }
+    return {**counts, "failures": wrong}
+
+
+def tuning(check):
+    table = {}
+    for name, seconds in [("GMM", 25), ("C2D", 35)]:
+        if left() < seconds + 45:
+            table[name] = {"skipped": "no time left"}
+            continue
+        report = check.ansc(
+            "tune", f"{name}.onnx", "--target", "cuda", "--trials", "400", "--minutes", seconds / 60,
+            "--records", f"{name}.db", limit=seconds + 60,
+        )
+        sm = check.results["parts"]["device"]["compiled_for"]
+        tuned = f"{name}.tuned.ansc"
+        args = ["--target", "cuda", "--sm", sm, "--records", f"{name}.db", "-o", tuned]
+        check.ansc("compile", f"{name}.onnx", *args)
+        bench = lambda artifact: check.ansc("bench", artifact, "--runs", "100")["device"]["latency"]
+        before, after = bench(f"{name}.gpu.ansc"), bench(tuned)
+        files = inputs_of(check, name)
+        worst = difference(outputs_of(check, name, tuned, files), reference_of(check, name, files)[1])
+        if not worst <= TOLERANCE:
+            check.fail(f"tuned {name}", f"differs by {worst:.2e}")
+        table[name] = {
+            "trials": report["trials"], "seconds": report["seconds"],
+            "untuned_ms": before["p50_ms"], "tuned_ms": after["p50_ms"], "difference": worst,
+        }
+    return table
+
+
+def peak(check):
+    sys.path.insert(0, str(HERE))
+    from fma_peak import tflops
+
+    own = check.ansc("bench", f"{PRODUCT}.gpu.ansc", "--runs", "20")["device"]["latency"]
+    reached = 2 * 4096**3 / own["p50_ms"] / 1e9
+    row = {"gemm4096_ms": own["p50_ms"], "gemm4096_tflops": reached, "fma_peak_tflops": tflops()}
+    if row["fma_peak_tflops"]:
+        row["share"] = reached / row["fma_peak_tflops"]
+    try:
+        import torch
+
+        torch.backends.cuda.matmul.allow_tf32 = False
+        a, b = (torch.randn(4096, 4096, device="cuda") for _ in range(2))
+        row["torch_ms"] = torch_times(lambda: a @ b)
+    except Exception as e:
+        row["torch_error"] = str(e)[:200]
+    return row
+
+
+def table(results):
+    parts = results["parts"]
+    found = parts.get("device", {})
+    lines = [f"{found.get('name', 'no device')}, sm_{found.get('sm', '?')}; float32 without TF32, batch 1, ms (median).", ""]
+    lines += ["| model | difference | ansc | with copies | eager | CUDA graph | torch.compile | ansc / eager |"]
+    lines += ["| --- | --- | --- | --- | --- | --- | --- | --- |"]
+    number = lambda v, form="{:.3f}": form.format(v) if isinstance(v, (int, float)) else "-"
+    for name in NETWORKS + OPERATORS:
+        row, right = parts.get("latency", {}).get(name, {}), parts.get("correctness", {}).get(name, {})
+        ratio = row["ansc_ms"] / row["eager_ms"] if "eager_ms" in row and "ansc_ms" in row else None
+        cells = [number(right.get("difference"), "{:.1e}")]
+        cells += [number(row.get(k)) for k in ("ansc_ms", "with_copies_ms", "eager_ms", "graph_ms", "compile_ms")]
+        lines.append(f"| {name} | {' | '.join(cells)} | {number(ratio, '{:.2f}')} |")
+    for name in ("peak", "tuning", "corpus"):
+        shown = {k: v for k, v in parts.get(name, {}).items() if k != "failures"}
+        lines += ["", f"{name}: {json.dumps(shown)}"]
+    return "\n".join(lines + [""])
+
+
+def main():
+    check = Check(Path(sys.argv[1]).resolve())
+    found = device(check)
+    check.results["parts"]["device"] = found
+    print(f"{found['name']}, sm_{found['sm']}, compiling for sm_{found['compiled_for']}")
+    sm = found["compiled_for"]
+    check.part("compile", lambda: compile_all(check, sm))
+    check.part("correctness", lambda: correctness(check))
+    check.part("peak", lambda: peak(check))
+    check.part("latency", lambda: latency(check))
+    check.part("tuning", lambda: tuning(check))
+    check.part("corpus", lambda: corpus(check, sm))
+    check.write()
+    shutil.rmtree(check.work, ignore_errors=True)
+    print((check.folder / "table.md").read_text())
+    for line in check.results["wrong"]:
+        print(f"WRONG {line}")
+    sys.exit(0 if check.ok else 1)
+
+
+if __name__ == "__main__":
+    main()
