@@ -89,6 +89,7 @@ impl Walk {
             ForKind::Parallel => self.tag(1),
             ForKind::Vectorized => self.tag(2),
             ForKind::Unrolled => self.tag(3),
+            ForKind::Pipelined => self.tag(5),
             ForKind::Bound(axis) => {
                 self.tag(4);
                 self.tag(axis as u8);

@@ -17,6 +17,10 @@ const CLEARLY: f64 = 0.75;
 
 /// None for the direct one.
 pub(super) fn preferred(task: &Task) -> Option<Algorithm> {
+    // What follows is the estimate for a CPU.
+    if task.gpu.is_some() {
+        return None;
+    }
     let conv = Convolution::find(&task.compute)?;
     let param = conv.sole_weight(&task.compute)?;
     if !task.constant.get(param).copied().unwrap_or(false) {
