@@ -63,7 +63,7 @@ fn shape(schedule: &Schedule, block: &str, limits: &GpuLimits) -> Option<Shape> 
     if !is_plain || results == 0 || results > MOST_RESULTS || terms < LEAST_TERMS {
         return None;
     }
-    let last_of = |kind| of(kind).filter(|i| i.extent > 1).map(|i| i.var).last();
+    let last_of = |kind| of(kind).filter(|i| i.extent > 1).map(|i| i.var).next_back();
     let along = match (last_of(IterKind::Spatial), last_of(IterKind::Reduce)?) {
         (None, _) => Along::Terms,
         (Some(result), term) => along(schedule, block, result, term),
