@@ -147,7 +147,7 @@ fn listing_of(
 ) -> Result<Option<String>, Error> {
     let Some(wanted) = args.listing() else { return Ok(None) };
     let schedules: &Schedules = &options.schedules;
-    let program = schedules.of(&task.name, &task.compute, &task.constant).0.program;
+    let program = schedules.of(&task.name, &task.compute, &task.constant)?.0.program;
     Ok(Some(match wanted {
         None => program.to_string(),
         Some(listing_kind) => listing(&program, "kernel", &options.target, listing_kind)?,
