@@ -9,7 +9,7 @@
 //! ```
 //!
 //! An algorithm is an instruction of a trace, so that a search finds out where which of them wins. Results may differ by
-//! rounding: see [`winograd`].
+//! rounding: see `winograd`.
 
 mod convolution;
 mod estimate;
