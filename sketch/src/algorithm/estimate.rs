@@ -70,7 +70,7 @@ mod tests {
     fn many_channels_on_a_large_image_are_worth_it() {
         assert_eq!(preferred(56, 64, 64, true), Some(Algorithm::Winograd4));
         assert_eq!(preferred(28, 128, 128, true), Some(Algorithm::Winograd4));
-        assert_eq!(preferred(14, 256, 256, true), Some(Algorithm::Winograd2));
+        assert_eq!(preferred(14, 256, 256, true), Some(Algorithm::Winograd4));
         assert_eq!(preferred(7, 512, 512, true), None);
         assert_eq!(preferred(56, 64, 64, false), None);
         assert_eq!(preferred(224, 3, 64, true), None);
