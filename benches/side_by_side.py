@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Latency and agreement of ansc and ONNX Runtime, side by side.
+"""Latency and agreement of ansc and other engines, side by side.
 
-    side_by_side.py [--models a,b] [--threads 1,2] [--seconds 4] [--rounds 5] [--records FILE] [--table FILE.md]
+    side_by_side.py [--models a,b] [--peers ort,openvino|all] [--threads 1,2] [--seconds 4] [--rounds 5]
+                    [--records FILE] [--table FILE.md] [--json FILE]
 
-With --records the artifacts are compiled with the schedules of that file, and the untuned ones run as a third engine.
+With --records the artifacts are compiled with the schedules of that file, and the untuned ones run as a further engine.
 
-Needs `cargo build --release --workspace --examples` and a Python with onnxruntime and numpy. Each engine is a
-process of its own that sleeps while the other runs. Per model and number of threads: outputs are compared on
-seeded inputs, both warm up, then they take turns. A turn during which other processes used more than a fifth of
-a core is marked; medians are over unmarked turns where there are any (else the cell gets a `~`).
+Needs `cargo build --release --workspace --examples` and a Python with onnxruntime and numpy; for other peers than ONNX
+Runtime, `benches/peers/setup` and the Python that it makes. Each engine is a process of its own that sleeps while
+another runs. Per model and number of threads: outputs are compared with the first peer's on seeded inputs, all warm up, then they take
+turns. A turn during which other processes used more than a fifth of a core is marked; medians are over unmarked turns
+where there are any (else the cell gets a `~`). A peer that cannot run a model is left out there, and named below the table.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -29,6 +32,10 @@ OPERATORS = ["C1D", "C2D", "C3D", "DEP", "DIL", "GMM", "GRP", "T2D", "CBR", "TBG
 PRODUCTS = ["gemm_512", "gemm_1024", "gemm_2048", "gemm_1024_w", "conv56_64_64_k3", "conv28_128_128_k3",
             "conv14_256_256_k3", "conv7_512_512_k3", "conv56_256_64_k1", "conv56_256_512_k1s2", "layer_norm", "exp_1m"]
 DISTURBED = 0.2
+WRONG = 1e-3
+PEERS = os.path.join(ROOT, "target", "peers")
+sys.path.insert(0, os.path.join(ROOT, "benches"))
+from peers import PYTHON, RUST, TITLES                  # noqa: E402
 
 
 def make_inputs(model, folder):
@@ -49,50 +56,28 @@ def make_inputs(model, folder):
         meta.writelines(lines)
 
 
-def ort_worker(model, folder, threads):
-    """ONNX Runtime behind the protocol of `runtime/examples/worker.rs`."""
-    import numpy as np
-    import onnxruntime as ort
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = int(threads)
-    options.inter_op_num_threads = 1
-    start = time.perf_counter()
-    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    inputs = {}
-    for i, line in enumerate(open(os.path.join(folder, "meta.txt"))):
-        name, kind, shape = line.split()
-        dtype = np.float32 if kind == "f32" else np.int64
-        data = np.fromfile(os.path.join(folder, f"{i}.bin"), dtype)
-        inputs[name] = data.reshape([int(d) for d in shape.split(",")])
-    print("@ " + json.dumps({"ready": time.perf_counter() - start}), flush=True)
-    for line in sys.stdin:
-        words = line.split()
-        if words[0] == "run":
-            times, began, cpu = [], time.perf_counter(), time.process_time()
-            while not times or (time.perf_counter() - began < float(words[1]) and len(times) < int(words[2])):
-                one = time.perf_counter()
-                session.run(None, inputs)
-                times.append((time.perf_counter() - one) * 1e3)
-            cores = (time.process_time() - cpu) / (time.perf_counter() - began)
-            print("@ " + json.dumps({"cpu": cores, "ms": times}), flush=True)
-        elif words[0] == "out":
-            with open(words[1], "wb") as file:
-                file.writelines(o.astype(np.float32).tobytes() for o in session.run(None, inputs))
-            print('@ {"ok": 1}', flush=True)
-        else:
-            break
-
-
 class Worker:
-    def __init__(self, command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, command, limit):
+        self.limit, self.errors = limit, tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
         self.ready = self.answer()["ready"]
 
     def answer(self):
-        for line in self.process.stdout:
-            if line.startswith("@ "):
-                return json.loads(line[2:])
-        raise RuntimeError("a worker ended: " + " ".join(self.process.args))
+        """Of the next line that is one; engines print what they like in between."""
+        watchdog = threading.Timer(self.limit, self.process.kill)
+        watchdog.start()
+        try:
+            for line in self.process.stdout:
+                if line.startswith("@ "):
+                    return json.loads(line[2:])
+        finally:
+            watchdog.cancel()
+        raise RuntimeError(f"exit {self.process.wait()}: {self.last_words()}")
+
+    def last_words(self):
+        self.errors.seek(0)
+        lines = [line.strip() for line in self.errors if line.strip()]
+        return lines[-1][:120] if lines else "it said nothing"
 
     def ask(self, question):
         self.process.stdin.write(question + "\n")
@@ -100,7 +85,7 @@ class Worker:
         return self.answer()
 
     def close(self):
-        self.process.stdin.close()
+        self.process.kill()
         self.process.wait()
 
 
@@ -144,27 +129,51 @@ def compile_for(model, threads, args):
     return artifacts
 
 
+def command(engine, model, folder, threads):
+    if engine in RUST:
+        return [os.path.join(PEERS, "rust", "release", engine), model, folder, threads]
+    cache = os.path.join(PEERS, engine, os.path.basename(model).removesuffix(".onnx"))
+    script = os.path.join(ROOT, "benches", "peers", "worker.py")
+    return [sys.executable, script, engine, model, folder, threads, cache]
+
+
+def start(engines, folder, limit):
+    """Workers that are loaded, have written their outputs and are warm; reasons of the others."""
+    workers, failed = {}, {}
+    for name, line in engines.items():
+        try:
+            if name in PYTHON:
+                Worker(line + ["--prepare"], limit).close()
+            workers[name] = Worker(line, limit)
+            workers[name].ask("out " + os.path.join(folder, name + ".out"))
+            workers[name].ask("run 0.3 10")
+        except RuntimeError as error:
+            failed[name] = str(error)
+            if name in workers:
+                workers.pop(name).close()
+    return workers, failed
+
+
 def cell(model, folder, threads, args):
     artifacts = compile_for(model, threads, args)
     worker = os.path.join(BIN, "examples", "worker")
-    engines = {name: Worker([worker, artifact, folder, threads]) for name, artifact in artifacts.items()}
-    engines["ort"] = Worker([sys.executable, os.path.abspath(__file__), "--worker", model, folder, threads])
-    files = {}
-    for name, worker in engines.items():
-        files[name] = os.path.join(folder, name + ".out")
-        worker.ask("out " + files[name])
-        worker.ask("run 0.3 10")
-    turns = {name: [] for name in engines}
-    for _ in range(args.rounds):
-        for name, worker in engines.items():
-            turns[name].append(turn(worker, args.seconds / args.rounds))
+    engines = {name: [worker, artifact, folder, threads] for name, artifact in artifacts.items()}
+    engines |= {peer: command(peer, model, folder, threads) for peer in args.peers}
+    workers, failed = start(engines, folder, args.limit)
+    turns = {name: [] for name in workers}
+    for i in range(args.rounds):
+        names = list(workers)
+        for name in names[i % len(names):] + names[:i % len(names)]:
+            turns[name].append(turn(workers[name], args.seconds / args.rounds))
     row = {name: summary(all_turns) for name, all_turns in turns.items()}
-    row["relative"] = difference(files["ansc"], files["ort"])
-    for worker in engines.values():
+    reference = os.path.join(folder, args.peers[0] + ".out")
+    for name in row:
+        row[name]["relative"] = difference(os.path.join(folder, name + ".out"), reference)
+    for worker in workers.values():
         worker.close()
     for artifact in artifacts.values():
         os.remove(artifact)
-    return row
+    return {"engines": row, "failed": failed}
 
 
 def number(value):
@@ -175,31 +184,74 @@ def latency(s):
     return f"{'~' if s['disturbed'] else ''}{number(s['median'])} ({number(s['p10'])} to {number(s['p90'])})"
 
 
-def table(results):
-    lines = []
-    for threads, rows in results.items():
-        plural = "" if threads == "1" else "s"
-        tuned = any("untuned" in row for row in rows.values())
-        head = ["model", "ansc"] + ["untuned", "ansc / untuned"] * tuned
-        head += ["ONNX Runtime", "ansc / ONNX Runtime", "largest difference"]
-        lines += [f"### {threads} thread{plural}, ms: median (10% to 90%)\n", cells(head), "|---" * len(head) + "|"]
-        for model, row in rows.items():
-            own = row["ansc"]["median"]
-            middle = [latency(row["untuned"]), f"{own / row['untuned']['median']:.2f}"] if tuned else []
-            last = [latency(row["ort"]), f"{own / row['ort']['median']:.2f}", f"{row['relative']:.1e}"]
-            lines.append(cells([model, latency(row["ansc"])] + middle + last))
-        for title, names in [("networks", NETWORKS), ("operators", OPERATORS), ("products and layers", PRODUCTS)]:
-            ratios = [r["ansc"]["median"] / r["ort"]["median"] for m, r in rows.items() if m in names]
-            if ratios:
-                mean = math.exp(statistics.fmean(map(math.log, ratios)))
-                blank = [""] * (len(head) - 3)
-                lines.append(cells([f"geometric mean, {title}"] + blank + [f"**{mean:.2f}** (worst {max(ratios):.2f})", ""]))
-        lines.append("")
-    return "\n".join(lines)
+def best_peer(row, peers):
+    """Of those whose outputs are right."""
+    able = [p for p in peers if p in row and row[p]["relative"] < WRONG]
+    return min(able, key=lambda p: row[p]["median"]) if able else None
+
+
+def ratio(row, a, b):
+    return row[a]["median"] / row[b]["median"] if a in row and b in row else None
+
+
+def table(results, args):
+    return "\n".join(line for threads, rows in results.items() for line in one_table(threads, rows, args))
+
+
+def one_table(threads, rows, args):
+    own = ["ansc"] + ["untuned"] * bool(args.records)
+    peers = [p for p in args.peers if any(p in row["engines"] for row in rows.values())]
+    head = ["model"] + [TITLES[e] for e in own + peers] + ["best peer", "ansc / best peer", "ansc / " + TITLES[peers[0]], "difference"]
+    yield f"### {threads} thread{'' if threads == '1' else 's'}, ms: median (10% to 90%)\n"
+    yield cells(head)
+    yield "|---" * len(head) + "|"
+    for model, row in rows.items():
+        yield cells([model] + line(row["engines"], own + peers, peers))
+    yield from means(rows, peers, len(head))
+    for model, row in rows.items():
+        for engine, reason in row["failed"].items():
+            yield f"\n{model}, {TITLES[engine]}: {reason}"
+    yield ""
+
+
+def line(row, engines, peers):
+    texts = [latency(row[e]) if e in row else "" for e in engines]
+    best = best_peer(row, peers)
+    against = [ratio(row, "ansc", best), ratio(row, "ansc", peers[0])]
+    return texts + [TITLES.get(best, "")] + [f"{r:.2f}" if r else "" for r in against] + [f"{row['ansc']['relative']:.1e}"]
+
+
+def means(rows, peers, width):
+    groups = [("networks", NETWORKS), ("operators", OPERATORS), ("products and layers", PRODUCTS)]
+    for title, names in groups:
+        group = [row["engines"] for model, row in rows.items() if model in names]
+        both = [[ratio(row, "ansc", best_peer(row, peers)) for row in group], [ratio(row, "ansc", peers[0]) for row in group]]
+        if group and all(both[0]):
+            texts = [f"**{geometric(r):.2f}** (worst {max(r):.2f})" for r in both]
+            yield cells([f"geometric mean, {title}"] + [""] * (width - 4) + texts + [""])
+
+
+def geometric(ratios):
+    return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 def cells(texts):
     return "| " + " | ".join(texts) + " |"
+
+
+def progress(row):
+    texts = [f"{name} {latency(s)}" for name, s in row["engines"].items()]
+    return ", ".join(texts + [f"{name} failed: {reason}" for name, reason in row["failed"].items()])
+
+
+def keep(results, args):
+    """After every cell: a long run that is cut off leaves what it has."""
+    if args.table:
+        with open(args.table, "w") as file:
+            file.write(table({t: rows for t, rows in results.items() if rows}, args))
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump(results, file, indent=1)
 
 
 def main():
@@ -210,10 +262,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", help="what `ansc tune` kept")
     parser.add_argument("--table", help="write the table here too")
-    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--json", help="write all figures here")
+    parser.add_argument("--peers", default="ort", help="among " + ",".join(PYTHON + RUST) + ", or all")
+    parser.add_argument("--limit", type=float, default=300, help="seconds that an engine may take for an answer")
     args = parser.parse_args()
-    if args.worker:
-        return ort_worker(*args.worker)
+    args.peers = PYTHON + RUST if args.peers == "all" else args.peers.split(",")
     ansc = os.path.join(BIN, "ansc")
     results = {threads: {} for threads in args.threads.split(",")}
     with tempfile.TemporaryDirectory() as work:
@@ -224,16 +277,11 @@ def main():
             os.makedirs(folder)
             make_inputs(model, folder)
             for threads, rows in results.items():
-                rows[name] = row = cell(model, folder, threads, args)
-                ratio = row["ansc"]["median"] / row["ort"]["median"]
-                untuned = f"untuned {latency(row['untuned'])} ms, " if args.records else ""
-                print(f"{name}, {threads}: ansc {latency(row['ansc'])} ms, {untuned}ONNX Runtime {latency(row['ort'])} ms, "
-                      f"ratio {ratio:.2f}, differs by {row['relative']:.1e}", flush=True)
+                rows[name] = cell(model, folder, threads, args)
+                print(name, threads, progress(rows[name]), flush=True)
+                keep(results, args)
             os.remove(model)
-    print("\n" + table(results))
-    if args.table:
-        with open(args.table, "w") as file:
-            file.write(table(results))
+    print("\n" + table(results, args))
 
 
 if __name__ == "__main__":
