@@ -208,9 +208,12 @@ def one_table(threads, rows, args):
     for model, row in rows.items():
         yield cells([model] + line(row["engines"], own + peers, peers))
     yield from means(rows, peers, len(head))
+    reasons = {}
     for model, row in rows.items():
         for engine, reason in row["failed"].items():
-            yield f"\n{model}, {TITLES[engine]}: {reason}"
+            reasons.setdefault(f"{TITLES[engine]}: {reason}", []).append(model)
+    for reason, models in reasons.items():
+        yield f"\n{', '.join(models)}: {reason}"
     yield ""
 
 

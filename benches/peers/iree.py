@@ -13,7 +13,9 @@ def prepare(model, inputs, folder):
     if os.path.exists(done):
         return
     tools = os.path.dirname(sys.executable)
-    subprocess.run([f"{tools}/iree-import-onnx", model, "-o", source], check=True, stderr=subprocess.DEVNULL)
+    imported = subprocess.run([f"{tools}/iree-import-onnx", model, "-o", source], capture_output=True, text=True)
+    if imported.returncode:
+        raise RuntimeError("iree-import-onnx: " + imported.stderr.strip().splitlines()[-1])
     common = [f"{tools}/iree-compile", source, "-o", done + ".part", "--iree-hal-target-device=local",
               "--iree-hal-local-target-device-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=host"]
     if not any(subprocess.run(common + flags, stderr=subprocess.DEVNULL).returncode == 0 for flags in FLAGS):

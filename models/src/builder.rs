@@ -59,14 +59,14 @@ impl Builder {
     }
 
     pub fn typed_input(&mut self, name: &str, elem: ElemType, dims: &[Dim]) -> Name {
-        let info = value_info(name, elem, Some(dims));
+        let info = value_info(name, elem, dims);
         self.graph.add(11, &info.into_bytes());
         name.into()
     }
 
-    pub fn output(&mut self, name: &str) {
-        let info = value_info(name, ElemType::F32, None);
-        self.graph.add(12, &info.into_bytes());
+    pub fn output(&mut self, name: &str, shape: &[usize]) {
+        let dims: Vec<Dim> = shape.iter().map(|&d| Dim::Size(d)).collect();
+        self.graph.add(12, &value_info(name, ElemType::F32, &dims).into_bytes());
     }
 
     /// A node with one result.
@@ -78,12 +78,13 @@ impl Builder {
     pub fn result(
         &mut self,
         name: &str,
+        shape: &[usize],
         op: &str,
         inputs: &[&str],
         attributes: &[(&str, Attribute)],
     ) {
         self.node(op, inputs, attributes, &[name.into()]);
-        self.output(name);
+        self.output(name, shape);
     }
 
     pub fn ops(

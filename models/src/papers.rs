@@ -4,7 +4,7 @@
 
 use crate::networks::layers::{Conv, UNIT, conv_attributes, ints};
 use crate::proto::Attribute;
-use crate::workloads::{attention_scores, operator};
+use crate::workloads::{SCORES, attention_scores, operator};
 use crate::{Builder, Generator};
 
 pub(crate) const PAPERS: &[Generator] = &[
@@ -13,17 +13,17 @@ pub(crate) const PAPERS: &[Generator] = &[
     operator("MM3", "OpEvo: matrix product 512x1024x4096", |b| matmul(b, 512, 1024, 4096)),
     operator("BMM1", "OpEvo: 960 matrix products 128x64x128", |b| {
         let (left, right) = (b.input("a", &[960, 128, 128]), b.input("b", &[960, 128, 64]));
-        b.result("y", "MatMul", &[&left, &right], &[]);
+        b.result("y", &[960, 128, 64], "MatMul", &[&left, &right], &[]);
     }),
     operator("BMM2", "OpEvo: 960 matrix products 128x64x128, the left side transposed", |b| {
         let (left, right) = (b.input("a", &[960, 128, 128]), b.input("b", &[960, 128, 64]));
         let left = transposed(b, &left);
-        b.result("y", "MatMul", &[&left, &right], &[]);
+        b.result("y", &[960, 128, 64], "MatMul", &[&left, &right], &[]);
     }),
     operator("BMM3", "OpEvo: 960 matrix products 128x128x64, the right side transposed", |b| {
         let (left, right) = (b.input("a", &[960, 128, 64]), b.input("b", &[960, 128, 64]));
         let right = transposed(b, &right);
-        b.result("y", "MatMul", &[&left, &right], &[]);
+        b.result("y", &[960, 128, 128], "MatMul", &[&left, &right], &[]);
     }),
     operator("C1", "OpEvo: convolution 11x11 with stride 4, 512x3x227x227 to 64 channels", |b| {
         images(b, 227, &padded(Conv::new(3, 64, 11).stride(4), 0))
@@ -42,7 +42,7 @@ pub(crate) const PAPERS: &[Generator] = &[
         |b| {
             let x = b.input("x", &[1, 64, 56, 56]);
             let y = crate::networks::layers::conv_bn(b, &x, &Conv::new(64, 64, 3), UNIT);
-            b.result("y", "Relu", &[&y], &[]);
+            b.result("y", &[1, 64, 56, 56], "Relu", &[&y], &[]);
         },
     ),
     operator(
@@ -50,14 +50,14 @@ pub(crate) const PAPERS: &[Generator] = &[
         "Ansor: transposed batch product and softmax, sequence 128, 12 heads of 64",
         |b| {
             let scores = attention_scores(b);
-            b.result("y", "Softmax", &[&scores], &[("axis", Attribute::Int(-1))]);
+            b.result("y", &SCORES, "Softmax", &[&scores], &[("axis", Attribute::Int(-1))]);
         },
     ),
 ];
 
 fn matmul(b: &mut Builder, m: usize, n: usize, k: usize) {
     let (left, right) = (b.input("a", &[m, k]), b.input("b", &[k, n]));
-    b.result("y", "MatMul", &[&left, &right], &[]);
+    b.result("y", &[m, n], "MatMul", &[&left, &right], &[]);
 }
 
 fn transposed(b: &mut Builder, x: &str) -> String {
@@ -73,7 +73,8 @@ fn padded(mut conv: Conv, pad: usize) -> Conv {
 fn images(b: &mut Builder, size: usize, c: &Conv) {
     let x = b.input("x", &[512, c.from, size, size]);
     let (w, attributes) = conv_attributes(b, c);
-    b.result("y", "Conv", &[&x, &w], &attributes);
+    let shape = [&[512, c.to], &c.output(&[size; 2])[..]].concat();
+    b.result("y", &shape, "Conv", &[&x, &w], &attributes);
 }
 
 /// Capsules are 4x4 matrices that are multiplied as numbers are in a plain convolution. Rows of the left side
@@ -84,5 +85,5 @@ fn capsule(b: &mut Builder) {
     (conv.kernel[0], conv.strides[0], conv.pads[0]) = (1, 1, 0);
     let x = b.input("x", &[1, 32 * SIDE, SIDE, 16, 16]);
     let (w, attributes) = conv_attributes(b, &conv);
-    b.result("y", "Conv", &[&x, &w], &attributes);
+    b.result("y", &[1, 32 * SIDE, SIDE, 8, 8], "Conv", &[&x, &w], &attributes);
 }

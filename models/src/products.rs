@@ -12,7 +12,7 @@ pub(crate) const PRODUCTS: &[Generator] = &[
     operator("gemm_2048", "matrix product 2048x2048x2048", |b| gemm(b, 2048)),
     operator("gemm_1024_w", "matrix product 1024x1024x1024 with a constant right side", |b| {
         let (a, w) = (b.input("a", &[1024; 2]), b.weight(&[1024; 2], 1024, 1.0));
-        b.result("y", "MatMul", &[&a, &w], &[]);
+        b.result("y", &[1024; 2], "MatMul", &[&a, &w], &[]);
     }),
     operator("conv56_64_64_k3", "convolution 3x3, 56x56, 64 to 64 channels", |b| {
         layer(b, 56, Conv::new(64, 64, 3))
@@ -35,17 +35,23 @@ pub(crate) const PRODUCTS: &[Generator] = &[
     operator("layer_norm", "layer normalisation of 128 rows of 768", |b| {
         let x = b.input("x", &[1, 128, 768]);
         let (scale, bias) = (b.uniform(&[768], 0.5, 1.5), b.uniform(&[768], -0.5, 0.5));
-        b.result("y", "LayerNormalization", &[&x, &scale, &bias], &[("axis", Attribute::Int(-1))]);
+        b.result(
+            "y",
+            &[1, 128, 768],
+            "LayerNormalization",
+            &[&x, &scale, &bias],
+            &[("axis", Attribute::Int(-1))],
+        );
     }),
     operator("exp_1m", "exponential of 1,048,576 elements", |b| {
         let x = b.input("x", &[1024, 1024]);
-        b.result("y", "Exp", &[&x], &[]);
+        b.result("y", &[1024; 2], "Exp", &[&x], &[]);
     }),
 ];
 
 fn gemm(b: &mut Builder, n: usize) {
     let (left, right) = (b.input("a", &[n, n]), b.input("b", &[n, n]));
-    b.result("y", "MatMul", &[&left, &right], &[]);
+    b.result("y", &[n, n], "MatMul", &[&left, &right], &[]);
 }
 
 fn layer(b: &mut Builder, size: usize, c: Conv) {

@@ -95,12 +95,9 @@ pub fn tensor(name: &str, elem: ElemType, dims: &[usize], raw: &[u8]) -> Message
 }
 
 /// A typed value; `None` for an open shape, names for open dimensions.
-pub fn value_info(name: &str, elem: ElemType, dims: Option<&[Dim]>) -> Message {
-    let mut tensor_type = Message::default().int(1, elem as i64);
-    if let Some(dims) = dims {
-        let shape = dims.iter().fold(Message::default(), |m, d| m.nested(1, &d.message()));
-        tensor_type = tensor_type.nested(2, &shape);
-    }
+pub fn value_info(name: &str, elem: ElemType, dims: &[Dim]) -> Message {
+    let shape = dims.iter().fold(Message::default(), |m, d| m.nested(1, &d.message()));
+    let tensor_type = Message::default().int(1, elem as i64).nested(2, &shape);
     Message::default().text(1, name).nested(2, &Message::default().nested(1, &tensor_type))
 }
 

@@ -38,7 +38,7 @@ pub(crate) const WORKLOADS: &[Generator] = &[
     operator("CBR", "C2D, batch normalisation, ReLU", conv_bn_relu),
     operator("TBG", "transposed batch product, sequence 128, 12 heads of 64", |b| {
         let (q, k) = heads(b);
-        b.result("y", "MatMul", &[&q, &k], &[]);
+        b.result("y", &SCORES, "MatMul", &[&q, &k], &[]);
     }),
     operator("NRM", "2-norm of a 256x256 matrix", norm),
     operator("SFM", "softmax of 256 rows of 256", softmax),
@@ -51,12 +51,14 @@ fn stem() -> Conv {
 pub(crate) fn conv(b: &mut Builder, size: &[usize], c: &Conv) {
     let x = b.input("x", &[&[1, c.from], size].concat());
     let (w, attributes) = conv_attributes(b, c);
-    b.result("y", "Conv", &[&x, &w], &attributes);
+    let shape = [&[1, c.to], &c.output(size)[..]].concat();
+    b.result("y", &shape, "Conv", &[&x, &w], &attributes);
 }
 
 fn matmul(b: &mut Builder, left: &[usize], right: &[usize]) {
+    let shape = [left[0], right[1]];
     let (left, right) = (b.input("a", left), b.input("b", right));
-    b.result("y", "MatMul", &[&left, &right], &[]);
+    b.result("y", &shape, "MatMul", &[&left, &right], &[]);
 }
 
 fn transposed(b: &mut Builder) {
@@ -64,14 +66,16 @@ fn transposed(b: &mut Builder) {
     let w = b.weight(&[512, 256, 4, 4], 512 * 4, 2.0);
     let attributes =
         [("kernel_shape", ints(&[4; 2])), ("strides", ints(&[2; 2])), ("pads", ints(&[1; 4]))];
-    b.result("y", "ConvTranspose", &[&x, &w], &attributes);
+    b.result("y", &[1, 256, 8, 8], "ConvTranspose", &[&x, &w], &attributes);
 }
 
 fn conv_bn_relu(b: &mut Builder) {
     let x = b.input("x", &[1, 3, 224, 224]);
     let y = crate::networks::layers::conv_bn(b, &x, &stem(), UNIT);
-    b.result("y", "Relu", &[&y], &[]);
+    b.result("y", &[1, 64, 112, 112], "Relu", &[&y], &[]);
 }
+
+pub(crate) const SCORES: [usize; 4] = [1, 12, 128, 128];
 
 /// Products of all queries and keys, for each head.
 pub(crate) fn attention_scores(b: &mut Builder) -> String {
@@ -88,10 +92,16 @@ fn heads(b: &mut Builder) -> (String, String) {
 
 fn norm(b: &mut Builder) {
     let x = b.input("x", &[1, 256, 256]);
-    b.result("y", "ReduceL2", &[&x], &[("axes", ints(&[1, 2])), ("keepdims", Attribute::Int(0))]);
+    b.result(
+        "y",
+        &[1],
+        "ReduceL2",
+        &[&x],
+        &[("axes", ints(&[1, 2])), ("keepdims", Attribute::Int(0))],
+    );
 }
 
 fn softmax(b: &mut Builder) {
     let x = b.input("x", &[1, 256, 256]);
-    b.result("y", "Softmax", &[&x], &[("axis", Attribute::Int(-1))]);
+    b.result("y", &[1, 256, 256], "Softmax", &[&x], &[("axis", Attribute::Int(-1))]);
 }

@@ -45,5 +45,5 @@ pub(super) fn dcgan(b: &mut Builder) {
         from = to;
     }
     let y = up(b, &x, from, 3, 2, 1);
-    b.result("image", "Tanh", &[&y], &[]);
+    b.result("image", &[1, 3, 64, 64], "Tanh", &[&y], &[]);
 }

@@ -49,6 +49,15 @@ impl Conv {
         self
     }
 
+    /// The extents of what it makes of `size`.
+    pub(crate) fn output(&self, size: &[usize]) -> Vec<usize> {
+        let axis = |(i, &n): (usize, &usize)| {
+            let reach = self.dilation * (self.kernel[i] - 1) + 1;
+            (n + 2 * self.pads[i] - reach) / self.strides[i] + 1
+        };
+        size.iter().enumerate().map(axis).collect()
+    }
+
     fn fan_in(&self) -> usize {
         self.from / self.groups * self.kernel.iter().product::<usize>()
     }
@@ -147,5 +156,5 @@ pub(crate) fn head(b: &mut Builder, x: &str, channels: usize, classes: usize) {
     let y = b.op("GlobalAveragePool", &[x], &[]);
     let y = b.op("Flatten", &[&y], &[("axis", Attribute::Int(1))]);
     let (w, bias) = dense_weights(b, channels, classes, 1.0);
-    b.result("logits", "Gemm", &[&y, &w, &bias], &[("transB", Attribute::Int(1))]);
+    b.result("logits", &[1, classes], "Gemm", &[&y, &w, &bias], &[("transB", Attribute::Int(1))]);
 }

@@ -28,5 +28,5 @@ pub(super) fn lstm_tagger(b: &mut Builder) {
     let y = b.op("Reshape", &[&y, &shape], &[]);
     let w = b.weight(&[2 * HIDDEN, TAGS], 2 * HIDDEN, 1.0);
     let y = b.op("MatMul", &[&y, &w], &[]);
-    b.result("tags", "Softmax", &[&y], &[("axis", Attribute::Int(-1))]);
+    b.result("tags", &[TOKENS, 1, TAGS], "Softmax", &[&y], &[("axis", Attribute::Int(-1))]);
 }

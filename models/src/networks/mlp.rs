@@ -11,5 +11,5 @@ pub(super) fn mlp(b: &mut Builder) {
         x = relu(b, &y);
     }
     let (w, bias) = dense_weights(b, 1024, 1024, 1.0);
-    b.result("y", "Gemm", &[&x, &w, &bias], &[("transB", Attribute::Int(1))]);
+    b.result("y", &[1, 1024], "Gemm", &[&x, &w, &bias], &[("transB", Attribute::Int(1))]);
 }

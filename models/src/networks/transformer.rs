@@ -136,7 +136,13 @@ pub(super) fn bert_base(b: &mut Builder) {
             x = layer_norm(b, &y);
         } else {
             let (scale, bias) = layer_norm_weights(b);
-            b.result("last_hidden_state", "LayerNormalization", &[&y, &scale, &bias], &LAYER_NORM);
+            b.result(
+                "last_hidden_state",
+                &[1, SEQUENCE, WIDTH],
+                "LayerNormalization",
+                &[&y, &scale, &bias],
+                &LAYER_NORM,
+            );
         }
     }
 }
@@ -167,5 +173,11 @@ pub(super) fn gpt2(b: &mut Builder) {
         x = b.op("Add", &[&y, &x], &[]);
     }
     let (scale, bias) = layer_norm_weights(b);
-    b.result("last_hidden_state", "LayerNormalization", &[&x, &scale, &bias], &LAYER_NORM);
+    b.result(
+        "last_hidden_state",
+        &[1, SEQUENCE, WIDTH],
+        "LayerNormalization",
+        &[&x, &scale, &bias],
+        &LAYER_NORM,
+    );
 }

@@ -21,5 +21,5 @@ pub(super) fn vgg16(b: &mut Builder) {
         x = relu(b, &y);
     }
     let (w, bias) = dense_weights(b, 4096, 1000, 1.0);
-    b.result("logits", "Gemm", &[&x, &w, &bias], &[("transB", Attribute::Int(1))]);
+    b.result("logits", &[1, 1000], "Gemm", &[&x, &w, &bias], &[("transB", Attribute::Int(1))]);
 }
