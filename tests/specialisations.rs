@@ -25,7 +25,7 @@ fn network(dir: &Path, size: Dim) -> PathBuf {
     let y = b.op("Flatten", &[&y], &[]);
     let (w, bias) = (b.weight(&[32, 48], 32, 1.0), b.uniform(&[48], -1.0, 1.0));
     let y = b.op("Gemm", &[&y, &w, &bias], &[]);
-    b.result("y", "Softmax", &[&y], &[]);
+    b.result("y", &[Dim::Named("batch"), Dim::Size(48)], "Softmax", &[&y], &[]);
     let path = dir.join("net.onnx");
     std::fs::write(&path, b.finish().to_bytes()).unwrap();
     path

@@ -64,8 +64,8 @@ impl Builder {
         name.into()
     }
 
-    pub fn output(&mut self, name: &str, shape: &[usize]) {
-        let dims: Vec<Dim> = shape.iter().map(|&d| Dim::Size(d)).collect();
+    pub fn output(&mut self, name: &str, shape: &[impl Clone + Into<Dim>]) {
+        let dims: Vec<Dim> = shape.iter().map(|d| d.clone().into()).collect();
         self.graph.add(12, &value_info(name, ElemType::F32, &dims).into_bytes());
     }
 
@@ -78,7 +78,7 @@ impl Builder {
     pub fn result(
         &mut self,
         name: &str,
-        shape: &[usize],
+        shape: &[impl Clone + Into<Dim>],
         op: &str,
         inputs: &[&str],
         attributes: &[(&str, Attribute)],

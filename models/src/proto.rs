@@ -107,6 +107,12 @@ pub enum Dim {
     Named(&'static str),
 }
 
+impl From<usize> for Dim {
+    fn from(size: usize) -> Dim {
+        Dim::Size(size)
+    }
+}
+
 impl Dim {
     fn message(&self) -> Message {
         match self {

@@ -2,6 +2,7 @@
 
 mod artifact;
 mod fenced;
+mod pace;
 mod spot;
 mod timing;
 pub mod worker;

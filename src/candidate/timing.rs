@@ -6,6 +6,8 @@ use std::time::Instant;
 use ansc_runtime::{RunError, Session, Tensor, View, ViewMut};
 use ansc_tuner::measure::protocol::Timing;
 
+use super::pace::Pace;
+
 /// Samples after which a candidate that is not close to the best is let go.
 const GLANCE: usize = 4;
 /// More than the last-level cache of any CPU that we know.
@@ -42,7 +44,7 @@ impl<'a> Runs<'a> {
     }
 
     /// Seconds of `n` runs whose inputs are where they are needed: what a GPU's own clock says, and a CPU's.
-    fn seconds(&mut self, n: usize) -> Result<f64, RunError> {
+    pub(super) fn seconds(&mut self, n: usize) -> Result<f64, RunError> {
         match self.session.device() {
             Some(mut device) => device.seconds(n),
             None => self.run(n),
@@ -50,21 +52,27 @@ impl<'a> Runs<'a> {
     }
 
     /// Seconds of a run, as often as `timing` asks for; the first run is not counted.
-    pub(super) fn time(&mut self, timing: &Timing) -> Result<Vec<f64>, RunError> {
+    pub(super) fn time(
+        &mut self,
+        timing: &Timing,
+        pace: &mut Pace<'_>,
+    ) -> Result<Vec<f64>, RunError> {
         // It also brings the inputs to a GPU.
         self.run(1)?;
         let first = self.seconds(1)?.max(1e-9);
-        if timing.give_up.is_some_and(|limit| first > limit) {
-            return Ok(vec![first]);
+        let scaled = first * pace.step()?;
+        if timing.give_up.is_some_and(|limit| scaled > limit) {
+            return Ok(vec![scaled]);
         }
         if timing.flush {
             return self.flushed(timing, first);
         }
         let repeats = (timing.sample_seconds / first).ceil().max(1.0);
-        let samples = samples(timing, first * repeats);
+        let samples = samples(timing, first * repeats + pace.each());
         let mut all = Vec::with_capacity(samples);
         while all.len() < samples {
-            all.push(self.seconds(repeats as usize)? / repeats);
+            let seconds = self.seconds(repeats as usize)? / repeats;
+            all.push(seconds * pace.step()?);
             let slow = |limit: f64| all.iter().all(|&seconds| seconds > limit);
             if all.len() == GLANCE && timing.not_close.is_some_and(slow) {
                 break;

@@ -16,6 +16,7 @@ use ansc_runtime::{Model, RunError, Session, SessionOptions, Tensor};
 use ansc_sketch::Program;
 use ansc_tuner::measure::protocol::{Packed, Reply, Request, Subgraph, Timing, Trusted};
 
+use super::pace::Pace;
 use super::timing::Runs;
 use super::{Targets, artifact, fenced, spot};
 use crate::Error;
@@ -28,7 +29,12 @@ pub fn serve(targets: &Targets, memory: Option<u64>) -> Result<(), Error> {
     if let Some(bytes) = memory {
         limit_memory(bytes)?;
     }
-    let mut worker = Worker { targets: targets.clone(), pools: HashMap::new(), inputs: vec![] };
+    let mut worker = Worker {
+        targets: targets.clone(),
+        pools: HashMap::new(),
+        inputs: Inputs::default(),
+        inputs_beside: Inputs::default(),
+    };
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|e| Error::Machine(format!("standard input: {e}")))?;
         let reply = match serde_json::from_str(&line) {
@@ -76,8 +82,27 @@ struct Worker {
     targets: Targets,
     /// By number of threads.
     pools: HashMap<usize, Arc<Pool>>,
-    /// Those of the last artifact, which the next one of the same subgraph needs again.
-    inputs: Vec<(TensorType, Arc<Tensor>)>,
+    inputs: Inputs,
+    /// Of the artifact that sets the pace.
+    inputs_beside: Inputs,
+}
+
+/// Made-up inputs of the last artifact, which the next one of the same subgraph needs again: making them takes longer
+/// than most kernels.
+#[derive(Default)]
+struct Inputs(Vec<(TensorType, Arc<Tensor>)>);
+
+impl Inputs {
+    fn of(&mut self, session: &Session) -> Vec<Tensor> {
+        let old = std::mem::take(&mut self.0);
+        for (i, port) in session.inputs().iter().enumerate() {
+            let ty = TensorType::new(port.dtype, port.shape.clone());
+            let kept = old.get(i).filter(|(t, _)| *t == ty).map(|(_, tensor)| tensor.clone());
+            let tensor = kept.unwrap_or_else(|| Arc::new(made_up(i, &ty)));
+            self.0.push((ty, tensor));
+        }
+        self.0.iter().map(|(_, tensor)| tensor.as_ref().clone()).collect()
+    }
 }
 
 impl Worker {
@@ -120,23 +145,17 @@ impl Worker {
     fn time(&mut self, artifact: &Path, timing: &Timing) -> Result<Reply, Error> {
         let start = Instant::now();
         let mut session = self.session(artifact, timing.threads)?;
-        let types: Vec<TensorType> =
-            session.inputs().iter().map(|p| TensorType::new(p.dtype, p.shape.clone())).collect();
-        let inputs = self.inputs_of(&types);
+        let inputs = self.inputs.of(&session);
         let mut runs = Runs::new(&mut session, &inputs);
         let load = start.elapsed().as_secs_f64();
-        Ok(Reply::Timed { seconds: runs.time(timing)?, load })
-    }
-
-    /// Made-up inputs; making them takes longer than most kernels, so they are kept.
-    fn inputs_of(&mut self, types: &[TensorType]) -> Vec<Tensor> {
-        let old = std::mem::take(&mut self.inputs);
-        for (i, ty) in types.iter().enumerate() {
-            let kept = old.get(i).filter(|(t, _)| t == ty).map(|(_, tensor)| tensor.clone());
-            let tensor = kept.unwrap_or_else(|| Arc::new(made_up(i, ty)));
-            self.inputs.push((ty.clone(), tensor));
-        }
-        self.inputs.iter().map(|(_, tensor)| tensor.as_ref().clone()).collect()
+        let Some(beside) = timing.beside.as_ref().filter(|_| !timing.flush) else {
+            return Ok(Reply::Timed { seconds: runs.time(timing, &mut Pace::default())?, load });
+        };
+        let mut other = self.session(&beside.artifact, timing.threads)?;
+        let inputs = self.inputs_beside.of(&other);
+        let other = Runs::new(&mut other, &inputs);
+        let mut pace = Pace::new(other, beside.seconds, timing.sample_seconds)?;
+        Ok(Reply::Timed { seconds: runs.time(timing, &mut pace)?, load })
     }
 
     fn check(

@@ -49,7 +49,7 @@ pub(crate) fn small_model(dir: &Path) -> PathBuf {
     let w = b.weight(&[8, 3, 3, 3], 27, 1.0);
     let y = b.op("Conv", &[&x, &w], &[]);
     let y = b.op("Relu", &[&y], &[]);
-    b.result("y", "GlobalAveragePool", &[&y], &[]);
+    b.result("y", &[1, 8, 1, 1], "GlobalAveragePool", &[&y], &[]);
     let path = dir.join("small.onnx");
     std::fs::write(&path, b.finish().to_bytes()).expect("a temporary file can be written");
     path

@@ -64,6 +64,15 @@ pub struct Timing {
     pub not_close: Option<f64>,
     /// Empty the caches before every sample, which is then a single run.
     pub flush: bool,
+    /// Without `flush`: an artifact that is run in turns with the other one, whose times are given for a machine on which
+    /// this one takes so long.
+    pub beside: Option<Beside>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Beside {
+    pub artifact: PathBuf,
+    pub seconds: f64,
 }
 
 /// What came of it.

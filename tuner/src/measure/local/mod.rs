@@ -9,8 +9,8 @@
 //!   default schedule computes, after elements of its results were compared with the definition. A candidate
 //!   that differs from the default schedule anywhere is refused; to pass, both would have to be wrong in the same
 //!   places, by the same amounts, and nowhere where was looked.
-//! - Times are relative to a fixed one: the first candidate of a task is timed again in every batch, and what
-//!   it became slower or faster is taken out of the others' times.
+//! - Times are relative to a fixed one: the first candidate of a task is run in turns with every other one, and what
+//!   it became slower or faster is taken out of the other's times.
 
 mod build;
 mod kept;
@@ -26,7 +26,7 @@ use ansc_sketch::Task;
 use tempfile::TempDir;
 
 use super::process::{Lost, Worker, WorkerCommand};
-use super::protocol::{Packed, Reply, Request, Subgraph, Timing, Trusted};
+use super::protocol::{Beside, Packed, Reply, Request, Subgraph, Timing, Trusted};
 use super::{MeasureError, Measurer, Phase, Phases};
 use crate::candidate::Candidate;
 use crate::outcome::{Failure, Outcome, median};
@@ -75,8 +75,6 @@ const MOST_FAILURES_IN_A_ROW: usize = 150;
 const GIVE_UP: f64 = 3.0;
 /// One this much slower is timed a few times only.
 const NOT_CLOSE: f64 = 1.3;
-/// Changes of the machine's speed beyond this are not believed to be the machine's.
-const MOST_DRIFT: f64 = 2.0;
 /// The reference may take the interpreter this long.
 const REFERENCE_LIMIT: Duration = Duration::from_secs(600);
 
@@ -108,6 +106,12 @@ struct Baseline {
     seconds: f64,
 }
 
+impl Baseline {
+    fn beside(&self) -> Beside {
+        Beside { artifact: self.artifact.clone(), seconds: self.seconds }
+    }
+}
+
 impl Known {
     fn artifact(&self, program: u64) -> Option<&Path> {
         let baseline = Some(self.baseline.artifact.as_path());
@@ -137,11 +141,11 @@ impl LocalMeasurer {
         self.dir.path().join(format!("{}.ansc", self.files - 1))
     }
 
-    /// All samples.
+    /// All samples, relative to the baseline of the task where there is one.
     fn time(
         &mut self,
         artifact: &Path,
-        best: Option<f64>,
+        known: Option<(&Baseline, f64)>,
     ) -> Result<Result<Vec<f64>, Failure>, MeasureError> {
         let timing = Timing {
             threads: self.options.threads,
@@ -149,9 +153,10 @@ impl LocalMeasurer {
             sample_seconds: 0.001,
             min_samples: 3,
             max_samples: 25,
-            give_up: best.map(|best| best * GIVE_UP),
-            not_close: best.map(|best| best * NOT_CLOSE),
+            give_up: known.map(|(_, best)| best * GIVE_UP),
+            not_close: known.map(|(_, best)| best * NOT_CLOSE),
             flush: self.options.flush,
+            beside: known.map(|(baseline, _)| baseline.beside()),
         };
         let request = Request::Time { artifact: artifact.to_path_buf(), timing };
         let start = Instant::now();
@@ -178,17 +183,6 @@ impl LocalMeasurer {
             Lost::Timeout => Failure::Timeout,
             Lost::Died => Failure::Crash,
         }))
-    }
-
-    /// How much faster the machine was when the task's first candidate was timed.
-    fn drift(&mut self, key: &str) -> Result<f64, MeasureError> {
-        let Some(baseline) = self.tasks.get(key).map(|known| known.baseline.clone()) else {
-            return Ok(1.0);
-        };
-        let now = self.time(&baseline.artifact, None)?;
-        let ratio = now.map_or(1.0, |times| baseline.seconds / median(&times));
-        let believed = (1.0 / MOST_DRIFT..MOST_DRIFT).contains(&ratio);
-        Ok(if believed { ratio } else { 1.0 })
     }
 
     /// Whether the candidate computes what the task says.
@@ -270,15 +264,16 @@ impl LocalMeasurer {
         key: &str,
         candidate: &Candidate,
         artifact: &Path,
-        drift: f64,
     ) -> Result<Outcome, MeasureError> {
-        let best = self.tasks.get(key).map_or(f64::INFINITY, |known| known.best);
-        let mut times = match self.time(artifact, best.is_finite().then_some(best / drift))? {
+        let known = self.tasks.get(key).map(|known| (known.baseline.clone(), known.best));
+        let best = known.as_ref().map_or(f64::INFINITY, |(_, best)| *best);
+        let known = known.as_ref().map(|(baseline, best)| (baseline, *best));
+        let mut times = match self.time(artifact, known)? {
             Ok(times) => times,
             Err(failure) => return Ok(Outcome::Failed(failure)),
         };
-        if median(&times) * drift < best {
-            if let Ok(again) = self.time(artifact, None)? {
+        if median(&times) < best {
+            if let Ok(again) = self.time(artifact, known)? {
                 times.extend(again);
             }
             let reference = match self.tasks.get(key) {
@@ -288,7 +283,7 @@ impl LocalMeasurer {
             if let Err(failure) = self.check(task, candidate, artifact, &reference)? {
                 return Ok(Outcome::Failed(failure));
             }
-            let seconds = median(&times) * drift;
+            let seconds = median(&times);
             let known = self.tasks.entry(key.to_owned()).or_insert_with(|| Known {
                 baseline: Baseline {
                     program: candidate.program,
@@ -301,7 +296,7 @@ impl LocalMeasurer {
             });
             known.best = known.best.min(seconds);
         }
-        Ok(Outcome::Seconds(times.into_iter().map(|t| t * drift).collect()))
+        Ok(Outcome::Seconds(times))
     }
 
     /// What becomes of the artifact of a candidate that was measured.
@@ -330,17 +325,16 @@ impl LocalMeasurer {
         results: &mut Results,
     ) -> Result<Vec<Outcome>, MeasureError> {
         let key = task.key();
-        let drift = self.drift(&key)?;
         let mut outcomes = Vec::with_capacity(candidates.len());
         let mut job = 0;
         for (candidate, known) in candidates.iter().zip(known) {
             let outcome = match known {
-                Some(path) => self.run(task, &key, candidate, path, drift)?,
+                Some(path) => self.run(task, &key, candidate, path)?,
                 None => {
                     job += 1;
                     let built = results.of(job - 1)?;
                     self.note(&built);
-                    self.run_built(task, &key, candidate, built, &paths[job - 1], drift)?
+                    self.run_built(task, &key, candidate, built, &paths[job - 1])?
                 }
             };
             self.count(&outcome)?;
@@ -356,12 +350,11 @@ impl LocalMeasurer {
         candidate: &Candidate,
         built: Built,
         path: &Path,
-        drift: f64,
     ) -> Result<Outcome, MeasureError> {
         if let Err(failure) = built {
             return Ok(Outcome::Failed(failure));
         }
-        let outcome = self.run(task, key, candidate, path, drift)?;
+        let outcome = self.run(task, key, candidate, path)?;
         self.put_away(key, candidate, &outcome, path.to_path_buf());
         Ok(outcome)
     }
