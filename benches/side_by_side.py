@@ -8,7 +8,7 @@ With --records the artifacts are compiled with the schedules of that file, and t
 
 Needs `cargo build --release --workspace --examples` and a Python with onnxruntime and numpy; for other peers than ONNX
 Runtime, `benches/peers/setup` and the Python that it makes. Each engine is a process of its own that sleeps while
-another runs. Per model and number of threads: outputs are compared with the first peer's on seeded inputs, all warm up, then they take
+another runs. Per model and number of threads: outputs are compared with those of the first peer that runs, on seeded inputs, all warm up, then they take
 turns. A turn during which other processes used more than a fifth of a core is marked; medians are over unmarked turns
 where there are any (else the cell gets a `~`). A peer that cannot run a model is left out there, and named below the table.
 """
@@ -166,9 +166,9 @@ def cell(model, folder, threads, args):
         for name in names[i % len(names):] + names[:i % len(names)]:
             turns[name].append(turn(workers[name], args.seconds / args.rounds))
     row = {name: summary(all_turns) for name, all_turns in turns.items()}
-    reference = os.path.join(folder, args.peers[0] + ".out")
+    reference = next((name for name in args.peers if name in row), "ansc")
     for name in row:
-        row[name]["relative"] = difference(os.path.join(folder, name + ".out"), reference)
+        row[name]["relative"] = difference(*(os.path.join(folder, n + ".out") for n in (name, reference)))
     for worker in workers.values():
         worker.close()
     for artifact in artifacts.values():

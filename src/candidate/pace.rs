@@ -42,9 +42,8 @@ impl<'a> Pace<'a> {
     pub(super) fn step(&mut self) -> Result<f64, RunError> {
         let Some(beside) = &mut self.0 else { return Ok(1.0) };
         let now = beside.runs.seconds(beside.repeats)? / beside.repeats as f64;
-        let between = f64::midpoint(beside.last, now);
-        beside.last = now;
-        Ok(believed(beside.at_first / between))
+        let before = std::mem::replace(&mut beside.last, now);
+        Ok(scale(beside.at_first, before, now))
     }
 
     /// Seconds of a step.
@@ -53,7 +52,9 @@ impl<'a> Pace<'a> {
     }
 }
 
-fn believed(ratio: f64) -> f64 {
+/// Between two runs of the fixed artifact, for a machine on which it takes `at_first`.
+fn scale(at_first: f64, before: f64, after: f64) -> f64 {
+    let ratio = at_first / f64::midpoint(before, after);
     if (1.0 / MOST_DRIFT..MOST_DRIFT).contains(&ratio) { ratio } else { 1.0 }
 }
 
@@ -69,8 +70,13 @@ mod tests {
 
     #[test]
     fn a_burst_is_not_the_machine() {
-        assert_eq!(believed(0.8), 0.8);
-        assert_eq!(believed(0.1), 1.0);
-        assert_eq!(believed(2.5), 1.0);
+        assert_eq!(scale(1.0, 1.0, 19.0), 1.0);
+        assert_eq!(scale(2.5, 1.0, 1.0), 1.0);
+    }
+
+    #[test]
+    fn times_of_a_slower_machine_become_shorter() {
+        assert_eq!(scale(1.0, 1.0, 1.5), 0.8);
+        assert_eq!(scale(1.0, 1.25, 1.25), 0.8);
     }
 }

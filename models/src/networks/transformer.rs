@@ -135,16 +135,16 @@ pub(super) fn bert_base(b: &mut Builder) {
         if layer + 1 < LAYERS {
             x = layer_norm(b, &y);
         } else {
-            let (scale, bias) = layer_norm_weights(b);
-            b.result(
-                "last_hidden_state",
-                &[1, SEQUENCE, WIDTH],
-                "LayerNormalization",
-                &[&y, &scale, &bias],
-                &LAYER_NORM,
-            );
+            last_hidden_state(b, &y);
         }
     }
+}
+
+/// The last layer normalisation, whose result is the model's.
+fn last_hidden_state(b: &mut Builder, x: &str) {
+    let (scale, bias) = layer_norm_weights(b);
+    let shape = [1, SEQUENCE, WIDTH];
+    b.result("last_hidden_state", &shape, "LayerNormalization", &[x, &scale, &bias], &LAYER_NORM);
 }
 
 fn causal_mask(b: &mut Builder) -> Name {
@@ -172,12 +172,5 @@ pub(super) fn gpt2(b: &mut Builder) {
         let y = conv1d(b, &y, 4 * WIDTH, WIDTH, 2.0);
         x = b.op("Add", &[&y, &x], &[]);
     }
-    let (scale, bias) = layer_norm_weights(b);
-    b.result(
-        "last_hidden_state",
-        &[1, SEQUENCE, WIDTH],
-        "LayerNormalization",
-        &[&x, &scale, &bias],
-        &LAYER_NORM,
-    );
+    last_hidden_state(b, &x);
 }
