@@ -5,8 +5,10 @@
 //! ->  max: f32[4, 1] = max[8] b0[v0, v2]
 //!     exp: f32[4, 8] = exp(b0[v0, v1] - b1[v0, 0])
 //!     sum: f32[4, 1] = sum[8] b2[v0, v2]
-//!     result: f32[4, 8] = b2[v0, v1] / b3[v0, 0]
+//!     result: f32[4, 8] = b2[v0, v1] * (1 / b3[v0, 0])
 //! ```
+//!
+//! The sum is at least one, so that its reciprocal is a number wherever the quotient is; a row needs one division.
 
 use ansc_runtime::DType;
 
@@ -30,7 +32,8 @@ pub fn softmax(axes: &[usize], x: &TensorType) -> Result<ComputeOp, OpError> {
     let ty = TensorType::new(acc, over.shape.clone());
     let sum = s.sum("sum", ty, &over.extents, |i, r| exp.at(&over.element(i, r)));
     let y = s.map("result", x.ty().clone(), |i| {
-        Expr::cast(acc, x.dtype(), exp.at(i) / sum.broadcast(acc, i))
+        let inverse = Expr::Const(Scalar::one(acc)) / sum.broadcast(acc, i);
+        Expr::cast(acc, x.dtype(), exp.at(i) * inverse)
     });
     Ok(s.finish(kind("Softmax", axes), &[&y]))
 }
