@@ -25,7 +25,8 @@ struct State {
     memory: BTreeMap<Address, Vec<u64>>,
     alive: usize,
     handles: Handle,
-    noted: Option<Vec<Work>>,
+    /// Of each stream that is being noted: other threads and streams go on meanwhile.
+    noted: BTreeMap<Handle, Vec<Work>>,
     graphs: BTreeMap<Handle, Vec<Work>>,
 }
 
@@ -97,9 +98,9 @@ impl Fake {
         state.handles
     }
 
-    fn do_or_note(&self, work: Work) {
+    fn do_or_note(&self, stream: Handle, work: Work) {
         let mut state = self.state.lock().unwrap();
-        if let Some(noted) = &mut state.noted {
+        if let Some(noted) = state.noted.get_mut(&stream) {
             noted.push(work);
             return;
         }
@@ -153,17 +154,18 @@ impl Driver for Fake {
         }
     }
 
-    fn launch(&self, _: Handle, function: Handle, t: Threads, args: &[Address]) -> Result<()> {
+    fn launch(&self, stream: Handle, function: Handle, t: Threads, args: &[Address]) -> Result<()> {
         let (name, body) = self.kernels[function];
         self.log("launch", format_args!("{name} {:?} {:?}", t.grid, t.block))?;
         assert!(args.iter().all(|a| a.is_multiple_of(64)), "{name}: {args:?}");
-        self.do_or_note(Work::Kernel(body, args.to_vec()));
+        self.do_or_note(stream, Work::Kernel(body, args.to_vec()));
         Ok(())
     }
 
-    fn upload(&self, _: Handle, bytes: &[u8], to: Address) -> Result<()> {
+    fn upload(&self, stream: Handle, bytes: &[u8], to: Address) -> Result<()> {
         self.log("upload", bytes.len())?;
-        assert!(self.state.lock().unwrap().noted.is_none(), "the host's memory in a graph");
+        let noting = self.state.lock().unwrap().noted.contains_key(&stream);
+        assert!(!noting, "the host's memory in a graph");
         write(to, bytes);
         Ok(())
     }
@@ -176,15 +178,15 @@ impl Driver for Fake {
         Ok(())
     }
 
-    fn copy(&self, _: Handle, from: Address, to: Address, pieces: Pieces) -> Result<()> {
+    fn copy(&self, stream: Handle, from: Address, to: Address, pieces: Pieces) -> Result<()> {
         self.log("copy", format_args!("{} x {}", pieces.rows, pieces.bytes))?;
-        self.do_or_note(Work::Copy(from, to, pieces));
+        self.do_or_note(stream, Work::Copy(from, to, pieces));
         Ok(())
     }
 
-    fn fill(&self, _: Handle, to: Address, with: Fill, count: usize) -> Result<()> {
+    fn fill(&self, stream: Handle, to: Address, with: Fill, count: usize) -> Result<()> {
         self.log("fill", format_args!("{with:?} {count}"))?;
-        self.do_or_note(Work::Fill(to, with, count));
+        self.do_or_note(stream, Work::Fill(to, with, count));
         Ok(())
     }
 
@@ -192,15 +194,15 @@ impl Driver for Fake {
         self.log("wait", "")
     }
 
-    fn begin_graph(&self, _: Handle) -> Result<()> {
+    fn begin_graph(&self, stream: Handle) -> Result<()> {
         self.log("begin", "")?;
-        let before = self.state.lock().unwrap().noted.replace(vec![]);
+        let before = self.state.lock().unwrap().noted.insert(stream, vec![]);
         assert!(before.is_none(), "a graph in a graph");
         Ok(())
     }
 
-    fn end_graph(&self, _: Handle) -> Result<Handle> {
-        let noted = self.state.lock().unwrap().noted.take().expect("a graph was begun");
+    fn end_graph(&self, stream: Handle) -> Result<Handle> {
+        let noted = self.state.lock().unwrap().noted.remove(&stream).expect("a graph was begun");
         self.log("end", "")?;
         let handle = self.handle();
         self.state.lock().unwrap().graphs.insert(handle, noted);
