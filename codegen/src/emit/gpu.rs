@@ -97,8 +97,11 @@ fn declare<'c>(
     function.set_call_conventions(KERNEL_CONVENTION);
     describe(ir, function, target);
     let [x, y, z] = kernel.block.map(|axis| axis.extent);
-    let bounds = ir.context.create_string_attribute("nvvm.maxntid", &format!("{x},{y},{z}"));
-    function.add_attribute(AttributeLoc::Function, bounds);
+    // Without the second, `ptxas` spills a register or two of some kernels for the sake of more blocks at once.
+    for (key, value) in [("nvvm.maxntid", format!("{x},{y},{z}")), ("nvvm.minctasm", "1".into())] {
+        let bound = ir.context.create_string_attribute(key, &value);
+        function.add_attribute(AttributeLoc::Function, bound);
+    }
     function
 }
 

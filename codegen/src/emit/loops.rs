@@ -4,13 +4,19 @@ use ansc_graph::VarId;
 use ansc_sketch::Stmt;
 use ansc_sketch::program::{For, ForKind};
 use inkwell::IntPredicate;
-use inkwell::values::IntValue;
+use inkwell::context::{AsContextRef, Context};
+use inkwell::llvm_sys::{core, debuginfo};
+use inkwell::values::{AsValueRef, InstructionValue, IntValue};
 
 use crate::affine::Affine;
 use crate::emit::function::{Emitter, Frame, Result};
 
 /// Unrolled loops become ordinary ones where they would copy their body more often than this.
 const MAX_COPIES: usize = 4096;
+
+/// Longer loops of a GPU's kernel stay loops for `ptxas` too, which would unroll hundreds of iterations
+/// and then spill registers. Shorter ones are left to it.
+const MAX_LEFT_TO_ASSEMBLER: usize = 16;
 
 const POSITIONED: &str = "the builder is positioned";
 
@@ -87,8 +93,28 @@ impl<'c> Emitter<'c, '_> {
         phi.add_incoming(&[(&begin, before), (&next, last)]);
         let more =
             self.ir.builder.build_int_compare(IntPredicate::SLT, next, end, "").expect(POSITIONED);
-        self.ir.builder.build_conditional_branch(more, head, after).expect(POSITIONED);
+        let back = self.ir.builder.build_conditional_branch(more, head, after).expect(POSITIONED);
+        if self.is_gpu() && extent > MAX_LEFT_TO_ASSEMBLER {
+            keep_rolled(self.ir.context, back);
+        }
         self.ir.builder.position_at_end(after);
         Ok(())
+    }
+}
+
+/// Says of a loop, by the branch back to its head, that nobody is to unroll it.
+fn keep_rolled(context: &Context, back: InstructionValue<'_>) {
+    let words = "llvm.loop.unroll.disable";
+    let (context, kind) = (context.as_ctx_ref(), context.get_kind_id("llvm.loop"));
+    // SAFETY: all live in the context, which outlives them; lengths are those of what they go with. What
+    // describes a loop names itself first, which takes a placeholder that LLVM releases as it replaces it.
+    unsafe {
+        let itself = debuginfo::LLVMTemporaryMDNode(context, std::ptr::null_mut(), 0);
+        let words = core::LLVMMDStringInContext2(context, words.as_ptr().cast(), words.len());
+        let words = core::LLVMMDNodeInContext2(context, [words].as_mut_ptr(), 1);
+        let node = core::LLVMMDNodeInContext2(context, [itself, words].as_mut_ptr(), 2);
+        debuginfo::LLVMMetadataReplaceAllUsesWith(itself, node);
+        let value = core::LLVMMetadataAsValue(context, node);
+        core::LLVMSetMetadata(back.as_value_ref(), kind, value);
     }
 }
