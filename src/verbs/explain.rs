@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
+use ansc_codegen::ptx::compile_ptx;
 use ansc_codegen::{Listing, Target, listing};
 use ansc_runtime::{Model, SessionOptions};
 use ansc_sketch::Task;
+use ansc_sketch::gpu::GpuProgram;
 use ansc_tuner::report::artifact::{Artifact, Kernel};
 use ansc_tuner::roofline::roofline;
 use serde::Serialize;
 
+use super::compile::aim;
 use super::inspect::is_artifact;
 use super::{import_options, print_json};
 use crate::Error;
-use crate::choice::{Schedules, rules_of};
+use crate::choice::{Aim, Schedules, rules_of};
 use crate::cli::Explain;
 use crate::pipeline::{self, Options};
 use crate::{limits, profile, search};
@@ -104,6 +107,7 @@ struct Planned {
 fn of_model(args: &Explain) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
     let mut options = Options::new(import_options(&args.specialise)?, target);
+    aim(&args.machine, &mut options)?;
     options.schedules.threads = search::threads(args.tuned.threads);
     if args.tuned.records.is_some() {
         options.schedules = search::best_schedules(&args.file, &options, &args.tuned)?;
@@ -147,11 +151,33 @@ fn listing_of(
 ) -> Result<Option<String>, Error> {
     let Some(wanted) = args.listing() else { return Ok(None) };
     let schedules: &Schedules = &options.schedules;
+    if let Aim::Gpu(limits) = &schedules.aim {
+        let kernels = schedules.for_gpu(&task.name, &task.compute, &task.constant, limits)?;
+        return gpu_listing(&kernels, wanted, &options.sms).map(Some);
+    }
     let program = schedules.of(&task.name, &task.compute, &task.constant)?.0.program;
     Ok(Some(match wanted {
         None => program.to_string(),
         Some(listing_kind) => listing(&program, "kernel", &options.target, listing_kind)?,
     }))
+}
+
+/// What each thread does, or PTX of the oldest generation that is compiled for.
+fn gpu_listing(
+    kernels: &GpuProgram,
+    wanted: Option<Listing>,
+    sms: &[u32],
+) -> Result<String, Error> {
+    match wanted {
+        None => Ok(kernels.to_string()),
+        Some(Listing::Assembly) => {
+            let sm = sms.first().copied().unwrap_or_default();
+            Ok(compile_ptx(kernels, "kernel", &Target::cuda(sm)?)?.text)
+        }
+        Some(_) => {
+            Err(Error::Usage("with `--target cuda` there is --loops, and --asm for PTX".into()))
+        }
+    }
 }
 
 fn print_planned(kernel: &Planned, in_full: bool) {
