@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Curves of search strategies on a model of one kernel: the best time so far against the candidates measured, the median over
-seeds.
+seeds. Times are shares of the untuned schedule's, which is the first candidate of every run and is timed beside all others: a
+machine that changes its speed between runs changes both.
 
     python3 benches/tuning_curves.py MODEL.onnx --trials 512 --seeds 5
 
@@ -16,7 +17,7 @@ import tempfile
 
 
 def curve(ansc, model, strategy, seed, args):
-    """Best seconds after each measurement of one run."""
+    """The best after each measurement of one run, in seconds; the first is that of the untuned schedule."""
     with tempfile.TemporaryDirectory() as folder:
         db = pathlib.Path(folder) / "records.db"
         tune = [ansc, "tune", model, "--trials", args.trials, "--per-round", args.per_round, "--strategy", strategy]
@@ -63,14 +64,14 @@ def main():
     def median(strategy, trials):
         runs = [v for k, v in kept.items() if k.split(" ")[1] == strategy and k.endswith(f" {args.trials}")
                 and k.startswith(pathlib.Path(args.model).name + " ")]
-        return statistics.median(at(points, trials) for points in runs)
+        return statistics.median(at(points, trials) / points[0] for points in runs)
 
     counts = [n for n in (8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024) if n <= args.trials]
-    print("| candidates measured | " + " | ".join(f"{s}, ms" for s in strategies) + " | first / last |")
+    print("| candidates measured | " + " | ".join(f"{s}: of the untuned time" for s in strategies) + " | first / last |")
     print("| --- |" + " --- |" * (len(strategies) + 1))
     for n in counts:
         row = [median(s, n) for s in strategies]
-        cells = " | ".join(f"{v * 1e3:.4f}" for v in row)
+        cells = " | ".join(f"{v:.3f}" for v in row)
         print(f"| {n} | {cells} | {row[0] / row[-1]:.3f} |")
     first, last = strategies[0], strategies[-1]
     ahead = all(median(first, n) <= median(last, n) for n in range(64, args.trials + 1))
