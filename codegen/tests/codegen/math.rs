@@ -38,11 +38,12 @@ fn error(found: f32, exact: f64) -> f64 {
 fn largest_error(op: UnOp, exact: impl Fn(f64) -> f64) -> (f64, f32) {
     let step: u64 = if std::env::var_os("ANSC_EXHAUSTIVE").is_some() { 1 } else { 4099 };
     let kernel = kernel(op);
-    let patterns: Vec<u32> = (0..1 << 32).step_by(step as usize).map(|b: u64| b as u32).collect();
     let mut worst = (0.0, 0.0);
-    for chunk in patterns.chunks(CHUNK) {
-        let mut x: Vec<f32> = chunk.iter().map(|&b| f32::from_bits(b)).collect();
-        x.resize(CHUNK, 1.0);
+    let patterns = 1u64 << 32;
+    for first in (0..patterns).step_by(step as usize * CHUNK) {
+        // Patterns beyond the last are those of small numbers once more.
+        let bits = (0..CHUNK as u64).map(|i| (first + i * step) as u32);
+        let x: Vec<f32> = bits.map(f32::from_bits).collect();
         let input = Tensor::from_slice(&[CHUNK / 64, 64], &x);
         let y = kernel.run_in(&[&input], 2).remove(0);
         for (&x, &y) in x.iter().zip(y.as_slice::<f32>()) {
