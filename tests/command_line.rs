@@ -109,6 +109,22 @@ fn schedules_for_gpus_are_verified_on_a_cpu() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
+#[test]
+fn listings_for_gpus_are_of_their_kernels() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    ok(dir, &["models", "mlp", "-o", "."]);
+    let listing = |option| {
+        let output = ansc(dir, &["explain", "mlp.onnx", "--target", "cuda", option]);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, loops) = listing("--loops");
+    assert!(code == Some(0) && loops.contains("grid") && loops.contains("barrier"), "{loops}");
+    let (code, ptx) = listing("--asm");
+    assert!(code == Some(0) && ptx.contains(".target sm_80") && ptx.contains(".entry"), "{ptx}");
+    assert_eq!(listing("--llvm").0, Some(2));
+}
+
 /// Where there is a GPU, the last part does not apply.
 #[test]
 fn artifacts_for_gpus_are_made_and_inspected_where_there_is_none() {

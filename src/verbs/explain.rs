@@ -114,7 +114,9 @@ fn of_model(args: &Explain) -> Result<(), Error> {
     }
     let mut tasks = pipeline::tasks(&args.file, &options)?;
     choose(&mut tasks, args, |t| &t.task.name)?;
-    let limits = args.tuned.records.is_some().then(|| limits::measure(options.schedules.threads));
+    // What this CPU can do says nothing of a GPU.
+    let measured = args.tuned.records.is_some() && options.schedules.aim == Aim::Cpu;
+    let limits = measured.then(|| limits::measure(options.schedules.threads));
     let mut planned = vec![];
     for weighted in &tasks {
         let known = options.schedules.tuned.get(&weighted.task.key());

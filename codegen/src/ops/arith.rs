@@ -102,8 +102,7 @@ fn float_binary<'c>(ir: &Ir<'c>, op: BinOp, a: Reg<'c>, b: Reg<'c>) -> Option<Re
 }
 
 /// The smaller or larger of two floats, NaN if either is: one x86 instruction if one side is a
-/// constant number, three otherwise. Of those one reads only `b`: where `a` is a running extreme,
-/// its next value waits for two.
+/// constant number, four otherwise, since LLVM makes one condition of the two.
 fn extreme<'c>(ir: &Ir<'c>, better: FloatPredicate, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
     // Where the two do not compare, this is the second.
     let pick = |x, y| ir.select(ir.fcmp(better, x, y), x, y);
