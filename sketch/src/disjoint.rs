@@ -7,15 +7,15 @@
 use ansc_graph::{BufId, Expr, VarId};
 
 use crate::affine::{Digit, Extents, Source, Sum};
-use crate::program::{Access, Block, For, Program, Scope};
+use crate::program::{Access, Block, For, ForKind, Program, Scope};
 use crate::tree;
 
 /// Sums that are taken apart at most.
 const MOST_OPENED: usize = 32;
 
-/// A block under `l` and a buffer of which it may write an element in two iterations of `l`.
+/// A block under `l` and a buffer of which it may write an element in two iterations of `l`, a loop of `kind`.
 /// Buffers that are private to an iteration are left out, and shared ones where the iterations are threads.
-pub(crate) fn shared_write(program: &Program, l: &For) -> Option<(String, BufId)> {
+pub(crate) fn shared_write(program: &Program, l: &For, kind: ForKind) -> Option<(String, BufId)> {
     let extents = Extents::of(program);
     let common = tree::common_loops(program);
     let mut found = None;
@@ -26,7 +26,7 @@ pub(crate) fn shared_write(program: &Program, l: &For) -> Option<(String, BufId)
                 let private = match program.buffer(access.buffer).scope {
                     Scope::Local => inside,
                     // Which thread of a block writes what is settled when the program is lowered.
-                    Scope::Shared => inside || l.kind.is_inside_block(),
+                    Scope::Shared => inside || kind.is_inside_block(),
                     _ => false,
                 };
                 if !private && !tells_apart(block, access, l.var, &extents) {

@@ -104,7 +104,7 @@ pub(crate) fn dense_span(
     let (moving, min) = Sum::of(index, extents).partition(|digit, _| digit.depends_on(running));
     // Each digit with how many values it takes, by its coefficient.
     let mut weights = vec![];
-    for (digit, &coefficient) in &moving.terms {
+    for (digit, &coefficient) in moving.terms.iter() {
         let (low, high) = digit.interval(extents)?;
         let plain = matches!(digit.source, Source::Var(_)) && low == 0 && coefficient > 0;
         weights.push(plain.then_some((coefficient, high + 1))?);

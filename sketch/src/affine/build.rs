@@ -9,8 +9,9 @@ use super::{Digit, Extents, Source, Sum};
 pub(super) fn sum(e: &Expr, extents: &Extents) -> Sum {
     match e {
         Expr::Const(s) if s.dtype() == DType::I64 => Sum::constant(s.as_i64()),
-        Expr::Var(v) => match extents.get(*v) {
-            Some(1) => Sum::constant(0),
+        Expr::Var(v) => match (extents.binding(*v), extents.get(*v)) {
+            (Some(binding), _) => binding.clone(),
+            (None, Some(1)) => Sum::constant(0),
             _ => Sum::digit(Digit::whole(Source::Var(*v)), 1),
         },
         Expr::Unary(UnOp::Neg, x) => sum(x, extents).times(-1),
@@ -37,7 +38,7 @@ fn binary(op: BinOp, a: &Expr, b: &Expr, extents: &Extents) -> Sum {
     let (a, b) = (sum(a, extents), sum(b, extents));
     let other = |a: &Sum, b: &Sum| opaque(Expr::binary(op, a.to_expr(), b.to_expr()));
     match (op, a.as_constant(), b.as_constant()) {
-        (BinOp::Add, ..) => a.plus(&b),
+        (BinOp::Add, ..) => a.joined(b),
         (BinOp::Sub, ..) => a.minus(&b),
         (BinOp::Mul, _, Some(factor)) => a.times(factor),
         (BinOp::Mul, Some(factor), _) => b.times(factor),
@@ -79,13 +80,13 @@ fn floor_div(a: Sum, d: i64, extents: &Extents) -> Sum {
     if let Some((low, high)) = rest.interval(extents)
         && low.div_euclid(d) == high.div_euclid(d)
     {
-        return quotient.plus(&Sum::constant(low.div_euclid(d)));
+        return quotient.joined(Sum::constant(low.div_euclid(d)));
     }
     if let Some((coarse, g)) = coarse_part(&rest, d, extents) {
-        return quotient.plus(&floor_div(coarse, d / g, extents));
+        return quotient.joined(floor_div(coarse, d / g, extents));
     }
     let part = Digit { divisor: d, modulus: None, ..whole(&rest) };
-    quotient.plus(&digit_div(&rest, d, extents).unwrap_or_else(|| Sum::digit(part, 1)))
+    quotient.joined(digit_div(&rest, d, extents).unwrap_or_else(|| Sum::digit(part, 1)))
 }
 
 /// `(d * q + r) % d = r % d`, and what can be said of that.
@@ -95,11 +96,11 @@ fn floor_mod(a: Sum, d: i64, extents: &Extents) -> Sum {
     if let Some((low, high)) = rest.interval(extents)
         && low.div_euclid(d) == high.div_euclid(d)
     {
-        return rest.plus(&Sum::constant(-d * low.div_euclid(d)));
+        return rest.joined(Sum::constant(-d * low.div_euclid(d)));
     }
     if let Some((coarse, g)) = coarse_part(&rest, d, extents) {
         let fine = rest.minus(&coarse.times(g));
-        return floor_mod(coarse, d / g, extents).times(g).plus(&fine);
+        return floor_mod(coarse, d / g, extents).times(g).joined(fine);
     }
     let part = Digit { modulus: Some(d), ..whole(&rest) };
     digit_mod(&rest, d, extents).unwrap_or_else(|| Sum::digit(part, 1))

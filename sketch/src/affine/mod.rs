@@ -13,8 +13,7 @@
 
 mod build;
 mod range;
-
-use std::collections::BTreeMap;
+mod terms;
 
 use ansc_graph::{Expr, VarId};
 
@@ -22,6 +21,7 @@ pub(crate) use build::decided;
 pub(crate) use range::Extents;
 #[cfg(test)]
 use range::interval;
+pub(crate) use terms::Terms;
 
 /// `(source // divisor) % modulus`; without a modulus nothing is cut off.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -40,7 +40,7 @@ pub(crate) enum Source {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sum {
     /// No coefficient is zero.
-    pub(crate) terms: BTreeMap<Digit, i64>,
+    pub(crate) terms: Terms,
     pub(crate) constant: i64,
 }
 
@@ -108,13 +108,12 @@ impl Sum {
     }
 
     pub(crate) fn constant(constant: i64) -> Sum {
-        Sum { terms: BTreeMap::new(), constant }
+        Sum { terms: Terms::default(), constant }
     }
 
+    /// `coefficient` is not zero.
     pub(crate) fn digit(digit: Digit, coefficient: i64) -> Sum {
-        let mut sum = Sum::default();
-        sum.add_term(digit, coefficient);
-        sum
+        Sum { terms: Terms::one(digit, coefficient), constant: 0 }
     }
 
     pub(crate) fn as_constant(&self) -> Option<i64> {
@@ -122,17 +121,19 @@ impl Sum {
     }
 
     pub(crate) fn add_term(&mut self, digit: Digit, coefficient: i64) {
-        let entry = self.terms.entry(digit.clone()).or_insert(0);
-        *entry = entry.wrapping_add(coefficient);
-        if *entry == 0 {
-            self.terms.remove(&digit);
-        }
+        self.terms.add(digit, coefficient);
     }
 
     #[must_use]
-    pub(crate) fn plus(mut self, other: &Sum) -> Sum {
-        for (digit, &coefficient) in &other.terms {
-            self.add_term(digit.clone(), coefficient);
+    pub(crate) fn plus(self, other: &Sum) -> Sum {
+        self.joined(other.clone())
+    }
+
+    /// `self + other`
+    #[must_use]
+    pub(crate) fn joined(mut self, other: Sum) -> Sum {
+        for (digit, coefficient) in other.terms {
+            self.add_term(digit, coefficient);
         }
         self.constant = self.constant.wrapping_add(other.constant);
         while self.merge_digits() {}
@@ -141,7 +142,7 @@ impl Sum {
 
     /// Joins one pair of neighbouring digits, `v // 4 * 4 + v % 4 = v`, if there is one.
     fn merge_digits(&mut self) -> bool {
-        let find = |terms: &BTreeMap<Digit, i64>| {
+        let find = |terms: &Terms| {
             terms.iter().find_map(|(low, &c)| {
                 let modulus = low.modulus?;
                 let divisor = low.divisor.checked_mul(modulus)?;
@@ -168,32 +169,27 @@ impl Sum {
 
     #[must_use]
     pub(crate) fn minus(self, other: &Sum) -> Sum {
-        self.plus(&other.times(-1))
+        self.joined(other.times(-1))
     }
 
     #[must_use]
     pub(crate) fn times(&self, factor: i64) -> Sum {
-        let mut product = Sum::constant(self.constant.wrapping_mul(factor));
-        for (digit, &coefficient) in &self.terms {
-            let scaled = coefficient.wrapping_mul(factor);
-            if scaled != 0 {
-                product.terms.insert(digit.clone(), scaled);
-            }
-        }
-        product
+        Sum { terms: self.terms.times(factor), constant: self.constant.wrapping_mul(factor) }
     }
 
     /// The terms for which `keep` holds, and the others with the constant.
-    pub(crate) fn partition(self, mut keep: impl FnMut(&Digit, i64) -> bool) -> (Sum, Sum) {
-        let (mut kept, mut rest) = (Sum::default(), Sum::constant(self.constant));
-        for (digit, coefficient) in self.terms {
-            let side = if keep(&digit, coefficient) { &mut kept } else { &mut rest };
-            side.terms.insert(digit, coefficient);
-        }
-        (kept, rest)
+    pub(crate) fn partition(self, keep: impl FnMut(&Digit, i64) -> bool) -> (Sum, Sum) {
+        let (kept, rest) = self.terms.partition(keep);
+        (Sum { terms: kept, constant: 0 }, Sum { terms: rest, constant: self.constant })
     }
 
     pub(crate) fn to_expr(&self) -> Expr {
+        if let Some((digit, 1)) = self.terms.first_key_value()
+            && self.terms.len() == 1
+            && self.constant == 0
+        {
+            return digit.to_expr();
+        }
         let mut terms: Vec<(&Digit, i64)> = self.terms.iter().map(|(d, &c)| (d, c)).collect();
         // Large strides first, as one writes an index.
         terms.sort_by_key(|(_, c)| std::cmp::Reverse(c.unsigned_abs()));

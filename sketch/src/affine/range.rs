@@ -3,18 +3,23 @@
 use ansc_graph::{BinOp, Expr, VarId};
 
 use super::{Digit, Source, Sum};
-use crate::program::{Program, Stmt};
+use crate::program::{Iter, Program, Stmt};
 
 /// An inclusive range.
 pub(crate) type Interval = (i64, i64);
 
 /// The extent of every loop and block iterator: each runs over `0..extent`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Extents(Vec<Option<usize>>);
+pub(crate) struct Extents {
+    of_vars: Vec<Option<usize>>,
+    /// What stands for iterators.
+    bindings: Vec<(VarId, Sum)>,
+}
 
 impl Extents {
     pub(crate) fn of(program: &Program) -> Extents {
-        let mut extents = Extents(vec![None; program.vars.len()]);
+        let of_vars = vec![None; program.vars.len()];
+        let mut extents = Extents { of_vars, bindings: vec![] };
         program.body.iter().for_each(|s| extents.collect(s));
         extents
     }
@@ -30,14 +35,26 @@ impl Extents {
     }
 
     pub(crate) fn set(&mut self, var: VarId, extent: usize) {
-        if self.0.len() <= var.index() {
-            self.0.resize(var.index() + 1, None);
+        if self.of_vars.len() <= var.index() {
+            self.of_vars.resize(var.index() + 1, None);
         }
-        self.0[var.index()] = Some(extent);
+        self.of_vars[var.index()] = Some(extent);
     }
 
     pub(crate) fn get(&self, var: VarId) -> Option<usize> {
-        self.0.get(var.index()).copied().flatten()
+        self.of_vars.get(var.index()).copied().flatten()
+    }
+
+    /// From now on sums are over what the iterators are bound to, which are expressions over loops; and no longer over
+    /// those of before.
+    pub(crate) fn bind(&mut self, iters: &[Iter]) {
+        self.bindings.clear();
+        let all: Vec<_> = iters.iter().map(|i| (i.var, Sum::of(&i.binding, self))).collect();
+        self.bindings = all;
+    }
+
+    pub(super) fn binding(&self, var: VarId) -> Option<&Sum> {
+        self.bindings.iter().find(|(v, _)| *v == var).map(|(_, sum)| sum)
     }
 
     /// The values of a variable; one that runs over nothing counts as zero.
@@ -55,7 +72,7 @@ pub(crate) fn interval(e: &Expr, extents: &Extents) -> Option<Interval> {
 impl Sum {
     pub(crate) fn interval(&self, extents: &Extents) -> Option<Interval> {
         let (mut low, mut high) = (self.constant, self.constant);
-        for (digit, &coefficient) in &self.terms {
+        for (digit, &coefficient) in self.terms.iter() {
             let (least, most) = scale(digit.interval(extents)?, coefficient)?;
             low = low.checked_add(least)?;
             high = high.checked_add(most)?;

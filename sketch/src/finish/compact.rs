@@ -28,11 +28,8 @@ pub(super) fn compact_buffers(program: &mut Program) {
         }
     }
     let is_private = |b: &BufId| matches!(program.buffer(*b).scope, Scope::Local | Scope::Shared);
-    let boxes: BTreeMap<BufId, Vec<Span>> = common
-        .into_iter()
-        .filter(|(buffer, _)| is_private(buffer))
-        .map(|(buffer, home)| (buffer, touched(program, buffer, &home, &extents)))
-        .collect();
+    common.retain(|buffer, _| is_private(buffer));
+    let boxes = touched(program, &common, &extents);
     tree::visit_blocks_mut(&mut program.body, &mut |block| shift(block, &boxes, &extents));
     for (buffer, spans) in boxes {
         let shape = &mut program.buffers[buffer.index()].ty.shape;
@@ -52,15 +49,20 @@ fn threads(program: &Program) -> BTreeSet<VarId> {
     threads
 }
 
-/// The union of all accesses in one iteration of the innermost loop of `home`.
-fn touched(program: &Program, buffer: BufId, home: &[VarId], extents: &Extents) -> Vec<Span> {
-    let standing: BTreeSet<VarId> = home.iter().copied().collect();
-    let running = |v: VarId| !standing.contains(&v);
-    let shape = &program.buffer(buffer).ty.shape;
-    let mut spans: Vec<Option<Span>> = vec![None; shape.len()];
+/// For each buffer the union of all accesses in one iteration of the innermost loop of its home.
+fn touched(
+    program: &Program,
+    homes: &BTreeMap<BufId, Vec<VarId>>,
+    extents: &Extents,
+) -> BTreeMap<BufId, Vec<Span>> {
+    let shape = |buffer: &BufId| &program.buffer(*buffer).ty.shape;
+    let mut all: BTreeMap<BufId, Vec<Option<Span>>> =
+        homes.keys().map(|buffer| (*buffer, vec![None; shape(buffer).len()])).collect();
     for block in program.blocks() {
-        for indices in accesses(block, buffer) {
-            for ((known, index), &axis) in spans.iter_mut().zip(indices).zip(shape) {
+        for (buffer, indices) in accesses(block) {
+            let Some(spans) = all.get_mut(&buffer) else { continue };
+            let running = |v: VarId| !homes[&buffer].contains(&v);
+            for ((known, index), &axis) in spans.iter_mut().zip(indices).zip(shape(&buffer)) {
                 let span = region::span(index, axis, &running, extents);
                 *known = Some(match known.take() {
                     None => span,
@@ -73,14 +75,23 @@ fn touched(program: &Program, buffer: BufId, home: &[VarId], extents: &Extents) 
         Some(span) if span.extent < Span::whole(axis).extent => span,
         _ => Span::whole(axis),
     };
-    spans.into_iter().zip(shape).map(fit).collect()
+    let fit_all = |(buffer, spans): (BufId, Vec<Option<Span>>)| {
+        (buffer, spans.into_iter().zip(shape(&buffer)).map(fit).collect())
+    };
+    all.into_iter().map(fit_all).collect()
 }
 
-fn accesses(block: &Block, buffer: BufId) -> Vec<&[Expr]> {
-    let loads = block.exprs().into_iter().flat_map(|e| e.loads());
-    let mut all: Vec<&[Expr]> = loads.filter(|l| l.0 == buffer).map(|l| l.1).collect();
-    let writes = block.body.writes().into_iter().filter(|a| a.buffer == buffer);
-    all.extend(writes.map(|a| a.indices.as_slice()));
+/// What the block reads, then what it writes.
+fn accesses(block: &Block) -> Vec<(BufId, &[Expr])> {
+    let mut all: Vec<(BufId, &[Expr])> = vec![];
+    for e in block.exprs() {
+        e.visit(&mut |node| {
+            if let Expr::Load(buffer, indices) = node {
+                all.push((*buffer, indices));
+            }
+        });
+    }
+    all.extend(block.body.writes().into_iter().map(|a| (a.buffer, a.indices.as_slice())));
     all
 }
 

@@ -13,17 +13,14 @@ use crate::program::Program;
 use crate::tree;
 
 pub(super) fn resolve(program: &mut Program) {
-    let extents = Extents::of(program);
+    let mut extents = Extents::of(program);
     tree::visit_blocks_mut(&mut program.body, &mut |block| {
         for iter in &mut block.iters {
             iter.binding = affine::simplify(&iter.binding, &extents);
         }
-        let bindings = block.iters.clone();
-        block.visit_exprs_mut(&mut |e| {
-            let over_loops =
-                e.substitute(&|v| bindings.iter().find(|i| i.var == v).map(|i| i.binding.clone()));
-            *e = affine::simplify(&over_loops, &extents);
-        });
+        extents.bind(&block.iters);
+        block.visit_exprs_mut(&mut |e| *e = affine::simplify(e, &extents));
+        extents.bind(&[]);
         block.predicate = block.predicate.take().filter(|p| *p != Expr::bool(true));
     });
 }

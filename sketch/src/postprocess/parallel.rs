@@ -12,12 +12,13 @@ pub(super) fn parallel(schedule: &mut Schedule, enough: usize) {
     let nests = schedule.program().body.iter();
     let all: Vec<Vec<LoopRef>> = nests.map(|nest| outermost(schedule, nest, enough)).collect();
     for loops in all {
+        // Most often the first try succeeds.
         for n in (1..=loops.len()).rev() {
-            let mut changed = schedule.clone();
-            if changed.fuse(&loops[..n]).is_ok_and(|l| changed.parallel(l).is_ok()) {
-                *schedule = changed;
+            let before = schedule.clone();
+            if schedule.fuse(&loops[..n]).is_ok_and(|l| schedule.parallel(l).is_ok()) {
                 break;
             }
+            *schedule = before;
         }
     }
 }

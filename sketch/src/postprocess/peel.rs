@@ -26,6 +26,9 @@ const RARE: u128 = 24;
 
 /// `enough`: see `parallel`.
 pub(super) fn peel(schedule: &mut Schedule, enough: usize) {
+    if schedule.program().blocks().iter().all(|b| b.predicate.is_none()) {
+        return;
+    }
     let most = MOST_COPIES * schedule.program().blocks().len();
     let total = iterations(schedule);
     let mut refused: Vec<Cut> = vec![];

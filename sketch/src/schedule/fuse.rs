@@ -23,8 +23,28 @@ impl Schedule {
             rest.iter().try_fold(first, |fused, &next| fuse(program, fused, next))
         };
         // A pair is checked before it is fused; the second pair may fail after that.
-        if loops.len() > 2 { self.apply("fuse", apply) } else { self.apply_in_place("fuse", apply) }
+        if loops.len() > 2 && !is_fusible(&self.program, loops) {
+            return self.apply("fuse", apply);
+        }
+        self.apply_in_place("fuse", apply)
     }
+}
+
+/// Whether certainly every pair can be fused: a chain of serial loops, none of which serves reductions.
+fn is_fusible(program: &Program, loops: &[LoopRef]) -> bool {
+    let Ok(path) = loop_path(program, loops[0]) else { return false };
+    let mut at = loop_at(program, &path);
+    let mut extent = Some(at.extent);
+    for next in &loops[1..] {
+        let [Stmt::For(inner)] = at.body.as_slice() else { return false };
+        if at.kind != ForKind::Serial || inner.var != next.0 {
+            return false;
+        }
+        extent = extent.and_then(|n| n.checked_mul(inner.extent));
+        at = inner;
+    }
+    let reduces = |l: &LoopRef| serves(at, l.0, IterKind::Reduce);
+    at.kind == ForKind::Serial && extent.is_some() && !loops.iter().any(reduces)
 }
 
 fn fuse(
@@ -53,7 +73,7 @@ fn fuse(
     });
     let fused = For { var, extent: fused_extent, kind: ForKind::Serial, body };
     tree::splice(&mut program.body, &path, vec![Stmt::For(Box::new(fused))]);
-    simplify_under(program, &path);
+    simplify_under(program, &path, &[var]);
     Ok(LoopRef(var))
 }
 

@@ -45,7 +45,7 @@ impl Schedule {
                     return Err(Cause::NotInnermost.at_loop(l));
                 }
                 ForKind::Unrolled | ForKind::Pipelined | ForKind::Serial => {}
-                _ => check_independent(program, &For { kind, ..target.clone() })?,
+                _ => check_independent(program, target, kind)?,
             }
             loop_at_mut(program, &path).kind = kind;
             Ok(())
@@ -53,14 +53,18 @@ impl Schedule {
     }
 }
 
-/// No block reduces over the loop, and no two iterations write the same element.
-fn check_independent(program: &Program, l: &For) -> std::result::Result<(), Failure> {
+/// As a loop of `kind`: no block reduces over it, and no two iterations write the same element.
+fn check_independent(
+    program: &Program,
+    l: &For,
+    kind: ForKind,
+) -> std::result::Result<(), Failure> {
     for block in blocks_under(l) {
         if bound_to(block, IterKind::Reduce).contains(&l.var) {
             return Err(Cause::ReductionLoop(block.name.clone()).at_loop(LoopRef(l.var)));
         }
     }
-    match disjoint::shared_write(program, l) {
+    match disjoint::shared_write(program, l, kind) {
         None => Ok(()),
         Some((block, buffer)) => {
             let buffer = buffer_name(program, buffer);

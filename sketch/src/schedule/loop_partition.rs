@@ -65,10 +65,10 @@ fn partition(
         }
         start = end;
     }
-    for part in (0..loops.len()).rev() {
+    for (part, l) in loops.iter().enumerate().rev() {
         let mut place = path.clone();
         *place.last_mut().expect("the path of a loop") += part;
-        simplify_under(program, &place);
+        simplify_under(program, &place, &[l.0]);
         drop_dead(program, &place);
     }
     Ok((loops, copied))

@@ -167,7 +167,7 @@ pub(super) fn check_parallel(program: &Program) -> Checked<()> {
     let mut found = None;
     tree::visit_loops(&program.body, &mut |l| {
         if matches!(l.kind, ForKind::Parallel | ForKind::Vectorized | ForKind::Bound(_))
-            && let Some((block, buffer)) = disjoint::shared_write(program, l)
+            && let Some((block, buffer)) = disjoint::shared_write(program, l, l.kind)
         {
             let buffer = buffer_name(program, buffer);
             found.get_or_insert(Cause::SharedWrites { block, buffer }.at_loop(LoopRef(l.var)));

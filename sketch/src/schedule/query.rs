@@ -134,15 +134,23 @@ pub(super) fn blocks_under(l: &For) -> Vec<&Block> {
     blocks
 }
 
-/// Simplifies bindings and predicates below the loop at `path`.
-pub(super) fn simplify_under(program: &mut Program, path: &[usize]) {
+/// Simplifies the bindings and predicates below the loop at `path` that depend on `changed`; the others were simplified
+/// before.
+pub(super) fn simplify_under(program: &mut Program, path: &[usize], changed: &[VarId]) {
     let extents = Extents::of(program);
+    let is_new = |e: &Expr| {
+        e.any(&mut |node| {
+            matches!(node, Expr::Var(v) if changed.contains(v) || extents.get(*v) == Some(1))
+        })
+    };
     let body = &mut loop_at_mut(program, path).body;
     tree::visit_blocks_mut(body, &mut |block| {
-        for iter in &mut block.iters {
+        for iter in block.iters.iter_mut().filter(|i| is_new(&i.binding)) {
             iter.binding = affine::simplify(&iter.binding, &extents);
         }
-        let predicate = block.predicate.take().map(|p| affine::simplify(&p, &extents));
-        block.predicate = predicate.filter(|p| *p != Expr::bool(true));
+        if block.predicate.as_ref().is_some_and(is_new) {
+            let predicate = block.predicate.take().map(|p| affine::simplify(&p, &extents));
+            block.predicate = predicate.filter(|p| *p != Expr::bool(true));
+        }
     });
 }

@@ -58,7 +58,7 @@ fn split(
     });
     let nest: Vec<Stmt> = tree::nest(loops.collect(), body);
     tree::splice(&mut program.body, &path, nest);
-    simplify_under(program, &path);
+    simplify_under(program, &path, &vars);
     Ok(vars.into_iter().map(LoopRef).collect())
 }
 

@@ -126,6 +126,32 @@ impl Trace {
         (0..self.steps.len()).filter(|&i| self.steps[i].is_sampling()).collect()
     }
 
+    /// The trace with all its decisions made, where none depends on the program: what is undecided is drawn as a replay
+    /// draws it. None for other traces, for which nothing is drawn.
+    pub fn drawn(&self, random: &mut dyn Rng) -> Option<Trace> {
+        let choices = self.choices();
+        let is_fixed =
+            |step: &usize| matches!(self.steps[*step], Instruction::SampleCategorical { .. });
+        if !choices.iter().all(is_fixed) {
+            return None;
+        }
+        let mut drawn = self.clone();
+        for step in choices {
+            let Instruction::SampleCategorical { candidates, weights, decision, .. } =
+                &mut drawn.steps[step]
+            else {
+                continue;
+            };
+            let fits =
+                |index: i64| usize::try_from(index).is_ok_and(|index| index < candidates.len());
+            if !matches!(decision, Some(Decision::Choice(index)) if fits(*index)) {
+                *decision =
+                    sample::sample_index(weights, random).map(|i| Decision::Choice(i as i64));
+            }
+        }
+        Some(drawn)
+    }
+
     /// The trace with no decision made.
     pub fn undecided(mut self) -> Trace {
         self.steps.iter_mut().for_each(|step| step.set_decision(None));

@@ -14,6 +14,7 @@
 
 mod crossover;
 mod mutation;
+mod replays;
 mod top;
 mod wheel;
 
@@ -30,6 +31,7 @@ use super::SearchStrategy;
 use crate::candidate::{Candidate, Search};
 use crate::model::SharedModel;
 use mutation::mutate;
+use replays::Replays;
 use top::Top;
 use wheel::Wheel;
 
@@ -92,6 +94,8 @@ pub struct Evolutionary {
     seed: u64,
     round: u64,
     crossovers: Crossovers,
+    /// Of this round.
+    replays: Replays,
 }
 
 #[derive(Default)]
@@ -112,7 +116,8 @@ struct Child {
 
 impl Evolutionary {
     pub fn new(options: EvolutionOptions, model: SharedModel, seed: u64) -> Evolutionary {
-        Evolutionary { options, model, seed, round: 0, crossovers: Crossovers::default() }
+        let (crossovers, replays) = (Crossovers::default(), Replays::default());
+        Evolutionary { options, model, seed, round: 0, crossovers, replays }
     }
 
     fn score(&self, population: &[Arc<Candidate>]) -> Vec<f32> {
@@ -141,7 +146,7 @@ impl Evolutionary {
                 .filter_map(|place| {
                     let random = &mut self.random(usize::MAX - pass, place);
                     let sketch = &search.sketches[random.random_range(0..search.sketches.len())];
-                    Candidate::of(&search.task, &sketch.trace, random).map(Arc::new)
+                    self.replays.of(&search.task, &sketch.trace, random)
                 })
                 .collect();
             let fresh = |c: &Arc<Candidate>| !search.is_seen(c) && known.insert(c.program);
@@ -197,7 +202,7 @@ impl Evolutionary {
         let parent = &parents[parent];
         if drawn < self.options.mutation {
             let mutated = mutate(&parent.trace, &self.options.weights, random)?;
-            return Candidate::of(&search.task, &mutated, random).map(Arc::new);
+            return self.replays.of(&search.task, &mutated, random);
         }
         let crosses = drawn < self.options.mutation + self.options.crossover;
         if !crosses || self.crossovers.useless {
@@ -270,20 +275,23 @@ impl Evolutionary {
             let candidates: Population = children.iter().map(|c| c.candidate.clone()).collect();
             let mut new = self.score(&candidates);
             offer(&candidates, &new);
-            population = self.accepted(&population, &scores, children, &mut new, generation);
+            let next = self.accepted(&population, &scores, children, &mut new, generation);
+            discard(std::mem::replace(&mut population, next));
+            discard(candidates);
             scores = new;
             self.crossovers.judge();
         }
+        discard(population);
         top
     }
 
     /// Mostly the best ones, and some random ones; each side fills up for the other.
-    fn pick(&self, n: usize, top: Top, samples: Population) -> Vec<Candidate> {
+    fn pick(&self, n: usize, top: Top, samples: &Population) -> Vec<Candidate> {
         let random = (self.options.epsilon * n as f64).round() as usize;
         let best = top.into_best();
         let (first, rest) = best.split_at(best.len().min(n - random.min(n)));
         let mut taken = HashSet::new();
-        let all = first.iter().chain(&samples).chain(rest);
+        let all = first.iter().chain(samples).chain(rest);
         let distinct = all.filter(|c| taken.insert(c.program)).take(n);
         distinct.map(|c| c.as_ref().clone()).collect()
     }
@@ -302,8 +310,16 @@ impl SearchStrategy for Evolutionary {
         let samples = self.samples(search);
         let population = [samples.clone(), self.best_measured(search)].concat();
         let top = self.evolve(search, population, 2 * n);
-        self.pick(n, top, samples)
+        let picked = self.pick(n, top, &samples);
+        self.replays.forget();
+        discard(samples);
+        picked
     }
+}
+
+/// On all threads: programs are large.
+fn discard(population: Population) {
+    population.into_par_iter().for_each(drop);
 }
 
 impl Crossovers {
