@@ -7,10 +7,9 @@ use ansc::choice::Aim;
 use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
 use ansc_frontend::ImportOptions;
-use ansc_graph::cost;
 use ansc_runtime::{Model, SessionOptions, Tensor, npy};
 use ansc_sketch::default::gpu_schedule;
-use ansc_sketch::exec;
+use ansc_sketch::exec::{self, Blocks};
 use ansc_sketch::gpu::GpuLimits;
 use prost::Message;
 use serde::{Deserialize, Serialize};
@@ -36,9 +35,6 @@ impl Outcome {
         matches!(self, Outcome::Pass | Outcome::PassBound)
     }
 }
-
-/// The watching interpreter takes a microsecond for an operation.
-const WATCHED_FLOPS: u64 = 1_000_000;
 
 struct Case {
     model: PathBuf,
@@ -143,14 +139,12 @@ fn compile_with(case: &Case, import: ImportOptions, artifact: &Path) -> Result<(
     }
 }
 
-/// Every kernel that is not too large, run by the interpreter that watches threads.
+/// Some thread blocks of every kernel.
 fn watch_for_races(case: &Case, import: ImportOptions, limits: &GpuLimits) -> Result<(), String> {
     let subgraphs = pipeline::subgraphs(&case.model, import).map_err(|e| e.to_string())?;
-    for subgraph in subgraphs.iter().filter(|s| cost::flops(&s.compute) < WATCHED_FLOPS) {
+    for subgraph in &subgraphs {
         let kernels = gpu_schedule("k", &subgraph.compute, limits).map_err(|e| e.to_string())?;
-        let types = subgraph.compute.inputs.iter();
-        let zeros: Vec<Tensor> = types.map(|ty| Tensor::zeros(ty.dtype, &ty.shape)).collect();
-        let found = exec::run(&kernels.checked_form(), &zeros.iter().collect::<Vec<_>>());
+        let found = exec::watch(&kernels, Blocks::Sampled);
         found.map_err(|e| format!("kernel {}: {e}\n{kernels}", subgraph.name))?;
     }
     Ok(())

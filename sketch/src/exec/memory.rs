@@ -10,9 +10,10 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn uninitialised(ty: &TensorType) -> Option<Memory> {
+    /// Of zeros, which are there to be read if `written` holds.
+    pub(super) fn zeros(ty: &TensorType, written: bool) -> Option<Memory> {
         let tensor = Tensor::try_zeros(ty.dtype, &ty.shape).ok()?;
-        Some(Memory { written: vec![false; tensor.len()], tensor })
+        Some(Memory { written: vec![written; tensor.len()], tensor })
     }
 
     pub(super) fn holding(tensor: Tensor) -> Memory {

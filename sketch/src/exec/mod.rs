@@ -3,12 +3,14 @@
 //! Element by element, in the order of the loops. Every access is checked: indices in bounds,
 //! no read of an element that nothing wrote, iterations of parallel, bound and vectorised loops that do not touch what
 //! another one writes, every element of the results written. `init` of reductions is done as `finish` would.
+//! [`watch()`] does the same to some thread blocks of programs for GPUs, without computing anything, so much faster.
 
 mod memory;
 mod race;
 mod scalar;
+mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::{BufId, Combiner, Expr, Scalar, TensorType, VarId};
 use ansc_runtime::Tensor;
@@ -18,6 +20,7 @@ use crate::program::{Access, Block, Body, For, ForKind, Program, Scope, Stmt, Th
 use crate::tree;
 use memory::Memory;
 use race::Tracker;
+pub use watch::{Blocks, Watched, watch};
 
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ExecError {
@@ -63,15 +66,13 @@ struct Machine<'a> {
     shared: Vec<(VarId, Tracker)>,
     /// Loops that run, by the order in which they were entered.
     running: Vec<VarId>,
+    /// The iterations of parallel loops that run, where not all do.
+    only: Option<BTreeSet<usize>>,
 }
 
 impl<'a> Machine<'a> {
     fn new(program: &'a Program, inputs: &[&Tensor]) -> Result<Machine<'a>, ExecError> {
-        let mut memory = Vec::with_capacity(program.buffers.len());
-        for buffer in &program.buffers {
-            let fresh = Memory::uninitialised(&buffer.ty);
-            memory.push(fresh.ok_or_else(|| ExecError::TooLarge { buffer: buffer.name.clone() })?);
-        }
+        let mut machine = Machine::holding(program, |_| false)?;
         let is_input = |b: &&BufId| program.buffer(**b).scope == Scope::Input;
         let params: Vec<BufId> = program.params.iter().filter(is_input).copied().collect();
         if params.len() != inputs.len() {
@@ -82,14 +83,35 @@ impl<'a> Machine<'a> {
             if expected != found {
                 return Err(ExecError::Input { index, expected, found });
             }
-            memory[param.index()] = Memory::holding(tensor.clone());
+            machine.memory[param.index()] = Memory::holding(tensor.clone());
+        }
+        Ok(machine)
+    }
+
+    /// One that runs some iterations of parallel loops; global memory holds zeros.
+    fn of_blocks(program: &'a Program, only: BTreeSet<usize>) -> Result<Machine<'a>, ExecError> {
+        let is_global = |scope| matches!(scope, Scope::Input | Scope::Output | Scope::Global);
+        let machine = Machine::holding(program, is_global)?;
+        Ok(Machine { only: Some(only), ..machine })
+    }
+
+    /// Buffers of the scopes for which `zeros` holds are initialised.
+    fn holding(
+        program: &'a Program,
+        zeros: impl Fn(Scope) -> bool,
+    ) -> Result<Machine<'a>, ExecError> {
+        let mut memory = Vec::with_capacity(program.buffers.len());
+        for buffer in &program.buffers {
+            let fresh = Memory::zeros(&buffer.ty, zeros(buffer.scope));
+            memory.push(fresh.ok_or_else(|| ExecError::TooLarge { buffer: buffer.name.clone() })?);
         }
         let mut privates: BTreeMap<VarId, Vec<BufId>> = BTreeMap::new();
         for (buffer, home) in tree::homes(program) {
             privates.entry(home).or_default().push(buffer);
         }
         let vars = vec![0; program.vars.len()];
-        Ok(Machine { program, memory, vars, privates, shared: vec![], running: vec![] })
+        let (shared, running) = (vec![], vec![]);
+        Ok(Machine { program, memory, vars, privates, shared, running, only: None })
     }
 
     fn results(self) -> Result<Vec<Tensor>, ExecError> {
@@ -126,6 +148,9 @@ impl<'a> Machine<'a> {
         }
         self.running.push(l.var);
         for iteration in 0..l.extent {
+            if !self.does_run(l.kind, iteration) {
+                continue;
+            }
             for &buffer in self.privates.get(&l.var).into_iter().flatten() {
                 self.memory[buffer.index()].forget();
             }
@@ -140,6 +165,11 @@ impl<'a> Machine<'a> {
             self.shared.pop();
         }
         Ok(())
+    }
+
+    fn does_run(&self, kind: ForKind, iteration: usize) -> bool {
+        let only = self.only.as_ref().filter(|_| kind == ForKind::Parallel);
+        only.is_none_or(|only| only.contains(&iteration))
     }
 
     fn block(&mut self, block: &'a Block) -> Result<(), ExecError> {
