@@ -88,11 +88,10 @@ impl<'a> Machine<'a> {
         Ok(machine)
     }
 
-    /// One that runs some iterations of parallel loops; global memory holds zeros.
-    fn of_blocks(program: &'a Program, only: BTreeSet<usize>) -> Result<Machine<'a>, ExecError> {
+    /// Global memory holds zeros.
+    fn on_zeros(program: &'a Program) -> Result<Machine<'a>, ExecError> {
         let is_global = |scope| matches!(scope, Scope::Input | Scope::Output | Scope::Global);
-        let machine = Machine::holding(program, is_global)?;
-        Ok(Machine { only: Some(only), ..machine })
+        Machine::holding(program, is_global)
     }
 
     /// Buffers of the scopes for which `zeros` holds are initialised.

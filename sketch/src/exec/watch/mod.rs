@@ -8,7 +8,8 @@
 //!
 //! Where indices and guards follow from loops and threads alone, nothing is computed: all threads of a block go through a
 //! statement together (`team`), and each access over those loops only that it depends on (`plan`). Of a branch that
-//! depends on data, both sides are taken. Kernels whose indices depend on data are run on zeros, thread by thread.
+//! depends on data, both sides are taken. Kernels whose indices depend on data, or which such a branch leads out of
+//! bounds, are run on zeros, thread by thread.
 //!
 //! ```text
 //! for k in 0..64 { for j in 0..8 { c[j] += a[k, tx] * b[k, j] } }       a: 64 steps, b: 512, c: 8, each for all of tx
@@ -24,14 +25,16 @@ mod tests;
 
 pub use blocks::Blocks;
 
+use std::collections::BTreeSet;
+
 use super::{ExecError, Machine};
-use crate::gpu::{GpuProgram, Kernel};
+use crate::gpu::GpuProgram;
 
 /// How much was watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Watched {
     pub kernels: usize,
-    /// Those whose indices depend on data.
+    /// Those that had to be run on zeros.
     pub by_value: usize,
     /// Thread blocks that ran.
     pub blocks: usize,
@@ -49,27 +52,47 @@ impl std::iter::Sum for Watched {
 
 /// Runs the chosen thread blocks of every kernel.
 pub fn watch(gpu: &GpuProgram, blocks: Blocks) -> Result<Watched, ExecError> {
-    gpu.kernels.iter().map(|kernel| watch_kernel(gpu, kernel, &blocks.of(kernel))).sum()
+    (0..gpu.kernels.len()).map(|number| watch_kernel(gpu, number, blocks)).sum()
 }
 
-fn watch_kernel(
-    gpu: &GpuProgram,
-    kernel: &Kernel,
-    blocks: &[[usize; 3]],
-) -> Result<Watched, ExecError> {
-    let plan = plan::plan(&gpu.program, kernel);
-    match &plan {
-        Some(plan) => team::run(&gpu.program, kernel, plan, blocks)?,
-        None => by_value(gpu, kernel, blocks)?,
-    }
-    Ok(Watched { kernels: 1, by_value: usize::from(plan.is_none()), blocks: blocks.len() })
+fn watch_kernel(gpu: &GpuProgram, number: usize, blocks: Blocks) -> Result<Watched, ExecError> {
+    let kernel = &gpu.kernels[number];
+    let blocks = blocks.of(kernel);
+    let found = plan::plan(&gpu.program, kernel)
+        .map(|plan| (team::run(&gpu.program, kernel, &plan, &blocks), plan.guesses));
+    let by_value = match found {
+        // The branch that leads there may be one that is not taken.
+        None | Some((Err(ExecError::OutOfBounds { .. }), true)) => {
+            by_value(gpu, number, &blocks)?;
+            1
+        }
+        Some((found, _)) => {
+            found?;
+            0
+        }
+    };
+    Ok(Watched { kernels: 1, by_value, blocks: blocks.len() })
 }
 
-fn by_value(gpu: &GpuProgram, kernel: &Kernel, blocks: &[[usize; 3]]) -> Result<(), ExecError> {
-    let alone = GpuProgram { program: gpu.program.clone(), kernels: vec![kernel.clone()] };
-    let form = alone.checked_form();
+/// After the kernels before it, completely, if it reads what one of them writes.
+fn by_value(gpu: &GpuProgram, number: usize, blocks: &[[usize; 3]]) -> Result<(), ExecError> {
+    let kernel = &gpu.kernels[number];
+    let first = if reads_results(gpu, number) { 0 } else { number };
+    let kernels = gpu.kernels[first..=number].to_vec();
+    let form = GpuProgram { program: gpu.program.clone(), kernels }.checked_form();
+    let (last, before) = form.body.split_last().expect("a kernel is a loop over its blocks");
     let [x, y, _] = kernel.grid.map(|axis| axis.extent);
-    let numbers = blocks.iter().map(|[bx, by, bz]| bx + x * (by + y * bz)).collect();
-    let mut machine = Machine::of_blocks(&form, numbers)?;
-    machine.stmts(&form.body)
+    let mut machine = Machine::on_zeros(&form)?;
+    machine.stmts(before)?;
+    machine.only = Some(blocks.iter().map(|[bx, by, bz]| bx + x * (by + y * bz)).collect());
+    machine.stmts(std::slice::from_ref(last))
+}
+
+fn reads_results(gpu: &GpuProgram, number: usize) -> bool {
+    let (mut written, mut read) = (BTreeSet::new(), BTreeSet::new());
+    for kernel in &gpu.kernels[..number] {
+        kernel.visit_blocks(&mut |b| written.extend(b.body.writes().iter().map(|w| w.buffer)));
+    }
+    gpu.kernels[number].visit_blocks(&mut |b| read.extend(b.reads()));
+    !read.is_disjoint(&written)
 }

@@ -17,6 +17,8 @@ use crate::tree;
 pub(super) struct Plan {
     pub(super) threads: Threads,
     pub(super) body: Vec<Code>,
+    /// Whether both sides of a branch that depends on data are taken somewhere.
+    pub(super) guesses: bool,
 }
 
 pub(super) enum Code {
@@ -50,7 +52,9 @@ pub(super) enum What {
 pub(super) fn plan(program: &Program, kernel: &Kernel) -> Option<Plan> {
     let planner = Planner { program, threads: Threads::of(kernel), homes: homes(program, kernel) };
     let body = planner.steps(&kernel.body)?;
-    Some(Plan { threads: planner.threads, body })
+    let mut guesses = false;
+    kernel.visit_blocks(&mut |b| guesses |= b.exprs().into_iter().any(branches_on_data));
+    Some(Plan { threads: planner.threads, body, guesses })
 }
 
 /// The loop in whose iterations a buffer of a thread or of its block begins anew. Shared ones do so where all
@@ -70,6 +74,10 @@ fn homes(program: &Program, kernel: &Kernel) -> BTreeMap<BufId, VarId> {
         }
     });
     common.into_iter().filter_map(|(buffer, loops)| Some((buffer, *loops.last()?))).collect()
+}
+
+fn branches_on_data(e: &Expr) -> bool {
+    e.any(&mut |e| matches!(e, Expr::Select(condition, ..) if !condition.loads().is_empty()))
 }
 
 /// Calls `f` with the loops around each block: those with barriers inside, and the others.
