@@ -353,6 +353,21 @@ impl Expr {
         }
     }
 
+    /// Calls `f` on everything below this expression and on itself, operands first.
+    pub fn visit_mut(&mut self, f: &mut impl FnMut(&mut Expr)) {
+        match self {
+            Expr::Const(_) | Expr::Var(_) => {}
+            Expr::Load(_, indices) => indices.iter_mut().for_each(|i| i.visit_mut(f)),
+            Expr::Unary(_, x) | Expr::Cast(_, x) => x.visit_mut(f),
+            Expr::Binary(_, a, b) => {
+                a.visit_mut(f);
+                b.visit_mut(f);
+            }
+            Expr::Select(c, a, b) => [c, a, b].into_iter().for_each(|x| x.visit_mut(f)),
+        }
+        f(self);
+    }
+
     /// Whether `f` holds for this expression or for one below it.
     pub fn any(&self, f: &mut impl FnMut(&Expr) -> bool) -> bool {
         f(self)

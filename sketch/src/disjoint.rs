@@ -4,6 +4,8 @@
 //! larger than all that the digits below it can add up to. The indices of a write that determine
 //! together all digits of the loop's variable tell its iterations apart.
 
+use std::cell::LazyCell;
+
 use ansc_graph::{BufId, Expr, VarId};
 
 use crate::affine::{Digit, Extents, Source, Sum};
@@ -17,16 +19,16 @@ const MOST_OPENED: usize = 32;
 /// Buffers that are private to an iteration are left out, and shared ones where the iterations are threads.
 pub(crate) fn shared_write(program: &Program, l: &For, kind: ForKind) -> Option<(String, BufId)> {
     let extents = Extents::of(program);
-    let common = tree::common_loops(program);
+    let common = LazyCell::new(|| tree::common_loops(program));
     let mut found = None;
     l.body.iter().for_each(|s| {
         s.visit_blocks(&mut |block| {
             for access in block.body.writes() {
-                let inside = common[&access.buffer].contains(&l.var);
+                let inside = || common[&access.buffer].contains(&l.var);
                 let private = match program.buffer(access.buffer).scope {
-                    Scope::Local => inside,
+                    Scope::Local => inside(),
                     // Which thread of a block writes what is settled when the program is lowered.
-                    Scope::Shared => inside || kind.is_inside_block(),
+                    Scope::Shared => kind.is_inside_block() || inside(),
                     _ => false,
                 };
                 if !private && !tells_apart(block, access, l.var, &extents) {

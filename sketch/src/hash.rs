@@ -4,8 +4,6 @@
 //! the numbers of variables, only; and, but for chance, another one for all others. It is written to files: what
 //! goes into it must not change.
 
-use std::collections::HashMap;
-
 use ansc_graph::{Combiner, Expr, Scalar, VarId};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -13,7 +11,8 @@ use crate::program::{Access, Block, Body, For, ForKind, IterKind, Program, Scope
 
 impl Program {
     pub fn structural_hash(&self) -> u64 {
-        let mut walk = Walk { bytes: Vec::with_capacity(4096), vars: HashMap::new() };
+        let mut walk =
+            Walk { bytes: Vec::with_capacity(4096), vars: vec![None; self.vars.len()], next: 0 };
         walk.number(self.buffers.len());
         for buffer in &self.buffers {
             walk.text(buffer.ty.dtype.name());
@@ -42,7 +41,8 @@ fn scope(scope: Scope) -> u8 {
 struct Walk {
     bytes: Vec<u8>,
     /// Variables by the order in which they appear.
-    vars: HashMap<VarId, usize>,
+    vars: Vec<Option<usize>>,
+    next: usize,
 }
 
 impl Walk {
@@ -65,8 +65,10 @@ impl Walk {
     }
 
     fn var(&mut self, var: VarId) {
-        let next = self.vars.len();
-        let number = *self.vars.entry(var).or_insert(next);
+        let number = *self.vars[var.index()].get_or_insert_with(|| {
+            self.next += 1;
+            self.next - 1
+        });
         self.number(number);
     }
 

@@ -184,10 +184,22 @@ impl Block {
         self.exprs().iter().flat_map(|e| e.loads()).map(|(buffer, _)| buffer).collect()
     }
 
+    /// Calls `f` on everything that the block reads or writes, once for each access.
+    pub(crate) fn visit_buffers(&self, f: &mut impl FnMut(BufId)) {
+        for e in self.exprs() {
+            e.visit(&mut |node| {
+                if let Expr::Load(buffer, _) = node {
+                    f(*buffer);
+                }
+            });
+        }
+        self.body.writes().iter().for_each(|a| f(a.buffer));
+    }
+
     /// Everything that the block reads or writes.
     pub(crate) fn buffers(&self) -> BTreeSet<BufId> {
-        let mut buffers = self.reads();
-        buffers.extend(self.body.writes().iter().map(|a| a.buffer));
+        let mut buffers = BTreeSet::new();
+        self.visit_buffers(&mut |buffer| _ = buffers.insert(buffer));
         buffers
     }
 
@@ -223,11 +235,11 @@ pub(crate) fn common_loops(program: &Program) -> BTreeMap<BufId, Vec<VarId>> {
     let mut common: BTreeMap<BufId, Vec<VarId>> = BTreeMap::new();
     visit_nests(&program.body, &mut |loops, block| {
         let here: Vec<VarId> = loops.iter().map(|l| l.var).collect();
-        for buffer in block.buffers() {
+        block.visit_buffers(&mut |buffer| {
             let shared = common.entry(buffer).or_insert_with(|| here.clone());
             let length = shared.iter().zip(&here).take_while(|(a, b)| a == b).count();
             shared.truncate(length);
-        }
+        });
     });
     common
 }

@@ -69,7 +69,12 @@ impl Search {
     }
 
     pub fn is_seen(&self, candidate: &Candidate) -> bool {
-        self.index.contains_key(&candidate.program)
+        self.is_program_seen(candidate.program)
+    }
+
+    /// As [`Candidate::program`].
+    pub fn is_program_seen(&self, program: u64) -> bool {
+        self.index.contains_key(&program)
     }
 
     pub fn outcome(&self, candidate: &Candidate) -> Option<&Outcome> {

@@ -131,8 +131,10 @@ fn shared(loads: &[&[Expr]], axis: usize, s: &Stage, periods: &[usize]) -> Optio
         let period = *periods.get(v.index())?;
         Some(joined(outer(v.index()), inner(v.index()), period))
     };
+    // Most loads have the same index.
+    let all: BTreeSet<&Expr> = loads.iter().map(|l| &l[axis]).collect();
     let found: BTreeSet<Expr> =
-        loads.iter().map(|l| arith::simplify(&l[axis].substitute(&at), &ranges)).collect();
+        all.into_iter().map(|e| arith::simplify(&e.substitute(&at), &ranges)).collect();
     let fixed = |v: &VarId| matches!(part(*v), Some(Part::Outer(_)));
     let [only] = &found.into_iter().collect::<Vec<_>>()[..] else { return None };
     only.vars().iter().all(fixed).then(|| only.clone())

@@ -1,9 +1,9 @@
 //! The loops around the store that is looked at, and what the stores under each have touched so far.
 
-use ansc_graph::BufId;
+use ansc_graph::{BufId, Expr, VarId};
 
 use super::reach::{self, Interval};
-use super::store::Store;
+use super::store::{Accesses, Store};
 use crate::program::{For, Program};
 
 /// What one store statement touches of a buffer while a loop runs once.
@@ -66,12 +66,15 @@ impl<'a> Nest<'a> {
     /// Records at every level what `store` touches. Returns the bytes of each level, innermost first.
     pub(super) fn touch(&mut self, program: &Program, store: &Store<'_>) -> Vec<f64> {
         let mut bytes = Vec::with_capacity(self.levels.len());
+        let mut extents: Vec<Vec<usize>> = store.accesses.iter().map(|_| vec![]).collect();
         for level in self.levels.iter_mut().rev() {
-            self.bounds[level.l.var.index()] = running(level.l);
+            let var = level.l.var;
+            self.bounds[var.index()] = running(level.l);
             let before = level.touches.len();
-            for access in &store.accesses {
+            for (access, extents) in store.accesses.iter().zip(&mut extents) {
                 let ty = &program.buffer(access.buffer).ty;
-                let elements = reach::elements(&access.indices, &ty.shape, &self.bounds);
+                update(extents, access, &ty.shape, var, &self.bounds);
+                let elements = extents.iter().map(|&extent| extent as f64).product();
                 let element_bytes = ty.dtype.size() as f64;
                 level.touches.push(Touch { buffer: access.buffer, elements, element_bytes });
             }
@@ -91,6 +94,24 @@ impl<'a> Nest<'a> {
             bounds[level.l.var.index()] = running(level.l);
         }
         bounds
+    }
+}
+
+/// The extents along each axis, now that `var` runs, too: those of axes that do not depend on it stay as they are.
+fn update(
+    extents: &mut Vec<usize>,
+    access: &Accesses<'_>,
+    shape: &[usize],
+    var: VarId,
+    bounds: &[Interval],
+) {
+    let is_first = extents.is_empty();
+    extents.resize(shape.len(), 0);
+    let is_var = &mut |e: &Expr| matches!(e, Expr::Var(v) if *v == var);
+    for (axis, extent) in extents.iter_mut().enumerate() {
+        if is_first || access.indices.iter().any(|at| at.get(axis).is_some_and(|e| e.any(is_var))) {
+            *extent = reach::extent(&access.indices, axis, shape[axis], bounds);
+        }
     }
 }
 

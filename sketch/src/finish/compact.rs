@@ -102,14 +102,12 @@ fn shift(block: &mut Block, boxes: &BTreeMap<BufId, Vec<Span>>, extents: &Extent
         _ => affine::simplify(&(index.clone() - span.min.to_expr()), extents),
     };
     block.visit_exprs_mut(&mut |e| {
-        if !e.any(&mut |node| matches!(node, Expr::Load(buffer, _) if boxes.contains_key(buffer))) {
-            return;
-        }
-        *e = e.rewrite(&mut |node| {
-            let Expr::Load(buffer, indices) = node else { return None };
-            let spans = boxes.get(buffer)?;
-            let shifted = indices.iter().zip(spans).map(|(i, s)| relative(i, s)).collect();
-            Some(Expr::Load(*buffer, shifted))
+        e.visit_mut(&mut |node| {
+            if let Expr::Load(buffer, indices) = node
+                && let Some(spans) = boxes.get(buffer)
+            {
+                indices.iter_mut().zip(spans).for_each(|(i, s)| *i = relative(i, s));
+            }
         });
     });
     let written = match &mut block.body {

@@ -9,7 +9,10 @@ use crate::tree;
 
 pub(super) fn prune_buffers(program: &mut Program) {
     let mut used: BTreeSet<BufId> = program.params.iter().copied().collect();
-    used.extend(program.blocks().into_iter().flat_map(|b| b.buffers()));
+    program
+        .blocks()
+        .into_iter()
+        .for_each(|b| b.visit_buffers(&mut |buffer| _ = used.insert(buffer)));
     if used.len() == program.buffers.len() {
         return;
     }
@@ -19,9 +22,10 @@ pub(super) fn prune_buffers(program: &mut Program) {
     program.params.iter_mut().for_each(|p| *p = renamed[p]);
     tree::visit_blocks_mut(&mut program.body, &mut |block| {
         block.visit_exprs_mut(&mut |e| {
-            *e = e.rewrite(&mut |node| match node {
-                Expr::Load(buffer, indices) => Some(Expr::Load(renamed[buffer], indices.clone())),
-                _ => None,
+            e.visit_mut(&mut |node| {
+                if let Expr::Load(buffer, _) = node {
+                    *buffer = renamed[buffer];
+                }
             });
         });
         match &mut block.body {

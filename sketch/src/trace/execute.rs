@@ -25,6 +25,7 @@ impl Recorder {
         random: &mut dyn Rng,
     ) -> Result<()> {
         self.reserve(&instruction);
+        self.found.set(None);
         match instruction.decision() {
             _ if !instruction.is_sampling() => self.plain(instruction),
             Some(made) if self.fits(&instruction, made)? => self.keep(instruction),
@@ -256,7 +257,9 @@ impl Recorder {
                 usize::try_from(*index).is_ok_and(|index| index < candidates.len())
             }
             (SampleComputeLocation { block, .. }, Decision::Choice(choice)) => {
-                self.location(*block, *choice)?.is_some()
+                let place = self.location(*block, *choice)?;
+                self.found.set(place.map(|place| (*block, *choice, place)));
+                place.is_some()
             }
             _ => false,
         })
@@ -276,11 +279,16 @@ impl Recorder {
             }
             SampleCategorical { weights, .. } => sample_index(weights, random).map(choice),
             SampleComputeLocation { block, .. } => {
-                let candidates = locations(&self.schedule, self.block_name(*block)?).len();
+                let loops: Vec<LoopRef> =
+                    locations(&self.schedule, self.block_name(*block)?).collect();
+                let candidates = loops.len();
                 let inlinable = self.can_inline(*block)?;
                 let options = candidates + 1 + usize::from(inlinable);
                 let drawn = sample_index(&vec![1.0; options], random).map(|i| i as i64);
-                drawn.map(|i| Decision::Choice(i - options as i64 + candidates as i64))
+                let choice = drawn.map(|i| i - options as i64 + candidates as i64);
+                let at = choice.and_then(|choice| loops.get(usize::try_from(choice).ok()?));
+                self.found.set(choice.zip(at).map(|(c, l)| (*block, c, Place::Loop(*l))));
+                choice.map(Decision::Choice)
             }
             _ => None,
         })
@@ -295,8 +303,8 @@ impl Recorder {
             Decision::ROOT => Some(Place::Root),
             Decision::INLINE => self.can_inline(block)?.then_some(Place::Inline),
             index => {
-                let all = locations(&self.schedule, self.block_name(block)?);
-                usize::try_from(index).ok().and_then(|i| all.get(i).copied()).map(Place::Loop)
+                let mut all = locations(&self.schedule, self.block_name(block)?);
+                usize::try_from(index).ok().and_then(|i| all.nth(i)).map(Place::Loop)
             }
         })
     }
@@ -316,7 +324,10 @@ impl Recorder {
                 define(&mut self.values, out.0, candidates[*index as usize]);
             }
             (SampleComputeLocation { block, out, .. }, Some(Decision::Choice(choice))) => {
-                let place = self.location(*block, *choice)?.ok_or(StepError::Unfit)?;
+                let place = match self.found.take() {
+                    Some((b, c, place)) if (b, c) == (*block, *choice) => place,
+                    _ => self.location(*block, *choice)?.ok_or(StepError::Unfit)?,
+                };
                 define(&mut self.loops, out.0, place);
             }
             _ => return Err(StepError::Unfit),

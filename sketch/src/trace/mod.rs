@@ -126,6 +126,10 @@ impl Trace {
         (0..self.steps.len()).filter(|&i| self.steps[i].is_sampling()).collect()
     }
 
+    pub fn is_decided(&self) -> bool {
+        self.choices().iter().all(|&step| self.steps[step].decision().is_some())
+    }
+
     /// The trace with all its decisions made, where none depends on the program: what is undecided is drawn as a replay
     /// draws it. None for other traces, for which nothing is drawn.
     pub fn drawn(&self, random: &mut dyn Rng) -> Option<Trace> {

@@ -72,7 +72,7 @@ impl Recorder {
                 (0..candidates.len() as i64).map(Decision::Choice).collect()
             }
             SampleComputeLocation { block, .. } => {
-                let loops = locations(&self.schedule, self.block_name(*block)?).len() as i64;
+                let loops = locations(&self.schedule, self.block_name(*block)?).count() as i64;
                 let inline = self.can_inline(*block)?.then_some(Decision::INLINE);
                 let places = inline.into_iter().chain([Decision::ROOT]).chain(0..loops);
                 places.map(Decision::Choice).collect()

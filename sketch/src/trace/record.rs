@@ -2,6 +2,7 @@
 //!
 //! The methods are those of [`Schedule`], on variables in place of names and loops.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use rand::Rng;
@@ -41,6 +42,8 @@ pub struct Recorder {
     pub(super) prepared: Vec<Packing>,
     /// Constants that the default schedule packs, once it was applied.
     pub(super) packings: Option<Vec<Packing>>,
+    /// What the decision about a block's place means, found when it was made or checked.
+    pub(super) found: Cell<Option<(BlockVar, i64, Place)>>,
 }
 
 impl Recorder {
@@ -55,6 +58,7 @@ impl Recorder {
             task: None,
             prepared: vec![],
             packings: None,
+            found: Cell::new(None),
         }
     }
 

@@ -126,17 +126,21 @@ pub(super) fn sample_index(weights: &[f64], random: &mut dyn Rng) -> Option<usiz
         .or(last)
 }
 
-/// Loops of the only consumer at which the block may be computed, outermost first.
-pub(super) fn locations(schedule: &Schedule, block: &str) -> Vec<LoopRef> {
-    let Ok(consumers) = schedule.consumers(block) else { return vec![] };
-    let [consumer] = &consumers[..] else { return vec![] };
-    let loops = schedule.loops(consumer).expect("the consumer is a block of the program");
+/// Loops of the only consumer at which the block may be computed, outermost first; each is tried when it is asked for.
+pub(super) fn locations<'a>(
+    schedule: &'a Schedule,
+    block: &'a str,
+) -> impl Iterator<Item = LoopRef> + 'a {
+    let consumers = schedule.consumers(block).unwrap_or_default();
+    let loops = match &consumers[..] {
+        [consumer] => schedule.loops(consumer).expect("the consumer is a block of the program"),
+        _ => vec![],
+    };
     loops
         .into_iter()
         .take_while(|&l| !ends_search(schedule, l))
         .filter(|&l| schedule.extent(l).is_ok_and(|extent| extent > 1))
-        .filter(|&l| schedule.clone().compute_at(block, l).is_ok())
-        .collect()
+        .filter(move |&l| schedule.clone().compute_at(block, l).is_ok())
 }
 
 /// From reduction loops inwards, and in unrolled or vectorised ones, nothing is computed.

@@ -11,8 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ansc_sketch::{Features, Task, features};
+use ansc_sketch::{Features, Task};
 
+use super::point::Point;
 use crate::candidate::Candidate;
 use crate::model::CostModel;
 
@@ -20,8 +21,8 @@ use crate::model::CostModel;
 /// child would be a copy.
 pub(super) fn cross(
     task: &Arc<Task>,
-    a: &Candidate,
-    b: &Candidate,
+    a: &Point,
+    b: &Point,
     model: &dyn CostModel,
 ) -> Option<Candidate> {
     if !a.trace.same_sketch(&b.trace) {
@@ -63,14 +64,13 @@ impl<'a> Nodes<'a> {
         self.0.iter().filter(is_of).max_by_key(|node| node.len()).copied().unwrap_or("")
     }
 
-    fn scores(&self, candidate: &Candidate, model: &dyn CostModel) -> BTreeMap<&'a str, f32> {
-        let program = &candidate.scheduled.program;
+    fn scores(&self, point: &Point, model: &dyn CostModel) -> BTreeMap<&'a str, f32> {
         let alone: Vec<Features> =
-            candidate.features.rows.iter().map(|row| Features { rows: vec![*row] }).collect();
+            point.features.rows.iter().map(|row| Features { rows: vec![*row] }).collect();
         let scores = model.predict(&alone.iter().collect::<Vec<_>>());
         let mut all = BTreeMap::new();
-        for (buffer, score) in features::stored(program).into_iter().zip(scores) {
-            *all.entry(self.node(&program.buffer(buffer).name)).or_insert(0.0) += score;
+        for (buffer, score) in point.stored.iter().zip(scores) {
+            *all.entry(self.node(buffer)).or_insert(0.0) += score;
         }
         all
     }
@@ -79,6 +79,7 @@ impl<'a> Nodes<'a> {
 #[cfg(test)]
 mod tests {
     use ansc_graph::Compute;
+    use ansc_sketch::features;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
@@ -117,7 +118,8 @@ mod tests {
         for (number, sketch) in task.sketches().iter().enumerate().skip(1) {
             for seed in 0..4 {
                 let random = &mut StdRng::seed_from_u64(100 * number as u64 + seed);
-                let mut sample = || Candidate::of(&task, &sketch.trace, random);
+                let mut sample =
+                    || Candidate::of(&task, &sketch.trace, random).map(|c| Point::of(&c));
                 let (Some(a), Some(b)) = (sample(), sample()) else { continue };
                 let Some(child) = cross(&task, &a, &b, &Depth) else { continue };
                 let (of_a, of_b) = (nodes.scores(&a, &Depth), nodes.scores(&b, &Depth));

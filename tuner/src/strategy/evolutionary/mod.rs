@@ -14,6 +14,7 @@
 
 mod crossover;
 mod mutation;
+mod point;
 mod replays;
 mod top;
 mod wheel;
@@ -31,6 +32,7 @@ use super::SearchStrategy;
 use crate::candidate::{Candidate, Search};
 use crate::model::SharedModel;
 use mutation::mutate;
+use point::Point;
 use replays::Replays;
 use top::Top;
 use wheel::Wheel;
@@ -106,11 +108,11 @@ struct Crossovers {
     useless: bool,
 }
 
-type Population = Vec<Arc<Candidate>>;
+type Population = Vec<Arc<Point>>;
 
 /// A candidate, and which of the last generation it came from.
 struct Child {
-    candidate: Arc<Candidate>,
+    candidate: Arc<Point>,
     parent: usize,
 }
 
@@ -120,7 +122,7 @@ impl Evolutionary {
         Evolutionary { options, model, seed, round: 0, crossovers, replays }
     }
 
-    fn score(&self, population: &[Arc<Candidate>]) -> Vec<f32> {
+    fn score(&self, population: &[Arc<Point>]) -> Vec<f32> {
         let features: Vec<&Features> = population.iter().map(|c| c.features.as_ref()).collect();
         self.model.read().unwrap_or_else(PoisonError::into_inner).predict(&features)
     }
@@ -149,7 +151,8 @@ impl Evolutionary {
                     self.replays.of(&search.task, &sketch.trace, random)
                 })
                 .collect();
-            let fresh = |c: &Arc<Candidate>| !search.is_seen(c) && known.insert(c.program);
+            let fresh =
+                |c: &Arc<Point>| !search.is_program_seen(c.program) && known.insert(c.program);
             samples.extend(drawn.into_iter().filter(fresh));
             empty = if samples.len() == before { empty + 1 } else { 0 };
             if samples.len() >= LEAST_POPULATION.min(wanted) || empty == EMPTY_PASSES {
@@ -164,13 +167,13 @@ impl Evolutionary {
             search.measured.iter().filter_map(|(c, o)| Some((o.seconds()?, c))).collect();
         timed.sort_by(|a, b| a.0.total_cmp(&b.0));
         let most = (self.options.measured * self.options.population as f64) as usize;
-        timed.into_iter().take(most).map(|(_, c)| Arc::new(c.clone())).collect()
+        timed.into_iter().take(most).map(|(_, c)| Arc::new(Point::of(c))).collect()
     }
 
     fn children(
         &self,
         search: &Search,
-        parents: &[Arc<Candidate>],
+        parents: &[Arc<Point>],
         scores: &[f32],
         generation: usize,
     ) -> Vec<Child> {
@@ -193,11 +196,11 @@ impl Evolutionary {
     fn child(
         &self,
         search: &Search,
-        parents: &[Arc<Candidate>],
+        parents: &[Arc<Point>],
         parent: usize,
         wheel: &Wheel,
         random: &mut StdRng,
-    ) -> Option<Arc<Candidate>> {
+    ) -> Option<Arc<Point>> {
         let drawn = random.random_range(0.0..1.0);
         let parent = &parents[parent];
         if drawn < self.options.mutation {
@@ -215,18 +218,18 @@ impl Evolutionary {
         self.cross(search, parent, other)
     }
 
-    fn cross(&self, search: &Search, a: &Candidate, b: &Candidate) -> Option<Arc<Candidate>> {
+    fn cross(&self, search: &Search, a: &Point, b: &Point) -> Option<Arc<Point>> {
         self.crossovers.tried.fetch_add(1, Ordering::Relaxed);
         let model = self.model.read().unwrap_or_else(PoisonError::into_inner);
         let child = crossover::cross(&search.task, a, b, model.as_ref())?;
         self.crossovers.made.fetch_add(1, Ordering::Relaxed);
-        Some(Arc::new(child))
+        Some(Arc::new(Point::of(&child)))
     }
 
     /// The next generation: children, or their parents where these stay.
     fn accepted(
         &self,
-        parents: &[Arc<Candidate>],
+        parents: &[Arc<Point>],
         parent_scores: &[f32],
         children: Vec<Child>,
         scores: &mut [f32],
@@ -258,9 +261,9 @@ impl Evolutionary {
     /// Evolves `population`, and keeps the `most` best that were not measured.
     fn evolve(&mut self, search: &Search, mut population: Population, most: usize) -> Top {
         let mut top = Top::new(most);
-        let mut offer = |population: &[Arc<Candidate>], scores: &[f32]| {
+        let mut offer = |population: &[Arc<Point>], scores: &[f32]| {
             for (candidate, score) in population.iter().zip(scores) {
-                if !search.is_seen(candidate) {
+                if !search.is_program_seen(candidate.program) {
                     top.offer(candidate, *score);
                 }
             }
@@ -286,14 +289,14 @@ impl Evolutionary {
     }
 
     /// Mostly the best ones, and some random ones; each side fills up for the other.
-    fn pick(&self, n: usize, top: Top, samples: &Population) -> Vec<Candidate> {
+    fn pick(&self, search: &Search, n: usize, top: Top, samples: &Population) -> Vec<Candidate> {
         let random = (self.options.epsilon * n as f64).round() as usize;
         let best = top.into_best();
         let (first, rest) = best.split_at(best.len().min(n - random.min(n)));
         let mut taken = HashSet::new();
         let all = first.iter().chain(samples).chain(rest);
-        let distinct = all.filter(|c| taken.insert(c.program)).take(n);
-        distinct.map(|c| c.as_ref().clone()).collect()
+        let distinct: Vec<&Arc<Point>> = all.filter(|c| taken.insert(c.program)).take(n).collect();
+        distinct.into_par_iter().filter_map(|point| point.candidate(&search.task)).collect()
     }
 }
 
@@ -310,14 +313,14 @@ impl SearchStrategy for Evolutionary {
         let samples = self.samples(search);
         let population = [samples.clone(), self.best_measured(search)].concat();
         let top = self.evolve(search, population, 2 * n);
-        let picked = self.pick(n, top, &samples);
+        let picked = self.pick(search, n, top, &samples);
         self.replays.forget();
         discard(samples);
         picked
     }
 }
 
-/// On all threads: programs are large.
+/// On all threads: it takes long.
 fn discard(population: Population) {
     population.into_par_iter().for_each(drop);
 }

@@ -1,23 +1,23 @@
-//! Candidates of a round that need not be replayed again.
+//! Points of a round that need not be made again.
 //!
-//! Decisions that do not depend on the program, such as the knobs of the default schedule, are drawn before the replay;
-//! what they make is then looked up. Such spaces are small, so that a round meets the same points again and again.
+//! Children of the same parents often have the same decisions, and what they make is looked up. Decisions that do not
+//! depend on the program, such as the knobs of the default schedule, are drawn beforehand, so that they can be looked
+//! up, too.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ansc_sketch::{Task, Trace};
 use rand::Rng;
+use xxhash_rust::xxh3::xxh3_128;
 
+use super::point::Point;
 use crate::candidate::Candidate;
-
-/// Candidates that are kept at most.
-const MOST: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct Replays {
     /// By the trace's text: a trace with all its decisions makes one program only.
-    known: Mutex<HashMap<String, Arc<Candidate>>>,
+    known: Mutex<HashMap<u128, Arc<Point>>>,
 }
 
 impl Replays {
@@ -27,28 +27,30 @@ impl Replays {
         task: &Arc<Task>,
         trace: &Trace,
         random: &mut dyn Rng,
-    ) -> Option<Arc<Candidate>> {
-        let Some(drawn) = trace.drawn(random) else {
-            return Candidate::of(task, trace, random).map(Arc::new);
-        };
-        let text = serde_json::to_string(&drawn).ok()?;
-        let known = |text: &String| self.lock().get(text).cloned();
-        if let Some(candidate) = known(&text) {
-            return Some(candidate);
+    ) -> Option<Arc<Point>> {
+        let drawn = trace.drawn(random);
+        let trace = drawn.as_ref().unwrap_or(trace);
+        if !trace.is_decided() {
+            return Candidate::of(task, trace, random).map(|c| Arc::new(Point::of(&c)));
         }
-        let candidate = Arc::new(Candidate::of(task, &drawn, random)?);
-        let mut all = self.lock();
-        if all.len() < MOST {
-            all.insert(text, candidate.clone());
+        let key = xxh3_128(&serde_json::to_vec(trace).ok()?);
+        let known = self.lock().get(&key).cloned();
+        if known.is_some() {
+            return known;
         }
-        Some(candidate)
+        let point = Arc::new(Point::of(&Candidate::of(task, trace, random)?));
+        // Else a decision did not fit and was drawn again: another time it may become something else.
+        if point.trace == *trace {
+            self.lock().insert(key, point.clone());
+        }
+        Some(point)
     }
 
     pub(super) fn forget(&self) {
         self.lock().clear();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Candidate>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u128, Arc<Point>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,7 +74,8 @@ mod tests {
                 let found = replays.of(&task, &sketch.trace, &mut random()).unwrap();
                 let made = Candidate::of(&task, &sketch.trace, &mut random()).unwrap();
                 assert_eq!(found.trace, made.trace);
-                assert_eq!(found.scheduled, made.scheduled);
+                assert_eq!(found.features, made.features);
+                assert_eq!(found.candidate(&task).unwrap().scheduled, made.scheduled);
                 looked_up += usize::from(Arc::strong_count(&found) > 1);
             }
         }

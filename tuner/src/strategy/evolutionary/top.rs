@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use crate::candidate::Candidate;
+use super::point::Point;
 
 /// The candidates of the highest scores, each program once.
 pub(super) struct Top {
     most: usize,
     /// By score, then by program, so that the order is the same every time.
-    kept: BTreeMap<(OrderedScore, u64), Arc<Candidate>>,
+    kept: BTreeMap<(OrderedScore, u64), Arc<Point>>,
     programs: HashSet<u64>,
 }
 
@@ -35,7 +35,7 @@ impl Top {
         Top { most, kept: BTreeMap::new(), programs: HashSet::new() }
     }
 
-    pub(super) fn offer(&mut self, candidate: &Arc<Candidate>, score: f32) {
+    pub(super) fn offer(&mut self, candidate: &Arc<Point>, score: f32) {
         if !self.programs.insert(candidate.program) {
             return;
         }
@@ -45,7 +45,7 @@ impl Top {
         }
     }
 
-    pub(super) fn into_best(self) -> Vec<Arc<Candidate>> {
+    pub(super) fn into_best(self) -> Vec<Arc<Point>> {
         self.kept.into_values().rev().collect()
     }
 }
