@@ -63,7 +63,7 @@ impl Error {
             Error::Load(e) if matches!(e.kind, LoadErrorKind::Target(_)) => EXIT_MACHINE,
             Error::Run(ansc_runtime::RunError::Device(_)) => EXIT_MACHINE,
             Error::Codegen(CodegenError::UnknownTarget { .. }) => EXIT_USAGE,
-            Error::Codegen(CodegenError::NoLinker { .. }) | Error::Session(_) => EXIT_MACHINE,
+            Error::Session(_) => EXIT_MACHINE,
             _ => EXIT_DATA,
         }
     }

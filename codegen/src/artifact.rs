@@ -1,6 +1,6 @@
 //! The artifact: kernels, weights, manifest and seal in one shared library.
 //!
-//! Objects are linked; the other sections are written behind the linked library (see `elf`), so that
+//! Objects are linked; the other sections are written behind the linked library (see `link`), so that
 //! weights are copied once, from memory to the file. The same arguments give the same bytes.
 
 use std::fs::File;
@@ -13,9 +13,8 @@ use ansc_runtime::manifest::{
     SealHasher, WEIGHTS_SECTION,
 };
 
-use crate::elf::{self, Layout, NewSection};
 use crate::error::CodegenError;
-use crate::link;
+use crate::link::{self, Layout, NewSection};
 use crate::target::Target;
 
 /// A page of every machine that we compile for.
@@ -59,7 +58,6 @@ fn write_sections(
     gpu: Option<&[u8]>,
 ) -> Result<(), CodegenError> {
     check_weights(weights, manifest.weight_bytes)?;
-    let library = link::shared_library(objects, target)?;
     let json = serde_json::to_vec(manifest)
         .map_err(|e| CodegenError::Artifact(format!("the manifest has no JSON form: {e}")))?;
     let mut sections = vec![
@@ -76,7 +74,7 @@ fn write_sections(
         align: 8,
         len: code.len() as u64,
     }));
-    let layout = elf::add_sections(library, &sections)?;
+    let layout = link::shared_library(objects, target, &sections)?;
     let partial = partial_path(path);
     let written = write_file(&partial, &layout, weights, &json, gpu)
         .and_then(|()| std::fs::rename(&partial, path));

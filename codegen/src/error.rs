@@ -10,12 +10,8 @@ pub enum CodegenError {
     Unsupported { program: String, what: String },
     #[error("kernel {program}: LLVM rejected the code ({stage}): {message}")]
     Llvm { program: String, stage: &'static str, message: String },
-    #[error(
-        "no linker found (looked for {tried}); install the package `binutils` or `lld`, or put a linker on PATH"
-    )]
-    NoLinker { tried: String },
-    #[error("linking with {linker} failed: {message}")]
-    Link { linker: String, message: String },
+    #[error("the kernels cannot be linked: {0}")]
+    Link(String),
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
     #[error("the artifact cannot be written: {0}")]

@@ -3,7 +3,6 @@
 mod affine;
 pub mod artifact;
 pub mod compile;
-mod elf;
 mod emit;
 pub mod error;
 mod link;

@@ -262,13 +262,14 @@ fn initialize() {
         LlvmTarget::initialize_x86(&config);
         LlvmTarget::initialize_aarch64(&config);
         LlvmTarget::initialize_nvptx(&config);
-        set_llvm_options(&[c"ansc", c"-disable-post-ra"]);
+        set_llvm_options(&[c"ansc", c"-disable-post-ra", c"-disable-lsr"]);
     });
 }
 
 /// What LLVM lets be set for a whole process only. Scheduling a second time, after registers are
 /// chosen, takes half of the time that large unrolled kernels compile, and makes none of them faster
-/// on processors that reorder instructions themselves.
+/// on processors that reorder instructions themselves. Choosing what loops count up takes a quarter of
+/// the time of most others, and we have chosen already (see `emit::address`).
 fn set_llvm_options(words: &[&CStr]) {
     let pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
     // SAFETY: the pointers are to as many strings, which live during the call; LLVM copies them. That

@@ -2,13 +2,20 @@
 //!
 //! The flattened index of an access is an affine form. Its terms are added in the order of the loops they depend
 //! on, outermost first, each partial sum in the head of its loop and shared by all accesses with the same
-//! prefix; the constant becomes a displacement.
+//! prefix; the constant becomes a displacement. What a loop's variable is multiplied by for an address the loop
+//! counts up beside it, once for each factor; LLVM's own pass for this takes longer than any other, and is off.
+//!
+//! ```text
+//! for i { for j { .. a[i * 300 + j * 3 + 2] .. } }
+//! =>
+//! i' = 0, 1200 ..: p = a + i'; j' = 0, 12 ..: q = p + j'; load q[8 bytes further]
+//! ```
 
-use ansc_graph::{BufId, Expr};
+use ansc_graph::{BufId, Expr, VarId};
 use inkwell::values::{IntValue, PointerValue};
 
 use crate::affine::{Affine, Term, affine};
-use crate::emit::function::{Emitter, Place, Result};
+use crate::emit::function::{Emitter, Frame, Place, Result};
 use crate::emit::ir::Reg;
 
 impl<'c> Emitter<'c, '_> {
@@ -114,7 +121,7 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    pub(crate) fn var_depth(&self, var: ansc_graph::VarId) -> Option<usize> {
+    pub(crate) fn var_depth(&self, var: VarId) -> Option<usize> {
         self.frames.iter().position(|f| f.var.is_some_and(|(v, _)| v == var))
     }
 
@@ -132,8 +139,13 @@ impl<'c> Emitter<'c, '_> {
     fn terms(&mut self, form: &Affine) -> Result<IntValue<'c>> {
         let mut sum: Option<Reg<'c>> = None;
         for (term, &c) in &form.terms {
-            let value = self.term(term)?;
-            let scaled = self.ir.mul(value, self.ir.index(c).into());
+            let scaled = match term {
+                Term::Var(v) => self.multiple(*v, c)?,
+                Term::Opaque(_, e) => {
+                    let value = self.opaque(&e.0)?;
+                    self.ir.mul(value, self.ir.index(c).into())
+                }
+            };
             sum = Some(match sum {
                 None => scaled,
                 Some(s) => self.ir.add(s, scaled),
@@ -142,14 +154,21 @@ impl<'c> Emitter<'c, '_> {
         Ok(sum.map_or(self.ir.index(0), Reg::into_int_value))
     }
 
-    fn term(&mut self, term: &Term) -> Result<Reg<'c>> {
-        match term {
-            Term::Var(v) => self.variable(*v),
-            Term::Opaque(_, e) => self.opaque(&e.0),
+    /// A variable times a constant: what the addresses of the processor cannot multiply by, the loop adds up.
+    fn multiple(&mut self, var: VarId, factor: i64) -> Result<Reg<'c>> {
+        let value = self.variable(var)?;
+        let frame = self.var_depth(var).expect("the variable has a value");
+        let Frame { head, multiples, .. } = &mut self.frames[frame];
+        match multiples {
+            Some(multiples) if !matches!(factor, 1 | 2 | 4 | 8) => {
+                let phi = multiples.entry(factor).or_insert_with(|| self.ir.phi_at_start(*head));
+                Ok(phi.as_basic_value())
+            }
+            _ => Ok(self.ir.mul(value, self.ir.index(factor).into())),
         }
     }
 
-    pub(crate) fn variable(&self, var: ansc_graph::VarId) -> Result<Reg<'c>> {
+    pub(crate) fn variable(&self, var: VarId) -> Result<Reg<'c>> {
         let frame = self.var_depth(var).ok_or_else(|| {
             format!("variable {} is used outside of its loop", self.program.vars[var.index()])
         })?;

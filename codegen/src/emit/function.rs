@@ -7,7 +7,7 @@ use ansc_sketch::program::For;
 use ansc_sketch::{Program, Scope as BufferScope, Stmt};
 use inkwell::basic_block::BasicBlock;
 use inkwell::types::ArrayType;
-use inkwell::values::{BasicValue, FunctionValue, IntValue, MetadataValue, PointerValue};
+use inkwell::values::{BasicValue, FunctionValue, IntValue, MetadataValue, PhiValue, PointerValue};
 
 use crate::affine::{Affine, Scope};
 use crate::emit::ir::{Ir, Reg};
@@ -72,13 +72,23 @@ pub(crate) struct Frame<'c> {
     /// `None` for the function.
     pub(crate) var: Option<(VarId, IntValue<'c>)>,
     pub(crate) head: BasicBlock<'c>,
+    /// Multiples of the variable, by the factor, that a loop counts up. Nothing counts what has its value from
+    /// elsewhere.
+    pub(crate) multiples: Option<BTreeMap<i64, PhiValue<'c>>>,
     pub(crate) sums: BTreeMap<Affine, IntValue<'c>>,
     pub(crate) pointers: BTreeMap<(BufId, Affine), PointerValue<'c>>,
 }
 
 impl<'c> Frame<'c> {
+    /// Of a loop that counts.
+    pub(crate) fn counted(var: VarId, value: IntValue<'c>, head: BasicBlock<'c>) -> Frame<'c> {
+        let multiples = Some(BTreeMap::new());
+        Frame { multiples, ..Frame::new(Some((var, value)), head) }
+    }
+
     pub(crate) fn new(var: Option<(VarId, IntValue<'c>)>, head: BasicBlock<'c>) -> Frame<'c> {
-        Frame { var, head, sums: BTreeMap::new(), pointers: BTreeMap::new() }
+        let (multiples, sums, pointers) = Default::default();
+        Frame { var, head, multiples, sums, pointers }
     }
 }
 
@@ -190,15 +200,9 @@ impl<'c, 'p> Emitter<'c, 'p> {
     /// Runs `f` with the builder at the end of the head of a frame.
     pub(crate) fn in_head<T>(&mut self, frame: usize, f: impl FnOnce(&mut Self) -> T) -> T {
         let here = self.ir.builder.get_insert_block().expect("the builder is positioned");
-        let head = self.frames[frame].head;
-        let end = head.get_terminator().expect("a head ends with a branch");
-        self.ir.builder.position_before(&end);
+        self.ir.position_at(self.frames[frame].head);
         let result = f(self);
-        match here.get_terminator() {
-            // We were in another head.
-            Some(end) => self.ir.builder.position_before(&end),
-            None => self.ir.builder.position_at_end(here),
-        }
+        self.ir.position_at(here);
         result
     }
 

@@ -4,6 +4,7 @@
 //! Nothing here knows about programs or buffers.
 
 use inkwell::attributes::AttributeLoc;
+use inkwell::basic_block::BasicBlock;
 use inkwell::builder::Builder;
 use inkwell::context::Context;
 use inkwell::intrinsics::Intrinsic;
@@ -11,7 +12,7 @@ use inkwell::module::Module;
 use inkwell::types::{BasicType, BasicTypeEnum};
 use inkwell::values::{
     BasicMetadataValueEnum, BasicValue, BasicValueEnum, CallSiteValue, FastMathFlags,
-    InstructionOpcode, InstructionValue, IntValue, PointerValue,
+    InstructionOpcode, InstructionValue, IntValue, PhiValue, PointerValue,
 };
 use inkwell::{FloatPredicate, IntPredicate};
 
@@ -91,6 +92,26 @@ impl<'c> Ir<'c> {
 
     pub(crate) fn index(&self, value: i64) -> IntValue<'c> {
         self.context.i64_type().const_int(value as u64, true)
+    }
+
+    /// Goes on in a block: at its end, or before the branch that ends it.
+    pub(crate) fn position_at(&self, block: BasicBlock<'c>) {
+        match block.get_terminator() {
+            Some(end) => self.builder.position_before(&end),
+            None => self.builder.position_at_end(block),
+        }
+    }
+
+    /// An index that comes from the block before; its values are still to be added.
+    pub(crate) fn phi_at_start(&self, block: BasicBlock<'c>) -> PhiValue<'c> {
+        let here = self.builder.get_insert_block().expect("the builder is positioned");
+        match block.get_first_instruction() {
+            Some(first) => self.builder.position_before(&first),
+            None => self.builder.position_at_end(block),
+        }
+        let phi = self.builder.build_phi(self.context.i64_type(), "");
+        self.position_at(here);
+        phi.expect("the builder is positioned")
     }
 
     /// The constant in every lane.

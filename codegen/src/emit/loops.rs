@@ -4,9 +4,10 @@ use ansc_graph::VarId;
 use ansc_sketch::Stmt;
 use ansc_sketch::program::{For, ForKind};
 use inkwell::IntPredicate;
+use inkwell::basic_block::BasicBlock;
 use inkwell::context::{AsContextRef, Context};
 use inkwell::llvm_sys::{core, debuginfo};
-use inkwell::values::{AsValueRef, InstructionValue, IntValue};
+use inkwell::values::{AsValueRef, InstructionValue, IntValue, PhiValue};
 
 use crate::affine::Affine;
 use crate::emit::function::{Emitter, Frame, Result};
@@ -83,22 +84,42 @@ impl<'c> Emitter<'c, '_> {
         self.ir.builder.position_at_end(inside);
         let counter = phi.as_basic_value().into_int_value();
         self.ranges.insert(var, (0, extent as i64 - 1));
-        self.frames.push(Frame::new(Some((var, counter)), head));
+        self.frames.push(Frame::counted(var, counter, head));
         body(self)?;
-        self.frames.pop();
+        let frame = self.frames.pop().expect("pushed above");
         self.ranges.remove(&var);
-        let one = context.i64_type().const_int(1, false);
-        let next = self.ir.builder.build_int_nsw_add(counter, one, "").expect(POSITIONED);
-        let last = self.ir.builder.get_insert_block().expect(POSITIONED);
-        phi.add_incoming(&[(&begin, before), (&next, last)]);
-        let more =
-            self.ir.builder.build_int_compare(IntPredicate::SLT, next, end, "").expect(POSITIONED);
+        // The loop ends by the last of what it counts up: with a multiple of the counter in use, the counter
+        // itself may be of no use any more, and vanish.
+        let counted = std::iter::once((1, phi)).chain(frame.multiples.into_iter().flatten());
+        let tests: Vec<_> =
+            counted.map(|(by, phi)| self.count_up(phi, by, before, (begin, end))).collect();
+        let more = *tests.last().expect("at least the counter");
         let back = self.ir.builder.build_conditional_branch(more, head, after).expect(POSITIONED);
         if self.is_gpu() && extent > MAX_LEFT_TO_ASSEMBLER {
             keep_rolled(self.ir.context, back);
         }
         self.ir.builder.position_at_end(after);
         Ok(())
+    }
+
+    /// Lets `phi` have `factor` times the values of `range`, which is not empty; gives whether there are more.
+    fn count_up(
+        &self,
+        phi: PhiValue<'c>,
+        factor: i64,
+        before: BasicBlock<'c>,
+        (begin, end): (IntValue<'c>, IntValue<'c>),
+    ) -> IntValue<'c> {
+        let last = self.ir.builder.get_insert_block().expect(POSITIONED);
+        let factor = self.ir.index(factor);
+        self.ir.position_at(before);
+        let times = |x: IntValue<'c>| self.ir.mul(x.into(), factor.into()).into_int_value();
+        let (begin, end) = (times(begin), times(end));
+        self.ir.position_at(last);
+        let now = phi.as_basic_value().into_int_value();
+        let next = self.ir.builder.build_int_nsw_add(now, factor, "").expect(POSITIONED);
+        phi.add_incoming(&[(&begin, before), (&next, last)]);
+        self.ir.builder.build_int_compare(IntPredicate::NE, next, end, "").expect(POSITIONED)
     }
 }
 
