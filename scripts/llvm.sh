@@ -1,4 +1,4 @@
-# Sourced by the other scripts: makes sure that cargo, LLVM's libraries and linkers are there, and sets
+# Sourced by the other scripts: makes sure that cargo, LLVM's libraries and a C compiler are there, and sets
 # ANSC_FEATURES to the cargo flags that choose the LLVM that was found (22, or 19 where a
 # distribution has only that).
 
@@ -11,7 +11,7 @@ ansc_apt() {
 }
 
 ansc_packages_of() {
-    echo "llvm-$1-dev lld-$1 libpolly-$1-dev libzstd-dev libxml2-dev zlib1g-dev libffi-dev"
+    echo "llvm-$1-dev libpolly-$1-dev libzstd-dev libxml2-dev zlib1g-dev libffi-dev"
 }
 
 ansc_install_llvm() {
@@ -45,5 +45,3 @@ else
     ANSC_LLVM=19
     ANSC_FEATURES=(--no-default-features --features llvm19)
 fi
-# What links for other machines than this one.
-{ ansc_have "ld.lld-$ANSC_LLVM" || ansc_have ld.lld; } || ansc_apt install -y -qq --no-install-recommends "lld-$ANSC_LLVM"
