@@ -275,7 +275,7 @@ impl SectionTable {
         self.names.push(0);
         let Header { kind, flags, address, offset, len, link, info, align, entry } = header;
         self.headers.extend([at, kind.0].into_iter().flat_map(u32::to_le_bytes));
-        let wide = [flags.0 as u64, address, offset, len];
+        let wide = [flags.0, address, offset, len];
         self.headers.extend(wide.into_iter().flat_map(u64::to_le_bytes));
         self.headers.extend([link, info].into_iter().flat_map(u32::to_le_bytes));
         self.headers.extend([align, entry].into_iter().flat_map(u64::to_le_bytes));

@@ -109,10 +109,19 @@ pub(super) fn place(
         Export { name: name.to_owned(), address, size: symbol.size }
     };
     let exports = defined.into_iter().map(export).collect();
-    #[rustfmt::skip]
-    return Ok(Placed {
-        hash, symbols, strings, relocations, constants, code, dynamic, slots, imports, exports, sections,
-    });
+    Ok(Placed {
+        hash,
+        symbols,
+        strings,
+        relocations,
+        constants,
+        code,
+        dynamic,
+        slots,
+        imports,
+        exports,
+        sections,
+    })
 }
 
 /// The library that has the functions that kernels call.

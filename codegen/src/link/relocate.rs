@@ -103,7 +103,7 @@ fn patch(relocation: &Relocation, arch: Arch, word: u32, from: u64, to: u64) -> 
 fn branch(word: u32, distance: i64) -> Option<u32> {
     let (count, rest) = (distance >> 2, distance & 3);
     let reaches = (-(1 << 25)..1 << 25).contains(&count) && rest == 0;
-    reaches.then(|| word & 0xfc00_0000 | (count as u32) & 0x03ff_ffff)
+    reaches.then_some(word & 0xfc00_0000 | (count as u32) & 0x03ff_ffff)
 }
 
 /// `adrp`: a signed number of pages of 4 KiB, its lowest two bits apart from the others.
@@ -111,7 +111,7 @@ fn page_address(word: u32, from: u64, to: u64) -> Option<u32> {
     let pages = (to >> 12).cast_signed() - (from >> 12).cast_signed();
     let reaches = (-(1 << 20)..1 << 20).contains(&pages);
     let (low, high) = (pages as u32 & 3, (pages >> 2) as u32 & 0x7_ffff);
-    reaches.then(|| word & 0x9f00_001f | low << 29 | high << 5)
+    reaches.then_some(word & 0x9f00_001f | low << 29 | high << 5)
 }
 
 /// `add`, `ldr`: the place within a page, in units of the access, in twelve bits from the tenth on.
