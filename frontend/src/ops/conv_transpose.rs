@@ -19,6 +19,10 @@ fn conv_transpose(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let attrs = attributes(ctx, input, &ctx.shape(w))?;
     let phases = Phases::new(&attrs, input).map_err(|e| ctx.problem(e.to_string()))?;
     let w = ctx.emit1(phases.weight(&ctx.ty(w)), &[w])?;
+    let x = match phases.spread(&ctx.ty(x)) {
+        Some(spread) => ctx.emit1(spread, &[x])?,
+        None => x,
+    };
     let mut y = ctx.emit1(conv(phases.conv.clone(), &ctx.ty(x), &ctx.ty(w)), &[x, w])?;
     if let Some(interleave) = phases.interleave(&ctx.ty(y)) {
         y = ctx.emit1(Ok(interleave), &[y])?;

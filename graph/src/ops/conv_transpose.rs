@@ -10,6 +10,15 @@
 //!                      -> interleave -> y[n, m, q * 2 + phase - pad]
 //! ```
 //! No product with an inserted zero is computed, but for kernels that strides do not divide.
+//!
+//! Each phase needs only a part of the outputs, another one where padding is cut off. Where results are small
+//! that is a large share of them; then every phase becomes a group of its own, which reads a copy of the input that is
+//! moved as the phase needs it:
+//!
+//! ```text
+//! stride 2, kernel 4, 4 -> 8:  x[n, c, 4] -> spread [n, (phase, c), 5] -> conv (kernel 2, group for each phase, 4 outputs
+//!                              instead of 5) -> [n, (phase, m), 4] -> interleave -> y[n, m, 8]
+//! ```
 
 use ansc_runtime::tensor::byte_len;
 
@@ -33,13 +42,18 @@ pub struct ConvTransposeAttrs {
     pub groups: usize,
 }
 
-/// How a transposed convolution is computed: [`Phases::weight`] of the weight, [`Phases::conv`], then
-/// [`Phases::interleave`] where it gives one.
+/// How a transposed convolution is computed: [`Phases::weight`] of the weight, [`Phases::spread`] of the input
+/// where it gives one, [`Phases::conv`], then [`Phases::interleave`] where it gives one.
 pub struct Phases {
     axes: Vec<Axis>,
     groups: usize,
+    /// Whether phases are groups, each with outputs of its own.
+    apart: bool,
     pub conv: ConvAttrs,
 }
+
+/// Outputs of all phases together over those needed, from which on phases are kept apart.
+const WASTE: f64 = 1.2;
 
 /// One spatial axis. `taps` weights, `spacing` apart, meet one output; they are weights
 /// `phase + stride * tap` of the kernel with its dilation written out (`span` long).
@@ -107,6 +121,17 @@ impl Axis {
         (at.floor_div(d), conditions)
     }
 
+    /// Outputs that are needed of each phase.
+    fn needed(&self) -> usize {
+        self.output.div_ceil(self.stride)
+    }
+
+    /// By how much the copy of the input that the outputs with remainder `rest` read is moved.
+    fn offset(&self, rest: Expr) -> Expr {
+        let piece = (rest + Expr::index(self.begin)).floor_div(self.stride as i64);
+        piece - Expr::index((self.taps - 1) * self.spacing)
+    }
+
     fn is_whole(&self) -> bool {
         self.stride == 1 && self.first == self.begin && self.pieces == self.output
     }
@@ -136,16 +161,50 @@ impl Phases {
             )));
         };
         let each = |f: fn(&Axis) -> usize| axes.iter().map(f).collect::<Vec<_>>();
+        let product = |f: fn(&Axis) -> usize| axes.iter().map(|a| f(a) as f64).product::<f64>();
+        let apart = product(|a| a.pieces) >= WASTE * product(Axis::needed);
+        let phases = if apart { axes.iter().map(|a| a.stride).product() } else { 1 };
+        let groups = attrs.groups.checked_mul(phases).ok_or_else(too_many)?;
         let conv = ConvAttrs {
             channels: Channels::First,
             kernel: each(|a| a.taps),
             strides: vec![1; n],
             dilations: each(|a| a.spacing),
-            pads_begin: each(|a| a.pads[0]),
-            pads_end: each(|a| a.pads[1]),
-            groups: attrs.groups,
+            pads_begin: if apart { vec![0; n] } else { each(|a| a.pads[0]) },
+            pads_end: if apart { vec![0; n] } else { each(|a| a.pads[1]) },
+            groups,
         };
-        Ok(Phases { axes, groups: attrs.groups, conv })
+        Ok(Phases { axes, groups: attrs.groups, apart, conv })
+    }
+
+    /// The input, once for each phase, moved and padded as the phase needs it; `None` where all share it.
+    pub fn spread(&self, x: &TensorType) -> Option<Result<ComputeOp, OpError>> {
+        self.apart.then(|| {
+            let (channels, extents) = (x.shape[1], x.shape[2..].to_vec());
+            let mut shape =
+                vec![x.shape[0], channels.checked_mul(self.count()).ok_or_else(too_many)?];
+            let reach = |a: &Axis| a.needed() + (a.taps - 1) * a.spacing;
+            shape.extend(self.axes.iter().map(reach));
+            let ty = sized(TensorType::new(x.dtype, shape))?;
+            let (mut s, [x]) = Stages::new([x]);
+            let y = s.map("spread", ty, |i| {
+                let rests = self.remainders(i[1].clone().floor_div(channels as i64));
+                let mut element = vec![i[0].clone(), i[1].clone().floor_mod(channels as i64)];
+                let mut inside = Vec::new();
+                for (((axis, rest), at), &extent) in
+                    self.axes.iter().zip(rests).zip(&i[2..]).zip(&extents)
+                {
+                    let at = at.clone() + axis.offset(rest);
+                    inside.push(Expr::int(0).le(at.clone()));
+                    inside.push(at.clone().lt(Expr::index(extent)));
+                    element.push(at);
+                }
+                let zero = Expr::Const(Scalar::zero(x.dtype()));
+                let inside = inside.into_iter().reduce(Expr::and).expect("there is an axis");
+                Expr::select(inside, x.at(&element), zero)
+            });
+            Ok(s.finish(Kind::Other("ConvTransposeSpread".into()), &[&y]))
+        })
     }
 
     /// Phases of all axes together.
@@ -174,7 +233,7 @@ impl Phases {
         let ty = sized(TensorType::new(w.dtype, shape))?;
         let (mut s, [w]) = Stages::new([w]);
         let y = s.map("phases", ty, |i| {
-            let (channel, phases) = self.split_channel(&i[0]);
+            let (channel, phases) = self.split_channel(&i[0], self.groups * group_out);
             let group = channel.clone().floor_div(group_out as i64);
             let input = group * Expr::index(group_in) + i[1].clone();
             let mut element = vec![input, channel.floor_mod(group_out as i64)];
@@ -193,9 +252,26 @@ impl Phases {
         Ok(s.finish(Kind::Other("ConvTransposeWeight".into()), &[&y]))
     }
 
-    /// Output channel and phases of a channel of the convolution.
-    fn split_channel(&self, channel: &Expr) -> (Expr, Vec<Expr>) {
-        let mut rest = channel.clone();
+    /// Output channel, of `channels`, and phases of a channel of the convolution.
+    fn split_channel(&self, channel: &Expr, channels: usize) -> (Expr, Vec<Expr>) {
+        if !self.apart {
+            return self.split_phases(channel);
+        }
+        let rests = self.remainders(channel.clone().floor_div(channels as i64));
+        let phase =
+            |(rest, a): (Expr, &Axis)| (rest + Expr::index(a.begin)).floor_mod(a.stride as i64);
+        let phases = rests.into_iter().zip(&self.axes).map(phase).collect();
+        (channel.clone().floor_mod(channels as i64), phases)
+    }
+
+    /// The remainders of outputs, by their axes' strides, of a phase's number.
+    fn remainders(&self, number: Expr) -> Vec<Expr> {
+        self.split_phases(&number).1
+    }
+
+    /// What is left of a number, and its last digits in the system of the strides.
+    fn split_phases(&self, number: &Expr) -> (Expr, Vec<Expr>) {
+        let mut rest = number.clone();
         let mut phases = Vec::new();
         for axis in self.axes.iter().rev() {
             phases.push(match axis.stride {
@@ -212,27 +288,37 @@ impl Phases {
 
     /// Puts the convolution's result `y` in order; `None` where it is already.
     pub fn interleave(&self, y: &TensorType) -> Option<ComputeOp> {
-        if self.axes.iter().all(Axis::is_whole) {
+        if !self.apart && self.axes.iter().all(Axis::is_whole) {
             return None;
         }
-        let mut shape = vec![y.shape[0], y.shape[1] / self.count()];
+        let channels = y.shape[1] / self.count();
+        let mut shape = vec![y.shape[0], channels];
         shape.extend(self.axes.iter().map(|a| a.output));
         debug_assert!(byte_len(y.dtype, &shape).is_some(), "no larger than the convolution's");
         let (mut s, [y]) = Stages::new([y]);
         let out = s.map("interleave", TensorType::new(y.dtype(), shape), |i| {
-            let mut channel = i[1].clone();
+            let mut phase = if self.apart { Expr::int(0) } else { i[1].clone() };
             let mut element = vec![i[0].clone()];
             for (axis, o) in self.axes.iter().zip(&i[2..]) {
-                let at = o.clone() + Expr::index(axis.begin);
+                let (begin, first) = if self.apart { (0, 0) } else { (axis.begin, axis.first) };
+                let at = o.clone() + Expr::index(begin);
                 let stride = axis.stride as i64;
-                element.push(at.clone().floor_div(stride) - Expr::index(axis.first));
+                element.push(at.clone().floor_div(stride) - Expr::index(first));
                 if axis.stride > 1 {
-                    channel = channel * Expr::int(stride) + at.floor_mod(stride);
+                    phase = phase * Expr::int(stride) + at.floor_mod(stride);
                 }
             }
+            let channel = match self.apart {
+                true => phase * Expr::index(channels) + i[1].clone(),
+                false => phase,
+            };
             element.insert(1, channel);
             y.at(&element)
         });
         Some(s.finish(Kind::Other("ConvTransposeInterleave".into()), &[&out]))
     }
+}
+
+fn too_many() -> OpError {
+    OpError::Invalid("a transposed convolution has more channels than can be counted".into())
 }

@@ -75,12 +75,16 @@ fn transposed_convolution() -> Vec<Workload> {
         groups: 1,
     };
     let phases = conv_transpose::Phases::new(&attrs, &[3, 5]).expect("a transposed convolution");
-    let (x, w) = (f32s(&[1, 3, 3, 5]), f32s(&[3, 2, 4, 4]));
+    let (mut x, w) = (f32s(&[1, 3, 3, 5]), f32s(&[3, 2, 4, 4]));
     let weight = phases.weight(&w).expect("its weight");
     let rearranged = weight.expr.output_types().remove(0);
     groups("T2D", |g| {
-        let inputs =
+        let mut inputs =
             [g.add_input("x", x.clone(), None), g.add_input("w", rearranged.clone(), None)];
+        if let Some(spread) = phases.spread(&x) {
+            inputs[0] = add(g, spread, &inputs[..1]);
+            x = g.ty(inputs[0]).clone();
+        }
         let y = add(g, conv::conv(phases.conv.clone(), &x, &rearranged), &inputs);
         let ty = g.ty(y).clone();
         match phases.interleave(&ty) {
