@@ -58,14 +58,20 @@ fn harm_is_the_candidates_own() {
     };
     let good = candidate(&task, &naive);
     let cases = [
-        ("far away", storing_at(&format!("add({index}, 1000000000000)")), Failure::Crash),
-        ("one too far", storing_at(&format!("add({index}, 1)")), Failure::WrongResult),
-        ("in another order", storing_at(&format!("sub(63, {index})")), Failure::WrongResult),
+        ("far away", storing_at(&format!("add({index}, 1000000000000)")), &[Failure::Crash][..]),
+        // What lies behind its output decides whether the process survives it.
+        (
+            "one too far",
+            storing_at(&format!("add({index}, 1)")),
+            &[Failure::WrongResult, Failure::Crash],
+        ),
+        ("in another order", storing_at(&format!("sub(63, {index})")), &[Failure::WrongResult]),
     ];
     for (what, bad, expected) in cases {
         let mut measurer = measurer(u64::MAX);
         let outcomes = measurer.measure(&task, &[bad.clone(), good.clone()]).unwrap();
-        assert_eq!(outcomes[0], Outcome::Failed(expected), "{what}\n{}", bad.scheduled.program);
+        let found = expected.iter().any(|&f| outcomes[0] == Outcome::Failed(f));
+        assert!(found, "{what}: {:?}\n{}", outcomes[0], bad.scheduled.program);
         assert!(outcomes[1].seconds().is_some(), "{what}");
     }
 }

@@ -33,8 +33,9 @@ impl<'a> Pace<'a> {
         sample: f64,
     ) -> Result<Pace<'a>, RunError> {
         runs.run(1)?;
-        let repeats = (sample / runs.seconds(1)?.max(1e-9)).ceil().max(1.0) as usize;
-        let last = runs.seconds(repeats)? / repeats as f64;
+        let once = runs.seconds(1)?;
+        let repeats = (sample / once.max(1e-9)).ceil().max(1.0) as usize;
+        let last = if repeats == 1 { once } else { runs.seconds(repeats)? / repeats as f64 };
         Ok(Pace(Some(Beside { runs, at_first, last, repeats })))
     }
 

@@ -10,6 +10,11 @@ use super::pace::Pace;
 
 /// Samples after which a candidate that is not close to the best is let go.
 const GLANCE: usize = 4;
+/// Seconds of a run that tells as much as several short ones: one such run is a sample, and a glance.
+const LONG: f64 = 0.02;
+/// Times the limit, and seconds above it, beyond which the very first run tells that a candidate is hopeless: more than
+/// what comes of cold memory and of the machine's mood.
+const HOPELESS: (f64, f64) = (2.0, 0.05);
 /// More than the last-level cache of any CPU that we know.
 const FLUSH_BYTES: usize = 128 << 20;
 
@@ -51,14 +56,17 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// Seconds of a run, as often as `timing` asks for; the first run is not counted.
+    /// Seconds of a run, as often as `timing` asks for; the first run counts only where it is enough to give up.
     pub(super) fn time(
         &mut self,
         timing: &Timing,
         pace: &mut Pace<'_>,
     ) -> Result<Vec<f64>, RunError> {
         // It also brings the inputs to a GPU.
-        self.run(1)?;
+        let cold = self.run(1)?;
+        if timing.give_up.is_some_and(|limit| cold > HOPELESS.0 * limit + HOPELESS.1) {
+            return Ok(vec![cold]);
+        }
         let first = self.seconds(1)?.max(1e-9);
         let scaled = first * pace.step()?;
         if timing.give_up.is_some_and(|limit| scaled > limit) {
@@ -69,14 +77,14 @@ impl<'a> Runs<'a> {
         }
         let repeats = (timing.sample_seconds / first).ceil().max(1.0);
         let samples = samples(timing, first * repeats + pace.each());
-        let mut all = Vec::with_capacity(samples);
+        let (mut all, glance) = if first < LONG { (vec![], GLANCE) } else { (vec![scaled], 1) };
         while all.len() < samples {
-            let seconds = self.seconds(repeats as usize)? / repeats;
-            all.push(seconds * pace.step()?);
             let slow = |limit: f64| all.iter().all(|&seconds| seconds > limit);
-            if all.len() == GLANCE && timing.not_close.is_some_and(slow) {
+            if all.len() == glance && timing.not_close.is_some_and(slow) {
                 break;
             }
+            let seconds = self.seconds(repeats as usize)? / repeats;
+            all.push(seconds * pace.step()?);
         }
         Ok(all)
     }
