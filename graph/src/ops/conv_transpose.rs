@@ -322,3 +322,79 @@ impl Phases {
 fn too_many() -> OpError {
     OpError::Invalid("a transposed convolution has more channels than can be counted".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use ansc_runtime::Tensor;
+
+    use super::*;
+    use crate::interp::eval;
+    use crate::ops::conv::conv;
+
+    /// Small whole numbers, so that sums are exact.
+    fn numbers(shape: &[usize]) -> Tensor {
+        let values = (0..shape.iter().product()).map(|i: usize| ((i * 7 + 3) % 11) as f32 - 5.0);
+        Tensor::from_slice(shape, &values.collect::<Vec<_>>())
+    }
+
+    /// Every product put where the definition says, for one spatial axis and one batch.
+    fn scattered(a: &ConvTransposeAttrs, x: &Tensor, w: &Tensor) -> Vec<f32> {
+        let ([_, c, extent], [_, m, taps]) = (x.shape(), w.shape()) else {
+            panic!("one axis only")
+        };
+        let (group, mut y) = (c / a.groups, vec![0.0; a.groups * m * a.output[0]]);
+        for (channel, i, o, tap) in (0..*c).flat_map(|channel| {
+            let places =
+                move |i| (0..*m).flat_map(move |o| (0..*taps).map(move |t| (channel, i, o, t)));
+            (0..*extent).flat_map(places)
+        }) {
+            let at = i * a.strides[0] + tap * a.dilations[0];
+            let product = x.as_slice::<f32>()[channel * extent + i]
+                * w.as_slice::<f32>()[(channel * m + o) * taps + tap];
+            let counted = at.checked_sub(a.pads_begin[0]).filter(|&at| at < a.output[0]);
+            if let Some(at) = counted {
+                y[(channel / group * m + o) * a.output[0] + at] += product;
+            }
+        }
+        y
+    }
+
+    fn computed(phases: &Phases, x: &Tensor, w: &Tensor) -> Vec<f32> {
+        let run = |op: ComputeOp, inputs: &[&Tensor]| eval(&op.expr, inputs).unwrap().remove(0);
+        let w = run(phases.weight(&TensorType::of(w)).unwrap(), &[w]);
+        let spread = phases.spread(&TensorType::of(x)).map(|op| run(op.unwrap(), &[x]));
+        let x = spread.as_ref().unwrap_or(x);
+        let op = conv(phases.conv.clone(), &TensorType::of(x), &TensorType::of(&w)).unwrap();
+        let y = run(op, &[x, &w]);
+        let op = phases.interleave(&TensorType::of(&y));
+        op.map_or(y.clone(), |op| run(op, &[&y])).as_slice::<f32>().to_vec()
+    }
+
+    #[test]
+    fn phases_together_and_apart_are_the_definition() {
+        let mut apart = [0; 2];
+        for (kernel, stride, dilation) in [(4, 2, 1), (3, 3, 1), (5, 3, 1), (2, 3, 2), (3, 1, 2)] {
+            for (groups, extent, begin, end) in
+                [(1, 4, 0, 0), (1, 2, 1, 1), (2, 3, 1, 1), (3, 9, 2, 1), (2, 5, 0, 2)]
+            {
+                let whole: usize = (extent - 1) * stride + (kernel - 1) * dilation + 1;
+                let Some(output) = whole.checked_sub(begin + end).filter(|&n| n > 0) else {
+                    continue;
+                };
+                let attrs = ConvTransposeAttrs {
+                    kernel: vec![kernel],
+                    strides: vec![stride],
+                    dilations: vec![dilation],
+                    pads_begin: vec![begin],
+                    output: vec![output],
+                    groups,
+                };
+                let (x, w) = (numbers(&[1, 2 * groups, extent]), numbers(&[2 * groups, 3, kernel]));
+                let phases = Phases::new(&attrs, &[extent]).unwrap();
+                apart[usize::from(phases.apart)] += 1;
+                assert_eq!(computed(&phases, &x, &w), scattered(&attrs, &x, &w), "{attrs:?}");
+            }
+        }
+        assert!(apart.iter().all(|&n| n > 3), "{apart:?}");
+    }
+}

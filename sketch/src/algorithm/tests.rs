@@ -51,6 +51,26 @@ fn channels_first(n: usize, [h, w]: [usize; 2], c: usize, k: usize) -> Compute {
     Compute::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
+/// `[n, d, h, w, c]`, padded by one along the last two windows, `dilation` along the first.
+fn frames(
+    n: usize,
+    [d, h, w]: [usize; 3],
+    c: usize,
+    k: usize,
+    q: usize,
+    dilation: usize,
+) -> Compute {
+    let (od, ph, pw) = (d - (q - 1) * dilation, h + 2, w + 2);
+    let text = format!(
+        "compute(in0: f32[{n}, {d}, {h}, {w}, {c}], in1: f32[{q}, 3, 3, {c}, {k}], in2: f32[{k}]) -> y {{
+           pad: f32[{n}, {d}, {ph}, {pw}, {c}] = select(and(and(and(le(1, i2), le(i2, {h})), le(1, i3)), le(i3, {w})), in0[i0, i1, sub(i2, 1), sub(i3, 1), i4], 0.0_f32)
+           conv: f32[{n}, {od}, {h}, {w}, {k}] = sum{{r0: {q}, r1: 3, r2: 3, r3: {c}}} mul(pad[i0, add(i1, mul(r0, {dilation})), add(i2, r1), add(i3, r2), r3], in1[r0, r1, r2, r3, i4])
+           y: f32[{n}, {od}, {h}, {w}, {k}] = max(add(conv[i0, i1, i2, i3, i4], in2[i4]), 0.0_f32)
+         }}"
+    );
+    Compute::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
 /// Elements of a normal distribution.
 fn normal(ty: &TensorType, seed: u64) -> Tensor {
     let random = &mut StdRng::seed_from_u64(seed);
@@ -132,6 +152,18 @@ fn odd_sizes_batches_paddings_and_prime_channels() {
         check(&channels_first(2, [7, 9], 3, 5), algorithm);
         check(&crate::testing::conv(5, 3, 7, 6, 1), algorithm);
     }
+}
+
+#[test]
+fn frames_of_any_window() {
+    for algorithm in [Algorithm::Winograd2, Algorithm::Winograd4] {
+        check(&frames(1, [4, 7, 9], 5, 6, 3, 1), algorithm);
+        check(&frames(1, [7, 5, 4], 3, 11, 2, 3), algorithm);
+        check(&frames(1, [3, 8, 8], 8, 8, 1, 1), algorithm);
+        // One image after the other: not by counting tiles on.
+        assert_eq!(algorithm.rewrite(&task(frames(2, [4, 7, 9], 5, 6, 3, 1), true)), None);
+    }
+    check(&frames(2, [4, 5, 6], 5, 6, 3, 1), Algorithm::Im2col);
 }
 
 #[test]

@@ -12,6 +12,13 @@
 //!
 //! Windows have stride and dilation one; axes may be in any order. Tiles that reach beyond the input read zeros.
 //!
+//! A third window, of any size and dilation, is left to the products: its frames of the input are transformed one by
+//! one, and a product of frame `d` sums over frames `d + q`. As `t` counts tiles frame by frame, that is so many tiles on:
+//!
+//! ```text
+//! product[i, j, t, k] = sum{q, c} points[i, j, t + q * (tiles of a frame), c] * u[i, j, q, c, k]
+//! ```
+//!
 //! Coefficients are exact fractions, rounded once; constant weights are transformed with 64 bits. Sums and differences of
 //! inputs lose some bits: with 256 channels and elements of a normal distribution the largest error is 7e-7 of the
 //! largest result for F(2, 3) and 3e-6 for F(4, 3), where the direct sum of 2304 terms one after another has 1.5e-6.
@@ -50,11 +57,12 @@ impl Work {
     pub(super) fn of(task: &Task, conv: &Convolution, m: usize) -> Option<Work> {
         let tiling = Tiling::of(task, conv, m)?;
         let (points, channels, out) = (tiling.size() * tiling.size(), conv.channel.1, conv.out.1);
-        let bytes = DType::F32.size() * points;
+        let (bytes, frames) = (DType::F32.size() * points, tiling.frames());
+        let (tiles, results) = (count(&tiling.tiles), count(&tiling.results));
         Some(Work {
-            products: points * tiling.count() * channels * out,
-            transformed: bytes * tiling.count() * (channels + out),
-            weights: bytes * channels * out,
+            products: points * results * frames * channels * out,
+            transformed: bytes * (tiles * channels + results * out),
+            weights: bytes * frames * channels * out,
         })
     }
 }
@@ -63,18 +71,37 @@ struct Tiling<'a> {
     conv: &'a Convolution,
     filter: Filter,
     m: usize,
-    /// Batch axes, then tiles along each window.
+    /// The window that is left to the products.
+    outer: Option<&'a Window>,
+    /// Those of the tiles.
+    inner: [&'a Window; 2],
+    /// Batch axes, frames of the input, and tiles along each window.
     tiles: Vec<usize>,
+    /// The same of the results.
+    results: Vec<usize>,
 }
 
 impl<'a> Tiling<'a> {
     fn of(task: &Task, conv: &'a Convolution, m: usize) -> Option<Tiling<'a>> {
         let fits = |w: &Window| w.size == WINDOW && w.stride == 1 && w.dilation == 1;
-        let [y, x] = &conv.windows[..] else { return None };
+        let (outer, [y, x]) = match &conv.windows[..] {
+            [y, x] => (None, [y, x]),
+            [outer, y, x] if outer.stride == 1 => (Some(outer), [y, x]),
+            _ => return None,
+        };
         let extents = &task.compute.stages[conv.stage].ty.shape;
-        let batch = conv.batch.iter().map(|&a| extents[a]);
-        let tiles = batch.chain([y, x].map(|w| w.outputs.div_ceil(m))).collect();
-        (fits(y) && fits(x)).then(|| Tiling { conv, filter: filter(m, WINDOW), m, tiles })
+        let batch: Vec<usize> = conv.batch.iter().map(|&a| extents[a]).collect();
+        // With several images, the frames of one would be followed by those of the next.
+        if !fits(y) || !fits(x) || (outer.is_some() && count(&batch) > 1) {
+            return None;
+        }
+        let input = &task.compute.buffer_type(conv.input).shape;
+        let tiled = |frames: Option<usize>| {
+            let along = [y, x].map(|w| w.outputs.div_ceil(m));
+            batch.iter().copied().chain(frames).chain(along).collect()
+        };
+        let (tiles, results) = (tiled(outer.map(|w| input[w.of])), tiled(outer.map(|w| w.outputs)));
+        Some(Tiling { conv, filter: filter(m, WINDOW), m, outer, inner: [y, x], tiles, results })
     }
 
     fn rewrite(&self, task: &Task) -> Rewritten {
@@ -108,8 +135,14 @@ impl<'a> Tiling<'a> {
         self.m + WINDOW - 1
     }
 
-    fn count(&self) -> usize {
-        self.tiles.iter().product()
+    /// Frames under the outer window.
+    fn frames(&self) -> usize {
+        self.outer.map_or(1, |w| w.size)
+    }
+
+    /// The extent of the axis that counts them, if there is one.
+    fn frame_axis(&self) -> Option<usize> {
+        self.outer.map(|w| w.size)
     }
 
     /// The transformed weights of a constant.
@@ -120,21 +153,26 @@ impl<'a> Tiling<'a> {
         Packing { param, compute }
     }
 
-    /// `u[i, j, c, k] = (G w Gt)[i, j]`, computed with the precision of `dtype`.
+    /// `u[i, j, c, k] = (G w Gt)[i, j]`, computed with the precision of `dtype`; of each frame of an outer window.
     fn weight(&self, push: &mut dyn FnMut(Stage) -> BufId, weight: BufId, dtype: DType) -> BufId {
         let (channels, out, size) = (self.conv.channel.1, self.conv.out.1, self.size());
         let matrix = &self.filter.weight;
-        let ty = TensorType::new(dtype, [size, WINDOW, channels, out]);
+        let shape = |rows: [usize; 2]| -> Vec<usize> {
+            rows.into_iter().chain(self.frame_axis()).chain([channels, out]).collect()
+        };
+        let rest: Vec<Expr> = (2..shape([size; 2]).len()).map(Expr::var).collect();
+        let (frame, of) = rest.split_at(rest.len() - 2);
         let body = switch(&Expr::var(0), matrix, dtype, &|r| {
-            let kernel = [Expr::index(r), Expr::var(1)];
-            let at = self.conv.weight_at(&kernel, &Expr::var(2), &Expr::var(3));
+            let kernel = [frame, &[Expr::index(r), Expr::var(1)]].concat();
+            let at = self.conv.weight_at(&kernel, &of[0], &of[1]);
             Expr::cast(DType::F32, dtype, Expr::Load(weight, at))
         });
-        let half = push(Stage::map("half_weight", ty, body));
-        let ty = TensorType::new(DType::F32, [size, size, channels, out]);
+        let half =
+            push(Stage::map("half_weight", TensorType::new(dtype, shape([size, WINDOW])), body));
         let body = switch(&Expr::var(1), matrix, dtype, &|s| {
-            Expr::Load(half, vec![Expr::var(0), Expr::index(s), Expr::var(2), Expr::var(3)])
+            Expr::Load(half, [&[Expr::var(0), Expr::index(s)], &rest[..]].concat())
         });
+        let ty = TensorType::new(DType::F32, shape([size; 2]));
         push(Stage::map("weight", ty, Expr::cast(dtype, DType::F32, body)))
     }
 
@@ -143,8 +181,8 @@ impl<'a> Tiling<'a> {
         let input = self.conv.input;
         let mut ty = compute.compute.buffer_type(input).clone();
         let mut inside = None;
-        for (w, &tiles) in self.conv.windows.iter().zip(self.tiles_of_windows()) {
-            let wanted = tiles * self.m + WINDOW - 1;
+        for w in self.inner {
+            let wanted = w.outputs.div_ceil(self.m) * self.m + WINDOW - 1;
             if wanted > ty.shape[w.of] {
                 let here = Expr::var(w.of).lt(Expr::index(ty.shape[w.of]));
                 inside = Some(inside.map_or(here.clone(), |all: Expr| all.and(here)));
@@ -157,20 +195,18 @@ impl<'a> Tiling<'a> {
         compute.push(Stage::map("padded", ty, body))
     }
 
-    fn tiles_of_windows(&self) -> &[usize] {
-        &self.tiles[self.conv.batch.len()..]
-    }
-
     /// `points[i, j, t, c] = (Bt d B)[i, j]`
     fn points(&self, compute: &mut Replacing<'_>, input: BufId) -> BufId {
-        let (channels, size, tiles) = (self.conv.channel.1, self.size(), self.count());
+        let (channels, size, tiles) = (self.conv.channel.1, self.size(), count(&self.tiles));
         let matrix = &self.filter.input;
         let at = spread(&Expr::var(0), &self.tiles);
-        let (batch, first) = at.split_at(self.conv.batch.len());
+        let (batch, rest) = at.split_at(self.conv.batch.len());
+        let (frame, first) = rest.split_at(rest.len() - 2);
         let place = |tile: &Expr, offset: Expr| tile.clone() * Expr::index(self.m) + offset;
         let ty = TensorType::new(DType::F32, [tiles, size, size, channels]);
         let body = switch(&Expr::var(1), matrix, DType::F32, &|a| {
-            let windows = [place(&first[0], Expr::index(a)), place(&first[1], Expr::var(2))];
+            let tile = [place(&first[0], Expr::index(a)), place(&first[1], Expr::var(2))];
+            let windows = [frame, &tile].concat();
             Expr::Load(input, self.conv.input_at(batch, &windows, &Expr::var(3)))
         });
         let half = compute.push(Stage::map("half", ty, body));
@@ -184,10 +220,20 @@ impl<'a> Tiling<'a> {
     /// A product of matrices at each point.
     fn product(&self, compute: &mut Replacing<'_>, points: BufId, weight: BufId) -> BufId {
         let (channels, out) = (self.conv.channel.1, self.conv.out.1);
-        let v = |axes: [usize; 4]| axes.map(Expr::var).to_vec();
-        let body = Expr::Load(points, v([0, 1, 2, 4])) * Expr::Load(weight, v([0, 1, 4, 3]));
-        let ty = TensorType::new(DType::F32, [self.size(), self.size(), self.count(), out]);
-        compute.push(Stage::reduction("product", ty, Combiner::Sum, vec![channels], body))
+        let ty = TensorType::new(DType::F32, [self.size(), self.size(), count(&self.results), out]);
+        let reduced: Vec<usize> = self.frame_axis().into_iter().chain([channels]).collect();
+        let [i, j, tile, k] = [0, 1, 2, 3].map(Expr::var);
+        let under: Vec<Expr> = (4..4 + reduced.len()).map(Expr::var).collect();
+        let (channel, tile) = match self.outer {
+            None => (under[0].clone(), tile),
+            Some(w) => {
+                let frame = count(&self.results) / w.outputs * w.dilation;
+                (under[1].clone(), tile + under[0].clone() * Expr::index(frame))
+            }
+        };
+        let points = Expr::Load(points, vec![i.clone(), j.clone(), tile, channel]);
+        let weight = Expr::Load(weight, [&[i, j], &under[..], &[k]].concat());
+        compute.push(Stage::reduction("product", ty, Combiner::Sum, reduced, points * weight))
     }
 
     /// `(At product A)` of each tile, each element at its place.
@@ -195,24 +241,28 @@ impl<'a> Tiling<'a> {
         let (size, m) = (self.size(), self.m);
         let matrix = &self.filter.output;
         let out = self.conv.out.1;
-        let ty = TensorType::new(DType::F32, [self.count(), m, size, out]);
+        let ty = TensorType::new(DType::F32, [count(&self.results), m, size, out]);
         let body = switch(&Expr::var(1), matrix, DType::F32, &|i| {
             Expr::Load(product, vec![Expr::index(i), Expr::var(2), Expr::var(0), Expr::var(3)])
         });
         let back = compute.push(Stage::map("back", ty, body));
         let stage = &compute.original.stages[self.conv.stage];
-        let axes = self.conv.windows.iter().map(|w| Expr::var(w.axis));
-        let [y, x]: [Expr; 2] = axes.collect::<Vec<_>>().try_into().expect("two windows");
+        let [y, x] = self.inner.map(|w| Expr::var(w.axis));
         let within = |axis: &Expr| axis.clone().floor_mod(m as i64);
         let mut at: Vec<Expr> = self.conv.batch.iter().map(|&a| Expr::var(a)).collect();
+        at.extend(self.outer.map(|w| Expr::var(w.axis)));
         at.extend([&y, &x].map(|axis| axis.clone().floor_div(m as i64)));
-        let tile = flattened(&at, &self.tiles);
+        let tile = flattened(&at, &self.results);
         let k = Expr::var(self.conv.out.0);
         let body = switch(&within(&x), matrix, DType::F32, &|j| {
             Expr::Load(back, vec![tile.clone(), within(&y), Expr::index(j), k.clone()])
         });
         compute.push(Stage::map(&stage.name, stage.ty.clone(), body));
     }
+}
+
+fn count(extents: &[usize]) -> usize {
+    extents.iter().product()
 }
 
 /// Row `at` of the matrix times the vector of `element`s, written out for each row.

@@ -7,25 +7,35 @@
 //! ```
 //!
 //! A stage is inlined where recomputing it costs no more than storing and loading it: never a
-//! reduction or a result; into a reduction that uses elements again only if it merely moves them
-//! (so that padding stays a buffer); expensive functions only into one reader of the same size; never what
+//! reduction or a result; into a reduction that uses elements again only if it merely moves them, or pads what a window
+//! of one channel slides over (otherwise padding stays a buffer); expensive functions only into one reader of the same size; never what
 //! is written out along an axis (`transform`).
 
 use ansc_graph::{BufId, Compute, Expr, Stage};
 
 use super::transform::is_switch;
-use super::usage::{has_reuse, is_expensive, is_movement, readers, size};
+use super::usage::{has_reuse, is_expensive, is_movement, is_padding, readers, size};
 
 /// Inlined bodies stay below this many nodes: code size, and the compiler's own time.
 const MAX_NODES: usize = 400;
 
-pub(super) fn inline(compute: &Compute) -> Compute {
+/// A window of more terms than this reads its padding from a buffer.
+const MAX_WINDOW: usize = 64;
+
+/// Whether the padding of windows of one channel vanishes too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Padding {
+    Kept,
+    Inlined,
+}
+
+pub(super) fn inline(compute: &Compute, padding: Padding) -> Compute {
     let mut compute = compute.clone();
     let mut kept: Vec<bool> = vec![true; compute.stages.len()];
     for (index, keep) in kept.iter_mut().enumerate() {
         let buffer = compute.stage_buffer(index);
         let readers = readers(&compute, buffer);
-        if readers.is_empty() || !worthwhile(&compute, index, &readers) {
+        if readers.is_empty() || !worthwhile(&compute, index, &readers, padding) {
             continue;
         }
         let body = compute.stages[index].body.clone();
@@ -38,7 +48,7 @@ pub(super) fn inline(compute: &Compute) -> Compute {
     drop_stages(&compute, &kept)
 }
 
-fn worthwhile(compute: &Compute, index: usize, readers: &[usize]) -> bool {
+fn worthwhile(compute: &Compute, index: usize, readers: &[usize], padding: Padding) -> bool {
     let stage = &compute.stages[index];
     if stage.reduce.is_some() || compute.outputs.contains(&index) || is_switch(stage) {
         return false;
@@ -47,7 +57,21 @@ fn worthwhile(compute: &Compute, index: usize, readers: &[usize]) -> bool {
     if expensive && readers.len() > 1 {
         return false;
     }
-    readers.iter().all(|&r| fits(stage, &compute.stages[r], compute.stage_buffer(index), expensive))
+    let buffer = compute.stage_buffer(index);
+    readers.iter().map(|&r| &compute.stages[r]).all(|reader| {
+        let pads = padding == Padding::Inlined && pads_one_channel(stage, reader, buffer);
+        pads || fits(stage, reader, buffer, expensive)
+    })
+}
+
+/// The reader is a window that slides over one channel: it has few terms, and its vectors are those of what it reads.
+fn pads_one_channel(stage: &Stage, reader: &Stage, buffer: BufId) -> bool {
+    let terms = reader.reduce.as_ref().map_or(usize::MAX, |r| r.extents.iter().product());
+    let loads = reader.body.loads();
+    let mut own = loads.iter().filter(|(b, _)| *b == buffer);
+    let vector = reader.ty.rank().checked_sub(1).map(Expr::var);
+    let one = own.next().is_some_and(|(_, at)| at.last() == vector.as_ref());
+    is_padding(&stage.body) && terms <= MAX_WINDOW && one && own.next().is_none()
 }
 
 fn fits(stage: &Stage, reader: &Stage, buffer: BufId, expensive: bool) -> bool {
@@ -112,7 +136,7 @@ mod tests {
         let mut c = Compute { inputs: vec![ty()], stages: vec![], outputs: vec![1] };
         let s0 = c.push(Stage::map("a", ty(), Expr::unary(UnOp::Exp, x)));
         c.push(Stage::map("b", ty(), Expr::unary(UnOp::Neg, Expr::Load(s0, vec![Expr::var(0)]))));
-        let inlined = inline(&c);
+        let inlined = inline(&c, Padding::Kept);
         assert_eq!((inlined.stages.len(), &inlined.outputs[..]), (1, &[0][..]));
     }
 
@@ -131,6 +155,6 @@ mod tests {
             at(e, vec![Expr::var(0)]),
         ));
         c.push(Stage::map("y", ty(), at(e, vec![Expr::var(0)]) / at(s, vec![])));
-        assert_eq!(inline(&c).stages.len(), 3);
+        assert_eq!(inline(&c, Padding::Kept).stages.len(), 3);
     }
 }

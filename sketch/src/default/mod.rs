@@ -33,6 +33,7 @@ use crate::program::Program;
 use build::Builder;
 pub(crate) use gpu::{bind_points, bind_threads};
 pub use gpu::{gpu_program, gpu_schedule};
+use inline::Padding;
 pub use knobs::{Knob, Knobs};
 
 /// What the default schedule needs to know of a CPU.
@@ -62,7 +63,7 @@ pub fn schedule_with(
     machine: &Machine,
     knobs: &Knobs,
 ) -> Scheduled {
-    let compute = inline::inline(compute);
+    let compute = inline::inline(compute, Padding::Inlined);
     let mut builder = Builder::new(name, &compute, constant, machine, knobs);
     // Of an empty tensor nothing is computed.
     let mut done: Vec<bool> = compute.stages.iter().map(|s| s.ty.is_empty()).collect();

@@ -12,12 +12,16 @@
 //!
 //! The vector axis is the innermost spatial one. Operands that walk it and the reduction axes but no row are
 //! packed into panels `b'[jo, k.., lanes]`: constants when compiling, others in a nest before. Extents
-//! that the tile does not divide get smaller tiles of their own, so that nothing is guarded.
+//! that the tile does not divide get smaller tiles of their own, and tiles at the border of a padded window theirs
+//! (`borders`), so that nothing inside is guarded.
 
+mod borders;
 mod choose;
 mod epilogue;
 mod operands;
 mod order;
+
+use std::ops::Range;
 
 use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType};
 
@@ -40,6 +44,8 @@ struct Tiling {
     /// Spatial axes outside of the tile along which panels vary, and the others.
     fixed: Vec<usize>,
     free: Vec<usize>,
+    /// Indices along the upper and the row axis at which windows are inside of what they read.
+    inside: [Range<usize>; 2],
 }
 
 /// The vector lanes that one tile covers: `base + 0..sum(widths)` along the vector axis.
@@ -63,7 +69,8 @@ pub(super) fn schedule(b: &mut Builder<'_>, reduction: usize, done: &[bool]) -> 
     let rows = [shape.upper_axis, shape.row_axis];
     let outside = (0..s.ty.rank() - 1).filter(|axis| !rows.contains(&Some(*axis)));
     let (fixed, free) = outside.partition(|axis| operands.fixed_axes.contains(axis));
-    let tiling = Tiling { reduction, epilogue, shape, fixed, free };
+    let inside = rows.map(|axis| axis.map_or(0..1, |axis| borders::inside(s, axis)));
+    let tiling = Tiling { reduction, epilogue, shape, fixed, free, inside };
     operands::pack(b, reduction, &operands, &tiling.shape);
     nests(b, &tiling);
     let covered = tiling.epilogue.iter().map(|e| e.stage);
@@ -101,12 +108,27 @@ fn nests(b: &mut Builder<'_>, t: &Tiling) {
     }
 }
 
+/// Uppers at the borders, and those inside.
 fn nest(b: &mut Builder<'_>, t: &Tiling, panels: usize, columns: &dyn Fn(Expr) -> Columns) {
+    let shape = &b.compute.stages[t.reduction].ty.shape;
+    let uppers = t.shape.upper_axis.map_or(1, |a| shape[a]) / t.shape.upper;
+    for uppers in borders::pieces(&t.inside[0], t.shape.upper, uppers) {
+        nest_of(b, t, panels, uppers, columns);
+    }
+}
+
+fn nest_of(
+    b: &mut Builder<'_>,
+    t: &Tiling,
+    panels: usize,
+    uppers: Range<usize>,
+    columns: &dyn Fn(Expr) -> Columns,
+) {
     let s = &b.compute.stages[t.reduction];
     let extent_of = |axis: Option<usize>| axis.map_or(1, |a| s.ty.shape[a]);
     let (rows, tiles) = (extent_of(t.shape.row_axis), extent_of(t.shape.row_axis) / t.shape.rows);
     let rest = rows % t.shape.rows;
-    let mut order = Order::of(b, t, panels);
+    let mut order = Order::of(b, t, panels, uppers.len());
     let block = order.block(b.knobs.get(Knob::RowBlock), tiles);
     let blocks = tiles.checked_div(block).unwrap_or(0);
     let worthwhile = s.extents().iter().product::<usize>() >= PARALLEL_WORK;
@@ -122,7 +144,8 @@ fn nest(b: &mut Builder<'_>, t: &Tiling, panels: usize, columns: &dyn Fn(Expr) -
                     b,
                     path,
                     t,
-                    Origin::new(t, &order, &indices, columns).rows(first, t.shape.rows),
+                    Origin::new(t, &order, &indices, uppers.start, columns)
+                        .rows(first, t.shape.rows),
                 )
             })
         });
@@ -131,13 +154,17 @@ fn nest(b: &mut Builder<'_>, t: &Tiling, panels: usize, columns: &dyn Fn(Expr) -
     let done = blocks * block;
     if done < tiles || rest > 0 {
         stmts.extend(b.parallel(&order.extents(), worthwhile, |b, path, indices| {
-            let origin = || Origin::new(t, &order, &indices, columns);
+            let origin = || Origin::new(t, &order, &indices, uppers.start, columns);
             let mut stmts = Vec::new();
-            if done < tiles {
-                stmts = b.serial(path, tiles - done, IterKind::Spatial, |b, path, i| {
-                    let first = if tiles == 1 { i } else { row(plus(Expr::index(done), i)) };
+            for piece in borders::pieces(&t.inside[1], t.shape.rows, tiles) {
+                let piece = piece.start.max(done)..piece.end;
+                if piece.is_empty() {
+                    continue;
+                }
+                stmts.extend(b.serial(path, piece.len(), IterKind::Spatial, |b, path, i| {
+                    let first = if tiles == 1 { i } else { row(plus(Expr::index(piece.start), i)) };
                     tile(b, path, t, origin().rows(first, t.shape.rows))
-                });
+                }));
             }
             if rest > 0 {
                 stmts.extend(tile(b, path, t, origin().rows(Expr::index(rows - rest), rest)));
@@ -219,6 +246,7 @@ impl Origin {
         t: &Tiling,
         order: &Order,
         indices: &[Expr],
+        first_upper: usize,
         columns: &dyn Fn(Expr) -> Columns,
     ) -> Origin {
         let mut at = vec![Expr::int(0); t.fixed.len() + t.free.len() + t.shape.tile_axes()];
@@ -230,7 +258,7 @@ impl Origin {
             .chain(t.free.iter().zip(free))
             .for_each(|(&axis, e)| at[axis] = e.clone());
         if let Some(axis) = t.shape.upper_axis {
-            let upper = order.index(Role::Upper, indices);
+            let upper = plus(Expr::index(first_upper), order.index(Role::Upper, indices));
             at[axis] = if t.shape.upper == 1 { upper } else { upper * Expr::index(t.shape.upper) };
         }
         let columns = columns(order.index(Role::Panel, indices));

@@ -58,3 +58,9 @@ pub(super) fn is_movement(e: &Expr) -> bool {
         _ => false,
     }
 }
+
+/// An element where a condition on the place holds, a constant elsewhere.
+pub(super) fn is_padding(e: &Expr) -> bool {
+    matches!(e, Expr::Select(condition, inside, outside)
+        if condition.loads().is_empty() && is_movement(inside) && matches!(**outside, Expr::Const(_)))
+}

@@ -23,6 +23,7 @@ use std::collections::BTreeSet;
 use ansc_graph::{Compute, TensorType};
 
 use super::build::Builder;
+use super::inline::Padding;
 use super::knobs::Knobs;
 use super::{Machine, inline};
 use crate::finish::finish;
@@ -49,7 +50,7 @@ pub fn gpu_schedule(
 
 /// The same before it is [lowered](lower): a finished program with bound loops.
 pub fn gpu_program(name: &str, compute: &Compute, limits: &GpuLimits) -> Result<Program, GpuError> {
-    let inlined = inline::inline(compute);
+    let inlined = inline::inline(compute, Padding::Kept);
     attempt(name, &inlined, limits, Effort::All)
         .or_else(|_| attempt(name, &inlined, limits, Effort::Points))
         .or_else(|_| attempt(name, compute, limits, Effort::Points))

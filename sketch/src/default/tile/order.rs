@@ -34,9 +34,9 @@ pub(super) enum Role {
 pub(super) struct Order(Vec<(Role, usize)>);
 
 impl Order {
-    pub(super) fn of(b: &Builder<'_>, t: &Tiling, panels: usize) -> Order {
+    /// For so many panels and tiles along the upper axis.
+    pub(super) fn of(b: &Builder<'_>, t: &Tiling, panels: usize, uppers: usize) -> Order {
         let shape = &b.compute.stages[t.reduction].ty.shape;
-        let uppers = t.shape.upper_axis.map_or(1, |a| shape[a]) / t.shape.upper;
         let of = |role, axes: &[usize]| axes.iter().map(|&a| (role, shape[a])).collect::<Vec<_>>();
         let fixed = of(Role::Fixed, &t.fixed);
         let rows = [of(Role::Free, &t.free), vec![(Role::Upper, uppers)]].concat();
