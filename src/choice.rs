@@ -11,11 +11,13 @@ use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
 use ansc_sketch::trace::Unfit;
 use ansc_sketch::{Task, Trace, finish};
 use ansc_tuner::Records;
-use ansc_tuner::records::{Key, RecordsError, untuned_seconds};
+use ansc_tuner::candidate::Candidate;
+use ansc_tuner::records::{Key, RecordsError, seconds_of};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::Error;
+use crate::shipped;
 
 /// The machine, and what is known to be fast on it.
 #[derive(Clone, Debug)]
@@ -75,19 +77,28 @@ impl Schedules {
         }
     }
 
-    /// Looks up the best trace of a task.
+    /// Looks up what is better than the default schedule of a task.
     pub fn learn(
         &mut self,
-        task: &Task,
+        task: &Arc<Task>,
         target: &str,
         records: &dyn Records,
     ) -> Result<(), RecordsError> {
         let key = Key { task: task.key(), target: target.into(), threads: self.threads };
-        if let Some((trace, seconds)) = records.best(&key)? {
-            let untuned_seconds = untuned_seconds(&records.of(&key)?);
+        let untuned = Candidate::exactly(task, &task.untuned()).map(|c| c.program);
+        if let Some((trace, seconds)) = records.best(&key, untuned)? {
+            let untuned_seconds = untuned.map(|p| Ok(seconds_of(&records.of(&key)?, p)));
+            let untuned_seconds = untuned_seconds.transpose()?.flatten();
             self.tuned.insert(key.task, Tuned { trace, seconds, untuned_seconds });
         }
         Ok(())
+    }
+
+    /// Takes up what comes with the compiler for such a processor and number of threads.
+    pub fn add_shipped(&mut self, target: &Target) {
+        if self.aim == Aim::Cpu {
+            self.tuned.extend(shipped::schedules(target, self.threads));
+        }
     }
 
     /// A trace that does not replay, which one of another version may not, gives way to the default schedule.

@@ -113,6 +113,9 @@ pub struct Compile {
     pub search: Search,
     #[command(flatten)]
     pub tuned: Tuned,
+    /// Default schedules only, not those that come with the compiler
+    #[arg(long, conflicts_with_all = ["trials", "records"])]
+    pub untuned: bool,
     /// Print the graph after a pass (`all` for every one)
     #[arg(long, value_name = "PASS")]
     pub print_after: Option<String>,
@@ -327,6 +330,9 @@ pub enum RecordsAction {
         /// Where the lines go [default: standard output]
         #[arg(short, long)]
         output: Option<PathBuf>,
+        /// Only what was chosen over an untuned schedule, and that one, with their medians
+        #[arg(long)]
+        chosen: bool,
     },
     /// Add records that are lines of JSON
     Import {

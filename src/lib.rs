@@ -13,6 +13,7 @@ mod machine_code;
 pub mod pipeline;
 pub mod profile;
 pub mod search;
+pub mod shipped;
 pub mod verbs;
 
 pub use error::Error;

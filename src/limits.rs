@@ -56,6 +56,24 @@ fn best<T>(threads: usize, memory: fn() -> T, work: fn(&mut T) -> f64) -> f64 {
 /// Independent sums: enough for every unit to be busy while each waits for its last result.
 const SUMS: usize = 12;
 
+/// Each sum in a variable of its own, in a loop without calls: what stays in memory waits for a store, also where this is
+/// compiled with few optimisations.
+macro_rules! sums {
+    ($first:expr, $next:expr) => {
+        sums!($first, $next, s0 s1 s2 s3 s4 s5 s6 s7 s8 s9 s10 s11)
+    };
+    ($first:expr, $next:expr, $($sum:ident)*) => {{
+        $(let mut $sum = $first;)*
+        let mut round = 0;
+        while round < ROUNDS {
+            $($sum = $next($sum);)*
+            round += 1;
+        }
+        let all: [_; SUMS] = [$($sum),*];
+        black_box(all);
+    }};
+}
+
 #[cfg(target_arch = "x86_64")]
 fn fused() -> f64 {
     if is_x86_feature_detected!("avx512f") {
@@ -77,14 +95,8 @@ fn fused() -> f64 {
 /// Vectors of four, which the compiler makes of whatever the target's lowest common instructions are.
 fn portable() -> f64 {
     const LANES: usize = 4;
-    let mut sums = [[0f32; LANES]; SUMS];
     let (a, b) = (black_box(0.999f32), black_box(1e-3f32));
-    for _ in 0..ROUNDS {
-        for sum in &mut sums {
-            sum.iter_mut().for_each(|s| *s = *s * a + b);
-        }
-    }
-    black_box(sums);
+    sums!([0f32; LANES], |sum: [f32; LANES]| sum.map(|s| s * a + b));
     (2 * ROUNDS * SUMS * LANES) as f64
 }
 
@@ -98,26 +110,14 @@ mod x86 {
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn fused_256() -> f64 {
         let (a, b) = (_mm256_set1_ps(black_box(0.999)), _mm256_set1_ps(black_box(1e-3)));
-        let mut sums = [b; SUMS];
-        for _ in 0..ROUNDS {
-            for sum in &mut sums {
-                *sum = _mm256_fmadd_ps(*sum, a, b);
-            }
-        }
-        black_box(sums);
+        sums!(b, |sum| _mm256_fmadd_ps(sum, a, b));
         (2 * ROUNDS * SUMS * 8) as f64
     }
 
     #[target_feature(enable = "avx512f")]
     pub(super) fn fused_512() -> f64 {
         let (a, b) = (_mm512_set1_ps(black_box(0.999)), _mm512_set1_ps(black_box(1e-3)));
-        let mut sums = [b; SUMS];
-        for _ in 0..ROUNDS {
-            for sum in &mut sums {
-                *sum = _mm512_fmadd_ps(*sum, a, b);
-            }
-        }
-        black_box(sums);
+        sums!(b, |sum| _mm512_fmadd_ps(sum, a, b));
         (2 * ROUNDS * SUMS * 16) as f64
     }
 }

@@ -189,8 +189,10 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     let tasks = kernels.map(|(index, kernel)| {
         let uses = assembly.uses.iter().filter(|u| u.kernel == index);
         let name = uses.clone().next().map_or("", |u| u.name.as_str());
+        let task = options.schedules.task(name, &kernel.compute, &kernel.constant);
         Weighted {
-            task: Arc::new(options.schedules.task(name, &kernel.compute, &kernel.constant)),
+            known: options.schedules.tuned.get(&task.key()).map(|tuned| tuned.trace.clone()),
+            task: Arc::new(task),
             weight: uses.clone().count() as f64,
             flops: uses.clone().next().map_or(0, |u| u.flops),
         }

@@ -51,7 +51,8 @@ pub fn tune(
     let device = Device::to_tune_on(options)?;
     let threads = device.threads(tuned.threads);
     let aim = options.schedules.aim.clone();
-    let schedules = Schedules { threads, aim, ..Schedules::untuned(&options.target) };
+    let mut schedules = Schedules { threads, aim, ..Schedules::untuned(&options.target) };
+    schedules.add_shipped(&options.target);
     let tasks = pipeline::tasks(model, &Options { schedules, ..options.clone() })?;
     let mut records = Sqlite::open(&records_path(tuned))?;
     let target = device.name(&options.target);
@@ -180,7 +181,8 @@ pub(crate) fn worker_command(device: Device, target_cpu: &str) -> Result<WorkerC
     Ok(WorkerCommand { program, args })
 }
 
-/// The best schedules that the records know for the kernels of a model.
+/// The best schedules that the records know for the kernels of a model, and where they know none, what comes with the
+/// compiler.
 pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<Schedules, Error> {
     let aim = options.schedules.aim.clone();
     let (threads, targets) = match &aim {
@@ -189,6 +191,7 @@ pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<
         _ => (1, options.sms.iter().map(|&sm| gpu_name(sm)).collect()),
     };
     let mut schedules = Schedules { threads, aim, ..Schedules::untuned(&options.target) };
+    schedules.add_shipped(&options.target);
     let tasks =
         pipeline::tasks(model, &Options { schedules: schedules.clone(), ..options.clone() })?;
     let records = Sqlite::open_existing(&records_path(tuned))?;

@@ -30,6 +30,9 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     }
     if args.trials > 0 || args.tuned.records.is_some() {
         options.schedules = search::best_schedules(&args.model, &options, &args.tuned)?;
+    } else if !args.untuned {
+        options.schedules.threads = search::threads(args.tuned.threads);
+        options.schedules.add_shipped(&options.target);
     }
     let watch = Terminal::new(args);
     let report = pipeline::compile(&args.model, &output, &options, &watch)?;

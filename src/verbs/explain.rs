@@ -111,6 +111,8 @@ fn of_model(args: &Explain) -> Result<(), Error> {
     options.schedules.threads = search::threads(args.tuned.threads);
     if args.tuned.records.is_some() {
         options.schedules = search::best_schedules(&args.file, &options, &args.tuned)?;
+    } else {
+        options.schedules.add_shipped(&options.target);
     }
     let mut tasks = pipeline::tasks(&args.file, &options)?;
     choose(&mut tasks, args, |t| &t.task.name)?;

@@ -42,7 +42,9 @@ fn artifact(args: &Inspect) -> Result<(), Error> {
 
 fn print_artifact(m: &Manifest) {
     println!("compiled by {} from {} (sha256 {})", m.compiler, m.model.name, m.model.sha256);
-    println!("for {} {} with {}", m.target.triple, m.target.cpu, m.target.features.join(" "));
+    let features = m.target.features.join(" ");
+    let with = if features.is_empty() { "" } else { " with " };
+    println!("for {} {}{with}{features}", m.target.triple, m.target.cpu);
     println!("weights {}", human_bytes(m.weight_bytes as u64));
     m.specialisations.iter().for_each(|one| print_specialisation(m, one));
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use ansc_tuner::Records;
 use ansc_tuner::records::jsonl::{self, Imported, JsonlError};
 use ansc_tuner::records::sqlite::Overview;
 use ansc_tuner::records::{self, Merged, Sqlite};
@@ -11,15 +12,17 @@ use serde_json::json;
 
 use super::print_json;
 use crate::Error;
-use crate::cli::{Records, RecordsAction};
+use crate::cli::{self, RecordsAction};
 
 /// As many bad lines are shown.
 const SHOWN: usize = 10;
 
-pub(super) fn run(args: &Records) -> Result<(), Error> {
+pub(super) fn run(args: &cli::Records) -> Result<(), Error> {
     match &args.action {
         RecordsAction::Ls { file } => ls(file, args.json),
-        RecordsAction::Export { file, output } => export(file, output.as_deref(), args.json),
+        RecordsAction::Export { file, output, chosen } => {
+            export(file, output.as_deref(), *chosen, args.json)
+        }
         RecordsAction::Import { file, lines } => import(file, lines, args.json),
         RecordsAction::Merge { file, others } => merge(file, others, args.json),
         RecordsAction::Prune { file, keep } => prune(file, *keep, args.json),
@@ -58,18 +61,20 @@ fn print_overview(o: &Overview) {
     );
 }
 
-fn export(file: &Path, output: Option<&Path>, json: bool) -> Result<(), Error> {
-    let records = Sqlite::open_existing(file)?;
+fn export(file: &Path, output: Option<&Path>, chosen: bool, json: bool) -> Result<(), Error> {
+    let all = Sqlite::open_existing(file)?;
+    let few = if chosen { Some(records::chosen(&all)?) } else { None };
+    let records: &dyn Records = few.as_ref().map_or(&all, |few| few);
     let Some(output) = output else {
         if json {
             let message = "`--json` prints one object, and the lines go there too; add `-o FILE`";
             return Err(Error::Usage(message.into()));
         }
         let stdout = &mut BufWriter::new(io::stdout().lock());
-        jsonl::export(&records, stdout).map_err(|e| lines_error(Path::new("-"), e))?;
+        jsonl::export(records, stdout).map_err(|e| lines_error(Path::new("-"), e))?;
         return Ok(());
     };
-    let written = export_to(&records, output)?;
+    let written = export_to(records, output)?;
     if json {
         print_json(&json!({ "file": output, "records": written }));
     } else {
@@ -79,7 +84,7 @@ fn export(file: &Path, output: Option<&Path>, json: bool) -> Result<(), Error> {
 }
 
 /// A file that is not complete does not take the place of another.
-fn export_to(records: &Sqlite, output: &Path) -> Result<usize, Error> {
+fn export_to(records: &dyn Records, output: &Path) -> Result<usize, Error> {
     let failed = |e: io::Error| Error::file(output, e);
     let folder = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;

@@ -64,6 +64,14 @@ impl Outcome {
         }
     }
 
+    /// Three quarters of the times are at most this.
+    pub fn upper_quartile(&self) -> Option<f64> {
+        match self {
+            Outcome::Seconds(all) => Some(quantile(all, 3, 4)),
+            Outcome::Failed(_) => None,
+        }
+    }
+
     /// Adds another measurement of the same program.
     pub fn pool(&mut self, other: Outcome) {
         match (&mut *self, other) {
@@ -86,9 +94,14 @@ impl Outcome {
 /// # Panics
 /// If there are no values.
 pub fn median(values: &[f64]) -> f64 {
+    quantile(values, 1, 2)
+}
+
+/// The least value that at least `part` of `whole` of all are not above.
+fn quantile(values: &[f64], part: usize, whole: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted[(sorted.len() - 1) / 2]
+    sorted[(sorted.len() * part).div_ceil(whole) - 1]
 }
 
 #[cfg(test)]
@@ -100,6 +113,10 @@ mod tests {
         assert_eq!(median(&[3.0]), 3.0);
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.0);
+        let quartile = |all: &[f64]| Outcome::Seconds(all.to_vec()).upper_quartile();
+        assert_eq!(quartile(&[3.0]), Some(3.0));
+        assert_eq!(quartile(&[3.0, 1.0, 2.0]), Some(3.0));
+        assert_eq!(quartile(&[4.0, 1.0, 3.0, 2.0]), Some(3.0));
     }
 
     #[test]

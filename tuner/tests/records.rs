@@ -220,9 +220,9 @@ fn the_best_is_that_of_pooled_measurements() {
     file.add(&all).unwrap();
     memory.add(&all).unwrap();
     let expected = Some((all[1].trace.clone(), 2.0));
-    assert_eq!(file.best(&key(1)).unwrap(), expected);
-    assert_eq!(memory.best(&key(1)).unwrap(), expected);
-    assert_eq!(file.best(&key(2)).unwrap(), None);
+    assert_eq!(file.best(&key(1), None).unwrap(), expected);
+    assert_eq!(memory.best(&key(1), None).unwrap(), expected);
+    assert_eq!(file.best(&key(2), None).unwrap(), None);
     let overview = &file.overview().unwrap()[0];
     assert_eq!((overview.records, overview.failed, overview.best_seconds), (5, 1, Some(0.5)));
 }
@@ -314,7 +314,7 @@ fn reads(path: &Path) -> bool {
         let file = Sqlite::open(path)?;
         for key in file.keys()? {
             file.of(&key)?;
-            file.best(&key)?;
+            file.best(&key, None)?;
         }
         file.tasks()?;
         file.check()

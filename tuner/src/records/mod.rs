@@ -2,6 +2,7 @@
 //!
 //! A record is durable as soon as [`Records::add`] returns. Records are never changed.
 
+mod choice;
 mod error;
 pub mod jsonl;
 mod near;
@@ -17,6 +18,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::outcome::Outcome;
 
+pub use choice::{choose, chosen};
 pub use error::RecordsError;
 pub use near::near;
 pub use sqlite::Sqlite;
@@ -168,11 +170,11 @@ pub trait Records {
     fn keys(&self) -> Result<Vec<Key>, RecordsError>;
     /// Those of one key, in the order in which they were added.
     fn of(&self, key: &Key) -> Result<Vec<Record>, RecordsError>;
-    /// The trace and the median time of the fastest program, all measurements of a program taken together.
-    fn best(&self, key: &Key) -> Result<Option<(Trace, f64)>, RecordsError> {
+    /// The trace and the median time of the program that a kernel gets in place of this one, see [`choose`].
+    fn best(&self, key: &Key, untuned: Option<u64>) -> Result<Option<(Trace, f64)>, RecordsError> {
         let records = self.of(key)?;
-        let best = fastest(records.iter().map(|r| (r.program, r.outcome.clone())), 1);
-        Ok(best.first().and_then(|&(program, seconds)| {
+        let best = choose(choice::outcomes(&records), untuned);
+        Ok(best.and_then(|(program, seconds)| {
             let first = records.iter().find(|r| r.program == program)?;
             Some((first.trace.clone(), seconds))
         }))
@@ -210,9 +212,13 @@ pub fn merge(from: &dyn Records, into: &mut dyn Records) -> Result<Merged, Recor
     Ok(merged)
 }
 
-/// The median time of the schedule that nobody tuned, if it is among the records.
-pub fn untuned_seconds(records: &[Record]) -> Option<f64> {
-    let program = records.iter().find(|r| r.is_untuned())?.program;
+/// The schedule that nobody tuned when the first record of it was made.
+pub fn untuned_program(records: &[Record]) -> Option<u64> {
+    records.iter().find(|r| r.is_untuned()).map(|r| r.program)
+}
+
+/// The median time of a program, if it is among the records.
+pub fn seconds_of(records: &[Record], program: u64) -> Option<f64> {
     let outcomes = records.iter().filter(|r| r.program == program).map(|r| r.outcome.clone());
     let pooled = outcomes.reduce(|mut a, b| {
         a.pool(b);
@@ -224,6 +230,16 @@ pub fn untuned_seconds(records: &[Record]) -> Option<f64> {
 /// The `n` fastest programs and their median times, all measurements of a program taken together. One that
 /// failed once is none of them.
 pub(crate) fn fastest(measured: impl Iterator<Item = (u64, Outcome)>, n: usize) -> Vec<(u64, f64)> {
+    let timed =
+        pooled(measured).into_iter().filter_map(|(program, o)| Some((program, o.seconds()?)));
+    let mut timed: Vec<(u64, f64)> = timed.collect();
+    timed.sort_by(|a, b| a.1.total_cmp(&b.1));
+    timed.truncate(n);
+    timed
+}
+
+/// All measurements of each program taken together.
+fn pooled(measured: impl Iterator<Item = (u64, Outcome)>) -> BTreeMap<u64, Outcome> {
     let mut programs: BTreeMap<u64, Outcome> = BTreeMap::new();
     for (program, outcome) in measured {
         match programs.entry(program) {
@@ -231,11 +247,7 @@ pub(crate) fn fastest(measured: impl Iterator<Item = (u64, Outcome)>, n: usize) 
             Entry::Vacant(new) => drop(new.insert(outcome)),
         }
     }
-    let timed = programs.into_iter().filter_map(|(program, o)| Some((program, o.seconds()?)));
-    let mut timed: Vec<(u64, f64)> = timed.collect();
-    timed.sort_by(|a, b| a.1.total_cmp(&b.1));
-    timed.truncate(n);
-    timed
+    programs
 }
 
 /// Records that live as long as the process.

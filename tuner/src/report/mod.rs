@@ -17,7 +17,9 @@ use ansc_graph::{Compute, cost};
 use serde::Serialize;
 
 use crate::outcome::Failure;
-use crate::records::{Key, Limits, Record, Records, RecordsError, TaskRecord, untuned_seconds};
+use crate::records::{
+    Key, Limits, Record, Records, RecordsError, TaskRecord, seconds_of, untuned_program,
+};
 use crate::roofline::{Roofline, roofline as under_roof};
 pub use curve::{Point, curve};
 pub use models::{Model, Part};
@@ -134,7 +136,8 @@ fn task(
     known: Option<&TaskRecord>,
 ) -> Result<Task, RecordsError> {
     let all = records.of(key)?;
-    let best = records.best(key)?;
+    let untuned = untuned_program(&all);
+    let best = records.best(key, untuned)?;
     Ok(Task {
         key: key.task.clone(),
         name: known.map(|t| t.name.clone()),
@@ -143,7 +146,7 @@ fn task(
         bytes: known.and_then(|t| Some(cost::bytes(&Compute::parse(&t.compute).ok()?))),
         measurements: all.len(),
         failures: failures(&all),
-        untuned_seconds: untuned_seconds(&all),
+        untuned_seconds: untuned.and_then(|program| seconds_of(&all, program)),
         best_seconds: best.as_ref().map(|(_, seconds)| *seconds),
         best_steps: best.as_ref().map_or(vec![], |(trace, _)| trace.in_words()),
         best_trace: best.map(|(trace, _)| trace.to_string()),

@@ -17,7 +17,7 @@ pub(super) fn hints(
     records: &dyn Records,
 ) -> Result<Vec<Candidate>, RecordsError> {
     let mut found: Vec<Candidate> = vec![];
-    if records.best(key)?.is_some() {
+    if !records.of(key)?.is_empty() {
         return Ok(found);
     }
     for similar in near(records, &key.task, &weighted.task.compute)?.into_iter().take(TASKS) {

@@ -10,14 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ansc_sketch::{Features, Task};
+use ansc_sketch::{Features, Task, Trace};
 use rayon::prelude::*;
 
 use crate::candidate::{Candidate, Search};
 use crate::measure::{MeasureError, Measurer, Phase, Phases};
 use crate::model::{Quality, Sample, SharedModel};
 use crate::outcome::{Failure, Outcome};
-use crate::records::{Key, ModelRecord, Occurrence, Record, Records, RecordsError, TaskRecord};
+use crate::records::{
+    Key, ModelRecord, Occurrence, Record, Records, RecordsError, TaskRecord, choose,
+};
 use crate::scheduler::{self, Scheduler, TaskSpec, trials_per_round};
 use crate::strategy::SearchStrategy;
 
@@ -27,6 +29,8 @@ pub struct Weighted {
     pub task: Arc<Task>,
     pub weight: f64,
     pub flops: u64,
+    /// A schedule that is known from elsewhere, to be measured first.
+    pub known: Option<Trace>,
 }
 
 #[derive(Clone, Debug)]
@@ -179,7 +183,7 @@ struct Progress {
     strategy: Box<dyn SearchStrategy>,
     /// What nobody tuned.
     default: Option<Candidate>,
-    /// What was good for similar tasks, to be measured first.
+    /// What was good elsewhere, or for similar tasks, to be measured first.
     hints: Vec<Candidate>,
     rounds: usize,
     /// Measured in this run.
@@ -360,7 +364,9 @@ impl Progress {
             search.add(&candidate, outcome);
         }
         let untuned = Candidate::exactly(&weighted.task, &weighted.task.untuned());
-        let hints = hints::hints(weighted, &key, records)?;
+        let exactly = |trace| Candidate::exactly(&weighted.task, trace);
+        let mut hints: Vec<Candidate> = weighted.known.iter().filter_map(exactly).collect();
+        hints.extend(hints::hints(weighted, &key, records)?);
         Ok(Progress {
             weighted: weighted.clone(),
             key,
@@ -377,8 +383,14 @@ impl Progress {
         self.search.best().map(|(_, seconds)| seconds)
     }
 
+    /// The time of what a kernel gets.
+    fn chosen(&self) -> Option<f64> {
+        let measured = self.search.measured.iter().map(|(c, o)| (c.program, o.clone()));
+        choose(measured, self.default.as_ref().map(|c| c.program)).map(|(_, seconds)| seconds)
+    }
+
     /// The first candidate of a run is the default schedule, which all others are compared with; then come those that
-    /// were good for similar tasks.
+    /// were good elsewhere.
     fn candidates(&mut self, n: usize) -> Vec<Candidate> {
         let mut all: Vec<Candidate> = vec![];
         if self.rounds == 0 {
@@ -438,7 +450,7 @@ impl Progress {
             flops: self.weighted.flops,
             trials: self.trials,
             untuned: self.default.as_ref().and_then(|d| self.search.outcome(d)?.seconds()),
-            best: self.best(),
+            best: self.chosen(),
             failures: failures.into_iter().filter(|(_, n)| *n > 0).collect(),
         }
     }

@@ -7,7 +7,7 @@ use super::*;
 use crate::measure::Simulated;
 use crate::model::{self, WarmUp};
 use crate::outcome::median;
-use crate::records::InMemory;
+use crate::records::{InMemory, untuned_program};
 use crate::strategy::{EvolutionOptions, Evolutionary, Random};
 use crate::testing::{elementwise, matmul, task};
 
@@ -26,7 +26,7 @@ fn options(trials: usize) -> Options {
 
 fn weighted(compute: ansc_graph::Compute) -> Weighted {
     let flops = ansc_graph::cost::flops(&compute);
-    Weighted { task: task(compute), weight: 1.0, flops }
+    Weighted { task: task(compute), weight: 1.0, flops, known: None }
 }
 
 fn shared_model() -> SharedModel {
@@ -126,6 +126,19 @@ fn a_similar_shape_gives_starting_points() {
     let key = Key { task: new[0].task.key(), target: few.target.clone(), threads: few.threads };
     assert!(all(&records).len() > before);
     assert!(hints::hints(&new[0], &key, &records).unwrap().is_empty());
+}
+
+#[test]
+fn what_is_known_from_elsewhere_is_measured_first() {
+    let tuned = [weighted(matmul(64, 96, 64))];
+    let mut records = InMemory::default();
+    run(&tuned, "evolutionary", 1, &mut records, &options(48));
+    let key = &records.keys().unwrap()[0];
+    let untuned = untuned_program(&records.of(key).unwrap());
+    let (trace, seconds) = records.best(key, untuned).unwrap().unwrap();
+    let known = [Weighted { known: Some(trace), ..tuned[0].clone() }];
+    let report = run(&known, "random", 1, &mut InMemory::default(), &options(2));
+    assert_eq!(report.latency().1, seconds);
 }
 
 #[test]

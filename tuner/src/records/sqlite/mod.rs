@@ -20,7 +20,7 @@ use std::time::Duration;
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 
 use super::{
-    Key, Limits, MachineRecord, ModelRecord, Record, Records, RecordsError, TaskRecord, fastest,
+    Key, Limits, MachineRecord, ModelRecord, Record, Records, RecordsError, TaskRecord, choose,
 };
 use crate::outcome::Outcome;
 use ansc_sketch::Trace;
@@ -152,8 +152,8 @@ impl Records for Sqlite {
     }
 
     /// Without reading all traces.
-    fn best(&self, key: &Key) -> Result<Option<(Trace, f64)>> {
-        let Some(&(program, seconds)) = fastest(self.outcomes(key)?.into_iter(), 1).first() else {
+    fn best(&self, key: &Key, untuned: Option<u64>) -> Result<Option<(Trace, f64)>> {
+        let Some((program, seconds)) = choose(self.outcomes(key)?.into_iter(), untuned) else {
             return Ok(None);
         };
         let select =

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 
 use super::{Result, Sqlite};
-use crate::records::{Key, Record, Records, fastest};
+use crate::records::{Key, Record, Records, choose, fastest, untuned_program};
 
 impl Sqlite {
-    /// Keeps, of every key, the measurements of the `keep` fastest programs and of the schedule that nobody tuned.
+    /// Keeps, of every key, the measurements of the `keep` fastest programs, of the chosen one and of the schedule that
+    /// nobody tuned.
     /// How many records went. The file becomes smaller by them.
     pub fn prune(&mut self, keep: usize) -> Result<usize> {
         let mut doomed: Vec<i64> = vec![];
@@ -32,8 +33,11 @@ impl Sqlite {
 }
 
 fn kept(records: &[Record], keep: usize) -> Vec<bool> {
-    let measured = records.iter().map(|r| (r.program, r.outcome.clone()));
-    let mut programs: HashSet<u64> = fastest(measured, keep).into_iter().map(|(p, _)| p).collect();
-    programs.extend(records.iter().filter(|r| r.is_untuned()).map(|r| r.program));
+    let measured = || records.iter().map(|r| (r.program, r.outcome.clone()));
+    let chosen = choose(measured(), untuned_program(records)).map(|(program, _)| program);
+    let leaders = fastest(measured(), keep).into_iter().map(|(program, _)| program);
+    // Of several that nobody tuned, each may be that of the compiler that asks.
+    let untuned = records.iter().filter(|r| r.is_untuned()).map(|r| r.program);
+    let programs: HashSet<u64> = leaders.chain(untuned).chain(chosen).collect();
     records.iter().map(|r| programs.contains(&r.program)).collect()
 }

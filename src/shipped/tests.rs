@@ -1,0 +1,70 @@
+use std::io::BufWriter;
+use std::sync::Arc;
+
+use ansc_frontend::import::ImportOptions;
+use ansc_sketch::Task;
+use ansc_sketch::trace::Unfit;
+use ansc_tuner::Candidate;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::*;
+use crate::choice::Schedules;
+use crate::pipeline::{self, Options};
+
+#[test]
+fn every_line_is_sound_and_gains() {
+    for class in &CLASSES {
+        let mut records = InMemory::default();
+        let done = jsonl::import(&mut class.lines.as_bytes(), &mut records).unwrap();
+        assert_eq!((done.bad, done.duplicates), (0, 0), "{:?}", done.bad_lines);
+        let named: Vec<String> = records.tasks().unwrap().into_iter().map(|t| t.key).collect();
+        for key in records.keys().unwrap() {
+            assert!(named.contains(&key.task), "{key:?}");
+            let tuned = tuned(&records, key.clone()).unwrap().1;
+            assert!(tuned.untuned_seconds.is_some_and(|u| tuned.seconds < u), "{key:?}");
+        }
+    }
+}
+
+#[test]
+fn classes_are_told_by_their_features() {
+    let of = |cpu: &str| schedules(&Target::parse(cpu).unwrap(), 2).len();
+    assert!(of("x86-64-v3") > 0);
+    assert_eq!(of("znver3"), of("x86-64-v3"));
+    assert_eq!((of("x86-64-v2"), of("x86-64-v4")), (0, 0));
+    assert!(schedules(&Target::parse("x86-64-v3").unwrap(), 63).is_empty());
+}
+
+/// A change of the rules, of default schedules or of how models are cut into subgraphs makes shipped schedules stale: tune
+/// again then.
+#[test]
+fn shipped_schedules_fit_the_networks_that_they_are_for() {
+    let target = Target::parse("x86-64-v3").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["resnet18", "mobilenet_v2", "dcgan"] {
+        let model = folder.path().join("model.onnx");
+        let file = std::fs::File::create(&model).unwrap();
+        ansc_models::find(name).unwrap().build().write(&mut BufWriter::new(file)).unwrap();
+        for threads in [1, 2] {
+            let schedules = Schedules { threads, ..Schedules::untuned(&target) };
+            let import = ImportOptions::default();
+            let options = Options { schedules, ..Options::new(import, target.clone()) };
+            let tasks = pipeline::tasks(&model, &options).unwrap();
+            let fits: Vec<bool> = tasks.iter().filter_map(|t| fits(&t.task, threads)).collect();
+            assert!(fits.len() * 8 > tasks.len(), "{name}: {} of {}", fits.len(), tasks.len());
+            assert!(fits.iter().all(|fits| *fits), "{name}: {fits:?}");
+        }
+    }
+}
+
+/// Whether what is shipped for a task replays, and was compared with the schedule that it replaces today.
+fn fits(task: &Arc<Task>, threads: usize) -> Option<bool> {
+    let records = read(CLASSES[0].lines);
+    let key = records.keys().unwrap().into_iter();
+    let key = key.filter(|k| k.threads == threads).find(|k| k.task == task.key())?;
+    let random = &mut StdRng::seed_from_u64(0);
+    let replays = task.sample(&tuned(&records, key.clone())?.1.trace, Unfit::Refuse, random);
+    let untuned = Candidate::exactly(task, &task.untuned()).map(|c| c.program);
+    Some(replays.is_ok() && untuned_program(&records.of(&key).unwrap()) == untuned)
+}
