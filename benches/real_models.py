@@ -78,14 +78,13 @@ def inputs_for(entry, path):
             for port in session(path).get_inputs()}
 
 
-def run_ansc(model, inputs, folder):
-    """The outputs of an artifact, in the model's order. What the importer must know is fixed."""
+def compile_for(model, inputs, artifact, folder):
+    """An artifact for inputs of these shapes. What the importer must know is fixed. The files of the inputs, by name."""
     files = {}
     for i, (name, value) in enumerate(inputs.items()):
         files[name] = folder / f"input_{i}.npy"
         np.save(files[name], value)
     shapes = [a for n, v in inputs.items() for a in ("--shape", f"{n}={'x'.join(map(str, v.shape))}")]
-    artifact = folder / "model.ansc"
     try:
         ansc("compile", model, "-o", artifact, *shapes)
     except RuntimeError as error:
@@ -93,6 +92,13 @@ def run_ansc(model, inputs, folder):
         if not fixed:
             raise
         ansc("compile", model, "-o", artifact, *shapes, *[a for n in fixed for a in ("--value", f"{n}={files[n]}")])
+    return files
+
+
+def run_ansc(model, inputs, folder):
+    """The outputs of an artifact, in the model's order."""
+    artifact = folder / "model.ansc"
+    files = compile_for(model, inputs, artifact, folder)
     given = [a for n in inputs for a in ("--input", f"{n}={files[n]}")]
     report = json.loads(ansc("run", artifact, *given, "--output-dir", folder, "--json"))
     return [np.load(output["file"]) for output in report["outputs"]]

@@ -4,7 +4,9 @@
     side_by_side.py [--models a,b] [--peers ort,openvino|all] [--threads 1,2] [--seconds 4] [--rounds 5]
                     [--records FILE] [--table FILE.md] [--json FILE]
 
-With --records the artifacts are compiled with the schedules of that file, and the untuned ones run as a further engine.
+With --records the artifacts are compiled with the schedules of that file, and the untuned ones run as a further engine; without,
+with those that come with the compiler. A second table has what each engine's process holds in memory after its runs, less what it held before it loaded the
+model.
 
 Needs `cargo build --release --workspace --examples` and a Python with onnxruntime and numpy; for other peers than ONNX
 Runtime, `benches/peers/setup` and the Python that it makes. Each engine is a process of its own that sleeps while
@@ -60,7 +62,12 @@ class Worker:
     def __init__(self, command, limit):
         self.limit, self.errors = limit, tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
-        self.ready = self.answer()["ready"]
+        self.before = self.answer().get("before")       # the Rust peers do not tell
+
+    def resident(self):
+        """Bytes."""
+        with open(f"/proc/{self.process.pid}/statm") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def answer(self):
         """Of the next line that is one; engines print what they like in between."""
@@ -121,11 +128,9 @@ def compile_for(model, threads, args):
     ansc = [os.path.join(BIN, "ansc"), "compile", model, "-o"]
     if args.records:
         artifacts["untuned"] = model + ".untuned.ansc"
-        subprocess.run(ansc + [artifacts["untuned"]], check=True, stdout=subprocess.DEVNULL)
-        ansc += [artifacts["ansc"], "--records", args.records, "--threads", threads]
-    else:
-        ansc += [artifacts["ansc"]]
-    subprocess.run(ansc, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(ansc + [artifacts["untuned"], "--untuned"], check=True, stdout=subprocess.DEVNULL)
+    tuned = [artifacts["ansc"], "--threads", threads] + (["--records", args.records] if args.records else [])
+    subprocess.run(ansc + tuned, check=True, stdout=subprocess.DEVNULL)
     return artifacts
 
 
@@ -159,6 +164,15 @@ def cell(model, folder, threads, args):
     worker = os.path.join(BIN, "examples", "worker")
     engines = {name: [worker, artifact, folder, threads] for name, artifact in artifacts.items()}
     engines |= {peer: command(peer, model, folder, threads) for peer in args.peers}
+    row = in_turns(engines, folder, args)
+    for name, artifact in artifacts.items():
+        row["engines"][name]["file"] = os.path.getsize(artifact)
+        os.remove(artifact)
+    return row
+
+
+def in_turns(engines, folder, args):
+    """Summaries of those that run, and why the others do not."""
     workers, failed = start(engines, folder, args.limit)
     turns = {name: [] for name in workers}
     for i in range(args.rounds):
@@ -169,10 +183,10 @@ def cell(model, folder, threads, args):
     reference = next((name for name in args.peers if name in row), "ansc")
     for name in row:
         row[name]["relative"] = difference(*(os.path.join(folder, n + ".out") for n in (name, reference)))
+        before = workers[name].before
+        row[name]["memory"] = workers[name].resident() - before if before else None
     for worker in workers.values():
         worker.close()
-    for artifact in artifacts.values():
-        os.remove(artifact)
     return {"engines": row, "failed": failed}
 
 
@@ -208,6 +222,7 @@ def one_table(threads, rows, args):
     for model, row in rows.items():
         yield cells([model] + line(row["engines"], own + peers, peers))
     yield from means(rows, peers, len(head))
+    yield from memory_table(rows, [e for e in own + peers if any(row["engines"].get(e, {}).get("memory") for row in rows.values())])
     reasons = {}
     for model, row in rows.items():
         for engine, reason in row["failed"].items():
@@ -215,6 +230,15 @@ def one_table(threads, rows, args):
     for reason, models in reasons.items():
         yield f"\n{', '.join(models)}: {reason}"
     yield ""
+
+
+def memory_table(rows, engines):
+    yield "\n" + cells(["MB", "artifact", *(TITLES[e] for e in engines)])
+    yield "|---" * (len(engines) + 2) + "|"
+    megabytes = lambda n: number(n / 1e6) if n else ""
+    for model, row in rows.items():
+        held = [megabytes(row["engines"].get(e, {}).get("memory")) for e in engines]
+        yield cells([model, megabytes(row["engines"]["ansc"]["file"]), *held])
 
 
 def line(row, engines, peers):

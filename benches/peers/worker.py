@@ -21,14 +21,19 @@ def read_inputs(folder):
     import numpy as np
     inputs = {}
     for i, line in enumerate(open(os.path.join(folder, "meta.txt"))):
-        name, kind, shape = line.split()
+        name, kind, shape = line.rstrip("\n").split(" ")
         data = np.fromfile(os.path.join(folder, f"{i}.bin"), np.float32 if kind == "f32" else np.int64)
-        inputs[name] = data.reshape([int(d) for d in shape.split(",")])
+        inputs[name] = data.reshape([int(d) for d in shape.split(",") if d])
     return inputs
 
 
 def say(**answer):
     print("@ " + json.dumps(answer), flush=True)
+
+
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def turn(run, seconds, most):
@@ -69,9 +74,9 @@ def main():
     peer.prepare(model, inputs, cache)
     if "--prepare" in sys.argv:
         return say(ready=0)
-    start = time.perf_counter()
+    before, start = resident(), time.perf_counter()
     run, read = peer.session(model, inputs, cache, int(threads))
-    say(ready=time.perf_counter() - start)
+    say(ready=time.perf_counter() - start, before=before)
     serve(run, read)
     sys.stdout.flush()
     os._exit(0)      # some engines crash when they are taken down

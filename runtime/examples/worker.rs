@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! worker ARTIFACT INPUTS THREADS
-//! > @ {"ready": 0.012}                 seconds to load the artifact and make a session
+//! > @ {"ready": 0.012, "before": 9e6}  seconds to load the artifact and make a session; bytes resident before that
 //! < run SECONDS ITERATIONS             > @ {"cpu": 1.0, "ms": [4.1, 4.0]}
 //! < out FILE                           > @ {"ok": 1}       the float32 outputs, raw, one after another
 //! < quit
 //! ```
 //!
-//! `INPUTS/meta.txt` has a line `name f32|i64 d0,d1,..` for each input, `INPUTS/<i>.bin` its bytes.
+//! `INPUTS/meta.txt` has a line `name f32|i64 d0,d1,..` for each input, without numbers for a scalar, `INPUTS/<i>.bin` its bytes.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -23,11 +23,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: worker ARTIFACT INPUTS THREADS".into());
     };
     let inputs = read_inputs(Path::new(inputs))?;
-    let start = Instant::now();
+    let (before, start) = (resident()?, Instant::now());
     let model = Model::load(artifact)?;
     let options = SessionOptions { threads: threads.parse()?, ..SessionOptions::default() };
     let mut session = model.session_with(&options)?;
-    println!("@ {{\"ready\": {}}}", start.elapsed().as_secs_f64());
+    println!("@ {{\"ready\": {}, \"before\": {before}}}", start.elapsed().as_secs_f64());
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -46,6 +46,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
+}
+
+/// Bytes of memory that this process holds.
+fn resident() -> Result<u64, Box<dyn Error>> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm.split(' ').nth(1).ok_or("no second field")?.parse()?;
+    // SAFETY: asks for a constant of the system.
+    Ok(pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64)
 }
 
 /// Runs until the time or the number of runs is used up, at least once.
@@ -92,7 +100,8 @@ fn read_input(folder: &Path, index: usize, line: &str) -> Result<(String, Tensor
         "i64" => DType::I64,
         other => return Err(format!("unknown type {other}").into()),
     };
-    let shape = dims.split(',').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
+    let sizes = dims.split(',').filter(|d| !d.is_empty());
+    let shape = sizes.map(str::parse).collect::<Result<Vec<usize>, _>>()?;
     let bytes = std::fs::read(folder.join(format!("{index}.bin")))?;
     Ok((name.to_owned(), Tensor::from_bytes(dtype, &shape, &bytes)?))
 }
