@@ -1,6 +1,7 @@
 //! The command line: verbs, options, and the parsing of `NAME=VALUE` arguments.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -400,6 +401,9 @@ pub struct Lab {
     /// Leaders of each run that are measured again at its end
     #[arg(long, default_value_t = 4, value_name = "N")]
     pub settle: usize,
+    /// A candidate that takes longer, load and all, has failed: bad ones take thousands of times as long as good ones
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds)]
+    pub run_limit: Duration,
     #[command(flatten)]
     pub specialise: Specialise,
     #[command(flatten)]
@@ -468,6 +472,11 @@ fn parse_share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is no share such as 1% or 0.01"))
 }
 
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    seconds.filter(|s| !s.is_zero()).ok_or_else(|| format!("`{text}` is no time such as 0.5"))
+}
+
 fn parse_file(text: &str) -> Result<(String, PathBuf), String> {
     let (name, file) = split_pair(text)?;
     Ok((name.into(), file.into()))
@@ -483,6 +492,8 @@ mod tests {
         assert_eq!(parse_shape("x="), Ok(("x".into(), vec![])));
         assert_eq!(parse_share("1%"), Ok(0.01));
         assert!(parse_share("101%").is_err() && parse_share("x").is_err());
+        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert!(["0", "-1", "nan", "1e300", "s"].iter().all(|text| parse_seconds(text).is_err()));
         assert_eq!(parse_dim("a=b=4"), Ok(("a=b".into(), Sizes(vec![4]))));
         assert_eq!(parse_dim("a=1,16"), Ok(("a".into(), Sizes(vec![1, 16]))));
         assert!(parse_dim("a=1,2,1").is_err() && parse_dim("a=1,").is_err());

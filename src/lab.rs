@@ -83,7 +83,8 @@ fn measurer(args: &cli::Lab, threads: usize) -> Result<Box<dyn Measurer>, Error>
         return Ok(Box::new(Simulated::default()));
     }
     let worker = search::worker_command(search::Device::Cpu, &args.machine.target_cpu)?;
-    let local = LocalMeasurer::new(LocalOptions::new(worker, threads)).map_err(LabError::from)?;
+    let options = LocalOptions { run_limit: args.run_limit, ..LocalOptions::new(worker, threads) };
+    let local = LocalMeasurer::new(options).map_err(LabError::from)?;
     Ok(Box::new(local))
 }
 
