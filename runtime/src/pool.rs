@@ -6,8 +6,10 @@
 //! * The range is cut once into contiguous chunks whose sizes differ by at most one; the calling
 //!   thread runs the first chunk itself. The same extent always gives the same chunks, so a thread
 //!   meets the same part of a buffer again while it is still in its cache.
-//! * Each worker has a mailbox on a cache line of its own. It spins on it for
-//!   [`PoolOptions::spin`], then sleeps.
+//! * Chunks are run in pieces: a thread that has ended its own takes over what others have left, where
+//!   that would take long (`share`).
+//! * Each worker has a mailbox on a cache line of its own (`mailbox`). It spins on it for
+//!   [`PoolOptions::spin`], then sleeps. A worker that does not wake in time misses the loop.
 //! * Several sessions may share a pool. A caller that finds it in use does not wait: it runs its
 //!   chunks one after another on its own thread and hands out the rest as soon as the workers
 //!   are free. So nothing here can deadlock.
@@ -26,15 +28,20 @@
 //! # Ok::<(), ansc_runtime::pool::PoolError>(())
 //! ```
 
+mod mailbox;
+mod share;
+
 use std::any::Any;
-use std::cell::UnsafeCell;
 use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use mailbox::{Job, Mailbox};
+use share::{Share, Shared};
 
 /// How long a worker looks for work before it sleeps, where every thread has a core.
 pub const DEFAULT_SPIN: Duration = Duration::from_micros(100);
@@ -72,6 +79,7 @@ pub enum PoolError {
 /// A fixed number of threads that run parallel loops; see the [module](self).
 pub struct Pool {
     mailboxes: Arc<[Mailbox]>,
+    shares: Box<[Share]>,
     workers: Vec<JoinHandle<()>>,
     in_use: Padded<AtomicBool>,
     spin: Duration,
@@ -85,6 +93,7 @@ impl Pool {
         let default_spin = if threads > cores { Duration::ZERO } else { DEFAULT_SPIN };
         let mut pool = Pool {
             mailboxes: (1..threads).map(|_| Mailbox::default()).collect(),
+            shares: (0..threads).map(|_| Share::default()).collect(),
             workers: Vec::new(),
             in_use: Padded(AtomicBool::new(false)),
             spin: options.spin.unwrap_or(default_spin),
@@ -146,21 +155,17 @@ impl Pool {
 
     /// Runs `range` on all threads. The caller holds the pool.
     fn dispatch<F: Fn(usize, Range<u64>) + Sync>(&self, range: Range<u64>, body: &F) {
-        let extent = range.end - range.start;
-        let chunks = extent.min(self.threads() as u64);
-        let chunk = |thread: usize| {
-            let chunk = chunk_of(extent, chunks, thread as u64);
-            range.start + chunk.start..range.start + chunk.end
-        };
-        let helpers = chunks as usize - 1;
-        for thread in 1..=helpers {
-            let job =
-                Job { call: call::<F>, body: (&raw const *body).cast(), range: chunk(thread) };
-            self.mailboxes[thread - 1].post(job, &self.workers[thread - 1]);
+        let threads = (range.end - range.start).min(self.threads() as u64) as usize;
+        let shared = Shared::new(body, &self.shares[..threads], range);
+        let helpers = &self.mailboxes[..threads - 1];
+        for (mailbox, worker) in helpers.iter().zip(&self.workers) {
+            mailbox.post(Job::new(&shared), worker);
         }
-        let mut panic = catch_unwind(AssertUnwindSafe(|| body(0, chunk(0)))).err();
-        for mailbox in &self.mailboxes[..helpers] {
-            panic = panic.or(mailbox.wait());
+        let mut panic = catch_unwind(AssertUnwindSafe(|| shared.work(0))).err();
+        for (mailbox, thread) in helpers.iter().zip(1..) {
+            let late = mailbox.withdraw();
+            let ended = if late { run_late(&shared, thread, &panic) } else { mailbox.wait() };
+            panic = panic.or(ended);
         }
         if let Some(panic) = panic {
             resume_unwind(panic);
@@ -168,11 +173,22 @@ impl Pool {
     }
 }
 
+/// Runs the chunk of a worker that has not begun, unless there was a panic already.
+fn run_late<F: Fn(usize, Range<u64>) + Sync>(
+    shared: &Shared<'_, F>,
+    thread: usize,
+    panic: &Option<Panic>,
+) -> Option<Panic> {
+    if panic.is_some() {
+        return None;
+    }
+    catch_unwind(AssertUnwindSafe(|| shared.work_for(0, thread))).err()
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
         for (mailbox, worker) in self.mailboxes.iter().zip(self.workers.drain(..)) {
-            mailbox.state.store(EXIT, Ordering::Release);
-            worker.thread().unpark();
+            mailbox.close(&worker);
             // A worker catches the panics of its jobs, so it ends in peace.
             let _ = worker.join();
         }
@@ -204,137 +220,11 @@ impl Drop for InUse<'_> {
     }
 }
 
+type Panic = Box<dyn Any + Send>;
+
 /// Two cache lines: the hardware fetches them in pairs.
 #[repr(align(128))]
 struct Padded<T>(T);
-
-type Panic = Box<dyn Any + Send>;
-
-/// A chunk of a parallel loop; `body` lives on the stack of the caller, who waits for the end.
-struct Job {
-    call: unsafe fn(*const (), usize, Range<u64>),
-    body: *const (),
-    range: Range<u64>,
-}
-
-/// # Safety
-/// `body` must point to an `F` that outlives the call.
-unsafe fn call<F: Fn(usize, Range<u64>) + Sync>(body: *const (), thread: usize, range: Range<u64>) {
-    // SAFETY: the caller's promise.
-    let body = unsafe { &*body.cast::<F>() };
-    body(thread, range);
-}
-
-/// The worker spins, or is about to.
-const IDLE: u32 = 0;
-/// There is a job; its cells belong to the worker until the state is `IDLE` again.
-const BUSY: u32 = 1;
-/// The worker sleeps, or is about to.
-const ASLEEP: u32 = 2;
-/// The worker shall end.
-const EXIT: u32 = 3;
-
-#[repr(align(128))]
-struct Mailbox {
-    state: AtomicU32,
-    job: UnsafeCell<Option<Job>>,
-    panic: UnsafeCell<Option<Panic>>,
-}
-
-// SAFETY: `state` says who may touch the cells: the worker while `BUSY`, else the thread that
-// holds the pool. A `Job` may go to another thread because `Pool::run` demands `F: Sync` and
-// keeps it alive until the worker is done.
-unsafe impl Sync for Mailbox {}
-// SAFETY: as above.
-unsafe impl Send for Mailbox {}
-
-impl Default for Mailbox {
-    fn default() -> Mailbox {
-        Mailbox {
-            state: AtomicU32::new(IDLE),
-            job: UnsafeCell::new(None),
-            panic: UnsafeCell::new(None),
-        }
-    }
-}
-
-impl Mailbox {
-    /// Hands a job to the worker, which has none.
-    fn post(&self, job: Job, worker: &JoinHandle<()>) {
-        // SAFETY: this thread holds the pool and the state is not `BUSY`.
-        unsafe { *self.job.get() = Some(job) };
-        if self.state.swap(BUSY, Ordering::AcqRel) == ASLEEP {
-            worker.thread().unpark();
-        }
-    }
-
-    /// Waits for the end of the posted job; the panic that ended it, if one did.
-    fn wait(&self) -> Option<Panic> {
-        if !spin_while(DEFAULT_SPIN, || self.state.load(Ordering::Acquire) == BUSY) {
-            while self.state.load(Ordering::Acquire) == BUSY {
-                thread::yield_now();
-            }
-        }
-        // SAFETY: this thread holds the pool and the state is not `BUSY`.
-        unsafe { (*self.panic.get()).take() }
-    }
-
-    /// The life of a worker.
-    fn serve(&self, thread: usize, spin: Duration) {
-        loop {
-            match self.next(spin) {
-                BUSY => self.work(thread),
-                _ => return,
-            }
-        }
-    }
-
-    /// Waits for `BUSY` or `EXIT`.
-    fn next(&self, spin: Duration) -> u32 {
-        spin_while(spin, || self.state.load(Ordering::Acquire) == IDLE);
-        let asleep = self.state.compare_exchange(IDLE, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
-        if let Err(state) = asleep {
-            return state;
-        }
-        loop {
-            thread::park();
-            let state = self.state.load(Ordering::Acquire);
-            if state != ASLEEP {
-                return state;
-            }
-        }
-    }
-
-    fn work(&self, thread: usize) {
-        // SAFETY: the state is `BUSY`, so the cells belong to this worker.
-        if let Some(job) = unsafe { (*self.job.get()).take() } {
-            // SAFETY: `dispatch` keeps the body alive until the state changes.
-            let run = || unsafe { (job.call)(job.body, thread, job.range.clone()) };
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
-                // SAFETY: as above.
-                unsafe { *self.panic.get() = Some(panic) };
-            }
-        }
-        self.state.store(IDLE, Ordering::Release);
-    }
-}
-
-/// Spins while `pending` holds, for `limit` at most; whether it ended in time.
-fn spin_while(limit: Duration, pending: impl Fn() -> bool) -> bool {
-    let mut began = None;
-    loop {
-        // Reading the clock costs as much as a dispatch: seldom, and not on the fast path.
-        for _ in 0..64 {
-            if !pending() {
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        if began.get_or_insert_with(Instant::now).elapsed() >= limit {
-            return false;
-        }
-    }
-}
 
 #[cfg(target_os = "linux")]
 fn pin(worker: &JoinHandle<()>, cpu: usize) -> io::Result<()> {
@@ -420,17 +310,17 @@ mod tests {
         for victim in 0..3 {
             let finished = AtomicUsize::new(0);
             let result = catch_unwind(AssertUnwindSafe(|| {
-                pool.run(3, &|thread, _| {
-                    assert!(thread != victim, "thread {victim}");
+                pool.run(3, &|_thread, range| {
+                    assert!(!range.contains(&victim), "iteration {victim}");
                     finished.fetch_add(1, Ordering::Relaxed);
                 });
             }));
             let message = *result.unwrap_err().downcast::<String>().unwrap();
-            assert_eq!(message, format!("thread {victim}"));
-            assert_eq!(finished.into_inner(), 2);
+            assert_eq!(message, format!("iteration {victim}"));
+            assert!(finished.into_inner() <= 2);
         }
         let all = Mutex::new(Vec::new());
-        pool.run(3, &|thread, _| all.lock().unwrap().push(thread));
+        pool.run(3, &|_, range| all.lock().unwrap().extend(range));
         assert_eq!(all.into_inner().unwrap().len(), 3);
     }
 
@@ -467,6 +357,10 @@ mod tests {
         pool.run(2, &|thread, _| {
             if thread == 1 {
                 cpu.store(here(), Ordering::Relaxed);
+            }
+            // A worker that is late has no part in the loop.
+            while thread == 0 && cpu.load(Ordering::Relaxed) == usize::MAX {
+                thread::yield_now();
             }
         });
         assert_eq!(cpu.into_inner(), allowed);
