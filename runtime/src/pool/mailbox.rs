@@ -87,7 +87,8 @@ impl Mailbox {
 
     /// Takes the posted job back; false if the worker has taken it up.
     pub(super) fn withdraw(&self) -> bool {
-        self.change(POSTED, IDLE).is_ok()
+        // To look first leaves the line to a worker that runs.
+        self.state.load(Ordering::Relaxed) == POSTED && self.change(POSTED, IDLE).is_ok()
     }
 
     /// Waits for the end of the job that the worker has taken up; the panic that ended it, if one did.

@@ -99,6 +99,9 @@ impl<'a, F: Fn(usize, Range<u64>) + Sync> Shared<'a, F> {
         let (own, begun) = (&self.shares[thread], Instant::now());
         let mut done = own.left();
         self.run_all_of(own, thread, begun);
+        if begun.elapsed() < WORTH_TAKING {
+            return;
+        }
         while let Some(units) = self.most_left(begun.elapsed(), done).and_then(Share::back_half) {
             done += u64::from(units.end - units.start);
             own.fill(units);
