@@ -28,6 +28,8 @@ pub struct Schedules {
     /// The best known by [`Task::key`].
     pub tuned: BTreeMap<String, Tuned>,
     pub aim: Aim,
+    /// Only such as store weights in no more room than they take: less memory, for more time.
+    pub small: bool,
 }
 
 /// What records know of a task.
@@ -63,7 +65,7 @@ impl Schedules {
     pub fn untuned(target: &Target) -> Schedules {
         let machine =
             Machine { vector_bytes: target.vector_bytes, registers: target.vector_registers };
-        Schedules { machine, threads: 1, tuned: BTreeMap::new(), aim: Aim::Cpu }
+        Schedules { machine, threads: 1, tuned: BTreeMap::new(), aim: Aim::Cpu, small: false }
     }
 
     pub fn task(&self, name: &str, compute: &Compute, constant: &[bool]) -> Task {
@@ -120,9 +122,18 @@ impl Schedules {
             }
             Aim::Cpu => Ok(match learned {
                 Some((scheduled, tuning)) => (scheduled, Some(tuning)),
-                None => (self.task(name, compute, constant).default_schedule(), None),
+                None => (self.default(&self.task(name, compute, constant)), None),
             }),
         }
+    }
+
+    fn default(&self, task: &Task) -> Scheduled {
+        let preferred = task.default_schedule();
+        if self.allows(&preferred) { preferred } else { task.direct_schedule() }
+    }
+
+    fn allows(&self, scheduled: &Scheduled) -> bool {
+        !self.small || !scheduled.enlarges()
     }
 
     /// The kernels of a GPU for one subgraph.
@@ -153,6 +164,7 @@ impl Schedules {
         let tuned = self.tuned.get(&task.key())?;
         let random = &mut StdRng::seed_from_u64(0);
         let sample = task.sample(&tuned.trace, Unfit::Refuse, random).ok()?;
+        self.allows(&sample.scheduled).then_some(())?;
         Some((sample.scheduled, tuned.tuning(&task)))
     }
 }

@@ -117,6 +117,9 @@ pub struct Compile {
     /// Default schedules only, not those that come with the compiler
     #[arg(long, conflicts_with_all = ["trials", "records"])]
     pub untuned: bool,
+    /// Less memory and a smaller artifact, but slower: weights are stored as they are, never transformed to more room
+    #[arg(long)]
+    pub small: bool,
     /// Print the graph after a pass (`all` for every one)
     #[arg(long, value_name = "PASS")]
     pub print_after: Option<String>,

@@ -164,3 +164,41 @@ fn artifacts_for_gpus_are_made_and_inspected_where_there_is_none() {
     assert_eq!((tuned.status.code(), error.lines().count()), (Some(3), 1), "{error}");
     assert!(error.contains("tuning for a GPU needs one"), "{error}");
 }
+
+fn size(directory: &Path, file: &str) -> u64 {
+    std::fs::metadata(directory.join(file)).unwrap().len()
+}
+
+/// This layer is one of those whose weights are transformed.
+#[test]
+fn small_artifacts_hold_weights_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    ok(dir, &["models", "conv28_128_128_k3", "-o", "."]);
+    let model = "conv28_128_128_k3.onnx";
+    ok(dir, &["compile", model, "--threads", "1", "-o", "fast.ansc"]);
+    ok(dir, &["compile", model, "--threads", "1", "--small", "-o", "small.ansc"]);
+    let code = 100_000;
+    assert!(size(dir, "small.ansc") < size(dir, model) + code);
+    assert!(size(dir, "fast.ansc") > 3 * size(dir, model));
+    ok(dir, &["verify", model, "small.ansc"]);
+}
+
+/// Whether any kernel of an artifact has a schedule that a search found.
+fn is_tuned(directory: &Path, artifact: &str) -> bool {
+    let model = ansc_runtime::Model::load(directory.join(artifact)).unwrap();
+    model.manifest().kernels.iter().any(|kernel| kernel.tuning.is_some())
+}
+
+#[test]
+fn schedules_that_come_with_the_compiler_can_be_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    ok(dir, &["models", "dcgan", "-o", "."]);
+    let compile = ["compile", "dcgan.onnx", "--threads", "1", "--target-cpu", "x86-64-v3"];
+    ok(dir, &[&compile[..], &["-o", "a.ansc"]].concat());
+    ok(dir, &[&compile[..], &["--untuned", "-o", "b.ansc"]].concat());
+    assert!(is_tuned(dir, "a.ansc") && !is_tuned(dir, "b.ansc"));
+    let conflict = ansc(dir, &["compile", "dcgan.onnx", "--untuned", "--trials", "3"]);
+    assert_eq!(conflict.status.code(), Some(2));
+}

@@ -47,6 +47,11 @@ fn what_was_tuned_is_compiled_and_right() {
         std::fs::read(dir.join("b.ansc")).unwrap()
     );
     ok(dir, &["verify", "GMM.onnx", "a.ansc"]);
+    // What a compilation would take, and what it is compared with: none, or two lines of records.
+    ok(dir, &["records", "export", "ansc-records.db", "--chosen", "-o", "chosen.jsonl"]);
+    let lines = std::fs::read_to_string(dir.join("chosen.jsonl")).unwrap();
+    let kept = lines.lines().filter(|line| line.contains("\"kind\":\"record\"")).count();
+    assert!(kept == 0 || kept == 2, "{lines}");
 }
 
 #[test]

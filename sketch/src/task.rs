@@ -92,7 +92,16 @@ impl Task {
 
     /// The schedule that nobody tuned.
     pub fn default_schedule(&self) -> Scheduled {
-        let made = self.preferred().and_then(|algorithm| algorithm.rewrite(self));
+        self.scheduled_as(self.preferred())
+    }
+
+    /// The default schedule of the expression as it is.
+    pub fn direct_schedule(&self) -> Scheduled {
+        self.scheduled_as(None)
+    }
+
+    fn scheduled_as(&self, algorithm: Option<Algorithm>) -> Scheduled {
+        let made = algorithm.and_then(|algorithm| algorithm.rewrite(self));
         let task = made.as_ref().map_or(self, |m| &m.task);
         let scheduled = default::schedule(&task.name, &task.compute, &task.constant, &task.machine);
         let prepared = made.as_ref().map(|m| m.prepared.clone()).unwrap_or_default();

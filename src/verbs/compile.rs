@@ -34,6 +34,7 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
         options.schedules.threads = search::threads(args.tuned.threads);
         options.schedules.add_shipped(&options.target);
     }
+    options.schedules.small = args.small;
     let watch = Terminal::new(args);
     let report = pipeline::compile(&args.model, &output, &options, &watch)?;
     watch.bar.finish_and_clear();

@@ -50,6 +50,18 @@ pub struct Scheduled {
     pub packings: Vec<Packing>,
 }
 
+/// Padding to whole tiles takes room too: a sixteenth is no other form of the weights.
+const PADDING: usize = 16;
+
+impl Scheduled {
+    /// Whether the constants take more room in the form in which the program reads them.
+    pub fn enlarges(&self) -> bool {
+        let before: usize = self.packings.iter().map(|p| p.compute.inputs[0].bytes()).sum();
+        let after = self.packings.iter().flat_map(|p| p.compute.output_types());
+        after.map(|ty| ty.bytes()).sum::<usize>() > before + before / PADDING
+    }
+}
+
 /// What nobody tuned gets.
 pub fn schedule(name: &str, compute: &Compute, constant: &[bool], machine: &Machine) -> Scheduled {
     schedule_with(name, compute, constant, machine, &Knobs::default())
