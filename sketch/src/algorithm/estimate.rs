@@ -72,6 +72,8 @@ mod tests {
         assert_eq!(preferred(28, 128, 128, true), Some(Algorithm::Winograd4));
         assert_eq!(preferred(14, 256, 256, true), Some(Algorithm::Winograd4));
         assert_eq!(preferred(7, 512, 512, true), None);
+        // Transformed for tiles of four, its weights would take 151 MB; for tiles of two, 67 MB.
+        assert_eq!(preferred(28, 512, 2048, true), None);
         assert_eq!(preferred(56, 64, 64, false), None);
         assert_eq!(preferred(224, 3, 64, true), None);
         assert_eq!(preferred(14, 8, 8, true), None);

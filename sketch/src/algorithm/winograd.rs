@@ -38,9 +38,14 @@ use crate::task::Task;
 /// Weights of a window along each axis.
 const WINDOW: usize = 3;
 
+/// Transformed weights of so many bytes are not worth the memory: each run reads all of them, which takes about as long
+/// as the operations that they save.
+const MOST_WEIGHTS: usize = 40 << 20;
+
 /// The task with tiles of `m` by `m` outputs.
 pub(super) fn rewrite(task: &Task, conv: &Convolution, m: usize) -> Option<Rewritten> {
-    Tiling::of(task, conv, m).map(|tiling| tiling.rewrite(task))
+    let tiling = Tiling::of(task, conv, m)?;
+    (tiling.work().weights <= MOST_WEIGHTS).then(|| tiling.rewrite(task))
 }
 
 /// What there is to do.
@@ -54,16 +59,10 @@ pub(super) struct Work {
 }
 
 impl Work {
+    /// None where the algorithm does not apply.
     pub(super) fn of(task: &Task, conv: &Convolution, m: usize) -> Option<Work> {
-        let tiling = Tiling::of(task, conv, m)?;
-        let (points, channels, out) = (tiling.size() * tiling.size(), conv.channel.1, conv.out.1);
-        let (bytes, frames) = (DType::F32.size() * points, tiling.frames());
-        let (tiles, results) = (count(&tiling.tiles), count(&tiling.results));
-        Some(Work {
-            products: points * results * frames * channels * out,
-            transformed: bytes * (tiles * channels + results * out),
-            weights: bytes * frames * channels * out,
-        })
+        let work = Tiling::of(task, conv, m)?.work();
+        (work.weights <= MOST_WEIGHTS).then_some(work)
     }
 }
 
@@ -102,6 +101,18 @@ impl<'a> Tiling<'a> {
         };
         let (tiles, results) = (tiled(outer.map(|w| input[w.of])), tiled(outer.map(|w| w.outputs)));
         Some(Tiling { conv, filter: filter(m, WINDOW), m, outer, inner: [y, x], tiles, results })
+    }
+
+    fn work(&self) -> Work {
+        let (points, channels, out) =
+            (self.size() * self.size(), self.conv.channel.1, self.conv.out.1);
+        let (bytes, frames) = (DType::F32.size() * points, self.frames());
+        let (tiles, results) = (count(&self.tiles), count(&self.results));
+        Work {
+            products: points * results * frames * channels * out,
+            transformed: bytes * (tiles * channels + results * out),
+            weights: bytes * frames * channels * out,
+        }
     }
 
     fn rewrite(&self, task: &Task) -> Rewritten {
