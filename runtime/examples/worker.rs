@@ -4,7 +4,7 @@
 //! worker ARTIFACT INPUTS THREADS
 //! > @ {"ready": 0.012, "before": 9e6}  seconds to load the artifact and make a session; bytes resident before that
 //! < run SECONDS ITERATIONS             > @ {"cpu": 1.0, "ms": [4.1, 4.0]}
-//! < out FILE                           > @ {"ok": 1}       the float32 outputs, raw, one after another
+//! < out FILE                           > @ {"ok": 1}       the outputs as float32, raw, one after another
 //! < quit
 //! ```
 //!
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             ["out", file] => {
                 let outputs = session.run(&named)?;
-                let bytes: Vec<u8> = outputs.iter().flat_map(|(_, t)| t.bytes().to_vec()).collect();
+                let bytes: Vec<u8> = outputs.iter().flat_map(|(_, t)| as_f32(t)).collect();
                 std::fs::write(file, bytes)?;
                 println!("@ {{\"ok\": 1}}");
             }
@@ -46,6 +46,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
+}
+
+/// Whatever the type is, what the other engines write too.
+fn as_f32(tensor: &Tensor) -> Vec<u8> {
+    tensor.to_f64_vec().into_iter().flat_map(|element| (element as f32).to_le_bytes()).collect()
 }
 
 /// Bytes of memory that this process holds.
