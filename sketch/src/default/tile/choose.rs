@@ -2,7 +2,8 @@
 //!
 //! Every candidate is priced by the cycles that its instructions take per term of the reduction: fused
 //! multiply-adds and loads at two a cycle, at least the latency of an addition; summed over whole tiles
-//! and the smaller ones at the edges.
+//! and the smaller ones at the edges. With registers to spare many take the same; then the fewest loads win, since
+//! panels come from the second cache.
 
 use ansc_graph::Stage;
 
@@ -14,6 +15,8 @@ use crate::default::Machine;
 const LATENCY: usize = 4;
 const MAX_ROWS: usize = 14;
 const MAX_VECTORS: usize = 8;
+/// With no more than these, tiles that hide the latency leave no choice worth pricing.
+const FEW_REGISTERS: usize = 16;
 
 /// `upper` x `rows` x `panel` elements along the upper, the row and the vector axis.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,9 +49,10 @@ pub(super) fn choose(
     let columns = *s.ty.shape.last().expect("a vector axis");
     let vectors =
         operands.panel_limit.unwrap_or(usize::MAX).min(columns.next_multiple_of(lanes)) / lanes;
-    let mut shapes: Vec<(usize, Shape)> = Vec::new();
+    let mut shapes: Vec<(Price, Shape)> = Vec::new();
     for vectors in (1..=vectors.clamp(1, MAX_VECTORS)).filter(|v| operands.allows(v * lanes)) {
         for upper in (1..=uppers.min(4)).filter(|u| uppers.is_multiple_of(*u)) {
+            let plane = Plane { columns, lanes, rows, upper, shared: operands.shared };
             for row in 1..=rows.min(MAX_ROWS) {
                 if upper > 1 && row < rows
                     || upper * row * vectors + vectors + 1 > machine.registers
@@ -56,8 +60,10 @@ pub(super) fn choose(
                     continue;
                 }
                 let panel = vectors * lanes;
-                let price = price(columns, panel, lanes, rows, row, upper, operands.shared)
-                    * (uppers / upper);
+                let mut price = plane.price(panel, row).times(uppers / upper);
+                if machine.registers <= FEW_REGISTERS {
+                    price.loads = 0;
+                }
                 shapes.push((price, Shape { upper_axis, row_axis, upper, rows: row, panel }));
             }
         }
@@ -68,28 +74,53 @@ pub(super) fn choose(
     shapes.into_iter().nth(rank.min(last)).map_or(smallest, |(_, shape)| shape)
 }
 
-/// Twice the cycles per term of the reduction over a whole plane of rows and columns.
-fn price(
-    columns: usize,
-    panel: usize,
-    lanes: usize,
-    rows: usize,
-    row: usize,
-    upper: usize,
-    shared: bool,
-) -> usize {
-    let down = |vectors: usize| {
-        let tile = |r: usize| cycles(upper * r, vectors, shared);
-        rows / row * tile(row) + if rows.is_multiple_of(row) { 0 } else { tile(rows % row) }
-    };
-    let rest = widths_of(columns % panel, lanes).len();
-    columns / panel * down(panel / lanes) + if rest == 0 { 0 } else { down(rest) }
+/// What a term of the reduction takes: the first decides.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Price {
+    /// Twice the cycles.
+    cycles: usize,
+    loads: usize,
 }
 
-fn cycles(rows: usize, vectors: usize, shared: bool) -> usize {
-    // A vector operand that rows do not share is loaded for each of them.
-    let loads = if shared { rows + vectors } else { rows * vectors + vectors };
-    (rows * vectors).max(loads).max(2 * LATENCY)
+impl Price {
+    fn times(self, n: usize) -> Price {
+        Price { cycles: self.cycles * n, loads: self.loads * n }
+    }
+
+    fn plus(self, other: Price) -> Price {
+        Price { cycles: self.cycles + other.cycles, loads: self.loads + other.loads }
+    }
+}
+
+/// The rows and columns that tiles cover, `upper` of their rows at once.
+struct Plane {
+    columns: usize,
+    lanes: usize,
+    rows: usize,
+    upper: usize,
+    /// Whether rows share what is loaded as vectors.
+    shared: bool,
+}
+
+impl Plane {
+    fn price(&self, panel: usize, row: usize) -> Price {
+        let rest = widths_of(self.columns % panel, self.lanes).len();
+        let whole = self.down(row, panel / self.lanes).times(self.columns / panel);
+        if rest == 0 { whole } else { whole.plus(self.down(row, rest)) }
+    }
+
+    /// Of tiles of `row` rows one below the other, and a smaller one.
+    fn down(&self, row: usize, vectors: usize) -> Price {
+        let tile = |rows: usize| self.tile(self.upper * rows, vectors);
+        let whole = tile(row).times(self.rows / row);
+        if self.rows.is_multiple_of(row) { whole } else { whole.plus(tile(self.rows % row)) }
+    }
+
+    fn tile(&self, rows: usize, vectors: usize) -> Price {
+        // A vector operand that rows do not share is loaded for each of them.
+        let loads = if self.shared { rows + vectors } else { rows * vectors + vectors };
+        Price { cycles: (rows * vectors).max(loads).max(2 * LATENCY), loads }
+    }
 }
 
 /// The innermost spatial axes besides the vector axis along which packed operands do not vary: the row axis,
@@ -106,9 +137,21 @@ fn row_axes(s: &Stage, operands: &Operands) -> (Option<usize>, Option<usize>) {
 mod tests {
     use super::*;
 
+    fn price(row: usize, vectors: usize) -> Price {
+        let plane = Plane { columns: 64, lanes: 8, rows: 60, upper: 1, shared: true };
+        plane.price(8 * vectors, row)
+    }
+
     #[test]
     fn six_rows_of_two_vectors_beat_one_row() {
-        let price = |row, vectors: usize| price(64, 8 * vectors, 8, 60, row, 1, true);
-        assert!(price(6, 2) < price(1, 2) && price(6, 2) < price(12, 1));
+        assert!(
+            price(6, 2).cycles < price(1, 2).cycles && price(6, 2).cycles < price(12, 1).cycles
+        );
+    }
+
+    #[test]
+    fn of_what_takes_as_long_more_rows_load_less() {
+        assert_eq!(price(4, 2).cycles, price(12, 2).cycles);
+        assert!(price(12, 2) < price(4, 2));
     }
 }
