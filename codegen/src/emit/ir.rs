@@ -30,6 +30,7 @@ pub(crate) enum Kind {
 
 /// Fast-math flags: `a * b + c` may become one operation.
 const CONTRACT: FastMathFlags = FastMathFlags::AllowContract;
+const NO_SIGNED_ZEROS: FastMathFlags = FastMathFlags::NoSignedZeros;
 
 const POSITIONED: &str = "the builder is positioned inside a block";
 
@@ -329,6 +330,16 @@ impl<'c> Ir<'c> {
     /// Calls an intrinsic that is overloaded on the type of its first operand and returns a value.
     pub(crate) fn intrinsic(&self, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
         self.intrinsic_on(name, &[args[0].get_type()], args).expect("the intrinsic returns a value")
+    }
+
+    /// The same, where it does not matter which zero the result is.
+    pub(crate) fn of_any_zero(&self, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
+        let value = self.intrinsic(name, args);
+        if let Some(instruction) = value.as_instruction_value() {
+            // An operand that was folded away has no flags, and needs none.
+            let _ = instruction.set_fast_math_flags(NO_SIGNED_ZEROS);
+        }
+        value
     }
 
     /// `a * b + c`, fused where the target can.

@@ -101,18 +101,16 @@ fn float_binary<'c>(ir: &Ir<'c>, op: BinOp, a: Reg<'c>, b: Reg<'c>) -> Option<Re
     })
 }
 
-/// The smaller or larger of two floats, NaN if either is: one x86 instruction if one side is a
-/// constant number, four otherwise, since LLVM makes one condition of the two.
+/// The smaller or larger of two floats, NaN if either is, any zero of two. One x86 instruction if one side is a constant
+/// number, otherwise three, of which only one waits for the first operand: in a reduction that is the running value.
 fn extreme<'c>(ir: &Ir<'c>, better: FloatPredicate, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
     // Where the two do not compare, this is the second.
     let pick = |x, y| ir.select(ir.fcmp(better, x, y), x, y);
     match (is_number(a), is_number(b)) {
         (true, _) => pick(a, b),
         (_, true) => pick(b, a),
-        _ => {
-            let nan = ir.fcmp(FloatPredicate::UNO, b, b);
-            ir.select(nan, b, pick(b, a))
-        }
+        _ if better == FloatPredicate::OGT => ir.of_any_zero("llvm.maximum", &[b, a]),
+        _ => ir.of_any_zero("llvm.minimum", &[b, a]),
     }
 }
 
