@@ -92,7 +92,12 @@ fn operations(compute: &Compute, e: &Expr) -> Operations {
             let both = of(a).and(of(b));
             // Calls of functions, as the intrinsics above.
             let is_call = matches!(op, BinOp::Pow | BinOp::Shl | BinOp::Shr);
-            let both = if is_call { both } else { both.counted() };
+            let both = match op {
+                // Four products and three sums.
+                BinOp::Dot4 => Operations { count: both.count.saturating_add(7), ..both },
+                _ if is_call => both,
+                _ => both.counted(),
+            };
             Operations { dtype: op.result(both.dtype), ..both }
         }
         Expr::Select(c, a, b) => {
@@ -119,6 +124,12 @@ mod tests {
         let op = op.unwrap();
         assert_eq!(flops(&op.expr), expected_flops, "operations of {:?}", op.expr);
         assert_eq!(bytes(&op.expr), expected_bytes, "bytes of {:?}", op.expr);
+    }
+
+    #[test]
+    fn four_products_and_as_many_sums() {
+        let text = "compute(in0: i32[16], in1: i32[16, 3]) -> y { y: i32[3] = sum{r0: 16} dot4(in0[r0], in1[r0, i0]) }";
+        assert_eq!(flops(&Compute::parse(text).unwrap()), 3 * 16 * 8);
     }
 
     #[test]

@@ -76,6 +76,16 @@ impl<'c> Emitter<'c, '_> {
             Body::Reduce { init: true, .. } | Body::ArgReduce { init: true, .. } => {
                 Err("a reduction is not decomposed".into())
             }
+            Body::Reduce {
+                combiner: Combiner::Sum,
+                dst,
+                value: Expr::Binary(BinOp::Dot4, a, b),
+                ..
+            } => {
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                let so_far = self.read(dst)?;
+                self.write(dst, ops::dot4(&self.ir, self.target, so_far, a, b))
+            }
             Body::Reduce { combiner, dst, value, .. } => {
                 let value = self.value(value)?;
                 let so_far = self.read(dst)?;

@@ -295,6 +295,14 @@ impl<'c> Ir<'c> {
         self.cast(InstructionOpcode::BitCast, v, to)
     }
 
+    /// The same bits as a type of the same size, of as many lanes as that has.
+    pub(crate) fn reinterpret(&self, v: Reg<'c>, to: BasicTypeEnum<'c>) -> Reg<'c> {
+        if v.get_type() == to {
+            return v;
+        }
+        self.builder.build_bit_cast(v, to, "").expect(POSITIONED)
+    }
+
     /// Widens or narrows an integer.
     pub(crate) fn resize(&self, v: Reg<'c>, bits: u32, signed: bool) -> Reg<'c> {
         let Kind::Int(from) = self.kind(v) else { unreachable!("`resize` is for integers") };

@@ -307,7 +307,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Tells LLVM which buffer is accessed, and that inputs do not change.
-    fn describe_access(
+    pub(super) fn describe_access(
         &mut self,
         buffer: BufId,
         access: Option<InstructionValue<'c>>,

@@ -9,6 +9,7 @@
 
 mod address;
 mod block;
+mod bytes;
 mod function;
 pub(crate) mod gpu;
 pub(crate) mod ir;

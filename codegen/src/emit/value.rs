@@ -36,6 +36,10 @@ impl<'c> Emitter<'c, '_> {
                 let x = self.value(x)?;
                 Ok(ops::cast(&self.ir, self.target, from, *to, x))
             }
+            Expr::Binary(BinOp::Or, a, b) => match self.four_bytes(e)? {
+                Some(word) => Ok(word),
+                None => self.binary(BinOp::Or, a, b),
+            },
             Expr::Binary(op, a, b) => self.binary(*op, a, b),
             Expr::Select(c, a, b) => self.choice(c, a, b),
         }

@@ -1,5 +1,6 @@
 //! Conversions between element types: floats to integers saturate, integers wrap, `bool` is `!= 0`.
 
+use ansc_graph::Scalar;
 use ansc_runtime::DType;
 use inkwell::values::InstructionOpcode;
 use inkwell::{FloatPredicate, IntPredicate};
@@ -47,9 +48,27 @@ fn float_to_float<'c>(ir: &Ir<'c>, target: &Target, from: DType, to: DType, x: R
 }
 
 fn float_to_int<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
+    if to.size() <= 2 {
+        return float_to_narrow(ir, to, x);
+    }
     let name = if to.is_signed_int() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
     let result = ir.ty(kind(to), lanes(x));
     ir.intrinsic_on(name, &[result, x.get_type()], &[x]).expect("the conversion returns a value")
+}
+
+/// To 8 or 16 bits: of what lies within them, by way of 32. LLVM converts lane by lane what it has no instruction for.
+fn float_to_narrow<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
+    let [low, high] =
+        [Scalar::lowest(to), Scalar::highest(to)].map(|limit| ir.same(x, limit.as_f64()));
+    // What is not above the lowest value is NaN or below it; NaN becomes zero.
+    let raised = ir.select(ir.fcmp(FloatPredicate::OGT, x, low), x, low);
+    let raised = match to.is_signed_int() {
+        true => ir.select(ir.fcmp(FloatPredicate::UNO, x, x), ir.same(x, 0.0), raised),
+        false => raised,
+    };
+    let within = ir.select(ir.fcmp(FloatPredicate::OLT, raised, high), raised, high);
+    let wide = ir.cast(InstructionOpcode::FPToSI, within, Kind::Int(32));
+    resize(ir, DType::I32, to, wide)
 }
 
 fn int_to_float<'c>(ir: &Ir<'c>, target: &Target, from: DType, to: DType, x: Reg<'c>) -> Reg<'c> {

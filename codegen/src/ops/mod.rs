@@ -5,11 +5,13 @@
 
 mod arith;
 mod cast;
+mod dot4;
 pub(crate) mod half;
 mod unary;
 
 pub(crate) use arith::{binary, combine};
 pub(crate) use cast::cast;
+pub(crate) use dot4::dot4;
 pub(crate) use unary::unary;
 
 use ansc_graph::Scalar;

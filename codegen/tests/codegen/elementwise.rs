@@ -23,6 +23,7 @@ pub(crate) fn binary_defined(op: BinOp, dtype: DType) -> bool {
         And | Or | Xor => !dtype.is_float(),
         Shl | Shr => dtype.is_int(),
         Min | Max | Eq | Ne | Lt | Le => true,
+        Dot4 => dtype == DType::I32,
     }
 }
 

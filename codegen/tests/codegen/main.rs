@@ -3,6 +3,7 @@
 mod artifact;
 mod basics;
 mod check;
+mod dot4;
 mod elementwise;
 mod gpu;
 mod kernel;

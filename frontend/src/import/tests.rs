@@ -12,6 +12,7 @@ use super::*;
 
 mod control;
 mod gradient;
+mod quantised;
 mod sequences;
 
 fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {

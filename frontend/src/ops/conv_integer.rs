@@ -2,17 +2,18 @@
 //!
 //! The zero point of the input is what padding is filled with: then the convolution of the narrow integers
 //! themselves needs only one correction per output channel. An unsigned weight is shifted to a
-//! signed one; where its zero point still is not zero, both operands are widened first.
+//! signed one; where its zero point still is not zero, both operands are widened first. A signed input of a signed
+//! weight is shifted to an unsigned one, as machines multiply them.
 
+use ansc_graph::ValueId;
 use ansc_graph::op::ConvAttrs;
 use ansc_graph::ops::conv::conv;
-use ansc_graph::{Expr, ValueId};
 use ansc_runtime::DType;
 
 use super::OpEntry;
 use super::compose::One;
 use super::conv::conv_attrs;
-use super::integer::{centred, corrected, requantized, sum_keeping};
+use super::integer::{Operand, centred, corrected, moved, requantized, sum_keeping};
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
@@ -56,13 +57,18 @@ fn product(
 ) -> One {
     let attrs = conv_attrs(ctx, &ctx.shape(x), &ctx.shape(w))?;
     let rank = ctx.ty(x).rank();
-    let (w, zero_w) = signed(ctx, w, zero_w)?;
+    let (w, zero_w) = signed(ctx, (w, zero_w))?;
     if let Some(zero_w) = zero_w.filter(|&z| !ctx.is_zero(z)) {
         let zero_w = ctx.along(zero_w, 0, rank)?;
         let zero_x = zero_x.map(|z| ctx.reshape(z, &[])).transpose()?;
         let (x, w) = (centred(ctx, x, zero_x)?, centred(ctx, w, Some(zero_w))?);
         return ctx.emit1(conv(attrs, &ctx.ty(x), &ctx.ty(w)), &[x, w]);
     }
+    let both_signed = ctx.dtype(x) == DType::I8 && ctx.dtype(w) == DType::I8;
+    let (x, zero_x) = match both_signed && ctx.constant(w).is_some() {
+        true => moved(ctx, (x, zero_x))?,
+        false => (x, zero_x),
+    };
     let Some(zero_x) = zero_x else {
         return ctx.emit1(conv(attrs, &ctx.ty(x), &ctx.ty(w)), &[x, w]);
     };
@@ -75,22 +81,12 @@ fn product(
 }
 
 /// A known unsigned weight and its zero point, both 128 less.
-fn signed(
-    ctx: &mut NodeCtx<'_>,
-    w: ValueId,
-    zero: Option<ValueId>,
-) -> Result<(ValueId, Option<ValueId>), Problem> {
+fn signed(ctx: &mut NodeCtx<'_>, (w, zero): Operand) -> Result<Operand, Problem> {
     let known = zero.filter(|&z| ctx.constant(w).is_some() && ctx.constant(z).is_some());
-    let Some(zero) = known.filter(|_| ctx.dtype(w) == DType::U8) else {
-        return Ok((w, zero));
-    };
-    let mut shifted = |x| {
-        ctx.map(&[x], DType::I8, |v| {
-            let wide = Expr::cast(DType::U8, DType::I32, v[0].clone());
-            Expr::cast(DType::I32, DType::I8, wide - Expr::float(DType::I32, 128.0))
-        })
-    };
-    Ok((shifted(w)?, Some(shifted(zero)?)))
+    match known.filter(|_| ctx.dtype(w) == DType::U8) {
+        Some(zero) => moved(ctx, (w, Some(zero))),
+        None => Ok((w, zero)),
+    }
 }
 
 /// The input with its padding written out as `fill`, and the attributes without.

@@ -4,20 +4,56 @@
 //! machines are fast at, and corrected by sums that are often known at compile time:
 //! `sum a * b - za * sum b - zb * sum a + count * za * zb`.
 
-use ansc_graph::ops::einsum::{Labels, einsum};
 use ansc_graph::ops::quantize;
-use ansc_graph::{BinOp, Expr, ValueId};
-use ansc_runtime::DType;
+use ansc_graph::ops::reduce::sum_as;
+use ansc_graph::{BinOp, Expr, Scalar, ValueId};
+use ansc_runtime::{DType, Tensor};
 
 use super::compose::One;
 use crate::import::NodeCtx;
+use crate::problem::Problem;
 
 /// `x` widened to `i32` and summed over all but the axes `kept`, which stand alone in the result.
 pub(crate) fn sum_keeping(ctx: &mut NodeCtx<'_>, x: ValueId, kept: &[usize]) -> One {
-    let wide = ctx.cast(x, DType::I32)?;
-    let ty = ctx.ty(wide);
-    let labels = Labels { operands: vec![(0..ty.rank()).collect()], output: kept.to_vec() };
-    ctx.emit1(einsum(&labels, &[ty]), &[wide])
+    let ty = ctx.ty(x);
+    let axes: Vec<usize> = (0..ty.rank()).filter(|axis| !kept.contains(axis)).collect();
+    ctx.emit1(sum_as(DType::I32, &axes, &ty), &[x])
+}
+
+/// An operand and its zero point.
+pub(crate) type Operand = (ValueId, Option<ValueId>);
+
+/// Operands of a product with a known right side as machines multiply them, four at a time: the left one without a
+/// sign, the right one with. Both are moved by 128 together with their zero points, which changes nothing of the
+/// product; the other way around is as good, and left alone.
+pub(crate) fn as_multiplied(
+    ctx: &mut NodeCtx<'_>,
+    a: Operand,
+    b: Operand,
+) -> Result<[Operand; 2], Problem> {
+    let types = [ctx.dtype(a.0), ctx.dtype(b.0)];
+    match types {
+        [DType::I8, DType::I8] if ctx.constant(b.0).is_some() => Ok([moved(ctx, a)?, b]),
+        [DType::U8, DType::U8] if ctx.constant(b.0).is_some() => Ok([a, moved(ctx, b)?]),
+        _ => Ok([a, b]),
+    }
+}
+
+/// `i8` as `u8` that is 128 more, or `u8` as `i8` that is 128 less.
+pub(crate) fn moved(ctx: &mut NodeCtx<'_>, (x, zero): Operand) -> Result<Operand, Problem> {
+    let from = ctx.dtype(x);
+    let to = if from == DType::I8 { DType::U8 } else { DType::I8 };
+    let zero = match zero {
+        Some(zero) => zero,
+        None => ctx.add_const(Tensor::zeros(from, &[])),
+    };
+    let mut moved = |x| {
+        // The highest bit is the sign of one and 128 of the other.
+        let highest = Expr::Const(Scalar::from_i64(to, 128));
+        ctx.map(&[x], to, |v| Expr::binary(BinOp::Xor, Expr::cast(from, to, v[0].clone()), highest))
+    };
+    let (x, zero) = (moved(x)?, moved(zero)?);
+    Ok((x, Some(zero).filter(|&zero| !ctx.is_zero(zero))))
 }
 
 /// `y - zero * sum`, all `i32` but `zero`.

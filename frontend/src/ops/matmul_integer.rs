@@ -5,7 +5,7 @@ use ansc_runtime::DType;
 
 use super::OpEntry;
 use super::compose::One;
-use super::integer::{corrected, requantized, sum_keeping};
+use super::integer::{as_multiplied, corrected, requantized, sum_keeping};
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
@@ -24,6 +24,7 @@ fn product(
     [zero_a, zero_b]: [Option<ValueId>; 2],
 ) -> One {
     ctx.product_of(a, b, |ctx, a, b| {
+        let [(a, zero_a), (b, zero_b)] = as_multiplied(ctx, (a, zero_a), (b, zero_b))?;
         let rank = [ctx.ty(a).rank(), ctx.ty(b).rank()];
         let inner = ctx.shape(a)[rank[0] - 1];
         let zero_a = zero_a.map(|z| per_row(ctx, z)).transpose()?;

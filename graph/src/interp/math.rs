@@ -31,6 +31,12 @@ macro_rules! float_functions {
 
 float_functions!(f32, f64);
 
+/// The sum of the products of the four bytes of `a`, without a sign, and those of `b`, with one: less than 2^18.
+pub(super) fn dot4(a: i32, b: i32) -> i32 {
+    let (a, b) = (a.to_le_bytes(), b.to_le_bytes().map(|b| b as i8));
+    a.into_iter().zip(b).map(|(a, b)| i32::from(a) * i32::from(b)).sum()
+}
+
 /// The error function, within about 1e-15 relative to the result.
 ///
 /// Below 3 the series `2/sqrt(pi) * exp(-x^2) * sum (2x^2)^n x / (2n+1)!!`, all of whose terms are

@@ -100,6 +100,17 @@ pub fn reduce(
     Ok(s.finish(kind, &[&y]))
 }
 
+/// The sum of `x` over `axes`, which vanish, in `dtype`: elements are converted one by one, so that no tensor of
+/// converted ones is ever there.
+pub fn sum_as(dtype: DType, axes: &[usize], x: &TensorType) -> Result<ComputeOp, OpError> {
+    let reduced = Reduced::new(axes, false, &x.shape)?;
+    sized(TensorType::new(dtype, reduced.shape.clone()))?;
+    let (mut s, [x]) = Stages::new([x]);
+    let y = reduced
+        .fold(&mut s, "sum", Combiner::Sum, dtype, |i, r| x.at_as(dtype, &reduced.element(i, r)));
+    Ok(s.finish(Kind::Reduce { axes: reduced.axes, keep: false }, &[&y]))
+}
+
 /// Roots and logarithms of integers are computed in `f64`.
 fn accumulator(kind: Reduction, dtype: DType) -> Result<DType, OpError> {
     match kind {

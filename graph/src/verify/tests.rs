@@ -43,6 +43,7 @@ fn bodies() {
         (load(v()) + Expr::int(1), vec![Operands { op: "add", a, b }]),
         (Expr::unary(UnOp::Not, load(v())), vec![Undefined { op: "not", dtype: a }]),
         (Expr::binary(BinOp::Shl, one(), one()), vec![Undefined { op: "shl", dtype: a }]),
+        (Expr::binary(BinOp::Dot4, one(), one()), vec![Undefined { op: "dot4", dtype: a }]),
         (Expr::var(1), vec![NoSuchAxis(VarId(1))]),
         (Expr::load(1, vec![v()]), vec![NoSuchBuffer(BufId(1))]),
         (Expr::load(0, vec![]), vec![Rank { buffer: BufId(0), rank: 1, found: 0 }]),

@@ -1,11 +1,13 @@
-//! Which algorithm a convolution gets that nobody tuned.
+//! Which algorithm a convolution or a product gets that nobody tuned.
+//!
+//! Products of bytes are taken four at a time, unless a factor had to be rearranged for a few products.
 //!
 //! A direct sum of products is worth its operations. Winograd's convolution has fewer, but writes and reads the
 //! transformed input and the products, and its weights take more room: both are priced in operations that could have been
 //! done in the meantime. It is taken where it wins clearly.
 
 use super::convolution::Convolution;
-use super::{Algorithm, winograd};
+use super::{Algorithm, dot4, winograd};
 use crate::task::Task;
 
 /// Operations in the time in which one byte of transformed elements is written, and read again.
@@ -20,6 +22,9 @@ pub(super) fn preferred(task: &Task) -> Option<Algorithm> {
     // What follows is the estimate for a CPU.
     if task.gpu.is_some() {
         return None;
+    }
+    if dot4::pays(task) {
+        return Some(Algorithm::Dot4);
     }
     let conv = Convolution::find(&task.compute)?;
     let param = conv.sole_weight(&task.compute)?;

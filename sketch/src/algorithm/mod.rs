@@ -1,17 +1,20 @@
 //! Other ways to compute the same subgraph.
 //!
-//! In: a [`Task`] one of whose stages is a convolution, told by its accesses. Out: a task whose expression computes
-//! the same with other stages, and how constants are prepared for it. The new task is scheduled like any other.
+//! In: a [`Task`] one of whose stages is a convolution, or a sum of products of 8-bit integers, told by its accesses.
+//! Out: a task whose expression computes the same with other stages, and how constants are prepared for it. The new task
+//! is scheduled like any other.
 //!
 //! ```text
 //! pad; conv; relu  =>  winograd_4: pad; transform; 36 products; transform back; relu
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
+//! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
 //! ```
 //!
 //! An algorithm is an instruction of a trace, so that a search finds out where which of them wins. Results may differ by
-//! rounding: see `winograd`.
+//! rounding: see `winograd`; those of integers do not.
 
 mod convolution;
+mod dot4;
 mod estimate;
 mod im2col;
 mod rational;
@@ -28,7 +31,7 @@ use crate::packed::Packing;
 use crate::task::Task;
 use convolution::Convolution;
 
-/// How a convolution is computed.
+/// How a convolution or a product is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
@@ -40,6 +43,8 @@ pub enum Algorithm {
     Winograd4,
     /// The elements under each window side by side, and one product of matrices.
     Im2col,
+    /// Four products of bytes at a time.
+    Dot4,
 }
 
 /// A task that computes the same.
@@ -51,13 +56,15 @@ pub struct Rewritten {
 }
 
 impl Algorithm {
-    pub const ALL: [Algorithm; 3] = [Algorithm::Winograd2, Algorithm::Winograd4, Algorithm::Im2col];
+    pub const ALL: [Algorithm; 4] =
+        [Algorithm::Winograd2, Algorithm::Winograd4, Algorithm::Im2col, Algorithm::Dot4];
 
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Winograd2 => "winograd_2",
             Algorithm::Winograd4 => "winograd_4",
             Algorithm::Im2col => "im2col",
+            Algorithm::Dot4 => "dot4",
         }
     }
 
@@ -66,12 +73,15 @@ impl Algorithm {
         match self {
             Algorithm::Winograd2 => Some(2),
             Algorithm::Winograd4 => Some(4),
-            Algorithm::Im2col => None,
+            Algorithm::Im2col | Algorithm::Dot4 => None,
         }
     }
 
     /// None where the algorithm does not apply.
     pub fn rewrite(self, task: &Task) -> Option<Rewritten> {
+        if self == Algorithm::Dot4 {
+            return dot4::rewrite(task);
+        }
         let conv = Convolution::find(&task.compute)?;
         match self.tile() {
             Some(m) => winograd::rewrite(task, &conv, m),

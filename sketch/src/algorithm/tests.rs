@@ -11,6 +11,9 @@ use crate::exec;
 use crate::packed::in_turn;
 use crate::task::Task;
 
+/// Those of convolutions of floats.
+const OF_FLOATS: [Algorithm; 3] = [Algorithm::Winograd2, Algorithm::Winograd4, Algorithm::Im2col];
+
 fn task(compute: Compute, constant: bool) -> Task {
     let constant = (0..compute.inputs.len()).map(|i| constant && i > 0).collect();
     let machine = Machine { vector_bytes: 16, registers: 16 };
@@ -144,7 +147,7 @@ fn check(compute: &Compute, algorithm: Algorithm) {
 
 #[test]
 fn odd_sizes_batches_paddings_and_prime_channels() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in OF_FLOATS {
         check(&channels_last(1, [8, 8], 8, 8, [3, 3], 1, 1), algorithm);
         check(&channels_last(2, [7, 5], 3, 13, [3, 3], 1, 1), algorithm);
         check(&channels_last(1, [9, 6], 7, 5, [3, 3], 1, 0), algorithm);
@@ -246,4 +249,144 @@ fn errors_stay_below_what_is_stated() {
         println!("{algorithm}: {error:.2e}");
         assert!(error < most, "{algorithm}: {error}");
     }
+}
+
+/// All bytes, the extremes among them more often; other integers and floats that sums of products keep exact.
+fn bytes(ty: &TensorType, seed: u64) -> Tensor {
+    let random = &mut StdRng::seed_from_u64(seed);
+    let mut byte = || match random.random_range(0..8) {
+        0 => 0u8,
+        1 => 127,
+        2 => 128,
+        3 => 255,
+        _ => random.random(),
+    };
+    let all: Vec<u8> = (0..ty.len()).map(|_| byte()).collect();
+    match ty.dtype {
+        DType::U8 => Tensor::from_slice(&ty.shape, &all),
+        DType::I8 => {
+            Tensor::from_slice(&ty.shape, &all.iter().map(|&b| b as i8).collect::<Vec<_>>())
+        }
+        DType::I32 => {
+            Tensor::from_slice(&ty.shape, &all.iter().map(|&b| b.into()).collect::<Vec<i32>>())
+        }
+        _ => Tensor::from_slice(&ty.shape, &all.iter().map(|&b| b.into()).collect::<Vec<f32>>()),
+    }
+}
+
+/// The rewritten subgraph gives the same bits, as an expression and by the default schedule of several machines.
+fn check_dot4(text: &str) {
+    let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let inputs: Vec<Tensor> =
+        compute.inputs.iter().enumerate().map(|(i, ty)| bytes(ty, i as u64)).collect();
+    let expected = eval(&compute, &inputs);
+    for (constant, vector_bytes) in [(false, 16), (true, 16), (true, 32), (false, 64), (true, 64)] {
+        let mut task = task(compute.clone(), constant);
+        task.machine.vector_bytes = vector_bytes;
+        let rewritten =
+            Algorithm::Dot4.rewrite(&task).unwrap_or_else(|| panic!("it applies to {text}"));
+        assert_eq!(rewritten.prepared.len(), usize::from(constant), "{text}");
+        verify::verify_compute(&rewritten.task.compute).unwrap();
+        let new = rewritten.task.compute.to_string();
+        assert!(new.contains("dot4("), "{new}");
+        assert_eq!(Compute::parse(&new).unwrap().to_string(), new);
+        let found = eval(&rewritten.task.compute, &prepared(&rewritten, &inputs));
+        assert_eq!(found.bytes(), expected.bytes(), "constant {constant}:\n{new}");
+        let scheduled = scheduled(&rewritten);
+        let found = run(&scheduled, &inputs);
+        assert_eq!(found.bytes(), expected.bytes(), "constant {constant}:\n{}", scheduled.program);
+    }
+}
+
+/// `y = f32(a * b) * scale` of matrices, `a` of the first type.
+fn byte_product([a, b]: [&str; 2], [m, k, n]: [usize; 3], turned: bool) -> String {
+    let (shape, at) = if turned { ([n, k], "i1, r0") } else { ([k, n], "r0, i1") };
+    let [rows, columns] = shape;
+    format!(
+        "compute(in0: {a}[{m}, {k}], in1: {b}[{rows}, {columns}], in2: f32[{n}]) -> y {{
+           product: i32[{m}, {n}] = sum{{r0: {k}}} mul(i32(in0[i0, r0]), i32(in1[{at}]))
+           y: f32[{m}, {n}] = mul(f32(product[i0, i1]), in2[i1])
+         }}"
+    )
+}
+
+#[test]
+fn products_of_bytes_keep_every_bit() {
+    for types in [["u8", "i8"], ["i8", "u8"]] {
+        for sizes in [[5, 64, 33], [1, 12, 7], [21, 4, 48], [18, 132, 1]] {
+            check_dot4(&byte_product(types, sizes, false));
+            check_dot4(&byte_product(types, sizes, true));
+        }
+    }
+}
+
+#[test]
+fn batches_of_products_of_bytes() {
+    for (shape, at) in [("3, 16, 9", "i0, r0, i2"), ("16, 9", "r0, i2")] {
+        check_dot4(&format!(
+            "compute(in0: u8[3, 5, 16], in1: i8[{shape}]) -> y {{
+               y: i32[3, 5, 9] = sum{{r0: 16}} mul(i32(in0[i0, i1, r0]), i32(in1[{at}]))
+             }}"
+        ));
+    }
+}
+
+#[test]
+fn convolutions_of_bytes() {
+    let pad = "select(and(and(and(le(1, i1), lt(i1, 8)), le(1, i2)), lt(i2, 7)), in0[i0, sub(i1, 1), sub(i2, 1), i3], 7_u8)";
+    for (stride, oh, ow) in [(1, 7, 6), (2, 4, 3)] {
+        check_dot4(&format!(
+            "compute(in0: u8[2, 7, 6, 8], in1: i8[3, 3, 8, 21], in2: i32[21]) -> y {{
+               pad: u8[2, 9, 8, 8] = {pad}
+               conv: i32[2, {oh}, {ow}, 21] = sum{{r0: 3, r1: 3, r2: 8}} mul(i32(pad[i0, add(mul(i1, {stride}), r0), add(mul(i2, {stride}), r1), r2]), i32(in1[r0, r1, r2, i3]))
+               y: i32[2, {oh}, {ow}, 21] = add(conv[i0, i1, i2, i3], in2[i3])
+             }}"
+        ));
+    }
+    check_dot4(
+        "compute(in0: u8[2, 12, 7, 19], in1: i8[5, 12, 3, 3]) -> conv {
+           conv: i32[2, 5, 5, 17] = sum{r0: 12, r1: 3, r2: 3} mul(i32(in1[i1, r0, r1, r2]), i32(in0[i0, r0, add(i2, r1), add(i3, r2)]))
+         }",
+    );
+}
+
+#[test]
+fn what_is_no_product_of_four_bytes_is_refused() {
+    let refused = |text: &str| {
+        let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert_eq!(Algorithm::Dot4.rewrite(&task(compute, true)), None, "{text}");
+    };
+    refused(&byte_product(["u8", "u8"], [5, 64, 33], false));
+    refused(&byte_product(["i8", "i8"], [5, 64, 33], false));
+    refused(&byte_product(["u8", "i8"], [5, 63, 33], false));
+    // Groups: what is summed is not alone in its index.
+    refused(
+        "compute(in0: u8[7, 8], in1: i8[4, 6]) -> y {
+           y: i32[7, 6] = sum{r0: 4} mul(i32(in0[i0, add(mul(floor_div(i1, 3), 4), r0)]), i32(in1[r0, i1]))
+         }",
+    );
+    // Only a part of the axis, which need not begin at a quad of the other's.
+    refused(
+        "compute(in0: u8[7, 9], in1: i8[8, 6]) -> y {
+           y: i32[7, 6] = sum{r0: 8} mul(i32(in0[i0, r0]), i32(in1[r0, i1]))
+         }",
+    );
+    refused(
+        "compute(in0: u8[7, 8], in1: i8[8, 6]) -> y {
+           y: i32[7, 6] = max{r0: 8} mul(i32(in0[i0, r0]), i32(in1[r0, i1]))
+         }",
+    );
+    let floats = task(crate::testing::matmul_bias_relu(4, 4, 4), true);
+    assert_eq!(Algorithm::Dot4.rewrite(&floats), None);
+}
+
+#[test]
+fn a_factor_is_not_rearranged_for_a_single_row() {
+    let preferred = |rows: usize, constant: bool| {
+        let text = byte_product(["u8", "i8"], [rows, 64, 33], false);
+        task(Compute::parse(&text).unwrap(), constant).preferred()
+    };
+    assert_eq!(preferred(1, true), Some(Algorithm::Dot4));
+    assert_eq!(preferred(1, false), None);
+    assert_eq!(preferred(16, false), Some(Algorithm::Dot4));
 }

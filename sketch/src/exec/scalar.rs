@@ -81,6 +81,7 @@ pub(super) fn binary(op: BinOp, a: Scalar, b: Scalar) -> Scalar {
         _ if dtype == DType::Bool => Scalar::bool(bool_binary(op, !a.is_zero(), !b.is_zero())),
         _ if dtype.is_float() => round(dtype, float_binary(op, a.as_f64(), b.as_f64())),
         BinOp::Shl | BinOp::Shr => shift(op, a, b),
+        BinOp::Dot4 => dot4(a, b),
         _ => from_wide(dtype, integer_binary(op, wide(a), wide(b))),
     }
 }
@@ -172,6 +173,14 @@ fn power(base: i128, exponent: i128) -> i128 {
         exponent /= 2;
     }
     i128::from(result)
+}
+
+/// The bytes of `a` have no sign, those of `b` have one.
+fn dot4(a: Scalar, b: Scalar) -> Scalar {
+    let byte = |x: i128, j: u32| (x >> (8 * j)) & 255;
+    let signed = |x: i128| if x < 128 { x } else { x - 256 };
+    let (x, y) = (wide(a), wide(b));
+    from_wide(a.dtype(), (0..4).map(|j| byte(x, j) * signed(byte(y, j))).sum())
 }
 
 /// Amounts outside the width of the type move every bit out.

@@ -92,6 +92,10 @@ impl Counts {
             Min | Max | Eq | Ne | Lt | Le => self.arithmetic(CMP, operand),
             And | Or | Xor if operand == DType::Bool => self.0[BOOL] += 1.0,
             And | Or | Xor | Shl | Shr | Pow => self.arithmetic(MATH, operand),
+            Dot4 => {
+                (0..4).for_each(|_| self.arithmetic(MUL, operand));
+                (0..3).for_each(|_| self.arithmetic(ADD_SUB, operand));
+            }
         }
     }
 

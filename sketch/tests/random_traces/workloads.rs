@@ -134,13 +134,22 @@ fn convolutions() -> Vec<Workload> {
     ]
 }
 
+fn conv_of_bytes() -> Workload {
+    let attrs = ConvAttrs { channels: Channels::Last, ..conv_attrs(&[3, 3], 1, 1) };
+    let x = TensorType::new(DType::U8, [1, 5, 4, 8]);
+    one("conv of bytes", conv::conv(attrs, &x, &TensorType::new(DType::I8, [3, 3, 8, 11])))
+}
+
 fn products() -> Vec<Workload> {
     let typed = |name, dtype, m, n, k| {
         let ty = |shape: &[usize]| TensorType::new(dtype, shape);
         one(name, matmul::matmul(&ty(&[m, k]), &ty(&[k, n])))
     };
+    let byte = |dtype, shape: &[usize]| TensorType::new(dtype, shape);
     let mut all = vec![
         typed("int8", DType::I8, 7, 17, 11),
+        one("bytes", matmul::matmul(&byte(DType::U8, &[7, 12]), &byte(DType::I8, &[12, 17]))),
+        conv_of_bytes(),
         typed("fp16", DType::F16, 5, 13, 19),
         typed("one row", DType::F32, 1, 31, 17),
         typed("one column", DType::F32, 17, 1, 31),

@@ -40,6 +40,31 @@ fn matmul_of_many_shapes() {
     }
 }
 
+/// The four products written out, at all pairs of bytes that are extreme in some way, and where sums of them wrap.
+#[test]
+fn products_of_four_bytes() {
+    let bytes = [0u8, 1, 2, 127, 128, 129, 254, 255];
+    let word = |i: usize| i32::from_le_bytes([0, 1, 2, 3].map(|j| bytes[(i >> (3 * j)) % 8]));
+    let words: Vec<i32> = (0..4096).map(word).collect();
+    let (a, b) = (Tensor::from_slice(&[4096], &words), Tensor::from_slice(&[4096], &words));
+    let at = |i: Expr| Expr::load(0, vec![i]);
+    let turned = (Expr::var(0) * Expr::int(37) + Expr::int(11)).floor_mod(4096);
+    let body = Expr::binary(BinOp::Dot4, at(Expr::var(0)), Expr::load(1, vec![turned]));
+    let y = single(&[&a, &b], Stage::map("y", TensorType::new(DType::I32, [4096]), body)).unwrap();
+    for (i, found) in y.as_slice::<i32>().iter().enumerate() {
+        let (a, b) = (words[i] as u32, words[(i * 37 + 11) % 4096] as u32);
+        let product = |s: u32| ((a >> s) & 255) as i32 * i32::from(((b >> s) & 255) as u8 as i8);
+        assert_eq!(*found, [0, 8, 16, 24].map(product).into_iter().sum::<i32>(), "{a:x} {b:x}");
+    }
+    // 2^16 times -4 * 255 * 128 is less than -2^31.
+    let least = || Expr::binary(BinOp::Dot4, at(Expr::int(0)), Expr::load(1, vec![Expr::int(0)]));
+    let ty = TensorType::new(DType::I32, [1]);
+    let stage = Stage::reduction("y", ty, Combiner::Sum, vec![1 << 16], least());
+    let one = |w: u32| Tensor::from_slice(&[1], &[w as i32]);
+    let y = single(&[&one(0xffff_ffff), &one(0x8080_8080)], stage).unwrap();
+    assert_eq!(y.as_slice::<i32>()[0], (-4 * 255 * 128i32).wrapping_mul(1 << 16));
+}
+
 /// A padded, strided convolution: guards, memo tables, runs and gathers at once.
 fn conv(h: usize, stride: usize, channels: usize) {
     let (m, kernel, out) = (5, 3, (h + 2 - 3) / stride + 1);

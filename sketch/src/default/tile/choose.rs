@@ -5,7 +5,7 @@
 //! and the smaller ones at the edges. With registers to spare many take the same; then the fewest loads win, since
 //! panels come from the second cache.
 
-use ansc_graph::Stage;
+use ansc_graph::{BinOp, Expr, Stage};
 
 use super::operands::Operands;
 use super::widths_of;
@@ -49,19 +49,22 @@ pub(super) fn choose(
     let columns = *s.ty.shape.last().expect("a vector axis");
     let vectors =
         operands.panel_limit.unwrap_or(usize::MAX).min(columns.next_multiple_of(lanes)) / lanes;
+    let (bytes, few) = (is_of_bytes(s), machine.registers <= FEW_REGISTERS);
+    // Processors with so few registers mostly multiply even and odd bytes apart.
+    let held = |vectors: usize| if bytes && few { 2 * vectors + 3 } else { vectors + 1 };
     let mut shapes: Vec<(Price, Shape)> = Vec::new();
     for vectors in (1..=vectors.clamp(1, MAX_VECTORS)).filter(|v| operands.allows(v * lanes)) {
         for upper in (1..=uppers.min(4)).filter(|u| uppers.is_multiple_of(*u)) {
             let plane = Plane { columns, lanes, rows, upper, shared: operands.shared };
             for row in 1..=rows.min(MAX_ROWS) {
                 if upper > 1 && row < rows
-                    || upper * row * vectors + vectors + 1 > machine.registers
+                    || upper * row * vectors + held(vectors) > machine.registers
                 {
                     continue;
                 }
                 let panel = vectors * lanes;
                 let mut price = plane.price(panel, row).times(uppers / upper);
-                if machine.registers <= FEW_REGISTERS {
+                if few && !bytes {
                     price.loads = 0;
                 }
                 shapes.push((price, Shape { upper_axis, row_axis, upper, rows: row, panel }));
@@ -72,6 +75,11 @@ pub(super) fn choose(
     shapes.sort_by_key(|(price, _)| *price);
     let last = shapes.len().saturating_sub(1);
     shapes.into_iter().nth(rank.min(last)).map_or(smallest, |(_, shape)| shape)
+}
+
+/// Terms are sums of four products.
+fn is_of_bytes(s: &Stage) -> bool {
+    s.body.any(&mut |e| matches!(e, Expr::Binary(BinOp::Dot4, ..)))
 }
 
 /// What a term of the reduction takes: the first decides.

@@ -68,7 +68,8 @@ fn operations(nest: &Nest<'_>) -> f64 {
         count += match e {
             Expr::Unary(UnOp::Neg | UnOp::Abs | UnOp::Not, _) | Expr::Select(..) => 1.0,
             Expr::Unary(..) => FUNCTION,
-            Expr::Binary(BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Max | BinOp::Min, ..) => 0.5,
+            Expr::Binary(BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Max | BinOp::Min, ..)
+            | Expr::Binary(BinOp::Dot4, ..) => 0.5,
             Expr::Binary(..) => 2.0,
             _ => 0.0,
         }

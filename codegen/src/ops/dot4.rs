@@ -1,0 +1,93 @@
+//! Sums of four products of bytes, and what such a sum is added to.
+//!
+//! ```text
+//! acc + dot4(a, b), 16 lanes, avx512vnni   ->   vpdpbusd
+//! .., 8 lanes, avx2                        ->   two vpmaddwd: of the even bytes and of the odd ones, as 16 bits
+//! .., otherwise                            ->   four multiplications of 32 bits
+//! ```
+//!
+//! All are exact; the instruction for bytes that older processors have (`pmaddubsw`) saturates.
+
+use inkwell::intrinsics::Intrinsic;
+use inkwell::types::BasicTypeEnum;
+
+use crate::emit::ir::{Ir, Kind, Reg, lanes};
+use crate::target::{Arch, Target};
+
+/// `acc + dot4(a, b)`; each may be a scalar where another is a vector.
+pub(crate) fn dot4<'c>(
+    ir: &Ir<'c>,
+    target: &Target,
+    acc: Reg<'c>,
+    a: Reg<'c>,
+    b: Reg<'c>,
+) -> Reg<'c> {
+    let all = lanes(acc).or(lanes(a)).or(lanes(b));
+    let [acc, a, b] = [acc, a, b].map(|v| ir.splat(v, all));
+    if let Some(name) = all.and_then(|n| bytes_instruction(target, n)) {
+        return call(ir, name, &[acc, a, b]);
+    }
+    let sum = match all.and_then(|n| words_instruction(target, n)) {
+        Some(name) => halves(ir, name, a, b),
+        None => products(ir, a, b),
+    };
+    ir.add(acc, sum)
+}
+
+/// Four products of bytes and their sum, added to each lane.
+fn bytes_instruction(target: &Target, lanes: u32) -> Option<&'static str> {
+    let narrow = target.has("avxvnni") || (target.has("avx512vnni") && target.has("avx512vl"));
+    match lanes {
+        16 if target.has("avx512vnni") => Some("llvm.x86.avx512.vpdpbusd.512"),
+        8 if narrow => Some("llvm.x86.avx512.vpdpbusd.256"),
+        4 if narrow => Some("llvm.x86.avx512.vpdpbusd.128"),
+        _ => None,
+    }
+}
+
+/// Two products of 16 bits and their sum.
+fn words_instruction(target: &Target, lanes: u32) -> Option<&'static str> {
+    match lanes {
+        16 if target.has("avx512bw") => Some("llvm.x86.avx512.pmaddw.d.512"),
+        8 if target.has("avx2") => Some("llvm.x86.avx2.pmadd.wd"),
+        4 if target.arch == Arch::X86_64 => Some("llvm.x86.sse2.pmadd.wd"),
+        _ => None,
+    }
+}
+
+/// The products of even bytes, and those of odd ones.
+fn halves<'c>(ir: &Ir<'c>, name: &str, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
+    let n = lanes(a).expect("a vector") * 2;
+    let words = ir.ty(Kind::Int(16), Some(n));
+    let eight = ir.int(16, 8, Some(n));
+    let (a, b) = (ir.reinterpret(a, words), ir.reinterpret(b, words));
+    let even = [ir.and(a, ir.int(16, 255, Some(n))), ir.ashr(ir.shl(b, eight), eight)];
+    let odd = [ir.lshr(a, eight), ir.ashr(b, eight)];
+    ir.add(call(ir, name, &even), call(ir, name, &odd))
+}
+
+/// One byte after the other.
+fn products<'c>(ir: &Ir<'c>, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
+    let bits = |n: i64| ir.int(32, n, lanes(a));
+    let product = |shift: i64| {
+        let unsigned = ir.and(ir.lshr(a, bits(shift)), bits(255));
+        let signed = ir.ashr(ir.shl(b, bits(24 - shift)), bits(24));
+        ir.mul(unsigned, signed)
+    };
+    let all = [0, 8, 16, 24].map(product);
+    ir.add(ir.add(all[0], all[1]), ir.add(all[2], all[3]))
+}
+
+/// Calls an intrinsic for one machine. What its lanes are differs between versions of LLVM; the bits do not.
+fn call<'c>(ir: &Ir<'c>, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
+    let intrinsic = Intrinsic::find(name).expect("the intrinsic exists in this LLVM");
+    let function =
+        intrinsic.get_declaration(&ir.module, &[]).expect("the intrinsic has one declaration");
+    let types = function.get_type().get_param_types();
+    let args: Vec<Reg<'c>> = args
+        .iter()
+        .zip(types)
+        .map(|(&v, ty)| ir.reinterpret(v, BasicTypeEnum::try_from(ty).expect("a vector")))
+        .collect();
+    ir.intrinsic_on(name, &[], &args).expect("the intrinsic returns a value")
+}

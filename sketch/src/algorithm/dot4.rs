@@ -1,0 +1,178 @@
+//! Products of 8-bit integers, four at a time.
+//!
+//! ```text
+//! y[i, j] = sum{k: 512} i32(a[i, k]) * i32(b[k, j])              a: u8[64, 512], b: i8[512, 32]
+//! =>
+//! y[i, j] = sum{k: 128} dot4(quad of a[i, k * 4 ..], quads[k, j])  quads: i32[128, 32], made when compiling if b is constant
+//! ```
+//!
+//! One factor has no sign and the other has, as [`BinOp::Dot4`] wants them; the import of quantised operators sees to it.
+//! The axis of the sum whose extent divides by four is alone in one index of each factor: that of a product of
+//! matrices, the channels of a convolution. A factor whose bytes lie side by side, and that no vector walks, is read
+//! as it lies: code generation makes one load of the four. The other one becomes quads first: four bytes of its
+//! axis as one integer, little end first, with as many bytes as before. All results are those of the sum of the
+//! widened products, modulo 2^32.
+
+use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType, VarId};
+use ansc_runtime::DType;
+
+use super::{Replacing, Rewritten};
+use crate::packed::Packing;
+use crate::task::Task;
+
+/// Bytes that one instruction takes from each factor.
+const QUAD: usize = 4;
+
+/// Making quads takes about as many instructions as products with so many rows save.
+const MIN_USES: usize = 4;
+
+/// The stage that is such a sum.
+struct Sum {
+    stage: usize,
+    /// The variable that runs over the bytes of quads.
+    var: VarId,
+    unsigned: Factor,
+    signed: Factor,
+}
+
+struct Factor {
+    buffer: BufId,
+    at: Vec<Expr>,
+    /// The axis of the buffer that the sum's variable indexes.
+    axis: usize,
+}
+
+/// None where no stage is such a sum.
+pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
+    let sum = (0..task.compute.stages.len()).find_map(|stage| Sum::of(&task.compute, stage))?;
+    Some(sum.rewrite(task))
+}
+
+/// Whether there is such a sum, and whatever is made into quads at run time is used often enough afterwards.
+pub(super) fn pays(task: &Task) -> bool {
+    let sum = (0..task.compute.stages.len()).find_map(|stage| Sum::of(&task.compute, stage));
+    sum.is_some_and(|sum| {
+        let stage = &task.compute.stages[sum.stage];
+        [&sum.unsigned, &sum.signed].into_iter().all(|factor| {
+            factor.is_read_as_it_lies(stage, sum.var)
+                || factor.sole_constant(task).is_some()
+                || factor.uses(stage) >= MIN_USES
+        })
+    })
+}
+
+impl Sum {
+    fn of(compute: &Compute, stage: usize) -> Option<Sum> {
+        let s = &compute.stages[stage];
+        let is_sum = s.reduce.as_ref().is_some_and(|r| r.combiner == Combiner::Sum);
+        let Expr::Binary(BinOp::Mul, a, b) = &s.body else { return None };
+        if !is_sum || s.ty.dtype != DType::I32 || s.extents().contains(&0) {
+            return None;
+        }
+        let factor = |dtype| [a, b].into_iter().find_map(|e| widened(compute, e, dtype));
+        let (unsigned, signed) = (factor(DType::U8)?, factor(DType::I8)?);
+        let extents = s.extents();
+        let whole = |(buffer, at): (BufId, &[Expr]), var: VarId| {
+            let axis = alone(at, var)?;
+            let fits = compute.buffer_type(buffer).shape[axis] == extents[var.index()];
+            fits.then(|| Factor { buffer, at: at.to_vec(), axis })
+        };
+        let reduced = (s.ty.rank()..extents.len()).map(VarId::new);
+        let mut quads = reduced.filter(|v| extents[v.index()].is_multiple_of(QUAD));
+        quads.find_map(|var| {
+            let (unsigned, signed) = (whole(unsigned, var)?, whole(signed, var)?);
+            Some(Sum { stage, var, unsigned, signed })
+        })
+    }
+
+    fn rewrite(&self, task: &Task) -> Rewritten {
+        let original = &task.compute.stages[self.stage];
+        let mut compute = Replacing::new(&task.compute, self.stage);
+        let mut prepared = vec![];
+        let [a, b] = [&self.unsigned, &self.signed].map(|factor| {
+            if factor.is_read_as_it_lies(original, self.var) {
+                return factor.quad(&factor.at, factor.buffer, &task.compute);
+            }
+            let quads = match factor.sole_constant(task) {
+                Some(param) => {
+                    let made = factor.quads(&task.compute, BufId::new(0));
+                    compute.compute.inputs[param] = made.ty.clone();
+                    let input = task.compute.inputs[param].clone();
+                    prepared.push(Packing { param, compute: Compute::single(vec![input], made) });
+                    factor.buffer
+                }
+                None => compute.push(factor.quads(&task.compute, factor.buffer)),
+            };
+            Expr::Load(quads, factor.at.clone())
+        });
+        let mut stage = original.clone();
+        stage.body = Expr::binary(BinOp::Dot4, a, b);
+        let reduce = stage.reduce.as_mut().expect("a sum");
+        reduce.extents[self.var.index() - original.ty.rank()] /= QUAD;
+        compute.push(stage);
+        Rewritten { task: Task { compute: compute.done(), ..task.clone() }, prepared }
+    }
+}
+
+impl Factor {
+    /// Its bytes lie side by side, and the innermost axis of the result, which goes into vectors, is not among its own.
+    fn is_read_as_it_lies(&self, stage: &Stage, var: VarId) -> bool {
+        let last = stage.ty.rank().checked_sub(1).map(VarId::new);
+        let walked = |e: &Expr| last.is_some_and(|last| e.vars().contains(&last));
+        self.at.last() == Some(&Expr::Var(var)) && !self.at.iter().any(walked)
+    }
+
+    /// How often each of its elements is multiplied.
+    fn uses(&self, stage: &Stage) -> usize {
+        let lacks = |axis: &usize| !self.at.iter().any(|e| e.vars().contains(&VarId::new(*axis)));
+        (0..stage.ty.rank()).filter(lacks).map(|axis| stage.ty.shape[axis]).product()
+    }
+
+    /// The number of the subgraph's input that it is, if that is a constant which nothing else reads.
+    fn sole_constant(&self, task: &Task) -> Option<usize> {
+        let param = self.buffer.index();
+        let loads = task.compute.stages.iter().flat_map(|s| s.body.loads());
+        let own = loads.filter(|(b, _)| *b == self.buffer).count();
+        let is_constant = task.constant.get(param).copied().unwrap_or(false);
+        (own == 1 && is_constant && task.compute.stage_of(self.buffer).is_none()).then_some(param)
+    }
+
+    /// All of its quads, read from `buffer`.
+    fn quads(&self, compute: &Compute, buffer: BufId) -> Stage {
+        let mut shape = compute.buffer_type(self.buffer).shape.clone();
+        shape[self.axis] /= QUAD;
+        let at: Vec<Expr> = (0..shape.len()).map(Expr::var).collect();
+        let body = self.quad(&at, buffer, compute);
+        Stage::map("quads", TensorType::new(DType::I32, shape), body)
+    }
+
+    /// The four bytes from four times the index along the axis on: `a[k * 4] | a[k * 4 + 1] << 8 | ..`
+    fn quad(&self, at: &[Expr], buffer: BufId, compute: &Compute) -> Expr {
+        let dtype = compute.buffer_type(self.buffer).dtype;
+        let byte = |j: usize| {
+            let mut at = at.to_vec();
+            let first = at[self.axis].clone() * Expr::index(QUAD);
+            at[self.axis] = if j == 0 { first } else { first + Expr::index(j) };
+            let byte = Expr::cast(dtype, DType::U8, Expr::Load(buffer, at));
+            let wide = Expr::cast(DType::U8, DType::I32, byte);
+            let amount = Expr::float(DType::I32, (8 * j) as f64);
+            if j == 0 { wide } else { Expr::binary(BinOp::Shl, wide, amount) }
+        };
+        let or = |a, b| Expr::binary(BinOp::Or, a, b);
+        (0..QUAD).map(byte).reduce(or).expect("four bytes")
+    }
+}
+
+/// The load of elements of `dtype` that are converted to `i32`.
+fn widened<'a>(compute: &Compute, e: &'a Expr, dtype: DType) -> Option<(BufId, &'a [Expr])> {
+    let Expr::Cast(DType::I32, x) = e else { return None };
+    let Expr::Load(buffer, at) = &**x else { return None };
+    (compute.buffer_type(*buffer).dtype == dtype).then_some((*buffer, at))
+}
+
+/// The only index that mentions the variable, if it is nothing else.
+fn alone(at: &[Expr], var: VarId) -> Option<usize> {
+    let mut mentioning = (0..at.len()).filter(|&i| at[i].vars().contains(&var));
+    let axis = mentioning.next()?;
+    (mentioning.next().is_none() && at[axis] == Expr::Var(var)).then_some(axis)
+}
