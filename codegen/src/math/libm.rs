@@ -8,10 +8,29 @@ use inkwell::values::{BasicMetadataValueEnum, FunctionValue};
 
 use crate::emit::ir::{Ir, Kind, Reg, lanes};
 
-/// All that is ever called.
+/// All that is ever called: those that round by LLVM, where a processor has no instruction for it.
 pub(crate) const FUNCTIONS: &[&str] = &[
-    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "fmod", "log",
-    "pow", "sin", "sinh", "tan", "tanh",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "ceil",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "floor",
+    "fmod",
+    "log",
+    "pow",
+    "roundeven",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+    "trunc",
 ];
 
 pub(crate) fn unary<'c>(ir: &Ir<'c>, op: UnOp, x: Reg<'c>) -> Option<Reg<'c>> {

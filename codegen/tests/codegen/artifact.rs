@@ -22,8 +22,12 @@ fn manifest(target: &Target, weight_bytes: usize) -> Manifest {
 }
 
 fn object(target: &Target) -> Vec<u8> {
-    let ty = TensorType::new(DType::F64, [4]);
-    let body = Expr::unary(UnOp::Erf, Expr::load(0, vec![Expr::var(0)]));
+    object_of(target, UnOp::Erf, DType::F64)
+}
+
+fn object_of(target: &Target, op: UnOp, dtype: DType) -> Vec<u8> {
+    let ty = TensorType::new(dtype, [4]);
+    let body = Expr::unary(op, Expr::load(0, vec![Expr::var(0)]));
     let compute = Compute::single(vec![ty.clone()], Stage::map("e", ty, body));
     let program = ansc_sketch::finish(ansc_sketch::lower("e", &compute));
     compile_program(&program, "kernel", target).unwrap().object
@@ -96,5 +100,21 @@ fn misplaced_weights_are_refused_and_leave_nothing() {
         let error = artifact::write(&path, &target, &[], weights, &manifest(&target, bytes));
         assert!(error.is_err());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
+
+/// Processors without instructions for rounding call functions for it.
+#[test]
+fn what_rounds_is_linked_for_the_least_processor() {
+    let target = Target::parse("x86-64").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.so");
+    for op in [UnOp::Floor, UnOp::Ceil, UnOp::Round, UnOp::Trunc] {
+        for dtype in [DType::F16, DType::F32, DType::F64] {
+            let object = object_of(&target, op, dtype);
+            artifact::write(&path, &target, &[&object], &[], &manifest(&target, 0))
+                .unwrap_or_else(|e| panic!("{op:?} {dtype}: {e}"));
+            ansc_runtime::Model::load(&path).unwrap();
+        }
     }
 }
