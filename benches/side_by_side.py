@@ -2,10 +2,10 @@
 """Latency and agreement of ansc and other engines, side by side.
 
     side_by_side.py [--models a,b] [--peers ort,openvino|all] [--threads 1,2] [--seconds 4] [--rounds 5]
-                    [--records FILE] [--table FILE.md] [--json FILE]
+                    [--records FILE] [--small] [--table FILE.md] [--json FILE]
 
 With --records the artifacts are compiled with the schedules of that file, and the untuned ones run as a further engine; without,
-with those that come with the compiler. A second table has what each engine's process holds in memory after its runs, less what it held before it loaded the
+with those that come with the compiler. With --small the artifacts of `ansc compile --small` run as well. A second table has what each engine's process holds in memory after its runs, less what it held before it loaded the
 model.
 
 Needs `cargo build --release --workspace --examples` and a Python with onnxruntime and numpy; for other peers than ONNX
@@ -129,8 +129,11 @@ def compile_for(model, threads, args):
     if args.records:
         artifacts["untuned"] = model + ".untuned.ansc"
         subprocess.run(ansc + [artifacts["untuned"], "--untuned"], check=True, stdout=subprocess.DEVNULL)
-    tuned = [artifacts["ansc"], "--threads", threads] + (["--records", args.records] if args.records else [])
-    subprocess.run(ansc + tuned, check=True, stdout=subprocess.DEVNULL)
+    tuned = ["--threads", threads] + (["--records", args.records] if args.records else [])
+    subprocess.run(ansc + [artifacts["ansc"]] + tuned, check=True, stdout=subprocess.DEVNULL)
+    if getattr(args, "small", False):
+        artifacts["small"] = model + ".small.ansc"
+        subprocess.run(ansc + [artifacts["small"], "--small"] + tuned, check=True, stdout=subprocess.DEVNULL)
     return artifacts
 
 
@@ -213,7 +216,7 @@ def table(results, args):
 
 
 def one_table(threads, rows, args):
-    own = ["ansc"] + ["untuned"] * bool(args.records)
+    own = [e for e in ["ansc", "untuned", "small"] if any(e in row["engines"] for row in rows.values())]
     peers = [p for p in args.peers if any(p in row["engines"] for row in rows.values())]
     head = ["model"] + [TITLES[e] for e in own + peers] + ["best peer", "ansc / best peer", "ansc / " + TITLES[peers[0]], "difference"]
     yield f"### {threads} thread{'' if threads == '1' else 's'}, ms: median (10% to 90%)\n"
@@ -233,12 +236,13 @@ def one_table(threads, rows, args):
 
 
 def memory_table(rows, engines):
-    yield "\n" + cells(["MB", "artifact", *(TITLES[e] for e in engines)])
-    yield "|---" * (len(engines) + 2) + "|"
+    files = [e for e in ["ansc", "small"] if e in engines]
+    yield "\n" + cells(["MB", *("file, " + TITLES[e] for e in files), *(TITLES[e] for e in engines)])
+    yield "|---" * (len(files) + len(engines) + 1) + "|"
     megabytes = lambda n: number(n / 1e6) if n else ""
     for model, row in rows.items():
-        held = [megabytes(row["engines"].get(e, {}).get("memory")) for e in engines]
-        yield cells([model, megabytes(row["engines"]["ansc"]["file"]), *held])
+        of = lambda e, what: megabytes(row["engines"].get(e, {}).get(what))
+        yield cells([model, *(of(e, "file") for e in files), *(of(e, "memory") for e in engines)])
 
 
 def line(row, engines, peers):
@@ -288,6 +292,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=4, help="per engine, model and number of threads")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", help="what `ansc tune` kept")
+    parser.add_argument("--small", action="store_true", help="also what `ansc compile --small` makes")
     parser.add_argument("--table", help="write the table here too")
     parser.add_argument("--json", help="write all figures here")
     parser.add_argument("--peers", default="ort", help="among " + ",".join(PYTHON + RUST) + ", or all")
