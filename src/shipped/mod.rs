@@ -21,11 +21,14 @@ struct Class {
 }
 
 /// Wider vectors and more registers want other tiles.
-const CLASSES: [Class; 1] = [Class {
-    with: &["avx2", "fma"],
-    without: &["avx512f"],
-    lines: include_str!("x86-64-v3.jsonl"),
-}];
+const CLASSES: [Class; 2] = [
+    Class { with: &["avx2", "fma"], without: &["avx512f"], lines: include_str!("x86-64-v3.jsonl") },
+    Class {
+        with: &["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"],
+        without: &[],
+        lines: include_str!("x86-64-v4.jsonl"),
+    },
+];
 
 impl Class {
     fn has(&self, target: &Target) -> bool {
