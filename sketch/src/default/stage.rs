@@ -335,11 +335,11 @@ fn lanes_reduction(
 ) -> Vec<Stmt> {
     let s = &b.compute.stages[stage];
     let r = s.reduce.as_ref().expect("a reduction");
-    let lanes = lanes_of(b, s);
-    let (outer, extent) = match r.extents.split_last() {
-        Some((last, outer)) => (outer.to_vec(), *last),
-        None => (vec![], 1),
-    };
+    // The innermost axis that has several terms; those of one term are left to it.
+    let inner = r.extents.iter().rposition(|&extent| extent > 1).unwrap_or(0);
+    let extent = r.extents.get(inner).copied().unwrap_or(1);
+    let (outer, ones) = (r.extents[..inner].to_vec(), r.extents.len().saturating_sub(inner + 1));
+    let lanes = narrowed(lanes_of(b, s), extent);
     let partials = b.knobs.get(Knob::Partials).min(extent / lanes).max(1);
     let width = if extent >= lanes { partials * lanes } else { 1 };
     let acc = b.local("acc", TensorType::new(s.ty.dtype, [width]));
@@ -350,7 +350,10 @@ fn lanes_reduction(
         b.block(path, "init", Body::Assign { dst: here(&l), value: Expr::Const(identity) })
     });
     let term = |b: &mut Builder<'_>, path: &Path, terms: &[Expr], last: Expr, l: &Expr| {
-        let terms = if r.extents.is_empty() { vec![] } else { [terms, &[last]].concat() };
+        let terms = match r.extents.is_empty() {
+            true => vec![],
+            false => [terms, &[last], &vec![Expr::int(0); ones][..]].concat(),
+        };
         let value = b.body_at(stage, &[at, &terms].concat());
         b.block(
             path,
@@ -376,6 +379,12 @@ fn lanes_reduction(
     let value = Expr::Load(acc, vec![Expr::int(0)]);
     stmts.extend(b.block(path, "store", Body::Assign { dst: target.at(at), value }));
     stmts
+}
+
+/// Vectors that are no longer than the axis, as long as they are worth their sum at the end.
+fn narrowed(lanes: usize, extent: usize) -> usize {
+    let fits = |n: &usize| *n <= extent;
+    [lanes, lanes / 2, lanes / 4].into_iter().filter(|&n| n >= 4).find(fits).unwrap_or(lanes)
 }
 
 /// Combines `partials` vectors of `lanes` in `acc` into its first element.
