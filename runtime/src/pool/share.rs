@@ -161,31 +161,41 @@ mod tests {
         assert_eq!((share.back_half(), share.left()), (Some(u32::MAX - 1..u32::MAX), 0));
     }
 
-    /// One thread stands still in its first iteration until all others are done.
+    /// One thread stands still in its first piece until all others have ended.
     #[test]
     fn what_a_thread_cannot_do_others_do() {
-        let (extent, threads) = (4000, 4);
+        let (extent, threads, late) = (4000, 4, 1);
         let done: Vec<AtomicUsize> = (0..extent).map(|_| AtomicUsize::new(0)).collect();
-        let count = AtomicUsize::new(0);
+        let (ended, of_late) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let body = |thread: usize, range: Range<u64>| {
-            let first = extent / threads / 4;
-            while thread == 1 && count.load(Ordering::Acquire) + first < extent {
-                thread::yield_now();
+            let taken = (range.end - range.start) as usize;
+            if thread == late {
+                of_late.fetch_add(taken, Ordering::Relaxed);
+                while ended.load(Ordering::Acquire) + 1 < threads {
+                    thread::yield_now();
+                }
+            } else {
+                thread::sleep(Duration::from_micros(2 * taken as u64));
             }
-            let taken = range.end - range.start;
             for i in range {
                 done[i as usize].fetch_add(1, Ordering::Relaxed);
             }
-            thread::sleep(Duration::from_micros(2 * taken));
-            count.fetch_add(taken as usize, Ordering::Release);
         };
         let shares: Vec<Share> = (0..threads).map(|_| Share::default()).collect();
         let shared = Shared::new(&body, &shares, 0..extent as u64);
         thread::scope(|scope| {
-            let shared = &shared;
-            (0..threads).for_each(|thread| drop(scope.spawn(move || shared.work(thread))));
+            let (shared, ended) = (&shared, &ended);
+            for thread in 0..threads {
+                scope.spawn(move || {
+                    shared.work(thread);
+                    ended.fetch_add(1, Ordering::Release);
+                });
+            }
         });
         assert!(done.iter().all(|n| n.load(Ordering::Relaxed) == 1));
+        // A quarter of its chunk, and what was not worth taking.
+        let own = extent / threads;
+        assert!(of_late.into_inner() <= own / 4 + own / 8);
     }
 
     #[test]
