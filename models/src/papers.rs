@@ -1,5 +1,5 @@
 //! The workloads that the papers on search name, where `workloads` and `products` have no others of their shape:
-//! the eight of OpEvo, and of Ansor the capsule convolution and the two subgraphs, whose shapes the paper leaves
+//! the eight of OpEvo, the convolutions of one image too, which a CPU can search; and of Ansor the capsule convolution and the two subgraphs, whose shapes the paper leaves
 //! open.
 
 use crate::networks::layers::{Conv, UNIT, conv_attributes, ints};
@@ -26,10 +26,16 @@ pub(crate) const PAPERS: &[Generator] = &[
         b.result("y", &[960, 128, 128], "MatMul", &[&left, &right], &[]);
     }),
     operator("C1", "OpEvo: convolution 11x11 with stride 4, 512x3x227x227 to 64 channels", |b| {
-        images(b, 227, &padded(Conv::new(3, 64, 11).stride(4), 0))
+        images(b, 512, 227, &first_of_alexnet())
     }),
     operator("C2", "OpEvo: convolution 5x5, 512x64x27x27 to 192 channels", |b| {
-        images(b, 27, &Conv::new(64, 192, 5))
+        images(b, 512, 27, &second_of_alexnet())
+    }),
+    operator("C1_image", "C1 of one image, whose tiles are those of 512", |b| {
+        images(b, 1, 227, &first_of_alexnet())
+    }),
+    operator("C2_image", "C2 of one image, whose tiles are those of 512", |b| {
+        images(b, 1, 27, &second_of_alexnet())
     }),
     operator(
         "CAP",
@@ -64,16 +70,21 @@ fn transposed(b: &mut Builder, x: &str) -> String {
     b.op("Transpose", &[x], &[("perm", ints(&[0, 2, 1]))])
 }
 
-fn padded(mut conv: Conv, pad: usize) -> Conv {
-    conv.pads.fill(pad);
+fn first_of_alexnet() -> Conv {
+    let mut conv = Conv::new(3, 64, 11).stride(4);
+    conv.pads.fill(0);
     conv
 }
 
-/// A batch of 512 images.
-fn images(b: &mut Builder, size: usize, c: &Conv) {
-    let x = b.input("x", &[512, c.from, size, size]);
+fn second_of_alexnet() -> Conv {
+    Conv::new(64, 192, 5)
+}
+
+/// A batch of square images.
+fn images(b: &mut Builder, count: usize, size: usize, c: &Conv) {
+    let x = b.input("x", &[count, c.from, size, size]);
     let (w, attributes) = conv_attributes(b, c);
-    let shape = [&[512, c.to], &c.output(&[size; 2])[..]].concat();
+    let shape = [&[count, c.to], &c.output(&[size; 2])[..]].concat();
     b.result("y", &shape, "Conv", &[&x, &w], &attributes);
 }
 
