@@ -32,7 +32,7 @@ pub struct StrategySummary {
     /// Of a sample: with one run there is none.
     pub deviation: Option<f64>,
     pub median: Option<f64>,
-    /// Among the strategies, by result, over the seeds; equal ones share their ranks.
+    /// Among the strategies, by result, over the seeds; equal ones share their ranks, and those without a result the last.
     pub mean_rank: Option<f64>,
     pub searching_seconds: f64,
 }
@@ -76,7 +76,7 @@ impl Comparison {
 fn strategy(name: &str, runs: &[Run]) -> StrategySummary {
     let own: Vec<&Run> = runs.iter().filter(|r| r.strategy() == name).collect();
     let results: Vec<f64> = own.iter().filter_map(|r| r.result()).collect();
-    let ranks: Vec<f64> = own.iter().filter_map(|r| rank(r, runs)).collect();
+    let ranks: Vec<f64> = own.iter().map(|r| rank_of(r, runs)).collect();
     StrategySummary {
         name: name.to_owned(),
         mean: mean(&results),
@@ -107,13 +107,17 @@ fn summary(run: &Run) -> RunSummary {
 }
 
 /// Among the runs of the same seed.
-fn rank(run: &Run, runs: &[Run]) -> Option<f64> {
-    let own = run.result()?;
-    let others = runs.iter().filter(|r| r.seed() == run.seed()).filter_map(Run::result);
-    let (faster, equal) = others.fold((0, 0), |(faster, equal), other| {
-        (faster + usize::from(other < own), equal + usize::from(other == own))
-    });
-    Some(faster as f64 + (equal as f64 + 1.0) / 2.0)
+fn rank_of(run: &Run, runs: &[Run]) -> f64 {
+    let of = |run: &Run| run.result().unwrap_or(f64::INFINITY);
+    let peers: Vec<f64> = runs.iter().filter(|r| r.seed() == run.seed()).map(of).collect();
+    rank(of(run), &peers)
+}
+
+/// From 1 on; `all` holds `own` too.
+fn rank(own: f64, all: &[f64]) -> f64 {
+    let faster = all.iter().filter(|&&other| other < own).count();
+    let equal = all.iter().filter(|&&other| other == own).count();
+    faster as f64 + (equal as f64 + 1.0) / 2.0
 }
 
 pub(super) fn mean(values: &[f64]) -> Option<f64> {
@@ -134,5 +138,10 @@ mod tests {
     fn means_and_deviations() {
         assert_eq!((mean(&[]), deviation(&[1.0])), (None, None));
         assert_eq!((mean(&[1.0, 3.0]), deviation(&[1.0, 3.0])), (Some(2.0), Some(2f64.sqrt())));
+    }
+    #[test]
+    fn ranks_are_shared_and_failures_last() {
+        let all = [2.0, 1.0, f64::INFINITY, 2.0, f64::INFINITY];
+        assert_eq!(all.map(|own| rank(own, &all)), [2.5, 1.0, 4.5, 2.5, 4.5]);
     }
 }

@@ -1,6 +1,6 @@
 //! Greedy best-first search: from the fastest program that was not expanded yet to its neighbours.
 //!
-//! The queue holds what was measured, the fastest first. The head is taken out, and some of its neighbours
+//! The queue holds what was measured, the fastest first and what failed last. The head is taken out, and some of its neighbours
 //! that were not measured yet are. It begins with the programs that are not tiled at all.
 //!
 //! Traces that make the same program are one measurement, but have neighbours of their own: each is expanded.
@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::SearchStrategy;
 use super::topology::{moved, moves, untiled};
 use crate::candidate::{Candidate, Search};
+use crate::outcome::Outcome;
 
 pub struct GBfs {
     /// Neighbours of a program that are measured at most; the paper's rho.
@@ -41,11 +42,13 @@ impl GBfs {
         starts.iter().filter_map(|t| Candidate::of(&search.task, t, &mut self.random)).collect()
     }
 
-    /// What was measured and not expanded, the fastest first.
+    /// What was measured and not expanded, the fastest first. What failed comes last, the latest of it first: a start
+    /// that takes too long is walked away from.
     fn queue(&self, search: &Search) -> Vec<Trace> {
-        let timed = search.measured.iter().filter_map(|(c, o)| Some((c.program, o.seconds()?)));
-        let seconds: HashMap<u64, f64> = timed.collect();
-        let measured = search.measured.iter().map(|(c, _)| (&c.trace, c.program));
+        let seconds = |o: &Outcome| o.seconds().unwrap_or(f64::INFINITY);
+        let latest = || search.measured.iter().rev();
+        let seconds: HashMap<u64, f64> = latest().map(|(c, o)| (c.program, seconds(o))).collect();
+        let measured = latest().map(|(c, _)| (&c.trace, c.program));
         let all = measured.chain(self.twins.iter().map(|(trace, program)| (trace, *program)));
         let mut open: Vec<(f64, &Trace)> =
             all.filter_map(|(trace, program)| Some((*seconds.get(&program)?, trace))).collect();
@@ -136,6 +139,7 @@ mod tests {
     use super::*;
     use crate::lab::Space;
     use crate::measure::{Measurer, Simulated};
+    use crate::outcome::Failure;
     use crate::strategy::Grid;
     use crate::testing::{matmul, product, task};
 
@@ -147,6 +151,18 @@ mod tests {
             }
             let outcomes = Simulated::default().measure(&search.task, &proposed).unwrap();
             proposed.iter().zip(outcomes).for_each(|(c, o)| search.add(c, o));
+        }
+    }
+
+    #[test]
+    fn what_failed_is_left_by_its_neighbours() {
+        let mut search = Search::new(task(product(64, 64, 64)));
+        search.sketches = "SSRSRS".parse::<Space>().unwrap().sketches(&search.task).unwrap();
+        let mut strategy = GBfs::new(WIDTH, 0);
+        for _ in 0..20 {
+            let proposed = strategy.propose(&search, 4);
+            assert!(!proposed.is_empty());
+            proposed.iter().for_each(|c| search.add(c, Outcome::Failed(Failure::Timeout)));
         }
     }
 
