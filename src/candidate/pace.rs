@@ -26,16 +26,14 @@ struct Beside<'a> {
 }
 
 impl<'a> Pace<'a> {
-    /// Samples of it take at least `sample` seconds.
+    /// Samples of it take about `sample` seconds, or one run. What runs is warm.
     pub(super) fn new(
         mut runs: Runs<'a>,
         at_first: f64,
         sample: f64,
     ) -> Result<Pace<'a>, RunError> {
-        runs.run(1)?;
-        let once = runs.seconds(1)?;
-        let repeats = (sample / once.max(1e-9)).ceil().max(1.0) as usize;
-        let last = if repeats == 1 { once } else { runs.seconds(repeats)? / repeats as f64 };
+        let repeats = (sample / at_first.max(1e-9)).ceil().max(1.0) as usize;
+        let last = runs.seconds(repeats)? / repeats as f64;
         Ok(Pace(Some(Beside { runs, at_first, last, repeats })))
     }
 

@@ -10,8 +10,6 @@ use super::pace::Pace;
 
 /// Samples after which a candidate that is not close to the best is let go.
 const GLANCE: usize = 4;
-/// Seconds of a run that tells as much as several short ones: one such run is a sample, and a glance.
-const LONG: f64 = 0.02;
 /// Times the limit, and seconds above it, beyond which the very first run tells that a candidate is hopeless: more than
 /// what comes of cold memory and of the machine's mood.
 const HOPELESS: (f64, f64) = (2.0, 0.05);
@@ -77,7 +75,9 @@ impl<'a> Runs<'a> {
         }
         let repeats = (timing.sample_seconds / first).ceil().max(1.0);
         let samples = samples(timing, first * repeats + pace.each());
-        let (mut all, glance) = if first < LONG { (vec![], GLANCE) } else { (vec![scaled], 1) };
+        // A run as long as a glance tells as much.
+        let long = first >= GLANCE as f64 * timing.sample_seconds;
+        let (mut all, glance) = if long { (vec![scaled], 1) } else { (vec![], GLANCE) };
         while all.len() < samples {
             let slow = |limit: f64| all.iter().all(|&seconds| seconds > limit);
             if all.len() == glance && timing.not_close.is_some_and(slow) {
