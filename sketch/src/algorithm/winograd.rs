@@ -44,8 +44,7 @@ const MOST_WEIGHTS: usize = 40 << 20;
 
 /// The task with tiles of `m` by `m` outputs.
 pub(super) fn rewrite(task: &Task, conv: &Convolution, m: usize) -> Option<Rewritten> {
-    let tiling = Tiling::of(task, conv, m)?;
-    (tiling.work().weights <= MOST_WEIGHTS).then(|| tiling.rewrite(task))
+    Some(Tiling::of(task, conv, m)?.rewrite(task))
 }
 
 /// What there is to do.
@@ -59,10 +58,9 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// None where the algorithm does not apply.
+    /// None where the algorithm is not taken.
     pub(super) fn of(task: &Task, conv: &Convolution, m: usize) -> Option<Work> {
-        let work = Tiling::of(task, conv, m)?.work();
-        (work.weights <= MOST_WEIGHTS).then_some(work)
+        Some(Tiling::of(task, conv, m)?.work())
     }
 }
 
@@ -81,6 +79,7 @@ struct Tiling<'a> {
 }
 
 impl<'a> Tiling<'a> {
+    /// None where the algorithm does not apply, or is not worth its memory.
     fn of(task: &Task, conv: &'a Convolution, m: usize) -> Option<Tiling<'a>> {
         let fits = |w: &Window| w.size == WINDOW && w.stride == 1 && w.dilation == 1;
         let (outer, [y, x]) = match &conv.windows[..] {
@@ -100,7 +99,9 @@ impl<'a> Tiling<'a> {
             batch.iter().copied().chain(frames).chain(along).collect()
         };
         let (tiles, results) = (tiled(outer.map(|w| input[w.of])), tiled(outer.map(|w| w.outputs)));
-        Some(Tiling { conv, filter: filter(m, WINDOW), m, outer, inner: [y, x], tiles, results })
+        let filter = filter(m, WINDOW);
+        let tiling = Tiling { conv, filter, m, outer, inner: [y, x], tiles, results };
+        (tiling.work().weights <= MOST_WEIGHTS).then_some(tiling)
     }
 
     fn work(&self) -> Work {
