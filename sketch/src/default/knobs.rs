@@ -24,16 +24,19 @@ pub enum Knob {
     Partials,
     /// Vectors of an elementwise stage that are written out in a row.
     Vectors,
+    /// Short rows of which several stages are made that are done at a time.
+    Rows,
 }
 
 impl Knob {
-    pub const ALL: [Knob; 6] = [
+    pub const ALL: [Knob; 7] = [
         Knob::Tile,
         Knob::Unroll,
         Knob::RowBlock,
         Knob::PanelsInside,
         Knob::Partials,
         Knob::Vectors,
+        Knob::Rows,
     ];
 
     pub fn candidates(self) -> &'static [i64] {
@@ -44,6 +47,7 @@ impl Knob {
             Knob::PanelsInside => &[0, 1],
             Knob::Partials => &[4, 1, 2, 8],
             Knob::Vectors => &[1, 2, 4],
+            Knob::Rows => &[2, 1, 4],
         }
     }
 
@@ -55,6 +59,7 @@ impl Knob {
             Knob::PanelsInside => "panels_inside",
             Knob::Partials => "partials",
             Knob::Vectors => "vectors",
+            Knob::Rows => "rows",
         }
     }
 

@@ -5,24 +5,44 @@
 //! =>
 //! parallel p in 0..n { m = ..; e[0..8] = ..; s = ..; y[p, 0..8] = .. }     m, e, s local to the row
 //! ```
+//!
+//! Each stage waits for the last result of the one before. Short rows are done two at a time, stage by stage, so that
+//! one goes on while the other waits:
+//!
+//! ```text
+//! parallel p in 0..n / 2 { m = ..; m' = ..; e[0..8] = ..; e'[0..8] = ..; s = ..; s' = ..; y[2p, ..] = ..; y[2p + 1, ..] = .. }
+//! ```
 
 use ansc_graph::{Expr, Stage, TensorType, VarId};
 
 use super::build::Builder;
-use super::stage::{self, Target, mergeable};
+use super::knobs::Knob;
+use super::stage::{self, PARALLEL_ITERATIONS, Target, mergeable};
 use super::usage::has_reuse;
+
+/// Elements of a row beyond which what stages wait for is little.
+const SHORT: usize = 4096;
 
 /// The stages that were scheduled, or `None` where fewer than two agree.
 pub(super) fn schedule(b: &mut Builder<'_>, first: usize) -> Option<Vec<usize>> {
     let (stages, rows) = run(b, first)?;
-    let extents = b.compute.stages[first].ty.shape[..rows].to_vec();
+    let mut extents = b.compute.stages[first].ty.shape[..rows].to_vec();
     let worthwhile = stages.iter().any(|&s| stage::is_worthwhile(&b.compute.stages[s]));
-    let targets: Vec<Target> = stages.iter().map(|&s| target(b, s, rows)).collect();
+    let is_short = stages.iter().all(|&s| is_short(&b.compute.stages[s], rows));
+    let together = if is_short { together(b, &extents, worthwhile) } else { 1 };
+    extents[rows - 1] /= together;
+    let targets: Vec<Vec<Target>> =
+        (0..together).map(|_| stages.iter().map(|&s| target(b, s, rows)).collect()).collect();
     let stmts = b.parallel(&extents, worthwhile, |b, path, bound| {
         let mut stmts = Vec::new();
-        for (&s, &target) in stages.iter().zip(&targets) {
+        for (at, &s) in stages.iter().enumerate() {
             let groups = mergeable(b, &b.compute.stages[s], rows);
-            stmts.extend(stage::emit(b, path, s, &bound, &groups, target));
+            for (row, targets) in targets.iter().enumerate() {
+                let mut bound = bound.clone();
+                bound[rows - 1] = row_of(&bound[rows - 1], row, together);
+                find_in(b, &stages, targets);
+                stmts.extend(stage::emit(b, path, s, &bound, &groups, targets[at]));
+            }
         }
         stmts
     });
@@ -30,17 +50,40 @@ pub(super) fn schedule(b: &mut Builder<'_>, first: usize) -> Option<Vec<usize>> 
     Some(stages)
 }
 
+fn is_short(s: &Stage, rows: usize) -> bool {
+    s.extents()[rows..].iter().product::<usize>() <= SHORT
+}
+
+/// How many rows are done at a time, where that leaves enough iterations for all threads.
+fn together(b: &Builder<'_>, rows: &[usize], parallel: bool) -> usize {
+    let (wanted, total) = (b.knobs.get(Knob::Rows).max(1), rows.iter().product::<usize>());
+    let enough = !parallel || total / wanted >= PARALLEL_ITERATIONS;
+    let divides = rows.last().is_some_and(|last| last.is_multiple_of(wanted));
+    if enough && divides { wanted } else { 1 }
+}
+
+fn row_of(group: &Expr, row: usize, together: usize) -> Expr {
+    match together {
+        1 => group.clone(),
+        _ => group.clone() * Expr::index(together) + Expr::index(row),
+    }
+}
+
 /// Results stay where they are; the rest lives in a buffer of one row.
 fn target(b: &mut Builder<'_>, stage: usize, rows: usize) -> Target {
-    let buffer = b.compute.stage_buffer(stage);
     if b.compute.outputs.contains(&stage) {
-        return Target { buffer: b.source(buffer), skip: 0 };
+        return Target { buffer: b.source(b.compute.stage_buffer(stage)), skip: 0 };
     }
     let s = &b.compute.stages[stage];
     let ty = TensorType::new(s.ty.dtype, &s.ty.shape[rows..]);
-    let local = b.local(&s.name, ty);
-    b.redirect(buffer, local, rows);
-    Target { buffer: local, skip: rows }
+    Target { buffer: b.local(&s.name, ty), skip: rows }
+}
+
+/// Stages that are built from now on find those of this row in its buffers.
+fn find_in(b: &mut Builder<'_>, stages: &[usize], targets: &[Target]) {
+    for (&s, target) in stages.iter().zip(targets) {
+        b.redirect(b.compute.stage_buffer(s), target.buffer, target.skip);
+    }
 }
 
 /// The longest run of stages from `first` that agree on some number of leading axes, and that number.

@@ -25,7 +25,7 @@ use crate::program::{Access, Body, IterKind, Stmt};
 /// Less work than this is not worth waking a thread for, in element operations.
 pub(super) const PARALLEL_WORK: usize = 16 * 1024;
 /// Iterations that a parallel loop should have at least, so that threads share evenly.
-const PARALLEL_ITERATIONS: usize = 16;
+pub(super) const PARALLEL_ITERATIONS: usize = 16;
 
 /// Where a stage's elements go: a buffer, and how many leading axes it does not have.
 #[derive(Clone, Copy)]
