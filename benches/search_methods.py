@@ -16,6 +16,8 @@ import statistics
 import subprocess
 
 FIVE = ["opevo", "g-bfs", "n-a2c", "annealing", "evolutionary"]
+# Leaders of each run that are measured again, three times over, side by side: the least of hundreds of noisy times is luck.
+SETTLE = 16
 ALL = ["opevo", "random", "evolutionary", "rnn", "n-a2c", "annealing", "g-bfs"]
 
 # Name: the space, measurements of a run, seconds after which a candidate has failed, strategies. The spaces are those that the
@@ -52,7 +54,7 @@ def search(args, name):
     merged = args.folder / f"{name}.db"
     subprocess.run([args.ansc, "records", "merge", merged, *[db for _, _, db in parts]], check=True)
     page = args.folder / f"{name}.html"
-    last = lab(args.cores[0], args, name, strategies, merged, "--json", "--html", page)
+    last = lab(args.cores[0], args, name, strategies, merged, "--settle", SETTLE, "--json", "--html", page)
     return json.loads(subprocess.run(last, check=True, capture_output=True, text=True).stdout)
 
 

@@ -150,6 +150,7 @@ mod tests {
     fn convolutions() {
         let attrs = ConvAttrs {
             channels: Channels::First,
+            input: Channels::First,
             kernel: vec![3, 3],
             strides: vec![2, 2],
             dilations: vec![1, 1],

@@ -36,6 +36,7 @@ fn product_with_epilogue() -> Compute {
 fn computes() -> Vec<Compute> {
     let attrs = |stride| ConvAttrs {
         channels: Channels::First,
+        input: Channels::First,
         kernel: vec![3, 2],
         strides: vec![stride, 1],
         dilations: vec![1, 1],

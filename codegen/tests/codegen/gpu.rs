@@ -61,6 +61,7 @@ fn workloads() -> Vec<(&'static str, Compute)> {
         let pad = kernel / 2;
         let attrs = ConvAttrs {
             channels: Channels::First,
+            input: Channels::First,
             kernel: vec![kernel; 2],
             strides: vec![stride; 2],
             dilations: vec![1; 2],

@@ -42,6 +42,7 @@ fn causal_conv(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
 fn depthwise(channels: usize, width: usize) -> ConvAttrs {
     ConvAttrs {
         channels: Channels::First,
+        input: Channels::First,
         kernel: vec![width],
         strides: vec![1],
         dilations: vec![1],

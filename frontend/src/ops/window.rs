@@ -109,6 +109,7 @@ impl WindowAttrs {
     pub(crate) fn conv(self, groups: usize) -> ConvAttrs {
         ConvAttrs {
             channels: Channels::First,
+            input: Channels::First,
             kernel: self.kernel,
             strides: self.strides,
             dilations: self.dilations,

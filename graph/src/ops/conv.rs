@@ -141,7 +141,7 @@ pub fn conv(attrs: ConvAttrs, x: &TensorType, w: &TensorType) -> Result<ComputeO
     let window = attrs.window();
     let ty = sized(TensorType::new(acc, output_shape(&attrs, &extents)))?;
     let mut expr = Compute { inputs: vec![x.clone(), w.clone()], stages: vec![], outputs: vec![] };
-    let first = attrs.first_spatial();
+    let first = attrs.input.first_spatial();
     let source = push_pad(&mut expr, &window, first, &extents.output, Scalar::zero(x.dtype))?;
     let body = conv_body(&attrs, &extents, source, [x.dtype, w.dtype], acc);
     let mut reduced = attrs.kernel.clone();
@@ -163,10 +163,6 @@ impl ConvAttrs {
             pads_begin: &self.pads_begin,
             pads_end: &self.pads_end,
         }
-    }
-
-    fn first_spatial(&self) -> usize {
-        self.channels.first_spatial()
     }
 }
 
@@ -196,12 +192,12 @@ fn extents(attrs: &ConvAttrs, x: &TensorType, w: &TensorType) -> Result<Extents,
             return Err(OpError::Rank { what, expected, found: ty.shape.clone() });
         }
     }
-    let first = attrs.first_spatial();
+    let first = attrs.input.first_spatial();
     let (m, group_in, kernel) = match attrs.channels {
         Channels::First => (w.shape[0], w.shape[1], &w.shape[2..]),
         Channels::Last => (w.shape[rank - 1], w.shape[rank - 2], &w.shape[..rank - 2]),
     };
-    let channels = x.shape[attrs.channels.axis(rank)];
+    let channels = x.shape[attrs.input.axis(rank)];
     let groups = attrs.groups;
     let fits = groups > 0 && group_in.checked_mul(groups) == Some(channels) && m % groups == 0;
     if !fits || kernel != attrs.kernel {
@@ -232,18 +228,17 @@ fn conv_body(
 ) -> Expr {
     let spatial = attrs.kernel.len();
     let rank = spatial + 2;
-    let axis = attrs.channels.axis(rank);
-    let m = Expr::var(axis);
+    let m = Expr::var(attrs.channels.axis(rank));
     let (reduced, kernel) = match attrs.channels {
         Channels::First => (Expr::var(rank), rank + 1),
         Channels::Last => (Expr::var(rank + spatial), rank),
     };
     let k = |i| Expr::var(kernel + i);
     let window = attrs.window();
-    let first = attrs.first_spatial();
+    let first = attrs.channels.first_spatial();
     let mut input = vec![Expr::var(0)];
     input.extend((0..spatial).map(|i| window.index(i, Expr::var(first + i), k(i))));
-    input.insert(axis, input_channel(attrs.groups, extents, &m, &reduced));
+    input.insert(attrs.input.axis(rank), input_channel(attrs.groups, extents, &m, &reduced));
     let mut weight: Vec<Expr> = (0..spatial).map(k).collect();
     match attrs.channels {
         Channels::First => weight.splice(0..0, [m, reduced]).for_each(drop),
@@ -275,6 +270,7 @@ mod tests {
         let n = kernel.len();
         ConvAttrs {
             channels,
+            input: channels,
             kernel: kernel.into(),
             strides: vec![1; n],
             dilations: vec![1; n],

@@ -167,6 +167,7 @@ impl Phases {
         let groups = attrs.groups.checked_mul(phases).ok_or_else(too_many)?;
         let conv = ConvAttrs {
             channels: Channels::First,
+            input: Channels::First,
             kernel: each(|a| a.taps),
             strides: vec![1; n],
             dilations: each(|a| a.spacing),

@@ -34,7 +34,7 @@ pub(crate) fn run(graph: &mut Graph, _: &Options) -> Result<bool, PassError> {
 
 fn is_pointwise(attrs: &ConvAttrs) -> bool {
     let all = |values: &[usize], value| values.iter().all(|&v| v == value);
-    attrs.channels == Channels::Last
+    [attrs.channels, attrs.input] == [Channels::Last; 2]
         && attrs.groups == 1
         && all(&attrs.kernel, 1)
         && all(&attrs.strides, 1)

@@ -9,6 +9,13 @@
 //! to channels-first are then pushed down through operators that work in either order, until they
 //! meet their inverse or a border: an output of the graph, or an operator that needs its order. A
 //! graph without convolutions stays as it is.
+//!
+//! At last a convolution of few channels, such as a network's first one, takes its input as it comes:
+//!
+//! ```text
+//! x -> transpose -> conv' -> y
+//! ->  x -> conv'' -> y
+//! ```
 
 use super::permute::permuted_op;
 use super::rewrite::{add, built, permuted, reshaped, supersede, sweep};
@@ -38,10 +45,20 @@ pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassErro
         }
         sweep(graph);
         if !changed {
-            return Ok(true);
+            break;
         }
     }
+    for node in graph.topological() {
+        absorb(graph, node)?;
+    }
+    sweep(graph);
+    Ok(true)
 }
+
+/// Channels of a group whose distance from each other does not matter.
+const FEW_CHANNELS: usize = 16;
+/// Results that share an element of the input: vectors of them.
+const MANY_RESULTS: usize = 16;
 
 /// Axis `i` of the channels-first tensor is this axis of the channels-last one.
 fn to_first(rank: usize) -> Vec<usize> {
@@ -71,7 +88,7 @@ fn convert(graph: &mut Graph, node: NodeId) -> Result<bool, PassError> {
     let mut weight: Vec<usize> = (2..rank).collect();
     weight.extend([1, 0]);
     let w = permuted(graph, &name, operands[1], &weight)?;
-    let attrs = ConvAttrs { channels: Channels::Last, ..attrs };
+    let attrs = ConvAttrs { channels: Channels::Last, input: Channels::Last, ..attrs };
     let op = built(&name, conv::conv(attrs, graph.ty(x), graph.ty(w)))?;
     let last = add(graph, &name, op, &[x, w]);
     let first = permuted(graph, &name, last, &to_first(rank))?;
@@ -88,6 +105,45 @@ fn channels_first(graph: &Graph, op: &ComputeOp, operands: &[ValueId]) -> Option
     let (x, w) = (graph.ty(operands[0]), graph.ty(operands[1]));
     let again = conv::conv(attrs.clone(), x, w).ok()?;
     (again.expr == op.expr).then(|| attrs.clone())
+}
+
+/// Lets a convolution read the channels-first tensor of which it reads the transpose, if an element of its input is for many
+/// of its results: then it does not matter where the next channel is, and copying all of the input does.
+fn absorb(graph: &mut Graph, node: NodeId) -> Result<bool, PassError> {
+    let operands = graph.operands(node);
+    let Some(attrs) = graph.compute_of(node).and_then(|op| of_few_channels(graph, op, &operands))
+    else {
+        return Ok(false);
+    };
+    let Some(Kind::Transpose(perm)) = graph.compute_of(operands[0].node).map(|op| &op.kind) else {
+        return Ok(false);
+    };
+    if *perm != to_last(perm.len()) {
+        return Ok(false);
+    }
+    let x = graph.operands(operands[0].node)[0];
+    let name = graph.node(node).name.clone();
+    let attrs = ConvAttrs { input: Channels::First, ..attrs };
+    let op = built(&name, conv::conv(attrs, graph.ty(x), graph.ty(operands[1])))?;
+    let reading = add(graph, &name, op, &[x, operands[1]]);
+    supersede(graph, ValueId { node, out: 0 }, reading);
+    Ok(true)
+}
+
+/// The attributes of a channels-last convolution of floats that is no product of matrices, and has few channels in a group
+/// but many results.
+fn of_few_channels(graph: &Graph, op: &ComputeOp, operands: &[ValueId]) -> Option<ConvAttrs> {
+    let Kind::Conv(attrs) = &op.kind else { return None };
+    let (x, w) = (graph.ty(operands[0]), graph.ty(operands[1]));
+    let [few, results] = [w.shape[w.rank() - 2], w.shape[w.rank() - 1] / attrs.groups.max(1)];
+    let window: usize = attrs.kernel.iter().product();
+    let wanted = [attrs.channels, attrs.input] == [Channels::Last; 2]
+        && x.dtype.is_float()
+        && window > 1
+        && few <= FEW_CHANNELS
+        && results >= MANY_RESULTS;
+    let again = || conv::conv(attrs.clone(), x, w).ok();
+    (wanted && again().is_some_and(|again| again.expr == op.expr)).then(|| attrs.clone())
 }
 
 /// What an operand becomes when the transpose above a node moves below it.
@@ -254,6 +310,23 @@ mod tests {
         };
         assert_eq!(count(&after, last), 4);
         assert_eq!(count(&after, |k| *k == Kind::Concat { axis: 3 }), 1);
+    }
+
+    #[test]
+    fn many_results_of_few_channels_take_them_as_they_come() {
+        // Channels, results, window: whether the input is transposed.
+        for (channels, results, window, transposed) in
+            [(3, 16, 3, false), (3, 8, 3, true), (32, 32, 3, true), (3, 16, 1, true)]
+        {
+            let mut b = Builder::new(22);
+            let x = b.input(&[2, channels, 9, 8]);
+            let stem = b.conv(x, results, window, 2);
+            let y = b.conv(stem, 16, 3, 1);
+            let after = check(b.finish(&[y]), run);
+            assert_eq!(transposes(&after), 1 + usize::from(transposed), "{channels} {results}");
+            let as_it_comes = |k: &Kind| matches!(k, Kind::Conv(a) if a.input == Channels::First);
+            assert_eq!(count(&after, as_it_comes), usize::from(!transposed));
+        }
     }
 
     #[test]

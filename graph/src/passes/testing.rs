@@ -87,6 +87,7 @@ impl Builder {
         let w = self.constant(&weight);
         let attrs = ConvAttrs {
             channels: Channels::First,
+            input: Channels::First,
             kernel: vec![kernel; spatial],
             strides: vec![stride; spatial],
             dilations: vec![1; spatial],

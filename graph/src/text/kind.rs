@@ -25,7 +25,11 @@ pub(super) fn print(out: &mut dyn Write, kind: &Kind) -> fmt::Result {
                 pads_begin: &a.pads_begin,
                 pads_end: &a.pads_end,
             };
-            write!(out, "conv[{window}, groups {}]", a.groups)
+            write!(out, "conv[{window}, groups {}", a.groups)?;
+            if a.input != a.channels {
+                write!(out, ", input {}", name_of(a.input))?;
+            }
+            out.write_str("]")
         }
         Kind::MatMul => out.write_str("matmul"),
         Kind::Pool(a) => {
@@ -62,12 +66,16 @@ struct Window<'a> {
 
 impl fmt::Display for Window<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let channels = match self.channels {
-            Channels::First => "first",
-            Channels::Last => "last",
-        };
+        let channels = name_of(self.channels);
         write!(f, "channels {channels}, kernel {:?}, strides {:?}, ", self.kernel, self.strides)?;
         write!(f, "dilations {:?}, pads {:?} {:?}", self.dilations, self.pads_begin, self.pads_end)
+    }
+}
+
+fn name_of(channels: Channels) -> &'static str {
+    match channels {
+        Channels::First => "first",
+        Channels::Last => "last",
     }
 }
 
@@ -138,8 +146,24 @@ fn conv(cursor: &mut Cursor) -> Result<Kind> {
     let (channels, [kernel, strides, dilations, pads_begin, pads_end]) = window(cursor)?;
     cursor.keyword("groups")?;
     let groups = cursor.number("a number of groups")?;
+    let input = match cursor.take_mark(',') {
+        true => {
+            cursor.keyword("input")?;
+            layout(cursor)?
+        }
+        false => channels,
+    };
     cursor.mark(']')?;
-    Ok(Kind::Conv(ConvAttrs { channels, kernel, strides, dilations, pads_begin, pads_end, groups }))
+    Ok(Kind::Conv(ConvAttrs {
+        channels,
+        input,
+        kernel,
+        strides,
+        dilations,
+        pads_begin,
+        pads_end,
+        groups,
+    }))
 }
 
 fn pool(cursor: &mut Cursor) -> Result<Kind> {
@@ -151,16 +175,18 @@ fn pool(cursor: &mut Cursor) -> Result<Kind> {
     Ok(Kind::Pool(PoolAttrs { channels, mode, kernel, strides, dilations, pads_begin, pads_end }))
 }
 
+fn layout(cursor: &mut Cursor) -> Result<Channels> {
+    if cursor.take_word("first") {
+        return Ok(Channels::First);
+    }
+    cursor.keyword("last")?;
+    Ok(Channels::Last)
+}
+
 /// Up to and with the comma after the pads.
 fn window(cursor: &mut Cursor) -> Result<(Channels, [Vec<usize>; 5])> {
     cursor.keyword("channels")?;
-    let channels = match cursor.take_word("first") {
-        true => Channels::First,
-        false => {
-            cursor.keyword("last")?;
-            Channels::Last
-        }
-    };
+    let channels = layout(cursor)?;
     cursor.mark(',')?;
     let mut list = |word: &str| {
         cursor.keyword(word)?;

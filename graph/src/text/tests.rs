@@ -23,6 +23,7 @@ fn some_ops() -> Vec<crate::op::ComputeOp> {
     let x = f32s(&[2, 4, 6, 6]);
     let attrs = ConvAttrs {
         channels: Channels::First,
+        input: Channels::First,
         kernel: vec![3, 3],
         strides: vec![2, 1],
         dilations: vec![1, 2],
@@ -44,7 +45,8 @@ fn some_ops() -> Vec<crate::op::ComputeOp> {
     let ops = [
         matmul::matmul(&f32s(&[3, 5]), &f32s(&[5, 7])),
         matmul::matmul(&half, &TensorType::new(DType::F16, [6, 2])),
-        conv::conv(attrs, &x, &f32s(&[4, 2, 3, 3])),
+        conv::conv(attrs.clone(), &x, &f32s(&[4, 2, 3, 3])),
+        conv::conv(ConvAttrs { channels: Channels::Last, ..attrs }, &x, &f32s(&[3, 3, 2, 4])),
         pool::max_pool(window(PoolMode::Max), &x),
         pool::max_pool_with_indices(window(PoolMode::Max), false, &x),
         softmax::softmax(&[1], &f32s(&[3, 5])),

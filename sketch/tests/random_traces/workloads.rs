@@ -26,6 +26,7 @@ fn conv_attrs(kernel: &[usize], stride: usize, groups: usize) -> ConvAttrs {
     let n = kernel.len();
     ConvAttrs {
         channels: Channels::First,
+        input: Channels::First,
         kernel: kernel.to_vec(),
         strides: vec![stride; n],
         dilations: vec![1; n],
@@ -119,7 +120,8 @@ fn groups(name: &'static str, build: impl FnOnce(&mut Graph) -> ValueId) -> Vec<
 }
 
 fn convolutions() -> Vec<Workload> {
-    let last = |attrs: ConvAttrs| ConvAttrs { channels: Channels::Last, ..attrs };
+    let last =
+        |attrs: ConvAttrs| ConvAttrs { channels: Channels::Last, input: Channels::Last, ..attrs };
     let lopsided =
         ConvAttrs { pads_begin: vec![0, 2], pads_end: vec![1, 0], ..conv_attrs(&[3, 2], 1, 1) };
     vec![
@@ -135,7 +137,8 @@ fn convolutions() -> Vec<Workload> {
 }
 
 fn conv_of_bytes() -> Workload {
-    let attrs = ConvAttrs { channels: Channels::Last, ..conv_attrs(&[3, 3], 1, 1) };
+    let (channels, input) = (Channels::Last, Channels::Last);
+    let attrs = ConvAttrs { channels, input, ..conv_attrs(&[3, 3], 1, 1) };
     let x = TensorType::new(DType::U8, [1, 5, 4, 8]);
     one("conv of bytes", conv::conv(attrs, &x, &TensorType::new(DType::I8, [3, 3, 8, 11])))
 }

@@ -91,6 +91,7 @@ proptest! {
         let channels = if last { Channels::Last } else { Channels::First };
         let attrs = ConvAttrs {
             channels,
+            input: channels,
             kernel: kernel[..n].to_vec(),
             strides: strides[..n].to_vec(),
             dilations: dilations[..n].to_vec(),

@@ -93,6 +93,7 @@ pub(crate) fn conv_attrs(kernel: &[usize], channels: Channels, groups: usize) ->
     let n = kernel.len();
     ConvAttrs {
         channels,
+        input: channels,
         kernel: kernel.to_vec(),
         strides: vec![1; n],
         dilations: vec![1; n],
@@ -102,20 +103,24 @@ pub(crate) fn conv_attrs(kernel: &[usize], channels: Channels, groups: usize) ->
     }
 }
 
-/// A convolution of `c` to `m` channels in both layouts.
+/// A convolution of `c` to `m` channels in both layouts, and from one to the other.
 fn check_conv(name: &str, attrs: &ConvAttrs, spatial: &[usize], c: usize, m: usize) {
     let group = c / attrs.groups;
-    for channels in [Channels::First, Channels::Last] {
-        let attrs = ConvAttrs { channels, ..attrs.clone() };
-        let (x, w) = match channels {
-            Channels::First => {
-                ([&[1, c], spatial].concat(), [&[m, group], &attrs.kernel[..]].concat())
-            }
-            Channels::Last => {
-                ([&[1], spatial, &[c]].concat(), [&attrs.kernel[..], &[group, m]].concat())
-            }
+    let [first, last] = [Channels::First, Channels::Last];
+    for (channels, input) in [(first, first), (last, last), (last, first)] {
+        let attrs = ConvAttrs { channels, input, ..attrs.clone() };
+        let x = match input {
+            Channels::First => [&[1, c], spatial].concat(),
+            Channels::Last => [&[1], spatial, &[c]].concat(),
         };
-        check(&format!("{name} {channels:?}"), conv::conv(attrs, &f32s(&x), &f32s(&w)));
+        let w = match channels {
+            Channels::First => [&[m, group], &attrs.kernel[..]].concat(),
+            Channels::Last => [&attrs.kernel[..], &[group, m]].concat(),
+        };
+        check(
+            &format!("{name} {channels:?} of {input:?}"),
+            conv::conv(attrs, &f32s(&x), &f32s(&w)),
+        );
     }
 }
 
