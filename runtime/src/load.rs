@@ -3,10 +3,12 @@
 //! In: a path. Out: a [`Model`], or a [`LoadError`] that names the file and the first thing that
 //! is wrong with it. Nothing of the file is executed before everything else about it was checked.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
@@ -148,12 +150,27 @@ fn load_on_gpu(
 /// Loads the code from the very file that was checked, whatever `path` names by now. Going by
 /// the path would also make the dynamic linker return an older library that had the same path.
 fn open_library(artifact: &Artifact, path: &Path) -> Result<Library, LoadErrorKind> {
-    let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", artifact.file.as_raw_fd()));
+    let by_descriptor = new_name(&artifact.file);
     // Without /proc only the path is left; the slash keeps the linker from searching for it.
     let name = if by_descriptor.exists() { by_descriptor } else { path.canonicalize()? };
     // SAFETY: initialisers of the library run here. Its integrity was checked; that it is benign
     // is the condition stated in the documentation of `Model::load`.
     unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) }.map_err(LoadErrorKind::Library)
+}
+
+/// A name of an open file that no load had before. The dynamic linker keeps every name under which it was asked for a
+/// library as long as that library is loaded; a descriptor's number belongs to the next file as soon as it is closed.
+///
+/// ```text
+/// /proc/self/fd/7    /proc/self/./fd/7    /proc/self/.//fd/7    /proc/self/././fd/7
+/// ```
+fn new_name(file: &File) -> PathBuf {
+    static LOADS: AtomicU64 = AtomicU64::new(0);
+    let number = LOADS.fetch_add(1, Ordering::Relaxed);
+    let digits = u64::BITS - number.leading_zeros();
+    let digit = |i: u32| if number >> i & 1 == 1 { "./" } else { "/" };
+    let spelt: String = (0..digits).rev().map(digit).collect();
+    PathBuf::from(format!("/proc/self/{spelt}fd/{}", file.as_raw_fd()))
 }
 
 fn resolve(

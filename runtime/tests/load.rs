@@ -151,23 +151,49 @@ fn assert_unsound(b: &Builder, message: &str, case: usize) {
     assert!(error.to_string().contains(message), "case {case}: {error}");
 }
 
+/// A model whose only result is this number.
+fn constant(path: &Path, value: i64) {
+    let mut b = Builder::new();
+    let y = b.output("y", ansc_runtime::DType::I64, &[]);
+    b.step("constant", 1, &[y], &format!("((int64_t**)b)[0][0] = {value};"));
+    let dir = tempfile::tempdir().unwrap();
+    let new = path.with_extension("new");
+    fs::copy(b.build(dir.path()), &new).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+fn result(model: &Model) -> Tensor {
+    model.session().unwrap().run(&[]).unwrap().remove(0).1
+}
+
 #[test]
 fn a_file_that_replaces_a_loaded_one_is_another_model() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.ansc");
-    let constant = |value: i64| {
-        let mut b = Builder::new();
-        let y = b.output("y", ansc_runtime::DType::I64, &[]);
-        b.step("constant", 1, &[y], &format!("((int64_t**)b)[0][0] = {value};"));
-        let other = tempfile::tempdir().unwrap();
-        fs::copy(b.build(other.path()), dir.path().join("new.ansc")).unwrap();
-        fs::rename(dir.path().join("new.ansc"), &path).unwrap();
+    let load = |value: i64| {
+        constant(&path, value);
         Model::load(&path).unwrap()
     };
-    let models: Vec<Model> = (0..4).map(constant).collect();
+    let models: Vec<Model> = (0..4).map(load).collect();
     for (model, expected) in models.iter().zip(0i64..) {
-        let outputs = model.session().unwrap().run(&[]).unwrap();
-        assert_eq!(outputs[0].1, Tensor::scalar(expected));
+        assert_eq!(result(model), Tensor::scalar(expected));
+    }
+}
+
+/// The second load of a file has a descriptor of its own, which the next file takes over while the first is still loaded.
+#[test]
+fn a_descriptor_that_comes_again_is_another_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let [one, two] = ["one", "two"].map(|name| dir.path().join(name));
+    constant(&one, 1);
+    constant(&two, 2);
+    // Other tests open files in between: some of the rounds meet none.
+    for _ in 0..50 {
+        let stays = Model::load(&one).unwrap();
+        drop(Model::load(&one).unwrap());
+        let other = Model::load(&two).unwrap();
+        assert_eq!(result(&stays), Tensor::scalar(1i64));
+        assert_eq!(result(&other), Tensor::scalar(2i64));
     }
 }
 
