@@ -76,8 +76,9 @@ pub enum Channels {
 /// and `[kernel.., c / groups, m]` for `Channels::Last`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ConvAttrs {
-    /// Of the result, and what it says of the weights.
+    /// Of the result and of the weights.
     pub channels: Channels,
+    /// Of the input.
     pub input: Channels,
     pub kernel: Vec<usize>,
     pub strides: Vec<usize>,

@@ -1,6 +1,6 @@
 //! The workloads that the papers on search name, where `workloads` and `products` have no others of their shape:
-//! the eight of OpEvo, the convolutions of one image too, which a CPU can search; and of Ansor the capsule convolution and the two subgraphs, whose shapes the paper leaves
-//! open.
+//! the eight of OpEvo, its convolutions of one image too, which a CPU can search; and of Ansor the capsule
+//! convolution and the two subgraphs, whose shapes the paper leaves open.
 
 use crate::networks::layers::{Conv, UNIT, conv_attributes, ints};
 use crate::proto::Attribute;

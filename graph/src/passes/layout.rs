@@ -109,25 +109,28 @@ fn channels_first(graph: &Graph, op: &ComputeOp, operands: &[ValueId]) -> Option
 
 /// Lets a convolution read the channels-first tensor of which it reads the transpose, if an element of its input is for many
 /// of its results: then it does not matter where the next channel is, and copying all of the input does.
-fn absorb(graph: &mut Graph, node: NodeId) -> Result<bool, PassError> {
+fn absorb(graph: &mut Graph, node: NodeId) -> Result<(), PassError> {
     let operands = graph.operands(node);
-    let Some(attrs) = graph.compute_of(node).and_then(|op| of_few_channels(graph, op, &operands))
-    else {
-        return Ok(false);
+    let attrs = graph.compute_of(node).and_then(|op| of_few_channels(graph, op, &operands));
+    let Some((attrs, x)) = attrs.zip(operands.first().and_then(|x| before_last(graph, *x))) else {
+        return Ok(());
     };
-    let Some(Kind::Transpose(perm)) = graph.compute_of(operands[0].node).map(|op| &op.kind) else {
-        return Ok(false);
-    };
-    if *perm != to_last(perm.len()) {
-        return Ok(false);
-    }
-    let x = graph.operands(operands[0].node)[0];
     let name = graph.node(node).name.clone();
     let attrs = ConvAttrs { input: Channels::First, ..attrs };
     let op = built(&name, conv::conv(attrs, graph.ty(x), graph.ty(operands[1])))?;
     let reading = add(graph, &name, op, &[x, operands[1]]);
     supersede(graph, ValueId { node, out: 0 }, reading);
-    Ok(true)
+    Ok(())
+}
+
+/// What a transpose to channels-last transposes.
+fn before_last(graph: &Graph, value: ValueId) -> Option<ValueId> {
+    match &graph.compute_of(value.node)?.kind {
+        Kind::Transpose(perm) if *perm == to_last(perm.len()) => {
+            Some(graph.operands(value.node)[0])
+        }
+        _ => None,
+    }
 }
 
 /// The attributes of a channels-last convolution of floats that is no product of matrices, and has few channels in a group

@@ -24,7 +24,7 @@ pub enum Knob {
     Partials,
     /// Vectors of an elementwise stage that are written out in a row.
     Vectors,
-    /// Short rows of which several stages are made that are done at a time.
+    /// Short rows of several stages that are done at a time.
     Rows,
 }
 
