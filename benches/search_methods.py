@@ -15,9 +15,10 @@ import pathlib
 import statistics
 import subprocess
 
-FIVE = ["opevo", "g-bfs", "n-a2c", "annealing", "evolutionary"]
 # Leaders of each run that are measured again, three times over, side by side: the least of hundreds of noisy times is luck.
 SETTLE = 16
+
+FIVE = ["opevo", "g-bfs", "n-a2c", "annealing", "evolutionary"]
 ALL = ["opevo", "random", "evolutionary", "rnn", "n-a2c", "annealing", "g-bfs"]
 
 # Name: the space, measurements of a run, seconds after which a candidate has failed, strategies. The spaces are those that the
