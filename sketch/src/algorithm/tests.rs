@@ -170,6 +170,31 @@ fn frames_of_any_window() {
 }
 
 #[test]
+fn slices_of_any_length_compute_the_same() {
+    for (algorithm, compute, ways) in [
+        (Algorithm::Winograd4, channels_last(1, [16, 9], 5, 18, [3, 3], 1, 1), 2),
+        (Algorithm::Winograd2, channels_last(1, [8, 6], 8, 16, [3, 3], 1, 1), 2),
+        (Algorithm::Winograd4, channels_last(4, [8, 7], 3, 8, [3, 3], 1, 1), 3),
+        (Algorithm::Winograd2, channels_last(2, [7, 7], 6, 9, [3, 3], 1, 0), 1),
+        (Algorithm::Im2col, channels_last(2, [6, 5], 5, 16, [3, 3], 1, 1), 5),
+    ] {
+        let made = algorithm.rewrite(&task(compute.clone(), true)).unwrap();
+        let (task, inputs) = (&made.task, inputs(&compute));
+        let expected = eval(&compute, &inputs);
+        let all = default::all_slices(&task.name, &task.compute, &task.constant, &task.machine);
+        for sliced in &all {
+            let packings = in_turn(made.prepared.clone(), sliced.packings.clone());
+            let scheduled = Scheduled { packings, ..sliced.clone() };
+            let error = difference(&expected, &run(&scheduled, &inputs));
+            assert!(error < 5e-6, "{algorithm}: {error}\n{}", scheduled.program);
+            let stored = sliced.program.buffers.iter().filter(|b| b.scope == crate::Scope::Global);
+            assert!(stored.into_iter().all(|b| b.name.starts_with("pad")), "{}", sliced.program);
+        }
+        assert_eq!(all.len(), ways, "{algorithm} of {compute}");
+    }
+}
+
+#[test]
 fn transforms_are_written_out_in_registers() {
     for (algorithm, constant, squares) in [
         (Algorithm::Winograd2, true, 2),

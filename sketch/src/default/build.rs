@@ -7,7 +7,10 @@ use ansc_graph::{BufId, Compute, Expr, TensorType, VarId};
 
 use super::Machine;
 use super::knobs::Knobs;
+use super::slices::{SLICE, Slices};
+use super::stage::plus;
 use super::tile::Layout;
+use crate::flat::spread;
 use crate::packed::Packing;
 use crate::program::{Access, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Stmt};
 
@@ -38,6 +41,18 @@ pub(super) struct Builder<'a> {
     /// it lacks.
     sources: Vec<(BufId, usize)>,
     packed: Vec<Packed>,
+    /// Statements at the end of the root, before which all others stand.
+    copies: usize,
+    slice: Option<Slice>,
+}
+
+/// What is built stands inside of a loop over slices.
+struct Slice {
+    /// The loop, for whose number the variables of slices stand.
+    path: Path,
+    body: Vec<Stmt>,
+    /// Where the slice begins in results.
+    starts: Vec<(BufId, Vec<Expr>)>,
 }
 
 /// Loads of `buffer` at `indices` in the body of a stage read `packed` instead.
@@ -59,7 +74,8 @@ impl<'a> Builder<'a> {
     ) -> Builder<'a> {
         // The naive program has the buffers and parameters that are wanted, with nothing repeated.
         let mut program = crate::lower::lower(name, compute);
-        program.body = program.body.split_off(program.body.len() - copies(compute));
+        let copies = copies(compute);
+        program.body = program.body.split_off(program.body.len() - copies);
         let sources =
             (0..compute.inputs.len() + compute.stages.len()).map(|i| (BufId::new(i), 0)).collect();
         Builder {
@@ -71,6 +87,8 @@ impl<'a> Builder<'a> {
             packings: Vec::new(),
             sources,
             packed: Vec::new(),
+            copies,
+            slice: None,
         }
     }
 
@@ -121,10 +139,49 @@ impl<'a> Builder<'a> {
         self.program.add_buffer(format!("{name}{number}"), ty, Scope::Local)
     }
 
-    /// Appends a statement at the root, before the copies of repeated results.
+    /// Appends statements at the root, before the copies of repeated results; or to the loop over slices.
     pub(super) fn push(&mut self, stmts: Vec<Stmt>) {
-        let at = self.program.body.len() - copies(self.compute);
+        if let Some(slice) = &mut self.slice {
+            return slice.body.extend(stmts);
+        }
+        let at = self.program.body.len() - self.copies;
         self.program.body.splice(at..at, stmts);
+    }
+
+    /// A parallel loop over slices, of whose subgraph `build` makes nests.
+    pub(super) fn under_slices(
+        &mut self,
+        slices: &Slices<'_>,
+        compute: &'a Compute,
+        build: impl FnOnce(&mut Self),
+    ) {
+        let (var, extent) = (self.program.add_var("p"), slices.counts.iter().product());
+        let bindings = components(var, &slices.counts).into_iter().zip(&slices.counts).enumerate();
+        let step = |(j, (binding, &extent)): (usize, (Expr, &usize))| {
+            let symbol = VarId(SLICE + j as u32);
+            Step { symbol, extent, kind: IterKind::Spatial, binding }
+        };
+        let mut slice = Slice { path: bindings.map(step).collect(), body: vec![], starts: vec![] };
+        for (buffer, starts, local) in slices.buffers() {
+            let own = &mut self.program.buffers[buffer.index()];
+            match local {
+                Some(shape) => {
+                    (own.ty, own.scope) = (TensorType::new(own.ty.dtype, shape), Scope::Local);
+                }
+                None => slice.starts.push((buffer, starts)),
+            }
+        }
+        let whole = std::mem::replace(&mut self.compute, compute);
+        self.slice = Some(slice);
+        build(self);
+        self.compute = whole;
+        let body = self.slice.take().map(|slice| slice.body).unwrap_or_default();
+        self.push(vec![Stmt::For(Box::new(For { var, extent, kind: ForKind::Parallel, body }))]);
+    }
+
+    /// The loops around everything that is built.
+    fn outside(&self) -> Path {
+        self.slice.as_ref().map(|slice| slice.path.clone()).unwrap_or_default()
     }
 
     /// `for symbol in 0..extent { body }`, left out for a single iteration.
@@ -204,7 +261,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// One parallel loop over all `extents`, fused; `body` gets one index for each.
+    /// One parallel loop over all `extents`, fused; `body` gets one index for each. Inside of a slice it is serial.
     pub(super) fn parallel(
         &mut self,
         extents: &[usize],
@@ -216,26 +273,24 @@ impl<'a> Builder<'a> {
             return Vec::new();
         }
         if total == 1 {
-            return body(self, &Vec::new(), vec![Expr::int(0); extents.len()]);
+            return body(self, &self.outside(), vec![Expr::int(0); extents.len()]);
         }
         let var = self.program.add_var("p");
-        let mut path = Vec::new();
+        let mut path = self.outside();
         let mut indices = Vec::new();
-        let mut inner = total;
-        for (position, &extent) in extents.iter().enumerate() {
-            inner /= extent;
+        let bindings = components(var, extents).into_iter().zip(extents);
+        for (position, (binding, &extent)) in bindings.enumerate() {
             if extent == 1 {
-                indices.push(Expr::int(0));
+                indices.push(binding);
                 continue;
             }
-            let is_first = extents[..position].iter().all(|&e| e == 1);
-            let binding = component(Expr::Var(var), inner, (!is_first).then_some(extent));
             let symbol = self.program.add_var(format!("p{position}"));
             path.push(Step { symbol, extent, kind: IterKind::Spatial, binding });
             indices.push(Expr::Var(symbol));
         }
         let body = body(self, &path, indices);
-        let kind = if worthwhile { ForKind::Parallel } else { ForKind::Serial };
+        let parallel = worthwhile && self.slice.is_none();
+        let kind = if parallel { ForKind::Parallel } else { ForKind::Serial };
         vec![Stmt::For(Box::new(For { var, extent: total, kind, body }))]
     }
 
@@ -252,12 +307,14 @@ impl<'a> Builder<'a> {
         predicate: Option<Expr>,
         body: Body,
     ) -> Vec<Stmt> {
+        let body = self.of_slice(body);
         let mut iters = Vec::new();
         let mut names = std::collections::BTreeMap::new();
         let mut used = mentioned(&body);
         used.extend(predicate.iter().flat_map(Expr::vars));
         for step in path.iter().filter(|s| used.contains(&s.symbol)) {
-            let var = self.program.add_var(format!("v{}", self.program.vars[step.symbol.index()]));
+            let name = self.program.vars.get(step.symbol.index()).map_or("s", String::as_str);
+            let var = self.program.add_var(format!("v{name}"));
             names.insert(step.symbol, var);
             iters.push(Iter {
                 var,
@@ -268,8 +325,35 @@ impl<'a> Builder<'a> {
         }
         let renamed = |v: VarId| names.get(&v).map(|&v| Expr::Var(v));
         let predicate = predicate.map(|p| p.substitute(&renamed));
-        let body = rename(body, &renamed);
+        let expr = |e: Expr| e.substitute(&renamed);
+        let body = map(body, &expr, &|a: Access| Access {
+            buffer: a.buffer,
+            indices: a.indices.into_iter().map(expr).collect(),
+        });
         vec![Stmt::Block(Box::new(Block { name: name.into(), iters, predicate, body }))]
+    }
+
+    /// Places in results are those of the whole.
+    fn of_slice(&self, body: Body) -> Body {
+        let Some(slice) = &self.slice else { return body };
+        let moved = |access: Access| {
+            let Some((_, starts)) = slice.starts.iter().find(|(b, _)| *b == access.buffer) else {
+                return access;
+            };
+            let indices = access.indices.into_iter().zip(starts);
+            let indices = indices.map(|(i, start)| plus(start.clone(), i)).collect();
+            Access { buffer: access.buffer, indices }
+        };
+        let value = |e: Expr| {
+            e.rewrite(&mut |e| match e {
+                Expr::Load(buffer, indices) => {
+                    let access = moved(Access { buffer: *buffer, indices: indices.clone() });
+                    Some(Expr::Load(access.buffer, access.indices))
+                }
+                _ => None,
+            })
+        };
+        map(body, &value, &moved)
     }
 
     /// A stage's body at the point `at` (an expression for each of its axes), over the program's buffers.
@@ -282,7 +366,7 @@ impl<'a> Builder<'a> {
             Expr::Load(b, indices) => Some(self.load(*b, indices)),
             _ => None,
         });
-        body.substitute(&|v| Some(at[v.index()].clone()))
+        body.substitute(&|v| at.get(v.index()).cloned())
     }
 }
 
@@ -292,12 +376,9 @@ fn copies(compute: &Compute) -> usize {
     (0..outputs.len()).filter(|&i| outputs[..i].contains(&outputs[i])).count()
 }
 
-fn component(var: Expr, inner: usize, extent: Option<usize>) -> Expr {
-    let divided = if inner == 1 { var } else { var.floor_div(inner as i64) };
-    match extent {
-        Some(extent) => divided.floor_mod(extent as i64),
-        None => divided,
-    }
+/// An index for each of `extents` from that of the loop over all of them.
+fn components(var: VarId, extents: &[usize]) -> Vec<Expr> {
+    spread(&Expr::Var(var), extents)
 }
 
 fn mentioned(body: &Body) -> std::collections::BTreeSet<VarId> {
@@ -311,19 +392,17 @@ fn mentioned(body: &Body) -> std::collections::BTreeSet<VarId> {
     vars
 }
 
-fn rename(body: Body, f: &impl Fn(VarId) -> Option<Expr>) -> Body {
-    let expr = |e: Expr| e.substitute(f);
-    let access =
-        |a: Access| Access { buffer: a.buffer, indices: a.indices.into_iter().map(expr).collect() };
+/// The body with other expressions, and other places that it writes.
+fn map(body: Body, expr: &impl Fn(Expr) -> Expr, place: &impl Fn(Access) -> Access) -> Body {
     match body {
-        Body::Assign { dst, value } => Body::Assign { dst: access(dst), value: expr(value) },
+        Body::Assign { dst, value } => Body::Assign { dst: place(dst), value: expr(value) },
         Body::Reduce { combiner, dst, value, init } => {
-            Body::Reduce { combiner, dst: access(dst), value: expr(value), init }
+            Body::Reduce { combiner, dst: place(dst), value: expr(value), init }
         }
         Body::ArgReduce { combiner, best, position, value, term, init } => Body::ArgReduce {
             combiner,
-            best: access(best),
-            position: access(position),
+            best: place(best),
+            position: place(position),
             value: expr(value),
             term: expr(term),
             init,

@@ -26,10 +26,12 @@ pub enum Knob {
     Vectors,
     /// Short rows of several stages that are done at a time.
     Rows,
+    /// Slices of the result at most, under a loop over slices; 0 for an estimate.
+    Slices,
 }
 
 impl Knob {
-    pub const ALL: [Knob; 7] = [
+    pub const ALL: [Knob; 8] = [
         Knob::Tile,
         Knob::Unroll,
         Knob::RowBlock,
@@ -37,6 +39,7 @@ impl Knob {
         Knob::Partials,
         Knob::Vectors,
         Knob::Rows,
+        Knob::Slices,
     ];
 
     pub fn candidates(self) -> &'static [i64] {
@@ -48,6 +51,7 @@ impl Knob {
             Knob::Partials => &[4, 1, 2, 8],
             Knob::Vectors => &[1, 2, 4],
             Knob::Rows => &[2, 1, 4],
+            Knob::Slices => &[0, 1, 4, 8, 16, 32, 64],
         }
     }
 
@@ -60,6 +64,7 @@ impl Knob {
             Knob::Partials => "partials",
             Knob::Vectors => "vectors",
             Knob::Rows => "rows",
+            Knob::Slices => "slices",
         }
     }
 

@@ -6,11 +6,12 @@
 //! 1. `inline`: stages that only move or cheaply transform elements vanish into their readers.
 //! 2. A reduction that uses elements more than once (matrix products, convolutions) becomes a
 //!    register-tiled nest with its epilogue (`tile`); operands that the vector axis walks are packed.
-//! 3. Pairs of stages that transform small squares of elements are written out in registers (`transform`).
-//! 4. Neighbouring stages that agree on their leading axes (softmax, layer normalisation) share one
+//! 3. Stages that feed such a nest, or are fed by it, are cut into slices that stay in the cache (`slices`).
+//! 4. Pairs of stages that transform small squares of elements are written out in registers (`transform`).
+//! 5. Neighbouring stages that agree on their leading axes (softmax, layer normalisation) share one
 //!    loop over rows, with row buffers that stay in the cache (`rows`).
-//! 5. A stage that reads an operand across its rows goes through it in squares (`transpose`).
-//! 6. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
+//! 6. A stage that reads an operand across its rows goes through it in squares (`transpose`).
+//! 7. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
 //!
 //! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded.
 
@@ -19,6 +20,7 @@ mod gpu;
 mod inline;
 mod knobs;
 mod rows;
+mod slices;
 mod stage;
 mod tile;
 mod transform;
@@ -35,6 +37,7 @@ pub(crate) use gpu::{bind_points, bind_threads};
 pub use gpu::{gpu_program, gpu_schedule};
 use inline::Padding;
 pub use knobs::{Knob, Knobs};
+use slices::Slices;
 
 /// What the default schedule needs to know of a CPU.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -76,20 +79,60 @@ pub fn schedule_with(
     knobs: &Knobs,
 ) -> Scheduled {
     let compute = inline::inline(compute, Padding::Inlined);
-    let mut builder = Builder::new(name, &compute, constant, machine, knobs);
-    // Of an empty tensor nothing is computed.
-    let mut done: Vec<bool> = compute.stages.iter().map(|s| s.ty.is_empty()).collect();
-    for stage in 0..compute.stages.len() {
-        if done[stage] {
-            continue;
+    let slices = Slices::of(&compute, constant, knobs);
+    build(slices.as_ref(), name, &compute, constant, machine, knobs)
+}
+
+/// The schedule by every number of slices.
+#[cfg(test)]
+pub(crate) fn all_slices(
+    name: &str,
+    compute: &Compute,
+    constant: &[bool],
+    machine: &Machine,
+) -> Vec<Scheduled> {
+    let (compute, knobs) = (inline::inline(compute, Padding::Inlined), Knobs::default());
+    let all = Slices::all(&compute, constant);
+    let one = |slices| build(Some(slices), name, &compute, constant, machine, &knobs);
+    all.iter().map(one).collect()
+}
+
+fn build(
+    slices: Option<&Slices<'_>>,
+    name: &str,
+    compute: &Compute,
+    constant: &[bool],
+    machine: &Machine,
+    knobs: &Knobs,
+) -> Scheduled {
+    let of_slice = slices.map(|s| (s, s.before(), s.compute()));
+    let mut builder = Builder::new(name, compute, constant, machine, knobs);
+    match &of_slice {
+        None => nests(&mut builder, 0),
+        Some((slices, before, compute)) => {
+            builder.compute = before;
+            nests(&mut builder, 0);
+            builder.under_slices(slices, compute, |b| nests(b, slices.first));
         }
-        let covered = transform::schedule(&mut builder, stage, &done)
-            .or_else(|| tile::schedule(&mut builder, stage, &done))
-            .or_else(|| rows::schedule(&mut builder, stage))
-            .or_else(|| transpose::schedule(&mut builder, stage))
-            .unwrap_or_else(|| stage::schedule(&mut builder, stage));
-        covered.into_iter().for_each(|s| done[s] = true);
     }
     let (program, packings) = builder.done();
     Scheduled { program: finish(program), packings }
+}
+
+/// Nests for the stages from `first` on.
+fn nests(b: &mut Builder<'_>, first: usize) {
+    // Of an empty tensor nothing is computed.
+    let mut done: Vec<bool> = b.compute.stages.iter().map(|s| s.ty.is_empty()).collect();
+    done[..first].fill(true);
+    for stage in first..done.len() {
+        if done[stage] {
+            continue;
+        }
+        let covered = transform::schedule(b, stage, &done)
+            .or_else(|| tile::schedule(b, stage, &done))
+            .or_else(|| rows::schedule(b, stage))
+            .or_else(|| transpose::schedule(b, stage))
+            .unwrap_or_else(|| stage::schedule(b, stage));
+        covered.into_iter().for_each(|s| done[s] = true);
+    }
 }

@@ -218,7 +218,7 @@ fn results(
         Expr::Load(b2, indices) => Some(b.load(*b2, indices)),
         _ => None,
     });
-    let value = value.substitute(&|v| Some(at[v.index()].clone()));
+    let value = value.substitute(&|v| at.get(v.index()).cloned());
     let beyond =
         (0..plan.periods.len()).filter(|&a| !s.ty.shape[a].is_multiple_of(plan.periods[a]));
     let inside = beyond.map(|a| at[a].clone().lt(Expr::index(s.ty.shape[a])));

@@ -277,7 +277,7 @@ pub(super) fn value_at(
         Some(match v {
             PANEL => columns.panel.clone(),
             LANE => point.lane.clone(),
-            v => at[v.index()].clone(),
+            v => return at.get(v.index()).cloned(),
         })
     })
 }
