@@ -197,3 +197,8 @@ pub fn target_name(target: &Target) -> String {
     let info = target.info();
     format!("{} {} {}", info.triple, target.tune, info.features.join(" "))
 }
+
+/// The same for kernels that had to fetch their constants from memory.
+pub fn cold_target_name(target: &Target) -> String {
+    format!("{} with cold constants", target_name(target))
+}

@@ -150,12 +150,26 @@ pub struct Search {
     pub until_gain: Option<f64>,
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
+    /// Whether a kernel finds its constants in the caches: `auto` does as the model will, whose constants fit the last cache
+    /// or do not
+    #[arg(long, value_enum, default_value_t = Constants::Auto)]
+    pub constants: Constants,
     /// How candidates are found
     #[arg(long, default_value = "evolutionary", value_parser = ansc_tuner::strategy::NAMES)]
     pub strategy: String,
     /// What tells good candidates from bad ones before they are measured
     #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
     pub cost_model: String,
+}
+
+/// Where a kernel finds its constants while it is measured.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Constants {
+    Auto,
+    /// In the caches.
+    Warm,
+    /// In memory.
+    Cold,
 }
 
 /// Where measurements are kept, and what they are for.

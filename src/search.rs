@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use ansc_codegen::Target;
-use ansc_tuner::measure::{LocalMeasurer, LocalOptions, WorkerCommand};
+use ansc_tuner::measure::{Caches, LocalMeasurer, LocalOptions, WorkerCommand};
 use ansc_tuner::model::{self, SharedModel, WarmUp};
 use ansc_tuner::records::{MachineRecord, Sqlite};
 use ansc_tuner::strategy;
@@ -14,8 +14,8 @@ use ansc_tuner::tune::{self, Report, TuneError, Tuner, Watch, Weighted};
 use ansc_tuner::{Records, SearchStrategy};
 
 use crate::Error;
-use crate::choice::{Aim, Schedules, gpu_name, target_name};
-use crate::cli::{Search, Tuned};
+use crate::choice::{Aim, Schedules, cold_target_name, gpu_name, target_name};
+use crate::cli::{Constants, Search, Tuned};
 use crate::limits;
 use crate::pipeline::{self, Options};
 
@@ -55,13 +55,14 @@ pub fn tune(
     schedules.add_shipped(&options.target);
     let tasks = pipeline::tasks(model, &Options { schedules, ..options.clone() })?;
     let mut records = Sqlite::open(&records_path(tuned))?;
-    let target = device.name(&options.target);
+    let caches = device.caches(search.constants, &tasks);
+    let target = device.name(&options.target, caches);
     if device == Device::Cpu {
         know_limits(&mut records, &target, threads)?;
     }
     let measuring = LocalOptions {
         builders: self::threads(tuned.threads),
-        flush: device != Device::Cpu,
+        caches,
         ..LocalOptions::new(worker_command(device, target_cpu)?, threads)
     };
     let mut measurer = LocalMeasurer::new(measuring).map_err(TuneError::from)?;
@@ -158,12 +159,41 @@ impl Device {
     }
 
     /// What records are filed under.
-    fn name(self, cpu: &Target) -> String {
+    fn name(self, cpu: &Target, caches: Caches) -> String {
         match self {
+            Device::Cpu if caches == Caches::ColdConstants => cold_target_name(cpu),
             Device::Cpu => target_name(cpu),
             Device::Gpu { sm } => gpu_name(sm),
         }
     }
+
+    fn caches(self, constants: Constants, tasks: &[Weighted]) -> Caches {
+        match (self, constants) {
+            (Device::Gpu { .. }, _) => Caches::Cold,
+            (Device::Cpu, Constants::Warm) => Caches::Warm,
+            (Device::Cpu, Constants::Cold) => Caches::ColdConstants,
+            (Device::Cpu, Constants::Auto) if fit_the_cache(tasks) => Caches::Warm,
+            (Device::Cpu, Constants::Auto) => Caches::ColdConstants,
+        }
+    }
+}
+
+/// Where the system does not tell how large the last cache is.
+const LAST_CACHE: usize = 32 << 20;
+
+/// Whether a run of the model finds its constants where the run before left them.
+fn fit_the_cache(tasks: &[Weighted]) -> bool {
+    // SAFETY: asks for a constant of the system.
+    let told = unsafe { libc::sysconf(libc::_SC_LEVEL3_CACHE_SIZE) };
+    let cache = usize::try_from(told).ok().filter(|&bytes| bytes > 0).unwrap_or(LAST_CACHE);
+    tasks.iter().map(constants).sum::<f64>() <= cache as f64
+}
+
+/// Bytes of the constants of all kernels of a kind.
+fn constants(kind: &Weighted) -> f64 {
+    let (inputs, constant) = (&kind.task.compute.inputs, &kind.task.constant);
+    let own = inputs.iter().zip(constant).filter(|(_, is_constant)| **is_constant);
+    kind.weight * own.map(|(ty, _)| ty.bytes()).sum::<usize>() as f64
 }
 
 /// This very program, which also serves as the worker.
@@ -185,20 +215,29 @@ pub(crate) fn worker_command(device: Device, target_cpu: &str) -> Result<WorkerC
 /// compiler.
 pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<Schedules, Error> {
     let aim = options.schedules.aim.clone();
-    let (threads, targets) = match &aim {
-        Aim::Cpu => (threads(tuned.threads), vec![target_name(&options.target)]),
+    let threads = if aim == Aim::Cpu { threads(tuned.threads) } else { 1 };
+    let targets = |tasks: &[Weighted]| match &aim {
+        Aim::Cpu => cpu_targets(&options.target, tasks),
         // One schedule for all generations: that of the newest for which there is one.
-        _ => (1, options.sms.iter().map(|&sm| gpu_name(sm)).collect()),
+        _ => options.sms.iter().map(|&sm| gpu_name(sm)).collect(),
     };
-    let mut schedules = Schedules { threads, aim, ..Schedules::untuned(&options.target) };
+    let mut schedules =
+        Schedules { threads, aim: aim.clone(), ..Schedules::untuned(&options.target) };
     schedules.add_shipped(&options.target);
     let tasks =
         pipeline::tasks(model, &Options { schedules: schedules.clone(), ..options.clone() })?;
     let records = Sqlite::open_existing(&records_path(tuned))?;
+    let targets = targets(&tasks);
     for weighted in tasks {
         for target in &targets {
             schedules.learn(&weighted.task, target, &records as &dyn Records)?;
         }
     }
     Ok(schedules)
+}
+
+/// What records of kernels may be filed under, the best last: measured with constants where the model has them.
+fn cpu_targets(target: &Target, tasks: &[Weighted]) -> Vec<String> {
+    let (warm, cold) = (target_name(target), cold_target_name(target));
+    if fit_the_cache(tasks) { vec![cold, warm] } else { vec![warm, cold] }
 }

@@ -4,8 +4,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use ansc_runtime::{RunError, Session, Tensor, View, ViewMut};
-use ansc_tuner::measure::protocol::Timing;
+use ansc_tuner::measure::protocol::{Cold, Timing};
 
+use super::cold::evict;
 use super::pace::Pace;
 
 /// Samples after which a candidate that is not close to the best is let go.
@@ -14,7 +15,7 @@ const GLANCE: usize = 4;
 /// what comes of cold memory and of the machine's mood.
 const HOPELESS: (f64, f64) = (2.0, 0.05);
 /// More than the last-level cache of any CPU that we know.
-const FLUSH_BYTES: usize = 128 << 20;
+pub(super) const FLUSH_BYTES: usize = 128 << 20;
 
 /// A session with memory for its inputs and outputs, so that a run allocates nothing.
 pub(super) struct Runs<'a> {
@@ -22,6 +23,8 @@ pub(super) struct Runs<'a> {
     inputs: &'a [Tensor],
     names: [Vec<String>; 2],
     outputs: Vec<Tensor>,
+    /// Inputs that every timed run finds in memory.
+    cold: Vec<usize>,
 }
 
 impl<'a> Runs<'a> {
@@ -29,7 +32,7 @@ impl<'a> Runs<'a> {
         let outputs = session.outputs().iter().map(|p| Tensor::zeros(p.dtype, &p.shape)).collect();
         let names = [session.inputs(), session.outputs()]
             .map(|ports| ports.iter().map(|p| p.name.clone()).collect());
-        Runs { session, inputs, names, outputs }
+        Runs { session, inputs, names, outputs, cold: vec![] }
     }
 
     /// Seconds of `n` runs together.
@@ -50,8 +53,14 @@ impl<'a> Runs<'a> {
     pub(super) fn seconds(&mut self, n: usize) -> Result<f64, RunError> {
         match self.session.device() {
             Some(mut device) => device.seconds(n),
-            None => self.run(n),
+            None if self.cold.is_empty() => self.run(n),
+            None => (0..n).map(|_| self.run_cold()).sum(),
         }
+    }
+
+    fn run_cold(&mut self) -> Result<f64, RunError> {
+        self.cold.iter().for_each(|&input| evict(self.inputs[input].bytes()));
+        self.run(1)
     }
 
     /// Seconds of a run, as often as `timing` asks for; the first run counts only where it is enough to give up.
@@ -60,6 +69,9 @@ impl<'a> Runs<'a> {
         timing: &Timing,
         pace: &mut Pace<'_>,
     ) -> Result<Vec<f64>, RunError> {
+        if let Cold::Inputs(cold) = &timing.cold {
+            self.cold.clone_from(cold);
+        }
         // It also brings the inputs to a GPU.
         let cold = self.run(1)?;
         if timing.give_up.is_some_and(|limit| cold > HOPELESS.0 * limit + HOPELESS.1) {
@@ -70,7 +82,7 @@ impl<'a> Runs<'a> {
         if timing.give_up.is_some_and(|limit| scaled > limit) {
             return Ok(vec![scaled]);
         }
-        if timing.flush {
+        if timing.cold == Cold::Everything {
             return self.flushed(timing, first);
         }
         let repeats = (timing.sample_seconds / first).ceil().max(1.0);

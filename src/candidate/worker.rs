@@ -14,7 +14,7 @@ use ansc_runtime::manifest::{BufferId, Port};
 use ansc_runtime::pool::{Pool, PoolOptions};
 use ansc_runtime::{Model, RunError, Session, SessionOptions, Tensor};
 use ansc_sketch::Program;
-use ansc_tuner::measure::protocol::{Packed, Reply, Request, Subgraph, Timing, Trusted};
+use ansc_tuner::measure::protocol::{Cold, Packed, Reply, Request, Subgraph, Timing, Trusted};
 
 use super::pace::Pace;
 use super::timing::Runs;
@@ -161,7 +161,7 @@ impl Worker {
         let inputs = self.inputs.of(&session);
         let mut runs = Runs::new(&mut session, &inputs);
         let load = start.elapsed().as_secs_f64();
-        let Some(beside) = timing.beside.as_ref().filter(|_| !timing.flush) else {
+        let Some(beside) = timing.beside.as_ref().filter(|_| timing.cold != Cold::Everything) else {
             return Ok(Reply::Timed { seconds: runs.time(timing, &mut Pace::default())?, load });
         };
         let other = self.beside(&beside.artifact, timing.threads)?;

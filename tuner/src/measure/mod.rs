@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ansc_sketch::Task;
 
-pub use local::{LocalMeasurer, LocalOptions};
+pub use local::{Caches, LocalMeasurer, LocalOptions};
 pub use phases::{Phase, Phases};
 pub use process::WorkerCommand;
 pub use simulated::Simulated;

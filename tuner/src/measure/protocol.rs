@@ -62,11 +62,22 @@ pub struct Timing {
     pub give_up: Option<f64>,
     /// One of whose first samples none is faster than this is not timed any further.
     pub not_close: Option<f64>,
-    /// Empty the caches before every sample, which is then a single run.
-    pub flush: bool,
-    /// Without `flush`: an artifact that is run in turns with the other one, whose times are given for a machine on which
-    /// this one takes so long.
+    pub cold: Cold,
+    /// Unless everything is cold: an artifact that is run in turns with the other one, whose times are given for a machine
+    /// on which this one takes so long. It is always warm itself.
     pub beside: Option<Beside>,
+}
+
+/// What a run does not find in the caches.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cold {
+    #[default]
+    Nothing,
+    /// These inputs.
+    Inputs(Vec<usize>),
+    /// Every sample is a single run, before which the caches are emptied.
+    Everything,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -9,6 +9,8 @@
 //!   default schedule computes, after elements of its results were compared with the definition. A candidate
 //!   that differs from the default schedule anywhere is refused; to pass, both would have to be wrong in the same
 //!   places, by the same amounts, and nowhere where was looked.
+//! - In a large network constants come from memory in every run, and not from the caches in which the run before left
+//!   them: they can be taken out of there before each run.
 //! - Times are relative to a fixed one: the first candidate of a task is run in turns with every other one, and what
 //!   it became slower or faster is taken out of the other's times.
 
@@ -26,12 +28,36 @@ use ansc_sketch::Task;
 use tempfile::TempDir;
 
 use super::process::{Lost, Worker, WorkerCommand};
-use super::protocol::{Beside, Packed, Reply, Request, Subgraph, Timing, Trusted};
+use super::protocol::{Beside, Cold, Packed, Reply, Request, Subgraph, Timing, Trusted};
 use super::{MeasureError, Measurer, Phase, Phases};
 use crate::candidate::Candidate;
 use crate::outcome::{Failure, Outcome, median};
 use build::{Built, Job, Next, Results};
 use kept::Kept;
+
+/// In which state a candidate finds the caches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caches {
+    /// As the run before left them.
+    Warm,
+    /// Constants come from memory, as in a network whose weights do not fit the caches.
+    ColdConstants,
+    /// Everything comes from memory.
+    Cold,
+}
+
+impl Caches {
+    fn cold(self, task: &Task) -> Cold {
+        match self {
+            Caches::Warm => Cold::Nothing,
+            Caches::Cold => Cold::Everything,
+            Caches::ColdConstants => {
+                let constants = task.constant.iter().enumerate().filter(|(_, is)| **is);
+                Cold::Inputs(constants.map(|(input, _)| input).collect())
+            }
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 pub struct LocalOptions {
@@ -46,7 +72,7 @@ pub struct LocalOptions {
     pub run_limit: Duration,
     /// For timing one candidate.
     pub seconds: f64,
-    pub flush: bool,
+    pub caches: Caches,
     /// Subgraphs of more operations are compared with their default schedule, see above.
     pub interpret_flops: u64,
 }
@@ -63,7 +89,7 @@ impl LocalOptions {
             build_limit: Duration::from_secs(15),
             run_limit: Duration::from_secs(10),
             seconds: 0.05,
-            flush: false,
+            caches: Caches::Warm,
             interpret_flops: 100_000_000,
         }
     }
@@ -146,6 +172,7 @@ impl LocalMeasurer {
         &mut self,
         artifact: &Path,
         known: Option<(&Baseline, f64)>,
+        cold: Cold,
     ) -> Result<Result<Vec<f64>, Failure>, MeasureError> {
         let timing = Timing {
             threads: self.options.threads,
@@ -155,7 +182,7 @@ impl LocalMeasurer {
             max_samples: 25,
             give_up: known.map(|(_, best)| best * GIVE_UP),
             not_close: known.map(|(_, best)| best * NOT_CLOSE),
-            flush: self.options.flush,
+            cold,
             beside: known.map(|(baseline, _)| baseline.beside()),
         };
         let request = Request::Time { artifact: artifact.to_path_buf(), timing };
@@ -268,12 +295,13 @@ impl LocalMeasurer {
         let known = self.tasks.get(key).map(|known| (known.baseline.clone(), known.best));
         let best = known.as_ref().map_or(f64::INFINITY, |(_, best)| *best);
         let known = known.as_ref().map(|(baseline, best)| (baseline, *best));
-        let mut times = match self.time(artifact, known)? {
+        let cold = self.options.caches.cold(task);
+        let mut times = match self.time(artifact, known, cold.clone())? {
             Ok(times) => times,
             Err(failure) => return Ok(Outcome::Failed(failure)),
         };
         if median(&times) < best {
-            if let Ok(again) = self.time(artifact, known)? {
+            if let Ok(again) = self.time(artifact, known, cold.clone())? {
                 times.extend(again);
             }
             let reference = match self.tasks.get(key) {
@@ -284,11 +312,19 @@ impl LocalMeasurer {
                 return Ok(Outcome::Failed(failure));
             }
             let seconds = median(&times);
+            let pace = match (self.tasks.contains_key(key), cold) {
+                // What runs beside others is warm.
+                (false, Cold::Inputs(_)) => match self.time(artifact, None, Cold::Nothing)? {
+                    Ok(times) => median(&times),
+                    Err(failure) => return Ok(Outcome::Failed(failure)),
+                },
+                _ => seconds,
+            };
             let known = self.tasks.entry(key.to_owned()).or_insert_with(|| Known {
                 baseline: Baseline {
                     program: candidate.program,
                     artifact: artifact.to_path_buf(),
-                    seconds,
+                    seconds: pace,
                 },
                 best,
                 reference,
