@@ -404,13 +404,16 @@ impl LocalMeasurer {
         }
     }
 
-    /// Counts failures in a row.
+    /// Counts failures in a row, but for candidates that ran too long: a slow part of a space may be large, and a strategy
+    /// begin in it.
     fn count(&mut self, outcome: &Outcome) -> Result<(), MeasureError> {
         let Some(last) = outcome.failure() else {
             self.failures = 0;
             return Ok(());
         };
-        self.failures += 1;
+        if last != Failure::Timeout {
+            self.failures += 1;
+        }
         if self.failures >= MOST_FAILURES_IN_A_ROW {
             return Err(MeasureError::AllFail { count: self.failures, last });
         }
