@@ -161,7 +161,8 @@ impl Worker {
         let inputs = self.inputs.of(&session);
         let mut runs = Runs::new(&mut session, &inputs);
         let load = start.elapsed().as_secs_f64();
-        let Some(beside) = timing.beside.as_ref().filter(|_| timing.cold != Cold::Everything) else {
+        let Some(beside) = timing.beside.as_ref().filter(|_| timing.cold != Cold::Everything)
+        else {
             return Ok(Reply::Timed { seconds: runs.time(timing, &mut Pace::default())?, load });
         };
         let other = self.beside(&beside.artifact, timing.threads)?;
