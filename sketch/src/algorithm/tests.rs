@@ -169,9 +169,16 @@ fn frames_of_any_window() {
     check(&frames(2, [4, 5, 6], 5, 6, 3, 1), Algorithm::Im2col);
 }
 
+/// What is added and cut off follows the convolution, which is a result too.
+fn both(compute: Compute, outputs: [usize; 2]) -> Compute {
+    Compute { outputs: outputs.into(), ..compute }
+}
+
 #[test]
 fn slices_of_any_length_compute_the_same() {
     for (algorithm, compute, ways) in [
+        (Algorithm::Winograd4, both(channels_last(1, [8, 6], 4, 8, [3, 3], 1, 1), [1, 2]), 1),
+        (Algorithm::Winograd2, both(channels_last(2, [4, 4], 4, 8, [3, 3], 1, 1), [2, 1]), 2),
         (Algorithm::Winograd4, channels_last(1, [16, 9], 5, 18, [3, 3], 1, 1), 2),
         (Algorithm::Winograd2, channels_last(1, [8, 6], 8, 16, [3, 3], 1, 1), 2),
         (Algorithm::Winograd4, channels_last(4, [8, 7], 3, 8, [3, 3], 1, 1), 3),
