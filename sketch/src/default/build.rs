@@ -156,7 +156,8 @@ impl<'a> Builder<'a> {
         build: impl FnOnce(&mut Self),
     ) {
         let (var, extent) = (self.program.add_var("p"), slices.counts.iter().product());
-        let bindings = components(var, &slices.counts).into_iter().zip(&slices.counts).enumerate();
+        let bindings =
+            spread(&Expr::Var(var), &slices.counts).into_iter().zip(&slices.counts).enumerate();
         let step = |(j, (binding, &extent)): (usize, (Expr, &usize))| {
             let symbol = VarId(SLICE + j as u32);
             Step { symbol, extent, kind: IterKind::Spatial, binding }
@@ -278,7 +279,7 @@ impl<'a> Builder<'a> {
         let var = self.program.add_var("p");
         let mut path = self.outside();
         let mut indices = Vec::new();
-        let bindings = components(var, extents).into_iter().zip(extents);
+        let bindings = spread(&Expr::Var(var), extents).into_iter().zip(extents);
         for (position, (binding, &extent)) in bindings.enumerate() {
             if extent == 1 {
                 indices.push(binding);
@@ -374,11 +375,6 @@ impl<'a> Builder<'a> {
 fn copies(compute: &Compute) -> usize {
     let outputs = &compute.outputs;
     (0..outputs.len()).filter(|&i| outputs[..i].contains(&outputs[i])).count()
-}
-
-/// An index for each of `extents` from that of the loop over all of them.
-fn components(var: VarId, extents: &[usize]) -> Vec<Expr> {
-    spread(&Expr::Var(var), extents)
 }
 
 fn mentioned(body: &Body) -> std::collections::BTreeSet<VarId> {

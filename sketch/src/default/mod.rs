@@ -97,6 +97,7 @@ pub(crate) fn all_slices(
     all.iter().map(one).collect()
 }
 
+/// Nests for what is computed as a whole, and for one slice of the rest, if there are slices.
 fn build(
     slices: Option<&Slices<'_>>,
     name: &str,
