@@ -129,7 +129,7 @@ impl Schedules {
 
     fn default(&self, task: &Task) -> Scheduled {
         let preferred = task.default_schedule();
-        if self.allows(&preferred) { preferred } else { task.direct_schedule() }
+        if self.allows(&preferred) { preferred } else { task.small_schedule() }
     }
 
     fn allows(&self, scheduled: &Scheduled) -> bool {

@@ -95,9 +95,9 @@ impl Task {
         self.scheduled_as(self.preferred())
     }
 
-    /// The default schedule of the expression as it is.
-    pub fn direct_schedule(&self) -> Scheduled {
-        self.scheduled_as(None)
+    /// The same of the algorithms that leave constants as large as they are.
+    pub fn small_schedule(&self) -> Scheduled {
+        self.scheduled_as(self.preferred_small())
     }
 
     fn scheduled_as(&self, algorithm: Option<Algorithm>) -> Scheduled {

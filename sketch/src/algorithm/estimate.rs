@@ -4,21 +4,28 @@
 //!
 //! A direct sum of products is worth its operations. Winograd's convolution has fewer, but writes and reads the
 //! transformed input and the products, and its weights take more room: both are priced in operations that could have been
-//! done in the meantime. It is taken where it wins clearly.
+//! done in the meantime. It is taken where it wins clearly. Where weights that are transformed in each run cost about as
+//! much as those that were transformed before, and take many bytes less, they are.
 
 use super::convolution::Convolution;
-use super::{Algorithm, dot4, winograd};
+use super::winograd::{self, Weights};
+use super::{Algorithm, dot4};
 use crate::task::Task;
 
 /// Operations in the time in which one byte of transformed elements is written, and read again.
 const PER_BYTE: f64 = 18.0;
 /// Operations in the time in which one byte of weights comes from memory, less what products hide.
 const PER_WEIGHT_BYTE: f64 = 5.0;
+/// Operations in the time in which one byte of weights is transformed, and read from the cache.
+const PER_LATE_BYTE: f64 = 4.0;
+/// How much more may be paid for smaller weights, and from how many bytes on.
+const FOR_MEMORY: f64 = 1.05;
+const FEW_BYTES: usize = 16 << 20;
 /// Another algorithm must cost less than this share of the direct one.
 const CLEARLY: f64 = 0.75;
 
-/// None for the direct one.
-pub(super) fn preferred(task: &Task) -> Option<Algorithm> {
+/// None for the direct one; with `small`, none that makes constants larger.
+pub(super) fn preferred(task: &Task, small: bool) -> Option<Algorithm> {
     // What follows is the estimate for a CPU.
     if task.gpu.is_some() {
         return None;
@@ -31,10 +38,31 @@ pub(super) fn preferred(task: &Task) -> Option<Algorithm> {
     if !task.constant.get(param).copied().unwrap_or(false) {
         return None;
     }
-    let all = [Algorithm::Winograd2, Algorithm::Winograd4].into_iter();
-    let priced = all.filter_map(|a| Some((a, price(&winograd::Work::of(task, &conv, a.tile()?)?))));
-    let (best, least) = priced.min_by(|a, b| a.1.total_cmp(&b.1))?;
-    (least < CLEARLY * direct(task, &conv)).then_some(best)
+    let priced = Algorithm::ALL.into_iter().filter_map(|a| {
+        let (m, weights) = a.tile().filter(|(_, weights)| !small || *weights == Weights::Late)?;
+        let work = winograd::Work::of(task, &conv, m, weights)?;
+        Some(Priced { algorithm: a, price: price(&work), work })
+    });
+    let priced: Vec<Priced> = priced.collect();
+    let best = priced.iter().min_by(|a, b| a.price.total_cmp(&b.price))?;
+    let saving = priced.iter().filter(|p| p.saves_memory(best));
+    let chosen = saving.min_by_key(|p| p.work.weights).unwrap_or(best);
+    (best.price < CLEARLY * direct(task, &conv)).then_some(chosen.algorithm)
+}
+
+struct Priced {
+    algorithm: Algorithm,
+    work: winograd::Work,
+    price: f64,
+}
+
+impl Priced {
+    /// Whether weights are so much smaller than those of the best that a little time is well spent: by more than what is
+    /// transformed takes, of which late weights leave all in memory.
+    fn saves_memory(&self, best: &Priced) -> bool {
+        let saved = best.work.weights.saturating_sub(self.work.weights);
+        self.price <= FOR_MEMORY * best.price && saved > FEW_BYTES.max(2 * self.work.transformed)
+    }
 }
 
 fn direct(task: &Task, conv: &Convolution) -> f64 {
@@ -48,6 +76,7 @@ fn price(work: &winograd::Work) -> f64 {
     2.0 * work.products as f64
         + PER_BYTE * work.transformed as f64
         + PER_WEIGHT_BYTE * work.weights as f64
+        + PER_LATE_BYTE * work.late as f64
 }
 
 #[cfg(test)]
@@ -77,8 +106,10 @@ mod tests {
         assert_eq!(preferred(28, 128, 128, true), Some(Algorithm::Winograd4));
         assert_eq!(preferred(14, 256, 256, true), Some(Algorithm::Winograd4));
         assert_eq!(preferred(7, 512, 512, true), None);
+        assert_eq!(preferred(14, 512, 512, true), Some(Algorithm::Winograd4Late));
+        assert_eq!(preferred(28, 512, 512, true), Some(Algorithm::Winograd4Late));
         // Transformed for tiles of four, its weights would take 151 MB; for tiles of two, 67 MB.
-        assert_eq!(preferred(28, 512, 2048, true), None);
+        assert_eq!(preferred(28, 512, 2048, true), Some(Algorithm::Winograd4Late));
         assert_eq!(preferred(56, 64, 64, false), None);
         assert_eq!(preferred(224, 3, 64, true), None);
         assert_eq!(preferred(14, 8, 8, true), None);

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! pad; conv; relu  =>  winograd_4: pad; transform; 36 products; transform back; relu
+//! pad; conv; relu  =>  winograd_4_late: the same, with weights transformed in each run
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
 //! ```
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::packed::Packing;
 use crate::task::Task;
 use convolution::Convolution;
+use winograd::Weights;
 
 /// How a convolution or a product is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -41,6 +43,9 @@ pub enum Algorithm {
     /// F(4x4, 3x3)
     #[serde(rename = "winograd_4")]
     Winograd4,
+    /// The same, with weights that are transformed in each run, a few output channels at a time.
+    #[serde(rename = "winograd_4_late")]
+    Winograd4Late,
     /// The elements under each window side by side, and one product of matrices.
     Im2col,
     /// Four products of bytes at a time.
@@ -56,23 +61,30 @@ pub struct Rewritten {
 }
 
 impl Algorithm {
-    pub const ALL: [Algorithm; 4] =
-        [Algorithm::Winograd2, Algorithm::Winograd4, Algorithm::Im2col, Algorithm::Dot4];
+    pub const ALL: [Algorithm; 5] = [
+        Algorithm::Winograd2,
+        Algorithm::Winograd4,
+        Algorithm::Winograd4Late,
+        Algorithm::Im2col,
+        Algorithm::Dot4,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Winograd2 => "winograd_2",
             Algorithm::Winograd4 => "winograd_4",
+            Algorithm::Winograd4Late => "winograd_4_late",
             Algorithm::Im2col => "im2col",
             Algorithm::Dot4 => "dot4",
         }
     }
 
-    /// Outputs of a tile along each axis.
-    fn tile(self) -> Option<usize> {
+    /// Outputs of a tile along each axis, and when weights are transformed.
+    fn tile(self) -> Option<(usize, Weights)> {
         match self {
-            Algorithm::Winograd2 => Some(2),
-            Algorithm::Winograd4 => Some(4),
+            Algorithm::Winograd2 => Some((2, Weights::Early)),
+            Algorithm::Winograd4 => Some((4, Weights::Early)),
+            Algorithm::Winograd4Late => Some((4, Weights::Late)),
             Algorithm::Im2col | Algorithm::Dot4 => None,
         }
     }
@@ -84,7 +96,7 @@ impl Algorithm {
         }
         let conv = Convolution::find(&task.compute)?;
         match self.tile() {
-            Some(m) => winograd::rewrite(task, &conv, m),
+            Some((m, weights)) => winograd::rewrite(task, &conv, m, weights),
             None => im2col::rewrite(task, &conv),
         }
     }
@@ -93,7 +105,12 @@ impl Algorithm {
 impl Task {
     /// The algorithm that is taken where nobody searched, if it is not that of the expression.
     pub fn preferred(&self) -> Option<Algorithm> {
-        estimate::preferred(self)
+        estimate::preferred(self, false)
+    }
+
+    /// The same of those that leave constants as large as they are.
+    pub fn preferred_small(&self) -> Option<Algorithm> {
+        estimate::preferred(self, true)
     }
 }
 

@@ -126,6 +126,32 @@ fn run(scheduled: &Scheduled, inputs: &[Tensor]) -> Tensor {
     results.unwrap_or_else(|e| panic!("{e}\n{}", scheduled.program)).remove(0)
 }
 
+/// Weights are transformed late: whole vectors of constants.
+#[test]
+fn late_weights_are_as_large_as_they_were() {
+    for compute in [
+        channels_last(1, [8, 8], 8, 8, [3, 3], 1, 1),
+        channels_last(2, [7, 5], 3, 12, [3, 3], 1, 1),
+        channels_first(2, [7, 9], 3, 16),
+        frames(1, [4, 7, 9], 5, 8, 3, 1),
+        // Two strips of rows, and three.
+        channels_last(1, [4, 5], 400, 8, [3, 3], 1, 1),
+        channels_last(1, [4, 4], 521, 4, [3, 3], 1, 1),
+    ] {
+        let task = task(compute.clone(), true);
+        let made = Algorithm::Winograd4Late.rewrite(&task).expect("the algorithm applies");
+        let inputs = inputs(&compute);
+        let error = difference(&eval(&compute, &inputs), &run(&scheduled(&made), &inputs));
+        assert!(error < 5e-6, "{error} of {compute}");
+        assert!(!scheduled(&made).enlarges(), "{compute}");
+    }
+    let refused = |compute: Compute, constant: bool| {
+        assert_eq!(Algorithm::Winograd4Late.rewrite(&task(compute, constant)), None);
+    };
+    refused(channels_last(1, [8, 8], 8, 8, [3, 3], 1, 1), false);
+    refused(channels_last(1, [8, 8], 8, 10, [3, 3], 1, 1), true);
+}
+
 fn check(compute: &Compute, algorithm: Algorithm) {
     for constant in [false, true] {
         let task = task(compute.clone(), constant);
@@ -183,6 +209,9 @@ fn slices_of_any_length_compute_the_same() {
         (Algorithm::Winograd2, channels_last(1, [8, 6], 8, 16, [3, 3], 1, 1), 2),
         (Algorithm::Winograd4, channels_last(4, [8, 7], 3, 8, [3, 3], 1, 1), 3),
         (Algorithm::Winograd2, channels_last(2, [7, 7], 6, 9, [3, 3], 1, 0), 1),
+        (Algorithm::Winograd4Late, channels_last(1, [8, 6], 5, 24, [3, 3], 1, 1), 3),
+        (Algorithm::Winograd4Late, channels_last(1, [4, 3], 520, 16, [3, 3], 1, 1), 2),
+        (Algorithm::Winograd4Late, both(channels_last(2, [4, 5], 3, 8, [3, 3], 1, 1), [1, 2]), 1),
         (Algorithm::Im2col, channels_last(2, [6, 5], 5, 16, [3, 3], 1, 1), 5),
     ] {
         let made = algorithm.rewrite(&task(compute.clone(), true)).unwrap();
@@ -195,10 +224,34 @@ fn slices_of_any_length_compute_the_same() {
             let error = difference(&expected, &run(&scheduled, &inputs));
             assert!(error < 5e-6, "{algorithm}: {error}\n{}", scheduled.program);
             let stored = sliced.program.buffers.iter().filter(|b| b.scope == crate::Scope::Global);
-            assert!(stored.into_iter().all(|b| b.name.starts_with("pad")), "{}", sliced.program);
+            let whole = ["pad", "points"];
+            let allowed =
+                if algorithm == Algorithm::Winograd4Late { &whole[..] } else { &whole[..1] };
+            let is_allowed =
+                |b: &crate::Buffer| allowed.iter().any(|name| b.name.starts_with(name));
+            assert!(stored.into_iter().all(is_allowed), "{}", sliced.program);
         }
         assert_eq!(all.len(), ways, "{algorithm} of {compute}");
     }
+}
+
+/// What is transformed for a strip of rows takes the place of what the products of the last one have read.
+#[test]
+fn strips_of_late_weights_share_memory() {
+    let compute = channels_last(1, [4, 4], 520, 8, [3, 3], 1, 1);
+    let made = Algorithm::Winograd4Late.rewrite(&task(compute, true)).unwrap();
+    let task = &made.task;
+    let all = default::all_slices(&task.name, &task.compute, &task.constant, &task.machine);
+    let program = &all[0].program;
+    let mut written = vec![];
+    let mut visit = |block: &crate::Block| {
+        if block.name == "weight" {
+            written.extend(block.body.writes().iter().map(|access| access.buffer));
+        }
+    };
+    program.body.iter().for_each(|stmt| stmt.visit_blocks(&mut visit));
+    assert_eq!(written.len(), 3, "{program}");
+    assert!(written.iter().all(|buffer| *buffer == written[0]), "{program}");
 }
 
 #[test]

@@ -19,17 +19,28 @@
 //! product[i, j, t, k] = sum{q, c} points[i, j, t + q * (tiles of a frame), c] * u[i, j, q, c, k]
 //! ```
 //!
+//! Transformed weights take four times the room (F(4, 3)), and where images are small each run waits for them. *Late* ones
+//! stay as they are, the lanes of a vector side by side, and `u` is made in each run: by slices of a few output channels,
+//! which stay in the cache.
+//!
+//! ```text
+//! packed[k / 16, c, r, s, k % 16] = w[r, s, c, k]                           made when compiling
+//! parallel k / 16 { u' = G packed Gt;  product' = sum{c} points * u';  conv[.., k] = .. }
+//! ```
+//!
 //! Coefficients are exact fractions, rounded once; constant weights are transformed with 64 bits. Sums and differences of
 //! inputs lose some bits: with 256 channels and elements of a normal distribution the largest error is 7e-7 of the
 //! largest result for F(2, 3) and 3e-6 for F(4, 3), where the direct sum of 2304 terms one after another has 1.5e-6.
 //! An infinity in the input becomes NaN in results that it would have made infinite or left alone, within its tile.
+
+use std::ops::Range;
 
 use ansc_graph::{BufId, Combiner, Compute, Expr, Stage, TensorType};
 use ansc_runtime::DType;
 
 use super::convolution::{Convolution, Window};
 use super::rational::Rational;
-use super::toom_cook::{Filter, Matrix, filter};
+use super::toom_cook::{Filter, filter};
 use super::{Replacing, Rewritten};
 use crate::flat::{flattened, spread};
 use crate::packed::Packing;
@@ -42,9 +53,32 @@ const WINDOW: usize = 3;
 /// as the operations that they save.
 const MOST_WEIGHTS: usize = 40 << 20;
 
+/// When weights are transformed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Weights {
+    /// By the compiler, if they are constant.
+    Early,
+    /// In each run, though they are constant.
+    Late,
+}
+
+/// Input channels of a block of late weights.
+const BLOCK: usize = 8;
+
+/// Rows of late weights that are transformed at a time, times their input channels, at most.
+const STRIP: usize = 1536;
+
+/// Takes a stage and gives its buffer.
+type Push<'f> = dyn FnMut(Stage) -> BufId + 'f;
+
 /// The task with tiles of `m` by `m` outputs.
-pub(super) fn rewrite(task: &Task, conv: &Convolution, m: usize) -> Option<Rewritten> {
-    Some(Tiling::of(task, conv, m)?.rewrite(task))
+pub(super) fn rewrite(
+    task: &Task,
+    conv: &Convolution,
+    m: usize,
+    weights: Weights,
+) -> Option<Rewritten> {
+    Tiling::of(task, conv, m, weights)?.rewrite(task)
 }
 
 /// What there is to do.
@@ -53,14 +87,16 @@ pub(super) struct Work {
     pub(super) products: usize,
     /// Bytes of what is transformed, before the products and after them.
     pub(super) transformed: usize,
-    /// Bytes of the transformed weights.
+    /// Bytes of the weights that are read.
     pub(super) weights: usize,
+    /// Bytes of weights that are transformed in each run.
+    pub(super) late: usize,
 }
 
 impl Work {
     /// None where the algorithm is not taken.
-    pub(super) fn of(task: &Task, conv: &Convolution, m: usize) -> Option<Work> {
-        Some(Tiling::of(task, conv, m)?.work())
+    pub(super) fn of(task: &Task, conv: &Convolution, m: usize, weights: Weights) -> Option<Work> {
+        Some(Tiling::of(task, conv, m, weights)?.work())
     }
 }
 
@@ -68,6 +104,7 @@ struct Tiling<'a> {
     conv: &'a Convolution,
     filter: Filter,
     m: usize,
+    weights: Weights,
     /// The window that is left to the products.
     outer: Option<&'a Window>,
     /// Those of the tiles.
@@ -80,7 +117,7 @@ struct Tiling<'a> {
 
 impl<'a> Tiling<'a> {
     /// None where the algorithm does not apply, or is not worth its memory.
-    fn of(task: &Task, conv: &'a Convolution, m: usize) -> Option<Tiling<'a>> {
+    fn of(task: &Task, conv: &'a Convolution, m: usize, weights: Weights) -> Option<Tiling<'a>> {
         let fits = |w: &Window| w.size == WINDOW && w.stride == 1 && w.dilation == 1;
         let (outer, [y, x]) = match &conv.windows[..] {
             [y, x] => (None, [y, x]),
@@ -100,8 +137,12 @@ impl<'a> Tiling<'a> {
         };
         let (tiles, results) = (tiled(outer.map(|w| input[w.of])), tiled(outer.map(|w| w.outputs)));
         let filter = filter(m, WINDOW);
-        let tiling = Tiling { conv, filter, m, outer, inner: [y, x], tiles, results };
-        (tiling.work().weights <= MOST_WEIGHTS).then_some(tiling)
+        let tiling = Tiling { conv, filter, m, weights, outer, inner: [y, x], tiles, results };
+        let fits = match weights {
+            Weights::Early => tiling.work().weights <= MOST_WEIGHTS,
+            Weights::Late => conv.out.1.is_multiple_of(lanes(task)),
+        };
+        fits.then_some(tiling)
     }
 
     fn work(&self) -> Work {
@@ -109,42 +150,95 @@ impl<'a> Tiling<'a> {
             (self.size() * self.size(), self.conv.channel.1, self.conv.out.1);
         let (bytes, frames) = (DType::F32.size() * points, self.frames());
         let (tiles, results) = (count(&self.tiles), count(&self.results));
+        let pairs = frames * channels * out;
+        let (weights, late) = match self.weights {
+            Weights::Early => (bytes * pairs, 0),
+            Weights::Late => (DType::F32.size() * WINDOW * WINDOW * pairs, bytes * pairs),
+        };
         Work {
-            products: points * results * frames * channels * out,
+            products: points * results * pairs,
             transformed: bytes * (tiles * channels + results * out),
-            weights: bytes * frames * channels * out,
+            weights,
+            late,
         }
     }
 
-    fn rewrite(&self, task: &Task) -> Rewritten {
-        let mut task = task.clone();
+    /// None for late weights that are no constant.
+    fn rewrite(&self, task: &Task) -> Option<Rewritten> {
+        let mut rewritten = task.clone();
         let original = std::mem::replace(
-            &mut task.compute,
+            &mut rewritten.compute,
             Compute { inputs: vec![], stages: vec![], outputs: vec![] },
         );
         let mut compute = Replacing::new(&original, self.conv.stage);
-        let mut prepared = vec![];
         let is_constant = |n: &usize| task.constant.get(*n).copied().unwrap_or(false);
-        let weight = match self.conv.sole_weight(&original).filter(is_constant) {
-            Some(param) => {
-                let packing = self.packing(param, &original.inputs[param]);
-                compute.compute.inputs[param] = packing.compute.output_types().remove(0);
-                prepared.push(packing);
-                self.conv.weight
+        let constant = self.conv.sole_weight(&original).filter(is_constant);
+        let packing = match (self.weights, constant) {
+            (Weights::Early, param) => param.map(|p| self.transformed(p, &original.inputs[p])),
+            (Weights::Late, param) => {
+                Some(self.packed(param?, &original.inputs[param?], lanes(task)))
             }
-            None => self.weight(&mut |stage| compute.push(stage), self.conv.weight, DType::F32),
         };
         let input = self.padded(&mut compute);
         let points = self.points(&mut compute, input);
-        let product = self.product(&mut compute, points, weight);
-        self.results(&mut compute, product);
-        task.compute = compute.done();
-        Rewritten { task, prepared }
+        if let Some(packing) = &packing {
+            compute.compute.inputs[packing.param] = packing.compute.output_types().remove(0);
+        }
+        let product = |rows: Range<usize>| {
+            let mut push = |stage| compute.push(stage);
+            let of = self.conv.weight;
+            let weight = match (self.weights, &packing) {
+                (Weights::Early, Some(_)) => of,
+                (Weights::Early, None) => {
+                    self.weight(&mut push, &rows, DType::F32, &|kernel, c, k| {
+                        Expr::Load(of, self.conv.weight_at(kernel, c, k))
+                    })
+                }
+                (Weights::Late, _) => self.late(&mut push, &rows, lanes(task)),
+            };
+            (rows.clone(), self.product(&mut push, &rows, points, weight))
+        };
+        let products: Vec<(Range<usize>, BufId)> = self.strips().into_iter().map(product).collect();
+        self.results(&mut compute, &products);
+        rewritten.compute = compute.done();
+        Some(Rewritten { task: rewritten, prepared: packing.into_iter().collect() })
     }
 
     /// Points of a tile along each axis.
     fn size(&self) -> usize {
         self.m + WINDOW - 1
+    }
+
+    /// Extents of the axes of input channels. What is written of late weights at a time lies together: a block of
+    /// channels of all points, where whole planes of points would be a power of two apart and meet in the cache.
+    fn channels(&self) -> Vec<usize> {
+        let all = self.conv.channel.1;
+        match self.weights {
+            Weights::Early => vec![all],
+            Weights::Late => {
+                let block = (1..=BLOCK).rev().find(|n| all.is_multiple_of(*n)).unwrap_or(1);
+                vec![all / block, block]
+            }
+        }
+    }
+
+    /// Those of blocks, outermost in the transformed weights.
+    fn blocks(&self) -> Vec<usize> {
+        self.channels().split_last().map(|(_, blocks)| blocks.to_vec()).unwrap_or_default()
+    }
+
+    /// Rows of points that are multiplied together. Where there are many channels, late weights are transformed for a few
+    /// of them at a time, so that a slice stays in the cache.
+    fn strips(&self) -> Vec<Range<usize>> {
+        let size = self.size();
+        let fits = |rows: &usize| {
+            size.is_multiple_of(*rows) && rows * self.frames() * self.conv.channel.1 <= STRIP
+        };
+        let rows = match self.weights {
+            Weights::Early => size,
+            Weights::Late => (2..=size).rev().find(fits).unwrap_or(2),
+        };
+        (0..size).step_by(rows).map(|first| first..first + rows).collect()
     }
 
     /// Frames under the outer window.
@@ -158,33 +252,71 @@ impl<'a> Tiling<'a> {
     }
 
     /// The transformed weights of a constant.
-    fn packing(&self, param: usize, ty: &TensorType) -> Packing {
+    fn transformed(&self, param: usize, ty: &TensorType) -> Packing {
         let mut compute = Compute { inputs: vec![ty.clone()], stages: vec![], outputs: vec![] };
-        let u = self.weight(&mut |stage| compute.push(stage), BufId::new(0), DType::F64);
+        let mut push = |stage| compute.push(stage);
+        let u = self.weight(&mut push, &(0..self.size()), DType::F64, &|kernel, c, k| {
+            Expr::Load(BufId::new(0), self.conv.weight_at(kernel, c, k))
+        });
         compute.outputs = compute.stage_of(u).into_iter().collect();
         Packing { param, compute }
     }
 
-    /// `u[i, j, c, k] = (G w Gt)[i, j]`, computed with the precision of `dtype`; of each frame of an outer window.
-    fn weight(&self, push: &mut dyn FnMut(Stage) -> BufId, weight: BufId, dtype: DType) -> BufId {
-        let (channels, out, size) = (self.conv.channel.1, self.conv.out.1, self.size());
-        let matrix = &self.filter.weight;
-        let shape = |rows: [usize; 2]| -> Vec<usize> {
-            rows.into_iter().chain(self.frame_axis()).chain([channels, out]).collect()
+    /// The weights as they are, read from front to back where `lanes` output channels are transformed at a time.
+    fn packed(&self, param: usize, ty: &TensorType, lanes: usize) -> Packing {
+        let (channels, groups) = (self.conv.channel.1, self.conv.out.1 / lanes);
+        let window = self.frame_axis().into_iter().chain([WINDOW; 2]);
+        let shape: Vec<usize> =
+            [groups, channels].into_iter().chain(window).chain([lanes]).collect();
+        let last = shape.len() - 1;
+        let kernel: Vec<Expr> = (2..last).map(Expr::var).collect();
+        let k = Expr::var(0) * Expr::index(lanes) + Expr::var(last);
+        let at = self.conv.weight_at(&kernel, &Expr::var(1), &k);
+        let stage =
+            Stage::map("lanes", TensorType::new(ty.dtype, shape), Expr::Load(BufId::new(0), at));
+        Packing { param, compute: Compute::single(vec![ty.clone()], stage) }
+    }
+
+    /// Some rows of `u`, of packed weights.
+    fn late(&self, push: &mut Push<'_>, rows: &Range<usize>, lanes: usize) -> BufId {
+        let lanes = lanes as i64;
+        self.weight(push, rows, DType::F32, &|kernel, c, k| {
+            let (group, lane) = (k.clone().floor_div(lanes), k.clone().floor_mod(lanes));
+            let at = [&[group, c.clone()], kernel, &[lane]].concat();
+            Expr::Load(self.conv.weight, at)
+        })
+    }
+
+    /// `u[i, j, c, k] = (G w Gt)[i, j]` for `i` of some rows, computed with the precision of `dtype`; of each frame of an
+    /// outer window. An element of `w` is told by its places along the window, its input and its output channel.
+    fn weight(
+        &self,
+        push: &mut Push<'_>,
+        rows: &Range<usize>,
+        dtype: DType,
+        w: &dyn Fn(&[Expr], &Expr, &Expr) -> Expr,
+    ) -> BufId {
+        let (size, matrix) = (self.size(), &self.filter.weight);
+        let (blocks, channels) = (self.blocks(), self.channels());
+        let shape = |columns: usize| -> Vec<usize> {
+            let inner = self.frame_axis().into_iter().chain(channels.last().copied());
+            let rest = [rows.len(), columns].into_iter().chain(inner).chain([self.conv.out.1]);
+            blocks.iter().copied().chain(rest).collect()
         };
-        let rest: Vec<Expr> = (2..shape([size; 2]).len()).map(Expr::var).collect();
+        let axes: Vec<Expr> = (0..shape(size).len()).map(Expr::var).collect();
+        let (block, axes) = axes.split_at(blocks.len());
+        let ([i, j], rest) = axes.split_first_chunk().expect("two axes of points");
         let (frame, of) = rest.split_at(rest.len() - 2);
-        let body = switch(&Expr::var(0), matrix, dtype, &|r| {
-            let kernel = [frame, &[Expr::index(r), Expr::var(1)]].concat();
-            let at = self.conv.weight_at(&kernel, &of[0], &of[1]);
-            Expr::cast(DType::F32, dtype, Expr::Load(weight, at))
+        let channel = flattened(&[block, &of[..1]].concat(), &channels);
+        let body = switch(i, &matrix[rows.clone()], dtype, &|r| {
+            let kernel = [frame, &[Expr::index(r), j.clone()]].concat();
+            Expr::cast(DType::F32, dtype, w(&kernel, &channel, &of[1]))
         });
-        let half =
-            push(Stage::map("half_weight", TensorType::new(dtype, shape([size, WINDOW])), body));
-        let body = switch(&Expr::var(1), matrix, dtype, &|s| {
-            Expr::Load(half, [&[Expr::var(0), Expr::index(s)], &rest[..]].concat())
+        let half = push(Stage::map("half_weight", TensorType::new(dtype, shape(WINDOW)), body));
+        let body = switch(j, matrix, dtype, &|s| {
+            Expr::Load(half, [block, &[i.clone(), Expr::index(s)], rest].concat())
         });
-        let ty = TensorType::new(DType::F32, shape([size; 2]));
+        let ty = TensorType::new(DType::F32, shape(size));
         push(Stage::map("weight", ty, Expr::cast(dtype, DType::F32, body)))
     }
 
@@ -229,33 +361,42 @@ impl<'a> Tiling<'a> {
         compute.push(Stage::map("points", ty, body))
     }
 
-    /// A product of matrices at each point.
-    fn product(&self, compute: &mut Replacing<'_>, points: BufId, weight: BufId) -> BufId {
-        let (channels, out) = (self.conv.channel.1, self.conv.out.1);
-        let ty = TensorType::new(DType::F32, [self.size(), self.size(), count(&self.results), out]);
-        let reduced: Vec<usize> = self.frame_axis().into_iter().chain([channels]).collect();
+    /// A product of matrices at each point of some rows.
+    fn product(
+        &self,
+        push: &mut Push<'_>,
+        rows: &Range<usize>,
+        points: BufId,
+        weight: BufId,
+    ) -> BufId {
+        let (channels, out) = (self.channels(), self.conv.out.1);
+        let ty = TensorType::new(DType::F32, [rows.len(), self.size(), count(&self.results), out]);
+        let reduced: Vec<usize> = self.frame_axis().into_iter().chain(channels.clone()).collect();
         let [i, j, tile, k] = [0, 1, 2, 3].map(Expr::var);
         let under: Vec<Expr> = (4..4 + reduced.len()).map(Expr::var).collect();
-        let (channel, tile) = match self.outer {
-            None => (under[0].clone(), tile),
-            Some(w) => {
-                let frame = count(&self.results) / w.outputs * w.dilation;
-                (under[1].clone(), tile + under[0].clone() * Expr::index(frame))
-            }
-        };
-        let points = Expr::Load(points, vec![i.clone(), j.clone(), tile, channel]);
-        let weight = Expr::Load(weight, [&[i, j], &under[..], &[k]].concat());
-        compute.push(Stage::reduction("product", ty, Combiner::Sum, reduced, points * weight))
+        let (frame, channel) = under.split_at(reduced.len() - channels.len());
+        let (block, within) = channel.split_at(channels.len() - 1);
+        let tile = self.outer.iter().zip(frame).fold(tile, |tile, (w, frame)| {
+            let tiles = count(&self.results) / w.outputs * w.dilation;
+            tile + frame.clone() * Expr::index(tiles)
+        });
+        let channel = flattened(channel, &channels);
+        let row = if rows.start == 0 { i.clone() } else { Expr::index(rows.start) + i.clone() };
+        let points = Expr::Load(points, vec![row, j.clone(), tile, channel]);
+        let weight = Expr::Load(weight, [block, &[i, j], frame, within, &[k]].concat());
+        push(Stage::reduction("product", ty, Combiner::Sum, reduced, points * weight))
     }
 
-    /// `(At product A)` of each tile, each element at its place.
-    fn results(&self, compute: &mut Replacing<'_>, product: BufId) {
+    /// `(At product A)` of each tile, each element at its place, given the products of all rows.
+    fn results(&self, compute: &mut Replacing<'_>, products: &[(Range<usize>, BufId)]) {
         let (size, m) = (self.size(), self.m);
         let matrix = &self.filter.output;
         let out = self.conv.out.1;
         let ty = TensorType::new(DType::F32, [count(&self.results), m, size, out]);
         let body = switch(&Expr::var(1), matrix, DType::F32, &|i| {
-            Expr::Load(product, vec![Expr::index(i), Expr::var(2), Expr::var(0), Expr::var(3)])
+            let (rows, product) = products.iter().find(|(r, _)| r.contains(&i)).expect("all rows");
+            let row = Expr::index(i - rows.start);
+            Expr::Load(*product, vec![row, Expr::var(2), Expr::var(0), Expr::var(3)])
         });
         let back = compute.push(Stage::map("back", ty, body));
         let stage = &compute.original.stages[self.conv.stage];
@@ -277,8 +418,18 @@ fn count(extents: &[usize]) -> usize {
     extents.iter().product()
 }
 
+/// Elements of a vector of the machine.
+fn lanes(task: &Task) -> usize {
+    (task.machine.vector_bytes / DType::F32.size()).max(1)
+}
+
 /// Row `at` of the matrix times the vector of `element`s, written out for each row.
-fn switch(at: &Expr, matrix: &Matrix, dtype: DType, element: &dyn Fn(usize) -> Expr) -> Expr {
+fn switch(
+    at: &Expr,
+    matrix: &[Vec<Rational>],
+    dtype: DType,
+    element: &dyn Fn(usize) -> Expr,
+) -> Expr {
     let mut rows = matrix.iter().enumerate().rev();
     let (_, last) = rows.next().expect("a matrix has rows");
     rows.fold(combination(last, dtype, element), |rest, (i, row)| {

@@ -7,7 +7,7 @@ use ansc_graph::{BufId, Compute, Expr, TensorType, VarId};
 
 use super::Machine;
 use super::knobs::Knobs;
-use super::slices::{SLICE, Slices};
+use super::slices::{Own, SLICE, Slices};
 use super::stage::plus;
 use super::tile::Layout;
 use crate::flat::spread;
@@ -134,6 +134,16 @@ impl<'a> Builder<'a> {
         self.program.add_buffer(format!("{name}{number}"), ty, Scope::Global)
     }
 
+    /// For what one nest leaves to the next: of a slice, its own.
+    pub(super) fn between(&mut self, name: &str, ty: TensorType) -> BufId {
+        if self.is_slice() { self.local(name, ty) } else { self.global(name, ty) }
+    }
+
+    /// Whether what is built stands inside of a loop over slices.
+    pub(super) fn is_slice(&self) -> bool {
+        self.slice.is_some()
+    }
+
     pub(super) fn local(&mut self, name: &str, ty: TensorType) -> BufId {
         let number = self.program.buffers.len();
         self.program.add_buffer(format!("{name}{number}"), ty, Scope::Local)
@@ -163,13 +173,14 @@ impl<'a> Builder<'a> {
             Step { symbol, extent, kind: IterKind::Spatial, binding }
         };
         let mut slice = Slice { path: bindings.map(step).collect(), body: vec![], starts: vec![] };
-        for (buffer, starts, local) in slices.buffers() {
-            let own = &mut self.program.buffers[buffer.index()];
-            match local {
-                Some(shape) => {
+        for (buffer, own) in slices.buffers() {
+            match own {
+                Own::Result(starts) => slice.starts.push((buffer, starts)),
+                Own::Local(shape) => {
+                    let own = &mut self.program.buffers[buffer.index()];
                     (own.ty, own.scope) = (TensorType::new(own.ty.dtype, shape), Scope::Local);
                 }
-                None => slice.starts.push((buffer, starts)),
+                Own::Inherited(earlier) => self.redirect(buffer, self.source(earlier), 0),
             }
         }
         let whole = std::mem::replace(&mut self.compute, compute);
@@ -290,7 +301,7 @@ impl<'a> Builder<'a> {
             indices.push(Expr::Var(symbol));
         }
         let body = body(self, &path, indices);
-        let parallel = worthwhile && self.slice.is_none();
+        let parallel = worthwhile && !self.is_slice();
         let kind = if parallel { ForKind::Parallel } else { ForKind::Serial };
         vec![Stmt::For(Box::new(For { var, extent: total, kind, body }))]
     }

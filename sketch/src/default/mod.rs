@@ -79,7 +79,7 @@ pub fn schedule_with(
     knobs: &Knobs,
 ) -> Scheduled {
     let compute = inline::inline(compute, Padding::Inlined);
-    let slices = Slices::of(&compute, constant, knobs);
+    let slices = Slices::of(&compute, constant, machine, knobs);
     build(slices.as_ref(), name, &compute, constant, machine, knobs)
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn all_slices(
     machine: &Machine,
 ) -> Vec<Scheduled> {
     let (compute, knobs) = (inline::inline(compute, Padding::Inlined), Knobs::default());
-    let all = Slices::all(&compute, constant);
+    let all = Slices::all(&compute, constant, machine);
     let one = |slices| build(Some(slices), name, &compute, constant, machine, &knobs);
     all.iter().map(one).collect()
 }

@@ -13,17 +13,19 @@
 //! memory. Inside of the loop stages are scheduled as if there were nothing but the slice: [`Slices::compute`] is the
 //! subgraph of one of them, whose number stands for variables from [`SLICE`] on.
 //!
-//! Slices are of the last stage, along its first axes. A stage belongs to them if all that read it do, and no element
-//! is wanted by two slices; what comes before, such as padding, is computed as a whole. Since constants are read again
-//! for each slice, there are no more slices than make up for that.
+//! Slices are of the last stage, along its first axes, or of whole vectors along its last one: then each slice makes the
+//! few columns of a factor that it alone needs. A stage belongs to them if all that read it do, and no element
+//! is wanted by two slices; what comes before, such as padding, is computed as a whole. What all slices read is
+//! read again for each of them: there are no more slices than make up for that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::arith::{self, Linear};
 use ansc_graph::{BufId, Compute, Expr, Stage, TensorType, VarId};
 
+use super::Machine;
 use super::knobs::{Knob, Knobs};
-use super::usage::{has_reuse, readers};
+use super::usage::{has_reuse, mentions, readers};
 
 /// Variables that number the slices along each axis that is cut; no stage has so many axes.
 pub(super) const SLICE: u32 = u32::MAX - 16;
@@ -56,13 +58,18 @@ pub(super) struct Slices<'a> {
 
 impl<'a> Slices<'a> {
     /// None where nothing is to be cut, or nothing is gained.
-    pub(super) fn of(compute: &'a Compute, constant: &[bool], knobs: &Knobs) -> Option<Self> {
+    pub(super) fn of(
+        compute: &'a Compute,
+        constant: &[bool],
+        machine: &Machine,
+        knobs: &Knobs,
+    ) -> Option<Self> {
         let between: usize = compute.stages.iter().map(|s| s.ty.bytes()).sum();
         if between < LEAST || !compute.stages.iter().any(|s| reuses_a_stage(compute, s)) {
             return None;
         }
-        let all = Slices::all(compute, constant);
-        let traffic = all.first()?.traffic(constant);
+        let all = Slices::all(compute, constant, machine);
+        let traffic = all.first()?.traffic();
         if traffic.between < LEAST {
             return None;
         }
@@ -74,8 +81,9 @@ impl<'a> Slices<'a> {
     }
 
     /// Of every length.
-    pub(super) fn all(compute: &'a Compute, constant: &[bool]) -> Vec<Self> {
-        let cuts = compute.stages.last().map(|s| cuts(&s.ty.shape)).unwrap_or_default();
+    pub(super) fn all(compute: &'a Compute, constant: &[bool], machine: &Machine) -> Vec<Self> {
+        let lanes = |s: &Stage| (machine.vector_bytes / s.ty.dtype.size()).max(1);
+        let cuts = compute.stages.last().map(|s| cuts(&s.ty.shape, lanes(s))).unwrap_or_default();
         cuts.iter().filter_map(|cut| Slices::cut(compute, constant, cut)).collect()
     }
 
@@ -83,7 +91,7 @@ impl<'a> Slices<'a> {
         self.counts.iter().product()
     }
 
-    /// Slices of the last stage of `lengths` along its first axes.
+    /// Slices of the last stage of `lengths` along its first axes, or all of them.
     fn cut(whole: &'a Compute, constant: &[bool], lengths: &[usize]) -> Option<Slices<'a>> {
         let last = whole.stages.len() - 1;
         let (result, counts) = of_result(&whole.stages[last].ty.shape, lengths);
@@ -110,12 +118,12 @@ impl<'a> Slices<'a> {
         s.body.loads().iter().any(|(b, _)| self.is_of_slice(*b))
     }
 
-    /// What a product reads that is not of its slice is constant, and the same for all: it may be packed.
+    /// What a product reads that is not of its slice is the same for all: it may be packed, or is not walked by vectors.
     fn reads_alike(&self, s: &Stage, part: &Part, constant: &[bool]) -> bool {
         let is_constant = |b: BufId| constant.get(b.index()).copied().unwrap_or(false);
-        let same = |at: &[Expr]| at.iter().all(|index| part.moved(index) == *index);
+        let stays = |b: BufId, at: &[Expr]| is_constant(b) || !mentions(at, s.ty.rank() - 1);
         let mut loads = s.body.loads().into_iter();
-        loads.all(|(b, at)| self.is_of_slice(b) || is_constant(b) && same(at))
+        loads.all(|(b, at)| self.is_of_slice(b) || stays(b, at) && part.is_same(at))
     }
 
     /// The part of a stage that one slice reads, if no other one reads of it.
@@ -193,7 +201,7 @@ impl<'a> Slices<'a> {
         Some((0, extent as i64 - 1))
     }
 
-    fn traffic(&self, constant: &[bool]) -> Traffic {
+    fn traffic(&self) -> Traffic {
         let stages = self.whole.stages.iter().enumerate().skip(self.first);
         let is_stored = |stage: usize| {
             let read = readers(self.whole, self.whole.stage_buffer(stage));
@@ -201,16 +209,14 @@ impl<'a> Slices<'a> {
             !self.whole.outputs.contains(&stage) && all.any(|s| s.reduce.is_some())
         };
         let stored = stages.clone().filter(|(i, _)| is_stored(*i));
-        let is_constant = |b: &&BufId| constant.get(b.index()).copied().unwrap_or(false);
-        let read = stages.flat_map(|(_, s)| s.body.loads()).map(|(b, _)| b);
-        let read: BTreeSet<BufId> = read.collect();
+        let shared = |(i, s): (usize, &'a Stage)| {
+            let loads = s.body.loads().into_iter();
+            loads.filter(move |(b, at)| !self.is_of_slice(*b) && self.parts[&i].is_same(at))
+        };
+        let shared: BTreeSet<BufId> = stages.flat_map(shared).map(|(b, _)| b).collect();
         Traffic {
             between: stored.map(|(_, s)| s.ty.bytes()).sum(),
-            constants: read
-                .iter()
-                .filter(is_constant)
-                .map(|b| self.whole.inputs[b.index()].bytes())
-                .sum(),
+            shared: shared.iter().map(|b| self.whole.buffer_type(*b).bytes()).sum(),
         }
     }
 
@@ -251,14 +257,66 @@ impl<'a> Slices<'a> {
         arith::simplify(&moved, &|v| self.range(v, &extents, part))
     }
 
-    /// Buffers of which a slice computes a part, and where that begins: results, and what is local to the slice.
-    pub(super) fn buffers(&self) -> impl Iterator<Item = (BufId, Vec<Expr>, Option<&[usize]>)> {
-        self.parts.iter().map(|(&stage, part)| {
-            let starts = (0..part.starts.len()).map(|axis| part.start(axis)).collect();
-            let local = !self.whole.outputs.contains(&stage);
-            (self.whole.stage_buffer(stage), starts, local.then_some(&part.shape[..]))
+    /// Stages that may write the buffer of an earlier one, which nobody reads any more, instead of their own: both are
+    /// local, and of the same type.
+    fn heirs(&self) -> BTreeMap<usize, usize> {
+        let begins = self.begins();
+        let is_local = |s: &usize| !self.whole.outputs.contains(s);
+        let ty = |s: usize| (&self.parts[&s].shape, self.whole.stages[s].ty.dtype);
+        let last_use = |s: usize| {
+            let read = readers(self.whole, self.whole.stage_buffer(s));
+            read.into_iter().max().unwrap_or(s)
+        };
+        let (mut heirs, mut in_use) = (BTreeMap::new(), Vec::new());
+        for stage in self.parts.keys().copied().filter(is_local) {
+            let fits = |&s: &usize| ty(s) == ty(stage) && last_use(s) < begins[&stage];
+            match in_use.iter().position(fits) {
+                Some(at) => heirs.insert(stage, std::mem::replace(&mut in_use[at], stage)),
+                None => {
+                    in_use.push(stage);
+                    None
+                }
+            };
+        }
+        heirs
+    }
+
+    /// For each stage of the slice the first one that it depends on: it may be computed together with that.
+    fn begins(&self) -> BTreeMap<usize, usize> {
+        let mut begins: BTreeMap<usize, usize> = BTreeMap::new();
+        for &stage in self.parts.keys() {
+            let loads = self.whole.stages[stage].body.loads();
+            let read = loads.iter().filter_map(|(b, _)| self.whole.stage_of(*b));
+            let first = read.filter_map(|s| begins.get(&s).copied()).min();
+            begins.insert(stage, first.unwrap_or(stage));
+        }
+        begins
+    }
+
+    /// Buffers of which a slice computes a part, in order.
+    pub(super) fn buffers(&self) -> impl Iterator<Item = (BufId, Own<'_>)> {
+        let heirs = self.heirs();
+        self.parts.iter().map(move |(stage, part)| {
+            let own = match heirs.get(stage) {
+                _ if self.whole.outputs.contains(stage) => {
+                    Own::Result((0..part.starts.len()).map(|axis| part.start(axis)).collect())
+                }
+                Some(&heir) => Own::Inherited(self.whole.stage_buffer(heir)),
+                None => Own::Local(&part.shape),
+            };
+            (self.whole.stage_buffer(*stage), own)
         })
     }
+}
+
+/// Where a slice leaves its part of a buffer.
+pub(super) enum Own<'a> {
+    /// In the result, from this place on.
+    Result(Vec<Expr>),
+    /// In memory of its own, of this shape.
+    Local(&'a [usize]),
+    /// Where it left an earlier stage's, which nobody reads any more.
+    Inherited(BufId),
 }
 
 impl Part {
@@ -266,6 +324,11 @@ impl Part {
         let terms = self.starts[axis].iter().enumerate().filter(|(_, by)| **by != 0);
         let term = |(j, &by): (usize, &i64)| number(j) * Expr::int(by);
         terms.map(term).reduce(|a, b| a + b).unwrap_or_else(|| Expr::int(0))
+    }
+
+    /// The place is the same for every slice.
+    fn is_same(&self, at: &[Expr]) -> bool {
+        at.iter().all(|index| self.moved(index) == *index)
     }
 
     /// An expression of the whole at a place of the part.
@@ -282,14 +345,15 @@ impl Part {
 struct Traffic {
     /// Of what one stage leaves to another.
     between: usize,
-    constants: usize,
+    /// Of what every slice reads.
+    shared: usize,
 }
 
 impl Traffic {
     /// How many of the possible numbers of slices are best.
     fn slices(&self, possible: &[usize]) -> Option<usize> {
         // What is written is read again.
-        let most = 2 * self.between / self.constants.max(1);
+        let most = 2 * self.between / self.shared.max(1);
         let allowed = || possible.iter().copied().filter(|&n| n <= most);
         let fits = |n: &usize| self.between / n <= SLICE_BYTES;
         let count = allowed().filter(fits).min().or_else(|| allowed().max())?;
@@ -307,15 +371,18 @@ fn reuses_a_stage(compute: &Compute, s: &Stage) -> bool {
 }
 
 /// Lengths of slices along the first axes: parts of the first one, then parts of the second one within one element of
-/// the first, and so on; never of the last.
-fn cuts(shape: &[usize]) -> Vec<Vec<usize>> {
+/// the first, and so on; of the last one whole vectors, within all of the others.
+fn cuts(shape: &[usize], lanes: usize) -> Vec<Vec<usize>> {
+    let Some((&last, first)) = shape.split_last() else { return vec![] };
+    let parts = |extent: usize| (1..extent).filter(move |length| extent.is_multiple_of(*length));
     let mut all = vec![];
     let mut outer = vec![];
-    for &extent in shape.iter().take(shape.len().saturating_sub(1)) {
-        let parts = (1..extent).filter(|&length| extent.is_multiple_of(length));
-        all.extend(parts.rev().map(|length| [&outer[..], &[length]].concat()));
+    for &extent in first {
+        all.extend(parts(extent).rev().map(|length| [&outer[..], &[length]].concat()));
         outer.push(1);
     }
+    let vectors = parts(last).rev().filter(|length| length.is_multiple_of(lanes));
+    all.extend(vectors.map(|length| [first, &[length]].concat()));
     all
 }
 

@@ -17,6 +17,8 @@ use crate::program::{Access, Body, IterKind};
 
 /// Packing an operand that is not constant pays from this many rows on.
 const MIN_ROWS_TO_PACK: usize = 16;
+/// Vectors of a row that needs no packing.
+const MOST_SHORT: usize = 4;
 
 pub(super) struct Operands {
     panels: Vec<Panel>,
@@ -109,6 +111,9 @@ fn group_size(body: &Expr, vector: usize) -> Option<usize> {
 /// Lets every panel operand be read from panels: constants packed when compiling, others by a nest.
 pub(super) fn pack(b: &mut Builder<'_>, reduction: usize, operands: &Operands, shape: &Shape) {
     for panel in &operands.panels {
+        if is_short(b, reduction, panel) {
+            continue;
+        }
         let layout = Layout::of(&b.compute.stages[reduction], panel, shape.panel);
         let is_constant = b.constant.get(panel.buffer.index()).copied().unwrap_or(false);
         let packed = if is_constant && is_sole_load(b.compute, panel) {
@@ -119,6 +124,16 @@ pub(super) fn pack(b: &mut Builder<'_>, reduction: usize, operands: &Operands, s
         let (buffer, indices) = (panel.buffer, panel.indices.clone());
         b.add_packed(Packed { stage: reduction, buffer, indices, packed, layout });
     }
+}
+
+/// What a slice made has rows of a few vectors: as good as panels, and in the cache.
+fn is_short(b: &Builder<'_>, reduction: usize, panel: &Panel) -> bool {
+    let s = &b.compute.stages[reduction];
+    let ty = b.compute.buffer_type(panel.buffer);
+    let walked = panel.indices.last() == Some(&Expr::var(s.ty.rank() - 1));
+    let columns = ty.shape.last().copied().unwrap_or(0);
+    let made = b.compute.stage_of(panel.buffer).is_some();
+    b.is_slice() && made && walked && columns <= MOST_SHORT * lanes_of(b, s)
 }
 
 /// Nothing else reads the operand, so that its own buffer may take another layout.
@@ -211,7 +226,7 @@ fn pack_at_run_time(
     let s = &b.compute.stages[reduction];
     let lanes = lanes_of(b, s);
     let ty = TensorType::new(b.compute.buffer_type(panel.buffer).dtype, layout.shape());
-    let packed = b.global("packed", ty);
+    let packed = b.between("packed", ty);
     let columns = layout.extents[layout.vector];
     let (whole, rest) = (columns / layout.panel, columns % layout.panel);
     for (panels, width, first) in [(whole, layout.panel, 0), (usize::from(rest > 0), rest, whole)] {
