@@ -4,16 +4,18 @@
     python3 benches/search_methods.py --folder lab --cores 0,1
     python3 benches/search_methods.py --folder lab --cores 0,1 --workloads gemm_1024,MM1
 
-All search the same space of one workload, with as many measurements, on one thread. Strategies are divided among the cores, one
-process on each, which builds and runs its candidates in turns; at the end the leaders of all runs are measured again side by
-side on the first core, and the best of a run's leaders is its result. The folder keeps the records, the curves (HTML) and the
-results; what is there is not measured again.
+All search the same space of one workload, with as many measurements, on one thread. Each core takes the next strategy that is
+left, builds and runs its candidates in turns; when a workload has been searched by all, the leaders of all runs are measured
+again side by side on one core, and the best of a run's leaders is its result. The folder keeps the records, the curves (HTML)
+and the results; what is there is not measured again.
 """
 import argparse
+import concurrent.futures
 import json
 import pathlib
 import statistics
 import subprocess
+import threading
 
 # Leaders of each run that are measured again, three times over, side by side: the least of hundreds of noisy times is luck.
 SETTLE = 16
@@ -44,20 +46,42 @@ def lab(core, args, name, strategies, records, *more):
     return [str(a) for a in [*command, "--records", records, *more]]
 
 
-def search(args, name):
-    """All runs of one workload, and what they came to."""
-    strategies = WORKLOADS[name][3]
-    parts = [strategies[i::len(args.cores)] for i in range(len(args.cores))]
-    parts = [(core, part, args.folder / f"{name}.{core}.db") for core, part in zip(args.cores, parts) if part]
-    running = [subprocess.Popen(lab(core, args, name, part, db, "--settle", 0, "--json"), stdout=subprocess.DEVNULL)
-               for core, part, db in parts]
-    if any([p.wait() for p in running]):
-        raise SystemExit(f"{name}: a search failed")
+def parts(args, name):
+    return [args.folder / f"{name}.{strategy}.db" for strategy in WORKLOADS[name][3]]
+
+
+def settle(core, args, name):
+    """Keeps what all runs of one workload came to."""
     merged = args.folder / f"{name}.db"
-    subprocess.run([args.ansc, "records", "merge", merged, *[db for _, _, db in parts]], check=True)
-    page = args.folder / f"{name}.html"
-    last = lab(args.cores[0], args, name, strategies, merged, "--settle", SETTLE, "--json", "--html", page)
-    return json.loads(subprocess.run(last, check=True, capture_output=True, text=True).stdout)
+    subprocess.run([args.ansc, "records", "merge", merged, *parts(args, name)], check=True)
+    last = lab(core, args, name, WORKLOADS[name][3], merged, "--settle", SETTLE, "--json", "--html", merged.with_suffix(".html"))
+    printed = subprocess.run(last, check=True, capture_output=True, text=True).stdout
+    merged.with_suffix(".json").write_text(printed)
+
+
+def search(args, names):
+    """Every workload by every strategy: a core that has nothing to do takes the next of them."""
+    left = {name: len(WORKLOADS[name][3]) for name in names}
+    waiting = [(name, *part) for name in names for part in zip(WORKLOADS[name][3], parts(args, name))]
+    lock = threading.Lock()
+
+    def work(core):
+        while True:
+            with lock:
+                if not waiting:
+                    return
+                name, strategy, records = waiting.pop(0)
+            command = lab(core, args, name, [strategy], records, "--settle", 0, "--json")
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            with lock:
+                left[name] -= 1
+                last = left[name] == 0
+            if last:
+                settle(core, args, name)
+
+    with concurrent.futures.ThreadPoolExecutor() as cores:
+        for done in [cores.submit(work, core) for core in args.cores]:
+            done.result()
 
 
 def table(name, result):
@@ -104,13 +128,11 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    results = {}
-    for name in args.workloads:
-        kept = args.folder / f"{name}.json"
-        if not kept.exists():
-            kept.write_text(json.dumps(search(args, name)))
-        results[name] = json.loads(kept.read_text())
-        table(name, results[name])
+    kept = {name: args.folder / f"{name}.json" for name in args.workloads}
+    search(args, [name for name in kept if not kept[name].exists()])
+    results = {name: json.loads(file.read_text()) for name, file in kept.items()}
+    for name, result in results.items():
+        table(name, result)
     ranks(results)
 
 

@@ -3,9 +3,10 @@
 
     share_of_peak.py ARTIFACT... [--threads 1] [--rounds 20]
 
-Each round is one `ansc explain --json`: the kernels are timed and the peak of multiply-adds and the memory's bandwidth
-measured within a second, so that both meet the same machine. The table has medians over rounds of the ratios (10% to 90%) for kernels
-that take at least a twentieth of their artifact's time.
+Each round is one `ansc explain --json`: the kernels are timed and the peak of multiply-adds and the bandwidth of memory and
+caches measured within a second, so that both meet the same machine. The table has medians over rounds of the ratios (10% to 90%) for
+kernels that take at least a twentieth of their artifact's time. What limits a kernel is the roof that leaves it least: computing,
+memory or, if it moves more than that, copies of as many bytes in the caches.
 """
 
 import argparse
@@ -23,13 +24,14 @@ def explain(ansc, artifact, threads):
 
 
 def shares(report):
-    """By kernel: milliseconds, share of the peak, share of the bandwidth."""
+    """By kernel: milliseconds, share of the peak, of the bandwidth, of the lowest roof."""
     limits, whole = report["limits"], report["seconds"]
     for kernel in report["kernels"]:
         if kernel["seconds"] * 20 >= whole and kernel["seconds"] > 0:
             flops = kernel["flops"] / kernel["seconds"] / limits["flops_per_second"]
             traffic = kernel["bytes"] / kernel["seconds"] / limits["bytes_per_second"]
-            yield kernel["name"], (kernel["seconds"] * 1e3, flops * 100, traffic * 100)
+            roof = kernel["roofline"]
+            yield kernel["name"], roof["bound"], (kernel["seconds"] * 1e3, flops * 100, traffic * 100, roof["share"] * 100)
 
 
 def spread(values):
@@ -48,12 +50,14 @@ def main():
     found = {}
     for _ in range(args.rounds):
         for artifact in args.artifacts:
-            for name, figures in shares(explain(args.ansc, artifact, args.threads)):
-                found.setdefault((os.path.basename(artifact), name), []).append(figures)
-    print("| artifact | kernel | ms | % of the peak of multiply-adds | % of the memory's bandwidth |")
-    print("|---|---|---|---|---|")
+            for name, bound, figures in shares(explain(args.ansc, artifact, args.threads)):
+                found.setdefault((os.path.basename(artifact), name), []).append((bound, figures))
+    print("| artifact | kernel | ms | % of the peak of multiply-adds | % of the memory's bandwidth | limited by | % of that |")
+    print("|---|---|---|---|---|---|---|")
     for (artifact, name), rounds in found.items():
-        print(f"| {artifact} | {name} | " + " | ".join(spread(column) for column in zip(*rounds)) + " |")
+        *columns, share = [spread(column) for column in zip(*(figures for _, figures in rounds))]
+        bound = statistics.mode(bound for bound, _ in rounds)
+        print(f"| {artifact} | {name} | " + " | ".join([*columns, bound, share]) + " |")
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@
 //! second; the best of several tries, since whatever else runs can only make it slower.
 
 use std::hint::black_box;
+use std::ops::RangeInclusive;
 use std::sync::Barrier;
 use std::time::Instant;
 
 use ansc_tuner::records::Limits;
+use ansc_tuner::roofline::Copying;
 
 /// Tries of each measurement.
 const TRIES: usize = 5;
@@ -15,7 +17,12 @@ const TRIES: usize = 5;
 const ROUNDS: usize = 400_000;
 /// Bytes that one thread copies: more than its share of any cache that we know.
 const BYTES: usize = 48 << 20;
+/// Powers of two: bytes of copies, from what the nearest cache holds to more than most of the last ones do.
+const COPIES: RangeInclusive<u32> = 14..=25;
+/// Bytes that one thread moves in a try where what it copies is small: some hundred microseconds.
+const MOVED: usize = 8 << 20;
 
+/// What computing and memory give at most.
 pub fn measure(threads: usize) -> Limits {
     let threads = threads.max(1);
     let flops = best(threads, || (), |()| fused());
@@ -31,8 +38,35 @@ pub fn measure(threads: usize) -> Limits {
     Limits { flops_per_second: flops, bytes_per_second: bytes }
 }
 
+/// How fast copies are whose bytes the last ones have left in the caches.
+pub fn copies(threads: usize) -> Vec<Copying> {
+    COPIES.map(|power| copying(threads.max(1), 1 << power)).collect()
+}
+
+fn copying(threads: usize, bytes: usize) -> Copying {
+    let words = (bytes / 2 / size_of::<u64>() / threads).max(1);
+    let moved = 2 * words * size_of::<u64>();
+    let times = (MOVED / moved).max(1);
+    let bytes_per_second = best(
+        threads,
+        || (vec![1u64; words], vec![0u64; words]),
+        |(from, to)| {
+            for _ in 0..times {
+                to.copy_from_slice(black_box(&*from));
+                black_box(&mut *to);
+            }
+            (times * moved) as f64
+        },
+    );
+    Copying { bytes: bytes as u64, bytes_per_second }
+}
+
 /// How much all threads together do in a second, at best. `work` says how much it did.
-fn best<T>(threads: usize, memory: fn() -> T, work: fn(&mut T) -> f64) -> f64 {
+fn best<T>(
+    threads: usize,
+    memory: impl Fn() -> T + Sync,
+    work: impl Fn(&mut T) -> f64 + Sync,
+) -> f64 {
     let barrier = Barrier::new(threads);
     let each = || {
         let mut memory = memory();
@@ -46,7 +80,7 @@ fn best<T>(threads: usize, memory: fn() -> T, work: fn(&mut T) -> f64) -> f64 {
         all
     };
     let rates: Vec<Vec<f64>> = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(each)).collect();
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(&each)).collect();
         handles.into_iter().map(|h| h.join().expect("measuring does not panic")).collect()
     });
     let together = |i: usize| rates.iter().map(|of_thread| of_thread[i]).sum::<f64>();
@@ -131,5 +165,15 @@ mod tests {
         let limits = measure(1);
         assert!((1e8..1e13).contains(&limits.flops_per_second), "{limits:?}");
         assert!((1e8..1e13).contains(&limits.bytes_per_second), "{limits:?}");
+    }
+
+    #[test]
+    fn copies_of_all_sizes() {
+        for threads in [1, 3] {
+            let copies = copies(threads);
+            assert!(copies.is_sorted_by_key(|c| c.bytes) && copies.len() == COPIES.count());
+            let sound = |c: &Copying| (1e8..1e14).contains(&c.bytes_per_second);
+            assert!(copies.iter().all(sound), "{copies:?}");
+        }
     }
 }

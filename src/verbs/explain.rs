@@ -31,7 +31,7 @@ pub(super) fn measured(path: &std::path::Path, threads: usize) -> Result<Artifac
         model.session_with(&SessionOptions { threads, ..SessionOptions::default() })?;
     let seconds = profile::kernel_seconds(&model, &mut session)?;
     let threads = session.threads();
-    Ok(Artifact::new(model.manifest(), &seconds, threads, limits::measure(threads)))
+    Ok(Artifact::new(model.manifest(), &seconds, threads, limits::measure(threads), limits::copies(threads)))
 }
 
 fn of_artifact(args: &Explain) -> Result<(), Error> {
@@ -119,12 +119,13 @@ fn of_model(args: &Explain) -> Result<(), Error> {
     // What this CPU can do says nothing of a GPU.
     let measured = args.tuned.records.is_some() && options.schedules.aim == Aim::Cpu;
     let limits = measured.then(|| limits::measure(options.schedules.threads));
+    let copies = measured.then(|| limits::copies(options.schedules.threads)).unwrap_or_default();
     let mut planned = vec![];
     for weighted in &tasks {
         let known = options.schedules.tuned.get(&weighted.task.key());
         let seconds = known.map(|k| k.seconds);
         let bytes = ansc_graph::cost::bytes(&weighted.task.compute);
-        let roof = limits.zip(seconds).and_then(|(l, s)| roofline(&l, weighted.flops, bytes, s));
+        let roof = limits.zip(seconds).and_then(|(l, s)| roofline(&l, &copies, weighted.flops, bytes, s));
         let trace = known.map_or_else(|| weighted.task.untuned(), |k| k.trace.clone());
         planned.push(Planned {
             name: weighted.task.name.clone(),

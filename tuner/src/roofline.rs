@@ -3,8 +3,8 @@
 //! ```text
 //! roof = min(flops_per_second, bytes_per_second * operations / bytes)
 //! ```
-//! Bytes are those that a kernel must move at least: every input and output once. Data that is in a cache
-//! already may come faster than memory gives it; then a kernel stands above the slope.
+//! Bytes are those that a kernel must move at least: every input and output once. A kernel that moves them faster than
+//! memory does has them in a cache: its roof is how fast as many bytes are copied there, where that was measured.
 
 use serde::Serialize;
 
@@ -15,7 +15,16 @@ use crate::records::Limits;
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     Compute,
+    Caches,
     Memory,
+}
+
+/// How fast bytes are copied that lie in the nearest cache that holds them.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Copying {
+    /// Those that are read and those that are written, of all threads together.
+    pub bytes: u64,
+    pub bytes_per_second: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -28,13 +37,24 @@ pub struct Roofline {
     pub share: f64,
 }
 
-/// None of a kernel that neither computes nor moves anything.
-pub fn roofline(limits: &Limits, flops: u64, bytes: u64, seconds: f64) -> Option<Roofline> {
+/// None of a kernel that neither computes nor moves anything. `copies` are in the order of their bytes, and may be none.
+pub fn roofline(
+    limits: &Limits,
+    copies: &[Copying],
+    flops: u64,
+    bytes: u64,
+    seconds: f64,
+) -> Option<Roofline> {
     let computing = flops as f64 / limits.flops_per_second;
-    let moving = bytes as f64 / limits.bytes_per_second;
+    let from_memory = bytes as f64 / limits.bytes_per_second;
+    let cache = copies.iter().find(|c| c.bytes >= bytes).filter(|_| from_memory > seconds);
+    let (moving, slope) = match cache {
+        Some(cache) => (bytes as f64 / cache.bytes_per_second, Bound::Caches),
+        None => (from_memory, Bound::Memory),
+    };
     let least = computing.max(moving);
     (least > 0.0 && seconds > 0.0).then(|| Roofline {
-        bound: if computing >= moving { Bound::Compute } else { Bound::Memory },
+        bound: if computing >= moving { Bound::Compute } else { slope },
         intensity: flops as f64 / bytes.max(1) as f64,
         flops_per_second: flops as f64 / seconds,
         share: least / seconds,
@@ -46,6 +66,7 @@ impl Roofline {
     pub fn in_words(&self) -> String {
         let of = match self.bound {
             Bound::Compute => "computing, at",
+            Bound::Caches => "caches, at",
             Bound::Memory => "memory, at",
         };
         format!("{of} {:.0}% of what the machine can", self.share * 100.0)
@@ -59,11 +80,28 @@ mod tests {
     #[test]
     fn the_lower_roof_counts() {
         let limits = Limits { flops_per_second: 100.0, bytes_per_second: 10.0 };
-        let found = roofline(&limits, 1000, 10, 20.0).unwrap();
+        let found = roofline(&limits, &[], 1000, 10, 20.0).unwrap();
         assert_eq!((found.bound, found.intensity, found.share), (Bound::Compute, 100.0, 0.5));
         assert_eq!(found.in_words(), "computing, at 50% of what the machine can");
-        let found = roofline(&limits, 10, 100, 40.0).unwrap();
+        let found = roofline(&limits, &[], 10, 100, 40.0).unwrap();
         assert_eq!((found.bound, found.intensity, found.share), (Bound::Memory, 0.1, 0.25));
-        assert_eq!(roofline(&limits, 0, 0, 1.0), None);
+        assert_eq!(roofline(&limits, &[], 0, 0, 1.0), None);
+    }
+
+    #[test]
+    fn what_is_faster_than_memory_is_in_the_nearest_cache_that_holds_it() {
+        let limits = Limits { flops_per_second: 100.0, bytes_per_second: 10.0 };
+        let copies = [(50, 80.0), (100, 40.0), (1000, 20.0)]
+            .map(|(bytes, bytes_per_second)| Copying { bytes, bytes_per_second });
+        let of = |flops, bytes, seconds| {
+            let found = roofline(&limits, &copies, flops, bytes, seconds).unwrap();
+            (found.bound, found.share)
+        };
+        assert_eq!(of(10, 100, 5.0), (Bound::Caches, 0.5));
+        assert_eq!(of(10, 40, 1.0), (Bound::Caches, 0.5));
+        // As slow as memory, larger than any cache, or busy with computing.
+        assert_eq!(of(10, 100, 20.0), (Bound::Memory, 0.5));
+        assert_eq!(of(10, 2000, 100.0), (Bound::Memory, 2.0));
+        assert_eq!(of(400, 100, 5.0), (Bound::Compute, 0.8));
     }
 }

@@ -12,7 +12,7 @@ use super::graph;
 use super::html::{self, details, digits, escape, gflops, or_dash, percent, time};
 use super::roofline::{self, Dot};
 use crate::records::Limits;
-use crate::roofline::{Roofline, roofline as under_roof};
+use crate::roofline::{Copying, Roofline, roofline as under_roof};
 
 /// An artifact as it ran on a machine.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -22,6 +22,7 @@ pub struct Artifact {
     pub target: String,
     pub threads: usize,
     pub limits: Limits,
+    pub copies: Vec<Copying>,
     /// Of all steps together.
     pub seconds: f64,
     /// In the order of execution.
@@ -47,7 +48,13 @@ pub struct Kernel {
 
 impl Artifact {
     /// `seconds` are those of each kernel in one run of the model, by place in the manifest.
-    pub fn new(manifest: &Manifest, seconds: &[f64], threads: usize, limits: Limits) -> Artifact {
+    pub fn new(
+        manifest: &Manifest,
+        seconds: &[f64],
+        threads: usize,
+        limits: Limits,
+        copies: Vec<Copying>,
+    ) -> Artifact {
         let total: f64 = seconds.iter().sum();
         let kernel = |(k, &seconds): (&KernelInfo, &f64)| Kernel {
             name: k.name.clone(),
@@ -56,17 +63,19 @@ impl Artifact {
             bytes: k.bytes,
             seconds,
             share: if total > 0.0 { seconds / total } else { 0.0 },
-            roofline: under_roof(&limits, k.flops, k.bytes, seconds),
+            roofline: under_roof(&limits, &copies, k.flops, k.bytes, seconds),
             tuning: k.tuning.clone(),
         };
+        let kernels = manifest.kernels.iter().zip(seconds).map(kernel).collect();
         Artifact {
             model: manifest.model.name.clone(),
             compiler: manifest.compiler.clone(),
             target: format!("{} {}", manifest.target.triple, manifest.target.cpu),
             threads,
             limits,
+            copies,
             seconds: total,
-            kernels: manifest.kernels.iter().zip(seconds).map(kernel).collect(),
+            kernels,
             edges: edges(manifest),
         }
     }

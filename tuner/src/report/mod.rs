@@ -86,7 +86,7 @@ impl Task {
 
     /// At best, under the roof of its machine.
     pub fn roofline(&self, limits: &Limits) -> Option<Roofline> {
-        under_roof(limits, self.flops?, self.bytes?, self.best_seconds?)
+        under_roof(limits, &[], self.flops?, self.bytes?, self.best_seconds?)
     }
 
     /// The best time as a share of the untuned one.

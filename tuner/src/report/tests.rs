@@ -135,7 +135,7 @@ fn manifest() -> Manifest {
 #[test]
 fn the_page_of_an_artifact() {
     let limits = Limits { flops_per_second: 1e11, bytes_per_second: 1e10 };
-    let artifact = artifact::Artifact::new(&manifest(), &[3.0, 1.0], 2, limits);
+    let artifact = artifact::Artifact::new(&manifest(), &[3.0, 1.0], 2, limits, vec![]);
     assert_eq!(artifact.edges, [(0, 1)]);
     assert_eq!((artifact.kernels[0].share, artifact.seconds), (0.75, 4.0));
     let page = artifact::page(&artifact, "a & b.ansc");
