@@ -508,6 +508,13 @@ impl<'c> Ir<'c> {
         call
     }
 
+    /// Fetches a line into the second cache, for reading.
+    pub(crate) fn prefetch(&self, at: PointerValue<'c>) {
+        let [read, second_cache, data] = [0, 2, 1].map(|n| self.int(32, n, None));
+        let ty = at.get_type().into();
+        self.intrinsic_on("llvm.prefetch", &[ty], &[at.into(), read, second_cache, data]);
+    }
+
     /// Whether any lane of a mask is set.
     pub(crate) fn any(&self, mask: Reg<'c>) -> Reg<'c> {
         match mask {

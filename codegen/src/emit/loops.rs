@@ -60,7 +60,10 @@ impl<'c> Emitter<'c, '_> {
 
     fn rolled(&mut self, l: &For) -> Result<()> {
         let (zero, extent) = (self.ir.index(0), self.ir.index(l.extent as i64));
-        self.counted(l.var, l.extent, zero, extent, |e| e.stmts(&l.body))
+        self.counted(l.var, l.extent, zero, extent, |e| {
+            e.fetch_ahead(l)?;
+            e.stmts(&l.body)
+        })
     }
 
     /// A loop over `begin..end`, which lies in `0..extent` and is not empty.

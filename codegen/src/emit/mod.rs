@@ -8,6 +8,7 @@
 //! ```
 
 mod address;
+mod ahead;
 mod block;
 mod bytes;
 mod function;

@@ -1,0 +1,348 @@
+//! What the next tiles read, fetched while the present ones are computed.
+//!
+//! Weights lie in the order in which the tiles go through them. A panel of them is read for many rows: the first time it
+//! comes from memory, as fast as that gives it, while the units wait; from then on it comes from the caches, while
+//! memory has nothing to do. So each pass over a panel fetches a part of the next one.
+//!
+//! In: the innermost loop of a nest. Out: at its beginning a few prefetches, if the loop walks a panel of a large
+//! operand that loops around it pass over again. They change nothing but time: what lies behind the last panel is fetched
+//! in vain, and if there is nothing, the processor does nothing.
+//!
+//! ```text
+//! for p { for i in 0..32 { for r in 0..192 { .. w[p, r, 0..384] .. } } }     a panel has 4608 lines of 64 bytes
+//! =>
+//! for p { for i in 0..32 { for r in 0..192 {
+//!     prefetch line min(i, 23) * 192 + r of w[p + 1];  .. w[p, r, 0..384] ..
+//! } } }
+//! ```
+
+use std::collections::BTreeSet;
+
+use ansc_graph::{BinOp, BufId, Expr, VarId};
+use ansc_sketch::program::{For, ForKind};
+use ansc_sketch::{Scope, Stmt};
+
+use crate::affine::{Affine, Scope as Known, Term, affine};
+use crate::emit::function::{Emitter, Result};
+
+const LINE: i64 = 64;
+/// Smaller operands take next to no time to come, or are in a cache.
+const LEAST_BYTES: usize = 128 << 10;
+/// Smaller panels are within reach of what the processor fetches by itself.
+const LEAST_PANEL: i64 = 4096;
+/// With more passes over a panel the first one hardly counts.
+const MOST_PASSES: i64 = 512;
+/// Of one iteration: more would keep what is needed now from coming.
+const MOST_LINES: i64 = 16;
+
+/// What one iteration fetches of a buffer.
+struct Ahead {
+    buffer: BufId,
+    first: Affine,
+    lines: i64,
+}
+
+/// How the loops around an access go through what it reads.
+struct Walk {
+    /// Elements that the inner loops go through, one after another.
+    panel: i64,
+    /// Iterations of these loops, and which one it is.
+    steps: i64,
+    step: Expr,
+    /// How often loops around them go through the same, and which time it is.
+    passes: i64,
+    pass: Expr,
+    /// What the access depends on besides.
+    outer: Affine,
+}
+
+impl Emitter<'_, '_> {
+    /// Fetches a part of what the iterations after the loops around `l` will read.
+    pub(crate) fn fetch_ahead(&mut self, l: &For) -> Result<()> {
+        if self.is_gpu() || self.lanes.is_some() || l.body.iter().any(has_loop) {
+            return Ok(());
+        }
+        for Ahead { buffer, first, lines } in self.all_ahead(l) {
+            let per_line = LINE / self.program.buffer(buffer).ty.dtype.size() as i64;
+            for line in 0..lines {
+                let at = first.clone().plus(&Affine::constant(line * per_line));
+                let (at, _) = self.pointer(buffer, &at)?;
+                self.ir.prefetch(at);
+            }
+        }
+        Ok(())
+    }
+
+    fn all_ahead(&mut self, l: &For) -> Vec<Ahead> {
+        let mut reads = vec![];
+        l.body.iter().for_each(|stmt| self.large_reads(stmt, &mut reads));
+        let mut known = BTreeSet::new();
+        let new = reads.into_iter().filter(|(buffer, _)| known.insert(*buffer));
+        new.filter_map(|(buffer, flat)| self.ahead(buffer, &flat)).collect()
+    }
+
+    /// Where the blocks of `stmt` read large inputs, with the variables of loops inside of it as they are.
+    fn large_reads(&mut self, stmt: &Stmt, reads: &mut Vec<(BufId, Affine)>) {
+        match stmt {
+            Stmt::For(l) => {
+                self.ranges.insert(l.var, (0, l.extent as i64 - 1));
+                l.body.iter().for_each(|stmt| self.large_reads(stmt, reads));
+                self.ranges.remove(&l.var);
+            }
+            Stmt::Block(block) => {
+                let iters: Vec<_> =
+                    block.iters.iter().map(|i| (i.var, affine(&i.binding, self))).collect();
+                self.bindings.extend(iters);
+                for (buffer, indices) in block.body.value().loads() {
+                    let info = self.program.buffer(buffer);
+                    if info.scope == Scope::Input && info.ty.bytes() >= LEAST_BYTES {
+                        reads.push((buffer, self.flatten(buffer, indices)));
+                    }
+                }
+                block.iters.iter().for_each(|i| _ = self.bindings.remove(&i.var));
+            }
+        }
+    }
+
+    fn ahead(&self, buffer: BufId, flat: &Affine) -> Option<Ahead> {
+        let open = self.frames.iter().rev().filter_map(|f| Some(f.var?.0));
+        let loops: Option<Vec<Loop>> =
+            open.map(|var| Some((var, self.ranges.get(&var)?.1 + 1))).collect();
+        let size = self.program.buffer(buffer).ty.dtype.size() as i64;
+        let (first, lines) = Walk::of(flat, &loops?)?.fetched(size, self)?;
+        Some(Ahead { buffer, first, lines })
+    }
+}
+
+/// A variable and its extent.
+type Loop = (VarId, i64);
+
+impl Walk {
+    /// Of an access at `flat` in loops, the innermost first. None if it goes through its buffer in another way.
+    fn of(flat: &Affine, loops: &[Loop]) -> Option<Walk> {
+        let mut rest = loops.iter().copied();
+        let mut next = rest.next()?;
+        let (mut panel, mut steps, mut step) = (0, 1, Expr::int(0));
+        let mut inner = BTreeSet::new();
+        while let Some(stride) = stride_of(flat, next.0).filter(|&c| panel == 0 || c == panel) {
+            (panel, step) = (stride * next.1, step + Expr::Var(next.0) * Expr::int(steps));
+            steps *= next.1;
+            inner.insert(next.0);
+            next = rest.next()?;
+        }
+        let (mut passes, mut pass) = (1, Expr::int(0));
+        while !depends(flat, next.0) {
+            pass = pass + Expr::Var(next.0) * Expr::int(passes);
+            passes *= next.1;
+            next = rest.next()?;
+        }
+        let (var, extent) = next;
+        let (grain, stride) = grain_of(flat, var)?;
+        if grain > 1 {
+            pass = pass + Expr::Var(var).floor_mod(grain) * Expr::int(passes);
+            passes *= grain.min(extent);
+        }
+        let stays = |v: &VarId| !inner.contains(v) && loops.iter().any(|(l, _)| l == v);
+        let outer = part(flat, stays)?;
+        (panel > 0 && stride == panel).then_some(Walk { panel, steps, step, passes, pass, outer })
+    }
+
+    /// The first element that an iteration fetches, and how many lines from there on.
+    fn fetched(self, size: i64, scope: &dyn Known) -> Option<(Affine, i64)> {
+        let bytes = self.panel * size;
+        if bytes < LEAST_PANEL || !(2..=MOST_PASSES).contains(&self.passes) {
+            return None;
+        }
+        let all = quotient(bytes, LINE);
+        let lines = quotient(all, self.steps * self.passes);
+        let in_pass = self.steps * lines;
+        let last = (all - 1) / in_pass;
+        let pass = if last + 1 < self.passes { self.pass.min(Expr::int(last)) } else { self.pass };
+        let line = affine(&(pass * Expr::int(in_pass) + self.step * Expr::int(lines)), scope);
+        let first = self.outer.plus(&Affine::constant(self.panel)).plus(&line.times(LINE / size));
+        (lines <= MOST_LINES).then_some((first, lines))
+    }
+}
+
+/// Rounded up.
+fn quotient(a: i64, b: i64) -> i64 {
+    (a + b - 1) / b
+}
+
+/// The form with zero for all other variables; none if something else than a sum has one, or it loads.
+fn part(flat: &Affine, stays: impl Fn(&VarId) -> bool) -> Option<Affine> {
+    let mut part = Affine::constant(flat.constant);
+    for (term, &c) in &flat.terms {
+        let stays = vars_of(term).iter().all(&stays);
+        match term {
+            Term::Opaque(_, e) if !stays || !e.0.loads().is_empty() => return None,
+            _ if stays => _ = part.terms.insert(term.clone(), c),
+            _ => {}
+        }
+    }
+    Some(part)
+}
+
+/// Whether there is a loop that stays one.
+fn has_loop(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::Block(_) => false,
+        Stmt::For(l) => {
+            let written_out = matches!(l.kind, ForKind::Unrolled | ForKind::Vectorized);
+            (l.extent > 1 && !written_out) || l.body.iter().any(has_loop)
+        }
+    }
+}
+
+fn vars_of(term: &Term) -> Vec<VarId> {
+    match term {
+        Term::Var(v) => vec![*v],
+        Term::Opaque(_, e) => e.0.vars().into_iter().collect(),
+    }
+}
+
+fn depends(flat: &Affine, var: VarId) -> bool {
+    flat.terms.keys().any(|t| vars_of(t).contains(&var))
+}
+
+/// What the form grows by with each iteration, if it grows by the same each time.
+fn stride_of(flat: &Affine, var: VarId) -> Option<i64> {
+    let mut of_var = flat.terms.iter().filter(|(t, _)| vars_of(t).contains(&var));
+    match (of_var.next()?, of_var.next()) {
+        ((Term::Var(_), &c), None) if c > 0 => Some(c),
+        _ => None,
+    }
+}
+
+/// After how many iterations the form changes, and by how much at least.
+fn grain_of(flat: &Affine, var: VarId) -> Option<(i64, i64)> {
+    let of_term = |(term, &c): (&Term, &i64)| match term {
+        _ if !vars_of(term).contains(&var) => None,
+        Term::Var(_) => Some((1, c)),
+        Term::Opaque(_, e) => Some((grain(&e.0, var), c)),
+    };
+    flat.terms.iter().filter_map(of_term).min()
+}
+
+/// A number of iterations of `var` in which the expression does not change, counted from zero.
+fn grain(e: &Expr, var: VarId) -> i64 {
+    match e {
+        Expr::Binary(BinOp::FloorDiv, v, by) if **v == Expr::Var(var) => constant(by).unwrap_or(1),
+        Expr::Binary(BinOp::FloorMod | BinOp::FloorDiv, e, by) if constant(by).is_some() => {
+            grain(e, var)
+        }
+        _ => 1,
+    }
+}
+
+fn constant(e: &Expr) -> Option<i64> {
+    match e {
+        Expr::Const(s) => Some(s.as_i64()).filter(|&n| n > 0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Variables from zero to these.
+    struct Ranges<'a>(&'a [Loop]);
+
+    impl Known for Ranges<'_> {
+        fn binding(&self, _: VarId) -> Option<Affine> {
+            None
+        }
+
+        fn range(&self, var: VarId) -> Option<(i64, i64)> {
+            let of_var = self.0.iter().find(|(v, _)| *v == var);
+            of_var.map(|(_, extent)| (0, extent - 1))
+        }
+    }
+
+    fn value(form: &Affine, at: &[(VarId, i64)]) -> i64 {
+        let fixed = |v| at.iter().find(|(w, _)| *w == v).map(|(_, n)| Expr::int(*n));
+        let e = form.to_expr().substitute(&fixed);
+        affine(&e, &Ranges(&[])).as_constant().expect("all variables have values")
+    }
+
+    /// All values of the loops, the innermost fastest.
+    fn iterations(loops: &[Loop]) -> Vec<Vec<(VarId, i64)>> {
+        let Some(((var, extent), outer)) = loops.split_last().map(|(l, o)| (*l, o)) else {
+            return vec![vec![]];
+        };
+        let inner = iterations(outer);
+        let with = |n: i64| inner.iter().map(move |i| [&i[..], &[(var, n)]].concat());
+        (0..extent).flat_map(with).collect()
+    }
+
+    /// Holds that while a panel is read, of `size` bytes each, all lines of the next one are fetched and no others.
+    fn fetches_the_next_panel(flat: &Expr, loops: &[Loop], size: i64, panel: i64) {
+        let scope = Ranges(loops);
+        let flat = affine(flat, &scope);
+        let (first, lines) = Walk::of(&flat, loops).unwrap().fetched(size, &scope).unwrap();
+        let mut fetched: std::collections::BTreeMap<i64, BTreeSet<i64>> = Default::default();
+        for at in iterations(loops) {
+            let begin = value(&first, &at) * size / LINE;
+            let of_panel = fetched.entry(value(&flat, &at) / panel).or_default();
+            of_panel.extend(begin..begin + lines);
+        }
+        let in_panel = panel * size / LINE;
+        for (at, lines) in fetched {
+            let next: BTreeSet<i64> = ((at + 1) * in_panel..(at + 2) * in_panel).collect();
+            assert!(next.is_subset(&lines), "panel {at}");
+            let most = lines.last().unwrap() - in_panel * (at + 2);
+            assert!(lines.first() == next.first() && most < in_panel / 4, "panel {at}: {most} more");
+        }
+    }
+
+    fn var(i: usize) -> (VarId, Expr) {
+        (VarId::new(i), Expr::Var(VarId::new(i)))
+    }
+
+    #[test]
+    fn passes_over_a_panel_fetch_the_next() {
+        let [(p, of_p), (i, _), (r, of_r), (s, of_s)] = [0, 1, 2, 3].map(var);
+        let n = Expr::int;
+        let flat = of_p.clone() * n(1920) + of_r.clone() * n(96);
+        fetches_the_next_panel(&flat, &[(r, 20), (i, 32), (p, 3)], 4, 1920);
+        fetches_the_next_panel(&flat, &[(r, 20), (i, 2), (p, 3)], 4, 1920);
+        // More passes than it takes, and two loops of them.
+        fetches_the_next_panel(&flat, &[(r, 20), (i, 70), (s, 4), (p, 3)], 4, 1920);
+        // Two loops through the panel.
+        let flat = of_p.clone() * n(4800) + of_s * n(1600) + of_r.clone() * n(80);
+        fetches_the_next_panel(&flat, &[(r, 20), (s, 3), (i, 7), (p, 3)], 4, 4800);
+        // Panels and passes in one loop.
+        let flat = of_p.clone().floor_div(9) * n(4096) + of_r.clone() * n(256);
+        fetches_the_next_panel(&flat, &[(r, 16), (p, 27)], 4, 4096);
+        fetches_the_next_panel(&flat, &[(r, 16), (i, 3), (p, 27)], 1, 4096);
+        let point = of_p.clone().floor_div(4) * n(4 * 2048);
+        let flat = point + of_p.floor_mod(4) * n(2048) + of_r * n(64);
+        fetches_the_next_panel(&flat, &[(r, 32), (i, 3), (p, 12)], 4, 2048);
+    }
+
+    #[test]
+    fn other_accesses_fetch_nothing() {
+        let [(p, of_p), (i, of_i), (r, of_r)] = [0, 1, 2].map(var);
+        let n = Expr::int;
+        let none = |flat: Expr| {
+            let loops = [(r, 64), (i, 32), (p, 8)];
+            let (flat, scope) = (affine(&flat, &Ranges(&loops)), Ranges(&loops));
+            Walk::of(&flat, &loops).and_then(|walk| walk.fetched(4, &scope)).is_none()
+        };
+        // Rows, columns of a matrix that is not packed, one panel for all, and what each iteration reads anew.
+        assert!(none(of_i.clone() * n(4096) + of_r.clone() * n(4)));
+        assert!(none(of_p.clone() * n(64) + of_r.clone() * n(512)));
+        assert!(none(of_r.clone() * n(512)));
+        assert!(none(of_p * n(65536) + of_i * n(2048) + of_r * n(32)));
+    }
+
+    #[test]
+    fn grains_of_fused_loops() {
+        let ((p, v), (_, w)) = (var(0), var(1));
+        assert_eq!(grain(&v.clone().floor_div(32), p), 32);
+        assert_eq!(grain(&v.clone().floor_div(4).floor_mod(6), p), 4);
+        assert_eq!(grain(&v.clone().floor_mod(4), p), 1);
+        assert_eq!(grain(&(v + w).floor_div(4), p), 1);
+    }
+}
