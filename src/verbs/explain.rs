@@ -31,7 +31,13 @@ pub(super) fn measured(path: &std::path::Path, threads: usize) -> Result<Artifac
         model.session_with(&SessionOptions { threads, ..SessionOptions::default() })?;
     let seconds = profile::kernel_seconds(&model, &mut session)?;
     let threads = session.threads();
-    Ok(Artifact::new(model.manifest(), &seconds, threads, limits::measure(threads), limits::copies(threads)))
+    Ok(Artifact::new(
+        model.manifest(),
+        &seconds,
+        threads,
+        limits::measure(threads),
+        limits::copies(threads),
+    ))
 }
 
 fn of_artifact(args: &Explain) -> Result<(), Error> {
@@ -125,7 +131,8 @@ fn of_model(args: &Explain) -> Result<(), Error> {
         let known = options.schedules.tuned.get(&weighted.task.key());
         let seconds = known.map(|k| k.seconds);
         let bytes = ansc_graph::cost::bytes(&weighted.task.compute);
-        let roof = limits.zip(seconds).and_then(|(l, s)| roofline(&l, &copies, weighted.flops, bytes, s));
+        let roof =
+            limits.zip(seconds).and_then(|(l, s)| roofline(&l, &copies, weighted.flops, bytes, s));
         let trace = known.map_or_else(|| weighted.task.untuned(), |k| k.trace.clone());
         planned.push(Planned {
             name: weighted.task.name.clone(),

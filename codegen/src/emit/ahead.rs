@@ -292,7 +292,10 @@ mod tests {
             let next: BTreeSet<i64> = ((at + 1) * in_panel..(at + 2) * in_panel).collect();
             assert!(next.is_subset(&lines), "panel {at}");
             let most = lines.last().unwrap() - in_panel * (at + 2);
-            assert!(lines.first() == next.first() && most < in_panel / 4, "panel {at}: {most} more");
+            assert!(
+                lines.first() == next.first() && most < in_panel / 4,
+                "panel {at}: {most} more"
+            );
         }
     }
 

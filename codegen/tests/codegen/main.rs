@@ -1,5 +1,6 @@
 //! Compiled programs against references. One binary, since linking LLVM takes a while.
 
+mod ahead;
 mod artifact;
 mod basics;
 mod check;
