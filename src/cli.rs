@@ -155,7 +155,7 @@ pub struct Search {
     #[arg(long, value_enum, default_value_t = Constants::Auto)]
     pub constants: Constants,
     /// How candidates are found
-    #[arg(long, default_value = "evolutionary", value_parser = ansc_tuner::strategy::NAMES)]
+    #[arg(long, default_value = "opevo", value_parser = ansc_tuner::strategy::NAMES)]
     pub strategy: String,
     /// What tells good candidates from bad ones before they are measured
     #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]

@@ -25,9 +25,9 @@ use ansc_sketch::{Scope, Stmt};
 use crate::affine::{Affine, Scope as Known, Term, affine};
 use crate::emit::function::{Emitter, Result};
 
-const LINE: i64 = 64;
+pub(super) const LINE: i64 = 64;
 /// Smaller operands take next to no time to come, or are in a cache.
-const LEAST_BYTES: usize = 128 << 10;
+pub(super) const LEAST_BYTES: usize = 128 << 10;
 /// Smaller panels are within reach of what the processor fetches by itself.
 const LEAST_PANEL: i64 = 4096;
 /// With more passes over a panel the first one hardly counts.
@@ -109,7 +109,7 @@ impl Emitter<'_, '_> {
         let loops: Option<Vec<Loop>> =
             open.map(|var| Some((var, self.ranges.get(&var)?.1 + 1))).collect();
         let size = self.program.buffer(buffer).ty.dtype.size() as i64;
-        let (first, lines) = Walk::of(flat, &loops?)?.fetched(size, self)?;
+        let (first, lines) = Walk::of(flat, &loops?, size)?.fetched(size, self)?;
         Some(Ahead { buffer, first, lines })
     }
 }
@@ -118,32 +118,34 @@ impl Emitter<'_, '_> {
 type Loop = (VarId, i64);
 
 impl Walk {
-    /// Of an access at `flat` in loops, the innermost first. None if it goes through its buffer in another way.
-    fn of(flat: &Affine, loops: &[Loop]) -> Option<Walk> {
-        let mut rest = loops.iter().copied();
-        let mut next = rest.next()?;
+    /// Of an access at `flat` in loops, the innermost first, to elements of `size` bytes. None if it goes through its buffer
+    /// in another way. Passes over less than a panel count for nothing.
+    fn of(flat: &Affine, loops: &[Loop], size: i64) -> Option<Walk> {
         let (mut panel, mut steps, mut step) = (0, 1, Expr::int(0));
-        let mut inner = BTreeSet::new();
-        while let Some(stride) = stride_of(flat, next.0).filter(|&c| panel == 0 || c == panel) {
-            (panel, step) = (stride * next.1, step + Expr::Var(next.0) * Expr::int(steps));
-            steps *= next.1;
-            inner.insert(next.0);
-            next = rest.next()?;
-        }
         let (mut passes, mut pass) = (1, Expr::int(0));
-        while !depends(flat, next.0) {
-            pass = pass + Expr::Var(next.0) * Expr::int(passes);
-            passes *= next.1;
-            next = rest.next()?;
-        }
-        let (var, extent) = next;
+        let mut rest = loops.iter();
+        let (var, extent, inner) = loop {
+            let &(var, extent) = rest.next()?;
+            let small = passes == 1 || panel * size < LEAST_PANEL;
+            match stride_of(flat, var) {
+                Some(stride) if panel == 0 || (stride == panel && small) => {
+                    (panel, step) = (stride * extent, step + Expr::Var(var) * Expr::int(steps));
+                    steps *= extent;
+                    (passes, pass) = (1, Expr::int(0));
+                }
+                None if !depends(flat, var) => {
+                    pass = pass + Expr::Var(var) * Expr::int(passes);
+                    passes *= extent;
+                }
+                _ => break (var, extent, loops.len() - rest.len() - 1),
+            }
+        };
         let (grain, stride) = grain_of(flat, var)?;
         if grain > 1 {
             pass = pass + Expr::Var(var).floor_mod(grain) * Expr::int(passes);
             passes *= grain.min(extent);
         }
-        let stays = |v: &VarId| !inner.contains(v) && loops.iter().any(|(l, _)| l == v);
-        let outer = part(flat, stays)?;
+        let outer = part(flat, |v| loops[inner..].iter().any(|(l, _)| l == v))?;
         (panel > 0 && stride == panel).then_some(Walk { panel, steps, step, passes, pass, outer })
     }
 
@@ -170,7 +172,7 @@ fn quotient(a: i64, b: i64) -> i64 {
 }
 
 /// The form with zero for all other variables; none if something else than a sum has one, or it loads.
-fn part(flat: &Affine, stays: impl Fn(&VarId) -> bool) -> Option<Affine> {
+pub(super) fn part(flat: &Affine, stays: impl Fn(&VarId) -> bool) -> Option<Affine> {
     let mut part = Affine::constant(flat.constant);
     for (term, &c) in &flat.terms {
         let stays = vars_of(term).iter().all(&stays);
@@ -184,7 +186,7 @@ fn part(flat: &Affine, stays: impl Fn(&VarId) -> bool) -> Option<Affine> {
 }
 
 /// Whether there is a loop that stays one.
-fn has_loop(stmt: &Stmt) -> bool {
+pub(super) fn has_loop(stmt: &Stmt) -> bool {
     match stmt {
         Stmt::Block(_) => false,
         Stmt::For(l) => {
@@ -280,7 +282,7 @@ mod tests {
     fn fetches_the_next_panel(flat: &Expr, loops: &[Loop], size: i64, panel: i64) {
         let scope = Ranges(loops);
         let flat = affine(flat, &scope);
-        let (first, lines) = Walk::of(&flat, loops).unwrap().fetched(size, &scope).unwrap();
+        let (first, lines) = Walk::of(&flat, loops, size).unwrap().fetched(size, &scope).unwrap();
         let mut fetched: std::collections::BTreeMap<i64, BTreeSet<i64>> = Default::default();
         for at in iterations(loops) {
             let begin = value(&first, &at) * size / LINE;
@@ -305,7 +307,7 @@ mod tests {
 
     #[test]
     fn passes_over_a_panel_fetch_the_next() {
-        let [(p, of_p), (i, _), (r, of_r), (s, of_s)] = [0, 1, 2, 3].map(var);
+        let [(p, of_p), (i, _), (r, of_r), (s, of_s), (t, _)] = [0, 1, 2, 3, 4].map(var);
         let n = Expr::int;
         let flat = of_p.clone() * n(1920) + of_r.clone() * n(96);
         fetches_the_next_panel(&flat, &[(r, 20), (i, 32), (p, 3)], 4, 1920);
@@ -313,8 +315,11 @@ mod tests {
         // More passes than it takes, and two loops of them.
         fetches_the_next_panel(&flat, &[(r, 20), (i, 70), (s, 4), (p, 3)], 4, 1920);
         // Two loops through the panel.
-        let flat = of_p.clone() * n(4800) + of_s * n(1600) + of_r.clone() * n(80);
+        let flat = of_p.clone() * n(4800) + of_s.clone() * n(1600) + of_r.clone() * n(80);
         fetches_the_next_panel(&flat, &[(r, 20), (s, 3), (i, 7), (p, 3)], 4, 4800);
+        // Passes over parts of it, which are as good as none.
+        let flat = of_p.clone() * n(4800) + of_s.clone() * n(480) + of_r.clone() * n(96);
+        fetches_the_next_panel(&flat, &[(r, 5), (t, 4), (s, 10), (i, 7), (p, 3)], 4, 4800);
         // Panels and passes in one loop.
         let flat = of_p.clone().floor_div(9) * n(4096) + of_r.clone() * n(256);
         fetches_the_next_panel(&flat, &[(r, 16), (p, 27)], 4, 4096);
@@ -331,7 +336,7 @@ mod tests {
         let none = |flat: Expr| {
             let loops = [(r, 64), (i, 32), (p, 8)];
             let (flat, scope) = (affine(&flat, &Ranges(&loops)), Ranges(&loops));
-            Walk::of(&flat, &loops).and_then(|walk| walk.fetched(4, &scope)).is_none()
+            Walk::of(&flat, &loops, 4).and_then(|walk| walk.fetched(4, &scope)).is_none()
         };
         // Rows, columns of a matrix that is not packed, one panel for all, and what each iteration reads anew.
         assert!(none(of_i.clone() * n(4096) + of_r.clone() * n(4)));

@@ -23,7 +23,11 @@ const POSITIONED: &str = "the builder is positioned";
 
 impl<'c> Emitter<'c, '_> {
     pub(crate) fn stmts(&mut self, stmts: &[Stmt]) -> Result<()> {
-        stmts.iter().try_for_each(|s| self.stmt(s))
+        for (at, stmt) in stmts.iter().enumerate() {
+            self.fetch_for_later(stmts, at)?;
+            self.stmt(stmt)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn stmt(&mut self, stmt: &Stmt) -> Result<()> {

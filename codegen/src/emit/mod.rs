@@ -8,6 +8,7 @@
 //! ```
 
 mod address;
+mod after;
 mod ahead;
 mod block;
 mod bytes;

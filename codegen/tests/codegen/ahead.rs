@@ -11,63 +11,96 @@ use ansc_sketch::{Program, Task};
 use crate::check::{Random, compare, exact, filled};
 use crate::kernel::Kernel;
 
+/// Processors, and their instructions.
+const CPUS: [(&str, &str); 3] =
+    [("x86-64-v3", "prefetcht1"), ("x86-64-v4", "prefetcht1"), ("aarch64", "prfm\tpldl2keep")];
+
 fn f32s(shape: [usize; 2]) -> TensorType {
     TensorType::new(DType::F32, shape)
 }
 
+fn at(input: usize, i: usize, j: usize) -> Expr {
+    Expr::load(input, vec![Expr::var(i), Expr::var(j)])
+}
+
 /// `y[i, j] = sum[k] a[i, k] * b[k, j]`
 fn product([m, k, n]: [usize; 3]) -> Compute {
-    let at = |input, i, j| Expr::load(input, vec![Expr::var(i), Expr::var(j)]);
     let body = at(0, 0, 2) * at(1, 2, 1);
     let stage = Stage::reduction("y", f32s([m, n]), Combiner::Sum, vec![k], body);
     Compute::single(vec![f32s([m, k]), f32s([k, n])], stage)
 }
 
+/// The same, and `x[i, j]` added to it.
+fn residual(extents: [usize; 3]) -> Compute {
+    let [m, _, n] = extents;
+    let mut compute = product(extents);
+    compute.inputs.push(f32s([m, n]));
+    let sum = Expr::Load(compute.stage_buffer(0), vec![Expr::var(0), Expr::var(1)]);
+    compute.push(Stage::map("z", f32s([m, n]), sum + at(2, 0, 1)));
+    compute.outputs = vec![1];
+    compute
+}
+
 /// As an untuned compile makes it, and what becomes of `b` if that is a constant.
-fn default_program(
-    compute: &Compute,
-    target: &Target,
-    constant: bool,
-) -> (Program, Option<Compute>) {
+fn untuned(compute: &Compute, target: &Target, constant: bool) -> (Program, Option<Compute>) {
     let machine = Machine { vector_bytes: target.vector_bytes, registers: target.vector_registers };
-    let (name, compute, constant) = ("k".into(), compute.clone(), vec![false, constant]);
+    let constant = (0..compute.inputs.len()).map(|i| i == 1 && constant).collect();
+    let (name, compute) = ("k".into(), compute.clone());
     let task = Arc::new(Task { name, compute, constant, machine, cores: 1, gpu: None });
     let scheduled = task.default_schedule();
     let packing = scheduled.packings.first().map(|p| p.compute.clone());
     (scheduled.program, packing)
 }
 
+/// Prefetches in the assembly of a program.
+fn fetches(compute: &Compute, constant: bool, (cpu, instruction): (&str, &str)) -> usize {
+    let target = Target::parse(cpu).unwrap();
+    let (program, _) = untuned(compute, &target, constant);
+    let text = listing(&program, "k", &target, Listing::Assembly).unwrap();
+    text.matches(instruction).count()
+}
+
 #[test]
-fn large_operands_are_fetched_ahead() {
-    for (cpu, instruction) in
-        [("x86-64-v3", "prefetcht1"), ("x86-64-v4", "prefetcht1"), ("aarch64", "prfm\tpldl2keep")]
-    {
-        let target = Target::parse(cpu).unwrap();
-        let fetches = |extents, constant| {
-            let (program, _) = default_program(&product(extents), &target, constant);
-            listing(&program, "k", &target, Listing::Assembly).unwrap().contains(instruction)
-        };
-        assert!(fetches([16, 256, 512], true), "{cpu}");
+fn panels_of_large_operands_are_fetched() {
+    for cpu in CPUS {
+        assert!(fetches(&product([16, 256, 512]), true, cpu) > 0, "{cpu:?}");
         // Operands that are small, that are read once, and that do not lie in panels.
-        assert!(!fetches([64, 64, 64], true), "{cpu}");
-        assert!(!fetches([1, 512, 512], true), "{cpu}");
-        assert!(!fetches([16, 256, 512], false), "{cpu}");
+        assert_eq!(fetches(&product([64, 64, 64]), true, cpu), 0, "{cpu:?}");
+        assert_eq!(fetches(&product([1, 512, 512]), true, cpu), 0, "{cpu:?}");
+        assert_eq!(fetches(&product([16, 256, 512]), false, cpu), 0, "{cpu:?}");
     }
 }
 
 #[test]
-fn products_stay_the_same() {
+fn what_is_added_to_a_sum_is_fetched() {
+    for cpu in CPUS {
+        // A tile has at least as many lines as rows.
+        assert!(fetches(&residual([512, 64, 128]), true, cpu) >= 4, "{cpu:?}");
+        assert_eq!(fetches(&residual([64, 64, 128]), true, cpu), 0, "{cpu:?}");
+    }
+}
+
+#[test]
+fn what_is_computed_stays_the_same() {
     let target = Target::native().unwrap();
-    for extents in [[16, 256, 512], [37, 300, 530]] {
-        let compute = product(extents);
-        let number = |_, random: &mut Random| (random.unit() * 16.0).trunc();
-        let inputs = [0, 1].map(|i| filled(&compute.inputs[i], &mut Random(i as u64 + 1), number));
-        let [a, b] = &inputs;
-        let expected = interp::eval(&compute, &[a, b]).unwrap();
-        let (program, packing) = default_program(&compute, &target, true);
-        let packed: Option<Tensor> =
-            packing.map(|packing| interp::eval(&packing, &[b]).unwrap().remove(0));
-        let found = Kernel::new(&program).run_in(&[a, packed.as_ref().unwrap_or(b)], 3);
-        compare(&format!("{extents:?}"), &found, &expected, &exact);
+    let all = [
+        product([16, 256, 512]),
+        product([37, 300, 530]),
+        residual([512, 64, 128]),
+        residual([301, 200, 203]),
+    ];
+    for compute in all {
+        let number = |_: usize, random: &mut Random| (random.unit() * 16.0).trunc();
+        let seeds = compute.inputs.iter().zip(1..);
+        let inputs: Vec<Tensor> =
+            seeds.map(|(ty, seed)| filled(ty, &mut Random(seed), number)).collect();
+        let expected = interp::eval(&compute, &inputs.iter().collect::<Vec<_>>()).unwrap();
+        let (program, packing) = untuned(&compute, &target, true);
+        let mut given = inputs.clone();
+        if let Some(packing) = packing {
+            given[1] = interp::eval(&packing, &[&inputs[1]]).unwrap().remove(0);
+        }
+        let found = Kernel::new(&program).run_in(&given.iter().collect::<Vec<_>>(), 3);
+        compare(&format!("{:?}", compute.inputs), &found, &expected, &exact);
     }
 }

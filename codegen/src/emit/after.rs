@@ -1,0 +1,98 @@
+//! What is read after a sum, fetched before it.
+//!
+//! A tile is summed up over thousands of cycles; then its rows meet those of another operand, as a residual, which lie apart
+//! and come from far: too late for the processor to look for them by itself.
+//!
+//! In: a loop and the statements behind it. Out: in front of the loop, prefetches of what these read of large inputs. They
+//! change nothing but time.
+//!
+//! ```text
+//! for r { tile[0..6, 0..16] += .. }  y[i, 0..16] = tile[i, 0..16] + x[i, 0..16], i in 0..6
+//! =>
+//! prefetch x[0], .., x[5];  for r { .. }  ..
+//! ```
+
+use std::collections::BTreeSet;
+
+use ansc_graph::BufId;
+use ansc_sketch::program::ForKind;
+use ansc_sketch::{Block, Scope, Stmt};
+
+use crate::affine::{Affine, Term, affine};
+use crate::emit::ahead::{LEAST_BYTES, LINE, has_loop, part};
+use crate::emit::function::{Emitter, Result};
+
+/// More would keep what is needed first from coming.
+const MOST_LINES: usize = 48;
+
+/// Elements, each in another line.
+#[derive(Default)]
+struct Lines {
+    known: BTreeSet<(BufId, Affine)>,
+    first: Vec<(BufId, Affine)>,
+}
+
+impl Emitter<'_, '_> {
+    /// Before `stmts[at]`: if that is their first loop, fetches what those without loops read behind it.
+    pub(crate) fn fetch_for_later(&mut self, stmts: &[Stmt], at: usize) -> Result<()> {
+        let (before, behind) = stmts.split_at(at);
+        let starts = has_loop(&behind[0]) && !before.iter().any(has_loop);
+        if !starts || self.is_gpu() || self.lanes.is_some() {
+            return Ok(());
+        }
+        let mut lines = Lines::default();
+        let rest = behind[1..].iter().filter(|stmt| !has_loop(stmt));
+        rest.for_each(|stmt| self.lines_of(stmt, &mut lines));
+        for (buffer, flat) in lines.first.into_iter().take(MOST_LINES) {
+            let (at, _) = self.pointer(buffer, &flat)?;
+            self.ir.prefetch(at);
+        }
+        Ok(())
+    }
+
+    fn lines_of(&mut self, stmt: &Stmt, lines: &mut Lines) {
+        match stmt {
+            Stmt::Block(block) => self.lines_of_block(block, lines),
+            Stmt::For(l) if l.kind == ForKind::Vectorized => {
+                self.ranges.insert(l.var, (0, l.extent as i64 - 1));
+                l.body.iter().for_each(|stmt| self.lines_of(stmt, lines));
+                self.ranges.remove(&l.var);
+            }
+            Stmt::For(l) => {
+                for i in 0..l.extent {
+                    self.bindings.insert(l.var, Affine::constant(i as i64));
+                    l.body.iter().for_each(|stmt| self.lines_of(stmt, lines));
+                }
+                self.bindings.remove(&l.var);
+            }
+        }
+    }
+
+    fn lines_of_block(&mut self, block: &Block, lines: &mut Lines) {
+        let iters: Vec<_> = block.iters.iter().map(|i| (i.var, affine(&i.binding, self))).collect();
+        self.bindings.extend(iters);
+        for (buffer, indices) in block.body.value().loads() {
+            let info = self.program.buffer(buffer);
+            if info.scope != Scope::Input || info.ty.bytes() < LEAST_BYTES {
+                continue;
+            }
+            let flat = self.flatten(buffer, indices);
+            let per_line = LINE / info.ty.dtype.size() as i64;
+            if let Some(first) = self.first_lane(&flat) {
+                let line = Affine { constant: first.constant / per_line, ..first.clone() };
+                if lines.known.insert((buffer, line)) {
+                    lines.first.push((buffer, first));
+                }
+            }
+        }
+        block.iters.iter().for_each(|i| _ = self.bindings.remove(&i.var));
+    }
+
+    /// Where a vector begins whose lanes lie side by side.
+    fn first_lane(&self, flat: &Affine) -> Option<Affine> {
+        let open = |v: &ansc_graph::VarId| self.var_depth(*v).is_some();
+        let beside =
+            |(term, &c): (&Term, &i64)| !matches!(term, Term::Var(v) if !open(v) && c != 1);
+        if flat.terms.iter().all(beside) { part(flat, open) } else { None }
+    }
+}
