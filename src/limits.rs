@@ -80,7 +80,7 @@ fn best<T>(
         all
     };
     let rates: Vec<Vec<f64>> = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(&each)).collect();
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(each)).collect();
         handles.into_iter().map(|h| h.join().expect("measuring does not panic")).collect()
     });
     let together = |i: usize| rates.iter().map(|of_thread| of_thread[i]).sum::<f64>();

@@ -125,7 +125,7 @@ fn of_model(args: &Explain) -> Result<(), Error> {
     // What this CPU can do says nothing of a GPU.
     let measured = args.tuned.records.is_some() && options.schedules.aim == Aim::Cpu;
     let limits = measured.then(|| limits::measure(options.schedules.threads));
-    let copies = measured.then(|| limits::copies(options.schedules.threads)).unwrap_or_default();
+    let copies = if measured { limits::copies(options.schedules.threads) } else { vec![] };
     let mut planned = vec![];
     for weighted in &tasks {
         let known = options.schedules.tuned.get(&weighted.task.key());
