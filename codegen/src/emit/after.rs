@@ -14,22 +14,38 @@
 
 use std::collections::BTreeSet;
 
-use ansc_graph::BufId;
-use ansc_sketch::program::ForKind;
+use ansc_graph::{BufId, Expr, VarId};
+use ansc_sketch::program::{Access, ForKind};
 use ansc_sketch::{Block, Scope, Stmt};
 
 use crate::affine::{Affine, Term, affine};
 use crate::emit::ahead::{LEAST_BYTES, LINE, has_loop, part};
 use crate::emit::function::{Emitter, Result};
+use crate::emit::ir::{Fetch, Near};
 
 /// More would keep what is needed first from coming.
 const MOST_LINES: usize = 48;
 
+/// What of large inputs is read, or what of large outputs is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Read,
+    Write,
+}
+
 /// Elements, each in another line.
-#[derive(Default)]
-struct Lines {
+pub(super) struct Lines {
+    side: Side,
+    /// A loop that is not open, and yet to stay in the form of elements.
+    along: Option<VarId>,
     known: BTreeSet<(BufId, Affine)>,
-    first: Vec<(BufId, Affine)>,
+    pub(super) first: Vec<(BufId, Affine)>,
+}
+
+impl Lines {
+    pub(super) fn of(side: Side, along: Option<VarId>) -> Lines {
+        Lines { side, along, known: BTreeSet::new(), first: Vec::new() }
+    }
 }
 
 impl Emitter<'_, '_> {
@@ -40,17 +56,17 @@ impl Emitter<'_, '_> {
         if !starts || self.is_gpu() || self.lanes.is_some() {
             return Ok(());
         }
-        let mut lines = Lines::default();
+        let mut lines = Lines::of(Side::Read, None);
         let rest = behind[1..].iter().filter(|stmt| !has_loop(stmt));
         rest.for_each(|stmt| self.lines_of(stmt, &mut lines));
         for (buffer, flat) in lines.first.into_iter().take(MOST_LINES) {
             let (at, _) = self.pointer(buffer, &flat)?;
-            self.ir.prefetch(at);
+            self.ir.prefetch(at, Fetch::Read, Near::Second);
         }
         Ok(())
     }
 
-    fn lines_of(&mut self, stmt: &Stmt, lines: &mut Lines) {
+    pub(super) fn lines_of(&mut self, stmt: &Stmt, lines: &mut Lines) {
         match stmt {
             Stmt::Block(block) => self.lines_of_block(block, lines),
             Stmt::For(l) if l.kind == ForKind::Vectorized => {
@@ -71,14 +87,18 @@ impl Emitter<'_, '_> {
     fn lines_of_block(&mut self, block: &Block, lines: &mut Lines) {
         let iters: Vec<_> = block.iters.iter().map(|i| (i.var, affine(&i.binding, self))).collect();
         self.bindings.extend(iters);
-        for (buffer, indices) in block.body.value().loads() {
+        let (scope, accesses) = match lines.side {
+            Side::Read => (Scope::Input, block.body.value().loads()),
+            Side::Write => (Scope::Output, block.body.writes().into_iter().map(element).collect()),
+        };
+        for (buffer, indices) in accesses {
             let info = self.program.buffer(buffer);
-            if info.scope != Scope::Input || info.ty.bytes() < LEAST_BYTES {
+            if info.scope != scope || info.ty.bytes() < LEAST_BYTES {
                 continue;
             }
             let flat = self.flatten(buffer, indices);
             let per_line = LINE / info.ty.dtype.size() as i64;
-            if let Some(first) = self.first_lane(&flat) {
+            if let Some(first) = self.first_lane(&flat, lines.along) {
                 let line = Affine { constant: first.constant / per_line, ..first.clone() };
                 if lines.known.insert((buffer, line)) {
                     lines.first.push((buffer, first));
@@ -89,10 +109,14 @@ impl Emitter<'_, '_> {
     }
 
     /// Where a vector begins whose lanes lie side by side.
-    fn first_lane(&self, flat: &Affine) -> Option<Affine> {
-        let open = |v: &ansc_graph::VarId| self.var_depth(*v).is_some();
+    fn first_lane(&self, flat: &Affine, along: Option<VarId>) -> Option<Affine> {
+        let open = |v: &VarId| self.var_depth(*v).is_some() || along == Some(*v);
         let beside =
             |(term, &c): (&Term, &i64)| !matches!(term, Term::Var(v) if !open(v) && c != 1);
         if flat.terms.iter().all(beside) { part(flat, open) } else { None }
     }
+}
+
+fn element(access: &Access) -> (BufId, &[Expr]) {
+    (access.buffer, &access.indices)
 }

@@ -24,6 +24,7 @@ use ansc_sketch::{Scope, Stmt};
 
 use crate::affine::{Affine, Scope as Known, Term, affine};
 use crate::emit::function::{Emitter, Result};
+use crate::emit::ir::{Fetch, Near};
 
 pub(super) const LINE: i64 = 64;
 /// Smaller operands take next to no time to come, or are in a cache.
@@ -67,7 +68,7 @@ impl Emitter<'_, '_> {
             for line in 0..lines {
                 let at = first.clone().plus(&Affine::constant(line * per_line));
                 let (at, _) = self.pointer(buffer, &at)?;
-                self.ir.prefetch(at);
+                self.ir.prefetch(at, Fetch::Read, Near::Second);
             }
         }
         Ok(())
@@ -167,7 +168,7 @@ impl Walk {
 }
 
 /// Rounded up.
-fn quotient(a: i64, b: i64) -> i64 {
+pub(super) fn quotient(a: i64, b: i64) -> i64 {
     (a + b - 1) / b
 }
 
@@ -208,7 +209,7 @@ fn depends(flat: &Affine, var: VarId) -> bool {
 }
 
 /// What the form grows by with each iteration, if it grows by the same each time.
-fn stride_of(flat: &Affine, var: VarId) -> Option<i64> {
+pub(super) fn stride_of(flat: &Affine, var: VarId) -> Option<i64> {
     let mut of_var = flat.terms.iter().filter(|(t, _)| vars_of(t).contains(&var));
     match (of_var.next()?, of_var.next()) {
         ((Term::Var(_), &c), None) if c > 0 => Some(c),

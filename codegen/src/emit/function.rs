@@ -10,6 +10,7 @@ use inkwell::types::ArrayType;
 use inkwell::values::{BasicValue, FunctionValue, IntValue, MetadataValue, PhiValue, PointerValue};
 
 use crate::affine::{Affine, Scope};
+use crate::emit::again::Strips;
 use crate::emit::ir::{Ir, Reg};
 use crate::emit::tiles::{Loaded, Stored};
 use crate::ops;
@@ -56,6 +57,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) loaded: Vec<Loaded<'c>>,
     /// The tile whose stores are kept for later.
     pub(crate) stored: Option<Stored<'c>>,
+    /// What the next loop is to fetch.
+    pub(crate) strips: Strips,
     fresh: usize,
 }
 
@@ -163,6 +166,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             fetching: false,
             loaded: Vec::new(),
             stored: None,
+            strips: Strips::default(),
             fresh: program.vars.len(),
         }
     }

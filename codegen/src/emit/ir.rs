@@ -16,6 +16,22 @@ use inkwell::values::{
 };
 use inkwell::{FloatPredicate, IntPredicate};
 
+/// What a line is fetched for, by LLVM's number.
+#[derive(Clone, Copy)]
+pub(crate) enum Fetch {
+    Read = 0,
+    Write = 1,
+}
+
+/// Where a prefetch brings a line, by LLVM's number.
+#[derive(Clone, Copy)]
+pub(crate) enum Near {
+    /// To all caches.
+    First = 3,
+    /// To all but the nearest.
+    Second = 2,
+}
+
 /// A value in registers: scalar or vector.
 pub(crate) type Reg<'c> = BasicValueEnum<'c>;
 
@@ -509,10 +525,10 @@ impl<'c> Ir<'c> {
     }
 
     /// Fetches a line into the second cache, for reading.
-    pub(crate) fn prefetch(&self, at: PointerValue<'c>) {
-        let [read, second_cache, data] = [0, 2, 1].map(|n| self.int(32, n, None));
+    pub(crate) fn prefetch(&self, at: PointerValue<'c>, what: Fetch, to: Near) {
+        let [write, near, data] = [what as i64, to as i64, 1].map(|n| self.int(32, n, None));
         let ty = at.get_type().into();
-        self.intrinsic_on("llvm.prefetch", &[ty], &[at.into(), read, second_cache, data]);
+        self.intrinsic_on("llvm.prefetch", &[ty], &[at.into(), write, near, data]);
     }
 
     /// Whether any lane of a mask is set.

@@ -25,6 +25,7 @@ impl<'c> Emitter<'c, '_> {
     pub(crate) fn stmts(&mut self, stmts: &[Stmt]) -> Result<()> {
         for (at, stmt) in stmts.iter().enumerate() {
             self.fetch_for_later(stmts, at)?;
+            self.strips = self.strips(stmts, at);
             self.stmt(stmt)?;
         }
         Ok(())
@@ -64,8 +65,10 @@ impl<'c> Emitter<'c, '_> {
 
     fn rolled(&mut self, l: &For) -> Result<()> {
         let (zero, extent) = (self.ir.index(0), self.ir.index(l.extent as i64));
+        let strips = std::mem::take(&mut self.strips);
         self.counted(l.var, l.extent, zero, extent, |e| {
             e.fetch_ahead(l)?;
+            e.fetch_strips(l, strips)?;
             e.stmts(&l.body)
         })
     }

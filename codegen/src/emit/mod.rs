@@ -9,6 +9,7 @@
 
 mod address;
 mod after;
+mod again;
 mod ahead;
 mod block;
 mod bytes;

@@ -41,6 +41,21 @@ fn residual(extents: [usize; 3]) -> Compute {
     compute
 }
 
+/// `s[i] = max[j] x[i, j]`, `q[i] = sum[j] (x[i, j] - s[i])^2`, `y[i, j] = x[i, j] - q[i]`
+fn normalised([rows, columns]: [usize; 2]) -> Compute {
+    let of_rows = || TensorType::new(DType::F32, &[rows]);
+    let most = Stage::reduction("s", of_rows(), Combiner::Max, vec![columns], at(0, 0, 1));
+    let mut compute = Compute::single(vec![f32s([rows, columns])], most);
+    let of_row = |buffer| Expr::Load(buffer, vec![Expr::var(0)]);
+    let apart = at(0, 0, 1) - of_row(compute.stage_buffer(0));
+    let squares = apart.clone() * apart;
+    compute.push(Stage::reduction("q", of_rows(), Combiner::Sum, vec![columns], squares));
+    let value = at(0, 0, 1) - of_row(compute.stage_buffer(1));
+    compute.push(Stage::map("y", f32s([rows, columns]), value));
+    compute.outputs = vec![2];
+    compute
+}
+
 /// As an untuned compile makes it, and what becomes of `b` if that is a constant.
 fn untuned(compute: &Compute, target: &Target, constant: bool) -> (Program, Option<Compute>) {
     let machine = Machine { vector_bytes: target.vector_bytes, registers: target.vector_registers };
@@ -81,6 +96,19 @@ fn what_is_added_to_a_sum_is_fetched() {
 }
 
 #[test]
+fn rows_that_are_read_again_are_fetched() {
+    // Of two rows that are gone through together, each has its own prefetch of the next and of what is written.
+    let short = normalised([64, 768]);
+    for cpu in ["x86-64-v3", "x86-64-v4"] {
+        assert!(fetches(&short, false, (cpu, "prefetcht0")) >= 4, "{cpu}");
+    }
+    assert!(fetches(&short, false, ("aarch64", "pstl1keep")) >= 2);
+    // Rows that stay in the nearest cache, and rows so long that what is fetched would not.
+    assert_eq!(fetches(&normalised([8, 768]), false, ("x86-64-v3", "prefetcht0")), 0);
+    assert_eq!(fetches(&normalised([64, 4096]), false, ("x86-64-v3", "prefetcht0")), 0);
+}
+
+#[test]
 fn what_is_computed_stays_the_same() {
     let target = Target::native().unwrap();
     let all = [
@@ -88,6 +116,8 @@ fn what_is_computed_stays_the_same() {
         product([37, 300, 530]),
         residual([512, 64, 128]),
         residual([301, 200, 203]),
+        normalised([64, 768]),
+        normalised([102, 771]),
     ];
     for compute in all {
         let number = |_: usize, random: &mut Random| (random.unit() * 16.0).trunc();

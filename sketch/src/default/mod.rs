@@ -18,6 +18,7 @@
 mod build;
 mod gpu;
 mod inline;
+mod jam;
 mod knobs;
 mod rows;
 mod slices;

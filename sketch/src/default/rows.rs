@@ -6,16 +6,17 @@
 //! parallel p in 0..n { m = ..; e[0..8] = ..; s = ..; y[p, 0..8] = .. }     m, e, s local to the row
 //! ```
 //!
-//! Each stage waits for the last result of the one before. Short rows are done two at a time, stage by stage, so that
-//! one goes on while the other waits:
+//! Each stage waits for the last result of the one before. Short rows are done two at a time, stage by stage and in the
+//! same loops (see [`jam`]), so that one goes on while the other waits:
 //!
 //! ```text
-//! parallel p in 0..n / 2 { m = ..; m' = ..; e[0..8] = ..; e'[0..8] = ..; s = ..; s' = ..; y[2p, ..] = ..; y[2p + 1, ..] = .. }
+//! parallel p in 0..n / 2 { m, m' = ..; for i in 0..8 { e[i] = ..; e'[i] = .. }; s, s' = ..; for i in 0..8 { y[2p, i] = ..; y[2p + 1, i] = .. } }
 //! ```
 
 use ansc_graph::{Expr, Stage, TensorType, VarId};
 
 use super::build::Builder;
+use super::jam::jam;
 use super::knobs::Knob;
 use super::stage::{self, PARALLEL_ITERATIONS, Target, mergeable};
 use super::usage::has_reuse;
@@ -37,12 +38,14 @@ pub(super) fn schedule(b: &mut Builder<'_>, first: usize) -> Option<Vec<usize>> 
         let mut stmts = Vec::new();
         for (at, &s) in stages.iter().enumerate() {
             let groups = mergeable(b, &b.compute.stages[s], rows);
+            let mut of_rows = Vec::new();
             for (row, targets) in targets.iter().enumerate() {
                 let mut bound = bound.clone();
                 bound[rows - 1] = row_of(&bound[rows - 1], row, together);
                 find_in(b, &stages, targets);
-                stmts.extend(stage::emit(b, path, s, &bound, &groups, targets[at]));
+                of_rows.push(stage::emit(b, path, s, &bound, &groups, targets[at]));
             }
+            stmts.extend(jam(of_rows));
         }
         stmts
     });
