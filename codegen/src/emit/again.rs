@@ -99,7 +99,7 @@ impl Emitter<'_, '_> {
         Some(Strip { buffer, first, step: stride * of_line, lines, in_line })
     }
 
-    /// At the beginning of the loop over `var`: a part of the strips.
+    /// At the beginning of `l`: a part of each strip.
     pub(crate) fn fetch_strips(&mut self, l: &For, strips: Strips) -> Result<()> {
         let Strips { to_read, to_write } = strips;
         for (strips, fetch) in [(to_read, Fetch::Read), (to_write, Fetch::Write)] {
