@@ -43,7 +43,7 @@ fn residual(extents: [usize; 3]) -> Compute {
 
 /// `s[i] = max[j] x[i, j]`, `q[i] = sum[j] (x[i, j] - s[i])^2`, `y[i, j] = x[i, j] - q[i]`
 fn normalised([rows, columns]: [usize; 2]) -> Compute {
-    let of_rows = || TensorType::new(DType::F32, &[rows]);
+    let of_rows = || TensorType::new(DType::F32, [rows]);
     let most = Stage::reduction("s", of_rows(), Combiner::Max, vec![columns], at(0, 0, 1));
     let mut compute = Compute::single(vec![f32s([rows, columns])], most);
     let of_row = |buffer| Expr::Load(buffer, vec![Expr::var(0)]);
