@@ -8,7 +8,8 @@
 //! Every channels-first convolution becomes a channels-last one between two transposes. Transposes
 //! to channels-first are then pushed down through operators that work in either order, until they
 //! meet their inverse or a border: an output of the graph, or an operator that needs its order. A
-//! graph without convolutions stays as it is.
+//! graph without convolutions stays as it is, and so does one whose convolutions are all depthwise or products of matrices:
+//! either order is as good for them.
 //!
 //! At last a convolution of few channels, such as a network's first one, takes its input as it comes:
 //!
@@ -19,7 +20,7 @@
 
 use super::permute::permuted_op;
 use super::rewrite::{add, built, permuted, reshaped, supersede, sweep};
-use super::{Options, PassError, simplify};
+use super::{Options, PassError, conv_to_matmul, simplify};
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::{Channels, ComputeOp, ConvAttrs, Kind};
 use crate::ops::conv;
@@ -29,7 +30,7 @@ const SMALL: usize = 16 << 10;
 
 pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassError> {
     let mut converted = false;
-    if options.channels_last {
+    if options.channels_last && any_gains(graph) {
         for node in graph.topological() {
             converted |= convert(graph, node)?;
         }
@@ -53,6 +54,19 @@ pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassErro
     }
     sweep(graph);
     Ok(true)
+}
+
+/// Whether any channels-first convolution gains by another order. Where there is none, what comes and goes channels-first
+/// had to be transposed for nothing.
+fn any_gains(graph: &Graph) -> bool {
+    graph.topological().into_iter().any(|node| {
+        let operands = graph.operands(node);
+        let attrs = graph.compute_of(node).and_then(|op| channels_first(graph, op, &operands));
+        attrs.is_some_and(|attrs| {
+            let is_depthwise = attrs.groups > 1 && graph.ty(operands[1]).shape[1] == 1;
+            !is_depthwise && !conv_to_matmul::is_first(&attrs, graph.ty(operands[0]))
+        })
+    })
 }
 
 /// Channels of a group whose distance from each other does not matter.
@@ -367,6 +381,37 @@ mod tests {
         let y = b.conv(x, 4, 3, 1);
         let y = b.binary(BinOp::Add, y, other);
         assert_eq!(transposes(&check(b.finish(&[y]), run)), 2);
+    }
+
+    /// A convolution of groups of so many channels each.
+    fn grouped(b: &mut Builder, x: ValueId, of: usize) -> ValueId {
+        let channels = b.graph.ty(x).shape[1];
+        let w = b.constant(&[channels, of, 3, 3]);
+        let attrs = ConvAttrs {
+            channels: Channels::First,
+            input: Channels::First,
+            kernel: vec![3, 3],
+            strides: vec![1, 1],
+            dilations: vec![1, 1],
+            pads_begin: vec![1, 1],
+            pads_end: vec![1, 1],
+            groups: channels / of,
+        };
+        let op = conv::conv(attrs, b.graph.ty(x), b.graph.ty(w)).unwrap();
+        b.emit(op, &[x, w])
+    }
+
+    #[test]
+    fn depthwise_convolutions_follow_others_but_do_not_ask_for_the_layout() {
+        for (of, after, expected) in [(1, false, 0), (2, false, 2), (1, true, 2)] {
+            let mut b = Builder::new(24);
+            let x = b.input(&[2, 4, 9, 8]);
+            let mut y = grouped(&mut b, x, of);
+            if after {
+                y = b.conv(y, 4, 1, 1);
+            }
+            assert_eq!(transposes(&check(b.finish(&[y]), run)), expected, "{of} {after}");
+        }
     }
 
     #[test]

@@ -129,8 +129,7 @@ const ORDER: &[&str] = &[
     "merge_maps",
     "hoist",
     "batch_norm",
-    // After scales are gone, for it moves maps; before pointwise convolutions become products,
-    // since only channels-last ones can.
+    // After scales are gone, for it moves maps; before pointwise convolutions become products.
     "layout",
     "simplify",
     "conv_to_matmul",

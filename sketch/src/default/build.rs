@@ -255,6 +255,35 @@ impl<'a> Builder<'a> {
         self.serial_rest(path, extents, iter, Vec::new(), body)
     }
 
+    /// The same, with all loops written out.
+    pub(super) fn unrolled_all(
+        &mut self,
+        path: &Path,
+        extents: &[usize],
+        iter: IterKind,
+        body: &mut Inside<'a, '_>,
+    ) -> Vec<Stmt> {
+        self.unrolled_rest(path, extents, iter, Vec::new(), body)
+    }
+
+    fn unrolled_rest(
+        &mut self,
+        path: &Path,
+        extents: &[usize],
+        iter: IterKind,
+        indices: Vec<Expr>,
+        body: &mut Inside<'a, '_>,
+    ) -> Vec<Stmt> {
+        let Some((&first, rest)) = extents.split_first() else {
+            return body(self, path, indices);
+        };
+        self.unrolled(path, first, iter, |b, path, i| {
+            let mut indices = indices;
+            indices.push(i);
+            b.unrolled_rest(path, rest, iter, indices, body)
+        })
+    }
+
     fn serial_rest(
         &mut self,
         path: &Path,

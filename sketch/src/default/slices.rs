@@ -118,12 +118,14 @@ impl<'a> Slices<'a> {
         s.body.loads().iter().any(|(b, _)| self.is_of_slice(*b))
     }
 
-    /// What a product reads that is not of its slice is the same for all: it may be packed, or is not walked by vectors.
+    /// What a product reads that is not of its slice is the same for all, so that it may be packed, or is not walked by vectors.
     fn reads_alike(&self, s: &Stage, part: &Part, constant: &[bool]) -> bool {
         let is_constant = |b: BufId| constant.get(b.index()).copied().unwrap_or(false);
-        let stays = |b: BufId, at: &[Expr]| is_constant(b) || !mentions(at, s.ty.rank() - 1);
+        let is_walked = |at: &[Expr]| mentions(at, s.ty.rank() - 1);
         let mut loads = s.body.loads().into_iter();
-        loads.all(|(b, at)| self.is_of_slice(b) || stays(b, at) && part.is_same(at))
+        loads.all(|(b, at)| {
+            self.is_of_slice(b) || !is_walked(at) || is_constant(b) && part.is_same(at)
+        })
     }
 
     /// The part of a stage that one slice reads, if no other one reads of it.
@@ -358,7 +360,8 @@ impl Traffic {
         let fits = |n: &usize| self.between / n <= SLICE_BYTES;
         let count = allowed().filter(fits).min().or_else(|| allowed().max())?;
         let more = allowed().filter(|&n| n >= count.max(ENOUGH)).min()?;
-        (self.between >= LARGE).then_some(more)
+        // Where slices share nothing, cutting costs nothing.
+        (self.between >= LARGE || self.shared == 0).then_some(more)
     }
 }
 

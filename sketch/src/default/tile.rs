@@ -44,6 +44,8 @@ struct Tiling {
     /// Spatial axes outside of the tile along which panels vary, and the others.
     fixed: Vec<usize>,
     free: Vec<usize>,
+    /// How many of the last reduction axes are written out as a whole.
+    window: usize,
     /// Indices along the upper and the row axis at which windows are inside of what they read.
     inside: [Range<usize>; 2],
 }
@@ -70,7 +72,8 @@ pub(super) fn schedule(b: &mut Builder<'_>, reduction: usize, done: &[bool]) -> 
     let outside = (0..s.ty.rank() - 1).filter(|axis| !rows.contains(&Some(*axis)));
     let (fixed, free) = outside.partition(|axis| operands.fixed_axes.contains(axis));
     let inside = rows.map(|axis| axis.map_or(0..1, |axis| borders::inside(s, axis)));
-    let tiling = Tiling { reduction, epilogue, shape, fixed, free, inside };
+    let window = window(b, s, &operands, &shape);
+    let tiling = Tiling { reduction, epilogue, shape, fixed, free, window, inside };
     operands::pack(b, reduction, &operands, &tiling.shape);
     nests(b, &tiling);
     let covered = tiling.epilogue.iter().map(|e| e.stage);
@@ -186,7 +189,7 @@ fn tile(b: &mut Builder<'_>, path: &Path, t: &Tiling, origin: Origin) -> Vec<Stm
     let mut stmts = place.points(b, path, &mut |b, path, _, dst| {
         b.block(path, "init", Body::Assign { dst, value: identity.clone() })
     });
-    stmts.extend(reduction_loops(b, path, &r.extents, &mut |b, path, terms| {
+    stmts.extend(reduction_loops(b, path, &r.extents, t.window, &mut |b, path, terms| {
         place.points(b, path, &mut |b, path, point, dst| {
             let value = operands::value_at(b, t.reduction, &place.origin.columns, point, terms);
             b.block(path, &s.name, Body::Reduce { combiner: r.combiner, dst, value, init: false })
@@ -211,14 +214,24 @@ fn tile(b: &mut Builder<'_>, path: &Path, t: &Tiling, origin: Origin) -> Vec<Stm
 /// What one term of a reduction adds, given the indices of the term.
 type Terms<'f> = dyn FnMut(&mut Builder<'_>, &Path, &[Expr]) -> Vec<Stmt> + 'f;
 
-/// Loops over the reduction axes, the innermost one written out several terms at a time.
+/// Loops over the reduction axes, the innermost one written out several terms at a time; or the last `window` axes as a
+/// whole, so that rows which a window meets several times are loaded once.
 fn reduction_loops(
     b: &mut Builder<'_>,
     path: &Path,
     extents: &[usize],
+    window: usize,
     body: &mut Terms<'_>,
 ) -> Vec<Stmt> {
     let Some((&last, outer)) = extents.split_last() else { return body(b, path, &[]) };
+    if window > 1 {
+        let (outer, inner) = extents.split_at(extents.len() - window);
+        return b.serial_all(path, outer, IterKind::Reduce, &mut |b, path, terms| {
+            b.unrolled_all(path, inner, IterKind::Reduce, &mut |b, path, more| {
+                body(b, path, &[&terms[..], &more[..]].concat())
+            })
+        });
+    }
     let most = b.knobs.get(Knob::Unroll).max(1);
     let unroll = (1..=most).rev().find(|u| last.is_multiple_of(*u)).unwrap_or(1);
     let unroll = if last <= 2 * most { last } else { unroll };
@@ -231,6 +244,25 @@ fn reduction_loops(
         })
     })
 }
+
+/// How many of the last reduction axes together have few enough terms to be written out, where that lets rows share the
+/// vectors that they read. Several rows of rows leave no registers to hold these.
+fn window(b: &Builder<'_>, s: &Stage, operands: &Operands, shape: &Shape) -> usize {
+    let most = WINDOW * b.knobs.get(Knob::Unroll).max(1);
+    let extents = &s.reduce.as_ref().expect("a reduction").extents;
+    let mut terms = 1;
+    let fits = |&&extent: &&usize| {
+        terms *= extent;
+        terms <= most
+    };
+    match operands.shared || shape.upper > 1 {
+        true => 0,
+        false => extents.iter().rev().take_while(fits).count(),
+    }
+}
+
+/// Terms of a window that are written out, as a multiple of the terms of one axis.
+const WINDOW: usize = 3;
 
 /// Where one tile begins in its stage, and how many rows and columns it has.
 struct Origin {
