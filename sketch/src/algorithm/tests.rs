@@ -1,6 +1,6 @@
 //! Rewritten subgraphs compute the same, as expressions and by the default schedule.
 
-use ansc_graph::{Compute, TensorType, interp, verify};
+use ansc_graph::{Compute, Expr, Stage, TensorType, interp, verify};
 use ansc_runtime::{DType, Tensor};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -200,6 +200,18 @@ fn both(compute: Compute, outputs: [usize; 2]) -> Compute {
     Compute { outputs: outputs.into(), ..compute }
 }
 
+/// The result comes channels-first.
+fn turned(mut compute: Compute) -> Compute {
+    let last = compute.stages.len() - 1;
+    let ty = &compute.stages[last].ty;
+    let turned = [0, 3, 1, 2].map(|axis| ty.shape[axis]);
+    let body = Expr::load(compute.stage_buffer(last).index(), [0, 2, 3, 1].map(Expr::var).into());
+    let stage = Stage::map("turned", TensorType::new(ty.dtype, turned), body);
+    compute.stages.push(stage);
+    compute.outputs = vec![last + 1];
+    compute
+}
+
 #[test]
 fn slices_of_any_length_compute_the_same() {
     for (algorithm, compute, ways) in [
@@ -207,6 +219,7 @@ fn slices_of_any_length_compute_the_same() {
         (Algorithm::Winograd2, both(channels_last(2, [4, 4], 4, 8, [3, 3], 1, 1), [2, 1]), 2),
         (Algorithm::Winograd4, channels_last(1, [16, 9], 5, 18, [3, 3], 1, 1), 2),
         (Algorithm::Winograd2, channels_last(1, [8, 6], 8, 16, [3, 3], 1, 1), 2),
+        (Algorithm::Winograd4, turned(channels_last(1, [16, 8], 5, 16, [3, 3], 1, 1)), 2),
         (Algorithm::Winograd4, channels_last(4, [8, 7], 3, 8, [3, 3], 1, 1), 3),
         (Algorithm::Winograd2, channels_last(2, [7, 7], 6, 9, [3, 3], 1, 0), 1),
         (Algorithm::Winograd4Late, channels_last(1, [8, 6], 5, 24, [3, 3], 1, 1), 3),

@@ -13,10 +13,10 @@
 //! memory. Inside of the loop stages are scheduled as if there were nothing but the slice: [`Slices::compute`] is the
 //! subgraph of one of them, whose number stands for variables from [`SLICE`] on.
 //!
-//! Slices are of the last stage, along its first axes, or of whole vectors along its last one: then each slice makes the
-//! few columns of a factor that it alone needs. A stage belongs to them if all that read it do, and no element
-//! is wanted by two slices; what comes before, such as padding, is computed as a whole. What all slices read is
-//! read again for each of them: there are no more slices than make up for that.
+//! Slices are of the last stage, along its first axes or one of them alone, or of whole vectors along its last one: then
+//! each slice makes the few columns of a factor that it alone needs. A stage belongs to them if all that read it do, and no
+//! element is wanted by two slices; what comes before, such as padding, is computed as a whole. What all slices read is
+//! read again for each of them: there are no more slices than make up for that, unless the cache keeps it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +74,8 @@ impl<'a> Slices<'a> {
             return None;
         }
         let count = match knobs.get(Knob::Slices) {
-            0 => traffic.slices(&all.iter().map(Slices::count).collect::<Vec<_>>())?,
+            0 => traffic
+                .slices(&all.iter().map(Slices::count).collect::<Vec<_>>(), own_cache(machine))?,
             most => all.iter().map(Slices::count).filter(|&n| n <= most).max()?,
         };
         all.into_iter().find(|slices| slices.count() == count)
@@ -352,17 +353,24 @@ struct Traffic {
 }
 
 impl Traffic {
-    /// How many of the possible numbers of slices are best.
-    fn slices(&self, possible: &[usize]) -> Option<usize> {
+    /// How many of the possible numbers of slices are best, next to a cache of this size.
+    fn slices(&self, possible: &[usize], cache: usize) -> Option<usize> {
         // What is written is read again.
-        let most = 2 * self.between / self.shared.max(1);
-        let allowed = || possible.iter().copied().filter(|&n| n <= most);
+        let makes_up = |n: usize| n <= 2 * self.between / self.shared.max(1);
+        // What all slices read is still there when the next one comes.
+        let stays = |n: usize| self.shared + self.between / n <= cache;
+        let allowed = || possible.iter().copied().filter(|&n| makes_up(n) || stays(n));
         let fits = |n: &usize| self.between / n <= SLICE_BYTES;
         let count = allowed().filter(fits).min().or_else(|| allowed().max())?;
         let more = allowed().filter(|&n| n >= count.max(ENOUGH)).min()?;
         // Where slices share nothing, cutting costs nothing.
-        (self.between >= LARGE || self.shared == 0).then_some(more)
+        (self.between >= LARGE || self.shared == 0 || stays(more)).then_some(more)
     }
+}
+
+/// The cache that a core has for itself, at least: of processors with these vectors.
+fn own_cache(machine: &Machine) -> usize {
+    if machine.vector_bytes >= 64 { 1 << 20 } else { 256 << 10 }
 }
 
 fn number(j: usize) -> Expr {
@@ -374,15 +382,19 @@ fn reuses_a_stage(compute: &Compute, s: &Stage) -> bool {
 }
 
 /// Lengths of slices along the first axes: parts of the first one, then parts of the second one within one element of
-/// the first, and so on; of the last one whole vectors, within all of the others.
+/// the first, and so on; of the last one whole vectors, within all of the others. And parts of each axis alone, for results
+/// whose axes are in another order than those of what they are made of.
 fn cuts(shape: &[usize], lanes: usize) -> Vec<Vec<usize>> {
     let Some((&last, first)) = shape.split_last() else { return vec![] };
     let parts = |extent: usize| (1..extent).filter(move |length| extent.is_multiple_of(*length));
     let mut all = vec![];
-    let mut outer = vec![];
-    for &extent in first {
-        all.extend(parts(extent).rev().map(|length| [&outer[..], &[length]].concat()));
-        outer.push(1);
+    for (axis, &extent) in first.iter().enumerate() {
+        let (ones, whole) = (vec![1; axis], &first[..axis]);
+        let mut outers = vec![&ones[..], whole];
+        outers.dedup();
+        for outer in outers {
+            all.extend(parts(extent).rev().map(|length| [outer, &[length]].concat()));
+        }
     }
     let vectors = parts(last).rev().filter(|length| length.is_multiple_of(lanes));
     all.extend(vectors.map(|length| [first, &[length]].concat()));
