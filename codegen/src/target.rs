@@ -262,14 +262,21 @@ fn initialize() {
         LlvmTarget::initialize_x86(&config);
         LlvmTarget::initialize_aarch64(&config);
         LlvmTarget::initialize_nvptx(&config);
-        set_llvm_options(&[c"ansc", c"-disable-post-ra", c"-disable-lsr"]);
+        set_llvm_options(&[
+            c"ansc",
+            c"-disable-post-ra",
+            c"-disable-lsr",
+            c"-dag-maps-huge-region=128",
+        ]);
     });
 }
 
 /// What LLVM lets be set for a whole process only. Scheduling a second time, after registers are
 /// chosen, takes half of the time that large unrolled kernels compile, and makes none of them faster
 /// on processors that reorder instructions themselves. Choosing what loops count up takes a quarter of
-/// the time of most others, and we have chosen already (see `emit::address`).
+/// the time of most others, and we have chosen already (see `emit::address`). Before registers are chosen,
+/// each access to memory is compared with each other one that is written out next to it: beyond so many,
+/// that takes four fifths of the time.
 fn set_llvm_options(words: &[&CStr]) {
     let pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
     // SAFETY: the pointers are to as many strings, which live during the call; LLVM copies them. That

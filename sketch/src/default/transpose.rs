@@ -4,11 +4,14 @@
 //! ```text
 //! y[v0, v1] = x[v1, v0], f32[100, 64], 8 lanes
 //! =>
-//! parallel p in 0..12 { for i in 0..8 {
-//!   vectorized l in 0..8 { unrolled u in 0..8 { y[p * 8 + u, i * 8 + l] = x[i * 8 + l, p * 8 + u] } }
-//! } }
+//! parallel p in 0..3 { for i in 0..8 { for q in 0..4 {
+//!   vectorized l in 0..8 { unrolled u in 0..8 { y[p * 32 + q * 8 + u, i * 8 + l] = x[i * 8 + l, p * 32 + q * 8 + u] } }
+//! } } }
 //! and the rows from 96 on as any other stage
 //! ```
+//!
+//! Several squares are done along the operand's rows before the next ones below them, so that the lines of a large operand
+//! are read in runs, and as many as leave what is written in the cache until its lines are whole.
 
 use ansc_graph::{Expr, Stage};
 
@@ -23,7 +26,16 @@ struct Plan {
     groups: Vec<std::ops::Range<usize>>,
     rows: usize,
     lanes: usize,
+    /// Squares along the operand's rows that are done in a row.
+    run: usize,
 }
+
+/// What a run of squares writes to, at most.
+const RUN_BYTES: usize = 64 << 10;
+/// Longer runs gain nothing.
+const LONGEST: usize = 16;
+/// Runs that are left for all threads, at least.
+const RUNS: usize = 8;
 
 /// Nests at the root, if the stage is of this kind.
 pub(super) fn schedule(b: &mut Builder<'_>, stage: usize) -> Option<Vec<usize>> {
@@ -33,9 +45,9 @@ pub(super) fn schedule(b: &mut Builder<'_>, stage: usize) -> Option<Vec<usize>> 
     let worthwhile = is_worthwhile(s);
     let (squares, rest) = (extents[plan.rows] / plan.lanes, extents[plan.rows] % plan.lanes);
     let mut outer = extents[..extents.len() - 1].to_vec();
-    outer[plan.rows] = squares;
+    outer[plan.rows] = squares / plan.run;
     let mut stmts =
-        b.parallel(&outer, worthwhile, |b, path, at| row_of_squares(b, path, stage, &plan, &at));
+        b.parallel(&outer, worthwhile, |b, path, at| run_of_squares(b, path, stage, &plan, &at));
     if rest > 0 {
         outer[plan.rows] = rest;
         stmts.extend(b.parallel(&outer, false, |b, path, mut at| {
@@ -62,7 +74,20 @@ fn plan(b: &Builder<'_>, s: &Stage) -> Option<Plan> {
         let rows = groups.iter().position(|g| g.contains(&axis.index()))?;
         (crosses && rows + 1 < groups.len() && wide(&groups[rows])).then_some(rows)
     })?;
-    wide(&last).then_some(Plan { groups, rows: walked, lanes })
+    if !wide(&last) {
+        return None;
+    }
+    let (squares, row) = (merged(s, &groups[walked]) / lanes, merged(s, &last) * s.ty.dtype.size());
+    let run = run_of(squares, lanes * row);
+    Some(Plan { groups, rows: walked, lanes, run })
+}
+
+/// How many of these squares are done in a row, each of which writes to so many bytes.
+fn run_of(squares: usize, bytes: usize) -> usize {
+    let fits = |run: &usize| {
+        squares.is_multiple_of(*run) && squares / run >= RUNS && run * bytes <= RUN_BYTES
+    };
+    (1..=LONGEST).rev().find(fits).unwrap_or(1)
 }
 
 fn has_choice(e: &Expr) -> bool {
@@ -71,8 +96,8 @@ fn has_choice(e: &Expr) -> bool {
     found
 }
 
-/// All columns of `lanes` rows; `at` has a number of a square where other groups have an index.
-fn row_of_squares(
+/// All columns of a run of squares; `at` has a number of a run where other groups have an index.
+fn run_of_squares(
     b: &mut Builder<'_>,
     path: &Path,
     stage: usize,
@@ -82,23 +107,26 @@ fn row_of_squares(
     let (lanes, rows) = (plan.lanes, plan.rows);
     let columns_extent = merged(&b.compute.stages[stage], &plan.groups[plan.groups.len() - 1]);
     let squares = columns_extent / lanes;
-    let mut first = at.to_vec();
-    first[rows] = at[rows].clone() * Expr::index(lanes);
+    let first = at[rows].clone() * Expr::index(lanes * plan.run);
+    let at_row = |row: Expr| {
+        let mut at = at.to_vec();
+        at[rows] = plus(first.clone(), row);
+        at
+    };
     let mut stmts = b.serial(path, squares, IterKind::Spatial, |b, path, i| {
         let base = i * Expr::index(lanes);
-        b.vector(path, lanes, |b, path, l| {
-            b.unrolled(path, lanes, IterKind::Spatial, |b, path, u| {
-                let mut at = first.clone();
-                at[rows] = plus(at[rows].clone(), u);
-                element(b, path, stage, plan, &at, plus(base, l))
+        b.serial(path, plan.run, IterKind::Spatial, |b, path, q| {
+            b.vector(path, lanes, |b, path, l| {
+                b.unrolled(path, lanes, IterKind::Spatial, |b, path, u| {
+                    let at = at_row(plus(q * Expr::index(lanes), u));
+                    element(b, path, stage, plan, &at, plus(base, l))
+                })
             })
         })
     });
     if !columns_extent.is_multiple_of(lanes) {
-        stmts.extend(b.serial(path, lanes, IterKind::Spatial, |b, path, u| {
-            let mut at = first.clone();
-            at[rows] = plus(at[rows].clone(), u);
-            columns(b, path, stage, plan, &at, squares * lanes)
+        stmts.extend(b.serial(path, lanes * plan.run, IterKind::Spatial, |b, path, u| {
+            columns(b, path, stage, plan, &at_row(u), squares * lanes)
         }));
     }
     stmts
