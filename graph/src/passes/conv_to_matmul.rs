@@ -26,7 +26,9 @@ pub(crate) fn run(graph: &mut Graph, _: &Options) -> Result<bool, PassError> {
         match &op.kind {
             Kind::Conv(attrs) if is_pointwise(attrs) => flatten(graph, node)?,
             Kind::MatMul if has_one_matrix(graph, node) => flatten(graph, node)?,
-            Kind::Conv(attrs) if is_first(attrs, graph.ty(graph.operands(node)[0])) => {
+            Kind::Conv(attrs)
+                if is_product_as_it_stands(attrs, graph.ty(graph.operands(node)[0])) =>
+            {
                 let strides = attrs.strides.clone();
                 flatten_first(graph, node, &strides)?;
             }
@@ -48,7 +50,7 @@ fn is_pointwise(attrs: &ConvAttrs) -> bool {
 const ENOUGH_PIXELS: usize = 128;
 
 /// Whether a convolution of `x` is a product of matrices without any transpose, and as good as a channels-last one.
-pub(super) fn is_first(attrs: &ConvAttrs, x: &TensorType) -> bool {
+pub(super) fn is_product_as_it_stands(attrs: &ConvAttrs, x: &TensorType) -> bool {
     [attrs.channels, attrs.input] == [Channels::First; 2]
         && is_product(attrs)
         && x.dtype.is_float()
@@ -114,6 +116,7 @@ fn flatten_first(graph: &mut Graph, node: NodeId, strides: &[usize]) -> Result<(
     Ok(())
 }
 
+/// The pixels at which windows begin, as a slice where there is a stride.
 fn read_by(
     graph: &mut Graph,
     name: &str,

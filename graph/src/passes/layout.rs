@@ -64,7 +64,7 @@ fn any_gains(graph: &Graph) -> bool {
         let attrs = graph.compute_of(node).and_then(|op| channels_first(graph, op, &operands));
         attrs.is_some_and(|attrs| {
             let is_depthwise = attrs.groups > 1 && graph.ty(operands[1]).shape[1] == 1;
-            !is_depthwise && !conv_to_matmul::is_first(&attrs, graph.ty(operands[0]))
+            !is_depthwise && !conv_to_matmul::is_product_as_it_stands(&attrs, graph.ty(operands[0]))
         })
     })
 }

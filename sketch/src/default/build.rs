@@ -252,7 +252,7 @@ impl<'a> Builder<'a> {
         iter: IterKind,
         body: &mut Inside<'a, '_>,
     ) -> Vec<Stmt> {
-        self.serial_rest(path, extents, iter, Vec::new(), body)
+        self.all(path, extents, (ForKind::Serial, iter), Vec::new(), body)
     }
 
     /// The same, with all loops written out.
@@ -263,43 +263,28 @@ impl<'a> Builder<'a> {
         iter: IterKind,
         body: &mut Inside<'a, '_>,
     ) -> Vec<Stmt> {
-        self.unrolled_rest(path, extents, iter, Vec::new(), body)
+        self.all(path, extents, (ForKind::Unrolled, iter), Vec::new(), body)
     }
 
-    fn unrolled_rest(
+    fn all(
         &mut self,
         path: &Path,
         extents: &[usize],
-        iter: IterKind,
+        (kind, iter): (ForKind, IterKind),
         indices: Vec<Expr>,
         body: &mut Inside<'a, '_>,
     ) -> Vec<Stmt> {
         let Some((&first, rest)) = extents.split_first() else {
             return body(self, path, indices);
         };
-        self.unrolled(path, first, iter, |b, path, i| {
-            let mut indices = indices;
-            indices.push(i);
-            b.unrolled_rest(path, rest, iter, indices, body)
-        })
-    }
-
-    fn serial_rest(
-        &mut self,
-        path: &Path,
-        extents: &[usize],
-        iter: IterKind,
-        indices: Vec<Expr>,
-        body: &mut Inside<'a, '_>,
-    ) -> Vec<Stmt> {
-        let Some((&first, rest)) = extents.split_first() else {
-            return body(self, path, indices);
+        let inside = |b: &mut Self, path: &Path, i| {
+            let indices = [&indices[..], &[i]].concat();
+            b.all(path, rest, (kind, iter), indices, body)
         };
-        self.serial(path, first, iter, |b, path, i| {
-            let mut indices = indices;
-            indices.push(i);
-            b.serial_rest(path, rest, iter, indices, body)
-        })
+        match kind {
+            ForKind::Unrolled => self.unrolled(path, first, iter, inside),
+            _ => self.serial(path, first, iter, inside),
+        }
     }
 
     /// One parallel loop over all `extents`, fused; `body` gets one index for each. Inside of a slice it is serial.
