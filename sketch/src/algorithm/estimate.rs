@@ -14,6 +14,8 @@ use crate::task::Task;
 
 /// Operations in the time in which one byte of transformed elements is written, and read again.
 const PER_BYTE: f64 = 18.0;
+/// The same where slices keep it in the cache.
+const PER_CACHED_BYTE: f64 = 9.0;
 /// Operations in the time in which one byte of weights comes from memory, less what products hide.
 const PER_WEIGHT_BYTE: f64 = 5.0;
 /// Operations in the time in which one byte of weights is transformed, and read from the cache.
@@ -39,15 +41,16 @@ pub(super) fn preferred(task: &Task, small: bool) -> Option<Algorithm> {
         return None;
     }
     let priced = Algorithm::ALL.into_iter().filter_map(|a| {
-        let (m, weights) = a.tile().filter(|(_, weights)| !small || *weights == Weights::Late)?;
-        let work = winograd::Work::of(task, &conv, m, weights)?;
-        Some(Priced { algorithm: a, price: price(&work), work })
+        let tile = a.tile().filter(|tile| !small || tile.weights == Weights::Late)?;
+        let work = winograd::Work::of(task, &conv, tile)?;
+        Some(Priced { algorithm: a, price: price(&work, PER_BYTE), work })
     });
     let priced: Vec<Priced> = priced.collect();
     let best = priced.iter().min_by(|a, b| a.price.total_cmp(&b.price))?;
     let saving = priced.iter().filter(|p| p.saves_memory(best));
     let chosen = saving.min_by_key(|p| p.work.weights).unwrap_or(best);
-    (best.price < CLEARLY * direct(task, &conv)).then_some(chosen.algorithm)
+    let per_byte = if best.work.is_even { PER_CACHED_BYTE } else { PER_BYTE };
+    (price(&best.work, per_byte) < CLEARLY * direct(task, &conv)).then_some(chosen.algorithm)
 }
 
 struct Priced {
@@ -72,9 +75,9 @@ fn direct(task: &Task, conv: &Convolution) -> f64 {
     2.0 * points as f64 + PER_WEIGHT_BYTE * weights as f64
 }
 
-fn price(work: &winograd::Work) -> f64 {
+fn price(work: &winograd::Work, per_byte: f64) -> f64 {
     2.0 * work.products as f64
-        + PER_BYTE * work.transformed as f64
+        + per_byte * work.transformed as f64
         + PER_WEIGHT_BYTE * work.weights as f64
         + PER_LATE_BYTE * work.late as f64
 }
@@ -87,11 +90,21 @@ mod tests {
     use crate::default::Machine;
 
     fn preferred(size: usize, channels: usize, out: usize, constant: bool) -> Option<Algorithm> {
-        let padded = size + 2;
+        of_window([3, 1], size, channels, out, constant)
+    }
+
+    fn of_window(
+        [window, stride]: [usize; 2],
+        size: usize,
+        channels: usize,
+        out: usize,
+        constant: bool,
+    ) -> Option<Algorithm> {
+        let padded = size * stride + window - 1;
         let text = format!(
-            "compute(in0: f32[1, {padded}, {padded}, {channels}], in1: f32[3, 3, {channels}, {out}]) -> conv {{
-               conv: f32[1, {size}, {size}, {out}] = sum{{r0: 3, r1: 3, r2: {channels}}}
-                 mul(in0[i0, add(i1, r0), add(i2, r1), r2], in1[r0, r1, r2, i3])
+            "compute(in0: f32[1, {padded}, {padded}, {channels}], in1: f32[{window}, {window}, {channels}, {out}]) -> conv {{
+               conv: f32[1, {size}, {size}, {out}] = sum{{r0: {window}, r1: {window}, r2: {channels}}}
+                 mul(in0[i0, add(mul(i1, {stride}), r0), add(mul(i2, {stride}), r1), r2], in1[r0, r1, r2, i3])
              }}"
         );
         let compute = Compute::parse(&text).unwrap();
@@ -114,5 +127,14 @@ mod tests {
         assert_eq!(preferred(224, 3, 64, true), None);
         assert_eq!(preferred(14, 8, 8, true), None);
         assert_eq!(preferred(1, 512, 512, true), None);
+    }
+
+    #[test]
+    fn large_windows_are_dealt_out_where_tiles_fit_the_image() {
+        assert_eq!(of_window([7, 2], 112, 3, 64, true), Some(Algorithm::WinogradLarge));
+        assert_eq!(of_window([7, 2], 109, 3, 64, true), None);
+        assert_eq!(of_window([5, 1], 28, 32, 64, true), Some(Algorithm::Winograd4));
+        assert_eq!(of_window([3, 2], 56, 64, 64, true), None);
+        assert_eq!(of_window([7, 2], 112, 3, 64, false), None);
     }
 }

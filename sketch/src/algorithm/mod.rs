@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! pad; conv; relu  =>  winograd_4: pad; transform; 36 products; transform back; relu
+//! pad; conv; relu  =>  winograd_large: the same for larger windows and strides, dealt out to more channels
 //! pad; conv; relu  =>  winograd_4_late: the same, with weights transformed in each run
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
@@ -18,6 +19,7 @@ mod convolution;
 mod dot4;
 mod estimate;
 mod im2col;
+mod parts;
 mod rational;
 mod toom_cook;
 mod winograd;
@@ -31,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::packed::Packing;
 use crate::task::Task;
 use convolution::Convolution;
-use winograd::Weights;
+use winograd::{Tile, Weights};
 
 /// How a convolution or a product is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -40,6 +42,9 @@ pub enum Algorithm {
     /// F(2x2, 3x3)
     #[serde(rename = "winograd_2")]
     Winograd2,
+    /// F(3x3, 4x4)
+    #[serde(rename = "winograd_large")]
+    WinogradLarge,
     /// F(4x4, 3x3)
     #[serde(rename = "winograd_4")]
     Winograd4,
@@ -61,8 +66,9 @@ pub struct Rewritten {
 }
 
 impl Algorithm {
-    pub const ALL: [Algorithm; 5] = [
+    pub const ALL: [Algorithm; 6] = [
         Algorithm::Winograd2,
+        Algorithm::WinogradLarge,
         Algorithm::Winograd4,
         Algorithm::Winograd4Late,
         Algorithm::Im2col,
@@ -72,6 +78,7 @@ impl Algorithm {
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Winograd2 => "winograd_2",
+            Algorithm::WinogradLarge => "winograd_large",
             Algorithm::Winograd4 => "winograd_4",
             Algorithm::Winograd4Late => "winograd_4_late",
             Algorithm::Im2col => "im2col",
@@ -79,14 +86,15 @@ impl Algorithm {
         }
     }
 
-    /// Outputs of a tile along each axis, and when weights are transformed.
-    fn tile(self) -> Option<(usize, Weights)> {
-        match self {
-            Algorithm::Winograd2 => Some((2, Weights::Early)),
-            Algorithm::Winograd4 => Some((4, Weights::Early)),
-            Algorithm::Winograd4Late => Some((4, Weights::Late)),
-            Algorithm::Im2col | Algorithm::Dot4 => None,
-        }
+    fn tile(self) -> Option<Tile> {
+        let (outputs, window, weights) = match self {
+            Algorithm::Winograd2 => (2, 3, Weights::Early),
+            Algorithm::WinogradLarge => (4, 4, Weights::Early),
+            Algorithm::Winograd4 => (4, 3, Weights::Early),
+            Algorithm::Winograd4Late => (4, 3, Weights::Late),
+            Algorithm::Im2col | Algorithm::Dot4 => return None,
+        };
+        Some(Tile { outputs, window, weights })
     }
 
     /// None where the algorithm does not apply.
@@ -96,7 +104,7 @@ impl Algorithm {
         }
         let conv = Convolution::find(&task.compute)?;
         match self.tile() {
-            Some((m, weights)) => winograd::rewrite(task, &conv, m, weights),
+            Some(tile) => winograd::rewrite(task, &conv, tile),
             None => im2col::rewrite(task, &conv),
         }
     }

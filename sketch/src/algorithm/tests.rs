@@ -74,6 +74,36 @@ fn frames(
     Compute::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
+/// `[2, c, h, w]` without padding, of any stride and dilation.
+fn spread_out(
+    [h, w]: [usize; 2],
+    c: usize,
+    k: usize,
+    kernel: [usize; 2],
+    s: usize,
+    d: usize,
+) -> Compute {
+    let [r, q] = kernel;
+    let [oh, ow] = [(h, r), (w, q)].map(|(of, size)| (of - (size - 1) * d - 1) / s + 1);
+    let text = format!(
+        "compute(in0: f32[2, {c}, {h}, {w}], in1: f32[{k}, {c}, {r}, {q}]) -> conv {{
+           conv: f32[2, {k}, {oh}, {ow}] = sum{{r0: {c}, r1: {r}, r2: {q}}} mul(in1[i1, r0, r1, r2], in0[i0, r0, add(mul(i2, {s}), mul(r1, {d})), add(mul(i3, {s}), mul(r2, {d}))])
+         }}"
+    );
+    Compute::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// `[1, c, d, h, w]` without padding, windows of seven by seven of stride two, and of five with another one.
+fn volume([d, h, w]: [usize; 3], c: usize, k: usize, stride: usize) -> Compute {
+    let ([od, oh, ow], s) = ([(d - 5) / stride + 1, (h - 7) / 2 + 1, (w - 7) / 2 + 1], stride);
+    let text = format!(
+        "compute(in0: f32[1, {c}, {d}, {h}, {w}], in1: f32[{k}, {c}, 5, 7, 7]) -> conv {{
+           conv: f32[1, {k}, {od}, {oh}, {ow}] = sum{{r0: {c}, r1: 5, r2: 7, r3: 7}} mul(in1[i1, r0, r1, r2, r3], in0[i0, r0, add(mul(i2, {s}), r1), add(mul(i3, 2), r2), add(mul(i4, 2), r3)])
+         }}"
+    );
+    Compute::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
 /// Elements of a normal distribution.
 fn normal(ty: &TensorType, seed: u64) -> Tensor {
     let random = &mut StdRng::seed_from_u64(seed);
@@ -195,6 +225,25 @@ fn frames_of_any_window() {
     check(&frames(2, [4, 5, 6], 5, 6, 3, 1), Algorithm::Im2col);
 }
 
+#[test]
+fn large_windows_strides_and_dilations_are_dealt_out() {
+    use Algorithm::{Winograd2, Winograd4, WinogradLarge};
+    for algorithm in [Winograd2, Winograd4] {
+        check(&channels_last(2, [9, 8], 3, 5, [3, 5], 1, 1), algorithm);
+        check(&channels_last(1, [8, 11], 5, 8, [5, 5], 1, 2), algorithm);
+        check(&spread_out([17, 19], 3, 5, [5, 6], 1, 1), algorithm);
+    }
+    for algorithm in [Winograd4, WinogradLarge] {
+        check(&channels_last(2, [17, 14], 3, 8, [7, 7], 2, 3), algorithm);
+        check(&spread_out([31, 27], 2, 5, [7, 7], 2, 2), algorithm);
+    }
+    check(&channels_last(1, [8, 9], 3, 5, [4, 4], 1, 1), WinogradLarge);
+    check(&spread_out([25, 31], 3, 7, [10, 11], 3, 1), WinogradLarge);
+    check(&volume([9, 17, 14], 3, 5, 1), WinogradLarge);
+    check(&volume([10, 16, 15], 2, 6, 2), WinogradLarge);
+    check(&volume([14, 16, 15], 2, 6, 3), WinogradLarge);
+}
+
 /// What is added and cut off follows the convolution, which is a result too.
 fn both(compute: Compute, outputs: [usize; 2]) -> Compute {
     Compute { outputs: outputs.into(), ..compute }
@@ -304,14 +353,18 @@ fn columns_of_any_stride() {
 }
 
 #[test]
-fn what_is_no_window_of_three_by_three_is_refused() {
+fn what_would_not_save_products_is_refused() {
     let refused = |compute: Compute, algorithm: Algorithm| {
         assert_eq!(algorithm.rewrite(&task(compute, true)), None, "{algorithm}");
     };
     for algorithm in [Algorithm::Winograd2, Algorithm::Winograd4] {
         refused(channels_last(1, [8, 8], 4, 4, [3, 3], 2, 1), algorithm);
-        refused(channels_last(1, [8, 8], 4, 4, [3, 5], 1, 1), algorithm);
+        refused(channels_last(1, [8, 8], 4, 4, [1, 7], 1, 3), algorithm);
+        refused(spread_out([9, 8], 4, 4, [5, 5], 1, 2), algorithm);
         refused(crate::testing::matmul_bias_relu(4, 4, 4), algorithm);
+    }
+    for kernel in [[3, 3], [7, 3], [4, 1]] {
+        refused(channels_last(1, [8, 8], 4, 4, kernel, 1, 1), Algorithm::WinogradLarge);
     }
     refused(crate::testing::matmul_bias_relu(4, 4, 4), Algorithm::Im2col);
     refused(channels_last(1, [8, 8], 4, 4, [1, 1], 1, 0), Algorithm::Im2col);
@@ -323,30 +376,31 @@ fn what_is_no_window_of_three_by_three_is_refused() {
 /// The errors that the documentation states, against sums of 64 bits.
 #[test]
 fn errors_stay_below_what_is_stated() {
-    let exact = |compute: &Compute| {
-        let text = compute.to_string().replace("f32", "f64");
-        Compute::parse(&text).unwrap()
-    };
-    let channels = if cfg!(debug_assertions) { 16 } else { 256 };
-    let compute = channels_last(1, [14, 14], channels, 16, [3, 3], 1, 1);
-    let inputs = inputs(&compute);
-    let wide: Vec<Tensor> =
-        inputs.iter().map(|t| Tensor::from_slice(t.shape(), &t.to_f64_vec())).collect();
-    let expected = eval(&exact(&compute), &wide);
-    let narrow = |t: &Tensor| {
-        Tensor::from_slice(
-            t.shape(),
-            &t.to_f64_vec().iter().map(|&x| x as f32).collect::<Vec<f32>>(),
-        )
-    };
-    let error_of = |found: &Tensor| difference(&narrow(&expected), found);
-    println!("direct: {:.2e}", error_of(&eval(&compute, &inputs)));
-    for (algorithm, most) in [(Algorithm::Winograd2, 2e-6), (Algorithm::Winograd4, 5e-6)] {
+    use Algorithm::{Winograd2, Winograd4, WinogradLarge};
+    let few = |channels: usize| if cfg!(debug_assertions) { channels / 16 } else { channels };
+    let small = channels_last(1, [14, 14], few(256), 16, [3, 3], 1, 1);
+    let large = channels_last(1, [29, 29], few(64), 16, [7, 7], 2, 3);
+    let all = [(&small, Winograd2, 2e-6), (&small, Winograd4, 5e-6), (&large, WinogradLarge, 1e-5)];
+    for (compute, algorithm, most) in all {
+        let (inputs, exact) = (inputs(compute), exact(compute));
+        let direct = difference(&exact, &eval(compute, &inputs));
         let rewritten = algorithm.rewrite(&task(compute.clone(), true)).unwrap();
-        let error = error_of(&eval(&rewritten.task.compute, &prepared(&rewritten, &inputs)));
-        println!("{algorithm}: {error:.2e}");
+        let found = eval(&rewritten.task.compute, &prepared(&rewritten, &inputs));
+        let error = difference(&exact, &found);
+        println!("{algorithm}: {error:.2e}, direct: {direct:.2e}");
         assert!(error < most, "{algorithm}: {error}");
     }
+}
+
+/// The result of sums of 64 bits.
+fn exact(compute: &Compute) -> Tensor {
+    let wide = Compute::parse(&compute.to_string().replace("f32", "f64")).unwrap();
+    let inputs = inputs(compute);
+    let inputs: Vec<Tensor> =
+        inputs.iter().map(|t| Tensor::from_slice(t.shape(), &t.to_f64_vec())).collect();
+    let exact = eval(&wide, &inputs);
+    let narrow: Vec<f32> = exact.to_f64_vec().iter().map(|&x| x as f32).collect();
+    Tensor::from_slice(exact.shape(), &narrow)
 }
 
 /// All bytes, the extremes among them more often; other integers and floats that sums of products keep exact.

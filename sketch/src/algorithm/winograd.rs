@@ -1,16 +1,18 @@
-//! Winograd's convolution of windows of three by three: a quarter of the products (F(4, 3)) or four ninths (F(2, 3)).
+//! Winograd's convolution: of the products of windows of three by three a quarter (F(4, 3)) or four ninths (F(2, 3)), of those
+//! of four by four a fifth (F(4, 4)).
 //!
 //! ```text
 //! conv[n, y, x, k] = sum{r, s, c} in[n, y + r, x + s, c] * w[r, s, c, k]
 //! =>
-//! half[t, i, b, c]    = (Bt d)[i, b]               d: the tile t of the input, m + 2 by m + 2
+//! half[t, i, b, c]    = (Bt d)[i, b]               d: the tile t of the input, m + 2 by m + 2, or m + 3 by m + 3
 //! points[i, j, t, c]  = (half B)[i, j]
 //! product[i, j, t, k] = sum{c} points[i, j, t, c] * u[i, j, c, k]       u = G w Gt, made when compiling
 //! back[t, y, j, k]    = (At product)[y, j]
 //! conv[n, y, x, k]    = (back A)[y % m, x % m] of the tile of (y, x)
 //! ```
 //!
-//! Windows have stride and dilation one; axes may be in any order. Tiles that reach beyond the input read zeros.
+//! Windows have stride and dilation one, or are dealt out to some of that kind (`parts`); axes may be in any order. Tiles that
+//! reach beyond the input read zeros.
 //!
 //! A third window, of any size and dilation, is left to the products: its frames of the input are transformed one by
 //! one, and a product of frame `d` sums over frames `d + q`. As `t` counts tiles frame by frame, that is so many tiles on:
@@ -30,7 +32,8 @@
 //!
 //! Coefficients are exact fractions, rounded once; constant weights are transformed with 64 bits. Sums and differences of
 //! inputs lose some bits: with 256 channels and elements of a normal distribution the largest error is 7e-7 of the
-//! largest result for F(2, 3) and 3e-6 for F(4, 3), where the direct sum of 2304 terms one after another has 1.5e-6.
+//! largest result for F(2, 3) and 3e-6 for F(4, 3), where the direct sum of 2304 terms one after another has 1.5e-6; 7e-6
+//! for F(4, 4), of 64 channels under windows of seven by seven.
 //! An infinity in the input becomes NaN in results that it would have made infinite or left alone, within its tile.
 
 use std::ops::Range;
@@ -39,19 +42,20 @@ use ansc_graph::{BufId, Combiner, Compute, Expr, Stage, TensorType};
 use ansc_runtime::DType;
 
 use super::convolution::{Convolution, Window};
+use super::parts::{self, Deal};
 use super::rational::Rational;
 use super::toom_cook::{Filter, filter};
 use super::{Replacing, Rewritten};
 use crate::flat::{flattened, spread};
-use crate::packed::Packing;
+use crate::packed::{Packing, in_turn};
 use crate::task::Task;
-
-/// Weights of a window along each axis.
-const WINDOW: usize = 3;
 
 /// Transformed weights of so many bytes are not worth the memory: each run reads all of them, which takes about as long
 /// as the operations that they save.
 const MOST_WEIGHTS: usize = 40 << 20;
+
+/// Windows are dealt out if what is left is no more than three quarters of the direct products.
+const FEWER: (usize, usize) = (3, 4);
 
 /// When weights are transformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +64,44 @@ pub(super) enum Weights {
     Early,
     /// In each run, though they are constant.
     Late,
+}
+
+/// Outputs along each axis of a tile, weights along each axis of a window, and when they are transformed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tile {
+    pub(super) outputs: usize,
+    pub(super) window: usize,
+    pub(super) weights: Weights,
+}
+
+impl Tile {
+    /// Points along each axis.
+    fn size(&self) -> usize {
+        self.outputs + self.window - 1
+    }
+
+    /// Whether nothing has to be dealt out.
+    fn fits(&self, conv: &Convolution) -> bool {
+        let fits = |w: &Window| w.size == self.window && w.stride == 1 && w.dilation == 1;
+        match &conv.windows[..] {
+            [y, x] => fits(y) && fits(x),
+            [outer, y, x] => outer.stride == 1 && fits(y) && fits(x),
+            _ => false,
+        }
+    }
+
+    /// How windows are dealt out, if that leaves clearly fewer products.
+    fn deals(&self, conv: &Convolution) -> Option<Vec<Deal>> {
+        let (outer, inner) = conv.windows.split_at(conv.windows.len().checked_sub(2)?);
+        let outer = outer.iter().map(|w| Deal::of(w, None, 1));
+        let inner = inner.iter().map(|w| Deal::of(w, Some(self.window), self.outputs));
+        let deals: Vec<Deal> = outer.chain(inner).collect::<Option<_>>()?;
+        let direct: usize = conv.windows.iter().map(|w| w.size).product();
+        let dealt: usize = deals.iter().map(Deal::weights).product();
+        let [products, outputs] = [self.size(), self.outputs * self.window].map(|n| n * n);
+        let saves = FEWER.1 * products * dealt <= FEWER.0 * outputs * direct;
+        (self.weights == Weights::Early && deals.len() <= 3 && saves).then_some(deals)
+    }
 }
 
 /// Input channels of a block of late weights.
@@ -71,14 +113,22 @@ const STRIP: usize = 1536;
 /// Takes a stage and gives its buffer.
 type Push<'f> = dyn FnMut(Stage) -> BufId + 'f;
 
-/// The task with tiles of `m` by `m` outputs.
-pub(super) fn rewrite(
-    task: &Task,
-    conv: &Convolution,
-    m: usize,
-    weights: Weights,
-) -> Option<Rewritten> {
-    Tiling::of(task, conv, m, weights)?.rewrite(task)
+/// The task with such tiles.
+pub(super) fn rewrite(task: &Task, conv: &Convolution, tile: Tile) -> Option<Rewritten> {
+    let Some(dealt) = dealt(task, conv, tile)? else {
+        return Tiling::of(task, conv, tile)?.rewrite(task);
+    };
+    let conv = Convolution::find(&dealt.task.compute)?;
+    let made = Tiling::of(&dealt.task, &conv, tile)?.rewrite(&dealt.task)?;
+    Some(Rewritten { prepared: in_turn(dealt.prepared, made.prepared), ..made })
+}
+
+/// The task with windows that fit the tiles, if those of the task do not.
+fn dealt(task: &Task, conv: &Convolution, tile: Tile) -> Option<Option<Rewritten>> {
+    if tile.fits(conv) {
+        return Some(None);
+    }
+    Some(Some(parts::rewrite(task, conv, &tile.deals(conv)?)))
 }
 
 /// What there is to do.
@@ -91,20 +141,27 @@ pub(super) struct Work {
     pub(super) weights: usize,
     /// Bytes of weights that are transformed in each run.
     pub(super) late: usize,
+    /// Whether whole rows of tiles are whole rows of the result, so that what is transformed may be cut into slices.
+    pub(super) is_even: bool,
 }
 
 impl Work {
     /// None where the algorithm is not taken.
-    pub(super) fn of(task: &Task, conv: &Convolution, m: usize, weights: Weights) -> Option<Work> {
-        Some(Tiling::of(task, conv, m, weights)?.work())
+    pub(super) fn of(task: &Task, conv: &Convolution, tile: Tile) -> Option<Work> {
+        let Some(dealt) = dealt(task, conv, tile)? else {
+            return Some(Tiling::of(task, conv, tile)?.work());
+        };
+        let conv = Convolution::find(&dealt.task.compute)?;
+        let work = Tiling::of(&dealt.task, &conv, tile)?.work();
+        let parts = dealt.task.compute.buffer_type(conv.input).bytes();
+        Some(Work { transformed: work.transformed + parts, ..work })
     }
 }
 
 struct Tiling<'a> {
     conv: &'a Convolution,
     filter: Filter,
-    m: usize,
-    weights: Weights,
+    tile: Tile,
     /// The window that is left to the products.
     outer: Option<&'a Window>,
     /// Those of the tiles.
@@ -117,28 +174,27 @@ struct Tiling<'a> {
 
 impl<'a> Tiling<'a> {
     /// None where the algorithm does not apply, or is not worth its memory.
-    fn of(task: &Task, conv: &'a Convolution, m: usize, weights: Weights) -> Option<Tiling<'a>> {
-        let fits = |w: &Window| w.size == WINDOW && w.stride == 1 && w.dilation == 1;
+    fn of(task: &Task, conv: &'a Convolution, tile: Tile) -> Option<Tiling<'a>> {
         let (outer, [y, x]) = match &conv.windows[..] {
             [y, x] => (None, [y, x]),
-            [outer, y, x] if outer.stride == 1 => (Some(outer), [y, x]),
+            [outer, y, x] => (Some(outer), [y, x]),
             _ => return None,
         };
         let extents = &task.compute.stages[conv.stage].ty.shape;
         let batch: Vec<usize> = conv.batch.iter().map(|&a| extents[a]).collect();
         // With several images, the frames of one would be followed by those of the next.
-        if !fits(y) || !fits(x) || (outer.is_some() && count(&batch) > 1) {
+        if !tile.fits(conv) || (outer.is_some() && count(&batch) > 1) {
             return None;
         }
         let input = &task.compute.buffer_type(conv.input).shape;
         let tiled = |frames: Option<usize>| {
-            let along = [y, x].map(|w| w.outputs.div_ceil(m));
+            let along = [y, x].map(|w| w.outputs.div_ceil(tile.outputs));
             batch.iter().copied().chain(frames).chain(along).collect()
         };
         let (tiles, results) = (tiled(outer.map(|w| input[w.of])), tiled(outer.map(|w| w.outputs)));
-        let filter = filter(m, WINDOW);
-        let tiling = Tiling { conv, filter, m, weights, outer, inner: [y, x], tiles, results };
-        let fits = match weights {
+        let filter = filter(tile.outputs, tile.window);
+        let tiling = Tiling { conv, filter, tile, outer, inner: [y, x], tiles, results };
+        let fits = match tile.weights {
             Weights::Early => tiling.work().weights <= MOST_WEIGHTS,
             Weights::Late => conv.out.1.is_multiple_of(lanes(task)),
         };
@@ -151,15 +207,16 @@ impl<'a> Tiling<'a> {
         let (bytes, frames) = (DType::F32.size() * points, self.frames());
         let (tiles, results) = (count(&self.tiles), count(&self.results));
         let pairs = frames * channels * out;
-        let (weights, late) = match self.weights {
+        let (weights, late) = match self.tile.weights {
             Weights::Early => (bytes * pairs, 0),
-            Weights::Late => (DType::F32.size() * WINDOW * WINDOW * pairs, bytes * pairs),
+            Weights::Late => (DType::F32.size() * self.tile.window.pow(2) * pairs, bytes * pairs),
         };
         Work {
             products: points * results * pairs,
             transformed: bytes * (tiles * channels + results * out),
             weights,
             late,
+            is_even: self.inner[0].outputs.is_multiple_of(self.tile.outputs),
         }
     }
 
@@ -173,7 +230,7 @@ impl<'a> Tiling<'a> {
         let mut compute = Replacing::new(&original, self.conv.stage);
         let is_constant = |n: &usize| task.constant.get(*n).copied().unwrap_or(false);
         let constant = self.conv.sole_weight(&original).filter(is_constant);
-        let packing = match (self.weights, constant) {
+        let packing = match (self.tile.weights, constant) {
             (Weights::Early, param) => param.map(|p| self.transformed(p, &original.inputs[p])),
             (Weights::Late, param) => {
                 Some(self.packed(param?, &original.inputs[param?], lanes(task)))
@@ -187,7 +244,7 @@ impl<'a> Tiling<'a> {
         let product = |rows: Range<usize>| {
             let mut push = |stage| compute.push(stage);
             let of = self.conv.weight;
-            let weight = match (self.weights, &packing) {
+            let weight = match (self.tile.weights, &packing) {
                 (Weights::Early, Some(_)) => of,
                 (Weights::Early, None) => {
                     self.weight(&mut push, &rows, DType::F32, &|kernel, c, k| {
@@ -206,14 +263,14 @@ impl<'a> Tiling<'a> {
 
     /// Points of a tile along each axis.
     fn size(&self) -> usize {
-        self.m + WINDOW - 1
+        self.tile.size()
     }
 
     /// Extents of the axes of input channels. What is written of late weights at a time lies together: a block of
     /// channels of all points, where whole planes of points would be a power of two apart and meet in the cache.
     fn channels(&self) -> Vec<usize> {
         let all = self.conv.channel.1;
-        match self.weights {
+        match self.tile.weights {
             Weights::Early => vec![all],
             Weights::Late => {
                 let block = (1..=BLOCK).rev().find(|n| all.is_multiple_of(*n)).unwrap_or(1);
@@ -234,7 +291,7 @@ impl<'a> Tiling<'a> {
         let fits = |rows: &usize| {
             size.is_multiple_of(*rows) && rows * self.frames() * self.conv.channel.1 <= STRIP
         };
-        let rows = match self.weights {
+        let rows = match self.tile.weights {
             Weights::Early => size,
             Weights::Late => (2..=size).rev().find(fits).unwrap_or(2),
         };
@@ -265,7 +322,7 @@ impl<'a> Tiling<'a> {
     /// The weights as they are, read from front to back where `lanes` output channels are transformed at a time.
     fn packed(&self, param: usize, ty: &TensorType, lanes: usize) -> Packing {
         let (channels, groups) = (self.conv.channel.1, self.conv.out.1 / lanes);
-        let window = self.frame_axis().into_iter().chain([WINDOW; 2]);
+        let window = self.frame_axis().into_iter().chain([self.tile.window; 2]);
         let shape: Vec<usize> =
             [groups, channels].into_iter().chain(window).chain([lanes]).collect();
         let last = shape.len() - 1;
@@ -312,7 +369,8 @@ impl<'a> Tiling<'a> {
             let kernel = [frame, &[Expr::index(r), j.clone()]].concat();
             Expr::cast(DType::F32, dtype, w(&kernel, &channel, &of[1]))
         });
-        let half = push(Stage::map("half_weight", TensorType::new(dtype, shape(WINDOW)), body));
+        let half =
+            push(Stage::map("half_weight", TensorType::new(dtype, shape(self.tile.window)), body));
         let body = switch(j, matrix, dtype, &|s| {
             Expr::Load(half, [block, &[i.clone(), Expr::index(s)], rest].concat())
         });
@@ -326,7 +384,8 @@ impl<'a> Tiling<'a> {
         let mut ty = compute.compute.buffer_type(input).clone();
         let mut inside = None;
         for w in self.inner {
-            let wanted = w.outputs.div_ceil(self.m) * self.m + WINDOW - 1;
+            let wanted =
+                w.outputs.div_ceil(self.tile.outputs) * self.tile.outputs + self.tile.window - 1;
             if wanted > ty.shape[w.of] {
                 let here = Expr::var(w.of).lt(Expr::index(ty.shape[w.of]));
                 inside = Some(inside.map_or(here.clone(), |all: Expr| all.and(here)));
@@ -346,7 +405,8 @@ impl<'a> Tiling<'a> {
         let at = spread(&Expr::var(0), &self.tiles);
         let (batch, rest) = at.split_at(self.conv.batch.len());
         let (frame, first) = rest.split_at(rest.len() - 2);
-        let place = |tile: &Expr, offset: Expr| tile.clone() * Expr::index(self.m) + offset;
+        let place =
+            |tile: &Expr, offset: Expr| tile.clone() * Expr::index(self.tile.outputs) + offset;
         let ty = TensorType::new(DType::F32, [tiles, size, size, channels]);
         let body = switch(&Expr::var(1), matrix, DType::F32, &|a| {
             let tile = [place(&first[0], Expr::index(a)), place(&first[1], Expr::var(2))];
@@ -389,7 +449,7 @@ impl<'a> Tiling<'a> {
 
     /// `(At product A)` of each tile, each element at its place, given the products of all rows.
     fn results(&self, compute: &mut Replacing<'_>, products: &[(Range<usize>, BufId)]) {
-        let (size, m) = (self.size(), self.m);
+        let (size, m) = (self.size(), self.tile.outputs);
         let matrix = &self.filter.output;
         let out = self.conv.out.1;
         let ty = TensorType::new(DType::F32, [count(&self.results), m, size, out]);
