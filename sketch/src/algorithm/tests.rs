@@ -270,11 +270,16 @@ fn slices_of_any_length_compute_the_same() {
         (Algorithm::Winograd2, channels_last(1, [8, 6], 8, 16, [3, 3], 1, 1), 2),
         (Algorithm::Winograd4, turned(channels_last(1, [16, 8], 5, 16, [3, 3], 1, 1)), 2),
         (Algorithm::Winograd4, channels_last(4, [8, 7], 3, 8, [3, 3], 1, 1), 3),
-        (Algorithm::Winograd2, channels_last(2, [7, 7], 6, 9, [3, 3], 1, 0), 1),
+        (Algorithm::Winograd2, channels_last(2, [7, 7], 6, 9, [3, 3], 1, 0), 2),
         (Algorithm::Winograd4Late, channels_last(1, [8, 6], 5, 24, [3, 3], 1, 1), 3),
         (Algorithm::Winograd4Late, channels_last(1, [4, 3], 520, 16, [3, 3], 1, 1), 2),
         (Algorithm::Winograd4Late, both(channels_last(2, [4, 5], 3, 8, [3, 3], 1, 1), [1, 2]), 1),
         (Algorithm::Im2col, channels_last(2, [6, 5], 5, 16, [3, 3], 1, 1), 5),
+        // The last slice reaches beyond the result.
+        (Algorithm::Winograd4, channels_last(1, [9, 7], 5, 16, [3, 3], 1, 1), 1),
+        (Algorithm::Winograd4, turned(channels_last(1, [9, 7], 5, 16, [3, 3], 1, 1)), 1),
+        (Algorithm::Winograd2, turned(channels_last(2, [7, 7], 5, 16, [3, 3], 1, 1)), 1),
+        (Algorithm::WinogradLarge, turned(spread_out([31, 27], 2, 5, [7, 7], 2, 2)), 1),
     ] {
         let made = algorithm.rewrite(&task(compute.clone(), true)).unwrap();
         let (task, inputs) = (&made.task, inputs(&compute));

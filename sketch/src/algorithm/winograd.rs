@@ -141,8 +141,6 @@ pub(super) struct Work {
     pub(super) weights: usize,
     /// Bytes of weights that are transformed in each run.
     pub(super) late: usize,
-    /// Whether whole rows of tiles are whole rows of the result, so that what is transformed may be cut into slices.
-    pub(super) is_even: bool,
 }
 
 impl Work {
@@ -216,7 +214,6 @@ impl<'a> Tiling<'a> {
             transformed: bytes * (tiles * channels + results * out),
             weights,
             late,
-            is_even: self.inner[0].outputs.is_multiple_of(self.tile.outputs),
         }
     }
 

@@ -13,6 +13,7 @@ use super::tile::Layout;
 use crate::flat::spread;
 use crate::packed::Packing;
 use crate::program::{Access, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Stmt};
+use crate::tree;
 
 /// One loop around a point, or one component of a fused loop.
 #[derive(Clone)]
@@ -51,8 +52,21 @@ struct Slice {
     /// The loop, for whose number the variables of slices stand.
     path: Path,
     body: Vec<Stmt>,
-    /// Where the slice begins in results.
-    starts: Vec<(BufId, Vec<Expr>)>,
+    results: Vec<PartOfResult>,
+}
+
+/// What a slice leaves in a result.
+struct PartOfResult {
+    buffer: BufId,
+    starts: Vec<Expr>,
+    /// Axes along which there may be less of the result than of the slice.
+    beyond: Vec<usize>,
+}
+
+impl Slice {
+    fn part_of(&self, buffer: BufId) -> Option<&PartOfResult> {
+        self.results.iter().find(|part| part.buffer == buffer)
+    }
 }
 
 /// Loads of `buffer` at `indices` in the body of a stage read `packed` instead.
@@ -172,10 +186,12 @@ impl<'a> Builder<'a> {
             let symbol = VarId(SLICE + j as u32);
             Step { symbol, extent, kind: IterKind::Spatial, binding }
         };
-        let mut slice = Slice { path: bindings.map(step).collect(), body: vec![], starts: vec![] };
+        let mut slice = Slice { path: bindings.map(step).collect(), body: vec![], results: vec![] };
         for (buffer, own) in slices.buffers() {
             match own {
-                Own::Result(starts) => slice.starts.push((buffer, starts)),
+                Own::Result { starts, beyond } => {
+                    slice.results.push(PartOfResult { buffer, starts, beyond });
+                }
                 Own::Local(shape) => {
                     let own = &mut self.program.buffers[buffer.index()];
                     (own.ty, own.scope) = (TensorType::new(own.ty.dtype, shape), Scope::Local);
@@ -334,6 +350,8 @@ impl<'a> Builder<'a> {
         body: Body,
     ) -> Vec<Stmt> {
         let body = self.of_slice(body);
+        let predicate =
+            tree::conjunction(predicate.into_iter().chain(self.inside_of_results(&body)));
         let mut iters = Vec::new();
         let mut names = std::collections::BTreeMap::new();
         let mut used = mentioned(&body);
@@ -363,10 +381,8 @@ impl<'a> Builder<'a> {
     fn of_slice(&self, body: Body) -> Body {
         let Some(slice) = &self.slice else { return body };
         let moved = |access: Access| {
-            let Some((_, starts)) = slice.starts.iter().find(|(b, _)| *b == access.buffer) else {
-                return access;
-            };
-            let indices = access.indices.into_iter().zip(starts);
+            let Some(part) = slice.part_of(access.buffer) else { return access };
+            let indices = access.indices.into_iter().zip(&part.starts);
             let indices = indices.map(|(i, start)| plus(start.clone(), i)).collect();
             Access { buffer: access.buffer, indices }
         };
@@ -380,6 +396,19 @@ impl<'a> Builder<'a> {
             })
         };
         map(body, &value, &moved)
+    }
+
+    /// Whether the places that a body writes are there, if slices reach beyond a result.
+    fn inside_of_results(&self, body: &Body) -> Vec<Expr> {
+        let Some(slice) = &self.slice else { return vec![] };
+        let inside = |access: &Access| {
+            let shape = &self.program.buffers[access.buffer.index()].ty.shape;
+            let beyond = slice.part_of(access.buffer).map(|part| &part.beyond[..]);
+            let is_inside =
+                |&axis: &usize| access.indices[axis].clone().lt(Expr::index(shape[axis]));
+            beyond.unwrap_or_default().iter().map(is_inside).collect::<Vec<_>>()
+        };
+        body.writes().into_iter().flat_map(inside).collect()
     }
 
     /// A stage's body at the point `at` (an expression for each of its axes), over the program's buffers.

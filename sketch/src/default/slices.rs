@@ -14,8 +14,9 @@
 //! subgraph of one of them, whose number stands for variables from [`SLICE`] on.
 //!
 //! Slices are of the last stage, along its first axes or one of them alone, or of whole vectors along its last one: then
-//! each slice makes the few columns of a factor that it alone needs. A stage belongs to them if all that read it do, and no
-//! element is wanted by two slices; what comes before, such as padding, is computed as a whole. What all slices read is
+//! each slice makes the few columns of a factor that it alone needs. The last slice may reach beyond the result, of which it
+//! then writes the part that there is. A stage belongs to slices if all that read it do, and no
+//! element is wanted by two of them; what comes before, such as padding, is computed as a whole. What all slices read is
 //! read again for each of them: there are no more slices than make up for that, unless the cache keeps it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +85,7 @@ impl<'a> Slices<'a> {
     /// Of every length.
     pub(super) fn all(compute: &'a Compute, constant: &[bool], machine: &Machine) -> Vec<Self> {
         let lanes = |s: &Stage| (machine.vector_bytes / s.ty.dtype.size()).max(1);
-        let cuts = compute.stages.last().map(|s| cuts(&s.ty.shape, lanes(s))).unwrap_or_default();
+        let cuts = compute.stages.last().map(|s| cuts(s, lanes(s))).unwrap_or_default();
         cuts.iter().filter_map(|cut| Slices::cut(compute, constant, cut)).collect()
     }
 
@@ -142,7 +143,25 @@ impl<'a> Slices<'a> {
             }
         }
         let first = parts.pop()?;
-        parts.iter().all(|other| *other == first).then_some(first)
+        let is_alike = parts.iter().all(|other| *other == first);
+        (is_alike && self.has_all_of(stage, &first)).then_some(first)
+    }
+
+    /// Whether what slices compute of a stage is of the stage; or only they see what is not, and it can be computed all the same.
+    fn has_all_of(&self, stage: usize, part: &Part) -> bool {
+        let s = &self.whole.stages[stage];
+        let extents = s.extents();
+        let ranges = |v: VarId| self.range(v, &extents, part);
+        let is_inside = |(index, &extent): (&Expr, &usize)| {
+            let bounds = arith::bounds(&part.moved(index), &ranges);
+            bounds.is_some_and(|(low, high)| low >= 0 && high < extent as i64)
+        };
+        let mut loads = s.body.loads().into_iter();
+        let can_be_computed = |(b, at): (BufId, &[Expr])| {
+            at.iter().zip(&self.whole.buffer_type(b).shape).all(is_inside)
+        };
+        part.beyond(&s.ty.shape, &self.counts).next().is_none()
+            || !self.whole.outputs.contains(&stage) && loads.all(can_be_computed)
     }
 
     /// The part of a buffer of this shape that a load in a part of a stage covers.
@@ -176,7 +195,7 @@ impl<'a> Slices<'a> {
         all.then_some(Part { starts, shape: lengths })
     }
 
-    /// Elements along an axis of a slice, if slices that start there cover the axis.
+    /// Elements along an axis of a slice, if slices that start there cover the axis, and each has some of it.
     fn length(&self, start: &[i64], extent: usize) -> Option<usize> {
         let mut covered = None;
         for (&by, &count) in start.iter().zip(&self.counts).rev().filter(|(by, _)| **by != 0) {
@@ -188,7 +207,7 @@ impl<'a> Slices<'a> {
         }
         match covered {
             None => Some(extent),
-            Some((length, all)) => (all == extent).then_some(length),
+            Some((length, all)) => (all >= extent && all - length < extent).then_some(length),
         }
     }
 
@@ -301,9 +320,12 @@ impl<'a> Slices<'a> {
         let heirs = self.heirs();
         self.parts.iter().map(move |(stage, part)| {
             let own = match heirs.get(stage) {
-                _ if self.whole.outputs.contains(stage) => {
-                    Own::Result((0..part.starts.len()).map(|axis| part.start(axis)).collect())
-                }
+                _ if self.whole.outputs.contains(stage) => Own::Result {
+                    starts: (0..part.starts.len()).map(|axis| part.start(axis)).collect(),
+                    beyond: part
+                        .beyond(&self.whole.stages[*stage].ty.shape, &self.counts)
+                        .collect(),
+                },
                 Some(&heir) => Own::Inherited(self.whole.stage_buffer(heir)),
                 None => Own::Local(&part.shape),
             };
@@ -314,8 +336,8 @@ impl<'a> Slices<'a> {
 
 /// Where a slice leaves its part of a buffer.
 pub(super) enum Own<'a> {
-    /// In the result, from this place on.
-    Result(Vec<Expr>),
+    /// In the result, from this place on; the last slice reaches beyond it along these axes.
+    Result { starts: Vec<Expr>, beyond: Vec<usize> },
     /// In memory of its own, of this shape.
     Local(&'a [usize]),
     /// Where it left an earlier stage's, which nobody reads any more.
@@ -327,6 +349,15 @@ impl Part {
         let terms = self.starts[axis].iter().enumerate().filter(|(_, by)| **by != 0);
         let term = |(j, &by): (usize, &i64)| number(j) * Expr::int(by);
         terms.map(term).reduce(|a, b| a + b).unwrap_or_else(|| Expr::int(0))
+    }
+
+    /// Axes along which so many slices reach beyond a stage of this shape.
+    fn beyond(&self, shape: &[usize], counts: &[usize]) -> impl Iterator<Item = usize> {
+        let end = move |axis: usize| {
+            let last = self.starts[axis].iter().zip(counts);
+            last.map(|(by, &n)| by * (n as i64 - 1)).sum::<i64>() + self.shape[axis] as i64
+        };
+        (0..shape.len()).filter(move |&axis| end(axis) > shape[axis] as i64)
     }
 
     /// The place is the same for every slice.
@@ -383,10 +414,16 @@ fn reuses_a_stage(compute: &Compute, s: &Stage) -> bool {
 
 /// Lengths of slices along the first axes: parts of the first one, then parts of the second one within one element of
 /// the first, and so on; of the last one whole vectors, within all of the others. And parts of each axis alone, for results
-/// whose axes are in another order than those of what they are made of.
-fn cuts(shape: &[usize], lanes: usize) -> Vec<Vec<usize>> {
-    let Some((&last, first)) = shape.split_last() else { return vec![] };
-    let parts = |extent: usize| (1..extent).filter(move |length| extent.is_multiple_of(*length));
+/// whose axes are in another order than those of what they are made of. Parts of a power of two elements need not fit a
+/// result that is no sum: the last one then reaches beyond it.
+fn cuts(result: &Stage, lanes: usize) -> Vec<Vec<usize>> {
+    let Some((&last, first)) = result.ty.shape.split_last() else { return vec![] };
+    let may_reach_beyond = result.reduce.is_none();
+    let parts = |extent: usize| {
+        (1..extent).filter(move |length| {
+            extent.is_multiple_of(*length) || may_reach_beyond && length.is_power_of_two()
+        })
+    };
     let mut all = vec![];
     for (axis, &extent) in first.iter().enumerate() {
         let (ones, whole) = (vec![1; axis], &first[..axis]);
@@ -396,7 +433,9 @@ fn cuts(shape: &[usize], lanes: usize) -> Vec<Vec<usize>> {
             all.extend(parts(extent).rev().map(|length| [outer, &[length]].concat()));
         }
     }
-    let vectors = parts(last).rev().filter(|length| length.is_multiple_of(lanes));
+    let vectors = (1..last)
+        .rev()
+        .filter(|length| last.is_multiple_of(*length) && length.is_multiple_of(lanes));
     all.extend(vectors.map(|length| [first, &[length]].concat()));
     all
 }
@@ -404,7 +443,7 @@ fn cuts(shape: &[usize], lanes: usize) -> Vec<Vec<usize>> {
 /// The part of the result, and the slices along each axis that is cut.
 fn of_result(shape: &[usize], lengths: &[usize]) -> (Part, Vec<usize>) {
     let mut part = Part { starts: vec![], shape: shape.to_vec() };
-    let counts: Vec<usize> = shape.iter().zip(lengths).map(|(e, l)| e / l).collect();
+    let counts: Vec<usize> = shape.iter().zip(lengths).map(|(e, l)| e.div_ceil(*l)).collect();
     let is_cut: Vec<usize> = (0..counts.len()).filter(|&axis| counts[axis] > 1).collect();
     part.shape[..lengths.len()].copy_from_slice(lengths);
     part.starts = (0..shape.len())

@@ -127,6 +127,8 @@ fn convolutions() -> Vec<Workload> {
     vec![
         conv("pointwise", conv_attrs(&[1, 1], 1, 1), &[1, 7, 5, 3], &[11, 7, 1, 1]),
         conv("lopsided", lopsided, &[1, 3, 5, 7], &[5, 3, 3, 2]),
+        conv("large window", conv_attrs(&[7, 7], 1, 1), &[1, 2, 8, 12], &[3, 2, 7, 7]),
+        conv("large strided", conv_attrs(&[7, 7], 2, 1), &[1, 2, 16, 24], &[3, 2, 7, 7]),
         conv("one channel", conv_attrs(&[3, 3], 1, 1), &[1, 1, 7, 7], &[1, 1, 3, 3]),
         conv("batch last", last(conv_attrs(&[3, 3], 1, 1)), &[2, 6, 5, 5], &[3, 3, 5, 8]),
         conv("channels last", last(conv_attrs(&[3, 3], 1, 1)), &[1, 5, 7, 3], &[3, 3, 3, 13]),
