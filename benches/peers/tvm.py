@@ -2,8 +2,9 @@
 
     python3 benches/peers/tvm.py MODEL.onnx FOLDER --trials 64
 
-tunes and leaves `model.so` and `times.json` in FOLDER. Its tensor intrinsics (none for float32) take so long to import,
-in every building process, that all builds would reach their time limit: they are left out, and its plain llvm rules are named.
+tunes every kernel by so many trials and leaves `model.so` and `times.json` in FOLDER. Its tensor intrinsics (none for
+float32) take so long to import, in every building process, that all builds would reach their time limit: they are left
+out, and its plain llvm rules are named.
 """
 
 import argparse
@@ -53,14 +54,15 @@ def tune(model, folder, trials):
         module = passes(first + [transform.AttachAttrLayoutFreeBuffers()] * packed)(module)
         space = ms.space_generator.PostOrderApply(sch_rules="llvm", postprocs="llvm", mutator_probs="llvm")
         builder = ms.builder.LocalBuilder(max_workers=os.cpu_count(), timeout_sec=60, initializer=without_intrinsics)
-        ms.relax_integration.tune_relax(module, {}, target, folder, trials, max_trials_per_task=trials,
+        kernels = len(ms.relax_integration.extract_tasks(module, target, {}))
+        ms.relax_integration.tune_relax(module, {}, target, folder, trials * kernels, max_trials_per_task=trials,
                                         num_trials_per_iter=min(32, trials), seed=1, builder=builder, space=space)
         seconds = time.time() - began
         last = [transform.SplitLayoutRewritePreproc(), transform.LiftTransformParams(), transform.FoldConstant()]
         module = passes([transform.MetaScheduleApplyDatabase(folder)] + last * packed)(module)
     save(module, weights, target, folder, packed)
     with open(os.path.join(folder, "database_tuning_record.json")) as records:
-        times = {"seconds": round(seconds, 1), "measured": sum(1 for _ in records)}
+        times = {"seconds": round(seconds, 1), "kernels": kernels, "measured": sum(1 for _ in records)}
     with open(os.path.join(folder, "times.json"), "w") as file:
         json.dump(times, file)
     print("tuned", os.path.basename(model), times, flush=True)
