@@ -42,7 +42,7 @@ pub enum Algorithm {
     /// F(2x2, 3x3)
     #[serde(rename = "winograd_2")]
     Winograd2,
-    /// F(3x3, 4x4)
+    /// F(4x4, 4x4)
     #[serde(rename = "winograd_large")]
     WinogradLarge,
     /// F(4x4, 3x3)
