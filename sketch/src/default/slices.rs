@@ -69,23 +69,30 @@ impl<'a> Slices<'a> {
         if between < LEAST || !compute.stages.iter().any(|s| reuses_a_stage(compute, s)) {
             return None;
         }
-        let all = Slices::all(compute, constant, machine);
-        let traffic = all.first()?.traffic();
+        let mut cuts = cuts_of(compute, machine);
+        let cut = |lengths: &Vec<usize>| Slices::cut(compute, constant, lengths);
+        let traffic = cuts.iter().find_map(cut)?.traffic();
         if traffic.between < LEAST {
             return None;
         }
-        let count = match knobs.get(Knob::Slices) {
-            0 => traffic
-                .slices(&all.iter().map(Slices::count).collect::<Vec<_>>(), own_cache(machine))?,
-            most => all.iter().map(Slices::count).filter(|&n| n <= most).max()?,
-        };
-        all.into_iter().find(|slices| slices.count() == count)
+        let most = knobs.get(Knob::Slices);
+        if most == 0 {
+            let all = Slices::all(compute, constant, machine);
+            let counts: Vec<usize> = all.iter().map(Slices::count).collect();
+            let count = traffic.slices(&counts, own_cache(machine))?;
+            return all.into_iter().find(|slices| slices.count() == count);
+        }
+        // Trying a cut is dear: those of most slices come first, and the first that fits is it.
+        let shape = &compute.stages.last()?.ty.shape;
+        let count = |lengths: &Vec<usize>| of_result(shape, lengths).1.iter().product::<usize>();
+        cuts.retain(|lengths| count(lengths) <= most);
+        cuts.sort_by_key(|lengths| std::cmp::Reverse(count(lengths)));
+        cuts.iter().find_map(cut)
     }
 
     /// Of every length.
     pub(super) fn all(compute: &'a Compute, constant: &[bool], machine: &Machine) -> Vec<Self> {
-        let lanes = |s: &Stage| (machine.vector_bytes / s.ty.dtype.size()).max(1);
-        let cuts = compute.stages.last().map(|s| cuts(s, lanes(s))).unwrap_or_default();
+        let cuts = cuts_of(compute, machine);
         cuts.iter().filter_map(|cut| Slices::cut(compute, constant, cut)).collect()
     }
 
@@ -410,6 +417,11 @@ fn number(j: usize) -> Expr {
 
 fn reuses_a_stage(compute: &Compute, s: &Stage) -> bool {
     has_reuse(s) && s.body.loads().iter().any(|(b, _)| compute.stage_of(*b).is_some())
+}
+
+fn cuts_of(compute: &Compute, machine: &Machine) -> Vec<Vec<usize>> {
+    let lanes = |s: &Stage| (machine.vector_bytes / s.ty.dtype.size()).max(1);
+    compute.stages.last().map(|s| cuts(s, lanes(s))).unwrap_or_default()
 }
 
 /// Lengths of slices along the first axes: parts of the first one, then parts of the second one within one element of
