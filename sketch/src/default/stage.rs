@@ -454,6 +454,17 @@ pub(super) fn vectors(
 ) -> Vec<Stmt> {
     let wanted = b.knobs.get(Knob::Vectors).max(1);
     let in_row = if extent / lanes >= wanted { wanted } else { 1 };
+    rows_of_vectors(b, path, extent, (lanes, in_row), f)
+}
+
+/// Whole vectors in a loop, so many in a row, then the pieces that are left.
+pub(super) fn rows_of_vectors(
+    b: &mut Builder<'_>,
+    path: &Path,
+    extent: usize,
+    (lanes, in_row): (usize, usize),
+    f: &mut dyn FnMut(&mut Builder<'_>, &Path, Expr) -> Vec<Stmt>,
+) -> Vec<Stmt> {
     let width = in_row * lanes;
     let main = extent / width;
     let mut stmts = Vec::new();

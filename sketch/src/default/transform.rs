@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use ansc_graph::{BinOp, Expr, Stage, TensorType, VarId, arith};
 
 use super::build::{Builder, Path};
-use super::stage::{is_worthwhile, lanes_of, vectors};
+use super::stage::{is_worthwhile, lanes_of, rows_of_vectors};
 use super::tile::Epilogue;
 use super::usage::readers;
 use crate::program::{Access, Body, IterKind, Scope, Stmt};
@@ -27,6 +27,9 @@ use crate::tree;
 
 /// Axes up to this long are written out.
 const MOST_CHOICES: usize = 8;
+/// Squares of more elements are walked in loops, but for the axis by which a stage chooses: registers hold few of them
+/// anyway, and to write out all of them takes long to compile.
+const MOST_WRITTEN_OUT: usize = 40;
 
 /// The axis by which a stage chooses, and after how many of its elements the choices repeat.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -62,12 +65,22 @@ fn place(x: &Expr, s: &Stage) -> Option<Switch> {
     (1..=MOST_CHOICES).contains(&period).then_some(Switch { axis: v.index(), period })
 }
 
+/// How an axis is walked within a square.
+#[derive(Clone, Copy)]
+struct Walk {
+    extent: usize,
+    written_out: bool,
+}
+
 struct Plan {
     first: usize,
     second: usize,
     epilogue: Option<Epilogue>,
-    /// Neighbours along each axis of the second stage but the last that are written out.
+    /// The axes of a square.
+    square: Vec<Walk>,
+    /// Neighbours along each axis of the second stage but the last that are made of one square.
     periods: Vec<usize>,
+    neighbours: Vec<Walk>,
     /// Where the first stage is wanted: an index that squares share, over [`outer`] variables, or none for axes of the
     /// square; without the last axis.
     wanted: Vec<Option<Expr>>,
@@ -82,7 +95,10 @@ pub(super) fn schedule(b: &mut Builder<'_>, first: usize, done: &[bool]) -> Opti
         shape.iter().zip(&plan.periods).map(|(e, p)| e.div_ceil(*p)).collect();
     let (lanes, worthwhile) = (lanes_of(b, s), is_worthwhile(s));
     let stmts = b.parallel(&squares, worthwhile, |b, path, at| {
-        vectors(b, path, columns, lanes, &mut |b, path, column| square(b, path, &plan, &at, column))
+        // A square is work enough between two turns of a loop.
+        rows_of_vectors(b, path, columns, (lanes, 1), &mut |b, path, column| {
+            square(b, path, &plan, &at, column)
+        })
     });
     b.push(stmts);
     let epilogue = plan.epilogue.map(|e| e.stage);
@@ -104,17 +120,43 @@ fn plan(b: &Builder<'_>, first: usize, done: &[bool]) -> Option<Plan> {
     if !others.all(ready) || !in_columns || b.compute.outputs.contains(&first) {
         return None;
     }
-    let mut periods = vec![1; s.ty.rank()];
     let read = loads.iter().filter_map(|at| place(at.get(own.axis)?, s));
-    for Switch { axis, period } in read.chain([chosen]) {
-        periods[axis] = periods[axis].max(period);
-    }
-    if periods.pop() != Some(1) || p.ty.shape.last() != s.ty.shape.last() {
+    let periods = periods(s.ty.rank(), read.chain([chosen]))?;
+    if p.ty.shape.last() != s.ty.shape.last() {
         return None;
     }
-    let wanted = (0..p.ty.rank() - 1).map(|axis| shared(&loads, axis, s, &periods)).collect();
+    let wanted: Vec<_> =
+        (0..p.ty.rank() - 1).map(|axis| shared(&loads, axis, s, &periods)).collect();
+    let (square, neighbours) = walks(p, &wanted, &periods, (own, chosen));
     let epilogue = Epilogue::of(b, second, done).filter(Epilogue::is_in_place);
-    Some(Plan { first, second, epilogue, periods, wanted })
+    Some(Plan { first, second, epilogue, square, periods, neighbours, wanted })
+}
+
+/// After how many elements of each axis but the last all choices repeat; none where the last one chooses too.
+fn periods(rank: usize, switches: impl Iterator<Item = Switch>) -> Option<Vec<usize>> {
+    let mut periods = vec![1; rank];
+    for Switch { axis, period } in switches {
+        periods[axis] = periods[axis].max(period);
+    }
+    (periods.pop() == Some(1)).then_some(periods)
+}
+
+/// How the axes of a square are walked, and its neighbours: the choices of both stages are always written out, for
+/// there each element has an expression of its own.
+fn walks(
+    p: &Stage,
+    wanted: &[Option<Expr>],
+    periods: &[usize],
+    (own, chosen): (Switch, Switch),
+) -> (Vec<Walk>, Vec<Walk>) {
+    let within = (0..wanted.len()).filter(|&axis| wanted[axis].is_none());
+    let elements: usize = within.clone().map(|axis| p.ty.shape[axis]).product();
+    let walk = |axis: usize, extent: usize, choice: Switch| Walk {
+        extent,
+        written_out: elements <= MOST_WRITTEN_OUT || axis == choice.axis,
+    };
+    let square = within.map(|axis| walk(axis, p.ty.shape[axis], own)).collect();
+    (square, periods.iter().enumerate().map(|(axis, &n)| walk(axis, n, chosen)).collect())
 }
 
 /// The index along an axis that all loads have, whatever is written out.
@@ -170,11 +212,10 @@ const FIRST_PART: u32 = 1 << 31;
 /// One square in one column: `at` has its number along each axis of the second stage but the last.
 fn square(b: &mut Builder<'_>, path: &Path, plan: &Plan, at: &[Expr], column: Expr) -> Vec<Stmt> {
     let p = &b.compute.stages[plan.first];
-    let axes = plan.wanted.iter().enumerate().filter(|(_, w)| w.is_none());
-    let extents: Vec<usize> = axes.map(|(axis, _)| p.ty.shape[axis]).collect();
+    let extents: Vec<usize> = plan.square.iter().map(|walk| walk.extent).collect();
     let ty = TensorType::new(p.ty.dtype, &extents[..]);
     let local = b.local("square", ty);
-    let mut stmts = written_out(b, path, &extents, vec![], &mut |b, path, within| {
+    let mut stmts = walked(b, path, &plan.square, vec![], &mut |b, path, within| {
         let mut inside = within.iter();
         let index = |w: &Option<Expr>| match w {
             Some(shared) => shared.substitute(&|v| match part(v)? {
@@ -189,7 +230,7 @@ fn square(b: &mut Builder<'_>, path: &Path, plan: &Plan, at: &[Expr], column: Ex
         let dst = Access { buffer: local, indices: within.to_vec() };
         b.block(path, &b.compute.stages[plan.first].name, Body::Assign { dst, value })
     });
-    stmts.extend(written_out(b, path, &plan.periods, vec![], &mut |b, path, within| {
+    stmts.extend(walked(b, path, &plan.neighbours, vec![], &mut |b, path, within| {
         let parts = at.iter().zip(within).zip(&plan.periods);
         let mut indices: Vec<Expr> =
             parts.map(|((o, u), &period)| joined(o.clone(), u.clone(), period)).collect();
@@ -243,19 +284,25 @@ fn results(
     stmts
 }
 
-/// What stands inside of loops that are written out, given their indices.
+/// What stands inside of loops within a square, given their indices.
 type Inside<'a, 'f> = dyn FnMut(&mut Builder<'a>, &Path, &[Expr]) -> Vec<Stmt> + 'f;
 
-fn written_out<'a>(
+fn walked<'a>(
     b: &mut Builder<'a>,
     path: &Path,
-    extents: &[usize],
+    walks: &[Walk],
     within: Vec<Expr>,
     body: &mut Inside<'a, '_>,
 ) -> Vec<Stmt> {
-    let Some((&first, rest)) = extents.split_first() else { return body(b, path, &within) };
-    b.unrolled(path, first, IterKind::Spatial, |b, path, u| {
-        let within = [&within[..], &[u]].concat();
-        written_out(b, path, rest, within, body)
-    })
+    let Some((&Walk { extent, written_out }, rest)) = walks.split_first() else {
+        return body(b, path, &within);
+    };
+    let inside = |b: &mut Builder<'a>, path: &Path, at: Expr| {
+        let within = [&within[..], &[at]].concat();
+        walked(b, path, rest, within, body)
+    };
+    match written_out {
+        true => b.unrolled(path, extent, IterKind::Spatial, inside),
+        false => b.serial(path, extent, IterKind::Spatial, inside),
+    }
 }
