@@ -15,24 +15,16 @@ use ansc_graph::{BinOp, Expr, VarId};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Term {
     Var(VarId),
-    /// The text orders and identifies the expression.
-    Opaque(String, OpaqueExpr),
+    /// An expression over loop variables that is not affine.
+    Opaque(Expr),
 }
 
-/// An expression over loop variables that is not affine. Identified by its text in [`Term`].
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct OpaqueExpr(pub(crate) Expr);
-
-impl PartialOrd for OpaqueExpr {
-    fn partial_cmp(&self, other: &OpaqueExpr) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for OpaqueExpr {
-    fn cmp(&self, _: &OpaqueExpr) -> std::cmp::Ordering {
-        // The text before it in `Term::Opaque` has decided already.
-        std::cmp::Ordering::Equal
+impl Term {
+    /// `x // d` or `x mod d`, rounded down, for a constant `d > 0`.
+    fn division(&self) -> Option<(BinOp, &Expr, i64)> {
+        let Term::Opaque(Expr::Binary(op, x, d)) = self else { return None };
+        let d = d.as_const()?.as_i64();
+        (matches!(op, BinOp::FloorDiv | BinOp::FloorMod) && d > 0).then_some((*op, x, d))
     }
 }
 
@@ -59,8 +51,7 @@ impl Affine {
     }
 
     fn opaque(expr: Expr) -> Affine {
-        let term = Term::Opaque(format!("{expr:?}"), OpaqueExpr(expr));
-        Affine { terms: BTreeMap::from([(term, 1)]), constant: 0 }
+        Affine { terms: BTreeMap::from([(Term::Opaque(expr), 1)]), constant: 0 }
     }
 
     pub(crate) fn as_constant(&self) -> Option<i64> {
@@ -88,6 +79,43 @@ impl Affine {
         self.terms.values_mut().for_each(|c| *c = c.wrapping_mul(factor));
         self.constant = self.constant.wrapping_mul(factor);
         self
+    }
+
+    /// The same value, with quotients and remainders of one numerator put together:
+    /// `c * d * (x // d) + c * (x mod d)` is `c * x`.
+    #[must_use]
+    pub(crate) fn recombined(mut self, scope: &dyn Scope) -> Affine {
+        while let Some((x, [remainder, quotient], c)) = self.pair() {
+            self.terms.remove(&remainder);
+            self.terms.remove(&quotient);
+            self = self.plus(&affine(&x, scope).times(c));
+        }
+        self
+    }
+
+    /// A remainder whose quotient is there too, their numerator, and the remainder's coefficient.
+    fn pair(&self) -> Option<(Expr, [Term; 2], i64)> {
+        self.terms.iter().find_map(|(term, &c)| {
+            let (BinOp::FloorMod, x, d) = term.division()? else { return None };
+            let quotient = Affine::opaque(x.clone().floor_div(d)).terms.into_keys().next()?;
+            let fits = *self.terms.get(&quotient)? == c.checked_mul(d)?;
+            fits.then(|| (x.clone(), [term.clone(), quotient], c))
+        })
+    }
+
+    /// A form that is below zero where this one is, without the division of a term that counts once:
+    /// `x // d + r < 0` is `x + r * d < 0`, and `r - x // d < 0` is `r * d + d - 1 - x < 0`.
+    #[must_use]
+    pub(crate) fn undivided(self, scope: &dyn Scope) -> Affine {
+        let found = self.terms.iter().find_map(|(term, &c)| match term.division()? {
+            (BinOp::FloorDiv, x, d) if c.abs() == 1 => Some((term.clone(), x.clone(), d, c)),
+            _ => None,
+        });
+        let Some((term, x, d, sign)) = found else { return self };
+        let mut rest = self;
+        rest.terms.remove(&term);
+        let most = if sign < 0 { d - 1 } else { 0 };
+        rest.times(d).plus(&Affine::constant(most)).plus(&affine(&x, scope).times(sign))
     }
 
     /// The form without its constant.
@@ -122,7 +150,7 @@ impl Affine {
         for (term, &c) in &self.terms {
             let e = match term {
                 Term::Var(v) => Expr::Var(*v),
-                Term::Opaque(_, e) => e.0.clone(),
+                Term::Opaque(e) => e.clone(),
             };
             add(if c == 1 { e } else { e * Expr::int(c) });
         }
@@ -136,7 +164,7 @@ impl Affine {
 fn term_bounds(term: &Term, scope: &dyn Scope) -> Option<(i64, i64)> {
     match term {
         Term::Var(v) => scope.range(*v),
-        Term::Opaque(_, e) => bounds(&e.0, scope),
+        Term::Opaque(e) => bounds(e, scope),
     }
 }
 
@@ -313,6 +341,38 @@ mod tests {
                     if let Some((low, high)) = form.bounds(&scope) {
                         assert!(low <= expected && expected <= high, "{e:?}");
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn quotients_and_remainders_of_one_numerator_are_put_together() {
+        let scope = Ranges(vec![5, 8]);
+        let x = Expr::var(0) * Expr::int(3) + Expr::var(1);
+        let all = x.clone().floor_div(7) * Expr::int(7) + x.clone().floor_mod(7) + Expr::int(2);
+        let whole = affine(&x, &scope);
+        for c in [1, -4] {
+            let form = affine(&all, &scope).times(c).recombined(&scope);
+            assert_eq!(form, whole.clone().plus(&Affine::constant(2)).times(c));
+        }
+        let other = affine(&(x.clone().floor_div(7) * Expr::int(6) + x.floor_mod(7)), &scope);
+        assert_eq!(other.clone().recombined(&scope), other);
+    }
+
+    #[test]
+    fn signs_need_no_division() {
+        let scope = Ranges(vec![5, 8]);
+        let (x, y) = (Expr::var(0), Expr::var(1));
+        let quotient = (x.clone() * Expr::int(4) - y.clone()).floor_div(3);
+        for r in -4..8 {
+            let r = x.clone() * Expr::int(2) - Expr::int(r);
+            for e in [quotient.clone() + r.clone(), r - quotient.clone()] {
+                let form = affine(&e, &scope).undivided(&scope);
+                assert!(!form.terms.keys().any(|t| t.division().is_some()), "{form:?}");
+                let back = form.to_expr();
+                for at in (0..5).flat_map(|i| (0..8).map(move |j| [i, j])) {
+                    assert_eq!(value(&back, &at) < 0, value(&e, &at) < 0, "{e:?} at {at:?}");
                 }
             }
         }

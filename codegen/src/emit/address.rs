@@ -26,6 +26,7 @@ impl<'c> Emitter<'c, '_> {
         for (index, &extent) in indices.iter().zip(shape) {
             flat = flat.times(extent as i64).plus(&affine(index, self));
         }
+        let flat = flat.recombined(self);
         match (self.expanded.get(&buffer), self.lane_var) {
             (Some(&copies), Some(lane)) => {
                 flat.times(i64::from(copies)).plus(&affine(&Expr::Var(lane), self))
@@ -111,11 +112,8 @@ impl<'c> Emitter<'c, '_> {
     fn term_depth(&self, term: &Term) -> Option<usize> {
         match term {
             Term::Var(v) => self.var_depth(*v),
-            Term::Opaque(_, e) if e.0.loads().is_empty() => {
-                e.0.vars()
-                    .into_iter()
-                    .map(|v| self.var_depth(v))
-                    .try_fold(0, |m, d| Some(m.max(d?)))
+            Term::Opaque(e) if e.loads().is_empty() => {
+                e.vars().into_iter().map(|v| self.var_depth(v)).try_fold(0, |m, d| Some(m.max(d?)))
             }
             Term::Opaque(..) => None,
         }
@@ -141,8 +139,8 @@ impl<'c> Emitter<'c, '_> {
         for (term, &c) in &form.terms {
             let scaled = match term {
                 Term::Var(v) => self.multiple(*v, c)?,
-                Term::Opaque(_, e) => {
-                    let value = self.opaque(&e.0)?;
+                Term::Opaque(e) => {
+                    let value = self.opaque(e)?;
                     self.ir.mul(value, self.ir.index(c).into())
                 }
             };

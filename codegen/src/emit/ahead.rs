@@ -178,7 +178,7 @@ pub(super) fn part(flat: &Affine, stays: impl Fn(&VarId) -> bool) -> Option<Affi
     for (term, &c) in &flat.terms {
         let stays = vars_of(term).iter().all(&stays);
         match term {
-            Term::Opaque(_, e) if !stays || !e.0.loads().is_empty() => return None,
+            Term::Opaque(e) if !stays || !e.loads().is_empty() => return None,
             _ if stays => _ = part.terms.insert(term.clone(), c),
             _ => {}
         }
@@ -200,7 +200,7 @@ pub(super) fn has_loop(stmt: &Stmt) -> bool {
 fn vars_of(term: &Term) -> Vec<VarId> {
     match term {
         Term::Var(v) => vec![*v],
-        Term::Opaque(_, e) => e.0.vars().into_iter().collect(),
+        Term::Opaque(e) => e.vars().into_iter().collect(),
     }
 }
 
@@ -222,7 +222,7 @@ fn grain_of(flat: &Affine, var: VarId) -> Option<(i64, i64)> {
     let of_term = |(term, &c): (&Term, &i64)| match term {
         _ if !vars_of(term).contains(&var) => None,
         Term::Var(_) => Some((1, c)),
-        Term::Opaque(_, e) => Some((grain(&e.0, var), c)),
+        Term::Opaque(e) => Some((grain(e, var), c)),
     };
     flat.terms.iter().filter_map(of_term).min()
 }

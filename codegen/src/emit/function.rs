@@ -13,6 +13,7 @@ use crate::affine::{Affine, Scope};
 use crate::emit::again::Strips;
 use crate::emit::ir::{Ir, Reg};
 use crate::emit::tiles::{Loaded, Stored};
+use crate::emit::uses;
 use crate::ops;
 use crate::target::Target;
 
@@ -36,6 +37,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) bindings: BTreeMap<VarId, Affine>,
     /// Inclusive ranges of loop variables.
     pub(crate) ranges: BTreeMap<VarId, (i64, i64)>,
+    /// How often blocks of the program use each buffer.
+    pub(crate) uses: BTreeMap<BufId, usize>,
     places: Vec<Option<Place<'c>>>,
     /// Arguments of the function, in order.
     arguments: &'p [BufId],
@@ -154,6 +157,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             frames: vec![Frame::new(None, head)],
             bindings: BTreeMap::new(),
             ranges: BTreeMap::new(),
+            uses: uses(&program.body),
             places: vec![None; program.buffers.len()],
             arguments,
             stack: 0,

@@ -7,15 +7,15 @@
 //! for v in 0..13 vectorized, 8 lanes   ->   v = 0 + <0..8>; v = 8 + <0..4>; v = 12
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ansc_graph::{BufId, Expr, VarId};
 use ansc_sketch::program::{For, ForKind};
 use ansc_sketch::{Scope, Stmt};
 
 use crate::affine::Affine;
-use crate::emit::accesses;
 use crate::emit::function::{Emitter, Lanes, Result};
+use crate::emit::uses;
 
 /// With more pieces than this there is a loop over them.
 const MAX_PIECES: usize = 16;
@@ -103,15 +103,12 @@ impl Emitter<'_, '_> {
     /// Gives each lane an element of the local buffers that are used in this loop only, unless its variable
     /// indexes them already.
     fn expand_private(&mut self, l: &For, width: usize) -> Vec<BufId> {
-        let mut inside = BTreeMap::new();
-        count_accesses(&l.body, &mut inside);
-        let mut everywhere = BTreeMap::new();
-        count_accesses(&self.program.body, &mut everywhere);
+        let inside = uses(&l.body);
         let shared = buffers_not_indexed_by(&l.body, l.var);
         let private = |b: &BufId| {
             self.program.buffer(*b).scope == Scope::Local
                 && !self.is_argument(*b)
-                && inside[b] == everywhere[b]
+                && inside[b] == self.uses[b]
                 && shared.contains(b)
         };
         let private: Vec<BufId> = inside.keys().copied().filter(private).collect();
@@ -127,14 +124,6 @@ fn value_loads(e: &Expr) -> Vec<BufId> {
     match e {
         Expr::Load(buffer, _) => vec![*buffer],
         _ => e.children().into_iter().flat_map(value_loads).collect(),
-    }
-}
-
-fn count_accesses(body: &[Stmt], counts: &mut BTreeMap<BufId, usize>) {
-    for stmt in body {
-        stmt.visit_blocks(&mut |block| {
-            accesses(block).for_each(|b| *counts.entry(b).or_insert(0) += 1);
-        });
     }
 }
 

@@ -33,9 +33,9 @@ impl<'c> Emitter<'c, '_> {
     fn term_varies(&self, term: &Term, lanes: Lanes) -> bool {
         match term {
             Term::Var(v) => *v == lanes.var,
-            Term::Opaque(_, e) => {
+            Term::Opaque(e) => {
                 let of_lane = |b: &BufId| self.expanded.contains_key(b);
-                e.0.vars().contains(&lanes.var) || e.0.loads().iter().any(|(b, _)| of_lane(b))
+                e.vars().contains(&lanes.var) || e.loads().iter().any(|(b, _)| of_lane(b))
             }
         }
     }

@@ -22,6 +22,8 @@ mod memory;
 mod tiles;
 mod value;
 
+use std::collections::BTreeMap;
+
 use ansc_graph::{BufId, TensorType};
 use ansc_runtime::manifest::Launch;
 use ansc_sketch::program::{For, ForKind};
@@ -117,6 +119,17 @@ fn arguments(program: &Program, pieces: &[Piece<'_>]) -> Vec<BufId> {
     let workspace =
         program.buffers.iter().enumerate().filter(shared).map(|(index, _)| BufId::new(index));
     program.params.iter().copied().chain(workspace).collect()
+}
+
+/// How often blocks use each buffer.
+fn uses(body: &[Stmt]) -> BTreeMap<BufId, usize> {
+    let mut counts = BTreeMap::new();
+    for stmt in body {
+        stmt.visit_blocks(&mut |block| {
+            accesses(block).for_each(|b| *counts.entry(b).or_insert(0) += 1);
+        });
+    }
+    counts
 }
 
 /// Buffers that a block uses.

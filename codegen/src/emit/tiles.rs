@@ -134,16 +134,19 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// Of a block that always runs, and loads from nothing that it writes.
+    /// Of a block that loads from nothing that it writes; if it does not always run, only what is there to be loaded
+    /// anyway.
     fn tiles_of(&mut self, l: &For, block: &Block) -> Vec<Tile> {
         let Body::Assign { dst, value } = &block.body else { return vec![] };
-        if block.predicate.is_some() || contains_choice(value) {
+        if contains_choice(value) {
             return vec![];
         }
+        let always = block.predicate.is_none();
         self.within_block(l, block, |e| {
             let mut tiles: Vec<Tile> = Vec::new();
             for (buffer, indices) in value.loads() {
-                let found = e.tile(l, buffer, indices).filter(|_| buffer != dst.buffer);
+                let is_there = buffer != dst.buffer && (always || e.in_bounds(buffer, indices));
+                let found = e.tile(l, buffer, indices).filter(|_| is_there);
                 tiles.extend(found.filter(|t| {
                     !tiles.iter().any(|other| (other.buffer, &other.flat) == (buffer, &t.flat))
                 }));
@@ -178,7 +181,7 @@ impl<'c> Emitter<'c, '_> {
     fn tile(&mut self, l: &For, buffer: BufId, indices: &[Expr]) -> Option<Tile> {
         let mut flat = self.flatten(buffer, indices);
         let walks = flat.terms.remove(&Term::Var(l.var)) == Some(1);
-        let mentions = |t: &Term| matches!(t, Term::Opaque(_, e) if e.0.vars().contains(&l.var));
+        let mentions = |t: &Term| matches!(t, Term::Opaque(e) if e.vars().contains(&l.var));
         if !walks || flat.terms.keys().any(mentions) {
             return None;
         }

@@ -122,11 +122,19 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// `a - b` of a comparison of indices.
+    /// `a - b` of a comparison of indices, or what is on the same side of zero and cheaper.
     fn difference(&self, op: BinOp, a: &Expr, b: &Expr) -> Option<Affine> {
         let is_index = |e: &Expr| self.dtype(e) == DType::I64 && e.loads().is_empty();
-        (op.is_comparison() && is_index(a) && is_index(b))
-            .then(|| affine(a, self).plus(&affine(b, self).times(-1)))
+        if !op.is_comparison() || !is_index(a) || !is_index(b) {
+            return None;
+        }
+        let difference = affine(a, self).plus(&affine(b, self).times(-1));
+        let one = Affine::constant(1);
+        Some(match op {
+            BinOp::Lt => difference.undivided(self),
+            BinOp::Le => difference.plus(&one.clone().times(-1)).undivided(self).plus(&one),
+            _ => difference,
+        })
     }
 
     /// A comparison of indices that differ between lanes, in 32 bits if they suffice.

@@ -1,11 +1,13 @@
 //! Stages that read an operand, or store a product, across its rows, under the default schedule.
 
+use ansc_codegen::{Listing, Target, listing};
 use ansc_graph::ops::{OpError, shape};
 use ansc_graph::{BinOp, Combiner, Compute, ComputeOp, Expr, Stage, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
+use ansc_sketch::Program;
 use ansc_sketch::default::{Machine, schedule};
 
-use crate::check::{Random, compare, exact, filled};
+use crate::check::{Random, compare, exact, filled, from_f64};
 use crate::kernel::Kernel;
 
 fn check(name: &str, compute: &Compute) {
@@ -96,5 +98,46 @@ fn products_are_stored_in_any_order_of_axes() {
                 check(&format!("{dtype} {extents:?} {perm:?}"), &compute);
             }
         }
+    }
+}
+
+/// Places `8 * t + u` of rows that are `stride` apart, transposed where they are below 50.
+fn guarded(stride: usize, at: &str) -> Program {
+    let text = format!(
+        "program guarded
+x: f32[8, {stride}] input
+y: f32[5, 10, 8] output
+params x, y
+for t in 0..7 {{
+  for l in 0..8 vectorized {{
+    for u in 0..8 unrolled {{
+      block y (vp: spatial 50 = add(mul(t, 8), u), vl: spatial 8 = l) {{
+        where lt({at}, 5)
+        y[floor_div(vp, 10), floor_mod(vp, 10), vl] = x[vl, vp]
+      }}
+    }}
+  }}
+}}
+"
+    );
+    Program::parse(&text).unwrap()
+}
+
+#[test]
+fn tiles_that_do_not_all_run() {
+    let at = "floor_div(add(mul(t, 8), u), 10)";
+    // Rows that are read to the end of the last tile, and rows that have nothing there.
+    for stride in [56, 50] {
+        let ty = TensorType::new(DType::F32, [8, stride]);
+        let x = filled(&ty, &mut Random(1), |_, r| (r.unit() * 1000.0).trunc());
+        let x_values = x.to_f64_vec();
+        let values: Vec<f64> = (0..50 * 8).map(|i| x_values[i % 8 * stride + i / 8]).collect();
+        let expected = from_f64(&TensorType::new(DType::F32, [5, 10, 8]), &values);
+        let program = guarded(stride, at);
+        let found = Kernel::new(&program).run(&[&x]);
+        compare(&format!("rows of {stride}"), &found, &[expected], &exact);
+        let native = Target::native().unwrap();
+        let text = listing(&program, "k", &native, Listing::Ir).unwrap();
+        assert_eq!(text.contains("shufflevector"), stride == 56, "rows of {stride}");
     }
 }
