@@ -20,6 +20,7 @@
 //! read again for each of them: there are no more slices than make up for that, unless the cache keeps it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use ansc_graph::arith::{self, Linear};
 use ansc_graph::{BufId, Compute, Expr, Stage, TensorType, VarId};
@@ -47,14 +48,47 @@ struct Part {
     shape: Vec<usize>,
 }
 
+/// What stages read of one another.
+struct Reads<'a> {
+    compute: &'a Compute,
+    /// For each stage its readers.
+    of: Vec<Vec<Reader<'a>>>,
+}
+
+/// A stage, and the different indices along each axis of what it reads: most of its loads have the same ones.
+struct Reader<'a> {
+    stage: usize,
+    indices: Vec<BTreeSet<&'a Expr>>,
+}
+
 pub(super) struct Slices<'a> {
     whole: &'a Compute,
+    reads: Rc<Reads<'a>>,
     /// Slices along each axis that is cut.
     pub(super) counts: Vec<usize>,
     /// The first of the stages that belong to slices; all after it do.
     pub(super) first: usize,
     /// Of the stages from `first` on.
     parts: BTreeMap<usize, Part>,
+}
+
+impl<'a> Reads<'a> {
+    fn new(compute: &'a Compute) -> Rc<Self> {
+        let of = (0..compute.stages.len()).map(|stage| Reads::of(compute, stage)).collect();
+        Rc::new(Reads { compute, of })
+    }
+
+    fn of(compute: &'a Compute, stage: usize) -> Vec<Reader<'a>> {
+        let buffer = compute.stage_buffer(stage);
+        let reader = |reader: usize| {
+            let mut indices = vec![BTreeSet::new(); compute.stages[stage].ty.rank()];
+            for (_, at) in compute.stages[reader].body.loads().iter().filter(|l| l.0 == buffer) {
+                indices.iter_mut().zip(*at).for_each(|(along, index)| _ = along.insert(index));
+            }
+            Reader { stage: reader, indices }
+        };
+        readers(compute, buffer).into_iter().map(reader).collect()
+    }
 }
 
 impl<'a> Slices<'a> {
@@ -70,7 +104,8 @@ impl<'a> Slices<'a> {
             return None;
         }
         let mut cuts = cuts_of(compute, machine);
-        let cut = |lengths: &Vec<usize>| Slices::cut(compute, constant, lengths);
+        let reads = Reads::new(compute);
+        let cut = |lengths: &Vec<usize>| Slices::cut(&reads, constant, lengths);
         let traffic = cuts.iter().find_map(cut)?.traffic();
         if traffic.between < LEAST {
             return None;
@@ -92,8 +127,8 @@ impl<'a> Slices<'a> {
 
     /// Of every length.
     pub(super) fn all(compute: &'a Compute, constant: &[bool], machine: &Machine) -> Vec<Self> {
-        let cuts = cuts_of(compute, machine);
-        cuts.iter().filter_map(|cut| Slices::cut(compute, constant, cut)).collect()
+        let (cuts, reads) = (cuts_of(compute, machine), Reads::new(compute));
+        cuts.iter().filter_map(|cut| Slices::cut(&reads, constant, cut)).collect()
     }
 
     fn count(&self) -> usize {
@@ -101,11 +136,12 @@ impl<'a> Slices<'a> {
     }
 
     /// Slices of the last stage of `lengths` along its first axes, or all of them.
-    fn cut(whole: &'a Compute, constant: &[bool], lengths: &[usize]) -> Option<Slices<'a>> {
+    fn cut(reads: &Rc<Reads<'a>>, constant: &[bool], lengths: &[usize]) -> Option<Slices<'a>> {
+        let (reads, whole) = (reads.clone(), reads.compute);
         let last = whole.stages.len() - 1;
         let (result, counts) = of_result(&whole.stages[last].ty.shape, lengths);
         let parts = BTreeMap::from([(last, result)]);
-        let mut slices = Slices { whole, counts, first: last, parts };
+        let mut slices = Slices { whole, reads, counts, first: last, parts };
         while slices.first > 0
             && let Some(part) = slices.wanted(slices.first - 1)
         {
@@ -139,19 +175,31 @@ impl<'a> Slices<'a> {
 
     /// The part of a stage that one slice reads, if no other one reads of it.
     fn wanted(&self, stage: usize) -> Option<Part> {
-        let buffer = self.whole.stage_buffer(stage);
-        let mut parts = vec![];
-        for reader in readers(self.whole, buffer) {
-            let part = self.parts.get(&reader)?;
-            let s = &self.whole.stages[reader];
-            let loads = s.body.loads().into_iter().filter(|(b, _)| *b == buffer);
-            for (_, at) in loads {
-                parts.push(self.read(s, part, at, &self.whole.stages[stage].ty.shape)?);
+        let shape = &self.whole.stages[stage].ty.shape;
+        let axes: Option<Vec<_>> =
+            (0..shape.len()).map(|axis| self.read_along(axis, stage)).collect();
+        let (starts, shape): (Vec<Vec<i64>>, _) = axes?.into_iter().unzip();
+        // A slice that does not tell where to read would be read by others as well.
+        let told = |j: usize| starts.iter().filter(|s| s[j] != 0).count() == 1;
+        let all_told = (0..self.counts.len()).all(told);
+        let part = Part { starts, shape };
+        (all_told && self.has_all_of(stage, &part)).then_some(part)
+    }
+
+    /// Where along an axis of a stage all that is read of it begins, and how many elements that are.
+    fn read_along(&self, axis: usize, stage: usize) -> Option<(Vec<i64>, usize)> {
+        let extent = self.whole.stages[stage].ty.shape[axis];
+        let mut all = None;
+        for reader in &self.reads.of[stage] {
+            let (s, part) = (&self.whole.stages[reader.stage], self.parts.get(&reader.stage)?);
+            for index in &reader.indices[axis] {
+                let read = self.read(s, part, index, extent)?;
+                if all.get_or_insert_with(|| read.clone()) != &read {
+                    return None;
+                }
             }
         }
-        let first = parts.pop()?;
-        let is_alike = parts.iter().all(|other| *other == first);
-        (is_alike && self.has_all_of(stage, &first)).then_some(first)
+        all
     }
 
     /// Whether what slices compute of a stage is of the stage; or only they see what is not, and it can be computed all the same.
@@ -171,35 +219,30 @@ impl<'a> Slices<'a> {
             || !self.whole.outputs.contains(&stage) && loads.all(can_be_computed)
     }
 
-    /// The part of a buffer of this shape that a load in a part of a stage covers.
-    fn read(&self, reader: &Stage, part: &Part, at: &[Expr], shape: &[usize]) -> Option<Part> {
+    /// Where along an axis of this extent an index in a part of a stage begins, and how many elements it covers.
+    fn read(
+        &self,
+        reader: &Stage,
+        part: &Part,
+        index: &Expr,
+        extent: usize,
+    ) -> Option<(Vec<i64>, usize)> {
         let extents = reader.extents();
         let ranges = |v: VarId| self.range(v, &extents, part);
-        let (mut starts, mut lengths) = (vec![], vec![]);
-        for (index, &extent) in at.iter().zip(shape) {
-            let moved = arith::simplify(&part.moved(index), &ranges);
-            let mut within = Linear::from_expr(&moved);
-            let start: Vec<i64> =
-                self.numbers().map(|number| within.coefficient(&number)).collect();
-            for (number, &by) in self.numbers().zip(&start) {
-                within.add_scaled(&number, -by);
-            }
-            let within = within.to_expr();
-            if within.vars().iter().any(|v| v.0 >= SLICE) {
-                return None;
-            }
-            let length = self.length(&start, extent)?;
-            let inside = |(low, high): (i64, i64)| low >= 0 && high < length as i64;
-            if length < extent && !arith::bounds(&within, &ranges).is_some_and(inside) {
-                return None;
-            }
-            starts.push(start);
-            lengths.push(length);
+        let moved = arith::simplify(&part.moved(index), &ranges);
+        let mut within = Linear::from_expr(&moved);
+        let start: Vec<i64> = self.numbers().map(|number| within.coefficient(&number)).collect();
+        for (number, &by) in self.numbers().zip(&start) {
+            within.add_scaled(&number, -by);
         }
-        // A slice that does not tell where to read would be read by others as well.
-        let told = |j: usize| starts.iter().filter(|s| s[j] != 0).count() == 1;
-        let all = (0..self.counts.len()).all(told);
-        all.then_some(Part { starts, shape: lengths })
+        let within = within.to_expr();
+        if within.vars().iter().any(|v| v.0 >= SLICE) {
+            return None;
+        }
+        let length = self.length(&start, extent)?;
+        let inside = |(low, high): (i64, i64)| low >= 0 && high < length as i64;
+        let fits = length == extent || arith::bounds(&within, &ranges).is_some_and(inside);
+        fits.then_some((start, length))
     }
 
     /// Elements along an axis of a slice, if slices that start there cover the axis, and each has some of it.
