@@ -10,10 +10,10 @@ use std::collections::{HashMap, HashSet};
 use ansc_sketch::Trace;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::SearchStrategy;
 use super::topology::{moved, moves, untiled};
+use super::tried::key;
 use crate::candidate::{Candidate, Search};
 use crate::outcome::Outcome;
 
@@ -22,10 +22,10 @@ pub struct GBfs {
     width: usize,
     random: StdRng,
     /// Traces that are done with.
-    expanded: HashSet<u64>,
+    expanded: HashSet<u128>,
     /// Other traces of programs that were proposed before, and the programs.
     twins: Vec<(Trace, u64)>,
-    met: HashSet<u64>,
+    met: HashSet<u128>,
 }
 
 /// The paper's.
@@ -101,10 +101,6 @@ impl GBfs {
 struct Round {
     proposed: Vec<Candidate>,
     known: HashSet<u64>,
-}
-
-fn key(trace: &Trace) -> u64 {
-    xxh3_64(trace.to_string().as_bytes())
 }
 
 impl SearchStrategy for GBfs {

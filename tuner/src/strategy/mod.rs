@@ -9,6 +9,7 @@ mod opevo;
 mod random;
 mod rnn;
 pub mod topology;
+mod tried;
 
 use crate::candidate::{Candidate, Search};
 use crate::model::SharedModel;

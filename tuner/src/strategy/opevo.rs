@@ -9,8 +9,10 @@ use std::collections::HashSet;
 use ansc_sketch::Trace;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
+use rayon::prelude::*;
 
 use super::topology::walk;
+use super::tried::Tried;
 use super::{Random, SearchStrategy};
 use crate::candidate::{Candidate, Search};
 
@@ -35,6 +37,7 @@ pub struct OpEvo {
     options: OpEvoOptions,
     random: StdRng,
     fallback: Random,
+    tried: Tried,
 }
 
 /// A trace and its throughput.
@@ -42,7 +45,8 @@ type Parent<'a> = (&'a Trace, f64);
 
 impl OpEvo {
     pub fn new(options: OpEvoOptions, seed: u64) -> OpEvo {
-        OpEvo { options, random: StdRng::seed_from_u64(seed), fallback: Random::new(seed) }
+        let (random, fallback) = (StdRng::seed_from_u64(seed), Random::new(seed));
+        OpEvo { options, random, fallback, tried: Tried::default() }
     }
 
     fn parents<'a>(&self, search: &'a Search) -> Vec<Parent<'a>> {
@@ -69,6 +73,32 @@ impl OpEvo {
             child = walk(&child, step, self.options.q, random);
         }
         child
+    }
+
+    /// So many children that were not tried before, or fewer if too many others come one after another; and how many
+    /// came in all.
+    fn children(&mut self, parents: &[Parent<'_>], n: usize) -> (Vec<Trace>, usize) {
+        let mut children = vec![];
+        let (mut drawn, mut last) = (0, 0);
+        while children.len() < n && drawn - last < TRIES {
+            let child = self.child(parents);
+            drawn += 1;
+            if self.tried.insert(&child) {
+                children.push(child);
+                last = drawn;
+            }
+        }
+        (children, drawn)
+    }
+
+    /// What the children make; the same whatever the number of threads.
+    fn made(&mut self, search: &Search, children: Vec<Trace>) -> Vec<Candidate> {
+        let seeded: Vec<(Trace, u64)> =
+            children.into_iter().map(|child| (child, self.random.random())).collect();
+        let made = seeded.into_par_iter().filter_map(|(child, seed)| {
+            Candidate::of(&search.task, &child, &mut StdRng::seed_from_u64(seed))
+        });
+        made.collect()
     }
 }
 
@@ -97,15 +127,13 @@ impl SearchStrategy for OpEvo {
         }
         let mut known = HashSet::new();
         let mut proposed = vec![];
-        let mut tries = 0;
-        while proposed.len() < n && tries < TRIES {
-            let child = self.child(&parents);
-            tries += 1;
-            let made = Candidate::of(&search.task, &child, &mut self.random);
-            if let Some(new) = made.filter(|c| !search.is_seen(c) && known.insert(c.program)) {
-                proposed.push(new);
-                tries = 0;
-            }
+        let mut barren = 0;
+        while proposed.len() < n && barren < TRIES {
+            let (children, drawn) = self.children(&parents, n - proposed.len());
+            let made = self.made(search, children).into_iter();
+            let before = proposed.len();
+            proposed.extend(made.filter(|c| !search.is_seen(c) && known.insert(c.program)));
+            barren = if proposed.len() == before { barren + drawn } else { 0 };
         }
         let rest = self.fallback.propose(search, n - proposed.len());
         proposed.extend(rest.into_iter().filter(|c| known.insert(c.program)));

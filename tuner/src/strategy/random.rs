@@ -9,6 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
 
 use super::SearchStrategy;
+use super::tried::Tried;
 use crate::candidate::{Candidate, Search};
 
 /// Passes that may give nothing new before the space counts as exhausted.
@@ -20,23 +21,26 @@ pub(super) fn random_at(place: [u64; 4]) -> StdRng {
     StdRng::from_seed(bytes.try_into().expect("four numbers of eight bytes"))
 }
 
-#[derive(Debug)]
 pub struct Random {
     seed: u64,
     round: u64,
+    tried: Tried,
 }
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        Random { seed, round: 0 }
+        Random { seed, round: 0, tried: Tried::default() }
     }
 
-    /// Invalid ones are left out. The same whatever the number of threads.
+    /// Those that are invalid or were drawn before are left out. The same whatever the number of threads.
     fn draw(&self, search: &Search, n: usize, pass: usize) -> Vec<Candidate> {
         let drawn = (0..n).into_par_iter().filter_map(|place| {
             let random = &mut random_at([self.seed, self.round, pass as u64, place as u64]);
-            let sketch = &search.sketches[random.random_range(0..search.sketches.len())];
-            Candidate::of(&search.task, &sketch.trace, random)
+            let sketch = &search.sketches[random.random_range(0..search.sketches.len())].trace;
+            let drawn = sketch.drawn(random);
+            let trace = drawn.as_ref().unwrap_or(sketch);
+            let made = || Candidate::of(&search.task, trace, random);
+            self.tried.may_be_new(trace).then(made).flatten()
         });
         drawn.collect()
     }
@@ -56,9 +60,15 @@ impl SearchStrategy for Random {
                 break;
             }
             let before = proposed.len();
-            let drawn = self.draw(search, n, pass).into_iter();
-            let fresh = drawn.filter(|c| !search.is_seen(c) && known.insert(c.program));
-            proposed.extend(fresh.take(n - before));
+            for drawn in self.draw(search, n, pass) {
+                if proposed.len() == n {
+                    break;
+                }
+                self.tried.insert(&drawn.trace);
+                if !search.is_seen(&drawn) && known.insert(drawn.program) {
+                    proposed.push(drawn);
+                }
+            }
             empty = if proposed.len() == before { empty + 1 } else { 0 };
         }
         self.round += 1;

@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ansc_sketch::{Task, Trace};
 use rand::Rng;
-use xxhash_rust::xxh3::xxh3_128;
 
+use super::super::tried::key;
 use super::point::Point;
 use crate::candidate::Candidate;
 
 #[derive(Default)]
 pub(super) struct Replays {
-    /// By the trace's text: a trace with all its decisions makes one program only.
+    /// By its trace's key: a trace with all its decisions makes one program only.
     known: Mutex<HashMap<u128, Arc<Point>>>,
 }
 
@@ -33,7 +33,7 @@ impl Replays {
         if !trace.is_decided() {
             return Candidate::of(task, trace, random).map(|c| Arc::new(Point::of(&c)));
         }
-        let key = xxh3_128(&serde_json::to_vec(trace).ok()?);
+        let key = key(trace);
         let known = self.lock().get(&key).cloned();
         if known.is_some() {
             return known;
