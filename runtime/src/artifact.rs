@@ -69,6 +69,16 @@ impl Artifact {
         &self.map[self.weights.clone()]
     }
 
+    /// Lets the system take back the memory of a range of the weights; what reads there again reads the file again.
+    pub(crate) fn give_back(&self, range: Range<usize>) {
+        // SAFETY: the mapping is of a file and never written: its pages come back as they were.
+        #[cfg(target_os = "linux")]
+        let _ = unsafe {
+            let at = self.weights.start + range.start;
+            self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, at, range.len())
+        };
+    }
+
     pub(crate) fn gpu(&self) -> Option<&[u8]> {
         self.gpu.clone().map(|at| &self.map[at])
     }

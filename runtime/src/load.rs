@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use memmap2::Mmap;
 
 use crate::artifact::Artifact;
 use crate::cuda;
 use crate::gpu::{GPU_SECTION, GpuCode};
 use crate::manifest::{FORMAT_VERSION, KernelFn, KernelInfo, Manifest};
 use crate::model::{Kernel, Launch, Model, Parts};
+use crate::prepare::{self, PreparationError};
 use crate::program::Program;
 use crate::target::{self, TargetError};
 use crate::validate::{self, ManifestError};
@@ -68,6 +70,9 @@ pub enum LoadErrorKind {
     /// The dynamic linker refused the library.
     #[error("the code cannot be loaded: {0}")]
     Library(#[source] libloading::Error),
+    /// Its weights cannot be prepared.
+    #[error("its weights cannot be prepared: {0}")]
+    Preparation(#[from] PreparationError),
     /// The manifest names a kernel that the library does not define.
     #[error("kernel `{0}` is not in the library")]
     Symbol(String),
@@ -78,7 +83,8 @@ impl Model {
     ///
     /// Checked, in this order: the file is a readable ELF shared library; its seal, format version
     /// and hash; that it was compiled for this machine and its CPU features; that the manifest
-    /// is sound to the last offset. Only then is its code mapped. Weights stay in the mapped file.
+    /// is sound to the last offset. Only then is its code mapped. Weights stay in the mapped file, but for those that
+    /// the artifact has code to prepare, which now runs on all cores.
     ///
     /// # Trust
     ///
@@ -128,10 +134,24 @@ fn load(path: &Path) -> Result<Model, LoadErrorKind> {
         return load_on_gpu(artifact, manifest, programs);
     }
     let library = open_library(&artifact, path)?;
-    let kernels = manifest.kernels.iter().map(|k| resolve(&artifact, &library, k));
-    let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+    let kernels = resolve_all(&artifact, &library, &manifest.kernels)?;
+    let prepared = prepared(&artifact, &library, &manifest)?;
     let (_library, gpu) = (Some(library), None);
-    Ok(Model::from_parts(Parts { manifest, programs, kernels, _library, gpu, artifact }))
+    Ok(Model::from_parts(Parts { manifest, programs, kernels, _library, gpu, prepared, artifact }))
+}
+
+/// Runs the code that makes constants of weights, if there is any.
+fn prepared(
+    artifact: &Artifact,
+    library: &Library,
+    manifest: &Manifest,
+) -> Result<Option<Mmap>, LoadErrorKind> {
+    let Some(preparation) = &manifest.preparation else { return Ok(None) };
+    let program = prepare::program(preparation)?;
+    let kernels = resolve_all(artifact, library, &preparation.kernels)?;
+    let prepared = prepare::prepare(artifact, preparation, &program, &kernels)?;
+    prepare::forget_sources(artifact, manifest, preparation);
+    Ok(Some(prepared))
 }
 
 /// The library holds no code then; the driver translates that of the GPU section.
@@ -140,11 +160,15 @@ fn load_on_gpu(
     manifest: Manifest,
     programs: Vec<Program>,
 ) -> Result<Model, LoadErrorKind> {
+    if manifest.preparation.is_some() {
+        let problem = "there is one, but weights are not prepared on a GPU";
+        return Err(ManifestError::at("preparation", problem).into());
+    }
     let bytes = artifact.gpu().ok_or(LoadErrorKind::Section(GPU_SECTION))?;
     let code: GpuCode = serde_json::from_slice(bytes).map_err(ManifestError::from)?;
     let gpu = cuda::load(&manifest, &programs, &code, artifact.weights())?;
-    let (_library, gpu, kernels) = (None, Some(Arc::new(gpu)), vec![]);
-    Ok(Model::from_parts(Parts { manifest, programs, kernels, _library, gpu, artifact }))
+    let (_library, gpu, kernels, prepared) = (None, Some(Arc::new(gpu)), vec![], None);
+    Ok(Model::from_parts(Parts { manifest, programs, kernels, _library, gpu, prepared, artifact }))
 }
 
 /// Loads the code from the very file that was checked, whatever `path` names by now. Going by
@@ -171,6 +195,14 @@ fn new_name(file: &File) -> PathBuf {
     let digit = |i: u32| if number >> i & 1 == 1 { "./" } else { "/" };
     let spelt: String = (0..digits).rev().map(digit).collect();
     PathBuf::from(format!("/proc/self/{spelt}fd/{}", file.as_raw_fd()))
+}
+
+fn resolve_all(
+    artifact: &Artifact,
+    library: &Library,
+    kernels: &[KernelInfo],
+) -> Result<Vec<Kernel>, LoadErrorKind> {
+    kernels.iter().map(|kernel| resolve(artifact, library, kernel)).collect()
 }
 
 fn resolve(

@@ -14,7 +14,7 @@
 //!
 //! * Buffers in the arena and in the weights begin at multiples of 64 bytes. Inputs and outputs of
 //!   the model are the caller's memory: they are aligned to the size of their element and no more.
-//! * Weights and inputs are read-only pages or may be: writing there is a fault.
+//! * Weights, prepared ones too, and inputs are read-only pages or may be: writing there is a fault.
 //! * Outputs do not overlap inputs or each other. Which buffers of the arena overlap is the
 //!   compiler's business: the runtime writes only what the plan's steps say.
 //! * A buffer that only a host operator or a loop fills may hold less than its type says; then its
@@ -27,7 +27,7 @@ use crate::host::HostOp;
 use crate::tensor::Tensor;
 
 /// Incremented whenever an older runtime could misread a newer artifact, or the reverse.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 pub const SEAL_MAGIC: [u8; 8] = *b"ANSCSEAL";
 
 /// `kernel(buffers, scratch, begin, end)`: iterations `begin..end` of the launch's parallel loop.
@@ -56,10 +56,25 @@ pub struct Manifest {
     pub model: Provenance,
     pub target: TargetInfo,
     pub weight_bytes: usize,
+    /// What is made of the weights when the model is loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preparation: Option<Preparation>,
     /// One for each place where compiled code runs; `Step::Kernel` of all plans index them.
     pub kernels: Vec<KernelInfo>,
     /// At least one. All have the same inputs and outputs but for shapes, and no two take the same shapes.
     pub specialisations: Vec<Specialisation>,
+}
+
+/// Kernels that run once, when the model is loaded. They write constants that are much larger than the weights that they
+/// are made of: the file holds those only.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Preparation {
+    /// Bytes that are made; all `Storage::Prepared` offsets lie below it.
+    pub bytes: usize,
+    /// As [`Manifest::kernels`], for the steps of `plan`.
+    pub kernels: Vec<KernelInfo>,
+    /// Without inputs and outputs: kernels from weights to what is prepared.
+    pub plan: Specialisation,
 }
 
 /// The model for certain shapes of its inputs. Specialisations share weights and code, and a
@@ -121,7 +136,7 @@ pub struct BufferInfo {
     pub storage: Storage,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Storage {
     /// The caller's memory for the i-th model input.
@@ -132,6 +147,10 @@ pub enum Storage {
         offset: usize,
     },
     Weight {
+        offset: usize,
+    },
+    /// What the [`Preparation`] made; only it writes there.
+    Prepared {
         offset: usize,
     },
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use libloading::os::unix::Library;
+use memmap2::Mmap;
 
 use crate::artifact::Artifact;
 use crate::cuda::Code;
@@ -33,6 +34,8 @@ pub(crate) struct Parts {
     pub(crate) _library: Option<Library>,
     /// Kernels and weights on a GPU, in place of `kernels`, if that is what the artifact is for.
     pub(crate) gpu: Option<Arc<Code>>,
+    /// What `manifest.preparation` made.
+    pub(crate) prepared: Option<Mmap>,
     pub(crate) artifact: Artifact,
 }
 

@@ -324,6 +324,7 @@ impl Builder<'_> {
                 Storage::Weight { offset } => ((1, 0), offset),
                 Storage::Input(port) => ((2, port), 0),
                 Storage::Output(port) => ((3, port), 0),
+                Storage::Prepared { offset } => ((4, 0), offset),
             };
             (storage, at..at + bytes_of(buffer))
         };
@@ -339,7 +340,7 @@ impl Builder<'_> {
         let buffer = self.buffer(id)?;
         match buffer.storage {
             Storage::Arena { .. } | Storage::Output(_) => Ok(buffer),
-            Storage::Input(_) | Storage::Weight { .. } => {
+            Storage::Input(_) | Storage::Weight { .. } | Storage::Prepared { .. } => {
                 Err(format!("`{}` is written, but it is read-only", buffer.name))
             }
         }

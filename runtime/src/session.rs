@@ -14,7 +14,7 @@ use memmap2::{MmapMut, MmapRaw};
 use crate::cuda::{CudaError, Device, Io, Notes, Runs};
 use crate::exec::{Exec, OnThreads, Scratch};
 use crate::manifest::{BufferInfo, Port, Specialisation, Storage};
-use crate::model::{Model, Parts};
+use crate::model::{Kernel, Model, Parts};
 use crate::pool::{Pool, PoolError, PoolOptions};
 use crate::program::{Program, StepKind};
 use crate::run_error::RunError;
@@ -113,37 +113,46 @@ unsafe impl Send for Tables {}
 // SAFETY: as above; shared references only read what does not change but in a run.
 unsafe impl Sync for Tables {}
 
-/// Large enough for every specialisation. Pages that nothing touches take no memory.
-struct Memory {
+/// Memory of a plan's own. Pages that nothing touches take none.
+pub(crate) struct Memory {
     arena: MmapRaw,
     scratch: MmapRaw,
     scratch_stride: usize,
 }
 
 impl Memory {
-    fn new(parts: &Parts, threads: usize) -> Result<Memory, SessionError> {
-        let launches = parts.kernels.iter().flat_map(|kernel| &kernel.launches);
+    pub(crate) fn new(kernels: &[Kernel], arena: usize, threads: usize) -> io::Result<Memory> {
+        let launches = kernels.iter().flat_map(|kernel| &kernel.launches);
         let stride = launches.map(|launch| launch.scratch).max().unwrap_or(0);
         let scratch_stride = stride.next_multiple_of(PAGE);
-        let scratch_bytes = scratch_stride.saturating_mul(threads);
-        let on_gpu = parts.gpu.is_some();
-        let arenas = parts.manifest.specialisations.iter().map(|one| one.arena_bytes);
-        let memory = Memory {
-            arena: map(if on_gpu { 0 } else { arenas.max().unwrap_or(0) })?,
-            scratch: map(scratch_bytes)?,
-            scratch_stride,
-        };
+        let scratch = map(scratch_stride.saturating_mul(threads))?;
+        let memory = Memory { arena: map(arena)?, scratch, scratch_stride };
         // Fewer and larger pages make the first run faster. Where there are none, so be it.
         #[cfg(target_os = "linux")]
         let _ = memory.arena.advise(memmap2::Advice::HugePage);
         Ok(memory)
     }
+
+    /// Large enough for every specialisation.
+    fn of(parts: &Parts, threads: usize) -> Result<Memory, SessionError> {
+        let arenas = parts.manifest.specialisations.iter().map(|one| one.arena_bytes);
+        let bytes = if parts.gpu.is_some() { 0 } else { arenas.max().unwrap_or(0) };
+        Memory::new(&parts.kernels, bytes, threads)
+            .map_err(|source| SessionError::Memory { bytes, source })
+    }
+
+    pub(crate) fn arena(&self) -> *mut u8 {
+        self.arena.as_mut_ptr()
+    }
+
+    pub(crate) fn scratch(&self) -> Scratch {
+        Scratch { base: self.scratch.as_mut_ptr(), stride: self.scratch_stride }
+    }
 }
 
 /// Zeroed memory that begins at a page.
-fn map(bytes: usize) -> Result<MmapRaw, SessionError> {
-    let mapped = MmapMut::map_anon(bytes.max(1));
-    mapped.map(MmapRaw::from).map_err(|source| SessionError::Memory { bytes, source })
+fn map(bytes: usize) -> io::Result<MmapRaw> {
+    MmapMut::map_anon(bytes.max(1)).map(MmapRaw::from)
 }
 
 impl Session {
@@ -160,7 +169,7 @@ impl Session {
                 affinity: options.affinity.clone(),
             })?),
         };
-        let memory = Memory::new(&parts, pool.threads())?;
+        let memory = Memory::of(&parts, pool.threads())?;
         let tables = parts.programs.iter().map(|_| None).collect();
         let mut session = Session { parts, pool, memory, tables, current: 0, timed: false };
         session.prepare(0)?;
@@ -284,8 +293,7 @@ impl Session {
         let targets = tables.output_addresses(&specialisation.outputs, outputs);
         tables.set_caller_addresses(program, &inputs, &targets);
         tables.actual.fill(None);
-        let scratch = self.memory.scratch.as_mut_ptr();
-        let scratch = Scratch { base: scratch, stride: self.memory.scratch_stride };
+        let scratch = self.memory.scratch();
         let mut kernels = OnThreads { kernels: &parts.kernels, pool: &self.pool, scratch };
         Exec {
             program,
@@ -339,7 +347,13 @@ impl Tables {
     fn new(parts: &Parts, specialisation: usize, memory: &Memory) -> Tables {
         let buffers = &parts.manifest.specialisations[specialisation].buffers;
         let program = &parts.programs[specialisation];
-        let addresses = fixed_addresses(parts, buffers, memory);
+        let prepared = parts.prepared.as_ref().map_or(std::ptr::null(), |p| p.as_ptr());
+        let places = Places {
+            arena: memory.arena(),
+            weights: parts.artifact.weights().as_ptr().cast_mut(),
+            prepared: prepared.cast_mut(),
+        };
+        let addresses = places.of(buffers);
         let is_callers =
             |storage: Storage| matches!(storage, Storage::Input(_) | Storage::Output(_));
         let is_callers_arg = |i: &usize| is_callers(buffers[program.args[*i].0 as usize].storage);
@@ -404,7 +418,7 @@ impl Tables {
             match storage {
                 Storage::Input(port) => self.addresses[buffer] = inputs[port as usize],
                 Storage::Output(port) => self.addresses[buffer] = outputs[port as usize].written,
-                Storage::Arena { .. } | Storage::Weight { .. } => {}
+                Storage::Arena { .. } | Storage::Weight { .. } | Storage::Prepared { .. } => {}
             }
         }
         for &arg in &self.caller_args {
@@ -436,14 +450,22 @@ fn is_aligned(address: *const u8, port: &Port) -> bool {
     (address as usize).is_multiple_of(port.dtype.size())
 }
 
-/// Addresses of all buffers; null for the caller's.
-fn fixed_addresses(parts: &Parts, buffers: &[BufferInfo], memory: &Memory) -> Vec<*mut u8> {
-    let arena = memory.arena.as_mut_ptr();
-    let weights = parts.artifact.weights().as_ptr().cast_mut();
-    let address = |storage| match storage {
-        Storage::Arena { offset } => arena.wrapping_add(offset),
-        Storage::Weight { offset } => weights.wrapping_add(offset),
-        Storage::Input(_) | Storage::Output(_) => std::ptr::null_mut(),
-    };
-    buffers.iter().map(|buffer| address(buffer.storage)).collect()
+/// Where the memory of buffers begins that is not the caller's.
+pub(crate) struct Places {
+    pub(crate) arena: *mut u8,
+    pub(crate) weights: *mut u8,
+    pub(crate) prepared: *mut u8,
+}
+
+impl Places {
+    /// Addresses of all buffers; null for the caller's.
+    pub(crate) fn of(&self, buffers: &[BufferInfo]) -> Vec<*mut u8> {
+        let address = |storage| match storage {
+            Storage::Arena { offset } => self.arena.wrapping_add(offset),
+            Storage::Weight { offset } => self.weights.wrapping_add(offset),
+            Storage::Prepared { offset } => self.prepared.wrapping_add(offset),
+            Storage::Input(_) | Storage::Output(_) => std::ptr::null_mut(),
+        };
+        buffers.iter().map(|buffer| address(buffer.storage)).collect()
+    }
 }

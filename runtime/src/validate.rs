@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 
 use crate::dtype::DType;
 use crate::manifest::{
-    BufferId, BufferInfo, KernelInfo, Manifest, Port, Specialisation, Storage, WEIGHT_ALIGN,
+    BufferId, BufferInfo, KernelInfo, Manifest, Port, Preparation, Specialisation, Storage,
+    WEIGHT_ALIGN,
 };
 use crate::tensor::byte_len;
 
@@ -41,22 +42,48 @@ pub(crate) fn check(manifest: &Manifest, weight_bytes: usize) -> Checked {
     if manifest.weight_bytes > weight_bytes {
         return Err(ManifestError::at("weights", "the section is shorter than the manifest says"));
     }
-    for kernel in &manifest.kernels {
-        check_kernel(kernel)
-            .map_err(|p| ManifestError::at(format!("kernel `{}`", kernel.name), p))?;
+    check_kernels(&manifest.kernels)?;
+    let prepared = manifest.preparation.as_ref().map_or(0, |p| p.bytes);
+    let constants = Constants { weights: manifest.weight_bytes, prepared };
+    if let Some(preparation) = &manifest.preparation {
+        check_preparation(preparation, &constants)?;
     }
     for specialisation in &manifest.specialisations {
-        check_one(specialisation, manifest.weight_bytes)?;
+        check_one(specialisation, &constants)?;
     }
     check_all(&manifest.specialisations)
 }
 
-fn check_one(plan: &Specialisation, weight_bytes: usize) -> Checked {
+/// Bytes of what no run changes.
+struct Constants {
+    weights: usize,
+    prepared: usize,
+}
+
+/// The preparation is a plan like others, but that nobody calls it.
+fn check_preparation(preparation: &Preparation, constants: &Constants) -> Checked {
+    if preparation.bytes > isize::MAX as usize {
+        return Err(ManifestError::at("preparation", "larger than the address space"));
+    }
+    if !preparation.plan.inputs.is_empty() || !preparation.plan.outputs.is_empty() {
+        return Err(ManifestError::at("preparation", "it has inputs or outputs"));
+    }
+    check_kernels(&preparation.kernels)?;
+    check_one(&preparation.plan, constants)
+}
+
+fn check_kernels(kernels: &[KernelInfo]) -> Checked {
+    kernels.iter().try_for_each(|kernel| {
+        check_kernel(kernel).map_err(|p| ManifestError::at(format!("kernel `{}`", kernel.name), p))
+    })
+}
+
+fn check_one(plan: &Specialisation, constants: &Constants) -> Checked {
     if plan.arena_bytes > isize::MAX as usize {
         return Err(ManifestError::at("arena", "larger than the address space"));
     }
     for (i, buffer) in plan.buffers.iter().enumerate() {
-        check_buffer(plan, buffer, weight_bytes)
+        check_buffer(plan, buffer, constants)
             .map_err(|p| ManifestError::at(format!("buffer {i} `{}`", buffer.name), p))?;
     }
     check_ports(plan, "input", &plan.inputs, check_input)?;
@@ -108,12 +135,13 @@ pub(crate) fn bytes_of(buffer: &BufferInfo) -> usize {
 fn check_buffer(
     plan: &Specialisation,
     buffer: &BufferInfo,
-    weight_bytes: usize,
+    constants: &Constants,
 ) -> Result<(), String> {
     let bytes = byte_len(buffer.dtype, &buffer.shape).ok_or("its size overflows")?;
     match buffer.storage {
         Storage::Arena { offset } => check_place(offset, bytes, plan.arena_bytes),
-        Storage::Weight { offset } => check_place(offset, bytes, weight_bytes),
+        Storage::Weight { offset } => check_place(offset, bytes, constants.weights),
+        Storage::Prepared { offset } => check_place(offset, bytes, constants.prepared),
         Storage::Input(port) => check_owner(buffer, plan.inputs.get(port as usize)),
         Storage::Output(port) => check_owner(buffer, plan.outputs.get(port as usize)),
     }

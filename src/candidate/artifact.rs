@@ -113,6 +113,7 @@ impl Ports {
             model: Provenance { name: "candidate".into(), sha256: String::new() },
             target,
             weight_bytes: 0,
+            preparation: None,
             kernels: vec![kernel],
             specialisations: vec![Specialisation {
                 name: String::new(),

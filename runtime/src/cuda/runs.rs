@@ -332,7 +332,7 @@ fn layout(one: &Specialisation) -> (Vec<usize>, usize) {
     let mut end = one.arena_bytes.next_multiple_of(ALIGN);
     let place = |buffer: &BufferInfo| match buffer.storage {
         Storage::Arena { offset } => offset,
-        Storage::Weight { .. } => 0,
+        Storage::Weight { .. } | Storage::Prepared { .. } => 0,
         Storage::Input(_) | Storage::Output(_) => {
             let offset = end;
             end = (end + bytes_of(buffer)).next_multiple_of(ALIGN);

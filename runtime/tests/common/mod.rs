@@ -29,6 +29,7 @@ impl Builder {
                 features: Vec::new(),
             },
             weight_bytes: 0,
+            preparation: None,
             kernels: Vec::new(),
             specialisations: vec![Specialisation::default()],
         };

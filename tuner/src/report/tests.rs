@@ -116,6 +116,7 @@ fn manifest() -> Manifest {
         model: Provenance { name: "m<1>.onnx".into(), sha256: String::new() },
         target: TargetInfo { triple: "x86_64".into(), cpu: "native".into(), features: vec![] },
         weight_bytes: 0,
+        preparation: None,
         kernels: vec![kernel("a", 1, Some(tuning)), kernel("b", 2, None)],
         specialisations: vec![Specialisation {
             arena_bytes: 128,

@@ -40,6 +40,7 @@ impl Model {
                 features: vec![],
             },
             weight_bytes: 0,
+            preparation: None,
             kernels: vec![],
             specialisations: vec![],
         };
