@@ -117,7 +117,7 @@ pub struct Compile {
     /// Default schedules only, not those that come with the compiler
     #[arg(long, conflicts_with_all = ["trials", "records"])]
     pub untuned: bool,
-    /// Less memory and a smaller artifact, but slower: weights are stored as they are, and transformed in each run
+    /// Less memory, but slower: weights are kept as they are, and transformed in each run where that is needed
     #[arg(long)]
     pub small: bool,
     /// Print the graph after a pass (`all` for every one)

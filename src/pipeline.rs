@@ -1,5 +1,6 @@
 //! The compiler on one screen: [`compile`] is the list of stages, in order.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use ansc_graph::fuse;
 use ansc_graph::passes;
 use ansc_graph::{Compute, Graph, NodeId, Op, ValueId, interp};
 use ansc_runtime::Tensor;
-use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Provenance, Step};
+use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Preparation, Provenance, Step};
 use ansc_tuner::tune::Weighted;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -88,6 +89,8 @@ pub struct Report {
     pub distinct_kernels: usize,
     pub flops: u64,
     pub weight_bytes: usize,
+    /// Of weights that are made when the artifact is loaded.
+    pub prepared_bytes: usize,
     pub arena_bytes: usize,
     pub arena_bytes_without_reuse: usize,
     pub artifact_bytes: u64,
@@ -119,8 +122,10 @@ pub fn compile(
     let code = clock.time("codegen", || Code::generate(&assembly, options))?;
     // Only now is the workspace of each kernel known, and with it the memory plan.
     clock.time("memory", || {
-        for draft in &mut assembly.drafts {
-            add_workspaces(draft, &assembly.uses, &code.batch);
+        let models = assembly.drafts.iter_mut().map(|draft| (draft, &assembly.uses));
+        let prepared = &mut assembly.prepared;
+        for (draft, uses) in models.chain([(&mut prepared.draft, &prepared.uses)]) {
+            add_workspaces(draft, uses, &code.batch);
             storage::place(draft);
         }
     });
@@ -186,16 +191,18 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
         assembly.add(&name, &graph, options.expose)?;
     }
     let kernels = assembly.kernels.kernels.iter().enumerate();
-    let tasks = kernels.map(|(index, kernel)| {
+    let tasks = kernels.filter_map(|(index, kernel)| {
         let uses = assembly.uses.iter().filter(|u| u.kernel == index);
-        let name = uses.clone().next().map_or("", |u| u.name.as_str());
+        // What runs only when the artifact is loaded is not worth a search.
+        let first = uses.clone().next()?;
+        let name = first.name.as_str();
         let task = options.schedules.task(name, &kernel.compute, &kernel.constant);
-        Weighted {
+        Some(Weighted {
             known: options.schedules.tuned.get(&task.key()).map(|tuned| tuned.trace.clone()),
             task: Arc::new(task),
-            weight: uses.clone().count() as f64,
-            flops: uses.clone().next().map_or(0, |u| u.flops),
-        }
+            weight: uses.count() as f64,
+            flops: first.flops,
+        })
     });
     Ok(tasks.collect())
 }
@@ -234,7 +241,7 @@ fn add_to_plan(plan: &mut Plan, draft: &mut Draft, uses: &[KernelUse], batch: &B
 }
 
 fn manifest(assembly: &Assembly, code: &Code, model: Provenance) -> Manifest {
-    let kernels = assembly.uses.iter().map(|u| KernelInfo {
+    let info = |u: &KernelUse| KernelInfo {
         name: u.name.clone(),
         nodes: u.nodes.clone(),
         flops: u.flops,
@@ -242,13 +249,20 @@ fn manifest(assembly: &Assembly, code: &Code, model: Provenance) -> Manifest {
         reads: u.reads,
         launches: code.batch.kernels[u.kernel].launches.clone(),
         tuning: assembly.kernels.kernels[u.kernel].tuning.clone(),
+    };
+    let prepared = &assembly.prepared;
+    let preparation = (!prepared.uses.is_empty()).then(|| Preparation {
+        bytes: prepared.bytes,
+        kernels: prepared.uses.iter().map(info).collect(),
+        plan: prepared.draft.specialisation.clone(),
     });
     Manifest {
         compiler: format!("ansc {}", env!("CARGO_PKG_VERSION")),
         model,
         target: code.target.clone(),
         weight_bytes: assembly.weights.bytes,
-        kernels: kernels.collect(),
+        preparation,
+        kernels: assembly.uses.iter().map(info).collect(),
         specialisations: assembly.drafts.iter().map(|d| d.specialisation.clone()).collect(),
     }
 }
@@ -265,9 +279,10 @@ fn report(
     Report {
         nodes,
         kernels: assembly.uses.len(),
-        distinct_kernels: assembly.kernels.kernels.len(),
+        distinct_kernels: assembly.uses.iter().map(|u| u.kernel).collect::<BTreeSet<_>>().len(),
         flops: assembly.uses.iter().map(|u| u.flops).sum(),
         weight_bytes: manifest.weight_bytes,
+        prepared_bytes: assembly.prepared.bytes,
         arena_bytes: largest.map_or(0, |s| s.arena_bytes),
         arena_bytes_without_reuse: largest.map_or(0, |s| s.arena_bytes_without_reuse),
         artifact_bytes: std::fs::metadata(output).map_or(0, |m| m.len()),

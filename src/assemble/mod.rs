@@ -11,6 +11,7 @@
 
 mod control;
 mod kernels;
+mod prepared;
 pub mod storage;
 mod weights;
 
@@ -21,6 +22,7 @@ use ansc_graph::{Graph, NodeId, Op, TensorType, ValueId};
 use ansc_runtime::manifest::{BufferId, BufferInfo, Plan, Port, Specialisation, Step, Storage};
 
 pub use kernels::{Kernel, KernelTable, KernelUse};
+pub use prepared::Prepared;
 pub use weights::Weights;
 
 use crate::Error;
@@ -33,10 +35,12 @@ pub struct Assembly {
     /// What each `Step::Kernel` runs: its `kernel` field indexes this.
     pub uses: Vec<KernelUse>,
     pub weights: Weights,
+    pub prepared: Prepared,
     pub drafts: Vec<Draft>,
 }
 
 /// A specialisation on its way to the manifest.
+#[derive(Default)]
 pub struct Draft {
     pub specialisation: Specialisation,
     pub classes: Classes,
@@ -47,9 +51,10 @@ struct Builder<'a> {
     kernels: &'a mut KernelTable,
     uses: &'a mut Vec<KernelUse>,
     weights: &'a mut Weights,
+    prepared: &'a mut Prepared,
     draft: Draft,
-    /// Buffers of constants, by their place in the weights.
-    constants: HashMap<(usize, TensorType), BufferId>,
+    /// Buffers of constants, by their place.
+    constants: HashMap<(Storage, TensorType), BufferId>,
 }
 
 /// Values of one graph, and the buffers that hold them.
@@ -69,6 +74,7 @@ impl Assembly {
             kernels: KernelTable::new(schedules.clone()),
             uses: Vec::new(),
             weights: Weights::default(),
+            prepared: Prepared::default(),
             drafts: Vec::new(),
         }
     }
@@ -79,6 +85,7 @@ impl Assembly {
             kernels: &mut self.kernels,
             uses: &mut self.uses,
             weights: &mut self.weights,
+            prepared: &mut self.prepared,
             draft: Draft::new(name),
             constants: HashMap::new(),
         };
@@ -123,7 +130,7 @@ pub fn exposed(graph: &Graph) -> Vec<(String, ValueId)> {
 impl Draft {
     fn new(name: &str) -> Draft {
         let specialisation = Specialisation { name: name.into(), ..Specialisation::default() };
-        Draft { specialisation, classes: Classes::default() }
+        Draft { specialisation, ..Draft::default() }
     }
 
     fn new_buffer(&mut self, name: &str, ty: &TensorType) -> BufferId {

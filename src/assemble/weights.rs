@@ -13,7 +13,7 @@ use ansc_runtime::tensor::ALIGN;
 use ansc_sketch::packed::Packing;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::Builder;
+use super::{Builder, prepared};
 use crate::Error;
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub struct Weights {
 
 impl Weights {
     /// The offset at which the bytes of a tensor lie.
-    fn place(&mut self, tensor: &Arc<Tensor>) -> usize {
+    pub(super) fn place(&mut self, tensor: &Arc<Tensor>) -> usize {
         let key = (xxh3_128(tensor.bytes()), tensor.bytes().len());
         if let Some(&offset) = self.by_content.get(&key) {
             return offset;
@@ -57,14 +57,18 @@ impl Weights {
 impl Builder<'_> {
     /// The buffer that holds a constant.
     pub(super) fn constant(&mut self, name: &str, tensor: &Arc<Tensor>) -> BufferId {
-        let ty = TensorType::of(tensor);
         let offset = self.weights.place(tensor);
-        let key = (offset, ty);
+        self.constant_at(name, Storage::Weight { offset }, TensorType::of(tensor))
+    }
+
+    /// The buffer of what no run changes.
+    pub(super) fn constant_at(&mut self, name: &str, storage: Storage, ty: TensorType) -> BufferId {
+        let key = (storage, ty);
         if let Some(&buffer) = self.constants.get(&key) {
             return buffer;
         }
         let buffer = self.new_buffer(name, &key.1);
-        self.draft.classes.fix(buffer, Storage::Weight { offset });
+        self.draft.classes.fix(buffer, storage);
         self.constants.insert(key, buffer);
         buffer
     }
@@ -73,9 +77,12 @@ impl Builder<'_> {
     pub(super) fn packed(
         &mut self,
         name: &str,
-        tensor: &Tensor,
+        tensor: &Arc<Tensor>,
         packing: &Packing,
     ) -> Result<BufferId, Error> {
+        if prepared::is_worthwhile(&packing.compute) {
+            return self.prepared(name, tensor, &packing.compute);
+        }
         let packed = self.weights.pack(tensor, &packing.compute)?;
         Ok(self.constant(name, &packed))
     }

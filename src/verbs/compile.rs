@@ -71,8 +71,12 @@ fn print_report(output: &str, report: &Report, times: bool) {
         report.distinct_kernels,
         report.flops as f64 / 1e9
     );
+    let prepared = match report.prepared_bytes {
+        0 => String::new(),
+        bytes => format!(" ({} made of them when loading)", human_bytes(bytes as u64)),
+    };
     println!(
-        "  weights {}, activations {} (without reuse {})",
+        "  weights {}{prepared}, activations {} (without reuse {})",
         human_bytes(report.weight_bytes as u64),
         human_bytes(report.arena_bytes as u64),
         human_bytes(report.arena_bytes_without_reuse as u64)

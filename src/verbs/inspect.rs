@@ -45,7 +45,14 @@ fn print_artifact(m: &Manifest) {
     let features = m.target.features.join(" ");
     let with = if features.is_empty() { "" } else { " with " };
     println!("for {} {}{with}{features}", m.target.triple, m.target.cpu);
-    println!("weights {}", human_bytes(m.weight_bytes as u64));
+    let weights = human_bytes(m.weight_bytes as u64);
+    match &m.preparation {
+        None => println!("weights {weights}"),
+        Some(p) => println!(
+            "weights {weights}, of some of which {} are made when loading",
+            human_bytes(p.bytes as u64)
+        ),
+    }
     m.specialisations.iter().for_each(|one| print_specialisation(m, one));
 }
 

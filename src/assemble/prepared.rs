@@ -1,0 +1,89 @@
+//! Constants that are made when the artifact is loaded.
+//!
+//! What Winograd's convolutions read takes up to eight times the room of the weights that it is made of. Such packings
+//! are not evaluated when compiling: they become kernels of a plan of its own, which the runtime runs once.
+//!
+//! ```text
+//! packed weights: 147 KB -> 590 KB   =>   the artifact holds 147 KB, and a kernel that makes 590 KB of them
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ansc_graph::{Compute, TensorType, cost};
+use ansc_runtime::Tensor;
+use ansc_runtime::manifest::{BufferId, Step, Storage};
+use ansc_runtime::tensor::ALIGN;
+
+use super::{Builder, Draft, KernelUse};
+use crate::Error;
+
+/// The plan that makes them, for all specialisations.
+#[derive(Default)]
+pub struct Prepared {
+    /// What each of its steps runs.
+    pub uses: Vec<KernelUse>,
+    pub draft: Draft,
+    pub bytes: usize,
+    /// Offsets of what is made, by the weights and what is done to them.
+    known: HashMap<(usize, Compute), usize>,
+}
+
+/// What is hardly larger than the weights is stored as it is read: that costs nothing when loading.
+pub(super) fn is_worthwhile(packing: &Compute) -> bool {
+    let (from, to) = (packing.inputs[0].bytes(), result(packing).bytes());
+    to > from + from / 4
+}
+
+fn result(packing: &Compute) -> &TensorType {
+    &packing.stages[packing.outputs[0]].ty
+}
+
+impl Prepared {
+    fn step(&mut self, name: &str, weights: usize, packing: &Compute, kernel: usize) -> usize {
+        let offset = self.bytes.next_multiple_of(ALIGN);
+        self.bytes = offset + result(packing).bytes();
+        let ends = [
+            (&packing.inputs[0], Storage::Weight { offset: weights }),
+            (result(packing), Storage::Prepared { offset }),
+        ];
+        let args = ends.map(|(ty, storage)| {
+            let buffer = self.draft.new_buffer(name, ty);
+            self.draft.classes.fix(buffer, storage);
+            buffer
+        });
+        let step = Step::Kernel { kernel: self.uses.len() as u32, args: args.to_vec() };
+        self.draft.specialisation.plan.steps.push(step);
+        self.uses.push(KernelUse {
+            kernel,
+            name: name.into(),
+            nodes: vec![],
+            flops: cost::flops(packing),
+            bytes: cost::bytes(packing),
+            reads: 1,
+        });
+        offset
+    }
+}
+
+impl Builder<'_> {
+    /// The buffer of what a packing will make of a constant.
+    pub(super) fn prepared(
+        &mut self,
+        name: &str,
+        tensor: &Arc<Tensor>,
+        packing: &Compute,
+    ) -> Result<BufferId, Error> {
+        let key = (self.weights.place(tensor), packing.clone());
+        let offset = match self.prepared.known.get(&key) {
+            Some(&offset) => offset,
+            None => {
+                let kernel = self.kernels.intern(packing, &[false])?;
+                let offset = self.prepared.step(name, key.0, packing, kernel);
+                self.prepared.known.insert(key, offset);
+                offset
+            }
+        };
+        Ok(self.constant_at(name, Storage::Prepared { offset }, result(packing).clone()))
+    }
+}

@@ -1,0 +1,60 @@
+//! What Winograd's convolutions read is not in the artifact but made of the weights when it is loaded.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use ansc_models::Builder;
+use ansc_models::proto::{Attribute, Dim, ElemType};
+use ansc_runtime::Model;
+use ansc_runtime::manifest::Storage;
+use common::{ansc, str, text};
+
+const CHANNELS: usize = 64;
+
+/// Two convolutions, with weights of their own, for `x: [batch, 64, 28, 28]`.
+fn network(dir: &Path) -> PathBuf {
+    let mut b = Builder::new("net");
+    let dims = [Dim::Named("batch"), Dim::Size(CHANNELS), Dim::Size(28), Dim::Size(28)];
+    let mut y = b.typed_input("x", ElemType::F32, &dims);
+    for _ in 0..2 {
+        let w = b.weight(&[CHANNELS, CHANNELS, 3, 3], 9 * CHANNELS, 1.0);
+        y = b.op("Conv", &[&y, &w], &[("pads", Attribute::Ints(vec![1, 1, 1, 1]))]);
+    }
+    b.result("y", &dims, "Relu", &[&y], &[]);
+    let path = dir.join("net.onnx");
+    std::fs::write(&path, b.finish().to_bytes()).unwrap();
+    path
+}
+
+fn ok(arguments: &[&str]) -> Vec<u8> {
+    let done = ansc(arguments);
+    assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));
+    done.stdout
+}
+
+#[test]
+fn artifacts_hold_weights_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, artifact) = (network(dir.path()), dir.path().join("net.ansc"));
+    ok(&["compile", str(&model), "-o", str(&artifact), "--untuned", "--dim", "batch=1,2"]);
+    let manifest = Model::read_manifest(&artifact).unwrap();
+    let weights = 2 * 4 * 9 * CHANNELS * CHANNELS;
+    assert!(
+        (weights..weights + 4096).contains(&manifest.weight_bytes),
+        "{}",
+        manifest.weight_bytes
+    );
+    let preparation = manifest.preparation.expect("Winograd's convolution is the fastest");
+    assert!(preparation.bytes > weights * 3 / 2, "{}", preparation.bytes);
+    // Each is made once, for both sizes.
+    assert_eq!(preparation.plan.plan.steps.len(), 2);
+    for one in &manifest.specialisations {
+        let is_prepared = |storage| matches!(storage, Storage::Prepared { .. });
+        let read = one.buffers.iter().filter(|buffer| is_prepared(buffer.storage));
+        assert_eq!(read.count(), 2, "{}", one.name);
+    }
+    ok(&["verify", str(&model), str(&artifact), "--layers"]);
+    let listed = ok(&["inspect", str(&artifact)]);
+    assert!(text(&listed).contains("are made when loading"), "{}", text(&listed));
+}
