@@ -47,6 +47,7 @@ def tune(model, folder, trials):
     target = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": os.cpu_count()})
     transform, passes = relax.transform, tvm.transform.Sequential
     module, weights = detach_params(from_onnx(onnx.load(model), keep_params_in_input=True))
+    module, weights = with_scalars(module, weights)
     packed = bool(weights.get("main"))
     began = time.time()
     with target:
@@ -66,6 +67,16 @@ def tune(model, folder, trials):
     with open(os.path.join(folder, "times.json"), "w") as file:
         json.dump(times, file)
     print("tuned", os.path.basename(model), times, flush=True)
+
+
+def with_scalars(module, weights):
+    """Puts scalars into the module: bounds of a Clip that are parameters make kernels that do not schedule."""
+    from tvm import relax
+    main = module["main"]
+    named = list(zip(main.params[int(main.attrs["num_input"]):], weights.get("main", [])))
+    scalars = {parameter: value for parameter, value in named if len(value.shape) == 0}
+    module = relax.transform.BindParams("main", scalars)(module)
+    return module, {**weights, "main": [value for parameter, value in named if parameter not in scalars]}
 
 
 def save(module, weights, target, folder, packed):
