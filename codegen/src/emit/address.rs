@@ -126,9 +126,9 @@ impl<'c> Emitter<'c, '_> {
     /// The terms further out than `depth`, and those at it.
     fn split(&self, form: &Affine, depth: Option<usize>) -> (Affine, Affine) {
         let (mut outer, mut here) = (Affine::default(), Affine::default());
-        for (term, &c) in &form.terms {
+        for (term, c) in form.terms.iter() {
             let side = if self.term_depth(term) == depth { &mut here } else { &mut outer };
-            side.terms.insert(term.clone(), c);
+            side.terms.add(term, c);
         }
         (outer, here)
     }
@@ -136,7 +136,7 @@ impl<'c> Emitter<'c, '_> {
     /// The sum of terms, computed where the builder is.
     fn terms(&mut self, form: &Affine) -> Result<IntValue<'c>> {
         let mut sum: Option<Reg<'c>> = None;
-        for (term, &c) in &form.terms {
+        for (term, c) in form.terms.iter() {
             let scaled = match term {
                 Term::Var(v) => self.multiple(*v, c)?,
                 Term::Opaque(e) => {

@@ -111,8 +111,7 @@ impl Emitter<'_, '_> {
     /// Where a vector begins whose lanes lie side by side.
     fn first_lane(&self, flat: &Affine, along: Option<VarId>) -> Option<Affine> {
         let open = |v: &VarId| self.var_depth(*v).is_some() || along == Some(*v);
-        let beside =
-            |(term, &c): (&Term, &i64)| !matches!(term, Term::Var(v) if !open(v) && c != 1);
+        let beside = |(term, c): (&Term, i64)| !matches!(term, Term::Var(v) if !open(v) && c != 1);
         if flat.terms.iter().all(beside) { part(flat, open) } else { None }
     }
 }

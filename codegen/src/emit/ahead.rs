@@ -175,11 +175,11 @@ pub(super) fn quotient(a: i64, b: i64) -> i64 {
 /// The form with zero for all other variables; none if something else than a sum has one, or it loads.
 pub(super) fn part(flat: &Affine, stays: impl Fn(&VarId) -> bool) -> Option<Affine> {
     let mut part = Affine::constant(flat.constant);
-    for (term, &c) in &flat.terms {
+    for (term, c) in flat.terms.iter() {
         let stays = vars_of(term).iter().all(&stays);
         match term {
             Term::Opaque(e) if !stays || !e.loads().is_empty() => return None,
-            _ if stays => _ = part.terms.insert(term.clone(), c),
+            _ if stays => part.terms.add(term, c),
             _ => {}
         }
     }
@@ -212,14 +212,14 @@ fn depends(flat: &Affine, var: VarId) -> bool {
 pub(super) fn stride_of(flat: &Affine, var: VarId) -> Option<i64> {
     let mut of_var = flat.terms.iter().filter(|(t, _)| vars_of(t).contains(&var));
     match (of_var.next()?, of_var.next()) {
-        ((Term::Var(_), &c), None) if c > 0 => Some(c),
+        ((Term::Var(_), c), None) if c > 0 => Some(c),
         _ => None,
     }
 }
 
 /// After how many iterations the form changes, and by how much at least.
 fn grain_of(flat: &Affine, var: VarId) -> Option<(i64, i64)> {
-    let of_term = |(term, &c): (&Term, &i64)| match term {
+    let of_term = |(term, c): (&Term, i64)| match term {
         _ if !vars_of(term).contains(&var) => None,
         Term::Var(_) => Some((1, c)),
         Term::Opaque(e) => Some((grain(e, var), c)),

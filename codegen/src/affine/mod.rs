@@ -8,9 +8,11 @@
 //! floor_div(v0 * 16 + v1, 8), v1 in 0..8   ->   2 * v0
 //! ```
 
-use std::collections::BTreeMap;
+mod terms;
 
 use ansc_graph::{BinOp, Expr, VarId};
+
+pub(crate) use terms::Terms;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Term {
@@ -30,7 +32,7 @@ impl Term {
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Affine {
-    pub(crate) terms: BTreeMap<Term, i64>,
+    pub(crate) terms: Terms,
     pub(crate) constant: i64,
 }
 
@@ -43,15 +45,15 @@ pub(crate) trait Scope {
 
 impl Affine {
     pub(crate) fn constant(value: i64) -> Affine {
-        Affine { terms: BTreeMap::new(), constant: value }
+        Affine { terms: Terms::default(), constant: value }
     }
 
     pub(crate) fn var(var: VarId) -> Affine {
-        Affine { terms: BTreeMap::from([(Term::Var(var), 1)]), constant: 0 }
+        Affine { terms: Terms::one(Term::Var(var), 1), constant: 0 }
     }
 
     fn opaque(expr: Expr) -> Affine {
-        Affine { terms: BTreeMap::from([(Term::Opaque(expr), 1)]), constant: 0 }
+        Affine { terms: Terms::one(Term::Opaque(expr), 1), constant: 0 }
     }
 
     pub(crate) fn as_constant(&self) -> Option<i64> {
@@ -60,13 +62,7 @@ impl Affine {
 
     #[must_use]
     pub(crate) fn plus(mut self, other: &Affine) -> Affine {
-        for (term, &c) in &other.terms {
-            let sum = self.terms.entry(term.clone()).or_insert(0);
-            *sum = sum.wrapping_add(c);
-            if *sum == 0 {
-                self.terms.remove(term);
-            }
-        }
+        other.terms.iter().for_each(|(term, c)| self.terms.add(term, c));
         self.constant = self.constant.wrapping_add(other.constant);
         self
     }
@@ -76,7 +72,7 @@ impl Affine {
         if factor == 0 {
             return Affine::default();
         }
-        self.terms.values_mut().for_each(|c| *c = c.wrapping_mul(factor));
+        self.terms.scale(factor);
         self.constant = self.constant.wrapping_mul(factor);
         self
     }
@@ -95,10 +91,10 @@ impl Affine {
 
     /// A remainder whose quotient is there too, their numerator, and the remainder's coefficient.
     fn pair(&self) -> Option<(Expr, [Term; 2], i64)> {
-        self.terms.iter().find_map(|(term, &c)| {
+        self.terms.iter().find_map(|(term, c)| {
             let (BinOp::FloorMod, x, d) = term.division()? else { return None };
-            let quotient = Affine::opaque(x.clone().floor_div(d)).terms.into_keys().next()?;
-            let fits = *self.terms.get(&quotient)? == c.checked_mul(d)?;
+            let quotient = Term::Opaque(x.clone().floor_div(d));
+            let fits = self.terms.get(&quotient)? == c.checked_mul(d)?;
             fits.then(|| (x.clone(), [term.clone(), quotient], c))
         })
     }
@@ -107,7 +103,7 @@ impl Affine {
     /// `x // d + r < 0` is `x + r * d < 0`, and `r - x // d < 0` is `r * d + d - 1 - x < 0`.
     #[must_use]
     pub(crate) fn undivided(self, scope: &dyn Scope) -> Affine {
-        let found = self.terms.iter().find_map(|(term, &c)| match term.division()? {
+        let found = self.terms.iter().find_map(|(term, c)| match term.division()? {
             (BinOp::FloorDiv, x, d) if c.abs() == 1 => Some((term.clone(), x.clone(), d, c)),
             _ => None,
         });
@@ -125,14 +121,14 @@ impl Affine {
 
     /// The largest power of two that divides every value, at most `limit`.
     pub(crate) fn alignment(&self, limit: i64) -> i64 {
-        self.terms.values().chain([&self.constant]).fold(limit, |align, &c| {
+        self.terms.iter().map(|(_, c)| c).chain([self.constant]).fold(limit, |align, c| {
             if c == 0 { align } else { align.min(1 << c.trailing_zeros().min(62)) }
         })
     }
 
     /// The inclusive range of values, if every term has one.
     pub(crate) fn bounds(&self, scope: &dyn Scope) -> Option<(i64, i64)> {
-        self.terms.iter().try_fold((self.constant, self.constant), |(low, high), (term, &c)| {
+        self.terms.iter().try_fold((self.constant, self.constant), |(low, high), (term, c)| {
             let (a, b) = term_bounds(term, scope)?;
             let (x, y) = (a.checked_mul(c)?, b.checked_mul(c)?);
             Some((low.checked_add(x.min(y))?, high.checked_add(x.max(y))?))
@@ -147,7 +143,7 @@ impl Affine {
                 Some(s) => s + e,
             });
         };
-        for (term, &c) in &self.terms {
+        for (term, c) in self.terms.iter() {
             let e = match term {
                 Term::Var(v) => Expr::Var(*v),
                 Term::Opaque(e) => e.clone(),
@@ -241,8 +237,8 @@ fn divide(op: BinOp, a: Affine, d: i64, scope: &dyn Scope) -> Affine {
         return Affine::opaque(Expr::binary(op, a.to_expr(), Expr::int(d)));
     }
     let (mut quotient, mut rest) = (Affine::default(), Affine::default());
-    for (term, &c) in &a.terms {
-        let part = |k: i64| Affine { terms: BTreeMap::from([(term.clone(), k)]), constant: 0 };
+    for (term, c) in a.terms.iter() {
+        let part = |k: i64| Affine { terms: Terms::one(term.clone(), k), constant: 0 };
         if c % d == 0 {
             quotient = quotient.plus(&part(c / d));
         } else {
