@@ -1,6 +1,6 @@
 //! The state of one function while it is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::{BufId, VarId};
 use ansc_sketch::program::For;
@@ -13,7 +13,6 @@ use crate::affine::{Affine, Scope};
 use crate::emit::again::Strips;
 use crate::emit::ir::{Ir, Reg};
 use crate::emit::tiles::{Loaded, Stored};
-use crate::emit::uses;
 use crate::ops;
 use crate::target::Target;
 
@@ -26,6 +25,14 @@ const STACK_BYTES: usize = 16 << 10;
 const STACK_TOTAL: usize = 128 << 10;
 pub(super) const ALIGN: usize = 64;
 
+/// What is known of a program's buffers before any of its functions is written.
+pub(crate) struct Buffers {
+    /// Arguments of each function, in order.
+    pub(crate) arguments: Vec<BufId>,
+    /// How often blocks of the program use each.
+    pub(crate) uses: BTreeMap<BufId, usize>,
+}
+
 pub(crate) struct Emitter<'c, 'p> {
     pub(crate) ir: Ir<'c>,
     pub(crate) program: &'p Program,
@@ -37,11 +44,10 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) bindings: BTreeMap<VarId, Affine>,
     /// Inclusive ranges of loop variables.
     pub(crate) ranges: BTreeMap<VarId, (i64, i64)>,
-    /// How often blocks of the program use each buffer.
-    pub(crate) uses: BTreeMap<BufId, usize>,
+    /// What the function writes.
+    pub(crate) written: BTreeSet<BufId>,
+    pub(crate) buffers: &'p Buffers,
     places: Vec<Option<Place<'c>>>,
-    /// Arguments of the function, in order.
-    arguments: &'p [BufId],
     stack: usize,
     scratch: usize,
     /// Copies of blocks that unrolling has made around the current statement.
@@ -123,7 +129,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         ir: Ir<'c>,
         program: &'p Program,
         target: &'p Target,
-        arguments: &'p [BufId],
+        buffers: &'p Buffers,
         symbol: &str,
     ) -> Emitter<'c, 'p> {
         let context = ir.context;
@@ -132,7 +138,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         let ty = context.void_type().fn_type(&[pointer, pointer, index, index], false);
         let function = ir.module.add_function(symbol, ty, None);
         describe(&ir, function, target);
-        Emitter::in_function(ir, program, target, arguments, function)
+        Emitter::in_function(ir, program, target, buffers, function)
     }
 
     /// Writes the body of `function`.
@@ -140,7 +146,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         ir: Ir<'c>,
         program: &'p Program,
         target: &'p Target,
-        arguments: &'p [BufId],
+        buffers: &'p Buffers,
         function: FunctionValue<'c>,
     ) -> Emitter<'c, 'p> {
         let context = ir.context;
@@ -157,9 +163,9 @@ impl<'c, 'p> Emitter<'c, 'p> {
             frames: vec![Frame::new(None, head)],
             bindings: BTreeMap::new(),
             ranges: BTreeMap::new(),
-            uses: uses(&program.body),
+            written: BTreeSet::new(),
+            buffers,
             places: vec![None; program.buffers.len()],
-            arguments,
             stack: 0,
             scratch: 0,
             copies: 1,
@@ -218,7 +224,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         if let Some(place) = self.places[buffer.index()] {
             return Ok(place);
         }
-        let argument = self.arguments.iter().position(|&b| b == buffer);
+        let argument = self.buffers.arguments.iter().position(|&b| b == buffer);
         let (base, align) = match argument {
             Some(index) if self.is_gpu() => (self.parameter(index), ALIGN as i64),
             None if self.is_gpu() => (self.block_or_thread_memory(buffer), ALIGN as i64),
@@ -232,7 +238,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
     }
 
     pub(crate) fn is_argument(&self, buffer: BufId) -> bool {
-        self.arguments.contains(&buffer)
+        self.buffers.arguments.contains(&buffer)
     }
 
     /// Memory of the caller may start at any element; workspace is ours.
@@ -250,7 +256,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             let offset = e.ir.index(8 * index as i64);
             let at = e.ir.offset(buffers.into_pointer_value(), offset);
             let load = e.ir.load(e.ir.context.ptr_type(Default::default()), at, 8);
-            e.mark(load, "invariant.load", e.ir.context.metadata_node(&[]));
+            e.ir.mark(load, e.ir.marks.invariant_load, e.ir.marks.nothing);
             load.into_pointer_value()
         })
     }

@@ -22,9 +22,10 @@ use inkwell::types::BasicMetadataTypeEnum;
 use inkwell::values::{FunctionValue, PointerValue, UnnamedAddress};
 
 use crate::affine::Affine;
-use crate::emit::function::{ALIGN, Emitter, Frame, Result, describe};
+use crate::emit::function::{ALIGN, Buffers, Emitter, Frame, Result, describe};
 use crate::emit::ir::Ir;
 use crate::emit::memory::Pattern;
+use crate::emit::uses;
 use crate::error::CodegenError;
 use crate::target::{Arch, Target};
 
@@ -54,13 +55,14 @@ pub(crate) fn emit<'c>(
     symbol: &str,
     target: &Target,
 ) -> std::result::Result<GpuCode<'c>, CodegenError> {
-    let arguments = arguments(gpu);
+    let buffers = Buffers { arguments: arguments(gpu), uses: uses(&gpu.program.body) };
+    let arguments = &buffers.arguments;
     let mut ir = Ir::new(context, symbol, target.libm);
     let mut symbols = vec![];
     for (index, kernel) in gpu.kernels.iter().enumerate() {
         let symbol = format!("{symbol}_{index}");
         let function = declare(&ir, target, kernel, &symbol, arguments.len());
-        let mut emitter = Emitter::in_function(ir, &gpu.program, target, &arguments, function);
+        let mut emitter = Emitter::in_function(ir, &gpu.program, target, &buffers, function);
         let written = emitter.kernel(kernel);
         ir = emitter.finish().0;
         written.map_err(|what| CodegenError::Unsupported {

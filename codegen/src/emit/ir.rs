@@ -12,9 +12,11 @@ use inkwell::module::Module;
 use inkwell::types::{BasicType, BasicTypeEnum};
 use inkwell::values::{
     BasicMetadataValueEnum, BasicValue, BasicValueEnum, CallSiteValue, FastMathFlags,
-    InstructionOpcode, InstructionValue, IntValue, PhiValue, PointerValue,
+    InstructionOpcode, InstructionValue, IntValue, MetadataValue, PhiValue, PointerValue,
 };
 use inkwell::{FloatPredicate, IntPredicate};
+
+use crate::emit::marks::Marks;
 
 /// What a line is fetched for, by LLVM's number.
 #[derive(Clone, Copy)]
@@ -67,6 +69,7 @@ pub(crate) struct Ir<'c> {
     pub(crate) builder: Builder<'c>,
     /// Whether functions of the C library may be called.
     pub(crate) libm: bool,
+    pub(crate) marks: Marks<'c>,
 }
 
 /// Lanes of a vector, `None` for a scalar.
@@ -77,10 +80,17 @@ pub(crate) fn lanes(v: Reg<'_>) -> Option<u32> {
     }
 }
 
+/// The value of a scalar constant.
+fn integer(v: Reg<'_>) -> Option<i64> {
+    let BasicValueEnum::IntValue(v) = v else { return None };
+    v.get_sign_extended_constant()
+}
+
 /// Types and constants.
 impl<'c> Ir<'c> {
     pub(crate) fn new(context: &'c Context, name: &str, libm: bool) -> Ir<'c> {
-        Ir { context, module: context.create_module(name), builder: context.create_builder(), libm }
+        let (module, builder) = (context.create_module(name), context.create_builder());
+        Ir { context, module, builder, libm, marks: Marks::new(context) }
     }
 
     pub(crate) fn scalar_type(&self, kind: Kind) -> BasicTypeEnum<'c> {
@@ -197,8 +207,10 @@ impl<'c> Ir<'c> {
     }
 
     pub(crate) fn add(&self, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
-        match self.kind(a) {
-            Kind::Int(_) => self.binop(InstructionOpcode::Add, a, b),
+        match (self.kind(a), integer(a), integer(b)) {
+            (_, Some(0), _) => b,
+            (_, _, Some(0)) => a,
+            (Kind::Int(_), ..) => self.binop(InstructionOpcode::Add, a, b),
             _ => self.contracted(InstructionOpcode::FAdd, a, b),
         }
     }
@@ -211,8 +223,10 @@ impl<'c> Ir<'c> {
     }
 
     pub(crate) fn mul(&self, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
-        match self.kind(a) {
-            Kind::Int(_) => self.binop(InstructionOpcode::Mul, a, b),
+        match (self.kind(a), integer(a), integer(b)) {
+            (_, Some(1), _) => b,
+            (_, _, Some(1)) => a,
+            (Kind::Int(_), ..) => self.binop(InstructionOpcode::Mul, a, b),
             _ => self.contracted(InstructionOpcode::FMul, a, b),
         }
     }
@@ -291,6 +305,9 @@ impl<'c> Ir<'c> {
     /// Each of the three may be scalar where another is a vector.
     pub(crate) fn select(&self, condition: Reg<'c>, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
         let (a, b) = self.level(a, b);
+        if let Some(known) = integer(condition) {
+            return if known == 0 { b } else { a };
+        }
         match condition {
             BasicValueEnum::VectorValue(c) => {
                 let n = Some(c.get_type().get_size());
@@ -414,6 +431,15 @@ impl<'c> Ir<'c> {
             .into()
     }
 
+    /// The same floats, into which LLVM does not look: it tries to put shuffles of shuffles together, in time that
+    /// doubles with each.
+    pub(crate) fn as_it_is(&self, v: Reg<'c>) -> Reg<'c> {
+        match self.kind(v) {
+            Kind::F32 | Kind::F64 => self.intrinsic("llvm.arithmetic.fence", &[v]),
+            Kind::Int(_) | Kind::F16 => v,
+        }
+    }
+
     pub(crate) fn lane(&self, v: Reg<'c>, lane: u32) -> Reg<'c> {
         let BasicValueEnum::VectorValue(v) = v else { return v };
         let at = self.context.i32_type().const_int(u64::from(lane), false);
@@ -522,6 +548,13 @@ impl<'c> Ir<'c> {
             call.set_alignment_attribute(AttributeLoc::Param(before.len() as u32), align);
         }
         call
+    }
+
+    /// Says something of the instruction that made a value.
+    pub(crate) fn mark(&self, value: Reg<'c>, kind: u32, node: MetadataValue<'c>) {
+        if let Some(instruction) = value.as_instruction_value() {
+            instruction.set_metadata(node, kind).expect("a metadata node");
+        }
     }
 
     /// Fetches a line into the second cache, for reading.

@@ -306,7 +306,7 @@ impl<'c> Emitter<'c, '_> {
         self.describe_access(buffer, Some(store))
     }
 
-    /// Tells LLVM which buffer is accessed, and that inputs do not change.
+    /// Tells LLVM which buffer is accessed, and what does not change.
     pub(super) fn describe_access(
         &mut self,
         buffer: BufId,
@@ -314,23 +314,28 @@ impl<'c> Emitter<'c, '_> {
     ) -> Result<()> {
         let place = self.place(buffer)?;
         let Some(access) = access else { return Ok(()) };
-        let set = |key: &str, node: MetadataValue<'c>| {
-            let id = self.ir.context.get_kind_id(key);
-            access.set_metadata(node, id).expect("a metadata node");
+        let marks = &self.ir.marks;
+        let set = |kind: u32, node: MetadataValue<'c>| {
+            access.set_metadata(node, kind).expect("a metadata node");
         };
-        set("alias.scope", place.scope);
-        set("noalias", place.noalias);
+        set(marks.alias_scope, place.scope);
+        set(marks.noalias, place.noalias);
         let is_load = access.get_opcode() == inkwell::values::InstructionOpcode::Load;
-        if is_load && self.program.buffer(buffer).scope == BufferScope::Input {
-            set("invariant.load", self.ir.context.metadata_node(&[]));
+        if is_load && self.is_constant(buffer) {
+            set(marks.invariant_load, marks.nothing);
+            if !self.is_gpu() {
+                set(marks.tbaa, marks.constant);
+            }
         }
         Ok(())
     }
 
-    pub(crate) fn mark(&self, value: Reg<'c>, key: &str, node: MetadataValue<'c>) {
-        if let Some(instruction) = value.as_instruction_value() {
-            let id = self.ir.context.get_kind_id(key);
-            instruction.set_metadata(node, id).expect("a metadata node");
+    /// Whether nothing changes the buffer while the function runs. GPUs have a cache for what is constant; whether to read
+    /// more than inputs through it was not measured.
+    fn is_constant(&self, buffer: BufId) -> bool {
+        match self.program.buffer(buffer).scope {
+            BufferScope::Input => true,
+            _ => !self.is_gpu() && self.is_argument(buffer) && !self.written.contains(&buffer),
         }
     }
 

@@ -18,11 +18,12 @@ pub(crate) mod gpu;
 pub(crate) mod ir;
 mod lanes;
 mod loops;
+mod marks;
 mod memory;
 mod tiles;
 mod value;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::{BufId, TensorType};
 use ansc_runtime::manifest::Launch;
@@ -32,7 +33,7 @@ use inkwell::context::Context;
 
 use crate::error::CodegenError;
 use crate::target::Target;
-use function::Emitter;
+use function::{Buffers, Emitter};
 use ir::Ir;
 
 /// A module and what must be known to call its functions.
@@ -56,12 +57,13 @@ pub(crate) fn emit<'c>(
     target: &Target,
 ) -> Result<Code<'c>, CodegenError> {
     let pieces = pieces(program);
-    let arguments = arguments(program, &pieces);
+    let buffers = Buffers { arguments: arguments(program, &pieces), uses: uses(&program.body) };
     let mut ir = Ir::new(context, symbol, target.libm);
     let mut launches = Vec::with_capacity(pieces.len());
     for (index, piece) in pieces.iter().enumerate() {
         let symbol = format!("{symbol}_{index}");
-        let mut emitter = Emitter::new(ir, program, target, &arguments, &symbol);
+        let mut emitter = Emitter::new(ir, program, target, &buffers, &symbol);
+        emitter.written = written(piece);
         let extent = match piece {
             Piece::Parallel(l) => emitter.parallel(l).map(|()| l.extent as u64),
             Piece::Serial(stmts) => emitter.serial(stmts).map(|()| 1),
@@ -72,8 +74,10 @@ pub(crate) fn emit<'c>(
             .map_err(|what| CodegenError::Unsupported { program: program.name.clone(), what })?;
         launches.push(Launch { symbol, extent, scratch });
     }
-    let workspace =
-        arguments[program.params.len()..].iter().map(|&b| program.buffer(b).ty.clone()).collect();
+    let workspace = buffers.arguments[program.params.len()..]
+        .iter()
+        .map(|&b| program.buffer(b).ty.clone())
+        .collect();
     Ok(Code { ir, launches, workspace })
 }
 
@@ -88,6 +92,20 @@ fn pieces(program: &Program) -> Vec<Piece<'_>> {
         }
     }
     pieces
+}
+
+fn written(piece: &Piece<'_>) -> BTreeSet<BufId> {
+    let mut all = BTreeSet::new();
+    let mut visit = |stmt: &Stmt| {
+        stmt.visit_blocks(&mut |block| {
+            all.extend(block.body.writes().iter().map(|access| access.buffer));
+        });
+    };
+    match piece {
+        Piece::Parallel(l) => l.body.iter().for_each(&mut visit),
+        Piece::Serial(stmts) => stmts.iter().for_each(|s| visit(s)),
+    }
+    all
 }
 
 /// Parameters, then what lives between launches: global buffers, and local ones that more than one launch

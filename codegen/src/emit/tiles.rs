@@ -209,6 +209,9 @@ impl<'c> Emitter<'c, '_> {
                 [first(ab, cd), last(ab, cd), first(ab_high, cd_high), last(ab_high, cd_high)];
             four.copy_from_slice(&columns);
         }
+        if count > 4 {
+            rows.iter_mut().for_each(|row| *row = self.ir.as_it_is(*row));
+        }
         let mut block = 4;
         while block < count {
             for i in (0..count).filter(|i| i & block == 0) {

@@ -4,7 +4,7 @@ use ansc_graph::{BinOp, Expr};
 use ansc_runtime::DType;
 use inkwell::types::BasicType;
 
-use crate::affine::{Affine, affine};
+use crate::affine::{Affine, affine, bounds};
 use crate::emit::function::{Emitter, Result};
 use crate::emit::ir::{Reg, lanes};
 use crate::emit::memory::Pattern;
@@ -83,7 +83,25 @@ impl<'c> Emitter<'c, '_> {
             return Ok(mask);
         }
         let (x, y) = (self.value(a)?, self.value(b)?);
-        ops::binary(&self.ir, self.target, op, dtype, x, y).map_err(|e| e.to_string())
+        let result = if self.divides_naturals(op, dtype, a, b) {
+            let [x, y] = [x, y].map(|v| self.ir.resize(v, 32, false));
+            let short = ops::binary(&self.ir, self.target, op, DType::U32, x, y);
+            short.map(|v| self.ir.resize(v, 64, false))
+        } else {
+            ops::binary(&self.ir, self.target, op, dtype, x, y)
+        };
+        result.map_err(|e| e.to_string())
+    }
+
+    /// Whether indices are divided that are known to have no sign and 32 bits at most: that takes one multiplication, and
+    /// vectors of them have it.
+    fn divides_naturals(&self, op: BinOp, dtype: DType, a: &Expr, b: &Expr) -> bool {
+        let fits = |e: &Expr, least: i64| {
+            let range = bounds(e, self);
+            range.is_some_and(|(low, high)| low >= least && high <= i64::from(u32::MAX))
+        };
+        let divides = matches!(op, BinOp::FloorDiv | BinOp::FloorMod) && dtype == DType::I64;
+        divides && b.as_const().is_some() && fits(b, 1) && fits(a, 0)
     }
 
     /// Whether the condition is known here.
