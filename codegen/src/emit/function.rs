@@ -44,7 +44,7 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) bindings: BTreeMap<VarId, Affine>,
     /// Inclusive ranges of loop variables.
     pub(crate) ranges: BTreeMap<VarId, (i64, i64)>,
-    /// What the function writes.
+    /// What the function writes; nothing is said of it for a GPU.
     pub(crate) written: BTreeSet<BufId>,
     pub(crate) buffers: &'p Buffers,
     places: Vec<Option<Place<'c>>>,
@@ -130,6 +130,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         program: &'p Program,
         target: &'p Target,
         buffers: &'p Buffers,
+        written: BTreeSet<BufId>,
         symbol: &str,
     ) -> Emitter<'c, 'p> {
         let context = ir.context;
@@ -138,7 +139,8 @@ impl<'c, 'p> Emitter<'c, 'p> {
         let ty = context.void_type().fn_type(&[pointer, pointer, index, index], false);
         let function = ir.module.add_function(symbol, ty, None);
         describe(&ir, function, target);
-        Emitter::in_function(ir, program, target, buffers, function)
+        let emitter = Emitter::in_function(ir, program, target, buffers, function);
+        Emitter { written, ..emitter }
     }
 
     /// Writes the body of `function`.

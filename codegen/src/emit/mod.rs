@@ -62,8 +62,7 @@ pub(crate) fn emit<'c>(
     let mut launches = Vec::with_capacity(pieces.len());
     for (index, piece) in pieces.iter().enumerate() {
         let symbol = format!("{symbol}_{index}");
-        let mut emitter = Emitter::new(ir, program, target, &buffers, &symbol);
-        emitter.written = written(piece);
+        let mut emitter = Emitter::new(ir, program, target, &buffers, written(piece), &symbol);
         let extent = match piece {
             Piece::Parallel(l) => emitter.parallel(l).map(|()| l.extent as u64),
             Piece::Serial(stmts) => emitter.serial(stmts).map(|()| 1),

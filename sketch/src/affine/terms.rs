@@ -37,6 +37,10 @@ impl Terms {
         self.iter().next()
     }
 
+    pub(crate) fn get(&self, digit: &Digit) -> Option<i64> {
+        self.find(digit).ok().map(|at| self.0[at].1)
+    }
+
     /// Adds to the coefficient of a digit; what becomes zero is no term any more.
     pub(super) fn add(&mut self, digit: Digit, coefficient: i64) {
         match self.find(&digit) {
@@ -51,7 +55,7 @@ impl Terms {
         }
     }
 
-    pub(super) fn remove(&mut self, digit: &Digit) {
+    pub(crate) fn remove(&mut self, digit: &Digit) {
         if let Ok(at) = self.find(digit) {
             self.0.remove(at);
         }

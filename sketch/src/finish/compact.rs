@@ -63,7 +63,7 @@ fn touched(
             let Some(spans) = all.get_mut(&buffer) else { continue };
             let running = |v: VarId| !homes[&buffer].contains(&v);
             for ((known, index), &axis) in spans.iter_mut().zip(indices).zip(shape(&buffer)) {
-                let span = region::span(index, axis, &running, extents);
+                let span = region::span(index, axis, &[], &running, extents);
                 *known = Some(match known.take() {
                     None => span,
                     Some(other) => other.union(&span).unwrap_or_else(|| Span::whole(axis)),

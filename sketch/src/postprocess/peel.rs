@@ -9,13 +9,11 @@
 //! is a guard of the last part, of which the next loop inwards is parted, and so on. A loop that is to be
 //! run in parallel with those around it is parted with them: the parts are nests of their own.
 
-use ansc_graph::{BinOp, Expr};
-
 use super::parallel::outermost;
 use super::{chain, is_free};
 use crate::affine::{Extents, Source, Sum};
-use crate::disjoint::bound;
 use crate::program::{Block, For, ForKind};
+use crate::region;
 use crate::schedule::{LoopRef, Schedule};
 use crate::tree;
 
@@ -86,9 +84,8 @@ fn most_often(schedule: &Schedule, refused: &[Cut]) -> Option<(u128, Cut)> {
 
 /// For each part of the predicate the outermost loop that decides it.
 fn cuts(loops: &[&For], block: &Block, extents: &Extents) -> Vec<Cut> {
-    let parts = block.predicate.iter().flat_map(tree::conjuncts);
-    let limits = parts.filter_map(|part| upper_bound(block, part, extents));
-    limits
+    region::limits(block, extents)
+        .into_iter()
         .filter_map(|(sum, end)| {
             loops.iter().filter(|l| l.kind == ForKind::Serial).find_map(|l| {
                 let point = first_failure(&sum, end, l, extents)?;
@@ -96,13 +93,6 @@ fn cuts(loops: &[&For], block: &Block, extents: &Extents) -> Vec<Cut> {
             })
         })
         .collect()
-}
-
-/// `part` as a sum over loops that is below a constant.
-fn upper_bound(block: &Block, part: &Expr, extents: &Extents) -> Option<(Sum, i64)> {
-    let Expr::Binary(BinOp::Lt, a, b) = part else { return None };
-    let end = Sum::of(b, extents).as_constant()?;
-    Some((Sum::of(&bound(block, a), extents), end))
 }
 
 /// The first iteration of `l` in which `sum < end` may fail, if it is neither the first of all nor none.

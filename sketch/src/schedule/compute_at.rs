@@ -1,7 +1,7 @@
 //! compute_at: a producer moves under a loop of its consumers.
 //!
 //! In each iteration it computes the part that the blocks under the loop need. Parts may overlap; then elements
-//! are computed more than once.
+//! are computed more than once. What the guards of those blocks forbid them to read is no part (`region`).
 //!
 //! ```text
 //! for i in 0..8 { t[i] = .. }   for i0 in 0..2 { for i1 in 0..4 { u[i0 * 4 + i1] = t[i0 * 4 + i1] } }
@@ -105,13 +105,15 @@ fn required(
             let below = loops_below(program, path, l);
             let threads = threads_above(program, path, access.buffer);
             let running = |v: VarId| below.contains(&v) || threads.contains(&v);
+            let limits = region::limits(reader, &extents);
             for indices in loads_of(reader, access.buffer) {
                 for (axis, index) in axes.iter().zip(indices) {
                     let Some(place) = block.iters.iter().position(|i| Some(i.var) == *axis) else {
                         continue;
                     };
                     let extent = block.iters[place].extent;
-                    let span = region::span(&bound(reader, index), extent, &running, &extents);
+                    let index = bound(reader, index);
+                    let span = region::span(&index, extent, &limits, &running, &extents);
                     spans[place] = Some(match spans[place].take() {
                         None => span,
                         Some(other) => other.union(&span).unwrap_or(Span::whole(extent)),
