@@ -481,7 +481,8 @@ pub(super) fn rows_of_vectors(
     stmts
 }
 
-/// `rest` elements from `start` on, in vectors of powers of two.
+/// `rest` elements from `start` on, the last ones of an axis, in vectors of powers of two. None of them depends on another,
+/// so the last vector may compute a few once more.
 pub(super) fn pieces(
     b: &mut Builder<'_>,
     path: &Path,
@@ -490,9 +491,31 @@ pub(super) fn pieces(
     lanes: usize,
     f: &mut dyn FnMut(&mut Builder<'_>, &Path, Expr) -> Vec<Stmt>,
 ) -> Vec<Stmt> {
-    each_width(b, path, &widths_of(rest, lanes), &mut |b, path, l| {
-        f(b, path, plus(Expr::index(start), l))
-    })
+    let mut stmts = Vec::new();
+    for (at, width) in cover(start, rest, lanes) {
+        let base = Expr::index(at);
+        stmts.extend(b.vector(path, width, |b, path, l| f(b, path, plus(base, l))));
+    }
+    stmts
+}
+
+/// Places and widths of vectors over `start .. start + rest`. What is left is one vector that begins a little earlier, if no
+/// more than a quarter of it is there already: 27 of 16 lanes is 0..16, 16..24, and 23..27 instead of 24..26 and 26..27.
+fn cover(start: usize, rest: usize, lanes: usize) -> Vec<(usize, usize)> {
+    let (mut at, end) = (start, start + rest);
+    let mut all = Vec::new();
+    while at < end {
+        let rest = end - at;
+        let wide = rest.next_power_of_two();
+        let width = match () {
+            () if rest >= lanes => lanes,
+            () if 4 * (wide - rest) <= wide && wide <= end => wide,
+            () => 1 << rest.ilog2(),
+        };
+        all.push((at.min(end - width), width));
+        at += width;
+    }
+    all
 }
 
 /// `extent` as whole vectors and then powers of two below them: 13 of 8 lanes is 8, 4, 1.
@@ -586,5 +609,21 @@ mod tests {
         assert_eq!(widths_of(13, 8), [8, 4, 1]);
         assert_eq!(widths_of(16, 8), [8, 8]);
         assert!(widths_of(0, 8).is_empty());
+    }
+
+    #[test]
+    fn vectors_cover_an_axis_and_end_with_it() {
+        assert_eq!(cover(0, 27, 16), [(0, 16), (16, 8), (23, 4)]);
+        assert_eq!(cover(96, 13, 16), [(93, 16)]);
+        assert_eq!(cover(0, 13, 16), [(0, 8), (8, 4), (12, 1)], "no room for a vector of 16");
+        for (extent, lanes) in (1..70).flat_map(|extent| [1, 4, 8, 16].map(|lanes| (extent, lanes)))
+        {
+            let start = extent / lanes * lanes;
+            let vectors = cover(start, extent - start, lanes);
+            let covered =
+                |i: usize| vectors.iter().any(|(at, width)| (*at..at + width).contains(&i));
+            assert!((start..extent).all(covered), "{extent} {lanes}: {vectors:?}");
+            assert!(vectors.iter().all(|(at, w)| at + w <= extent && w.is_power_of_two()));
+        }
     }
 }
