@@ -93,6 +93,7 @@ fn pieces(program: &Program) -> Vec<Piece<'_>> {
     pieces
 }
 
+/// Buffers that the blocks of a piece write.
 fn written(piece: &Piece<'_>) -> BTreeSet<BufId> {
     let mut all = BTreeSet::new();
     let mut visit = |stmt: &Stmt| {

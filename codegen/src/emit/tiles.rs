@@ -209,6 +209,7 @@ impl<'c> Emitter<'c, '_> {
                 [first(ab, cd), last(ab, cd), first(ab_high, cd_high), last(ab_high, cd_high)];
             four.copy_from_slice(&columns);
         }
+        // There is nothing to be gained by putting what follows together with what came before.
         if count > 4 {
             rows.iter_mut().for_each(|row| *row = self.ir.as_it_is(*row));
         }
