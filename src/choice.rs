@@ -1,4 +1,4 @@
-//! Which schedule a kernel gets: the one that tuning found, or the default one.
+//! Which schedule a kernel gets, and with it which program: the one that tuning found, or the default one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +8,9 @@ use ansc_graph::Compute;
 use ansc_runtime::manifest::Tuning;
 use ansc_sketch::default::{Machine, Scheduled, gpu_schedule};
 use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
+use ansc_sketch::packed::Packing;
 use ansc_sketch::trace::Unfit;
-use ansc_sketch::{Task, Trace, finish};
+use ansc_sketch::{Program, Task, Trace, finish};
 use ansc_tuner::Records;
 use ansc_tuner::candidate::Candidate;
 use ansc_tuner::records::{Key, RecordsError, seconds_of};
@@ -44,10 +45,56 @@ pub struct Tuned {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Aim {
     Cpu,
-    /// Kernels become code with their schedules (see `machine_code`); until then they stay naive.
     Gpu(GpuLimits),
     /// Schedules of a GPU in their form for this CPU: slow, for checking.
     GpuOnCpu(GpuLimits),
+}
+
+/// How a kernel is computed. All kernels of an artifact have the same form.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Form {
+    Cpu(Program),
+    Gpu(GpuProgram),
+}
+
+impl Form {
+    pub fn cpu(&self) -> Option<&Program> {
+        match self {
+            Form::Cpu(program) => Some(program),
+            Form::Gpu(_) => None,
+        }
+    }
+
+    pub fn gpu(&self) -> Option<&GpuProgram> {
+        match self {
+            Form::Cpu(_) => None,
+            Form::Gpu(program) => Some(program),
+        }
+    }
+}
+
+impl std::fmt::Display for Form {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Form::Cpu(program) => program.fmt(f),
+            Form::Gpu(program) => program.fmt(f),
+        }
+    }
+}
+
+/// What was chosen for a kernel.
+pub struct Chosen {
+    pub form: Form,
+    pub packings: Vec<Packing>,
+    /// Where the schedule comes from records.
+    pub tuning: Option<Tuning>,
+}
+
+impl Chosen {
+    fn new(scheduled: Scheduled, tuning: Option<Tuning>) -> Chosen {
+        let Scheduled { program, packings } = scheduled;
+        Chosen { form: Form::Cpu(program), packings, tuning }
+    }
 }
 
 impl Aim {
@@ -109,22 +156,24 @@ impl Schedules {
         name: &str,
         compute: &Compute,
         constant: &[bool],
-    ) -> Result<(Scheduled, Option<Tuning>), Error> {
-        let unpacked = |program| Scheduled { program, packings: vec![] };
+    ) -> Result<Chosen, Error> {
         let learned = self.learned(name, compute, constant);
-        match &self.aim {
-            Aim::Gpu(_) => {
-                Ok((unpacked(ansc_sketch::lower(name, compute)), learned.map(|(_, tuning)| tuning)))
+        Ok(match &self.aim {
+            Aim::Cpu => match learned {
+                Some((scheduled, tuning)) => Chosen::new(scheduled, Some(tuning)),
+                None => Chosen::new(self.default(&self.task(name, compute, constant)), None),
+            },
+            Aim::Gpu(limits) => {
+                let (program, tuning) = for_gpu(name, compute, limits, learned)?;
+                Chosen { form: Form::Gpu(program), packings: vec![], tuning }
             }
             Aim::GpuOnCpu(limits) => {
-                let kernels = self.for_gpu(name, compute, constant, limits)?;
-                Ok((unpacked(finish(kernels.cpu_form())), None))
+                let (program, _) = for_gpu(name, compute, limits, learned)?;
+                let program = finish(program.cpu_form());
+                // Times of a GPU say nothing of this form.
+                Chosen::new(Scheduled { program, packings: vec![] }, None)
             }
-            Aim::Cpu => Ok(match learned {
-                Some((scheduled, tuning)) => (scheduled, Some(tuning)),
-                None => (self.default(&self.task(name, compute, constant)), None),
-            }),
-        }
+        })
     }
 
     fn default(&self, task: &Task) -> Scheduled {
@@ -134,20 +183,6 @@ impl Schedules {
 
     fn allows(&self, scheduled: &Scheduled) -> bool {
         !self.small || !scheduled.enlarges()
-    }
-
-    /// The kernels of a GPU for one subgraph.
-    pub(crate) fn for_gpu(
-        &self,
-        name: &str,
-        compute: &Compute,
-        constant: &[bool],
-        limits: &GpuLimits,
-    ) -> Result<GpuProgram, Error> {
-        let learned = self.learned(name, compute, constant);
-        let lowered = learned.and_then(|(s, _)| gpu::lower(&s.program, limits).ok());
-        let failed = |e| Error::Machine(format!("kernel {name}: {e}"));
-        lowered.map_or_else(|| gpu_schedule(name, compute, limits).map_err(failed), Ok)
     }
 
     /// What tuning found, if it still replays.
@@ -167,6 +202,23 @@ impl Schedules {
         self.allows(&sample.scheduled).then_some(())?;
         Some((sample.scheduled, tuned.tuning(&task)))
     }
+}
+
+/// The kernels of a GPU for one subgraph: those that tuning found, if a GPU takes them, or the default ones.
+fn for_gpu(
+    name: &str,
+    compute: &Compute,
+    limits: &GpuLimits,
+    learned: Option<(Scheduled, Tuning)>,
+) -> Result<(GpuProgram, Option<Tuning>), Error> {
+    if let Some((scheduled, tuning)) = learned
+        && let Ok(program) = gpu::lower(&scheduled.program, limits)
+    {
+        return Ok((program, Some(tuning)));
+    }
+    let program = gpu_schedule(name, compute, limits);
+    let program = program.map_err(|e| Error::Machine(format!("kernel {name}: {e}")))?;
+    Ok((program, None))
 }
 
 impl Tuned {
@@ -201,4 +253,44 @@ pub fn target_name(target: &Target) -> String {
 /// The same for kernels that had to fetch their constants from memory.
 pub fn cold_target_name(target: &Target) -> String {
     format!("{} with cold constants", target_name(target))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A sum, and its elements in another order, which other threads may have computed.
+    const COMPUTE: &str = "compute(in0: f32[64, 32]) -> root {
+        total: f32[64] = sum{r0: 32} in0[i0, r0]
+        root: f32[64] = total[sub(63, i0)]
+    }";
+
+    /// What is chosen for [`COMPUTE`] if records name a trace of these steps, and whether the trace replays.
+    fn chosen(steps: serde_json::Value) -> (Chosen, bool) {
+        let target = Target::parse("x86-64").unwrap();
+        let aim = Aim::Gpu(GpuLimits::default());
+        let mut schedules = Schedules { aim, ..Schedules::untuned(&target) };
+        let compute = Compute::parse(COMPUTE).unwrap();
+        let task = Arc::new(schedules.task("k", &compute, &[false]));
+        let trace: Trace = serde_json::from_value(steps).unwrap();
+        let replays = task.sample(&trace, Unfit::Refuse, &mut StdRng::seed_from_u64(0)).is_ok();
+        let tuned = Tuned { trace, seconds: 1e-6, untuned_seconds: None };
+        schedules.tuned.insert(task.key(), tuned);
+        (schedules.of("k", &compute, &[false]).unwrap(), replays)
+    }
+
+    #[test]
+    fn a_trace_that_no_gpu_takes_is_not_named() {
+        let default = json!({ "op": "default_schedule", "knobs": [] });
+        let (used, replays) = chosen(json!([default]));
+        assert!(replays && used.tuning.is_some());
+        // Then threads would keep to themselves what others read.
+        let local = json!({ "op": "set_scope", "buffer": "total", "scope": "local" });
+        let (dropped, replays) = chosen(json!([default, local]));
+        assert!(replays, "the program is refused only when it becomes kernels");
+        assert_eq!(dropped.form, used.form);
+        assert_eq!(dropped.tuning.map(|tuning| tuning.steps), None);
+    }
 }

@@ -25,6 +25,8 @@ pub enum Error {
     #[error("{0}")]
     Pass(#[from] ansc_graph::passes::PassError),
     #[error("{0}")]
+    Defect(#[from] ansc_graph::verify::Defect),
+    #[error("{0}")]
     Codegen(#[from] CodegenError),
     #[error("{0}")]
     Load(#[from] ansc_runtime::LoadError),

@@ -9,12 +9,11 @@ use ansc_codegen::ptx::{Ptx, compile_ptx_all, join};
 use ansc_codegen::{Batch, CodegenError, Kernel, Target, artifact, compile_all};
 use ansc_runtime::gpu::{GpuCode, GpuText};
 use ansc_runtime::manifest::{Manifest, TargetInfo};
-use ansc_sketch::gpu::{GpuLimits, GpuProgram};
-use rayon::prelude::*;
+use ansc_sketch::gpu::GpuProgram;
 
 use crate::Error;
-use crate::assemble::{self, Assembly};
-use crate::choice::Aim;
+use crate::assemble::Assembly;
+use crate::choice::{Aim, Form};
 use crate::pipeline::Options;
 
 pub(crate) struct Code {
@@ -26,10 +25,12 @@ pub(crate) struct Code {
 
 impl Code {
     pub(crate) fn generate(assembly: &Assembly, options: &Options) -> Result<Code, Error> {
-        if let Aim::Gpu(limits) = &options.schedules.aim {
-            return gpu(assembly, options, limits);
+        let forms = assembly.kernels.kernels.iter().map(|kernel| &kernel.form);
+        if let Aim::Gpu(_) = &options.schedules.aim {
+            let programs = forms.filter_map(Form::gpu).collect::<Vec<_>>();
+            return gpu(&programs, assembly, options);
         }
-        let programs: Vec<_> = assembly.kernels.kernels.iter().map(|k| &k.program).collect();
+        let programs = forms.filter_map(Form::cpu).collect::<Vec<_>>();
         let batch = compile_all(&programs, &options.target)?;
         Ok(Code { batch, target: options.target.info(), gpu: None })
     }
@@ -51,18 +52,12 @@ impl Code {
     }
 }
 
-fn gpu(assembly: &Assembly, options: &Options, limits: &GpuLimits) -> Result<Code, Error> {
+fn gpu(programs: &[&GpuProgram], assembly: &Assembly, options: &Options) -> Result<Code, Error> {
     let sms = &options.sms;
-    let schedule = |k: &assemble::Kernel| {
-        options.schedules.for_gpu(&k.program.name, &k.compute, &k.constant, limits)
-    };
-    let kernels = assembly.kernels.kernels.par_iter();
-    let programs = kernels.map(schedule).collect::<Result<Vec<GpuProgram>, Error>>()?;
-    let programs: Vec<&GpuProgram> = programs.iter().collect();
     let mut texts = vec![];
     let mut last: Vec<Ptx> = vec![];
     for &sm in sms {
-        last = compile_ptx_all(&programs, &Target::cuda(sm)?)?;
+        last = compile_ptx_all(programs, &Target::cuda(sm)?)?;
         let all: Vec<&str> = last.iter().map(|p| p.text.as_str()).collect();
         texts.push(GpuText { sm, ptx: join(&all) });
     }

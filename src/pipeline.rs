@@ -9,6 +9,7 @@ use ansc_codegen::{Batch, Target};
 use ansc_frontend::import::{self, ImportOptions};
 use ansc_graph::fuse;
 use ansc_graph::passes;
+use ansc_graph::verify::Verifier;
 use ansc_graph::{Compute, Graph, NodeId, Op, ValueId, interp};
 use ansc_runtime::Tensor;
 use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Preparation, Provenance, Step};
@@ -18,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Error;
 use crate::assemble::{self, Assembly, Draft, Expose, KernelUse, storage};
-use crate::choice::Schedules;
+use crate::choice::{Form, Schedules};
 use crate::machine_code::Code;
 
 /// Names of dimensions, and the sizes of each.
@@ -51,6 +52,10 @@ impl Options {
     fn specialisations(&self) -> Vec<(String, ImportOptions)> {
         specialisations(&self.import, &self.choices)
     }
+
+    fn verifier(&self) -> Verifier {
+        if self.verify { Verifier::new() } else { Verifier::off() }
+    }
 }
 
 /// The names of all combinations of sizes, and how the model is imported for each; the last choice varies fastest.
@@ -72,7 +77,7 @@ pub fn specialisations(import: &ImportOptions, choices: &Choices) -> Vec<(String
 pub trait Watch: Sync {
     fn stage(&self, _name: &'static str) {}
     fn after_pass(&self, _pass: &str, _graph: &Graph, _changed: bool) {}
-    fn program(&self, _program: &ansc_sketch::Program) {}
+    fn program(&self, _program: &Form) {}
 }
 
 /// Watches nothing.
@@ -109,16 +114,18 @@ pub fn compile(
 ) -> Result<Report, Error> {
     let mut clock = Clock::new(watch);
     let provenance = clock.time("hash", || provenance(model))?;
-    let mut assembly = Assembly::new(&options.schedules);
+    let mut assembly = Assembly::new(&options.schedules, options.verifier());
     let mut nodes = 0;
     for (name, import) in options.specialisations() {
         let mut graph = clock.time("import", || import::load(model, &import))?;
         nodes += graph.len();
-        clock.time("passes", || optimise(&mut graph, options, watch))?;
+        clock.time("passes", || optimise(&mut graph, &mut assembly.verifier, watch))?;
+        clock.move_time("passes", "verify", assembly.verifier.take_spent());
         // Kernels are scheduled while the graph is walked: a schedule decides how its constants are packed.
         clock.time("schedule", || assembly.add(&name, &graph, options.expose))?;
+        clock.move_time("schedule", "verify", assembly.verifier.take_spent());
     }
-    assembly.kernels.kernels.iter().for_each(|k| watch.program(&k.program));
+    assembly.kernels.kernels.iter().for_each(|k| watch.program(&k.form));
     let code = clock.time("codegen", || Code::generate(&assembly, options))?;
     // Only now is the workspace of each kernel known, and with it the memory plan.
     clock.time("memory", || {
@@ -184,10 +191,10 @@ pub fn subgraphs(model: &Path, import: ImportOptions) -> Result<Vec<Subgraph>, E
 /// The kernels of a model as tasks of a search, each with how often a run executes it. Those in the body of a
 /// loop count as executed once.
 pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
-    let mut assembly = Assembly::new(&options.schedules);
+    let mut assembly = Assembly::new(&options.schedules, options.verifier());
     for (name, import) in options.specialisations() {
         let mut graph = import::load(model, &import)?;
-        optimise(&mut graph, options, &Silent)?;
+        optimise(&mut graph, &mut assembly.verifier, &Silent)?;
         assembly.add(&name, &graph, options.expose)?;
     }
     let kernels = assembly.kernels.kernels.iter().enumerate();
@@ -207,9 +214,9 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     Ok(tasks.collect())
 }
 
-fn optimise(graph: &mut Graph, options: &Options, watch: &dyn Watch) -> Result<(), Error> {
-    let pass_options = passes::Options { verify: options.verify, ..passes::Options::default() };
-    passes::run_all_observed(graph, &pass_options, &mut |pass, graph, changed| {
+fn optimise(graph: &mut Graph, verifier: &mut Verifier, watch: &dyn Watch) -> Result<(), Error> {
+    let options = passes::Options::default();
+    passes::run_all_observed(graph, &options, verifier, &mut |pass, graph, changed| {
         watch.after_pass(pass.name, graph, changed);
     })?;
     Ok(())
@@ -308,11 +315,25 @@ impl Clock<'_> {
         self.watch.stage(name);
         let start = Instant::now();
         let result = stage();
-        match self.stages.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, time)) => *time += start.elapsed(),
-            None => self.stages.push((name, start.elapsed())),
-        }
+        *self.stage(name) += start.elapsed();
         result
+    }
+
+    /// Counts a part of what `from` took as a stage of its own, where there is such a part.
+    fn move_time(&mut self, from: &'static str, to: &'static str, part: Duration) {
+        if !part.is_zero() {
+            *self.stage(from) -= part;
+            *self.stage(to) += part;
+        }
+    }
+
+    fn stage(&mut self, name: &'static str) -> &mut Duration {
+        let known = self.stages.iter().position(|(known, _)| *known == name);
+        let at = known.unwrap_or_else(|| {
+            self.stages.push((name, Duration::ZERO));
+            self.stages.len() - 1
+        });
+        &mut self.stages[at].1
     }
 }
 
@@ -324,7 +345,7 @@ pub fn reference_of_everything(
     inputs: &[Tensor],
 ) -> Result<Vec<(String, Tensor)>, Error> {
     let mut graph = import::load(model, &options.import)?;
-    optimise(&mut graph, options, &Silent)?;
+    optimise(&mut graph, &mut options.verifier(), &Silent)?;
     let exposed = assemble::exposed(&graph);
     let mut results = std::collections::HashMap::new();
     interp::run_observed(&graph, inputs, &mut |node: NodeId, outputs: &[Tensor]| {

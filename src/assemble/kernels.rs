@@ -6,21 +6,20 @@
 use std::collections::HashMap;
 
 use ansc_graph::fuse::Group;
+use ansc_graph::verify::Defect;
 use ansc_graph::{Compute, Graph, cost};
 use ansc_runtime::manifest::Tuning;
-use ansc_sketch::Program;
-use ansc_sketch::default::Scheduled;
 use ansc_sketch::packed::Packing;
 
 use crate::Error;
-use crate::choice::Schedules;
+use crate::choice::{Chosen, Form, Schedules};
 
 pub struct Kernel {
     pub symbol: String,
     pub compute: Compute,
     /// Which of its inputs are constants everywhere.
     pub constant: Vec<bool>,
-    pub program: Program,
+    pub form: Form,
     pub packings: Vec<Packing>,
     /// Where its schedule comes from records.
     pub tuning: Option<Tuning>,
@@ -48,17 +47,22 @@ impl KernelTable {
         KernelTable { schedules, index: HashMap::new(), kernels: Vec::new() }
     }
 
-    /// The index of the kernel for `compute`, scheduling it if it is new.
-    pub(super) fn intern(&mut self, compute: &Compute, constant: &[bool]) -> Result<usize, Error> {
+    /// The index of the kernel for `compute`, which is verified and scheduled if it is new.
+    pub(super) fn intern(
+        &mut self,
+        compute: &Compute,
+        constant: &[bool],
+        verify: impl FnOnce() -> Result<(), Defect>,
+    ) -> Result<usize, Error> {
         let key = (compute.clone(), constant.to_vec());
         if let Some(&index) = self.index.get(&key) {
             return Ok(index);
         }
+        verify()?;
         let symbol = format!("ansc_kernel_{}", self.kernels.len());
-        let (scheduled, tuning) = self.schedules.of(&symbol, compute, constant)?;
-        let Scheduled { program, packings } = scheduled;
+        let Chosen { form, packings, tuning } = self.schedules.of(&symbol, compute, constant)?;
         let (compute, constant) = (compute.clone(), constant.to_vec());
-        self.kernels.push(Kernel { symbol, compute, constant, program, packings, tuning });
+        self.kernels.push(Kernel { symbol, compute, constant, form, packings, tuning });
         self.index.insert(key, self.kernels.len() - 1);
         Ok(self.kernels.len() - 1)
     }

@@ -18,6 +18,7 @@ mod weights;
 use std::collections::HashMap;
 
 use ansc_graph::fuse::{Group, Item, schedule};
+use ansc_graph::verify::Verifier;
 use ansc_graph::{Graph, NodeId, Op, TensorType, ValueId};
 use ansc_runtime::manifest::{BufferId, BufferInfo, Plan, Port, Specialisation, Step, Storage};
 
@@ -37,6 +38,8 @@ pub struct Assembly {
     pub weights: Weights,
     pub prepared: Prepared,
     pub drafts: Vec<Draft>,
+    /// Checks the graphs on their way here, and what fusion makes of them.
+    pub verifier: Verifier,
 }
 
 /// A specialisation on its way to the manifest.
@@ -52,6 +55,7 @@ struct Builder<'a> {
     uses: &'a mut Vec<KernelUse>,
     weights: &'a mut Weights,
     prepared: &'a mut Prepared,
+    verifier: &'a mut Verifier,
     draft: Draft,
     /// Buffers of constants, by their place.
     constants: HashMap<(Storage, TensorType), BufferId>,
@@ -69,13 +73,14 @@ pub enum Expose {
 }
 
 impl Assembly {
-    pub fn new(schedules: &Schedules) -> Assembly {
+    pub fn new(schedules: &Schedules, verifier: Verifier) -> Assembly {
         Assembly {
             kernels: KernelTable::new(schedules.clone()),
             uses: Vec::new(),
             weights: Weights::default(),
             prepared: Prepared::default(),
             drafts: Vec::new(),
+            verifier,
         }
     }
 
@@ -86,6 +91,7 @@ impl Assembly {
             uses: &mut self.uses,
             weights: &mut self.weights,
             prepared: &mut self.prepared,
+            verifier: &mut self.verifier,
             draft: Draft::new(name),
             constants: HashMap::new(),
         };
@@ -262,7 +268,8 @@ impl Builder<'_> {
         }
         let constants: Vec<_> = group.inputs.iter().map(|v| graph.const_of(*v).cloned()).collect();
         let flags: Vec<bool> = constants.iter().map(Option::is_some).collect();
-        let index = self.kernels.intern(&group.compute, &flags)?;
+        let verify = || self.verifier.compute("fusion", &group.name, &group.compute);
+        let index = self.kernels.intern(&group.compute, &flags, verify)?;
         let mut args = Vec::new();
         for (param, (value, constant)) in group.inputs.iter().zip(&constants).enumerate() {
             let packing = self.kernels.packing(index, param).cloned();

@@ -78,7 +78,8 @@ impl Builder<'_> {
         let offset = match self.prepared.known.get(&key) {
             Some(&offset) => offset,
             None => {
-                let kernel = self.kernels.intern(packing, &[false])?;
+                let verify = || self.verifier.compute("scheduling", name, packing);
+                let kernel = self.kernels.intern(packing, &[false], verify)?;
                 let offset = self.prepared.step(name, key.0, packing, kernel);
                 self.prepared.known.insert(key, offset);
                 offset

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use ansc_codegen::Target;
 use ansc_graph::Graph;
-use ansc_sketch::Program;
 use ansc_sketch::gpu::GpuLimits;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{compile_options, default_artifact, human_bytes, print_json};
 use crate::Error;
-use crate::choice::Aim;
+use crate::choice::{Aim, Form};
 use crate::cli::{Compile, Machine};
 use crate::pipeline::{self, Options, Report, Watch};
 use crate::search;
@@ -124,7 +123,7 @@ impl Watch for Terminal {
         }
     }
 
-    fn program(&self, program: &Program) {
+    fn program(&self, program: &Form) {
         if self.print_programs {
             eprintln!("{program}");
         }

@@ -15,7 +15,7 @@ use super::compile::aim;
 use super::inspect::is_artifact;
 use super::{import_options, print_json};
 use crate::Error;
-use crate::choice::{Aim, Schedules, rules_of};
+use crate::choice::{Aim, Form, rules_of};
 use crate::cli::Explain;
 use crate::pipeline::{self, Options};
 use crate::{limits, profile, search};
@@ -162,15 +162,11 @@ fn listing_of(
     options: &Options,
 ) -> Result<Option<String>, Error> {
     let Some(wanted) = args.listing() else { return Ok(None) };
-    let schedules: &Schedules = &options.schedules;
-    if let Aim::Gpu(limits) = &schedules.aim {
-        let kernels = schedules.for_gpu(&task.name, &task.compute, &task.constant, limits)?;
-        return gpu_listing(&kernels, wanted, &options.sms).map(Some);
-    }
-    let program = schedules.of(&task.name, &task.compute, &task.constant)?.0.program;
-    Ok(Some(match wanted {
-        None => program.to_string(),
-        Some(listing_kind) => listing(&program, "kernel", &options.target, listing_kind)?,
+    let chosen = options.schedules.of(&task.name, &task.compute, &task.constant)?;
+    Ok(Some(match (&chosen.form, wanted) {
+        (Form::Gpu(kernels), wanted) => gpu_listing(kernels, wanted, &options.sms)?,
+        (Form::Cpu(program), None) => program.to_string(),
+        (Form::Cpu(program), Some(kind)) => listing(program, "kernel", &options.target, kind)?,
     }))
 }
 

@@ -3,12 +3,11 @@ use std::collections::BTreeMap;
 use ansc_runtime::{DType, Tensor};
 
 use super::*;
-use crate::compute::{Combiner, TensorType};
-use crate::expr::{BinOp, Expr, UnOp};
+use crate::compute::TensorType;
+use crate::expr::{BinOp, UnOp};
 use crate::interp;
 use crate::op::Op;
-use crate::ops::stages::Stages;
-use crate::ops::{concat, map, normalize, pool, shape};
+use crate::ops::{concat, map, normalize, pool, shape, softmax};
 use crate::passes;
 use crate::passes::testing::{Builder, assert_same, inputs, random};
 
@@ -77,25 +76,7 @@ impl Builder {
 
     fn softmax(&mut self, x: ValueId) -> ValueId {
         let ty = self.graph.ty(x).clone();
-        let axis = ty.rank() - 1;
-        let mut row = ty.clone();
-        row.shape[axis] = 1;
-        let n = [ty.shape[axis]];
-        let (mut s, [x_in]) = Stages::new([&ty]);
-        let inside = |o: &[Expr], last: &Expr| {
-            let mut index = o.to_vec();
-            index[axis] = last.clone();
-            index
-        };
-        let zero = Expr::int(0);
-        let max =
-            s.reduce("max", Combiner::Max, row.clone(), &n, |o, r| x_in.at(&inside(o, &r[0])));
-        let exp = s.map("exp", ty.clone(), |o| {
-            Expr::unary(UnOp::Exp, x_in.at(o) - max.at(&inside(o, &zero)))
-        });
-        let sum = s.sum("sum", row, &n, |o, r| exp.at(&inside(o, &r[0])));
-        let y = s.map("softmax", ty, |o| exp.at(o) / sum.at(&inside(o, &zero)));
-        let op = s.finish(Kind::Softmax { axis }, &[&y]);
+        let op = softmax::softmax(&[ty.rank() - 1], &ty).unwrap();
         self.emit(op, &[x])
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn run(graph: &mut Graph, _: &Options) -> Result<bool, PassError> {
             changed = true;
         }
     }
-    sweep(graph);
+    changed |= sweep(graph);
     Ok(changed)
 }
 

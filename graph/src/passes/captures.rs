@@ -27,7 +27,7 @@ pub(crate) fn run(graph: &mut Graph, _: &Options) -> Result<bool, PassError> {
             }
         }
     }
-    sweep(graph);
+    changed |= sweep(graph);
     Ok(changed)
 }
 

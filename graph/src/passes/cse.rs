@@ -29,7 +29,7 @@ pub(crate) fn run(graph: &mut Graph, _: &Options) -> Result<bool, PassError> {
             }
         }
     }
-    sweep(graph);
+    changed |= sweep(graph);
     Ok(changed)
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassErro
             changed = true;
         }
     }
-    sweep(graph);
+    changed |= sweep(graph);
     Ok(changed)
 }
 

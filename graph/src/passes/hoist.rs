@@ -25,7 +25,7 @@ pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassErro
     for node in graph.topological() {
         changed |= hoist(graph, node, options)?;
     }
-    sweep(graph);
+    changed |= sweep(graph);
     Ok(changed)
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassErro
         merge(graph, x, &nodes)?;
         changed = true;
     }
-    sweep(graph);
+    changed |= sweep(graph);
     Ok(changed)
 }
 

@@ -12,6 +12,8 @@ mod captures;
 mod conv_to_matmul;
 mod cse;
 pub(crate) mod dce;
+#[cfg(test)]
+mod faults;
 mod fold;
 mod hoist;
 mod layout;
@@ -29,16 +31,15 @@ mod view;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use crate::graph::{Graph, NodeId};
+use crate::graph::Graph;
 use crate::interp::InterpError;
 use crate::op::Op;
 use crate::ops::OpError;
+use crate::verify::{Bodies, Defect, Verifier};
 
 /// What passes may do. `Default` is what `compile` uses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
-    /// Check the graph before the first pass and after each one.
-    pub verify: bool,
     /// A folded result may have this many bytes, or twice as many as the constants it comes from.
     pub fold_bytes: usize,
     /// Folding does not run expressions that need more operations than this.
@@ -58,7 +59,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            verify: cfg!(debug_assertions),
             fold_bytes: 1 << 20,
             fold_flops: 1 << 32,
             channels_last: true,
@@ -78,6 +78,8 @@ pub enum PassError {
     Host { node: String, source: ansc_runtime::host::HostError },
     #[error("rewriting node {node}: {source}")]
     Op { node: String, source: OpError },
+    #[error(transparent)]
+    Defect(#[from] Defect),
 }
 
 /// A row of [`PASSES`].
@@ -144,9 +146,9 @@ const ORDER: &[&str] = &[
     "dce",
 ];
 
-/// Applies all passes to the graph and to the bodies in it.
+/// Applies all passes to the graph and to the bodies in it, and verifies what they make.
 pub fn run_all(graph: &mut Graph, options: &Options) -> Result<(), PassError> {
-    run_all_observed(graph, options, &mut |_, _, _| ())
+    run_all_observed(graph, options, &mut Verifier::new(), &mut |_, _, _| ())
 }
 
 /// As [`run_all`]; after each pass over the main graph `observe` gets the pass, the graph, and
@@ -154,26 +156,71 @@ pub fn run_all(graph: &mut Graph, options: &Options) -> Result<(), PassError> {
 pub fn run_all_observed(
     graph: &mut Graph,
     options: &Options,
+    verifier: &mut Verifier,
     observe: &mut dyn FnMut(&Pass, &Graph, bool),
 ) -> Result<(), PassError> {
-    for name in ORDER.iter().filter(|name| !options.skip.iter().any(|s| s == *name)) {
-        let pass = PASSES.iter().find(|p| p.name == *name).expect("ORDER names passes");
-        let changed = (pass.run)(graph, options)?;
-        observe(pass, graph, changed);
-    }
-    for node in graph.node_ids() {
-        run_bodies(graph, node, options)?;
-    }
-    Ok(())
+    let named = |name: &&str| PASSES.iter().find(|p| p.name == *name).expect("ORDER names passes");
+    let wanted = |pass: &&Pass| !options.skip.iter().any(|name| name == pass.name);
+    let passes: Vec<&Pass> = ORDER.iter().map(|name| named(&name)).filter(wanted).collect();
+    Run { passes: &passes, options, verifier }.over(graph, observe)
 }
 
-fn run_bodies(graph: &mut Graph, node: NodeId, options: &Options) -> Result<(), PassError> {
-    match &mut graph.node_mut(node).op {
-        Op::If(op) => {
-            run_all(&mut op.then_branch, options)?;
-            run_all(&mut op.else_branch, options)
+/// Passes in order, and who checks what they leave.
+struct Run<'a> {
+    passes: &'a [&'a Pass],
+    options: &'a Options,
+    verifier: &'a mut Verifier,
+}
+
+impl Run<'_> {
+    fn over(
+        &mut self,
+        graph: &mut Graph,
+        observe: &mut dyn FnMut(&Pass, &Graph, bool),
+    ) -> Result<(), PassError> {
+        self.verifier.graph("the import", graph, Bodies::All)?;
+        self.apply(graph, observe)?;
+        // A pass may be wrong about having changed nothing.
+        Ok(self.verifier.graph("the passes together", graph, Bodies::All)?)
+    }
+
+    fn apply(
+        &mut self,
+        graph: &mut Graph,
+        observe: &mut dyn FnMut(&Pass, &Graph, bool),
+    ) -> Result<(), PassError> {
+        for pass in self.passes {
+            let changed = (pass.run)(graph, self.options)?;
+            observe(pass, graph, changed);
+            if changed {
+                self.verifier.graph(&format!("the pass {}", pass.name), graph, Bodies::Own)?;
+            }
         }
-        Op::Loop(op) => run_all(&mut op.body, options),
-        _ => Ok(()),
+        for node in graph.node_ids() {
+            let name = graph.node(node).name.clone();
+            match &mut graph.node_mut(node).op {
+                Op::If(op) => {
+                    self.apply_inside(&format!("{name}/then"), &mut op.then_branch)?;
+                    self.apply_inside(&format!("{name}/else"), &mut op.else_branch)?;
+                }
+                Op::Loop(op) => self.apply_inside(&name, &mut op.body)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_inside(&mut self, node: &str, body: &mut Graph) -> Result<(), PassError> {
+        self.apply(body, &mut |_, _, _| ()).map_err(|e| e.inside(node))
+    }
+}
+
+impl PassError {
+    /// The same, for one that holds the graph in a body of `node`.
+    fn inside(self, node: &str) -> PassError {
+        match self {
+            PassError::Defect(defect) => PassError::Defect(defect.inside(node)),
+            other => other,
+        }
     }
 }

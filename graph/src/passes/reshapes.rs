@@ -20,7 +20,7 @@ pub(crate) fn run(graph: &mut Graph, _: &Options) -> Result<bool, PassError> {
     for node in graph.topological() {
         changed |= sink(graph, node)?;
     }
-    sweep(graph);
+    changed |= sweep(graph);
     Ok(changed)
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn run(graph: &mut Graph, _: &Options) -> Result<bool, PassError> {
         let did = simplify_map(graph, node) || forward(graph, node) || movement(graph, node)?;
         changed |= did;
     }
-    sweep(graph);
+    changed |= sweep(graph);
     Ok(changed)
 }
 

@@ -11,6 +11,7 @@ use crate::interp;
 use crate::op::{Channels, ComputeOp, ConvAttrs, Op};
 use crate::ops::{conv, map, matmul, shape};
 use crate::passes::rewrite;
+use crate::verify::verify;
 
 pub(crate) type Run = fn(&mut Graph, &Options) -> Result<bool, PassError>;
 
@@ -158,6 +159,7 @@ pub(crate) fn check_all(
 ) -> Graph {
     let mut after = before.clone();
     run(&mut after).unwrap();
+    assert_eq!(verify(&after), Ok(()));
     assert_same(&before, &after);
     after
 }

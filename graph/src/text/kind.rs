@@ -11,6 +11,12 @@ use super::cursor::{Cursor, Result};
 use super::token::Quoted;
 use crate::op::{Channels, ConvAttrs, Kind, PoolAttrs, PoolMode};
 
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(f, self)
+    }
+}
+
 pub(super) fn print(out: &mut dyn Write, kind: &Kind) -> fmt::Result {
     match kind {
         Kind::Map => out.write_str("map"),

@@ -25,7 +25,7 @@ fn output_types(graph: &Graph) -> Vec<TensorType> {
         .collect()
 }
 
-pub(super) fn check_if(node: &Node, op: &IfOp, inputs: &[TensorType], report: &mut Report) {
+pub(super) fn check_if(node: &Node, op: &IfOp, inputs: &[TensorType], report: &mut Report<'_>) {
     let [condition, captures @ ..] = inputs else {
         report.count(&node.name, "operands", 1, 0);
         return;
@@ -39,7 +39,7 @@ pub(super) fn check_if(node: &Node, op: &IfOp, inputs: &[TensorType], report: &m
     }
 }
 
-pub(super) fn check_loop(node: &Node, op: &LoopOp, inputs: &[TensorType], report: &mut Report) {
+pub(super) fn check_loop(node: &Node, op: &LoopOp, inputs: &[TensorType], report: &mut Report<'_>) {
     report.body(&node.name, &op.body);
     let Some(operands) = Operands::split(op, inputs) else {
         let expected = usize::from(op.has_trip)
@@ -82,7 +82,7 @@ impl<'a> Operands<'a> {
 
 /// The body takes iteration, condition, carried values, slices, captures; it gives condition,
 /// carried values, slices. The node gives carried values and whole scan outputs.
-fn check_signature(node: &Node, op: &LoopOp, operands: &Operands<'_>, report: &mut Report) {
+fn check_signature(node: &Node, op: &LoopOp, operands: &Operands<'_>, report: &mut Report<'_>) {
     let mut takes = vec![scalar(DType::I64), scalar(DType::Bool)];
     takes.extend_from_slice(operands.carried);
     for (whole, scan) in operands.scans.iter().zip(&op.scan_inputs) {
@@ -117,7 +117,7 @@ fn sliced(
     whole: &TensorType,
     scan: ScanAxis,
     iterations: Option<u64>,
-    report: &mut Report,
+    report: &mut Report<'_>,
 ) -> TensorType {
     let mut slice = whole.clone();
     if scan.axis >= whole.rank() {

@@ -2,41 +2,49 @@
 
 use std::collections::BTreeSet;
 
-use super::{Problem, Violation, control, host, verify_compute};
+use super::{Bodies, Problem, Verifier, Violation, control, host};
 use crate::compute::TensorType;
 use crate::graph::{Graph, Node, NodeId, Value, ValueId};
 use crate::op::{ComputeOp, Op};
 
-/// Checks a graph, see the [module](super).
-pub fn verify(graph: &Graph) -> Result<(), Vec<Violation>> {
-    let mut report = Report { prefix: String::new(), violations: Vec::new() };
+/// What does not hold of a graph, see the [module](super).
+pub(super) fn violations(graph: &Graph, bodies: Bodies, verifier: &mut Verifier) -> Vec<Violation> {
+    let mut report = Report { verifier, bodies, prefix: String::new(), violations: Vec::new() };
     check_graph(graph, &mut report);
-    if report.violations.is_empty() { Ok(()) } else { Err(report.violations) }
+    report.violations
 }
 
 /// Collects violations, under the names of the nodes whose bodies we are in.
-pub(super) struct Report {
+pub(super) struct Report<'a> {
+    verifier: &'a mut Verifier,
+    /// Those to go into from here.
+    bodies: Bodies,
     prefix: String,
     violations: Vec<Violation>,
 }
 
-impl Report {
+impl Report<'_> {
+    fn named(&self, node: &str) -> String {
+        format!("{}{node}", self.prefix).trim_end_matches('/').to_owned()
+    }
+
     pub(super) fn note(&mut self, node: &str, problem: Problem) {
-        let node = format!("{}{node}", self.prefix);
+        let node = self.named(node);
         self.violations.push(Violation { node, stage: String::new(), problem });
     }
 
     fn note_stages(&mut self, node: &str, violations: Vec<Violation>) {
-        let node = format!("{}{node}", self.prefix);
+        let node = self.named(node);
         let named = violations.into_iter().map(|v| Violation { node: node.clone(), ..v });
         self.violations.extend(named);
     }
 
     pub(super) fn body(&mut self, node: &str, body: &Graph) {
-        let outer = self.prefix.clone();
-        self.prefix = format!("{outer}{node}/");
+        let Some(inner) = self.bodies.inside() else { return };
+        let outer = (self.prefix.clone(), std::mem::replace(&mut self.bodies, inner));
+        self.prefix = format!("{}{node}/", self.prefix);
         check_graph(body, self);
-        self.prefix = outer;
+        (self.prefix, self.bodies) = outer;
     }
 
     pub(super) fn count(&mut self, node: &str, what: &str, expected: usize, found: usize) -> bool {
@@ -75,7 +83,7 @@ impl Report {
     }
 }
 
-fn check_graph(graph: &Graph, report: &mut Report) {
+fn check_graph(graph: &Graph, report: &mut Report<'_>) {
     if graph.try_topological().len() != graph.len() {
         report.note("", Problem::Cycle);
     }
@@ -92,7 +100,7 @@ fn exists(graph: &Graph, value: ValueId) -> bool {
     graph.contains(value.node) && (value.out as usize) < graph.node(value.node).outputs.len()
 }
 
-fn check_interface(graph: &Graph, report: &mut Report) {
+fn check_interface(graph: &Graph, report: &mut Report<'_>) {
     let mut names = BTreeSet::new();
     for &input in graph.inputs() {
         let node = graph.contains(input).then(|| graph.node(input));
@@ -116,7 +124,7 @@ fn check_interface(graph: &Graph, report: &mut Report) {
 }
 
 /// Whether a node's operands can be looked at.
-fn check_edges(graph: &Graph, id: NodeId, report: &mut Report) -> bool {
+fn check_edges(graph: &Graph, id: NodeId, report: &mut Report<'_>) -> bool {
     let name = &graph.node(id).name;
     let slots = graph.slots(id);
     if !slots.iter().copied().eq(0..slots.len() as u32) {
@@ -135,7 +143,7 @@ pub(super) fn types(values: &[Value]) -> Vec<TensorType> {
     values.iter().map(|v| v.ty.clone()).collect()
 }
 
-fn check_node(graph: &Graph, id: NodeId, node: &Node, report: &mut Report) {
+fn check_node(graph: &Graph, id: NodeId, node: &Node, report: &mut Report<'_>) {
     let operands = graph.operands(id);
     let inputs: Vec<TensorType> = operands.iter().map(|&v| graph.ty(v).clone()).collect();
     match &node.op {
@@ -160,7 +168,7 @@ fn check_node(graph: &Graph, id: NodeId, node: &Node, report: &mut Report) {
 }
 
 /// Inputs and constants: no operands, one output of the value's type.
-fn check_source(node: &Node, inputs: &[TensorType], value: &[TensorType], report: &mut Report) {
+fn check_source(node: &Node, inputs: &[TensorType], value: &[TensorType], report: &mut Report<'_>) {
     report.count(&node.name, "operands", 0, inputs.len());
     if report.count(&node.name, "results", 1, node.outputs.len()) {
         for ty in value {
@@ -169,9 +177,9 @@ fn check_source(node: &Node, inputs: &[TensorType], value: &[TensorType], report
     }
 }
 
-fn check_compute(node: &Node, op: &ComputeOp, inputs: &[TensorType], report: &mut Report) {
+fn check_compute(node: &Node, op: &ComputeOp, inputs: &[TensorType], report: &mut Report<'_>) {
     report.all_same(&node.name, "operand", &op.expr.inputs, inputs);
-    match verify_compute(&op.expr) {
+    match report.verifier.op(op) {
         Ok(()) => {
             let results = op.expr.output_types();
             report.all_same(&node.name, "result", &results, &types(&node.outputs));
@@ -180,7 +188,7 @@ fn check_compute(node: &Node, op: &ComputeOp, inputs: &[TensorType], report: &mu
     }
 }
 
-fn check_dynamic(graph: &Graph, node: &Node, operands: &[ValueId], report: &mut Report) {
+fn check_dynamic(graph: &Graph, node: &Node, operands: &[ValueId], report: &mut Report<'_>) {
     if !matches!(node.op, Op::Host(_)) {
         for value in operands.iter().map(|&v| graph.value(v)).filter(|v| v.dynamic) {
             report.note(&node.name, Problem::ReadsDynamic(value.name.clone()));

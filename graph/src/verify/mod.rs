@@ -1,10 +1,15 @@
 //! What must hold of every graph, checked after each stage of compilation.
 //!
+//! A [`Verifier`] goes through a compilation with the graph. It checks the graph after the import, after
+//! each pass that changed something, and before it becomes kernels, and the expression of each kernel. It
+//! remembers which expressions it has seen, so that a node that no pass touches costs next to nothing.
+//!
 //! [`verify`] checks
 //! - the graph has no cycle; each node reads slots `0..n` once each, from outputs that exist;
 //! - inputs are listed, once, under different names, read nothing, and fit their bound value;
 //!   constants have the type of their tensor;
-//! - a compute node reads and gives the types that its expression says, and [`verify_compute`] holds;
+//! - a compute node reads and gives the types that its expression says, [`verify_compute`] holds, and
+//!   its [`Kind`](crate::op::Kind) says what the expression computes;
 //! - host operators have the number of operands and results that they take and give;
 //! - both branches of an if take the captures and give the node's types; a loop's body takes and
 //!   gives what [`LoopOp`](crate::op::LoopOp) lists; bodies are verified in turn;
@@ -20,15 +25,16 @@
 //! - indices are in bounds, where that is decidable: an index that a select guards, or that depends on
 //!   data, is left to the interpreter.
 //!
-//! Not checked: that a node's [`Kind`](crate::op::Kind) agrees with its expression, and the types that
-//! host operators give.
+//! Not checked: the types that host operators give.
 
 mod compute;
 mod control;
 mod graph;
 mod host;
+mod kind;
 #[cfg(test)]
 mod tests;
+mod verifier;
 
 use ansc_runtime::DType;
 
@@ -36,7 +42,7 @@ use crate::compute::TensorType;
 use crate::expr::{BufId, VarId};
 
 pub use compute::verify_compute;
-pub use graph::verify;
+pub use verifier::{Bodies, Defect, Verifier, verify};
 
 /// Something that does not hold, and where.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -101,4 +107,6 @@ pub enum Problem {
     EmptyArg,
     #[error("{0} is too large to address")]
     TooLarge(TensorType),
+    #[error("its kind is {kind}, but {reason}")]
+    Kind { kind: String, reason: String },
 }

@@ -3,11 +3,16 @@ use std::sync::Arc;
 use ansc_runtime::host::HostOp;
 use ansc_runtime::{DType, Tensor};
 
-use super::{Problem, verify, verify_compute};
+use super::{Problem, kind, verify, verify_compute};
 use crate::compute::{Combiner, Compute, Stage, TensorType};
 use crate::expr::{BinOp, BufId, Expr, UnOp, VarId};
 use crate::graph::{Graph, Value, ValueId};
-use crate::op::{ComputeOp, IfOp, Kind, LoopOp, Op, ScanAxis};
+use crate::op::{
+    Channels, ComputeOp, ConvAttrs, IfOp, Kind, LoopOp, Op, PoolAttrs, PoolMode, ScanAxis,
+};
+use crate::ops::pad::PadMode;
+use crate::ops::reduce::{Reduction, reduce};
+use crate::ops::{concat, conv, map as maps, matmul, pad, pool, shape, slice, softmax};
 
 fn f32s(shape: &[usize]) -> TensorType {
     TensorType::new(DType::F32, shape)
@@ -162,7 +167,7 @@ fn dynamic_values_reach_host_operators_only() {
     g.add("nz2", Op::Host(HostOp::NonZero), &[indices], vec![again]);
     assert_eq!(verify(&g), Ok(()));
     let ty = TensorType::new(DType::I64, [1, 4]);
-    let body = Expr::load(0, vec![Expr::var(0), Expr::var(1)]);
+    let body = Expr::load(0, vec![Expr::int(0), Expr::var(1)]);
     let copy = Compute::single(vec![ty.clone()], Stage::map("c", ty, body));
     g.add_compute("copy", Kind::Map, copy, &[indices]);
     assert_eq!(told(&g), ["node copy: it reads i, whose size only the data decides"]);
@@ -255,4 +260,80 @@ fn loops() {
             "node loop: body output 1 is f32[4] instead of bool[]",
         ]
     );
+}
+
+fn conv_attrs(strides: usize) -> ConvAttrs {
+    ConvAttrs {
+        channels: Channels::First,
+        input: Channels::First,
+        kernel: vec![3, 3],
+        strides: vec![strides; 2],
+        dilations: vec![1; 2],
+        pads_begin: vec![1; 2],
+        pads_end: vec![1; 2],
+        groups: 1,
+    }
+}
+
+fn pool_attrs(mode: PoolMode) -> PoolAttrs {
+    let ones = || vec![1; 2];
+    let (channels, kernel) = (Channels::First, vec![2; 2]);
+    let (strides, dilations, pads_begin, pads_end) = (ones(), ones(), ones(), ones());
+    PoolAttrs { channels, mode, kernel, strides, dilations, pads_begin, pads_end }
+}
+
+/// An operator of every kind on square tensors, where mistaken axes keep all types, and another kind
+/// that it is not.
+fn kinds() -> Vec<(ComputeOp, Kind)> {
+    let (x, image, weight) = (f32s(&[4, 4]), f32s(&[1, 2, 6, 6]), f32s(&[3, 2, 3, 3]));
+    let two = [x.clone(), x.clone()];
+    let zero = PadMode::Constant(crate::scalar::Scalar::zero(DType::F32));
+    let average = |count_padding| PoolMode::Average { count_padding };
+    let reduced = |axis, keep| Kind::Reduce { axes: vec![axis], keep };
+    let mean = || reduce(Reduction::Mean, &[1], true, &x).unwrap();
+    let turned = || shape::transpose(&x, &[1, 0]).unwrap();
+    let product = || matmul::matmul(&x, &x).unwrap();
+    let pooled = |mode| pool::average_pool(pool_attrs(mode), &[0, 0], &image).unwrap();
+    let added = || maps::binary(BinOp::Add, &x, &x).unwrap();
+    let padded = pad::pad(&[x.clone()], zero, &[1, 0], &[0, 1]).unwrap();
+    let part = slice::slice(&x, &[1, 0], &[1, 2], &[3, 2]).unwrap();
+    vec![
+        (added(), Kind::MatMul),
+        (turned(), Kind::Map),
+        (turned(), Kind::Transpose(vec![0, 1])),
+        (turned(), Kind::Slice),
+        (turned(), Kind::Pad),
+        (shape::reshape(&x, &[2, 8]).unwrap(), Kind::Map),
+        (turned(), Kind::Reshape),
+        (conv::conv(conv_attrs(1), &image, &weight).unwrap(), Kind::Conv(conv_attrs(2))),
+        (product(), Kind::Map),
+        (product(), Kind::Conv(conv_attrs(1))),
+        (product(), reduced(0, false)),
+        (
+            pool::max_pool(pool_attrs(PoolMode::Max), &image).unwrap(),
+            Kind::Pool(pool_attrs(average(false))),
+        ),
+        (pooled(average(true)), Kind::Pool(pool_attrs(average(false)))),
+        (pooled(average(false)), Kind::Pool(pool_attrs(PoolMode::Max))),
+        (mean(), reduced(0, true)),
+        (mean(), reduced(1, false)),
+        (mean(), reduced(7, true)),
+        (concat::concat(&two, 0).unwrap(), Kind::Concat { axis: 1 }),
+        (concat::concat(&two, 0).unwrap(), Kind::Map),
+        (padded.clone(), Kind::Slice),
+        (padded, Kind::Softmax { axis: 0 }),
+        (part, Kind::Reshape),
+        (softmax::softmax(&[1], &x).unwrap(), Kind::Softmax { axis: 0 }),
+        (softmax::softmax(&[1], &x).unwrap(), Kind::Reduce { axes: vec![1], keep: true }),
+    ]
+}
+
+#[test]
+fn kinds_agree_with_expressions() {
+    for (op, other) in kinds() {
+        assert_eq!(kind::disagreement(&op), None, "{op:?}");
+        let named = ComputeOp { kind: other, ..op };
+        let told = kind::disagreement(&named).unwrap_or_else(|| panic!("{named:?}")).to_string();
+        assert!(told.starts_with(&format!("its kind is {}, but ", named.kind)), "{told}");
+    }
 }

@@ -16,6 +16,7 @@ use super::moves::{check_only_writer, common_prefix, is_internal, plain_indices,
 use super::query::{
     block_at, block_at_mut, block_path, blocks_under, loop_at, loop_at_mut, loop_path,
 };
+use super::split::is_cover;
 use super::{LoopRef, Result, Schedule};
 use crate::affine::{self, Extents};
 use crate::program::{Block, ForKind, IterKind, Program};
@@ -42,6 +43,7 @@ fn pad(program: &mut Program, name: &str, iter: usize, multiple: usize) -> Check
     }
     let (var, extent) = (target.var, target.extent);
     let padded = extent.checked_next_multiple_of(multiple);
+    let padded = padded.filter(|&padded| is_cover(padded, extent));
     let padded = padded.ok_or_else(|| Cause::TooLarge.at_block(name))?;
     if padded == extent {
         return Ok(());

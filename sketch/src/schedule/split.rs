@@ -62,6 +62,13 @@ fn split(
     Ok(vars.into_iter().map(LoopRef).collect())
 }
 
+/// Whether `covered` iterations, or elements, are not far more than the `extent` that is needed: numbers in
+/// traces may be anything, and a program that did nothing 2^60 times would be one without an end.
+pub(super) fn is_cover(covered: usize, extent: usize) -> bool {
+    const MOST: usize = 1 << 20;
+    covered >= extent && covered - extent <= extent.max(MOST)
+}
+
 /// The factors with a 0 replaced, or `None` if they cannot cover the extent.
 fn resolve(factors: &[usize], extent: usize) -> Option<Vec<usize>> {
     let known = factors.iter().filter(|&&f| f != 0).try_fold(1usize, |n, &f| n.checked_mul(f))?;
@@ -69,10 +76,10 @@ fn resolve(factors: &[usize], extent: usize) -> Option<Vec<usize>> {
         return None;
     }
     match factors.iter().filter(|&&f| f == 0).count() {
-        0 if !factors.is_empty() && known >= extent => Some(factors.to_vec()),
+        0 if !factors.is_empty() && is_cover(known, extent) => Some(factors.to_vec()),
         1 => {
             let rest = extent.div_ceil(known);
-            rest.checked_mul(known)?;
+            rest.checked_mul(known).filter(|&covered| is_cover(covered, extent))?;
             Some(factors.iter().map(|&f| if f == 0 { rest } else { f }).collect())
         }
         _ => None,

@@ -14,6 +14,9 @@ use super::{Result, Schedule};
 use crate::finish::align::padded;
 use crate::program::{Align, Program};
 
+/// No bank and no set is as large; lengths are tried one by one up to it.
+const MOST_FACTOR: usize = 1 << 16;
+
 impl Schedule {
     /// The stride of `axis` of the buffer, in elements, becomes `offset` more than a multiple of
     /// `factor`. The buffer is neither an input nor a result, and the axis not the last one.
@@ -43,7 +46,8 @@ fn storage_align(
     if align.axis + 1 >= shape.len() {
         return Err(Cause::NoSuchAxis { axis: align.axis }.at_buffer(id));
     }
-    if align.offset >= align.factor || padded(shape, align).is_none() {
+    let is_stride = align.offset < align.factor && align.factor <= MOST_FACTOR;
+    if !is_stride || padded(shape, align).is_none() {
         return Err(Cause::Alignment { buffer }.at_buffer(id));
     }
     program.buffers[id.index()].align = Some(align);

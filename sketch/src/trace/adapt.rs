@@ -9,6 +9,7 @@
 use super::StepError;
 use super::instruction::{Decision, Instruction};
 use super::record::Recorder;
+use super::sample::locations;
 
 impl Recorder {
     /// None if nothing like the decision fits.
@@ -27,15 +28,11 @@ impl Recorder {
                 let extent = self.schedule().extent(self.loop_ref(*target)?)?;
                 adapt_tile(tile, extent, *max_innermost).map(Decision::Tile)
             }
-            (SampleComputeLocation { .. }, Decision::Choice(choice)) => {
-                let mut nearest = Decision::Choice(Decision::ROOT);
-                for place in (0..*choice).rev() {
-                    if self.fits(instruction, &Decision::Choice(place))? {
-                        nearest = Decision::Choice(place);
-                        break;
-                    }
-                }
-                Some(nearest)
+            (SampleComputeLocation { block, .. }, Decision::Choice(choice)) => {
+                let places = locations(self.schedule(), self.block_name(*block)?).count();
+                let above = usize::try_from(*choice).ok().map(|choice| choice.min(places));
+                let nearest = above.and_then(|above| above.checked_sub(1));
+                Some(Decision::Choice(nearest.map_or(Decision::ROOT, |place| place as i64)))
             }
             _ => None,
         })
@@ -51,7 +48,7 @@ fn adapt_tile(tile: &[usize], extent: usize, max_innermost: usize) -> Option<Vec
             0 => rest,
             _ => (1..=most.min(rest)).rev().find(|&d| rest.is_multiple_of(d))?,
         };
-        rest /= *length;
+        rest = rest.checked_div(*length)?;
     }
     (adapted.len() > 1 || extent <= max_innermost).then_some(adapted)
 }

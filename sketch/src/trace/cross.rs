@@ -98,7 +98,32 @@ impl Walk {
             AnnotateLoop { target, value: Number::Var { var }, .. } => {
                 self.settle(*var, self.loops.get(&target.0).cloned());
             }
-            _ => {}
+            Blockize { target, out } => {
+                if let Some(name) = self.loops.get(&target.0).cloned() {
+                    self.blocks.insert(out.0, name);
+                }
+            }
+            // These say nothing of what variables are about.
+            Annotate { .. }
+            | AnnotateLoop { .. }
+            | Unannotate { .. }
+            | Reorder { .. }
+            | Parallel { .. }
+            | Vectorize { .. }
+            | Unroll { .. }
+            | Bind { .. }
+            | SetScope { .. }
+            | ComputeAt { .. }
+            | ReverseComputeAt { .. }
+            | ComputeInline { .. }
+            | ReverseComputeInline { .. }
+            | Pad { .. }
+            | StorageAlign { .. }
+            | TransformLayout { .. }
+            | TransformBlockLayout { .. }
+            | Tensorize { .. }
+            | Algorithm { .. }
+            | DefaultSchedule { .. } => {}
         }
     }
 

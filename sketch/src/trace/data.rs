@@ -1,7 +1,6 @@
-//! Instructions on parts of loops, layouts and units of code.
+//! Methods that record instructions on parts of loops, layouts and units of code.
 
 use super::StepError;
-use super::execute::define;
 use super::instruction::{BlockVar, Instruction, LoopVar};
 use super::record::Recorder;
 use crate::index_map::IndexMap;
@@ -9,51 +8,6 @@ use crate::program::Scope;
 
 type Result<T> = std::result::Result<T, StepError>;
 
-impl Recorder {
-    pub(super) fn transform_data(&mut self, instruction: &Instruction) -> Result<()> {
-        use Instruction::*;
-        match instruction {
-            LoopPartition { target, points, out } => {
-                let parts = self.schedule.loop_partition(self.loop_ref(*target)?, points)?;
-                self.define_loops(out, &parts)?;
-            }
-            StorageAlign { buffer, axis, factor, offset } => {
-                self.schedule.storage_align(buffer, *axis, *factor, *offset)?;
-            }
-            ReIndexRead { block, buffer, scope, out } => {
-                let name = self.block_name(*block)?.to_owned();
-                let copy = self.schedule.re_index_read(&name, buffer, *scope)?;
-                define(&mut self.blocks, out.0, copy);
-            }
-            ReIndexWrite { block, scope, out } => {
-                let name = self.block_name(*block)?.to_owned();
-                let copy = self.schedule.re_index_write(&name, *scope)?;
-                define(&mut self.blocks, out.0, copy);
-            }
-            TransformLayout { buffer, map } => self.schedule.transform_layout(buffer, map)?,
-            TransformBlockLayout { block, map } => {
-                let name = self.block_name(*block)?.to_owned();
-                self.schedule.transform_block_layout(&name, map)?;
-            }
-            DecomposePadding { block, target, out } => {
-                let (name, target) = (self.block_name(*block)?.to_owned(), self.loop_ref(*target)?);
-                let fill = self.schedule.decompose_padding(&name, target)?;
-                define(&mut self.blocks, out.0, fill);
-            }
-            Blockize { target, out } => {
-                let block = self.schedule.blockize(self.loop_ref(*target)?)?;
-                define(&mut self.blocks, out.0, block);
-            }
-            Tensorize { target, intrinsic } => {
-                self.schedule.tensorize(self.loop_ref(*target)?, intrinsic)?;
-            }
-            _ => unreachable!("all others are executed elsewhere"),
-        }
-        Ok(())
-    }
-}
-
-/// The methods that record them.
 impl Recorder {
     /// A loop for each part, of which there is one more than points.
     pub fn loop_partition(&mut self, target: LoopVar, points: &[usize]) -> Result<Vec<LoopVar>> {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use rand::Rng;
 
-use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
+use super::instruction::{
+    BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar, decides_nothing,
+};
 use super::near::{is_near_tile, sample_near_tile};
 use super::record::{Place, Recorder};
 use super::sample::{locations, sample_index, sample_tile};
@@ -12,7 +14,7 @@ use super::{StepError, Unfit};
 use crate::algorithm::Algorithm;
 use crate::default::{Knob, Knobs, gpu_program, schedule_with};
 use crate::packed::in_turn;
-use crate::schedule::{Annotation, LoopRef, Schedule};
+use crate::schedule::{self, Annotation, LoopRef, Schedule};
 
 type Result<T> = std::result::Result<T, StepError>;
 
@@ -28,22 +30,22 @@ impl Recorder {
         self.found.set(None);
         match instruction.decision() {
             _ if !instruction.is_sampling() => self.plain(instruction),
-            Some(made) if self.fits(&instruction, made)? => self.keep(instruction),
+            Some(made) if self.fits(&instruction, made)? => self.plain(instruction),
             Some(_) if unfit == Unfit::Refuse => Err(StepError::Unfit),
             Some(made)
                 if unfit == Unfit::Adapt
                     && let Some(adapted) = self.adapt(&instruction, made)? =>
             {
                 instruction.set_decision(Some(adapted));
-                self.keep(instruction)
+                self.plain(instruction)
             }
             _ => self.sample(instruction, random),
         }
     }
 
-    /// Executes an instruction that decides nothing.
+    /// Executes an instruction that decides nothing, or whose decision is made.
     pub(super) fn plain(&mut self, instruction: Instruction) -> Result<()> {
-        self.transform(&instruction)?;
+        self.execute(&instruction)?;
         self.trace.steps.push(instruction);
         Ok(())
     }
@@ -56,145 +58,179 @@ impl Recorder {
     ) -> Result<()> {
         let decision = self.draw(&instruction, random)?.ok_or(StepError::NoChoice)?;
         instruction.set_decision(Some(decision));
-        self.keep(instruction)
-    }
-
-    /// Executes a sampling instruction with the decision that it has.
-    fn keep(&mut self, instruction: Instruction) -> Result<()> {
-        self.define_decision(&instruction)?;
-        self.trace.steps.push(instruction);
-        Ok(())
+        self.plain(instruction)
     }
 
     /// Later variables are not mistaken for those of a replayed instruction.
     fn reserve(&mut self, instruction: &Instruction) {
-        use Instruction::*;
-        let last = match instruction {
-            GetBlock { out, .. }
-            | CacheRead { out, .. }
-            | CacheWrite { out, .. }
-            | DecomposeReduction { out, .. }
-            | DecomposePadding { out, .. }
-            | ReIndexRead { out, .. }
-            | ReIndexWrite { out, .. }
-            | Blockize { out, .. }
-            | Rfactor { out, .. } => Some(out.0),
-            GetLoops { out, .. } | Split { out, .. } | LoopPartition { out, .. } => {
-                out.iter().map(|v| v.0).max()
-            }
-            SamplePerfectTile { out, .. } | SampleTile { out, .. } => out.iter().map(|v| v.0).max(),
-            SampleCategorical { out, .. } => Some(out.0),
-            SampleComputeLocation { out, .. } | Fuse { out, .. } | AddUnitLoop { out, .. } => {
-                Some(out.0)
-            }
-            _ => None,
-        };
+        let last = instruction.outputs().last();
         self.next = self.next.max(last.map_or(0, |v| v + 1));
     }
 
-    fn transform(&mut self, instruction: &Instruction) -> Result<()> {
+    /// Each instruction has a line here; the compiler tells of one that has none.
+    fn execute(&mut self, instruction: &Instruction) -> Result<()> {
         use Instruction::*;
         match instruction {
-            GetBlock { name, out } => {
-                self.schedule.block(name)?;
-                define(&mut self.blocks, out.0, name.clone());
+            SamplePerfectTile { .. }
+            | SampleTile { .. }
+            | SampleCategorical { .. }
+            | SampleComputeLocation { .. } => self.define_decision(instruction),
+            GetBlock { name, out } => self.find_block(name, *out),
+            GetLoops { block, out } => self.find_loops(*block, out),
+            Split { target, factors, out } => self.split_loop(*target, factors, out),
+            Fuse { loops, out } => self.fuse_loops(loops, *out),
+            Reorder { loops } => self.reorder_loops(loops),
+            Parallel { target } => self.on_loop(*target, |s, l| s.parallel(l)),
+            Vectorize { target } => self.on_loop(*target, |s, l| s.vectorize(l)),
+            Unroll { target } => self.on_loop(*target, |s, l| s.unroll(l)),
+            Bind { target, axis } => self.on_loop(*target, |s, l| s.bind(l, *axis)),
+            AddUnitLoop { block, out } => self.unit_loop(*block, *out),
+            CacheRead { block, buffer, scope, out } => {
+                self.new_block(*block, *out, |s, name| s.cache_read(name, buffer, *scope))
             }
-            GetLoops { block, out } => {
-                let loops = self.schedule.loops(self.block_name(*block)?)?;
-                self.define_loops(out, &loops)?;
+            CacheWrite { block, scope, out } => {
+                self.new_block(*block, *out, |s, name| s.cache_write(name, *scope))
             }
-            Split { target, factors, out } => {
-                let factors =
-                    factors.iter().map(|&f| self.length(f)).collect::<Result<Vec<_>>>()?;
-                let target = self.loop_ref(*target)?;
-                let loops = self.schedule.split(target, &factors)?;
-                self.define_loops(out, &loops)?;
+            SetScope { buffer, scope } => Ok(self.schedule.set_scope(buffer, *scope)?),
+            ComputeAt { block, target } => self.compute_at_place(*block, *target),
+            ReverseComputeAt { block, target } => {
+                let l = self.loop_ref(*target)?;
+                self.on_block(*block, |s, name| s.reverse_compute_at(name, l))
             }
-            Fuse { loops, out } => {
-                let loops = self.loop_refs(loops)?;
-                let fused = self.schedule.fuse(&loops)?;
-                self.define_loops(&[*out], &[fused])?;
+            ComputeInline { block } => self.on_block(*block, |s, name| s.compute_inline(name)),
+            ReverseComputeInline { block } => {
+                self.on_block(*block, |s, name| s.reverse_compute_inline(name))
             }
-            Reorder { loops } => {
-                let loops = self.loop_refs(loops)?;
-                self.schedule.reorder(&loops)?;
+            DecomposeReduction { block, target, out } => {
+                let l = self.loop_ref(*target)?;
+                self.new_block(*block, *out, |s, name| s.decompose_reduction(name, l))
             }
-            Parallel { target } => self.schedule.parallel(self.loop_ref(*target)?)?,
-            Vectorize { target } => self.schedule.vectorize(self.loop_ref(*target)?)?,
-            Unroll { target } => self.schedule.unroll(self.loop_ref(*target)?)?,
-            Bind { target, axis } => self.schedule.bind(self.loop_ref(*target)?, *axis)?,
-            AddUnitLoop { block, out } => {
-                let name = self.block_name(*block)?.to_owned();
-                let added = self.schedule.add_unit_loop(&name)?;
-                self.define_loops(&[*out], &[added])?;
+            Rfactor { block, target, axis, out } => {
+                let l = self.loop_ref(*target)?;
+                self.new_block(*block, *out, |s, name| s.rfactor(name, l, *axis))
             }
+            Pad { block, iter, multiple } => {
+                self.on_block(*block, |s, name| s.pad(name, *iter, *multiple))
+            }
+            LoopPartition { target, points, out } => self.partition(*target, points, out),
+            StorageAlign { buffer, axis, factor, offset } => {
+                Ok(self.schedule.storage_align(buffer, *axis, *factor, *offset)?)
+            }
+            ReIndexRead { block, buffer, scope, out } => {
+                self.new_block(*block, *out, |s, name| s.re_index_read(name, buffer, *scope))
+            }
+            ReIndexWrite { block, scope, out } => {
+                self.new_block(*block, *out, |s, name| s.re_index_write(name, *scope))
+            }
+            TransformLayout { buffer, map } => Ok(self.schedule.transform_layout(buffer, map)?),
+            TransformBlockLayout { block, map } => {
+                self.on_block(*block, |s, name| s.transform_block_layout(name, map))
+            }
+            DecomposePadding { block, target, out } => {
+                let l = self.loop_ref(*target)?;
+                self.new_block(*block, *out, |s, name| s.decompose_padding(name, l))
+            }
+            Blockize { target, out } => self.blockize_loop(*target, *out),
+            Tensorize { target, intrinsic } => {
+                self.on_loop(*target, |s, l| s.tensorize(l, intrinsic))
+            }
+            Annotate { block, key, value } => self.annotate_block(*block, key, value),
             AnnotateLoop { target, key, value } => {
-                let (target, value) = (self.loop_ref(*target)?, self.number(*value)?);
-                self.schedule.annotate_loop(target, key, Annotation::Int(value))?;
+                let value = Annotation::Int(self.number(*value)?);
+                self.on_loop(*target, |s, l| s.annotate_loop(l, key, value))
             }
-            Algorithm { algorithm } => self.compute_by(*algorithm)?,
-            DefaultSchedule { knobs } => self.schedule_by_default(knobs)?,
-            on_block => self.transform_block(on_block)?,
+            Unannotate { block, key } => self.on_block(*block, |s, name| {
+                s.unannotate(name, key);
+                Ok(())
+            }),
+            Algorithm { algorithm } => self.compute_by(*algorithm),
+            DefaultSchedule { knobs } => self.schedule_by_default(knobs),
         }
+    }
+}
+
+/// What instructions do.
+impl Recorder {
+    fn on_loop(
+        &mut self,
+        target: LoopVar,
+        apply: impl FnOnce(&mut Schedule, LoopRef) -> schedule::Result<()>,
+    ) -> Result<()> {
+        let target = self.loop_ref(target)?;
+        Ok(apply(&mut self.schedule, target)?)
+    }
+
+    fn on_block(
+        &mut self,
+        block: BlockVar,
+        apply: impl FnOnce(&mut Schedule, &str) -> schedule::Result<()>,
+    ) -> Result<()> {
+        let name = self.block_name(block)?.to_owned();
+        Ok(apply(&mut self.schedule, &name)?)
+    }
+
+    /// Something is done to a block that makes another block.
+    fn new_block(
+        &mut self,
+        block: BlockVar,
+        out: BlockVar,
+        apply: impl FnOnce(&mut Schedule, &str) -> schedule::Result<String>,
+    ) -> Result<()> {
+        let name = self.block_name(block)?.to_owned();
+        let made = apply(&mut self.schedule, &name)?;
+        define(&mut self.blocks, out.0, made);
         Ok(())
     }
 
-    fn transform_block(&mut self, instruction: &Instruction) -> Result<()> {
-        use Instruction::*;
-        match instruction {
-            CacheRead { block, buffer, scope, out } => {
-                let name = self.block_name(*block)?.to_owned();
-                let copy = self.schedule.cache_read(&name, buffer, *scope)?;
-                define(&mut self.blocks, out.0, copy);
-            }
-            CacheWrite { block, scope, out } => {
-                let name = self.block_name(*block)?.to_owned();
-                let copy = self.schedule.cache_write(&name, *scope)?;
-                define(&mut self.blocks, out.0, copy);
-            }
-            SetScope { buffer, scope } => self.schedule.set_scope(buffer, *scope)?,
-            ComputeAt { block, target } => self.compute_at_place(*block, *target)?,
-            ReverseComputeAt { block, target } => {
-                let (name, target) = (self.block_name(*block)?.to_owned(), self.loop_ref(*target)?);
-                self.schedule.reverse_compute_at(&name, target)?;
-            }
-            ComputeInline { block } => {
-                let name = self.block_name(*block)?.to_owned();
-                self.schedule.compute_inline(&name)?;
-            }
-            ReverseComputeInline { block } => {
-                let name = self.block_name(*block)?.to_owned();
-                self.schedule.reverse_compute_inline(&name)?;
-            }
-            DecomposeReduction { block, target, out } => {
-                let (name, target) = (self.block_name(*block)?.to_owned(), self.loop_ref(*target)?);
-                let init = self.schedule.decompose_reduction(&name, target)?;
-                define(&mut self.blocks, out.0, init);
-            }
-            Rfactor { block, target, axis, out } => {
-                let (name, target) = (self.block_name(*block)?.to_owned(), self.loop_ref(*target)?);
-                let partial = self.schedule.rfactor(&name, target, *axis)?;
-                define(&mut self.blocks, out.0, partial);
-            }
-            Pad { block, iter, multiple } => {
-                let name = self.block_name(*block)?.to_owned();
-                self.schedule.pad(&name, *iter, *multiple)?;
-            }
-            Annotate { block, key, value } => {
-                let name = self.block_name(*block)?.to_owned();
-                let value = match value {
-                    Note::Number(number) => Annotation::Int(self.number(*number)?),
-                    Note::Fixed(value) => value.clone(),
-                };
-                self.schedule.annotate(&name, key, value)?;
-            }
-            Unannotate { block, key } => {
-                let name = self.block_name(*block)?.to_owned();
-                self.schedule.unannotate(&name, key);
-            }
-            of_data => self.transform_data(of_data)?,
-        }
+    fn find_block(&mut self, name: &str, out: BlockVar) -> Result<()> {
+        self.schedule.block(name)?;
+        define(&mut self.blocks, out.0, name.to_owned());
         Ok(())
+    }
+
+    fn find_loops(&mut self, block: BlockVar, out: &[LoopVar]) -> Result<()> {
+        let loops = self.schedule.loops(self.block_name(block)?)?;
+        self.define_loops(out, &loops)
+    }
+
+    fn split_loop(&mut self, target: LoopVar, factors: &[Number], out: &[LoopVar]) -> Result<()> {
+        let factors = factors.iter().map(|&f| self.length(f)).collect::<Result<Vec<_>>>()?;
+        let loops = self.schedule.split(self.loop_ref(target)?, &factors)?;
+        self.define_loops(out, &loops)
+    }
+
+    fn fuse_loops(&mut self, loops: &[LoopVar], out: LoopVar) -> Result<()> {
+        let fused = self.schedule.fuse(&self.loop_refs(loops)?)?;
+        self.define_loops(&[out], &[fused])
+    }
+
+    fn reorder_loops(&mut self, loops: &[LoopVar]) -> Result<()> {
+        Ok(self.schedule.reorder(&self.loop_refs(loops)?)?)
+    }
+
+    fn unit_loop(&mut self, block: BlockVar, out: LoopVar) -> Result<()> {
+        let name = self.block_name(block)?.to_owned();
+        let added = self.schedule.add_unit_loop(&name)?;
+        self.define_loops(&[out], &[added])
+    }
+
+    fn partition(&mut self, target: LoopVar, points: &[usize], out: &[LoopVar]) -> Result<()> {
+        let parts = self.schedule.loop_partition(self.loop_ref(target)?, points)?;
+        self.define_loops(out, &parts)
+    }
+
+    fn blockize_loop(&mut self, target: LoopVar, out: BlockVar) -> Result<()> {
+        let block = self.schedule.blockize(self.loop_ref(target)?)?;
+        define(&mut self.blocks, out.0, block);
+        Ok(())
+    }
+
+    fn annotate_block(&mut self, block: BlockVar, key: &str, value: &Note) -> Result<()> {
+        let value = match value {
+            Note::Number(number) => Annotation::Int(self.number(*number)?),
+            Note::Fixed(value) => value.clone(),
+        };
+        self.on_block(block, |s, name| s.annotate(name, key, value))
     }
 
     fn compute_by(&mut self, algorithm: Algorithm) -> Result<()> {
@@ -277,7 +313,13 @@ impl Recorder {
                 let extent = self.schedule.extent(self.loop_ref(*target)?)?;
                 sample_near_tile(extent, out.len(), *max_innermost, random).map(Decision::Tile)
             }
-            SampleCategorical { weights, .. } => sample_index(weights, random).map(choice),
+            SampleCategorical { candidates, weights, .. } => {
+                let (candidates, weights_given) = (candidates.len(), weights.len());
+                if candidates != weights_given {
+                    return Err(StepError::Weights { candidates, weights: weights_given });
+                }
+                sample_index(weights, random).map(choice)
+            }
             SampleComputeLocation { block, .. } => {
                 let loops: Vec<LoopRef> =
                     locations(&self.schedule, self.block_name(*block)?).collect();
@@ -290,7 +332,7 @@ impl Recorder {
                 self.found.set(choice.zip(at).map(|(c, l)| (*block, c, Place::Loop(*l))));
                 choice.map(Decision::Choice)
             }
-            _ => None,
+            decides_nothing!() => None,
         })
     }
 

@@ -283,35 +283,142 @@ pub enum Instruction {
     },
 }
 
-impl Instruction {
-    pub fn decision(&self) -> Option<&Decision> {
+/// The variables that an instruction defines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outputs<'a> {
+    None,
+    Block(BlockVar),
+    Loop(LoopVar),
+    Loops(&'a [LoopVar]),
+    Value(ValueVar),
+    Values(&'a [ValueVar]),
+}
+
+impl Outputs<'_> {
+    /// The largest number among them.
+    pub(super) fn last(self) -> Option<u32> {
         match self {
+            Outputs::None => None,
+            Outputs::Block(var) => Some(var.0),
+            Outputs::Loop(var) => Some(var.0),
+            Outputs::Loops(vars) => vars.iter().map(|v| v.0).max(),
+            Outputs::Value(var) => Some(var.0),
+            Outputs::Values(vars) => vars.iter().map(|v| v.0).max(),
+        }
+    }
+}
+
+/// The instructions that decide nothing, as a pattern. Who matches on those that do names the others by this,
+/// and not by `_`: so an instruction that is new is missed by the compiler wherever it was forgotten.
+macro_rules! decides_nothing {
+    () => {
+        Instruction::GetBlock { .. }
+            | Instruction::GetLoops { .. }
+            | Instruction::Split { .. }
+            | Instruction::Fuse { .. }
+            | Instruction::Reorder { .. }
+            | Instruction::Parallel { .. }
+            | Instruction::Vectorize { .. }
+            | Instruction::Unroll { .. }
+            | Instruction::Bind { .. }
+            | Instruction::AddUnitLoop { .. }
+            | Instruction::CacheRead { .. }
+            | Instruction::CacheWrite { .. }
+            | Instruction::SetScope { .. }
+            | Instruction::ComputeAt { .. }
+            | Instruction::ReverseComputeAt { .. }
+            | Instruction::ComputeInline { .. }
+            | Instruction::ReverseComputeInline { .. }
+            | Instruction::DecomposeReduction { .. }
+            | Instruction::Rfactor { .. }
+            | Instruction::Pad { .. }
+            | Instruction::LoopPartition { .. }
+            | Instruction::StorageAlign { .. }
+            | Instruction::ReIndexRead { .. }
+            | Instruction::ReIndexWrite { .. }
+            | Instruction::TransformLayout { .. }
+            | Instruction::TransformBlockLayout { .. }
+            | Instruction::DecomposePadding { .. }
+            | Instruction::Blockize { .. }
+            | Instruction::Tensorize { .. }
+            | Instruction::Annotate { .. }
+            | Instruction::AnnotateLoop { .. }
+            | Instruction::Unannotate { .. }
+            | Instruction::Algorithm { .. }
+            | Instruction::DefaultSchedule { .. }
+    };
+}
+pub(super) use decides_nothing;
+
+/// The place of an instruction's decision, borrowed as the instruction is.
+macro_rules! decision_of {
+    ($instruction:expr) => {
+        match $instruction {
             Instruction::SamplePerfectTile { decision, .. }
             | Instruction::SampleTile { decision, .. }
             | Instruction::SampleCategorical { decision, .. }
-            | Instruction::SampleComputeLocation { decision, .. } => decision.as_ref(),
-            _ => None,
+            | Instruction::SampleComputeLocation { decision, .. } => Some(decision),
+            decides_nothing!() => None,
         }
+    };
+}
+
+impl Instruction {
+    pub fn decision(&self) -> Option<&Decision> {
+        decision_of!(self)?.as_ref()
     }
 
     /// Does nothing to an instruction that does not sample.
     pub(super) fn set_decision(&mut self, new: Option<Decision>) {
-        match self {
-            Instruction::SamplePerfectTile { decision, .. }
-            | Instruction::SampleTile { decision, .. }
-            | Instruction::SampleCategorical { decision, .. }
-            | Instruction::SampleComputeLocation { decision, .. } => *decision = new,
-            _ => {}
+        if let Some(decision) = decision_of!(self) {
+            *decision = new;
         }
     }
 
     pub fn is_sampling(&self) -> bool {
-        matches!(
-            self,
-            Instruction::SamplePerfectTile { .. }
-                | Instruction::SampleTile { .. }
-                | Instruction::SampleCategorical { .. }
-                | Instruction::SampleComputeLocation { .. }
-        )
+        decision_of!(self).is_some()
+    }
+
+    pub(super) fn outputs(&self) -> Outputs<'_> {
+        use Instruction::*;
+        match self {
+            GetBlock { out, .. }
+            | CacheRead { out, .. }
+            | CacheWrite { out, .. }
+            | DecomposeReduction { out, .. }
+            | DecomposePadding { out, .. }
+            | ReIndexRead { out, .. }
+            | ReIndexWrite { out, .. }
+            | Blockize { out, .. }
+            | Rfactor { out, .. } => Outputs::Block(*out),
+            SampleComputeLocation { out, .. } | Fuse { out, .. } | AddUnitLoop { out, .. } => {
+                Outputs::Loop(*out)
+            }
+            GetLoops { out, .. } | Split { out, .. } | LoopPartition { out, .. } => {
+                Outputs::Loops(out)
+            }
+            SampleCategorical { out, .. } => Outputs::Value(*out),
+            SamplePerfectTile { out, .. } | SampleTile { out, .. } => Outputs::Values(out),
+            Reorder { .. }
+            | Parallel { .. }
+            | Vectorize { .. }
+            | Unroll { .. }
+            | Bind { .. }
+            | SetScope { .. }
+            | ComputeAt { .. }
+            | ReverseComputeAt { .. }
+            | ComputeInline { .. }
+            | ReverseComputeInline { .. }
+            | Pad { .. }
+            | StorageAlign { .. }
+            | TransformLayout { .. }
+            | TransformBlockLayout { .. }
+            | Tensorize { .. }
+            | Annotate { .. }
+            | AnnotateLoop { .. }
+            | Unannotate { .. }
+            | Algorithm { .. }
+            | DefaultSchedule { .. } => Outputs::None,
+        }
     }
 }

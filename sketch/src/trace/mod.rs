@@ -85,6 +85,8 @@ pub enum StepError {
     Unfit,
     #[error("there is nothing to choose from")]
     NoChoice,
+    #[error("{candidates} candidates have {weights} weights")]
+    Weights { candidates: usize, weights: usize },
     #[error("this needs the subgraph, of which only the program is known")]
     NoTask,
     #[error("the subgraph cannot be computed by {0}")]
@@ -149,8 +151,8 @@ impl Trace {
             let fits =
                 |index: i64| usize::try_from(index).is_ok_and(|index| index < candidates.len());
             if !matches!(decision, Some(Decision::Choice(index)) if fits(*index)) {
-                *decision =
-                    sample::sample_index(weights, random).map(|i| Decision::Choice(i as i64));
+                let drawn = sample::sample_index(weights, random).map(|index| index as i64);
+                *decision = drawn.filter(|index| fits(*index)).map(Decision::Choice);
             }
         }
         Some(drawn)

@@ -56,7 +56,10 @@ pub fn mutate_tile(
     let order = shuffled(n, random);
     for i in 0..n {
         let (from, to) = (order[i], order[(i + 1) % n]);
-        let fits = |d: usize| to != n - 1 || d * tile[to] <= max_innermost;
+        let fits = |d: usize| match tile[to].checked_mul(d) {
+            Some(length) => to != n - 1 || length <= max_innermost,
+            None => false,
+        };
         let divisors: Vec<usize> = (2..=tile[from])
             .filter(|&d| tile[from].is_multiple_of(d))
             .filter(|&d| fits(d))

@@ -7,7 +7,7 @@
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::instruction::{Decision, Instruction};
+use super::instruction::{Decision, Instruction, decides_nothing};
 use super::near::near_extents;
 use super::record::Recorder;
 use super::sample::locations;
@@ -77,7 +77,7 @@ impl Recorder {
                 let places = inline.into_iter().chain([Decision::ROOT]).chain(0..loops);
                 places.map(Decision::Choice).collect()
             }
-            _ => vec![],
+            decides_nothing!() => vec![],
         })
     }
 }

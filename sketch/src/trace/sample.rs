@@ -5,17 +5,19 @@ use rand::{Rng, RngExt};
 use crate::program::{ForKind, IterKind};
 use crate::schedule::{LoopRef, Schedule};
 
-/// How many tuples of `parts` lengths have the product `extent` and a last length of at most `max_innermost`.
+/// How many tuples of `parts` lengths have the product `extent` and a last length of at most `max_innermost`;
+/// `u128::MAX` stands for that many and more.
 pub fn count_tiles(extent: usize, parts: usize, max_innermost: usize) -> u128 {
     match parts {
         0 => u128::from(extent == 1),
         _ => innermost_lengths(extent, max_innermost)
             .map(|inner| count_products(extent / inner, parts - 1))
-            .sum(),
+            .fold(0, u128::saturating_add),
     }
 }
 
-/// One of the tuples that [`count_tiles`] counts, each as likely as the others.
+/// One of the tuples that [`count_tiles`] counts, each as likely as the others. None if there is none, or
+/// more than can be counted.
 pub fn sample_tile(
     extent: usize,
     parts: usize,
@@ -23,8 +25,8 @@ pub fn sample_tile(
     random: &mut dyn Rng,
 ) -> Option<Vec<usize>> {
     let total = count_tiles(extent, parts, max_innermost);
-    if total == 0 || parts == 0 {
-        return (total > 0).then(Vec::new);
+    if matches!(total, 0 | u128::MAX) || parts == 0 {
+        return (total == 1 && parts == 0).then(Vec::new);
     }
     let mut left = random.random_range(0..total);
     for inner in innermost_lengths(extent, max_innermost) {
@@ -48,12 +50,14 @@ fn count_products(n: usize, parts: usize) -> u128 {
     if parts == 0 {
         return u128::from(n == 1);
     }
-    primes(n).iter().map(|&(_, exponent)| compositions(exponent, parts)).product()
+    let ways = primes(n).into_iter().map(|(_, exponent)| compositions(exponent, parts));
+    ways.fold(1, u128::saturating_mul)
 }
 
-/// Ways to spread `n` equal things over `parts` places.
+/// Ways to spread `n` equal things over `parts` places, of which there is at least one.
 fn compositions(n: u32, parts: usize) -> u128 {
-    (1..=u128::from(n)).fold(1, |ways, i| ways * (parts as u128 - 1 + i) / i)
+    let more = |ways: u128, i: u128| ways.checked_mul(parts as u128 - 1 + i).map(|ways| ways / i);
+    (1..=u128::from(n)).try_fold(1, more).unwrap_or(u128::MAX)
 }
 
 /// A uniformly drawn ordered factorisation.

@@ -3,7 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::Trace;
-use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
+use super::instruction::{
+    BlockVar, Decision, Instruction, LoopVar, Note, Number, Outputs, ValueVar,
+};
 use crate::schedule::Annotation;
 
 impl Display for BlockVar {
@@ -44,13 +46,23 @@ impl Display for Decision {
     }
 }
 
+impl Display for Outputs<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Outputs::None => Ok(()),
+            Outputs::Block(var) => write!(f, "{var} = "),
+            Outputs::Loop(var) => write!(f, "{var} = "),
+            Outputs::Value(var) => write!(f, "{var} = "),
+            Outputs::Loops([]) | Outputs::Values([]) => Ok(()),
+            Outputs::Loops(vars) => write!(f, "{} = ", list(vars)),
+            Outputs::Values(vars) => write!(f, "{} = ", list(vars)),
+        }
+    }
+}
+
 impl Display for Instruction {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let outputs = outputs(self);
-        if !outputs.is_empty() {
-            write!(f, "{outputs} = ")?;
-        }
-        f.write_str(&call(self))?;
+        write!(f, "{}{}", self.outputs(), call(self))?;
         match self.decision() {
             Some(decision) => write!(f, "  # {decision}"),
             None => Ok(()),
@@ -68,28 +80,7 @@ fn list<T: Display>(all: &[T]) -> String {
     all.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn outputs(instruction: &Instruction) -> String {
-    use Instruction::*;
-    match instruction {
-        GetBlock { out, .. }
-        | CacheRead { out, .. }
-        | CacheWrite { out, .. }
-        | DecomposeReduction { out, .. }
-        | DecomposePadding { out, .. }
-        | ReIndexRead { out, .. }
-        | ReIndexWrite { out, .. }
-        | Blockize { out, .. }
-        | Rfactor { out, .. } => out.to_string(),
-        GetLoops { out, .. } | Split { out, .. } | LoopPartition { out, .. } => list(out),
-        SamplePerfectTile { out, .. } | SampleTile { out, .. } => list(out),
-        SampleCategorical { out, .. } => out.to_string(),
-        SampleComputeLocation { out, .. } | Fuse { out, .. } | AddUnitLoop { out, .. } => {
-            out.to_string()
-        }
-        _ => String::new(),
-    }
-}
-
+/// Each instruction has a line here; the compiler tells of one that has none.
 fn call(instruction: &Instruction) -> String {
     use Instruction::*;
     match instruction {
@@ -138,13 +129,6 @@ fn call(instruction: &Instruction) -> String {
             let knobs = knobs.iter().map(|(knob, value)| format!("{}={value}", knob.name()));
             format!("default_schedule({})", list(&knobs.collect::<Vec<_>>()))
         }
-        of_data => call_on_data(of_data),
-    }
-}
-
-fn call_on_data(instruction: &Instruction) -> String {
-    use Instruction::*;
-    match instruction {
         LoopPartition { target, points, .. } => {
             format!("loop_partition({target}, [{}])", list(points))
         }
@@ -160,7 +144,6 @@ fn call_on_data(instruction: &Instruction) -> String {
         DecomposePadding { block, target, .. } => format!("decompose_padding({block}, {target})"),
         Blockize { target, .. } => format!("blockize({target})"),
         Tensorize { target, intrinsic } => format!("tensorize({target}, {intrinsic:?})"),
-        _ => unreachable!("all others are written elsewhere"),
     }
 }
 
