@@ -60,10 +60,7 @@ pub fn mutate_tile(
             Some(length) => to != n - 1 || length <= max_innermost,
             None => false,
         };
-        let divisors: Vec<usize> = (2..=tile[from])
-            .filter(|&d| tile[from].is_multiple_of(d))
-            .filter(|&d| fits(d))
-            .collect();
+        let divisors: Vec<usize> = divisors(tile[from]).filter(|&d| d > 1 && fits(d)).collect();
         if from != to && !divisors.is_empty() {
             let divisor = divisors[random.random_range(0..divisors.len())];
             let mut tile = tile.to_vec();
@@ -73,6 +70,14 @@ pub fn mutate_tile(
         }
     }
     None
+}
+
+/// In ascending order; none of a length that no loop has.
+fn divisors(n: usize) -> impl Iterator<Item = usize> {
+    const LONGEST: usize = 1 << 40;
+    let root = if n <= LONGEST { n.isqrt() } else { 0 };
+    let small = move || (1..=root).filter(move |&d| n.is_multiple_of(d));
+    small().chain(small().rev().map(move |d| n / d).filter(move |&d| d > root))
 }
 
 fn shuffled(n: usize, random: &mut dyn Rng) -> Vec<usize> {
@@ -88,9 +93,20 @@ mod tests {
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
+    use super::*;
     use crate::rules::Space;
     use crate::testing::matmul_bias_relu;
     use crate::trace::Unfit;
+
+    #[test]
+    fn divisors_are_all_and_in_order() {
+        for n in 1..200 {
+            let all: Vec<usize> = (1..=n).filter(|&d| n % d == 0).collect();
+            assert_eq!(divisors(n).collect::<Vec<_>>(), all, "{n}");
+        }
+        // What no loop has is no reason to count for years.
+        assert_eq!(mutate_tile(&[1 << 62, 1], 64, &mut StdRng::seed_from_u64(0)), None);
+    }
 
     #[test]
     fn every_choice_of_every_sketch_can_change() {
