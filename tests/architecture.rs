@@ -1,0 +1,160 @@
+//! `ARCHITECTURE.md` says what is there: files, names, and who depends on whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The page without its diagrams, which name crates and stages in short.
+fn page() -> String {
+    let text = read("ARCHITECTURE.md");
+    text.split("```").step_by(2).collect()
+}
+
+/// What stands between backquotes.
+fn spans(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+fn is_path(span: &str) -> bool {
+    let has = |c: char| c.is_ascii_alphanumeric() || "._/-<>".contains(c);
+    let is_file = [".rs", ".md", ".toml", ".txt"].iter().any(|end| span.ends_with(end));
+    span.chars().all(has) && (span.contains('/') || is_file) && span != ".npy"
+}
+
+/// All sources of the workspace, once.
+fn sources() -> String {
+    let mut folders: Vec<PathBuf> = ["src", "tests"].map(|f| root().join(f)).into();
+    for part in ["runtime", "graph", "frontend", "sketch", "codegen", "tuner", "models"] {
+        folders.push(root().join(part));
+    }
+    let mut text = String::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with(file!()) {
+                text += &std::fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn every_path_exists() {
+    let page = page();
+    let paths: Vec<&str> = spans(&page).into_iter().filter(|s| is_path(s)).collect();
+    assert!(paths.len() > 60, "the page names its files by their paths: {paths:?}");
+    let missing = paths.iter().filter(|path| {
+        // `ops/<family>.rs` is any file of the folder.
+        let path = if path.contains('<') { path.rsplit_once('/').unwrap().0 } else { path };
+        !root().join(path).exists()
+    });
+    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new());
+}
+
+#[test]
+fn every_name_occurs_in_the_sources() {
+    let (page, sources) = (page(), sources());
+    let words: BTreeSet<&str> =
+        sources.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let names = spans(&page).into_iter().filter(|span| {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "_:".contains(c);
+        span.chars().all(is_name)
+    });
+    let names: Vec<&str> = names.collect();
+    assert!(names.len() > 40, "{names:?}");
+    let known = |name: &&&str| name.split("::").all(|part| words.contains(part));
+    let unknown: Vec<_> = names.iter().filter(|name| !known(name)).collect();
+    assert_eq!(unknown, Vec::<&&str>::new());
+}
+
+/// The crates of ours that a manifest's `[dependencies]` name.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let section = manifest.split("\n[").find_map(|s| s.strip_prefix("dependencies]"));
+    let names = section.unwrap_or_default().lines().filter_map(|line| line.strip_prefix("ansc-"));
+    names.map(|rest| rest.split(['.', ' ', '=']).next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn crates_depend_as_the_table_says() {
+    let page = page();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let mut told: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in rows {
+        let columns: Vec<&str> = row.split(" | ").collect();
+        let folder = columns[0].trim_end_matches("/`");
+        told.insert(folder.into(), spans(columns[2]).into_iter().map(String::from).collect());
+    }
+    // The command knows all: its row has no list.
+    let all: BTreeSet<String> = told.keys().filter(|f| *f != "src").cloned().collect();
+    assert!(told.insert("src".into(), all).is_some_and(|list| list.is_empty()));
+    let mut found = BTreeMap::from([("src".to_owned(), dependencies(&read("Cargo.toml")))]);
+    let workspace = read("Cargo.toml");
+    let members = workspace.lines().find_map(|line| line.strip_prefix("members = ")).unwrap();
+    for member in members.split('"').skip(1).step_by(2) {
+        let manifest = read(Path::new(member).join("Cargo.toml"));
+        found.insert(member.into(), dependencies(&manifest));
+    }
+    assert_eq!(told, found);
+}
+
+#[test]
+fn one_crate_knows_onnx_and_one_knows_llvm() {
+    for (library, only) in [("tract-onnx", "frontend"), ("inkwell", "codegen")] {
+        for part in ["runtime", "graph", "frontend", "sketch", "codegen", "tuner", "models"] {
+            let manifest = read(Path::new(part).join("Cargo.toml"));
+            let section = manifest.split("\n[").find_map(|s| s.strip_prefix("dependencies]"));
+            let knows = section.unwrap_or_default().lines().any(|line| line.starts_with(library));
+            assert_eq!(knows, part == only, "{part}: {library}");
+        }
+    }
+}
+
+/// One that is there already, `Erf`, has its parts where the page says, and nowhere else.
+#[test]
+fn a_scalar_function_has_the_parts_that_are_listed() {
+    let page = page();
+    let start = page.find("- **A scalar function**").unwrap();
+    let item = page[start + 1..].split("\n- **").next().unwrap();
+    let listed: Vec<&str> = spans(item).into_iter().filter(|s| is_path(s)).collect();
+    let mentions = files_with("UnOp::Erf")
+        .into_iter()
+        .chain(files_with("    Erf,"))
+        // Operators are made of scalar functions.
+        .filter(|path| path.ends_with("adjoint.rs") || !path.starts_with("graph/src/ops"))
+        .filter(|path| !path.contains("/tests"));
+    let mentions: BTreeSet<String> = mentions.collect();
+    let beside: Vec<_> =
+        mentions.iter().filter(|path| !listed.iter().any(|l| path.starts_with(l))).collect();
+    assert_eq!(beside, Vec::<&String>::new(), "not listed");
+    let idle: Vec<_> =
+        listed.iter().filter(|l| !mentions.iter().any(|path| path.starts_with(*l))).collect();
+    assert_eq!(idle, Vec::<&&str>::new(), "listed without need");
+}
+
+/// Files of what is computed and how, by their paths in the repository.
+fn files_with(text: &str) -> Vec<String> {
+    let mut folders = ["graph/src", "sketch/src", "codegen/src"].map(|f| root().join(f)).to_vec();
+    let mut found = vec![];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if std::fs::read_to_string(&path).unwrap().contains(text) {
+                found.push(path.strip_prefix(root()).unwrap().to_string_lossy().into_owned());
+            }
+        }
+    }
+    found
+}
