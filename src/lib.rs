@@ -6,6 +6,7 @@ pub mod choice;
 pub mod cli;
 pub mod compare;
 pub mod error;
+pub mod idle;
 pub mod inputs;
 pub mod lab;
 pub mod limits;

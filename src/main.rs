@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 /// A search makes and drops thousands of small programs in a second.
 #[global_allocator]
@@ -12,9 +12,10 @@ fn main() -> ExitCode {
     // `ansc inspect X | head` ends the program, as it does others, and not with a panic.
     // SAFETY: no other thread runs yet, and the default action is no code of ours.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    let cli = ansc::cli::Cli::parse();
+    let given = ansc::cli::Cli::command().get_matches();
+    let cli = ansc::cli::Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     let json = cli.command.wants_json();
-    match ansc::verbs::run(cli.command) {
+    match ansc::idle::refuse(&given).and_then(|()| ansc::verbs::run(cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // A report is the one object on standard output.

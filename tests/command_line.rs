@@ -55,6 +55,20 @@ fn a_model_from_its_making_to_its_outputs() {
 }
 
 #[test]
+fn verifiers_run_unless_they_are_turned_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    ok(dir, &["models", "mlp", "-o", "."]);
+    let compile = ["compile", "mlp.onnx", "--time-passes"];
+    let times = |text: &str| text.lines().filter(|l| l.trim().starts_with("verify ")).count();
+    assert_eq!(times(&ok(dir, &compile)), 1);
+    assert_eq!(times(&ok(dir, &[&compile[..], &["--no-verify"]].concat())), 0);
+    // An option that would do nothing is no way to say so.
+    let output = ansc(dir, &["compile", "mlp.onnx", "--strategy", "random"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
 fn what_cannot_be_compiled_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();
