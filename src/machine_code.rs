@@ -7,8 +7,10 @@ use std::path::Path;
 
 use ansc_codegen::ptx::{Ptx, compile_ptx_all, join};
 use ansc_codegen::{Batch, CodegenError, Kernel, Target, artifact, compile_all};
+use ansc_graph::TensorType;
 use ansc_runtime::gpu::{GpuCode, GpuText};
 use ansc_runtime::manifest::{Manifest, TargetInfo};
+use ansc_sketch::Program;
 use ansc_sketch::gpu::GpuProgram;
 
 use crate::Error;
@@ -33,6 +35,12 @@ impl Code {
         let programs = forms.filter_map(Form::cpu).collect::<Vec<_>>();
         let batch = compile_all(&programs, &options.target)?;
         Ok(Code { batch, target: options.target.info(), gpu: None })
+    }
+
+    /// Bytes of the arguments of a kernel: the parameters of its program, then its workspace.
+    pub(crate) fn arguments(&self, program: &Program, kernel: usize) -> Vec<usize> {
+        let params = program.params.iter().map(|&param| &program.buffer(param).ty);
+        params.chain(&self.batch.kernels[kernel].workspace).map(TensorType::bytes).collect()
     }
 
     pub(crate) fn write(

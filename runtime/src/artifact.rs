@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -19,7 +20,7 @@ use crate::manifest::{
     FORMAT_VERSION, MANIFEST_SECTION, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC, SEAL_SECTION,
     WEIGHT_ALIGN, WEIGHTS_SECTION,
 };
-use crate::seal;
+use crate::{seal, source};
 
 type Elf<'a> = ElfFile<'a, FileHeader64<LittleEndian>>;
 
@@ -38,10 +39,10 @@ pub(crate) struct Artifact {
 
 impl Artifact {
     pub(crate) fn open(path: &Path) -> Result<Artifact, LoadErrorKind> {
-        let file = File::open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(LoadErrorKind::NotAnArtifact("it is not a regular file".to_owned()));
-        }
+        let file = source::open_file(path).map_err(|e| match e.kind() {
+            io::ErrorKind::InvalidInput => LoadErrorKind::NotAnArtifact(e.to_string()),
+            _ => LoadErrorKind::Io(e),
+        })?;
         // SAFETY: the mapping is read-only and private. That nobody writes into the file
         // meanwhile is the condition under which any program runs from a mapped file; it is
         // stated in the documentation of `Model::load`.

@@ -9,6 +9,7 @@ mod loops;
 
 use std::time::{Duration, Instant};
 
+use crate::dtype::DType;
 use crate::host;
 use crate::manifest::{BufferId, BufferInfo};
 use crate::model::{Kernel, Launch};
@@ -177,12 +178,12 @@ impl Exec<'_> {
     /// Reads all sources before it writes any target.
     fn staged_moves(&mut self, step: usize, moves: &Moves) -> Result<(), RunError> {
         let read = |&(from, _): &(BufferId, BufferId)| {
-            (self.actual[from.0 as usize].clone(), self.read(from).to_vec())
+            Ok((self.actual[from.0 as usize].clone(), self.copy_of(from)?))
         };
-        let sources: Vec<_> = moves.pairs.iter().map(read).collect();
+        let sources: Vec<_> = moves.pairs.iter().map(read).collect::<Result<_, RunError>>()?;
         for (&(from, to), (actual, bytes)) in moves.pairs.iter().zip(sources) {
             self.move_size(step, from, to, actual)?;
-            self.put(to, &bytes);
+            self.put(to, bytes.bytes());
         }
         Ok(())
     }
@@ -231,6 +232,13 @@ impl Exec<'_> {
         // SAFETY: valid for the declared bytes; nothing writes there while the borrow lives, as
         // writing happens in steps and each takes `self` by unique reference.
         unsafe { std::slice::from_raw_parts(self.address(id), self.bytes(id)) }
+    }
+
+    /// The bytes of a buffer, whatever they are elements of.
+    fn copy_of(&self, id: BufferId) -> Result<Tensor, RunError> {
+        let bytes = self.read(id);
+        Tensor::from_bytes(DType::U8, &[bytes.len()], bytes)
+            .map_err(|source| RunError::Memory { name: self.info(id).name.clone(), source })
     }
 
     /// Writes the first bytes of a buffer that the plan may write, and that holds as many.

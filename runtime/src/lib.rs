@@ -27,6 +27,7 @@ pub mod run_error;
 mod seal;
 mod select;
 pub mod session;
+pub mod source;
 pub mod target;
 pub mod tensor;
 mod validate;

@@ -19,7 +19,7 @@ use crate::gpu::{GPU_SECTION, GpuCode};
 use crate::manifest::{FORMAT_VERSION, KernelFn, KernelInfo, Manifest};
 use crate::model::{Kernel, Launch, Model, Parts};
 use crate::prepare::{self, PreparationError};
-use crate::program::Program;
+use crate::program::{Program, Writes};
 use crate::target::{self, TargetError};
 use crate::validate::{self, ManifestError};
 
@@ -128,7 +128,8 @@ fn load(path: &Path) -> Result<Model, LoadErrorKind> {
         serde_json::from_slice(artifact.manifest()).map_err(ManifestError::from)?;
     target::check(&manifest.target)?;
     validate::check(&manifest, artifact.weights().len())?;
-    let programs = manifest.specialisations.iter().map(|s| Program::new(s, &manifest.kernels));
+    let (all, kernels) = (&manifest.specialisations, &manifest.kernels);
+    let programs = all.iter().map(|one| Program::new(one, kernels, Writes::Outputs));
     let programs = programs.collect::<Result<Vec<_>, _>>()?;
     if target::is_gpu(&manifest.target) {
         return load_on_gpu(artifact, manifest, programs);

@@ -27,7 +27,7 @@ use crate::host::HostOp;
 use crate::tensor::Tensor;
 
 /// Incremented whenever an older runtime could misread a newer artifact, or the reverse.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 pub const SEAL_MAGIC: [u8; 8] = *b"ANSCSEAL";
 
 /// `kernel(buffers, scratch, begin, end)`: iterations `begin..end` of the launch's parallel loop.
@@ -233,8 +233,9 @@ pub struct KernelInfo {
     pub nodes: Vec<String>,
     pub flops: u64,
     pub bytes: u64,
-    /// How many of its arguments, the first ones, it only reads.
-    #[serde(default)]
+    /// Bytes of each argument that every step passes: what it reads, what it writes, its workspace.
+    pub args: Vec<usize>,
+    /// How many of its arguments, the first ones, it only reads. It writes all others.
     pub reads: usize,
     pub launches: Vec<Launch>,
     /// Where a search found its schedule.

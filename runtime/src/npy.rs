@@ -15,17 +15,20 @@
 //! ```
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::dtype::DType;
-use crate::tensor::{Tensor, TensorError, byte_len};
+use crate::source::Source;
+use crate::tensor::{Tensor, TensorError, byte_len, check_bools};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// NumPy aligns the data to this, so that the file can be mapped.
 const DATA_ALIGN: usize = 64;
 /// NumPy refuses arrays of a higher rank as well.
 const MAX_RANK: usize = 64;
+/// Bytes of a header at most; that of an array of numbers has a few hundred.
+const MOST_HEADER: u32 = 1 << 20;
 
 /// Why bytes are not an array that can become a [`Tensor`].
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +50,9 @@ pub enum NpyError {
         /// What is wrong with it.
         source: Box<NpyError>,
     },
+    /// What is read gave an error.
+    #[error("{0}")]
+    Read(#[source] io::Error),
     /// The bytes do not begin with the magic string of the format.
     #[error("not a .npy file: the magic bytes are missing")]
     NotNpy,
@@ -62,17 +68,27 @@ pub enum NpyError {
     /// The element type has no counterpart here.
     #[error("element type `{0}` is not supported")]
     Descr(String),
+    /// More than the array comes out of a pipe.
+    #[error("more follows the {expected} bytes of the array")]
+    Trailing {
+        /// Bytes of the array.
+        expected: usize,
+    },
     /// The bytes after the header are not the array.
     #[error(transparent)]
     Tensor(#[from] TensorError),
 }
 
-/// Reads an array from a file.
+/// Reads an array from a file or a pipe. Of a pipe as much is read as the array's header promises.
 pub fn read(path: impl AsRef<Path>) -> Result<Tensor, NpyError> {
     let path = path.as_ref();
-    let bytes = fs::read(path).map_err(|source| NpyError::Io { path: path.into(), source })?;
-    from_bytes(&bytes)
-        .map_err(|source| NpyError::File { path: path.into(), source: Box::new(source) })
+    let at = |source| NpyError::Io { path: path.into(), source };
+    let mut source = Source::open(path).map_err(at)?;
+    let size = source.size();
+    array(&mut source, size).map_err(|error| match error {
+        NpyError::Read(source) => at(source),
+        error => NpyError::File { path: path.into(), source: Box::new(error) },
+    })
 }
 
 /// Writes an array to a file, which it replaces.
@@ -83,21 +99,56 @@ pub fn write(path: impl AsRef<Path>, tensor: &Tensor) -> Result<(), NpyError> {
 
 /// Reads an array from the bytes of a `.npy` file.
 pub fn from_bytes(bytes: &[u8]) -> Result<Tensor, NpyError> {
-    let (header, data) = split(bytes)?;
-    let header = Header::parse(header)?;
-    let expected = byte_len(header.dtype, &header.shape)
-        .ok_or_else(|| TensorError::TooLarge { shape: header.shape.clone() })?;
-    if expected != data.len() || !(header.fortran_order || header.big_endian) {
-        return Ok(Tensor::from_bytes(header.dtype, &header.shape, data)?);
+    array(&mut &*bytes, Some(bytes.len() as u64))
+}
+
+/// Reads an array; `total` is how many bytes there are, if that is known. Memory is taken once it is known what for.
+fn array(from: &mut dyn Read, total: Option<u64>) -> Result<Tensor, NpyError> {
+    let (header, before) = header(from)?;
+    let Header { dtype, big_endian, fortran_order, shape } = Header::parse(&header)?;
+    let expected =
+        byte_len(dtype, &shape).ok_or_else(|| TensorError::TooLarge { shape: shape.clone() })?;
+    let wrong = |found: u64| {
+        let found = usize::try_from(found).unwrap_or(usize::MAX);
+        TensorError::WrongLength { dtype, shape: shape.clone(), expected, found }
+    };
+    if let Some(found) = total.map(|total| total.saturating_sub(before))
+        && found != expected as u64
+    {
+        return Err(wrong(found).into());
     }
-    let mut data = data.to_vec();
-    if header.big_endian {
-        data.chunks_exact_mut(header.dtype.size()).for_each(<[u8]>::reverse);
+    let mut tensor = Tensor::try_zeros(dtype, &shape)?;
+    let found = fill(from, tensor.bytes_mut())?;
+    if found < expected {
+        return Err(wrong(found as u64).into());
     }
-    if header.fortran_order {
-        data = row_major(&data, &header.shape, header.dtype.size());
+    if fill(from, &mut [0])? > 0 {
+        return Err(NpyError::Trailing { expected });
     }
-    Ok(Tensor::from_bytes(header.dtype, &header.shape, &data)?)
+    if big_endian {
+        tensor.bytes_mut().chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+    }
+    if fortran_order {
+        tensor = row_major(&tensor)?;
+    }
+    if dtype == DType::Bool {
+        check_bools(tensor.bytes())?;
+    }
+    Ok(tensor)
+}
+
+/// Reads until `to` is full or nothing follows; how much.
+fn fill(from: &mut dyn Read, to: &mut [u8]) -> Result<usize, NpyError> {
+    let mut found = 0;
+    while found < to.len() {
+        match from.read(&mut to[found..]) {
+            Ok(0) => break,
+            Ok(n) => found += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(NpyError::Read(e)),
+        }
+    }
+    Ok(found)
 }
 
 /// The bytes of a `.npy` file that holds `tensor`.
@@ -125,24 +176,35 @@ pub fn to_bytes(tensor: &Tensor) -> Vec<u8> {
     bytes
 }
 
-/// The header's text and the bytes after it.
-fn split(bytes: &[u8]) -> Result<(&str, &[u8]), NpyError> {
-    let rest = bytes.strip_prefix(MAGIC).ok_or(NpyError::NotNpy)?;
-    let (version, rest) = rest.split_first_chunk::<2>().ok_or(NpyError::TruncatedHeader)?;
-    let (len, rest) = match version[0] {
-        1 => rest
-            .split_first_chunk::<2>()
-            .map(|(len, rest)| (usize::from(u16::from_le_bytes(*len)), rest)),
-        2 | 3 => rest
-            .split_first_chunk::<4>()
-            .map(|(len, rest)| (u32::from_le_bytes(*len) as usize, rest)),
-        other => return Err(NpyError::Version(other)),
+/// The header's text, and how many bytes come before the data.
+fn header(from: &mut dyn Read) -> Result<(String, u64), NpyError> {
+    let mut magic = [0; MAGIC.len()];
+    if fill(from, &mut magic)? < magic.len() || magic != *MAGIC {
+        return Err(NpyError::NotNpy);
     }
-    .ok_or(NpyError::TruncatedHeader)?;
-    let (header, data) = rest.split_at_checked(len).ok_or(NpyError::TruncatedHeader)?;
-    let header =
-        str::from_utf8(header).map_err(|_| NpyError::Header("it is not text".to_owned()))?;
-    Ok((header, data))
+    let mut whole = |to: &mut [u8]| match fill(from, to)? {
+        found if found == to.len() => Ok(()),
+        _ => Err(NpyError::TruncatedHeader),
+    };
+    let mut version = [0; 2];
+    whole(&mut version)?;
+    let mut len = [0; 4];
+    let len_bytes = match version[0] {
+        1 => 2,
+        2 | 3 => 4,
+        other => return Err(NpyError::Version(other)),
+    };
+    whole(&mut len[..len_bytes])?;
+    let len = u32::from_le_bytes(len);
+    if len > MOST_HEADER {
+        return Err(NpyError::Header(format!("it has {len} bytes, more than {MOST_HEADER}")));
+    }
+    let mut text = vec![0; len as usize];
+    whole(&mut text)?;
+    let text =
+        String::from_utf8(text).map_err(|_| NpyError::Header("it is not text".to_owned()))?;
+    let before = magic.len() + version.len() + len_bytes;
+    Ok((text, before as u64 + u64::from(len)))
 }
 
 fn descr(dtype: DType) -> &'static str {
@@ -176,10 +238,12 @@ fn parse_descr(text: &str) -> Result<(DType, bool), NpyError> {
     Ok((dtype, order == ">" && dtype.size() > 1))
 }
 
-/// Column-major elements of `size` bytes in row-major order. `data` holds exactly `shape`.
-fn row_major(data: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
+/// Column-major elements in row-major order.
+fn row_major(columns: &Tensor) -> Result<Tensor, NpyError> {
+    let (shape, data, size) = (columns.shape(), columns.bytes(), columns.dtype().size());
+    let mut rows = Tensor::try_zeros(columns.dtype(), shape)?;
     if data.is_empty() {
-        return Vec::new();
+        return Ok(rows);
     }
     let mut strides = Vec::with_capacity(shape.len());
     let mut stride = size;
@@ -189,9 +253,8 @@ fn row_major(data: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
     }
     let mut index = vec![0usize; shape.len()];
     let mut at = 0;
-    let mut out = Vec::with_capacity(data.len());
-    for _ in 0..data.len() / size {
-        out.extend(&data[at..at + size]);
+    for element in rows.bytes_mut().chunks_exact_mut(size) {
+        element.copy_from_slice(&data[at..at + size]);
         for axis in (0..shape.len()).rev() {
             index[axis] += 1;
             at += strides[axis];
@@ -202,7 +265,7 @@ fn row_major(data: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
             index[axis] = 0;
         }
     }
-    out
+    Ok(rows)
 }
 
 /// What the header says, a Python dictionary with exactly three known keys.

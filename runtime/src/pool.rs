@@ -35,6 +35,7 @@ use std::any::Any;
 use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -43,6 +44,9 @@ use std::time::Duration;
 use mailbox::{Job, Mailbox};
 use share::{Share, Shared};
 
+/// Threads of a pool at most: more than any machine has cores.
+pub const MOST_THREADS: usize = 4096;
+
 /// How long a worker looks for work before it sleeps, where every thread has a core.
 pub const DEFAULT_SPIN: Duration = Duration::from_micros(100);
 
@@ -50,6 +54,7 @@ pub const DEFAULT_SPIN: Duration = Duration::from_micros(100);
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PoolOptions {
     /// Threads that run a parallel loop, the calling one included; 0 for one per available core.
+    /// At most [`MOST_THREADS`].
     pub threads: usize,
     /// How long a worker spins before it sleeps. `None` for [`DEFAULT_SPIN`], or no spinning at
     /// all if there are more threads than cores.
@@ -63,9 +68,22 @@ pub struct PoolOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
+    /// More than [`MOST_THREADS`].
+    #[error("{threads} threads are too many: {MOST_THREADS} at most")]
+    TooMany {
+        /// How many were asked for.
+        threads: usize,
+    },
     /// The system gave no thread.
-    #[error("a worker thread could not be started: {0}")]
-    Spawn(#[source] io::Error),
+    #[error(
+        "worker thread {thread} could not be started: {source}; ask for fewer, or raise the limits on processes and memory"
+    )]
+    Spawn {
+        /// Which one; the first is 1.
+        thread: usize,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The system refused to pin a thread.
     #[error("a worker thread could not be pinned to core {cpu}: {source}")]
     Affinity {
@@ -83,13 +101,19 @@ pub struct Pool {
     workers: Vec<JoinHandle<()>>,
     in_use: Padded<AtomicBool>,
     spin: Duration,
+    /// The process that has the workers: a fork of it has none.
+    process: u32,
 }
 
 impl Pool {
     /// Starts the threads, one less than [`PoolOptions::threads`].
     pub fn new(options: &PoolOptions) -> Result<Pool, PoolError> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let threads = if options.threads == 0 { cores } else { options.threads };
+        let threads = match options.threads {
+            0 => cores.min(MOST_THREADS),
+            threads if threads > MOST_THREADS => return Err(PoolError::TooMany { threads }),
+            threads => threads,
+        };
         let default_spin = if threads > cores { Duration::ZERO } else { DEFAULT_SPIN };
         let mut pool = Pool {
             mailboxes: (1..threads).map(|_| Mailbox::default()).collect(),
@@ -97,9 +121,11 @@ impl Pool {
             workers: Vec::new(),
             in_use: Padded(AtomicBool::new(false)),
             spin: options.spin.unwrap_or(default_spin),
+            process: process::id(),
         };
         for thread in 1..threads {
-            let worker = pool.spawn(thread).map_err(PoolError::Spawn)?;
+            let worker =
+                pool.spawn(thread).map_err(|source| PoolError::Spawn { thread, source })?;
             pool.workers.push(worker);
             if !options.affinity.is_empty() {
                 let cpu = options.affinity[thread % options.affinity.len()];
@@ -187,6 +213,11 @@ fn run_late<F: Fn(usize, Range<u64>) + Sync>(
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if process::id() != self.process {
+            // The workers are the parent's: here is nobody to wait for, and no thread to detach.
+            self.workers.drain(..).for_each(std::mem::forget);
+            return;
+        }
         for (mailbox, worker) in self.mailboxes.iter().zip(self.workers.drain(..)) {
             mailbox.close(&worker);
             // A worker catches the panics of its jobs, so it ends in peace.
@@ -322,6 +353,36 @@ mod tests {
         let all = Mutex::new(Vec::new());
         pool.run(3, &|_, range| all.lock().unwrap().extend(range));
         assert_eq!(all.into_inner().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn there_is_a_bound_on_threads() {
+        for threads in [MOST_THREADS + 1, 1 << 62, usize::MAX] {
+            let error = Pool::new(&PoolOptions { threads, ..PoolOptions::default() }).unwrap_err();
+            assert!(matches!(error, PoolError::TooMany { threads: n } if n == threads), "{error}");
+            assert!(error.to_string().contains("4096 at most"), "{error}");
+        }
+    }
+
+    /// A fork has a copy of the pool, and none of its workers.
+    #[test]
+    #[cfg(unix)]
+    fn a_pool_ends_in_a_forked_process() {
+        let pool = pool(3, 0);
+        pool.run(3, &|_, _| {});
+        // SAFETY: the child runs this code only, and ends without destructors or handlers.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: no pointers. The alarm ends the child if it waits for a thread.
+            unsafe { libc::alarm(20) };
+            let sound = catch_unwind(AssertUnwindSafe(|| drop(pool))).is_ok();
+            // SAFETY: no pointers.
+            unsafe { libc::_exit(if sound { 7 } else { 1 }) };
+        }
+        let mut status = 0;
+        // SAFETY: the pointer is to a local that outlives the call.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 7));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::exec::{Exec, OnThreads};
 use crate::manifest::{Manifest, Preparation, Storage};
 use crate::model::Kernel;
 use crate::pool::{Pool, PoolError, PoolOptions};
-use crate::program::Program;
+use crate::program::{Program, Writes};
 use crate::run_error::RunError;
 use crate::session::{Memory, Places};
 use crate::validate::{ManifestError, bytes_of};
@@ -43,7 +43,7 @@ pub enum PreparationError {
 }
 
 pub(crate) fn program(preparation: &Preparation) -> Result<Program, ManifestError> {
-    Program::new(&preparation.plan, &preparation.kernels)
+    Program::new(&preparation.plan, &preparation.kernels, Writes::Prepared)
 }
 
 /// Runs the plan, on all cores.

@@ -127,14 +127,25 @@ pub(crate) struct Scan {
     pub(crate) reverse: bool,
 }
 
+/// What kind of plan it is, and so what it may write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Writes {
+    /// Each run: its arena and the outputs.
+    Outputs,
+    /// The preparation: its arena and what is prepared.
+    Prepared,
+}
+
 impl Program {
     pub(crate) fn new(
         specialisation: &Specialisation,
         kernels: &[KernelInfo],
+        writes: Writes,
     ) -> Result<Program, ManifestError> {
         let Specialisation { buffers, plan, .. } = specialisation;
         let sized = sized(plan, buffers.len());
-        let mut builder = Builder { kernels, buffers, args: Vec::new(), steps: Vec::new(), sized };
+        let (args, steps) = (Vec::new(), Vec::new());
+        let mut builder = Builder { kernels, buffers, args, steps, sized, writes };
         let main = builder.block(plan, 0)?;
         Ok(Program { args: builder.args, steps: builder.steps, main })
     }
@@ -166,6 +177,7 @@ struct Builder<'a> {
     args: Vec<BufferId>,
     steps: Vec<StepInfo>,
     sized: Vec<bool>,
+    writes: Writes,
 }
 
 impl Builder<'_> {
@@ -227,10 +239,19 @@ impl Builder<'_> {
     }
 
     fn kernel(&mut self, kernel: u32, args: &[BufferId]) -> Result<Action, String> {
-        if kernel as usize >= self.kernels.len() {
-            return Err(format!("there is no kernel {kernel}"));
+        let info = self.kernels.get(kernel as usize);
+        let info = info.ok_or_else(|| format!("there is no kernel {kernel}"))?;
+        if args.len() != info.args.len() {
+            return Err(format!("{} arguments, where it takes {}", args.len(), info.args.len()));
         }
-        args.iter().try_for_each(|id| self.buffer(*id).map(drop))?;
+        for (i, (id, &bytes)) in args.iter().zip(&info.args).enumerate() {
+            let of = if i < info.reads { self.buffer(*id) } else { self.writable(*id) };
+            let (buffer, found) = of.map(|buffer| (buffer, bytes_of(buffer)))?;
+            if found != bytes {
+                let name = &buffer.name;
+                return Err(format!("argument {i}, `{name}`, has {found} bytes, not {bytes}"));
+            }
+        }
         let begin = self.args.len();
         self.args.extend(args);
         let sized = args.iter().copied().filter(|id| self.sized[id.0 as usize]).collect();
@@ -340,6 +361,7 @@ impl Builder<'_> {
         let buffer = self.buffer(id)?;
         match buffer.storage {
             Storage::Arena { .. } | Storage::Output(_) => Ok(buffer),
+            Storage::Prepared { .. } if self.writes == Writes::Prepared => Ok(buffer),
             Storage::Input(_) | Storage::Weight { .. } | Storage::Prepared { .. } => {
                 Err(format!("`{}` is written, but it is read-only", buffer.name))
             }

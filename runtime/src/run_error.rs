@@ -111,6 +111,14 @@ pub enum RunError {
         name: String,
     },
 
+    /// There is no memory for a value. What the session has of its own was taken when it was made.
+    #[error("`{name}`: {source}")]
+    Memory {
+        /// The value.
+        name: String,
+        /// How much it needs.
+        source: TensorError,
+    },
     /// A host operator refused its inputs.
     #[error("`{step}`: {source}")]
     Host {
@@ -156,4 +164,19 @@ pub enum RunError {
     /// The GPU or its driver failed. After some of its errors the process can use the GPU no more.
     #[error("the GPU failed: {0}")]
     Device(#[from] CudaError),
+}
+
+impl RunError {
+    /// Whether it is the machine that failed, or has too little memory, and not the data.
+    pub fn is_of_the_machine(&self) -> bool {
+        let lacking = |e: &TensorError| matches!(e, TensorError::NoMemory { .. });
+        match self {
+            RunError::Device(_)
+            | RunError::Memory { .. }
+            | RunError::Host { source: HostError::Memory { .. }, .. } => true,
+            RunError::Host { source: HostError::Tensor { source, .. }, .. } => lacking(source),
+            RunError::Value { source, .. } => lacking(source),
+            _ => false,
+        }
+    }
 }

@@ -5,6 +5,7 @@
 //! time, each on its own threads or on a [`Pool`] they share.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::pool::{Pool, PoolError, PoolOptions};
 use crate::program::{Program, StepKind};
 use crate::run_error::RunError;
 use crate::select::{self, Request};
-use crate::tensor::{Tensor, byte_len};
+use crate::tensor::{Tensor, TensorError, byte_len};
 use crate::view::{View, ViewMut};
 
 /// Scratch memory of threads does not share pages, so that each page is near its thread.
@@ -225,15 +226,14 @@ impl Session {
             inputs.iter().map(|(name, tensor)| (*name, View::from(*tensor))).collect();
         let request = parts.request(&views)?;
         let ports = &parts.manifest.specialisations[request.specialisation].outputs;
-        let mut outputs: Vec<Tensor> =
-            ports.iter().map(|port| Tensor::zeros(port.dtype, &port.shape)).collect();
+        let mut outputs = ports.iter().map(zeros).collect::<Result<Vec<Tensor>, RunError>>()?;
         let targets = outputs.iter_mut().map(|tensor| Some(tensor.bytes_mut()));
         self.execute(&request, targets.collect())?;
-        let named =
-            ports.iter().enumerate().zip(outputs).map(|((i, port), tensor)| {
-                (port.name.clone(), tensor.shrunk(self.output_shape(i)))
-            });
-        Ok(named.collect())
+        let named = ports.iter().enumerate().zip(outputs).map(|((i, port), tensor)| {
+            let tensor = tensor.shrunk(self.output_shape(i)).map_err(lacking(port))?;
+            Ok((port.name.clone(), tensor))
+        });
+        named.collect()
     }
 
     /// Runs the model on the caller's memory, without a copy where it is aligned to its elements.
@@ -289,8 +289,8 @@ impl Session {
                 Notes { actual: &mut tables.actual, times },
             );
         }
-        let inputs = tables.input_addresses(parts, request);
-        let targets = tables.output_addresses(&specialisation.outputs, outputs);
+        let inputs = tables.input_addresses(parts, request)?;
+        let targets = tables.output_addresses(&specialisation.outputs, outputs)?;
         tables.set_caller_addresses(program, &inputs, &targets);
         tables.actual.fill(None);
         let scratch = self.memory.scratch();
@@ -377,7 +377,11 @@ impl Tables {
     }
 
     /// Where each input lies. Kernels expect elements to be aligned, so others are copied.
-    fn input_addresses(&mut self, parts: &Parts, request: &Request<'_>) -> Vec<*mut u8> {
+    fn input_addresses(
+        &mut self,
+        parts: &Parts,
+        request: &Request<'_>,
+    ) -> Result<Vec<*mut u8>, RunError> {
         let ports = &parts.manifest.specialisations[request.specialisation].inputs;
         let mut addresses = Vec::with_capacity(ports.len());
         for (i, (view, port)) in request.inputs.iter().zip(ports).enumerate() {
@@ -389,28 +393,30 @@ impl Tables {
             addresses.push(if is_aligned(bytes.as_ptr(), port) {
                 bytes.as_ptr().cast_mut()
             } else {
-                let copy = self.aligned_inputs.entry(i);
-                let copy = copy.or_insert_with(|| Tensor::zeros(port.dtype, &port.shape));
+                let copy = own(&mut self.aligned_inputs, i, port)?;
                 copy.bytes_mut().copy_from_slice(bytes);
                 copy.bytes_mut().as_mut_ptr()
             });
         }
-        addresses
+        Ok(addresses)
     }
 
     /// Where each output shall be written, and where the caller wants it in the end.
-    fn output_addresses(&mut self, ports: &[Port], outputs: Vec<Option<&mut [u8]>>) -> Vec<Target> {
+    fn output_addresses(
+        &mut self,
+        ports: &[Port],
+        outputs: Vec<Option<&mut [u8]>>,
+    ) -> Result<Vec<Target>, RunError> {
         let mut targets = Vec::with_capacity(outputs.len());
         for (i, (bytes, port)) in outputs.into_iter().zip(ports).enumerate() {
             let wanted = bytes.map(<[u8]>::as_mut_ptr);
-            let written = wanted.filter(|ptr| is_aligned(*ptr, port)).unwrap_or_else(|| {
-                let own = self.own_outputs.entry(i);
-                let own = own.or_insert_with(|| Tensor::zeros(port.dtype, &port.shape));
-                own.bytes_mut().as_mut_ptr()
-            });
+            let written = match wanted.filter(|ptr| is_aligned(*ptr, port)) {
+                Some(aligned) => aligned,
+                None => own(&mut self.own_outputs, i, port)?.bytes_mut().as_mut_ptr(),
+            };
             targets.push(Target { written, wanted });
         }
-        targets
+        Ok(targets)
     }
 
     fn set_caller_addresses(&mut self, program: &Program, inputs: &[*mut u8], outputs: &[Target]) {
@@ -444,6 +450,28 @@ impl Tables {
 struct Target {
     written: *mut u8,
     wanted: Option<*mut u8>,
+}
+
+/// Memory for the value of a port.
+fn zeros(port: &Port) -> Result<Tensor, RunError> {
+    Tensor::try_zeros(port.dtype, &port.shape).map_err(lacking(port))
+}
+
+fn lacking(port: &Port) -> impl FnOnce(TensorError) -> RunError {
+    let name = port.name.clone();
+    |source| RunError::Memory { name, source }
+}
+
+/// The memory that a session keeps for a port, made when it is first needed.
+fn own<'a>(
+    kept: &'a mut BTreeMap<usize, Tensor>,
+    index: usize,
+    port: &Port,
+) -> Result<&'a mut Tensor, RunError> {
+    Ok(match kept.entry(index) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(new) => new.insert(zeros(port)?),
+    })
 }
 
 fn is_aligned(address: *const u8, port: &Port) -> bool {

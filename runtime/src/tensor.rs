@@ -26,12 +26,25 @@ pub enum TensorError {
     WrongLength { dtype: DType, shape: Vec<usize>, expected: usize, found: usize },
     #[error("a bool must be 0 or 1, but byte {index} is {value}")]
     NotABool { index: usize, value: u8 },
+    #[error("there is no memory for {dtype} {shape:?}, which needs {bytes} bytes")]
+    NoMemory { dtype: DType, shape: Vec<usize>, bytes: usize },
 }
 
 /// Bytes of a dense tensor, or `None` where the product overflows.
 pub fn byte_len(dtype: DType, shape: &[usize]) -> Option<usize> {
     let elements = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
     elements.checked_mul(dtype.size()).filter(|&bytes| bytes <= isize::MAX as usize - ALIGN)
+}
+
+/// What a tensor of this type and shape, which fits the address space, finds no room for.
+pub(crate) fn no_memory(dtype: DType, shape: &[usize]) -> TensorError {
+    let bytes = byte_len(dtype, shape).unwrap_or(usize::MAX);
+    TensorError::NoMemory { dtype, shape: shape.to_vec(), bytes }
+}
+
+/// For callers that promised to give a tensor: without memory the process ends, as with `Vec`.
+fn or_end(data: Option<AlignedBytes>, bytes: usize) -> AlignedBytes {
+    data.unwrap_or_else(|| handle_alloc_error(AlignedBytes::layout(bytes)))
 }
 
 /// That all bytes are valid elements of `Bool`.
@@ -46,15 +59,25 @@ impl Tensor {
     /// A tensor of zeros.
     ///
     /// # Panics
-    /// If the shape overflows the address space; use [`Tensor::try_zeros`] for untrusted shapes.
+    /// If the shape overflows the address space. Without memory the process ends; use
+    /// [`Tensor::try_zeros`] for shapes that somebody else chose.
     pub fn zeros(dtype: DType, shape: &[usize]) -> Tensor {
-        Tensor::try_zeros(dtype, shape).expect("shape fits the address space")
+        let bytes = byte_len(dtype, shape).expect("shape fits the address space");
+        Tensor { dtype, shape: shape.to_vec(), data: or_end(AlignedBytes::zeroed(bytes), bytes) }
     }
 
     pub fn try_zeros(dtype: DType, shape: &[usize]) -> Result<Tensor, TensorError> {
         let bytes = byte_len(dtype, shape)
             .ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })?;
-        Ok(Tensor { dtype, shape: shape.to_vec(), data: AlignedBytes::zeroed(bytes) })
+        let data = AlignedBytes::zeroed(bytes).ok_or_else(|| no_memory(dtype, shape))?;
+        Ok(Tensor { dtype, shape: shape.to_vec(), data })
+    }
+
+    /// As `clone`, which ends the process if there is no memory.
+    pub fn try_clone(&self) -> Result<Tensor, TensorError> {
+        let lacking = || no_memory(self.dtype, &self.shape);
+        let data = AlignedBytes::copy_of(&self.data).ok_or_else(lacking)?;
+        Ok(Tensor { dtype: self.dtype, shape: self.shape.clone(), data })
     }
 
     pub fn from_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor, TensorError> {
@@ -71,7 +94,8 @@ impl Tensor {
         if dtype == DType::Bool {
             check_bools(bytes)?;
         }
-        Ok(Tensor { dtype, shape: shape.to_vec(), data: AlignedBytes::copy_of(bytes) })
+        let data = AlignedBytes::copy_of(bytes).ok_or_else(|| no_memory(dtype, shape))?;
+        Ok(Tensor { dtype, shape: shape.to_vec(), data })
     }
 
     /// # Panics
@@ -82,7 +106,8 @@ impl Tensor {
         let bytes = unsafe {
             std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
         };
-        Tensor { dtype: T::DTYPE, shape: shape.to_vec(), data: AlignedBytes::copy_of(bytes) }
+        let data = or_end(AlignedBytes::copy_of(bytes), bytes.len());
+        Tensor { dtype: T::DTYPE, shape: shape.to_vec(), data }
     }
 
     pub fn scalar<T: Element>(value: T) -> Tensor {
@@ -153,13 +178,14 @@ impl Tensor {
     }
 
     /// The first elements, under a shape that has no more of them.
-    pub(crate) fn shrunk(mut self, shape: &[usize]) -> Tensor {
-        if self.shape != shape {
-            let elements: usize = shape.iter().product();
-            self.data = AlignedBytes::copy_of(&self.data[..elements * self.dtype.size()]);
-            self.shape = shape.to_vec();
+    pub(crate) fn shrunk(self, shape: &[usize]) -> Result<Tensor, TensorError> {
+        if self.shape == shape {
+            return Ok(self);
         }
-        self
+        let elements: usize = shape.iter().product();
+        let (dtype, bytes) = (self.dtype, &self.data[..elements * self.dtype.size()]);
+        let data = AlignedBytes::copy_of(bytes).ok_or_else(|| no_memory(dtype, shape))?;
+        Ok(Tensor { dtype, shape: shape.to_vec(), data })
     }
 
     /// Every element as `f64` (lossy for 64-bit integers).
@@ -186,11 +212,21 @@ impl Tensor {
 
     /// Every element as `i64`, if the tensor is of integers or booleans and each of them fits.
     pub fn to_i64_vec(&self) -> Option<Vec<i64>> {
-        fn all<T: Element + TryInto<i64>>(tensor: &Tensor) -> Option<Vec<i64>> {
-            tensor.as_slice::<T>().iter().map(|&v| v.try_into().ok()).collect()
+        Some(self.i64_values()?.collect())
+    }
+
+    /// The same one after another.
+    pub(crate) fn i64_values(&self) -> Option<Box<dyn Iterator<Item = i64> + '_>> {
+        fn all<T: Element + TryInto<i64>>(
+            tensor: &Tensor,
+        ) -> Option<Box<dyn Iterator<Item = i64> + '_>> {
+            let values = tensor.as_slice::<T>().iter();
+            let fits = |v: &T| TryInto::<i64>::try_into(*v).is_ok();
+            let fit = values.clone().all(fits);
+            fit.then(|| Box::new(values.map(|&v| v.try_into().unwrap_or_default())) as Box<_>)
         }
         match self.dtype {
-            DType::Bool => Some(self.data.iter().map(|&b| i64::from(b)).collect()),
+            DType::Bool => Some(Box::new(self.data.iter().map(|&b| i64::from(b)))),
             DType::U8 => all::<u8>(self),
             DType::U16 => all::<u16>(self),
             DType::U32 => all::<u32>(self),
@@ -225,18 +261,18 @@ impl AlignedBytes {
         Layout::from_size_align(len.max(1), ALIGN).expect("length checked by byte_len")
     }
 
-    fn zeroed(len: usize) -> AlignedBytes {
+    /// Nothing if there is no memory.
+    fn zeroed(len: usize) -> Option<AlignedBytes> {
         let layout = AlignedBytes::layout(len);
         // SAFETY: the layout has a size of at least one byte.
         let ptr = unsafe { alloc_zeroed(layout) };
-        let ptr = std::ptr::NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout));
-        AlignedBytes { ptr, len }
+        Some(AlignedBytes { ptr: std::ptr::NonNull::new(ptr)?, len })
     }
 
-    fn copy_of(bytes: &[u8]) -> AlignedBytes {
-        let mut copy = AlignedBytes::zeroed(bytes.len());
+    fn copy_of(bytes: &[u8]) -> Option<AlignedBytes> {
+        let mut copy = AlignedBytes::zeroed(bytes.len())?;
         copy.copy_from_slice(bytes);
-        copy
+        Some(copy)
     }
 }
 
@@ -265,7 +301,7 @@ impl DerefMut for AlignedBytes {
 
 impl Clone for AlignedBytes {
     fn clone(&self) -> AlignedBytes {
-        AlignedBytes::copy_of(self)
+        or_end(AlignedBytes::copy_of(self), self.len)
     }
 }
 
@@ -299,6 +335,19 @@ mod tests {
             Tensor::try_zeros(DType::F64, &[usize::MAX, 2]),
             Err(TensorError::TooLarge { .. })
         ));
+    }
+
+    /// An exabyte can be addressed, and is on no machine.
+    #[test]
+    fn without_memory_there_is_an_error() {
+        let error = Tensor::try_zeros(DType::U16, &[1 << 30, 1 << 29]).unwrap_err();
+        let lacking = TensorError::NoMemory {
+            dtype: DType::U16,
+            shape: vec![1 << 30, 1 << 29],
+            bytes: 1 << 60,
+        };
+        assert_eq!(error, lacking);
+        assert!(error.to_string().contains("1152921504606846976 bytes"), "{error}");
     }
 
     #[test]

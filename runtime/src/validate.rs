@@ -212,6 +212,10 @@ fn same_type(port: &Port, buffer: &BufferInfo) -> Result<(), String> {
 }
 
 fn check_kernel(kernel: &KernelInfo) -> Result<(), String> {
+    let (reads, args) = (kernel.reads, kernel.args.len());
+    if reads > args {
+        return Err(format!("it reads {reads} of {args} arguments"));
+    }
     for launch in &kernel.launches {
         if i64::try_from(launch.extent).is_err() {
             return Err(format!("the extent of `{}` overflows", launch.symbol));

@@ -317,6 +317,22 @@ fn the_c_example_builds_and_runs() {
 }
 
 #[test]
+fn a_session_of_too_many_threads_is_refused() {
+    let model = loaded();
+    for threads in [4097, 1 << 62, usize::MAX] {
+        let options =
+            AnscSessionOptions { threads, spin_microseconds: 0, cores: null(), cores_count: 0 };
+        let mut session = null_mut();
+        // SAFETY: all pointers are valid.
+        let status = unsafe { ansc_session_new(model, &raw const options, &raw mut session) };
+        assert_eq!(status, AnscStatus::Argument, "{}", message());
+        assert!(session.is_null() && message().contains("4096 at most"), "{}", message());
+    }
+    // SAFETY: it was not freed.
+    unsafe { ansc_model_free(model) };
+}
+
+#[test]
 fn the_header_is_current_and_complete() {
     let files = ["status", "port", "model", "session"];
     let texts = files.map(|name| std::fs::read_to_string(source(&format!("src/c/{name}.rs"))));

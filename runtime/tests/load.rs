@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use ansc_runtime::manifest::{BufferId, Storage, seal};
+use ansc_runtime::manifest::{BufferId, Step, Storage, seal};
 use ansc_runtime::{LoadError, LoadErrorKind, ManifestError, Model, TargetError, Tensor};
 use common::{Builder, sample};
 
@@ -133,7 +133,23 @@ const UNSOUND: &[Unsound] = &[
     (|b| b.plan().outputs[1].buffer = BufferId(0), "output `sum`: its type differs"),
     (|b| b.manifest.kernels[0].launches[0].extent = u64::MAX, "extent of `scale` overflows"),
     (|b| b.manifest.kernels[0].launches[0].scratch = usize::MAX, "scratch memory of `scale`"),
+    (|b| b.manifest.kernels[0].reads = 4, "kernel `scale`: it reads 4 of 3 arguments"),
+    (|b| b.manifest.kernels[0].args[0] = 64, "argument 0, `x`, has 32 bytes, not 64"),
+    (|b| args(b).truncate(2), "kernel `scale`: 2 arguments, where it takes 3"),
+    (|b| args(b).push(BufferId(3)), "4 arguments, where it takes 3"),
+    (|b| args(b)[2] = BufferId(4), "argument 2, `sum`, has 4 bytes, not 32"),
+    (|b| args(b)[2] = BufferId(0), "`x` is written, but it is read-only"),
+    (|b| args(b)[2] = BufferId(1), "`w` is written, but it is read-only"),
+    (|b| args(b)[0] = BufferId(9), "there is no buffer 9"),
 ];
+
+/// What the first step passes to its kernel.
+fn args(b: &mut Builder) -> &mut Vec<BufferId> {
+    match &mut b.plan().plan.steps[0] {
+        Step::Kernel { args, .. } => args,
+        other => panic!("{other:?}"),
+    }
+}
 
 #[test]
 fn unsound_manifests_are_refused() {

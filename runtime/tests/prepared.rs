@@ -24,9 +24,12 @@ fn model() -> Builder {
     b.weight("w", &Tensor::from_slice(&[ROWS], &values));
     let double = "float **f = (float **)b; f[1][i] = 2 * f[0][i];";
     let spread = "float **f = (float **)b; f[1][i] = f[0][i / 4] + 1;";
-    b.kernel("double_it", ROWS as u64, 0, double);
-    b.kernel("spread", 4 * ROWS as u64, 0, spread);
-    let kernels = b.manifest.kernels.split_off(1);
+    b.kernel("double_it", ROWS as u64, (0, &[]), double);
+    b.kernel("spread", 4 * ROWS as u64, (0, &[]), spread);
+    let mut kernels = b.manifest.kernels.split_off(1);
+    for (kernel, written) in kernels.iter_mut().zip([ROWS, 4 * ROWS]) {
+        (kernel.reads, kernel.args) = (1, vec![4 * ROWS, 4 * written]);
+    }
     let buffer = |name: &str, len: usize, storage| BufferInfo {
         name: name.to_owned(),
         dtype: DType::F32,
@@ -42,11 +45,13 @@ fn model() -> Builder {
         ],
         ..Specialisation::default()
     };
-    let step =
-        |kernel: u32| Step::Kernel { kernel, args: vec![BufferId(kernel), BufferId(kernel + 1)] };
-    plan.plan.steps = vec![step(0), step(1)];
+    plan.plan.steps = vec![step(0, [0, 1]), step(1, [1, 2])];
     b.manifest.preparation = Some(Preparation { bytes: 64 + 16 * ROWS, kernels, plan });
     b
+}
+
+fn step(kernel: u32, args: [u32; 2]) -> Step {
+    Step::Kernel { kernel, args: args.map(BufferId).to_vec() }
 }
 
 fn check(model: &Model, threads: usize) {
@@ -98,6 +103,11 @@ const UNSOUND: &[Unsound] = &[
     ),
     (|b| preparation(b).kernels[0].launches[0].extent = u64::MAX, "extent of `double_it`"),
     (|b| drop(preparation(b).kernels.pop()), "there is no kernel 1"),
+    (|b| preparation(b).kernels[1].args[1] -= 4, "argument 1, `p`, has 16000 bytes, not 15996"),
+    (
+        |b| preparation(b).plan.plan.steps[1] = step(1, [1, 0]),
+        "`w` is written, but it is read-only",
+    ),
     (
         |b| preparation(b).plan.plan.steps.push(Step::Copy { from: BufferId(0), to: BufferId(0) }),
         "`w` is written, but it is read-only",

@@ -146,6 +146,26 @@ fn outputs_may_be_inputs_weights_and_values_in_between() {
     assert_eq!(values[5], values[0]);
 }
 
+/// An exabyte can be addressed, and is on no machine.
+#[test]
+fn an_output_without_memory_is_an_error() {
+    let mut b = Builder::new();
+    let small = b.output("small", DType::I64, &[]);
+    b.output("large", DType::U8, &[1 << 30, 1 << 30]);
+    b.step("seven", 1, &[small], "((int64_t **)b)[0][0] = 7;");
+    let mut session = b.load().session().unwrap();
+    let no_memory = |error: RunError| {
+        let text = error.to_string();
+        assert!(text.contains("`large`") && text.contains("1152921504606846976 bytes"), "{text}");
+        assert!(matches!(error, RunError::Memory { .. }) && error.is_of_the_machine());
+    };
+    no_memory(session.run(&[]).unwrap_err());
+    // Nor is there any for one that the caller does not want.
+    let mut seven = Tensor::zeros(DType::I64, &[]);
+    let mut wanted = [("small", (&mut seven).into())];
+    no_memory(session.run_into(&[], &mut wanted).unwrap_err());
+}
+
 #[test]
 fn each_thread_has_scratch_of_its_own() {
     let mut b = Builder::new();
@@ -153,7 +173,7 @@ fn each_thread_has_scratch_of_its_own() {
     let kernel = b.kernel(
         "reverse",
         64,
-        800,
+        (800, &[y]),
         "int64_t *t = (int64_t *)s; for (int k = 0; k < 100; ++k) t[k] = i + k; \
          int64_t sum = 0; for (int r = 0; r < 200; ++r) for (int k = 0; k < 100; ++k) sum += ((volatile int64_t *)t)[k]; \
          ((int64_t**)b)[0][i] = sum + ((int64_t)s & 63);",

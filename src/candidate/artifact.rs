@@ -99,11 +99,13 @@ impl Ports {
         launches: Vec<ansc_runtime::manifest::Launch>,
     ) -> Manifest {
         let args = (0..self.buffers.len() as u32).map(BufferId).collect();
+        let bytes = |b: &BufferInfo| b.shape.iter().product::<usize>() * b.dtype.size();
         let kernel = KernelInfo {
             name: name.into(),
             nodes: vec![],
             flops: 0,
             bytes: 0,
+            args: self.buffers.iter().map(bytes).collect(),
             reads: self.inputs.len(),
             launches,
             tuning: None,

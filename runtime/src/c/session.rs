@@ -22,7 +22,8 @@ pub struct AnscSession {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AnscSessionOptions {
-    /// Threads that run the model, the calling one included; 0 for one per available core.
+    /// Threads that run the model, the calling one included; 0 for one per available core. At most
+    /// 4096: for more, `ansc_session_new` gives `ANSC_STATUS_ARGUMENT`.
     pub threads: usize,
     /// How long idle threads look for work before they sleep, in microseconds; 0 for the default,
     /// negative for not at all.

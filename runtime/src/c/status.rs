@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::load::{LoadError, LoadErrorKind};
+use crate::pool::PoolError;
 use crate::run_error::RunError;
 use crate::session::SessionError;
 
@@ -55,13 +56,19 @@ impl From<LoadError> for Failure {
 
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Failure {
-        Failure { status: AnscStatus::Machine, message: error.to_string() }
+        let status = match error {
+            SessionError::Pool(PoolError::TooMany { .. }) => AnscStatus::Argument,
+            _ => AnscStatus::Machine,
+        };
+        Failure { status, message: error.to_string() }
     }
 }
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Failure {
-        Failure { status: AnscStatus::Data, message: error.to_string() }
+        let of_the_machine = error.is_of_the_machine();
+        let status = if of_the_machine { AnscStatus::Machine } else { AnscStatus::Data };
+        Failure { status, message: error.to_string() }
     }
 }
 

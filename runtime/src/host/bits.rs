@@ -2,7 +2,7 @@
 //!
 //! `1.0f32` -> `0x3f800000i32`. A byte other than 0 and 1 becomes a truth value that is true.
 
-use super::HostError;
+use super::{HostError, list};
 use crate::dtype::DType;
 use crate::tensor::Tensor;
 
@@ -15,7 +15,7 @@ pub(super) fn run(x: &Tensor, to: DType) -> Result<Tensor, HostError> {
     let truths: Vec<u8>;
     let bytes = match to {
         DType::Bool => {
-            truths = x.bytes().iter().map(|&b| u8::from(b != 0)).collect();
+            truths = list(OP, x.bytes().iter().map(|&b| u8::from(b != 0)))?;
             &truths
         }
         _ => x.bytes(),

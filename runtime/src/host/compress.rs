@@ -3,7 +3,7 @@
 //! `[1, 2, 3]`, `[true, false, true]` -> `[1, 3]`. A short condition counts as false at its end.
 
 use super::view::{AxisView, with_extent};
-use super::{HostError, check_axis, zeros};
+use super::{HostError, check_axis, copy, list, zeros};
 use crate::dtype::DType;
 use crate::tensor::Tensor;
 
@@ -18,7 +18,7 @@ pub(super) fn run(
         return Err(HostError::Type { op: OP, what: "condition", dtype: condition.dtype() });
     }
     match axis {
-        None => along(&x.clone().reshaped(&[x.len()]), condition.as_slice(), 0),
+        None => along(&copy(OP, x)?.reshaped(&[x.len()]), condition.as_slice(), 0),
         Some(axis) => {
             check_axis(OP, x, axis)?;
             along(x, condition.as_slice(), axis)
@@ -28,8 +28,7 @@ pub(super) fn run(
 
 fn along(x: &Tensor, condition: &[bool], axis: usize) -> Result<Tensor, HostError> {
     let view = AxisView::new(x, axis);
-    let kept: Vec<usize> =
-        (0..view.extent.min(condition.len())).filter(|&i| condition[i]).collect();
+    let kept = list(OP, (0..view.extent.min(condition.len())).filter(|&i| condition[i]))?;
     let mut y = zeros(OP, x.dtype(), &with_extent(x, axis, kept.len()))?;
     let to = AxisView { extent: kept.len(), ..view };
     let (size, run) = (x.dtype().size(), view.inner * x.dtype().size());

@@ -2,7 +2,7 @@
 //!
 //! `[[1, 2], [3, 4]]` -> `-2`. Computed in `f64` whatever the element type.
 
-use super::{HostError, zeros};
+use super::{HostError, list, zeros};
 use crate::dtype::DType;
 use crate::tensor::Tensor;
 
@@ -20,7 +20,7 @@ pub(super) fn run(x: &Tensor) -> Result<Tensor, HostError> {
     let mut values = x.to_f64_vec();
     let mut y = zeros(OP, x.dtype(), batch)?;
     let dets = (0..y.len()).map(|i| determinant(&mut values[i * n * n..][..n * n], n));
-    let dets: Vec<f64> = dets.collect();
+    let dets = list(OP, dets)?;
     store(&mut y, &dets);
     Ok(y)
 }

@@ -78,6 +78,8 @@ pub enum HostError {
     Index { op: &'static str, index: i64, extent: usize },
     #[error("{op}: {source}")]
     Tensor { op: &'static str, source: TensorError },
+    #[error("{op}: there is no memory for {elements} elements to work with")]
+    Memory { op: &'static str, elements: usize },
 }
 
 impl HostOp {
@@ -165,8 +167,29 @@ fn zeros(op: &'static str, dtype: DType, shape: &[usize]) -> Result<Tensor, Host
     Tensor::try_zeros(dtype, shape).map_err(|source| HostError::Tensor { op, source })
 }
 
+fn copy(op: &'static str, tensor: &Tensor) -> Result<Tensor, HostError> {
+    tensor.try_clone().map_err(|source| HostError::Tensor { op, source })
+}
+
+/// A list as long as the data, which may be too long for the memory at hand.
+fn list<T>(op: &'static str, items: impl Iterator<Item = T>) -> Result<Vec<T>, HostError> {
+    let mut all = Vec::new();
+    let least = items.size_hint().0;
+    all.try_reserve_exact(least).map_err(|_| HostError::Memory { op, elements: least })?;
+    for item in items {
+        if all.len() == all.capacity() {
+            let elements = all.len() + 1;
+            all.try_reserve(1).map_err(|_| HostError::Memory { op, elements })?;
+        }
+        all.push(item);
+    }
+    Ok(all)
+}
+
 fn indices_of(op: &'static str, tensor: &Tensor) -> Result<Vec<i64>, HostError> {
-    tensor.to_i64_vec().ok_or(HostError::Type { op, what: "indices", dtype: tensor.dtype() })
+    let values = tensor.i64_values();
+    let values = values.ok_or(HostError::Type { op, what: "indices", dtype: tensor.dtype() })?;
+    list(op, values)
 }
 
 /// `index` with negative values counted from the end.
@@ -199,6 +222,14 @@ mod tests {
         let axis = HostError::Axis { op: "TopK", axis: 1, rank: 1 };
         let topk = HostOp::TopK { axis: 1, k: 1, largest: true, sorted: true };
         assert_eq!(run(&topk, &[&x]), Err(axis));
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_an_error() {
+        assert_eq!(list("x", 0..3).unwrap(), [0, 1, 2]);
+        assert_eq!(list("x", (0..9).filter(|i| i % 2 == 1)).unwrap(), [1, 3, 5, 7]);
+        let elements = 1 << 58;
+        assert_eq!(list("x", 0..elements), Err(HostError::Memory { op: "x", elements }));
     }
 
     #[test]

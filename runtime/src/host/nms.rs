@@ -2,7 +2,7 @@
 //!
 //! Each row of the result is (batch, class, box), by batch, then class, then falling score.
 
-use super::{HostError, zeros};
+use super::{HostError, list, zeros};
 use crate::dtype::DType;
 use crate::tensor::Tensor;
 
@@ -18,16 +18,18 @@ pub(super) struct Limits {
 pub(super) fn run(boxes: &Tensor, scores: &Tensor, limits: &Limits) -> Result<Tensor, HostError> {
     let (batches, classes, count) = check(boxes, scores)?;
     let (boxes, scores) = (boxes.as_slice::<f32>(), scores.as_slice::<f32>());
-    let corners: Vec<Corners> = boxes
+    let corners = boxes
         .chunks_exact(4)
-        .map(|b| Corners::new([b[0], b[1], b[2], b[3]], limits.center_point_box))
-        .collect();
+        .map(|b| Corners::new([b[0], b[1], b[2], b[3]], limits.center_point_box));
+    let corners = list(OP, corners)?;
     let mut rows = Vec::new();
     for batch in 0..batches {
         let corners = &corners[batch * count..][..count];
         for class in 0..classes {
             let scores = &scores[(batch * classes + class) * count..][..count];
-            let kept = suppress(corners, scores, limits);
+            let kept = suppress(corners, scores, limits)?;
+            let more = 3 * kept.len();
+            rows.try_reserve(more).map_err(|_| HostError::Memory { op: OP, elements: more })?;
             rows.extend(kept.into_iter().flat_map(|b| [batch as i64, class as i64, b as i64]));
         }
     }
@@ -51,10 +53,10 @@ fn check(boxes: &Tensor, scores: &Tensor) -> Result<(usize, usize, usize), HostE
 }
 
 /// The boxes that stay, best first.
-fn suppress(boxes: &[Corners], scores: &[f32], limits: &Limits) -> Vec<usize> {
+fn suppress(boxes: &[Corners], scores: &[f32], limits: &Limits) -> Result<Vec<usize>, HostError> {
     let wanted = usize::try_from(limits.max_per_class).unwrap_or(0);
-    let mut candidates: Vec<usize> =
-        (0..boxes.len()).filter(|&i| limits.score.is_none_or(|t| scores[i] > t)).collect();
+    let good = (0..boxes.len()).filter(|&i| limits.score.is_none_or(|t| scores[i] > t));
+    let mut candidates = list(OP, good)?;
     candidates.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
     let mut kept: Vec<usize> = Vec::new();
     for candidate in candidates {
@@ -65,7 +67,7 @@ fn suppress(boxes: &[Corners], scores: &[f32], limits: &Limits) -> Vec<usize> {
             kept.push(candidate);
         }
     }
-    kept
+    Ok(kept)
 }
 
 /// A box with its first corner below its second.

@@ -3,13 +3,15 @@
 //! `[[1, 0], [0, 2]]` -> `[[0, 1], [0, 1]]`. A scalar gives `[0, n]`: it has no coordinates.
 
 use super::number::{Number, with_type};
-use super::{HostError, zeros};
+use super::{HostError, list, zeros};
 use crate::dtype::DType;
 use crate::tensor::Tensor;
 
+const OP: &str = "NonZero";
+
 pub(super) fn run(x: &Tensor) -> Result<Tensor, HostError> {
-    let found = with_type!(x.dtype(), T => positions::<T>(x));
-    let mut indices = zeros("NonZero", DType::I64, &[x.rank(), found.len()])?;
+    let found = with_type!(x.dtype(), T => positions::<T>(x))?;
+    let mut indices = zeros(OP, DType::I64, &[x.rank(), found.len()])?;
     let out = indices.as_mut_slice::<i64>();
     for (column, &position) in found.iter().enumerate() {
         let mut rest = position;
@@ -22,9 +24,9 @@ pub(super) fn run(x: &Tensor) -> Result<Tensor, HostError> {
     Ok(indices)
 }
 
-fn positions<T: Number>(x: &Tensor) -> Vec<usize> {
+fn positions<T: Number>(x: &Tensor) -> Result<Vec<usize>, HostError> {
     let elements = x.as_slice::<T>().iter().enumerate();
-    elements.filter(|(_, v)| !v.is_zero()).map(|(i, _)| i).collect()
+    list(OP, elements.filter(|(_, v)| !v.is_zero()).map(|(i, _)| i))
 }
 
 #[cfg(test)]

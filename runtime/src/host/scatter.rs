@@ -4,7 +4,7 @@
 //! `ScatterND`: `y[indices[i], ..] = updates[i, ..]`. Repeated indices merge in row-major order.
 
 use super::number::{Number, with_type};
-use super::{HostError, ScatterMode, check_axis, indices_of, resolve};
+use super::{HostError, ScatterMode, check_axis, copy, indices_of, list, resolve};
 use crate::tensor::Tensor;
 
 pub(super) fn elements(
@@ -29,15 +29,17 @@ pub(super) fn elements(
     let along = indices_of(OP, indices)?;
     let extent = data.shape()[axis];
     let strides = strides(data.shape());
-    let mut targets = Vec::with_capacity(along.len());
+    let mut targets = list(OP, along.iter().map(|_| 0))?;
     let mut point = vec![0; shape.len()];
-    for index in along {
+    for (index, target) in along.into_iter().zip(&mut targets) {
         let at = resolve(OP, index, extent)?;
         let coordinate = |i: usize| if i == axis { at } else { point[i] };
-        targets.push((0..shape.len()).map(|i| coordinate(i) * strides[i]).sum());
+        *target = (0..shape.len()).map(|i| coordinate(i) * strides[i]).sum();
         advance(&mut point, shape);
     }
-    Ok(with_type!(data.dtype(), T => merge::<T>(data, &targets, updates, 1, mode)))
+    let mut y = copy(OP, data)?;
+    with_type!(data.dtype(), T => merge::<T>(&mut y, &targets, updates, 1, mode));
+    Ok(y)
 }
 
 pub(super) fn nd(
@@ -60,26 +62,27 @@ pub(super) fn nd(
     let run: usize = slice.iter().product();
     let strides = strides(indexed);
     let coordinates = indices_of(OP, indices)?;
-    let mut targets = Vec::with_capacity(tuples.iter().product());
-    for tuple in 0..tuples.iter().product() {
-        let mut target = 0;
+    let count: usize = tuples.iter().product();
+    let mut targets = list(OP, (0..count).map(|_| 0))?;
+    for (tuple, target) in targets.iter_mut().enumerate() {
         for (axis, &index) in coordinates[tuple * depth..][..depth].iter().enumerate() {
-            target += resolve(OP, index, indexed[axis])? * strides[axis];
+            *target += resolve(OP, index, indexed[axis])? * strides[axis];
         }
-        targets.push(target * run);
+        *target *= run;
     }
-    Ok(with_type!(data.dtype(), T => merge::<T>(data, &targets, updates, run, mode)))
+    let mut y = copy(OP, data)?;
+    with_type!(data.dtype(), T => merge::<T>(&mut y, &targets, updates, run, mode));
+    Ok(y)
 }
 
-/// Merges consecutive runs of `updates` into `data` at the offsets `targets`.
+/// Merges consecutive runs of `updates` into `y` at the offsets `targets`.
 fn merge<T: Number>(
-    data: &Tensor,
+    y: &mut Tensor,
     targets: &[usize],
     updates: &Tensor,
     run: usize,
     mode: ScatterMode,
-) -> Tensor {
-    let mut y = data.clone();
+) {
     let (out, updates) = (y.as_mut_slice::<T>(), updates.as_slice::<T>());
     for (i, &target) in targets.iter().enumerate() {
         let (to, from) = (&mut out[target..target + run], &updates[i * run..][..run]);
@@ -88,7 +91,6 @@ fn merge<T: Number>(
             _ => to.iter_mut().zip(from).for_each(|(old, &new)| *old = old.merge(mode, new)),
         }
     }
-    y
 }
 
 fn same_type(op: &'static str, data: &Tensor, updates: &Tensor) -> Result<(), HostError> {

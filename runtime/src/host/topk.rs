@@ -23,7 +23,7 @@ pub(super) fn run(
     let shape = with_extent(x, axis, k);
     let mut values = zeros(OP, x.dtype(), &shape)?;
     let mut indices = zeros(OP, DType::I64, &shape)?;
-    with_type!(x.dtype(), T => select::<T>(x, axis, k, largest, &mut values, &mut indices));
+    with_type!(x.dtype(), T => select::<T>(x, axis, k, largest, &mut values, &mut indices))?;
     Ok(vec![values, indices])
 }
 
@@ -34,11 +34,13 @@ fn select<T: Number>(
     largest: bool,
     values: &mut Tensor,
     indices: &mut Tensor,
-) {
+) -> Result<(), HostError> {
     let from = AxisView::new(x, axis);
     let to = AxisView { extent: k, ..from };
     let (x, values, indices) = (x.as_slice::<T>(), values.as_mut_slice(), indices.as_mut_slice());
-    let mut lane: Vec<(T, usize)> = Vec::with_capacity(from.extent);
+    let mut lane: Vec<(T, usize)> = Vec::new();
+    let elements = from.extent;
+    lane.try_reserve_exact(elements).map_err(|_| HostError::Memory { op: OP, elements })?;
     for outer in 0..from.outer {
         for inner in 0..from.inner {
             lane.clear();
@@ -50,6 +52,7 @@ fn select<T: Number>(
             }
         }
     }
+    Ok(())
 }
 
 /// The best `k` of the lane in order. Pairs are distinct by index, so the order is total and an

@@ -7,14 +7,15 @@ use std::cmp::Ordering;
 
 use super::number::{Number, with_type};
 use super::view::{AxisView, with_extent};
-use super::{HostError, check_axis, zeros};
+use super::{HostError, check_axis, copy, list, zeros};
+use crate::dtype::DType;
 use crate::tensor::Tensor;
 
 const OP: &str = "Unique";
 
 pub(super) fn run(x: &Tensor, axis: Option<usize>, sorted: bool) -> Result<Vec<Tensor>, HostError> {
     let Some(axis) = axis else {
-        return with_type!(x.dtype(), T => along::<T>(&x.clone().reshaped(&[x.len()]), 0, sorted));
+        return with_type!(x.dtype(), T => along::<T>(&copy(OP, x)?.reshaped(&[x.len()]), 0, sorted));
     };
     check_axis(OP, x, axis)?;
     with_type!(x.dtype(), T => along::<T>(x, axis, sorted))
@@ -23,12 +24,16 @@ pub(super) fn run(x: &Tensor, axis: Option<usize>, sorted: bool) -> Result<Vec<T
 fn along<T: Number>(x: &Tensor, axis: usize, sorted: bool) -> Result<Vec<Tensor>, HostError> {
     let view = AxisView::new(x, axis);
     let elements = x.as_slice::<T>();
-    let classes = classify(view.extent, |a, b| compare(elements, view, a, b), sorted);
+    let classes = classify(view.extent, |a, b| compare(elements, view, a, b), sorted)?;
     let mut y = zeros(OP, x.dtype(), &with_extent(x, axis, classes.first.len()))?;
     copy_slices(elements, view, &classes.first, y.as_mut_slice());
-    let first: Vec<i64> = classes.first.iter().map(|&i| i as i64).collect();
-    let of = |v: &[i64]| Tensor::from_slice(&[v.len()], v);
-    Ok(vec![y, of(&first), of(&classes.inverse), of(&classes.counts)])
+    let first = list(OP, classes.first.iter().map(|&i| i as i64))?;
+    let of = |v: &[i64]| {
+        let mut tensor = zeros(OP, DType::I64, &[v.len()])?;
+        tensor.as_mut_slice().copy_from_slice(v);
+        Ok(tensor)
+    };
+    Ok(vec![y, of(&first)?, of(&classes.inverse)?, of(&classes.counts)?])
 }
 
 /// Lexicographic order of two slices.
@@ -47,22 +52,26 @@ struct Classes {
 }
 
 /// Groups `0..n` by equality under `compare`; groups in order, or in order of first occurrence.
-fn classify(n: usize, compare: impl Fn(usize, usize) -> Ordering, sorted: bool) -> Classes {
-    let mut order: Vec<usize> = (0..n).collect();
+fn classify(
+    n: usize,
+    compare: impl Fn(usize, usize) -> Ordering,
+    sorted: bool,
+) -> Result<Classes, HostError> {
+    let mut order: Vec<usize> = list(OP, 0..n)?;
     order.sort_by(|&a, &b| compare(a, b));
-    let mut groups: Vec<&[usize]> = order.chunk_by(|&a, &b| compare(a, b).is_eq()).collect();
+    let mut groups = list(OP, order.chunk_by(|&a, &b| compare(a, b).is_eq()))?;
     if !sorted {
         groups.sort_by_key(|group| group[0]);
     }
-    let mut inverse = vec![0; n];
+    let mut inverse = list(OP, (0..n).map(|_| 0))?;
     for (number, group) in groups.iter().enumerate() {
         for &member in *group {
             inverse[member] = number as i64;
         }
     }
-    let first = groups.iter().map(|group| group[0]).collect();
-    let counts = groups.iter().map(|group| group.len() as i64).collect();
-    Classes { first, inverse, counts }
+    let first = list(OP, groups.iter().map(|group| group[0]))?;
+    let counts = list(OP, groups.iter().map(|group| group.len() as i64))?;
+    Ok(Classes { first, inverse, counts })
 }
 
 fn copy_slices<T: Number>(x: &[T], from: AxisView, chosen: &[usize], y: &mut [T]) {

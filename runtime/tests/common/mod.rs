@@ -91,7 +91,14 @@ impl Builder {
     }
 
     /// A kernel of one launch: `body` sees `b` (buffers), `s` (scratch) and `i`.
-    pub(crate) fn kernel(&mut self, name: &str, extent: u64, scratch: usize, body: &str) -> u32 {
+    /// All arguments are written but what cannot be, and what comes before it.
+    pub(crate) fn kernel(
+        &mut self,
+        name: &str,
+        extent: u64,
+        (scratch, args): (usize, &[BufferId]),
+        body: &str,
+    ) -> u32 {
         self.code += &format!(
             "void {name}(char **b, char *s, int64_t begin, int64_t end) {{ \
              for (int64_t i = begin; i < end; ++i) {{ {body} }} }}\n"
@@ -102,12 +109,17 @@ impl Builder {
             nodes: vec![],
             flops: 0,
             bytes: 0,
-            reads: 0,
+            args: args.iter().map(|id| bytes(self.info(*id))).collect(),
+            reads: args.iter().rposition(|id| !writable(self.info(*id))).map_or(0, |i| i + 1),
             launches,
             tuning: None,
         };
         self.manifest.kernels.push(kernel);
         self.manifest.kernels.len() as u32 - 1
+    }
+
+    fn info(&self, id: BufferId) -> &BufferInfo {
+        &self.manifest.specialisations.last().unwrap().buffers[id.0 as usize]
     }
 
     /// Adds a kernel and a step of the main plan that runs it.
@@ -123,7 +135,7 @@ impl Builder {
         args: &[BufferId],
         body: &str,
     ) -> Step {
-        let kernel = self.kernel(name, extent, 0, body);
+        let kernel = self.kernel(name, extent, (0, args), body);
         Step::Kernel { kernel, args: args.to_vec() }
     }
 
@@ -150,6 +162,14 @@ impl Builder {
         let dir = tempfile::tempdir().unwrap();
         Model::load(self.build(dir.path())).unwrap()
     }
+}
+
+fn bytes(buffer: &BufferInfo) -> usize {
+    buffer.shape.iter().product::<usize>() * buffer.dtype.size()
+}
+
+fn writable(buffer: &BufferInfo) -> bool {
+    !matches!(buffer.storage, Storage::Input(_) | Storage::Weight { .. })
 }
 
 const SECTIONS: &str = r#"

@@ -94,6 +94,7 @@ fn manifest() -> Manifest {
         nodes: vec![format!("/{name} <&>")],
         flops: 1000,
         bytes: 64,
+        args: vec![],
         reads,
         launches: vec![],
         tuning,

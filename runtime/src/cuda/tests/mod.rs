@@ -16,8 +16,9 @@ use crate::manifest::{
     BufferId, BufferInfo, KernelInfo, LoopStep, Manifest, Plan, Port, Provenance, ScanStep,
     Specialisation, Step, Storage, TargetInfo,
 };
-use crate::program::Program;
+use crate::program::{Program, Writes};
 use crate::run_error::RunError;
+use crate::validate::bytes_of;
 use fake::{Body, Fake};
 
 /// A manifest with the launches of its kernels, in the making.
@@ -107,12 +108,18 @@ impl Model {
             shared_bytes: 0,
         };
         self.code.kernels.push(symbols.iter().map(launch).collect());
+        let written = |id: &BufferId| match self.one.buffers[id.0 as usize].storage {
+            Storage::Arena { .. } | Storage::Output(_) => true,
+            Storage::Input(_) | Storage::Weight { .. } | Storage::Prepared { .. } => false,
+        };
+        let bytes = |id: &BufferId| bytes_of(&self.one.buffers[id.0 as usize]);
         let info = KernelInfo {
             name: symbols.concat(),
             nodes: vec![],
             flops: 0,
             bytes: 0,
-            reads: 0,
+            args: args.iter().map(bytes).collect(),
+            reads: args.iter().rposition(|id| !written(id)).map_or(0, |last| last + 1),
             launches: vec![],
             tuning: None,
         };
@@ -124,7 +131,7 @@ impl Model {
         let mut manifest = self.manifest.clone();
         manifest.specialisations = vec![self.one.clone()];
         crate::validate::check(&manifest, self.weights.len()).unwrap();
-        Program::new(&self.one, &self.manifest.kernels).unwrap()
+        Program::new(&self.one, &self.manifest.kernels, Writes::Outputs).unwrap()
     }
 
     fn load(&self, fake: &Arc<Fake>) -> Result<Loaded, crate::TargetError> {
