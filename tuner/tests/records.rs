@@ -287,6 +287,87 @@ fn wrong_files_are_refused_and_left_alone() {
     assert!(matches!(absent, RecordsError::Absent { .. }) && !file.exists());
 }
 
+/// What somebody may put into a file so that reading it never ends, or writing loses what is written.
+const HOSTILE: &[(&str, &str)] = &[
+    (
+        "ALTER TABLE tasks RENAME TO t; CREATE VIEW tasks AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL
+         SELECT i + 1 FROM n) SELECT 'k' || i AS key, 'n' AS name, 'c' AS compute, '1' AS flops FROM n",
+        "table \"t\"",
+    ),
+    (
+        "CREATE TRIGGER lose BEFORE INSERT ON records BEGIN SELECT RAISE(IGNORE); END",
+        "trigger \"lose\"",
+    ),
+    ("CREATE VIEW v AS SELECT 1", "view \"v\""),
+    ("CREATE TABLE lost_and_found (x)", "table \"lost_and_found\""),
+    ("CREATE UNIQUE INDEX one ON records (task)", "index \"one\""),
+    ("ALTER TABLE records ADD COLUMN more AS (randomblob(1000000))", "table \"records\""),
+    ("DROP INDEX records_of_key", "no index \"records_of_key\""),
+    (
+        "DROP TABLE models; CREATE TABLE models (digest TEXT, name TEXT, tasks TEXT)",
+        "table \"models\"",
+    ),
+];
+
+#[test]
+fn tables_that_are_not_ours_are_refused_before_anything_is_read() {
+    for (change, message) in HOSTILE {
+        let (_directory, path) = file();
+        let mut own = Sqlite::open(&path).unwrap();
+        own.add(&round(&key(1), 0)).unwrap();
+        drop(own);
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection.execute_batch(change).unwrap();
+        drop(connection);
+        let before = std::fs::read(&path).unwrap();
+        for open in [Sqlite::open, Sqlite::open_existing] {
+            let error = open(&path).unwrap_err();
+            assert!(matches!(error, RecordsError::Foreign { .. }), "{change}: {error}");
+            assert!(error.to_string().contains(message), "{change}: {error}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), before, "{change}");
+    }
+}
+
+/// Pages of a tree that all lead to the same page are few, and the ways through them are more than can be gone.
+#[test]
+fn pages_that_refer_to_one_another_are_damage() {
+    let (_directory, path) = file();
+    let mut own = Sqlite::open(&path).unwrap();
+    (0..400).for_each(|number| own.add(&round(&key(1), number)).unwrap());
+    drop(own);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let ask =
+        |what: &str| connection.query_row(what, [], |row| row.get::<_, i64>(0)).unwrap() as usize;
+    let root = ask("SELECT rootpage FROM sqlite_schema WHERE name = 'records'");
+    let page = ask("PRAGMA page_size");
+    connection.pragma_update(None, "journal_mode", "DELETE").unwrap();
+    drop(connection);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let interior = &mut bytes[(root - 1) * page..root * page];
+    assert_eq!(interior[0], 5, "the table has an interior page");
+    // Each cell begins with the number of the page that it leads to.
+    let cells = usize::from(u16::from_be_bytes([interior[3], interior[4]]));
+    assert!(cells > 2);
+    for cell in 0..cells {
+        let at = 12 + 2 * cell;
+        let at = usize::from(u16::from_be_bytes([interior[at], interior[at + 1]]));
+        let first: [u8; 4] = interior[8..12].try_into().unwrap();
+        interior[at..at + 4].copy_from_slice(&first);
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let error = Sqlite::open(&path).unwrap_err();
+    assert!(matches!(error, RecordsError::Damaged { .. }), "{error}");
+}
+
+#[test]
+fn a_device_or_a_pipe_is_no_file_of_records() {
+    for path in ["/dev/zero", "/dev/null"] {
+        let error = Sqlite::open(Path::new(path)).unwrap_err();
+        assert!(error.to_string().contains("not a regular file"), "{error}");
+    }
+}
+
 #[test]
 fn damage_is_an_error() {
     let (_directory, path) = file();

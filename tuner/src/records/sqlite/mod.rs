@@ -14,6 +14,7 @@
 mod open;
 mod overview;
 mod prune;
+mod schema;
 
 use std::time::Duration;
 
@@ -178,8 +179,11 @@ impl Sqlite {
 
     /// Reads the whole file and says whether all of it is sound.
     pub fn check(&self) -> Result<()> {
-        let problems: Vec<String> =
-            self.rows("PRAGMA integrity_check", [], |row| row.get::<_, String>(0))?;
+        self.check_with("PRAGMA integrity_check")
+    }
+
+    fn check_with(&self, pragma: &str) -> Result<()> {
+        let problems: Vec<String> = self.rows(pragma, [], |row| row.get::<_, String>(0))?;
         match &problems[..] {
             [ok] if ok == "ok" => Ok(()),
             _ => Err(self.damaged(problems.join("; "))),

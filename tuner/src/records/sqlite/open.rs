@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
+use super::schema::{self, TABLES, TABLES_SINCE_2};
 use super::{PATIENCE, Sqlite};
 use crate::records::RecordsError;
 
@@ -12,47 +13,6 @@ use crate::records::RecordsError;
 const APPLICATION: i64 = 0x616e_7363;
 /// Of the tables. Raised whenever they change.
 const FORMAT: i64 = 2;
-
-/// `seconds` is the median, or nothing where the candidate failed; `program` and `digest` are digits.
-const TABLES: &str = "
-CREATE TABLE tasks (
-  key TEXT PRIMARY KEY,
-  name TEXT NOT NULL,
-  compute TEXT NOT NULL,
-  flops TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE records (
-  id INTEGER PRIMARY KEY,
-  task TEXT NOT NULL,
-  target TEXT NOT NULL,
-  threads INTEGER NOT NULL,
-  seconds REAL,
-  program TEXT NOT NULL,
-  trace TEXT NOT NULL,
-  outcome TEXT NOT NULL,
-  version TEXT NOT NULL,
-  time INTEGER NOT NULL,
-  digest TEXT NOT NULL
-);
-CREATE INDEX records_of_key ON records (task, target, threads, id);
-CREATE INDEX records_by_digest ON records (digest);
-";
-
-/// What format 1 did not have. `tasks` is JSON.
-const TABLES_SINCE_2: &str = "
-CREATE TABLE models (
-  digest TEXT PRIMARY KEY,
-  name TEXT NOT NULL,
-  tasks TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE machines (
-  target TEXT NOT NULL,
-  threads INTEGER NOT NULL,
-  flops REAL NOT NULL,
-  bytes REAL NOT NULL,
-  PRIMARY KEY (target, threads)
-) WITHOUT ROWID;
-";
 
 /// What a file turned out to be.
 enum Found {
@@ -84,14 +44,26 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Sqlite, RecordsError> {
     let absolute = std::path::absolute(path)
         .map_err(|source| RecordsError::Io { path: name.clone(), source })?;
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if is_no_file(path) {
+        return Err(RecordsError::Foreign { path: name, what: "it is not a regular file".into() });
+    }
     let mut connection = Connection::open_with_flags(absolute, flags).map_err(failed)?;
+    schema::distrust(&connection).map_err(failed)?;
     connection.busy_timeout(PATIENCE).map_err(failed)?;
     // Nothing is written to a file before it is known to be ours.
     if !matches!(look_at_once(&mut connection, &name)?, Found::Records) {
         create(&mut connection, &name)?;
     }
     settle_journal(&connection).map_err(failed)?;
-    Ok(Sqlite { path: name.clone(), connection })
+    let file = Sqlite { path: name.clone(), connection };
+    // Pages that refer to each other in circles would be read without end.
+    file.check_with("PRAGMA quick_check")?;
+    Ok(file)
+}
+
+/// A device or a pipe; SQLite gives its own errors for folders.
+fn is_no_file(path: &Path) -> bool {
+    path.metadata().is_ok_and(|about| !about.is_file() && !about.is_dir())
 }
 
 /// In one transaction: what another process makes meanwhile is seen whole or not at all.
@@ -107,17 +79,19 @@ fn look(connection: &Connection, path: &str) -> Result<Found, RecordsError> {
     let format: i64 = pragma("user_version").map_err(failed)?;
     let count = "SELECT count(*) FROM sqlite_schema";
     let tables: i64 = connection.query_row(count, [], |row| row.get(0)).map_err(failed)?;
-    match (application, format) {
-        (0, 0) if tables == 0 => Ok(Found::Nothing),
-        (APPLICATION, FORMAT) => Ok(Found::Records),
-        (APPLICATION, 1) => Ok(Found::Older),
+    let foreign = |what| Err(RecordsError::Foreign { path: path.to_owned(), what });
+    let (found, tables): (Found, &[&str]) = match (application, format) {
+        (0, 0) if tables == 0 => return Ok(Found::Nothing),
+        (APPLICATION, FORMAT) => (Found::Records, &[TABLES, TABLES_SINCE_2]),
+        (APPLICATION, 1) => (Found::Older, &[TABLES]),
         (APPLICATION, found) => {
-            Err(RecordsError::Newer { path: path.to_owned(), found, known: FORMAT })
+            return Err(RecordsError::Newer { path: path.to_owned(), found, known: FORMAT });
         }
-        _ => {
-            let what = "it is a database of another program".to_owned();
-            Err(RecordsError::Foreign { path: path.to_owned(), what })
-        }
+        _ => return foreign("it is a database of another program".to_owned()),
+    };
+    match schema::problem(connection, tables).map_err(failed)? {
+        Some(what) => foreign(what),
+        None => Ok(found),
     }
 }
 
