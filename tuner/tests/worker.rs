@@ -82,6 +82,50 @@ fn a_worker_that_never_works_is_an_error_in_the_end() {
     assert!(matches!(error, MeasureError::AllFail { count: 150, .. }), "{error}");
 }
 
+/// Who speaks the protocol soundly.
+const SOUND: &str = r#"
+    *'"do":"build"'*) echo '{"reply":"built","parse":0,"codegen":0,"link":0}';;
+    *'"do":"time"'*) echo '{"reply":"timed","seconds":[0.001],"load":0}';;
+    *'"do":"check"'*) echo '{"reply":"compared","difference":0.0}';;
+    *) echo '{"reply":"computed"}';;"#;
+
+fn script(first: &str) -> String {
+    format!("while read -r line; do case \"$line\" in\n{first}\n{SOUND}\nesac; done")
+}
+
+#[test]
+fn what_the_machine_lacks_is_no_outcome() {
+    let (task, candidates) = candidates(8);
+    for request in ["build", "time", "check", "reference"] {
+        let reply = r#"{"reply":"unfit","message":"x.ansc: no space left on device"}"#;
+        let first = format!("*'\"do\":\"{request}\"'*) echo '{reply}';;");
+        let error = measurer(&script(&first)).measure(&task, &candidates).unwrap_err();
+        assert!(matches!(error, MeasureError::Unfit(_)), "{request}: {error}");
+        assert!(error.is_of_the_machine() && error.to_string().contains("no space left"));
+    }
+    // A worker may also say so before it was asked for anything.
+    let says = r#"echo '{"reply":"unfit","message":"no memory"}'; exit 3"#;
+    let error = measurer(says).measure(&task, &candidates).unwrap_err();
+    assert!(matches!(error, MeasureError::Unfit(ref what) if what == "no memory"), "{error}");
+}
+
+#[test]
+fn who_is_killed_from_outside_gets_another_chance() {
+    let (task, candidates) = candidates(8);
+    let dir = tempfile::tempdir().unwrap();
+    let marker = dir.path().join("killed").to_str().unwrap().to_owned();
+    let once = format!(
+        "*'\"do\":\"time\"'*/3.ansc*) if mkdir {marker}; then kill -KILL $$; fi
+         echo '{{\"reply\":\"timed\",\"seconds\":[0.001],\"load\":0}}';;"
+    );
+    let outcomes = measurer(&script(&once)).measure(&task, &candidates).unwrap();
+    assert!(outcomes.iter().all(|o| o.seconds() == Some(0.001)), "{outcomes:?}");
+    assert!(dir.path().join("killed").exists());
+    let always = "*'\"do\":\"build\"'*) kill -KILL $$;;";
+    let error = measurer(&script(always)).measure(&task, &candidates).unwrap_err();
+    assert!(matches!(error, MeasureError::Killed { signal: 9, times: 3 }), "{error}");
+}
+
 #[test]
 fn a_worker_that_is_not_there_is_an_error_at_once() {
     let (task, candidates) = candidates(1);

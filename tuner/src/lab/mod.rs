@@ -26,7 +26,7 @@ use rand::rngs::StdRng;
 use crate::candidate::Candidate;
 use crate::measure::{MeasureError, Measurer};
 use crate::outcome::Outcome;
-use crate::records::{Key, Record, Records, RecordsError, TaskRecord};
+use crate::records::{Journal, Key, Record, Records, RecordsError, TaskRecord};
 use run::Run;
 pub use run::{Run as LabRun, Trial};
 pub use space::{Space, SpaceError};
@@ -83,6 +83,7 @@ pub struct Lab<'a> {
     pub watch: &'a dyn Watch,
     /// When it becomes true, the round that runs is the last.
     pub interrupted: &'a AtomicBool,
+    pub journal: Journal,
 }
 
 /// How often the candidates that are left at the end are measured.
@@ -127,7 +128,8 @@ impl Lab<'_> {
         let Some(untuned) = Candidate::of(task, &task.untuned(), random) else { return Ok(None) };
         let outcomes = self.measure(task, std::slice::from_ref(&untuned))?;
         let tag = Tag { space: options.space.to_string(), strategy: "untuned".into(), seed: 0 };
-        self.records.add(&[record(key, &untuned, &outcomes[0], tag.text(options, "0"))])?;
+        let new = vec![record(key, &untuned, &outcomes[0], tag.text(options, "0"))];
+        self.journal.add(self.records, new)?;
         Ok(outcomes[0].seconds())
     }
 
@@ -162,7 +164,7 @@ impl Lab<'_> {
         let time = format!("{}", (run.clock * 1e3) as u64);
         let tag = run.tag.text(options, &time);
         let records = new.iter().zip(&outcomes).map(|(c, o)| record(key, c, o, tag.clone()));
-        self.records.add(&records.collect::<Vec<_>>())?;
+        self.journal.add(self.records, records.collect())?;
         run.learn(&proposed, &new, &outcomes);
         Ok(())
     }
@@ -182,7 +184,7 @@ impl Lab<'_> {
                 let tag = run.tag.text(options, tag::SETTLED);
                 let records =
                     leaders.iter().zip(&outcomes).map(|(c, o)| record(key, c, o, tag.clone()));
-                self.records.add(&records.collect::<Vec<_>>())?;
+                self.journal.add(self.records, records.collect())?;
                 leaders.iter().zip(outcomes).for_each(|(c, o)| run.settle(c.program, o));
             }
         }

@@ -26,7 +26,7 @@ fn compare(
     options: &Options,
 ) -> Result<Comparison, LabError> {
     let interrupted = &AtomicBool::new(false);
-    let lab = Lab { measurer, records, watch: &Silent, interrupted };
+    let lab = Lab { measurer, records, watch: &Silent, interrupted, journal: Journal::default() };
     lab.compare(&task(product(64, 64, 64)), options)
 }
 
@@ -80,6 +80,7 @@ fn what_is_recorded_is_not_measured_again() {
         records: &mut records,
         watch: &watch,
         interrupted: &interrupted,
+        journal: Journal::default(),
     };
     lab.compare(&task(product(64, 64, 64)), &options).unwrap();
     assert_eq!(first.measured, 3 * 16 + 1);

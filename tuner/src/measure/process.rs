@@ -1,12 +1,13 @@
 //! One worker process: requests in, replies out, within a time limit.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::protocol::{Reply, Request};
+use super::{MeasureError, spawner};
 
 /// The program that serves requests, and its arguments.
 #[derive(Clone, Debug)]
@@ -24,8 +25,21 @@ pub(super) fn ignore_broken_pipes() {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lost {
     Timeout,
+    /// Of what it was asked to do.
     Died,
 }
+
+/// What the machine did to a process; the next one may fare better.
+enum Trouble {
+    NotStarted(io::Error),
+    Unfit(String),
+    Killed { signal: i32 },
+}
+
+/// Processes that are tried before the machine is found to be unfit.
+const TRIES: usize = 3;
+/// Before the second try; before the third it is longer.
+const PAUSE: Duration = Duration::from_millis(150);
 
 /// A process that is started when it is first needed, and again after it was lost.
 pub(super) struct Worker {
@@ -44,21 +58,46 @@ impl Worker {
         Worker { command, running: None }
     }
 
-    /// Asks, and waits for the reply. An error of the outer result means that no process can be started.
+    /// Asks, and waits for the reply. An error of the outer result is the machine's, which was given several chances.
     pub(super) fn ask(
         &mut self,
         request: &Request,
         limit: Duration,
-    ) -> io::Result<Result<Reply, Lost>> {
+    ) -> Result<Result<Reply, Lost>, MeasureError> {
+        for attempt in 1.. {
+            let trouble = match self.ask_once(request, limit) {
+                Ok(reply) => return Ok(reply),
+                Err(trouble) => trouble,
+            };
+            self.stop();
+            if attempt == TRIES {
+                return Err(trouble.into_error());
+            }
+            std::thread::sleep(PAUSE * (attempt * attempt) as u32);
+        }
+        unreachable!("the last try returns")
+    }
+
+    fn ask_once(
+        &mut self,
+        request: &Request,
+        limit: Duration,
+    ) -> Result<Result<Reply, Lost>, Trouble> {
         if self.running.is_none() {
-            self.running = Some(Running::start(&self.command)?);
+            self.running = Some(Running::start(&self.command).map_err(Trouble::NotStarted)?);
         }
         let running = self.running.as_mut().expect("just started");
-        let reply = running.ask(request, limit);
-        if reply.is_err() {
-            self.stop();
+        let lost = match running.ask(request, limit) {
+            Ok(Reply::Unfit { message }) => return Err(Trouble::Unfit(message)),
+            Ok(reply) => return Ok(Ok(reply)),
+            Err(lost) => lost,
+        };
+        let signal = if lost == Lost::Died { running.killed_by() } else { None };
+        self.stop();
+        match signal {
+            Some(signal) => Err(Trouble::Killed { signal }),
+            None => Ok(Err(lost)),
         }
-        Ok(reply)
     }
 
     /// Ends the process; the next request starts another.
@@ -77,36 +116,72 @@ impl Drop for Worker {
     }
 }
 
+impl Trouble {
+    fn into_error(self) -> MeasureError {
+        match self {
+            Trouble::NotStarted(e) => MeasureError::Worker(e),
+            Trouble::Unfit(message) => MeasureError::Unfit(message),
+            Trouble::Killed { signal } => MeasureError::Killed { signal, times: TRIES },
+        }
+    }
+}
+
+/// Signals by which a process ends of what it does itself. All others come from outside.
+const OWN_SIGNALS: [i32; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP];
+/// How long a process that closed its output may take to end.
+const END: Duration = Duration::from_secs(2);
+
 impl Running {
     fn start(command: &WorkerCommand) -> io::Result<Running> {
-        let mut child = Command::new(&command.program)
-            .args(&command.args)
+        let mut new = Command::new(&command.program);
+        new.args(&command.args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             // An interrupt from the terminal is for the tuner, which ends its workers in order.
-            .process_group(0)
-            .spawn()?;
+            .process_group(0);
+        let mut child = spawner::start(new)?;
         let requests = child.stdin.take().expect("piped");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let (sender, replies) = channel();
-        std::thread::spawn(move || {
+        let reader = std::thread::Builder::new().spawn(move || {
             for line in output.lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
                     break;
                 }
             }
         });
-        Ok(Running { child, requests, replies })
+        let running = Running { child, requests, replies };
+        match reader {
+            Ok(_) => Ok(running),
+            Err(e) => {
+                Worker { command: command.clone(), running: Some(running) }.stop();
+                Err(e)
+            }
+        }
+    }
+
+    /// The signal from outside that ended the process, if one did.
+    fn killed_by(&mut self) -> Option<i32> {
+        let start = Instant::now();
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return status.signal().filter(|s| !OWN_SIGNALS.contains(s)),
+                Ok(None) if start.elapsed() < END => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                // It lives and talks nonsense.
+                _ => return None,
+            }
+        }
     }
 
     fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, Lost> {
         let mut line = serde_json::to_string(request).expect("requests serialise");
         line.push('\n');
-        self.requests
-            .write_all(line.as_bytes())
-            .and_then(|()| self.requests.flush())
-            .map_err(|_| Lost::Died)?;
+        // What is gone may have said why.
+        let _ = self.requests.write_all(line.as_bytes()).and_then(|()| self.requests.flush());
         let reply = self.replies.recv_timeout(limit).map_err(|e| match e {
             RecvTimeoutError::Timeout => Lost::Timeout,
             RecvTimeoutError::Disconnected => Lost::Died,

@@ -109,4 +109,8 @@ pub enum Reply {
     Refused {
         message: String,
     },
+    /// The machine fails, whatever the candidate is. May also come before the first request.
+    Unfit {
+        message: String,
+    },
 }

@@ -4,6 +4,7 @@
 
 mod choice;
 mod error;
+mod journal;
 pub mod jsonl;
 mod near;
 pub mod sqlite;
@@ -20,6 +21,7 @@ use crate::outcome::Outcome;
 
 pub use choice::{choose, chosen};
 pub use error::RecordsError;
+pub use journal::Journal;
 pub use near::near;
 pub use sqlite::Sqlite;
 

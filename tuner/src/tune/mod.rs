@@ -1,7 +1,8 @@
 //! The loop of tuning: which task, which candidates, how fast, written down.
 //!
 //! Everything measured is in the records before the next round begins, so that a run may end at any moment
-//! and a later one goes on where it was.
+//! and a later one goes on where it was. Only failures wait until something ran in this run. What the machine did
+//! is no outcome: it ends the run.
 
 mod hints;
 
@@ -18,7 +19,7 @@ use crate::measure::{MeasureError, Measurer, Phase, Phases};
 use crate::model::{Quality, Sample, SharedModel};
 use crate::outcome::{Failure, Outcome};
 use crate::records::{
-    Key, ModelRecord, Occurrence, Record, Records, RecordsError, TaskRecord, choose,
+    Journal, Key, ModelRecord, Occurrence, Record, Records, RecordsError, TaskRecord, choose,
 };
 use crate::scheduler::{self, Scheduler, TaskSpec, trials_per_round};
 use crate::strategy::SearchStrategy;
@@ -118,6 +119,11 @@ pub enum TuneError {
     Measure(#[from] MeasureError),
     #[error(transparent)]
     Records(#[from] RecordsError),
+    #[error(
+        "none of {failed} candidates ran, most of them because it {failure}; if another program on this machine is \
+         to blame, run it again, with new records in another file (`--records`); else compile without tuning"
+    )]
+    NothingRan { failed: usize, failure: Failure },
 }
 
 /// Makes the strategy for one task.
@@ -147,6 +153,7 @@ impl<'a> Tuner<'a> {
             run.tuner.watch.round(&run.report(StopReason::Trials), task);
         };
         run.settle()?;
+        run.verdict()?;
         Ok(run.report(stop))
     }
 }
@@ -173,6 +180,7 @@ struct Run<'a> {
     /// Samples that the model has learned from.
     learned: usize,
     quality: Option<Quality>,
+    journal: Journal,
 }
 
 /// What is known of one task.
@@ -222,6 +230,7 @@ impl<'a> Run<'a> {
             measuring: Duration::ZERO,
             learned: 0,
             quality: None,
+            journal: Journal::default(),
         };
         let start = Instant::now();
         run.train();
@@ -287,6 +296,23 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// That something of what is known ran.
+    fn verdict(&self) -> Result<(), TuneError> {
+        if self.tasks.iter().any(|task| task.best().is_some()) {
+            return Ok(());
+        }
+        let mut failures: BTreeMap<Failure, usize> = BTreeMap::new();
+        for (_, outcome) in self.tasks.iter().flat_map(|task| &task.search.measured) {
+            outcome.failure().into_iter().for_each(|f| *failures.entry(f).or_default() += 1);
+        }
+        match failures.iter().max_by_key(|(_, count)| **count) {
+            Some((&failure, _)) => {
+                Err(TuneError::NothingRan { failed: failures.values().sum(), failure })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Measures, and writes down what came of it before anything else.
     fn measure(
         &mut self,
@@ -298,7 +324,8 @@ impl<'a> Run<'a> {
         let outcomes = self.tuner.measurer.measure(&progress.weighted.task, candidates)?;
         self.measuring += start.elapsed();
         let start = Instant::now();
-        self.tuner.records.add(&progress.records(candidates, &outcomes, self.options))?;
+        let new = progress.records(candidates, &outcomes, self.options);
+        self.journal.add(self.tuner.records, new)?;
         self.phases.since("records", start);
         Ok(outcomes)
     }

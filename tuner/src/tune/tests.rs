@@ -155,6 +155,37 @@ fn evolution_beats_random_sampling() {
     assert!(evolved < random, "evolution {evolved:e} s, random {random:e} s");
 }
 
+/// On which nothing runs.
+struct Unfit;
+
+impl Measurer for Unfit {
+    fn measure(&mut self, _: &Arc<Task>, all: &[Candidate]) -> Result<Vec<Outcome>, MeasureError> {
+        Ok(all.iter().map(|_| Outcome::Failed(Failure::Build)).collect())
+    }
+}
+
+/// A run in which nothing ran is an error, and leaves nothing that a later one would believe.
+#[test]
+fn where_nothing_runs_nothing_is_recorded() {
+    let tasks = [weighted(matmul(64, 96, 64)), weighted(elementwise(64, 64))];
+    let mut records = InMemory::default();
+    let tuner = Tuner {
+        strategy: &|seed| Box::new(Random::new(seed as u64)),
+        model: shared_model(),
+        measurer: &mut Unfit,
+        records: &mut records,
+        watch: &Silent,
+        interrupted: &AtomicBool::new(false),
+    };
+    let error = tuner.tune(&tasks, &options(48)).unwrap_err();
+    let expected = matches!(error, TuneError::NothingRan { failure: Failure::Build, .. });
+    assert!(expected && error.to_string().contains("does not build"), "{error}");
+    assert_eq!(all(&records), []);
+    let report = run(&tasks, "random", 0, &mut records, &options(48));
+    assert_eq!((report.trials, report.stop), (48, StopReason::Trials));
+    assert!(report.tasks.iter().all(|task| task.best.is_some()));
+}
+
 #[test]
 fn a_small_space_ends_and_an_interrupt_stops() {
     let small = [weighted(elementwise(2, 4))];

@@ -50,7 +50,7 @@ impl Next {
 /// Results of builds as they come, asked for in any order.
 pub(super) struct Results {
     receiver: Receiver<(usize, Result<Built, MeasureError>)>,
-    early: BTreeMap<usize, Result<Built, MeasureError>>,
+    early: BTreeMap<usize, Built>,
 }
 
 impl Results {
@@ -58,23 +58,30 @@ impl Results {
     pub(super) fn of(&mut self, job: usize) -> Result<Built, MeasureError> {
         loop {
             if let Some(result) = self.early.remove(&job) {
-                return result;
+                return Ok(result);
             }
-            let (done, result) = self.receiver.recv().expect("every job is reported");
-            self.early.insert(done, result);
+            let (done, result) = self.receiver.recv().map_err(|_| no_builder())?;
+            // The machine's error is not about one job.
+            self.early.insert(done, result?);
         }
     }
 
-    /// Waits until all of `jobs` are done.
-    pub(super) fn wait(&mut self, jobs: usize) {
+    /// Waits until all of `jobs` are done, or until one of them tells that the machine is unfit.
+    pub(super) fn wait(&mut self, jobs: usize) -> Result<(), MeasureError> {
         while self.early.len() < jobs {
-            let (done, result) = self.receiver.recv().expect("every job is reported");
-            self.early.insert(done, result);
+            let (done, result) = self.receiver.recv().map_err(|_| no_builder())?;
+            self.early.insert(done, result?);
         }
+        Ok(())
     }
 }
 
-/// Starts building on all `builders`.
+/// All threads that wait for builders have ended.
+fn no_builder() -> MeasureError {
+    MeasureError::Worker(std::io::Error::other("no thread can be started that waits for one"))
+}
+
+/// Starts building on as many of the `builders` as there is work, and threads, for.
 pub(super) fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     builders: &'env mut [Worker],
@@ -83,21 +90,29 @@ pub(super) fn start<'scope, 'env>(
     limit: Duration,
 ) -> Results {
     let (sender, receiver) = channel();
-    for worker in builders {
+    for worker in builders.iter_mut().take(jobs.len()) {
         let sender: Sender<_> = sender.clone();
-        scope.spawn(move || {
+        let serve = move || {
             loop {
                 let at = next.take();
                 let Some(job) = jobs.get(at) else { return };
+                let built = build(worker, job.candidate, job.output, limit);
+                if built.is_err() {
+                    next.stop();
+                }
                 // Nobody waits for it any more if that fails.
-                let _ = sender.send((at, build(worker, job.candidate, job.output, limit)));
+                let _ = sender.send((at, built));
             }
-        });
+        };
+        // Where there are no more threads, the builders that there are do it.
+        if std::thread::Builder::new().spawn_scoped(scope, serve).is_err() {
+            break;
+        }
     }
     Results { receiver, early: BTreeMap::new() }
 }
 
-/// One build. An error of the outer result means that no process can be started.
+/// One build. An error of the outer result is the machine's.
 pub(super) fn build(
     worker: &mut Worker,
     candidate: &Candidate,
@@ -107,7 +122,7 @@ pub(super) fn build(
     let start = Instant::now();
     let program = candidate.scheduled.program.to_string();
     let request = Request::Build { program, output: PathBuf::from(output) };
-    Ok(match worker.ask(&request, limit).map_err(MeasureError::Worker)? {
+    Ok(match worker.ask(&request, limit)? {
         Ok(Reply::Built { parse, codegen, link }) => {
             Ok(BuildTimes { parse, codegen, link, build: start.elapsed().as_secs_f64() })
         }

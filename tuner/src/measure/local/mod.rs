@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 use ansc_graph::cost;
 use ansc_runtime::DType;
 use ansc_sketch::Task;
-use tempfile::TempDir;
 
+use super::folder::Folder;
 use super::process::{Lost, Worker, WorkerCommand};
 use super::protocol::{Beside, Cold, Packed, Reply, Request, Subgraph, Timing, Trusted};
 use super::{MeasureError, Measurer, Phase, Phases};
@@ -108,7 +108,7 @@ pub struct LocalMeasurer {
     options: LocalOptions,
     builders: Vec<Worker>,
     runner: Worker,
-    dir: TempDir,
+    folder: Folder,
     tasks: HashMap<String, Known>,
     files: usize,
     failures: usize,
@@ -153,7 +153,7 @@ impl LocalMeasurer {
         Ok(LocalMeasurer {
             builders: (0..options.builders.max(1)).map(|_| worker()).collect(),
             runner: worker(),
-            dir: tempfile::Builder::new().prefix("ansc-tune-").tempdir()?,
+            folder: Folder::new()?,
             tasks: HashMap::new(),
             files: 0,
             failures: 0,
@@ -164,7 +164,7 @@ impl LocalMeasurer {
 
     fn new_file(&mut self) -> PathBuf {
         self.files += 1;
-        self.dir.path().join(format!("{}.ansc", self.files - 1))
+        self.folder.path().join(format!("{}.ansc", self.files - 1))
     }
 
     /// All samples, relative to the baseline of the task where there is one.
@@ -205,7 +205,7 @@ impl LocalMeasurer {
         request: &Request,
         limit: Duration,
     ) -> Result<Result<Reply, Failure>, MeasureError> {
-        let reply = self.runner.ask(request, limit).map_err(MeasureError::Worker)?;
+        let reply = self.runner.ask(request, limit)?;
         Ok(reply.map_err(|lost| match lost {
             Lost::Timeout => Failure::Timeout,
             Lost::Died => Failure::Crash,
@@ -444,7 +444,7 @@ impl Measurer for LocalMeasurer {
             let mut results = build::start(scope, &mut builders, &jobs, &next, limit);
             if !self.options.overlap {
                 let start = Instant::now();
-                results.wait(jobs.len());
+                results.wait(jobs.len())?;
                 self.phases.since("wait for builds", start);
             }
             let outcomes = self.run_all(task, candidates, &known, &paths, &mut results);
