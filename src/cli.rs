@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ansc_runtime::pool::MOST_THREADS;
 use clap::{Args, Parser, Subcommand};
 
 #[derive(Parser, Debug)]
@@ -179,7 +180,7 @@ pub struct Tuned {
     #[arg(long, value_name = "FILE")]
     pub records: Option<PathBuf>,
     /// Threads that schedules are for; 0 takes all cores
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = parse_threads)]
     pub threads: usize,
 }
 
@@ -237,7 +238,7 @@ pub struct Run {
     /// Where NAME.npy is written for every output
     #[arg(long, default_value = ".")]
     pub output_dir: PathBuf,
-    #[arg(long, default_value_t = 0, help = "Threads; 0 takes all cores")]
+    #[arg(long, default_value_t = 0, value_parser = parse_threads, help = "Threads; 0 takes all cores")]
     pub threads: usize,
     #[arg(long)]
     pub json: bool,
@@ -246,7 +247,7 @@ pub struct Run {
 #[derive(Args, Debug)]
 pub struct Bench {
     pub artifact: PathBuf,
-    #[arg(long, default_value_t = 0, help = "Threads; 0 takes all cores")]
+    #[arg(long, default_value_t = 0, value_parser = parse_threads, help = "Threads; 0 takes all cores")]
     pub threads: usize,
     /// Shape of an input, as in `x=1x3x224x224`: chooses among those that the artifact was compiled for
     /// [default: the first]
@@ -324,7 +325,7 @@ pub struct Sketches {
     #[arg(long, value_name = "N")]
     pub subgraph: Option<usize>,
     /// Cores to schedule for [default: those of this machine]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub cores: Option<usize>,
     #[arg(long)]
     pub json: bool,
@@ -381,7 +382,8 @@ pub struct Report {
     /// Where the page goes [default: the name of the file with .html]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    #[arg(long, default_value_t = 0, help = "Threads that an artifact runs on; 0 takes all cores")]
+    #[arg(long, default_value_t = 0, value_parser = parse_threads,
+          help = "Threads that an artifact runs on; 0 takes all cores")]
     pub threads: usize,
     #[arg(long)]
     pub json: bool,
@@ -480,6 +482,16 @@ fn parse_dim(text: &str) -> Result<(String, Sizes), String> {
     }
 }
 
+fn parse_threads(text: &str) -> Result<usize, String> {
+    let number = || format!("`{text}` is not a number of threads");
+    match text.parse().map_err(|_| number())? {
+        threads if threads > MOST_THREADS => {
+            Err(format!("{threads} threads are too many: {MOST_THREADS} at most"))
+        }
+        threads => Ok(threads),
+    }
+}
+
 fn parse_share(text: &str) -> Result<f64, String> {
     let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
     let share = number.parse::<f64>().map(|n| n * unit);
@@ -507,6 +519,8 @@ mod tests {
     fn arguments() {
         assert_eq!(parse_shape("x=1x3"), Ok(("x".into(), vec![1, 3])));
         assert_eq!(parse_shape("x="), Ok(("x".into(), vec![])));
+        assert_eq!((parse_threads("0"), parse_threads("4096")), (Ok(0), Ok(4096)));
+        assert!(parse_threads("4097").is_err() && parse_threads("-1").is_err());
         assert_eq!(parse_share("1%"), Ok(0.01));
         assert!(parse_share("101%").is_err() && parse_share("x").is_err());
         assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));

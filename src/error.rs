@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use ansc_codegen::CodegenError;
 use ansc_frontend::ImportError;
-use ansc_runtime::LoadErrorKind;
 use ansc_runtime::tensor::TensorError;
+use ansc_runtime::{LoadErrorKind, PoolError, SessionError};
 use ansc_tuner::lab::{LabError, SpaceError};
+use ansc_tuner::tune::TuneError;
 
 /// Exit codes are part of the command line's contract.
 pub const EXIT_DATA: u8 = 1;
@@ -33,13 +34,13 @@ pub enum Error {
     #[error("{0}")]
     Run(#[from] ansc_runtime::RunError),
     #[error("{0}")]
-    Session(#[from] ansc_runtime::SessionError),
+    Session(#[from] SessionError),
     #[error("the reference interpreter: {0}")]
     Interpreter(#[from] ansc_graph::interp::InterpError),
     #[error("{0}")]
     Tensor(#[from] TensorError),
     #[error("{0}")]
-    Tune(#[from] ansc_tuner::tune::TuneError),
+    Tune(#[from] TuneError),
     #[error("{0}")]
     Lab(#[from] LabError),
     #[error("{0}")]
@@ -63,7 +64,14 @@ impl Error {
             Error::Lab(LabError::Space(SpaceError::Unknown(_))) => EXIT_USAGE,
             Error::Machine(_) => EXIT_MACHINE,
             Error::Load(e) if matches!(e.kind, LoadErrorKind::Target(_)) => EXIT_MACHINE,
-            Error::Run(ansc_runtime::RunError::Device(_)) => EXIT_MACHINE,
+            Error::Run(e) if e.is_of_the_machine() => EXIT_MACHINE,
+            Error::Tensor(TensorError::NoMemory { .. }) => EXIT_MACHINE,
+            Error::Tune(TuneError::Measure(e)) | Error::Lab(LabError::Measure(e))
+                if e.is_of_the_machine() =>
+            {
+                EXIT_MACHINE
+            }
+            Error::Session(SessionError::Pool(PoolError::TooMany { .. })) => EXIT_USAGE,
             Error::Codegen(CodegenError::UnknownTarget { .. }) => EXIT_USAGE,
             Error::Session(_) => EXIT_MACHINE,
             _ => EXIT_DATA,

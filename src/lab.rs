@@ -8,7 +8,7 @@ use ansc_sketch::default::Machine;
 use ansc_tuner::Records;
 use ansc_tuner::lab::{Comparison, Lab, LabError, Options as LabOptions, Watch};
 use ansc_tuner::measure::{LocalMeasurer, LocalOptions, Measurer, Simulated};
-use ansc_tuner::records::{InMemory, Sqlite};
+use ansc_tuner::records::{InMemory, Journal, Sqlite};
 use ansc_tuner::tune::Weighted;
 
 use crate::Error;
@@ -38,6 +38,7 @@ pub fn compare(
         .map_err(|e| Error::Machine(format!("a temporary folder cannot be made: {e}")))?;
     let model = workload(&args.workload, folder.path())?;
     let chosen = choose(pipeline::tasks(&model, &options)?, args.subgraph)?;
+    search::stop_when_interrupted();
     let mut measurer = measurer(args, device.schedules.threads)?;
     let mut records: Box<dyn Records> = match &args.tuned.records {
         None if args.simulated => Box::new(InMemory::default()),
@@ -55,12 +56,12 @@ pub fn compare(
         version: env!("CARGO_PKG_VERSION").into(),
         threads: device.schedules.threads,
     };
-    search::stop_when_interrupted();
     let lab = Lab {
         measurer: measurer.as_mut(),
         records: records.as_mut(),
         watch,
         interrupted: &search::INTERRUPTED,
+        journal: Journal::default(),
     };
     Ok(lab.compare(&chosen.task, &options)?)
 }

@@ -5,11 +5,14 @@
 
 use std::hint::black_box;
 use std::ops::RangeInclusive;
-use std::sync::Barrier;
+use std::sync::{Barrier, OnceLock};
+use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
 use ansc_tuner::records::Limits;
 use ansc_tuner::roofline::Copying;
+
+use crate::Error;
 
 /// Tries of each measurement.
 const TRIES: usize = 5;
@@ -23,9 +26,9 @@ const COPIES: RangeInclusive<u32> = 14..=25;
 const MOVED: usize = 8 << 20;
 
 /// What computing and memory give at most.
-pub fn measure(threads: usize) -> Limits {
-    let threads = threads.max(1);
-    let flops = best(threads, || (), |()| fused());
+pub fn measure(threads: usize) -> Result<Limits, Error> {
+    let threads = at_most_cores(threads);
+    let flops = best(threads, || (), |()| fused())?;
     let bytes = best(
         threads,
         || (vec![1u64; BYTES / 8], vec![0u64; BYTES / 8]),
@@ -34,16 +37,22 @@ pub fn measure(threads: usize) -> Limits {
             black_box(to);
             2.0 * BYTES as f64
         },
-    );
-    Limits { flops_per_second: flops, bytes_per_second: bytes }
+    )?;
+    Ok(Limits { flops_per_second: flops, bytes_per_second: bytes })
+}
+
+/// More threads than cores make no machine faster, but take memory.
+fn at_most_cores(threads: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    threads.clamp(1, cores)
 }
 
 /// How fast copies are whose bytes the last ones have left in the caches.
-pub fn copies(threads: usize) -> Vec<Copying> {
-    COPIES.map(|power| copying(threads.max(1), 1 << power)).collect()
+pub fn copies(threads: usize) -> Result<Vec<Copying>, Error> {
+    COPIES.map(|power| copying(at_most_cores(threads), 1 << power)).collect()
 }
 
-fn copying(threads: usize, bytes: usize) -> Copying {
+fn copying(threads: usize, bytes: usize) -> Result<Copying, Error> {
     let words = (bytes / 2 / size_of::<u64>() / threads).max(1);
     let moved = 2 * words * size_of::<u64>();
     let times = (MOVED / moved).max(1);
@@ -57,8 +66,8 @@ fn copying(threads: usize, bytes: usize) -> Copying {
             }
             (times * moved) as f64
         },
-    );
-    Copying { bytes: bytes as u64, bytes_per_second }
+    )?;
+    Ok(Copying { bytes: bytes as u64, bytes_per_second })
 }
 
 /// How much all threads together do in a second, at best. `work` says how much it did.
@@ -66,9 +75,11 @@ fn best<T>(
     threads: usize,
     memory: impl Fn() -> T + Sync,
     work: impl Fn(&mut T) -> f64 + Sync,
-) -> f64 {
-    let barrier = Barrier::new(threads);
+) -> Result<f64, Error> {
+    // Open once all threads have started, or one could not be.
+    let gate: OnceLock<Option<Barrier>> = OnceLock::new();
     let each = || {
+        let Some(barrier) = gate.wait() else { return vec![] };
         let mut memory = memory();
         let mut all = vec![];
         for _ in 0..TRIES {
@@ -79,12 +90,18 @@ fn best<T>(
         }
         all
     };
-    let rates: Vec<Vec<f64>> = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(each)).collect();
-        handles.into_iter().map(|h| h.join().expect("measuring does not panic")).collect()
+    let rates = std::thread::scope(|scope| -> std::io::Result<Vec<Vec<f64>>> {
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, each);
+        let started: std::io::Result<Vec<_>> = (0..threads).map(spawn).collect();
+        gate.get_or_init(|| started.is_ok().then(|| Barrier::new(threads)));
+        let join = |handle: ScopedJoinHandle<'_, _>| handle.join().expect("no panic in there");
+        Ok(started?.into_iter().map(join).collect())
     });
+    let rates = rates.map_err(|e| {
+        Error::Machine(format!("{threads} threads cannot be started: {e}; take fewer `--threads`"))
+    })?;
     let together = |i: usize| rates.iter().map(|of_thread| of_thread[i]).sum::<f64>();
-    (0..TRIES).map(together).fold(0.0, f64::max)
+    Ok((0..TRIES).map(together).fold(0.0, f64::max))
 }
 
 /// Independent sums: enough for every unit to be busy while each waits for its last result.
@@ -162,7 +179,7 @@ mod tests {
 
     #[test]
     fn limits_are_those_of_a_computer() {
-        let limits = measure(1);
+        let limits = measure(1).unwrap();
         assert!((1e8..1e13).contains(&limits.flops_per_second), "{limits:?}");
         assert!((1e8..1e13).contains(&limits.bytes_per_second), "{limits:?}");
     }
@@ -170,7 +187,7 @@ mod tests {
     #[test]
     fn copies_of_all_sizes() {
         for threads in [1, 3] {
-            let copies = copies(threads);
+            let copies = copies(threads).unwrap();
             assert!(copies.is_sorted_by_key(|c| c.bytes) && copies.len() == COPIES.count());
             let sound = |c: &Copying| (1e8..1e14).contains(&c.bytes_per_second);
             assert!(copies.iter().all(sound), "{copies:?}");

@@ -12,6 +12,9 @@ fn main() -> ExitCode {
     // `ansc inspect X | head` ends the program, as it does others, and not with a panic.
     // SAFETY: no other thread runs yet, and the default action is no code of ours.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    // A file that grows beyond a limit is an error that names it, as on a full disk, and not the end.
+    // SAFETY: as above.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let given = ansc::cli::Cli::command().get_matches();
     let cli = ansc::cli::Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     let json = cli.command.wants_json();

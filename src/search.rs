@@ -60,6 +60,8 @@ pub fn tune(
     if device == Device::Cpu {
         know_limits(&mut records, &target, threads)?;
     }
+    // Before there is anything to leave behind.
+    stop_when_interrupted();
     let measuring = LocalOptions {
         builders: self::threads(tuned.threads),
         caches,
@@ -73,7 +75,6 @@ pub fn tune(
         let made = strategy::create(&search.strategy, &model, seed);
         made.expect("the command line knows the names")
     };
-    stop_when_interrupted();
     let options = tune::Options {
         trials,
         per_round: search.per_round.max(1),
@@ -98,7 +99,7 @@ pub fn tune(
 /// Measures what this machine can do, unless the records know.
 fn know_limits(records: &mut Sqlite, target: &str, threads: usize) -> Result<(), Error> {
     if records.limits(target, threads)?.is_none() {
-        let limits = limits::measure(threads);
+        let limits = limits::measure(threads)?;
         records.set_machine(&MachineRecord { target: target.into(), threads, limits })?;
     }
     Ok(())
@@ -114,16 +115,24 @@ fn cost_model(search: &Search, tasks: &[Weighted]) -> SharedModel {
     Arc::new(RwLock::new(Box::new(WarmUp::new(model, least, search.seed))))
 }
 
-/// The first interrupt lets the round come to its end, the second ends the program.
+/// The first interrupt lets the round come to its end, the second ends the program. The same goes for what a session
+/// or a service that ends sends to its programs.
 pub(crate) fn stop_when_interrupted() {
-    extern "C" fn stop(_: libc::c_int) {
+    extern "C" fn stop(signal: libc::c_int) {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             // SAFETY: `_exit` may be called in a signal handler.
-            unsafe { libc::_exit(130) };
+            unsafe { libc::_exit(128 + signal) };
         }
     }
-    // SAFETY: the handler only touches an atomic and calls `_exit`, both allowed in a signal handler.
-    unsafe { libc::signal(libc::SIGINT, stop as *const () as libc::sighandler_t) };
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler only touches an atomic and calls `_exit`, both allowed in a signal handler. Signals
+        // that who started the program wants to be ignored, as `nohup` does, stay ignored.
+        unsafe {
+            if libc::signal(signal, stop as *const () as libc::sighandler_t) == libc::SIG_IGN {
+                libc::signal(signal, libc::SIG_IGN);
+            }
+        }
+    }
 }
 
 /// What candidates run on.

@@ -69,6 +69,68 @@ fn verifiers_run_unless_they_are_turned_off() {
 }
 
 #[test]
+fn inputs_may_be_pipes_but_have_an_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    ok(dir, &["models", "mlp", "-o", "."]);
+    ok(dir, &["compile", "mlp.onnx", "--untuned"]);
+    let (report, _) = json(dir, &["inspect", "mlp.ansc", "--json"]);
+    let input = &report["inputs"][0];
+    let shape: Vec<usize> = serde_json::from_value(input["shape"].clone()).unwrap();
+    npy::write(dir.join("in.npy"), &Tensor::zeros(ansc_runtime::DType::F32, &shape)).unwrap();
+    let name = input["name"].as_str().unwrap();
+    let run = |command: &str| {
+        let script = format!("{command} | \"$0\" run mlp.ansc --input {name}=/dev/stdin");
+        let ansc = env!("CARGO_BIN_EXE_ansc");
+        Command::new("sh").current_dir(dir).args(["-c", &script, ansc]).output().unwrap()
+    };
+    let whole = run("cat in.npy");
+    assert!(whole.status.success(), "{whole:?}");
+    for (command, message) in [
+        ("cat in.npy /dev/zero", "more follows"),
+        ("head -c 200 in.npy", "72 were given"),
+        ("cat /dev/zero", "not a .npy file"),
+    ] {
+        let output = run(command);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {text}");
+        assert!(text.starts_with("error: /dev/stdin: "), "{command}: {text}");
+        assert!(text.contains(message), "{command}: {text}");
+    }
+    let made = Command::new("mkfifo").arg(dir.join("fifo")).status().unwrap();
+    assert!(made.success());
+    let pipe = |named: &str| format!("{name}={named}");
+    for args in [
+        &["run", "mlp.ansc", "--input", &pipe("/dev/zero")][..],
+        &["run", "mlp.ansc", "--input", &pipe("fifo")],
+        &["compile", "mlp.onnx", "--value", &pipe("/dev/zero")],
+        &["inspect", "fifo"],
+        &["bench", "fifo"],
+        &["check", "fifo"],
+        &["explain", "fifo"],
+        &["report", "fifo"],
+        &["records", "ls", "fifo"],
+        &["records", "import", "new.db", "/dev/zero"],
+    ] {
+        let output = ansc(dir, args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {text}");
+        assert!(text.contains("pipe") || text.contains("regular file"), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn there_is_a_bound_on_threads() {
+    let directory = tempfile::tempdir().unwrap();
+    for verb in ["run", "bench", "report", "compile", "tune", "explain", "lab"] {
+        let output = ansc(directory.path(), &[verb, "x", "--threads", "99999"]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{verb}: {text}");
+        assert!(text.contains("4096 at most"), "{verb}: {text}");
+    }
+}
+
+#[test]
 fn what_cannot_be_compiled_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();

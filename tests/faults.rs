@@ -7,15 +7,17 @@ use ansc_graph::Compute;
 use ansc_sketch::default::Machine;
 use ansc_sketch::{Program, Task};
 use ansc_tuner::Candidate;
-use ansc_tuner::measure::{LocalMeasurer, LocalOptions, Measurer, WorkerCommand};
+use ansc_tuner::measure::{LocalMeasurer, LocalOptions, MeasureError, Measurer, WorkerCommand};
 use ansc_tuner::outcome::{Failure, Outcome};
 
+const WORKER: [&str; 5] = ["worker", "--target-cpu", "native", "--memory", "8000000000"];
+
 fn measurer(interpret_flops: u64) -> LocalMeasurer {
-    let args = ["worker", "--target-cpu", "native", "--memory", "8000000000"];
-    let worker = WorkerCommand {
-        program: env!("CARGO_BIN_EXE_ansc").into(),
-        args: args.map(String::from).to_vec(),
-    };
+    let program = env!("CARGO_BIN_EXE_ansc").into();
+    with(WorkerCommand { program, args: WORKER.map(String::from).to_vec() }, interpret_flops)
+}
+
+fn with(worker: WorkerCommand, interpret_flops: u64) -> LocalMeasurer {
     let options = LocalOptions {
         run_limit: Duration::from_secs(3),
         interpret_flops,
@@ -74,6 +76,19 @@ fn harm_is_the_candidates_own() {
         assert!(found, "{what}: {:?}\n{}", outcomes[0], bad.scheduled.program);
         assert!(outcomes[1].seconds().is_some(), "{what}");
     }
+}
+
+/// A worker that may write nothing is as one on a full disk.
+#[test]
+fn a_full_disk_is_the_machines_fault() {
+    let task = task(DOUBLE);
+    let good = Candidate::exactly(&task, &task.untuned()).unwrap();
+    let args = ["-c", "ulimit -f 0; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_ansc")];
+    let args = args.iter().chain(&WORKER).map(|arg| (*arg).to_owned()).collect();
+    let mut measurer = with(WorkerCommand { program: "sh".into(), args }, u64::MAX);
+    let error = measurer.measure(&task, &[good]).unwrap_err();
+    assert!(matches!(error, MeasureError::Unfit(_)) && error.is_of_the_machine(), "{error}");
+    assert!(error.to_string().contains("File too large"), "{error}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Output};
-use std::time::Duration;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use ansc_tuner::Records;
 use ansc_tuner::records::Sqlite;
@@ -73,9 +73,103 @@ fn a_killed_run_loses_nothing_and_leaves_no_process() {
         }
     }
     std::thread::sleep(Duration::from_millis(1500));
-    assert_eq!(workers_in(dir), 0);
+    assert_eq!(processes_in(dir), [0; 0]);
     ok(dir, &[&TUNE[..], &["--trials", "8"]].concat());
     assert!(records(dir) >= known + 8);
+}
+
+/// A run whose temporary folder is `dir/tmp`.
+fn tune_in(dir: &Path, trials: &str) -> Command {
+    let mut command = ansc(dir, &[&TUNE[..], &["--trials", trials]].concat());
+    command.env("TMPDIR", dir.join("tmp")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Waits until there is an artifact of a candidate.
+fn wait_for_artifact(dir: &Path) {
+    let start = Instant::now();
+    let is_there = || {
+        let folders = std::fs::read_dir(dir.join("tmp")).into_iter().flatten().flatten();
+        let mut files = folders.flat_map(|f| std::fs::read_dir(f.path()).into_iter().flatten());
+        files.any(|f| f.is_ok_and(|f| f.path().extension().is_some_and(|e| e == "ansc")))
+    };
+    while !is_there() {
+        assert!(start.elapsed() < Duration::from_secs(60), "no candidate was built");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().next().is_none()
+}
+
+#[test]
+fn a_temporary_folder_that_goes_away_is_no_result_of_a_candidate() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    ok(dir, &["models", "GMM", "-o", "."]);
+    let absent = tune_in(dir, "16").output().unwrap();
+    let text = String::from_utf8_lossy(&absent.stderr);
+    assert_eq!(absent.status.code(), Some(3), "{text}");
+    assert!(text.contains("set TMPDIR"), "{text}");
+    std::fs::create_dir(dir.join("tmp")).unwrap();
+    let mut run = tune_in(dir, "100000").spawn().unwrap();
+    wait_for_artifact(dir);
+    while run.try_wait().unwrap().is_none() {
+        // What is being written meanwhile may be in the way.
+        let _ = std::fs::remove_dir_all(dir.join("tmp"));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = run.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("this machine cannot measure"), "{text}");
+    let file = Sqlite::open_existing(&dir.join("ansc-records.db")).unwrap();
+    let known = file.keys().unwrap().into_iter().flat_map(|key| file.of(&key).unwrap());
+    assert_eq!(known.filter(|record| record.outcome.failure().is_some()).count(), 0);
+}
+
+#[test]
+fn a_request_to_end_is_an_interrupt() {
+    for signal in [libc::SIGTERM, libc::SIGHUP] {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        ok(dir, &["models", "GMM", "-o", "."]);
+        std::fs::create_dir(dir.join("tmp")).unwrap();
+        let run = tune_in(dir, "100000").spawn().unwrap();
+        wait_for_artifact(dir);
+        // SAFETY: no pointers; the process was not waited for.
+        assert_eq!(unsafe { libc::kill(run.id() as i32, signal) }, 0);
+        let output = run.wait_with_output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((output.status.code(), &report["stop"]), (Some(0), &"interrupted".into()));
+        assert!(is_empty(&dir.join("tmp")));
+    }
+}
+
+#[test]
+fn nothing_outlives_a_killed_run_for_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    ok(dir, &["models", "GMM", "-o", "."]);
+    std::fs::create_dir(dir.join("tmp")).unwrap();
+    let mut run = tune_in(dir, "100000").spawn().unwrap();
+    wait_for_artifact(dir);
+    let workers: Vec<i32> =
+        processes_in(dir).into_iter().filter(|p| *p != run.id() as i32).collect();
+    assert!(!workers.is_empty());
+    for worker in workers {
+        // SAFETY: no pointers. A process that is gone already needs not be stopped.
+        unsafe { libc::kill(worker, libc::SIGSTOP) };
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(processes_in(dir), [0; 0]);
+    assert!(!is_empty(&dir.join("tmp")), "kill -9 leaves no time to clean up");
+    let next = tune_in(dir, "8").output().unwrap();
+    assert!(next.status.success(), "{}", String::from_utf8_lossy(&next.stderr));
+    assert!(is_empty(&dir.join("tmp")));
 }
 
 /// What a run chooses follows from its seed and from what is known; what is made of records, from them alone.
@@ -206,10 +300,11 @@ fn records_with_cold_constants_are_kept_apart() {
 }
 
 /// Processes of ours whose working folder is `dir`.
-fn workers_in(dir: &Path) -> usize {
+fn processes_in(dir: &Path) -> Vec<i32> {
     let dir = dir.canonicalize().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
         .filter(|p| std::fs::read_link(p.path().join("cwd")).is_ok_and(|cwd| cwd == dir))
-        .count()
+        .filter_map(|p| p.file_name().to_str()?.parse().ok())
+        .collect()
 }

@@ -1,6 +1,7 @@
 //! Candidates of a search as artifacts, and the worker process that builds and runs them.
 
 mod artifact;
+mod blame;
 mod cold;
 mod fenced;
 mod pace;

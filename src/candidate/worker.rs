@@ -18,7 +18,7 @@ use ansc_tuner::measure::protocol::{Cold, Packed, Reply, Request, Subgraph, Timi
 
 use super::pace::Pace;
 use super::timing::Runs;
-use super::{Targets, artifact, fenced, spot};
+use super::{Targets, artifact, blame, fenced, spot};
 use crate::Error;
 use crate::compare::Difference;
 use crate::inputs::{self, Seed};
@@ -26,9 +26,11 @@ use crate::inputs::{self, Seed};
 /// Serves requests until standard input ends.
 pub fn serve(targets: &Targets, memory: Option<u64>) -> Result<(), Error> {
     end_with_parent();
-    if let Some(bytes) = memory {
-        limit_memory(bytes)?;
-    }
+    let limited = memory.map(limit_memory).transpose();
+    let memory = limited.inspect_err(|e| {
+        // Where nobody reads any more, nobody needs to be told.
+        let _ = say(&blame::reply(e, None));
+    })?;
     let mut worker = Worker {
         targets: targets.clone(),
         pools: HashMap::new(),
@@ -45,18 +47,23 @@ pub fn serve(targets: &Targets, memory: Option<u64>) -> Result<(), Error> {
             // What a candidate did to the GPU's memory, or that it never ended, spoils this process, not the next.
             return Err(Error::Machine(e.to_string()));
         }
-        let reply = reply.unwrap_or_else(|e| Reply::Refused { message: e.to_string() });
-        let text = serde_json::to_string(&reply).expect("replies serialise");
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{text}")
-            .and_then(|()| out.flush())
-            .map_err(|e| Error::Machine(format!("standard output: {e}")))?;
+        say(&reply.unwrap_or_else(|e| blame::reply(&e, memory)))?;
     }
     Ok(())
 }
 
-/// A worker whose candidate hangs is not left over when its parent is killed.
+fn say(reply: &Reply) -> Result<(), Error> {
+    let text = serde_json::to_string(reply).expect("replies serialise");
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(|e| Error::Machine(format!("standard output: {e}")))
+}
+
+/// A worker whose candidate hangs, or that is stopped, is not left over when its parent is killed.
 fn end_with_parent() {
+    ansc_tuner::measure::end_with_parent();
+    // Where the system does not do it, and where the parent was gone already.
     let parent = std::os::unix::process::parent_id();
     std::thread::spawn(move || {
         while std::os::unix::process::parent_id() == parent {
@@ -66,16 +73,24 @@ fn end_with_parent() {
     });
 }
 
-fn limit_memory(bytes: u64) -> Result<(), Error> {
-    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+/// To so many bytes, or to fewer if the process may not have as many; how many it may have.
+fn limit_memory(bytes: u64) -> Result<u64, Error> {
+    let failed = || {
+        let source = std::io::Error::last_os_error();
+        Err(Error::Machine(format!("the memory of a worker cannot be limited: {source}")))
+    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a local that outlives the call.
-    match unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) } {
-        0 => Ok(()),
-        _ => Err(Error::Machine(format!(
-            "memory cannot be limited: {}",
-            std::io::Error::last_os_error()
-        ))),
+    if unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0 {
+        return failed();
     }
+    let bytes = bytes.min(limit.rlim_max);
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: as above.
+    if unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) } != 0 {
+        return failed();
+    }
+    Ok(bytes)
 }
 
 struct Worker {

@@ -35,8 +35,8 @@ pub(super) fn measured(path: &std::path::Path, threads: usize) -> Result<Artifac
         model.manifest(),
         &seconds,
         threads,
-        limits::measure(threads),
-        limits::copies(threads),
+        limits::measure(threads)?,
+        limits::copies(threads)?,
     ))
 }
 
@@ -124,8 +124,9 @@ fn of_model(args: &Explain) -> Result<(), Error> {
     choose(&mut tasks, args, |t| &t.task.name)?;
     // What this CPU can do says nothing of a GPU.
     let measured = args.tuned.records.is_some() && options.schedules.aim == Aim::Cpu;
-    let limits = measured.then(|| limits::measure(options.schedules.threads));
-    let copies = if measured { limits::copies(options.schedules.threads) } else { vec![] };
+    let threads = options.schedules.threads;
+    let limits = measured.then(|| limits::measure(threads)).transpose()?;
+    let copies = if measured { limits::copies(threads)? } else { vec![] };
     let mut planned = vec![];
     for weighted in &tasks {
         let known = options.schedules.tuned.get(&weighted.task.key());

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use ansc_frontend::import;
 use ansc_graph::ValueId;
-use ansc_runtime::Model;
 use ansc_runtime::gpu::GpuCode;
 use ansc_runtime::manifest::{Manifest, Port, Specialisation};
+use ansc_runtime::{Model, source};
 
 use super::{human_bytes, import_options, print_json};
 use crate::Error;
@@ -19,7 +19,7 @@ pub(super) fn run(args: &Inspect) -> Result<(), Error> {
 pub(super) fn is_artifact(path: &Path) -> Result<bool, Error> {
     use std::io::Read;
     let mut magic = [0; 4];
-    let mut file = std::fs::File::open(path).map_err(|e| Error::file(path, e))?;
+    let mut file = source::open_file(path).map_err(|e| Error::file(path, e))?;
     let n = file.read(&mut magic).map_err(|e| Error::file(path, e))?;
     Ok(magic[..n] == *b"\x7fELF")
 }

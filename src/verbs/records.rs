@@ -1,9 +1,9 @@
 //! `ansc records`: what is in a file of records, and carrying records from file to file.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use ansc_runtime::source::Source;
 use ansc_tuner::Records;
 use ansc_tuner::records::jsonl::{self, Imported, JsonlError};
 use ansc_tuner::records::sqlite::Overview;
@@ -121,8 +121,8 @@ fn open_lines(path: &Path) -> Result<Box<dyn BufRead>, Error> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdin().lock()));
     }
-    let file = File::open(path).map_err(|e| Error::file(path, e))?;
-    Ok(Box::new(BufReader::new(file)))
+    let source = Source::open(path).map_err(|e| Error::file(path, e))?;
+    Ok(Box::new(BufReader::new(source)))
 }
 
 fn print_imported(path: &Path, done: &Imported) {
