@@ -1,14 +1,15 @@
 //! Made-up inputs for measuring and comparing: seeded, finite, and in the range where networks work.
 
 use ansc_runtime::manifest::{Port, Specialisation};
-use ansc_runtime::{DType, Model, Tensor};
+use ansc_runtime::tensor::TensorError;
+use ansc_runtime::{DType, Element, Model, Tensor};
 use half::{bf16, f16};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Seed(pub u64);
 
 /// One tensor for each input of the first specialisation.
-pub fn for_model(model: &Model, seed: Seed) -> Vec<(String, Tensor)> {
+pub fn for_model(model: &Model, seed: Seed) -> Result<Vec<(String, Tensor)>, TensorError> {
     for_specialisation(model, &model.specialisations()[0], seed)
 }
 
@@ -17,44 +18,41 @@ pub fn for_specialisation(
     model: &Model,
     specialisation: &Specialisation,
     seed: Seed,
-) -> Vec<(String, Tensor)> {
+) -> Result<Vec<(String, Tensor)>, TensorError> {
     let ports = specialisation.inputs.iter().enumerate();
     ports
         .map(|(i, port)| {
-            let tensor = model
-                .bound_value(i)
-                .unwrap_or_else(|| for_port(port, Seed(seed.0 ^ (i as u64) << 32)));
-            (port.name.clone(), tensor)
+            let tensor = match model.bound_value(i) {
+                Some(bound) => bound,
+                None => for_port(port, Seed(seed.0 ^ (i as u64) << 32))?,
+            };
+            Ok((port.name.clone(), tensor))
         })
         .collect()
 }
 
 /// Floats are uniform in -1..1; integers are 0 or 1, which every table of embeddings has.
-pub fn for_port(port: &Port, seed: Seed) -> Tensor {
+pub fn for_port(port: &Port, seed: Seed) -> Result<Tensor, TensorError> {
     let mut random = SplitMix(seed.0);
-    let n = port.shape.iter().product();
-    let shape = &port.shape;
+    let mut tensor = Tensor::try_zeros(port.dtype, &port.shape)?;
     let mut uniform = || (random.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
     match port.dtype {
-        DType::F32 => Tensor::from_slice(shape, &collect(n, || uniform() as f32)),
-        DType::F64 => Tensor::from_slice(shape, &collect(n, uniform)),
-        DType::F16 => Tensor::from_slice(shape, &collect(n, || f16::from_f64(uniform()))),
-        DType::BF16 => Tensor::from_slice(shape, &collect(n, || bf16::from_f64(uniform()))),
-        dtype => integers(dtype, shape, &mut random),
+        DType::F32 => fill(&mut tensor, || uniform() as f32),
+        DType::F64 => fill(&mut tensor, uniform),
+        DType::F16 => fill(&mut tensor, || f16::from_f64(uniform())),
+        DType::BF16 => fill(&mut tensor, || bf16::from_f64(uniform())),
+        dtype => {
+            // Little endian: the first byte of an element is its lowest.
+            for element in tensor.bytes_mut().chunks_mut(dtype.size()) {
+                element[0] = (random.next() & 1) as u8;
+            }
+        }
     }
+    Ok(tensor)
 }
 
-fn integers(dtype: DType, shape: &[usize], random: &mut SplitMix) -> Tensor {
-    let mut tensor = Tensor::zeros(dtype, shape);
-    // Little endian: the first byte of an element is its lowest.
-    for element in tensor.bytes_mut().chunks_mut(dtype.size()) {
-        element[0] = (random.next() & 1) as u8;
-    }
-    tensor
-}
-
-fn collect<T>(n: usize, mut next: impl FnMut() -> T) -> Vec<T> {
-    (0..n).map(|_| next()).collect()
+fn fill<T: Element>(tensor: &mut Tensor, mut next: impl FnMut() -> T) {
+    tensor.as_mut_slice::<T>().fill_with(&mut next);
 }
 
 /// Steele, Lea and Flood's generator: one addition and three multiplications a number.

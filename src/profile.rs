@@ -14,7 +14,7 @@ const RUNS: usize = 9;
 /// Seconds of each kernel of the manifest in one run of the model, of its first specialisation: the median over
 /// some runs. What belongs to another specialisation does not run.
 pub fn kernel_seconds(model: &Model, session: &mut Session) -> Result<Vec<f64>, Error> {
-    let inputs = inputs::for_model(model, Seed(0));
+    let inputs = inputs::for_model(model, Seed(0))?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     for _ in 0..WARM_UP {
         session.run(&named)?;

@@ -154,7 +154,7 @@ fn difference(generator: &Generator, folder: &Path) -> Result<f64, Failure> {
     let options = options(import.clone(), Aim::GpuOnCpu(GpuLimits::default()))?;
     pipeline::compile(&model, &artifact, &options, &Silent)?;
     let loaded = Model::load(&artifact)?;
-    let inputs = inputs::for_model(&loaded, Seed(1));
+    let inputs = inputs::for_model(&loaded, Seed(1)).unwrap();
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     let outputs = loaded.session()?.run(&named)?;
     let graph = import::load(&model, &import)?;

@@ -32,7 +32,7 @@ fn ours(model: &Path, artifact: &Path) -> Result<(Vec<Tensor>, Vec<Tensor>), Fai
     let import = ImportOptions::default();
     pipeline::compile(model, artifact, &Options::new(import, target), &Silent)?;
     let model = Model::load(artifact)?;
-    let inputs = inputs::for_model(&model, Seed(1));
+    let inputs = inputs::for_model(&model, Seed(1)).unwrap();
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     let outputs = model.session()?.run(&named)?;
     let tensors = |list: Vec<(String, Tensor)>| list.into_iter().map(|(_, t)| t).collect();

@@ -107,7 +107,8 @@ typedef struct AnscPort {
 
 // How a session is made. All zeros are the defaults.
 typedef struct AnscSessionOptions {
-  // Threads that run the model, the calling one included; 0 for one per available core.
+  // Threads that run the model, the calling one included; 0 for one per available core. At most
+  // 4096: for more, `ansc_session_new` gives `ANSC_STATUS_ARGUMENT`.
   size_t threads;
   // How long idle threads look for work before they sleep, in microseconds; 0 for the default,
   // negative for not at all.
@@ -254,4 +255,4 @@ AnscStatus ansc_session_output_shape(const struct AnscSession *session,
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: 4262ef9f7ea4c73f7f1d71683ae4ef5c */
+/* sources: 1c10f9f90dc66fe5770794c9359bd83a */

@@ -14,8 +14,8 @@
 //! # Ok::<(), npy::NpyError>(())
 //! ```
 
-use std::fs;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::dtype::DType;
@@ -94,7 +94,12 @@ pub fn read(path: impl AsRef<Path>) -> Result<Tensor, NpyError> {
 /// Writes an array to a file, which it replaces.
 pub fn write(path: impl AsRef<Path>, tensor: &Tensor) -> Result<(), NpyError> {
     let path = path.as_ref();
-    fs::write(path, to_bytes(tensor)).map_err(|source| NpyError::Io { path: path.into(), source })
+    let write = || {
+        let mut file = File::create(path)?;
+        file.write_all(&before_data(tensor))?;
+        file.write_all(tensor.bytes())
+    };
+    write().map_err(|source| NpyError::Io { path: path.into(), source })
 }
 
 /// Reads an array from the bytes of a `.npy` file.
@@ -153,6 +158,13 @@ fn fill(from: &mut dyn Read, to: &mut [u8]) -> Result<usize, NpyError> {
 
 /// The bytes of a `.npy` file that holds `tensor`.
 pub fn to_bytes(tensor: &Tensor) -> Vec<u8> {
+    let mut bytes = before_data(tensor);
+    bytes.extend(tensor.bytes());
+    bytes
+}
+
+/// Everything in a file that comes before the elements.
+fn before_data(tensor: &Tensor) -> Vec<u8> {
     let dims: Vec<String> = tensor.shape().iter().map(usize::to_string).collect();
     let comma = if dims.len() == 1 { "," } else { "" };
     let header = format!(
@@ -165,14 +177,13 @@ pub fn to_bytes(tensor: &Tensor) -> Vec<u8> {
     let data_at = (before + header.len() + 1).next_multiple_of(DATA_ALIGN);
     let header_len = data_at - before;
 
-    let mut bytes = Vec::with_capacity(data_at + tensor.bytes().len());
+    let mut bytes = Vec::with_capacity(data_at);
     bytes.extend(MAGIC);
     bytes.extend([if version_1 { 1 } else { 2 }, 0]);
     bytes.extend(&(header_len as u32).to_le_bytes()[..before - 8]);
     bytes.extend(header.bytes());
     bytes.resize(data_at - 1, b' ');
     bytes.push(b'\n');
-    bytes.extend(tensor.bytes());
     bytes
 }
 
@@ -394,6 +405,8 @@ impl<'a> Cursor<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
     use super::*;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use ansc_graph::{Compute, TensorType, interp};
 use ansc_runtime::manifest::{BufferId, Port};
 use ansc_runtime::pool::{Pool, PoolOptions};
+use ansc_runtime::tensor::TensorError;
 use ansc_runtime::{Model, RunError, Session, SessionOptions, Tensor};
 use ansc_sketch::Program;
 use ansc_tuner::measure::protocol::{Cold, Packed, Reply, Request, Subgraph, Timing, Trusted};
@@ -121,15 +122,18 @@ impl Loaded {
 struct Inputs(Vec<(TensorType, Arc<Tensor>)>);
 
 impl Inputs {
-    fn of(&mut self, session: &Session) -> Vec<Tensor> {
+    fn of(&mut self, session: &Session) -> Result<Vec<Tensor>, Error> {
         let old = std::mem::take(&mut self.0);
         for (i, port) in session.inputs().iter().enumerate() {
             let ty = TensorType::new(port.dtype, port.shape.clone());
             let kept = old.get(i).filter(|(t, _)| *t == ty).map(|(_, tensor)| tensor.clone());
-            let tensor = kept.unwrap_or_else(|| Arc::new(made_up(i, &ty)));
+            let tensor = match kept {
+                Some(tensor) => tensor,
+                None => Arc::new(made_up(i, &ty)?),
+            };
             self.0.push((ty, tensor));
         }
-        self.0.iter().map(|(_, tensor)| tensor.as_ref().clone()).collect()
+        Ok(self.0.iter().map(|(_, t)| t.try_clone()).collect::<Result<_, _>>()?)
     }
 }
 
@@ -173,7 +177,7 @@ impl Worker {
     fn time(&mut self, artifact: &Path, timing: &Timing) -> Result<Reply, Error> {
         let start = Instant::now();
         let mut session = self.session(artifact, timing.threads)?;
-        let inputs = self.inputs.of(&session);
+        let inputs = self.inputs.of(&session)?;
         let mut runs = Runs::new(&mut session, &inputs);
         let load = start.elapsed().as_secs_f64();
         let Some(beside) = timing.beside.as_ref().filter(|_| timing.cold != Cold::Everything)
@@ -198,7 +202,7 @@ impl Worker {
 
     fn load_beside(&mut self, artifact: &Path, threads: usize) -> Result<Loaded, Error> {
         let mut session = self.session(artifact, threads)?;
-        let inputs = Inputs::default().of(&session);
+        let inputs = Inputs::default().of(&session)?;
         Runs::new(&mut session, &inputs).run(1)?;
         Ok(Loaded { artifact: artifact.to_path_buf(), threads, session, inputs })
     }
@@ -210,7 +214,7 @@ impl Worker {
         packings: &[Packed],
         reference: &Path,
     ) -> Result<Reply, Error> {
-        let inputs = packed(inputs_of(&parse(&subgraph.compute)?), packings)?;
+        let inputs = packed(inputs_of(&parse(&subgraph.compute)?)?, packings)?;
         let outputs = self.outputs(artifact, &inputs)?;
         let bytes = std::fs::read(reference).map_err(|e| Error::file(reference, e))?;
         Ok(Reply::Compared { difference: difference(&outputs, &bytes)? })
@@ -229,7 +233,7 @@ impl Worker {
         output: &Path,
     ) -> Result<Reply, Error> {
         let compute = parse(&subgraph.compute)?;
-        let inputs = inputs_of(&compute);
+        let inputs = inputs_of(&compute)?;
         let kernel_inputs = packed(inputs.clone(), &trusted.packings)?;
         let outputs = self.outputs(&trusted.artifact, &kernel_inputs)?;
         let inputs: Vec<&Tensor> = inputs.iter().collect();
@@ -280,7 +284,7 @@ fn difference(outputs: &[Tensor], reference: &[u8]) -> Result<f64, Error> {
 /// Computes a subgraph by definition.
 fn reference(subgraph: &Subgraph, output: &Path) -> Result<Reply, Error> {
     let compute = parse(&subgraph.compute)?;
-    let inputs = inputs_of(&compute);
+    let inputs = inputs_of(&compute)?;
     let results = interp::eval(&compute, &inputs.iter().collect::<Vec<_>>())?;
     keep(&results, output)
 }
@@ -289,11 +293,11 @@ fn parse(text: &str) -> Result<Compute, Error> {
     Compute::parse(text).map_err(|e| Error::Usage(e.to_string()))
 }
 
-fn inputs_of(compute: &Compute) -> Vec<Tensor> {
+fn inputs_of(compute: &Compute) -> Result<Vec<Tensor>, TensorError> {
     compute.inputs.iter().enumerate().map(|(i, ty)| made_up(i, ty)).collect()
 }
 
-fn made_up(index: usize, ty: &TensorType) -> Tensor {
+fn made_up(index: usize, ty: &TensorType) -> Result<Tensor, TensorError> {
     let port = Port {
         name: String::new(),
         dtype: ty.dtype,

@@ -35,7 +35,7 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
     let mut session = model.session_with(&options)?;
     let shapes: Vec<_> = args.shapes.iter().map(|(n, s)| (n.as_str(), s.as_slice())).collect();
     let specialisation = model.specialisation(&shapes)?;
-    let inputs = inputs::for_specialisation(&model, specialisation, Seed(0));
+    let inputs = inputs::for_specialisation(&model, specialisation, Seed(0))?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     warm_up(&mut session, &named)?;
     let times = measure(&mut session, &named, args.runs)?;

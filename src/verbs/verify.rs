@@ -87,7 +87,7 @@ fn verify(
 ) -> Result<Outcome, Error> {
     let options = options(args, model, specialisation)?;
     let graph = import::load(&args.model, &options)?;
-    let mut inputs = inputs::for_specialisation(model, specialisation, Seed(0));
+    let mut inputs = inputs::for_specialisation(model, specialisation, Seed(0))?;
     for (name, tensor) in &mut inputs {
         if let Some(own) = given.get(name) {
             *tensor = own.clone();

@@ -64,6 +64,8 @@ pub enum LabError {
     Strategy(String),
     #[error("there is no cost model `{0}`")]
     CostModel(String),
+    #[error("none of {trials} candidates ran; `ansc tune` on the same model says why")]
+    NothingRan { trials: usize },
 }
 
 /// Is told how the runs of a seed go.
@@ -112,6 +114,10 @@ impl Lab<'_> {
             if self.interrupted.load(Ordering::Relaxed) {
                 break;
             }
+        }
+        let trials = done.iter().map(|run| run.trials.len()).sum();
+        if trials > 0 && untuned.is_none() && done.iter().all(|run| run.best().is_none()) {
+            return Err(LabError::NothingRan { trials });
         }
         let size = space::size(task, &sketches);
         Ok(Comparison::new(task, options, size, untuned, done))
