@@ -1,6 +1,7 @@
 //! `ansc tune` and what is compiled with its records, as a user runs them.
 
 use std::collections::BTreeSet;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -136,7 +137,16 @@ fn a_request_to_end_is_an_interrupt() {
         let dir = dir.path();
         ok(dir, &["models", "GMM", "-o", "."]);
         std::fs::create_dir(dir.join("tmp")).unwrap();
-        let run = tune_in(dir, "100000").spawn().unwrap();
+        let mut command = tune_in(dir, "100000");
+        // Who runs the tests may ignore it, which programs inherit.
+        // SAFETY: `signal` may be called between fork and exec, and sets no handler here.
+        unsafe {
+            command.pre_exec(move || {
+                libc::signal(signal, libc::SIG_DFL);
+                Ok(())
+            })
+        };
+        let run = command.spawn().unwrap();
         wait_for_artifact(dir);
         // SAFETY: no pointers; the process was not waited for.
         assert_eq!(unsafe { libc::kill(run.id() as i32, signal) }, 0);

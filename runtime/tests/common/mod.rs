@@ -169,7 +169,7 @@ fn bytes(buffer: &BufferInfo) -> usize {
 }
 
 fn writable(buffer: &BufferInfo) -> bool {
-    !matches!(buffer.storage, Storage::Input(_) | Storage::Weight { .. })
+    matches!(buffer.storage, Storage::Arena { .. } | Storage::Output(_))
 }
 
 const SECTIONS: &str = r#"
