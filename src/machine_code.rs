@@ -10,11 +10,10 @@ use ansc_codegen::{Batch, CodegenError, Kernel, Target, artifact, compile_all};
 use ansc_graph::TensorType;
 use ansc_runtime::gpu::{GpuCode, GpuText};
 use ansc_runtime::manifest::{Manifest, TargetInfo};
-use ansc_sketch::Program;
 use ansc_sketch::gpu::GpuProgram;
 
 use crate::Error;
-use crate::assemble::Assembly;
+use crate::assemble::{self, Assembly};
 use crate::choice::{Aim, Form};
 use crate::pipeline::Options;
 
@@ -37,10 +36,10 @@ impl Code {
         Ok(Code { batch, target: options.target.info(), gpu: None })
     }
 
-    /// Bytes of the arguments of a kernel: the parameters of its program, then its workspace.
-    pub(crate) fn arguments(&self, program: &Program, kernel: usize) -> Vec<usize> {
-        let params = program.params.iter().map(|&param| &program.buffer(param).ty);
-        params.chain(&self.batch.kernels[kernel].workspace).map(TensorType::bytes).collect()
+    /// Bytes of the arguments of the `index`-th kernel: what it reads and writes, then its workspace.
+    pub(crate) fn arguments(&self, kernel: &assemble::Kernel, index: usize) -> Vec<usize> {
+        let workspace = &self.batch.kernels[index].workspace;
+        kernel.operands().into_iter().chain(workspace).map(TensorType::bytes).collect()
     }
 
     pub(crate) fn write(

@@ -253,7 +253,7 @@ fn manifest(assembly: &Assembly, code: &Code, model: Provenance) -> Manifest {
         nodes: u.nodes.clone(),
         flops: u.flops,
         bytes: u.bytes,
-        args: code.arguments(&assembly.kernels.kernels[u.kernel].program, u.kernel),
+        args: code.arguments(&assembly.kernels.kernels[u.kernel], u.kernel),
         reads: u.reads,
         launches: code.batch.kernels[u.kernel].launches.clone(),
         tuning: assembly.kernels.kernels[u.kernel].tuning.clone(),

@@ -7,10 +7,11 @@ use std::collections::HashMap;
 
 use ansc_graph::fuse::Group;
 use ansc_graph::verify::Defect;
-use ansc_graph::{Compute, Graph, cost};
+use ansc_graph::{Compute, Graph, TensorType, cost};
 use ansc_runtime::manifest::Tuning;
 use ansc_sketch::packed::Packing;
 
+use super::prepared::result;
 use crate::Error;
 use crate::choice::{Chosen, Form, Schedules};
 
@@ -40,6 +41,17 @@ pub struct KernelUse {
     pub bytes: u64,
     /// Arguments that it only reads.
     pub reads: usize,
+}
+
+impl Kernel {
+    /// What it reads, constants in the order in which it reads them, and what it writes.
+    pub(crate) fn operands(&self) -> Vec<&TensorType> {
+        let packed = |param: usize| self.packings.iter().find(|p| p.param == param);
+        let input = |(param, ty)| packed(param).map_or(ty, |p| result(&p.compute));
+        let inputs = self.compute.inputs.iter().enumerate().map(input);
+        let outputs = self.compute.outputs.iter().map(|&stage| &self.compute.stages[stage].ty);
+        inputs.chain(outputs).collect()
+    }
 }
 
 impl KernelTable {

@@ -35,7 +35,8 @@ pub(super) fn is_worthwhile(packing: &Compute) -> bool {
     to > from + from / 4
 }
 
-fn result(packing: &Compute) -> &TensorType {
+/// What a packing makes of its constant.
+pub(super) fn result(packing: &Compute) -> &TensorType {
     &packing.stages[packing.outputs[0]].ty
 }
 
