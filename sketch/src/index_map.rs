@@ -32,10 +32,18 @@ pub enum MapError {
     Inputs,
     #[error("`{0}` is no integer expression over the inputs of the map")]
     Output(String),
+    #[error("an index map has at most {0} inputs and outputs")]
+    TooMany(usize),
 }
+
+/// Axes of a space. Each may become a loop, and nests are walked through level by level.
+const MOST_AXES: usize = 32;
 
 impl IndexMap {
     pub fn new(inputs: usize, outputs: Vec<Expr>) -> Result<IndexMap, MapError> {
+        if inputs.max(outputs.len()) > MOST_AXES {
+            return Err(MapError::TooMany(MOST_AXES));
+        }
         match outputs.iter().find(|e| !is_index(e, inputs)) {
             Some(e) => Err(MapError::Output(e.to_string())),
             None => Ok(IndexMap { inputs, outputs }),

@@ -11,6 +11,14 @@ use crate::program::{Block, Body, For, Program, Scope, Stmt};
 
 pub(crate) type Path = Vec<usize>;
 
+/// Loops around the innermost block.
+pub(crate) fn depth(stmt: &Stmt) -> usize {
+    match stmt {
+        Stmt::For(l) => 1 + l.body.iter().map(depth).max().unwrap_or(0),
+        Stmt::Block(_) => 0,
+    }
+}
+
 /// The path of the first statement in program order for which `f` holds.
 pub(crate) fn find(stmts: &[Stmt], f: &mut impl FnMut(&Stmt) -> bool) -> Option<Path> {
     for (index, stmt) in stmts.iter().enumerate() {

@@ -223,6 +223,7 @@ fn damaged_traces_are_refused() {
     let mut random = StdRng::seed_from_u64(11);
     let (mut refused, mut replayed, mut failures) = (0, 0, vec![]);
     let rounds = std::env::var("ANSC_TRACES").map_or(10, |n| n.parse().unwrap());
+    let print = std::env::var_os("ANSC_TRACES_PRINT").is_some();
     for task in tasks() {
         for sketch in task.sketches() {
             for _ in 0..rounds {
@@ -235,6 +236,10 @@ fn damaged_traces_are_refused() {
                     refused += 1;
                     continue;
                 };
+                if print {
+                    // A stack that overflows ends the process: the last line is the trace that did it.
+                    eprintln!("{json}");
+                }
                 let (task, seed) = (task.clone(), random.random());
                 let original = sample.trace;
                 let used = move || use_all(&task, &trace, &original, seed);

@@ -6,7 +6,7 @@
 //! for u in 0..1 { block s (..) { .. } }
 //! ```
 
-use super::query::{block_path, loop_path};
+use super::query::{block_path, check_depth, loop_path};
 use super::{LoopRef, Result, Schedule};
 use crate::program::{For, ForKind, Program};
 use crate::tree;
@@ -16,6 +16,7 @@ impl Schedule {
     pub fn add_unit_loop(&mut self, block: &str) -> Result<LoopRef> {
         self.apply("add_unit_loop", |program| {
             let path = block_path(program, block)?;
+            check_depth(program, &path, 1)?;
             Ok(wrap(program, &path))
         })
     }
@@ -24,6 +25,7 @@ impl Schedule {
     pub fn add_unit_loop_around(&mut self, l: LoopRef) -> Result<LoopRef> {
         self.apply("add_unit_loop", |program| {
             let path = loop_path(program, l)?;
+            check_depth(program, &path, 1)?;
             Ok(wrap(program, &path))
         })
     }

@@ -49,6 +49,8 @@ pub enum Cause {
     SharedWrites { block: String, buffer: String },
     #[error("the result would be too large to address")]
     TooLarge,
+    #[error("more than {0} loops would be nested")]
+    TooDeep(usize),
     #[error("`{buffer}` is written by several blocks")]
     SeveralWriters { buffer: String },
     #[error("the block would leave a loop that it shares with `{0}`, with which it exchanges data")]

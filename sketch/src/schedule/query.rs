@@ -90,6 +90,23 @@ pub(super) fn loop_path(program: &Program, l: LoopRef) -> std::result::Result<Pa
         .ok_or_else(|| Cause::NoSuchLoop.into())
 }
 
+/// Loops that may be nested. No schedule needs as many; whoever walks through a program does so level by level.
+const MOST_NESTED: usize = 128;
+
+/// Refuses `added` more loops in the nest that `path` leads into, if that made it too deep.
+pub(super) fn check_depth(
+    program: &Program,
+    path: &[usize],
+    added: usize,
+) -> std::result::Result<(), Failure> {
+    let nest = path.first().and_then(|&root| program.body.get(root));
+    let depth = nest.map_or(0, tree::depth);
+    match depth.checked_add(added) {
+        Some(depth) if depth <= MOST_NESTED => Ok(()),
+        _ => Err(Cause::TooDeep(MOST_NESTED).into()),
+    }
+}
+
 pub(super) fn block_at<'a>(program: &'a Program, path: &[usize]) -> &'a Block {
     match tree::stmt(&program.body, path) {
         Some(Stmt::Block(block)) => block,

@@ -9,7 +9,7 @@
 use ansc_graph::Expr;
 
 use super::error::{Cause, Failure};
-use super::query::{loop_at, loop_at_mut, loop_path, simplify_under};
+use super::query::{check_depth, loop_at, loop_at_mut, loop_path, simplify_under};
 use super::{LoopRef, Result, Schedule};
 use crate::program::{For, ForKind, Program, Stmt};
 use crate::tree;
@@ -30,6 +30,7 @@ fn split(
     factors: &[usize],
 ) -> std::result::Result<Vec<LoopRef>, Failure> {
     let path = loop_path(program, l)?;
+    check_depth(program, &path, factors.len())?;
     let For { extent, kind, .. } = *loop_at(program, &path);
     if kind != ForKind::Serial {
         return Err(Cause::Kind(kind).at_loop(l));

@@ -247,7 +247,7 @@ impl Recorder {
         let task = self.task.clone().ok_or(StepError::NoTask)?;
         let set = knobs
             .iter()
-            .map(|(knob, value)| Ok((*knob, self.number(*value)?)))
+            .map(|(knob, value)| Ok((*knob, knob_value(*knob, self.number(*value)?)?)))
             .collect::<Result<Vec<_>>>()?;
         let (name, constant) = (&task.name, &task.constant);
         if let Some(limits) = &task.gpu {
@@ -428,6 +428,15 @@ impl Recorder {
         }
         Ok(())
     }
+}
+
+/// Numbers far beyond what a knob is for would make programs without an end.
+fn knob_value(knob: Knob, value: i64) -> Result<i64> {
+    let most = knob.candidates().iter().copied().max().unwrap_or(0);
+    if value > most {
+        return Err(StepError::Knob { knob: knob.name(), value, most });
+    }
+    Ok(value)
 }
 
 pub(super) fn define<T: Clone>(table: &mut Vec<Option<T>>, index: u32, value: T) {
