@@ -240,6 +240,9 @@ pub struct Run {
     pub output_dir: PathBuf,
     #[arg(long, default_value_t = 0, value_parser = parse_threads, help = "Threads; 0 takes all cores")]
     pub threads: usize,
+    /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are zeros
+    #[arg(long)]
+    pub keep_denormals: bool,
     #[arg(long)]
     pub json: bool,
 }
@@ -259,6 +262,9 @@ pub struct Bench {
     /// Also show where the time goes
     #[arg(long)]
     pub per_kernel: bool,
+    /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are zeros
+    #[arg(long)]
+    pub keep_denormals: bool,
     #[arg(long)]
     pub json: bool,
 }
@@ -277,6 +283,9 @@ pub struct Verify {
     /// Compare after every kernel too, and name the first that diverges
     #[arg(long)]
     pub layers: bool,
+    /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are zeros
+    #[arg(long)]
+    pub keep_denormals: bool,
     #[arg(long)]
     pub json: bool,
 }

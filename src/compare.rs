@@ -1,9 +1,10 @@
 //! How far two tensors are apart.
 
-use ansc_runtime::Tensor;
+use ansc_runtime::{DType, Tensor};
 use serde::Serialize;
 
-/// Errors of a tensor against its reference. NaN equals NaN, an infinity itself.
+/// Errors of a tensor against its reference. NaN equals NaN, an infinity itself, and less than the smallest normal
+/// number of the type is no error: below it one side may have zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Difference {
     pub max_abs: f64,
@@ -20,13 +21,15 @@ impl Difference {
         let (a, r) = (actual.to_f64_vec(), reference.to_f64_vec());
         assert_eq!(a.len(), r.len(), "elements to compare");
         let mut difference = Difference { max_abs: 0.0, max_rel: 0.0, non_finite: 0 };
+        let smallest = smallest_normal(actual.dtype());
         let mut largest = 0.0f64;
         for (&a, &r) in a.iter().zip(&r) {
             if r.is_finite() {
                 largest = largest.max(r.abs());
             }
             if a.is_finite() && r.is_finite() {
-                difference.max_abs = difference.max_abs.max((a - r).abs());
+                let error = Some((a - r).abs()).filter(|error| *error >= smallest).unwrap_or(0.0);
+                difference.max_abs = difference.max_abs.max(error);
             } else if !(a == r || a.is_nan() && r.is_nan()) {
                 difference.non_finite += 1;
             }
@@ -38,6 +41,15 @@ impl Difference {
 
     pub fn within(&self, tolerance: f64) -> bool {
         self.non_finite == 0 && self.max_rel <= tolerance
+    }
+}
+
+fn smallest_normal(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::MIN_POSITIVE,
+        DType::F32 | DType::BF16 => f64::from(f32::MIN_POSITIVE),
+        // What becomes zero in `f32` is zero in `f16`.
+        _ => 0.0,
     }
 }
 
@@ -53,5 +65,16 @@ mod tests {
             &t(&[f32::NAN, f32::NEG_INFINITY, 2.0]),
         );
         assert_eq!((d.max_abs, d.max_rel, d.non_finite), (1.0, 0.5, 1));
+    }
+
+    #[test]
+    fn zero_for_a_denormal_number_is_no_error() {
+        let between = |a: &[f32], r: &[f32]| {
+            let t = |v: &[f32]| Tensor::from_slice(&[v.len()], v);
+            Difference::between(&t(a), &t(r))
+        };
+        assert!(between(&[0.0, -0.0], &[1e-38, -1e-45]).within(0.0));
+        assert!(!between(&[0.0], &[f32::MIN_POSITIVE]).within(0.0));
+        assert!(!between(&[0.0], &[f32::INFINITY]).within(0.0));
     }
 }

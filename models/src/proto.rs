@@ -85,8 +85,11 @@ impl Message {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ElemType {
     F32 = 1,
+    I32 = 6,
     I64 = 7,
     Bool = 9,
+    F16 = 10,
+    F64 = 11,
 }
 
 pub fn tensor(name: &str, elem: ElemType, dims: &[usize], raw: &[u8]) -> Message {

@@ -10,6 +10,7 @@ mod loops;
 use std::time::{Duration, Instant};
 
 use crate::dtype::DType;
+use crate::float::{Denormals, FloatMode};
 use crate::host;
 use crate::manifest::{BufferId, BufferInfo};
 use crate::model::{Kernel, Launch};
@@ -48,6 +49,7 @@ pub(crate) struct OnThreads<'a> {
     pub(crate) kernels: &'a [Kernel],
     pub(crate) pool: &'a Pool,
     pub(crate) scratch: Scratch,
+    pub(crate) denormals: Denormals,
 }
 
 impl Kernels for OnThreads<'_> {
@@ -68,6 +70,7 @@ impl OnThreads<'_> {
         self.pool.run(launch.extent, &|thread, range| {
             // Below `extent`, which fits.
             let (begin, end) = (range.start as i64, range.end as i64);
+            let _mode = FloatMode::enter(self.denormals);
             // SAFETY: the session allotted `stride` bytes to each thread of the pool; addresses
             // are valid as `Exec::addresses` says; the code is trusted, see `Model::load`.
             unsafe { (launch.run)(args.0, scratch.base.add(thread * scratch.stride), begin, end) };

@@ -14,6 +14,7 @@ pub mod c;
 pub mod cuda;
 pub mod dtype;
 mod exec;
+mod float;
 pub mod gpu;
 pub mod host;
 pub mod load;

@@ -17,6 +17,7 @@
 //! * Weights, prepared ones too, and inputs are read-only pages or may be: writing there is a fault.
 //! * Outputs do not overlap inputs or each other. Which buffers of the arena overlap is the
 //!   compiler's business: the runtime writes only what the plan's steps say.
+//! * The floating-point mode is the usual one, but denormal operands and results may be zeros.
 //! * A buffer that only a host operator or a loop fills may hold less than its type says; then its
 //!   actual elements are the first ones, densely packed in the actual shape.
 

@@ -14,6 +14,7 @@ use memmap2::{Mmap, MmapMut};
 
 use crate::artifact::Artifact;
 use crate::exec::{Exec, OnThreads};
+use crate::float::Denormals;
 use crate::manifest::{Manifest, Preparation, Storage};
 use crate::model::Kernel;
 use crate::pool::{Pool, PoolError, PoolOptions};
@@ -46,7 +47,8 @@ pub(crate) fn program(preparation: &Preparation) -> Result<Program, ManifestErro
     Program::new(&preparation.plan, &preparation.kernels, Writes::Prepared)
 }
 
-/// Runs the plan, on all cores.
+/// Runs the plan, on all cores. Denormal numbers are kept: sessions of either kind share what is made, and what the
+/// compiler makes of constants keeps them too.
 pub(crate) fn prepare(
     artifact: &Artifact,
     preparation: &Preparation,
@@ -69,9 +71,10 @@ pub(crate) fn prepare(
     };
     let addresses = places.of(&preparation.plan.buffers);
     let args: Vec<*mut u8> = program.args.iter().map(|id| addresses[id.0 as usize]).collect();
+    let (scratch, denormals) = (memory.scratch(), Denormals::Keep);
     Exec {
         program,
-        kernels: &mut OnThreads { kernels, pool: &pool, scratch: memory.scratch() },
+        kernels: &mut OnThreads { kernels, pool: &pool, scratch, denormals },
         buffers: &preparation.plan.buffers,
         addresses: &addresses,
         args: &args,

@@ -14,6 +14,7 @@ use memmap2::{MmapMut, MmapRaw};
 
 use crate::cuda::{CudaError, Device, Io, Notes, Runs};
 use crate::exec::{Exec, OnThreads, Scratch};
+use crate::float::Denormals;
 use crate::manifest::{BufferInfo, Port, Specialisation, Storage};
 use crate::model::{Kernel, Model, Parts};
 use crate::pool::{Pool, PoolError, PoolOptions};
@@ -35,8 +36,12 @@ pub struct SessionOptions {
     pub spin: Option<Duration>,
     /// Cores to pin workers to; see [`PoolOptions::affinity`].
     pub affinity: Vec<usize>,
-    /// A pool to share with other sessions; then the other options are ignored.
+    /// A pool to share with other sessions; then the options above are ignored.
     pub pool: Option<Arc<Pool>>,
+    /// Computes with numbers below the smallest normal one of their type (`1.2e-38` for `f32`), which takes
+    /// processors a hundred times as long; else they are zeros, as operands and as results. Either way `f16` keeps
+    /// its own, and the mode of the calling thread is left as it is. A GPU always keeps them.
+    pub keep_denormals: bool,
 }
 
 /// Why a [`Session`] could not be made.
@@ -79,6 +84,7 @@ pub struct Session {
     parts: Arc<Parts>,
     pool: Arc<Pool>,
     memory: Memory,
+    denormals: Denormals,
     /// One for each specialisation, from its first run on.
     tables: Vec<Option<Tables>>,
     /// The specialisation of the last run.
@@ -172,7 +178,9 @@ impl Session {
         };
         let memory = Memory::of(&parts, pool.threads())?;
         let tables = parts.programs.iter().map(|_| None).collect();
-        let mut session = Session { parts, pool, memory, tables, current: 0, timed: false };
+        let denormals = if options.keep_denormals { Denormals::Keep } else { Denormals::Flush };
+        let mut session =
+            Session { parts, pool, memory, denormals, tables, current: 0, timed: false };
         session.prepare(0)?;
         Ok(session)
     }
@@ -293,8 +301,12 @@ impl Session {
         let targets = tables.output_addresses(&specialisation.outputs, outputs)?;
         tables.set_caller_addresses(program, &inputs, &targets);
         tables.actual.fill(None);
-        let scratch = self.memory.scratch();
-        let mut kernels = OnThreads { kernels: &parts.kernels, pool: &self.pool, scratch };
+        let mut kernels = OnThreads {
+            kernels: &parts.kernels,
+            pool: &self.pool,
+            scratch: self.memory.scratch(),
+            denormals: self.denormals,
+        };
         Exec {
             program,
             kernels: &mut kernels,

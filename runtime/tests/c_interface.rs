@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr::{null, null_mut};
 
+use ansc_runtime::DType;
 use ansc_runtime::c::{
     AnscDtype, AnscInput, AnscModel, AnscOutput, AnscPort, AnscSession, AnscSessionOptions,
     AnscStatus, ansc_error_message, ansc_model_free, ansc_model_input, ansc_model_input_count,
@@ -14,6 +15,8 @@ use ansc_runtime::c::{
     ansc_session_free, ansc_session_new, ansc_session_output_shape, ansc_session_run,
     ansc_session_threads,
 };
+use ansc_runtime::host::HostOp;
+use ansc_runtime::manifest::Step;
 use common::{sample, sample_result};
 
 const X: [f32; 8] = [1.0, -2.0, 3.0, 0.5, 0.0, 7.0, -1.0, 2.0];
@@ -34,9 +37,17 @@ fn loaded() -> *mut AnscModel {
     model
 }
 
+/// The defaults, on one thread.
+const OPTIONS: AnscSessionOptions = AnscSessionOptions {
+    threads: 1,
+    spin_microseconds: 0,
+    cores: null(),
+    cores_count: 0,
+    keep_denormals: 0,
+};
+
 fn session_of(model: *const AnscModel, threads: usize) -> *mut AnscSession {
-    let options =
-        AnscSessionOptions { threads, spin_microseconds: -1, cores: null(), cores_count: 0 };
+    let options = AnscSessionOptions { threads, spin_microseconds: -1, ..OPTIONS };
     let mut session = null_mut();
     // SAFETY: all pointers are valid.
     let status = unsafe { ansc_session_new(model, &raw const options, &raw mut session) };
@@ -145,8 +156,7 @@ fn nulls_and_wrong_indices_are_errors() {
         assert_eq!(ansc_session_threads(null()), 0);
         ansc_model_free(null_mut());
         ansc_session_free(null_mut());
-        let bad =
-            AnscSessionOptions { threads: 1, spin_microseconds: 0, cores: null(), cores_count: 3 };
+        let bad = AnscSessionOptions { cores_count: 3, ..OPTIONS };
         let mut made = null_mut();
         assert_eq!(ansc_session_new(model, &raw const bad, &raw mut made), argument);
         assert!(made.is_null() && other.is_null() && shape == [7; 2]);
@@ -222,12 +232,30 @@ fn files_that_are_no_artifacts_are_refused() {
 }
 
 #[test]
+fn denormal_numbers_are_zeros_unless_they_are_kept() {
+    let model = loaded();
+    // Its second element is `2 x + x`.
+    let tiny = f32::MIN_POSITIVE / 4.0;
+    for (keep_denormals, expected) in [(0, 0.0), (1, tiny * 3.0), (255, tiny * 3.0)] {
+        let options = AnscSessionOptions { keep_denormals, ..OPTIONS };
+        let (mut session, mut y) = (null_mut(), [9f32; 8]);
+        // SAFETY: all pointers are valid.
+        let made = unsafe { ansc_session_new(model, &raw const options, &raw mut session) };
+        assert_eq!(made, AnscStatus::Ok, "{}", message());
+        let (x, y_out) = (input(c"x", F32, &[tiny; 8]), output(c"y", &mut y));
+        assert_eq!(run(session, &[x], &[y_out]), AnscStatus::Ok, "{}", message());
+        assert_eq!(y[1], expected);
+        // SAFETY: made above.
+        unsafe { ansc_session_free(session) };
+    }
+    // SAFETY: made above.
+    unsafe { ansc_model_free(model) };
+}
+
+#[test]
 fn a_session_that_runs_is_busy() {
     let mut b = common::Builder::new();
-    let (x, y) = (
-        b.input("x", ansc_runtime::DType::F32, &[2, 4]),
-        b.output("y", ansc_runtime::DType::F32, &[2, 4]),
-    );
+    let (x, y) = (b.input("x", ansc_runtime::DType::F32, &[2, 4]), b.output("y", ansc_runtime::DType::F32, &[2, 4]));
     // Ends when the caller's input changes.
     b.step("wait", 1, &[x, y], "while (*(volatile float *)b[0] == 1.0f) {}");
     let dir = tempfile::tempdir().unwrap();

@@ -31,7 +31,11 @@ struct Latency {
 
 pub(super) fn run(args: &Bench) -> Result<(), Error> {
     let model = Model::load(&args.artifact)?;
-    let options = SessionOptions { threads: args.threads, ..SessionOptions::default() };
+    let options = SessionOptions {
+        threads: args.threads,
+        keep_denormals: args.keep_denormals,
+        ..SessionOptions::default()
+    };
     let mut session = model.session_with(&options)?;
     let shapes: Vec<_> = args.shapes.iter().map(|(n, s)| (n.as_str(), s.as_slice())).collect();
     let specialisation = model.specialisation(&shapes)?;

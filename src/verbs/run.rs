@@ -9,8 +9,11 @@ use crate::cli::Run;
 pub(super) fn run(args: &Run) -> Result<(), Error> {
     let model = Model::load(&args.artifact)?;
     let inputs = read_tensors(&args.inputs)?;
-    let mut session = model
-        .session_with(&SessionOptions { threads: args.threads, ..SessionOptions::default() })?;
+    let mut session = model.session_with(&SessionOptions {
+        threads: args.threads,
+        keep_denormals: args.keep_denormals,
+        ..SessionOptions::default()
+    })?;
     let named: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     let outputs = session.run(&named)?;
     std::fs::create_dir_all(&args.output_dir).map_err(|e| Error::file(&args.output_dir, e))?;

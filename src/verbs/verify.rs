@@ -6,7 +6,7 @@ use ansc_codegen::Target;
 use ansc_frontend::{ImportOptions, import};
 use ansc_graph::{Graph, interp};
 use ansc_runtime::manifest::Specialisation;
-use ansc_runtime::{Model, Tensor};
+use ansc_runtime::{Model, Session, SessionError, SessionOptions, Tensor};
 use ansc_sketch::gpu::GpuLimits;
 use serde::Serialize;
 
@@ -95,7 +95,7 @@ fn verify(
     }
     let reference = interp::run(&graph, &in_graph_order(&graph, &inputs)?)?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
-    let actual = model.session()?.run(&named)?;
+    let actual = session(args, model)?.run(&named)?;
     let mut rows = compare(&actual, &reference, args.tolerance)?;
     let mut layers = match args.layers {
         true => Some(first_divergence(args, model, options, &graph, &inputs)?),
@@ -105,6 +105,11 @@ fn verify(
         row.specialisation.clone_from(&specialisation.name);
     }
     Ok(Outcome { rows, layers })
+}
+
+fn session(args: &Verify, model: &Model) -> Result<Session, SessionError> {
+    let keep_denormals = args.keep_denormals;
+    model.session_with(&SessionOptions { keep_denormals, ..SessionOptions::default() })
 }
 
 /// What the specialisation was compiled for, where the arguments do not say.
@@ -198,7 +203,7 @@ fn first_divergence(
     let path = directory.path().join("exposed.ansc");
     pipeline::compile(&args.model, &path, &options, &Silent)?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
-    let actual = Model::load(&path)?.session()?.run(&named)?;
+    let actual = session(args, &Model::load(&path)?)?.run(&named)?;
     let reference =
         pipeline::reference_of_everything(&args.model, &options, &in_graph_order(graph, inputs)?)?;
     let (names, reference): (Vec<String>, Vec<Tensor>) = reference.into_iter().unzip();

@@ -14,7 +14,7 @@ use crate::emit::again::Strips;
 use crate::emit::ir::{Ir, Reg};
 use crate::emit::tiles::{Loaded, Stored};
 use crate::ops;
-use crate::target::Target;
+use crate::target::{Arch, Target};
 
 /// What cannot be emitted, in words.
 pub(crate) type Result<T> = std::result::Result<T, String>;
@@ -330,7 +330,9 @@ pub(super) fn describe(ir: &Ir<'_>, function: FunctionValue<'_>, target: &Target
         ("no-trapping-math", "true".to_owned()),
         ("no-builtins", String::new()),
     ];
-    for (key, value) in pairs {
+    // On a CPU the mode is the session's, so that LLVM assumes neither.
+    let mode = (target.arch != Arch::Nvptx).then(|| ("denormal-fp-math", "dynamic,dynamic".into()));
+    for (key, value) in pairs.into_iter().chain(mode) {
         let attribute = ir.context.create_string_attribute(key, &value);
         function.add_attribute(AttributeLoc::Function, attribute);
     }

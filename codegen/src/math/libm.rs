@@ -59,7 +59,8 @@ pub(crate) fn unary<'c>(ir: &Ir<'c>, op: UnOp, x: Reg<'c>) -> Option<Reg<'c>> {
     Some(call(ir, name, &[x]))
 }
 
-/// Calls `name` (`namef` on `f32`) for each lane.
+/// Calls `name` (`namef` on `f32`) for each lane. Where denormal operands count as zeros they are zeros before the
+/// call: libraries scale them up to normal ones, which a zero never becomes.
 pub(crate) fn call<'c>(ir: &Ir<'c>, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
     debug_assert!(FUNCTIONS.contains(&name), "{name}");
     let function = declare(ir, name, ir.kind(args[0]), args.len());
@@ -68,10 +69,18 @@ pub(crate) fn call<'c>(ir: &Ir<'c>, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
         let call = ir.builder.build_call(function, &args, "").expect("the builder is positioned");
         call.try_as_basic_value().basic().expect("the function returns a number")
     };
-    let Some(n) = lanes(args[0]) else { return one(args) };
+    let args: Vec<Reg<'c>> = args.iter().map(|&x| as_computed_with(ir, x)).collect();
+    let Some(n) = lanes(args[0]) else { return one(&args) };
     let each: Vec<Reg<'c>> =
         (0..n).map(|i| one(&args.iter().map(|&a| ir.lane(a, i)).collect::<Vec<_>>())).collect();
     ir.join_lanes(&each)
+}
+
+/// `x`, but zero if a comparison says that it equals zero.
+fn as_computed_with<'c>(ir: &Ir<'c>, x: Reg<'c>) -> Reg<'c> {
+    let zero = ir.same(x, 0.0);
+    let equals_zero = ir.fcmp(inkwell::FloatPredicate::OEQ, x, zero);
+    ir.select(equals_zero, ir.intrinsic("llvm.copysign", &[zero, x]), x)
 }
 
 fn declare<'c>(ir: &Ir<'c>, name: &str, kind: Kind, arity: usize) -> FunctionValue<'c> {

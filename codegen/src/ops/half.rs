@@ -108,11 +108,16 @@ fn f16_value<'c>(ir: &Ir<'c>, half: Reg<'c>) -> Reg<'c> {
     let c = |value| i32s(ir, wide, value);
     let sign = ir.shl(ir.and(wide, c(0x8000)), c(16));
     let shifted = ir.shl(ir.and(wide, c(0x7fff)), c(13));
-    // 2^112 corrects the exponent's bias, of subnormals too.
-    let scale = ir.float(Kind::F32, 2f64.powi(112), lanes(wide));
-    let value = ir.mul(ir.bitcast(shifted, Kind::F32), scale);
-    let special = ir.icmp(IntPredicate::UGE, shifted, c(0x7c00 << 13));
-    let bits = ir.bitcast(value, Kind::Int(32));
-    let bits = ir.select(special, ir.or(bits, c(0x7f80_0000)), bits);
+    // The exponent's bias grows by 112.
+    let normal = ir.add(shifted, c(112 << 23));
+    // 2^-14 with a subnormal's digits behind it, less 2^-14. No operand is subnormal in `f32`, where it may count as
+    // zero.
+    let least = ir.float(Kind::F32, 2f64.powi(-14), lanes(wide));
+    let above = ir.bitcast(ir.add(shifted, c(113 << 23)), Kind::F32);
+    let subnormal = ir.bitcast(ir.sub(above, least), Kind::Int(32));
+    let is_subnormal = ir.icmp(IntPredicate::ULT, shifted, c(1 << 23));
+    let is_special = ir.icmp(IntPredicate::UGE, shifted, c(0x7c00 << 13));
+    let special = ir.or(normal, c(0x7f80_0000));
+    let bits = ir.select(is_special, special, ir.select(is_subnormal, subnormal, normal));
     ir.bitcast(ir.or(bits, sign), Kind::F32)
 }

@@ -32,6 +32,9 @@ pub struct AnscSessionOptions {
     /// thread is left alone. Null for none.
     pub cores: *const usize,
     pub cores_count: usize,
+    /// Not 0: numbers below the smallest normal one of their type are computed with, which takes processors a
+    /// hundred times as long. 0: they are zeros.
+    pub keep_denormals: u8,
 }
 
 /// Makes a session. `options` may be null. Free it with `ansc_session_free`.
@@ -71,6 +74,7 @@ unsafe fn from_c(options: &AnscSessionOptions) -> Result<SessionOptions, Failure
         threads: options.threads,
         spin,
         affinity: cores.to_vec(),
+        keep_denormals: options.keep_denormals != 0,
         ..SessionOptions::default()
     })
 }
