@@ -71,12 +71,13 @@ fn functions_of_the_c_library_are_given_zeros() {
     assert!(kept.iter().zip(exact).all(|(y, exact)| (y / exact - 1.0).abs() < 1e-3), "{kept:?}");
     let mut b = Builder::new("logarithm");
     b.typed_input("x", ElemType::F64, &[1.into()]);
-    b.result("y", &[1.into()], "Log", &["x"], &[]);
+    let y = b.op("Log", &["x"], &[]);
+    b.result("y", &[1usize], "Cast", &[&y], &[("to", Attribute::Int(1))]);
     let model = compiled(dir.path(), b, "native");
     let x = Tensor::from_slice(&[1], &[1e-310f64]);
     assert_eq!(result(&model, false, &[("x", &x)]), [f64::NEG_INFINITY]);
     let kept = result(&model, true, &[("x", &x)])[0];
-    assert!((kept - 1e-310f64.ln()).abs() < 1e-9, "{kept}");
+    assert!((kept - 1e-310f64.ln()).abs() < 1e-3, "{kept}");
 }
 
 /// The exponential function gives zero where its result would not be normal, and all of them where they are kept.
@@ -94,7 +95,7 @@ fn the_exponential_function_ends_in_zero() {
     for ((x, flushed), kept) in x.iter().zip(flushed).zip(kept) {
         let exact = f64::from(*x).exp();
         let error = (kept - exact).abs();
-        assert!(error <= (exact * 2e-7).max(unit * 0.6), "e^{x} is {kept}, not {exact}");
+        assert!(error <= exact * 2e-7 + unit * 0.6, "e^{x} is {kept}, not {exact}");
         let expected = if kept < smallest { 0.0 } else { kept };
         assert_eq!(flushed, expected, "e^{x}");
     }
@@ -118,15 +119,23 @@ fn numbers(shape: &[usize]) -> Tensor {
     Tensor::from_slice(shape, &all)
 }
 
+/// Each row has one high score in sight, so that what is as high and masked with -100 has a probability of 4e-44.
+fn scores() -> Tensor {
+    let score = |column: usize| if column == 0 || column % 2 == 1 { 4.0f32 } else { -4.0 };
+    let all: Vec<f32> = (0..12 * 49 * 49).map(|i| score(i % 49)).collect();
+    Tensor::from_slice(&[12, 49, 49], &all)
+}
+
 /// A mask of -100 makes every other probability denormal. It takes no more time than a mask of zeros: at most 1.05
 /// times as much, and here some noise. `ANSC_ROUNDS=2000` and `--nocapture` give the figure.
 #[test]
 fn a_mask_costs_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let model = compiled(dir.path(), attention(), "native");
-    let (scores, values) = (numbers(&[12, 49, 49]), numbers(&[12, 49, 32]));
+    let (scores, values) = (scores(), numbers(&[12, 49, 32]));
     let mask = |low: f32| {
-        let all: Vec<f32> = (0..12 * 49 * 49).map(|i| if i % 2 == 0 { 0.0 } else { low }).collect();
+        let all: Vec<f32> =
+            (0..12 * 49 * 49).map(|i| if i % 49 % 2 == 0 { 0.0 } else { low }).collect();
         Tensor::from_slice(&[12, 49, 49], &all)
     };
     let masks = [mask(0.0), mask(-100.0)];

@@ -17,12 +17,19 @@ pub enum Op {
     Const(Arc<Tensor>),
     /// Given by a tensor expression: code is generated for it.
     Compute(ComputeOp),
-    /// Run by the host function of that name.
+    /// Run by the host function of that name. One without results checks its operands: it is there for the error.
     Host(HostOp),
     /// Inputs: condition (`bool` scalar), then what the branches capture. Both branches take all
     /// captures as their inputs, in order, and give outputs of the same types.
     If(Box<IfOp>),
     Loop(Box<LoopOp>),
+}
+
+impl Op {
+    /// Whether a node that nothing reads has an effect all the same.
+    pub fn is_check(&self) -> bool {
+        matches!(self, Op::Host(HostOp::CheckIndices { .. }))
+    }
 }
 
 /// A tensor expression, and what passes may know about it without reading the expression.

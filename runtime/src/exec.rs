@@ -5,19 +5,23 @@
 //! What the manifest can promise was checked when loading; what is checked here depends on data.
 //! Kernels are somebody else's business ([`Kernels`]): the threads of a pool run them, or a GPU does.
 
+mod check;
 mod loops;
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::dtype::DType;
 use crate::float::{Denormals, FloatMode};
-use crate::host;
+use crate::host::{self, HostError};
 use crate::manifest::{BufferId, BufferInfo};
 use crate::model::{Kernel, Launch};
 use crate::pool::Pool;
 use crate::program::{Action, Block, Moves, Program};
 use crate::run_error::RunError;
 use crate::tensor::{Tensor, byte_len};
+
+pub(crate) use check::IndexCheck;
 
 pub(crate) struct Exec<'a> {
     pub(crate) program: &'a Program,
@@ -40,6 +44,11 @@ pub(crate) trait Kernels {
     /// Runs a kernel on the buffers at these addresses, or begins to.
     fn run(&mut self, kernel: usize, args: &[*mut u8]) -> Result<(), RunError>;
 
+    /// Calls `body` with ranges that together are `0..extent`, on whatever threads there are.
+    fn share(&self, extent: u64, body: &(dyn Fn(Range<u64>) + Sync)) {
+        body(0..extent);
+    }
+
     /// Returns when all kernels that were begun are done.
     fn wait(&mut self) -> Result<(), RunError>;
 }
@@ -57,6 +66,10 @@ impl Kernels for OnThreads<'_> {
         let args = Args(args.as_ptr());
         self.kernels[kernel].launches.iter().for_each(|launch| self.launch(launch, &args));
         Ok(())
+    }
+
+    fn share(&self, extent: u64, body: &(dyn Fn(Range<u64>) + Sync)) {
+        self.pool.run(extent, &|_, range| body(range));
     }
 
     fn wait(&mut self) -> Result<(), RunError> {
@@ -129,6 +142,7 @@ impl Exec<'_> {
                 self.kernels.run(*kernel, &self.args[args.clone()])
             }
             Action::Host { call, inputs, outputs } => self.host(step, call, inputs, outputs),
+            Action::Check { indices, extents } => self.check(step, *indices, extents),
             Action::Copy(moves) => self.moves(step, moves),
             Action::If { condition, then_block, else_block } => {
                 let block = if self.bool_at(*condition) { then_block } else { else_block };
@@ -142,13 +156,13 @@ impl Exec<'_> {
         &mut self,
         step: usize,
         call: &host::HostOp,
-        inputs: &[BufferId],
+        ids: &[BufferId],
         outputs: &[BufferId],
     ) -> Result<(), RunError> {
-        let inputs = inputs.iter().map(|id| self.tensor(step, *id));
+        let inputs = ids.iter().map(|id| self.tensor(step, *id));
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         let results = host::run(call, &inputs.iter().collect::<Vec<_>>())
-            .map_err(|source| RunError::Host { step: self.name(step), source })?;
+            .map_err(|source| self.host_error(step, ids, source))?;
         for (index, id) in outputs.iter().enumerate() {
             let info = self.info(*id);
             let Some(result) = results.get(index).filter(|result| fits(result, info)) else {
@@ -159,6 +173,27 @@ impl Exec<'_> {
             self.put(*id, result.bytes());
         }
         Ok(())
+    }
+
+    /// What takes indices has them as its second operand.
+    fn host_error(&self, step: usize, inputs: &[BufferId], source: HostError) -> RunError {
+        match (source, inputs.get(1)) {
+            (HostError::Index { position, index, extent, .. }, Some(&indices)) => {
+                let (node, buffers) = (&self.program.steps[step].name, self.buffers);
+                check::out_of_range(node, buffers, indices, position, index, extent)
+            }
+            (source, _) => RunError::Host { step: self.name(step), source },
+        }
+    }
+
+    fn check(&mut self, step: usize, id: BufferId, extents: &[usize]) -> Result<(), RunError> {
+        let check = IndexCheck {
+            node: &self.program.steps[step].name,
+            buffers: self.buffers,
+            indices: id,
+            extents,
+        };
+        check.run(self.read(id), &|extent, body| self.kernels.share(extent, body))
     }
 
     fn host_result(&self, step: usize, index: usize, result: Option<&Tensor>) -> RunError {

@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use crate::dtype::DType;
-use crate::host::HostOp;
+use crate::host::{HostOp, indices};
 use crate::manifest::{
     BufferId, BufferInfo, KernelInfo, LoopStep, Plan, ScanStep, Specialisation, Step, Storage,
 };
@@ -78,6 +78,12 @@ pub(crate) enum Action {
         call: HostOp,
         inputs: Vec<BufferId>,
         outputs: Vec<BufferId>,
+    },
+    /// The run fails if an index is out of range.
+    Check {
+        indices: BufferId,
+        /// Of the axes, in turns.
+        extents: Vec<usize>,
     },
     Copy(Moves),
     If {
@@ -148,6 +154,24 @@ impl Program {
         let mut builder = Builder { kernels, buffers, args, steps, sized, writes };
         let main = builder.block(plan, 0)?;
         Ok(Program { args: builder.args, steps: builder.steps, main })
+    }
+}
+
+/// Calls `visit` with the step, the indices and the extents of every check of indices.
+pub(crate) fn index_checks<'a>(
+    block: &'a Block,
+    visit: &mut dyn FnMut(usize, BufferId, &'a [usize]),
+) {
+    for (step, action) in block {
+        match action {
+            Action::Check { indices, extents } => visit(*step, *indices, extents),
+            Action::If { then_block, else_block, .. } => {
+                index_checks(then_block, visit);
+                index_checks(else_block, visit);
+            }
+            Action::Loop(l) => index_checks(&l.body, visit),
+            Action::Kernel { .. } | Action::Host { .. } | Action::Copy(_) => {}
+        }
     }
 }
 
@@ -227,6 +251,9 @@ impl Builder<'_> {
     fn simple(&mut self, step: &Step) -> Result<Action, String> {
         match step {
             Step::Kernel { kernel, args } => self.kernel(*kernel, args),
+            Step::Host { call: HostOp::CheckIndices { extents }, inputs, outputs, .. } => {
+                self.check(extents, inputs, outputs)
+            }
             Step::Host { call, inputs, outputs, .. } => {
                 inputs.iter().try_for_each(|id| self.buffer(*id).map(drop))?;
                 outputs.iter().try_for_each(|id| self.writable(*id).map(drop))?;
@@ -256,6 +283,22 @@ impl Builder<'_> {
         self.args.extend(args);
         let sized = args.iter().copied().filter(|id| self.sized[id.0 as usize]).collect();
         Ok(Action::Kernel { kernel: kernel as usize, args: begin..self.args.len(), sized })
+    }
+
+    fn check(
+        &self,
+        extents: &[usize],
+        inputs: &[BufferId],
+        outputs: &[BufferId],
+    ) -> Result<Action, String> {
+        let ([indices], []) = (inputs, outputs) else {
+            return Err("a check of indices has one input and no output".to_owned());
+        };
+        let info = self.buffer(*indices)?;
+        if !indices::fits(info.dtype, &info.shape, extents) {
+            return Err(format!("`{}` holds no indices of {} axes", info.name, extents.len()));
+        }
+        Ok(Action::Check { indices: *indices, extents: extents.to_vec() })
     }
 
     /// Everything of a loop but its body.

@@ -1,10 +1,11 @@
 //! Why a run did not happen, or did not end well.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::cuda::CudaError;
 use crate::dtype::DType;
-use crate::host::HostError;
+use crate::host::{HostError, in_words};
 use crate::tensor::TensorError;
 
 /// Which list of ports an error is about.
@@ -32,6 +33,21 @@ pub struct Named {
     pub name: String,
     /// Its extents.
     pub shape: Vec<usize>,
+}
+
+/// A tensor of indices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Indices {
+    /// Its name.
+    pub name: String,
+    /// Whether it is an input of the model, or computed inside.
+    pub is_input: bool,
+}
+
+impl fmt::Display for Indices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} `{}`", if self.is_input { "input" } else { "tensor" }, self.name)
+    }
 }
 
 fn list(inputs: &[Named]) -> String {
@@ -118,6 +134,23 @@ pub enum RunError {
         name: String,
         /// How much it needs.
         source: TensorError,
+    },
+    /// An index is out of range of the axis that it is an index of.
+    #[error(
+        "node `{node}`: index {index} at {position:?} of {indices} is out of range; {}",
+        in_words(legal)
+    )]
+    Index {
+        /// The ONNX node that takes the indices.
+        node: String,
+        /// The tensor that holds them.
+        indices: Indices,
+        /// Where in the tensor the index is.
+        position: Vec<usize>,
+        /// The index.
+        index: i64,
+        /// What indices the axis has; negative ones count from its end.
+        legal: RangeInclusive<i64>,
     },
     /// A host operator refused its inputs.
     #[error("`{step}`: {source}")]

@@ -253,9 +253,44 @@ fn denormal_numbers_are_zeros_unless_they_are_kept() {
 }
 
 #[test]
+fn an_index_out_of_range_is_bad_data() {
+    let mut b = common::Builder::new();
+    let x = b.input("x", DType::I32, &[2, 4]);
+    let y = b.output("y", DType::I32, &[2, 4]);
+    let check = HostOp::CheckIndices { extents: vec![100] };
+    let (name, inputs, outputs) = ("/embed/Gather".to_owned(), vec![x], vec![]);
+    b.plan().plan.steps.push(Step::Host { name, call: check, inputs, outputs });
+    b.plan().plan.steps.push(Step::Copy { from: x, to: y });
+    let dir = tempfile::tempdir().unwrap();
+    let path = CString::new(b.build(dir.path()).to_str().unwrap()).unwrap();
+    let mut model = null_mut();
+    // SAFETY: both pointers are valid.
+    assert_eq!(unsafe { ansc_model_load(path.as_ptr(), &raw mut model) }, AnscStatus::Ok);
+    let session = session_of(model, 1);
+    let i32 = AnscDtype::I32 as u32;
+    let mut y = [0f32; 8];
+    for (index, status) in [(99, AnscStatus::Ok), (100, AnscStatus::Data), (-100, AnscStatus::Ok)] {
+        let mut ids = [0f32; 8];
+        ids[6] = f32::from_bits(index as u32);
+        let y_out = AnscOutput { dtype: i32, ..output(c"y", &mut y) };
+        assert_eq!(run(session, &[input(c"x", i32, &ids)], &[y_out]), status, "{index}");
+        if status == AnscStatus::Data {
+            let said = "node `/embed/Gather`: index 100 at [1, 2] of input `x` is out of range; \
+                        legal are those from -100 to 99";
+            assert_eq!(message(), said);
+        }
+    }
+    // SAFETY: made above.
+    unsafe {
+        ansc_session_free(session);
+        ansc_model_free(model);
+    }
+}
+
+#[test]
 fn a_session_that_runs_is_busy() {
     let mut b = common::Builder::new();
-    let (x, y) = (b.input("x", ansc_runtime::DType::F32, &[2, 4]), b.output("y", ansc_runtime::DType::F32, &[2, 4]));
+    let (x, y) = (b.input("x", DType::F32, &[2, 4]), b.output("y", DType::F32, &[2, 4]));
     // Ends when the caller's input changes.
     b.step("wait", 1, &[x, y], "while (*(volatile float *)b[0] == 1.0f) {}");
     let dir = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ use ansc_sketch::packed::Packing;
 
 use super::prepared::result;
 use crate::Error;
-use crate::choice::{Chosen, Form, Schedules};
+use crate::choice::{Aim, Chosen, Form, Schedules};
 
 pub struct Kernel {
     pub symbol: String,
@@ -57,6 +57,10 @@ impl Kernel {
 impl KernelTable {
     pub fn new(schedules: Schedules) -> KernelTable {
         KernelTable { schedules, index: HashMap::new(), kernels: Vec::new() }
+    }
+
+    pub(super) fn aim(&self) -> &Aim {
+        &self.schedules.aim
     }
 
     /// The index of the kernel for `compute`, which is verified and scheduled if it is new.

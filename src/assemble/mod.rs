@@ -27,7 +27,7 @@ pub use prepared::Prepared;
 pub use weights::Weights;
 
 use crate::Error;
-use crate::choice::Schedules;
+use crate::choice::{Aim, Schedules};
 use storage::Classes;
 
 /// A model on its way to an artifact.
@@ -303,6 +303,9 @@ impl Builder<'_> {
             Op::Compute(_) => unreachable!("compute nodes are in groups"),
             Op::Host(call) => {
                 let inputs = self.buffers_of(graph, &graph.operands(node), values);
+                if graph.node(node).op.is_check() && !self.is_checked(&inputs) {
+                    return Ok(());
+                }
                 let outputs = self.outputs_of(graph, node, values);
                 plan.steps.push(Step::Host {
                     name: graph.node(node).name.clone(),
@@ -315,6 +318,13 @@ impl Builder<'_> {
             Op::If(op) => self.branch(graph, node, op, values, plan),
             Op::Loop(op) => self.repeat(graph, node, op, values, plan),
         }
+    }
+
+    /// Whether to check these indices. What a GPU computes it does not check: a run would wait for the host.
+    fn is_checked(&self, indices: &[BufferId]) -> bool {
+        let is_input =
+            |id: &BufferId| matches!(self.draft.classes.fixed(*id), Some(Storage::Input(_)));
+        !matches!(self.kernels.aim(), Aim::Gpu(_)) || indices.iter().all(is_input)
     }
 
     fn buffers_of(&mut self, graph: &Graph, of: &[ValueId], values: &mut Values) -> Vec<BufferId> {

@@ -93,9 +93,9 @@ fn verify(
             *tensor = own.clone();
         }
     }
-    let reference = interp::run(&graph, &in_graph_order(&graph, &inputs)?)?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     let actual = session(args, model)?.run(&named)?;
+    let reference = interp::run(&graph, &in_graph_order(&graph, &inputs)?)?;
     let mut rows = compare(&actual, &reference, args.tolerance)?;
     let mut layers = match args.layers {
         true => Some(first_divergence(args, model, options, &graph, &inputs)?),

@@ -8,6 +8,7 @@ use ansc_runtime::{DType, Tensor};
 
 use super::OpEntry;
 use super::compose::One;
+use super::indices::checked;
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
@@ -35,7 +36,11 @@ fn embed(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
 }
 
 fn looked_up(ctx: &mut NodeCtx<'_>, table: ValueId, ids: ValueId) -> One {
-    let op = gather(&ctx.ty(table), &ctx.ty(ids), 0);
+    let ty = ctx.ty(table);
+    let op = gather(&ty, &ctx.ty(ids), 0);
+    if op.is_ok() {
+        checked(ctx, ids, &[ty.shape[0]])?;
+    }
     ctx.emit1(op, &[table, ids])
 }
 

@@ -5,6 +5,7 @@ use ansc_graph::ops::{gather, slice};
 
 use super::OpEntry;
 use super::args::extent;
+use super::indices::taken;
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
@@ -24,7 +25,8 @@ fn gather(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
             .map_err(|_| ctx.problem(format!("index {index} is outside of axis {axis} of {ty}")))?;
         return ctx.emit(slice::select(&ty, axis, index), &[data]);
     }
-    ctx.emit(gather::gather(&ty, &ctx.ty(indices), axis), &[data, indices])
+    let op = gather::gather(&ty, &ctx.ty(indices), axis);
+    taken(ctx, op, [data, indices], &[ty.shape[axis]])
 }
 
 /// The value of a scalar that is known: the choice is then a slice, which fuses better.
@@ -37,12 +39,16 @@ fn elements(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let (data, indices) = (ctx.input(0)?, ctx.input(1)?);
     let ty = ctx.ty(data);
     let axis = ctx.axis(ctx.int("axis", 0), ty.rank())?;
-    ctx.emit(gather::gather_elements(&ty, &ctx.ty(indices), axis), &[data, indices])
+    let op = gather::gather_elements(&ty, &ctx.ty(indices), axis);
+    taken(ctx, op, [data, indices], &[ty.shape[axis]])
 }
 
 fn nd(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let (data, indices) = (ctx.input(0)?, ctx.input(1)?);
     let batch_dims = extent(ctx, ctx.int("batch_dims", 0), "batch_dims")?;
-    let op = gather::gather_nd(&ctx.ty(data), &ctx.ty(indices), batch_dims);
-    ctx.emit(op, &[data, indices])
+    let (ty, index_ty) = (ctx.ty(data), ctx.ty(indices));
+    let op = gather::gather_nd(&ty, &index_ty, batch_dims);
+    let depth = index_ty.shape.last().copied().unwrap_or(0);
+    let extents = ty.shape.iter().skip(batch_dims).take(depth);
+    taken(ctx, op, [data, indices], &extents.copied().collect::<Vec<_>>())
 }

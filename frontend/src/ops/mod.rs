@@ -33,6 +33,7 @@ mod gemm;
 mod gradient;
 mod grid;
 mod grouped_attention;
+mod indices;
 mod integer;
 mod join;
 mod linear_attention;

@@ -4,6 +4,7 @@ use ansc_graph::ValueId;
 use ansc_graph::ops::roi_align::{RoiAttrs, roi_align};
 
 use super::OpEntry;
+use super::indices::checked;
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
@@ -30,5 +31,9 @@ fn import(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
         },
     };
     let [x, rois, image] = inputs.map(|v| ctx.ty(v));
-    ctx.emit(roi_align(attrs, &x, &rois, &image), &inputs)
+    let op = roi_align(attrs, &x, &rois, &image);
+    if op.is_ok() {
+        checked(ctx, inputs[2], &[x.shape[0]])?;
+    }
+    ctx.emit(op, &inputs)
 }

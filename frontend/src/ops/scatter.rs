@@ -7,6 +7,7 @@ use ansc_runtime::host::{HostOp, ScatterMode};
 
 use super::OpEntry;
 use super::args::{check_static, extents};
+use super::indices::checked_if_known;
 use super::pad::padded;
 use super::reshape::reshaped;
 use crate::import::NodeCtx;
@@ -60,6 +61,7 @@ fn elements(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     {
         return Err(misfit(ctx, &types));
     }
+    checked_if_known(ctx, values[1], &[data.shape[axis]])?;
     let y = Value::new("y", data.clone());
     ctx.host(HostOp::ScatterElements { axis, mode: mode(ctx)? }, &values, vec![y])
 }
@@ -74,6 +76,8 @@ fn nd(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     if !fits {
         return Err(misfit(ctx, &types));
     }
+    let depth = indices.shape.last().copied().unwrap_or(0);
+    checked_if_known(ctx, values[1], &data.shape[..depth])?;
     let y = Value::new("y", data.clone());
     ctx.host(HostOp::ScatterNd { mode: mode(ctx)? }, &values, vec![y])
 }

@@ -65,11 +65,18 @@ fn merge(graph: &mut Graph, first: NodeId, again: NodeId) {
     for value in values {
         graph.replace(value, ValueId { node: first, out: value.out });
     }
+    if graph.node(again).op.is_check() {
+        graph.remove(again);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use ansc_runtime::DType;
+    use ansc_runtime::host::HostOp;
+
     use super::*;
+    use crate::compute::TensorType;
     use crate::expr::BinOp;
     use crate::passes::testing::{Builder, check};
 
@@ -85,6 +92,24 @@ mod tests {
         let after = check(b.finish(&[y]), run);
         // x, the constant, one sum, one difference, two products.
         assert_eq!(after.len(), 6);
+    }
+
+    #[test]
+    fn a_check_is_made_once_and_stays() {
+        let mut b = Builder::new(5);
+        let x = b.input(&[3]);
+        let ty = TensorType::new(DType::I64, [4]);
+        let indices = b.graph.add_input("indices", ty, None);
+        for extent in [7, 7, 8] {
+            let check = Op::Host(HostOp::CheckIndices { extents: vec![extent] });
+            b.graph.add("lookup", check, &[indices], vec![]);
+        }
+        let mut graph = b.finish(&[x]);
+        assert!(run(&mut graph, &Options::default()).unwrap());
+        assert!(!run(&mut graph, &Options::default()).unwrap());
+        crate::passes::dce::run(&mut graph, &Options::default()).unwrap();
+        let checks = graph.node_ids().into_iter().filter(|n| graph.node(*n).op.is_check());
+        assert_eq!(checks.count(), 2);
     }
 
     #[test]

@@ -69,7 +69,9 @@ fn fits(graph: &Graph, node: NodeId, inputs: &[Arc<Tensor>], options: &Options) 
         }
         _ => false,
     };
-    cheap && graph.values(node).any(|v| graph.is_output(v) || !graph.users(v).is_empty())
+    let mut values = graph.values(node);
+    let read = values.any(|v| graph.is_output(v) || !graph.users(v).is_empty());
+    cheap && (read || graph.node(node).op.is_check())
 }
 
 /// About how many operations an expression takes.
@@ -89,11 +91,15 @@ fn replace(graph: &mut Graph, node: NodeId, results: Vec<Tensor>) {
         let constant = graph.add_const(&name, result);
         graph.replace(value, constant);
     }
+    if graph.node(node).op.is_check() {
+        graph.remove(node);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use ansc_runtime::DType;
+    use ansc_runtime::host::HostOp;
 
     use super::*;
     use crate::compute::TensorType;
@@ -111,6 +117,35 @@ mod tests {
         let y = b.binary(BinOp::Mul, x, turned);
         let after = check(b.finish(&[y]), run);
         assert_eq!(after.len(), 3);
+    }
+
+    /// A check that holds goes, one that fails is an error, and one of what is not known stays.
+    #[test]
+    fn checks_of_known_indices_are_made() {
+        let indices = Tensor::from_slice(&[2], &[0i64, 4]);
+        for (extent, known, expected) in
+            [(5, true, Ok(0)), (4, true, Err("lookup")), (4, false, Ok(1))]
+        {
+            let mut b = Builder::new(1);
+            let x = b.input(&[2]);
+            let ty = TensorType::of(&indices);
+            let checked = match known {
+                true => b.graph.add_const("indices", indices.clone()),
+                false => b.graph.add_input("indices", ty, None),
+            };
+            let check = Op::Host(HostOp::CheckIndices { extents: vec![extent] });
+            b.graph.add("lookup", check, &[checked], vec![]);
+            let mut graph = b.finish(&[x]);
+            let left = run(&mut graph, &Options::default()).map(|_| {
+                let nodes = graph.node_ids();
+                nodes.into_iter().filter(|n| graph.node(*n).op.is_check()).count()
+            });
+            match (left, expected) {
+                (Ok(left), Ok(expected)) => assert_eq!(left, expected),
+                (Err(PassError::Host { node, .. }), Err(expected)) => assert_eq!(node, expected),
+                (left, expected) => panic!("{left:?}, not {expected:?}"),
+            }
+        }
     }
 
     #[test]

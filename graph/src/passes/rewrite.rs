@@ -223,7 +223,8 @@ pub(crate) fn renumbered(e: &Expr, f: &impl Fn(BufId) -> usize) -> Expr {
 pub(crate) fn sweep(graph: &mut Graph) -> bool {
     let mut changed = false;
     for node in graph.topological().into_iter().rev() {
-        let plain = matches!(graph.node(node).op, Op::Compute(_) | Op::Const(_) | Op::Host(_));
+        let op = &graph.node(node).op;
+        let plain = matches!(op, Op::Compute(_) | Op::Const(_) | Op::Host(_)) && !op.is_check();
         let dead = graph.values(node).all(|v| graph.users(v).is_empty() && !graph.is_output(v));
         if plain && dead {
             graph.remove(node);

@@ -5,6 +5,7 @@ use ansc_runtime::host::HostOp;
 /// The number of operands and of results.
 pub(super) fn arity(op: &HostOp) -> (usize, usize) {
     match op {
+        HostOp::CheckIndices { .. } => (1, 0),
         HostOp::TopK { .. } => (1, 2),
         HostOp::NonZero | HostOp::Det | HostOp::BitCast { .. } => (1, 1),
         HostOp::Unique { .. } => (1, 4),

@@ -81,7 +81,9 @@ impl Flat<'_> {
             }
             Action::Copy(moves) => self.moves(*step, moves),
             Action::Loop(l) => self.counted(*step, l),
-            Action::Host { .. } | Action::If { .. } => None,
+            // The host looks at inputs before they go to the device: `input_checks`.
+            Action::Check { indices, .. } if self.is_input(*indices) => Some(()),
+            Action::Check { .. } | Action::Host { .. } | Action::If { .. } => None,
         })
     }
 
@@ -154,6 +156,10 @@ impl Flat<'_> {
             if into_slice { (whole, slice, [far, near]) } else { (slice, whole, [near, far]) };
         let pieces = Pieces { rows: scan.outer, bytes: scan.bytes, steps };
         self.push(step, Work::Copy { from, to, pieces })
+    }
+
+    fn is_input(&self, id: BufferId) -> bool {
+        matches!(self.buffers[id.0 as usize].storage, Storage::Input(_))
     }
 
     fn bytes(&self, id: BufferId) -> usize {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::code::Code;
 use super::driver::{Address, Driver, Fill, Owned, Reach, Resource, Result};
 use super::plan::{Op, Work};
-use crate::exec::{Exec, Kernels};
+use crate::exec::{Exec, IndexCheck, Kernels};
 use crate::manifest::{BufferInfo, Specialisation, Storage};
-use crate::program::Program;
+use crate::program::{self, Program};
 use crate::run_error::RunError;
 use crate::tensor::byte_len;
 use crate::validate::bytes_of;
@@ -109,6 +109,9 @@ impl Runs {
         io: Io<'_>,
         mut notes: Notes<'_>,
     ) -> std::result::Result<(), RunError> {
+        if self.is_graph() {
+            check_inputs(one, program, io.inputs)?;
+        }
         self.put_inputs(one, io.inputs)?;
         self.begin((one, program), &mut notes)?;
         self.take_outputs(one, io.outputs, notes.actual)?;
@@ -319,6 +322,24 @@ impl Kernels for OnDevice<'_> {
     fn wait(&mut self) -> std::result::Result<(), RunError> {
         Ok(self.code.driver.wait(self.stream)?)
     }
+}
+
+/// The checks of indices that a graph leaves to the host: those of inputs, which the host has.
+fn check_inputs(
+    one: &Specialisation,
+    program: &Program,
+    inputs: &[Option<&[u8]>],
+) -> std::result::Result<(), RunError> {
+    let mut result = Ok(());
+    program::index_checks(&program.main, &mut |step, indices, extents| {
+        let Storage::Input(port) = one.buffers[indices.0 as usize].storage else { return };
+        if let (Some(bytes), Ok(())) = (inputs[port as usize], &result) {
+            let node = &program.steps[step].name;
+            let check = IndexCheck { node, buffers: &one.buffers, indices, extents };
+            result = check.run(bytes, &|extent, body| body(0..extent));
+        }
+    });
+    result
 }
 
 fn launch(code: &Code, stream: usize, kernel: usize, args: &[Address]) -> Result<()> {

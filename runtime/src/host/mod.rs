@@ -8,6 +8,7 @@
 mod bits;
 mod compress;
 mod det;
+pub(crate) mod indices;
 mod nms;
 mod nonzero;
 mod number;
@@ -15,6 +16,8 @@ mod scatter;
 mod topk;
 mod unique;
 mod view;
+
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +60,9 @@ pub enum HostOp {
     ScatterElements { axis: usize, mode: ScatterMode },
     /// `data, indices, updates -> y`.
     ScatterNd { mode: ScatterMode },
+    /// `indices -> ()`: fails if one is out of range on an axis of so many elements. Several extents are those of the
+    /// axes that the last axis of the tensor holds an index of each for.
+    CheckIndices { extents: Vec<usize> },
     /// `x -> det`, over the last two axes.
     Det,
     /// `x -> y`: the same bits as elements of another type of the same size.
@@ -74,8 +80,20 @@ pub enum HostError {
     Shape { op: &'static str, what: &'static str, shape: Vec<usize> },
     #[error("{op} has no axis {axis}: the input has rank {rank}")]
     Axis { op: &'static str, axis: usize, rank: usize },
-    #[error("{op}: index {index} is out of range for an axis of {extent} elements")]
-    Index { op: &'static str, index: i64, extent: usize },
+    #[error(
+        "{op}: index {index} at {position:?} is out of range; {}",
+        in_words(&legal(*extent))
+    )]
+    Index {
+        op: &'static str,
+        /// Of the element in the tensor of indices.
+        position: Vec<usize>,
+        index: i64,
+        /// Elements of the axis.
+        extent: usize,
+    },
+    #[error("{op}: {wanted} elements are wanted of an axis of {extent}")]
+    TooMany { op: &'static str, wanted: usize, extent: usize },
     #[error("{op}: {source}")]
     Tensor { op: &'static str, source: TensorError },
     #[error("{op}: there is no memory for {elements} elements to work with")]
@@ -93,6 +111,7 @@ impl HostOp {
             HostOp::NonMaxSuppression { .. } => "NonMaxSuppression",
             HostOp::ScatterElements { .. } => "ScatterElements",
             HostOp::ScatterNd { .. } => "ScatterND",
+            HostOp::CheckIndices { .. } => "index check",
             HostOp::Det => "Det",
             HostOp::BitCast { .. } => "BitCast",
         }
@@ -140,6 +159,10 @@ pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
         HostOp::ScatterNd { mode } => {
             let [data, indices, updates] = exactly(op, inputs)?;
             scatter::nd(data, indices, updates, *mode).map(|y| vec![y])
+        }
+        HostOp::CheckIndices { extents } => {
+            let [x] = exactly(op, inputs)?;
+            indices::run(op.name(), x, extents).map(|()| vec![])
         }
         HostOp::Det => {
             let [x] = exactly(op, inputs)?;
@@ -192,14 +215,24 @@ fn indices_of(op: &'static str, tensor: &Tensor) -> Result<Vec<i64>, HostError> 
     list(op, values)
 }
 
-/// `index` with negative values counted from the end.
-fn resolve(op: &'static str, index: i64, extent: usize) -> Result<usize, HostError> {
+/// The indices that an axis has; negative ones count from its end.
+pub fn legal(extent: usize) -> RangeInclusive<i64> {
+    let extent = i64::try_from(extent).unwrap_or(i64::MAX);
+    -extent..=extent - 1
+}
+
+/// What an error says of legal indices.
+pub fn in_words(legal: &RangeInclusive<i64>) -> String {
+    match (legal.start(), legal.end()) {
+        (low, high) if low < high => format!("legal are those from {low} to {high}"),
+        _ => "none is legal, for the axis has no element".to_owned(),
+    }
+}
+
+/// `index` with negative values counted from the end; `None` if it is out of range.
+fn resolve(index: i64, extent: usize) -> Option<usize> {
     let wrapped = if index < 0 { index.checked_add_unsigned(extent as u64) } else { Some(index) };
-    wrapped.and_then(|i| usize::try_from(i).ok()).filter(|&i| i < extent).ok_or(HostError::Index {
-        op,
-        index,
-        extent,
-    })
+    wrapped.and_then(|i| usize::try_from(i).ok()).filter(|&i| i < extent)
 }
 
 fn check_axis(op: &'static str, tensor: &Tensor, axis: usize) -> Result<(), HostError> {
@@ -234,10 +267,8 @@ mod tests {
 
     #[test]
     fn indices_wrap_once() {
-        assert_eq!(resolve("x", -1, 3), Ok(2));
-        assert_eq!(resolve("x", 2, 3), Ok(2));
-        for index in [3, -4, i64::MIN, i64::MAX] {
-            assert_eq!(resolve("x", index, 3), Err(HostError::Index { op: "x", index, extent: 3 }));
-        }
+        assert_eq!(resolve(-1, 3), Some(2));
+        assert_eq!(resolve(2, 3), Some(2));
+        assert!([3, -4, i64::MIN, i64::MAX].iter().all(|&index| resolve(index, 3).is_none()));
     }
 }

@@ -3,6 +3,7 @@
 //! `ScatterElements` axis 0: `y[indices[i, j], j] = updates[i, j]`;
 //! `ScatterND`: `y[indices[i], ..] = updates[i, ..]`. Repeated indices merge in row-major order.
 
+use super::indices::point;
 use super::number::{Number, with_type};
 use super::{HostError, ScatterMode, check_axis, copy, indices_of, list, resolve};
 use crate::tensor::Tensor;
@@ -31,8 +32,8 @@ pub(super) fn elements(
     let strides = strides(data.shape());
     let mut targets = list(OP, along.iter().map(|_| 0))?;
     let mut point = vec![0; shape.len()];
-    for (index, target) in along.into_iter().zip(&mut targets) {
-        let at = resolve(OP, index, extent)?;
+    for ((i, index), target) in along.into_iter().enumerate().zip(&mut targets) {
+        let at = resolve(index, extent).ok_or_else(|| outside(OP, indices, i, index, extent))?;
         let coordinate = |i: usize| if i == axis { at } else { point[i] };
         *target = (0..shape.len()).map(|i| coordinate(i) * strides[i]).sum();
         advance(&mut point, shape);
@@ -66,13 +67,21 @@ pub(super) fn nd(
     let mut targets = list(OP, (0..count).map(|_| 0))?;
     for (tuple, target) in targets.iter_mut().enumerate() {
         for (axis, &index) in coordinates[tuple * depth..][..depth].iter().enumerate() {
-            *target += resolve(OP, index, indexed[axis])? * strides[axis];
+            let extent = indexed[axis];
+            let at = resolve(index, extent);
+            let at = at.ok_or_else(|| outside(OP, indices, tuple * depth + axis, index, extent))?;
+            *target += at * strides[axis];
         }
         *target *= run;
     }
     let mut y = copy(OP, data)?;
     with_type!(data.dtype(), T => merge::<T>(&mut y, &targets, updates, run, mode));
     Ok(y)
+}
+
+/// The error for element `i` of the indices.
+fn outside(op: &'static str, indices: &Tensor, i: usize, index: i64, extent: usize) -> HostError {
+    HostError::Index { op, position: point(i, indices.shape()), index, extent }
 }
 
 /// Merges consecutive runs of `updates` into `y` at the offsets `targets`.
@@ -125,6 +134,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::dtype::DType;
 
     #[test]
     fn rows_of_a_matrix() {
@@ -157,7 +167,15 @@ mod tests {
         let updates = Tensor::from_slice(&[1], &[2f32]);
         let far = Tensor::from_slice(&[1], &[2i64]);
         let error = elements(&data, &far, &updates, 0, ScatterMode::Assign);
-        assert_eq!(error, Err(HostError::Index { op: "ScatterElements", index: 2, extent: 2 }));
+        let (op, position) = ("ScatterElements", vec![0]);
+        assert_eq!(error, Err(HostError::Index { op, position, index: 2, extent: 2 }));
+        let pairs = Tensor::from_slice(&[2, 2], &[0i64, 1, 1, -4]);
+        let (data, updates) = (Tensor::zeros(DType::F32, &[2, 3]), Tensor::zeros(DType::F32, &[2]));
+        let error = nd(&data, &pairs, &updates, ScatterMode::Assign);
+        let (op, position) = ("ScatterND", vec![1, 1]);
+        assert_eq!(error, Err(HostError::Index { op, position, index: -4, extent: 3 }));
+        let data = Tensor::from_slice(&[2], &[1f32, 1.0]);
+        let updates = Tensor::from_slice(&[1], &[2f32]);
         let deep = Tensor::from_slice(&[1, 2], &[0i64, 0]);
         assert!(matches!(
             nd(&data, &deep, &updates, ScatterMode::Add),

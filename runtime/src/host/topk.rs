@@ -18,7 +18,7 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>, HostError> {
     check_axis(OP, x, axis)?;
     if k > x.shape()[axis] {
-        return Err(HostError::Index { op: OP, index: k as i64, extent: x.shape()[axis] });
+        return Err(HostError::TooMany { op: OP, wanted: k, extent: x.shape()[axis] });
     }
     let shape = with_extent(x, axis, k);
     let mut values = zeros(OP, x.dtype(), &shape)?;

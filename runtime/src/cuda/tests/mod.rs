@@ -388,6 +388,40 @@ fn host_operators_wait_for_kernels_and_see_their_memory() {
     assert_eq!(log.iter().find(|l| l.starts_with("download")).unwrap(), "download 16");
 }
 
+/// `y = 2 * x`, where `x` is said to hold indices.
+fn checked(indices: Storage) -> Model {
+    let mut m = Model::new();
+    let (x, y) = (m.input(DType::I32, &[4]), m.output(DType::F32, &[4]));
+    let arena = m.arena(DType::I32, &[4]);
+    let check = Step::Host {
+        name: "gather".into(),
+        call: HostOp::CheckIndices { extents: vec![3] },
+        inputs: vec![if matches!(indices, Storage::Input(_)) { x } else { arena }],
+        outputs: vec![],
+    };
+    m.one.plan.steps = vec![check, m.kernel(&["double"], &[x, y])];
+    m
+}
+
+#[test]
+fn indices_that_are_inputs_are_checked_before_the_graph_runs() {
+    let fake = fake();
+    let loaded = checked(Storage::Input(0)).load(&fake).unwrap();
+    let mut session = loaded.session();
+    assert!(session.is_graph());
+    fake.take_log();
+    let ints = |values: [i32; 4]| values.map(|i| f32::from_bits(i as u32));
+    let error = loaded.run(&mut session, &[&ints([0, 2, 3, 9])]).unwrap_err();
+    let said =
+        "node `gather`: index 3 at [2] of input `b0` is out of range; legal are those from -3 to 2";
+    assert_eq!(error.to_string(), said);
+    assert!(fake.take_log().is_empty(), "nothing ran");
+    loaded.run(&mut session, &[&ints([0, 2, -3, 1])]).unwrap();
+    // What the device computes the host has to look at.
+    let inside = checked(Storage::Arena { offset: 0 });
+    assert!(plan::flatten(&inside.one, &inside.program()).is_none());
+}
+
 #[test]
 fn times_are_those_of_steps() {
     let loaded = chain().load(&fake()).unwrap();
