@@ -1,6 +1,7 @@
 //! Made-up inputs for measuring and comparing: seeded, finite, and in the range where networks work.
 
-use ansc_runtime::manifest::{Port, Specialisation};
+use ansc_runtime::host::HostOp;
+use ansc_runtime::manifest::{BufferId, Port, Specialisation, Step};
 use ansc_runtime::tensor::TensorError;
 use ansc_runtime::{DType, Element, Model, Tensor};
 use half::{bf16, f16};
@@ -22,13 +23,30 @@ pub fn for_specialisation(
     let ports = specialisation.inputs.iter().enumerate();
     ports
         .map(|(i, port)| {
+            let seed = Seed(seed.0 ^ (i as u64) << 32);
             let tensor = match model.bound_value(i) {
                 Some(bound) => bound,
-                None => for_port(port, Seed(seed.0 ^ (i as u64) << 32))?,
+                None if has_an_only_index(specialisation, port) => {
+                    Tensor::try_zeros(port.dtype, &port.shape)?
+                }
+                None => for_port(port, seed)?,
             };
             Ok((port.name.clone(), tensor))
         })
         .collect()
+}
+
+/// Whether the port's integers are indices of an axis of one element.
+fn has_an_only_index(specialisation: &Specialisation, port: &Port) -> bool {
+    let storage = |id: BufferId| specialisation.buffers[id.0 as usize].storage;
+    let mut found = false;
+    specialisation.plan.visit(&mut |step| {
+        if let Step::Host { call: HostOp::CheckIndices { extents }, inputs, .. } = step {
+            let is_port = inputs.iter().any(|id| storage(*id) == storage(port.buffer));
+            found |= is_port && extents.contains(&1);
+        }
+    });
+    found
 }
 
 /// Floats are uniform in -1..1; integers are 0 or 1, which every table of embeddings has.

@@ -119,14 +119,17 @@ fn numbers(shape: &[usize]) -> Tensor {
     Tensor::from_slice(shape, &all)
 }
 
+/// The columns that a mask hides, as one of a shifted window does. They come first, so that sums begin with them.
+const MASKED: usize = 24;
+
 /// Each row has one high score in sight, so that what is as high and masked with -100 has a probability of 4e-44.
 fn scores() -> Tensor {
-    let score = |column: usize| if column == 0 || column % 2 == 1 { 4.0f32 } else { -4.0 };
+    let score = |column: usize| if column == 48 || column < MASKED { 4.0f32 } else { -4.0 };
     let all: Vec<f32> = (0..12 * 49 * 49).map(|i| score(i % 49)).collect();
     Tensor::from_slice(&[12, 49, 49], &all)
 }
 
-/// A mask of -100 makes every other probability denormal. It takes no more time than a mask of zeros: at most 1.05
+/// A mask of -100 makes half of the probabilities denormal. It takes no more time than a mask of zeros: at most 1.05
 /// times as much, and here some noise. `ANSC_ROUNDS=2000` and `--nocapture` give the figure.
 #[test]
 fn a_mask_costs_nothing() {
@@ -135,7 +138,7 @@ fn a_mask_costs_nothing() {
     let (scores, values) = (scores(), numbers(&[12, 49, 32]));
     let mask = |low: f32| {
         let all: Vec<f32> =
-            (0..12 * 49 * 49).map(|i| if i % 49 % 2 == 0 { 0.0 } else { low }).collect();
+            (0..12 * 49 * 49).map(|i| if i % 49 < MASKED { low } else { 0.0 }).collect();
         Tensor::from_slice(&[12, 49, 49], &all)
     };
     let masks = [mask(0.0), mask(-100.0)];

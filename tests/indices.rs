@@ -275,6 +275,27 @@ fn known_indices_are_checked_when_compiling() {
     }
 }
 
+/// Inputs that are made up are legal indices, of an axis of one element too.
+#[test]
+fn made_up_inputs_are_in_range() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = vec![
+        node("Slice", &["table", "zero", "one"], &["row"], &[]),
+        node("Gather", &["row", "i"], &["y"], &[]),
+    ];
+    let initializers = vec![constant("zero", &[0], &[1]), constant("one", &[1], &[1])];
+    let case = Case { initializers, ..plain("row", nodes, &[2, 2, 2]) };
+    let (artifact, done) = compiled(dir.path(), &case);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let model = dir.path().join("model.onnx");
+    for arguments in
+        [&["verify", str(&model), str(&artifact)][..], &["bench", str(&artifact), "--runs", "2"]]
+    {
+        let done = ansc(arguments);
+        assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));
+    }
+}
+
 #[test]
 fn run_and_verify_say_so() {
     let dir = tempfile::tempdir().unwrap();

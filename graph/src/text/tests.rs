@@ -211,6 +211,8 @@ fn bodies_and_host_operators_parse_back() {
     let last = crate::ValueId { node: l, out: 1 };
     let dynamic = Value { dynamic: true, ..Value::new("kept", i64s(&[9, 3])) };
     g.add("nms", Op::Host(nms.clone()), &[last, last], vec![dynamic]);
+    let check = HostOp::CheckIndices { extents: vec![7, 2] };
+    g.add("no results", Op::Host(check), &[last], vec![]);
     g.outputs.push(("hs".into(), last));
     round_trips(&g);
     let parsed = Graph::parse(&g.to_string()).unwrap();
