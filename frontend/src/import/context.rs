@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ansc_graph::ops::OpError;
+use ansc_graph::verify::ill_typed;
 use ansc_graph::{ComputeOp, Graph, Op, TensorType, Value, ValueId};
 use ansc_runtime::Tensor;
 use ansc_runtime::host::{self, HostOp};
@@ -255,6 +256,7 @@ impl NodeCtx<'_> {
     ) -> Result<Vec<ValueId>, Problem> {
         let op = op.map_err(|e| self.problem(e.to_string()))?;
         self.operands_fit(&op, inputs)?;
+        self.is_typed(&op)?;
         if let Some(results) = self.fold(&op, inputs)? {
             return results.into_iter().map(|t| self.constant_value(t)).collect();
         }
@@ -333,6 +335,13 @@ impl NodeCtx<'_> {
     pub(crate) fn addressable(&self, ty: TensorType) -> Result<TensorType, Problem> {
         self.sized(&ty)?;
         Ok(ty)
+    }
+
+    /// Importers build the same expression for whatever element type a model has.
+    fn is_typed(&self, op: &ComputeOp) -> Result<(), Problem> {
+        let Some(problem) = ill_typed(&op.expr) else { return Ok(()) };
+        let remedy = "give it another element type: insert a Cast before it";
+        Err(self.problem(problem.to_string()).remedy(remedy))
     }
 
     fn operands_fit(&self, op: &ComputeOp, inputs: &[ValueId]) -> Result<(), Problem> {

@@ -14,6 +14,7 @@ mod control;
 mod gradient;
 mod quantised;
 mod sequences;
+mod typed;
 
 fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
     NodeProto {

@@ -26,6 +26,12 @@ pub fn verify_compute(compute: &Compute) -> Result<(), Vec<Violation>> {
     if violations.is_empty() { Ok(()) } else { Err(violations) }
 }
 
+/// The first operation that its element types do not have, if there is one. This is the part of
+/// [`verify_compute`] that costs next to nothing.
+pub fn ill_typed(compute: &Compute) -> Option<Problem> {
+    (0..compute.stages.len()).find_map(|index| type_problems(compute, index).into_iter().next())
+}
+
 fn too_large(ty: &TensorType) -> Option<Problem> {
     let fits = ansc_runtime::tensor::byte_len(ty.dtype, &ty.shape).is_some();
     (!fits).then(|| Problem::TooLarge(ty.clone()))
@@ -36,15 +42,21 @@ fn check_stage(compute: &Compute, index: usize) -> Vec<Problem> {
     let mut problems: Vec<Problem> = too_large(&stage.ty).into_iter().collect();
     let domain = TensorType::new(DType::Bool, stage.extents());
     problems.extend(too_large(&domain).filter(|_| problems.is_empty()));
-    let mut types = Types { compute, sources: compute.inputs.len() + index, stage, problems };
-    let body = types.of(&stage.body);
-    types.check_result(body);
-    let mut problems = types.problems;
+    problems.extend(type_problems(compute, index));
     // Only what is typed has bounds to speak of.
     if problems.is_empty() && !stage.extents().contains(&0) {
         problems = out_of_bounds(compute, stage);
     }
     problems
+}
+
+fn type_problems(compute: &Compute, index: usize) -> Vec<Problem> {
+    let stage = &compute.stages[index];
+    let sources = compute.inputs.len() + index;
+    let mut types = Types { compute, sources, stage, problems: vec![] };
+    let body = types.of(&stage.body);
+    types.check_result(body);
+    types.problems
 }
 
 /// Infers types bottom-up and notes what does not fit.
