@@ -5,6 +5,7 @@
 
 mod affine;
 pub mod algorithm;
+pub mod budget;
 mod decompose;
 pub mod default;
 mod disjoint;

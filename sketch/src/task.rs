@@ -14,6 +14,7 @@ use rand::Rng;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::algorithm::Algorithm;
+use crate::budget;
 use crate::default::{self, Knobs, Machine, Scheduled};
 use crate::gpu::GpuLimits;
 use crate::packed::in_turn;
@@ -167,15 +168,18 @@ impl Task {
         Ok(Sample { trace, scheduled })
     }
 
-    /// What follows from the schedule and the machine. For a GPU, a program that [`gpu::lower`](crate::gpu::lower) takes.
+    /// What follows from the schedule and the machine, if it becomes no more code than a kernel may have. For a GPU, a program that [`gpu::lower`](crate::gpu::lower) takes.
     fn finished(&self, schedule: Schedule) -> Result<Scheduled, StepError> {
         if let Some(limits) = &self.gpu {
             let program = postprocess::bound_program(schedule, limits)?;
+            budget::check(&program, &budget::GPU)?;
             return Ok(Scheduled { program, packings: vec![] });
         }
         let machine =
             postprocess::Machine { cores: self.cores, vector_bytes: self.machine.vector_bytes };
-        Ok(postprocess(schedule, &self.constant, &machine))
+        let scheduled = postprocess(schedule, &self.constant, &machine);
+        budget::check(&scheduled.program, &self.machine)?;
+        Ok(scheduled)
     }
 }
 

@@ -85,6 +85,14 @@ impl Knobs {
         Knobs { set: set.into_iter().collect(), asked: RefCell::default() }
     }
 
+    /// The same with nothing written out that need not be.
+    pub(super) fn least_written_out(&self) -> Knobs {
+        let mut set = self.set.clone();
+        let once = [Knob::Unroll, Knob::Partials, Knob::Vectors, Knob::Rows];
+        set.extend(once.map(|knob| (knob, 1)));
+        Knobs::new(set)
+    }
+
     /// A value below zero counts as zero.
     pub(super) fn get(&self, knob: Knob) -> usize {
         self.asked.borrow_mut().insert(knob);

@@ -13,7 +13,8 @@
 //! 6. A stage that reads an operand across its rows goes through it in squares (`transpose`).
 //! 7. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
 //!
-//! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded.
+//! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded. Where all this would become more code
+//! than a kernel may have (`budget`), less is written out.
 
 mod build;
 mod gpu;
@@ -30,6 +31,7 @@ mod usage;
 
 use ansc_graph::Compute;
 
+use crate::budget::{self, BUDGET};
 use crate::finish::finish;
 use crate::packed::Packing;
 use crate::program::Program;
@@ -71,7 +73,9 @@ pub fn schedule(name: &str, compute: &Compute, constant: &[bool], machine: &Mach
     schedule_with(name, compute, constant, machine, &Knobs::default())
 }
 
-/// The schedule with these choices; afterwards `knobs` knows on which of them it depended.
+/// The schedule with these choices; afterwards `knobs` knows on which of them it depended. If it would become more code
+/// than a kernel may have, the first of these that does not: the same with as little written out as the choices allow; that
+/// with loops rolled up; the naive program.
 pub fn schedule_with(
     name: &str,
     compute: &Compute,
@@ -79,9 +83,26 @@ pub fn schedule_with(
     machine: &Machine,
     knobs: &Knobs,
 ) -> Scheduled {
-    let compute = inline::inline(compute, Padding::Inlined);
-    let slices = Slices::of(&compute, constant, machine, knobs);
-    build(slices.as_ref(), name, &compute, constant, machine, knobs)
+    let inlined = inline::inline(compute, Padding::Inlined);
+    let with = |knobs: &Knobs| {
+        let slices = Slices::of(&inlined, constant, machine, knobs);
+        build(slices.as_ref(), name, &inlined, constant, machine, knobs)
+    };
+    let fits = |scheduled: &Scheduled| budget::check(&scheduled.program, machine).is_ok();
+    let wanted = with(knobs);
+    if fits(&wanted) {
+        return wanted;
+    }
+    let less = with(&knobs.least_written_out());
+    if fits(&less) {
+        return less;
+    }
+    let rolled =
+        Scheduled { program: budget::fitted(less.program, machine, BUDGET), packings: less.packings };
+    if fits(&rolled) {
+        return rolled;
+    }
+    Scheduled { program: finish(crate::lower::lower(name, compute)), packings: vec![] }
 }
 
 /// The schedule by every number of slices.

@@ -481,8 +481,8 @@ pub(super) fn rows_of_vectors(
     stmts
 }
 
-/// `rest` elements from `start` on, the last ones of an axis, in vectors of powers of two. None of them depends on another,
-/// so the last vector may compute a few once more.
+/// `rest` elements from `start` on, the last ones of an axis, in vectors of powers of two, each of which is a statement: there
+/// are fewer than a few vectors of them. None of them depends on another, so the last vector may compute a few once more.
 pub(super) fn pieces(
     b: &mut Builder<'_>,
     path: &Path,

@@ -7,17 +7,19 @@
 //! parallel p in 0..3 { for i in 0..8 { for q in 0..4 {
 //!   vectorized l in 0..8 { unrolled u in 0..8 { y[p * 32 + q * 8 + u, i * 8 + l] = x[i * 8 + l, p * 32 + q * 8 + u] } }
 //! } } }
-//! and the rows from 96 on as any other stage
+//! and the rows from 96 on in one smaller square, which may begin a little earlier
 //! ```
 //!
 //! Several squares are done along the operand's rows before the next ones below them, so that the lines of a large operand
-//! are read in runs, and as many as leave what is written in the cache until its lines are whole.
+//! are read in runs, and as many as leave what is written in the cache until its lines are whole. Where all rows are few
+//! squares and a smaller one, all of them are done before the next columns: each line of the operand is read once.
 
 use ansc_graph::{Expr, Stage};
 
 use super::build::{Builder, Path};
 use super::stage::{
-    Target, assign_at, is_worthwhile, lanes_of, mergeable, merged, pieces, plus, spread,
+    PARALLEL_ITERATIONS, Target, assign_at, is_worthwhile, lanes_of, mergeable, merged, pieces,
+    plus, spread,
 };
 use crate::program::{IterKind, Stmt};
 
@@ -37,27 +39,113 @@ const LONGEST: usize = 16;
 /// Runs that are left for all threads, at least.
 const RUNS: usize = 8;
 
+/// So many squares are few.
+const FEW: usize = 4;
+/// Smaller squares are not transposed in registers.
+const SMALLEST: usize = 4;
+
+/// Rows that one square takes, from the first on.
+#[derive(Clone, Copy)]
+struct Square {
+    first: usize,
+    side: usize,
+}
+
 /// Nests at the root, if the stage is of this kind.
 pub(super) fn schedule(b: &mut Builder<'_>, stage: usize) -> Option<Vec<usize>> {
     let plan = plan(b, &b.compute.stages[stage])?;
     let s = &b.compute.stages[stage];
     let extents: Vec<usize> = plan.groups.iter().map(|g| merged(s, g)).collect();
     let worthwhile = is_worthwhile(s);
-    let (squares, rest) = (extents[plan.rows] / plan.lanes, extents[plan.rows] % plan.lanes);
-    let mut outer = extents[..extents.len() - 1].to_vec();
-    outer[plan.rows] = squares / plan.run;
-    let mut stmts =
-        b.parallel(&outer, worthwhile, |b, path, at| run_of_squares(b, path, stage, &plan, &at));
+    let rows = extents[plan.rows];
+    let (squares, rest) = (rows / plan.lanes, rows % plan.lanes);
+    // The square of what is left ends with the rows: a few of them are computed once more.
+    let side = rest.next_power_of_two().max(SMALLEST);
+    let last = Square { first: rows - side.min(rows), side };
+    let mut below = vec![];
+    let mut stmts = vec![];
+    if rest > 0 && squares < FEW {
+        let whole = |i: usize| Square { first: i * plan.lanes, side: plan.lanes };
+        below.extend((0..squares).map(whole));
+    } else {
+        let mut outer = extents[..extents.len() - 1].to_vec();
+        outer[plan.rows] = squares / plan.run;
+        stmts = b
+            .parallel(&outer, worthwhile, |b, path, at| run_of_squares(b, path, stage, &plan, &at));
+    }
     if rest > 0 {
-        outer[plan.rows] = rest;
-        stmts.extend(b.parallel(&outer, false, |b, path, mut at| {
-            let first = Expr::index(squares * plan.lanes);
-            at[plan.rows] = plus(first, at[plan.rows].clone());
-            columns(b, path, stage, &plan, &at, 0)
-        }));
+        below.push(last);
+        stmts.extend(across(b, stage, &plan, &below, worthwhile));
     }
     b.push(stmts);
     Some(vec![stage])
+}
+
+/// These squares one below the other, in all columns; parallel along the columns, where other axes have few iterations.
+fn across(
+    b: &mut Builder<'_>,
+    stage: usize,
+    plan: &Plan,
+    squares: &[Square],
+    worthwhile: bool,
+) -> Vec<Stmt> {
+    let s = &b.compute.stages[stage];
+    let (lanes, columns_extent) = (plan.lanes, merged(s, &plan.groups[plan.groups.len() - 1]));
+    let outer: Vec<usize> = plan.groups[..plan.groups.len() - 1].iter().map(|g| merged(s, g)).collect();
+    let with_rows = |rows: usize| {
+        let mut outer = outer.clone();
+        outer[plan.rows] = rows;
+        outer
+    };
+    let strips = columns_extent / lanes;
+    let chunks = chunks(strips, with_rows(1).iter().product());
+    let length = strips / chunks;
+    let mut stmts = b.parallel(&[with_rows(1), vec![chunks]].concat(), worthwhile, |b, path, mut at| {
+        let chunk = at.pop().expect("the chunk's index");
+        b.serial(path, length, IterKind::Spatial, |b, path, i| {
+            let base = plus(chunk * Expr::index(length), i) * Expr::index(lanes);
+            let of_square = |square: &Square| strip(b, path, stage, plan, square, &at, &base);
+            squares.iter().flat_map(of_square).collect()
+        })
+    });
+    if !columns_extent.is_multiple_of(lanes) {
+        let first = squares[0].first;
+        let rows = outer[plan.rows] - first;
+        stmts.extend(b.parallel(&with_rows(rows), false, |b, path, mut at| {
+            at[plan.rows] = plus(Expr::index(first), at[plan.rows].clone());
+            columns(b, path, stage, plan, &at, strips * lanes)
+        }));
+    }
+    stmts
+}
+
+/// Into how many parts so many vectors of columns are cut, where there are so many iterations without.
+fn chunks(strips: usize, iterations: usize) -> usize {
+    let most = if iterations < PARALLEL_ITERATIONS { 2 * PARALLEL_ITERATIONS } else { 1 };
+    (1..=most).rev().find(|n| strips.is_multiple_of(*n)).unwrap_or(1)
+}
+
+/// The rows of a square in one vector of columns, from `base` on: as many squares as that takes.
+fn strip(
+    b: &mut Builder<'_>,
+    path: &Path,
+    stage: usize,
+    plan: &Plan,
+    square: &Square,
+    at: &[Expr],
+    base: &Expr,
+) -> Vec<Stmt> {
+    let side = square.side;
+    b.serial(path, plan.lanes / side, IterKind::Spatial, |b, path, t| {
+        let first = plus(base.clone(), t * Expr::index(side));
+        b.vector(path, side, |b, path, l| {
+            b.unrolled(path, side, IterKind::Spatial, |b, path, u| {
+                let mut at = at.to_vec();
+                at[plan.rows] = plus(Expr::index(square.first), u);
+                element(b, path, stage, plan, &at, plus(first, l))
+            })
+        })
+    })
 }
 
 fn plan(b: &Builder<'_>, s: &Stage) -> Option<Plan> {

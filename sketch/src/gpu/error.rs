@@ -1,5 +1,6 @@
 //! Why a program is no GPU program.
 
+use crate::budget::CodeTooLarge;
 use crate::program::ThreadAxis;
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -27,4 +28,6 @@ pub enum GpuError {
     AcrossBlocks { kernel: String, buffer: String },
     #[error("a parallel loop is for the threads of a CPU")]
     Parallel,
+    #[error(transparent)]
+    TooLarge(#[from] CodeTooLarge),
 }

@@ -40,6 +40,7 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
+use crate::budget::CodeTooLarge;
 use crate::gpu::GpuError;
 use crate::program::Program;
 use crate::schedule::ScheduleError;
@@ -95,6 +96,8 @@ pub enum StepError {
     DoesNotApply(Algorithm),
     #[error(transparent)]
     Gpu(#[from] GpuError),
+    #[error(transparent)]
+    TooLarge(#[from] CodeTooLarge),
 }
 
 impl Trace {

@@ -11,7 +11,8 @@
 //! 4. Other long reductions with few results, such as of a matrix and a vector, are shared by threads (`split`).
 //! 5. Everything else has a thread for each element, or for four (`points`).
 //!
-//! A choice that does not fit the device gives way to a smaller one, at last to a thread for each element.
+//! A choice that does not fit the device, or would become too much code, gives way to a smaller one, at last to a thread for
+//! each element.
 
 mod points;
 mod rows;
@@ -26,6 +27,7 @@ use super::build::Builder;
 use super::inline::Padding;
 use super::knobs::Knobs;
 use super::{Machine, inline};
+use crate::budget::{self, BUDGET};
 use crate::finish::finish;
 use crate::gpu::{GpuError, GpuLimits, GpuProgram, lower};
 use crate::program::{ForKind, Program, Scope, ThreadAxis};
@@ -72,7 +74,11 @@ fn attempt(
         }
         bind_points(&mut schedule, &block, limits);
     }
-    let program = finish(schedule.into_program());
+    let mut program = finish(schedule.into_program());
+    match effort {
+        Effort::All => budget::check(&program, &budget::GPU)?,
+        Effort::Points => program = budget::fitted(program, &budget::GPU, BUDGET),
+    }
     lower(&program, limits).map(|_| program)
 }
 

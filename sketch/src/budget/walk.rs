@@ -1,0 +1,235 @@
+//! The loops of a program, as code generation makes them.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use ansc_graph::{BufId, Expr, VarId};
+
+use crate::affine::{Extents, Sum};
+use crate::default::Machine;
+use crate::program::{Block, For, ForKind, Program, Scope, Stmt, ThreadAxis};
+use crate::tree;
+
+/// Unrolled loops become ordinary ones where they would copy their body more often than this.
+const MAX_COPIES: usize = 4096;
+/// With more whole vectors than this there is a loop over them.
+const MAX_PIECES: usize = 16;
+/// Registers that one vector may span, where a loop runs inside of the vectorised one.
+const MAX_SPAN: usize = 8;
+/// A loop counts, compares and turns.
+const LOOP: usize = 3;
+
+/// A vectorised loop whose lanes are written.
+#[derive(Clone, Copy)]
+pub(super) struct Lanes {
+    pub(super) var: VarId,
+    pub(super) count: usize,
+    /// Unrolled loops around it.
+    pub(super) outside: usize,
+}
+
+pub(super) struct Walk<'p> {
+    pub(super) program: &'p Program,
+    pub(super) machine: &'p Machine,
+    pub(super) extents: Extents,
+    /// Local buffers that become registers.
+    pub(super) registers: BTreeSet<BufId>,
+    /// Open loops that are written out, outermost first.
+    pub(super) unrolled: Vec<(VarId, usize)>,
+    pub(super) lanes: Option<Lanes>,
+    /// Addresses that were counted.
+    pub(super) addresses: HashSet<(BufId, Vec<Expr>)>,
+    copies: usize,
+    open: Vec<VarId>,
+    /// What is counted stands for so many times as much.
+    factor: f64,
+    total: f64,
+    by_loop: BTreeMap<VarId, f64>,
+}
+
+impl<'p> Walk<'p> {
+    pub(super) fn of(program: &'p Program, machine: &'p Machine) -> Walk<'p> {
+        let mut walk = Walk {
+            program,
+            machine,
+            extents: Extents::of(program),
+            registers: in_registers(program, machine),
+            unrolled: vec![],
+            lanes: None,
+            addresses: HashSet::new(),
+            copies: 1,
+            open: vec![],
+            factor: 1.0,
+            total: 0.0,
+            by_loop: BTreeMap::new(),
+        };
+        walk.stmts(&program.body);
+        walk
+    }
+
+    fn stmts(&mut self, stmts: &'p [Stmt]) {
+        for stmt in stmts {
+            match stmt {
+                Stmt::Block(block) => self.block(block),
+                Stmt::For(l) => {
+                    self.open.push(l.var);
+                    self.for_loop(l);
+                    self.open.pop();
+                }
+            }
+        }
+    }
+
+    fn for_loop(&mut self, l: &'p For) {
+        match l.kind {
+            _ if l.extent == 0 => {}
+            _ if l.extent == 1 => self.stmts(&l.body),
+            ForKind::Vectorized if self.lanes.is_none() => self.vectorized(l),
+            ForKind::Unrolled | ForKind::Bound(ThreadAxis::Virtual)
+                if self.copies.saturating_mul(l.extent) <= MAX_COPIES =>
+            {
+                self.copies *= l.extent;
+                self.unrolled.push((l.var, l.extent));
+                self.stmts(&l.body);
+                self.unrolled.pop();
+                self.copies /= l.extent;
+            }
+            _ => {
+                self.add(LOOP, self.copies);
+                self.stmts(&l.body);
+            }
+        }
+    }
+
+    fn vectorized(&mut self, l: &'p For) {
+        let width = self.width(l);
+        let (mut whole, rest) = (l.extent / width, l.extent % width);
+        if whole > MAX_PIECES {
+            self.add(LOOP, self.copies);
+            whole = 1;
+        }
+        let parts = (0..usize::BITS).map(|bit| 1 << bit).filter(|part| rest & part != 0);
+        for (count, times) in std::iter::once((width, whole)).chain(parts.map(|part| (part, 1))) {
+            if times == 0 {
+                continue;
+            }
+            self.extents.set(l.var, count);
+            self.lanes = (count > 1).then_some(Lanes {
+                var: l.var,
+                count,
+                outside: self.unrolled.len(),
+            });
+            self.times(times as f64, |walk| walk.stmts(&l.body));
+            self.lanes = None;
+        }
+        self.extents.set(l.var, l.extent);
+    }
+
+    /// What `f` counts is there so many times.
+    pub(super) fn times<T>(&mut self, times: f64, f: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.factor;
+        self.factor *= times;
+        let result = f(self);
+        self.factor = outer;
+        result
+    }
+
+    /// Lanes of a vector of the widest type, or of several where loops run inside.
+    fn width(&self, l: &For) -> usize {
+        let mut bytes = 1;
+        for stmt in &l.body {
+            stmt.visit_blocks(&mut |block| {
+                let dtype = |b: BufId| self.program.buffer(b).ty.dtype.accumulator();
+                let written = block.body.writes().into_iter().map(|a| dtype(a.buffer));
+                let value = block.body.value();
+                let loaded = values(value).into_iter().map(dtype);
+                let own = std::iter::once(value.dtype(&dtype));
+                bytes = written.chain(loaded).chain(own).map(|d| d.size()).fold(bytes, usize::max);
+            });
+        }
+        let register = (self.machine.vector_bytes / bytes).max(2);
+        match l.body.iter().any(has_loop) {
+            false => register,
+            true => register << l.extent.div_ceil(register).clamp(1, MAX_SPAN).ilog2(),
+        }
+    }
+
+    /// Counts instructions that stand here so many times.
+    pub(super) fn add(&mut self, instructions: usize, times: usize) {
+        let all = instructions as f64 * times as f64 * self.factor;
+        self.total += all;
+        for var in &self.open {
+            *self.by_loop.entry(*var).or_default() += all;
+        }
+    }
+
+    /// Instructions of the program.
+    pub(super) fn instructions(&self) -> usize {
+        self.total as usize
+    }
+
+    /// Instructions that stand in a loop.
+    pub(super) fn inside(&self, l: VarId) -> usize {
+        self.by_loop.get(&l).map_or(0, |size| *size as usize)
+    }
+
+    /// Copies of what depends on all unrolled loops.
+    pub(super) fn all_copies(&self) -> usize {
+        self.copies
+    }
+
+    /// The position of an element as a sum.
+    pub(super) fn flat(&self, buffer: BufId, indices: &[Expr]) -> Sum {
+        let shape = &self.program.buffer(buffer).ty.shape;
+        indices.iter().zip(shape).fold(Sum::constant(0), |flat, (index, &extent)| {
+            flat.times(extent as i64).joined(Sum::of(index, &self.extents))
+        })
+    }
+}
+
+/// Buffers that an expression loads as values, not as parts of indices.
+fn values(e: &Expr) -> Vec<BufId> {
+    match e {
+        Expr::Load(buffer, _) => vec![*buffer],
+        _ => e.children().into_iter().flat_map(values).collect(),
+    }
+}
+
+fn has_loop(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::Block(_) => false,
+        Stmt::For(l) => {
+            (l.extent > 1 && l.kind != ForKind::Unrolled) || l.body.iter().any(has_loop)
+        }
+    }
+}
+
+/// Local buffers whose indices are known when all that is to be written out is, and that fit the registers.
+fn in_registers(program: &Program, machine: &Machine) -> BTreeSet<BufId> {
+    let bytes = machine.vector_bytes * machine.registers;
+    let fits = |id: &BufId| {
+        let buffer = program.buffer(*id);
+        buffer.scope == Scope::Local && buffer.ty.bytes() <= bytes
+    };
+    let mut all: BTreeSet<BufId> =
+        (0..program.buffers.len()).map(BufId::new).filter(fits).collect();
+    tree::visit_nests(&program.body, &mut |loops: &[&For], block: &Block| {
+        let written_out = |v: VarId| {
+            loops.iter().any(|l| {
+                let kinds = [ForKind::Unrolled, ForKind::Vectorized];
+                l.var == v && (kinds.contains(&l.kind) || l.extent == 1)
+            })
+        };
+        let known = |indices: &[Expr]| indices.iter().all(|e| e.vars().into_iter().all(written_out));
+        for (buffer, indices) in block.exprs().iter().flat_map(|e| e.loads()) {
+            if all.contains(&buffer) && !known(indices) {
+                all.remove(&buffer);
+            }
+        }
+        for access in block.body.writes() {
+            if all.contains(&access.buffer) && !known(&access.indices) {
+                all.remove(&access.buffer);
+            }
+        }
+    });
+    all
+}
