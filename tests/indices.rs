@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use ansc_runtime::manifest::Step;
-use ansc_runtime::{DType, Indices, Model, RunError, Tensor, npy};
+use ansc_runtime::{BadIndex, DType, Model, RunError, Tensor, npy};
 use common::{ansc, str, text};
 use prost::Message;
 use tract_onnx::pb::attribute_proto::AttributeType;
@@ -123,13 +123,14 @@ fn error(case: &Case, good: &Tensor, bad: &Tensor) -> RunError {
 }
 
 fn expected(op: &str, name: &str, is_input: bool, position: &[usize], index: i64) -> RunError {
-    RunError::Index {
+    RunError::Index(Box::new(BadIndex {
         node: format!("/the/{op}"),
-        indices: Indices { name: name.into(), is_input },
+        tensor: name.into(),
+        is_input,
         position: position.to_vec(),
         index,
         legal: -(ROWS as i64)..=ROWS as i64 - 1,
-    }
+    }))
 }
 
 fn ints(shape: &[usize], values: &[i64]) -> Tensor {
@@ -193,11 +194,9 @@ fn indices_that_are_made_of_an_input() {
     ];
     let case = plain("computed", nodes, &[2, 2, 2]);
     let found = error(&case, &ints(&[2, 2], &[0, 1, 2, 3]), &ints(&[2, 2], &[0, 1, 2, 4]));
-    let RunError::Index { node, indices, position, index, legal } = found else {
-        panic!("{found:?}")
-    };
-    assert_eq!((node.as_str(), indices.is_input), ("/the/Gather", false));
-    assert_eq!((position, index, legal), (vec![1, 1], 8, -7..=6));
+    let RunError::Index(found) = found else { panic!("{found:?}") };
+    assert_eq!((found.node.as_str(), found.is_input), ("/the/Gather", false));
+    assert_eq!((&found.position[..], found.index, found.legal), (&[1, 1][..], 8, -7..=6));
 }
 
 /// In the body of a loop, of which each iteration takes another row of indices; and in a branch.
@@ -220,8 +219,11 @@ fn bodies_of_loops_and_branches() {
     let good = ints(&[9, 2], &all);
     all[15] = 70;
     let found = error(&case, &good, &ints(&[9, 2], &all));
-    let RunError::Index { node: name, position, index, .. } = &found else { panic!("{found:?}") };
-    assert_eq!((name.as_str(), &position[..], *index), ("/the/Scan//the/Gather", &[1][..], 70));
+    let RunError::Index(found) = found else { panic!("{found:?}") };
+    assert_eq!(
+        (found.node.as_str(), &found.position[..], found.index),
+        ("/the/Scan//the/Gather", &[1][..], 70)
+    );
 
     let branch = |op: &str, inputs: &[&str]| GraphProto {
         name: op.into(),
@@ -248,8 +250,11 @@ fn bodies_of_loops_and_branches() {
     // Nothing takes them where the other branch does.
     let (good, bad) = (ints(&[2, 2], &[50, -3, 2, 1]), ints(&[2, 2], &[3, 9, 2, 1]));
     let found = error(&case, &good, &bad);
-    let RunError::Index { node: name, position, index, .. } = &found else { panic!("{found:?}") };
-    assert_eq!((name.as_str(), &position[..], *index), ("/the/If//the/Gather", &[1][..], 9));
+    let RunError::Index(found) = found else { panic!("{found:?}") };
+    assert_eq!(
+        (found.node.as_str(), &found.position[..], found.index),
+        ("/the/If//the/Gather", &[1][..], 9)
+    );
 }
 
 /// Indices that the file holds: nothing is compiled, and the node is named.

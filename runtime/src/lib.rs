@@ -40,7 +40,7 @@ pub use model::Model;
 pub use pool::{Pool, PoolError, PoolOptions};
 pub use prepare::PreparationError;
 pub use program::StepKind;
-pub use run_error::{Indices, Named, PortKind, RunError};
+pub use run_error::{BadIndex, Named, PortKind, RunError};
 pub use session::{Session, SessionError, SessionOptions, StepTime};
 pub use target::TargetError;
 pub use tensor::Tensor;

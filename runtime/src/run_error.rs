@@ -35,19 +35,26 @@ pub struct Named {
     pub shape: Vec<usize>,
 }
 
-/// A tensor of indices.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Indices {
-    /// Its name.
-    pub name: String,
-    /// Whether it is an input of the model, or computed inside.
+/// An index that an axis does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "node `{node}`: index {index} at {position:?} of {} `{tensor}` is out of range; {}",
+    if *is_input { "input" } else { "tensor" },
+    in_words(legal)
+)]
+pub struct BadIndex {
+    /// The ONNX node that takes the indices.
+    pub node: String,
+    /// The name of the tensor that holds them.
+    pub tensor: String,
+    /// Whether that is an input of the model; otherwise it is computed inside.
     pub is_input: bool,
-}
-
-impl fmt::Display for Indices {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} `{}`", if self.is_input { "input" } else { "tensor" }, self.name)
-    }
+    /// Where in the tensor the index is.
+    pub position: Vec<usize>,
+    /// The index.
+    pub index: i64,
+    /// The indices that the axis has; negative ones count from its end.
+    pub legal: RangeInclusive<i64>,
 }
 
 fn list(inputs: &[Named]) -> String {
@@ -136,22 +143,8 @@ pub enum RunError {
         source: TensorError,
     },
     /// An index is out of range of the axis that it is an index of.
-    #[error(
-        "node `{node}`: index {index} at {position:?} of {indices} is out of range; {}",
-        in_words(legal)
-    )]
-    Index {
-        /// The ONNX node that takes the indices.
-        node: String,
-        /// The tensor that holds them.
-        indices: Indices,
-        /// Where in the tensor the index is.
-        position: Vec<usize>,
-        /// The index.
-        index: i64,
-        /// What indices the axis has; negative ones count from its end.
-        legal: RangeInclusive<i64>,
-    },
+    #[error("{0}")]
+    Index(Box<BadIndex>),
     /// A host operator refused its inputs.
     #[error("`{step}`: {source}")]
     Host {

@@ -4,7 +4,7 @@ mod common;
 
 use ansc_runtime::host::HostOp;
 use ansc_runtime::manifest::{BufferId, Plan, Step, Storage};
-use ansc_runtime::{DType, Indices, Model, RunError, SessionOptions, Tensor};
+use ansc_runtime::{BadIndex, DType, Model, RunError, SessionOptions, Tensor};
 use common::Builder;
 
 fn check(indices: BufferId, extents: &[usize]) -> Step {
@@ -17,13 +17,14 @@ fn check(indices: BufferId, extents: &[usize]) -> Step {
 }
 
 fn bad(name: &str, is_input: bool, position: &[usize], index: i64, extent: i64) -> RunError {
-    RunError::Index {
+    RunError::Index(Box::new(BadIndex {
         node: "lookup".to_owned(),
-        indices: Indices { name: name.to_owned(), is_input },
+        tensor: name.to_owned(),
+        is_input,
         position: position.to_vec(),
         index,
         legal: -extent..=extent - 1,
-    }
+    }))
 }
 
 /// Outputs `y = x`, after a check of `x: i64[shape]`.
@@ -136,32 +137,29 @@ fn scattering_gives_the_same_error() {
 
 #[test]
 fn checks_that_make_no_sense_are_refused() {
-    let load = |change: &dyn Fn(&mut Step, BufferId)| {
-        let mut b = checked(&[2, 3], &[5, 5, 5]);
-        let text = b.arena("text", DType::F32, &[3]);
-        change(&mut b.plan().plan.steps[0], text);
+    // With these extents, numbers of indices, of tensors of floats beside them, and of outputs.
+    let load = |extents: &[usize], inputs: usize, floats: usize, outputs: usize| {
+        let mut b = Builder::new();
+        let x = b.input("x", DType::I64, &[2, 3]);
+        let y = b.output("y", DType::F32, &[3]);
+        b.plan().plan.steps.push(Step::Host {
+            name: "lookup".to_owned(),
+            call: HostOp::CheckIndices { extents: extents.to_vec() },
+            inputs: [vec![x; inputs], vec![y; floats]].concat(),
+            outputs: vec![y; outputs],
+        });
         let dir = tempfile::tempdir().unwrap();
         Model::load(b.build(dir.path())).map(drop).map_err(|e| e.to_string())
     };
-    assert_eq!(load(&|_, _| ()), Ok(()));
-    let said = |change: &dyn Fn(&mut HostOp, &mut Vec<BufferId>, &mut Vec<BufferId>, BufferId)| {
-        load(&|step, text| {
-            let Step::Host { call, inputs, outputs, .. } = step else { unreachable!("made so") };
-            change(call, inputs, outputs, text);
-        })
-        .unwrap_err()
-    };
-    for extents in [vec![], vec![5, 5]] {
-        let said = said(&|call, _, _, _| {
-            *call = HostOp::CheckIndices { extents: extents.clone() };
-        });
+    assert_eq!(load(&[5, 5, 5], 1, 0, 0), Ok(()));
+    assert_eq!(load(&[5], 1, 0, 0), Ok(()));
+    let no_indices = [load(&[], 1, 0, 0), load(&[5, 5], 1, 0, 0), load(&[5], 0, 1, 0)];
+    for result in no_indices {
+        let said = result.unwrap_err();
         assert!(said.contains("holds no indices of"), "{said}");
     }
-    let floats = said(&|_, inputs, _, text| *inputs = vec![text]);
-    assert!(floats.contains("`text` holds no indices"), "{floats}");
-    for said in
-        [said(&|_, inputs, _, _| inputs.clear()), said(&|_, _, outputs, text| outputs.push(text))]
-    {
+    for result in [load(&[5], 0, 0, 0), load(&[5], 2, 0, 0), load(&[5], 1, 0, 1)] {
+        let said = result.unwrap_err();
         assert!(said.contains("one input and no output"), "{said}");
     }
 }

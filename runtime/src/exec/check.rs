@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::host;
 use crate::host::indices::{self, Outside};
 use crate::manifest::{BufferId, BufferInfo, Storage};
-use crate::run_error::{Indices, RunError};
+use crate::run_error::{BadIndex, RunError};
 use crate::validate::bytes_of;
 
 /// A step of a plan.
@@ -53,10 +53,10 @@ pub(super) fn out_of_range(
     index: i64,
     extent: usize,
 ) -> RunError {
-    let BufferInfo { name, storage, .. } = named(buffers, indices).clone();
-    let indices = Indices { name, is_input: matches!(storage, Storage::Input(_)) };
+    let BufferInfo { name: tensor, storage, .. } = named(buffers, indices).clone();
+    let is_input = matches!(storage, Storage::Input(_));
     let (node, legal) = (node.to_owned(), host::legal(extent));
-    RunError::Index { node, indices, position, index, legal }
+    RunError::Index(Box::new(BadIndex { node, tensor, is_input, position, index, legal }))
 }
 
 /// The buffer, but the input itself for another look at one: that is what the caller knows.
