@@ -8,6 +8,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use ansc::choice::Form;
 use ansc::pipeline::{Options, Watch, compile};
 use ansc_codegen::{Listing, Target, listing};
 use ansc_frontend::import::ImportOptions;
@@ -24,8 +25,8 @@ const LEAST: usize = 300;
 struct Programs(Mutex<Vec<Program>>);
 
 impl Watch for Programs {
-    fn program(&self, program: &Program) {
-        self.0.lock().expect("nobody panics").push(program.clone());
+    fn program(&self, form: &Form) {
+        self.0.lock().expect("nobody panics").extend(form.cpu().cloned());
     }
 }
 
@@ -91,7 +92,8 @@ fn networks_become_what_was_told() {
     let [target, _] = targets();
     let of = |name: &str| {
         let model = ansc_models::find(name).expect("a network").build();
-        kernels(&written(dir.path(), name, &model), &target).unwrap_or_else(|e| panic!("{name}: {e}"))
+        kernels(&written(dir.path(), name, &model), &target)
+            .unwrap_or_else(|e| panic!("{name}: {e}"))
     };
     hold(["mobilenet_v2", "lstm_tagger", "resnet18"].into_iter().flat_map(of).collect());
 }
@@ -176,7 +178,10 @@ fn ints(values: impl IntoIterator<Item = usize>) -> Attribute {
 
 fn transpose(b: &mut Builder, r: &mut Random) -> &'static str {
     let (shape, order) = if r.below(2) == 0 {
-        (vec![1, pick(r, &[64, 127, 256]), pick(r, &[64, 256, 333]), 17 + r.below(47)], vec![0, 3, 1, 2])
+        (
+            vec![1, pick(r, &[64, 127, 256]), pick(r, &[64, 256, 333]), 17 + r.below(47)],
+            vec![0, 3, 1, 2],
+        )
     } else {
         let shape = shape(r, 4_000_000);
         let mut order: Vec<usize> = (0..shape.len()).collect();
@@ -195,8 +200,11 @@ fn convolution(b: &mut Builder, r: &mut Random) -> &'static str {
     let (k, size) = (pick(r, &[1, 2, 3, 5, 7, 11, 15]), pick(r, &[15, 17, 28, 56]));
     let x = b.input("x", &[1, c, size, size]);
     let stride = pick(r, &[1, 1, 2, 3]);
-    let attributes =
-        [("group", Attribute::Int(group as i64)), ("pads", ints([k / 2; 4])), ("strides", ints([stride; 2]))];
+    let attributes = [
+        ("group", Attribute::Int(group as i64)),
+        ("pads", ints([k / 2; 4])),
+        ("strides", ints([stride; 2])),
+    ];
     let transposed = r.below(3) == 0;
     let (op, dims) = match transposed {
         true => ("ConvTranspose", [c, o / group, k, k]),
@@ -235,11 +243,15 @@ fn reduction(b: &mut Builder, r: &mut Random) -> &'static str {
 }
 
 fn pool(b: &mut Builder, r: &mut Random) -> &'static str {
-    let (c, size, k) = (pick(r, &[1, 3, 16, 17]), pick(r, &[31, 56, 63]), pick(r, &[2, 3, 7, 15, 31]));
+    let (c, size, k) =
+        (pick(r, &[1, 3, 16, 17]), pick(r, &[31, 56, 63]), pick(r, &[2, 3, 7, 15, 31]));
     let x = b.input("x", &[1, c, size, size]);
     let stride = pick(r, &[1, 2, 3]);
-    let attributes =
-        [("kernel_shape", ints([k; 2])), ("pads", ints([k / 2; 4])), ("strides", ints([stride; 2]))];
+    let attributes = [
+        ("kernel_shape", ints([k; 2])),
+        ("pads", ints([k / 2; 4])),
+        ("strides", ints([stride; 2])),
+    ];
     let n = (size + 2 * (k / 2) - k) / stride + 1;
     let op = ["MaxPool", "AveragePool"][r.below(2)];
     b.result("y", &[1, c, n, n], op, &[&x], &attributes);
@@ -247,8 +259,12 @@ fn pool(b: &mut Builder, r: &mut Random) -> &'static str {
 }
 
 fn regions(b: &mut Builder, r: &mut Random) -> &'static str {
-    let (c, size, n, out) =
-        (pick(r, &[1, 3, 16, 20]), pick(r, &[7, 31, 64]), pick(r, &[1, 5, 100]), pick(r, &[1, 7, 14]));
+    let (c, size, n, out) = (
+        pick(r, &[1, 3, 16, 20]),
+        pick(r, &[7, 31, 64]),
+        pick(r, &[1, 5, 100]),
+        pick(r, &[1, 7, 14]),
+    );
     let x = b.input("x", &[1, c, size, size]);
     let at = b.input("regions", &[n, 4]);
     let images = b.ints(&vec![0; n]);

@@ -383,8 +383,7 @@ fn the_c_example_builds_and_runs() {
 fn a_session_of_too_many_threads_is_refused() {
     let model = loaded();
     for threads in [4097, 1 << 62, usize::MAX] {
-        let options =
-            AnscSessionOptions { threads, spin_microseconds: 0, cores: null(), cores_count: 0 };
+        let options = AnscSessionOptions { threads, ..OPTIONS };
         let mut session = null_mut();
         // SAFETY: all pointers are valid.
         let status = unsafe { ansc_session_new(model, &raw const options, &raw mut session) };

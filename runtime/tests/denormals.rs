@@ -165,7 +165,8 @@ fn preparation_keeps_them() {
     let y = b.output("prepared", DType::F32, &[1]);
     let prepared = b.buffer("made", DType::F32, &[1], Storage::Prepared { offset: 0 });
     b.plan().plan.steps.push(Step::Copy { from: prepared, to: y });
-    let kernel = b.kernel("make", 1, 0, "((float**)b)[1][0] = ((float**)b)[0][0] * 0.5f;");
+    let halve = "((float**)b)[1][0] = ((float**)b)[0][0] * 0.5f;";
+    let kernel = b.kernel("make", 1, (0, &[source, prepared]), halve);
     let kernel = b.manifest.kernels.remove(kernel as usize);
     let made = b.plan().buffers[prepared.0 as usize].clone();
     let step = Step::Kernel { kernel: 0, args: vec![BufferId(0), BufferId(1)] };

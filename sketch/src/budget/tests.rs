@@ -28,7 +28,8 @@ fn copies_count_but_for_what_they_share() {
     };
     // One function, and a store for each copy.
     assert_eq!(copied(64) - copied(8), 64 - 8);
-    let rolled = size("for u in 0..64 {\n  block a (v: spatial 64 = u) {\n    y[u] = exp(x[0])\n  }\n}\n");
+    let rolled =
+        size("for u in 0..64 {\n  block a (v: spatial 64 = u) {\n    y[u] = exp(x[0])\n  }\n}\n");
     assert!(rolled < copied(64));
 }
 
@@ -64,7 +65,11 @@ fn looked_up(rows: usize, columns: usize, terms: usize, chain: usize) -> Compute
     let value = load(0, &[index, v(1)]) * load(1, &[v(0), v(2)]);
     let most = rows.max(columns);
     let sum = Stage::reduction("sum", f32s(&[rows, columns]), Combiner::Sum, vec![terms], value);
-    Compute { inputs: vec![f32s(&[16, columns]), f32s(&[most, terms])], stages: vec![sum], outputs: vec![0] }
+    Compute {
+        inputs: vec![f32s(&[16, columns]), f32s(&[most, terms])],
+        stages: vec![sum],
+        outputs: vec![0],
+    }
 }
 
 fn operator(r: &mut StdRng) -> Compute {

@@ -178,7 +178,11 @@ impl Walk<'_> {
     }
 
     fn copies_of(&self, mention: &Mention) -> usize {
-        let bits = self.unrolled.iter().enumerate().filter(|(i, _)| mention.unrolled >> (*i).min(63) & 1 == 1);
+        let bits = self
+            .unrolled
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| mention.unrolled >> (*i).min(63) & 1 == 1);
         bits.map(|(_, (_, extent))| extent).product()
     }
 

@@ -113,11 +113,8 @@ impl<'p> Walk<'p> {
                 continue;
             }
             self.extents.set(l.var, count);
-            self.lanes = (count > 1).then_some(Lanes {
-                var: l.var,
-                count,
-                outside: self.unrolled.len(),
-            });
+            self.lanes =
+                (count > 1).then_some(Lanes { var: l.var, count, outside: self.unrolled.len() });
             self.times(times as f64, |walk| walk.stmts(&l.body));
             self.lanes = None;
         }
@@ -219,7 +216,8 @@ fn in_registers(program: &Program, machine: &Machine) -> BTreeSet<BufId> {
                 l.var == v && (kinds.contains(&l.kind) || l.extent == 1)
             })
         };
-        let known = |indices: &[Expr]| indices.iter().all(|e| e.vars().into_iter().all(written_out));
+        let known =
+            |indices: &[Expr]| indices.iter().all(|e| e.vars().into_iter().all(written_out));
         for (buffer, indices) in block.exprs().iter().flat_map(|e| e.loads()) {
             if all.contains(&buffer) && !known(indices) {
                 all.remove(&buffer);

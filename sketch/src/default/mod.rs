@@ -97,8 +97,10 @@ pub fn schedule_with(
     if fits(&less) {
         return less;
     }
-    let rolled =
-        Scheduled { program: budget::fitted(less.program, machine, BUDGET), packings: less.packings };
+    let rolled = Scheduled {
+        program: budget::fitted(less.program, machine, BUDGET),
+        packings: less.packings,
+    };
     if fits(&rolled) {
         return rolled;
     }

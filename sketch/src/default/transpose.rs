@@ -91,7 +91,8 @@ fn across(
 ) -> Vec<Stmt> {
     let s = &b.compute.stages[stage];
     let (lanes, columns_extent) = (plan.lanes, merged(s, &plan.groups[plan.groups.len() - 1]));
-    let outer: Vec<usize> = plan.groups[..plan.groups.len() - 1].iter().map(|g| merged(s, g)).collect();
+    let outer: Vec<usize> =
+        plan.groups[..plan.groups.len() - 1].iter().map(|g| merged(s, g)).collect();
     let with_rows = |rows: usize| {
         let mut outer = outer.clone();
         outer[plan.rows] = rows;
@@ -100,14 +101,15 @@ fn across(
     let strips = columns_extent / lanes;
     let chunks = chunks(strips, with_rows(1).iter().product());
     let length = strips / chunks;
-    let mut stmts = b.parallel(&[with_rows(1), vec![chunks]].concat(), worthwhile, |b, path, mut at| {
-        let chunk = at.pop().expect("the chunk's index");
-        b.serial(path, length, IterKind::Spatial, |b, path, i| {
-            let base = plus(chunk * Expr::index(length), i) * Expr::index(lanes);
-            let of_square = |square: &Square| strip(b, path, stage, plan, square, &at, &base);
-            squares.iter().flat_map(of_square).collect()
-        })
-    });
+    let mut stmts =
+        b.parallel(&[with_rows(1), vec![chunks]].concat(), worthwhile, |b, path, mut at| {
+            let chunk = at.pop().expect("the chunk's index");
+            b.serial(path, length, IterKind::Spatial, |b, path, i| {
+                let base = plus(chunk * Expr::index(length), i) * Expr::index(lanes);
+                let of_square = |square: &Square| strip(b, path, stage, plan, square, &at, &base);
+                squares.iter().flat_map(of_square).collect()
+            })
+        });
     if !columns_extent.is_multiple_of(lanes) {
         let first = squares[0].first;
         let rows = outer[plan.rows] - first;

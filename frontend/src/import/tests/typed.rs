@@ -4,9 +4,8 @@ use super::*;
 
 fn of_type(mut input: ValueInfoProto, element: DataType) -> ValueInfoProto {
     let ty = input.r#type.as_mut().and_then(|t| t.value.as_mut()).unwrap();
-    if let type_proto::Value::TensorType(tensor) = ty {
-        tensor.elem_type = element as i32;
-    }
+    let type_proto::Value::TensorType(tensor) = ty;
+    tensor.elem_type = element as i32;
     input
 }
 
