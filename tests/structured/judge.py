@@ -21,7 +21,7 @@ import numpy as np
 
 import compiler
 import known
-import mutation
+import mutants
 import seeds
 import values
 from peers import Peers
@@ -86,7 +86,7 @@ class Judge:
 
 
 def one(judge, all_seeds, seed, index):
-    made = mutation.mutant(all_seeds, seed, index)
+    made = mutants.mutant(all_seeds, seed, index)
     try:
         model = made.model.SerializeToString()
         inputs = values.inputs_of(made, seed, index)

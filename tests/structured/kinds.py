@@ -264,3 +264,20 @@ def wrong_values(m):
     array.flat[m.rng.randrange(array.size)] = m.rng.choice(fits)
     tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
     return tensor.name[:20]
+
+
+@harsh
+def extreme_constant(m):
+    """An integer input becomes a constant with extremes: what shapes, axes and indices are made of."""
+    given = [i for i in m.graph.input if getattr(m.inputs.get(i.name), "size", 0) and m.inputs[i.name].dtype.kind in "iu"]
+    if not given or len(m.graph.input) < 2:
+        return None
+    info = m.rng.choice(given)
+    name, array = info.name, np.array(m.inputs.pop(info.name))
+    limits = np.iinfo(array.dtype)
+    fits = [v for v in LARGE if limits.min <= v <= limits.max]
+    for _ in range(m.rng.randrange(1, 4)):
+        array.flat[m.rng.randrange(array.size)] = m.rng.choice(fits)
+    m.graph.input.remove(info)
+    m.graph.initializer.append(numpy_helper.from_array(array, name))
+    return name[:20]

@@ -1,15 +1,11 @@
-"""What a mutant is, and the register of the changes that make one.
+"""What a mutant is while it is made, and the register of the changes that make one.
 
 A change is a function of a `Mutant` that alters it in place and returns a few words on what it did, or None if
 it found nothing to change. Gentle ones mostly leave a valid model, harsh ones mostly do not.
 """
-import random
-
 import onnx
 
 GENTLE, HARSH = [], []
-CALM = 0.65
-"""The share of mutants that get gentle changes only: those that an engine runs are worth most."""
 LARGE = [-1, 0, 1, 2, 3, 127, 1 << 16, (1 << 31) - 1, 1 << 31, 1 << 32, 1 << 62, -(1 << 63), (1 << 63) - 1]
 
 
@@ -96,32 +92,3 @@ class Mutant:
         for table in (self.inputs, self.types):
             if old in table:
                 table[new] = table.pop(old)
-
-
-def mutant(seeds, seed, index):
-    """The `index`-th mutant of a seed: the same for the same numbers, corpus and version of these files."""
-    rng = random.Random(f"{seed}/{index}")
-    made = Mutant(seeds.pick(rng), rng, seeds)
-    calm = rng.random() < CALM
-    wanted = rng.choice([1, 1, 1, 2, 2, 3, 4])
-    for _ in range(20):
-        if len(made.trail) == wanted:
-            break
-        change = rng.choice(GENTLE if calm or rng.random() < 0.3 else HARSH)
-        try:
-            told = change(made)
-        except (ValueError, TypeError, OverflowError, LookupError, StopIteration):
-            # What earlier changes left has no such form; the part that was changed stays.
-            told = "in part"
-        if told:
-            made.trail.append(f"{change.__name__}: {told}")
-    return made
-
-
-# The changes register themselves.
-import attributes  # noqa: E402, F401
-import edges  # noqa: E402, F401
-import kinds  # noqa: E402, F401
-import operators  # noqa: E402, F401
-import structure  # noqa: E402, F401
-import wholes  # noqa: E402, F401
