@@ -97,7 +97,8 @@ impl Transform {
     /// The transform of `x[.., given, components]`, each element of which is first scaled by `window[given]`.
     fn apply(&self, ctx: &mut NodeCtx<'_>, x: ValueId, window: Option<ValueId>) -> One {
         let (rows, columns) = (self.given * self.components, self.results() * self.parts());
-        let len = rows.checked_mul(columns).filter(|&n| n <= MAX_BASIS && self.length > 0);
+        ctx.check(self.length > 0, || "a length of 0 has no transform".into())?;
+        let len = rows.checked_mul(columns).filter(|&n| n <= MAX_BASIS);
         let len =
             len.ok_or_else(|| ctx.problem(format!("a length of {} is too large", self.length)))?;
         let dtype = ctx.dtype(x);
