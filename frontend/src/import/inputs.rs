@@ -90,7 +90,7 @@ struct Slot {
 }
 
 /// More elements of a sequence than this are a slip of the pen.
-const MAX_ELEMENTS: usize = 1 << 12;
+pub(crate) const MAX_ELEMENTS: usize = 1 << 12;
 
 /// What stands for each input of `infos`, in order.
 pub(crate) fn given(

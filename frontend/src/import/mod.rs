@@ -23,6 +23,7 @@ use std::path::Path;
 use ansc_graph::Graph;
 pub(crate) use build::Importer;
 pub(crate) use context::NodeCtx;
+pub(crate) use inputs::MAX_ELEMENTS;
 pub use options::ImportOptions;
 pub use report::{OperatorCount, Report};
 pub(crate) use scope::Binding;

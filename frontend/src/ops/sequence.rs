@@ -14,7 +14,7 @@ use ansc_runtime::Tensor;
 use super::OpEntry;
 use super::args::{extent, extents, only_int};
 use super::join::parts_of;
-use crate::import::{Binding, NodeCtx};
+use crate::import::{Binding, MAX_ELEMENTS, NodeCtx};
 use crate::problem::Problem;
 
 pub(crate) const OPS: &[OpEntry] = &[
@@ -107,6 +107,7 @@ fn split(ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
     let axis = ctx.axis(ctx.int("axis", 0), ty.rank())?;
     let whole = ty.shape[axis];
     if ctx.optional(1).is_none() && ctx.int("keepdims", 1) == 0 {
+        few(ctx, whole)?;
         let slice = |i| ctx.emit1(slice::select(&ty, axis, i), &[x]);
         return Ok(vec![sequence((0..whole).map(slice).collect::<Result<Vec<_>, _>>()?)]);
     }
@@ -116,6 +117,7 @@ fn split(ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
 
 fn sizes(ctx: &NodeCtx<'_>, whole: usize) -> Result<Vec<usize>, Problem> {
     let Some(split) = ctx.optional(1) else {
+        few(ctx, whole)?;
         return Ok(vec![1; whole]);
     };
     let given = ctx.known_i64s(1, "split")?;
@@ -124,8 +126,20 @@ fn sizes(ctx: &NodeCtx<'_>, whole: usize) -> Result<Vec<usize>, Problem> {
     }
     match extent(ctx, given.first().copied().unwrap_or(0), "split")? {
         0 => Err(ctx.problem("its split is 0")),
-        size => Ok(chunks(whole, size)),
+        size => {
+            few(ctx, whole.div_ceil(size))?;
+            Ok(chunks(whole, size))
+        }
     }
+}
+
+/// An element of a sequence is a value of the graph: a shape alone must not ask for any number of them.
+fn few(ctx: &NodeCtx<'_>, elements: usize) -> Result<(), Problem> {
+    if elements <= MAX_ELEMENTS {
+        return Ok(());
+    }
+    let reason = format!("it makes a sequence of {elements} elements, of {MAX_ELEMENTS} at most");
+    Err(ctx.problem(reason).remedy("split into larger parts, or use Slice where they are used"))
 }
 
 /// Parts of `size`, but for the last one, which may be smaller.

@@ -72,6 +72,20 @@ fn tensors_are_cut_and_joined() {
 }
 
 #[test]
+fn no_shape_alone_asks_for_any_number_of_elements() {
+    let split = |inputs: &[&str], keep| {
+        let node = with(node("SplitToSequence", inputs, &["s"]), vec![int("keepdims", keep)]);
+        let nodes = vec![node, self::node("SequenceLength", &["s"], &["y"])];
+        let model = model(vec![info("x", &["9000"])], nodes, &["y"]);
+        import(&with_positions(model, &[("two", 2)]), &ImportOptions::default())
+    };
+    for refused in [split(&["x"], 0), split(&["x"], 1), split(&["x", "two"], 1)] {
+        let problems = refused.unwrap_err();
+        assert!(problems[0].contains("elements, of 4096 at most"), "{problems:#?}");
+    }
+}
+
+#[test]
 fn sequences_grow_in_loops_of_known_length() {
     let grow = vec![
         node("Add", &["v", "v"], &["w"]),
