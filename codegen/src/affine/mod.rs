@@ -23,7 +23,7 @@ pub(crate) enum Term {
 
 impl Term {
     /// `x // d` or `x mod d`, rounded down, for a constant `d > 0`.
-    fn division(&self) -> Option<(BinOp, &Expr, i64)> {
+    pub(crate) fn division(&self) -> Option<(BinOp, &Expr, i64)> {
         let Term::Opaque(Expr::Binary(op, x, d)) = self else { return None };
         let d = d.as_const()?.as_i64();
         (matches!(op, BinOp::FloorDiv | BinOp::FloorMod) && d > 0).then_some((*op, x, d))
@@ -87,6 +87,35 @@ impl Affine {
             self = self.plus(&affine(&x, scope).times(c));
         }
         self
+    }
+
+    /// The same value, with the digits of a number put together, of which the inner ones are remainders of quotients; the
+    /// form itself, if that leaves as many divisions.
+    #[must_use]
+    pub(crate) fn with_digits_together(self, scope: &dyn Scope) -> Affine {
+        let quotients = self.as_quotients(scope);
+        if quotients.divisions() < self.divisions() { quotients } else { self }
+    }
+
+    fn divisions(&self) -> usize {
+        self.terms.keys().filter(|term| term.division().is_some()).count()
+    }
+
+    /// The same value with `x - d * (x // d)` for every remainder, and one division for quotients of quotients.
+    fn as_quotients(&self, scope: &dyn Scope) -> Affine {
+        let mut sum = Affine::constant(self.constant);
+        for (term, c) in self.terms.iter() {
+            let value = match term.division() {
+                Some((BinOp::FloorDiv, x, d)) => quotient(affine(x, scope), d, scope),
+                Some((_, x, d)) => {
+                    let x = affine(x, scope);
+                    x.clone().plus(&quotient(x, d, scope).times(-d))
+                }
+                None => Affine { terms: Terms::one(term.clone(), 1), constant: 0 },
+            };
+            sum = sum.plus(&value.times(c));
+        }
+        sum
     }
 
     /// A remainder whose quotient is there too, their numerator, and the remainder's coefficient.
@@ -262,6 +291,17 @@ fn divide(op: BinOp, a: Affine, d: i64, scope: &dyn Scope) -> Affine {
     }
 }
 
+/// `a // d`, where `(k + x // q) // d` is `(k * q + x) // (q * d)`.
+fn quotient(mut a: Affine, d: i64, scope: &dyn Scope) -> Affine {
+    let inner = a.terms.iter().find_map(|(term, c)| match term.division()? {
+        (BinOp::FloorDiv, x, q) if c == 1 => Some((term.clone(), x.clone(), q, q.checked_mul(d)?)),
+        _ => None,
+    });
+    let Some((term, x, q, both)) = inner else { return divide(BinOp::FloorDiv, a, d, scope) };
+    a.terms.remove(&term);
+    quotient(a.times(q).plus(&affine(&x, scope)), both, scope)
+}
+
 fn extreme(op: BinOp, a: Affine, b: Affine, scope: &dyn Scope) -> Affine {
     let difference = a.clone().plus(&b.clone().times(-1)).bounds(scope);
     match (op, difference) {
@@ -354,6 +394,40 @@ mod tests {
         }
         let other = affine(&(x.clone().floor_div(7) * Expr::int(6) + x.floor_mod(7)), &scope);
         assert_eq!(other.clone().recombined(&scope), other);
+    }
+
+    #[test]
+    fn the_digits_of_a_number_are_put_together() {
+        let scope = Ranges(vec![500, 90, 16]);
+        // The places of an element of `[2, 50, 31, 127]`, of `[7, 5, 3]` and of `[4, 5, 6]`.
+        for (factors, extents) in
+            [([21872, 16, 1], &[50, 31, 127][..]), ([15, 7, 1], &[5, 3]), ([120, 30, 1], &[5, 6])]
+        {
+            let terms = (0..3).map(|i| Expr::var(i) * Expr::int(factors[i]));
+            let x = terms.reduce(|a, b| a + b).unwrap();
+            let (mut inner, mut flat) = (1, Expr::int(0));
+            for &extent in extents.iter().rev() {
+                let digit = x.clone().floor_div(inner).floor_mod(extent);
+                flat = flat + digit * Expr::int(inner);
+                inner *= extent;
+            }
+            flat = flat + x.clone().floor_div(inner) * Expr::int(inner);
+            let form = affine(&flat, &scope);
+            assert_eq!(form.with_digits_together(&scope), affine(&x, &scope), "{extents:?}");
+        }
+    }
+
+    #[test]
+    fn other_digits_keep_their_value() {
+        let scope = Ranges(vec![9, 8]);
+        let x = Expr::var(0) * Expr::int(7) + Expr::var(1);
+        let e = x.clone().floor_div(3).floor_mod(5) * Expr::int(4)
+            + x.clone().floor_mod(3) * Expr::int(2)
+            + x.floor_div(15) * Expr::int(9);
+        let back = affine(&e, &scope).with_digits_together(&scope).to_expr();
+        for at in (0..9).flat_map(|i| (0..8).map(move |j| [i, j])) {
+            assert_eq!(value(&back, &at), value(&e, &at), "{back:?} at {at:?}");
+        }
     }
 
     #[test]

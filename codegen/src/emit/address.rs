@@ -26,7 +26,11 @@ impl<'c> Emitter<'c, '_> {
         for (index, &extent) in indices.iter().zip(shape) {
             flat = flat.times(extent as i64).plus(&affine(index, self));
         }
-        let flat = flat.recombined(self);
+        let mut flat = flat.recombined(self);
+        if flat.terms.keys().any(|term| term.division().is_some() && self.differs(term)) {
+            // Each lane would divide for itself.
+            flat = flat.with_digits_together(self);
+        }
         match (self.expanded.get(&buffer), self.lane_var) {
             (Some(&copies), Some(lane)) => {
                 flat.times(i64::from(copies)).plus(&affine(&Expr::Var(lane), self))

@@ -27,7 +27,12 @@ pub(crate) enum Pattern {
 impl<'c> Emitter<'c, '_> {
     /// Whether the form differs between lanes.
     pub(crate) fn varies(&self, form: &Affine) -> bool {
-        self.lanes.is_some_and(|lanes| form.terms.keys().any(|t| self.term_varies(t, lanes)))
+        form.terms.keys().any(|term| self.differs(term))
+    }
+
+    /// Whether the term differs between lanes.
+    pub(crate) fn differs(&self, term: &Term) -> bool {
+        self.lanes.is_some_and(|lanes| self.term_varies(term, lanes))
     }
 
     fn term_varies(&self, term: &Term, lanes: Lanes) -> bool {

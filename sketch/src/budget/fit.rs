@@ -16,18 +16,21 @@ use crate::tree;
 /// A loop over terms of a sum counts as if it saved so many times as much.
 const TERMS: usize = 8;
 
-/// The program, with as many loops rolled up as it takes. What no loop makes too large stays too large.
+/// The program, with as many loops rolled up as it takes. What rolling up makes no smaller stays too large.
 pub fn fitted(mut program: Program, machine: &Machine, budget: usize) -> Program {
     loop {
         let walk = Walk::of(&program, machine);
-        if walk.instructions() <= budget {
-            return program;
-        }
-        let wanted = to_roll(&program, &walk);
+        let size = walk.instructions();
+        let wanted = if size <= budget { vec![] } else { to_roll(&program, &walk) };
         if wanted.is_empty() {
             return program;
         }
-        roll(&mut program.body, &wanted);
+        let mut rolled = program.clone();
+        roll(&mut rolled.body, &wanted);
+        if Walk::of(&rolled, machine).instructions() >= size {
+            return program;
+        }
+        program = rolled;
     }
 }
 

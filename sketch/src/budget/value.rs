@@ -18,6 +18,8 @@ const MASK: usize = 2;
 const LANE: usize = 2;
 /// A quotient or remainder by a constant, as part of an index.
 const DIVISION: usize = 6;
+/// A lane whose place depends on data: whether it is active decides where it loads from.
+const LOOKED_UP: usize = 6;
 /// What a position takes that is compared, chosen and stored.
 const POSITION: usize = 8;
 
@@ -27,6 +29,13 @@ struct Mention {
     /// Bits of unrolled loops, by their place among the open ones.
     unrolled: u64,
     lanes: bool,
+}
+
+impl Mention {
+    fn join(&mut self, other: Mention) {
+        self.unrolled |= other.unrolled;
+        self.lanes |= other.lanes;
+    }
 }
 
 /// The expressions of one block that were counted, and what each depends on.
@@ -195,35 +204,41 @@ impl Walk<'_> {
         if let Some(mention) = seen.0.get(e) {
             return mention.clone();
         }
-        let mut mention = self.own(e);
-        let is_position = mention.is_some() && self.dtype(e) == DType::I64;
-        let mut mention = match mention.take() {
-            Some(own) if is_position => own,
-            _ => {
-                let mut all = Mention::default();
-                for child in operands(e) {
-                    let child = self.value(child, seen);
-                    all.unrolled |= child.unrolled;
-                    all.lanes |= child.lanes;
-                }
-                all
+        let mention = if is_word(e) {
+            self.counted(e, self.mention(e), |_, _, _| 1)
+        } else if let Some(own) = self.own(e).filter(|_| self.dtype(e) == DType::I64) {
+            self.counted(e, own, Walk::position)
+        } else if let Expr::Load(buffer, indices) = e {
+            self.load(*buffer, indices, seen)
+        } else {
+            let mut all = Mention::default();
+            for child in e.children() {
+                all.join(self.value(child, seen));
             }
+            self.counted(e, all, Walk::operation)
         };
-        let (cost, times) = match e {
-            _ if is_position => (self.position(e, &mention), self.copies_of(&mention)),
-            Expr::Load(buffer, indices) => {
-                let of_indices = self.indices(indices, seen);
-                mention.unrolled |= of_indices.unrolled;
-                mention.lanes |= of_indices.lanes;
-                match self.registers.contains(buffer) {
-                    true => (0, 1),
-                    false => self.access(*buffer, indices, self.copies_of(&mention), false),
-                }
-            }
-            _ => (self.operation(e, &mention), self.copies_of(&mention)),
-        };
-        self.add(cost, times);
         seen.0.insert(e, mention.clone());
+        mention
+    }
+
+    /// Counts what `cost` says of an expression, in all copies of what it depends on.
+    fn counted(
+        &mut self,
+        e: &Expr,
+        mention: Mention,
+        cost: impl Fn(&Self, &Expr, &Mention) -> usize,
+    ) -> Mention {
+        let (cost, copies) = (cost(self, e, &mention), self.copies_of(&mention));
+        self.add(cost, copies);
+        mention
+    }
+
+    fn load<'e>(&mut self, buffer: BufId, indices: &'e [Expr], seen: &mut Seen<'e>) -> Mention {
+        let mention = self.indices(indices, seen);
+        if !self.registers.contains(&buffer) {
+            let (cost, times) = self.access(buffer, indices, self.copies_of(&mention), false);
+            self.add(cost, times);
+        }
         mention
     }
 
@@ -232,25 +247,27 @@ impl Walk<'_> {
         if matches!(e, Expr::Const(_)) || !e.loads().is_empty() {
             return None;
         }
+        (!e.vars().is_empty()).then(|| self.mention(e))
+    }
+
+    fn mention(&self, e: &Expr) -> Mention {
         let vars = e.vars();
         let lanes = self.lanes.is_some_and(|l| vars.contains(&l.var));
         let mut unrolled = 0;
         for (i, (var, _)) in self.unrolled.iter().enumerate() {
             unrolled |= u64::from(vars.contains(var)) << i.min(63);
         }
-        (!vars.is_empty()).then_some(Mention { unrolled, lanes })
+        Mention { unrolled, lanes }
     }
 
     /// What the indices of a load depend on. Those that depend on data are values, and counted as such.
     fn indices<'e>(&mut self, indices: &'e [Expr], seen: &mut Seen<'e>) -> Mention {
         let mut all = Mention::default();
         for index in indices {
-            let one = match self.own(index) {
+            all.join(match self.own(index) {
                 Some(own) => own,
                 None => self.data_index(index, seen),
-            };
-            all.unrolled |= one.unrolled;
-            all.lanes |= one.lanes;
+            });
         }
         all
     }
@@ -326,7 +343,9 @@ impl Walk<'_> {
         // The position of each lane is known but for a constant, or computed for each.
         let alone = |d: &&&Digit| !matches!(d.source, Source::Var(_));
         let computed = irregular.iter().filter(alone).count();
-        (on.lanes * (LANE + computed * DIVISION), copies)
+        let by_data = irregular.iter().any(|d| depends_on_data(d));
+        let each = if by_data { LOOKED_UP } else { computed * DIVISION };
+        (on.lanes * (LANE + each), copies)
     }
 
     /// Lanes that are rows of a square, whose columns an unrolled loop inside of them walks: whole vectors, and shuffles.
@@ -378,16 +397,18 @@ impl Walk<'_> {
     }
 }
 
-/// The operands of an operation that are values.
-fn operands(e: &Expr) -> Vec<&Expr> {
-    match e {
-        Expr::Load(..) => vec![],
-        _ => e.children(),
-    }
-}
-
 fn is_whole(digit: &Digit) -> bool {
     matches!(digit.source, Source::Var(_)) && digit.divisor == 1 && digit.modulus.is_none()
+}
+
+fn depends_on_data(digit: &Digit) -> bool {
+    matches!(&digit.source, Source::Opaque(e) if !e.loads().is_empty())
+}
+
+/// Four bytes side by side, as one number: one access.
+fn is_word(e: &Expr) -> bool {
+    let is_or = matches!(e, Expr::Binary(BinOp::Or, ..));
+    is_or && e.loads().len() == 4 && e.any(&mut |e| matches!(e, Expr::Binary(BinOp::Shl, ..)))
 }
 
 fn mentions(digit: &Digit, var: VarId) -> bool {

@@ -21,9 +21,9 @@ pub(super) fn unary(op: UnOp, on: On) -> usize {
     use UnOp::*;
     let in_registers = match op {
         Exp if on.dtype != DType::F64 => 18,
-        Sigmoid if on.dtype != DType::F64 => 22,
+        Sigmoid if on.dtype != DType::F64 => 28,
         Log if on.dtype != DType::F64 => 26,
-        Tanh if on.dtype != DType::F64 => 20,
+        Tanh if on.dtype != DType::F64 => 36,
         Erf if on.dtype != DType::F64 => 30,
         Exp | Log | Tanh | Sigmoid | Erf | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh
         | Asinh | Acosh | Atanh => return on.lanes * CALL,
@@ -58,7 +58,7 @@ pub(super) fn binary(op: BinOp, on: On, by_constant: bool) -> usize {
 /// From one type to another, whose lanes take so many registers.
 pub(super) fn cast(from: On, to: On) -> usize {
     let saturates = from.dtype.is_float() && !to.dtype.is_float() && to.dtype != DType::Bool;
-    let each = if saturates { 5 } else { 1 };
+    let each = if saturates { 8 } else { 1 };
     each * from.registers.max(to.registers) + rounding(to.dtype) * to.registers
 }
 

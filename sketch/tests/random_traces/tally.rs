@@ -44,6 +44,7 @@ fn cause(error: &TraceError) -> String {
             let kind = cause.split(['(', ' ', '{']).next().unwrap_or_default();
             format!("lowering: {kind}")
         }
+        StepError::TooLarge(_) => "code too large".into(),
         other => other.to_string(),
     }
 }
