@@ -112,10 +112,21 @@ impl Sampler<'_> {
                 at.extend_from_slice(o);
                 let begin = Expr::index(window.pads_begin[axis]);
                 let regular = window.index(axis, o[axis].clone(), k[axis].clone()) - begin;
-                Expr::cast(DType::I64, self.acc, regular) + self.offset.at_as(self.acc, &at)
+                let regular = Expr::cast(DType::I64, self.acc, regular);
+                self.bounded(axis, regular + self.offset.at_as(self.acc, &at))
             })
         };
         Ok((0..n).map(push).collect())
+    }
+
+    /// What lies far outside as something just outside, and what is no number too: then it is a number,
+    /// and an index that counts as far as it is compared.
+    fn bounded(&self, axis: usize, position: Expr) -> Expr {
+        let outside = real(self.acc, -2.0);
+        let last = self.x.ty().shape[2 + axis] as f32 + 1.0;
+        let is_none = Expr::unary(UnOp::IsNan, position.clone());
+        let near = position.max(outside.clone()).min(real(self.acc, last));
+        Expr::select(is_none, outside, near)
     }
 
     fn sample(&self, positions: &[Source], i: &[Expr]) -> Expr {

@@ -6,7 +6,8 @@
 //!     sample: f32[n, c, y, x] = four pixels around it, weighted by how near they are
 //! ```
 //!
-//! Any position leads to indices inside of the tensor, NaN and infinities included.
+//! Any position leads to indices inside of the tensor, NaN and infinities included. What is mixed at a
+//! position that is NaN is NaN; with zeros beyond the tensor, infinitely far away there are zeros.
 
 use ansc_runtime::DType;
 
@@ -123,7 +124,8 @@ impl<'a> Sample<'a> {
             at = Expr::unary(UnOp::Round, at);
         }
         let at = match self.attrs.padding {
-            GridPadding::Zeros => at,
+            // Beyond the reach of all taps one place is as good as another.
+            GridPadding::Zeros => at.max(number(-4.0)).min(number(n + 4.0)),
             GridPadding::Border => at.max(number(0.0)).min(number(n - 1.0)),
             GridPadding::Reflection => self.reflected(at, n),
         };
@@ -351,7 +353,15 @@ mod tests {
                 let attrs = GridAttrs { mode, padding, align_corners: false };
                 let op = grid_sample(&TensorType::of(&x), &TensorType::of(&grid), attrs).unwrap();
                 let y = crate::interp::eval(&op.expr, &[&x, &grid]).unwrap();
-                assert_eq!(y[0].as_slice::<f32>()[3], 2.0, "{attrs:?}");
+                let y = y[0].as_slice::<f32>();
+                assert_eq!(y[3], 2.0, "{attrs:?}");
+                assert_eq!(y[0].is_nan(), mode != GridMode::Nearest, "{attrs:?}: {y:?}");
+                let beyond = match padding {
+                    GridPadding::Zeros => Some([0.0, 0.0]),
+                    GridPadding::Border => Some([3.0, 1.0]),
+                    GridPadding::Reflection => None,
+                };
+                assert!(beyond.is_none_or(|beyond| y[1..3] == beyond), "{attrs:?}: {y:?}");
             }
         }
     }

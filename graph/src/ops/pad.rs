@@ -6,7 +6,8 @@
 //! ```
 //!
 //! With a constant the conditions stay at the top in this form, the first axis outermost: lowering
-//! splits the loops at them. The other modes compute an index into the input instead.
+//! splits the loops at them. The other modes compute an index into the input instead; they repeat what
+//! negative pads leave of it, as if those were cut off first.
 
 use super::index::{own, shifted};
 use super::{OpError, sized};
@@ -52,9 +53,10 @@ pub fn pad(
             constant(x, before, after, &Expr::load(1, vec![Expr::int(0); value.rank()]))
         }
         PadMode::Reflect | PadMode::Edge | PadMode::Wrap => {
-            check_sources(x, &out)?;
-            let index = |axis| source_index(mode, axis, x.shape[axis], before[axis], after[axis]);
-            Expr::load(0, (0..x.rank()).map(index).collect())
+            let cut = |axis| Kept::new(x.shape[axis], before[axis], after[axis]);
+            let kept: Vec<Kept> = (0..x.rank()).map(cut).collect();
+            check_sources(&kept, &out)?;
+            Expr::load(0, kept.iter().enumerate().map(|(axis, k)| k.source(mode, axis)).collect())
         }
     };
     let used = if mode == PadMode::ConstantInput { 2 } else { 1 };
@@ -99,37 +101,54 @@ fn constant(x: &TensorType, before: &[i64], after: &[i64], value: &Expr) -> Expr
     body
 }
 
-/// The index of the input that element `v{axis}` of the result repeats.
-fn source_index(mode: PadMode, axis: usize, extent: usize, before: i64, after: i64) -> Expr {
-    let n = extent as i64;
-    let at = shifted(Expr::var(axis), -before);
-    if before <= 0 && after <= 0 {
-        return at;
+/// What negative pads leave of an axis. Only that is repeated by the pads at the other end.
+struct Kept {
+    begin: i64,
+    extent: i64,
+    before: i64,
+    after: i64,
+}
+
+impl Kept {
+    fn new(extent: usize, before: i64, after: i64) -> Kept {
+        let cut = |pad: i64| pad.min(0).saturating_neg();
+        Kept {
+            begin: cut(before),
+            extent: (extent as i64).saturating_sub(cut(before)).saturating_sub(cut(after)).max(0),
+            before: before.max(0),
+            after: after.max(0),
+        }
     }
-    if n <= 1 {
-        return Expr::int(0);
+
+    /// The index of the input that element `v{axis}` of the result repeats.
+    fn source(&self, mode: PadMode, axis: usize) -> Expr {
+        let at = shifted(Expr::var(axis), -self.before);
+        let index = match mode {
+            _ if self.before == 0 && self.after == 0 => at,
+            _ if self.extent <= 1 => Expr::int(0),
+            PadMode::Edge => at.max(Expr::int(0)).min(Expr::int(self.extent - 1)),
+            PadMode::Wrap => at.floor_mod(self.extent),
+            _ => self.reflected(at),
+        };
+        shifted(index, self.begin)
     }
-    match mode {
-        PadMode::Edge => at.max(Expr::int(0)).min(Expr::int(n - 1)),
-        PadMode::Wrap => at.floor_mod(n),
-        _ => reflected(at, n, before, after),
+
+    /// Pads shorter than what is kept bounce once; longer ones go to and fro.
+    fn reflected(&self, at: Expr) -> Expr {
+        let n = self.extent;
+        let period = 2 * (n - 1);
+        let at = if self.before < n && self.after < n {
+            Expr::unary(crate::expr::UnOp::Abs, at)
+        } else {
+            at.floor_mod(period)
+        };
+        let mirrored = Expr::int(period) - at.clone();
+        Expr::select(at.clone().lt(Expr::int(n)), at, mirrored)
     }
 }
 
-/// Pads shorter than the axis bounce once; longer ones go to and fro.
-fn reflected(at: Expr, n: i64, before: i64, after: i64) -> Expr {
-    let period = 2 * (n - 1);
-    let at = if before < n && after < n {
-        Expr::unary(crate::expr::UnOp::Abs, at)
-    } else {
-        at.floor_mod(period)
-    };
-    let mirrored = Expr::int(period) - at.clone();
-    Expr::select(at.clone().lt(Expr::int(n)), at, mirrored)
-}
-
-fn check_sources(x: &TensorType, out: &TensorType) -> Result<(), OpError> {
-    if x.is_empty() && !out.is_empty() {
+fn check_sources(kept: &[Kept], out: &TensorType) -> Result<(), OpError> {
+    if kept.iter().any(|k| k.extent == 0) && !out.is_empty() {
         return Err(OpError::Invalid("there are no elements to repeat".into()));
     }
     Ok(())
@@ -141,7 +160,7 @@ fn wrong_constant(x: &TensorType, found: ansc_runtime::DType) -> OpError {
 
 #[cfg(test)]
 mod tests {
-    use ansc_runtime::DType;
+    use ansc_runtime::{DType, Tensor};
 
     use super::*;
 
@@ -156,6 +175,56 @@ mod tests {
         let body = Expr::select(v.lt(Expr::int(1)), Expr::Const(zero), inner);
         assert_eq!(op.expr.stages[0].body, body);
         assert_eq!(op.expr.output_types()[0].shape, [7]);
+    }
+
+    fn padded(mode: PadMode, n: usize, before: i64, after: i64) -> Option<Vec<f32>> {
+        let values: Vec<f32> = (1..=n).map(|v| v as f32).collect();
+        let x = Tensor::from_slice(&[n], &values);
+        let op = pad(&[TensorType::of(&x)], mode, &[before], &[after]).ok()?;
+        Some(crate::interp::eval(&op.expr, &[&x]).unwrap()[0].as_slice::<f32>().to_vec())
+    }
+
+    /// What numpy's `pad` makes of what its slicing leaves, element by element.
+    fn expected(mode: PadMode, n: usize, before: i64, after: i64) -> Option<Vec<f32>> {
+        let n = n as i64;
+        let (from, to) = ((-before).max(0), n - (-after).max(0));
+        let length = n + before + after;
+        let kept: Vec<f32> = (from..to).map(|v| v as f32 + 1.0).collect();
+        if length < 0 || (kept.is_empty() && length > 0) {
+            return None;
+        }
+        let last = kept.len() as i64 - 1;
+        let at = |mut i: i64| {
+            while !(0..=last).contains(&i) {
+                i = match mode {
+                    PadMode::Edge => i.clamp(0, last),
+                    PadMode::Wrap if i < 0 => i + last + 1,
+                    PadMode::Wrap => i - last - 1,
+                    _ if last == 0 => 0,
+                    _ if i < 0 => -i,
+                    _ => 2 * last - i,
+                };
+            }
+            kept[i as usize]
+        };
+        Some((0..length).map(|i| at(i - before.max(0))).collect())
+    }
+
+    #[test]
+    fn negative_pads_cut_before_others_repeat() {
+        for mode in [PadMode::Reflect, PadMode::Edge, PadMode::Wrap] {
+            for n in 0..6 {
+                for (before, after) in (-7..12).flat_map(|b| (-7..12).map(move |a| (b, a))) {
+                    let found = padded(mode, n, before, after);
+                    let case = format!("{mode:?} {n} {before} {after}");
+                    assert_eq!(found, expected(mode, n, before, after), "{case}");
+                }
+            }
+        }
+        // ONNX Runtime says so too.
+        assert_eq!(padded(PadMode::Wrap, 4, 2, -1).unwrap(), [2.0, 3.0, 1.0, 2.0, 3.0]);
+        assert_eq!(padded(PadMode::Reflect, 4, -1, 2).unwrap(), [2.0, 3.0, 4.0, 3.0, 2.0]);
+        assert_eq!(padded(PadMode::Edge, 4, -3, 2).unwrap(), [4.0, 4.0, 4.0]);
     }
 
     #[test]
