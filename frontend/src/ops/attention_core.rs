@@ -127,7 +127,8 @@ pub(crate) fn attend(
 fn check(ctx: &NodeCtx<'_>, q: &[usize], k: &[usize], v: &[usize]) -> Result<usize, Problem> {
     let fits = match (q, k, v) {
         (&[n, h, _, d], &[n2, g, t, d2], &[n3, g2, t2, _]) => {
-            [n, g, t, d] == [n2, g2, t2, d2] && n == n3 && g > 0 && h % g == 0
+            let divides = if g == 0 { h == 0 } else { h % g == 0 };
+            [n, g, t, d] == [n2, g2, t2, d2] && n == n3 && divides
         }
         _ => false,
     };

@@ -46,7 +46,7 @@ fn attributes(
     let extra = per_axis(ctx, "output_padding", n, 0)?;
     let whole = |i: usize| whole_extent([input[i], kernel[i], strides[i], dilations[i], extra[i]]);
     let whole: Option<Vec<usize>> = (0..n).map(whole).collect();
-    let whole = whole.ok_or_else(|| ctx.problem("its output overflows"))?;
+    let whole = whole.ok_or_else(|| ctx.problem("its output overflows, or has a negative size"))?;
     let wanted = output_shape(ctx, input, &strides)?;
     let (pads_begin, output) = match wanted {
         Some(output) => (pads_for(ctx, &whole, &output), output),
@@ -58,9 +58,10 @@ fn attributes(
 
 /// The extent of the result before padding is cut off.
 fn whole_extent([input, kernel, stride, dilation, extra]: [usize; 5]) -> Option<usize> {
-    let steps = input.checked_sub(1)?.checked_mul(stride)?;
+    let steps = input.checked_mul(stride)?;
     let span = kernel.checked_sub(1)?.checked_mul(dilation)?.checked_add(1)?;
-    steps.checked_add(span)?.checked_add(extra)
+    // Without elements there is one step less than none.
+    steps.checked_add(span)?.checked_add(extra)?.checked_sub(stride)
 }
 
 /// The output's extents, where attributes ask for them and padding follows.

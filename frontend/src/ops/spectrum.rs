@@ -56,6 +56,11 @@ fn dft(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     };
     let most = if inverse && onesided { length / 2 + 1 } else { length };
     let (given, components) = (shape[axis].min(most), shape[rank - 1]);
+    if length == 0 {
+        let mut none = shape.clone();
+        (none[axis], none[rank - 1]) = (0, if inverse && onesided { 1 } else { 2 });
+        return Ok(vec![ctx.zeros(ctx.dtype(x), &none)?]);
+    }
     let transform = Transform { length, inverse, onesided, given, components };
 
     let mut perm: Vec<usize> = (0..rank).filter(|&a| a != axis).collect();

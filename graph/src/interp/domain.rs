@@ -83,6 +83,8 @@ impl Domain {
     pub(super) fn chunk_len(&self, limit: usize) -> usize {
         let mut whole = 1;
         for &(_, extent) in self.axes.iter().rev() {
+            // An axis without elements makes an empty space, which has no chunks.
+            let extent = extent.max(1);
             if whole * extent > limit {
                 break;
             }

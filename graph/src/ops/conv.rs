@@ -58,6 +58,10 @@ impl Window<'_> {
         let padded = input.checked_add(self.pads_begin[i]).ok_or_else(too_large)?;
         let padded = padded.checked_add(self.pads_end[i]).ok_or_else(too_large)?;
         let span = self.span(i).ok_or_else(too_large)?;
+        if padded.checked_add(self.strides[i]) == Some(span) {
+            // One step short of the first window: there is none.
+            return Ok(0);
+        }
         let slack = padded.checked_sub(span).ok_or_else(|| {
             OpError::Invalid(format!(
                 "a window of {span} is larger than the padded input of {padded} on spatial axis {i}"
@@ -306,6 +310,16 @@ mod tests {
     }
 
     #[test]
+    fn a_window_one_step_too_large_gives_nothing() {
+        let op = |x: &[usize]| {
+            let attrs = attrs(Channels::First, &[3, 3], 1);
+            conv(attrs, &f32(x), &f32(&[8, 4, 3, 3])).map(|op| op.expr.output_types().remove(0))
+        };
+        assert_eq!(op(&[1, 4, 2, 5]).unwrap(), f32(&[1, 8, 0, 3]));
+        assert!(op(&[1, 4, 1, 5]).is_err());
+    }
+
+    #[test]
     fn operands_that_do_not_fit_are_errors() {
         let x = f32(&[1, 4, 5, 5]);
         let conv_first = |kernel: &[usize], groups, w: &[usize]| {
@@ -315,7 +329,7 @@ mod tests {
         assert!(conv_first(&[3, 3], 2, &[8, 4, 3, 3]).is_err());
         assert!(conv_first(&[3, 3], 0, &[8, 4, 3, 3]).is_err());
         assert!(conv_first(&[3, 3], 2, &[7, 2, 3, 3]).is_err());
-        assert!(conv_first(&[6, 6], 1, &[8, 4, 6, 6]).is_err());
+        assert!(conv_first(&[7, 7], 1, &[8, 4, 7, 7]).is_err());
         assert!(conv_first(&[3], 1, &[8, 4, 3]).is_err());
     }
 }

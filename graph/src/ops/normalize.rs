@@ -156,12 +156,15 @@ pub fn group_norm(
 ) -> Result<ComputeOp, OpError> {
     let channels = *x.shape.get(1).ok_or_else(|| rank_error(x, "2 or more"))?;
     let fits = |p: &TensorType| p.rank() == 1 && (p.shape[0] == channels || p.shape[0] == groups);
-    if groups == 0 || channels % groups != 0 || !fits(scale) || !fits(bias) {
+    // Without channels there need be no groups.
+    let divides = groups > 0 && channels % groups == 0 || channels == 0;
+    if !divides || !fits(scale) || !fits(bias) {
         return Err(OpError::Invalid(format!(
             "{groups} groups with scale {:?} and bias {:?} do not fit an input of shape {:?}",
             scale.shape, bias.shape, x.shape
         )));
     }
+    let groups = groups.max(1);
     let per_group = channels / groups;
     let region = grouped(&x.shape, groups);
     let group_of = |channel: &Expr| match per_group {

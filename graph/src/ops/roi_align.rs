@@ -15,9 +15,10 @@ use ansc_runtime::DType;
 use super::index::clamped;
 use super::stages::{Source, Stages, real};
 use super::{OpError, sized};
-use crate::compute::{Combiner, TensorType};
+use crate::compute::{Combiner, Compute, Stage, TensorType};
 use crate::expr::{Expr, UnOp};
 use crate::op::{ComputeOp, Kind};
+use crate::scalar::Scalar;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RoiAttrs {
@@ -53,8 +54,11 @@ pub fn roi_align(
         return Err(OpError::Invalid(format!("regions {rois} cannot be taken from {x}")));
     };
     let fits = x.dtype.is_float() && rois.dtype == x.dtype && image.dtype.is_int();
-    if !fits || image.shape != [r] || n == 0 || h == 0 || w == 0 || attrs.output.contains(&0) {
+    if !fits || image.shape != [r] || (n == 0 && r > 0) || attrs.output.contains(&0) {
         return Err(OpError::Invalid(format!("regions {rois} of {x} cannot go by {image}")));
+    }
+    if x.is_empty() || r == 0 {
+        return nothing(attrs, [x, rois, image]);
     }
     let d = x.dtype.accumulator();
     let (mut s, [data, rois, image]) = Stages::new([x, rois, image]);
@@ -93,6 +97,16 @@ pub fn roi_align(
         Expr::cast(d, x.dtype, value)
     });
     Ok(s.finish(Kind::Other("RoiAlign".into()), &[&result]))
+}
+
+/// All samples of an image without pixels lie outside of it.
+fn nothing(attrs: RoiAttrs, inputs: [&TensorType; 3]) -> Result<ComputeOp, OpError> {
+    let [x, rois, _] = inputs;
+    let shape = [rois.shape[0], x.shape[1], attrs.output[0], attrs.output[1]];
+    let ty = sized(TensorType::new(x.dtype, shape))?;
+    let stage = Stage::map("roi_align", ty, Expr::Const(Scalar::zero(x.dtype)));
+    let expr = Compute::single(inputs.map(TensorType::clone).to_vec(), stage);
+    Ok(ComputeOp::new(Kind::Other("RoiAlign".into()), expr))
 }
 
 /// `which` is 0 for rows and 1 for columns; regions are `x1, y1, x2, y2`.

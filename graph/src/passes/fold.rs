@@ -6,8 +6,10 @@
 //!
 //! Results are those of the reference interpreter. A result stays uncomputed where it is larger
 //! than [`Options::fold_bytes`] and than twice the constants it comes from, so that a small model
-//! file cannot ask for terabytes; or where it needs more than [`Options::fold_flops`] operations.
+//! file cannot ask for terabytes; or where it needs more than [`Options::fold_flops`] operations. All results
+//! together have limits of that kind too.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ansc_runtime::{Tensor, host};
@@ -21,8 +23,9 @@ use crate::op::Op;
 
 pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassError> {
     let mut changed = false;
+    let mut budget = Budget::new(graph, options);
     for node in graph.topological() {
-        if let Some(results) = evaluated(graph, node, options)? {
+        if let Some(results) = evaluated(graph, node, options, &mut budget)? {
             replace(graph, node, results);
             changed = true;
         }
@@ -35,11 +38,12 @@ fn evaluated(
     graph: &Graph,
     node: NodeId,
     options: &Options,
+    budget: &mut Budget,
 ) -> Result<Option<Vec<Tensor>>, PassError> {
     let operands = graph.operands(node);
     let inputs: Option<Vec<Arc<Tensor>>> =
         operands.iter().map(|v| graph.const_of(*v).cloned()).collect();
-    let Some(inputs) = inputs.filter(|inputs| fits(graph, node, inputs, options)) else {
+    let Some(inputs) = inputs.filter(|inputs| fits(graph, node, inputs, options, budget)) else {
         return Ok(None);
     };
     let name = &graph.node(node).name;
@@ -54,24 +58,65 @@ fn evaluated(
     }
 }
 
-fn fits(graph: &Graph, node: NodeId, inputs: &[Arc<Tensor>], options: &Options) -> bool {
+fn fits(
+    graph: &Graph,
+    node: NodeId,
+    inputs: &[Arc<Tensor>],
+    options: &Options,
+    budget: &mut Budget,
+) -> bool {
+    let is_read = graph.values(node).any(|v| graph.is_output(v) || !graph.users(v).is_empty());
+    if !is_read && !graph.node(node).op.is_check() {
+        return false;
+    }
     let read: usize = inputs.iter().map(|t| t.bytes().len()).sum();
-    let cheap = match &graph.node(node).op {
+    match &graph.node(node).op {
         Op::Compute(op) => {
             let all = op.expr.stages.iter().map(|s| s.ty.bytes());
             let written = all.fold(0usize, usize::saturating_add);
+            let flops = operations(&op.expr);
             written <= options.fold_bytes.max(read.saturating_mul(2))
-                && operations(&op.expr) <= options.fold_flops
+                && flops <= options.fold_flops
+                && budget.spend(written, flops)
         }
         Op::Host(_) => {
             let all = graph.node(node).outputs.iter().map(|v| v.ty.bytes());
-            all.fold(0usize, usize::saturating_add) <= options.fold_bytes
+            let written = all.fold(0usize, usize::saturating_add);
+            written <= options.fold_bytes && budget.spend(written, 0)
         }
         _ => false,
-    };
-    let mut values = graph.values(node);
-    let read = values.any(|v| graph.is_output(v) || !graph.users(v).is_empty());
-    cheap && (read || graph.node(node).op.is_check())
+    }
+}
+
+/// What folding may still take. Each result may be twice as large as what it comes from, so that a
+/// chain of a few dozen would fill any memory.
+struct Budget {
+    bytes: usize,
+    flops: u64,
+}
+
+impl Budget {
+    fn new(graph: &Graph, options: &Options) -> Budget {
+        let tensors = graph.node_ids().into_iter().filter_map(|n| match &graph.node(n).op {
+            Op::Const(tensor) => Some((Arc::as_ptr(tensor), tensor.bytes().len())),
+            _ => None,
+        });
+        let distinct: HashMap<_, usize> = tensors.collect();
+        let given = distinct.values().fold(0usize, |sum, &n| sum.saturating_add(n));
+        Budget {
+            bytes: given.saturating_mul(4).saturating_add(options.fold_bytes.saturating_mul(256)),
+            flops: options.fold_flops.saturating_mul(8),
+        }
+    }
+
+    fn spend(&mut self, bytes: usize, flops: u64) -> bool {
+        let admitted = bytes <= self.bytes && flops <= self.flops;
+        if admitted {
+            self.bytes -= bytes;
+            self.flops -= flops;
+        }
+        admitted
+    }
 }
 
 /// About how many operations an expression takes.
@@ -104,6 +149,7 @@ mod tests {
     use super::*;
     use crate::compute::TensorType;
     use crate::expr::{BinOp, Expr};
+    use crate::ops::concat::concat;
     use crate::ops::map;
     use crate::passes::testing::{Builder, check};
 
@@ -146,6 +192,24 @@ mod tests {
                 (left, expected) => panic!("{left:?}, not {expected:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_doubles_again_and_again_is_not_materialised() {
+        let mut b = Builder::new(1);
+        let mut value = b.constant(&[1 << 10]);
+        for _ in 0..32 {
+            let ty = b.graph.ty(value).clone();
+            value = b.emit(concat(&[ty.clone(), ty], 0).unwrap(), &[value, value]);
+        }
+        let mut graph = b.finish(&[value]);
+        let options = Options { fold_bytes: 1 << 12, ..Options::default() };
+        assert!(run(&mut graph, &options).unwrap());
+        let bytes = graph.node_ids().into_iter().filter_map(|n| match &graph.node(n).op {
+            Op::Const(tensor) => Some(tensor.bytes().len()),
+            _ => None,
+        });
+        assert!(bytes.sum::<usize>() <= 256 << 12);
     }
 
     #[test]

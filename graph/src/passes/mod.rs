@@ -12,6 +12,7 @@ mod captures;
 mod conv_to_matmul;
 mod cse;
 pub(crate) mod dce;
+mod empty;
 #[cfg(test)]
 mod faults;
 mod fold;
@@ -30,6 +31,8 @@ mod view;
 
 #[cfg(test)]
 pub(crate) mod testing;
+
+use ansc_runtime::tensor::TensorError;
 
 use crate::graph::Graph;
 use crate::interp::InterpError;
@@ -76,6 +79,8 @@ pub enum PassError {
     Fold { node: String, source: InterpError },
     #[error("constant folding of node {node}: {source}")]
     Host { node: String, source: ansc_runtime::host::HostError },
+    #[error("constant of node {node}: {source}")]
+    Tensor { node: String, source: TensorError },
     #[error("rewriting node {node}: {source}")]
     Op { node: String, source: OpError },
     #[error(transparent)]
@@ -101,6 +106,7 @@ macro_rules! passes {
 }
 
 passes! {
+    empty: "make constants of reductions without terms",
     unroll: "inline conditionals with a constant condition, and short loops",
     captures: "move constants that a loop or conditional captures into its body",
     split_outputs: "make one node of each independent result of a multi-result expression",
@@ -123,6 +129,7 @@ const ORDER: &[&str] = &[
     "unroll",
     "captures",
     "dce",
+    "empty",
     "split_outputs",
     "fold",
     "simplify",

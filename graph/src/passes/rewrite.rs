@@ -72,7 +72,7 @@ pub(crate) fn compute(
             let shape = &op.expr.stages[0].ty.shape;
             Ok(vec![Tensor::clone(&inputs[0]).reshaped(shape)])
         }
-        Kind::Transpose(perm) => Ok(vec![transposed(&inputs[0], perm)]),
+        Kind::Transpose(perm) => Ok(vec![transposed(node, &inputs[0], perm)?]),
         _ => {
             let inputs: Vec<&Tensor> = inputs.iter().map(|t| &**t).collect();
             interp::eval(&op.expr, &inputs)
@@ -82,12 +82,13 @@ pub(crate) fn compute(
 }
 
 /// The tensor whose axis `i` is axis `perm[i]` of `x`.
-pub(crate) fn transposed(x: &Tensor, perm: &[usize]) -> Tensor {
+fn transposed(node: &str, x: &Tensor, perm: &[usize]) -> Result<Tensor, PassError> {
     let size = x.dtype().size();
     let strides = row_major(x.shape());
     let shape: Vec<usize> = perm.iter().map(|&p| x.shape()[p]).collect();
     let steps: Vec<usize> = perm.iter().map(|&p| strides[p] * size).collect();
-    let mut result = Tensor::zeros(x.dtype(), &shape);
+    let mut result = Tensor::try_zeros(x.dtype(), &shape)
+        .map_err(|source| PassError::Tensor { node: node.into(), source })?;
     let mut position = vec![0; perm.len()];
     let mut from = 0;
     for to in result.bytes_mut().chunks_exact_mut(size) {
@@ -102,7 +103,7 @@ pub(crate) fn transposed(x: &Tensor, perm: &[usize]) -> Tensor {
             position[axis] = 0;
         }
     }
-    result
+    Ok(result)
 }
 
 fn row_major(shape: &[usize]) -> Vec<usize> {
@@ -147,7 +148,7 @@ pub(crate) fn permuted(
         return Ok(value);
     }
     if let Some(tensor) = graph.const_of(value) {
-        let tensor = transposed(tensor, perm);
+        let tensor = transposed(name, tensor, perm)?;
         return Ok(graph.add_const(name, tensor));
     }
     let op = built(name, shape::transpose(graph.ty(value), perm))?;
