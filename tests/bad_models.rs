@@ -55,7 +55,13 @@ fn models_that_contradict_themselves() {
     let with = |tensor: Message| model(graph(&[add("x", "w")]).nested(5, &tensor));
     let raw = |dims: &[i64], bytes: usize| with(initializer("w", dims).data(9, &vec![0; bytes]));
     let cycle = [add("x", "a"), node("Relu", &["b"], "a"), node("Relu", &["a"], "b")];
-    let cases: [(&str, Vec<u8>, &[&str]); 18] = [
+    let twice =
+        |tensor: Message| model(graph(&[add("x", "w")]).nested(5, &tensor).nested(5, &tensor));
+    let weight = initializer("w", &[4]).data(9, &[0; 16]);
+    let renamed = [node("Relu", &["x"], "y"), node("Neg", &["x"], "y")];
+    let cases: [(&str, Vec<u8>, &[&str]); 20] = [
+        ("two_weights", twice(weight), &["initializer `w` is used twice"]),
+        ("two_results", model(graph(&renamed)), &["`n_y` (Neg)", "result `y` is used twice"]),
         ("empty", vec![], &["is empty"]),
         ("text", b"this is no model".to_vec(), &["is not an ONNX model"]),
         ("no_graph", Message::default().int(1, 8).into_bytes(), &["holds no graph"]),
@@ -156,6 +162,90 @@ fn external_data_stays_in_its_folder() {
     let good = inside.join("good.onnx");
     std::fs::write(&good, of(&[("location", "data"), ("length", "16")])).unwrap();
     assert!(ansc(&["compile", str(&good)]).status.success());
+}
+
+/// Functions of the domain `f` of which each calls the one before it twice.
+fn nested(levels: usize, leaf: &[Message]) -> Vec<u8> {
+    let opsets = || {
+        let opset = |domain: &str, v| Message::default().text(1, domain).int(2, v);
+        [opset("", 17), opset("f", 1)]
+    };
+    let function = |name: &str, nodes: &[Message]| {
+        let f = Message::default().text(1, name).text(4, "x").text(5, "y").text(10, "f");
+        let f = nodes.iter().fold(f, |f, n| f.nested(7, n));
+        opsets().iter().fold(f, |f, o| f.nested(9, o))
+    };
+    let call =
+        |level: usize, from: &str, to: &str| node(&format!("f{level}"), &[from], to).text(7, "f");
+    let calls = |level: usize| [call(level - 1, "x", "t"), call(level - 1, "t", "y")];
+    let graph = graph(&[call(levels - 1, "x", "y")]).text(2, "g");
+    let model = Message::default().int(1, 8).nested(7, &graph);
+    let model = opsets().iter().fold(model, |m, o| m.nested(8, o));
+    let model = model.nested(25, &function("f0", leaf));
+    let all = (1..levels).map(|level| function(&format!("f{level}"), &calls(level)));
+    all.fold(model, |m, f| m.nested(25, &f)).into_bytes()
+}
+
+#[test]
+fn functions_that_unfold_without_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let deep = nested(40, &[node("Neg", &["x"], "y")]);
+    assert!(deep.len() < 4096);
+    refused(dir.path(), "deep", &deep, &["call each other more than 32 deep"]);
+    let wide = nested(30, &[node("Neg", &["x"], "y")]);
+    refused(dir.path(), "wide", &wide, &["unfolds to more than", "remedy: nest functions less"]);
+    // A megabyte that a hundred thousand calls share.
+    let value = initializer("c", &[1 << 18]).data(9, &[0; 1 << 20]);
+    let value = Message::default().text(1, "value").nested(5, &value).int(20, 4);
+    let constant = Message::default().text(2, "c").text(4, "Constant").nested(5, &value);
+    let leaf = [constant, node("ReduceSum", &["c"], "s"), node("Add", &["x", "s"], "y")];
+    let path = dir.path().join("shared.onnx");
+    std::fs::write(&path, nested(12, &leaf)).unwrap();
+    let output = limited(&["check", str(&path)], 1 << 20);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// The program with so many kilobytes of address space.
+fn limited(args: &[&str], kilobytes: u64) -> std::process::Output {
+    let script = format!("ulimit -v {kilobytes} && exec \"$0\" \"$@\"");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &script, env!("CARGO_BIN_EXE_ansc")]).args(args).output().unwrap()
+}
+
+#[test]
+fn data_for_which_there_is_no_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = std::fs::File::create(dir.path().join("data")).unwrap();
+    let of = |elements: i64| {
+        let location = Message::default().text(1, "location").text(2, "data");
+        let tensor = initializer("w", &[elements]).nested(13, &location).int(14, 1);
+        let path = dir.path().join("m.onnx");
+        std::fs::write(&path, model(graph(&[add("x", "w")]).nested(5, &tensor))).unwrap();
+        path
+    };
+    // A file of 128 GiB that holds nothing.
+    data.set_len(1 << 37).unwrap();
+    let path = of(1 << 35);
+    let causes = ["initializer `w`", "external data `data`", "out of proportion"];
+    refuses(&["compile", str(&path)], 1, str(&path), &causes);
+    // Half a gigabyte, more than the process may have.
+    data.set_len(1 << 29).unwrap();
+    let output = limited(&["check", str(&of(1 << 27))], 400_000);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("initializer `w`") && said.contains("no memory"), "{said}");
+}
+
+#[test]
+fn outputs_listed_twice_are_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let twice = graph(&[node("Relu", &["x"], "y")]).nested(12, &value_info("y", &[4]));
+    let (path, artifact) = (dir.path().join("m.onnx"), dir.path().join("m.ansc"));
+    std::fs::write(&path, model(twice)).unwrap();
+    let output = ansc(&["compile", str(&path), "-o", str(&artifact)]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let loaded = ansc_runtime::Model::load(&artifact).unwrap();
+    assert_eq!(loaded.outputs().len(), 1);
 }
 
 #[test]

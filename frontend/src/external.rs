@@ -1,27 +1,37 @@
 //! Tensor data in files beside the model.
 //!
-//! In: the `external_data` entries of a tensor. Out: its bytes. A model must not be able to read what
+//! In: the `external_data` entries of a tensor. Out: the tensor. A model must not be able to read what
 //! is not its own, so a location is a relative path without `..`, opened component by component from
 //! the model's directory without following a link, and must end at a regular file that has no other name
 //! (a hard link would reach any file of the same file system). Offset and length are compared with
 //! the file's size before anything is read.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
+use ansc_runtime::{DType, Tensor};
 use tract_onnx::pb::TensorProto;
+
+use crate::import::Memory;
+use crate::tensor::{allocated, checked_bytes};
 
 /// Access to the files that lie beside a model.
 pub(crate) struct External {
     base: Option<PathBuf>,
     /// The file that was read last: the tensors of a model mostly share one.
     open: RefCell<Option<(String, Rc<File>, u64)>>,
+    /// The files that were read, by device and inode: one may have several paths.
+    known: RefCell<HashSet<(u64, u64)>>,
 }
+
+/// Pieces of a sparse file that are counted; the rest counts as if it had no holes.
+const MAX_PIECES: usize = 1 << 12;
 
 struct Location {
     path: String,
@@ -36,21 +46,34 @@ impl External {
     }
 
     pub(crate) fn beside(directory: Option<&Path>) -> External {
-        External { base: directory.map(Path::to_path_buf), open: RefCell::default() }
+        External {
+            base: directory.map(Path::to_path_buf),
+            open: RefCell::default(),
+            known: RefCell::default(),
+        }
     }
 
-    /// The `expected` bytes of a tensor.
-    pub(crate) fn read(&self, proto: &TensorProto, expected: usize) -> Result<Vec<u8>, String> {
+    /// A tensor of this type with the bytes of the file, as they are.
+    pub(crate) fn read(
+        &self,
+        proto: &TensorProto,
+        dtype: DType,
+        shape: &[usize],
+        memory: &Memory,
+    ) -> Result<Tensor, String> {
         let location = location(proto)?;
         let in_file = |reason: String| format!("external data `{}`: {reason}", location.path);
-        let (file, size) = self.file(&location.path).map_err(in_file)?;
+        let expected = checked_bytes(dtype, shape)?;
+        let (file, size) = self.file(&location.path, memory).map_err(in_file)?;
         check_range(&location, expected as u64, size).map_err(in_file)?;
-        let mut data = vec![0; expected];
-        file.read_exact_at(&mut data, location.offset).map_err(|e| in_file(e.to_string()))?;
-        Ok(data)
+        memory.take(expected).map_err(in_file)?;
+        let mut tensor = allocated(dtype, shape).map_err(in_file)?;
+        file.read_exact_at(tensor.bytes_mut(), location.offset)
+            .map_err(|e| in_file(e.to_string()))?;
+        Ok(tensor)
     }
 
-    fn file(&self, path: &str) -> Result<(Rc<File>, u64), String> {
+    fn file(&self, path: &str, memory: &Memory) -> Result<(Rc<File>, u64), String> {
         let mut open = self.open.borrow_mut();
         if let Some((_, file, size)) = open.as_ref().filter(|(name, ..)| name == path) {
             return Ok((Rc::clone(file), *size));
@@ -58,7 +81,11 @@ impl External {
         let nowhere = "the model was given as bytes, without a directory to look for its data in";
         let base = self.base.as_ref().ok_or(nowhere)?;
         let file = open_beneath(base, path)?;
-        let size = checked_size(&file)?;
+        let meta = checked(&file)?;
+        let size = meta.len();
+        if self.known.borrow_mut().insert((meta.dev(), meta.ino())) {
+            memory.add_source(held(&file, size));
+        }
         let file = Rc::new(file);
         *open = Some((path.into(), Rc::clone(&file), size));
         Ok((file, size))
@@ -139,7 +166,20 @@ fn open_at(directory: &File, name: &CString, is_directory: bool) -> std::io::Res
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-fn checked_size(file: &File) -> Result<u64, String> {
+/// How much of the file's size is data: a sparse file of a terabyte may hold none.
+fn held(file: &File, size: u64) -> u64 {
+    // SAFETY: the descriptor is open for the whole call.
+    let seek = |at: u64, whence| unsafe { libc::lseek(file.as_raw_fd(), at as i64, whence) };
+    let (mut at, mut held) = (0, 0);
+    for _ in 0..MAX_PIECES {
+        let Ok(begin) = u64::try_from(seek(at, libc::SEEK_DATA)) else { return held };
+        at = u64::try_from(seek(begin, libc::SEEK_HOLE)).unwrap_or(size);
+        held += at.saturating_sub(begin);
+    }
+    held + size.saturating_sub(at)
+}
+
+fn checked(file: &File) -> Result<Metadata, String> {
     let meta = file.metadata().map_err(|e| e.to_string())?;
     if !meta.is_file() {
         return Err("not a regular file".into());
@@ -148,7 +188,7 @@ fn checked_size(file: &File) -> Result<u64, String> {
         return Err("the file has hard links, by which a model could reach foreign files; copy it"
             .to_string());
     }
-    Ok(meta.len())
+    Ok(meta)
 }
 
 #[cfg(test)]
@@ -166,7 +206,27 @@ mod tests {
     }
 
     fn read(base: &Path, pairs: &[(&str, &str)], expected: usize) -> Result<Vec<u8>, String> {
-        External::beside(Some(base)).read(&entries(pairs), expected)
+        let memory = Memory::for_file(0);
+        let external = External::beside(Some(base));
+        let tensor = external.read(&entries(pairs), DType::U8, &[expected], &memory)?;
+        Ok(tensor.bytes().to_vec())
+    }
+
+    #[test]
+    fn holes_are_no_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse");
+        let file = File::create(&path).unwrap();
+        file.set_len(1 << 37).unwrap();
+        file.write_all_at(&[1; 8], 1 << 36).unwrap();
+        let file = File::open(&path).unwrap();
+        assert!((8..1 << 24).contains(&held(&file, 1 << 37)));
+        // What is there is read; for a tensor that is not there, there is no memory.
+        let at = (1u64 << 36).to_string();
+        let part = [("location", "sparse"), ("offset", at.as_str())];
+        assert_eq!(read(dir.path(), &part, 8), Ok(vec![1; 8]));
+        let error = read(dir.path(), &[("location", "sparse")], 1 << 37).unwrap_err();
+        assert!(error.contains("out of proportion"), "{error}");
     }
 
     #[test]
@@ -208,6 +268,8 @@ mod tests {
         for case in refused {
             assert!(read(base, case, 8).is_err(), "{case:?}");
         }
-        assert!(External::none().read(&entries(&[("location", "w")]), 8).is_err());
+        let memory = Memory::for_file(0);
+        let nowhere = entries(&[("location", "w")]);
+        assert!(External::none().read(&nowhere, DType::U8, &[8], &memory).is_err());
     }
 }

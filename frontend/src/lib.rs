@@ -10,6 +10,7 @@ mod ops;
 mod order;
 mod problem;
 mod read;
+mod sparse;
 mod tensor;
 mod validate;
 

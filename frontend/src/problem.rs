@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 /// One reason why a model cannot be compiled: where, why and what to do about it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
 pub struct Problem {
     /// The ONNX node's name, or its first output where it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,6 +71,20 @@ impl Problem {
     }
 }
 
+/// Bytes of the longest name that is shown, or carried along.
+const MAX_NAME: usize = 1024;
+
+/// A name without its middle if it is very long: the path of nested calls may be far longer than the
+/// file.
+pub(crate) fn shortened(name: String) -> String {
+    if name.len() <= MAX_NAME {
+        return name;
+    }
+    let half = MAX_NAME / 2 - 8;
+    let (head, tail) = (name.floor_char_boundary(half), name.ceil_char_boundary(name.len() - half));
+    format!("{}[..]{}", &name[..head], &name[tail..])
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(node) = &self.node {
@@ -113,6 +127,14 @@ impl fmt::Display for ImportError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_very_long_names_are_shortened() {
+        assert_eq!(shortened("a".repeat(MAX_NAME)), "a".repeat(MAX_NAME));
+        let name = shortened(format!("first{}last", "\u{e4}".repeat(MAX_NAME)));
+        assert!(name.len() <= MAX_NAME && name.contains("[..]"), "{name}");
+        assert!(name.starts_with("first") && name.ends_with("last"), "{name}");
+    }
 
     #[test]
     fn names_file_node_and_remedy() {

@@ -13,6 +13,8 @@ const MAX_FILE_BYTES: u64 = 1 << 31;
 
 pub(crate) struct Model {
     pub(crate) proto: ModelProto,
+    /// The size of the file.
+    pub(crate) bytes: usize,
     /// What `proto` does not say of its inputs.
     pub(crate) containers: Containers,
 }
@@ -37,9 +39,17 @@ pub(crate) fn bytes(data: &[u8]) -> Result<Model, Problem> {
     if data.starts_with(b"version https://git-lfs") {
         return Err(Problem::new("is a Git LFS pointer, not a model").remedy("git lfs pull"));
     }
+    decoded_fits(data.len())?;
     let proto =
         ModelProto::decode(data).map_err(|e| Problem::new(format!("is not an ONNX model: {e}")))?;
-    Ok(Model { proto, containers: containers::read(data) })
+    Ok(Model { proto, bytes: data.len(), containers: containers::read(data) })
+}
+
+/// Whether there is memory for another copy of what the file holds: the decoder cannot say so itself.
+fn decoded_fits(bytes: usize) -> Result<(), Problem> {
+    Vec::<u8>::new()
+        .try_reserve_exact(bytes)
+        .map_err(|_| Problem::new(format!("has {bytes} bytes, for which there is no memory")))
 }
 
 #[cfg(test)]

@@ -4,13 +4,14 @@
 //! length that type and shape demand, or the reason why not. Sizes are checked before anything is
 //! allocated. Data is little-endian in the file, and so are the machines that ansc runs on.
 
-use ansc_runtime::tensor::byte_len;
+use ansc_runtime::tensor::{TensorError, byte_len};
 use ansc_runtime::{DType, Tensor};
 use half::{bf16, f16};
 use tract_onnx::pb::TensorProto;
 use tract_onnx::pb::tensor_proto::{DataLocation, DataType};
 
 use crate::external::External;
+use crate::import::Memory;
 
 /// No tensor of a model may be larger, constant or not: more than machines have, little enough that
 /// sums of sizes cannot overflow.
@@ -46,25 +47,49 @@ pub(crate) fn dtype(onnx: i32) -> Result<DType, String> {
 }
 
 /// The shape of a tensor of the file.
-pub(crate) fn shape(proto: &TensorProto) -> Result<Vec<usize>, String> {
-    proto
-        .dims
-        .iter()
+pub(crate) fn extents(dims: &[i64]) -> Result<Vec<usize>, String> {
+    dims.iter()
         .map(|&d| usize::try_from(d).map_err(|_| format!("dimension {d} is negative")))
         .collect()
 }
 
-pub(crate) fn decode(proto: &TensorProto, external: &External) -> Result<Tensor, String> {
+/// A tensor of zeros, if there is memory for it.
+pub(crate) fn allocated(dtype: DType, shape: &[usize]) -> Result<Tensor, String> {
+    Tensor::try_zeros(dtype, shape).map_err(|e| e.to_string())
+}
+
+pub(crate) fn decode(
+    proto: &TensorProto,
+    external: &External,
+    memory: &Memory,
+) -> Result<Tensor, String> {
     let dtype = dtype(proto.data_type)?;
-    let shape = shape(proto)?;
+    let shape = extents(&proto.dims)?;
     let bytes = checked_bytes(dtype, &shape)?;
     if is_external(proto) {
-        return from_raw(dtype, &shape, &external.read(proto, bytes)?);
+        let mut tensor = external.read(proto, dtype, &shape, memory)?;
+        normalise(&mut tensor);
+        return Ok(tensor);
     }
     if proto.raw_data.is_empty() {
-        from_fields(dtype, &shape, proto)
-    } else {
-        from_raw(dtype, &shape, &proto.raw_data)
+        return from_fields(dtype, &shape, proto, memory);
+    }
+    let data = &proto.raw_data;
+    if data.len() != bytes {
+        let error = TensorError::WrongLength { dtype, shape, expected: bytes, found: data.len() };
+        return Err(error.to_string());
+    }
+    memory.take(bytes)?;
+    let mut tensor = allocated(dtype, &shape)?;
+    tensor.bytes_mut().copy_from_slice(data);
+    normalise(&mut tensor);
+    Ok(tensor)
+}
+
+/// Any byte but zero stands for true.
+fn normalise(tensor: &mut Tensor) {
+    if tensor.dtype() == DType::Bool {
+        tensor.bytes_mut().iter_mut().for_each(|b| *b = u8::from(*b != 0));
     }
 }
 
@@ -72,44 +97,56 @@ pub(crate) fn is_external(proto: &TensorProto) -> bool {
     proto.data_location == Some(DataLocation::External as i32)
 }
 
-fn from_raw(dtype: DType, shape: &[usize], data: &[u8]) -> Result<Tensor, String> {
-    if dtype == DType::Bool {
-        let normal: Vec<u8> = data.iter().map(|&b| u8::from(b != 0)).collect();
-        return Tensor::from_bytes(dtype, shape, &normal).map_err(|e| e.to_string());
-    }
-    Tensor::from_bytes(dtype, shape, data).map_err(|e| e.to_string())
-}
-
 /// The data in the field that ONNX assigns to the type.
-fn from_fields(dtype: DType, shape: &[usize], proto: &TensorProto) -> Result<Tensor, String> {
+fn from_fields(
+    dtype: DType,
+    shape: &[usize],
+    proto: &TensorProto,
+    memory: &Memory,
+) -> Result<Tensor, String> {
     let ints = &proto.int32_data;
+    let typed = Typed { shape, memory };
     match dtype {
-        DType::F32 => typed(shape, proto.float_data.iter().copied()),
-        DType::F64 => typed(shape, proto.double_data.iter().copied()),
-        DType::I64 => typed(shape, proto.int64_data.iter().copied()),
-        DType::U64 => typed(shape, proto.uint64_data.iter().copied()),
-        DType::U32 => typed(shape, proto.uint64_data.iter().map(|&v| v as u32)),
-        DType::I32 => typed(shape, ints.iter().copied()),
-        DType::I16 => typed(shape, ints.iter().map(|&v| v as i16)),
-        DType::I8 => typed(shape, ints.iter().map(|&v| v as i8)),
-        DType::U16 => typed(shape, ints.iter().map(|&v| v as u16)),
-        DType::U8 => typed(shape, ints.iter().map(|&v| v as u8)),
-        DType::Bool => typed(shape, ints.iter().map(|&v| v != 0)),
-        DType::F16 => typed(shape, ints.iter().map(|&v| f16::from_bits(v as u16))),
-        DType::BF16 => typed(shape, ints.iter().map(|&v| bf16::from_bits(v as u16))),
+        DType::F32 => typed.of(proto.float_data.iter().copied()),
+        DType::F64 => typed.of(proto.double_data.iter().copied()),
+        DType::I64 => typed.of(proto.int64_data.iter().copied()),
+        DType::U64 => typed.of(proto.uint64_data.iter().copied()),
+        DType::U32 => typed.of(proto.uint64_data.iter().map(|&v| v as u32)),
+        DType::I32 => typed.of(ints.iter().copied()),
+        DType::I16 => typed.of(ints.iter().map(|&v| v as i16)),
+        DType::I8 => typed.of(ints.iter().map(|&v| v as i8)),
+        DType::U16 => typed.of(ints.iter().map(|&v| v as u16)),
+        DType::U8 => typed.of(ints.iter().map(|&v| v as u8)),
+        DType::Bool => typed.of(ints.iter().map(|&v| v != 0)),
+        DType::F16 => typed.of(ints.iter().map(|&v| f16::from_bits(v as u16))),
+        DType::BF16 => typed.of(ints.iter().map(|&v| bf16::from_bits(v as u16))),
     }
 }
 
-fn typed<T: ansc_runtime::Element>(
-    shape: &[usize],
-    values: impl ExactSizeIterator<Item = T>,
-) -> Result<Tensor, String> {
-    let expected: usize = shape.iter().product();
-    if values.len() != expected {
-        let found = values.len();
-        return Err(format!("shape {shape:?} needs {expected} elements, but {found} were given"));
+/// The tensor to be made of values in a field.
+struct Typed<'a> {
+    shape: &'a [usize],
+    memory: &'a Memory,
+}
+
+impl Typed<'_> {
+    fn of<T: ansc_runtime::Element>(
+        &self,
+        values: impl ExactSizeIterator<Item = T>,
+    ) -> Result<Tensor, String> {
+        let shape = self.shape;
+        let expected: usize = shape.iter().product();
+        if values.len() != expected {
+            let found = values.len();
+            return Err(format!(
+                "shape {shape:?} needs {expected} elements, but {found} were given"
+            ));
+        }
+        self.memory.take(expected.saturating_mul(size_of::<T>()))?;
+        let mut tensor = allocated(T::DTYPE, shape)?;
+        tensor.as_mut_slice().iter_mut().zip(values).for_each(|(place, value)| *place = value);
+        Ok(tensor)
     }
-    Ok(Tensor::from_slice(shape, &values.collect::<Vec<T>>()))
 }
 
 #[cfg(test)]
@@ -121,7 +158,7 @@ mod tests {
     }
 
     fn decoded(proto: &TensorProto) -> Result<Tensor, String> {
-        decode(proto, &External::none())
+        decode(proto, &External::none(), &Memory::for_file(0))
     }
 
     #[test]

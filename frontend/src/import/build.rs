@@ -8,28 +8,35 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ansc_graph::{Graph, TensorType, ValueId};
+use ansc_runtime::Tensor;
 use tract_onnx::pb::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
 
+use super::attributes::Attributes;
+use super::constants::Constants;
 use super::context::NodeCtx;
 use super::fold::Budget;
 use super::inputs::{self, Given};
+use super::memory::Memory;
+use super::problems::Problems;
 use super::scope::{Binding, Frame, Opsets, Scope, element_name, lookup};
+use super::unfold::Unfolding;
 use super::{ImportOptions, function};
 use crate::external::External;
+use crate::ops;
 use crate::order::{self, Cycle, Plan};
-use crate::problem::Problem;
+use crate::problem::{Problem, shortened};
 use crate::read::Model;
-use crate::{ops, tensor};
 
 /// Nesting of subgraphs and function calls.
 pub(crate) const MAX_DEPTH: usize = 32;
 
 pub(crate) struct Importer {
     pub(super) functions: Functions,
-    pub(super) external: External,
+    pub(super) constants: Constants,
     pub(super) frames: Vec<Frame>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Problems,
     pub(super) budget: Budget,
+    unfolding: Unfolding,
     pub(super) depth: usize,
 }
 
@@ -54,14 +61,30 @@ fn tensors(name: String, output: Option<Binding>) -> Result<Vec<(String, ValueId
     }
 }
 
+/// ONNX Runtime takes an output that is listed twice for one output, and so do we: outputs go by name.
+fn add_output(graph: &mut Graph, name: String, value: ValueId) -> Result<(), Problem> {
+    match graph.outputs.iter().find(|(known, _)| *known == name) {
+        None => graph.outputs.push((name, value)),
+        Some((_, known)) if *known == value => {}
+        Some(_) => return Err(Problem::new(format!("two outputs have the name `{name}`"))),
+    }
+    Ok(())
+}
+
 /// "ai.onnx" is another name of the default domain.
 pub(crate) fn canonical_domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
-/// Version by domain.
+/// Version by domain: the highest one where a domain is listed several times.
 pub(super) fn versions(imports: &[OperatorSetIdProto]) -> BTreeMap<String, i64> {
-    imports.iter().map(|o| (canonical_domain(&o.domain).to_string(), o.version)).collect()
+    let mut versions = BTreeMap::new();
+    for import in imports {
+        let domain = canonical_domain(&import.domain).to_string();
+        let version = versions.entry(domain).or_insert(import.version);
+        *version = import.version.max(*version);
+    }
+    versions
 }
 
 /// Files older than the notion of opsets are of opset 1.
@@ -82,15 +105,17 @@ pub(super) fn functions(model: &ModelProto) -> Functions {
 }
 
 impl Importer {
-    pub(crate) fn new(model: &ModelProto, external: External) -> Importer {
-        let name = model.graph.as_ref().map_or("", |g| g.name.as_str());
-        let scope = Scope::new(opsets(&model.opset_import), String::new(), false);
+    pub(crate) fn new(model: &Model, external: External) -> Importer {
+        let proto = &model.proto;
+        let name = proto.graph.as_ref().map_or("", |g| g.name.as_str());
+        let scope = Scope::new(opsets(&proto.opset_import), String::new(), false);
         Importer {
-            functions: functions(model),
-            external,
+            functions: functions(proto),
+            constants: Constants::new(external, Memory::for_file(model.bytes)),
             frames: vec![Frame::new(Graph::new(name), scope)],
-            problems: Vec::new(),
+            problems: Problems::default(),
             budget: Budget::default(),
+            unfolding: Unfolding::of(proto),
             depth: 0,
         }
     }
@@ -104,7 +129,8 @@ impl Importer {
             return Err(vec![Problem::new("the file holds no graph")]);
         };
         let infos = inputs::required(&model.proto, options);
-        let given = inputs::given(&infos, &model.containers, options, &mut self.problems);
+        let (given, problems) = inputs::given(&infos, &model.containers, options);
+        problems.into_iter().for_each(|problem| self.report(problem));
         for (info, given) in infos.iter().zip(given) {
             let binding = match given {
                 Given::Tensor(ty) => Binding::Value(self.add_input(&info.name, ty, options)),
@@ -119,24 +145,20 @@ impl Importer {
             };
             self.frame().bind(&info.name, binding);
         }
-        let outputs = self.import_graph(graph);
+        let outputs = self.import_graph(graph, &Attributes::default());
         self.finish(outputs)
     }
 
     fn finish(mut self, outputs: Outputs) -> Result<Graph, Vec<Problem>> {
-        if !self.problems.is_empty() {
-            let mut seen = Vec::new();
-            for problem in self.problems {
-                if !seen.contains(&problem) {
-                    seen.push(problem);
-                }
-            }
-            return Err(seen);
+        let problems = self.problems.into_list();
+        if !problems.is_empty() {
+            return Err(problems);
         }
         let mut graph = self.frames.swap_remove(0).graph;
         for (name, binding) in outputs {
-            let tensors = tensors(name, binding).map_err(|problem| vec![problem])?;
-            graph.outputs.extend(tensors);
+            for (name, value) in tensors(name, binding).map_err(|problem| vec![problem])? {
+                add_output(&mut graph, name, value).map_err(|problem| vec![problem])?;
+            }
         }
         Ok(graph)
     }
@@ -158,47 +180,84 @@ impl Importer {
     }
 
     pub(super) fn report(&mut self, problem: Problem) {
-        if !problem.is_silent() {
-            self.problems.push(problem);
-        }
+        self.problems.push(problem);
+    }
+
+    /// Counts a body that is about to be imported; a silent problem ends the import where the model
+    /// unfolds without end.
+    pub(super) fn unfold(&mut self, nodes: &[NodeProto]) -> Result<(), Problem> {
+        self.unfolding.add(nodes).map_err(|problem| self.stop(problem))
+    }
+
+    /// Counts memory that is about to be allocated, likewise.
+    pub(super) fn take(&mut self, node: &NodeProto, bytes: usize) -> Result<(), Problem> {
+        self.constants.memory.take(bytes).map_err(|reason| {
+            let problem = self.problem(node, reason);
+            self.stop(problem)
+        })
+    }
+
+    /// Ends the import; gives what ends the work on the node at hand.
+    pub(super) fn stop(&mut self, problem: Problem) -> Problem {
+        self.problems.stop(problem);
+        Problem::silent()
     }
 
     /// Imports what the outputs of `graph` depend on into the uppermost scope and gives the outputs;
     /// those without a value have a problem recorded.
-    pub(super) fn import_graph(&mut self, graph: &GraphProto) -> Outputs {
+    pub(super) fn import_graph(
+        &mut self,
+        graph: &GraphProto,
+        attributes: &Attributes<'_>,
+    ) -> Outputs {
+        let nothing = || graph.output.iter().map(|o| (o.name.clone(), None)).collect();
+        if self.unfold(&graph.node).is_err() {
+            return nothing();
+        }
         let names = graph.output.iter().map(|o| o.name.as_str());
         match order::plan(&graph.node, names) {
             Ok(plan) => {
                 self.initializers(graph, &plan);
                 for &index in &plan.nodes {
-                    self.import_node(&graph.node[index]);
+                    self.import_node(&graph.node[index], attributes);
                 }
             }
             Err(Cycle(index)) => {
                 let problem = self.problem(&graph.node[index], "is part of a cycle");
                 self.report(problem);
-                return graph.output.iter().map(|o| (o.name.clone(), None)).collect();
+                return nothing();
             }
         }
         graph.output.iter().map(|o| (o.name.clone(), self.output(&o.name))).collect()
     }
 
     fn initializers(&mut self, graph: &GraphProto, plan: &Plan<'_>) {
-        for proto in graph.initializer.iter().filter(|t| plan.reads.contains(t.name.as_str())) {
-            if self.scope().names.contains_key(&proto.name) {
-                continue;
-            }
-            let decoded = tensor::decode(proto, &self.external)
-                .and_then(|tensor| self.budget.constant(tensor.bytes().len()).map(|()| tensor));
-            let binding = match decoded {
-                Ok(tensor) => Binding::Value(self.frame().graph.add_const(&proto.name, tensor)),
-                Err(reason) => {
-                    self.report(Problem::new(format!("initializer `{}`: {reason}", proto.name)));
-                    Binding::Poisoned
-                }
-            };
-            self.frame().bind(&proto.name, binding);
+        for proto in &graph.initializer {
+            self.initializer(&proto.name, plan, |constants| constants.dense(proto));
         }
+        for proto in &graph.sparse_initializer {
+            let name = proto.values.as_ref().map_or("", |values| values.name.as_str());
+            self.initializer(name, plan, |constants| constants.sparse(proto));
+        }
+    }
+
+    fn initializer(
+        &mut self,
+        name: &str,
+        plan: &Plan<'_>,
+        decode: impl FnOnce(&Constants) -> Result<Arc<Tensor>, String>,
+    ) {
+        if !plan.reads.contains(name) || self.scope().names.contains_key(name) {
+            return;
+        }
+        let binding = match decode(&self.constants) {
+            Ok(tensor) => Binding::Value(self.frame().graph.add_const(name, tensor)),
+            Err(reason) => {
+                self.report(Problem::new(format!("initializer `{name}`: {reason}")));
+                Binding::Poisoned
+            }
+        };
+        self.frame().bind(name, binding);
     }
 
     fn output(&mut self, name: &str) -> Option<Binding> {
@@ -210,26 +269,20 @@ impl Importer {
     }
 
     /// Adds one node to the uppermost frame and binds its outputs.
-    pub(super) fn import_node(&mut self, node: &NodeProto) {
+    pub(super) fn import_node(&mut self, node: &NodeProto, attributes: &Attributes<'_>) {
         let first_new = self.frame().graph.len();
-        match self.bindings(node) {
-            Ok(bindings) => {
-                for (index, name) in node.output.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
-                    let binding = bindings.get(index).cloned().unwrap_or_else(|| {
-                        let reason = format!("its output {index}, `{name}`, is not supported");
-                        let problem = self.problem(node, reason);
-                        self.report(problem);
-                        Binding::Poisoned
-                    });
-                    self.bind_output(name, binding, first_new);
-                }
-            }
-            Err(problem) => {
+        let bindings = self.bindings(node, attributes).unwrap_or_else(|problem| {
+            self.report(problem);
+            vec![Binding::Poisoned; node.output.len()]
+        });
+        for (index, name) in node.output.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
+            let binding = bindings.get(index).cloned().unwrap_or_else(|| {
+                let reason = format!("its output {index}, `{name}`, is not supported");
+                let problem = self.problem(node, reason);
                 self.report(problem);
-                for name in node.output.iter().filter(|n| !n.is_empty()) {
-                    self.frame().bind(name, Binding::Poisoned);
-                }
-            }
+                Binding::Poisoned
+            });
+            self.bind_output(name, binding, first_new);
         }
     }
 
@@ -245,17 +298,38 @@ impl Importer {
     }
 
     /// What the outputs of a node are.
-    fn bindings(&mut self, node: &NodeProto) -> Result<Vec<Binding>, Problem> {
-        self.budget.node().map_err(|reason| self.problem(node, reason))?;
+    fn bindings(
+        &mut self,
+        node: &NodeProto,
+        attributes: &Attributes<'_>,
+    ) -> Result<Vec<Binding>, Problem> {
+        if self.problems.ended() {
+            return Err(Problem::silent());
+        }
+        let bindings = self.bindings_of(node, attributes)?;
+        let sequences = bindings.iter().map(|b| match b {
+            Binding::Sequence(elements) => size_of_val(&elements[..]),
+            _ => 0,
+        });
+        let names: usize = node.output.iter().map(String::len).sum();
+        self.take(node, sequences.sum::<usize>() + names)?;
+        Ok(bindings)
+    }
+
+    fn bindings_of(
+        &mut self,
+        node: &NodeProto,
+        attributes: &Attributes<'_>,
+    ) -> Result<Vec<Binding>, Problem> {
         let domain = canonical_domain(&node.domain);
         let key = (domain.to_string(), node.op_type.clone());
         if let Some(function) = self.functions.get(&key).cloned() {
-            return function::call(self, node, &function);
+            return function::call(self, node, &function, attributes);
         }
         let entry = self.supported(node)?;
         let inputs = self.inputs(node)?;
         let opset = self.opset(node);
-        let mut ctx = NodeCtx::new(self, node, opset, inputs);
+        let mut ctx = NodeCtx::new(self, node, attributes, opset, inputs);
         let bindings = entry.import.run(&mut ctx);
         ctx.attribute_problem()?;
         bindings
@@ -306,7 +380,7 @@ impl Importer {
             "" => node.output.iter().find(|o| !o.is_empty()).map_or("", String::as_str),
             name => name,
         };
-        format!("{}{own}", self.scope().prefix)
+        shortened(format!("{}{own}", self.scope().prefix))
     }
 
     pub(super) fn problem(&self, node: &NodeProto, reason: impl Into<String>) -> Problem {

@@ -4,15 +4,17 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ansc_graph::ops::OpError;
+use ansc_graph::ops::{OpError, fill};
 use ansc_graph::verify::ill_typed;
-use ansc_graph::{ComputeOp, Graph, Op, TensorType, Value, ValueId};
-use ansc_runtime::Tensor;
+use ansc_graph::{ComputeOp, Graph, Op, Scalar, TensorType, Value, ValueId};
 use ansc_runtime::host::{self, HostOp};
+use ansc_runtime::{DType, Tensor};
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto};
 
+use super::attributes::Attributes;
 use super::build::Importer;
+use super::memory::NODE;
 use super::scope::{Binding, lookup};
 use crate::problem::Problem;
 use crate::tensor;
@@ -23,6 +25,7 @@ const MAX_HOST_ELEMENTS: usize = 1 << 16;
 pub(crate) struct NodeCtx<'a> {
     pub(super) importer: &'a mut Importer,
     node: &'a NodeProto,
+    pub(super) attributes: &'a Attributes<'a>,
     opset: i64,
     inputs: Vec<Binding>,
     /// The first attribute that was asked for and has not the type that it must have.
@@ -34,10 +37,11 @@ impl<'a> NodeCtx<'a> {
     pub(super) fn new(
         importer: &'a mut Importer,
         node: &'a NodeProto,
+        attributes: &'a Attributes<'a>,
         opset: i64,
         inputs: Vec<Binding>,
     ) -> NodeCtx<'a> {
-        NodeCtx { importer, node, opset, inputs, bad_attribute: RefCell::default() }
+        NodeCtx { importer, node, attributes, opset, inputs, bad_attribute: RefCell::default() }
     }
 
     /// The version of the operator's domain.
@@ -175,6 +179,13 @@ impl<'a> NodeCtx<'a> {
 impl<'a> NodeCtx<'a> {
     fn attribute(&self, name: &str, ty: AttributeType) -> Option<&'a AttributeProto> {
         let found = self.node.attribute.iter().find(|a| a.name == name)?;
+        let found = match self.attributes.resolve(found) {
+            Ok(found) => found?,
+            Err(reason) => {
+                self.bad(reason);
+                return None;
+            }
+        };
         // Files of the first IR version leave the type open.
         if found.r#type == ty as i32 || found.r#type == AttributeType::Undefined as i32 {
             return Some(found);
@@ -233,11 +244,19 @@ impl<'a> NodeCtx<'a> {
         text.map_err(|_| self.bad(format!("attribute `{name}` is not text"))).ok()
     }
 
-    pub(crate) fn tensor(&self, name: &str) -> Option<Tensor> {
+    pub(crate) fn tensor(&self, name: &str) -> Option<Arc<Tensor>> {
         let proto = self.attribute(name, AttributeType::Tensor)?.t.as_ref()?;
-        tensor::decode(proto, &self.importer.external)
-            .map_err(|reason| self.bad(format!("attribute `{name}`: {reason}")))
-            .ok()
+        self.decoded(name, self.importer.constants.dense(proto))
+    }
+
+    /// A tensor that is stored as its elements that are not zero.
+    pub(crate) fn sparse_tensor(&self, name: &str) -> Option<Arc<Tensor>> {
+        let proto = self.attribute(name, AttributeType::SparseTensor)?.sparse_tensor.as_ref()?;
+        self.decoded(name, self.importer.constants.sparse(proto))
+    }
+
+    fn decoded(&self, name: &str, tensor: Result<Arc<Tensor>, String>) -> Option<Arc<Tensor>> {
+        tensor.map_err(|reason| self.bad(format!("attribute `{name}`: {reason}"))).ok()
     }
 
     pub(crate) fn graph(&self, name: &str) -> Option<&'a GraphProto> {
@@ -258,9 +277,9 @@ impl NodeCtx<'_> {
         self.operands_fit(&op, inputs)?;
         self.is_typed(&op)?;
         if let Some(results) = self.fold(&op, inputs)? {
-            return results.into_iter().map(|t| self.constant_value(t)).collect();
+            return results.into_iter().map(|t| self.add_const(t)).collect();
         }
-        let name = self.name();
+        let name = self.node_name()?;
         let graph = &mut self.importer.frame().graph;
         let types = op.expr.output_types().into_iter().enumerate();
         let outputs = types.map(|(i, ty)| Value::new(format!("{name}:{i}"), ty)).collect();
@@ -294,9 +313,9 @@ impl NodeCtx<'_> {
         {
             let operands: Vec<&Tensor> = known.iter().map(Arc::as_ref).collect();
             let results = host::run(&op, &operands).map_err(|e| self.problem(e.to_string()))?;
-            return results.into_iter().map(|t| self.constant_value(t)).collect();
+            return results.into_iter().map(|t| self.add_const(t)).collect();
         }
-        let name = self.name();
+        let name = self.node_name()?;
         let graph = &mut self.importer.frame().graph;
         let node = graph.add(&name, Op::Host(op), inputs, outputs);
         Ok(graph.values(node).collect())
@@ -310,9 +329,21 @@ impl NodeCtx<'_> {
         graph.values(node).collect()
     }
 
-    pub(crate) fn add_const(&mut self, tensor: Tensor) -> ValueId {
-        let name = self.name();
-        self.importer.frame().graph.add_const(&name, tensor)
+    /// A constant that the import made.
+    pub(crate) fn add_const(&mut self, tensor: Tensor) -> Result<ValueId, Problem> {
+        self.importer.take(self.node, tensor.bytes().len())?;
+        self.share_const(Arc::new(tensor))
+    }
+
+    /// A constant of the model.
+    pub(crate) fn share_const(&mut self, tensor: Arc<Tensor>) -> Result<ValueId, Problem> {
+        let name = self.node_name()?;
+        Ok(self.importer.frame().graph.add_const(&name, tensor))
+    }
+
+    /// Zeros, which take no memory unless they are few.
+    pub(crate) fn zeros(&mut self, dtype: DType, shape: &[usize]) -> Result<ValueId, Problem> {
+        self.emit1(fill::constant(Scalar::zero(dtype), shape), &[])
     }
 
     /// The name that nodes made here get.
@@ -320,11 +351,12 @@ impl NodeCtx<'_> {
         self.importer.node_name(self.node)
     }
 
-    /// A constant that counts towards the limit on all constants.
-    fn constant_value(&mut self, tensor: Tensor) -> Result<ValueId, Problem> {
-        let admitted = self.importer.budget.constant(tensor.bytes().len());
-        admitted.map_err(|reason| self.problem(reason))?;
-        Ok(self.add_const(tensor))
+    /// The name of a node that is about to be added, which is counted.
+    fn node_name(&mut self) -> Result<String, Problem> {
+        let name = self.name();
+        // The node has it, and so has its first output.
+        self.importer.take(self.node, NODE + 2 * name.len())?;
+        Ok(name)
     }
 
     fn sized(&self, ty: &TensorType) -> Result<(), Problem> {
@@ -370,7 +402,10 @@ impl NodeCtx<'_> {
 
     fn fold(&mut self, op: &ComputeOp, inputs: &[ValueId]) -> Result<Option<Vec<Tensor>>, Problem> {
         let known: Option<Vec<Arc<Tensor>>> = inputs.iter().map(|&v| self.constant(v)).collect();
-        let Some(known) = known.filter(|_| self.importer.budget.worthwhile(&op.expr)) else {
+        let results = op.expr.output_types().iter().map(TensorType::bytes).sum();
+        let room = self.importer.constants.memory.has_room(results);
+        let Some(known) = known.filter(|_| room && self.importer.budget.worthwhile(&op.expr))
+        else {
             return Ok(None);
         };
         let operands: Vec<&Tensor> = known.iter().map(Arc::as_ref).collect();

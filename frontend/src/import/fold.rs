@@ -2,8 +2,8 @@
 //!
 //! Chains that compute shapes (Shape, Gather, Concat, ...) must become constants here, because shapes are static
 //! in the graph. Folding of weights is left to a pass: a result is folded only if it is
-//! small, or not much larger than what it comes from. Limits on the whole import keep a small file from
-//! taking hours or all memory.
+//! small, or not much larger than what it comes from. A limit on the work of the whole import keeps a small
+//! file from taking hours; [`super::memory`] bounds what results take.
 
 use ansc_graph::Compute;
 
@@ -16,36 +16,14 @@ const MAX_WORK: u64 = 1 << 26;
 /// Evaluations of expression nodes for the whole model, but for tiny operators.
 const TOTAL_WORK: u64 = 1 << 31;
 const TINY_WORK: u64 = 1 << 12;
-/// Nodes of the model after inlining of functions.
-const MAX_NODES: usize = 2_000_000;
-/// Bytes of all constants.
-const MAX_CONSTANT_BYTES: u64 = 1 << 40;
 
 /// What one import has used up.
 #[derive(Default)]
 pub(crate) struct Budget {
-    nodes: usize,
     work: u64,
-    constant_bytes: u64,
 }
 
 impl Budget {
-    pub(crate) fn node(&mut self) -> Result<(), String> {
-        self.nodes += 1;
-        if self.nodes > MAX_NODES {
-            return Err(format!("the model unfolds to more than {MAX_NODES} nodes"));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn constant(&mut self, bytes: usize) -> Result<(), String> {
-        self.constant_bytes = self.constant_bytes.saturating_add(bytes as u64);
-        if self.constant_bytes > MAX_CONSTANT_BYTES {
-            return Err("the constants of the model are larger than any machine's memory".into());
-        }
-        Ok(())
-    }
-
     /// Whether to evaluate `expr`, all of whose inputs are constant.
     pub(crate) fn worthwhile(&mut self, expr: &Compute) -> bool {
         let given: usize = expr.inputs.iter().map(|t| t.bytes()).sum();

@@ -1,12 +1,13 @@
 //! Calls of model-local functions, inlined.
 //!
-//! The body's nodes are imported in a scope that sees nothing of the caller but the inputs; attributes
-//! that refer to those of the call are replaced first.
+//! The body's nodes are imported in a scope that sees nothing of the caller but the inputs, and with the
+//! attributes of the call (see [`super::attributes`]).
 
 use std::sync::Arc;
 
-use tract_onnx::pb::{AttributeProto, FunctionProto, GraphProto, NodeProto};
+use tract_onnx::pb::{FunctionProto, NodeProto};
 
+use super::attributes::Attributes;
 use super::build::{Importer, MAX_DEPTH, versions};
 use super::scope::{Binding, Scope, lookup};
 use crate::order::{self, Cycle};
@@ -17,12 +18,17 @@ pub(super) fn call(
     importer: &mut Importer,
     node: &NodeProto,
     function: &FunctionProto,
+    attributes: &Attributes<'_>,
 ) -> Result<Vec<Binding>, Problem> {
     if importer.depth >= MAX_DEPTH {
         let reason = format!("functions call each other more than {MAX_DEPTH} deep");
-        return Err(importer.problem(node, reason));
+        let problem = importer.problem(node, reason);
+        return Err(importer.stop(problem));
     }
+    importer.unfold(&function.node)?;
     let arguments = arguments(importer, node, function)?;
+    let attributes = Attributes::of_call(node, function, attributes)
+        .map_err(|reason| importer.problem(node, reason))?;
     let mut opsets = (*importer.scope().opsets).clone();
     opsets.extend(versions(&function.opset_import));
     let prefix = format!("{}/", importer.node_name(node));
@@ -31,7 +37,7 @@ pub(super) fn call(
     for (name, binding) in function.input.iter().zip(arguments) {
         importer.frame().bind(name, binding);
     }
-    let bindings = body(importer, node, function);
+    let bindings = body(importer, node, function, &attributes);
     importer.depth -= 1;
     importer.frame().scopes.pop();
     bindings
@@ -61,15 +67,13 @@ fn body(
     importer: &mut Importer,
     node: &NodeProto,
     function: &FunctionProto,
+    attributes: &Attributes<'_>,
 ) -> Result<Vec<Binding>, Problem> {
     let names = function.output.iter().map(String::as_str);
     let plan = order::plan(&function.node, names)
         .map_err(|Cycle(index)| importer.problem(&function.node[index], "is part of a cycle"))?;
     for index in plan.nodes {
-        match with_attributes(&function.node[index], node, function) {
-            Ok(inner) => importer.import_node(&inner),
-            Err(reason) => return Err(importer.problem(&function.node[index], reason)),
-        }
+        importer.import_node(&function.node[index], attributes);
     }
     let mut outputs = Vec::with_capacity(function.output.len());
     for name in &function.output {
@@ -79,53 +83,4 @@ fn body(
         outputs.push(binding);
     }
     Ok(outputs)
-}
-
-/// `node` of a function's body, with the attributes of the call in place of references to them.
-fn with_attributes(
-    node: &NodeProto,
-    call: &NodeProto,
-    function: &FunctionProto,
-) -> Result<NodeProto, String> {
-    let mut node = node.clone();
-    let attributes = std::mem::take(&mut node.attribute);
-    for mut attribute in attributes {
-        if attribute.ref_attr_name.is_empty() {
-            let graphs = attribute.g.iter_mut().chain(&mut attribute.graphs);
-            graphs.into_iter().try_for_each(|g| graph_attributes(g, call, function))?;
-            node.attribute.push(attribute);
-        } else {
-            node.attribute.extend(referred(&attribute, call, function)?);
-        }
-    }
-    Ok(node)
-}
-
-fn graph_attributes(
-    graph: &mut GraphProto,
-    call: &NodeProto,
-    function: &FunctionProto,
-) -> Result<(), String> {
-    for node in &mut graph.node {
-        *node = with_attributes(node, call, function)?;
-    }
-    Ok(())
-}
-
-/// The attribute of the call; none where the call leaves an optional one out.
-fn referred(
-    attribute: &AttributeProto,
-    call: &NodeProto,
-    function: &FunctionProto,
-) -> Result<Option<AttributeProto>, String> {
-    let wanted = &attribute.ref_attr_name;
-    let given = call.attribute.iter().find(|a| a.name == *wanted);
-    if given.is_none() && !function.attribute.contains(wanted) {
-        return Err(format!(
-            "attribute `{}` refers to `{wanted}`, which the call does not give; \
-             defaults of function attributes are not supported",
-            attribute.name
-        ));
-    }
-    Ok(given.map(|a| AttributeProto { name: attribute.name.clone(), ..a.clone() }))
 }

@@ -97,26 +97,26 @@ pub(crate) fn given(
     infos: &[&ValueInfoProto],
     containers: &Containers,
     options: &ImportOptions,
-    problems: &mut Vec<Problem>,
-) -> Vec<Given> {
+) -> (Vec<Given>, Vec<Problem>) {
+    let mut problems = Vec::new();
     let slots_of = |info: &&ValueInfoProto| slots(info, containers, options);
     let inputs = infos.iter().map(slots_of).map(|slots| slots.map_err(|p| problems.push(p)).ok());
     let inputs: Vec<Option<(Kind, Vec<Slot>)>> = inputs.collect();
     let slots: Vec<&Slot> = inputs.iter().flatten().flat_map(|(_, slots)| slots).collect();
-    unknown_names(infos, &slots, options, problems);
+    unknown_names(infos, &slots, options, &mut problems);
     let mut dims = options.dims.clone();
     // Elements of a sequence may differ in a dimension that has a name.
     let tensors = inputs.iter().flatten().filter(|(kind, _)| matches!(kind, Kind::Tensor));
     for slot in tensors.flat_map(|(_, slots)| slots) {
         if let (Some(shape), Some(given)) = (&slot.declared, given_shape(&slot.name, options)) {
-            unify(&slot.name, shape, &given, &mut dims, problems);
+            unify(&slot.name, shape, &given, &mut dims, &mut problems);
         }
     }
     let mut resolve = |slot: Slot| {
         let ty = resolve(&slot, &dims, options).map_err(|p| problems.push(p)).ok()?;
         Some((slot.name, ty))
     };
-    inputs
+    let given = inputs
         .into_iter()
         .map(|input| {
             let (kind, slots) = input?;
@@ -130,7 +130,8 @@ pub(crate) fn given(
             })
         })
         .map(|given| given.unwrap_or(Given::Unknown))
-        .collect()
+        .collect();
+    (given, problems)
 }
 
 /// The tensors that an input consists of.

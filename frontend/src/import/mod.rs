@@ -5,26 +5,33 @@
 //! cannot be imported its outputs are *poisoned*: nodes that read them are skipped without
 //! a word, so that only root causes are reported.
 
+mod attributes;
 mod build;
+mod constants;
 pub(crate) mod containers;
 mod context;
 mod fold;
 mod function;
 mod inputs;
+mod memory;
 mod options;
+mod problems;
 mod report;
 mod scope;
 mod subgraph;
 #[cfg(test)]
 mod tests;
+mod unfold;
 
 use std::path::Path;
 
 use ansc_graph::Graph;
-pub(crate) use build::Importer;
+pub(crate) use build::{Importer, canonical_domain};
 pub(crate) use context::NodeCtx;
 pub(crate) use inputs::MAX_ELEMENTS;
+pub(crate) use memory::Memory;
 pub use options::ImportOptions;
+pub(crate) use problems::Problems;
 pub use report::{OperatorCount, Report};
 pub(crate) use scope::Binding;
 pub(crate) use subgraph::{Body, nameless};
@@ -77,5 +84,5 @@ fn model_graph(
     if !problems.is_empty() {
         return Err(problems);
     }
-    Importer::new(&model.proto, External::beside(directory)).run(model, options)
+    Importer::new(model, External::beside(directory)).run(model, options)
 }

@@ -143,7 +143,7 @@ impl NodeCtx<'_> {
     /// The outputs of a body; a silent problem where one has no value, for which there is a problem already.
     fn inner_outputs(&mut self, graph: &GraphProto) -> Result<Vec<(String, Binding)>, Problem> {
         self.importer.depth += 1;
-        let outputs = self.importer.import_graph(graph);
+        let outputs = self.importer.import_graph(graph, self.attributes);
         self.importer.depth -= 1;
         let complete = outputs.into_iter().map(|(name, binding)| Some((name, binding?))).collect();
         Option::ok_or_else(complete, Problem::silent)

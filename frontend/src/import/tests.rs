@@ -12,6 +12,8 @@ use super::*;
 
 mod control;
 mod gradient;
+mod limits;
+mod names;
 mod quantised;
 mod sequences;
 mod typed;

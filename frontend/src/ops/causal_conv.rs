@@ -9,7 +9,6 @@ use ansc_graph::op::{Channels, ConvAttrs};
 use ansc_graph::ops::activation::{self, Activation};
 use ansc_graph::ops::conv::conv;
 use ansc_graph::ops::slice;
-use ansc_runtime::Tensor;
 
 use super::OpEntry;
 use super::conv::add_bias;
@@ -28,7 +27,7 @@ fn causal_conv(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let past = [batch, channels, width - 1];
     let state = match ctx.optional(3) {
         Some(state) => state,
-        None => ctx.add_const(Tensor::zeros(ctx.dtype(x), &past)),
+        None => ctx.zeros(ctx.dtype(x), &past)?,
     };
     ctx.check(ctx.shape(state) == past, || format!("its state must be of shape {past:?}"))?;
     let whole = if width == 1 { x } else { ctx.concat(&[state, x], 2)? };

@@ -10,15 +10,18 @@ use crate::problem::Problem;
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("Constant", 1, constant)];
 
 fn constant(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    if let Some(tensor) = ctx.tensor("value").or_else(|| ctx.sparse_tensor("sparse_value")) {
+        return Ok(vec![ctx.share_const(tensor)?]);
+    }
     let tensor = value(ctx).ok_or_else(|| {
         ctx.problem("its value is none of a tensor, an int, a float or a list of these")
     })?;
-    Ok(vec![ctx.add_const(tensor)])
+    Ok(vec![ctx.add_const(tensor)?])
 }
 
 fn value(ctx: &NodeCtx<'_>) -> Option<Tensor> {
-    ctx.tensor("value")
-        .or_else(|| ctx.int_opt("value_int").map(Tensor::scalar))
+    let number = ctx.int_opt("value_int").map(Tensor::scalar);
+    number
         .or_else(|| ctx.float_opt("value_float").map(Tensor::scalar))
         .or_else(|| ctx.ints("value_ints").map(|v| Tensor::from_slice(&[v.len()], &v)))
         .or_else(|| ctx.floats("value_floats").map(|v| Tensor::from_slice(&[v.len()], &v)))

@@ -51,13 +51,13 @@ fn positions(ctx: &mut NodeCtx<'_>, length: usize) -> One {
         return looked_up(ctx, table, ids);
     }
     let ids: Vec<i64> = (0..length as i64).collect();
-    let ids = ctx.add_const(Tensor::from_slice(&[length], &ids));
+    let ids = ctx.add_const(Tensor::from_slice(&[length], &ids))?;
     looked_up(ctx, table, ids)
 }
 
 fn admitted(ctx: &mut NodeCtx<'_>, batch: usize) -> One {
     let Some(mask) = ctx.optional(7) else {
-        return Ok(ctx.add_const(Tensor::zeros(DType::I32, &[batch])));
+        return ctx.zeros(DType::I32, &[batch]);
     };
     let labels = Labels { operands: vec![vec![0, 1]], output: vec![0] };
     let ty = ctx.ty(mask);

@@ -27,14 +27,14 @@ fn shape(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let bound = |i: i64| (if i < 0 { i.saturating_add(rank) } else { i }).clamp(0, rank) as usize;
     let (start, end) = (bound(ctx.int("start", 0)), bound(ctx.int("end", rank)));
     let part = extents.get(start..end).unwrap_or_default();
-    Ok(vec![ctx.add_const(Tensor::from_slice(&[part.len()], part))])
+    Ok(vec![ctx.add_const(Tensor::from_slice(&[part.len()], part))?])
 }
 
 fn size(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let x = ctx.input(0)?;
     check_static(ctx, x)?;
     let len = ctx.ty(x).len() as i64;
-    Ok(vec![ctx.add_const(Tensor::scalar(len))])
+    Ok(vec![ctx.add_const(Tensor::scalar(len))?])
 }
 
 fn constant_of_shape(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {

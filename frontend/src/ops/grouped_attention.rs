@@ -99,7 +99,7 @@ fn positions(ctx: &mut NodeCtx<'_>, lengths: ValueId, added: usize) -> One {
     let batch = ctx.ty(lengths).len();
     let lengths = ctx.reshape(lengths, &[batch, 1])?;
     let from_end: Vec<i64> = (0..added as i64).map(|i| i - added as i64).collect();
-    let from_end = ctx.add_const(Tensor::from_slice(&[added], &from_end));
+    let from_end = ctx.add_const(Tensor::from_slice(&[added], &from_end))?;
     ctx.add_values(lengths, from_end)
 }
 

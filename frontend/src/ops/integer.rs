@@ -45,7 +45,7 @@ pub(crate) fn moved(ctx: &mut NodeCtx<'_>, (x, zero): Operand) -> Result<Operand
     let to = if from == DType::I8 { DType::U8 } else { DType::I8 };
     let zero = match zero {
         Some(zero) => zero,
-        None => ctx.add_const(Tensor::zeros(from, &[])),
+        None => ctx.add_const(Tensor::zeros(from, &[]))?,
     };
     let mut moved = |x| {
         // The highest bit is the sign of one and 128 of the other.

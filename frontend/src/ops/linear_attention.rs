@@ -103,7 +103,7 @@ fn unpacked(ctx: &mut NodeCtx<'_>, i: usize, sizes: &Sizes, heads: usize, width:
 fn initial(ctx: &mut NodeCtx<'_>, sizes: &Sizes) -> One {
     let shape = sizes.state();
     match ctx.optional(3) {
-        None => Ok(ctx.add_const(Tensor::zeros(DType::F32, &shape))),
+        None => ctx.zeros(DType::F32, &shape),
         Some(state) => {
             ctx.check(ctx.shape(state) == shape, || format!("its state must be {shape:?}"))?;
             ctx.cast(state, DType::F32)
@@ -126,7 +126,7 @@ fn over_time(
     let head = [TensorType::new(DType::I64, []), TensorType::new(DType::Bool, [])];
     let body = ctx.build_body(&[&head, &types[..]].concat(), |ctx, values| {
         let (state, y) = step(ctx, rule, sizes, values[2], &values[3..])?;
-        let on = ctx.add_const(Tensor::scalar(true));
+        let on = ctx.add_const(Tensor::scalar(true))?;
         Ok(vec![on, state, y])
     })?;
     let along_time = ScanAxis { axis: 1, reverse: false };

@@ -25,5 +25,5 @@ fn element(ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
 
 fn has_element(ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
     let present = ctx.binding(0) != Binding::Absent;
-    Ok(vec![Binding::Value(ctx.add_const(Tensor::scalar(present)))])
+    Ok(vec![Binding::Value(ctx.add_const(Tensor::scalar(present))?)])
 }

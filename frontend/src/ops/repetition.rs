@@ -108,7 +108,10 @@ impl<'a> Repetition<'a> {
         let trip = match self.trips {
             Some(n) if n == max_trip || max_trip == 0 => None,
             // The runtime compares the trip count with what there is space for.
-            _ => Some(self.trip.unwrap_or_else(|| ctx.add_const(Tensor::scalar(i64::MAX)))),
+            _ => Some(match self.trip {
+                Some(trip) => trip,
+                None => ctx.add_const(Tensor::scalar(i64::MAX))?,
+            }),
         };
         let condition = self.condition.filter(|_| self.starts.is_none());
         let operands: Vec<ValueId> =
@@ -198,8 +201,8 @@ impl<'a> Repetition<'a> {
         while goes_on && trip < trips {
             ctx.check(trip < MAX_COPIES, || format!("it runs more than {MAX_COPIES} times"))?;
             let mut inputs = vec![
-                Binding::Value(ctx.add_const(Tensor::scalar(trip as i64))),
-                Binding::Value(ctx.add_const(Tensor::scalar(true))),
+                Binding::Value(ctx.add_const(Tensor::scalar(trip as i64))?),
+                Binding::Value(ctx.add_const(Tensor::scalar(true))?),
             ];
             inputs.append(&mut carried);
             let outputs = ctx.inline_body(self.body, &inputs)?;

@@ -84,7 +84,7 @@ fn resized(
     let (op, tables) = resize_op(&ty, &axes, attrs).map_err(|e| ctx.problem(e.to_string()))?;
     let mut inputs = vec![x];
     for table in tables {
-        inputs.push(ctx.add_const(table));
+        inputs.push(ctx.add_const(table)?);
     }
     ctx.emit1(Ok(op), &inputs)
 }
@@ -167,11 +167,14 @@ fn sized(
     if sizes.len() != axes.len() {
         return Err(ctx.problem(format!("it has {} sizes for {} axes", sizes.len(), axes.len())));
     }
-    if axes.iter().any(|&axis| x.shape[axis] == 0) {
+    let grows = |(&axis, &size): (&usize, &usize)| x.shape[axis] == 0 && size > 0;
+    if axes.iter().zip(sizes).any(grows) {
         return Err(ctx.problem("an axis without elements cannot be resized"));
     }
     let have = |axis: usize| x.shape[axis] as f64;
-    let scales: Vec<f64> = axes.iter().zip(sizes).map(|(&a, &s)| s as f64 / have(a)).collect();
+    // An axis without elements stays as it is.
+    let scale = |(&a, &s): (&usize, &usize)| if x.shape[a] == 0 { 1.0 } else { s as f64 / have(a) };
+    let scales: Vec<f64> = axes.iter().zip(sizes).map(scale).collect();
     let shared = match ctx.string("keep_aspect_ratio_policy", "stretch").as_str() {
         "stretch" => None,
         "not_larger" => scales.iter().copied().reduce(f64::min),

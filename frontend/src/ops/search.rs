@@ -103,7 +103,7 @@ fn keep(
     let ty = ctx.ty(x);
     let known = condition.iter().take(ty.shape[axis]).enumerate();
     let kept: Vec<i64> = known.filter(|(_, keep)| **keep).map(|(i, _)| i as i64).collect();
-    let indices = ctx.add_const(Tensor::from_slice(&[kept.len()], &kept));
+    let indices = ctx.add_const(Tensor::from_slice(&[kept.len()], &kept))?;
     ctx.emit(gather::gather(&ty, &ctx.ty(indices), axis), &[x, indices])
 }
 

@@ -76,7 +76,7 @@ fn erase(ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
 
 fn length(ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
     let len = ctx.sequence(0)?.len() as i64;
-    Ok(vec![Binding::Value(ctx.add_const(Tensor::scalar(len)))])
+    Ok(vec![Binding::Value(ctx.add_const(Tensor::scalar(len))?)])
 }
 
 /// A copy of the body for each element; inputs that are tensors go to every copy.

@@ -28,7 +28,7 @@ fn tfidf(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let rows = if ty.rank() == 1 { 1 } else { ty.shape[0] };
     let x = ctx.reshape(x, &[rows, columns])?;
     let x = ctx.cast(x, DType::I64)?;
-    let (table, lengths) = pool.tables(ctx);
+    let (table, lengths) = pool.tables(ctx)?;
     let skips = ctx.size(ctx.int("max_skip_count", 0), "number of skips")?.saturating_add(1);
     let op = ngram::ngrams(&ctx.ty(x), &ctx.ty(table), &ctx.ty(lengths), skips.min(columns.max(1)));
     let count = ctx.emit1(op, &[x, table, lengths])?;
@@ -74,7 +74,7 @@ impl Pool {
     }
 
     /// The n-grams side by side, and their lengths; those that do not count have length 0.
-    fn tables(&self, ctx: &mut NodeCtx<'_>) -> (ValueId, ValueId) {
+    fn tables(&self, ctx: &mut NodeCtx<'_>) -> Result<(ValueId, ValueId), Problem> {
         let longest = self.ngrams.iter().map(Vec::len).max().unwrap_or(0).max(1);
         let mut table = Vec::with_capacity(self.ngrams.len() * longest);
         for ngram in &self.ngrams {
@@ -83,8 +83,8 @@ impl Pool {
         }
         let lengths: Vec<i64> = self.ngrams.iter().map(|g| g.len() as i64).collect();
         let count = self.ngrams.len();
-        let table = ctx.add_const(Tensor::from_slice(&[count, longest], &table));
-        (table, ctx.add_const(Tensor::from_slice(&[count], &lengths)))
+        let table = ctx.add_const(Tensor::from_slice(&[count, longest], &table))?;
+        Ok((table, ctx.add_const(Tensor::from_slice(&[count], &lengths))?))
     }
 
     fn weighted(&self, ctx: &mut NodeCtx<'_>, count: ValueId) -> Result<ValueId, Problem> {

@@ -57,7 +57,7 @@ impl NodeCtx<'_> {
             }
             _ => Tensor::from_slice(shape, values),
         };
-        let value = self.add_const(tensor);
+        let value = self.add_const(tensor)?;
         self.cast(value, dtype)
     }
 }

@@ -120,7 +120,7 @@ fn steps<C: Cell>(
                 *new = layer.masked(ctx, valid, *new, Some(old))?;
             }
         }
-        let on = ctx.add_const(Tensor::scalar(true));
+        let on = ctx.add_const(Tensor::scalar(true))?;
         Ok([&[on], &next[..], &[shown]].concat())
     })?;
     let reverse = layer.reverse[d];
