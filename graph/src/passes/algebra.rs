@@ -1,12 +1,13 @@
 //! Simplification of elementwise expressions in open form (loads without indices).
 //!
 //! ```text
-//! add(mul(1, x), 0)  ->  x            cast(f32, cast(f64, x))  ->  x
+//! sub(mul(1, x), 0)  ->  x            cast(f32, cast(f64, x))  ->  x
 //! pow(x, 2)          ->  mul(x, x)    div(x, 8)                ->  mul(x, 0.125)
 //! ```
 //!
-//! Results are the same but for the sign of zeros (`-0.0 + 0.0`) and for `pow` with the constant
-//! exponents rewritten here, which may differ in the last bit and at minus infinity.
+//! Results are the same, of NaN, infinities and zeros of either sign too. But `pow` with a constant
+//! exponent that is rewritten here may round otherwise, the sign of a NaN is open, and so is that of the zero that
+//! `min` and `max` choose from zeros of both signs.
 
 use ansc_runtime::DType;
 
@@ -117,6 +118,9 @@ fn with_constant(op: BinOp, a: &Expr, c: Scalar) -> Option<Expr> {
     let dtype = c.dtype();
     let same = || Some(a.clone());
     match op {
+        // Of floats, -0.0 + 0.0 is 0.0.
+        BinOp::Add if dtype.is_float() => is(c, -0.0).then(same)?,
+        BinOp::Sub if dtype.is_float() => is(c, 0.0).then(same)?,
         BinOp::Add | BinOp::Sub | BinOp::Or | BinOp::Xor | BinOp::Shl | BinOp::Shr
             if c.is_zero() =>
         {
@@ -149,17 +153,29 @@ fn exact_inverse(c: Scalar) -> Option<Scalar> {
     power_of_two.then(|| Scalar::from_f64(dtype, value.recip()))
 }
 
+/// Whether `c` is this number, of zeros the one with its sign.
+fn is(c: Scalar, value: f64) -> bool {
+    c.as_f64().to_bits() == value.to_bits()
+}
+
 fn power(a: &Expr, c: Scalar) -> Option<Expr> {
     let one = || Expr::Const(Scalar::one(c.dtype()));
-    let root = || Expr::unary(UnOp::Sqrt, a.clone());
     match c.as_f64() {
         2.0 if size(a) <= REPEATED => Some(a.clone() * a.clone()),
         3.0 if size(a) <= REPEATED => Some(a.clone() * a.clone() * a.clone()),
-        0.5 => Some(root()),
-        -0.5 => Some(one() / root()),
+        0.5 if size(a) <= REPEATED => Some(root(a, c.dtype())),
+        -0.5 if size(a) <= REPEATED => Some(one() / root(a, c.dtype())),
         -1.0 => Some(one() / a.clone()),
         _ => None,
     }
+}
+
+/// `pow(a, 0.5)`, which is infinite at both infinities, and 0.0 at either zero.
+fn root(a: &Expr, dtype: DType) -> Expr {
+    let number = |value| Expr::float(dtype, value);
+    let root = Expr::unary(UnOp::Sqrt, a.clone() + number(0.0));
+    let is_lowest = Expr::binary(BinOp::Eq, a.clone(), number(f64::NEG_INFINITY));
+    Expr::select(is_lowest, number(f64::INFINITY), root)
 }
 
 fn structural(op: BinOp, a: &Expr, b: &Expr) -> Option<Expr> {
@@ -185,6 +201,8 @@ pub(crate) fn size(e: &Expr) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use ansc_runtime::Tensor;
+
     use super::*;
 
     fn x() -> Expr {
@@ -198,20 +216,110 @@ mod tests {
     #[test]
     fn rules() {
         let cases = [
-            (x() * c(1.0) + c(0.0), x()),
-            (c(0.0) + x(), x()),
+            (x() * c(1.0) - c(0.0), x()),
+            (c(-0.0) + x(), x()),
+            (x() + c(0.0), x() + c(0.0)),
+            (x() - c(-0.0), x() - c(-0.0)),
             (c(2.0) * c(3.0) + x(), x() + c(6.0)),
             (x() / c(8.0), x() * c(0.125)),
             (x() / c(3.0), x() / c(3.0)),
             (x() * c(0.0), x() * c(0.0)),
             (Expr::binary(BinOp::Pow, x(), c(2.0)), x() * x()),
-            (Expr::binary(BinOp::Pow, x(), c(0.5)), Expr::unary(UnOp::Sqrt, x())),
             (Expr::Cast(DType::F32, Box::new(Expr::Cast(DType::F64, Box::new(x())))), x()),
             (x().max(c(0.0)).max(c(0.0)), x().max(c(0.0))),
             (Expr::select(Expr::bool(true), x(), c(1.0)), x()),
         ];
         for (before, after) in cases {
             assert_eq!(simplify(&before, &|_| DType::F32), after, "{before:?}");
+        }
+    }
+
+    /// Numbers at which rules that hold for real numbers fail.
+    const SPECIAL: [f64; 16] = [
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -2.0,
+        3.0,
+        -8.0,
+        1e-45,
+        -1e-40,
+        3e38,
+        -3e38,
+        0.1,
+    ];
+
+    fn values(e: &Expr, dtype: DType) -> Vec<f64> {
+        let all: Vec<(f64, f64)> =
+            SPECIAL.iter().flat_map(|&a| SPECIAL.iter().map(move |&b| (a, b))).collect();
+        let tensor = |of: fn(&(f64, f64)) -> f64| {
+            let given: Vec<f64> = all.iter().map(of).collect();
+            let ty = TensorType::new(DType::F64, [given.len()]);
+            let cast = Expr::Cast(dtype, Box::new(Expr::load(0, vec![Expr::var(0)])));
+            let to = TensorType::new(dtype, [given.len()]);
+            let expr = Compute::single(vec![ty], Stage::map("given", to, cast));
+            interp::eval(&expr, &[&Tensor::from_slice(&[given.len()], &given)]).unwrap().remove(0)
+        };
+        let inputs = [tensor(|v| v.0), tensor(|v| v.1)];
+        let body = e.rewrite(&mut |e| match e {
+            Expr::Load(buffer, at) if at.is_empty() => {
+                Some(Expr::Load(*buffer, vec![Expr::var(0)]))
+            }
+            _ => None,
+        });
+        let out = TensorType::new(e.dtype(&|_| dtype), [all.len()]);
+        let types = inputs.iter().map(TensorType::of).collect();
+        let expr = Compute::single(types, Stage::map("value", out, body));
+        interp::eval(&expr, &[&inputs[0], &inputs[1]]).unwrap()[0].to_f64_vec()
+    }
+
+    /// Every expression that a rule for floats may match: each operation, of `x` and each special constant or
+    /// `y`, and what nests two of them.
+    fn expressions(dtype: DType) -> Vec<Expr> {
+        use BinOp::*;
+        let y = || Expr::load(1, vec![]);
+        let neg = |e| Expr::unary(UnOp::Neg, e);
+        let abs = |e| Expr::unary(UnOp::Abs, e);
+        let mut all =
+            vec![neg(neg(x())), abs(neg(x())), abs(abs(x())), x() + neg(y()), x() - neg(y())];
+        for op in [Add, Sub, Mul, Div, Rem, FloorDiv, FloorMod, Pow, Min, Max] {
+            all.push(Expr::binary(op, x(), x()));
+            all.push(Expr::binary(op, Expr::binary(op, x(), y()), y()));
+            for value in SPECIAL.into_iter().chain([2.0, -0.5, -3.0, 1.0 / 3.0]) {
+                let c = || Expr::float(dtype, value);
+                all.push(Expr::binary(op, x(), c()));
+                all.push(Expr::binary(op, c(), x()));
+                all.push(Expr::binary(op, Expr::binary(op, x(), c()), c()));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn rewritten_floats_are_the_same_at_special_values() {
+        for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+            let mut rewritten = 0;
+            for before in expressions(dtype) {
+                let after = simplify(&before, &|_| dtype);
+                rewritten += usize::from(after != before);
+                // Powers may round otherwise; the rest is exact.
+                let rounds = format!("{before:?}").contains("Pow");
+                for (a, b) in values(&before, dtype).into_iter().zip(values(&after, dtype)) {
+                    let text = format!("{before:?}");
+                    let chooses = text.contains("Min") || text.contains("Max");
+                    let chosen = chooses && a == 0.0 && b == 0.0;
+                    let tolerance = if rounds { a.abs() * 2e-2 + 1e-30 } else { 0.0 };
+                    let near = a.is_finite() && a != 0.0 && (a - b).abs() <= tolerance;
+                    let same = a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+                    assert!(same || near || chosen, "{before:?} -> {after:?}: {a} became {b}");
+                }
+            }
+            assert!(rewritten > 40, "{dtype}: {rewritten}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Identities: operators that give back what they get, and expressions with a simpler form.
 //!
 //! ```text
-//! add(x, zeros)                       ->  x
+//! sub(x, zeros)                       ->  x
 //! transpose([0, 2, 1], transpose([0, 2, 1], x))  ->  x
 //! reshape([2, 3], reshape([6], x))    ->  reshape([2, 3], x)
 //! transpose([1, 0], x: f32[1, 5])     ->  reshape([5, 1], x)
@@ -177,8 +177,8 @@ mod tests {
         let mut b = Builder::new(2);
         let x = b.input(&[2, 3]);
         let (zeros, ones) = (b.filled(&[3], 0.0), b.filled(&[], 1.0));
-        let sum = b.binary(BinOp::Add, x, zeros);
-        let product = b.binary(BinOp::Mul, ones, sum);
+        let difference = b.binary(BinOp::Sub, x, zeros);
+        let product = b.binary(BinOp::Mul, ones, difference);
         let y = b.binary(BinOp::Max, product, x);
         let after = check(b.finish(&[y]), run);
         assert_eq!(after.len(), 1);
