@@ -116,7 +116,7 @@ fn compile(case: &Case, artifact: &Path) -> Result<bool, String> {
     }
     let Err(error) = result else { return Ok(false) };
     // What importers say where the values of inputs decide shapes.
-    let hints = ["must be known at compile time", "--value "];
+    let hints = ["must be known at compile time", "--value ", "depends on the data of"];
     if !hints.iter().any(|hint| error.contains(hint)) {
         return Err(error);
     }

@@ -14,13 +14,15 @@ use tract_onnx::pb::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorS
 use super::attributes::Attributes;
 use super::constants::Constants;
 use super::context::NodeCtx;
+use super::data::Data;
+use super::deciding::is_data;
 use super::fold::Budget;
 use super::inputs::{self, Given};
 use super::memory::Memory;
 use super::problems::Problems;
 use super::scope::{Binding, Frame, Opsets, Scope, element_name, lookup};
 use super::unfold::Unfolding;
-use super::{ImportOptions, function};
+use super::{ImportOptions, function, unsupported};
 use crate::external::External;
 use crate::ops;
 use crate::order::{self, Cycle, Plan};
@@ -38,6 +40,7 @@ pub(crate) struct Importer {
     pub(super) budget: Budget,
     unfolding: Unfolding,
     pub(super) depth: usize,
+    data: Data,
 }
 
 /// Model-local functions by domain and name.
@@ -117,6 +120,7 @@ impl Importer {
             budget: Budget::default(),
             unfolding: Unfolding::of(proto),
             depth: 0,
+            data: Data::default(),
         }
     }
 
@@ -165,6 +169,9 @@ impl Importer {
 
     /// An input with a known value stays an input, but its readers see a constant.
     fn add_input(&mut self, name: &str, ty: TensorType, options: &ImportOptions) -> ValueId {
+        if is_data(&ty) && !options.values.contains_key(name) {
+            self.data.add(name);
+        }
         let value = options.values.get(name).cloned().map(Arc::new);
         let graph = &mut self.frame().graph;
         let input = graph.add_input(name, ty, value.clone());
@@ -271,10 +278,9 @@ impl Importer {
     /// Adds one node to the uppermost frame and binds its outputs.
     pub(super) fn import_node(&mut self, node: &NodeProto, attributes: &Attributes<'_>) {
         let first_new = self.frame().graph.len();
-        let bindings = self.bindings(node, attributes).unwrap_or_else(|problem| {
-            self.report(problem);
-            vec![Binding::Poisoned; node.output.len()]
-        });
+        let bindings = self
+            .bindings(node, attributes)
+            .unwrap_or_else(|problem| self.poisoned(node, problem));
         for (index, name) in node.output.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
             let binding = bindings.get(index).cloned().unwrap_or_else(|| {
                 let reason = format!("its output {index}, `{name}`, is not supported");
@@ -284,6 +290,28 @@ impl Importer {
             });
             self.bind_output(name, binding, first_new);
         }
+        if self.is_outermost() && !self.data.is_empty() {
+            self.data.follow(node);
+        }
+    }
+
+    /// What the outputs of a node are that cannot be imported. If it is skipped for another node's problem, it is told all
+    /// the same where it needs to know what depends on data: nothing that is done about the other would help.
+    fn poisoned(&mut self, node: &NodeProto, problem: Problem) -> Vec<Binding> {
+        let hidden = problem.is_silent() && self.is_outermost();
+        self.report(problem);
+        if let Some((i, what)) = self.data.unknown(node).filter(|_| hidden) {
+            let reason = format!(
+                "its {what} (input {i}) must be known at compile time; it depends on data: not supported"
+            );
+            self.report(self.problem(node, reason));
+        }
+        vec![Binding::Poisoned; node.output.len()]
+    }
+
+    /// Whether nodes of the model's own graph are imported, and of no body or function.
+    fn is_outermost(&self) -> bool {
+        self.frames.len() == 1 && self.frames[0].scopes.len() == 1
     }
 
     /// Values that the node made take the name that the model gives them.
@@ -339,13 +367,16 @@ impl Importer {
     fn supported(&self, node: &NodeProto) -> Result<&'static ops::OpEntry, Problem> {
         let entry =
             ops::lookup(canonical_domain(&node.domain), &node.op_type).ok_or_else(|| {
-                self.problem(node, "this operator is not supported")
-                    .remedy("export the model without it, or define it as a model-local function")
+                let problem = self.problem(node, "this operator is not supported");
+                problem.remedy(unsupported::remedy(canonical_domain(&node.domain), &node.op_type))
             })?;
         let opset = self.opset(node);
         if opset < entry.since {
             let reason = format!("this operator is supported from opset {} on", entry.since);
-            let remedy = "convert the model to a newer opset";
+            let remedy = format!(
+                "convert the model to opset {} or newer, for example with onnx.version_converter",
+                entry.since
+            );
             return Err(self.problem(node, reason).remedy(remedy));
         }
         Ok(entry)

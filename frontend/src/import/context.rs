@@ -1,7 +1,6 @@
 //! What an operator importer sees: one ONNX node, and the graph to add to.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ansc_graph::ops::{OpError, fill};
@@ -124,7 +123,7 @@ impl<'a> NodeCtx<'a> {
         let value = self.input(i)?;
         self.constant(value).ok_or_else(|| {
             let reason = format!("its {what} (input {i}) must be known at compile time");
-            self.problem(reason).remedy(self.how_to_know(value))
+            self.unknown(reason, value)
         })
     }
 
@@ -150,28 +149,6 @@ impl<'a> NodeCtx<'a> {
 
     pub(crate) fn graph_here(&self) -> &Graph {
         &self.importer.frames.last().expect("there is a frame until the import ends").graph
-    }
-
-    /// Names the graph inputs that decide a value.
-    pub(crate) fn how_to_know(&self, value: ValueId) -> String {
-        let graph = self.graph_here();
-        let mut seen = BTreeSet::new();
-        let mut pending = vec![value.node];
-        while let Some(node) = pending.pop() {
-            if seen.insert(node) {
-                pending.extend(graph.operands(node).iter().map(|v| v.node));
-            }
-        }
-        let inputs: Vec<String> = graph
-            .inputs()
-            .iter()
-            .filter(|&&n| seen.contains(&n))
-            .map(|&n| format!("--value {}=FILE.npy", graph.node(n).name))
-            .collect();
-        match self.importer.frames.len() {
-            1 if !inputs.is_empty() => format!("fix what it depends on: {}", inputs.join(" ")),
-            _ => "it depends on data inside of a loop or branch; make it a constant".into(),
-        }
     }
 }
 
@@ -380,13 +357,12 @@ impl NodeCtx<'_> {
         for (&input, expected) in inputs.iter().zip(&op.expr.inputs) {
             let value = self.graph_here().value(input);
             if value.dynamic {
-                let reason =
-                    format!("only the data decides the size of its input `{}`", value.name);
-                let remedy = format!(
-                    "give such a tensor to graph outputs or to sorting and searching operators, or {}",
-                    self.how_to_know(input)
+                let reason = format!(
+                    "the size of its input `{}` is only known when the model runs, which outputs of \
+                     the model and sorting and searching operators alone may be",
+                    value.name
                 );
-                return Err(self.problem(reason).remedy(remedy));
+                return Err(self.unknown(reason, input));
             }
             if value.ty != *expected {
                 let reason =

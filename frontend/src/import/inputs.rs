@@ -14,6 +14,7 @@ use std::fmt;
 
 use ansc_graph::TensorType;
 use ansc_runtime::DType;
+use serde::{Serialize, Serializer};
 use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
 use tract_onnx::pb::{ModelProto, ValueInfoProto, type_proto};
 
@@ -25,10 +26,20 @@ use crate::tensor::{checked_bytes, dtype};
 
 /// A dimension as the model declares it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Dim {
+pub enum Dim {
     Known(usize),
     Named(String),
     Unknown,
+}
+
+/// A number, or text.
+impl Serialize for Dim {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Dim::Known(n) => serializer.serialize_u64(*n as u64),
+            open => serializer.collect_str(open),
+        }
+    }
 }
 
 impl fmt::Display for Dim {
@@ -74,8 +85,18 @@ pub(crate) enum Given {
     Unknown,
 }
 
+/// What an input or output is declared to be.
+pub(crate) enum Kind {
+    Tensor,
+    Sequence,
+    /// A tensor, or nothing.
+    Optional,
+    /// A sequence, or nothing.
+    OptionalSequence,
+}
+
 /// An input of the model, before the shapes of its tensors are decided.
-enum Kind {
+enum Count {
     Tensor,
     Sequence(usize),
     Absent,
@@ -101,12 +122,12 @@ pub(crate) fn given(
     let mut problems = Vec::new();
     let slots_of = |info: &&ValueInfoProto| slots(info, containers, options);
     let inputs = infos.iter().map(slots_of).map(|slots| slots.map_err(|p| problems.push(p)).ok());
-    let inputs: Vec<Option<(Kind, Vec<Slot>)>> = inputs.collect();
+    let inputs: Vec<Option<(Count, Vec<Slot>)>> = inputs.collect();
     let slots: Vec<&Slot> = inputs.iter().flatten().flat_map(|(_, slots)| slots).collect();
     unknown_names(infos, &slots, options, &mut problems);
     let mut dims = options.dims.clone();
     // Elements of a sequence may differ in a dimension that has a name.
-    let tensors = inputs.iter().flatten().filter(|(kind, _)| matches!(kind, Kind::Tensor));
+    let tensors = inputs.iter().flatten().filter(|(kind, _)| matches!(kind, Count::Tensor));
     for slot in tensors.flat_map(|(_, slots)| slots) {
         if let (Some(shape), Some(given)) = (&slot.declared, given_shape(&slot.name, options)) {
             unify(&slot.name, shape, &given, &mut dims, &mut problems);
@@ -124,9 +145,9 @@ pub(crate) fn given(
             let slots: Vec<_> = slots.into_iter().map(&mut resolve).collect();
             let mut slots: Vec<(String, TensorType)> = slots.into_iter().collect::<Option<_>>()?;
             Some(match kind {
-                Kind::Tensor => Given::Tensor(slots.pop()?.1),
-                Kind::Sequence(_) => Given::Sequence(slots),
-                Kind::Absent => Given::Absent,
+                Count::Tensor => Given::Tensor(slots.pop()?.1),
+                Count::Sequence(_) => Given::Sequence(slots),
+                Count::Absent => Given::Absent,
             })
         })
         .map(|given| given.unwrap_or(Given::Unknown))
@@ -139,26 +160,24 @@ fn slots(
     info: &ValueInfoProto,
     containers: &Containers,
     options: &ImportOptions,
-) -> Result<(Kind, Vec<Slot>), Problem> {
+) -> Result<(Count, Vec<Slot>), Problem> {
     let name = &info.name;
-    let (kind, tensor) = kind(info, containers.get(name), options)?;
+    let (kind, tensor) = count(info, containers.get(name), options)?;
     let (dtype, declared) = declared(tensor).map_err(|reason| problem(name, reason))?;
     let slot = |name: String| Slot { name, dtype, declared: declared.clone() };
     let slots = match kind {
-        Kind::Tensor => vec![slot(name.clone())],
-        Kind::Sequence(count) => (0..count).map(|i| slot(element_name(name, i))).collect(),
-        Kind::Absent => vec![],
+        Count::Tensor => vec![slot(name.clone())],
+        Count::Sequence(count) => (0..count).map(|i| slot(element_name(name, i))).collect(),
+        Count::Absent => vec![],
     };
     Ok((kind, slots))
 }
 
-/// Whether an input is one tensor, several or none, and the declaration of them all.
-fn kind<'m>(
+/// What an input or output is, and the declaration of its tensors.
+pub(crate) fn declaration<'m>(
     info: &'m ValueInfoProto,
     container: Option<&'m Type>,
-    options: &ImportOptions,
 ) -> Result<(Kind, &'m type_proto::Tensor), Problem> {
-    let name = &info.name;
     let proto = info.r#type.as_ref().and_then(|t| t.value.as_ref());
     if let Some(type_proto::Value::TensorType(tensor)) = proto {
         return Ok((Kind::Tensor, tensor));
@@ -170,23 +189,39 @@ fn kind<'m>(
     let Some(tensor) = sequence.or(inner).and_then(|ty| ty.tensor.as_ref()) else {
         let reason = "is neither a tensor nor a sequence of tensors; maps and nested sequences can \
                       only be made inside of a model";
-        return Err(problem(name, reason));
+        return Err(problem(&info.name, reason));
     };
-    if sequence.is_none() {
-        let is_named = options.shapes.contains_key(name) || options.values.contains_key(name);
-        return Ok((if is_named { Kind::Tensor } else { Kind::Absent }, tensor));
-    }
-    match elements(name, options)? {
-        Some(count) => Ok((Kind::Sequence(count), tensor)),
-        None if optional.is_some() => Ok((Kind::Absent, tensor)),
-        None => {
+    let kind = match (optional, sequence) {
+        (Some(_), Some(_)) => Kind::OptionalSequence,
+        (None, Some(_)) => Kind::Sequence,
+        (_, None) => Kind::Optional,
+    };
+    Ok((kind, tensor))
+}
+
+/// Whether an input is one tensor, several or none, and the declaration of them all.
+fn count<'m>(
+    info: &'m ValueInfoProto,
+    container: Option<&'m Type>,
+    options: &ImportOptions,
+) -> Result<(Count, &'m type_proto::Tensor), Problem> {
+    let name = &info.name;
+    let (kind, tensor) = declaration(info, container)?;
+    let is_named = options.shapes.contains_key(name) || options.values.contains_key(name);
+    let count = match kind {
+        Kind::Tensor => Count::Tensor,
+        Kind::Optional if is_named => Count::Tensor,
+        Kind::Optional => Count::Absent,
+        Kind::OptionalSequence => elements(name, options)?.map_or(Count::Absent, Count::Sequence),
+        Kind::Sequence => Count::Sequence(elements(name, options)?.ok_or_else(|| {
             let remedy = format!(
                 "--shape {name}.0=2x3 --shape {name}.1=4x3 and so on for its elements, \
                  or --shape {name}=0 if it has none"
             );
-            Err(problem(name, "is a sequence of unknown length").remedy(remedy))
-        }
-    }
+            problem(name, "is a sequence of unknown length").remedy(remedy)
+        })?),
+    };
+    Ok((count, tensor))
 }
 
 /// The number of elements of the sequence `name`, if the options tell.
@@ -216,7 +251,7 @@ fn declared(tensor: &type_proto::Tensor) -> Result<(DType, Option<Vec<Dim>>), St
     Ok((dtype, dims))
 }
 
-fn dim(proto: &Dimension) -> Result<Dim, String> {
+pub(super) fn dim(proto: &Dimension) -> Result<Dim, String> {
     match &proto.value {
         Some(dimension::Value::DimValue(-1)) | None => Ok(Dim::Unknown),
         // Exporters write "?" for each dimension that they do not know.

@@ -10,6 +10,9 @@ mod build;
 mod constants;
 pub(crate) mod containers;
 mod context;
+mod data;
+mod deciding;
+mod declared;
 mod fold;
 mod function;
 mod inputs;
@@ -22,12 +25,15 @@ mod subgraph;
 #[cfg(test)]
 mod tests;
 mod unfold;
+mod unsupported;
 
 use std::path::Path;
 
 use ansc_graph::Graph;
 pub(crate) use build::{Importer, canonical_domain};
 pub(crate) use context::NodeCtx;
+pub use declared::{Declared, DeclaredPort, declared};
+pub use inputs::Dim;
 pub(crate) use inputs::MAX_ELEMENTS;
 pub(crate) use memory::Memory;
 pub use options::ImportOptions;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ansc_graph::{Graph, ValueId};
+use ansc_graph::{Graph, NodeId, ValueId};
 
 /// What a name stands for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,6 +78,14 @@ impl Frame {
     pub(crate) fn bind(&mut self, name: &str, binding: Binding) {
         let scope = self.scopes.last_mut().expect("a frame has a scope");
         scope.names.insert(name.into(), binding);
+    }
+
+    /// What an input of this graph stands for in the frame below, if it is a capture.
+    pub(crate) fn outer(&self, input: NodeId) -> Option<ValueId> {
+        let inputs = self.graph.inputs();
+        let place = inputs.iter().position(|n| *n == input)?;
+        let first = inputs.len() - self.captures.len();
+        self.captures.get(place.checked_sub(first)?).copied()
     }
 
     /// Makes a value of the frame below visible in this one.

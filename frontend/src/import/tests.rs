@@ -220,3 +220,67 @@ fn functions_are_inlined() {
     let y = run(&graph, &[Tensor::from_slice(&[2], &[1.0f32, 2.0])]);
     assert_eq!(y[0].to_f64_vec(), [3.0, 6.0]);
 }
+
+fn typed(info: ValueInfoProto, element: DataType) -> ValueInfoProto {
+    let mut info = info;
+    if let Some(type_proto::Value::TensorType(tensor)) =
+        info.r#type.as_mut().and_then(|t| t.value.as_mut())
+    {
+        tensor.elem_type = element as i32;
+    }
+    info
+}
+
+/// Durations are the sums of what a network says of each token; their sum is a length. Fixing the
+/// tokens would compile a model that says one sentence.
+#[test]
+fn lengths_that_depend_on_data_are_said_to_be_unsupported() {
+    let nodes = vec![
+        node("ReduceSum", &["ids"], &["total"]),
+        node("ConstantOfShape", &["total"], &["y"]),
+        node("NonZero", &["ids"], &["places"]),
+        node("Neg", &["places"], &["z"]),
+        node("ConstantOfShape", &["n"], &["w"]),
+        // Behind a node that is not imported: the first has a problem of its own, the second
+        // follows.
+        node("Expand", &["y", "total"], &["v"]),
+        node("Shape", &["y"], &["s"]),
+        node("Reshape", &["ids", "s"], &["u"]),
+    ];
+    let ids = typed(info("ids", &["1", "7"]), DataType::Int64);
+    let n = typed(info("n", &["2"]), DataType::Int64);
+    let model = model(vec![ids, n], nodes, &["y", "z", "w", "v", "u"]);
+    let problems = import(&model, &ImportOptions::default()).unwrap_err();
+    let of = |node: &str| {
+        let own = problems.iter().filter(|p| p.contains(&format!("`{node}` (")));
+        own.cloned().collect::<Vec<_>>().concat()
+    };
+    assert_eq!(problems.len(), 4, "{problems:#?}");
+    for node in ["y", "z"] {
+        assert!(of(node).contains("depends on the data of `ids`: not supported"), "{problems:#?}");
+        assert!(!of(node).contains("remedy"), "{problems:#?}");
+    }
+    assert!(of("v").contains("depends on data: not supported"), "{problems:#?}");
+    // A setting, which can be fixed.
+    assert!(of("w").contains("remedy: fix what it depends on: --value n=VALUE"), "{problems:#?}");
+}
+
+#[test]
+fn what_a_model_declares_needs_no_options() {
+    let mut model = model(
+        vec![info("x", &["batch", "3"]), typed(info("ids", &["?", "7"]), DataType::Int64)],
+        vec![node("Relu", &["x"], &["y"])],
+        &["y"],
+    );
+    model.producer_name = "test".into();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("m.onnx");
+    std::fs::write(&path, model.encode_to_vec()).unwrap();
+    let declared = declared(&path).unwrap();
+    let inputs: Vec<String> = declared.inputs.iter().map(ToString::to_string).collect();
+    assert_eq!(inputs, ["x: f32 [batch, 3]", "ids: i64 [?, 7]"]);
+    assert_eq!(declared.outputs[0].to_string(), "y: not declared");
+    assert!(declared.inputs[0].is_open() && declared.nodes == 1);
+    let json = serde_json::to_value(&declared).unwrap();
+    assert_eq!(json["inputs"][0]["shape"], serde_json::json!(["batch", 3]));
+}

@@ -48,7 +48,7 @@ fn both(
     });
     let (then_body, else_body) = bodies.map_err(|mut problems| {
         let reason = "its condition is not known, so that both of its branches must be supported";
-        problems.push(ctx.problem(reason).remedy(ctx.how_to_know(condition)));
+        problems.push(ctx.unknown(reason, condition));
         ctx.give_up(problems)
     })?;
     let outputs = outputs(ctx, condition, &then_body, &else_body)?;
@@ -74,7 +74,7 @@ fn outputs(
         if a.0 != b.0 {
             let reason =
                 format!("its output {index} is {} in one branch, {} in the other", a.0, b.0);
-            return Err(ctx.problem(reason).remedy(ctx.how_to_know(condition)));
+            return Err(ctx.unknown(reason, condition));
         }
         let mut value = Value::new(format!("{}:{index}", ctx.name()), a.0);
         value.dynamic = a.1 || b.1;

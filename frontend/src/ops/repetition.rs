@@ -134,11 +134,10 @@ impl<'a> Repetition<'a> {
         if values.len() < self.carried.len() {
             let reason = "a sequence or an optional value goes around in it; \
                           then how often it runs must be known at compile time";
-            let problem = ctx.problem(reason);
             let unknown = self.trip.filter(|_| self.trips.is_none()).or(self.condition);
             return Err(match unknown {
-                Some(value) => problem.remedy(ctx.how_to_know(value)),
-                None => problem,
+                Some(value) => ctx.unknown(reason, value),
+                None => ctx.problem(reason),
             });
         }
         ctx.fixed_sizes(&values)?;

@@ -39,13 +39,12 @@ fn tfidf(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
 
 impl Pool {
     fn new(ctx: &NodeCtx<'_>) -> Result<Pool, Problem> {
-        let list = |name: &str| {
-            ctx.ints(name).ok_or_else(|| {
-                let remedy = "export the model with integers in place of strings";
-                ctx.problem(format!("it has no `{name}`")).remedy(remedy)
-            })
-        };
-        let tokens = list("pool_int64s")?;
+        let list =
+            |name: &str| ctx.ints(name).ok_or_else(|| ctx.problem(format!("it has no `{name}`")));
+        let tokens = ctx.ints("pool_int64s").ok_or_else(|| {
+            let remedy = "export the model with integers in place of strings";
+            ctx.problem("it has no `pool_int64s`; strings are not supported").remedy(remedy)
+        })?;
         let starts = extents(ctx, &list("ngram_counts")?, "n-gram counts")?;
         let places = extents(ctx, &list("ngram_indexes")?, "n-gram indexes")?;
         let all = split(&tokens, &starts).filter(|all| all.len() == places.len());

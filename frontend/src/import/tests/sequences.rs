@@ -134,7 +134,7 @@ fn what_only_the_data_decides_is_refused() {
     let by_data = node("Cast", &["x"], &["p"]);
     let to_i64 = with(by_data, vec![int("to", DataType::Int64 as i64)]);
     let cases: [(Vec<NodeProto>, &str); 5] = [
-        (vec![made(), to_i64, node("SequenceAt", &["s", "p"], &["y"])], "--value x=FILE.npy"),
+        (vec![made(), to_i64, node("SequenceAt", &["s", "p"], &["y"])], "--value x=VALUE"),
         (vec![made(), node("Neg", &["s"], &["y"])], "input 0 is a sequence"),
         (vec![node("SequenceLength", &["x"], &["y"])], "must be a sequence"),
         (vec![made(), node("SequenceAt", &["s", "two"], &["y"])], "outside of a sequence of 2"),

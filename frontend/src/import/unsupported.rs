@@ -1,0 +1,53 @@
+//! What to do about an operator that has no importer.
+
+/// Operators whose results nobody can compile: they differ from run to run.
+const RANDOM: [&str; 6] = [
+    "Bernoulli",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+];
+
+/// `domain` is "" for ONNX's own operators.
+pub(super) fn remedy(domain: &str, op: &str) -> &'static str {
+    match domain {
+        "" if RANDOM.contains(&op) => {
+            "make the random numbers outside of the model, and export it with an input in place of this node"
+        }
+        // Each of these is a quantised operator of its own. The other format marks what is
+        // quantised and keeps the operators.
+        "com.microsoft" if op == "QGemm" || op.starts_with("QLinear") => {
+            "quantise the model in the other format of ONNX Runtime, `quant_format=QuantFormat.QDQ`"
+        }
+        "com.microsoft" => {
+            "if the optimiser of ONNX Runtime put it there, compile the model as it was before; \
+             else export the model with operators that `ansc operators` lists"
+        }
+        "ai.onnx.ml" => "cut it off the model: classical machine learning is not supported",
+        _ => {
+            "export the model with operators that `ansc operators` lists, or define this one as a \
+             model-local function of them"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops;
+
+    #[test]
+    fn remedies_are_for_what_is_not_supported() {
+        for op in RANDOM {
+            assert!(ops::lookup("", op).is_none(), "{op}");
+        }
+        assert!(ops::lookup("com.microsoft", "QGemm").is_none());
+        assert!(remedy("com.microsoft", "QGemm").contains("QDQ"));
+        // What the remedy leads to.
+        for op in ["QuantizeLinear", "DequantizeLinear", "Gemm"] {
+            assert!(ops::lookup("", op).is_some(), "{op}");
+        }
+    }
+}
