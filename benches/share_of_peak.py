@@ -28,7 +28,7 @@ def shares(report):
     limits, whole = report["limits"], report["seconds"]
     for kernel in report["kernels"]:
         if kernel["seconds"] * 20 >= whole and kernel["seconds"] > 0:
-            flops = kernel["flops"] / kernel["seconds"] / limits["flops_per_second"]
+            flops = kernel["work"] / kernel["seconds"] / limits["flops_per_second"]
             traffic = kernel["bytes"] / kernel["seconds"] / limits["bytes_per_second"]
             roof = kernel["roofline"]
             yield kernel["name"], roof["bound"], (kernel["seconds"] * 1e3, flops * 100, traffic * 100, roof["share"] * 100)

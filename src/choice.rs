@@ -39,6 +39,17 @@ pub struct Tuned {
     pub trace: Trace,
     pub seconds: f64,
     pub untuned_seconds: Option<f64>,
+    pub origin: Origin,
+}
+
+/// Where a schedule was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The machine that measured, as records name it.
+    pub machine: String,
+    pub threads: usize,
+    /// Whether it comes with the compiler, and not from records of the user.
+    pub shipped: bool,
 }
 
 /// What kernels are scheduled for.
@@ -138,7 +149,8 @@ impl Schedules {
         if let Some((trace, seconds)) = records.best(&key, untuned)? {
             let untuned_seconds = untuned.map(|p| Ok(seconds_of(&records.of(&key)?, p)));
             let untuned_seconds = untuned_seconds.transpose()?.flatten();
-            self.tuned.insert(key.task, Tuned { trace, seconds, untuned_seconds });
+            let origin = Origin { machine: key.target, threads: key.threads, shipped: false };
+            self.tuned.insert(key.task, Tuned { trace, seconds, untuned_seconds, origin });
         }
         Ok(())
     }
@@ -229,6 +241,9 @@ impl Tuned {
             rules: rules_of(task, &self.trace),
             seconds: self.seconds,
             untuned_seconds: self.untuned_seconds,
+            measured_on: self.origin.machine.clone(),
+            threads: self.origin.threads,
+            shipped: self.origin.shipped,
         }
     }
 }
@@ -274,7 +289,9 @@ mod tests {
         let task = Arc::new(schedules.task("k", &compute, &[false]));
         let trace: Trace = serde_json::from_value(steps).unwrap();
         let replays = task.sample(&trace, Unfit::Refuse, &mut StdRng::seed_from_u64(0)).is_ok();
-        let tuned = Tuned { trace, seconds: 1e-6, untuned_seconds: None };
+        let origin =
+            Origin { machine: "nvptx64-nvidia-cuda sm_80".into(), threads: 1, shipped: false };
+        let tuned = Tuned { trace, seconds: 1e-6, untuned_seconds: None, origin };
         schedules.tuned.insert(task.key(), tuned);
         (schedules.of("k", &compute, &[false]).unwrap(), replays)
     }

@@ -3,8 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ansc_runtime::pool::MOST_THREADS;
 use clap::{Args, Parser, Subcommand};
+
+use crate::literal::Literal;
+use parse::{
+    parse_count, parse_dim, parse_file, parse_minutes, parse_seconds, parse_shape, parse_share,
+    parse_threads, parse_value,
+};
+
+mod parse;
 
 #[derive(Parser, Debug)]
 #[command(name = "ansc", version, about = "Ahead-of-time compiler for ONNX models")]
@@ -74,6 +81,15 @@ impl Command {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes(pub Vec<usize>);
 
+impl std::fmt::Display for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Given::Literal(literal) => literal.fmt(f),
+            Given::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
 /// How a model with open dimensions becomes one with static shapes.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Specialise {
@@ -84,24 +100,48 @@ pub struct Specialise {
     /// model for each, and chooses by the shapes of its inputs
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     pub dims: Vec<(String, Sizes)>,
-    /// Fix the value of an input that decides shapes; the artifact refuses any other value
-    #[arg(long = "value", value_name = "NAME=FILE.npy", value_parser = parse_file)]
-    pub values: Vec<(String, PathBuf)>,
+    /// Fix the value of an input that decides shapes, as in `rate=16000`, `on=true`, `sizes=[1,2]`
+    /// or `n=FILE.npy`; the artifact refuses any other value
+    #[arg(long = "value", value_name = "NAME=VALUE", value_parser = parse_value)]
+    pub values: Vec<(String, Given)>,
+}
+
+/// Which of the sizes that an artifact was compiled for.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Size {
+    /// Shape of an input, as in `x=1x3x224x224`: chooses among those that the artifact was compiled
+    /// for [default: the first]
+    #[arg(long = "shape", value_name = "NAME=1x3x224x224", value_parser = parse_shape)]
+    pub shapes: Vec<(String, Vec<usize>)>,
+    /// Size of a named dimension, as in `batch=4`: chooses among those that the artifact was
+    /// compiled for
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
+    pub dims: Vec<(String, Sizes)>,
+}
+
+/// A value of `--value`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Given {
+    Literal(Literal),
+    File(PathBuf),
 }
 
 #[derive(Args, Debug)]
 pub struct Check {
+    /// The ONNX model
     pub model: PathBuf,
     #[command(flatten)]
     pub specialise: Specialise,
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct Compile {
+    /// The ONNX model
     pub model: PathBuf,
-    /// Where the artifact goes [default: the model's name with .ansc]
+    /// Where the artifact goes [default: here, with the model's name and .ansc]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -133,6 +173,7 @@ pub struct Compile {
     /// Skip the verifiers between stages
     #[arg(long)]
     pub no_verify: bool,
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
@@ -141,14 +182,15 @@ pub struct Compile {
 #[derive(Args, Debug, Clone)]
 pub struct Search {
     /// Candidates that are measured in one go
-    #[arg(long, default_value_t = 64, value_name = "N")]
+    #[arg(long, default_value = "64", value_name = "N", value_parser = parse_count)]
     pub per_round: usize,
     /// Stop after this many minutes
-    #[arg(long, value_name = "M")]
+    #[arg(long, value_name = "M", value_parser = parse_minutes, allow_hyphen_values = true)]
     pub minutes: Option<f64>,
     /// Stop when another round is expected to take away less than this share of the latency
-    #[arg(long, value_name = "1%", value_parser = parse_share)]
+    #[arg(long, value_name = "1%", value_parser = parse_share, allow_hyphen_values = true)]
     pub until_gain: Option<f64>,
+    /// What random choices begin with
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
     /// Whether a kernel finds its constants in the caches: `auto` does as the model will, whose constants fit the last cache
@@ -176,7 +218,7 @@ pub enum Constants {
 /// Where measurements are kept, and what they are for.
 #[derive(Args, Debug, Clone)]
 pub struct Tuned {
-    /// Database of measurements
+    /// File of measurements, which `ansc tune` adds to and others take schedules from
     #[arg(long, value_name = "FILE")]
     pub records: Option<PathBuf>,
     /// Threads that schedules are for; 0 takes all cores
@@ -186,13 +228,14 @@ pub struct Tuned {
 
 #[derive(Args, Debug)]
 pub struct Tune {
+    /// The ONNX model
     pub model: PathBuf,
     #[command(flatten)]
     pub specialise: Specialise,
     #[command(flatten)]
     pub machine: Machine,
     /// Candidates to measure, all kernels together
-    #[arg(long, default_value_t = 1000, value_name = "N")]
+    #[arg(long, default_value = "1000", value_name = "N", value_parser = parse_count)]
     pub trials: usize,
     #[command(flatten)]
     pub search: Search,
@@ -201,9 +244,14 @@ pub struct Tune {
     /// Print nothing but errors
     #[arg(short, long, conflicts_with_all = ["json", "json_lines"])]
     pub quiet: bool,
+    /// Print as well what the time of the search went into, and how well the cost model told good
+    /// candidates from bad ones
+    #[arg(long, conflicts_with_all = ["quiet", "json", "json_lines"])]
+    pub phases: bool,
     /// Print a line of JSON after every round, and the report as the last one
     #[arg(long)]
     pub json_lines: bool,
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
@@ -222,8 +270,9 @@ pub struct Machine {
     /// `cuda` is NVIDIA GPUs; `cuda-on-cpu` their schedules on this CPU, slow, for checking
     #[arg(long, default_value = "cpu", value_parser = ["cpu", "cuda", "cuda-on-cpu"])]
     pub target: String,
-    /// With `--target cuda`: compute capabilities (times ten) of the GPUs to compile for, as in `80,90`
-    #[arg(long = "sm", value_name = "80,90", value_delimiter = ',', default_value = "80")]
+    /// With `--target cuda`: compute capabilities (times ten) of the GPUs to compile for, as in
+    /// `80,90` [default: 80]
+    #[arg(long = "sm", value_name = "80,90", value_delimiter = ',')]
     pub sms: Vec<u32>,
     /// CPU to compile for: `native`, or a name that LLVM knows such as `x86-64-v3`
     #[arg(long, default_value = "native", value_name = "NAME")]
@@ -232,7 +281,9 @@ pub struct Machine {
 
 #[derive(Args, Debug)]
 pub struct Run {
+    /// What `ansc compile` wrote
     pub artifact: PathBuf,
+    /// A value for an input; each input takes one
     #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_file)]
     pub inputs: Vec<(String, PathBuf)>,
     /// Where NAME.npy is written for every output
@@ -243,21 +294,21 @@ pub struct Run {
     /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are zeros
     #[arg(long)]
     pub keep_denormals: bool,
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct Bench {
+    /// What `ansc compile` wrote
     pub artifact: PathBuf,
     #[arg(long, default_value_t = 0, value_parser = parse_threads, help = "Threads; 0 takes all cores")]
     pub threads: usize,
-    /// Shape of an input, as in `x=1x3x224x224`: chooses among those that the artifact was compiled for
-    /// [default: the first]
-    #[arg(long = "shape", value_name = "NAME=1x3x224x224", value_parser = parse_shape)]
-    pub shapes: Vec<(String, Vec<usize>)>,
+    #[command(flatten)]
+    pub size: Size,
     /// Timed runs [default: as many as fit 3 seconds, at least 10]
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     pub runs: Option<usize>,
     /// Also show where the time goes
     #[arg(long)]
@@ -265,20 +316,24 @@ pub struct Bench {
     /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are zeros
     #[arg(long)]
     pub keep_denormals: bool,
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct Verify {
+    /// The ONNX model
     pub model: PathBuf,
+    /// What was compiled from it
     pub artifact: PathBuf,
     #[command(flatten)]
     pub specialise: Specialise,
+    /// A value for an input in place of random ones
     #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_file)]
     pub inputs: Vec<(String, PathBuf)>,
     /// Largest error allowed, relative to the largest element of an output
-    #[arg(long, default_value_t = 1e-4)]
+    #[arg(long, default_value_t = 1e-4, allow_negative_numbers = true)]
     pub tolerance: f64,
     /// Compare after every kernel too, and name the first that diverges
     #[arg(long)]
@@ -286,6 +341,7 @@ pub struct Verify {
     /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are zeros
     #[arg(long)]
     pub keep_denormals: bool,
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
@@ -296,6 +352,7 @@ pub struct Inspect {
     pub file: PathBuf,
     #[command(flatten)]
     pub specialise: Specialise,
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
@@ -304,7 +361,8 @@ pub struct Inspect {
 pub struct Explain {
     /// An artifact, whose kernels are timed, or an ONNX model
     pub file: PathBuf,
-    /// Only kernels whose names contain this, and those in full
+    /// Only kernels whose name, or the name of a node of the model in them, is or contains this,
+    /// and those in full
     pub kernel: Option<String>,
     #[command(flatten)]
     pub specialise: Specialise,
@@ -321,21 +379,27 @@ pub struct Explain {
     /// Show the assembly of a model's kernels
     #[arg(long)]
     pub asm: bool,
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct Sketches {
+    /// The ONNX model
     pub model: PathBuf,
     #[command(flatten)]
     pub specialise: Specialise,
-    /// Only this subgraph
+    /// Only this subgraph, by the number that the list gives it
     #[arg(long, value_name = "N")]
     pub subgraph: Option<usize>,
+    /// Print traces as well, the exact steps of each schedule
+    #[arg(long, conflicts_with = "json")]
+    pub traces: bool,
     /// Cores to schedule for [default: those of this machine]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub cores: Option<usize>,
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
@@ -344,6 +408,7 @@ pub struct Sketches {
 pub struct Records {
     #[command(subcommand)]
     pub action: RecordsAction,
+    /// Print one JSON object in place of text
     #[arg(long, global = true)]
     pub json: bool,
 }
@@ -351,9 +416,13 @@ pub struct Records {
 #[derive(Subcommand, Debug)]
 pub enum RecordsAction {
     /// Show what a file of records holds, by subgraph and machine
-    Ls { file: PathBuf },
+    Ls {
+        /// A file of records
+        file: PathBuf,
+    },
     /// Write records as lines of JSON
     Export {
+        /// A file of records
         file: PathBuf,
         /// Where the lines go [default: standard output]
         #[arg(short, long)]
@@ -364,6 +433,7 @@ pub enum RecordsAction {
     },
     /// Add records that are lines of JSON
     Import {
+        /// A file of records
         file: PathBuf,
         /// Files of lines; `-` is standard input
         #[arg(required = true)]
@@ -371,12 +441,15 @@ pub enum RecordsAction {
     },
     /// Add the records of other files
     Merge {
+        /// A file of records
         file: PathBuf,
+        /// Files of records
         #[arg(required = true)]
         others: Vec<PathBuf>,
     },
     /// Forget all but the fastest schedules of each subgraph, and the untuned one
     Prune {
+        /// A file of records
         file: PathBuf,
         /// Schedules to keep of each
         #[arg(long, default_value_t = 64, value_name = "N")]
@@ -388,12 +461,15 @@ pub enum RecordsAction {
 pub struct Report {
     /// A file of records, or an artifact, which is run and timed
     pub file: PathBuf,
-    /// Where the page goes [default: the name of the file with .html]
+    /// Where the page goes [default: here, with the name of the file and .html]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub size: Size,
     #[arg(long, default_value_t = 0, value_parser = parse_threads,
           help = "Threads that an artifact runs on; 0 takes all cores")]
     pub threads: usize,
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
@@ -405,14 +481,15 @@ pub struct Lab {
     /// The subgraph to search [default: the one with the most operations]
     #[arg(long, value_name = "N")]
     pub subgraph: Option<usize>,
+    /// Search strategies to compare, which docs/STRATEGIES.md describes
     #[arg(long, value_delimiter = ',', value_name = "NAME,..", value_parser = ansc_tuner::strategy::NAMES,
           default_value = "evolutionary,opevo,g-bfs,n-a2c,annealing,rnn,random")]
     pub strategies: Vec<String>,
     /// Candidates that each run measures
-    #[arg(long, default_value_t = 512, value_name = "N")]
+    #[arg(long, default_value = "512", value_name = "N", value_parser = parse_count)]
     pub trials: usize,
     /// Runs of each strategy, with the seeds 0, 1, ..
-    #[arg(long, default_value_t = 5, value_name = "K")]
+    #[arg(long, default_value_t = 5, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
     /// What is searched: `all` that tune searches, `rules`, or tiles alone as in `SSRSRS` or `SSRSRS+unroll`
     #[arg(long, default_value = "all", value_name = "SPACE")]
@@ -421,7 +498,7 @@ pub struct Lab {
     #[arg(long)]
     pub simulated: bool,
     /// Candidates that are measured in one go
-    #[arg(long, default_value_t = 64, value_name = "N")]
+    #[arg(long, default_value = "64", value_name = "N", value_parser = parse_count)]
     pub per_round: usize,
     /// What tells good candidates from bad ones before they are measured, for strategies that ask
     #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
@@ -441,12 +518,14 @@ pub struct Lab {
     /// Write a page with the curves
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct Operators {
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
@@ -455,94 +534,50 @@ pub struct Operators {
 pub struct Models {
     /// Names to make; none lists them
     pub names: Vec<String>,
+    /// Where the files go
     #[arg(short, long, default_value = "models/generated")]
     pub output_dir: PathBuf,
     /// Fetch the named real models instead of generating (needs pip)
     #[arg(long)]
     pub fetch: bool,
+    /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
 }
 
-fn split_pair(text: &str) -> Result<(&str, &str), String> {
-    // Names of ONNX values may themselves hold `=`; sizes and file names rarely do.
-    text.rsplit_once('=')
-        .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| format!("`{text}` is not NAME=VALUE"))
-}
-
-fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
-    let (name, shape) = split_pair(text)?;
-    if shape.is_empty() {
-        return Ok((name.into(), Vec::new()));
-    }
-    let dims =
-        shape.split('x').map(|d| d.parse().map_err(|_| format!("`{d}` in `{text}` is not a size")));
-    Ok((name.into(), dims.collect::<Result<_, _>>()?))
-}
-
-fn parse_dim(text: &str) -> Result<(String, Sizes), String> {
-    let (name, sizes) = split_pair(text)?;
-    let parse = |size: &str| size.parse().map_err(|_| format!("`{size}` is not a size"));
-    let sizes = sizes.split(',').map(parse).collect::<Result<Vec<usize>, _>>()?;
-    match sizes.iter().enumerate().find(|(i, size)| sizes[..*i].contains(size)) {
-        Some((_, twice)) => Err(format!("`{text}` has {twice} twice")),
-        None => Ok((name.into(), Sizes(sizes))),
-    }
-}
-
-fn parse_threads(text: &str) -> Result<usize, String> {
-    let number = || format!("`{text}` is not a number of threads");
-    match text.parse().map_err(|_| number())? {
-        threads if threads > MOST_THREADS => {
-            Err(format!("{threads} threads are too many: {MOST_THREADS} at most"))
-        }
-        threads => Ok(threads),
-    }
-}
-
-fn parse_share(text: &str) -> Result<f64, String> {
-    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
-    let share = number.parse::<f64>().map(|n| n * unit);
-    share
-        .ok()
-        .filter(|s| (0.0..=1.0).contains(s))
-        .ok_or_else(|| format!("`{text}` is no share such as 1% or 0.01"))
-}
-
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
-    seconds.filter(|s| !s.is_zero()).ok_or_else(|| format!("`{text}` is no time such as 0.5"))
-}
-
-fn parse_file(text: &str) -> Result<(String, PathBuf), String> {
-    let (name, file) = split_pair(text)?;
-    Ok((name.into(), file.into()))
-}
-
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]
-    fn arguments() {
-        assert_eq!(parse_shape("x=1x3"), Ok(("x".into(), vec![1, 3])));
-        assert_eq!(parse_shape("x="), Ok(("x".into(), vec![])));
-        assert_eq!((parse_threads("0"), parse_threads("4096")), (Ok(0), Ok(4096)));
-        assert!(parse_threads("4097").is_err() && parse_threads("-1").is_err());
-        assert_eq!(parse_share("1%"), Ok(0.01));
-        assert!(parse_share("101%").is_err() && parse_share("x").is_err());
-        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
-        assert!(["0", "-1", "nan", "1e300", "s"].iter().all(|text| parse_seconds(text).is_err()));
-        assert_eq!(parse_dim("a=b=4"), Ok(("a=b".into(), Sizes(vec![4]))));
-        assert_eq!(parse_dim("a=1,16"), Ok(("a".into(), Sizes(vec![1, 16]))));
-        assert!(parse_dim("a=1,2,1").is_err() && parse_dim("a=1,").is_err());
-        assert!(parse_shape("x=1x-3").is_err() && parse_dim("=4").is_err());
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
+    fn every_option_has_help() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            for argument in command.get_arguments().filter(|a| a.get_id() != "help") {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(!help.is_empty(), "{path}: `{}` has no help", argument.get_id());
+            }
+            command.get_subcommands().for_each(|inner| check(inner, &path));
+        }
+        check(&Cli::command(), "");
+    }
+
+    #[test]
+    fn negative_numbers_are_values() {
+        let verify = ["ansc", "verify", "m", "a", "--tolerance", "-1", "--value", "x=-1"];
+        assert!(Cli::try_parse_from(verify).is_ok());
+        // Refused for what they are, and not taken for options.
+        for wrong in [["--minutes", "-1"], ["--until-gain", "-1%"], ["--until-gain", "-0.1"]] {
+            let error = Cli::try_parse_from([&["ansc", "tune", "m"][..], &wrong].concat());
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("is no"), "{wrong:?}: {error}");
+        }
     }
 }

@@ -40,6 +40,8 @@ pub enum Error {
     #[error("{0}")]
     Tensor(#[from] TensorError),
     #[error("{0}")]
+    Npy(#[from] ansc_runtime::npy::NpyError),
+    #[error("{0}")]
     Tune(#[from] TuneError),
     #[error("{0}")]
     Lab(#[from] LabError),
@@ -47,6 +49,9 @@ pub enum Error {
     Records(#[from] ansc_tuner::records::RecordsError),
     #[error("{0}")]
     Mismatch(String),
+    /// What the data do not allow, in words.
+    #[error("{0}")]
+    Data(String),
     #[error("{0}")]
     Usage(String),
     #[error("{0}")]
@@ -55,7 +60,10 @@ pub enum Error {
 
 impl Error {
     pub fn file(path: &Path, reason: impl ToString) -> Error {
-        Error::File { path: path.to_path_buf(), reason: reason.to_string() }
+        let reason = reason.to_string();
+        // Many errors of libraries name the file already.
+        let own = reason.strip_prefix(&format!("{}: ", path.display())).map(str::to_owned);
+        Error::File { path: path.to_path_buf(), reason: own.unwrap_or(reason) }
     }
 
     pub fn exit_code(&self) -> u8 {
@@ -86,5 +94,18 @@ impl Error {
             object["problems"] = serde_json::json!(e.problems);
         }
         object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_once() {
+        let path = Path::new("n.npy");
+        for reason in ["n.npy: not an array", "not an array"] {
+            assert_eq!(Error::file(path, reason).to_string(), "n.npy: not an array");
+        }
     }
 }

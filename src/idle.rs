@@ -35,6 +35,9 @@ const RULES: &[Rule] = &[
         is_idle: |compile| compile.get_flag("untuned"),
         reason: "does nothing with --untuned: default schedules are for any number of threads",
     },
+    Rule { verb: "compile", options: &["sms"], is_idle: is_for_a_cpu, reason: OF_GPUS },
+    Rule { verb: "tune", options: &["sms"], is_idle: is_for_a_cpu, reason: OF_GPUS },
+    Rule { verb: "explain", options: &["sms"], is_idle: is_for_a_cpu, reason: OF_GPUS },
     Rule {
         verb: "lab",
         options: &["target", "sms"],
@@ -54,6 +57,12 @@ const RULES: &[Rule] = &[
         reason: "does nothing without the name of a model; `ansc models` lists them",
     },
 ];
+
+const OF_GPUS: &str = "is for `--target cuda`";
+
+fn is_for_a_cpu(verb: &ArgMatches) -> bool {
+    verb.get_one::<String>("target").is_some_and(|target| target == "cpu")
+}
 
 /// An error if the command has an option that does nothing.
 pub fn refuse(command: &ArgMatches) -> Result<(), Error> {
@@ -95,6 +104,7 @@ mod tests {
         assert!(told("ansc compile m --strategy random").starts_with("--strategy does nothing"));
         assert!(told("ansc compile m --per-round 3").starts_with("--per-round does nothing"));
         assert!(told("ansc compile m --untuned --threads 2").contains("with --untuned"));
+        assert!(told("ansc compile m --sm 90").contains("--sm is for `--target cuda`"));
         assert!(told("ansc lab GMM --target cuda").starts_with("--target is not"));
         assert!(told("ansc lab GMM --simulated --settle 2").contains("with --simulated"));
         assert!(told("ansc models --fetch").starts_with("--fetch does nothing"));
@@ -105,6 +115,7 @@ mod tests {
         let taken = [
             "ansc compile m --trials 8 --strategy random --per-round 3 --seed 1",
             "ansc compile m --threads 2",
+            "ansc compile m --target cuda --sm 90",
             "ansc compile m --untuned",
             "ansc lab GMM --simulated --trials 8",
             "ansc lab GMM --target cpu --settle 2 --run-limit 3",

@@ -9,11 +9,13 @@ use ansc_tuner::Records;
 use ansc_tuner::lab::{Comparison, Lab, LabError, Options as LabOptions, Watch};
 use ansc_tuner::measure::{LocalMeasurer, LocalOptions, Measurer, Simulated};
 use ansc_tuner::records::{InMemory, Journal, Sqlite};
+use ansc_tuner::title::title;
 use ansc_tuner::tune::Weighted;
 
 use crate::Error;
 use crate::choice::{Schedules, target_name};
 use crate::cli;
+use crate::kinds::{self, Kind};
 use crate::pipeline::{self, Options};
 use crate::search;
 
@@ -26,17 +28,17 @@ struct Device {
 
 pub fn compare(
     args: &cli::Lab,
-    import: ImportOptions,
+    import: impl FnOnce(&Path) -> Result<ImportOptions, Error>,
     watch: &dyn Watch,
 ) -> Result<Comparison, Error> {
     let device = device(args)?;
-    let options = Options {
-        schedules: device.schedules.clone(),
-        ..Options::new(import, device.target.clone())
-    };
     let folder = tempfile::tempdir()
         .map_err(|e| Error::Machine(format!("a temporary folder cannot be made: {e}")))?;
     let model = workload(&args.workload, folder.path())?;
+    let options = Options {
+        schedules: device.schedules.clone(),
+        ..Options::new(import(&model)?, device.target.clone())
+    };
     let chosen = choose(pipeline::tasks(&model, &options)?, args.subgraph)?;
     search::stop_when_interrupted();
     let mut measurer = measurer(args, device.schedules.threads)?;
@@ -63,7 +65,8 @@ pub fn compare(
         interrupted: &search::INTERRUPTED,
         journal: Journal::default(),
     };
-    Ok(lab.compare(&chosen.task, &options)?)
+    let comparison = lab.compare(&chosen.task, &options)?;
+    Ok(Comparison { task: title(chosen.nodes(), &chosen.task.name), ..comparison })
 }
 
 fn device(args: &cli::Lab) -> Result<Device, Error> {
@@ -93,6 +96,7 @@ fn measurer(args: &cli::Lab, threads: usize) -> Result<Box<dyn Measurer>, Error>
 fn workload(name: &str, folder: &Path) -> Result<PathBuf, Error> {
     let path = PathBuf::from(name);
     if path.extension().is_some_and(|e| e == "onnx") || path.is_file() {
+        kinds::expect(&path, &[Kind::Model])?;
         return Ok(path);
     }
     let unknown = || {

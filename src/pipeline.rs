@@ -21,6 +21,7 @@ use crate::Error;
 use crate::assemble::{self, Assembly, Draft, Expose, KernelUse, storage};
 use crate::choice::{Form, Schedules};
 use crate::machine_code::Code;
+use crate::origins::Origins;
 
 /// Names of dimensions, and the sizes of each.
 pub type Choices = Vec<(String, Vec<usize>)>;
@@ -92,6 +93,7 @@ pub struct Report {
     pub nodes: usize,
     pub kernels: usize,
     pub distinct_kernels: usize,
+    pub schedules: Origins,
     pub flops: u64,
     pub weight_bytes: usize,
     /// Of weights that are made when the artifact is loaded.
@@ -141,7 +143,8 @@ pub fn compile(
     Ok(report(nodes, &assembly, &manifest, output, clock))
 }
 
-fn provenance(model: &Path) -> Result<Provenance, Error> {
+/// Which file it is.
+pub(crate) fn provenance(model: &Path) -> Result<Provenance, Error> {
     let mut file = std::fs::File::open(model).map_err(|e| Error::file(model, e))?;
     let mut hasher = Sha256::new();
     std::io::copy(&mut file, &mut HashWriter(&mut hasher)).map_err(|e| Error::file(model, e))?;
@@ -165,8 +168,9 @@ impl std::io::Write for HashWriter<'_> {
 
 /// One expression that a model computes, however often.
 pub struct Subgraph {
-    /// Where it occurs first.
+    /// Where it occurs first: the kernel, and the nodes of the model.
     pub name: String,
+    pub nodes: Vec<String>,
     pub compute: Compute,
     pub occurrences: usize,
 }
@@ -182,7 +186,12 @@ pub fn subgraphs(model: &Path, import: ImportOptions) -> Result<Vec<Subgraph>, E
         match all.iter_mut().find(|s| s.compute == group.compute) {
             _ if group.is_view => {}
             Some(known) => known.occurrences += 1,
-            None => all.push(Subgraph { name: group.name, compute: group.compute, occurrences: 1 }),
+            None => all.push(Subgraph {
+                name: group.name,
+                nodes: group.nodes.iter().map(|n| graph.node(*n).name.clone()).collect(),
+                compute: group.compute,
+                occurrences: 1,
+            }),
         }
     }
     Ok(all)
@@ -207,8 +216,9 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
         Some(Weighted {
             known: options.schedules.tuned.get(&task.key()).map(|tuned| tuned.trace.clone()),
             task: Arc::new(task),
-            weight: uses.count() as f64,
+            weight: uses.clone().count() as f64,
             flops: first.flops,
+            places: uses.map(|u| u.nodes.clone()).collect(),
         })
     });
     Ok(tasks.collect())
@@ -252,6 +262,7 @@ fn manifest(assembly: &Assembly, code: &Code, model: Provenance) -> Manifest {
         name: u.name.clone(),
         nodes: u.nodes.clone(),
         flops: u.flops,
+        work: assembly.kernels.kernels[u.kernel].work,
         bytes: u.bytes,
         args: code.arguments(&assembly.kernels.kernels[u.kernel], u.kernel),
         reads: u.reads,
@@ -284,10 +295,12 @@ fn report(
 ) -> Report {
     let all = &manifest.specialisations;
     let largest = all.iter().max_by_key(|s| s.arena_bytes);
+    let used: BTreeSet<usize> = assembly.uses.iter().map(|u| u.kernel).collect();
     Report {
         nodes,
         kernels: assembly.uses.len(),
-        distinct_kernels: assembly.uses.iter().map(|u| u.kernel).collect::<BTreeSet<_>>().len(),
+        distinct_kernels: used.len(),
+        schedules: Origins::of(used.iter().map(|&k| assembly.kernels.kernels[k].tuning.as_ref())),
         flops: assembly.uses.iter().map(|u| u.flops).sum(),
         weight_bytes: manifest.weight_bytes,
         prepared_bytes: assembly.prepared.bytes,

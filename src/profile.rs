@@ -1,6 +1,6 @@
 //! What each kernel of an artifact takes on this machine.
 
-use ansc_runtime::manifest::Step;
+use ansc_runtime::manifest::{Specialisation, Step};
 use ansc_runtime::{Model, Session, StepKind, Tensor};
 use ansc_tuner::outcome::median;
 
@@ -11,16 +11,20 @@ use crate::inputs::{self, Seed};
 const WARM_UP: usize = 3;
 const RUNS: usize = 9;
 
-/// Seconds of each kernel of the manifest in one run of the model, of its first specialisation: the median over
-/// some runs. What belongs to another specialisation does not run.
-pub fn kernel_seconds(model: &Model, session: &mut Session) -> Result<Vec<f64>, Error> {
-    let inputs = inputs::for_model(model, Seed(0))?;
+/// Seconds of each kernel of the manifest in one run of a specialisation: the median over some
+/// runs. What belongs to another one does not run.
+pub fn kernel_seconds(
+    model: &Model,
+    one: &Specialisation,
+    session: &mut Session,
+) -> Result<Vec<f64>, Error> {
+    let inputs = inputs::for_specialisation(model, one, Seed(0))?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     for _ in 0..WARM_UP {
         session.run(&named)?;
     }
     let mut of_steps = Vec::new();
-    model.specialisations()[0].plan.visit(&mut |step| {
+    one.plan.visit(&mut |step| {
         if let Step::Kernel { kernel, .. } = step {
             of_steps.push(*kernel as usize);
         }

@@ -16,6 +16,7 @@ use ansc_tuner::{Records, SearchStrategy};
 use crate::Error;
 use crate::choice::{Aim, Schedules, cold_target_name, gpu_name, target_name};
 use crate::cli::{Constants, Search, Tuned};
+use crate::kinds::{self, Kind};
 use crate::limits;
 use crate::pipeline::{self, Options};
 
@@ -48,6 +49,7 @@ pub fn tune(
     target_cpu: &str,
     watch: &dyn Watch,
 ) -> Result<Report, Error> {
+    kinds::expect_if_there(&records_path(tuned), &[Kind::Records])?;
     let device = Device::to_tune_on(options)?;
     let threads = device.threads(tuned.threads);
     let aim = options.schedules.aim.clone();
@@ -223,6 +225,7 @@ pub(crate) fn worker_command(device: Device, target_cpu: &str) -> Result<WorkerC
 /// The best schedules that the records know for the kernels of a model, and where they know none, what comes with the
 /// compiler.
 pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<Schedules, Error> {
+    kinds::expect_if_there(&records_path(tuned), &[Kind::Records])?;
     let aim = options.schedules.aim.clone();
     let threads = if aim == Aim::Cpu { threads(tuned.threads) } else { 1 };
     let targets = |tasks: &[Weighted]| match &aim {

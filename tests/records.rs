@@ -57,8 +57,9 @@ fn from_file_to_file() {
     file(&dir.join("a.db"), 0);
     file(&dir.join("b.db"), 5);
     let text = ok(dir, &["records", "ls", "a.db"]);
-    assert_eq!(text.lines().count(), 3, "{text}");
-    assert!(text.contains("0.1000") && text.contains("conv_1 on x86_64 native"), "{text}");
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(text.starts_with("on native, 2 threads:\n"), "{text}");
+    assert!(text.contains("0.1000") && text.contains("conv_1"), "{text}");
     let (listed, code) = json(dir, &["records", "ls", "a.db", "--json"]);
     assert_eq!((code, &listed["keys"][1]["failed"]), (0, &5.into()));
 

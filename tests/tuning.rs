@@ -22,6 +22,10 @@ fn ok(dir: &Path, args: &[&str]) -> Output {
     output
 }
 
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 fn records(dir: &Path) -> usize {
     let records = Sqlite::open_existing(&dir.join("ansc-records.db")).unwrap();
     records.check().unwrap();
@@ -238,6 +242,13 @@ fn runs_end_when_they_are_asked_to_and_say_what_is_wanted() {
     for name in ["propose", "learn", "codegen", "link", "load", "time", "check", "reference"] {
         assert!(phases.iter().any(|p| p["name"] == name), "{name}: {phases:?}");
     }
+    let told = ok(dir, &[&tune[..], &["--until-gain", "100%", "--records", "own.db"]].concat());
+    let (said, begin) = (text(&told.stdout), text(&told.stderr));
+    assert!(begin.contains("1 kernel to tune; measurements go to own.db"), "{begin}");
+    assert!(said.contains("stopped: another round would gain too little ("), "{said}");
+    assert!(said.contains("\ngained: ") && said.contains(" ms in a run\n"), "{said}");
+    assert!(said.ends_with("\n  ansc compile GMM.onnx --threads 1 --records own.db\n"), "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
     let gain = ok(dir, &[&tune[..], &["--until-gain", "100%", "--json"]].concat());
     let gain: serde_json::Value = serde_json::from_slice(&gain.stdout).unwrap();
     assert_eq!(gain["stop"], "little_to_gain");
@@ -267,6 +278,7 @@ fn a_tuned_artifact_explains_itself() {
         assert!(kernel["roofline"]["share"].as_f64().unwrap() > 0.0, "{kernel}");
     }
     let planned = json(&[&["explain", "TBG.onnx", "--loops"], &from_records[..]].concat());
+    let planned = &planned["kernels"];
     assert_eq!(planned.as_array().unwrap().len(), kernels.len());
     assert!(planned[0]["listing"].as_str().unwrap().contains("for "), "{planned}");
     for (file, title) in [("r.db", "<h1>Tuning</h1>"), ("t.ansc", "<h1>Kernels</h1>")] {

@@ -19,10 +19,16 @@ use crate::expr::{BinOp, BufId, Expr, UnOp};
 /// Operations to compute every stage once; `u64::MAX` where there are more.
 pub fn flops(compute: &Compute) -> u64 {
     let stages = compute.stages.iter().map(|s| {
-        let per_point = operations(compute, &s.body).count + u64::from(s.reduce.is_some());
+        let dtype = |buffer| compute.buffer_type(buffer).dtype;
+        let per_point = operations(&s.body, &dtype) + u64::from(s.reduce.is_some());
         points(s).saturating_mul(per_point)
     });
     stages.fold(0, u64::saturating_add)
+}
+
+/// Operations of one evaluation of `e`, whose buffers have the types that `dtype` tells.
+pub fn operations(e: &Expr, dtype: &impl Fn(BufId) -> DType) -> u64 {
+    counted(e, dtype).count
 }
 
 /// Bytes of inputs and results, each element once. Of an input that is looked up here and there no
@@ -77,12 +83,12 @@ impl Operations {
     }
 }
 
-fn operations(compute: &Compute, e: &Expr) -> Operations {
-    let of = |e: &Expr| operations(compute, e);
+fn counted(e: &Expr, dtype: &impl Fn(BufId) -> DType) -> Operations {
+    let of = |e: &Expr| counted(e, dtype);
     match e {
         Expr::Const(s) => Operations::leaf(s.dtype(), false),
         Expr::Var(_) => Operations::leaf(DType::I64, false),
-        Expr::Load(buffer, _) => Operations::leaf(compute.buffer_type(*buffer).dtype, true),
+        Expr::Load(buffer, _) => Operations::leaf(dtype(*buffer), true),
         Expr::Cast(to, x) => Operations { dtype: *to, ..of(x) },
         Expr::Unary(op, x) => {
             let x = if *op == UnOp::Not { of(x).counted() } else { of(x) };

@@ -232,7 +232,12 @@ pub struct KernelInfo {
     pub name: String,
     /// Names of the model's nodes that were fused into it.
     pub nodes: Vec<String>,
+    /// Operations of the nodes, as the model has them.
     pub flops: u64,
+    /// Operations of its program, which are others where an algorithm such as Winograd's computes
+    /// the same; four products of bytes at a time count as one. Older compilers do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<u64>,
     pub bytes: u64,
     /// Bytes of each argument that every step passes: what it reads, what it writes, its workspace.
     pub args: Vec<usize>,
@@ -257,6 +262,14 @@ pub struct Tuning {
     pub seconds: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untuned_seconds: Option<f64>,
+    /// The machine that measured, as records name it, and its threads. Older compilers do not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub measured_on: String,
+    #[serde(default)]
+    pub threads: usize,
+    /// Whether it comes with the compiler, and not from records of the user.
+    #[serde(default)]
+    pub shipped: bool,
 }
 
 /// One parallel loop (or one serial piece) of a kernel; launches of a kernel are separated by barriers.

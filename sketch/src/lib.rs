@@ -30,6 +30,7 @@ mod testing;
 mod text;
 pub mod trace;
 mod tree;
+pub mod work;
 
 pub use features::{Features, features};
 pub use finish::finish;
@@ -43,3 +44,4 @@ pub use program::{
 pub use schedule::{LoopRef, Schedule, ScheduleError};
 pub use task::Task;
 pub use trace::Trace;
+pub use work::work;

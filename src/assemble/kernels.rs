@@ -22,6 +22,8 @@ pub struct Kernel {
     pub constant: Vec<bool>,
     pub form: Form,
     pub packings: Vec<Packing>,
+    /// Operations of the program; none where a GPU gets another one.
+    pub work: Option<u64>,
     /// Where its schedule comes from records.
     pub tuning: Option<Tuning>,
 }
@@ -77,8 +79,10 @@ impl KernelTable {
         verify()?;
         let symbol = format!("ansc_kernel_{}", self.kernels.len());
         let Chosen { form, packings, tuning } = self.schedules.of(&symbol, compute, constant)?;
+        let program = form.cpu().filter(|_| self.schedules.aim == Aim::Cpu);
+        let work = program.map(ansc_sketch::work);
         let (compute, constant) = (compute.clone(), constant.to_vec());
-        self.kernels.push(Kernel { symbol, compute, constant, form, packings, tuning });
+        self.kernels.push(Kernel { symbol, compute, constant, form, packings, work, tuning });
         self.index.insert(key, self.kernels.len() - 1);
         Ok(self.kernels.len() - 1)
     }

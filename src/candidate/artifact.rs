@@ -104,6 +104,7 @@ impl Ports {
             name: name.into(),
             nodes: vec![],
             flops: 0,
+            work: None,
             bytes: 0,
             args: self.buffers.iter().map(bytes).collect(),
             reads: self.inputs.len(),

@@ -11,7 +11,7 @@ use ansc_codegen::Target;
 use ansc_tuner::Records;
 use ansc_tuner::records::{InMemory, Key, jsonl, seconds_of, untuned_program};
 
-use crate::choice::Tuned;
+use crate::choice::{Origin, Tuned};
 
 /// Processors that share schedules: the features that all have, those that none has, and the schedules.
 struct Class {
@@ -57,7 +57,8 @@ fn tuned(records: &InMemory, key: Key) -> Option<(String, Tuned)> {
     let untuned = untuned_program(&all)?;
     let (trace, seconds) = records.best(&key, Some(untuned)).ok()??;
     let untuned_seconds = seconds_of(&all, untuned);
-    Some((key.task, Tuned { trace, seconds, untuned_seconds }))
+    let origin = Origin { machine: key.target, threads: key.threads, shipped: true };
+    Some((key.task, Tuned { trace, seconds, untuned_seconds, origin }))
 }
 
 #[cfg(test)]

@@ -5,12 +5,15 @@ use std::time::{Duration, Instant};
 use ansc_runtime::cuda::DeviceInfo;
 use ansc_runtime::manifest::KernelInfo;
 use ansc_runtime::{Model, Session, SessionOptions, StepKind, StepTime, Tensor};
+use ansc_tuner::title::title;
 use serde::Serialize;
 
-use super::print_json;
+use super::show::counted;
+use super::{print_json, sizes};
 use crate::Error;
 use crate::cli::Bench;
 use crate::inputs::{self, Seed};
+use crate::kinds::{self, Kind};
 
 /// Warm-up ends after this long or this many runs, whichever comes first.
 const WARM_UP: (Duration, usize) = (Duration::from_millis(500), 20);
@@ -30,6 +33,7 @@ struct Latency {
 }
 
 pub(super) fn run(args: &Bench) -> Result<(), Error> {
+    kinds::expect(&args.artifact, &[Kind::Artifact])?;
     let model = Model::load(&args.artifact)?;
     let options = SessionOptions {
         threads: args.threads,
@@ -37,8 +41,7 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
         ..SessionOptions::default()
     };
     let mut session = model.session_with(&options)?;
-    let shapes: Vec<_> = args.shapes.iter().map(|(n, s)| (n.as_str(), s.as_slice())).collect();
-    let specialisation = model.specialisation(&shapes)?;
+    let specialisation = sizes::chosen(&model, &args.size)?;
     let inputs = inputs::for_specialisation(&model, specialisation, Seed(0))?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     warm_up(&mut session, &named)?;
@@ -72,14 +75,14 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
 fn print_latency(args: &Bench, specialisation: &str, latency: &Latency) {
     let space = if specialisation.is_empty() { "" } else { " " };
     println!(
-        "{}{space}{specialisation}: p50 {:.3} ms, p90 {:.3} ms, p99 {:.3} ms, min {:.3} ms over {} runs on {} threads ({:.1} GFLOP/s)",
+        "{}{space}{specialisation}: p50 {:.3} ms, p90 {:.3} ms, p99 {:.3} ms, min {:.3} ms over {} on {} ({:.1} GFLOP/s)",
         args.artifact.display(),
         latency.p50_ms,
         latency.p90_ms,
         latency.p99_ms,
         latency.min_ms,
-        latency.runs,
-        latency.threads,
+        counted(latency.runs, "run"),
+        counted(latency.threads, "thread"),
         latency.gflops
     );
 }
@@ -88,18 +91,20 @@ fn print_kernels(kernels: &[KernelTime]) {
     if kernels.is_empty() {
         return;
     }
-    println!("{:>9}  {:>6} {:>5} {:>9} {:>8}", "ms", "share", "runs", "GFLOP/s", "GB/s");
+    println!(
+        "{:>9}  {:>6} {:>5} {:>9} {:>8}  nodes (kernel)",
+        "ms", "share", "runs", "GFLOP/s", "GB/s"
+    );
     for k in kernels {
         let rate = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.1}"));
         println!(
-            "{:9.3} {:6.1}% {:5} {:>9} {:>8}  {} {}",
+            "{:9.3} {:6.1}% {:5} {:>9} {:>8}  {}",
             k.ms,
             k.share * 100.0,
             k.runs,
             rate(k.gflops),
             rate(k.gbytes),
-            k.kind,
-            k.name
+            k.title()
         );
     }
 }
@@ -163,6 +168,8 @@ fn on_device(
 #[derive(Serialize)]
 struct KernelTime {
     name: String,
+    /// Of the model, if it is a kernel.
+    nodes: Vec<String>,
     kind: &'static str,
     /// Of one run of the model, in which the step may run several times.
     ms: f64,
@@ -214,6 +221,17 @@ fn kernel_time(step: StepTime, kernel: Option<&KernelInfo>, total: f64) -> Kerne
         runs: step.runs / MIN_RUNS as u64,
         gflops: kernel.and_then(|k| rate(k.flops)),
         gbytes: kernel.and_then(|k| rate(k.bytes)),
+        nodes: kernel.map_or(vec![], |k| k.nodes.clone()),
         name: step.name,
+    }
+}
+
+impl KernelTime {
+    /// A kernel by its nodes first; other steps by what they do.
+    fn title(&self) -> String {
+        match self.nodes[..] {
+            [] => format!("{} {}", self.kind, self.name),
+            _ => title(&self.nodes, &self.name),
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::cli::Check;
 use crate::pipeline;
 
 pub(super) fn run(args: &Check) -> Result<(), Error> {
-    let (import, choices) = specialisations(&args.specialise)?;
+    let (import, choices) = specialisations(&args.model, &args.specialise)?;
     let all = pipeline::specialisations(&import, &choices).into_iter();
     let reports: Vec<_> =
         all.map(|(name, import)| (name, import::check(&args.model, &import))).collect();

@@ -4,24 +4,31 @@ use std::time::Duration;
 
 use ansc_codegen::Target;
 use ansc_graph::Graph;
+use ansc_graph::passes::PASSES;
 use ansc_sketch::gpu::GpuLimits;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{compile_options, default_artifact, human_bytes, print_json};
+use super::show::{human_bytes, human_ops};
+use super::{compile_options, here, print_json};
 use crate::Error;
 use crate::choice::{Aim, Form};
 use crate::cli::{Compile, Machine};
 use crate::pipeline::{self, Options, Report, Watch};
 use crate::search;
 
+/// The generation of GPUs that code is for if nothing is said.
+const DEFAULT_SM: u32 = 80;
+
 pub(super) fn run(args: &Compile) -> Result<(), Error> {
-    let output = args.output.clone().unwrap_or_else(|| default_artifact(&args.model));
+    check(args)?;
+    let output = args.output.clone().unwrap_or_else(|| here(&args.model, "ansc"));
     let target = Target::parse(&args.machine.target_cpu)?;
-    let mut options = compile_options(&args.specialise, target)?;
+    let mut options = compile_options(&args.model, &args.specialise, target)?;
     options.verify = !args.no_verify;
     aim(&args.machine, &mut options)?;
     if args.trials > 0 {
-        let watch = super::tune::Terminal::new(args.trials, super::tune::Say::progress(args.json));
+        let say = super::tune::Say::progress(args.json);
+        let watch = super::tune::Terminal::new(args.trials, say, &args.tuned);
         let how = (&args.search, &args.tuned);
         let cpu = &args.machine.target_cpu;
         search::tune(&args.model, &options, how, args.trials, cpu, &watch)?;
@@ -45,6 +52,19 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     Ok(())
 }
 
+/// A name of a pass that there is none of would print nothing.
+fn check(args: &Compile) -> Result<(), Error> {
+    let known = |pass: &str| pass == "all" || PASSES.iter().any(|p| p.name == pass);
+    match args.print_after.as_deref().filter(|pass| !known(pass)) {
+        None => Ok(()),
+        Some(pass) => {
+            let names: Vec<&str> = PASSES.iter().map(|p| p.name).collect();
+            let names = names.join(", ");
+            Err(Error::Usage(format!("there is no pass `{pass}`; there are: all, {names}")))
+        }
+    }
+}
+
 /// What `--target` says beside the CPU, on which every artifact is loaded.
 pub(super) fn aim(machine: &Machine, options: &mut Options) -> Result<(), Error> {
     let limits = GpuLimits::default();
@@ -53,7 +73,10 @@ pub(super) fn aim(machine: &Machine, options: &mut Options) -> Result<(), Error>
         "cuda-on-cpu" => Aim::GpuOnCpu(limits),
         _ => return Ok(()),
     };
-    let mut sms = machine.sms.clone();
+    let mut sms = match &machine.sms[..] {
+        [] => vec![DEFAULT_SM],
+        some => some.to_vec(),
+    };
     sms.sort_unstable();
     sms.dedup();
     sms.iter().try_for_each(|&sm| Target::cuda(sm).map(drop))?;
@@ -64,12 +87,13 @@ pub(super) fn aim(machine: &Machine, options: &mut Options) -> Result<(), Error>
 fn print_report(output: &str, report: &Report, times: bool) {
     println!("{output}: {} in {:.1} s", human_bytes(report.artifact_bytes), report.seconds);
     println!(
-        "  {} nodes -> {} kernels ({} distinct), {:.2} GFLOP",
+        "  {} nodes -> {} kernels ({} distinct), {}",
         report.nodes,
         report.kernels,
         report.distinct_kernels,
-        report.flops as f64 / 1e9
+        human_ops(report.flops)
     );
+    println!("  schedules: {}", report.schedules);
     let prepared = match report.prepared_bytes {
         0 => String::new(),
         bytes => format!(" ({} made of them when loading)", human_bytes(bytes as u64)),

@@ -1,43 +1,51 @@
 //! `ansc explain`: which kernels there are, what each takes, what limits it, and how it came to be as it is.
 
-use std::sync::Arc;
-
 use ansc_codegen::ptx::compile_ptx;
 use ansc_codegen::{Listing, Target, listing};
+use ansc_graph::cost;
+use ansc_runtime::manifest::{Specialisation, Tuning};
 use ansc_runtime::{Model, SessionOptions};
-use ansc_sketch::Task;
 use ansc_sketch::gpu::GpuProgram;
-use ansc_tuner::report::artifact::{Artifact, Kernel};
-use ansc_tuner::roofline::roofline;
+use ansc_tuner::records::Limits;
+use ansc_tuner::report::artifact::{Artifact, Kernel, origin};
+use ansc_tuner::roofline::{Copying, roofline};
+use ansc_tuner::title::title;
+use ansc_tuner::tune::Weighted;
 use serde::Serialize;
 
 use super::compile::aim;
-use super::inspect::is_artifact;
-use super::{import_options, print_json};
+use super::show::{counted, human_bytes, human_ops};
+use super::{import_options, print_json, sizes};
 use crate::Error;
-use crate::choice::{Aim, Form, rules_of};
-use crate::cli::Explain;
+use crate::choice::{Aim, Chosen, Form, rules_of};
+use crate::cli::{Explain, Size};
+use crate::kinds::{self, Kind};
 use crate::pipeline::{self, Options};
 use crate::{limits, profile, search};
 
 pub(super) fn run(args: &Explain) -> Result<(), Error> {
-    if is_artifact(&args.file)? { of_artifact(args) } else { of_model(args) }
+    match kinds::expect(&args.file, &[Kind::Artifact, Kind::Model])? {
+        Kind::Artifact => of_artifact(args),
+        _ => of_model(args),
+    }
 }
 
-/// Runs an artifact and says what became of each kernel.
-pub(super) fn measured(path: &std::path::Path, threads: usize) -> Result<Artifact, Error> {
-    let model = Model::load(path)?;
+/// Runs a specialisation of an artifact and says what became of each kernel.
+pub(super) fn measured(
+    model: &Model,
+    one: &Specialisation,
+    threads: usize,
+) -> Result<Artifact, Error> {
     let mut session =
         model.session_with(&SessionOptions { threads, ..SessionOptions::default() })?;
-    let seconds = profile::kernel_seconds(&model, &mut session)?;
+    let seconds = profile::kernel_seconds(model, one, &mut session)?;
     let threads = session.threads();
-    Ok(Artifact::new(
-        model.manifest(),
-        &seconds,
-        threads,
-        limits::measure(threads)?,
-        limits::copies(threads)?,
-    ))
+    let manifest = model.manifest();
+    // What this CPU can do says nothing of a GPU.
+    let is_cpu = !manifest.target.triple.starts_with("nvptx64");
+    let limits = is_cpu.then(|| limits::measure(threads)).transpose()?;
+    let copies = if is_cpu { limits::copies(threads)? } else { vec![] };
+    Ok(Artifact::new(manifest, one, &seconds, threads, limits, copies))
 }
 
 fn of_artifact(args: &Explain) -> Result<(), Error> {
@@ -45,62 +53,66 @@ fn of_artifact(args: &Explain) -> Result<(), Error> {
         let message = "an artifact holds no program any more: explain the model for listings";
         return Err(Error::Usage(message.into()));
     }
-    let mut artifact = measured(&args.file, args.tuned.threads)?;
-    choose(&mut artifact.kernels, args, |k| &k.name)?;
+    if !args.specialise.values.is_empty() {
+        return Err(Error::Usage("--value is for a model: an artifact has its values".into()));
+    }
+    let size = Size { shapes: args.specialise.shapes.clone(), dims: args.specialise.dims.clone() };
+    let model = Model::load(&args.file)?;
+    let one = sizes::chosen(&model, &size)?;
+    let mut artifact = measured(&model, one, args.tuned.threads)?;
+    choose(&mut artifact.kernels, args, |k| (&k.name, std::slice::from_ref(&k.nodes)))?;
     if args.json {
         print_json(&artifact);
         return Ok(());
     }
-    let limits = &artifact.limits;
-    println!(
-        "{}: {:.3} ms in kernels on {} threads; the machine: {:.0} GFLOP/s, {:.1} GB/s",
-        artifact.model,
-        artifact.seconds * 1e3,
-        artifact.threads,
-        limits.flops_per_second / 1e9,
-        limits.bytes_per_second / 1e9
-    );
+    println!("{}", in_short(&artifact));
+    sizes::which(&model, one, &size).iter().for_each(|note| println!("{note}"));
     artifact.kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     artifact.kernels.iter().for_each(|k| print_kernel(k, args.kernel.is_some()));
     Ok(())
 }
 
+fn in_short(artifact: &Artifact) -> String {
+    let (took, threads) = (artifact.seconds * 1e3, counted(artifact.threads, "thread"));
+    let space = if artifact.specialisation.is_empty() { "" } else { " " };
+    let machine = artifact.limits.map_or(String::new(), |limits| {
+        let (flops, bytes) = (limits.flops_per_second / 1e9, limits.bytes_per_second / 1e9);
+        format!("; this machine can do {flops:.0} GFLOP/s and {bytes:.1} GB/s")
+    });
+    let (model, size) = (&artifact.model, &artifact.specialisation);
+    format!("{model}{space}{size}: {took:.3} ms in kernels on {threads}{machine}")
+}
+
+/// Where lines that belong to a kernel begin.
+const INDENT: usize = 21;
+
 fn print_kernel(kernel: &Kernel, in_full: bool) {
-    let limited = kernel.roofline.map_or("-".into(), |r| r.in_words());
-    println!(
-        "{:9.3} ms {:5.1}%  {}: limited by {limited}",
-        kernel.seconds * 1e3,
-        kernel.share * 100.0,
-        kernel.name
-    );
-    println!("{:19}fused: {}", "", kernel.nodes.join(" + "));
-    match &kernel.tuning {
-        None => println!("{:19}default schedule, not tuned", ""),
-        Some(tuning) => {
-            let untuned = tuning.untuned_seconds.map_or("?".into(), |s| format!("{:.3}", s * 1e3));
-            println!(
-                "{:19}tuned: {:.3} ms, untuned {untuned} ms; rules: {}",
-                "",
-                tuning.seconds * 1e3,
-                tuning.rules.join(", ")
-            );
-            if in_full {
-                tuning.steps.iter().for_each(|step| println!("{:21}{step}", ""));
-            }
-        }
+    println!("{:9.3} ms {:5.1}%  {}", kernel.seconds * 1e3, kernel.share * 100.0, kernel.title());
+    let line = |text: &str| println!("{:INDENT$}{text}", "");
+    if let Some(roofline) = kernel.roofline {
+        line(&format!("limited by {}", roofline.in_words()));
     }
+    line(&format!("schedule: {}", origin(kernel.tuning.as_ref())));
+    let Some(tuning) = kernel.tuning.as_ref().filter(|_| in_full) else { return };
+    if !tuning.rules.is_empty() {
+        line(&format!("made by the rules {}", tuning.rules.join(", ")));
+    }
+    tuning.steps.iter().for_each(|step| line(&format!("  {step}")));
 }
 
 /// A kernel of a model that was not compiled yet.
 #[derive(Serialize)]
 struct Planned {
     name: String,
+    /// Of the model, where it occurs first.
+    nodes: Vec<String>,
     occurrences: f64,
     flops: u64,
+    /// Operations of the program.
+    work: u64,
     bytes: u64,
-    /// From records.
-    seconds: Option<f64>,
-    untuned_seconds: Option<f64>,
+    /// What is known of its schedule, and whose times these are.
+    tuning: Option<Tuning>,
     limited_by: Option<String>,
     rules: Vec<String>,
     steps: Vec<String>,
@@ -112,7 +124,7 @@ struct Planned {
 
 fn of_model(args: &Explain) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
-    let mut options = Options::new(import_options(&args.specialise)?, target);
+    let mut options = Options::new(import_options(&args.file, &args.specialise)?, target);
     aim(&args.machine, &mut options)?;
     options.schedules.threads = search::threads(args.tuned.threads);
     if args.tuned.records.is_some() {
@@ -121,49 +133,64 @@ fn of_model(args: &Explain) -> Result<(), Error> {
         options.schedules.add_shipped(&options.target);
     }
     let mut tasks = pipeline::tasks(&args.file, &options)?;
-    choose(&mut tasks, args, |t| &t.task.name)?;
-    // What this CPU can do says nothing of a GPU.
+    choose(&mut tasks, args, |t| (&t.task.name, &t.places))?;
+    // What this CPU can do says nothing of a GPU, nor of the machine that measured what comes with
+    // the compiler.
     let measured = args.tuned.records.is_some() && options.schedules.aim == Aim::Cpu;
     let threads = options.schedules.threads;
-    let limits = measured.then(|| limits::measure(threads)).transpose()?;
-    let copies = if measured { limits::copies(threads)? } else { vec![] };
-    let mut planned = vec![];
-    for weighted in &tasks {
-        let known = options.schedules.tuned.get(&weighted.task.key());
-        let seconds = known.map(|k| k.seconds);
-        let bytes = ansc_graph::cost::bytes(&weighted.task.compute);
-        let roof =
-            limits.zip(seconds).and_then(|(l, s)| roofline(&l, &copies, weighted.flops, bytes, s));
-        let trace = known.map_or_else(|| weighted.task.untuned(), |k| k.trace.clone());
-        planned.push(Planned {
-            name: weighted.task.name.clone(),
-            occurrences: weighted.weight,
-            flops: weighted.flops,
-            bytes,
-            seconds,
-            untuned_seconds: known.and_then(|k| k.untuned_seconds),
-            limited_by: roof.map(|r| r.in_words()),
-            rules: rules_of(&weighted.task, &trace),
-            steps: trace.in_words(),
-            compute: weighted.task.compute.to_string(),
-            listing: listing_of(args, &weighted.task, &options)?,
-        });
-    }
+    let roof = match measured {
+        true => Some((limits::measure(threads)?, limits::copies(threads)?)),
+        false => None,
+    };
+    let planned: Vec<Planned> = tasks
+        .iter()
+        .map(|t| planned(args, t, &options, roof.as_ref()))
+        .collect::<Result<_, _>>()?;
     if args.json {
-        print_json(&planned);
+        print_json(&serde_json::json!({ "kernels": planned }));
     } else {
         planned.iter().for_each(|p| print_planned(p, args.kernel.is_some()));
     }
     Ok(())
 }
 
-fn listing_of(
+fn planned(
     args: &Explain,
-    task: &Arc<Task>,
+    weighted: &Weighted,
     options: &Options,
-) -> Result<Option<String>, Error> {
-    let Some(wanted) = args.listing() else { return Ok(None) };
+    roof: Option<&(Limits, Vec<Copying>)>,
+) -> Result<Planned, Error> {
+    let task = &weighted.task;
     let chosen = options.schedules.of(&task.name, &task.compute, &task.constant)?;
+    let program = chosen.form.cpu().filter(|_| options.schedules.aim == Aim::Cpu);
+    let work = program.map_or(weighted.flops, ansc_sketch::work);
+    let bytes = cost::bytes(&task.compute);
+    let listing = listing_of(args, &chosen, options)?;
+    let tuning = chosen.tuning;
+    let own = tuning.as_ref().filter(|t| !t.shipped);
+    let limited = own.zip(roof).and_then(|(t, (limits, copies))| {
+        roofline(limits, copies, work, bytes, t.seconds).map(|r| r.in_words())
+    });
+    let known = options.schedules.tuned.get(&task.key()).filter(|_| tuning.is_some());
+    let trace = known.map_or_else(|| task.untuned(), |k| k.trace.clone());
+    Ok(Planned {
+        name: task.name.clone(),
+        nodes: weighted.nodes().to_vec(),
+        occurrences: weighted.weight,
+        flops: weighted.flops,
+        work,
+        bytes,
+        tuning,
+        limited_by: limited,
+        rules: rules_of(task, &trace),
+        steps: trace.in_words(),
+        compute: task.compute.to_string(),
+        listing,
+    })
+}
+
+fn listing_of(args: &Explain, chosen: &Chosen, options: &Options) -> Result<Option<String>, Error> {
+    let Some(wanted) = args.listing() else { return Ok(None) };
     Ok(Some(match (&chosen.form, wanted) {
         (Form::Gpu(kernels), wanted) => gpu_listing(kernels, wanted, &options.sms)?,
         (Form::Cpu(program), None) => program.to_string(),
@@ -190,23 +217,20 @@ fn gpu_listing(
 }
 
 fn print_planned(kernel: &Planned, in_full: bool) {
-    let ms = |s: Option<f64>| s.map_or("-".into(), |s| format!("{:.4} ms", s * 1e3));
     println!(
-        "{} x{}: {:.3} MFLOP, {:.3} MB",
-        kernel.name,
-        kernel.occurrences,
-        kernel.flops as f64 / 1e6,
-        kernel.bytes as f64 / 1e6
+        "{}: {} in a run, {}, {}",
+        title(&kernel.nodes, &kernel.name),
+        counted(kernel.occurrences as usize, "time"),
+        human_ops(kernel.flops),
+        human_bytes(kernel.bytes)
     );
-    if kernel.seconds.is_some() {
-        let limited = kernel.limited_by.as_deref().unwrap_or("-");
-        println!(
-            "  measured {}, untuned {}; limited by {limited}",
-            ms(kernel.seconds),
-            ms(kernel.untuned_seconds)
-        );
+    println!("  schedule: {}", origin(kernel.tuning.as_ref()));
+    if let Some(limited) = &kernel.limited_by {
+        println!("  limited by {limited}");
     }
-    println!("  rules: {}", kernel.rules.join(", "));
+    if !kernel.rules.is_empty() {
+        println!("  made by the rules {}", kernel.rules.join(", "));
+    }
     kernel.steps.iter().for_each(|step| println!("    {step}"));
     if in_full {
         println!("{}", kernel.compute);
@@ -216,12 +240,30 @@ fn print_planned(kernel: &Planned, in_full: bool) {
     }
 }
 
-/// Leaves the kernels whose names contain what was asked for.
-fn choose<T>(all: &mut Vec<T>, args: &Explain, name: impl Fn(&T) -> &String) -> Result<(), Error> {
-    let Some(wanted) = &args.kernel else { return Ok(()) };
-    all.retain(|kernel| name(kernel).contains(wanted.as_str()));
+/// Leaves the kernels that what was asked for names, itself or by a node of the model: those of
+/// exactly this name, or if there are none, those whose names contain it.
+fn choose<T>(
+    all: &mut Vec<T>,
+    args: &Explain,
+    names: impl Fn(&T) -> (&String, &[Vec<String>]),
+) -> Result<(), Error> {
+    let Some(wanted) = args.kernel.as_deref() else { return Ok(()) };
+    let any = |kernel: &T, fits: &dyn Fn(&str) -> bool| {
+        let (name, places) = names(kernel);
+        fits(name) || places.iter().flatten().any(|node| fits(node))
+    };
+    let exactly = all.iter().any(|kernel| any(kernel, &|name| name == wanted));
+    let example = |kernel: &T| {
+        let (name, places) = names(kernel);
+        title(places.first().map_or(&[], Vec::as_slice), name)
+    };
+    let some = all.first().map(example);
+    all.retain(|kernel| any(kernel, &|n| if exactly { n == wanted } else { n.contains(wanted) }));
     if all.is_empty() {
-        return Err(Error::Usage(format!("no kernel's name contains `{wanted}`")));
+        let such = some.map_or(String::new(), |some| format!("; a kernel is, for example, {some}"));
+        return Err(Error::Usage(format!(
+            "no kernel or node of the model is named `{wanted}`{such}"
+        )));
     }
     Ok(())
 }

@@ -2,26 +2,26 @@
 
 use std::path::Path;
 
-use ansc_frontend::import;
-use ansc_graph::ValueId;
+use ansc_frontend::Report;
+use ansc_frontend::import::{self, Declared};
+use ansc_graph::{Graph, ValueId};
 use ansc_runtime::gpu::GpuCode;
 use ansc_runtime::manifest::{Manifest, Port, Specialisation};
-use ansc_runtime::{Model, source};
+use ansc_runtime::{DType, Model};
+use ansc_tuner::title::title;
+use serde::Serialize;
 
-use super::{human_bytes, import_options, print_json};
+use super::show::{counted, human_bytes, human_ops};
+use super::{import_options, print_json};
 use crate::Error;
 use crate::cli::Inspect;
+use crate::kinds::{self, Kind};
 
 pub(super) fn run(args: &Inspect) -> Result<(), Error> {
-    if is_artifact(&args.file)? { artifact(args) } else { model(args) }
-}
-
-pub(super) fn is_artifact(path: &Path) -> Result<bool, Error> {
-    use std::io::Read;
-    let mut magic = [0; 4];
-    let mut file = source::open_file(path).map_err(|e| Error::file(path, e))?;
-    let n = file.read(&mut magic).map_err(|e| Error::file(path, e))?;
-    Ok(magic[..n] == *b"\x7fELF")
+    match kinds::expect(&args.file, &[Kind::Artifact, Kind::Model])? {
+        Kind::Artifact => artifact(args),
+        _ => model(args),
+    }
 }
 
 fn artifact(args: &Inspect) -> Result<(), Error> {
@@ -70,7 +70,7 @@ fn print_specialisation(m: &Manifest, one: &Specialisation) {
     let kernels = m.kernels_of(one);
     println!("{} kernels:", kernels.len());
     for k in kernels {
-        println!("  {:40} {:9.3} MFLOP  {}", k.name, k.flops as f64 / 1e6, k.nodes.join(" + "));
+        println!("  {:>12}  {}", human_ops(k.flops), title(&k.nodes, &k.name));
     }
 }
 
@@ -94,8 +94,12 @@ fn print_gpu(m: &Manifest, code: &GpuCode) {
     for (kernel, launches) in m.kernels.iter().zip(&code.kernels) {
         for l in launches {
             println!(
-                "  {:40} grid {:?} block {:?}, {} bytes shared: {}",
-                kernel.name, l.grid, l.block, l.shared_bytes, l.symbol
+                "  {}: grid {:?} block {:?}, {} bytes shared: {}",
+                title(&kernel.nodes, &kernel.name),
+                l.grid,
+                l.block,
+                l.shared_bytes,
+                l.symbol
             );
         }
     }
@@ -106,29 +110,94 @@ fn print_port(what: &str, port: &Port) {
     println!("{what} {}: {} {:?}{bound}", port.name, port.dtype, port.shape);
 }
 
+/// What the model declares, and what it becomes with what was fixed, if that is all that is open.
 fn model(args: &Inspect) -> Result<(), Error> {
-    let options = import_options(&args.specialise)?;
-    let graph = import::load(&args.file, &options)?;
+    let declared = import::declared(&args.file)?;
+    let options = import_options(&args.file, &args.specialise)?;
     let report = import::check(&args.file, &options);
-    let port = |name: &str, value| {
-        serde_json::json!({
-            "name": name, "dtype": graph.ty(value).dtype, "shape": graph.ty(value).shape,
-        })
-    };
-    let inputs: Vec<_> = graph
-        .inputs()
-        .iter()
-        .map(|&node| port(&graph.node(node).name, ValueId { node, out: 0 }))
-        .collect();
-    let outputs: Vec<_> = graph.outputs.iter().map(|(name, value)| port(name, *value)).collect();
+    let known = report.problems.is_empty();
+    let graph = known.then(|| import::load(&args.file, &options)).transpose()?;
     if args.json {
-        print_json(
-            &serde_json::json!({ "inputs": inputs, "outputs": outputs, "operators": report.operators }),
-        );
+        print_json(&model_json(&declared, graph.as_ref(), &report));
         return Ok(());
     }
-    inputs.iter().for_each(|p| println!("input {p}"));
-    outputs.iter().for_each(|p| println!("output {p}"));
-    report.operators.iter().for_each(|o| println!("{:6} {}", o.count, o.qualified()));
+    print_declared(&args.file, &declared);
+    match &graph {
+        Some(graph) => {
+            ports_of(graph, true).iter().for_each(|port| println!("input {port}"));
+            ports_of(graph, false).iter().for_each(|port| println!("output {port}"));
+        }
+        None => {
+            declared.inputs.iter().for_each(|port| println!("input {port}"));
+            declared.outputs.iter().for_each(|port| println!("output {port}"));
+        }
+    }
+    println!("operators:");
+    let mut operators: Vec<_> = report.operators.iter().collect();
+    operators.sort_by_key(|o| std::cmp::Reverse(o.count));
+    operators.iter().for_each(|o| println!("{:6} {}", o.count, o.qualified()));
+    if graph.is_none() {
+        println!("to be fixed before it can be compiled, or not supported:");
+        report.problems.iter().for_each(|p| println!("  {p}"));
+    }
     Ok(())
+}
+
+fn print_declared(file: &Path, declared: &Declared) {
+    let producer = match declared.producer.as_str() {
+        "" => String::new(),
+        producer => format!(" by {producer}"),
+    };
+    let opsets = declared.opsets.iter().map(|(domain, version)| match domain.as_str() {
+        "" => format!("opset {version}"),
+        domain => format!("{domain} {version}"),
+    });
+    println!(
+        "{}: ONNX model{producer}, {}; {}, {} of weights",
+        file.display(),
+        opsets.collect::<Vec<_>>().join(", "),
+        counted(declared.nodes, "node"),
+        human_bytes(declared.weight_bytes as u64)
+    );
+}
+
+/// An input or output of a model whose shapes are all known.
+#[derive(Serialize)]
+struct KnownPort {
+    name: String,
+    dtype: DType,
+    shape: Vec<usize>,
+}
+
+impl std::fmt::Display for KnownPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {} {:?}", self.name, self.dtype, self.shape)
+    }
+}
+
+fn ports_of(graph: &Graph, inputs: bool) -> Vec<KnownPort> {
+    let port = |(name, value): (&String, ValueId)| {
+        let ty = graph.ty(value);
+        KnownPort { name: name.clone(), dtype: ty.dtype, shape: ty.shape.clone() }
+    };
+    if !inputs {
+        return graph.outputs.iter().map(|(name, value)| port((name, *value))).collect();
+    }
+    let nodes = graph.inputs().iter();
+    nodes.map(|&node| port((&graph.node(node).name, ValueId { node, out: 0 }))).collect()
+}
+
+/// Shapes hold names where something is open.
+fn model_json(declared: &Declared, graph: Option<&Graph>, report: &Report) -> serde_json::Value {
+    let (inputs, outputs) = match graph {
+        Some(graph) => {
+            (serde_json::json!(ports_of(graph, true)), serde_json::json!(ports_of(graph, false)))
+        }
+        None => (serde_json::json!(declared.inputs), serde_json::json!(declared.outputs)),
+    };
+    serde_json::json!({
+        "inputs": inputs, "outputs": outputs, "operators": report.operators,
+        "opsets": declared.opsets, "producer": declared.producer, "nodes": declared.nodes,
+        "weight_bytes": declared.weight_bytes, "problems": report.problems,
+    })
 }

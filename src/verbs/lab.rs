@@ -5,14 +5,19 @@ use std::cell::RefCell;
 use ansc_tuner::lab::{Comparison, LabRun, Watch, html};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::show::counted;
 use super::{import_options, print_json};
 use crate::Error;
 use crate::cli::Lab;
 use crate::lab;
+use crate::search;
 
 pub(super) fn run(args: &Lab) -> Result<(), Error> {
+    if !args.json && (!args.simulated || args.tuned.records.is_some()) {
+        eprintln!("measurements go to {}", search::records_path(&args.tuned).display());
+    }
     let table = Table::new(args);
-    let comparison = lab::compare(args, import_options(&args.specialise)?, &table)?;
+    let comparison = lab::compare(args, |model| import_options(model, &args.specialise), &table)?;
     table.lines.clear().ok();
     if let Some(path) = &args.html {
         std::fs::write(path, html::page(&comparison)).map_err(|e| Error::file(path, e))?;
@@ -63,25 +68,24 @@ impl Watch for Table {
 }
 
 fn print(comparison: &Comparison) {
+    println!("{}, on {}", comparison.task, counted(comparison.threads, "thread"));
+    println!("the default schedule takes {} ms", ms(comparison.untuned_seconds));
     println!(
-        "{}: space {} of {} decisions, {} trials, {} seeds, {} threads; untuned {} ms",
-        comparison.task,
-        comparison.space,
-        comparison.space_size,
+        "each strategy measured {} of {} schedules (space {}), once with each of {}",
         comparison.trials,
-        comparison.seeds,
-        comparison.threads,
-        ms(comparison.untuned_seconds)
+        comparison.space_size,
+        comparison.space,
+        counted(comparison.seeds as usize, "seed")
     );
     println!(
-        "{:13} {:>10} {:>10} {:>10} {:>8} {:>9} {:>6} {:>8}",
-        "strategy", "mean, ms", "deviation", "median", "GFLOP/s", "mean rank", "failed", "search"
+        "{:13} {:>9} {:>9} {:>9} {:>8} {:>5} {:>6} {:>9}",
+        "strategy", "mean ms", "+- ms", "median", "GFLOP/s", "rank", "failed", "search s"
     );
     for s in &comparison.strategies {
         let failed: usize = s.runs.iter().map(|r| r.failed).sum();
         let gflops = s.mean.map(|mean| comparison.flops as f64 / mean / 1e9);
         println!(
-            "{:13} {:>10} {:>10} {:>10} {:>8} {:>9} {failed:>6} {:>6.1} s",
+            "{:13} {:>9} {:>9} {:>9} {:>8} {:>5} {failed:>6} {:>9.1}",
             s.name,
             ms(s.mean),
             ms(s.deviation),
@@ -91,7 +95,15 @@ fn print(comparison: &Comparison) {
             s.searching_seconds
         );
     }
+    print!("{LEGEND}");
 }
+
+const LEGEND: &str = "\
+mean, +-, median: the best schedule that each of the runs found; less is better
+rank: the place among the strategies, 1 is the best, on average over the runs
+failed: candidates that did not build, crashed, took too long or were wrong
+search: seconds that the strategy itself took, without building and measuring
+";
 
 fn ms(seconds: Option<f64>) -> String {
     seconds.map_or("-".into(), |s| format!("{:.4}", s * 1e3))

@@ -11,6 +11,8 @@ pub mod operators;
 mod records;
 mod report;
 mod run;
+mod show;
+mod sizes;
 mod sketches;
 mod tune;
 mod verify;
@@ -20,11 +22,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ansc_codegen::Target;
-use ansc_frontend::import::ImportOptions;
+use ansc_frontend::import::{self, ImportOptions};
 use ansc_runtime::{Tensor, npy};
 
 use crate::Error;
-use crate::cli::{Command, Specialise};
+use crate::cli::{Command, Given, Specialise};
+use crate::kinds::{self, Kind};
 use crate::pipeline::{Choices, Options};
 
 pub fn run(command: Command) -> Result<(), Error> {
@@ -48,8 +51,8 @@ pub fn run(command: Command) -> Result<(), Error> {
 }
 
 /// For verbs that want all dimensions to have one size.
-fn import_options(args: &Specialise) -> Result<ImportOptions, Error> {
-    let (import, choices) = specialisations(args)?;
+fn import_options(model: &Path, args: &Specialise) -> Result<ImportOptions, Error> {
+    let (import, choices) = specialisations(model, args)?;
     match choices.first() {
         Some((dim, _)) => {
             Err(Error::Usage(format!("`--dim {dim}` has several sizes; one is wanted here")))
@@ -58,41 +61,90 @@ fn import_options(args: &Specialise) -> Result<ImportOptions, Error> {
     }
 }
 
-fn compile_options(args: &Specialise, target: Target) -> Result<Options, Error> {
-    let (import, choices) = specialisations(args)?;
+fn compile_options(model: &Path, args: &Specialise, target: Target) -> Result<Options, Error> {
+    let (import, choices) = specialisations(model, args)?;
     Ok(Options { choices, ..Options::new(import, target) })
 }
 
 /// What is fixed, and the dimensions that have several sizes.
-fn specialisations(args: &Specialise) -> Result<(ImportOptions, Choices), Error> {
-    let mut import = ImportOptions {
-        shapes: args.shapes.iter().cloned().collect(),
-        dims: BTreeMap::new(),
-        values: read_tensors(&args.values)?,
-    };
+fn specialisations(model: &Path, args: &Specialise) -> Result<(ImportOptions, Choices), Error> {
+    kinds::expect(model, &[Kind::Model])?;
+    let shapes = once("--shape", args.shapes.iter().cloned())?;
+    let mut import =
+        ImportOptions { shapes, dims: BTreeMap::new(), values: values(model, &args.values)? };
     let mut choices: Choices = vec![];
-    for (name, sizes) in &args.dims {
-        if import.dims.contains_key(name) || choices.iter().any(|(known, _)| known == name) {
-            return Err(Error::Usage(format!("`--dim {name}` is given twice")));
-        }
+    for (name, sizes) in once("--dim", args.dims.iter().cloned())? {
         if let [size] = sizes.0[..] {
-            import.dims.insert(name.clone(), size);
+            import.dims.insert(name, size);
         } else {
-            choices.push((name.clone(), sizes.0.clone()));
+            choices.push((name, sizes.0));
         }
     }
+    // The last choice varies fastest.
+    choices.sort_by_key(|(name, _)| args.dims.iter().position(|(given, _)| given == name));
     Ok((import, choices))
 }
 
-fn read_tensors(files: &[(String, PathBuf)]) -> Result<BTreeMap<String, Tensor>, Error> {
-    let mut tensors = BTreeMap::new();
-    for (name, path) in files {
-        let tensor = npy::read(path).map_err(|e| Error::file(path, e))?;
-        if tensors.insert(name.clone(), tensor).is_some() {
-            return Err(Error::Usage(format!("`{name}` is given twice")));
+/// What was given for each name; twice for one is a slip of the pen.
+fn once<T>(
+    option: &str,
+    given: impl Iterator<Item = (String, T)>,
+) -> Result<BTreeMap<String, T>, Error> {
+    let mut all = BTreeMap::new();
+    for (name, value) in given {
+        if all.contains_key(&name) {
+            return Err(Error::Usage(format!("`{option} {name}=..` is given twice")));
         }
+        all.insert(name, value);
+    }
+    Ok(all)
+}
+
+/// The values of inputs: files as they are, literals as the model declares the input.
+fn values(model: &Path, given: &[(String, Given)]) -> Result<BTreeMap<String, Tensor>, Error> {
+    let mut declared = None;
+    let mut tensors = BTreeMap::new();
+    for (name, value) in once("--value", given.iter().map(|(n, v)| (n.clone(), v)))? {
+        let tensor = match value {
+            Given::File(path) => read_value(&name, path)?,
+            Given::Literal(literal) => {
+                if declared.is_none() {
+                    declared = Some(import::declared(model)?);
+                }
+                let inputs = declared.iter().flat_map(|d| &d.inputs);
+                let known: Vec<&str> = inputs.clone().map(|p| p.name.as_str()).collect();
+                let port = inputs.into_iter().find(|p| p.name == name).ok_or_else(|| {
+                    let known = known.join(", ");
+                    let reason =
+                        format!("the model has no input `{name}`; its inputs are: {known}");
+                    Error::file(model, reason)
+                })?;
+                literal.tensor(port).map_err(|e| Error::Usage(format!("`--value {name}`: {e}")))?
+            }
+        };
+        tensors.insert(name, tensor);
     }
     Ok(tensors)
+}
+
+fn read_value(name: &str, path: &Path) -> Result<Tensor, Error> {
+    if !path.exists() {
+        let text = path.display();
+        return Err(Error::Usage(format!(
+            "`--value {name}={text}`: there is no file `{text}`, and it is no literal such as 16000, true or [1,2]"
+        )));
+    }
+    read_tensor(path)
+}
+
+fn read_tensors(files: &[(String, PathBuf)]) -> Result<BTreeMap<String, Tensor>, Error> {
+    let files = once("--input", files.iter().cloned())?;
+    files.into_iter().map(|(name, path)| Ok((name, read_tensor(&path)?))).collect()
+}
+
+fn read_tensor(path: &Path) -> Result<Tensor, Error> {
+    kinds::expect(path, &[Kind::Array])?;
+    Ok(npy::read(path)?)
 }
 
 /// `path` with every byte that is awkward in a file name replaced.
@@ -102,22 +154,11 @@ fn file_name_of(output: &str) -> String {
     if name.chars().all(|c| c == '.') { format!("_{name}") } else { name }
 }
 
-fn default_artifact(model: &Path) -> PathBuf {
-    model.with_extension("ansc")
+/// In the current folder, with the name of `file` and another ending.
+fn here(file: &Path, ending: &str) -> PathBuf {
+    file.with_extension(ending).file_name().map_or_else(|| ending.into(), PathBuf::from)
 }
 
 fn print_json(value: &impl serde::Serialize) {
     println!("{}", serde_json::to_string(value).expect("reports serialise"));
-}
-
-/// `1234567` as `1.2 MB`.
-fn human_bytes(bytes: u64) -> String {
-    let units = ["B", "kB", "MB", "GB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1000.0 && unit + 1 < units.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
 }

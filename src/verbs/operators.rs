@@ -10,7 +10,7 @@ use crate::cli::Operators;
 
 pub(super) fn run(args: &Operators) -> Result<(), Error> {
     if args.json {
-        print_json(&operators());
+        print_json(&serde_json::json!({ "operators": operators() }));
     } else {
         print!("{}", page());
     }

@@ -7,17 +7,20 @@ use ansc_runtime::source::Source;
 use ansc_tuner::Records;
 use ansc_tuner::records::jsonl::{self, Imported, JsonlError};
 use ansc_tuner::records::sqlite::Overview;
-use ansc_tuner::records::{self, Merged, Sqlite};
+use ansc_tuner::records::{self, Merged, Sqlite, machine_name};
 use serde_json::json;
 
 use super::print_json;
+use super::show::counted;
 use crate::Error;
 use crate::cli::{self, RecordsAction};
+use crate::kinds::{self, Kind};
 
 /// As many bad lines are shown.
 const SHOWN: usize = 10;
 
 pub(super) fn run(args: &cli::Records) -> Result<(), Error> {
+    check(&args.action)?;
     match &args.action {
         RecordsAction::Ls { file } => ls(file, args.json),
         RecordsAction::Export { file, output, chosen } => {
@@ -29,35 +32,70 @@ pub(super) fn run(args: &cli::Records) -> Result<(), Error> {
     }
 }
 
+/// That files in the wrong place are named as what they are.
+fn check(action: &RecordsAction) -> Result<(), Error> {
+    let records = |file: &Path| kinds::expect_if_there(file, &[Kind::Records]);
+    match action {
+        RecordsAction::Ls { file }
+        | RecordsAction::Export { file, .. }
+        | RecordsAction::Prune { file, .. } => records(file),
+        RecordsAction::Import { file, lines } => {
+            records(file)?;
+            lines.iter().try_for_each(|path| kinds::expect_if_there(path, &[Kind::Lines]))
+        }
+        RecordsAction::Merge { file, others } => {
+            records(file)?;
+            others.iter().try_for_each(|other| records(other))
+        }
+    }
+}
+
 fn ls(file: &Path, json: bool) -> Result<(), Error> {
     let records = Sqlite::open_existing(file)?;
     records.check()?;
-    let overview = records.overview()?;
+    let mut overview = records.overview()?;
+    overview.sort_by(|a, b| {
+        let machine = |o: &Overview| (o.key.target.clone(), o.key.threads);
+        machine(a).cmp(&machine(b))
+    });
     if json {
         print_json(&json!({ "file": file, "keys": overview }));
         return Ok(());
     }
-    println!(
-        "{:12} {:>7} {:>8} {:>7} {:>10} {:>8}  subgraph on machine",
-        "task", "threads", "records", "failed", "best ms", "GFLOP/s"
-    );
-    overview.iter().for_each(print_overview);
+    let mut machine = None;
+    for o in &overview {
+        let own = (o.key.target.as_str(), o.key.threads);
+        if machine.replace(own) != Some(own) {
+            println!("on {}:", on(own, &overview));
+            println!("{HEADING}");
+        }
+        print_overview(o);
+    }
     Ok(())
+}
+
+const HEADING: &str = "  records  failed     best ms  GFLOP/s  subgraph";
+
+/// A machine and its threads. Its features are only said where the name of the processor does not
+/// tell it from others.
+fn on((target, threads): (&str, usize), all: &[Overview]) -> String {
+    let name = machine_name(target);
+    let alike = |o: &&Overview| o.key.target != target && machine_name(&o.key.target) == name;
+    let name = if all.iter().any(|o| alike(&o)) { target.to_owned() } else { name };
+    format!("{name}, {}", counted(threads, "thread"))
 }
 
 fn print_overview(o: &Overview) {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     let best = or_dash(o.best_seconds.map(|s| format!("{:.4}", s * 1e3)));
     let gflops = o.flops.zip(o.best_seconds).map(|(f, s)| format!("{:.1}", f as f64 / s / 1e9));
+    let key = o.key.task.get(..12).unwrap_or(&o.key.task);
     println!(
-        "{:12} {:>7} {:>8} {:>7} {best:>10} {:>8}  {} on {}",
-        o.key.task.get(..12).unwrap_or(&o.key.task),
-        o.key.threads,
+        "  {:>7} {:>7} {best:>11} {:>8}  {}",
         o.records,
         o.failed,
         or_dash(gflops),
-        o.name.as_deref().unwrap_or("?"),
-        o.key.target
+        o.name.as_deref().unwrap_or(key)
     );
 }
 

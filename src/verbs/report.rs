@@ -1,18 +1,22 @@
 //! `ansc report`: one page of what tuning found, or of what an artifact's kernels take.
 
+use ansc_runtime::Model;
 use ansc_tuner::records::Sqlite;
 use ansc_tuner::report;
 
-use super::explain;
-use super::inspect::is_artifact;
-use super::print_json;
+use super::{explain, here, print_json, sizes};
 use crate::Error;
 use crate::cli::Report;
+use crate::kinds::{self, Kind};
 
 pub(super) fn run(args: &Report) -> Result<(), Error> {
     let source = args.file.display().to_string();
-    let (page, data) = if args.file.exists() && is_artifact(&args.file)? {
-        let artifact = explain::measured(&args.file, args.threads)?;
+    let mut note = None;
+    let (page, data) = if args.file.exists() && is_artifact(args)? {
+        let model = Model::load(&args.file)?;
+        let one = sizes::chosen(&model, &args.size)?;
+        note = sizes::which(&model, one, &args.size);
+        let artifact = explain::measured(&model, one, args.threads)?;
         let page = report::artifact::page(&artifact, &source);
         (page, serde_json::json!({ "artifact": artifact }))
     } else {
@@ -20,14 +24,23 @@ pub(super) fn run(args: &Report) -> Result<(), Error> {
         let page = report::html::page(&summary, &source);
         (page, serde_json::json!({ "summary": summary }))
     };
-    let output = args.output.clone().unwrap_or_else(|| args.file.with_extension("html"));
+    let output = args.output.clone().unwrap_or_else(|| here(&args.file, "html"));
     std::fs::write(&output, page).map_err(|e| Error::file(&output, e))?;
     if args.json {
         let mut object = data;
         object["page"] = output.display().to_string().into();
         print_json(&object);
     } else {
+        note.iter().for_each(|note| println!("{note}"));
         println!("{}", output.display());
     }
     Ok(())
+}
+
+fn is_artifact(args: &Report) -> Result<bool, Error> {
+    let kind = kinds::expect(&args.file, &[Kind::Artifact, Kind::Records])?;
+    if kind != Kind::Artifact && !(args.size.shapes.is_empty() && args.size.dims.is_empty()) {
+        return Err(Error::Usage("--shape and --dim choose a size of an artifact".into()));
+    }
+    Ok(kind == Kind::Artifact)
 }

@@ -5,8 +5,10 @@ use ansc_runtime::{Model, SessionOptions, npy};
 use super::{file_name_of, print_json, read_tensors};
 use crate::Error;
 use crate::cli::Run;
+use crate::kinds::{self, Kind};
 
 pub(super) fn run(args: &Run) -> Result<(), Error> {
+    kinds::expect(&args.artifact, &[Kind::Artifact])?;
     let model = Model::load(&args.artifact)?;
     let inputs = read_tensors(&args.inputs)?;
     let mut session = model.session_with(&SessionOptions {
@@ -20,7 +22,7 @@ pub(super) fn run(args: &Run) -> Result<(), Error> {
     let mut written = Vec::new();
     for (name, tensor) in &outputs {
         let path = args.output_dir.join(format!("{}.npy", file_name_of(name)));
-        npy::write(&path, tensor).map_err(|e| Error::file(&path, e))?;
+        npy::write(&path, tensor)?;
         written.push(serde_json::json!({
             "name": name, "dtype": tensor.dtype(), "shape": tensor.shape(), "file": path,
         }));

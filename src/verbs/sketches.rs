@@ -2,14 +2,23 @@
 
 use ansc_graph::Compute;
 use ansc_sketch::rules::{Sketch, Space};
+use ansc_tuner::title::title;
 
+use super::show::counted;
 use super::{import_options, print_json};
 use crate::Error;
 use crate::cli::Sketches;
 use crate::pipeline::{self, Subgraph};
 
+const INTRODUCTION: &str = "\
+A model is cut into subgraphs, each of which becomes one kernel. A sketch is a schedule of such a
+kernel with numbers left open: sizes of tiles, how far loops are unrolled, what runs in parallel.
+`ansc tune` tries numbers, and keeps what is fastest. Names such as v4 are open numbers; loop 1.0 of
+matmul is the outermost part of its second loop.
+";
+
 pub(super) fn run(args: &Sketches) -> Result<(), Error> {
-    let all = pipeline::subgraphs(&args.model, import_options(&args.specialise)?)?;
+    let all = pipeline::subgraphs(&args.model, import_options(&args.model, &args.specialise)?)?;
     if let Some(n) = args.subgraph.filter(|&n| n >= all.len()) {
         let message = format!("there is no subgraph {n}; the model has {}", all.len());
         return Err(Error::Usage(message));
@@ -20,9 +29,10 @@ pub(super) fn run(args: &Sketches) -> Result<(), Error> {
     let found = chosen.map(|(i, s)| (i, s, sketches(&space, &s.compute)));
     if args.json {
         let list: Vec<_> = found.map(|(i, s, sketches)| json(i, s, &sketches)).collect();
-        print_json(&list);
+        print_json(&serde_json::json!({ "subgraphs": list }));
     } else {
-        found.for_each(|(i, s, sketches)| print(i, s, &sketches));
+        print!("{INTRODUCTION}");
+        found.for_each(|(i, s, sketches)| print(i, s, &sketches, args.traces));
     }
     Ok(())
 }
@@ -40,16 +50,27 @@ fn json(index: usize, subgraph: &Subgraph, sketches: &[Sketch]) -> serde_json::V
     serde_json::json!({
         "subgraph": index,
         "name": subgraph.name,
+        "nodes": subgraph.nodes,
         "occurrences": subgraph.occurrences,
         "sketches": sketches.iter().map(each).collect::<Vec<_>>(),
     })
 }
 
-fn print(index: usize, subgraph: &Subgraph, sketches: &[Sketch]) {
-    println!("subgraph {index}, {}, occurs {} times", subgraph.name, subgraph.occurrences);
-    println!("{}", subgraph.compute);
+fn print(index: usize, subgraph: &Subgraph, sketches: &[Sketch], traces: bool) {
+    let name = title(&subgraph.nodes, &subgraph.name);
+    println!("\nsubgraph {index}: {name}, {} in a run", counted(subgraph.occurrences, "time"));
+    println!("it computes:");
+    subgraph.compute.to_string().lines().for_each(|line| println!("  {line}"));
     for (i, sketch) in sketches.iter().enumerate() {
-        println!("sketch {index}.{i}: {}", sketch.rules.join(", "));
-        println!("{}", sketch.trace);
+        let open = sketch.trace.choices().len();
+        let rules = sketch.rules.join(", ");
+        println!(
+            "sketch {index}.{i}: {} left open; made by the rules {rules}",
+            counted(open, "number")
+        );
+        sketch.trace.in_words().iter().for_each(|step| println!("    {step}"));
+        if traces {
+            println!("{}", sketch.trace);
+        }
     }
 }

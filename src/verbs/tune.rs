@@ -1,28 +1,32 @@
 //! `ansc tune`: searches for faster schedules of a model's kernels.
 
 use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 
 use ansc_codegen::Target;
 use ansc_tuner::model::Quality;
-use ansc_tuner::tune::{Report, Watch};
+use ansc_tuner::title::title_in;
+use ansc_tuner::tune::{Report, TaskReport, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
+use super::show::counted;
 use super::{compile_options, print_json};
 use crate::Error;
-use crate::cli::Tune;
+use crate::cli::{Tune, Tuned};
 use crate::search;
 
 pub(super) fn run(args: &Tune) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
-    let mut options = compile_options(&args.specialise, target)?;
+    let mut options = compile_options(&args.model, &args.specialise, target)?;
     super::compile::aim(&args.machine, &mut options)?;
     let say = match (args.json_lines, args.quiet) {
         (true, _) => Say::Lines,
         (_, true) => Say::Nothing,
         _ => Say::progress(args.json),
     };
-    let watch = Terminal::new(args.trials, say);
+    let records = search::records_path(&args.tuned);
+    let watch = Terminal::new(args.trials, say, &args.tuned);
     let how = (&args.search, &args.tuned);
     let cpu = &args.machine.target_cpu;
     let report = search::tune(&args.model, &options, how, args.trials, cpu, &watch)?;
@@ -30,10 +34,59 @@ pub(super) fn run(args: &Tune) -> Result<(), Error> {
     if args.json || args.json_lines {
         print_json(&report);
     } else if !args.quiet {
-        print(&report);
-        println!("kept in {}", search::records_path(&args.tuned).display());
+        print_tasks(&report);
+        if args.phases {
+            print_phases(&report);
+        }
+        print_end(&report);
+        println!("measurements are in {}; to compile with them:", records.display());
+        println!("  {}", next(args, &records));
     }
     Ok(())
+}
+
+/// The command that compiles what was tuned.
+fn next(args: &Tune, records: &Path) -> String {
+    let mut words = vec!["ansc".into(), "compile".into(), args.model.display().to_string()];
+    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    let specialise = &args.specialise;
+    for (name, shape) in &specialise.shapes {
+        option("--shape", format!("{name}={}", joined(shape, "x")));
+    }
+    for (name, sizes) in &specialise.dims {
+        option("--dim", format!("{name}={}", joined(&sizes.0, ",")));
+    }
+    for (name, value) in &specialise.values {
+        option("--value", format!("{name}={value}"));
+    }
+    let machine = &args.machine;
+    if machine.target != "cpu" {
+        option("--target", machine.target.clone());
+    }
+    if !machine.sms.is_empty() {
+        option("--sm", joined(&machine.sms, ","));
+    }
+    if machine.target_cpu != "native" {
+        option("--target-cpu", machine.target_cpu.clone());
+    }
+    if args.tuned.threads != 0 {
+        option("--threads", args.tuned.threads.to_string());
+    }
+    option("--records", records.display().to_string());
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn joined(all: &[impl ToString], by: &str) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(by)
+}
+
+/// As a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-=,:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// What is told while tuning goes on.
@@ -55,12 +108,15 @@ impl Say {
 pub(super) struct Terminal {
     bar: RefCell<ProgressBar>,
     say: Say,
+    records: PathBuf,
 }
 
 /// What one round came to.
 #[derive(Serialize)]
 struct Round<'a> {
     task: &'a str,
+    /// Of the model.
+    nodes: &'a [String],
     trials: usize,
     seconds: f64,
     /// Of all tasks together, each as often as it occurs.
@@ -76,25 +132,34 @@ impl Terminal {
         self.bar.borrow().finish_and_clear();
     }
 
-    pub(super) fn new(trials: usize, say: Say) -> Terminal {
+    pub(super) fn new(trials: usize, say: Say, tuned: &Tuned) -> Terminal {
         let target = match say {
             Say::Progress => ProgressDrawTarget::stderr(),
             Say::Nothing | Say::Lines => ProgressDrawTarget::hidden(),
         };
         let bar = ProgressBar::with_draw_target(Some(trials as u64), target);
-        let template = "{bar:30} {pos}/{len} trials, {per_sec}, {eta} left  {msg}";
+        // The message is cut off where the line ends.
+        let template = "{bar:12} {pos}/{len} trials, {eta} left  {wide_msg}";
         bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
-        Terminal { bar: RefCell::new(bar), say }
+        Terminal { bar: RefCell::new(bar), say, records: search::records_path(tuned) }
     }
 }
 
 impl Watch for Terminal {
+    fn begins(&self, tasks: usize) {
+        if self.say == Say::Progress {
+            let (kernels, records) = (counted(tasks, "kernel"), self.records.display());
+            eprintln!("{kernels} to tune; measurements go to {records}");
+        }
+    }
+
     fn round(&self, report: &Report, task: usize) {
         let (untuned, best) = report.latency();
         let task = &report.tasks[task];
         if self.say == Say::Lines {
             print_json(&Round {
                 task: &task.name,
+                nodes: &task.nodes,
                 trials: report.trials,
                 seconds: report.seconds,
                 untuned_seconds: untuned,
@@ -106,58 +171,155 @@ impl Watch for Terminal {
         }
         let bar = self.bar.borrow();
         bar.set_position(report.trials as u64);
-        bar.set_message(format!(
-            "{:.3} -> {:.3} ms, expected gain of a round {:.1}%  {}",
-            untuned * 1e3,
-            best * 1e3,
-            report.expected_gain * 100.0,
-            task.name
-        ));
+        bar.set_message(in_short(report));
     }
 }
 
-fn print(report: &Report) {
+/// What was gained so far, of how many kernels. Not the sum of their times, which rises with each
+/// kernel that is measured for the first time.
+fn in_short(report: &Report) -> String {
+    let (measured, all) = (report.measured(), report.tasks.len());
+    let gained = report.gained() * 1e3;
+    let kernels = if measured < all { format!("{measured} of {all}") } else { all.to_string() };
+    format!("{gained:.3} ms faster, {kernels} kernels")
+}
+
+/// Of a line.
+const WIDTH: usize = 80;
+
+fn print_tasks(report: &Report) {
     println!(
-        "{:>9} {:>9} {:>7} {:>6} {:>8}  kernel",
-        "untuned", "best", "ratio", "trials", "GFLOP/s"
+        "{:>11} {:>11} {:>6} {:>6}  nodes (kernel), times in a run",
+        "before", "best", "faster", "trials"
     );
     for task in &report.tasks {
-        let ms = |s: Option<f64>| s.map_or("-".into(), |s| format!("{:.4}", s * 1e3));
-        let ratio =
-            task.best.zip(task.untuned).map_or("-".into(), |(b, u)| format!("{:.3}", b / u));
-        let gflops =
-            task.best.map_or("-".into(), |s| format!("{:.1}", task.flops as f64 / s / 1e9));
-        println!(
-            "{:>9} {:>9} {ratio:>7} {:>6} {gflops:>8}  {} x{}",
-            ms(task.untuned),
-            ms(task.best),
-            task.trials,
-            task.name,
-            task.weight
-        );
+        println!("{}", row(task));
         for (failure, count) in &task.failures {
-            println!("{:>42} {count} candidates: {failure}", "");
+            println!("{:36}{} {failure}", "", counted(*count, "candidate"));
         }
     }
-    let (untuned, best) = report.latency();
+}
+
+fn row(task: &TaskReport) -> String {
+    let ms = |s: Option<f64>| s.map_or("-".into(), |s| format!("{:.4} ms", s * 1e3));
+    let both = task.best.zip(task.untuned);
+    let faster = both.map_or("-".into(), |(b, u)| format!("{:.1}%", (1.0 - b / u) * 100.0));
+    let times = if task.weight > 1.0 { format!(" x{}", task.weight) } else { String::new() };
+    let front =
+        format!("{:>11} {:>11} {faster:>6} {:>6}  ", ms(task.untuned), ms(task.best), task.trials);
+    let room = WIDTH.saturating_sub(front.chars().count() + times.len());
+    format!("{front}{}{times}", title_in(&task.nodes, &task.name, room))
+}
+
+fn print_phases(report: &Report) {
     if let Some(model) = &report.model {
         println!("cost model, last round: {model}");
     }
-    if !report.phases.is_empty() {
-        println!("{:>9} {:>7} {:>12}  phase", "seconds", "times", "median, ms");
-    }
+    println!("{:>9} {:>7} {:>12}  phase", "seconds", "times", "median, ms");
     for phase in &report.phases {
         let ms = phase.median_seconds * 1e3;
         println!("{:>9.2} {:>7} {ms:>12.2}  {}", phase.seconds, phase.times, phase.name);
     }
+}
+
+fn print_end(report: &Report) {
+    let (untuned, best) = report.latency();
+    let (seconds, trials) = (report.seconds, counted(report.trials, "trial"));
+    println!("stopped: {} ({trials} in {seconds:.0} s)", report.stop);
+    let (measured, all) = (report.measured(), report.tasks.len());
+    if measured < all {
+        println!("{} of {all} kernels were not measured", all - measured);
+    }
+    if measured == 0 {
+        return;
+    }
+    let gained = report.gained();
+    let share = gained / untuned.max(f64::MIN_POSITIVE) * 100.0;
     println!(
-        "all kernels: {:.3} ms -> {:.3} ms; {} trials in {:.0} s, of which {:.0} s searching ({:?}); another round would bring {:.1}%",
+        "gained: {:.3} ms of {:.3} ms ({share:.1}%), now {:.3} ms in a run",
+        gained * 1e3,
         untuned * 1e3,
-        best * 1e3,
-        report.trials,
-        report.seconds,
-        report.seconds_searching,
-        report.stop,
-        report.expected_gain * 100.0
+        best * 1e3
     );
+    let expected = report.expected_gain * 100.0;
+    println!("another round is expected to gain {expected:.1}% of the time of a run");
+}
+
+#[cfg(test)]
+mod tests {
+    use ansc_tuner::tune::StopReason;
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn task(best: Option<f64>) -> TaskReport {
+        TaskReport {
+            name: "conv_map_178".into(),
+            nodes: vec!["/features/features.0/Conv".into(), "/features/features.2/Relu".into()],
+            key: String::new(),
+            weight: 12.0,
+            flops: 1,
+            trials: 1000,
+            untuned: best.map(|_| 0.5),
+            best,
+            failures: vec![],
+        }
+    }
+
+    fn report(tasks: Vec<TaskReport>) -> Report {
+        Report {
+            stop: StopReason::Trials,
+            trials: 100_000,
+            seconds: 1.0,
+            seconds_searching: 1.0,
+            seconds_measuring: 1.0,
+            phases: vec![],
+            expected_gain: 0.5,
+            model: None,
+            tasks,
+        }
+    }
+
+    #[test]
+    fn lines_fit_a_terminal() {
+        for best in [None, Some(0.25)] {
+            let line = row(&task(best));
+            assert!(line.chars().count() <= WIDTH && line.contains("Conv"), "{line}");
+        }
+    }
+
+    #[test]
+    fn progress_does_not_rise_when_kernels_join() {
+        let one = report(vec![task(Some(0.25)), task(None)]);
+        let both = report(vec![task(Some(0.25)), task(Some(0.5))]);
+        assert_eq!(in_short(&one), "3000.000 ms faster, 1 of 2 kernels");
+        assert_eq!(in_short(&both), "3000.000 ms faster, 2 kernels");
+    }
+
+    #[test]
+    fn the_next_command_repeats_what_matters() {
+        let words = [
+            "ansc",
+            "tune",
+            "my model.onnx",
+            "--dim",
+            "batch=1,4",
+            "--shape",
+            "x=1x3",
+            "--value",
+            "n=16",
+            "--threads",
+            "2",
+            "--trials",
+            "10",
+        ];
+        let Ok(Cli { command: Command::Tune(args) }) = Cli::try_parse_from(words) else {
+            panic!("a command that is right")
+        };
+        assert_eq!(
+            next(&args, Path::new("r.db")),
+            "ansc compile 'my model.onnx' --shape x=1x3 --dim batch=1,4 --value n=16 --threads 2 --records r.db"
+        );
+    }
 }

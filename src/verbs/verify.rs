@@ -17,6 +17,7 @@ use crate::choice::Aim;
 use crate::cli::Verify;
 use crate::compare::Difference;
 use crate::inputs::{self, Seed};
+use crate::kinds::{self, Kind};
 use crate::pipeline::{self, Options, Silent};
 
 #[derive(Serialize)]
@@ -38,6 +39,7 @@ struct Outcome {
 }
 
 pub(super) fn run(args: &Verify) -> Result<(), Error> {
+    same_model(args)?;
     let model = Model::load(&args.artifact)?;
     let given = read_tensors(&args.inputs)?;
     let outcomes: Vec<Outcome> = chosen(args, &model, &given)?
@@ -57,6 +59,29 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
     } else {
         Err(Error::Reported(format!("{} differs from the reference", args.artifact.display())))
     }
+}
+
+/// Compares what the artifact says that it was compiled from: the outputs of another model tell
+/// nothing.
+fn same_model(args: &Verify) -> Result<(), Error> {
+    let (model, artifact) = (&args.model, &args.artifact);
+    if (Kind::of(model)?, Kind::of(artifact)?) == (Kind::Artifact, Kind::Model) {
+        let right = format!("ansc verify {} {}", artifact.display(), model.display());
+        return Err(Error::Usage(format!("the model comes first: `{right}`")));
+    }
+    kinds::expect(model, &[Kind::Model])?;
+    kinds::expect(artifact, &[Kind::Artifact])?;
+    let compiled = Model::read_manifest(artifact)?.model;
+    let found = pipeline::provenance(model)?;
+    if compiled.sha256 == found.sha256 {
+        return Ok(());
+    }
+    let (name, was, is) = (compiled.name, compiled.sha256, found.sha256);
+    let reason = format!(
+        "is another model than {} was compiled from, which was {name} with sha256 {was}; this one has {is}",
+        artifact.display()
+    );
+    Err(Error::file(model, reason))
 }
 
 /// All specialisations that take the given inputs.
@@ -118,7 +143,7 @@ fn options(
     model: &Model,
     specialisation: &Specialisation,
 ) -> Result<ImportOptions, Error> {
-    let mut options = import_options(&args.specialise)?;
+    let mut options = import_options(&args.model, &args.specialise)?;
     for (index, port) in specialisation.inputs.iter().enumerate() {
         if let Some(value) = model.bound_value(index) {
             options.values.entry(port.name.clone()).or_insert(value);

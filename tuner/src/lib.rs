@@ -22,6 +22,7 @@ pub mod strategy;
 pub mod structure;
 #[cfg(test)]
 mod testing;
+pub mod title;
 pub mod tune;
 
 pub use candidate::{Candidate, Search};

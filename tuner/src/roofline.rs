@@ -37,15 +37,16 @@ pub struct Roofline {
     pub share: f64,
 }
 
-/// None of a kernel that neither computes nor moves anything. `copies` are in the order of their bytes, and may be none.
+/// `work` are the operations of its program. None of a kernel that neither computes nor moves
+/// anything. `copies` are in the order of their bytes, and may be none.
 pub fn roofline(
     limits: &Limits,
     copies: &[Copying],
-    flops: u64,
+    work: u64,
     bytes: u64,
     seconds: f64,
 ) -> Option<Roofline> {
-    let computing = flops as f64 / limits.flops_per_second;
+    let computing = work as f64 / limits.flops_per_second;
     let from_memory = bytes as f64 / limits.bytes_per_second;
     let cache = copies.iter().find(|c| c.bytes >= bytes).filter(|_| from_memory > seconds);
     let (moving, slope) = match cache {
@@ -55,21 +56,26 @@ pub fn roofline(
     let least = computing.max(moving);
     (least > 0.0 && seconds > 0.0).then(|| Roofline {
         bound: if computing >= moving { Bound::Compute } else { slope },
-        intensity: flops as f64 / bytes.max(1) as f64,
-        flops_per_second: flops as f64 / seconds,
+        intensity: work as f64 / bytes.max(1) as f64,
+        flops_per_second: work as f64 / seconds,
         share: least / seconds,
     })
 }
 
 impl Roofline {
-    /// `compute, 62% of the peak`
+    /// `computing, at 62% of what the machine can`
     pub fn in_words(&self) -> String {
         let of = match self.bound {
-            Bound::Compute => "computing, at",
-            Bound::Caches => "caches, at",
-            Bound::Memory => "memory, at",
+            Bound::Compute => "computing",
+            Bound::Caches => "caches",
+            Bound::Memory => "memory",
         };
-        format!("{of} {:.0}% of what the machine can", self.share * 100.0)
+        // What a machine can was measured too: some percent more are noise, and no share of
+        // anything.
+        if self.share > 1.0 {
+            return format!("{of}, as fast as the machine was measured to be");
+        }
+        format!("{of}, at {:.0}% of what the machine can", self.share * 100.0)
     }
 }
 
@@ -86,6 +92,8 @@ mod tests {
         let found = roofline(&limits, &[], 10, 100, 40.0).unwrap();
         assert_eq!((found.bound, found.intensity, found.share), (Bound::Memory, 0.1, 0.25));
         assert_eq!(roofline(&limits, &[], 0, 0, 1.0), None);
+        let found = roofline(&limits, &[], 1000, 10, 9.0).unwrap();
+        assert_eq!(found.in_words(), "computing, as fast as the machine was measured to be");
     }
 
     #[test]

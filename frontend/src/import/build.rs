@@ -145,7 +145,12 @@ impl Importer {
                         .collect(),
                 ),
                 Given::Absent => Binding::Absent,
-                Given::Unknown => Binding::Poisoned,
+                Given::Unknown => {
+                    if inputs::has_rows(info) {
+                        self.data.add(&info.name);
+                    }
+                    Binding::Poisoned
+                }
             };
             self.frame().bind(&info.name, binding);
         }

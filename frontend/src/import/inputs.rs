@@ -199,6 +199,12 @@ pub(crate) fn declaration<'m>(
     Ok((kind, tensor))
 }
 
+/// Whether an input has more than one dimension, whatever their sizes.
+pub(super) fn has_rows(info: &ValueInfoProto) -> bool {
+    let shape = declaration(info, None).ok().and_then(|(_, tensor)| tensor.shape.as_ref());
+    shape.is_some_and(|shape| shape.dim.len() > 1)
+}
+
 /// Whether an input is one tensor, several or none, and the declaration of them all.
 fn count<'m>(
     info: &'m ValueInfoProto,

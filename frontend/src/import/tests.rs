@@ -261,6 +261,12 @@ fn lengths_that_depend_on_data_are_said_to_be_unsupported() {
         assert!(!of(node).contains("remedy"), "{problems:#?}");
     }
     assert!(of("v").contains("depends on data: not supported"), "{problems:#?}");
+    // Nobody has to fix a shape first to learn of it.
+    let mut open = model.clone();
+    let ids = typed(info("ids", &["1", "length"]), DataType::Int64);
+    open.graph.as_mut().unwrap().input[0] = ids;
+    let told = import(&open, &ImportOptions::default()).unwrap_err().concat();
+    assert!(told.contains("--dim length=N") && told.contains("depends on data"), "{told}");
     // A setting, which can be fixed.
     assert!(of("w").contains("remedy: fix what it depends on: --value n=VALUE"), "{problems:#?}");
 }

@@ -108,6 +108,7 @@ impl Builder {
             name: name.to_owned(),
             nodes: vec![],
             flops: 0,
+            work: None,
             bytes: 0,
             args: args.iter().map(|id| bytes(self.info(*id))).collect(),
             reads: args.iter().rposition(|id| !writable(self.info(*id))).map_or(0, |i| i + 1),

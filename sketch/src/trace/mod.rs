@@ -101,6 +101,14 @@ pub enum StepError {
 }
 
 impl Trace {
+    /// The algorithm that it computes a subgraph with, if that is not the one of its expression.
+    pub fn algorithm(&self) -> Option<Algorithm> {
+        self.steps.iter().find_map(|step| match step {
+            Instruction::Algorithm { algorithm } => Some(*algorithm),
+            _ => None,
+        })
+    }
+
     /// Applies the trace to a program.
     pub fn replay(
         &self,

@@ -140,6 +140,8 @@ impl Words {
                 let with = if knobs.is_empty() { String::new() } else { format!(" with {knobs}") };
                 Some(format!("default schedule{with}"))
             }
+            Algorithm { algorithm } => Some(format!("compute it by {algorithm}")),
+            SetScope { buffer, scope } => Some(format!("keep {buffer} in a {scope} buffer")),
             other => Some(other.to_string()),
         }
     }

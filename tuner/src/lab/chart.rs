@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::summary::{RunSummary, StrategySummary, deviation, mean};
 use crate::report::html::escape;
 use crate::report::svg::{
-    BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, axes, plain, ticks, unit,
+    BOTTOM, HEIGHT, LEFT, MILLISECONDS, RIGHT, Scale, TOP, WIDTH, axes, plain, ticks,
 };
 
 /// What a curve runs against.
@@ -79,7 +79,7 @@ pub fn curves(strategies: &[StrategySummary], against: Against, label: &str) -> 
         return String::new();
     };
     let most = slowest.min(CUT * least);
-    let (unit, scale) = unit(most);
+    let (unit, scale) = MILLISECONDS;
     let x = Scale { most: end, from: LEFT, to: WIDTH - RIGHT };
     let y = Scale { most: most * scale * 1.05, from: HEIGHT - BOTTOM, to: TOP };
     let mut svg = begin(HEIGHT, label);
@@ -112,7 +112,7 @@ pub fn boxes(strategies: &[StrategySummary], label: &str) -> String {
     let Some(slowest) = strategies.iter().flat_map(results).reduce(f64::max) else {
         return String::new();
     };
-    let (unit, scale) = unit(slowest);
+    let (unit, scale) = MILLISECONDS;
     let x = Scale { most: slowest * scale * 1.02, from: NAMES, to: WIDTH - RIGHT };
     let bottom = TOP + ROW * strategies.len() as f64;
     let mut svg = begin(bottom + BOTTOM, label);

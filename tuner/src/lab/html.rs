@@ -14,6 +14,11 @@ const COLOURS: &str = "
 .key { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px; background: var(--own, currentColor); margin-right: .4rem; }
 ";
 
+const LEGEND: &str = "</tbody></table></div>\n\
+    <p>Mean, deviation and median are of the best schedules that the runs found. The rank is the place among the strategies, \
+    1 the best, on average over the runs. Failed are candidates that did not build, crashed, took too long or were wrong. \
+    Search is what the strategy itself took, without building and measuring.</p>\n";
+
 pub fn page(comparison: &Comparison) -> String {
     let task = escape(&comparison.task);
     let mut page = format!(
@@ -62,7 +67,7 @@ fn table(page: &mut String, comparison: &Comparison) {
             strategy.searching_seconds
         );
     }
-    page.push_str("</tbody></table></div>\n");
+    page.push_str(LEGEND);
 }
 
 fn ms(seconds: Option<f64>) -> String {

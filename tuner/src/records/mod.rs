@@ -6,6 +6,7 @@ mod choice;
 mod error;
 mod journal;
 pub mod jsonl;
+mod machine;
 mod near;
 pub mod sqlite;
 
@@ -22,6 +23,7 @@ use crate::outcome::Outcome;
 pub use choice::{choose, chosen};
 pub use error::RecordsError;
 pub use journal::Journal;
+pub use machine::{machine_name, processor};
 pub use near::near;
 pub use sqlite::Sqlite;
 

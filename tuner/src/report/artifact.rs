@@ -1,18 +1,19 @@
 //! The page of an artifact: its kernels, what each takes and what limits it, and how they hang together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use ansc_runtime::manifest::{
-    BufferId, BufferInfo, KernelInfo, Manifest, Plan, Step, Storage, Tuning,
+    BufferId, BufferInfo, KernelInfo, Manifest, Plan, Specialisation, Step, Storage, Tuning,
 };
 use serde::Serialize;
 
 use super::graph;
 use super::html::{self, details, digits, escape, gflops, or_dash, percent, time};
 use super::roofline::{self, Dot};
-use crate::records::Limits;
+use crate::records::{Limits, machine_name};
 use crate::roofline::{Copying, Roofline, roofline as under_roof};
+use crate::title::title;
 
 /// An artifact as it ran on a machine.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -20,12 +21,15 @@ pub struct Artifact {
     pub model: String,
     pub compiler: String,
     pub target: String,
+    /// Which of the compiled sizes ran; empty if there is nothing to choose.
+    pub specialisation: String,
     pub threads: usize,
-    pub limits: Limits,
+    /// What the machine can do; none where kernels run on another one, a GPU.
+    pub limits: Option<Limits>,
     pub copies: Vec<Copying>,
     /// Of all steps together.
     pub seconds: f64,
-    /// In the order of execution.
+    /// Those of the size that ran, in the order of execution.
     pub kernels: Vec<Kernel>,
     /// From kernels to kernels that read what they write, by place.
     pub edges: Vec<(usize, usize)>,
@@ -36,7 +40,9 @@ pub struct Kernel {
     pub name: String,
     /// Nodes of the model that were fused into it.
     pub nodes: Vec<String>,
+    /// Operations of the nodes, and of the program that computes the same.
     pub flops: u64,
+    pub work: u64,
     pub bytes: u64,
     /// Of one run of the model.
     pub seconds: f64,
@@ -46,55 +52,84 @@ pub struct Kernel {
     pub tuning: Option<Tuning>,
 }
 
-impl Artifact {
-    /// `seconds` are those of each kernel in one run of the model, by place in the manifest.
-    pub fn new(
-        manifest: &Manifest,
-        seconds: &[f64],
-        threads: usize,
-        limits: Limits,
-        copies: Vec<Copying>,
-    ) -> Artifact {
-        let total: f64 = seconds.iter().sum();
-        let kernel = |(k, &seconds): (&KernelInfo, &f64)| Kernel {
-            name: k.name.clone(),
-            nodes: k.nodes.clone(),
-            flops: k.flops,
-            bytes: k.bytes,
+impl Kernel {
+    /// By its nodes first.
+    pub fn title(&self) -> String {
+        title(&self.nodes, &self.name)
+    }
+
+    fn new(info: &KernelInfo, seconds: f64, total: f64) -> Kernel {
+        Kernel {
+            name: info.name.clone(),
+            nodes: info.nodes.clone(),
+            flops: info.flops,
+            work: info.work.unwrap_or(info.flops),
+            bytes: info.bytes,
             seconds,
             share: if total > 0.0 { seconds / total } else { 0.0 },
-            roofline: under_roof(&limits, &copies, k.flops, k.bytes, seconds),
-            tuning: k.tuning.clone(),
-        };
-        let kernels = manifest.kernels.iter().zip(seconds).map(kernel).collect();
-        Artifact {
-            model: manifest.model.name.clone(),
-            compiler: manifest.compiler.clone(),
-            target: format!("{} {}", manifest.target.triple, manifest.target.cpu),
-            threads,
-            limits,
-            copies,
-            seconds: total,
-            kernels,
-            edges: edges(manifest),
+            roofline: None,
+            tuning: info.tuning.clone(),
         }
     }
 }
 
-/// Who reads what whom wrote.
-fn edges(manifest: &Manifest) -> Vec<(usize, usize)> {
-    let mut edges = vec![];
-    for one in &manifest.specialisations {
-        let (kernels, buffers) = (&manifest.kernels, &one.buffers);
-        let mut flow = Flow { kernels, buffers, writers: BTreeMap::new(), edges: vec![] };
-        flow.plan(&one.plan);
-        edges.extend(flow.edges);
+impl Artifact {
+    /// How a specialisation of it ran. `seconds` are those of each kernel in one run of the model,
+    /// by place in the manifest; `limits` and `copies` are what the machine can do that runs the
+    /// kernels.
+    pub fn new(
+        manifest: &Manifest,
+        one: &Specialisation,
+        seconds: &[f64],
+        threads: usize,
+        limits: Option<Limits>,
+        copies: Vec<Copying>,
+    ) -> Artifact {
+        let places = places(one);
+        let total: f64 = places.iter().filter_map(|&i| seconds.get(i)).sum();
+        let kernel = |&i: &usize| {
+            let mut kernel = Kernel::new(manifest.kernels.get(i)?, *seconds.get(i)?, total);
+            kernel.roofline = limits.and_then(|limits| {
+                under_roof(&limits, &copies, kernel.work, kernel.bytes, kernel.seconds)
+            });
+            Some(kernel)
+        };
+        Artifact {
+            model: manifest.model.name.clone(),
+            compiler: manifest.compiler.clone(),
+            target: format!("{} {}", manifest.target.triple, manifest.target.cpu),
+            specialisation: one.name.clone(),
+            threads,
+            limits,
+            seconds: total,
+            kernels: places.iter().filter_map(kernel).collect(),
+            edges: edges(manifest, one, &places),
+            copies,
+        }
     }
-    edges.sort_unstable();
-    edges.dedup();
+}
+
+/// The kernels that a specialisation runs, by place in the manifest.
+fn places(one: &Specialisation) -> Vec<usize> {
+    let mut places = BTreeSet::new();
+    one.plan.visit(&mut |step| {
+        if let Step::Kernel { kernel, .. } = step {
+            places.insert(*kernel as usize);
+        }
+    });
+    places.into_iter().collect()
+}
+
+/// Who reads what whom wrote, by place among `places`.
+fn edges(manifest: &Manifest, one: &Specialisation, places: &[usize]) -> Vec<(usize, usize)> {
+    let (kernels, buffers) = (&manifest.kernels, &one.buffers);
+    let mut flow = Flow { kernels, buffers, writers: BTreeMap::new(), edges: vec![] };
+    flow.plan(&one.plan);
+    let place = |kernel: usize| places.binary_search(&kernel).ok();
+    let found = flow.edges.iter().filter_map(|&(from, to)| Some((place(from)?, place(to)?)));
     // What an iteration of a loop reads of the one before is not drawn.
-    edges.retain(|(from, to)| from < to);
-    edges
+    let edges: BTreeSet<(usize, usize)> = found.filter(|(from, to)| from < to).collect();
+    edges.into_iter().collect()
 }
 
 struct Flow<'a> {
@@ -171,25 +206,32 @@ impl Flow<'_> {
 /// `source` says where the artifact is.
 pub fn page(artifact: &Artifact, source: &str) -> String {
     let mut page = html::begin("Kernels", source);
-    let facts = [
+    let mut about =
+        format!("{}, compiled by {} for {}", artifact.model, artifact.compiler, artifact.target);
+    if !artifact.specialisation.is_empty() {
+        let _ = write!(about, "; the size that ran: {}", artifact.specialisation);
+    }
+    let _ = writeln!(page, "<p>{}</p>", escape(&about));
+    let mut facts = vec![
         (time(artifact.seconds), format!("for a run on {} threads", artifact.threads)),
         (artifact.kernels.len().to_string(), "kernels".to_owned()),
-        (gflops(artifact.limits.flops_per_second), "GFLOP/s at most".to_owned()),
-        (gflops(artifact.limits.bytes_per_second), "GB/s of memory at most".to_owned()),
     ];
-    let about =
-        format!("{}, compiled by {} for {}", artifact.model, artifact.compiler, artifact.target);
-    let _ = writeln!(page, "<p>{}</p>", escape(&about));
+    if let Some(limits) = &artifact.limits {
+        facts.push((gflops(limits.flops_per_second), "GFLOP/s at most".to_owned()));
+        facts.push((gflops(limits.bytes_per_second), "GB/s of memory at most".to_owned()));
+    }
     html::list(&mut page, &facts);
-    let dots: Vec<Dot<'_>> = artifact
-        .kernels
-        .iter()
-        .filter_map(|k| Some(Dot { name: &k.name, roofline: k.roofline?, share: k.share }))
-        .collect();
-    let _ = writeln!(page, "<h2>Roofline</h2>\n{}", roofline::chart(&dots, &artifact.limits));
+    artifact.limits.iter().for_each(|limits| roofs(&mut page, artifact, limits));
     table(&mut page, artifact);
     drawing(&mut page, artifact);
     page + html::END
+}
+
+fn roofs(page: &mut String, artifact: &Artifact, limits: &Limits) {
+    let dot = |k: &Kernel| Some(Dot { name: k.title(), roofline: k.roofline?, share: k.share });
+    let dots: Vec<Dot> = artifact.kernels.iter().filter_map(dot).collect();
+    let chart = roofline::chart(&dots, limits);
+    let _ = writeln!(page, "<h2>Roofline</h2>\n<div class=\"scroll\">{chart}</div>");
 }
 
 fn table(page: &mut String, artifact: &Artifact) {
@@ -197,25 +239,24 @@ fn table(page: &mut String, artifact: &Artifact) {
     kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     let most = kernels.first().map_or(1.0, |k| k.share).max(f64::MIN_POSITIVE);
     page.push_str(
-        "<h2>Kernels, the longest first</h2>\n<div class=\"scroll\"><table><thead><tr><th>kernel</th><th>ms</th>\
-         <th>GFLOP/s</th><th>limited by</th><th>untuned, ms</th><th>when tuned, ms</th><th colspan=\"2\">share</th>\
-         </tr></thead><tbody>\n",
+        "<h2>Kernels, the longest first</h2>\n<div class=\"scroll\"><table><thead><tr><th>nodes (kernel)</th><th>ms</th>\
+         <th>GFLOP/s</th><th>limited by</th><th>schedule</th><th colspan=\"2\">share</th></tr></thead><tbody>\n",
     );
     for kernel in kernels {
         let tuning = kernel.tuning.as_ref();
         let steps = tuning.map(|t| format!("{}\n\n{}", t.rules.join(", "), t.steps.join("\n")));
+        let rate = kernel.work as f64 / kernel.seconds;
         let _ = writeln!(
             page,
-            "<tr><td>{}{}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+            "<tr><td>{}{}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
              <td class=\"share\"><i style=\"width:{:.1}%\"></i></td></tr>",
-            escape(&kernel.name),
+            escape(&kernel.title()),
             details("fused", Some(&kernel.nodes.join("\n"))),
             details("schedule", steps.as_deref()),
             digits(kernel.seconds * 1e3),
-            or_dash(kernel.roofline.map(|r| gflops(r.flops_per_second))),
+            or_dash(Some(rate).filter(|r| r.is_finite()).map(gflops)),
             or_dash(kernel.roofline.map(|r| r.in_words())),
-            or_dash(tuning.and_then(|t| t.untuned_seconds).map(|s| digits(s * 1e3))),
-            or_dash(tuning.map(|t| digits(t.seconds * 1e3))),
+            escape(&origin(tuning)),
             percent(kernel.share),
             kernel.share / most * 100.0
         );
@@ -223,12 +264,32 @@ fn table(page: &mut String, artifact: &Artifact) {
     page.push_str("</tbody></table></div>\n");
 }
 
+/// Where a schedule comes from, and what it took there.
+pub fn origin(tuning: Option<&Tuning>) -> String {
+    let Some(tuning) = tuning else { return "by default".into() };
+    let gained = tuning.untuned_seconds.is_none_or(|untuned| tuning.seconds < untuned);
+    let whence = match (gained, tuning.shipped) {
+        (false, _) => "by default, since tuning found nothing that is surely faster",
+        (true, true) => "comes with the compiler",
+        (true, false) => "from records",
+    };
+    let ms = |seconds: f64| format!("{} ms", digits(seconds * 1e3));
+    let untuned = tuning.untuned_seconds.filter(|_| gained).map(|s| format!(", default {}", ms(s)));
+    let (took, untuned) = (ms(tuning.seconds), untuned.unwrap_or_default());
+    if tuning.measured_on.is_empty() {
+        return format!("{whence}; when it was tuned: {took}{untuned}");
+    }
+    let (machine, threads) = (machine_name(&tuning.measured_on), tuning.threads);
+    let threads = if threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
+    format!("{whence}; on {machine}, {threads}: {took}{untuned}")
+}
+
 fn drawing(page: &mut String, artifact: &Artifact) {
-    let boxes: Vec<graph::Box<'_>> = artifact
+    let boxes: Vec<graph::Box> = artifact
         .kernels
         .iter()
         .map(|k| graph::Box {
-            title: &k.name,
+            title: k.title(),
             detail: format!("{}, {} nodes", time(k.seconds), k.nodes.len()),
             share: k.share,
         })

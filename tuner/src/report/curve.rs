@@ -1,6 +1,6 @@
 //! The best time so far against the measurements made.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -16,32 +16,50 @@ pub struct Point {
 
 /// The points at which the best time changes, and the last one.
 ///
-/// All measurements of a program so far are taken together, so the best time may also rise: when what seemed
-/// fast is measured again and was luck, or is found to be wrong.
+/// A program counts with all of its measurements, those that came later too: what seemed fast and
+/// was luck, or was found to be wrong, was never the best. So the curve only falls, and ends with
+/// the best that is known.
 pub fn curve(records: &[Record]) -> Vec<Point> {
     let mut programs: BTreeMap<u64, Outcome> = BTreeMap::new();
-    // The bits of positive numbers are ordered as they are.
-    let mut times: BTreeSet<(u64, u64)> = BTreeSet::new();
+    for record in records {
+        match programs.get_mut(&record.program) {
+            Some(pooled) => pooled.pool(record.outcome.clone()),
+            None => drop(programs.insert(record.program, record.outcome.clone())),
+        }
+    }
+    let times: BTreeMap<u64, f64> =
+        programs.iter().filter_map(|(program, o)| Some((*program, o.seconds()?))).collect();
     let mut points: Vec<Point> = vec![];
     for (i, record) in records.iter().enumerate() {
-        let entry = |o: &Outcome| o.seconds().map(|s| (s.to_bits(), record.program));
-        match programs.get_mut(&record.program) {
-            Some(pooled) => {
-                entry(pooled).map(|old| times.remove(&old));
-                pooled.pool(record.outcome.clone());
-                times.extend(entry(pooled));
-            }
-            None => {
-                times.extend(entry(&record.outcome));
-                programs.insert(record.program, record.outcome.clone());
-            }
-        }
-        let Some(&(bits, _)) = times.first() else { continue };
-        let seconds = f64::from_bits(bits);
+        let best = points.last().map_or(f64::INFINITY, |p| p.seconds);
+        let seconds = times.get(&record.program).map_or(best, |s| s.min(best));
         let last = i + 1 == records.len();
-        if last || points.last().is_none_or(|p| p.seconds != seconds) {
+        if seconds < best || (last && seconds.is_finite()) {
             points.push(Point { measurements: i + 1, seconds });
         }
     }
     points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::Key;
+
+    fn record(program: u64, seconds: f64) -> Record {
+        let key = Key { task: String::new(), target: String::new(), threads: 1 };
+        let outcome = Outcome::Seconds(vec![seconds]);
+        let trace = serde_json::from_str("[]").unwrap();
+        Record { key, trace, outcome, program, version: String::new(), time: 0 }
+    }
+
+    #[test]
+    fn the_best_never_rises() {
+        let all = [(0, 4.0), (1, 1.0), (1, 3.0), (1, 3.0), (2, 2.0), (2, 5.0), (2, 5.0), (3, 3.5)];
+        let records: Vec<Record> = all.iter().map(|&(p, s)| record(p, s)).collect();
+        let curve = curve(&records);
+        assert!(curve.is_sorted_by(|a, b| a.seconds >= b.seconds), "{curve:?}");
+        let points: Vec<_> = curve.iter().map(|p| (p.measurements, p.seconds)).collect();
+        assert_eq!(points, [(1, 4.0), (2, 3.0), (8, 3.0)]);
+    }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::roofline::{self, Dot};
 use super::svg;
 use super::{Machine, Model, Summary, Task};
-use crate::records::Limits;
+use crate::records::{Limits, machine_name};
 
 pub(crate) const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c2430; --faint: #667085; --line: #d9dee6; --page: #fff; --card: #f6f8fa;
@@ -15,25 +15,25 @@ pub(crate) const STYLE: &str = "
   --card: #1b2128; --curve: #6cb2ff; --bar: #f0964f; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 76rem;
   margin: 0 auto; padding: 1.5rem 1rem 4rem; }
-h1 { font-size: 1.5rem; margin: 0; } h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; overflow-wrap: anywhere; }
-p { margin: .3rem 0; color: var(--faint); }
+h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere; } h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; overflow-wrap: anywhere; }
+p { margin: .3rem 0; color: var(--faint); overflow-wrap: anywhere; }
 .facts { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0; padding: 0; list-style: none; }
-.facts li { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .5rem .9rem; color: var(--faint); }
+.facts li { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .5rem .9rem; color: var(--faint); min-width: 0; }
 .facts b { display: block; font-size: 1.25rem; color: var(--ink); font-variant-numeric: tabular-nums; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th { font-weight: 600; color: var(--faint); } th:first-child, td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+th { font-weight: 600; color: var(--faint); } th:first-child, td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 11rem; }
 .share { width: 7rem; } .share i { display: block; height: .7rem; background: var(--curve); border-radius: 2px; }
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(20rem, 1fr)); gap: 1rem; margin-top: 1rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: 1rem; margin-top: 1rem; }
 figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .6rem .8rem; min-width: 0; }
 figcaption { font-weight: 600; overflow-wrap: anywhere; }
-svg { width: 100%; height: auto; display: block; } svg.bars { max-width: 40rem; }
+svg { width: 100%; height: auto; display: block; } svg.bars { max-width: 40rem; min-width: 24rem; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--faint); }
 .last { fill: var(--curve); } .curve { fill: none; stroke: var(--curve); stroke-width: 2; } .grid { stroke: var(--line); }
 .reference { stroke: var(--faint); stroke-dasharray: 4 3; } .bar { fill: var(--bar); }
 .roof { fill: none; stroke: var(--ink); stroke-width: 1.5; } .dot { fill: var(--curve); fill-opacity: .55; stroke: var(--curve); }
-svg.roofline { max-width: 52rem; } svg.graph { max-width: none; height: auto; } .edge { fill: none; stroke: var(--faint); }
+svg.roofline { max-width: 52rem; min-width: 32rem; } svg.graph { max-width: none; height: auto; } .edge { fill: none; stroke: var(--faint); }
 .box { fill: var(--card); stroke: var(--line); } .heat { fill: var(--bar); } svg text.name { fill: var(--ink); font-weight: 600; }
 .graphs { overflow: auto; max-height: 44rem; border: 1px solid var(--line); border-radius: 8px; }
 details { margin-top: .4rem; } summary { cursor: pointer; color: var(--faint); }
@@ -90,13 +90,14 @@ fn rejected(page: &mut String, summary: &Summary) {
     let rows: Vec<(String, usize)> =
         summary.failures.iter().map(|(f, n)| (f.to_string(), *n)).collect();
     let chart = svg::bars(&rows, "rejected candidates by cause");
-    let _ = writeln!(page, "<h2>Rejected candidates</h2>\n{chart}");
+    let _ = writeln!(page, "<h2>Rejected candidates</h2>\n<div class=\"scroll\">{chart}</div>");
 }
 
 fn machine(page: &mut String, machine: &Machine) {
     let threads = if machine.threads == 1 { "thread" } else { "threads" };
-    let target = escape(&machine.target);
-    let _ = writeln!(page, "<h2>{target}, {} {threads}</h2>", machine.threads);
+    let name = escape(&machine_name(&machine.target));
+    let _ = writeln!(page, "<h2>{name}, {} {threads}</h2>", machine.threads);
+    page.push_str(&details("the machine", Some(&machine.target)));
     let mut facts =
         vec![(time(machine.best_seconds), "all subgraphs at best, each once".to_owned())];
     if let Some(compared) = machine.compared {
@@ -158,16 +159,12 @@ fn model(page: &mut String, model: &Model) {
 fn roofs(page: &mut String, machine: &Machine, limits: &Limits) {
     let dot = |task: &'_ Task| {
         let share = task.best_seconds? / machine.best_seconds.max(f64::MIN_POSITIVE);
-        Some((task.title().to_owned(), task.roofline(limits)?, share))
+        Some(Dot { name: task.title().to_owned(), roofline: task.roofline(limits)?, share })
     };
-    let found: Vec<_> = machine.tasks.iter().filter_map(dot).collect();
-    let dots: Vec<Dot<'_>> = found
-        .iter()
-        .map(|(name, roofline, share)| Dot { name, roofline: *roofline, share: *share })
-        .collect();
+    let dots: Vec<Dot> = machine.tasks.iter().filter_map(dot).collect();
     let chart = roofline::chart(&dots, limits);
     if !chart.is_empty() {
-        let _ = writeln!(page, "<h3>Roofline</h3>\n{chart}");
+        let _ = writeln!(page, "<h3>Roofline</h3>\n<div class=\"scroll\">{chart}</div>");
     }
 }
 
@@ -231,9 +228,9 @@ pub(crate) fn digits(value: f64) -> String {
     format!("{value:.*}", decimals as usize)
 }
 
+/// In the one unit of all pages, so that numbers compare.
 pub(super) fn time(seconds: f64) -> String {
-    let (unit, scale) = svg::unit(seconds);
-    format!("{:.3} {unit}", seconds * scale)
+    format!("{} ms", digits(seconds * 1e3))
 }
 
 /// In 10^9, without digits that do not count.

@@ -14,6 +14,7 @@ pub(crate) mod svg;
 use std::collections::BTreeMap;
 
 use ansc_graph::{Compute, cost};
+use ansc_sketch::Trace;
 use serde::Serialize;
 
 use crate::outcome::Failure;
@@ -60,6 +61,8 @@ pub struct Task {
     pub name: Option<String>,
     pub compute: Option<String>,
     pub flops: Option<u64>,
+    /// Operations of the algorithm that the best computes it with, if that is known.
+    pub work: Option<u64>,
     /// That one execution must move at least.
     pub bytes: Option<u64>,
     pub measurements: usize,
@@ -86,7 +89,7 @@ impl Task {
 
     /// At best, under the roof of its machine.
     pub fn roofline(&self, limits: &Limits) -> Option<Roofline> {
-        under_roof(limits, &[], self.flops?, self.bytes?, self.best_seconds?)
+        under_roof(limits, &[], self.work?, self.bytes?, self.best_seconds?)
     }
 
     /// The best time as a share of the untuned one.
@@ -138,12 +141,14 @@ fn task(
     let all = records.of(key)?;
     let untuned = untuned_program(&all);
     let best = records.best(key, untuned)?;
+    let compute = known.and_then(|t| Compute::parse(&t.compute).ok());
     Ok(Task {
         key: key.task.clone(),
         name: known.map(|t| t.name.clone()),
         compute: known.map(|t| t.compute.clone()),
         flops: known.map(|t| t.flops),
-        bytes: known.and_then(|t| Some(cost::bytes(&Compute::parse(&t.compute).ok()?))),
+        work: compute.as_ref().zip(best.as_ref()).and_then(|(c, (trace, _))| work(c, trace)),
+        bytes: compute.as_ref().map(cost::bytes),
         measurements: all.len(),
         failures: failures(&all),
         untuned_seconds: untuned.and_then(|program| seconds_of(&all, program)),
@@ -152,6 +157,22 @@ fn task(
         best_trace: best.map(|(trace, _)| trace.to_string()),
         curve: curve(&all),
     })
+}
+
+/// Operations of a subgraph as a trace computes it. Which operands are constant the records do not
+/// say; an algorithm that transforms them beforehand was only possible if they are.
+fn work(compute: &Compute, trace: &Trace) -> Option<u64> {
+    let Some(algorithm) = trace.algorithm() else { return Some(cost::flops(compute)) };
+    let task = ansc_sketch::Task {
+        name: "subgraph".into(),
+        constant: vec![true; compute.inputs.len()],
+        compute: compute.clone(),
+        machine: ansc_sketch::default::Machine { vector_bytes: 32, registers: 16 },
+        cores: 1,
+        gpu: None,
+    };
+    let rewritten = algorithm.rewrite(&task)?.task;
+    Some(ansc_sketch::work(&rewritten.naive()))
 }
 
 fn failures(records: &[Record]) -> BTreeMap<Failure, usize> {

@@ -14,8 +14,8 @@ const TOP: f64 = 28.0;
 const BOTTOM: f64 = 40.0;
 
 /// A kernel to be shown, and how much of the whole it is.
-pub(super) struct Dot<'a> {
-    pub(super) name: &'a str,
+pub(super) struct Dot {
+    pub(super) name: String,
     pub(super) roofline: Roofline,
     /// Of all time; decides the size.
     pub(super) share: f64,
@@ -50,7 +50,7 @@ impl Decades {
 }
 
 /// Empty without dots.
-pub(super) fn chart(dots: &[Dot<'_>], limits: &Limits) -> String {
+pub(super) fn chart(dots: &[Dot], limits: &Limits) -> String {
     if dots.is_empty() {
         return String::new();
     }
@@ -69,7 +69,7 @@ pub(super) fn chart(dots: &[Dot<'_>], limits: &Limits) -> String {
     for dot in dots {
         let (cx, cy) = (x.at(dot.roofline.intensity), y.at(dot.roofline.flops_per_second / 1e9));
         let radius = 3.0 + 9.0 * dot.share.clamp(0.0, 1.0).sqrt();
-        let (name, words) = (escape(dot.name), dot.roofline.in_words());
+        let (name, words) = (escape(&dot.name), dot.roofline.in_words());
         let gflops = dot.roofline.flops_per_second / 1e9;
         let _ = write!(
             svg,

@@ -11,6 +11,8 @@ pub(crate) const RIGHT: f64 = 12.0;
 pub(crate) const TOP: f64 = 14.0;
 pub(crate) const BOTTOM: f64 = 34.0;
 const TICKS: f64 = 5.0;
+/// The unit of all times, and its number in a second: pages with several units mislead.
+pub(crate) const MILLISECONDS: (&str, f64) = ("ms", 1e3);
 
 /// A linear map from data to the page.
 pub(crate) struct Scale {
@@ -32,7 +34,7 @@ pub(super) fn steps(points: &[Point], reference: Option<f64>, label: &str) -> St
     else {
         return String::new();
     };
-    let (unit, scale) = unit(slowest);
+    let (unit, scale) = MILLISECONDS;
     let x = Scale { most: last.measurements as f64, from: LEFT, to: WIDTH - RIGHT };
     let y = Scale { most: slowest * scale * 1.05, from: HEIGHT - BOTTOM, to: TOP };
     let mut svg = format!(
@@ -130,15 +132,6 @@ pub(crate) fn ticks(most: f64) -> Vec<f64> {
 
 /// Without the digits that only rounding made.
 pub(crate) fn plain(tick: f64) -> String {
-    let text = format!("{tick:.4}");
+    let text = format!("{tick:.7}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// In which times up to this one are shown, and its number in a second.
-pub(crate) fn unit(seconds: f64) -> (&'static str, f64) {
-    match seconds {
-        s if s >= 1.0 => ("s", 1.0),
-        s if s >= 1e-3 => ("ms", 1e3),
-        _ => ("µs", 1e6),
-    }
 }

@@ -66,7 +66,7 @@ fn numbers() {
     assert_eq!((a.untuned_seconds, a.best_seconds, a.measurements), (Some(4e-3), Some(2e-3), 6));
     assert_eq!((a.gflops(), a.ratio()), (Some(2.0), Some(0.5)));
     let curve: Vec<_> = a.curve.iter().map(|p| (p.measurements, p.seconds)).collect();
-    assert_eq!(curve, [(1, 4e-3), (2, 1e-3), (5, 2e-3), (6, 2e-3)]);
+    assert_eq!(curve, [(1, 4e-3), (2, 3e-3), (4, 2e-3), (6, 2e-3)]);
     assert_eq!((b.title(), b.best_seconds, b.curve.len()), ("bbbbbbbbbbbb", None, 0));
 }
 
@@ -77,6 +77,8 @@ fn the_page_is_well_formed() {
         assert!(page.starts_with("<!doctype html>") && page.contains("a &amp; b.db"));
         assert!(!page.contains("NaN") && !page.contains("inf\"") && !page.contains("<script"));
         assert!(!page.contains("http") && !page.contains('\u{7}'), "{page}");
+        // One unit.
+        assert!(!page.contains("µs"), "{page}");
         well_formed(page.trim_start_matches("<!doctype html>"));
     }
 }
@@ -93,6 +95,7 @@ fn manifest() -> Manifest {
         name: name.into(),
         nodes: vec![format!("/{name} <&>")],
         flops: 1000,
+        work: None,
         bytes: 64,
         args: vec![],
         reads,
@@ -105,6 +108,9 @@ fn manifest() -> Manifest {
         rules: vec!["tile".into()],
         seconds: 1e-6,
         untuned_seconds: None,
+        measured_on: "x86_64-unknown-linux-gnu znver3 avx avx2".into(),
+        threads: 2,
+        shipped: true,
     };
     let b = |all: &[u32]| all.iter().map(|&i| BufferId(i)).collect::<Vec<_>>();
     let steps = vec![
@@ -137,7 +143,9 @@ fn manifest() -> Manifest {
 #[test]
 fn the_page_of_an_artifact() {
     let limits = Limits { flops_per_second: 1e11, bytes_per_second: 1e10 };
-    let artifact = artifact::Artifact::new(&manifest(), &[3.0, 1.0], 2, limits, vec![]);
+    let manifest = manifest();
+    let one = &manifest.specialisations[0];
+    let artifact = artifact::Artifact::new(&manifest, one, &[3.0, 1.0], 2, Some(limits), vec![]);
     assert_eq!(artifact.edges, [(0, 1)]);
     assert_eq!((artifact.kernels[0].share, artifact.seconds), (0.75, 4.0));
     let page = artifact::page(&artifact, "a & b.ansc");
@@ -147,6 +155,31 @@ fn the_page_of_an_artifact() {
         assert!(page.contains(part), "{part}\n{page}");
     }
     well_formed(page.trim_start_matches("<!doctype html>"));
+    // The times of another machine are said to be its own, and the nodes of the model come first.
+    assert!(page.contains("comes with the compiler; on znver3, 2 threads: 0.001000 ms"), "{page}");
+    assert!(page.contains("/a &lt;&amp;&gt; (a)"), "{page}");
+}
+
+/// Kernels of sizes that did not run have no time, and are not shown.
+#[test]
+fn one_size_of_several() {
+    let mut manifest = manifest();
+    manifest.kernels.insert(0, KernelInfo { name: "other".into(), ..manifest.kernels[0].clone() });
+    let one = &mut manifest.specialisations[0];
+    one.name = "batch=4".into();
+    for step in &mut one.plan.steps {
+        if let Step::Kernel { kernel, .. } = step {
+            *kernel += 1;
+        }
+    }
+    let one = manifest.specialisations[0].clone();
+    let shown = artifact::Artifact::new(&manifest, &one, &[0.0, 3.0, 1.0], 2, None, vec![]);
+    let names: Vec<_> = shown.kernels.iter().map(|k| k.name.as_str()).collect();
+    assert_eq!((names, &shown.edges[..]), (vec!["a", "b"], &[(0, 1)][..]));
+    let page = artifact::page(&shown, "a.ansc");
+    assert!(page.contains("the size that ran: batch=4"), "{page}");
+    // Without the limits of the machine that runs the kernels, nothing is said of them.
+    assert!(!page.contains("of what the machine can") && !page.contains("Roofline"), "{page}");
 }
 
 #[test]

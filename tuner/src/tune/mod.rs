@@ -23,6 +23,7 @@ use crate::records::{
 };
 use crate::scheduler::{self, Scheduler, TaskSpec, trials_per_round};
 use crate::strategy::SearchStrategy;
+use crate::title::title;
 
 /// A task, and how often a run of the model executes it.
 #[derive(Clone, Debug)]
@@ -30,8 +31,22 @@ pub struct Weighted {
     pub task: Arc<Task>,
     pub weight: f64,
     pub flops: u64,
+    /// Names of the model's nodes that are fused in it, for each place where it occurs.
+    pub places: Vec<Vec<String>>,
     /// A schedule that is known from elsewhere, to be measured first.
     pub known: Option<Trace>,
+}
+
+impl Weighted {
+    /// The nodes of the first place where it occurs.
+    pub fn nodes(&self) -> &[String] {
+        self.places.first().map_or(&[], Vec::as_slice)
+    }
+
+    fn record(&self) -> TaskRecord {
+        let name = title(self.nodes(), &self.task.name);
+        TaskRecord { name, ..TaskRecord::from(self.task.as_ref()) }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -50,7 +65,7 @@ pub struct Options {
     pub threads: usize,
 }
 
-/// Why tuning ended.
+/// Why tuning ended; as text, what to tell people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -63,10 +78,24 @@ pub enum StopReason {
     LittleToGain,
 }
 
+impl std::fmt::Display for StopReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            StopReason::Trials => "all trials are made",
+            StopReason::Time => "the time is up",
+            StopReason::Interrupted => "interrupted",
+            StopReason::Exhausted => "no kernel has candidates left",
+            StopReason::LittleToGain => "another round would gain too little",
+        })
+    }
+}
+
 /// What one task came to.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TaskReport {
     pub name: String,
+    /// Of the model, where it occurs first.
+    pub nodes: Vec<String>,
     pub key: String,
     pub weight: f64,
     pub flops: u64,
@@ -101,10 +130,24 @@ impl Report {
         };
         (sum(&|t| t.untuned), sum(&|t| t.best))
     }
+
+    /// Seconds of a run that tuning took away so far, of the tasks whose both times are known: it
+    /// does not fall when another task is measured for the first time.
+    pub fn gained(&self) -> f64 {
+        let both = |t: &TaskReport| Some((t.untuned? - t.best?).max(0.0) * t.weight);
+        self.tasks.iter().filter_map(both).sum()
+    }
+
+    /// Tasks whose both times are known.
+    pub fn measured(&self) -> usize {
+        self.tasks.iter().filter(|t| t.untuned.is_some() && t.best.is_some()).count()
+    }
 }
 
 /// Is told how tuning goes.
 pub trait Watch {
+    /// Everything is at hand: the first round comes now, of so many tasks.
+    fn begins(&self, _tasks: usize) {}
     fn round(&self, _report: &Report, _task: usize) {}
 }
 
@@ -144,6 +187,7 @@ pub struct Tuner<'a> {
 impl<'a> Tuner<'a> {
     pub fn tune(self, tasks: &[Weighted], options: &'a Options) -> Result<Report, TuneError> {
         let mut run = Run::new(tasks, self, options)?;
+        run.tuner.watch.begins(tasks.len());
         let stop = loop {
             if let Some(stop) = run.stop() {
                 break stop;
@@ -205,7 +249,7 @@ impl<'a> Run<'a> {
         options: &'a Options,
     ) -> Result<Run<'a>, RecordsError> {
         for weighted in tasks {
-            tuner.records.add_task(&TaskRecord::from(weighted.task.as_ref()))?;
+            tuner.records.add_task(&weighted.record())?;
         }
         if let Some(name) = &options.model {
             tuner.records.add_model(&model_record(name, tasks))?;
@@ -472,6 +516,7 @@ impl Progress {
         });
         TaskReport {
             name: self.weighted.task.name.clone(),
+            nodes: self.weighted.nodes().to_vec(),
             key: self.key.task.clone(),
             weight: self.weighted.weight,
             flops: self.weighted.flops,

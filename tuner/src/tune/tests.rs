@@ -26,7 +26,7 @@ fn options(trials: usize) -> Options {
 
 fn weighted(compute: ansc_graph::Compute) -> Weighted {
     let flops = ansc_graph::cost::flops(&compute);
-    Weighted { task: task(compute), weight: 1.0, flops, known: None }
+    Weighted { task: task(compute), weight: 1.0, flops, places: vec![], known: None }
 }
 
 fn shared_model() -> SharedModel {

@@ -117,6 +117,7 @@ impl Model {
             name: symbols.concat(),
             nodes: vec![],
             flops: 0,
+            work: None,
             bytes: 0,
             args: args.iter().map(bytes).collect(),
             reads: args.iter().rposition(|id| !written(id)).map_or(0, |last| last + 1),

@@ -1,0 +1,141 @@
+//! Parsing of `NAME=VALUE` arguments, shares and times.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ansc_runtime::pool::MOST_THREADS;
+
+use super::{Given, Sizes};
+use crate::literal::Literal;
+
+fn split_pair(text: &str) -> Result<(&str, &str), String> {
+    // Names of ONNX values may themselves hold `=`; sizes and file names rarely do.
+    text.rsplit_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| format!("`{text}` is not NAME=VALUE"))
+}
+
+pub(super) fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
+    let (name, shape) = split_pair(text)?;
+    if shape.is_empty() {
+        return Ok((name.into(), Vec::new()));
+    }
+    let dims =
+        shape.split('x').map(|d| d.parse().map_err(|_| format!("`{d}` in `{text}` is not a size")));
+    Ok((name.into(), dims.collect::<Result<_, _>>()?))
+}
+
+pub(super) fn parse_dim(text: &str) -> Result<(String, Sizes), String> {
+    if let Some(flags) = several_dims(text) {
+        return Err(format!("each dimension takes an option of its own: {flags}"));
+    }
+    let (name, sizes) = split_pair(text)?;
+    let parse = |size: &str| size.parse().map_err(|_| format!("`{size}` is not a size"));
+    let sizes = sizes.split(',').map(parse).collect::<Result<Vec<usize>, _>>()?;
+    match sizes.iter().enumerate().find(|(i, size)| sizes[..*i].contains(size)) {
+        Some((_, twice)) => Err(format!("`{text}` has {twice} twice")),
+        None => Ok((name.into(), Sizes(sizes))),
+    }
+}
+
+/// `a=1,b=2` as `--dim a=1 --dim b=2`.
+fn several_dims(text: &str) -> Option<String> {
+    let parts: Vec<&str> = text.split(',').collect();
+    let is_dim = |part: &&str| {
+        part.split_once('=').is_some_and(|(name, n)| !name.is_empty() && n.parse::<usize>().is_ok())
+    };
+    let flags = parts.iter().map(|part| format!("--dim {part}"));
+    (parts.len() > 1 && parts.iter().all(is_dim)).then(|| flags.collect::<Vec<_>>().join(" "))
+}
+
+pub(super) fn parse_threads(text: &str) -> Result<usize, String> {
+    let number = || format!("`{text}` is not a number of threads");
+    match text.parse().map_err(|_| number())? {
+        threads if threads > MOST_THREADS => {
+            Err(format!("{threads} threads are too many: {MOST_THREADS} at most"))
+        }
+        threads => Ok(threads),
+    }
+}
+
+/// `1%` or `0.01`. A bare `1` would be everything, and is most likely meant to be one percent.
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%');
+    let number: Option<f64> = percent.unwrap_or(text).trim().parse().ok();
+    match (percent, number) {
+        (Some(_), Some(n)) if (0.0..=100.0).contains(&n) => Ok(n / 100.0),
+        (None, Some(n)) if (0.0..1.0).contains(&n) => Ok(n),
+        (None, Some(n)) if (1.0..=100.0).contains(&n) => Err(format!(
+            "`{text}` would be {}% of the latency; write `{text}%`, or {} for the same",
+            n * 100.0,
+            n / 100.0
+        )),
+        _ => Err(format!("`{text}` is no share such as 1% or 0.01")),
+    }
+}
+
+pub(super) fn parse_minutes(text: &str) -> Result<f64, String> {
+    let minutes = text.parse::<f64>().ok().filter(|m| m.is_finite() && *m >= 0.0);
+    minutes.ok_or_else(|| format!("`{text}` is no number of minutes such as 0.5 or 10"))
+}
+
+/// A number of things of which none would be nothing to do.
+pub(super) fn parse_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|n| *n > 0);
+    count.ok_or_else(|| format!("`{text}` is no number from 1 on"))
+}
+
+pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    seconds.filter(|s| !s.is_zero()).ok_or_else(|| format!("`{text}` is no time such as 0.5"))
+}
+
+pub(super) fn parse_file(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, file) = split_pair(text)?;
+    Ok((name.into(), file.into()))
+}
+
+/// What is no number, no truth value and no list is the name of a file.
+pub(super) fn parse_value(text: &str) -> Result<(String, Given), String> {
+    let (name, value) = split_pair(text)?;
+    let literal = Literal::parse(value).map(Given::Literal);
+    Ok((name.into(), literal.unwrap_or_else(|| Given::File(value.into()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments() {
+        assert_eq!(parse_shape("x=1x3"), Ok(("x".into(), vec![1, 3])));
+        assert_eq!(parse_shape("x="), Ok(("x".into(), vec![])));
+        assert_eq!((parse_threads("0"), parse_threads("4096")), (Ok(0), Ok(4096)));
+        assert!(parse_threads("4097").is_err() && parse_threads("-1").is_err());
+        assert_eq!((parse_share("1%"), parse_share("0.01")), (Ok(0.01), Ok(0.01)));
+        assert_eq!(parse_share("100%"), Ok(1.0));
+        assert!(["101%", "x", "-1", "nan", "300"].iter().all(|text| parse_share(text).is_err()));
+        assert!(parse_share("1").unwrap_err().contains("100% of the latency; write `1%`"));
+        assert_eq!(parse_minutes("0.5"), Ok(0.5));
+        assert!(["-1", "inf", "m"].iter().all(|text| parse_minutes(text).is_err()));
+        assert_eq!(parse_count("1"), Ok(1));
+        assert!(["0", "-1", "x"].iter().all(|text| parse_count(text).is_err()));
+        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert!(["0", "-1", "nan", "1e300", "s"].iter().all(|text| parse_seconds(text).is_err()));
+        assert_eq!(parse_dim("a=b=4"), Ok(("a=b".into(), Sizes(vec![4]))));
+        assert_eq!(parse_dim("a=1,16"), Ok(("a".into(), Sizes(vec![1, 16]))));
+        assert!(parse_dim("a=1,2,1").is_err() && parse_dim("a=1,").is_err());
+        assert!(parse_dim("a=1,b=2").unwrap_err().contains("--dim a=1 --dim b=2"));
+        assert!(parse_shape("x=1x-3").is_err() && parse_dim("=4").is_err());
+    }
+
+    #[test]
+    fn values_are_literals_or_files() {
+        let literal = |text: &str| Given::Literal(Literal::parse(text).expect("a literal"));
+        assert_eq!(parse_value("sr=16000"), Ok(("sr".into(), literal("16000"))));
+        assert_eq!(parse_value("x=-1"), Ok(("x".into(), literal("-1"))));
+        assert_eq!(parse_value("x=[1,2]"), Ok(("x".into(), literal("[1, 2]"))));
+        assert_eq!(parse_value("n=n.npy"), Ok(("n".into(), Given::File("n.npy".into()))));
+        assert!(parse_value("n").is_err());
+    }
+}
