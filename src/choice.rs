@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ansc_codegen::Target;
 use ansc_graph::Compute;
 use ansc_runtime::manifest::Tuning;
+use ansc_sketch::algorithm::{Algorithm, Sums};
 use ansc_sketch::default::{Machine, Scheduled, gpu_schedule};
 use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
 use ansc_sketch::packed::Packing;
@@ -13,7 +14,7 @@ use ansc_sketch::trace::Unfit;
 use ansc_sketch::{Program, Task, Trace, finish};
 use ansc_tuner::Records;
 use ansc_tuner::candidate::Candidate;
-use ansc_tuner::records::{Key, RecordsError, seconds_of};
+use ansc_tuner::records::{Key, RecordsError, best_allowed, seconds_of};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -31,6 +32,8 @@ pub struct Schedules {
     pub aim: Aim,
     /// Only such as store weights in no more room than they take: less memory, for more time.
     pub small: bool,
+    /// What kernels may be computed by, whoever found their schedules. To be set before any is taken up.
+    pub sums: Sums,
 }
 
 /// What records know of a task.
@@ -99,12 +102,18 @@ pub struct Chosen {
     pub packings: Vec<Packing>,
     /// Where the schedule comes from records.
     pub tuning: Option<Tuning>,
+    /// As in the manifest.
+    pub algorithm: Option<&'static str>,
 }
 
 impl Chosen {
-    fn new(scheduled: Scheduled, tuning: Option<Tuning>) -> Chosen {
+    fn new(
+        scheduled: Scheduled,
+        tuning: Option<Tuning>,
+        algorithm: Option<&'static str>,
+    ) -> Chosen {
         let Scheduled { program, packings } = scheduled;
-        Chosen { form: Form::Cpu(program), packings, tuning }
+        Chosen { form: Form::Cpu(program), packings, tuning, algorithm }
     }
 }
 
@@ -123,7 +132,14 @@ impl Schedules {
     pub fn untuned(target: &Target) -> Schedules {
         let machine =
             Machine { vector_bytes: target.vector_bytes, registers: target.vector_registers };
-        Schedules { machine, threads: 1, tuned: BTreeMap::new(), aim: Aim::Cpu, small: false }
+        Schedules {
+            machine,
+            threads: 1,
+            tuned: BTreeMap::new(),
+            aim: Aim::Cpu,
+            small: false,
+            sums: Sums::Any,
+        }
     }
 
     pub fn task(&self, name: &str, compute: &Compute, constant: &[bool]) -> Task {
@@ -134,6 +150,7 @@ impl Schedules {
             machine: self.machine.clone(),
             cores: self.threads,
             gpu: self.aim.gpu().cloned(),
+            sums: self.sums,
         }
     }
 
@@ -146,7 +163,7 @@ impl Schedules {
     ) -> Result<(), RecordsError> {
         let key = Key { task: task.key(), target: target.into(), threads: self.threads };
         let untuned = Candidate::exactly(task, &task.untuned()).map(|c| c.program);
-        if let Some((trace, seconds)) = records.best(&key, untuned)? {
+        if let Some((trace, seconds)) = best_allowed(records, &key, untuned, self.sums)? {
             let untuned_seconds = untuned.map(|p| Ok(seconds_of(&records.of(&key)?, p)));
             let untuned_seconds = untuned_seconds.transpose()?.flatten();
             let origin = Origin { machine: key.target, threads: key.threads, shipped: false };
@@ -158,7 +175,8 @@ impl Schedules {
     /// Takes up what comes with the compiler for such a processor and number of threads.
     pub fn add_shipped(&mut self, target: &Target) {
         if self.aim == Aim::Cpu {
-            self.tuned.extend(shipped::schedules(target, self.threads));
+            let all = shipped::schedules(target, self.threads).into_iter();
+            self.tuned.extend(all.filter(|(_, tuned)| self.sums.allow(tuned.trace.algorithm())));
         }
     }
 
@@ -170,27 +188,38 @@ impl Schedules {
         constant: &[bool],
     ) -> Result<Chosen, Error> {
         let learned = self.learned(name, compute, constant);
+        let task = self.task(name, compute, constant);
         Ok(match &self.aim {
-            Aim::Cpu => match learned {
-                Some((scheduled, tuning)) => Chosen::new(scheduled, Some(tuning)),
-                None => Chosen::new(self.default(&self.task(name, compute, constant)), None),
-            },
+            Aim::Cpu => {
+                let (scheduled, tuning, algorithm) = match learned {
+                    Some((scheduled, tuning, by)) => (scheduled, Some(tuning), by),
+                    None => self.default(&task),
+                };
+                Chosen::new(scheduled, tuning, task.computed_by(algorithm))
+            }
             Aim::Gpu(limits) => {
                 let (program, tuning) = for_gpu(name, compute, limits, learned)?;
-                Chosen { form: Form::Gpu(program), packings: vec![], tuning }
+                let (form, algorithm) = (Form::Gpu(program), task.computed_by(None));
+                Chosen { form, packings: vec![], tuning, algorithm }
             }
             Aim::GpuOnCpu(limits) => {
                 let (program, _) = for_gpu(name, compute, limits, learned)?;
                 let program = finish(program.cpu_form());
                 // Times of a GPU say nothing of this form.
-                Chosen::new(Scheduled { program, packings: vec![] }, None)
+                let scheduled = Scheduled { program, packings: vec![] };
+                Chosen::new(scheduled, None, task.computed_by(None))
             }
         })
     }
 
-    fn default(&self, task: &Task) -> Scheduled {
-        let preferred = task.default_schedule();
-        if self.allows(&preferred) { preferred } else { task.small_schedule() }
+    fn default(&self, task: &Task) -> (Scheduled, Option<Tuning>, Option<Algorithm>) {
+        let preferred = task.preferred();
+        let scheduled = task.scheduled_as(preferred);
+        if self.allows(&scheduled) {
+            return (scheduled, None, preferred);
+        }
+        let small = task.preferred_small();
+        (task.scheduled_as(small), None, small)
     }
 
     fn allows(&self, scheduled: &Scheduled) -> bool {
@@ -203,7 +232,7 @@ impl Schedules {
         name: &str,
         compute: &Compute,
         constant: &[bool],
-    ) -> Option<(Scheduled, Tuning)> {
+    ) -> Option<(Scheduled, Tuning, Option<Algorithm>)> {
         if self.tuned.is_empty() {
             return None;
         }
@@ -212,7 +241,7 @@ impl Schedules {
         let random = &mut StdRng::seed_from_u64(0);
         let sample = task.sample(&tuned.trace, Unfit::Refuse, random).ok()?;
         self.allows(&sample.scheduled).then_some(())?;
-        Some((sample.scheduled, tuned.tuning(&task)))
+        Some((sample.scheduled, tuned.tuning(&task), tuned.trace.algorithm()))
     }
 }
 
@@ -221,9 +250,9 @@ fn for_gpu(
     name: &str,
     compute: &Compute,
     limits: &GpuLimits,
-    learned: Option<(Scheduled, Tuning)>,
+    learned: Option<(Scheduled, Tuning, Option<Algorithm>)>,
 ) -> Result<(GpuProgram, Option<Tuning>), Error> {
-    if let Some((scheduled, tuning)) = learned
+    if let Some((scheduled, tuning, _)) = learned
         && let Ok(program) = gpu::lower(&scheduled.program, limits)
     {
         return Ok((program, Some(tuning)));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ansc_sketch::algorithm::Sums;
 use clap::{Args, Parser, Subcommand};
 
 use crate::literal::Literal;
@@ -148,6 +149,8 @@ pub struct Compile {
     pub specialise: Specialise,
     #[command(flatten)]
     pub machine: Machine,
+    #[command(flatten)]
+    pub accuracy: Accuracy,
     /// Search first: candidates to measure, all kernels together
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub trials: usize,
@@ -234,6 +237,8 @@ pub struct Tune {
     pub specialise: Specialise,
     #[command(flatten)]
     pub machine: Machine,
+    #[command(flatten)]
+    pub accuracy: Accuracy,
     /// Candidates to measure, all kernels together
     #[arg(long, default_value = "1000", value_name = "N", value_parser = parse_count)]
     pub trials: usize,
@@ -263,6 +268,20 @@ pub struct Worker {
     /// Bytes of address space that the process may use
     #[arg(long, value_name = "BYTES")]
     pub memory: Option<u64>,
+}
+
+/// What may be traded for time.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct Accuracy {
+    /// Keep to direct sums: no Winograd convolutions, which are faster but round more, and spread infinities and NaN
+    #[arg(long)]
+    pub accurate: bool,
+}
+
+impl Accuracy {
+    pub fn sums(self) -> Sums {
+        if self.accurate { Sums::Direct } else { Sums::Any }
+    }
 }
 
 #[derive(Args, Debug, Clone)]
@@ -368,6 +387,8 @@ pub struct Explain {
     pub specialise: Specialise,
     #[command(flatten)]
     pub machine: Machine,
+    #[command(flatten)]
+    pub accuracy: Accuracy,
     #[command(flatten)]
     pub tuned: Tuned,
     /// Show the loop nests of a model's kernels
@@ -513,6 +534,8 @@ pub struct Lab {
     pub specialise: Specialise,
     #[command(flatten)]
     pub machine: Machine,
+    #[command(flatten)]
+    pub accuracy: Accuracy,
     #[command(flatten)]
     pub tuned: Tuned,
     /// Write a page with the curves

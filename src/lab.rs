@@ -71,7 +71,7 @@ pub fn compare(
 
 fn device(args: &cli::Lab) -> Result<Device, Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
-    let untuned = Schedules::untuned(&target);
+    let untuned = Schedules { sums: args.accuracy.sums(), ..Schedules::untuned(&target) };
     if args.simulated {
         let Simulated { cores, vector_bytes, registers, .. } = Simulated::default();
         let machine = Machine { vector_bytes, registers };

@@ -13,6 +13,7 @@ use ansc_graph::verify::Verifier;
 use ansc_graph::{Compute, Graph, NodeId, Op, ValueId, interp};
 use ansc_runtime::Tensor;
 use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Preparation, Provenance, Step};
+use ansc_sketch::algorithm::Sums;
 use ansc_tuner::tune::Weighted;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -138,7 +139,7 @@ pub fn compile(
             storage::place(draft);
         }
     });
-    let manifest = manifest(&assembly, &code, provenance);
+    let manifest = manifest(&assembly, &code, options, provenance);
     clock.time("link", || code.write(output, &assembly, &options.target, &manifest))?;
     Ok(report(nodes, &assembly, &manifest, output, clock))
 }
@@ -257,7 +258,7 @@ fn add_to_plan(plan: &mut Plan, draft: &mut Draft, uses: &[KernelUse], batch: &B
     }
 }
 
-fn manifest(assembly: &Assembly, code: &Code, model: Provenance) -> Manifest {
+fn manifest(assembly: &Assembly, code: &Code, options: &Options, model: Provenance) -> Manifest {
     let info = |u: &KernelUse| KernelInfo {
         name: u.name.clone(),
         nodes: u.nodes.clone(),
@@ -267,6 +268,7 @@ fn manifest(assembly: &Assembly, code: &Code, model: Provenance) -> Manifest {
         args: code.arguments(&assembly.kernels.kernels[u.kernel], u.kernel),
         reads: u.reads,
         launches: code.batch.kernels[u.kernel].launches.clone(),
+        algorithm: assembly.kernels.kernels[u.kernel].algorithm.map(str::to_owned),
         tuning: assembly.kernels.kernels[u.kernel].tuning.clone(),
     };
     let prepared = &assembly.prepared;
@@ -280,6 +282,7 @@ fn manifest(assembly: &Assembly, code: &Code, model: Provenance) -> Manifest {
         model,
         target: code.target.clone(),
         weight_bytes: assembly.weights.bytes,
+        accurate: options.schedules.sums == Sums::Direct,
         preparation,
         kernels: assembly.uses.iter().map(info).collect(),
         specialisations: assembly.drafts.iter().map(|d| d.specialisation.clone()).collect(),

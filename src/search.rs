@@ -53,7 +53,8 @@ pub fn tune(
     let device = Device::to_tune_on(options)?;
     let threads = device.threads(tuned.threads);
     let aim = options.schedules.aim.clone();
-    let mut schedules = Schedules { threads, aim, ..Schedules::untuned(&options.target) };
+    let sums = options.schedules.sums;
+    let mut schedules = Schedules { threads, aim, sums, ..Schedules::untuned(&options.target) };
     schedules.add_shipped(&options.target);
     let tasks = pipeline::tasks(model, &Options { schedules, ..options.clone() })?;
     let mut records = Sqlite::open(&records_path(tuned))?;
@@ -233,8 +234,8 @@ pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<
         // One schedule for all generations: that of the newest for which there is one.
         _ => options.sms.iter().map(|&sm| gpu_name(sm)).collect(),
     };
-    let mut schedules =
-        Schedules { threads, aim: aim.clone(), ..Schedules::untuned(&options.target) };
+    let (aim, sums) = (aim.clone(), options.schedules.sums);
+    let mut schedules = Schedules { threads, aim, sums, ..Schedules::untuned(&options.target) };
     schedules.add_shipped(&options.target);
     let tasks =
         pipeline::tasks(model, &Options { schedules: schedules.clone(), ..options.clone() })?;

@@ -30,7 +30,15 @@ fn task(text: &str) -> Arc<Task> {
     let compute = Compute::parse(text).unwrap();
     let constant = vec![false; compute.inputs.len()];
     let machine = Machine { vector_bytes: 16, registers: 16 };
-    Arc::new(Task { name: "k".into(), compute, constant, machine, cores: 1, gpu: None })
+    Arc::new(Task {
+        name: "k".into(),
+        compute,
+        constant,
+        machine,
+        cores: 1,
+        gpu: None,
+        sums: Default::default(),
+    })
 }
 
 const DOUBLE: &str = "compute(in0: f32[64]) -> y { y: f32[64] = mul(in0[i0], 2.0_f32) }";

@@ -57,6 +57,9 @@ pub struct Manifest {
     pub model: Provenance,
     pub target: TargetInfo,
     pub weight_bytes: usize,
+    /// Whether the compiler was told to keep to direct sums.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accurate: bool,
     /// What is made of the weights when the model is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparation: Option<Preparation>,
@@ -244,6 +247,9 @@ pub struct KernelInfo {
     /// How many of its arguments, the first ones, it only reads. It writes all others.
     pub reads: usize,
     pub launches: Vec<Launch>,
+    /// How a convolution or another sum of products is computed: `direct`, `im2col`, `Winograd F(4x4,3x3)` and so on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
     /// Where a search found its schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<Tuning>,

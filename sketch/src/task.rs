@@ -13,7 +13,7 @@ use ansc_graph::Compute;
 use rand::Rng;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, Sums};
 use crate::budget;
 use crate::default::{self, Knobs, Machine, Scheduled};
 use crate::gpu::GpuLimits;
@@ -35,6 +35,8 @@ pub struct Task {
     pub cores: usize,
     /// What a GPU allows, if the schedule is for one.
     pub gpu: Option<GpuLimits>,
+    /// Which algorithms there are for it. Two tasks that differ only in this have the same key, as a trace says what it uses.
+    pub sums: Sums,
 }
 
 /// One point of the space.
@@ -96,15 +98,13 @@ impl Task {
         self.scheduled_as(self.preferred())
     }
 
-    /// The same of the algorithms that leave constants as large as they are.
-    pub fn small_schedule(&self) -> Scheduled {
-        self.scheduled_as(self.preferred_small())
-    }
-
-    fn scheduled_as(&self, algorithm: Option<Algorithm>) -> Scheduled {
+    /// The default schedule of what the algorithm makes of the subgraph.
+    pub fn scheduled_as(&self, algorithm: Option<Algorithm>) -> Scheduled {
         let made = algorithm.and_then(|algorithm| algorithm.rewrite(self));
         let task = made.as_ref().map_or(self, |m| &m.task);
-        let scheduled = default::schedule(&task.name, &task.compute, &task.constant, &task.machine);
+        let (name, knobs) = (&task.name, Knobs::default().summing(task.sums));
+        let scheduled =
+            default::schedule_with(name, &task.compute, &task.constant, &task.machine, &knobs);
         let prepared = made.as_ref().map(|m| m.prepared.clone()).unwrap_or_default();
         Scheduled { packings: in_turn(prepared, scheduled.packings), ..scheduled }
     }
@@ -132,7 +132,7 @@ impl Task {
             recorder.algorithm(algorithm)?;
         }
         let task = recorder.task.clone().expect("the recorder of a task knows it");
-        let knobs = Knobs::default();
+        let knobs = Knobs::default().summing(task.sums);
         default::schedule_with(&task.name, &task.compute, &task.constant, &task.machine, &knobs);
         let mut sampled = vec![];
         for knob in knobs.asked() {
@@ -203,7 +203,15 @@ mod tests {
     fn task(compute: Compute) -> Arc<Task> {
         let constant = compute.inputs.iter().map(|_| false).collect();
         let machine = Machine { vector_bytes: 16, registers: 16 };
-        Arc::new(Task { name: "k".into(), compute, constant, machine, cores: 2, gpu: None })
+        Arc::new(Task {
+            name: "k".into(),
+            compute,
+            constant,
+            machine,
+            cores: 2,
+            gpu: None,
+            sums: Sums::Any,
+        })
     }
 
     #[test]
@@ -253,6 +261,27 @@ mod tests {
         let random = &mut StdRng::seed_from_u64(0);
         let refused = strided.sample(&sketches[1].trace, Unfit::Resample, random).unwrap_err();
         assert_eq!(*refused.cause, StepError::DoesNotApply(Algorithm::Winograd2));
+    }
+
+    #[test]
+    fn direct_sums_alone_have_no_winograd_in_their_space() {
+        let mut all = Task::clone(&task(conv(64, 64, 30, 30, 1)));
+        all.constant[1] = true;
+        let direct = Arc::new(Task { sums: Sums::Direct, ..all.clone() });
+        let all = Arc::new(all);
+        assert_eq!(all.key(), direct.key());
+        let algorithms = |task: &Arc<Task>| -> Vec<Option<Algorithm>> {
+            task.sketches().iter().map(|s| s.trace.algorithm()).collect()
+        };
+        assert_eq!(algorithms(&all)[0], Some(Algorithm::Winograd4));
+        let left = algorithms(&direct);
+        assert!(left[0].is_none() && left.contains(&Some(Algorithm::Im2col)), "{left:?}");
+        assert!(left.iter().all(|a| Sums::Direct.allow(*a)), "{left:?}");
+        assert_eq!(direct.untuned().algorithm(), None);
+        assert_eq!(direct.default_schedule(), direct.scheduled_as(None));
+        let random = &mut StdRng::seed_from_u64(0);
+        let refused = direct.sample(&all.untuned(), Unfit::Adapt, random).unwrap_err();
+        assert_eq!(*refused.cause, StepError::DoesNotApply(Algorithm::Winograd4));
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Kernel {
     pub work: Option<u64>,
     /// Where its schedule comes from records.
     pub tuning: Option<Tuning>,
+    /// As in the manifest.
+    pub algorithm: Option<&'static str>,
 }
 
 pub struct KernelTable {
@@ -78,11 +80,13 @@ impl KernelTable {
         }
         verify()?;
         let symbol = format!("ansc_kernel_{}", self.kernels.len());
-        let Chosen { form, packings, tuning } = self.schedules.of(&symbol, compute, constant)?;
+        let Chosen { form, packings, tuning, algorithm } =
+            self.schedules.of(&symbol, compute, constant)?;
         let program = form.cpu().filter(|_| self.schedules.aim == Aim::Cpu);
         let work = program.map(ansc_sketch::work);
         let (compute, constant) = (compute.clone(), constant.to_vec());
-        self.kernels.push(Kernel { symbol, compute, constant, form, packings, work, tuning });
+        let kernel = Kernel { symbol, compute, constant, form, packings, work, tuning, algorithm };
+        self.kernels.push(kernel);
         self.index.insert(key, self.kernels.len() - 1);
         Ok(self.kernels.len() - 1)
     }

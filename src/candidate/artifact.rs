@@ -109,6 +109,7 @@ impl Ports {
             args: self.buffers.iter().map(bytes).collect(),
             reads: self.inputs.len(),
             launches,
+            algorithm: None,
             tuning: None,
         };
         Manifest {
@@ -116,6 +117,7 @@ impl Ports {
             model: Provenance { name: "candidate".into(), sha256: String::new() },
             target,
             weight_bytes: 0,
+            accurate: false,
             preparation: None,
             kernels: vec![kernel],
             specialisations: vec![Specialisation {

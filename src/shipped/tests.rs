@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ansc_frontend::import::ImportOptions;
 use ansc_sketch::Task;
+use ansc_sketch::algorithm::Sums;
 use ansc_sketch::trace::Unfit;
 use ansc_tuner::Candidate;
 use ansc_tuner::tune::Weighted;
@@ -78,4 +79,21 @@ fn fits(records: &InMemory, task: &Arc<Task>, threads: usize) -> Option<bool> {
     let replays = task.sample(&tuned(records, key.clone())?.1.trace, Unfit::Refuse, random);
     let untuned = Candidate::exactly(task, &task.untuned()).map(|c| c.program);
     Some(replays.is_ok() && untuned_program(&records.of(&key).unwrap()) == untuned)
+}
+
+#[test]
+fn direct_sums_take_nothing_of_winograd() {
+    for (cpu, threads) in [("x86-64-v3", 1), ("x86-64-v3", 2), ("x86-64-v4", 1), ("x86-64-v4", 2)] {
+        let target = Target::parse(cpu).unwrap();
+        let taken = |sums: Sums| {
+            let mut schedules = Schedules { threads, sums, ..Schedules::untuned(&target) };
+            schedules.add_shipped(&target);
+            let direct = |tuned: &Tuned| Sums::Direct.allow(tuned.trace.algorithm());
+            let direct = schedules.tuned.values().filter(|tuned| direct(tuned)).count();
+            (schedules.tuned.len(), direct)
+        };
+        let (all, direct) = taken(Sums::Any);
+        assert!(direct < all, "{cpu}, {threads} threads: nothing of Winograd is shipped");
+        assert_eq!(taken(Sums::Direct), (direct, direct), "{cpu}, {threads} threads");
+    }
 }

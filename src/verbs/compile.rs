@@ -25,6 +25,7 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
     let mut options = compile_options(&args.model, &args.specialise, target)?;
     options.verify = !args.no_verify;
+    options.schedules.sums = args.accuracy.sums();
     aim(&args.machine, &mut options)?;
     if args.trials > 0 {
         let say = super::tune::Say::progress(args.json);

@@ -92,6 +92,7 @@ fn print_kernel(kernel: &Kernel, in_full: bool) {
     if let Some(roofline) = kernel.roofline {
         line(&format!("limited by {}", roofline.in_words()));
     }
+    kernel.algorithm.iter().for_each(|by| line(&format!("algorithm: {by}")));
     line(&format!("schedule: {}", origin(kernel.tuning.as_ref())));
     let Some(tuning) = kernel.tuning.as_ref().filter(|_| in_full) else { return };
     if !tuning.rules.is_empty() {
@@ -114,6 +115,9 @@ struct Planned {
     /// What is known of its schedule, and whose times these are.
     tuning: Option<Tuning>,
     limited_by: Option<String>,
+    /// How a sum of products is computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<&'static str>,
     rules: Vec<String>,
     steps: Vec<String>,
     /// What it computes, as text.
@@ -126,6 +130,7 @@ fn of_model(args: &Explain) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
     let mut options = Options::new(import_options(&args.file, &args.specialise)?, target);
     aim(&args.machine, &mut options)?;
+    options.schedules.sums = args.accuracy.sums();
     options.schedules.threads = search::threads(args.tuned.threads);
     if args.tuned.records.is_some() {
         options.schedules = search::best_schedules(&args.file, &options, &args.tuned)?;
@@ -182,6 +187,7 @@ fn planned(
         bytes,
         tuning,
         limited_by: limited,
+        algorithm: chosen.algorithm,
         rules: rules_of(task, &trace),
         steps: trace.in_words(),
         compute: task.compute.to_string(),
@@ -224,6 +230,7 @@ fn print_planned(kernel: &Planned, in_full: bool) {
         human_ops(kernel.flops),
         human_bytes(kernel.bytes)
     );
+    kernel.algorithm.iter().for_each(|by| println!("  algorithm: {by}"));
     println!("  schedule: {}", origin(kernel.tuning.as_ref()));
     if let Some(limited) = &kernel.limited_by {
         println!("  limited by {limited}");

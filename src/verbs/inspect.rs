@@ -45,6 +45,9 @@ fn print_artifact(m: &Manifest) {
     let features = m.target.features.join(" ");
     let with = if features.is_empty() { "" } else { " with " };
     println!("for {} {}{with}{features}", m.target.triple, m.target.cpu);
+    if m.accurate {
+        println!("direct sums only");
+    }
     let weights = human_bytes(m.weight_bytes as u64);
     match &m.preparation {
         None => println!("weights {weights}"),

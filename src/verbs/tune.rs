@@ -19,6 +19,7 @@ use crate::search;
 pub(super) fn run(args: &Tune) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
     let mut options = compile_options(&args.model, &args.specialise, target)?;
+    options.schedules.sums = args.accuracy.sums();
     super::compile::aim(&args.machine, &mut options)?;
     let say = match (args.json_lines, args.quiet) {
         (true, _) => Say::Lines,

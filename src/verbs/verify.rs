@@ -7,6 +7,7 @@ use ansc_frontend::{ImportOptions, import};
 use ansc_graph::{Graph, interp};
 use ansc_runtime::manifest::Specialisation;
 use ansc_runtime::{Model, Session, SessionError, SessionOptions, Tensor};
+use ansc_sketch::algorithm::Sums;
 use ansc_sketch::gpu::GpuLimits;
 use serde::Serialize;
 
@@ -218,6 +219,9 @@ fn first_divergence(
 ) -> Result<Option<Row>, Error> {
     let target = Target::native()?;
     let mut options = Options { expose: Expose::Everything, ..Options::new(import, target) };
+    if model.manifest().accurate {
+        options.schedules.sums = Sums::Direct;
+    }
     let gpus = &model.manifest().target;
     if gpus.triple.starts_with("nvptx64") {
         let known = Target::sms().filter(|sm| gpus.cpu.split(',').any(|n| n == format!("sm_{sm}")));

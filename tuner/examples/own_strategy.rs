@@ -76,6 +76,7 @@ fn task() -> Arc<Task> {
         machine,
         cores: 2,
         gpu: None,
+        sums: Default::default(),
     })
 }
 

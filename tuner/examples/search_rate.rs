@@ -35,7 +35,15 @@ fn run(name: &str, text: &str, rounds: usize) {
     let compute = Compute::parse(text).expect("the text is right");
     let machine = Machine { vector_bytes: 32, registers: 16 };
     let constant = vec![false, true, true];
-    let task = Arc::new(Task { name: "k".into(), compute, constant, machine, cores: 2, gpu: None });
+    let task = Arc::new(Task {
+        name: "k".into(),
+        compute,
+        constant,
+        machine,
+        cores: 2,
+        gpu: None,
+        sums: Default::default(),
+    });
     let model: SharedModel =
         Arc::new(RwLock::new(model::create("hist", 0).expect("there is such a model")));
     let options = EvolutionOptions::default();

@@ -39,5 +39,13 @@ pub(crate) fn elementwise(rows: usize, columns: usize) -> Compute {
 pub(crate) fn task(compute: Compute) -> Arc<Task> {
     let constant = compute.inputs.iter().map(|_| false).collect();
     let machine = Machine { vector_bytes: 32, registers: 16 };
-    Arc::new(Task { name: "k".into(), compute, constant, machine, cores: 2, gpu: None })
+    Arc::new(Task {
+        name: "k".into(),
+        compute,
+        constant,
+        machine,
+        cores: 2,
+        gpu: None,
+        sums: Default::default(),
+    })
 }

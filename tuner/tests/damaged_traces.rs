@@ -35,7 +35,15 @@ fn tasks() -> Vec<Arc<Task>> {
         let compute = Compute::parse(text).unwrap();
         let constant = vec![false; compute.inputs.len()];
         let machine = Machine { vector_bytes: 32, registers: 16 };
-        Arc::new(Task { name: "k".into(), compute, constant, machine, cores: 2, gpu: None })
+        Arc::new(Task {
+            name: "k".into(),
+            compute,
+            constant,
+            machine,
+            cores: 2,
+            gpu: None,
+            sums: Default::default(),
+        })
     };
     let mut tasks = texts.map(task).to_vec();
     let mut for_gpu = Task::clone(&tasks[0]);

@@ -52,6 +52,7 @@ fn candidates(n: usize) -> (Arc<Task>, Vec<Candidate>) {
         machine: Machine { vector_bytes: 32, registers: 16 },
         cores: 2,
         gpu: None,
+        sums: Default::default(),
     });
     let found = Random::new(0).propose(&Search::new(task.clone()), n);
     assert_eq!(found.len(), n);

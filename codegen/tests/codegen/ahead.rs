@@ -61,7 +61,15 @@ fn untuned(compute: &Compute, target: &Target, constant: bool) -> (Program, Opti
     let machine = Machine { vector_bytes: target.vector_bytes, registers: target.vector_registers };
     let constant = (0..compute.inputs.len()).map(|i| i == 1 && constant).collect();
     let (name, compute) = ("k".into(), compute.clone());
-    let task = Arc::new(Task { name, compute, constant, machine, cores: 1, gpu: None });
+    let task = Arc::new(Task {
+        name,
+        compute,
+        constant,
+        machine,
+        cores: 1,
+        gpu: None,
+        sums: Default::default(),
+    });
     let scheduled = task.default_schedule();
     let packing = scheduled.packings.first().map(|p| p.compute.clone());
     (scheduled.program, packing)

@@ -16,6 +16,7 @@ fn manifest(target: &Target, weight_bytes: usize) -> Manifest {
         model: Provenance { name: "m".into(), sha256: String::new() },
         target: target.info(),
         weight_bytes,
+        accurate: false,
         preparation: None,
         kernels: vec![],
         specialisations: vec![Specialisation::default()],

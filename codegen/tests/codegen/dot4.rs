@@ -85,7 +85,15 @@ fn product(target: &Target, n: usize) -> (Program, [Tensor; 2], Vec<Tensor>) {
     let expected = interp::eval(&compute, &[&inputs[0], &inputs[1]]).unwrap();
     let machine = Machine { vector_bytes: target.vector_bytes, registers: target.vector_registers };
     let constant = vec![false, true];
-    let task = Task { name: "k".into(), compute, constant, machine, cores: 1, gpu: None };
+    let task = Task {
+        name: "k".into(),
+        compute,
+        constant,
+        machine,
+        cores: 1,
+        gpu: None,
+        sums: Default::default(),
+    };
     let scheduled = task.default_schedule();
     let packing = &scheduled.packings[0];
     let packed = interp::eval(&packing.compute, &[&inputs[1]]).unwrap().remove(0);

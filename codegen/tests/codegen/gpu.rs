@@ -177,6 +177,7 @@ fn samples_are_assembled() {
         machine: Machine { vector_bytes: 16, registers: 255 },
         cores: 1,
         gpu: Some(GpuLimits::default()),
+        sums: Default::default(),
     });
     let inputs: Vec<Tensor> =
         task.compute.inputs.iter().map(|ty| filled(ty, &mut Random(5), |_, r| r.unit())).collect();

@@ -29,6 +29,7 @@ impl Builder {
                 features: Vec::new(),
             },
             weight_bytes: 0,
+            accurate: false,
             preparation: None,
             kernels: Vec::new(),
             specialisations: vec![Specialisation::default()],
@@ -113,6 +114,7 @@ impl Builder {
             args: args.iter().map(|id| bytes(self.info(*id))).collect(),
             reads: args.iter().rposition(|id| !writable(self.info(*id))).map_or(0, |i| i + 1),
             launches,
+            algorithm: None,
             tuning: None,
         };
         self.manifest.kernels.push(kernel);

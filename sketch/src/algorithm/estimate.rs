@@ -40,7 +40,8 @@ pub(super) fn preferred(task: &Task, small: bool) -> Option<Algorithm> {
     if !task.constant.get(param).copied().unwrap_or(false) {
         return None;
     }
-    let priced = Algorithm::ALL.into_iter().filter_map(|a| {
+    let allowed = Algorithm::ALL.into_iter().filter(|a| task.sums.allow(Some(*a)));
+    let priced = allowed.filter_map(|a| {
         let tile = a.tile().filter(|tile| !small || tile.weights == Weights::Late)?;
         let work = winograd::Work::of(task, &conv, tile)?;
         Some(Priced { algorithm: a, price: price(&work, PER_BYTE), work })
@@ -86,6 +87,7 @@ mod tests {
     use ansc_graph::Compute;
 
     use super::*;
+    use crate::algorithm::Sums;
     use crate::default::Machine;
 
     fn preferred(size: usize, channels: usize, out: usize, constant: bool) -> Option<Algorithm> {
@@ -99,6 +101,15 @@ mod tests {
         out: usize,
         constant: bool,
     ) -> Option<Algorithm> {
+        summed([window, stride], [size, channels, out], constant, Sums::Any)
+    }
+
+    fn summed(
+        [window, stride]: [usize; 2],
+        [size, channels, out]: [usize; 3],
+        constant: bool,
+        sums: Sums,
+    ) -> Option<Algorithm> {
         let padded = size * stride + window - 1;
         let text = format!(
             "compute(in0: f32[1, {padded}, {padded}, {channels}], in1: f32[{window}, {window}, {channels}, {out}]) -> conv {{
@@ -109,7 +120,7 @@ mod tests {
         let compute = Compute::parse(&text).unwrap();
         let machine = Machine { vector_bytes: 32, registers: 16 };
         let constant = vec![false, constant];
-        Task { name: "k".into(), compute, constant, machine, cores: 1, gpu: None }.preferred()
+        Task { name: "k".into(), compute, constant, machine, cores: 1, gpu: None, sums }.preferred()
     }
 
     #[test]
@@ -126,6 +137,16 @@ mod tests {
         assert_eq!(preferred(224, 3, 64, true), None);
         assert_eq!(preferred(14, 8, 8, true), None);
         assert_eq!(preferred(1, 512, 512, true), None);
+    }
+
+    #[test]
+    fn direct_sums_alone_are_never_winograds() {
+        for (window, size) in
+            [([3, 1], [56, 64, 64]), ([3, 1], [14, 512, 512]), ([7, 2], [112, 3, 64])]
+        {
+            assert!(summed(window, size, true, Sums::Any).is_some());
+            assert_eq!(summed(window, size, true, Sums::Direct), None);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! An algorithm is an instruction of a trace, so that a search finds out where which of them wins. Results may differ by
-//! rounding: see `winograd`; those of integers do not.
+//! rounding: see `winograd`, which a task may forbid ([`Sums`]); those of integers do not.
 
 mod convolution;
 mod dot4;
@@ -21,6 +21,7 @@ mod estimate;
 mod im2col;
 mod parts;
 mod rational;
+mod sums;
 mod toom_cook;
 mod winograd;
 
@@ -33,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::packed::Packing;
 use crate::task::Task;
 use convolution::Convolution;
+pub use sums::Sums;
 use winograd::{Tile, Weights};
 
 /// How a convolution or a product is computed.
@@ -97,8 +99,9 @@ impl Algorithm {
         Some(Tile { outputs, window, weights })
     }
 
-    /// None where the algorithm does not apply.
+    /// None where the algorithm does not apply, or the task does not allow it.
     pub fn rewrite(self, task: &Task) -> Option<Rewritten> {
+        task.sums.allow(Some(self)).then_some(())?;
         if self == Algorithm::Dot4 {
             return dot4::rewrite(task);
         }

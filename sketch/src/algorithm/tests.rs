@@ -5,7 +5,7 @@ use ansc_runtime::{DType, Tensor};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Algorithm, Rewritten};
+use super::{Algorithm, Rewritten, Sums};
 use crate::default::{self, Machine, Scheduled};
 use crate::exec;
 use crate::packed::in_turn;
@@ -17,7 +17,7 @@ const OF_FLOATS: [Algorithm; 3] = [Algorithm::Winograd2, Algorithm::Winograd4, A
 fn task(compute: Compute, constant: bool) -> Task {
     let constant = (0..compute.inputs.len()).map(|i| constant && i > 0).collect();
     let machine = Machine { vector_bytes: 16, registers: 16 };
-    Task { name: "k".into(), compute, constant, machine, cores: 2, gpu: None }
+    Task { name: "k".into(), compute, constant, machine, cores: 2, gpu: None, sums: Sums::Any }
 }
 
 /// `[n, h, w, c]` with a padding, a bias, something added and a maximum.
@@ -141,8 +141,7 @@ fn prepared(rewritten: &Rewritten, inputs: &[Tensor]) -> Vec<Tensor> {
 }
 
 fn scheduled(rewritten: &Rewritten) -> Scheduled {
-    let task = &rewritten.task;
-    let made = default::schedule(&task.name, &task.compute, &task.constant, &task.machine);
+    let made = rewritten.task.scheduled_as(None);
     Scheduled { packings: in_turn(rewritten.prepared.clone(), made.packings), ..made }
 }
 
@@ -154,6 +153,28 @@ fn run(scheduled: &Scheduled, inputs: &[Tensor]) -> Tensor {
     }
     let results = exec::run(&scheduled.program, &given.iter().collect::<Vec<_>>());
     results.unwrap_or_else(|e| panic!("{e}\n{}", scheduled.program)).remove(0)
+}
+
+/// By blocks the error is less than half of what it is one after another.
+#[test]
+fn long_sums_are_summed_by_blocks() {
+    for (compute, sums, blocks) in [
+        (channels_last(1, [5, 7], 192, 16, [3, 3], 1, 1), Sums::Direct, true),
+        (channels_last(1, [5, 7], 192, 16, [3, 3], 1, 1), Sums::Any, false),
+        (channels_first(2, [7, 9], 131, 16), Sums::Direct, true),
+        (channels_last(1, [5, 7], 7, 16, [3, 3], 1, 1), Sums::Direct, false),
+    ] {
+        let task = Task { sums, ..task(compute.clone(), true) };
+        let scheduled = task.scheduled_as(None);
+        let program = &scheduled.program;
+        let total = program.buffers.iter().any(|b| b.name.starts_with("total"));
+        assert_eq!(total, blocks, "{program}");
+        let (exact, inputs) = (exact(&compute), inputs(&compute));
+        let error = difference(&exact, &run(&scheduled, &inputs));
+        let plain = difference(&exact, &eval(&compute, &inputs));
+        println!("{error:.1e}, one after another {plain:.1e}");
+        assert!(error <= if blocks { 0.5 * plain } else { 5e-6 }, "{error} of {plain}");
+    }
 }
 
 /// Weights are transformed late: whole vectors of constants.

@@ -44,8 +44,8 @@ use ansc_runtime::DType;
 use super::convolution::{Convolution, Window};
 use super::parts::{self, Deal};
 use super::rational::Rational;
-use super::toom_cook::{Filter, filter};
-use super::{Replacing, Rewritten};
+use super::toom_cook::{Filter, Part, Row, filter};
+use super::{Replacing, Rewritten, Sums};
 use crate::flat::{flattened, spread};
 use crate::packed::{Packing, in_turn};
 use crate::task::Task;
@@ -255,6 +255,8 @@ impl<'a> Tiling<'a> {
         let products: Vec<(Range<usize>, BufId)> = self.strips().into_iter().map(product).collect();
         self.results(&mut compute, &products);
         rewritten.compute = compute.done();
+        // The transform of the products enlarges what their sums round off.
+        rewritten.sums = Sums::Direct;
         Some(Rewritten { task: rewritten, prepared: packing.into_iter().collect() })
     }
 
@@ -481,12 +483,7 @@ fn lanes(task: &Task) -> usize {
 }
 
 /// Row `at` of the matrix times the vector of `element`s, written out for each row.
-fn switch(
-    at: &Expr,
-    matrix: &[Vec<Rational>],
-    dtype: DType,
-    element: &dyn Fn(usize) -> Expr,
-) -> Expr {
+fn switch(at: &Expr, matrix: &[Row], dtype: DType, element: &dyn Fn(usize) -> Expr) -> Expr {
     let mut rows = matrix.iter().enumerate().rev();
     let (_, last) = rows.next().expect("a matrix has rows");
     rows.fold(combination(last, dtype, element), |rest, (i, row)| {
@@ -495,18 +492,23 @@ fn switch(
     })
 }
 
-/// The sum of elements with these coefficients, none of which is multiplied with one or with zero.
-fn combination(row: &[Rational], dtype: DType, element: &dyn Fn(usize) -> Expr) -> Expr {
-    let term = |i: usize, c: Rational| match c == Rational::ONE {
-        true => element(i),
-        false => element(i) * Expr::float(dtype, c.to_f64()),
+/// The sum of the row's parts, each a multiple of a sum of elements.
+fn combination(row: &Row, dtype: DType, element: &dyn Fn(usize) -> Expr) -> Expr {
+    let inner = |part: &Part| sum(dtype, part.terms.iter().map(|&(i, c)| (element(i), c)));
+    sum(dtype, row.iter().map(|part| (inner(part), part.factor)))
+}
+
+/// The sum of multiples, none of which is by one or by zero.
+fn sum(dtype: DType, terms: impl Iterator<Item = (Expr, Rational)>) -> Expr {
+    let times = |e: Expr, c: Rational| match c == Rational::ONE {
+        true => e,
+        false => e * Expr::float(dtype, c.to_f64()),
     };
-    let terms = row.iter().enumerate().filter(|(_, c)| !c.is_zero());
-    let sum = terms.fold(None, |sum: Option<Expr>, (i, &c)| {
+    let sum = terms.fold(None, |sum: Option<Expr>, (e, c)| {
         Some(match sum {
-            None => term(i, c),
-            Some(sum) if c.is_negative() => sum - term(i, c.abs()),
-            Some(sum) => sum + term(i, c),
+            None => times(e, c),
+            Some(sum) if c.is_negative() => sum - times(e, c.abs()),
+            Some(sum) => sum + times(e, c),
         })
     });
     sum.unwrap_or_else(|| Expr::float(dtype, 0.0))

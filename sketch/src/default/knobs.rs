@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::algorithm::Sums;
+
 /// One choice of the default schedule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -76,13 +78,20 @@ impl Knob {
 /// A value for every knob, and which of them were asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Knobs {
+    /// Whose long sums are summed by blocks. No choice, but what a task asks for.
+    pub(super) sums: Sums,
     set: BTreeMap<Knob, i64>,
     asked: RefCell<BTreeSet<Knob>>,
 }
 
 impl Knobs {
     pub fn new(set: impl IntoIterator<Item = (Knob, i64)>) -> Knobs {
-        Knobs { set: set.into_iter().collect(), asked: RefCell::default() }
+        Knobs { set: set.into_iter().collect(), ..Knobs::default() }
+    }
+
+    /// The same for a task that has only these algorithms.
+    pub fn summing(self, sums: Sums) -> Knobs {
+        Knobs { sums, ..self }
     }
 
     /// The same with nothing written out that need not be.

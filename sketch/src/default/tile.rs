@@ -15,6 +15,7 @@
 //! that the tile does not divide get smaller tiles of their own, and tiles at the border of a padded window theirs
 //! (`borders`), so that nothing inside is guarded.
 
+mod blocks;
 mod borders;
 mod choose;
 mod epilogue;
@@ -23,13 +24,15 @@ mod order;
 
 use std::ops::Range;
 
-use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType};
+use ansc_graph::{BufId, Combiner, Expr, Reduce, Stage, TensorType};
 
 use super::build::{Builder, Path};
 use super::knobs::Knob;
 use super::stage::{PARALLEL_WORK, lanes_of, plus, widths_of};
 use super::usage::has_reuse;
+use crate::algorithm::Sums;
 use crate::program::{Access, Body, IterKind, Stmt};
+use blocks::Blocks;
 use choose::Shape;
 pub(super) use epilogue::Epilogue;
 pub(super) use operands::Layout;
@@ -81,9 +84,8 @@ pub(super) fn schedule(b: &mut Builder<'_>, reduction: usize, done: &[bool]) -> 
 }
 
 fn is_tileable(s: &Stage) -> bool {
-    let plain = |r: &ansc_graph::Reduce| {
-        !matches!(r.combiner, Combiner::ArgMax { .. } | Combiner::ArgMin { .. })
-    };
+    let plain =
+        |r: &Reduce| !matches!(r.combiner, Combiner::ArgMax { .. } | Combiner::ArgMin { .. });
     let wide = s.ty.shape.last().is_some_and(|&extent| extent > 1);
     s.reduce.as_ref().is_some_and(plain) && wide && has_reuse(s) && !s.extents().contains(&0)
 }
@@ -186,17 +188,49 @@ fn tile(b: &mut Builder<'_>, path: &Path, t: &Tiling, origin: Origin) -> Vec<Stm
     let acc = b.local("tile", TensorType::new(s.ty.dtype, [t.shape.upper, origin.rows, width]));
     let place = Place { t, origin, acc };
     let identity = Expr::Const(r.combiner.identity(s.ty.dtype).expect("not an arg-combiner"));
-    let mut stmts = place.points(b, path, &mut |b, path, _, dst| {
-        b.block(path, "init", Body::Assign { dst, value: identity.clone() })
-    });
-    stmts.extend(reduction_loops(b, path, &r.extents, t.window, &mut |b, path, terms| {
+    let init = |b: &mut Builder<'_>, path: &Path, buffer: BufId| {
+        place.points(b, path, &mut |b, path, _, dst| {
+            let dst = Access { buffer, ..dst };
+            b.block(path, "init", Body::Assign { dst, value: identity.clone() })
+        })
+    };
+    let add = |b: &mut Builder<'_>, path: &Path, terms: &[Expr]| {
         place.points(b, path, &mut |b, path, point, dst| {
             let value = operands::value_at(b, t.reduction, &place.origin.columns, point, terms);
             b.block(path, &s.name, Body::Reduce { combiner: r.combiner, dst, value, init: false })
         })
-    }));
+    };
+    let mut result = acc;
+    let mut stmts;
+    if let Some(blocks) = blocks(b, s, r) {
+        let ty = b.program.buffers[acc.index()].ty.clone();
+        result = b.local("total", ty);
+        stmts = init(b, path, result);
+        stmts.extend(b.serial_all(path, &blocks.outer, IterKind::Reduce, &mut |b, path, block| {
+            let mut stmts = init(b, path, acc);
+            stmts.extend(reduction_loops(
+                b,
+                path,
+                &blocks.inner,
+                t.window,
+                &mut |b, path, terms| add(b, path, &blocks.joined(&block, terms)),
+            ));
+            stmts.extend(place.points(b, path, &mut |b, path, _, of_block| {
+                let dst = Access { buffer: result, indices: of_block.indices.clone() };
+                let value = Expr::Load(of_block.buffer, of_block.indices);
+                let body = Body::Reduce { combiner: r.combiner, dst, value, init: false };
+                b.block(path, "block", body)
+            }));
+            stmts
+        }));
+    } else {
+        stmts = init(b, path, acc);
+        stmts.extend(reduction_loops(b, path, &r.extents, t.window, &mut |b, path, terms| {
+            add(b, path, terms)
+        }));
+    }
     stmts.extend(place.results(b, path, &mut |b, path, point, tile| {
-        let tile = Expr::Load(tile.buffer, tile.indices);
+        let tile = Expr::Load(result, tile.indices);
         let (writer, at, value) = match &t.epilogue {
             None => (t.reduction, point.indices.clone(), tile),
             Some(e) => {
@@ -209,6 +243,12 @@ fn tile(b: &mut Builder<'_>, path: &Path, t: &Tiling, origin: Origin) -> Vec<Stm
         b.block(path, &b.compute.stages[writer].name, Body::Assign { dst, value })
     }));
     stmts
+}
+
+/// Where rounding matters more than time, long sums of floats are summed by blocks.
+fn blocks(b: &Builder<'_>, s: &Stage, r: &Reduce) -> Option<Blocks> {
+    let rounds = b.knobs.sums == Sums::Direct && s.ty.dtype.is_float();
+    (rounds && r.combiner == Combiner::Sum).then(|| Blocks::of(&r.extents)).flatten()
 }
 
 /// What one term of a reduction adds, given the indices of the term.

@@ -255,7 +255,7 @@ impl Recorder {
             self.packings = Some(vec![]);
             return Ok(());
         }
-        let knobs = Knobs::new(set);
+        let knobs = Knobs::new(set).summing(task.sums);
         let made = schedule_with(name, &task.compute, constant, &task.machine, &knobs);
         self.schedule = Schedule::new(made.program);
         self.packings = Some(made.packings);

@@ -101,7 +101,7 @@ pub enum StepError {
 }
 
 impl Trace {
-    /// The algorithm that it computes a subgraph with, if that is not the one of its expression.
+    /// What the subgraph is computed by; none is its expression.
     pub fn algorithm(&self) -> Option<Algorithm> {
         self.steps.iter().find_map(|step| match step {
             Instruction::Algorithm { algorithm } => Some(*algorithm),

@@ -123,7 +123,15 @@ fn rewritten(source: &str, name: &str) -> String {
     let compute = Compute::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
     let constant = (0..compute.inputs.len()).map(|i| i > 0).collect();
     let machine = Machine { vector_bytes: 32, registers: 16 };
-    let task = Task { name: "k".into(), compute, constant, machine, cores: 1, gpu: None };
+    let task = Task {
+        name: "k".into(),
+        compute,
+        constant,
+        machine,
+        cores: 1,
+        gpu: None,
+        sums: Default::default(),
+    };
     let algorithm = Algorithm::ALL.into_iter().find(|a| a.name() == name).expect("a name");
     let Some(made) = algorithm.rewrite(&task) else { return "(does not apply)".into() };
     let prepared =

@@ -59,6 +59,7 @@ fn task(name: &str, compute: &Compute, constants: bool, on_gpu: bool) -> Arc<Tas
         machine: Machine { vector_bytes: 16, registers: 16 },
         cores: 2,
         gpu: on_gpu.then(GpuLimits::default),
+        sums: Default::default(),
     })
 }
 

@@ -8,6 +8,9 @@
 //! The least of many noisy medians is luck, and some schedules gain only while the machine is in one of its states:
 //! what three quarters of the runs agree on holds elsewhere too.
 
+use ansc_sketch::Trace;
+use ansc_sketch::algorithm::Sums;
+
 use super::{InMemory, Key, Record, Records, RecordsError, fastest, pooled, untuned_program};
 use crate::outcome::Outcome;
 
@@ -27,6 +30,23 @@ pub fn choose(
     let mostly = |program: &u64| programs[program].upper_quartile().is_some_and(|s| s <= default.1);
     let surely = |(program, median): &&(u64, f64)| *median <= GAIN * default.1 && mostly(program);
     all.iter().find(surely).or(Some(default)).copied()
+}
+
+/// As [`Records::best`], of the schedules whose algorithms are allowed.
+pub fn best_allowed(
+    records: &dyn Records,
+    key: &Key,
+    untuned: Option<u64>,
+    sums: Sums,
+) -> Result<Option<(Trace, f64)>, RecordsError> {
+    if sums == Sums::Any {
+        return records.best(key, untuned);
+    }
+    let mut all = records.of(key)?;
+    all.retain(|record| sums.allow(record.trace.algorithm()));
+    let mut allowed = InMemory::default();
+    allowed.add(&all)?;
+    allowed.best(key, untuned)
 }
 
 /// Of every key for which something is surely faster than the untuned program: both, with their medians alone.

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::outcome::Outcome;
 
-pub use choice::{choose, chosen};
+pub use choice::{best_allowed, choose, chosen};
 pub use error::RecordsError;
 pub use journal::Journal;
 pub use machine::{machine_name, processor};

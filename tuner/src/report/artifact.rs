@@ -49,6 +49,9 @@ pub struct Kernel {
     /// Of the time of all steps.
     pub share: f64,
     pub roofline: Option<Roofline>,
+    /// As in the manifest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
     pub tuning: Option<Tuning>,
 }
 
@@ -68,6 +71,7 @@ impl Kernel {
             seconds,
             share: if total > 0.0 { seconds / total } else { 0.0 },
             roofline: None,
+            algorithm: info.algorithm.clone(),
             tuning: info.tuning.clone(),
         }
     }

@@ -100,6 +100,7 @@ fn manifest() -> Manifest {
         args: vec![],
         reads,
         launches: vec![],
+        algorithm: None,
         tuning,
     };
     let tuning = Tuning {
@@ -123,6 +124,7 @@ fn manifest() -> Manifest {
         model: Provenance { name: "m<1>.onnx".into(), sha256: String::new() },
         target: TargetInfo { triple: "x86_64".into(), cpu: "native".into(), features: vec![] },
         weight_bytes: 0,
+        accurate: false,
         preparation: None,
         kernels: vec![kernel("a", 1, Some(tuning)), kernel("b", 2, None)],
         specialisations: vec![Specialisation {

@@ -41,6 +41,7 @@ impl Model {
                 features: vec![],
             },
             weight_bytes: 0,
+            accurate: false,
             preparation: None,
             kernels: vec![],
             specialisations: vec![],
@@ -122,6 +123,7 @@ impl Model {
             args: args.iter().map(bytes).collect(),
             reads: args.iter().rposition(|id| !written(id)).map_or(0, |last| last + 1),
             launches: vec![],
+            algorithm: None,
             tuning: None,
         };
         self.manifest.kernels.push(info);
