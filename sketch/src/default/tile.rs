@@ -183,52 +183,10 @@ fn nest_of(
 /// One tile: initialised, reduced, stored through the epilogue.
 fn tile(b: &mut Builder<'_>, path: &Path, t: &Tiling, origin: Origin) -> Vec<Stmt> {
     let s = &b.compute.stages[t.reduction];
-    let r = s.reduce.as_ref().expect("a reduction");
     let width: usize = origin.columns.widths.iter().sum();
     let acc = b.local("tile", TensorType::new(s.ty.dtype, [t.shape.upper, origin.rows, width]));
     let place = Place { t, origin, acc };
-    let identity = Expr::Const(r.combiner.identity(s.ty.dtype).expect("not an arg-combiner"));
-    let init = |b: &mut Builder<'_>, path: &Path, buffer: BufId| {
-        place.points(b, path, &mut |b, path, _, dst| {
-            let dst = Access { buffer, ..dst };
-            b.block(path, "init", Body::Assign { dst, value: identity.clone() })
-        })
-    };
-    let add = |b: &mut Builder<'_>, path: &Path, terms: &[Expr]| {
-        place.points(b, path, &mut |b, path, point, dst| {
-            let value = operands::value_at(b, t.reduction, &place.origin.columns, point, terms);
-            b.block(path, &s.name, Body::Reduce { combiner: r.combiner, dst, value, init: false })
-        })
-    };
-    let mut result = acc;
-    let mut stmts;
-    if let Some(blocks) = blocks(b, s, r) {
-        let ty = b.program.buffers[acc.index()].ty.clone();
-        result = b.local("total", ty);
-        stmts = init(b, path, result);
-        stmts.extend(b.serial_all(path, &blocks.outer, IterKind::Reduce, &mut |b, path, block| {
-            let mut stmts = init(b, path, acc);
-            stmts.extend(reduction_loops(
-                b,
-                path,
-                &blocks.inner,
-                t.window,
-                &mut |b, path, terms| add(b, path, &blocks.joined(&block, terms)),
-            ));
-            stmts.extend(place.points(b, path, &mut |b, path, _, of_block| {
-                let dst = Access { buffer: result, indices: of_block.indices.clone() };
-                let value = Expr::Load(of_block.buffer, of_block.indices);
-                let body = Body::Reduce { combiner: r.combiner, dst, value, init: false };
-                b.block(path, "block", body)
-            }));
-            stmts
-        }));
-    } else {
-        stmts = init(b, path, acc);
-        stmts.extend(reduction_loops(b, path, &r.extents, t.window, &mut |b, path, terms| {
-            add(b, path, terms)
-        }));
-    }
+    let (mut stmts, result) = place.reduced(b, path);
     stmts.extend(place.results(b, path, &mut |b, path, point, tile| {
         let tile = Expr::Load(result, tile.indices);
         let (writer, at, value) = match &t.epilogue {
@@ -246,9 +204,10 @@ fn tile(b: &mut Builder<'_>, path: &Path, t: &Tiling, origin: Origin) -> Vec<Stm
 }
 
 /// Where rounding matters more than time, long sums of floats are summed by blocks.
-fn blocks(b: &Builder<'_>, s: &Stage, r: &Reduce) -> Option<Blocks> {
-    let rounds = b.knobs.sums == Sums::Direct && s.ty.dtype.is_float();
-    (rounds && r.combiner == Combiner::Sum).then(|| Blocks::of(&r.extents)).flatten()
+fn blocks(b: &Builder<'_>, t: &Tiling, r: &Reduce) -> Option<Blocks> {
+    let is_float = b.compute.stages[t.reduction].ty.dtype.is_float();
+    let rounds = b.knobs.sums == Sums::Direct && is_float && r.combiner == Combiner::Sum;
+    rounds.then(|| Blocks::of(&r.extents)).flatten()
 }
 
 /// What one term of a reduction adds, given the indices of the term.
@@ -366,6 +325,68 @@ struct Point {
 }
 
 impl Place<'_> {
+    /// What reduces the tile, and the buffer that has the results then.
+    fn reduced(&self, b: &mut Builder<'_>, path: &Path) -> (Vec<Stmt>, BufId) {
+        let r = self.reduce(b);
+        let Some(blocks) = blocks(b, self.t, r) else {
+            let mut stmts = self.init(b, path, self.acc);
+            stmts.extend(reduction_loops(
+                b,
+                path,
+                &r.extents,
+                self.t.window,
+                &mut |b, path, at| self.add(b, path, at),
+            ));
+            return (stmts, self.acc);
+        };
+        let total = b.local("total", b.program.buffers[self.acc.index()].ty.clone());
+        let mut stmts = self.init(b, path, total);
+        stmts.extend(b.serial_all(path, &blocks.outer, IterKind::Reduce, &mut |b, path, block| {
+            let mut stmts = self.init(b, path, self.acc);
+            let (inner, window) = (&blocks.inner, self.t.window);
+            stmts.extend(reduction_loops(b, path, inner, window, &mut |b, path, within| {
+                self.add(b, path, &blocks.joined(&block, within))
+            }));
+            stmts.extend(self.add_block(b, path, total));
+            stmts
+        }));
+        (stmts, total)
+    }
+
+    fn reduce<'b>(&self, b: &Builder<'b>) -> &'b Reduce {
+        let compute = b.compute;
+        compute.stages[self.t.reduction].reduce.as_ref().expect("a reduction")
+    }
+
+    fn init(&self, b: &mut Builder<'_>, path: &Path, buffer: BufId) -> Vec<Stmt> {
+        let ty = b.program.buffers[buffer.index()].ty.dtype;
+        let identity = self.reduce(b).combiner.identity(ty).expect("not an arg-combiner");
+        self.points(b, path, &mut |b, path, _, dst| {
+            let (dst, value) = (Access { buffer, ..dst }, Expr::Const(identity));
+            b.block(path, "init", Body::Assign { dst, value })
+        })
+    }
+
+    /// Adds one term of the reduction to each element.
+    fn add(&self, b: &mut Builder<'_>, path: &Path, terms: &[Expr]) -> Vec<Stmt> {
+        let (reduction, combiner) = (self.t.reduction, self.reduce(b).combiner);
+        self.points(b, path, &mut |b, path, point, dst| {
+            let value = operands::value_at(b, reduction, &self.origin.columns, point, terms);
+            let name = &b.compute.stages[reduction].name;
+            b.block(path, name, Body::Reduce { combiner, dst, value, init: false })
+        })
+    }
+
+    /// Adds what a block of terms came to.
+    fn add_block(&self, b: &mut Builder<'_>, path: &Path, total: BufId) -> Vec<Stmt> {
+        let combiner = self.reduce(b).combiner;
+        self.points(b, path, &mut |b, path, _, of_block| {
+            let dst = Access { buffer: total, indices: of_block.indices.clone() };
+            let value = Expr::Load(of_block.buffer, of_block.indices);
+            b.block(path, "block", Body::Reduce { combiner, dst, value, init: false })
+        })
+    }
+
     /// `f` at every element of the tile, rows written out, columns in vectors.
     fn points(&self, b: &mut Builder<'_>, path: &Path, f: &mut Inside<'_>) -> Vec<Stmt> {
         b.unrolled(path, self.t.shape.upper, IterKind::Spatial, |b, path, u| {

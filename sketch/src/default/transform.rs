@@ -76,8 +76,9 @@ struct Plan {
     first: usize,
     second: usize,
     epilogue: Option<Epilogue>,
-    /// The axes of a square.
+    /// The axes of a square, and which of them the first stage chooses by.
     square: Vec<Walk>,
+    own: usize,
     /// Neighbours along each axis of the second stage but the last that are made of one square.
     periods: Vec<usize>,
     neighbours: Vec<Walk>,
@@ -129,7 +130,8 @@ fn plan(b: &Builder<'_>, first: usize, done: &[bool]) -> Option<Plan> {
         (0..p.ty.rank() - 1).map(|axis| shared(&loads, axis, s, &periods)).collect();
     let (square, neighbours) = walks(p, &wanted, &periods, (own, chosen));
     let epilogue = Epilogue::of(b, second, done).filter(Epilogue::is_in_place);
-    Some(Plan { first, second, epilogue, square, periods, neighbours, wanted })
+    let own = wanted[..own.axis].iter().filter(|w| w.is_none()).count();
+    Some(Plan { first, second, epilogue, square, own, periods, neighbours, wanted })
 }
 
 /// After how many elements of each axis but the last all choices repeat; none where the last one chooses too.
@@ -215,7 +217,12 @@ fn square(b: &mut Builder<'_>, path: &Path, plan: &Plan, at: &[Expr], column: Ex
     let extents: Vec<usize> = plan.square.iter().map(|walk| walk.extent).collect();
     let ty = TensorType::new(p.ty.dtype, &extents[..]);
     let local = b.local("square", ty);
-    let mut stmts = walked(b, path, &plan.square, vec![], &mut |b, path, within| {
+    // Innermost the axis by which the stage chooses: what its elements have in common stays in registers until then.
+    let mut walks = plan.square.clone();
+    walks[plan.own..].rotate_left(1);
+    let mut stmts = walked(b, path, &walks, vec![], &mut |b, path, within| {
+        let mut within = within.to_vec();
+        within[plan.own..].rotate_right(1);
         let mut inside = within.iter();
         let index = |w: &Option<Expr>| match w {
             Some(shared) => shared.substitute(&|v| match part(v)? {
@@ -227,7 +234,7 @@ fn square(b: &mut Builder<'_>, path: &Path, plan: &Plan, at: &[Expr], column: Ex
         let mut indices: Vec<Expr> = plan.wanted.iter().map(index).collect();
         indices.push(column.clone());
         let value = b.body_at(plan.first, &indices);
-        let dst = Access { buffer: local, indices: within.to_vec() };
+        let dst = Access { buffer: local, indices: within };
         b.block(path, &b.compute.stages[plan.first].name, Body::Assign { dst, value })
     });
     stmts.extend(walked(b, path, &plan.neighbours, vec![], &mut |b, path, within| {
