@@ -113,7 +113,7 @@ fn inputs_may_be_pipes_but_have_an_end() {
         &["records", "import", "new.db", "/dev/zero"],
     ] {
         let output = ansc(dir, args);
-        let text = String::from_utf8_lossy(&output.stderr);
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}: {text}");
         assert!(text.contains("pipe") || text.contains("regular file"), "{args:?}: {text}");
     }
