@@ -88,7 +88,7 @@ mod tests {
             assert!(text.chars().count() <= width, "{width}: {text}");
             assert!(text.ends_with(" (conv_1)") && text.contains("Conv"), "{text}");
         }
-        assert_eq!(title_in(&long, "conv_1", 30), "…es.0/Conv + 2 more (conv_1)".to_owned());
+        assert_eq!(title_in(&long, "conv_1", 30), "…ures.0/Conv + 2 more (conv_1)");
         assert_eq!(shortened("conv_1", 4), "…v_1");
     }
 }
