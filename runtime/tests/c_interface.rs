@@ -236,13 +236,14 @@ fn denormal_numbers_are_zeros_unless_they_are_kept() {
     let model = loaded();
     // Its second element is `2 x + x`.
     let tiny = f32::MIN_POSITIVE / 4.0;
+    let values = [tiny; 8];
     for (keep_denormals, expected) in [(0, 0.0), (1, tiny * 3.0), (255, tiny * 3.0)] {
         let options = AnscSessionOptions { keep_denormals, ..OPTIONS };
         let (mut session, mut y) = (null_mut(), [9f32; 8]);
         // SAFETY: all pointers are valid.
         let made = unsafe { ansc_session_new(model, &raw const options, &raw mut session) };
         assert_eq!(made, AnscStatus::Ok, "{}", message());
-        let (x, y_out) = (input(c"x", F32, &[tiny; 8]), output(c"y", &mut y));
+        let (x, y_out) = (input(c"x", F32, &values), output(c"y", &mut y));
         assert_eq!(run(session, &[x], &[y_out]), AnscStatus::Ok, "{}", message());
         assert_eq!(y[1], expected);
         // SAFETY: made above.
