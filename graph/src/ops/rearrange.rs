@@ -158,8 +158,9 @@ pub fn triangle(
         }
         _ => return Err(OpError::Invalid("the diagonal must be one i64".into())),
     };
-    let (first, column) = (Expr::var(row) + k, Expr::var(row + 1));
-    let inside = if upper { first.le(column) } else { column.le(first) };
+    // Not `row + k`: the diagonal may be any number, and the sum would overflow.
+    let distance = Expr::var(row + 1) - Expr::var(row);
+    let inside = if upper { k.le(distance) } else { distance.le(k) };
     let zero = Expr::Const(Scalar::zero(x.dtype));
     let body = Expr::select(inside, Expr::load(0, own(x.rank())), zero);
     Ok(moved("Trilu", &inputs[..used].iter().collect::<Vec<_>>(), x.clone(), body))
@@ -167,7 +168,10 @@ pub fn triangle(
 
 #[cfg(test)]
 mod tests {
+    use ansc_runtime::Tensor;
+
     use super::*;
+    use crate::interp;
 
     fn f32s(shape: &[usize]) -> TensorType {
         TensorType::new(DType::F32, shape)
@@ -186,6 +190,28 @@ mod tests {
             shape(space_to_depth(&f32s(&[1, 2, 4, 6]), 2, DepthOrder::DepthColumnRow)),
             [1, 8, 2, 3]
         );
+    }
+
+    #[test]
+    fn triangles_of_any_diagonal() {
+        let ones = Tensor::from_slice(&[3, 4], &[1.0f32; 12]);
+        for k in [i64::MIN, i64::MIN + 1, -1, 0, 2, i64::MAX - 1, i64::MAX] {
+            let given = Tensor::from_slice(&[], &[k]);
+            for upper in [true, false] {
+                let inside = |i: i128| {
+                    let distance = i % 4 - i / 4;
+                    if upper { i128::from(k) <= distance } else { distance <= i128::from(k) }
+                };
+                let expected: Vec<f64> = (0..12).map(|i| inside(i).into()).collect();
+                let known = triangle(&[f32s(&[3, 4])], upper, Diagonal::At(k)).unwrap();
+                let types = [f32s(&[3, 4]), TensorType::new(DType::I64, [])];
+                let open = triangle(&types, upper, Diagonal::Input).unwrap();
+                for (op, inputs) in [(known, vec![&ones]), (open, vec![&ones, &given])] {
+                    let y = interp::eval(&op.expr, &inputs).unwrap();
+                    assert_eq!(y[0].to_f64_vec(), expected, "{k} {upper}");
+                }
+            }
+        }
     }
 
     #[test]
