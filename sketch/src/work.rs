@@ -60,7 +60,7 @@ mod tests {
     use ansc_graph::Compute;
 
     use super::*;
-    use crate::algorithm::Algorithm;
+    use crate::algorithm::{Algorithm, Sums};
     use crate::default::{self, Machine};
     use crate::task::Task;
     use crate::testing::*;
@@ -89,7 +89,9 @@ mod tests {
         let compute = conv(channels, channels, size, size, 1);
         let constant = vec![false, true, false, false][..compute.inputs.len()].to_vec();
         let (name, machine) = ("k".to_owned(), MACHINE);
-        let task = Arc::new(Task { name, compute, constant, machine, cores: 1, gpu: None });
+        let sums = Sums::Any;
+        let task = Task { name, compute, constant, machine, cores: 1, gpu: None, sums };
+        let task = Arc::new(task);
         let rewritten = Algorithm::Winograd4.rewrite(&task).unwrap().task;
         let done = default::schedule("k", &rewritten.compute, &rewritten.constant, &MACHINE);
         let (found, direct) = (work(&done.program), cost::flops(&task.compute));

@@ -283,9 +283,8 @@ impl Importer {
     /// Adds one node to the uppermost frame and binds its outputs.
     pub(super) fn import_node(&mut self, node: &NodeProto, attributes: &Attributes<'_>) {
         let first_new = self.frame().graph.len();
-        let bindings = self
-            .bindings(node, attributes)
-            .unwrap_or_else(|problem| self.poisoned(node, problem));
+        let bindings =
+            self.bindings(node, attributes).unwrap_or_else(|problem| self.poisoned(node, problem));
         for (index, name) in node.output.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
             let binding = bindings.get(index).cloned().unwrap_or_else(|| {
                 let reason = format!("its output {index}, `{name}`, is not supported");

@@ -170,6 +170,7 @@ fn work(compute: &Compute, trace: &Trace) -> Option<u64> {
         machine: ansc_sketch::default::Machine { vector_bytes: 32, registers: 16 },
         cores: 1,
         gpu: None,
+        sums: ansc_sketch::algorithm::Sums::Any,
     };
     let rewritten = algorithm.rewrite(&task)?.task;
     Some(ansc_sketch::work(&rewritten.naive()))
