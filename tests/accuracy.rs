@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ansc::choice::{Schedules, Tuned, target_name};
+use ansc::choice::{Origin, Schedules, Tuned, target_name};
 use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
 use ansc_frontend::import::{self, ImportOptions};
