@@ -131,7 +131,7 @@ fn errors_stay_below_what_the_documentation_states() {
     let accurate = dir.path().join("accurate.ansc");
     std::fs::rename(compiled(&model, &["--accurate"]), &accurate).unwrap();
     let by_default = compiled(&model, &[]);
-    let outlier = |x: f32, i: usize| if i % 997 == 0 { 1e4_f32.copysign(x) } else { x };
+    let outlier = |x: f32, i: usize| if i.is_multiple_of(997) { 1e4_f32.copysign(x) } else { x };
     let loud = |x: f32, i: usize| if i < SIZE * SIZE { 1e3 * x } else { x };
     for (name, x, most) in [
         ("normal", input(1, |x, _| x), 2.5),

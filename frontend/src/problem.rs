@@ -81,7 +81,9 @@ pub(crate) fn shortened(name: String) -> String {
         return name;
     }
     let half = MAX_NAME / 2 - 8;
-    let (head, tail) = (name.floor_char_boundary(half), name.ceil_char_boundary(name.len() - half));
+    let boundary = |at: &usize| name.is_char_boundary(*at);
+    let head = (0..=half).rev().find(boundary).unwrap_or(0);
+    let tail = (name.len() - half..name.len()).find(boundary).unwrap_or(name.len());
     format!("{}[..]{}", &name[..head], &name[tail..])
 }
 

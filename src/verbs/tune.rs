@@ -49,6 +49,9 @@ pub(super) fn run(args: &Tune) -> Result<(), Error> {
 /// The command that compiles what was tuned.
 fn next(args: &Tune, records: &Path) -> String {
     let mut words = vec!["ansc".into(), "compile".into(), args.model.display().to_string()];
+    if args.accuracy.accurate {
+        words.push("--accurate".into());
+    }
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
     let specialise = &args.specialise;
     for (name, shape) in &specialise.shapes {

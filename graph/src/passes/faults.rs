@@ -64,8 +64,8 @@ fn run(
     verifier: &mut Verifier,
 ) -> Result<(), PassError> {
     let planted = Pass { name: "planted", description: "a fault", run: plant };
-    let named = |name: &&str| PASSES.iter().find(|p| p.name == *name).unwrap();
-    let mut passes: Vec<&Pass> = ORDER.iter().map(|name| named(&name)).collect();
+    let named = |name: &str| PASSES.iter().find(|p| p.name == name).unwrap();
+    let mut passes: Vec<&Pass> = ORDER.iter().map(|name| named(name)).collect();
     let at = match place {
         Place::Amid => passes.len() / 3,
         Place::Last => passes.len(),

@@ -166,9 +166,9 @@ pub fn run_all_observed(
     verifier: &mut Verifier,
     observe: &mut dyn FnMut(&Pass, &Graph, bool),
 ) -> Result<(), PassError> {
-    let named = |name: &&str| PASSES.iter().find(|p| p.name == *name).expect("ORDER names passes");
+    let named = |name: &str| PASSES.iter().find(|p| p.name == name).expect("ORDER names passes");
     let wanted = |pass: &&Pass| !options.skip.iter().any(|name| name == pass.name);
-    let passes: Vec<&Pass> = ORDER.iter().map(|name| named(&name)).filter(wanted).collect();
+    let passes: Vec<&Pass> = ORDER.iter().map(|name| named(name)).filter(wanted).collect();
     Run { passes: &passes, options, verifier }.over(graph, observe)
 }
 

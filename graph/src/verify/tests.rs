@@ -295,7 +295,7 @@ fn kinds() -> Vec<(ComputeOp, Kind)> {
     let product = || matmul::matmul(&x, &x).unwrap();
     let pooled = |mode| pool::average_pool(pool_attrs(mode), &[0, 0], &image).unwrap();
     let added = || maps::binary(BinOp::Add, &x, &x).unwrap();
-    let padded = pad::pad(&[x.clone()], zero, &[1, 0], &[0, 1]).unwrap();
+    let padded = pad::pad(std::slice::from_ref(&x), zero, &[1, 0], &[0, 1]).unwrap();
     let part = slice::slice(&x, &[1, 0], &[1, 2], &[3, 2]).unwrap();
     vec![
         (added(), Kind::MatMul),
