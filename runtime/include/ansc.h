@@ -258,4 +258,4 @@ AnscStatus ansc_session_output_shape(const struct AnscSession *session,
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: 2f55ffd80def021db24c5ed5d8f5b94b */
+/* sources: 19b06816422f5a2a19ac19e3b0b4be71 */

@@ -18,6 +18,7 @@ import sys
 import tempfile
 
 import numpy as np
+import onnx
 
 import compiler
 import known
@@ -43,7 +44,7 @@ class Judge:
             return ("done" if kind == "slow run" else kind), words
         if inputs is None:
             return f"{kind}, no values", words
-        theirs, why_not = self.peers.ask("onnxruntime", model, inputs)
+        theirs, why_not = self.ask("onnxruntime", model, inputs)
         if theirs is None:
             return self.alone(kind, words, results, model, inputs, why_not)
         if results is None:
@@ -52,28 +53,36 @@ class Judge:
         differs = values.difference(theirs, results)
         return self.dispute(differs, theirs, results, model, inputs) if differs else ("equal", "")
 
+    def ask(self, engine, model, inputs):
+        """What a peer makes of a model, once for each name: an output that is listed twice is one output here."""
+        found, why_not = self.peers.ask(engine, model, inputs)
+        names = [output.name for output in onnx.load_model_from_string(model).graph.output]
+        if found is None or len(found) != len(names):
+            return found, why_not
+        return [found[names.index(name)] for name in dict.fromkeys(names)], why_not
+
     def alone(self, kind, words, results, model, inputs, why_not):
         """ONNX Runtime has no result."""
         if results is None:
             return {"done": "not run", "refused": "both refuse", "cannot run": "both refuse", "slow run": "both slow"}.get(kind, kind), words
-        reference, _ = self.peers.ask("reference", model, inputs)
+        reference, _ = self.ask("reference", model, inputs)
         if reference is None:
             return "only ours", why_not
         differs = values.difference(values.flat(reference), results)
         return ("other than the reference", f"{differs}; ONNX Runtime: {why_not}") if differs else ("equal to the reference", "")
 
     def dispute(self, differs, theirs, ours, model, inputs):
-        reference, why_not = self.peers.ask("reference", model, inputs)
+        reference, why_not = self.ask("reference", model, inputs)
         reference = values.flat(reference) if reference is not None else None
         if reference is not None and values.difference(reference, ours) is None:
             return "the reference is with us", differs
-        exact, _ = self.peers.ask("float64", model, inputs)
+        exact, _ = self.ask("float64", model, inputs)
         if exact is not None:
             exact = values.flat(exact)
             own, other = values.error(exact, ours), values.error(exact, theirs)
             if own <= max(2 * other, 1e-5):
                 return "as exact as theirs", f"{differs}; errors {own:.1e} and {other:.1e}"
-        moved, _ = self.peers.ask("moved", model, inputs)
+        moved, _ = self.ask("moved", model, inputs)
         if moved is not None and values.error(theirs, values.flat(moved)) >= 0.25 * values.error(theirs, ours) > 0:
             return "chaos", differs
         operator, _ = self.peers.ask("undefined", model, inputs)

@@ -26,9 +26,10 @@ fn product(
     ctx.product_of(a, b, |ctx, a, b| {
         let [(a, zero_a), (b, zero_b)] = as_multiplied(ctx, (a, zero_a), (b, zero_b))?;
         let rank = [ctx.ty(a).rank(), ctx.ty(b).rank()];
-        let inner = ctx.shape(a)[rank[0] - 1];
         let zero_a = zero_a.map(|z| per_row(ctx, z)).transpose()?;
+        // Refuses what has no axis to sum over.
         let mut y = ctx.matmul(a, b)?;
+        let inner = ctx.shape(a)[rank[0] - 1];
         if let Some(zero_a) = zero_a {
             let columns = sums(ctx, b, rank[1] - 2)?;
             y = corrected(ctx, y, zero_a, columns)?;

@@ -96,7 +96,7 @@ fn a_constant_of_a_function_is_in_memory_once() {
 fn lists_that_become_constants_anew_at_each_call() {
     // 64 KB a call, which no list shares with another: 1 GB after 16384 calls.
     let list = AttributeProto {
-        ints: (0..1 << 13).collect(),
+        ints: (0..1 << 13).map(|i| i % 4).collect(),
         ..attribute("value_ints", AttributeType::Ints)
     };
     let leaf =
