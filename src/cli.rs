@@ -502,7 +502,7 @@ pub struct Lab {
     /// The subgraph to search [default: the one with the most operations]
     #[arg(long, value_name = "N")]
     pub subgraph: Option<usize>,
-    /// Search strategies to compare, which docs/STRATEGIES.md describes
+    /// Search strategies to compare, which docs/src/strategies.md describes
     #[arg(long, value_delimiter = ',', value_name = "NAME,..", value_parser = ansc_tuner::strategy::NAMES,
           default_value = "evolutionary,opevo,g-bfs,n-a2c,annealing,rnn,random")]
     pub strategies: Vec<String>,

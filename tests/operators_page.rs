@@ -4,7 +4,7 @@ use std::path::Path;
 
 #[test]
 fn the_page_of_operators_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/OPERATORS.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/src/operators.md");
     let page = ansc::verbs::operators::page();
     if std::env::var_os("ANSC_BLESS").is_some() {
         std::fs::write(&path, &page).unwrap();

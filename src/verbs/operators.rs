@@ -1,4 +1,4 @@
-//! `ansc operators`: what can be compiled. The page `docs/OPERATORS.md` is its output.
+//! `ansc operators`: what can be compiled. The page `docs/src/operators.md` is its output.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! A search strategy of one's own, and how good it is beside the built-in ones. `docs/STRATEGIES.md` explains it.
+//! A search strategy of one's own, and how good it is beside the built-in ones. `docs/src/strategies.md` explains it.
 //!
 //! ```text
 //! cargo run --release -p ansc-tuner --example own_strategy

@@ -34,5 +34,5 @@ pub use strategy::SearchStrategy;
 
 /// The example of the page is compiled and run with the tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/STRATEGIES.md")]
+#[doc = include_str!("../../docs/src/strategies.md")]
 struct Strategies;

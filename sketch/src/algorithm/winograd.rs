@@ -34,7 +34,7 @@
 //! are summed by blocks. Sums and differences of inputs lose some bits: with 256 channels and elements of a normal
 //! distribution, summed one after another, the largest error is 7e-7 of the largest result for F(2, 3) and 2.3e-6 for
 //! F(4, 3), where the direct sum of 2304 terms has 1.5e-6; 4.7e-6 for F(4, 4), of 64 channels under windows of seven
-//! by seven. `docs/ACCURACY.md` compares them with another engine.
+//! by seven. `docs/src/accuracy.md` compares them with another engine.
 //! An infinity in the input becomes NaN in results that it would have made infinite or left alone, within its tile.
 
 use std::ops::Range;

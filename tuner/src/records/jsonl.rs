@@ -1,4 +1,4 @@
-//! Records as lines of JSON, to carry them elsewhere. `docs/RECORDS.md` describes the lines.
+//! Records as lines of JSON, to carry them elsewhere. `docs/src/records.md` describes the lines.
 //!
 //! ```text
 //! {"format":1,"kind":"task","key":"5f..","name":"conv_3","compute":"compute(..) -> ..","flops":231211008}
