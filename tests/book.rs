@@ -146,7 +146,7 @@ fn links_lead_somewhere() {
 fn every_page_is_in_the_summary() {
     let summary = fs::read_to_string(root().join("docs/src/SUMMARY.md")).unwrap();
     let listed: BTreeSet<String> = links(&summary).into_iter().collect();
-    let there = pages().iter().map(|p| p.file_name().unwrap().to_str().unwrap().to_owned());
+    let there = pages().into_iter().map(|p| p.file_name().unwrap().to_str().unwrap().to_owned());
     let there: BTreeSet<String> = there.filter(|name| name != "SUMMARY.md").collect();
     assert_eq!(there, listed);
 }
@@ -165,8 +165,9 @@ fn commands_of_the_book_run() {
     for page in pages() {
         let dir = tempfile::tempdir().unwrap();
         for command in commands(&fs::read_to_string(&page).unwrap()) {
-            let shell = Command::new("sh").args(["-c", &command]).current_dir(dir.path());
-            let output = shell.env("PATH", &path).output().unwrap();
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &command]).current_dir(dir.path()).env("PATH", &path);
+            let output = shell.output().unwrap();
             let error = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{}: `{command}`: {error}", page.display());
             ran += 1;
