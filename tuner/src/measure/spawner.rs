@@ -40,7 +40,7 @@ fn new_thread() -> io::Result<Sender<Order>> {
 }
 
 /// Asks the system to kill this process when the thread that started it ends, also if it is stopped. For processes
-/// that [`start`] started.
+/// that `start` started.
 pub fn end_with_parent() {
     #[cfg(target_os = "linux")]
     // SAFETY: sets a number of this process; no pointers are passed.
