@@ -17,23 +17,9 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         verb: "compile",
-        options: &[
-            "per_round",
-            "minutes",
-            "until_gain",
-            "seed",
-            "constants",
-            "strategy",
-            "cost_model",
-        ],
+        options: &["per_round", "minutes", "until_gain", "constants", "strategy", "cost_model"],
         is_idle: |compile| compile.get_one("trials") == Some(&0usize),
         reason: "does nothing without a search: say how long with --trials N",
-    },
-    Rule {
-        verb: "compile",
-        options: &["threads"],
-        is_idle: |compile| compile.get_flag("untuned"),
-        reason: "does nothing with --untuned: default schedules are for any number of threads",
     },
     Rule { verb: "compile", options: &["sms"], is_idle: is_for_a_cpu, reason: OF_GPUS },
     Rule { verb: "tune", options: &["sms"], is_idle: is_for_a_cpu, reason: OF_GPUS },
@@ -46,7 +32,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         verb: "lab",
-        options: &["run_limit", "settle", "threads"],
+        options: &["run_limit", "settle"],
         is_idle: |lab| lab.get_flag("simulated"),
         reason: "does nothing with --simulated: nothing is run",
     },
@@ -103,7 +89,6 @@ mod tests {
         let told = |words| told(words).unwrap_or_else(|| panic!("{words}"));
         assert!(told("ansc compile m --strategy random").starts_with("--strategy does nothing"));
         assert!(told("ansc compile m --per-round 3").starts_with("--per-round does nothing"));
-        assert!(told("ansc compile m --untuned --threads 2").contains("with --untuned"));
         assert!(told("ansc compile m --sm 90").contains("--sm is for `--target cuda`"));
         assert!(told("ansc lab GMM --target cuda").starts_with("--target is not"));
         assert!(told("ansc lab GMM --simulated --settle 2").contains("with --simulated"));
@@ -116,7 +101,8 @@ mod tests {
             "ansc compile m --trials 8 --strategy random --per-round 3 --seed 1",
             "ansc compile m --threads 2",
             "ansc compile m --target cuda --sm 90",
-            "ansc compile m --untuned",
+            // Scripts may always say the threads and the seed.
+            "ansc compile m --untuned --threads 2 --seed 1",
             "ansc lab GMM --simulated --trials 8",
             "ansc lab GMM --target cpu --settle 2 --run-limit 3",
             "ansc models -o here GMM",

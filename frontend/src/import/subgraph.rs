@@ -3,6 +3,7 @@
 //! A body becomes a graph of its own ([`NodeCtx::import_body`], [`NodeCtx::build_body`]) or, where it is
 //! known which one runs and how often, part of the graph around it ([`NodeCtx::inline_body`]).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ansc_graph::{Graph, TensorType, ValueId};
@@ -149,18 +150,24 @@ impl NodeCtx<'_> {
         Option::ok_or_else(complete, Problem::silent)
     }
 
-    /// What a graph of its own can give. A sequence only leaves a body that is inlined.
+    /// What a graph of its own can give. A sequence only leaves a body that is inlined. Outputs of a body go by
+    /// position: one that is listed twice gets a name of its own the second time.
     fn tensors_only(
         &self,
         outputs: Vec<(String, Binding)>,
     ) -> Result<Vec<(String, ValueId)>, Problem> {
-        let tensor = |(name, binding)| match binding {
-            Binding::Value(value) => Ok((name, value)),
-            _ => Err(self.problem(format!(
-                "its body gives `{name}`, a sequence or an optional value; then \
-                 which body runs, and how often, must be known at compile time"
-            ))),
-        };
-        outputs.into_iter().map(tensor).collect()
+        let mut names = BTreeSet::new();
+        let mut tensors = Vec::with_capacity(outputs.len());
+        for (index, (name, binding)) in outputs.into_iter().enumerate() {
+            let Binding::Value(value) = binding else {
+                return Err(self.problem(format!(
+                    "its body gives `{name}`, a sequence or an optional value; then \
+                     which body runs, and how often, must be known at compile time"
+                )));
+            };
+            let is_new = names.insert(name.clone());
+            tensors.push((if is_new { name } else { nameless(index) }, value));
+        }
+        Ok(tensors)
     }
 }

@@ -97,6 +97,15 @@ fn loops_end_by_count_or_by_condition() {
 }
 
 #[test]
+fn a_body_may_give_one_value_twice() {
+    let body =
+        body("body", &["i", "c", "a"], vec![node("Add", &["a", "a"], &["b"])], &["c", "b", "b"]);
+    let values = results(&looped(100, body, &["y", "all"]), &[&[0.5]]);
+    assert_eq!(values[0], [f64::powi(2.0, 99)]);
+    assert_eq!((values[1].len(), values[1][99]), (100, values[0][0]));
+}
+
+#[test]
 fn a_loop_that_changes_shapes_becomes_copies() {
     let concat = with(
         node("Concat", &["a", "x"], &["b"]),
