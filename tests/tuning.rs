@@ -178,8 +178,11 @@ fn nothing_outlives_a_killed_run_for_long() {
     }
     run.kill().unwrap();
     run.wait().unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
-    assert_eq!(processes_in(dir), [0; 0]);
+    let are_gone = |_| {
+        std::thread::sleep(Duration::from_millis(100));
+        processes_in(dir).is_empty()
+    };
+    assert!((0..200).any(are_gone), "{:?} outlive their parent", processes_in(dir));
     assert!(!is_empty(&dir.join("tmp")), "kill -9 leaves no time to clean up");
     let next = tune_in(dir, "8").output().unwrap();
     assert!(next.status.success(), "{}", String::from_utf8_lossy(&next.stderr));

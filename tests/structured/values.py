@@ -61,7 +61,13 @@ def shape_of(tensor, known, rng, sizes):
     return shape
 
 
+MOST_ELEMENTS = 1 << 24
+"""Of one input: a mutant may ask for more than there is memory for."""
+
+
 def made_up(dtype, shape, rng):
+    if np.prod([float(extent) for extent in shape]) > MOST_ELEMENTS:
+        raise NotRunnable(f"an input of shape {shape}")
     if dtype == object:
         return np.array(rng.choice(["a", "bc", "é", ""], shape), dtype=object)
     if dtype.kind in "iu" or dtype.kind == "b":
