@@ -169,6 +169,8 @@ fn nothing_outlives_a_killed_run_for_long() {
     std::fs::create_dir(dir.join("tmp")).unwrap();
     let mut run = tune_in(dir, "100000").spawn().unwrap();
     wait_for_artifact(dir);
+    // A worker asks for its end as the first thing that it does: all have begun by now.
+    std::thread::sleep(Duration::from_secs(2));
     let workers: Vec<i32> =
         processes_in(dir).into_iter().filter(|p| *p != run.id() as i32).collect();
     assert!(!workers.is_empty());
