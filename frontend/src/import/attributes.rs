@@ -1,4 +1,4 @@
-//! What references to attributes stand for while the body of a function is imported.
+//! Resolves references to attributes while the body of a function is imported.
 //!
 //! ```text
 //! f<alpha>(x) { y = LeakyRelu<alpha: @alpha>(x) }   called as f<alpha: 0.1>(x)   ->   alpha: 0.1

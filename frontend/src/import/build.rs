@@ -299,7 +299,7 @@ impl Importer {
         }
     }
 
-    /// What the outputs of a node are that cannot be imported. If it is skipped for another node's problem, it is told all
+    /// Binds the outputs of a node that cannot be imported. If it is skipped for another node's problem, it is told all
     /// the same where it needs to know what depends on data: nothing that is done about the other would help.
     fn poisoned(&mut self, node: &NodeProto, problem: Problem) -> Vec<Binding> {
         let hidden = problem.is_silent() && self.is_outermost();

@@ -66,7 +66,7 @@ impl Data {
         }
     }
 
-    /// What must be known of a node, and depends on data.
+    /// The operand that a node must know when compiling, and that depends on data.
     pub(super) fn unknown(&self, node: &NodeProto) -> Option<(usize, &'static str)> {
         let is_onnx = canonical_domain(&node.domain).is_empty();
         let own = DECIDING.iter().filter(|(op, ..)| is_onnx && *op == node.op_type);

@@ -1,4 +1,4 @@
-//! What decides a value that must be known when compiling, and what the user can do about it.
+//! Finds what decides a value that must be known when compiling, and says how the user can fix it.
 //!
 //! In: a value of the graph under construction. Out: the inputs of the model that it is computed
 //! from. A few numbers can be fixed with `--value`. What follows from images, texts or other data
@@ -21,7 +21,7 @@ pub(crate) enum Deciding {
     Settings(Vec<String>),
     /// Among others these inputs, which are data.
     Data(Vec<String>),
-    /// What changes from one iteration of a loop to the next.
+    /// The value changes from one iteration of a loop to the next.
     Iterations,
     /// Constants, of which it would take the compiler too long to compute it.
     Constants,
