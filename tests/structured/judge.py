@@ -56,8 +56,10 @@ class Judge:
     def ask(self, engine, model, inputs):
         """What a peer makes of a model, once for each name: an output that is listed twice is one output here."""
         found, why_not = self.peers.ask(engine, model, inputs)
+        if found is None:
+            return None, why_not
         names = [output.name for output in onnx.load_model_from_string(model).graph.output]
-        if found is None or len(found) != len(names):
+        if len(found) != len(names):
             return found, why_not
         return [found[names.index(name)] for name in dict.fromkeys(names)], why_not
 

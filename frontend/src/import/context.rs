@@ -190,6 +190,11 @@ impl<'a> NodeCtx<'a> {
         self.int_opt(name).unwrap_or(default)
     }
 
+    /// A yes or no that is off for every number but one, as ONNX's shape inference reads it.
+    pub(crate) fn flag(&self, name: &str, default: bool) -> bool {
+        self.int(name, default.into()) == 1
+    }
+
     pub(crate) fn ints(&self, name: &str) -> Option<Vec<i64>> {
         self.attribute(name, AttributeType::Ints).map(|a| a.ints.clone())
     }

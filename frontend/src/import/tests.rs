@@ -15,6 +15,7 @@ mod gradient;
 mod limits;
 mod names;
 mod quantised;
+mod reductions;
 mod sequences;
 mod typed;
 

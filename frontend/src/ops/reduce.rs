@@ -31,12 +31,12 @@ fn reduction(ctx: &mut NodeCtx<'_>, kind: Reduction) -> Result<Vec<ValueId>, Pro
         (None, Some(_)) => ctx.known_i64s(1, "axes")?,
         (None, None) => vec![],
     };
-    let all = axes.is_empty() && ctx.int("noop_with_empty_axes", 0) == 0;
+    let all = axes.is_empty() && !ctx.flag("noop_with_empty_axes", false);
     let axes: Vec<usize> = match all {
         true => (0..ty.rank()).collect(),
         false => axes.iter().map(|&a| ctx.axis(a, ty.rank())).collect::<Result<_, _>>()?,
     };
-    ctx.emit(reduce(kind, &axes, ctx.int("keepdims", 1) != 0, &ty), &[x])
+    ctx.emit(reduce(kind, &axes, ctx.flag("keepdims", true), &ty), &[x])
 }
 
 fn position(ctx: &mut NodeCtx<'_>, largest: bool) -> Result<Vec<ValueId>, Problem> {
@@ -45,7 +45,7 @@ fn position(ctx: &mut NodeCtx<'_>, largest: bool) -> Result<Vec<ValueId>, Proble
     let attrs = ArgExtreme {
         axis: ctx.axis(ctx.int("axis", 0), ty.rank())?,
         largest,
-        keep: ctx.int("keepdims", 1) != 0,
+        keep: ctx.flag("keepdims", true),
         last: ctx.int("select_last_index", 0) != 0,
     };
     ctx.emit(arg_extreme(attrs, &ty), &[x])

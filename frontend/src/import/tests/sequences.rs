@@ -13,7 +13,7 @@ fn positions(name: &str, value: i64) -> TensorProto {
     }
 }
 
-fn int(name: &str, value: i64) -> AttributeProto {
+pub(super) fn int(name: &str, value: i64) -> AttributeProto {
     AttributeProto { i: value, ..attribute(name, AttributeType::Int) }
 }
 
