@@ -91,7 +91,8 @@ class Judge:
         if operator is not None:
             return "undefined", f"{operator}: {differs}"
         if reference is not None and values.difference(reference, theirs) is None:
-            known_reason = known.reason(model, inputs, theirs, ours)
+            strange, _ = self.peers.ask("not finite", model, inputs)
+            known_reason = known.reason(model, inputs, theirs, ours, strange or set())
             return ("known", known_reason) if known_reason else ("wrong", differs)
         return "undecided", f"{differs}; reference: {why_not or values.difference(reference, ours)}"
 

@@ -42,14 +42,30 @@ def moved(model, inputs):
     return onnx_runtime(model, {k: [move(e) for e in v] if isinstance(v, list) else move(v) for k, v in inputs.items()})
 
 
+def all_values(proto, inputs):
+    """Every value of a run by name, intermediate ones included."""
+    import onnx
+    import onnx.reference
+    known = dict(inputs) | onnx.reference.ReferenceEvaluator(proto).run(None, inputs, intermediate=True)
+    return known | {t.name: onnx.numpy_helper.to_array(t) for t in proto.graph.initializer}
+
+
+def not_finite(model, inputs):
+    """The operators of the graph, not of functions and bodies, that read an infinity or NaN."""
+    import onnx
+    proto = onnx.load_from_string(model)
+    known = all_values(proto, inputs)
+    floats = lambda v: isinstance(v, np.ndarray) and v.dtype != object and v.dtype.kind not in "biuUS"
+    strange = {k for k, v in known.items() if floats(v) and not np.isfinite(v.astype(np.float64)).all()}
+    return {node.op_type for node in proto.graph.node if strange & set(node.input)}
+
+
 def undefined(model, inputs):
     """The first operator that is asked for what ONNX does not define, or None: an integer from a float that is not in
     its range, a division by zero, a shift by more than the width, a label that is no class."""
     import onnx
-    import onnx.reference
     proto = onnx.load_from_string(model)
-    known = dict(inputs) | onnx.reference.ReferenceEvaluator(proto).run(None, inputs, intermediate=True)
-    known |= {t.name: onnx.numpy_helper.to_array(t) for t in proto.graph.initializer}
+    known = all_values(proto, inputs)
     for node in proto.graph.node:
         read = [known.get(name) for name in node.input]
         made = known.get(node.output[0]) if node.output else None
@@ -74,7 +90,7 @@ def is_undefined(op, read, made):
     return op == "BitShift" and bool((read[1] >= 8 * read[1].dtype.itemsize).any())
 
 
-ALL = {"onnxruntime": onnx_runtime, "reference": reference, "float64": in_64_bits, "moved": moved, "undefined": undefined}
+ALL = {"onnxruntime": onnx_runtime, "reference": reference, "float64": in_64_bits, "moved": moved, "undefined": undefined, "not finite": not_finite}
 
 
 def serve(pipe):

@@ -17,6 +17,7 @@ mod names;
 mod quantised;
 mod reductions;
 mod sequences;
+mod tables;
 mod typed;
 
 fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {

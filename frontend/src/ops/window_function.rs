@@ -21,14 +21,15 @@ pub(crate) const OPS: &[OpEntry] = &[
 /// Elements of the largest table.
 const MAX_TABLE: usize = 1 << 28;
 
-/// A sum of cosines: `c[0] + c[1] cos(t) + c[2] cos(2 t)`, where `t` goes round once.
+/// A sum of cosines: `c[0] + c[1] cos(t) + c[2] cos(2 t)`, where `t` goes round once. A symmetric window of one element is
+/// 0 / 0 by the standard's formula, and so NaN.
 fn window(ctx: &mut NodeCtx<'_>, c: [f64; 3]) -> Result<Vec<ValueId>, Problem> {
     let size = extent(ctx, only_int(ctx, 0, "size")?, "size")?;
     ctx.check(size <= MAX_TABLE, || format!("its size {size} is too large"))?;
     let round = if ctx.int("periodic", 1) != 0 { size } else { size.saturating_sub(1) };
     let values: Vec<f64> = (0..size)
         .map(|i| {
-            let t = 2.0 * PI * i as f64 / round.max(1) as f64;
+            let t = 2.0 * PI * i as f64 / round as f64;
             c[0] + c[1] * t.cos() + c[2] * (2.0 * t).cos()
         })
         .collect();
