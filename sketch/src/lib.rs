@@ -6,6 +6,7 @@
 mod affine;
 pub mod algorithm;
 pub mod budget;
+mod choose;
 mod decompose;
 pub mod default;
 mod disjoint;
@@ -20,6 +21,7 @@ pub mod intrinsic;
 pub mod lower;
 pub mod packed;
 pub mod postprocess;
+pub mod price;
 pub mod program;
 mod region;
 pub mod rules;

@@ -15,7 +15,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::algorithm::{Algorithm, Sums};
 use crate::budget;
-use crate::default::{self, Knobs, Machine, Scheduled};
+use crate::choose::cheapest;
+use crate::default::{self, Knob, Knobs, Machine, Scheduled};
 use crate::gpu::GpuLimits;
 use crate::packed::in_turn;
 use crate::postprocess::{self, postprocess};
@@ -69,7 +70,7 @@ impl Task {
             return self.gpu_sketches(limits);
         }
         let named = |algorithm: Option<Algorithm>| {
-            let trace = self.default_sketch(algorithm).ok()?.undecided();
+            let trace = self.default_sketch(algorithm).ok()?.0.undecided();
             let name = algorithm.map(|a| a.name().to_owned());
             Some(Sketch {
                 trace,
@@ -85,10 +86,14 @@ impl Task {
 
     /// The trace of the schedule that nobody tuned.
     pub fn untuned(self: &Arc<Task>) -> Trace {
-        let trace = self.default_sketch(self.preferred());
-        let mut trace = trace.expect("the default schedule always applies");
-        for step in trace.choices() {
-            trace = trace.decide(step, Decision::Choice(0));
+        let algorithm = self.preferred();
+        let sketch = self.default_sketch(algorithm);
+        let (mut trace, knobs) = sketch.expect("the default schedule always applies");
+        let chosen = if knobs.is_empty() { vec![] } else { self.choices(algorithm) };
+        for (step, knob) in trace.choices().into_iter().zip(knobs) {
+            let value = chosen.iter().find(|(of, _)| *of == knob).map(|(_, value)| value);
+            let place = knob.candidates().iter().position(|c| Some(c) == value);
+            trace = trace.decide(step, Decision::Choice(place.unwrap_or(0) as i64));
         }
         trace
     }
@@ -98,20 +103,18 @@ impl Task {
         self.scheduled_as(self.preferred())
     }
 
-    /// The default schedule of what the algorithm makes of the subgraph.
+    /// The default schedule of what the algorithm makes of the subgraph, by the cheapest choices.
     pub fn scheduled_as(&self, algorithm: Option<Algorithm>) -> Scheduled {
         let made = algorithm.and_then(|algorithm| algorithm.rewrite(self));
         let task = made.as_ref().map_or(self, |m| &m.task);
-        let (name, knobs) = (&task.name, Knobs::default().summing(task.sums));
-        let scheduled =
-            default::schedule_with(name, &task.compute, &task.constant, &task.machine, &knobs);
+        let (_, scheduled) = cheapest(task);
         let prepared = made.as_ref().map(|m| m.prepared.clone()).unwrap_or_default();
         Scheduled { packings: in_turn(prepared, scheduled.packings), ..scheduled }
     }
 
     /// The schedules of a GPU: the default one, which has no knobs, and those of its rules.
     fn gpu_sketches(self: &Arc<Task>, limits: &GpuLimits) -> Vec<Sketch> {
-        let default = self.default_sketch(None).map(|trace| Sketch {
+        let default = self.default_sketch(None).map(|(trace, _)| Sketch {
             trace: trace.undecided(),
             rules: vec!["default schedule".into()],
         });
@@ -119,12 +122,16 @@ impl Task {
         default.into_iter().chain(derived).collect()
     }
 
-    /// The default schedule of what the algorithm makes of the subgraph, each knob that matters for it sampled.
-    fn default_sketch(self: &Arc<Task>, algorithm: Option<Algorithm>) -> Result<Trace, StepError> {
+    /// The default schedule of what the algorithm makes of the subgraph, and the knobs that matter for it, each of which
+    /// the trace samples.
+    fn default_sketch(
+        self: &Arc<Task>,
+        algorithm: Option<Algorithm>,
+    ) -> Result<(Trace, Vec<Knob>), StepError> {
         if self.gpu.is_some() {
             let mut recorder = Recorder::of_task(self.clone());
             recorder.default_schedule(&[])?;
-            return Ok(recorder.into_parts().1);
+            return Ok((recorder.into_parts().1, vec![]));
         }
         let random = &mut crate::rules::fixed_random();
         let mut recorder = Recorder::of_task(self.clone());
@@ -142,7 +149,7 @@ impl Task {
             sampled.push((knob, value.into()));
         }
         recorder.default_schedule(&sampled)?;
-        Ok(recorder.into_parts().1)
+        Ok((recorder.into_parts().1, sampled.into_iter().map(|(knob, _)| knob).collect()))
     }
 
     /// Replays a trace and makes a program of it; what is undecided is drawn.

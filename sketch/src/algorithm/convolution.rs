@@ -171,15 +171,15 @@ impl Convolution {
     }
 }
 
-/// An index of the input.
-enum Term {
+/// An index of what windows slide over.
+pub(super) enum Term {
     Spatial(usize),
     Reduced(VarId),
     Window { axis: usize, kernel: VarId, stride: usize, dilation: usize },
 }
 
 impl Term {
-    fn of(index: &Expr, rank: usize) -> Option<Term> {
+    pub(super) fn of(index: &Expr, rank: usize) -> Option<Term> {
         let linear = Linear::from_expr(index);
         if linear.constant() != 0 {
             return None;

@@ -9,7 +9,8 @@
 
 use super::convolution::Convolution;
 use super::winograd::{self, Weights};
-use super::{Algorithm, dot4};
+use super::{Algorithm, dot4, separate};
+use crate::choose::is_clearly_cheaper;
 use crate::task::Task;
 
 /// Operations in the time in which one byte of transformed elements is written, and read again.
@@ -34,6 +35,11 @@ pub(super) fn preferred(task: &Task, small: bool) -> Option<Algorithm> {
     }
     if dot4::pays(task) {
         return Some(Algorithm::Dot4);
+    }
+    if let Some(made) = separate::rewrite(task)
+        && is_clearly_cheaper(&made.task, task)
+    {
+        return Some(Algorithm::Separate);
     }
     let conv = Convolution::find(&task.compute)?;
     let param = conv.sole_weight(&task.compute)?;

@@ -1,6 +1,6 @@
 //! Other ways to compute the same subgraph.
 //!
-//! In: a [`Task`] one of whose stages is a convolution, or a sum of products of 8-bit integers, told by its accesses.
+//! In: a [`Task`] one of whose stages is a convolution, a sum of products of 8-bit integers, or a window, told by its accesses.
 //! Out: a task whose expression computes the same with other stages, and how constants are prepared for it. The new task
 //! is scheduled like any other.
 //!
@@ -10,6 +10,7 @@
 //! pad; conv; relu  =>  winograd_4_late: the same, with weights transformed in each run
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
+//! max of a window  =>  separate: of each column of the window, then of those of a row
 //! ```
 //!
 //! An algorithm is an instruction of a trace, so that a search finds out where which of them wins. Results may differ by
@@ -21,6 +22,7 @@ mod estimate;
 mod im2col;
 mod parts;
 mod rational;
+mod separate;
 mod sums;
 mod toom_cook;
 mod winograd;
@@ -57,6 +59,8 @@ pub enum Algorithm {
     Im2col,
     /// Four products of bytes at a time.
     Dot4,
+    /// The axes of a window one after the other.
+    Separate,
 }
 
 /// A task that computes the same.
@@ -68,13 +72,14 @@ pub struct Rewritten {
 }
 
 impl Algorithm {
-    pub const ALL: [Algorithm; 6] = [
+    pub const ALL: [Algorithm; 7] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
         Algorithm::Winograd4Late,
         Algorithm::Im2col,
         Algorithm::Dot4,
+        Algorithm::Separate,
     ];
 
     pub fn name(self) -> &'static str {
@@ -85,6 +90,7 @@ impl Algorithm {
             Algorithm::Winograd4Late => "winograd_4_late",
             Algorithm::Im2col => "im2col",
             Algorithm::Dot4 => "dot4",
+            Algorithm::Separate => "separate",
         }
     }
 
@@ -94,7 +100,7 @@ impl Algorithm {
             Algorithm::WinogradLarge => (4, 4, Weights::Early),
             Algorithm::Winograd4 => (4, 3, Weights::Early),
             Algorithm::Winograd4Late => (4, 3, Weights::Late),
-            Algorithm::Im2col | Algorithm::Dot4 => return None,
+            Algorithm::Im2col | Algorithm::Dot4 | Algorithm::Separate => return None,
         };
         Some(Tile { outputs, window, weights })
     }
@@ -102,8 +108,14 @@ impl Algorithm {
     /// None where the algorithm does not apply, or the task does not allow it.
     pub fn rewrite(self, task: &Task) -> Option<Rewritten> {
         task.sums.allow(Some(self)).then_some(())?;
-        if self == Algorithm::Dot4 {
-            return dot4::rewrite(task);
+        match self {
+            Algorithm::Dot4 => return dot4::rewrite(task),
+            Algorithm::Separate => return separate::rewrite(task),
+            Algorithm::Winograd2
+            | Algorithm::WinogradLarge
+            | Algorithm::Winograd4
+            | Algorithm::Winograd4Late
+            | Algorithm::Im2col => {}
         }
         let conv = Convolution::find(&task.compute)?;
         match self.tile() {

@@ -36,6 +36,7 @@ impl Algorithm {
             Algorithm::Winograd4Late => "Winograd F(4x4,3x3), weights transformed in each run",
             Algorithm::Im2col => "im2col",
             Algorithm::Dot4 => "four bytes at a time",
+            Algorithm::Separate => "windows one axis at a time",
         }
     }
 }

@@ -8,7 +8,7 @@
 
 use ansc_graph::VarId;
 
-use super::walk::Walk;
+use super::walk::{Counting, Walk};
 use crate::default::Machine;
 use crate::program::{For, ForKind, Program, Scope, Stmt};
 use crate::tree;
@@ -19,7 +19,7 @@ const TERMS: usize = 8;
 /// The program, with as many loops rolled up as it takes. What rolling up makes no smaller stays too large.
 pub fn fitted(mut program: Program, machine: &Machine, budget: usize) -> Program {
     loop {
-        let walk = Walk::of(&program, machine);
+        let walk = Walk::of(&program, machine, Counting::Code);
         let size = walk.instructions();
         let wanted = if size <= budget { vec![] } else { to_roll(&program, &walk) };
         if wanted.is_empty() {
@@ -27,7 +27,7 @@ pub fn fitted(mut program: Program, machine: &Machine, budget: usize) -> Program
         }
         let mut rolled = program.clone();
         roll(&mut rolled.body, &wanted);
-        if Walk::of(&rolled, machine).instructions() >= size {
+        if Walk::of(&rolled, machine, Counting::Code).instructions() >= size {
             return program;
         }
         program = rolled;

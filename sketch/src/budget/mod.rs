@@ -30,7 +30,7 @@ pub use fit::fitted;
 
 use crate::default::Machine;
 use crate::program::Program;
-use walk::Walk;
+use walk::{Counting, Walk};
 
 /// Instructions that a kernel may have.
 pub const BUDGET: usize = 16 << 10;
@@ -48,7 +48,12 @@ pub struct CodeTooLarge {
 
 /// About how many instructions a finished program becomes.
 pub fn code_size(program: &Program, machine: &Machine) -> usize {
-    Walk::of(program, machine).instructions()
+    Walk::of(program, machine, Counting::Code).instructions()
+}
+
+/// About how many instructions one run of a finished program issues, by all threads together.
+pub fn issued(program: &Program, machine: &Machine) -> usize {
+    Walk::of(program, machine, Counting::Issued).instructions()
 }
 
 /// Whether a finished program becomes no more code than a kernel may have.

@@ -286,6 +286,9 @@ impl Walk<'_> {
 
     /// An index as a value.
     fn position(&self, e: &Expr, mention: &Mention) -> usize {
+        if self.is_hoisted(&e.vars()) {
+            return 0;
+        }
         let sum = Sum::of(e, &self.extents);
         let divisions = sum.terms.keys().filter(|d| !is_whole(d)).count();
         let on = self.on(DType::I64, mention.lanes);
@@ -383,6 +386,9 @@ impl Walk<'_> {
                     || self.lanes.is_some_and(|lanes| lanes.var == v)
             };
             if matches!(digit.source, Source::Var(v) if written_out(v)) {
+                continue;
+            }
+            if self.is_hoisted(&digit.source.to_expr().vars()) {
                 continue;
             }
             for (var, extent) in &self.unrolled {

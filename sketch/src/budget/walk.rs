@@ -18,6 +18,16 @@ const MAX_SPAN: usize = 8;
 /// A loop counts, compares and turns.
 const LOOP: usize = 3;
 
+/// What a walk counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Counting {
+    /// Instructions that stand in the code.
+    Code,
+    /// Instructions that a run issues: a loop counts in each iteration. Addresses and conditions that the innermost loop does
+    /// not change are computed outside of it, and count for nothing.
+    Issued,
+}
+
 /// A vectorised loop whose lanes are written.
 #[derive(Clone, Copy)]
 pub(super) struct Lanes {
@@ -38,8 +48,11 @@ pub(super) struct Walk<'p> {
     pub(super) lanes: Option<Lanes>,
     /// Addresses that were counted.
     pub(super) addresses: HashSet<(BufId, Vec<Expr>)>,
+    pub(super) counting: Counting,
     copies: usize,
     open: Vec<VarId>,
+    /// The innermost open loop that is not written out.
+    pub(super) turning: Option<VarId>,
     /// What is counted stands for so many times as much.
     factor: f64,
     total: f64,
@@ -47,7 +60,7 @@ pub(super) struct Walk<'p> {
 }
 
 impl<'p> Walk<'p> {
-    pub(super) fn of(program: &'p Program, machine: &'p Machine) -> Walk<'p> {
+    pub(super) fn of(program: &'p Program, machine: &'p Machine, counting: Counting) -> Walk<'p> {
         let mut walk = Walk {
             program,
             machine,
@@ -56,8 +69,10 @@ impl<'p> Walk<'p> {
             unrolled: vec![],
             lanes: None,
             addresses: HashSet::new(),
+            counting,
             copies: 1,
             open: vec![],
+            turning: None,
             factor: 1.0,
             total: 0.0,
             by_loop: BTreeMap::new(),
@@ -93,19 +108,35 @@ impl<'p> Walk<'p> {
                 self.unrolled.pop();
                 self.copies /= l.extent;
             }
-            _ => {
-                self.add(LOOP, self.copies);
-                self.stmts(&l.body);
-            }
+            _ => self.turns(l),
         }
+    }
+
+    /// A loop that stays one.
+    fn turns(&mut self, l: &'p For) {
+        let times = match self.counting {
+            Counting::Code => 1.0,
+            Counting::Issued => l.extent as f64,
+        };
+        let outer = self.turning.replace(l.var);
+        self.times(times, |walk| {
+            walk.add(LOOP, walk.copies);
+            walk.stmts(&l.body);
+        });
+        self.turning = outer;
     }
 
     fn vectorized(&mut self, l: &'p For) {
         let width = self.width(l);
         let (mut whole, rest) = (l.extent / width, l.extent % width);
         if whole > MAX_PIECES {
-            self.add(LOOP, self.copies);
-            whole = 1;
+            match self.counting {
+                Counting::Code => {
+                    self.add(LOOP, self.copies);
+                    whole = 1;
+                }
+                Counting::Issued => self.add(LOOP * whole, self.copies),
+            }
         }
         let parts = (0..usize::BITS).map(|bit| 1 << bit).filter(|part| rest & part != 0);
         for (count, times) in std::iter::once((width, whole)).chain(parts.map(|part| (part, 1))) {
@@ -162,6 +193,16 @@ impl<'p> Walk<'p> {
     /// Instructions of the program.
     pub(super) fn instructions(&self) -> usize {
         self.total as usize
+    }
+
+    /// Whether code generation computes this once, outside of the loop that turns most often.
+    pub(super) fn is_hoisted(&self, vars: &BTreeSet<VarId>) -> bool {
+        let moves = |v: &VarId| {
+            self.turning == Some(*v)
+                || self.lanes.is_some_and(|lanes| lanes.var == *v)
+                || self.unrolled.iter().any(|(u, _)| u == v)
+        };
+        self.counting == Counting::Issued && !vars.iter().any(moves)
     }
 
     /// Instructions that stand in a loop.

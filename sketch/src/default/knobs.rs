@@ -28,12 +28,14 @@ pub enum Knob {
     Vectors,
     /// Short rows of several stages that are done at a time.
     Rows,
+    /// By how many axes fewer than they could stages share their rows, and so have longer ones.
+    Apart,
     /// Slices of the result at most, under a loop over slices; 0 for an estimate.
     Slices,
 }
 
 impl Knob {
-    pub const ALL: [Knob; 8] = [
+    pub const ALL: [Knob; 9] = [
         Knob::Tile,
         Knob::Unroll,
         Knob::RowBlock,
@@ -41,6 +43,7 @@ impl Knob {
         Knob::Partials,
         Knob::Vectors,
         Knob::Rows,
+        Knob::Apart,
         Knob::Slices,
     ];
 
@@ -53,6 +56,7 @@ impl Knob {
             Knob::Partials => &[4, 1, 2, 8],
             Knob::Vectors => &[1, 2, 4],
             Knob::Rows => &[2, 1, 4],
+            Knob::Apart => &[0, 1, 2],
             Knob::Slices => &[0, 1, 4, 8, 16, 32, 64],
         }
     }
@@ -66,6 +70,7 @@ impl Knob {
             Knob::Partials => "partials",
             Knob::Vectors => "vectors",
             Knob::Rows => "rows",
+            Knob::Apart => "apart",
             Knob::Slices => "slices",
         }
     }

@@ -26,7 +26,7 @@ const SHORT: usize = 4096;
 
 /// The stages that were scheduled, or `None` where fewer than two agree.
 pub(super) fn schedule(b: &mut Builder<'_>, first: usize) -> Option<Vec<usize>> {
-    let (stages, rows) = run(b, first)?;
+    let (stages, rows) = run(b, first, Some(Knob::Apart))?;
     let mut extents = b.compute.stages[first].ty.shape[..rows].to_vec();
     let worthwhile = stages.iter().any(|&s| stage::is_worthwhile(&b.compute.stages[s]));
     let is_short = stages.iter().all(|&s| is_short(&b.compute.stages[s], rows));
@@ -89,14 +89,26 @@ fn find_in(b: &mut Builder<'_>, stages: &[usize], targets: &[Target]) {
     }
 }
 
-/// The longest run of stages from `first` that agree on some number of leading axes, and that number.
-pub(super) fn run(b: &Builder<'_>, first: usize) -> Option<(Vec<usize>, usize)> {
+/// The longest run of stages from `first` that agree on some number of leading axes, and that number: the largest, with the
+/// shortest rows, unless the knob says how many others of such a number come first.
+pub(super) fn run(
+    b: &Builder<'_>,
+    first: usize,
+    apart: Option<Knob>,
+) -> Option<(Vec<usize>, usize)> {
     let rank = b.compute.stages[first].ty.rank();
-    let runs = (1..=rank).rev().map(|rows| (members(b, first, rows), rows));
-    // Of equally long runs the first, with the most axes, has the shortest rows.
-    let best = runs.reduce(|best, next| if next.0.len() > best.0.len() { next } else { best })?;
-    let reduces = best.0.iter().any(|&s| b.compute.stages[s].reduce.is_some());
-    (best.0.len() > 1 && reduces).then_some(best)
+    let mut runs: Vec<_> = (1..=rank).rev().map(|rows| (members(b, first, rows), rows)).collect();
+    let longest = runs.iter().map(|(stages, _)| stages.len()).max()?;
+    runs.retain(|(stages, _)| stages.len() == longest);
+    let reduces = runs[0].0.iter().any(|&s| b.compute.stages[s].reduce.is_some());
+    if longest < 2 || !reduces {
+        return None;
+    }
+    let before = match apart {
+        Some(knob) if runs.len() > 1 => b.knobs.get(knob).min(runs.len() - 1),
+        _ => 0,
+    };
+    Some(runs.swap_remove(before))
 }
 
 fn members(b: &Builder<'_>, first: usize, rows: usize) -> Vec<usize> {

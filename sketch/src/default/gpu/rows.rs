@@ -39,7 +39,7 @@ pub(super) fn schedule(
     first: usize,
     limits: &GpuLimits,
 ) -> Option<Vec<usize>> {
-    let (stages, rows) = run(b, first).or_else(|| alone(b, first))?;
+    let (stages, rows) = run(b, first, None).or_else(|| alone(b, first))?;
     let is_plain = |s: &Stage| match s.reduce.as_ref().map(|r| r.combiner) {
         Some(Combiner::ArgMax { .. } | Combiner::ArgMin { .. }) => false,
         _ => !s.extents().contains(&0),

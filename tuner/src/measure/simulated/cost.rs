@@ -1,9 +1,9 @@
 //! The formula. All of it is made up; see the module above for what it is to resemble.
 
 use ansc_graph::{BinOp, Expr, UnOp};
+use ansc_sketch::price::nest::{Nest, Reach, Stride, is_written_out, nests};
 use ansc_sketch::{ForKind, Program, Stmt};
 
-use super::nest::{Nest, Reach, Stride, is_written_out, nests};
 use super::{Cache, Simulated};
 
 /// Arithmetic instructions, and loads, in a cycle.

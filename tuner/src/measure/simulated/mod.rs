@@ -10,7 +10,6 @@
 //! ```
 
 mod cost;
-mod nest;
 
 use std::sync::Arc;
 

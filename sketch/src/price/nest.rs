@@ -1,33 +1,34 @@
 //! A block, the loops around it, and what it reaches of its buffers.
 
 use ansc_graph::{BufId, Expr, VarId, arith};
-use ansc_sketch::{Block, Body, For, ForKind, Program, Stmt};
 
-pub(super) struct Nest<'a> {
+use crate::program::{Block, Body, For, ForKind, Program, Scope, Stmt};
+
+pub struct Nest<'a> {
     program: &'a Program,
     /// Outermost first.
-    pub(super) loops: Vec<&'a For>,
-    pub(super) block: &'a Block,
-    pub(super) accesses: Vec<Reach<'a>>,
+    pub loops: Vec<&'a For>,
+    pub block: &'a Block,
+    pub accesses: Vec<Reach<'a>>,
 }
 
 /// An element that the block reads or writes.
-pub(super) struct Reach<'a> {
-    pub(super) buffer: BufId,
-    pub(super) indices: &'a [Expr],
-    pub(super) is_written: bool,
+pub struct Reach<'a> {
+    pub buffer: BufId,
+    pub indices: &'a [Expr],
+    pub is_written: bool,
 }
 
 /// How an access moves from one turn of a loop to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stride {
+pub enum Stride {
     Same,
     Next,
     Far,
 }
 
 /// Every block below a statement.
-pub(super) fn nests<'a>(program: &'a Program, stmt: &'a Stmt) -> Vec<Nest<'a>> {
+pub fn nests<'a>(program: &'a Program, stmt: &'a Stmt) -> Vec<Nest<'a>> {
     let mut found = vec![];
     collect(program, stmt, &mut vec![], &mut found);
     found
@@ -61,21 +62,21 @@ fn accesses(block: &Block) -> Vec<Reach<'_>> {
 }
 
 impl Nest<'_> {
-    pub(super) fn is_reduction(&self) -> bool {
+    pub fn is_reduction(&self) -> bool {
         !matches!(self.block.body, Body::Assign { .. })
     }
 
     /// How often the loops outside of `depth` run what is inside.
-    pub(super) fn turns(&self, depth: usize) -> f64 {
+    pub fn turns(&self, depth: usize) -> f64 {
         self.loops[..depth].iter().map(|l| l.extent as f64).product()
     }
 
-    pub(super) fn element_bytes(&self, reach: &Reach<'_>) -> f64 {
+    pub fn element_bytes(&self, reach: &Reach<'_>) -> f64 {
         self.program.buffer(reach.buffer).ty.dtype.size() as f64
     }
 
     /// Bytes that an access touches while the loops from `depth` on run: whole pieces of 64 bytes.
-    pub(super) fn bytes(&self, reach: &Reach<'_>, depth: usize) -> f64 {
+    pub fn bytes(&self, reach: &Reach<'_>, depth: usize) -> f64 {
         let shape = &self.program.buffer(reach.buffer).ty.shape;
         let extents: Vec<f64> = (0..shape.len())
             .map(|axis| self.extent(&reach.indices[axis], shape[axis], depth))
@@ -85,7 +86,7 @@ impl Nest<'_> {
             None => (1.0, 1.0),
         };
         let row_bytes = row * self.element_bytes(reach);
-        let is_local = self.program.buffer(reach.buffer).scope == ansc_sketch::Scope::Local;
+        let is_local = self.program.buffer(reach.buffer).scope == Scope::Local;
         let line = if is_local { 1.0 } else { 64.0 };
         rows * (row_bytes / line).ceil() * line
     }
@@ -101,7 +102,7 @@ impl Nest<'_> {
         (extent.max(1) as f64).min(length as f64)
     }
 
-    pub(super) fn stride(&self, reach: &Reach<'_>, var: VarId) -> Stride {
+    pub fn stride(&self, reach: &Reach<'_>, var: VarId) -> Stride {
         let shape = &self.program.buffer(reach.buffer).ty.shape;
         let steps = |index: &Expr| {
             let ranges = |v: VarId| Some((0, i64::from(v == var)));
@@ -118,6 +119,6 @@ impl Nest<'_> {
     }
 }
 
-pub(super) fn is_written_out(l: &For) -> bool {
+pub fn is_written_out(l: &For) -> bool {
     matches!(l.kind, ForKind::Unrolled | ForKind::Vectorized)
 }

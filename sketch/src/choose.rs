@@ -1,0 +1,124 @@
+//! The choices of a schedule that nobody tuned: by price, without measuring.
+//!
+//! A rule's first candidates are what it takes for the cheapest; most are right. Where another candidate changes how a
+//! program is built, and not only by how much it is written out, programs are made of each and priced
+//! ([`price`](crate::price)), and one that is clearly cheaper is taken.
+
+use crate::algorithm::Algorithm;
+use crate::default::{Knob, Knobs, Scheduled, schedule_with};
+use crate::price;
+use crate::task::Task;
+
+/// Another program must cost less than this share of the first: prices are no more exact than that.
+const CLEARLY: f64 = 0.8;
+
+/// Choices that change how a program is built.
+const STRUCTURE: [Knob; 1] = [Knob::Apart];
+
+/// Values of knobs; the others have their first candidates.
+pub(crate) type Choices = Vec<(Knob, i64)>;
+
+/// Whether a task, scheduled as if nobody tuned it, costs clearly less than another.
+pub(crate) fn is_clearly_cheaper(task: &Task, than: &Task) -> bool {
+    let price = |task: &Task| price::cycles(&cheapest(task).1.program, &task.machine);
+    price(task) < CLEARLY * price(than)
+}
+
+/// The default schedule of a task's own expression with the cheapest choices.
+pub(crate) fn cheapest(task: &Task) -> (Choices, Scheduled) {
+    let with = |choices: &Choices| {
+        let knobs = Knobs::new(choices.iter().copied()).summing(task.sums);
+        let Task { name, compute, constant, machine, .. } = task;
+        (schedule_with(name, compute, constant, machine, &knobs), knobs.asked())
+    };
+    let (first, asked) = with(&vec![]);
+    let alternatives = STRUCTURE
+        .into_iter()
+        .filter(|knob| asked.contains(knob))
+        .flat_map(|knob| knob.candidates()[1..].iter().map(move |&value| vec![(knob, value)]));
+    let mut made: Vec<(Choices, Scheduled)> = vec![(vec![], first)];
+    for choices in alternatives {
+        let (scheduled, _) = with(&choices);
+        if made.iter().all(|(_, other)| *other != scheduled) {
+            made.push((choices, scheduled));
+        }
+    }
+    if made.len() == 1 {
+        return made.swap_remove(0);
+    }
+    let priced = made.iter().map(|(_, s)| price::cycles(&s.program, &task.machine));
+    let prices: Vec<f64> = priced.collect();
+    let best = (0..prices.len()).min_by(|&a, &b| prices[a].total_cmp(&prices[b])).unwrap_or(0);
+    made.swap_remove(if prices[best] < CLEARLY * prices[0] { best } else { 0 })
+}
+
+impl Task {
+    /// What the algorithm makes of the task, with how its constants are prepared, is scheduled by the cheapest choices.
+    pub(crate) fn choices(&self, algorithm: Option<Algorithm>) -> Choices {
+        let made = algorithm.and_then(|algorithm| algorithm.rewrite(self));
+        cheapest(made.as_ref().map_or(self, |m| &m.task)).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ansc_graph::Compute;
+
+    use super::*;
+    use crate::algorithm::Sums;
+    use crate::default::Machine;
+    use crate::testing::compare_scheduled;
+    use crate::trace::{Decision, Unfit};
+
+    fn task(text: &str) -> Arc<Task> {
+        let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let constant = vec![false; compute.inputs.len()];
+        let machine = Machine { vector_bytes: 32, registers: 16 };
+        let (name, sums) = ("k".into(), Sums::Any);
+        Arc::new(Task { name, compute, constant, machine, cores: 1, gpu: None, sums })
+    }
+
+    /// Points of windows, one by one, or rows of them.
+    const WINDOWS: &str = "compute(in0: f32[2, 8, 20, 30]) -> y {
+      s: f32[2, 8, 9, 14] = sum{r0: 3, r1: 3} in0[i0, i1, add(mul(i2, 2), r0), add(mul(i3, 2), r1)]
+      y: f32[2, 8, 9, 14] = mul(s[i0, i1, i2, i3], 0.125_f32)
+    }";
+    /// Rows that are reduced lie side by side already.
+    const SOFTMAX: &str = "compute(in0: f32[64, 100]) -> y {
+      m: f32[64] = max{r0: 100} in0[i0, r0]
+      e: f32[64, 100] = exp(sub(in0[i0, i1], m[i0]))
+      s: f32[64] = sum{r0: 100} e[i0, r0]
+      y: f32[64, 100] = div(e[i0, i1], s[i0])
+    }";
+
+    #[test]
+    fn rows_are_longer_where_points_would_be_alone() {
+        assert_eq!(
+            task(WINDOWS).choices(None).iter().map(|(knob, _)| *knob).collect::<Vec<_>>(),
+            [Knob::Apart]
+        );
+        assert_eq!(task(SOFTMAX).choices(None), []);
+    }
+
+    /// Every decision of the trace that nobody tuned can be another, and the program computes the same.
+    #[test]
+    fn every_choice_computes_the_same() {
+        let random = &mut crate::rules::fixed_random();
+        for text in [WINDOWS, SOFTMAX] {
+            let task = task(text);
+            let trace = task.untuned();
+            let chosen = task.sample(&trace, Unfit::Refuse, random).unwrap();
+            assert_eq!(chosen.scheduled, task.default_schedule());
+            for step in trace.choices() {
+                let others = (0..).map(|c| trace.clone().decide(step, Decision::Choice(c)));
+                let samples = others.map_while(|t| task.sample(&t, Unfit::Refuse, random).ok());
+                for sample in samples {
+                    compare_scheduled(&task.compute, &sample.scheduled)
+                        .unwrap_or_else(|e| panic!("{e}\n{}", sample.trace));
+                }
+            }
+        }
+    }
+}
