@@ -308,7 +308,10 @@ fn column(
     });
     let at =
         |l: Expr| [bound, &spread(s, std::slice::from_ref(last), &[base.clone() + l])].concat();
-    stmts.extend(b.serial_all(path, &r.extents, IterKind::Reduce, &mut |b, path, terms| {
+    let groups = reduced_groups(b, s);
+    let extents: Vec<usize> = groups.iter().map(|g| merged(s, g)).collect();
+    stmts.extend(b.serial_all(path, &extents, IterKind::Reduce, &mut |b, path, terms| {
+        let terms = spread(s, &groups, &terms);
         each_width(b, path, widths, &mut |b, path, l| {
             let value = b.body_at(stage, &[&at(l.clone())[..], &terms].concat());
             b.block(
@@ -335,10 +338,12 @@ fn lanes_reduction(
 ) -> Vec<Stmt> {
     let s = &b.compute.stages[stage];
     let r = s.reduce.as_ref().expect("a reduction");
-    // The innermost axis that has several terms; those of one term are left to it.
-    let inner = r.extents.iter().rposition(|&extent| extent > 1).unwrap_or(0);
-    let extent = r.extents.get(inner).copied().unwrap_or(1);
-    let (outer, ones) = (r.extents[..inner].to_vec(), r.extents.len().saturating_sub(inner + 1));
+    let groups = reduced_groups(b, s);
+    let extents: Vec<usize> = groups.iter().map(|g| merged(s, g)).collect();
+    // The innermost group that has several terms; those of one term are left to it.
+    let inner = extents.iter().rposition(|&extent| extent > 1).unwrap_or(0);
+    let extent = extents.get(inner).copied().unwrap_or(1);
+    let (outer, ones) = (extents[..inner].to_vec(), extents.len().saturating_sub(inner + 1));
     let lanes = narrowed(lanes_of(b, s), extent);
     let partials = b.knobs.get(Knob::Partials).min(extent / lanes).max(1);
     let width = if extent >= lanes { partials * lanes } else { 1 };
@@ -352,7 +357,7 @@ fn lanes_reduction(
     let term = |b: &mut Builder<'_>, path: &Path, terms: &[Expr], last: Expr, l: &Expr| {
         let terms = match r.extents.is_empty() {
             true => vec![],
-            false => [terms, &[last], &vec![Expr::int(0); ones][..]].concat(),
+            false => spread(s, &groups, &[terms, &[last], &vec![Expr::int(0); ones][..]].concat()),
         };
         let value = b.body_at(stage, &[at, &terms].concat());
         b.block(
@@ -535,7 +540,7 @@ pub(super) fn lanes_of(b: &Builder<'_>, s: &Stage) -> usize {
 
 /// Extent of a group of axes as one.
 pub(super) fn merged(s: &Stage, group: &Range<usize>) -> usize {
-    s.ty.shape[group.clone()].iter().product()
+    s.extents()[group.clone()].iter().product()
 }
 
 /// An index for each axis of `groups` from one index for each group.
@@ -543,7 +548,7 @@ pub(super) fn spread(s: &Stage, groups: &[Range<usize>], indices: &[Expr]) -> Ve
     groups
         .iter()
         .zip(indices)
-        .flat_map(|(group, index)| spread_one(&s.ty.shape[group.clone()], index))
+        .flat_map(|(group, index)| spread_one(&s.extents()[group.clone()], index))
         .collect()
 }
 
@@ -565,12 +570,22 @@ fn spread_one(extents: &[usize], index: &Expr) -> Vec<Expr> {
     indices
 }
 
-/// The axes from `first` on as groups of neighbours that every operand walks as one.
+/// The spatial axes from `first` on as groups of neighbours that every operand walks as one.
 pub(super) fn mergeable(b: &Builder<'_>, s: &Stage, first: usize) -> Vec<Range<usize>> {
+    groups(b, s, first..s.ty.rank())
+}
+
+/// The same of the axes of its reduction.
+fn reduced_groups(b: &Builder<'_>, s: &Stage) -> Vec<Range<usize>> {
+    groups(b, s, s.ty.rank()..s.extents().len())
+}
+
+fn groups(b: &Builder<'_>, s: &Stage, axes: Range<usize>) -> Vec<Range<usize>> {
+    let first = axes.start;
     let mut groups: Vec<Range<usize>> = Vec::new();
-    for axis in first..s.ty.rank() {
+    for axis in axes {
         match groups.last_mut() {
-            Some(group) if merges(b, s, axis - 1) => group.end = axis + 1,
+            Some(group) if axis > first && merges(b, s, axis - 1) => group.end = axis + 1,
             _ => groups.push(axis..axis + 1),
         }
     }
@@ -580,15 +595,13 @@ pub(super) fn mergeable(b: &Builder<'_>, s: &Stage, first: usize) -> Vec<Range<u
 /// Every mention of `axis` and the next one is as neighbouring indices of a buffer whose extent there is the
 /// next axis's; then both are one walk through memory.
 fn merges(b: &Builder<'_>, s: &Stage, axis: usize) -> bool {
-    let (this, next) = (Expr::var(axis), Expr::var(axis + 1));
+    let (this, next, extent) = (Expr::var(axis), Expr::var(axis + 1), s.extents()[axis + 1]);
     let mut paired = 0;
     for (buffer, indices) in s.body.loads() {
         let shape = &b.compute.buffer_type(buffer).shape;
         let pairs = indices.windows(2).enumerate();
         paired += pairs
-            .filter(|(i, pair)| {
-                pair[0] == this && pair[1] == next && shape[i + 1] == s.ty.shape[axis + 1]
-            })
+            .filter(|(i, pair)| pair[0] == this && pair[1] == next && shape[i + 1] == extent)
             .count();
     }
     count(&s.body, axis) == paired && count(&s.body, axis + 1) == paired
