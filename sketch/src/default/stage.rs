@@ -581,30 +581,37 @@ fn reduced_groups(b: &Builder<'_>, s: &Stage) -> Vec<Range<usize>> {
 }
 
 fn groups(b: &Builder<'_>, s: &Stage, axes: Range<usize>) -> Vec<Range<usize>> {
-    let first = axes.start;
     let mut groups: Vec<Range<usize>> = Vec::new();
+    // Of axes of one element none is a step; between others they do not count.
+    let mut last = None;
     for axis in axes {
+        let is_one = s.extents()[axis] == 1;
         match groups.last_mut() {
-            Some(group) if axis > first && merges(b, s, axis - 1) => group.end = axis + 1,
+            Some(group) if is_one || last.is_none_or(|last| merges(b, s, last, axis)) => {
+                group.end = axis + 1;
+            }
             _ => groups.push(axis..axis + 1),
         }
+        last = if is_one { last } else { Some(axis) };
     }
     groups
 }
 
-/// Every mention of `axis` and the next one is as neighbouring indices of a buffer whose extent there is the
+/// Every mention of `axis` and the `next` one is as neighbouring indices of a buffer whose extent there is the
 /// next axis's; then both are one walk through memory.
-fn merges(b: &Builder<'_>, s: &Stage, axis: usize) -> bool {
-    let (this, next, extent) = (Expr::var(axis), Expr::var(axis + 1), s.extents()[axis + 1]);
+fn merges(b: &Builder<'_>, s: &Stage, axis: usize, next: usize) -> bool {
+    let extent = s.extents()[next];
+    let (this, behind) = (Expr::var(axis), Expr::var(next));
     let mut paired = 0;
     for (buffer, indices) in s.body.loads() {
         let shape = &b.compute.buffer_type(buffer).shape;
-        let pairs = indices.windows(2).enumerate();
-        paired += pairs
-            .filter(|(i, pair)| pair[0] == this && pair[1] == next && shape[i + 1] == extent)
-            .count();
+        let steps: Vec<_> = indices.iter().zip(shape).filter(|(_, extent)| **extent != 1).collect();
+        let is_pair = |pair: &&[(&Expr, &usize)]| {
+            *pair[0].0 == this && *pair[1].0 == behind && *pair[1].1 == extent
+        };
+        paired += steps.windows(2).filter(is_pair).count();
     }
-    count(&s.body, axis) == paired && count(&s.body, axis + 1) == paired
+    count(&s.body, axis) == paired && count(&s.body, next) == paired
 }
 
 fn count(e: &Expr, axis: usize) -> usize {
