@@ -18,10 +18,12 @@ const STRUCTURE: [Knob; 1] = [Knob::Apart];
 /// Values of knobs; the others have their first candidates.
 pub(crate) type Choices = Vec<(Knob, i64)>;
 
-/// Whether a task, scheduled as if nobody tuned it, costs clearly less than another.
-pub(crate) fn is_clearly_cheaper(task: &Task, than: &Task) -> bool {
+/// The algorithm with the cheapest program, if that is clearly cheaper than that of the expression.
+pub(crate) fn cheapest_of(task: &Task, algorithms: &[Algorithm]) -> Option<Algorithm> {
     let price = |task: &Task| price::cycles(&cheapest(task).1.program, &task.machine);
-    price(task) < CLEARLY * price(than)
+    let made = algorithms.iter().filter_map(|&a| Some((a, price(&a.rewrite(task)?.task))));
+    let (best, least) = made.min_by(|a, b| a.1.total_cmp(&b.1))?;
+    (least < CLEARLY * price(task)).then_some(best)
 }
 
 /// The default schedule of a task's own expression with the cheapest choices.

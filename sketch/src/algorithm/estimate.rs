@@ -6,11 +6,13 @@
 //! transformed input and the products, and its weights take more room: both are priced in operations that could have been
 //! done in the meantime. It is taken where it wins clearly. Where weights that are transformed in each run cost about as
 //! much as those that were transformed before, and take many bytes less, they are.
+//!
+//! Of the others programs are made and priced.
 
 use super::convolution::Convolution;
 use super::winograd::{self, Weights};
-use super::{Algorithm, dot4, separate};
-use crate::choose::is_clearly_cheaper;
+use super::{Algorithm, dot4};
+use crate::choose::cheapest_of;
 use crate::task::Task;
 
 /// Operations in the time in which one byte of transformed elements is written, and read again.
@@ -36,11 +38,13 @@ pub(super) fn preferred(task: &Task, small: bool) -> Option<Algorithm> {
     if dot4::pays(task) {
         return Some(Algorithm::Dot4);
     }
-    if let Some(made) = separate::rewrite(task)
-        && is_clearly_cheaper(&made.task, task)
-    {
-        return Some(Algorithm::Separate);
-    }
+    winograd_if_it_pays(task, small).or_else(|| cheapest_of(task, &BY_PROGRAM))
+}
+
+/// Algorithms that are told by the price of their programs.
+const BY_PROGRAM: [Algorithm; 3] = [Algorithm::Im2col, Algorithm::Taps, Algorithm::Separate];
+
+fn winograd_if_it_pays(task: &Task, small: bool) -> Option<Algorithm> {
     let conv = Convolution::find(&task.compute)?;
     let param = conv.sole_weight(&task.compute)?;
     if !task.constant.get(param).copied().unwrap_or(false) {

@@ -9,6 +9,7 @@
 //! pad; conv; relu  =>  winograd_large: the same for larger windows and strides, dealt out to more channels
 //! pad; conv; relu  =>  winograd_4_late: the same, with weights transformed in each run
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
+//! pad; conv; relu  =>  taps: pad; one product with columns for each tap; their sums; relu
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
 //! max of a window  =>  separate: of each column of the window, then of those of a row
 //! ```
@@ -24,6 +25,7 @@ mod parts;
 mod rational;
 mod separate;
 mod sums;
+mod taps;
 mod toom_cook;
 mod winograd;
 
@@ -57,6 +59,8 @@ pub enum Algorithm {
     Winograd4Late,
     /// The elements under each window side by side, and one product of matrices.
     Im2col,
+    /// One product of matrices with columns for each tap of the window.
+    Taps,
     /// Four products of bytes at a time.
     Dot4,
     /// The axes of a window one after the other.
@@ -72,12 +76,13 @@ pub struct Rewritten {
 }
 
 impl Algorithm {
-    pub const ALL: [Algorithm; 7] = [
+    pub const ALL: [Algorithm; 8] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
         Algorithm::Winograd4Late,
         Algorithm::Im2col,
+        Algorithm::Taps,
         Algorithm::Dot4,
         Algorithm::Separate,
     ];
@@ -89,6 +94,7 @@ impl Algorithm {
             Algorithm::Winograd4 => "winograd_4",
             Algorithm::Winograd4Late => "winograd_4_late",
             Algorithm::Im2col => "im2col",
+            Algorithm::Taps => "taps",
             Algorithm::Dot4 => "dot4",
             Algorithm::Separate => "separate",
         }
@@ -100,7 +106,9 @@ impl Algorithm {
             Algorithm::WinogradLarge => (4, 4, Weights::Early),
             Algorithm::Winograd4 => (4, 3, Weights::Early),
             Algorithm::Winograd4Late => (4, 3, Weights::Late),
-            Algorithm::Im2col | Algorithm::Dot4 | Algorithm::Separate => return None,
+            Algorithm::Im2col | Algorithm::Taps | Algorithm::Dot4 | Algorithm::Separate => {
+                return None;
+            }
         };
         Some(Tile { outputs, window, weights })
     }
@@ -108,19 +116,16 @@ impl Algorithm {
     /// None where the algorithm does not apply, or the task does not allow it.
     pub fn rewrite(self, task: &Task) -> Option<Rewritten> {
         task.sums.allow(Some(self)).then_some(())?;
+        let conv = || Convolution::find(&task.compute);
         match self {
-            Algorithm::Dot4 => return dot4::rewrite(task),
-            Algorithm::Separate => return separate::rewrite(task),
+            Algorithm::Dot4 => dot4::rewrite(task),
+            Algorithm::Separate => separate::rewrite(task),
+            Algorithm::Im2col => im2col::rewrite(task, &conv()?),
+            Algorithm::Taps => taps::rewrite(task, &conv()?),
             Algorithm::Winograd2
             | Algorithm::WinogradLarge
             | Algorithm::Winograd4
-            | Algorithm::Winograd4Late
-            | Algorithm::Im2col => {}
-        }
-        let conv = Convolution::find(&task.compute)?;
-        match self.tile() {
-            Some(tile) => winograd::rewrite(task, &conv, tile),
-            None => im2col::rewrite(task, &conv),
+            | Algorithm::Winograd4Late => winograd::rewrite(task, &conv()?, self.tile()?),
         }
     }
 }

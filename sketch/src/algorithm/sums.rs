@@ -35,6 +35,7 @@ impl Algorithm {
             Algorithm::Winograd4 => "Winograd F(4x4,3x3)",
             Algorithm::Winograd4Late => "Winograd F(4x4,3x3), weights transformed in each run",
             Algorithm::Im2col => "im2col",
+            Algorithm::Taps => "columns for each tap",
             Algorithm::Dot4 => "four bytes at a time",
             Algorithm::Separate => "windows one axis at a time",
         }

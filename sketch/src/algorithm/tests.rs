@@ -12,7 +12,8 @@ use crate::packed::in_turn;
 use crate::task::Task;
 
 /// Those of convolutions of floats.
-const OF_FLOATS: [Algorithm; 3] = [Algorithm::Winograd2, Algorithm::Winograd4, Algorithm::Im2col];
+const OF_FLOATS: [Algorithm; 4] =
+    [Algorithm::Winograd2, Algorithm::Winograd4, Algorithm::Im2col, Algorithm::Taps];
 
 fn task(compute: Compute, constant: bool) -> Task {
     let constant = (0..compute.inputs.len()).map(|i| constant && i > 0).collect();

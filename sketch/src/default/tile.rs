@@ -51,9 +51,11 @@ struct Tiling {
     window: usize,
     /// Indices along the upper and the row axis at which windows are inside of what they read.
     inside: [Range<usize>; 2],
+    /// Whether panels have zeros beyond the last column.
+    padded: bool,
 }
 
-/// The vector lanes that one tile covers: `base + 0..sum(widths)` along the vector axis.
+/// The columns that one tile covers: `base + 0..sum(widths)` along the vector axis.
 struct Columns {
     /// Index of the panel.
     panel: Expr,
@@ -61,6 +63,8 @@ struct Columns {
     width: usize,
     base: Expr,
     widths: Vec<usize>,
+    /// Vectors that are computed: they may reach beyond the last column, into the zeros of panels.
+    computed: Vec<usize>,
 }
 
 pub(super) fn schedule(b: &mut Builder<'_>, reduction: usize, done: &[bool]) -> Option<Vec<usize>> {
@@ -76,7 +80,8 @@ pub(super) fn schedule(b: &mut Builder<'_>, reduction: usize, done: &[bool]) -> 
     let (fixed, free) = outside.partition(|axis| operands.fixed_axes.contains(axis));
     let inside = rows.map(|axis| axis.map_or(0..1, |axis| borders::inside(s, axis)));
     let window = window(b, s, &operands, &shape);
-    let tiling = Tiling { reduction, epilogue, shape, fixed, free, window, inside };
+    let padded = operands.padded;
+    let tiling = Tiling { reduction, epilogue, shape, fixed, free, window, inside, padded };
     operands::pack(b, reduction, &operands, &tiling.shape);
     nests(b, &tiling);
     let covered = tiling.epilogue.iter().map(|e| e.stage);
@@ -99,16 +104,18 @@ fn nests(b: &mut Builder<'_>, t: &Tiling) {
     if whole > 0 {
         nest(b, t, whole, &|jo| {
             let base = if whole == 1 { Expr::int(0) } else { jo.clone() * Expr::index(panel) };
-            Columns { panel: jo, width: panel, base, widths: widths_of(panel, lanes) }
+            let widths = widths_of(panel, lanes);
+            Columns { panel: jo, width: panel, base, computed: widths.clone(), widths }
         });
     }
     if !extent.is_multiple_of(panel) {
-        let widths = widths_of(extent % panel, lanes);
+        let rest = extent % panel;
         nest(b, t, 1, &|_| Columns {
             panel: Expr::index(whole),
             width: panel,
             base: Expr::index(whole * panel),
-            widths: widths.clone(),
+            widths: widths_of(rest, lanes),
+            computed: choose::vectors_of(rest, lanes, t.padded),
         });
     }
 }
@@ -183,7 +190,7 @@ fn nest_of(
 /// One tile: initialised, reduced, stored through the epilogue.
 fn tile(b: &mut Builder<'_>, path: &Path, t: &Tiling, origin: Origin) -> Vec<Stmt> {
     let s = &b.compute.stages[t.reduction];
-    let width: usize = origin.columns.widths.iter().sum();
+    let width: usize = origin.columns.computed.iter().sum();
     let acc = b.local("tile", TensorType::new(s.ty.dtype, [t.shape.upper, origin.rows, width]));
     let place = Place { t, origin, acc };
     let (mut stmts, result) = place.reduced(b, path);
@@ -361,7 +368,7 @@ impl Place<'_> {
     fn init(&self, b: &mut Builder<'_>, path: &Path, buffer: BufId) -> Vec<Stmt> {
         let ty = b.program.buffers[buffer.index()].ty.dtype;
         let identity = self.reduce(b).combiner.identity(ty).expect("not an arg-combiner");
-        self.points(b, path, &mut |b, path, _, dst| {
+        self.points(b, path, &self.origin.columns.computed, &mut |b, path, _, dst| {
             let (dst, value) = (Access { buffer, ..dst }, Expr::Const(identity));
             b.block(path, "init", Body::Assign { dst, value })
         })
@@ -370,7 +377,7 @@ impl Place<'_> {
     /// Adds one term of the reduction to each element.
     fn add(&self, b: &mut Builder<'_>, path: &Path, terms: &[Expr]) -> Vec<Stmt> {
         let (reduction, combiner) = (self.t.reduction, self.reduce(b).combiner);
-        self.points(b, path, &mut |b, path, point, dst| {
+        self.points(b, path, &self.origin.columns.computed, &mut |b, path, point, dst| {
             let value = operands::value_at(b, reduction, &self.origin.columns, point, terms);
             let name = &b.compute.stages[reduction].name;
             b.block(path, name, Body::Reduce { combiner, dst, value, init: false })
@@ -380,18 +387,27 @@ impl Place<'_> {
     /// Adds what a block of terms came to.
     fn add_block(&self, b: &mut Builder<'_>, path: &Path, total: BufId) -> Vec<Stmt> {
         let combiner = self.reduce(b).combiner;
-        self.points(b, path, &mut |b, path, _, of_block| {
+        self.points(b, path, &self.origin.columns.computed, &mut |b, path, _, of_block| {
             let dst = Access { buffer: total, indices: of_block.indices.clone() };
             let value = Expr::Load(of_block.buffer, of_block.indices);
             b.block(path, "block", Body::Reduce { combiner, dst, value, init: false })
         })
     }
 
-    /// `f` at every element of the tile, rows written out, columns in vectors.
-    fn points(&self, b: &mut Builder<'_>, path: &Path, f: &mut Inside<'_>) -> Vec<Stmt> {
+    /// `f` at every element of the tile, rows written out, columns in vectors of these widths.
+    fn points(
+        &self,
+        b: &mut Builder<'_>,
+        path: &Path,
+        widths: &[usize],
+        f: &mut Inside<'_>,
+    ) -> Vec<Stmt> {
         b.unrolled(path, self.t.shape.upper, IterKind::Spatial, |b, path, u| {
             b.unrolled(path, self.origin.rows, IterKind::Spatial, |b, path, i| {
-                self.pieces(b, path, &mut |b, path, lane| self.visit(b, path, [&u, &i, &lane], f))
+                let f = &mut |b: &mut Builder<'_>, path: &Path, lane: Expr| {
+                    self.visit(b, path, [&u, &i, &lane], f)
+                };
+                pieces(b, path, widths, f)
             })
         })
     }
@@ -401,32 +417,15 @@ impl Place<'_> {
     fn results(&self, b: &mut Builder<'_>, path: &Path, f: &mut Inside<'_>) -> Vec<Stmt> {
         let last = |e: &Epilogue| self.t.shape.row_axis.is_some_and(|row| e.walks_last(row));
         if !self.t.epilogue.as_ref().is_some_and(last) {
-            return self.points(b, path, f);
+            return self.points(b, path, &self.origin.columns.widths, f);
         }
         b.unrolled(path, self.t.shape.upper, IterKind::Spatial, |b, path, u| {
-            self.pieces(b, path, &mut |b, path, lane| {
+            pieces(b, path, &self.origin.columns.widths, &mut |b, path, lane| {
                 b.unrolled(path, self.origin.rows, IterKind::Spatial, |b, path, i| {
                     self.visit(b, path, [&u, &i, &lane], f)
                 })
             })
         })
-    }
-
-    /// The columns of the tile in vectors.
-    fn pieces(
-        &self,
-        b: &mut Builder<'_>,
-        path: &Path,
-        f: &mut dyn FnMut(&mut Builder<'_>, &Path, Expr) -> Vec<Stmt>,
-    ) -> Vec<Stmt> {
-        let mut stmts = Vec::new();
-        let mut start = 0;
-        for &width in &self.origin.columns.widths {
-            let base = Expr::index(start);
-            stmts.extend(b.vector(path, width, |b, path, l| f(b, path, plus(base, l))));
-            start += width;
-        }
-        stmts
     }
 
     fn visit(
@@ -449,4 +448,21 @@ impl Place<'_> {
         shift(self.origin.indices.len() - 1, &lane);
         Point { indices, lane }
     }
+}
+
+/// Columns in vectors of these widths.
+fn pieces(
+    b: &mut Builder<'_>,
+    path: &Path,
+    widths: &[usize],
+    f: &mut dyn FnMut(&mut Builder<'_>, &Path, Expr) -> Vec<Stmt>,
+) -> Vec<Stmt> {
+    let mut stmts = Vec::new();
+    let mut start = 0;
+    for &width in widths {
+        let base = Expr::index(start);
+        stmts.extend(b.vector(path, width, |b, path, l| f(b, path, plus(base, l))));
+        start += width;
+    }
+    stmts
 }

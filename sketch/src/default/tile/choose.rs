@@ -55,7 +55,8 @@ pub(super) fn choose(
     let mut shapes: Vec<(Price, Shape)> = Vec::new();
     for vectors in (1..=vectors.clamp(1, MAX_VECTORS)).filter(|v| operands.allows(v * lanes)) {
         for upper in (1..=uppers.min(4)).filter(|u| uppers.is_multiple_of(*u)) {
-            let plane = Plane { columns, lanes, rows, upper, shared: operands.shared };
+            let (shared, padded) = (operands.shared, operands.padded);
+            let plane = Plane { columns, lanes, rows, upper, shared, padded };
             for row in 1..=rows.min(MAX_ROWS) {
                 if upper > 1 && row < rows
                     || upper * row * vectors + held(vectors) > machine.registers
@@ -100,6 +101,16 @@ impl Price {
     }
 }
 
+/// Vectors for so many columns; where they may reach beyond the last one, the last vector is as wide as it takes.
+pub(super) fn vectors_of(columns: usize, lanes: usize, padded: bool) -> Vec<usize> {
+    if !padded {
+        return widths_of(columns, lanes);
+    }
+    let rest = columns % lanes;
+    let last = (rest > 0).then(|| rest.next_power_of_two());
+    std::iter::repeat_n(lanes, columns / lanes).chain(last).collect()
+}
+
 /// The rows and columns that tiles cover, `upper` of their rows at once.
 struct Plane {
     columns: usize,
@@ -108,11 +119,13 @@ struct Plane {
     upper: usize,
     /// Whether rows share what is loaded as vectors.
     shared: bool,
+    /// Whether vectors may reach beyond the last column.
+    padded: bool,
 }
 
 impl Plane {
     fn price(&self, panel: usize, row: usize) -> Price {
-        let rest = widths_of(self.columns % panel, self.lanes).len();
+        let rest = vectors_of(self.columns % panel, self.lanes, self.padded).len();
         let whole = self.down(row, panel / self.lanes).times(self.columns / panel);
         if rest == 0 { whole } else { whole.plus(self.down(row, rest)) }
     }
@@ -146,7 +159,8 @@ mod tests {
     use super::*;
 
     fn price(row: usize, vectors: usize) -> Price {
-        let plane = Plane { columns: 64, lanes: 8, rows: 60, upper: 1, shared: true };
+        let plane =
+            Plane { columns: 64, lanes: 8, rows: 60, upper: 1, shared: true, padded: false };
         plane.price(8 * vectors, row)
     }
 
@@ -155,6 +169,14 @@ mod tests {
         assert!(
             price(6, 2).cycles < price(1, 2).cycles && price(6, 2).cycles < price(12, 1).cycles
         );
+    }
+
+    #[test]
+    fn padded_columns_are_whole_vectors() {
+        assert_eq!(vectors_of(27, 16, true), [16, 16]);
+        assert_eq!(vectors_of(21, 16, true), [16, 8]);
+        assert_eq!(vectors_of(27, 16, false), [16, 8, 2, 1]);
+        assert_eq!(vectors_of(32, 16, true), [16, 16]);
     }
 
     #[test]

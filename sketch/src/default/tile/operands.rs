@@ -28,6 +28,8 @@ pub(super) struct Operands {
     pub(super) panel_limit: Option<usize>,
     /// Rows share the vectors that they multiply with.
     pub(super) shared: bool,
+    /// Whatever vectors walk is a constant in panels, with zeros beyond the last column.
+    pub(super) padded: bool,
 }
 
 /// One panel operand: all loads of `buffer` at `indices`.
@@ -56,7 +58,13 @@ impl Operands {
         let rows: Vec<usize> = (0..vector).filter(row).collect();
         let differs = |i: &[Expr]| rows.iter().any(|axis| mentions(i, *axis));
         let shared = !s.body.loads().iter().any(|(_, i)| walks(i) && differs(i));
-        Operands { panels, fixed_axes, panel_limit, shared }
+        let in_panels = |p: &Panel| is_constant(b, p.buffer) && is_sole_load(b.compute, p);
+        let walked = s.body.loads().into_iter().filter(|(_, i)| mentions(i, vector));
+        let is_padded = |(buffer, i): (BufId, &[Expr])| {
+            panels.iter().any(|p| p.buffer == buffer && p.indices == i && in_panels(p))
+        };
+        let padded = group_size(&s.body, vector).is_none() && walked.into_iter().all(is_padded);
+        Operands { panels, fixed_axes, panel_limit, shared, padded }
     }
 
     /// A panel of this many columns lies inside one group.
@@ -73,8 +81,11 @@ fn is_panel(b: &Builder<'_>, s: &Stage, buffer: BufId, indices: &[Expr]) -> bool
     }
     let lacking = (0..vector).filter(|&a| s.ty.shape[a] > 1 && !mentions(indices, a));
     let reused: usize = lacking.map(|a| s.ty.shape[a]).product();
-    let is_constant = b.constant.get(buffer.index()).copied().unwrap_or(false);
-    is_constant || reused >= MIN_ROWS_TO_PACK
+    is_constant(b, buffer) || reused >= MIN_ROWS_TO_PACK
+}
+
+fn is_constant(b: &Builder<'_>, buffer: BufId) -> bool {
+    b.constant.get(buffer.index()).copied().unwrap_or(false)
 }
 
 fn is_data_dependent(indices: &[Expr]) -> bool {
@@ -115,8 +126,7 @@ pub(super) fn pack(b: &mut Builder<'_>, reduction: usize, operands: &Operands, s
             continue;
         }
         let layout = Layout::of(&b.compute.stages[reduction], panel, shape.panel);
-        let is_constant = b.constant.get(panel.buffer.index()).copied().unwrap_or(false);
-        let packed = if is_constant && is_sole_load(b.compute, panel) {
+        let packed = if is_constant(b, panel.buffer) && is_sole_load(b.compute, panel) {
             pack_constant(b, panel, &layout)
         } else {
             pack_at_run_time(b, reduction, panel, &layout)
