@@ -9,10 +9,11 @@
 //! A stage is inlined where recomputing it costs no more than storing and loading it: never a
 //! reduction or a result; into a reduction that uses elements again only if it merely moves them, or pads what a window
 //! of one channel slides over (otherwise padding stays a buffer); expensive functions only into one reader of the same size; never what
-//! is written out along an axis (`transform`).
+//! is written out along an axis (`transform`), nor what is one of a chain of cumulative sums (`scan`), or read by it.
 
 use ansc_graph::{BufId, Compute, Expr, Stage};
 
+use super::scan::is_step;
 use super::transform::is_switch;
 use super::usage::{has_reuse, is_expensive, is_movement, is_padding, readers, size};
 
@@ -50,7 +51,9 @@ pub(super) fn inline(compute: &Compute, padding: Padding) -> Compute {
 
 fn worthwhile(compute: &Compute, index: usize, readers: &[usize], padding: Padding) -> bool {
     let stage = &compute.stages[index];
-    if stage.reduce.is_some() || compute.outputs.contains(&index) || is_switch(stage) {
+    let in_chain = is_step(stage) || readers.iter().any(|&r| is_step(&compute.stages[r]));
+    let is_result = compute.outputs.contains(&index);
+    if stage.reduce.is_some() || is_result || is_switch(stage) || in_chain {
         return false;
     }
     let expensive = is_expensive(&stage.body);

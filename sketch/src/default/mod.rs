@@ -11,7 +11,8 @@
 //! 5. Neighbouring stages that agree on their leading axes (softmax, layer normalisation) share one
 //!    loop over rows, with row buffers that stay in the cache (`rows`).
 //! 6. A stage that reads an operand across its rows goes through it in squares (`transpose`).
-//! 7. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
+//! 7. Stages that combine each element with all before it keep a running value (`scan`).
+//! 8. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
 //!
 //! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded. Where all this would become more code
 //! than a kernel may have (`budget`), less is written out.
@@ -22,6 +23,7 @@ mod inline;
 mod jam;
 mod knobs;
 mod rows;
+mod scan;
 mod slices;
 mod stage;
 mod tile;
@@ -153,7 +155,8 @@ fn nests(b: &mut Builder<'_>, first: usize) {
         if done[stage] {
             continue;
         }
-        let covered = transform::schedule(b, stage, &done)
+        let covered = scan::schedule(b, stage)
+            .or_else(|| transform::schedule(b, stage, &done))
             .or_else(|| tile::schedule(b, stage, &done))
             .or_else(|| rows::schedule(b, stage))
             .or_else(|| transpose::schedule(b, stage))

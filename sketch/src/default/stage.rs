@@ -506,7 +506,7 @@ pub(super) fn pieces(
 
 /// Places and widths of vectors over `start .. start + rest`. What is left is one vector that begins a little earlier, if no
 /// more than a quarter of it is there already: 27 of 16 lanes is 0..16, 16..24, and 23..27 instead of 24..26 and 26..27.
-fn cover(start: usize, rest: usize, lanes: usize) -> Vec<(usize, usize)> {
+pub(super) fn cover(start: usize, rest: usize, lanes: usize) -> Vec<(usize, usize)> {
     let (mut at, end) = (start, start + rest);
     let mut all = Vec::new();
     while at < end {
