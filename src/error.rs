@@ -28,6 +28,8 @@ pub enum Error {
     #[error("{0}")]
     Defect(#[from] ansc_graph::verify::Defect),
     #[error("{0}")]
+    Program(#[from] ansc_sketch::program::verify::Defect),
+    #[error("{0}")]
     Codegen(#[from] CodegenError),
     #[error("{0}")]
     Load(#[from] ansc_runtime::LoadError),

@@ -129,6 +129,9 @@ pub fn compile(
         clock.move_time("schedule", "verify", assembly.verifier.take_spent());
     }
     assembly.kernels.kernels.iter().for_each(|k| watch.program(&k.form));
+    if options.verify {
+        clock.time("verify", || assembly.kernels.verify())?;
+    }
     let code = clock.time("codegen", || Code::generate(&assembly, options))?;
     // Only now is the workspace of each kernel known, and with it the memory plan.
     clock.time("memory", || {

@@ -6,6 +6,7 @@ use ansc_runtime::{DType, Tensor};
 use crate::default::Scheduled;
 use crate::exec;
 use crate::program::Program;
+use crate::program::verify::verify;
 
 pub(crate) fn f32s(shape: &[usize]) -> TensorType {
     TensorType::new(DType::F32, shape)
@@ -134,6 +135,7 @@ pub(crate) fn compare(compute: &Compute, program: &Program) -> Result<(), String
 
 /// The same with constants in the layouts that the program wants.
 pub(crate) fn compare_scheduled(compute: &Compute, scheduled: &Scheduled) -> Result<(), String> {
+    verify(&scheduled.program).map_err(|fault| fault.to_string())?;
     let inputs = inputs(compute);
     let expected = interp::eval(compute, &inputs.iter().collect::<Vec<_>>());
     let expected = expected.map_err(|e| e.to_string())?;

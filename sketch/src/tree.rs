@@ -149,6 +149,52 @@ pub(crate) fn twin(program: &mut Program, var: VarId) -> VarId {
     program.add_var(name)
 }
 
+/// Gives loops and iterators that are bound a second time variables of their own.
+pub(crate) fn own_variables(program: &mut Program) {
+    let mut body = std::mem::take(&mut program.body);
+    let mut bound = BTreeSet::new();
+    own(program, &mut body, &mut bound, &mut BTreeMap::new());
+    program.body = body;
+}
+
+fn own(
+    program: &mut Program,
+    stmts: &mut [Stmt],
+    bound: &mut BTreeSet<VarId>,
+    renamed: &mut BTreeMap<VarId, VarId>,
+) {
+    for stmt in stmts {
+        match stmt {
+            Stmt::For(l) => {
+                let var = l.var;
+                let outer = renamed.remove(&var);
+                if !bound.insert(var) {
+                    l.var = twin(program, var);
+                    renamed.insert(var, l.var);
+                }
+                own(program, &mut l.body, bound, renamed);
+                renamed.remove(&var);
+                renamed.extend(outer.map(|outer| (var, outer)));
+            }
+            Stmt::Block(block) => {
+                let mut of_block = renamed.clone();
+                for iter in &mut block.iters {
+                    let var = iter.var;
+                    if !bound.insert(var) {
+                        iter.var = twin(program, var);
+                        of_block.insert(var, iter.var);
+                    }
+                }
+                let new = |v: VarId| of_block.get(&v).map(|v| Expr::Var(*v));
+                for iter in &mut block.iters {
+                    iter.binding = iter.binding.substitute(&new);
+                }
+                block.visit_exprs_mut(&mut |e| *e = e.substitute(&new));
+            }
+        }
+    }
+}
+
 impl Block {
     /// Calls `f` on every expression that is written in terms of block iterators or loops:
     /// predicate, indices, value. Bindings are not among them.

@@ -10,6 +10,7 @@ use ansc_graph::verify::Defect;
 use ansc_graph::{Compute, Graph, TensorType, cost};
 use ansc_runtime::manifest::Tuning;
 use ansc_sketch::packed::Packing;
+use ansc_sketch::program::verify as program;
 
 use super::prepared::result;
 use crate::Error;
@@ -89,6 +90,18 @@ impl KernelTable {
         self.kernels.push(kernel);
         self.index.insert(key, self.kernels.len() - 1);
         Ok(self.kernels.len() - 1)
+    }
+
+    /// Checks the programs of all kernels. Those of a GPU are checked in their form for a CPU.
+    pub(crate) fn verify(&self) -> Result<(), program::Defect> {
+        for kernel in &self.kernels {
+            let checked = match &kernel.form {
+                Form::Cpu(program) => program::verify(program),
+                Form::Gpu(gpu) => program::verify(&gpu.cpu_form()),
+            };
+            checked.map_err(|fault| program::Defect { kernel: kernel.symbol.clone(), fault })?;
+        }
+        Ok(())
     }
 
     pub(super) fn packing(&self, kernel: usize, param: usize) -> Option<&Packing> {

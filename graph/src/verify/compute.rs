@@ -52,22 +52,39 @@ fn check_stage(compute: &Compute, index: usize) -> Vec<Problem> {
 
 fn type_problems(compute: &Compute, index: usize) -> Vec<Problem> {
     let stage = &compute.stages[index];
-    let sources = compute.inputs.len() + index;
-    let mut types = Types { compute, sources, stage, problems: vec![] };
+    let (sources, axes) = (compute.inputs.len() + index, stage.extents().len());
+    let is_axis = |v: VarId| v.index() < axes;
+    let source = |b: BufId| (b.index() < sources).then(|| compute.buffer_type(b));
+    let mut types = Types { is_axis: &is_axis, source: &source, problems: vec![] };
     let body = types.of(&stage.body);
-    types.check_result(body);
-    types.problems
+    let mut problems = types.problems;
+    check_result(stage, body, &mut problems);
+    problems
+}
+
+/// The type of an expression over variables for which `is_axis` holds, and over the buffers that `source` knows; or the
+/// first thing that does not fit.
+pub fn type_of<'a>(
+    e: &Expr,
+    is_axis: &dyn Fn(VarId) -> bool,
+    source: &dyn Fn(BufId) -> Option<&'a TensorType>,
+) -> Result<DType, Problem> {
+    let mut types = Types { is_axis, source, problems: vec![] };
+    let found = types.of(e);
+    match types.problems.into_iter().next() {
+        Some(problem) => Err(problem),
+        None => Ok(found.expect("a problem is noted where there is no type")),
+    }
 }
 
 /// Infers types bottom-up and notes what does not fit.
-struct Types<'a> {
-    compute: &'a Compute,
-    sources: usize,
-    stage: &'a Stage,
+struct Types<'f, 'a> {
+    is_axis: &'f dyn Fn(VarId) -> bool,
+    source: &'f dyn Fn(BufId) -> Option<&'a TensorType>,
     problems: Vec<Problem>,
 }
 
-impl Types<'_> {
+impl Types<'_, '_> {
     fn note<T>(&mut self, problem: Problem) -> Option<T> {
         self.problems.push(problem);
         None
@@ -77,7 +94,7 @@ impl Types<'_> {
     fn of(&mut self, e: &Expr) -> Option<DType> {
         match e {
             Expr::Const(s) => Some(s.dtype()),
-            Expr::Var(v) if v.index() < self.stage.extents().len() => Some(DType::I64),
+            Expr::Var(v) if (self.is_axis)(*v) => Some(DType::I64),
             Expr::Var(v) => self.note(Problem::NoSuchAxis(*v)),
             Expr::Load(buffer, indices) => self.load(*buffer, indices),
             Expr::Unary(op, x) => {
@@ -124,11 +141,9 @@ impl Types<'_> {
     }
 
     fn load(&mut self, buffer: BufId, indices: &[Expr]) -> Option<DType> {
-        if buffer.index() >= self.sources {
+        let Some(ty) = (self.source)(buffer) else {
             return self.note(Problem::NoSuchBuffer(buffer));
-        }
-        let compute = self.compute;
-        let ty = compute.buffer_type(buffer);
+        };
         if indices.len() != ty.rank() {
             return self.note(Problem::Rank { buffer, rank: ty.rank(), found: indices.len() });
         }
@@ -140,19 +155,20 @@ impl Types<'_> {
         }
         Some(ty.dtype)
     }
+}
 
-    fn check_result(&mut self, body: Option<DType>) {
-        let expected = self.stage.ty.dtype;
-        let reduce = self.stage.reduce.as_ref();
-        let arg = reduce
-            .filter(|r| matches!(r.combiner, Combiner::ArgMax { .. } | Combiner::ArgMin { .. }));
-        let found = if arg.is_some() { body.map(|_| DType::I64) } else { body };
-        if let Some(found) = found.filter(|f| *f != expected) {
-            self.problems.push(Problem::Body { expected, found });
-        }
-        if arg.is_some_and(|r| r.extents.contains(&0)) {
-            self.problems.push(Problem::EmptyArg);
-        }
+/// The body has the type of the stage.
+fn check_result(stage: &Stage, body: Option<DType>, problems: &mut Vec<Problem>) {
+    let expected = stage.ty.dtype;
+    let reduce = stage.reduce.as_ref();
+    let arg =
+        reduce.filter(|r| matches!(r.combiner, Combiner::ArgMax { .. } | Combiner::ArgMin { .. }));
+    let found = if arg.is_some() { body.map(|_| DType::I64) } else { body };
+    if let Some(found) = found.filter(|f| *f != expected) {
+        problems.push(Problem::Body { expected, found });
+    }
+    if arg.is_some_and(|r| r.extents.contains(&0)) {
+        problems.push(Problem::EmptyArg);
     }
 }
 

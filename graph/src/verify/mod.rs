@@ -41,7 +41,7 @@ use ansc_runtime::DType;
 use crate::compute::TensorType;
 use crate::expr::{BufId, VarId};
 
-pub use compute::{ill_typed, verify_compute};
+pub use compute::{ill_typed, type_of, verify_compute};
 pub use verifier::{Bodies, Defect, Verifier, verify};
 
 /// Something that does not hold, and where.

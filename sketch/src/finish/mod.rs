@@ -27,6 +27,10 @@ pub fn finish(mut program: Program) -> Program {
     compact::compact_buffers(&mut program);
     align::align_buffers(&mut program);
     prune::prune_buffers(&mut program);
+    #[cfg(any(test, debug_assertions))]
+    if let Err(fault) = crate::program::verify::verify(&program) {
+        panic!("{fault}\n{program}");
+    }
     program
 }
 

@@ -27,7 +27,7 @@ impl GpuProgram {
             Form { program: &mut program, kernel, outlive, threads: ForKind::Serial }
                 .kernel(&kernel.body);
         }
-        without_shared(program)
+        for_cpu(program)
     }
 
     /// The same for whoever looks for races: the threads between two barriers are in a bound loop, and loops with
@@ -41,12 +41,13 @@ impl GpuProgram {
             let body = written_out(&kernel.body);
             Form { program: &mut program, kernel, outlive, threads }.kernel(&body);
         }
-        without_shared(program)
+        for_cpu(program)
     }
 }
 
-/// The memory of a block is its own.
-fn without_shared(mut program: Program) -> Program {
+/// The memory of a block is its own, and so are the variables of each loop.
+fn for_cpu(mut program: Program) -> Program {
+    tree::own_variables(&mut program);
     for buffer in program.buffers.iter_mut().filter(|b| b.scope == Scope::Shared) {
         buffer.scope = Scope::Local;
     }

@@ -122,9 +122,20 @@ impl Trace {
     /// Applies the trace to a recorder that did nothing yet.
     pub fn replay_on(
         &self,
+        recorder: Recorder,
+        unfit: Unfit,
+        random: &mut dyn Rng,
+    ) -> Result<Recorder, TraceError> {
+        self.replay_watched(recorder, unfit, random, &mut |_, _| {})
+    }
+
+    /// The same; `after` sees each instruction and the program that it leaves.
+    pub fn replay_watched(
+        &self,
         mut recorder: Recorder,
         unfit: Unfit,
         random: &mut dyn Rng,
+        after: &mut dyn FnMut(&Instruction, &Program),
     ) -> Result<Recorder, TraceError> {
         for (step, instruction) in self.steps.iter().enumerate() {
             recorder.step(instruction.clone(), unfit, random).map_err(|cause| TraceError {
@@ -132,6 +143,7 @@ impl Trace {
                 instruction: instruction.to_string(),
                 cause: Box::new(cause),
             })?;
+            after(instruction, recorder.schedule().program());
         }
         Ok(recorder)
     }

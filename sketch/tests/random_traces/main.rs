@@ -16,9 +16,10 @@ use ansc_graph::{Compute, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
 use ansc_sketch::default::{Machine, Scheduled};
 use ansc_sketch::gpu::GpuLimits;
+use ansc_sketch::program::verify::report;
 use ansc_sketch::rules::Sketch;
-use ansc_sketch::trace::Unfit;
-use ansc_sketch::{Program, Task, exec, gpu};
+use ansc_sketch::trace::{Instruction, Recorder, Unfit};
+use ansc_sketch::{Program, Task, Trace, exec, gpu};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -81,12 +82,31 @@ fn samples(task: &Arc<Task>, sketches: &[Sketch], wanted: usize, tally: &mut Tal
         };
         tally.count(sketch, sampled.as_ref().err());
         let Ok(sample) = sampled else { continue };
-        if let Err(problem) = holds(task, &inputs, &expected, &sample.scheduled) {
+        let verified = report(&sample.scheduled.program);
+        verified.iter().for_each(|report| tally.answers.add(report));
+        let found = verified.map_err(|fault| format!("{fault}"));
+        let found = found.and_then(|_| holds(task, &inputs, &expected, &sample.scheduled));
+        if let Err(problem) = found.and_then(|()| steps_hold(task, &sample.trace)) {
             let program = &sample.scheduled.program;
             problems.push(format!("{:?}, seed {i}: {problem}\n{program}", sketch.rules));
         }
     }
     problems
+}
+
+/// Whether the program that each instruction leaves is valid.
+fn steps_hold(task: &Arc<Task>, trace: &Trace) -> Result<(), String> {
+    let mut fault = Ok(());
+    let mut after = |instruction: &Instruction, program: &Program| {
+        if let (Ok(()), Err(found)) = (&fault, report(program)) {
+            fault = Err(format!("after {instruction}: {found}\n{program}\nat last"));
+        }
+    };
+    let recorder = Recorder::of_task(task.clone());
+    let random = &mut StdRng::seed_from_u64(0);
+    let replayed = trace.replay_watched(recorder, Unfit::Refuse, random, &mut after);
+    replayed.map_err(|e| e.to_string())?;
+    fault
 }
 
 /// Whether the program, given its constants as it wants them, computes what is expected.

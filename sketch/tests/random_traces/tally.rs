@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 
+use ansc_sketch::program::verify::Report;
 use ansc_sketch::rules::Sketch;
 use ansc_sketch::trace::{StepError, TraceError};
 
@@ -13,6 +14,8 @@ pub(crate) struct Tally {
     /// By primitive and cause.
     refusals: BTreeMap<String, usize>,
     all: [usize; 2],
+    /// What the verifier knows of the programs.
+    pub(crate) answers: Report,
 }
 
 impl Tally {
@@ -61,6 +64,6 @@ impl Display for Tally {
         for (cause, n) in &self.refusals {
             writeln!(f, "  refused by {cause}: {n}")?;
         }
-        Ok(())
+        writeln!(f, "{}", self.answers)
     }
 }

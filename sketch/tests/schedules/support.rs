@@ -8,6 +8,7 @@ use ansc_graph::{Compute, Graph, TensorType, ValueId, fuse, interp};
 use ansc_runtime::{DType, Tensor};
 use ansc_sketch::default::{Machine, Scheduled, gpu_schedule, schedule};
 use ansc_sketch::gpu::GpuLimits;
+use ansc_sketch::program::verify::verify;
 use ansc_sketch::{Program, exec};
 
 /// Vector registers of SSE, NEON, AVX2 and AVX-512, and fewer than any machine has.
@@ -106,6 +107,7 @@ pub(crate) fn run(
         .map_err(|_| "the schedule panics")?;
     let Scheduled { program, packings } = scheduled;
     parses_back(&program)?;
+    verify(&program).map_err(|fault| format!("{fault}\n{program}"))?;
     let mut given = inputs.to_vec();
     for packing in &packings {
         if !constant[packing.param] {
