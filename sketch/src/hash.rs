@@ -11,20 +11,29 @@ use crate::program::{Access, Block, Body, For, ForKind, IterKind, Program, Scope
 
 impl Program {
     pub fn structural_hash(&self) -> u64 {
-        let mut walk =
-            Walk { bytes: Vec::with_capacity(4096), vars: vec![None; self.vars.len()], next: 0 };
-        walk.number(self.buffers.len());
-        for buffer in &self.buffers {
-            walk.text(buffer.ty.dtype.name());
-            walk.numbers(&buffer.ty.shape);
-            walk.tag(scope(buffer.scope));
-            let align = buffer.align.map_or([0; 3], |a| [a.axis + 1, a.factor, a.offset]);
-            walk.numbers(&align);
-        }
-        self.params.iter().for_each(|p| walk.number(p.index()));
-        walk.stmts(&self.body);
-        xxh3_64(&walk.bytes)
+        of(self, None)
     }
+}
+
+/// The same, where loops differ if they do in whether they are over `terms`, by variable.
+pub(crate) fn of_code(program: &Program, terms: &[bool]) -> u64 {
+    of(program, Some(terms))
+}
+
+fn of(program: &Program, terms: Option<&[bool]>) -> u64 {
+    let vars = vec![None; program.vars.len()];
+    let mut walk = Walk { bytes: Vec::with_capacity(4096), vars, next: 0, terms };
+    walk.number(program.buffers.len());
+    for buffer in &program.buffers {
+        walk.text(buffer.ty.dtype.name());
+        walk.numbers(&buffer.ty.shape);
+        walk.tag(scope(buffer.scope));
+        let align = buffer.align.map_or([0; 3], |a| [a.axis + 1, a.factor, a.offset]);
+        walk.numbers(&align);
+    }
+    program.params.iter().for_each(|p| walk.number(p.index()));
+    walk.stmts(&program.body);
+    xxh3_64(&walk.bytes)
 }
 
 fn scope(scope: Scope) -> u8 {
@@ -38,14 +47,16 @@ fn scope(scope: Scope) -> u8 {
 }
 
 /// What is hashed, one after the other.
-struct Walk {
+struct Walk<'t> {
     bytes: Vec<u8>,
     /// Variables by the order in which they appear.
     vars: Vec<Option<usize>>,
     next: usize,
+    /// Whether each loop is one over terms of a sum, where that counts.
+    terms: Option<&'t [bool]>,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn tag(&mut self, tag: u8) {
         self.bytes.push(tag);
     }
@@ -86,6 +97,7 @@ impl Walk {
         self.tag(b'f');
         self.var(l.var);
         self.number(l.extent);
+        self.bytes.extend(self.terms.map(|terms| u8::from(terms[l.var.index()])));
         match l.kind {
             ForKind::Serial => self.tag(0),
             ForKind::Parallel => self.tag(1),

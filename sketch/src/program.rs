@@ -25,6 +25,7 @@
 //!   innermost loop that contains all of their accesses. Their content does not outlive it.
 //! - Every index that is evaluated under its predicates and selects is in bounds.
 
+mod code_hash;
 pub mod verify;
 
 use ansc_graph::{BufId, Combiner, Expr, TensorType, VarId};

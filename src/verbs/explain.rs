@@ -122,6 +122,9 @@ struct Planned {
     steps: Vec<String>,
     /// What it computes, as text.
     compute: String,
+    /// Of the program for a CPU, hexadecimal: kernels of one machine code have one hash, whatever made them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_hash: Option<String>,
     /// The program, or what was asked for in its place.
     listing: Option<String>,
 }
@@ -171,6 +174,7 @@ fn planned(
     let work = program.map_or(weighted.flops, ansc_sketch::work);
     let bytes = cost::bytes(&task.compute);
     let listing = listing_of(args, &chosen, options)?;
+    let code_hash = chosen.form.cpu().map(|program| format!("{:016x}", program.code_hash()));
     let tuning = chosen.tuning;
     let own = tuning.as_ref().filter(|t| !t.shipped);
     let limited = own.zip(roof).and_then(|(t, (limits, copies))| {
@@ -191,6 +195,7 @@ fn planned(
         rules: rules_of(task, &trace),
         steps: trace.in_words(),
         compute: task.compute.to_string(),
+        code_hash,
         listing,
     })
 }

@@ -1,0 +1,176 @@
+//! A number for the machine code that a finished program becomes.
+//!
+//! In: a finished program. Out: the same number for programs that become the same code, whatever names, numbers of
+//! variables and buffers, and iterators of blocks are: a schedule written in another way is compared with the old one by it.
+//! Not hashed: names, iterators, buffers that nothing uses. Hashed beside the structure: what each loop is for, results or
+//! terms; and the order of buffers in the workspace, which is the order of arguments.
+//!
+//! ```text
+//! for i in 0..4 { block a (v: spatial 4 = i) { y[add(1, i)] = x[i] } }
+//! for j in 0..4 { block b (w: spatial 8 = add(j, j)) { y[add(j, 1)] = x[j] } }
+//! => equal
+//! ```
+
+use std::collections::BTreeMap;
+
+use ansc_graph::{BufId, Expr, VarId};
+
+use crate::affine::{self, Extents};
+use crate::program::{Block, Body, For, IterKind, Program, Scope, Stmt};
+use crate::tree;
+
+impl Program {
+    /// See the [module](self).
+    pub fn code_hash(&self) -> u64 {
+        let mut plain = self.clone();
+        let mut terms = vec![];
+        number_variables(&mut plain, &mut terms);
+        number_buffers(&mut plain);
+        let extents = Extents::of(&plain);
+        tree::visit_blocks_mut(&mut plain.body, &mut |block| {
+            block.visit_exprs_mut(&mut |e| *e = affine::simplify(e, &extents));
+        });
+        crate::hash::of_code(&plain, &terms)
+    }
+}
+
+/// Loops count from 0 in program order, and blocks are over loops only. `terms`: whether each loop is one over terms.
+fn number_variables(program: &mut Program, terms: &mut Vec<bool>) {
+    let mut numbers: BTreeMap<VarId, VarId> = BTreeMap::new();
+    tree::visit_loops(&program.body, &mut |l: &For| {
+        numbers.insert(l.var, VarId::new(numbers.len()));
+        terms.push(is_of_terms(l));
+    });
+    program.vars.truncate(numbers.len());
+    let new = |v: VarId| numbers.get(&v).map(|v| Expr::Var(*v));
+    rename_loops(&mut program.body, &numbers);
+    tree::visit_blocks_mut(&mut program.body, &mut |block| {
+        let iters = std::mem::take(&mut block.iters);
+        let value = |v: VarId| {
+            let iter = iters.iter().find(|iter| iter.var == v);
+            iter.map_or_else(|| new(v), |iter| Some(iter.binding.substitute(&new)))
+        };
+        block.visit_exprs_mut(&mut |e| *e = e.substitute(&value));
+    });
+}
+
+fn rename_loops(stmts: &mut [Stmt], numbers: &BTreeMap<VarId, VarId>) {
+    for stmt in stmts {
+        let Stmt::For(l) = stmt else { continue };
+        l.var = numbers[&l.var];
+        rename_loops(&mut l.body, numbers);
+    }
+}
+
+/// Whether a block adds up over the loop.
+fn is_of_terms(l: &For) -> bool {
+    let mut found = false;
+    let is_it = &mut |e: &Expr| *e == Expr::Var(l.var);
+    l.body.iter().for_each(|stmt| {
+        stmt.visit_blocks(&mut |block| {
+            let mut terms = block.iters.iter().filter(|iter| iter.kind == IterKind::Reduce);
+            found |= terms.any(|iter| iter.binding.any(is_it));
+        });
+    });
+    found
+}
+
+/// Parameters come first, then what blocks use, in the order in which they do; but the workspace keeps its order.
+fn number_buffers(program: &mut Program) {
+    let mut order = program.params.clone();
+    for block in program.blocks() {
+        block.visit_buffers(&mut |buffer| {
+            if !order.contains(&buffer) {
+                order.push(buffer);
+            }
+        });
+    }
+    let in_workspace = |b: &BufId| program.buffer(*b).scope == Scope::Global;
+    let mut sorted: Vec<BufId> = order.iter().copied().filter(in_workspace).collect();
+    sorted.sort_unstable();
+    let workspace = sorted.into_iter();
+    let order: Vec<BufId> =
+        order.iter().filter(|b| !in_workspace(b)).copied().chain(workspace).collect();
+    let numbers: BTreeMap<BufId, BufId> =
+        order.iter().enumerate().map(|(new, old)| (*old, BufId::new(new))).collect();
+    program.buffers = order.iter().map(|b| program.buffer(*b).clone()).collect();
+    program.params.iter_mut().for_each(|p| *p = numbers[p]);
+    tree::visit_blocks_mut(&mut program.body, &mut |block| rename_buffers(block, &numbers));
+}
+
+fn rename_buffers(block: &mut Block, numbers: &BTreeMap<BufId, BufId>) {
+    block.visit_exprs_mut(&mut |e| {
+        e.visit_mut(&mut |node| {
+            if let Expr::Load(buffer, _) = node {
+                *buffer = numbers[buffer];
+            }
+        });
+    });
+    match &mut block.body {
+        Body::Assign { dst, .. } | Body::Reduce { dst, .. } => dst.buffer = numbers[&dst.buffer],
+        Body::ArgReduce { best, position, .. } => {
+            best.buffer = numbers[&best.buffer];
+            position.buffer = numbers[&position.buffer];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::program::Program;
+
+    const TEXT: &str = "program k
+x: f32[8] input
+y: f32[9] output
+t: f32[8] global
+params x, y
+for i in 0..8 {
+  block copy (v: spatial 8 = i) {
+    t[i] = x[i]
+  }
+}
+for j in 0..8 {
+  block add (w: spatial 8 = j) {
+    y[add(j, 1)] = add(t[j], x[j])
+  }
+}
+";
+
+    fn hash(text: &str) -> u64 {
+        Program::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}")).code_hash()
+    }
+
+    #[test]
+    fn names_iterators_and_forms_of_indices_do_not_count() {
+        for (from, to) in [
+            ("block add", "block other"),
+            ("w: spatial 8 = j", ""),
+            ("v: spatial 8 = i", "v: spatial 4 = floor_div(i, 2), u: spatial 2 = floor_mod(i, 2)"),
+            ("y[add(j, 1)]", "y[add(1, w)]"),
+            ("t[i] = x[i]", "t[v] = x[v]"),
+            ("y: f32[9] output\nt: f32[8] global", "t: f32[8] global\ny: f32[9] output"),
+            ("params", "idle: f32[5] local\nparams"),
+        ] {
+            assert!(TEXT.contains(from), "{from}");
+            assert_eq!(hash(&TEXT.replace(from, to)), hash(TEXT), "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn what_code_depends_on_counts() {
+        for (from, to) in [
+            ("for j in 0..8", "for j in 0..7"),
+            ("for j in 0..8", "for j in 0..8 unrolled"),
+            ("add(t[j], x[j])", "mul(t[j], x[j])"),
+            ("add(t[j], x[j])", "add(x[j], t[j])"),
+            ("y[add(j, 1)]", "y[j]"),
+            ("t: f32[8] global", "t: f32[8] local"),
+            ("x: f32[8]", "x: f32[10]"),
+            ("params x, y", "params y, x"),
+            ("w: spatial 8 = j", "w: reduce 8 = j"),
+        ] {
+            assert!(TEXT.contains(from), "{from}");
+            assert_ne!(hash(&TEXT.replace(from, to)), hash(TEXT), "{from} {to}");
+        }
+    }
+}
