@@ -1,5 +1,5 @@
 //! How many traces a second one core replays, makes into programs and describes to a cost model, and where
-//! the time goes: `replay_rate [SECONDS]`.
+//! the time goes: `replay_rate [SECONDS]`. What it takes to verify a program is told besides.
 
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use ansc_runtime::DType;
 use ansc_sketch::features::features;
 use ansc_sketch::lower;
 use ansc_sketch::postprocess::{Machine, postprocess};
+use ansc_sketch::program::verify::verify;
 use ansc_sketch::rules::Space;
 use ansc_sketch::trace::Unfit;
 use rand::SeedableRng;
@@ -27,7 +28,7 @@ fn rate(name: &str, compute: &Compute, limit: Duration) {
     let sketches = Space::cpu(MACHINE.cores).sketches(lower("k", compute));
     let e0 = lower("k", compute);
     let mut tried = 0;
-    let mut spent: [Vec<Duration>; 3] = Default::default();
+    let mut spent: [Vec<Duration>; 4] = Default::default();
     let start = Instant::now();
     while start.elapsed() < limit {
         let sketch = &sketches[tried % sketches.len()];
@@ -38,14 +39,17 @@ fn rate(name: &str, compute: &Compute, limit: Duration) {
         let program = postprocess(sample.into_parts().0, &[], &MACHINE).program;
         let processed = Instant::now();
         std::hint::black_box(features(&program));
-        let steps = [replayed - begin, processed - replayed, processed.elapsed()];
+        let described = Instant::now();
+        verify(&program).expect("samples are valid");
+        let verified = described.elapsed();
+        let steps = [replayed - begin, processed - replayed, described - processed, verified];
         spent.iter_mut().zip(steps).for_each(|(all, step)| all.push(step));
     }
     let valid = spent[0].len();
-    let [replay, post, features] = spent.map(median_us);
+    let [replay, post, features, verify] = spent.map(median_us);
     println!(
         "{name}: {} sketches, {valid} of {tried} samples valid, {:.0} a second \
-         (replay {replay:.0} us, postprocess {post:.0} us, features {features:.0} us)",
+         (replay {replay:.0} us, postprocess {post:.0} us, features {features:.0} us; verify {verify:.0} us)",
         sketches.len(),
         1e6 / (replay + post + features),
     );

@@ -4,6 +4,7 @@ mod ahead;
 mod artifact;
 mod basics;
 mod check;
+mod code_hash;
 mod dot4;
 mod elementwise;
 mod gpu;
