@@ -563,6 +563,9 @@ pub struct Models {
     /// Fetch the named real models instead of generating (needs pip)
     #[arg(long)]
     pub fetch: bool,
+    /// Fewer layers and smaller pictures, where the network has such a form: for quick tests
+    #[arg(long, conflicts_with = "fetch")]
+    pub reduced: bool,
     /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,

@@ -38,7 +38,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         verb: "models",
-        options: &["fetch", "output_dir"],
+        options: &["fetch", "output_dir", "reduced"],
         is_idle: |models| models.get_many::<String>("names").is_none(),
         reason: "does nothing without the name of a model; `ansc models` lists them",
     },
@@ -93,6 +93,7 @@ mod tests {
         assert!(told("ansc lab GMM --target cuda").starts_with("--target is not"));
         assert!(told("ansc lab GMM --simulated --settle 2").contains("with --simulated"));
         assert!(told("ansc models --fetch").starts_with("--fetch does nothing"));
+        assert!(told("ansc models --reduced").starts_with("--reduced does nothing"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
 use ansc_frontend::{ImportOptions, import};
 use ansc_graph::interp;
-use ansc_models::Generator;
+use ansc_models::{Generator, Scale};
 use ansc_runtime::{Model, Tensor};
 use ansc_sketch::default::gpu_schedule;
 use ansc_sketch::exec::{self, Blocks, Watched};
@@ -74,9 +74,14 @@ fn chosen(always: fn(&Generator) -> bool) -> impl Iterator<Item = &'static Gener
     })
 }
 
+/// A run that is asked for networks has them as published.
+fn scale() -> Scale {
+    if std::env::var_os("ANSC_GPU_ALL").is_some() { Scale::Full } else { Scale::Reduced }
+}
+
 fn written(generator: &Generator, folder: &Path) -> Result<PathBuf, Failure> {
     let model = folder.join(format!("{}.onnx", generator.name));
-    std::fs::write(&model, generator.build().to_bytes())?;
+    std::fs::write(&model, generator.build_at(scale()).to_bytes())?;
     Ok(model)
 }
 

@@ -22,7 +22,7 @@ def read_inputs(folder):
     inputs = {}
     for i, line in enumerate(open(os.path.join(folder, "meta.txt"))):
         name, kind, shape = line.rstrip("\n").split(" ")
-        data = np.fromfile(os.path.join(folder, f"{i}.bin"), np.float32 if kind == "f32" else np.int64)
+        data = np.fromfile(os.path.join(folder, f"{i}.bin"), {"f16": np.float16, "f32": np.float32, "i64": np.int64}[kind])
         inputs[name] = data.reshape([int(d) for d in shape.split(",") if d])
     return inputs
 

@@ -18,7 +18,7 @@ pub mod proto;
 pub mod real;
 mod workloads;
 
-pub use builder::{Builder, Model};
+pub use builder::{Builder, Model, Scale};
 
 /// A generator of one model.
 pub struct Generator {
@@ -37,7 +37,12 @@ pub enum Kind {
 
 impl Generator {
     pub fn build(&self) -> Model {
-        let mut builder = Builder::new(self.name);
+        self.build_at(Scale::Full)
+    }
+
+    /// Networks whose family knows fewer layers or smaller pictures get them; others are the same.
+    pub fn build_at(&self, scale: Scale) -> Model {
+        let mut builder = Builder::new(self.name).scale(scale);
         (self.make)(&mut builder);
         builder.finish()
     }

@@ -85,6 +85,8 @@ impl Message {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ElemType {
     F32 = 1,
+    U8 = 2,
+    I8 = 3,
     I32 = 6,
     I64 = 7,
     Bool = 9,

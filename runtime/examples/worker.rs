@@ -8,7 +8,7 @@
 //! < quit
 //! ```
 //!
-//! `INPUTS/meta.txt` has a line `name f32|i64 d0,d1,..` for each input, without numbers for a scalar, `INPUTS/<i>.bin` its bytes.
+//! `INPUTS/meta.txt` has a line `name f16|f32|i64 d0,d1,..` for each input, without numbers for a scalar, `INPUTS/<i>.bin` its bytes.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -101,6 +101,7 @@ fn read_input(folder: &Path, index: usize, line: &str) -> Result<(String, Tensor
         return Err(format!("not `name dtype dims`: {line}").into());
     };
     let dtype = match dtype {
+        "f16" => DType::F16,
         "f32" => DType::F32,
         "i64" => DType::I64,
         other => return Err(format!("unknown type {other}").into()),

@@ -98,8 +98,8 @@ pub(crate) fn conv_bias(b: &mut Builder, x: &str, c: &Conv) -> Name {
 pub(crate) fn batch_norm(b: &mut Builder, x: &str, channels: usize, scale: (f32, f32)) -> Name {
     let scale = b.uniform(&[channels], scale.0, scale.1);
     let bias = b.uniform(&[channels], -0.1, 0.1);
-    let mean = b.uniform(&[channels], -0.1, 0.1);
-    let variance = b.uniform(&[channels], 0.6, 1.4);
+    let mean = b.statistic(&[channels], -0.1, 0.1);
+    let variance = b.statistic(&[channels], 0.6, 1.4);
     b.op(
         "BatchNormalization",
         &[x, &scale, &bias, &mean, &variance],
@@ -157,4 +157,56 @@ pub(crate) fn head(b: &mut Builder, x: &str, channels: usize, classes: usize) {
     let y = b.op("Flatten", &[&y], &[("axis", Attribute::Int(1))]);
     let (w, bias) = dense_weights(b, channels, classes, 1.0);
     b.result("logits", &[1, classes], "Gemm", &[&y, &w, &bias], &[("transB", Attribute::Int(1))]);
+}
+
+/// `x * sigmoid(x)`, of which ONNX has no operator at this opset.
+pub(crate) fn silu(b: &mut Builder, x: &str) -> Name {
+    let gate = b.op("Sigmoid", &[x], &[]);
+    b.op("Mul", &[x, &gate], &[])
+}
+
+pub(crate) fn conv_bn_silu(b: &mut Builder, x: &str, c: &Conv) -> Name {
+    let y = conv_bn(b, x, c, UNIT);
+    silu(b, &y)
+}
+
+pub(crate) fn concat(b: &mut Builder, parts: &[&str], axis: i64) -> Name {
+    b.op("Concat", parts, &[("axis", Attribute::Int(axis))])
+}
+
+pub(crate) fn reshape(b: &mut Builder, x: &str, shape: &[usize]) -> Name {
+    let shape: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
+    let shape = b.ints(&shape);
+    b.op("Reshape", &[x, &shape], &[])
+}
+
+pub(crate) fn transpose(b: &mut Builder, x: &str, perm: &[usize]) -> Name {
+    b.op("Transpose", &[x], &[("perm", ints(perm))])
+}
+
+/// `x[.., from..to:step, ..]` along one axis.
+pub(crate) fn slice(b: &mut Builder, x: &str, axis: i64, range: (i64, i64), step: i64) -> Name {
+    let [from, to, axis, step] = [range.0, range.1, axis, step].map(|n| b.ints(&[n]));
+    b.op("Slice", &[x, &from, &to, &axis, &step], &[])
+}
+
+/// The activations inside of a squeeze-and-excitation block.
+pub(crate) struct Gates {
+    pub(crate) squeezed: fn(&mut Builder, &str) -> Name,
+    pub(crate) gate: fn(&mut Builder, &str) -> Name,
+}
+
+/// Squeeze and excitation: each channel is scaled by a gate that depends on the means of all.
+pub(crate) fn squeeze_excite(
+    b: &mut Builder,
+    x: &str,
+    (channels, squeezed): (usize, usize),
+    gates: &Gates,
+) -> Name {
+    let y = b.op("GlobalAveragePool", &[x], &[]);
+    let y = conv_bias(b, &y, &Conv::new(channels, squeezed, 1));
+    let y = (gates.squeezed)(b, &y);
+    let y = conv_bias(b, &y, &Conv::new(squeezed, channels, 1));
+    let y = (gates.gate)(b, &y);
+    b.op("Mul", &[x, &y], &[])
 }
