@@ -117,7 +117,7 @@ def compare(expected, found, quantum):
         if not np.array_equal(np.isfinite(a), np.isfinite(b)):
             raise Failure("other places are not finite")
         gap = np.abs(np.where(np.isfinite(a), a - b, 0)).max()
-        scale = np.abs(a[np.isfinite(a)], ).max(initial=1e-9)
+        scale = np.abs(a[np.isfinite(a)]).max(initial=1e-9)
         allowed = quantum * 1.01 if quantum else TOLERANCE.get(str(one.dtype), 0) * scale
         if gap > allowed:
             raise Failure(f"differs by {gap:.2e}, where {allowed:.2e} is allowed")
@@ -226,8 +226,8 @@ def report(rows, args):
             if group:
                 against = [row["ratio_against"] for row in group if "ratio_against" in row]
                 print(summary(family, [row["ratio"] for row in group], against))
-        worst("of ONNX Runtime", timed, "ratio")
-        worst("of the other ansc", [row for row in timed if "ratio_against" in row], "ratio_against")
+        worst("beside ONNX Runtime", timed, "ratio")
+        worst("beside the other ansc", [row for row in timed if "ratio_against" in row], "ratio_against")
     skipped = [row for row in rows if "skipped" in row]
     print(f"\nseed {args.seed}: {len(timed)} timed, {len(skipped)} skipped, {sum('ansc_wrong' in row for row in rows)} wrong;"
           f" again alone: --seed {args.seed} --only INDEX")

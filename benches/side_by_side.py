@@ -2,11 +2,16 @@
 """Latency and agreement of ansc and other engines, side by side.
 
     side_by_side.py [--models a,b] [--peers ort,openvino|all] [--threads 1,2] [--seconds 4] [--rounds 5]
-                    [--records FILE] [--small] [--table FILE.md] [--json FILE]
+                    [--records FILE] [--untuned] [--small] [--table FILE.md] [--json FILE]
+    side_by_side.py --models networks --untuned --ansc A --against B [--peers none|ort,openvino,ncnn] [--threads 1,2]
 
 With --records the artifacts are compiled with the schedules of that file, and the untuned ones run as a further engine; without,
-with those that come with the compiler. With --small the artifacts of `ansc compile --small` run as well. A second table has what each engine's process holds in memory after its runs, less what it held before it loaded the
+with those that come with the compiler, or with --untuned with none. With --small the artifacts of `ansc compile --small` run as well. A second table has what each engine's process holds in memory after its runs, less what it held before it loaded the
 model.
+
+With --against another build of ansc runs as well, and a further table has the ratio of every model and their geometric mean. Each
+build then runs its own artifacts by `ansc bench`, on inputs of its own choice, for formats of artifacts change; so it does with --ansc.
+`--models networks` are all generated networks, `operators` and `products` single layers.
 
 Needs `cargo build --release --workspace --examples` and a Python with onnxruntime and numpy; for other peers than ONNX
 Runtime, `benches/peers/setup` and the Python that it makes. Each engine is a process of its own that sleeps while
@@ -28,32 +33,33 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.join(ROOT, "target", "release")
-NETWORKS = ["resnet18", "resnet50", "mobilenet_v2", "vgg16", "inception_v1", "bert_base", "gpt2", "dcgan",
-            "resnet3d_18", "mlp", "lstm_tagger"]
+# Those of the tables in docs/src/performance.md.
+PUBLISHED = ["resnet18", "resnet50", "mobilenet_v2", "vgg16", "inception_v1", "bert_base", "gpt2", "dcgan",
+             "resnet3d_18", "mlp", "lstm_tagger"]
+NETWORKS = PUBLISHED + ["shufflenet_v1", "shufflenet_v2", "efficientnet_b0", "densenet121", "convnext_t", "vit_b16", "swin_t",
+                        "mobilevit_s", "deeplabv3_mobilenet_v3", "unet", "unet_fp16", "wav2vec2", "llama_step", "minilm",
+                        "minilm_int8"]
 OPERATORS = ["C1D", "C2D", "C3D", "DEP", "DIL", "GMM", "GRP", "T2D", "CBR", "TBG", "NRM", "SFM"]
 PRODUCTS = ["gemm_512", "gemm_1024", "gemm_2048", "gemm_1024_w", "conv56_64_64_k3", "conv28_128_128_k3",
             "conv14_256_256_k3", "conv7_512_512_k3", "conv56_256_64_k1", "conv56_256_512_k1s2", "layer_norm", "exp_1m"]
 DISTURBED = 0.2
 WRONG = 1e-3
+GROUPS = {"networks": NETWORKS, "operators": OPERATORS, "products": PRODUCTS}
 PEERS = os.path.join(ROOT, "target", "peers")
 sys.path.insert(0, os.path.join(ROOT, "benches"))
 from peers import PYTHON, RUST, TITLES                  # noqa: E402
+from peers.inputs import seeded                         # noqa: E402
 
 
 def make_inputs(model, folder):
     """Seeded inputs of the shapes that the model declares, in the form that the workers read."""
-    import numpy as np
     import onnxruntime as ort
     session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
-    random = np.random.default_rng(0)
+    kinds = {"float16": "f16", "float32": "f32", "int64": "i64"}
     lines = []
-    for i, port in enumerate(session.get_inputs()):
-        if port.type == "tensor(int64)":
-            value, kind = random.integers(0, 1000, port.shape, dtype=np.int64), "i64"
-        else:
-            value, kind = random.standard_normal(port.shape, dtype=np.float32), "f32"
+    for i, (name, value) in enumerate(seeded(session).items()):
         value.tofile(os.path.join(folder, f"{i}.bin"))
-        lines.append(f"{port.name} {kind} {','.join(map(str, port.shape))}\n")
+        lines.append(f"{name} {kinds[str(value.dtype)]} {','.join(map(str, value.shape))}\n")
     with open(os.path.join(folder, "meta.txt"), "w") as meta:
         meta.writelines(lines)
 
@@ -96,6 +102,55 @@ class Worker:
         self.process.wait()
 
 
+class BinaryWorker:
+    """As `Worker`, by commands of a build of ansc: a process for each turn."""
+
+    before = None       # there is no process to ask for its memory
+
+    def __init__(self, binary, artifact, folder, threads, limit):
+        self.binary, self.artifact, self.folder, self.threads, self.limit = binary, artifact, folder, threads, limit
+        self.each = None
+
+    def command(self, verb, *options):
+        line = [self.binary, verb, self.artifact, "--threads", self.threads, *options]
+        result = subprocess.run(line, capture_output=True, text=True, timeout=self.limit)
+        if result.returncode:
+            raise RuntimeError((result.stderr.strip() or "it said nothing").splitlines()[-1][:120])
+        return result.stdout
+
+    def ask(self, question):
+        match question.split():
+            case ["out", path]:
+                self.write(path)
+            case ["run", seconds, most]:
+                return self.bench(float(seconds), int(most))
+
+    def bench(self, seconds, most):
+        runs = min(most, 10) if self.each is None else min(most, max(1, int(seconds * 1e3 / self.each)))
+        before, began = os.times(), time.time()
+        latency = json.loads(self.command("bench", "--runs", str(runs), "--json"))["latency"]
+        after, self.each = os.times(), latency["mean_ms"]
+        used = after.children_user + after.children_system - before.children_user - before.children_system
+        return {"cpu": used / (time.time() - began), "ms": [latency["p50_ms"]]}
+
+    def write(self, path):
+        """Outputs as `runtime/examples/worker.rs` writes them."""
+        import numpy as np
+        from peers.worker import read_inputs
+        with tempfile.TemporaryDirectory() as work:
+            given = []
+            for i, (name, value) in enumerate(read_inputs(self.folder).items()):
+                np.save(f"{work}/{i}.npy", value)
+                given += ["--input", f"{name}={work}/{i}.npy"]
+            told = json.loads(self.command("run", "--output-dir", work + "/out", "--json", *given))
+            arrays = [np.load(output["file"]) for output in told["outputs"]]
+        with open(path, "wb") as file:
+            file.writelines(np.ascontiguousarray(a, dtype=np.float32).tobytes() for a in arrays)
+
+    def close(self):
+        pass
+
+
 def busy_seconds():
     fields = [int(f) for f in open("/proc/stat").readline().split()[1:9]]
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
@@ -122,19 +177,35 @@ def difference(a, b):
     return float(np.abs(a - b).max() / np.abs(b).max()) if a.shape == b.shape else math.inf
 
 
+def binaries(args):
+    """Builds of ansc by engine, and whether they are others than this checkout's."""
+    own, against = getattr(args, "ansc", None), getattr(args, "against", None)
+    builds = {"ansc": own or os.path.join(BIN, "ansc")} | ({"against": against} if against else {})
+    return builds, bool(own or against)
+
+
 def compile_for(model, threads, args):
     """Artifacts by engine."""
-    artifacts = {"ansc": model + ".ansc"}
-    ansc = [os.path.join(BIN, "ansc"), "compile", model, "-o"]
-    if args.records:
-        artifacts["untuned"] = model + ".untuned.ansc"
-        subprocess.run(ansc + [artifacts["untuned"], "--untuned"], check=True, stdout=subprocess.DEVNULL)
+    builds, _ = binaries(args)
     tuned = ["--threads", threads] + (["--records", args.records] if args.records else [])
-    subprocess.run(ansc + [artifacts["ansc"]] + tuned, check=True, stdout=subprocess.DEVNULL)
-    if getattr(args, "small", False):
-        artifacts["small"] = model + ".small.ansc"
-        subprocess.run(ansc + [artifacts["small"], "--small"] + tuned, check=True, stdout=subprocess.DEVNULL)
+    chosen = ["--threads", threads, "--untuned"] if getattr(args, "untuned", False) else tuned
+    wanted = {"untuned": ["--untuned"]} if args.records else {}
+    wanted |= {name: chosen for name in builds}
+    wanted |= {"small": ["--small", *chosen]} if getattr(args, "small", False) else {}
+    artifacts = {name: f"{model}.{name}.ansc" for name in wanted}
+    for name, options in wanted.items():
+        line = [builds.get(name, builds["ansc"]), "compile", model, "-o", artifacts[name], *options]
+        # A build that refuses a model says so here, and is named below the table for want of an artifact.
+        subprocess.run(line, stdout=subprocess.DEVNULL)
     return artifacts
+
+
+def runner(name, artifact, folder, threads, args):
+    """What starts an engine of ours."""
+    builds, others = binaries(args)
+    if others:
+        return [BinaryWorker, builds.get(name, builds["ansc"]), artifact, folder, threads]
+    return [os.path.join(BIN, "examples", "worker"), artifact, folder, threads]
 
 
 def command(engine, model, folder, threads):
@@ -152,10 +223,10 @@ def start(engines, folder, limit):
         try:
             if name in PYTHON:
                 Worker(line + ["--prepare"], limit).close()
-            workers[name] = Worker(line, limit)
+            workers[name] = BinaryWorker(*line[1:], limit) if line[0] is BinaryWorker else Worker(line, limit)
             workers[name].ask("out " + os.path.join(folder, name + ".out"))
             workers[name].ask("run 0.3 10")
-        except RuntimeError as error:
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
             failed[name] = str(error)
             if name in workers:
                 workers.pop(name).close()
@@ -164,13 +235,14 @@ def start(engines, folder, limit):
 
 def cell(model, folder, threads, args):
     artifacts = compile_for(model, threads, args)
-    worker = os.path.join(BIN, "examples", "worker")
-    engines = {name: [worker, artifact, folder, threads] for name, artifact in artifacts.items()}
+    engines = {name: runner(name, artifact, folder, threads, args) for name, artifact in artifacts.items()}
     engines |= {peer: command(peer, model, folder, threads) for peer in args.peers}
     row = in_turns(engines, folder, args)
     for name, artifact in artifacts.items():
-        row["engines"][name]["file"] = os.path.getsize(artifact)
-        os.remove(artifact)
+        if name in row["engines"]:
+            row["engines"][name]["file"] = os.path.getsize(artifact)
+        if os.path.exists(artifact):
+            os.remove(artifact)
     return row
 
 
@@ -183,7 +255,7 @@ def in_turns(engines, folder, args):
         for name in names[i % len(names):] + names[:i % len(names)]:
             turns[name].append(turn(workers[name], args.seconds / args.rounds))
     row = {name: summary(all_turns) for name, all_turns in turns.items()}
-    reference = next((name for name in args.peers if name in row), "ansc")
+    reference = next((name for name in args.peers if name in row), next(iter(row), None))
     for name in row:
         row[name]["relative"] = difference(*(os.path.join(folder, n + ".out") for n in (name, reference)))
         before = workers[name].before
@@ -216,15 +288,18 @@ def table(results, args):
 
 
 def one_table(threads, rows, args):
-    own = [e for e in ["ansc", "untuned", "small"] if any(e in row["engines"] for row in rows.values())]
+    own = [e for e in ["ansc", "against", "untuned", "small"] if any(e in row["engines"] for row in rows.values())]
     peers = [p for p in args.peers if any(p in row["engines"] for row in rows.values())]
-    head = ["model"] + [TITLES[e] for e in own + peers] + ["best peer", "ansc / best peer", "ansc / " + TITLES[peers[0]], "difference"]
+    compared = ["best peer", "ansc / best peer", "ansc / " + TITLES[peers[0]]] if peers else []
+    head = ["model"] + [TITLES[e] for e in own + peers] + compared + ["difference"]
     yield f"### {threads} thread{'' if threads == '1' else 's'}, ms: median (10% to 90%)\n"
     yield cells(head)
     yield "|---" * len(head) + "|"
     for model, row in rows.items():
         yield cells([model] + line(row["engines"], own + peers, peers))
-    yield from means(rows, peers, len(head))
+    if peers:
+        yield from means(rows, peers, len(head))
+    yield from against_table(rows)
     yield from memory_table(rows, [e for e in own + peers if any(row["engines"].get(e, {}).get("memory") for row in rows.values())])
     reasons = {}
     for model, row in rows.items():
@@ -237,6 +312,8 @@ def one_table(threads, rows, args):
 
 def memory_table(rows, engines):
     files = [e for e in ["ansc", "small"] if e in engines]
+    if not engines:
+        return
     yield "\n" + cells(["MB", *("file, " + TITLES[e] for e in files), *(TITLES[e] for e in engines)])
     yield "|---" * (len(files) + len(engines) + 1) + "|"
     megabytes = lambda n: number(n / 1e6) if n else ""
@@ -245,11 +322,26 @@ def memory_table(rows, engines):
         yield cells([model, *(of(e, "file") for e in files), *(of(e, "memory") for e in engines)])
 
 
+def against_table(rows):
+    """How two builds of ansc compare."""
+    ratios = {model: ratio(row["engines"], "ansc", "against") for model, row in rows.items()}
+    known = {model: r for model, r in ratios.items() if r}
+    if known:
+        yield "\n" + cells(["model", "ansc / other ansc"]) + "\n|---|---|"
+        for model, r in sorted(known.items(), key=lambda pair: -pair[1]):
+            yield cells([model, f"{r:.3f}"])
+        values = list(known.values())
+        yield cells([f"geometric mean of {len(values)}", f"**{geometric(values):.3f}** ({min(values):.2f} to {max(values):.2f})"])
+
+
 def line(row, engines, peers):
     texts = [latency(row[e]) if e in row else "" for e in engines]
+    wrong = f"{row['ansc']['relative']:.1e}" if "ansc" in row else ""
+    if not peers:
+        return texts + [wrong]
     best = best_peer(row, peers)
     against = [ratio(row, "ansc", best), ratio(row, "ansc", peers[0])]
-    return texts + [TITLES.get(best, "")] + [f"{r:.2f}" if r else "" for r in against] + [f"{row['ansc']['relative']:.1e}"]
+    return texts + [TITLES.get(best, "")] + [f"{r:.2f}" if r else "" for r in against] + [wrong]
 
 
 def means(rows, peers, width):
@@ -287,22 +379,27 @@ def keep(results, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(NETWORKS + OPERATORS))
+    parser.add_argument("--models", default=",".join(PUBLISHED + OPERATORS), help="names or groups: " + ", ".join(GROUPS))
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--seconds", type=float, default=4, help="per engine, model and number of threads")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", help="what `ansc tune` kept")
+    parser.add_argument("--untuned", action="store_true", help="without the schedules that come with the compiler")
+    parser.add_argument("--ansc", help="this build in place of target/release/ansc")
+    parser.add_argument("--against", metavar="ANSC", help="another build, side by side")
     parser.add_argument("--small", action="store_true", help="also what `ansc compile --small` makes")
     parser.add_argument("--table", help="write the table here too")
     parser.add_argument("--json", help="write all figures here")
-    parser.add_argument("--peers", default="ort", help="among " + ",".join(PYTHON + RUST) + ", or all")
+    parser.add_argument("--peers", default="ort", help="among " + ",".join(PYTHON + RUST) + "; all, or none")
     parser.add_argument("--limit", type=float, default=300, help="seconds that an engine may take for an answer")
     args = parser.parse_args()
-    args.peers = PYTHON + RUST if args.peers == "all" else args.peers.split(",")
-    ansc = os.path.join(BIN, "ansc")
+    if args.records and args.untuned:
+        parser.error("--records says schedules and --untuned none")
+    args.peers = {"all": PYTHON + RUST, "none": []}.get(args.peers) or [p for p in args.peers.split(",") if p != "none"]
+    ansc = binaries(args)[0]["ansc"]
     results = {threads: {} for threads in args.threads.split(",")}
     with tempfile.TemporaryDirectory() as work:
-        for name in args.models.split(","):
+        for name in [name for group in args.models.split(",") for name in GROUPS.get(group, [group])]:
             model = os.path.join(work, name + ".onnx")
             subprocess.run([ansc, "models", name, "-o", work], check=True, stdout=subprocess.DEVNULL)
             folder = os.path.join(work, name)

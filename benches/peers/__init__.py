@@ -10,5 +10,5 @@ An adapter has two functions:
 
 PYTHON = ["ort", "openvino", "ncnn", "iree", "tvm"]
 RUST = ["rten", "tract"]
-TITLES = {"ansc": "ansc", "untuned": "ansc untuned", "small": "ansc --small", "ort": "ONNX Runtime", "openvino": "OpenVINO", "ncnn": "ncnn",
+TITLES = {"ansc": "ansc", "against": "other ansc", "untuned": "ansc untuned", "small": "ansc --small", "ort": "ONNX Runtime", "openvino": "OpenVINO", "ncnn": "ncnn",
           "iree": "IREE", "tvm": "TVM MetaSchedule", "rten": "rten", "tract": "tract"}
