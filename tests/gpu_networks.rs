@@ -37,7 +37,21 @@ const TOLERANCE: f64 = 1e-4;
 const SMALL: [&str; 9] = ["C1D", "DEP", "GMM", "GRP", "T2D", "TBG", "NRM", "SFM", "mlp"];
 
 /// Those that only a run of all watches for races: gigabytes of weights or activations take their time.
-const LARGE: [&str; 6] = ["vgg16", "bert_base", "gpt2", "resnet3d_18", "C1", "C2"];
+const LARGE: [&str; 13] = [
+    "vgg16",
+    "bert_base",
+    "gpt2",
+    "resnet3d_18",
+    "C1",
+    "C2",
+    "deeplabv3_mobilenet_v3",
+    "unet",
+    "unet_fp16",
+    "wav2vec2",
+    "llama_step",
+    "minilm",
+    "minilm_int8",
+];
 
 /// Inputs of the networks whose size may be anything.
 const REDUCED: [(&str, &[usize]); 13] = [
