@@ -1,6 +1,6 @@
 //! The file of an artifact, mapped and verified, before any of its code is loaded.
 //!
-//! In: a path. Out: an [`Artifact`] that is an ELF shared library for this kind of machine, of the
+//! In: a path, or bytes. Out: an [`Artifact`] that is an ELF shared library for this kind of machine, of the
 //! format's version, undamaged, with our sections.
 
 use std::collections::BTreeSet;
@@ -43,6 +43,15 @@ impl Artifact {
             io::ErrorKind::InvalidInput => LoadErrorKind::NotAnArtifact(e.to_string()),
             _ => LoadErrorKind::Io(e),
         })?;
+        Artifact::of(file)
+    }
+
+    /// A copy of `bytes` that goes the way of a file: the dynamic linker takes nothing else.
+    pub(crate) fn in_memory(bytes: &[u8]) -> Result<Artifact, LoadErrorKind> {
+        Artifact::of(source::file_of(bytes)?)
+    }
+
+    fn of(file: File) -> Result<Artifact, LoadErrorKind> {
         // SAFETY: the mapping is read-only and private. That nobody writes into the file
         // meanwhile is the condition under which any program runs from a mapped file; it is
         // stated in the documentation of `Model::load`.

@@ -1,6 +1,6 @@
 //! Loading an artifact: file, seal, target, manifest, code, in this order.
 //!
-//! In: a path. Out: a [`Model`], or a [`LoadError`] that names the file and the first thing that
+//! In: a path, or bytes. Out: a [`Model`], or a [`LoadError`] that names the file and the first thing that
 //! is wrong with it. Nothing of the file is executed before everything else about it was checked.
 
 use std::fs::File;
@@ -27,12 +27,15 @@ use crate::validate::{self, ManifestError};
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", path.display())]
 pub struct LoadError {
-    /// The file.
+    /// The file; [`IN_MEMORY`] for bytes.
     pub path: PathBuf,
     /// What is wrong with it.
     #[source]
     pub kind: LoadErrorKind,
 }
+
+/// What stands in errors in place of a path, if there is none.
+pub const IN_MEMORY: &str = "the artifact in memory";
 
 /// What can be wrong with an artifact, in the order of the checks.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +111,18 @@ impl Model {
     /// ```
     pub fn load(path: impl AsRef<Path>) -> Result<Model, LoadError> {
         let path = path.as_ref();
-        load(path).map_err(|kind| LoadError { path: path.to_owned(), kind })
+        let loaded = Artifact::open(path).and_then(|artifact| load(artifact, path));
+        loaded.map_err(|kind| LoadError { path: path.to_owned(), kind })
+    }
+
+    /// Loads an artifact that lies in memory, with the checks, and under the condition, of [`Model::load`].
+    ///
+    /// The model keeps a copy, so `bytes` may change or go afterwards. A file is better where there is
+    /// one: processes that load it share its memory.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Model, LoadError> {
+        let path = Path::new(IN_MEMORY);
+        let loaded = Artifact::in_memory(bytes).and_then(|artifact| load(artifact, path));
+        loaded.map_err(|kind| LoadError { path: path.to_owned(), kind })
     }
 
     /// What an artifact says about itself, for any machine: nothing of it is loaded for execution.
@@ -122,8 +136,7 @@ impl Model {
     }
 }
 
-fn load(path: &Path) -> Result<Model, LoadErrorKind> {
-    let artifact = Artifact::open(path)?;
+fn load(artifact: Artifact, path: &Path) -> Result<Model, LoadErrorKind> {
     let manifest: Manifest =
         serde_json::from_slice(artifact.manifest()).map_err(ManifestError::from)?;
     target::check(&manifest.target)?;

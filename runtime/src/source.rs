@@ -65,6 +65,36 @@ pub fn open_file(path: impl AsRef<Path>) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(other("it is not a regular file")) }
 }
 
+/// A file that lives in memory alone, with `bytes` in it, and that nothing can change.
+#[cfg(target_os = "linux")]
+pub(crate) fn file_of(bytes: &[u8]) -> io::Result<File> {
+    use std::io::Write;
+    use std::os::fd::FromRawFd;
+
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a C string that outlives the call.
+    let descriptor = unsafe { libc::memfd_create(c"ansc".as_ptr(), flags) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is open, and nobody else has it.
+    let mut file = unsafe { File::from_raw_fd(descriptor) };
+    file.write_all(bytes)?;
+    let seals = libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: the descriptor is open, and no pointers are passed.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(file),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Other systems name their files in memory otherwise, or have none.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn file_of(_bytes: &[u8]) -> io::Result<File> {
+    let message = "this system has no files in memory; write the artifact to a file";
+    Err(io::Error::new(io::ErrorKind::Unsupported, message))
+}
+
 /// Opening a pipe would wait for who writes, and opening a modem for a call.
 fn open_at_once(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)

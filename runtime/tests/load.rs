@@ -196,6 +196,37 @@ fn a_file_that_replaces_a_loaded_one_is_another_model() {
     }
 }
 
+#[test]
+fn an_artifact_in_memory_is_a_model_like_one_in_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let models: Vec<Model> = (0..4)
+        .map(|value| {
+            let path = dir.path().join("model.ansc");
+            constant(&path, value);
+            // The bytes and the file are gone before the model runs.
+            let bytes = fs::read(&path).unwrap();
+            fs::remove_file(&path).unwrap();
+            Model::from_bytes(&bytes).unwrap()
+        })
+        .collect();
+    for (model, expected) in models.iter().zip(0i64..) {
+        assert_eq!(result(model), Tensor::scalar(expected));
+    }
+}
+
+#[test]
+fn an_artifact_in_memory_is_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bytes = fs::read(sample().build(dir.path())).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    let error = Model::from_bytes(&bytes).unwrap_err();
+    assert!(matches!(error.kind, LoadErrorKind::Damaged), "{error}");
+    assert!(error.to_string().starts_with("the artifact in memory: damaged"), "{error}");
+    let empty = Model::from_bytes(&[]).unwrap_err();
+    assert!(matches!(empty.kind, LoadErrorKind::NotAnArtifact(_)), "{empty}");
+}
+
 /// The second load of a file has a descriptor of its own, which the next file takes over while the first is still loaded.
 #[test]
 fn a_descriptor_that_comes_again_is_another_model() {
