@@ -40,7 +40,7 @@ pub fn compare(
         ..Options::new(import(&model)?, device.target.clone())
     };
     let chosen = choose(pipeline::tasks(&model, &options)?, args.subgraph)?;
-    search::stop_when_interrupted();
+    let interrupt = search::Interrupt::new();
     let mut measurer = measurer(args, device.schedules.threads)?;
     let mut records: Box<dyn Records> = match &args.tuned.records {
         None if args.simulated => Box::new(InMemory::default()),
@@ -62,7 +62,7 @@ pub fn compare(
         measurer: measurer.as_mut(),
         records: records.as_mut(),
         watch,
-        interrupted: &search::INTERRUPTED,
+        interrupted: interrupt.flag(),
         journal: Journal::default(),
     };
     let comparison = lab.compare(&chosen.task, &options)?;

@@ -16,6 +16,7 @@ use ansc_tuner::{Records, SearchStrategy};
 use crate::Error;
 use crate::choice::{Aim, Schedules, cold_target_name, gpu_name, target_name};
 use crate::cli::{Constants, Search, Tuned};
+use crate::host;
 use crate::kinds::{self, Kind};
 use crate::limits;
 use crate::pipeline::{self, Options};
@@ -25,8 +26,26 @@ pub const DEFAULT_RECORDS: &str = "ansc-records.db";
 /// Address space of a worker: enough for LLVM and a large kernel's operands.
 const WORKER_MEMORY: u64 = 16 << 30;
 
-/// Becomes true when the user wants no further round.
-pub(crate) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Becomes true when a signal says that the user wants no further round.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Becomes true when a search is to end after its round: at a signal, or at the word of the host.
+pub(crate) struct Interrupt(Option<Arc<AtomicBool>>);
+
+impl Interrupt {
+    /// From now on, signals are taken unless a host has them.
+    pub(crate) fn new() -> Interrupt {
+        let host = host::interrupted();
+        if host.is_none() {
+            stop_when_interrupted();
+        }
+        Interrupt(host)
+    }
+
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        self.0.as_deref().unwrap_or(&INTERRUPTED)
+    }
+}
 
 /// Threads to schedule for.
 pub fn threads(wanted: usize) -> usize {
@@ -64,7 +83,7 @@ pub fn tune(
         know_limits(&mut records, &target, threads)?;
     }
     // Before there is anything to leave behind.
-    stop_when_interrupted();
+    let interrupt = Interrupt::new();
     let measuring = LocalOptions {
         builders: self::threads(tuned.threads),
         caches,
@@ -94,7 +113,7 @@ pub fn tune(
         measurer: &mut measurer,
         records: &mut records,
         watch,
-        interrupted: &INTERRUPTED,
+        interrupted: interrupt.flag(),
     };
     Ok(tuner.tune(&tasks, &options)?)
 }
@@ -120,7 +139,7 @@ fn cost_model(search: &Search, tasks: &[Weighted]) -> SharedModel {
 
 /// The first interrupt lets the round come to its end, the second ends the program. The same goes for what a session
 /// or a service that ends sends to its programs.
-pub(crate) fn stop_when_interrupted() {
+fn stop_when_interrupted() {
     extern "C" fn stop(signal: libc::c_int) {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             // SAFETY: `_exit` may be called in a signal handler.
@@ -210,9 +229,8 @@ fn constants(kind: &Weighted) -> f64 {
 
 /// This very program, which also serves as the worker.
 pub(crate) fn worker_command(device: Device, target_cpu: &str) -> Result<WorkerCommand, Error> {
-    let program = std::env::current_exe()
-        .map_err(|e| Error::Machine(format!("the path of this program is unknown: {e}")))?;
-    let mut args = vec!["worker".to_owned(), "--target-cpu".into(), target_cpu.into()];
+    let WorkerCommand { program, mut args } = host::program()?;
+    args.extend(["worker".to_owned(), "--target-cpu".into(), target_cpu.into()]);
     match device {
         Device::Cpu => args.extend(["--memory".into(), WORKER_MEMORY.to_string()]),
         // The driver reserves addresses for the memory of all devices: they have no limit.

@@ -13,6 +13,7 @@ use super::{compile_options, here, print_json};
 use crate::Error;
 use crate::choice::{Aim, Form};
 use crate::cli::{Compile, Machine};
+use crate::host;
 use crate::pipeline::{self, Options, Report, Watch};
 use crate::search;
 
@@ -124,8 +125,12 @@ struct Terminal {
 
 impl Terminal {
     fn new(args: &Compile) -> Terminal {
-        // Hidden where standard error is not a terminal.
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        // Hidden where standard error is not a terminal, or not ours.
+        let target = match host::is_there() {
+            true => ProgressDrawTarget::hidden(),
+            false => ProgressDrawTarget::stderr(),
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(
             ProgressStyle::with_template("{spinner} {elapsed} {msg}").expect("a valid template"),
         );

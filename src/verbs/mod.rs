@@ -27,6 +27,7 @@ use ansc_runtime::{Tensor, npy};
 
 use crate::Error;
 use crate::cli::{Command, Given, Specialise};
+use crate::host::{self, Report};
 use crate::kinds::{self, Kind};
 use crate::pipeline::{Choices, Options};
 
@@ -160,5 +161,11 @@ fn here(file: &Path, ending: &str) -> PathBuf {
 }
 
 fn print_json(value: &impl serde::Serialize) {
-    println!("{}", serde_json::to_string(value).expect("reports serialise"));
+    print_as(Report::Result, value);
+}
+
+fn print_as(kind: fn(serde_json::Value) -> Report, value: &impl serde::Serialize) {
+    if !host::report(value, kind) {
+        println!("{}", serde_json::to_string(value).expect("reports serialise"));
+    }
 }

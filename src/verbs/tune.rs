@@ -11,10 +11,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use super::show::counted;
-use super::{compile_options, print_json};
+use super::{compile_options, print_as, print_json};
 use crate::Error;
 use crate::cli::{Tune, Tuned};
-use crate::search;
+use crate::{host, search};
 
 pub(super) fn run(args: &Tune) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
@@ -161,17 +161,20 @@ impl Watch for Terminal {
         let (untuned, best) = report.latency();
         let task = &report.tasks[task];
         if self.say == Say::Lines {
-            print_json(&Round {
-                task: &task.name,
-                nodes: &task.nodes,
-                trials: report.trials,
-                seconds: report.seconds,
-                untuned_seconds: untuned,
-                best_seconds: best,
-                expected_gain: report.expected_gain,
-                task_best: task.best,
-                model: report.model,
-            });
+            print_as(
+                host::Report::Round,
+                &Round {
+                    task: &task.name,
+                    nodes: &task.nodes,
+                    trials: report.trials,
+                    seconds: report.seconds,
+                    untuned_seconds: untuned,
+                    best_seconds: best,
+                    expected_gain: report.expected_gain,
+                    task_best: task.best,
+                    model: report.model,
+                },
+            );
         }
         let bar = self.bar.borrow();
         bar.set_position(report.trials as u64);
