@@ -1,0 +1,186 @@
+"""The verbs of the command as functions.
+
+Each keyword is an option of the command: `target_cpu="x86-64-v3"` is `--target-cpu x86-64-v3`. Each function returns the
+object that the verb prints with `--json`, and raises what the command would print as an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping, Sequence, Union
+
+from . import _native
+
+Source = Union[str, "os.PathLike[str]", bytes, Any]
+"""A model: its path, its bytes, or an `onnx.ModelProto`."""
+Dims = Mapping[str, Union[int, Sequence[int]]]
+Shapes = Mapping[str, Sequence[int]]
+Values = Mapping[str, Any]
+
+
+class Artifact:
+    """What `compile` made: a file of native code with the model's weights inside."""
+
+    def __init__(self, path: Path, report: dict, folder: str | None):
+        self.path: Path = path
+        """The file. Without `output` it is a temporary one, which goes with this object."""
+        self.report: dict = report
+        """Sizes, numbers of kernels, times: what `ansc compile --json` prints."""
+        if folder:
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+    def load(self) -> _native.Model:
+        """Loads it, if it is for this machine."""
+        return _native.load(self.path)
+
+    def session(self, **options: Any) -> _native.Session:
+        """A session of the loaded model; see `Model.session`."""
+        return self.load().session(**options)
+
+    def to_bytes(self) -> bytes:
+        """The contents of the file, which `ansc.load` takes as well."""
+        return self.path.read_bytes()
+
+    def __repr__(self) -> str:
+        return f"Artifact({str(self.path)!r})"
+
+
+def compile(
+    model: Source,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    dims: Dims | None = None,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    **options: Any,
+) -> Artifact:
+    """Compiles a model.
+
+    `dims` gives named dimensions their sizes; several, as in `{"batch": [1, 4]}`, go into one artifact. `shapes` gives
+    inputs their shapes. `values` fixes inputs that decide shapes. Other keywords are options of `ansc compile`: `target`,
+    `sm`, `target_cpu`, `threads`, `records`, `trials`, `accurate`, `untuned`, `small`.
+    """
+    folder = tempfile.mkdtemp() if output is None else None
+    path = Path(output) if folder is None else Path(folder) / "model.ansc"
+    try:
+        report = _run("compile", model, dims, shapes, values, {**options, "output": path})
+    except BaseException:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Artifact(path, report["report"], folder)
+
+
+def tune(
+    model: Source,
+    *,
+    records: str | os.PathLike[str],
+    progress: Callable[[dict], Any] | None = None,
+    dims: Dims | None = None,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    **options: Any,
+) -> dict:
+    """Searches for faster schedules, and keeps what it measures in the file `records`.
+
+    `progress` is called after each round with a dict: `trials`, `seconds`, `best_seconds` and others. Ctrl-C, or an
+    exception in `progress`, ends the search after the round; nothing that was measured is lost. Other keywords are options
+    of `ansc tune`: `trials`, `minutes`, `until_gain`, `threads`, `seed`, `strategy`.
+    """
+    options = {**options, "records": records}
+    return _run("tune", model, dims, shapes, values, options, progress=progress)
+
+
+def check(
+    model: Source,
+    *,
+    dims: Dims | None = None,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+) -> dict:
+    """Lists everything in a model that cannot be compiled: `compiles`, and `report` with `problems`."""
+    return _run("check", model, dims, shapes, values, {})
+
+
+def inspect(
+    file: Source,
+    *,
+    dims: Dims | None = None,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+) -> dict:
+    """Tells what a model or an artifact consists of."""
+    return _run("inspect", file, dims, shapes, values, {})
+
+
+def verify(
+    model: Source,
+    artifact: str | os.PathLike[str] | Artifact,
+    *,
+    dims: Dims | None = None,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    **options: Any,
+) -> dict:
+    """Compares an artifact with the reference interpreter: `ok`, and the error of each output.
+
+    Other keywords are options of `ansc verify`: `tolerance`, `layers`.
+    """
+    path = artifact.path if isinstance(artifact, Artifact) else artifact
+    return _run("verify", model, dims, shapes, values, options, more=[os.fspath(path)])
+
+
+def _run(verb, model, dims, shapes, values, options, *, progress=None, more=()):
+    with _file(model) as path, tempfile.TemporaryDirectory() as folder:
+        words = ["ansc", verb, path, *more, "--json" if progress is None else "--json-lines"]
+        for name, size in (dims or {}).items():
+            words += ["--dim", f"{name}={_joined(size, ',')}"]
+        for name, shape in (shapes or {}).items():
+            words += ["--shape", f"{name}={_joined(shape, 'x')}"]
+        for i, (name, value) in enumerate((values or {}).items()):
+            words += ["--value", f"{name}={_value(value, Path(folder) / f'{i}.npy')}"]
+        return _native.verb(words + _flags(options), progress)
+
+
+def _joined(sizes, by: str) -> str:
+    return by.join(map(str, sizes)) if hasattr(sizes, "__iter__") else str(sizes)
+
+
+def _flags(options: Mapping[str, Any]) -> list[str]:
+    flags = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            flags.append(flag)
+        elif isinstance(value, (list, tuple)):
+            flags += [flag, _joined(value, ",")]
+        elif value is not None and value is not False:
+            flags += [flag, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+    return flags
+
+
+def _value(value: Any, path: Path) -> str:
+    if isinstance(value, (str, os.PathLike)):
+        return os.fspath(value)
+    import numpy
+
+    numpy.save(path, numpy.asarray(value))
+    return str(path)
+
+
+@contextmanager
+def _file(model: Source) -> Iterator[str]:
+    """A path to the model: that path, or a temporary file of bytes or of an `onnx.ModelProto`."""
+    if isinstance(model, (str, os.PathLike)):
+        yield os.fspath(model)
+        return
+    data = model if isinstance(model, bytes) else model.SerializeToString()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(data)
+        yield str(path)

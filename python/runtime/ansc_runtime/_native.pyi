@@ -1,0 +1,102 @@
+"""The part that is written in Rust."""
+
+import os
+from typing import Any, Callable, Sequence
+
+import numpy as np
+
+__version__: str
+
+class Error(Exception):
+    """Base of all errors of ansc."""
+
+    problems: list[dict[str, Any]]
+    """Of errors of the compiler: everything in the model that cannot be compiled."""
+
+class DataError(Error):
+    """The model or the data is at fault (exit code 1)."""
+
+class UsageError(Error):
+    """The call itself is wrong (exit code 2)."""
+
+class MachineError(Error):
+    """This machine cannot do it (exit code 3)."""
+
+class Port:
+    """An input or output of a model."""
+
+    @property
+    def name(self) -> str:
+        """The name, by which runs take or give the value."""
+    @property
+    def dtype(self) -> str:
+        """The type of its elements, as NumPy names it: `float32`, `int64`, `bool`, `bfloat16`."""
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents; of an output whose size the data decides, the largest possible ones."""
+    @property
+    def is_bound(self) -> bool:
+        """Whether its value was fixed when the model was compiled, so that runs need not give it."""
+
+class Specialisation:
+    """One of the sets of shapes that a model was compiled for."""
+
+    @property
+    def name(self) -> str:
+        """As in `batch=4`; empty if there is nothing to choose."""
+    @property
+    def inputs(self) -> list[Port]:
+        """The inputs, in the model's order."""
+    @property
+    def outputs(self) -> list[Port]:
+        """The outputs, in the model's order."""
+
+class Model:
+    """A loaded model. It never changes; all threads may use it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the ONNX file that it was compiled from."""
+    @property
+    def inputs(self) -> list[Port]:
+        """The inputs, with the shapes of the first specialisation."""
+    @property
+    def outputs(self) -> list[Port]:
+        """The outputs, with the shapes of the first specialisation."""
+    @property
+    def specialisations(self) -> list[Specialisation]:
+        """The sets of shapes that it was compiled for, at least one."""
+    def session(
+        self,
+        *,
+        threads: int = 0,
+        cores: Sequence[int] = ...,
+        spin: float | None = None,
+        keep_denormals: bool = False,
+    ) -> Session:
+        """A session with memory and threads of its own; 0 threads are one for each core."""
+
+class Session:
+    """Memory and threads to run a model with, one run at a time."""
+
+    @property
+    def inputs(self) -> list[Port]:
+        """The inputs, with the shapes of the first specialisation."""
+    @property
+    def outputs(self) -> list[Port]:
+        """The outputs, with the shapes of the first specialisation."""
+    @property
+    def threads(self) -> int:
+        """Threads that run the model, the calling one included."""
+    def run(
+        self, inputs: dict[str, Any], outputs: Sequence[str] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Runs the model on arrays by name, and returns new arrays by name, in the model's order."""
+    def run_into(
+        self, inputs: dict[str, Any], outputs: dict[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Runs the model, and writes into the given arrays. Outputs that are not given are dropped."""
+
+def load(artifact: str | os.PathLike[str] | bytes, /) -> Model:
+    """Loads an artifact from a file, or from bytes."""
+
