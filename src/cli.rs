@@ -15,10 +15,17 @@ use parse::{
 mod parse;
 
 #[derive(Parser, Debug)]
-#[command(name = "ansc", version, about = "Ahead-of-time compiler for ONNX models")]
+#[command(name = "ansc", about = "Ahead-of-time compiler for ONNX models")]
+#[command(arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 pub struct Cli {
+    /// Print the version
+    #[arg(short = 'V', long)]
+    pub version: bool,
+    /// With `--version`: print as well what this compiler was built from, and how it sees this machine
+    #[arg(long, requires = "version")]
+    pub verbose: bool,
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 #[derive(Subcommand, Debug)]

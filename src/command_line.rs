@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::cli::{Cli, Command};
-use crate::{Error, idle, verbs};
+use crate::{Error, idle, verbs, version};
 
 /// Runs the command that `words` are, the name of the program first, and returns its exit code.
 ///
@@ -18,7 +19,8 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     // end. SAFETY: as above.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let given = Cli::command().get_matches_from(words);
-    let command = parse(&given).unwrap_or_else(|error| error.exit());
+    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
+    let Some(command) = cli.command else { return without_a_verb(cli.version, cli.verbose) };
     let json = command.wants_json();
     match idle::refuse(&given).and_then(|()| verbs::run(command)) {
         Ok(()) => 0,
@@ -33,6 +35,19 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
+fn without_a_verb(version: bool, verbose: bool) -> u8 {
+    match (version, verbose) {
+        (false, _) => missing().exit(),
+        (true, false) => println!("{}", version::line()),
+        (true, true) => print!("{}", version::verbose()),
+    }
+    0
+}
+
+fn missing() -> clap::Error {
+    Cli::command().error(ErrorKind::MissingSubcommand, "a command is missing")
+}
+
 /// The command that `words` are; if they are none, what is wrong with them.
 pub fn command(words: impl IntoIterator<Item = OsString>) -> Result<Command, Error> {
     // Without the usage and the advice to ask for help, which are of use on a terminal only.
@@ -43,11 +58,8 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> Result<Command, Err
     };
     let given = Cli::command().try_get_matches_from(words).map_err(wrong)?;
     idle::refuse(&given)?;
-    parse(&given).map_err(wrong)
-}
-
-fn parse(given: &ArgMatches) -> Result<Command, clap::Error> {
-    Cli::from_arg_matches(given).map(|cli| cli.command)
+    let cli = Cli::from_arg_matches(&given).map_err(wrong)?;
+    cli.command.ok_or_else(|| wrong(missing()))
 }
 
 #[cfg(test)]

@@ -21,5 +21,6 @@ pub mod profile;
 pub mod search;
 pub mod shipped;
 pub mod verbs;
+pub mod version;
 
 pub use error::Error;

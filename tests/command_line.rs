@@ -1,5 +1,6 @@
 //! The command line, as a script sees it: exit codes, files, and one JSON object on standard output.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -288,4 +289,41 @@ fn schedules_that_come_with_the_compiler_can_be_left_out() {
     assert!(is_tuned(dir, "a.ansc") && !is_tuned(dir, "b.ansc"));
     let conflict = ansc(dir, &["compile", "dcgan.onnx", "--untuned", "--trials", "3"]);
     assert_eq!(conflict.status.code(), Some(2));
+}
+
+#[test]
+fn the_version_says_what_it_is() {
+    let here = Path::new(".");
+    let line = concat!("ansc ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!((ok(here, &["--version"]), ok(here, &["-V"])), (line.to_owned(), line.to_owned()));
+    let verbose = ok(here, &["--version", "--verbose"]);
+    assert_eq!(verbose, ok(here, &["--verbose", "--version"]));
+    let rest = verbose.strip_prefix(line).unwrap_or_else(|| panic!("{verbose}"));
+    let lines = rest.lines().map(|line| line.split_once(": ").unwrap());
+    let said: BTreeMap<&str, &str> = lines.collect();
+    let llvm = if cfg!(feature = "llvm22") { "22." } else { "19." };
+    assert!(said["LLVM"].starts_with(llvm), "{verbose}");
+    assert!(said["cargo features"].contains("llvm"), "{verbose}");
+    assert_eq!(said["artifact format"], ansc_runtime::manifest::FORMAT_VERSION.to_string());
+    assert!(said["host"].starts_with(std::env::consts::ARCH), "{verbose}");
+    #[cfg(target_arch = "x86_64")]
+    for (name, has) in [
+        ("avx2", std::is_x86_feature_detected!("avx2")),
+        ("avx512f", std::is_x86_feature_detected!("avx512f")),
+    ] {
+        assert_eq!(said["processor features"].split(' ').any(|f| f == name), has, "{verbose}");
+    }
+    let is_clone = Path::new(env!("CARGO_MANIFEST_DIR")).join(".git").exists();
+    let git = Command::new("git").args(["rev-parse", "HEAD"]).output();
+    match git.ok().filter(|git| is_clone && git.status.success()) {
+        Some(git) => {
+            let hash = said["commit"].split(',').next().unwrap();
+            assert!(String::from_utf8_lossy(&git.stdout).starts_with(hash), "{verbose}");
+        }
+        None => assert_eq!(said["commit"], "unknown, built without git"),
+    }
+    // Alone it would do nothing.
+    for args in [&["--verbose"][..], &["--version", "check", "m.onnx"], &["--"], &[]] {
+        assert_eq!(ansc(here, args).status.code(), Some(2), "{args:?}");
+    }
 }

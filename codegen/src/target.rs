@@ -101,6 +101,12 @@ const AARCH64_CPUS: &[&str] = &[
     "neoverse-v2",
 ];
 
+/// The version of the LLVM that is linked in, as in `22.1.0`.
+pub fn llvm_version() -> String {
+    let (major, minor, patch) = inkwell::support::get_llvm_version();
+    format!("{major}.{minor}.{patch}")
+}
+
 impl Target {
     /// The machine at hand, with every feature it has that code generation knows to use.
     pub fn native() -> Result<Target, CodegenError> {

@@ -321,7 +321,7 @@ mod tests {
             "--trials",
             "10",
         ];
-        let Ok(Cli { command: Command::Tune(args) }) = Cli::try_parse_from(words) else {
+        let Ok(Cli { command: Some(Command::Tune(args)), .. }) = Cli::try_parse_from(words) else {
             panic!("a command that is right")
         };
         assert_eq!(
