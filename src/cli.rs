@@ -16,6 +16,7 @@ mod parse;
 
 #[derive(Parser, Debug)]
 #[command(name = "ansc", about = "Ahead-of-time compiler for ONNX models")]
+#[command(version, disable_version_flag = true, disable_help_subcommand = true)]
 #[command(arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 pub struct Cli {
     /// Print the version
@@ -58,6 +59,10 @@ pub enum Command {
     Report(Report),
     /// Compare search strategies on one subgraph: the same space, budget and measurer, several seeds
     Lab(Lab),
+    /// Print what makes a shell complete the words of this command
+    Completions(Completions),
+    /// Print or write the manual pages
+    Man(Man),
     /// Build and run candidates at the word of `tune`
     #[command(hide = true)]
     Worker(Worker),
@@ -80,7 +85,7 @@ impl Command {
             Command::Report(a) => a.json,
             Command::Lab(a) => a.json,
             Command::Tune(a) => a.json || a.json_lines,
-            Command::Worker(_) => false,
+            Command::Completions(_) | Command::Man(_) | Command::Worker(_) => false,
         }
     }
 }
@@ -218,6 +223,7 @@ pub struct Search {
 /// Where a kernel finds its constants while it is measured.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Constants {
+    /// As the model will find them.
     Auto,
     /// In the caches.
     Warm,
@@ -561,6 +567,19 @@ pub struct Operators {
 }
 
 #[derive(Args, Debug)]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+pub struct Man {
+    /// Where the pages go, one for each verb [default: one page on standard output]
+    #[arg(short, long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
 pub struct Models {
     /// Names to make; none lists them
     pub names: Vec<String>,
@@ -590,9 +609,11 @@ mod tests {
     }
 
     #[test]
-    fn every_option_has_help() {
+    fn every_verb_and_option_has_help() {
         fn check(command: &clap::Command, path: &str) {
             let path = format!("{path} {}", command.get_name());
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(!about.is_empty(), "{path} has no help");
             for argument in command.get_arguments().filter(|a| a.get_id() != "help") {
                 let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
                 assert!(!help.is_empty(), "{path}: `{}` has no help", argument.get_id());

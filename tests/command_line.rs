@@ -327,3 +327,54 @@ fn the_version_says_what_it_is() {
         assert_eq!(ansc(here, args).status.code(), Some(2), "{args:?}");
     }
 }
+
+/// The verbs that `ansc --help` lists.
+fn verbs() -> Vec<String> {
+    let help = ok(Path::new("."), &["--help"]);
+    let list = help.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    assert!(names.len() > 10 && names.contains(&"check".to_owned()), "{help}");
+    names
+}
+
+#[test]
+fn shells_complete_every_verb_and_no_hidden_one() {
+    let here = Path::new(".");
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = ok(here, &["completions", shell]);
+        for verb in verbs() {
+            assert!(script.contains(&verb), "{shell}: {verb}");
+        }
+        assert!(script.contains("until-gain"), "{shell}");
+        assert!(!script.contains("worker"), "{shell}");
+    }
+    assert_eq!(ansc(here, &["completions", "csh"]).status.code(), Some(2));
+    // Bash takes what is made for it, and completes by it.
+    let script = "eval \"$(\"$0\" completions bash)\" && COMP_WORDS=(ansc chec) COMP_CWORD=1 && \
+                  _ansc ansc chec ansc && echo \"${COMPREPLY[@]}\"";
+    let bash = Command::new("bash").args(["-c", script, env!("CARGO_BIN_EXE_ansc")]).output();
+    let bash = bash.unwrap();
+    assert_eq!(String::from_utf8_lossy(&bash.stdout), "check\n", "{bash:?}");
+}
+
+#[test]
+fn every_verb_has_a_manual_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let page = ok(dir, &["man"]);
+    assert!(page.contains(".TH ansc 1") && page.contains("ansc\\-check(1)"), "{page}");
+    let written = ok(dir, &["man", "--output-dir", "man1"]);
+    let files: Vec<&str> = written.lines().collect();
+    for verb in verbs() {
+        let file = format!("man1/ansc-{verb}.1");
+        assert!(files.contains(&file.as_str()), "{written}");
+        let page = std::fs::read_to_string(dir.join(&file)).unwrap();
+        assert!(page.contains(".SH SYNOPSIS") && page.contains(".SH OPTIONS"), "{page}");
+    }
+    assert!(files.contains(&"man1/ansc-records-merge.1"), "{written}");
+    assert_eq!(std::fs::read_to_string(dir.join("man1/ansc.1")).unwrap(), page);
+    assert!(!written.contains("worker") && !page.contains("worker"));
+    std::fs::write(dir.join("file"), "").unwrap();
+    assert_eq!(ansc(dir, &["man", "--output-dir", "file"]).status.code(), Some(1));
+}

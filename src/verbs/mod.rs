@@ -3,9 +3,11 @@
 mod bench;
 mod check;
 mod compile;
+mod completions;
 mod explain;
 mod inspect;
 mod lab;
+mod man;
 mod models;
 pub mod operators;
 mod records;
@@ -47,6 +49,8 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Report(args) => report::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Tune(args) => tune::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
         Command::Worker(args) => worker::run(&args),
     }
 }
