@@ -90,6 +90,26 @@ fn other_targets_are_refused() {
     assert!(matches!(error, TargetError::Features { .. }));
 }
 
+/// `scripts/test` runs it without the feature.
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn a_runtime_without_cuda_says_so() {
+    use ansc_runtime::cuda::CudaError;
+
+    let dir = tempfile::tempdir().unwrap();
+    let mut builder = sample();
+    builder.manifest.target.triple = "nvptx64-nvidia-cuda".to_owned();
+    builder.manifest.target.cpu = "sm_80".to_owned();
+    let error = Model::load(builder.build(dir.path())).unwrap_err();
+    let is_typed = matches!(
+        &error.kind,
+        LoadErrorKind::Target(TargetError::Gpu { source: CudaError::NotBuilt, .. })
+    );
+    assert!(is_typed, "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("(sm_80), but this runtime was built without CUDA"), "{text}");
+}
+
 #[test]
 fn kernels_must_be_functions_of_the_library() {
     for symbol in ["nowhere", "exit", "memcpy", ""] {

@@ -26,6 +26,9 @@ pub struct DeviceInfo {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaError {
+    /// The runtime knows no driver.
+    #[error("this runtime was built without CUDA; build it with cargo's feature `cuda`")]
+    NotBuilt,
     /// The library of the driver is missing.
     #[error("there is no driver for one on this machine")]
     NoDriver,

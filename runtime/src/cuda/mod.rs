@@ -15,6 +15,7 @@
 mod code;
 mod device;
 mod driver;
+#[cfg(feature = "cuda")]
 mod nvidia;
 mod plan;
 mod runs;
@@ -40,8 +41,14 @@ pub fn device() -> Result<DeviceInfo, CudaError> {
     Ok(open()?.device().clone())
 }
 
+#[cfg(feature = "cuda")]
 pub(crate) fn open() -> Result<Arc<dyn driver::Driver>, CudaError> {
     nvidia::open()
+}
+
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn open() -> Result<Arc<dyn driver::Driver>, CudaError> {
+    Err(CudaError::NotBuilt)
 }
 
 /// Puts the code of an artifact on the device.
