@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::literal::Literal;
 use parse::{
-    parse_count, parse_dim, parse_file, parse_minutes, parse_seconds, parse_shape, parse_share,
+    parse_count, parse_dim, parse_input, parse_minutes, parse_seconds, parse_shape, parse_share,
     parse_threads, parse_value,
 };
 
@@ -130,6 +130,24 @@ pub struct Size {
     /// compiled for
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     pub dims: Vec<(String, Sizes)>,
+}
+
+/// A value of `--input`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InputFile {
+    /// The value of one input.
+    One(String, PathBuf),
+    /// An archive that has values by name.
+    All(PathBuf),
+}
+
+/// What `verify` compares with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Against {
+    /// The compiler's own interpreter of the model
+    Reference,
+    /// ONNX Runtime, of a Python that has it
+    Onnxruntime,
 }
 
 /// A value of `--value`.
@@ -315,12 +333,20 @@ pub struct Machine {
 pub struct Run {
     /// What `ansc compile` wrote
     pub artifact: PathBuf,
-    /// A value for an input; each input takes one
-    #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_file)]
-    pub inputs: Vec<(String, PathBuf)>,
+    #[command(flatten)]
+    pub size: Size,
+    /// A value for an input, or an archive with values for all by name [default: made-up values]
+    #[arg(long = "input", value_name = "NAME=FILE.npy|FILE.npz", value_parser = parse_input)]
+    pub inputs: Vec<InputFile>,
+    /// Decides made-up values
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "inputs")]
+    pub seed: u64,
     /// Where NAME.npy is written for every output
     #[arg(long, default_value = ".")]
     pub output_dir: PathBuf,
+    /// Write all outputs to one archive instead
+    #[arg(long, value_name = "FILE.npz", conflicts_with = "output_dir")]
+    pub output: Option<PathBuf>,
     #[arg(long, default_value_t = 0, value_parser = parse_threads, help = "Threads; 0 takes all cores")]
     pub threads: usize,
     /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are zeros
@@ -335,16 +361,35 @@ pub struct Run {
 pub struct Bench {
     /// What `ansc compile` wrote
     pub artifact: PathBuf,
-    #[arg(long, default_value_t = 0, value_parser = parse_threads, help = "Threads; 0 takes all cores")]
-    pub threads: usize,
+    /// Threads of each stream; 0 takes all cores [default: all cores; with several streams one]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    pub threads: Option<usize>,
     #[command(flatten)]
     pub size: Size,
-    /// Timed runs [default: as many as fit 3 seconds, at least 10]
+    /// A value for an input, or an archive with values for all by name [default: made-up values]
+    #[arg(long = "input", value_name = "NAME=FILE.npy|FILE.npz", value_parser = parse_input)]
+    pub inputs: Vec<InputFile>,
+    /// Sessions that run at a time, for throughput
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count)]
+    pub streams: usize,
+    /// Timed runs of each stream [default: as many as fit 3 seconds, at least 10]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub runs: Option<usize>,
+    /// How long to measure, in seconds, in place of a number of runs
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "runs")]
+    pub duration: Option<Duration>,
+    /// Runs before the first timed one [default: 20, or as many as fit half a second]
+    #[arg(long, value_name = "N")]
+    pub warmup: Option<usize>,
     /// Also show where the time goes
     #[arg(long)]
     pub per_kernel: bool,
+    /// Write what each thread does when, as JSON that Perfetto and chrome://tracing open; ten runs after the timed ones
+    #[arg(long, value_name = "FILE.json", conflicts_with = "streams")]
+    pub trace: Option<PathBuf>,
+    /// List the time of every run in the JSON
+    #[arg(long, requires = "json")]
+    pub raw: bool,
     /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are zeros
     #[arg(long)]
     pub keep_denormals: bool,
@@ -361,9 +406,21 @@ pub struct Verify {
     pub artifact: PathBuf,
     #[command(flatten)]
     pub specialise: Specialise,
-    /// A value for an input in place of random ones
-    #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_file)]
-    pub inputs: Vec<(String, PathBuf)>,
+    /// A value for an input in place of a made-up one, or an archive with values by name
+    #[arg(long = "input", value_name = "NAME=FILE.npy|FILE.npz", value_parser = parse_input)]
+    pub inputs: Vec<InputFile>,
+    /// A folder with NAME.npy for some or all inputs
+    #[arg(long = "inputs", value_name = "DIR")]
+    pub inputs_dir: Option<PathBuf>,
+    /// What to compare with
+    #[arg(long, value_enum, default_value = "reference")]
+    pub against: Against,
+    /// The Python that has ONNX Runtime
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub python: PathBuf,
+    /// Write what was compared to a folder: every output, with `--layers` also the results of every kernel
+    #[arg(long, value_name = "DIR")]
+    pub dump_tensors: Option<PathBuf>,
     /// Largest error allowed, relative to the largest element of an output
     #[arg(long, default_value_t = 1e-4, allow_negative_numbers = true)]
     pub tolerance: f64,

@@ -101,7 +101,8 @@ impl Kind {
             Kind::Records => "a file of records",
             Kind::Lines => "records as lines of JSON",
             Kind::Array => "a .npy file",
-            Kind::Archive | Kind::Unknown => "another file",
+            Kind::Archive => "an .npz file",
+            Kind::Unknown => "another file",
         }
     }
 }

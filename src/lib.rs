@@ -15,6 +15,7 @@ pub mod lab;
 pub mod limits;
 pub mod literal;
 mod machine_code;
+pub mod npz;
 pub mod origins;
 pub mod pipeline;
 pub mod profile;

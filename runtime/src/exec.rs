@@ -20,6 +20,7 @@ use crate::pool::Pool;
 use crate::program::{Action, Block, Moves, Program};
 use crate::run_error::RunError;
 use crate::tensor::{Tensor, byte_len};
+use crate::trace::Recorder;
 
 pub(crate) use check::IndexCheck;
 
@@ -41,8 +42,13 @@ pub(crate) struct Exec<'a> {
 
 /// What runs kernels.
 pub(crate) trait Kernels {
-    /// Runs a kernel on the buffers at these addresses, or begins to.
-    fn run(&mut self, kernel: usize, args: &[*mut u8]) -> Result<(), RunError>;
+    /// Runs the kernel of a step on the buffers at these addresses, or begins to.
+    fn run(&mut self, step: usize, kernel: usize, args: &[*mut u8]) -> Result<(), RunError>;
+
+    /// Where other steps are noted, if they are.
+    fn trace(&self) -> Option<&Recorder> {
+        None
+    }
 
     /// Calls `body` with ranges that together are `0..extent`, on whatever threads there are.
     fn share(&self, extent: u64, body: &(dyn Fn(Range<u64>) + Sync)) {
@@ -59,13 +65,18 @@ pub(crate) struct OnThreads<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) scratch: Scratch,
     pub(crate) denormals: Denormals,
+    pub(crate) trace: Option<&'a Recorder>,
 }
 
 impl Kernels for OnThreads<'_> {
-    fn run(&mut self, kernel: usize, args: &[*mut u8]) -> Result<(), RunError> {
+    fn run(&mut self, step: usize, kernel: usize, args: &[*mut u8]) -> Result<(), RunError> {
         let args = Args(args.as_ptr());
-        self.kernels[kernel].launches.iter().for_each(|launch| self.launch(launch, &args));
+        self.kernels[kernel].launches.iter().for_each(|launch| self.launch(step, launch, &args));
         Ok(())
+    }
+
+    fn trace(&self) -> Option<&Recorder> {
+        self.trace
     }
 
     fn share(&self, extent: u64, body: &(dyn Fn(Range<u64>) + Sync)) {
@@ -78,15 +89,19 @@ impl Kernels for OnThreads<'_> {
 }
 
 impl OnThreads<'_> {
-    fn launch(&self, launch: &Launch, args: &Args) {
+    fn launch(&self, step: usize, launch: &Launch, args: &Args) {
         let scratch = &self.scratch;
         self.pool.run(launch.extent, &|thread, range| {
+            let began = self.trace.map(|_| Instant::now());
             // Below `extent`, which fits.
             let (begin, end) = (range.start as i64, range.end as i64);
             let _mode = FloatMode::enter(self.denormals);
             // SAFETY: the session allotted `stride` bytes to each thread of the pool; addresses
             // are valid as `Exec::addresses` says; the code is trusted, see `Model::load`.
             unsafe { (launch.run)(args.0, scratch.base.add(thread * scratch.stride), begin, end) };
+            if let (Some(trace), Some(began)) = (self.trace, began) {
+                trace.record(thread, step, began);
+            }
         });
     }
 }
@@ -139,16 +154,31 @@ impl Exec<'_> {
             Action::Kernel { kernel, args, sized } => {
                 // No kernel reads a value of unknown size, so it overwrites these.
                 sized.iter().for_each(|id| self.actual[id.0 as usize] = None);
-                self.kernels.run(*kernel, &self.args[args.clone()])
+                self.kernels.run(step, *kernel, &self.args[args.clone()])
             }
-            Action::Host { call, inputs, outputs } => self.host(step, call, inputs, outputs),
-            Action::Check { indices, extents } => self.check(step, *indices, extents),
-            Action::Copy(moves) => self.moves(step, moves),
+            Action::Host { .. } | Action::Check { .. } | Action::Copy(_) => {
+                let began = self.kernels.trace().map(|_| Instant::now());
+                self.by_caller(step, action)?;
+                if let (Some(trace), Some(began)) = (self.kernels.trace(), began) {
+                    trace.record(0, step, began);
+                }
+                Ok(())
+            }
             Action::If { condition, then_block, else_block } => {
                 let block = if self.bool_at(*condition) { then_block } else { else_block };
                 self.block(block)
             }
             Action::Loop(action) => self.run_loop(step, action),
+        }
+    }
+
+    /// What the calling thread does itself.
+    fn by_caller(&mut self, step: usize, action: &Action) -> Result<(), RunError> {
+        match action {
+            Action::Host { call, inputs, outputs } => self.host(step, call, inputs, outputs),
+            Action::Check { indices, extents } => self.check(step, *indices, extents),
+            Action::Copy(moves) => self.moves(step, moves),
+            Action::Kernel { .. } | Action::If { .. } | Action::Loop(_) => Ok(()),
         }
     }
 

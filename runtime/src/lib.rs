@@ -31,6 +31,7 @@ pub mod session;
 pub mod source;
 pub mod target;
 pub mod tensor;
+pub mod trace;
 mod validate;
 pub mod view;
 
@@ -44,5 +45,6 @@ pub use run_error::{BadIndex, Named, PortKind, RunError};
 pub use session::{Session, SessionError, SessionOptions, StepTime};
 pub use target::TargetError;
 pub use tensor::Tensor;
+pub use trace::{Trace, TraceEvent};
 pub use validate::ManifestError;
 pub use view::{View, ViewMut};

@@ -74,7 +74,7 @@ pub(crate) fn prepare(
     let (scratch, denormals) = (memory.scratch(), Denormals::Keep);
     Exec {
         program,
-        kernels: &mut OnThreads { kernels, pool: &pool, scratch, denormals },
+        kernels: &mut OnThreads { kernels, pool: &pool, scratch, denormals, trace: None },
         buffers: &preparation.plan.buffers,
         addresses: &addresses,
         args: &args,

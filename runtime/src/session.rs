@@ -22,6 +22,7 @@ use crate::program::{Program, StepKind};
 use crate::run_error::RunError;
 use crate::select::{self, Request};
 use crate::tensor::{Tensor, TensorError, byte_len};
+use crate::trace::{Recorder, Trace, TraceEvent};
 use crate::view::{View, ViewMut};
 
 /// Scratch memory of threads does not share pages, so that each page is near its thread.
@@ -91,6 +92,7 @@ pub struct Session {
     current: usize,
     /// The next runs are timed.
     timed: bool,
+    trace: Option<Recorder>,
 }
 
 /// What a session remembers of a specialisation.
@@ -179,8 +181,16 @@ impl Session {
         let memory = Memory::of(&parts, pool.threads())?;
         let tables = parts.programs.iter().map(|_| None).collect();
         let denormals = if options.keep_denormals { Denormals::Keep } else { Denormals::Flush };
-        let mut session =
-            Session { parts, pool, memory, denormals, tables, current: 0, timed: false };
+        let mut session = Session {
+            parts,
+            pool,
+            memory,
+            denormals,
+            tables,
+            current: 0,
+            timed: false,
+            trace: None,
+        };
         session.prepare(0)?;
         Ok(session)
     }
@@ -306,6 +316,7 @@ impl Session {
             pool: &self.pool,
             scratch: self.memory.scratch(),
             denormals: self.denormals,
+            trace: self.trace.as_ref(),
         };
         Exec {
             program,
@@ -352,6 +363,36 @@ impl Session {
                 total,
             })
             .collect()
+    }
+}
+
+/// Traces.
+impl Session {
+    /// Notes from now on what each thread does when: up to `room` pieces of work of each. A GPU's kernels are not among
+    /// them.
+    pub fn start_trace(&mut self, room: usize) {
+        self.trace = Some(Recorder::new(self.pool.threads(), room));
+    }
+
+    /// Ends the trace, and gives what was noted of the specialisation of the last run; nothing if none was begun.
+    pub fn take_trace(&mut self) -> Trace {
+        let Some(recorder) = self.trace.take() else { return Trace::default() };
+        let steps = &self.parts.programs[self.current].steps;
+        let (threads, dropped) = recorder.into_events();
+        let events = threads.into_iter().enumerate().flat_map(|(thread, events)| {
+            events.into_iter().filter_map(move |raw| {
+                let step = steps.get(raw.step as usize)?;
+                Some(TraceEvent {
+                    step: raw.step as usize,
+                    name: step.name.clone(),
+                    kind: step.kind,
+                    thread,
+                    start: raw.start,
+                    duration: raw.duration,
+                })
+            })
+        });
+        Trace { events: events.collect(), dropped }
     }
 }
 

@@ -1,11 +1,10 @@
 //! Parsing of `NAME=VALUE` arguments, shares and times.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ansc_runtime::pool::MOST_THREADS;
 
-use super::{Given, Sizes};
+use super::{Given, InputFile, Sizes};
 use crate::literal::Literal;
 
 fn split_pair(text: &str) -> Result<(&str, &str), String> {
@@ -90,9 +89,14 @@ pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
     seconds.filter(|s| !s.is_zero()).ok_or_else(|| format!("`{text}` is no time such as 0.5"))
 }
 
-pub(super) fn parse_file(text: &str) -> Result<(String, PathBuf), String> {
-    let (name, file) = split_pair(text)?;
-    Ok((name.into(), file.into()))
+/// `NAME=FILE`, or an archive by its ending.
+pub(super) fn parse_input(text: &str) -> Result<InputFile, String> {
+    if text.ends_with(".npz") && !text.contains('=') {
+        return Ok(InputFile::All(text.into()));
+    }
+    let (name, file) = split_pair(text)
+        .map_err(|e| format!("{e}; an archive with all inputs by name is a file `.npz`"))?;
+    Ok(InputFile::One(name.into(), file.into()))
 }
 
 /// What is no number, no truth value and no list is the name of a file.
@@ -127,6 +131,13 @@ mod tests {
         assert!(parse_dim("a=1,2,1").is_err() && parse_dim("a=1,").is_err());
         assert!(parse_dim("a=1,b=2").unwrap_err().contains("--dim a=1 --dim b=2"));
         assert!(parse_shape("x=1x-3").is_err() && parse_dim("=4").is_err());
+    }
+
+    #[test]
+    fn inputs_are_arrays_or_archives() {
+        assert_eq!(parse_input("x=a.npy"), Ok(InputFile::One("x".into(), "a.npy".into())));
+        assert_eq!(parse_input("all.npz"), Ok(InputFile::All("all.npz".into())));
+        assert!(parse_input("a.npy").unwrap_err().contains(".npz"));
     }
 
     #[test]

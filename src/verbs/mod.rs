@@ -5,6 +5,7 @@ mod check;
 mod compile;
 mod completions;
 mod explain;
+mod given;
 mod inspect;
 mod lab;
 mod man;
@@ -142,20 +143,27 @@ fn read_value(name: &str, path: &Path) -> Result<Tensor, Error> {
     read_tensor(path)
 }
 
-fn read_tensors(files: &[(String, PathBuf)]) -> Result<BTreeMap<String, Tensor>, Error> {
-    let files = once("--input", files.iter().cloned())?;
-    files.into_iter().map(|(name, path)| Ok((name, read_tensor(&path)?))).collect()
-}
-
 fn read_tensor(path: &Path) -> Result<Tensor, Error> {
     kinds::expect(path, &[Kind::Array])?;
     Ok(npy::read(path)?)
 }
 
-/// `path` with every byte that is awkward in a file name replaced.
-fn file_name_of(output: &str) -> String {
+/// Each name with every character that is awkward in a file name replaced; those that are alike then are numbered.
+fn file_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut taken: Vec<String> = vec![];
+    for name in names {
+        let base = plain_name(name);
+        let numbered = (1..).map(|n| format!("{base}_{n}"));
+        let mut free = std::iter::once(base.clone()).chain(numbered).filter(|n| !taken.contains(n));
+        let name = free.next().expect("numbers do not run out");
+        taken.push(name);
+    }
+    taken
+}
+
+fn plain_name(name: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let name: String = output.chars().map(|c| if plain(c) { c } else { '_' }).collect();
+    let name: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
     if name.chars().all(|c| c == '.') { format!("_{name}") } else { name }
 }
 

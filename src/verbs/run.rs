@@ -1,16 +1,21 @@
-//! `ansc run`: an artifact on `.npy` files.
+//! `ansc run`: an artifact on `.npy` files, or on made-up values.
 
-use ansc_runtime::{Model, SessionOptions, npy};
+use std::path::Path;
 
-use super::{file_name_of, print_json, read_tensors};
-use crate::Error;
+use ansc_runtime::{Model, SessionOptions, Tensor, npy};
+use serde_json::{Value, json};
+
+use super::{file_names, given, print_json, sizes};
 use crate::cli::Run;
+use crate::inputs::Seed;
 use crate::kinds::{self, Kind};
+use crate::{Error, npz};
 
 pub(super) fn run(args: &Run) -> Result<(), Error> {
     kinds::expect(&args.artifact, &[Kind::Artifact])?;
     let model = Model::load(&args.artifact)?;
-    let inputs = read_tensors(&args.inputs)?;
+    let one = sizes::chosen(&model, &args.size)?;
+    let inputs = given::or_made_up(&args.inputs, &model, one, Seed(args.seed))?;
     let mut session = model.session_with(&SessionOptions {
         threads: args.threads,
         keep_denormals: args.keep_denormals,
@@ -18,20 +23,44 @@ pub(super) fn run(args: &Run) -> Result<(), Error> {
     })?;
     let named: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     let outputs = session.run(&named)?;
-    std::fs::create_dir_all(&args.output_dir).map_err(|e| Error::file(&args.output_dir, e))?;
-    let mut written = Vec::new();
-    for (name, tensor) in &outputs {
-        let path = args.output_dir.join(format!("{}.npy", file_name_of(name)));
-        npy::write(&path, tensor)?;
-        written.push(serde_json::json!({
-            "name": name, "dtype": tensor.dtype(), "shape": tensor.shape(), "file": path,
-        }));
-        if !args.json {
-            println!("{}: {} {:?}", path.display(), tensor.dtype(), tensor.shape());
+    let written = match &args.output {
+        Some(path) => archive(path, &outputs)?,
+        None => files(&args.output_dir, &outputs)?,
+    };
+    if args.json {
+        print_json(&json!({ "outputs": written }));
+        return Ok(());
+    }
+    if args.inputs.is_empty() {
+        println!("inputs were made up; `--input` gives them");
+    }
+    for ((name, tensor), file) in outputs.iter().zip(&written) {
+        let (file, dtype, shape) = (&file["file"], tensor.dtype(), tensor.shape());
+        let file = file.as_str().unwrap_or_default();
+        match &args.output {
+            Some(_) => println!("{file}: {name}: {dtype} {shape:?}"),
+            None => println!("{file}: {dtype} {shape:?}"),
         }
     }
-    if args.json {
-        print_json(&serde_json::json!({ "outputs": written }));
-    }
     Ok(())
+}
+
+fn files(folder: &Path, outputs: &[(String, Tensor)]) -> Result<Vec<Value>, Error> {
+    std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
+    let names = file_names(outputs.iter().map(|(name, _)| name.as_str()));
+    let each = outputs.iter().zip(names).map(|((name, tensor), file)| {
+        let path = folder.join(format!("{file}.npy"));
+        npy::write(&path, tensor)?;
+        Ok(described(name, tensor, &path))
+    });
+    each.collect()
+}
+
+fn archive(path: &Path, outputs: &[(String, Tensor)]) -> Result<Vec<Value>, Error> {
+    npz::write(path, outputs)?;
+    Ok(outputs.iter().map(|(name, tensor)| described(name, tensor, path)).collect())
+}
+
+fn described(name: &str, tensor: &Tensor, path: &Path) -> Value {
+    json!({ "name": name, "dtype": tensor.dtype(), "shape": tensor.shape(), "file": path })
 }

@@ -314,7 +314,12 @@ struct OnDevice<'a> {
 }
 
 impl Kernels for OnDevice<'_> {
-    fn run(&mut self, kernel: usize, args: &[*mut u8]) -> std::result::Result<(), RunError> {
+    fn run(
+        &mut self,
+        _step: usize,
+        kernel: usize,
+        args: &[*mut u8],
+    ) -> std::result::Result<(), RunError> {
         let args: Vec<Address> = args.iter().map(|&a| a as Address).collect();
         Ok(launch(self.code, self.stream, kernel, &args)?)
     }

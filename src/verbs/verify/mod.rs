@@ -1,4 +1,7 @@
-//! `ansc verify`: an artifact against the reference interpreter, per output and per kernel.
+//! `ansc verify`: an artifact against a reference, per output and per kernel.
+
+mod dump;
+mod peer;
 
 use std::collections::BTreeMap;
 
@@ -11,17 +14,18 @@ use ansc_sketch::algorithm::Sums;
 use ansc_sketch::gpu::GpuLimits;
 use serde::Serialize;
 
-use super::{import_options, print_json, read_tensors};
+use super::{given, import_options, print_json, read_tensor};
 use crate::Error;
 use crate::assemble::Expose;
 use crate::choice::Aim;
-use crate::cli::Verify;
+use crate::cli::{Against, Verify};
 use crate::compare::Difference;
 use crate::inputs::{self, Seed};
 use crate::kinds::{self, Kind};
 use crate::pipeline::{self, Options, Silent};
+use dump::Compared;
 
-#[derive(Serialize)]
+#[derive(Serialize, Clone)]
 struct Row {
     output: String,
     /// Of which shapes; not said where there is nothing to choose.
@@ -34,23 +38,42 @@ struct Row {
 
 /// What comes of one specialisation.
 struct Outcome {
-    rows: Vec<Row>,
-    /// With `--layers`: the first kernel that diverges, if one does.
-    layers: Option<Option<Row>>,
+    outputs: Vec<Compared>,
+    /// With `--layers`: the results of every kernel, in the order of execution.
+    layers: Option<Vec<Compared>>,
+}
+
+impl Outcome {
+    fn all(&self) -> impl Iterator<Item = &Compared> {
+        self.outputs.iter().chain(self.layers.iter().flatten())
+    }
+
+    /// The first kernel that diverges, if one does and they were looked at.
+    fn first_divergence(&self) -> Option<&Row> {
+        self.layers.iter().flatten().map(|c| &c.row).find(|row| !row.ok)
+    }
 }
 
 pub(super) fn run(args: &Verify) -> Result<(), Error> {
     same_model(args)?;
     let model = Model::load(&args.artifact)?;
-    let given = read_tensors(&args.inputs)?;
+    if args.against == Against::Onnxruntime && args.layers {
+        let reason =
+            "ONNX Runtime has the model's outputs alone; `--layers` compares with the reference";
+        return Err(Error::Usage(reason.into()));
+    }
+    let given = values(args, &model)?;
     let outcomes: Vec<Outcome> = chosen(args, &model, &given)?
         .into_iter()
         .map(|one| verify(args, &model, one, &given))
         .collect::<Result<_, _>>()?;
-    let ok = outcomes.iter().flat_map(|o| &o.rows).all(|r| r.ok);
+    if let Some(folder) = &args.dump_tensors {
+        dump::write(folder, outcomes.iter().flat_map(Outcome::all))?;
+    }
+    let rows: Vec<&Row> = outcomes.iter().flat_map(|o| &o.outputs).map(|c| &c.row).collect();
+    let ok = rows.iter().all(|r| r.ok);
     if args.json {
-        let rows: Vec<&Row> = outcomes.iter().flat_map(|o| &o.rows).collect();
-        let layers = outcomes.iter().find_map(|o| o.layers.as_ref()?.as_ref());
+        let layers = outcomes.iter().find_map(Outcome::first_divergence);
         print_json(&serde_json::json!({ "ok": ok, "outputs": rows, "first_divergence": layers }));
     } else {
         outcomes.iter().for_each(print_outcome);
@@ -60,6 +83,25 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
     } else {
         Err(Error::Reported(format!("{} differs from the reference", args.artifact.display())))
     }
+}
+
+/// What was given for inputs: in a folder, and by name, which goes before.
+fn values(args: &Verify, model: &Model) -> Result<BTreeMap<String, Tensor>, Error> {
+    let mut all = BTreeMap::new();
+    if let Some(folder) = &args.inputs_dir {
+        for port in model.inputs() {
+            let path = folder.join(format!("{}.npy", port.name));
+            if path.exists() {
+                all.insert(port.name.clone(), read_tensor(&path)?);
+            }
+        }
+        if all.is_empty() {
+            let names: Vec<_> = model.inputs().iter().map(|p| format!("{}.npy", p.name)).collect();
+            return Err(Error::file(folder, format!("has none of {}", names.join(", "))));
+        }
+    }
+    all.extend(given::tensors(&args.inputs)?);
+    Ok(all)
 }
 
 /// Compares what the artifact says that it was compiled from: the outputs of another model tell
@@ -121,16 +163,21 @@ fn verify(
     }
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     let actual = session(args, model)?.run(&named)?;
-    let reference = interp::run(&graph, &in_graph_order(&graph, &inputs)?)?;
-    let mut rows = compare(&actual, &reference, args.tolerance)?;
+    let reference = match args.against {
+        Against::Reference => interp::run(&graph, &in_graph_order(&graph, &inputs)?)?,
+        Against::Onnxruntime => {
+            peer::onnxruntime(&args.python, &args.model, &inputs, actual.len())?
+        }
+    };
+    let mut outputs = compare(actual, reference, args.tolerance)?;
     let mut layers = match args.layers {
-        true => Some(first_divergence(args, model, options, &graph, &inputs)?),
+        true => Some(every_kernel(args, model, options, &graph, &inputs)?),
         false => None,
     };
-    for row in rows.iter_mut().chain(layers.iter_mut().flatten()) {
-        row.specialisation.clone_from(&specialisation.name);
+    for compared in outputs.iter_mut().chain(layers.iter_mut().flatten()) {
+        compared.row.specialisation.clone_from(&specialisation.name);
     }
-    Ok(Outcome { rows, layers })
+    Ok(Outcome { outputs, layers })
 }
 
 fn session(args: &Verify, model: &Model) -> Result<Session, SessionError> {
@@ -156,13 +203,13 @@ fn options(
 }
 
 fn print_outcome(outcome: &Outcome) {
-    outcome.rows.iter().for_each(print_row);
-    match &outcome.layers {
-        Some(Some(row)) => println!(
+    outcome.outputs.iter().for_each(|c| print_row(&c.row));
+    match outcome.first_divergence() {
+        Some(row) => println!(
             "first kernel that diverges: {} (relative {:.2e})",
             row.output, row.difference.max_rel
         ),
-        Some(None) => println!("no kernel diverges"),
+        None if outcome.layers.is_some() => println!("no kernel diverges"),
         None => {}
     }
 }
@@ -188,11 +235,11 @@ fn in_graph_order(graph: &Graph, inputs: &[(String, Tensor)]) -> Result<Vec<Tens
 }
 
 fn compare(
-    actual: &[(String, Tensor)],
-    reference: &[Tensor],
+    actual: Vec<(String, Tensor)>,
+    reference: Vec<Tensor>,
     tolerance: f64,
-) -> Result<Vec<Row>, Error> {
-    let pairs = actual.iter().zip(reference);
+) -> Result<Vec<Compared>, Error> {
+    let pairs = actual.into_iter().zip(reference);
     pairs
         .map(|((name, a), r)| {
             if (a.shape(), a.dtype()) != (r.shape(), r.dtype()) {
@@ -201,22 +248,23 @@ fn compare(
                     "output `{name}` is {a:?}, the reference gives {r:?}"
                 )));
             }
-            let difference = Difference::between(a, r);
-            let (output, ok) = (name.clone(), difference.within(tolerance));
-            Ok(Row { output, specialisation: String::new(), difference, ok })
+            let difference = Difference::between(&a, &r);
+            let (output, ok) = (name, difference.within(tolerance));
+            let row = Row { output, specialisation: String::new(), difference, ok };
+            Ok(Compared { row, actual: a, reference: r })
         })
         .collect()
 }
 
 /// Compiles the model once more with every kernel's results as outputs, and compares those with the
 /// interpreter's run of the same optimised graph.
-fn first_divergence(
+fn every_kernel(
     args: &Verify,
     model: &Model,
     import: ImportOptions,
     graph: &Graph,
     inputs: &[(String, Tensor)],
-) -> Result<Option<Row>, Error> {
+) -> Result<Vec<Compared>, Error> {
     let target = Target::native()?;
     let mut options = Options { expose: Expose::Everything, ..Options::new(import, target) };
     if model.manifest().accurate {
@@ -237,7 +285,7 @@ fn first_divergence(
         pipeline::reference_of_everything(&args.model, &options, &in_graph_order(graph, inputs)?)?;
     let (names, reference): (Vec<String>, Vec<Tensor>) = reference.into_iter().unzip();
     let actual: Vec<_> = actual.into_iter().filter(|(name, _)| names.contains(name)).collect();
-    let rows = compare(&actual, &reference, args.tolerance)?;
+    let all = compare(actual, reference, args.tolerance)?;
     // The order of execution, after the model's own outputs.
-    Ok(rows.into_iter().skip(graph.outputs.len()).find(|r| !r.ok))
+    Ok(all.into_iter().skip(graph.outputs.len()).collect())
 }

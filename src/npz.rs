@@ -1,0 +1,95 @@
+//! NumPy's archives: a zip file of `NAME.npy` for each array.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+use ansc_runtime::{Tensor, npy};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+use crate::Error;
+
+/// The arrays of an archive by name, packed or not.
+pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, Error> {
+    let failed = |e: &dyn std::fmt::Display| Error::file(path, e.to_string());
+    let file = File::open(path).map_err(|e| failed(&e))?;
+    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|e| failed(&e))?;
+    let mut arrays = BTreeMap::new();
+    for index in 0..archive.len() {
+        let entry = archive.by_index(index).map_err(|e| failed(&e))?;
+        let Some(name) = entry.name().strip_suffix(".npy").map(str::to_owned) else { continue };
+        let of_entry = |e: &dyn std::fmt::Display| Error::file(path, format!("`{name}`: {e}"));
+        let bytes = contents(entry).map_err(|e| of_entry(&e))?;
+        let tensor = npy::from_bytes(&bytes).map_err(|e| of_entry(&e))?;
+        arrays.insert(name, tensor);
+    }
+    Ok(arrays)
+}
+
+/// No more than the entry says that it has, which must fit the memory.
+fn contents(entry: impl Read + HasSize) -> std::io::Result<Vec<u8>> {
+    let size = entry.size();
+    let mut bytes = Vec::new();
+    let room = usize::try_from(size).ok().and_then(|size| bytes.try_reserve_exact(size).ok());
+    room.ok_or_else(|| std::io::Error::other(format!("no memory for {size} bytes")))?;
+    entry.take(size).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+trait HasSize {
+    fn size(&self) -> u64;
+}
+
+impl<R: Read> HasSize for zip::read::ZipFile<'_, R> {
+    fn size(&self) -> u64 {
+        zip::read::ZipFile::size(self)
+    }
+}
+
+/// Not packed, as `numpy.savez` writes it.
+pub fn write(path: &Path, arrays: &[(String, Tensor)]) -> Result<(), Error> {
+    let failed = |e: &dyn std::fmt::Display| Error::file(path, e.to_string());
+    let file = File::create(path).map_err(|e| failed(&e))?;
+    let mut archive = ZipWriter::new(BufWriter::new(file));
+    let options =
+        SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
+    for (name, tensor) in arrays {
+        archive.start_file(format!("{name}.npy"), options).map_err(|e| failed(&e))?;
+        archive.write_all(&npy::to_bytes(tensor)).map_err(|e| failed(&e))?;
+    }
+    let mut file = archive.finish().map_err(|e| failed(&e))?;
+    file.flush().map_err(|e| failed(&e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npz");
+        let arrays = vec![
+            ("x".to_owned(), Tensor::from_slice(&[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])),
+            ("layer/ids".to_owned(), Tensor::from_slice(&[2], &[7i64, -1])),
+        ];
+        write(&path, &arrays).unwrap();
+        let found = read(&path).unwrap();
+        assert_eq!(found.len(), 2);
+        for (name, tensor) in &arrays {
+            assert_eq!(found[name].to_f64_vec(), tensor.to_f64_vec());
+            assert_eq!(found[name].shape(), tensor.shape());
+        }
+    }
+
+    #[test]
+    fn what_is_no_archive_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npz");
+        std::fs::write(&path, b"PK\x03\x04 and then nothing").unwrap();
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.contains("a.npz"), "{message}");
+    }
+}

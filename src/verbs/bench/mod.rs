@@ -1,0 +1,163 @@
+//! `ansc bench`: latency and throughput after warm-up, and where the time goes.
+
+mod kernels;
+mod latency;
+mod streams;
+mod trace;
+
+use std::time::Instant;
+
+use ansc_runtime::cuda::DeviceInfo;
+use ansc_runtime::manifest::Specialisation;
+use ansc_runtime::{Model, Session, SessionOptions, Tensor};
+use serde_json::json;
+
+use super::show::counted;
+use super::{given, print_json, sizes};
+use crate::Error;
+use crate::cli::Bench;
+use crate::inputs::Seed;
+use crate::kinds::{self, Kind};
+use kernels::KernelTime;
+use latency::{Latency, summarise};
+use streams::{Inputs, Measured, Plan};
+
+/// Everything that was measured.
+struct Report<'a> {
+    specialisation: &'a Specialisation,
+    load_ms: f64,
+    first_run_ms: f64,
+    measured: Measured,
+    latency: Latency,
+    device: Option<(DeviceInfo, Latency)>,
+    kernels: Option<Vec<KernelTime>>,
+}
+
+pub(super) fn run(args: &Bench) -> Result<(), Error> {
+    kinds::expect(&args.artifact, &[Kind::Artifact])?;
+    let options = SessionOptions {
+        threads: args.threads.unwrap_or(usize::from(args.streams > 1)),
+        keep_denormals: args.keep_denormals,
+        ..SessionOptions::default()
+    };
+    let begin = Instant::now();
+    let model = Model::load(&args.artifact)?;
+    let mut session = model.session_with(&options)?;
+    let load_ms = milliseconds(begin);
+    let specialisation = sizes::chosen(&model, &args.size)?;
+    let inputs = given::or_made_up(&args.inputs, &model, specialisation, Seed(0))?;
+    let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+    let begin = Instant::now();
+    session.run(&named)?;
+    let first_run_ms = milliseconds(begin);
+    let measured = measure(args, &model, &mut session, &options, &named)?;
+    let flops = model.manifest().kernels_of(specialisation).iter().map(|k| k.flops).sum::<u64>();
+    let latency = summarise(&measured.times, session.threads(), flops);
+    let device = on_device(&mut session, latency.runs, flops)?;
+    let kernels = match args.per_kernel {
+        true => Some(kernels::per_kernel(&model, &mut session, &named)?),
+        false => None,
+    };
+    if let Some(path) = &args.trace {
+        trace::write(path, &model, &mut session, &named)?;
+    }
+    let report =
+        Report { specialisation, load_ms, first_run_ms, measured, latency, device, kernels };
+    if args.json {
+        report.print_json(args)
+    } else {
+        report.print(args)
+    }
+    Ok(())
+}
+
+fn measure(
+    args: &Bench,
+    model: &Model,
+    session: &mut Session,
+    options: &SessionOptions,
+    inputs: &Inputs<'_>,
+) -> Result<Measured, Error> {
+    let plan = Plan { warm_up: args.warmup, runs: args.runs, duration: args.duration };
+    if args.streams > 1 {
+        return plan.measure_streams(model, options, args.streams, inputs);
+    }
+    plan.warm_up(session, inputs)?;
+    plan.measure(session, inputs)
+}
+
+fn milliseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
+
+impl Report<'_> {
+    fn print_json(&self, args: &Bench) {
+        let device = self.device.as_ref().map(
+            |(device, latency)| json!({ "name": device.name, "sm": device.sm, "latency": latency }),
+        );
+        let mut report = json!({
+            "specialisation": self.specialisation.name,
+            "streams": args.streams,
+            "load_ms": self.load_ms,
+            "first_run_ms": self.first_run_ms,
+            "throughput": self.measured.throughput(),
+            "latency": self.latency,
+            "device": device,
+            "kernels": self.kernels,
+        });
+        if args.raw {
+            report["times_ms"] = json!(self.measured.times);
+        }
+        print_json(&report);
+    }
+
+    fn print(&self, args: &Bench) {
+        let (latency, name) = (&self.latency, &self.specialisation.name);
+        let space = if name.is_empty() { "" } else { " " };
+        let streams = match args.streams {
+            1 => String::new(),
+            n => format!(" in each of {n} streams"),
+        };
+        println!(
+            "{}{space}{name}: p50 {:.3} ms, p90 {:.3} ms, p99 {:.3} ms, min {:.3} ms over {} on {}{streams} ({:.1} GFLOP/s)",
+            args.artifact.display(),
+            latency.p50_ms,
+            latency.p90_ms,
+            latency.p99_ms,
+            latency.min_ms,
+            counted(latency.runs, "run"),
+            counted(latency.threads, "thread"),
+            latency.gflops
+        );
+        println!(
+            "{:.1} runs/s; loaded in {:.1} ms, first run {:.3} ms; mean {:.3} ms, standard deviation {:.3} ms",
+            self.measured.throughput(),
+            self.load_ms,
+            self.first_run_ms,
+            latency.mean_ms,
+            latency.std_ms
+        );
+        if let Some((device, latency)) = &self.device {
+            println!(
+                "{}, inputs and outputs on it: p50 {:.3} ms, p90 {:.3} ms ({:.1} GFLOP/s)",
+                device.name, latency.p50_ms, latency.p90_ms, latency.gflops
+            );
+        }
+        kernels::print(self.kernels.as_deref().unwrap_or_default());
+        if let Some(path) = &args.trace {
+            println!("{}: open it at https://ui.perfetto.dev", path.display());
+        }
+    }
+}
+
+/// Latency by the clock of a GPU, with inputs and outputs there.
+fn on_device(
+    session: &mut Session,
+    runs: usize,
+    flops: u64,
+) -> Result<Option<(DeviceInfo, Latency)>, Error> {
+    let Some(mut device) = session.device() else { return Ok(None) };
+    let times = (0..runs).map(|_| Ok(device.seconds(1)? * 1e3));
+    let times = times.collect::<Result<Vec<f64>, Error>>()?;
+    Ok(Some((device.info().clone(), summarise(&times, 1, flops))))
+}

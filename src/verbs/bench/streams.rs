@@ -1,0 +1,110 @@
+//! Runs of one session after another, and of several sessions at a time.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use ansc_runtime::{Model, Session, SessionOptions, Tensor};
+
+use crate::Error;
+
+/// Warm-up ends after this long or this many runs, whichever comes first.
+const WARM_UP: (Duration, usize) = (Duration::from_millis(500), 20);
+/// How long is measured, and how many runs at least, where nobody says.
+const MEASURE: Duration = Duration::from_secs(3);
+const MIN_RUNS: usize = 10;
+
+pub(super) type Inputs<'a> = [(&'a str, &'a Tensor)];
+
+/// When to begin, and when to end.
+#[derive(Clone, Copy)]
+pub(super) struct Plan {
+    pub(super) warm_up: Option<usize>,
+    pub(super) runs: Option<usize>,
+    pub(super) duration: Option<Duration>,
+}
+
+/// What came of all streams.
+pub(super) struct Measured {
+    /// Of each run, in milliseconds, one stream after the other.
+    pub(super) times: Vec<f64>,
+    /// From the first run's beginning to the last one's end.
+    pub(super) elapsed: Duration,
+}
+
+impl Measured {
+    /// Runs in a second.
+    pub(super) fn throughput(&self) -> f64 {
+        self.times.len() as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+impl Plan {
+    pub(super) fn warm_up(&self, session: &mut Session, inputs: &Inputs<'_>) -> Result<(), Error> {
+        let start = Instant::now();
+        for _ in 0..self.warm_up.unwrap_or(WARM_UP.1) {
+            session.run(inputs)?;
+            if self.warm_up.is_none() && start.elapsed() > WARM_UP.0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn measure(
+        &self,
+        session: &mut Session,
+        inputs: &Inputs<'_>,
+    ) -> Result<Measured, Error> {
+        let start = Instant::now();
+        let mut times = Vec::new();
+        while !self.is_enough(times.len(), start.elapsed()) {
+            let begin = Instant::now();
+            session.run(inputs)?;
+            times.push(begin.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(Measured { times, elapsed: start.elapsed() })
+    }
+
+    fn is_enough(&self, runs: usize, elapsed: Duration) -> bool {
+        match (self.runs, self.duration) {
+            (Some(wanted), _) => runs >= wanted.max(1),
+            (None, Some(wanted)) => runs >= 1 && elapsed >= wanted,
+            (None, None) => runs >= MIN_RUNS && elapsed > MEASURE,
+        }
+    }
+
+    /// The same in `streams` sessions of a model at a time, each on a thread of its own. All begin together.
+    pub(super) fn measure_streams(
+        &self,
+        model: &Model,
+        options: &SessionOptions,
+        streams: usize,
+        inputs: &Inputs<'_>,
+    ) -> Result<Measured, Error> {
+        let mut sessions = (0..streams)
+            .map(|_| Ok(model.session_with(options)?))
+            .collect::<Result<Vec<Session>, Error>>()?;
+        for session in &mut sessions {
+            self.warm_up(session, inputs)?;
+        }
+        let together = Barrier::new(streams);
+        let stream = |mut session: Session| {
+            together.wait();
+            let begin = Instant::now();
+            let measured = self.measure(&mut session, inputs)?;
+            Ok((begin, measured))
+        };
+        let all: Vec<Result<(Instant, Measured), Error>> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                sessions.into_iter().map(|session| scope.spawn(|| stream(session))).collect();
+            threads.into_iter().map(|t| t.join().expect("a stream does not panic")).collect()
+        });
+        let all = all.into_iter().collect::<Result<Vec<_>, Error>>()?;
+        let first = all.iter().map(|(begin, _)| *begin).min().expect("at least one stream");
+        let last = all.iter().map(|(begin, measured)| *begin + measured.elapsed).max();
+        Ok(Measured {
+            elapsed: last.expect("at least one stream") - first,
+            times: all.into_iter().flat_map(|(_, measured)| measured.times).collect(),
+        })
+    }
+}

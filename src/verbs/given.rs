@@ -1,0 +1,43 @@
+//! Values that the user gives for inputs: `NAME=FILE.npy` for one, `FILE.npz` for all of an archive.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ansc_runtime::manifest::Specialisation;
+use ansc_runtime::{Model, Tensor};
+
+use super::{once, read_tensor};
+use crate::cli::InputFile;
+use crate::inputs::{self, Seed};
+use crate::kinds::{self, Kind};
+use crate::{Error, npz};
+
+/// What was given, by name.
+pub(super) fn tensors(files: &[InputFile]) -> Result<BTreeMap<String, Tensor>, Error> {
+    let mut all: Vec<(String, Tensor)> = vec![];
+    for file in files {
+        match file {
+            InputFile::One(name, path) => all.push((name.clone(), read_tensor(path)?)),
+            InputFile::All(path) => all.extend(archive(path)?),
+        }
+    }
+    once("--input", all.into_iter())
+}
+
+fn archive(path: &Path) -> Result<BTreeMap<String, Tensor>, Error> {
+    kinds::expect(path, &[Kind::Archive])?;
+    npz::read(path)
+}
+
+/// What was given; where nothing was, made-up values for every input.
+pub(super) fn or_made_up(
+    files: &[InputFile],
+    model: &Model,
+    specialisation: &Specialisation,
+    seed: Seed,
+) -> Result<Vec<(String, Tensor)>, Error> {
+    match files {
+        [] => Ok(inputs::for_specialisation(model, specialisation, seed)?),
+        files => Ok(tensors(files)?.into_iter().collect()),
+    }
+}
