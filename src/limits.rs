@@ -43,8 +43,7 @@ pub fn measure(threads: usize) -> Result<Limits, Error> {
 
 /// More threads than cores make no machine faster, but take memory.
 fn at_most_cores(threads: usize) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    threads.clamp(1, cores)
+    threads.clamp(1, ansc_runtime::pool::cores())
 }
 
 /// How fast copies are whose bytes the last ones have left in the caches.

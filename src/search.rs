@@ -50,7 +50,7 @@ impl Interrupt {
 /// Threads to schedule for.
 pub fn threads(wanted: usize) -> usize {
     match wanted {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        0 => ansc_runtime::pool::cores(),
         n => n,
     }
 }

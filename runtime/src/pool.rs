@@ -28,6 +28,7 @@
 //! # Ok::<(), ansc_runtime::pool::PoolError>(())
 //! ```
 
+mod cores;
 mod mailbox;
 mod share;
 
@@ -41,6 +42,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+pub use cores::cores;
 use mailbox::{Job, Mailbox};
 use share::{Share, Shared};
 
@@ -53,7 +55,7 @@ pub const DEFAULT_SPIN: Duration = Duration::from_micros(100);
 /// How a [`Pool`] is made.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PoolOptions {
-    /// Threads that run a parallel loop, the calling one included; 0 for one per available core.
+    /// Threads that run a parallel loop, the calling one included; 0 for what [`cores`] counts.
     /// At most [`MOST_THREADS`].
     pub threads: usize,
     /// How long a worker spins before it sleeps. `None` for [`DEFAULT_SPIN`], or no spinning at
@@ -108,7 +110,7 @@ pub struct Pool {
 impl Pool {
     /// Starts the threads, one less than [`PoolOptions::threads`].
     pub fn new(options: &PoolOptions) -> Result<Pool, PoolError> {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let cores = cores();
         let threads = match options.threads {
             0 => cores.min(MOST_THREADS),
             threads if threads > MOST_THREADS => return Err(PoolError::TooMany { threads }),

@@ -114,7 +114,7 @@ pub(crate) fn section(
 /// The hash of `bytes` with zeros in place of `zeroed`, which lies inside.
 pub(crate) fn hash_without(bytes: &[u8], zeroed: Range<usize>) -> [u8; 16] {
     let chunks = bytes.len().div_ceil(CHUNK);
-    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let cores = crate::pool::cores();
     let threads = cores.min(MAX_THREADS).min(chunks / CHUNKS_PER_THREAD).max(1);
     let next = AtomicUsize::new(0);
     let take_chunks = || digest_chunks(bytes, &zeroed, &next);

@@ -23,7 +23,7 @@ pub(super) fn run(args: &Sketches) -> Result<(), Error> {
         let message = format!("there is no subgraph {n}; the model has {}", all.len());
         return Err(Error::Usage(message));
     }
-    let space = Space::cpu(args.cores.unwrap_or_else(available_cores));
+    let space = Space::cpu(args.cores.unwrap_or_else(ansc_runtime::pool::cores));
     let wanted = |i: usize| args.subgraph.is_none_or(|n| n == i);
     let chosen = all.iter().enumerate().filter(|(i, _)| wanted(*i));
     let found = chosen.map(|(i, s)| (i, s, sketches(&space, &s.compute)));
@@ -35,10 +35,6 @@ pub(super) fn run(args: &Sketches) -> Result<(), Error> {
         found.for_each(|(i, s, sketches)| print(i, s, &sketches, args.traces));
     }
     Ok(())
-}
-
-fn available_cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn sketches(space: &Space, compute: &Compute) -> Vec<Sketch> {

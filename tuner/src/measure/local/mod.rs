@@ -79,7 +79,7 @@ pub struct LocalOptions {
 
 impl LocalOptions {
     pub fn new(worker: WorkerCommand, threads: usize) -> LocalOptions {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = ansc_runtime::pool::cores();
         let free = cores.saturating_sub(threads);
         LocalOptions {
             worker,
