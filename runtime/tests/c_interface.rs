@@ -11,9 +11,9 @@ use ansc_runtime::DType;
 use ansc_runtime::c::{
     AnscDtype, AnscInput, AnscModel, AnscOutput, AnscPort, AnscSession, AnscSessionOptions,
     AnscStatus, ansc_error_message, ansc_model_free, ansc_model_input, ansc_model_input_count,
-    ansc_model_load, ansc_model_name, ansc_model_output, ansc_model_output_count,
-    ansc_session_free, ansc_session_new, ansc_session_output_shape, ansc_session_run,
-    ansc_session_threads,
+    ansc_model_load, ansc_model_load_from_memory, ansc_model_name, ansc_model_output,
+    ansc_model_output_count, ansc_session_free, ansc_session_new, ansc_session_output_shape,
+    ansc_session_run, ansc_session_threads,
 };
 use ansc_runtime::host::HostOp;
 use ansc_runtime::manifest::Step;
@@ -126,6 +126,28 @@ fn a_model_runs() {
 }
 
 #[test]
+fn models_in_memory_are_checked_copied_and_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bytes = std::fs::read(sample().build(dir.path())).unwrap();
+    let mut model: *mut AnscModel = null_mut();
+    let mut load = |bytes: &[u8]| {
+        // SAFETY: both pointers are valid.
+        unsafe { ansc_model_load_from_memory(bytes.as_ptr().cast(), bytes.len(), &raw mut model) }
+    };
+    assert_eq!(load(&bytes[..bytes.len() / 2]), AnscStatus::Artifact);
+    assert!(message().starts_with("the artifact in memory"), "{}", message());
+    assert_eq!(load(&bytes), AnscStatus::Ok, "{}", message());
+    bytes.fill(0);
+    let session = session_of(model, 1);
+    // SAFETY: both are valid and freed once.
+    unsafe {
+        assert_eq!(ansc_model_input_count(model), 1);
+        ansc_session_free(session);
+        ansc_model_free(model);
+    }
+}
+
+#[test]
 fn nulls_and_wrong_indices_are_errors() {
     let model = loaded();
     let session = session_of(model, 1);
@@ -136,6 +158,10 @@ fn nulls_and_wrong_indices_are_errors() {
     unsafe {
         assert_eq!(ansc_model_load(null(), &raw mut other), argument);
         assert_eq!(ansc_model_load(c"x".as_ptr(), null_mut()), argument);
+        assert_eq!(ansc_model_load_from_memory(null(), 0, &raw mut other), argument);
+        assert_eq!(ansc_model_load_from_memory(c"x".as_ptr().cast(), 1, null_mut()), argument);
+        let huge = ansc_model_load_from_memory(c"x".as_ptr().cast(), usize::MAX, &raw mut other);
+        assert_eq!(huge, argument);
         assert_eq!(ansc_model_input(null(), 0, null_mut()), argument);
         assert_eq!(ansc_model_input(model, 0, null_mut()), argument);
         let mut port = std::mem::MaybeUninit::uninit();

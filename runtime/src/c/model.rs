@@ -1,6 +1,6 @@
 //! Models: load, ask for the ports, free.
 
-use std::ffi::{CString, OsStr, c_char};
+use std::ffi::{CString, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::manifest::{Port, Specialisation};
@@ -15,6 +15,17 @@ pub struct AnscModel {
     name: CString,
     /// Never empty.
     specialisations: Vec<Ports>,
+}
+
+impl AnscModel {
+    /// A model that C owns.
+    fn new(model: Model) -> *mut AnscModel {
+        Box::into_raw(Box::new(AnscModel {
+            name: c_string(&model.manifest().model.name),
+            specialisations: model.specialisations().iter().map(Ports::new).collect(),
+            model,
+        }))
+    }
 }
 
 /// The ports of a specialisation.
@@ -54,13 +65,36 @@ pub unsafe extern "C" fn ansc_model_load(
         // SAFETY: not null; the rest is the caller's promise.
         let path = unsafe { std::ffi::CStr::from_ptr(path) };
         let loaded = Model::load(OsStr::from_bytes(path.to_bytes()))?;
-        let loaded = AnscModel {
-            name: c_string(&loaded.manifest().model.name),
-            specialisations: loaded.specialisations().iter().map(Ports::new).collect(),
-            model: loaded,
-        };
         // SAFETY: not null; the rest is the caller's promise.
-        unsafe { model.write(Box::into_raw(Box::new(loaded))) };
+        unsafe { model.write(AnscModel::new(loaded)) };
+        Ok(())
+    })
+}
+
+/// Loads an artifact that lies in memory, as `ansc_model_load` does from a file. The model keeps a copy:
+/// the memory may change or go when the function returns. A file is better where there is one, for
+/// processes that load it share its pages.
+///
+/// # Safety
+/// `data` is null or `size` readable bytes; `model` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_load_from_memory(
+    data: *const c_void,
+    size: usize,
+    model: *mut *mut AnscModel,
+) -> AnscStatus {
+    guard(|| {
+        if data.is_null() || model.is_null() {
+            return Err(Failure::argument("`data` or `model` is null"));
+        }
+        if isize::try_from(size).is_err() {
+            return Err(Failure::argument(format!("`size` is {size}: no memory is that large")));
+        }
+        // SAFETY: not null and not too large; the rest is the caller's promise.
+        let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size) };
+        let loaded = Model::from_bytes(bytes)?;
+        // SAFETY: not null; the rest is the caller's promise.
+        unsafe { model.write(AnscModel::new(loaded)) };
         Ok(())
     })
 }
