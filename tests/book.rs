@@ -175,3 +175,27 @@ fn commands_of_the_book_run() {
     }
     assert!(ran >= 10, "{ran}");
 }
+
+/// What the page about installing tells users to type is what the manifests and scripts have.
+#[test]
+fn installing_names_packages_features_and_profiles_that_exist() {
+    let page = fs::read_to_string(root().join("docs/src/installing.md")).unwrap();
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let llvm = fs::read_to_string(root().join("scripts/llvm.sh")).unwrap();
+    assert!(page.contains("--profile dist") && manifest.contains("[profile.dist]"));
+    let flags = "--no-default-features --features llvm19,cuda";
+    for (text, name) in [(&page, "the page"), (&llvm, "scripts/llvm.sh")] {
+        assert!(text.contains(flags), "{name}");
+    }
+    for feature in ["llvm19", "llvm22", "cuda"] {
+        assert!(page.contains(&format!("`{feature}`")), "{feature}");
+        assert!(manifest.contains(&format!("\n{feature} = [")), "{feature}");
+    }
+    let packages = llvm.lines().find_map(|l| l.trim().strip_prefix("echo \"llvm-$1-dev ")).unwrap();
+    let packages = packages.trim_end_matches('"').replace("$1", "22");
+    let build = fs::read_to_string(root().join("build.rs")).unwrap();
+    for package in packages.split(' ') {
+        assert!(page.contains(package), "{package}");
+        assert!(build.replace("{version}", "22").contains(package), "{package}");
+    }
+}
