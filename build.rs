@@ -60,7 +60,7 @@ fn features() -> String {
 
 /// The crate that links LLVM ends the build where there is none; this adds how to install it.
 fn explain_missing_llvm() {
-    let (version, prefix) = match std::env::var("CARGO_FEATURE_LLVM19") {
+    let (version, prefix) = match env::var("CARGO_FEATURE_LLVM19") {
         Ok(_) => (19, "LLVM_SYS_191_PREFIX"),
         Err(_) => (22, "LLVM_SYS_221_PREFIX"),
     };
@@ -70,7 +70,7 @@ fn explain_missing_llvm() {
         let text = runs(&program).map(|output| output.stdout).unwrap_or_default();
         String::from_utf8_lossy(&text).starts_with(&format!("{version}."))
     };
-    if std::env::var_os(prefix).is_some()
+    if env::var_os(prefix).is_some()
         || ["llvm-config".to_owned(), format!("llvm-config-{version}")].into_iter().any(is_version)
     {
         return;

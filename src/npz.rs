@@ -19,7 +19,8 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, Error> {
     let mut arrays = BTreeMap::new();
     for index in 0..archive.len() {
         let entry = archive.by_index(index).map_err(|e| failed(&e))?;
-        let Some(name) = entry.name().strip_suffix(".npy").map(str::to_owned) else { continue };
+        let file = entry.name().map_err(|e| failed(&e))?.into_owned();
+        let Some(name) = file.strip_suffix(".npy").map(str::to_owned) else { continue };
         let of_entry = |e: &dyn std::fmt::Display| Error::file(path, format!("`{name}`: {e}"));
         let bytes = contents(entry).map_err(|e| of_entry(&e))?;
         let tensor = npy::from_bytes(&bytes).map_err(|e| of_entry(&e))?;
