@@ -117,6 +117,13 @@ pub struct Specialise {
     /// or `n=FILE.npy`; the artifact refuses any other value
     #[arg(long = "value", value_name = "NAME=VALUE", value_parser = parse_value)]
     pub values: Vec<(String, Given)>,
+    /// Begin at these tensors, by their names in the model: they become the inputs, and what only they need is left out
+    #[arg(long = "inputs", value_name = "NAME,..", value_delimiter = ',')]
+    pub begins: Vec<String>,
+    /// End at these tensors, by their names in the model: they become the outputs, and what only comes after them is
+    /// left out
+    #[arg(long = "outputs", value_name = "NAME,..", value_delimiter = ',')]
+    pub ends: Vec<String>,
 }
 
 /// Which of the sizes that an artifact was compiled for.

@@ -378,3 +378,42 @@ fn every_verb_has_a_manual_page() {
     std::fs::write(dir.join("file"), "").unwrap();
     assert_eq!(ansc(dir, &["man", "--output-dir", "file"]).status.code(), Some(1));
 }
+
+#[test]
+fn two_halves_of_a_model_give_what_the_whole_gives() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    ok(dir, &["models", "mlp", "-o", "."]);
+    let model = ModelProto::decode(&std::fs::read(dir.join("mlp.onnx")).unwrap()[..]).unwrap();
+    let graph = model.graph.unwrap();
+    let middle = graph.node[graph.node.len() / 2].output[0].as_str();
+    let shape = ok(dir, &["inspect", "mlp.onnx", "--json"]);
+    let shape: Value = serde_json::from_str(&shape).unwrap();
+    let input = &shape["inputs"][0];
+    let name = input["name"].as_str().unwrap();
+    let shape: Vec<usize> = serde_json::from_value(input["shape"].clone()).unwrap();
+    let values: Vec<f32> = (0..shape.iter().product()).map(|i| (i % 7) as f32 / 7.0).collect();
+    npy::write(dir.join("in.npy"), &Tensor::from_slice(&shape, &values)).unwrap();
+
+    let run = |artifact: &str, cut: &[&str], input: &str| -> String {
+        let compile = ["compile", "mlp.onnx", "--untuned", "-o", artifact];
+        ok(dir, &[&compile[..], cut].concat());
+        ok(dir, &[&["verify", "mlp.onnx", artifact][..], cut].concat());
+        let out = ["--output-dir", artifact.split('.').next().unwrap(), "--json"];
+        let (written, code) = json(dir, &[&["run", artifact, "--input", input][..], &out].concat());
+        assert_eq!(code, 0, "{written}");
+        written["outputs"][0]["file"].as_str().unwrap().to_owned()
+    };
+    let whole = run("whole.ansc", &[], &format!("{name}=in.npy"));
+    let first = run("first.ansc", &["--outputs", middle], &format!("{name}=in.npy"));
+    let second = run("second.ansc", &["--inputs", middle], &format!("{middle}={first}"));
+    let read = |file: &str| npy::read(dir.join(file)).unwrap().to_f64_vec();
+    let (found, expected) = (read(&second), read(&whole));
+    assert_eq!(found.len(), expected.len());
+    let close = |(f, e): (&f64, &f64)| (f - e).abs() <= 1e-5 * e.abs().max(1.0);
+    assert!(found.iter().zip(&expected).all(close), "{found:?} {expected:?}");
+    assert!(size(dir, "second.ansc") < size(dir, "whole.ansc"));
+
+    let (report, code) = json(dir, &["check", "mlp.onnx", "--inputs", "nothing", "--json"]);
+    assert_eq!((code, &report["compiles"]), (1, &Value::Bool(false)));
+}

@@ -76,8 +76,13 @@ fn compile_options(model: &Path, args: &Specialise, target: Target) -> Result<Op
 fn specialisations(model: &Path, args: &Specialise) -> Result<(ImportOptions, Choices), Error> {
     kinds::expect(model, &[Kind::Model])?;
     let shapes = once("--shape", args.shapes.iter().cloned())?;
-    let mut import =
-        ImportOptions { shapes, dims: BTreeMap::new(), values: values(model, &args.values)? };
+    let mut import = ImportOptions {
+        shapes,
+        dims: BTreeMap::new(),
+        values: values(model, &args.values)?,
+        inputs: args.begins.clone(),
+        outputs: args.ends.clone(),
+    };
     let mut choices: Choices = vec![];
     for (name, sizes) in once("--dim", args.dims.iter().cloned())? {
         if let [size] = sizes.0[..] {

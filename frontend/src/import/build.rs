@@ -22,7 +22,7 @@ use super::memory::Memory;
 use super::problems::Problems;
 use super::scope::{Binding, Frame, Opsets, Scope, element_name, lookup};
 use super::unfold::Unfolding;
-use super::{ImportOptions, function, unsupported};
+use super::{ImportOptions, cut, function, unsupported};
 use crate::external::External;
 use crate::ops;
 use crate::order::{self, Cycle, Plan};
@@ -40,7 +40,9 @@ pub(crate) struct Importer {
     pub(super) budget: Budget,
     unfolding: Unfolding,
     pub(super) depth: usize,
-    data: Data,
+    pub(super) data: Data,
+    /// Tensors of the model's own graph that become its inputs.
+    begins: Vec<String>,
 }
 
 /// Model-local functions by domain and name.
@@ -121,6 +123,7 @@ impl Importer {
             unfolding: Unfolding::of(proto),
             depth: 0,
             data: Data::default(),
+            begins: vec![],
         }
     }
 
@@ -132,6 +135,11 @@ impl Importer {
         let Some(graph) = &model.proto.graph else {
             return Err(vec![Problem::new("the file holds no graph")]);
         };
+        let problems = cut::check(graph, options);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        self.begins = options.inputs.clone();
         let infos = inputs::required(&model.proto, options);
         let (given, problems) = inputs::given(&infos, &model.containers, options);
         problems.into_iter().for_each(|problem| self.report(problem));
@@ -154,11 +162,13 @@ impl Importer {
             };
             self.frame().bind(&info.name, binding);
         }
-        let outputs = self.import_graph(graph, &Attributes::default());
-        self.finish(outputs)
+        let own = || graph.output.iter().map(|o| o.name.clone()).collect();
+        let ends = if options.outputs.is_empty() { own() } else { options.outputs.clone() };
+        let outputs = self.import_outputs(graph, &ends, &Attributes::default());
+        self.finish(outputs, options)
     }
 
-    fn finish(mut self, outputs: Outputs) -> Result<Graph, Vec<Problem>> {
+    fn finish(mut self, outputs: Outputs, options: &ImportOptions) -> Result<Graph, Vec<Problem>> {
         let problems = self.problems.into_list();
         if !problems.is_empty() {
             return Err(problems);
@@ -169,7 +179,8 @@ impl Importer {
                 add_output(&mut graph, name, value).map_err(|problem| vec![problem])?;
             }
         }
-        Ok(graph)
+        let problems = if options.is_cut() { cut::prune(&mut graph, options) } else { vec![] };
+        if problems.is_empty() { Ok(graph) } else { Err(problems) }
     }
 
     /// An input with a known value stays an input, but its readers see a constant.
@@ -222,11 +233,24 @@ impl Importer {
         graph: &GraphProto,
         attributes: &Attributes<'_>,
     ) -> Outputs {
-        let nothing = || graph.output.iter().map(|o| (o.name.clone(), None)).collect();
+        let outputs: Vec<String> = graph.output.iter().map(|o| o.name.clone()).collect();
+        self.import_outputs(graph, &outputs, attributes)
+    }
+
+    /// As [`Importer::import_graph`], for some of the tensors of `graph`.
+    fn import_outputs(
+        &mut self,
+        graph: &GraphProto,
+        outputs: &[String],
+        attributes: &Attributes<'_>,
+    ) -> Outputs {
+        let nothing = || outputs.iter().map(|name| (name.clone(), None)).collect();
         if self.unfold(&graph.node).is_err() {
             return nothing();
         }
-        let names = graph.output.iter().map(|o| o.name.as_str());
+        // Tensors that become inputs are imported for their types, whether an output needs them or not.
+        let begins = if self.is_outermost() { self.begins.clone() } else { vec![] };
+        let names = outputs.iter().chain(&begins).map(String::as_str);
         match order::plan(&graph.node, names) {
             Ok(plan) => {
                 self.initializers(graph, &plan);
@@ -240,7 +264,7 @@ impl Importer {
                 return nothing();
             }
         }
-        graph.output.iter().map(|o| (o.name.clone(), self.output(&o.name))).collect()
+        outputs.iter().map(|name| (name.clone(), self.output(name))).collect()
     }
 
     fn initializers(&mut self, graph: &GraphProto, plan: &Plan<'_>) {
@@ -326,7 +350,9 @@ impl Importer {
         {
             frame.graph.value_mut(*value).name = name.into();
         }
-        frame.bind(name, binding);
+        let begins = self.is_outermost() && self.begins.iter().any(|input| input == name);
+        let binding = if begins { self.begin_at(name, binding) } else { binding };
+        self.frame().bind(name, binding);
     }
 
     /// What the outputs of a node are.

@@ -70,7 +70,10 @@ pub(crate) fn required<'m>(
 ) -> Vec<&'m ValueInfoProto> {
     let Some(graph) = &model.graph else { return vec![] };
     let filled: BTreeSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
-    let named = |name: &str| options.shapes.contains_key(name) || options.values.contains_key(name);
+    let named = |name: &str| {
+        let is_asked_for = options.inputs.iter().any(|input| input == name);
+        is_asked_for || options.shapes.contains_key(name) || options.values.contains_key(name)
+    };
     graph.input.iter().filter(|i| !filled.contains(i.name.as_str()) || named(&i.name)).collect()
 }
 

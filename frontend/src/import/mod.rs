@@ -10,6 +10,7 @@ mod build;
 mod constants;
 pub(crate) mod containers;
 mod context;
+mod cut;
 mod data;
 mod deciding;
 mod declared;

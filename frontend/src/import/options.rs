@@ -14,4 +14,8 @@ pub struct ImportOptions {
     /// Inputs whose value is known when compiling (`--value NAME=FILE.npy`). They stay inputs of the
     /// graph, but their readers see a constant.
     pub values: BTreeMap<String, Tensor>,
+    /// Tensors that become the inputs (`--inputs a,b`), by name; empty for the model's own.
+    pub inputs: Vec<String>,
+    /// Tensors that become the outputs (`--outputs c`), by name; empty for the model's own.
+    pub outputs: Vec<String>,
 }

@@ -11,6 +11,7 @@ use tract_onnx::pb::*;
 use super::*;
 
 mod control;
+mod cut;
 mod gradient;
 mod limits;
 mod names;
