@@ -417,8 +417,8 @@ pub struct Verify {
     #[arg(long = "input", value_name = "NAME=FILE.npy|FILE.npz", value_parser = parse_input)]
     pub inputs: Vec<InputFile>,
     /// A folder with NAME.npy for some or all inputs
-    #[arg(long = "inputs", value_name = "DIR")]
-    pub inputs_dir: Option<PathBuf>,
+    #[arg(long = "input-dir", value_name = "DIR")]
+    pub input_dir: Option<PathBuf>,
     /// What to compare with
     #[arg(long, value_enum, default_value = "reference")]
     pub against: Against,

@@ -114,7 +114,7 @@ fn verify_takes_folders_and_dumps_what_it_compared() {
     let value = Tensor::from_slice(&shape, &vec![0.25f32; shape.iter().product()]);
     std::fs::create_dir(dir.join("in")).unwrap();
     npy::write(dir.join("in").join(format!("{name}.npy")), &value).unwrap();
-    let verify = ["verify", "mlp.onnx", "mlp.ansc", "--inputs", "in", "--json"];
+    let verify = ["verify", "mlp.onnx", "mlp.ansc", "--input-dir", "in", "--json"];
     let report = json(&dir, &[&verify[..], &["--layers", "--dump-tensors", "out"]].concat());
     assert_eq!(report["ok"], true);
     let index = std::fs::read(dir.join("out/index.json")).unwrap();
@@ -126,7 +126,7 @@ fn verify_takes_folders_and_dumps_what_it_compared() {
         assert_eq!(own.shape(), reference.shape(), "{entry}");
     }
     std::fs::create_dir(dir.join("empty")).unwrap();
-    let verify = ["verify", "mlp.onnx", "mlp.ansc", "--inputs", "empty"];
+    let verify = ["verify", "mlp.onnx", "mlp.ansc", "--input-dir", "empty"];
     refused(&dir, &verify, 1, &format!("{name}.npy"));
 }
 

@@ -88,7 +88,7 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
 /// What was given for inputs: in a folder, and by name, which goes before.
 fn values(args: &Verify, model: &Model) -> Result<BTreeMap<String, Tensor>, Error> {
     let mut all = BTreeMap::new();
-    if let Some(folder) = &args.inputs_dir {
+    if let Some(folder) = &args.input_dir {
         for port in model.inputs() {
             let path = folder.join(format!("{}.npy", port.name));
             if path.exists() {
