@@ -100,7 +100,7 @@ fn check_weights(weights: &[Weight<'_>], total: usize) -> Result<(), CodegenErro
     Ok(())
 }
 
-fn partial_path(path: &Path) -> PathBuf {
+pub(crate) fn partial_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.partial", std::process::id()));
     path.with_file_name(name)

@@ -14,6 +14,16 @@ pub enum CodegenError {
     Link(String),
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
+    #[error(
+        "node `{node}`: {what} is work of the runtime, which a bundle does without; \
+         compile an artifact (without `--emit bundle`) and run it with the runtime"
+    )]
+    Bundle { node: String, what: String },
+    #[error(
+        "a bundle is for one size of each input, and there are several ({sizes}); \
+         give one with `--dim` or `--shape`, and make a bundle of each"
+    )]
+    BundleSizes { sizes: String },
     #[error("the artifact cannot be written: {0}")]
     Artifact(String),
 }

@@ -1,7 +1,9 @@
-//! Machine code: programs to LLVM IR to objects to the artifact. The only crate that knows LLVM.
+//! Machine code: programs to LLVM IR to objects to the artifact, or to a
+//! bundle. The only crate that knows LLVM.
 
 mod affine;
 pub mod artifact;
+pub mod bundle;
 pub mod compile;
 mod emit;
 pub mod error;

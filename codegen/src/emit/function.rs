@@ -318,8 +318,8 @@ impl<'c, 'p> Emitter<'c, 'p> {
     }
 }
 
-/// Attributes of a kernel: what the code generator may use, and that nothing unwinds.
-pub(super) fn describe(ir: &Ir<'_>, function: FunctionValue<'_>, target: &Target) {
+/// Attributes of a function: what the code generator may use, and that nothing unwinds.
+pub(crate) fn describe(ir: &Ir<'_>, function: FunctionValue<'_>, target: &Target) {
     use inkwell::attributes::{Attribute, AttributeLoc};
     let width = (8 * target.vector_bytes).to_string();
     let pairs = [

@@ -33,6 +33,7 @@ use inkwell::context::Context;
 
 use crate::error::CodegenError;
 use crate::target::Target;
+pub(crate) use function::describe;
 use function::{Buffers, Emitter};
 use ir::Ir;
 

@@ -17,6 +17,7 @@
 mod image;
 mod object;
 mod place;
+mod relocatable;
 mod relocate;
 
 use ::object::elf;
@@ -27,6 +28,7 @@ use crate::target::{Arch, Target};
 
 pub(crate) use image::{Layout, NewSection};
 use object::Object;
+pub(crate) use relocatable::{Carried, relocatable};
 
 /// Links `objects` into a shared library that carries `sections` at its end, outside of what the loader maps.
 pub(crate) fn shared_library(
