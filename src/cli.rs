@@ -179,9 +179,16 @@ pub struct Check {
 pub struct Compile {
     /// The ONNX model
     pub model: PathBuf,
-    /// Where the artifact goes [default: here, with the model's name and .ansc]
+    /// Where the artifact goes [default: here, with the model's name and .ansc, or .o for a bundle]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
+    /// An `artifact` for the runtime, or a `bundle` for a program without one: an object with one C function that
+    /// runs the model on one thread, and its header beside it
+    #[arg(long, value_enum, default_value_t = Emit::Artifact)]
+    pub emit: Emit,
+    /// With `--emit bundle`: weights in a file of their own, which the program gives to the function
+    #[arg(long)]
+    pub weights_beside: bool,
     #[command(flatten)]
     pub specialise: Specialise,
     #[command(flatten)]
@@ -216,6 +223,13 @@ pub struct Compile {
     /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `ansc compile` writes.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Emit {
+    Artifact,
+    Bundle,
 }
 
 /// How long and how to search.

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use ansc_codegen::ptx::{Ptx, compile_ptx_all, join};
-use ansc_codegen::{Batch, CodegenError, Kernel, Target, artifact, compile_all};
+use ansc_codegen::{Batch, CodegenError, Kernel, Target, artifact, bundle, compile_all};
 use ansc_graph::TensorType;
 use ansc_runtime::gpu::{GpuCode, GpuText};
 use ansc_runtime::manifest::{Manifest, TargetInfo};
@@ -49,14 +49,29 @@ impl Code {
         target: &Target,
         manifest: &Manifest,
     ) -> Result<(), CodegenError> {
-        let weights: Vec<_> =
-            assembly.weights.parts.iter().map(|(at, t)| (*at, t.bytes())).collect();
+        let weights = weights(assembly);
         if let Some(code) = &self.gpu {
             return artifact::write_gpu(path, target, code, &weights, manifest);
         }
         let objects: Vec<&[u8]> = self.batch.objects.iter().map(Vec::as_slice).collect();
         artifact::write(path, target, &objects, &weights, manifest)
     }
+
+    /// For a CPU only.
+    pub(crate) fn write_bundle(
+        &self,
+        files: &bundle::Files,
+        assembly: &Assembly,
+        target: &Target,
+        manifest: &Manifest,
+    ) -> Result<(), CodegenError> {
+        let objects: Vec<&[u8]> = self.batch.objects.iter().map(Vec::as_slice).collect();
+        bundle::write(files, target, &objects, &weights(assembly), manifest)
+    }
+}
+
+fn weights(assembly: &Assembly) -> Vec<artifact::Weight<'_>> {
+    assembly.weights.parts.iter().map(|(at, t)| (*at, t.bytes())).collect()
 }
 
 fn gpu(programs: &[&GpuProgram], assembly: &Assembly, options: &Options) -> Result<Code, Error> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ansc_codegen::{Batch, Target};
+use ansc_codegen::{Batch, Target, bundle};
 use ansc_frontend::import::{self, ImportOptions};
 use ansc_graph::fuse;
 use ansc_graph::passes;
@@ -41,6 +41,15 @@ pub struct Options {
     pub sms: Vec<u32>,
     /// Run the verifiers between stages.
     pub verify: bool,
+    /// Write a bundle in place of an artifact.
+    pub bundle: Option<Bundle>,
+}
+
+/// How a bundle is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bundle {
+    /// The weights go to a file of their own.
+    pub weights_beside: bool,
 }
 
 impl Options {
@@ -48,7 +57,8 @@ impl Options {
     pub fn new(import: ImportOptions, target: Target) -> Options {
         let schedules = Schedules::untuned(&target);
         let (choices, expose, sms) = (Vec::new(), Expose::Outputs, vec![]);
-        Options { import, choices, target, expose, schedules, sms, verify: true }
+        let (verify, bundle) = (true, None);
+        Options { import, choices, target, expose, schedules, sms, verify, bundle }
     }
 
     fn specialisations(&self) -> Vec<(String, ImportOptions)> {
@@ -118,6 +128,7 @@ pub fn compile(
     let mut clock = Clock::new(watch);
     let provenance = clock.time("hash", || provenance(model))?;
     let mut assembly = Assembly::new(&options.schedules, options.verifier());
+    assembly.weights.stores_all = options.bundle.is_some();
     let mut nodes = 0;
     for (name, import) in options.specialisations() {
         let mut graph = clock.time("import", || import::load(model, &import))?;
@@ -143,7 +154,14 @@ pub fn compile(
         }
     });
     let manifest = manifest(&assembly, &code, options, provenance);
-    clock.time("link", || code.write(output, &assembly, &options.target, &manifest))?;
+    clock.time("link", || match options.bundle {
+        None => Ok(code.write(output, &assembly, &options.target, &manifest)?),
+        Some(how) => {
+            let files = bundle::Files::beside(output, how.weights_beside);
+            let written = code.write_bundle(&files, &assembly, &options.target, &manifest);
+            written.map_err(|e| if e.is_of_the_model() { Error::file(model, e) } else { e.into() })
+        }
+    })?;
     Ok(report(nodes, &assembly, &manifest, output, clock))
 }
 

@@ -29,6 +29,11 @@ pub enum CodegenError {
 }
 
 impl CodegenError {
+    /// Whether another model would do, so that its file is to be named.
+    pub fn is_of_the_model(&self) -> bool {
+        matches!(self, CodegenError::Bundle { .. } | CodegenError::BundleSizes { .. })
+    }
+
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> CodegenError {
         let path = path.into();
         move |source| CodegenError::Io { path, source }

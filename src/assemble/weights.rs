@@ -25,6 +25,8 @@ pub struct Weights {
     /// Offset in the section and content, in order.
     pub parts: Vec<(usize, Arc<Tensor>)>,
     pub bytes: usize,
+    /// Everything is stored as kernels read it: nothing is made when the model is loaded.
+    pub stores_all: bool,
 }
 
 impl Weights {
@@ -80,7 +82,7 @@ impl Builder<'_> {
         tensor: &Arc<Tensor>,
         packing: &Packing,
     ) -> Result<BufferId, Error> {
-        if prepared::is_worthwhile(&packing.compute) {
+        if !self.weights.stores_all && prepared::is_worthwhile(&packing.compute) {
             return self.prepared(name, tensor, &packing.compute);
         }
         let packed = self.weights.pack(tensor, &packing.compute)?;

@@ -1,8 +1,10 @@
 //! `ansc compile`: a model to an artifact.
 
+use std::path::Path;
 use std::time::Duration;
 
 use ansc_codegen::Target;
+use ansc_codegen::bundle::Files;
 use ansc_graph::Graph;
 use ansc_graph::passes::PASSES;
 use ansc_sketch::gpu::GpuLimits;
@@ -12,9 +14,9 @@ use super::show::{human_bytes, human_ops};
 use super::{compile_options, here, print_json};
 use crate::Error;
 use crate::choice::{Aim, Form};
-use crate::cli::{Compile, Machine};
+use crate::cli::{Compile, Emit, Machine};
 use crate::host;
-use crate::pipeline::{self, Options, Report, Watch};
+use crate::pipeline::{self, Bundle, Options, Report, Watch};
 use crate::search;
 
 /// The generation of GPUs that code is for if nothing is said.
@@ -22,10 +24,13 @@ const DEFAULT_SM: u32 = 80;
 
 pub(super) fn run(args: &Compile) -> Result<(), Error> {
     check(args)?;
-    let output = args.output.clone().unwrap_or_else(|| here(&args.model, "ansc"));
+    let bundle = bundle(args)?;
+    let extension = if bundle.is_some() { "o" } else { "ansc" };
+    let output = args.output.clone().unwrap_or_else(|| here(&args.model, extension));
     let target = Target::parse(&args.machine.target_cpu)?;
     let mut options = compile_options(&args.model, &args.specialise, target)?;
     options.verify = !args.no_verify;
+    options.bundle = bundle;
     options.schedules.sums = args.accuracy.sums();
     aim(&args.machine, &mut options)?;
     if args.trials > 0 {
@@ -46,12 +51,46 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     let watch = Terminal::new(args);
     let report = pipeline::compile(&args.model, &output, &options, &watch)?;
     watch.bar.finish_and_clear();
+    let files = bundle.map(|how| Files::beside(&output, how.weights_beside));
     if args.json {
-        print_json(&serde_json::json!({ "artifact": output, "report": report }));
+        print_json(&json(&output, files.as_ref(), &report));
     } else {
         print_report(&output.display().to_string(), &report, args.time_passes);
+        if let Some(files) = files {
+            let weights = files.weights.map(|p| format!(", weights {}", p.display()));
+            println!("  header {}{}", files.header.display(), weights.unwrap_or_default());
+        }
     }
     Ok(())
+}
+
+fn json(output: &Path, files: Option<&Files>, report: &Report) -> serde_json::Value {
+    match files {
+        None => serde_json::json!({ "artifact": output, "report": report }),
+        Some(Files { object, header, weights }) => serde_json::json!({
+            "object": object, "header": header, "weights": weights, "report": report
+        }),
+    }
+}
+
+/// How to write a bundle, if that is wanted.
+fn bundle(args: &Compile) -> Result<Option<Bundle>, Error> {
+    if args.emit == Emit::Artifact {
+        return match args.weights_beside {
+            false => Ok(None),
+            true => Err(Error::Usage("`--weights-beside` goes with `--emit bundle`".into())),
+        };
+    }
+    if args.machine.target == "cuda" {
+        let message = "a bundle is for a CPU: GPUs need the runtime; leave out `--target cuda`, \
+                       or `--emit bundle`";
+        return Err(Error::Usage(message.into()));
+    }
+    if args.output.as_ref().is_some_and(|path| path.extension().is_none_or(|e| e != "o")) {
+        let message = "a bundle's object is named NAME.o, as in `-o NAME.o`; NAME.h goes beside it";
+        return Err(Error::Usage(message.into()));
+    }
+    Ok(Some(Bundle { weights_beside: args.weights_beside }))
 }
 
 /// A name of a pass that there is none of would print nothing.

@@ -52,11 +52,8 @@ pub(super) fn object(
     weights: Weights,
     target: &Target,
 ) -> std::result::Result<Vec<u8>, CodegenError> {
-    let failed = |stage, message: String| CodegenError::Llvm {
-        program: symbol.to_owned(),
-        stage,
-        message,
-    };
+    let failed =
+        |stage, message: String| CodegenError::Llvm { program: symbol.to_owned(), stage, message };
     let context = Context::create();
     let machine = target.machine()?;
     let ir = Ir::new(&context, symbol, target.libm);
@@ -120,7 +117,8 @@ fn head<'c, 'i>(
     let function = ir.module.add_function(symbol, int.fn_type(&parameters, false), None);
     emit::describe(ir, function, target);
     let parameter = |n| function.get_nth_param(n).expect("as many were declared");
-    let [start, body, end] = ["start", "body", "end"].map(|n| context.append_basic_block(function, n));
+    let [start, body, end] =
+        ["start", "body", "end"].map(|n| context.append_basic_block(function, n));
     builder.position_at_end(end);
     let result = builder.build_phi(int, "")?;
     builder.position_at_end(start);
@@ -149,9 +147,7 @@ fn head<'c, 'i>(
     builder.position_at_end(body);
     let scratch = ir.offset(workspace, ir.index(plan.arena as i64));
     let arch = target.arch;
-    Ok(Entry {
-        ir, function, arch, ports, workspace, weights, scratch, table, mode, end, result,
-    })
+    Ok(Entry { ir, function, arch, ports, workspace, weights, scratch, table, mode, end, result })
 }
 
 fn arguments(call: &Call) -> usize {
@@ -254,8 +250,12 @@ impl<'c> Entry<'c, '_> {
         let turn = builder.build_int_unsigned_rem(n, ir.index(extents.len() as i64), "")?;
         let slot = ir.offset(table, builder.build_int_mul(turn, ir.index(8), "")?);
         let extent = ir.load(ir.context.i64_type(), slot, 8).into_int_value();
-        let below =
-            builder.build_int_compare(IntPredicate::SLT, index, builder.build_int_neg(extent, "")?, "")?;
+        let below = builder.build_int_compare(
+            IntPredicate::SLT,
+            index,
+            builder.build_int_neg(extent, "")?,
+            "",
+        )?;
         let above = builder.build_int_compare(IntPredicate::SGE, index, extent, "")?;
         let outside = builder.build_or(below, above, "")?;
         let outside = builder.build_or(found.as_basic_value().into_int_value(), outside, "")?;

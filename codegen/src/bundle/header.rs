@@ -88,9 +88,7 @@ fn structure(out: &mut String, symbol: &str, plan: &Plan<'_>, manifest: &Manifes
         }
     }
     let _ = writeln!(out, "struct {symbol}_io {{");
-    for (prefix, constness, ports) in
-        [("in", "const ", &plan.inputs), ("out", "", &plan.outputs)]
-    {
+    for (prefix, constness, ports) in [("in", "const ", &plan.inputs), ("out", "", &plan.outputs)] {
         let names = fields(prefix, ports.iter().map(|port| port.name.as_str()));
         for (name, port) in names.iter().zip(ports) {
             let (ty, what) = (c_type(port.dtype), describe(port));
@@ -114,10 +112,8 @@ fn function(out: &mut String, symbol: &str, weights: Weights) {
         let _ = writeln!(out, "/* `weights` is what {symbol}.weights holds, aligned as above. */");
     }
     let last = if given { ", const void *weights" } else { "" };
-    let _ = writeln!(
-        out,
-        "int {symbol}_run(const struct {symbol}_io *io, void *workspace{last});\n"
-    );
+    let _ =
+        writeln!(out, "int {symbol}_run(const struct {symbol}_io *io, void *workspace{last});\n");
 }
 
 fn c_type(dtype: DType) -> &'static str {

@@ -55,11 +55,6 @@ impl Files {
     }
 }
 
-/// Whether a model can be one: this needs no code, only the plan.
-pub fn check(manifest: &Manifest) -> Result<(), CodegenError> {
-    plan::plan(manifest).map(drop)
-}
-
 /// Writes the bundle. Arguments are as [`crate::artifact::write`] takes them; nothing is prepared when loading.
 pub fn write(
     files: &Files,

@@ -104,9 +104,8 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn step(&mut self, manifest: &Manifest, step: &Step) -> Result<(), CodegenError> {
-        let needs = |node: &str, what: String| {
-            Err(CodegenError::Bundle { node: node.to_owned(), what })
-        };
+        let needs =
+            |node: &str, what: String| Err(CodegenError::Bundle { node: node.to_owned(), what });
         let call = match step {
             Step::Kernel { kernel, args } => Call::Kernel {
                 launches: manifest.kernels[*kernel as usize].launches.clone(),

@@ -255,7 +255,15 @@ fn lay_out(
     let [text, rodata] = &joined.sections;
     let progbits = elf::SHT_PROGBITS.0;
     let text_at = file.put(&text.bytes, text.align.max(16));
-    file.header(".text", progbits, alloc | exec, (text_at, text.bytes.len()), [0, 0], text.align, 0);
+    file.header(
+        ".text",
+        progbits,
+        alloc | exec,
+        (text_at, text.bytes.len()),
+        [0, 0],
+        text.align,
+        0,
+    );
     let at = file.put(&rodata.bytes, rodata.align);
     file.header(".rodata", progbits, alloc, (at, rodata.bytes.len()), [0, 0], rodata.align, 0);
     let (bytes, align) = weights.map_or((0, 1), |w| (w.bytes as usize, w.align));
