@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Latency of a bundle in a static C program, side by side with a session of one thread.
 
-    benches/bundle.py [--ansc target/release/ansc] [--models resnet18,mobilenetv2] [--rounds 7] [--seconds 2]
+    benches/bundle.py [--ansc target/release/ansc] [--models resnet18,mobilenet_v2] [--rounds 7] [--seconds 2]
 
 Each round measures both, in turns of changing order. Medians of the rounds' medians, and their ratio.
 """
@@ -66,7 +66,7 @@ def build(ansc, name, folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ansc", default=ROOT / "target/release/ansc")
-    parser.add_argument("--models", default="resnet18,mobilenetv2")
+    parser.add_argument("--models", default="resnet18,mobilenet_v2")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2)
     args = parser.parse_args()

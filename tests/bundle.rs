@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ansc_models::Builder;
+use ansc_models::proto::{Dim, ElemType};
 use ansc_runtime::{Model, SessionOptions, Tensor};
 use common::{ansc, refuses, small_model, str, text};
 
@@ -69,7 +70,7 @@ fn session(model: &Path, dir: &Path, x: &Tensor) -> Vec<u32> {
     y[0].1.as_slice::<f32>().iter().map(|v| v.to_bits()).collect()
 }
 
-/// `softmax(sin(tanh(x * w) * 1e-38))`: calls the C library, and makes denormal numbers.
+/// `softmax(sin(tanh(x * w)))`: calls the C library.
 fn functions(dir: &Path) -> PathBuf {
     let mut b = Builder::new("functions");
     let x = b.input("x", &[5, 13]);
@@ -172,6 +173,33 @@ fn the_caller_s_mode_of_floats_is_restored() {
             if (net_run(&io, work)) return 1;\n\
             if (fegetround() != FE_UPWARD) return 2;\n\
             return tiny * 0.5f == 0 ? 3 : 0; }\n";
+    run(str(&program(dir, main, &[&object])), &[]);
+}
+
+#[test]
+fn indices_out_of_range_end_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut b = Builder::new("gather");
+    let indices = b.typed_input("i", ElemType::I64, &[Dim::Size(3)]);
+    let table = b.weight(&[5, 2], 2, 1.0);
+    b.result("y", &[3, 2], "Gather", &[&table, &indices], &[]);
+    let model = dir.join("gather.onnx");
+    std::fs::write(&model, b.finish().to_bytes()).unwrap();
+    let object = dir.join("net.o");
+    bundle(&model, &object, &[]);
+    let main = "#include \"net.h\"\n\
+        static float y[6];\n\
+        static _Alignas(64) unsigned char work[NET_WORKSPACE_BYTES];\n\
+        static int run(int64_t a, int64_t b, int64_t c) {\n\
+            int64_t i[3] = { a, b, c };\n\
+            struct net_io io = { i, y };\n\
+            return net_run(&io, work); }\n\
+        int main(void) {\n\
+            if (run(0, 4, -5) != NET_OK || y[0] != y[4] || y[0] == y[2]) return 1;\n\
+            if (run(5, 0, 0) != NET_INDEX_OUT_OF_RANGE) return 2;\n\
+            if (run(0, 0, -6) != NET_INDEX_OUT_OF_RANGE) return 3;\n\
+            return 0; }\n";
     run(str(&program(dir, main, &[&object])), &[]);
 }
 
