@@ -37,8 +37,10 @@ fn compiled() -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn streams_durations_and_every_time() {
     let (_folder, dir) = compiled();
-    let report =
-        json(&dir, &["bench", "mlp.ansc", "--streams", "2", "--runs", "3", "--warmup", "1", "--raw", "--json"]);
+    let report = json(
+        &dir,
+        &["bench", "mlp.ansc", "--streams", "2", "--runs", "3", "--warmup", "1", "--raw", "--json"],
+    );
     assert_eq!((&report["streams"], &report["latency"]["runs"]), (&2.into(), &6.into()));
     assert_eq!(report["latency"]["threads"], 1, "of each of several streams");
     assert_eq!(report["times_ms"].as_array().unwrap().len(), 6);
@@ -47,7 +49,8 @@ fn streams_durations_and_every_time() {
     let latency = |key: &str| report["latency"][key].as_f64().unwrap();
     let increasing = ["min_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_ms"].map(latency);
     assert!(increasing.is_sorted(), "{increasing:?}");
-    let report = json(&dir, &["bench", "mlp.ansc", "--duration", "0.05", "--warmup", "0", "--json"]);
+    let report =
+        json(&dir, &["bench", "mlp.ansc", "--duration", "0.05", "--warmup", "0", "--json"]);
     assert!(report["latency"]["runs"].as_u64().unwrap() >= 1 && report.get("times_ms").is_none());
     let both = ["bench", "mlp.ansc", "--runs", "3", "--duration", "1"];
     refused(&dir, &both, 2, "cannot be used with");
@@ -57,10 +60,10 @@ fn streams_durations_and_every_time() {
 #[test]
 fn traces_are_events_of_threads() {
     let (_folder, dir) = compiled();
-    let args = ["bench", "mlp.ansc", "--threads", "2", "--runs", "1", "--trace", "t.json", "--json"];
+    let args =
+        ["bench", "mlp.ansc", "--threads", "2", "--runs", "1", "--trace", "t.json", "--json"];
     json(&dir, &args);
-    let trace: Value =
-        serde_json::from_slice(&std::fs::read(dir.join("t.json")).unwrap()).unwrap();
+    let trace: Value = serde_json::from_slice(&std::fs::read(dir.join("t.json")).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let of_kind = |kind: &str| events.iter().filter(|e| e["ph"] == kind).collect::<Vec<_>>();
     assert!(of_kind("M").iter().any(|e| e["args"]["name"] == "caller"));
@@ -76,7 +79,12 @@ fn traces_are_events_of_threads() {
         let kernel = event["args"]["kernel"].as_str().unwrap();
         assert!(explained.contains(kernel), "{kernel}");
     }
-    refused(&dir, &["bench", "mlp.ansc", "--streams", "2", "--trace", "t.json"], 2, "cannot be used with");
+    refused(
+        &dir,
+        &["bench", "mlp.ansc", "--streams", "2", "--trace", "t.json"],
+        2,
+        "cannot be used with",
+    );
 }
 
 #[test]
@@ -121,7 +129,8 @@ fn verify_takes_folders_and_dumps_what_it_compared() {
     let index: Vec<Value> = serde_json::from_slice(&index).unwrap();
     assert!(index.len() > report["outputs"].as_array().unwrap().len(), "kernels too");
     for entry in &index {
-        let read = |key: &str| npy::read(dir.join("out").join(entry[key].as_str().unwrap())).unwrap();
+        let read =
+            |key: &str| npy::read(dir.join("out").join(entry[key].as_str().unwrap())).unwrap();
         let (own, reference) = (read("file"), read("reference"));
         assert_eq!(own.shape(), reference.shape(), "{entry}");
     }
@@ -134,9 +143,9 @@ fn verify_takes_folders_and_dumps_what_it_compared() {
 fn onnxruntime_is_a_reference_where_python_has_it() {
     let (_folder, dir) = compiled();
     let verify = ["verify", "mlp.onnx", "mlp.ansc", "--against", "onnxruntime"];
-    let with = |more: &[&str]| [&verify[..], more].concat();
-    refused(&dir, &with(&["--python", "./nothing"]), 3, "--python PROGRAM");
-    refused(&dir, &with(&["--layers"]), 2, "--layers");
+    let nothing = [&verify[..], &["--python", "./nothing"]].concat();
+    refused(&dir, &nothing, 3, "--python PROGRAM");
+    refused(&dir, &[&verify[..], &["--layers"]].concat(), 2, "--layers");
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/venv/bin/python");
     let has = |module: &str| {
         let import = format!("import {module}");
@@ -146,6 +155,7 @@ fn onnxruntime_is_a_reference_where_python_has_it() {
         eprintln!("not compared: {} has no ONNX Runtime", python.display());
         return;
     }
-    let report = json(&dir, &with(&["--python", python.to_str().unwrap(), "--json"]));
+    let report =
+        json(&dir, &[&verify[..], &["--python", python.to_str().unwrap(), "--json"]].concat());
     assert_eq!(report["ok"], true, "{report}");
 }

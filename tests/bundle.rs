@@ -209,7 +209,7 @@ fn what_needs_the_runtime_is_refused() {
     let dir = dir.path();
     let mut b = Builder::new("det");
     let x = b.input("x", &[4, 4]);
-    b.result("y", &[], "Det", &[&x], &[]);
+    b.result("y", &[0usize; 0], "Det", &[&x], &[]);
     let model = dir.join("det.onnx");
     std::fs::write(&model, b.finish().to_bytes()).unwrap();
     let object = dir.join("det.o");
