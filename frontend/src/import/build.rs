@@ -42,7 +42,7 @@ pub(crate) struct Importer {
     pub(super) depth: usize,
     pub(super) data: Data,
     /// Tensors of the model's own graph that become its inputs.
-    begins: Vec<String>,
+    pub(super) begins: cut::Begins,
 }
 
 /// Model-local functions by domain and name.
@@ -123,7 +123,7 @@ impl Importer {
             unfolding: Unfolding::of(proto),
             depth: 0,
             data: Data::default(),
-            begins: vec![],
+            begins: cut::Begins::new(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Importer {
         if !problems.is_empty() {
             return Err(problems);
         }
-        self.begins = options.inputs.clone();
+        self.begins = cut::begins(options);
         let infos = inputs::required(&model.proto, options);
         let (given, problems) = inputs::given(&infos, &model.containers, options);
         problems.into_iter().for_each(|problem| self.report(problem));
@@ -249,7 +249,8 @@ impl Importer {
             return nothing();
         }
         // Tensors that become inputs are imported for their types, whether an output needs them or not.
-        let begins = if self.is_outermost() { self.begins.clone() } else { vec![] };
+        let begins = self.begins.keys().filter(|_| self.is_outermost());
+        let begins: Vec<String> = begins.cloned().collect();
         let names = outputs.iter().chain(&begins).map(String::as_str);
         match order::plan(&graph.node, names) {
             Ok(plan) => {
@@ -350,7 +351,7 @@ impl Importer {
         {
             frame.graph.value_mut(*value).name = name.into();
         }
-        let begins = self.is_outermost() && self.begins.iter().any(|input| input == name);
+        let begins = self.is_outermost() && self.begins.contains_key(name);
         let binding = if begins { self.begin_at(name, binding) } else { binding };
         self.frame().bind(name, binding);
     }

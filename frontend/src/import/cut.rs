@@ -8,9 +8,9 @@
 //! x -> Conv -> a -> Relu -> b -> Softmax -> y        --inputs a --outputs b:   a -> Relu -> b
 //! ```
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use ansc_graph::{Graph, NodeId, Op};
+use ansc_graph::{Graph, NodeId, Op, TensorType};
 use tract_onnx::pb::GraphProto;
 
 use super::ImportOptions;
@@ -22,6 +22,14 @@ use crate::problem::Problem;
 
 /// Names that are suggested in place of one that does not exist.
 const SUGGESTIONS: usize = 3;
+
+/// Tensors that become inputs, and the shapes that the user expects of them.
+pub(super) type Begins = BTreeMap<String, Option<Vec<usize>>>;
+
+pub(super) fn begins(options: &ImportOptions) -> Begins {
+    let begin = |name: &String| (name.clone(), options.shapes.get(name).cloned());
+    options.inputs.iter().map(begin).collect()
+}
 
 impl ImportOptions {
     /// Whether a part of the model is asked for.
@@ -48,26 +56,45 @@ pub(super) fn check(graph: &GraphProto, options: &ImportOptions) -> Vec<Problem>
 impl Importer {
     /// What stands for a tensor from here on that becomes an input.
     pub(super) fn begin_at(&mut self, name: &str, binding: Binding) -> Binding {
-        let graph = &self.frame().graph;
-        let problem = match &binding {
-            Binding::Poisoned => return binding,
-            Binding::Value(value) if graph.const_of(*value).is_some() => constant(name),
-            Binding::Value(value) if graph.value(*value).dynamic => Problem::new(format!(
-                "`{name}` cannot be an input: how large it is depends on data"
-            )),
-            Binding::Value(value) => {
-                let ty = graph.ty(*value).clone();
+        if binding == Binding::Poisoned {
+            return binding;
+        }
+        match self.type_to_begin_at(name, &binding) {
+            Ok(ty) => {
                 if is_data(&ty) {
                     self.data.add(name);
                 }
-                return Binding::Value(self.frame().graph.add_input(name, ty, None));
+                Binding::Value(self.frame().graph.add_input(name, ty, None))
             }
-            Binding::Sequence(_) | Binding::Absent => {
-                Problem::new(format!("`{name}` cannot be an input: it is no tensor"))
+            Err(problem) => {
+                self.report(problem);
+                Binding::Poisoned
             }
-        };
-        self.report(problem);
-        Binding::Poisoned
+        }
+    }
+
+    fn type_to_begin_at(&mut self, name: &str, binding: &Binding) -> Result<TensorType, Problem> {
+        let no_input = |reason| Err(Problem::new(format!("`{name}` cannot be an input: {reason}")));
+        let Binding::Value(value) = *binding else { return no_input("it is no tensor") };
+        let expected = self.begins.get(name).cloned().flatten();
+        let graph = &self.frame().graph;
+        let ty = graph.ty(value).clone();
+        if graph.const_of(value).is_some() {
+            return Err(constant(name));
+        }
+        if graph.value(value).dynamic {
+            return no_input("how large it is depends on data");
+        }
+        match expected.filter(|expected| *expected != ty.shape[..]) {
+            None => Ok(ty),
+            Some(expected) => {
+                let shape = &ty.shape;
+                let reason =
+                    format!("`{name}` has the shape {shape:?} in this model, not {expected:?}");
+                Err(Problem::new(reason)
+                    .remedy("give shapes of the model's own inputs, which decide it"))
+            }
+        }
     }
 }
 

@@ -292,7 +292,9 @@ fn unknown_names(
     let dims: BTreeSet<&str> = dims
         .filter_map(|d| if let Dim::Named(name) = d { Some(name.as_str()) } else { None })
         .collect();
-    let names: BTreeSet<&String> = options.shapes.keys().chain(options.values.keys()).collect();
+    // A tensor at which a part of a model begins may have its shape said, but no value.
+    let shapes = options.shapes.keys().filter(|name| !options.inputs.contains(name));
+    let names: BTreeSet<&String> = shapes.chain(options.values.keys()).collect();
     let is_known = |name: &str| inputs.contains(name) || tensors.contains(name);
     for name in names.into_iter().filter(|name| !is_known(name)) {
         let remedy = format!("its inputs are: {}", quoted(inputs.iter().copied()));

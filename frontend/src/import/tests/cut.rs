@@ -59,6 +59,13 @@ fn names_that_cannot_be_cut_at_are_told() {
     assert!(problem(&[], &["something else"]).contains("viewer"));
     let more = problem(&["negative"], &["y"]);
     assert!(more.contains("depend on the input `z` as well"), "{more}");
+    let with_shape = |shape: &[usize]| {
+        let shapes = [("absolute".to_string(), shape.to_vec())].into();
+        import(&chain(), &ImportOptions { shapes, ..cut(&["absolute", "z"], &["y"]) })
+    };
+    assert!(with_shape(&[2]).is_ok());
+    let other = with_shape(&[3]).unwrap_err().remove(0);
+    assert!(other.contains("`absolute` has the shape [2] in this model, not [3]"), "{other}");
     let idle = problem(&["absolute", "z"], &["power"]);
     assert!(idle.contains("no output depends on the input `z`"), "{idle}");
 }
