@@ -11,6 +11,7 @@
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
 //! pad; conv; relu  =>  taps: pad; one product with columns for each tap; their sums; relu
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
+//! argmax           =>  place: the maximum, and then the first place that has it
 //! max of a window  =>  separate: of each column of the window, then of those of a row
 //! ```
 //!
@@ -22,6 +23,7 @@ mod dot4;
 mod estimate;
 mod im2col;
 mod parts;
+mod place;
 mod rational;
 mod separate;
 mod sums;
@@ -65,6 +67,8 @@ pub enum Algorithm {
     Dot4,
     /// The axes of a window one after the other.
     Separate,
+    /// An extreme, and then its place.
+    Place,
 }
 
 /// A task that computes the same.
@@ -76,7 +80,7 @@ pub struct Rewritten {
 }
 
 impl Algorithm {
-    pub const ALL: [Algorithm; 8] = [
+    pub const ALL: [Algorithm; 9] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
@@ -85,6 +89,7 @@ impl Algorithm {
         Algorithm::Taps,
         Algorithm::Dot4,
         Algorithm::Separate,
+        Algorithm::Place,
     ];
 
     pub fn name(self) -> &'static str {
@@ -97,6 +102,7 @@ impl Algorithm {
             Algorithm::Taps => "taps",
             Algorithm::Dot4 => "dot4",
             Algorithm::Separate => "separate",
+            Algorithm::Place => "place",
         }
     }
 
@@ -106,9 +112,11 @@ impl Algorithm {
             Algorithm::WinogradLarge => (4, 4, Weights::Early),
             Algorithm::Winograd4 => (4, 3, Weights::Early),
             Algorithm::Winograd4Late => (4, 3, Weights::Late),
-            Algorithm::Im2col | Algorithm::Taps | Algorithm::Dot4 | Algorithm::Separate => {
-                return None;
-            }
+            Algorithm::Im2col
+            | Algorithm::Taps
+            | Algorithm::Dot4
+            | Algorithm::Separate
+            | Algorithm::Place => return None,
         };
         Some(Tile { outputs, window, weights })
     }
@@ -120,6 +128,7 @@ impl Algorithm {
         match self {
             Algorithm::Dot4 => dot4::rewrite(task),
             Algorithm::Separate => separate::rewrite(task),
+            Algorithm::Place => place::rewrite(task),
             Algorithm::Im2col => im2col::rewrite(task, &conv()?),
             Algorithm::Taps => taps::rewrite(task, &conv()?),
             Algorithm::Winograd2

@@ -38,6 +38,7 @@ impl Algorithm {
             Algorithm::Taps => "columns for each tap",
             Algorithm::Dot4 => "four bytes at a time",
             Algorithm::Separate => "windows one axis at a time",
+            Algorithm::Place => "an extreme, then its place",
         }
     }
 }

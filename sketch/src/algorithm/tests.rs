@@ -11,6 +11,8 @@ use crate::exec;
 use crate::packed::in_turn;
 use crate::task::Task;
 
+mod reductions;
+
 /// Those of convolutions of floats.
 const OF_FLOATS: [Algorithm; 4] =
     [Algorithm::Winograd2, Algorithm::Winograd4, Algorithm::Im2col, Algorithm::Taps];
@@ -568,40 +570,4 @@ fn a_factor_is_not_rearranged_for_a_single_row() {
     assert_eq!(preferred(1, true), Some(Algorithm::Dot4));
     assert_eq!(preferred(1, false), None);
     assert_eq!(preferred(16, false), Some(Algorithm::Dot4));
-}
-
-/// A window over two axes of `[n, c, h, w]` or `[n, h, w, c]`, padded; its sum is divided.
-fn window(combiner: &str, channels_last: bool, [r, q]: [usize; 2], s: usize, d: usize) -> Compute {
-    let (h, w) = (11, 13);
-    let (oh, ow) = ((h - (r - 1) * d - 1) / s + 1, (w - (q - 1) * d - 1) / s + 1);
-    let at = |i: usize, r: usize| format!("add(mul(i{i}, {s}), mul(r{r}, {d}))");
-    let (input, output, index) = match channels_last {
-        true => (
-            format!("2, {h}, {w}, 5"),
-            format!("2, {oh}, {ow}, 5"),
-            format!("i0, {}, {}, i3", at(1, 0), at(2, 1)),
-        ),
-        false => (
-            format!("2, 5, {h}, {w}"),
-            format!("2, 5, {oh}, {ow}"),
-            format!("i0, i1, {}, {}", at(2, 0), at(3, 1)),
-        ),
-    };
-    let text = format!(
-        "compute(in0: f32[{input}]) -> y {{
-           of: f32[{output}] = {combiner}{{r0: {r}, r1: {q}}} mul(in0[{index}], 0.5_f32)
-           y: f32[{output}] = sub(of[i0, i1, i2, i3], 1.0_f32)
-         }}"
-    );
-    Compute::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
-}
-
-#[test]
-fn windows_are_taken_one_axis_after_the_other() {
-    for (combiner, channels_last) in [("sum", false), ("max", true), ("min", false), ("prod", true)]
-    {
-        for (kernel, stride, dilation) in [([3, 3], 1, 1), ([2, 5], 2, 1), ([3, 2], 3, 2)] {
-            check(&window(combiner, channels_last, kernel, stride, dilation), Algorithm::Separate);
-        }
-    }
 }

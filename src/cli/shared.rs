@@ -1,0 +1,160 @@
+//! Options that several verbs have.
+
+use std::path::PathBuf;
+
+use ansc_sketch::algorithm::Sums;
+use clap::Args;
+
+use super::parse::{parse_dim, parse_shape, parse_share, parse_threads, parse_value};
+use crate::literal::Literal;
+
+/// Sizes of a dimension, at least one. (A `Vec` would mean to clap that the option takes several values.)
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sizes(pub Vec<usize>);
+
+impl std::fmt::Display for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Given::Literal(literal) => literal.fmt(f),
+            Given::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// How a model with open dimensions becomes one with static shapes.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Specialise {
+    /// Shape of an input, as in `x=1x3x224x224`
+    #[arg(long = "shape", value_name = "NAME=1x3x224x224", value_parser = parse_shape)]
+    pub shapes: Vec<(String, Vec<usize>)>,
+    /// Size of a named dimension, as in `batch=1`. With several, as in `batch=1,4,16`, the artifact holds the
+    /// model for each, and chooses by the shapes of its inputs
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
+    pub dims: Vec<(String, Sizes)>,
+    /// Fix the value of an input that decides shapes, as in `rate=16000`, `on=true`, `sizes=[1,2]`
+    /// or `n=FILE.npy`; the artifact refuses any other value
+    #[arg(long = "value", value_name = "NAME=VALUE", value_parser = parse_value)]
+    pub values: Vec<(String, Given)>,
+    /// Begin at these tensors, by their names in the model: they become the inputs, and what only they need is left out
+    #[arg(long = "inputs", value_name = "NAME,..", value_delimiter = ',')]
+    pub begins: Vec<String>,
+    /// End at these tensors, by their names in the model: they become the outputs, and what only comes after them is
+    /// left out
+    #[arg(long = "outputs", value_name = "NAME,..", value_delimiter = ',')]
+    pub ends: Vec<String>,
+}
+
+/// Which of the sizes that an artifact was compiled for.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Size {
+    /// Shape of an input, as in `x=1x3x224x224`: chooses among those that the artifact was compiled
+    /// for [default: the first]
+    #[arg(long = "shape", value_name = "NAME=1x3x224x224", value_parser = parse_shape)]
+    pub shapes: Vec<(String, Vec<usize>)>,
+    /// Size of a named dimension, as in `batch=4`: chooses among those that the artifact was
+    /// compiled for
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
+    pub dims: Vec<(String, Sizes)>,
+}
+
+/// A value of `--input`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InputFile {
+    /// The value of one input.
+    One(String, PathBuf),
+    /// An archive that has values by name.
+    All(PathBuf),
+}
+
+/// What `verify` compares with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Against {
+    /// The compiler's own interpreter of the model
+    Reference,
+    /// ONNX Runtime, of a Python that has it
+    Onnxruntime,
+}
+
+/// A value of `--value`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Given {
+    Literal(Literal),
+    File(PathBuf),
+}
+
+/// How long and how to search.
+#[derive(Args, Debug, Clone)]
+pub struct Search {
+    /// Candidates that are measured in one go
+    #[arg(long, default_value = "64", value_name = "N", value_parser = parse_count)]
+    pub per_round: usize,
+    /// Stop after this many minutes
+    #[arg(long, value_name = "M", value_parser = parse_minutes, allow_hyphen_values = true)]
+    pub minutes: Option<f64>,
+    /// Stop when another round is expected to take away less than this share of the latency
+    #[arg(long, value_name = "1%", value_parser = parse_share, allow_hyphen_values = true)]
+    pub until_gain: Option<f64>,
+    /// What random choices begin with
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// Whether a kernel finds its constants in the caches: `auto` does as the model will, whose constants fit the last cache
+    /// or do not
+    #[arg(long, value_enum, default_value_t = Constants::Auto)]
+    pub constants: Constants,
+    /// How candidates are found
+    #[arg(long, default_value = "opevo", value_parser = ansc_tuner::strategy::NAMES)]
+    pub strategy: String,
+    /// What tells good candidates from bad ones before they are measured
+    #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
+    pub cost_model: String,
+}
+
+/// Where a kernel finds its constants while it is measured.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Constants {
+    /// As the model will find them.
+    Auto,
+    /// In the caches.
+    Warm,
+    /// In memory.
+    Cold,
+}
+
+/// Where measurements are kept, and what they are for.
+#[derive(Args, Debug, Clone)]
+pub struct Tuned {
+    /// File of measurements, which `ansc tune` adds to and others take schedules from
+    #[arg(long, value_name = "FILE")]
+    pub records: Option<PathBuf>,
+    /// Threads that schedules are for; 0 takes all cores
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = parse_threads)]
+    pub threads: usize,
+}
+
+/// What may be traded for time.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct Accuracy {
+    /// Keep to direct sums: no Winograd convolutions, which are faster but round more, and spread infinities and NaN
+    #[arg(long)]
+    pub accurate: bool,
+}
+
+impl Accuracy {
+    pub fn sums(self) -> Sums {
+        if self.accurate { Sums::Direct } else { Sums::Any }
+    }
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct Machine {
+    /// `cuda` is NVIDIA GPUs; `cuda-on-cpu` their schedules on this CPU, slow, for checking
+    #[arg(long, default_value = "cpu", value_parser = ["cpu", "cuda", "cuda-on-cpu"])]
+    pub target: String,
+    /// With `--target cuda`: compute capabilities (times ten) of the GPUs to compile for, as in
+    /// `80,90` [default: 80]
+    #[arg(long = "sm", value_name = "80,90", value_delimiter = ',')]
+    pub sms: Vec<u32>,
+    /// CPU to compile for: `native`, or a name that LLVM knows such as `x86-64-v3`
+    #[arg(long, default_value = "native", value_name = "NAME")]
+    pub target_cpu: String,
+}
