@@ -3,16 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ansc_sketch::algorithm::Sums;
 use clap::{Args, Parser, Subcommand};
 
-use crate::literal::Literal;
 pub use shared::*;
 
-use parse::{
-    parse_count, parse_dim, parse_input, parse_minutes, parse_seconds, parse_shape, parse_share,
-    parse_threads, parse_value,
-};
+use parse::{parse_count, parse_input, parse_seconds, parse_threads};
 
 mod parse;
 mod shared;

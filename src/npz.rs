@@ -35,8 +35,12 @@ fn contents(entry: impl Read + HasSize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let room = usize::try_from(size).ok().and_then(|size| bytes.try_reserve_exact(size).ok());
     room.ok_or_else(|| std::io::Error::other(format!("no memory for {size} bytes")))?;
-    entry.take(size).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    // One more than there should be: only at the end is the checksum compared.
+    entry.take(size.saturating_add(1)).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 == size {
+        true => Ok(bytes),
+        false => Err(std::io::Error::other(format!("it has other than {size} bytes"))),
+    }
 }
 
 trait HasSize {
@@ -83,6 +87,19 @@ mod tests {
             assert_eq!(found[name].to_f64_vec(), tensor.to_f64_vec());
             assert_eq!(found[name].shape(), tensor.shape());
         }
+    }
+
+    #[test]
+    fn a_bit_that_changed_is_told_by_the_checksum() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npz");
+        write(&path, &[("x".into(), Tensor::from_slice(&[64], &[1.0f32; 64]))]).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        // In the middle of the elements, all of which are alike.
+        let at = bytes.windows(8).rposition(|w| w == [0, 0, 0x80, 0x3f, 0, 0, 0x80, 0x3f]).unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("`x`"));
     }
 
     #[test]

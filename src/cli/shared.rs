@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use ansc_sketch::algorithm::Sums;
 use clap::Args;
 
-use super::parse::{parse_dim, parse_shape, parse_share, parse_threads, parse_value};
+use super::parse::{
+    parse_count, parse_dim, parse_minutes, parse_shape, parse_share, parse_threads, parse_value,
+};
 use crate::literal::Literal;
 
 /// Sizes of a dimension, at least one. (A `Vec` would mean to clap that the option takes several values.)

@@ -50,6 +50,15 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
     let begin = Instant::now();
     session.run(&named)?;
     let first_run_ms = milliseconds(begin);
+    // Values that were given decide by their shapes.
+    let ran = session.specialisation().name.clone();
+    let sized = !(args.size.dims.is_empty() && args.size.shapes.is_empty());
+    if sized && ran != specialisation.name {
+        let asked = &specialisation.name;
+        return Err(Error::Usage(format!("the inputs are of {ran}, and {asked} was asked for")));
+    }
+    let all = model.specialisations();
+    let specialisation = all.iter().find(|one| one.name == ran).unwrap_or(specialisation);
     let measured = measure(args, &model, &mut session, &options, &named)?;
     let flops = model.manifest().kernels_of(specialisation).iter().map(|k| k.flops).sum::<u64>();
     let latency = summarise(&measured.times, session.threads(), flops);

@@ -1,6 +1,7 @@
 //! Runs of one session after another, and of several sessions at a time.
 
-use std::sync::Barrier;
+use std::sync::RwLock;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use ansc_runtime::{Model, Session, SessionOptions, Tensor};
@@ -87,19 +88,27 @@ impl Plan {
         for session in &mut sessions {
             self.warm_up(session, inputs)?;
         }
-        let together = Barrier::new(streams);
-        let stream = |mut session: Session| {
-            together.wait();
+        // Streams wait for whoever starts them: for all of them to be there, or for the news that one is not.
+        let all_there = RwLock::new(false);
+        let stream = |mut session: Session| -> Result<Option<(Instant, Measured)>, Error> {
+            if !*all_there.read().expect("whoever starts streams does not panic") {
+                return Ok(None);
+            }
             let begin = Instant::now();
-            let measured = self.measure(&mut session, inputs)?;
-            Ok((begin, measured))
+            Ok(Some((begin, self.measure(&mut session, inputs)?)))
         };
-        let all: Vec<Result<(Instant, Measured), Error>> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                sessions.into_iter().map(|session| scope.spawn(|| stream(session))).collect();
+        let all = thread::scope(|scope| -> Result<Vec<_>, Error> {
+            let mut starting = all_there.write().expect("no stream panics");
+            let start = |session| thread::Builder::new().spawn_scoped(scope, || stream(session));
+            let threads: Result<Vec<ScopedJoinHandle<'_, _>>, _> =
+                sessions.into_iter().map(start).collect();
+            *starting = threads.is_ok();
+            drop(starting);
+            let threads = threads
+                .map_err(|e| Error::Machine(format!("no threads for {streams} streams: {e}")))?;
             threads.into_iter().map(|t| t.join().expect("a stream does not panic")).collect()
-        });
-        let all = all.into_iter().collect::<Result<Vec<_>, Error>>()?;
+        })?;
+        let all: Vec<(Instant, Measured)> = all.into_iter().flatten().collect();
         let first = all.iter().map(|(begin, _)| *begin).min().expect("at least one stream");
         let last = all.iter().map(|(begin, measured)| *begin + measured.elapsed).max();
         Ok(Measured {

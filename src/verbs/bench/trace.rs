@@ -1,5 +1,6 @@
 //! What each thread did when, as trace events: the JSON that Perfetto and chrome://tracing open.
 
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use ansc_runtime::manifest::{KernelInfo, Specialisation, Step};
@@ -33,8 +34,10 @@ pub(super) fn write(
     let trace = session.take_trace();
     let kernels = kernels_of_steps(model, session.specialisation());
     let file = std::fs::File::create(path).map_err(|e| Error::file(path, e))?;
-    let writer = std::io::BufWriter::new(file);
-    serde_json::to_writer(writer, &events(&trace, &kernels)).map_err(|e| Error::file(path, e))
+    let mut writer = BufWriter::new(file);
+    serde_json::to_writer(&mut writer, &events(&trace, &kernels))
+        .map_err(|e| Error::file(path, e))?;
+    writer.flush().map_err(|e| Error::file(path, e))
 }
 
 /// The kernel of each step of the plan, nested ones after the step that they belong to; none of a step of another kind.

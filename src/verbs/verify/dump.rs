@@ -28,7 +28,9 @@ pub(super) fn write<'a>(
         sizes => format!("{sizes} {}", c.row.output),
     };
     let titles: Vec<String> = all.iter().map(|c| title(c)).collect();
-    let names = file_names(titles.iter().map(String::as_str));
+    // No two of these are alike, and none has a dot: the reference's name is nobody else's.
+    let plain: Vec<String> = titles.iter().map(|title| title.replace('.', "_")).collect();
+    let names = file_names(plain.iter().map(String::as_str));
     let mut index: Vec<Value> = vec![];
     for (compared, name) in all.iter().zip(names) {
         let (file, reference) = (format!("{name}.npy"), format!("{name}.reference.npy"));

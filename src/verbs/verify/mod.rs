@@ -14,7 +14,7 @@ use ansc_sketch::algorithm::Sums;
 use ansc_sketch::gpu::GpuLimits;
 use serde::Serialize;
 
-use super::{given, import_options, print_json, read_tensor};
+use super::{file_names, given, import_options, print_json, read_tensor};
 use crate::Error;
 use crate::assemble::Expose;
 use crate::choice::Aim;
@@ -57,9 +57,10 @@ impl Outcome {
 pub(super) fn run(args: &Verify) -> Result<(), Error> {
     same_model(args)?;
     let model = Model::load(&args.artifact)?;
-    if args.against == Against::Onnxruntime && args.layers {
-        let reason =
-            "ONNX Runtime has the model's outputs alone; `--layers` compares with the reference";
+    let part = args.specialise.begins.iter().chain(&args.specialise.ends).next().is_some();
+    if args.against == Against::Onnxruntime && (args.layers || part) {
+        let reason = "ONNX Runtime runs the whole model and gives its outputs alone; `--layers`, \
+                      `--inputs` and `--outputs` compare with the reference";
         return Err(Error::Usage(reason.into()));
     }
     let given = values(args, &model)?;
@@ -89,14 +90,15 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
 fn values(args: &Verify, model: &Model) -> Result<BTreeMap<String, Tensor>, Error> {
     let mut all = BTreeMap::new();
     if let Some(folder) = &args.input_dir {
-        for port in model.inputs() {
-            let path = folder.join(format!("{}.npy", port.name));
+        let files = file_names(model.inputs().iter().map(|port| port.name.as_str()));
+        for (port, file) in model.inputs().iter().zip(&files) {
+            let path = folder.join(format!("{file}.npy"));
             if path.exists() {
                 all.insert(port.name.clone(), read_tensor(&path)?);
             }
         }
         if all.is_empty() {
-            let names: Vec<_> = model.inputs().iter().map(|p| format!("{}.npy", p.name)).collect();
+            let names: Vec<_> = files.iter().map(|file| format!("{file}.npy")).collect();
             return Err(Error::file(folder, format!("has none of {}", names.join(", "))));
         }
     }
@@ -166,7 +168,8 @@ fn verify(
     let reference = match args.against {
         Against::Reference => interp::run(&graph, &in_graph_order(&graph, &inputs)?)?,
         Against::Onnxruntime => {
-            peer::onnxruntime(&args.python, &args.model, &inputs, actual.len())?
+            let outputs: Vec<&str> = actual.iter().map(|(name, _)| name.as_str()).collect();
+            peer::onnxruntime(&args.python, &args.model, &inputs, &outputs)?
         }
     };
     let mut outputs = compare(actual, reference, args.tolerance)?;
