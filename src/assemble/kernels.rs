@@ -99,7 +99,9 @@ impl KernelTable {
                 Form::Cpu(program) => program::verify(program),
                 Form::Gpu(gpu) => program::verify(&gpu.cpu_form()),
             };
-            checked.map_err(|fault| program::Defect { kernel: kernel.symbol.clone(), fault })?;
+            let kernel = || kernel.symbol.clone();
+            checked
+                .map_err(|fault| program::Defect { kernel: kernel(), fault: Box::new(fault) })?;
         }
         Ok(())
     }

@@ -97,7 +97,9 @@ impl Mount {
         let mut system = system.split(' ');
         let version = match system.next()? {
             "cgroup2" => Version::Two,
-            "cgroup" if system.last()?.split(',').any(|option| option == "cpu") => Version::One,
+            "cgroup" if system.next_back()?.split(',').any(|option| option == "cpu") => {
+                Version::One
+            }
             _ => return None,
         };
         Some(Mount { version, root, folder })

@@ -37,7 +37,7 @@ fn a_part_computes_what_the_whole_does() {
         assert_eq!((inputs(&first), first.outputs[0].0.as_str()), (vec!["x"], name));
         let second = import(&model, &cut(&[name, "z"], &["y"])).unwrap();
         let order = inputs(&second);
-        let middle = run(&first, &[x.clone()]).remove(0);
+        let middle = run(&first, std::slice::from_ref(&x)).remove(0);
         let given = order.iter().map(|n| if *n == "z" { z.clone() } else { middle.clone() });
         let given: Vec<Tensor> = given.collect();
         assert_eq!(order.len(), 2, "{order:?}");

@@ -75,5 +75,5 @@ pub enum Fault {
 )]
 pub struct Defect {
     pub kernel: String,
-    pub fault: Fault,
+    pub fault: Box<Fault>,
 }

@@ -118,7 +118,7 @@ impl<'p> Race<'_, 'p> {
         let site =
             |s: &&super::Site<'_>| s.loops.get(self.depth).is_some_and(|l| l.var == self.l.var);
         let mut sites = self.subject.sites.iter().filter(site);
-        sites.any(|s| s.loops[self.depth + 1..].iter().any(|l| outer(&l)))
+        sites.any(|s| s.loops[self.depth + 1..].iter().any(&outer))
     }
 
     /// `c * loop + a` and `c * loop + b`, with what `a` and `b` come to closer together than `c`.

@@ -140,7 +140,7 @@ fn inits_are_apart(subject: &mut Subject<'_>, touch: Touch<'_>) -> Answer {
         let (site, block) = (t.site, subject.sites[t.site].block);
         t.buffer == touch.buffer && t.writes && site < touch.site && block.has_init()
     };
-    let Some(before) = subject.touches.iter().filter(begins).next_back().copied() else {
+    let Some(before) = subject.touches.iter().rfind(begins).copied() else {
         return Answer::Proven;
     };
     let between = before.site + 1..=touch.site;
