@@ -1,7 +1,7 @@
 //! What a program takes, told without running it.
 //!
 //! # The model
-//! A core issues a few instructions in a cycle, of those that [`budget`](crate::budget) counts; and it waits for what does not
+//! A core issues a few instructions in a cycle, of those that [`budget`] counts; and it waits for what does not
 //! come from the first cache. The longer of the two hides most of the other:
 //!
 //! ```text

@@ -20,7 +20,7 @@ use crate::program::{Block, Body, For, IterKind, Program, Scope, Stmt};
 use crate::tree;
 
 impl Program {
-    /// See the [module](self).
+    /// Programs that become the same code have the same number.
     pub fn code_hash(&self) -> u64 {
         let mut plain = self.clone();
         let mut terms = vec![];
