@@ -14,7 +14,7 @@ use ansc_models::Builder;
 use ansc_models::proto::Attribute;
 use ansc_runtime::manifest::Manifest;
 use ansc_runtime::{Model, Tensor};
-use ansc_sketch::algorithm::Sums;
+use ansc_sketch::algorithm::{Algorithm, Sums};
 use ansc_sketch::{Task, Trace};
 use ansc_tuner::records::{Key, Record, Sqlite};
 use ansc_tuner::{Candidate, Outcome, Records};
@@ -200,8 +200,8 @@ fn records(path: &Path, model: &Path, target: &Target) {
     for sketch in all.sketches() {
         match sketch.trace.algorithm() {
             Some(a) if !a.is_direct() => records.push(record(&all, &sketch.trace, 0.1)),
-            Some(_) => records.push(record(&direct, &sketch.trace, 0.5)),
-            None => {}
+            Some(Algorithm::Im2col) => records.push(record(&direct, &sketch.trace, 0.5)),
+            _ => {}
         }
     }
     let mut file = Sqlite::open(path).unwrap();
