@@ -349,6 +349,8 @@ class Tuning(unittest.TestCase):
             self.assertEqual(caught.exception.args, (4,))
 
     def test_ctrl_c_keeps_the_records(self):
+        # A shell lets what it runs in the background ignore the signal.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         before = signal.getsignal(signal.SIGINT)
         interrupt = lambda _: os.kill(os.getpid(), signal.SIGINT)
         with tempfile.TemporaryDirectory() as folder:
