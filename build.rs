@@ -1,10 +1,12 @@
-//! Tells the compiler what it is built from, which `src/version.rs` prints, and a user without LLVM how to get it.
+//! Tells the compiler what it is built from, which `src/version.rs` prints, and a user without LLVM
+//! how to get it.
 
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
-/// All that is compiled into the command, and nothing else: a change of a page is no other compiler.
+/// All that is compiled into the command, and nothing else: a change of a page is no other
+/// compiler.
 const SOURCES: &[&str] = &[
     "Cargo.toml",
     "Cargo.lock",
@@ -45,7 +47,7 @@ fn commit() -> String {
     }
 }
 
-/// What git prints, if there is a git and it can say.
+/// Runs git, and gives its output; `None` if there is no git, or it fails.
 fn git(args: &[&str]) -> Option<String> {
     let output = Command::new("git").args(args).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

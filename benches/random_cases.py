@@ -17,7 +17,8 @@ SIDES = [1, 3, 5, 7, 8, 9, 10, 13, 14, 16, 17, 19, 20, 27, 28, 31, 32, 35, 40, 5
 EXTENTS = [1, 2, 3, 4, 5, 7, 8, 16, 17, 21, 31, 32, 50, 64, 100, 128, 197, 224, 256, 512, 768]
 PRODUCTS = [1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 200, 256, 300, 384, 511, 512, 513,
             768, 1000, 1024]
-# A case takes no more operations and elements than this, so that none takes more than some milliseconds.
+# A case takes no more operations and elements than this, so that none takes more than some
+# milliseconds.
 OPERATIONS = (1e4, 4e8)
 ELEMENTS = (1e3, 4e6)
 
@@ -29,7 +30,7 @@ class Case:
     title: str
     model: onnx.ModelProto
     inputs: dict
-    # What results may differ by; none for the one that their type has.
+    # The tolerance of results; none for the one that their type has.
     quantum: float = 0.0
 
 
@@ -212,7 +213,8 @@ def pool(d, kind):
         fits = all(n >= k and p <= k // 2 for n, k, p in zip(shape[2:], kernel, pads))
         if fits and ELEMENTS[0] < math.prod(shape) < ELEMENTS[1]:
             break
-    # Windows that begin in the padding at the end are read differently by engines: with `ceil_mode` there is none.
+    # Windows that begin in the padding at the end are read differently by engines: with `ceil_mode`
+    # there is none.
     ceil = d.chance(0.3)
     pads = [0] * rank if ceil else pads
     more = {"ceil_mode": int(ceil)} | ({"count_include_pad": int(d.chance(0.5))} if kind == "AveragePool" and not ceil else {})

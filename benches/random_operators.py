@@ -34,7 +34,7 @@ import random_cases as cases                            # noqa: E402
 
 TIE_MS = 0.005
 SLOWER, MUCH_SLOWER = 1.05, 2
-# What results may differ by, relative to the largest element.
+# The tolerance of results, relative to the largest element.
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
 # A round lasts about as long, with at least and at most so many runs.
 ROUND_MS, RUNS = 15, (3, 300)

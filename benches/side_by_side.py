@@ -195,7 +195,8 @@ def compile_for(model, threads, args):
     artifacts = {name: f"{model}.{name}.ansc" for name in wanted}
     for name, options in wanted.items():
         line = [builds.get(name, builds["ansc"]), "compile", model, "-o", artifacts[name], *options]
-        # A build that refuses a model says so here, and is named below the table for want of an artifact.
+        # A build that refuses a model says so here, and is named below the table for want of an
+        # artifact.
         subprocess.run(line, stdout=subprocess.DEVNULL)
     return artifacts
 

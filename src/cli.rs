@@ -20,7 +20,8 @@ pub struct Cli {
     /// Print the version
     #[arg(short = 'V', long)]
     pub version: bool,
-    /// With `--version`: print as well what this compiler was built from, and how it sees this machine
+    /// With `--version`: print as well what this compiler was built from, and how it sees this
+    /// machine
     #[arg(long, requires = "version")]
     pub verbose: bool,
     #[command(subcommand)]
@@ -106,11 +107,12 @@ pub struct Compile {
     /// Where the artifact goes [default: here, with the model's name and .ansc, or .o for a bundle]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// An `artifact` for the runtime, or a `bundle` for a program without one: an object with one C function that
-    /// runs the model on one thread, and its header beside it
+    /// An `artifact` for the runtime, or a `bundle` for a program without one: an object with one C
+    /// function that runs the model on one thread, and its header beside it
     #[arg(long, value_enum, default_value_t = Emit::Artifact)]
     pub emit: Emit,
-    /// With `--emit bundle`: weights in a file of their own, which the program gives to the function
+    /// With `--emit bundle`: weights in a file of their own, which the program gives to the
+    /// function
     #[arg(long)]
     pub weights_beside: bool,
     #[command(flatten)]
@@ -149,7 +151,7 @@ pub struct Compile {
     pub json: bool,
 }
 
-/// What `ansc compile` writes.
+/// The form that `ansc compile` writes.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Emit {
     Artifact,
@@ -252,7 +254,8 @@ pub struct Bench {
     /// Also show where the time goes
     #[arg(long)]
     pub per_kernel: bool,
-    /// Write what each thread does when, as JSON that Perfetto and chrome://tracing open; ten runs after the timed ones
+    /// Write what each thread does when, as JSON that Perfetto and chrome://tracing open; ten runs
+    /// after the timed ones
     #[arg(long, value_name = "FILE.json", conflicts_with = "streams")]
     pub trace: Option<PathBuf>,
     /// List the time of every run in the JSON
@@ -286,7 +289,8 @@ pub struct Verify {
     /// The Python that has ONNX Runtime
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub python: PathBuf,
-    /// Write what was compared to a folder: every output, with `--layers` also the results of every kernel
+    /// Write what was compared to a folder: every output, with `--layers` also the results of every
+    /// kernel
     #[arg(long, value_name = "DIR")]
     pub dump_tensors: Option<PathBuf>,
     /// Largest error allowed, relative to the largest element of an output

@@ -24,7 +24,7 @@ pub enum Report {
     Result(Value),
 }
 
-/// What a program gives to the verbs that it runs.
+/// A program gives this to the verbs that it runs.
 pub struct Host {
     /// Takes the objects.
     pub report: Box<dyn Fn(Report)>,

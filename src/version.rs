@@ -1,4 +1,4 @@
-//! What `ansc --version` says: which compiler this is, for a report of a defect.
+//! `ansc --version` says which compiler this is, for a report of a defect.
 
 use ansc_codegen::Target;
 use ansc_codegen::target::llvm_version;

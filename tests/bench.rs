@@ -1,4 +1,5 @@
-//! Measuring, as trtexec and its like do it: streams, durations, own inputs, traces; and running and comparing on files.
+//! Measuring, as trtexec and its like do it: streams, durations, own inputs, traces; and running
+//! and comparing on files.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -176,7 +176,7 @@ fn commands_of_the_book_run() {
     assert!(ran >= 10, "{ran}");
 }
 
-/// What the page about installing tells users to type is what the manifests and scripts have.
+/// The page about installing names packages, features and profiles that manifests and scripts have.
 #[test]
 fn installing_names_packages_features_and_profiles_that_exist() {
     let page = fs::read_to_string(root().join("docs/src/installing.md")).unwrap();

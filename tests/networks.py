@@ -27,8 +27,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "benches"))
 from peers.inputs import seeded                         # noqa: E402
 
-# Differences relative to the largest element of an output. Half floats have 11 bits. Where floats become bytes, the last bit of a
-# float decides between two bytes: ONNX Runtime differs from itself by 2e-2 with and without its optimisations.
+# Differences relative to the largest element of an output. Half floats have 11 bits. Where floats
+# become bytes, the last bit of a float decides between two bytes: ONNX Runtime differs from itself
+# by 2e-2 with and without its optimisations.
 TOLERANCE = {"float32": 1e-4, "float16": 2e-2}
 QUANTISED = 5e-2
 

@@ -1,4 +1,5 @@
-//! Links the bundle that `ansc compile MODEL --emit bundle -o net.o` wrote; `BUNDLE_DIR` says where it is.
+//! Links the bundle that `ansc compile MODEL --emit bundle -o net.o` wrote; `BUNDLE_DIR` says where
+//! it is.
 
 use std::env;
 use std::path::PathBuf;

@@ -15,7 +15,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 import ansc
 
-# What the compiler says where shapes depend on the values of inputs: those are fixed then.
+# The compiler says this where shapes depend on the values of inputs, which are fixed then.
 _OF_VALUES = ("must be known at compile time", "--value ", "depends on the data of")
 _OF_LENGTHS = "is a sequence of unknown length"
 

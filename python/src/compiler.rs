@@ -64,7 +64,7 @@ fn verb<'py>(
     let stop = || interrupted.store(true, Ordering::Relaxed);
     let (last, raised) = listen(py, &mut reports, progress, &stop);
     let done = py.detach(|| thread.join());
-    // What Python raised, as a `KeyboardInterrupt`, comes before what the verb said of being ended.
+    // An exception of Python, such as `KeyboardInterrupt`, goes before the verb's own error.
     raised.map_or(Ok(()), Err)?;
     match (done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)), last) {
         (Ok(()), None) => Ok(py.None().into_bound(py)),

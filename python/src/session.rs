@@ -246,7 +246,7 @@ fn positions(ports: &[Port], names: &[String]) -> PyResult<Vec<usize>> {
     names.iter().map(|name| position(PortKind::Output, ports, name)).collect()
 }
 
-/// What a run writes must not be what it reads, or writes elsewhere.
+/// Outputs of a run must not overlap its inputs, or each other.
 fn refuse_overlaps(inputs: &Inputs<'_, '_>, targets: &[Target<'_, '_>]) -> PyResult<()> {
     for (i, target) in targets.iter().enumerate() {
         let read = inputs.iter().map(|(name, memory)| (*name, memory));

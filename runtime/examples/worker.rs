@@ -8,7 +8,8 @@
 //! < quit
 //! ```
 //!
-//! `INPUTS/meta.txt` has a line `name f16|f32|i64 d0,d1,..` for each input, without numbers for a scalar, `INPUTS/<i>.bin` its bytes.
+//! `INPUTS/meta.txt` has a line `name f16|f32|i64 d0,d1,..` for each input, without numbers for a
+//! scalar, `INPUTS/<i>.bin` its bytes.
 
 use std::error::Error;
 use std::fmt::Write as _;

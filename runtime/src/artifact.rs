@@ -1,7 +1,7 @@
 //! The file of an artifact, mapped and verified, before any of its code is loaded.
 //!
-//! In: a path, or bytes. Out: an [`Artifact`] that is an ELF shared library for this kind of machine, of the
-//! format's version, undamaged, with our sections.
+//! In: a path, or bytes. Out: an [`Artifact`] that is an ELF shared library for this kind of
+//! machine, of the format's version, undamaged, with our sections.
 
 use std::collections::BTreeSet;
 use std::fs::File;

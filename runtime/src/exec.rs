@@ -172,7 +172,7 @@ impl Exec<'_> {
         }
     }
 
-    /// What the calling thread does itself.
+    /// The calling thread does these steps itself.
     fn by_caller(&mut self, step: usize, action: &Action) -> Result<(), RunError> {
         match action {
             Action::Host { call, inputs, outputs } => self.host(step, call, inputs, outputs),

@@ -1,7 +1,8 @@
 //! Loading an artifact: file, seal, target, manifest, code, in this order.
 //!
-//! In: a path, or bytes. Out: a [`Model`], or a [`LoadError`] that names the file and the first thing that
-//! is wrong with it. Nothing of the file is executed before everything else about it was checked.
+//! In: a path, or bytes. Out: a [`Model`], or a [`LoadError`] that names the file and the first
+//! thing that is wrong with it. Nothing of the file is executed before everything else about it was
+//! checked.
 
 use std::fs::File;
 use std::io;
@@ -34,7 +35,7 @@ pub struct LoadError {
     pub kind: LoadErrorKind,
 }
 
-/// What stands in errors in place of a path, if there is none.
+/// Errors show this in place of a path, if there is none.
 pub const IN_MEMORY: &str = "the artifact in memory";
 
 /// What can be wrong with an artifact, in the order of the checks.
@@ -115,10 +116,11 @@ impl Model {
         loaded.map_err(|kind| LoadError { path: path.to_owned(), kind })
     }
 
-    /// Loads an artifact that lies in memory, with the checks, and under the condition, of [`Model::load`].
+    /// Loads an artifact that lies in memory, with the checks, and under the condition, of
+    /// [`Model::load`].
     ///
-    /// The model keeps a copy, so `bytes` may change or go afterwards. A file is better where there is
-    /// one: processes that load it share its memory.
+    /// The model keeps a copy, so `bytes` may change or go afterwards. A file is better where there
+    /// is one: processes that load it share its memory.
     pub fn from_bytes(bytes: &[u8]) -> Result<Model, LoadError> {
         let path = Path::new(IN_MEMORY);
         let loaded = Artifact::in_memory(bytes).and_then(|artifact| load(artifact, path));

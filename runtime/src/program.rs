@@ -82,7 +82,7 @@ pub(crate) enum Action {
     /// The run fails if an index is out of range.
     Check {
         indices: BufferId,
-        /// Of the axes, in turns.
+        /// Extents of the axes that indices are of, in turn.
         extents: Vec<usize>,
     },
     Copy(Moves),

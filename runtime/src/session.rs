@@ -70,7 +70,7 @@ pub enum SessionError {
 pub struct StepTime {
     /// The name of the kernel, node or buffer.
     pub name: String,
-    /// What the step does. The time of an `If` or `Loop` includes the steps inside it.
+    /// The kind of the step. The time of an `If` or `Loop` includes the steps inside it.
     pub kind: StepKind,
     /// How many `If`s and `Loop`s it is inside of.
     pub depth: usize,
@@ -368,13 +368,14 @@ impl Session {
 
 /// Traces.
 impl Session {
-    /// Notes from now on what each thread does when: up to `room` pieces of work of each. A GPU's kernels are not among
-    /// them.
+    /// Notes from now on what each thread does when: up to `room` pieces of work of each. A GPU's
+    /// kernels are not among them.
     pub fn start_trace(&mut self, room: usize) {
         self.trace = Some(Recorder::new(self.pool.threads(), room));
     }
 
-    /// Ends the trace, and gives what was noted of the specialisation of the last run; nothing if none was begun.
+    /// Ends the trace, and gives what was noted of the specialisation of the last run; nothing if
+    /// none was begun.
     pub fn take_trace(&mut self) -> Trace {
         let Some(recorder) = self.trace.take() else { return Trace::default() };
         let steps = &self.parts.programs[self.current].steps;

@@ -1,7 +1,8 @@
-//! What each thread did when, for pictures of a run.
+//! Records when each thread did which work, for pictures of a run.
 //!
-//! Each thread of the pool writes to room of its own that was made before, so that a traced run allocates nothing and no
-//! thread waits for another. What finds no room is counted and left out.
+//! Each thread of the pool writes to room of its own that was made before, so that a traced run
+//! allocates nothing and no thread waits for another. Events that find no room are counted and left
+//! out.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,7 @@ pub struct TraceEvent {
     pub step: usize,
     /// The name of the kernel, node or buffer.
     pub name: String,
-    /// What the step does.
+    /// The kind of the step.
     pub kind: StepKind,
     /// The thread of the pool: 0 is the one that called.
     pub thread: usize,
@@ -54,8 +55,9 @@ pub(crate) struct Raw {
     pub(crate) duration: Duration,
 }
 
-// SAFETY: thread `i` of the pool is one thread at a time, and the only one that writes to room `i` (see `record`); nothing
-// reads before the run has ended, which every thread of the pool is waited for.
+// SAFETY: thread `i` of the pool is one thread at a time, and the only one that writes to room `i`
+// (see `record`); nothing reads before the run has ended, which every thread of the pool is waited
+// for.
 unsafe impl Sync for Recorder {}
 
 impl Recorder {
@@ -70,11 +72,12 @@ impl Recorder {
         }
     }
 
-    /// What thread `thread` of the pool has done since `began`. It is called by that thread, inside of a run of the session
-    /// that the recorder belongs to.
+    /// Notes that thread `thread` of the pool worked on a step since `began`. That thread calls it,
+    /// inside of a run of the session that the recorder belongs to.
     pub(crate) fn record(&self, thread: usize, step: usize, began: Instant) {
         let (start, duration) = (began.duration_since(self.origin), began.elapsed());
-        // SAFETY: as above; a session runs one thing at a time, as that takes it by unique reference.
+        // SAFETY: as above; a session runs one thing at a time, as that takes it by unique
+        // reference.
         let events = unsafe { &mut *self.threads[thread].0.get() };
         if events.len() < self.room {
             events.push(Raw { step: step as u32, start, duration });

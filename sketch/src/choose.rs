@@ -1,8 +1,8 @@
 //! The choices of a schedule that nobody tuned: by price, without measuring.
 //!
-//! A rule's first candidates are what it takes for the cheapest; most are right. Where another candidate changes how a
-//! program is built, and not only by how much it is written out, programs are made of each and priced
-//! ([`price`](crate::price)), and one that is clearly cheaper is taken.
+//! A rule's first candidates are what it takes for the cheapest; most are right. Where another
+//! candidate changes how a program is built, and not only by how much it is written out, programs
+//! are made of each and priced ([`price`](crate::price)), and one that is clearly cheaper is taken.
 
 use crate::algorithm::Algorithm;
 use crate::default::{Knob, Knobs, Scheduled, schedule_with};
@@ -55,7 +55,7 @@ pub(crate) fn cheapest(task: &Task) -> (Choices, Scheduled) {
 }
 
 impl Task {
-    /// What the algorithm makes of the task, with how its constants are prepared, is scheduled by the cheapest choices.
+    /// The cheapest choices for the task as the algorithm rewrites it.
     pub(crate) fn choices(&self, algorithm: Option<Algorithm>) -> Choices {
         let made = algorithm.and_then(|algorithm| algorithm.rewrite(self));
         cheapest(made.as_ref().map_or(self, |m| &m.task)).0
@@ -104,7 +104,8 @@ mod tests {
         assert_eq!(task(SOFTMAX).choices(None), []);
     }
 
-    /// Every decision of the trace that nobody tuned can be another, and the program computes the same.
+    /// Every decision of the trace that nobody tuned can be another, and the program computes the
+    /// same.
     #[test]
     fn every_choice_computes_the_same() {
         let random = &mut crate::rules::fixed_random();

@@ -122,8 +122,8 @@ impl Task {
         default.into_iter().chain(derived).collect()
     }
 
-    /// The default schedule of what the algorithm makes of the subgraph, and the knobs that matter for it, each of which
-    /// the trace samples.
+    /// The default schedule of what the algorithm makes of the subgraph, and the knobs that matter
+    /// for it, each of which the trace samples.
     fn default_sketch(
         self: &Arc<Task>,
         algorithm: Option<Algorithm>,

@@ -10,7 +10,8 @@ use super::parse::{
 };
 use crate::literal::Literal;
 
-/// Sizes of a dimension, at least one. (A `Vec` would mean to clap that the option takes several values.)
+/// Sizes of a dimension, at least one. (A `Vec` would mean to clap that the option takes several
+/// values.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes(pub Vec<usize>);
 
@@ -29,19 +30,20 @@ pub struct Specialise {
     /// Shape of an input, as in `x=1x3x224x224`
     #[arg(long = "shape", value_name = "NAME=1x3x224x224", value_parser = parse_shape)]
     pub shapes: Vec<(String, Vec<usize>)>,
-    /// Size of a named dimension, as in `batch=1`. With several, as in `batch=1,4,16`, the artifact holds the
-    /// model for each, and chooses by the shapes of its inputs
+    /// Size of a named dimension, as in `batch=1`. With several, as in `batch=1,4,16`, the artifact
+    /// holds the model for each, and chooses by the shapes of its inputs
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     pub dims: Vec<(String, Sizes)>,
     /// Fix the value of an input that decides shapes, as in `rate=16000`, `on=true`, `sizes=[1,2]`
     /// or `n=FILE.npy`; the artifact refuses any other value
     #[arg(long = "value", value_name = "NAME=VALUE", value_parser = parse_value)]
     pub values: Vec<(String, Given)>,
-    /// Begin at these tensors, by their names in the model: they become the inputs, and what only they need is left out
+    /// Begin at these tensors, by their names in the model: they become the inputs, and what only
+    /// they need is left out
     #[arg(long = "inputs", value_name = "NAME,..", value_delimiter = ',')]
     pub begins: Vec<String>,
-    /// End at these tensors, by their names in the model: they become the outputs, and what only comes after them is
-    /// left out
+    /// End at these tensors, by their names in the model: they become the outputs, and what only
+    /// comes after them is left out
     #[arg(long = "outputs", value_name = "NAME,..", value_delimiter = ',')]
     pub ends: Vec<String>,
 }
@@ -68,7 +70,7 @@ pub enum InputFile {
     All(PathBuf),
 }
 
-/// What `verify` compares with.
+/// The reference of `verify`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Against {
     /// The compiler's own interpreter of the model
@@ -99,8 +101,8 @@ pub struct Search {
     /// What random choices begin with
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
-    /// Whether a kernel finds its constants in the caches: `auto` does as the model will, whose constants fit the last cache
-    /// or do not
+    /// Whether a kernel finds its constants in the caches: `auto` does as the model will, whose
+    /// constants fit the last cache or do not
     #[arg(long, value_enum, default_value_t = Constants::Auto)]
     pub constants: Constants,
     /// How candidates are found
@@ -133,10 +135,11 @@ pub struct Tuned {
     pub threads: usize,
 }
 
-/// What may be traded for time.
+/// Options that trade accuracy for time.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct Accuracy {
-    /// Keep to direct sums: no Winograd convolutions, which are faster but round more, and spread infinities and NaN
+    /// Keep to direct sums: no Winograd convolutions, which are faster but round more, and spread
+    /// infinities and NaN
     #[arg(long)]
     pub accurate: bool,
 }

@@ -122,7 +122,8 @@ struct Planned {
     steps: Vec<String>,
     /// What it computes, as text.
     compute: String,
-    /// Of the program for a CPU, hexadecimal: kernels of one machine code have one hash, whatever made them.
+    /// The hash of a CPU program's code, hexadecimal: kernels of one machine code have one hash,
+    /// whatever made them.
     #[serde(skip_serializing_if = "Option::is_none")]
     code_hash: Option<String>,
     /// The program, or what was asked for in its place.

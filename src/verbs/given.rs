@@ -1,4 +1,5 @@
-//! Values that the user gives for inputs: `NAME=FILE.npy` for one, `FILE.npz` for all of an archive.
+//! Values that the user gives for inputs: `NAME=FILE.npy` for one, `FILE.npz` for all of an
+//! archive.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +13,7 @@ use crate::inputs::{self, Seed};
 use crate::kinds::{self, Kind};
 use crate::{Error, npz};
 
-/// What was given, by name.
+/// The given values, by name.
 pub(super) fn tensors(files: &[InputFile]) -> Result<BTreeMap<String, Tensor>, Error> {
     let mut all: Vec<(String, Tensor)> = vec![];
     for file in files {
@@ -29,7 +30,7 @@ fn archive(path: &Path) -> Result<BTreeMap<String, Tensor>, Error> {
     npz::read(path)
 }
 
-/// What was given; where nothing was, made-up values for every input.
+/// The given values; if there are none, made-up ones for every input.
 pub(super) fn or_made_up(
     files: &[InputFile],
     model: &Model,

@@ -153,7 +153,8 @@ fn read_tensor(path: &Path) -> Result<Tensor, Error> {
     Ok(npy::read(path)?)
 }
 
-/// Each name with every character that is awkward in a file name replaced; those that are alike then are numbered.
+/// Each name with every character that is awkward in a file name replaced; those that are alike
+/// then are numbered.
 fn file_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut taken: Vec<String> = vec![];
     for name in names {

@@ -17,7 +17,8 @@ import sys
 import unittest
 import warnings
 
-# Half floats are compared as in `tests/onnx_suite/compare.rs`: two units in the last place are right.
+# Half floats are compared as in `tests/onnx_suite/compare.rs`: two units in the last place are
+# right.
 HALF = {"rtol": 2e-3}
 TOLERANCES = {"test_attention_4d_causal_fp16": HALF, "test_attention_4d_causal_fp16_expanded": HALF}
 # Cases that the runner of the onnx package cannot judge.

@@ -67,7 +67,7 @@ pub(super) fn object(
     Ok(object.as_slice().to_vec())
 }
 
-/// What the function's body refers to.
+/// The values that the body of the function uses.
 struct Entry<'c, 'i> {
     ir: &'i Ir<'c>,
     function: FunctionValue<'c>,

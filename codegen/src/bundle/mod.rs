@@ -1,7 +1,8 @@
 //! A model as one relocatable object and a header, for programs that have no runtime.
 //!
-//! In: what an artifact is made of, for one size and without work of the runtime. Out: `NAME.o` with one global
-//! function, `NAME.h`, and the weights in the object or in `NAME.weights`. The same arguments give the same bytes.
+//! In: what an artifact is made of, for one size and without work of the runtime. Out: `NAME.o`
+//! with one global function, `NAME.h`, and the weights in the object or in `NAME.weights`. The same
+//! arguments give the same bytes.
 //!
 //! ```text
 //! kernels' objects + entry (`entry`) --link--> NAME.o        plan (`plan`) --header--> NAME.h
@@ -25,7 +26,8 @@ use crate::target::Target;
 use entry::Weights;
 pub use names::symbol;
 
-/// What the function returns: nothing went wrong; a pointer is not aligned; an index is data and out of range.
+/// The function returns one of these: all is well; a pointer is not aligned; an index from data is
+/// out of range.
 const OK: u32 = 0;
 const MISALIGNED: u32 = 1;
 const INDEX_OUT_OF_RANGE: u32 = 2;
@@ -55,7 +57,8 @@ impl Files {
     }
 }
 
-/// Writes the bundle. Arguments are as [`crate::artifact::write`] takes them; nothing is prepared when loading.
+/// Writes the bundle. Arguments are as [`crate::artifact::write`] takes them; nothing is prepared
+/// when loading.
 pub fn write(
     files: &Files,
     target: &Target,

@@ -11,7 +11,8 @@ pub fn symbol(name: &str) -> String {
     if starts_well { word } else { format!("m{word}") }
 }
 
-/// Fields of a struct for these names, all different. The prefix keeps them from being words of the language.
+/// Fields of a struct for these names, all different. The prefix keeps them from being words of the
+/// language.
 pub(super) fn fields<'a>(prefix: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut taken: Vec<String> = vec![];
     for name in names {

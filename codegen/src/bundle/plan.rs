@@ -1,6 +1,7 @@
 //! The plan of a model as a list of calls, with all addresses known but for the caller's.
 //!
-//! In: a manifest. Out: a [`Plan`], or a [`CodegenError::Bundle`] that names the first step that needs the runtime.
+//! In: a manifest. Out: a [`Plan`], or a [`CodegenError::Bundle`] that names the first step that
+//! needs the runtime.
 //!
 //! ```text
 //! kernel 3 (x, weight at 64, arena at 128)  ->  k3_0(input 0, weights + 64, workspace + 128)
@@ -24,7 +25,7 @@ pub(super) enum Place {
     Weights(usize),
 }
 
-/// What the function does, in order.
+/// The function takes these steps, in order.
 pub(super) enum Call {
     Kernel {
         launches: Vec<Launch>,
@@ -40,13 +41,14 @@ pub(super) enum Call {
         indices: Place,
         dtype: DType,
         count: usize,
-        /// Of the axes, in turns.
+        /// Extents of the axes that indices are of, in turn.
         extents: Vec<usize>,
     },
 }
 
 pub(super) struct Plan<'a> {
-    /// Those that the caller gives a pointer for, in this order: inputs that are not fixed, then outputs.
+    /// Those that the caller gives a pointer for, in this order: inputs that are not fixed, then
+    /// outputs.
     pub(super) inputs: Vec<&'a Port>,
     pub(super) outputs: Vec<&'a Port>,
     pub(super) calls: Vec<Call>,

@@ -3,6 +3,7 @@
 use object::elf;
 
 use super::Machine;
+use super::header::FileHeader;
 use super::place::{self, LIBRARY, Placed, Range, SEGMENTS, SYMBOL};
 use super::relocate::Text;
 
@@ -62,26 +63,18 @@ pub(super) fn lay_out(
     }
     let back_at = end.next_multiple_of(8);
     let (back, headers_at, count) = table.finish(back_at);
-    front[..64].copy_from_slice(&elf_header(machine, headers_at, count));
+    let header = FileHeader {
+        kind: elf::ET_DYN.0,
+        machine,
+        segments: SEGMENTS as u16,
+        sections_at: headers_at,
+        sections: count,
+        names: count - 1,
+    };
+    front[..64].copy_from_slice(&header.bytes());
     let segments = program_headers(placed, machine);
     front[64..64 + segments.len()].copy_from_slice(&segments);
     Layout { front, offsets, back, back_at }
-}
-
-fn elf_header(machine: &Machine, headers_at: u64, sections: u16) -> Vec<u8> {
-    let mut out = b"\x7fELF\x02\x01\x01".to_vec();
-    out.resize(16, 0);
-    out.extend(elf::ET_DYN.0.to_le_bytes());
-    out.extend(machine.elf.0.to_le_bytes());
-    out.extend(1_u32.to_le_bytes());
-    for at in [0, 64, headers_at] {
-        out.extend(u64::to_le_bytes(at));
-    }
-    out.extend(0_u32.to_le_bytes());
-    for field in [64, 56, SEGMENTS as u16, SECTION_HEADER as u16, sections, sections - 1] {
-        out.extend(u16::to_le_bytes(field));
-    }
-    out
 }
 
 fn program_headers(placed: &Placed, machine: &Machine) -> Vec<u8> {

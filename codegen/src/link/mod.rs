@@ -14,6 +14,7 @@
 //!                              extra sections, section headers                 |  not mapped
 //! ```
 
+mod header;
 mod image;
 mod object;
 mod place;

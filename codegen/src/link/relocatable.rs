@@ -1,8 +1,8 @@
 //! Objects to one relocatable object, for a linker of the user's.
 //!
-//! In: the same objects as for a library, and how many bytes of weights to carry. Out: a [`Relocatable`], by which the
-//! file is written from front to back. One symbol is global, so that two such files have no name in common;
-//! calls of the C library stay open.
+//! In: the same objects as for a library, and how many bytes of weights to carry. Out: a
+//! [`Relocatable`], by which the file is written from front to back. One symbol is global, so that
+//! two such files have no name in common; calls of the C library stay open.
 //!
 //! ```text
 //! a.o: .text .rodata.cst4      header .text .rodata .rela.text .rela.rodata .symtab .strtab .shstrtab
@@ -13,12 +13,13 @@ use std::collections::BTreeMap;
 
 use ::object::elf;
 
+use super::header::FileHeader;
 use super::object::Object;
 use super::{Machine, is_libm};
 use crate::error::CodegenError;
 use crate::target::Target;
 
-/// What the file consists of: `front`, the weights at their offset, `back` at its offset.
+/// The file consists of `front`, the weights at their offset, `back` at its offset.
 pub(crate) struct Relocatable {
     pub(crate) front: Vec<u8>,
     pub(crate) weights_at: u64,
@@ -35,7 +36,7 @@ pub(crate) struct Carried<'a> {
     pub(crate) align: u64,
 }
 
-/// What LLVM makes of copies, beside the mathematical functions.
+/// LLVM turns copies into these calls, beside those of mathematical functions.
 const MEMORY_FUNCTIONS: &[&str] = &["memcpy", "memmove", "memset"];
 
 /// Joins `objects`; of their symbols only `export` is seen from outside.
@@ -350,7 +351,15 @@ impl File {
         self.headers[field..field + 8].copy_from_slice(&weights_at.to_le_bytes());
         let back_at = (weights_at + bytes).next_multiple_of(8);
         let count = (self.headers.len() / 64) as u16;
-        let header = elf_header(machine, back_at, count);
+        let header = FileHeader {
+            kind: elf::ET_REL.0,
+            machine,
+            segments: 0,
+            sections_at: back_at,
+            sections: count,
+            names: SHSTRTAB,
+        }
+        .bytes();
         self.front[..64].copy_from_slice(&header);
         Relocatable {
             front: self.front,
@@ -360,20 +369,4 @@ impl File {
             imports: table.imports.clone(),
         }
     }
-}
-
-fn elf_header(machine: &Machine, headers_at: u64, sections: u16) -> Vec<u8> {
-    let mut out = b"\x7fELF\x02\x01\x01".to_vec();
-    out.resize(16, 0);
-    out.extend(elf::ET_REL.0.to_le_bytes());
-    out.extend(machine.elf.0.to_le_bytes());
-    out.extend(1_u32.to_le_bytes());
-    for at in [0, 0, headers_at] {
-        out.extend(u64::to_le_bytes(at));
-    }
-    out.extend(0_u32.to_le_bytes());
-    for field in [64, 0, 0, 64, sections, SHSTRTAB] {
-        out.extend(u16::to_le_bytes(field));
-    }
-    out
 }

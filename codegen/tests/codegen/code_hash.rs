@@ -26,7 +26,7 @@ fn product([m, n, k]: [usize; 3]) -> Compute {
     compute
 }
 
-/// What each row is more than its largest element.
+/// Each row less its largest element.
 fn rows([m, n]: [usize; 2]) -> Compute {
     let most = Stage::reduction("s", f32s(&[m]), Combiner::Max, vec![n], at(0, &[0, 1]));
     let mut compute = Compute::single(vec![f32s(&[m, n])], most);

@@ -35,8 +35,8 @@ impl Net {
         y: &mut [f32; sizes::NET_OUT_y_LEN],
     ) -> Result<(), i32> {
         let io = Io { x: x.as_ptr(), y: y.as_mut_ptr() };
-        // SAFETY: `x`, `y` and the workspace have the sizes and alignments of the header, which lies
-        // beside the object; borrows keep them from overlapping.
+        // SAFETY: `x`, `y` and the workspace have the sizes and alignments of the header, which
+        // lies beside the object; borrows keep them from overlapping.
         match unsafe { net_run(&io, &mut *self.0) } {
             0 => Ok(()),
             status => Err(status),

@@ -248,7 +248,8 @@ impl Importer {
         if self.unfold(&graph.node).is_err() {
             return nothing();
         }
-        // Tensors that become inputs are imported for their types, whether an output needs them or not.
+        // Tensors that become inputs are imported for their types, whether an output needs them or
+        // not.
         let begins = self.begins.keys().filter(|_| self.is_outermost());
         let begins: Vec<String> = begins.cloned().collect();
         let names = outputs.iter().chain(&begins).map(String::as_str);
@@ -324,8 +325,9 @@ impl Importer {
         }
     }
 
-    /// Binds the outputs of a node that cannot be imported. If it is skipped for another node's problem, it is told all
-    /// the same where it needs to know what depends on data: nothing that is done about the other would help.
+    /// Binds the outputs of a node that cannot be imported. If it is skipped for another node's
+    /// problem, it is told all the same where it needs to know what depends on data: nothing that
+    /// is done about the other would help.
     fn poisoned(&mut self, node: &NodeProto, problem: Problem) -> Vec<Binding> {
         let hidden = problem.is_silent() && self.is_outermost();
         self.report(problem);

@@ -1,8 +1,8 @@
 //! A part of a model: from tensors that become its inputs to tensors that become its outputs.
 //!
-//! Tensors go by the names that the file gives them. One that becomes an input is imported as usual, for its type;
-//! then an input of the graph takes its place for everything that reads it. Nodes that only what was left out
-//! needs are removed.
+//! Tensors go by the names that the file gives them. One that becomes an input is imported as
+//! usual, for its type; then an input of the graph takes its place for everything that reads it.
+//! Nodes that only what was left out needs are removed.
 //!
 //! ```text
 //! x -> Conv -> a -> Relu -> b -> Softmax -> y        --inputs a --outputs b:   a -> Relu -> b
@@ -54,7 +54,7 @@ pub(super) fn check(graph: &GraphProto, options: &ImportOptions) -> Vec<Problem>
 }
 
 impl Importer {
-    /// What stands for a tensor from here on that becomes an input.
+    /// Lets an input stand for a tensor from here on.
     pub(super) fn begin_at(&mut self, name: &str, binding: Binding) -> Binding {
         if binding == Binding::Poisoned {
             return binding;

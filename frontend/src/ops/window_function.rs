@@ -21,8 +21,8 @@ pub(crate) const OPS: &[OpEntry] = &[
 /// Elements of the largest table.
 const MAX_TABLE: usize = 1 << 28;
 
-/// A sum of cosines: `c[0] + c[1] cos(t) + c[2] cos(2 t)`, where `t` goes round once. A symmetric window of one element is
-/// 0 / 0 by the standard's formula, and so NaN.
+/// A sum of cosines: `c[0] + c[1] cos(t) + c[2] cos(2 t)`, where `t` goes round once. A symmetric
+/// window of one element is 0 / 0 by the standard's formula, and so NaN.
 fn window(ctx: &mut NodeCtx<'_>, c: [f64; 3]) -> Result<Vec<ValueId>, Problem> {
     let size = extent(ctx, only_int(ctx, 0, "size")?, "size")?;
     ctx.check(size <= MAX_TABLE, || format!("its size {size} is too large"))?;

@@ -62,8 +62,8 @@ fn type_problems(compute: &Compute, index: usize) -> Vec<Problem> {
     problems
 }
 
-/// The type of an expression over variables for which `is_axis` holds, and over the buffers that `source` knows; or the
-/// first thing that does not fit.
+/// The type of an expression over variables for which `is_axis` holds, and over the buffers that
+/// `source` knows; or the first thing that does not fit.
 pub fn type_of<'a>(
     e: &Expr,
     is_axis: &dyn Fn(VarId) -> bool,

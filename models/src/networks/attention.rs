@@ -147,8 +147,8 @@ pub(crate) fn joint_qkv(b: &mut Builder, x: &str, groups: usize, heads: &Heads) 
     })
 }
 
-/// Attention of vision transformers within `groups` of tokens: queries are scaled, `bias` is added to
-/// scores, and a dense layer follows.
+/// Attention of vision transformers within `groups` of tokens: queries are scaled, `bias` is added
+/// to scores, and a dense layer follows.
 pub(crate) fn self_attention(
     b: &mut Builder,
     x: &str,

@@ -1,5 +1,5 @@
-//! DeepLabV3 (Chen et al.) on MobileNetV3-Large (Howard et al.): depthwise convolutions with dilation,
-//! HardSwish, pooled pyramids and a picture that grows back.
+//! DeepLabV3 (Chen et al.) on MobileNetV3-Large (Howard et al.): depthwise convolutions with
+//! dilation, HardSwish, pooled pyramids and a picture that grows back.
 
 use super::layers::{
     Conv, Gates, UNIT, concat, conv_bias, conv_bn, conv_bn_relu, relu, squeeze_excite,

@@ -1,5 +1,6 @@
-//! A step of a decoder as Llama has them (Touvron et al.), of the size of TinyLlama-1.1B (Zhang et al.):
-//! 4 of its 22 layers, without the embedding and the head. One token reads the keys and values of 127.
+//! A step of a decoder as Llama has them (Touvron et al.), of the size of TinyLlama-1.1B (Zhang et
+//! al.): 4 of its 22 layers, without the embedding and the head. One token reads the keys and
+//! values of 127.
 
 use super::attention::{product, softmax};
 use super::layers::{concat, reshape, silu, slice, transpose};
@@ -15,7 +16,8 @@ const SHARED: usize = 4;
 const PAST: usize = 127;
 const LAYERS: usize = 4;
 
-/// `x / sqrt(mean(x^2) + epsilon) * scale`, in the nodes of exporters; the scale is left to the caller.
+/// `x / sqrt(mean(x^2) + epsilon) * scale`, in the nodes of exporters; the scale is left to the
+/// caller.
 fn normalised(b: &mut Builder, x: &str) -> Name {
     let (two, epsilon, one) = (b.scalar(2.0), b.scalar(1e-5), b.scalar(1.0));
     let y = b.op("Pow", &[x, &two], &[]);

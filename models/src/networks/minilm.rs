@@ -1,5 +1,5 @@
-//! MiniLM-L6 (Wang et al.) as all-MiniLM-L6-v2 has it, sequence 128 and without its pooler: with weights
-//! in float32, and quantised as ONNX Runtime's `quantize_dynamic` writes it.
+//! MiniLM-L6 (Wang et al.) as all-MiniLM-L6-v2 has it, sequence 128 and without its pooler: with
+//! weights in float32, and quantised as ONNX Runtime's `quantize_dynamic` writes it.
 
 use super::attention::{
     Dense, Heads, encoder_layer, last_hidden_state, layer_norm, linear, padding_mask,

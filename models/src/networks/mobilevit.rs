@@ -1,5 +1,5 @@
-//! MobileViT-S (Mehta and Rastegari): inverted residuals, and transformers over pixels of the same place
-//! in patches.
+//! MobileViT-S (Mehta and Rastegari): inverted residuals, and transformers over pixels of the same
+//! place in patches.
 
 use super::attention::{Heads, feed_forward, layer_norm, self_attention};
 use super::layers::{
@@ -22,8 +22,8 @@ fn inverted_residual(b: &mut Builder, x: &str, (from, to): (usize, usize), strid
     if stride == 1 && from == to { b.op("Add", &[&y, x], &[]) } else { y }
 }
 
-/// A block with a transformer: the channels and the side of its picture, the width and the layers of
-/// the transformer.
+/// A block with a transformer: the channels and the side of its picture, the width and the layers
+/// of the transformer.
 struct Global {
     channels: usize,
     size: usize,

@@ -17,7 +17,7 @@ fn shuffle(b: &mut Builder, x: &str, channels: usize, groups: usize, size: usize
 
 const GROUPS: usize = 3;
 
-/// What is added to a shortcut is scaled down, so that sums keep their size through the depth.
+/// The scale of a branch that is added to a shortcut: sums keep their size through the depth.
 const BRANCH: (f32, f32) = (0.2, 0.5);
 
 /// A unit of v1. With stride 2 the shortcut is an average pool, and both are concatenated.

@@ -8,8 +8,9 @@ fn model(name: &str, scale: Scale) -> Model {
     network.build_at(scale)
 }
 
-/// The name, the number that its authors' or a framework's code has, and parts that this project leaves
-/// out. Frameworks: torchvision, pytorchcv (ShuffleNet v1), timm (MobileViT-S), transformers.
+/// The name, the number that its authors' or a framework's code has, and parts that this project
+/// leaves out. Frameworks: torchvision, pytorchcv (ShuffleNet v1), timm (MobileViT-S),
+/// transformers.
 const PUBLISHED: [(&str, usize, usize); 16] = [
     ("resnet18", 11_689_512, 0),
     ("resnet50", 25_557_032, 0),
@@ -23,7 +24,8 @@ const PUBLISHED: [(&str, usize, usize); 16] = [
     ("vit_b16", 86_567_656, 0),
     ("swin_t", 28_288_354, 0),
     ("mobilevit_s", 5_578_632, 0),
-    // An auxiliary classifier helps to train it: 3x3 from 40 to 10 channels, and 1x1 to the classes.
+    // An auxiliary classifier helps to train it: 3x3 from 40 to 10 channels, and 1x1 to the
+    // classes.
     ("deeplabv3_mobilenet_v3", 11_029_328, 40 * 10 * 9 + 2 * 10 + 10 * 21 + 21),
     // The mask of pre-training, and the norms that weights of positions are divided by.
     ("wav2vec2", 94_371_712, 768 + 128),

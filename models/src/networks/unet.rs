@@ -1,5 +1,5 @@
-//! U-Net (Ronneberger et al.) with batch normalisation and padding: what was made on the way down is
-//! concatenated on the way up.
+//! U-Net (Ronneberger et al.) with batch normalisation and padding: what was made on the way down
+//! is concatenated on the way up.
 
 use super::layers::{Conv, concat, conv_attributes, conv_bn_relu, ints, max_pool};
 use crate::Builder;

@@ -1,5 +1,5 @@
-//! The encoder of wav2vec 2.0 base (Baevski et al.) on a second of sound: convolutions over samples, then
-//! a transformer.
+//! The encoder of wav2vec 2.0 base (Baevski et al.) on a second of sound: convolutions over
+//! samples, then a transformer.
 
 use super::attention::{Heads, encoder_layer, gelu_erf, last_hidden_state, layer_norm, linear};
 use super::layers::{Conv, conv, conv_bias, slice, transpose};

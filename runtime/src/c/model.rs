@@ -71,9 +71,9 @@ pub unsafe extern "C" fn ansc_model_load(
     })
 }
 
-/// Loads an artifact that lies in memory, as `ansc_model_load` does from a file. The model keeps a copy:
-/// the memory may change or go when the function returns. A file is better where there is one, for
-/// processes that load it share its pages.
+/// Loads an artifact that lies in memory, as `ansc_model_load` does from a file. The model keeps a
+/// copy: the memory may change or go when the function returns. A file is better where there is
+/// one, for processes that load it share its pages.
 ///
 /// # Safety
 /// `data` is null or `size` readable bytes; `model` is null or writable.

@@ -17,7 +17,7 @@ pub(crate) struct IndexCheck<'a> {
     pub(crate) node: &'a str,
     pub(crate) buffers: &'a [BufferInfo],
     pub(crate) indices: BufferId,
-    /// Of the axes, in turns.
+    /// Extents of the axes that indices are of, in turn.
     pub(crate) extents: &'a [usize],
 }
 

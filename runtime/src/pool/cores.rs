@@ -1,16 +1,18 @@
-//! How many threads can run at once here: cores of the process's affinity, and of them what the quotas
-//! of its control groups pay for.
+//! How many threads can run at once here: cores of the process's affinity, and of them what the
+//! quotas of its control groups pay for.
 //!
-//! In: `/proc/self/cgroup`, which names the groups, `/proc/self/mountinfo`, which says where they are mounted, and
-//! the quotas there: `cpu.max` in version 2, `cpu.cfs_quota_us` and `cpu.cfs_period_us` in version 1.
-//! A quota of a group holds for all groups below it, so the smallest up to the mount counts. The standard library
-//! rounds quotas down; this rounds up, so that a quota of 1.5 cores is used to the full.
+//! In: `/proc/self/cgroup`, which names the groups, `/proc/self/mountinfo`, which says where they
+//! are mounted, and the quotas there: `cpu.max` in version 2, `cpu.cfs_quota_us` and
+//! `cpu.cfs_period_us` in version 1. A quota of a group holds for all groups below it, so the
+//! smallest up to the mount counts. The standard library rounds quotas down; this rounds up, so
+//! that a quota of 1.5 cores is used to the full.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::thread;
 
-/// Threads that can run at once, at least 1: what `0` stands for wherever a number of threads is asked for.
+/// Threads that can run at once, at least 1: what `0` stands for wherever a number of threads is
+/// asked for.
 pub fn cores() -> usize {
     let quota = quota(Path::new("/")).unwrap_or(usize::MAX);
     affinity().min(quota).max(1)
@@ -37,7 +39,8 @@ fn affinity() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The smallest quota in cores, rounded up, of a system whose files are below `root`; `None` if there is none.
+/// The smallest quota in cores, rounded up, of a system whose files are below `root`; `None` if
+/// there is none.
 fn quota(root: &Path) -> Option<usize> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).ok()?;

@@ -7,7 +7,7 @@
 //! done in the meantime. It is taken where it wins clearly. Where weights that are transformed in each run cost about as
 //! much as those that were transformed before, and take many bytes less, they are.
 //!
-//! Of the others programs are made and priced.
+//! For the other algorithms, programs are made and priced.
 
 use super::convolution::Convolution;
 use super::winograd::{self, Weights};

@@ -1,8 +1,8 @@
 //! Other ways to compute the same subgraph.
 //!
-//! In: a [`Task`] one of whose stages is a convolution, a sum of products of 8-bit integers, or a window, told by its accesses.
-//! Out: a task whose expression computes the same with other stages, and how constants are prepared for it. The new task
-//! is scheduled like any other.
+//! In: a [`Task`] one of whose stages is a convolution, a sum of products of 8-bit integers, or a
+//! window, told by its accesses. Out: a task whose expression computes the same with other stages,
+//! and how constants are prepared for it. The new task is scheduled like any other.
 //!
 //! ```text
 //! pad; conv; relu  =>  winograd_4: pad; transform; 36 products; transform back; relu

@@ -1,4 +1,5 @@
-//! The position of an extreme as two reductions that vectors can do: the extreme, and then the first place that has it.
+//! The position of an extreme as two reductions that vectors can do: the extreme, and then the
+//! first place that has it.
 //!
 //! ```text
 //! y[i] = argmax{r: 300} x[i, r]
@@ -8,8 +9,9 @@
 //! y[i]     = i64(place[i])
 //! ```
 //!
-//! A maximum or minimum is NaN if a term is, and then no term equals it: the first NaN is found. Where the last place is
-//! wanted, it is a maximum of places. All results are those of the one reduction.
+//! A maximum or minimum is NaN if a term is, and then no term equals it: the first NaN is found.
+//! Where the last place is wanted, it is a maximum of places. All results are those of the one
+//! reduction.
 
 use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType, UnOp};
 use ansc_runtime::DType;

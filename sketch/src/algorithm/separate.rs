@@ -7,8 +7,9 @@
 //! y[n, c, i, j]     = max{s: 7} along[n, c, i, j * 2 + s]
 //! ```
 //!
-//! What windows beside each other have in common is combined once: of 49 terms 7 and 14 are left. The first step goes
-//! through whole rows of elements that lie side by side, whatever the stride. Sums are added up in another order.
+//! Neighbouring windows share terms, which are combined once: of 49 terms 7 and 14 are left. The
+//! first step goes through whole rows of elements that lie side by side, whatever the stride. Sums
+//! are added up in another order.
 
 use ansc_graph::{Compute, Expr, Reduce, Stage, TensorType, VarId};
 
@@ -116,8 +117,8 @@ impl Windows {
         place
     }
 
-    /// The body with the window of this number alone: places stand for those that come later, and for those that are done,
-    /// their results.
+    /// The body with the window of this number alone: places stand for those that come later, and
+    /// for those that are done, their results.
     fn step(&self, body: &Expr, number: usize) -> Expr {
         let (own, rank) = (&self.windows[number], self.at.len());
         let index = |of: usize, e: &Expr, is_first: bool| {

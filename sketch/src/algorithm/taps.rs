@@ -1,4 +1,5 @@
-//! A convolution as one product of matrices, whose results are then added up: each tap of the window has columns of its own.
+//! A convolution as one product of matrices, whose results are then added up: each tap of the
+//! window has columns of its own.
 //!
 //! ```text
 //! conv[n, y, x, k] = sum{r, s, c} in[n, y * 2 + r, x * 2 + s, c] * w[r, s, c, k]
@@ -7,8 +8,9 @@
 //! conv[n, y, x, k] = sum{r, s} taps[(n, y * 2 + r, x * 2 + s), (r, s, k)]
 //! ```
 //!
-//! Where there are few output channels, vectors along them are mostly empty; here they are as long as the window has taps. Places
-//! that a stride leaves out are multiplied in vain. `m` is made of constant weights when compiling.
+//! Where there are few output channels, vectors along them are mostly empty; here they are as long
+//! as the window has taps. Places that a stride leaves out are multiplied in vain. `m` is made of
+//! constant weights when compiling.
 
 use ansc_graph::{BufId, Combiner, Compute, Expr, Stage, TensorType};
 use ansc_runtime::DType;

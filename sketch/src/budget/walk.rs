@@ -18,13 +18,13 @@ const MAX_SPAN: usize = 8;
 /// A loop counts, compares and turns.
 const LOOP: usize = 3;
 
-/// What a walk counts.
+/// A walk counts one of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Counting {
     /// Instructions that stand in the code.
     Code,
-    /// Instructions that a run issues: a loop counts in each iteration. Addresses and conditions that the innermost loop does
-    /// not change are computed outside of it, and count for nothing.
+    /// Instructions that a run issues: a loop counts in each iteration. Addresses and conditions
+    /// that the innermost loop does not change are computed outside of it, and count for nothing.
     Issued,
 }
 

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! A stage is inlined where recomputing it costs no more than storing and loading it: never a
-//! reduction or a result; into a reduction that uses elements again only if it merely moves them, or pads what a window
-//! of one channel slides over (otherwise padding stays a buffer); expensive functions only into one reader of the same size; never what
-//! is written out along an axis (`transform`), nor what is one of a chain of cumulative sums (`scan`), or read by it.
+//! reduction or a result; into a reduction that uses elements again only if it merely moves them,
+//! or pads what a window of one channel slides over (otherwise padding stays a buffer); expensive
+//! functions only into one reader of the same size; never what is written out along an axis
+//! (`transform`), nor what is one of a chain of cumulative sums (`scan`), or read by it.
 
 use ansc_graph::{BufId, Compute, Expr, Stage};
 

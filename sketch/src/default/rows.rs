@@ -89,8 +89,9 @@ fn find_in(b: &mut Builder<'_>, stages: &[usize], targets: &[Target]) {
     }
 }
 
-/// The longest run of stages from `first` that agree on some number of leading axes, and that number: the largest, with the
-/// shortest rows, unless the knob says how many others of such a number come first.
+/// The longest run of stages from `first` that agree on some number of leading axes, and that
+/// number: the largest, with the shortest rows, unless the knob says how many others of such a
+/// number come first.
 pub(super) fn run(
     b: &Builder<'_>,
     first: usize,

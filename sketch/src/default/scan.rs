@@ -1,4 +1,5 @@
-//! Stages that combine each element with all before it, told by how they double the distance: one pass with a running value.
+//! Stages that combine each element with all before it, told by how they double the distance: one
+//! pass with a running value.
 //!
 //! ```text
 //! s1[i, j] = x[i, j] + select(1 <= i, x[i - 1, j], 0);  s2[i, j] = s1[i, j] + select(2 <= i, s1[i - 2, j], 0);  ..
@@ -6,8 +7,9 @@
 //! parallel jo { run[0..16] = 0;  for i { run[l] += x[i, jo * 16 + l];  s[i, jo * 16 + l] = run[l] } }
 //! ```
 //!
-//! Vectors lie along the axes inside of the one that is run along; where these are too short, several rows are done side by
-//! side. What reads the result at its own place, and nothing else does, is computed in the same pass.
+//! Vectors lie along the axes inside of the one that is run along; where these are too short,
+//! several rows are done side by side. What reads the result at its own place, and nothing else
+//! does, is computed in the same pass.
 
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType};
 
@@ -250,7 +252,8 @@ impl Scan {
     }
 }
 
-/// The only reader of the stage, if it comes next and reads it at its own place; or the stage itself.
+/// The only reader of the stage, if it comes next and reads it at its own place; or the stage
+/// itself.
 fn result_of(compute: &Compute, last: usize) -> usize {
     let own = compute.stage_buffer(last);
     let next = last + 1;

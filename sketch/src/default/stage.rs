@@ -424,7 +424,7 @@ fn fold(
 }
 
 /// `f` in vectors of the given widths, one after another.
-fn each_width(
+pub(super) fn each_width(
     b: &mut Builder<'_>,
     path: &Path,
     widths: &[usize],
@@ -582,7 +582,7 @@ fn reduced_groups(b: &Builder<'_>, s: &Stage) -> Vec<Range<usize>> {
 
 fn groups(b: &Builder<'_>, s: &Stage, axes: Range<usize>) -> Vec<Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
-    // Of axes of one element none is a step; between others they do not count.
+    // An axis of one element is no step, and parts no others.
     let mut last = None;
     for axis in axes {
         let is_one = s.extents()[axis] == 1;
@@ -597,8 +597,8 @@ fn groups(b: &Builder<'_>, s: &Stage, axes: Range<usize>) -> Vec<Range<usize>> {
     groups
 }
 
-/// Every mention of `axis` and the `next` one is as neighbouring indices of a buffer whose extent there is the
-/// next axis's; then both are one walk through memory.
+/// Every mention of `axis` and the `next` one is as neighbouring indices of a buffer whose extent
+/// there is the next axis's; then both are one walk through memory.
 fn merges(b: &Builder<'_>, s: &Stage, axis: usize, next: usize) -> bool {
     let extent = s.extents()[next];
     let (this, behind) = (Expr::var(axis), Expr::var(next));

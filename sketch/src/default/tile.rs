@@ -28,7 +28,7 @@ use ansc_graph::{BufId, Combiner, Expr, Reduce, Stage, TensorType};
 
 use super::build::{Builder, Path};
 use super::knobs::Knob;
-use super::stage::{PARALLEL_WORK, lanes_of, plus, widths_of};
+use super::stage::{PARALLEL_WORK, each_width, lanes_of, plus, widths_of};
 use super::usage::has_reuse;
 use crate::algorithm::Sums;
 use crate::program::{Access, Body, IterKind, Stmt};
@@ -407,7 +407,7 @@ impl Place<'_> {
                 let f = &mut |b: &mut Builder<'_>, path: &Path, lane: Expr| {
                     self.visit(b, path, [&u, &i, &lane], f)
                 };
-                pieces(b, path, widths, f)
+                each_width(b, path, widths, f)
             })
         })
     }
@@ -420,7 +420,7 @@ impl Place<'_> {
             return self.points(b, path, &self.origin.columns.widths, f);
         }
         b.unrolled(path, self.t.shape.upper, IterKind::Spatial, |b, path, u| {
-            pieces(b, path, &self.origin.columns.widths, &mut |b, path, lane| {
+            each_width(b, path, &self.origin.columns.widths, &mut |b, path, lane| {
                 b.unrolled(path, self.origin.rows, IterKind::Spatial, |b, path, i| {
                     self.visit(b, path, [&u, &i, &lane], f)
                 })
@@ -448,21 +448,4 @@ impl Place<'_> {
         shift(self.origin.indices.len() - 1, &lane);
         Point { indices, lane }
     }
-}
-
-/// Columns in vectors of these widths.
-fn pieces(
-    b: &mut Builder<'_>,
-    path: &Path,
-    widths: &[usize],
-    f: &mut dyn FnMut(&mut Builder<'_>, &Path, Expr) -> Vec<Stmt>,
-) -> Vec<Stmt> {
-    let mut stmts = Vec::new();
-    let mut start = 0;
-    for &width in widths {
-        let base = Expr::index(start);
-        stmts.extend(b.vector(path, width, |b, path, l| f(b, path, plus(base, l))));
-        start += width;
-    }
-    stmts
 }

@@ -1,18 +1,19 @@
-//! What a program takes, told without running it.
+//! The price of a program, told without running it.
 //!
 //! # The model
-//! A core issues a few instructions in a cycle, of those that [`budget`] counts; and it waits for what does not
-//! come from the first cache. The longer of the two hides most of the other:
+//! A core issues a few instructions in a cycle, of those that [`budget`] counts; and it waits for
+//! what does not come from the first cache. The longer of the two hides most of the other:
 //!
 //! ```text
 //! cycles = max(issue, traffic) + a share of the smaller
 //! traffic = for each level of cache, the bytes that come from the next one / bytes in a cycle
 //! ```
-//! Where an iteration of a loop touches no more than a cache holds, what the loop touches comes once; where it touches more, each
-//! iteration fetches for itself.
+//! Where an iteration of a loop touches no more than a cache holds, what the loop touches comes
+//! once; where it touches more, each iteration fetches for itself.
 //!
-//! What it leaves out: latencies, in the shadow of which other instructions run; threads; alignment. Prices are for
-//! comparing programs of one subgraph, and not for saying how long one takes.
+//! The model leaves out latencies, in the shadow of which other instructions run; threads;
+//! alignment. Prices are for comparing programs of one subgraph, and not for saying how long one
+//! takes.
 
 pub mod nest;
 
@@ -25,7 +26,7 @@ use crate::default::Machine;
 use crate::program::{Program, Stmt};
 use nest::{Nest, nests};
 
-/// What every core of the last decade issues in a cycle, of code such as this.
+/// Instructions of such code that a core of the last decade issues in a cycle.
 const ISSUED: f64 = 3.0;
 /// How much of the smaller part the larger one does not hide.
 const NOT_HIDDEN: f64 = 0.25;
@@ -54,7 +55,8 @@ fn traffic(program: &Program, stmt: &Stmt) -> f64 {
     CACHES.iter().map(|cache| fetched(program, stmt, cache.bytes) / cache.per_cycle).sum()
 }
 
-/// Bytes that come from beyond a cache while a statement runs. If all that it touches fits, that was there before.
+/// Bytes that come from beyond a cache while a statement runs. If all that it touches fits, that
+/// was there before.
 fn fetched(program: &Program, stmt: &Stmt, cache: f64) -> f64 {
     let nests = nests(program, stmt);
     let total = |touched: &Touched| touched.values().sum::<f64>();
@@ -63,7 +65,7 @@ fn fetched(program: &Program, stmt: &Stmt, cache: f64) -> f64 {
         return 0.0;
     }
     let Stmt::For(l) = stmt else { return total(&whole) };
-    // What neighbouring iterations have in common stays; what moves on comes once.
+    // Data that neighbouring iterations share stay; the rest comes once.
     if total(&touched(&nests, 1)) <= cache {
         return total(&whole);
     }
@@ -98,7 +100,8 @@ mod tests {
         cycles(&Program::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}")), &MACHINE)
     }
 
-    /// A copy of what the last of `rows` loops runs over in vectors, from `at` of `x` to `to` of `y`.
+    /// A copy of what the last of `rows` loops runs over in vectors, from `at` of `x` to `to` of
+    /// `y`.
     fn copy(rows: usize, at: &str, to: &str) -> f64 {
         price(&format!(
             "for i in 0..{rows} {{\n  for j in 0..256 {{\n    for l in 0..16 vectorized {{\n      block s (a: spatial {rows} = i, b: spatial 256 = j, c: spatial 16 = l) {{\n        y[{to}] = x[{at}]\n      }}\n    }}\n  }}\n}}\n"

@@ -1,9 +1,10 @@
 //! A number for the machine code that a finished program becomes.
 //!
-//! In: a finished program. Out: the same number for programs that become the same code, whatever names, numbers of
-//! variables and buffers, and iterators of blocks are: a schedule written in another way is compared with the old one by it.
-//! Not hashed: names, iterators, buffers that nothing uses. Hashed beside the structure: what each loop is for, results or
-//! terms; and the order of buffers in the workspace, which is the order of arguments.
+//! In: a finished program. Out: the same number for programs that become the same code, whatever
+//! names, numbers of variables and buffers, and iterators of blocks are: a schedule written in
+//! another way is compared with the old one by it. Not hashed: names, iterators, buffers that
+//! nothing uses. Hashed beside the structure: what each loop is for, results or terms; and the
+//! order of buffers in the workspace, which is the order of arguments.
 //!
 //! ```text
 //! for i in 0..4 { block a (v: spatial 4 = i) { y[add(1, i)] = x[i] } }
@@ -34,7 +35,8 @@ impl Program {
     }
 }
 
-/// Loops count from 0 in program order, and blocks are over loops only. `terms`: whether each loop is one over terms.
+/// Loops count from 0 in program order, and blocks are over loops only. `terms`: whether each loop
+/// is one over terms.
 fn number_variables(program: &mut Program, terms: &mut Vec<bool>) {
     let mut numbers: BTreeMap<VarId, VarId> = BTreeMap::new();
     tree::visit_loops(&program.body, &mut |l: &For| {
@@ -75,7 +77,8 @@ fn is_of_terms(l: &For) -> bool {
     found
 }
 
-/// Parameters come first, then what blocks use, in the order in which they do; but the workspace keeps its order.
+/// Parameters come first, then what blocks use, in the order in which they do; but the workspace
+/// keeps its order.
 fn number_buffers(program: &mut Program) {
     let mut order = program.params.clone();
     for block in program.blocks() {

@@ -14,7 +14,7 @@ pub(crate) struct Tally {
     /// By primitive and cause.
     refusals: BTreeMap<String, usize>,
     all: [usize; 2],
-    /// What the verifier knows of the programs.
+    /// The answers of the verifier, counted.
     pub(crate) answers: Report,
 }
 

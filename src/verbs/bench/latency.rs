@@ -1,4 +1,4 @@
-//! What a list of times comes to.
+//! Summarises a list of times.
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub(super) struct Latency {
     pub(super) gflops: f64,
 }
 
-/// Of the times of at least one run, in milliseconds.
+/// Takes the times of at least one run, in milliseconds.
 pub(super) fn summarise(times: &[f64], threads: usize, flops: u64) -> Latency {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -24,9 +24,9 @@ pub(super) struct Plan {
     pub(super) duration: Option<Duration>,
 }
 
-/// What came of all streams.
+/// The result of all streams.
 pub(super) struct Measured {
-    /// Of each run, in milliseconds, one stream after the other.
+    /// The time of each run, in milliseconds, one stream after the other.
     pub(super) times: Vec<f64>,
     /// From the first run's beginning to the last one's end.
     pub(super) elapsed: Duration,
@@ -74,7 +74,8 @@ impl Plan {
         }
     }
 
-    /// The same in `streams` sessions of a model at a time, each on a thread of its own. All begin together.
+    /// The same in `streams` sessions of a model at a time, each on a thread of its own. All begin
+    /// together.
     pub(super) fn measure_streams(
         &self,
         model: &Model,
@@ -88,7 +89,8 @@ impl Plan {
         for session in &mut sessions {
             self.warm_up(session, inputs)?;
         }
-        // Streams wait for whoever starts them: for all of them to be there, or for the news that one is not.
+        // Streams wait for whoever starts them: for all of them to be there, or for the news that
+        // one is not.
         let all_there = RwLock::new(false);
         let stream = |mut session: Session| -> Result<Option<(Instant, Measured)>, Error> {
             if !*all_there.read().expect("whoever starts streams does not panic") {

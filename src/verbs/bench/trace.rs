@@ -1,4 +1,5 @@
-//! What each thread did when, as trace events: the JSON that Perfetto and chrome://tracing open.
+//! Writes when each thread did which work, as trace events: the JSON that Perfetto and
+//! chrome://tracing open.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -40,7 +41,8 @@ pub(super) fn write(
     writer.flush().map_err(|e| Error::file(path, e))
 }
 
-/// The kernel of each step of the plan, nested ones after the step that they belong to; none of a step of another kind.
+/// The kernel of each step of the plan, nested ones after the step that they belong to; none of a
+/// step of another kind.
 fn kernels_of_steps<'a>(model: &'a Model, one: &Specialisation) -> Vec<Option<&'a KernelInfo>> {
     let mut all = vec![];
     one.plan.visit(&mut |step| {

@@ -1,4 +1,4 @@
-//! What was compared, as files.
+//! Writes the tensors that were compared to files.
 
 use std::path::Path;
 

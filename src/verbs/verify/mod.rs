@@ -86,7 +86,7 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
     }
 }
 
-/// What was given for inputs: in a folder, and by name, which goes before.
+/// The values that were given for inputs: in a folder, and by name, which goes before.
 fn values(args: &Verify, model: &Model) -> Result<BTreeMap<String, Tensor>, Error> {
     let mut all = BTreeMap::new();
     if let Some(folder) = &args.input_dir {

@@ -1,4 +1,5 @@
-//! ONNX Runtime as the reference: in a process of Python, which exchanges `.npy` files with this one.
+//! ONNX Runtime as the reference: in a process of Python, which exchanges `.npy` files with this
+//! one.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,8 +8,8 @@ use ansc_runtime::{Tensor, npy};
 
 use crate::Error;
 
-/// Arguments: the model, a folder, the number of inputs, their names, the names of outputs. It reads `in_N.npy`, and writes
-/// `out_N.npy`.
+/// Arguments: the model, a folder, the number of inputs, their names, the names of outputs. It
+/// reads `in_N.npy`, and writes `out_N.npy`.
 const SCRIPT: &str = "\
 import sys
 sys.path = [path for path in sys.path if path]
@@ -50,7 +51,7 @@ pub(super) fn onnxruntime(
     (0..outputs.len()).map(read).collect()
 }
 
-/// What Python said last is why.
+/// The last line that Python printed says why.
 fn failed(python: &Path, model: &Path, stderr: &str) -> Error {
     let python = python.display();
     if ["ModuleNotFoundError", "ImportError"].iter().any(|error| stderr.contains(error)) {

@@ -101,7 +101,8 @@ impl Price {
     }
 }
 
-/// Vectors for so many columns; where they may reach beyond the last one, the last vector is as wide as it takes.
+/// Vectors for so many columns; where they may reach beyond the last one, the last vector is as
+/// wide as it takes.
 pub(super) fn vectors_of(columns: usize, lanes: usize, padded: bool) -> Vec<usize> {
     if !padded {
         return widths_of(columns, lanes);

@@ -21,13 +21,13 @@ pub(super) fn check(subject: &mut Subject<'_>) -> Result<(), Fault> {
 struct Bounds<'s, 'p> {
     subject: &'s mut Subject<'p>,
     at: usize,
-    /// What holds where the expression at hand is evaluated.
+    /// Facts that hold where the expression at hand is evaluated.
     facts: Vec<Fact<'p>>,
     /// Whether sums are over loops by now.
     is_bound: bool,
 }
 
-/// What is known of the values of an index.
+/// The known values of an index.
 enum Place {
     Inside,
     /// It can be this value.
@@ -175,7 +175,7 @@ fn multiple(sum: &Sum, fact: &Sum) -> Option<i64> {
     fact.terms.iter().find_map(ratio).filter(|times| *times > 0)
 }
 
-/// What is not negative where a condition holds, or where it does not.
+/// Expressions that are not negative where a condition holds, or where it does not.
 fn not_negative(condition: &Expr, holds: bool, extents: &Extents, known: &mut Vec<Sum>) {
     let mut less = |a: &Expr, b: &Expr, by: i64| {
         let difference = Sum::of(b, extents).minus(&Sum::of(a, extents));
@@ -214,7 +214,8 @@ fn is_index(e: &Expr) -> bool {
 /// Beyond this nothing is known.
 const FAR: i128 = 1 << 62;
 
-/// The ends of an index's values, from the form of the expression alone: far cheaper than its sum of digits.
+/// The ends of an index's values, from the form of the expression alone: far cheaper than its sum
+/// of digits.
 fn ends(e: &Expr, extents: &Extents) -> (i128, i128) {
     let all = (-FAR, FAR);
     let kept = |(low, high): (i128, i128)| (low.max(-FAR), high.min(FAR));

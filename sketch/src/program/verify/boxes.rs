@@ -1,4 +1,4 @@
-//! What is left of a box when others are taken out of it.
+//! Takes boxes out of a box, and gives the rest.
 
 /// `low..high` along each axis.
 pub(super) type Box = Vec<(i64, i64)>;
@@ -51,7 +51,8 @@ fn without(mut part: Box, other: &Box) -> Vec<Box> {
 mod tests {
     use super::*;
 
-    /// Every element of a small square is in one part at most, and in one if it is in none of the others.
+    /// Every element of a small square is in one part at most, and in one if it is in none of the
+    /// others.
     #[test]
     fn parts_are_what_is_left() {
         let spans = [(0, 2), (1, 4), (2, 3), (3, 5), (0, 5), (4, 4)];

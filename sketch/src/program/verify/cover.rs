@@ -1,8 +1,9 @@
 //! Elements are written before they are read, and results completely.
 //!
-//! While some loops run and others stand still, an access touches elements within a box. It touches all of them if each
-//! axis is a sum without gaps, axes do not depend on each other, and the guard is on such a sum. Boxes of writes that are
-//! full are taken out of the box of a read; if nothing is left, all that is read was written.
+//! While some loops run and others stand still, an access touches elements within a box. It touches
+//! all of them if each axis is a sum without gaps, axes do not depend on each other, and the guard
+//! is on such a sum. Boxes of writes that are full are taken out of the box of a read; if nothing
+//! is left, all that is read was written.
 
 use ansc_graph::{BufId, Expr, VarId};
 
@@ -37,7 +38,8 @@ pub(super) fn check(subject: &mut Subject<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What an access touches while loops run; the ends of spans are sums over those that stand still.
+/// The elements that an access touches while loops run; the ends of spans are sums over those that
+/// stand still.
 pub(super) struct Region {
     pub(super) spans: Vec<Span>,
     /// Whether it touches all of that.
@@ -150,8 +152,8 @@ fn relative(region: &Region, origin: &Region) -> Option<Box> {
     pairs.map(span).collect()
 }
 
-/// Whether the access happens before any write of its buffer for sure. Nothing earlier writes it; what is later may
-/// have done so in an earlier iteration of a loop around both.
+/// Whether the access happens before any write of its buffer for sure. Nothing earlier writes it;
+/// what is later may have done so in an earlier iteration of a loop around both.
 fn reads_nothing_written(subject: &Subject<'_>, read: Touch<'_>) -> bool {
     let site = &subject.sites[read.site];
     let vars = subject.program.vars.len();

@@ -1,4 +1,4 @@
-//! What does not hold of a program, in words.
+//! Faults of a program, in words.
 
 use ansc_graph::verify::Problem;
 use ansc_runtime::DType;

@@ -1,21 +1,23 @@
-//! What must hold of every program, whatever made it.
+//! Checks that hold of every program, whatever made it.
 //!
 //! [`verify`] checks
-//! - names: buffers and variables exist, buffers differ in names, each loop and each iterator has a variable of its
-//!   own, and expressions use variables of loops around them and of their block only (`names`);
+//! - names: buffers and variables exist, buffers differ in names, each loop and each iterator has a
+//!   variable of its own, and expressions use variables of loops around them and of their block
+//!   only (`names`);
 //! - parameters are the inputs and the outputs, once each; nothing writes an input (`names`);
 //! - the types of expressions agree, and each index has an axis (`types`);
 //! - parallel loops are outermost, and vectors do not run over terms of a sum (`loops`);
 //! - local buffers are used by one thread (`loops`);
-//! - iterators stay within their extents and indices within their buffers, wherever guards and selects let an access
-//!   happen (`bounds`);
+//! - iterators stay within their extents and indices within their buffers, wherever guards and
+//!   selects let an access happen (`bounds`);
 //! - iterations of parallel, vectorised and bound loops stay out of each other's way (`races`);
 //! - elements are written before they are read, and results are written completely (`cover`);
-//! - a reduction is initialised once, the terms of an arg-reduction come in increasing order, and no part of a guard mixes
-//!   results and terms (`reductions`).
+//! - a reduction is initialised once, the terms of an arg-reduction come in increasing order, and
+//!   no part of a guard mixes results and terms (`reductions`).
 //!
-//! The last four are answered by intervals and sums of digits: *proven*, or *refuted* by a point at which something is
-//! wrong, so that there are no false alarms; or *unknown*, which passes. [`report`] counts the answers.
+//! The last four are answered by intervals and sums of digits: *proven*, or *refuted* by a point at
+//! which something is wrong, so that there are no false alarms; or *unknown*, which passes.
+//! [`report`] counts the answers.
 
 mod bounds;
 mod boxes;
@@ -56,7 +58,7 @@ pub fn report(program: &Program) -> Result<Report, Fault> {
     Ok(subject.report)
 }
 
-/// What is asked of a program, often.
+/// A question that is often asked of a program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Question {
     Iterator,
@@ -108,7 +110,7 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// What is known of whether something holds.
+/// An answer to a question: proven, refuted, or unknown.
 enum Answer {
     Proven,
     Refuted(Fault),
@@ -130,7 +132,7 @@ impl Site<'_> {
     }
 }
 
-/// What a block does to a buffer.
+/// A use of a buffer by a block.
 #[derive(Clone, Copy)]
 struct Touch<'p> {
     site: usize,

@@ -82,8 +82,8 @@ fn choices(extent: usize) -> [i64; 3] {
     [0, last, last / 2]
 }
 
-/// Looks for a point at which the block runs and `score` is positive, by going uphill one loop at a time. `score` is none
-/// where there is nothing to score.
+/// Looks for a point at which the block runs and `score` is positive, by going uphill one loop at a
+/// time. `score` is none where there is nothing to score.
 pub(super) fn climb(
     site: &Site<'_>,
     vars: usize,
@@ -112,7 +112,8 @@ pub(super) fn climb(
     None
 }
 
-/// Which choice the loop at `position` begins with: all have the same one, or one loop the last and the others the first.
+/// Which choice the loop at `position` begins with: all have the same one, or one loop the last and
+/// the others the first.
 fn begins(start: usize, position: usize) -> usize {
     match start.checked_sub(3) {
         None => start,
@@ -120,7 +121,8 @@ fn begins(start: usize, position: usize) -> usize {
     }
 }
 
-/// Some points at which the block runs, with loops outside of `depth` at their beginning; the loop at `depth` is at `at`.
+/// Some points at which the block runs, with loops outside of `depth` at their beginning; the loop
+/// at `depth` is at `at`.
 pub(super) fn samples(site: &Site<'_>, vars: usize, depth: usize, at: i64) -> Vec<Point> {
     let mut points = vec![Point::first(vars)];
     for (position, l) in site.loops.iter().enumerate().skip(depth) {

@@ -1,4 +1,5 @@
-//! Iterations of loops that run side by side stay out of each other's way: what one writes, no other one touches.
+//! Iterations of loops that run side by side stay out of each other's way: what one writes, no
+//! other one touches.
 //!
 //! Two accesses are apart if
 //! - an axis has the same multiple of the loop's variable in both, and the rest is less than that:
@@ -15,7 +16,8 @@ use crate::affine::{Digit, Source, Sum};
 use crate::disjoint::determines;
 use crate::program::{For, ForKind, Scope, ThreadAxis};
 
-/// Pairs of accesses that are looked at under one loop; programs with more have long tables of cases.
+/// Pairs of accesses that are looked at under one loop; programs with more have long tables of
+/// cases.
 const MOST_PAIRS: usize = 64;
 
 pub(super) fn check(subject: &mut Subject<'_>) -> Result<(), Fault> {
@@ -150,8 +152,8 @@ impl<'p> Race<'_, 'p> {
         rest.terms.keys().any(|digit| digit.depends_on(&|v| v == self.l.var))
     }
 
-    /// Whether axes that are the same in both tell the iteration. Loops outside stand still; of those inside, each access has
-    /// its own.
+    /// Whether axes that are the same in both tell the iteration. Loops outside stand still; of
+    /// those inside, each access has its own.
     fn same_axes_tell(&self, a: &[Sum], b: &[Sum]) -> bool {
         let same = a.iter().zip(b).filter(|(a, b)| a == b).map(|(a, _)| a.to_expr());
         let same: Vec<Expr> = same.collect();

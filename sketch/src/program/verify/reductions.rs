@@ -1,4 +1,5 @@
-//! Sums begin once, arg-reductions take their terms in order, and guards keep results and terms apart.
+//! Sums begin once, arg-reductions take their terms in order, and guards keep results and terms
+//! apart.
 
 use ansc_graph::{Expr, VarId};
 
@@ -89,7 +90,8 @@ fn term_order(subject: &mut Subject<'_>, at: usize) -> Option<Answer> {
     })
 }
 
-/// Whether no assignment starts a sum anew while its terms are added up, if nobody took what was there.
+/// Whether no assignment starts a sum anew while its terms are added up, if nobody took what was
+/// there.
 fn begins_once(subject: &Subject<'_>, update: Touch<'_>) -> Answer {
     let site = &subject.sites[update.site];
     let others =
@@ -121,7 +123,8 @@ fn is_under(subject: &Subject<'_>, touch: &Touch<'_>, depth: usize, var: VarId) 
     subject.sites[touch.site].loops.get(depth).is_some_and(|l| l.var == var)
 }
 
-/// Whether an element that the update writes in the first iteration of a loop is assigned in the second.
+/// Whether an element that the update writes in the first iteration of a loop is assigned in the
+/// second.
 fn do_meet(subject: &Subject<'_>, update: Touch<'_>, start: Touch<'_>, depth: usize) -> bool {
     let elements = |touch: Touch<'_>, iteration| {
         let points =

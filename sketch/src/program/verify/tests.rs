@@ -389,7 +389,7 @@ fn all_of_the_default_schedules_questions_are_answered() {
     }
 }
 
-/// What depends on data is left open, and passes.
+/// A question that depends on data stays open, and passes.
 #[test]
 fn what_data_decide_is_unknown() {
     let text = "program k
