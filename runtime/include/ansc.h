@@ -181,12 +181,10 @@ const char *ansc_dtype_name(uint32_t dtype);
 // you or somebody you trust compiled. Free the model with `ansc_model_free`.
 AnscStatus ansc_model_load(const char *path, struct AnscModel **model);
 
-// Loads an artifact that lies in memory, as `ansc_model_load` does from a file. The model keeps a copy:
-// the memory may change or go when the function returns. A file is better where there is one, for
-// processes that load it share its pages.
-AnscStatus ansc_model_load_from_memory(const void *data,
-                                       size_t size,
-                                       struct AnscModel **model);
+// Loads an artifact that lies in memory, as `ansc_model_load` does from a file. The model keeps a
+// copy: the memory may change or go when the function returns. A file is better where there is
+// one, for processes that load it share its pages.
+AnscStatus ansc_model_load_from_memory(const void *data, size_t size, struct AnscModel **model);
 
 // Frees a model; null is allowed. Its sessions stay usable, its strings and shapes do not.
 void ansc_model_free(struct AnscModel *model);
@@ -265,4 +263,4 @@ AnscStatus ansc_session_output_shape(const struct AnscSession *session,
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: 7c98fae34e4549e2d1ecbe4d72cb3015 */
+/* sources: 7bbf63ef769ebc580f3df06131c47ee0 */
