@@ -7,6 +7,7 @@
 
 mod check;
 mod loops;
+mod top_k;
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -189,19 +190,35 @@ impl Exec<'_> {
         ids: &[BufferId],
         outputs: &[BufferId],
     ) -> Result<(), RunError> {
+        if self.top_k(step, call, ids, outputs)? {
+            return Ok(());
+        }
         let inputs = ids.iter().map(|id| self.tensor(step, *id));
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         let results = host::run(call, &inputs.iter().collect::<Vec<_>>())
             .map_err(|source| self.host_error(step, ids, source))?;
         for (index, id) in outputs.iter().enumerate() {
-            let info = self.info(*id);
-            let Some(result) = results.get(index).filter(|result| fits(result, info)) else {
-                return Err(self.host_result(step, index, results.get(index)));
-            };
-            let smaller = result.shape() != info.shape;
-            self.actual[id.0 as usize] = smaller.then(|| result.shape().into());
-            self.put(*id, result.bytes());
+            let result = results.get(index);
+            self.result(step, index, *id, result.map(|result| (result.dtype(), result.shape())))?;
+            self.put(*id, result.map_or(&[], Tensor::bytes));
         }
+        Ok(())
+    }
+
+    /// Gives a buffer the shape of the result of a host operator, which must fit it.
+    fn result(
+        &mut self,
+        step: usize,
+        index: usize,
+        id: BufferId,
+        result: Option<(DType, &[usize])>,
+    ) -> Result<(), RunError> {
+        let info = self.info(id);
+        let Some((_, shape)) = result.filter(|(dtype, shape)| fits(*dtype, shape, info)) else {
+            let result = result.map(|(dtype, shape)| (dtype, shape.to_vec()));
+            return Err(RunError::HostResult { step: self.name(step), index, result });
+        };
+        self.actual[id.0 as usize] = (shape != info.shape).then(|| shape.into());
         Ok(())
     }
 
@@ -224,11 +241,6 @@ impl Exec<'_> {
             extents,
         };
         check.run(self.read(id), &|extent, body| self.kernels.share(extent, body))
-    }
-
-    fn host_result(&self, step: usize, index: usize, result: Option<&Tensor>) -> RunError {
-        let result = result.map(|result| (result.dtype(), result.shape().to_vec()));
-        RunError::HostResult { step: self.name(step), index, result }
     }
 
     fn moves(&mut self, step: usize, moves: &Moves) -> Result<(), RunError> {
@@ -333,8 +345,8 @@ impl Exec<'_> {
 }
 
 /// Whether an actual value fits the buffer declared for it.
-fn fits(result: &Tensor, buffer: &BufferInfo) -> bool {
-    result.dtype() == buffer.dtype
-        && result.rank() == buffer.shape.len()
-        && result.shape().iter().zip(&buffer.shape).all(|(actual, most)| actual <= most)
+fn fits(dtype: DType, shape: &[usize], buffer: &BufferInfo) -> bool {
+    dtype == buffer.dtype
+        && shape.len() == buffer.shape.len()
+        && shape.iter().zip(&buffer.shape).all(|(actual, most)| actual <= most)
 }

@@ -5,8 +5,8 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::host;
 use crate::host::indices::{self, Outside};
+use crate::host::{self, Share};
 use crate::manifest::{BufferId, BufferInfo, Storage};
 use crate::run_error::{BadIndex, RunError};
 use crate::validate::bytes_of;
@@ -20,9 +20,6 @@ pub(crate) struct IndexCheck<'a> {
     /// Extents of the axes that indices are of, in turn.
     pub(crate) extents: &'a [usize],
 }
-
-/// Calls its second argument with ranges that together are `0..n` for the first one.
-type Share<'a> = dyn Fn(u64, &(dyn Fn(Range<u64>) + Sync)) + 'a;
 
 impl IndexCheck<'_> {
     pub(crate) fn run(&self, bytes: &[u8], share: &Share<'_>) -> Result<(), RunError> {

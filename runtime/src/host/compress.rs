@@ -20,7 +20,7 @@ pub(super) fn run(
     match axis {
         None => along(&copy(OP, x)?.reshaped(&[x.len()]), condition.as_slice(), 0),
         Some(axis) => {
-            check_axis(OP, x, axis)?;
+            check_axis(OP, x.rank(), axis)?;
             along(x, condition.as_slice(), axis)
         }
     }

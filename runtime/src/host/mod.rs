@@ -13,11 +13,11 @@ mod nms;
 mod nonzero;
 mod number;
 mod scatter;
-mod topk;
+pub(crate) mod topk;
 mod unique;
 mod view;
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use serde::{Deserialize, Serialize};
 
@@ -117,6 +117,10 @@ impl HostOp {
         }
     }
 }
+
+/// Calls its second argument with ranges that together are `0..n` for the first one, on several threads
+/// perhaps.
+pub(crate) type Share<'a> = dyn Fn(u64, &(dyn Fn(Range<u64>) + Sync)) + 'a;
 
 /// Performs a call. The outputs have their actual shapes.
 pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
@@ -235,12 +239,8 @@ fn resolve(index: i64, extent: usize) -> Option<usize> {
     wrapped.and_then(|i| usize::try_from(i).ok()).filter(|&i| i < extent)
 }
 
-fn check_axis(op: &'static str, tensor: &Tensor, axis: usize) -> Result<(), HostError> {
-    if axis < tensor.rank() {
-        Ok(())
-    } else {
-        Err(HostError::Axis { op, axis, rank: tensor.rank() })
-    }
+fn check_axis(op: &'static str, rank: usize, axis: usize) -> Result<(), HostError> {
+    if axis < rank { Ok(()) } else { Err(HostError::Axis { op, axis, rank }) }
 }
 
 #[cfg(test)]

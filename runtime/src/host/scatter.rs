@@ -16,7 +16,7 @@ pub(super) fn elements(
     mode: ScatterMode,
 ) -> Result<Tensor, HostError> {
     const OP: &str = "ScatterElements";
-    check_axis(OP, data, axis)?;
+    check_axis(OP, data.rank(), axis)?;
     same_type(OP, data, updates)?;
     let fits = |(i, (&n, &m))| i == axis || n <= m;
     let shape = indices.shape();

@@ -1,14 +1,41 @@
 //! `TopK`: the k largest (or smallest) elements along an axis, best first.
 //!
 //! `[3, 9, 5, 9]`, k = 2, largest -> values `[9, 9]`, indices `[1, 3]`.
+//!
+//! Elements are compared by integers of the same order (`key`). Many lanes are read at a time where they are neighbours in
+//! memory, or short (`lanes`). Of short lanes the best few are kept rank by rank, without a branch (`ranks`). Most
+//! elements of long lanes fail at a limit (`candidates`), and the best one has a way of its own (`first`).
 
-use super::number::{Number, with_type};
-use super::view::{AxisView, with_extent};
-use super::{HostError, check_axis, zeros};
-use crate::dtype::DType;
+mod candidates;
+mod first;
+mod key;
+mod lanes;
+mod ranks;
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::number::with_type;
+use super::view::AxisView;
+use super::{HostError, Share, check_axis, zeros};
+use crate::dtype::{DType, Element};
 use crate::tensor::Tensor;
+use candidates::Candidates;
+use key::{Key, Keyed};
+use lanes::{Source, WIDE};
 
 const OP: &str = "TopK";
+
+/// A call on a tensor of a known shape.
+pub(crate) struct TopK {
+    dtype: DType,
+    view: AxisView,
+    k: usize,
+    largest: bool,
+    /// Of both results.
+    shape: Vec<usize>,
+}
 
 pub(super) fn run(
     x: &Tensor,
@@ -16,99 +43,223 @@ pub(super) fn run(
     k: usize,
     largest: bool,
 ) -> Result<Vec<Tensor>, HostError> {
-    check_axis(OP, x, axis)?;
-    if k > x.shape()[axis] {
-        return Err(HostError::TooMany { op: OP, wanted: k, extent: x.shape()[axis] });
-    }
-    let shape = with_extent(x, axis, k);
-    let mut values = zeros(OP, x.dtype(), &shape)?;
-    let mut indices = zeros(OP, DType::I64, &shape)?;
-    with_type!(x.dtype(), T => select::<T>(x, axis, k, largest, &mut values, &mut indices))?;
+    let call = TopK::new(x.dtype(), x.shape(), axis, k, largest)?;
+    let mut values = zeros(OP, x.dtype(), call.shape())?;
+    let mut indices = zeros(OP, DType::I64, call.shape())?;
+    let alone: &Share<'_> = &|extent, body| body(0..extent);
+    call.write(x.bytes(), values.bytes_mut(), indices.as_mut_slice(), alone)?;
     Ok(vec![values, indices])
 }
 
-fn select<T: Number>(
-    x: &Tensor,
-    axis: usize,
-    k: usize,
-    largest: bool,
-    values: &mut Tensor,
-    indices: &mut Tensor,
+impl TopK {
+    pub(crate) fn new(
+        dtype: DType,
+        shape: &[usize],
+        axis: usize,
+        k: usize,
+        largest: bool,
+    ) -> Result<TopK, HostError> {
+        check_axis(OP, shape.len(), axis)?;
+        if k > shape[axis] {
+            return Err(HostError::TooMany { op: OP, wanted: k, extent: shape[axis] });
+        }
+        let view = AxisView::of(shape, axis);
+        let mut shape = shape.to_vec();
+        shape[axis] = k;
+        Ok(TopK { dtype, view, k, largest, shape })
+    }
+
+    /// The shape of values and of indices.
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Writes both results, of this call's shape, with whatever threads `share` has.
+    ///
+    /// # Panics
+    /// If memory has another size than its shape says, or is not aligned to its elements.
+    pub(crate) fn write(
+        &self,
+        x: &[u8],
+        values: &mut [u8],
+        indices: &mut [i64],
+        share: &Share<'_>,
+    ) -> Result<(), HostError> {
+        // Their bytes are ordered as they are.
+        let dtype = if self.dtype == DType::Bool { DType::U8 } else { self.dtype };
+        with_type!(dtype, T => self.write_as::<T>(x, values, indices, share))
+    }
+
+    fn write_as<T: Keyed>(
+        &self,
+        x: &[u8],
+        values: &mut [u8],
+        indices: &mut [i64],
+        share: &Share<'_>,
+    ) -> Result<(), HostError> {
+        let lanes = self.view.outer * self.view.inner;
+        assert_eq!(size_of_val(x), lanes * self.view.extent * size_of::<T>(), "input");
+        assert_eq!(size_of_val(values), lanes * self.k * size_of::<T>(), "values");
+        assert_eq!(indices.len(), lanes * self.k, "indices");
+        if indices.is_empty() {
+            return Ok(());
+        }
+        let turn = T::Key::turn(self.largest);
+        let source = Source::<T> { x: elements(x), view: self.view, k: self.k, turn };
+        let results = Results::new(values, indices);
+        let way = Way::of(&source);
+        let blocks = way.blocks(&source);
+        let each = (TOGETHER * blocks / source.x.len()).max(1);
+        let lacking = AtomicBool::new(false);
+        share(blocks.div_ceil(each) as u64, &|parts| {
+            let end = blocks.min(parts.end as usize * each);
+            if run_on(way, &source, parts.start as usize * each..end, &results).is_err() {
+                lacking.store(true, Ordering::Relaxed);
+            }
+        });
+        let elements = self.k;
+        if lacking.into_inner() { Err(HostError::Memory { op: OP, elements }) } else { Ok(()) }
+    }
+}
+
+/// Elements that a thread takes at a time, about.
+const TOGETHER: usize = 1 << 14;
+
+/// Shorter lanes are read many at a time even if they are not neighbours.
+const SHORT: usize = 64;
+
+/// How blocks of lanes are computed.
+#[derive(Clone, Copy)]
+enum Way {
+    Ranks,
+    Candidates,
+    /// As `Candidates`, lane by lane.
+    Lane,
+    /// The first rank, lane by lane.
+    First,
+}
+
+impl Way {
+    fn of<T: Keyed>(source: &Source<'_, T>) -> Way {
+        let (k, AxisView { extent, inner, .. }) = (source.k, source.view);
+        let wide = inner >= WIDE;
+        match k {
+            _ if ranks::fits(k, extent) && (wide || extent < SHORT) => Way::Ranks,
+            _ if wide => Way::Candidates,
+            1 => Way::First,
+            _ => Way::Lane,
+        }
+    }
+
+    fn blocks<T: Keyed>(self, source: &Source<'_, T>) -> usize {
+        match self {
+            Way::Ranks | Way::Candidates => source.blocks::<WIDE>(),
+            Way::Lane | Way::First => source.blocks::<1>(),
+        }
+    }
+}
+
+fn run_on<T: Keyed>(
+    way: Way,
+    source: &Source<'_, T>,
+    blocks: Range<usize>,
+    results: &Results<'_, T>,
 ) -> Result<(), HostError> {
-    let from = AxisView::new(x, axis);
-    let to = AxisView { extent: k, ..from };
-    let (x, values, indices) = (x.as_slice::<T>(), values.as_mut_slice(), indices.as_mut_slice());
-    let mut lane: Vec<(T, usize)> = Vec::new();
-    let elements = from.extent;
-    lane.try_reserve_exact(elements).map_err(|_| HostError::Memory { op: OP, elements })?;
-    for outer in 0..from.outer {
-        for inner in 0..from.inner {
-            lane.clear();
-            lane.extend((0..from.extent).map(|i| (x[from.offset(outer, i, inner)], i)));
-            for (rank, &(value, index)) in best(&mut lane, k, largest).iter().enumerate() {
-                let at = to.offset(outer, rank, inner);
-                values[at] = value;
-                indices[at] = index as i64;
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: this processor has the feature.
+        return unsafe { run_avx2(way, source, blocks, results) };
+    }
+    run_any(way, source, blocks, results)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn run_avx2<T: Keyed>(
+    way: Way,
+    source: &Source<'_, T>,
+    blocks: Range<usize>,
+    results: &Results<'_, T>,
+) -> Result<(), HostError> {
+    run_any(way, source, blocks, results)
+}
+
+/// Loops and not closures, for these would not be compiled for the features of the caller.
+#[inline(always)]
+fn run_any<T: Keyed>(
+    way: Way,
+    source: &Source<'_, T>,
+    blocks: Range<usize>,
+    results: &Results<'_, T>,
+) -> Result<(), HostError> {
+    match way {
+        Way::Ranks => {
+            for block in blocks {
+                ranks::run(source, block, results);
+            }
+        }
+        Way::First => {
+            for block in blocks {
+                first::run(source, block, results);
+            }
+        }
+        Way::Candidates => {
+            let mut all = Candidates::<T::Key, WIDE>::new(source.k, source.view.extent)?;
+            for block in blocks {
+                all.run(source, block, results);
+            }
+        }
+        Way::Lane => {
+            let mut all = Candidates::<T::Key, 1>::new(source.k, source.view.extent)?;
+            for block in blocks {
+                all.run(source, block, results);
             }
         }
     }
     Ok(())
 }
 
-/// The best `k` of the lane in order. Pairs are distinct by index, so the order is total and an
-/// unstable selection is deterministic.
-fn best<T: Number>(lane: &mut [(T, usize)], k: usize, largest: bool) -> &[(T, usize)] {
-    let order = |a: &(T, usize), b: &(T, usize)| {
-        let by_value = if largest { b.0.order(a.0) } else { a.0.order(b.0) };
-        by_value.then(a.1.cmp(&b.1))
-    };
-    if k < lane.len() {
-        lane.select_nth_unstable_by(k, order);
-    }
-    let chosen = &mut lane[..k];
-    chosen.sort_unstable_by(order);
-    chosen
+/// Where threads write what they found.
+struct Results<'a, T> {
+    values: *mut T,
+    indices: *mut i64,
+    len: usize,
+    memory: PhantomData<&'a mut [T]>,
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+// SAFETY: no two calls of `put` write to one place at the same time, as it demands.
+unsafe impl<T: Send> Sync for Results<'_, T> {}
 
-    use super::*;
-
-    #[test]
-    fn ties_keep_the_lower_index_and_nan_is_largest() {
-        let x = Tensor::from_slice(&[5], &[3f32, 9.0, f32::NAN, 9.0, -1.0]);
-        let [values, indices] = <[Tensor; 2]>::try_from(run(&x, 0, 3, true).unwrap()).unwrap();
-        assert!(values.as_slice::<f32>()[0].is_nan());
-        assert_eq!(values.as_slice::<f32>()[1..], [9.0, 9.0]);
-        assert_eq!(indices.as_slice::<i64>(), [2, 1, 3]);
+impl<'a, T: Element> Results<'a, T> {
+    fn new(values: &'a mut [u8], indices: &'a mut [i64]) -> Results<'a, T> {
+        // SAFETY: the bytes are only written, with elements.
+        let (before, values, _) = unsafe { values.align_to_mut::<T>() };
+        assert!(before.is_empty() && values.len() == indices.len(), "values are aligned");
+        let (values, len) = (values.as_mut_ptr(), indices.len());
+        Results { values, indices: indices.as_mut_ptr(), len, memory: PhantomData }
     }
 
-    #[test]
-    fn along_the_first_axis() {
-        let x = Tensor::from_slice(&[3, 2], &[1i32, 6, 3, 4, 5, 2]);
-        let outputs = run(&x, 0, 2, false).unwrap();
-        assert_eq!(outputs[0].as_slice::<i32>(), [1, 2, 3, 4]);
-        assert_eq!(outputs[1].as_slice::<i64>(), [0, 2, 1, 1]);
-    }
-
-    proptest! {
-        #[test]
-        fn equals_a_stable_sort(
-            lane in prop::collection::vec(-4i8..4, 1..40),
-            k in 0usize..40,
-            largest: bool,
-        ) {
-            let k = k.min(lane.len());
-            let x = Tensor::from_slice(&[lane.len()], &lane);
-            let outputs = run(&x, 0, k, largest).unwrap();
-            let mut order: Vec<usize> = (0..lane.len()).collect();
-            order.sort_by_key(|&i| if largest { -i32::from(lane[i]) } else { i32::from(lane[i]) });
-            let indices: Vec<i64> = order[..k].iter().map(|&i| i as i64).collect();
-            let values: Vec<i8> = order[..k].iter().map(|&i| lane[i]).collect();
-            prop_assert_eq!(outputs[1].as_slice::<i64>(), indices);
-            prop_assert_eq!(outputs[0].as_slice::<i8>(), values);
+    /// # Safety
+    /// Only one thread writes to `at`.
+    #[inline(always)]
+    unsafe fn put(&self, at: usize, value: T, index: usize) {
+        assert!(at < self.len);
+        // SAFETY: both have `len` elements, and are borrowed uniquely as long as `self` lives.
+        unsafe {
+            self.values.add(at).write(value);
+            self.indices.add(at).write(index as i64);
         }
     }
 }
+
+/// Bytes as elements; not for `bool`, which are not any bytes.
+fn elements<T: Element>(bytes: &[u8]) -> &[T] {
+    assert_ne!(T::DTYPE, DType::Bool);
+    // SAFETY: all bit patterns are elements of the other types.
+    let (before, elements, after) = unsafe { bytes.align_to::<T>() };
+    assert!(before.is_empty() && after.is_empty(), "elements are aligned");
+    elements
+}
+
+#[cfg(test)]
+mod tests;

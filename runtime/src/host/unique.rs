@@ -17,7 +17,7 @@ pub(super) fn run(x: &Tensor, axis: Option<usize>, sorted: bool) -> Result<Vec<T
     let Some(axis) = axis else {
         return with_type!(x.dtype(), T => along::<T>(&copy(OP, x)?.reshaped(&[x.len()]), 0, sorted));
     };
-    check_axis(OP, x, axis)?;
+    check_axis(OP, x.rank(), axis)?;
     with_type!(x.dtype(), T => along::<T>(x, axis, sorted))
 }
 

@@ -12,7 +12,11 @@ pub(super) struct AxisView {
 impl AxisView {
     /// `axis` must be an axis of the tensor.
     pub(super) fn new(tensor: &Tensor, axis: usize) -> AxisView {
-        let shape = tensor.shape();
+        AxisView::of(tensor.shape(), axis)
+    }
+
+    /// Of any tensor of this shape, which has the axis.
+    pub(super) fn of(shape: &[usize], axis: usize) -> AxisView {
         AxisView {
             outer: shape[..axis].iter().product(),
             extent: shape[axis],
