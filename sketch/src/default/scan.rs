@@ -72,13 +72,15 @@ impl Doubling {
         let Expr::Load(same, at) = &**there else { return None };
         let identity = combiner(*op).identity(stage.ty.dtype)?;
         let rank = stage.ty.rank();
-        let is_own = (0..rank).map(Expr::var).eq(own.iter().cloned());
-        let plain = stage.reduce.is_none() && same == source && **neutral == Expr::Const(identity);
+        if same != source || !(0..rank).map(Expr::var).eq(own.iter().cloned()) {
+            return None;
+        }
         let mut moved = (0..rank).filter(|&axis| at[axis] != own[axis]);
         let (axis, None) = (moved.next()?, moved.next()) else { return None };
         let (reverse, distance) = shift(&at[axis], axis)?;
         let doubling = Doubling { source: *source, op: *op, axis, reverse, distance };
-        (is_own && plain && **inside == doubling.inside(stage)).then_some(doubling)
+        let plain = stage.reduce.is_none() && **neutral == Expr::Const(identity);
+        (plain && **inside == doubling.inside(stage)).then_some(doubling)
     }
 
     /// Whether there is an element at the distance.
@@ -282,6 +284,18 @@ mod tests {
         compare_scheduled(&op.expr, &made).unwrap_or_else(|e| panic!("{e}\n{}", made.program));
         let running = made.program.buffers.iter().filter(|b| b.name.starts_with("running"));
         assert_ne!(running.count(), 0, "{}", made.program);
+    }
+
+    /// The distance lies along an axis that the source lacks: nothing is cumulated.
+    #[test]
+    fn a_source_of_another_rank_is_no_step() {
+        let text = "compute(in0: f32[2, 7], in1: f32[7]) -> y {
+          y: f32[2, 7] = add(in1[i1], select(ge(i1, 1), in1[sub(i1, 1)], 0_f32))
+        }";
+        let compute = Compute::parse(text).unwrap();
+        assert!(!is_step(&compute.stages[0]));
+        let machine = Machine { vector_bytes: 32, registers: 16 };
+        compare_scheduled(&compute, &schedule("k", &compute, &[false; 2], &machine)).unwrap();
     }
 
     #[test]
