@@ -7,9 +7,10 @@
 //! outermost loop gets the rest. A place becomes the nearest one outwards.
 
 use super::StepError;
-use super::instruction::{Decision, Instruction};
+use super::instruction::Decision;
 use super::record::Recorder;
 use super::sample::locations;
+use super::table::Instruction;
 
 impl Recorder {
     /// None if nothing like the decision fits.

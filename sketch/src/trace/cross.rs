@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 
 use super::Trace;
-use super::instruction::{Instruction, LoopVar, Note, Number, ValueVar};
+use super::argument::Operand;
+use super::instruction::{LoopVar, Outputs, ValueVar};
+use super::table::Instruction;
 
 impl Trace {
     /// For each of [`choices`](Trace::choices) the name of the block that it is about, as the trace first asked for
@@ -58,72 +60,31 @@ struct Walk {
 
 impl Walk {
     fn step(&mut self, at: usize, step: &Instruction) {
-        use Instruction::*;
-        match step {
-            GetBlock { name, out } => drop(self.blocks.insert(out.0, name.clone())),
-            GetLoops { block, out } => self.define_loops(out, self.blocks.get(&block.0).cloned()),
-            Split { target, out, .. } | LoopPartition { target, out, .. } => {
-                self.define_loops(out, self.loops.get(&target.0).cloned());
-            }
-            Fuse { loops, out } => {
-                let first = loops.first().and_then(|l| self.loops.get(&l.0)).cloned();
-                self.define_loops(&[*out], first);
-            }
-            AddUnitLoop { block, out } => {
-                self.define_loops(&[*out], self.blocks.get(&block.0).cloned());
-            }
-            CacheRead { block, out, .. }
-            | CacheWrite { block, out, .. }
-            | ReIndexRead { block, out, .. }
-            | ReIndexWrite { block, out, .. }
-            | DecomposeReduction { block, out, .. }
-            | DecomposePadding { block, out, .. }
-            | Rfactor { block, out, .. } => {
-                if let Some(name) = self.blocks.get(&block.0).cloned() {
-                    self.blocks.insert(out.0, name);
-                }
-            }
-            SamplePerfectTile { target, .. } | SampleTile { target, .. } => {
-                let name = self.loops.get(&target.0).cloned();
-                self.subjects.extend(name.map(|name| (at, name)));
-            }
-            SampleComputeLocation { block, .. } => {
-                let name = self.blocks.get(&block.0).cloned();
-                self.subjects.extend(name.map(|name| (at, name)));
-            }
-            SampleCategorical { out, .. } => drop(self.open.insert(out.0, at)),
-            Annotate { block, value: Note::Number(Number::Var { var }), .. } => {
-                self.settle(*var, self.blocks.get(&block.0).cloned());
-            }
-            AnnotateLoop { target, value: Number::Var { var }, .. } => {
-                self.settle(*var, self.loops.get(&target.0).cloned());
-            }
-            Blockize { target, out } => {
-                if let Some(name) = self.loops.get(&target.0).cloned() {
-                    self.blocks.insert(out.0, name);
-                }
-            }
-            // These say nothing of what variables are about.
-            Annotate { .. }
-            | AnnotateLoop { .. }
-            | Unannotate { .. }
-            | Reorder { .. }
-            | Parallel { .. }
-            | Vectorize { .. }
-            | Unroll { .. }
-            | Bind { .. }
-            | SetScope { .. }
-            | ComputeAt { .. }
-            | ReverseComputeAt { .. }
-            | ComputeInline { .. }
-            | ReverseComputeInline { .. }
-            | Pad { .. }
-            | StorageAlign { .. }
-            | TransformLayout { .. }
-            | TransformBlockLayout { .. }
-            | Tensorize { .. }
-            | Algorithm { .. }
-            | DefaultSchedule { .. } => {}
+        let operands = step.operands();
+        let name = match step {
+            Instruction::GetBlock { name, .. } => Some(name.clone()),
+            _ => operands.iter().find_map(|operand| self.name(*operand)),
+        };
+        operands.iter().filter_map(|o| o.value()).for_each(|var| self.settle(var, name.clone()));
+        if step.is_sampling() {
+            self.subjects.extend(name.clone().map(|name| (at, name)));
+        }
+        match step.outputs() {
+            Outputs::Value(var) => drop(self.open.insert(var.0, at)),
+            Outputs::Block(var) => self.blocks.extend(name.map(|name| (var.0, name))),
+            Outputs::Loop(var) => self.define_loops(&[var], name),
+            Outputs::Loops(vars) => self.define_loops(vars, name),
+            Outputs::None | Outputs::Values(_) => {}
+        }
+    }
+
+    /// The block that an argument is about.
+    fn name(&self, operand: Operand<'_>) -> Option<String> {
+        match operand {
+            Operand::Block(var) => self.blocks.get(&var.0).cloned(),
+            Operand::Loop(var) => self.loops.get(&var.0).cloned(),
+            Operand::Loops(vars) => self.loops.get(&vars.first()?.0).cloned(),
+            _ => None,
         }
     }
 

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use rand::Rng;
 
-use super::instruction::{
-    BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar, decides_nothing,
-};
+use super::instruction::{BlockVar, Decision, LoopVar, Note, Number, Outputs, ValueVar};
 use super::near::{is_near_tile, sample_near_tile};
 use super::record::{Place, Recorder};
 use super::sample::{locations, sample_index, sample_tile};
+use super::table::{Instruction, decides_nothing};
 use super::{StepError, Unfit};
 use crate::algorithm::Algorithm;
 use crate::default::{Knob, Knobs, gpu_program, schedule_with};
@@ -17,6 +16,38 @@ use crate::packed::in_turn;
 use crate::schedule::{self, Annotation, LoopRef, Schedule};
 
 type Result<T> = std::result::Result<T, StepError>;
+
+/// What an instruction that decides nothing leaves for its variables.
+pub(super) enum Made {
+    Nothing,
+    Block(String),
+    Loop(LoopRef),
+    Loops(Vec<LoopRef>),
+}
+
+impl From<()> for Made {
+    fn from((): ()) -> Made {
+        Made::Nothing
+    }
+}
+
+impl From<String> for Made {
+    fn from(name: String) -> Made {
+        Made::Block(name)
+    }
+}
+
+impl From<LoopRef> for Made {
+    fn from(l: LoopRef) -> Made {
+        Made::Loop(l)
+    }
+}
+
+impl From<Vec<LoopRef>> for Made {
+    fn from(loops: Vec<LoopRef>) -> Made {
+        Made::Loops(loops)
+    }
+}
 
 impl Recorder {
     /// Executes one instruction of a trace and appends it, with the decision that was made.
@@ -66,166 +97,81 @@ impl Recorder {
         let last = instruction.outputs().last();
         self.next = self.next.max(last.map_or(0, |v| v + 1));
     }
-
-    /// Each instruction has a line here; the compiler tells of one that has none.
-    fn execute(&mut self, instruction: &Instruction) -> Result<()> {
-        use Instruction::*;
-        match instruction {
-            SamplePerfectTile { .. }
-            | SampleTile { .. }
-            | SampleCategorical { .. }
-            | SampleComputeLocation { .. } => self.define_decision(instruction),
-            GetBlock { name, out } => self.find_block(name, *out),
-            GetLoops { block, out } => self.find_loops(*block, out),
-            Split { target, factors, out } => self.split_loop(*target, factors, out),
-            Fuse { loops, out } => self.fuse_loops(loops, *out),
-            Reorder { loops } => self.reorder_loops(loops),
-            Parallel { target } => self.on_loop(*target, |s, l| s.parallel(l)),
-            Vectorize { target } => self.on_loop(*target, |s, l| s.vectorize(l)),
-            Unroll { target } => self.on_loop(*target, |s, l| s.unroll(l)),
-            Bind { target, axis } => self.on_loop(*target, |s, l| s.bind(l, *axis)),
-            AddUnitLoop { block, out } => self.unit_loop(*block, *out),
-            CacheRead { block, buffer, scope, out } => {
-                self.new_block(*block, *out, |s, name| s.cache_read(name, buffer, *scope))
-            }
-            CacheWrite { block, scope, out } => {
-                self.new_block(*block, *out, |s, name| s.cache_write(name, *scope))
-            }
-            SetScope { buffer, scope } => Ok(self.schedule.set_scope(buffer, *scope)?),
-            ComputeAt { block, target } => self.compute_at_place(*block, *target),
-            ReverseComputeAt { block, target } => {
-                let l = self.loop_ref(*target)?;
-                self.on_block(*block, |s, name| s.reverse_compute_at(name, l))
-            }
-            ComputeInline { block } => self.on_block(*block, |s, name| s.compute_inline(name)),
-            ReverseComputeInline { block } => {
-                self.on_block(*block, |s, name| s.reverse_compute_inline(name))
-            }
-            DecomposeReduction { block, target, out } => {
-                let l = self.loop_ref(*target)?;
-                self.new_block(*block, *out, |s, name| s.decompose_reduction(name, l))
-            }
-            Rfactor { block, target, axis, out } => {
-                let l = self.loop_ref(*target)?;
-                self.new_block(*block, *out, |s, name| s.rfactor(name, l, *axis))
-            }
-            Pad { block, iter, multiple } => {
-                self.on_block(*block, |s, name| s.pad(name, *iter, *multiple))
-            }
-            LoopPartition { target, points, out } => self.partition(*target, points, out),
-            StorageAlign { buffer, axis, factor, offset } => {
-                Ok(self.schedule.storage_align(buffer, *axis, *factor, *offset)?)
-            }
-            ReIndexRead { block, buffer, scope, out } => {
-                self.new_block(*block, *out, |s, name| s.re_index_read(name, buffer, *scope))
-            }
-            ReIndexWrite { block, scope, out } => {
-                self.new_block(*block, *out, |s, name| s.re_index_write(name, *scope))
-            }
-            TransformLayout { buffer, map } => Ok(self.schedule.transform_layout(buffer, map)?),
-            TransformBlockLayout { block, map } => {
-                self.on_block(*block, |s, name| s.transform_block_layout(name, map))
-            }
-            DecomposePadding { block, target, out } => {
-                let l = self.loop_ref(*target)?;
-                self.new_block(*block, *out, |s, name| s.decompose_padding(name, l))
-            }
-            Blockize { target, out } => self.blockize_loop(*target, *out),
-            Tensorize { target, intrinsic } => {
-                self.on_loop(*target, |s, l| s.tensorize(l, intrinsic))
-            }
-            Annotate { block, key, value } => self.annotate_block(*block, key, value),
-            AnnotateLoop { target, key, value } => {
-                let value = Annotation::Int(self.number(*value)?);
-                self.on_loop(*target, |s, l| s.annotate_loop(l, key, value))
-            }
-            Unannotate { block, key } => self.on_block(*block, |s, name| {
-                s.unannotate(name, key);
-                Ok(())
-            }),
-            Algorithm { algorithm } => self.compute_by(*algorithm),
-            DefaultSchedule { knobs } => self.schedule_by_default(knobs),
-        }
-    }
 }
 
 /// What instructions do.
 impl Recorder {
-    fn on_loop(
+    pub(super) fn on_loop<T>(
         &mut self,
         target: LoopVar,
-        apply: impl FnOnce(&mut Schedule, LoopRef) -> schedule::Result<()>,
-    ) -> Result<()> {
+        apply: impl FnOnce(&mut Schedule, LoopRef) -> schedule::Result<T>,
+    ) -> Result<T> {
         let target = self.loop_ref(target)?;
         Ok(apply(&mut self.schedule, target)?)
     }
 
-    fn on_block(
+    pub(super) fn on_block<T>(
         &mut self,
         block: BlockVar,
-        apply: impl FnOnce(&mut Schedule, &str) -> schedule::Result<()>,
-    ) -> Result<()> {
+        apply: impl FnOnce(&mut Schedule, &str) -> schedule::Result<T>,
+    ) -> Result<T> {
         let name = self.block_name(block)?.to_owned();
         Ok(apply(&mut self.schedule, &name)?)
     }
 
-    /// Something is done to a block that makes another block.
-    fn new_block(
+    /// Something is done to a block at a loop.
+    pub(super) fn at_loop<T>(
         &mut self,
         block: BlockVar,
-        out: BlockVar,
-        apply: impl FnOnce(&mut Schedule, &str) -> schedule::Result<String>,
-    ) -> Result<()> {
-        let name = self.block_name(block)?.to_owned();
-        let made = apply(&mut self.schedule, &name)?;
-        define(&mut self.blocks, out.0, made);
-        Ok(())
+        target: LoopVar,
+        apply: impl FnOnce(&mut Schedule, &str, LoopRef) -> schedule::Result<T>,
+    ) -> Result<T> {
+        let target = self.loop_ref(target)?;
+        self.on_block(block, |schedule, name| apply(schedule, name, target))
     }
 
-    fn find_block(&mut self, name: &str, out: BlockVar) -> Result<()> {
+    pub(super) fn find_block(&mut self, name: &str) -> Result<String> {
         self.schedule.block(name)?;
-        define(&mut self.blocks, out.0, name.to_owned());
-        Ok(())
+        Ok(name.to_owned())
     }
 
-    fn find_loops(&mut self, block: BlockVar, out: &[LoopVar]) -> Result<()> {
-        let loops = self.schedule.loops(self.block_name(block)?)?;
-        self.define_loops(out, &loops)
+    pub(super) fn find_loops(&mut self, block: BlockVar) -> Result<Vec<LoopRef>> {
+        Ok(self.schedule.loops(self.block_name(block)?)?)
     }
 
-    fn split_loop(&mut self, target: LoopVar, factors: &[Number], out: &[LoopVar]) -> Result<()> {
+    pub(super) fn split_loop(
+        &mut self,
+        target: LoopVar,
+        factors: &[Number],
+    ) -> Result<Vec<LoopRef>> {
         let factors = factors.iter().map(|&f| self.length(f)).collect::<Result<Vec<_>>>()?;
-        let loops = self.schedule.split(self.loop_ref(target)?, &factors)?;
-        self.define_loops(out, &loops)
+        Ok(self.schedule.split(self.loop_ref(target)?, &factors)?)
     }
 
-    fn fuse_loops(&mut self, loops: &[LoopVar], out: LoopVar) -> Result<()> {
-        let fused = self.schedule.fuse(&self.loop_refs(loops)?)?;
-        self.define_loops(&[out], &[fused])
+    pub(super) fn fuse_loops(&mut self, loops: &[LoopVar]) -> Result<LoopRef> {
+        Ok(self.schedule.fuse(&self.loop_refs(loops)?)?)
     }
 
-    fn reorder_loops(&mut self, loops: &[LoopVar]) -> Result<()> {
+    pub(super) fn reorder_loops(&mut self, loops: &[LoopVar]) -> Result<()> {
         Ok(self.schedule.reorder(&self.loop_refs(loops)?)?)
     }
 
-    fn unit_loop(&mut self, block: BlockVar, out: LoopVar) -> Result<()> {
-        let name = self.block_name(block)?.to_owned();
-        let added = self.schedule.add_unit_loop(&name)?;
-        self.define_loops(&[out], &[added])
+    pub(super) fn annotate_at_loop(
+        &mut self,
+        target: LoopVar,
+        key: &str,
+        value: Number,
+    ) -> Result<()> {
+        let value = Annotation::Int(self.number(value)?);
+        self.on_loop(target, |s, l| s.annotate_loop(l, key, value))
     }
 
-    fn partition(&mut self, target: LoopVar, points: &[usize], out: &[LoopVar]) -> Result<()> {
-        let parts = self.schedule.loop_partition(self.loop_ref(target)?, points)?;
-        self.define_loops(out, &parts)
-    }
-
-    fn blockize_loop(&mut self, target: LoopVar, out: BlockVar) -> Result<()> {
-        let block = self.schedule.blockize(self.loop_ref(target)?)?;
-        define(&mut self.blocks, out.0, block);
-        Ok(())
-    }
-
-    fn annotate_block(&mut self, block: BlockVar, key: &str, value: &Note) -> Result<()> {
+    pub(super) fn annotate_block(
+        &mut self,
+        block: BlockVar,
+        key: &str,
+        value: &Note,
+    ) -> Result<()> {
         let value = match value {
             Note::Number(number) => Annotation::Int(self.number(*number)?),
             Note::Fixed(value) => value.clone(),
@@ -233,7 +179,7 @@ impl Recorder {
         self.on_block(block, |s, name| s.annotate(name, key, value))
     }
 
-    fn compute_by(&mut self, algorithm: Algorithm) -> Result<()> {
+    pub(super) fn compute_by(&mut self, algorithm: Algorithm) -> Result<()> {
         let task = self.task.clone().ok_or(StepError::NoTask)?;
         let made = algorithm.rewrite(&task).ok_or(StepError::DoesNotApply(algorithm))?;
         self.schedule = Schedule::new(made.task.naive());
@@ -243,7 +189,7 @@ impl Recorder {
         Ok(())
     }
 
-    fn schedule_by_default(&mut self, knobs: &[(Knob, Number)]) -> Result<()> {
+    pub(super) fn schedule_by_default(&mut self, knobs: &[(Knob, Number)]) -> Result<()> {
         let task = self.task.clone().ok_or(StepError::NoTask)?;
         let set = knobs
             .iter()
@@ -262,7 +208,7 @@ impl Recorder {
         Ok(())
     }
 
-    fn compute_at_place(&mut self, block: BlockVar, target: LoopVar) -> Result<()> {
+    pub(super) fn compute_at_place(&mut self, block: BlockVar, target: LoopVar) -> Result<()> {
         let name = self.block_name(block)?.to_owned();
         match self.place(target)? {
             Place::Root => {}
@@ -351,7 +297,7 @@ impl Recorder {
         })
     }
 
-    fn define_decision(&mut self, instruction: &Instruction) -> Result<()> {
+    pub(super) fn define_decision(&mut self, instruction: &Instruction) -> Result<()> {
         use Instruction::*;
         match (instruction, instruction.decision()) {
             (
@@ -416,6 +362,20 @@ impl Recorder {
     fn length(&self, number: Number) -> Result<usize> {
         let value = self.number(number)?;
         usize::try_from(value).map_err(|_| StepError::NotALength(value))
+    }
+
+    /// Gives the variables of an instruction the values that it made.
+    pub(super) fn define(&mut self, outputs: Outputs<'_>, made: Made) -> Result<()> {
+        match (outputs, made) {
+            (Outputs::None, Made::Nothing) => Ok(()),
+            (Outputs::Block(var), Made::Block(name)) => {
+                define(&mut self.blocks, var.0, name);
+                Ok(())
+            }
+            (Outputs::Loop(var), Made::Loop(l)) => self.define_loops(&[var], &[l]),
+            (Outputs::Loops(vars), Made::Loops(loops)) => self.define_loops(vars, &loops),
+            _ => Err(StepError::Unfit),
+        }
     }
 
     /// The loops must be as many as the variables: a trace from another program may expect others.

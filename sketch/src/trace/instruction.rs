@@ -1,12 +1,9 @@
-//! The instructions of a trace and their variables.
+//! The variables of a trace, and what its instructions define and decide.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::algorithm::Algorithm;
-use crate::default::Knob;
-use crate::index_map::IndexMap;
-use crate::program::{Scope, ThreadAxis};
+use super::table::{Instruction, decides_nothing};
 use crate::schedule::Annotation;
 
 macro_rules! variables {
@@ -102,187 +99,6 @@ impl Decision {
     pub const INLINE: i64 = -2;
 }
 
-/// One step of a trace. `out` are the variables that it defines.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case")]
-pub enum Instruction {
-    GetBlock {
-        name: String,
-        out: BlockVar,
-    },
-    GetLoops {
-        block: BlockVar,
-        out: Vec<LoopVar>,
-    },
-    /// Lengths whose product is the loop's extent; the last is at most `max_innermost`.
-    SamplePerfectTile {
-        target: LoopVar,
-        max_innermost: usize,
-        out: Vec<ValueVar>,
-        decision: Option<Decision>,
-    },
-    /// Lengths whose product is the loop's extent or a little more, see [`count_near_tiles`](super::count_near_tiles);
-    /// the last is at most `max_innermost`.
-    SampleTile {
-        target: LoopVar,
-        max_innermost: usize,
-        out: Vec<ValueVar>,
-        decision: Option<Decision>,
-    },
-    /// One of the candidates, with these probabilities.
-    SampleCategorical {
-        candidates: Vec<i64>,
-        weights: Vec<f64>,
-        out: ValueVar,
-        decision: Option<Decision>,
-    },
-    /// Where the block may be computed: at a loop of its consumer, where it is, or inlined.
-    SampleComputeLocation {
-        block: BlockVar,
-        out: LoopVar,
-        decision: Option<Decision>,
-    },
-    Split {
-        target: LoopVar,
-        factors: Vec<Number>,
-        out: Vec<LoopVar>,
-    },
-    Fuse {
-        loops: Vec<LoopVar>,
-        out: LoopVar,
-    },
-    Reorder {
-        loops: Vec<LoopVar>,
-    },
-    Parallel {
-        target: LoopVar,
-    },
-    Vectorize {
-        target: LoopVar,
-    },
-    Unroll {
-        target: LoopVar,
-    },
-    Bind {
-        target: LoopVar,
-        axis: ThreadAxis,
-    },
-    AddUnitLoop {
-        block: BlockVar,
-        out: LoopVar,
-    },
-    CacheRead {
-        block: BlockVar,
-        buffer: String,
-        scope: Scope,
-        out: BlockVar,
-    },
-    CacheWrite {
-        block: BlockVar,
-        scope: Scope,
-        out: BlockVar,
-    },
-    SetScope {
-        buffer: String,
-        scope: Scope,
-    },
-    ComputeAt {
-        block: BlockVar,
-        target: LoopVar,
-    },
-    ReverseComputeAt {
-        block: BlockVar,
-        target: LoopVar,
-    },
-    ComputeInline {
-        block: BlockVar,
-    },
-    ReverseComputeInline {
-        block: BlockVar,
-    },
-    DecomposeReduction {
-        block: BlockVar,
-        target: LoopVar,
-        out: BlockVar,
-    },
-    Rfactor {
-        block: BlockVar,
-        target: LoopVar,
-        axis: usize,
-        out: BlockVar,
-    },
-    Pad {
-        block: BlockVar,
-        iter: usize,
-        multiple: usize,
-    },
-    LoopPartition {
-        target: LoopVar,
-        points: Vec<usize>,
-        out: Vec<LoopVar>,
-    },
-    StorageAlign {
-        buffer: String,
-        axis: usize,
-        factor: usize,
-        offset: usize,
-    },
-    ReIndexRead {
-        block: BlockVar,
-        buffer: String,
-        scope: Scope,
-        out: BlockVar,
-    },
-    ReIndexWrite {
-        block: BlockVar,
-        scope: Scope,
-        out: BlockVar,
-    },
-    TransformLayout {
-        buffer: String,
-        map: IndexMap,
-    },
-    TransformBlockLayout {
-        block: BlockVar,
-        map: IndexMap,
-    },
-    DecomposePadding {
-        block: BlockVar,
-        target: LoopVar,
-        out: BlockVar,
-    },
-    Blockize {
-        target: LoopVar,
-        out: BlockVar,
-    },
-    Tensorize {
-        target: LoopVar,
-        intrinsic: String,
-    },
-    Annotate {
-        block: BlockVar,
-        key: String,
-        value: Note,
-    },
-    AnnotateLoop {
-        target: LoopVar,
-        key: String,
-        value: Number,
-    },
-    Unannotate {
-        block: BlockVar,
-        key: String,
-    },
-    /// The naive program of the subgraph computed by another algorithm, in place of all that was done before.
-    Algorithm {
-        algorithm: Algorithm,
-    },
-    /// The default schedule of the whole subgraph with these choices, in place of all that was done before.
-    DefaultSchedule {
-        knobs: Vec<(Knob, Number)>,
-    },
-}
-
 /// The variables that an instruction defines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outputs<'a> {
@@ -294,7 +110,12 @@ pub(super) enum Outputs<'a> {
     Values(&'a [ValueVar]),
 }
 
-impl Outputs<'_> {
+impl<'a> Outputs<'a> {
+    /// The variables of these, or of the others where there are none.
+    pub(super) fn or(self, others: Outputs<'a>) -> Outputs<'a> {
+        if self == Outputs::None { others } else { self }
+    }
+
     /// The largest number among them.
     pub(super) fn last(self) -> Option<u32> {
         match self {
@@ -308,47 +129,35 @@ impl Outputs<'_> {
     }
 }
 
-/// The instructions that decide nothing, as a pattern. Who matches on those that do names the others by this,
-/// and not by `_`: so an instruction that is new is missed by the compiler wherever it was forgotten.
-macro_rules! decides_nothing {
-    () => {
-        Instruction::GetBlock { .. }
-            | Instruction::GetLoops { .. }
-            | Instruction::Split { .. }
-            | Instruction::Fuse { .. }
-            | Instruction::Reorder { .. }
-            | Instruction::Parallel { .. }
-            | Instruction::Vectorize { .. }
-            | Instruction::Unroll { .. }
-            | Instruction::Bind { .. }
-            | Instruction::AddUnitLoop { .. }
-            | Instruction::CacheRead { .. }
-            | Instruction::CacheWrite { .. }
-            | Instruction::SetScope { .. }
-            | Instruction::ComputeAt { .. }
-            | Instruction::ReverseComputeAt { .. }
-            | Instruction::ComputeInline { .. }
-            | Instruction::ReverseComputeInline { .. }
-            | Instruction::DecomposeReduction { .. }
-            | Instruction::Rfactor { .. }
-            | Instruction::Pad { .. }
-            | Instruction::LoopPartition { .. }
-            | Instruction::StorageAlign { .. }
-            | Instruction::ReIndexRead { .. }
-            | Instruction::ReIndexWrite { .. }
-            | Instruction::TransformLayout { .. }
-            | Instruction::TransformBlockLayout { .. }
-            | Instruction::DecomposePadding { .. }
-            | Instruction::Blockize { .. }
-            | Instruction::Tensorize { .. }
-            | Instruction::Annotate { .. }
-            | Instruction::AnnotateLoop { .. }
-            | Instruction::Unannotate { .. }
-            | Instruction::Algorithm { .. }
-            | Instruction::DefaultSchedule { .. }
-    };
+impl<'a> From<&'a BlockVar> for Outputs<'a> {
+    fn from(var: &BlockVar) -> Outputs<'a> {
+        Outputs::Block(*var)
+    }
 }
-pub(super) use decides_nothing;
+
+impl<'a> From<&'a LoopVar> for Outputs<'a> {
+    fn from(var: &LoopVar) -> Outputs<'a> {
+        Outputs::Loop(*var)
+    }
+}
+
+impl<'a> From<&'a Vec<LoopVar>> for Outputs<'a> {
+    fn from(vars: &'a Vec<LoopVar>) -> Outputs<'a> {
+        Outputs::Loops(vars)
+    }
+}
+
+impl<'a> From<&'a ValueVar> for Outputs<'a> {
+    fn from(var: &ValueVar) -> Outputs<'a> {
+        Outputs::Value(*var)
+    }
+}
+
+impl<'a> From<&'a Vec<ValueVar>> for Outputs<'a> {
+    fn from(vars: &'a Vec<ValueVar>) -> Outputs<'a> {
+        Outputs::Values(vars)
+    }
+}
 
 /// The place of an instruction's decision, borrowed as the instruction is.
 macro_rules! decision_of {
@@ -377,48 +186,5 @@ impl Instruction {
 
     pub fn is_sampling(&self) -> bool {
         decision_of!(self).is_some()
-    }
-
-    pub(super) fn outputs(&self) -> Outputs<'_> {
-        use Instruction::*;
-        match self {
-            GetBlock { out, .. }
-            | CacheRead { out, .. }
-            | CacheWrite { out, .. }
-            | DecomposeReduction { out, .. }
-            | DecomposePadding { out, .. }
-            | ReIndexRead { out, .. }
-            | ReIndexWrite { out, .. }
-            | Blockize { out, .. }
-            | Rfactor { out, .. } => Outputs::Block(*out),
-            SampleComputeLocation { out, .. } | Fuse { out, .. } | AddUnitLoop { out, .. } => {
-                Outputs::Loop(*out)
-            }
-            GetLoops { out, .. } | Split { out, .. } | LoopPartition { out, .. } => {
-                Outputs::Loops(out)
-            }
-            SampleCategorical { out, .. } => Outputs::Value(*out),
-            SamplePerfectTile { out, .. } | SampleTile { out, .. } => Outputs::Values(out),
-            Reorder { .. }
-            | Parallel { .. }
-            | Vectorize { .. }
-            | Unroll { .. }
-            | Bind { .. }
-            | SetScope { .. }
-            | ComputeAt { .. }
-            | ReverseComputeAt { .. }
-            | ComputeInline { .. }
-            | ReverseComputeInline { .. }
-            | Pad { .. }
-            | StorageAlign { .. }
-            | TransformLayout { .. }
-            | TransformBlockLayout { .. }
-            | Tensorize { .. }
-            | Annotate { .. }
-            | AnnotateLoop { .. }
-            | Unannotate { .. }
-            | Algorithm { .. }
-            | DefaultSchedule { .. } => Outputs::None,
-        }
     }
 }

@@ -15,8 +15,8 @@
 //! decision; replaying a trace on the program it was recorded on gives the same program and the same trace.
 
 mod adapt;
+mod argument;
 mod cross;
-mod data;
 mod execute;
 mod instruction;
 mod mutate;
@@ -24,17 +24,19 @@ mod near;
 mod options;
 mod record;
 mod sample;
+mod table;
 mod text;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
-pub use instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
+pub use instruction::{BlockVar, Decision, LoopVar, Note, Number, ValueVar};
 pub use mutate::mutate_tile;
 pub use near::{count_near_tiles, near_extents};
 pub use record::Recorder;
 pub use sample::{count_tiles, sample_tile};
+pub use table::Instruction;
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,8 @@
 use rand::{Rng, RngExt};
 
 use super::Trace;
-use super::instruction::{Decision, Instruction};
+use super::instruction::Decision;
+use super::table::Instruction;
 
 impl Trace {
     /// The trace with the decision of one sampling instruction changed a little: a factor moved from one loop of

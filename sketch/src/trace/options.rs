@@ -7,10 +7,11 @@
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::instruction::{Decision, Instruction, decides_nothing};
+use super::instruction::Decision;
 use super::near::near_extents;
 use super::record::Recorder;
 use super::sample::locations;
+use super::table::{Instruction, decides_nothing};
 use super::{StepError, Trace, TraceError, Unfit};
 
 impl Trace {

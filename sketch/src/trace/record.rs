@@ -1,18 +1,18 @@
 //! A schedule that writes down what is done to it.
 //!
-//! The methods are those of [`Schedule`], on variables in place of names and loops.
+//! The methods are those of [`Schedule`], on variables in place of names and loops. Those of
+//! instructions that decide nothing come from their table (`table`).
 
 use std::cell::Cell;
 use std::sync::Arc;
 
 use rand::Rng;
 
-use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number, ValueVar};
+use super::instruction::{BlockVar, Decision, LoopVar, ValueVar};
+use super::table::Instruction;
 use super::{StepError, Trace};
-use crate::algorithm::Algorithm;
-use crate::default::Knob;
 use crate::packed::Packing;
-use crate::program::{Program, Scope, ThreadAxis};
+use crate::program::Program;
 use crate::schedule::{LoopRef, Schedule};
 use crate::task::Task;
 
@@ -87,27 +87,6 @@ impl Recorder {
     pub(super) fn fresh(&mut self) -> u32 {
         self.next += 1;
         self.next - 1
-    }
-
-    pub(super) fn new_loops(&mut self, n: usize) -> Vec<LoopVar> {
-        (0..n).map(|_| LoopVar(self.fresh())).collect()
-    }
-}
-
-/// Questions.
-impl Recorder {
-    pub fn get_block(&mut self, name: &str) -> Result<BlockVar> {
-        let out = BlockVar(self.fresh());
-        self.plain(Instruction::GetBlock { name: name.to_owned(), out })?;
-        Ok(out)
-    }
-
-    pub fn get_loops(&mut self, block: BlockVar) -> Result<Vec<LoopVar>> {
-        let name = self.block_name(block)?.to_owned();
-        let n = self.schedule.loops(&name)?.len();
-        let out = self.new_loops(n);
-        self.plain(Instruction::GetLoops { block, out: out.clone() })?;
-        Ok(out)
     }
 }
 
@@ -184,118 +163,26 @@ impl Recorder {
     }
 }
 
-/// Loops.
-impl Recorder {
-    pub fn split(&mut self, target: LoopVar, factors: &[Number]) -> Result<Vec<LoopVar>> {
-        let out = self.new_loops(factors.len());
-        let factors = factors.to_vec();
-        self.plain(Instruction::Split { target, factors, out: out.clone() })?;
-        Ok(out)
-    }
+/// Variables that no instruction defined before.
+pub(super) trait Fresh {
+    /// Of a list, so many.
+    fn fresh(recorder: &mut Recorder, count: usize) -> Self;
+}
 
-    pub fn fuse(&mut self, loops: &[LoopVar]) -> Result<LoopVar> {
-        let out = LoopVar(self.fresh());
-        self.plain(Instruction::Fuse { loops: loops.to_vec(), out })?;
-        Ok(out)
-    }
-
-    pub fn reorder(&mut self, loops: &[LoopVar]) -> Result<()> {
-        self.plain(Instruction::Reorder { loops: loops.to_vec() })
-    }
-
-    pub fn parallel(&mut self, target: LoopVar) -> Result<()> {
-        self.plain(Instruction::Parallel { target })
-    }
-
-    pub fn vectorize(&mut self, target: LoopVar) -> Result<()> {
-        self.plain(Instruction::Vectorize { target })
-    }
-
-    pub fn unroll(&mut self, target: LoopVar) -> Result<()> {
-        self.plain(Instruction::Unroll { target })
-    }
-
-    pub fn bind(&mut self, target: LoopVar, axis: ThreadAxis) -> Result<()> {
-        self.plain(Instruction::Bind { target, axis })
-    }
-
-    pub fn add_unit_loop(&mut self, block: BlockVar) -> Result<LoopVar> {
-        let out = LoopVar(self.fresh());
-        self.plain(Instruction::AddUnitLoop { block, out })?;
-        Ok(out)
-    }
-
-    pub fn annotate_loop(&mut self, target: LoopVar, key: &str, value: Number) -> Result<()> {
-        self.plain(Instruction::AnnotateLoop { target, key: key.to_owned(), value })
+impl Fresh for BlockVar {
+    fn fresh(recorder: &mut Recorder, _: usize) -> BlockVar {
+        BlockVar(recorder.fresh())
     }
 }
 
-/// Blocks.
-impl Recorder {
-    pub fn cache_read(&mut self, block: BlockVar, buffer: &str, scope: Scope) -> Result<BlockVar> {
-        let out = BlockVar(self.fresh());
-        self.plain(Instruction::CacheRead { block, buffer: buffer.to_owned(), scope, out })?;
-        Ok(out)
+impl Fresh for LoopVar {
+    fn fresh(recorder: &mut Recorder, _: usize) -> LoopVar {
+        LoopVar(recorder.fresh())
     }
+}
 
-    pub fn cache_write(&mut self, block: BlockVar, scope: Scope) -> Result<BlockVar> {
-        let out = BlockVar(self.fresh());
-        self.plain(Instruction::CacheWrite { block, scope, out })?;
-        Ok(out)
-    }
-
-    pub fn set_scope(&mut self, buffer: &str, scope: Scope) -> Result<()> {
-        self.plain(Instruction::SetScope { buffer: buffer.to_owned(), scope })
-    }
-
-    /// At a sampled location this may leave the block where it is, or inline it.
-    pub fn compute_at(&mut self, block: BlockVar, target: LoopVar) -> Result<()> {
-        self.plain(Instruction::ComputeAt { block, target })
-    }
-
-    pub fn reverse_compute_at(&mut self, block: BlockVar, target: LoopVar) -> Result<()> {
-        self.plain(Instruction::ReverseComputeAt { block, target })
-    }
-
-    pub fn compute_inline(&mut self, block: BlockVar) -> Result<()> {
-        self.plain(Instruction::ComputeInline { block })
-    }
-
-    pub fn reverse_compute_inline(&mut self, block: BlockVar) -> Result<()> {
-        self.plain(Instruction::ReverseComputeInline { block })
-    }
-
-    pub fn decompose_reduction(&mut self, block: BlockVar, target: LoopVar) -> Result<BlockVar> {
-        let out = BlockVar(self.fresh());
-        self.plain(Instruction::DecomposeReduction { block, target, out })?;
-        Ok(out)
-    }
-
-    /// The block that reduces partially; `block` goes on to name the one that does the rest.
-    pub fn rfactor(&mut self, block: BlockVar, target: LoopVar, axis: usize) -> Result<BlockVar> {
-        let out = BlockVar(self.fresh());
-        self.plain(Instruction::Rfactor { block, target, axis, out })?;
-        Ok(out)
-    }
-
-    pub fn pad(&mut self, block: BlockVar, iter: usize, multiple: usize) -> Result<()> {
-        self.plain(Instruction::Pad { block, iter, multiple })
-    }
-
-    pub fn annotate(&mut self, block: BlockVar, key: &str, value: Note) -> Result<()> {
-        self.plain(Instruction::Annotate { block, key: key.to_owned(), value })
-    }
-
-    /// Goes on with the naive program of the subgraph computed by another algorithm.
-    pub fn algorithm(&mut self, algorithm: Algorithm) -> Result<()> {
-        self.plain(Instruction::Algorithm { algorithm })
-    }
-
-    pub fn default_schedule(&mut self, knobs: &[(Knob, Number)]) -> Result<()> {
-        self.plain(Instruction::DefaultSchedule { knobs: knobs.to_vec() })
-    }
-
-    pub fn unannotate(&mut self, block: BlockVar, key: &str) -> Result<()> {
-        self.plain(Instruction::Unannotate { block, key: key.to_owned() })
+impl Fresh for Vec<LoopVar> {
+    fn fresh(recorder: &mut Recorder, count: usize) -> Vec<LoopVar> {
+        (0..count).map(|_| LoopVar(recorder.fresh())).collect()
     }
 }

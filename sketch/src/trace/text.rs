@@ -3,9 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::Trace;
-use super::instruction::{
-    BlockVar, Decision, Instruction, LoopVar, Note, Number, Outputs, ValueVar,
-};
+use super::argument::list;
+use super::instruction::{BlockVar, Decision, LoopVar, Note, Number, Outputs, ValueVar};
+use super::table::Instruction;
 use crate::schedule::Annotation;
 
 impl Display for BlockVar {
@@ -31,6 +31,17 @@ impl Display for Number {
         match self {
             Number::Known(value) => write!(f, "{value}"),
             Number::Var { var } => write!(f, "{var}"),
+        }
+    }
+}
+
+impl Display for Note {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::Number(number) => write!(f, "{number}"),
+            Note::Fixed(Annotation::Int(value)) => write!(f, "{value}"),
+            Note::Fixed(Annotation::Ints(values)) => write!(f, "[{}]", list(values)),
+            Note::Fixed(Annotation::Text(text)) => write!(f, "{text:?}"),
         }
     }
 }
@@ -62,7 +73,7 @@ impl Display for Outputs<'_> {
 
 impl Display for Instruction {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.outputs(), call(self))?;
+        write!(f, "{}{}", self.outputs(), self.call())?;
         match self.decision() {
             Some(decision) => write!(f, "  # {decision}"),
             None => Ok(()),
@@ -73,88 +84,5 @@ impl Display for Instruction {
 impl Display for Trace {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
-    }
-}
-
-fn list<T: Display>(all: &[T]) -> String {
-    all.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// Each instruction has a line here; the compiler tells of one that has none.
-fn call(instruction: &Instruction) -> String {
-    use Instruction::*;
-    match instruction {
-        GetBlock { name, .. } => format!("get_block({name:?})"),
-        GetLoops { block, .. } => format!("get_loops({block})"),
-        SamplePerfectTile { target, max_innermost, out, .. } => format!(
-            "sample_perfect_tile({target}, parts={}, max_innermost={max_innermost})",
-            out.len()
-        ),
-        SampleTile { target, max_innermost, out, .. } => {
-            format!("sample_tile({target}, parts={}, max_innermost={max_innermost})", out.len())
-        }
-        SampleCategorical { candidates, weights, .. } => {
-            format!("sample_categorical([{}], [{}])", list(candidates), list(weights))
-        }
-        SampleComputeLocation { block, .. } => format!("sample_compute_location({block})"),
-        Split { target, factors, .. } => format!("split({target}, [{}])", list(factors)),
-        Fuse { loops, .. } => format!("fuse({})", list(loops)),
-        Reorder { loops } => format!("reorder({})", list(loops)),
-        Parallel { target } => format!("parallel({target})"),
-        Vectorize { target } => format!("vectorize({target})"),
-        Unroll { target } => format!("unroll({target})"),
-        Bind { target, axis } => format!("bind({target}, {axis})"),
-        AddUnitLoop { block, .. } => format!("add_unit_loop({block})"),
-        CacheRead { block, buffer, scope, .. } => {
-            format!("cache_read({block}, {buffer:?}, {scope})")
-        }
-        CacheWrite { block, scope, .. } => format!("cache_write({block}, {scope})"),
-        SetScope { buffer, scope } => format!("set_scope({buffer:?}, {scope})"),
-        ComputeAt { block, target } => format!("compute_at({block}, {target})"),
-        ReverseComputeAt { block, target } => format!("reverse_compute_at({block}, {target})"),
-        ComputeInline { block } => format!("compute_inline({block})"),
-        ReverseComputeInline { block } => format!("reverse_compute_inline({block})"),
-        DecomposeReduction { block, target, .. } => {
-            format!("decompose_reduction({block}, {target})")
-        }
-        Rfactor { block, target, axis, .. } => format!("rfactor({block}, {target}, {axis})"),
-        Pad { block, iter, multiple } => format!("pad({block}, {iter}, {multiple})"),
-        Annotate { block, key, value } => {
-            format!("annotate({block}, {key:?}, {})", note(value))
-        }
-        AnnotateLoop { target, key, value } => format!("annotate({target}, {key:?}, {value})"),
-        Unannotate { block, key } => format!("unannotate({block}, {key:?})"),
-        Algorithm { algorithm } => format!("algorithm({algorithm})"),
-        DefaultSchedule { knobs } => {
-            let knobs = knobs.iter().map(|(knob, value)| format!("{}={value}", knob.name()));
-            format!("default_schedule({})", list(&knobs.collect::<Vec<_>>()))
-        }
-        LoopPartition { target, points, .. } => {
-            format!("loop_partition({target}, [{}])", list(points))
-        }
-        StorageAlign { buffer, axis, factor, offset } => {
-            format!("storage_align({buffer:?}, {axis}, {factor}, {offset})")
-        }
-        ReIndexRead { block, buffer, scope, .. } => {
-            format!("re_index_read({block}, {buffer:?}, {scope})")
-        }
-        ReIndexWrite { block, scope, .. } => format!("re_index_write({block}, {scope})"),
-        TransformLayout { buffer, map } => format!("transform_layout({buffer:?}, {map})"),
-        TransformBlockLayout { block, map } => format!("transform_block_layout({block}, {map})"),
-        DecomposePadding { block, target, .. } => format!("decompose_padding({block}, {target})"),
-        Blockize { target, .. } => format!("blockize({target})"),
-        Tensorize { target, intrinsic } => format!("tensorize({target}, {intrinsic:?})"),
-    }
-}
-
-fn note(value: &Note) -> String {
-    let value = match value {
-        Note::Number(number) => return number.to_string(),
-        Note::Fixed(value) => value,
-    };
-    match value {
-        Annotation::Int(value) => value.to_string(),
-        Annotation::Ints(values) => format!("[{}]", list(values)),
-        Annotation::Text(text) => format!("{text:?}"),
     }
 }

@@ -10,7 +10,8 @@
 use std::collections::BTreeMap;
 
 use super::Trace;
-use super::instruction::{BlockVar, Decision, Instruction, LoopVar, Note, Number};
+use super::instruction::{BlockVar, Decision, LoopVar, Note, Number};
+use super::table::Instruction;
 use crate::postprocess::{PARALLEL, UNROLL};
 
 impl Trace {
