@@ -32,6 +32,7 @@ mod testing;
 mod text;
 pub mod trace;
 mod tree;
+mod vectors;
 pub mod work;
 
 pub use features::{Features, features};

@@ -247,6 +247,14 @@ impl Body {
         }
     }
 
+    pub(crate) fn value_mut(&mut self) -> &mut Expr {
+        match self {
+            Body::Assign { value, .. }
+            | Body::Reduce { value, .. }
+            | Body::ArgReduce { value, .. } => value,
+        }
+    }
+
     pub fn value(&self) -> &Expr {
         match self {
             Body::Assign { value, .. }

@@ -22,10 +22,36 @@ pub(crate) fn limits(block: &Block, extents: &Extents) -> Vec<Limit> {
     parts.filter_map(|part| limit(block, part, extents)).collect()
 }
 
-fn limit(block: &Block, part: &Expr, extents: &Extents) -> Option<Limit> {
+pub(crate) fn limit(block: &Block, part: &Expr, extents: &Extents) -> Option<Limit> {
     let Expr::Binary(BinOp::Lt, a, b) = part else { return None };
     let end = Sum::of(b, extents).as_constant()?;
     Some((Sum::of(&bound(block, a), extents), end))
+}
+
+/// `a < b` and `a <= b` as a sum that is not negative where they hold.
+pub(crate) fn slack(condition: &Expr, extents: &Extents) -> Option<Sum> {
+    let (strict, a, b) = match condition {
+        Expr::Binary(BinOp::Lt, a, b) => (-1, a, b),
+        Expr::Binary(BinOp::Le, a, b) => (0, a, b),
+        _ => return None,
+    };
+    Some(Sum::of(b, extents).minus(&Sum::of(a, extents)).plus(&Sum::constant(strict)))
+}
+
+/// The first iteration of the loop `var` in which the limit may not hold, and the first in which it never does, if its
+/// sum grows with the loop. Loops may be shorter or longer than that.
+pub(crate) fn failures((sum, end): &Limit, var: VarId, extents: &Extents) -> Option<(i64, i64)> {
+    let is_own = |v: VarId| v == var;
+    let (own, rest) = sum.clone().partition(|digit, _| digit.depends_on(&is_own));
+    let (digit, &coefficient) = own.terms.first_key_value()?;
+    let is_plain = *digit == Digit::whole(Source::Var(var));
+    if own.terms.len() != 1 || !is_plain || coefficient <= 0 {
+        return None;
+    }
+    let (least, most) = rest.interval(extents)?;
+    // coefficient * i + rest < end
+    let last = |rest: i64| Some(end.checked_sub(1)?.checked_sub(rest)?.div_euclid(coefficient));
+    Some((last(most)?.checked_add(1)?, last(least)?.checked_add(1)?))
 }
 
 /// `min .. min + extent`; `min` is over loops that stand still.

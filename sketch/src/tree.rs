@@ -19,6 +19,16 @@ pub(crate) fn depth(stmt: &Stmt) -> usize {
     }
 }
 
+/// Without blocks that never run, and without loops that are left empty.
+pub(crate) fn alive(stmts: Vec<Stmt>) -> Vec<Stmt> {
+    let never = Some(Expr::bool(false));
+    rewrite(stmts, &mut |stmt| match stmt {
+        Stmt::Block(block) if block.predicate == never => vec![],
+        Stmt::For(l) if l.body.is_empty() => vec![],
+        other => vec![other],
+    })
+}
+
 /// The path of the first statement in program order for which `f` holds.
 pub(crate) fn find(stmts: &[Stmt], f: &mut impl FnMut(&Stmt) -> bool) -> Option<Path> {
     for (index, stmt) in stmts.iter().enumerate() {
@@ -149,12 +159,14 @@ pub(crate) fn twin(program: &mut Program, var: VarId) -> VarId {
     program.add_var(name)
 }
 
-/// Gives loops and iterators that are bound a second time variables of their own.
-pub(crate) fn own_variables(program: &mut Program) {
+/// Gives loops and iterators that are bound a second time variables of their own; the loops with these.
+pub(crate) fn own_variables(program: &mut Program) -> Vec<(VarId, VarId)> {
     let mut body = std::mem::take(&mut program.body);
     let mut bound = BTreeSet::new();
-    own(program, &mut body, &mut bound, &mut BTreeMap::new());
+    let mut twins = vec![];
+    own(program, &mut body, &mut bound, &mut BTreeMap::new(), &mut twins);
     program.body = body;
+    twins
 }
 
 fn own(
@@ -162,6 +174,7 @@ fn own(
     stmts: &mut [Stmt],
     bound: &mut BTreeSet<VarId>,
     renamed: &mut BTreeMap<VarId, VarId>,
+    twins: &mut Vec<(VarId, VarId)>,
 ) {
     for stmt in stmts {
         match stmt {
@@ -171,8 +184,9 @@ fn own(
                 if !bound.insert(var) {
                     l.var = twin(program, var);
                     renamed.insert(var, l.var);
+                    twins.push((var, l.var));
                 }
-                own(program, &mut l.body, bound, renamed);
+                own(program, &mut l.body, bound, renamed, twins);
                 renamed.remove(&var);
                 renamed.extend(outer.map(|outer| (var, outer)));
             }

@@ -5,7 +5,7 @@ use ansc_graph::op::{Channels, ConvAttrs};
 use ansc_graph::ops::*;
 use ansc_graph::{BinOp, Compute, Expr, Graph, TensorType, UnOp, fuse, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::schedule::Cause;
+use ansc_sketch::schedule::{Cause, Rest};
 use ansc_sketch::{
     IndexMap, LoopRef, Program, Schedule, ScheduleError, Scope, exec, finish, lower,
 };
@@ -157,7 +157,7 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
     let scope = if m[4].is_multiple_of(2) { Scope::Local } else { Scope::Global };
     let id = s.buffer(&pick(&buffers, m[2])?).expect("a buffer of the schedule");
     let rank = s.program().buffer(id).ty.rank();
-    Some(match m[0] % 27 {
+    Some(match m[0] % 35 {
         0..=2 => {
             let (inner, middle) = (usize::from(m[3] % 5) + 1, usize::from(m[4] % 3) + 1);
             let factors = if m[4] < 128 { vec![0, inner] } else { vec![0, middle, inner] };
@@ -170,6 +170,7 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
         }
         4 | 5 => ("reorder", done(s.reorder(&shuffled(&loops, [m[2], m[3]])))),
         6 => ("parallel", done(s.parallel(pick(&loops, m[2] % 2)?))),
+        7 if m[3].is_multiple_of(3) => ("vectorize", done(s.vectorize(pick(&loops, m[2])?))),
         7 => ("vectorize", done(s.vectorize(*loops.last()?))),
         8 => ("unroll", done(s.unroll(pick(&loops, m[2])?))),
         9 => ("compute_at", done(s.compute_at(&block, any_loop?))),
@@ -203,6 +204,24 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
         }
         24 => ("decompose_padding", done(s.decompose_padding(&block, pick(&loops, m[2])?))),
         25 => ("blockize", done(s.blockize(pick(&loops, m[2])?))),
+        26 | 27 => {
+            let rest = if m[4].is_multiple_of(2) { Rest::Pieces } else { Rest::Overlap };
+            ("peel", done(s.peel(pick(&loops, m[2])?, rest)))
+        }
+        28 => ("unroll_jam", done(s.unroll_jam(pick(&loops, m[2])?))),
+        29 => {
+            // Partial results are what `rfactor` leaves.
+            let mut changed = s.clone();
+            let _ = changed.rfactor(&block, pick(&loops, m[2])?, usize::from(m[3] % 3));
+            let folds = done(changed.fold_tree(&block));
+            if folds {
+                *s = changed;
+            }
+            ("fold_tree", folds)
+        }
+        30 => ("partition_guards", done(s.partition_guards(pick(&loops, m[2])?))),
+        31 | 32 => ("fuse_siblings", done(s.fuse_siblings(pick(&loops, m[2])?, any_loop?))),
+        33 => ("rfactor", done(s.rfactor(&block, pick(&loops, m[2])?, usize::from(m[3] % 3)))),
         _ if m[4].is_multiple_of(4) => ("add_unit_loop", done(s.add_unit_loop(&block))),
         _ => ("pad", done(s.pad(&block, usize::from(m[2] % 4), usize::from(m[3] % 4) + 1))),
     })
@@ -262,5 +281,5 @@ fn every_primitive_succeeds_somewhere() {
             }
         }
     }
-    assert_eq!(succeeded.len(), 24, "{succeeded:?}");
+    assert_eq!(succeeded.len(), 30, "{succeeded:?}");
 }

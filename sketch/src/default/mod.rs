@@ -20,7 +20,6 @@
 mod build;
 mod gpu;
 mod inline;
-mod jam;
 mod knobs;
 mod rows;
 mod scan;

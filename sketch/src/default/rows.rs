@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each stage waits for the last result of the one before. Short rows are done two at a time, stage by stage and in the
-//! same loops (see [`jam`]), so that one goes on while the other waits:
+//! same loops (see [`jam`](crate::schedule::jam)), so that one goes on while the other waits:
 //!
 //! ```text
 //! parallel p in 0..n / 2 { m, m' = ..; for i in 0..8 { e[i] = ..; e'[i] = .. }; s, s' = ..; for i in 0..8 { y[2p, i] = ..; y[2p + 1, i] = .. } }
@@ -16,10 +16,10 @@
 use ansc_graph::{Expr, Stage, TensorType, VarId};
 
 use super::build::Builder;
-use super::jam::jam;
 use super::knobs::Knob;
 use super::stage::{self, PARALLEL_ITERATIONS, Target, mergeable};
 use super::usage::has_reuse;
+use crate::schedule::jam;
 
 /// Elements of a row beyond which what stages wait for is little.
 const SHORT: usize = 4096;

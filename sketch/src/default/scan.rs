@@ -14,9 +14,10 @@
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType};
 
 use super::build::{Builder, Path};
-use super::stage::{cover, is_worthwhile, lanes_of, mergeable, merged, plus, spread};
+use super::stage::{is_worthwhile, lanes_of, mergeable, merged, plus, spread};
 use super::usage::readers;
 use crate::program::{Access, Body, For, ForKind, IterKind, Stmt};
+use crate::vectors::cover;
 
 /// Rows without vectors that are done side by side.
 const SIDE_BY_SIDE: usize = 4;

@@ -21,6 +21,7 @@ use super::build::{Builder, Path};
 use super::knobs::Knob;
 use super::usage::is_expensive;
 use crate::program::{Access, Body, IterKind, Stmt};
+use crate::vectors::{cover, fold_steps, widths_of};
 
 /// Less work than this is not worth waking a thread for, in element operations.
 pub(super) const PARALLEL_WORK: usize = 16 * 1024;
@@ -407,18 +408,9 @@ fn fold(
         b.block(path, "fold", Body::Reduce { combiner, dst, value, init: false })
     };
     let mut stmts = Vec::new();
-    for partial in 1..partials {
-        let offset = Expr::index(partial * lanes);
-        stmts.extend(b.vector(path, lanes, |b, path, l| reduce(b, path, l.clone(), offset + l)));
-    }
-    let mut width = lanes;
-    while width > 1 {
-        let half = width.div_ceil(2);
-        let offset = Expr::index(half);
-        stmts.extend(
-            b.vector(path, width - half, |b, path, l| reduce(b, path, l.clone(), offset + l)),
-        );
-        width = half;
+    for (from, width) in fold_steps(partials, lanes) {
+        let offset = Expr::index(from);
+        stmts.extend(b.vector(path, width, |b, path, l| reduce(b, path, l.clone(), offset + l)));
     }
     stmts
 }
@@ -502,33 +494,6 @@ pub(super) fn pieces(
         stmts.extend(b.vector(path, width, |b, path, l| f(b, path, plus(base, l))));
     }
     stmts
-}
-
-/// Places and widths of vectors over `start .. start + rest`. What is left is one vector that begins a little earlier, if no
-/// more than a quarter of it is there already: 27 of 16 lanes is 0..16, 16..24, and 23..27 instead of 24..26 and 26..27.
-pub(super) fn cover(start: usize, rest: usize, lanes: usize) -> Vec<(usize, usize)> {
-    let (mut at, end) = (start, start + rest);
-    let mut all = Vec::new();
-    while at < end {
-        let rest = end - at;
-        let wide = rest.next_power_of_two();
-        let width = match () {
-            () if rest >= lanes => lanes,
-            () if 4 * (wide - rest) <= wide && wide <= end => wide,
-            () => 1 << rest.ilog2(),
-        };
-        all.push((at.min(end - width), width));
-        at += width;
-    }
-    all
-}
-
-/// `extent` as whole vectors and then powers of two below them: 13 of 8 lanes is 8, 4, 1.
-pub(super) fn widths_of(extent: usize, lanes: usize) -> Vec<usize> {
-    let mut widths = vec![lanes; extent / lanes];
-    let rest = extent % lanes;
-    widths.extend((0..usize::BITS).rev().map(|bit| 1 << bit).filter(|piece| rest & piece != 0));
-    widths
 }
 
 /// Lanes by the widest type that the stage touches.
@@ -618,32 +583,4 @@ fn count(e: &Expr, axis: usize) -> usize {
     let mut n = 0;
     e.visit(&mut |e| n += usize::from(*e == Expr::Var(VarId::new(axis))));
     n
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn widths_cover_the_extent() {
-        assert_eq!(widths_of(13, 8), [8, 4, 1]);
-        assert_eq!(widths_of(16, 8), [8, 8]);
-        assert!(widths_of(0, 8).is_empty());
-    }
-
-    #[test]
-    fn vectors_cover_an_axis_and_end_with_it() {
-        assert_eq!(cover(0, 27, 16), [(0, 16), (16, 8), (23, 4)]);
-        assert_eq!(cover(96, 13, 16), [(93, 16)]);
-        assert_eq!(cover(0, 13, 16), [(0, 8), (8, 4), (12, 1)], "no room for a vector of 16");
-        for (extent, lanes) in (1..70).flat_map(|extent| [1, 4, 8, 16].map(|lanes| (extent, lanes)))
-        {
-            let start = extent / lanes * lanes;
-            let vectors = cover(start, extent - start, lanes);
-            let covered =
-                |i: usize| vectors.iter().any(|(at, width)| (*at..at + width).contains(&i));
-            assert!((start..extent).all(covered), "{extent} {lanes}: {vectors:?}");
-            assert!(vectors.iter().all(|(at, w)| at + w <= extent && w.is_power_of_two()));
-        }
-    }
 }

@@ -11,7 +11,7 @@
 
 use super::parallel::outermost;
 use super::{chain, is_free};
-use crate::affine::{Extents, Source, Sum};
+use crate::affine::Extents;
 use crate::program::{Block, For, ForKind};
 use crate::region;
 use crate::schedule::{LoopRef, Schedule};
@@ -86,30 +86,16 @@ fn most_often(schedule: &Schedule, refused: &[Cut]) -> Option<(u128, Cut)> {
 fn cuts(loops: &[&For], block: &Block, extents: &Extents) -> Vec<Cut> {
     region::limits(block, extents)
         .into_iter()
-        .filter_map(|(sum, end)| {
+        .filter_map(|limit| {
             loops.iter().filter(|l| l.kind == ForKind::Serial).find_map(|l| {
-                let point = first_failure(&sum, end, l, extents)?;
-                Some(Cut { at: LoopRef(l.var), point })
+                let (point, _) = region::failures(&limit, l.var, extents)?;
+                let point = usize::try_from(point).ok()?;
+                // If it is neither the first iteration of all nor none.
+                let parts = point > 0 && point < l.extent;
+                parts.then_some(Cut { at: LoopRef(l.var), point })
             })
         })
         .collect()
-}
-
-/// The first iteration of `l` in which `sum < end` may fail, if it is neither the first of all nor none.
-fn first_failure(sum: &Sum, end: i64, l: &For, extents: &Extents) -> Option<usize> {
-    let is_own = |source: &Source| *source == Source::Var(l.var);
-    let mut own = sum.terms.iter().filter(|(digit, _)| digit.depends_on(&|v| v == l.var));
-    let (digit, &coefficient) = own.next()?;
-    let is_plain = is_own(&digit.source) && digit.divisor == 1 && digit.modulus.is_none();
-    if own.next().is_some() || !is_plain || coefficient <= 0 {
-        return None;
-    }
-    let (_, rest) = sum.clone().partition(|d, _| is_own(&d.source));
-    let (_, most) = rest.interval(extents)?;
-    // coefficient * i + most < end
-    let last_good = (end - 1).checked_sub(most)?.div_euclid(coefficient);
-    let point = usize::try_from(last_good.checked_add(1)?).ok()?;
-    (point > 0 && point < l.extent).then_some(point)
 }
 
 fn part(schedule: &mut Schedule, cut: Cut, enough: usize) -> Option<()> {

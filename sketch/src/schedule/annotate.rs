@@ -3,6 +3,7 @@
 
 use ansc_graph::VarId;
 
+use super::copies::Twins;
 use super::query::{block_path, loop_path};
 use super::{LoopRef, Result, Schedule};
 
@@ -48,6 +49,26 @@ impl Schedule {
 
     pub fn loop_annotation(&self, l: LoopRef, key: &str) -> Option<&Annotation> {
         self.annotations.get(&Target::Loop(l.0))?.get(key)
+    }
+
+    pub(super) fn copy_notes_of_block(&mut self, block: &str, copy: &str) {
+        self.copy_notes(&Target::Block(block.to_owned()), Target::Block(copy.to_owned()));
+    }
+
+    /// Copies have the annotations of what they are copies of.
+    pub(super) fn copy_all_notes(&mut self, twins: &Twins) {
+        for (block, copy) in &twins.blocks {
+            self.copy_notes_of_block(block, copy);
+        }
+        for &(l, copy) in &twins.loops {
+            self.copy_notes(&Target::Loop(l), Target::Loop(copy));
+        }
+    }
+
+    fn copy_notes(&mut self, from: &Target, to: Target) {
+        if let Some(notes) = self.annotations.get(from).cloned() {
+            self.annotations.insert(to, notes);
+        }
     }
 
     fn note(&mut self, target: Target, key: &str, value: Annotation) {

@@ -1,11 +1,11 @@
 //! Copies of statements, with variables, blocks and local buffers of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::{BufId, Expr, VarId};
 
 use super::cache::{redirect_reads, redirect_writes};
-use crate::program::{Block, Program, Stmt};
+use crate::program::{Block, Program, Scope, Stmt};
 use crate::tree;
 
 /// What a copy calls things.
@@ -13,8 +13,7 @@ use crate::tree;
 pub(super) struct Renaming {
     pub(super) vars: BTreeMap<VarId, VarId>,
     pub(super) buffers: BTreeMap<BufId, BufId>,
-    /// Blocks with the names of their copies, in program order.
-    pub(super) blocks: Vec<(String, String)>,
+    pub(super) blocks: Blocks,
 }
 
 impl Renaming {
@@ -23,20 +22,76 @@ impl Renaming {
     }
 }
 
+/// Blocks with the names of their copies, in program order.
+pub(super) type Blocks = Vec<(String, String)>;
+
+/// Things that were a second time in a program, with the names that they have got instead.
+#[derive(Default)]
+pub(super) struct Twins {
+    pub(super) loops: Vec<(VarId, VarId)>,
+    pub(super) blocks: Blocks,
+}
+
+/// Gives loops, iterators and blocks names of their own, if statements are in the program more than once. The first
+/// ones keep theirs.
+pub(super) fn own_names(program: &mut Program) -> Twins {
+    let loops = tree::own_variables(program);
+    let mut used: BTreeSet<String> = program.blocks().iter().map(|b| b.name.clone()).collect();
+    let (mut seen, mut blocks) = (BTreeSet::new(), vec![]);
+    tree::visit_blocks_mut(&mut program.body, &mut |block| {
+        if !seen.insert(block.name.clone()) {
+            let mut names = (1..).map(|n| format!("{}_{n}", block.name));
+            let name = names.find(|name| !used.contains(name)).expect("numbers do not run out");
+            used.insert(name.clone());
+            blocks.push((std::mem::replace(&mut block.name, name.clone()), name));
+        }
+    });
+    Twins { loops, blocks }
+}
+
+/// Gives the statements buffers of their own instead of those of `buffers` that they use.
+pub(super) fn own_buffers(program: &mut Program, stmts: &mut [Stmt], buffers: &[BufId]) {
+    let mut used = BTreeSet::new();
+    stmts.iter().for_each(|s| s.visit_blocks(&mut |b| used.extend(b.buffers())));
+    let buffers: Vec<BufId> = buffers.iter().copied().filter(|b| used.contains(b)).collect();
+    let twins = twin_buffers(program, &buffers);
+    tree::visit_blocks_mut(stmts, &mut |block| redirect(block, &twins));
+}
+
+/// Local buffers that one iteration of the loop has for itself.
+pub(super) fn private_buffers(program: &Program, l: VarId) -> Vec<BufId> {
+    tree::common_loops(program)
+        .into_iter()
+        .filter(|(b, loops)| program.buffer(*b).scope == Scope::Local && loops.contains(&l))
+        .map(|(buffer, _)| buffer)
+        .collect()
+}
+
+fn twin_buffers(program: &mut Program, buffers: &[BufId]) -> BTreeMap<BufId, BufId> {
+    let twin = |&buffer: &BufId| {
+        let original = program.buffer(buffer).clone();
+        let name = program.fresh_buffer_name(&original.name);
+        let twin = program.add_buffer(name, original.ty, original.scope);
+        program.buffers[twin.index()].align = original.align;
+        (buffer, twin)
+    };
+    buffers.iter().map(twin).collect()
+}
+
+fn redirect(block: &mut Block, buffers: &BTreeMap<BufId, BufId>) {
+    redirect_reads(block, &|buffer, at| Some(Expr::Load(*buffers.get(&buffer)?, at.to_vec())));
+    redirect_writes(&mut block.body, &|access| {
+        access.buffer = buffers.get(&access.buffer).copied().unwrap_or(access.buffer);
+    });
+}
+
 /// A copy of `stmts`. `buffers` are those of which the copy gets its own.
 pub(super) fn copy(
     program: &mut Program,
     stmts: &[Stmt],
     buffers: &[BufId],
 ) -> (Vec<Stmt>, Renaming) {
-    let mut renaming = Renaming::default();
-    for &buffer in buffers {
-        let original = program.buffer(buffer).clone();
-        let name = program.fresh_buffer_name(&original.name);
-        let twin = program.add_buffer(name, original.ty, original.scope);
-        program.buffers[twin.index()].align = original.align;
-        renaming.buffers.insert(buffer, twin);
-    }
+    let mut renaming = Renaming { buffers: twin_buffers(program, buffers), ..Renaming::default() };
     let mut copies = stmts.to_vec();
     copies.iter_mut().for_each(|s| rename(program, s, &mut renaming));
     (copies, renaming)
@@ -66,11 +121,7 @@ fn rename_block(program: &mut Program, block: &mut Block, renaming: &mut Renamin
         iter.var = twin;
     }
     block.visit_exprs_mut(&mut |e| *e = renaming.expr(e));
-    let buffers = &renaming.buffers;
-    redirect_reads(block, &|buffer, at| Some(Expr::Load(*buffers.get(&buffer)?, at.to_vec())));
-    redirect_writes(&mut block.body, &|access| {
-        access.buffer = buffers.get(&access.buffer).copied().unwrap_or(access.buffer);
-    });
+    redirect(block, &renaming.buffers);
 }
 
 /// `base_1`, ... that neither a block of the program has nor one of `others`.

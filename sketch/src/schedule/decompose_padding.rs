@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use ansc_graph::{BinOp, Expr, Scalar, VarId};
+use ansc_graph::{Expr, Scalar, VarId};
 
 use super::error::{Cause, Failure};
 use super::moves::check_parallel;
@@ -20,6 +20,7 @@ use super::{LoopRef, Result, Schedule};
 use crate::affine::{Digit, Extents, Source, Sum};
 use crate::decompose::init_nest;
 use crate::program::{Access, Body, For, ForKind, Program};
+use crate::region;
 use crate::tree::{self, Path};
 
 type Checked<T> = std::result::Result<T, Failure>;
@@ -126,14 +127,7 @@ enum Bound {
 
 /// `v + a < b`, `a <= v + b` and their like, as a bound on the variable.
 fn iterator_bound(part: &Expr, extents: &Extents) -> Option<(VarId, Bound)> {
-    let Expr::Binary(op, a, b) = part else { return None };
-    let strict = match op {
-        BinOp::Lt => 1,
-        BinOp::Le => 0,
-        _ => return None,
-    };
-    // 0 <= difference
-    let difference = Sum::of(b, extents).minus(&Sum::of(a, extents)).plus(&Sum::constant(-strict));
+    let difference = region::slack(part, extents)?;
     let (digit, &coefficient) = difference.terms.first_key_value()?;
     let Digit { source: Source::Var(var), divisor: 1, modulus: None } = *digit else { return None };
     match coefficient {

@@ -105,8 +105,6 @@ pub enum Cause {
     BindingNotPlain,
     #[error("the map does not fit: {0}")]
     Map(String),
-    #[error("the loop contains other loops")]
-    NotInnermost,
     #[error("a condition decides whether `{buffer}` is read at all")]
     ConditionalRead { buffer: String },
     #[error("the block accesses `{buffer}` at several places")]
@@ -125,6 +123,24 @@ pub enum Cause {
     Points { points: Vec<usize>, extent: usize },
     #[error("the reduction `{0}` would be initialised by each part; decompose it before")]
     Initialising(String),
+    #[error("the guard of block `{0}` depends on a loop further out too; begin there")]
+    GuardFurtherOut(String),
+    #[error(
+        "the guard of block `{0}` does not begin to fail somewhere in the loop and fail from there on"
+    )]
+    GuardForm(String),
+    #[error("iterations may not be independent: `{block}` and `{other}` may meet in `{buffer}`")]
+    Dependent { block: String, other: String, buffer: String },
+    #[error("the loop has {extent} iterations, more than {most}")]
+    TooManyIterations { extent: usize, most: usize },
+    #[error("a vector would be inside of another one")]
+    NestedVectors,
+    #[error("the loops do not follow each other directly")]
+    NotSiblings,
+    #[error("the loops differ in their number of iterations or in how these are executed")]
+    DifferentLoops,
+    #[error("the block does not combine the elements along one axis of `{buffer}`, as they are")]
+    NotAFold { buffer: String },
     #[error("there is no intrinsic `{0}`")]
     NoSuchIntrinsic(String),
     #[error("the loops do not do what `{intrinsic}` does: {what}")]

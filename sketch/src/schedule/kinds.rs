@@ -4,7 +4,9 @@ use super::error::{Cause, Failure, buffer_name};
 use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path};
 use super::{LoopRef, Result, Schedule};
 use crate::disjoint;
-use crate::program::{For, ForKind, IterKind, Program, Stmt, ThreadAxis};
+use crate::program::verify::{self, Pair};
+use crate::program::{For, ForKind, IterKind, Program, ThreadAxis};
+use crate::tree::{self, Path};
 
 impl Schedule {
     /// Iterations run on several threads. The loop is outermost and its iterations are independent.
@@ -12,7 +14,16 @@ impl Schedule {
         self.set_kind("parallel", l, ForKind::Parallel)
     }
 
-    /// Iterations become lanes of a vector. The loop is innermost and its iterations are independent.
+    /// Iterations become lanes of a vector. They are independent, and loops inside are serial or unrolled ones: each
+    /// lane runs through them. An unrolled loop and its vector that walk memory along different axes are a square, which
+    /// code generation transposes in registers:
+    ///
+    /// ```text
+    /// vectorized l in 0..8 { unrolled u in 0..8 { y[u, l] = x[l, u] } }
+    /// ```
+    ///
+    /// [`reorder`](Schedule::reorder) moves a vector around the loop that contains it, and back. A local buffer
+    /// that an iteration has for itself is one in each lane.
     pub fn vectorize(&mut self, l: LoopRef) -> Result<()> {
         self.set_kind("vectorize", l, ForKind::Vectorized)
     }
@@ -41,8 +52,9 @@ impl Schedule {
             }
             match kind {
                 ForKind::Parallel if path.len() != 1 => return Err(Cause::NotOutermost.at_loop(l)),
-                ForKind::Vectorized if target.body.iter().any(|s| matches!(s, Stmt::For(_))) => {
-                    return Err(Cause::NotInnermost.at_loop(l));
+                ForKind::Vectorized => {
+                    check_independent(program, target, kind)?;
+                    check_vector(program, &path)?;
                 }
                 ForKind::Unrolled | ForKind::Pipelined | ForKind::Serial => {}
                 _ => check_independent(program, target, kind)?,
@@ -50,6 +62,37 @@ impl Schedule {
             loop_at_mut(program, &path).kind = kind;
             Ok(())
         })
+    }
+}
+
+/// The loop as a vector: no other one is around it or in it, and where loops are inside of it, lanes stay out of each
+/// other's way in all of their iterations.
+pub(super) fn check_vector(program: &Program, path: &Path) -> std::result::Result<(), Failure> {
+    let l = loop_at(program, path);
+    let above = tree::loops_above(&program.body, path);
+    if let Some(vector) = above.iter().find(|l| l.kind == ForKind::Vectorized) {
+        return Err(Cause::NestedVectors.at_loop(LoopRef(vector.var)));
+    }
+    let mut inner = vec![];
+    tree::visit_loops(&l.body, &mut |l| inner.push((l.var, l.kind)));
+    for &(var, kind) in &inner {
+        match kind {
+            ForKind::Serial | ForKind::Unrolled => {}
+            ForKind::Vectorized => return Err(Cause::NestedVectors.at_loop(LoopRef(var))),
+            kind => return Err(Cause::Kind(kind).at_loop(LoopRef(var))),
+        }
+    }
+    if inner.is_empty() { Ok(()) } else { check_apart(program, l) }
+}
+
+/// No two iterations touch the same element, if one of them writes it.
+pub(super) fn check_apart(program: &Program, l: &For) -> std::result::Result<(), Failure> {
+    match verify::meeting(program, l.var, |pair| !pair.private) {
+        Some(Pair { block, other, buffer, .. }) if l.extent > 1 => {
+            let buffer = buffer_name(program, buffer);
+            Err(Cause::Dependent { block, other, buffer }.at_loop(LoopRef(l.var)))
+        }
+        _ => Ok(()),
     }
 }
 

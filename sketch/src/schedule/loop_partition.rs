@@ -14,8 +14,8 @@ use ansc_graph::{BufId, Expr};
 use super::copies;
 use super::error::{Cause, Failure};
 use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path, simplify_under};
-use super::{LoopRef, Result, Schedule, annotate};
-use crate::program::{Block, For, ForKind, IterKind, Program, Scope, Stmt};
+use super::{LoopRef, Result, Schedule};
+use crate::program::{Block, For, ForKind, IterKind, Program, Stmt};
 use crate::tree::{self, Path};
 
 type Checked<T> = std::result::Result<T, Failure>;
@@ -28,29 +28,21 @@ impl Schedule {
         let (loops, copied) =
             self.apply_in_place("loop_partition", |program| partition(program, l, points))?;
         for (block, copy) in copied {
-            self.copy_annotations(&block, &copy);
+            self.copy_notes_of_block(&block, &copy);
         }
         Ok(loops)
     }
-
-    fn copy_annotations(&mut self, block: &str, copy: &str) {
-        let of = |name: &str| annotate::Target::Block(name.to_owned());
-        if let Some(notes) = self.annotations.get(&of(block)).cloned() {
-            self.annotations.insert(of(copy), notes);
-        }
-    }
 }
 
-type Copied = Vec<(String, String)>;
-
-fn partition(
+pub(super) fn partition(
     program: &mut Program,
     l: LoopRef,
     points: &[usize],
-) -> Checked<(Vec<LoopRef>, Copied)> {
+) -> Checked<(Vec<LoopRef>, copies::Blocks)> {
     let path = loop_path(program, l)?;
     let extent = check(program, &path, l, points)?;
-    let private = private_buffers(program, l);
+    // Parts do not share what one iteration has for itself.
+    let private = copies::private_buffers(program, l.0);
     let body = loop_at(program, &path).body.clone();
     let ends = points.iter().copied().chain([extent]);
     let (mut loops, mut copied) = (vec![l], vec![]);
@@ -92,15 +84,6 @@ fn check(program: &Program, path: &Path, l: LoopRef, points: &[usize]) -> Checke
     }
 }
 
-/// Local buffers that one iteration of the loop has for itself: parts do not share them.
-fn private_buffers(program: &Program, l: LoopRef) -> Vec<BufId> {
-    tree::common_loops(program)
-        .into_iter()
-        .filter(|(b, loops)| program.buffer(*b).scope == Scope::Local && loops.contains(&l.0))
-        .map(|(buffer, _)| buffer)
-        .collect()
-}
-
 /// The part `start..end`, after those before it.
 fn add_part(
     program: &mut Program,
@@ -109,7 +92,7 @@ fn add_part(
     (start, end): (usize, usize),
     body: &[Stmt],
     private: &[BufId],
-) -> (LoopRef, Copied) {
+) -> (LoopRef, copies::Blocks) {
     let original = loop_at(program, first).var;
     let var = tree::twin(program, original);
     let (mut body, renaming) = copies::copy(program, body, private);
@@ -126,11 +109,6 @@ fn add_part(
 /// Takes out blocks that never run, and loops that are left empty.
 fn drop_dead(program: &mut Program, path: &Path) {
     let (siblings, index) = tree::siblings_mut(&mut program.body, path);
-    let never = Some(Expr::bool(false));
-    let rest = tree::rewrite(vec![siblings.remove(index)], &mut |stmt| match stmt {
-        Stmt::Block(block) if block.predicate == never => vec![],
-        Stmt::For(l) if l.body.is_empty() => vec![],
-        other => vec![other],
-    });
+    let rest = tree::alive(vec![siblings.remove(index)]);
     siblings.splice(index..index, rest);
 }

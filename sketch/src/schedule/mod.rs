@@ -29,10 +29,14 @@ mod compute_inline;
 mod copies;
 mod decompose_padding;
 mod decompose_reduction;
+mod fold_tree;
 mod fuse;
+mod fuse_siblings;
 mod kinds;
 mod loop_partition;
 mod pad;
+mod partition_guards;
+mod peel;
 mod re_index;
 mod reorder;
 mod reverse_compute_at;
@@ -44,6 +48,7 @@ mod storage_align;
 mod tensorize;
 mod transform_block_layout;
 mod transform_layout;
+mod unroll_jam;
 
 use std::collections::BTreeMap;
 
@@ -53,6 +58,8 @@ use crate::program::Program;
 
 pub use annotate::Annotation;
 pub use error::{Cause, ScheduleError};
+pub use peel::Rest;
+pub(crate) use unroll_jam::jam;
 
 use error::Failure;
 

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use ansc_graph::VarId;
 
 use super::error::{Cause, Failure};
+use super::kinds::check_vector;
 use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path};
 use super::{LoopRef, Result, Schedule};
 use crate::program::{Body, For, ForKind, IterKind, Program};
@@ -18,9 +19,16 @@ use crate::tree::Path;
 
 impl Schedule {
     /// Gives the places of `order`'s loops to these loops in that order; all others stay where
-    /// they are. From the outermost to the innermost, each contains nothing but the next loop.
+    /// they are. From the outermost to the innermost, each contains nothing but the next loop. All are serial, unrolled,
+    /// or vectors; a vector's iterations are independent at its new place too, with all loops that are then
+    /// inside of it.
     pub fn reorder(&mut self, order: &[LoopRef]) -> Result<()> {
-        self.apply_in_place("reorder", |program| reorder(program, order))
+        let is_vector =
+            |l: &LoopRef| self.for_loop(*l).is_ok_and(|l| l.kind == ForKind::Vectorized);
+        match order.iter().any(is_vector) {
+            true => self.apply("reorder", |program| reorder(program, order)),
+            false => self.apply_in_place("reorder", |program| reorder(program, order)),
+        }
     }
 }
 
@@ -55,6 +63,11 @@ fn reorder(program: &mut Program, order: &[LoopRef]) -> std::result::Result<(), 
         let l = loop_at_mut(program, path);
         (l.var, l.extent, l.kind) = (var, extent, kind);
     }
+    for (path, _) in places {
+        if loop_at(program, &path).kind == ForKind::Vectorized {
+            check_vector(program, &path)?;
+        }
+    }
     Ok(())
 }
 
@@ -76,7 +89,7 @@ fn check_chain(program: &Program, places: &[(Path, LoopRef)]) -> std::result::Re
     }
     for (path, l) in places {
         let kind = loop_at(program, path).kind;
-        if !matches!(kind, ForKind::Serial | ForKind::Unrolled) {
+        if !matches!(kind, ForKind::Serial | ForKind::Unrolled | ForKind::Vectorized) {
             return Err(Cause::Kind(kind).at_loop(*l));
         }
     }

@@ -1,6 +1,6 @@
 //! Calls of primitives as text: loops, blocks and buffers by name.
 
-use ansc_sketch::schedule::Annotation;
+use ansc_sketch::schedule::{Annotation, Rest};
 use ansc_sketch::{IndexMap, LoopRef, Schedule, ScheduleError, Scope, ThreadAxis};
 
 /// The primitives that a call may name.
@@ -15,10 +15,14 @@ pub(crate) const NAMES: &[&str] = &[
     "compute_inline",
     "decompose_padding",
     "decompose_reduction",
+    "fold_tree",
     "fuse",
+    "fuse_siblings",
     "loop_partition",
     "pad",
     "parallel",
+    "partition_guards",
+    "peel",
     "re_index_read",
     "re_index_write",
     "reorder",
@@ -32,6 +36,7 @@ pub(crate) const NAMES: &[&str] = &[
     "transform_block_layout",
     "transform_layout",
     "unroll",
+    "unroll_jam",
     "vectorize",
 ];
 
@@ -56,9 +61,13 @@ pub(crate) fn apply(s: &mut Schedule, call: &str) -> Result<(), ScheduleError> {
         "decompose_padding" => s.decompose_padding(word(0), target(1)).map(drop),
         "decompose_reduction" => s.decompose_reduction(word(0), target(1)).map(drop),
         "fuse" => s.fuse(&(0..args.len()).map(target).collect::<Vec<_>>()).map(drop),
+        "fold_tree" => s.fold_tree(word(0)).map(drop),
+        "fuse_siblings" => s.fuse_siblings(target(0), target(1)),
         "loop_partition" => s.loop_partition(target(0), &numbers(1)).map(drop),
         "pad" => s.pad(word(0), number(1), number(2)),
         "parallel" => s.parallel(target(0)),
+        "partition_guards" => s.partition_guards(target(0)).map(drop),
+        "peel" => s.peel(target(0), rest_of(word(1))).map(drop),
         "re_index_read" => s.re_index_read(word(0), word(1), scope(word(2))).map(drop),
         "re_index_write" => s.re_index_write(word(0), scope(word(1))).map(drop),
         "reorder" => s.reorder(&(0..args.len()).map(target).collect::<Vec<_>>()),
@@ -72,6 +81,7 @@ pub(crate) fn apply(s: &mut Schedule, call: &str) -> Result<(), ScheduleError> {
         "transform_block_layout" => s.transform_block_layout(word(0), &map(1)),
         "transform_layout" => s.transform_layout(word(0), &map(1)),
         "unroll" => s.unroll(target(0)),
+        "unroll_jam" => s.unroll_jam(target(0)).map(drop),
         "vectorize" => s.vectorize(target(0)),
         other => panic!("{other} is no primitive"),
     }
@@ -108,6 +118,14 @@ fn loop_named(s: &Schedule, name: &str) -> LoopRef {
         s.program().vars[var.index()] == name
     };
     loops.into_iter().find(is_named).unwrap_or_else(|| panic!("there is no loop {name}"))
+}
+
+fn rest_of(name: &str) -> Rest {
+    match name {
+        "pieces" => Rest::Pieces,
+        "overlap" => Rest::Overlap,
+        other => panic!("{other} is no way to compute the rest"),
+    }
 }
 
 fn scope(name: &str) -> Scope {

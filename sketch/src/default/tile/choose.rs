@@ -8,8 +8,8 @@
 use ansc_graph::{BinOp, Expr, Stage};
 
 use super::operands::Operands;
-use super::widths_of;
 use crate::default::Machine;
+use crate::vectors::widths_of;
 
 /// Cycles until the sum of a multiply-add can be added to.
 const LATENCY: usize = 4;

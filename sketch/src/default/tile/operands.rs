@@ -10,10 +10,11 @@ use ansc_graph::{BinOp, BufId, Compute, Expr, Stage, TensorType, VarId};
 use super::choose::Shape;
 use super::{Columns, Point};
 use crate::default::build::{Builder, Packed};
-use crate::default::stage::{lanes_of, plus, widths_of};
+use crate::default::stage::{lanes_of, plus};
 use crate::default::usage::mentions;
 use crate::packed::Packing;
 use crate::program::{Access, Body, IterKind};
+use crate::vectors::widths_of;
 
 /// Packing an operand that is not constant pays from this many rows on.
 const MIN_ROWS_TO_PACK: usize = 16;

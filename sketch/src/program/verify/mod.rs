@@ -39,6 +39,7 @@ use crate::affine::Extents;
 use crate::program::{Access, Block, Body, For, IterKind, Program, Stmt};
 
 pub use fault::{Defect, Fault};
+pub(crate) use races::{Pair, meeting};
 
 /// Checks a program, see the [module](self).
 pub fn verify(program: &Program) -> Result<(), Fault> {

@@ -7,14 +7,14 @@
 //! - axes that are the same in both tell the value of the loop's variable;
 //! - the boxes that they touch while the loop runs do not meet.
 
-use ansc_graph::{Expr, VarId};
+use ansc_graph::{BufId, Expr, VarId};
 
 use super::cover::{Region, region};
 use super::point::{Point, samples};
 use super::{Answer, Fault, Question, Subject, Touch};
 use crate::affine::{Digit, Source, Sum};
 use crate::disjoint::determines;
-use crate::program::{For, ForKind, Scope, ThreadAxis};
+use crate::program::{For, ForKind, Program, Scope, ThreadAxis};
 
 /// Pairs of accesses that are looked at under one loop; programs with more have long tables of
 /// cases.
@@ -32,6 +32,37 @@ pub(super) fn check(subject: &mut Subject<'_>) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// Two accesses of the same buffer under a loop, at least one of which writes.
+pub(crate) struct Pair {
+    pub(crate) block: String,
+    pub(crate) other: String,
+    pub(crate) buffer: BufId,
+    /// Whether each iteration has the buffer to itself.
+    pub(crate) private: bool,
+}
+
+/// The first pair that matters and may meet: it is not known that two iterations of the loop `var` never touch the
+/// same element. The loop may be of any kind.
+pub(crate) fn meeting(
+    program: &Program,
+    var: VarId,
+    matters: impl Fn(&Pair) -> bool,
+) -> Option<Pair> {
+    let mut subject = Subject::of(program);
+    let is_it = |site: &super::Site<'_>| site.loops.iter().position(|l| l.var == var);
+    let (depth, l) = subject.sites.iter().find_map(|s| Some((is_it(s)?, s.loops[is_it(s)?])))?;
+    let mut race = Race { subject: &mut subject, l, depth };
+    race.pairs().into_iter().find_map(|(write, other)| {
+        let pair = Pair {
+            block: race.subject.block_name(write.site),
+            other: race.subject.block_name(other.site),
+            buffer: write.buffer,
+            private: race.is_private(&write),
+        };
+        (matters(&pair) && !race.are_apart(write, other)).then_some(pair)
+    })
 }
 
 /// Virtual threads are parts of one thread, which run in order.
@@ -52,27 +83,34 @@ struct Race<'s, 'p> {
 
 impl<'p> Race<'_, 'p> {
     fn check(&mut self) -> Result<(), Fault> {
-        let under = |t: &&Touch<'p>| {
-            let loops = &self.subject.sites[t.site].loops;
-            loops.get(self.depth).is_some_and(|l| l.var == self.l.var) && !self.is_private(t)
-        };
-        let touches: Vec<Touch<'p>> = self.subject.touches.iter().filter(under).copied().collect();
-        let mut pairs = 0;
-        for (at, write) in touches.iter().enumerate().filter(|(_, t)| t.writes) {
-            for (other_at, other) in touches.iter().enumerate() {
-                // Two writes are one pair.
-                if other.buffer != write.buffer || (other.writes && other_at < at) {
-                    continue;
-                }
-                pairs += 1;
-                let answer = match pairs <= MOST_PAIRS {
-                    true => self.pair(*write, *other),
-                    false => Answer::Unknown,
-                };
-                self.subject.settle(Question::Race, answer)?;
-            }
+        let mut pairs = self.pairs();
+        pairs.retain(|(write, _)| !self.is_private(write));
+        for (number, (write, other)) in pairs.into_iter().enumerate() {
+            let answer = match number < MOST_PAIRS {
+                true => self.pair(write, other),
+                false => Answer::Unknown,
+            };
+            self.subject.settle(Question::Race, answer)?;
         }
         Ok(())
+    }
+
+    /// Accesses of one buffer under the loop, the first of which writes. Two writes are one pair.
+    fn pairs(&self) -> Vec<(Touch<'p>, Touch<'p>)> {
+        let under = |t: &&Touch<'p>| {
+            let loops = &self.subject.sites[t.site].loops;
+            loops.get(self.depth).is_some_and(|l| l.var == self.l.var)
+        };
+        let touches: Vec<Touch<'p>> = self.subject.touches.iter().filter(under).copied().collect();
+        let mut pairs = vec![];
+        for (at, write) in touches.iter().enumerate().filter(|(_, t)| t.writes) {
+            let is_pair = |(other_at, other): &(usize, &Touch<'p>)| {
+                other.buffer == write.buffer && (!other.writes || *other_at >= at)
+            };
+            let others = touches.iter().enumerate().filter(is_pair);
+            pairs.extend(others.map(|(_, other)| (*write, *other)));
+        }
+        pairs
     }
 
     /// Whether each iteration has the buffer to itself.
