@@ -23,6 +23,7 @@ pub mod packed;
 pub mod postprocess;
 pub mod price;
 pub mod program;
+mod raise;
 mod region;
 pub mod rules;
 pub mod schedule;
@@ -33,6 +34,7 @@ mod text;
 pub mod trace;
 mod tree;
 mod vectors;
+mod walk;
 pub mod work;
 
 pub use features::{Features, features};

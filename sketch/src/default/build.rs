@@ -115,11 +115,6 @@ impl<'a> Builder<'a> {
         (self.program, self.packings)
     }
 
-    /// Lanes of a vector of `ty`'s elements.
-    pub(super) fn lanes(&self, bytes: usize) -> usize {
-        (self.machine.vector_bytes / bytes.max(4)).max(1)
-    }
-
     pub(super) fn source(&self, buffer: BufId) -> BufId {
         self.sources[buffer.index()].0
     }

@@ -26,12 +26,17 @@ const MAX_WINDOW: usize = 64;
 
 /// Whether the padding of windows of one channel vanishes too.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Padding {
+pub(crate) enum Padding {
     Kept,
     Inlined,
 }
 
-pub(super) fn inline(compute: &Compute, padding: Padding) -> Compute {
+pub(crate) fn inline(compute: &Compute, padding: Padding) -> Compute {
+    inlined(compute, padding).0
+}
+
+/// What is left, and which stages are.
+pub(crate) fn inlined(compute: &Compute, padding: Padding) -> (Compute, Vec<bool>) {
     let mut compute = compute.clone();
     let mut kept: Vec<bool> = vec![true; compute.stages.len()];
     for (index, keep) in kept.iter_mut().enumerate() {
@@ -47,7 +52,7 @@ pub(super) fn inline(compute: &Compute, padding: Padding) -> Compute {
         }
         *keep = false;
     }
-    drop_stages(&compute, &kept)
+    (drop_stages(&compute, &kept), kept)
 }
 
 fn worthwhile(compute: &Compute, index: usize, readers: &[usize], padding: Padding) -> bool {

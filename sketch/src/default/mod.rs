@@ -19,7 +19,7 @@
 
 mod build;
 mod gpu;
-mod inline;
+pub(crate) mod inline;
 mod knobs;
 mod rows;
 mod scan;
@@ -28,7 +28,7 @@ mod stage;
 mod tile;
 mod transform;
 mod transpose;
-mod usage;
+pub(crate) mod usage;
 
 use ansc_graph::Compute;
 
@@ -41,7 +41,10 @@ pub(crate) use gpu::{bind_points, bind_threads};
 pub use gpu::{gpu_program, gpu_schedule};
 use inline::Padding;
 pub use knobs::{Knob, Knobs};
+pub(crate) use scan::is_step as is_scanned;
 use slices::Slices;
+pub(crate) use transform::is_switch;
+pub(crate) use transpose::is_transposed;
 
 /// What the default schedule needs to know of a CPU.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -17,9 +17,10 @@ use ansc_graph::{Expr, Stage, TensorType, VarId};
 
 use super::build::Builder;
 use super::knobs::Knob;
-use super::stage::{self, PARALLEL_ITERATIONS, Target, mergeable};
+use super::stage::{self, Target, mergeable};
 use super::usage::has_reuse;
 use crate::schedule::jam;
+use crate::walk::{PARALLEL_ITERATIONS, is_worthwhile};
 
 /// Elements of a row beyond which what stages wait for is little.
 const SHORT: usize = 4096;
@@ -28,7 +29,7 @@ const SHORT: usize = 4096;
 pub(super) fn schedule(b: &mut Builder<'_>, first: usize) -> Option<Vec<usize>> {
     let (stages, rows) = run(b, first, Some(Knob::Apart))?;
     let mut extents = b.compute.stages[first].ty.shape[..rows].to_vec();
-    let worthwhile = stages.iter().any(|&s| stage::is_worthwhile(&b.compute.stages[s]));
+    let worthwhile = stages.iter().any(|&s| is_worthwhile(&b.compute.stages[s]));
     let is_short = stages.iter().all(|&s| is_short(&b.compute.stages[s], rows));
     let together = if is_short { together(b, &extents, worthwhile) } else { 1 };
     extents[rows - 1] /= together;

@@ -14,10 +14,11 @@
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType};
 
 use super::build::{Builder, Path};
-use super::stage::{is_worthwhile, lanes_of, mergeable, merged, plus, spread};
+use super::stage::{lanes_of, mergeable, plus, spread};
 use super::usage::readers;
 use crate::program::{Access, Body, For, ForKind, IterKind, Stmt};
 use crate::vectors::cover;
+use crate::walk::{is_worthwhile, merged};
 
 /// Rows without vectors that are done side by side.
 const SIDE_BY_SIDE: usize = 4;
@@ -47,7 +48,7 @@ struct Doubling {
 }
 
 /// Whether the stage is one of a chain that doubles distances.
-pub(super) fn is_step(stage: &Stage) -> bool {
+pub(crate) fn is_step(stage: &Stage) -> bool {
     Doubling::of(stage).is_some()
 }
 
@@ -291,7 +292,7 @@ mod tests {
     #[test]
     fn a_source_of_another_rank_is_no_step() {
         let text = "compute(in0: f32[2, 7], in1: f32[7]) -> y {
-          y: f32[2, 7] = add(in1[i1], select(ge(i1, 1), in1[sub(i1, 1)], 0_f32))
+          y: f32[2, 7] = add(in1[i1], select(le(1, i1), in1[sub(i1, 1)], 0.0_f32))
         }";
         let compute = Compute::parse(text).unwrap();
         assert!(!is_step(&compute.stages[0]));

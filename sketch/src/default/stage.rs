@@ -15,18 +15,13 @@
 
 use std::ops::Range;
 
-use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType, VarId};
+use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType};
 
 use super::build::{Builder, Path};
 use super::knobs::Knob;
-use super::usage::is_expensive;
 use crate::program::{Access, Body, IterKind, Stmt};
 use crate::vectors::{cover, fold_steps, widths_of};
-
-/// Less work than this is not worth waking a thread for, in element operations.
-pub(super) const PARALLEL_WORK: usize = 16 * 1024;
-/// Iterations that a parallel loop should have at least, so that threads share evenly.
-pub(super) const PARALLEL_ITERATIONS: usize = 16;
+use crate::walk::{self, PARALLEL_ITERATIONS, is_worthwhile, merged};
 
 /// Where a stage's elements go: a buffer, and how many leading axes it does not have.
 #[derive(Clone, Copy)]
@@ -61,12 +56,6 @@ pub(super) fn schedule(b: &mut Builder<'_>, stage: usize) -> Vec<usize> {
     };
     b.push(stmts);
     vec![stage]
-}
-
-pub(super) fn is_worthwhile(s: &Stage) -> bool {
-    let work: usize = s.extents().iter().product();
-    let weight = if is_expensive(&s.body) { 16 } else { 1 };
-    work.saturating_mul(weight) >= PARALLEL_WORK
 }
 
 /// Groups that go into the parallel loop: all but the last, which is for vectors; none more than needed.
@@ -498,14 +487,17 @@ pub(super) fn pieces(
 
 /// Lanes by the widest type that the stage touches.
 pub(super) fn lanes_of(b: &Builder<'_>, s: &Stage) -> usize {
-    let loads = s.body.loads();
-    let sizes = loads.iter().map(|(buffer, _)| b.compute.buffer_type(*buffer).dtype.size());
-    b.lanes(sizes.chain([s.ty.dtype.size()]).max().unwrap_or(4))
+    walk::lanes(b.compute, b.machine, s)
 }
 
-/// Extent of a group of axes as one.
-pub(super) fn merged(s: &Stage, group: &Range<usize>) -> usize {
-    s.extents()[group.clone()].iter().product()
+/// The spatial axes from `first` on as groups of neighbours that every operand walks as one.
+pub(super) fn mergeable(b: &Builder<'_>, s: &Stage, first: usize) -> Vec<Range<usize>> {
+    walk::groups(b.compute, s, first..s.ty.rank())
+}
+
+/// The same of the axes of its reduction.
+fn reduced_groups(b: &Builder<'_>, s: &Stage) -> Vec<Range<usize>> {
+    walk::groups(b.compute, s, s.ty.rank()..s.extents().len())
 }
 
 /// An index for each axis of `groups` from one index for each group.
@@ -533,54 +525,4 @@ fn spread_one(extents: &[usize], index: &Expr) -> Vec<Expr> {
         seen_wider |= extent > 1;
     }
     indices
-}
-
-/// The spatial axes from `first` on as groups of neighbours that every operand walks as one.
-pub(super) fn mergeable(b: &Builder<'_>, s: &Stage, first: usize) -> Vec<Range<usize>> {
-    groups(b, s, first..s.ty.rank())
-}
-
-/// The same of the axes of its reduction.
-fn reduced_groups(b: &Builder<'_>, s: &Stage) -> Vec<Range<usize>> {
-    groups(b, s, s.ty.rank()..s.extents().len())
-}
-
-fn groups(b: &Builder<'_>, s: &Stage, axes: Range<usize>) -> Vec<Range<usize>> {
-    let mut groups: Vec<Range<usize>> = Vec::new();
-    // An axis of one element is no step, and parts no others.
-    let mut last = None;
-    for axis in axes {
-        let is_one = s.extents()[axis] == 1;
-        match groups.last_mut() {
-            Some(group) if is_one || last.is_none_or(|last| merges(b, s, last, axis)) => {
-                group.end = axis + 1;
-            }
-            _ => groups.push(axis..axis + 1),
-        }
-        last = if is_one { last } else { Some(axis) };
-    }
-    groups
-}
-
-/// Every mention of `axis` and the `next` one is as neighbouring indices of a buffer whose extent
-/// there is the next axis's; then both are one walk through memory.
-fn merges(b: &Builder<'_>, s: &Stage, axis: usize, next: usize) -> bool {
-    let extent = s.extents()[next];
-    let (this, behind) = (Expr::var(axis), Expr::var(next));
-    let mut paired = 0;
-    for (buffer, indices) in s.body.loads() {
-        let shape = &b.compute.buffer_type(buffer).shape;
-        let steps: Vec<_> = indices.iter().zip(shape).filter(|(_, extent)| **extent != 1).collect();
-        let is_pair = |pair: &&[(&Expr, &usize)]| {
-            *pair[0].0 == this && *pair[1].0 == behind && *pair[1].1 == extent
-        };
-        paired += steps.windows(2).filter(is_pair).count();
-    }
-    count(&s.body, axis) == paired && count(&s.body, next) == paired
-}
-
-fn count(e: &Expr, axis: usize) -> usize {
-    let mut n = 0;
-    e.visit(&mut |e| n += usize::from(*e == Expr::Var(VarId::new(axis))));
-    n
 }

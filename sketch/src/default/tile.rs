@@ -28,11 +28,12 @@ use ansc_graph::{BufId, Combiner, Expr, Reduce, Stage, TensorType};
 
 use super::build::{Builder, Path};
 use super::knobs::Knob;
-use super::stage::{PARALLEL_WORK, each_width, lanes_of, plus};
+use super::stage::{each_width, lanes_of, plus};
 use super::usage::has_reuse;
 use crate::algorithm::Sums;
 use crate::program::{Access, Body, IterKind, Stmt};
 use crate::vectors::widths_of;
+use crate::walk::PARALLEL_WORK;
 use blocks::Blocks;
 use choose::Shape;
 pub(super) use epilogue::Epilogue;

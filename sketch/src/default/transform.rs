@@ -19,11 +19,12 @@ use std::collections::BTreeSet;
 use ansc_graph::{BinOp, Expr, Stage, TensorType, VarId, arith};
 
 use super::build::{Builder, Path};
-use super::stage::{is_worthwhile, lanes_of, rows_of_vectors};
+use super::stage::{lanes_of, rows_of_vectors};
 use super::tile::Epilogue;
 use super::usage::readers;
 use crate::program::{Access, Body, IterKind, Scope, Stmt};
 use crate::tree;
+use crate::walk::is_worthwhile;
 
 /// Axes up to this long are written out.
 const MOST_CHOICES: usize = 8;
@@ -39,7 +40,7 @@ struct Switch {
 }
 
 /// Whether the stage is a row of choices: `select(x == 0, .., select(x == 1, .., ..))`.
-pub(super) fn is_switch(s: &Stage) -> bool {
+pub(crate) fn is_switch(s: &Stage) -> bool {
     switch(s).is_some()
 }
 

@@ -14,14 +14,13 @@
 //! are read in runs, and as many as leave what is written in the cache until its lines are whole. Where all rows are few
 //! squares and a smaller one, all of them are done before the next columns: each line of the operand is read once.
 
-use ansc_graph::{Expr, Stage};
+use ansc_graph::{Compute, Expr, Stage};
 
+use super::Machine;
 use super::build::{Builder, Path};
-use super::stage::{
-    PARALLEL_ITERATIONS, Target, assign_at, is_worthwhile, lanes_of, mergeable, merged, pieces,
-    plus, spread,
-};
+use super::stage::{Target, assign_at, pieces, plus, spread};
 use crate::program::{IterKind, Stmt};
+use crate::walk::{self, PARALLEL_ITERATIONS, is_worthwhile, merged};
 
 /// Groups of axes that are walked as one, and which of them the operand walks.
 struct Plan {
@@ -53,7 +52,7 @@ struct Square {
 
 /// Nests at the root, if the stage is of this kind.
 pub(super) fn schedule(b: &mut Builder<'_>, stage: usize) -> Option<Vec<usize>> {
-    let plan = plan(b, &b.compute.stages[stage])?;
+    let plan = plan(b.compute, b.machine, &b.compute.stages[stage])?;
     let s = &b.compute.stages[stage];
     let extents: Vec<usize> = plan.groups.iter().map(|g| merged(s, g)).collect();
     let worthwhile = is_worthwhile(s);
@@ -150,12 +149,17 @@ fn strip(
     })
 }
 
-fn plan(b: &Builder<'_>, s: &Stage) -> Option<Plan> {
+/// Whether the stage is of this kind.
+pub(crate) fn is_transposed(compute: &Compute, machine: &Machine, s: &Stage) -> bool {
+    plan(compute, machine, s).is_some()
+}
+
+fn plan(compute: &Compute, machine: &Machine, s: &Stage) -> Option<Plan> {
     if s.reduce.is_some() || has_choice(&s.body) {
         return None;
     }
-    let lanes = lanes_of(b, s);
-    let groups = mergeable(b, s, 0);
+    let lanes = walk::lanes(compute, machine, s);
+    let groups = walk::groups(compute, s, 0..s.ty.rank());
     let last = groups.last()?.clone();
     let wide = |g: &std::ops::Range<usize>| lanes >= 4 && merged(s, g) >= lanes;
     let walked = s.body.loads().into_iter().find_map(|(_, indices)| {

@@ -3,7 +3,7 @@
 use ansc_graph::{BinOp, BufId, Compute, Expr, Stage, UnOp, VarId};
 
 /// Stages that load `buffer`, each once, in order.
-pub(super) fn readers(compute: &Compute, buffer: BufId) -> Vec<usize> {
+pub(crate) fn readers(compute: &Compute, buffer: BufId) -> Vec<usize> {
     let reads = |s: &Stage| s.body.loads().iter().any(|(b, _)| *b == buffer);
     (0..compute.stages.len()).filter(|&i| reads(&compute.stages[i])).collect()
 }
@@ -13,7 +13,7 @@ pub(super) fn mentions(indices: &[Expr], var: usize) -> bool {
 }
 
 /// A reduction some of whose operands lack a spatial axis: their elements are used again along it.
-pub(super) fn has_reuse(stage: &Stage) -> bool {
+pub(crate) fn has_reuse(stage: &Stage) -> bool {
     let extents = &stage.ty.shape;
     let reused = |indices: &[Expr]| {
         (0..extents.len()).any(|axis| extents[axis] > 1 && !mentions(indices, axis))
@@ -29,7 +29,7 @@ pub(super) fn size(e: &Expr) -> usize {
 }
 
 /// Contains operations that cost more than loading the result again.
-pub(super) fn is_expensive(e: &Expr) -> bool {
+pub(crate) fn is_expensive(e: &Expr) -> bool {
     let mut expensive = false;
     e.visit(&mut |e| {
         expensive |= match e {

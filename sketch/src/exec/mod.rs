@@ -80,10 +80,12 @@ impl<'a> Machine<'a> {
         }
         for (index, (&param, &tensor)) in params.iter().zip(inputs).enumerate() {
             let (expected, found) = (program.buffer(param).ty.clone(), TensorType::of(tensor));
-            if expected != found {
+            // Axes of a parameter may be collapsed: that moves no element.
+            if expected.dtype != found.dtype || expected.len() != found.len() {
                 return Err(ExecError::Input { index, expected, found });
             }
-            machine.memory[param.index()] = Memory::holding(tensor.clone());
+            let tensor = tensor.clone().reshaped(&expected.shape);
+            machine.memory[param.index()] = Memory::holding(tensor);
         }
         Ok(machine)
     }

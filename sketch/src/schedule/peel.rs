@@ -33,7 +33,8 @@ use crate::vectors::{cover, widths_of};
 type Checked<T> = std::result::Result<T, Failure>;
 
 /// The lanes that are left of a vector.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Rest {
     /// Vectors of powers of two: 13 lanes of 16 are 8, 4, and 1.
     Pieces,
@@ -41,6 +42,15 @@ pub enum Rest {
     /// computed twice: 13 lanes of 16 are 16, the first three of which were computed already. Only blocks that may
     /// run twice are: they assign values that they do not change.
     Overlap,
+}
+
+impl std::fmt::Display for Rest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Rest::Pieces => "pieces",
+            Rest::Overlap => "overlap",
+        })
+    }
 }
 
 impl Schedule {

@@ -7,6 +7,7 @@ use crate::algorithm::Algorithm;
 use crate::default::Knob;
 use crate::index_map::IndexMap;
 use crate::program::{Scope, ThreadAxis};
+use crate::schedule::Rest;
 
 /// A type that instructions store.
 pub trait Argument {
@@ -92,6 +93,7 @@ given_as_stored! {
     Scope: |scope| Operand::Plain(scope);
     ThreadAxis: |axis| Operand::Plain(axis);
     Algorithm: |algorithm| Operand::Plain(algorithm);
+    Rest: |rest| Operand::Plain(rest);
 }
 
 macro_rules! given_by_reference {

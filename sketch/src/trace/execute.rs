@@ -11,7 +11,9 @@ use super::sample::{locations, sample_index, sample_tile};
 use super::table::{Instruction, decides_nothing};
 use super::{StepError, Unfit};
 use crate::algorithm::Algorithm;
+use crate::budget;
 use crate::default::{Knob, Knobs, gpu_program, schedule_with};
+use crate::finish;
 use crate::packed::in_turn;
 use crate::schedule::{self, Annotation, LoopRef, Schedule};
 
@@ -177,6 +179,16 @@ impl Recorder {
             Note::Fixed(value) => value.clone(),
         };
         self.on_block(block, |s, name| s.annotate(name, key, value))
+    }
+
+    /// If that becomes no more code than a kernel may have.
+    pub(super) fn complete_program(&mut self) -> Result<()> {
+        let task = self.task.clone().ok_or(StepError::NoTask)?;
+        let program = finish(self.schedule.program().clone());
+        budget::check(&program, &task.machine)?;
+        self.schedule = Schedule::new(program);
+        self.packings.get_or_insert_default();
+        Ok(())
     }
 
     pub(super) fn compute_by(&mut self, algorithm: Algorithm) -> Result<()> {

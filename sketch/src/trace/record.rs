@@ -12,7 +12,7 @@ use super::instruction::{BlockVar, Decision, LoopVar, ValueVar};
 use super::table::Instruction;
 use super::{StepError, Trace};
 use crate::packed::Packing;
-use crate::program::Program;
+use crate::program::{Program, Scope};
 use crate::schedule::{LoopRef, Schedule};
 use crate::task::Task;
 
@@ -40,7 +40,7 @@ pub struct Recorder {
     pub(crate) task: Option<Arc<Task>>,
     /// What the constants of `task` are made of.
     pub(super) prepared: Vec<Packing>,
-    /// Constants that the default schedule packs, once it was applied.
+    /// Constants that are packed, once nothing more follows from the trace.
     pub(super) packings: Option<Vec<Packing>>,
     /// What the decision about a block's place means, found when it was made or checked.
     pub(super) found: Cell<Option<(BlockVar, i64, Place)>>,
@@ -91,6 +91,20 @@ impl Recorder {
 }
 
 impl Recorder {
+    /// How many of the loops around a block are of its reduction.
+    pub(crate) fn reduced(&self, block: BlockVar) -> Result<usize> {
+        Ok(self.schedule.reduction_loops(self.block_name(block)?)?.len())
+    }
+
+    /// Names of the workspaces in memory that a block writes.
+    pub(crate) fn workspaces(&self, block: BlockVar) -> Result<Vec<String>> {
+        let program = self.schedule.program();
+        let written = self.schedule.block(self.block_name(block)?)?.body.writes();
+        let buffers = written.into_iter().map(|access| program.buffer(access.buffer));
+        let shared = buffers.filter(|buffer| buffer.scope == Scope::Global);
+        Ok(shared.map(|buffer| buffer.name.clone()).collect())
+    }
+
     pub fn extent(&self, target: LoopVar) -> Result<usize> {
         Ok(self.schedule.extent(self.loop_ref(target)?)?)
     }
@@ -143,6 +157,16 @@ impl Recorder {
         let instruction =
             Instruction::SampleCategorical { candidates, weights, out, decision: None };
         self.sample(instruction, random)?;
+        Ok(out)
+    }
+
+    /// The first of the candidates, any of which may be chosen later.
+    pub fn sample_first(&mut self, candidates: &[i64]) -> Result<ValueVar> {
+        let out = ValueVar(self.fresh());
+        let weights = vec![1.0 / candidates.len() as f64; candidates.len()];
+        let decision = Some(Decision::Choice(0));
+        let candidates = candidates.to_vec();
+        self.plain(Instruction::SampleCategorical { candidates, weights, out, decision })?;
         Ok(out)
     }
 

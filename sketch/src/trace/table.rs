@@ -27,6 +27,7 @@ use crate::algorithm::Algorithm;
 use crate::default::Knob;
 use crate::index_map::IndexMap;
 use crate::program::{Scope, ThreadAxis};
+use crate::schedule::Rest;
 
 type Result<T> = std::result::Result<T, StepError>;
 
@@ -183,6 +184,8 @@ instructions! { r:
     Fuse fuse(loops: Vec<LoopVar>) -> out: LoopVar => r.fuse_loops(loops);
     /// Puts loops of a nest in this order.
     Reorder reorder(loops: Vec<LoopVar>) => r.reorder_loops(loops);
+    /// Makes one axis of those that everything walks as one.
+    Collapse collapse() => r.schedule.collapse().map_err(StepError::from);
     /// A loop around the block that runs once.
     AddUnitLoop add_unit_loop(block: BlockVar) -> out: LoopVar
         => r.on_block(*block, |s, name| s.add_unit_loop(name));
@@ -190,6 +193,13 @@ instructions! { r:
     LoopPartition loop_partition(target: LoopVar, points: Vec<usize>)
         -> out: Vec<LoopVar> [points.len() + 1]
         => r.on_loop(*target, |s, l| s.loop_partition(l, points));
+    /// Parts what runs beyond an inexact split from what does not, so that nothing is guarded.
+    Peel peel(target: LoopVar, rest: Rest) => r.on_loop(*target, |s, l| s.peel(l, *rest)).map(drop);
+    /// Parts a loop where padding begins and ends, so that choices between the two vanish.
+    PartitionGuards partition_guards(target: LoopVar)
+        => r.on_loop(*target, |s, l| s.partition_guards(l)).map(drop);
+    /// Does the iterations of a loop side by side.
+    UnrollJam unroll_jam(target: LoopVar) => r.on_loop(*target, |s, l| s.unroll_jam(l)).map(drop);
     /// Runs the iterations of a loop on all threads.
     Parallel parallel(target: LoopVar) => r.on_loop(*target, |s, l| s.parallel(l));
     /// Makes the iterations of a loop the lanes of vectors.
@@ -227,6 +237,11 @@ instructions! { r:
     /// the rest.
     Rfactor rfactor(block: BlockVar, target: LoopVar, axis: usize) -> out: BlockVar
         => r.at_loop(*block, *target, |s, name, l| s.rfactor(name, l, *axis));
+    /// Combines partial results by halves.
+    FoldTree fold_tree(block: BlockVar)
+        => r.on_block(*block, |s, name| s.fold_tree(name)).map(drop);
+    /// Passes over terms that do not exist, in place of adding nothing.
+    LiftGuard lift_guard(block: BlockVar) => r.on_block(*block, |s, name| s.lift_guard(name));
     /// Rounds the extent of an iterator up to a multiple.
     Pad pad(block: BlockVar, iter: usize, multiple: usize)
         => r.on_block(*block, |s, name| s.pad(name, *iter, *multiple));
@@ -266,6 +281,8 @@ instructions! { r:
     Unannotate unannotate(block: BlockVar, key: String)
         => r.on_block(*block, |s, name| { s.unannotate(name, key); Ok(()) });
 
+    /// Vectors, threads and the order of constants are as the trace says: nothing follows from it.
+    Complete complete() => r.complete_program();
     /// The naive program of the subgraph computed by another algorithm, in place of all that was
     /// done before.
     Algorithm algorithm(algorithm: Algorithm) => r.compute_by(*algorithm);
