@@ -18,6 +18,7 @@ mod cache_write;
 mod fusion;
 mod gpu;
 mod inline;
+pub(crate) mod nests;
 mod rfactor;
 mod skip;
 mod tiling;

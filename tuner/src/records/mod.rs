@@ -122,12 +122,14 @@ impl From<&Task> for TaskRecord {
 }
 
 impl Record {
-    /// Whether this is the schedule that nobody tuned, of some algorithm: the default one, with the first candidate
+    /// Whether this is the schedule that nobody tuned, of some algorithm: a complete one, with the first candidate
     /// of every choice. Of several such programs the first to be measured is what nobody tuned gets.
     pub fn is_untuned(&self) -> bool {
         let steps = &self.trace.steps;
-        let default = |i: &Instruction| matches!(i, Instruction::DefaultSchedule { .. });
-        steps.iter().any(default)
+        let completes = |i: &Instruction| {
+            matches!(i, Instruction::DefaultSchedule { .. } | Instruction::Complete { .. })
+        };
+        steps.iter().any(completes)
             && steps.iter().filter_map(Instruction::decision).all(|d| *d == Decision::Choice(0))
     }
 

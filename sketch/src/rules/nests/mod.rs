@@ -1,0 +1,221 @@
+//! The sketch of a subgraph whose first candidates are what nobody tuned gets.
+//!
+//! Stages that cheaply transform elements vanish into their readers. Then rules walk over the
+//! stages in their order: the first one that knows a stage writes its nest with primitives, down
+//! to vectors and threads. Every choice is a sampling instruction, whose first candidate is what
+//! the rule takes for the fastest.
+//!
+//! ```text
+//! y[v0, v1] = exp(x[v0, v1] + b[v1])
+//! =>
+//! b0 = get_block("y"); l1, l2 = get_loops(b0); v3 = sample_categorical([1, 2, 4])
+//! l4, l5, l6 = split(l2, [0, v3, 16]); unroll(l5); vectorize(l6); peel(l4); parallel(l1)
+//! ```
+
+mod parts;
+mod points;
+mod rows;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ansc_graph::{Compute, Stage};
+
+use super::Sketch;
+use crate::default::Scheduled;
+use crate::default::inline::{self, Padding};
+use crate::program::Scope;
+use crate::raise::raise;
+use crate::task::Task;
+use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
+use crate::walk;
+
+/// The nests of a subgraph, as they are written.
+#[derive(Clone)]
+struct Nests {
+    task: Arc<Task>,
+    /// What is left of the subgraph when cheap stages have vanished and axes are collapsed. A stage
+    /// has the name of its block.
+    compute: Compute,
+    recorder: Recorder,
+}
+
+/// Writes the nest of the stage, and of some after it, if they are of the rule's kind: tells how many
+/// stages that are. There may be several ways; the first is what the rule takes for the fastest.
+type Rule = fn(&mut Nests, stage: usize, way: usize) -> Result<Option<usize>, StepError>;
+
+const RULES: [(&str, Rule); 2] = [("rows", rows::apply), ("points", points::apply)];
+/// Ways that rules have at most.
+const WAYS: usize = 4;
+
+/// The sketches of a subgraph, with the program that each is by its first candidates. None where
+/// there is a stage that no rule knows.
+pub(crate) fn sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
+    let mut all: Vec<(Sketch, Scheduled)> = vec![];
+    for way in 0..WAYS {
+        let Some(made) = sketch(task, way) else { continue };
+        if all.iter().all(|(other, _)| other.trace != made.0.trace) {
+            all.push(made);
+        }
+    }
+    all
+}
+
+fn sketch(task: &Arc<Task>, way: usize) -> Option<(Sketch, Scheduled)> {
+    let mut nests = Nests::new(task).ok()?;
+    let (mut stage, mut rules) = (0, vec![]);
+    while stage < nests.compute.stages.len() {
+        if nests.stage(stage).ty.is_empty() {
+            stage += 1;
+            continue;
+        }
+        let applied = RULES.iter().find_map(|(name, rule)| {
+            let mut changed = nests.clone();
+            let stages = rule(&mut changed, stage, way).ok()??;
+            Some((*name, stages, changed))
+        });
+        let (name, stages, changed) = applied?;
+        rules.push(name.to_owned());
+        (nests, stage) = (changed, stage + stages);
+    }
+    nests.recorder.complete().ok()?;
+    let packings = nests.recorder.packings()?.clone();
+    let (schedule, trace) = nests.recorder.into_parts();
+    let scheduled = Scheduled { program: schedule.into_program(), packings };
+    Some((Sketch { trace, rules }, scheduled))
+}
+
+impl Nests {
+    /// Nothing is scheduled yet.
+    fn new(task: &Arc<Task>) -> Result<Nests, StepError> {
+        let mut recorder = Recorder::of_task(task.clone());
+        let blocks = recorder.schedule().blocks();
+        let kept = inline::inlined(&task.compute, Padding::Inlined).1;
+        for (block, _) in blocks.iter().zip(&kept).filter(|(_, kept)| !**kept) {
+            let block = recorder.get_block(block)?;
+            recorder.compute_inline(block)?;
+        }
+        recorder.collapse()?;
+        let compute = raise(recorder.schedule().program()).ok_or(StepError::Unfit)?;
+        Ok(Nests { task: task.clone(), compute, recorder })
+    }
+
+    fn stage(&self, stage: usize) -> &Stage {
+        &self.compute.stages[stage]
+    }
+
+    fn block(&mut self, stage: usize) -> Result<BlockVar, StepError> {
+        self.recorder.get_block(&self.compute.stages[stage].name)
+    }
+
+    /// Lanes of the stage's vectors.
+    fn lanes(&self, stage: usize) -> usize {
+        walk::lanes(&self.compute, &self.task.machine, self.stage(stage))
+    }
+
+    /// A loop for each group of axes that every operand walks as one.
+    fn merged(
+        &mut self,
+        loops: &[LoopVar],
+        groups: &[Range<usize>],
+    ) -> Result<Vec<LoopVar>, StepError> {
+        let one = |group: &Range<usize>| match &loops[group.clone()] {
+            [one] => Ok(*one),
+            several => self.recorder.fuse(several),
+        };
+        groups.iter().map(one).collect()
+    }
+
+    /// Workspaces that the block writes live in registers or on the stack.
+    fn keep_local(&mut self, block: BlockVar) -> Result<(), StepError> {
+        for buffer in self.recorder.workspaces(block)? {
+            self.recorder.set_scope(&buffer, Scope::Local)?;
+        }
+        Ok(())
+    }
+
+    /// The first of the candidates, where nobody searches.
+    fn choose(&mut self, candidates: &[i64]) -> Result<Number, StepError> {
+        Ok(self.recorder.sample_first(candidates)?.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::Sums;
+    use crate::default::{Machine, schedule};
+    use crate::testing::compare_scheduled;
+    use crate::trace::{Decision, Unfit};
+
+    fn task(text: &str) -> Arc<Task> {
+        let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let constant = vec![false; compute.inputs.len()];
+        let machine = Machine { vector_bytes: 32, registers: 16 };
+        let (name, sums) = ("k".into(), Sums::Any);
+        Arc::new(Task { name, compute, constant, machine, cores: 1, gpu: None, sums })
+    }
+
+    const POINTS: [&str; 6] = [
+        "compute(in0: f32[64, 96], in1: f32[96]) -> y {
+          t: f32[64, 96] = add(in0[i0, i1], in1[i1])
+          y: f32[64, 96] = max(t[i0, i1], 0.0_f32)
+        }",
+        "compute(in0: f32[64, 100], in1: f32[100]) -> y {
+          y: f32[64, 100] = add(in0[i0, i1], in1[i1])
+        }",
+        "compute(in0: f32[4, 8, 16, 32]) -> y { y: f32[4, 8, 16, 32] = exp(in0[i0, i1, i2, i3]) }",
+        "compute(in0: f32[3, 5, 7, 11]) -> y { y: f32[3, 5, 7, 11] = exp(in0[i0, i1, i2, i3]) }",
+        "compute(in0: f32[100003]) -> y { y: f32[100003] = neg(in0[i0]) }",
+        "compute(in0: f32[]) -> y { y: f32[] = neg(in0[]) }",
+    ];
+
+    const ROWS: [&str; 6] = [
+        "compute(in0: f32[64, 100]) -> y {
+          m: f32[64] = max{r0: 100} in0[i0, r0]
+          e: f32[64, 100] = exp(sub(in0[i0, i1], m[i0]))
+          s: f32[64] = sum{r0: 100} e[i0, r0]
+          y: f32[64, 100] = div(e[i0, i1], s[i0])
+        }",
+        "compute(in0: f32[64, 100]) -> y { y: f32[64] = sum{r0: 100} in0[i0, r0] }",
+        "compute(in0: f32[2, 64, 100]) -> y { y: f32[2, 100] = sum{r0: 64} in0[i0, r0, i1] }",
+        "compute(in0: f32[2, 64, 100]) -> y { y: i64[2, 100] = argmax{r0: 64} in0[i0, r0, i1] }",
+        "compute(in0: f32[1000]) -> y { y: f32[] = sum{r0: 1000} in0[r0] }",
+        "compute(in0: f32[20, 3, 5]) -> y { y: f32[20, 3] = max{r0: 5} in0[i0, i1, r0] }",
+    ];
+
+    /// Until all of it is rules, the schedule that is written by hand tells what they have to give.
+    #[test]
+    fn points_become_the_code_that_the_default_schedule_gives() {
+        for text in POINTS {
+            let task = task(text);
+            let (sketch, made) = sketches(&task).swap_remove(0);
+            let collapsed = Nests::new(&task).unwrap().compute;
+            let expected = schedule("k", &collapsed, &task.constant, &task.machine);
+            let (a, b) = (made.program.code_hash(), expected.program.code_hash());
+            assert_eq!(a, b, "{}\n{}\n{}", sketch.trace, made.program, expected.program);
+        }
+    }
+
+    #[test]
+    fn every_choice_computes_the_same() {
+        let random = &mut crate::rules::fixed_random();
+        for text in POINTS.iter().chain(&ROWS) {
+            let task = task(text);
+            let all = sketches(&task);
+            assert_ne!(all.len(), 0, "{text}");
+            for (Sketch { trace, .. }, first) in all {
+                let again = task.sample(&trace, Unfit::Refuse, random).unwrap();
+                assert_eq!(again.scheduled, first);
+                for step in trace.choices() {
+                    let others = (0..).map(|c| trace.clone().decide(step, Decision::Choice(c)));
+                    let samples = others.map_while(|t| task.sample(&t, Unfit::Refuse, random).ok());
+                    for sample in samples {
+                        compare_scheduled(&task.compute, &sample.scheduled)
+                            .unwrap_or_else(|e| panic!("{e}\n{}", sample.trace));
+                    }
+                }
+            }
+        }
+    }
+}
