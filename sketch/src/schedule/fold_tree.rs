@@ -108,7 +108,9 @@ fn terms(program: &Program, path: &Path, l: &For) -> Checked<Terms> {
     };
     let depends = |e: &Expr| e.vars().iter().any(|v| *v == l.var || *v == term.var);
     let uses = block.iters.iter().filter(|i| depends(&i.binding)).count();
-    if term.binding != Expr::Var(l.var) || uses != 1 {
+    // Nothing is bound to a loop of one iteration.
+    let is_plain = term.binding == Expr::Var(l.var) && uses == 1;
+    if !is_plain && (l.extent > 1 || term.binding != Expr::int(0)) {
         return Err(Cause::BindingNotPlain.at_block(&block.name));
     }
     if block.predicate.as_ref().is_some_and(depends) {

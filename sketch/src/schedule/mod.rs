@@ -34,6 +34,7 @@ mod fuse;
 mod fuse_siblings;
 mod kinds;
 mod loop_partition;
+mod pack;
 mod pad;
 mod partition_guards;
 mod peel;
