@@ -19,6 +19,7 @@ use super::transform_layout::lay_out;
 use super::{Result, Schedule};
 use crate::index_map::IndexMap;
 use crate::packed::Packing;
+use crate::program::verify::{Written, written};
 use crate::program::{Access, Block, Body, Iter, IterKind, Program, Scope};
 use crate::region::Span;
 use crate::tree;
@@ -27,7 +28,8 @@ type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
     /// `block` finds element `x` of `buffer` at `map(x)` of a new buffer. A new block, whose name is returned, fills all of
-    /// that before the outermost loop around `block`; [`compute_at`](Schedule::compute_at) moves it further in.
+    /// that before the outermost loop around `block`; [`compute_at`](Schedule::compute_at) moves it further in. The whole of
+    /// `buffer` is written before.
     pub fn pack(&mut self, block: &str, buffer: &str, map: &IndexMap) -> Result<String> {
         self.apply("pack", |program| {
             let buffer = buffer_named(program, buffer)?;
@@ -55,6 +57,10 @@ fn pack(program: &mut Program, name: &str, original: BufId, map: &IndexMap) -> C
     if let Some(late) = writers(program, original).into_iter().find(|w| w[0] >= path[0]) {
         let writer = block_at(program, &late).name.clone();
         return Err(Cause::BeforeProducer(writer).at_block(name));
+    }
+    if program.buffer(original).scope != Scope::Input && written(program, original) != Written::All
+    {
+        return Err(Cause::PartlyWritten { buffer }.at_buffer(original));
     }
     let ty = program.buffer(original).ty.clone();
     let packed = program.fresh_buffer_name(&format!("{buffer}_packed"));
