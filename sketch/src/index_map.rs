@@ -104,8 +104,9 @@ impl IndexMap {
         self.way_back(extents).filter(|_| fills)
     }
 
-    /// The way back from the box that holds the image of a space, which may have gaps: from places to which no point is
-    /// mapped it leads beyond an end of the space (see [`beyond`](IndexMap::beyond)).
+    /// The way back from the box that holds the image of a space, which may have gaps: from places
+    /// to which no point is mapped it leads beyond an end of the space (see
+    /// [`beyond`](IndexMap::beyond)).
     pub(crate) fn way_back(&self, extents: &[usize]) -> Option<IndexMap> {
         let shape = self.shape(extents)?;
         if !self.is_injective(extents) {

@@ -96,7 +96,8 @@ fn cache_read(program: &mut Program, name: &str, original: BufId, scope: Scope) 
     Ok(copy_name)
 }
 
-/// A buffer is copied as a whole: none of it is certain not to be written. Messages call it `original`.
+/// A buffer is copied as a whole: none of it is certain not to be written. Messages call it
+/// `original`.
 fn check_whole(program: &Program, block: &str, copied: BufId, original: BufId) -> Checked<()> {
     match written(program, copied) {
         Written::All | Written::Unknown => Ok(()),

@@ -16,8 +16,9 @@ use crate::program::Program;
 use crate::tree::{self, Path};
 
 impl Schedule {
-    /// Initialises just before the loop `l`, from which on every loop around the block binds one of its iterators; returns the name of the new block (of an
-    /// arg-reduction, of the one that initialises positions).
+    /// Initialises just before the loop `l`, from which on every loop around the block binds one of
+    /// its iterators; returns the name of the new block (of an arg-reduction, of the one that
+    /// initialises positions).
     pub fn decompose_reduction(&mut self, block: &str, l: LoopRef) -> Result<String> {
         self.apply("decompose_reduction", |program| {
             let path = block_path(program, block)?;

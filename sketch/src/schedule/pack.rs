@@ -7,7 +7,8 @@
 //! c[i, j] sum= a[i, k] * b_packed[j // 16, k, j % 16]
 //! ```
 //!
-//! A map that leaves gaps, as this one, fills them with zeros: what goes through whole tiles may read them.
+//! A map that leaves gaps, as this one, fills them with zeros: what goes through whole tiles may
+//! read them.
 
 use ansc_graph::{BufId, Compute, Expr, Scalar, Stage, TensorType};
 
@@ -27,9 +28,10 @@ use crate::tree;
 type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
-    /// `block` finds element `x` of `buffer` at `map(x)` of a new buffer. A new block, whose name is returned, fills all of
-    /// that before the outermost loop around `block`; [`compute_at`](Schedule::compute_at) moves it further in. The whole of
-    /// `buffer` is written before.
+    /// `block` finds element `x` of `buffer` at `map(x)` of a new buffer. A new block, whose name
+    /// is returned, fills all of that before the outermost loop around `block`;
+    /// [`compute_at`](Schedule::compute_at) moves it further in. The whole of `buffer` is written
+    /// before.
     pub fn pack(&mut self, block: &str, buffer: &str, map: &IndexMap) -> Result<String> {
         self.apply("pack", |program| {
             let buffer = buffer_named(program, buffer)?;
@@ -37,8 +39,9 @@ impl Schedule {
         })
     }
 
-    /// All blocks find element `x` of the parameter `buffer` at `map(x)`, and nothing copies it: whoever runs the program
-    /// gives what the [`Packing`] makes of it. That costs nothing if it is a constant.
+    /// All blocks find element `x` of the parameter `buffer` at `map(x)`, and nothing copies it:
+    /// whoever runs the program gives what the [`Packing`] makes of it. That costs nothing if it is
+    /// a constant.
     pub fn pack_input(&mut self, buffer: &str, map: &IndexMap) -> Result<Packing> {
         self.apply("pack_input", |program| {
             let buffer = buffer_named(program, buffer)?;

@@ -64,7 +64,8 @@ fn the_last_vector_begins_earlier_only_where_that_is_little_and_there() {
     assert_eq!(lanes(13, Rest::Overlap), [4, 2], "no vector before");
 }
 
-/// Terms would be added twice; and a tile that an iteration computes is gone when the next one begins.
+/// Terms would be added twice; and a tile that an iteration computes is gone when the next one
+/// begins.
 #[test]
 fn sums_and_tiles_of_one_iteration_are_not_computed_twice() {
     let c = matmul_bias_relu(3, 29, 4);
