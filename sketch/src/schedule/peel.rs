@@ -66,11 +66,11 @@ fn peel(program: &mut Program, l: LoopRef, rest: Rest) -> Checked<copies::Twins>
     let path = loop_path(program, l)?;
     let guards = guards(program, &path, l)?;
     let target = loop_at(program, &path).clone();
-    if !is_partible(target.kind) {
-        return Err(Cause::Kind(target.kind).at_loop(l));
-    }
     if guards.is_empty() {
         return Ok(copies::Twins::default());
+    }
+    if !is_partible(target.kind) {
+        return Err(Cause::Kind(target.kind).at_loop(l));
     }
     let extents = Extents::of(program);
     let mut peeler = Peeler { program, guards, rest, peeled: &target };
