@@ -101,7 +101,15 @@ impl IndexMap {
         let shape = self.shape(extents)?;
         let points = |lengths: &[usize]| lengths.iter().map(|&n| n as u128).product::<u128>();
         let fills = points(&shape) == points(extents);
-        if !fills || !self.is_injective(extents) {
+        self.way_back(extents).filter(|_| fills)
+    }
+
+    /// The way back from the box that holds the image of a space, which may have gaps: from places
+    /// to which no point is mapped it leads beyond an end of the space (see
+    /// [`beyond`](IndexMap::beyond)).
+    pub(crate) fn way_back(&self, extents: &[usize]) -> Option<IndexMap> {
+        let shape = self.shape(extents)?;
+        if !self.is_injective(extents) {
             return None;
         }
         let space = space(extents);
@@ -113,6 +121,13 @@ impl IndexMap {
         let outputs = extents.iter().enumerate().map(back).collect::<Option<_>>()?;
         let inverse = IndexMap { inputs: self.outputs.len(), outputs };
         Some(inverse.simplified(&shape))
+    }
+
+    /// Where outputs stay below `ends`, for inputs in a space; what always holds is left out.
+    pub(crate) fn beyond(&self, extents: &[usize], ends: &[usize]) -> Vec<Expr> {
+        let space = space(extents);
+        let bounds = self.outputs.iter().zip(ends).map(|(e, &end)| e.clone().lt(Expr::index(end)));
+        bounds.filter(|bound| affine::decided(bound, &space) != Some(true)).collect()
     }
 
     fn simplified(&self, extents: &[usize]) -> IndexMap {
@@ -267,6 +282,17 @@ mod tests {
             assert_eq!(inverse.is_some(), bijective, "{text}");
             for (point, image) in points(extents).iter().zip(&images) {
                 assert!(inverse.iter().all(|back| at(back, image) == *point), "{text}");
+            }
+            let Some(back) = map.way_back(extents) else { continue };
+            let inside = back.beyond(&shape, extents);
+            for place in points(&shape) {
+                let holds = |e: &Expr| {
+                    let here = e.substitute(&|v| place.get(v.index()).cloned());
+                    affine::decided(&here, &Extents::default()).unwrap()
+                };
+                let found = inside.iter().all(holds).then(|| at(&back, &place));
+                let expected = images.iter().position(|image| *image == place);
+                assert_eq!(found, expected.map(|p| points(extents)[p].clone()), "{text}");
             }
         }
     }

@@ -38,8 +38,8 @@ pub(crate) fn slack(condition: &Expr, extents: &Extents) -> Option<Sum> {
     Some(Sum::of(b, extents).minus(&Sum::of(a, extents)).plus(&Sum::constant(strict)))
 }
 
-/// The first iteration of the loop `var` in which the limit may not hold, and the first in which it never does, if its
-/// sum grows with the loop. Loops may be shorter or longer than that.
+/// The first iteration of the loop `var` in which the limit may not hold, and the first in which it
+/// never does, if its sum grows with the loop. Loops may be shorter or longer than that.
 pub(crate) fn failures((sum, end): &Limit, var: VarId, extents: &Extents) -> Option<(i64, i64)> {
     let is_own = |v: VarId| v == var;
     let (own, rest) = sum.clone().partition(|digit, _| digit.depends_on(&is_own));

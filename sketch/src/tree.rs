@@ -159,7 +159,8 @@ pub(crate) fn twin(program: &mut Program, var: VarId) -> VarId {
     program.add_var(name)
 }
 
-/// Gives loops and iterators that are bound a second time variables of their own; the loops with these.
+/// Gives loops and iterators that are bound a second time variables of their own; the loops with
+/// these.
 pub(crate) fn own_variables(program: &mut Program) -> Vec<(VarId, VarId)> {
     let mut body = std::mem::take(&mut program.body);
     let mut bound = BTreeSet::new();

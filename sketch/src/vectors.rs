@@ -1,7 +1,8 @@
 //! Which vectors do what is no whole number of them.
 
-/// Places and widths of vectors over `start .. start + rest`. What is left is one vector that begins a little earlier, if no
-/// more than a quarter of it is there already: 27 of 16 lanes is 0..16, 16..24, and 23..27 instead of 24..26 and 26..27.
+/// Places and widths of vectors over `start .. start + rest`. What is left is one vector that
+/// begins a little earlier, if no more than a quarter of it is there already: 27 of 16 lanes is
+/// 0..16, 16..24, and 23..27 instead of 24..26 and 26..27.
 pub(crate) fn cover(start: usize, rest: usize, lanes: usize) -> Vec<(usize, usize)> {
     let (mut at, end) = (start, start + rest);
     let mut all = Vec::new();
@@ -27,8 +28,8 @@ pub(crate) fn widths_of(extent: usize, lanes: usize) -> Vec<usize> {
     widths
 }
 
-/// Vectors that are added to the first ones, by their place and width, until one element holds the sum of all: those after
-/// the first vector of `lanes`, then its upper half, and so on.
+/// Vectors that are added to the first ones, by their place and width, until one element holds the
+/// sum of all: those after the first vector of `lanes`, then its upper half, and so on.
 pub(crate) fn fold_steps(partials: usize, lanes: usize) -> Vec<(usize, usize)> {
     let mut steps: Vec<_> = (1..partials).map(|partial| (partial * lanes, lanes)).collect();
     let mut width = lanes;

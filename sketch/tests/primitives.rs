@@ -157,7 +157,7 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
     let scope = if m[4].is_multiple_of(2) { Scope::Local } else { Scope::Global };
     let id = s.buffer(&pick(&buffers, m[2])?).expect("a buffer of the schedule");
     let rank = s.program().buffer(id).ty.rank();
-    Some(match m[0] % 35 {
+    Some(match m[0] % 36 {
         0..=2 => {
             let (inner, middle) = (usize::from(m[3] % 5) + 1, usize::from(m[4] % 3) + 1);
             let factors = if m[4] < 128 { vec![0, inner] } else { vec![0, middle, inner] };
@@ -222,6 +222,10 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
         30 => ("partition_guards", done(s.partition_guards(pick(&loops, m[2])?))),
         31 | 32 => ("fuse_siblings", done(s.fuse_siblings(pick(&loops, m[2])?, any_loop?))),
         33 => ("rfactor", done(s.rfactor(&block, pick(&loops, m[2])?, usize::from(m[3] % 3)))),
+        34 => {
+            let map = index_map(rank, [m[3], m[4]])?;
+            ("pack", done(s.pack(&block, &pick(&buffers, m[2])?, &map)))
+        }
         _ if m[4].is_multiple_of(4) => ("add_unit_loop", done(s.add_unit_loop(&block))),
         _ => ("pad", done(s.pad(&block, usize::from(m[2] % 4), usize::from(m[3] % 4) + 1))),
     })
@@ -281,5 +285,5 @@ fn every_primitive_succeeds_somewhere() {
             }
         }
     }
-    assert_eq!(succeeded.len(), 30, "{succeeded:?}");
+    assert_eq!(succeeded.len(), 31, "{succeeded:?}");
 }

@@ -9,7 +9,7 @@
 //! axis is cut whatever reads it, every other reader finds its elements, too. An axis that loops do not simply cut
 //! (a window, a group) stays whole.
 
-use ansc_graph::{BufId, Compute, Expr, Scalar, Stage, TensorType, VarId};
+use ansc_graph::{BufId, Expr, VarId};
 
 use crate::affine::{Extents, Source, Sum};
 use crate::disjoint::bound;
@@ -28,10 +28,10 @@ pub(super) fn pack_constants(schedule: &mut Schedule, constant: &[bool]) -> Vec<
     let params = schedule.program().params.clone();
     let is_constant = |(at, _): &(usize, BufId)| constant.get(*at).copied().unwrap_or(false);
     let constants = params.into_iter().enumerate().filter(is_constant);
-    constants.filter_map(|(param, buffer)| pack(schedule, param, buffer)).collect()
+    constants.filter_map(|(_, buffer)| pack(schedule, buffer)).collect()
 }
 
-fn pack(schedule: &mut Schedule, param: usize, buffer: BufId) -> Option<Packing> {
+fn pack(schedule: &mut Schedule, buffer: BufId) -> Option<Packing> {
     let program = schedule.program();
     let original = program.buffer(buffer).ty.clone();
     if program.buffer(buffer).scope != Scope::Input || is_looked_up(program, buffer) {
@@ -43,9 +43,8 @@ fn pack(schedule: &mut Schedule, param: usize, buffer: BufId) -> Option<Packing>
     if shape.iter().product::<usize>() > MOST_PADDING * original.len() {
         return None;
     }
-    schedule.pack_input(buffer, &map).ok()?;
-    let compute = packing(original, &tiles, shape);
-    Some(Packing { param, compute })
+    let name = program.buffer(buffer).name.clone();
+    schedule.pack_input(&name, &map).ok()
 }
 
 /// Whether data decides what is read: a table is not read in order.
@@ -144,29 +143,4 @@ fn layout(tiles: &[Tile], rank: usize) -> Option<IndexMap> {
         if tile.outermost { outer } else { outer.floor_mod(tile.extent as i64) }
     };
     IndexMap::new(rank, tiles.iter().map(place).collect()).ok()
-}
-
-/// The element at each place of the new layout; zero where a tile reaches beyond its axis.
-fn packing(original: TensorType, tiles: &[Tile], shape: Vec<usize>) -> Compute {
-    let mut at = vec![Expr::int(0); original.rank()];
-    for (place, tile) in tiles.iter().enumerate() {
-        let part = Expr::var(place) * Expr::index(tile.stride);
-        at[tile.axis] = match &at[tile.axis] {
-            Expr::Const(_) => part,
-            sum => sum.clone() + part,
-        };
-    }
-    let reach = |axis: usize| -> usize {
-        let own = tiles.iter().filter(|t| t.axis == axis);
-        own.map(|t| t.extent).product()
-    };
-    let beyond = (0..original.rank()).filter(|&axis| reach(axis) > original.shape[axis]);
-    let inside: Vec<Expr> =
-        beyond.map(|axis| at[axis].clone().lt(Expr::index(original.shape[axis]))).collect();
-    let mut value = Expr::load(0, at);
-    if let Some(inside) = tree::conjunction(inside) {
-        value = Expr::select(inside, value, Expr::Const(Scalar::zero(original.dtype)));
-    }
-    let ty = TensorType::new(original.dtype, shape);
-    Compute::single(vec![original], Stage::map("packed", ty, value))
 }

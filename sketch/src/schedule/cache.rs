@@ -14,6 +14,7 @@ use super::error::{Cause, Failure, buffer_name};
 use super::moves::{blocks_where, renest, writers};
 use super::query::{block_at, block_at_mut, block_path, buffer_named};
 use super::{Result, Schedule};
+use crate::program::verify::{Written, written};
 use crate::program::{Access, Block, Body, Iter, IterKind, Program, Scope, Stmt};
 use crate::region::Span;
 
@@ -63,6 +64,7 @@ fn cache_write(program: &mut Program, name: &str, scope: Scope) -> Checked<Strin
         });
         redirect_reads(block, &same_place(original, cache));
     }
+    check_whole(program, name, cache, original)?;
     let copy = copy_block(program, &format!("{name}_copy"), cache, original);
     let copy_name = copy.name.clone();
     let nest = copy_nest(program, copy);
@@ -81,6 +83,9 @@ fn cache_read(program: &mut Program, name: &str, original: BufId, scope: Scope) 
         let writer = block_at(program, &late).name.clone();
         return Err(Cause::BeforeProducer(writer).at_block(name));
     }
+    if program.buffer(original).scope != Scope::Input {
+        check_whole(program, name, original, original)?;
+    }
     let cache = new_buffer(program, original, scope);
     redirect_reads(block_at_mut(program, &path), &same_place(original, cache));
     let copy_name = format!("{}_read", buffer_name(program, original));
@@ -89,6 +94,18 @@ fn cache_read(program: &mut Program, name: &str, original: BufId, scope: Scope) 
     let nest = copy_nest(program, copy);
     program.body.insert(path[0], nest);
     Ok(copy_name)
+}
+
+/// A buffer is copied as a whole: none of it is certain not to be written. Messages call it
+/// `original`.
+fn check_whole(program: &Program, block: &str, copied: BufId, original: BufId) -> Checked<()> {
+    match written(program, copied) {
+        Written::All | Written::Unknown => Ok(()),
+        Written::Part => {
+            let buffer = buffer_name(program, original);
+            Err(Cause::PartlyWritten { buffer }.at_block(block))
+        }
+    }
 }
 
 fn new_buffer(program: &mut Program, like: BufId, scope: Scope) -> BufId {

@@ -32,8 +32,8 @@ pub(super) struct Twins {
     pub(super) blocks: Blocks,
 }
 
-/// Gives loops, iterators and blocks names of their own, if statements are in the program more than once. The first
-/// ones keep theirs.
+/// Gives loops, iterators and blocks names of their own, if statements are in the program more than
+/// once. The first ones keep theirs.
 pub(super) fn own_names(program: &mut Program) -> Twins {
     let loops = tree::own_variables(program);
     let mut used: BTreeSet<String> = program.blocks().iter().map(|b| b.name.clone()).collect();

@@ -340,3 +340,36 @@ fn what_is_not_the_intrinsic_is_refused() {
     changed.tensorize(l[0], "outer_4x8_f32").unwrap();
     check(&c, &changed);
 }
+
+#[test]
+fn what_an_input_is_packed_to_is_read_in_its_place() {
+    let c = matmul_bias_relu(5, 21, 6);
+    let inputs = inputs(&c);
+    let operands: Vec<&ansc_runtime::Tensor> = inputs.iter().collect();
+    let mut s = start(&c);
+    let text = "(v0, v1) -> (floor_div(v1, 8), v0, floor_mod(v1, 8))";
+    let packing = s.pack_input("in1", &map(text)).unwrap();
+    assert_eq!(packing.param, 1);
+    let packed = ansc_graph::interp::eval(&packing.compute, &[operands[1]]).unwrap().remove(0);
+    assert_eq!(packed.shape(), [3, 6, 8]);
+    let expected = ansc_graph::interp::eval(&c, &operands).unwrap();
+    let found = crate::exec::run(s.program(), &[operands[0], &packed, operands[2]]).unwrap();
+    assert_eq!(expected[0].to_f64_vec(), found[0].to_f64_vec());
+    assert!(matches!(cause(s.pack_input("mm", &map(text))), Cause::NotAnInput { .. }));
+}
+
+#[test]
+fn tiles_are_packed_where_they_are_used() {
+    let c = matmul_bias_relu(5, 21, 6);
+    let mut s = start(&c);
+    let l = s.loops("mm").unwrap();
+    let j = s.split(l[1], &[0, 8]).unwrap();
+    s.reorder(&[j[0], l[0], l[2], j[1]]).unwrap();
+    let text = "(v0, v1) -> (floor_div(v1, 8), v0, floor_mod(v1, 8))";
+    let pack = s.pack("mm", "in1", &map(text)).unwrap();
+    s.compute_at(&pack, j[0]).unwrap();
+    check(&c, &s);
+    let axes: Vec<usize> =
+        s.loops(&pack).unwrap()[1..].iter().map(|l| s.extent(*l).unwrap()).collect();
+    assert_eq!(axes, [1, 6, 8]);
+}

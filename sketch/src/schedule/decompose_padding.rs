@@ -83,7 +83,9 @@ fn insert_fill(
     constant: Scalar,
 ) -> String {
     let block = block_at(program, path).clone();
-    let used: BTreeSet<VarId> = block.iters.iter().flat_map(|i| i.binding.vars()).collect();
+    // A guard may depend on a loop that binds nothing.
+    let bindings = block.iters.iter().map(|i| &i.binding);
+    let used: BTreeSet<VarId> = bindings.chain(&block.predicate).flat_map(Expr::vars).collect();
     let kept: Vec<For> = tree::loops_above(&program.body, path)[depth..]
         .iter()
         .filter(|f| used.contains(&f.var))

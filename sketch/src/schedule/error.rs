@@ -89,6 +89,10 @@ pub enum Cause {
     OtherReaders { buffer: String },
     #[error("`{buffer}` is an input or a result, whose layout and scope are fixed")]
     Fixed { buffer: String },
+    #[error("`{buffer}` would be copied, but it may not be written completely")]
+    PartlyWritten { buffer: String },
+    #[error("`{buffer}` is no input")]
+    NotAnInput { buffer: String },
     #[error("the block does not access `{buffer}`")]
     NotAccessed { buffer: String },
     #[error("a loop of the reduction of the block is further out")]

@@ -9,8 +9,8 @@
 //! s[] = acc[0]
 //! ```
 //!
-//! Of several vectors of partial results, all are added to the first one before: 24 is twice a vector of 8, then 4, 2, 1.
-//! An odd number loses its upper half, rounded down, in each step.
+//! Of several vectors of partial results, all are added to the first one before: 24 is twice a
+//! vector of 8, then 4, 2, 1. An odd number loses its upper half, rounded down, in each step.
 
 use ansc_graph::{BufId, Combiner, Expr};
 
@@ -33,10 +33,11 @@ const MOST: usize = 128;
 const FEWEST_LANES: usize = 4;
 
 impl Schedule {
-    /// `block` combines at most 128 elements of a workspace, along one axis: it reads nothing else, and nothing else reads
-    /// them, for they are overwritten. The serial loop over them is directly around the block and contains
-    /// nothing else. The block then takes the first element, under its name; the steps before it are
-    /// new blocks, whose names are returned. Sums are reassociated.
+    /// `block` combines at most 128 elements of a workspace, along one axis: it reads nothing else,
+    /// and nothing else reads them, for they are overwritten. The serial loop over them is directly
+    /// around the block and contains nothing else. The block then takes the first element, under
+    /// its name; the steps before it are new blocks, whose names are returned. Sums are
+    /// reassociated.
     pub fn fold_tree(&mut self, block: &str) -> Result<Vec<String>> {
         self.apply("fold_tree", |program| fold_tree(program, block))
     }
@@ -108,7 +109,9 @@ fn terms(program: &Program, path: &Path, l: &For) -> Checked<Terms> {
     };
     let depends = |e: &Expr| e.vars().iter().any(|v| *v == l.var || *v == term.var);
     let uses = block.iters.iter().filter(|i| depends(&i.binding)).count();
-    if term.binding != Expr::Var(l.var) || uses != 1 {
+    // Nothing is bound to a loop of one iteration.
+    let is_plain = term.binding == Expr::Var(l.var) && uses == 1;
+    if !is_plain && (l.extent > 1 || term.binding != Expr::int(0)) {
         return Err(Cause::BindingNotPlain.at_block(&block.name));
     }
     if block.predicate.as_ref().is_some_and(depends) {
@@ -130,7 +133,8 @@ fn terms(program: &Program, path: &Path, l: &For) -> Checked<Terms> {
     }
 }
 
-/// Nobody else takes the elements that are overwritten, and neither does the block in another iteration.
+/// Nobody else takes the elements that are overwritten, and neither does the block in another
+/// iteration.
 fn check_use(program: &Program, path: &Path, terms: &Terms) -> Checked<()> {
     let block = block_at(program, path);
     let buffer = || buffer_name(program, terms.buffer);

@@ -20,8 +20,9 @@ use crate::tree;
 type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
-    /// The body of `next`, the loop directly after `l`, moves to the end of `l`'s. Both are as many iterations, executed in
-    /// the same way, and no iteration of one touches what another iteration of the other writes.
+    /// The body of `next`, the loop directly after `l`, moves to the end of `l`'s. Both are as many
+    /// iterations, executed in the same way, and no iteration of one touches what another iteration
+    /// of the other writes.
     pub fn fuse_siblings(&mut self, l: LoopRef, next: LoopRef) -> Result<()> {
         self.apply("fuse_siblings", |program| fuse_siblings(program, l, next))
     }
@@ -39,7 +40,8 @@ fn fuse_siblings(program: &mut Program, l: LoopRef, next: LoopRef) -> Checked<()
         return Err(Cause::DifferentLoops.at_loop(next));
     }
     let moved: BTreeSet<String> = blocks_under(second).iter().map(|b| b.name.clone()).collect();
-    // What only one of the loops uses is private already; what both use becomes so, and is lost after each iteration.
+    // What only one of the loops uses is private already; what both use becomes so, and is lost
+    // after each iteration.
     let private: Vec<BufId> =
         [l, next].iter().flat_map(|l| copies::private_buffers(program, l.0)).collect();
     let mut body = second.body.clone();

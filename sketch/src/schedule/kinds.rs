@@ -14,16 +14,16 @@ impl Schedule {
         self.set_kind("parallel", l, ForKind::Parallel)
     }
 
-    /// Iterations become lanes of a vector. They are independent, and loops inside are serial or unrolled ones: each
-    /// lane runs through them. An unrolled loop and its vector that walk memory along different axes are a square, which
-    /// code generation transposes in registers:
+    /// Iterations become lanes of a vector. They are independent, and loops inside are serial or
+    /// unrolled ones: each lane runs through them. An unrolled loop and its vector that walk memory
+    /// along different axes are a square, which code generation transposes in registers:
     ///
     /// ```text
     /// vectorized l in 0..8 { unrolled u in 0..8 { y[u, l] = x[l, u] } }
     /// ```
     ///
-    /// [`reorder`](Schedule::reorder) moves a vector around the loop that contains it, and back. A local buffer
-    /// that an iteration has for itself is one in each lane.
+    /// [`reorder`](Schedule::reorder) moves a vector around the loop that contains it, and back. A
+    /// local buffer that an iteration has for itself is one in each lane.
     pub fn vectorize(&mut self, l: LoopRef) -> Result<()> {
         self.set_kind("vectorize", l, ForKind::Vectorized)
     }
@@ -65,8 +65,8 @@ impl Schedule {
     }
 }
 
-/// The loop as a vector: no other one is around it or in it, and where loops are inside of it, lanes stay out of each
-/// other's way in all of their iterations.
+/// The loop as a vector: no other one is around it or in it, and where loops are inside of it,
+/// lanes stay out of each other's way in all of their iterations.
 pub(super) fn check_vector(program: &Program, path: &Path) -> std::result::Result<(), Failure> {
     let l = loop_at(program, path);
     let above = tree::loops_above(&program.body, path);

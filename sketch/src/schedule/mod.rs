@@ -36,6 +36,7 @@ mod fuse_siblings;
 mod kinds;
 mod lift_guard;
 mod loop_partition;
+mod pack;
 mod pad;
 mod partition_guards;
 mod peel;

@@ -7,7 +7,8 @@
 //! for i in 0..7 { for j in 0..14 { y[i * 14 + j + 14] = x[i * 14 + j + 13] } }
 //! ```
 //!
-//! A convolution that reads its padding through a select reads without one in all tiles but those at the ends.
+//! A convolution that reads its padding through a select reads without one in all tiles but those
+//! at the ends.
 
 use ansc_graph::Expr;
 
@@ -25,10 +26,11 @@ use crate::tree;
 type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
-    /// Parts the serial loop `l` into at most three: the iterations in which every guard and every condition of a select
-    /// that the loop decides holds, whatever other loops do, and those before and after. Conditions that hold or
-    /// fail in all of a part are simplified there. Where there is no such iteration, or no such condition, the
-    /// loop stays as it is. The parts are what [`loop_partition`](Schedule::loop_partition) makes of the loop.
+    /// Parts the serial loop `l` into at most three: the iterations in which every guard and every
+    /// condition of a select that the loop decides holds, whatever other loops do, and those before
+    /// and after. Conditions that hold or fail in all of a part are simplified there. Where there
+    /// is no such iteration, or no such condition, the loop stays as it is. The parts are what
+    /// [`loop_partition`](Schedule::loop_partition) makes of the loop.
     pub fn partition_guards(&mut self, l: LoopRef) -> Result<Vec<LoopRef>> {
         let (loops, copied) =
             self.apply("partition_guards", |program| partition_guards(program, l))?;
@@ -88,7 +90,8 @@ fn conditions(block: &Block) -> Vec<&Expr> {
     all
 }
 
-/// The iterations from which on, and until which, a condition over loops holds, if its sum grows or shrinks with the loop.
+/// The iterations from which on, and until which, a condition over loops holds, if its sum grows or
+/// shrinks with the loop.
 fn holds(condition: &Expr, l: LoopRef, extents: &Extents) -> Option<(i64, i64)> {
     let slack = region::slack(condition, extents)?;
     let (own, rest) = slack.partition(|digit, _| digit.depends_on(&|v| v == l.0));

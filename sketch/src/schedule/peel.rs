@@ -8,10 +8,11 @@
 //! x[196] = ..
 //! ```
 //!
-//! A guard says that a sum over `l` and loops inside of it is below a number, as `split` writes them. The range of `l` is cut
-//! where a guard begins to fail and where it fails as a whole. In the iteration between, `l` is a constant, and the next loop
-//! inwards that decides the guard is cut in the same way: a serial or an unrolled loop has fewer iterations, and the lanes
-//! that are left of a vector become smaller vectors. Loops that decide nothing stay as they are around all that.
+//! A guard says that a sum over `l` and loops inside of it is below a number, as `split` writes
+//! them. The range of `l` is cut where a guard begins to fail and where it fails as a whole. In the
+//! iteration between, `l` is a constant, and the next loop inwards that decides the guard is cut in
+//! the same way: a serial or an unrolled loop has fewer iterations, and the lanes that are left of
+//! a vector become smaller vectors. Loops that decide nothing stay as they are around all that.
 
 mod repeat;
 
@@ -38,9 +39,10 @@ type Checked<T> = std::result::Result<T, Failure>;
 pub enum Rest {
     /// Vectors of powers of two: 13 lanes of 16 are 8, 4, and 1.
     Pieces,
-    /// The same, but the last vector may begin a little earlier, in the vector before, if no more than a quarter of it is
-    /// computed twice: 13 lanes of 16 are 16, the first three of which were computed already. Only blocks that may
-    /// run twice are: they assign values that they do not change.
+    /// The same, but the last vector may begin a little earlier, in the vector before, if no more
+    /// than a quarter of it is computed twice: 13 lanes of 16 are 16, the first three of which were
+    /// computed already. Only blocks that may run twice are: they assign values that they do not
+    /// change.
     Overlap,
 }
 
@@ -54,13 +56,15 @@ impl std::fmt::Display for Rest {
 }
 
 impl Schedule {
-    /// Parts the loop `l`, so that none of its iterations is guarded by what it decides. What is left follows `l`, in
-    /// order: copies of blocks, whose names are returned, with the same annotations and kinds of loops. Without a
-    /// guard that depends on `l` nothing happens. If no iteration is complete, `l` is gone.
+    /// Parts the loop `l`, so that none of its iterations is guarded by what it decides. What is
+    /// left follows `l`, in order: copies of blocks, whose names are returned, with the same
+    /// annotations and kinds of loops. Without a guard that depends on `l` nothing happens. If no
+    /// iteration is complete, `l` is gone.
     ///
-    /// Guards of other forms stay, those that do not depend on `l` too; but a loop of one iteration, on which nothing
-    /// depends, decides all guards over loops inside of it. No reduction that a parted loop drives
-    /// initialises its result under it, and no parted loop is parallel, bound or pipelined.
+    /// Guards of other forms stay, those that do not depend on `l` too; but a loop of one
+    /// iteration, on which nothing depends, decides all guards over loops inside of it. No
+    /// reduction that a parted loop drives initialises its result under it, and no parted loop is
+    /// parallel, bound or pipelined.
     pub fn peel(&mut self, l: LoopRef, rest: Rest) -> Result<Vec<String>> {
         let twins = self.apply("peel", |program| peel(program, l, rest))?;
         self.copy_all_notes(&twins);
@@ -72,11 +76,11 @@ fn peel(program: &mut Program, l: LoopRef, rest: Rest) -> Checked<copies::Twins>
     let path = loop_path(program, l)?;
     let guards = guards(program, &path, l)?;
     let target = loop_at(program, &path).clone();
-    if !is_partible(target.kind) {
-        return Err(Cause::Kind(target.kind).at_loop(l));
-    }
     if guards.is_empty() {
         return Ok(copies::Twins::default());
+    }
+    if !is_partible(target.kind) {
+        return Err(Cause::Kind(target.kind).at_loop(l));
     }
     let extents = Extents::of(program);
     let mut peeler = Peeler { program, guards, rest, peeled: &target };
@@ -184,7 +188,8 @@ impl At {
         Some(here)
     }
 
-    /// The same when the iteration before this one of all parted loops runs; `None` at the first one.
+    /// The same when the iteration before this one of all parted loops runs; `None` at the first
+    /// one.
     fn before(&self) -> Option<At> {
         let mut at = self.clone();
         for &(var, iteration, extent) in self.fixed.iter().rev() {
@@ -245,7 +250,8 @@ impl Peeler<'_> {
         }
     }
 
-    /// Where parts of a loop end: where guards begin to fail, where they fail as a whole, and where the loop ends.
+    /// Where parts of a loop end: where guards begin to fail, where they fail as a whole, and where
+    /// the loop ends.
     fn ends(&self, l: &For, at: &At) -> Vec<usize> {
         let failures = |guard: &Guard| region::failures(&at.limit(guard), l.var, &at.extents);
         let points = self.guards_under(l).filter_map(failures);
@@ -263,7 +269,8 @@ impl Peeler<'_> {
         self.guards.iter().filter(move |guard| blocks.iter().any(|b| b.name == guard.block))
     }
 
-    /// The first iteration of each loop that becomes of the iterations `start..end`, and how many there are.
+    /// The first iteration of each loop that becomes of the iterations `start..end`, and how many
+    /// there are.
     fn pieces(&self, l: &For, at: &At, start: usize, end: usize) -> Vec<(i64, usize)> {
         let count = end - start;
         if l.kind != ForKind::Vectorized {
@@ -299,8 +306,8 @@ impl Peeler<'_> {
             .then(|| vectors.into_iter().map(shift).collect())
     }
 
-    /// `count` iterations of a loop. A single one is no loop any more; but the peeled loop stays if its first iteration
-    /// is complete.
+    /// `count` iterations of a loop. A single one is no loop any more; but the peeled loop stays if
+    /// its first iteration is complete.
     fn part(&mut self, l: &For, at: &At, first: i64, count: usize) -> Checked<Vec<Stmt>> {
         let is_peeled = l.var == self.peeled.var;
         let range = at.range(l, first, count);

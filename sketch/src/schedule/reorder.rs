@@ -18,10 +18,10 @@ use crate::program::{Body, For, ForKind, IterKind, Program};
 use crate::tree::Path;
 
 impl Schedule {
-    /// Gives the places of `order`'s loops to these loops in that order; all others stay where
-    /// they are. From the outermost to the innermost, each contains nothing but the next loop. All are serial, unrolled,
-    /// or vectors; a vector's iterations are independent at its new place too, with all loops that are then
-    /// inside of it.
+    /// Gives the places of `order`'s loops to these loops in that order; all others stay where they
+    /// are. From the outermost to the innermost, each contains nothing but the next loop. All are
+    /// serial, unrolled, or vectors; a vector's iterations are independent at its new place too,
+    /// with all loops that are then inside of it.
     pub fn reorder(&mut self, order: &[LoopRef]) -> Result<()> {
         let is_vector =
             |l: &LoopRef| self.for_loop(*l).is_ok_and(|l| l.kind == ForKind::Vectorized);

@@ -1,8 +1,8 @@
 use super::*;
 use crate::lower::lower;
-use crate::program::Scope;
+use crate::program::{IterKind, Program, Scope};
 use crate::testing::*;
-use ansc_graph::Compute;
+use ansc_graph::{Compute, Expr};
 
 fn start(compute: &Compute) -> Schedule {
     Schedule::new(lower("k", compute))
@@ -264,4 +264,106 @@ fn what_cannot_be_factored_is_refused() {
     assert_eq!(cause(s.rfactor("mm", l[0], 0)), Cause::NotAReductionLoop);
     assert_eq!(cause(s.rfactor("mm", l[2], 3)), Cause::NoSuchAxis { axis: 3 });
     assert_eq!(cause(s.rfactor("relu", l[2], 0)), Cause::NotUnder);
+}
+
+/// What `fold_tree` adds is added once, whatever the number of partial results.
+#[test]
+fn partial_results_are_folded() {
+    for n in (1..40).chain([48, 64, 96, 127, 128]) {
+        let text = format!(
+            "compute(in0: f32[3, {n}]) -> s {{
+              t: f32[3, {n}] = neg(in0[i0, i1])
+              s: f32[3] = sum{{r0: {n}}} t[i0, r0]
+            }}"
+        );
+        let c = Compute::parse(&text).unwrap();
+        let mut s = start(&c);
+        let row = s.loops("t").unwrap()[0];
+        s.reverse_compute_at("s", row).unwrap();
+        s.set_scope("t", Scope::Local).unwrap();
+        s.fold_tree("s").unwrap();
+        check(&c, &s);
+        assert!(s.block("s").unwrap().iters.iter().all(|i| i.kind == IterKind::Spatial));
+    }
+}
+
+#[test]
+fn too_many_partial_results_are_not_folded() {
+    let c = Compute::parse(
+        "compute(in0: f32[129]) -> s { t: f32[129] = neg(in0[i0]) s: f32[] = sum{r0: 129} t[r0] }",
+    );
+    let mut s = start(&c.unwrap());
+    assert_eq!(cause(s.fold_tree("s")), Cause::TooManyIterations { extent: 129, most: 128 });
+}
+
+/// A loop over `t`, whose elements are `value`, and one that takes them.
+fn joined(scope: &str, value: &str, taken: &str) -> Result<()> {
+    let text = format!(
+        "\
+program k
+x: f32[4] input
+t: f32[4] {scope}
+y: f32[4] output
+params x, y
+for i in 0..4 {{
+  block t (v: spatial 4 = i) {{
+    t[v] = {value}
+  }}
+}}
+for j in 0..4 {{
+  block y (w: spatial 4 = j) {{
+    y[w] = {taken}
+  }}
+}}
+"
+    );
+    let mut s = Schedule::new(Program::parse(&text).unwrap());
+    let (i, j) = (s.loops("t").unwrap()[0], s.loops("y").unwrap()[0]);
+    s.fuse_siblings(i, j)
+}
+
+#[test]
+fn loops_are_joined_if_iterations_stay_among_themselves() {
+    let running = "add(x[v], select(lt(0, v), t[max(sub(v, 1), 0)], 0.0_f32))";
+    assert_eq!(joined("local", "x[v]", "t[w]"), Ok(()));
+    assert_eq!(joined("global", running, "t[w]"), Ok(()));
+    // After each iteration of the one loop, its content would be lost.
+    assert!(matches!(cause(joined("local", running, "t[w]")), Cause::Dependent { .. }));
+    assert!(matches!(cause(joined("global", "x[v]", "t[sub(3, w)]")), Cause::Dependent { .. }));
+    assert!(matches!(cause(joined("global", "x[v]", "t[0]")), Cause::Dependent { .. }));
+}
+
+/// Borders before, after, and on both sides of tiles of rows; columns stay guarded.
+#[test]
+fn nothing_is_guarded_inside_of_borders() {
+    for (stride, tile) in [(1, 1), (1, 3), (1, 7), (2, 2)] {
+        let c = conv(3, 2, 12, 7, stride);
+        let mut s = start(&c);
+        s.compute_inline("pad").unwrap();
+        let row = s.loops("conv").unwrap()[1];
+        let rows = s.split(row, &[0, tile]).unwrap();
+        let parts = s.partition_guards(rows[0]).unwrap();
+        check(&c, &s);
+        let conditions = |l: &LoopRef| {
+            let path = query::loop_path(s.program(), *l).unwrap();
+            let block = query::blocks_under(query::loop_at(s.program(), &path))[0];
+            let mut count = 0;
+            block.body.value().visit(&mut |e| {
+                if let Expr::Select(condition, ..) = e {
+                    count += crate::tree::conjuncts(condition).len();
+                }
+            });
+            count
+        };
+        let counts: Vec<usize> = parts.iter().map(conditions).collect();
+        let expected: &[usize] = match (stride, tile) {
+            // Both ends are in tiles of their own.
+            (1, 1 | 3) => &[3, 2, 3],
+            // No tile is complete.
+            (1, _) => &[4],
+            // Windows of every other row end with the padding below.
+            _ => &[3, 2],
+        };
+        assert_eq!(counts, expected, "{stride} {tile}");
+    }
 }

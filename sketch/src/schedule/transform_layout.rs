@@ -39,15 +39,8 @@ impl Schedule {
     }
 }
 
-impl Schedule {
-    /// The same for a parameter, which the caller then has to give in that layout. The map may leave gaps.
-    pub(crate) fn pack_input(&mut self, input: BufId, map: &IndexMap) -> Result<()> {
-        self.apply("pack_input", |program| lay_out(program, input, map))
-    }
-}
-
 /// Changes the type of the buffer and every access to it. The map may leave gaps.
-fn lay_out(program: &mut Program, id: BufId, map: &IndexMap) -> Checked<()> {
+pub(super) fn lay_out(program: &mut Program, id: BufId, map: &IndexMap) -> Checked<()> {
     let shape = &program.buffer(id).ty.shape;
     let refused = |what: &str| Cause::Map(what.to_owned()).at_buffer(id);
     if program.buffer(id).align.is_some() {

@@ -6,7 +6,8 @@
 //! for i in 0..48 { y[p, i] = x[p, i] * g[i];  y[p + 1, i] = x[p + 1, i] * g[i] }
 //! ```
 //!
-//! What the iterations share, `g` here, is loaded once for all of them, and one goes on while another waits.
+//! What the iterations share, `g` here, is loaded once for all of them, and one goes on while
+//! another waits.
 
 use ansc_graph::{Expr, VarId};
 
@@ -25,10 +26,11 @@ type Checked<T> = std::result::Result<T, Failure>;
 const MOST: usize = 16;
 
 impl Schedule {
-    /// Replaces the serial or unrolled loop `l` of at most 16 iterations by these, which are independent. Statements of each
-    /// iteration stay in order; those of different iterations alternate, and serial loops that are the
-    /// same number of iterations become one. Blocks of all iterations but the first are copies with the same
-    /// annotations, whose names are returned; local buffers that one iteration has for itself are copied too.
+    /// Replaces the serial or unrolled loop `l` of at most 16 iterations by these, which are
+    /// independent. Statements of each iteration stay in order; those of different iterations
+    /// alternate, and serial loops that are the same number of iterations become one. Blocks of all
+    /// iterations but the first are copies with the same annotations, whose names are returned;
+    /// local buffers that one iteration has for itself are copied too.
     pub fn unroll_jam(&mut self, l: LoopRef) -> Result<Vec<String>> {
         let twins = self.apply("unroll_jam", |program| unroll_jam(program, l))?;
         self.copy_all_notes(&twins);
@@ -67,7 +69,8 @@ fn check(program: &Program, l: &For) -> Checked<()> {
     check_independent(program, l)
 }
 
-/// No block reduces over the loop, and no two of its iterations touch the same element, if one of them writes it.
+/// No block reduces over the loop, and no two of its iterations touch the same element, if one of
+/// them writes it.
 fn check_independent(program: &Program, l: &For) -> Checked<()> {
     let at = LoopRef(l.var);
     for block in blocks_under(l) {
@@ -95,8 +98,8 @@ fn at_iteration(stmts: &mut [Stmt], l: VarId, iteration: usize, extents: &Extent
     });
 }
 
-/// Statements of several rows side by side, under the same loops where they are alike. The rows must not depend on one
-/// another: their statements are interleaved, each row's own in their order.
+/// Statements of several rows side by side, under the same loops where they are alike. The rows
+/// must not depend on one another: their statements are interleaved, each row's own in their order.
 pub(crate) fn jam(rows: Vec<Vec<Stmt>>) -> Vec<Stmt> {
     rows.into_iter().reduce(side_by_side).unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use super::boxes::{self, Box};
 use super::point::{Point, climb};
 use super::{Answer, Fault, Question, Subject, Touch, is_update};
 use crate::affine::{Extents, Source, Sum};
-use crate::program::{Block, Scope};
+use crate::program::{Block, Program, Scope};
 use crate::region::{self, Limit, Span};
 use crate::tree;
 
@@ -171,7 +171,7 @@ fn reads_nothing_written(subject: &Subject<'_>, read: Touch<'_>) -> bool {
     }
 }
 
-/// Whether an output is written completely.
+/// Whether a buffer is written completely.
 fn coverage(subject: &mut Subject<'_>, buffer: BufId) -> Answer {
     let shape = subject.program.buffer(buffer).ty.shape.clone();
     let whole: Box = shape.iter().map(|&n| (0, i64::try_from(n).unwrap_or(i64::MAX))).collect();
@@ -196,6 +196,22 @@ fn coverage(subject: &mut Subject<'_>, buffer: BufId) -> Answer {
             let element = part.iter().map(|(low, _)| *low).collect();
             Answer::Refuted(Fault::Uncovered { buffer: subject.buffer_name(buffer), element })
         }
+    }
+}
+
+/// How much of a buffer a program writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Written {
+    All,
+    Part,
+    Unknown,
+}
+
+pub(crate) fn written(program: &Program, buffer: BufId) -> Written {
+    match coverage(&mut Subject::of(program), buffer) {
+        Answer::Proven => Written::All,
+        Answer::Refuted(_) => Written::Part,
+        Answer::Unknown => Written::Unknown,
     }
 }
 

@@ -38,6 +38,7 @@ use ansc_graph::{BufId, Expr, VarId};
 use crate::affine::Extents;
 use crate::program::{Access, Block, Body, For, IterKind, Program, Stmt};
 
+pub(crate) use cover::{Written, written};
 pub use fault::{Defect, Fault};
 pub(crate) use races::{Pair, meeting};
 

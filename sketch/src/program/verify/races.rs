@@ -43,8 +43,8 @@ pub(crate) struct Pair {
     pub(crate) private: bool,
 }
 
-/// The first pair that matters and may meet: it is not known that two iterations of the loop `var` never touch the
-/// same element. The loop may be of any kind.
+/// The first pair that matters and may meet: it is not known that two iterations of the loop `var`
+/// never touch the same element. The loop may be of any kind.
 pub(crate) fn meeting(
     program: &Program,
     var: VarId,

@@ -11,13 +11,14 @@ use crate::program::{Block, Body, For};
 use crate::schedule::query::blocks_under;
 use crate::tree;
 
-/// Whether the last `again` lanes of the vector `l` in the iteration before may be computed in this one too.
+/// Whether the last `again` lanes of the vector `l` in the iteration before may be computed in this
+/// one too.
 pub(super) fn may_repeat(peeler: &Peeler<'_>, l: &For, at: &At, again: usize) -> bool {
     are_unchanged(peeler, l) && are_the_same(l, at, again)
 }
 
-/// Whether nothing that the blocks read or write is written by anything else between the two times, or by themselves
-/// after they have read it.
+/// Whether nothing that the blocks read or write is written by anything else between the two times,
+/// or by themselves after they have read it.
 fn are_unchanged(peeler: &Peeler<'_>, l: &For) -> bool {
     let blocks = blocks_under(l);
     let touched: BTreeSet<BufId> = blocks.iter().flat_map(|b| b.buffers()).collect();
@@ -36,8 +37,8 @@ fn are_unchanged(peeler: &Peeler<'_>, l: &For) -> bool {
         && others.into_iter().all(|other| writes(other).is_disjoint(&touched))
 }
 
-/// Whether lanes before the first one are lanes of the vector before: iterators have the same values, and guards hold
-/// or fail alike.
+/// Whether lanes before the first one are lanes of the vector before: iterators have the same
+/// values, and guards hold or fail alike.
 fn are_the_same(l: &For, at: &At, again: usize) -> bool {
     // With a loop between that is not at one of its iterations, the vector before is not known.
     let Some(before) = at.before().filter(|_| at.fixed.len() == at.places.len()) else {

@@ -64,6 +64,36 @@ fn the_last_vector_begins_earlier_only_where_that_is_little_and_there() {
     assert_eq!(lanes(13, Rest::Overlap), [4, 2], "no vector before");
 }
 
+/// Terms would be added twice; and a tile that an iteration computes is gone when the next one
+/// begins.
+#[test]
+fn sums_and_tiles_of_one_iteration_are_not_computed_twice() {
+    let c = matmul_bias_relu(3, 29, 4);
+    let widths = |s: &Schedule, left: &[String], block: &str| {
+        let own: Vec<String> = left.iter().filter(|b| b.starts_with(block)).cloned().collect();
+        let vectors = loop_kinds(s, &own).into_iter().filter(|l| l.0 == ForKind::Vectorized);
+        vectors.map(|(_, extent)| extent).collect::<Vec<_>>()
+    };
+    let mut s = Schedule::new(crate::lower("k", &c));
+    let l = s.loops("mm").unwrap();
+    let j = s.split(l[1], &[0, 16]).unwrap();
+    s.reorder(&[j[0], l[2], j[1]]).unwrap();
+    s.vectorize(j[1]).unwrap();
+    let left = s.peel(j[0], Rest::Overlap).unwrap();
+    assert_eq!(widths(&s, &left, "mm"), [8, 4]);
+    check_program(&c, s.program());
+
+    let mut s = Schedule::new(crate::lower("k", &c));
+    let l = s.loops("relu").unwrap();
+    let j = s.split(l[1], &[0, 16]).unwrap();
+    s.vectorize(j[1]).unwrap();
+    s.compute_at("mm", j[0]).unwrap();
+    s.set_scope("mm", crate::program::Scope::Local).unwrap();
+    let left = s.peel(j[0], Rest::Overlap).unwrap();
+    assert_eq!(widths(&s, &left, "relu"), [8, 4]);
+    check_program(&c, &crate::finish(s.into_program()));
+}
+
 /// Each row is computed in place: an element that is computed twice is another one.
 #[test]
 fn what_is_changed_in_place_is_not_computed_twice() {
