@@ -171,7 +171,7 @@ pub enum HostError {
         extent: usize,
     },
     /// More elements are to be selected than the axis has.
-    #[error("{op}: {wanted} elements are wanted of an axis of {extent}")]
+    #[error("{op} cannot take {wanted} elements of an axis of {extent}")]
     TooMany {
         /// The ONNX operator.
         op: &'static str,
@@ -326,8 +326,8 @@ pub fn legal(extent: usize) -> RangeInclusive<i64> {
 /// What an error says of legal indices.
 pub fn in_words(legal: &RangeInclusive<i64>) -> String {
     match (legal.start(), legal.end()) {
-        (low, high) if low < high => format!("legal are those from {low} to {high}"),
-        _ => "none is legal, for the axis has no element".to_owned(),
+        (low, high) if low < high => format!("it must be from {low} to {high}"),
+        _ => "no index is legal, since the axis has no element".to_owned(),
     }
 }
 

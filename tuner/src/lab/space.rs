@@ -31,7 +31,7 @@ pub enum Space {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SpaceError {
     #[error(
-        "`{0}` is no space; there are `all`, `rules`, and levels of tiles such as `SSRSRS` or `SSRSRS+unroll`"
+        "`{0}` is not a space; there are `all`, `rules`, and levels of tiles such as `SSRSRS` or `SSRSRS+unroll`"
     )]
     Unknown(String),
     #[error("in `{task}` there is nothing to tile as in `{space}`; try `--space all`")]

@@ -6,7 +6,7 @@ use rusqlite::ErrorCode;
 pub enum RecordsError {
     #[error("{path}: there is no such file of records")]
     Absent { path: String },
-    #[error("{path}: is no file of records ({what}); name another file, or move this one away")]
+    #[error("{path}: is not a file of records ({what}); name another file, or move this one away")]
     Foreign { path: String, what: String },
     #[error(
         "{path}: is of format {found}, and this version of ansc reads format {known}; use a newer ansc"
