@@ -245,7 +245,7 @@ fn verify_compares_with_recorded_outputs() {
     put("output_0.pb", &[0.0, 1.5, 4.0]);
     let report = json(dir, &with(&["--json"]));
     assert_eq!((&report["ok"], &report["against"]), (&true.into(), &"the recorded outputs".into()));
-    // What was recorded is what is compared, and no more than the interpreter's results.
+    // The recorded values are compared, and not those of the interpreter.
     put("output_0.pb", &[0.0, 1.5, 4.1]);
     refused(dir, &verify, 1, "m.ansc differs from the recorded outputs");
     assert_eq!(json(dir, &with(&["--against", "reference", "--json"]))["ok"], true);

@@ -23,7 +23,7 @@ pub(crate) fn file(path: &Path) -> Result<Model, Problem> {
     bytes(&contents(path)?)
 }
 
-/// What is in a file, unless no message can be as long.
+/// The bytes of a file, unless no message can be as long.
 pub(crate) fn contents(path: &Path) -> Result<Vec<u8>, Problem> {
     let cannot = |e: std::io::Error| Problem::new(format!("cannot be read: {e}"));
     let meta = std::fs::metadata(path).map_err(cannot)?;

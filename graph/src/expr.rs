@@ -154,11 +154,11 @@ pub enum BinOp {
     Mul,
     /// `a / b`; integers truncate.
     Div,
-    /// What truncating division leaves, with the sign of `a`.
+    /// The remainder of truncating division, with the sign of `a`.
     Rem,
     /// `a / b`, rounded to minus infinity.
     FloorDiv,
-    /// What [`BinOp::FloorDiv`] leaves, with the sign of `b`.
+    /// The remainder of [`BinOp::FloorDiv`], with the sign of `b`.
     FloorMod,
     /// `a` to the power of `b`.
     Pow,

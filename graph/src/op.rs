@@ -41,7 +41,7 @@ impl Op {
 pub struct ComputeOp {
     /// A recognised meaning. The expression is the truth; constructors in `ops/` keep both in step.
     pub kind: Kind,
-    /// What is computed; passes replace it as a whole.
+    /// The computation itself; passes replace it as a whole.
     pub expr: Arc<Compute>,
 }
 

@@ -207,7 +207,7 @@ pub enum Step {
     Kernel {
         /// A place in [`Manifest::kernels`].
         kernel: u32,
-        /// What the kernel reads, then what it writes.
+        /// Buffers that the kernel reads, then those that it writes.
         args: Vec<BufferId>,
     },
     /// An operator that the runtime computes itself.

@@ -134,7 +134,7 @@ pub enum ForKind {
     Bound(ThreadAxis),
 }
 
-/// What the iterations of a loop on a GPU are.
+/// The parts of a GPU that the iterations of a loop are spread over.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize,
 )]
@@ -161,11 +161,11 @@ pub enum ThreadAxis {
 pub struct Block {
     /// Unique in the program; schedules find the block by it.
     pub name: String,
-    /// What the loops around it are bound to, in the order of the definition.
+    /// The axes of its computation, which are bound to the loops around it.
     pub iters: Vec<Iter>,
     /// Over loop variables and block iterators: a `bool`; the body is skipped where it is false.
     pub predicate: Option<Expr>,
-    /// What is done at one point.
+    /// The work at one point.
     pub body: Body,
 }
 
@@ -200,14 +200,14 @@ pub struct Access {
     pub indices: Vec<Expr>,
 }
 
-/// What a block does at one point.
+/// The work of a block at one point.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Body {
     /// `dst = value`
     Assign {
         /// The element that is written.
         dst: Access,
-        /// What is written there.
+        /// The value that is written there.
         value: Expr,
     },
     /// `dst = combine(dst, value)`; the combiner is not an arg-combiner.
@@ -325,7 +325,7 @@ impl Body {
         }
     }
 
-    /// What is assigned, or the term of a reduction.
+    /// The value that is assigned, or the term of a reduction.
     pub fn value(&self) -> &Expr {
         match self {
             Body::Assign { value, .. }

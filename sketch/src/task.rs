@@ -25,7 +25,7 @@ use crate::rules::{Sketch, Space};
 use crate::schedule::Schedule;
 use crate::trace::{Decision, Recorder, StepError, Trace, TraceError, Unfit};
 
-/// What is to be computed, on which machine, and what may be done for it.
+/// A subgraph that becomes one kernel, and all that its schedules depend on.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Task {
     /// The name of the kernel; it does not count for [`Task::key`].
@@ -34,7 +34,7 @@ pub struct Task {
     pub compute: Compute,
     /// Which inputs are known when compiling, and may be packed.
     pub constant: Vec<bool>,
-    /// What the default schedule knows about the processor.
+    /// The processor, as the default schedule knows it.
     pub machine: Machine,
     /// Threads that the schedule is for.
     pub cores: usize,

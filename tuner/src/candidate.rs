@@ -21,7 +21,7 @@ pub struct Candidate {
     pub trace: Trace,
     /// The program that the trace makes.
     pub scheduled: Scheduled,
-    /// What cost models see of the program.
+    /// The program as cost models see it.
     pub features: Arc<Features>,
     /// Structural hash of the program: traces that make the same program are one candidate.
     pub program: u64,

@@ -32,7 +32,7 @@ pub enum ScatterMode {
     Assign,
     /// Values are added to what was there.
     Add,
-    /// What was there is multiplied by the values.
+    /// The values are multiplied with what was there.
     Mul,
     /// The largest of the values and what was there stays.
     Max,

@@ -72,7 +72,7 @@ impl Intrinsic {
         Ok(Intrinsic { name: name.into(), description, implementation })
     }
 
-    /// What schedules and traces call it.
+    /// Schedules and traces name it by this.
     pub fn name(&self) -> &str {
         &self.name
     }

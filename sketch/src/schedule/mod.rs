@@ -63,7 +63,7 @@ pub(crate) use unroll_jam::jam;
 
 use error::Failure;
 
-/// What primitives give: a failed one has changed nothing.
+/// The result of a primitive: a failed one has changed nothing.
 pub type Result<T> = std::result::Result<T, ScheduleError>;
 
 /// A loop of the program, by its variable.

@@ -98,8 +98,8 @@ fn measure(
     plan.warm_up(session, inputs)?;
     let Some(path) = &args.trace else { return plan.measure(session, inputs) };
     let origin = session.start_trace(trace::ROOM);
-    let measured = plan.measure(session, inputs)?;
-    trace::write(path, model, session, &Runs { origin, measured: &measured })?;
+    let mut measured = plan.measure(session, inputs)?;
+    measured.dropped = trace::write(path, model, session, &Runs { origin, measured: &measured })?;
     Ok(measured)
 }
 
@@ -162,7 +162,11 @@ impl Report<'_> {
         }
         kernels::print(self.kernels.as_deref().unwrap_or_default());
         if let Some(path) = &args.trace {
-            println!("{}: open it at https://ui.perfetto.dev", path.display());
+            let rest = match self.measured.dropped {
+                0 => String::new(),
+                n => format!("; it shows the first runs, and had no room for {n} pieces of work"),
+            };
+            println!("{}: open it at https://ui.perfetto.dev{rest}", path.display());
         }
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Measured {
     pub(super) times: Vec<f64>,
     /// When each run began.
     pub(super) begins: Vec<Instant>,
+    /// Pieces of work that a trace had no room for.
+    pub(super) dropped: u64,
     /// From the first run's beginning to the last one's end.
     pub(super) elapsed: Duration,
 }
@@ -66,7 +68,7 @@ impl Plan {
             times.push(begin.elapsed().as_secs_f64() * 1e3);
             begins.push(begin);
         }
-        Ok(Measured { times, begins, elapsed: start.elapsed() })
+        Ok(Measured { times, begins, dropped: 0, elapsed: start.elapsed() })
     }
 
     fn is_enough(&self, runs: usize, elapsed: Duration) -> bool {
@@ -117,7 +119,7 @@ impl Plan {
         let first = all.iter().map(|(begin, _)| *begin).min().expect("at least one stream");
         let last = all.iter().map(|(begin, measured)| *begin + measured.elapsed).max();
         let elapsed = last.expect("at least one stream") - first;
-        let mut together = Measured { times: vec![], begins: vec![], elapsed };
+        let mut together = Measured { times: vec![], begins: vec![], dropped: 0, elapsed };
         for (_, measured) in all {
             together.times.extend(measured.times);
             together.begins.extend(measured.begins);

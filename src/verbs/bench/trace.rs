@@ -25,13 +25,13 @@ pub(super) struct Runs<'a> {
     pub(super) measured: &'a Measured,
 }
 
-/// Ends the trace, and writes what happened.
+/// Ends the trace, and writes what happened. The result is the number of events that found no room.
 pub(super) fn write(
     path: &Path,
     model: &Model,
     session: &mut Session,
     runs: &Runs<'_>,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     let trace = session.take_trace();
     let kernels = kernels_of_steps(model, session.specialisation());
     let whole = File {
@@ -42,7 +42,8 @@ pub(super) fn write(
     let file = std::fs::File::create(path).map_err(|e| Error::file(path, e))?;
     let mut writer = BufWriter::new(file);
     serde_json::to_writer(&mut writer, &whole).map_err(|e| Error::file(path, e))?;
-    writer.flush().map_err(|e| Error::file(path, e))
+    writer.flush().map_err(|e| Error::file(path, e))?;
+    Ok(trace.dropped)
 }
 
 /// The kernel of each step of the plan, nested ones after the step that they belong to; none of a
@@ -84,7 +85,7 @@ impl Serialize for Events<'_> {
 }
 
 impl Events<'_> {
-    /// What the process and its threads are called.
+    /// Names of the process and its threads.
     fn names(&self) -> impl Iterator<Item = Value> {
         let last = self.trace.events.iter().map(|event| event.thread).max();
         let name = |what: &str, thread: usize, name: String| json!({ "name": what, "ph": "M", "pid": 1, "tid": thread, "args": { "name": name } });

@@ -57,7 +57,7 @@ impl Outcome {
     }
 }
 
-/// What the outputs are compared with.
+/// The values that outputs are compared with.
 enum Reference {
     Interpreter,
     OnnxRuntime,
@@ -121,7 +121,7 @@ fn values(args: &Verify, model: &Model) -> Result<(BTreeMap<String, Tensor>, Ref
     Ok((all, reference))
 }
 
-/// What was asked for, or else outputs that were recorded, or else the interpreter.
+/// The reference that was asked for, or else recorded outputs, or else the interpreter.
 fn reference(args: &Verify, recorded: Option<Vec<Tensor>>) -> Result<Reference, Error> {
     let part = args.specialise.begins.iter().chain(&args.specialise.ends).next().is_some();
     match (args.against, recorded) {

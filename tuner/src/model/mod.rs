@@ -58,7 +58,7 @@ pub type SharedModel = Arc<RwLock<Box<dyn CostModel>>>;
 pub struct Sample {
     /// Programs of the same task compute the same; only they are compared.
     pub task: usize,
-    /// What the model sees of the program.
+    /// The program as the model sees it.
     pub features: Arc<Features>,
     /// Of one run; `None` if it failed.
     pub seconds: Option<f64>,

@@ -171,7 +171,7 @@ pub trait Records {
     fn set_machine(&mut self, machine: &MachineRecord) -> Result<(), RecordsError>;
     /// By target and threads.
     fn machines(&self) -> Result<Vec<MachineRecord>, RecordsError>;
-    /// What a machine can do with so many threads, if it was measured.
+    /// The rates of a machine with so many threads, if they were measured.
     fn limits(&self, target: &str, threads: usize) -> Result<Option<Limits>, RecordsError> {
         let found =
             self.machines()?.into_iter().find(|m| m.target == target && m.threads == threads);

@@ -124,7 +124,7 @@ pub struct TaskReport {
     pub failures: Vec<(Failure, usize)>,
 }
 
-/// What tuning came to, in the end or after a round.
+/// The results of tuning, in the end or after a round.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Report {
     /// Why it ended; in the report of a round it says nothing.
