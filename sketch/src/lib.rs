@@ -3,8 +3,6 @@
 //! [`lower()`] turns a `Compute` into the naive [`Program`] e0; schedule primitives turn that
 //! into a fast one that computes the same function; code generation takes what [`finish()`] makes of it.
 
-#![warn(missing_docs)]
-
 mod affine;
 pub mod algorithm;
 pub mod budget;

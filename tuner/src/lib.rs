@@ -8,7 +8,7 @@
 //! what became of it. The crate knows neither LLVM nor ONNX: a [`Measurer`] builds and
 //! runs candidates, and the command provides one.
 
-#![warn(missing_docs)]
+#![deny(missing_docs)]
 
 pub mod candidate;
 pub mod lab;
