@@ -450,7 +450,7 @@ fn errors_name_what_failed() {
         fake.fail(call);
         let error = chain().load(&fake).err().unwrap().to_string();
         assert!(
-            error.starts_with("compiled for an NVIDIA GPU (sm_70,sm_80,sm_90), but"),
+            error.starts_with("is compiled for an NVIDIA GPU (sm_70,sm_80,sm_90), but"),
             "{error}"
         );
         assert!(error.contains(call), "{error}");
