@@ -1,5 +1,4 @@
-//! Tells the compiler what it is built from, which `src/version.rs` prints, and a user without LLVM
-//! how to get it.
+//! Tells the compiler what it is built from, which `src/version.rs` prints.
 
 use std::env;
 use std::path::Path;
@@ -31,7 +30,6 @@ fn main() {
     for path in watched.filter(|path| Path::new(path).exists()) {
         println!("cargo::rerun-if-changed={path}");
     }
-    explain_missing_llvm();
 }
 
 /// As in `0123456789ab`, with a word if the sources are others than the commit's.
@@ -58,33 +56,4 @@ fn features() -> String {
     let all = env::var("CARGO_CFG_FEATURE").unwrap_or_default();
     let named: Vec<&str> = all.split(',').filter(|f| !f.is_empty() && *f != "default").collect();
     if named.is_empty() { "none".into() } else { named.join(" ") }
-}
-
-/// The crate that links LLVM ends the build where there is none; this adds how to install it.
-fn explain_missing_llvm() {
-    let (version, prefix) = match env::var("CARGO_FEATURE_LLVM19") {
-        Ok(_) => (19, "LLVM_SYS_191_PREFIX"),
-        Err(_) => (22, "LLVM_SYS_221_PREFIX"),
-    };
-    println!("cargo::rerun-if-env-changed={prefix}");
-    let runs = |program: &str| Command::new(program).arg("--version").output();
-    let is_version = |program: String| {
-        let text = runs(&program).map(|output| output.stdout).unwrap_or_default();
-        String::from_utf8_lossy(&text).starts_with(&format!("{version}."))
-    };
-    if env::var_os(prefix).is_some()
-        || ["llvm-config".to_owned(), format!("llvm-config-{version}")].into_iter().any(is_version)
-    {
-        return;
-    }
-    println!(
-        "cargo::warning=LLVM {version} was not found. On Debian or Ubuntu: apt-get install \
-         llvm-{version}-dev libpolly-{version}-dev libzstd-dev libxml2-dev zlib1g-dev libffi-dev \
-         build-essential. If it lies elsewhere, set {prefix} to its folder."
-    );
-    if version == 22 {
-        println!(
-            "cargo::warning=With LLVM 19 in place of it: --no-default-features --features llvm19,cuda"
-        );
-    }
 }

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use shared::*;
 
-use parse::{parse_count, parse_input, parse_seconds, parse_threads};
+use parse::{parse_count, parse_input, parse_seconds, parse_streams, parse_threads};
 
 mod parse;
 mod shared;
@@ -44,7 +44,7 @@ pub enum Command {
     Verify(Verify),
     /// Show what a model or an artifact consists of
     Inspect(Inspect),
-    /// Show what each kernel takes, what limits it, and how it was scheduled
+    /// Show how long each kernel takes, what limits it, and how it was scheduled
     Explain(Explain),
     /// Generate the standard networks as ONNX files, or fetch real ones
     Models(Models),
@@ -58,7 +58,7 @@ pub enum Command {
     Report(Report),
     /// Compare search strategies on one subgraph: the same space, budget and measurer, several seeds
     Lab(Lab),
-    /// Print what makes a shell complete the words of this command
+    /// Print a script that lets a shell complete the words of this command
     Completions(Completions),
     /// Print or write the manual pages
     Man(Man),
@@ -140,7 +140,7 @@ pub struct Compile {
     /// Print every kernel's loop nest
     #[arg(long)]
     pub print_programs: bool,
-    /// Print what each stage took
+    /// Print the time of each stage
     #[arg(long)]
     pub time_passes: bool,
     /// Skip the verifiers between stages
@@ -178,7 +178,7 @@ pub struct Tune {
     /// Print nothing but errors
     #[arg(short, long, conflicts_with_all = ["json", "json_lines"])]
     pub quiet: bool,
-    /// Print as well what the time of the search went into, and how well the cost model told good
+    /// Print as well which phases the search spent its time in, and how well the cost model told good
     /// candidates from bad ones
     #[arg(long, conflicts_with_all = ["quiet", "json", "json_lines"])]
     pub phases: bool,
@@ -201,14 +201,15 @@ pub struct Worker {
 
 #[derive(Args, Debug)]
 pub struct Run {
-    /// What `ansc compile` wrote
+    /// The artifact, which `ansc compile` wrote
     pub artifact: PathBuf,
     #[command(flatten)]
     pub size: Size,
-    /// A value for an input, or an archive with values for all by name [default: made-up values]
-    #[arg(long = "input", value_name = "NAME=FILE.npy|FILE.npz", value_parser = parse_input)]
+    /// A value for an input: `x=FILE.npy`, `x=FILE.npz:KEY` or a tensor of ONNX, `x=FILE.pb`; or
+    /// `FILE.npz`, an archive with values for all by name [default: made-up values]
+    #[arg(long = "input", value_name = "NAME=FILE|FILE.npz", value_parser = parse_input)]
     pub inputs: Vec<InputFile>,
-    /// Decides made-up values
+    /// The seed of made-up values
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "inputs")]
     pub seed: u64,
     /// Where NAME.npy is written for every output
@@ -229,18 +230,19 @@ pub struct Run {
 
 #[derive(Args, Debug)]
 pub struct Bench {
-    /// What `ansc compile` wrote
+    /// The artifact, which `ansc compile` wrote
     pub artifact: PathBuf,
     /// Threads of each stream; 0 takes all cores [default: all cores; with several streams one]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<usize>,
     #[command(flatten)]
     pub size: Size,
-    /// A value for an input, or an archive with values for all by name [default: made-up values]
-    #[arg(long = "input", value_name = "NAME=FILE.npy|FILE.npz", value_parser = parse_input)]
+    /// A value for an input: `x=FILE.npy`, `x=FILE.npz:KEY` or a tensor of ONNX, `x=FILE.pb`; or
+    /// `FILE.npz`, an archive with values for all by name [default: made-up values]
+    #[arg(long = "input", value_name = "NAME=FILE|FILE.npz", value_parser = parse_input)]
     pub inputs: Vec<InputFile>,
     /// Sessions that run at a time, for throughput
-    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_streams)]
     pub streams: usize,
     /// Timed runs of each stream [default: as many as fit 3 seconds, at least 10]
     #[arg(long, value_name = "N", value_parser = parse_count)]
@@ -254,8 +256,8 @@ pub struct Bench {
     /// Also show where the time goes
     #[arg(long)]
     pub per_kernel: bool,
-    /// Write what each thread does when, as JSON that Perfetto and chrome://tracing open; ten runs
-    /// after the timed ones
+    /// Write what each thread does when in the timed runs, as JSON that Perfetto and
+    /// chrome://tracing open
     #[arg(long, value_name = "FILE.json", conflicts_with = "streams")]
     pub trace: Option<PathBuf>,
     /// List the time of every run in the JSON
@@ -273,19 +275,21 @@ pub struct Bench {
 pub struct Verify {
     /// The ONNX model
     pub model: PathBuf,
-    /// What was compiled from it
+    /// The artifact that was compiled from it
     pub artifact: PathBuf,
     #[command(flatten)]
     pub specialise: Specialise,
-    /// A value for an input in place of a made-up one, or an archive with values by name
-    #[arg(long = "input", value_name = "NAME=FILE.npy|FILE.npz", value_parser = parse_input)]
+    /// A value for an input in place of a made-up one: `x=FILE.npy`, `x=FILE.npz:KEY` or a tensor of
+    /// ONNX, `x=FILE.pb`; or `FILE.npz`, an archive with values by name
+    #[arg(long = "input", value_name = "NAME=FILE|FILE.npz", value_parser = parse_input)]
     pub inputs: Vec<InputFile>,
-    /// A folder with NAME.npy for some or all inputs
+    /// A folder with NAME.npy for some or all inputs, or with ONNX's test data: `input_0.pb`,
+    /// `output_0.pb` and so on, by the order of the model's inputs and outputs
     #[arg(long = "input-dir", value_name = "DIR")]
     pub input_dir: Option<PathBuf>,
-    /// What to compare with
-    #[arg(long, value_enum, default_value = "reference")]
-    pub against: Against,
+    /// The reference to compare with [default: `recorded` if --input-dir has outputs, else `reference`]
+    #[arg(long, value_enum)]
+    pub against: Option<Against>,
     /// The Python that has ONNX Runtime
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub python: PathBuf,
@@ -454,7 +458,7 @@ pub struct Lab {
     /// Runs of each strategy, with the seeds 0, 1, ..
     #[arg(long, default_value_t = 5, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
-    /// What is searched: `all` that tune searches, `rules`, or tiles alone as in `SSRSRS` or `SSRSRS+unroll`
+    /// The schedules to search: `all` that tune searches, `rules`, or tiles alone as in `SSRSRS` or `SSRSRS+unroll`
     #[arg(long, default_value = "all", value_name = "SPACE")]
     pub space: String,
     /// Measure on a device that is only computed: exact, quick, and the same everywhere
@@ -463,7 +467,7 @@ pub struct Lab {
     /// Candidates that are measured in one go
     #[arg(long, default_value = "64", value_name = "N", value_parser = parse_count)]
     pub per_round: usize,
-    /// What tells good candidates from bad ones before they are measured, for strategies that ask
+    /// The model that tells good candidates from bad ones before they are measured, for strategies that ask
     #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
     pub cost_model: String,
     /// Leaders of each run that are measured again at its end

@@ -2,7 +2,7 @@
 //! misread.
 //!
 //! In: a path. Out: a [`Kind`], or an error that says what the file is and what was wanted. Files
-//! of no kind that is known are left to whoever reads them.
+//! of an unknown kind are left to the code that reads them.
 
 use std::fmt;
 use std::fs::File;
@@ -69,7 +69,7 @@ impl fmt::Display for Kind {
             Kind::Lines => "records as lines of JSON",
             Kind::Array => "an array of NumPy (.npy)",
             Kind::Archive => "a zip archive (.npz)",
-            Kind::Unknown => "of no kind that is known",
+            Kind::Unknown => "of an unknown kind",
         })
     }
 }
@@ -81,9 +81,9 @@ pub fn expect(path: &Path, wanted: &[Kind]) -> Result<Kind, Error> {
         return Ok(found);
     }
     let names: Vec<&str> = wanted.iter().map(|kind| kind.short()).collect();
-    let mut reason = format!("is {found}; wanted is {}", names.join(" or "));
+    let mut reason = format!("is {found}, not {}", names.join(" or "));
     if let Some(way) = way(path, found, wanted) {
-        reason = format!("{reason}: {way}");
+        reason = format!("{reason}; {way}");
     }
     Err(Error::file(path, reason))
 }
@@ -121,10 +121,10 @@ fn way(path: &Path, found: Kind, wanted: &[Kind]) -> Option<String> {
             Some(format!("`ansc records merge` adds what is in {path}"))
         }
         Kind::Records if wanted.contains(&Kind::Model) => {
-            Some(format!("records go behind a model, as in `MODEL --records {path}`"))
+            Some(format!("give records after a model, as in `MODEL --records {path}`"))
         }
         Kind::Archive if wanted.contains(&Kind::Array) => {
-            Some("unpack it, and give each array by its name".into())
+            Some(format!("`--input NAME={path}:KEY` takes one of its arrays"))
         }
         _ => None,
     }
@@ -159,7 +159,10 @@ mod tests {
         std::fs::write(&path, b"\x08\x08\x12\x04ansc").unwrap();
         assert_eq!(expect(&path, &[Kind::Model, Kind::Artifact]).unwrap(), Kind::Model);
         let error = expect(&path, &[Kind::Artifact]).unwrap_err().to_string();
-        assert!(error.contains("m.onnx: is an ONNX model; wanted is an artifact"), "{error}");
+        assert!(
+            error.contains("m.onnx: is an ONNX model, not an artifact; `ansc compile"),
+            "{error}"
+        );
         assert!(error.contains("ansc compile"), "{error}");
         assert!(expect_if_there(&directory.path().join("no"), &[Kind::Records]).is_ok());
     }

@@ -76,7 +76,7 @@ fn collect<'a>(
 }
 
 fn element_bytes(value: &Value, dtype: DType) -> Result<Vec<u8>, String> {
-    let fails = || format!("`{value}` is no {dtype}");
+    let fails = || format!("`{value}` is not a value of type {dtype}");
     if dtype == DType::Bool {
         let truth = value.as_bool().ok_or(format!("`{value}` is neither true nor false"))?;
         return Ok(vec![u8::from(truth)]);
@@ -142,9 +142,9 @@ mod tests {
         let table = [
             ("300", DType::U8, "outside of u8"),
             ("-1", DType::U64, "outside of u64"),
-            ("1.5", DType::I64, "`1.5` is no i64"),
+            ("1.5", DType::I64, "`1.5` is not a value of type i64"),
             ("1", DType::Bool, "neither true nor false"),
-            ("true", DType::F32, "`true` is no f32"),
+            ("true", DType::F32, "`true` is not a value of type f32"),
             ("[[1], [2, 3]]", DType::F32, "not all of one length"),
             ("[1, [2]]", DType::F32, "not all of one length"),
             ("[[1], 2]", DType::F32, "not all of one length"),

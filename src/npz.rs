@@ -14,19 +14,50 @@ use crate::Error;
 /// The arrays of an archive by name, packed or not.
 pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, Error> {
     let failed = |e: &dyn std::fmt::Display| Error::file(path, e.to_string());
-    let file = File::open(path).map_err(|e| failed(&e))?;
-    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|e| failed(&e))?;
+    let mut archive = open(path)?;
     let mut arrays = BTreeMap::new();
     for index in 0..archive.len() {
         let entry = archive.by_index(index).map_err(|e| failed(&e))?;
         let file = entry.name().map_err(|e| failed(&e))?.into_owned();
         let Some(name) = file.strip_suffix(".npy").map(str::to_owned) else { continue };
-        let of_entry = |e: &dyn std::fmt::Display| Error::file(path, format!("`{name}`: {e}"));
-        let bytes = contents(entry).map_err(|e| of_entry(&e))?;
-        let tensor = npy::from_bytes(&bytes).map_err(|e| of_entry(&e))?;
+        let tensor = tensor(path, &name, entry)?;
         arrays.insert(name, tensor);
     }
     Ok(arrays)
+}
+
+/// One array of an archive.
+pub fn read_one(path: &Path, name: &str) -> Result<Tensor, Error> {
+    let mut archive = open(path)?;
+    let Ok(entry) = archive.by_name(&format!("{name}.npy")) else {
+        let files = archive.file_names().flatten();
+        let names: Vec<String> =
+            files.filter_map(|file| file.strip_suffix(".npy").map(str::to_owned)).collect();
+        let reason = format!("has no array `{name}`; it has {}", listed(&names));
+        return Err(Error::file(path, reason));
+    };
+    tensor(path, name, entry)
+}
+
+/// The names of an archive's arrays, as many as a line takes.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    match names.len() {
+        0 => "none".into(),
+        n if n > SHOWN => format!("{} and {} more", names[..SHOWN].join(", "), n - SHOWN),
+        _ => names.join(", "),
+    }
+}
+
+fn open(path: &Path) -> Result<ZipArchive<BufReader<File>>, Error> {
+    let file = File::open(path).map_err(|e| Error::file(path, e))?;
+    ZipArchive::new(BufReader::new(file)).map_err(|e| Error::file(path, e))
+}
+
+fn tensor(path: &Path, name: &str, entry: impl Read + HasSize) -> Result<Tensor, Error> {
+    let of_entry = |e: &dyn std::fmt::Display| Error::file(path, format!("`{name}`: {e}"));
+    let bytes = contents(entry).map_err(|e| of_entry(&e))?;
+    npy::from_bytes(&bytes).map_err(|e| of_entry(&e))
 }
 
 /// No more than the entry says that it has, which must fit the memory.
@@ -34,12 +65,14 @@ fn contents(entry: impl Read + HasSize) -> std::io::Result<Vec<u8>> {
     let size = entry.size();
     let mut bytes = Vec::new();
     let room = usize::try_from(size).ok().and_then(|size| bytes.try_reserve_exact(size).ok());
-    room.ok_or_else(|| std::io::Error::other(format!("no memory for {size} bytes")))?;
+    room.ok_or_else(|| std::io::Error::other(format!("there is no memory for its {size} bytes")))?;
     // One more than there should be: only at the end is the checksum compared.
     entry.take(size.saturating_add(1)).read_to_end(&mut bytes)?;
     match bytes.len() as u64 == size {
         true => Ok(bytes),
-        false => Err(std::io::Error::other(format!("it has other than {size} bytes"))),
+        false => Err(std::io::Error::other(format!(
+            "it does not have the {size} bytes that the archive says"
+        ))),
     }
 }
 
@@ -86,7 +119,10 @@ mod tests {
         for (name, tensor) in &arrays {
             assert_eq!(found[name].to_f64_vec(), tensor.to_f64_vec());
             assert_eq!(found[name].shape(), tensor.shape());
+            assert_eq!(&read_one(&path, name).unwrap(), tensor);
         }
+        let message = read_one(&path, "y").unwrap_err().to_string();
+        assert!(message.ends_with("a.npz: has no array `y`; it has x, layer/ids"), "{message}");
     }
 
     #[test]

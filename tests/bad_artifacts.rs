@@ -99,5 +99,5 @@ fn other_files_are_no_artifacts() {
     let program = std::env::current_exe().unwrap();
     refuses(&["bench", str(&program)], 1, str(&program), &["artifact"]);
     let model = small_model(dir.path());
-    refuses(&["run", str(&model)], 1, str(&model), &["wanted is an artifact"]);
+    refuses(&["run", str(&model)], 1, str(&model), &["not an artifact"]);
 }

@@ -193,9 +193,7 @@ fn installing_names_packages_features_and_profiles_that_exist() {
     }
     let packages = llvm.lines().find_map(|l| l.trim().strip_prefix("echo \"llvm-$1-dev ")).unwrap();
     let packages = packages.trim_end_matches('"').replace("$1", "22");
-    let build = fs::read_to_string(root().join("build.rs")).unwrap();
     for package in packages.split(' ') {
         assert!(page.contains(package), "{package}");
-        assert!(build.replace("{version}", "22").contains(package), "{package}");
     }
 }

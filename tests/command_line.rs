@@ -88,7 +88,7 @@ fn inputs_may_be_pipes_but_have_an_end() {
     let whole = run("cat in.npy");
     assert!(whole.status.success(), "{whole:?}");
     for (command, message) in [
-        ("cat in.npy /dev/zero", "more follows"),
+        ("cat in.npy /dev/zero", "goes on after the"),
         ("head -c 200 in.npy", "72 were given"),
         ("cat /dev/zero", "not a .npy file"),
     ] {

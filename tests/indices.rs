@@ -275,7 +275,7 @@ fn known_indices_are_checked_when_compiling() {
         let said = text(&done.stderr);
         let cause = format!("index {index} at [1, 0] of its indices is out of range");
         assert!(said.contains(&format!("/the/{op}")) && said.contains(&cause), "{said}");
-        assert!(said.contains("legal are those from -7 to 6"), "{said}");
+        assert!(said.contains("it must be from -7 to 6"), "{said}");
         assert!(!artifact.exists());
     }
 }
@@ -313,7 +313,7 @@ fn run_and_verify_say_so() {
     let given = ["table", "i"].map(|name| format!("{name}={}", str(&at(&format!("{name}.npy")))));
     let inputs = ["--input", &given[0], "--input", &given[1]];
     let said = "node `/the/Gather`: index 30522 at [0, 1] of input `i` is out of range; \
-                legal are those from -7 to 6";
+                it must be from -7 to 6";
     let out = at("out");
     for verb in [
         &["run", str(&artifact), "--output-dir", str(&out)][..],

@@ -62,7 +62,7 @@ fn what_is_wrong_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let table = [
         (&["lab", "no-such", "--simulated"][..], "neither a file nor a generated workload"),
-        (&["lab", "GMM", "--simulated", "--space", "XYZ"], "is no space"),
+        (&["lab", "GMM", "--simulated", "--space", "XYZ"], "is not a space"),
         (&["lab", "GMM", "--simulated", "--subgraph", "7"], "there is no subgraph 7"),
     ];
     for (args, message) in table {

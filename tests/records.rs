@@ -116,7 +116,7 @@ fn files_that_are_wrong() {
             &["records", verb, &at("noise.db")],
             1,
             &at("noise.db"),
-            &["no file of records"],
+            &["not a file of records"],
         );
     }
     common::refuses(&["report", &at("no.db")], 1, &at("no.db"), &["no such file"]);

@@ -82,21 +82,21 @@ fn files_in_the_wrong_place_are_named_for_what_they_are() {
     npy::write(dir.join("a.npy"), &Tensor::scalar(1.0f32)).unwrap();
     std::fs::write(dir.join("noise.npy"), "noise").unwrap();
     drop(ansc_tuner::records::Sqlite::open(&dir.join("r.db")).unwrap());
-    let is_model = "is an ONNX model; wanted is an artifact: `ansc compile net.onnx`";
+    let is_model = "is an ONNX model, not an artifact; `ansc compile net.onnx`";
     let table: [(&[&str], i32, &[&str]); 13] = [
         (&["run", "net.onnx"], 1, &["net.onnx: ", is_model]),
         (&["bench", "net.onnx"], 1, &[is_model]),
         (&["verify", "net.onnx", "net.onnx"], 1, &[is_model]),
         (&["verify", "net.ansc", "net.onnx"], 2, &["`ansc verify net.onnx net.ansc`"]),
-        (&["compile", "net.ansc"], 1, &["net.ansc: is compiled code", "wanted is an ONNX model"]),
+        (&["compile", "net.ansc"], 1, &["net.ansc: is compiled code", ", not an ONNX model"]),
         (&["check", "net.ansc"], 1, &["is compiled code"]),
         (&["tune", "r.db"], 1, &["r.db: is a database", "`MODEL --records r.db`"]),
-        (&["compile", "net.onnx", "--records", "net.ansc"], 1, &["wanted is a file of records"]),
-        (&["records", "ls", "net.onnx"], 1, &["is an ONNX model; wanted is a file of records"]),
-        (&["records", "import", "r.db", "r.db"], 1, &["wanted is records as lines of JSON"]),
-        (&["inspect", "r.db"], 1, &["wanted is an artifact or an ONNX model"]),
-        (&["report", "net.onnx"], 1, &["wanted is an artifact or a file of records"]),
-        (&["run", "net.ansc", "--input", "x=net.onnx"], 1, &["wanted is a .npy file"]),
+        (&["compile", "net.onnx", "--records", "net.ansc"], 1, &[", not a file of records"]),
+        (&["records", "ls", "net.onnx"], 1, &["is an ONNX model, not a file of records"]),
+        (&["records", "import", "r.db", "r.db"], 1, &[", not records as lines of JSON"]),
+        (&["inspect", "r.db"], 1, &[", not an artifact or an ONNX model"]),
+        (&["report", "net.onnx"], 1, &[", not an artifact or a file of records"]),
+        (&["run", "net.ansc", "--input", "x=net.onnx"], 1, &[", not a .npy file"]),
     ];
     for (args, code, parts) in table {
         let args = if args[0] == "compile" { [args, &FIXED[..]].concat() } else { args.to_vec() };
@@ -114,7 +114,7 @@ fn another_model_is_no_reference() {
     compiled(dir, "batch=1");
     network(dir, "other.onnx", 2.0);
     ok(dir, &["verify", "net.onnx", "net.ansc"]);
-    let parts = ["other.onnx: is another model than net.ansc was compiled from", "net.onnx"];
+    let parts = ["other.onnx: is not the model that net.ansc was compiled from", "net.onnx"];
     fails(dir, &["verify", "other.onnx", "net.ansc"], 1, &parts);
 }
 
@@ -130,12 +130,12 @@ fn options_that_would_do_nothing_are_refused() {
         (compile(&["--shape", "x=1x3x16x16", "--shape", "x=2x3x16x16"]), "given twice"),
         (compile(&["--value", "ends=5"]), "given twice"),
         (compile(&["--sm", "90"]), "--sm is for `--target cuda`"),
-        (compile(&["--print-after", "nosuch"]), "there are: all, "),
+        (compile(&["--print-after", "nosuch"]), "the passes are all, "),
         (compile(&["--minutes", "3"]), "say how long with --trials N"),
         (compile(&["--value", "ends=4.5"]), "given twice"),
-        (vec!["bench", "net.ansc", "--runs", "0"], "no number from 1 on"),
+        (vec!["bench", "net.ansc", "--runs", "0"], "not a whole number from 1 on"),
         (vec!["bench", "net.ansc", "--dim", "batch=1,4"], "one is wanted here"),
-        (vec!["tune", "net.onnx", "--trials", "0"], "no number from 1 on"),
+        (vec!["tune", "net.onnx", "--trials", "0"], "not a whole number from 1 on"),
         (vec!["tune", "net.onnx", "--until-gain", "1"], "write `1%`"),
         (vec!["compile", "net.onnx", "--dim", "batch=1,other=2"], "--dim batch=1 --dim other=2"),
     ];
@@ -162,8 +162,8 @@ fn values_are_written_as_they_are() {
     let wrong = |value: &str, code, part: &str| {
         fails(dir, &["compile", "net.onnx", "--dim", "batch=1", "--value", value], code, &[part]);
     };
-    wrong("ends=4.5", 2, "`4.5` is no i64");
-    wrong("ends=no.npy", 2, "there is no file `no.npy`, and it is no literal");
+    wrong("ends=4.5", 2, "`4.5` is not a value of type i64");
+    wrong("ends=no.npy", 2, "there is no file `no.npy`, and it is not a literal");
     wrong("end=4", 1, "no input `end`; its inputs are: x, ends");
 }
 
@@ -232,7 +232,12 @@ fn kernels_are_known_by_the_nodes_of_the_model() {
     let found = kernels["kernels"].as_array().unwrap();
     let has = |kernel: &Value| kernel["nodes"].as_array().unwrap().contains(&Value::from(&*node));
     assert!(!found.is_empty() && found.iter().all(has), "{kernels}");
-    fails(dir, &["explain", "net.ansc", "nosuch"], 2, &["is named `nosuch`; a kernel is, for"]);
+    fails(
+        dir,
+        &["explain", "net.ansc", "nosuch"],
+        2,
+        &["is named `nosuch`; one of the kernels is "],
+    );
 }
 
 /// Another machine's times are said to be its own.

@@ -142,7 +142,7 @@ impl Target {
             X86_CPUS.iter().map(|(cpu, ..)| *cpu).chain(AARCH64_CPUS.iter().copied()).collect();
         Err(CodegenError::UnknownTarget {
             name: name.to_owned(),
-            reason: format!("known are native, {}", known.join(", ")),
+            reason: format!("the known ones are native, {}", known.join(", ")),
         })
     }
 

@@ -12,6 +12,7 @@ mod problem;
 mod read;
 mod sparse;
 mod tensor;
+pub mod tensor_file;
 mod validate;
 
 pub use import::{ImportOptions, Report};

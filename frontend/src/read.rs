@@ -20,6 +20,11 @@ pub(crate) struct Model {
 }
 
 pub(crate) fn file(path: &Path) -> Result<Model, Problem> {
+    bytes(&contents(path)?)
+}
+
+/// The bytes of a file, unless no message can be as long.
+pub(crate) fn contents(path: &Path) -> Result<Vec<u8>, Problem> {
     let cannot = |e: std::io::Error| Problem::new(format!("cannot be read: {e}"));
     let meta = std::fs::metadata(path).map_err(cannot)?;
     if !meta.is_file() {
@@ -29,27 +34,29 @@ pub(crate) fn file(path: &Path) -> Result<Model, Problem> {
         let reason = format!("has {} bytes; an ONNX file has at most 2 GiB", meta.len());
         return Err(Problem::new(reason).remedy("store the weights as external data"));
     }
-    bytes(&std::fs::read(path).map_err(cannot)?)
+    std::fs::read(path).map_err(cannot)
 }
 
 pub(crate) fn bytes(data: &[u8]) -> Result<Model, Problem> {
-    if data.is_empty() {
-        return Err(Problem::new("is empty"));
-    }
+    decodable(data)?;
     if data.starts_with(b"version https://git-lfs") {
         return Err(Problem::new("is a Git LFS pointer, not a model").remedy("git lfs pull"));
     }
-    decoded_fits(data.len())?;
     let proto =
         ModelProto::decode(data).map_err(|e| Problem::new(format!("is not an ONNX model: {e}")))?;
     Ok(Model { proto, bytes: data.len(), containers: containers::read(data) })
 }
 
-/// Whether there is memory for another copy of what the file holds: the decoder cannot say so itself.
-fn decoded_fits(bytes: usize) -> Result<(), Problem> {
+/// Whether there is something to decode, and memory for another copy of it: the decoder cannot say
+/// so itself.
+pub(crate) fn decodable(data: &[u8]) -> Result<(), Problem> {
+    if data.is_empty() {
+        return Err(Problem::new("is empty"));
+    }
+    let bytes = data.len();
     Vec::<u8>::new()
         .try_reserve_exact(bytes)
-        .map_err(|_| Problem::new(format!("has {bytes} bytes, for which there is no memory")))
+        .map_err(|_| Problem::new(format!("has {bytes} bytes; there is no memory for as many")))
 }
 
 #[cfg(test)]

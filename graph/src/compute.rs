@@ -17,19 +17,24 @@ use crate::scalar::Scalar;
 /// Element type and static shape of a tensor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TensorType {
+    /// The type of each element.
     pub dtype: DType,
+    /// Extents, the outermost axis first; empty for a scalar.
     pub shape: Vec<usize>,
 }
 
 impl TensorType {
+    /// A type of these extents, which are not checked.
     pub fn new(dtype: DType, shape: impl Into<Vec<usize>>) -> TensorType {
         TensorType { dtype, shape: shape.into() }
     }
 
+    /// The type of a tensor that exists.
     pub fn of(tensor: &Tensor) -> TensorType {
         TensorType::new(tensor.dtype(), tensor.shape())
     }
 
+    /// The number of axes; 0 for a scalar.
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
@@ -39,10 +44,12 @@ impl TensorType {
         self.shape.iter().product()
     }
 
+    /// Whether an extent is 0, so that there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    /// Bytes of all elements, packed densely.
     pub fn bytes(&self) -> usize {
         self.len() * self.dtype.size()
     }
@@ -57,7 +64,9 @@ impl std::fmt::Display for TensorType {
 /// Stages over inputs; loads name inputs first (`b0..`), then stages (`b{inputs.len()}..`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Compute {
+    /// Types of what the expression reads; loads call them `b0`, `b1` and so on.
     pub inputs: Vec<TensorType>,
+    /// In order of dependence: a stage loads inputs and earlier stages only.
     pub stages: Vec<Stage>,
     /// Indices of the stages that are results, in order.
     pub outputs: Vec<usize>,
@@ -66,15 +75,20 @@ pub struct Compute {
 /// One tensor, element by element. Variables `v0..` are the spatial axes, then the reduction axes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Stage {
+    /// A short name that texts and programs show; it need not be unique.
     pub name: String,
     /// Type and shape of the tensor that the stage fills.
     pub ty: TensorType,
+    /// The axes that are summed over or the like; `None` if each element is `body` alone.
     pub reduce: Option<Reduce>,
+    /// The element, or the term of a reduction, at one point of all axes.
     pub body: Expr,
 }
 
+/// The part of a stage that makes one element of many terms.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Reduce {
+    /// How two terms become one.
     pub combiner: Combiner,
     /// Extents of the reduction axes; their variables follow the spatial ones.
     pub extents: Vec<usize>,
@@ -87,12 +101,24 @@ pub struct Reduce {
 /// first position, or to the last where `last` is set. NaN terms win over all others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Combiner {
+    /// Adds the terms.
     Sum,
+    /// Multiplies the terms.
     Prod,
+    /// Keeps the largest term.
     Max,
+    /// Keeps the smallest term.
     Min,
-    ArgMax { last: bool },
-    ArgMin { last: bool },
+    /// Keeps the position of the largest term.
+    ArgMax {
+        /// Whether the last of equal terms wins, or else the first.
+        last: bool,
+    },
+    /// Keeps the position of the smallest term.
+    ArgMin {
+        /// Whether the last of equal terms wins, or else the first.
+        last: bool,
+    },
 }
 
 impl Combiner {
@@ -109,10 +135,12 @@ impl Combiner {
 }
 
 impl Stage {
+    /// A stage without reduction: each element is `body`.
     pub fn map(name: &str, ty: TensorType, body: Expr) -> Stage {
         Stage { name: name.into(), ty, reduce: None, body }
     }
 
+    /// A stage whose elements combine `body` over axes of these `extents`.
     pub fn reduction(
         name: &str,
         ty: TensorType,
@@ -147,6 +175,7 @@ impl Compute {
         buffer.index().checked_sub(self.inputs.len())
     }
 
+    /// The type of an input or stage as loads name it.
     pub fn buffer_type(&self, buffer: BufId) -> &TensorType {
         match self.stage_of(buffer) {
             None => &self.inputs[buffer.index()],
@@ -154,6 +183,7 @@ impl Compute {
         }
     }
 
+    /// Types of the results, in order.
     pub fn output_types(&self) -> Vec<TensorType> {
         self.outputs.iter().map(|&s| self.stages[s].ty.clone()).collect()
     }

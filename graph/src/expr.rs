@@ -37,10 +37,12 @@ macro_rules! index_type {
         pub struct $name(pub u32);
 
         impl $name {
+            /// The id number `index`, counted from 0.
             pub fn new(index: usize) -> $name {
                 $name(u32::try_from(index).expect("fewer than 2^32 entities"))
             }
 
+            /// The number as a place in a list.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -64,72 +66,130 @@ index_type! {
 /// The order of expressions is arbitrary but fixed: canonical forms sort by it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Expr {
+    /// A constant.
     Const(Scalar),
+    /// The `i64` value of an axis, loop or iterator.
     Var(VarId),
+    /// An element of a buffer, with an index for each axis.
     Load(BufId, Vec<Expr>),
+    /// An operation on one operand.
     Unary(UnOp, Box<Expr>),
+    /// An operation on two operands of one type.
     Binary(BinOp, Box<Expr>, Box<Expr>),
+    /// The second operand if the first, a `bool`, holds; else the third.
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// The operand converted to this type.
     Cast(DType, Box<Expr>),
 }
 
+/// An operation on one operand. Its result has the operand's type, except for [`UnOp::IsNan`] and
+/// [`UnOp::IsInf`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum UnOp {
+    /// `-x`.
     Neg,
+    /// `x` without its sign.
     Abs,
+    /// -1, 0 or 1 of the operand's own type; NaN stays NaN.
     Sign,
+    /// Logical on `bool`, bitwise on integers.
     Not,
+    /// `e` to the power of `x`.
     Exp,
+    /// The natural logarithm.
     Log,
+    /// The square root.
     Sqrt,
+    /// The hyperbolic tangent.
     Tanh,
+    /// `1 / (1 + exp(-x))`.
     Sigmoid,
+    /// The error function.
     Erf,
+    /// The sine of radians.
     Sin,
+    /// The cosine of radians.
     Cos,
+    /// The tangent of radians.
     Tan,
+    /// The inverse of the sine, in radians.
     Asin,
+    /// The inverse of the cosine, in radians.
     Acos,
+    /// The inverse of the tangent, in radians.
     Atan,
+    /// The hyperbolic sine.
     Sinh,
+    /// The hyperbolic cosine.
     Cosh,
+    /// The inverse of the hyperbolic sine.
     Asinh,
+    /// The inverse of the hyperbolic cosine.
     Acosh,
+    /// The inverse of the hyperbolic tangent.
     Atanh,
+    /// The largest integer that is not above `x`.
     Floor,
+    /// The smallest integer that is not below `x`.
     Ceil,
     /// To nearest, ties to even.
     Round,
+    /// `x` without its fraction.
     Trunc,
+    /// A `bool`: whether the float is NaN.
     IsNan,
+    /// A `bool`: whether the float is an infinity of either sign.
     IsInf,
 }
 
+/// An operation on two operands of one type. Comparisons give `bool`, all others the operands'
+/// type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum BinOp {
+    /// `a + b`.
     Add,
+    /// `a - b`.
     Sub,
+    /// `a * b`.
     Mul,
+    /// `a / b`; integers truncate.
     Div,
+    /// The remainder of truncating division, with the sign of `a`.
     Rem,
+    /// `a / b`, rounded to minus infinity.
     FloorDiv,
+    /// The remainder of [`BinOp::FloorDiv`], with the sign of `b`.
     FloorMod,
+    /// `a` to the power of `b`.
     Pow,
+    /// The smaller operand; NaN if either is.
     Min,
+    /// The larger operand; NaN if either is.
     Max,
+    /// Logical on `bool`, bitwise on integers.
     And,
+    /// Logical on `bool`, bitwise on integers.
     Or,
+    /// Logical on `bool`, bitwise on integers.
     Xor,
+    /// `a` moved by `b` bits towards the highest.
     Shl,
+    /// `a` moved by `b` bits towards the lowest.
     Shr,
+    /// Whether `a` equals `b`.
     Eq,
+    /// Whether `a` differs from `b`.
     Ne,
+    /// Whether `a` is less than `b`.
     Lt,
+    /// Whether `a` is at most `b`.
     Le,
+    /// The sum of the products of four bytes, `a`'s without a sign and `b`'s with one.
     Dot4,
 }
 
 impl UnOp {
+    /// Every operation once, in the order of the variants.
     pub const ALL: [UnOp; 27] = {
         use UnOp::*;
         [
@@ -138,6 +198,7 @@ impl UnOp {
         ]
     };
 
+    /// As in the text of expressions, such as `is_nan`.
     pub const fn name(self) -> &'static str {
         match self {
             UnOp::Neg => "neg",
@@ -180,6 +241,7 @@ impl UnOp {
 }
 
 impl BinOp {
+    /// Every operation once, in the order of the variants.
     pub const ALL: [BinOp; 20] = {
         use BinOp::*;
         [
@@ -188,6 +250,7 @@ impl BinOp {
         ]
     };
 
+    /// As in the text of expressions, such as `floor_div`.
     pub const fn name(self) -> &'static str {
         match self {
             BinOp::Add => "add",
@@ -213,6 +276,7 @@ impl BinOp {
         }
     }
 
+    /// Whether the result is a `bool` that tells how two operands compare.
     pub const fn is_comparison(self) -> bool {
         matches!(self, BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le)
     }
@@ -225,38 +289,47 @@ impl BinOp {
 
 /// Construction. These fold nothing; see the simplifier for that.
 impl Expr {
+    /// An `i64` constant that is an index or an extent.
     pub fn index(value: usize) -> Expr {
         Expr::int(i64::try_from(value).expect("an index fits i64"))
     }
 
+    /// An `i64` constant.
     pub fn int(value: i64) -> Expr {
         Expr::Const(Scalar::index(value))
     }
 
+    /// A constant rounded to this type.
     pub fn float(dtype: DType, value: f64) -> Expr {
         Expr::Const(Scalar::from_f64(dtype, value))
     }
 
+    /// A `bool` constant.
     pub fn bool(value: bool) -> Expr {
         Expr::Const(Scalar::bool(value))
     }
 
+    /// The variable of this number.
     pub fn var(index: usize) -> Expr {
         Expr::Var(VarId::new(index))
     }
 
+    /// An element of the buffer of this number.
     pub fn load(buffer: usize, indices: Vec<Expr>) -> Expr {
         Expr::Load(BufId::new(buffer), indices)
     }
 
+    /// `op(x)`.
     pub fn unary(op: UnOp, x: Expr) -> Expr {
         Expr::Unary(op, Box::new(x))
     }
 
+    /// `op(a, b)`.
     pub fn binary(op: BinOp, a: Expr, b: Expr) -> Expr {
         Expr::Binary(op, Box::new(a), Box::new(b))
     }
 
+    /// `then` where `condition` holds, else `other`, which is not evaluated there.
     pub fn select(condition: Expr, then: Expr, other: Expr) -> Expr {
         Expr::Select(Box::new(condition), Box::new(then), Box::new(other))
     }
@@ -266,38 +339,47 @@ impl Expr {
         if from == to { x } else { Expr::Cast(to, Box::new(x)) }
     }
 
+    /// The quotient by an `i64` constant, rounded to minus infinity.
     pub fn floor_div(self, b: i64) -> Expr {
         Expr::binary(BinOp::FloorDiv, self, Expr::int(b))
     }
 
+    /// The remainder of [`Expr::floor_div`].
     pub fn floor_mod(self, b: i64) -> Expr {
         Expr::binary(BinOp::FloorMod, self, Expr::int(b))
     }
 
+    /// The smaller of two.
     pub fn min(self, b: Expr) -> Expr {
         Expr::binary(BinOp::Min, self, b)
     }
 
+    /// The larger of two.
     pub fn max(self, b: Expr) -> Expr {
         Expr::binary(BinOp::Max, self, b)
     }
 
+    /// Whether this is less than `b`.
     pub fn lt(self, b: Expr) -> Expr {
         Expr::binary(BinOp::Lt, self, b)
     }
 
+    /// Whether this is at most `b`.
     pub fn le(self, b: Expr) -> Expr {
         Expr::binary(BinOp::Le, self, b)
     }
 
+    /// Whether this equals `b`.
     pub fn eq(self, b: Expr) -> Expr {
         Expr::binary(BinOp::Eq, self, b)
     }
 
+    /// Whether both hold; of integers, the bits that both have.
     pub fn and(self, b: Expr) -> Expr {
         Expr::binary(BinOp::And, self, b)
     }
 
+    /// Whether one of them holds; of integers, the bits that either has.
     pub fn or(self, b: Expr) -> Expr {
         Expr::binary(BinOp::Or, self, b)
     }
@@ -402,6 +484,7 @@ impl Expr {
         }
     }
 
+    /// All variables in the tree.
     pub fn vars(&self) -> BTreeSet<VarId> {
         let mut vars = BTreeSet::new();
         self.visit(&mut |e| {
@@ -423,6 +506,7 @@ impl Expr {
         loads
     }
 
+    /// The constant, if the expression is nothing else.
     pub fn as_const(&self) -> Option<Scalar> {
         match self {
             Expr::Const(s) => Some(*s),

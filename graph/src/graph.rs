@@ -10,20 +10,26 @@ use petgraph::visit::EdgeRef;
 use crate::compute::{Compute, TensorType};
 use crate::op::{ComputeOp, Kind, Op};
 
+/// A node's id, which stays the same until the node is removed.
 pub type NodeId = NodeIndex<u32>;
 
 /// One output of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ValueId {
+    /// The node that gives the value.
     pub node: NodeId,
+    /// Which of the node's outputs it is, from 0 on.
     pub out: u32,
 }
 
 /// A node's name is the ONNX node's, kept for error messages and profiles.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Node {
+    /// For messages and profiles only; it need not be unique.
     pub name: String,
+    /// The work of the node.
     pub op: Op,
+    /// The values that it gives, in order.
     pub outputs: Vec<Value>,
 }
 
@@ -31,20 +37,27 @@ pub struct Node {
 /// then holds the upper bound, and only graph outputs and host operators may read it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Value {
+    /// The tensor's name in the model, or one that a pass made of it.
     pub name: String,
+    /// Its type; where the data decides the size, the largest one.
     pub ty: TensorType,
+    /// Whether only the data decides the size.
     pub dynamic: bool,
 }
 
 /// The edge: output `out` of the source is input `slot` of the target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Use {
+    /// The output of the source.
     pub out: u32,
+    /// The input of the target.
     pub slot: u32,
 }
 
+/// A model, or a branch or body inside of one: a graph without cycles.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
+    /// The name of the model's graph, for texts.
     pub name: String,
     dag: StableDiGraph<Node, Use, u32>,
     inputs: Vec<NodeId>,
@@ -53,22 +66,26 @@ pub struct Graph {
 }
 
 impl Value {
+    /// A value whose size is known.
     pub fn new(name: impl Into<String>, ty: TensorType) -> Value {
         Value { name: name.into(), ty, dynamic: false }
     }
 }
 
 impl Graph {
+    /// An empty graph.
     pub fn new(name: impl Into<String>) -> Graph {
         Graph { name: name.into(), ..Graph::default() }
     }
 
+    /// Adds an input after those that there are. If it is `bound`, no other value can be given.
     pub fn add_input(&mut self, name: &str, ty: TensorType, bound: Option<Arc<Tensor>>) -> ValueId {
         let id = self.add(name, Op::Input { bound }, &[], vec![Value::new(name, ty)]);
         self.inputs.push(id);
         ValueId { node: id, out: 0 }
     }
 
+    /// Adds a node that gives a constant.
     pub fn add_const(&mut self, name: &str, tensor: impl Into<Arc<Tensor>>) -> ValueId {
         let tensor = tensor.into();
         let ty = TensorType::of(&tensor);
@@ -102,6 +119,8 @@ impl Graph {
         self.values(node).collect()
     }
 
+    /// Adds a node. The types of `inputs` are not compared with what `op` wants: the verifier does
+    /// that.
     pub fn add(&mut self, name: &str, op: Op, inputs: &[ValueId], outputs: Vec<Value>) -> NodeId {
         let node = self.dag.add_node(Node { name: name.into(), op, outputs });
         for (slot, input) in inputs.iter().enumerate() {
@@ -110,6 +129,7 @@ impl Graph {
         node
     }
 
+    /// The nodes that are inputs, in the model's order.
     pub fn inputs(&self) -> &[NodeId] {
         &self.inputs
     }
@@ -119,6 +139,7 @@ impl Graph {
         self.inputs = inputs;
     }
 
+    /// Whether the node has not been removed.
     pub fn contains(&self, node: NodeId) -> bool {
         self.dag.contains_node(node)
     }
@@ -129,26 +150,33 @@ impl Graph {
         &self.dag[node]
     }
 
+    /// A node to be changed; see [`Graph::set_operands`] for what it reads. Panics if it was
+    /// removed.
     pub fn node_mut(&mut self, node: NodeId) -> &mut Node {
         &mut self.dag[node]
     }
 
+    /// The number of nodes, inputs and constants among them.
     pub fn len(&self) -> usize {
         self.dag.node_count()
     }
 
+    /// Whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    /// A value's name and type. Panics if its node was removed.
     pub fn value(&self, value: ValueId) -> &Value {
         &self.dag[value.node].outputs[value.out as usize]
     }
 
+    /// A value to be changed, as [`Graph::value`].
     pub fn value_mut(&mut self, value: ValueId) -> &mut Value {
         &mut self.dag[value.node].outputs[value.out as usize]
     }
 
+    /// A value's type. Panics if its node was removed.
     pub fn ty(&self, value: ValueId) -> &TensorType {
         &self.value(value).ty
     }
@@ -190,10 +218,12 @@ impl Graph {
         users
     }
 
+    /// Whether the value is a result of the graph.
     pub fn is_output(&self, value: ValueId) -> bool {
         self.outputs.iter().any(|(_, v)| *v == value)
     }
 
+    /// The tensor, if a constant node gives the value.
     pub fn const_of(&self, value: ValueId) -> Option<&Arc<Tensor>> {
         match &self.dag[value.node].op {
             Op::Const(tensor) => Some(tensor),
@@ -201,6 +231,7 @@ impl Graph {
         }
     }
 
+    /// The expression, if the node is given by one.
     pub fn compute_of(&self, node: NodeId) -> Option<&ComputeOp> {
         match &self.dag[node].op {
             Op::Compute(op) => Some(op),
@@ -249,6 +280,7 @@ impl Graph {
         self.dag.remove_node(node);
     }
 
+    /// All nodes, in the order of their ids.
     pub fn node_ids(&self) -> Vec<NodeId> {
         self.dag.node_indices().collect()
     }

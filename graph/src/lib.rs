@@ -4,6 +4,8 @@
 //! tensor expression, a [`Compute`]: a list of stages over spatial and reduction axes. The meaning
 //! of operators is written down here once; the interpreter, costs, fusion and all code follow from it.
 
+#![deny(missing_docs)]
+
 pub mod arith;
 pub mod compute;
 pub mod cost;

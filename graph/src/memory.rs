@@ -12,8 +12,11 @@
 /// A buffer, and the first and last step (inclusive) at which it is live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
+    /// The size of the buffer.
     pub bytes: usize,
+    /// The step that writes it first.
     pub first: usize,
+    /// The last step that reads or writes it.
     pub last: usize,
 }
 

@@ -8,12 +8,15 @@ use ansc_runtime::host::HostOp;
 use crate::compute::Compute;
 use crate::graph::Graph;
 
+/// The work of a node, by who does it.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Op {
     /// An input of the graph. `bound` holds the value where compilation fixed it.
     Input {
+        /// The value that compilation fixed, if it did.
         bound: Option<Arc<Tensor>>,
     },
+    /// A tensor that is known when compiling.
     Const(Arc<Tensor>),
     /// Given by a tensor expression: code is generated for it.
     Compute(ComputeOp),
@@ -22,6 +25,7 @@ pub enum Op {
     /// Inputs: condition (`bool` scalar), then what the branches capture. Both branches take all
     /// captures as their inputs, in order, and give outputs of the same types.
     If(Box<IfOp>),
+    /// Inputs and outputs are those that [`LoopOp`] tells.
     Loop(Box<LoopOp>),
 }
 
@@ -37,6 +41,7 @@ impl Op {
 pub struct ComputeOp {
     /// A recognised meaning. The expression is the truth; constructors in `ops/` keep both in step.
     pub kind: Kind,
+    /// The computation itself; passes replace it as a whole.
     pub expr: Arc<Compute>,
 }
 
@@ -54,18 +59,27 @@ pub enum Kind {
     Conv(ConvAttrs),
     /// Inputs: a `[..batch, m, k]`, b `[..batch, k, n]` with numpy broadcasting of the batch axes.
     MatMul,
+    /// A pooling of windows of one input.
     Pool(PoolAttrs),
     /// Reduction over `axes` of one input; kept as extent 1 where `keep`.
     Reduce {
+        /// The axes that are reduced, ascending.
         axes: Vec<usize>,
+        /// Whether they stay, with extent 1.
         keep: bool,
     },
+    /// Joins all inputs along an axis.
     Concat {
+        /// The axis whose extents add up.
         axis: usize,
     },
+    /// One input with elements around it that are constant or copies of its own.
     Pad,
+    /// A part of one input, with a step for each axis.
     Slice,
+    /// Exponentials that add up to 1 along an axis.
     Softmax {
+        /// The axis that is summed along.
         axis: usize,
     },
     /// Any other expression, by the name of the operator it came from.
@@ -75,7 +89,9 @@ pub enum Kind {
 /// Which axis of activations holds channels. `First`: `[n, c, spatial..]`; `Last`: `[n, spatial.., c]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Channels {
+    /// `[n, c, spatial..]`.
     First,
+    /// `[n, spatial.., c]`.
     Last,
 }
 
@@ -87,38 +103,58 @@ pub struct ConvAttrs {
     pub channels: Channels,
     /// Of the input.
     pub input: Channels,
+    /// Extents of the window, for each spatial axis.
     pub kernel: Vec<usize>,
+    /// Elements between neighbouring windows, for each spatial axis.
     pub strides: Vec<usize>,
+    /// Elements between neighbouring points of a window, 1 for dense ones, for each spatial axis.
     pub dilations: Vec<usize>,
+    /// Zeros before the first element, for each spatial axis.
     pub pads_begin: Vec<usize>,
+    /// Zeros after the last element, for each spatial axis.
     pub pads_end: Vec<usize>,
+    /// Parts that the channels fall into; each output channel sees those of its own part.
     pub groups: usize,
 }
 
+/// A pooling of any spatial rank.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PoolAttrs {
+    /// Where the channels are, in input and result.
     pub channels: Channels,
+    /// How the elements of a window become one.
     pub mode: PoolMode,
+    /// Extents of the window, for each spatial axis.
     pub kernel: Vec<usize>,
+    /// Elements between neighbouring windows, for each spatial axis.
     pub strides: Vec<usize>,
+    /// Elements between neighbouring points of a window, 1 for dense ones, for each spatial axis.
     pub dilations: Vec<usize>,
+    /// Padding before the first element, for each spatial axis.
     pub pads_begin: Vec<usize>,
+    /// Padding after the last element, for each spatial axis.
     pub pads_end: Vec<usize>,
 }
 
+/// How the elements of a window become one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PoolMode {
+    /// The largest element inside of the input.
     Max,
     /// Divides by the number of elements of the window inside the input, or inside input and
     /// padding where `count_padding`.
     Average {
+        /// Whether elements of the padding count.
         count_padding: bool,
     },
 }
 
+/// Two graphs of which one runs. Both have the same inputs and outputs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct IfOp {
+    /// Runs if the condition holds.
     pub then_branch: Graph,
+    /// Runs if it does not.
     pub else_branch: Graph,
 }
 
@@ -132,18 +168,27 @@ pub struct IfOp {
 /// Outputs of the node: final carried values, whole scan outputs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LoopOp {
+    /// One iteration.
     pub body: Graph,
     /// Iterations at most; the length of every scan output.
     pub max_trip: u64,
+    /// Whether the node has a trip count, which may be lower than `max_trip`.
     pub has_trip: bool,
+    /// Whether the node has a condition, without which the first iteration always happens.
     pub has_condition: bool,
+    /// The number of values that an iteration hands to the next.
     pub carried: usize,
+    /// One for each scan input, in order.
     pub scan_inputs: Vec<ScanAxis>,
+    /// One for each scan output, in order.
     pub scan_outputs: Vec<ScanAxis>,
 }
 
+/// How the slices of a scan input or output lie in the whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanAxis {
+    /// The axis of the whole that iterations count along.
     pub axis: usize,
+    /// Whether slices are taken from the last to the first.
     pub reverse: bool,
 }

@@ -71,18 +71,22 @@ impl Scalar {
         }
     }
 
+    /// 0 or 1, as a `Bool`.
     pub const fn bool(value: bool) -> Scalar {
         Scalar { dtype: DType::Bool, bits: value as u64 }
     }
 
+    /// An `i64`, the type of variables and indices.
     pub const fn index(value: i64) -> Scalar {
         Scalar { dtype: DType::I64, bits: value as u64 }
     }
 
+    /// The number 0; `false` of a `Bool`.
     pub fn zero(dtype: DType) -> Scalar {
         Scalar::from_i64(dtype, 0)
     }
 
+    /// The number 1; `true` of a `Bool`.
     pub fn one(dtype: DType) -> Scalar {
         Scalar::from_i64(dtype, 1)
     }
@@ -106,6 +110,7 @@ impl Scalar {
         }
     }
 
+    /// The type that it is a constant of.
     pub fn dtype(self) -> DType {
         self.dtype
     }
@@ -124,10 +129,12 @@ impl Scalar {
         if self.dtype.is_float() { f64::from_bits(self.bits) as i64 } else { self.bits as i64 }
     }
 
+    /// Whether the value is 0; -0.0 is too.
     pub fn is_zero(self) -> bool {
         self.as_f64() == 0.0
     }
 
+    /// Whether the value is 1.
     pub fn is_one(self) -> bool {
         self.as_f64() == 1.0
     }

@@ -129,7 +129,8 @@ def verify(
 ) -> dict:
     """Compares an artifact with the reference interpreter: `ok`, and the error of each output.
 
-    Other keywords are options of `ansc verify`: `tolerance`, `layers`.
+    Other keywords are options of `ansc verify`: `tolerance`, `layers`, or `input_dir`, a folder of
+    ONNX's test data whose recorded outputs are the reference then.
     """
     path = artifact.path if isinstance(artifact, Artifact) else artifact
     return _run("verify", model, dims, shapes, values, options, more=[os.fspath(path)])

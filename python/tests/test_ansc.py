@@ -253,7 +253,7 @@ class Models(unittest.TestCase):
     def test_artifacts_are_checked(self):
         data = bytearray(ansc.compile(doubled(T.FLOAT)).to_bytes())
         data[len(data) // 2] ^= 1
-        with self.assertRaisesRegex(ansc.DataError, "the artifact in memory: damaged"):
+        with self.assertRaisesRegex(ansc.DataError, "the artifact in memory: is damaged"):
             ansc.load(bytes(data))
         with self.assertRaisesRegex(ansc.DataError, "no.ansc: cannot be read"):
             ansc.load("no.ansc")

@@ -58,19 +58,29 @@ enum AnscDtype
  {
   // One byte, 0 or 1.
   ANSC_DTYPE_BOOL = 0,
+  // An unsigned integer of 8 bits.
   ANSC_DTYPE_U8 = 1,
+  // An unsigned integer of 16 bits.
   ANSC_DTYPE_U16 = 2,
+  // An unsigned integer of 32 bits.
   ANSC_DTYPE_U32 = 3,
+  // An unsigned integer of 64 bits.
   ANSC_DTYPE_U64 = 4,
+  // A signed integer of 8 bits.
   ANSC_DTYPE_I8 = 5,
+  // A signed integer of 16 bits.
   ANSC_DTYPE_I16 = 6,
+  // A signed integer of 32 bits.
   ANSC_DTYPE_I32 = 7,
+  // A signed integer of 64 bits.
   ANSC_DTYPE_I64 = 8,
   // IEEE half precision.
   ANSC_DTYPE_F16 = 9,
   // The upper half of an `F32`.
   ANSC_DTYPE_BF16 = 10,
+  // IEEE single precision.
   ANSC_DTYPE_F32 = 11,
+  // IEEE double precision.
   ANSC_DTYPE_F64 = 12,
 };
 #ifndef __cplusplus
@@ -98,6 +108,7 @@ typedef struct AnscPort {
   uint32_t dtype;
   // `rank` extents. Of an output whose size the data decides: the largest possible ones.
   const size_t *shape;
+  // Extents that `shape` points to.
   size_t rank;
   // Bytes of a dense tensor of this type and shape.
   size_t bytes;
@@ -116,6 +127,7 @@ typedef struct AnscSessionOptions {
   // Cores to pin threads to, the i-th thread to the (i mod `cores_count`)-th of them. The calling
   // thread is left alone. Null for none.
   const size_t *cores;
+  // Numbers that `cores` points to.
   size_t cores_count;
   // Not 0: numbers below the smallest normal one of their type are computed with, which takes processors a
   // hundred times as long. 0: they are zeros.
@@ -126,11 +138,13 @@ typedef struct AnscSessionOptions {
 //
 // Data that is not aligned to the size of its element is copied first.
 typedef struct AnscInput {
+  // In UTF-8, with a zero at the end: the name of an input of the model.
   const char *name;
   // An `AnscDtype`.
   uint32_t dtype;
   // May be null if `rank` is 0.
   const size_t *shape;
+  // Extents that `shape` points to.
   size_t rank;
   // May be null if `bytes` is 0.
   const void *data;
@@ -140,11 +154,13 @@ typedef struct AnscInput {
 
 // Memory for an output, as `AnscInput`. It must overlap neither an input nor another output.
 typedef struct AnscOutput {
+  // In UTF-8, with a zero at the end: the name of an output of the model.
   const char *name;
   // An `AnscDtype`.
   uint32_t dtype;
   // May be null if `rank` is 0.
   const size_t *shape;
+  // Extents that `shape` points to.
   size_t rank;
   // May be null if `bytes` is 0.
   void *data;
@@ -263,4 +279,4 @@ AnscStatus ansc_session_output_shape(const struct AnscSession *session,
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: 7bbf63ef769ebc580f3df06131c47ee0 */
+/* sources: e539de8b139dd98d00c0dca94135262b */

@@ -9,22 +9,36 @@ use std::str::FromStr;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum DType {
+    /// One byte, 0 or 1.
     Bool,
+    /// An unsigned integer of 8 bits.
     U8,
+    /// An unsigned integer of 16 bits.
     U16,
+    /// An unsigned integer of 32 bits.
     U32,
+    /// An unsigned integer of 64 bits.
     U64,
+    /// A signed integer of 8 bits.
     I8,
+    /// A signed integer of 16 bits.
     I16,
+    /// A signed integer of 32 bits.
     I32,
+    /// A signed integer of 64 bits.
     I64,
+    /// IEEE half precision.
     F16,
+    /// The upper half of an `F32`.
     BF16,
+    /// IEEE single precision.
     F32,
+    /// IEEE double precision.
     F64,
 }
 
 impl DType {
+    /// Every type once, in the order of the variants.
     pub const ALL: [DType; 13] = [
         DType::Bool,
         DType::U8,
@@ -70,6 +84,7 @@ impl DType {
         }
     }
 
+    /// Whether it has an exponent: `F16`, `BF16`, `F32` or `F64`.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }
@@ -79,10 +94,12 @@ impl DType {
         self.is_signed_int() || self.is_unsigned_int()
     }
 
+    /// `I8` to `I64`.
     pub const fn is_signed_int(self) -> bool {
         matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
 
+    /// `U8` to `U64`; `Bool` is not among them.
     pub const fn is_unsigned_int(self) -> bool {
         matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64)
     }
@@ -121,6 +138,7 @@ impl FromStr for DType {
 pub unsafe trait Element:
     Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static
 {
+    /// The element type whose elements are stored as `Self`.
     const DTYPE: DType;
 }
 

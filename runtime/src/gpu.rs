@@ -14,8 +14,10 @@ use crate::load::{LoadError, LoadErrorKind};
 use crate::model::Model;
 use crate::validate::ManifestError;
 
+/// The ELF section that holds the [`GpuCode`].
 pub const GPU_SECTION: &str = ".ansc.gpu";
 
+/// The content of the section: the same kernels for several generations of GPUs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GpuCode {
     /// One for each generation of GPUs, in the order of their compute capabilities.
@@ -24,16 +26,19 @@ pub struct GpuCode {
     pub kernels: Vec<Vec<GpuLaunch>>,
 }
 
+/// All kernels of a model for one generation of GPUs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GpuText {
     /// Compute capability times ten; the code runs on GPUs of this and of higher ones.
     pub sm: u32,
+    /// Source in NVIDIA's PTX, which the driver compiles when the model is loaded.
     pub ptx: String,
 }
 
 /// One launch of an entry of the PTX.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GpuLaunch {
+    /// The name of the entry in [`GpuText::ptx`].
     pub symbol: String,
     /// Thread blocks along x, y, z.
     pub grid: [u32; 3],

@@ -4,6 +4,8 @@
 //! It holds what both sides of the artifact must agree on (element types, host tensors, the
 //! manifest) and what running needs (loading, sessions, the thread pool, host operators).
 
+#![deny(missing_docs)]
+
 /// The README's examples of Rust compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

@@ -46,33 +46,33 @@ pub enum LoadErrorKind {
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
     /// It is something else than an ELF shared library.
-    #[error("not an artifact of ansc: {0}")]
+    #[error("is not an artifact of ansc: {0}")]
     NotAnArtifact(String),
     /// It is a shared library, but none of ours.
-    #[error("a shared library, but not an artifact of ansc: it has no seal")]
+    #[error("is a shared library, but not an artifact of ansc: it has no seal")]
     NotSealed,
     /// Written by a compiler that is too old or too new.
     #[error(
-        "format version {found}, but this runtime reads version {FORMAT_VERSION}; compile the model again"
+        "has format version {found}, but this runtime reads version {FORMAT_VERSION}; compile the model again"
     )]
     Version {
         /// The version of the file.
         found: u32,
     },
     /// The file's hash is not the one in its seal.
-    #[error("damaged: its contents do not match its seal")]
+    #[error("is damaged: its contents do not match its seal")]
     Damaged,
     /// A part of the artifact is missing or out of place.
-    #[error("section `{0}` is missing or misaligned")]
+    #[error("its section `{0}` is missing or misaligned")]
     Section(&'static str),
     /// Compiled for another machine.
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The manifest is not sound.
-    #[error("malformed manifest: {0}")]
+    #[error("its manifest is malformed: {0}")]
     Manifest(#[from] ManifestError),
     /// The dynamic linker refused the library.
-    #[error("the code cannot be loaded: {0}")]
+    #[error("its code cannot be loaded: {0}")]
     Library(#[source] libloading::Error),
     /// Its weights cannot be prepared.
     #[error("its weights cannot be prepared: {0}")]

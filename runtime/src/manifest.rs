@@ -29,6 +29,7 @@ use crate::tensor::Tensor;
 
 /// Incremented whenever an older runtime could misread a newer artifact, or the reverse.
 pub const FORMAT_VERSION: u32 = 4;
+/// The first bytes of the seal.
 pub const SEAL_MAGIC: [u8; 8] = *b"ANSCSEAL";
 
 /// `kernel(buffers, scratch, begin, end)`: iterations `begin..end` of the launch's parallel loop.
@@ -38,8 +39,11 @@ pub const SEAL_MAGIC: [u8; 8] = *b"ANSCSEAL";
 pub type KernelFn =
     unsafe extern "C" fn(buffers: *const *mut u8, scratch: *mut u8, begin: i64, end: i64);
 
+/// The ELF section of constants, which [`Storage::Weight`] points into.
 pub const WEIGHTS_SECTION: &str = ".ansc.weights";
+/// The ELF section of the [`Manifest`], as JSON.
 pub const MANIFEST_SECTION: &str = ".ansc.manifest";
+/// The ELF section of the seal, which tells damaged and foreign files.
 pub const SEAL_SECTION: &str = ".ansc.seal";
 /// Offsets in the arena and in the weights, and the weights in the file, are multiples of it.
 pub const WEIGHT_ALIGN: usize = 64;
@@ -48,14 +52,19 @@ pub use crate::seal::{SealError, SealHasher, seal, seal_hash};
 
 /// The fixed-size seal, little endian: 8 bytes of magic, version u32, zero u32, 16 bytes of [`seal_hash`] of the file.
 pub const SEAL_LEN: usize = 32;
+/// Where the hash begins in the seal.
 pub const SEAL_HASH_AT: usize = 16;
 
+/// All that an artifact says about its code and data: what a session executes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the compiler that wrote the artifact.
     pub compiler: String,
+    /// The model that was compiled.
     pub model: Provenance,
+    /// The machine that the code is for; checked before loading.
     pub target: TargetInfo,
+    /// Bytes of [`WEIGHTS_SECTION`]; all `Storage::Weight` offsets lie below it.
     pub weight_bytes: usize,
     /// Whether the compiler was told to keep to direct sums.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -87,25 +96,35 @@ pub struct Preparation {
 pub struct Specialisation {
     /// What tells it from the others, as in `batch=4`; empty if it is the only one.
     pub name: String,
+    /// In the model's order.
     pub inputs: Vec<Port>,
+    /// In the model's order.
     pub outputs: Vec<Port>,
     /// Bytes of the arena; all `Storage::Arena` offsets lie below it.
     pub arena_bytes: usize,
     /// What the arena would need if no two buffers shared memory.
     pub arena_bytes_without_reuse: usize,
+    /// All memory that steps work on; a [`BufferId`] is a place in this list.
     pub buffers: Vec<BufferInfo>,
+    /// The steps of a run.
     pub plan: Plan,
 }
 
+/// Tells the model that an artifact was compiled from.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Provenance {
+    /// The file's name without its folder.
     pub name: String,
+    /// The hash of the file in 64 hexadecimal digits, without external data.
     pub sha256: String,
 }
 
+/// The machine that code is for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TargetInfo {
+    /// As LLVM writes it, such as `x86_64-unknown-linux-gnu`; `nvptx64` begins that of GPUs.
     pub triple: String,
+    /// A name that LLVM knows, such as `skylake`; for GPUs the generations, such as `sm_80,sm_90`.
     pub cpu: String,
     /// LLVM feature names that the code relies on (`avx2`, `fma`, ...); checked before loading.
     pub features: Vec<String>,
@@ -114,7 +133,9 @@ pub struct TargetInfo {
 /// An input or output of the model.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Port {
+    /// As in the model, where users name inputs and outputs by it.
     pub name: String,
+    /// The type of its elements.
     pub dtype: DType,
     /// For an output whose size the data decides, the upper bound.
     pub shape: Vec<usize>,
@@ -128,18 +149,25 @@ pub struct Port {
     pub bound: Option<BufferId>,
 }
 
+/// A place in [`Specialisation::buffers`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BufferId(pub u32);
 
+/// A dense row-major tensor in memory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct BufferInfo {
+    /// Its name for errors and reports.
     pub name: String,
+    /// The type of its elements.
     pub dtype: DType,
+    /// Its extents; where the data decides them, the largest possible ones.
     pub shape: Vec<usize>,
+    /// Whose memory it lies in.
     pub storage: Storage,
 }
 
+/// Whose memory a buffer lies in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Storage {
@@ -147,14 +175,19 @@ pub enum Storage {
     Input(u32),
     /// The caller's memory for the i-th model output.
     Output(u32),
+    /// The session's own memory, in which buffers that are not needed at once share places.
     Arena {
+        /// Bytes from the beginning of the arena.
         offset: usize,
     },
+    /// Constants of the artifact, which nobody writes.
     Weight {
+        /// Bytes from the beginning of [`WEIGHTS_SECTION`].
         offset: usize,
     },
     /// What the [`Preparation`] made; only it writes there.
     Prepared {
+        /// Bytes from the beginning of the memory that was prepared.
         offset: usize,
     },
 }
@@ -162,33 +195,51 @@ pub enum Storage {
 /// Steps run one after another; parallelism is inside a launch.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Plan {
+    /// In the order of execution.
     pub steps: Vec<Step>,
 }
 
+/// One piece of a plan.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
     /// All launches of a kernel, in order.
     Kernel {
+        /// A place in [`Manifest::kernels`].
         kernel: u32,
+        /// Buffers that the kernel reads, then those that it writes.
         args: Vec<BufferId>,
     },
+    /// An operator that the runtime computes itself.
     Host {
+        /// The model's node, for errors and profiles.
         name: String,
+        /// The operator with its attributes.
         call: HostOp,
+        /// In ONNX's order.
         inputs: Vec<BufferId>,
+        /// Where the results go, in ONNX's order.
         outputs: Vec<BufferId>,
     },
+    /// Copies all elements of a buffer to another of the same type and shape.
     Copy {
+        /// The buffer that is read.
         from: BufferId,
+        /// The buffer that is written.
         to: BufferId,
     },
+    /// Runs one of two plans.
     If {
+        /// The model's node, for errors and profiles.
         name: String,
+        /// A `bool` scalar.
         condition: BufferId,
+        /// Runs if the condition holds.
         then_plan: Plan,
+        /// Runs if it does not.
         else_plan: Plan,
     },
+    /// Runs a plan several times.
     Loop(Box<LoopStep>),
 }
 
@@ -197,6 +248,7 @@ pub enum Step {
 /// `carried_in[i]` holds the results and is copied into `results[i]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LoopStep {
+    /// The model's node, for errors and profiles.
     pub name: String,
     /// Iterations at most; also the length of every scan output.
     pub max_trip: u64,
@@ -210,28 +262,39 @@ pub struct LoopStep {
     pub condition_in: Option<BufferId>,
     /// The `bool` scalar that the body leaves to say whether to go on.
     pub condition_out: Option<BufferId>,
+    /// Values that the loop begins with.
     pub initial: Vec<BufferId>,
+    /// Values that the body reads.
     pub carried_in: Vec<BufferId>,
+    /// Values that the body leaves for the next iteration.
     pub carried_out: Vec<BufferId>,
+    /// Where the values of the last iteration go.
     pub results: Vec<BufferId>,
     /// Before each iteration the iteration's slice of `whole` is copied into `slice`.
     pub scan_inputs: Vec<ScanStep>,
     /// After each iteration `slice` is copied into its place in `whole`.
     pub scan_outputs: Vec<ScanStep>,
+    /// The steps of one iteration.
     pub body: Plan,
 }
 
+/// A tensor of which each iteration of a loop reads or writes one slice.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ScanStep {
+    /// The tensor outside of the loop.
     pub whole: BufferId,
+    /// The slice inside of it, without the axis.
     pub slice: BufferId,
+    /// The axis of `whole` that iterations count along.
     pub axis: usize,
     /// Slices are taken from the last to the first.
     pub reverse: bool,
 }
 
+/// A kernel as a run sees it: a function of the compiled code, and what is known about it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct KernelInfo {
+    /// How profiles and reports call it; the names of functions are in `launches`.
     pub name: String,
     /// Names of the model's nodes that were fused into it.
     pub nodes: Vec<String>,
@@ -241,11 +304,13 @@ pub struct KernelInfo {
     /// the same; four products of bytes at a time count as one. Older compilers do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<u64>,
+    /// Bytes that a run must move at least: inputs, constants and outputs, each counted once.
     pub bytes: u64,
     /// Bytes of each argument that every step passes: what it reads, what it writes, its workspace.
     pub args: Vec<usize>,
     /// How many of its arguments, the first ones, it only reads. It writes all others.
     pub reads: usize,
+    /// In the order of execution.
     pub launches: Vec<Launch>,
     /// How a convolution or another sum of products is computed: `direct`, `im2col`, `Winograd F(4x4,3x3)` and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -266,11 +331,14 @@ pub struct Tuning {
     pub rules: Vec<String>,
     /// Of one run when it was measured, and of the schedule that nobody tuned.
     pub seconds: f64,
+    /// Seconds of one run of the schedule that nobody tuned, in the same measurement, if it was
+    /// there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untuned_seconds: Option<f64>,
     /// The machine that measured, as records name it, and its threads. Older compilers do not say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub measured_on: String,
+    /// Threads that the measurement used; 0 in artifacts of older compilers.
     #[serde(default)]
     pub threads: usize,
     /// Whether it comes with the compiler, and not from records of the user.
@@ -281,6 +349,7 @@ pub struct Tuning {
 /// One parallel loop (or one serial piece) of a kernel; launches of a kernel are separated by barriers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Launch {
+    /// The name of its function ([`KernelFn`]) in the compiled code.
     pub symbol: String,
     /// Extent of the parallel loop; 1 for a serial piece.
     pub extent: u64,
@@ -319,6 +388,7 @@ impl Manifest {
 }
 
 impl Port {
+    /// Whether the tensor has this type and shape.
     pub fn accepts(&self, tensor: &Tensor) -> bool {
         self.dtype == tensor.dtype() && self.shape == tensor.shape()
     }

@@ -54,7 +54,7 @@ pub enum NpyError {
     #[error("{0}")]
     Read(#[source] io::Error),
     /// The bytes do not begin with the magic string of the format.
-    #[error("not a .npy file: the magic bytes are missing")]
+    #[error("is not a .npy file: the magic bytes are missing")]
     NotNpy,
     /// A later version of the format.
     #[error("version {0} of the .npy format is not supported (1, 2 and 3 are)")]
@@ -63,13 +63,13 @@ pub enum NpyError {
     #[error("the file ends inside its header")]
     TruncatedHeader,
     /// The header does not describe an array.
-    #[error("malformed header: {0}")]
+    #[error("its header is malformed: {0}")]
     Header(String),
     /// The element type has no counterpart here.
     #[error("element type `{0}` is not supported")]
     Descr(String),
     /// More than the array comes out of a pipe.
-    #[error("more follows the {expected} bytes of the array")]
+    #[error("the file goes on after the {expected} bytes of the array")]
     Trailing {
         /// Bytes of the array.
         expected: usize,
@@ -460,7 +460,9 @@ mod tests {
         assert_eq!(read(dir.path().join("a.npy")).unwrap(), tensor);
         assert!(read(dir.path().join("b.npy")).unwrap_err().to_string().contains("b.npy"));
         fs::write(dir.path().join("c.npy"), b"no").unwrap();
-        assert!(read(dir.path().join("c.npy")).unwrap_err().to_string().contains("c.npy: not a"));
+        assert!(
+            read(dir.path().join("c.npy")).unwrap_err().to_string().contains("c.npy: is not a")
+        );
     }
 
     #[test]

@@ -154,7 +154,7 @@ pub enum RunError {
         source: HostError,
     },
     /// A host operator gave something else than the plan says.
-    #[error("`{step}`: result {index} does not fit its buffer, it is {result:?}")]
+    #[error("`{step}`: result {index} does not fit its buffer; it is {result:?}")]
     HostResult {
         /// The step.
         step: String,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memmap2::{MmapMut, MmapRaw};
 
@@ -369,9 +369,10 @@ impl Session {
 /// Traces.
 impl Session {
     /// Notes from now on what each thread does when: up to `room` pieces of work of each. A GPU's
-    /// kernels are not among them.
-    pub fn start_trace(&mut self, room: usize) {
-        self.trace = Some(Recorder::new(self.pool.threads(), room));
+    /// kernels are not among them. The result is the instant that [`TraceEvent::start`] counts
+    /// from.
+    pub fn start_trace(&mut self, room: usize) -> Instant {
+        self.trace.insert(Recorder::new(self.pool.threads(), room)).origin()
     }
 
     /// Ends the trace, and gives what was noted of the specialisation of the last run; nothing if
@@ -379,18 +380,16 @@ impl Session {
     pub fn take_trace(&mut self) -> Trace {
         let Some(recorder) = self.trace.take() else { return Trace::default() };
         let steps = &self.parts.programs[self.current].steps;
-        let (threads, dropped) = recorder.into_events();
-        let events = threads.into_iter().enumerate().flat_map(|(thread, events)| {
-            events.into_iter().filter_map(move |raw| {
-                let step = steps.get(raw.step as usize)?;
-                Some(TraceEvent {
-                    step: raw.step as usize,
-                    name: step.name.clone(),
-                    kind: step.kind,
-                    thread,
-                    start: raw.start,
-                    duration: raw.duration,
-                })
+        let (spans, dropped) = recorder.into_spans();
+        let events = spans.filter_map(|span| {
+            let step = steps.get(span.step)?;
+            Some(TraceEvent {
+                step: span.step,
+                name: step.name.clone(),
+                kind: step.kind,
+                thread: span.thread,
+                start: span.start,
+                duration: span.duration,
             })
         });
         Trace { events: events.collect(), dropped }

@@ -11,13 +11,13 @@ use crate::manifest::TargetInfo;
 #[non_exhaustive]
 pub enum TargetError {
     /// Compiled for another architecture or operating system.
-    #[error("compiled for `{needed}`, but this is {arch}-{os}", arch = std::env::consts::ARCH, os = std::env::consts::OS)]
+    #[error("is compiled for `{needed}`, but this machine is {arch}-{os}", arch = std::env::consts::ARCH, os = std::env::consts::OS)]
     Machine {
         /// The target triple of the artifact.
         needed: String,
     },
     /// Compiled for a GPU, which is not there or does not work.
-    #[error("compiled for an NVIDIA GPU ({needed}), but {source}")]
+    #[error("is compiled for an NVIDIA GPU ({needed}), but {source}")]
     Gpu {
         /// The generations of GPUs that the code is for.
         needed: String,
@@ -26,7 +26,7 @@ pub enum TargetError {
     },
     /// Compiled for newer GPUs.
     #[error(
-        "compiled for an NVIDIA GPU ({needed}), but the {device} is of sm_{sm}; compile with --sm {sm}"
+        "is compiled for an NVIDIA GPU ({needed}), but the {device} is sm_{sm}; compile with --sm {sm}"
     )]
     OldGpu {
         /// The generations of GPUs that the code is for.
@@ -37,7 +37,7 @@ pub enum TargetError {
         sm: u32,
     },
     /// The processor lacks features that the code uses.
-    #[error("compiled for the CPU `{cpu}`, but this one lacks {}; compile with another --target-cpu", missing.join(", "))]
+    #[error("is compiled for the CPU `{cpu}`, but this one lacks {}; compile with another --target-cpu", missing.join(", "))]
     Features {
         /// The processor that it was compiled for.
         cpu: String,

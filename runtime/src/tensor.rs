@@ -20,14 +20,42 @@ pub struct Tensor {
 /// Why bytes could not become a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TensorError {
+    /// The number of bytes does not fit an address.
     #[error("shape {shape:?} has more elements than this machine can address")]
-    TooLarge { shape: Vec<usize> },
+    TooLarge {
+        /// The shape that was asked for.
+        shape: Vec<usize>,
+    },
+    /// The data is not as long as type and shape say.
     #[error("{dtype} {shape:?} needs {expected} bytes, but {found} were given")]
-    WrongLength { dtype: DType, shape: Vec<usize>, expected: usize, found: usize },
+    WrongLength {
+        /// The type of the elements.
+        dtype: DType,
+        /// The shape that was asked for.
+        shape: Vec<usize>,
+        /// Bytes that type and shape need.
+        expected: usize,
+        /// Bytes that were given.
+        found: usize,
+    },
+    /// A byte of a tensor of `Bool` is neither 0 nor 1.
     #[error("a bool must be 0 or 1, but byte {index} is {value}")]
-    NotABool { index: usize, value: u8 },
+    NotABool {
+        /// Which element it is, in row-major order.
+        index: usize,
+        /// The byte.
+        value: u8,
+    },
+    /// The system gave no memory.
     #[error("there is no memory for {dtype} {shape:?}, which needs {bytes} bytes")]
-    NoMemory { dtype: DType, shape: Vec<usize>, bytes: usize },
+    NoMemory {
+        /// The type of the elements.
+        dtype: DType,
+        /// The shape that was asked for.
+        shape: Vec<usize>,
+        /// Bytes that it needs.
+        bytes: usize,
+    },
 }
 
 /// Bytes of a dense tensor, or `None` where the product overflows.
@@ -66,6 +94,7 @@ impl Tensor {
         Tensor { dtype, shape: shape.to_vec(), data: or_end(AlignedBytes::zeroed(bytes), bytes) }
     }
 
+    /// A tensor of zeros, or an error if the shape is too large or there is no memory.
     pub fn try_zeros(dtype: DType, shape: &[usize]) -> Result<Tensor, TensorError> {
         let bytes = byte_len(dtype, shape)
             .ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })?;
@@ -80,6 +109,8 @@ impl Tensor {
         Ok(Tensor { dtype: self.dtype, shape: self.shape.clone(), data })
     }
 
+    /// A tensor with a copy of these bytes, which are row-major and in the machine's own byte
+    /// order.
     pub fn from_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor, TensorError> {
         let expected = byte_len(dtype, shape)
             .ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })?;
@@ -110,18 +141,22 @@ impl Tensor {
         Tensor { dtype: T::DTYPE, shape: shape.to_vec(), data }
     }
 
+    /// A tensor of rank 0 with one element.
     pub fn scalar<T: Element>(value: T) -> Tensor {
         Tensor::from_slice(&[], &[value])
     }
 
+    /// The type of its elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
+    /// Its extents, the outermost axis first; empty for a scalar.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
+    /// The number of axes; 0 for a scalar.
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
@@ -131,10 +166,12 @@ impl Tensor {
         self.data.len() / self.dtype.size()
     }
 
+    /// Whether an extent is 0, so that there are no elements.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
+    /// All elements in row-major order and the machine's own byte order.
     pub fn bytes(&self) -> &[u8] {
         &self.data
     }

@@ -303,7 +303,7 @@ fn an_index_out_of_range_is_bad_data() {
         assert_eq!(run(session, &[input(c"x", i32, &ids)], &[y_out]), status, "{index}");
         if status == AnscStatus::Data {
             let said = "node `/embed/Gather`: index 100 at [1, 2] of input `x` is out of range; \
-                        legal are those from -100 to 99";
+                        it must be from -100 to 99";
             assert_eq!(message(), said);
         }
     }

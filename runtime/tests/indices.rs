@@ -53,7 +53,7 @@ fn the_error_says_where_and_the_session_goes_on() {
         let error = session.run(&[("x", &wrong)]).unwrap_err();
         assert_eq!(error, bad("x", true, &[1, 1], -6, 5));
         let said = "node `lookup`: index -6 at [1, 1] of input `x` is out of range; \
-                    legal are those from -5 to 4";
+                    it must be from -5 to 4";
         assert_eq!(error.to_string(), said);
         assert_eq!(session.run(&[("x", &good)]).unwrap()[0].1, good);
     }

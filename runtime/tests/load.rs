@@ -242,7 +242,7 @@ fn an_artifact_in_memory_is_checked() {
     bytes[middle] ^= 1;
     let error = Model::from_bytes(&bytes).unwrap_err();
     assert!(matches!(error.kind, LoadErrorKind::Damaged), "{error}");
-    assert!(error.to_string().starts_with("the artifact in memory: damaged"), "{error}");
+    assert!(error.to_string().starts_with("the artifact in memory: is damaged"), "{error}");
     let empty = Model::from_bytes(&[]).unwrap_err();
     assert!(matches!(empty.kind, LoadErrorKind::NotAnArtifact(_)), "{empty}");
 }

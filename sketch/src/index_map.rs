@@ -24,14 +24,19 @@ pub struct IndexMap {
     outputs: Vec<Expr>,
 }
 
+/// Why there is no such index map.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum MapError {
+    /// The text cannot be read.
     #[error(transparent)]
     Text(#[from] ParseError),
+    /// The left side of the text is no list of `v0`, `v1` and so on.
     #[error("the inputs of an index map are v0, v1, ..")]
     Inputs,
+    /// An output reads something else than inputs, or is no integer.
     #[error("`{0}` is no integer expression over the inputs of the map")]
     Output(String),
+    /// There are more inputs or outputs than programs may have loops.
     #[error("an index map has at most {0} inputs and outputs")]
     TooMany(usize),
 }
@@ -40,6 +45,7 @@ pub enum MapError {
 const MOST_AXES: usize = 32;
 
 impl IndexMap {
+    /// A map of `inputs` variables, the first of which is `v0`.
     pub fn new(inputs: usize, outputs: Vec<Expr>) -> Result<IndexMap, MapError> {
         if inputs.max(outputs.len()) > MOST_AXES {
             return Err(MapError::TooMany(MOST_AXES));
@@ -64,10 +70,12 @@ impl IndexMap {
         IndexMap::new(inputs.len(), outputs)
     }
 
+    /// The number of axes of the space that is mapped.
     pub fn inputs(&self) -> usize {
         self.inputs
     }
 
+    /// One expression for each axis of the space that is mapped to.
     pub fn outputs(&self) -> &[Expr] {
         &self.outputs
     }

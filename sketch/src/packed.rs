@@ -6,7 +6,9 @@ use ansc_graph::{BufId, Compute, Expr};
 /// as its only input, makes of it: the compiler evaluates it once.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Packing {
+    /// The position among the parameters of the program.
     pub param: usize,
+    /// An expression of the constant alone.
     pub compute: Compute,
 }
 

@@ -30,8 +30,10 @@ pub mod verify;
 
 use ansc_graph::{BufId, Combiner, Expr, TensorType, VarId};
 
+/// A kernel: loops and blocks over buffers, as the module describes them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Program {
+    /// The kernel's name, from which those of functions are made.
     pub name: String,
     /// `BufId` indexes this.
     pub buffers: Vec<Buffer>,
@@ -39,13 +41,18 @@ pub struct Program {
     pub params: Vec<BufId>,
     /// `VarId` indexes this: the name of each variable, loops and block iterators alike.
     pub vars: Vec<String>,
+    /// Statements that run one after another.
     pub body: Vec<Stmt>,
 }
 
+/// A tensor that a program reads or writes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Buffer {
+    /// How texts of the program call it.
     pub name: String,
+    /// The type of its elements, and its extents.
     pub ty: TensorType,
+    /// Whose memory it lies in, and who sees it.
     pub scope: Scope,
     /// What `finish` is to make of the stride of an axis.
     pub align: Option<Align>,
@@ -54,17 +61,22 @@ pub struct Buffer {
 /// The stride of `axis`, in elements, is `offset` more than a multiple of `factor`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Align {
+    /// The axis whose stride is asked for.
     pub axis: usize,
+    /// The stride is a multiple of this many elements, and `offset`.
     pub factor: usize,
+    /// Elements beyond the multiple, which keep rows apart in the banks of a memory.
     pub offset: usize,
 }
 
 impl Buffer {
+    /// A buffer of any layout.
     pub fn new(name: impl Into<String>, ty: TensorType, scope: Scope) -> Buffer {
         Buffer { name: name.into(), ty, scope, align: None }
     }
 }
 
+/// Where a buffer lies, and who sees it.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize,
 )]
@@ -82,92 +94,147 @@ pub enum Scope {
     Shared,
 }
 
+/// A loop, or the work of one point of loops.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stmt {
+    /// Repeats statements.
     For(Box<For>),
+    /// Executes a body once.
     Block(Box<Block>),
 }
 
 /// `for var in 0..extent`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct For {
+    /// The variable that counts from 0.
     pub var: VarId,
+    /// How many iterations there are.
     pub extent: usize,
+    /// How iterations are executed.
     pub kind: ForKind,
+    /// Statements of one iteration.
     pub body: Vec<Stmt>,
 }
 
+/// How the iterations of a loop are executed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ForKind {
+    /// One after another.
     Serial,
+    /// On all threads of the pool at once.
     Parallel,
+    /// Side by side in the lanes of vectors.
     Vectorized,
+    /// One after another, written out.
     Unrolled,
     /// What an iteration copies to shared memory is on its way while the one before it computes. A hint for GPUs,
     /// which have asynchronous copies (see [`gpu`](crate::gpu)); anywhere else a serial loop.
     Pipelined,
+    /// One for each thread of a GPU along an axis.
     Bound(ThreadAxis),
 }
 
+/// The parts of a GPU that the iterations of a loop are spread over.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadAxis {
+    /// Thread blocks along x.
     BlockX,
+    /// Thread blocks along y.
     BlockY,
+    /// Thread blocks along z.
     BlockZ,
+    /// Threads of a block along x.
     ThreadX,
+    /// Threads of a block along y.
     ThreadY,
+    /// Threads of a block along z.
     ThreadZ,
+    /// Interleaved parts of one thread.
     Virtual,
 }
 
+/// A statement with iterators of its own, so that loops around it can change.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Block {
+    /// Unique in the program; schedules find the block by it.
     pub name: String,
+    /// The axes of its computation, which are bound to the loops around it.
     pub iters: Vec<Iter>,
     /// Over loop variables and block iterators: a `bool`; the body is skipped where it is false.
     pub predicate: Option<Expr>,
+    /// The work at one point.
     pub body: Body,
 }
 
+/// A block iterator: an axis of the computation, whatever loops it is made of.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Iter {
+    /// The variable that the body uses.
     pub var: VarId,
+    /// The axis has the points `0..extent`.
     pub extent: usize,
+    /// Whether points are independent or terms of a reduction.
     pub kind: IterKind,
     /// Over loop variables.
     pub binding: Expr,
 }
 
+/// Whether the points of an iterator are independent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum IterKind {
+    /// Instances at different points are independent.
     Spatial,
+    /// Points are the terms of a reduction, which may come in another order.
     Reduce,
 }
 
 /// One element of a buffer; indices are over block iterators.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Access {
+    /// The buffer that is accessed.
     pub buffer: BufId,
+    /// One index for each of its axes.
     pub indices: Vec<Expr>,
 }
 
+/// The work of a block at one point.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Body {
     /// `dst = value`
-    Assign { dst: Access, value: Expr },
+    Assign {
+        /// The element that is written.
+        dst: Access,
+        /// The value that is written there.
+        value: Expr,
+    },
     /// `dst = combine(dst, value)`; the combiner is not an arg-combiner.
-    Reduce { combiner: Combiner, dst: Access, value: Expr, init: bool },
+    Reduce {
+        /// How a term and the result so far become one.
+        combiner: Combiner,
+        /// The result.
+        dst: Access,
+        /// The term.
+        value: Expr,
+        /// Whether the result begins with the combiner's identity before the first term.
+        init: bool,
+    },
     /// `(best, position)` is replaced by `(value, term)` where the value is better by the combiner's order,
     /// or is the first one. `term` is the row-major position in the reduction domain.
     ArgReduce {
+        /// `ArgMax` or `ArgMin`.
         combiner: Combiner,
+        /// The best value so far.
         best: Access,
+        /// The place of that value.
         position: Access,
+        /// The value of this term.
         value: Expr,
+        /// The place of this term.
         term: Expr,
+        /// Whether the first term replaces whatever was there.
         init: bool,
     },
 }
@@ -187,10 +254,12 @@ impl ForKind {
 }
 
 impl Program {
+    /// The buffer of that id.
     pub fn buffer(&self, id: BufId) -> &Buffer {
         &self.buffers[id.index()]
     }
 
+    /// Adds a buffer, and gives its id.
     pub fn add_buffer(&mut self, name: impl Into<String>, ty: TensorType, scope: Scope) -> BufId {
         self.buffers.push(Buffer::new(name, ty, scope));
         BufId::new(self.buffers.len() - 1)
@@ -222,6 +291,7 @@ impl Program {
             .expect("numbers do not run out")
     }
 
+    /// Adds a variable of a loop or iterator, and gives its id.
     pub fn add_var(&mut self, name: impl Into<String>) -> VarId {
         self.vars.push(name.into());
         VarId::new(self.vars.len() - 1)
@@ -255,6 +325,7 @@ impl Body {
         }
     }
 
+    /// The value that is assigned, or the term of a reduction.
     pub fn value(&self) -> &Expr {
         match self {
             Body::Assign { value, .. }

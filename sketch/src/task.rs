@@ -25,12 +25,16 @@ use crate::rules::{Sketch, Space, nests};
 use crate::schedule::Schedule;
 use crate::trace::{Decision, Instruction, Recorder, StepError, Trace, TraceError, Unfit};
 
+/// A subgraph that becomes one kernel, and all that its schedules depend on.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Task {
+    /// The name of the kernel; it does not count for [`Task::key`].
     pub name: String,
+    /// The subgraph that is fused into one kernel.
     pub compute: Compute,
     /// Which inputs are known when compiling, and may be packed.
     pub constant: Vec<bool>,
+    /// The processor, as the default schedule knows it.
     pub machine: Machine,
     /// Threads that the schedule is for.
     pub cores: usize,
@@ -45,6 +49,7 @@ pub struct Task {
 pub struct Sample {
     /// With all its decisions.
     pub trace: Trace,
+    /// The program that the trace makes, and what becomes of constants.
     pub scheduled: Scheduled,
 }
 

@@ -42,7 +42,7 @@ pub(super) fn build(program: &Program, targets: &Targets, output: &Path) -> Resu
     let codegen = start.elapsed().as_secs_f64();
     let ports = Ports::of(program, &ptx.workspace);
     let manifest = ports.into_manifest(&program.name, gpu.info(), vec![]);
-    let sm = gpu.sm().ok_or_else(|| Error::Usage(format!("{} is no GPU", gpu.cpu)))?;
+    let sm = gpu.sm().ok_or_else(|| Error::Usage(format!("{} is not a GPU", gpu.cpu)))?;
     let code = GpuCode { texts: vec![GpuText { sm, ptx: ptx.text }], kernels: vec![ptx.launches] };
     artifact::write_gpu(output, &targets.host, &code, &[], &manifest)?;
     Ok(Phases { codegen, link: start.elapsed().as_secs_f64() - codegen })

@@ -69,33 +69,52 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
             n * 100.0,
             n / 100.0
         )),
-        _ => Err(format!("`{text}` is no share such as 1% or 0.01")),
+        _ => Err(format!("`{text}` is not a share such as 1% or 0.01")),
     }
 }
 
 pub(super) fn parse_minutes(text: &str) -> Result<f64, String> {
     let minutes = text.parse::<f64>().ok().filter(|m| m.is_finite() && *m >= 0.0);
-    minutes.ok_or_else(|| format!("`{text}` is no number of minutes such as 0.5 or 10"))
+    minutes.ok_or_else(|| format!("`{text}` is not a number of minutes such as 0.5 or 10"))
 }
 
 /// A number of things of which none would be nothing to do.
 pub(super) fn parse_count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|n| *n > 0);
-    count.ok_or_else(|| format!("`{text}` is no number from 1 on"))
+    count.ok_or_else(|| format!("`{text}` is not a whole number from 1 on"))
+}
+
+/// Each stream is a session with memory and a thread of its own.
+const MOST_STREAMS: usize = 1024;
+
+pub(super) fn parse_streams(text: &str) -> Result<usize, String> {
+    match parse_count(text)? {
+        streams if streams > MOST_STREAMS => {
+            Err(format!("{streams} streams are too many: {MOST_STREAMS} at most"))
+        }
+        streams => Ok(streams),
+    }
 }
 
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
-    seconds.filter(|s| !s.is_zero()).ok_or_else(|| format!("`{text}` is no time such as 0.5"))
+    seconds
+        .filter(|s| !s.is_zero())
+        .ok_or_else(|| format!("`{text}` is not a number of seconds such as 0.5"))
 }
 
-/// `NAME=FILE`, or an archive by its ending.
+/// `NAME=FILE`, `NAME=FILE.npz:KEY`, or an archive by its ending.
 pub(super) fn parse_input(text: &str) -> Result<InputFile, String> {
+    // Keys are names of ONNX values, which may hold `=` and `:`.
+    if let Some((pair, key)) = text.split_once(".npz:") {
+        let (name, file) = split_pair(pair)?;
+        return Ok(InputFile::Entry(name.into(), format!("{file}.npz").into(), key.into()));
+    }
     if text.ends_with(".npz") && !text.contains('=') {
         return Ok(InputFile::All(text.into()));
     }
     let (name, file) = split_pair(text)
-        .map_err(|e| format!("{e}; an archive with all inputs by name is a file `.npz`"))?;
+        .map_err(|e| format!("{e}; an archive with all inputs by name ends in `.npz`"))?;
     Ok(InputFile::One(name.into(), file.into()))
 }
 
@@ -124,6 +143,8 @@ mod tests {
         assert!(["-1", "inf", "m"].iter().all(|text| parse_minutes(text).is_err()));
         assert_eq!(parse_count("1"), Ok(1));
         assert!(["0", "-1", "x"].iter().all(|text| parse_count(text).is_err()));
+        assert_eq!((parse_streams("1"), parse_streams("1024")), (Ok(1), Ok(1024)));
+        assert!(["0", "1025", "99999999999999999999"].iter().all(|t| parse_streams(t).is_err()));
         assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
         assert!(["0", "-1", "nan", "1e300", "s"].iter().all(|text| parse_seconds(text).is_err()));
         assert_eq!(parse_dim("a=b=4"), Ok(("a=b".into(), Sizes(vec![4]))));
@@ -137,6 +158,11 @@ mod tests {
     fn inputs_are_arrays_or_archives() {
         assert_eq!(parse_input("x=a.npy"), Ok(InputFile::One("x".into(), "a.npy".into())));
         assert_eq!(parse_input("all.npz"), Ok(InputFile::All("all.npz".into())));
+        let entry =
+            |name: &str, key: &str| Ok(InputFile::Entry(name.into(), "a.npz".into(), key.into()));
+        assert_eq!(parse_input("x=a.npz:y"), entry("x", "y"));
+        assert_eq!(parse_input("x=1=a.npz:y=2:z"), entry("x=1", "y=2:z"));
+        assert!(parse_input("a.npz:y").is_err());
         assert!(parse_input("a.npy").unwrap_err().contains(".npz"));
     }
 

@@ -66,6 +66,8 @@ pub struct Size {
 pub enum InputFile {
     /// The value of one input.
     One(String, PathBuf),
+    /// The value of one input, with its name in an archive.
+    Entry(String, PathBuf, String),
     /// An archive that has values by name.
     All(PathBuf),
 }
@@ -77,6 +79,8 @@ pub enum Against {
     Reference,
     /// ONNX Runtime, of a Python that has it
     Onnxruntime,
+    /// The outputs `output_0.pb`, `output_1.pb` and so on in the folder of --input-dir
+    Recorded,
 }
 
 /// A value of `--value`.
@@ -98,17 +102,17 @@ pub struct Search {
     /// Stop when another round is expected to take away less than this share of the latency
     #[arg(long, value_name = "1%", value_parser = parse_share, allow_hyphen_values = true)]
     pub until_gain: Option<f64>,
-    /// What random choices begin with
+    /// The seed of random choices
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
-    /// Whether a kernel finds its constants in the caches: `auto` does as the model will, whose
+    /// Where a kernel finds its constants while it is measured: `auto` does as the model will, whose
     /// constants fit the last cache or do not
     #[arg(long, value_enum, default_value_t = Constants::Auto)]
     pub constants: Constants,
-    /// How candidates are found
+    /// The strategy that finds candidates
     #[arg(long, default_value = "opevo", value_parser = ansc_tuner::strategy::NAMES)]
     pub strategy: String,
-    /// What tells good candidates from bad ones before they are measured
+    /// The model that tells good candidates from bad ones before they are measured
     #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
     pub cost_model: String,
 }

@@ -101,7 +101,7 @@ fn check(args: &Compile) -> Result<(), Error> {
         Some(pass) => {
             let names: Vec<&str> = PASSES.iter().map(|p| p.name).collect();
             let names = names.join(", ");
-            Err(Error::Usage(format!("there is no pass `{pass}`; there are: all, {names}")))
+            Err(Error::Usage(format!("there is no pass `{pass}`; the passes are all, {names}")))
         }
     }
 }

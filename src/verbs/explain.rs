@@ -50,11 +50,11 @@ pub(super) fn measured(
 
 fn of_artifact(args: &Explain) -> Result<(), Error> {
     if args.listing().is_some() {
-        let message = "an artifact holds no program any more: explain the model for listings";
+        let message = "an artifact holds no programs; explain the model to see listings";
         return Err(Error::Usage(message.into()));
     }
     if !args.specialise.values.is_empty() {
-        return Err(Error::Usage("--value is for a model: an artifact has its values".into()));
+        return Err(Error::Usage("`--value` is for a model; an artifact has its values".into()));
     }
     let size = Size { shapes: args.specialise.shapes.clone(), dims: args.specialise.dims.clone() };
     let model = Model::load(&args.file)?;
@@ -222,9 +222,9 @@ fn gpu_listing(
             let sm = sms.first().copied().unwrap_or_default();
             Ok(compile_ptx(kernels, "kernel", &Target::cuda(sm)?)?.text)
         }
-        Some(_) => {
-            Err(Error::Usage("with `--target cuda` there is --loops, and --asm for PTX".into()))
-        }
+        Some(_) => Err(Error::Usage(
+            "with `--target cuda`, `--loops` shows loops and `--asm` shows PTX".into(),
+        )),
     }
 }
 
@@ -273,7 +273,7 @@ fn choose<T>(
     let some = all.first().map(example);
     all.retain(|kernel| any(kernel, &|n| if exactly { n == wanted } else { n.contains(wanted) }));
     if all.is_empty() {
-        let such = some.map_or(String::new(), |some| format!("; a kernel is, for example, {some}"));
+        let such = some.map_or(String::new(), |some| format!("; one of the kernels is {some}"));
         return Err(Error::Usage(format!(
             "no kernel or node of the model is named `{wanted}`{such}"
         )));

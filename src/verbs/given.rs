@@ -1,5 +1,5 @@
-//! Values that the user gives for inputs: `NAME=FILE.npy` for one, `FILE.npz` for all of an
-//! archive.
+//! Values that the user gives for inputs: `NAME=FILE.npy` or `NAME=FILE.npz:KEY` for one, `FILE.npz`
+//! for all of an archive.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,10 +19,16 @@ pub(super) fn tensors(files: &[InputFile]) -> Result<BTreeMap<String, Tensor>, E
     for file in files {
         match file {
             InputFile::One(name, path) => all.push((name.clone(), read_tensor(path)?)),
+            InputFile::Entry(name, path, key) => all.push((name.clone(), entry(path, key)?)),
             InputFile::All(path) => all.extend(archive(path)?),
         }
     }
     once("--input", all.into_iter())
+}
+
+fn entry(path: &Path, key: &str) -> Result<Tensor, Error> {
+    kinds::expect(path, &[Kind::Archive])?;
+    npz::read_one(path, key)
 }
 
 fn archive(path: &Path) -> Result<BTreeMap<String, Tensor>, Error> {

@@ -52,7 +52,7 @@ fn print_artifact(m: &Manifest) {
     match &m.preparation {
         None => println!("weights {weights}"),
         Some(p) => println!(
-            "weights {weights}, of some of which {} are made when loading",
+            "weights {weights}, and {} more that are made of them when loading",
             human_bytes(p.bytes as u64)
         ),
     }
@@ -140,7 +140,7 @@ fn model(args: &Inspect) -> Result<(), Error> {
     operators.sort_by_key(|o| std::cmp::Reverse(o.count));
     operators.iter().for_each(|o| println!("{:6} {}", o.count, o.qualified()));
     if graph.is_none() {
-        println!("to be fixed before it can be compiled, or not supported:");
+        println!("it cannot be compiled as it is:");
         report.problems.iter().for_each(|p| println!("  {p}"));
     }
     Ok(())

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 use ansc_codegen::Target;
 use ansc_frontend::import::{self, ImportOptions};
+use ansc_frontend::tensor_file;
 use ansc_runtime::{Tensor, npy};
 
 use crate::Error;
@@ -142,13 +143,17 @@ fn read_value(name: &str, path: &Path) -> Result<Tensor, Error> {
     if !path.exists() {
         let text = path.display();
         return Err(Error::Usage(format!(
-            "`--value {name}={text}`: there is no file `{text}`, and it is no literal such as 16000, true or [1,2]"
+            "`--value {name}={text}`: there is no file `{text}`, and it is not a literal such as 16000, true or [1,2]"
         )));
     }
     read_tensor(path)
 }
 
+/// The tensor in a file: ONNX's own format by its ending, else NumPy's.
 fn read_tensor(path: &Path) -> Result<Tensor, Error> {
+    if path.extension().is_some_and(|ending| ending == "pb") {
+        return tensor_file::read(path).map_err(|problem| Error::file(path, problem));
+    }
     kinds::expect(path, &[Kind::Array])?;
     Ok(npy::read(path)?)
 }

@@ -201,7 +201,7 @@ fn prune(file: &Path, keep: usize, json: bool) -> Result<(), Error> {
     if json {
         print_json(&json!({ "file": file, "pruned": gone }));
     } else {
-        println!("{}: {gone} records went", file.display());
+        println!("{}: {gone} records were removed", file.display());
     }
     Ok(())
 }

@@ -40,7 +40,7 @@ pub(super) fn run(args: &Report) -> Result<(), Error> {
 fn is_artifact(args: &Report) -> Result<bool, Error> {
     let kind = kinds::expect(&args.file, &[Kind::Artifact, Kind::Records])?;
     if kind != Kind::Artifact && !(args.size.shapes.is_empty() && args.size.dims.is_empty()) {
-        return Err(Error::Usage("--shape and --dim choose a size of an artifact".into()));
+        return Err(Error::Usage("`--shape` and `--dim` choose a size of an artifact".into()));
     }
     Ok(kind == Kind::Artifact)
 }

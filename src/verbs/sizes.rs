@@ -35,7 +35,7 @@ pub(super) fn chosen<'a>(model: &'a Model, size: &Size) -> Result<&'a Specialisa
             [""] => "for one size only".to_owned(),
             names => format!("for {}", names.join("; ")),
         };
-        Error::Data(format!("not compiled for {}, but {known}", dims.join(" ")))
+        Error::Data(format!("the model was not compiled for {}, but {known}", dims.join(" ")))
     })
 }
 

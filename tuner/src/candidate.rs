@@ -17,8 +17,11 @@ use crate::outcome::Outcome;
 /// A schedule that might be measured.
 #[derive(Clone, Debug)]
 pub struct Candidate {
+    /// With all its decisions.
     pub trace: Trace,
+    /// The program that the trace makes.
     pub scheduled: Scheduled,
+    /// The program as cost models see it.
     pub features: Arc<Features>,
     /// Structural hash of the program: traces that make the same program are one candidate.
     pub program: u64,
@@ -53,6 +56,7 @@ impl From<Sample> for Candidate {
 
 /// The search of one task: its space, and what was measured.
 pub struct Search {
+    /// The task that is searched.
     pub task: Arc<Task>,
     /// The first is the default schedule's.
     pub sketches: Vec<Sketch>,
@@ -63,11 +67,13 @@ pub struct Search {
 }
 
 impl Search {
+    /// A search that has measured nothing.
     pub fn new(task: Arc<Task>) -> Search {
         let sketches = task.sketches();
         Search { task, sketches, measured: vec![], index: HashMap::new() }
     }
 
+    /// Whether the candidate's program was measured.
     pub fn is_seen(&self, candidate: &Candidate) -> bool {
         self.is_program_seen(candidate.program)
     }
@@ -77,6 +83,7 @@ impl Search {
         self.index.contains_key(&program)
     }
 
+    /// The pooled outcome of the candidate's program, if it was measured.
     pub fn outcome(&self, candidate: &Candidate) -> Option<&Outcome> {
         self.index.get(&candidate.program).map(|&at| &self.measured[at].1)
     }

@@ -8,6 +8,8 @@
 //! what became of it. The crate knows neither LLVM nor ONNX: a [`Measurer`] builds and
 //! runs candidates, and the command provides one.
 
+#![deny(missing_docs)]
+
 pub mod candidate;
 pub mod lab;
 pub mod measure;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome {
     /// Seconds of one run each, in the order of measurement; never empty, all finite and positive.
     Seconds(Vec<f64>),
+    /// It has no time, for this reason.
     Failed(Failure),
 }
 
@@ -32,6 +33,7 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Every reason once, in the order of the variants.
     pub const ALL: [Failure; 6] = [
         Failure::Build,
         Failure::BuildTimeout,
@@ -81,6 +83,7 @@ impl Outcome {
         }
     }
 
+    /// Why there is no time, if there is none.
     pub fn failure(&self) -> Option<Failure> {
         match self {
             Outcome::Seconds(_) => None,

@@ -14,8 +14,11 @@ use crate::records::Limits;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
+    /// Arithmetic: it does as many operations a second as the machine can.
     Compute,
+    /// The bandwidth of the cache that holds its data.
     Caches,
+    /// The bandwidth of memory.
     Memory,
 }
 
@@ -24,14 +27,18 @@ pub enum Bound {
 pub struct Copying {
     /// Those that are read and those that are written, of all threads together.
     pub bytes: u64,
+    /// Bytes that are read and written in a second.
     pub bytes_per_second: f64,
 }
 
+/// A kernel's place under the roofline of a machine.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Roofline {
+    /// The limit that keeps it from being faster.
     pub bound: Bound,
     /// Operations for each byte.
     pub intensity: f64,
+    /// Operations in a second that it reaches.
     pub flops_per_second: f64,
     /// The shortest time that the machine allows, as a share of the time that it takes.
     pub share: f64,

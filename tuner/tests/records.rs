@@ -271,7 +271,7 @@ fn wrong_files_are_refused_and_left_alone() {
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
     let table: [(&Path, &str); 5] = [
-        (&text, "is no file of records"),
+        (&text, "is not a file of records"),
         (&other, "a database of another program"),
         (&newer, "is of format 99"),
         (directory.path(), "cannot be written"),

@@ -52,7 +52,7 @@ fn listed(features: &[String]) -> String {
 }
 
 fn macros(out: &mut String, upper: &str, plan: &Plan<'_>, weights: Weights, manifest: &Manifest) {
-    let _ = writeln!(out, "/* What {}_run returns. */", upper.to_ascii_lowercase());
+    let _ = writeln!(out, "/* Return values of {}_run. */", upper.to_ascii_lowercase());
     let mut define = |name: &str, value: usize| {
         let _ = writeln!(out, "#define {upper}_{name} {value}");
     };

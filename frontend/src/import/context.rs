@@ -363,8 +363,8 @@ impl NodeCtx<'_> {
             let value = self.graph_here().value(input);
             if value.dynamic {
                 let reason = format!(
-                    "the size of its input `{}` is only known when the model runs, which outputs of \
-                     the model and sorting and searching operators alone may be",
+                    "only the data decides the size of its input `{}`, which only outputs of the \
+                     model, and operators that sort and search, may read",
                     value.name
                 );
                 return Err(self.unknown(reason, input));

@@ -75,7 +75,7 @@ impl Importer {
 
     fn type_to_begin_at(&mut self, name: &str, binding: &Binding) -> Result<TensorType, Problem> {
         let no_input = |reason| Err(Problem::new(format!("`{name}` cannot be an input: {reason}")));
-        let Binding::Value(value) = *binding else { return no_input("it is no tensor") };
+        let Binding::Value(value) = *binding else { return no_input("it is not a tensor") };
         let expected = self.begins.get(name).cloned().flatten();
         let graph = &self.frame().graph;
         let ty = graph.ty(value).clone();
@@ -83,7 +83,7 @@ impl Importer {
             return Err(constant(name));
         }
         if graph.value(value).dynamic {
-            return no_input("how large it is depends on data");
+            return no_input("its size depends on data");
         }
         match expected.filter(|expected| *expected != ty.shape[..]) {
             None => Ok(ty),

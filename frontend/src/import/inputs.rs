@@ -243,7 +243,7 @@ fn elements(name: &str, options: &ImportOptions) -> Result<Option<usize>, Proble
         None => Ok(Some(named).filter(|&n| n > 0)),
         Some(&[count]) if (named..MAX_ELEMENTS).contains(&count) => Ok(Some(count)),
         Some(other) => {
-            let reason = format!("is a sequence, of which {other:?} is not the number of elements");
+            let reason = format!("is a sequence, and {other:?} is not a number of elements for it");
             Err(problem(name, reason))
         }
     }

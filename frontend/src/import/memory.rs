@@ -42,8 +42,8 @@ impl Memory {
         let (used, limit) = (self.used.get().saturating_add(bytes as u64), self.limit.get());
         if used > limit {
             return Err(format!(
-                "what the model's constants and functions unfold to takes more than {limit} bytes, \
-                 out of proportion to its files"
+                "the model's constants and functions unfold to more than {limit} bytes, out of \
+                 proportion to its files"
             ));
         }
         self.used.set(used);

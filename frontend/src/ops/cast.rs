@@ -31,7 +31,7 @@ fn bit_cast(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let (x, to) = (ctx.input(0)?, target(ctx)?);
     let ty = ctx.ty(x);
     ctx.check(ty.dtype.size() == to.size(), || {
-        format!("an element of type {} has not as many bits as one of {to}", ty.dtype)
+        format!("an element of type {} does not have as many bits as one of {to}", ty.dtype)
     })?;
     let output = Value {
         dynamic: ctx.is_dynamic(x),

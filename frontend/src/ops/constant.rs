@@ -14,7 +14,7 @@ fn constant(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
         return Ok(vec![ctx.share_const(tensor)?]);
     }
     let tensor = value(ctx).ok_or_else(|| {
-        ctx.problem("its value is none of a tensor, an int, a float or a list of these")
+        ctx.problem("its value is not a tensor, an int, a float, or a list of ints or floats")
     })?;
     Ok(vec![ctx.add_const(tensor)?])
 }

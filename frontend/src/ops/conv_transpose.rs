@@ -40,7 +40,7 @@ fn attributes(
         Some(kernel) => ctx.sizes(&kernel, "kernel_shape")?,
         None => w.get(2..).unwrap_or_default().to_vec(),
     };
-    ctx.check(kernel.len() == n, || format!("its kernel {kernel:?} has not {n} axes"))?;
+    ctx.check(kernel.len() == n, || format!("its kernel {kernel:?} does not have {n} axes"))?;
     let strides = per_axis(ctx, "strides", n, 1)?;
     let dilations = per_axis(ctx, "dilations", n, 1)?;
     let extra = per_axis(ctx, "output_padding", n, 0)?;
@@ -74,7 +74,7 @@ fn output_shape(
         let n = input.len();
         let skip = shape.len().saturating_sub(n);
         let output = ctx.sizes(&shape[skip..], "output_shape")?;
-        ctx.check(output.len() == n, || format!("its output_shape has not {n} entries"))?;
+        ctx.check(output.len() == n, || format!("its output_shape does not have {n} entries"))?;
         return Ok(Some(output));
     }
     if !ctx.string("auto_pad", "NOTSET").starts_with("SAME") {

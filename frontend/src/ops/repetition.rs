@@ -191,7 +191,7 @@ impl<'a> Repetition<'a> {
 
     /// One copy of the body after the other, until a condition is known not to hold.
     fn copies(&self, ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
-        let unknown = |ctx: &NodeCtx<'_>| ctx.problem("how often it runs is not known");
+        let unknown = |ctx: &NodeCtx<'_>| ctx.problem("the number of its iterations is not known");
         let trips = self.trips.filter(|_| self.starts.is_some()).ok_or_else(|| unknown(ctx))?;
         let mut goes_on = self.starts == Some(true);
         let mut carried = self.carried.clone();
@@ -227,7 +227,9 @@ impl<'a> Repetition<'a> {
 }
 
 fn tensor(ctx: &NodeCtx<'_>, binding: &Binding) -> Result<ValueId, Problem> {
-    binding.value().ok_or_else(|| ctx.problem("its body gives what is no tensor to be stacked"))
+    binding.value().ok_or_else(|| {
+        ctx.problem("its body gives a value that is to be stacked, but is not a tensor")
+    })
 }
 
 fn scalar(ctx: &mut NodeCtx<'_>, input: usize, dtype: DType) -> Result<Option<ValueId>, Problem> {

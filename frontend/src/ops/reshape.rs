@@ -86,7 +86,7 @@ fn squeeze(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
         Some(axes) => marked(ctx, &axes, ty.rank())?,
     };
     if let Some(axis) = (0..ty.rank()).find(|&a| gone[a] && ty.shape[a] != 1) {
-        let reason = format!("axis {axis} of {ty} cannot go, since it has not one element");
+        let reason = format!("axis {axis} of {ty} cannot be removed, since its extent is not 1");
         return Err(ctx.problem(reason));
     }
     let kept: Vec<usize> = (0..ty.rank()).filter(|&a| !gone[a]).map(|a| ty.shape[a]).collect();

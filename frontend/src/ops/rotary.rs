@@ -83,7 +83,7 @@ fn one_axis(ctx: &mut NodeCtx<'_>, positions: ValueId) -> One {
 pub(crate) fn split_heads(ctx: &mut NodeCtx<'_>, x: ValueId, heads: usize) -> One {
     let shape = ctx.shape(x);
     let fits = shape.len() == 3 && heads > 0 && shape[2].is_multiple_of(heads);
-    ctx.check(fits, || format!("an operand of shape {shape:?} has not {heads} heads"))?;
+    ctx.check(fits, || format!("an operand of shape {shape:?} does not have {heads} heads"))?;
     let x = ctx.reshape(x, &[shape[0], shape[1], heads, shape[2] / heads])?;
     ctx.transpose(x, &[0, 2, 1, 3])
 }

@@ -45,7 +45,7 @@ impl WindowAttrs {
         let n = input.len();
         let strides = per_axis(ctx, "strides", n, 1)?;
         let dilations = per_axis(ctx, "dilations", n, 1)?;
-        ctx.check(kernel.len() == n, || format!("its kernel {kernel:?} has not {n} axes"))?;
+        ctx.check(kernel.len() == n, || format!("its kernel {kernel:?} does not have {n} axes"))?;
         let positive = [&kernel, &strides, &dilations].iter().all(|l| !l.contains(&0));
         ctx.check(positive, || "its kernel, strides and dilations must be positive".into())?;
         let (pads_begin, pads_end) = explicit_pads(ctx, n)?;
@@ -142,7 +142,7 @@ pub(crate) fn per_axis(
     let Some(values) = ctx.ints(name).filter(|v| !v.is_empty()) else {
         return Ok(vec![default; n]);
     };
-    ctx.check(values.len() == n, || format!("its {name} {values:?} have not {n} entries"))?;
+    ctx.check(values.len() == n, || format!("its {name} {values:?} do not have {n} entries"))?;
     ctx.sizes(&values, name)
 }
 

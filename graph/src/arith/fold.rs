@@ -16,6 +16,7 @@ pub fn fold_binary(op: BinOp, a: Scalar, b: Scalar) -> Option<Scalar> {
     scalar::binary(op, a, b)
 }
 
+/// A constant converted to another type, as the semantics of casts say.
 pub fn fold_cast(to: DType, x: Scalar) -> Scalar {
     scalar::cast(to, x)
 }

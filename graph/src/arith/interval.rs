@@ -8,16 +8,20 @@ use crate::scalar::Scalar;
 /// All integers from `low` to `high`; never empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interval {
+    /// The smallest value.
     pub low: i128,
+    /// The largest value.
     pub high: i128,
 }
 
 impl Interval {
+    /// From `low` to `high`, which must not be less.
     pub fn new(low: i128, high: i128) -> Interval {
         debug_assert!(low <= high, "{low}..={high} is empty");
         Interval { low, high }
     }
 
+    /// One value alone.
     pub fn point(value: i128) -> Interval {
         Interval { low: value, high: value }
     }
@@ -35,6 +39,7 @@ impl Interval {
         }
     }
 
+    /// The value of an integer or bool; `None` for floats.
     pub fn of_scalar(value: Scalar) -> Option<Interval> {
         match value.dtype() {
             d if d.is_float() => None,
@@ -43,18 +48,22 @@ impl Interval {
         }
     }
 
+    /// Whether it has one value alone.
     pub fn is_point(self) -> bool {
         self.low == self.high
     }
 
+    /// Whether the value is between the bounds, or is one of them.
     pub fn contains(self, value: i128) -> bool {
         self.low <= value && value <= self.high
     }
 
+    /// Whether all values are in `other` too.
     pub fn within(self, other: Interval) -> bool {
         other.low <= self.low && self.high <= other.high
     }
 
+    /// The smallest interval that has the values of both.
     pub fn union(self, other: Interval) -> Interval {
         Interval { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
@@ -65,6 +74,7 @@ impl Interval {
         if low <= high { Interval { low, high } } else { self }
     }
 
+    /// All sums of a value of each; `None` if one overflows.
     pub fn plus(self, other: Interval) -> Option<Interval> {
         Some(Interval {
             low: self.low.checked_add(other.low)?,
@@ -72,11 +82,13 @@ impl Interval {
         })
     }
 
+    /// All values times a constant; `None` if one overflows.
     pub fn times(self, by: i128) -> Option<Interval> {
         let (a, b) = (self.low.checked_mul(by)?, self.high.checked_mul(by)?);
         Some(Interval { low: a.min(b), high: a.max(b) })
     }
 
+    /// Both bounds, if they are `i64`.
     pub fn to_i64(self) -> Option<(i64, i64)> {
         Some((i64::try_from(self.low).ok()?, i64::try_from(self.high).ok()?))
     }

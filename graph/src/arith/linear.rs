@@ -20,18 +20,22 @@ impl Linear {
         linear
     }
 
+    /// Terms with their coefficients, sorted by term.
     pub fn terms(&self) -> &[(Expr, i64)] {
         &self.terms
     }
 
+    /// The part without a term.
     pub fn constant(&self) -> i64 {
         self.constant
     }
 
+    /// Whether there is no term.
     pub fn is_const(&self) -> bool {
         self.terms.is_empty()
     }
 
+    /// The coefficient of a term; 0 if it does not occur.
     pub fn coefficient(&self, term: &Expr) -> i64 {
         self.find(term).map_or(0, |at| self.terms[at].1)
     }
@@ -86,6 +90,7 @@ impl Linear {
         }
     }
 
+    /// The sum of both, term by term.
     #[must_use]
     pub fn add(&self, other: &Linear) -> Linear {
         let mut sum = self.clone();
@@ -94,11 +99,13 @@ impl Linear {
         sum
     }
 
+    /// The difference of both, term by term.
     #[must_use]
     pub fn sub(&self, other: &Linear) -> Linear {
         self.add(&other.scale(-1))
     }
 
+    /// All coefficients and the constant times `by`.
     #[must_use]
     pub fn scale(&self, by: i64) -> Linear {
         let terms = self.terms.iter().map(|(t, c)| (t.clone(), c.wrapping_mul(by)));
@@ -108,6 +115,7 @@ impl Linear {
         }
     }
 
+    /// The form with `value` added to its constant.
     #[must_use]
     pub fn add_const(&self, value: i64) -> Linear {
         Linear { constant: self.constant.wrapping_add(value), ..self.clone() }

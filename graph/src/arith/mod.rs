@@ -44,6 +44,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// A context that knows these ranges, and no types of buffers.
     pub fn new(ranges: &'a Ranges<'a>) -> Context<'a> {
         Context { ranges, buffers: None, facts: Facts::default() }
     }

@@ -53,6 +53,7 @@ pub struct Group {
 /// A step of the schedule of a graph.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Item {
+    /// Nodes that become one kernel.
     Group(Box<Group>),
     /// A node that is not a tensor expression: an input, a constant, a host operator, control flow.
     Node(NodeId),
@@ -85,6 +86,7 @@ pub fn schedule(graph: &Graph) -> Vec<Item> {
     schedule_with(graph, Options::default())
 }
 
+/// As [`schedule`], within other bounds.
 pub fn schedule_with(graph: &Graph, options: Options) -> Vec<Item> {
     let mut members: BTreeMap<usize, Vec<NodeId>> = BTreeMap::new();
     let order = graph.topological();

@@ -33,34 +33,77 @@ use crate::expr::BufId;
 /// Why there is no value.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InterpError {
+    /// The graph has another number of inputs.
     #[error("{expected} inputs are needed, {found} were given")]
-    InputCount { expected: usize, found: usize },
+    InputCount {
+        /// How many it has.
+        expected: usize,
+        /// How many were given.
+        found: usize,
+    },
+    /// A value does not have the type of the input.
     #[error("input {index} must be {expected}, but is {found}")]
-    Input { index: usize, expected: TensorType, found: TensorType },
+    Input {
+        /// Which input, from 0 on.
+        index: usize,
+        /// The type that the input declares.
+        expected: TensorType,
+        /// The type of the value.
+        found: TensorType,
+    },
+    /// A stage loads beside a buffer.
     #[error(
         "stage {stage}: index {index} on axis {axis} of {buffer} is outside 0..{extent}, at {point:?}"
     )]
     OutOfBounds {
+        /// The name of the stage.
         stage: String,
+        /// The buffer as its expression names it.
         buffer: BufId,
+        /// Which index of the load, from 0 on.
         axis: usize,
+        /// The value of that index.
         index: i64,
+        /// Elements of the axis.
         extent: usize,
         /// The values of the stage's axes.
         point: Vec<i64>,
     },
+    /// The expression means nothing, which verifiers rule out.
     #[error("stage {stage}: {reason}")]
-    Malformed { stage: String, reason: String },
+    Malformed {
+        /// The name of the stage.
+        stage: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The graph cannot be executed; the text says why.
     #[error("{0}")]
     Graph(String),
+    /// A node gave another type than its output declares.
     #[error("output {name} must be {expected}, but is {found}")]
-    Output { name: String, expected: TensorType, found: TensorType },
+    Output {
+        /// The name of the output.
+        name: String,
+        /// The type that it declares.
+        expected: TensorType,
+        /// The type that was found.
+        found: TensorType,
+    },
+    /// An input whose value was fixed got another value.
     #[error("the model was compiled for another value of this input")]
     Bound,
+    /// A host operator failed.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// An error inside of a node.
     #[error("node {node}: {source}")]
-    Node { node: String, source: Box<InterpError> },
+    Node {
+        /// The name of the node.
+        node: String,
+        /// The error.
+        source: Box<InterpError>,
+    },
 }
 
 impl InterpError {

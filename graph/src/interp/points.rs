@@ -25,10 +25,13 @@ pub struct Points<'a> {
 /// Why an element has no value.
 #[derive(Debug, thiserror::Error)]
 pub enum PointError {
+    /// The element takes more operations than the caller allows.
     #[error("it takes too many operations")]
     TooMany,
+    /// The element is the position of an extreme.
     #[error("positions of extremes are not computed one by one")]
     ArgReduction,
+    /// The interpreter failed.
     #[error(transparent)]
     Interp(#[from] InterpError),
 }

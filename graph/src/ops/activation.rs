@@ -17,39 +17,60 @@ use crate::expr::{Expr, UnOp};
 use crate::op::ComputeOp;
 use crate::scalar::Scalar;
 
+/// ONNX's activations that are more than one operation; all of them work on each element alone.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Activation {
+    /// `max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`.
     Celu {
+        /// The negative of the limit to the left.
         alpha: f32,
     },
+    /// `x` above zero, else `alpha * (exp(x) - 1)`.
     Elu {
+        /// The negative of the limit to the left.
         alpha: f32,
     },
     /// With the error function.
     Gelu,
     /// The approximation with the hyperbolic tangent.
     GeluTanh,
+    /// `alpha * x + beta`, kept between 0 and 1.
     HardSigmoid {
+        /// The slope in the middle.
         alpha: f32,
+        /// The value at zero.
         beta: f32,
     },
+    /// `x` times the hard sigmoid of slope 1/6 and value 1/2.
     HardSwish,
+    /// `x` from zero on, else `alpha * x`.
     LeakyRelu {
+        /// The slope below zero.
         alpha: f32,
     },
+    /// `x * tanh(ln(1 + exp(x)))`.
     Mish,
+    /// `1 / x`.
     Reciprocal,
+    /// `gamma` times the `Elu` of `alpha`.
     Selu {
+        /// The factor of the exponential below zero.
         alpha: f32,
+        /// The factor of the whole.
         gamma: f32,
     },
+    /// `ln(1 + exp(x))`.
     Softplus,
+    /// `x / (1 + abs(x))`.
     Softsign,
     /// `x * sigmoid(alpha * x)`.
     Swish {
+        /// The factor inside of the sigmoid.
         alpha: f32,
     },
+    /// `x` above `alpha`, else 0.
     ThresholdedRelu {
+        /// The threshold.
         alpha: f32,
     },
 }

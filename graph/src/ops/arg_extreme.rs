@@ -12,8 +12,10 @@ use super::stages::Stages;
 use crate::compute::{Combiner, TensorType};
 use crate::op::{ComputeOp, Kind};
 
+/// Attributes of [`arg_extreme`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArgExtreme {
+    /// The axis along which elements are compared.
     pub axis: usize,
     /// The maximum, or the minimum.
     pub largest: bool,
@@ -23,6 +25,7 @@ pub struct ArgExtreme {
     pub last: bool,
 }
 
+/// The position of the largest or smallest element along an axis, as `i64`.
 pub fn arg_extreme(attrs: ArgExtreme, x: &TensorType) -> Result<ComputeOp, OpError> {
     let over = Reduced::new(&[attrs.axis], attrs.keep, &x.shape)?;
     if over.extents.contains(&0) {

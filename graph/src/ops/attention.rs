@@ -17,12 +17,15 @@ use crate::scalar::Scalar;
 /// Which keys a query sees. Query `i` is at position `i + offset` among the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Visibility {
+    /// Queries of each sample.
     pub queries: usize,
+    /// Keys of each sample.
     pub keys: usize,
     /// Keys before the first query; without it `lengths - queries`, for each sample.
     pub offset: Option<i64>,
     /// How far back and ahead a query sees; `None` is all the way.
     pub back: Option<i64>,
+    /// As `back`, in the other direction.
     pub ahead: Option<i64>,
 }
 

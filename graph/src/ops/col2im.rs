@@ -14,11 +14,17 @@ use crate::scalar::Scalar;
 /// One value for each spatial axis.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Col2ImAttrs {
+    /// Extents of the image.
     pub image: Vec<usize>,
+    /// Extents of a block.
     pub block: Vec<usize>,
+    /// Pixels between neighbouring blocks.
     pub strides: Vec<usize>,
+    /// Pixels between neighbouring elements of a block.
     pub dilations: Vec<usize>,
+    /// Pixels around the image that blocks reach into, before its first pixel.
     pub pads_begin: Vec<usize>,
+    /// The same after its last pixel.
     pub pads_end: Vec<usize>,
 }
 

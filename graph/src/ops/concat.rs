@@ -13,6 +13,7 @@ use crate::compute::{Compute, Stage, TensorType};
 use crate::expr::Expr;
 use crate::op::{ComputeOp, Kind};
 
+/// All inputs one after another along an axis.
 pub fn concat(inputs: &[TensorType], axis: usize) -> Result<ComputeOp, OpError> {
     let first =
         inputs.first().ok_or_else(|| OpError::Invalid("there is nothing to concatenate".into()))?;

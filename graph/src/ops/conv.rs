@@ -20,14 +20,20 @@ use crate::scalar::Scalar;
 /// A window that slides over the spatial axes: shared by convolutions and pools.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
+    /// Extents of the window.
     pub kernel: &'a [usize],
+    /// Elements between neighbouring windows.
     pub strides: &'a [usize],
+    /// Elements between neighbouring points of a window, 1 for dense ones.
     pub dilations: &'a [usize],
+    /// Elements of padding before the first element.
     pub pads_begin: &'a [usize],
+    /// Elements of padding after the last element.
     pub pads_end: &'a [usize],
 }
 
 impl Window<'_> {
+    /// The number of spatial axes.
     pub fn rank(&self) -> usize {
         self.kernel.len()
     }
@@ -159,6 +165,7 @@ pub fn conv(attrs: ConvAttrs, x: &TensorType, w: &TensorType) -> Result<ComputeO
 }
 
 impl ConvAttrs {
+    /// The window that moves over the input.
     pub fn window(&self) -> Window<'_> {
         Window {
             kernel: &self.kernel,

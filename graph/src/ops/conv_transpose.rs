@@ -33,12 +33,17 @@ use crate::scalar::Scalar;
 /// past its end are zero.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConvTransposeAttrs {
+    /// Extents of the window, for each spatial axis.
     pub kernel: Vec<usize>,
+    /// Elements of the result between the windows of neighbouring elements of the input.
     pub strides: Vec<usize>,
+    /// Elements of the result between neighbouring points of a window, 1 for dense ones.
     pub dilations: Vec<usize>,
+    /// Elements that are cut off before the first element of the result.
     pub pads_begin: Vec<usize>,
     /// Spatial extents of the result.
     pub output: Vec<usize>,
+    /// Parts that the channels fall into; each part of the input makes its own part of the result.
     pub groups: usize,
 }
 
@@ -49,6 +54,7 @@ pub struct Phases {
     groups: usize,
     /// Whether phases are groups, each with outputs of its own.
     apart: bool,
+    /// The convolution of the spread input with the phases of the weight.
     pub conv: ConvAttrs,
 }
 

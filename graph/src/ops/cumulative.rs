@@ -13,8 +13,10 @@ use crate::expr::{BinOp, Expr};
 use crate::op::{ComputeOp, Kind};
 use crate::scalar::Scalar;
 
+/// Attributes of [`cumulative`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cumulative {
+    /// The axis along which elements are combined.
     pub axis: usize,
     /// `Add` or `Mul`.
     pub op: BinOp,
@@ -24,6 +26,7 @@ pub struct Cumulative {
     pub reverse: bool,
 }
 
+/// Each element combined with all that come before it.
 pub fn cumulative(attrs: Cumulative, x: &TensorType) -> Result<ComputeOp, OpError> {
     check_axes(&[attrs.axis], x.rank())?;
     let dtype = x.dtype;

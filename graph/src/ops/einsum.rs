@@ -14,7 +14,9 @@ use crate::op::{ComputeOp, Kind};
 /// its diagonal, one that is not in `output` is summed over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Labels {
+    /// Labels of the axes of each operand.
     pub operands: Vec<Vec<usize>>,
+    /// Labels of the axes of the result.
     pub output: Vec<usize>,
 }
 
@@ -48,6 +50,7 @@ impl Labels {
     }
 }
 
+/// The sum of products that the labels describe.
 pub fn einsum(labels: &Labels, operands: &[TensorType]) -> Result<ComputeOp, OpError> {
     let extents = labels.extents(operands)?;
     let first = operands.first().ok_or(OpError::Invalid("Einsum without operands".into()))?;

@@ -17,24 +17,32 @@ use crate::compute::{Combiner, Compute, Stage, TensorType};
 use crate::expr::{BufId, Expr, UnOp};
 use crate::op::{ComputeOp, Kind};
 
+/// Attributes of `GridSample`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GridAttrs {
+    /// How elements around a position are mixed.
     pub mode: GridMode,
+    /// The values of positions outside of the tensor.
     pub padding: GridPadding,
     /// -1 and 1 are the centres of the outermost pixels, not their outer edges.
     pub align_corners: bool,
 }
 
+/// How elements around a position are mixed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GridMode {
+    /// The nearest element alone.
     Nearest,
+    /// The two nearest elements of each axis, weighted by their distance.
     Linear,
+    /// The four nearest elements of each axis, by a cubic polynomial.
     Cubic,
 }
 
 /// What lies beyond the tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GridPadding {
+    /// Nothing but zeros.
     Zeros,
     /// The outermost elements again and again.
     Border,

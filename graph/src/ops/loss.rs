@@ -16,9 +16,12 @@ use crate::compute::{Combiner, TensorType};
 use crate::expr::{Expr, UnOp};
 use crate::op::{ComputeOp, Kind};
 
+/// How the losses of all targets become the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossReduction {
+    /// Each is a result of its own.
     None,
+    /// They are added up.
     Sum,
     /// Weighted by the classes' weights.
     Mean,
@@ -27,7 +30,9 @@ pub enum LossReduction {
 /// Attributes of both losses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loss {
+    /// How losses are combined.
     pub reduction: LossReduction,
+    /// The class whose targets have no loss.
     pub ignore: Option<i64>,
 }
 

@@ -70,10 +70,12 @@ pub fn map_to(
     Ok(ComputeOp::new(Kind::Map, Compute::single(inputs.to_vec(), stage)))
 }
 
+/// An operation on each element.
 pub fn unary(op: UnOp, x: &TensorType) -> Result<ComputeOp, OpError> {
     map(std::slice::from_ref(x), op.result(x.dtype), |v| Expr::unary(op, v[0].clone()))
 }
 
+/// An operation on the elements of two tensors, which broadcast as in numpy.
 pub fn binary(op: BinOp, a: &TensorType, b: &TensorType) -> Result<ComputeOp, OpError> {
     if a.dtype != b.dtype {
         return Err(OpError::DType {
@@ -87,6 +89,7 @@ pub fn binary(op: BinOp, a: &TensorType, b: &TensorType) -> Result<ComputeOp, Op
     })
 }
 
+/// Each element converted to another type.
 pub fn cast(x: &TensorType, to: DType) -> Result<ComputeOp, OpError> {
     map(std::slice::from_ref(x), to, |v| Expr::cast(x.dtype, to, v[0].clone()))
 }

@@ -18,9 +18,13 @@ use crate::op::{ComputeOp, Kind};
 /// A weight `[n, k]` in blocks of `block` elements along `k`, packed low bits first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packed {
+    /// Rows of the weight, which are columns of the product.
     pub n: usize,
+    /// Elements of a row, which products are summed over.
     pub k: usize,
+    /// Bits of an element: 2, 4 or 8.
     pub bits: usize,
+    /// Elements of a row that share a scale.
     pub block: usize,
 }
 

@@ -55,14 +55,43 @@ use crate::op::{ComputeOp, Kind};
 /// The rule that operands or attributes break.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpError {
+    /// Shapes do not broadcast as in numpy.
     #[error("shapes {a:?} and {b:?} do not broadcast together")]
-    Broadcast { a: Vec<usize>, b: Vec<usize> },
+    Broadcast {
+        /// The first shape.
+        a: Vec<usize>,
+        /// The second shape.
+        b: Vec<usize>,
+    },
+    /// An operand has another element type.
     #[error("{what} must have element type {expected}, but has {found}")]
-    DType { what: &'static str, expected: String, found: DType },
+    DType {
+        /// Which operand.
+        what: &'static str,
+        /// The types that it may have.
+        expected: String,
+        /// The type that it has.
+        found: DType,
+    },
+    /// An operand has another number of axes.
     #[error("{what} must have rank {expected}, but has shape {found:?}")]
-    Rank { what: &'static str, expected: String, found: Vec<usize> },
+    Rank {
+        /// Which operand.
+        what: &'static str,
+        /// The ranks that it may have.
+        expected: String,
+        /// Its shape.
+        found: Vec<usize>,
+    },
+    /// There is no such axis.
     #[error("axis {axis} is outside of rank {rank}")]
-    Axis { axis: usize, rank: usize },
+    Axis {
+        /// The axis, counted from 0.
+        axis: usize,
+        /// The number of axes.
+        rank: usize,
+    },
+    /// The result has too many elements.
     #[error("a result of type {0} has more elements than this machine can address")]
     TooLarge(TensorType),
     /// Anything else, as a sentence.
@@ -71,6 +100,7 @@ pub enum OpError {
 }
 
 impl ComputeOp {
+    /// An operator of a kind that its expression must agree with.
     pub fn new(kind: Kind, expr: Compute) -> ComputeOp {
         ComputeOp { kind, expr: Arc::new(expr) }
     }

@@ -242,9 +242,13 @@ pub fn lp_norm(axis: usize, p: i64, x: &TensorType) -> Result<ComputeOp, OpError
 /// Attributes of [`local_response_norm`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Lrn {
+    /// Channels that are summed up around each.
     pub size: usize,
+    /// The factor of the mean of the squares.
     pub alpha: f32,
+    /// The exponent of the divisor.
     pub beta: f32,
+    /// The constant that is added before the power.
     pub bias: f32,
 }
 

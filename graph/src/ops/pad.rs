@@ -16,8 +16,10 @@ use crate::expr::Expr;
 use crate::op::{ComputeOp, Kind};
 use crate::scalar::Scalar;
 
+/// The values of elements beyond the tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PadMode {
+    /// The same value everywhere.
     Constant(Scalar),
     /// The constant is the second input, a scalar or a tensor of one element.
     ConstantInput,

@@ -19,6 +19,7 @@ use crate::op::{ComputeOp, Kind, PoolAttrs, PoolMode};
 use crate::scalar::Scalar;
 
 impl PoolAttrs {
+    /// The window that moves over the input.
     pub fn window(&self) -> Window<'_> {
         Window {
             kernel: &self.kernel,
@@ -54,6 +55,7 @@ impl PoolAttrs {
     }
 }
 
+/// The largest element of each window.
 pub fn max_pool(attrs: PoolAttrs, x: &TensorType) -> Result<ComputeOp, OpError> {
     let (ty, spatial) = attrs.output(x)?;
     let (mut s, [_]) = Stages::new([x]);
@@ -247,8 +249,11 @@ pub(crate) fn root(dtype: DType, x: Expr, p: i64) -> Expr {
 /// How a global pool combines all spatial elements of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GlobalPool {
+    /// Their mean.
     Average,
+    /// The largest one.
     Max,
+    /// The norm of this order: the root of the sum of powers of absolute values.
     Lp(i64),
 }
 

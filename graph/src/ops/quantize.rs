@@ -81,7 +81,9 @@ pub(crate) fn real_type(dtype: DType) -> DType {
 /// One scale for `block` consecutive elements of `axis`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocks {
+    /// The axis that blocks lie along.
     pub axis: usize,
+    /// Elements of a block, but for the last one, which may be shorter.
     pub block: usize,
 }
 

@@ -132,6 +132,7 @@ pub fn reverse_sequence(
 /// Where the diagonal of a triangle lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Diagonal {
+    /// So many elements above the main diagonal, or below if it is negative.
     At(i64),
     /// The second input of the operator, one element of type `i64`.
     Input,

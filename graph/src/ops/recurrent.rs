@@ -73,6 +73,7 @@ impl Cell {
         self.expr.push(Stage::map(name, self.out.clone(), value));
     }
 
+    /// The operator of this name, with all results that were given.
     pub fn finish(self, name: &str) -> ComputeOp {
         ComputeOp::new(Kind::Other(name.into()), self.expr)
     }

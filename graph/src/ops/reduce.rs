@@ -16,17 +16,28 @@ use crate::compute::{Combiner, TensorType};
 use crate::expr::{Expr, UnOp};
 use crate::op::{ComputeOp, Kind};
 
+/// How a reduction of ONNX combines the elements along its axes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
+    /// Their sum.
     Sum,
+    /// Their mean.
     Mean,
+    /// The largest one.
     Max,
+    /// The smallest one.
     Min,
+    /// Their product.
     Prod,
+    /// The sum of absolute values.
     L1,
+    /// The root of the sum of squares.
     L2,
+    /// The logarithm of the sum.
     LogSum,
+    /// The logarithm of the sum of exponentials.
     LogSumExp,
+    /// The sum of squares.
     SumSquare,
 }
 

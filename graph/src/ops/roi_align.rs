@@ -20,6 +20,7 @@ use crate::expr::{Expr, UnOp};
 use crate::op::{ComputeOp, Kind};
 use crate::scalar::Scalar;
 
+/// Attributes of [`roi_align`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RoiAttrs {
     /// Height and width of the result.
@@ -44,6 +45,7 @@ struct Axis {
     samples: usize,
 }
 
+/// The mean or the greatest value of each bin of each region of an image.
 pub fn roi_align(
     attrs: RoiAttrs,
     x: &TensorType,

@@ -15,8 +15,10 @@ use crate::compute::TensorType;
 use crate::expr::Expr;
 use crate::op::{ComputeOp, Kind};
 
+/// Attributes of [`rotary`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rotary {
+    /// Whether the two features that turn together are neighbours, or else half of `dim` apart.
     pub interleaved: bool,
     /// Features that turn: the first ones, an even number.
     pub dim: usize,

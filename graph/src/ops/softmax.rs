@@ -21,6 +21,7 @@ use crate::expr::{Expr, UnOp};
 use crate::op::{ComputeOp, Kind};
 use crate::scalar::Scalar;
 
+/// Exponentials divided by their sum along axes, without overflow.
 pub fn softmax(axes: &[usize], x: &TensorType) -> Result<ComputeOp, OpError> {
     let over = Reduced::new(axes, true, &x.shape)?;
     let acc = float_accumulator(x.dtype)?;
@@ -38,6 +39,7 @@ pub fn softmax(axes: &[usize], x: &TensorType) -> Result<ComputeOp, OpError> {
     Ok(s.finish(kind("Softmax", axes), &[&y]))
 }
 
+/// The logarithm of the softmax along axes, without overflow.
 pub fn log_softmax(axes: &[usize], x: &TensorType) -> Result<ComputeOp, OpError> {
     let over = Reduced::new(axes, true, &x.shape)?;
     let acc = float_accumulator(x.dtype)?;

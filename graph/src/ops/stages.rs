@@ -26,14 +26,17 @@ pub struct Source {
 }
 
 impl Source {
+    /// The type of the tensor that is loaded from.
     pub fn ty(&self) -> &TensorType {
         &self.ty
     }
 
+    /// The type of its elements.
     pub fn dtype(&self) -> DType {
         self.ty.dtype
     }
 
+    /// The element at these indices, one for each axis.
     pub fn at(&self, indices: &[Expr]) -> Expr {
         debug_assert_eq!(indices.len(), self.ty.rank(), "indices of {}", self.ty);
         Expr::Load(self.buffer, indices.to_vec())
@@ -64,6 +67,7 @@ pub fn broadcast(shape: &[usize], indices: &[Expr]) -> Vec<Expr> {
 pub struct Stages(Compute);
 
 impl Stages {
+    /// A compute without stages, and its inputs.
     pub fn new<const N: usize>(inputs: [&TensorType; N]) -> (Stages, [Source; N]) {
         let stages = Stages::of(&inputs);
         let sources = std::array::from_fn(|i| stages.source(i));
@@ -76,10 +80,12 @@ impl Stages {
         Stages(Compute { inputs, stages: vec![], outputs: vec![] })
     }
 
+    /// The input of this number, counted from 0.
     pub fn source(&self, input: usize) -> Source {
         Source { buffer: BufId::new(input), ty: self.0.inputs[input].clone() }
     }
 
+    /// Adds a stage without reduction. `body` gets the axes of the result.
     pub fn map(
         &mut self,
         name: &str,
@@ -103,6 +109,7 @@ impl Stages {
         self.push(Stage::reduction(name, ty, combiner, extents.to_vec(), body))
     }
 
+    /// Adds a stage that sums `body` up; see [`Stages::reduce`].
     pub fn sum(
         &mut self,
         name: &str,
@@ -134,6 +141,7 @@ impl Stages {
         self.map("cast", ty, |i| source.at_as(dtype, i))
     }
 
+    /// The operator whose results are these stages.
     pub fn finish(mut self, kind: Kind, outputs: &[&Source]) -> ComputeOp {
         self.0.outputs = outputs
             .iter()

@@ -73,24 +73,53 @@ impl Default for Options {
     }
 }
 
+/// Why a pass could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum PassError {
+    /// The value of a node that is known cannot be computed.
     #[error("constant folding of node {node}: {source}")]
-    Fold { node: String, source: InterpError },
+    Fold {
+        /// The name of the node.
+        node: String,
+        /// The error of the interpreter.
+        source: InterpError,
+    },
+    /// A host operator that is known fails.
     #[error("constant folding of node {node}: {source}")]
-    Host { node: String, source: ansc_runtime::host::HostError },
+    Host {
+        /// The name of the node.
+        node: String,
+        /// The error of the operator.
+        source: ansc_runtime::host::HostError,
+    },
+    /// A constant cannot be made.
     #[error("constant of node {node}: {source}")]
-    Tensor { node: String, source: TensorError },
+    Tensor {
+        /// The name of the node.
+        node: String,
+        /// The reason.
+        source: TensorError,
+    },
+    /// An operator cannot be written in another way.
     #[error("rewriting node {node}: {source}")]
-    Op { node: String, source: OpError },
+    Op {
+        /// The name of the node.
+        node: String,
+        /// The reason.
+        source: OpError,
+    },
+    /// The pass left an invalid graph, which is a defect of the compiler.
     #[error(transparent)]
     Defect(#[from] Defect),
 }
 
 /// A row of [`PASSES`].
 pub struct Pass {
+    /// The name that [`Options::skip`] and the command line know.
     pub name: &'static str,
+    /// One line for people.
     pub description: &'static str,
+    /// The function of the pass, which tells whether it changed the graph.
     pub run: fn(&mut Graph, &Options) -> Result<bool, PassError>,
 }
 

@@ -38,6 +38,7 @@ impl Compute {
 }
 
 impl Combiner {
+    /// Every combiner once, `ArgMax` and `ArgMin` with both values of `last`.
     pub const ALL: [Combiner; 8] = [
         Combiner::Sum,
         Combiner::Prod,
@@ -49,6 +50,7 @@ impl Combiner {
         Combiner::ArgMin { last: true },
     ];
 
+    /// As in the text of computes, such as `sum`.
     pub const fn name(self) -> &'static str {
         match self {
             Combiner::Sum => "sum",

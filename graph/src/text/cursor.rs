@@ -20,6 +20,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// A cursor at the first token; an error if the text has a character that no token begins with.
     pub fn new(text: &str) -> Result<Cursor> {
         Ok(Cursor { tokens: tokens(text)?, at: 0, depth: 0, bodies: 0 })
     }
@@ -44,18 +45,22 @@ impl Cursor {
         ParseError { line, column, cause }
     }
 
+    /// An error at the next token, which names it and `what` was expected there.
     pub fn expected(&self, what: impl Into<String>) -> ParseError {
         self.error(expected(what, self.peek()))
     }
 
+    /// Whether the next token is this mark.
     pub fn at_mark(&self, mark: char) -> bool {
         *self.peek() == Token::Mark(mark)
     }
 
+    /// Whether all tokens have been read.
     pub fn at_end(&self) -> bool {
         *self.peek() == Token::End
     }
 
+    /// Whether the next token is this word.
     pub fn at_word(&self, word: &str) -> bool {
         matches!(self.peek(), Token::Word(w) if w == word)
     }
@@ -65,6 +70,7 @@ impl Cursor {
         self.at_word(word) && *self.peek_second() == Token::Mark(mark)
     }
 
+    /// Reads this mark if it is next, and tells whether it was.
     pub fn take_mark(&mut self, mark: char) -> bool {
         let found = self.at_mark(mark);
         if found {
@@ -73,6 +79,7 @@ impl Cursor {
         found
     }
 
+    /// Reads this word if it is next, and tells whether it was.
     pub fn take_word(&mut self, word: &str) -> bool {
         let found = self.at_word(word);
         if found {
@@ -81,22 +88,27 @@ impl Cursor {
         found
     }
 
+    /// Reads this mark, which must be next.
     pub fn mark(&mut self, mark: char) -> Result<()> {
         if self.take_mark(mark) { Ok(()) } else { Err(self.expected(format!("`{mark}`"))) }
     }
 
+    /// Reads this word, which must be next.
     pub fn keyword(&mut self, word: &str) -> Result<()> {
         if self.take_word(word) { Ok(()) } else { Err(self.expected(format!("`{word}`"))) }
     }
 
+    /// Reads `->`, which must be next.
     pub fn arrow(&mut self) -> Result<()> {
         self.exactly(&Token::Arrow)
     }
 
+    /// Reads `..`, which must be next.
     pub fn range(&mut self) -> Result<()> {
         self.exactly(&Token::Range)
     }
 
+    /// Fails unless all tokens have been read.
     pub fn end(&mut self) -> Result<()> {
         self.exactly(&Token::End)
     }
@@ -109,6 +121,7 @@ impl Cursor {
         Ok(())
     }
 
+    /// Reads any word; `what` says for errors which word should be there.
     pub fn word(&mut self, what: &str) -> Result<String> {
         match self.peek() {
             Token::Word(word) => {
@@ -128,6 +141,7 @@ impl Cursor {
         }
     }
 
+    /// Reads a text between quotes; `what` says for errors which text should be there.
     pub fn quoted(&mut self, what: &str) -> Result<String> {
         match self.take_quoted() {
             Some(text) => Ok(text),
@@ -135,6 +149,7 @@ impl Cursor {
         }
     }
 
+    /// Reads a text between quotes if it is next.
     pub fn take_quoted(&mut self) -> Option<String> {
         let Token::Text(text) = self.peek() else { return None };
         let text = text.clone();
@@ -142,6 +157,7 @@ impl Cursor {
         Some(text)
     }
 
+    /// Reads a number; `what` says for errors which number should be there.
     pub fn number<T: std::str::FromStr>(&mut self, what: &str) -> Result<T> {
         let parsed = match self.peek() {
             Token::Number(digits) => digits.parse().ok(),
@@ -174,6 +190,7 @@ impl Cursor {
         self.list(']', |c| c.number("a size"))
     }
 
+    /// Reads the name of an element type.
     pub fn dtype(&mut self) -> Result<DType> {
         let found = match self.peek() {
             Token::Word(word) => word.parse().ok(),
@@ -195,6 +212,7 @@ impl Cursor {
         Ok(ty)
     }
 
+    /// Goes back to a [`Cursor::place`].
     pub fn go_back(&mut self, place: usize) {
         self.at = place;
     }
@@ -205,6 +223,7 @@ impl Cursor {
         self.error(cause)
     }
 
+    /// The place of the next token, to go back to.
     pub fn place(&self) -> usize {
         self.at
     }

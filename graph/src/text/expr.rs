@@ -19,13 +19,17 @@ const MAX_DEPTH: usize = 1000;
 
 /// What variables and buffers are called.
 pub trait Names {
+    /// The name of a variable.
     fn var(&self, var: VarId) -> String;
+    /// The name of a buffer.
     fn buffer(&self, buffer: BufId) -> String;
 }
 
 /// What names stand for.
 pub trait Scope {
+    /// The variable of that name, if there is one.
     fn var(&self, name: &str) -> Option<VarId>;
+    /// The buffer of that name, if there is one.
     fn buffer(&self, name: &str) -> Option<BufId>;
 }
 
@@ -74,6 +78,7 @@ impl Expr {
     }
 }
 
+/// Writes an expression so that [`read_expr`] can read it.
 pub fn print_expr(out: &mut dyn Write, names: &dyn Names, e: &Expr) -> fmt::Result {
     match e {
         Expr::Const(s) if s.dtype() == DType::I64 => write!(out, "{}", s.as_i64()),
@@ -112,6 +117,7 @@ pub(super) fn print_list<'a>(
     Ok(())
 }
 
+/// Reads an expression, up to the first token that is no part of it.
 pub fn read_expr(cursor: &mut Cursor, scope: &dyn Scope) -> Result<Expr> {
     if cursor.depth == MAX_DEPTH {
         return Err(cursor.error(Cause::TooDeep));

@@ -25,6 +25,7 @@ const INLINE: usize = 16;
 
 /// Gives the contents of constants that a text only refers to.
 pub trait Constants {
+    /// The constant of that hash, if it is known.
     fn get(&self, hash: u64) -> Option<Arc<Tensor>>;
 }
 
@@ -55,6 +56,7 @@ impl Table {
         table
     }
 
+    /// Adds one constant.
     pub fn add(&mut self, tensor: &Arc<Tensor>) {
         self.0.insert(hash(tensor), tensor.clone());
     }

@@ -52,6 +52,7 @@ pub struct Violation {
     pub node: String,
     /// The name of the stage; empty where it is not one that is at fault.
     pub stage: String,
+    /// The rule that does not hold.
     pub problem: Problem,
 }
 
@@ -63,50 +64,135 @@ fn location(node: &str, stage: &str) -> String {
     part("node", node) + &part("stage", stage)
 }
 
+/// A rule that a graph or expression does not keep.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum Problem {
+    /// A node depends on itself.
     #[error("the graph has a cycle")]
     Cycle,
+    /// The node's slots are not `0..n`.
     #[error("it reads slots {0:?} instead of one of each")]
     Slots(Vec<u32>),
+    /// A node reads an output that its source does not have.
     #[error("{what} is read from an output that does not exist")]
-    NoSuchOutput { what: String },
+    NoSuchOutput {
+        /// The value that is read.
+        what: String,
+    },
+    /// A number is another than the operator demands.
     #[error("{found} {what} instead of {expected}")]
-    Count { what: String, expected: usize, found: usize },
+    Count {
+        /// The things that are counted.
+        what: String,
+        /// How many there should be.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// A type is another than the operator demands.
     #[error("{what} is {found} instead of {expected}")]
-    Type { what: String, expected: TensorType, found: TensorType },
+    Type {
+        /// The value.
+        what: String,
+        /// The type that it should have.
+        expected: TensorType,
+        /// The type that it has.
+        found: TensorType,
+    },
+    /// A name must be unique among things of its kind.
     #[error("the name is used by another {0}")]
     Duplicate(String),
+    /// An input node is missing in the list of inputs, or there twice.
     #[error("it is not listed among the graph's inputs exactly once")]
     UnlistedInput,
+    /// The list of inputs has another node.
     #[error("the graph lists an input that is no input node")]
     NotAnInput,
+    /// A value of unknown size is read by something else than an output or a host operator.
     #[error("it reads {0}, whose size only the data decides")]
     ReadsDynamic(String),
+    /// Only host operators and control flow give values of unknown size.
     #[error("{0} cannot be dynamic")]
     Dynamic(String),
+    /// A variable is beyond the axes of the stage.
     #[error("{0} is no axis of the stage")]
     NoSuchAxis(VarId),
+    /// A load names an input or stage that does not exist yet.
     #[error("{0} is no input and no earlier stage")]
     NoSuchBuffer(BufId),
+    /// A load has another number of indices.
     #[error("{found} indices for {buffer} of rank {rank}")]
-    Rank { buffer: BufId, rank: usize, found: usize },
+    Rank {
+        /// The buffer that is loaded from.
+        buffer: BufId,
+        /// The number of its axes.
+        rank: usize,
+        /// The number of indices.
+        found: usize,
+    },
+    /// Indices must be `i64`.
     #[error("an index of {buffer} is {found} instead of i64")]
-    IndexType { buffer: BufId, found: DType },
+    IndexType {
+        /// The buffer that is loaded from.
+        buffer: BufId,
+        /// The type of an index.
+        found: DType,
+    },
+    /// An index may lie beside the buffer.
     #[error("index {low}..={high} on axis {axis} of {buffer} is not within 0..{extent}")]
-    OutOfBounds { buffer: BufId, axis: usize, low: i64, high: i64, extent: usize },
+    OutOfBounds {
+        /// The buffer that is loaded from.
+        buffer: BufId,
+        /// Which index, from 0 on.
+        axis: usize,
+        /// The smallest value that it may have.
+        low: i64,
+        /// The largest value that it may have.
+        high: i64,
+        /// Elements of the axis.
+        extent: usize,
+    },
+    /// Both operands must have one type.
     #[error("operands of {op} are {a} and {b}")]
-    Operands { op: &'static str, a: DType, b: DType },
+    Operands {
+        /// The operation.
+        op: &'static str,
+        /// The type of the left one.
+        a: DType,
+        /// The type of the right one.
+        b: DType,
+    },
+    /// The operation has no meaning for this type.
     #[error("{op} is not defined for {dtype}")]
-    Undefined { op: &'static str, dtype: DType },
+    Undefined {
+        /// The operation.
+        op: &'static str,
+        /// The type of its operands.
+        dtype: DType,
+    },
+    /// The first operand of a select must be a bool.
     #[error("a condition is {0} instead of bool")]
     Condition(DType),
+    /// The body's type is not the stage's.
     #[error("the body gives {found}, but the stage is {expected}")]
-    Body { expected: DType, found: DType },
+    Body {
+        /// The type of the stage.
+        expected: DType,
+        /// The type of the body.
+        found: DType,
+    },
+    /// The position of an extreme needs at least one term.
     #[error("an arg-reduction over nothing has no result")]
     EmptyArg,
+    /// The size in bytes does not fit an address.
     #[error("{0} is too large to address")]
     TooLarge(TensorType),
+    /// The kind promises something that the expression does not keep.
     #[error("its kind is {kind}, but {reason}")]
-    Kind { kind: String, reason: String },
+    Kind {
+        /// The kind, as text.
+        kind: String,
+        /// The promise.
+        reason: String,
+    },
 }

@@ -18,10 +18,12 @@ pub fn verify(graph: &Graph) -> Result<(), Vec<Violation>> {
 /// Which bodies of branches and loops are checked with the graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bodies {
+    /// All bodies, however deep.
     All,
     /// Those of the graph's own nodes, which is as far as a pass may go. What is in them is checked when
     /// passes run over them in turn, so that a deep nest is not checked once for each level.
     Own,
+    /// No bodies.
     None,
 }
 
@@ -45,6 +47,7 @@ impl Bodies {
 pub struct Defect {
     /// What ran last, as the beginning of a sentence: `the pass fold`.
     pub stage: String,
+    /// The rules that do not hold, at least one.
     pub violations: Vec<Violation>,
 }
 
@@ -85,6 +88,7 @@ impl Default for Verifier {
 }
 
 impl Verifier {
+    /// A verifier that has seen no graph.
     pub fn new() -> Verifier {
         Verifier::default()
     }

@@ -15,19 +15,29 @@ use super::status::{Failure, c_string, shield};
 pub enum AnscDtype {
     /// One byte, 0 or 1.
     Bool = 0,
+    /// An unsigned integer of 8 bits.
     U8 = 1,
+    /// An unsigned integer of 16 bits.
     U16 = 2,
+    /// An unsigned integer of 32 bits.
     U32 = 3,
+    /// An unsigned integer of 64 bits.
     U64 = 4,
+    /// A signed integer of 8 bits.
     I8 = 5,
+    /// A signed integer of 16 bits.
     I16 = 6,
+    /// A signed integer of 32 bits.
     I32 = 7,
+    /// A signed integer of 64 bits.
     I64 = 8,
     /// IEEE half precision.
     F16 = 9,
     /// The upper half of an `F32`.
     Bf16 = 10,
+    /// IEEE single precision.
     F32 = 11,
+    /// IEEE double precision.
     F64 = 12,
 }
 
@@ -41,6 +51,7 @@ pub struct AnscPort {
     pub dtype: u32,
     /// `rank` extents. Of an output whose size the data decides: the largest possible ones.
     pub shape: *const usize,
+    /// Extents that `shape` points to.
     pub rank: usize,
     /// Bytes of a dense tensor of this type and shape.
     pub bytes: usize,
@@ -54,11 +65,13 @@ pub struct AnscPort {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AnscInput {
+    /// In UTF-8, with a zero at the end: the name of an input of the model.
     pub name: *const c_char,
     /// An `AnscDtype`.
     pub dtype: u32,
     /// May be null if `rank` is 0.
     pub shape: *const usize,
+    /// Extents that `shape` points to.
     pub rank: usize,
     /// May be null if `bytes` is 0.
     pub data: *const c_void,
@@ -70,11 +83,13 @@ pub struct AnscInput {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AnscOutput {
+    /// In UTF-8, with a zero at the end: the name of an output of the model.
     pub name: *const c_char,
     /// An `AnscDtype`.
     pub dtype: u32,
     /// May be null if `rank` is 0.
     pub shape: *const usize,
+    /// Extents that `shape` points to.
     pub rank: usize,
     /// May be null if `bytes` is 0.
     pub data: *mut c_void,

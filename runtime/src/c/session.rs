@@ -31,6 +31,7 @@ pub struct AnscSessionOptions {
     /// Cores to pin threads to, the i-th thread to the (i mod `cores_count`)-th of them. The calling
     /// thread is left alone. Null for none.
     pub cores: *const usize,
+    /// Numbers that `cores` points to.
     pub cores_count: usize,
     /// Not 0: numbers below the smallest normal one of their type are computed with, which takes processors a
     /// hundred times as long. 0: they are zeros.

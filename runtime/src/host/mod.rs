@@ -28,10 +28,15 @@ use crate::tensor::{Tensor, TensorError};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScatterMode {
+    /// The last value that is scattered to a place replaces what was there.
     Assign,
+    /// Values are added to what was there.
     Add,
+    /// The values are multiplied with what was there.
     Mul,
+    /// The largest of the values and what was there stays.
     Max,
+    /// The smallest of the values and what was there stays.
     Min,
 }
 
@@ -42,62 +47,155 @@ pub enum ScatterMode {
 pub enum HostOp {
     /// `x -> values, indices` along `axis`; ties keep the lower index, NaN is above all numbers.
     /// The result is sorted in any case.
-    TopK { axis: usize, k: usize, largest: bool, sorted: bool },
+    TopK {
+        /// The axis whose elements are compared.
+        axis: usize,
+        /// How many elements of the axis are kept.
+        k: usize,
+        /// Whether the largest elements are kept, or else the smallest.
+        largest: bool,
+        /// Whether the model asks for a sorted result.
+        sorted: bool,
+    },
     /// `x -> indices[rank, n]`; `n` is known at run time.
     NonZero,
     /// `x -> y, first_indices, inverse, counts`; sizes are known at run time.
-    Unique { axis: Option<usize>, sorted: bool },
+    Unique {
+        /// The axis whose slices are compared; `None` compares elements of the flattened tensor.
+        axis: Option<usize>,
+        /// Whether the results ascend; else they come in the order of their first occurrence.
+        sorted: bool,
+    },
     /// `x, condition -> y`; size known at run time.
-    Compress { axis: Option<usize> },
+    Compress {
+        /// The axis that is thinned out; `None` takes the flattened tensor.
+        axis: Option<usize>,
+    },
     /// `boxes[batch, n, 4], scores[batch, class, n] -> selected[m, 3]`; size known at run time.
     NonMaxSuppression {
+        /// Boxes to select at most for each class of each batch; none are selected if it is not
+        /// above 0.
         max_per_class: i64,
+        /// A box is dropped if its intersection with a selected one is more than this share of
+        /// their union.
         iou_threshold: f32,
+        /// Only boxes with a higher score are selected; `None` admits all.
         score_threshold: Option<f32>,
+        /// Whether a box is given by its centre, width and height, or else by two opposite corners.
         center_point_box: bool,
     },
     /// `data, indices, updates -> y`.
-    ScatterElements { axis: usize, mode: ScatterMode },
+    ScatterElements {
+        /// The axis along which an index moves an update; the other coordinates are the update's
+        /// own.
+        axis: usize,
+        /// How an update meets what is there.
+        mode: ScatterMode,
+    },
     /// `data, indices, updates -> y`.
-    ScatterNd { mode: ScatterMode },
+    ScatterNd {
+        /// How an update meets what is there.
+        mode: ScatterMode,
+    },
     /// `indices -> ()`: fails if one is out of range on an axis of so many elements. Several extents are those of the
     /// axes that the last axis of the tensor holds an index of each for.
-    CheckIndices { extents: Vec<usize> },
+    CheckIndices {
+        /// Elements of each axis that is indexed.
+        extents: Vec<usize>,
+    },
     /// `x -> det`, over the last two axes.
     Det,
     /// `x -> y`: the same bits as elements of another type of the same size.
-    BitCast { to: DType },
+    BitCast {
+        /// The element type of the result.
+        to: DType,
+    },
 }
 
 /// Why a host operator could not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
+    /// The number of inputs is not the operator's.
     #[error("{op} takes {expected} inputs, but {found} were given")]
-    Arity { op: &'static str, expected: usize, found: usize },
+    Arity {
+        /// The ONNX operator.
+        op: &'static str,
+        /// How many inputs it takes.
+        expected: usize,
+        /// How many were given.
+        found: usize,
+    },
+    /// An input has an element type that the operator does not take.
     #[error("{op} does not take {dtype} as {what}")]
-    Type { op: &'static str, what: &'static str, dtype: DType },
+    Type {
+        /// The ONNX operator.
+        op: &'static str,
+        /// Which input.
+        what: &'static str,
+        /// Its element type.
+        dtype: DType,
+    },
+    /// An input has a shape that the operator does not take.
     #[error("{op} does not take shape {shape:?} as {what}")]
-    Shape { op: &'static str, what: &'static str, shape: Vec<usize> },
+    Shape {
+        /// The ONNX operator.
+        op: &'static str,
+        /// Which input.
+        what: &'static str,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
+    /// The input has fewer axes than the operator's attribute needs.
     #[error("{op} has no axis {axis}: the input has rank {rank}")]
-    Axis { op: &'static str, axis: usize, rank: usize },
+    Axis {
+        /// The ONNX operator.
+        op: &'static str,
+        /// The attribute, counted from 0.
+        axis: usize,
+        /// The number of axes of the input.
+        rank: usize,
+    },
+    /// An index points outside of its axis.
     #[error(
         "{op}: index {index} at {position:?} is out of range; {}",
         in_words(&legal(*extent))
     )]
     Index {
+        /// The ONNX operator.
         op: &'static str,
         /// Of the element in the tensor of indices.
         position: Vec<usize>,
+        /// The value of that element, negative if it counts from the end.
         index: i64,
         /// Elements of the axis.
         extent: usize,
     },
-    #[error("{op}: {wanted} elements are wanted of an axis of {extent}")]
-    TooMany { op: &'static str, wanted: usize, extent: usize },
+    /// More elements are to be selected than the axis has.
+    #[error("{op} cannot take {wanted} elements of an axis of {extent}")]
+    TooMany {
+        /// The ONNX operator.
+        op: &'static str,
+        /// How many are to be selected.
+        wanted: usize,
+        /// How many there are.
+        extent: usize,
+    },
+    /// A tensor could not be made.
     #[error("{op}: {source}")]
-    Tensor { op: &'static str, source: TensorError },
+    Tensor {
+        /// The ONNX operator.
+        op: &'static str,
+        /// The reason.
+        source: TensorError,
+    },
+    /// There is no memory for the operator's own work.
     #[error("{op}: there is no memory for {elements} elements to work with")]
-    Memory { op: &'static str, elements: usize },
+    Memory {
+        /// The ONNX operator.
+        op: &'static str,
+        /// How many elements it works on.
+        elements: usize,
+    },
 }
 
 impl HostOp {
@@ -228,8 +326,8 @@ pub fn legal(extent: usize) -> RangeInclusive<i64> {
 /// What an error says of legal indices.
 pub fn in_words(legal: &RangeInclusive<i64>) -> String {
     match (legal.start(), legal.end()) {
-        (low, high) if low < high => format!("legal are those from {low} to {high}"),
-        _ => "none is legal, for the axis has no element".to_owned(),
+        (low, high) if low < high => format!("it must be from {low} to {high}"),
+        _ => "no index is legal, since the axis has no element".to_owned(),
     }
 }
 

@@ -74,12 +74,14 @@ pub enum Algorithm {
 /// A task that computes the same.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rewritten {
+    /// The task with the other expression, constants and all.
     pub task: Task,
     /// What the constants of the new task are made of.
     pub prepared: Vec<Packing>,
 }
 
 impl Algorithm {
+    /// Every algorithm once, in the order of the variants.
     pub const ALL: [Algorithm; 9] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
@@ -92,6 +94,7 @@ impl Algorithm {
         Algorithm::Place,
     ];
 
+    /// As traces and the names of sketches have it.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Winograd2 => "winograd_2",

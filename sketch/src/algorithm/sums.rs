@@ -28,6 +28,7 @@ impl Algorithm {
         self.tile().is_none()
     }
 
+    /// For people: manifests and reports call it so.
     pub fn in_words(self) -> &'static str {
         match self {
             Algorithm::Winograd2 => "Winograd F(2x2,3x3)",

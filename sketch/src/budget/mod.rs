@@ -42,7 +42,9 @@ pub const GPU: Machine = Machine { vector_bytes: 4, registers: 255 };
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("code too large: about {instructions} instructions, and a kernel may have {most}")]
 pub struct CodeTooLarge {
+    /// Instructions of the kernel, as estimated.
     pub instructions: usize,
+    /// Instructions that a kernel may have.
     pub most: usize,
 }
 

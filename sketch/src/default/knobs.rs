@@ -35,6 +35,7 @@ pub enum Knob {
 }
 
 impl Knob {
+    /// Every knob once, in the order of the variants.
     pub const ALL: [Knob; 9] = [
         Knob::Tile,
         Knob::Unroll,
@@ -47,6 +48,7 @@ impl Knob {
         Knob::Slices,
     ];
 
+    /// Its values; the first one is that of the schedule that nobody tuned.
     pub fn candidates(self) -> &'static [i64] {
         match self {
             Knob::Tile => &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
@@ -61,6 +63,7 @@ impl Knob {
         }
     }
 
+    /// As traces have it.
     pub fn name(self) -> &'static str {
         match self {
             Knob::Tile => "tile",
@@ -89,6 +92,7 @@ pub struct Knobs {
     asked: RefCell<BTreeSet<Knob>>,
 }
 
+/// Choices that are set; any other knob has its first candidate.
 impl Knobs {
     pub fn new(set: impl IntoIterator<Item = (Knob, i64)>) -> Knobs {
         Knobs { set: set.into_iter().collect(), ..Knobs::default() }

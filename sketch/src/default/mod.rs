@@ -49,14 +49,18 @@ pub(crate) use transpose::is_transposed;
 /// What the default schedule needs to know of a CPU.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Machine {
+    /// Bytes of a vector register.
     pub vector_bytes: usize,
     /// Architectural vector registers.
     pub registers: usize,
 }
 
+/// A program that is scheduled, and its constants in the layouts that it reads.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scheduled {
+    /// Its parameters are those of the task, but for constants that are packed.
     pub program: Program,
+    /// One for each parameter that is a constant in another form.
     pub packings: Vec<Packing>,
 }
 

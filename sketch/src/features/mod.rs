@@ -57,8 +57,10 @@ const ALLOCATION: usize = INTENSITY + intensity::LEN;
 const SURROUNDINGS: usize = ALLOCATION + allocation::LEN;
 const _: () = assert!(SURROUNDINGS + loops::SURROUNDINGS == LEN);
 
+/// A program as a cost model sees it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Features {
+    /// One row for each stored buffer, in the order of the first stores.
     pub rows: Vec<[f32; LEN]>,
 }
 
@@ -77,10 +79,12 @@ impl Default for Config {
     }
 }
 
+/// The features of a finished program, for cache lines of 64 bytes.
 pub fn features(program: &Program) -> Features {
     features_with(program, &Config::default())
 }
 
+/// The features of a finished program under other assumptions about the machine.
 pub fn features_with(program: &Program, config: &Config) -> Features {
     let mut extractor = Extractor {
         program,

@@ -20,6 +20,7 @@ use crate::decompose;
 use crate::program::{For, ForKind, Program, Stmt, ThreadAxis};
 use crate::tree;
 
+/// Makes what the module describes of any valid program.
 pub fn finish(mut program: Program) -> Program {
     decompose_inits(&mut program);
     drop_unit_loops(&mut program);

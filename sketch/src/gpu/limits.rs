@@ -3,6 +3,7 @@
 /// Limits of one thread block and one thread. The defaults hold from compute capability 7.0 on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GpuLimits {
+    /// Threads of a block, all axes together.
     pub threads_per_block: usize,
     /// Along each axis of a block.
     pub block: [usize; 3],

@@ -61,14 +61,18 @@ const AXES: [ThreadAxis; 6] = [
 pub struct GpuProgram {
     /// Buffers, parameters and names of variables; its body is empty.
     pub program: Program,
+    /// Kernels that are launched one after another.
     pub kernels: Vec<Kernel>,
 }
 
 /// What each thread of a grid of blocks of threads does.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kernel {
+    /// The name of the kernel's entry in the PTX.
     pub name: String,
+    /// Thread blocks along x, y, z.
     pub grid: [Axis; 3],
+    /// Threads of a block along x, y, z.
     pub block: [Axis; 3],
     /// Over the variables of the axes and of loops.
     pub body: Vec<Step>,
@@ -77,10 +81,13 @@ pub struct Kernel {
 /// The index of a thread or block along one axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Axis {
+    /// The variable that tells where along the axis a block or thread is.
     pub var: VarId,
+    /// How many there are along the axis.
     pub extent: usize,
 }
 
+/// One piece of a thread's work.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Step {
     /// All threads of the block wait for one another.
@@ -95,11 +102,16 @@ pub enum Step {
     Arrive,
 }
 
+/// A loop with barriers inside.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Loop {
+    /// The variable that counts from 0.
     pub var: VarId,
+    /// How many iterations there are.
     pub extent: usize,
+    /// How iterations are executed; no loop is bound any more.
     pub kind: ForKind,
+    /// Steps of one iteration.
     pub body: Vec<Step>,
 }
 
@@ -171,6 +183,7 @@ impl Kernel {
         self.grid.iter().map(|axis| axis.extent).product()
     }
 
+    /// Calls `f` on every block of the kernel, in order.
     pub fn visit_blocks<'a>(&'a self, f: &mut impl FnMut(&'a Block)) {
         visit_steps(&self.body, f);
     }

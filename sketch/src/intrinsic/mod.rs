@@ -33,23 +33,31 @@ pub struct Intrinsic {
     implementation: Program,
 }
 
+/// Why there is no such intrinsic.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum IntrinsicError {
+    /// The description has another form.
     #[error("the description is not one block under serial loops that are its iterators")]
     Description,
+    /// The two programs are called with other buffers.
     #[error("the description and the implementation have other parameters")]
     Parameters,
+    /// The block of the description does not use all parameters, or uses more.
     #[error("the description uses other buffers than its parameters")]
     Buffers,
+    /// A program of the two fails in the interpreter.
     #[error("it cannot be run: {0}")]
     Run(#[from] ExecError),
+    /// The two programs give different results on the same data.
     #[error("the implementation computes something else")]
     Different,
+    /// A name stands for one intrinsic only.
     #[error("there is an intrinsic `{0}` already")]
     Registered(String),
 }
 
 impl Intrinsic {
+    /// Runs both programs, and refuses them if they differ.
     pub fn new(
         name: impl Into<String>,
         description: Program,
@@ -64,14 +72,17 @@ impl Intrinsic {
         Ok(Intrinsic { name: name.into(), description, implementation })
     }
 
+    /// Schedules and traces name it by this.
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// The nest that `tensorize` looks for.
     pub fn description(&self) -> &Program {
         &self.description
     }
 
+    /// The program that `tensorize` puts in its place.
     pub fn implementation(&self) -> &Program {
         &self.implementation
     }

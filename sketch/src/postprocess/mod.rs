@@ -40,7 +40,9 @@ pub const PARALLEL: &str = "parallel";
 /// What the steps need to know of the machine.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Machine {
+    /// Cores that parallel loops are spread over.
     pub cores: usize,
+    /// Bytes of a vector register.
     pub vector_bytes: usize,
 }
 

@@ -38,9 +38,11 @@ use crate::trace::{Recorder, StepError, Trace};
 
 /// What the rules know of the target, and the rules.
 pub struct Space {
+    /// Cores that parallel loops are spread over.
     pub cores: usize,
     /// Levels of tiles, outermost first: `S` for spatial loops, `R` for those of a reduction.
     pub structure: String,
+    /// Iterations of the innermost loop of a tile at most.
     pub max_innermost: usize,
     /// Iterations that may be written out; each is as likely as the others.
     pub unroll_steps: Vec<i64>,
@@ -69,6 +71,7 @@ pub struct State {
 }
 
 impl State {
+    /// The name of the block that the walk has come to.
     pub fn stage(&self) -> &str {
         &self.stages[self.left - 1]
     }
@@ -80,19 +83,25 @@ impl State {
     }
 }
 
+/// The result of a rule at one block.
 pub enum Outcome {
     /// The rule does not apply.
     Skip,
+    /// Programs to go on with; the other rules are asked too.
     Apply(Vec<State>),
+    /// Programs to go on with; the other rules are not asked.
     ApplyAndSkipRest(Vec<State>),
 }
 
 /// One derivation rule. A step that fails means that the rule does not apply.
 pub trait Rule: Send + Sync {
+    /// The name that reports of a sketch have.
     fn name(&self) -> &str;
+    /// Tries the rule at the current stage of the program.
     fn apply(&self, space: &Space, state: &State) -> Result<Outcome, StepError>;
 }
 
+/// A schedule whose decisions are open.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sketch {
     /// Without decisions.

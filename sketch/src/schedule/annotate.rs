@@ -7,11 +7,15 @@ use super::copies::Twins;
 use super::query::{block_path, loop_path};
 use super::{LoopRef, Result, Schedule};
 
+/// The value of a note.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
 pub enum Annotation {
+    /// One number.
     Int(i64),
+    /// Several numbers, such as factors.
     Ints(Vec<i64>),
+    /// A name, such as that of an intrinsic.
     Text(String),
 }
 
@@ -22,12 +26,14 @@ pub(super) enum Target {
 }
 
 impl Schedule {
+    /// Notes something on a block, in place of what the same key had.
     pub fn annotate(&mut self, block: &str, key: &str, value: Annotation) -> Result<()> {
         self.query(|p| block_path(p, block))?;
         self.note(Target::Block(block.to_owned()), key, value);
         Ok(())
     }
 
+    /// Notes something on a loop, in place of what the same key had.
     pub fn annotate_loop(&mut self, l: LoopRef, key: &str, value: Annotation) -> Result<()> {
         self.query(|p| loop_path(p, l))?;
         self.note(Target::Loop(l.0), key, value);
@@ -39,14 +45,17 @@ impl Schedule {
         self.annotations.get_mut(&Target::Block(block.to_owned()))?.remove(key)
     }
 
+    /// Removes a note of a loop and returns it.
     pub fn unannotate_loop(&mut self, l: LoopRef, key: &str) -> Option<Annotation> {
         self.annotations.get_mut(&Target::Loop(l.0))?.remove(key)
     }
 
+    /// The note of a block under this key.
     pub fn annotation(&self, block: &str, key: &str) -> Option<&Annotation> {
         self.annotations.get(&Target::Block(block.to_owned()))?.get(key)
     }
 
+    /// The note of a loop under this key.
     pub fn loop_annotation(&self, l: LoopRef, key: &str) -> Option<&Annotation> {
         self.annotations.get(&Target::Loop(l.0))?.get(key)
     }

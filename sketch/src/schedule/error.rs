@@ -11,12 +11,15 @@ use crate::text::{self, Mark};
 /// The primitive, the cause, and the loop nest with the culprit marked by `<---`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScheduleError {
+    /// The primitive's name, as its method is called.
     pub primitive: &'static str,
+    /// The reason, without the place.
     pub cause: Cause,
     mark: Option<Mark>,
     program: Box<Program>,
 }
 
+/// The reason why a primitive does not apply. The texts of errors say what each means.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Cause {
     #[error("there is no block `{0}`")]

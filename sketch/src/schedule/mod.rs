@@ -66,12 +66,15 @@ pub(crate) use unroll_jam::jam;
 
 use error::Failure;
 
+/// The result of a primitive: a failed one has changed nothing.
 pub type Result<T> = std::result::Result<T, ScheduleError>;
 
 /// A loop of the program, by its variable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct LoopRef(pub(crate) VarId);
 
+/// A program with the primitives that transform it, each of which checks that the program stays the
+/// same function.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Schedule {
     program: Program,
@@ -79,14 +82,17 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// A schedule that begins with this program.
     pub fn new(program: Program) -> Schedule {
         Schedule { program, annotations: BTreeMap::new() }
     }
 
+    /// The program as all primitives so far have left it.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
+    /// The program alone, for what comes after scheduling.
     pub fn into_program(self) -> Program {
         self.program
     }

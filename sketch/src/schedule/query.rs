@@ -14,6 +14,7 @@ impl Schedule {
         self.program.blocks().iter().map(|b| b.name.clone()).collect()
     }
 
+    /// The block of that name.
     pub fn block(&self, name: &str) -> Result<&Block> {
         let path = self.query(|p| block_path(p, name))?;
         Ok(block_at(&self.program, &path))
@@ -26,10 +27,12 @@ impl Schedule {
         Ok(loops.iter().map(|l| LoopRef(l.var)).collect())
     }
 
+    /// Iterations of a loop.
     pub fn extent(&self, l: LoopRef) -> Result<usize> {
         Ok(self.for_loop(l)?.extent)
     }
 
+    /// A loop of the program.
     pub fn for_loop(&self, l: LoopRef) -> Result<&For> {
         let path = self.query(|p| loop_path(p, l))?;
         Ok(loop_at(&self.program, &path))
@@ -70,6 +73,7 @@ impl Schedule {
         Ok(self.program.blocks().iter().filter(reads_one).map(|b| b.name.clone()).collect())
     }
 
+    /// The buffer of that name.
     pub fn buffer(&self, name: &str) -> Result<BufId> {
         self.query(|p| buffer_named(p, name))
     }

@@ -47,9 +47,12 @@ use crate::gpu::GpuError;
 use crate::program::Program;
 use crate::schedule::ScheduleError;
 
+/// The steps from the naive program to a scheduled one, with what was chosen on the way. It
+/// replays.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Trace {
+    /// In the order in which they were made.
     pub steps: Vec<Instruction>,
 }
 
@@ -68,12 +71,16 @@ pub enum Unfit {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("step {step}, `{instruction}`: {cause}")]
 pub struct TraceError {
+    /// The step that failed, counted from 0.
     pub step: usize,
+    /// That step as text.
     pub instruction: String,
+    /// Why it failed.
     #[source]
     pub cause: Box<StepError>,
 }
 
+/// Why a step of a trace could not be replayed. The texts of errors say what each means.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum StepError {
     #[error(transparent)]
@@ -155,6 +162,7 @@ impl Trace {
         (0..self.steps.len()).filter(|&i| self.steps[i].is_sampling()).collect()
     }
 
+    /// Whether every choice has been made, so that a replay draws nothing at random.
     pub fn is_decided(&self) -> bool {
         self.choices().iter().all(|&step| self.steps[step].decision().is_some())
     }

@@ -21,6 +21,7 @@ use crate::kinds::{self, Kind};
 use kernels::KernelTime;
 use latency::{Latency, summarise};
 use streams::{Inputs, Measured, Plan};
+use trace::Runs;
 
 /// Everything that was measured.
 struct Report<'a> {
@@ -44,6 +45,10 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
     let model = Model::load(&args.artifact)?;
     let mut session = model.session_with(&options)?;
     let load_ms = milliseconds(begin);
+    if args.trace.is_some() && session.device().is_some() {
+        let reason = "`--trace` shows the threads of a CPU; this artifact is for a GPU";
+        return Err(Error::Usage(reason.into()));
+    }
     let specialisation = sizes::chosen(&model, &args.size)?;
     let inputs = given::or_made_up(&args.inputs, &model, specialisation, Seed(0))?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
@@ -55,7 +60,9 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
     let sized = !(args.size.dims.is_empty() && args.size.shapes.is_empty());
     if sized && ran != specialisation.name {
         let asked = &specialisation.name;
-        return Err(Error::Usage(format!("the inputs are of {ran}, and {asked} was asked for")));
+        return Err(Error::Usage(format!(
+            "the inputs have the size {ran}, but {asked} was asked for"
+        )));
     }
     let all = model.specialisations();
     let specialisation = all.iter().find(|one| one.name == ran).unwrap_or(specialisation);
@@ -67,9 +74,6 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
         true => Some(kernels::per_kernel(&model, &mut session, &named)?),
         false => None,
     };
-    if let Some(path) = &args.trace {
-        trace::write(path, &model, &mut session, &named)?;
-    }
     let report =
         Report { specialisation, load_ms, first_run_ms, measured, latency, device, kernels };
     if args.json {
@@ -92,7 +96,11 @@ fn measure(
         return plan.measure_streams(model, options, args.streams, inputs);
     }
     plan.warm_up(session, inputs)?;
-    plan.measure(session, inputs)
+    let Some(path) = &args.trace else { return plan.measure(session, inputs) };
+    let origin = session.start_trace(trace::ROOM);
+    let mut measured = plan.measure(session, inputs)?;
+    measured.dropped = trace::write(path, model, session, &Runs { origin, measured: &measured })?;
+    Ok(measured)
 }
 
 fn milliseconds(since: Instant) -> f64 {
@@ -154,7 +162,11 @@ impl Report<'_> {
         }
         kernels::print(self.kernels.as_deref().unwrap_or_default());
         if let Some(path) = &args.trace {
-            println!("{}: open it at https://ui.perfetto.dev", path.display());
+            let rest = match self.measured.dropped {
+                0 => String::new(),
+                n => format!("; it shows the first runs, and had no room for {n} pieces of work"),
+            };
+            println!("{}: open it at https://ui.perfetto.dev{rest}", path.display());
         }
     }
 }

@@ -28,6 +28,10 @@ pub(super) struct Plan {
 pub(super) struct Measured {
     /// The time of each run, in milliseconds, one stream after the other.
     pub(super) times: Vec<f64>,
+    /// When each run began.
+    pub(super) begins: Vec<Instant>,
+    /// Pieces of work that a trace had no room for.
+    pub(super) dropped: u64,
     /// From the first run's beginning to the last one's end.
     pub(super) elapsed: Duration,
 }
@@ -57,13 +61,14 @@ impl Plan {
         inputs: &Inputs<'_>,
     ) -> Result<Measured, Error> {
         let start = Instant::now();
-        let mut times = Vec::new();
+        let (mut times, mut begins) = (Vec::new(), Vec::new());
         while !self.is_enough(times.len(), start.elapsed()) {
             let begin = Instant::now();
             session.run(inputs)?;
             times.push(begin.elapsed().as_secs_f64() * 1e3);
+            begins.push(begin);
         }
-        Ok(Measured { times, elapsed: start.elapsed() })
+        Ok(Measured { times, begins, dropped: 0, elapsed: start.elapsed() })
     }
 
     fn is_enough(&self, runs: usize, elapsed: Duration) -> bool {
@@ -113,9 +118,12 @@ impl Plan {
         let all: Vec<(Instant, Measured)> = all.into_iter().flatten().collect();
         let first = all.iter().map(|(begin, _)| *begin).min().expect("at least one stream");
         let last = all.iter().map(|(begin, measured)| *begin + measured.elapsed).max();
-        Ok(Measured {
-            elapsed: last.expect("at least one stream") - first,
-            times: all.into_iter().flat_map(|(_, measured)| measured.times).collect(),
-        })
+        let elapsed = last.expect("at least one stream") - first;
+        let mut together = Measured { times: vec![], begins: vec![], dropped: 0, elapsed };
+        for (_, measured) in all {
+            together.times.extend(measured.times);
+            together.begins.extend(measured.begins);
+        }
+        Ok(together)
     }
 }

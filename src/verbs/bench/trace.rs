@@ -1,44 +1,49 @@
-//! Writes when each thread did which work, as trace events: the JSON that Perfetto and
-//! chrome://tracing open.
+//! Writes when each thread did which work in the timed runs, as trace events: the JSON that Perfetto
+//! and chrome://tracing open.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::time::Instant;
 
 use ansc_runtime::manifest::{KernelInfo, Specialisation, Step};
 use ansc_runtime::{Model, Session, Trace, TraceEvent};
 use ansc_tuner::title::title;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::streams::Inputs;
+use super::streams::Measured;
 use crate::Error;
 
-/// Traced runs: one after the other, after those that are measured.
-const RUNS: usize = 10;
-/// Pieces of work of one thread that are kept.
-const ROOM: usize = 1 << 16;
+/// Pieces of work of one thread that are kept. They take 1.5 MB for each thread, and about 20 MB of
+/// JSON.
+pub(super) const ROOM: usize = 1 << 16;
 
-/// Runs a few times, and writes what happened.
+/// The runs that were traced.
+pub(super) struct Runs<'a> {
+    /// When the times of events count from.
+    pub(super) origin: Instant,
+    pub(super) measured: &'a Measured,
+}
+
+/// Ends the trace, and writes what happened. The result is the number of events that found no room.
 pub(super) fn write(
     path: &Path,
     model: &Model,
     session: &mut Session,
-    inputs: &Inputs<'_>,
-) -> Result<(), Error> {
-    if session.device().is_some() {
-        let reason = "a trace shows the threads of a CPU; this artifact is for a GPU";
-        return Err(Error::Usage(reason.into()));
-    }
-    session.start_trace(ROOM);
-    for _ in 0..RUNS {
-        session.run(inputs)?;
-    }
+    runs: &Runs<'_>,
+) -> Result<u64, Error> {
     let trace = session.take_trace();
     let kernels = kernels_of_steps(model, session.specialisation());
+    let whole = File {
+        events: Events { trace: &trace, kernels: &kernels, runs },
+        unit: "ns",
+        other: json!({ "runs": runs.measured.times.len(), "dropped_events": trace.dropped }),
+    };
     let file = std::fs::File::create(path).map_err(|e| Error::file(path, e))?;
     let mut writer = BufWriter::new(file);
-    serde_json::to_writer(&mut writer, &events(&trace, &kernels))
-        .map_err(|e| Error::file(path, e))?;
-    writer.flush().map_err(|e| Error::file(path, e))
+    serde_json::to_writer(&mut writer, &whole).map_err(|e| Error::file(path, e))?;
+    writer.flush().map_err(|e| Error::file(path, e))?;
+    Ok(trace.dropped)
 }
 
 /// The kernel of each step of the plan, nested ones after the step that they belong to; none of a
@@ -54,20 +59,54 @@ fn kernels_of_steps<'a>(model: &'a Model, one: &Specialisation) -> Vec<Option<&'
     all
 }
 
-fn events(trace: &Trace, kernels: &[Option<&KernelInfo>]) -> Value {
-    let threads = trace.events.iter().map(|event| event.thread).max().map_or(0, |last| last + 1);
-    let named = (0..threads).map(|thread| {
-        let name = if thread == 0 { "caller".to_owned() } else { format!("worker {thread}") };
-        json!({ "name": "thread_name", "ph": "M", "pid": 1, "tid": thread, "args": { "name": name } })
-    });
-    let process = json!({ "name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": { "name": "ansc" } });
-    let all = trace.events.iter().map(|event| complete(event, kernels));
-    let all: Vec<Value> = std::iter::once(process).chain(named).chain(all).collect();
-    json!({
-        "traceEvents": all,
-        "displayTimeUnit": "ns",
-        "otherData": { "runs": RUNS, "dropped_events": trace.dropped },
-    })
+/// The format's outermost object.
+#[derive(Serialize)]
+struct File<'a> {
+    #[serde(rename = "traceEvents")]
+    events: Events<'a>,
+    #[serde(rename = "displayTimeUnit")]
+    unit: &'static str,
+    #[serde(rename = "otherData")]
+    other: Value,
+}
+
+/// All events, each made only when it is written: there may be hundreds of thousands.
+struct Events<'a> {
+    trace: &'a Trace,
+    kernels: &'a [Option<&'a KernelInfo>],
+    runs: &'a Runs<'a>,
+}
+
+impl Serialize for Events<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let work = self.trace.events.iter().map(|event| complete(event, self.kernels));
+        serializer.collect_seq(self.names().chain(self.runs.events()).chain(work))
+    }
+}
+
+impl Events<'_> {
+    /// Names of the process and its threads.
+    fn names(&self) -> impl Iterator<Item = Value> {
+        let last = self.trace.events.iter().map(|event| event.thread).max();
+        let name = |what: &str, thread: usize, name: String| json!({ "name": what, "ph": "M", "pid": 1, "tid": thread, "args": { "name": name } });
+        let threads = (0..last.map_or(0, |last| last + 1)).map(move |thread| match thread {
+            0 => name("thread_name", 0, "caller".into()),
+            _ => name("thread_name", thread, format!("worker {thread}")),
+        });
+        std::iter::once(name("process_name", 0, "ansc".into())).chain(threads)
+    }
+}
+
+impl Runs<'_> {
+    /// A beginning and an end of each run, which are on a track of their own.
+    fn events(&self) -> impl Iterator<Item = Value> {
+        let Measured { times, begins, .. } = self.measured;
+        times.iter().zip(begins).enumerate().flat_map(|(index, (time, begin))| {
+            let start = begin.duration_since(self.origin).as_secs_f64() * 1e6;
+            let event = |phase: &str, at: f64| json!({ "name": "run", "cat": "run", "ph": phase, "id": index, "ts": at, "pid": 1, "tid": 0 });
+            [event("b", start), event("e", start + time * 1e3)]
+        })
+    }
 }
 
 /// A complete event; times are in microseconds.

@@ -1,20 +1,22 @@
 //! `ansc verify`: an artifact against a reference, per output and per kernel.
 
 mod dump;
+mod folder;
 mod peer;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use ansc_codegen::Target;
 use ansc_frontend::{ImportOptions, import};
 use ansc_graph::{Graph, interp};
-use ansc_runtime::manifest::Specialisation;
+use ansc_runtime::manifest::{Port, Specialisation};
 use ansc_runtime::{Model, Session, SessionError, SessionOptions, Tensor};
 use ansc_sketch::algorithm::Sums;
 use ansc_sketch::gpu::GpuLimits;
 use serde::Serialize;
 
-use super::{file_names, given, import_options, print_json, read_tensor};
+use super::{given, import_options, print_json};
 use crate::Error;
 use crate::assemble::Expose;
 use crate::choice::Aim;
@@ -24,6 +26,7 @@ use crate::inputs::{self, Seed};
 use crate::kinds::{self, Kind};
 use crate::pipeline::{self, Options, Silent};
 use dump::Compared;
+use folder::Folder;
 
 #[derive(Serialize, Clone)]
 struct Row {
@@ -54,19 +57,32 @@ impl Outcome {
     }
 }
 
+/// The values that outputs are compared with.
+enum Reference {
+    Interpreter,
+    OnnxRuntime,
+    /// The results that a folder holds, in the model's order.
+    Recorded(Vec<Tensor>),
+}
+
+impl Reference {
+    /// As the report calls it.
+    fn name(&self) -> &'static str {
+        match self {
+            Reference::Interpreter => "the reference",
+            Reference::OnnxRuntime => "ONNX Runtime",
+            Reference::Recorded(_) => "the recorded outputs",
+        }
+    }
+}
+
 pub(super) fn run(args: &Verify) -> Result<(), Error> {
     same_model(args)?;
     let model = Model::load(&args.artifact)?;
-    let part = args.specialise.begins.iter().chain(&args.specialise.ends).next().is_some();
-    if args.against == Against::Onnxruntime && (args.layers || part) {
-        let reason = "ONNX Runtime runs the whole model and gives its outputs alone; `--layers`, \
-                      `--inputs` and `--outputs` compare with the reference";
-        return Err(Error::Usage(reason.into()));
-    }
-    let given = values(args, &model)?;
+    let (given, reference) = values(args, &model)?;
     let outcomes: Vec<Outcome> = chosen(args, &model, &given)?
         .into_iter()
-        .map(|one| verify(args, &model, one, &given))
+        .map(|one| verify(args, &model, one, &given, &reference))
         .collect::<Result<_, _>>()?;
     if let Some(folder) = &args.dump_tensors {
         dump::write(folder, outcomes.iter().flat_map(Outcome::all))?;
@@ -75,35 +91,86 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
     let ok = rows.iter().all(|r| r.ok);
     if args.json {
         let layers = outcomes.iter().find_map(Outcome::first_divergence);
-        print_json(&serde_json::json!({ "ok": ok, "outputs": rows, "first_divergence": layers }));
+        print_json(&serde_json::json!({
+            "ok": ok, "against": reference.name(), "outputs": rows, "first_divergence": layers,
+        }));
     } else {
         outcomes.iter().for_each(print_outcome);
     }
     if ok {
         Ok(())
     } else {
-        Err(Error::Reported(format!("{} differs from the reference", args.artifact.display())))
+        let (artifact, reference) = (args.artifact.display(), reference.name());
+        Err(Error::Reported(format!("{artifact} differs from {reference}")))
     }
 }
 
-/// The values that were given for inputs: in a folder, and by name, which goes before.
-fn values(args: &Verify, model: &Model) -> Result<BTreeMap<String, Tensor>, Error> {
-    let mut all = BTreeMap::new();
-    if let Some(folder) = &args.input_dir {
-        let files = file_names(model.inputs().iter().map(|port| port.name.as_str()));
-        for (port, file) in model.inputs().iter().zip(&files) {
-            let path = folder.join(format!("{file}.npy"));
-            if path.exists() {
-                all.insert(port.name.clone(), read_tensor(&path)?);
-            }
-        }
-        if all.is_empty() {
-            let names: Vec<_> = files.iter().map(|file| format!("{file}.npy")).collect();
-            return Err(Error::file(folder, format!("has none of {}", names.join(", "))));
-        }
+/// The values that were given for inputs (in a folder, and by name, which goes before), and what
+/// to compare with.
+fn values(args: &Verify, model: &Model) -> Result<(BTreeMap<String, Tensor>, Reference), Error> {
+    let folder = match &args.input_dir {
+        Some(folder) => folder::read(folder, model)?,
+        None => Folder { inputs: BTreeMap::new(), outputs: None },
+    };
+    let reference = reference(args, folder.outputs)?;
+    let mut all = folder.inputs;
+    if let (Reference::Recorded(_), Some(folder)) = (&reference, &args.input_dir) {
+        complete(args, model, folder, &all)?;
     }
     all.extend(given::tensors(&args.inputs)?);
-    Ok(all)
+    Ok((all, reference))
+}
+
+/// The reference that was asked for, or else recorded outputs, or else the interpreter.
+fn reference(args: &Verify, recorded: Option<Vec<Tensor>>) -> Result<Reference, Error> {
+    let part = args.specialise.begins.iter().chain(&args.specialise.ends).next().is_some();
+    match (args.against, recorded) {
+        (Some(Against::Reference), _) | (None, None) => Ok(Reference::Interpreter),
+        (Some(Against::Onnxruntime), _) if args.layers || part => Err(Error::Usage(
+            "ONNX Runtime runs the whole model and gives its outputs alone; `--layers`, \
+             `--inputs` and `--outputs` compare with the reference"
+                .into(),
+        )),
+        (Some(Against::Onnxruntime), _) => Ok(Reference::OnnxRuntime),
+        (Some(Against::Recorded), None) => Err(Error::Usage(
+            "`--against recorded` needs `--input-dir DIR`, a folder with output_0.pb and so on"
+                .into(),
+        )),
+        (_, Some(_)) if part => Err(Error::Usage(
+            "recorded outputs are those of the whole model; with `--inputs` or `--outputs`, add \
+             `--against reference`"
+                .into(),
+        )),
+        (_, Some(outputs)) => Ok(Reference::Recorded(outputs)),
+    }
+}
+
+/// Recorded outputs belong to recorded inputs, which must be all there.
+fn complete(
+    args: &Verify,
+    model: &Model,
+    folder: &Path,
+    inputs: &BTreeMap<String, Tensor>,
+) -> Result<(), Error> {
+    if !args.inputs.is_empty() {
+        let reason = "recorded outputs belong to the inputs of their folder; with `--input`, add \
+                      `--against reference`";
+        return Err(Error::Usage(reason.into()));
+    }
+    let missing = |(i, port): &(usize, &Port)| {
+        model.bound_value(*i).is_none() && !inputs.contains_key(&port.name)
+    };
+    match model.inputs().iter().enumerate().find(missing) {
+        None => Ok(()),
+        Some((i, port)) => {
+            let reason = format!(
+                "has recorded outputs, but no input_{i}.pb for `{}`; `--against reference` \
+                 compares with made-up values",
+                port.name
+            );
+            Err(Error::file(folder, reason))
+        }
+    }
 }
 
 /// Compares what the artifact says that it was compiled from: the outputs of another model tell
@@ -123,7 +190,7 @@ fn same_model(args: &Verify) -> Result<(), Error> {
     }
     let (name, was, is) = (compiled.name, compiled.sha256, found.sha256);
     let reason = format!(
-        "is another model than {} was compiled from, which was {name} with sha256 {was}; this one has {is}",
+        "is not the model that {} was compiled from: that is {name} with sha256 {was}, and this one has {is}",
         artifact.display()
     );
     Err(Error::file(model, reason))
@@ -154,6 +221,7 @@ fn verify(
     model: &Model,
     specialisation: &Specialisation,
     given: &BTreeMap<String, Tensor>,
+    reference: &Reference,
 ) -> Result<Outcome, Error> {
     let options = options(args, model, specialisation)?;
     let graph = import::load(&args.model, &options)?;
@@ -165,14 +233,15 @@ fn verify(
     }
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     let actual = session(args, model)?.run(&named)?;
-    let reference = match args.against {
-        Against::Reference => interp::run(&graph, &in_graph_order(&graph, &inputs)?)?,
-        Against::Onnxruntime => {
+    let expected = match reference {
+        Reference::Interpreter => interp::run(&graph, &in_graph_order(&graph, &inputs)?)?,
+        Reference::OnnxRuntime => {
             let outputs: Vec<&str> = actual.iter().map(|(name, _)| name.as_str()).collect();
             peer::onnxruntime(&args.python, &args.model, &inputs, &outputs)?
         }
+        Reference::Recorded(outputs) => outputs.clone(),
     };
-    let mut outputs = compare(actual, reference, args.tolerance)?;
+    let mut outputs = compare(actual, expected, args.tolerance)?;
     let mut layers = match args.layers {
         true => Some(every_kernel(args, model, options, &graph, &inputs)?),
         false => None,

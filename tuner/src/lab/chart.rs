@@ -12,7 +12,9 @@ use crate::report::svg::{
 /// What a curve runs against.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Against {
+    /// Against the number of measurements.
     Trials,
+    /// Against the seconds since a run began.
     Seconds,
 }
 

@@ -19,6 +19,7 @@ const LEGEND: &str = "</tbody></table></div>\n\
     1 the best, on average over the runs. Failed are candidates that did not build, crashed, took too long or were wrong. \
     Search is what the strategy itself took, without building and measuring.</p>\n";
 
+/// A page of HTML that needs no other file: a table, curves, and the spread of results.
 pub fn page(comparison: &Comparison) -> String {
     let task = escape(&comparison.task);
     let mut page = format!(

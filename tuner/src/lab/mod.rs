@@ -33,43 +33,61 @@ pub use space::{Space, SpaceError};
 pub use summary::{Comparison, RunSummary, StrategySummary};
 use tag::Tag;
 
+/// The strategies that are compared, and what each of their runs may do.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Names of strategies, as [`crate::strategy::NAMES`] has them.
     pub strategies: Vec<String>,
     /// As many runs of each strategy, with the seeds 0, 1, ..
     pub seeds: u64,
     /// Measurements of one run.
     pub trials: usize,
+    /// Candidates that are measured in one go.
     pub per_round: usize,
+    /// The name of the cost model, for strategies that ask one.
     pub cost_model: String,
+    /// The schedules that all of them search.
     pub space: Space,
     /// Candidates of each run that are measured again at its end, the best of which is the run's result. None on
     /// a machine that is exact.
     pub settle: usize,
     /// Name of the machine, for the records.
     pub target: String,
+    /// The compiler's version, for the records.
     pub version: String,
+    /// Threads that candidates run on.
     pub threads: usize,
 }
 
+/// Why strategies could not be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
+    /// No candidate can be measured.
     #[error(transparent)]
     Measure(#[from] MeasureError),
+    /// Records could not be read or written.
     #[error(transparent)]
     Records(#[from] RecordsError),
+    /// There is no such space, or there is nothing in it.
     #[error(transparent)]
     Space(#[from] SpaceError),
+    /// No strategy has this name.
     #[error("there is no strategy `{0}`")]
     Strategy(String),
+    /// No cost model has this name.
     #[error("there is no cost model `{0}`")]
     CostModel(String),
+    /// The machine or the target is at fault.
     #[error("none of {trials} candidates ran; `ansc tune` on the same model says why")]
-    NothingRan { trials: usize },
+    NothingRan {
+        /// Candidates that were measured.
+        trials: usize,
+    },
 }
 
 /// Is told how the runs of a seed go.
 pub trait Watch {
+    /// Some of the runs have measured more.
     fn progress(&self, _runs: &[Run]) {}
 }
 
@@ -80,11 +98,15 @@ impl Watch for Silent {}
 
 /// What a comparison works with.
 pub struct Lab<'a> {
+    /// Builds and times candidates.
     pub measurer: &'a mut dyn Measurer,
+    /// Where measurements are kept.
     pub records: &'a mut dyn Records,
+    /// Is told about progress.
     pub watch: &'a dyn Watch,
     /// When it becomes true, the round that runs is the last.
     pub interrupted: &'a AtomicBool,
+    /// Measurements that are not in the records yet.
     pub journal: Journal,
 }
 
@@ -92,6 +114,7 @@ pub struct Lab<'a> {
 const SETTLING_ROUNDS: usize = 3;
 
 impl Lab<'_> {
+    /// Runs all strategies with all seeds, and measures their leaders again.
     pub fn compare(mut self, task: &Arc<Task>, options: &Options) -> Result<Comparison, LabError> {
         let sketches = options.space.sketches(task)?;
         self.records.add_task(&TaskRecord::from(task.as_ref()))?;

@@ -27,6 +27,7 @@ pub struct Trial {
     pub at: f64,
 }
 
+/// One search by one strategy with one seed.
 pub struct Run {
     pub(super) tag: Tag,
     pub(super) search: Search,
@@ -86,14 +87,17 @@ impl Run {
         }
     }
 
+    /// The name of the strategy.
     pub fn strategy(&self) -> &str {
         &self.tag.strategy
     }
 
+    /// The seed of its random choices.
     pub fn seed(&self) -> u64 {
         self.tag.seed
     }
 
+    /// Its measurements so far, in order.
     pub fn trials(&self) -> &[Trial] {
         &self.trials
     }

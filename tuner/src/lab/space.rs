@@ -17,25 +17,38 @@ use ansc_sketch::Task;
 use ansc_sketch::rules::{self, Sketch};
 use ansc_sketch::trace::{Decision, Instruction, Recorder, Trace};
 
+/// The schedules that strategies search.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Space {
+    /// All that `ansc tune` searches.
     All,
+    /// Those that the rules derive.
     Rules,
+    /// One structure of tiles, and its sizes alone.
     Tiles {
         /// Levels, outermost first.
         structure: String,
+        /// Whether inner loops may be unrolled.
         unroll: bool,
     },
 }
 
+/// Why there is no space to search.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SpaceError {
+    /// No space has this name.
     #[error(
-        "`{0}` is no space; there are `all`, `rules`, and levels of tiles such as `SSRSRS` or `SSRSRS+unroll`"
+        "`{0}` is not a space; there are `all`, `rules`, and levels of tiles such as `SSRSRS` or `SSRSRS+unroll`"
     )]
     Unknown(String),
+    /// The subgraph has no schedules in it.
     #[error("in `{task}` there is nothing to tile as in `{space}`; try `--space all`")]
-    Empty { task: String, space: String },
+    Empty {
+        /// The name of the subgraph.
+        task: String,
+        /// The space that was asked for.
+        space: String,
+    },
 }
 
 /// How far loops are written out where that is not to be decided: what fits the registers is, and little more.
@@ -77,6 +90,7 @@ impl Display for Space {
 }
 
 impl Space {
+    /// The sketches of a task that belong to the space.
     pub fn sketches(&self, task: &Arc<Task>) -> Result<Vec<Sketch>, SpaceError> {
         let found = match self {
             Space::All => task.sketches(),

@@ -6,16 +6,24 @@ use serde::Serialize;
 use super::{Options, Run};
 use crate::outcome::median;
 
+/// The result of a comparison.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Comparison {
+    /// The name of the subgraph.
     pub task: String,
+    /// Operations of one execution.
     pub flops: u64,
+    /// The space that was searched, as on the command line.
     pub space: String,
     /// Different decisions that the space allows.
     pub space_size: String,
+    /// Measurements that each run was allowed.
     pub trials: usize,
+    /// Runs of each strategy.
     pub seeds: u64,
+    /// The machine, as records name it.
     pub target: String,
+    /// Threads that candidates ran on.
     pub threads: usize,
     /// Of the default schedule.
     pub untuned_seconds: Option<f64>,
@@ -23,25 +31,35 @@ pub struct Comparison {
     pub strategies: Vec<StrategySummary>,
 }
 
+/// The runs of one strategy, and their results in seconds.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct StrategySummary {
+    /// The name of the strategy.
     pub name: String,
+    /// One for each seed, in order.
     pub runs: Vec<RunSummary>,
     /// Of the results of all runs that have one.
     pub mean: Option<f64>,
     /// Of a sample: with one run there is none.
     pub deviation: Option<f64>,
+    /// The lower one of two middle results.
     pub median: Option<f64>,
     /// Among the strategies, by result, over the seeds; equal ones share their ranks, and those without a result the last.
     pub mean_rank: Option<f64>,
+    /// Seconds that the strategy itself took, in all runs together.
     pub searching_seconds: f64,
 }
 
+/// The findings of one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RunSummary {
+    /// The seed of the run.
     pub seed: u64,
+    /// Candidates that it measured.
     pub trials: usize,
+    /// Candidates among them that failed.
     pub failed: usize,
+    /// Seconds of the best schedule that it found, if one ran.
     pub result: Option<f64>,
     /// After each trial at which there was a better one: trials made, seconds since the run began, best time.
     pub curve: Vec<(usize, f64, f64)>,

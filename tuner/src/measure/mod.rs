@@ -39,27 +39,43 @@ pub trait Measurer {
 /// Why measuring cannot go on at all. What the machine did is no outcome of a candidate.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
+    /// No worker process could be started.
     #[error(
         "worker processes cannot be started: {0}; raise the limits on processes and memory, or take fewer `--threads`"
     )]
     Worker(#[source] std::io::Error),
+    /// This machine cannot run what is to be measured; the text says why.
     #[error(
         "this machine cannot measure: {0}; what was measured before is kept: mend that and run it again"
     )]
     Unfit(String),
+    /// The system ended worker processes again and again.
     #[error(
         "{times} times in a row a worker process was ended by signal {signal} from outside, as the system does where \
          memory is short; what was measured before is kept: run it again with more memory or fewer `--threads`"
     )]
-    Killed { signal: i32, times: usize },
+    Killed {
+        /// The number of the signal.
+        signal: i32,
+        /// How often it came in a row.
+        times: usize,
+    },
+    /// Programs could not be handed to workers through files.
     #[error("the temporary folder cannot be used: {0}; set TMPDIR to one with space")]
     Io(#[from] std::io::Error),
+    /// The reference for results could not be computed.
     #[error("a subgraph cannot be computed by definition: {0}")]
     Reference(String),
+    /// Nothing runs any more, which is no fault of each candidate.
     #[error(
         "no candidate can be measured any more: the last {count} failed, the last one because it {last}"
     )]
-    AllFail { count: usize, last: crate::outcome::Failure },
+    AllFail {
+        /// Failures in a row.
+        count: usize,
+        /// The last of them.
+        last: crate::outcome::Failure,
+    },
 }
 
 impl MeasureError {

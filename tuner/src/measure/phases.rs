@@ -16,13 +16,18 @@ pub struct Phases {
 /// All of one kind.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Phase {
+    /// The phase, in a word or two.
     pub name: &'static str,
+    /// How often it happened.
     pub times: usize,
+    /// Seconds of all times together.
     pub seconds: f64,
+    /// The median of the times.
     pub median_seconds: f64,
 }
 
 impl Phases {
+    /// Adds a time to a phase.
     pub fn add(&mut self, name: &'static str, seconds: f64) {
         self.all.entry(name).or_default().push(seconds);
     }
@@ -32,6 +37,7 @@ impl Phases {
         self.add(name, start.elapsed().as_secs_f64());
     }
 
+    /// Seconds that a phase took so far.
     pub fn total(&self, name: &str) -> f64 {
         self.all.get(name).map_or(0.0, |all| all.iter().sum())
     }

@@ -12,7 +12,9 @@ use super::{MeasureError, spawner};
 /// The program that serves requests, and its arguments.
 #[derive(Clone, Debug)]
 pub struct WorkerCommand {
+    /// The program that is started.
     pub program: std::path::PathBuf,
+    /// Its arguments.
     pub args: Vec<String>,
 }
 

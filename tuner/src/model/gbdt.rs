@@ -19,12 +19,14 @@ use gbdt::decision_tree::{Data, DataVec, DecisionTree, TrainingCache};
 use super::table::{Program, Row, Table};
 use super::{CostModel, Sample};
 
+/// How trees are grown.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Most trees.
     pub rounds: usize,
     /// Rounds without a lower loss after which training ends.
     pub patience: usize,
+    /// Decisions from the root to a leaf at most.
     pub max_depth: u32,
     /// The share of each step that is taken.
     pub eta: f32,
@@ -48,6 +50,7 @@ pub struct Gbdt {
 }
 
 impl Gbdt {
+    /// An untrained model.
     pub fn new(config: Config) -> Gbdt {
         Gbdt { config, columns: vec![], trees: vec![] }
     }

@@ -36,7 +36,9 @@ pub use random::Random;
 pub use table::throughputs;
 pub use warm_up::WarmUp;
 
+/// Tells good programs from bad ones before they are measured, from what was measured before.
 pub trait CostModel: Send + Sync {
+    /// As in [`NAMES`], for models that [`create`] makes.
     fn name(&self) -> &'static str;
     /// Forgets what it has learned and learns from all of `samples`.
     fn train(&mut self, samples: &[Sample]);
@@ -56,6 +58,7 @@ pub type SharedModel = Arc<RwLock<Box<dyn CostModel>>>;
 pub struct Sample {
     /// Programs of the same task compute the same; only they are compared.
     pub task: usize,
+    /// The program as the model sees it.
     pub features: Arc<Features>,
     /// Of one run; `None` if it failed.
     pub seconds: Option<f64>,

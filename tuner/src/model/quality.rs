@@ -72,12 +72,17 @@ fn top(k: usize, values: &[f32]) -> Vec<usize> {
 /// All figures of a model on some samples, averaged over the tasks.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Quality {
+    /// Tasks with programs to compare.
     pub tasks: usize,
+    /// The root of the mean squared error of scores as throughputs, mean over tasks.
     pub rmse: f64,
+    /// The share of the variance that scores explain, mean over tasks.
     pub r_squared: f64,
     /// Over the tasks in which it is defined.
     pub pairwise_accuracy: f64,
+    /// How many of the 30 fastest programs have one of the 30 highest scores, as a share.
     pub recall_at_30: f64,
+    /// The throughput that the highest scores lead to, see [`average_peak_at`].
     pub average_peak_at_32: f64,
 }
 

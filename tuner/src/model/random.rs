@@ -5,8 +5,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{CostModel, Sample};
 
+/// A model that knows nothing: scores depend on the seed and the program alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Random {
+    /// The seed of all scores.
     pub seed: u64,
 }
 

@@ -13,6 +13,7 @@ pub struct WarmUp<M> {
 }
 
 impl<M: CostModel> WarmUp<M> {
+    /// A model that stands in for `model` until more than `least` samples ran.
     pub fn new(model: M, least: usize, seed: u64) -> WarmUp<M> {
         WarmUp { model, random: Random { seed }, least, is_warm: false }
     }

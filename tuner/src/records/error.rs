@@ -2,41 +2,81 @@
 
 use rusqlite::ErrorCode;
 
+/// Why records could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
+    /// There is no such file.
     #[error("{path}: there is no such file of records")]
-    Absent { path: String },
-    #[error("{path}: is no file of records ({what}); name another file, or move this one away")]
-    Foreign { path: String, what: String },
+    Absent {
+        /// The file.
+        path: String,
+    },
+    /// The file is something else.
+    #[error("{path}: is not a file of records ({what}); name another file, or move this one away")]
+    Foreign {
+        /// The file.
+        path: String,
+        /// The reason.
+        what: String,
+    },
+    /// A newer version of ansc wrote the file.
     #[error(
         "{path}: is of format {found}, and this version of ansc reads format {known}; use a newer ansc"
     )]
-    Newer { path: String, found: i64, known: i64 },
+    Newer {
+        /// The file.
+        path: String,
+        /// The format of the file.
+        found: i64,
+        /// The newest format that is known here.
+        known: i64,
+    },
+    /// The file is a database of records, but broken.
     #[error(
         "{path}: is damaged ({what}); move it away and tuning starts anew, or save what is left of it with \
          `sqlite3 FILE .recover | sqlite3 NEW`"
     )]
-    Damaged { path: String, what: String },
+    Damaged {
+        /// The file.
+        path: String,
+        /// The part that is broken.
+        what: String,
+    },
+    /// The system refuses to write.
     #[error(
         "{path}: cannot be written ({source}); what was measured before is kept: make room, or make the \
          folder writable, and run it again"
     )]
     Unwritable {
+        /// The file.
         path: String,
+        /// The error of the database.
         #[source]
         source: rusqlite::Error,
     },
+    /// Another program writes to the file for too long.
     #[error("{path}: another program kept the file locked for {seconds} s; wait until it is done")]
-    Locked { path: String, seconds: u64 },
+    Locked {
+        /// The file.
+        path: String,
+        /// Seconds that were waited.
+        seconds: u64,
+    },
+    /// The database gave another error.
     #[error("{path}: {source}")]
     Database {
+        /// The file.
         path: String,
+        /// The error of the database.
         #[source]
         source: rusqlite::Error,
     },
+    /// The file cannot be opened or read.
     #[error("{path}: {source}")]
     Io {
+        /// The file.
         path: String,
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },

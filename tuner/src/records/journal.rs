@@ -18,6 +18,8 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// Keeps new records back until a candidate ran, and writes them all then: if nothing runs at
+    /// all, no failure is written down.
     pub fn add(&mut self, records: &mut dyn Records, new: Vec<Record>) -> Result<(), RecordsError> {
         self.something_ran |= new.iter().any(|record| record.outcome.seconds().is_some());
         self.waiting.extend(new);

@@ -47,6 +47,7 @@ enum Line {
 pub struct BadLine {
     /// The first is 1.
     pub line: usize,
+    /// Why the line was not imported.
     pub reason: String,
 }
 
@@ -59,19 +60,25 @@ impl Display for BadLine {
 /// What an import did.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Imported {
+    /// Records that were not there before.
     pub records: usize,
     /// Records that were there already.
     pub duplicates: usize,
+    /// Lines that describe a task.
     pub tasks: usize,
+    /// Lines that were not imported.
     pub bad: usize,
     /// The first hundred of them.
     pub bad_lines: Vec<BadLine>,
 }
 
+/// Why lines could not be imported at all.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonlError {
+    /// The store failed.
     #[error(transparent)]
     Records(#[from] RecordsError),
+    /// The lines cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

@@ -41,9 +41,12 @@ pub struct Key {
 /// One measurement.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Record {
+    /// The subgraph and the machine.
     #[serde(flatten)]
     pub key: Key,
+    /// The schedule, with all its decisions.
     pub trace: Trace,
+    /// The times, or why there are none.
     pub outcome: Outcome,
     /// Structural hash of the program that the trace made.
     #[serde(with = "hex")]
@@ -70,6 +73,7 @@ pub struct TaskRecord {
 /// Which tasks a model consists of, as it was compiled: the same model with other shapes is another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ModelRecord {
+    /// The name of the model's file.
     pub name: String,
     /// Each once.
     pub tasks: Vec<Occurrence>,
@@ -80,6 +84,7 @@ pub struct ModelRecord {
 pub struct Occurrence {
     /// [`ansc_sketch::Task::key`].
     pub task: String,
+    /// Executions in one run of the model.
     pub count: u64,
 }
 
@@ -96,7 +101,9 @@ impl ModelRecord {
 pub struct MachineRecord {
     /// As in [`Key`].
     pub target: String,
+    /// Threads that the limits were measured with.
     pub threads: usize,
+    /// The highest rates that were measured.
     #[serde(flatten)]
     pub limits: Limits,
 }
@@ -152,6 +159,7 @@ impl Record {
 
 /// A store of records.
 pub trait Records {
+    /// Adds measurements, which are never changed afterwards.
     fn add(&mut self, records: &[Record]) -> Result<(), RecordsError>;
     /// Adds those that are not there yet; how many that were.
     fn merge(&mut self, records: &[Record]) -> Result<usize, RecordsError>;
@@ -165,6 +173,7 @@ pub trait Records {
     fn set_machine(&mut self, machine: &MachineRecord) -> Result<(), RecordsError>;
     /// By target and threads.
     fn machines(&self) -> Result<Vec<MachineRecord>, RecordsError>;
+    /// The rates of a machine with so many threads, if they were measured.
     fn limits(&self, target: &str, threads: usize) -> Result<Option<Limits>, RecordsError> {
         let found =
             self.machines()?.into_iter().find(|m| m.target == target && m.threads == threads);
@@ -190,6 +199,7 @@ pub trait Records {
 /// What was added to a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Merged {
+    /// Records that were not there before.
     pub records: usize,
     /// Records that were there already.
     pub duplicates: usize,

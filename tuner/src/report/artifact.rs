@@ -18,14 +18,19 @@ use crate::title::title;
 /// An artifact as it ran on a machine.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Artifact {
+    /// The name of the model's file.
     pub model: String,
+    /// The version of the compiler.
     pub compiler: String,
+    /// The machine that it was compiled for.
     pub target: String,
     /// Which of the compiled sizes ran; empty if there is nothing to choose.
     pub specialisation: String,
+    /// Threads that it ran on.
     pub threads: usize,
     /// What the machine can do; none where kernels run on another one, a GPU.
     pub limits: Option<Limits>,
+    /// The speed of copies within each cache, where it was measured.
     pub copies: Vec<Copying>,
     /// Of all steps together.
     pub seconds: f64,
@@ -35,23 +40,29 @@ pub struct Artifact {
     pub edges: Vec<(usize, usize)>,
 }
 
+/// A kernel with its time.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Kernel {
+    /// Its name in the manifest.
     pub name: String,
     /// Nodes of the model that were fused into it.
     pub nodes: Vec<String>,
     /// Operations of the nodes, and of the program that computes the same.
     pub flops: u64,
+    /// Operations of the program.
     pub work: u64,
+    /// Bytes that it must move at least.
     pub bytes: u64,
     /// Of one run of the model.
     pub seconds: f64,
     /// Of the time of all steps.
     pub share: f64,
+    /// Its place under the roofline, if the limits of the machine are known.
     pub roofline: Option<Roofline>,
     /// As in the manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
+    /// How it came to its schedule, if a search found it.
     pub tuning: Option<Tuning>,
 }
 

@@ -7,10 +7,12 @@ use serde::Serialize;
 use crate::outcome::Outcome;
 use crate::records::Record;
 
+/// The best time after some measurements.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Point {
     /// How many were made.
     pub measurements: usize,
+    /// Seconds of the best schedule so far.
     pub seconds: f64,
 }
 

@@ -25,17 +25,23 @@ use crate::roofline::{Roofline, roofline as under_roof};
 pub use curve::{Point, curve};
 pub use models::{Model, Part};
 
+/// Everything that a file of records tells.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
+    /// All measurements.
     pub measurements: usize,
+    /// How many failed, by reason.
     pub failures: BTreeMap<Failure, usize>,
+    /// One for each target and number of threads.
     pub machines: Vec<Machine>,
 }
 
 /// What was measured on one machine with one number of threads.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Machine {
+    /// Architecture, processor and its features.
     pub target: String,
+    /// Threads that candidates ran on.
     pub threads: usize,
     /// What it can do, if that was measured.
     pub limits: Option<Limits>,
@@ -49,30 +55,43 @@ pub struct Machine {
     pub tasks: Vec<Task>,
 }
 
+/// Times of a subgraph without and with tuning.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Compared {
+    /// Seconds of the default schedule.
     pub untuned_seconds: f64,
+    /// Seconds of the best one.
     pub best_seconds: f64,
 }
 
+/// A subgraph, and what was measured of it on one machine.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Task {
+    /// [`ansc_sketch::Task::key`].
     pub key: String,
+    /// Where it was found first, if that is known.
     pub name: Option<String>,
+    /// The subgraph as text, if it is known.
     pub compute: Option<String>,
+    /// Operations of one execution, if the subgraph is known.
     pub flops: Option<u64>,
     /// Operations of the algorithm that the best computes it with, if that is known.
     pub work: Option<u64>,
     /// That one execution must move at least.
     pub bytes: Option<u64>,
+    /// Measurements of it.
     pub measurements: usize,
+    /// How many failed, by reason.
     pub failures: BTreeMap<Failure, usize>,
     /// Median times.
     pub untuned_seconds: Option<f64>,
+    /// The median time of the best schedule.
     pub best_seconds: Option<f64>,
     /// The trace of the best, in words and as text.
     pub best_steps: Vec<String>,
+    /// The trace of the best as lines of text.
     pub best_trace: Option<String>,
+    /// The best time after each measurement that changed it.
     pub curve: Vec<Point>,
 }
 
@@ -98,6 +117,7 @@ impl Task {
     }
 }
 
+/// Reads all records, and puts them in order.
 pub fn summarise(records: &dyn Records) -> Result<Summary, RecordsError> {
     let known: BTreeMap<String, TaskRecord> =
         records.tasks()?.into_iter().map(|t| (t.key.clone(), t)).collect();

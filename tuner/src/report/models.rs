@@ -10,9 +10,11 @@ use crate::records::ModelRecord;
 /// A model as the sum of its subgraphs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Model {
+    /// The name of the model's file.
     pub name: String,
     /// Of all subgraphs together, each as often as it occurs; only of those that were measured both ways.
     pub untuned_seconds: f64,
+    /// The same with the best schedules.
     pub best_seconds: f64,
     /// Subgraphs of which a time is missing.
     pub missing: usize,
@@ -20,13 +22,18 @@ pub struct Model {
     pub parts: Vec<Part>,
 }
 
+/// A subgraph as a part of a model.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Part {
+    /// [`ansc_sketch::Task::key`].
     pub task: String,
+    /// Its name for people.
     pub title: String,
+    /// How often a run executes it.
     pub count: u64,
     /// Of all occurrences together.
     pub untuned_seconds: f64,
+    /// The same with the best schedule.
     pub best_seconds: f64,
 }
 

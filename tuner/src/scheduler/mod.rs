@@ -42,17 +42,22 @@ pub struct TaskSpec {
     pub network: usize,
 }
 
+/// How the next task is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Policy {
+    /// The task whose next round is expected to gain the most.
     #[default]
     Gradient,
     /// Every task in its turn.
     RoundRobin,
 }
 
+/// How rounds are shared out.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// How the next task is chosen.
     pub policy: Policy,
+    /// The sum that tuning makes small.
     pub objective: Objective,
     /// Measurements, all tasks together.
     pub trials: usize,
@@ -117,6 +122,7 @@ struct Progress {
     dead: bool,
 }
 
+/// Chooses the task that is measured next.
 #[derive(Debug)]
 pub struct Scheduler {
     options: Options,
@@ -134,6 +140,7 @@ pub fn trials_per_round(trials: usize, tasks: usize, most: usize) -> Option<usiz
 }
 
 impl Scheduler {
+    /// A scheduler of tasks that nothing was measured of.
     pub fn new(tasks: Vec<TaskSpec>, options: Options) -> Scheduler {
         let groups = Groups::new(&tasks);
         let fresh = |spec| Progress { spec, history: vec![], trials: 0, stale: 0, dead: false };
@@ -215,10 +222,12 @@ impl Scheduler {
         self.tasks.iter().map(|t| t.trials).sum()
     }
 
+    /// Rounds of a task so far.
     pub fn rounds(&self, task: TaskId) -> usize {
         self.tasks[task].rounds()
     }
 
+    /// Whether a task has no candidates left.
     pub fn is_dead(&self, task: TaskId) -> bool {
         self.tasks[task].dead
     }

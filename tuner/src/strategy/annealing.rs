@@ -57,6 +57,7 @@ const TRIES: usize = 10;
 /// Steps of a plan are numbered from here on in the seeds of random numbers; before it are those of new points.
 const FIRST_STEP: u64 = 1;
 
+/// The strategy that the module describes.
 pub struct Annealing {
     options: AnnealingOptions,
     model: SharedModel,
@@ -71,6 +72,7 @@ pub struct Annealing {
 }
 
 impl Annealing {
+    /// A search that begins with random samples.
     pub fn new(options: AnnealingOptions, model: SharedModel, seed: u64) -> Annealing {
         let fallback = Random::new(seed);
         let (points, plan) = (vec![], VecDeque::new());

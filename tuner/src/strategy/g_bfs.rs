@@ -17,6 +17,7 @@ use super::tried::key;
 use crate::candidate::{Candidate, Search};
 use crate::outcome::Outcome;
 
+/// The strategy that the module describes.
 pub struct GBfs {
     /// Neighbours of a program that are measured at most; the paper's rho.
     width: usize,
@@ -32,6 +33,7 @@ pub struct GBfs {
 pub const WIDTH: usize = 5;
 
 impl GBfs {
+    /// A search that measures at most `width` neighbours of a program.
     pub fn new(width: usize, seed: u64) -> GBfs {
         let random = StdRng::seed_from_u64(seed);
         GBfs { width, random, expanded: HashSet::new(), twins: vec![], met: HashSet::new() }

@@ -22,6 +22,7 @@ use crate::candidate::{Candidate, Search};
 /// Points that a proposal looks at. If none of so many is new and valid, the space counts as exhausted.
 const MOST_POINTS: usize = 100_000;
 
+/// The strategy that the module describes.
 #[derive(Debug, Default)]
 pub struct Grid {
     sketch: usize,
@@ -30,6 +31,7 @@ pub struct Grid {
 }
 
 impl Grid {
+    /// A search at the first point of the space.
     pub fn new() -> Grid {
         Grid::default()
     }

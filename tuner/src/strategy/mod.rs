@@ -26,6 +26,7 @@ pub use rnn::{Rnn, RnnOptions};
 /// One way of searching. It decides from what was measured and from its own seeded random numbers only: the
 /// same seed and measurements give the same proposals.
 pub trait SearchStrategy: Send {
+    /// As in [`NAMES`], for strategies that [`create`] makes.
     fn name(&self) -> &'static str;
     /// At most `n` different candidates that were not measured yet; none if the space is exhausted.
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate>;

@@ -19,6 +19,7 @@ use crate::candidate::{Candidate, Search};
 /// The numbers of the paper's experiments.
 #[derive(Clone, Debug)]
 pub struct OpEvoOptions {
+    /// The fastest programs that children are made of.
     pub parents: usize,
     /// The probability to walk on.
     pub q: f64,
@@ -33,6 +34,7 @@ impl Default for OpEvoOptions {
 /// Children that are invalid or known already, one after another, before random samples take their place.
 const TRIES: usize = 200;
 
+/// The strategy that the module describes.
 pub struct OpEvo {
     options: OpEvoOptions,
     random: StdRng,
@@ -44,6 +46,7 @@ pub struct OpEvo {
 type Parent<'a> = (&'a Trace, f64);
 
 impl OpEvo {
+    /// A search that begins with random samples.
     pub fn new(options: OpEvoOptions, seed: u64) -> OpEvo {
         let (random, fallback) = (StdRng::seed_from_u64(seed), Random::new(seed));
         OpEvo { options, random, fallback, tried: Tried::default() }

@@ -21,6 +21,7 @@ pub(super) fn random_at(place: [u64; 4]) -> StdRng {
     StdRng::from_seed(bytes.try_into().expect("four numbers of eight bytes"))
 }
 
+/// The strategy that the module describes.
 pub struct Random {
     seed: u64,
     round: u64,
@@ -28,6 +29,7 @@ pub struct Random {
 }
 
 impl Random {
+    /// A search whose samples depend on the seed alone.
     pub fn new(seed: u64) -> Random {
         Random { seed, round: 0, tried: Tried::default() }
     }

@@ -44,6 +44,7 @@ pub fn moves(trace: &Trace) -> Vec<Move> {
     trace.choices().into_iter().flat_map(of).collect()
 }
 
+/// The trace with one decision changed, or open again.
 pub fn moved(trace: &Trace, (step, decision): Move) -> Trace {
     match decision {
         Some(decision) => trace.clone().decide(step, decision),

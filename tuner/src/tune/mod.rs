@@ -28,8 +28,11 @@ use crate::title::title;
 /// A task, and how often a run of the model executes it.
 #[derive(Clone, Debug)]
 pub struct Weighted {
+    /// The subgraph and its machine.
     pub task: Arc<Task>,
+    /// Executions in one run of the model.
     pub weight: f64,
+    /// Operations of one execution.
     pub flops: u64,
     /// Names of the model's nodes that are fused in it, for each place where it occurs.
     pub places: Vec<Vec<String>>,
@@ -49,11 +52,14 @@ impl Weighted {
     }
 }
 
+/// When to stop, and what records are told.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Candidates to measure, all tasks together.
     pub trials: usize,
+    /// Candidates of a task that are measured in one go.
     pub per_round: usize,
+    /// How long tuning may take; the round that runs then is the last.
     pub time: Option<Duration>,
     /// Stop when another round is expected to take away less than this share of the latency.
     pub least_gain: Option<f64>,
@@ -61,7 +67,9 @@ pub struct Options {
     pub model: Option<String>,
     /// Name of the machine, for the records.
     pub target: String,
+    /// The compiler's version, for the records.
     pub version: String,
+    /// Threads that candidates run on.
     pub threads: usize,
 }
 
@@ -69,8 +77,11 @@ pub struct Options {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
+    /// As many candidates as were asked for were measured.
     Trials,
+    /// The time that was given is over.
     Time,
+    /// The caller asked for an end.
     Interrupted,
     /// No task has candidates left.
     Exhausted,
@@ -93,25 +104,38 @@ impl std::fmt::Display for StopReason {
 /// What one task came to.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TaskReport {
+    /// The name of the kernel.
     pub name: String,
     /// Of the model, where it occurs first.
     pub nodes: Vec<String>,
+    /// [`ansc_sketch::Task::key`].
     pub key: String,
+    /// Executions in one run of the model.
     pub weight: f64,
+    /// Operations of one execution.
     pub flops: u64,
+    /// Candidates that were measured for it.
     pub trials: usize,
     /// Seconds of the default schedule.
     pub untuned: Option<f64>,
+    /// Seconds of the schedule that the kernel gets, if one ran.
     pub best: Option<f64>,
+    /// How many candidates failed, by reason.
     pub failures: Vec<(Failure, usize)>,
 }
 
+/// The results of tuning, in the end or after a round.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Report {
+    /// Why it ended; in the report of a round it says nothing.
     pub stop: StopReason,
+    /// Candidates that were measured, all tasks together.
     pub trials: usize,
+    /// Seconds since tuning began.
     pub seconds: f64,
+    /// Seconds in which candidates were proposed.
     pub seconds_searching: f64,
+    /// Seconds in which candidates were built and run.
     pub seconds_measuring: f64,
     /// What searching and measuring consist of.
     pub phases: Vec<Phase>,
@@ -119,6 +143,7 @@ pub struct Report {
     pub expected_gain: f64,
     /// How well the cost model told the last round beforehand.
     pub model: Option<Quality>,
+    /// One for each task, in the order in which they were given.
     pub tasks: Vec<TaskReport>,
 }
 
@@ -148,6 +173,7 @@ impl Report {
 pub trait Watch {
     /// Everything is at hand: the first round comes now, of so many tasks.
     fn begins(&self, _tasks: usize) {}
+    /// A round of one task has ended, which is a place in the report's tasks.
     fn round(&self, _report: &Report, _task: usize) {}
 }
 
@@ -156,17 +182,26 @@ pub struct Silent;
 
 impl Watch for Silent {}
 
+/// Why tuning could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
+    /// No candidate can be measured.
     #[error(transparent)]
     Measure(#[from] MeasureError),
+    /// Records could not be read or written.
     #[error(transparent)]
     Records(#[from] RecordsError),
+    /// The machine or the target is at fault.
     #[error(
         "none of {failed} candidates ran, most of them because it {failure}; if another program on this machine is \
          to blame, run it again, with new records in another file (`--records`); else compile without tuning"
     )]
-    NothingRan { failed: usize, failure: Failure },
+    NothingRan {
+        /// Candidates that were measured.
+        failed: usize,
+        /// The most frequent failure.
+        failure: Failure,
+    },
 }
 
 /// Makes the strategy for one task.
@@ -174,17 +209,22 @@ pub type NewStrategy<'a> = dyn Fn(usize) -> Box<dyn SearchStrategy> + 'a;
 
 /// Everything that tuning works with.
 pub struct Tuner<'a> {
+    /// Makes a strategy for each task.
     pub strategy: &'a NewStrategy<'a>,
     /// One model for all tasks, which strategies may ask and every round teaches.
     pub model: SharedModel,
+    /// Builds and times candidates.
     pub measurer: &'a mut dyn Measurer,
+    /// Where measurements go, and earlier ones are found.
     pub records: &'a mut dyn Records,
+    /// Is told about each round.
     pub watch: &'a dyn Watch,
     /// When it becomes true, the round that runs is the last.
     pub interrupted: &'a AtomicBool,
 }
 
 impl<'a> Tuner<'a> {
+    /// Measures round after round until a reason to stop comes.
     pub fn tune(self, tasks: &[Weighted], options: &'a Options) -> Result<Report, TuneError> {
         let mut run = Run::new(tasks, self, options)?;
         run.tuner.watch.begins(tasks.len());

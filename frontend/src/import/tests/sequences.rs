@@ -217,8 +217,8 @@ fn sequences_are_passed_as_their_elements() {
     assert_eq!(inputs_of(&empty), [("x".to_string(), vec![1])]);
     let cases: [(Shapes<'_>, &str); 5] = [
         (&[], "--shape s.0=2x3"),
-        (&[("s", &[1, 2])], "is not the number of elements"),
-        (&[("s", &[usize::MAX])], "is not the number of elements"),
+        (&[("s", &[1, 2])], "is not a number of elements"),
+        (&[("s", &[usize::MAX])], "is not a number of elements"),
         (&[("s.0", &[3, 2]), ("s.2", &[3, 2])], "no input `s.2`"),
         (&[("s", &[1])], "input `s.0` has the dynamic shape"),
     ];

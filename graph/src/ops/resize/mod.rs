@@ -27,10 +27,14 @@ use crate::scalar::Scalar;
 /// by axis.
 const MAX_POINTS: usize = 8;
 
+/// Attributes of `Resize`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ResizeAttrs {
+    /// How elements of the input around a position are mixed.
     pub interpolation: Interpolation,
+    /// The position in the input that each element of the result has.
     pub coordinates: Coordinates,
+    /// Whether axes that shrink are smoothed, by as many elements as one of the result stands for.
     pub antialias: bool,
     /// Elements beyond the input have no weight, instead of the outermost element's value.
     pub exclude_outside: bool,
@@ -38,16 +42,26 @@ pub struct ResizeAttrs {
     pub extrapolation: f32,
 }
 
+/// How elements of the input around a position are mixed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Interpolation {
+    /// One element alone.
     Nearest(Rounding),
+    /// The two nearest elements of each axis, weighted by their distance.
     Linear,
-    Cubic { a: f32 },
+    /// The four nearest elements of each axis, by a cubic polynomial.
+    Cubic {
+        /// Keys' constant, mostly -0.75.
+        a: f32,
+    },
 }
 
+/// Which element is the nearest one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rounding {
+    /// The one before the position.
     Floor,
+    /// The one after the position.
     Ceil,
     /// Halves are rounded down.
     PreferFloor,
@@ -60,18 +74,26 @@ pub enum Rounding {
 /// ONNX's `coordinate_transformation_mode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Coordinates {
+    /// Pixels have their centres at halves.
     HalfPixel,
+    /// As `HalfPixel`, with the middles of input and result in the same place.
     HalfPixelSymmetric,
+    /// As `HalfPixel`, but an axis of one element is taken from position 0.
     PytorchHalfPixel,
+    /// The first and the last elements of input and result are in the same place.
     AlignCorners,
+    /// The first elements are in the same place, and positions are divided by the scale.
     Asymmetric,
+    /// As `HalfPixel`, without the half that leads back from the centre of an element.
     TfHalfPixelForNn,
+    /// A part of the input is shown, whose first and last positions are those of the result.
     TfCropAndResize,
 }
 
 /// An axis that is resized.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ResizeAxis {
+    /// The axis, counted from 0.
     pub axis: usize,
     /// Elements of the result.
     pub extent: usize,

@@ -416,7 +416,7 @@ fn indices_that_are_inputs_are_checked_before_the_graph_runs() {
     let ints = |values: [i32; 4]| values.map(|i| f32::from_bits(i as u32));
     let error = loaded.run(&mut session, &[&ints([0, 2, 3, 9])]).unwrap_err();
     let said =
-        "node `gather`: index 3 at [2] of input `b0` is out of range; legal are those from -3 to 2";
+        "node `gather`: index 3 at [2] of input `b0` is out of range; it must be from -3 to 2";
     assert_eq!(error.to_string(), said);
     assert!(fake.take_log().is_empty(), "nothing ran");
     loaded.run(&mut session, &[&ints([0, 2, -3, 1])]).unwrap();
@@ -443,14 +443,14 @@ fn errors_name_what_failed() {
     let error = old.load(&fake()).err().unwrap().to_string();
     assert_eq!(
         error,
-        "compiled for an NVIDIA GPU (sm_90), but the Fake 100 is of sm_86; compile with --sm 86"
+        "is compiled for an NVIDIA GPU (sm_90), but the Fake 100 is sm_86; compile with --sm 86"
     );
     for call in ["load", "function", "allocate", "upload"] {
         let fake = fake();
         fake.fail(call);
         let error = chain().load(&fake).err().unwrap().to_string();
         assert!(
-            error.starts_with("compiled for an NVIDIA GPU (sm_70,sm_80,sm_90), but"),
+            error.starts_with("is compiled for an NVIDIA GPU (sm_70,sm_80,sm_90), but"),
             "{error}"
         );
         assert!(error.contains(call), "{error}");

@@ -59,8 +59,10 @@ impl Caches {
     }
 }
 
+/// How candidates are built and timed on this machine.
 #[derive(Clone, Debug)]
 pub struct LocalOptions {
+    /// The command that starts a worker process.
     pub worker: WorkerCommand,
     /// Processes that build.
     pub builders: usize,
@@ -68,16 +70,21 @@ pub struct LocalOptions {
     pub overlap: bool,
     /// Threads that run a candidate.
     pub threads: usize,
+    /// A candidate that takes longer to build has failed.
     pub build_limit: Duration,
+    /// A candidate that takes longer to load and time has failed.
     pub run_limit: Duration,
     /// For timing one candidate.
     pub seconds: f64,
+    /// The data that runs find in the caches.
     pub caches: Caches,
     /// Subgraphs of more operations are compared with their default schedule, see above.
     pub interpret_flops: u64,
 }
 
 impl LocalOptions {
+    /// The defaults: builders on the cores that candidates do not use, and 50 ms of timing for
+    /// each.
     pub fn new(worker: WorkerCommand, threads: usize) -> LocalOptions {
         let cores = ansc_runtime::pool::cores();
         let free = cores.saturating_sub(threads);
@@ -104,6 +111,7 @@ const NOT_CLOSE: f64 = 1.3;
 /// The reference may take the interpreter this long.
 const REFERENCE_LIMIT: Duration = Duration::from_secs(600);
 
+/// Measures in worker processes on this machine.
 pub struct LocalMeasurer {
     options: LocalOptions,
     builders: Vec<Worker>,

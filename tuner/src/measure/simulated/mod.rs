@@ -23,11 +23,16 @@ use crate::outcome::{Failure, Outcome};
 /// Times of each candidate.
 const REPEATS: u64 = 3;
 
+/// A machine that is computed, for tests and comparisons that must be the same everywhere.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Simulated {
+    /// Cores that run parallel loops.
     pub cores: usize,
+    /// Bytes of a vector.
     pub vector_bytes: usize,
+    /// Vectors that a core holds at once.
     pub registers: usize,
+    /// Cycles in a second.
     pub hertz: f64,
     /// The smallest first; the last level is memory, which has no end.
     pub caches: Vec<Cache>,
@@ -44,6 +49,7 @@ pub struct Simulated {
 /// A level of memory, and what it costs to fetch from the next one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cache {
+    /// The size that a working set may have; infinite for memory.
     pub bytes: f64,
     /// From the next level, for each core.
     pub bytes_per_cycle: f64,

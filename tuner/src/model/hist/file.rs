@@ -15,12 +15,16 @@ const FORMAT: &str = "ansc hist 1";
 /// Why a text is no model.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
+    /// The text is no JSON of a model.
     #[error("not a cost model: {0}")]
     Json(#[from] serde_json::Error),
+    /// The text is of another format.
     #[error("a cost model of format `{0}`, not `{FORMAT}`")]
     Format(String),
+    /// The model was trained on other features.
     #[error("a cost model over {0} numbers per row; this compiler has {LEN}")]
     Features(usize),
+    /// A tree refers to a node that it does not have, or to itself.
     #[error("tree {0} of the cost model is not a tree")]
     Tree(usize),
 }
@@ -33,6 +37,7 @@ struct File {
 }
 
 impl Hist {
+    /// The trees as text, which [`Hist::from_json`] reads.
     pub fn to_json(&self) -> String {
         let file = File { format: FORMAT.into(), features: LEN, trees: self.trees.clone() };
         serde_json::to_string(&file).expect("trees of finite numbers can be written")

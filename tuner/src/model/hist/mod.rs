@@ -26,12 +26,14 @@ use tree::Tree;
 
 pub use file::ModelError;
 
+/// How trees are grown.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Most trees.
     pub rounds: usize,
     /// Rounds without a lower loss after which training ends.
     pub patience: usize,
+    /// Decisions from the root to a leaf at most.
     pub max_depth: usize,
     /// The share of each step that is taken.
     pub eta: f64,
@@ -56,10 +58,12 @@ pub struct Hist {
 }
 
 impl Hist {
+    /// An untrained model.
     pub fn new(config: Config) -> Hist {
         Hist { config, trees: vec![] }
     }
 
+    /// The number of trees, 0 before it has learned.
     pub fn trees(&self) -> usize {
         self.trees.len()
     }

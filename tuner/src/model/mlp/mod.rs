@@ -22,14 +22,20 @@ use rank::lambda_rank;
 
 const INPUTS: usize = LEN + 10;
 
+/// The size of the network, and how it learns.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
+    /// The seed of its first weights and of the order of samples.
     pub seed: u64,
+    /// Neurons of a hidden layer.
     pub hidden: usize,
+    /// How often it sees all samples at most.
     pub epochs: usize,
     /// Programs per batch: the length of a list that is ranked.
     pub batch: usize,
+    /// The step of the optimiser Adam.
     pub learning_rate: f32,
+    /// The decay of weights, which the optimiser applies in each step.
     pub weight_decay: f32,
     /// Longer gradients are shortened to this.
     pub clip: f32,
@@ -67,6 +73,7 @@ struct Trained {
 }
 
 impl Mlp {
+    /// An untrained model.
     pub fn new(config: Config) -> Mlp {
         Mlp { config, trained: None }
     }

@@ -31,6 +31,7 @@ pub use overview::Overview;
 /// How long a locked file is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Records in a file, a database of SQLite.
 #[derive(Debug)]
 pub struct Sqlite {
     path: String,
@@ -173,6 +174,7 @@ impl Records for Sqlite {
 }
 
 impl Sqlite {
+    /// The path that it was opened by.
     pub fn path(&self) -> &str {
         &self.path
     }

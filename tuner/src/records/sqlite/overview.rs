@@ -8,17 +8,22 @@ use crate::records::Key;
 /// The records of one key.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Overview {
+    /// The subgraph and the machine.
     #[serde(flatten)]
     pub key: Key,
     /// Of the task, if the file knows it.
     pub name: Option<String>,
+    /// Operations of one execution, if the file knows the task.
     pub flops: Option<u64>,
+    /// Measurements of it.
     pub records: usize,
+    /// Measurements that failed.
     pub failed: usize,
     /// The least median of a measurement; later ones of the same program may have been slower.
     pub best_seconds: Option<f64>,
     /// When the first and the last was measured, in seconds since 1970.
     pub first: u64,
+    /// As `first`, of the last one.
     pub last: u64,
 }
 

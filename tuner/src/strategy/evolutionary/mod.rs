@@ -42,7 +42,9 @@ pub use mutation::MutationWeights;
 /// The numbers of Ansor and MetaSchedule.
 #[derive(Clone, Debug)]
 pub struct EvolutionOptions {
+    /// Programs of a generation.
     pub population: usize,
+    /// Generations of a round.
     pub generations: usize,
     /// Share of the population that are the best measured.
     pub measured: f64,
@@ -52,6 +54,7 @@ pub struct EvolutionOptions {
     pub crossover: f64,
     /// Share of the proposals that are random samples.
     pub epsilon: f64,
+    /// How often each kind of decision is changed.
     pub weights: MutationWeights,
     /// Of the first generation; each further one has half of it. Without, every child is accepted.
     pub temperature: Option<f64>,
@@ -90,6 +93,7 @@ const UNINFORMED: usize = 2;
 /// Crossovers that may fail before a subgraph is known to be unfit for them.
 const FAILED_CROSSOVERS: usize = 256;
 
+/// The strategy that the module describes.
 pub struct Evolutionary {
     options: EvolutionOptions,
     model: SharedModel,
@@ -117,6 +121,7 @@ struct Child {
 }
 
 impl Evolutionary {
+    /// A search that begins with random samples.
     pub fn new(options: EvolutionOptions, model: SharedModel, seed: u64) -> Evolutionary {
         let (crossovers, replays) = (Crossovers::default(), Replays::default());
         Evolutionary { options, model, seed, round: 0, crossovers, replays }

@@ -13,8 +13,11 @@ use rand::{Rng, RngExt};
 pub struct MutationWeights {
     /// Tiles, vector lengths, knobs of the default schedule.
     pub tile: f64,
+    /// Places of blocks.
     pub location: f64,
+    /// Unrolling.
     pub unroll: f64,
+    /// Parallel loops.
     pub parallel: f64,
 }
 
@@ -22,6 +25,7 @@ impl MutationWeights {
     /// TVM's auto-scheduler.
     pub const ANSOR: MutationWeights =
         MutationWeights { tile: 0.9, location: 0.05, unroll: 0.04, parallel: 0.01 };
+    /// The numbers of MetaSchedule.
     pub const META_SCHEDULE: MutationWeights =
         MutationWeights { tile: 0.9, location: 0.05, unroll: 0.03, parallel: 0.02 };
 }

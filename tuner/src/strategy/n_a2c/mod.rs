@@ -31,15 +31,19 @@ pub struct NA2cOptions {
     pub steps: [usize; 2],
     /// What is left of the difference between the two after a round.
     pub decay: f64,
+    /// Neurons of a hidden layer.
     pub hidden: usize,
+    /// The step of the optimiser Adam.
     pub learning_rate: f32,
     /// Steps that are remembered for each sketch.
     pub memory: usize,
     /// Steps that networks learn from at once, and how often they do in a round.
     pub batch: usize,
+    /// As `batch` says.
     pub lessons: usize,
     /// How much what comes after a step counts.
     pub discount: f32,
+    /// The weight of the actor's entropy, which keeps it from being sure too early.
     pub entropy: f32,
 }
 
@@ -63,6 +67,7 @@ impl Default for NA2cOptions {
 /// Episodes that may find nothing new, one after another, before random samples take their place.
 const TRIES: usize = 50;
 
+/// The strategy that the module describes.
 pub struct NA2c {
     options: NA2cOptions,
     random: StdRng,
@@ -94,6 +99,7 @@ struct Step {
 }
 
 impl NA2c {
+    /// A search that has learned nothing.
     pub fn new(options: NA2cOptions, seed: u64) -> NA2c {
         let random = StdRng::seed_from_u64(seed);
         NA2c {

@@ -21,9 +21,12 @@ use crate::nn::{Adam, Rates};
 use controller::{Answer, Controller};
 use questions::{Question, ask};
 
+/// The size of the network, and how it learns.
 #[derive(Clone, Debug)]
 pub struct RnnOptions {
+    /// The size of the network's state.
     pub hidden: usize,
+    /// The step of the optimiser Adam.
     pub learning_rate: f32,
     /// Programs that it learns from at once.
     pub batch: usize,
@@ -42,6 +45,7 @@ impl Default for RnnOptions {
 /// Answers that may lead to nothing new, one after another, before random samples take their place.
 const TRIES: usize = 200;
 
+/// The strategy that the module describes.
 pub struct Rnn {
     options: RnnOptions,
     random: StdRng,
@@ -54,6 +58,7 @@ pub struct Rnn {
 }
 
 impl Rnn {
+    /// A search that has learned nothing.
     pub fn new(options: RnnOptions, seed: u64) -> Rnn {
         let mut random = StdRng::seed_from_u64(seed);
         let network = Controller::random(options.hidden, &mut random);
