@@ -4,14 +4,10 @@
 //! candidate changes how a program is built, and not only by how much it is written out, programs
 //! are made of each and priced ([`price`](crate::price)), and one that is clearly cheaper is taken.
 
-use std::sync::Arc;
-
 use crate::algorithm::Algorithm;
 use crate::default::{Knob, Knobs, Scheduled, schedule_with};
 use crate::price;
-use crate::rules::nests;
 use crate::task::Task;
-use crate::trace::Trace;
 
 /// Another program must cost less than this share of the first: prices are no more exact than that.
 const CLEARLY: f64 = 0.8;
@@ -22,15 +18,6 @@ const STRUCTURE: [Knob; 1] = [Knob::Apart];
 /// Values of knobs; the others have their first candidates.
 pub(crate) type Choices = Vec<(Knob, i64)>;
 
-/// How a task is scheduled that nobody tuned.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Way {
-    /// As a sketch of the rules says, with the first of all candidates.
-    Rules(Trace),
-    /// By the default schedule with these choices.
-    Default(Choices),
-}
-
 /// The algorithm with the cheapest program, if that is clearly cheaper than that of the expression.
 pub(crate) fn cheapest_of(task: &Task, algorithms: &[Algorithm]) -> Option<Algorithm> {
     let price = |task: &Task| price::cycles(&cheapest(task).1.program, &task.machine);
@@ -39,16 +26,8 @@ pub(crate) fn cheapest_of(task: &Task, algorithms: &[Algorithm]) -> Option<Algor
     (least < CLEARLY * price(task)).then_some(best)
 }
 
-/// The cheapest schedule of a task's own expression.
-pub(crate) fn cheapest(task: &Task) -> (Way, Scheduled) {
-    let sketches = nests::sketches(&Arc::new(task.clone())).into_iter();
-    let made: Vec<_> = sketches.map(|(sketch, made)| (Way::Rules(sketch.trace), made)).collect();
-    let made = if made.is_empty() { by_default(task) } else { made };
-    cheapest_made(task, made)
-}
-
-/// The default schedule with its first choices, and with others where these change it.
-fn by_default(task: &Task) -> Vec<(Way, Scheduled)> {
+/// The default schedule of a task's own expression with the cheapest choices.
+pub(crate) fn cheapest(task: &Task) -> (Choices, Scheduled) {
     let with = |choices: &Choices| {
         let knobs = Knobs::new(choices.iter().copied()).summing(task.sums);
         let Task { name, compute, constant, machine, .. } = task;
@@ -66,11 +45,6 @@ fn by_default(task: &Task) -> Vec<(Way, Scheduled)> {
             made.push((choices, scheduled));
         }
     }
-    made.into_iter().map(|(choices, made)| (Way::Default(choices), made)).collect()
-}
-
-/// The first, unless another one is clearly cheaper.
-fn cheapest_made(task: &Task, mut made: Vec<(Way, Scheduled)>) -> (Way, Scheduled) {
     if made.len() == 1 {
         return made.swap_remove(0);
     }
@@ -81,8 +55,8 @@ fn cheapest_made(task: &Task, mut made: Vec<(Way, Scheduled)>) -> (Way, Schedule
 }
 
 impl Task {
-    /// The cheapest way to schedule what the algorithm makes of the task.
-    pub(crate) fn way(&self, algorithm: Option<Algorithm>) -> Way {
+    /// The cheapest choices for the task as the algorithm rewrites it.
+    pub(crate) fn choices(&self, algorithm: Option<Algorithm>) -> Choices {
         let made = algorithm.and_then(|algorithm| algorithm.rewrite(self));
         cheapest(made.as_ref().map_or(self, |m| &m.task)).0
     }
@@ -123,13 +97,11 @@ mod tests {
 
     #[test]
     fn rows_are_longer_where_points_would_be_alone() {
-        let place = |text: &str| {
-            let task = task(text);
-            let way = task.way(None);
-            nests::sketches(&task).iter().position(|(s, _)| Way::Rules(s.trace.clone()) == way)
-        };
-        assert_ne!(place(WINDOWS), Some(0));
-        assert_eq!(place(SOFTMAX), Some(0));
+        assert_eq!(
+            task(WINDOWS).choices(None).iter().map(|(knob, _)| *knob).collect::<Vec<_>>(),
+            [Knob::Apart]
+        );
+        assert_eq!(task(SOFTMAX).choices(None), []);
     }
 
     /// Every decision of the trace that nobody tuned can be another, and the program computes the

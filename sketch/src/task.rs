@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::algorithm::{Algorithm, Sums};
 use crate::budget;
-use crate::choose::{Choices, Way, cheapest};
+use crate::choose::cheapest;
 use crate::default::{self, Knob, Knobs, Machine, Scheduled};
 use crate::gpu::GpuLimits;
 use crate::packed::in_turn;
@@ -23,18 +23,14 @@ use crate::postprocess::{self, postprocess};
 use crate::program::Program;
 use crate::rules::{Sketch, Space, nests};
 use crate::schedule::Schedule;
-use crate::trace::{Decision, Instruction, Recorder, StepError, Trace, TraceError, Unfit};
+use crate::trace::{Decision, Recorder, StepError, Trace, TraceError, Unfit};
 
-/// A subgraph that becomes one kernel, and all that its schedules depend on.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Task {
-    /// The name of the kernel; it does not count for [`Task::key`].
     pub name: String,
-    /// The subgraph that is fused into one kernel.
     pub compute: Compute,
     /// Which inputs are known when compiling, and may be packed.
     pub constant: Vec<bool>,
-    /// The processor, as the default schedule knows it.
     pub machine: Machine,
     /// Threads that the schedule is for.
     pub cores: usize,
@@ -49,7 +45,6 @@ pub struct Task {
 pub struct Sample {
     /// With all its decisions.
     pub trace: Trace,
-    /// The program that the trace makes, and what becomes of constants.
     pub scheduled: Scheduled,
 }
 
@@ -75,51 +70,32 @@ impl Task {
             return self.gpu_sketches(limits);
         }
         let named = |algorithm: Option<Algorithm>| {
-            let of = algorithm.map(|a| a.name().to_owned());
-            let name = |rules: Vec<String>| of.iter().cloned().chain(rules).collect();
-            let mut known: Vec<Sketch> = self.rule_sketches(algorithm);
-            if known.is_empty()
-                && let Ok((trace, _)) = self.default_sketch(algorithm)
-            {
-                known.push(Sketch { trace, rules: vec!["default schedule".into()] });
-            }
-            let undecided = |s: Sketch| Sketch { trace: s.trace.undecided(), rules: name(s.rules) };
-            known.into_iter().map(undecided).collect::<Vec<_>>()
+            let trace = self.default_sketch(algorithm).ok()?.0.undecided();
+            let name = algorithm.map(|a| a.name().to_owned());
+            Some(Sketch {
+                trace,
+                rules: name.into_iter().chain(["default schedule".into()]).collect(),
+            })
         };
         let preferred = self.preferred();
         let all = [None].into_iter().chain(Algorithm::ALL.map(Some));
         let algorithms = [preferred].into_iter().chain(all.filter(|a| *a != preferred));
         let derived = Space::cpu(self.cores).sketches(self.naive());
-        algorithms.flat_map(named).chain(derived).collect()
+        algorithms.filter_map(named).chain(derived).collect()
     }
 
-    /// The sketches of what the algorithm makes of the subgraph, the cheapest one first.
-    fn rule_sketches(&self, algorithm: Option<Algorithm>) -> Vec<Sketch> {
-        let made = match algorithm.map(|algorithm| algorithm.rewrite(self)) {
-            None => self.clone(),
-            Some(Some(made)) => made.task,
-            Some(None) => return vec![],
-        };
-        let way = cheapest(&made).0;
-        let mut all: Vec<Sketch> =
-            nests::sketches(&Arc::new(made)).into_iter().map(|s| s.0).collect();
-        all.sort_by_key(|sketch| Way::Rules(sketch.trace.clone()) != way);
-        all.iter_mut().for_each(|sketch| sketch.trace = by_algorithm(algorithm, &sketch.trace));
-        all
+    /// Sketches that rules write down to vectors and threads, of subgraphs all stages of which they
+    /// know; the first is what they take for the fastest.
+    pub fn rule_sketches(self: &Arc<Task>) -> Vec<Sketch> {
+        nests::sketches(self).into_iter().map(|(sketch, _)| sketch).collect()
     }
 
     /// The trace of the schedule that nobody tuned.
     pub fn untuned(self: &Arc<Task>) -> Trace {
         let algorithm = self.preferred();
-        let chosen = match self.gpu {
-            Some(_) => Choices::new(),
-            None => match self.way(algorithm) {
-                Way::Rules(trace) => return by_algorithm(algorithm, &trace),
-                Way::Default(chosen) => chosen,
-            },
-        };
         let sketch = self.default_sketch(algorithm);
         let (mut trace, knobs) = sketch.expect("the default schedule always applies");
+        let chosen = if knobs.is_empty() { vec![] } else { self.choices(algorithm) };
         for (step, knob) in trace.choices().into_iter().zip(knobs) {
             let value = chosen.iter().find(|(of, _)| *of == knob).map(|(_, value)| value);
             let place = knob.candidates().iter().position(|c| Some(c) == value);
@@ -218,12 +194,6 @@ impl Task {
         budget::check(&scheduled.program, &self.machine)?;
         Ok(scheduled)
     }
-}
-
-/// The trace of what the algorithm makes of a subgraph as one of the subgraph.
-fn by_algorithm(algorithm: Option<Algorithm>, trace: &Trace) -> Trace {
-    let first = algorithm.map(|algorithm| Instruction::Algorithm { algorithm });
-    Trace { steps: first.into_iter().chain(trace.steps.iter().cloned()).collect() }
 }
 
 impl Recorder {
