@@ -1,4 +1,5 @@
-//! Says how to install LLVM where it is missing. The crate that binds it would only say that there is none.
+//! Says how to install LLVM where it is missing. The crate that binds it would only say that there
+//! is none.
 
 use std::env;
 use std::path::{Path, PathBuf};

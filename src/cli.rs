@@ -178,8 +178,8 @@ pub struct Tune {
     /// Print nothing but errors
     #[arg(short, long, conflicts_with_all = ["json", "json_lines"])]
     pub quiet: bool,
-    /// Print as well which phases the search spent its time in, and how well the cost model told good
-    /// candidates from bad ones
+    /// Print as well which phases the search spent its time in, and how well the cost model told
+    /// good candidates from bad ones
     #[arg(long, conflicts_with_all = ["quiet", "json", "json_lines"])]
     pub phases: bool,
     /// Print a line of JSON after every round, and the report as the last one
@@ -279,15 +279,16 @@ pub struct Verify {
     pub artifact: PathBuf,
     #[command(flatten)]
     pub specialise: Specialise,
-    /// A value for an input in place of a made-up one: `x=FILE.npy`, `x=FILE.npz:KEY` or a tensor of
-    /// ONNX, `x=FILE.pb`; or `FILE.npz`, an archive with values by name
+    /// A value for an input in place of a made-up one: `x=FILE.npy`, `x=FILE.npz:KEY` or a tensor
+    /// of ONNX, `x=FILE.pb`; or `FILE.npz`, an archive with values by name
     #[arg(long = "input", value_name = "NAME=FILE|FILE.npz", value_parser = parse_input)]
     pub inputs: Vec<InputFile>,
     /// A folder with NAME.npy for some or all inputs, or with ONNX's test data: `input_0.pb`,
     /// `output_0.pb` and so on, by the order of the model's inputs and outputs
     #[arg(long = "input-dir", value_name = "DIR")]
     pub input_dir: Option<PathBuf>,
-    /// The reference to compare with [default: `recorded` if --input-dir has outputs, else `reference`]
+    /// The reference to compare with [default: `recorded` if --input-dir has outputs, else
+    /// `reference`]
     #[arg(long, value_enum)]
     pub against: Option<Against>,
     /// The Python that has ONNX Runtime
@@ -458,7 +459,8 @@ pub struct Lab {
     /// Runs of each strategy, with the seeds 0, 1, ..
     #[arg(long, default_value_t = 5, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
-    /// The schedules to search: `all` that tune searches, `rules`, or tiles alone as in `SSRSRS` or `SSRSRS+unroll`
+    /// The schedules to search: `all` that tune searches, `rules`, or tiles alone as in
+    /// `SSRSRS` or `SSRSRS+unroll`
     #[arg(long, default_value = "all", value_name = "SPACE")]
     pub space: String,
     /// Measure on a device that is only computed: exact, quick, and the same everywhere
@@ -467,7 +469,8 @@ pub struct Lab {
     /// Candidates that are measured in one go
     #[arg(long, default_value = "64", value_name = "N", value_parser = parse_count)]
     pub per_round: usize,
-    /// The model that tells good candidates from bad ones before they are measured, for strategies that ask
+    /// The model that tells good candidates from bad ones before they are measured, for
+    /// strategies that ask
     #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
     pub cost_model: String,
     /// Leaders of each run that are measured again at its end

@@ -64,37 +64,15 @@ impl Task {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use ansc_graph::Compute;
-
     use super::*;
-    use crate::algorithm::Sums;
-    use crate::default::Machine;
-    use crate::testing::compare_scheduled;
+    use crate::testing::{SOFTMAX, compare_scheduled, task};
     use crate::trace::{Decision, Unfit};
-
-    fn task(text: &str) -> Arc<Task> {
-        let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let constant = vec![false; compute.inputs.len()];
-        let machine = Machine { vector_bytes: 32, registers: 16 };
-        let (name, sums) = ("k".into(), Sums::Any);
-        Arc::new(Task { name, compute, constant, machine, cores: 1, gpu: None, sums })
-    }
 
     /// Points of windows, one by one, or rows of them.
     const WINDOWS: &str = "compute(in0: f32[2, 8, 20, 30]) -> y {
       s: f32[2, 8, 9, 14] = sum{r0: 3, r1: 3} in0[i0, i1, add(mul(i2, 2), r0), add(mul(i3, 2), r1)]
       y: f32[2, 8, 9, 14] = mul(s[i0, i1, i2, i3], 0.125_f32)
     }";
-    /// Rows that are reduced lie side by side already.
-    const SOFTMAX: &str = "compute(in0: f32[64, 100]) -> y {
-      m: f32[64] = max{r0: 100} in0[i0, r0]
-      e: f32[64, 100] = exp(sub(in0[i0, i1], m[i0]))
-      s: f32[64] = sum{r0: 100} e[i0, r0]
-      y: f32[64, 100] = div(e[i0, i1], s[i0])
-    }";
-
     #[test]
     fn rows_are_longer_where_points_would_be_alone() {
         assert_eq!(

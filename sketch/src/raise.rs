@@ -1,7 +1,9 @@
 //! The tensor expression of a naive program: what [`lower()`](crate::lower()) undoes.
 //!
 //! ```text
-//! for i in 0..4 { for r in 0..8 { block s (vi: spatial = i, vr: reduce = r) { s[vi] sum= in0[vi, vr] init } } }
+//! for i in 0..4 { for r in 0..8 {
+//!   block s (vi: spatial = i, vr: reduce = r) { s[vi] sum= in0[vi, vr] init }
+//! } }
 //! =>
 //! s: f32[4] = sum{r0: 8} in0[i0, r0]
 //! ```

@@ -1,12 +1,33 @@
 //! Tensor expressions to schedule, and the comparison with the reference.
 
+use std::sync::Arc;
+
 use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType, UnOp, interp};
 use ansc_runtime::{DType, Tensor};
 
-use crate::default::Scheduled;
+use crate::algorithm::Sums;
+use crate::default::{Machine, Scheduled};
 use crate::exec;
 use crate::program::Program;
 use crate::program::verify::verify;
+use crate::task::Task;
+
+/// A subgraph as text, no input of which is constant, for a CPU with vectors of 32 bytes.
+pub(crate) fn task(text: &str) -> Arc<Task> {
+    let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let constant = vec![false; compute.inputs.len()];
+    let machine = Machine { vector_bytes: 32, registers: 16 };
+    let (name, sums) = ("k".into(), Sums::Any);
+    Arc::new(Task { name, compute, constant, machine, cores: 1, gpu: None, sums })
+}
+
+/// Rows that are reduced lie side by side already.
+pub(crate) const SOFTMAX: &str = "compute(in0: f32[64, 100]) -> y {
+  m: f32[64] = max{r0: 100} in0[i0, r0]
+  e: f32[64, 100] = exp(sub(in0[i0, i1], m[i0]))
+  s: f32[64] = sum{r0: 100} e[i0, r0]
+  y: f32[64, 100] = div(e[i0, i1], s[i0])
+}";
 
 pub(crate) fn f32s(shape: &[usize]) -> TensorType {
     TensorType::new(DType::F32, shape)

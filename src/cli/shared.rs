@@ -105,8 +105,8 @@ pub struct Search {
     /// The seed of random choices
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
-    /// Where a kernel finds its constants while it is measured: `auto` does as the model will, whose
-    /// constants fit the last cache or do not
+    /// Where a kernel finds its constants while it is measured: `auto` does as the model will,
+    /// whose constants fit the last cache or do not
     #[arg(long, value_enum, default_value_t = Constants::Auto)]
     pub constants: Constants,
     /// The strategy that finds candidates

@@ -1,5 +1,5 @@
-//! Values that the user gives for inputs: `NAME=FILE.npy` or `NAME=FILE.npz:KEY` for one, `FILE.npz`
-//! for all of an archive.
+//! Values that the user gives for inputs: `NAME=FILE.npy` or `NAME=FILE.npz:KEY` for one,
+//! `FILE.npz` for all of an archive.
 
 use std::collections::BTreeMap;
 use std::path::Path;

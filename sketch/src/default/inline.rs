@@ -35,7 +35,7 @@ pub(crate) fn inline(compute: &Compute, padding: Padding) -> Compute {
     inlined(compute, padding).0
 }
 
-/// What is left, and which stages are.
+/// The subgraph without the stages that vanish, and which stages stay.
 pub(crate) fn inlined(compute: &Compute, padding: Padding) -> (Compute, Vec<bool>) {
     let mut compute = compute.clone();
     let mut kept: Vec<bool> = vec![true; compute.stages.len()];

@@ -1,9 +1,11 @@
 //! collapse: axes that everything walks as one become one.
 //!
 //! ```text
-//! x: f32[4, 1, 6]  for i in 0..4 { for j in 0..1 { for k in 0..6 { y[i, j, k] = exp(x[i, j, k]) } } }
+//! x: f32[4, 1, 6]
+//! for i in 0..4 { for j in 0..1 { for k in 0..6 { y[i, j, k] = exp(x[i, j, k]) } } }
 //! => collapse()
-//! x: f32[24]       for i_k in 0..24 { y[i_k] = exp(x[i_k]) }
+//! x: f32[24]
+//! for i_k in 0..24 { y[i_k] = exp(x[i_k]) }
 //! ```
 //! Elements lie in memory as before: two neighbouring axes of a buffer are one where every block
 //! that touches it uses two neighbouring iterators of its own there, and nowhere else one without

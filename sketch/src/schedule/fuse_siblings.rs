@@ -40,8 +40,8 @@ fn fuse_siblings(program: &mut Program, l: LoopRef, next: LoopRef) -> Checked<()
         return Err(Cause::DifferentLoops.at_loop(next));
     }
     let moved: BTreeSet<String> = blocks_under(second).iter().map(|b| b.name.clone()).collect();
-    // What only one of the loops uses is private already; what both use becomes so, and is lost
-    // after each iteration.
+    // A buffer that one of the loops uses alone is private already. One that both use becomes so,
+    // and its content is lost after each iteration.
     let private: Vec<BufId> =
         [l, next].iter().flat_map(|l| copies::private_buffers(program, l.0)).collect();
     let mut body = second.body.clone();

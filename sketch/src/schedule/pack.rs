@@ -98,7 +98,7 @@ fn no_way_back(buffer: BufId) -> Failure {
     Cause::Map("it does not say which element a place holds".into()).at_buffer(buffer)
 }
 
-/// What lies at the place `v0`, `v1`, ..; zero where no element does.
+/// The element at the place `v0`, `v1`, ..; zero where no element does.
 fn packed_value(ty: &TensorType, map: &IndexMap, original: BufId) -> Option<Expr> {
     let back = map.way_back(&ty.shape)?;
     let inside = back.beyond(&map.shape(&ty.shape)?, &ty.shape);

@@ -1,7 +1,9 @@
 //! partition_guards: a loop is cut at the borders, so that nothing is guarded inside of them.
 //!
 //! ```text
-//! for i in 0..8 { for j in 0..14 { y[i * 14 + j] = select(1 <= i * 14 + j, x[i * 14 + j - 1], 0) } }
+//! for i in 0..8 { for j in 0..14 {
+//!   y[i * 14 + j] = select(1 <= i * 14 + j, x[i * 14 + j - 1], 0)
+//! } }
 //! => partition_guards(i)
 //! for i in 0..1 { for j in 0..14 { y[j] = select(1 <= j, x[j - 1], 0) } }
 //! for i in 0..7 { for j in 0..14 { y[i * 14 + j + 14] = x[i * 14 + j + 13] } }

@@ -266,7 +266,7 @@ fn what_cannot_be_factored_is_refused() {
     assert_eq!(cause(s.rfactor("relu", l[2], 0)), Cause::NotUnder);
 }
 
-/// What `fold_tree` adds is added once, whatever the number of partial results.
+/// `fold_tree` adds each partial result once, however many there are.
 #[test]
 fn partial_results_are_folded() {
     for n in (1..40).chain([48, 64, 96, 127, 128]) {

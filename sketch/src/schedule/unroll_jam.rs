@@ -6,8 +6,8 @@
 //! for i in 0..48 { y[p, i] = x[p, i] * g[i];  y[p + 1, i] = x[p + 1, i] * g[i] }
 //! ```
 //!
-//! What the iterations share, `g` here, is loaded once for all of them, and one goes on while
-//! another waits.
+//! Elements that the iterations share, of `g` here, are loaded once for all of them, and one
+//! iteration goes on while another waits.
 
 use ansc_graph::{Expr, VarId};
 

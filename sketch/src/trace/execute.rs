@@ -19,7 +19,7 @@ use crate::schedule::{self, Annotation, LoopRef, Schedule};
 
 type Result<T> = std::result::Result<T, StepError>;
 
-/// What an instruction that decides nothing leaves for its variables.
+/// The value of the variables of an instruction that decides nothing.
 pub(super) enum Made {
     Nothing,
     Block(String),

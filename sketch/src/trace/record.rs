@@ -189,7 +189,7 @@ impl Recorder {
 
 /// Variables that no instruction defined before.
 pub(super) trait Fresh {
-    /// Of a list, so many.
+    /// A list has `count` of them.
     fn fresh(recorder: &mut Recorder, count: usize) -> Self;
 }
 

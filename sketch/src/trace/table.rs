@@ -109,7 +109,7 @@ macro_rules! instructions {
                 }
             }
 
-            /// What is called, without variables and decisions.
+            /// The call, without variables and decisions.
             pub(super) fn call(&self) -> String {
                 let name = match self {
                     Instruction::SamplePerfectTile { target, max_innermost, out, .. } => {

@@ -1,5 +1,5 @@
-//! Writes when each thread did which work in the timed runs, as trace events: the JSON that Perfetto
-//! and chrome://tracing open.
+//! Writes when each thread did which work in the timed runs, as trace events: the JSON that
+//! Perfetto and chrome://tracing open.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;

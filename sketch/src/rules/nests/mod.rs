@@ -34,14 +34,15 @@ use crate::walk;
 #[derive(Clone)]
 struct Nests {
     task: Arc<Task>,
-    /// What is left of the subgraph when cheap stages have vanished and axes are collapsed. A stage
-    /// has the name of its block.
+    /// The subgraph when cheap stages have vanished and axes are collapsed. A stage has the name of
+    /// its block.
     compute: Compute,
     recorder: Recorder,
 }
 
-/// Writes the nest of the stage, and of some after it, if they are of the rule's kind: tells how many
-/// stages that are. There may be several ways; the first is what the rule takes for the fastest.
+/// Writes the nest of the stage, and of some after it, if they are of the rule's kind; tells how
+/// many stages it took. There may be several ways, of which the rule expects the first to be the
+/// fastest.
 type Rule = fn(&mut Nests, stage: usize, way: usize) -> Result<Option<usize>, StepError>;
 
 const RULES: [(&str, Rule); 2] = [("rows", rows::apply), ("points", points::apply)];
@@ -143,18 +144,9 @@ impl Nests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::Sums;
-    use crate::default::{Machine, schedule};
-    use crate::testing::compare_scheduled;
+    use crate::default::schedule;
+    use crate::testing::{SOFTMAX, compare_scheduled, task};
     use crate::trace::{Decision, Unfit};
-
-    fn task(text: &str) -> Arc<Task> {
-        let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let constant = vec![false; compute.inputs.len()];
-        let machine = Machine { vector_bytes: 32, registers: 16 };
-        let (name, sums) = ("k".into(), Sums::Any);
-        Arc::new(Task { name, compute, constant, machine, cores: 1, gpu: None, sums })
-    }
 
     const POINTS: [&str; 6] = [
         "compute(in0: f32[64, 96], in1: f32[96]) -> y {
@@ -171,12 +163,7 @@ mod tests {
     ];
 
     const ROWS: [&str; 6] = [
-        "compute(in0: f32[64, 100]) -> y {
-          m: f32[64] = max{r0: 100} in0[i0, r0]
-          e: f32[64, 100] = exp(sub(in0[i0, i1], m[i0]))
-          s: f32[64] = sum{r0: 100} e[i0, r0]
-          y: f32[64, 100] = div(e[i0, i1], s[i0])
-        }",
+        SOFTMAX,
         "compute(in0: f32[64, 100]) -> y { y: f32[64] = sum{r0: 100} in0[i0, r0] }",
         "compute(in0: f32[2, 64, 100]) -> y { y: f32[2, 100] = sum{r0: 64} in0[i0, r0, i1] }",
         "compute(in0: f32[2, 64, 100]) -> y { y: i64[2, 100] = argmax{r0: 64} in0[i0, r0, i1] }",

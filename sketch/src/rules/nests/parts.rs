@@ -1,13 +1,13 @@
 //! A stage as one block or two, and how each goes into vectors.
 //!
 //! ```text
-//! y[p, j] = f(..)            whole: for i { vectorized l { y[p, i * 8 + l] = .. } }
-//! s[p, j] = sum[k] ..        columns: for i { acc[0..32] = 0; for k { acc[..] += .. }; s[p, i * 32 + ..] = acc[..] }
-//! s[p] = sum[k] ..           partial: acc[0..32] = 0; for k { acc[..] += .. }; acc folded by halves; s[p] = acc[0]
+//! y[p, j] = f(..)         whole: for i { vectorized l { y[p, i * 8 + l] = .. } }
+//! s[p, j] = sum[k] ..     columns: for i { acc = 0; for k { acc += .. }; s[p, i * 32 + ..] = acc }
+//! s[p] = sum[k] ..        partial: acc = 0; for k { acc += .. }; acc by halves; s[p] = acc[0]
 //! ```
 //!
-//! A reduction keeps its running values in registers: vectors along the innermost spatial axis where
-//! that is long enough, otherwise vectors of partial results along the innermost reduced axis.
+//! A reduction keeps its running values, `acc`, in registers: vectors along the innermost spatial
+//! axis where that is long enough, otherwise vectors of partial results along the innermost reduced axis.
 //!
 //! A stage is parted while it has a nest of its own; when its last block has its place, the first
 //! one follows it there; at last loops become vectors.
@@ -26,7 +26,7 @@ const IN_A_ROW: [i64; 3] = [1, 2, 4];
 /// Vectors of running values of a reduction.
 const PARTIALS: [i64; 4] = [4, 1, 2, 8];
 
-/// What becomes of a stage whose first axes are those of loops around.
+/// A stage whose first axes are those of loops around.
 pub(super) struct Part {
     /// The block that gives the result.
     pub(super) last: BlockVar,

@@ -9,8 +9,8 @@
 //! }
 //! ```
 //!
-//! Outer axes run in parallel, as many as give enough iterations. Where they give few, the last axis
-//! is cut into chunks, which do.
+//! Outer axes run in parallel, as many as give enough iterations. Where they give few, the last
+//! axis is cut into chunks, which do.
 
 use std::ops::Range;
 

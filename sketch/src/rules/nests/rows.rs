@@ -1,13 +1,14 @@
 //! Rows: stages that agree on their leading axes, under one loop over these.
 //!
 //! ```text
-//! m[v0] = max[8] x[v0, v1];  e[v0, v1] = exp(x[v0, v1] - m[v0]);  s[v0] = sum[8] e[v0, v1];  y[v0, v1] = e / s
-//! =>
-//! parallel p in 0..n { m = ..; e[0..8] = ..; s = ..; y[p, 0..8] = .. }     m, e, s local to the row
+//! m[v0] = max[8] x[v0, v1];  e[v0, v1] = exp(x[v0, v1] - m[v0])
+//! s[v0] = sum[8] e[v0, v1];  y[v0, v1] = e[v0, v1] / s[v0]
+//! => m, e and s are local to the row
+//! parallel p in 0..n { m = ..; e[0..8] = ..; s = ..; y[p, 0..8] = .. }
 //! ```
 //!
-//! Each stage waits for the last result of the one before. Short rows are done several at a time, so
-//! that one goes on while the other waits.
+//! Each stage waits for the last result of the one before. Short rows are done several at a time,
+//! so that one goes on while the other waits.
 
 use std::ops::Range;
 
@@ -103,9 +104,9 @@ fn together(nests: &Nests, stages: Range<usize>, axes: usize, parallel: bool) ->
     TOGETHER.iter().filter(fits).copied().collect()
 }
 
-/// The longest run of stages from `first` that agree on some number of leading axes, and that number:
-/// the largest, with the shortest rows, unless so many others of such a number come first. After all
-/// of them, none: the stages are apart.
+/// The longest run of stages from `first` that agree on some number of leading axes, and that
+/// number. Of several such numbers the largest comes first, with the shortest rows, and `before` are
+/// passed over. After all of them there is none: the stages are apart.
 fn run(nests: &Nests, first: usize, before: usize) -> Option<(Range<usize>, usize)> {
     let rank = nests.stage(first).ty.rank();
     let mut runs: Vec<_> =
