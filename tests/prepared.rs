@@ -56,5 +56,5 @@ fn artifacts_hold_weights_as_they_are() {
     }
     ok(&["verify", str(&model), str(&artifact), "--layers"]);
     let listed = ok(&["inspect", str(&artifact)]);
-    assert!(text(&listed).contains("are made when loading"), "{}", text(&listed));
+    assert!(text(&listed).contains("that are made of them when loading"), "{}", text(&listed));
 }
