@@ -130,8 +130,9 @@ impl Aim {
 impl Schedules {
     /// The default schedule for every kernel.
     pub fn untuned(target: &Target) -> Schedules {
-        let machine =
-            Machine { vector_bytes: target.vector_bytes, registers: target.vector_registers };
+        let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
+        machine.units.amx_bf16 = target.has("amx-bf16");
+        machine.units.amx_int8 = target.has("amx-int8");
         Schedules {
             machine,
             threads: 1,

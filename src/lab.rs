@@ -74,7 +74,7 @@ fn device(args: &cli::Lab) -> Result<Device, Error> {
     let untuned = Schedules { sums: args.accuracy.sums(), ..Schedules::untuned(&target) };
     if args.simulated {
         let Simulated { cores, vector_bytes, registers, .. } = Simulated::default();
-        let machine = Machine { vector_bytes, registers };
+        let machine = Machine::new(vector_bytes, registers);
         let schedules = Schedules { machine, threads: cores, ..untuned };
         return Ok(Device { target, name: "simulated".into(), schedules });
     }

@@ -29,7 +29,7 @@ fn with(worker: WorkerCommand, interpret_flops: u64) -> LocalMeasurer {
 fn task(text: &str) -> Arc<Task> {
     let compute = Compute::parse(text).unwrap();
     let constant = vec![false; compute.inputs.len()];
-    let machine = Machine { vector_bytes: 16, registers: 16 };
+    let machine = Machine::new(16, 16);
     Arc::new(Task {
         name: "k".into(),
         compute,

@@ -4,9 +4,12 @@
 //! candidate changes how a program is built, and not only by how much it is written out, programs
 //! are made of each and priced ([`price`](crate::price)), and one that is clearly cheaper is taken.
 
+use std::sync::Arc;
+
 use crate::algorithm::Algorithm;
 use crate::default::{Knob, Knobs, Scheduled, schedule_with};
 use crate::price;
+use crate::rules::{Sketch, nests};
 use crate::task::Task;
 
 /// Another program must cost less than this share of the first: prices are no more exact than that.
@@ -24,6 +27,14 @@ pub(crate) fn cheapest_of(task: &Task, algorithms: &[Algorithm]) -> Option<Algor
     let made = algorithms.iter().filter_map(|&a| Some((a, price(&a.rewrite(task)?.task))));
     let (best, least) = made.min_by(|a, b| a.1.total_cmp(&b.1))?;
     (least < CLEARLY * price(task)).then_some(best)
+}
+
+/// The product in tiles of a unit for matrices: none if there is no such unit or product, or if its
+/// price is not clearly less than that of the default schedule.
+pub(crate) fn in_tiles(task: &Arc<Task>) -> Option<(Sketch, Scheduled)> {
+    let (sketch, scheduled) = nests::tensor_sketches(task).into_iter().next()?;
+    let price = |scheduled: &Scheduled| price::cycles(&scheduled.program, &task.machine);
+    (price(&scheduled) < CLEARLY * price(&cheapest(task).1)).then_some((sketch, scheduled))
 }
 
 /// The default schedule of a task's own expression with the cheapest choices.

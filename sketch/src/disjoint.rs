@@ -26,7 +26,7 @@ pub(crate) fn shared_write(program: &Program, l: &For, kind: ForKind) -> Option<
             for access in block.body.writes() {
                 let inside = || common[&access.buffer].contains(&l.var);
                 let private = match program.buffer(access.buffer).scope {
-                    Scope::Local => inside(),
+                    Scope::Local | Scope::Fragment => inside(),
                     // Which thread of a block writes what is settled when the program is lowered.
                     Scope::Shared => kind.is_inside_block() || inside(),
                     _ => false,

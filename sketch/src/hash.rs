@@ -43,6 +43,7 @@ fn scope(scope: Scope) -> u8 {
         Scope::Global => 2,
         Scope::Local => 3,
         Scope::Shared => 4,
+        Scope::Fragment => 5,
     }
 }
 
@@ -107,6 +108,10 @@ impl Walk<'_> {
             ForKind::Bound(axis) => {
                 self.tag(4);
                 self.tag(axis as u8);
+            }
+            ForKind::Tensor(name) => {
+                self.tag(6);
+                self.text(name.as_str());
             }
         }
         self.stmts(&l.body);

@@ -23,12 +23,16 @@
 //!   innermost loop, those over threads left out, that contains all of their accesses. Bound loops further out than the accesses repeat what is written to them.
 //! - Buffers of scope `Local` are private to one iteration of the loop nest they are used in: to the
 //!   innermost loop that contains all of their accesses. Their content does not outlive it.
+//! - Buffers of scope `Fragment` are like those of scope `Local`. A `Tensor` loop and the loops in it contain one
+//!   block, and do what the description of its intrinsic says; whoever cannot emit that executes the loops.
 //! - Every index that is evaluated under its predicates and selects is in bounds.
 
 mod code_hash;
 pub mod verify;
 
 use ansc_graph::{BufId, Combiner, Expr, TensorType, VarId};
+
+use crate::intrinsic::IntrinsicName;
 
 /// A kernel: loops and blocks over buffers, as the module describes them.
 #[derive(Clone, PartialEq, Debug)]
@@ -92,6 +96,16 @@ pub enum Scope {
     Local,
     /// Shared memory of a thread block (GPU).
     Shared,
+    /// Registers of a unit for matrices, private like `Local`: only loops of the kind
+    /// [`Tensor`](ForKind::Tensor) use them. On a machine without such a unit they are memory.
+    Fragment,
+}
+
+impl Scope {
+    /// Whether each iteration of the loops around all accesses has a buffer for itself.
+    pub fn is_private(self) -> bool {
+        matches!(self, Scope::Local | Scope::Fragment)
+    }
 }
 
 /// A loop, or the work of one point of loops.
@@ -132,6 +146,9 @@ pub enum ForKind {
     Pipelined,
     /// One for each thread of a GPU along an axis.
     Bound(ThreadAxis),
+    /// All that is inside is one instruction, which does what the nest says: serial loops, in
+    /// order, compute the same (see [`intrinsic`](crate::intrinsic)).
+    Tensor(IntrinsicName),
 }
 
 /// The parts of a GPU that the iterations of a loop are spread over.

@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::algorithm::{Algorithm, Sums};
 use crate::budget;
-use crate::choose::cheapest;
+use crate::choose::{cheapest, in_tiles};
 use crate::default::{self, Knob, Knobs, Machine, Scheduled};
 use crate::gpu::GpuLimits;
 use crate::packed::in_turn;
@@ -80,8 +80,15 @@ impl Task {
         let preferred = self.preferred();
         let all = [None].into_iter().chain(Algorithm::ALL.map(Some));
         let algorithms = [preferred].into_iter().chain(all.filter(|a| *a != preferred));
+        let is_tiled = |a: &Option<Algorithm>| *a == Some(Algorithm::Tiles);
+        let tiled = nests::tensor_sketches(self).into_iter().map(|(sketch, _)| sketch);
+        let (first, last): (Vec<Sketch>, _) = match is_tiled(&preferred) {
+            true => (tiled.collect(), vec![]),
+            false => (vec![], tiled.collect()),
+        };
+        let others = algorithms.filter(|a| !is_tiled(a)).filter_map(named);
         let derived = Space::cpu(self.cores).sketches(self.naive());
-        algorithms.filter_map(named).chain(derived).collect()
+        first.into_iter().chain(others).chain(last).chain(derived).collect()
     }
 
     /// Sketches that rules write down to vectors and threads, of subgraphs all stages of which they
@@ -93,6 +100,11 @@ impl Task {
     /// The trace of the schedule that nobody tuned.
     pub fn untuned(self: &Arc<Task>) -> Trace {
         let algorithm = self.preferred();
+        if algorithm == Some(Algorithm::Tiles)
+            && let Some((sketch, _)) = in_tiles(self)
+        {
+            return sketch.trace;
+        }
         let sketch = self.default_sketch(algorithm);
         let (mut trace, knobs) = sketch.expect("the default schedule always applies");
         let chosen = if knobs.is_empty() { vec![] } else { self.choices(algorithm) };
@@ -111,6 +123,11 @@ impl Task {
 
     /// The default schedule of what the algorithm makes of the subgraph, by the cheapest choices.
     pub fn scheduled_as(&self, algorithm: Option<Algorithm>) -> Scheduled {
+        if algorithm == Some(Algorithm::Tiles)
+            && let Some((_, scheduled)) = in_tiles(&Arc::new(self.clone()))
+        {
+            return scheduled;
+        }
         let made = algorithm.and_then(|algorithm| algorithm.rewrite(self));
         let task = made.as_ref().map_or(self, |m| &m.task);
         let (_, scheduled) = cheapest(task);
@@ -215,7 +232,7 @@ mod tests {
 
     fn task(compute: Compute) -> Arc<Task> {
         let constant = compute.inputs.iter().map(|_| false).collect();
-        let machine = Machine { vector_bytes: 16, registers: 16 };
+        let machine = Machine::new(16, 16);
         Arc::new(Task {
             name: "k".into(),
             compute,

@@ -8,6 +8,7 @@ use ansc_runtime::{DType, Tensor};
 use crate::algorithm::Sums;
 use crate::default::{Machine, Scheduled};
 use crate::exec;
+use crate::intrinsic::operand;
 use crate::program::Program;
 use crate::program::verify::verify;
 use crate::task::Task;
@@ -16,7 +17,7 @@ use crate::task::Task;
 pub(crate) fn task(text: &str) -> Arc<Task> {
     let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let constant = vec![false; compute.inputs.len()];
-    let machine = Machine { vector_bytes: 32, registers: 16 };
+    let machine = Machine::new(32, 16);
     let (name, sums) = ("k".into(), Sums::Any);
     Arc::new(Task { name, compute, constant, machine, cores: 1, gpu: None, sums })
 }
@@ -137,8 +138,12 @@ pub(crate) fn inputs(compute: &Compute) -> Vec<Tensor> {
     compute
         .inputs
         .iter()
-        .map(|ty| {
-            Tensor::from_slice(&ty.shape, &(0..ty.len()).map(|_| next()).collect::<Vec<f32>>())
+        .enumerate()
+        .map(|(i, ty)| match ty.dtype {
+            DType::F32 => {
+                Tensor::from_slice(&ty.shape, &(0..ty.len()).map(|_| next()).collect::<Vec<f32>>())
+            }
+            _ => operand(ty, 31 + i as u64),
         })
         .collect()
 }

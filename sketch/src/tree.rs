@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::{BinOp, BufId, Expr, VarId};
 
-use crate::program::{Block, Body, For, Program, Scope, Stmt};
+use crate::program::{Block, Body, For, Program, Stmt};
 
 pub(crate) type Path = Vec<usize>;
 
@@ -317,7 +317,7 @@ pub(crate) fn common_loops(program: &Program) -> BTreeMap<BufId, Vec<VarId>> {
 pub(crate) fn homes(program: &Program) -> BTreeMap<BufId, VarId> {
     common_loops(program)
         .into_iter()
-        .filter(|(buffer, _)| program.buffer(*buffer).scope == Scope::Local)
+        .filter(|(buffer, _)| program.buffer(*buffer).scope.is_private())
         .filter_map(|(buffer, loops)| Some((buffer, *loops.last()?)))
         .collect()
 }

@@ -65,7 +65,7 @@ mod tests {
     use crate::task::Task;
     use crate::testing::*;
 
-    const MACHINE: Machine = Machine { vector_bytes: 32, registers: 16 };
+    const MACHINE: Machine = Machine::new(32, 16);
 
     fn scheduled(compute: &Compute) -> u64 {
         let constant = vec![false; compute.inputs.len()];

@@ -67,7 +67,7 @@ fn task() -> Arc<Task> {
     let text = "compute(in0: f32[512, 512], in1: f32[512, 512]) -> mm {
         mm: f32[512, 512] = sum{r0: 512} mul(in0[i0, r0], in1[r0, i1])
     }";
-    let machine = Machine { vector_bytes: 32, registers: 16 };
+    let machine = Machine::new(32, 16);
     let compute = Compute::parse(text).expect("a subgraph");
     Arc::new(Task {
         name: "mm".into(),

@@ -33,7 +33,7 @@ fn main() {
 
 fn run(name: &str, text: &str, rounds: usize) {
     let compute = Compute::parse(text).expect("the text is right");
-    let machine = Machine { vector_bytes: 32, registers: 16 };
+    let machine = Machine::new(32, 16);
     let constant = vec![false, true, true];
     let task = Arc::new(Task {
         name: "k".into(),

@@ -38,7 +38,7 @@ pub(crate) fn elementwise(rows: usize, columns: usize) -> Compute {
 /// For two cores with vectors of 32 bytes.
 pub(crate) fn task(compute: Compute) -> Arc<Task> {
     let constant = compute.inputs.iter().map(|_| false).collect();
-    let machine = Machine { vector_bytes: 32, registers: 16 };
+    let machine = Machine::new(32, 16);
     Arc::new(Task {
         name: "k".into(),
         compute,

@@ -34,7 +34,7 @@ fn tasks() -> Vec<Arc<Task>> {
     let task = |text: &str| {
         let compute = Compute::parse(text).unwrap();
         let constant = vec![false; compute.inputs.len()];
-        let machine = Machine { vector_bytes: 32, registers: 16 };
+        let machine = Machine::new(32, 16);
         Arc::new(Task {
             name: "k".into(),
             compute,

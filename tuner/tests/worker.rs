@@ -49,7 +49,7 @@ fn candidates(n: usize) -> (Arc<Task>, Vec<Candidate>) {
         name: "k".into(),
         compute: Compute::parse(text).unwrap(),
         constant: vec![false; 2],
-        machine: Machine { vector_bytes: 32, registers: 16 },
+        machine: Machine::new(32, 16),
         cores: 2,
         gpu: None,
         sums: Default::default(),

@@ -11,6 +11,7 @@ use inkwell::values::{BasicValue, FunctionValue, IntValue, MetadataValue, PhiVal
 
 use crate::affine::{Affine, Scope};
 use crate::emit::again::Strips;
+use crate::emit::amx::Tiles;
 use crate::emit::ir::{Ir, Reg};
 use crate::emit::tiles::{Loaded, Stored};
 use crate::ops;
@@ -68,6 +69,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) stored: Option<Stored<'c>>,
     /// What the next loop is to fetch.
     pub(crate) strips: Strips,
+    /// The registers of fragments, while they have some.
+    pub(crate) tiles: Option<Tiles>,
     fresh: usize,
 }
 
@@ -179,6 +182,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             loaded: Vec::new(),
             stored: None,
             strips: Strips::default(),
+            tiles: None,
             fresh: program.vars.len(),
         }
     }
@@ -193,7 +197,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
     pub(crate) fn parallel(&mut self, l: &For) -> Result<()> {
         let parameter = |n| self.function.get_nth_param(n).expect("a kernel has four parameters");
         let (begin, end) = (parameter(2).into_int_value(), parameter(3).into_int_value());
-        self.counted(l.var, l.extent, begin, end, |e| e.stmts(&l.body))?;
+        self.with_tiles(l, |e| e.counted(l.var, l.extent, begin, end, |e| e.stmts(&l.body)))?;
         self.end();
         Ok(())
     }

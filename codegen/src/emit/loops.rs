@@ -34,11 +34,14 @@ impl<'c> Emitter<'c, '_> {
     pub(crate) fn stmt(&mut self, stmt: &Stmt) -> Result<()> {
         match stmt {
             Stmt::Block(block) => self.block(block),
-            Stmt::For(l) => self.for_loop(l),
+            Stmt::For(l) => self.with_tiles(l, |e| e.for_loop(l)),
         }
     }
 
     fn for_loop(&mut self, l: &For) -> Result<()> {
+        if matches!(l.kind, ForKind::Tensor(_)) && self.tensor(l)? {
+            return Ok(());
+        }
         match l.kind {
             _ if l.extent <= 1 => self.unrolled(l),
             ForKind::Bound(_) => Err("a loop over GPU threads is not lowered".into()),

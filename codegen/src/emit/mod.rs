@@ -11,6 +11,7 @@ mod address;
 mod after;
 mod again;
 mod ahead;
+mod amx;
 mod block;
 mod bytes;
 mod function;
@@ -132,7 +133,7 @@ fn arguments(program: &Program, pieces: &[Piece<'_>]) -> Vec<BufId> {
         !program.params.contains(&id)
             && match buffer.scope {
                 Scope::Input | Scope::Output | Scope::Global => uses[*index] > 0,
-                Scope::Local | Scope::Shared => uses[*index] > 1,
+                Scope::Local | Scope::Shared | Scope::Fragment => uses[*index] > 1,
             }
     };
     let workspace =

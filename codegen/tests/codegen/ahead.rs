@@ -58,7 +58,7 @@ fn normalised([rows, columns]: [usize; 2]) -> Compute {
 
 /// As an untuned compile makes it, and what becomes of `b` if that is a constant.
 fn untuned(compute: &Compute, target: &Target, constant: bool) -> (Program, Option<Compute>) {
-    let machine = Machine { vector_bytes: target.vector_bytes, registers: target.vector_registers };
+    let machine = Machine::new(target.vector_bytes, target.vector_registers);
     let constant = (0..compute.inputs.len()).map(|i| i == 1 && constant).collect();
     let (name, compute) = ("k".into(), compute.clone());
     let task = Arc::new(Task {

@@ -83,7 +83,7 @@ fn product(target: &Target, n: usize) -> (Program, [Tensor; 2], Vec<Tensor>) {
     let compute = Compute::single(vec![a, b], stage);
     let inputs = [bytes(DType::U8, &[9, 72], 3), bytes(DType::I8, &[72, n], 4)];
     let expected = interp::eval(&compute, &[&inputs[0], &inputs[1]]).unwrap();
-    let machine = Machine { vector_bytes: target.vector_bytes, registers: target.vector_registers };
+    let machine = Machine::new(target.vector_bytes, target.vector_registers);
     let constant = vec![false, true];
     let task = Task {
         name: "k".into(),

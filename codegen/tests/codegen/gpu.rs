@@ -174,7 +174,7 @@ fn samples_are_assembled() {
         name: "k".into(),
         compute: (*matmul.expr).clone(),
         constant: vec![false; 2],
-        machine: Machine { vector_bytes: 16, registers: 255 },
+        machine: Machine::new(16, 255),
         cores: 1,
         gpu: Some(GpuLimits::default()),
         sums: Default::default(),

@@ -17,6 +17,12 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
+    /// Extents of the variables `0..n` of an expression.
+    pub(crate) fn of_axes(extents: &[usize]) -> Extents {
+        let of_vars = extents.iter().map(|&extent| Some(extent)).collect();
+        Extents { of_vars, bindings: vec![] }
+    }
+
     pub(crate) fn of(program: &Program) -> Extents {
         let of_vars = vec![None; program.vars.len()];
         let mut extents = Extents { of_vars, bindings: vec![] };

@@ -9,10 +9,12 @@
 //!
 //! For the other algorithms, programs are made and priced.
 
+use std::sync::Arc;
+
 use super::convolution::Convolution;
 use super::winograd::{self, Weights};
 use super::{Algorithm, dot4};
-use crate::choose::cheapest_of;
+use crate::choose::{self, cheapest_of};
 use crate::task::Task;
 
 /// Operations in the time in which one byte of transformed elements is written, and read again.
@@ -34,6 +36,9 @@ pub(super) fn preferred(task: &Task, small: bool) -> Option<Algorithm> {
     // What follows is the estimate for a CPU.
     if task.gpu.is_some() {
         return None;
+    }
+    if choose::in_tiles(&Arc::new(task.clone())).is_some() {
+        return Some(Algorithm::Tiles);
     }
     if dot4::pays(task) {
         return Some(Algorithm::Dot4);
@@ -129,7 +134,7 @@ mod tests {
              }}"
         );
         let compute = Compute::parse(&text).unwrap();
-        let machine = Machine { vector_bytes: 32, registers: 16 };
+        let machine = Machine::new(32, 16);
         let constant = vec![false, constant];
         Task { name: "k".into(), compute, constant, machine, cores: 1, gpu: None, sums }.preferred()
     }

@@ -12,6 +12,7 @@
 //! pad; conv; relu  =>  taps: pad; one product with columns for each tap; their sums; relu
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
 //! argmax           =>  place: the maximum, and then the first place that has it
+//! bf16 product     => tiles: a product of panels as a unit for matrices wants them
 //! max of a window  =>  separate: of each column of the window, then of those of a row
 //! ```
 //!
@@ -28,6 +29,7 @@ mod rational;
 mod separate;
 mod sums;
 mod taps;
+pub(crate) mod tiles;
 mod toom_cook;
 mod winograd;
 
@@ -69,6 +71,8 @@ pub enum Algorithm {
     Separate,
     /// An extreme, and then its place.
     Place,
+    /// Panels of the second factor, for a unit for matrices.
+    Tiles,
 }
 
 /// A task that computes the same.
@@ -82,7 +86,7 @@ pub struct Rewritten {
 
 impl Algorithm {
     /// Every algorithm once, in the order of the variants.
-    pub const ALL: [Algorithm; 9] = [
+    pub const ALL: [Algorithm; 10] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
@@ -92,6 +96,7 @@ impl Algorithm {
         Algorithm::Dot4,
         Algorithm::Separate,
         Algorithm::Place,
+        Algorithm::Tiles,
     ];
 
     /// As traces and the names of sketches have it.
@@ -106,6 +111,7 @@ impl Algorithm {
             Algorithm::Dot4 => "dot4",
             Algorithm::Separate => "separate",
             Algorithm::Place => "place",
+            Algorithm::Tiles => "tiles",
         }
     }
 
@@ -119,7 +125,8 @@ impl Algorithm {
             | Algorithm::Taps
             | Algorithm::Dot4
             | Algorithm::Separate
-            | Algorithm::Place => return None,
+            | Algorithm::Place
+            | Algorithm::Tiles => return None,
         };
         Some(Tile { outputs, window, weights })
     }
@@ -132,6 +139,7 @@ impl Algorithm {
             Algorithm::Dot4 => dot4::rewrite(task),
             Algorithm::Separate => separate::rewrite(task),
             Algorithm::Place => place::rewrite(task),
+            Algorithm::Tiles => tiles::rewrite(task),
             Algorithm::Im2col => im2col::rewrite(task, &conv()?),
             Algorithm::Taps => taps::rewrite(task, &conv()?),
             Algorithm::Winograd2

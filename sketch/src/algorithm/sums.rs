@@ -40,6 +40,7 @@ impl Algorithm {
             Algorithm::Dot4 => "four bytes at a time",
             Algorithm::Separate => "windows one axis at a time",
             Algorithm::Place => "an extreme, then its place",
+            Algorithm::Tiles => "tiles of a matrix unit",
         }
     }
 }

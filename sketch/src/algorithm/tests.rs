@@ -19,7 +19,7 @@ const OF_FLOATS: [Algorithm; 4] =
 
 fn task(compute: Compute, constant: bool) -> Task {
     let constant = (0..compute.inputs.len()).map(|i| constant && i > 0).collect();
-    let machine = Machine { vector_bytes: 16, registers: 16 };
+    let machine = Machine::new(16, 16);
     Task { name: "k".into(), compute, constant, machine, cores: 2, gpu: None, sums: Sums::Any }
 }
 

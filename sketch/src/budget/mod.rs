@@ -32,11 +32,14 @@ use crate::default::Machine;
 use crate::program::Program;
 use walk::{Counting, Walk};
 
+/// Instructions of such code that a core of the last decade issues in a cycle.
+pub const ISSUED: f64 = 3.0;
+
 /// Instructions that a kernel may have.
 pub const BUDGET: usize = 16 << 10;
 
 /// A GPU's threads work on one element at a time, and have more registers than a schedule uses.
-pub const GPU: Machine = Machine { vector_bytes: 4, registers: 255 };
+pub const GPU: Machine = Machine::new(4, 255);
 
 /// A program that would become too much code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

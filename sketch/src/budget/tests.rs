@@ -9,8 +9,8 @@ use super::*;
 use crate::default::{Knob, Knobs, Scheduled, schedule_with};
 use crate::testing::*;
 
-const WIDE: Machine = Machine { vector_bytes: 64, registers: 32 };
-const NARROW: Machine = Machine { vector_bytes: 16, registers: 16 };
+const WIDE: Machine = Machine::new(64, 32);
+const NARROW: Machine = Machine::new(16, 16);
 
 fn size(body: &str) -> usize {
     let text = format!(

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use ansc_graph::{BufId, Expr, VarId};
 
+use super::ISSUED;
 use crate::affine::{Extents, Sum};
 use crate::default::Machine;
+use crate::intrinsic::{self, IntrinsicName, Native};
 use crate::program::{Block, For, ForKind, Program, Scope, Stmt, ThreadAxis};
 use crate::tree;
 
@@ -17,6 +19,8 @@ const MAX_PIECES: usize = 16;
 const MAX_SPAN: usize = 8;
 /// A loop counts, compares and turns.
 const LOOP: usize = 3;
+/// An instruction on a tile, and its address.
+const NATIVE: usize = 2;
 
 /// A walk counts one of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,6 +101,9 @@ impl<'p> Walk<'p> {
     fn for_loop(&mut self, l: &'p For) {
         match l.kind {
             _ if l.extent == 0 => {}
+            ForKind::Tensor(name) if let Some(native) = self.native(name) => {
+                self.native_one(&native)
+            }
             _ if l.extent == 1 => self.stmts(&l.body),
             ForKind::Vectorized if self.lanes.is_none() => self.vectorized(l),
             ForKind::Unrolled | ForKind::Bound(ThreadAxis::Virtual)
@@ -110,6 +117,21 @@ impl<'p> Walk<'p> {
             }
             _ => self.turns(l),
         }
+    }
+
+    /// The instruction, if the machine has it.
+    fn native(&self, name: IntrinsicName) -> Option<Native> {
+        let native = intrinsic::find(name.as_str())?.as_native().copied()?;
+        native.unit.is_of(self.machine).then_some(native)
+    }
+
+    /// One instruction with its address. While its unit is busy, others could have been issued.
+    fn native_one(&mut self, native: &Native) {
+        let instructions = match self.counting {
+            Counting::Code => NATIVE,
+            Counting::Issued => (native.cycles * ISSUED) as usize,
+        };
+        self.add(instructions, self.copies);
     }
 
     /// A loop that stays one.

@@ -281,7 +281,7 @@ mod tests {
 
     fn scanned(shape: &[usize], attrs: Cumulative) {
         let op = cumulative(attrs, &TensorType::new(DType::F32, shape)).unwrap();
-        let machine = Machine { vector_bytes: 32, registers: 16 };
+        let machine = Machine::new(32, 16);
         let made = schedule("k", &op.expr, &[false], &machine);
         compare_scheduled(&op.expr, &made).unwrap_or_else(|e| panic!("{e}\n{}", made.program));
         let running = made.program.buffers.iter().filter(|b| b.name.starts_with("running"));
@@ -296,7 +296,7 @@ mod tests {
         }";
         let compute = Compute::parse(text).unwrap();
         assert!(!is_step(&compute.stages[0]));
-        let machine = Machine { vector_bytes: 32, registers: 16 };
+        let machine = Machine::new(32, 16);
         compare_scheduled(&compute, &schedule("k", &compute, &[false; 2], &machine)).unwrap();
     }
 

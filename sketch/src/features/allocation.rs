@@ -44,7 +44,7 @@ impl Allocations {
         let outer = match program.buffer(buffer).scope {
             Scope::Input | Scope::Output => return,
             Scope::Global => 1.0,
-            Scope::Local | Scope::Shared => {
+            Scope::Local | Scope::Shared | Scope::Fragment => {
                 self.0[buffer.index()].iter().flatten().map(|(_, extent)| extent).product()
             }
         };

@@ -27,7 +27,10 @@ pub(super) fn compact_buffers(program: &mut Program) {
             home.retain(|v| !threads.contains(v));
         }
     }
-    let is_private = |b: &BufId| matches!(program.buffer(*b).scope, Scope::Local | Scope::Shared);
+    let is_private = |b: &BufId| {
+        let scope = program.buffer(*b).scope;
+        scope.is_private() || scope == Scope::Shared
+    };
     common.retain(|buffer, _| is_private(buffer));
     let boxes = touched(program, &common, &extents);
     tree::visit_blocks_mut(&mut program.body, &mut |block| shift(block, &boxes, &extents));

@@ -47,7 +47,7 @@ pub(crate) fn decompose_inits(program: &mut Program) {
 fn drop_unit_loops(program: &mut Program) {
     let body = std::mem::take(&mut program.body);
     program.body = tree::rewrite(body, &mut |stmt| match stmt {
-        Stmt::For(mut l) if l.extent == 1 && !is_bound(&l) => {
+        Stmt::For(mut l) if l.extent == 1 && !is_marked(&l) => {
             let var = l.var;
             tree::visit_blocks_mut(&mut l.body, &mut |block| {
                 block.substitute_loops(&|v| (v == var).then(|| Expr::int(0)));
@@ -58,9 +58,13 @@ fn drop_unit_loops(program: &mut Program) {
     });
 }
 
-/// Whether the loop says which threads execute its body, even if that is only one.
-fn is_bound(l: &For) -> bool {
-    matches!(l.kind, ForKind::Bound(axis) if axis != ThreadAxis::Virtual)
+/// Whether the loop says who executes its body, even if that is only one thread, or an instruction.
+fn is_marked(l: &For) -> bool {
+    match l.kind {
+        ForKind::Bound(axis) => axis != ThreadAxis::Virtual,
+        ForKind::Tensor(_) => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ impl Check<'_> {
     fn writes(&self, block: &Block) -> Result<(), GpuError> {
         for access in block.body.writes() {
             let first = match self.program.buffer(access.buffer).scope {
-                Scope::Local => continue,
+                Scope::Local | Scope::Fragment => continue,
                 Scope::Shared => 3,
                 _ => 0,
             };

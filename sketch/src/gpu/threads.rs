@@ -124,7 +124,7 @@ impl Collapse<'_> {
     fn is_done_once(&self, block: &Block, place: usize) -> bool {
         let is_thread = place >= 3;
         block.body.writes().iter().any(|a| match self.program.buffer(a.buffer).scope {
-            Scope::Local => false,
+            Scope::Local | Scope::Fragment => false,
             Scope::Shared => is_thread,
             _ => true,
         })

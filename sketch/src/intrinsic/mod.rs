@@ -4,12 +4,18 @@
 //! result under serial loops; the implementation is any program that does the same to what the results hold
 //! before. [`Intrinsic::new`] runs both to see that they agree, so that `tensorize` may put one in place of the other.
 //!
+//! Some intrinsics are an instruction of a unit for matrices ([`Native`]): the implementation is the
+//! description itself, with a mark at its outermost loop that says so. Code generation emits the
+//! instruction where the target has the unit, and the loops elsewhere; the interpreter runs the loops.
+//!
 //! ```text
 //! description                                             implementation
 //! for i in 0..16 { for k in 0..4 { c[i] sum= a[k] * b[i, k] } }  for k in 0..4 unrolled { for i in 0..16 vectorized { .. } }
 //! ```
 
+pub mod amx;
 mod built_in;
+mod description;
 mod registry;
 mod verify;
 
@@ -17,20 +23,73 @@ mod verify;
 mod tests;
 
 pub use registry::{find, names, register};
+#[cfg(test)]
+pub(crate) use verify::operand;
 
 use std::collections::BTreeSet;
 
 use ansc_graph::{BufId, Expr};
 
+pub use amx::AmxOp;
+
+use crate::default::Machine;
 use crate::exec::ExecError;
 use crate::program::{Block, For, ForKind, Iter, Program, Scope, Stmt};
+
+/// The name of a registered intrinsic.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct IntrinsicName(&'static str);
+
+impl IntrinsicName {
+    /// As traces and texts of programs have it.
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl std::fmt::Display for IntrinsicName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// A unit of a processor that an instruction belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Unit {
+    /// Tiles, and products of pairs of `bf16`.
+    AmxBf16,
+    /// Tiles, and products of four bytes each.
+    AmxInt8,
+}
+
+impl Unit {
+    /// Whether the machine has it.
+    pub fn is_of(self, machine: &Machine) -> bool {
+        match self {
+            Unit::AmxBf16 => machine.units.amx_bf16,
+            Unit::AmxInt8 => machine.units.amx_int8,
+        }
+    }
+}
+
+/// How code generation emits an intrinsic as one instruction.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Native {
+    /// The instruction.
+    pub op: AmxOp,
+    /// The unit that the target must have.
+    pub unit: Unit,
+    /// Cycles that the unit is busy with it.
+    pub cycles: f64,
+}
 
 /// A verified pair of programs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Intrinsic {
-    name: String,
+    name: IntrinsicName,
     description: Program,
     implementation: Program,
+    native: Option<Native>,
 }
 
 /// Why there is no such intrinsic.
@@ -69,12 +128,33 @@ impl Intrinsic {
             return Err(IntrinsicError::Buffers);
         }
         verify::same(&description, &implementation)?;
-        Ok(Intrinsic { name: name.into(), description, implementation })
+        let name = registry::interned(&name.into());
+        Ok(Intrinsic { name, description, implementation, native: None })
+    }
+
+    /// One instruction, which does what the description says.
+    fn native(
+        name: &str,
+        description: Program,
+        native: Native,
+    ) -> Result<Intrinsic, IntrinsicError> {
+        nest(&description).ok_or(IntrinsicError::Description)?;
+        let name = registry::interned(name);
+        let mut implementation = description.clone();
+        if let Some(Stmt::For(outermost)) = implementation.body.first_mut() {
+            outermost.kind = ForKind::Tensor(name);
+        }
+        Ok(Intrinsic { name, description, implementation, native: Some(native) })
     }
 
     /// Schedules and traces name it by this.
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn name(&self) -> IntrinsicName {
+        self.name
+    }
+
+    /// The instruction that it is, if it is one.
+    pub fn as_native(&self) -> Option<&Native> {
+        self.native.as_ref()
     }
 
     /// The nest that `tensorize` looks for.

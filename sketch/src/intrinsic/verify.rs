@@ -66,7 +66,7 @@ fn with_given_results(program: &Program) -> Program {
 }
 
 /// Small whole numbers, so that sums are exact in any order.
-fn operand(ty: &TensorType, seed: u64) -> Tensor {
+pub(crate) fn operand(ty: &TensorType, seed: u64) -> Tensor {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut tensor = Tensor::zeros(ty.dtype, &ty.shape);
     let mut next = || {

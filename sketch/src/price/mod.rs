@@ -26,8 +26,6 @@ use crate::default::Machine;
 use crate::program::{Program, Stmt};
 use nest::{Nest, nests};
 
-/// Instructions of such code that a core of the last decade issues in a cycle.
-const ISSUED: f64 = 3.0;
 /// How much of the smaller part the larger one does not hide.
 const NOT_HIDDEN: f64 = 0.25;
 
@@ -46,7 +44,7 @@ const CACHES: [Cache; 3] = [
 
 /// Cycles of a run of a finished program on one core.
 pub fn cycles(program: &Program, machine: &Machine) -> f64 {
-    let issue = budget::issued(program, machine) as f64 / ISSUED;
+    let issue = budget::issued(program, machine) as f64 / budget::ISSUED;
     let traffic = program.body.iter().map(|stmt| traffic(program, stmt)).sum();
     issue.max(traffic) + NOT_HIDDEN * issue.min(traffic)
 }
@@ -91,7 +89,7 @@ fn touched(nests: &[Nest<'_>], depth: usize) -> Touched {
 mod tests {
     use super::*;
 
-    const MACHINE: Machine = Machine { vector_bytes: 64, registers: 32 };
+    const MACHINE: Machine = Machine::new(64, 32);
 
     fn price(body: &str) -> f64 {
         let text = format!(

@@ -2,7 +2,7 @@
 
 use ansc_graph::{BufId, Expr, VarId, arith};
 
-use crate::program::{Block, Body, For, ForKind, Program, Scope, Stmt};
+use crate::program::{Block, Body, For, ForKind, Program, Stmt};
 
 pub struct Nest<'a> {
     program: &'a Program,
@@ -86,7 +86,7 @@ impl Nest<'_> {
             None => (1.0, 1.0),
         };
         let row_bytes = row * self.element_bytes(reach);
-        let is_local = self.program.buffer(reach.buffer).scope == Scope::Local;
+        let is_local = self.program.buffer(reach.buffer).scope.is_private();
         let line = if is_local { 1.0 } else { 64.0 };
         rows * (row_bytes / line).ceil() * line
     }

@@ -9,6 +9,9 @@
 //! => blockize(i)
 //! for io { for jo { for i in 0..4 { for j in 0..8 { block s (vo = io, vi = i, wo = jo, wi = j) { c[vo * 4 + vi, wo * 8 + wi] = .. } } } } }
 //! ```
+//!
+//! Where tiles are no whole parts of the iterator, as those that peeling leaves, the outer iterator is the place
+//! where a tile begins: `c[vo + vi]`, vo = io * 13 + 26.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,9 +48,9 @@ pub(super) fn blockize(program: &mut Program, l: LoopRef) -> Checked<Path> {
     for iter in &block.iters {
         match separate(iter, &inner, &extents) {
             Some(Parts::Whole) => iters.push(iter.clone()),
-            Some(Parts::Two { outer, inner, length }) => {
-                let (a, b) = two(program, iter, (outer, inner), length);
-                let joined = Expr::Var(a.var) * Expr::index(length) + Expr::Var(b.var);
+            Some(Parts::Two { outer, inner, length, unit }) => {
+                let (a, b) = two(program, iter, (outer, inner), (length, unit));
+                let joined = Expr::Var(a.var) * Expr::index(unit) + Expr::Var(b.var);
                 replaced.insert(iter.var, joined);
                 iters.extend([a, b]);
             }
@@ -94,8 +97,8 @@ fn check_predicate(block: &Block, inner: &BTreeSet<VarId>) -> Checked<()> {
 enum Parts {
     /// Bound to one kind of loops alone.
     Whole,
-    /// `outer * length + inner`
-    Two { outer: Sum, inner: Sum, length: usize },
+    /// `outer * unit + inner`, where `inner` is less than `length`.
+    Two { outer: Sum, inner: Sum, length: usize, unit: usize },
 }
 
 fn separate(iter: &Iter, inner: &BTreeSet<VarId>, extents: &Extents) -> Option<Parts> {
@@ -114,24 +117,23 @@ fn separate(iter: &Iter, inner: &BTreeSet<VarId>, extents: &Extents) -> Option<P
     let length = high.checked_add(1).filter(|_| low == 0)?;
     let counts = |c: &i64| c % length == 0;
     let whole = around.terms.values().all(counts) && counts(&around.constant);
-    if !whole || iter.extent as i64 % length != 0 {
-        return None;
-    }
-    let mut outer = Sum::constant(around.constant / length);
-    around.terms.into_iter().for_each(|(digit, c)| outer.add_term(digit, c / length));
-    Some(Parts::Two { outer, inner: within, length: usize::try_from(length).ok()? })
+    let unit = if whole && iter.extent as i64 % length == 0 { length } else { 1 };
+    let mut outer = Sum::constant(around.constant / unit);
+    around.terms.into_iter().for_each(|(digit, c)| outer.add_term(digit, c / unit));
+    let [length, unit] = [usize::try_from(length).ok()?, usize::try_from(unit).ok()?];
+    Some(Parts::Two { outer, inner: within, length, unit })
 }
 
 fn two(
     program: &mut Program,
     iter: &Iter,
     (outer, inner): (Sum, Sum),
-    length: usize,
+    (length, unit): (usize, usize),
 ) -> (Iter, Iter) {
     let name = program.vars[iter.var.index()].clone();
     let mut part = |suffix: &str, extent: usize, binding: Sum| {
         let var = program.add_var(format!("{name}_{suffix}"));
         Iter { var, extent, kind: iter.kind, binding: binding.to_expr() }
     };
-    (part("o", iter.extent / length, outer), part("i", length, inner))
+    (part("o", iter.extent / unit, outer), part("i", length, inner))
 }

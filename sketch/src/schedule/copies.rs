@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ansc_graph::{BufId, Expr, VarId};
 
 use super::cache::{redirect_reads, redirect_writes};
-use crate::program::{Block, Program, Scope, Stmt};
+use crate::program::{Block, Program, Stmt};
 use crate::tree;
 
 /// What a copy calls things.
@@ -62,7 +62,7 @@ pub(super) fn own_buffers(program: &mut Program, stmts: &mut [Stmt], buffers: &[
 pub(super) fn private_buffers(program: &Program, l: VarId) -> Vec<BufId> {
     tree::common_loops(program)
         .into_iter()
-        .filter(|(b, loops)| program.buffer(*b).scope == Scope::Local && loops.contains(&l))
+        .filter(|(b, loops)| program.buffer(*b).scope.is_private() && loops.contains(&l))
         .map(|(buffer, _)| buffer)
         .collect()
 }

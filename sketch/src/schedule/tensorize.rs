@@ -44,7 +44,7 @@ fn tensorize(program: &mut Program, l: LoopRef, intrinsic: &Intrinsic) -> Checke
     let parts = Matcher::new(program, intrinsic, l, &block)
         .and_then(|mut matcher| matcher.parts(&block))
         .map_err(|what| {
-            Cause::Mismatch { intrinsic: intrinsic.name().to_owned(), what }.at_loop(l)
+            Cause::Mismatch { intrinsic: intrinsic.name().as_str().to_owned(), what }.at_loop(l)
         })?;
     let outer: Vec<Iter> = {
         let inner = inner_loops(program, &path, l);

@@ -143,6 +143,7 @@ impl Display for Scope {
             Scope::Global => "global",
             Scope::Local => "local",
             Scope::Shared => "shared",
+            Scope::Fragment => "fragment",
         })
     }
 }
@@ -156,6 +157,7 @@ impl Display for ForKind {
             ForKind::Unrolled => f.write_str("unrolled"),
             ForKind::Pipelined => f.write_str("pipelined"),
             ForKind::Bound(axis) => write!(f, "{axis}"),
+            ForKind::Tensor(name) => write!(f, "tensor({name})"),
         }
     }
 }

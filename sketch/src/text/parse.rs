@@ -15,8 +15,8 @@ type Result<T> = std::result::Result<T, ParseError>;
 /// Loops inside of each other.
 const MAX_DEPTH: usize = 200;
 
-const SCOPES: [Scope; 5] =
-    [Scope::Input, Scope::Output, Scope::Global, Scope::Local, Scope::Shared];
+const SCOPES: [Scope; 6] =
+    [Scope::Input, Scope::Output, Scope::Global, Scope::Local, Scope::Shared, Scope::Fragment];
 
 const KINDS: [ForKind; 11] = [
     ForKind::Parallel,
@@ -184,13 +184,32 @@ impl Reader {
         }
         self.cursor.range()?;
         let extent = self.cursor.number("an extent")?;
-        let kind = KINDS.into_iter().find(|k| self.cursor.take_word(&k.to_string()));
+        let kind = match self.tensor()? {
+            None => KINDS.into_iter().find(|k| self.cursor.take_word(&k.to_string())),
+            tensor => tensor,
+        };
         self.cursor.mark('{')?;
         let mut body = vec![];
         while !self.cursor.take_mark('}') {
             body.push(self.stmt()?);
         }
         Ok(For { var, extent, kind: kind.unwrap_or(ForKind::Serial), body })
+    }
+
+    /// `tensor(amx_zero_16)`, or nothing.
+    fn tensor(&mut self) -> Result<Option<ForKind>> {
+        if !self.cursor.at_word_then("tensor", '(') {
+            return Ok(None);
+        }
+        self.cursor.keyword("tensor")?;
+        self.cursor.mark('(')?;
+        let place = self.cursor.place();
+        let name = self.cursor.word("the name of an intrinsic")?;
+        let Some(intrinsic) = crate::intrinsic::find(&name) else {
+            return Err(self.cursor.error_at(place, Cause::Unknown { what: "intrinsic", name }));
+        };
+        self.cursor.mark(')')?;
+        Ok(Some(ForKind::Tensor(intrinsic.name())))
     }
 
     /// `mm (vi: spatial 4 = i) { where .. body }`

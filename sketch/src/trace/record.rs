@@ -105,6 +105,11 @@ impl Recorder {
         Ok(shared.map(|buffer| buffer.name.clone()).collect())
     }
 
+    /// The name of the block that a variable stands for.
+    pub(crate) fn name_of(&self, block: BlockVar) -> Result<String> {
+        Ok(self.block_name(block)?.to_owned())
+    }
+
     pub fn extent(&self, target: LoopVar) -> Result<usize> {
         Ok(self.schedule.extent(self.loop_ref(target)?)?)
     }

@@ -124,7 +124,7 @@ fn sketches_look_as_in_the_papers() {
 fn rewritten(source: &str, name: &str) -> String {
     let compute = Compute::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
     let constant = (0..compute.inputs.len()).map(|i| i > 0).collect();
-    let machine = Machine { vector_bytes: 32, registers: 16 };
+    let machine = Machine::new(32, 16);
     let task = Task {
         name: "k".into(),
         compute,

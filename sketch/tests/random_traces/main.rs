@@ -57,7 +57,7 @@ fn task(name: &str, compute: &Compute, constants: bool, on_gpu: bool) -> Arc<Tas
         name: name.into(),
         compute: compute.clone(),
         constant: (0..compute.inputs.len()).map(|i| constants && i > 0).collect(),
-        machine: Machine { vector_bytes: 16, registers: 16 },
+        machine: Machine::new(16, 16),
         cores: 2,
         gpu: on_gpu.then(GpuLimits::default),
         sums: Default::default(),

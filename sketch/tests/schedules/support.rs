@@ -13,11 +13,11 @@ use ansc_sketch::{Program, exec};
 
 /// Vector registers of SSE, NEON, AVX2 and AVX-512, and fewer than any machine has.
 pub(crate) const MACHINES: [Machine; 5] = [
-    Machine { vector_bytes: 16, registers: 16 },
-    Machine { vector_bytes: 16, registers: 32 },
-    Machine { vector_bytes: 32, registers: 16 },
-    Machine { vector_bytes: 64, registers: 32 },
-    Machine { vector_bytes: 32, registers: 4 },
+    Machine::new(16, 16),
+    Machine::new(16, 32),
+    Machine::new(32, 16),
+    Machine::new(64, 32),
+    Machine::new(32, 4),
 ];
 
 pub(crate) fn f32s(shape: &[usize]) -> TensorType {

@@ -187,7 +187,7 @@ fn work(compute: &Compute, trace: &Trace) -> Option<u64> {
         name: "subgraph".into(),
         constant: vec![true; compute.inputs.len()],
         compute: compute.clone(),
-        machine: ansc_sketch::default::Machine { vector_bytes: 32, registers: 16 },
+        machine: ansc_sketch::default::Machine::new(32, 16),
         cores: 1,
         gpu: None,
         sums: ansc_sketch::algorithm::Sums::Any,

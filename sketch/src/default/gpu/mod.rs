@@ -103,7 +103,7 @@ pub(crate) fn bind_threads(
 /// Rows as kernels, all other stages as in the naive program.
 fn nests(name: &str, compute: &Compute, limits: &GpuLimits, effort: Effort) -> Program {
     let naive = crate::lower::lower(name, compute).body;
-    let (machine, knobs) = (Machine { vector_bytes: 16, registers: 0 }, Knobs::default());
+    let (machine, knobs) = (Machine::new(16, 0), Knobs::default());
     let mut builder = Builder::new(name, compute, &[], &machine, &knobs);
     let mut done: Vec<bool> = compute.stages.iter().map(|s| s.ty.is_empty()).collect();
     for stage in 0..compute.stages.len() {

@@ -108,7 +108,9 @@ fn made(scope: Scope, shape: &[usize], threads: usize) -> Option<Buffer> {
     let written = |n| vec![false; n];
     let touched = || vec![0; elements];
     Some(match scope {
-        Scope::Local => Buffer::Local { written: written(elements.checked_mul(threads)?) },
+        Scope::Local | Scope::Fragment => {
+            Buffer::Local { written: written(elements.checked_mul(threads)?) }
+        }
         Scope::Shared => Buffer::Shared { written: written(elements), touched: touched() },
         _ => Buffer::Global { touched: touched() },
     })

@@ -64,7 +64,7 @@ fn homes(program: &Program, kernel: &Kernel) -> BTreeMap<BufId, VarId> {
     each_nest(&kernel.body, &mut vec![], &mut |steps, loops, block| {
         for buffer in block.buffers() {
             let here = match program.buffer(buffer).scope {
-                Scope::Local => [steps, loops].concat(),
+                Scope::Local | Scope::Fragment => [steps, loops].concat(),
                 Scope::Shared => steps.to_vec(),
                 _ => continue,
             };

@@ -3,7 +3,7 @@
 use ansc_graph::BufId;
 
 use super::{Fault, Site, Subject, serves};
-use crate::program::{ForKind, IterKind, Scope};
+use crate::program::{ForKind, IterKind};
 
 pub(super) fn check(subject: &Subject<'_>) -> Result<(), Fault> {
     subject.sites.iter().try_for_each(|site| kinds(subject, site))?;
@@ -27,7 +27,7 @@ fn kinds(subject: &Subject<'_>, site: &Site<'_>) -> Result<(), Fault> {
 
 /// No two threads share a buffer that is private to one.
 fn lifetime(subject: &Subject<'_>, buffer: BufId) -> Result<(), Fault> {
-    if subject.program.buffer(buffer).scope != Scope::Local {
+    if !subject.program.buffer(buffer).scope.is_private() {
         return Ok(());
     }
     let home = subject.home(buffer).len();

@@ -70,7 +70,7 @@ fn is_side_by_side(kind: ForKind) -> bool {
     match kind {
         ForKind::Parallel | ForKind::Vectorized => true,
         ForKind::Bound(axis) => axis != ThreadAxis::Virtual,
-        ForKind::Serial | ForKind::Unrolled | ForKind::Pipelined => false,
+        ForKind::Serial | ForKind::Unrolled | ForKind::Pipelined | ForKind::Tensor(_) => false,
     }
 }
 
@@ -118,7 +118,7 @@ impl<'p> Race<'_, 'p> {
         let inside = || self.subject.home(touch.buffer).iter().any(|l| l.var == self.l.var);
         match self.subject.program.buffer(touch.buffer).scope {
             Scope::Input => true,
-            Scope::Local => inside(),
+            Scope::Local | Scope::Fragment => inside(),
             // Which thread of a block writes what is settled when the program is lowered.
             Scope::Shared => self.l.kind.is_inside_block() || inside(),
             Scope::Output | Scope::Global => false,

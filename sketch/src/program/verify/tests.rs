@@ -347,7 +347,7 @@ fn terms_of_an_arg_reduction_come_in_order() {
 
 #[test]
 fn faults_in_a_default_schedule_are_found() {
-    let machine = Machine { vector_bytes: 32, registers: 16 };
+    let machine = Machine::new(32, 16);
     let program = || schedule("k", &conv(16, 8, 14, 14, 1), &[false, true, true], &machine).program;
     // Each write of an output in turn goes to its first element.
     let outputs = program().blocks().len();
@@ -377,7 +377,7 @@ fn faults_in_a_default_schedule_are_found() {
 
 #[test]
 fn all_of_the_default_schedules_questions_are_answered() {
-    let machine = Machine { vector_bytes: 32, registers: 16 };
+    let machine = Machine::new(32, 16);
     for compute in [conv(16, 8, 14, 14, 1), matmul_bias_relu(37, 41, 29), softmax(8, 50)] {
         let constant = vec![false; compute.inputs.len()];
         let program = schedule("k", &compute, &constant, &machine).program;

@@ -15,6 +15,7 @@
 mod parts;
 mod points;
 mod rows;
+mod tensor;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,8 +23,11 @@ use std::sync::Arc;
 use ansc_graph::{Compute, Stage};
 
 use super::Sketch;
+use crate::algorithm::Algorithm;
+use crate::algorithm::tiles::Product;
 use crate::default::Scheduled;
 use crate::default::inline::{self, Padding};
+use crate::packed::in_turn;
 use crate::program::Scope;
 use crate::raise::raise;
 use crate::task::Task;
@@ -45,16 +49,31 @@ struct Nests {
 /// fastest.
 type Rule = fn(&mut Nests, stage: usize, way: usize) -> Result<Option<usize>, StepError>;
 
-const RULES: [(&str, Rule); 2] = [("rows", rows::apply), ("points", points::apply)];
+const RULES: [(&str, Rule); 3] =
+    [("tensor", tensor::apply), ("rows", rows::apply), ("points", points::apply)];
 /// Ways that rules have at most.
 const WAYS: usize = 4;
 
 /// The sketches of a subgraph, with the program that each is by its first candidates. None where
 /// there is a stage that no rule knows.
 pub(crate) fn sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
+    all_ways(|way| sketch(Nests::new(task).ok()?, way))
+}
+
+/// The same for a product in tiles. None where there is none, or the machine has no unit for it.
+pub(crate) fn tensor_sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
+    match Product::find(&task.compute) {
+        Some(product) if tensor::has_unit(task, product.factors) => {
+            all_ways(|way| sketch(Nests::in_tiles(task).ok()?, way))
+        }
+        _ => vec![],
+    }
+}
+
+fn all_ways(sketch: impl Fn(usize) -> Option<(Sketch, Scheduled)>) -> Vec<(Sketch, Scheduled)> {
     let mut all: Vec<(Sketch, Scheduled)> = vec![];
     for way in 0..WAYS {
-        let Some(made) = sketch(task, way) else { continue };
+        let Some(made) = sketch(way) else { continue };
         if all.iter().all(|(other, _)| other.trace != made.0.trace) {
             all.push(made);
         }
@@ -62,8 +81,7 @@ pub(crate) fn sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
     all
 }
 
-fn sketch(task: &Arc<Task>, way: usize) -> Option<(Sketch, Scheduled)> {
-    let mut nests = Nests::new(task).ok()?;
+fn sketch(mut nests: Nests, way: usize) -> Option<(Sketch, Scheduled)> {
     let (mut stage, mut rules) = (0, vec![]);
     while stage < nests.compute.stages.len() {
         if nests.stage(stage).ty.is_empty() {
@@ -81,6 +99,7 @@ fn sketch(task: &Arc<Task>, way: usize) -> Option<(Sketch, Scheduled)> {
     }
     nests.recorder.complete().ok()?;
     let packings = nests.recorder.packings()?.clone();
+    let packings = in_turn(nests.recorder.prepared().to_vec(), packings);
     let (schedule, trace) = nests.recorder.into_parts();
     let scheduled = Scheduled { program: schedule.into_program(), packings };
     Some((Sketch { trace, rules }, scheduled))
@@ -90,15 +109,27 @@ impl Nests {
     /// Nothing is scheduled yet.
     fn new(task: &Arc<Task>) -> Result<Nests, StepError> {
         let mut recorder = Recorder::of_task(task.clone());
-        let blocks = recorder.schedule().blocks();
         let kept = inline::inlined(&task.compute, Padding::Inlined).1;
-        for (block, _) in blocks.iter().zip(&kept).filter(|(_, kept)| !**kept) {
-            let block = recorder.get_block(block)?;
-            recorder.compute_inline(block)?;
-        }
+        inline_all(&mut recorder, &kept)?;
         recorder.collapse()?;
+        Nests::of(recorder)
+    }
+
+    /// Of the subgraph's product in tiles, whose factors stay in memory.
+    fn in_tiles(task: &Arc<Task>) -> Result<Nests, StepError> {
+        let mut recorder = Recorder::of_task(task.clone());
+        recorder.algorithm(Algorithm::Tiles)?;
+        let compute = &recorder.task.as_ref().ok_or(StepError::NoTask)?.compute;
+        let mut kept = inline::inlined(compute, Padding::Inlined).1;
+        tensor::keep_factors(compute, &mut kept);
+        inline_all(&mut recorder, &kept)?;
+        Nests::of(recorder)
+    }
+
+    fn of(recorder: Recorder) -> Result<Nests, StepError> {
+        let task = recorder.task.clone().ok_or(StepError::NoTask)?;
         let compute = raise(recorder.schedule().program()).ok_or(StepError::Unfit)?;
-        Ok(Nests { task: task.clone(), compute, recorder })
+        Ok(Nests { task, compute, recorder })
     }
 
     fn stage(&self, stage: usize) -> &Stage {
@@ -139,6 +170,16 @@ impl Nests {
     fn choose(&mut self, candidates: &[i64]) -> Result<Number, StepError> {
         Ok(self.recorder.sample_first(candidates)?.into())
     }
+}
+
+/// Lets all stages but those that are kept vanish into their readers.
+fn inline_all(recorder: &mut Recorder, kept: &[bool]) -> Result<(), StepError> {
+    let blocks = recorder.schedule().blocks();
+    for (block, _) in blocks.iter().zip(kept).filter(|(_, kept)| !**kept) {
+        let block = recorder.get_block(block)?;
+        recorder.compute_inline(block)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,332 @@
+//! A product in tiles, by the instructions of a unit for matrices.
+//!
+//! ```text
+//! tiles[i, p, l] = sum[t, g, q] a[i, t * 32 + g * 2 + q] * panels[p, t, g, l, q];  y[i, j] = relu(tiles[i, j // 16, j % 16])
+//! =>
+//! parallel rows { for columns { for rows {
+//!   zero c[2, 2];  for t { load a[2] from a;  load b[2] from panels;  c[x, y] += a[x] * b[y] }
+//!   store c to local tiles;  for i { vectorized j { y[i, j] = relu(tiles[..]) } }
+//! } } }
+//! ```
+//!
+//! The stage after the sum, which is a map, is cut into blocks of as many rows and columns as sums
+//! fit the registers; the sum is computed there. Blocks of rows whose part of the first factor stays
+//! in the cache go through all columns.
+
+mod shape;
+
+use ansc_graph::Compute;
+use ansc_runtime::DType;
+
+use super::Nests;
+use crate::default::usage::readers;
+use crate::intrinsic;
+use crate::intrinsic::amx::{COLUMNS, Names};
+use crate::program::Scope;
+use crate::schedule::Rest;
+use crate::task::Task;
+use crate::trace::{BlockVar, LoopVar, StepError};
+use crate::walk::PARALLEL_ITERATIONS;
+use shape::{Shape, Tiled};
+
+/// Bytes of the first factor that stay in the cache beside panels.
+const KEPT: usize = 768 << 10;
+
+/// Whether the machine has instructions for products of these types.
+pub(super) fn has_unit(task: &Task, factors: [DType; 2]) -> bool {
+    let zero = Names { factors, rows: 1, groups: 1, step: 1 }.zero();
+    let native = intrinsic::find(&zero).and_then(|i| i.as_native().copied());
+    native.is_some_and(|native| native.unit.is_of(&task.machine))
+}
+
+/// Stages that a product in tiles reads are in memory, and so is the one that reads its sum, if that
+/// has several readers.
+pub(super) fn keep_factors(compute: &Compute, kept: &mut [bool]) {
+    for stage in 0..compute.stages.len() {
+        if Tiled::of(compute, stage).is_none() {
+            continue;
+        }
+        for (buffer, _) in compute.stages[stage].body.loads() {
+            compute.stage_of(buffer).into_iter().for_each(|s| kept[s] = true);
+        }
+        for reader in readers(compute, compute.stage_buffer(stage)) {
+            kept[reader] |= readers(compute, compute.stage_buffer(reader)).len() > 1;
+        }
+    }
+}
+
+/// The sum, and the map that reads it.
+pub(super) fn apply(
+    nests: &mut Nests,
+    stage: usize,
+    way: usize,
+) -> Result<Option<usize>, StepError> {
+    let Some(plan) = Plan::of(nests, stage, way) else { return Ok(None) };
+    plan.write(nests)?;
+    Ok(Some(2))
+}
+
+/// What is known before anything is written.
+struct Plan {
+    stage: usize,
+    tiled: Tiled,
+    shape: Shape,
+    /// Extents of the axes of the sum and of its terms.
+    extents: Vec<usize>,
+    /// Names of both factors' buffers.
+    factors: [String; 2],
+}
+
+/// Loops of the map outside of blocks.
+struct Places {
+    /// Over rows, and whatever both factors walk along, in the order of axes.
+    outer: Vec<LoopVar>,
+    /// The one of them over tiles of rows.
+    row: LoopVar,
+    /// Over blocks of columns.
+    block: LoopVar,
+}
+
+/// A block that becomes instructions; copies of it that peeling leaves have its name and a number.
+struct Step {
+    name: String,
+    /// Loops of the instruction.
+    loops: usize,
+    instruction: Instruction,
+}
+
+#[derive(Clone, Copy)]
+enum Instruction {
+    Zero,
+    Rows,
+    Panel,
+    Dot,
+    Store,
+}
+
+impl Plan {
+    fn of(nests: &Nests, stage: usize, way: usize) -> Option<Plan> {
+        let (compute, s) = (&nests.compute, nests.stage(stage));
+        let tiled = Tiled::of(compute, stage)?;
+        let [reader] = readers(compute, compute.stage_buffer(stage))[..] else { return None };
+        let map = nests.stage(reader);
+        // Stages in between would come before what they read.
+        let follows = reader == stage + 1 && !compute.outputs.contains(&stage);
+        if !follows || map.reduce.is_some() || map.ty.rank() + 1 != s.ty.rank() {
+            return None;
+        }
+        let shape = tiled.shapes(s).into_iter().nth(way)?;
+        let program = nests.recorder.schedule().program();
+        let block = nests.recorder.schedule().block(&s.name).ok()?;
+        let loads = block.body.value().loads();
+        let factors = [0, 1].map(|i| program.buffer(loads[i].0).name.clone());
+        Some(Plan { stage, tiled, shape, extents: s.extents(), factors })
+    }
+
+    fn write(&self, nests: &mut Nests) -> Result<(), StepError> {
+        let map = nests.block(self.stage + 1)?;
+        let places = self.cut(nests, map)?;
+        let steps = self.steps(nests, &places)?;
+        if self.is_ragged() {
+            nests.recorder.peel(places.row, Rest::Pieces)?;
+        }
+        for step in &steps {
+            self.tensorize(nests, step)?;
+        }
+        self.order(nests, map, &places)
+    }
+
+    fn is_ragged(&self) -> bool {
+        let tile = if self.shape.along == self.tiled.row { self.shape.high } else { 1 };
+        !self.extents[self.tiled.row].is_multiple_of(self.shape.rows * tile)
+    }
+
+    /// Cuts the map into blocks.
+    fn cut(&self, nests: &mut Nests, map: BlockVar) -> Result<Places, StepError> {
+        let Shape { rows, high, along, wide } = self.shape;
+        let r = &mut nests.recorder;
+        let mut outer = r.get_loops(map)?;
+        let columns = outer.pop().ok_or(StepError::NoChoice)?;
+        let [along, row] = [along, self.tiled.row].map(|axis| self.tiled.axis_of_map(axis));
+        let mut inner = vec![];
+        if along != row {
+            let parts = r.split(outer[along], &[0.into(), high.into()])?;
+            outer[along] = parts[0];
+            inner.push(parts[1]);
+        }
+        let tile = if along == row { rows * high } else { rows };
+        let parts = r.split(outer[row], &[0.into(), tile.into()])?;
+        outer[row] = parts[0];
+        inner.push(parts[1]);
+        let parts = r.split(columns, &[0.into(), (wide * COLUMNS).into()])?;
+        inner.push(parts[1]);
+        let places = Places { row: outer[row], block: parts[0], outer };
+        r.reorder(&[&places.outer[..], &[places.block], &inner[..]].concat())?;
+        r.vectorize(parts[1])?;
+        Ok(places)
+    }
+
+    /// The sum under the loop over blocks: what it reads and what becomes of it in tiles.
+    fn steps(&self, nests: &mut Nests, places: &Places) -> Result<Vec<Step>, StepError> {
+        let sum = nests.block(self.stage)?;
+        let r = &mut nests.recorder;
+        let rows = r.re_index_read(sum, &self.factors[0], Scope::Fragment)?;
+        let panel = r.cache_read(sum, &self.factors[1], Scope::Fragment)?;
+        let store = r.cache_write(sum, Scope::Fragment)?;
+        nests.keep_local(store)?;
+        let r = &mut nests.recorder;
+        r.compute_at(store, places.block)?;
+        r.compute_at(sum, places.block)?;
+        let n = self.extents.len();
+        let first = self.tiled.rank;
+        let t = n - 3;
+        let own: Vec<usize> = (0..n).collect();
+        let loops =
+            self.arrange(nests, sum, &own, &[&(first..t).collect::<Vec<_>>()[..], &[t]].concat())?;
+        let r = &mut nests.recorder;
+        let all = r.get_loops(sum)?;
+        let step = all[all.len() - loops - 1];
+        r.compute_at(rows, step)?;
+        r.compute_at(panel, step)?;
+        let outermost = all[all.len() - loops - (t + 1 - first)];
+        let zero = r.decompose_reduction(sum, outermost)?;
+        let moving = |v: &usize| self.extents[*v] != 1 && self.tiled.first.contains(v);
+        let of_rows: Vec<usize> = own.iter().copied().filter(moving).collect();
+        self.arrange(nests, rows, &of_rows, &[])?;
+        self.arrange(nests, panel, &self.tiled.second, &[])?;
+        self.arrange(nests, store, &own[..first], &[])?;
+        let made = [
+            (rows, 3, Instruction::Rows),
+            (panel, 3, Instruction::Panel),
+            (zero, 2, Instruction::Zero),
+            (sum, 4, Instruction::Dot),
+            (store, 2, Instruction::Store),
+        ];
+        let named = |(block, loops, instruction): (BlockVar, usize, Instruction)| {
+            let name = nests.recorder.name_of(block)?;
+            Ok(Step { name, loops, instruction })
+        };
+        made.into_iter().map(named).collect()
+    }
+
+    /// Puts the innermost loops of a block, which are over these axes, in the order of tiles: those
+    /// over one point, `before`, tiles of rows and of columns, written out, and at last those in a
+    /// tile. Tells how many loops follow `before`.
+    fn arrange(
+        &self,
+        nests: &mut Nests,
+        block: BlockVar,
+        axes: &[usize],
+        before: &[usize],
+    ) -> Result<usize, StepError> {
+        let r = &mut nests.recorder;
+        let loops = r.get_loops(block)?;
+        let own = &loops[loops.len() - axes.len()..];
+        let at = |axis: usize| axes.iter().position(|&a| a == axis).map(|i| own[i]);
+        let Shape { rows, high, along, .. } = self.shape;
+        let (mut tiles, mut inside) = (vec![], vec![]);
+        if along != self.tiled.row {
+            tiles.extend(at(along));
+            inside.extend(at(self.tiled.row));
+        } else if let Some(row) = at(self.tiled.row) {
+            let parts = r.split(row, &[high.into(), rows.into()])?;
+            tiles.push(parts[0]);
+            inside.push(parts[1]);
+        }
+        tiles.extend(at(self.tiled.panel));
+        let n = self.extents.len();
+        let (l, g, q) = (self.tiled.rank - 1, n - 2, n - 1);
+        let in_tile = match at(l) {
+            // Panels go through groups, and then columns.
+            Some(_) if inside.is_empty() => [g, l, q],
+            _ => [l, g, q],
+        };
+        inside.extend(in_tile.into_iter().filter_map(at));
+        let first: Vec<LoopVar> = before.iter().copied().filter_map(at).collect();
+        let taken = [along, self.tiled.row, self.tiled.panel, l, g, q];
+        let is_left = |axis: &&usize| !taken.contains(axis) && !before.contains(axis);
+        let units: Vec<LoopVar> = axes.iter().filter(is_left).filter_map(|&a| at(a)).collect();
+        r.reorder(&[&units[..], &first, &tiles, &inside].concat())?;
+        tiles.iter().try_for_each(|&l| r.unroll(l))?;
+        Ok(tiles.len() + inside.len())
+    }
+
+    /// Makes instructions of a block and of its copies.
+    fn tensorize(&self, nests: &mut Nests, step: &Step) -> Result<(), StepError> {
+        let is_copy = |name: &String| {
+            name.strip_prefix(&step.name).is_some_and(|rest| {
+                let number = rest.strip_prefix('_').unwrap_or(rest);
+                number.bytes().all(|b| b.is_ascii_digit())
+            })
+        };
+        let r = &mut nests.recorder;
+        let blocks: Vec<String> = r.schedule().blocks().into_iter().filter(is_copy).collect();
+        for name in blocks {
+            let block = r.get_block(&name)?;
+            let loops = r.get_loops(block)?;
+            let target = loops[loops.len() - step.loops];
+            let names = self.tiled.names(r.extent(target)?);
+            let instruction = match step.instruction {
+                Instruction::Zero => names.zero(),
+                Instruction::Rows => names.load_rows(),
+                Instruction::Panel => names.load_panel(),
+                Instruction::Dot => names.dot(),
+                Instruction::Store => names.store(),
+            };
+            r.tensorize(target, &instruction)?;
+        }
+        Ok(())
+    }
+
+    /// Loops outside of blocks: blocks of rows, all columns, the rows of a block. What is outside of
+    /// columns runs in parallel, with them.
+    fn order(&self, nests: &mut Nests, map: BlockVar, places: &Places) -> Result<(), StepError> {
+        let (mut outside, mut inside) = (places.outer.clone(), vec![]);
+        let mut bytes = self.tiled.bytes_of_tile(&self.extents, &self.shape);
+        let mut iterations =
+            outside.iter().map(|&l| nests.recorder.extent(l)).product::<Result<usize, _>>()?;
+        let columns = nests.recorder.extent(places.block)?;
+        let _ = map;
+        while let Some(&last) = outside.last() {
+            let count = nests.recorder.extent(last)?;
+            let axis = outside.len() - 1;
+            if !self.tiled.is_row_of_map(axis) || self.is_ragged() && last != places.row {
+                break;
+            }
+            let fits = |n: &usize| count.is_multiple_of(*n) && bytes * n <= KEPT;
+            let most = (1..=count)
+                .rev()
+                .filter(fits)
+                .find(|n| iterations / n * columns >= PARALLEL_ITERATIONS);
+            let kept = most.unwrap_or(1);
+            if kept == 1 {
+                break;
+            }
+            iterations /= kept;
+            outside.pop();
+            if kept == count {
+                inside.insert(0, last);
+                bytes *= count;
+                continue;
+            }
+            let parts = nests.recorder.split(last, &[0.into(), kept.into()])?;
+            outside.push(parts[0]);
+            inside.insert(0, parts[1]);
+            break;
+        }
+        let r = &mut nests.recorder;
+        if !inside.is_empty() {
+            r.reorder(&[&[places.block], &inside[..]].concat())?;
+        }
+        if self.is_ragged() && outside.len() > usize::from(inside.is_empty()) {
+            // Other loops contain what peeling left, too.
+            let first = r.fuse(&outside[..1])?;
+            return r.parallel(first);
+        }
+        let all = r.fuse(&[&outside[..], &[places.block]].concat())?;
+        r.parallel(all)
+    }
+}
+
+#[cfg(test)]
+mod tests;

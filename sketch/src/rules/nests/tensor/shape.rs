@@ -1,0 +1,185 @@
+//! How a product is cut into tiles, and which cut takes the fewest cycles.
+//!
+//! ```text
+//! 197 rows, 48 columns   ->   13 tiles of 16 rows, the last of 5, each with 3 tiles of columns
+//! 56 x 56 rows, 64       ->   4 x 56 tiles of 14 rows, two by two with two tiles of columns
+//! ```
+
+use ansc_graph::{BinOp, Combiner, Compute, Expr, Stage, VarId};
+use ansc_runtime::DType;
+
+use crate::affine::{Digit, Extents, Source, Sum};
+use crate::intrinsic::amx::{self, COLUMNS, Names, ROWS, STEPS};
+
+/// Tile registers.
+const TILES: usize = 8;
+/// Cycles of a product of full tiles, and of one of at most half as many rows.
+const DOT: [f64; 2] = [16.0, 10.0];
+/// Cycles in which a tile comes from the nearest cache, and from the next one.
+const LOAD: [f64; 2] = [8.0, 21.0];
+
+/// A sum over panels, as the algorithm `tiles` makes it: axes `.., p, row, l`, terms `window.., t, g, q`.
+pub(super) struct Tiled {
+    pub(super) factors: [DType; 2],
+    /// Axes of the sum.
+    pub(super) rank: usize,
+    /// The axis whose points are the rows of a tile, and how far these are apart in the first factor.
+    pub(super) row: usize,
+    pub(super) distance: usize,
+    /// Axes along which only the first factor moves, `row` among them.
+    pub(super) rows: Vec<usize>,
+    /// The axis over panels.
+    pub(super) panel: usize,
+    /// Groups of terms of a step.
+    pub(super) groups: usize,
+    /// Axes that the first factor moves along, and the axis that each index of the second one is.
+    pub(super) first: Vec<usize>,
+    pub(super) second: Vec<usize>,
+}
+
+/// A block of sums that fits the registers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Shape {
+    /// Rows of a tile.
+    pub(super) rows: usize,
+    /// Tiles of rows, and the axis along which they lie: that of rows, or another one.
+    pub(super) high: usize,
+    pub(super) along: usize,
+    /// Tiles of columns.
+    pub(super) wide: usize,
+}
+
+impl Tiled {
+    pub(super) fn of(compute: &Compute, stage: usize) -> Option<Tiled> {
+        let s = &compute.stages[stage];
+        let sums = s.reduce.as_ref().is_some_and(|r| r.combiner == Combiner::Sum);
+        let (extents, rank) = (s.extents(), s.ty.rank());
+        if !sums || rank < 3 || extents.len() < rank + 3 || s.ty.shape[rank - 1] != COLUMNS {
+            return None;
+        }
+        let Expr::Binary(BinOp::Mul, a, b) = &s.body else { return None };
+        let [(a, a_at), (b, b_at)] = [loaded(a)?, loaded(b)?];
+        let factors = [a, b].map(|buffer| compute.buffer_type(buffer).dtype);
+        let n = extents.len();
+        let [t, g, q] = [n - 3, n - 2, n - 1].map(Expr::var);
+        let (group, groups) = (extents[n - 1], extents[n - 2]);
+        let second = b_at.iter().map(plain).collect::<Option<Vec<usize>>>()?;
+        let is_panel = second.ends_with(&[n - 3, n - 2, rank - 1, n - 1]);
+        if amx::sum_of(factors) != Some(s.ty.dtype) || group != amx::group(factors[0]) || !is_panel
+        {
+            return None;
+        }
+        let sides = Extents::of_axes(&extents);
+        let side_by_side = t * Expr::index(groups * group) + g * Expr::index(group) + q;
+        if Sum::of(a_at.last()?, &sides) != Sum::of(&side_by_side, &sides) || groups < 2 {
+            return None;
+        }
+        let moves = |v: &usize| a_at.iter().any(|e| e.vars().contains(&VarId::new(*v)));
+        let first: Vec<usize> = (0..n).filter(moves).collect();
+        let panel = (0..rank - 1).find(|v| second.contains(v) && !first.contains(v))?;
+        let row = panel + 1;
+        let is_row = |v: &usize| first.contains(v) && !second.contains(v) && extents[*v] > 1;
+        let rows: Vec<usize> = (0..rank - 1).filter(is_row).collect();
+        let distance = distance(a_at, row, &sides).filter(|_| rows.contains(&row))?;
+        Some(Tiled { factors, rank, row, distance, rows, panel, groups, first, second })
+    }
+
+    /// The axis of the map that an axis of the sum is: it has no panels.
+    pub(super) fn axis_of_map(&self, axis: usize) -> usize {
+        if axis > self.panel { axis - 1 } else { axis }
+    }
+
+    /// Whether only the first factor moves along an axis of the map.
+    pub(super) fn is_row_of_map(&self, axis: usize) -> bool {
+        let axis = if axis >= self.panel { axis + 1 } else { axis };
+        !self.second.contains(&axis)
+    }
+
+    /// About how many bytes of the first factor a block reads.
+    pub(super) fn bytes_of_tile(&self, extents: &[usize], shape: &Shape) -> usize {
+        let terms: usize = extents[extents.len() - 3..].iter().product();
+        shape.rows * shape.high * terms * self.factors[0].size()
+    }
+
+    /// The cuts of the stage that are worth trying, the cheapest first.
+    pub(super) fn shapes(&self, s: &Stage) -> Vec<Shape> {
+        let panels = s.ty.shape[self.panel];
+        let length = s.ty.shape[self.row];
+        let mut all = vec![];
+        // One row that is left over would be no tile.
+        for rows in (2..=ROWS.min(length)).filter(|rows| length % rows != 1) {
+            for wide in (1..=3).filter(|wide| panels % wide == 0) {
+                for (along, high) in self.heights(s, rows) {
+                    if high * wide + high + wide <= TILES {
+                        all.push(Shape { rows, high, along, wide });
+                    }
+                }
+            }
+        }
+        let price = |shape: &Shape| shape.cycles(length, s.ty.shape[shape.along]);
+        all.sort_by(|a, b| price(a).total_cmp(&price(b)));
+        all
+    }
+
+    /// Axes along which blocks have several tiles of rows, and how many: all blocks are complete.
+    fn heights(&self, s: &Stage, rows: usize) -> Vec<(usize, usize)> {
+        let mut all = vec![(self.row, 1)];
+        for high in 2..=3 {
+            let whole = |&axis: &usize| {
+                let tile = if axis == self.row { rows } else { 1 };
+                s.ty.shape[axis].is_multiple_of(tile * high)
+            };
+            all.extend(self.rows.iter().rev().copied().filter(whole).map(|axis| (axis, high)));
+        }
+        all
+    }
+
+    /// Names of the instructions on tiles of so many rows.
+    pub(super) fn names(&self, rows: usize) -> Names {
+        Names { factors: self.factors, rows, groups: self.groups, step: self.distance }
+    }
+}
+
+impl Shape {
+    /// Cycles for a row of tiles of columns, whatever is the same for all cuts left out.
+    fn cycles(&self, length: usize, along: usize) -> f64 {
+        let dot = DOT[usize::from(self.rows * 2 <= ROWS)];
+        let (high, wide) = (self.high as f64, self.wide as f64);
+        let loads = high * LOAD[0] + wide * LOAD[1];
+        let block = (high * wide * dot).max(loads) / (high * wide);
+        let tiles = length.div_ceil(self.rows) as f64;
+        // A last tile of fewer rows has code of its own.
+        let ragged = if length.is_multiple_of(self.rows) { 1.0 } else { 1.02 };
+        // Of cuts that cost the same, that along the rows themselves has fewer loops.
+        let elsewhere = if along == length { 1.0 } else { 1.001 };
+        tiles * block * ragged * elsewhere
+    }
+}
+
+/// How far points of the axis are apart along the one axis of the buffer that it moves along.
+fn distance(at: &[Expr], v: usize, extents: &Extents) -> Option<usize> {
+    let var = VarId::new(v);
+    let (_, outer) = at.split_last()?;
+    let mut moving = outer.iter().filter(|e| e.vars().contains(&var));
+    let index = moving.next().filter(|_| moving.next().is_none())?;
+    let sum = Sum::of(index, extents);
+    let own = Digit { source: Source::Var(var), divisor: 1, modulus: None };
+    let distance = sum.terms.iter().find(|(digit, _)| **digit == own).map(|(_, c)| *c)?;
+    usize::try_from(distance).ok().filter(|d| (1..=STEPS).contains(d))
+}
+
+/// The variable that an index is.
+fn plain(index: &Expr) -> Option<usize> {
+    match index {
+        Expr::Var(v) => Some(v.index()),
+        _ => None,
+    }
+}
+
+fn loaded(e: &Expr) -> Option<(ansc_graph::BufId, &[Expr])> {
+    match e {
+        Expr::Cast(_, x) => loaded(x),
+        Expr::Load(buffer, at) => Some((*buffer, at)),
+        _ => None,
+    }
+}
