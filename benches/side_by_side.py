@@ -2,12 +2,16 @@
 """Latency and agreement of ansc and other engines, side by side.
 
     side_by_side.py [--models a,b] [--peers ort,openvino|all] [--threads 1,2] [--seconds 4] [--rounds 5]
-                    [--records FILE] [--untuned] [--small] [--table FILE.md] [--json FILE]
+                    [--records FILE] [--untuned] [--small] [--precision bf16] [--table FILE.md] [--json FILE]
     side_by_side.py --models networks --untuned --ansc A --against B [--peers none|ort,openvino,ncnn] [--threads 1,2]
 
 With --records the artifacts are compiled with the schedules of that file, and the untuned ones run as a further engine; without,
 with those that come with the compiler, or with --untuned with none. With --small the artifacts of `ansc compile --small` run as well. A second table has what each engine's process holds in memory after its runs, less what it held before it loaded the
 model.
+
+With --precision all artifacts are compiled that way. A line below the table says which precision each engine computed in: OpenVINO's is
+float32, unless it is `openvino_default`, which chooses itself. Engines of less precision than ansc's are not compared with by default: what
+differs by more than a thousandth from the first peer counts as wrong, and with --precision by more than a twentieth.
 
 With --against another build of ansc runs as well, and a further table has the ratio of every model and their geometric mean. Each
 build then runs its own artifacts by `ansc bench`, on inputs of its own choice, for formats of artifacts change; so it does with --ansc.
@@ -43,11 +47,12 @@ OPERATORS = ["C1D", "C2D", "C3D", "DEP", "DIL", "GMM", "GRP", "T2D", "CBR", "TBG
 PRODUCTS = ["gemm_512", "gemm_1024", "gemm_2048", "gemm_1024_w", "conv56_64_64_k3", "conv28_128_128_k3",
             "conv14_256_256_k3", "conv7_512_512_k3", "conv56_256_64_k1", "conv56_256_512_k1s2", "layer_norm", "exp_1m"]
 DISTURBED = 0.2
-WRONG = 1e-3
+# By how much outputs may differ from the first peer's, relative to the largest: of all precisions, and of what --precision asks for.
+WRONG, WRONG_BY_CHOICE = 1e-3, 5e-2
 GROUPS = {"networks": NETWORKS, "operators": OPERATORS, "products": PRODUCTS}
 PEERS = os.path.join(ROOT, "target", "peers")
 sys.path.insert(0, os.path.join(ROOT, "benches"))
-from peers import PYTHON, RUST, TITLES                  # noqa: E402
+from peers import AS_MODELLED, PYTHON, RUST, TITLES     # noqa: E402
 from peers.inputs import seeded                         # noqa: E402
 
 
@@ -68,7 +73,8 @@ class Worker:
     def __init__(self, command, limit):
         self.limit, self.errors = limit, tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
-        self.before = self.answer().get("before")       # the Rust peers do not tell
+        ready = self.answer()       # the Rust workers tell neither
+        self.before, self.precision = ready.get("before"), ready.get("precision", AS_MODELLED)
 
     def resident(self):
         """Bytes."""
@@ -106,6 +112,7 @@ class BinaryWorker:
     """As `Worker`, by commands of a build of ansc: a process for each turn."""
 
     before = None       # there is no process to ask for its memory
+    precision = AS_MODELLED
 
     def __init__(self, binary, artifact, folder, threads, limit):
         self.binary, self.artifact, self.folder, self.threads, self.limit = binary, artifact, folder, threads, limit
@@ -184,6 +191,11 @@ def binaries(args):
     return builds, bool(own or against)
 
 
+def precision_of(args):
+    """That of the options; other scripts than this one have no such option."""
+    return getattr(args, "precision", None)
+
+
 def compile_for(model, threads, args):
     """Artifacts by engine."""
     builds, _ = binaries(args)
@@ -192,6 +204,8 @@ def compile_for(model, threads, args):
     wanted = {"untuned": ["--untuned"]} if args.records else {}
     wanted |= {name: chosen for name in builds}
     wanted |= {"small": ["--small", *chosen]} if getattr(args, "small", False) else {}
+    precision = ["--precision", precision_of(args)] if precision_of(args) else []
+    wanted = {name: options + precision for name, options in wanted.items()}
     artifacts = {name: f"{model}.{name}.ansc" for name in wanted}
     for name, options in wanted.items():
         line = [builds.get(name, builds["ansc"]), "compile", model, "-o", artifacts[name], *options]
@@ -242,6 +256,7 @@ def cell(model, folder, threads, args):
     for name, artifact in artifacts.items():
         if name in row["engines"]:
             row["engines"][name]["file"] = os.path.getsize(artifact)
+            row["engines"][name]["precision"] = precision_of(args) or AS_MODELLED
         if os.path.exists(artifact):
             os.remove(artifact)
     return row
@@ -259,6 +274,7 @@ def in_turns(engines, folder, args):
     reference = next((name for name in args.peers if name in row), next(iter(row), None))
     for name in row:
         row[name]["relative"] = difference(*(os.path.join(folder, n + ".out") for n in (name, reference)))
+        row[name]["precision"] = workers[name].precision
         before = workers[name].before
         row[name]["memory"] = workers[name].resident() - before if before else None
     for worker in workers.values():
@@ -274,9 +290,9 @@ def latency(s):
     return f"{'~' if s['disturbed'] else ''}{number(s['median'])} ({number(s['p10'])} to {number(s['p90'])})"
 
 
-def best_peer(row, peers):
+def best_peer(row, peers, wrong=WRONG):
     """Of those whose outputs are right."""
-    able = [p for p in peers if p in row and row[p]["relative"] < WRONG]
+    able = [p for p in peers if p in row and row[p]["relative"] < wrong]
     return min(able, key=lambda p: row[p]["median"]) if able else None
 
 
@@ -297,9 +313,10 @@ def one_table(threads, rows, args):
     yield cells(head)
     yield "|---" * len(head) + "|"
     for model, row in rows.items():
-        yield cells([model] + line(row["engines"], own + peers, peers))
+        yield cells([model] + line(row["engines"], own + peers, peers, wrong_of(args)))
     if peers:
-        yield from means(rows, peers, len(head))
+        yield from means(rows, peers, len(head), wrong_of(args))
+    yield from precisions(rows, own + peers)
     yield from against_table(rows)
     yield from memory_table(rows, [e for e in own + peers if any(row["engines"].get(e, {}).get("memory") for row in rows.values())])
     reasons = {}
@@ -309,6 +326,23 @@ def one_table(threads, rows, args):
     for reason, models in reasons.items():
         yield f"\n{', '.join(models)}: {reason}"
     yield ""
+
+
+def wrong_of(args):
+    return WRONG_BY_CHOICE if precision_of(args) else WRONG
+
+
+def precisions(rows, engines):
+    """What each engine computed in; models are named where it is not the same in all."""
+    told = []
+    for engine in engines:
+        models = {}
+        for model, row in rows.items():
+            if precision := row["engines"].get(engine, {}).get("precision"):
+                models.setdefault(precision, []).append(model)
+        names = [p if len(models) == 1 else f"{p} ({', '.join(of)})" for p, of in models.items()]
+        told.append(f"{TITLES[engine]} {' and '.join(names)}")
+    yield f"\nPrecision: {', '.join(told)}."
 
 
 def memory_table(rows, engines):
@@ -335,21 +369,21 @@ def against_table(rows):
         yield cells([f"geometric mean of {len(values)}", f"**{geometric(values):.3f}** ({min(values):.2f} to {max(values):.2f})"])
 
 
-def line(row, engines, peers):
+def line(row, engines, peers, wrong):
     texts = [latency(row[e]) if e in row else "" for e in engines]
-    wrong = f"{row['ansc']['relative']:.1e}" if "ansc" in row else ""
+    off = f"{row['ansc']['relative']:.1e}" if "ansc" in row else ""
     if not peers:
-        return texts + [wrong]
-    best = best_peer(row, peers)
+        return texts + [off]
+    best = best_peer(row, peers, wrong)
     against = [ratio(row, "ansc", best), ratio(row, "ansc", peers[0])]
-    return texts + [TITLES.get(best, "")] + [f"{r:.2f}" if r else "" for r in against] + [wrong]
+    return texts + [TITLES.get(best, "")] + [f"{r:.2f}" if r else "" for r in against] + [off]
 
 
-def means(rows, peers, width):
+def means(rows, peers, width, wrong):
     groups = [("networks", NETWORKS), ("operators", OPERATORS), ("products and layers", PRODUCTS)]
     for title, names in groups:
         group = [row["engines"] for model, row in rows.items() if model in names]
-        both = [[ratio(row, "ansc", best_peer(row, peers)) for row in group], [ratio(row, "ansc", peers[0]) for row in group]]
+        both = [[ratio(row, "ansc", best_peer(row, peers, wrong)) for row in group], [ratio(row, "ansc", peers[0]) for row in group]]
         if group and all(both[0]):
             texts = [f"**{geometric(r):.2f}** (worst {max(r):.2f})" for r in both]
             yield cells([f"geometric mean, {title}"] + [""] * (width - 4) + texts + [""])
@@ -389,6 +423,7 @@ def main():
     parser.add_argument("--ansc", help="this build in place of target/release/ansc")
     parser.add_argument("--against", metavar="ANSC", help="another build, side by side")
     parser.add_argument("--small", action="store_true", help="also what `ansc compile --small` makes")
+    parser.add_argument("--precision", help="what `ansc compile` is told of it, as in bf16")
     parser.add_argument("--table", help="write the table here too")
     parser.add_argument("--json", help="write all figures here")
     parser.add_argument("--peers", default="ort", help="among " + ",".join(PYTHON + RUST) + "; all, or none")

@@ -1,8 +1,9 @@
 //! `ansc --version` says which compiler this is, for a report of a defect.
 
 use ansc_codegen::Target;
-use ansc_codegen::target::llvm_version;
+use ansc_codegen::target::{Arch, llvm_version};
 use ansc_runtime::manifest::FORMAT_VERSION;
+use ansc_runtime::target::{self, Why};
 
 /// As in `ansc 0.1.0`.
 pub fn line() -> String {
@@ -26,5 +27,19 @@ pub fn verbose() -> String {
         ("processor features", if features.is_empty() { "none" } else { &features }),
     ];
     let lines: String = lines.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
-    format!("{}\n{lines}", line())
+    format!("{}\n{lines}{}", line(), off())
+}
+
+/// A line for each reason why code for this machine does without features that it could use elsewhere.
+///
+/// ```text
+/// processor features off: amx-tile amx-bf16 amx-int8 (CPUID does not announce this)
+/// ```
+fn off() -> String {
+    let arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
+    let missing = target::missing(Target::known(arch));
+    let line = |(why, features): (Why, Vec<&str>)| {
+        format!("processor features off: {} ({why})\n", features.join(" "))
+    };
+    target::by_reason(&missing).into_iter().map(line).collect()
 }

@@ -310,8 +310,13 @@ fn the_version_says_what_it_is() {
     for (name, has) in [
         ("avx2", std::is_x86_feature_detected!("avx2")),
         ("avx512f", std::is_x86_feature_detected!("avx512f")),
+        ("avx512fp16", std::is_x86_feature_detected!("avx512fp16")),
     ] {
         assert_eq!(said["processor features"].split(' ').any(|f| f == name), has, "{verbose}");
+        // One that is off has a reason.
+        let off = |line: &str| line.starts_with("processor features off: ") && line.ends_with(')');
+        let named = |line: &str| line.split(' ').any(|word| word == name);
+        assert_eq!(rest.lines().any(|line| off(line) && named(line)), !has, "{verbose}");
     }
     let is_clone = Path::new(env!("CARGO_MANIFEST_DIR")).join(".git").exists();
     let git = Command::new("git").args(["rev-parse", "HEAD"]).output();

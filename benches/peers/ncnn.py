@@ -37,7 +37,7 @@ def session(model, inputs, folder, threads):
         for name, value in zip(names, given):
             extractor.input(name, value)
         return [extract(extractor, name) for name in outputs]
-    return run, lambda outputs: [np.array(o) for o in outputs]
+    return run, lambda outputs: [np.array(o) for o in outputs], "f32"
 
 
 def without_batch(array):

@@ -7,6 +7,8 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.dirname(HERE))
+from peers import AS_MODELLED, VARIANTS                 # noqa: E402
 
 
 def adapter(name):
@@ -69,14 +71,15 @@ def main():
     for variable in ["OMP_NUM_THREADS", "TVM_NUM_THREADS"]:
         os.environ[variable] = threads
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    engine, told = VARIANTS.get(engine, (engine, {}))
     inputs, peer = read_inputs(folder), adapter(engine)
     os.makedirs(cache, exist_ok=True)
     peer.prepare(model, inputs, cache)
     if "--prepare" in sys.argv:
         return say(ready=0)
     before, start = resident(), time.perf_counter()
-    run, read = peer.session(model, inputs, cache, int(threads))
-    say(ready=time.perf_counter() - start, before=before)
+    run, read, *precision = peer.session(model, inputs, cache, int(threads), **told)
+    say(ready=time.perf_counter() - start, before=before, precision=precision[0] if precision else AS_MODELLED)
     serve(run, read)
     sys.stdout.flush()
     os._exit(0)      # some engines crash when they are taken down

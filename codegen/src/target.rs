@@ -8,6 +8,7 @@ use std::ffi::{CStr, c_int};
 use std::sync::Once;
 
 use ansc_runtime::manifest::TargetInfo;
+use ansc_runtime::target::{X86_LEVELS, lacks};
 use inkwell::OptimizationLevel;
 use inkwell::targets::{
     CodeModel, InitializationConfig, RelocMode, Target as LlvmTarget, TargetMachine, TargetTriple,
@@ -45,14 +46,18 @@ pub enum Arch {
     Nvptx,
 }
 
-const V2: &[&str] = &["sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"];
-const V3: &[&str] = &["avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"];
-const V4: &[&str] = &["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"];
-/// Beyond the levels, where a processor has them.
-const EXTRA: &[&str] = &["avx512vnni", "avxvnni"];
+/// x86 features beyond the levels, where a processor has them and lets them be used.
+const X86_EXTRA: &[&str] =
+    &["avx512vnni", "avxvnni", "avx512bf16", "avx512fp16", "amx-tile", "amx-bf16", "amx-int8"];
 
-/// x86 processors by LLVM name: level (2 to 4) and features beyond it.
-const X86_CPUS: &[(&str, u32, &[&str])] = &[
+/// Features of 64-bit ARM beyond the base.
+const ARM_EXTRA: &[&str] = &["dotprod", "fullfp16", "bf16", "i8mm"];
+
+/// Sapphire Rapids and what came after it.
+const AMX_SERVER: &[&str] = X86_EXTRA;
+
+/// x86 processors by LLVM name: level (1 to 4) and features beyond it.
+const X86_CPUS: &[(&str, usize, &[&str])] = &[
     ("x86-64", 1, &[]),
     ("x86-64-v2", 2, &[]),
     ("x86-64-v3", 3, &[]),
@@ -69,36 +74,37 @@ const X86_CPUS: &[(&str, u32, &[&str])] = &[
     ("meteorlake", 3, &["avxvnni"]),
     ("skylake-avx512", 4, &[]),
     ("cascadelake", 4, &["avx512vnni"]),
-    ("cooperlake", 4, &["avx512vnni"]),
+    ("cooperlake", 4, &["avx512vnni", "avx512bf16"]),
     ("icelake-client", 4, &["avx512vnni"]),
     ("icelake-server", 4, &["avx512vnni"]),
     ("tigerlake", 4, &["avx512vnni"]),
-    ("sapphirerapids", 4, &["avx512vnni", "avxvnni"]),
-    ("emeraldrapids", 4, &["avx512vnni", "avxvnni"]),
-    ("graniterapids", 4, &["avx512vnni", "avxvnni"]),
+    ("sapphirerapids", 4, AMX_SERVER),
+    ("emeraldrapids", 4, AMX_SERVER),
+    ("graniterapids", 4, AMX_SERVER),
     ("znver1", 3, &[]),
     ("znver2", 3, &[]),
     ("znver3", 3, &[]),
-    ("znver4", 4, &["avx512vnni"]),
-    ("znver5", 4, &["avx512vnni", "avxvnni"]),
+    ("znver4", 4, &["avx512vnni", "avx512bf16"]),
+    ("znver5", 4, &["avx512vnni", "avxvnni", "avx512bf16"]),
 ];
 
-const AARCH64_CPUS: &[&str] = &[
-    "aarch64",
-    "apple-m1",
-    "apple-m2",
-    "apple-m3",
-    "apple-m4",
-    "ampere1",
-    "cortex-a53",
-    "cortex-a57",
-    "cortex-a72",
-    "cortex-a76",
-    "cortex-a78",
-    "neoverse-n1",
-    "neoverse-n2",
-    "neoverse-v1",
-    "neoverse-v2",
+/// 64-bit ARM processors by LLVM name, and how many of [`ARM_EXTRA`] each has.
+const AARCH64_CPUS: &[(&str, usize)] = &[
+    ("aarch64", 0),
+    ("apple-m1", 2),
+    ("apple-m2", 4),
+    ("apple-m3", 4),
+    ("apple-m4", 4),
+    ("ampere1", 4),
+    ("cortex-a53", 0),
+    ("cortex-a57", 0),
+    ("cortex-a72", 0),
+    ("cortex-a76", 2),
+    ("cortex-a78", 2),
+    ("neoverse-n1", 2),
+    ("neoverse-n2", 4),
+    ("neoverse-v1", 4),
+    ("neoverse-v2", 4),
 ];
 
 /// The version of the LLVM that is linked in, as in `22.1.0`.
@@ -113,14 +119,24 @@ impl Target {
         initialize();
         let triple = TargetMachine::get_default_triple().as_str().to_string_lossy().into_owned();
         let tune = TargetMachine::get_host_cpu_name().to_string();
-        if triple.starts_with("aarch64") {
-            return Ok(Target::aarch64("native", &tune));
-        }
-        let host = TargetMachine::get_host_cpu_features().to_string();
-        let has: Vec<&str> = host.split(',').filter_map(|f| f.strip_prefix('+')).collect();
-        let known = V2.iter().chain(V3).chain(V4).chain(EXTRA);
-        let features = known.filter(|f| has.contains(f)).map(|f| (*f).to_owned()).collect();
-        Ok(Target::x86("native", &tune, features))
+        let arch = if triple.starts_with("aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
+        // The runtime refuses what may not be used, so it is the one to be asked.
+        let usable = Target::known(arch).filter(|f| lacks(f).is_none());
+        let features: Vec<String> = usable.map(str::to_owned).collect();
+        Ok(match arch {
+            Arch::Aarch64 => Target::aarch64("native", &tune, features),
+            _ => Target::x86("native", &tune, features),
+        })
+    }
+
+    /// The features that code generation knows to use, by LLVM's names.
+    pub fn known(arch: Arch) -> impl Iterator<Item = &'static str> {
+        let (levels, extra): (&[(&str, &[&str])], _) = match arch {
+            Arch::X86_64 => (&X86_LEVELS, X86_EXTRA),
+            Arch::Aarch64 => (&[], ARM_EXTRA),
+            Arch::Nvptx => (&[], &[][..]),
+        };
+        levels.iter().flat_map(|(_, features)| *features).chain(extra).copied()
     }
 
     /// `native`, `x86-64-v3`, `aarch64`, or a processor by LLVM's name (`cascadelake`, `znver4`).
@@ -130,16 +146,17 @@ impl Target {
             return Target::native();
         }
         if let Some((cpu, level, extra)) = X86_CPUS.iter().find(|(cpu, ..)| *cpu == name) {
-            let levels = [(2, V2), (3, V3), (4, V4)];
-            let implied = levels.iter().filter(|(l, _)| l <= level).flat_map(|(_, f)| f.iter());
-            let features = implied.chain(extra.iter()).map(|f| (*f).to_owned()).collect();
+            let implied = X86_LEVELS.iter().take(*level - 1).flat_map(|(_, features)| *features);
+            let features = implied.chain(*extra).map(|f| (*f).to_owned()).collect();
             return Ok(Target::x86(cpu, cpu, features));
         }
-        if let Some(cpu) = AARCH64_CPUS.iter().find(|cpu| **cpu == name) {
-            return Ok(Target::aarch64(cpu, if *cpu == "aarch64" { "generic" } else { cpu }));
+        if let Some((cpu, extra)) = AARCH64_CPUS.iter().find(|(cpu, _)| *cpu == name) {
+            let tune = if *cpu == "aarch64" { "generic" } else { cpu };
+            let features = ARM_EXTRA[..*extra].iter().map(|f| (*f).to_owned()).collect();
+            return Ok(Target::aarch64(cpu, tune, features));
         }
-        let known: Vec<&str> =
-            X86_CPUS.iter().map(|(cpu, ..)| *cpu).chain(AARCH64_CPUS.iter().copied()).collect();
+        let x86 = X86_CPUS.iter().map(|(cpu, ..)| *cpu);
+        let known: Vec<&str> = x86.chain(AARCH64_CPUS.iter().map(|(cpu, _)| *cpu)).collect();
         Err(CodegenError::UnknownTarget {
             name: name.to_owned(),
             reason: format!("the known ones are native, {}", known.join(", ")),
@@ -151,7 +168,7 @@ impl Target {
         features.dedup();
         let has = |f: &str| features.iter().any(|have| have == f);
         let (vector_bytes, vector_registers) = match () {
-            () if V4.iter().all(|f| has(f)) => (64, 32),
+            () if X86_LEVELS[2].1.iter().all(|f| has(f)) => (64, 32),
             () if has("avx2") && has("fma") => (32, 16),
             () => (16, 16),
         };
@@ -167,13 +184,15 @@ impl Target {
         }
     }
 
-    fn aarch64(cpu: &str, tune: &str) -> Target {
+    fn aarch64(cpu: &str, tune: &str, mut features: Vec<String>) -> Target {
+        features.push("neon".into());
+        features.sort();
         Target {
             triple: "aarch64-unknown-linux-gnu".into(),
             arch: Arch::Aarch64,
             cpu: cpu.into(),
             tune: tune.into(),
-            features: vec!["neon".into()],
+            features,
             vector_bytes: 16,
             vector_registers: 32,
             libm: true,
@@ -318,7 +337,25 @@ mod tests {
     }
 
     #[test]
-    fn the_native_target_has_a_machine() {
-        assert!(Target::native().unwrap().machine().is_ok());
+    fn processors_have_what_their_makers_say() {
+        let has = |cpu: &str, feature: &str| Target::parse(cpu).unwrap().has(feature);
+        assert!(has("sapphirerapids", "amx-int8") && has("graniterapids", "avx512fp16"));
+        assert!(has("cooperlake", "avx512bf16") && !has("icelake-server", "avx512bf16"));
+        assert!(has("znver4", "avx512bf16") && !has("znver4", "avxvnni"));
+        assert!(has("znver5", "avxvnni") && !has("znver5", "avx512fp16"));
+        assert!(has("apple-m1", "fullfp16") && !has("apple-m1", "i8mm"));
+        assert!(has("neoverse-v1", "i8mm") && !has("cortex-a72", "dotprod"));
+        assert_eq!(Target::parse("aarch64").unwrap().features, ["neon"]);
+        let ordered = Target::parse("neoverse-n2").unwrap().features;
+        assert!(ordered.is_sorted() && ordered.len() == 5, "{ordered:?}");
+    }
+
+    #[test]
+    fn the_native_target_has_a_machine_and_what_may_be_used() {
+        let native = Target::native().unwrap();
+        assert!(native.machine().is_ok());
+        for feature in Target::known(native.arch) {
+            assert_eq!(native.has(feature), lacks(feature).is_none(), "{feature}");
+        }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use ansc_codegen::Target;
+use ansc_codegen::target::Arch;
 use ansc_frontend::Report;
 use ansc_frontend::import::{self, Declared};
 use ansc_graph::{Graph, ValueId};
 use ansc_runtime::gpu::GpuCode;
-use ansc_runtime::manifest::{Manifest, Port, Specialisation};
-use ansc_runtime::{DType, Model};
+use ansc_runtime::manifest::{Manifest, Port, Specialisation, TargetInfo};
+use ansc_runtime::{DType, Model, target};
 use ansc_tuner::title::title;
 use serde::Serialize;
 
@@ -45,6 +47,7 @@ fn print_artifact(m: &Manifest) {
     let features = m.target.features.join(" ");
     let with = if features.is_empty() { "" } else { " with " };
     println!("for {} {}{with}{features}", m.target.triple, m.target.cpu);
+    print_unused(&m.target);
     if m.accurate {
         println!("direct sums only");
     }
@@ -57,6 +60,38 @@ fn print_artifact(m: &Manifest) {
         ),
     }
     m.specialisations.iter().for_each(|one| print_specialisation(m, one));
+}
+
+/// A line for each reason why the code does without features that it could use.
+///
+/// ```text
+/// without avx512fp16: this machine has it, but `--target-cpu x86-64-v4` left it off
+/// without amx-tile amx-bf16 amx-int8: not on this machine either (CPUID does not announce this)
+/// ```
+fn print_unused(target: &TargetInfo) {
+    let arch = match target.triple.split('-').next() {
+        Some("x86_64") => Arch::X86_64,
+        Some("aarch64") => Arch::Aarch64,
+        _ => return,
+    };
+    let is_unused = |f: &&str| !target.features.iter().any(|used| used == f);
+    let unused: Vec<&str> = Target::known(arch).filter(is_unused).collect();
+    if !target.triple.starts_with(std::env::consts::ARCH) {
+        if !unused.is_empty() {
+            println!("without {}: `{}` leaves them off", unused.join(" "), target.cpu);
+        }
+        return;
+    }
+    let missing = target::missing(unused.iter().copied());
+    let is_here = |f: &&&str| missing.iter().all(|m| m.feature != **f);
+    let here: Vec<&str> = unused.iter().filter(is_here).copied().collect();
+    if !here.is_empty() {
+        let (here, cpu) = (here.join(" "), &target.cpu);
+        println!("without {here}: this machine has it, but `--target-cpu {cpu}` left it off");
+    }
+    for (why, features) in target::by_reason(&missing) {
+        println!("without {}: not on this machine either ({why})", features.join(" "));
+    }
 }
 
 fn print_specialisation(m: &Manifest, one: &Specialisation) {

@@ -40,6 +40,13 @@ fn intro(out: &mut String, symbol: &str, manifest: &Manifest, imports: &[String]
         target.triple
     );
     let _ = writeln!(out, " * The processor must have: {}.", listed(&target.features));
+    if target.features.iter().any(|f| f.starts_with("amx-")) {
+        let _ = writeln!(
+            out,
+            " * Before the first call the process must ask Linux for the tile registers of AMX:\n \
+             * syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18) must return 0."
+        );
+    }
     let calls = match imports {
         [] => "It calls no function of a library.".to_owned(),
         some => format!("It calls these functions of the C library: {}.", some.join(", ")),

@@ -24,7 +24,7 @@ pub(crate) fn binary<'c>(
         return Ok(compare(ir, op, dtype, a, b));
     }
     if dtype.is_float() {
-        let exact = float_binary(ir, op, a, b).ok_or(Undefined { op: op.name(), dtype })?;
+        let exact = float_binary(ir, op, dtype, a, b).ok_or(Undefined { op: op.name(), dtype })?;
         return Ok(half::round(ir, target, dtype, exact));
     }
     match dtype {
@@ -86,8 +86,20 @@ fn bool_binary<'c>(ir: &Ir<'c>, op: BinOp, a: Reg<'c>, b: Reg<'c>) -> Option<Reg
     })
 }
 
-fn float_binary<'c>(ir: &Ir<'c>, op: BinOp, a: Reg<'c>, b: Reg<'c>) -> Option<Reg<'c>> {
+fn float_binary<'c>(
+    ir: &Ir<'c>,
+    op: BinOp,
+    dtype: DType,
+    a: Reg<'c>,
+    b: Reg<'c>,
+) -> Option<Reg<'c>> {
+    // A product of halves is rounded before it is added to. LLVM may do both as operations on halves, and
+    // would fuse them if they said that they may be.
+    let halves = dtype.size() == 2;
     Some(match op {
+        BinOp::Add if halves => ir.binop(InstructionOpcode::FAdd, a, b),
+        BinOp::Sub if halves => ir.binop(InstructionOpcode::FSub, a, b),
+        BinOp::Mul if halves => ir.binop(InstructionOpcode::FMul, a, b),
         BinOp::Add => ir.add(a, b),
         BinOp::Sub => ir.sub(a, b),
         BinOp::Mul => ir.mul(a, b),

@@ -169,3 +169,16 @@ fn indices_as_values() {
         run(&format!("{name}_f32"), Expr::cast(DType::I64, DType::F32, body), &[], DType::F32, 0.0);
     }
 }
+
+/// Also where the processor has a fused operation on halves, which would round once.
+#[test]
+fn halves_are_rounded_between_a_product_and_a_sum() {
+    for dtype in [DType::F16, DType::BF16] {
+        let inputs = [3, 4, 5].map(|seed| sample(dtype, seed));
+        let product = Expr::binary(BinOp::Mul, element(0), element(1));
+        for op in [BinOp::Add, BinOp::Sub] {
+            let body = Expr::binary(op, product.clone(), element(2));
+            run(&format!("mul_{}_{dtype}", op.name()), body, &inputs, dtype, 0.0);
+        }
+    }
+}
