@@ -1,6 +1,7 @@
 //! Compiled programs against references. One binary, since linking LLVM takes a while.
 
 mod ahead;
+mod amx;
 mod artifact;
 mod basics;
 mod check;

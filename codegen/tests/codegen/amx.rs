@@ -1,0 +1,100 @@
+//! Products in tiles: the unit for matrices, where there is one, against the interpreter; and the loops that stand
+//! for its instructions elsewhere.
+
+use ansc_codegen::{Listing, Target, compile_program, listing};
+use ansc_graph::{Compute, TensorType, interp};
+use ansc_runtime::{DType, Tensor};
+use ansc_sketch::Task;
+use ansc_sketch::default::{Machine, Scheduled};
+
+use crate::check::{Random, compare, exact};
+use crate::kernel::Kernel;
+
+/// Processors with the unit, and with vectors alone.
+const CPUS: [&str; 4] = ["native", "sapphirerapids", "x86-64-v4", "x86-64-v3"];
+
+/// Whole blocks of tiles; tails of rows and columns; windows with strides; bytes.
+const PRODUCTS: [&str; 4] = [
+    "compute(in0: bf16[64, 64], in1: bf16[64, 96], in2: f32[96]) -> y {
+      s: f32[64, 96] = sum{r0: 64} mul(f32(in0[i0, r0]), f32(in1[r0, i1]))
+      y: f32[64, 96] = max(add(s[i0, i1], in2[i1]), 0.0_f32)
+    }",
+    "compute(in0: bf16[37, 40], in1: bf16[40, 41]) -> s {
+      s: f32[37, 41] = sum{r0: 40} mul(f32(in0[i0, r0]), f32(in1[r0, i1]))
+    }",
+    "compute(in0: bf16[1, 17, 19, 8], in1: bf16[3, 3, 8, 24]) -> y {
+      s: f32[1, 8, 9, 24] = sum{r0: 3, r1: 3, r2: 8} mul(f32(in0[i0, add(mul(i1, 2), r0), add(mul(i2, 2), r1), r2]), f32(in1[r0, r1, r2, i3]))
+      y: bf16[1, 8, 9, 24] = bf16(s[i0, i1, i2, i3])
+    }",
+    "compute(in0: u8[30, 128], in1: i8[128, 32]) -> y {
+      s: i32[30, 32] = sum{r0: 128} mul(i32(in0[i0, r0]), i32(in1[r0, i1]))
+      y: f32[30, 32] = mul(f32(s[i0, i1]), 0.5_f32)
+    }",
+];
+
+/// Small whole numbers, so that sums are exact in any order; bytes of any value.
+fn operand(ty: &TensorType, seed: u64) -> Tensor {
+    let random = &mut Random(seed);
+    let mut tensor = Tensor::zeros(ty.dtype, &ty.shape);
+    match ty.dtype {
+        DType::F32 => tensor.as_mut_slice::<f32>().iter_mut().for_each(|x| {
+            *x = (random.next() % 9) as f32 - 4.0;
+        }),
+        DType::BF16 => tensor.as_mut_slice::<half::bf16>().iter_mut().for_each(|x| {
+            *x = half::bf16::from_f32((random.next() % 9) as f32 - 4.0);
+        }),
+        _ => tensor.bytes_mut().iter_mut().for_each(|x| *x = (random.next() % 256) as u8),
+    }
+    tensor
+}
+
+/// The product for a machine with units, whatever the target is.
+fn in_tiles(text: &str, target: &Target) -> (Compute, Scheduled) {
+    let compute = Compute::parse(text).unwrap();
+    let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
+    (machine.units.amx_bf16, machine.units.amx_int8) = (true, true);
+    let constant = (0..compute.inputs.len()).map(|i| i == 1).collect();
+    let (name, sums, cores) = ("k".into(), Default::default(), 1);
+    let task = Task { name, compute: compute.clone(), constant, machine, cores, gpu: None, sums };
+    (compute, task.default_schedule())
+}
+
+#[test]
+fn products_in_tiles_on_every_machine() {
+    let native = Target::native().unwrap();
+    for cpu in CPUS {
+        let target = Target::parse(cpu).unwrap();
+        for (n, text) in PRODUCTS.into_iter().enumerate() {
+            let (compute, scheduled) = in_tiles(text, &target);
+            assert!(scheduled.program.to_string().contains("tensor("), "{}", scheduled.program);
+            if !target.features.iter().all(|f| native.has(f)) {
+                compile_program(&scheduled.program, "k", &target).unwrap();
+                continue;
+            }
+            let inputs: Vec<Tensor> =
+                compute.inputs.iter().zip(1..).map(|(ty, seed)| operand(ty, seed)).collect();
+            let expected = interp::eval(&compute, &inputs.iter().collect::<Vec<_>>()).unwrap();
+            let mut given = inputs.clone();
+            for packing in &scheduled.packings {
+                let packed = interp::eval(&packing.compute, &[&inputs[packing.param]]).unwrap();
+                given[packing.param] = packed.into_iter().next().unwrap();
+            }
+            let kernel = Kernel::for_target(&scheduled.program, &target);
+            for pieces in [1, 2] {
+                let found = kernel.run_in(&given.iter().collect::<Vec<_>>(), pieces);
+                compare(&format!("{cpu} {n}"), &found, &expected, &exact);
+            }
+        }
+    }
+}
+
+/// Tiles are configured once for a launch, sums stay in them, and a block loads each tile once.
+#[test]
+fn instructions_of_a_block() {
+    let target = Target::parse("sapphirerapids").unwrap();
+    let (_, scheduled) = in_tiles(PRODUCTS[0], &target);
+    let assembly = listing(&scheduled.program, "k", &target, Listing::Assembly).unwrap();
+    let count = |word: &str| assembly.lines().filter(|line| line.contains(word)).count();
+    let counts = ["ldtilecfg", "tilerelease", "tdpbf16ps", "tileloadd", "tilestored", "tilezero"];
+    assert_eq!(counts.map(count), [1, 1, 4, 4, 4, 4], "{assembly}");
+}
