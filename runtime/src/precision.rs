@@ -39,6 +39,11 @@ impl Precision {
         }
     }
 
+    /// The precision whose operands have this type.
+    pub fn with_operands(dtype: DType) -> Option<Precision> {
+        Precision::ALL.into_iter().find(|p| p.operands() == Some(dtype))
+    }
+
     /// As on the command line and in manifests.
     pub const fn name(self) -> &'static str {
         match self.operands() {
