@@ -37,6 +37,7 @@ pub fn compare(
     let model = workload(&args.workload, folder.path())?;
     let options = Options {
         schedules: device.schedules.clone(),
+        precision: args.accuracy.precision()?,
         ..Options::new(import(&model)?, device.target.clone())
     };
     let chosen = choose(pipeline::tasks(&model, &options)?, args.subgraph)?;

@@ -10,8 +10,8 @@ use ansc_frontend::import::{self, ImportOptions};
 use ansc_graph::fuse;
 use ansc_graph::passes;
 use ansc_graph::verify::Verifier;
-use ansc_graph::{Compute, Graph, NodeId, Op, ValueId, interp};
-use ansc_runtime::Tensor;
+use ansc_graph::{Compute, Graph};
+use ansc_runtime::Precisions;
 use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Preparation, Provenance, Step};
 use ansc_sketch::algorithm::Sums;
 use ansc_tuner::tune::Weighted;
@@ -19,10 +19,11 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::Error;
-use crate::assemble::{self, Assembly, Draft, Expose, KernelUse, storage};
+use crate::assemble::{Assembly, Draft, Expose, KernelUse, storage};
 use crate::choice::{Form, Schedules};
 use crate::machine_code::Code;
 use crate::origins::Origins;
+use crate::precision;
 
 /// Names of dimensions, and the sizes of each.
 pub type Choices = Vec<(String, Vec<usize>)>;
@@ -34,6 +35,8 @@ pub struct Options {
     /// Symbolic dimensions with several sizes each: there is a specialisation for every combination.
     pub choices: Choices,
     pub target: Target,
+    /// The bits of operands of convolutions and matrix products.
+    pub precision: Precisions,
     pub expose: Expose,
     pub schedules: Schedules,
     /// Compute capabilities (times ten) of the GPUs to compile for, if that is the schedules' aim. The artifact is
@@ -53,19 +56,20 @@ pub struct Bundle {
 }
 
 impl Options {
-    /// Outputs only, the default schedules, everything verified.
+    /// Outputs only, all bits, the default schedules, everything verified.
     pub fn new(import: ImportOptions, target: Target) -> Options {
         let schedules = Schedules::untuned(&target);
         let (choices, expose, sms) = (Vec::new(), Expose::Outputs, vec![]);
         let (verify, bundle) = (true, None);
-        Options { import, choices, target, expose, schedules, sms, verify, bundle }
+        let precision = Precisions::default();
+        Options { import, choices, target, precision, expose, schedules, sms, verify, bundle }
     }
 
     fn specialisations(&self) -> Vec<(String, ImportOptions)> {
         specialisations(&self.import, &self.choices)
     }
 
-    fn verifier(&self) -> Verifier {
+    pub(crate) fn verifier(&self) -> Verifier {
         if self.verify { Verifier::new() } else { Verifier::off() }
     }
 }
@@ -133,7 +137,8 @@ pub fn compile(
     for (name, import) in options.specialisations() {
         let mut graph = clock.time("import", || import::load(model, &import))?;
         nodes += graph.len();
-        clock.time("passes", || optimise(&mut graph, &mut assembly.verifier, watch))?;
+        precision::check(&graph, &options.precision)?;
+        clock.time("passes", || optimise(&mut graph, options, &mut assembly.verifier, watch))?;
         clock.move_time("passes", "verify", assembly.verifier.take_spent());
         // Kernels are scheduled while the graph is walked: a schedule decides how its constants are packed.
         clock.time("schedule", || assembly.add(&name, &graph, options.expose))?;
@@ -225,7 +230,8 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     let mut assembly = Assembly::new(&options.schedules, options.verifier());
     for (name, import) in options.specialisations() {
         let mut graph = import::load(model, &import)?;
-        optimise(&mut graph, &mut assembly.verifier, &Silent)?;
+        precision::check(&graph, &options.precision)?;
+        optimise(&mut graph, options, &mut assembly.verifier, &Silent)?;
         assembly.add(&name, &graph, options.expose)?;
     }
     let kernels = assembly.kernels.kernels.iter().enumerate();
@@ -246,8 +252,15 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     Ok(tasks.collect())
 }
 
-fn optimise(graph: &mut Graph, verifier: &mut Verifier, watch: &dyn Watch) -> Result<(), Error> {
-    let options = passes::Options::default();
+/// All passes over a graph, for the precision that the options ask for.
+pub(crate) fn optimise(
+    graph: &mut Graph,
+    options: &Options,
+    verifier: &mut Verifier,
+    watch: &dyn Watch,
+) -> Result<(), Error> {
+    let precision = options.precision.clone();
+    let options = passes::Options { precision, ..passes::Options::default() };
     passes::run_all_observed(graph, &options, verifier, &mut |pass, graph, changed| {
         watch.after_pass(pass.name, graph, changed);
     })?;
@@ -288,6 +301,7 @@ fn manifest(assembly: &Assembly, code: &Code, options: &Options, model: Provenan
         bytes: u.bytes,
         args: code.arguments(&assembly.kernels.kernels[u.kernel], u.kernel),
         reads: u.reads,
+        precision: u.precision,
         launches: code.batch.kernels[u.kernel].launches.clone(),
         algorithm: assembly.kernels.kernels[u.kernel].algorithm.map(str::to_owned),
         tuning: assembly.kernels.kernels[u.kernel].tuning.clone(),
@@ -304,6 +318,7 @@ fn manifest(assembly: &Assembly, code: &Code, options: &Options, model: Provenan
         target: code.target.clone(),
         weight_bytes: assembly.weights.bytes,
         accurate: options.schedules.sums == Sums::Direct,
+        precision: options.precision.clone(),
         preparation,
         kernels: assembly.uses.iter().map(info).collect(),
         specialisations: assembly.drafts.iter().map(|d| d.specialisation.clone()).collect(),
@@ -373,27 +388,4 @@ impl Clock<'_> {
         });
         &mut self.stages[at].1
     }
-}
-
-/// What [`compile`] with [`Expose::Everything`] gives as outputs, computed by the interpreter on the
-/// same optimised graph: the model's own results, then those of every kernel.
-pub fn reference_of_everything(
-    model: &Path,
-    options: &Options,
-    inputs: &[Tensor],
-) -> Result<Vec<(String, Tensor)>, Error> {
-    let mut graph = import::load(model, &options.import)?;
-    optimise(&mut graph, &mut options.verifier(), &Silent)?;
-    let exposed = assemble::exposed(&graph);
-    let mut results = std::collections::HashMap::new();
-    interp::run_observed(&graph, inputs, &mut |node: NodeId, outputs: &[Tensor]| {
-        for (out, tensor) in outputs.iter().enumerate() {
-            results.insert(ValueId { node, out: out as u32 }, tensor.clone());
-        }
-    })?;
-    let tensor_of = |value: &ValueId| match &graph.node(value.node).op {
-        Op::Const(tensor) => Some(tensor.as_ref().clone()),
-        _ => results.get(value).cloned(),
-    };
-    Ok(exposed.iter().filter_map(|(name, value)| Some((name.clone(), tensor_of(value)?))).collect())
 }

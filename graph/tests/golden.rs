@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ansc_graph::passes::{Options, PASSES};
 use ansc_graph::{Graph, interp, verify};
-use ansc_runtime::{DType, Tensor};
+use ansc_runtime::{DType, Precision, Precisions, Tensor};
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
@@ -56,7 +56,8 @@ fn assert_same_results(before: &Graph, after: &Graph, file: &str) {
 #[test]
 fn passes_do_what_their_files_show() {
     let bless = std::env::var_os("ANSC_BLESS").is_some();
-    let options = Options { merge_matmul: true, ..Options::default() };
+    let precision = Precisions { model: Precision::Bf16, ..Precisions::default() };
+    let options = Options { merge_matmul: true, precision, ..Options::default() };
     let (mut stale, mut covered) = (Vec::new(), Vec::new());
     for path in files() {
         let file = path.display().to_string();

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::DType;
 use crate::host::HostOp;
+use crate::precision::{Precision, Precisions};
 use crate::tensor::Tensor;
 
 /// Incremented whenever an older runtime could misread a newer artifact, or the reverse.
@@ -69,6 +70,9 @@ pub struct Manifest {
     /// Whether the compiler was told to keep to direct sums.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accurate: bool,
+    /// The bits of operands of convolutions and matrix products.
+    #[serde(default, skip_serializing_if = "Precisions::is_full")]
+    pub precision: Precisions,
     /// What is made of the weights when the model is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparation: Option<Preparation>,
@@ -315,6 +319,9 @@ pub struct KernelInfo {
     /// How a convolution or another sum of products is computed: `direct`, `im2col`, `Winograd F(4x4,3x3)` and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
+    /// What it reads in fewer bits than `f32`, if it does. Sums have 32 bits all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
     /// Where a search found its schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<Tuning>,

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use ansc_graph::fuse::Group;
 use ansc_graph::verify::Defect;
 use ansc_graph::{Compute, Graph, TensorType, cost};
+use ansc_runtime::Precision;
 use ansc_runtime::manifest::Tuning;
 use ansc_sketch::packed::Packing;
 use ansc_sketch::program::verify as program;
@@ -46,6 +47,8 @@ pub struct KernelUse {
     pub bytes: u64,
     /// Arguments that it only reads.
     pub reads: usize,
+    /// As in the manifest.
+    pub precision: Option<Precision>,
 }
 
 impl Kernel {
@@ -120,6 +123,12 @@ impl KernelUse {
             flops: cost::flops(&group.compute),
             bytes: cost::bytes(&group.compute),
             reads: group.inputs.len(),
+            precision: reads_in(&group.compute),
         }
     }
+}
+
+/// The type of fewer bits than `f32` that an expression reads first, if it reads one.
+pub(crate) fn reads_in(compute: &Compute) -> Option<Precision> {
+    compute.inputs.iter().find_map(|ty| Precision::with_operands(ty.dtype))
 }

@@ -62,6 +62,7 @@ impl Prepared {
             flops: cost::flops(packing),
             bytes: cost::bytes(packing),
             reads: 1,
+            precision: None,
         });
         offset
     }

@@ -110,6 +110,7 @@ impl Ports {
             reads: self.inputs.len(),
             launches,
             algorithm: None,
+            precision: None,
             tuning: None,
         };
         Manifest {
@@ -118,6 +119,7 @@ impl Ports {
             target,
             weight_bytes: 0,
             accurate: false,
+            precision: Default::default(),
             preparation: None,
             kernels: vec![kernel],
             specialisations: vec![Specialisation {

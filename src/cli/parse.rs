@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ansc_runtime::pool::MOST_THREADS;
 
-use super::{Given, InputFile, Sizes};
+use super::{Given, InputFile, PrecisionOf, Sizes};
 use crate::literal::Literal;
 
 fn split_pair(text: &str) -> Result<(&str, &str), String> {
@@ -55,6 +55,14 @@ pub(super) fn parse_threads(text: &str) -> Result<usize, String> {
         }
         threads => Ok(threads),
     }
+}
+
+pub(super) fn parse_precision(text: &str) -> Result<PrecisionOf, String> {
+    let (node, name) = match text.contains('=') {
+        true => split_pair(text).map(|(node, name)| (Some(node.to_owned()), name))?,
+        false => (None, text),
+    };
+    Ok(PrecisionOf { node, precision: name.parse()? })
 }
 
 /// `1%` or `0.01`. A bare `1` would be everything, and is most likely meant to be one percent.

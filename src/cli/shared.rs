@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use ansc_runtime::{Precision, Precisions};
 use ansc_sketch::algorithm::Sums;
 use clap::Args;
 
 use super::parse::{
-    parse_count, parse_dim, parse_minutes, parse_shape, parse_share, parse_threads, parse_value,
+    parse_count, parse_dim, parse_minutes, parse_precision, parse_shape, parse_share,
+    parse_threads, parse_value,
 };
+use crate::Error;
 use crate::literal::Literal;
 
 /// Sizes of a dimension, at least one. (A `Vec` would mean to clap that the option takes several
@@ -22,6 +25,14 @@ impl std::fmt::Display for Given {
             Given::File(path) => path.display().fmt(f),
         }
     }
+}
+
+/// A value of `--precision`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrecisionOf {
+    /// The node of the model; none means all of them.
+    pub node: Option<String>,
+    pub precision: Precision,
 }
 
 /// How a model with open dimensions becomes one with static shapes.
@@ -140,8 +151,12 @@ pub struct Tuned {
 }
 
 /// Options that trade accuracy for time.
-#[derive(Args, Debug, Clone, Copy)]
+#[derive(Args, Debug, Clone)]
 pub struct Accuracy {
+    /// Bits of what convolutions and matrix products read: `f32`, `bf16` or `f16`; for one node of
+    /// the model as in `conv1=f32`. Sums have 32 bits all the same
+    #[arg(long = "precision", value_name = "f32|bf16|f16|NODE=f32|..", value_parser = parse_precision)]
+    pub precisions: Vec<PrecisionOf>,
     /// Keep to direct sums: no Winograd convolutions, which are faster but round more, and spread
     /// infinities and NaN
     #[arg(long)]
@@ -149,8 +164,27 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    pub fn sums(self) -> Sums {
+    pub fn sums(&self) -> Sums {
         if self.accurate { Sums::Direct } else { Sums::Any }
+    }
+
+    pub fn precision(&self) -> Result<Precisions, Error> {
+        let mut all = Precisions::default();
+        let mut for_model = false;
+        for PrecisionOf { node, precision } in &self.precisions {
+            let twice = match node {
+                Some(node) => all.nodes.insert(node.clone(), *precision).is_some(),
+                None => {
+                    all.model = *precision;
+                    std::mem::replace(&mut for_model, true)
+                }
+            };
+            if twice {
+                let what = node.as_ref().map_or(String::new(), |node| format!(" {node}=.."));
+                return Err(Error::Usage(format!("`--precision{what}` is given twice")));
+            }
+        }
+        Ok(all)
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     options.verify = !args.no_verify;
     options.bundle = bundle;
     options.schedules.sums = args.accuracy.sums();
+    options.precision = args.accuracy.precision()?;
     aim(&args.machine, &mut options)?;
     if args.trials > 0 {
         let say = super::tune::Say::progress(args.json);

@@ -135,6 +135,7 @@ fn of_model(args: &Explain) -> Result<(), Error> {
     let mut options = Options::new(import_options(&args.file, &args.specialise)?, target);
     aim(&args.machine, &mut options)?;
     options.schedules.sums = args.accuracy.sums();
+    options.precision = args.accuracy.precision()?;
     options.schedules.threads = search::threads(args.tuned.threads);
     if args.tuned.records.is_some() {
         options.schedules = search::best_schedules(&args.file, &options, &args.tuned)?;

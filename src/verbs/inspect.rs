@@ -51,6 +51,9 @@ fn print_artifact(m: &Manifest) {
     if m.accurate {
         println!("direct sums only");
     }
+    if !m.precision.is_full() {
+        println!("precision {}", m.precision);
+    }
     let weights = human_bytes(m.weight_bytes as u64);
     match &m.preparation {
         None => println!("weights {weights}"),
@@ -108,7 +111,8 @@ fn print_specialisation(m: &Manifest, one: &Specialisation) {
     let kernels = m.kernels_of(one);
     println!("{} kernels:", kernels.len());
     for k in kernels {
-        println!("  {:>12}  {}", human_ops(k.flops), title(&k.nodes, &k.name));
+        let reads = k.precision.map_or(String::new(), |p| format!(" (reads {p})"));
+        println!("  {:>12}  {}{reads}", human_ops(k.flops), title(&k.nodes, &k.name));
     }
 }
 

@@ -13,13 +13,14 @@ use serde::Serialize;
 use super::show::counted;
 use super::{compile_options, print_as, print_json};
 use crate::Error;
-use crate::cli::{Tune, Tuned};
+use crate::cli::{PrecisionOf, Tune, Tuned};
 use crate::{host, search};
 
 pub(super) fn run(args: &Tune) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
     let mut options = compile_options(&args.model, &args.specialise, target)?;
     options.schedules.sums = args.accuracy.sums();
+    options.precision = args.accuracy.precision()?;
     super::compile::aim(&args.machine, &mut options)?;
     let say = match (args.json_lines, args.quiet) {
         (true, _) => Say::Lines,
@@ -51,6 +52,10 @@ fn next(args: &Tune, records: &Path) -> String {
     let mut words = vec!["ansc".into(), "compile".into(), args.model.display().to_string()];
     if args.accuracy.accurate {
         words.push("--accurate".into());
+    }
+    for PrecisionOf { node, precision } in &args.accuracy.precisions {
+        let node = node.as_ref().map_or(String::new(), |node| format!("{node}="));
+        words.extend(["--precision".into(), format!("{node}{precision}")]);
     }
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
     let specialise = &args.specialise;

@@ -17,6 +17,7 @@ fn manifest(target: &Target, weight_bytes: usize) -> Manifest {
         target: target.info(),
         weight_bytes,
         accurate: false,
+        precision: Default::default(),
         preparation: None,
         kernels: vec![],
         specialisations: vec![Specialisation::default()],

@@ -19,9 +19,7 @@ use super::deciding::is_data;
 use super::scope::Binding;
 use crate::order::subgraphs;
 use crate::problem::Problem;
-
-/// Names that are suggested in place of one that does not exist.
-const SUGGESTIONS: usize = 3;
+use crate::similar::similar;
 
 /// Tensors that become inputs, and the shapes that the user expects of them.
 pub(super) type Begins = BTreeMap<String, Option<Vec<usize>>>;
@@ -153,13 +151,11 @@ fn no_tensor(name: &str, graph: &GraphProto, known: &BTreeSet<&str>) -> Problem 
         }
     }
     let reason = format!("the model has no tensor `{name}`");
-    let mut near: Vec<(usize, &str)> = known.iter().map(|k| (distance(name, k), *k)).collect();
-    near.retain(|(distance, known)| *distance <= 2.max(known.len().min(name.len()) / 3));
-    near.sort_unstable();
-    let near: Vec<String> = near.iter().take(SUGGESTIONS).map(|(_, k)| format!("`{k}`")).collect();
+    let near = similar(name, known.iter().copied());
     if near.is_empty() {
         return Problem::new(reason).remedy("see the names with a viewer of ONNX models");
     }
+    let near: Vec<String> = near.iter().map(|k| format!("`{k}`")).collect();
     Problem::new(reason).remedy(format!("similar names are {}", near.join(", ")))
 }
 
@@ -183,19 +179,4 @@ fn outputs(graph: &GraphProto) -> impl Iterator<Item = &str> {
 fn has_inside(body: &GraphProto, name: &str) -> bool {
     tensors(body).contains(name)
         || body.node.iter().flat_map(subgraphs).any(|inner| has_inside(inner, name))
-}
-
-/// Letters to insert, remove or replace to make one name of the other.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, letter) in from.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[to.len()]
 }

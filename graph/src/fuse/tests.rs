@@ -7,7 +7,7 @@ use crate::compute::TensorType;
 use crate::expr::{BinOp, UnOp};
 use crate::interp;
 use crate::op::Op;
-use crate::ops::{concat, map, normalize, pool, shape, softmax};
+use crate::ops::{concat, pool, shape};
 use crate::passes;
 use crate::passes::testing::{Builder, assert_same, inputs, random};
 
@@ -50,46 +50,6 @@ fn optimised(mut graph: Graph) -> Graph {
     passes::run_all(&mut graph, &passes::Options::default()).unwrap();
     assert_same(&before, &graph);
     graph
-}
-
-impl Builder {
-    fn unary(&mut self, op: UnOp, x: ValueId) -> ValueId {
-        let op = map::unary(op, self.graph.ty(x)).unwrap();
-        self.emit(op, &[x])
-    }
-
-    fn dense(&mut self, x: ValueId, n: usize) -> ValueId {
-        let k = *self.graph.ty(x).shape.last().unwrap();
-        let (w, bias) = (self.constant(&[k, n]), self.constant(&[n]));
-        let product = self.matmul(x, w);
-        self.binary(BinOp::Add, product, bias)
-    }
-
-    fn layer_norm(&mut self, x: ValueId) -> ValueId {
-        let ty = self.graph.ty(x).clone();
-        let (axis, n) = (ty.rank() - 1, *ty.shape.last().unwrap());
-        let (scale, bias) = (self.constant(&[n]), self.constant(&[n]));
-        let [s, b] = [scale, bias].map(|v| self.graph.ty(v).clone());
-        let op = normalize::layer_norm(axis, 1e-5, DType::F32, &ty, &s, Some(&b)).unwrap();
-        self.emit(op, &[x, scale, bias])
-    }
-
-    fn softmax(&mut self, x: ValueId) -> ValueId {
-        let ty = self.graph.ty(x).clone();
-        let op = softmax::softmax(&[ty.rank() - 1], &ty).unwrap();
-        self.emit(op, &[x])
-    }
-
-    /// `x / 2 * (1 + erf(x / sqrt 2))`, one operator at a time.
-    fn gelu(&mut self, x: ValueId) -> ValueId {
-        let root = self.filled(&[], std::f32::consts::SQRT_2);
-        let (one, half) = (self.filled(&[], 1.0), self.filled(&[], 0.5));
-        let scaled = self.binary(BinOp::Div, x, root);
-        let erf = self.unary(UnOp::Erf, scaled);
-        let sum = self.binary(BinOp::Add, erf, one);
-        let product = self.binary(BinOp::Mul, x, sum);
-        self.binary(BinOp::Mul, product, half)
-    }
 }
 
 fn resnet_block(downsample: bool) -> Graph {

@@ -42,6 +42,7 @@ pub mod shape;
 pub mod slice;
 pub mod softmax;
 pub mod stages;
+pub mod stored;
 
 use std::sync::Arc;
 

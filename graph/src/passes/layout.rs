@@ -281,26 +281,11 @@ fn aligned_op(
 mod tests {
     use super::*;
     use crate::expr::BinOp;
-    use crate::op::{PoolAttrs, PoolMode};
-    use crate::ops::{concat, pool};
+    use crate::ops::concat;
     use crate::passes::testing::{Builder, check, count};
 
     fn transposes(graph: &Graph) -> usize {
         count(graph, |k| matches!(k, Kind::Transpose(_)))
-    }
-
-    fn max_pool(b: &mut Builder, x: ValueId) -> ValueId {
-        let attrs = PoolAttrs {
-            channels: Channels::First,
-            mode: PoolMode::Max,
-            kernel: vec![3, 3],
-            strides: vec![2, 2],
-            dilations: vec![1, 1],
-            pads_begin: vec![1, 1],
-            pads_end: vec![1, 1],
-        };
-        let op = pool::max_pool(attrs, b.graph.ty(x)).unwrap();
-        b.emit(op, &[x])
     }
 
     #[test]
@@ -310,7 +295,7 @@ mod tests {
         let stem = b.conv(x, 4, 3, 2);
         let stem = b.batch_norm(stem);
         let stem = b.relu(stem);
-        let pooled = max_pool(&mut b, stem);
+        let pooled = b.max_pool(stem);
         let left = b.conv(pooled, 4, 3, 1);
         let left = b.batch_norm(left);
         let right = b.conv(pooled, 4, 1, 1);
@@ -383,30 +368,12 @@ mod tests {
         assert_eq!(transposes(&check(b.finish(&[y]), run)), 2);
     }
 
-    /// A convolution of groups of so many channels each.
-    fn grouped(b: &mut Builder, x: ValueId, of: usize) -> ValueId {
-        let channels = b.graph.ty(x).shape[1];
-        let w = b.constant(&[channels, of, 3, 3]);
-        let attrs = ConvAttrs {
-            channels: Channels::First,
-            input: Channels::First,
-            kernel: vec![3, 3],
-            strides: vec![1, 1],
-            dilations: vec![1, 1],
-            pads_begin: vec![1, 1],
-            pads_end: vec![1, 1],
-            groups: channels / of,
-        };
-        let op = conv::conv(attrs, b.graph.ty(x), b.graph.ty(w)).unwrap();
-        b.emit(op, &[x, w])
-    }
-
     #[test]
     fn depthwise_convolutions_follow_others_but_do_not_ask_for_the_layout() {
         for (of, after, expected) in [(1, false, 0), (2, false, 2), (1, true, 2)] {
             let mut b = Builder::new(24);
             let x = b.input(&[2, 4, 9, 8]);
-            let mut y = grouped(&mut b, x, of);
+            let mut y = b.grouped(x, of);
             if after {
                 y = b.conv(y, 4, 1, 1);
             }

@@ -21,6 +21,7 @@ mod layout;
 mod merge_maps;
 mod merge_matmul;
 mod permute;
+pub(crate) mod precision;
 mod reshapes;
 mod rewrite;
 mod simplify;
@@ -32,6 +33,9 @@ mod view;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use precision::is_product;
+
+use ansc_runtime::Precisions;
 use ansc_runtime::tensor::TensorError;
 
 use crate::graph::Graph;
@@ -55,6 +59,8 @@ pub struct Options {
     pub unroll_trips: u64,
     /// ... where that gives at most this many nodes.
     pub unroll_nodes: usize,
+    /// The bits of operands of sums of products.
+    pub precision: Precisions,
     /// Names of passes that are left out.
     pub skip: Vec<String>,
 }
@@ -68,6 +74,7 @@ impl Default for Options {
             merge_matmul: false,
             unroll_trips: 4,
             unroll_nodes: 64,
+            precision: Precisions::default(),
             skip: Vec::new(),
         }
     }
@@ -150,6 +157,7 @@ passes! {
     conv_to_matmul: "turn pointwise convolutions, and products of a batch with one matrix, into plain matrix products",
     reshapes: "move reshapes from between a matrix product and what is elementwise after it",
     merge_matmul: "merge matrix products that share an operand",
+    precision: "let sums of products read operands of fewer bits, and store those that way",
 }
 
 /// The order in which [`run_all`] applies passes.
@@ -180,6 +188,8 @@ const ORDER: &[&str] = &[
     "simplify",
     "cse",
     "dce",
+    // It rounds where kernels end, and asks fusion where that is.
+    "precision",
 ];
 
 /// Applies all passes to the graph and to the bodies in it, and verifies what they make.

@@ -5,11 +5,11 @@ use ansc_runtime::{DType, Tensor};
 
 use super::{Options, PassError};
 use crate::compute::TensorType;
-use crate::expr::BinOp;
+use crate::expr::{BinOp, UnOp};
 use crate::graph::{Graph, ValueId};
 use crate::interp;
-use crate::op::{Channels, ComputeOp, ConvAttrs, Op};
-use crate::ops::{conv, map, matmul, shape};
+use crate::op::{Channels, ComputeOp, ConvAttrs, Op, PoolAttrs, PoolMode};
+use crate::ops::{conv, map, matmul, normalize, pool, shape, softmax};
 use crate::passes::rewrite;
 use crate::verify::verify;
 
@@ -114,6 +114,83 @@ impl Builder {
         let normal = self.binary(BinOp::Div, centred, deviation);
         let scaled = self.binary(BinOp::Mul, normal, scale);
         self.binary(BinOp::Add, scaled, bias)
+    }
+
+    pub(crate) fn unary(&mut self, op: UnOp, x: ValueId) -> ValueId {
+        let op = map::unary(op, self.graph.ty(x)).unwrap();
+        self.emit(op, &[x])
+    }
+
+    pub(crate) fn dense(&mut self, x: ValueId, n: usize) -> ValueId {
+        let k = *self.graph.ty(x).shape.last().unwrap();
+        let (w, bias) = (self.constant(&[k, n]), self.constant(&[n]));
+        let product = self.matmul(x, w);
+        self.binary(BinOp::Add, product, bias)
+    }
+
+    pub(crate) fn layer_norm(&mut self, x: ValueId) -> ValueId {
+        let ty = self.graph.ty(x).clone();
+        let (axis, n) = (ty.rank() - 1, *ty.shape.last().unwrap());
+        let (scale, bias) = (self.constant(&[n]), self.constant(&[n]));
+        let [s, b] = [scale, bias].map(|v| self.graph.ty(v).clone());
+        let op = normalize::layer_norm(axis, 1e-5, DType::F32, &ty, &s, Some(&b)).unwrap();
+        self.emit(op, &[x, scale, bias])
+    }
+
+    pub(crate) fn softmax(&mut self, x: ValueId) -> ValueId {
+        let ty = self.graph.ty(x).clone();
+        let op = softmax::softmax(&[ty.rank() - 1], &ty).unwrap();
+        self.emit(op, &[x])
+    }
+
+    /// `x / 2 * (1 + erf(x / sqrt 2))`, one operator at a time.
+    pub(crate) fn gelu(&mut self, x: ValueId) -> ValueId {
+        let root = self.filled(&[], std::f32::consts::SQRT_2);
+        let (one, half) = (self.filled(&[], 1.0), self.filled(&[], 0.5));
+        let scaled = self.binary(BinOp::Div, x, root);
+        let erf = self.unary(UnOp::Erf, scaled);
+        let sum = self.binary(BinOp::Add, erf, one);
+        let product = self.binary(BinOp::Mul, x, sum);
+        self.binary(BinOp::Mul, product, half)
+    }
+
+    /// The mean over all axes of an image but the first two, which stay.
+    pub(crate) fn mean_of_pixels(&mut self, x: ValueId) -> ValueId {
+        let op = pool::global_pool(pool::GlobalPool::Average, self.graph.ty(x)).unwrap();
+        self.emit(op, &[x])
+    }
+
+    /// A channels-first maximum of windows of three by three, two apart.
+    pub(crate) fn max_pool(&mut self, x: ValueId) -> ValueId {
+        let attrs = PoolAttrs {
+            channels: Channels::First,
+            mode: PoolMode::Max,
+            kernel: vec![3, 3],
+            strides: vec![2, 2],
+            dilations: vec![1, 1],
+            pads_begin: vec![1, 1],
+            pads_end: vec![1, 1],
+        };
+        let op = pool::max_pool(attrs, self.graph.ty(x)).unwrap();
+        self.emit(op, &[x])
+    }
+
+    /// A channels-first convolution of three by three with groups of so many channels.
+    pub(crate) fn grouped(&mut self, x: ValueId, of: usize) -> ValueId {
+        let channels = self.graph.ty(x).shape[1];
+        let w = self.constant(&[channels, of, 3, 3]);
+        let attrs = ConvAttrs {
+            channels: Channels::First,
+            input: Channels::First,
+            kernel: vec![3, 3],
+            strides: vec![1, 1],
+            dilations: vec![1, 1],
+            pads_begin: vec![1, 1],
+            pads_end: vec![1, 1],
+            groups: channels / of,
+        };
+        let op = conv::conv(attrs, self.graph.ty(x), self.graph.ty(w)).unwrap();
+        self.emit(op, &[x, w])
     }
 
     pub(crate) fn finish(mut self, outputs: &[ValueId]) -> Graph {

@@ -4,30 +4,44 @@
 //! whole expression is checked by building that expression again; the others are checked for what
 //! [`Kind`] promises of them.
 
+use ansc_runtime::DType;
+
 use super::Problem;
 use crate::arith::Linear;
 use crate::compute::{Compute, Reduce, Stage, TensorType};
 use crate::expr::{BufId, Expr, VarId};
 use crate::op::{ComputeOp, Kind, PoolAttrs, PoolMode};
 use crate::ops::map::{broadcast_indices, broadcast_shapes};
+use crate::ops::stored::stored;
 use crate::ops::{OpError, check_axes, concat, conv, matmul, pool, shape, softmax};
 
 /// What is wrong with the kind of `op`, whose expression is valid.
 pub(super) fn disagreement(op: &ComputeOp) -> Option<Problem> {
-    let reason = match again(op) {
-        Some(Ok(again)) => {
-            (!same(&again.expr, &op.expr)).then(|| "its expression is another".to_owned())
-        }
+    let reason = match again(op, &op.expr.inputs) {
+        Some(Ok(again)) if same(&again.expr, &op.expr) => None,
+        Some(_) if is_stored(op) => None,
+        Some(Ok(_)) => Some("its expression is another".to_owned()),
         Some(Err(refused)) => Some(refused.to_string()),
         None => promise(op).err().map(str::to_owned),
     };
     reason.map(|reason| Problem::Kind { kind: op.kind.to_string(), reason })
 }
 
-/// The operator that the kind describes, built for the same operands. `None` for kinds that do not
+/// Whether the operator is the one that its kind describes for `f32`, but for operands that are stored with fewer bits.
+fn is_stored(op: &ComputeOp) -> bool {
+    let types: Vec<DType> = op.expr.inputs.iter().map(|ty| ty.dtype).collect();
+    let widened = |ty: &TensorType| match ty.dtype {
+        DType::F16 | DType::BF16 => TensorType { dtype: DType::F32, ..ty.clone() },
+        _ => ty.clone(),
+    };
+    let inputs: Vec<TensorType> = op.expr.inputs.iter().map(widened).collect();
+    let wide = again(op, &inputs).and_then(Result::ok);
+    wide.is_some_and(|wide| same(&stored(&wide, &types).expr, &op.expr))
+}
+
+/// The operator that the kind describes, built for these operands. `None` for kinds that do not
 /// determine their expression.
-fn again(op: &ComputeOp) -> Option<Result<ComputeOp, OpError>> {
-    let inputs = op.expr.inputs.as_slice();
+fn again(op: &ComputeOp, inputs: &[TensorType]) -> Option<Result<ComputeOp, OpError>> {
     Some(match (&op.kind, inputs) {
         (Kind::Concat { axis }, all) => concat::concat(all, *axis),
         (Kind::Conv(attrs), [x, w]) => conv::conv(attrs.clone(), x, w),

@@ -30,6 +30,7 @@ impl Builder {
             },
             weight_bytes: 0,
             accurate: false,
+            precision: Default::default(),
             preparation: None,
             kernels: Vec::new(),
             specialisations: vec![Specialisation::default()],
@@ -115,6 +116,7 @@ impl Builder {
             reads: args.iter().rposition(|id| !writable(self.info(*id))).map_or(0, |i| i + 1),
             launches,
             algorithm: None,
+            precision: None,
             tuning: None,
         };
         self.manifest.kernels.push(kernel);

@@ -4,7 +4,7 @@ mod dump;
 mod folder;
 mod peer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use ansc_codegen::Target;
@@ -24,7 +24,9 @@ use crate::cli::{Against, Verify};
 use crate::compare::Difference;
 use crate::inputs::{self, Seed};
 use crate::kinds::{self, Kind};
+use crate::layers::{self, Layer, Rounding};
 use crate::pipeline::{self, Options, Silent};
+use crate::precision;
 use dump::Compared;
 use folder::Folder;
 
@@ -36,6 +38,9 @@ struct Row {
     specialisation: String,
     #[serde(flatten)]
     difference: Difference,
+    /// With `--layers`: of a kernel that handles fewer bits than `f32`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rounding: Option<Rounding>,
     ok: bool,
 }
 
@@ -53,7 +58,18 @@ impl Outcome {
 
     /// The first kernel that diverges, if one does and they were looked at.
     fn first_divergence(&self) -> Option<&Row> {
-        self.layers.iter().flatten().map(|c| &c.row).find(|row| !row.ok)
+        self.rows().find(|row| !row.ok)
+    }
+
+    /// The kernel that adds the largest error of its own.
+    fn coarsest(&self) -> Option<&Row> {
+        let own = |row: &Row| row.rounding.as_ref().map(|r| r.own.max_rel);
+        let rounding = self.rows().filter(|row| own(row).is_some());
+        rounding.max_by(|a, b| own(a).unwrap_or(0.0).total_cmp(&own(b).unwrap_or(0.0)))
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.layers.iter().flatten().map(|c| &c.row)
     }
 }
 
@@ -90,11 +106,15 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
     let rows: Vec<&Row> = outcomes.iter().flat_map(|o| &o.outputs).map(|c| &c.row).collect();
     let ok = rows.iter().all(|r| r.ok);
     if args.json {
-        let layers = outcomes.iter().find_map(Outcome::first_divergence);
+        let divergence = outcomes.iter().find_map(Outcome::first_divergence);
+        let layers: Vec<&Row> = outcomes.iter().flat_map(Outcome::rows).collect();
         print_json(&serde_json::json!({
-            "ok": ok, "against": reference.name(), "outputs": rows, "first_divergence": layers,
+            "ok": ok, "against": reference.name(), "precision": model.manifest().precision,
+            "tolerance": tolerance(args, &model), "outputs": rows, "layers": layers,
+            "first_divergence": divergence,
         }));
     } else {
+        print_precision(args, &model);
         outcomes.iter().for_each(print_outcome);
     }
     if ok {
@@ -102,6 +122,19 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
     } else {
         let (artifact, reference) = (args.artifact.display(), reference.name());
         Err(Error::Reported(format!("{artifact} differs from {reference}")))
+    }
+}
+
+/// The error that outputs may have: what was asked for, or what the artifact's precision costs.
+fn tolerance(args: &Verify, model: &Model) -> f64 {
+    let by_precision = || precision::tolerance(model.manifest().precision.coarsest());
+    args.tolerance.unwrap_or_else(by_precision)
+}
+
+fn print_precision(args: &Verify, model: &Model) {
+    let precision = &model.manifest().precision;
+    if !precision.is_full() {
+        println!("precision {precision}: errors up to {:.1e} are allowed", tolerance(args, model));
     }
 }
 
@@ -241,7 +274,7 @@ fn verify(
         }
         Reference::Recorded(outputs) => outputs.clone(),
     };
-    let mut outputs = compare(actual, expected, args.tolerance)?;
+    let mut outputs = compare(actual, expected, tolerance(args, model))?;
     let mut layers = match args.layers {
         true => Some(every_kernel(args, model, options, &graph, &inputs)?),
         false => None,
@@ -276,6 +309,10 @@ fn options(
 
 fn print_outcome(outcome: &Outcome) {
     outcome.outputs.iter().for_each(|c| print_row(&c.row));
+    if let Some(coarsest) = outcome.coarsest() {
+        outcome.rows().for_each(print_row);
+        print_coarsest(coarsest);
+    }
     match outcome.first_divergence() {
         Some(row) => println!(
             "first kernel that diverges: {} (relative {:.2e})",
@@ -291,9 +328,29 @@ fn print_row(row: &Row) {
     let d = row.difference;
     let space = if row.specialisation.is_empty() { "" } else { " " };
     println!(
-        "{mark} {}{space}{}: relative {:.2e}, absolute {:.2e}, non-finite {}",
-        row.specialisation, row.output, d.max_rel, d.max_abs, d.non_finite
+        "{mark} {}{space}{}: relative {:.2e}, absolute {:.2e}, non-finite {}{}",
+        row.specialisation,
+        row.output,
+        d.max_rel,
+        d.max_abs,
+        d.non_finite,
+        row.rounding.as_ref().map_or(String::new(), in_words)
     );
+}
+
+fn in_words(rounding: &Rounding) -> String {
+    let Rounding { precision, own, .. } = rounding;
+    let allowed = precision::tolerance_of_kernel(*precision);
+    format!("; of its own {:.2e} of {allowed:.1e} that {precision} allows", own.max_rel)
+}
+
+/// Says which kernel spoils the result most, and what keeps it from doing so.
+fn print_coarsest(row: &Row) {
+    let Some(Rounding { own, product, .. }) = &row.rounding else { return };
+    let remedy = product.as_ref().map_or(String::new(), |node| {
+        format!("; `--precision {node}=f32` when compiling lets it read all bits")
+    });
+    println!("{} rounds most: relative {:.2e} of its own{remedy}", row.output, own.max_rel);
 }
 
 fn in_graph_order(graph: &Graph, inputs: &[(String, Tensor)]) -> Result<Vec<Tensor>, Error> {
@@ -322,14 +379,14 @@ fn compare(
             }
             let difference = Difference::between(&a, &r);
             let (output, ok) = (name, difference.within(tolerance));
-            let row = Row { output, specialisation: String::new(), difference, ok };
+            let row = Row { output, specialisation: String::new(), difference, rounding: None, ok };
             Ok(Compared { row, actual: a, reference: r })
         })
         .collect()
 }
 
 /// Compiles the model once more with every kernel's results as outputs, and compares those with the
-/// interpreter's run of the same optimised graph.
+/// interpreter's run of the same optimised graph in `f32`.
 fn every_kernel(
     args: &Verify,
     model: &Model,
@@ -338,7 +395,9 @@ fn every_kernel(
     inputs: &[(String, Tensor)],
 ) -> Result<Vec<Compared>, Error> {
     let target = Target::native()?;
-    let mut options = Options { expose: Expose::Everything, ..Options::new(import, target) };
+    let precision = model.manifest().precision.clone();
+    let mut options =
+        Options { expose: Expose::Everything, precision, ..Options::new(import, target) };
     if model.manifest().accurate {
         options.schedules.sums = Sums::Direct;
     }
@@ -353,11 +412,28 @@ fn every_kernel(
     pipeline::compile(&args.model, &path, &options, &Silent)?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     let actual = session(args, &Model::load(&path)?)?.run(&named)?;
-    let reference =
-        pipeline::reference_of_everything(&args.model, &options, &in_graph_order(graph, inputs)?)?;
-    let (names, reference): (Vec<String>, Vec<Tensor>) = reference.into_iter().unzip();
-    let actual: Vec<_> = actual.into_iter().filter(|(name, _)| names.contains(name)).collect();
-    let all = compare(actual, reference, args.tolerance)?;
+    let mut reference: HashMap<String, Layer> =
+        layers::layers(&args.model, &options, &in_graph_order(graph, inputs)?)?
+            .into_iter()
+            .map(|layer| (layer.name.clone(), layer))
+            .collect();
+    let mut all = vec![];
     // The order of execution, after the model's own outputs.
-    Ok(all.into_iter().skip(graph.outputs.len()).collect())
+    for (name, actual) in actual.into_iter().skip(graph.outputs.len()) {
+        if let Some(layer) = reference.remove(&name) {
+            all.push(compared(layer, &actual, tolerance(args, model))?);
+        }
+    }
+    Ok(all)
+}
+
+/// A kernel is good if its result is near enough to that of `f32`, and adds no more error of its own than its precision does.
+fn compared(layer: Layer, actual: &Tensor, tolerance: f64) -> Result<Compared, Error> {
+    let Layer { name, reference, rounding } = layer;
+    let actual = layers::converted(actual, reference.dtype())?;
+    let difference = Difference::between(&actual, &reference);
+    let is_fine = |r: &Rounding| r.own.within(precision::tolerance_of_kernel(r.precision));
+    let ok = difference.within(tolerance) && rounding.as_ref().is_none_or(is_fine);
+    let row = Row { output: name, specialisation: String::new(), difference, rounding, ok };
+    Ok(Compared { row, actual, reference })
 }

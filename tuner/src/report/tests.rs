@@ -101,6 +101,7 @@ fn manifest() -> Manifest {
         reads,
         launches: vec![],
         algorithm: None,
+        precision: None,
         tuning,
     };
     let tuning = Tuning {
@@ -125,6 +126,7 @@ fn manifest() -> Manifest {
         target: TargetInfo { triple: "x86_64".into(), cpu: "native".into(), features: vec![] },
         weight_bytes: 0,
         accurate: false,
+        precision: Default::default(),
         preparation: None,
         kernels: vec![kernel("a", 1, Some(tuning)), kernel("b", 2, None)],
         specialisations: vec![Specialisation {

@@ -42,6 +42,7 @@ impl Model {
             },
             weight_bytes: 0,
             accurate: false,
+            precision: Default::default(),
             preparation: None,
             kernels: vec![],
             specialisations: vec![],
@@ -124,6 +125,7 @@ impl Model {
             reads: args.iter().rposition(|id| !written(id)).map_or(0, |last| last + 1),
             launches: vec![],
             algorithm: None,
+            precision: None,
             tuning: None,
         };
         self.manifest.kernels.push(info);

@@ -1,0 +1,52 @@
+//! Which nodes are sums of products that gain by operands of fewer bits.
+
+use ansc_runtime::DType;
+
+use crate::compute::{Combiner, Compute, Stage, TensorType};
+use crate::expr::{BinOp, BufId, Expr};
+use crate::graph::{Graph, NodeId};
+use crate::op::{ComputeOp, ConvAttrs, Kind};
+
+/// Sums of fewer terms stay as they are. They are few operations for each result, and among them are products of positions
+/// with frequencies, which need all bits.
+const FEWEST_TERMS: usize = 8;
+
+/// Whether the node sums products of two `f32` operands, and enough of them. A depthwise convolution is none of these: each element of
+/// its input meets few others.
+pub fn is_product(graph: &Graph, node: NodeId) -> bool {
+    let Some(op) = graph.compute_of(node) else { return false };
+    let wide = |ty: &TensorType| ty.dtype == DType::F32;
+    let all_wide = op.expr.inputs.iter().chain(&op.expr.output_types()).all(wide);
+    op.expr.inputs.len() == 2 && all_wide && sums_products(op) && terms(&op.expr) >= FEWEST_TERMS
+}
+
+fn sums_products(op: &ComputeOp) -> bool {
+    match &op.kind {
+        Kind::Conv(attrs) => !is_depthwise(attrs, &op.expr.inputs),
+        Kind::MatMul => true,
+        Kind::Other(_) => is_sum_of_products(&op.expr),
+        _ => false,
+    }
+}
+
+/// Whether a convolution has a single channel in each of several groups.
+pub(super) fn is_depthwise(attrs: &ConvAttrs, inputs: &[TensorType]) -> bool {
+    let channels = |x: &TensorType| x.shape[attrs.input.axis(x.rank())];
+    attrs.groups > 1 && inputs.first().is_some_and(|x| channels(x) == attrs.groups)
+}
+
+/// Whether an expression that no kind describes, such as Einstein's summation, is one sum of products of its operands.
+fn is_sum_of_products(expr: &Compute) -> bool {
+    let [Stage { reduce: Some(reduce), body: Expr::Binary(BinOp::Mul, a, b), .. }] =
+        expr.stages.as_slice()
+    else {
+        return false;
+    };
+    let loads = |e: &Expr, slot: usize| matches!(e, Expr::Load(b, _) if *b == BufId::new(slot));
+    reduce.combiner == Combiner::Sum && (loads(a, 0) && loads(b, 1) || loads(a, 1) && loads(b, 0))
+}
+
+fn terms(expr: &Compute) -> usize {
+    let sums = expr.stages.iter().filter_map(|s| s.reduce.as_ref());
+    sums.map(|r| r.extents.iter().product()).max().unwrap_or(0)
+}
