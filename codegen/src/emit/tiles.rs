@@ -12,6 +12,7 @@
 //!
 //! vectorized l in 0..8 { unrolled u in 0..6 { y[l, u] = f(u, l) } }
 //! =>
+//! (two or four iterations that leave no gaps: the vectors interleaved, as one)
 //! r0..r5 = f(0, ..), .., f(5, ..);  c0..c7 = transposed(r0..r5);  y[0, 0..4] = c0[0..4]; y[0, 4..6] = c0[4..6]; ..
 //! ```
 
@@ -69,6 +70,10 @@ impl<'c> Emitter<'c, '_> {
             return Ok(());
         };
         let lanes = self.lanes.map_or(1, |lanes| lanes.count as usize);
+        if lanes > 1 && tile.stride == values.len() as i64 && matches!(values.len(), 2 | 4) {
+            let vector = self.interleaved(values);
+            return self.store_at(tile.buffer, &tile.base, vector);
+        }
         for (part, rows) in values.chunks(lanes).enumerate() {
             let start = tile.base.clone().plus(&Affine::constant((part * lanes) as i64));
             let mut square = rows.to_vec();
@@ -79,6 +84,20 @@ impl<'c> Emitter<'c, '_> {
             }
         }
         Ok(())
+    }
+
+    /// The first lane of each of two or four vectors, then the second one of each, and so on.
+    fn interleaved(&self, values: Vec<Reg<'c>>) -> Reg<'c> {
+        let two = |a: Reg<'c>, b: Reg<'c>| {
+            let n = crate::emit::ir::lanes(a).expect("a vector");
+            let mask: Vec<u32> = (0..n).flat_map(|i| [i, n + i]).collect();
+            self.ir.shuffle(a, b, &mask)
+        };
+        match values[..] {
+            [a, b] => two(a, b),
+            [a, b, c, d] => two(two(a, c), two(b, d)),
+            _ => unreachable!("called for two or four"),
+        }
     }
 
     /// Stores the first `count` lanes of a vector side by side, in pieces of a power of two.

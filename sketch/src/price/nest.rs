@@ -81,10 +81,10 @@ impl Nest<'_> {
         let extents: Vec<f64> = (0..shape.len())
             .map(|axis| self.extent(&reach.indices[axis], shape[axis], depth))
             .collect();
-        let (row, rows) = match extents.split_last() {
-            Some((row, rows)) => (*row, rows.iter().product()),
-            None => (1.0, 1.0),
-        };
+        // Whole rows lie side by side, and are one.
+        let whole = extents.iter().zip(shape).rev().take_while(|(e, n)| **e >= **n as f64).count();
+        let (rows, row) = extents.split_at(extents.len().saturating_sub(whole + 1));
+        let (rows, row) = (rows.iter().product::<f64>(), row.iter().product::<f64>());
         let row_bytes = row * self.element_bytes(reach);
         let is_local = self.program.buffer(reach.buffer).scope.is_private();
         let line = if is_local { 1.0 } else { 64.0 };

@@ -49,8 +49,12 @@ struct Nests {
 /// fastest.
 type Rule = fn(&mut Nests, stage: usize, way: usize) -> Result<Option<usize>, StepError>;
 
-const RULES: [(&str, Rule); 3] =
-    [("tensor", tensor::apply), ("rows", rows::apply), ("points", points::apply)];
+const RULES: [(&str, Rule); 4] = [
+    ("tensor", tensor::apply),
+    ("panels", tensor::panels::apply),
+    ("rows", rows::apply),
+    ("points", points::apply),
+];
 /// Ways that rules have at most.
 const WAYS: usize = 4;
 

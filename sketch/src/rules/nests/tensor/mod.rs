@@ -13,6 +13,7 @@
 //! fit the registers; the sum is computed there. Blocks of rows whose part of the first factor stays
 //! in the cache go through all columns.
 
+pub(super) mod panels;
 mod shape;
 
 use ansc_graph::Compute;
@@ -30,7 +31,7 @@ use crate::walk::PARALLEL_ITERATIONS;
 use shape::{Shape, Tiled};
 
 /// Bytes of the first factor that stay in the cache beside panels.
-const KEPT: usize = 768 << 10;
+const KEPT: usize = 1 << 20;
 
 /// Whether the machine has instructions for products of these types.
 pub(super) fn has_unit(task: &Task, factors: [DType; 2]) -> bool {
