@@ -20,8 +20,12 @@ enum Source {
     Buffer(BufId),
 }
 
-/// The merged expression, what it reads and what it gives: the values of the last node.
-pub(super) fn merge(graph: &Graph, nodes: &[NodeId]) -> (Compute, Vec<ValueId>, Vec<ValueId>) {
+/// The merged expression, what it reads and what it gives: the values of `results`.
+pub(super) fn merge(
+    graph: &Graph,
+    nodes: &[NodeId],
+    results: &[NodeId],
+) -> (Compute, Vec<ValueId>, Vec<ValueId>) {
     let inputs = external(graph, nodes);
     let mut sources: BTreeMap<ValueId, Source> = BTreeMap::new();
     for (slot, value) in inputs.iter().enumerate() {
@@ -32,7 +36,7 @@ pub(super) fn merge(graph: &Graph, nodes: &[NodeId]) -> (Compute, Vec<ValueId>, 
     for &node in nodes {
         append(graph, node, &mut merged, &mut sources);
     }
-    let outputs: Vec<ValueId> = nodes.last().into_iter().flat_map(|n| graph.values(*n)).collect();
+    let outputs: Vec<ValueId> = results.iter().flat_map(|n| graph.values(*n)).collect();
     merged.outputs = outputs
         .iter()
         .map(|value| match sources[value] {

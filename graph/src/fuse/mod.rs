@@ -15,14 +15,18 @@
 //! A reshape at a border of a group is taken out of it again: between buffers it is a view, which
 //! costs nothing.
 //!
+//! A value that is read as it is and rounded to fewer bits is stored both ways by the kernel that
+//! makes it (`rounded`).
+//!
 //! The result covers every node of the graph exactly once, in an order in which groups find their
 //! inputs computed. A group gives one value: that of its last node; except for a group of a single
-//! node that has several results.
+//! node that has several results, and for one that gives its value rounded as well.
 
 mod dominators;
 mod grow;
 mod merge;
 mod pattern;
+mod rounded;
 
 use std::collections::BTreeMap;
 
@@ -36,7 +40,7 @@ pub use pattern::{Pattern, pattern};
 pub struct Group {
     /// What it consists of, and its position: `conv_map_7`. Unique in the graph.
     pub name: String,
-    /// In topological order; the last one gives the result.
+    /// In topological order; the last one gives the result. Behind it are those that round it.
     pub nodes: Vec<NodeId>,
     /// What the group reads, by input of `compute`.
     pub inputs: Vec<ValueId>,
@@ -94,33 +98,39 @@ pub fn schedule_with(graph: &Graph, options: Options) -> Vec<Item> {
     for (position, &node) in order.iter().enumerate() {
         members.entry(group_of[position]).or_default().push(node);
     }
+    let mut roundings = rounded::take(graph, &mut members);
+    let last: BTreeMap<NodeId, usize> =
+        members.iter().filter_map(|(group, nodes)| Some((*nodes.last()?, *group))).collect();
     let mut items = Vec::with_capacity(members.len());
     for (position, &node) in order.iter().enumerate() {
         // A group's inputs are all computed when its last node's turn comes.
-        let nodes = &members[&group_of[position]];
-        match graph.compute_of(node) {
-            None => items.push(Item::Node(node)),
-            Some(_) if nodes.last() == Some(&node) => {
-                items.push(Item::Group(Box::new(group(graph, nodes, position))));
+        match (graph.compute_of(node), last.get(&node)) {
+            (None, _) => items.push(Item::Node(node)),
+            (Some(_), Some(of)) => {
+                let roundings = roundings.remove(&node).unwrap_or_default();
+                items.push(Item::Group(Box::new(group(graph, &members[of], &roundings, position))));
             }
-            Some(_) => {}
+            (Some(_), None) => {}
         }
     }
     items
 }
 
-fn group(graph: &Graph, nodes: &[NodeId], position: usize) -> Group {
+/// The group of `nodes`; `roundings` read what the last of them gives.
+fn group(graph: &Graph, nodes: &[NodeId], roundings: &[NodeId], position: usize) -> Group {
     let kinds: Vec<&Kind> =
         nodes.iter().filter_map(|n| graph.compute_of(*n)).map(|op| &op.kind).collect();
-    let (compute, inputs, outputs) = merge::merge(graph, nodes);
+    let results: Vec<NodeId> = nodes.last().into_iter().chain(roundings).copied().collect();
+    let nodes = [nodes, roundings].concat();
+    let (compute, inputs, outputs) = merge::merge(graph, &nodes, &results);
     Group {
         name: format!("{}_{position}", name(&kinds)),
-        nodes: nodes.to_vec(),
         inputs,
         outputs,
         compute,
-        anchor: anchor(graph, nodes),
+        anchor: anchor(graph, &nodes),
         is_view: kinds == [&Kind::Reshape],
+        nodes,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::compute::TensorType;
 use crate::expr::{BinOp, UnOp};
 use crate::interp;
 use crate::op::Op;
-use crate::ops::{concat, pool, shape};
+use crate::ops::{concat, map, pool, shape};
 use crate::passes;
 use crate::passes::testing::{Builder, assert_same, inputs, random};
 
@@ -229,6 +229,34 @@ fn values_that_are_results_are_not_hidden() {
     let graph = b.finish(&[y, z]);
     check_schedule(&graph);
     assert_eq!(fuse(&graph).len(), 2);
+}
+
+#[test]
+fn a_value_is_stored_both_ways_by_one_kernel() {
+    let mut b = Builder::new(48);
+    let (x, z) = (b.input(&[3, 8]), b.input(&[3, 8]));
+    let y = b.softmax(x);
+    let sum = b.binary(BinOp::Add, y, z);
+    let rounded = map::cast(b.graph.ty(y), DType::BF16).unwrap();
+    let rounded = b.emit(rounded, &[y]);
+    let graph = b.finish(&[sum, rounded]);
+    check_schedule(&graph);
+    assert_eq!(shape_of(&graph), ["softmax", "map"]);
+    let groups = fuse(&graph);
+    assert_eq!(groups[0].outputs, [y, rounded]);
+    assert_eq!(groups[1].inputs, [y, z]);
+}
+
+#[test]
+fn a_product_keeps_a_single_result() {
+    let mut b = Builder::new(49);
+    let x = b.input(&[3, 8]);
+    let y = b.dense(x, 8);
+    let rounded = map::cast(b.graph.ty(y), DType::BF16).unwrap();
+    let rounded = b.emit(rounded, &[y]);
+    let graph = b.finish(&[y, rounded]);
+    check_schedule(&graph);
+    assert_eq!(shape_of(&graph), ["matmul_map", "map"]);
 }
 
 #[test]

@@ -7,8 +7,9 @@
 //! ->  transpose: bf16[8, 4] = b0[v1, v0]
 //! ```
 //!
-//! A stage that only moves elements gives the type that they are stored with, so that a copy with padding around it has as
-//! few bits as what it copies. Every other stage widens what it loads, and gives the type that it gave before.
+//! A stage that only moves elements gives the type that they are stored with, so that a copy with
+//! padding around it has as few bits as what it copies. Every other stage widens what it loads, and
+//! gives the type that it gave before.
 
 use ansc_runtime::DType;
 
@@ -17,8 +18,8 @@ use crate::expr::{BufId, Expr};
 use crate::op::ComputeOp;
 use crate::scalar::Scalar;
 
-/// The same operator for operands that are stored as these types, one for each input. A type must be the input's own, or
-/// one that has no value which the input's own lacks.
+/// The same operator for operands that are stored as these types, one for each input. A type must
+/// be the input's own, or one that has no value which the input's own lacks.
 pub fn stored(op: &ComputeOp, operands: &[DType]) -> ComputeOp {
     let old = &op.expr;
     let inputs = old.inputs.iter().zip(operands);
@@ -40,7 +41,8 @@ pub fn only_moves(op: &ComputeOp) -> bool {
     stages.iter().all(|s| s.ty.dtype == DType::F32 && s.reduce.is_none() && selects(&s.body))
 }
 
-/// Whether `e` is an element of a buffer, or a constant that every float type has, or chooses among such.
+/// Whether `e` is an element of a buffer, or a constant that every float type has, or chooses among
+/// such.
 fn selects(e: &Expr) -> bool {
     match e {
         Expr::Load(..) => true,

@@ -27,7 +27,8 @@ pub(super) fn disagreement(op: &ComputeOp) -> Option<Problem> {
     reason.map(|reason| Problem::Kind { kind: op.kind.to_string(), reason })
 }
 
-/// Whether the operator is the one that its kind describes for `f32`, but for operands that are stored with fewer bits.
+/// Whether the operator is the one that its kind describes for `f32`, but for operands that are
+/// stored with fewer bits.
 fn is_stored(op: &ComputeOp) -> bool {
     let types: Vec<DType> = op.expr.inputs.iter().map(|ty| ty.dtype).collect();
     let widened = |ty: &TensorType| match ty.dtype {

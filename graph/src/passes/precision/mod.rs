@@ -5,19 +5,22 @@
 //! ->  y: f32 = relu(conv(x: bf16, w: bf16)),  y': bf16 = y   with y' read in place of y
 //! ```
 //!
-//! The expression of a sum becomes `sum f32(x[..]) * f32(w[..])`. Constants are converted here. Other values are rounded once, by a cast
-//! after the node that ends the kernel which makes them; fusion makes it a part of that kernel. What is pointwise, pools or
-//! normalises computes in `f32`, whatever it reads.
+//! The expression of a sum becomes `sum f32(x[..]) * f32(w[..])`. Constants are converted here.
+//! Other values are rounded once, by a cast after the node that ends the kernel which makes them;
+//! fusion makes it a part of that kernel. What is pointwise, pools or normalises computes in `f32`,
+//! whatever it reads.
 //!
 //! # Who reads the rounded value
 //! - Sums of products always do.
-//! - All others do as well, so that only the rounded value is stored, if the kernel sums products itself or if all that it reads was
-//!   rounded before: then a convolutional network has nothing but 16 bits between kernels. Except:
-//! - Nobody else does, if a reader needs all bits: a softmax, a loss, an index, a result of the graph. Nor if a normalisation reads
-//!   it, unless it is the result of one product with nothing added that is as large: what transformers add up
-//!   from layer to layer stays `f32`.
+//! - All others do as well, so that only the rounded value is stored, if the kernel sums products
+//!   itself or if all that it reads was rounded before: then a convolutional network has nothing
+//!   but 16 bits between kernels. Except:
+//! - Nobody else does, if a reader needs all bits: a softmax, a loss, an index, a result of the
+//!   graph. Nor if a normalisation reads it, unless it is the result of one product with nothing
+//!   added that is as large: what transformers add up from layer to layer stays `f32`.
 //!
-//! Results round: each operand by a part of [`Precision::unit_roundoff`](ansc_runtime::Precision::unit_roundoff).
+//! Results round: each operand by a part of
+//! [`Precision::unit_roundoff`](ansc_runtime::Precision::unit_roundoff).
 
 mod products;
 mod readers;
@@ -67,7 +70,8 @@ struct Rewriter<'a> {
 }
 
 impl Rewriter<'_> {
-    /// Lets a node read what its operands have become, and rounds its result if that is what is stored.
+    /// Lets a node read what its operands have become, and rounds its result if that is what is
+    /// stored.
     fn node(&mut self, node: NodeId) -> Result<(), PassError> {
         if self.graph.compute_of(node).is_none() {
             return Ok(());
@@ -116,7 +120,8 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The type that a node moves elements in: that of all of them, or else that of the products which alone read the result.
+    /// The type that a node moves elements in: that of all of them, or else that of the products
+    /// which alone read the result.
     fn moved_type(&self, node: NodeId, operands: &[ValueId]) -> Option<DType> {
         let moved = operands.iter().filter(|v| self.is_wide(**v) && !self.is_constant(**v));
         let types: Vec<DType> = moved.map(|v| self.dtype(*v)).collect();
@@ -191,8 +196,8 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The type that a kernel stores its result `value` in if it may choose: that of the operands of its product, or else the one
-    /// that all it reads is stored in.
+    /// The type that a kernel stores its result `value` in if it may choose: that of the operands
+    /// of its product, or else the one that all it reads is stored in.
     fn own_type(&self, group: &Group, value: ValueId) -> Option<DType> {
         let product = |n: &NodeId| match self.survey.role(*n) {
             Role::Product(dtype) => Some(dtype),
@@ -214,7 +219,8 @@ impl Rewriter<'_> {
         own
     }
 
-    /// Whether `value` is the result of a convolution, product or pool, with nothing added that is as large as itself.
+    /// Whether `value` is the result of a convolution, product or pool, with nothing added that is
+    /// as large as itself.
     fn is_plain_product(&self, group: &Group, value: ValueId) -> bool {
         let ops = || group.nodes.iter().filter_map(|n| Some((*n, self.graph.compute_of(*n)?)));
         let len = self.graph.ty(value).len();

@@ -1,23 +1,39 @@
 //! Which nodes are sums of products that gain by operands of fewer bits.
 
 use ansc_runtime::DType;
+use half::{bf16, f16};
 
 use crate::compute::{Combiner, Compute, Stage, TensorType};
 use crate::expr::{BinOp, BufId, Expr};
 use crate::graph::{Graph, NodeId};
 use crate::op::{ComputeOp, ConvAttrs, Kind};
 
-/// Sums of fewer terms stay as they are. They are few operations for each result, and among them are products of positions
-/// with frequencies, which need all bits.
+/// Sums of fewer terms stay as they are. They are few operations for each result, and among them
+/// are products of positions with frequencies, which need all bits.
 const FEWEST_TERMS: usize = 8;
 
-/// Whether the node sums products of two `f32` operands, and enough of them. A depthwise convolution is none of these: each element of
-/// its input meets few others.
+/// Whether the node sums products of two `f32` operands, and enough of them. A depthwise
+/// convolution is none of these: each element of its input meets few others.
 pub fn is_product(graph: &Graph, node: NodeId) -> bool {
     let Some(op) = graph.compute_of(node) else { return false };
     let wide = |ty: &TensorType| ty.dtype == DType::F32;
     let all_wide = op.expr.inputs.iter().chain(&op.expr.output_types()).all(wide);
     op.expr.inputs.len() == 2 && all_wide && sums_products(op) && terms(&op.expr) >= FEWEST_TERMS
+}
+
+/// Whether constants among the operands stay finite as this type.
+pub(super) fn fits(graph: &Graph, node: NodeId, dtype: DType) -> bool {
+    let operands = graph.operands(node).into_iter();
+    let mut constants = operands.filter_map(|v| graph.const_of(v));
+    let stays_finite = |v: f32| match dtype {
+        DType::F16 => f16::from_f32(v).is_finite(),
+        DType::BF16 => bf16::from_f32(v).is_finite(),
+        _ => true,
+    };
+    constants.all(|tensor| {
+        let mut values = tensor.as_slice::<f32>().iter();
+        values.all(|v| !v.is_finite() || stays_finite(*v))
+    })
 }
 
 fn sums_products(op: &ComputeOp) -> bool {
@@ -35,7 +51,8 @@ pub(super) fn is_depthwise(attrs: &ConvAttrs, inputs: &[TensorType]) -> bool {
     attrs.groups > 1 && inputs.first().is_some_and(|x| channels(x) == attrs.groups)
 }
 
-/// Whether an expression that no kind describes, such as Einstein's summation, is one sum of products of its operands.
+/// Whether an expression that no kind describes, such as Einstein's summation, is one sum of
+/// products of its operands.
 fn is_sum_of_products(expr: &Compute) -> bool {
     let [Stage { reduce: Some(reduce), body: Expr::Binary(BinOp::Mul, a, b), .. }] =
         expr.stages.as_slice()

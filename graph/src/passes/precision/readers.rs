@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_runtime::{DType, Precisions};
 
-use super::products::is_product;
+use super::products::{fits, is_product};
 use crate::compute::{Compute, Stage};
 use crate::expr::{BufId, Expr, UnOp};
 use crate::fuse::{Group, fuse};
@@ -61,7 +61,10 @@ impl Survey {
         let role = |node: NodeId| {
             let op = graph.compute_of(node)?;
             let role = match is_product(graph, node) {
-                true => Role::Product(precisions.of(&graph.node(node).name).operands()),
+                true => {
+                    let dtype = precisions.of(&graph.node(node).name).operands();
+                    Role::Product(dtype.filter(|dtype| fits(graph, node, *dtype)))
+                }
                 false if only_moves(op) && op.expr.outputs.len() == 1 => Role::Movement,
                 false => Role::Other,
             };
@@ -150,8 +153,9 @@ impl Survey {
         }
     }
 
-    /// Whether what the kernel of `reader` reduces `value` to meets `value` again without a product between them, as in
-    /// `x - mean(x)`. In a gate such as `x * sigmoid(conv(mean(x)))` there is one.
+    /// Whether what the kernel of `reader` reduces `value` to meets `value` again without a product
+    /// between them, as in `x - mean(x)`. In a gate such as `x * sigmoid(conv(mean(x)))` there is
+    /// one.
     fn normalises(&self, reader: NodeId, value: ValueId) -> bool {
         let mut open: Vec<ValueId> = self.group(reader).map_or(vec![], |g| g.outputs.clone());
         let mut seen = BTreeSet::new();

@@ -30,7 +30,8 @@ fn bf16(graph: &Graph) -> Graph {
     both(graph, &options(Precision::Bf16, &[])).1
 }
 
-/// What kernels hand to kernels: the name of each, without its position, and the type of its result. Views are left out.
+/// What kernels hand to kernels: the name of each, without its position, and the type of its
+/// result. Views are left out.
 fn stored(graph: &Graph) -> Vec<(String, DType)> {
     let kernels = fuse::fuse(graph).into_iter().filter(|g| !g.is_view);
     let name = |g: &Group| g.name.rsplit_once('_').unwrap().0.to_owned();
@@ -133,7 +134,8 @@ fn converted(x: &Tensor, to: DType) -> Tensor {
     interp::eval(&op.expr, &[x]).unwrap().remove(0)
 }
 
-/// Every node gives bit for bit what it gave before for what it reads now: no rounding but that of the casts.
+/// Every node gives bit for bit what it gave before for what it reads now: no rounding but that of
+/// the casts.
 #[test]
 fn nothing_but_casts_rounds() {
     for graph in [residual_network(), transformer(true), transformer(false)] {
@@ -179,9 +181,10 @@ fn magnitudes(graph: &Graph) -> Graph {
     graph
 }
 
-/// With convolutions, sums, maxima and means alone, each term of a result is a product of an input (or a bias) and weights
-/// along a path. Each layer rounds a weight and a value: the error is at most `(1 + u)^n - 1` times the sum of the terms' magnitudes,
-/// where `n` counts the roundings on a path. That sum is the result of the same graph for magnitudes.
+/// With convolutions, sums, maxima and means alone, each term of a result is a product of an input
+/// (or a bias) and weights along a path. Each layer rounds a weight and a value: the error is at
+/// most `(1 + u)^n - 1` times the sum of the terms' magnitudes, where `n` counts the roundings on a
+/// path. That sum is the result of the same graph for magnitudes.
 #[test]
 fn errors_are_within_what_rounding_gives() {
     let mut b = Builder::new(52);
@@ -199,7 +202,8 @@ fn errors_are_within_what_rounding_gives() {
     let y = b.reshape(y, &[1, 16]);
     let y = b.dense(y, 8);
     let graph = b.finish(&[y]);
-    // Products: the stem, two in the block, the classifier. Stored values: input, stem, pool, two in the block, sum, mean.
+    // Products: the stem, two in the block, the classifier. Stored values: input, stem, pool, two
+    // in the block, sum, mean.
     let roundings = 4 + 7;
     let given = inputs(&graph);
     let absolute = |t: &Tensor| {
@@ -251,7 +255,8 @@ fn casts_add_no_kernels() {
 fn what_a_transformer_adds_up_stays_wide() {
     let graph = bf16(&transformer(true));
     let wide = kernels(&graph, DType::F32);
-    // Norms that begin and end the graph, two sums of the residual stream, and scores, which a softmax reads.
+    // Norms that begin and end the graph, two sums of the residual stream, and scores, which a
+    // softmax reads.
     let expected =
         ["layernormalization", "matmul_map", "matmul_map", "matmul_map", "layernormalization"];
     assert_eq!(wide, expected, "{:?}", stored(&graph));
@@ -316,6 +321,24 @@ fn nodes_may_have_precisions_of_their_own() {
     assert_eq!(reduced(&only), [(chosen.clone(), DType::F16)]);
     let (_, mixed) = both(&graph, &options(Precision::Bf16, &[(chosen, Precision::F16)]));
     assert_eq!(reduced(&mixed).iter().filter(|(_, dtype)| *dtype == DType::F16).count(), 1);
+}
+
+#[test]
+fn weights_beyond_the_range_keep_their_bits() {
+    for (largest, precision, reads) in [
+        (60000.0, Precision::F16, true),
+        (70000.0, Precision::F16, false),
+        (70000.0, Precision::Bf16, true),
+        (f32::INFINITY, Precision::F16, true),
+        (f32::MAX, Precision::Bf16, false),
+    ] {
+        let mut b = Builder::new(57);
+        let x = b.input(&[4, 16]);
+        let w = b.filled(&[16, 16], largest);
+        let y = b.matmul(x, w);
+        let (_, rounded) = both(&b.finish(&[y]), &options(precision, &[]));
+        assert_eq!(!reduced(&rounded).is_empty(), reads, "{largest} {precision}");
+    }
 }
 
 #[test]
