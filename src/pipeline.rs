@@ -11,8 +11,8 @@ use ansc_graph::fuse;
 use ansc_graph::passes;
 use ansc_graph::verify::Verifier;
 use ansc_graph::{Compute, Graph, NodeId, Op, ValueId, interp};
-use ansc_runtime::Tensor;
 use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Preparation, Provenance, Step};
+use ansc_runtime::{DType, Tensor};
 use ansc_sketch::algorithm::Sums;
 use ansc_tuner::tune::Weighted;
 use serde::Serialize;
@@ -63,6 +63,17 @@ impl Options {
 
     fn specialisations(&self) -> Vec<(String, ImportOptions)> {
         specialisations(&self.import, &self.choices)
+    }
+
+    /// What passes may do for the target. GPUs multiply halves as they are, and wide constants are larger.
+    fn passes(&self) -> passes::Options {
+        let widen = match self.sms.is_empty() && !self.schedules.small {
+            // Tiles multiply bfloat16.
+            true if self.target.has("amx-bf16") => vec![DType::F16],
+            true => vec![DType::F16, DType::BF16],
+            false => vec![],
+        };
+        passes::Options { widen, ..passes::Options::default() }
     }
 
     fn verifier(&self) -> Verifier {
@@ -133,7 +144,8 @@ pub fn compile(
     for (name, import) in options.specialisations() {
         let mut graph = clock.time("import", || import::load(model, &import))?;
         nodes += graph.len();
-        clock.time("passes", || optimise(&mut graph, &mut assembly.verifier, watch))?;
+        let passes = options.passes();
+        clock.time("passes", || optimise(&mut graph, &passes, &mut assembly.verifier, watch))?;
         clock.move_time("passes", "verify", assembly.verifier.take_spent());
         // Kernels are scheduled while the graph is walked: a schedule decides how its constants are packed.
         clock.time("schedule", || assembly.add(&name, &graph, options.expose))?;
@@ -225,7 +237,7 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     let mut assembly = Assembly::new(&options.schedules, options.verifier());
     for (name, import) in options.specialisations() {
         let mut graph = import::load(model, &import)?;
-        optimise(&mut graph, &mut assembly.verifier, &Silent)?;
+        optimise(&mut graph, &options.passes(), &mut assembly.verifier, &Silent)?;
         assembly.add(&name, &graph, options.expose)?;
     }
     let kernels = assembly.kernels.kernels.iter().enumerate();
@@ -246,9 +258,13 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     Ok(tasks.collect())
 }
 
-fn optimise(graph: &mut Graph, verifier: &mut Verifier, watch: &dyn Watch) -> Result<(), Error> {
-    let options = passes::Options::default();
-    passes::run_all_observed(graph, &options, verifier, &mut |pass, graph, changed| {
+fn optimise(
+    graph: &mut Graph,
+    options: &passes::Options,
+    verifier: &mut Verifier,
+    watch: &dyn Watch,
+) -> Result<(), Error> {
+    passes::run_all_observed(graph, options, verifier, &mut |pass, graph, changed| {
         watch.after_pass(pass.name, graph, changed);
     })?;
     Ok(())
@@ -383,7 +399,7 @@ pub fn reference_of_everything(
     inputs: &[Tensor],
 ) -> Result<Vec<(String, Tensor)>, Error> {
     let mut graph = import::load(model, &options.import)?;
-    optimise(&mut graph, &mut options.verifier(), &Silent)?;
+    optimise(&mut graph, &options.passes(), &mut options.verifier(), &Silent)?;
     let exposed = assemble::exposed(&graph);
     let mut results = std::collections::HashMap::new();
     interp::run_observed(&graph, inputs, &mut |node: NodeId, outputs: &[Tensor]| {

@@ -28,10 +28,12 @@ mod split_outputs;
 pub(crate) mod tensors;
 mod unroll;
 mod view;
+mod widen;
 
 #[cfg(test)]
 pub(crate) mod testing;
 
+use ansc_runtime::DType;
 use ansc_runtime::tensor::TensorError;
 
 use crate::graph::Graph;
@@ -51,6 +53,8 @@ pub struct Options {
     pub channels_last: bool,
     /// Merge matrix products of one operand into one product.
     pub merge_matmul: bool,
+    /// Half floats that products find in 32 bits.
+    pub widen: Vec<DType>,
     /// Loops of at most this many iterations are unrolled ...
     pub unroll_trips: u64,
     /// ... where that gives at most this many nodes.
@@ -66,6 +70,7 @@ impl Default for Options {
             fold_flops: 1 << 32,
             channels_last: true,
             merge_matmul: false,
+            widen: Vec::new(),
             unroll_trips: 4,
             unroll_nodes: 64,
             skip: Vec::new(),
@@ -150,6 +155,7 @@ passes! {
     conv_to_matmul: "turn pointwise convolutions, and products of a batch with one matrix, into plain matrix products",
     reshapes: "move reshapes from between a matrix product and what is elementwise after it",
     merge_matmul: "merge matrix products that share an operand",
+    widen: "let products of half floats find their operands in 32 bits",
 }
 
 /// The order in which [`run_all`] applies passes.
@@ -180,6 +186,8 @@ const ORDER: &[&str] = &[
     "simplify",
     "cse",
     "dce",
+    // Everything knows the operators of half floats until here.
+    "widen",
 ];
 
 /// Applies all passes to the graph and to the bodies in it, and verifies what they make.
