@@ -11,8 +11,8 @@ use ansc_graph::fuse;
 use ansc_graph::passes;
 use ansc_graph::verify::Verifier;
 use ansc_graph::{Compute, Graph};
-use ansc_runtime::Precisions;
 use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Preparation, Provenance, Step};
+use ansc_runtime::{DType, Precisions};
 use ansc_sketch::algorithm::Sums;
 use ansc_tuner::tune::Weighted;
 use serde::Serialize;
@@ -67,6 +67,18 @@ impl Options {
 
     fn specialisations(&self) -> Vec<(String, ImportOptions)> {
         specialisations(&self.import, &self.choices)
+    }
+
+    /// What passes may do for the target. GPUs multiply halves as they are, and wide constants are larger.
+    fn passes(&self) -> passes::Options {
+        let widen = match self.sms.is_empty() && !self.schedules.small {
+            // Tiles multiply bfloat16.
+            true if self.target.has("amx-bf16") => vec![DType::F16],
+            true => vec![DType::F16, DType::BF16],
+            false => vec![],
+        };
+        let precision = self.precision.clone();
+        passes::Options { widen, precision, ..passes::Options::default() }
     }
 
     pub(crate) fn verifier(&self) -> Verifier {
@@ -259,9 +271,7 @@ pub(crate) fn optimise(
     verifier: &mut Verifier,
     watch: &dyn Watch,
 ) -> Result<(), Error> {
-    let precision = options.precision.clone();
-    let options = passes::Options { precision, ..passes::Options::default() };
-    passes::run_all_observed(graph, &options, verifier, &mut |pass, graph, changed| {
+    passes::run_all_observed(graph, &options.passes(), verifier, &mut |pass, graph, changed| {
         watch.after_pass(pass.name, graph, changed);
     })?;
     Ok(())

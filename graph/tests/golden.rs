@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use ansc_graph::passes::{Options, PASSES};
 use ansc_graph::{Graph, interp, verify};
 use ansc_runtime::{DType, Precision, Precisions, Tensor};
+use half::f16;
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
@@ -34,6 +35,10 @@ fn inputs(graph: &Graph) -> Vec<Tensor> {
         match ty.dtype {
             DType::Bool => Tensor::from_slice(&ty.shape, &vec![true; ty.len()]),
             DType::I64 => Tensor::from_slice(&ty.shape, &vec![2i64; ty.len()]),
+            DType::F16 => {
+                let halves: Vec<f16> = values.iter().map(|v| f16::from_f32(*v)).collect();
+                Tensor::from_slice(&ty.shape, &halves)
+            }
             _ => Tensor::from_slice(&ty.shape, &values),
         }
     };
@@ -57,7 +62,8 @@ fn assert_same_results(before: &Graph, after: &Graph, file: &str) {
 fn passes_do_what_their_files_show() {
     let bless = std::env::var_os("ANSC_BLESS").is_some();
     let precision = Precisions { model: Precision::Bf16, ..Precisions::default() };
-    let options = Options { merge_matmul: true, precision, ..Options::default() };
+    let widen = vec![DType::F16];
+    let options = Options { merge_matmul: true, precision, widen, ..Options::default() };
     let (mut stale, mut covered) = (Vec::new(), Vec::new());
     for path in files() {
         let file = path.display().to_string();

@@ -29,14 +29,15 @@ mod split_outputs;
 pub(crate) mod tensors;
 mod unroll;
 mod view;
+mod widen;
 
 #[cfg(test)]
 pub(crate) mod testing;
 
 pub use precision::is_product;
 
-use ansc_runtime::Precisions;
 use ansc_runtime::tensor::TensorError;
+use ansc_runtime::{DType, Precisions};
 
 use crate::graph::Graph;
 use crate::interp::InterpError;
@@ -55,6 +56,8 @@ pub struct Options {
     pub channels_last: bool,
     /// Merge matrix products of one operand into one product.
     pub merge_matmul: bool,
+    /// Half floats that products find in 32 bits.
+    pub widen: Vec<DType>,
     /// Loops of at most this many iterations are unrolled ...
     pub unroll_trips: u64,
     /// ... where that gives at most this many nodes.
@@ -72,6 +75,7 @@ impl Default for Options {
             fold_flops: 1 << 32,
             channels_last: true,
             merge_matmul: false,
+            widen: Vec::new(),
             unroll_trips: 4,
             unroll_nodes: 64,
             precision: Precisions::default(),
@@ -157,6 +161,7 @@ passes! {
     conv_to_matmul: "turn pointwise convolutions, and products of a batch with one matrix, into plain matrix products",
     reshapes: "move reshapes from between a matrix product and what is elementwise after it",
     merge_matmul: "merge matrix products that share an operand",
+    widen: "let products of half floats find their operands in 32 bits",
     precision: "let sums of products read operands of fewer bits, and store those that way",
 }
 
@@ -188,6 +193,8 @@ const ORDER: &[&str] = &[
     "simplify",
     "cse",
     "dce",
+    // Everything knows the operators of half floats until here.
+    "widen",
     // It rounds where kernels end, and asks fusion where that is.
     "precision",
 ];
