@@ -15,6 +15,7 @@
 mod parts;
 mod points;
 mod rows;
+mod squares;
 mod tensor;
 
 use std::ops::Range;
@@ -49,10 +50,11 @@ struct Nests {
 /// fastest.
 type Rule = fn(&mut Nests, stage: usize, way: usize) -> Result<Option<usize>, StepError>;
 
-const RULES: [(&str, Rule); 4] = [
+const RULES: [(&str, Rule); 5] = [
     ("tensor", tensor::apply),
     ("panels", tensor::panels::apply),
     ("rows", rows::apply),
+    ("squares", squares::apply),
     ("points", points::apply),
 ];
 /// Ways that rules have at most.
@@ -207,6 +209,11 @@ mod tests {
         "compute(in0: f32[]) -> y { y: f32[] = neg(in0[]) }",
     ];
 
+    const SQUARES: [&str; 2] = [
+        "compute(in0: f32[64, 96]) -> y { y: f32[96, 64] = neg(in0[i1, i0]) }",
+        "compute(in0: f32[2, 37, 21]) -> y { y: f32[2, 21, 37] = in0[i0, i2, i1] }",
+    ];
+
     const ROWS: [&str; 6] = [
         SOFTMAX,
         "compute(in0: f32[64, 100]) -> y { y: f32[64] = sum{r0: 100} in0[i0, r0] }",
@@ -232,7 +239,7 @@ mod tests {
     #[test]
     fn every_choice_computes_the_same() {
         let random = &mut crate::rules::fixed_random();
-        for text in POINTS.iter().chain(&ROWS) {
+        for text in POINTS.iter().chain(&ROWS).chain(&SQUARES) {
             let task = task(text);
             let all = sketches(&task);
             assert_ne!(all.len(), 0, "{text}");

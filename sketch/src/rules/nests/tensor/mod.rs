@@ -16,7 +16,7 @@
 pub(super) mod panels;
 mod shape;
 
-use ansc_graph::Compute;
+use ansc_graph::{Compute, Expr};
 use ansc_runtime::DType;
 
 use super::Nests;
@@ -40,8 +40,8 @@ pub(super) fn has_unit(task: &Task, factors: [DType; 2]) -> bool {
     native.is_some_and(|native| native.unit.is_of(&task.machine))
 }
 
-/// Stages that a product in tiles reads are in memory, and so is the one that reads its sum, if that
-/// has several readers.
+/// Stages that a product in tiles reads are in memory, and so is the last of those that go on with
+/// its sum element by element.
 pub(super) fn keep_factors(compute: &Compute, kept: &mut [bool]) {
     for stage in 0..compute.stages.len() {
         if Tiled::of(compute, stage).is_none() {
@@ -50,10 +50,32 @@ pub(super) fn keep_factors(compute: &Compute, kept: &mut [bool]) {
         for (buffer, _) in compute.stages[stage].body.loads() {
             compute.stage_of(buffer).into_iter().for_each(|s| kept[s] = true);
         }
-        for reader in readers(compute, compute.stage_buffer(stage)) {
-            kept[reader] |= readers(compute, compute.stage_buffer(reader)).len() > 1;
+        for mut map in readers(compute, compute.stage_buffer(stage)) {
+            while !kept[map] {
+                match readers(compute, compute.stage_buffer(map))[..] {
+                    [later] if is_pointwise(compute, map, later) => map = later,
+                    _ => kept[map] = true,
+                }
+            }
         }
     }
+}
+
+/// Whether a map finds each element of another one at its own place.
+fn is_pointwise(compute: &Compute, read: usize, reader: usize) -> bool {
+    let (stage, buffer) = (&compute.stages[reader], compute.stage_buffer(read));
+    let own: Vec<Expr> = (0..stage.ty.rank()).map(Expr::var).collect();
+    let loads = stage.body.loads();
+    let mut loads = loads.iter().filter(|(b, _)| *b == buffer);
+    let is_same = stage.reduce.is_none() && stage.ty.shape == compute.stages[read].ty.shape;
+    is_same && loads.all(|(_, at)| is_same_place(at, &own, &stage.ty.shape))
+}
+
+/// Whether indices are the same but for those of axes of one element.
+fn is_same_place(at: &[Expr], place: &[Expr], shape: &[usize]) -> bool {
+    let zero = Expr::int(0);
+    let same = |((a, b), &n): ((&Expr, &Expr), &usize)| a == b || (n == 1 && *a == zero);
+    at.len() == place.len() && at.iter().zip(place).zip(shape).all(same)
 }
 
 /// The sum, and the map that reads it.
@@ -114,6 +136,12 @@ impl Plan {
         // Stages in between would come before what they read.
         let follows = reader == stage + 1 && !compute.outputs.contains(&stage);
         if !follows || map.reduce.is_some() || map.ty.rank() + 1 != s.ty.rank() {
+            return None;
+        }
+        let place = tiled.place();
+        let loads = map.body.loads();
+        let mut own = loads.iter().filter(|(b, _)| *b == compute.stage_buffer(stage));
+        if own.any(|(_, at)| !is_same_place(at, &place, &s.ty.shape)) {
             return None;
         }
         let shape = tiled.shapes(s).into_iter().nth(way)?;

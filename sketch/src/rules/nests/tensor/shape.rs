@@ -84,6 +84,15 @@ impl Tiled {
         Some(Tiled { factors, rank, row, distance, rows, panel, groups, first, second })
     }
 
+    /// Where a map of the result finds the sum for its own element.
+    pub(super) fn place(&self) -> Vec<Expr> {
+        let column = Expr::var(self.rank - 2);
+        let mut at: Vec<Expr> = (0..self.rank - 2).map(Expr::var).collect();
+        at.insert(self.panel, column.clone().floor_div(COLUMNS as i64));
+        at.push(Expr::binary(BinOp::FloorMod, column, Expr::index(COLUMNS)));
+        at
+    }
+
     /// The axis of the map that an axis of the sum is: it has no panels.
     pub(super) fn axis_of_map(&self, axis: usize) -> usize {
         if axis > self.panel { axis - 1 } else { axis }

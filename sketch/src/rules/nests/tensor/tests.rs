@@ -18,8 +18,13 @@ fn with_units(text: &str, constant: &[bool]) -> Arc<Task> {
 }
 
 /// Each: whole blocks; a tail of rows and columns; rows along another axis; strides; a batch;
-/// bytes; a sum that two stages read.
-const PRODUCTS: [&str; 8] = [
+/// bytes; a sum that two stages read; at first, one that is transposed.
+const PRODUCTS: [&str; 9] = [
+    "compute(in0: bf16[18, 32], in1: bf16[32, 48]) -> y {
+      s: f32[18, 48] = sum{r0: 32} mul(f32(in0[i0, r0]), f32(in1[r0, i1]))
+      t: f32[18, 48] = max(s[i0, i1], 0.0_f32)
+      y: f32[48, 18] = neg(t[i1, i0])
+    }",
     "compute(in0: bf16[64, 64], in1: bf16[64, 64], in2: f32[64]) -> y {
       s: f32[64, 64] = sum{r0: 64} mul(f32(in0[i0, r0]), f32(in1[r0, i1]))
       y: f32[64, 64] = max(add(s[i0, i1], in2[i1]), 0.0_f32)
@@ -30,7 +35,7 @@ const PRODUCTS: [&str; 8] = [
     "compute(in0: bf16[1, 14, 14, 16], in1: bf16[3, 3, 16, 32], in2: f32[32]) -> y {
       p: bf16[1, 16, 16, 16] = select(and(and(le(1, i1), lt(i1, 15)), and(le(1, i2), lt(i2, 15))), in0[i0, sub(i1, 1), sub(i2, 1), i3], 0.0_bf16)
       s: f32[1, 14, 14, 32] = sum{r0: 3, r1: 3, r2: 16} mul(f32(p[i0, add(i1, r0), add(i2, r1), r2]), f32(in1[r0, r1, r2, i3]))
-      y: bf16[1, 14, 14, 32] = bf16(max(add(s[i0, i1, i2, i3], in2[i3]), 0.0_f32))
+      y: bf16[1, 14, 14, 32] = bf16(max(add(s[0, i1, i2, i3], in2[i3]), 0.0_f32))
     }",
     "compute(in0: bf16[1, 17, 19, 8], in1: bf16[3, 3, 8, 24]) -> s {
       s: f32[1, 8, 9, 24] = sum{r0: 3, r1: 3, r2: 8} mul(f32(in0[i0, add(mul(i1, 2), r0), add(mul(i2, 2), r1), r2]), f32(in1[r0, r1, r2, i3]))
@@ -83,13 +88,48 @@ fn products_in_tiles_compute_the_same() {
 /// there is none.
 #[test]
 fn products_that_nobody_tuned_use_the_unit() {
-    let task = with_units(PRODUCTS[2], &[false, true, false]);
+    let task = with_units(PRODUCTS[3], &[false, true, false]);
     assert_eq!(task.preferred(), Some(Algorithm::Tiles));
     let trace = task.untuned();
     let sample = task.sample(&trace, Unfit::Refuse, &mut crate::rules::fixed_random()).unwrap();
     assert_eq!(sample.scheduled, task.default_schedule());
     assert!(sample.scheduled.program.to_string().contains("tensor(amx_dot_bf16_bf16_14x8)"));
     assert!(task.sketches()[0].trace.same_sketch(&trace));
-    let plain = crate::testing::task(PRODUCTS[2]);
+    let plain = crate::testing::task(PRODUCTS[3]);
     assert_ne!(plain.preferred(), Some(Algorithm::Tiles));
+}
+
+#[test]
+fn debug_large() {
+    let Ok(file) = std::env::var("DEBUG_COMPUTE") else { return };
+    let text = std::fs::read_to_string(file).unwrap();
+    let n = Compute::parse(&text).unwrap().inputs.len();
+    let constant: Vec<bool> = (0..n).map(|i| i == 1 && std::env::var("DEBUG_CONST").is_ok()).collect();
+    let mut task = Task::clone(&with_units(&text, &constant));
+    task.machine.vector_bytes = 64;
+    task.machine.registers = 32;
+    let task = Arc::new(task);
+    let mut nests = Nests::in_tiles(&task).map_err(|e| e.to_string()).unwrap();
+    println!("{}", nests.compute);
+    let mut stage = 0;
+    while stage < nests.compute.stages.len() {
+        let mut took = 1;
+        for (name, rule) in super::super::RULES {
+            let mut changed = nests.clone();
+            match rule(&mut changed, stage, 0).map_err(|e| e.to_string()) {
+                Ok(None) => {}
+                Ok(Some(n)) => { println!("{stage} {name} ok"); nests = changed; took = n; break; }
+                Err(e) => println!("{stage} {name} {e}\n{}\n{}", changed.recorder.trace(), changed.recorder.schedule().program()),
+            }
+        }
+        stage += took;
+    }
+    println!("{:?}", nests.recorder.complete().map_err(|e| e.to_string()));
+    let all = tensor_sketches(&task);
+    println!("{} sketches", all.len());
+    for (s, made) in &all {
+        println!("{} {}", crate::price::cycles(&made.program, &task.machine), s.trace.to_string().len());
+    }
+    if let Some((s, made)) = all.first() { println!("{}\n{}", s.trace, made.program); }
+    println!("default {}", crate::price::cycles(&task.scheduled_as(None).program, &task.machine));
 }

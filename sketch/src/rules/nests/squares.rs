@@ -1,0 +1,60 @@
+//! Squares: a stage that reads across the rows of what it writes.
+//!
+//! ```text
+//! y[v0, v1] = x[v1, v0], f32[64, 96], 8 lanes
+//! =>
+//! parallel p in 0..8 { for j in 0..12 { vectorized l in 0..8 { unrolled u in 0..8 { y[p * 8 + u, j * 8 + l] = x[j * 8 + l, p * 8 + u] } } } }
+//! ```
+//!
+//! The vector lies along the last axis of the result, what is written out along the last axis of
+//! what it reads: code generation loads rows of both and transposes in registers.
+
+use ansc_graph::{Expr, Stage, VarId};
+
+use super::Nests;
+use crate::default::is_transposed;
+use crate::schedule::Rest;
+use crate::trace::StepError;
+use crate::walk::is_worthwhile;
+
+pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
+    let s = nests.stage(stage);
+    if s.reduce.is_some() || !is_transposed(&nests.compute, &nests.task.machine, s) {
+        return Ok(None);
+    }
+    let Some(across) = across(s) else { return Ok(None) };
+    let (last, lanes, worthwhile) = (s.ty.rank() - 1, nests.lanes(stage), is_worthwhile(s));
+    let block = nests.block(stage)?;
+    let r = &mut nests.recorder;
+    let mut outer = r.get_loops(block)?;
+    let columns = outer.remove(last);
+    let rows = outer.remove(across);
+    let rows = r.split(rows, &[0.into(), lanes.into()])?;
+    let columns = r.split(columns, &[0.into(), lanes.into()])?;
+    let order = [&outer[..], &[rows[0], columns[0], columns[1], rows[1]]].concat();
+    r.reorder(&order)?;
+    r.vectorize(columns[1])?;
+    r.unroll(rows[1])?;
+    r.peel(columns[0], Rest::Pieces)?;
+    r.peel(rows[0], Rest::Pieces)?;
+    // A loop with another one beside it, which peeling left, is not fused with those around it.
+    let parallel = match outer.first() {
+        Some(_) => r.fuse(&outer)?,
+        None => rows[0],
+    };
+    if worthwhile {
+        r.parallel(parallel)?;
+    }
+    Ok(Some(1))
+}
+
+/// The axis of the result that the last index of what is read moves along.
+fn across(s: &Stage) -> Option<usize> {
+    let last = s.ty.rank().checked_sub(1)?;
+    let loads = s.body.loads();
+    let moved = |at: &[Expr]| {
+        let index = at.last()?;
+        (0..last).find(|&axis| *index == Expr::Var(VarId::new(axis)))
+    };
+    loads.iter().find_map(|(_, at)| moved(at))
+}
