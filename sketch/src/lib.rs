@@ -6,6 +6,7 @@
 mod affine;
 pub mod algorithm;
 pub mod budget;
+mod choices;
 mod choose;
 mod decompose;
 pub mod default;

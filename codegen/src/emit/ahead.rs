@@ -60,7 +60,7 @@ struct Walk {
 impl Emitter<'_, '_> {
     /// Fetches a part of what the iterations after the loops around `l` will read.
     pub(crate) fn fetch_ahead(&mut self, l: &For) -> Result<()> {
-        if self.is_gpu() || self.lanes.is_some() || l.body.iter().any(has_loop) {
+        if self.is_gpu() || self.lanes.is_some() || l.body.iter().any(|s| self.turns(s)) {
             return Ok(());
         }
         for Ahead { buffer, first, lines } in self.all_ahead(l) {
@@ -74,20 +74,31 @@ impl Emitter<'_, '_> {
         Ok(())
     }
 
+    /// Whether there is a loop that stays one: instructions on tiles are none.
+    fn turns(&self, stmt: &Stmt) -> bool {
+        match stmt {
+            Stmt::For(l) if self.tiles.is_some() && matches!(l.kind, ForKind::Tensor(_)) => false,
+            Stmt::For(l) if l.kind == ForKind::Unrolled => l.body.iter().any(|s| self.turns(s)),
+            _ => has_loop(stmt),
+        }
+    }
+
     fn all_ahead(&mut self, l: &For) -> Vec<Ahead> {
         let mut reads = vec![];
-        l.body.iter().for_each(|stmt| self.large_reads(stmt, &mut reads));
+        l.body.iter().for_each(|stmt| self.large_reads(stmt, &mut vec![], &mut reads));
         let mut known = BTreeSet::new();
-        let new = reads.into_iter().filter(|(buffer, _)| known.insert(*buffer));
-        new.filter_map(|(buffer, flat)| self.ahead(buffer, &flat)).collect()
+        let new = reads.into_iter().filter(|read| known.insert(read.buffer));
+        new.filter_map(|read| self.ahead(&read)).collect()
     }
 
     /// Where the blocks of `stmt` read large inputs, with the variables of loops inside of it as they are.
-    fn large_reads(&mut self, stmt: &Stmt, reads: &mut Vec<(BufId, Affine)>) {
+    fn large_reads(&mut self, stmt: &Stmt, inner: &mut Vec<Loop>, reads: &mut Vec<LargeRead>) {
         match stmt {
             Stmt::For(l) => {
                 self.ranges.insert(l.var, (0, l.extent as i64 - 1));
-                l.body.iter().for_each(|stmt| self.large_reads(stmt, reads));
+                inner.push((l.var, l.extent as i64));
+                l.body.iter().for_each(|stmt| self.large_reads(stmt, inner, reads));
+                inner.pop();
                 self.ranges.remove(&l.var);
             }
             Stmt::Block(block) => {
@@ -97,7 +108,8 @@ impl Emitter<'_, '_> {
                 for (buffer, indices) in block.body.value().loads() {
                     let info = self.program.buffer(buffer);
                     if info.scope == Scope::Input && info.ty.bytes() >= LEAST_BYTES {
-                        reads.push((buffer, self.flatten(buffer, indices)));
+                        let flat = self.flatten(buffer, indices);
+                        reads.push(LargeRead { buffer, flat, inner: inner.clone() });
                     }
                 }
                 block.iters.iter().for_each(|i| _ = self.bindings.remove(&i.var));
@@ -105,12 +117,13 @@ impl Emitter<'_, '_> {
         }
     }
 
-    fn ahead(&self, buffer: BufId, flat: &Affine) -> Option<Ahead> {
+    fn ahead(&self, LargeRead { buffer, flat, inner }: &LargeRead) -> Option<Ahead> {
+        let buffer = *buffer;
         let open = self.frames.iter().rev().filter_map(|f| Some(f.var?.0));
         let loops: Option<Vec<Loop>> =
             open.map(|var| Some((var, self.ranges.get(&var)?.1 + 1))).collect();
         let size = self.program.buffer(buffer).ty.dtype.size() as i64;
-        let (first, lines) = Walk::of(flat, &loops?, size)?.fetched(size, self)?;
+        let (first, lines) = Walk::of(flat, &loops?, inner, size)?.fetched(size, self)?;
         Some(Ahead { buffer, first, lines })
     }
 }
@@ -118,14 +131,22 @@ impl Emitter<'_, '_> {
 /// A variable and its extent.
 type Loop = (VarId, i64);
 
+/// A large input that is read, and the loops that are written out around the access.
+struct LargeRead {
+    buffer: BufId,
+    flat: Affine,
+    inner: Vec<Loop>,
+}
+
 impl Walk {
     /// Of an access at `flat` in loops, the innermost first, to elements of `size` bytes. None if it goes through its buffer
-    /// in another way. Passes over less than a panel count for nothing.
-    fn of(flat: &Affine, loops: &[Loop], size: i64) -> Option<Walk> {
+    /// in another way. Passes over less than a panel count for nothing. Loops that are written out inside may go on with
+    /// panels side by side, which are one.
+    fn of(flat: &Affine, loops: &[Loop], inner: &[Loop], size: i64) -> Option<Walk> {
         let (mut panel, mut steps, mut step) = (0, 1, Expr::int(0));
         let (mut passes, mut pass) = (1, Expr::int(0));
         let mut rest = loops.iter();
-        let (var, extent, inner) = loop {
+        let (var, extent, outside) = loop {
             let &(var, extent) = rest.next()?;
             let small = passes == 1 || panel * size < LEAST_PANEL;
             match stride_of(flat, var) {
@@ -141,12 +162,14 @@ impl Walk {
                 _ => break (var, extent, loops.len() - rest.len() - 1),
             }
         };
+        let beside = |(var, _): &&Loop| panel > 0 && stride_of(flat, *var) == Some(panel);
+        panel *= inner.iter().find(beside).map_or(1, |(_, extent)| *extent);
         let (grain, stride) = grain_of(flat, var)?;
         if grain > 1 {
             pass = pass + Expr::Var(var).floor_mod(grain) * Expr::int(passes);
             passes *= grain.min(extent);
         }
-        let outer = part(flat, |v| loops[inner..].iter().any(|(l, _)| l == v))?;
+        let outer = part(flat, |v| loops[outside..].iter().any(|(l, _)| l == v))?;
         (panel > 0 && stride == panel).then_some(Walk { panel, steps, step, passes, pass, outer })
     }
 

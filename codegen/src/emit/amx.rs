@@ -26,7 +26,7 @@ use inkwell::values::{IntValue, PointerValue};
 use crate::affine::Affine;
 use crate::emit::ahead::{part, stride_of};
 use crate::emit::function::{Emitter, Result};
-use crate::emit::uses;
+use crate::emit::{accesses, uses};
 use crate::target::Target;
 
 /// Tile registers.
@@ -82,14 +82,15 @@ impl Instruction {
 }
 
 impl<'c> Emitter<'c, '_> {
-    /// Writes the loop with tiles, if it uses fragments that can be tiles and are not yet.
+    /// Writes a part of a function with registers for the fragments that these statements use, if
+    /// they can be tiles and are not yet.
     pub(crate) fn with_tiles(
         &mut self,
-        l: &For,
+        stmts: &[&Stmt],
         body: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<()> {
         let wanted = self.tiles.is_none() && self.lanes.is_none() && has_amx(self.target);
-        let Some(tiles) = wanted.then(|| self.registers_for(l)).flatten() else {
+        let Some(tiles) = wanted.then(|| self.registers_for(stmts)).flatten() else {
             return body(self);
         };
         self.configure(&tiles);
@@ -98,6 +99,26 @@ impl<'c> Emitter<'c, '_> {
         self.tiles = None;
         self.ir.intrinsic_on("llvm.x86.tilerelease", &[], &[]);
         Ok(())
+    }
+
+    /// How many of the statements use the fragments that the first of them uses.
+    pub(crate) fn sharing_tiles(&self, stmts: &[&Stmt]) -> usize {
+        if self.tiles.is_some() || !has_amx(self.target) {
+            return 1;
+        }
+        let fragments = |stmt: &Stmt| -> Vec<BufId> {
+            let all = uses(std::slice::from_ref(stmt)).into_keys();
+            all.filter(|b| self.program.buffer(*b).scope == Scope::Fragment).collect()
+        };
+        let (mut known, mut end) = (fragments(stmts[0]), 1);
+        for (at, stmt) in stmts.iter().enumerate().skip(1) {
+            let own = fragments(stmt);
+            if own.iter().any(|b| known.contains(b)) {
+                end = at + 1;
+            }
+            known.extend(own);
+        }
+        end
     }
 
     /// The nest as one instruction; false if it is to be executed as loops.
@@ -158,9 +179,14 @@ impl<'c> Emitter<'c, '_> {
         self.ir.intrinsic_on("llvm.x86.ldtilecfg", &[], &[at.into()]);
     }
 
-    /// Registers for all fragments that are used under the loop, and nowhere else.
-    fn registers_for(&mut self, l: &For) -> Option<Tiles> {
-        let inside = uses(&l.body);
+    /// Registers for all fragments that are used by the statements, and nowhere else.
+    fn registers_for(&mut self, stmts: &[&Stmt]) -> Option<Tiles> {
+        let mut inside: BTreeMap<BufId, usize> = BTreeMap::new();
+        for stmt in stmts {
+            for (buffer, times) in uses(std::slice::from_ref(*stmt)) {
+                *inside.entry(buffer).or_default() += times;
+            }
+        }
         let is_fragment = |b: &BufId| self.program.buffer(*b).scope == Scope::Fragment;
         let fragments: Vec<BufId> = inside.keys().copied().filter(is_fragment).collect();
         let own = |b: &BufId| inside[b] == self.buffers.uses[b];
@@ -169,7 +195,7 @@ impl<'c> Emitter<'c, '_> {
         }
         let mut found = BTreeMap::new();
         let ranges = self.ranges.clone();
-        let known = self.collect(l, &mut vec![], &mut found);
+        let known = stmts.iter().try_for_each(|s| self.collect(s, &mut vec![], &mut found));
         self.ranges = ranges;
         known?;
         let mut tiles = Tiles::default();
@@ -183,14 +209,21 @@ impl<'c> Emitter<'c, '_> {
         Some(tiles)
     }
 
-    /// Shapes of the tiles of all fragments under a loop. None if something uses one of them that
-    /// is no instruction on tiles with known numbers.
+    /// Shapes of the tiles of all fragments that a statement uses. None if something uses one of
+    /// them that is no instruction on tiles with known numbers.
     fn collect(
         &mut self,
-        l: &For,
+        stmt: &Stmt,
         written_out: &mut Vec<VarId>,
         found: &mut BTreeMap<BufId, (i64, u8, u16)>,
     ) -> Option<()> {
+        let l = match stmt {
+            Stmt::For(l) => l,
+            Stmt::Block(block) => {
+                let is_fragment = |b: BufId| self.program.buffer(b).scope == Scope::Fragment;
+                return (!accesses(block).any(is_fragment)).then_some(());
+            }
+        };
         if let ForKind::Tensor(_) = l.kind {
             for tile in self.instruction(l)?.tiles() {
                 let vars = part(&tile.at, |v| !written_out.contains(v))?;
@@ -205,17 +238,7 @@ impl<'c> Emitter<'c, '_> {
         self.ranges.insert(l.var, (0, l.extent as i64 - 1));
         let is_written_out = l.kind == ForKind::Unrolled || l.extent == 1;
         written_out.extend(is_written_out.then_some(l.var));
-        for stmt in &l.body {
-            match stmt {
-                Stmt::For(inner) => self.collect(inner, written_out, found)?,
-                Stmt::Block(block) => {
-                    let is_fragment = |b: BufId| self.program.buffer(b).scope == Scope::Fragment;
-                    if crate::emit::accesses(block).any(is_fragment) {
-                        return None;
-                    }
-                }
-            }
-        }
+        l.body.iter().try_for_each(|s| self.collect(s, written_out, found))?;
         written_out.retain(|v| *v != l.var);
         Some(())
     }

@@ -197,13 +197,17 @@ impl<'c, 'p> Emitter<'c, 'p> {
     pub(crate) fn parallel(&mut self, l: &For) -> Result<()> {
         let parameter = |n| self.function.get_nth_param(n).expect("a kernel has four parameters");
         let (begin, end) = (parameter(2).into_int_value(), parameter(3).into_int_value());
-        self.with_tiles(l, |e| e.counted(l.var, l.extent, begin, end, |e| e.stmts(&l.body)))?;
+        let body: Vec<&Stmt> = l.body.iter().collect();
+        let ranges = self.ranges.insert(l.var, (0, l.extent as i64 - 1));
+        debug_assert!(ranges.is_none(), "the first loop of a function");
+        let write = |e: &mut Self| e.counted(l.var, l.extent, begin, end, |e| e.stmts(&l.body));
+        self.with_tiles(&body, write)?;
         self.end();
         Ok(())
     }
 
     pub(crate) fn serial(&mut self, stmts: &[&Stmt]) -> Result<()> {
-        stmts.iter().try_for_each(|s| self.stmt(s))?;
+        self.grouped(stmts)?;
         self.end();
         Ok(())
     }

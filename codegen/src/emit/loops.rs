@@ -23,10 +23,29 @@ const POSITIONED: &str = "the builder is positioned";
 
 impl<'c> Emitter<'c, '_> {
     pub(crate) fn stmts(&mut self, stmts: &[Stmt]) -> Result<()> {
-        for (at, stmt) in stmts.iter().enumerate() {
-            self.fetch_for_later(stmts, at)?;
-            self.strips = self.strips(stmts, at);
-            self.stmt(stmt)?;
+        let all: Vec<&Stmt> = stmts.iter().collect();
+        let mut done = 0;
+        while done < stmts.len() {
+            let count = self.sharing_tiles(&all[done..]);
+            self.with_tiles(&all[done..done + count], |e| {
+                (done..done + count).try_for_each(|at| {
+                    e.fetch_for_later(stmts, at)?;
+                    e.strips = e.strips(stmts, at);
+                    e.stmt(&stmts[at])
+                })
+            })?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Statements of the root, those that share tiles together.
+    pub(crate) fn grouped(&mut self, stmts: &[&Stmt]) -> Result<()> {
+        let mut left = stmts;
+        while !left.is_empty() {
+            let (group, rest) = left.split_at(self.sharing_tiles(left));
+            self.with_tiles(group, |e| group.iter().try_for_each(|s| e.stmt(s)))?;
+            left = rest;
         }
         Ok(())
     }
@@ -34,7 +53,7 @@ impl<'c> Emitter<'c, '_> {
     pub(crate) fn stmt(&mut self, stmt: &Stmt) -> Result<()> {
         match stmt {
             Stmt::Block(block) => self.block(block),
-            Stmt::For(l) => self.with_tiles(l, |e| e.for_loop(l)),
+            Stmt::For(l) => self.for_loop(l),
         }
     }
 

@@ -98,3 +98,14 @@ fn instructions_of_a_block() {
     let counts = ["ldtilecfg", "tilerelease", "tdpbf16ps", "tileloadd", "tilestored", "tilezero"];
     assert_eq!(counts.map(count), [1, 1, 4, 4, 4, 4], "{assembly}");
 }
+
+/// A last tile of fewer rows has a configuration of its own.
+#[test]
+fn tails_of_rows_are_tiles_too() {
+    let target = Target::parse("sapphirerapids").unwrap();
+    let (_, scheduled) = in_tiles(PRODUCTS[1], &target);
+    let assembly = listing(&scheduled.program, "k", &target, Listing::Assembly).unwrap();
+    let count = |word: &str| assembly.lines().filter(|line| line.contains(word)).count();
+    assert_eq!(count("ldtilecfg"), 2, "{assembly}");
+    assert_eq!(count("tdpbf16ps"), count("tilezero"), "{assembly}");
+}

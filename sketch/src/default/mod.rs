@@ -33,6 +33,7 @@ pub(crate) mod usage;
 use ansc_graph::Compute;
 
 use crate::budget::{self, BUDGET};
+use crate::choices;
 use crate::finish::finish;
 use crate::packed::Packing;
 use crate::program::Program;
@@ -168,7 +169,7 @@ fn build(
         }
     }
     let (program, packings) = builder.done();
-    Scheduled { program: finish(program), packings }
+    Scheduled { program: finish(choices::apart(program, machine)), packings }
 }
 
 /// Nests for the stages from `first` on.

@@ -12,6 +12,10 @@ use crate::op::{ComputeOp, ConvAttrs, Kind};
 /// are products of positions with frequencies, which need all bits.
 const FEWEST_TERMS: usize = 8;
 
+/// Convolutions of fewer channels stay as they are, as a network's first one: terms lie in short
+/// rows, which no unit for matrices takes.
+const FEWEST_CHANNELS: usize = 4;
+
 /// Whether the node sums products of two `f32` operands, and enough of them. A depthwise
 /// convolution is none of these: each element of its input meets few others.
 pub fn is_product(graph: &Graph, node: NodeId) -> bool {
@@ -38,7 +42,11 @@ pub(super) fn fits(graph: &Graph, node: NodeId, dtype: DType) -> bool {
 
 fn sums_products(op: &ComputeOp) -> bool {
     match &op.kind {
-        Kind::Conv(attrs) => !is_depthwise(attrs, &op.expr.inputs),
+        Kind::Conv(attrs) => {
+            let x = &op.expr.inputs[0];
+            let channels = x.shape[attrs.input.axis(x.rank())] / attrs.groups.max(1);
+            channels >= FEWEST_CHANNELS && !is_depthwise(attrs, &op.expr.inputs)
+        }
         Kind::MatMul => true,
         Kind::Other(_) => is_sum_of_products(&op.expr),
         _ => false,

@@ -328,7 +328,7 @@ impl Plan {
                 .filter(fits)
                 .find(|n| iterations / n * columns >= PARALLEL_ITERATIONS);
             let kept = most.unwrap_or(1);
-            if kept == 1 {
+            if kept == 1 && count > 1 {
                 break;
             }
             iterations /= kept;

@@ -104,7 +104,8 @@ fn debug_large() {
     let Ok(file) = std::env::var("DEBUG_COMPUTE") else { return };
     let text = std::fs::read_to_string(file).unwrap();
     let n = Compute::parse(&text).unwrap().inputs.len();
-    let constant: Vec<bool> = (0..n).map(|i| i == 1 && std::env::var("DEBUG_CONST").is_ok()).collect();
+    let constant: Vec<bool> =
+        (0..n).map(|i| i == 1 && std::env::var("DEBUG_CONST").is_ok()).collect();
     let mut task = Task::clone(&with_units(&text, &constant));
     task.machine.vector_bytes = 64;
     task.machine.registers = 32;
@@ -118,8 +119,17 @@ fn debug_large() {
             let mut changed = nests.clone();
             match rule(&mut changed, stage, 0).map_err(|e| e.to_string()) {
                 Ok(None) => {}
-                Ok(Some(n)) => { println!("{stage} {name} ok"); nests = changed; took = n; break; }
-                Err(e) => println!("{stage} {name} {e}\n{}\n{}", changed.recorder.trace(), changed.recorder.schedule().program()),
+                Ok(Some(n)) => {
+                    println!("{stage} {name} ok");
+                    nests = changed;
+                    took = n;
+                    break;
+                }
+                Err(e) => println!(
+                    "{stage} {name} {e}\n{}\n{}",
+                    changed.recorder.trace(),
+                    changed.recorder.schedule().program()
+                ),
             }
         }
         stage += took;
@@ -128,8 +138,14 @@ fn debug_large() {
     let all = tensor_sketches(&task);
     println!("{} sketches", all.len());
     for (s, made) in &all {
-        println!("{} {}", crate::price::cycles(&made.program, &task.machine), s.trace.to_string().len());
+        println!(
+            "{} {}",
+            crate::price::cycles(&made.program, &task.machine),
+            s.trace.to_string().len()
+        );
     }
-    if let Some((s, made)) = all.first() { println!("{}\n{}", s.trace, made.program); }
+    if let Some((s, made)) = all.first() {
+        println!("{}\n{}", s.trace, made.program);
+    }
     println!("default {}", crate::price::cycles(&task.scheduled_as(None).program, &task.machine));
 }
