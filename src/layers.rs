@@ -1,4 +1,5 @@
-//! The values that the results of every kernel are compared with, and how much each kernel rounds by itself.
+//! The values that the results of every kernel are compared with, and how much each kernel rounds
+//! by itself.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +18,8 @@ use crate::{Error, assemble};
 
 /// A result of the model, or of a kernel.
 pub struct Layer {
-    /// As the artifact calls it that was compiled with [`Expose::Everything`](assemble::Expose::Everything).
+    /// As the artifact calls it that was compiled with
+    /// [`Expose::Everything`](assemble::Expose::Everything).
     pub name: String,
     /// The value of the interpreter, with all bits of `f32`.
     pub reference: Tensor,
@@ -63,7 +65,8 @@ pub fn layers(model: &Path, options: &Options, inputs: &[Tensor]) -> Result<Vec<
     Ok(layers)
 }
 
-/// All values of the graph with all bits, and the graph that is compiled. Nodes that both have go by the same ids.
+/// All values of the graph with all bits, and the graph that is compiled. Nodes that both have go
+/// by the same ids.
 struct Reference {
     wide: Graph,
     compiled: Graph,
@@ -83,7 +86,8 @@ impl Reference {
         Ok(Reference { wide, compiled, values })
     }
 
-    /// What a value of the compiled graph would be if nothing were rounded. Constants are what they are.
+    /// What a value of the compiled graph would be if nothing were rounded. Constants are what they
+    /// are.
     fn value(&self, value: ValueId) -> Option<Tensor> {
         if let Some(tensor) = self.compiled.const_of(value) {
             return Some(tensor.as_ref().clone());

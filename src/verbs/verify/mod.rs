@@ -427,7 +427,8 @@ fn every_kernel(
     Ok(all)
 }
 
-/// A kernel is good if its result is near enough to that of `f32`, and adds no more error of its own than its precision does.
+/// A kernel is good if its result is near enough to that of `f32`, and adds no more error of its
+/// own than its precision does.
 fn compared(layer: Layer, actual: &Tensor, tolerance: f64) -> Result<Compared, Error> {
     let Layer { name, reference, rounding } = layer;
     let actual = layers::converted(actual, reference.dtype())?;
