@@ -24,12 +24,14 @@ pub fn tolerance(precision: Precision) -> f64 {
     }
 }
 
-/// The error that one kernel may have of its own, relative to the largest element of its result: it
-/// rounds two operands and its result.
+/// The error that one kernel may have of its own, relative to the largest element of its result.
+///
+/// It rounds two operands and its result, of which the operands may be larger than what it leaves,
+/// as before a clip.
 pub fn tolerance_of_kernel(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 1e-4,
-        rounded => 4.0 * rounded.unit_roundoff(),
+        rounded => 8.0 * rounded.unit_roundoff(),
     }
 }
 
