@@ -1,4 +1,5 @@
-//! The values that the results of every kernel are compared with, and how much each kernel rounds by itself.
+//! The values that the results of every kernel are compared with, and how much each kernel rounds
+//! by itself.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,10 +18,13 @@ use crate::{Error, assemble};
 
 /// A result of the model, or of a kernel.
 pub struct Layer {
-    /// As the artifact calls it that was compiled with [`Expose::Everything`](assemble::Expose::Everything).
+    /// As the artifact calls it that was compiled with
+    /// [`Expose::Everything`](assemble::Expose::Everything).
     pub name: String,
     /// The value of the interpreter, with all bits of `f32`.
     pub reference: Tensor,
+    /// The error that rounding alone makes up to here, as the interpreter has it.
+    pub predicted: Difference,
     /// Of a kernel that handles fewer bits.
     pub rounding: Option<Rounding>,
 }
@@ -58,32 +62,49 @@ pub fn layers(model: &Path, options: &Options, inputs: &[Tensor]) -> Result<Vec<
             Some(group) if !group.is_view => reference.rounding(group, &tensor)?,
             _ => None,
         };
-        layers.push(Layer { name, reference: tensor, rounding });
+        let predicted = reference.predicted(value, &tensor);
+        layers.push(Layer { name, reference: tensor, predicted, rounding });
     }
     Ok(layers)
 }
 
-/// All values of the graph with all bits, and the graph that is compiled. Nodes that both have go by the same ids.
+/// All values of the graph with all bits, and the graph that is compiled. Nodes that both have go
+/// by the same ids.
 struct Reference {
     wide: Graph,
     compiled: Graph,
     values: HashMap<ValueId, Tensor>,
+    /// What the compiled graph computes.
+    rounded: HashMap<ValueId, Tensor>,
+}
+
+/// What the interpreter computes, by value.
+fn observed(graph: &Graph, inputs: &[Tensor]) -> Result<HashMap<ValueId, Tensor>, Error> {
+    let given = graph.inputs().iter().zip(inputs);
+    let given = given.map(|(&node, tensor)| (ValueId { node, out: 0 }, tensor.clone()));
+    let mut values: HashMap<ValueId, Tensor> = given.collect();
+    interp::run_observed(graph, inputs, &mut |node: NodeId, outputs: &[Tensor]| {
+        for (out, tensor) in outputs.iter().enumerate() {
+            values.insert(ValueId { node, out: out as u32 }, tensor.clone());
+        }
+    })?;
+    Ok(values)
 }
 
 impl Reference {
     fn of(wide: Graph, compiled: Graph, inputs: &[Tensor]) -> Result<Reference, Error> {
-        let given = wide.inputs().iter().zip(inputs);
-        let given = given.map(|(&node, tensor)| (ValueId { node, out: 0 }, tensor.clone()));
-        let mut values: HashMap<ValueId, Tensor> = given.collect();
-        interp::run_observed(&wide, inputs, &mut |node: NodeId, outputs: &[Tensor]| {
-            for (out, tensor) in outputs.iter().enumerate() {
-                values.insert(ValueId { node, out: out as u32 }, tensor.clone());
-            }
-        })?;
-        Ok(Reference { wide, compiled, values })
+        let values = observed(&wide, inputs)?;
+        let rounded = observed(&compiled, inputs)?;
+        Ok(Reference { wide, compiled, values, rounded })
     }
 
-    /// What a value of the compiled graph would be if nothing were rounded. Constants are what they are.
+    fn predicted(&self, value: ValueId, reference: &Tensor) -> Difference {
+        let rounded = self.rounded.get(&value).unwrap_or(reference);
+        Difference::between(rounded, reference)
+    }
+
+    /// What a value of the compiled graph would be if nothing were rounded. Constants are what they
+    /// are.
     fn value(&self, value: ValueId) -> Option<Tensor> {
         if let Some(tensor) = self.compiled.const_of(value) {
             return Some(tensor.as_ref().clone());

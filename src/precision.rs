@@ -14,8 +14,9 @@ const EXAMPLES: usize = 3;
 
 /// The error that outputs of an artifact may have, relative to the largest element of an output.
 ///
-/// An output is the end of a few dozen layers, each of which rounds its operands by up to the unit roundoff. Their errors have
-/// either sign, so that they add up to several times one of them, not to dozens.
+/// An output is the end of a few dozen layers, each of which rounds its operands by up to the unit
+/// roundoff. Their errors have either sign, so that they add up to several times one of them, not
+/// to dozens.
 pub fn tolerance(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 1e-4,
@@ -23,12 +24,14 @@ pub fn tolerance(precision: Precision) -> f64 {
     }
 }
 
-/// The error that one kernel may have of its own, relative to the largest element of its result: it rounds two operands and its
-/// result.
+/// The error that one kernel may have of its own, relative to the largest element of its result.
+///
+/// It rounds two operands and its result, of which the operands may be larger than what it leaves,
+/// as before a clip.
 pub fn tolerance_of_kernel(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 1e-4,
-        rounded => 4.0 * rounded.unit_roundoff(),
+        rounded => 8.0 * rounded.unit_roundoff(),
     }
 }
 
@@ -83,7 +86,8 @@ impl<'a> Names<'a> {
         };
         let reason = match self.all.contains(name) {
             true => format!(
-                "`{name}` is no convolution or matrix product of f32 with enough terms, and only those round what they read"
+                "`{name}` is no convolution or matrix product of f32 with enough terms, and only \
+                 those round what they read"
             ),
             false => format!("the model has no node `{name}`"),
         };

@@ -63,7 +63,8 @@ def compile(
 
     `dims` gives named dimensions their sizes; several, as in `{"batch": [1, 4]}`, go into one artifact. `shapes` gives
     inputs their shapes. `values` fixes inputs that decide shapes. Other keywords are options of `ansc compile`: `target`,
-    `sm`, `target_cpu`, `threads`, `records`, `trials`, `accurate`, `untuned`, `small`.
+    `sm`, `target_cpu`, `threads`, `records`, `trials`, `accurate`, `untuned`, `small`, and `precision`: `"bf16"`, or several as in
+    `["bf16", "conv1=f32"]`, where `conv1` is a node of the model.
     """
     folder = tempfile.mkdtemp() if output is None else None
     path = Path(output) if folder is None else Path(folder) / "model.ansc"
@@ -90,7 +91,7 @@ def tune(
 
     `progress` is called after each round with a dict: `trials`, `seconds`, `best_seconds` and others. Ctrl-C, or an
     exception in `progress`, ends the search after the round; nothing that was measured is lost. Other keywords are options
-    of `ansc tune`: `trials`, `minutes`, `until_gain`, `threads`, `seed`, `strategy`.
+    of `ansc tune`: `trials`, `minutes`, `until_gain`, `threads`, `seed`, `strategy`, `precision`.
     """
     options = {**options, "records": records}
     return _run("tune", model, dims, shapes, values, options, progress=progress)
@@ -152,12 +153,18 @@ def _joined(sizes, by: str) -> str:
     return by.join(map(str, sizes)) if hasattr(sizes, "__iter__") else str(sizes)
 
 
+# Options that are given once for each value. Names of nodes may hold the commas that join values of the others.
+_REPEATED = ("precision",)
+
+
 def _flags(options: Mapping[str, Any]) -> list[str]:
     flags = []
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
         if value is True:
             flags.append(flag)
+        elif name in _REPEATED and isinstance(value, (list, tuple)):
+            flags += [word for one in value for word in (flag, str(one))]
         elif isinstance(value, (list, tuple)):
             flags += [flag, _joined(value, ",")]
         elif value is not None and value is not False:

@@ -250,6 +250,14 @@ class Models(unittest.TestCase):
         self.assertTrue(ansc.verify(data, ansc.compile(data))["ok"])
         self.assertEqual(ansc.inspect(data)["inputs"][0]["name"], "x")
 
+    def test_operands_may_have_fewer_bits(self):
+        artifact = ansc.compile(product(), precision=["bf16"])
+        report = ansc.verify(product(), artifact)
+        self.assertEqual((report["ok"], report["precision"]), (True, {"model": "bf16"}))
+        self.assertGreater(report["outputs"][0]["max_rel"], 1e-5)
+        with self.assertRaisesRegex(ansc.UsageError, "no node `p,q`"):
+            ansc.compile(product(), precision=["bf16", "p,q=f32"])
+
     def test_artifacts_are_checked(self):
         data = bytearray(ansc.compile(doubled(T.FLOAT)).to_bytes())
         data[len(data) // 2] ^= 1

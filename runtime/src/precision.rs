@@ -1,7 +1,7 @@
 //! How many bits the operands of sums of products have.
 //!
-//! A model declares `f32`. With another precision, convolutions and matrix products read operands that were rounded, and sum
-//! in `f32` all the same.
+//! A model declares `f32`. With another precision, convolutions and matrix products read operands
+//! that were rounded, and sum in `f32` all the same.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,7 +52,8 @@ impl Precision {
         }
     }
 
-    /// Half the distance from 1 to the next larger number, the most that rounding adds to a number, as a part of it.
+    /// Half the distance from 1 to the next larger number, the most that rounding adds to a number,
+    /// as a part of it.
     pub const fn unit_roundoff(self) -> f64 {
         match self {
             Precision::F32 => 1.0 / (1u64 << 24) as f64,

@@ -6,7 +6,7 @@ use super::*;
 use crate::expr::{BinOp, UnOp};
 use crate::fuse;
 use crate::interp;
-use crate::ops::concat;
+use crate::ops::{concat, grid};
 use crate::passes::testing::{Builder, inputs};
 use crate::passes::{self, Options};
 use crate::verify::verify;
@@ -295,6 +295,27 @@ fn a_mean_that_is_subtracted_keeps_its_operand_wide() {
         let expected = if subtracts { DType::F32 } else { DType::BF16 };
         assert_eq!(of_conv.unwrap().1, expected, "{:?}", stored(&graph));
     }
+}
+
+#[test]
+fn positions_keep_all_bits_and_what_lies_there_does_not() {
+    let mut b = Builder::new(58);
+    let (x, code) = (b.input(&[1, 3, 6, 6]), b.input(&[1, 16]));
+    let picture = b.conv(x, 16, 3, 1);
+    let grid = b.dense(code, 18);
+    let grid = b.reshape(grid, &[1, 3, 3, 2]);
+    let attrs = grid::GridAttrs {
+        mode: grid::GridMode::Linear,
+        padding: grid::GridPadding::Zeros,
+        align_corners: false,
+    };
+    let [a, g] = [picture, grid].map(|v| b.graph.ty(v).clone());
+    let sampled = b.emit(grid::grid_sample(&a, &g, attrs).unwrap(), &[picture, grid]);
+    let y = b.conv(sampled, 16, 3, 1);
+    let graph = bf16(&b.finish(&[y]));
+    let of = |kernel: &str| stored(&graph).into_iter().find(|(name, _)| name.starts_with(kernel));
+    assert_eq!(of("matmul").unwrap().1, DType::F32, "{:?}", stored(&graph));
+    assert_eq!(of("conv").unwrap().1, DType::BF16, "{:?}", stored(&graph));
 }
 
 /// Names of nodes that sum products of operands of 16 bits.
