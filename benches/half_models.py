@@ -1,26 +1,30 @@
 #!/usr/bin/env python3
 """Latency of networks in half floats, as a multiple of the same networks in float32.
 
-    half_models.py [--models resnet18,..] [--threads 1] [--seconds 3] [--rounds 7] [--ansc ANSC] [--kind f16|bf16] [--keep FOLDER]
+    half_models.py [--models resnet18,..] [--seconds 6] [--ansc ANSC] [--runtime libansc_runtime.so] [--kind f16|bf16] [--keep FOLDER]
 
 Each generated network becomes a second model whose weights and values between operators are half floats; inputs and outputs
-stay float32. Both are compiled without tuned schedules and take turns. The last column is by how much their outputs
-differ, relative to the largest. Needs `cargo build --release` and a Python with numpy, onnx and onnxruntime.
+stay float32. Both are compiled without tuned schedules, and run in turns with one thread, as `paired.py` does. The last column
+is by how much their outputs differ, relative to the largest. Needs `cargo build --release -p ansc -p ansc-runtime` and a
+Python with numpy and onnx.
 """
 
 import argparse
 import os
+import statistics
 import subprocess
-import sys
 import tempfile
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-import side_by_side as bench
+import paired
+from side_by_side import cells
 
-NETWORKS = ["resnet18", "mobilenet_v2", "minilm", "bert_base", "vgg16", "unet", "convnext_t", "mlp"]
+NETWORKS = ["resnet18", "resnet50", "vgg16", "mobilenet_v2", "efficientnet_b0", "shufflenet_v2", "densenet121", "inception_v1",
+            "convnext_t", "unet", "dcgan", "vit_b16", "swin_t", "mobilevit_s", "minilm", "bert_base", "gpt2", "llama_step",
+            "wav2vec2", "lstm_tagger", "mlp"]
 KINDS = {"f16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
 # Inputs that are float32 whatever the operator computes in, by operator.
 ALWAYS_WIDE = {"Resize": [1, 2], "Upsample": [1]}
@@ -30,7 +34,8 @@ def narrow(tensor, kind):
     """The tensor in half floats, if it is of float32."""
     if tensor.data_type != TensorProto.FLOAT:
         return tensor
-    values = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(kind))
+    with np.errstate(over="ignore"):        # masks of attention hold the least float
+        values = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(kind))
     return helper.make_tensor(tensor.name, kind, tensor.dims, values.tobytes(), raw=True)
 
 
@@ -75,53 +80,42 @@ def rename(graph, names, of):
             ports[i] = names.get(name, name)
 
 
-def artifact(ansc, model, threads):
+def artifact(ansc, model):
     path = model.removesuffix(".onnx") + ".ansc"
-    line = [ansc, "compile", model, "-o", path, "--threads", threads, "--untuned"]
+    line = [ansc, "compile", model, "-o", path, "--threads", "1", "--untuned"]
     subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
     return path
 
 
 def measured(name, folder, args):
+    """Medians of both, that of their ratios, and by how much outputs differ."""
     subprocess.run([args.ansc, "models", name, "-o", folder], check=True, stdout=subprocess.DEVNULL)
-    models = {"float32": os.path.join(folder, name + ".onnx"), args.kind: os.path.join(folder, f"{name}_{args.kind}.onnx")}
-    onnx.save(in_halves(onnx.load(models["float32"]), KINDS[args.kind]), models[args.kind])
-    inputs = os.path.join(folder, name)
-    os.makedirs(inputs, exist_ok=True)
-    bench.make_inputs(models["float32"], inputs)
-    files = {kind: artifact(args.ansc, model, args.threads) for kind, model in models.items()}
-    engines = {kind: [bench.BinaryWorker, args.ansc, file, inputs, args.threads] for kind, file in files.items()}
-    args.peers = ["float32"]
-    told = bench.in_turns(engines, inputs, args)
-    if told["failed"]:
-        raise SystemExit(f"{name}: {told['failed']}")
-    return told["engines"]
+    wide, half = (os.path.join(folder, name + suffix + ".onnx") for suffix in ["", "_" + args.kind])
+    onnx.save(in_halves(onnx.load(wide), KINDS[args.kind]), half)
+    return paired.compare(artifact(args.ansc, wide), artifact(args.ansc, half), args.seconds, args.runtime)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(NETWORKS))
-    parser.add_argument("--threads", default="1")
-    parser.add_argument("--seconds", type=float, default=3, help="per model and type")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--ansc", default=os.path.join(bench.BIN, "ansc"))
+    parser.add_argument("--seconds", type=float, default=6, help="per network")
+    parser.add_argument("--ansc", default=os.path.join(os.path.dirname(paired.RUNTIME), "ansc"))
+    parser.add_argument("--runtime", default=paired.RUNTIME, help="libansc_runtime.so")
     parser.add_argument("--kind", choices=sorted(KINDS), default="f16")
     parser.add_argument("--keep", metavar="FOLDER", help="where models and artifacts stay")
-    parser.add_argument("--limit", type=float, default=300, help="seconds that a command may take")
     args = parser.parse_args()
-    print(bench.cells(["model", "float32, ms", f"{args.kind}, ms", "ratio", "difference"]) + "\n|---|---|---|---|---|")
+    print(cells(["model", "float32, ms", f"{args.kind}, ms", "ratio", "difference"]) + "\n|---|---|---|---|---|")
     ratios = []
     with tempfile.TemporaryDirectory() as work:
         folder = args.keep or work
         os.makedirs(folder, exist_ok=True)
         for name in args.models.split(","):
-            row = measured(name, folder, args)
-            ratios.append(bench.ratio(row, args.kind, "float32"))
-            times = [bench.latency(row[kind]) for kind in ["float32", args.kind]]
-            print(bench.cells([name, *times, f"{ratios[-1]:.3f}", f"{row[args.kind]['relative']:.1e}"]), flush=True)
-    mean = bench.geometric(ratios)
-    print(bench.cells([f"geometric mean of {len(ratios)}", "", "", f"**{mean:.3f}** (worst {max(ratios):.3f})", ""]))
+            wide, half, ratio, off = measured(name, folder, args)
+            ratios.append(ratio)
+            print(cells([name, f"{wide:.3f}", f"{half:.3f}", f"{ratio:.3f}", f"{off:.1e}"]), flush=True)
+    mean = statistics.geometric_mean(ratios)
+    print(cells([f"geometric mean of {len(ratios)}", "", "", f"**{mean:.3f}** (worst {max(ratios):.3f})", ""]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -25,7 +25,11 @@ pub(crate) fn binary<'c>(
     }
     if dtype.is_float() {
         let exact = float_binary(ir, op, dtype, a, b).ok_or(Undefined { op: op.name(), dtype })?;
-        return Ok(half::round(ir, target, dtype, exact));
+        return Ok(match op {
+            // One of the operands.
+            BinOp::Min | BinOp::Max => exact,
+            _ => half::round(ir, target, dtype, exact),
+        });
     }
     match dtype {
         DType::Bool => bool_binary(ir, op, a, b),

@@ -21,10 +21,18 @@ pub(crate) fn unary<'c>(
         Kind::Int(_) => int_unary(ir, op, dtype.is_signed_int(), x),
         _ => float_unary(ir, op, x).map(|exact| match op.result(dtype) {
             DType::Bool => exact,
+            _ if keeps_halves(op) => exact,
             result => half::round(ir, target, result, exact),
         }),
     }
     .ok_or(Undefined { op: op.name(), dtype })
+}
+
+/// Whether the result of a half float is one without rounding: a half float with a fraction is so small that all
+/// integers around it are half floats.
+fn keeps_halves(op: UnOp) -> bool {
+    use UnOp::*;
+    matches!(op, Neg | Abs | Sign | Floor | Ceil | Round | Trunc)
 }
 
 fn bool_unary<'c>(ir: &Ir<'c>, op: UnOp, x: Reg<'c>) -> Option<Reg<'c>> {

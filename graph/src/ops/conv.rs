@@ -100,7 +100,8 @@ fn scaled(x: Expr, by: usize) -> Expr {
 }
 
 /// Appends a stage that surrounds the input at slot 0 by `fill` where `window` needs it, and
-/// returns the buffer that windows read. `first` is the first spatial axis of the input.
+/// returns the buffer that windows read. `first` is the first spatial axis of the input. The stage has the type of
+/// `fill`, which may be a wider one than the input's.
 pub fn push_pad(
     expr: &mut Compute,
     window: &Window<'_>,
@@ -127,11 +128,11 @@ pub fn push_pad(
             guards.push(Expr::var(axis).lt(Expr::index(behind)));
         }
     }
-    let load = Expr::load(0, indices);
+    let load = Expr::cast(input.dtype, fill.dtype(), Expr::load(0, indices));
     let Some(guard) = guards.into_iter().reduce(Expr::and) else {
         return Ok(BufId::new(0));
     };
-    let ty = sized(TensorType::new(input.dtype, shape))?;
+    let ty = sized(TensorType::new(fill.dtype(), shape))?;
     Ok(expr.push(Stage::map("pad", ty, Expr::select(guard, load, Expr::Const(fill)))))
 }
 
@@ -146,14 +147,28 @@ struct Extents {
 
 /// `x` convolved with `w`; for their layouts see [`ConvAttrs`].
 pub fn conv(attrs: ConvAttrs, x: &TensorType, w: &TensorType) -> Result<ComputeOp, OpError> {
+    sum_types(x.dtype, w.dtype)?;
+    widened_conv(attrs, x, w)
+}
+
+/// As [`conv`], but half floats `x` may go with weights `w` of 32 bits, in which the result is then too. They are widened
+/// where they are surrounded by zeros.
+pub fn widened_conv(
+    attrs: ConvAttrs,
+    x: &TensorType,
+    w: &TensorType,
+) -> Result<ComputeOp, OpError> {
     let extents = extents(&attrs, x, w)?;
-    let (acc, out) = sum_types(x.dtype, w.dtype)?;
+    let is_widened = x.dtype.is_float() && x.dtype.accumulator() == w.dtype;
+    let element = if is_widened { w.dtype } else { x.dtype };
+    let (acc, out) = sum_types(element, w.dtype)?;
     let window = attrs.window();
     let ty = sized(TensorType::new(acc, output_shape(&attrs, &extents)))?;
     let mut expr = Compute { inputs: vec![x.clone(), w.clone()], stages: vec![], outputs: vec![] };
     let first = attrs.input.first_spatial();
-    let source = push_pad(&mut expr, &window, first, &extents.output, Scalar::zero(x.dtype))?;
-    let body = conv_body(&attrs, &extents, source, [x.dtype, w.dtype], acc);
+    let source = push_pad(&mut expr, &window, first, &extents.output, Scalar::zero(element))?;
+    let from = expr.buffer_type(source).dtype;
+    let body = conv_body(&attrs, &extents, source, [from, w.dtype], acc);
     let mut reduced = attrs.kernel.clone();
     match attrs.channels {
         Channels::First => reduced.insert(0, extents.group_in),
@@ -314,6 +329,17 @@ mod tests {
         assert_eq!(names, ["pad", "conv", "cast"]);
         assert_eq!(op.expr.stages[1].ty, f32(&[2, 5, 6]));
         assert_eq!(op.expr.output_types(), [half(&[2, 5, 6])]);
+    }
+
+    #[test]
+    fn half_floats_are_widened_between_zeros() {
+        let mut a = attrs(Channels::Last, &[3], 2);
+        (a.pads_begin, a.pads_end) = (vec![1], vec![1]);
+        let x = TensorType::new(DType::F16, [2, 5, 4]);
+        assert!(conv(a.clone(), &x, &f32(&[3, 2, 6])).is_err());
+        let op = widened_conv(a, &x, &f32(&[3, 2, 6])).unwrap();
+        let types: Vec<&TensorType> = op.expr.stages.iter().map(|s| &s.ty).collect();
+        assert_eq!(types, [&f32(&[2, 7, 4]), &f32(&[2, 5, 6])]);
     }
 
     #[test]

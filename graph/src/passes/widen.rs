@@ -11,6 +11,12 @@
 //! more in the innermost loop, each time that one is multiplied. So products of half floats become the kernels that
 //! those of `f32` are, by the same algorithms; they take as much memory. Constants are widened here.
 //!
+//! A convolution that surrounds its input by zeros widens it there, and the input stays as it is:
+//!
+//! ```text
+//! pad: f16 = select(inside, x, 0)    ->    pad: f32 = select(inside, f32(x), 0)
+//! ```
+//!
 //! Other readers of a value that is widened get it from its wide form, `cast(cast(x): f32): f16`, for a kernel writes one
 //! result. Products whose operands are read only a few times gain nothing: they are bound by memory, and keep to
 //! halves.
@@ -30,11 +36,11 @@ const OFTEN: usize = 8;
 
 pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassError> {
     let mut widening = Widening { graph, wide: HashMap::new() };
-    for node in widening.graph.topological() {
-        if widening.gains(node, &options.widen) {
-            widening.product(node)?;
-        }
-    }
+    let all: Vec<NodeId> = widening.graph.topological();
+    let gain = all.into_iter().filter(|node| widening.gains(*node, &options.widen));
+    // What others want wide is so already when convolutions with padding choose.
+    let (padded, plain): (Vec<_>, Vec<_>) = gain.partition(|node| widening.pads(*node));
+    plain.iter().chain(&padded).try_for_each(|node| widening.product(*node))?;
     let changed = !widening.wide.is_empty();
     widening.other_readers()?;
     sweep(graph);
@@ -69,21 +75,34 @@ impl Widening<'_> {
         }
     }
 
+    /// Whether the node is a convolution that copies its input between zeros.
+    fn pads(&self, node: NodeId) -> bool {
+        let is_copy = |op: &ComputeOp| op.expr.stages[0].reduce.is_none();
+        self.graph
+            .compute_of(node)
+            .is_some_and(|op| matches!(op.kind, Kind::Conv(_)) && is_copy(op))
+    }
+
     /// Puts the same product of wide operands in the node's place, with a cast after it.
     fn product(&mut self, node: NodeId) -> Result<(), PassError> {
         let name = self.graph.node(node).name.clone();
         let old = ValueId { node, out: 0 };
         let [a, b] = self.graph.operands(node)[..] else { return Ok(()) };
-        let (a, b) = (self.widened(a)?, self.widened(b)?);
+        let stays = self.pads(node) && !self.wide.contains_key(&a);
+        let (a, b) = (if stays { a } else { self.widened(a)? }, self.widened(b)?);
         let [x, y] = [a, b].map(|v| self.graph.ty(v).clone());
         let op = match self.graph.compute_of(node).map(|op| &op.kind) {
-            Some(Kind::Conv(attrs)) => conv::conv(attrs.clone(), &x, &y),
+            Some(Kind::Conv(attrs)) => conv::widened_conv(attrs.clone(), &x, &y),
             _ => matmul::matmul(&x, &y),
         };
         let op = built(&name, op)?;
         let product = add(self.graph, &name, op, &[a, b]);
         let result = self.cast(&name, product, self.graph.ty(old).dtype)?;
         supersede(self.graph, old, result);
+        // Readers that came first have made it wide.
+        if let Some(wide) = self.wide.remove(&old) {
+            self.wide.insert(result, wide);
+        }
         Ok(())
     }
 
@@ -162,6 +181,7 @@ mod tests {
     use super::*;
     use crate::compute::TensorType;
     use crate::expr::BinOp;
+    use crate::op::{Channels, ConvAttrs};
     use crate::passes::testing::{Builder, check_all};
 
     fn options(types: &[DType]) -> Options {
@@ -180,6 +200,20 @@ mod tests {
         let (op, tensor) =
             (map::cast(b.graph.ty(w), dtype).unwrap(), b.graph.const_of(w).unwrap().clone());
         evaluate(&mut b.graph, "w", &op, &[tensor]).unwrap()
+    }
+
+    /// A window of three by three with one element around the input.
+    fn padded() -> ConvAttrs {
+        ConvAttrs {
+            channels: Channels::First,
+            input: Channels::First,
+            kernel: vec![3; 2],
+            strides: vec![1; 2],
+            dilations: vec![1; 2],
+            pads_begin: vec![1; 2],
+            pads_end: vec![1; 2],
+            groups: 1,
+        }
     }
 
     fn operands(graph: &Graph, is: impl Fn(&Kind) -> bool) -> Vec<Vec<TensorType>> {
@@ -230,21 +264,30 @@ mod tests {
         let mut b = Builder::new(3);
         let x = half(&mut b, DType::F16, &[1, 3, 6, 6]);
         let w = weight(&mut b, DType::F16, &[4, 3, 3, 3]);
-        let attrs = crate::op::ConvAttrs {
-            channels: crate::op::Channels::First,
-            input: crate::op::Channels::First,
-            kernel: vec![3; 2],
-            strides: vec![1; 2],
-            dilations: vec![1; 2],
-            pads_begin: vec![1; 2],
-            pads_end: vec![1; 2],
-            groups: 1,
-        };
-        let op = conv::conv(attrs, b.graph.ty(x), b.graph.ty(w)).unwrap();
+        let op = conv::conv(padded(), b.graph.ty(x), b.graph.ty(w)).unwrap();
         let y = b.emit(op, &[x, w]);
         let after = widens(b, &[y]);
         let convs = operands(&after, |kind| matches!(kind, Kind::Conv(_)));
-        assert!(convs.concat().iter().all(|ty| ty.dtype == DType::F32), "{after}");
+        let types: Vec<DType> = convs.concat().iter().map(|ty| ty.dtype).collect();
+        // The stage that pads widens.
+        assert_eq!(types, [DType::F16, DType::F32], "{after}");
+        assert!(after.to_string().contains("pad: f32[1, 3, 8, 8]"), "{after}");
+    }
+
+    /// The product's operand is wide, and the convolution before it comes later.
+    #[test]
+    fn a_product_after_a_convolution_with_padding_reads_its_wide_result() {
+        let mut b = Builder::new(5);
+        let x = half(&mut b, DType::F16, &[1, 3, 6, 6]);
+        let w = weight(&mut b, DType::F16, &[4, 3, 3, 3]);
+        let op = conv::conv(padded(), b.graph.ty(x), b.graph.ty(w)).unwrap();
+        let y = b.emit(op, &[x, w]);
+        let v = weight(&mut b, DType::F16, &[6, 8]);
+        let z = b.matmul(y, v);
+        let sum = b.binary(BinOp::Add, y, y);
+        let after = widens(b, &[z, sum]);
+        let products = operands(&after, |kind| *kind == Kind::MatMul);
+        assert!(products.concat().iter().all(|ty| ty.dtype == DType::F32), "{after}");
     }
 
     #[test]

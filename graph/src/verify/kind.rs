@@ -45,7 +45,7 @@ fn is_stored(op: &ComputeOp) -> bool {
 fn again(op: &ComputeOp, inputs: &[TensorType]) -> Option<Result<ComputeOp, OpError>> {
     Some(match (&op.kind, inputs) {
         (Kind::Concat { axis }, all) => concat::concat(all, *axis),
-        (Kind::Conv(attrs), [x, w]) => conv::conv(attrs.clone(), x, w),
+        (Kind::Conv(attrs), [x, w]) => conv::widened_conv(attrs.clone(), x, w),
         (Kind::MatMul, [a, b]) => matmul::matmul(a, b),
         (Kind::Pool(attrs), [x]) => pooled(attrs, x),
         (Kind::Reshape, [x]) => shape::reshape(x, &op.expr.output_types().first()?.shape),
