@@ -11,6 +11,7 @@
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
 //! pad; conv; relu  =>  taps: pad; one product with columns for each tap; their sums; relu
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
+//! f32 by 4 bits    =>  narrow: products of integers, block by block, with weights that stay as narrow as they are
 //! argmax           =>  place: the maximum, and then the first place that has it
 //! max of a window  =>  separate: of each column of the window, then of those of a row
 //! ```
@@ -22,6 +23,7 @@ mod convolution;
 mod dot4;
 mod estimate;
 mod im2col;
+mod narrow;
 mod parts;
 mod place;
 mod rational;
@@ -65,6 +67,8 @@ pub enum Algorithm {
     Taps,
     /// Four products of bytes at a time.
     Dot4,
+    /// Products of integers with weights of few bits.
+    Narrow,
     /// The axes of a window one after the other.
     Separate,
     /// An extreme, and then its place.
@@ -82,7 +86,7 @@ pub struct Rewritten {
 
 impl Algorithm {
     /// Every algorithm once, in the order of the variants.
-    pub const ALL: [Algorithm; 9] = [
+    pub const ALL: [Algorithm; 10] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
@@ -90,6 +94,7 @@ impl Algorithm {
         Algorithm::Im2col,
         Algorithm::Taps,
         Algorithm::Dot4,
+        Algorithm::Narrow,
         Algorithm::Separate,
         Algorithm::Place,
     ];
@@ -104,6 +109,7 @@ impl Algorithm {
             Algorithm::Im2col => "im2col",
             Algorithm::Taps => "taps",
             Algorithm::Dot4 => "dot4",
+            Algorithm::Narrow => "narrow",
             Algorithm::Separate => "separate",
             Algorithm::Place => "place",
         }
@@ -118,6 +124,7 @@ impl Algorithm {
             Algorithm::Im2col
             | Algorithm::Taps
             | Algorithm::Dot4
+            | Algorithm::Narrow
             | Algorithm::Separate
             | Algorithm::Place => return None,
         };
@@ -130,6 +137,7 @@ impl Algorithm {
         let conv = || Convolution::find(&task.compute);
         match self {
             Algorithm::Dot4 => dot4::rewrite(task),
+            Algorithm::Narrow => narrow::rewrite(task),
             Algorithm::Separate => separate::rewrite(task),
             Algorithm::Place => place::rewrite(task),
             Algorithm::Im2col => im2col::rewrite(task, &conv()?),
