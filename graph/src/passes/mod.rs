@@ -27,6 +27,7 @@ mod simplify;
 mod split_outputs;
 pub(crate) mod tensors;
 mod unroll;
+mod unshare;
 mod view;
 
 #[cfg(test)]
@@ -150,6 +151,7 @@ passes! {
     conv_to_matmul: "turn pointwise convolutions, and products of a batch with one matrix, into plain matrix products",
     reshapes: "move reshapes from between a matrix product and what is elementwise after it",
     merge_matmul: "merge matrix products that share an operand",
+    unshare: "make a weight of bytes anew for each of its readers",
 }
 
 /// The order in which [`run_all`] applies passes.
@@ -180,6 +182,8 @@ const ORDER: &[&str] = &[
     "simplify",
     "cse",
     "dce",
+    // After what would merge them again.
+    "unshare",
 ];
 
 /// Applies all passes to the graph and to the bodies in it, and verifies what they make.

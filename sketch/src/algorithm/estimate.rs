@@ -11,7 +11,7 @@
 
 use super::convolution::Convolution;
 use super::winograd::{self, Weights};
-use super::{Algorithm, dot4};
+use super::{Algorithm, dot4, narrow};
 use crate::choose::cheapest_of;
 use crate::task::Task;
 
@@ -35,7 +35,7 @@ pub(super) fn preferred(task: &Task, small: bool) -> Option<Algorithm> {
     if task.gpu.is_some() {
         return None;
     }
-    if Algorithm::Narrow.rewrite(task).is_some() {
+    if narrow::pays(task) {
         return Some(Algorithm::Narrow);
     }
     if dot4::pays(task) {

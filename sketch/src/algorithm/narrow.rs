@@ -37,6 +37,11 @@ const MOST: usize = 128;
 /// Products with fewer weights are left as they are.
 const LEAST: usize = 1 << 12;
 
+/// Rows that wait for weights to come from memory, whatever the products take.
+const FEW_ROWS: usize = 8;
+/// Processors with vectors of so many bytes mostly have an instruction for four products of bytes.
+const FAST_BYTES: usize = 64;
+
 /// A sum of products with such a weight.
 struct Product {
     stage: usize,
@@ -53,11 +58,19 @@ struct Product {
 
 /// None where no stage is such a sum.
 pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
-    if !task.constant.iter().any(|constant| *constant) {
-        return None;
-    }
     let product = (0..task.compute.stages.len()).find_map(|stage| Product::of(task, stage))?;
     product.rewrite(task)
+}
+
+/// Whether it applies, and the products of digits take no longer than those of floats, or do not matter.
+pub(super) fn pays(task: &Task) -> bool {
+    let stages = 0..task.compute.stages.len();
+    let product = stages.into_iter().find_map(|stage| Product::of(task, stage));
+    product.is_some_and(|p| {
+        let shape = &task.compute.stages[p.stage].ty.shape;
+        let rows: usize = shape[..shape.len() - 1].iter().product();
+        (rows <= FEW_ROWS || task.machine.vector_bytes >= FAST_BYTES) && p.rewrite(task).is_some()
+    })
 }
 
 impl Product {

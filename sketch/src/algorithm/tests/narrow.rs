@@ -174,6 +174,25 @@ fn one_row_of_any_magnitude() {
     }
 }
 
+/// Without products of bytes, many rows are multiplied as floats.
+#[test]
+fn many_rows_need_fast_products_of_bytes() {
+    let preferred = |rows: usize, vector_bytes: usize| {
+        let packed = Packed { n: 64, k: 128, bits: 4, block: 32 };
+        let [weight, scales, _] = packed.shapes().unwrap();
+        let a = TensorType::new(DType::F32, [rows, 128]);
+        let weight = TensorType::new(DType::U8, weight);
+        let scales = TensorType::new(DType::F32, scales);
+        let op = matmul_nbits(packed, &a, &weight, &scales, None).unwrap();
+        let mut task = task(Compute::clone(&op.expr), true);
+        task.machine = Machine { vector_bytes, registers: 32 };
+        task.preferred()
+    };
+    assert_eq!(preferred(1, 16), Some(Algorithm::Narrow));
+    assert_ne!(preferred(64, 32), Some(Algorithm::Narrow));
+    assert_eq!(preferred(64, 64), Some(Algorithm::Narrow));
+}
+
 #[test]
 fn what_has_no_narrow_weight_is_refused() {
     let (ty, zero) = ("i8", "f32(in1[i0, i1])");
