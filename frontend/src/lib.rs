@@ -6,6 +6,7 @@
 
 mod external;
 pub mod import;
+mod nibbles;
 mod ops;
 mod order;
 mod problem;

@@ -12,6 +12,7 @@ use tract_onnx::pb::tensor_proto::{DataLocation, DataType};
 
 use crate::external::External;
 use crate::import::Memory;
+use crate::nibbles;
 
 /// No tensor of a model may be larger, constant or not: more than machines have, little enough that
 /// sums of sizes cannot overflow.
@@ -63,6 +64,9 @@ pub(crate) fn decode(
     external: &External,
     memory: &Memory,
 ) -> Result<Tensor, String> {
+    if let Some(dtype) = nibbles::wide(proto.data_type) {
+        return nibbles::widened(dtype, proto, external, memory);
+    }
     let dtype = dtype(proto.data_type)?;
     let shape = extents(&proto.dims)?;
     let bytes = checked_bytes(dtype, &shape)?;

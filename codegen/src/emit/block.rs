@@ -76,15 +76,10 @@ impl<'c> Emitter<'c, '_> {
             Body::Reduce { init: true, .. } | Body::ArgReduce { init: true, .. } => {
                 Err("a reduction is not decomposed".into())
             }
-            Body::Reduce {
-                combiner: Combiner::Sum,
-                dst,
-                value: Expr::Binary(BinOp::Dot4, a, b),
-                ..
-            } => {
-                let (a, b) = (self.value(a)?, self.value(b)?);
+            Body::Reduce { combiner: Combiner::Sum, dst, value, .. } if is_dots(value) => {
                 let so_far = self.read(dst)?;
-                self.write(dst, ops::dot4(&self.ir, self.target, so_far, a, b))
+                let sum = self.add_dots(so_far, value)?;
+                self.write(dst, sum)
             }
             Body::Reduce { combiner, dst, value, .. } => {
                 let value = self.value(value)?;
@@ -98,6 +93,15 @@ impl<'c> Emitter<'c, '_> {
                 self.arg_reduce(*combiner, best, position, value, term)
             }
         }
+    }
+
+    /// `so_far` plus products of four bytes, one after the other.
+    fn add_dots(&mut self, so_far: Reg<'c>, value: &Expr) -> Result<Reg<'c>> {
+        if let Expr::Binary(BinOp::Dot4, a, b) = value {
+            let (a, b) = (self.value(a)?, self.value(b)?);
+            return Ok(ops::dot4(&self.ir, self.target, so_far, a, b));
+        }
+        value.children().into_iter().try_fold(so_far, |sum, term| self.add_dots(sum, term))
     }
 
     fn read(&mut self, access: &Access) -> Result<Reg<'c>> {
@@ -181,6 +185,15 @@ impl<'c> Emitter<'c, '_> {
         let nan = |v| self.ir.fcmp(FloatPredicate::UNO, v, v);
         let both_nan = self.ir.and(nan(new), nan(old));
         self.ir.or(self.ir.fcmp(FloatPredicate::OEQ, new, old), both_nan)
+    }
+}
+
+/// Whether it is a sum of products of four bytes.
+fn is_dots(e: &Expr) -> bool {
+    match e {
+        Expr::Binary(BinOp::Dot4, ..) => true,
+        Expr::Binary(BinOp::Add, a, b) => is_dots(a) && is_dots(b),
+        _ => false,
     }
 }
 

@@ -51,6 +51,9 @@ fn float_to_int<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
     if to.size() <= 2 {
         return float_to_narrow(ir, to, x);
     }
+    if to == DType::I32 && lanes(x).is_some() {
+        return floats_to_words(ir, x);
+    }
     let name = if to.is_signed_int() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
     let result = ir.ty(kind(to), lanes(x));
     ir.intrinsic_on(name, &[result, x.get_type()], &[x]).expect("the conversion returns a value")
@@ -69,6 +72,18 @@ fn float_to_narrow<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
     let within = ir.select(ir.fcmp(FloatPredicate::OLT, raised, high), raised, high);
     let wide = ir.cast(InstructionOpcode::FPToSI, within, Kind::Int(32));
     resize(ir, DType::I32, to, wide)
+}
+
+/// Vectors to 32 bits with a sign, which LLVM converts lane by lane as well. No narrow float is the largest integer: it is
+/// put in afterwards.
+fn floats_to_words<'c>(ir: &Ir<'c>, x: Reg<'c>) -> Reg<'c> {
+    let [low, beyond] = [i32::MIN.into(), -f64::from(i32::MIN)].map(|limit| ir.same(x, limit));
+    let raised = ir.select(ir.fcmp(FloatPredicate::OGT, x, low), x, low);
+    let known = ir.select(ir.fcmp(FloatPredicate::UNO, x, x), ir.same(x, 0.0), raised);
+    let is_beyond = ir.fcmp(FloatPredicate::OGE, known, beyond);
+    let within = ir.select(is_beyond, low, known);
+    let word = ir.cast(InstructionOpcode::FPToSI, within, Kind::Int(32));
+    ir.select(is_beyond, ir.int(32, i32::MAX.into(), lanes(x)), word)
 }
 
 fn int_to_float<'c>(ir: &Ir<'c>, target: &Target, from: DType, to: DType, x: Reg<'c>) -> Reg<'c> {

@@ -4,12 +4,15 @@
 //! serves one model; it keeps a stack of frames (see [`super::scope`]), collects problems, and
 //! stops models whose functions would unfold without end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ansc_graph::{Graph, TensorType, ValueId};
-use ansc_runtime::Tensor;
-use tract_onnx::pb::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
+use ansc_graph::ops::nibbles::unpack;
+use ansc_graph::{Graph, Op, TensorType, Value, ValueId};
+use ansc_runtime::{DType, Tensor};
+use tract_onnx::pb::{
+    FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+};
 
 use super::attributes::Attributes;
 use super::constants::Constants;
@@ -24,6 +27,7 @@ use super::scope::{Binding, Frame, Opsets, Scope, element_name, lookup};
 use super::unfold::Unfolding;
 use super::{ImportOptions, cut, function, unsupported};
 use crate::external::External;
+use crate::nibbles;
 use crate::ops;
 use crate::order::{self, Cycle, Plan};
 use crate::problem::{Problem, shortened};
@@ -41,6 +45,8 @@ pub(crate) struct Importer {
     unfolding: Unfolding,
     pub(super) depth: usize,
     pub(super) data: Data,
+    /// Names of tensors with elements of 4 bits.
+    pub(super) nibbles: BTreeSet<String>,
     /// Tensors of the model's own graph that become its inputs.
     pub(super) begins: cut::Begins,
 }
@@ -123,6 +129,7 @@ impl Importer {
             unfolding: Unfolding::of(proto),
             depth: 0,
             data: Data::default(),
+            nibbles: BTreeSet::new(),
             begins: cut::Begins::new(),
         }
     }
@@ -271,11 +278,21 @@ impl Importer {
 
     fn initializers(&mut self, graph: &GraphProto, plan: &Plan<'_>) {
         for proto in &graph.initializer {
-            self.initializer(&proto.name, plan, |constants| constants.dense(proto));
+            let is_of_nibbles = nibbles::wide(proto.data_type).is_some();
+            self.nibbles.extend(is_of_nibbles.then(|| proto.name.clone()));
+            self.initializer(&proto.name, plan, |importer| match nibbles::wide(proto.data_type) {
+                Some(dtype) if nibbles::stays_packed(proto) => importer.unpacked(dtype, proto),
+                _ => importer
+                    .constants
+                    .dense(proto)
+                    .map(|tensor| importer.known(&proto.name, tensor)),
+            });
         }
         for proto in &graph.sparse_initializer {
             let name = proto.values.as_ref().map_or("", |values| values.name.as_str());
-            self.initializer(name, plan, |constants| constants.sparse(proto));
+            self.initializer(name, plan, |importer| {
+                importer.constants.sparse(proto).map(|tensor| importer.known(name, tensor))
+            });
         }
     }
 
@@ -283,19 +300,35 @@ impl Importer {
         &mut self,
         name: &str,
         plan: &Plan<'_>,
-        decode: impl FnOnce(&Constants) -> Result<Arc<Tensor>, String>,
+        decode: impl FnOnce(&mut Importer) -> Result<ValueId, String>,
     ) {
         if !plan.reads.contains(name) || self.scope().names.contains_key(name) {
             return;
         }
-        let binding = match decode(&self.constants) {
-            Ok(tensor) => Binding::Value(self.frame().graph.add_const(name, tensor)),
+        let binding = match decode(self) {
+            Ok(value) => Binding::Value(value),
             Err(reason) => {
                 self.report(Problem::new(format!("initializer `{name}`: {reason}")));
                 Binding::Poisoned
             }
         };
         self.frame().bind(name, binding);
+    }
+
+    fn known(&mut self, name: &str, tensor: Arc<Tensor>) -> ValueId {
+        self.frame().graph.add_const(name, tensor)
+    }
+
+    /// Elements of 4 bits, which a node unpacks.
+    fn unpacked(&mut self, dtype: DType, proto: &TensorProto) -> Result<ValueId, String> {
+        let (shape, packed) = self.constants.packed(proto)?;
+        let op = unpack(dtype, &shape, &TensorType::of(&packed)).map_err(|e| e.to_string())?;
+        let name = &proto.name;
+        let packed = self.known(name, packed);
+        let graph = &mut self.frame().graph;
+        let output = Value::new(format!("{name}:0"), TensorType::new(dtype, shape));
+        let node = graph.add(name, Op::Compute(op), &[packed], vec![output]);
+        Ok(ValueId { node, out: 0 })
     }
 
     fn output(&mut self, name: &str) -> Option<Binding> {

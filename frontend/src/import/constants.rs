@@ -13,7 +13,7 @@ use tract_onnx::pb::{SparseTensorProto, TensorProto};
 
 use super::memory::Memory;
 use crate::external::External;
-use crate::{sparse, tensor};
+use crate::{nibbles, sparse, tensor};
 
 pub(super) struct Constants {
     external: External,
@@ -32,6 +32,17 @@ impl Constants {
         self.once(std::ptr::from_ref(proto).addr(), || {
             tensor::decode(proto, &self.external, &self.memory)
         })
+    }
+
+    /// The shape and the bytes of a tensor of 4 bits an element.
+    pub(super) fn packed(&self, proto: &TensorProto) -> Result<(Vec<usize>, Arc<Tensor>), String> {
+        let mut shape = None;
+        let tensor = self.once(std::ptr::from_ref(proto).addr(), || {
+            let (of, tensor) = nibbles::packed(proto, &self.external, &self.memory)?;
+            shape = Some(of);
+            Ok(tensor)
+        })?;
+        Ok((shape.map_or_else(|| tensor::extents(&proto.dims), Ok)?, tensor))
     }
 
     pub(super) fn sparse(&self, proto: &SparseTensorProto) -> Result<Arc<Tensor>, String> {

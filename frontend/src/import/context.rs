@@ -73,6 +73,16 @@ impl<'a> NodeCtx<'a> {
         self.inputs.get(i)?.value()
     }
 
+    /// Whether an input has elements of 4 bits, for which those of 8 bits stand.
+    pub(crate) fn is_of_nibbles(&self, i: usize) -> bool {
+        self.node.input.get(i).is_some_and(|name| self.importer.nibbles.contains(name))
+    }
+
+    /// Lets readers of the first output know that its elements have 4 bits.
+    pub(crate) fn marks_nibbles(&mut self) {
+        self.importer.nibbles.extend(self.node.output.first().cloned());
+    }
+
     /// An input of any kind: a tensor, a sequence, or nothing.
     pub(crate) fn binding(&self, i: usize) -> Binding {
         self.inputs.get(i).cloned().unwrap_or(Binding::Absent)

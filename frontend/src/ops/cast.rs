@@ -1,14 +1,15 @@
 //! Conversions between element types, of values and of bits.
 
 use ansc_graph::ops::map;
-use ansc_graph::{TensorType, Value, ValueId};
+use ansc_graph::ops::nibbles::element;
+use ansc_graph::{Expr, TensorType, Value, ValueId};
 use ansc_runtime::DType;
 use ansc_runtime::host::HostOp;
 
 use super::OpEntry;
 use crate::import::NodeCtx;
 use crate::problem::Problem;
-use crate::tensor;
+use crate::{nibbles, tensor};
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("BitCast", 26, bit_cast),
@@ -16,15 +17,30 @@ pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("CastLike", 15, cast_like),
 ];
 
-fn target(ctx: &NodeCtx<'_>) -> Result<DType, Problem> {
+fn number(ctx: &NodeCtx<'_>) -> Result<i32, Problem> {
     let to = ctx.int_opt("to").ok_or_else(|| ctx.problem("attribute `to` is missing"))?;
-    let to = i32::try_from(to).map_err(|_| ctx.problem(format!("element type {to} is unknown")))?;
-    tensor::dtype(to).map_err(|reason| ctx.problem(reason))
+    i32::try_from(to).map_err(|_| ctx.problem(format!("element type {to} is unknown")))
+}
+
+fn target(ctx: &NodeCtx<'_>) -> Result<DType, Problem> {
+    tensor::dtype(number(ctx)?).map_err(|reason| ctx.problem(reason))
 }
 
 fn cast(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    if let Some(to) = nibbles::wide(number(ctx)?) {
+        return low_bits(ctx, to);
+    }
     let to = target(ctx)?;
     convert(ctx, to)
+}
+
+/// A conversion to elements of 4 bits, of which integers keep the lowest.
+fn low_bits(ctx: &mut NodeCtx<'_>, to: DType) -> Result<Vec<ValueId>, Problem> {
+    let values = convert(ctx, to)?;
+    let x = values[0];
+    let low = map::map(&[ctx.ty(x)], to, |v| element(to, Expr::cast(to, DType::I32, v[0].clone())));
+    ctx.marks_nibbles();
+    ctx.emit(low, &[x])
 }
 
 fn bit_cast(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {

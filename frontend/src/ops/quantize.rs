@@ -1,14 +1,15 @@
 //! `QuantizeLinear`, `DequantizeLinear`, `DynamicQuantizeLinear`.
 
-use ansc_graph::ValueId;
+use ansc_graph::ops::map::map;
 use ansc_graph::ops::quantize::{self, Blocks};
+use ansc_graph::{Expr, ValueId};
 use ansc_runtime::DType;
 
 use super::OpEntry;
 use super::compose::One;
 use crate::import::NodeCtx;
 use crate::problem::Problem;
-use crate::tensor;
+use crate::{nibbles, tensor};
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("QuantizeLinear", 10, |ctx| import(ctx, Direction::Quantize)),
@@ -28,12 +29,33 @@ fn import(ctx: &mut NodeCtx<'_>, direction: Direction) -> Result<Vec<ValueId>, P
     let (x, scale) = (ctx.input(0)?, ctx.input(1)?);
     let to = result_type(ctx, direction, scale)?;
     let zero = ctx.non_zero(2);
-    if let Some(blocks) = blocks(ctx, x, scale)? {
-        return Ok(vec![blocked(ctx, direction, to, blocks, [x, scale], zero)?]);
+    let y = if let Some(blocks) = blocks(ctx, x, scale)? {
+        blocked(ctx, direction, to, blocks, [x, scale], zero)?
+    } else {
+        let scale = line_up(ctx, scale, x)?;
+        let zero = zero.map(|z| line_up(ctx, z, x)).transpose()?;
+        emit(ctx, direction, to, [x, scale], zero)?
+    };
+    let few_bits = direction == Direction::Quantize && gives_nibbles(ctx);
+    Ok(vec![if few_bits { narrowed(ctx, y)? } else { y }])
+}
+
+/// Whether the result has 4 bits an element.
+fn gives_nibbles(ctx: &NodeCtx<'_>) -> bool {
+    match i32::try_from(ctx.int("output_dtype", 0)) {
+        Ok(0) | Err(_) => ctx.is_of_nibbles(2),
+        Ok(code) => nibbles::wide(code).is_some(),
     }
-    let scale = line_up(ctx, scale, x)?;
-    let zero = zero.map(|z| line_up(ctx, z, x)).transpose()?;
-    Ok(vec![emit(ctx, direction, to, [x, scale], zero)?])
+}
+
+/// Integers of 8 bits as those of 4 bits that are nearest.
+fn narrowed(ctx: &mut NodeCtx<'_>, y: ValueId) -> One {
+    let ty = ctx.ty(y);
+    let (least, most) = if ty.dtype == DType::I8 { (-8.0, 7.0) } else { (0.0, 15.0) };
+    let bound = |x| Expr::float(ty.dtype, x);
+    let op = map(&[ty.clone()], ty.dtype, |v| v[0].clone().max(bound(least)).min(bound(most)));
+    ctx.marks_nibbles();
+    ctx.emit1(op, &[y])
 }
 
 fn emit(
@@ -79,7 +101,8 @@ fn result_type(ctx: &NodeCtx<'_>, direction: Direction, scale: ValueId) -> Resul
         0 => None,
         code => {
             let code = i32::try_from(code).unwrap_or(i32::MAX);
-            Some(tensor::dtype(code).map_err(|reason| ctx.problem(reason))?)
+            let dtype = nibbles::wide(code).map_or_else(|| tensor::dtype(code), Ok);
+            Some(dtype.map_err(|reason| ctx.problem(reason))?)
         }
     };
     let default = match direction {

@@ -2,20 +2,25 @@
 //!
 //! | group that wants to join | its post-dominator | what may lie between |
 //! |---|---|---|
+//! | made of constants alone, at most injective (phase 1) | a product, or the like of it, its only reader | nothing |
 //! | product or reduction (phase 1) | reached by elementwise edges only, at most broadcast | at most broadcast |
 //! | at most broadcast (phase 1) | at most broadcast, injective, a reduction, or a group with an anchor | at most injective |
 //! | convolution or matrix product with what joined it (phase 2) | a transpose, its only reader | nothing |
 //! | injective (phase 3) | at most injective | at most injective |
 //!
-//! These are Relay's rules, with four additions. A product is stored in the order of axes that its reader wants. A
+//! These are Relay's rules, with five additions. What is made of constants alone (they would be larger than what they are
+//! made of, or they would have been folded) joins the product that alone reads it: a weight of few bits is
+//! unpacked where it is multiplied. A product is stored in the order of axes that its reader wants. A
 //! reduction may take the elementwise chain that
 //! follows it, as products do. What is expensive (an `exp`, a division) does not join what would evaluate
 //! it for more than a few readers. And reshapes are taken out again from the borders of groups.
 
+use std::collections::BTreeSet;
+
 use super::Options;
 use super::dominators::{Dominator, post_dominators};
 use super::pattern::{Pattern, edge_pattern, is_expensive, pattern, readers};
-use crate::graph::{Graph, NodeId};
+use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::Kind;
 
 /// Readers of one element from which on something expensive is not evaluated for each of them.
@@ -39,6 +44,8 @@ struct Grower<'a> {
     readers: Vec<Vec<usize>>,
     tree: Vec<Dominator>,
     sets: Vec<Set>,
+    /// Nodes that are made of constants alone, element by element.
+    made: Vec<bool>,
     options: Options,
 }
 
@@ -100,6 +107,7 @@ impl Grower<'_> {
                 .map(|e| e.into_iter().flatten().map(|(reader, _)| reader).collect())
                 .collect(),
             sets: order.iter().map(set).collect(),
+            made: made_of_constants(graph, order),
             options,
         }
     }
@@ -118,6 +126,10 @@ impl Grower<'_> {
     /// Joins `node` with its post-dominator if the rules of the phase permit.
     fn try_join(&mut self, node: usize, phase: Phase) {
         let Dominator { parent: Some(sink), pattern: path, .. } = self.tree[node] else { return };
+        if phase == Phase::Anchored && self.is_unpacked_for(node, sink) {
+            self.join_few(&[node], sink);
+            return;
+        }
         let own = self.set(node).pattern;
         let permitted = match own {
             Pattern::OutFusable if phase == Phase::Stored => self.is_stored_by(node, sink),
@@ -135,15 +147,33 @@ impl Grower<'_> {
             (Pattern::OutFusable, Phase::Stored) => Some(Vec::new()),
             _ => self.path(node, sink, own),
         };
-        let Some(between) = between else { return };
-        let mut roots: Vec<usize> =
-            between.iter().chain([&node, &sink]).map(|&n| self.root(n)).collect();
+        if let Some(between) = between {
+            self.join_few(&[between, vec![node]].concat(), sink);
+        }
+    }
+
+    /// Joins all of the nodes with `sink`, unless the group would be too large.
+    fn join_few(&mut self, nodes: &[usize], sink: usize) {
+        let mut roots: Vec<usize> = nodes.iter().chain([&sink]).map(|&n| self.root(n)).collect();
         roots.sort_unstable();
         roots.dedup();
-        let nodes: usize = roots.iter().map(|&r| self.sets[r].nodes).sum();
-        if nodes <= self.options.max_nodes {
-            between.into_iter().chain([node]).for_each(|n| self.join(n, sink));
+        let all: usize = roots.iter().map(|&r| self.sets[r].nodes).sum();
+        if all <= self.options.max_nodes {
+            nodes.iter().for_each(|&n| self.join(n, sink));
         }
+    }
+
+    /// Whether `node` makes a weight of constants, and `sink` is its only reader: a product, or a step on the way to one.
+    fn is_unpacked_for(&self, node: usize, sink: usize) -> bool {
+        let op = self.graph.compute_of(self.order[sink]);
+        let is_product = op.is_some_and(|op| op.kind == Kind::MatMul);
+        self.made[node]
+            && self.readers[node] == [sink]
+            && (is_product || self.made[sink] && self.leads_to_product(sink))
+    }
+
+    fn leads_to_product(&self, node: usize) -> bool {
+        matches!(self.readers[node][..], [reader] if self.is_unpacked_for(node, reader))
     }
 
     /// Whether `sink` does nothing but transpose the product that a group ends with, and nothing else reads it.
@@ -232,6 +262,22 @@ impl Grower<'_> {
         }
         groups
     }
+}
+
+fn made_of_constants(graph: &Graph, order: &[NodeId]) -> Vec<bool> {
+    let mut made = vec![false; order.len()];
+    let mut known: BTreeSet<NodeId> = BTreeSet::new();
+    for (place, &node) in order.iter().enumerate() {
+        let Some(op) = graph.compute_of(node) else { continue };
+        let operands = graph.operands(node);
+        let is_known = |v: &ValueId| graph.const_of(*v).is_some() || known.contains(&v.node);
+        made[place] = pattern(op) <= Pattern::Injective
+            && !is_expensive(op)
+            && !operands.is_empty()
+            && operands.iter().all(is_known);
+        known.extend(made[place].then_some(node));
+    }
+    made
 }
 
 /// Whether a group of pattern `own` may end in one of pattern `sink`.

@@ -334,3 +334,26 @@ fn random_graph(seed: u64) -> Graph {
     assert_eq!(*b.graph.ty(last), ty);
     b.finish(&[last, pool[pool.len() / 2]])
 }
+
+/// A weight that is much smaller before it is a float is one where it is multiplied, and nowhere else.
+#[test]
+fn narrow_weights_are_unpacked_by_their_product() {
+    let build = |readers: usize| {
+        let mut b = Builder::new(5);
+        let x = b.input(&[3, 640]);
+        let codes = Tensor::from_slice(&[512, 640], &vec![7i8; 512 * 640]);
+        let codes = b.graph.add_const("codes", codes);
+        let scale = b.constant(&[512, 1]);
+        let types = [codes, scale].map(|v| b.graph.ty(v).clone());
+        let op = crate::ops::quantize::dequantize(DType::F32, &types[0], &types[1], None).unwrap();
+        let weight = b.emit(op, &[codes, scale]);
+        let turned = b.transpose(weight, &[1, 0]);
+        let products: Vec<ValueId> = (0..readers).map(|_| b.matmul(x, turned)).collect();
+        b.finish(&products)
+    };
+    let one = build(1);
+    assert_eq!(shape_of(&one), ["map_transpose_matmul"]);
+    check_schedule(&one);
+    let two = shape_of(&build(2));
+    assert_eq!(two.iter().filter(|name| *name == "matmul").count(), 2, "{two:?}");
+}

@@ -28,6 +28,7 @@ pub mod map;
 pub mod matmul;
 pub mod matmul_nbits;
 pub mod ngram;
+pub mod nibbles;
 pub mod normalize;
 pub mod pad;
 pub mod pool;

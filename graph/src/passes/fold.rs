@@ -6,7 +6,7 @@
 //!
 //! Results are those of the reference interpreter. A result stays uncomputed where it is larger
 //! than [`Options::fold_bytes`] and than twice the constants it comes from, so that a small model
-//! file cannot ask for terabytes; or where it needs more than [`Options::fold_flops`] operations. All results
+//! file cannot ask for terabytes (integers of 4 bits are not unpacked at all then: what reads them does); or where it needs more than [`Options::fold_flops`] operations. All results
 //! together have limits of that kind too.
 
 use std::collections::HashMap;
@@ -20,6 +20,7 @@ use super::{Options, PassError};
 use crate::compute::{Compute, Stage};
 use crate::graph::{Graph, NodeId};
 use crate::op::Op;
+use crate::ops::nibbles::is_unpack;
 
 pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassError> {
     let mut changed = false;
@@ -75,7 +76,8 @@ fn fits(
             let all = op.expr.stages.iter().map(|s| s.ty.bytes());
             let written = all.fold(0usize, usize::saturating_add);
             let flops = operations(&op.expr);
-            written <= options.fold_bytes.max(read.saturating_mul(2))
+            let of_read = if is_unpack(&op.kind) { 0 } else { read.saturating_mul(2) };
+            written <= options.fold_bytes.max(of_read)
                 && flops <= options.fold_flops
                 && budget.spend(written, flops)
         }

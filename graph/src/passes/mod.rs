@@ -28,6 +28,7 @@ mod simplify;
 mod split_outputs;
 pub(crate) mod tensors;
 mod unroll;
+mod unshare;
 mod view;
 mod widen;
 
@@ -163,6 +164,7 @@ passes! {
     merge_matmul: "merge matrix products that share an operand",
     widen: "let products of half floats find their operands in 32 bits",
     precision: "let sums of products read operands of fewer bits, and store those that way",
+    unshare: "make a weight of bytes anew for each of its readers",
 }
 
 /// The order in which [`run_all`] applies passes.
@@ -197,6 +199,8 @@ const ORDER: &[&str] = &[
     "widen",
     // It rounds where kernels end, and asks fusion where that is.
     "precision",
+    // After what would merge them again.
+    "unshare",
 ];
 
 /// Applies all passes to the graph and to the bodies in it, and verifies what they make.

@@ -21,7 +21,7 @@ use crate::packed::Packing;
 use crate::task::Task;
 
 /// Bytes that one instruction takes from each factor.
-const QUAD: usize = 4;
+pub(super) const QUAD: usize = 4;
 
 /// Making quads takes about as many instructions as products with so many rows save.
 const MIN_USES: usize = 4;
@@ -149,18 +149,23 @@ impl Factor {
     /// The four bytes from four times the index along the axis on: `a[k * 4] | a[k * 4 + 1] << 8 | ..`
     fn quad(&self, at: &[Expr], buffer: BufId, compute: &Compute) -> Expr {
         let dtype = compute.buffer_type(self.buffer).dtype;
-        let byte = |j: usize| {
+        quad(|j| {
             let mut at = at.to_vec();
             let first = at[self.axis].clone() * Expr::index(QUAD);
             at[self.axis] = if j == 0 { first } else { first + Expr::index(j) };
-            let byte = Expr::cast(dtype, DType::U8, Expr::Load(buffer, at));
-            let wide = Expr::cast(DType::U8, DType::I32, byte);
-            let amount = Expr::float(DType::I32, (8 * j) as f64);
-            if j == 0 { wide } else { Expr::binary(BinOp::Shl, wide, amount) }
-        };
-        let or = |a, b| Expr::binary(BinOp::Or, a, b);
-        (0..QUAD).map(byte).reduce(or).expect("four bytes")
+            Expr::cast(dtype, DType::U8, Expr::Load(buffer, at))
+        })
     }
+}
+
+/// Four bytes without a sign as one integer, little end first.
+pub(super) fn quad(byte: impl Fn(usize) -> Expr) -> Expr {
+    let placed = |j: usize| {
+        let wide = Expr::cast(DType::U8, DType::I32, byte(j));
+        let amount = Expr::float(DType::I32, (8 * j) as f64);
+        if j == 0 { wide } else { Expr::binary(BinOp::Shl, wide, amount) }
+    };
+    (0..QUAD).map(placed).reduce(Expr::or).expect("four bytes")
 }
 
 /// The load of elements of `dtype` that are converted to `i32`.

@@ -1,6 +1,6 @@
 //! Which algorithm a convolution or a product gets that nobody tuned.
 //!
-//! Products of bytes are taken four at a time, unless a factor had to be rearranged for a few products.
+//! Weights of few bits stay so, which is what products of few rows wait for. Products of bytes are taken four at a time, unless a factor had to be rearranged for a few products.
 //!
 //! A direct sum of products is worth its operations. Winograd's convolution has fewer, but writes and reads the
 //! transformed input and the products, and its weights take more room: both are priced in operations that could have been
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::convolution::Convolution;
 use super::winograd::{self, Weights};
-use super::{Algorithm, dot4};
+use super::{Algorithm, dot4, narrow};
 use crate::choose::{self, cheapest_of};
 use crate::task::Task;
 
@@ -39,6 +39,9 @@ pub(super) fn preferred(task: &Task, small: bool) -> Option<Algorithm> {
     }
     if choose::in_tiles(&Arc::new(task.clone())).is_some() {
         return Some(Algorithm::Tiles);
+    }
+    if narrow::pays(task) {
+        return Some(Algorithm::Narrow);
     }
     if dot4::pays(task) {
         return Some(Algorithm::Dot4);

@@ -11,6 +11,7 @@
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
 //! pad; conv; relu  =>  taps: pad; one product with columns for each tap; their sums; relu
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
+//! f32 by 4 bits    =>  narrow: products of integers, block by block, with weights that stay as narrow as they are
 //! argmax           =>  place: the maximum, and then the first place that has it
 //! bf16 product     => tiles: a product of panels as a unit for matrices wants them
 //! max of a window  =>  separate: of each column of the window, then of those of a row
@@ -23,6 +24,7 @@ mod convolution;
 mod dot4;
 mod estimate;
 mod im2col;
+mod narrow;
 mod parts;
 mod place;
 mod rational;
@@ -67,6 +69,8 @@ pub enum Algorithm {
     Taps,
     /// Four products of bytes at a time.
     Dot4,
+    /// Products of integers with weights of few bits.
+    Narrow,
     /// The axes of a window one after the other.
     Separate,
     /// An extreme, and then its place.
@@ -94,6 +98,7 @@ impl Algorithm {
         Algorithm::Im2col,
         Algorithm::Taps,
         Algorithm::Dot4,
+        Algorithm::Narrow,
         Algorithm::Separate,
         Algorithm::Place,
         Algorithm::Tiles,
@@ -109,6 +114,7 @@ impl Algorithm {
             Algorithm::Im2col => "im2col",
             Algorithm::Taps => "taps",
             Algorithm::Dot4 => "dot4",
+            Algorithm::Narrow => "narrow",
             Algorithm::Separate => "separate",
             Algorithm::Place => "place",
             Algorithm::Tiles => "tiles",
@@ -124,6 +130,7 @@ impl Algorithm {
             Algorithm::Im2col
             | Algorithm::Taps
             | Algorithm::Dot4
+            | Algorithm::Narrow
             | Algorithm::Separate
             | Algorithm::Place
             | Algorithm::Tiles => return None,
@@ -137,6 +144,7 @@ impl Algorithm {
         let conv = || Convolution::find(&task.compute);
         match self {
             Algorithm::Dot4 => dot4::rewrite(task),
+            Algorithm::Narrow => narrow::rewrite(task),
             Algorithm::Separate => separate::rewrite(task),
             Algorithm::Place => place::rewrite(task),
             Algorithm::Tiles => tiles::rewrite(task),

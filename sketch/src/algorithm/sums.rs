@@ -23,7 +23,7 @@ impl Sums {
 }
 
 impl Algorithm {
-    /// Whether each result is the sum of the very products that the expression says.
+    /// Whether each result is the sum of the very products that the expression says, and rounds no more than such a sum does.
     pub fn is_direct(self) -> bool {
         self.tile().is_none()
     }
@@ -38,6 +38,7 @@ impl Algorithm {
             Algorithm::Im2col => "im2col",
             Algorithm::Taps => "columns for each tap",
             Algorithm::Dot4 => "four bytes at a time",
+            Algorithm::Narrow => "integers of few bits, block by block",
             Algorithm::Separate => "windows one axis at a time",
             Algorithm::Place => "an extreme, then its place",
             Algorithm::Tiles => "tiles of a matrix unit",

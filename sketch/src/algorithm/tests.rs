@@ -11,6 +11,7 @@ use crate::exec;
 use crate::packed::in_turn;
 use crate::task::Task;
 
+mod narrow;
 mod reductions;
 
 /// Those of convolutions of floats.

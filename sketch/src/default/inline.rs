@@ -106,7 +106,7 @@ fn replace_loads(e: &Expr, buffer: BufId, body: &Expr) -> Expr {
 }
 
 /// Removes stages that nothing loads any more, and renumbers the others.
-fn drop_stages(compute: &Compute, kept: &[bool]) -> Compute {
+pub(crate) fn drop_stages(compute: &Compute, kept: &[bool]) -> Compute {
     let inputs = compute.inputs.len();
     let new_index: Vec<usize> =
         (0..kept.len()).map(|i| kept[..i].iter().filter(|k| **k).count()).collect();

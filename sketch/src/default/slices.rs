@@ -27,6 +27,7 @@ use ansc_graph::{BufId, Compute, Expr, Stage, TensorType, VarId};
 
 use super::Machine;
 use super::knobs::{Knob, Knobs};
+use super::tile::has_nested;
 use super::usage::{has_reuse, mentions, readers};
 
 /// Variables that number the slices along each axis that is cut; no stage has so many axes.
@@ -99,6 +100,10 @@ impl<'a> Slices<'a> {
         machine: &Machine,
         knobs: &Knobs,
     ) -> Option<Self> {
+        // What a nested sum adds up never is in memory.
+        if has_nested(compute) {
+            return None;
+        }
         let between: usize = compute.stages.iter().map(|s| s.ty.bytes()).sum();
         if between < LEAST || !compute.stages.iter().any(|s| reuses_a_stage(compute, s)) {
             return None;

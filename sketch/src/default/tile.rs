@@ -19,6 +19,7 @@ mod blocks;
 mod borders;
 mod choose;
 mod epilogue;
+mod nested;
 mod operands;
 mod order;
 
@@ -37,13 +38,19 @@ use crate::walk::PARALLEL_WORK;
 use blocks::Blocks;
 use choose::Shape;
 pub(super) use epilogue::Epilogue;
+use nested::Nested;
+pub(super) use nested::has_nested;
 pub(super) use operands::Layout;
 use operands::Operands;
 use order::{Order, Role};
 
 /// A reduction, its tile and its readers.
 struct Tiling {
+    /// The stage that tiles are of: of a nested sum, the outer one.
     reduction: usize,
+    /// The same, with the axes of a nested sum as well.
+    stage: Stage,
+    nested: Option<Nested>,
     epilogue: Option<Epilogue>,
     shape: Shape,
     /// Spatial axes outside of the tile along which panels vary, and the others.
@@ -70,24 +77,34 @@ struct Columns {
 }
 
 pub(super) fn schedule(b: &mut Builder<'_>, reduction: usize, done: &[bool]) -> Option<Vec<usize>> {
-    let s = &b.compute.stages[reduction];
+    let first = reduction;
+    let nested = Nested::of(b.compute, first, done);
+    let reduction = nested.as_ref().map_or(first, |n| n.outer);
+    let stage = nested.as_ref().map_or(&b.compute.stages[first], |n| &n.merged).clone();
+    let s = &stage;
     if !is_tileable(s) {
         return None;
     }
     let epilogue = Epilogue::of(b, reduction, done);
-    let operands = Operands::of(b, s);
-    let shape = choose::choose(b.machine, s, &operands, lanes_of(b, s), b.knobs.get(Knob::Tile));
+    // What is packed is known by the first of them.
+    let members = [reduction, first];
+    let operands = Operands::of(b, s, &members);
+    let tiles = 1 + usize::from(nested.is_some());
+    let rank = b.knobs.get(Knob::Tile);
+    let shape = choose::choose(b.machine, s, &operands, lanes_of(b, s), [tiles, rank]);
     let rows = [shape.upper_axis, shape.row_axis];
     let outside = (0..s.ty.rank() - 1).filter(|axis| !rows.contains(&Some(*axis)));
     let (fixed, free) = outside.partition(|axis| operands.fixed_axes.contains(axis));
     let inside = rows.map(|axis| axis.map_or(0..1, |axis| borders::inside(s, axis)));
-    let window = window(b, s, &operands, &shape);
+    let window = if nested.is_some() { 0 } else { window(b, s, &operands, &shape) };
     let padded = operands.padded;
-    let tiling = Tiling { reduction, epilogue, shape, fixed, free, window, inside, padded };
-    operands::pack(b, reduction, &operands, &tiling.shape);
+    operands::pack(b, (&members, s), &operands, &shape);
+    let tiling =
+        Tiling { reduction, stage, nested, epilogue, shape, fixed, free, window, inside, padded };
     nests(b, &tiling);
     let covered = tiling.epilogue.iter().map(|e| e.stage);
-    Some(std::iter::once(reduction).chain(covered).collect())
+    let nested = tiling.nested.iter().map(|_| first);
+    Some(std::iter::once(reduction).chain(nested).chain(covered).collect())
 }
 
 fn is_tileable(s: &Stage) -> bool {
@@ -99,7 +116,7 @@ fn is_tileable(s: &Stage) -> bool {
 
 /// Whole panels of columns in one nest, the columns that are left in another.
 fn nests(b: &mut Builder<'_>, t: &Tiling) {
-    let s = &b.compute.stages[t.reduction];
+    let s = &t.stage;
     let (lanes, panel) = (lanes_of(b, s), t.shape.panel);
     let extent = *s.ty.shape.last().expect("a vector axis");
     let whole = extent / panel;
@@ -138,7 +155,7 @@ fn nest_of(
     uppers: Range<usize>,
     columns: &dyn Fn(Expr) -> Columns,
 ) {
-    let s = &b.compute.stages[t.reduction];
+    let s = &t.stage;
     let extent_of = |axis: Option<usize>| axis.map_or(1, |a| s.ty.shape[a]);
     let (rows, tiles) = (extent_of(t.shape.row_axis), extent_of(t.shape.row_axis) / t.shape.rows);
     let rest = rows % t.shape.rows;
@@ -191,9 +208,9 @@ fn nest_of(
 
 /// One tile: initialised, reduced, stored through the epilogue.
 fn tile(b: &mut Builder<'_>, path: &Path, t: &Tiling, origin: Origin) -> Vec<Stmt> {
-    let s = &b.compute.stages[t.reduction];
     let width: usize = origin.columns.computed.iter().sum();
-    let acc = b.local("tile", TensorType::new(s.ty.dtype, [t.shape.upper, origin.rows, width]));
+    let dtype = t.nested.as_ref().map_or(t.stage.ty.dtype, |n| n.dtype);
+    let acc = b.local("tile", TensorType::new(dtype, [t.shape.upper, origin.rows, width]));
     let place = Place { t, origin, acc };
     let (mut stmts, result) = place.reduced(b, path);
     stmts.extend(place.results(b, path, &mut |b, path, point, tile| {
@@ -336,7 +353,10 @@ struct Point {
 impl Place<'_> {
     /// What reduces the tile, and the buffer that has the results then.
     fn reduced(&self, b: &mut Builder<'_>, path: &Path) -> (Vec<Stmt>, BufId) {
-        let r = self.reduce(b);
+        if let Some(nested) = &self.t.nested {
+            return self.nested(b, path, nested);
+        }
+        let r = self.reduce();
         let Some(blocks) = blocks(b, self.t, r) else {
             let mut stmts = self.init(b, path, self.acc);
             stmts.extend(reduction_loops(
@@ -362,14 +382,13 @@ impl Place<'_> {
         (stmts, total)
     }
 
-    fn reduce<'b>(&self, b: &Builder<'b>) -> &'b Reduce {
-        let compute = b.compute;
-        compute.stages[self.t.reduction].reduce.as_ref().expect("a reduction")
+    fn reduce(&self) -> &Reduce {
+        self.t.stage.reduce.as_ref().expect("a reduction")
     }
 
     fn init(&self, b: &mut Builder<'_>, path: &Path, buffer: BufId) -> Vec<Stmt> {
         let ty = b.program.buffers[buffer.index()].ty.dtype;
-        let identity = self.reduce(b).combiner.identity(ty).expect("not an arg-combiner");
+        let identity = self.reduce().combiner.identity(ty).expect("not an arg-combiner");
         self.points(b, path, &self.origin.columns.computed, &mut |b, path, _, dst| {
             let (dst, value) = (Access { buffer, ..dst }, Expr::Const(identity));
             b.block(path, "init", Body::Assign { dst, value })
@@ -378,17 +397,17 @@ impl Place<'_> {
 
     /// Adds one term of the reduction to each element.
     fn add(&self, b: &mut Builder<'_>, path: &Path, terms: &[Expr]) -> Vec<Stmt> {
-        let (reduction, combiner) = (self.t.reduction, self.reduce(b).combiner);
+        let (t, combiner) = (self.t, self.reduce().combiner);
+        let term = t.nested.as_ref().map_or(&t.stage.body, |n| &n.term);
         self.points(b, path, &self.origin.columns.computed, &mut |b, path, point, dst| {
-            let value = operands::value_at(b, reduction, &self.origin.columns, point, terms);
-            let name = &b.compute.stages[reduction].name;
-            b.block(path, name, Body::Reduce { combiner, dst, value, init: false })
+            let value = operands::value_at(b, t, term, &self.origin.columns, point, terms);
+            b.block(path, &t.stage.name, Body::Reduce { combiner, dst, value, init: false })
         })
     }
 
     /// Adds what a block of terms came to.
     fn add_block(&self, b: &mut Builder<'_>, path: &Path, total: BufId) -> Vec<Stmt> {
-        let combiner = self.reduce(b).combiner;
+        let combiner = self.reduce().combiner;
         self.points(b, path, &self.origin.columns.computed, &mut |b, path, _, of_block| {
             let dst = Access { buffer: total, indices: of_block.indices.clone() };
             let value = Expr::Load(of_block.buffer, of_block.indices);

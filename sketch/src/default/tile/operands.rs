@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use ansc_graph::{BinOp, BufId, Compute, Expr, Stage, TensorType, VarId};
 
 use super::choose::Shape;
-use super::{Columns, Point};
+use super::{Columns, Point, Tiling};
 use crate::default::build::{Builder, Packed};
 use crate::default::stage::{lanes_of, plus};
-use crate::default::usage::mentions;
+use crate::default::usage::{mentions, readers};
 use crate::packed::Packing;
 use crate::program::{Access, Body, IterKind};
 use crate::vectors::widths_of;
@@ -40,7 +40,8 @@ struct Panel {
 }
 
 impl Operands {
-    pub(super) fn of(b: &Builder<'_>, s: &Stage) -> Operands {
+    /// The stage is made of these of the subgraph.
+    pub(super) fn of(b: &Builder<'_>, s: &Stage, members: &[usize]) -> Operands {
         let vector = s.ty.rank() - 1;
         let mut panels: Vec<Panel> = Vec::new();
         for (buffer, indices) in s.body.loads() {
@@ -59,7 +60,8 @@ impl Operands {
         let rows: Vec<usize> = (0..vector).filter(row).collect();
         let differs = |i: &[Expr]| rows.iter().any(|axis| mentions(i, *axis));
         let shared = !s.body.loads().iter().any(|(_, i)| walks(i) && differs(i));
-        let in_panels = |p: &Panel| is_constant(b, p.buffer) && is_sole_load(b.compute, p);
+        let in_panels =
+            |p: &Panel| is_constant(b, p.buffer) && is_sole_load(b.compute, s, members, p);
         let walked = s.body.loads().into_iter().filter(|(_, i)| mentions(i, vector));
         let is_padded = |(buffer, i): (BufId, &[Expr])| {
             panels.iter().any(|p| p.buffer == buffer && p.indices == i && in_panels(p))
@@ -121,25 +123,29 @@ fn group_size(body: &Expr, vector: usize) -> Option<usize> {
 }
 
 /// Lets every panel operand be read from panels: constants packed when compiling, others by a nest.
-pub(super) fn pack(b: &mut Builder<'_>, reduction: usize, operands: &Operands, shape: &Shape) {
+pub(super) fn pack(
+    b: &mut Builder<'_>,
+    (members, s): (&[usize], &Stage),
+    operands: &Operands,
+    shape: &Shape,
+) {
     for panel in &operands.panels {
-        if is_short(b, reduction, panel) {
+        if is_short(b, s, panel) {
             continue;
         }
-        let layout = Layout::of(&b.compute.stages[reduction], panel, shape.panel);
-        let packed = if is_constant(b, panel.buffer) && is_sole_load(b.compute, panel) {
+        let layout = Layout::of(s, panel, shape.panel);
+        let packed = if is_constant(b, panel.buffer) && is_sole_load(b.compute, s, members, panel) {
             pack_constant(b, panel, &layout)
         } else {
-            pack_at_run_time(b, reduction, panel, &layout)
+            pack_at_run_time(b, s, panel, &layout)
         };
         let (buffer, indices) = (panel.buffer, panel.indices.clone());
-        b.add_packed(Packed { stage: reduction, buffer, indices, packed, layout });
+        b.add_packed(Packed { stage: members[0], buffer, indices, packed, layout });
     }
 }
 
 /// What a slice made has rows of a few vectors: as good as panels, and in the cache.
-fn is_short(b: &Builder<'_>, reduction: usize, panel: &Panel) -> bool {
-    let s = &b.compute.stages[reduction];
+fn is_short(b: &Builder<'_>, s: &Stage, panel: &Panel) -> bool {
     let ty = b.compute.buffer_type(panel.buffer);
     let walked = panel.indices.last() == Some(&Expr::var(s.ty.rank() - 1));
     let columns = ty.shape.last().copied().unwrap_or(0);
@@ -148,10 +154,10 @@ fn is_short(b: &Builder<'_>, reduction: usize, panel: &Panel) -> bool {
 }
 
 /// Nothing else reads the operand, so that its own buffer may take another layout.
-fn is_sole_load(compute: &Compute, panel: &Panel) -> bool {
-    let loads = compute.stages.iter().flat_map(|s| s.body.loads());
-    let mut own = loads.filter(|(buffer, _)| *buffer == panel.buffer);
+fn is_sole_load(compute: &Compute, s: &Stage, members: &[usize], panel: &Panel) -> bool {
+    let mut own = s.body.loads().into_iter().filter(|(buffer, _)| *buffer == panel.buffer);
     own.all(|(_, indices)| indices == panel.indices)
+        && readers(compute, panel.buffer).iter().all(|reader| members.contains(reader))
 }
 
 /// Dimensions of a packed operand: fixed spatial axes, panels, reduction axes, lanes.
@@ -228,13 +234,7 @@ fn pack_constant(b: &mut Builder<'_>, panel: &Panel, layout: &Layout) -> BufId {
     buffer
 }
 
-fn pack_at_run_time(
-    b: &mut Builder<'_>,
-    reduction: usize,
-    panel: &Panel,
-    layout: &Layout,
-) -> BufId {
-    let s = &b.compute.stages[reduction];
+fn pack_at_run_time(b: &mut Builder<'_>, s: &Stage, panel: &Panel, layout: &Layout) -> BufId {
     let lanes = lanes_of(b, s);
     let ty = TensorType::new(b.compute.buffer_type(panel.buffer).dtype, layout.shape());
     let packed = b.between("packed", ty);
@@ -278,19 +278,20 @@ fn pack_at_run_time(
     packed
 }
 
-/// The reduction's body at a point of a tile, panel operands read from their panels.
+/// An expression over the reduction's axes at a point of a tile, panel operands read from their panels.
 pub(super) fn value_at(
     b: &Builder<'_>,
-    reduction: usize,
+    t: &Tiling,
+    value: &Expr,
     columns: &Columns,
     point: &Point,
     terms: &[Expr],
 ) -> Expr {
-    let s = &b.compute.stages[reduction];
+    let s = &t.stage;
     let axes: Vec<Expr> = (0..s.extents().len()).map(Expr::var).collect();
     let vector = s.ty.rank() - 1;
-    let body = s.body.rewrite(&mut |e| match e {
-        Expr::Load(buffer, indices) => Some(match b.packed(reduction, *buffer, indices) {
+    let body = value.rewrite(&mut |e| match e {
+        Expr::Load(buffer, indices) => Some(match b.packed(t.reduction, *buffer, indices) {
             Some(p) => {
                 Expr::Load(p.packed, p.layout.index(&axes, &Expr::Var(PANEL), &Expr::Var(LANE)))
             }

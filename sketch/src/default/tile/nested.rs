@@ -1,0 +1,228 @@
+//! Sums whose terms are sums themselves, in one nest: the terms stay in registers.
+//!
+//! ```text
+//! part[i, b, j] = sum{r: 8} w[b, r, j] * x[i, b, r];   y[i, j] = sum{b: 64} (part[i, b, j] + c[i, b]) * scale[b, j]
+//! =>
+//! total = 0
+//! for b in 0..64 { tile = c;  for r in 0..8 { tile += w * x };  total += tile * scale }
+//! ```
+//!
+//! The outer sum is the only reader of the inner one, and reads each of its elements once. Something that is added to
+//! an element, and is the same for all columns, is what the running value begins with.
+
+use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Reduce, Stage, VarId};
+use ansc_runtime::DType;
+
+use super::{Place, operands, reduction_loops};
+use crate::default::build::{Builder, Path};
+use crate::default::usage::readers;
+use crate::program::{Access, Body, IterKind, Stmt};
+
+/// Two sums that become one nest. Expressions are over the axes of the merged stage.
+pub(super) struct Nested {
+    /// The stage that sums up what the inner one gives.
+    pub(super) outer: usize,
+    /// The outer stage, with the inner one's reduction axes after its own, and the loads of both.
+    pub(super) merged: Stage,
+    /// Elements of the inner sum.
+    pub(super) dtype: DType,
+    /// Terms of the inner sum.
+    pub(super) term: Expr,
+    /// Terms of the outer one, in which the inner sum is still a load of `inner`.
+    add: Expr,
+    inner: BufId,
+    /// What the inner sum begins with, if not with zero.
+    start: Option<Expr>,
+    /// How many reduction axes are the outer sum's.
+    axes: usize,
+}
+
+/// Whether two stages of the subgraph would become one nest.
+pub(in crate::default) fn has_nested(compute: &Compute) -> bool {
+    let done = vec![true; compute.stages.len()];
+    (0..done.len()).any(|stage| Nested::of(compute, stage, &done).is_some())
+}
+
+impl Nested {
+    /// None where the stage is no sum, or is read in another way. All else that the reader reads is `done`.
+    pub(super) fn of(compute: &Compute, stage: usize, done: &[bool]) -> Option<Nested> {
+        let inner = compute.stage_buffer(stage);
+        let [outer] = readers(compute, inner)[..] else { return None };
+        let (first, second) = (&compute.stages[stage], &compute.stages[outer]);
+        let (within, around) = (sum(first)?, sum(second)?);
+        let is_there = |b: BufId| compute.stage_of(b).is_none_or(|s| s == stage || done[s]);
+        let loads = second.body.loads();
+        let mut own = loads.iter().filter(|(b, _)| *b == inner).map(|(_, at)| *at);
+        let at = own.next()?;
+        let fits = own.all(|other| other == at)
+            && loads.iter().all(|(b, _)| is_there(*b))
+            && !compute.outputs.contains(&stage)
+            && walks_all(at, second);
+        if !fits {
+            return None;
+        }
+        let (rank, moved) = (first.ty.rank(), second.extents().len());
+        let term = first.body.substitute(&|v| match v.index().checked_sub(rank) {
+            None => Some(at[v.index()].clone()),
+            Some(axis) => Some(Expr::var(moved + axis)),
+        });
+        let (add, start) = begun(&second.body, inner, second.ty.rank() - 1);
+        let mut merged = second.clone();
+        merged.body = second.body.rewrite(&mut |e| match e {
+            Expr::Load(b, _) if *b == inner => Some(term.clone()),
+            _ => None,
+        });
+        let axes = around.extents.len();
+        let extents = [&around.extents[..], &within.extents[..]].concat();
+        merged.reduce = Some(Reduce { combiner: Combiner::Sum, extents });
+        let dtype = first.ty.dtype;
+        Some(Nested { outer, merged, dtype, term, add, inner, start, axes })
+    }
+}
+
+fn sum(s: &Stage) -> Option<&Reduce> {
+    s.reduce.as_ref().filter(|r| r.combiner == Combiner::Sum && !s.extents().contains(&0))
+}
+
+/// Whether the indices are the axes of the stage, each once, the vector axis last.
+fn walks_all(at: &[Expr], s: &Stage) -> bool {
+    let axes: Option<Vec<usize>> =
+        at.iter().map(|e| if let Expr::Var(v) = e { Some(v.index()) } else { None }).collect();
+    let Some(mut axes) = axes else { return false };
+    let vector = s.ty.rank().checked_sub(1);
+    let last = axes.last().copied();
+    axes.sort_unstable();
+    last.is_some() && last == vector && axes.into_iter().eq(0..s.extents().len())
+}
+
+/// The body without what is added to the inner sum alone, if that is the same for all columns, and that.
+fn begun(body: &Expr, inner: BufId, vector: usize) -> (Expr, Option<Expr>) {
+    let is_inner = |e: &Expr| matches!(e, Expr::Load(b, _) if *b == inner);
+    let mut start = None;
+    let loads = body.loads().iter().filter(|(b, _)| *b == inner).count();
+    let rest = body.rewrite(&mut |e| match e {
+        Expr::Binary(BinOp::Add, sum, more)
+            if loads == 1 && is_inner(sum) && !more.vars().contains(&VarId::new(vector)) =>
+        {
+            start = Some((**more).clone());
+            Some((**sum).clone())
+        }
+        _ => None,
+    });
+    (rest, start)
+}
+
+impl Place<'_> {
+    /// What reduces the tile of a nested sum, and the buffer of its results.
+    pub(super) fn nested(
+        &self,
+        b: &mut Builder<'_>,
+        path: &Path,
+        nested: &Nested,
+    ) -> (Vec<Stmt>, BufId) {
+        let mut ty = b.program.buffers[self.acc.index()].ty.clone();
+        ty.dtype = self.t.stage.ty.dtype;
+        let total = b.local("total", ty);
+        let (outer, inner) = self.reduce().extents.split_at(nested.axes);
+        let mut stmts = self.init(b, path, total);
+        stmts.extend(b.serial_all(path, outer, IterKind::Reduce, &mut |b, path, block| {
+            let mut stmts = self.begin(b, path, nested, &block);
+            stmts.extend(reduction_loops(b, path, inner, 0, &mut |b, path, within| {
+                self.add(b, path, &[&block, within].concat())
+            }));
+            stmts.extend(self.add_terms(b, path, nested, total, &block));
+            stmts
+        }));
+        (stmts, total)
+    }
+
+    fn begin(
+        &self,
+        b: &mut Builder<'_>,
+        path: &Path,
+        nested: &Nested,
+        block: &[Expr],
+    ) -> Vec<Stmt> {
+        let Some(start) = &nested.start else { return self.init(b, path, self.acc) };
+        let columns = &self.origin.columns;
+        self.points(b, path, &columns.computed, &mut |b, path, point, dst| {
+            let value = operands::value_at(b, self.t, start, columns, point, block);
+            b.block(path, "begin", Body::Assign { dst, value })
+        })
+    }
+
+    /// Adds the terms that the inner sums came to.
+    fn add_terms(
+        &self,
+        b: &mut Builder<'_>,
+        path: &Path,
+        nested: &Nested,
+        total: BufId,
+        block: &[Expr],
+    ) -> Vec<Stmt> {
+        let (columns, combiner) = (&self.origin.columns, self.reduce().combiner);
+        self.points(b, path, &columns.computed, &mut |b, path, point, part| {
+            let inner = b.source(nested.inner);
+            let value = operands::value_at(b, self.t, &nested.add, columns, point, block);
+            let value = value.rewrite(&mut |e| match e {
+                Expr::Load(l, _) if *l == inner => {
+                    Some(Expr::Load(part.buffer, part.indices.clone()))
+                }
+                _ => None,
+            });
+            let dst = Access { buffer: total, indices: part.indices.clone() };
+            b.block(path, "block", Body::Reduce { combiner, dst, value, init: false })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{compare_scheduled, task};
+
+    const SUMS: &str =
+        "compute(in0: f32[5, 6, 8], in1: f32[6, 8, 19], in2: f32[6, 19], in3: f32[5, 6]) -> y {
+      part: f32[5, 6, 19] = sum{r0: 8} mul(in0[i0, i1, r0], in1[i1, r0, i2])
+      y: f32[5, 19] = sum{r0: 6} mul(add(part[i0, r0, i1], in3[i0, r0]), in2[r0, i1])
+    }";
+
+    fn found(text: &str) -> Option<Nested> {
+        let compute = Compute::parse(text).unwrap();
+        Nested::of(&compute, 0, &[false, false])
+    }
+
+    #[test]
+    fn both_sums_are_one_nest() {
+        let nested = found(SUMS).unwrap();
+        assert_eq!(nested.merged.extents(), [5, 19, 6, 8]);
+        assert!(nested.start.is_some());
+        let task = task(SUMS);
+        let scheduled = task.default_schedule();
+        compare_scheduled(&task.compute, &scheduled).unwrap();
+        let text = scheduled.program.to_string();
+        assert!(text.contains("total") && text.contains("block begin"), "{text}");
+    }
+
+    /// What is added differs between columns: it is no start.
+    #[test]
+    fn what_columns_add_is_added_to_each_sum() {
+        let text = SUMS.replace("in3[i0, r0]", "in2[r0, i1]");
+        assert!(found(&text).unwrap().start.is_none());
+        let task = task(&text);
+        compare_scheduled(&task.compute, &task.default_schedule()).unwrap();
+    }
+
+    #[test]
+    fn other_readers_are_none() {
+        // The first as the last axis, a maximum, an element read twice, a result.
+        for (from, to) in [
+            ("part[i0, r0, i1]", "part[i0, r0, sub(18, i1)]"),
+            ("sum{r0: 6}", "max{r0: 6}"),
+            ("in3[i0, r0]", "part[i0, 0, i1]"),
+            ("-> y", "-> y, part"),
+        ] {
+            assert!(found(&SUMS.replace(from, to)).is_none(), "{to}");
+        }
+    }
+}
