@@ -62,7 +62,8 @@ impl Widening<'_> {
         let [a, b] = op.expr.inputs.as_slice() else { return false };
         let in_groups = matches!(&op.kind, Kind::Conv(attrs) if attrs.groups > 1);
         let is_wanted = |types: &[DType]| types.contains(&a.dtype) && a.dtype == b.dtype;
-        if !is_wanted(&options.widen) && !(in_groups && is_wanted(&options.widen_groups)) {
+        let gains = is_wanted(&options.widen) || in_groups && is_wanted(&options.widen_groups);
+        if !gains {
             return false;
         }
         let result = &self.graph.node(node).outputs[0].ty;
