@@ -71,14 +71,14 @@ impl Options {
 
     /// What passes may do for the target. GPUs multiply halves as they are, and wide constants are larger.
     fn passes(&self) -> passes::Options {
-        let widen = match self.sms.is_empty() && !self.schedules.small {
+        let (widen, widen_groups) = match self.sms.is_empty() && !self.schedules.small {
             // Tiles multiply bfloat16.
-            true if self.target.has("amx-bf16") => vec![DType::F16],
-            true => vec![DType::F16, DType::BF16],
-            false => vec![],
+            true if self.target.has("amx-bf16") => (vec![DType::F16], vec![DType::BF16]),
+            true => (vec![DType::F16, DType::BF16], vec![]),
+            false => (vec![], vec![]),
         };
         let precision = self.precision.clone();
-        passes::Options { widen, precision, ..passes::Options::default() }
+        passes::Options { widen, widen_groups, precision, ..passes::Options::default() }
     }
 
     pub(crate) fn verifier(&self) -> Verifier {

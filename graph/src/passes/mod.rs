@@ -57,8 +57,10 @@ pub struct Options {
     pub channels_last: bool,
     /// Merge matrix products of one operand into one product.
     pub merge_matmul: bool,
-    /// Half floats that products find in 32 bits.
+    /// Half floats that products find in 32 bits ...
     pub widen: Vec<DType>,
+    /// ... and those that only convolutions in groups do, since the target has instructions for other products of them.
+    pub widen_groups: Vec<DType>,
     /// Loops of at most this many iterations are unrolled ...
     pub unroll_trips: u64,
     /// ... where that gives at most this many nodes.
@@ -77,6 +79,7 @@ impl Default for Options {
             channels_last: true,
             merge_matmul: false,
             widen: Vec::new(),
+            widen_groups: Vec::new(),
             unroll_trips: 4,
             unroll_nodes: 64,
             precision: Precisions::default(),

@@ -37,14 +37,16 @@ const OFTEN: usize = 8;
 pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassError> {
     let mut widening = Widening { graph, wide: HashMap::new() };
     let all: Vec<NodeId> = widening.graph.topological();
-    let gain = all.into_iter().filter(|node| widening.gains(*node, &options.widen));
+    let gain = all.into_iter().filter(|node| widening.gains(*node, options));
     // What others want wide is so already when convolutions with padding choose.
     let (padded, plain): (Vec<_>, Vec<_>) = gain.partition(|node| widening.pads(*node));
     plain.iter().chain(&padded).try_for_each(|node| widening.product(*node))?;
-    let changed = !widening.wide.is_empty();
+    if widening.wide.is_empty() {
+        return Ok(false);
+    }
     widening.other_readers()?;
     sweep(graph);
-    Ok(changed)
+    Ok(true)
 }
 
 struct Widening<'a> {
@@ -55,10 +57,13 @@ struct Widening<'a> {
 
 impl Widening<'_> {
     /// Whether the node is a product of such a type, with operands that are read often.
-    fn gains(&self, node: NodeId, types: &[DType]) -> bool {
+    fn gains(&self, node: NodeId, options: &Options) -> bool {
         let Some(op) = self.graph.compute_of(node) else { return false };
         let [a, b] = op.expr.inputs.as_slice() else { return false };
-        if !types.contains(&a.dtype) || a.dtype != b.dtype {
+        let in_groups = matches!(&op.kind, Kind::Conv(attrs) if attrs.groups > 1);
+        let is_wanted = |types: &[DType]| types.contains(&a.dtype) && a.dtype == b.dtype;
+        let gains = is_wanted(&options.widen) || in_groups && is_wanted(&options.widen_groups);
+        if !gains {
             return false;
         }
         let result = &self.graph.node(node).outputs[0].ty;
@@ -186,6 +191,22 @@ mod tests {
 
     fn options(types: &[DType]) -> Options {
         Options { widen: types.to_vec(), ..Options::default() }
+    }
+
+    /// A target with instructions for products of such numbers has none for few channels at a time.
+    #[test]
+    fn groups_may_be_widened_alone() {
+        for groups in [1, 3] {
+            let mut b = Builder::new(6);
+            let x = half(&mut b, DType::BF16, &[1, 3, 6, 6]);
+            let w = weight(&mut b, DType::BF16, &[3, 3 / groups, 3, 3]);
+            let attrs = ConvAttrs { groups, ..padded() };
+            let op = conv::conv(attrs, b.graph.ty(x), b.graph.ty(w)).unwrap();
+            let y = b.emit(op, &[x, w]);
+            let mut graph = b.finish(&[y]);
+            let options = Options { widen_groups: vec![DType::BF16], ..Options::default() };
+            assert_eq!(run(&mut graph, &options).unwrap(), groups == 3);
+        }
     }
 
     /// An input of the graph as a value in half floats that a kernel makes.

@@ -26,7 +26,7 @@ use crate::intrinsic::amx::{COLUMNS, Names};
 use crate::program::Scope;
 use crate::schedule::Rest;
 use crate::task::Task;
-use crate::trace::{BlockVar, LoopVar, StepError};
+use crate::trace::{BlockVar, LoopVar, Recorder, StepError};
 use crate::walk::PARALLEL_ITERATIONS;
 use shape::{Shape, Tiled};
 
@@ -102,10 +102,12 @@ struct Plan {
 
 /// Loops of the map outside of blocks.
 struct Places {
-    /// Over rows, and whatever both factors walk along, in the order of axes.
+    /// Over rows, and whatever both factors walk along; those of one iteration come last.
     outer: Vec<LoopVar>,
-    /// The one of them over tiles of rows.
-    row: LoopVar,
+    /// Whether only the first factor walks along each of them.
+    is_row: Vec<bool>,
+    /// The one of them whose last block is smaller than the others, and has a nest of its own.
+    ragged: Option<LoopVar>,
     /// Over blocks of columns.
     block: LoopVar,
 }
@@ -156,18 +158,13 @@ impl Plan {
         let map = nests.block(self.stage + 1)?;
         let places = self.cut(nests, map)?;
         let steps = self.steps(nests, &places)?;
-        if self.is_ragged() {
-            nests.recorder.peel(places.row, Rest::Pieces)?;
+        if let Some(l) = places.ragged {
+            nests.recorder.peel(l, Rest::Pieces)?;
         }
         for step in &steps {
             self.tensorize(nests, step)?;
         }
-        self.order(nests, map, &places)
-    }
-
-    fn is_ragged(&self) -> bool {
-        let tile = if self.shape.along == self.tiled.row { self.shape.high } else { 1 };
-        !self.extents[self.tiled.row].is_multiple_of(self.shape.rows * tile)
+        self.order(nests, &places)
     }
 
     /// Cuts the map into blocks.
@@ -176,23 +173,33 @@ impl Plan {
         let r = &mut nests.recorder;
         let mut outer = r.get_loops(map)?;
         let columns = outer.pop().ok_or(StepError::NoChoice)?;
+        let extents = outer.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>, _>>()?;
         let [along, row] = [along, self.tiled.row].map(|axis| self.tiled.axis_of_map(axis));
-        let mut inner = vec![];
-        if along != row {
-            let parts = r.split(outer[along], &[0.into(), high.into()])?;
-            outer[along] = parts[0];
+        let (mut inner, mut ragged) = (vec![], None);
+        let mut cut = |r: &mut Recorder, axis: usize, length: usize| {
+            let parts = r.split(outer[axis], &[0.into(), length.into()])?;
+            outer[axis] = parts[0];
             inner.push(parts[1]);
+            ragged = ragged.or((!extents[axis].is_multiple_of(length)).then_some(axis));
+            Ok::<_, StepError>(())
+        };
+        if along == row {
+            cut(r, row, rows * high)?;
+        } else {
+            cut(r, along, high)?;
+            cut(r, row, rows)?;
         }
-        let tile = if along == row { rows * high } else { rows };
-        let parts = r.split(outer[row], &[0.into(), tile.into()])?;
-        outer[row] = parts[0];
-        inner.push(parts[1]);
         let parts = r.split(columns, &[0.into(), (wide * COLUMNS).into()])?;
         inner.push(parts[1]);
-        let places = Places { row: outer[row], block: parts[0], outer };
-        r.reorder(&[&places.outer[..], &[places.block], &inner[..]].concat())?;
+        // Loops of one iteration inside of others: what peeling leaves is at the root then.
+        let mut axes: Vec<usize> = (0..outer.len()).collect();
+        axes.sort_by_key(|&axis| extents[axis] == 1);
+        let ragged = ragged.map(|axis| outer[axis]);
+        let is_row = axes.iter().map(|&axis| self.tiled.is_row_of_map(axis)).collect();
+        let outer: Vec<LoopVar> = axes.iter().map(|&axis| outer[axis]).collect();
+        r.reorder(&[&outer[..], &[parts[0]], &inner[..]].concat())?;
         r.vectorize(parts[1])?;
-        Ok(places)
+        Ok(Places { outer, is_row, ragged, block: parts[0] })
     }
 
     /// The sum under the loop over blocks: what it reads and what becomes of it in tiles.
@@ -282,14 +289,8 @@ impl Plan {
 
     /// Makes instructions of a block and of its copies.
     fn tensorize(&self, nests: &mut Nests, step: &Step) -> Result<(), StepError> {
-        let is_copy = |name: &String| {
-            name.strip_prefix(&step.name).is_some_and(|rest| {
-                let number = rest.strip_prefix('_').unwrap_or(rest);
-                number.bytes().all(|b| b.is_ascii_digit())
-            })
-        };
         let r = &mut nests.recorder;
-        let blocks: Vec<String> = r.schedule().blocks().into_iter().filter(is_copy).collect();
+        let blocks = copies(r, &step.name);
         for name in blocks {
             let block = r.get_block(&name)?;
             let loops = r.get_loops(block)?;
@@ -309,25 +310,26 @@ impl Plan {
 
     /// Loops outside of blocks: blocks of rows, all columns, the rows of a block. What is outside of
     /// columns runs in parallel, with them.
-    fn order(&self, nests: &mut Nests, map: BlockVar, places: &Places) -> Result<(), StepError> {
+    fn order(&self, nests: &mut Nests, places: &Places) -> Result<(), StepError> {
+        let r = &mut nests.recorder;
         let (mut outside, mut inside) = (places.outer.clone(), vec![]);
         let mut bytes = self.tiled.bytes_of_tile(&self.extents, &self.shape);
-        let mut iterations =
-            outside.iter().map(|&l| nests.recorder.extent(l)).product::<Result<usize, _>>()?;
-        let columns = nests.recorder.extent(places.block)?;
-        let _ = map;
+        let counts = outside.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>, _>>()?;
+        let mut iterations: usize = counts.iter().product();
+        let columns = r.extent(places.block)?;
+        // Other loops around the ragged one contain what peeling left, too.
+        let ragged = places.ragged.and_then(|l| outside.iter().position(|&o| o == l));
         while let Some(&last) = outside.last() {
-            let count = nests.recorder.extent(last)?;
-            let axis = outside.len() - 1;
-            if !self.tiled.is_row_of_map(axis) || self.is_ragged() && last != places.row {
+            let at = outside.len() - 1;
+            let count = counts[at];
+            if !places.is_row[at] || ragged.is_some_and(|ragged| at < ragged) {
                 break;
             }
-            let fits = |n: &usize| count.is_multiple_of(*n) && bytes * n <= KEPT;
-            let most = (1..=count)
-                .rev()
-                .filter(fits)
-                .find(|n| iterations / n * columns >= PARALLEL_ITERATIONS);
-            let kept = most.unwrap_or(1);
+            let fits = |n: &usize| {
+                let enough = iterations / n * columns >= PARALLEL_ITERATIONS;
+                count.is_multiple_of(*n) && bytes * n <= KEPT && enough
+            };
+            let kept = (1..=count).rev().find(fits).unwrap_or(1);
             if kept == 1 && count > 1 {
                 break;
             }
@@ -338,23 +340,52 @@ impl Plan {
                 bytes *= count;
                 continue;
             }
-            let parts = nests.recorder.split(last, &[0.into(), kept.into()])?;
+            let parts = r.split(last, &[0.into(), kept.into()])?;
             outside.push(parts[0]);
             inside.insert(0, parts[1]);
             break;
         }
-        let r = &mut nests.recorder;
         if !inside.is_empty() {
             r.reorder(&[&[places.block], &inside[..]].concat())?;
         }
-        if self.is_ragged() && outside.len() > usize::from(inside.is_empty()) {
-            // Other loops contain what peeling left, too.
+        if ragged.is_some_and(|ragged| ragged > 0) {
             let first = r.fuse(&outside[..1])?;
             return r.parallel(first);
         }
         let all = r.fuse(&[&outside[..], &[places.block]].concat())?;
-        r.parallel(all)
+        r.parallel(all)?;
+        match ragged {
+            Some(_) => self.parallel_rest(nests, places),
+            None => Ok(()),
+        }
     }
+
+    /// The nest of the last rows, which the ragged loop was around, goes through blocks of columns
+    /// in parallel.
+    fn parallel_rest(&self, nests: &mut Nests, places: &Places) -> Result<(), StepError> {
+        let name = nests.stage(self.stage + 1).name.clone();
+        let r = &mut nests.recorder;
+        for copy in copies(r, &name).into_iter().filter(|copy| *copy != name) {
+            let block = r.get_block(&copy)?;
+            let loops = r.get_loops(block)?;
+            let (units, blocks) = loops.split_at(places.outer.len() - 1);
+            let blocks = *blocks.first().ok_or(StepError::NoChoice)?;
+            r.reorder(&[&[blocks], units].concat())?;
+            r.parallel(blocks)?;
+        }
+        Ok(())
+    }
+}
+
+/// The block and the copies of it that peeling left: they have its name and a number.
+fn copies(r: &Recorder, name: &str) -> Vec<String> {
+    let is_copy = |other: &String| {
+        other.strip_prefix(name).is_some_and(|rest| {
+            let number = rest.strip_prefix('_').unwrap_or(rest);
+            number.bytes().all(|b| b.is_ascii_digit())
+        })
+    };
+    r.schedule().blocks().into_iter().filter(is_copy).collect()
 }
 
 #[cfg(test)]

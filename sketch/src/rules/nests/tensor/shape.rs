@@ -125,20 +125,21 @@ impl Tiled {
                 }
             }
         }
-        let price = |shape: &Shape| shape.cycles(length, s.ty.shape[shape.along]);
+        let price = |shape: &Shape| shape.cycles(self.row, &s.ty.shape);
         all.sort_by(|a, b| price(a).total_cmp(&price(b)));
         all
     }
 
-    /// Axes along which blocks have several tiles of rows, and how many: all blocks are complete.
+    /// Axes along which blocks have several tiles of rows, and how many. Blocks along the axis of
+    /// rows are complete. Along another one the last block may be smaller, if all tiles are.
     fn heights(&self, s: &Stage, rows: usize) -> Vec<(usize, usize)> {
         let mut all = vec![(self.row, 1)];
         for high in 2..=3 {
-            let whole = |&axis: &usize| {
-                let tile = if axis == self.row { rows } else { 1 };
-                s.ty.shape[axis].is_multiple_of(tile * high)
+            let fits = |&axis: &usize| match axis == self.row {
+                true => s.ty.shape[axis].is_multiple_of(rows * high),
+                false => s.ty.shape[axis] > high && s.ty.shape[self.row].is_multiple_of(rows),
             };
-            all.extend(self.rows.iter().rev().copied().filter(whole).map(|axis| (axis, high)));
+            all.extend(self.rows.iter().rev().copied().filter(fits).map(|axis| (axis, high)));
         }
         all
     }
@@ -150,18 +151,27 @@ impl Tiled {
 }
 
 impl Shape {
-    /// Cycles for a row of tiles of columns, whatever is the same for all cuts left out.
-    fn cycles(&self, length: usize, along: usize) -> f64 {
-        let dot = DOT[usize::from(self.rows * 2 <= ROWS)];
-        let (high, wide) = (self.high as f64, self.wide as f64);
-        let loads = high * LOAD[0] + wide * LOAD[1];
-        let block = (high * wide * dot).max(loads) / (high * wide);
-        let tiles = length.div_ceil(self.rows) as f64;
+    /// Cycles for all rows and a tile of columns.
+    fn cycles(&self, row: usize, shape: &[usize]) -> f64 {
+        let tiles = shape[row].div_ceil(self.rows) as f64;
         // A last tile of fewer rows has code of its own.
-        let ragged = if length.is_multiple_of(self.rows) { 1.0 } else { 1.02 };
+        let ragged = if shape[row].is_multiple_of(self.rows) { 1.0 } else { 1.02 };
+        if self.along == row {
+            return tiles * self.of_tile(self.high) * ragged;
+        }
+        let (count, rest) = (shape[self.along] as f64, shape[self.along] % self.high);
+        let whole = count - rest as f64;
+        let cycles = whole * self.of_tile(self.high) + rest as f64 * self.of_tile(rest.max(1));
         // Of cuts that cost the same, that along the rows themselves has fewer loops.
-        let elsewhere = if along == length { 1.0 } else { 1.001 };
-        tiles * block * ragged * elsewhere
+        tiles * cycles / count * 1.001
+    }
+
+    /// Cycles for one of the tiles of a block of so many tiles of rows.
+    fn of_tile(&self, high: usize) -> f64 {
+        let dot = DOT[usize::from(self.rows * 2 <= ROWS)];
+        let (high, wide) = (high as f64, self.wide as f64);
+        let loads = high * LOAD[0] + wide * LOAD[1];
+        (high * wide * dot).max(loads) / (high * wide)
     }
 }
 
