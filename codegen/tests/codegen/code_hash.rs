@@ -51,7 +51,7 @@ fn programs() -> Vec<Program> {
     ];
     let of = |compute: &Compute, constant: bool, registers| {
         let constant: Vec<bool> = (0..compute.inputs.len()).map(|i| constant && i > 0).collect();
-        schedule("k", compute, &constant, &Machine { vector_bytes: 32, registers }).program
+        schedule("k", compute, &constant, &Machine::new(32, registers)).program
     };
     let each = computes.iter();
     each.flat_map(|c| [of(c, false, 16), of(c, true, 16), of(c, false, 8)]).collect()

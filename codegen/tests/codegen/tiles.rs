@@ -21,7 +21,7 @@ fn check(name: &str, compute: &Compute) {
     let expected = interp::eval(compute, &given).unwrap();
     let constant = vec![false; compute.inputs.len()];
     for vector_bytes in [16, 32, 64] {
-        let machine = Machine { vector_bytes, registers: 16 };
+        let machine = Machine::new(vector_bytes, 16);
         let scheduled = schedule(name, compute, &constant, &machine);
         let found = Kernel::new(&scheduled.program).run_in(&given, 3);
         compare(&format!("{name}, {vector_bytes} bytes"), &found, &expected, &exact);

@@ -18,7 +18,7 @@ fn given(compute: &Compute, seed: u64) -> Vec<Tensor> {
 fn check_narrow(compute: &Compute, inputs: &[Tensor], expected: &[f64]) {
     for (vector_bytes, registers) in [(16, 16), (32, 16), (64, 32)] {
         let mut task = task(compute.clone(), true);
-        task.machine = Machine { vector_bytes, registers };
+        task.machine = Machine::new(vector_bytes, registers);
         let rewritten = Algorithm::Narrow.rewrite(&task);
         let rewritten = rewritten.unwrap_or_else(|| panic!("it applies to {compute}"));
         verify::verify_compute(&rewritten.task.compute).unwrap();
@@ -185,7 +185,7 @@ fn many_rows_need_fast_products_of_bytes() {
         let scales = TensorType::new(DType::F32, scales);
         let op = matmul_nbits(packed, &a, &weight, &scales, None).unwrap();
         let mut task = task(Compute::clone(&op.expr), true);
-        task.machine = Machine { vector_bytes, registers: 32 };
+        task.machine = Machine::new(vector_bytes, 32);
         task.preferred()
     };
     assert_eq!(preferred(1, 16), Some(Algorithm::Narrow));
