@@ -117,7 +117,13 @@ fn separate(iter: &Iter, inner: &BTreeSet<VarId>, extents: &Extents) -> Option<P
     let length = high.checked_add(1).filter(|_| low == 0)?;
     let counts = |c: &i64| c % length == 0;
     let whole = around.terms.values().all(counts) && counts(&around.constant);
-    let unit = if whole && iter.extent as i64 % length == 0 { length } else { 1 };
+    // A tile that begins anywhere has no gaps: as many points as iterations.
+    let points = within.to_expr().vars().into_iter().map(|v| extents.get(v).unwrap_or(0));
+    let unit = match whole && iter.extent as i64 % length == 0 {
+        true => length,
+        false if points.product::<usize>() as i64 == length => 1,
+        false => return None,
+    };
     let mut outer = Sum::constant(around.constant / unit);
     around.terms.into_iter().for_each(|(digit, c)| outer.add_term(digit, c / unit));
     let [length, unit] = [usize::try_from(length).ok()?, usize::try_from(unit).ok()?];

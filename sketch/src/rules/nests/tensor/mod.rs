@@ -110,6 +110,10 @@ struct Places {
     ragged: Option<LoopVar>,
     /// Over blocks of columns.
     block: LoopVar,
+    /// The loops from this one on are inside of columns from the beginning.
+    within: Option<usize>,
+    /// The innermost loop around a block.
+    at: LoopVar,
 }
 
 /// A block that becomes instructions; copies of it that peeling leaves have its name and a number.
@@ -197,9 +201,30 @@ impl Plan {
         let ragged = ragged.map(|axis| outer[axis]);
         let is_row = axes.iter().map(|&axis| self.tiled.is_row_of_map(axis)).collect();
         let outer: Vec<LoopVar> = axes.iter().map(|&axis| outer[axis]).collect();
-        r.reorder(&[&outer[..], &[parts[0]], &inner[..]].concat())?;
+        let mut places =
+            Places { at: parts[0], block: parts[0], outer, is_row, ragged, within: None };
+        places.within = self.within(r, &places)?;
+        let (outside, inside) = places.outer.split_at(places.within.unwrap_or(places.outer.len()));
+        r.reorder(&[outside, &[places.block], inside, &inner[..]].concat())?;
+        places.at = inside.last().copied().unwrap_or(places.block);
         r.vectorize(parts[1])?;
-        Ok(Places { outer, is_row, ragged, block: parts[0] })
+        Ok(places)
+    }
+
+    /// From which loop on those over rows go inside of columns at once: from the ragged one, if all
+    /// of its rows stay in the cache, and columns are enough for threads. What peeling leaves then
+    /// finds the same panels as the rest.
+    fn within(&self, r: &Recorder, places: &Places) -> Result<Option<usize>, StepError> {
+        let Some(ragged) = places.outer.iter().position(|l| Some(*l) == places.ragged) else {
+            return Ok(None);
+        };
+        let counts = places.outer.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>, _>>()?;
+        let kept = counts[ragged..].iter().product::<usize>();
+        let bytes = kept * self.tiled.bytes_of_tile(&self.extents, &self.shape);
+        let iterations = counts[..ragged].iter().product::<usize>() * r.extent(places.block)?;
+        let are_rows = places.is_row[ragged..].iter().all(|is_row| *is_row);
+        let fits = are_rows && bytes <= KEPT && iterations >= PARALLEL_ITERATIONS;
+        Ok(fits.then_some(ragged))
     }
 
     /// The sum under the loop over blocks: what it reads and what becomes of it in tiles.
@@ -211,8 +236,8 @@ impl Plan {
         let store = r.cache_write(sum, Scope::Fragment)?;
         nests.keep_local(store)?;
         let r = &mut nests.recorder;
-        r.compute_at(store, places.block)?;
-        r.compute_at(sum, places.block)?;
+        r.compute_at(store, places.at)?;
+        r.compute_at(sum, places.at)?;
         let n = self.extents.len();
         let first = self.tiled.rank;
         let t = n - 3;
@@ -312,6 +337,10 @@ impl Plan {
     /// columns runs in parallel, with them.
     fn order(&self, nests: &mut Nests, places: &Places) -> Result<(), StepError> {
         let r = &mut nests.recorder;
+        if let Some(within) = places.within {
+            let all = r.fuse(&[&places.outer[..within], &[places.block]].concat())?;
+            return r.parallel(all);
+        }
         let (mut outside, mut inside) = (places.outer.clone(), vec![]);
         let mut bytes = self.tiled.bytes_of_tile(&self.extents, &self.shape);
         let counts = outside.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>, _>>()?;

@@ -20,7 +20,11 @@ fn with_units(text: &str, constant: &[bool]) -> Arc<Task> {
 /// Each: whole blocks; a tail of rows and columns; rows along another axis; strides; a batch;
 /// bytes; a sum that two stages read; at first, blocks of rows along
 /// another axis the last of which is smaller, and one that is transposed.
-const PRODUCTS: [&str; 10] = [
+const PRODUCTS: [&str; 11] = [
+    "compute(in0: bf16[1, 7, 7, 32], in1: bf16[3, 3, 32, 256]) -> y {
+      s: f32[1, 5, 5, 256] = sum{r0: 3, r1: 3, r2: 32} mul(f32(in0[i0, add(i1, r0), add(i2, r1), r2]), f32(in1[r0, r1, r2, i3]))
+      y: f32[1, 5, 5, 256] = max(s[0, i1, i2, i3], 0.0_f32)
+    }",
     "compute(in0: bf16[1, 9, 9, 64], in1: bf16[3, 3, 64, 64]) -> y {
       s: f32[1, 7, 7, 64] = sum{r0: 3, r1: 3, r2: 64} mul(f32(in0[i0, add(i1, r0), add(i2, r1), r2]), f32(in1[r0, r1, r2, i3]))
       y: bf16[1, 7, 7, 64] = bf16(max(s[0, i1, i2, i3], 0.0_f32))
@@ -93,13 +97,13 @@ fn products_in_tiles_compute_the_same() {
 /// there is none.
 #[test]
 fn products_that_nobody_tuned_use_the_unit() {
-    let task = with_units(PRODUCTS[4], &[false, true, false]);
+    let task = with_units(PRODUCTS[5], &[false, true, false]);
     assert_eq!(task.preferred(), Some(Algorithm::Tiles));
     let trace = task.untuned();
     let sample = task.sample(&trace, Unfit::Refuse, &mut crate::rules::fixed_random()).unwrap();
     assert_eq!(sample.scheduled, task.default_schedule());
     assert!(sample.scheduled.program.to_string().contains("tensor(amx_dot_bf16_bf16_14x8)"));
     assert!(task.sketches()[0].trace.same_sketch(&trace));
-    let plain = crate::testing::task(PRODUCTS[4]);
+    let plain = crate::testing::task(PRODUCTS[5]);
     assert_ne!(plain.preferred(), Some(Algorithm::Tiles));
 }
