@@ -41,6 +41,17 @@ pub fn measure(threads: usize) -> Result<Limits, Error> {
     Ok(Limits { flops_per_second: flops, bytes_per_second: bytes })
 }
 
+/// What the unit for matrices gives at most with products of `bf16`, if code may use it.
+pub fn tiles(threads: usize) -> Result<Option<f64>, Error> {
+    #[cfg(target_arch = "x86_64")]
+    if ["amx-tile", "amx-bf16"].into_iter().all(|f| ansc_runtime::target::lacks(f).is_none()) {
+        // SAFETY: the processor has these instructions, and the kernel has given permission.
+        return best(at_most_cores(threads), || (), |()| unsafe { x86::tiles() }).map(Some);
+    }
+    let _ = threads;
+    Ok(None)
+}
+
 /// More threads than cores make no machine faster, but take memory.
 fn at_most_cores(threads: usize) -> usize {
     threads.clamp(1, ansc_runtime::pool::cores())
@@ -157,6 +168,67 @@ mod x86 {
 
     use super::{ROUNDS, SUMS};
 
+    /// Rounds of products of tiles: about as long as the others take.
+    const TILE_ROUNDS: usize = 200_000;
+    /// Bytes of a tile's row, and of the configuration of all tiles.
+    const ROW: usize = 64;
+    const ROWS: u8 = 16;
+
+    #[repr(align(64))]
+    struct Line<const N: usize>([u8; N]);
+
+    /// Two tiles by two tiles, in registers: as many products at a time as kernels have. Zeros would
+    /// be faster than numbers.
+    ///
+    /// # Safety
+    /// The processor has AMX for `bf16`, and the process may use it.
+    pub(super) unsafe fn tiles() -> f64 {
+        let mut config = Line([0u8; ROW]);
+        config.0[0] = 1;
+        for tile in 0..8 {
+            config.0[16 + 2 * tile] = ROW as u8;
+            config.0[48 + tile] = ROWS;
+        }
+        let mut numbers = Line([0u8; ROW * ROWS as usize]);
+        let mut state = 1u32;
+        for number in numbers.0.chunks_exact_mut(2) {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // Numbers between a half and one, of both signs.
+            let bits = 0x3f00 | (state >> 25) as u16 | ((state >> 24) as u16 & 1) << 15;
+            number.copy_from_slice(&bits.to_le_bytes());
+        }
+        // SAFETY: the configuration and the numbers are as large as the instructions read, and no
+        // other code uses tiles.
+        unsafe {
+            std::arch::asm!(
+                "ldtilecfg [{config}]",
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tilezero tmm2",
+                "tilezero tmm3",
+                "tileloadd tmm4, [{numbers} + {row}*1]",
+                "tileloadd tmm5, [{numbers} + {row}*1]",
+                "tileloadd tmm6, [{numbers} + {row}*1]",
+                "tileloadd tmm7, [{numbers} + {row}*1]",
+                "2:",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+                "dec {rounds}",
+                "jnz 2b",
+                "tilerelease",
+                config = in(reg) config.0.as_ptr(),
+                numbers = in(reg) numbers.0.as_ptr(),
+                row = in(reg) ROW,
+                rounds = inout(reg) TILE_ROUNDS => _,
+                options(nostack),
+            );
+        }
+        // Sixteen rows by sixteen columns by 32 terms each.
+        (2 * TILE_ROUNDS * 4 * 16 * 16 * 32) as f64
+    }
+
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn fused_256() -> f64 {
         let (a, b) = (_mm256_set1_ps(black_box(0.999)), _mm256_set1_ps(black_box(1e-3)));
@@ -181,6 +253,14 @@ mod tests {
         let limits = measure(1).unwrap();
         assert!((1e8..1e13).contains(&limits.flops_per_second), "{limits:?}");
         assert!((1e8..1e13).contains(&limits.bytes_per_second), "{limits:?}");
+    }
+
+    #[test]
+    fn tiles_do_more_than_vectors() {
+        if let Some(tiles) = tiles(1).unwrap() {
+            let vectors = measure(1).unwrap().flops_per_second;
+            assert!(tiles > 2.0 * vectors && tiles < 1e14, "{tiles} {vectors}");
+        }
     }
 
     #[test]

@@ -45,7 +45,8 @@ pub(super) fn measured(
     let is_cpu = !manifest.target.triple.starts_with("nvptx64");
     let limits = is_cpu.then(|| limits::measure(threads)).transpose()?;
     let copies = if is_cpu { limits::copies(threads)? } else { vec![] };
-    Ok(Artifact::new(manifest, one, &seconds, threads, limits, copies))
+    let tiles = if is_cpu { limits::tiles(threads)? } else { None };
+    Ok(Artifact::new(manifest, one, &seconds, threads, limits, copies).with_tiles(tiles))
 }
 
 fn of_artifact(args: &Explain) -> Result<(), Error> {
@@ -77,7 +78,10 @@ fn in_short(artifact: &Artifact) -> String {
     let space = if artifact.specialisation.is_empty() { "" } else { " " };
     let machine = artifact.limits.map_or(String::new(), |limits| {
         let (flops, bytes) = (limits.flops_per_second / 1e9, limits.bytes_per_second / 1e9);
-        format!("; this machine can do {flops:.0} GFLOP/s and {bytes:.1} GB/s")
+        let tiles = artifact
+            .tiles_per_second
+            .map_or(String::new(), |tiles| format!(" ({:.0} by tiles of bf16)", tiles / 1e9));
+        format!("; this machine can do {flops:.0} GFLOP/s{tiles} and {bytes:.1} GB/s")
     });
     let (model, size) = (&artifact.model, &artifact.specialisation);
     format!("{model}{space}{size}: {took:.3} ms in kernels on {threads}{machine}")

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use ansc_runtime::manifest::{
     BufferId, BufferInfo, KernelInfo, Manifest, Plan, Specialisation, Step, Storage, Tuning,
 };
+use ansc_sketch::algorithm::Algorithm;
 use serde::Serialize;
 
 use super::graph;
@@ -30,6 +31,9 @@ pub struct Artifact {
     pub threads: usize,
     /// What the machine can do; none where kernels run on another one, a GPU.
     pub limits: Option<Limits>,
+    /// Operations in a second of its unit for matrices, with `bf16`; none where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tiles_per_second: Option<f64>,
     /// The speed of copies within each cache, where it was measured.
     pub copies: Vec<Copying>,
     /// Of all steps together.
@@ -116,11 +120,28 @@ impl Artifact {
             specialisation: one.name.clone(),
             threads,
             limits,
+            tiles_per_second: None,
             seconds: total,
             kernels: places.iter().filter_map(kernel).collect(),
             edges: edges(manifest, one, &places),
             copies,
         }
+    }
+}
+
+impl Artifact {
+    /// Kernels that use the unit for matrices are under its roof, which is this high.
+    #[must_use]
+    pub fn with_tiles(mut self, flops_per_second: Option<f64>) -> Artifact {
+        self.tiles_per_second = flops_per_second;
+        let limits =
+            flops_per_second.zip(self.limits).map(|(f, l)| Limits { flops_per_second: f, ..l });
+        let tiled = |k: &&mut Kernel| k.algorithm.as_deref() == Some(Algorithm::Tiles.in_words());
+        for (kernel, limits) in self.kernels.iter_mut().filter(tiled).zip(limits.iter().cycle()) {
+            let Kernel { work, bytes, seconds, .. } = *kernel;
+            kernel.roofline = under_roof(limits, &self.copies, work, bytes, seconds);
+        }
+        self
     }
 }
 
