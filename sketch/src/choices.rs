@@ -76,7 +76,6 @@ fn chooses(stmt: &Stmt) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::default::schedule;
     use crate::testing::{compare_scheduled, task};
 

@@ -306,7 +306,8 @@ mod tests {
     fn fetches_the_next_panel(flat: &Expr, loops: &[Loop], size: i64, panel: i64) {
         let scope = Ranges(loops);
         let flat = affine(flat, &scope);
-        let (first, lines) = Walk::of(&flat, loops, size).unwrap().fetched(size, &scope).unwrap();
+        let (first, lines) =
+            Walk::of(&flat, loops, &[], size).unwrap().fetched(size, &scope).unwrap();
         let mut fetched: std::collections::BTreeMap<i64, BTreeSet<i64>> = Default::default();
         for at in iterations(loops) {
             let begin = value(&first, &at) * size / LINE;
@@ -354,13 +355,24 @@ mod tests {
     }
 
     #[test]
+    fn panels_side_by_side_are_one() {
+        let [(p, of_p), (r, of_r), (l, of_l)] = [0, 1, 2].map(var);
+        let n = Expr::int;
+        let flat = of_p * n(3840) + of_l * n(1920) + of_r * n(96);
+        let (loops, all) = ([(r, 20), (p, 3)], [(r, 20), (p, 3), (l, 2)]);
+        let flat = affine(&flat, &Ranges(&all));
+        let panel = |inner: &[Loop]| Walk::of(&flat, &loops, inner, 4).map(|walk| walk.panel);
+        assert_eq!([panel(&[(l, 2)]), panel(&[])], [Some(3840), None]);
+    }
+
+    #[test]
     fn other_accesses_fetch_nothing() {
         let [(p, of_p), (i, of_i), (r, of_r)] = [0, 1, 2].map(var);
         let n = Expr::int;
         let none = |flat: Expr| {
             let loops = [(r, 64), (i, 32), (p, 8)];
             let (flat, scope) = (affine(&flat, &Ranges(&loops)), Ranges(&loops));
-            Walk::of(&flat, &loops, 4).and_then(|walk| walk.fetched(4, &scope)).is_none()
+            Walk::of(&flat, &loops, &[], 4).and_then(|walk| walk.fetched(4, &scope)).is_none()
         };
         // Rows, columns of a matrix that is not packed, one panel for all, and what each iteration reads anew.
         assert!(none(of_i.clone() * n(4096) + of_r.clone() * n(4)));

@@ -112,11 +112,10 @@ impl<'c> Emitter<'c, '_> {
         };
         let (mut known, mut end) = (fragments(stmts[0]), 1);
         for (at, stmt) in stmts.iter().enumerate().skip(1) {
-            let own = fragments(stmt);
-            if own.iter().any(|b| known.contains(b)) {
+            if fragments(stmt).iter().any(|b| known.contains(b)) {
+                known.extend(stmts[end..=at].iter().flat_map(|s| fragments(s)));
                 end = at + 1;
             }
-            known.extend(own);
         }
         end
     }

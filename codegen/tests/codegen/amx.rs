@@ -13,8 +13,9 @@ use crate::kernel::Kernel;
 /// Processors with the unit, and with vectors alone.
 const CPUS: [&str; 4] = ["native", "sapphirerapids", "x86-64-v4", "x86-64-v3"];
 
-/// Whole blocks of tiles; tails of rows and columns; windows with strides; bytes.
-const PRODUCTS: [&str; 4] = [
+/// Whole blocks of tiles; tails of rows and columns; windows with strides; blocks of rows that leave a smaller
+/// one; bytes.
+const PRODUCTS: [&str; 5] = [
     "compute(in0: bf16[64, 64], in1: bf16[64, 96], in2: f32[96]) -> y {
       s: f32[64, 96] = sum{r0: 64} mul(f32(in0[i0, r0]), f32(in1[r0, i1]))
       y: f32[64, 96] = max(add(s[i0, i1], in2[i1]), 0.0_f32)
@@ -25,6 +26,9 @@ const PRODUCTS: [&str; 4] = [
     "compute(in0: bf16[1, 17, 19, 8], in1: bf16[3, 3, 8, 24]) -> y {
       s: f32[1, 8, 9, 24] = sum{r0: 3, r1: 3, r2: 8} mul(f32(in0[i0, add(mul(i1, 2), r0), add(mul(i2, 2), r1), r2]), f32(in1[r0, r1, r2, i3]))
       y: bf16[1, 8, 9, 24] = bf16(s[i0, i1, i2, i3])
+    }",
+    "compute(in0: bf16[1, 9, 9, 32], in1: bf16[3, 3, 32, 512]) -> s {
+      s: f32[1, 7, 7, 512] = sum{r0: 3, r1: 3, r2: 32} mul(f32(in0[i0, add(i1, r0), add(i2, r1), r2]), f32(in1[r0, r1, r2, i3]))
     }",
     "compute(in0: u8[30, 128], in1: i8[128, 32]) -> y {
       s: i32[30, 32] = sum{r0: 128} mul(i32(in0[i0, r0]), i32(in1[r0, i1]))
@@ -99,11 +103,17 @@ fn instructions_of_a_block() {
     assert_eq!(counts.map(count), [1, 1, 4, 4, 4, 4], "{assembly}");
 }
 
-/// A last tile of fewer rows has a configuration of its own.
+/// A last tile of fewer rows, or a last block of fewer tiles, has a configuration of its own.
 #[test]
 fn tails_of_rows_are_tiles_too() {
+    for product in [PRODUCTS[1], PRODUCTS[3]] {
+        both_in_tiles(product);
+    }
+}
+
+fn both_in_tiles(product: &str) {
     let target = Target::parse("sapphirerapids").unwrap();
-    let (_, scheduled) = in_tiles(PRODUCTS[1], &target);
+    let (_, scheduled) = in_tiles(product, &target);
     let assembly = listing(&scheduled.program, "k", &target, Listing::Assembly).unwrap();
     let count = |word: &str| assembly.lines().filter(|line| line.contains(word)).count();
     assert_eq!(count("ldtilecfg"), 2, "{assembly}");

@@ -53,7 +53,9 @@ fn narrowed(ctx: &mut NodeCtx<'_>, y: ValueId) -> One {
     let ty = ctx.ty(y);
     let (least, most) = if ty.dtype == DType::I8 { (-8.0, 7.0) } else { (0.0, 15.0) };
     let bound = |x| Expr::float(ty.dtype, x);
-    let op = map(&[ty.clone()], ty.dtype, |v| v[0].clone().max(bound(least)).min(bound(most)));
+    let op = map(std::slice::from_ref(&ty), ty.dtype, |v| {
+        v[0].clone().max(bound(least)).min(bound(most))
+    });
     ctx.marks_nibbles();
     ctx.emit1(op, &[y])
 }

@@ -117,7 +117,7 @@ impl Tiled {
         let mut all = vec![];
         // One row that is left over would be no tile.
         for rows in (2..=ROWS.min(length)).filter(|rows| length % rows != 1) {
-            for wide in (1..=3).filter(|wide| panels % wide == 0) {
+            for wide in (1..=3).filter(|wide| panels.is_multiple_of(*wide)) {
                 for (along, high) in self.heights(s, rows) {
                     if high * wide + high + wide <= TILES {
                         all.push(Shape { rows, high, along, wide });
