@@ -44,7 +44,7 @@ fn intro(out: &mut String, symbol: &str, manifest: &Manifest, imports: &[String]
         let _ = writeln!(
             out,
             " * Before the first call the process must ask Linux for the tile registers of AMX:\n \
-             * syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18) must return 0."
+             * syscall(SYS_arch_prctl, 0x1023, 18) must return 0 (ARCH_REQ_XCOMP_PERM)."
         );
     }
     let calls = match imports {

@@ -52,7 +52,7 @@ fn casts(graph: &Graph) -> usize {
 /// A residual network with a pool, a depthwise convolution, a gate and a classifier.
 fn residual_network() -> Graph {
     let mut b = Builder::new(50);
-    let x = b.input(&[1, 3, 12, 12]);
+    let x = b.input(&[1, 4, 12, 12]);
     let stem = b.conv(x, 16, 3, 1);
     let stem = b.batch_norm(stem);
     let stem = b.relu(stem);
@@ -300,7 +300,7 @@ fn a_mean_that_is_subtracted_keeps_its_operand_wide() {
 #[test]
 fn positions_keep_all_bits_and_what_lies_there_does_not() {
     let mut b = Builder::new(58);
-    let (x, code) = (b.input(&[1, 3, 6, 6]), b.input(&[1, 16]));
+    let (x, code) = (b.input(&[1, 4, 6, 6]), b.input(&[1, 16]));
     let picture = b.conv(x, 16, 3, 1);
     let grid = b.dense(code, 18);
     let grid = b.reshape(grid, &[1, 3, 3, 2]);
