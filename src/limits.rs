@@ -177,8 +177,8 @@ mod x86 {
     #[repr(align(64))]
     struct Line<const N: usize>([u8; N]);
 
-    /// Two tiles by two tiles, in registers: as many products at a time as kernels have. Zeros would
-    /// be faster than numbers.
+    /// Two tiles by two tiles, in registers: as many products at a time as kernels have. Zeros
+    /// would be faster than numbers.
     ///
     /// # Safety
     /// The processor has AMX for `bf16`, and the process may use it.

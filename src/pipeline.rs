@@ -69,7 +69,8 @@ impl Options {
         specialisations(&self.import, &self.choices)
     }
 
-    /// What passes may do for the target. GPUs multiply halves as they are, and wide constants are larger.
+    /// What passes may do for the target. GPUs multiply halves as they are, and wide constants are
+    /// larger.
     fn passes(&self) -> passes::Options {
         let (widen, widen_groups) = match self.sms.is_empty() && !self.schedules.small {
             // Tiles multiply bfloat16.

@@ -30,7 +30,8 @@ pub fn verbose() -> String {
     format!("{}\n{lines}{}", line(), off())
 }
 
-/// A line for each reason why code for this machine does without features that it could use elsewhere.
+/// A line for each reason why code for this machine does without features that it could use
+/// elsewhere.
 ///
 /// ```text
 /// processor features off: amx-tile amx-bf16 amx-int8 (CPUID does not announce this)

@@ -1,7 +1,7 @@
 //! Tensors of `INT4` and `UINT4`: two elements in a byte, the first one in the low bits.
 //!
-//! No element of ansc has 4 bits: such a tensor is one of bytes. A large constant stays packed, and a node unpacks it
-//! (`ansc_graph::ops::nibbles`); a small one is widened here.
+//! No element of ansc has 4 bits: such a tensor is one of bytes. A large constant stays packed, and
+//! a node unpacks it (`ansc_graph::ops::nibbles`); a small one is widened here.
 
 use ansc_runtime::{DType, Tensor};
 use tract_onnx::pb::TensorProto;

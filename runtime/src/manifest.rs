@@ -319,7 +319,8 @@ pub struct KernelInfo {
     /// How a convolution or another sum of products is computed: `direct`, `im2col`, `Winograd F(4x4,3x3)` and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
-    /// What it reads in fewer bits than `f32`, if it does. Sums have 32 bits all the same.
+    /// The type of operands that it reads in fewer bits than `f32`, if it does. Sums have 32 bits
+    /// all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
     /// Where a search found its schedule.

@@ -84,7 +84,7 @@ impl FromStr for Precision {
 /// A precision for the model, and others for some of its nodes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Precisions {
-    /// Of all nodes that are not listed.
+    /// The precision of all nodes that are not listed.
     pub model: Precision,
     /// By the name of the ONNX node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -97,8 +97,8 @@ fn float_binary<'c>(
     a: Reg<'c>,
     b: Reg<'c>,
 ) -> Option<Reg<'c>> {
-    // A product of halves is rounded before it is added to. LLVM may do both as operations on halves, and
-    // would fuse them if they said that they may be.
+    // A product of halves is rounded before it is added to. LLVM may do both as operations on
+    // halves, and would fuse them if they said that they may be.
     let halves = dtype.size() == 2;
     Some(match op {
         BinOp::Add if halves => ir.binop(InstructionOpcode::FAdd, a, b),

@@ -74,8 +74,8 @@ fn float_to_narrow<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
     resize(ir, DType::I32, to, wide)
 }
 
-/// Vectors to 32 bits with a sign, which LLVM converts lane by lane as well. No narrow float is the largest integer: it is
-/// put in afterwards.
+/// Vectors to 32 bits with a sign, which LLVM converts lane by lane as well. No narrow float is the
+/// largest integer: it is put in afterwards.
 fn floats_to_words<'c>(ir: &Ir<'c>, x: Reg<'c>) -> Reg<'c> {
     let [low, beyond] = [i32::MIN.into(), -f64::from(i32::MIN)].map(|limit| ir.same(x, limit));
     let raised = ir.select(ir.fcmp(FloatPredicate::OGT, x, low), x, low);

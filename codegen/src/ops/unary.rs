@@ -28,8 +28,8 @@ pub(crate) fn unary<'c>(
     .ok_or(Undefined { op: op.name(), dtype })
 }
 
-/// Whether the result of a half float is one without rounding: a half float with a fraction is so small that all
-/// integers around it are half floats.
+/// Whether the result of a half float is one without rounding: a half float with a fraction is so
+/// small that all integers around it are half floats.
 fn keeps_halves(op: UnOp) -> bool {
     use UnOp::*;
     matches!(op, Neg | Abs | Sign | Floor | Ceil | Round | Trunc)

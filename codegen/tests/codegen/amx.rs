@@ -1,5 +1,5 @@
-//! Products in tiles: the unit for matrices, where there is one, against the interpreter; and the loops that stand
-//! for its instructions elsewhere.
+//! Products in tiles: the unit for matrices, where there is one, against the interpreter; and the
+//! loops that stand for its instructions elsewhere.
 
 use ansc_codegen::{Listing, Target, compile_program, listing};
 use ansc_graph::{Compute, TensorType, interp};
@@ -13,8 +13,8 @@ use crate::kernel::Kernel;
 /// Processors with the unit, and with vectors alone.
 const CPUS: [&str; 4] = ["native", "sapphirerapids", "x86-64-v4", "x86-64-v3"];
 
-/// Whole blocks of tiles; tails of rows and columns; windows with strides; blocks of rows that leave a smaller
-/// one; bytes.
+/// Whole blocks of tiles; tails of rows and columns; windows with strides; blocks of rows that
+/// leave a smaller one; bytes.
 const PRODUCTS: [&str; 5] = [
     "compute(in0: bf16[64, 64], in1: bf16[64, 96], in2: f32[96]) -> y {
       s: f32[64, 96] = sum{r0: 64} mul(f32(in0[i0, r0]), f32(in1[r0, i1]))

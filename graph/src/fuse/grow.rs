@@ -8,12 +8,12 @@
 //! | convolution or matrix product with what joined it (phase 2) | a transpose, its only reader | nothing |
 //! | injective (phase 3) | at most injective | at most injective |
 //!
-//! These are Relay's rules, with five additions. What is made of constants alone (they would be larger than what they are
-//! made of, or they would have been folded) joins the product that alone reads it: a weight of few bits is
-//! unpacked where it is multiplied. A product is stored in the order of axes that its reader wants. A
-//! reduction may take the elementwise chain that
-//! follows it, as products do. What is expensive (an `exp`, a division) does not join what would evaluate
-//! it for more than a few readers. And reshapes are taken out again from the borders of groups.
+//! These are Relay's rules, with five additions. What is made of constants alone (they would be
+//! larger than what they are made of, or they would have been folded) joins the product that alone
+//! reads it: a weight of few bits is unpacked where it is multiplied. A product is stored in the
+//! order of axes that its reader wants. A reduction may take the elementwise chain that follows it,
+//! as products do. What is expensive (an `exp`, a division) does not join what would evaluate it
+//! for more than a few readers. And reshapes are taken out again from the borders of groups.
 
 use std::collections::BTreeSet;
 
@@ -163,7 +163,8 @@ impl Grower<'_> {
         }
     }
 
-    /// Whether `node` makes a weight of constants, and `sink` is its only reader: a product, or a step on the way to one.
+    /// Whether `node` makes a weight of constants, and `sink` is its only reader: a product, or a
+    /// step on the way to one.
     fn is_unpacked_for(&self, node: usize, sink: usize) -> bool {
         let op = self.graph.compute_of(self.order[sink]);
         let is_product = op.is_some_and(|op| op.kind == Kind::MatMul);

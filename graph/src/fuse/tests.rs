@@ -335,7 +335,8 @@ fn random_graph(seed: u64) -> Graph {
     b.finish(&[last, pool[pool.len() / 2]])
 }
 
-/// A weight that is much smaller before it is a float is one where it is multiplied, and nowhere else.
+/// A weight that is much smaller before it is a float is one where it is multiplied, and nowhere
+/// else.
 #[test]
 fn narrow_weights_are_unpacked_by_their_product() {
     let build = |readers: usize| {

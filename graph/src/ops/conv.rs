@@ -100,8 +100,8 @@ fn scaled(x: Expr, by: usize) -> Expr {
 }
 
 /// Appends a stage that surrounds the input at slot 0 by `fill` where `window` needs it, and
-/// returns the buffer that windows read. `first` is the first spatial axis of the input. The stage has the type of
-/// `fill`, which may be a wider one than the input's.
+/// returns the buffer that windows read. `first` is the first spatial axis of the input. The stage
+/// has the type of `fill`, which may be a wider one than the input's.
 pub fn push_pad(
     expr: &mut Compute,
     window: &Window<'_>,
@@ -151,8 +151,8 @@ pub fn conv(attrs: ConvAttrs, x: &TensorType, w: &TensorType) -> Result<ComputeO
     widened_conv(attrs, x, w)
 }
 
-/// As [`conv`], but half floats `x` may go with weights `w` of 32 bits, in which the result is then too. They are widened
-/// where they are surrounded by zeros.
+/// As [`conv`], but half floats `x` may go with weights `w` of 32 bits, in which the result is then
+/// too. They are widened where they are surrounded by zeros.
 pub fn widened_conv(
     attrs: ConvAttrs,
     x: &TensorType,

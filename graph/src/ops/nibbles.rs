@@ -4,8 +4,8 @@
 //! unpack(i8, [3, 5]) of u8[8]
 //! ->  unpack: i8[3, 5] = the low four bits of b0[p / 2], or the high ones where p is odd;  p = v0 * 5 + v1
 //! ```
-//! Bit 3 of an element with a sign is worth -8. Constants of this kind are not folded when they are large: whatever reads
-//! them unpacks them.
+//! Bit 3 of an element with a sign is worth -8. Constants of this kind are not folded when they are
+//! large: whatever reads them unpacks them.
 
 use ansc_runtime::DType;
 
@@ -18,7 +18,8 @@ use crate::op::{ComputeOp, Kind};
 /// How the operator is called.
 const NAME: &str = "Unpack";
 
-/// All elements of a tensor of this shape, the first one in the low bits of the first byte. `dtype` is `I8` or `U8`.
+/// All elements of a tensor of this shape, the first one in the low bits of the first byte. `dtype`
+/// is `I8` or `U8`.
 pub fn unpack(dtype: DType, shape: &[usize], packed: &TensorType) -> Result<ComputeOp, OpError> {
     let ty = sized(TensorType::new(dtype, shape))?;
     let fits = packed.dtype == DType::U8 && packed.shape == [ty.len().div_ceil(2)];

@@ -6,8 +6,9 @@
 //!
 //! Results are those of the reference interpreter. A result stays uncomputed where it is larger
 //! than [`Options::fold_bytes`] and than twice the constants it comes from, so that a small model
-//! file cannot ask for terabytes (integers of 4 bits are not unpacked at all then: what reads them does); or where it needs more than [`Options::fold_flops`] operations. All results
-//! together have limits of that kind too.
+//! file cannot ask for terabytes (integers of 4 bits are not unpacked at all then: what reads them
+//! does); or where it needs more than [`Options::fold_flops`] operations. All results together have
+//! limits of that kind too.
 
 use std::collections::HashMap;
 use std::sync::Arc;

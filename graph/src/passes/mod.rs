@@ -59,7 +59,8 @@ pub struct Options {
     pub merge_matmul: bool,
     /// Half floats that products find in 32 bits ...
     pub widen: Vec<DType>,
-    /// ... and those that only convolutions in groups do, since the target has instructions for other products of them.
+    /// ... and those that only convolutions in groups do, since the target has instructions for
+    /// other products of them.
     pub widen_groups: Vec<DType>,
     /// Loops of at most this many iterations are unrolled ...
     pub unroll_trips: u64,

@@ -1,4 +1,5 @@
-//! Each reader of a weight that is made of bytes gets a weight of its own, which it makes where it reads it.
+//! Each reader of a weight that is made of bytes gets a weight of its own, which it makes where it
+//! reads it.
 //!
 //! ```text
 //! %2 = mul(cast(%codes), %scale);  gather(%2, %ids);  matmul(%x, transpose(%2))
@@ -6,8 +7,8 @@
 //! %2 = mul(cast(%codes), %scale);  gather(%2, %ids);  %3 = mul(cast(%codes), %scale);  matmul(%x, transpose(%3))
 //! ```
 //!
-//! Shared, it would be in memory as a whole, several times as large as its bytes: it was too large to be folded. It comes
-//! after the last search for common subexpressions, which undoes it.
+//! Shared, it would be in memory as a whole, several times as large as its bytes: it was too large
+//! to be folded. It comes after the last search for common subexpressions, which undoes it.
 
 use std::collections::BTreeSet;
 

@@ -6,10 +6,11 @@
 //! y: f16 = cast(conv(cast(x): f32, w: f32))
 //! ```
 //!
-//! The values stay the same: each half float is one of 32 bits too, products are summed with 32 bits either way, and the
-//! result is rounded as before. What changes is where operands are widened: once, by the kernel that makes them, and no
-//! more in the innermost loop, each time that one is multiplied. So products of half floats become the kernels that
-//! those of `f32` are, by the same algorithms; they take as much memory. Constants are widened here.
+//! The values stay the same: each half float is one of 32 bits too, products are summed with 32
+//! bits either way, and the result is rounded as before. What changes is where operands are
+//! widened: once, by the kernel that makes them, and no more in the innermost loop, each time that
+//! one is multiplied. So products of half floats become the kernels that those of `f32` are, by the
+//! same algorithms; they take as much memory. Constants are widened here.
 //!
 //! A convolution that surrounds its input by zeros widens it there, and the input stays as it is:
 //!
@@ -17,9 +18,9 @@
 //! pad: f16 = select(inside, x, 0)    ->    pad: f32 = select(inside, f32(x), 0)
 //! ```
 //!
-//! Other readers of a value that is widened get it from its wide form, `cast(cast(x): f32): f16`, for a kernel writes one
-//! result. Products whose operands are read only a few times gain nothing: they are bound by memory, and keep to
-//! halves.
+//! Other readers of a value that is widened get it from its wide form, `cast(cast(x): f32): f16`,
+//! for a kernel writes one result. Products whose operands are read only a few times gain nothing:
+//! they are bound by memory, and keep to halves.
 
 use std::collections::HashMap;
 
@@ -135,7 +136,8 @@ impl Widening<'_> {
         Ok(wide)
     }
 
-    /// Lets what else reads the values of kernels read their wide forms, each reader by a cast of its own.
+    /// Lets what else reads the values of kernels read their wide forms, each reader by a cast of
+    /// its own.
     fn other_readers(&mut self) -> Result<(), PassError> {
         let mut all: Vec<(ValueId, ValueId)> = self.wide.iter().map(|(v, w)| (*v, *w)).collect();
         all.sort();

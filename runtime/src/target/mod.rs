@@ -1,8 +1,8 @@
 //! Can this machine run the code of an artifact?
 //!
 //! In: the target that the compiler wrote down, in LLVM's names. Out: what is missing here. A
-//! feature of an unknown name counts as missing: better a refusal than an illegal instruction. Where the
-//! kernel must first be asked for permission, it is asked here.
+//! feature of an unknown name counts as missing: better a refusal than an illegal instruction.
+//! Where the kernel must first be asked for permission, it is asked here.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -32,7 +32,7 @@ pub enum TargetError {
     Gpu {
         /// The generations of GPUs that the code is for.
         needed: String,
-        /// What the driver says, or that there is none.
+        /// The driver's own error, or that there is no driver.
         source: CudaError,
     },
     /// Compiled for newer GPUs.
@@ -84,8 +84,8 @@ pub fn missing<'a>(features: impl IntoIterator<Item = &'a str>) -> Vec<Missing> 
     features.into_iter().filter_map(lacks).collect()
 }
 
-/// Why code may not use a feature here, by LLVM's name; `None` if it may. For features of AMX this asks the kernel
-/// for permission, which the whole process then has.
+/// Why code may not use a feature here, by LLVM's name; `None` if it may. For features of AMX this
+/// asks the kernel for permission, which the whole process then has.
 #[cfg(target_arch = "x86_64")]
 pub fn lacks(feature: &str) -> Option<Why> {
     x86::Machine::here().lacks(feature, permission::ask)
@@ -103,7 +103,8 @@ pub fn lacks(_feature: &str) -> Option<Why> {
     Some(Why::Unknown)
 }
 
-/// The levels of x86 processors above `x86-64`, and the features that each adds to the one before, by LLVM's names.
+/// The levels of x86 processors above `x86-64`, and the features that each adds to the one before,
+/// by LLVM's names.
 pub const X86_LEVELS: [(&str, &[&str]); 3] = [
     ("x86-64-v2", &["sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"]),
     ("x86-64-v3", &["avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"]),

@@ -1,13 +1,14 @@
 //! Permission to use the tile registers of AMX.
 //!
 //! Linux keeps these 8 KiB for a process only after the process has asked for them, with
-//! `arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)`. The permission holds for all threads, older and newer
-//! ones, and for children by `fork`, until `exec`. Without it the first use of a tile is an illegal
-//! instruction. With it, signal stacks must have room for the registers.
+//! `arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)`. The permission holds for all threads,
+//! older and newer ones, and for children by `fork`, until `exec`. Without it the first use of a
+//! tile is an illegal instruction. With it, signal stacks must have room for the registers.
 
 use std::sync::OnceLock;
 
-/// Asks the kernel, until it has once agreed. A refusal, by its `errno`, may be mended: the next call asks again.
+/// Asks the kernel, until it has once agreed. A refusal, by its `errno`, may be mended: the next
+/// call asks again.
 pub(super) fn ask() -> Result<(), i32> {
     static GRANTED: OnceLock<()> = OnceLock::new();
     if GRANTED.get().is_some() {

@@ -1,7 +1,8 @@
 //! Features of x86 processors, from CPUID and from the states that the operating system enables.
 //!
-//! In: a feature by LLVM's name, and a [`Machine`]. Out: why code may not use it, if it may not. The
-//! processor's name plays no part: virtual machines hide features of the processor that they name.
+//! In: a feature by LLVM's name, and a [`Machine`]. Out: why code may not use it, if it may not.
+//! The processor's name plays no part: virtual machines hide features of the processor that they
+//! name.
 
 use std::sync::OnceLock;
 
@@ -204,7 +205,8 @@ impl Machine {
         self.words[word as usize] >> bit & 1 == 1
     }
 
-    /// Why code may not use `feature`. If all else is well and it works on tiles, `permission` asks the kernel.
+    /// Why code may not use `feature`. If all else is well and it works on tiles, `permission` asks
+    /// the kernel.
     pub(super) fn lacks(
         &self,
         feature: &str,
@@ -262,7 +264,8 @@ mod tests {
     use super::State::{Tiles, Ymm, Zmm};
     use super::*;
 
-    /// A machine that announces these features, under an operating system that enables these states.
+    /// A machine that announces these features, under an operating system that enables these
+    /// states.
     fn machine(features: &[&str], states: &[State]) -> Machine {
         let mut machine = Machine::default();
         for feature in features {

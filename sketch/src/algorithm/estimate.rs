@@ -1,6 +1,7 @@
 //! Which algorithm a convolution or a product gets that nobody tuned.
 //!
-//! Weights of few bits stay so, which is what products of few rows wait for. Products of bytes are taken four at a time, unless a factor had to be rearranged for a few products.
+//! Weights of few bits stay so, which is what products of few rows wait for. Products of bytes are
+//! taken four at a time, unless a factor had to be rearranged for a few products.
 //!
 //! A direct sum of products is worth its operations. Winograd's convolution has fewer, but writes and reads the
 //! transformed input and the products, and its weights take more room: both are priced in operations that could have been

@@ -10,12 +10,14 @@
 //! words[b, g, j]: i32           eight codes; bits 0..4 of its bytes are k = 8g .. 8g + 3, bits 4..8 the next; made when compiling
 //! ```
 //!
-//! A block of activations is a step times integers of 24 bits, so that each product and the sum of a block are exact:
-//! the activations are rounded by 2^-24 of the largest in their block, as a sum of floats rounds anyway. An infinity or
-//! a NaN makes the whole row NaN. The three digits are rows of the product, for which a weight is unpacked once.
+//! A block of activations is a step times integers of 24 bits, so that each product and the sum of
+//! a block are exact: the activations are rounded by 2^-24 of the largest in their block, as a sum
+//! of floats rounds anyway. An infinity or a NaN makes the whole row NaN. The three digits are rows
+//! of the product, for which a weight is unpacked once.
 //!
-//! [`factor`] finds the weight, [`digits`] makes the rows. Zero points and scales that differ between blocks are
-//! prepared in the order of the blocks; scales of a whole column are applied at the end.
+//! [`factor`] finds the weight, [`digits`] makes the rows. Zero points and scales that differ
+//! between blocks are prepared in the order of the blocks; scales of a whole column are applied at
+//! the end.
 
 mod digits;
 mod factor;
@@ -62,7 +64,8 @@ pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
     product.rewrite(task)
 }
 
-/// Whether it applies, and the products of digits take no longer than those of floats, or do not matter.
+/// Whether it applies, and the products of digits take no longer than those of floats, or do not
+/// matter.
 pub(super) fn pays(task: &Task) -> bool {
     let stages = 0..task.compute.stages.len();
     let product = stages.into_iter().find_map(|stage| Product::of(task, stage));
@@ -284,8 +287,8 @@ fn unpacked(word: &Expr, field: usize, bits: usize) -> Expr {
     shifted.and(Expr::float(DType::I32, mask as f64))
 }
 
-/// Terms that share a step: as many as share zero point and scale, or a part of them. None if words would lie in two
-/// blocks.
+/// Terms that share a step: as many as share zero point and scale, or a part of them. None if words
+/// would lie in two blocks.
 fn block_of(weight: &Factor, terms: usize) -> Option<usize> {
     let per_word = 32 / weight.bits;
     match weight.block {

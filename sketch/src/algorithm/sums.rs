@@ -23,7 +23,8 @@ impl Sums {
 }
 
 impl Algorithm {
-    /// Whether each result is the sum of the very products that the expression says, and rounds no more than such a sum does.
+    /// Whether each result is the sum of the very products that the expression says, and rounds no
+    /// more than such a sum does.
     pub fn is_direct(self) -> bool {
         self.tile().is_none()
     }

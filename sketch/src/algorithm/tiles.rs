@@ -121,7 +121,8 @@ impl Product {
         Rewritten { task: Task { compute: compute.done(), ..task.clone() }, prepared }
     }
 
-    /// The number of the input that the second factor is, if that is a constant which nothing else reads.
+    /// The number of the input that the second factor is, if that is a constant which nothing else
+    /// reads.
     fn sole_constant(&self, task: &Task) -> Option<usize> {
         let param = self.b.buffer.index();
         let loads = task.compute.stages.iter().flat_map(|s| s.body.loads());

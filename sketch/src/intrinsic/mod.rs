@@ -4,9 +4,10 @@
 //! result under serial loops; the implementation is any program that does the same to what the results hold
 //! before. [`Intrinsic::new`] runs both to see that they agree, so that `tensorize` may put one in place of the other.
 //!
-//! Some intrinsics are an instruction of a unit for matrices ([`Native`]): the implementation is the
-//! description itself, with a mark at its outermost loop that says so. Code generation emits the
-//! instruction where the target has the unit, and the loops elsewhere; the interpreter runs the loops.
+//! Some intrinsics are an instruction of a unit for matrices ([`Native`]): the implementation is
+//! the description itself, with a mark at its outermost loop that says so. Code generation emits
+//! the instruction where the target has the unit, and the loops elsewhere; the interpreter runs the
+//! loops.
 //!
 //! ```text
 //! description                                             implementation

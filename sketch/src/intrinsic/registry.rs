@@ -27,7 +27,8 @@ pub fn register(intrinsic: Intrinsic) -> Result<(), IntrinsicError> {
     Ok(())
 }
 
-/// The intrinsic of that name. Those of families with many members are made when they are asked for.
+/// The intrinsic of that name. Those of families with many members are made when they are asked
+/// for.
 pub fn find(name: &str) -> Option<Arc<Intrinsic>> {
     if let Some(known) = TABLE.read().unwrap_or_else(PoisonError::into_inner).get(name) {
         return Some(known.clone());

@@ -10,8 +10,8 @@
 //! for io { for jo { for i in 0..4 { for j in 0..8 { block s (vo = io, vi = i, wo = jo, wi = j) { c[vo * 4 + vi, wo * 8 + wi] = .. } } } } }
 //! ```
 //!
-//! Where tiles are no whole parts of the iterator, as those that peeling leaves, the outer iterator is the place
-//! where a tile begins: `c[vo + vi]`, vo = io * 13 + 26.
+//! Where tiles are no whole parts of the iterator, as those that peeling leaves, the outer iterator
+//! is the place where a tile begins: `c[vo + vi]`, vo = io * 13 + 26.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! If there are several vectors of partial results, they are added to the first one before: 24 is
-//! twice a vector of 8, then 4, 2, 1. An odd number loses its upper half, rounded down, in each step.
+//! twice a vector of 8, then 4, 2, 1. An odd number loses its upper half, rounded down, in each
+//! step.
 
 use ansc_graph::{BufId, Combiner, Expr};
 

@@ -30,8 +30,8 @@ use crate::precision;
 use dump::Compared;
 use folder::Folder;
 
-/// Two ways to compute the same round differently, and errors grow from there: a kernel's result may
-/// be this many times as far off as that of the interpreter, which rounds at the same places.
+/// Two ways to compute the same round differently, and errors grow from there: a kernel's result
+/// may be this many times as far off as that of the interpreter, which rounds at the same places.
 const PREDICTED: f64 = 4.0;
 
 #[derive(Serialize, Clone)]

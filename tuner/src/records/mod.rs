@@ -129,8 +129,9 @@ impl From<&Task> for TaskRecord {
 }
 
 impl Record {
-    /// Whether this is the schedule that nobody tuned, of some algorithm: a complete one,
-    /// with the first candidate of every choice. Of several such programs the first to be measured is what nobody tuned gets.
+    /// Whether this is the schedule that nobody tuned, of some algorithm: a complete one, with the
+    /// first candidate of every choice. Of several such programs the first to be measured is what
+    /// nobody tuned gets.
     pub fn is_untuned(&self) -> bool {
         let steps = &self.trace.steps;
         let completes = |i: &Instruction| {

@@ -12,7 +12,7 @@ use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::Kind;
 use crate::ops::stored::only_moves;
 
-/// What a node does with the bits of its operands.
+/// How a node uses the bits of its operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
     /// Sums products of operands of this type, or of all bits.

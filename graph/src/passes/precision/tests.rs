@@ -30,7 +30,7 @@ fn bf16(graph: &Graph) -> Graph {
     both(graph, &options(Precision::Bf16, &[])).1
 }
 
-/// What kernels hand to kernels: the name of each, without its position, and the type of its
+/// Values that kernels hand to kernels: the name of each, without its position, and the type of its
 /// result. Views are left out.
 fn stored(graph: &Graph) -> Vec<(String, DType)> {
     let kernels = fuse::fuse(graph).into_iter().filter(|g| !g.is_view);

@@ -30,7 +30,8 @@ pub(super) struct Rows {
     alone: bool,
     pub(super) digits: BufId,
     pub(super) step: BufId,
-    /// Sums of the digits of each block as floats; where the zero point is known, minus that times them, as integers.
+    /// Sums of the digits of each block as floats; where the zero point is known, minus that times
+    /// them, as integers.
     pub(super) sums: Option<BufId>,
 }
 

@@ -6,8 +6,8 @@
 //! code i32(in1[k, j]) - -128, of 8 bits; zero point 131; scale in2[k // 32, j]; blocks of 32
 //! ```
 //!
-//! Whatever lies between a constant and its integer (nibbles, a transpose) belongs to the code: its expression is
-//! evaluated once, when the constant is prepared.
+//! Whatever lies between a constant and its integer (nibbles, a transpose) belongs to the code: its
+//! expression is evaluated once, when the constant is prepared.
 
 use ansc_graph::{BinOp, BufId, Compute, Expr, VarId};
 use ansc_runtime::DType;
@@ -91,7 +91,8 @@ impl Axes<'_> {
         self.block(e).is_some()
     }
 
-    /// Terms for which the value is the same at least; 0 if for all. None if it varies in another way.
+    /// Terms for which the value is the same at least; 0 if for all. None if it varies in another
+    /// way.
     pub(super) fn block(&self, e: &Expr) -> Option<usize> {
         let mut block = 0;
         let rest = e.rewrite(&mut |e| match e {
@@ -148,7 +149,8 @@ impl Axes<'_> {
         e.dtype(&|b| self.compute.buffer_type(b).dtype)
     }
 
-    /// The least and the largest value that an integer may have. None if that is not known to be narrow.
+    /// The least and the largest value that an integer may have. None if that is not known to be
+    /// narrow.
     fn range(&self, e: &Expr) -> Option<(i64, i64)> {
         match e {
             Expr::Const(c) => Some((c.as_i64(), c.as_i64())),

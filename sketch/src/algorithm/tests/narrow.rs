@@ -14,7 +14,8 @@ fn given(compute: &Compute, seed: u64) -> Vec<Tensor> {
     inputs.map(one).collect()
 }
 
-/// The rewritten task computes what is expected, as an expression and scheduled for several machines.
+/// The rewritten task computes what is expected, as an expression and scheduled for several
+/// machines.
 fn check_narrow(compute: &Compute, inputs: &[Tensor], expected: &[f64]) {
     for (vector_bytes, registers) in [(16, 16), (32, 16), (64, 32)] {
         let mut task = task(compute.clone(), true);

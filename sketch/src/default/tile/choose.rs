@@ -85,7 +85,8 @@ fn is_of_bytes(s: &Stage) -> bool {
     s.body.any(&mut |e| matches!(e, Expr::Binary(BinOp::Dot4, ..)))
 }
 
-/// Instructions that make a vector of bytes of what is loaded, for each one that multiplies it, in eighths.
+/// Instructions that make a vector of bytes of what is loaded, for each one that multiplies it, in
+/// eighths.
 fn unpacking(s: &Stage) -> usize {
     let vector = s.ty.rank() - 1;
     let walks = |e: &Expr| e.loads().into_iter().any(|(_, at)| mentions(at, vector));

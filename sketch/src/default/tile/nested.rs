@@ -7,8 +7,9 @@
 //! for b in 0..64 { tile = c;  for r in 0..8 { tile += w * x };  total += tile * scale }
 //! ```
 //!
-//! The outer sum is the only reader of the inner one, and reads each of its elements once. Something that is added to
-//! an element, and is the same for all columns, is what the running value begins with.
+//! The outer sum is the only reader of the inner one, and reads each of its elements once.
+//! Something that is added to an element, and is the same for all columns, is what the running
+//! value begins with.
 
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Reduce, Stage, VarId};
 use ansc_runtime::DType;
@@ -44,7 +45,8 @@ pub(in crate::default) fn has_nested(compute: &Compute) -> bool {
 }
 
 impl Nested {
-    /// None where the stage is no sum, or is read in another way. All else that the reader reads is `done`.
+    /// None where the stage is no sum, or is read in another way. All else that the reader reads is
+    /// `done`.
     pub(super) fn of(compute: &Compute, stage: usize, done: &[bool]) -> Option<Nested> {
         let inner = compute.stage_buffer(stage);
         let [outer] = readers(compute, inner)[..] else { return None };
@@ -95,7 +97,8 @@ fn walks_all(at: &[Expr], s: &Stage) -> bool {
     last.is_some() && last == vector && axes.into_iter().eq(0..s.extents().len())
 }
 
-/// The body without what is added to the inner sum alone, if that is the same for all columns, and that.
+/// The body without what is added to the inner sum alone, if that is the same for all columns, and
+/// that.
 fn begun(body: &Expr, inner: BufId, vector: usize) -> (Expr, Option<Expr>) {
     let is_inner = |e: &Expr| matches!(e, Expr::Load(b, _) if *b == inner);
     let mut start = None;

@@ -278,7 +278,8 @@ fn pack_at_run_time(b: &mut Builder<'_>, s: &Stage, panel: &Panel, layout: &Layo
     packed
 }
 
-/// An expression over the reduction's axes at a point of a tile, panel operands read from their panels.
+/// An expression over the reduction's axes at a point of a tile, panel operands read from their
+/// panels.
 pub(super) fn value_at(
     b: &Builder<'_>,
     t: &Tiling,

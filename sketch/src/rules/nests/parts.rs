@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A reduction keeps its running values, `acc`, in registers: vectors along the innermost spatial
-//! axis where that is long enough, otherwise vectors of partial results along the innermost reduced axis.
+//! axis where that is long enough, otherwise vectors of partial results along the innermost reduced
+//! axis.
 //!
 //! A stage is parted while it has a nest of its own; when its last block has its place, the first
 //! one follows it there; at last loops become vectors.

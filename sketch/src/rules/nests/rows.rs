@@ -105,8 +105,8 @@ fn together(nests: &Nests, stages: Range<usize>, axes: usize, parallel: bool) ->
 }
 
 /// The longest run of stages from `first` that agree on some number of leading axes, and that
-/// number. Of several such numbers the largest comes first, with the shortest rows, and `before` are
-/// passed over. After all of them there is none: the stages are apart.
+/// number. Of several such numbers the largest comes first, with the shortest rows, and `before`
+/// are passed over. After all of them there is none: the stages are apart.
 fn run(nests: &Nests, first: usize, before: usize) -> Option<(Range<usize>, usize)> {
     let rank = nests.stage(first).ty.rank();
     let mut runs: Vec<_> =

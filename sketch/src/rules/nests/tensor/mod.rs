@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The stage after the sum, which is a map, is cut into blocks of as many rows and columns as sums
-//! fit the registers; the sum is computed there. Blocks of rows whose part of the first factor stays
-//! in the cache go through all columns.
+//! fit the registers; the sum is computed there. Blocks of rows whose part of the first factor
+//! stays in the cache go through all columns.
 
 pub(super) mod panels;
 mod shape;
@@ -333,8 +333,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Loops outside of blocks: blocks of rows, all columns, the rows of a block. What is outside of
-    /// columns runs in parallel, with them.
+    /// Loops outside of blocks: blocks of rows, all columns, the rows of a block. What is outside
+    /// of columns runs in parallel, with them.
     fn order(&self, nests: &mut Nests, places: &Places) -> Result<(), StepError> {
         let r = &mut nests.recorder;
         if let Some(within) = places.within {

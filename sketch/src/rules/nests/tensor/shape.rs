@@ -18,12 +18,14 @@ const DOT: [f64; 2] = [16.0, 10.0];
 /// Cycles in which a tile comes from the nearest cache, and from the next one.
 const LOAD: [f64; 2] = [8.0, 21.0];
 
-/// A sum over panels, as the algorithm `tiles` makes it: axes `.., p, row, l`, terms `window.., t, g, q`.
+/// A sum over panels, as the algorithm `tiles` makes it: axes `.., p, row, l`, terms `window.., t,
+/// g, q`.
 pub(super) struct Tiled {
     pub(super) factors: [DType; 2],
     /// Axes of the sum.
     pub(super) rank: usize,
-    /// The axis whose points are the rows of a tile, and how far these are apart in the first factor.
+    /// The axis whose points are the rows of a tile, and how far these are apart in the first
+    /// factor.
     pub(super) row: usize,
     pub(super) distance: usize,
     /// Axes along which only the first factor moves, `row` among them.

@@ -93,8 +93,8 @@ fn products_in_tiles_compute_the_same() {
     }
 }
 
-/// A unit is worth the panels that it wants where there are several rows, and is not asked for where
-/// there is none.
+/// A unit is worth the panels that it wants where there are several rows, and is not asked for
+/// where there is none.
 #[test]
 fn products_that_nobody_tuned_use_the_unit() {
     let task = with_units(PRODUCTS[5], &[false, true, false]);
