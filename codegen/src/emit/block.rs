@@ -64,6 +64,29 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
+    /// Runs one of two, by a condition that is the same in all lanes.
+    pub(super) fn either(
+        &mut self,
+        condition: Reg<'c>,
+        yes: impl FnOnce(&mut Self) -> Result<()>,
+        no: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        const POSITIONED: &str = "the builder is positioned";
+        let [yes_block, no_block, after] = ["yes", "no", "after"]
+            .map(|name| self.ir.context.append_basic_block(self.function, name));
+        let condition = condition.into_int_value();
+        let branch = self.ir.builder.build_conditional_branch(condition, yes_block, no_block);
+        branch.expect(POSITIONED);
+        self.ir.builder.position_at_end(yes_block);
+        yes(self)?;
+        self.ir.builder.build_unconditional_branch(after).expect(POSITIONED);
+        self.ir.builder.position_at_end(no_block);
+        no(self)?;
+        self.ir.builder.build_unconditional_branch(after).expect(POSITIONED);
+        self.ir.builder.position_at_end(after);
+        Ok(())
+    }
+
     fn body(&mut self, body: &Body) -> Result<()> {
         match body {
             Body::Assign { dst, value } => {

@@ -71,6 +71,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) strips: Strips,
     /// The registers of fragments, while they have some.
     pub(crate) tiles: Option<Tiles>,
+    /// Whether it stores past the caches.
+    pub(super) streams: bool,
     fresh: usize,
 }
 
@@ -183,6 +185,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             stored: None,
             strips: Strips::default(),
             tiles: None,
+            streams: false,
             fresh: program.vars.len(),
         }
     }
@@ -212,7 +215,8 @@ impl<'c, 'p> Emitter<'c, 'p> {
         Ok(())
     }
 
-    pub(super) fn end(&self) {
+    pub(super) fn end(&mut self) {
+        self.end_stream();
         self.ir.builder.build_return(None).expect("the builder is positioned");
     }
 

@@ -475,6 +475,11 @@ impl<'c> Ir<'c> {
             .expect(POSITIONED)
     }
 
+    pub(crate) fn address(&self, at: PointerValue<'c>) -> Reg<'c> {
+        let ty = self.context.i64_type();
+        self.builder.build_ptr_to_int(at, ty, "").expect(POSITIONED).into()
+    }
+
     pub(crate) fn load(&self, ty: impl BasicType<'c>, at: PointerValue<'c>, align: u32) -> Reg<'c> {
         let value = self.builder.build_load(ty, at, "").expect(POSITIONED);
         let load = value.as_instruction_value().expect("a load is an instruction");

@@ -296,6 +296,9 @@ impl<'c> Emitter<'c, '_> {
 
     /// Stores an element or vector of any width, whatever the lanes are.
     pub(super) fn store_at(&mut self, buffer: BufId, flat: &Affine, raw: Reg<'c>) -> Result<()> {
+        if self.stream(buffer, flat, raw)? {
+            return Ok(());
+        }
         let (at, align) = self.pointer(buffer, flat)?;
         let store = self.ir.store(raw, at, align);
         self.describe_access(buffer, Some(store))
@@ -303,11 +306,9 @@ impl<'c> Emitter<'c, '_> {
 
     fn store_vector(&mut self, buffer: BufId, flat: &Affine, raw: Reg<'c>) -> Result<()> {
         let raw = self.ir.splat(raw, Some(self.count()));
+        let Some(mask) = self.mask else { return self.store_at(buffer, flat, raw) };
         let (at, align) = self.pointer(buffer, flat)?;
-        let store = match self.mask {
-            None => self.ir.store(raw, at, align),
-            Some(mask) => self.ir.masked_store(raw, at, align, mask),
-        };
+        let store = self.ir.masked_store(raw, at, align, mask);
         self.describe_access(buffer, Some(store))
     }
 

@@ -21,6 +21,7 @@ mod lanes;
 mod loops;
 mod marks;
 mod memory;
+mod stream;
 mod tiles;
 mod value;
 

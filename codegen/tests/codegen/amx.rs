@@ -37,7 +37,7 @@ const PRODUCTS: [&str; 5] = [
 ];
 
 /// Small whole numbers, so that sums are exact in any order; bytes of any value.
-fn operand(ty: &TensorType, seed: u64) -> Tensor {
+pub(crate) fn operand(ty: &TensorType, seed: u64) -> Tensor {
     let random = &mut Random(seed);
     let mut tensor = Tensor::zeros(ty.dtype, &ty.shape);
     match ty.dtype {

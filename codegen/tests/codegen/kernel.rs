@@ -36,6 +36,11 @@ impl Kernel {
 
     /// Outputs for these inputs; each parallel loop is run in `pieces` pieces.
     pub(crate) fn run_in(&self, inputs: &[&Tensor], pieces: u64) -> Vec<Tensor> {
+        self.run_at(inputs, pieces, 0)
+    }
+
+    /// The same, with outputs that begin so many elements behind a multiple of 64 bytes.
+    pub(crate) fn run_at(&self, inputs: &[&Tensor], pieces: u64, shift: usize) -> Vec<Tensor> {
         let program = &self.program;
         let is_input = |b: &ansc_graph::BufId| program.buffer(*b).scope == Scope::Input;
         let mut memory: Vec<Tensor> = Vec::new();
@@ -47,16 +52,25 @@ impl Kernel {
                 assert_eq!((tensor.dtype(), tensor.shape()), (ty.dtype, ty.shape.as_slice()));
                 memory.push((*tensor).clone());
             } else {
-                let mut tensor = Tensor::zeros(ty.dtype, &ty.shape);
+                let mut tensor = Tensor::zeros(ty.dtype, &[ty.len() + shift]);
                 if ty.dtype != ansc_runtime::DType::Bool {
                     tensor.bytes_mut().fill(0xA5);
                 }
                 memory.push(tensor);
             }
         }
+        let places = program.params.iter().map(|id| match is_input(id) {
+            true => 0,
+            false => shift * program.buffer(*id).ty.dtype.size(),
+        });
+        let places: Vec<usize> = places.collect();
         memory.extend(self.emitted.workspace.iter().map(|ty| Tensor::zeros(ty.dtype, &ty.shape)));
-        let pointers: Vec<*mut u8> =
-            memory.iter_mut().map(|t| t.bytes_mut().as_mut_ptr()).collect();
+        let places = places.into_iter().chain(std::iter::repeat(0));
+        let pointers: Vec<*mut u8> = memory
+            .iter_mut()
+            .zip(places)
+            .map(|(tensor, place)| tensor.bytes_mut()[place..].as_mut_ptr())
+            .collect();
         for launch in &self.emitted.launches {
             let mut scratch = Tensor::zeros(ansc_runtime::DType::U8, &[launch.scratch]);
             // SAFETY: the symbol was emitted with this type.
@@ -76,7 +90,14 @@ impl Kernel {
             }
         }
         let outputs = program.params.iter().zip(memory).filter(|(id, _)| !is_input(id));
-        outputs.map(|(_, tensor)| tensor).collect()
+        let shaped = |(id, memory): (&ansc_graph::BufId, Tensor)| {
+            let ty = &program.buffer(*id).ty;
+            let mut tensor = Tensor::zeros(ty.dtype, &ty.shape);
+            let bytes = tensor.bytes_mut();
+            bytes.copy_from_slice(&memory.bytes()[shift * ty.dtype.size()..]);
+            tensor
+        };
+        outputs.map(shaped).collect()
     }
 
     pub(crate) fn run(&self, inputs: &[&Tensor]) -> Vec<Tensor> {

@@ -12,4 +12,6 @@ mod gpu;
 mod kernel;
 mod math;
 mod ptxas;
+mod random_tiles;
+mod stream;
 mod tiles;
