@@ -16,13 +16,15 @@
 //! costs nothing.
 //!
 //! A value that is read as it is and rounded to fewer bits is stored both ways by the kernel that
-//! makes it (`rounded`).
+//! makes it (`rounded`). Values between the maps of a kernel are not rounded to half floats
+//! (`excess`).
 //!
 //! The result covers every node of the graph exactly once, in an order in which groups find their
 //! inputs computed. A group gives one value: that of its last node; except for a group of a single
 //! node that has several results, and for one that gives its value rounded as well.
 
 mod dominators;
+mod excess;
 mod grow;
 mod merge;
 mod pattern;
@@ -122,7 +124,8 @@ fn group(graph: &Graph, nodes: &[NodeId], roundings: &[NodeId], position: usize)
         nodes.iter().filter_map(|n| graph.compute_of(*n)).map(|op| &op.kind).collect();
     let results: Vec<NodeId> = nodes.last().into_iter().chain(roundings).copied().collect();
     let nodes = [nodes, roundings].concat();
-    let (compute, inputs, outputs) = merge::merge(graph, &nodes, &results);
+    let (mut compute, inputs, outputs) = merge::merge(graph, &nodes, &results);
+    excess::keep(&mut compute);
     Group {
         name: format!("{}_{position}", name(&kinds)),
         inputs,
