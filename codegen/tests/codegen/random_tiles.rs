@@ -94,7 +94,7 @@ fn way(compute: &Compute, random: &mut Random) -> Option<Scheduled> {
     sample.scheduled.program.to_string().contains("tensor(").then_some(sample.scheduled)
 }
 
-/// A product, a batch of products or a convolution, of any extents.
+/// A product, a batch of products or a convolution, of many channels or few, of any extents.
 fn product([a, b, c]: [&str; 3], random: &mut Random) -> String {
     let mut draw = |low: usize, high: usize| low + random.next() as usize % (high - low + 1);
     let group = if a == "bf16" { 2 } else { 4 };
@@ -102,7 +102,7 @@ fn product([a, b, c]: [&str; 3], random: &mut Random) -> String {
     let (rows, columns, batch) = (draw(2, 90), draw(1, 70), draw(1, 3));
     let (window, stride) = (draw(1, 3), draw(1, 3));
     let (high, wide) = (draw(1, 9), draw(2, 20));
-    match draw(0, 3) {
+    match draw(0, 4) {
         0 => format!(
             "compute(in0: {a}[{rows}, {terms}], in1: {b}[{terms}, {columns}]) -> y {{
                s: {c}[{rows}, {columns}] = sum{{r0: {terms}}} mul({c}(in0[i0, r0]), {c}(in1[r0, i1]))
@@ -121,7 +121,7 @@ fn product([a, b, c]: [&str; 3], random: &mut Random) -> String {
                y: {c}[{batch}, {rows}, {columns}] = neg(s[i0, i1, i2])
              }}",
         ),
-        _ => {
+        3 => {
             let [in_high, in_wide] = [high, wide].map(|n| (n - 1) * stride + window);
             let terms = group * draw(2, 12);
             format!(
@@ -130,6 +130,20 @@ fn product([a, b, c]: [&str; 3], random: &mut Random) -> String {
                    y: {c}[1, {high}, {wide}, {columns}] = max(s[0, i1, i2, i3], {zero})
                  }}",
                 zero = zero(c),
+            )
+        }
+        _ => {
+            let (channels, window) = (draw(1, 8), draw(2, 7));
+            let [in_high, in_wide] = [high, wide].map(|n| (n - 1) * stride + window);
+            let x = format!("add(mul(i1, {stride}), r0), add(mul(i2, {stride}), r1)");
+            let (shape, at) = match draw(0, 1) {
+                0 => (format!("{in_high}, {in_wide}, {channels}"), format!("{x}, r2")),
+                _ => (format!("{channels}, {in_high}, {in_wide}"), format!("r2, {x}")),
+            };
+            format!(
+                "compute(in0: {a}[1, {shape}], in1: {b}[{window}, {window}, {channels}, {columns}]) -> s {{
+                   s: {c}[1, {high}, {wide}, {columns}] = sum{{r0: {window}, r1: {window}, r2: {channels}}} mul({c}(in0[i0, {at}]), {c}(in1[r0, r1, r2, i3]))
+                 }}",
             )
         }
     }

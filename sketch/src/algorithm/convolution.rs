@@ -74,6 +74,27 @@ impl Convolution {
         found.or_else(|| Convolution::read(s, stage, (*b, at_b), (*a, at_a)))
     }
 
+    /// The first stage that is a convolution of narrower elements, which it widens.
+    pub(super) fn of_narrow(compute: &Compute) -> Option<Convolution> {
+        let narrow = |e: &Expr| match e {
+            Expr::Cast(_, x) => match &**x {
+                Expr::Load(b, at) => Some((*b, at.clone())),
+                _ => None,
+            },
+            _ => None,
+        };
+        compute.stages.iter().enumerate().find_map(|(stage, s)| {
+            let Expr::Binary(BinOp::Mul, a, b) = &s.body else { return None };
+            let is_sum = s.reduce.as_ref().is_some_and(|r| r.combiner == Combiner::Sum);
+            let ((a, at_a), (b, at_b)) = (narrow(a)?, narrow(b)?);
+            if !is_sum || s.extents().contains(&0) {
+                return None;
+            }
+            let found = Convolution::read(s, stage, (a, &at_a), (b, &at_b));
+            found.or_else(|| Convolution::read(s, stage, (b, &at_b), (a, &at_a)))
+        })
+    }
+
     fn read(
         s: &Stage,
         stage: usize,

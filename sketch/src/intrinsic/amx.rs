@@ -7,6 +7,7 @@
 //! amx_zero_f32_14           c[i, j] = 0                         14 rows of 16 sums
 //! amx_rows_bf16_14x16_s1    a[i, g, p] = memory[i, 2 g + p]     14 rows of 16 pairs
 //! amx_rows_bf16_14x16_s2    a[i, g, p] = memory[2 i, 2 g + p]   every second row
+//! amx_rows_bf16_14x14_d8    a[i, g, p] = memory[8 i + 2 g + p]    rows that begin 8 elements apart
 //! amx_panel_bf16_16         b[g, j, p] = memory[g, j, p]        16 pairs of 16 columns
 //! amx_dot_bf16_bf16_14x16   c[i, j] += a[i, g, p] * b[g, j, p]
 //! amx_store_f32_14          memory[i, j] = c[i, j]
@@ -27,6 +28,17 @@ pub const COLUMNS: usize = 16;
 pub const ROWS: usize = 16;
 /// Distances between the rows that one instruction loads, in rows of the buffer.
 pub const STEPS: usize = 4;
+/// The same for rows that overlap or follow each other in one line, in elements.
+pub const APART: usize = 1024;
+
+/// How far the rows are apart that one instruction loads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Apart {
+    /// In rows of the buffer.
+    Rows(usize),
+    /// In elements of a row of the buffer.
+    Elements(usize),
+}
 
 /// An instruction on tiles.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -69,7 +81,7 @@ pub struct Names {
     /// Groups of terms.
     pub groups: usize,
     /// The distance between rows of the first factor.
-    pub step: usize,
+    pub apart: Apart,
 }
 
 impl Names {
@@ -84,8 +96,8 @@ impl Names {
 
     /// Rows of the first factor.
     pub fn load_rows(&self) -> String {
-        let Names { factors, rows, groups, step } = self;
-        format!("amx_rows_{}_{rows}x{groups}_s{step}", factors[0].name())
+        let Names { factors, rows, groups, apart } = self;
+        format!("amx_rows_{}_{rows}x{groups}_{apart}", factors[0].name())
     }
 
     /// Groups of the second factor.
@@ -105,6 +117,28 @@ impl Names {
     }
 }
 
+impl Apart {
+    fn named(text: &str) -> Option<Apart> {
+        let (kind, number) = text.split_at_checked(1)?;
+        let number = number.parse().ok()?;
+        let apart = match kind {
+            "s" if (1..=STEPS).contains(&number) => Apart::Rows(number),
+            "d" if (1..=APART).contains(&number) => Apart::Elements(number),
+            _ => return None,
+        };
+        (apart.to_string() == text).then_some(apart)
+    }
+}
+
+impl std::fmt::Display for Apart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Apart::Rows(n) => write!(f, "s{n}"),
+            Apart::Elements(n) => write!(f, "d{n}"),
+        }
+    }
+}
+
 /// The instruction of that name, if there is one.
 pub(super) fn named(name: &str) -> Option<Result<Intrinsic, IntrinsicError>> {
     let mut words = name.strip_prefix("amx_")?.split('_');
@@ -113,10 +147,8 @@ pub(super) fn named(name: &str) -> Option<Result<Intrinsic, IntrinsicError>> {
     match (op, words.as_slice()) {
         ("zero", [sum, rows]) => Some(zero(name, sum_named(sum)?, length(rows)?)),
         ("store", [sum, rows]) => Some(store(name, sum_named(sum)?, length(rows)?)),
-        ("rows", [dtype, size, step]) => {
-            let (rows, groups) = size_of(size)?;
-            let step = step.strip_prefix('s')?.parse().ok().filter(|s| (1..=STEPS).contains(s))?;
-            Some(load_rows(name, factor_named(dtype)?, [rows, groups, step]))
+        ("rows", [dtype, size, apart]) => {
+            Some(load_rows(name, factor_named(dtype)?, size_of(size)?, Apart::named(apart)?))
         }
         ("panel", [dtype, groups]) => Some(load_panel(name, factor_named(dtype)?, length(groups)?)),
         ("dot", [a, b, size]) => dot(name, [factor_named(a)?, factor_named(b)?], size_of(size)?),
@@ -167,12 +199,15 @@ fn store(name: &str, sum: DType, rows: usize) -> Made {
     Intrinsic::native(name, nest, Native { op: AmxOp::Store, unit: unit(sum), cycles: 16.0 })
 }
 
-fn load_rows(name: &str, dtype: DType, [rows, groups, step]: [usize; 3]) -> Made {
+fn load_rows(name: &str, dtype: DType, (rows, groups): (usize, usize), apart: Apart) -> Made {
     let q = group(dtype);
-    let row = Expr::var(0) * Expr::index(step);
     let term = Expr::var(1) * Expr::index(q) + Expr::var(2);
-    let ty = TensorType::new(dtype, [(rows - 1) * step + 1, groups * q]);
-    let memory = Operand { ty, at: vec![row, term] };
+    let row = |step: usize| Expr::var(0) * Expr::index(step);
+    let (shape, at) = match apart {
+        Apart::Rows(step) => (vec![(rows - 1) * step + 1, groups * q], vec![row(step), term]),
+        Apart::Elements(n) => (vec![(rows - 1) * n + groups * q], vec![row(n) + term]),
+    };
+    let memory = Operand { ty: TensorType::new(dtype, shape), at };
     let tile = Operand::plain(dtype, &[(rows, 0), (groups, 1), (q, 2)]);
     let axes = [(rows, Spatial), (groups, Spatial), (q, Spatial)];
     let nest = description(&axes, [memory], tile, None, |[x]| x);

@@ -12,9 +12,10 @@ use crate::op::{ComputeOp, ConvAttrs, Kind};
 /// are products of positions with frequencies, which need all bits.
 const FEWEST_TERMS: usize = 8;
 
-/// Convolutions of fewer channels stay as they are, as a network's first one: terms lie in short
-/// rows, which no unit for matrices takes.
+/// Convolutions of fewer channels stay as they are if their windows are small, too, as many a
+/// network's first one: rearranging the input would take as long as all products.
 const FEWEST_CHANNELS: usize = 4;
+const FEWEST_TERMS_OF_FEW_CHANNELS: usize = 64;
 
 /// Whether the node sums products of two `f32` operands, and enough of them. A depthwise
 /// convolution is none of these: each element of its input meets few others.
@@ -45,7 +46,9 @@ fn sums_products(op: &ComputeOp) -> bool {
         Kind::Conv(attrs) => {
             let x = &op.expr.inputs[0];
             let channels = x.shape[attrs.input.axis(x.rank())] / attrs.groups.max(1);
-            channels >= FEWEST_CHANNELS && !is_depthwise(attrs, &op.expr.inputs)
+            let is_worth =
+                channels >= FEWEST_CHANNELS || terms(&op.expr) >= FEWEST_TERMS_OF_FEW_CHANNELS;
+            is_worth && !is_depthwise(attrs, &op.expr.inputs)
         }
         Kind::MatMul => true,
         Kind::Other(_) => is_sum_of_products(&op.expr),

@@ -25,7 +25,7 @@ use ansc_graph::{Compute, Stage};
 
 use super::Sketch;
 use crate::algorithm::Algorithm;
-use crate::algorithm::tiles::Product;
+use crate::algorithm::tiles;
 use crate::default::Scheduled;
 use crate::default::inline::{self, Padding};
 use crate::packed::in_turn;
@@ -68,8 +68,8 @@ pub(crate) fn sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
 
 /// The same for a product in tiles. None where there is none, or the machine has no unit for it.
 pub(crate) fn tensor_sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
-    match Product::find(&task.compute) {
-        Some(product) if tensor::has_unit(task, product.factors) => {
+    match tiles::factors(task) {
+        Some(factors) if tensor::has_unit(task, factors) => {
             all_ways(|way| sketch(Nests::in_tiles(task).ok()?, way))
         }
         _ => vec![],

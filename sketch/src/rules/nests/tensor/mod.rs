@@ -22,7 +22,7 @@ use ansc_runtime::DType;
 use super::Nests;
 use crate::default::usage::readers;
 use crate::intrinsic;
-use crate::intrinsic::amx::{COLUMNS, Names};
+use crate::intrinsic::amx::{Apart, COLUMNS, Names};
 use crate::program::Scope;
 use crate::schedule::Rest;
 use crate::task::Task;
@@ -35,7 +35,7 @@ const KEPT: usize = 1 << 20;
 
 /// Whether the machine has instructions for products of these types.
 pub(super) fn has_unit(task: &Task, factors: [DType; 2]) -> bool {
-    let zero = Names { factors, rows: 1, groups: 1, step: 1 }.zero();
+    let zero = Names { factors, rows: 1, groups: 1, apart: Apart::Rows(1) }.zero();
     let native = intrinsic::find(&zero).and_then(|i| i.as_native().copied());
     native.is_some_and(|native| native.unit.is_of(&task.machine))
 }

@@ -9,7 +9,7 @@ use ansc_graph::{BinOp, Combiner, Compute, Expr, Stage, VarId};
 use ansc_runtime::DType;
 
 use crate::affine::{Digit, Extents, Source, Sum};
-use crate::intrinsic::amx::{self, COLUMNS, Names, ROWS, STEPS};
+use crate::intrinsic::amx::{self, APART, Apart, COLUMNS, Names, ROWS, STEPS};
 
 /// Tile registers.
 const TILES: usize = 8;
@@ -27,7 +27,7 @@ pub(super) struct Tiled {
     /// The axis whose points are the rows of a tile, and how far these are apart in the first
     /// factor.
     pub(super) row: usize,
-    pub(super) distance: usize,
+    pub(super) apart: Apart,
     /// Axes along which only the first factor moves, `row` among them.
     pub(super) rows: Vec<usize>,
     /// The axis over panels.
@@ -73,17 +73,17 @@ impl Tiled {
         }
         let sides = Extents::of_axes(&extents);
         let side_by_side = t * Expr::index(groups * group) + g * Expr::index(group) + q;
-        if Sum::of(a_at.last()?, &sides) != Sum::of(&side_by_side, &sides) || groups < 2 {
-            return None;
-        }
         let moves = |v: &usize| a_at.iter().any(|e| e.vars().contains(&VarId::new(*v)));
         let first: Vec<usize> = (0..n).filter(moves).collect();
         let panel = (0..rank - 1).find(|v| second.contains(v) && !first.contains(v))?;
         let row = panel + 1;
         let is_row = |v: &usize| first.contains(v) && !second.contains(v) && extents[*v] > 1;
         let rows: Vec<usize> = (0..rank - 1).filter(is_row).collect();
-        let distance = distance(a_at, row, &sides).filter(|_| rows.contains(&row))?;
-        Some(Tiled { factors, rank, row, distance, rows, panel, groups, first, second })
+        let (terms, apart) = apart(a_at, row, &sides).filter(|_| rows.contains(&row))?;
+        if terms != Sum::of(&side_by_side, &sides) || groups < 2 {
+            return None;
+        }
+        Some(Tiled { factors, rank, row, apart, rows, panel, groups, first, second })
     }
 
     /// Where a map of the result finds the sum for its own element.
@@ -148,7 +148,7 @@ impl Tiled {
 
     /// Names of the instructions on tiles of so many rows.
     pub(super) fn names(&self, rows: usize) -> Names {
-        Names { factors: self.factors, rows, groups: self.groups, step: self.distance }
+        Names { factors: self.factors, rows, groups: self.groups, apart: self.apart }
     }
 }
 
@@ -177,16 +177,25 @@ impl Shape {
     }
 }
 
-/// How far points of the axis are apart along the one axis of the buffer that it moves along.
-fn distance(at: &[Expr], v: usize, extents: &Extents) -> Option<usize> {
-    let var = VarId::new(v);
-    let (_, outer) = at.split_last()?;
-    let mut moving = outer.iter().filter(|e| e.vars().contains(&var));
-    let index = moving.next().filter(|_| moving.next().is_none())?;
-    let sum = Sum::of(index, extents);
-    let own = Digit { source: Source::Var(var), divisor: 1, modulus: None };
-    let distance = sum.terms.iter().find(|(digit, _)| **digit == own).map(|(_, c)| *c)?;
-    usize::try_from(distance).ok().filter(|d| (1..=STEPS).contains(d))
+/// The last index of the buffer without the axis, and how far points of the axis are apart along
+/// the one axis of the buffer that it moves along.
+fn apart(at: &[Expr], v: usize, extents: &Extents) -> Option<(Sum, Apart)> {
+    let own = Digit { source: Source::Var(VarId::new(v)), divisor: 1, modulus: None };
+    let moving = |e: &Expr| Sum::of(e, extents).partition(|digit, _| *digit == own);
+    let (last, outer) = at.split_last()?;
+    let mut along = outer.iter().filter(|e| e.vars().contains(&VarId::new(v)));
+    let (in_line, terms) = moving(last);
+    let distance = |sum: &Sum| usize::try_from(sum.terms.get(&own)?).ok();
+    let apart = match along.next() {
+        None => Apart::Elements(distance(&in_line).filter(|d| (1..=APART).contains(d))?),
+        Some(index) => {
+            let steps = distance(&moving(index).0).filter(|d| (1..=STEPS).contains(d))?;
+            Apart::Rows(steps)
+        }
+    };
+    let is_along_one =
+        along.next().is_none() && (in_line.terms.is_empty() || matches!(apart, Apart::Elements(_)));
+    is_along_one.then_some((terms, apart))
 }
 
 /// The variable that an index is.

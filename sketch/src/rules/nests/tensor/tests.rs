@@ -18,9 +18,9 @@ fn with_units(text: &str, constant: &[bool]) -> Arc<Task> {
 }
 
 /// Each: whole blocks; a tail of rows and columns; rows along another axis; strides; a batch;
-/// bytes; a sum that two stages read; at first, blocks of rows along
+/// bytes; a sum that two stages read; convolutions of few channels; at first, blocks of rows along
 /// another axis the last of which is smaller, and one that is transposed.
-const PRODUCTS: [&str; 11] = [
+const PRODUCTS: [&str; 13] = [
     "compute(in0: bf16[1, 7, 7, 32], in1: bf16[3, 3, 32, 256]) -> y {
       s: f32[1, 5, 5, 256] = sum{r0: 3, r1: 3, r2: 32} mul(f32(in0[i0, add(i1, r0), add(i2, r1), r2]), f32(in1[r0, r1, r2, i3]))
       y: f32[1, 5, 5, 256] = max(s[0, i1, i2, i3], 0.0_f32)
@@ -65,6 +65,14 @@ const PRODUCTS: [&str; 11] = [
     "compute(in0: bf16[2, 21, 32], in1: bf16[32, 48]) -> y {
       s: f32[2, 21, 48] = sum{r0: 32} mul(f32(in0[i0, i1, r0]), f32(in1[r0, i2]))
       y: f32[2, 21, 48] = max(s[i0, i1, i2], 0.0_f32)
+    }",
+    "compute(in0: bf16[1, 3, 20, 22], in1: bf16[7, 7, 3, 40]) -> y {
+      p: bf16[1, 3, 25, 27] = select(and(and(le(3, i2), lt(i2, 23)), and(le(3, i3), lt(i3, 25))), in0[i0, i1, sub(i2, 3), sub(i3, 3)], 0.0_bf16)
+      s: f32[1, 10, 11, 40] = sum{r0: 7, r1: 7, r2: 3} mul(f32(p[i0, r2, add(mul(i1, 2), r0), add(mul(i2, 2), r1)]), f32(in1[r0, r1, r2, i3]))
+      y: bf16[1, 10, 11, 40] = bf16(max(s[0, i1, i2, i3], 0.0_f32))
+    }",
+    "compute(in0: u8[2, 9, 34, 1], in1: i8[3, 3, 1, 16]) -> s {
+      s: i32[2, 7, 16, 16] = sum{r0: 3, r1: 3, r2: 1} mul(i32(in0[i0, add(i1, r0), add(mul(i2, 2), r1), r2]), i32(in1[r0, r1, r2, i3]))
     }",
 ];
 

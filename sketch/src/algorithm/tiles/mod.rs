@@ -10,23 +10,27 @@
 //!
 //! Terms come in steps `t`, each of which is one instruction, and in groups `g` of as many as fit
 //! four bytes. The first factor stays as it is: its terms lie side by side. Panels are made when
-//! compiling if the second factor is a constant, in each run otherwise.
+//! compiling if the second factor is a constant, in each run otherwise. Convolutions of few channels
+//! become ones of [`lines`] before.
+
+mod lines;
 
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Reduce, Scalar, Stage, TensorType, VarId};
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten};
+use crate::affine::{Digit, Extents, Source, Sum};
 use crate::intrinsic::amx::{self, COLUMNS, ROWS};
-use crate::packed::Packing;
+use crate::packed::{self, Packing};
 use crate::task::Task;
 
 /// Steps must not be more than so many times as many as the terms take at least.
 const FEWEST: usize = 2;
 
 /// A stage that is such a product.
-pub(crate) struct Product {
-    pub(crate) stage: usize,
-    pub(crate) factors: [DType; 2],
+struct Product {
+    stage: usize,
+    factors: [DType; 2],
     a: Factor,
     b: Factor,
     /// The innermost axis of the result, along which only the second factor moves.
@@ -46,13 +50,22 @@ struct Factor {
 
 /// None where no stage is such a product.
 pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
-    let product = Product::find(&task.compute)?;
-    Some(product.rewrite(task))
+    let Some(lines) = lines::rewrite(task) else {
+        return Some(Product::find(&task.compute)?.rewrite(task));
+    };
+    let tiles = Product::find(&lines.task.compute)?.rewrite(&lines.task);
+    Some(Rewritten { task: tiles.task, prepared: packed::in_turn(lines.prepared, tiles.prepared) })
+}
+
+/// Types of the factors of the product that the algorithm would rewrite.
+pub(crate) fn factors(task: &Task) -> Option<[DType; 2]> {
+    let lines = lines::rewrite(task);
+    Some(Product::find(&lines.as_ref().map_or(task, |lines| &lines.task).compute)?.factors)
 }
 
 impl Product {
     /// The first stage that is one.
-    pub(crate) fn find(compute: &Compute) -> Option<Product> {
+    fn find(compute: &Compute) -> Option<Product> {
         (0..compute.stages.len()).find_map(|stage| Product::of(compute, stage))
     }
 
@@ -84,16 +97,16 @@ impl Product {
         if !alone(b, columns) || moves(a, columns) {
             return None;
         }
-        let Some(Expr::Var(terms)) = a.at.last() else { return None };
-        let (count, own) = (*extents.get(terms.index())?, terms.index() >= rank);
-        if !own || !alone(a, terms.index()) || !alone(b, terms.index()) {
+        let terms = a.side_by_side(rank, &extents)?;
+        let count = extents[terms.index()];
+        if !alone(b, terms.index()) {
             return None;
         }
         let is_row = |v: &usize| moves(a, *v) && !moves(b, *v) && extents[*v] > 1;
         let row = (0..columns).rev().find(is_row)?;
         let step = step(count, amx::group(*x))?;
         let [a, b] = [a, b].map(|f| Factor { buffer: f.buffer, at: f.at.clone() });
-        let terms = (*terms, count);
+        let terms = (terms, count);
         Some(Product { stage, factors, a, b, columns, row, terms, step })
     }
 
@@ -218,6 +231,25 @@ impl Product {
 }
 
 impl Factor {
+    /// The terms that lie side by side, maybe behind a place that depends on an axis of the result.
+    fn side_by_side(&self, rank: usize, extents: &[usize]) -> Option<VarId> {
+        let (last, outer) = self.at.split_last()?;
+        let sum = Sum::of(last, &Extents::of_axes(extents));
+        let is_whole = |d: &Digit| d.divisor == 1 && d.modulus.is_none();
+        let (terms, place) = sum.partition(|digit, c| {
+            let is_term = matches!(digit.source, Source::Var(v) if v.index() >= rank);
+            is_term && is_whole(digit) && c == 1
+        });
+        let mut own = terms.terms.keys();
+        let (Some(Digit { source: Source::Var(v), .. }), None) = (own.next(), own.next()) else {
+            return None;
+        };
+        let is_place = |d: &Digit| matches!(d.source, Source::Var(v) if v.index() < rank);
+        let in_others = outer.iter().any(|e| e.vars().contains(v));
+        let begins_at = place.constant == 0 && place.terms.len() <= 1;
+        (begins_at && !in_others && place.terms.keys().all(is_place)).then_some(*v)
+    }
+
     /// The index that is the variable and nothing else, if no other one mentions it.
     fn axis(&self, v: usize) -> Option<usize> {
         let var = VarId::new(v);
