@@ -13,7 +13,9 @@ use ansc_runtime::DType;
 use super::OpEntry;
 use super::compose::One;
 use super::conv::conv_attrs;
-use super::integer::{Operand, centred, corrected, moved, requantized, sum_keeping};
+use super::integer::{
+    Operand, centred, corrected, dequantised, flat, moved, requantized, scaled, sum_keeping,
+};
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
@@ -47,6 +49,30 @@ fn qlinear_conv(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let to = ctx.dtype(ctx.input(7)?);
     let zero = ctx.non_zero(7).map(|z| ctx.along(z, 1, rank)).transpose()?;
     Ok(vec![requantized(ctx, to, acc, scales, zero)?])
+}
+
+/// The convolution of what two `DequantizeLinear` give, if integers can make it: the product of the
+/// integers, scaled.
+///
+/// ```text
+/// conv(dequantize(x, sx, zx), dequantize(w, sw))   ->   f32(conv(x - zx, w)) * (sx * sw)
+/// ```
+pub(super) fn of_dequantised(
+    ctx: &mut NodeCtx<'_>,
+    [x, w]: [ValueId; 2],
+) -> Result<Option<ValueId>, Problem> {
+    let (Some(x), Some(w)) = (dequantised(ctx, x), dequantised(ctx, w)) else { return Ok(None) };
+    let channels = ctx.shape(w.value).first().copied().unwrap_or(0);
+    if !x.is_plain(ctx) || !w.is_along(ctx, 0, channels) {
+        return Ok(None);
+    }
+    let zeros = [x.zero, w.zero.filter(|&zero| !ctx.is_zero(zero))];
+    let zeros = [zeros[0], zeros[1].map(|z| flat(ctx, z)).transpose()?];
+    let acc = product(ctx, [x.value, w.value], zeros)?;
+    let rank = ctx.ty(acc).rank();
+    let (flat_x, flat_w) = (flat(ctx, x.scale)?, flat(ctx, w.scale)?);
+    let scales = [ctx.along(flat_x, 1, rank)?, ctx.along(flat_w, 1, rank)?];
+    scaled(ctx, acc, scales).map(Some)
 }
 
 /// `conv(x - zero_x, w - zero_w)` as `i32`.

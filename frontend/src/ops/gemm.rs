@@ -5,6 +5,7 @@ use ansc_graph::{Expr, ValueId};
 use super::OpEntry;
 use super::activation::Activation;
 use super::compose::One;
+use super::matmul_integer;
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
@@ -17,15 +18,33 @@ pub(crate) const OPS: &[OpEntry] = &[
 
 fn matmul(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let (a, b) = (ctx.input(0)?, ctx.input(1)?);
-    Ok(vec![ctx.product_of(a, b, NodeCtx::matmul)?])
+    Ok(vec![product(ctx, a, b)?])
+}
+
+/// The matrix product, of integers if both operands are dequantised.
+fn product(ctx: &mut NodeCtx<'_>, a: ValueId, b: ValueId) -> One {
+    match matmul_integer::of_dequantised(ctx, [a, b], [false; 2])? {
+        Some(y) => Ok(y),
+        None => ctx.product_of(a, b, NodeCtx::matmul),
+    }
+}
+
+/// The same of the matrices of a `Gemm`.
+fn product_of_matrices(ctx: &mut NodeCtx<'_>) -> One {
+    let operands = [ctx.input(0)?, ctx.input(1)?];
+    let turned = ["transA", "transB"].map(|name| ctx.int(name, 0) != 0);
+    let ranks = operands.map(|v| ctx.ty(v).rank());
+    ctx.check(ranks == [2, 2], || "its operands must be matrices".into())?;
+    if let Some(y) = matmul_integer::of_dequantised(ctx, operands, turned)? {
+        return Ok(y);
+    }
+    let (a, b) = (transposed(ctx, 0, "transA")?, transposed(ctx, 1, "transB")?);
+    ctx.matmul(a, b)
 }
 
 /// `alpha * a * b + beta * c`.
 fn gemm(ctx: &mut NodeCtx<'_>) -> One {
-    let (a, b) = (transposed(ctx, 0, "transA")?, transposed(ctx, 1, "transB")?);
-    let ranks = [ctx.ty(a).rank(), ctx.ty(b).rank()];
-    ctx.check(ranks == [2, 2], || "its operands must be matrices".into())?;
-    let y = ctx.matmul(a, b)?;
+    let y = product_of_matrices(ctx)?;
     let (alpha, beta) = (ctx.float("alpha", 1.0), ctx.float("beta", 1.0));
     let Some(c) = ctx.optional(2).filter(|_| beta != 0.0) else {
         return scaled(ctx, y, alpha);

@@ -73,6 +73,79 @@ pub(crate) fn centred(ctx: &mut NodeCtx<'_>, x: ValueId, zero: Option<ValueId>) 
     ctx.binary(BinOp::Sub, wide, zero)
 }
 
+/// A value of floats, and the integers that it was made of.
+pub(crate) struct Dequantised {
+    pub(crate) value: ValueId,
+    pub(crate) scale: ValueId,
+    pub(crate) zero: Option<ValueId>,
+}
+
+/// The integers of 8 bits that a `DequantizeLinear` made floats of 32 bits of.
+pub(crate) fn dequantised(ctx: &NodeCtx<'_>, y: ValueId) -> Option<Dequantised> {
+    let graph = ctx.graph_here();
+    let op = graph.compute_of(y.node)?;
+    let inputs = &op.expr.inputs;
+    let (x, scale) = (inputs.first()?, inputs.get(1)?);
+    let is_byte = [DType::I8, DType::U8].contains(&x.dtype);
+    // The expression says what it is, whichever operator it came from.
+    let expected = quantize::dequantize(DType::F32, x, scale, inputs.get(2)).ok()?;
+    if !is_byte || scale.dtype != DType::F32 || *op != expected {
+        return None;
+    }
+    let operands = graph.operands(y.node);
+    Some(Dequantised { value: operands[0], scale: operands[1], zero: operands.get(2).copied() })
+}
+
+impl Dequantised {
+    /// Whether one scale is for all elements.
+    pub(crate) fn is_plain(&self, ctx: &NodeCtx<'_>) -> bool {
+        self.parameters().all(|p| ctx.ty(p).len() == 1)
+    }
+
+    /// Whether there is one scale, or one for each of the `extent` elements of an axis.
+    pub(crate) fn is_along(&self, ctx: &NodeCtx<'_>, axis: usize, extent: usize) -> bool {
+        let from_end = ctx.ty(self.value).rank().checked_sub(axis);
+        self.parameters().all(|p| {
+            let ty = ctx.ty(p);
+            let at = from_end.and_then(|back| ty.rank().checked_sub(back));
+            ty.len() == 1 || ty.len() == extent && at.is_some_and(|at| ty.shape[at] == extent)
+        })
+    }
+
+    /// Exchanges the last two axes.
+    pub(crate) fn turn(&mut self, ctx: &mut NodeCtx<'_>) -> Result<(), Problem> {
+        for value in [&mut self.value, &mut self.scale].into_iter().chain(&mut self.zero) {
+            if ctx.ty(*value).len() != 1 {
+                let lined_up = match ctx.shape(*value)[..] {
+                    [n] => ctx.reshape(*value, &[1, n])?,
+                    _ => *value,
+                };
+                *value = ctx.transpose_matrix(lined_up)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = ValueId> {
+        [self.scale].into_iter().chain(self.zero)
+    }
+}
+
+/// A scale or zero point as a scalar, or as a vector.
+pub(crate) fn flat(ctx: &mut NodeCtx<'_>, p: ValueId) -> One {
+    match ctx.ty(p).len() {
+        1 => ctx.reshape(p, &[]),
+        n => ctx.reshape(p, &[n]),
+    }
+}
+
+/// The integer sum `acc` as a float: each unit stands for the product of two scales.
+pub(crate) fn scaled(ctx: &mut NodeCtx<'_>, acc: ValueId, [a, b]: [ValueId; 2]) -> One {
+    let factor = ctx.binary(BinOp::Mul, a, b)?;
+    let dtype = ctx.dtype(factor);
+    ctx.map(&[acc, factor], dtype, |v| Expr::cast(DType::I32, dtype, v[0].clone()) * v[1].clone())
+}
+
 /// The integer sum `acc` of products of values with scales `a` and `b` as a value with scale `y`.
 pub(crate) fn requantized(
     ctx: &mut NodeCtx<'_>,

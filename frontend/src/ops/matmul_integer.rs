@@ -1,11 +1,13 @@
 //! Matrix products of quantised operands.
 
-use ansc_graph::{BinOp, Expr, ValueId};
+use ansc_graph::{Expr, ValueId};
 use ansc_runtime::DType;
 
 use super::OpEntry;
 use super::compose::One;
-use super::integer::{as_multiplied, corrected, requantized, sum_keeping};
+use super::integer::{
+    as_multiplied, corrected, dequantised, flat, requantized, scaled, sum_keeping,
+};
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
@@ -104,6 +106,37 @@ fn matmul_integer_to_float(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Proble
     Ok(vec![to_float(ctx, operands, scales, zeros, bias)?])
 }
 
+/// The product of what two `DequantizeLinear` give, the last two axes of which may be `turned`, if
+/// integers can make it; see
+/// [`conv_integer::of_dequantised`](super::conv_integer::of_dequantised).
+pub(super) fn of_dequantised(
+    ctx: &mut NodeCtx<'_>,
+    [a, b]: [ValueId; 2],
+    turned: [bool; 2],
+) -> Result<Option<ValueId>, Problem> {
+    let (Some(mut a), Some(mut b)) = (dequantised(ctx, a), dequantised(ctx, b)) else {
+        return Ok(None);
+    };
+    for (operand, _) in [&mut a, &mut b].into_iter().zip(turned).filter(|(_, turned)| *turned) {
+        operand.turn(ctx)?;
+    }
+    let shape = ctx.shape(b.value);
+    let columns = match shape[..] {
+        [.., columns] if shape.len() >= 2 => b.is_along(ctx, shape.len() - 1, columns),
+        _ => b.is_plain(ctx),
+    };
+    if !a.is_plain(ctx) || !columns {
+        return Ok(None);
+    }
+    let mut zeros = [None, None];
+    for (zero, of) in zeros.iter_mut().zip([a.zero, b.zero]) {
+        let of = of.filter(|&z| !ctx.is_zero(z));
+        *zero = of.map(|z| flat(ctx, z)).transpose()?;
+    }
+    let scales = [flat(ctx, a.scale)?, flat(ctx, b.scale)?];
+    to_float(ctx, [a.value, b.value], scales, zeros, None).map(Some)
+}
+
 fn to_float(
     ctx: &mut NodeCtx<'_>,
     operands: [ValueId; 2],
@@ -113,11 +146,7 @@ fn to_float(
 ) -> One {
     let acc = product(ctx, operands, zeros)?;
     let (a, b) = (plain(ctx, scales[0])?, plain(ctx, scales[1])?);
-    let factor = ctx.binary(BinOp::Mul, a, b)?;
-    let dtype = ctx.dtype(factor);
-    let y = ctx.map(&[acc, factor], dtype, |v| {
-        Expr::cast(DType::I32, dtype, v[0].clone()) * v[1].clone()
-    })?;
+    let y = scaled(ctx, acc, [a, b])?;
     match bias {
         Some(bias) => ctx.add_values(y, bias),
         None => Ok(y),

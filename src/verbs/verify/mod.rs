@@ -1,11 +1,11 @@
 //! `ansc verify`: an artifact against a reference, per output and per kernel.
 
 mod dump;
-mod folder;
 mod peer;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 
 use ansc_codegen::Target;
 use ansc_frontend::{ImportOptions, import};
@@ -22,13 +22,13 @@ use crate::assemble::Expose;
 use crate::choice::Aim;
 use crate::cli::{Against, Verify};
 use crate::compare::Difference;
+use crate::folder::{self, Folder};
 use crate::inputs::{self, Seed};
 use crate::kinds::{self, Kind};
 use crate::layers::{self, Layer, Rounding};
 use crate::pipeline::{self, Options, Silent};
 use crate::precision;
 use dump::Compared;
-use folder::Folder;
 
 /// Two ways to compute the same round differently, and errors grow from there: a kernel's result
 /// may be this many times as far off as that of the interpreter, which rounds at the same places.
@@ -146,7 +146,7 @@ fn print_precision(args: &Verify, model: &Model) {
 /// to compare with.
 fn values(args: &Verify, model: &Model) -> Result<(BTreeMap<String, Tensor>, Reference), Error> {
     let folder = match &args.input_dir {
-        Some(folder) => folder::read(folder, model)?,
+        Some(folder) => folder::read(folder, &names(model.inputs()), &names(model.outputs()))?,
         None => Folder { inputs: BTreeMap::new(), outputs: None },
     };
     let reference = reference(args, folder.outputs)?;
@@ -156,6 +156,10 @@ fn values(args: &Verify, model: &Model) -> Result<(BTreeMap<String, Tensor>, Ref
     }
     all.extend(given::tensors(&args.inputs)?);
     Ok((all, reference))
+}
+
+fn names(ports: &[Port]) -> Vec<&str> {
+    ports.iter().map(|port| port.name.as_str()).collect()
 }
 
 /// The reference that was asked for, or else recorded outputs, or else the interpreter.
@@ -400,6 +404,8 @@ fn every_kernel(
 ) -> Result<Vec<Compared>, Error> {
     let target = Target::native()?;
     let precision = model.manifest().precision.clone();
+    let quantization = model.manifest().quantization.clone().map(Arc::new);
+    let import = ImportOptions { quantization, ..import };
     let mut options =
         Options { expose: Expose::Everything, precision, ..Options::new(import, target) };
     if model.manifest().accurate {
