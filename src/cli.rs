@@ -302,7 +302,8 @@ pub struct Verify {
     #[arg(long, value_name = "DIR")]
     pub dump_tensors: Option<PathBuf>,
     /// Largest error allowed, relative to the largest element of an output [default: by the
-    /// artifact's precision: 1e-4 for f32, 6.2e-2 for bf16, 7.8e-3 for f16]
+    /// artifact's precision: 1e-4 for f32, 6.2e-2 for bf16, 7.8e-3 for f16, 6.3e-2
+    /// for int8]
     #[arg(long, allow_negative_numbers = true)]
     pub tolerance: Option<f64>,
     /// Compare after every kernel too, and name the first that diverges
@@ -514,6 +515,9 @@ pub struct Quantize {
     pub keep: Vec<String>,
     #[command(flatten)]
     pub calibrate: Calibrate,
+    /// Measure and report what each product costs if it alone is rounded, even if all may be
+    #[arg(long)]
+    pub sensitivity: bool,
     /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,

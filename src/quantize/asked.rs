@@ -21,6 +21,7 @@ impl Calibrate {
             keep: Default::default(),
             max_error: self.max_error.unwrap_or_else(|| precision::tolerance(Precision::Int8)),
             any_precision: false,
+            sensitivity: false,
         }
     }
 }

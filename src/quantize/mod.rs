@@ -55,6 +55,8 @@ pub struct Settings {
     pub max_error: f64,
     /// Products may take floats of 16 bits too, whichever is fastest here.
     pub any_precision: bool,
+    /// Measure what each product costs, even if nothing has to be left out.
+    pub sensitivity: bool,
 }
 
 /// Who wants to know how far it is.
@@ -197,6 +199,9 @@ impl Work<'_> {
         if is_beyond(found.error) || held_back_error.is_some_and(is_beyond) || useless {
             found.sensitivities(self, calibrated)?;
             return Err(refusal::refusal(self, &found, held_back_error));
+        }
+        if self.settings.sensitivity {
+            found.sensitivities(self, calibrated)?;
         }
         let quantization = self.quantization(calibrated, &found.choice);
         let report = self.report(&found, held_back_error, &quantization);

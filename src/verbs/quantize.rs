@@ -23,8 +23,11 @@ pub(super) fn run(args: &Quantize) -> Result<(), Error> {
         ));
     };
     let samples = samples::read(&args.model, folder)?;
-    let settings =
-        Settings { keep: args.keep.iter().cloned().collect(), ..args.calibrate.settings() };
+    let settings = Settings {
+        keep: args.keep.iter().cloned().collect(),
+        sensitivity: args.sensitivity,
+        ..args.calibrate.settings()
+    };
     let import = ImportOptions::default();
     let decision = decide(&args.model, &import, &samples, &settings, &Bar::new())?;
     let output = args.output.clone().unwrap_or_else(|| here(&args.model, "int8.onnx"));

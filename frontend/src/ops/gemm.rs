@@ -23,30 +23,30 @@ fn matmul(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
 
 /// The matrix product, of integers if both operands are dequantised.
 fn product(ctx: &mut NodeCtx<'_>, a: ValueId, b: ValueId) -> One {
-    match matmul_integer::of_dequantised(ctx, [a, b], [false; 2])? {
-        Some(y) => Ok(y),
+    match matmul_integer::of_dequantised(ctx, [a, b], [false; 2], None)? {
+        Some(sum) => Ok(sum.value),
         None => ctx.product_of(a, b, NodeCtx::matmul),
     }
 }
 
-/// The same of the matrices of a `Gemm`.
-fn product_of_matrices(ctx: &mut NodeCtx<'_>) -> One {
-    let operands = [ctx.input(0)?, ctx.input(1)?];
-    let turned = ["transA", "transB"].map(|name| ctx.int(name, 0) != 0);
-    let ranks = operands.map(|v| ctx.ty(v).rank());
-    ctx.check(ranks == [2, 2], || "its operands must be matrices".into())?;
-    if let Some(y) = matmul_integer::of_dequantised(ctx, operands, turned)? {
-        return Ok(y);
-    }
-    let (a, b) = (transposed(ctx, 0, "transA")?, transposed(ctx, 1, "transB")?);
-    ctx.matmul(a, b)
-}
-
 /// `alpha * a * b + beta * c`.
 fn gemm(ctx: &mut NodeCtx<'_>) -> One {
-    let y = product_of_matrices(ctx)?;
+    let operands = [ctx.input(0)?, ctx.input(1)?];
+    let ranks = operands.map(|v| ctx.ty(v).rank());
+    ctx.check(ranks == [2, 2], || "its operands must be matrices".into())?;
     let (alpha, beta) = (ctx.float("alpha", 1.0), ctx.float("beta", 1.0));
-    let Some(c) = ctx.optional(2).filter(|_| beta != 0.0) else {
+    let c = ctx.optional(2).filter(|_| beta != 0.0);
+    let turned = ["transA", "transB"].map(|name| ctx.int(name, 0) != 0);
+    let bias = c.filter(|_| (alpha, beta) == (1.0, 1.0));
+    let y = match matmul_integer::of_dequantised(ctx, operands, turned, bias)? {
+        Some(sum) if sum.has_bias => return Ok(sum.value),
+        Some(sum) => sum.value,
+        None => {
+            let (a, b) = (transposed(ctx, 0, "transA")?, transposed(ctx, 1, "transB")?);
+            ctx.matmul(a, b)?
+        }
+    };
+    let Some(c) = c else {
         return scaled(ctx, y, alpha);
     };
     let (product, dtype) = (ctx.ty(y), ctx.dtype(y));

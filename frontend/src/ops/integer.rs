@@ -4,9 +4,10 @@
 //! machines are fast at, and corrected by sums that are often known at compile time:
 //! `sum a * b - za * sum b - zb * sum a + count * za * zb`.
 
-use ansc_graph::ops::quantize;
+use ansc_graph::ops::map::map;
 use ansc_graph::ops::reduce::sum_as;
-use ansc_graph::{BinOp, Expr, Scalar, ValueId};
+use ansc_graph::ops::{OpError, quantize};
+use ansc_graph::{BinOp, ComputeOp, Expr, Scalar, TensorType, ValueId};
 use ansc_runtime::{DType, Tensor};
 
 use super::compose::One;
@@ -82,14 +83,17 @@ pub(crate) struct Dequantised {
 
 /// The integers of 8 bits that a `DequantizeLinear` made floats of 32 bits of.
 pub(crate) fn dequantised(ctx: &NodeCtx<'_>, y: ValueId) -> Option<Dequantised> {
+    dequantised_from(ctx, y, &[DType::I8, DType::U8])
+}
+
+fn dequantised_from(ctx: &NodeCtx<'_>, y: ValueId, types: &[DType]) -> Option<Dequantised> {
     let graph = ctx.graph_here();
     let op = graph.compute_of(y.node)?;
     let inputs = &op.expr.inputs;
     let (x, scale) = (inputs.first()?, inputs.get(1)?);
-    let is_byte = [DType::I8, DType::U8].contains(&x.dtype);
     // The expression says what it is, whichever operator it came from.
     let expected = quantize::dequantize(DType::F32, x, scale, inputs.get(2)).ok()?;
-    if !is_byte || scale.dtype != DType::F32 || *op != expected {
+    if !types.contains(&x.dtype) || scale.dtype != DType::F32 || *op != expected {
         return None;
     }
     let operands = graph.operands(y.node);
@@ -139,11 +143,37 @@ pub(crate) fn flat(ctx: &mut NodeCtx<'_>, p: ValueId) -> One {
     }
 }
 
+/// A bias in the units of a sum whose operands have these scales, if it was dequantised from such.
+pub(crate) fn integer_bias(
+    ctx: &NodeCtx<'_>,
+    bias: ValueId,
+    scales: [ValueId; 2],
+) -> Option<ValueId> {
+    let bias = dequantised_from(ctx, bias, &[DType::I32])?;
+    let is_centred = bias.zero.is_none_or(|zero| ctx.is_zero(zero));
+    let known = |v: ValueId| ctx.constant(v).map(|t| t.as_slice::<f32>().to_vec());
+    let [a, b, own] = [known(scales[0])?, known(scales[1])?, known(bias.scale)?];
+    let at = |of: &[f32], i: usize| of[i.min(of.len() - 1)];
+    let lengths = [a.len(), b.len(), own.len()];
+    let longest = lengths.into_iter().max()?;
+    let fits = lengths.iter().all(|&n| n == 1 || n == longest);
+    let same = |i: usize| at(&a, i) * at(&b, i) == at(&own, i);
+    (is_centred && fits && (0..longest).all(same)).then_some(bias.value)
+}
+
 /// The integer sum `acc` as a float: each unit stands for the product of two scales.
 pub(crate) fn scaled(ctx: &mut NodeCtx<'_>, acc: ValueId, [a, b]: [ValueId; 2]) -> One {
     let factor = ctx.binary(BinOp::Mul, a, b)?;
-    let dtype = ctx.dtype(factor);
-    ctx.map(&[acc, factor], dtype, |v| Expr::cast(DType::I32, dtype, v[0].clone()) * v[1].clone())
+    let op = scaled_op(&ctx.ty(acc), &ctx.ty(factor));
+    ctx.emit1(op, &[acc, factor])
+}
+
+/// A sum times what a unit of it stands for, as a float of the factor's type.
+pub(crate) fn scaled_op(acc: &TensorType, factor: &TensorType) -> Result<ComputeOp, OpError> {
+    let dtype = factor.dtype;
+    map(&[acc.clone(), factor.clone()], dtype, |v| {
+        Expr::cast(DType::I32, dtype, v[0].clone()) * v[1].clone()
+    })
 }
 
 /// The integer sum `acc` of products of values with scales `a` and `b` as a value with scale `y`.

@@ -6,7 +6,7 @@ use ansc_runtime::DType;
 use super::OpEntry;
 use super::compose::One;
 use super::integer::{
-    as_multiplied, corrected, dequantised, flat, requantized, scaled, sum_keeping,
+    as_multiplied, corrected, dequantised, flat, integer_bias, requantized, scaled, sum_keeping,
 };
 use crate::import::NodeCtx;
 use crate::problem::Problem;
@@ -20,7 +20,7 @@ pub(crate) const OPS: &[OpEntry] = &[
 ];
 
 /// `(a - zero_a) * (b - zero_b)` as `i32`.
-fn product(
+pub(super) fn product(
     ctx: &mut NodeCtx<'_>,
     [a, b]: [ValueId; 2],
     [zero_a, zero_b]: [Option<ValueId>; 2],
@@ -73,7 +73,7 @@ fn plain(ctx: &mut NodeCtx<'_>, p: ValueId) -> One {
     if ctx.ty(p).len() == 1 { ctx.reshape(p, &[]) } else { Ok(p) }
 }
 
-fn plain_zero(ctx: &mut NodeCtx<'_>, i: usize) -> Result<Option<ValueId>, Problem> {
+pub(super) fn plain_zero(ctx: &mut NodeCtx<'_>, i: usize) -> Result<Option<ValueId>, Problem> {
     let zero = ctx.non_zero(i);
     zero.map(|z| plain(ctx, z)).transpose()
 }
@@ -106,6 +106,13 @@ fn matmul_integer_to_float(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Proble
     Ok(vec![to_float(ctx, operands, scales, zeros, bias)?])
 }
 
+/// A product of integers as floats.
+pub(super) struct Sum {
+    pub(super) value: ValueId,
+    /// Whether the bias was added, in integers.
+    pub(super) has_bias: bool,
+}
+
 /// The product of what two `DequantizeLinear` give, the last two axes of which may be `turned`, if
 /// integers can make it; see
 /// [`conv_integer::of_dequantised`](super::conv_integer::of_dequantised).
@@ -113,7 +120,8 @@ pub(super) fn of_dequantised(
     ctx: &mut NodeCtx<'_>,
     [a, b]: [ValueId; 2],
     turned: [bool; 2],
-) -> Result<Option<ValueId>, Problem> {
+    bias: Option<ValueId>,
+) -> Result<Option<Sum>, Problem> {
     let (Some(mut a), Some(mut b)) = (dequantised(ctx, a), dequantised(ctx, b)) else {
         return Ok(None);
     };
@@ -134,10 +142,18 @@ pub(super) fn of_dequantised(
         *zero = of.map(|z| flat(ctx, z)).transpose()?;
     }
     let scales = [flat(ctx, a.scale)?, flat(ctx, b.scale)?];
-    to_float(ctx, [a.value, b.value], scales, zeros, None).map(Some)
+    let mut acc = product(ctx, [a.value, b.value], zeros)?;
+    let bias = bias.and_then(|bias| integer_bias(ctx, bias, scales));
+    if let Some(bias) = bias {
+        acc = ctx.add_values(acc, bias)?;
+    }
+    let [a, b] = scales;
+    let value = scaled(ctx, acc, [a, b])?;
+    Ok(Some(Sum { value, has_bias: bias.is_some() }))
 }
 
-fn to_float(
+/// The product of integers with these scales and zero points as floats, and a bias added.
+pub(super) fn to_float(
     ctx: &mut NodeCtx<'_>,
     operands: [ValueId; 2],
     scales: [ValueId; 2],

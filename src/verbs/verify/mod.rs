@@ -53,6 +53,10 @@ struct Outcome {
     outputs: Vec<Compared>,
     /// With `--layers`: the results of every kernel, in the order of execution.
     layers: Option<Vec<Compared>>,
+    /// The error that outputs may have.
+    tolerance: f64,
+    /// The model rounds floats to bytes itself.
+    rounds: bool,
 }
 
 impl Outcome {
@@ -114,11 +118,12 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
         let layers: Vec<&Row> = outcomes.iter().flat_map(Outcome::rows).collect();
         print_json(&serde_json::json!({
             "ok": ok, "against": reference.name(), "precision": model.manifest().precision,
-            "tolerance": tolerance(args, &model), "outputs": rows, "layers": layers,
+            "tolerance": outcomes.iter().map(|o| o.tolerance).fold(0.0, f64::max),
+            "outputs": rows, "layers": layers,
             "first_divergence": divergence,
         }));
     } else {
-        print_precision(args, &model);
+        outcomes.iter().take(1).for_each(|outcome| print_precision(outcome, &model));
         outcomes.iter().for_each(print_outcome);
     }
     if ok {
@@ -130,15 +135,20 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
 }
 
 /// The error that outputs may have: what was asked for, or what the artifact's precision costs.
-fn tolerance(args: &Verify, model: &Model) -> f64 {
-    let by_precision = || precision::tolerance(model.manifest().precision.coarsest());
-    args.tolerance.unwrap_or_else(by_precision)
+fn tolerance(args: &Verify, model: &Model, graph: &Graph) -> f64 {
+    let precision = model.manifest().precision.coarsest();
+    args.tolerance.unwrap_or_else(|| precision::tolerance_of(graph, precision))
 }
 
-fn print_precision(args: &Verify, model: &Model) {
+fn print_precision(outcome: &Outcome, model: &Model) {
     let precision = &model.manifest().precision;
-    if !precision.is_full() {
-        println!("precision {precision}: errors up to {:.1e} are allowed", tolerance(args, model));
+    let allowed = outcome.tolerance;
+    match precision.is_full() {
+        false => println!("precision {precision}: errors up to {allowed:.1e} are allowed"),
+        true if outcome.rounds => {
+            println!("the model computes with int8: errors up to {allowed:.1e} are allowed");
+        }
+        true => {}
     }
 }
 
@@ -282,7 +292,9 @@ fn verify(
         }
         Reference::Recorded(outputs) => outputs.clone(),
     };
-    let mut outputs = compare(actual, expected, tolerance(args, model))?;
+    let tolerance = tolerance(args, model, &graph);
+    let rounds = precision::rounds_to_bytes(&graph);
+    let mut outputs = compare(actual, expected, tolerance)?;
     let mut layers = match args.layers {
         true => Some(every_kernel(args, model, options, &graph, &inputs)?),
         false => None,
@@ -290,7 +302,7 @@ fn verify(
     for compared in outputs.iter_mut().chain(layers.iter_mut().flatten()) {
         compared.row.specialisation.clone_from(&specialisation.name);
     }
-    Ok(Outcome { outputs, layers })
+    Ok(Outcome { outputs, layers, tolerance, rounds })
 }
 
 fn session(args: &Verify, model: &Model) -> Result<Session, SessionError> {
@@ -432,7 +444,7 @@ fn every_kernel(
     for (name, actual) in actual.into_iter().skip(graph.outputs.len()) {
         if let Some(layer) = reference.remove(&name) {
             let predicted = PREDICTED * layer.predicted.max_rel;
-            let by_precision = || tolerance(args, model).max(predicted);
+            let by_precision = || tolerance(args, model, graph).max(predicted);
             let allowed = args.tolerance.unwrap_or_else(by_precision);
             all.push(compared(layer, &actual, allowed)?);
         }
