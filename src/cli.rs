@@ -48,6 +48,8 @@ pub enum Command {
     Explain(Explain),
     /// Generate the standard networks as ONNX files, or fetch real ones
     Models(Models),
+    /// Write a model with integers of 8 bits in place of floats, calibrated with samples of its inputs
+    Quantize(Quantize),
     /// List the operators that can be compiled, as a page of Markdown
     Operators(Operators),
     /// Show the schedules that a search over each subgraph of a model starts from
@@ -78,6 +80,7 @@ impl Command {
             Command::Inspect(a) => a.json,
             Command::Explain(a) => a.json,
             Command::Models(a) => a.json,
+            Command::Quantize(a) => a.json,
             Command::Operators(a) => a.json,
             Command::Sketches(a) => a.json,
             Command::Records(a) => a.json,
@@ -299,7 +302,8 @@ pub struct Verify {
     #[arg(long, value_name = "DIR")]
     pub dump_tensors: Option<PathBuf>,
     /// Largest error allowed, relative to the largest element of an output [default: by the
-    /// artifact's precision: 1e-4 for f32, 6.2e-2 for bf16, 7.8e-3 for f16]
+    /// artifact's precision: 1e-4 for f32, 6.2e-2 for bf16, 7.8e-3 for f16, 6.3e-2
+    /// for int8]
     #[arg(long, allow_negative_numbers = true)]
     pub tolerance: Option<f64>,
     /// Compare after every kernel too, and name the first that diverges
@@ -491,6 +495,29 @@ pub struct Lab {
     /// Write a page with the curves
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Print one JSON object in place of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Quantize {
+    /// The ONNX model
+    pub model: PathBuf,
+    /// Where the quantised model goes [default: here, with the model's name and .int8.onnx]
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+    /// The same as --input-dir
+    #[arg(long = "inputs", value_name = "DIR", conflicts_with = "input_dir")]
+    pub inputs: Option<PathBuf>,
+    /// A convolution or matrix product that stays as it is, by its name in the model
+    #[arg(long, value_name = "NODE")]
+    pub keep: Vec<String>,
+    #[command(flatten)]
+    pub calibrate: Calibrate,
+    /// Measure and report what each product costs if it alone is rounded, even if all may be
+    #[arg(long)]
+    pub sensitivity: bool,
     /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,

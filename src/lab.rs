@@ -17,6 +17,7 @@ use crate::choice::{Schedules, target_name};
 use crate::cli;
 use crate::kinds::{self, Kind};
 use crate::pipeline::{self, Options};
+use crate::quantize::asked;
 use crate::search;
 
 /// What schedules are for, and its name in records. The simulated one is the same everywhere.
@@ -35,11 +36,11 @@ pub fn compare(
     let folder = tempfile::tempdir()
         .map_err(|e| Error::Machine(format!("a temporary folder cannot be made: {e}")))?;
     let model = workload(&args.workload, folder.path())?;
-    let options = Options {
+    let mut options = Options {
         schedules: device.schedules.clone(),
-        precision: args.accuracy.precision()?,
         ..Options::new(import(&model)?, device.target.clone())
     };
+    asked::apply(&model, &args.accuracy, &mut options)?;
     let chosen = choose(pipeline::tasks(&model, &options)?, args.subgraph)?;
     let interrupt = search::Interrupt::new();
     let mut measurer = measurer(args, device.schedules.threads)?;

@@ -330,6 +330,7 @@ fn manifest(assembly: &Assembly, code: &Code, options: &Options, model: Provenan
         weight_bytes: assembly.weights.bytes,
         accurate: options.schedules.sums == Sums::Direct,
         precision: options.precision.clone(),
+        quantization: options.import.quantization.as_deref().cloned(),
         preparation,
         kernels: assembly.uses.iter().map(info).collect(),
         specialisations: assembly.drafts.iter().map(|d| d.specialisation.clone()).collect(),

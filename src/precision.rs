@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use ansc_frontend::similar;
 use ansc_graph::passes::is_product;
-use ansc_graph::{Graph, Op};
-use ansc_runtime::{Precision, Precisions};
+use ansc_graph::{Graph, Op, TensorType};
+use ansc_runtime::{DType, Precision, Precisions};
 
 use crate::Error;
 
@@ -22,6 +22,23 @@ pub fn tolerance(precision: Precision) -> f64 {
         Precision::F32 => 1e-4,
         rounded => 16.0 * rounded.unit_roundoff(),
     }
+}
+
+/// The same of a graph. One that rounds floats to bytes itself may have as much as integers cost: what
+/// differs by the last bit may be rounded to another integer.
+pub fn tolerance_of(graph: &Graph, precision: Precision) -> f64 {
+    let own = tolerance(precision);
+    if rounds_to_bytes(graph) { own.max(tolerance(Precision::Int8)) } else { own }
+}
+
+/// Whether a node of the graph makes bytes of floats.
+pub fn rounds_to_bytes(graph: &Graph) -> bool {
+    graph.node_ids().into_iter().filter_map(|id| graph.compute_of(id)).any(|op| {
+        let byte = |ty: &TensorType| matches!(ty.dtype, DType::I8 | DType::U8);
+        let floats = op.expr.inputs.iter().any(|ty| ty.dtype.is_float());
+        let sums = op.expr.inputs.iter().any(|ty| ty.dtype == DType::I32);
+        (floats || sums) && op.expr.output_types().iter().any(byte)
+    })
 }
 
 /// The error that one kernel may have of its own, relative to the largest element of its result.
@@ -42,7 +59,9 @@ pub fn check(graph: &Graph, precisions: &Precisions) -> Result<(), Error> {
     }
     let mut names = Names::default();
     names.collect(graph);
-    for (name, precision) in &precisions.nodes {
+    // Products of integers were checked when they were made.
+    let floats = precisions.nodes.iter().filter(|(_, p)| **p != Precision::Int8);
+    for (name, precision) in floats {
         if !names.products.contains(name.as_str()) {
             let problem = names.problem(name);
             return Err(Error::Usage(format!("`--precision {name}={precision}`: {problem}")));

@@ -10,6 +10,7 @@ mod nibbles;
 mod ops;
 mod order;
 mod problem;
+pub mod qdq;
 mod read;
 mod similar;
 mod sparse;

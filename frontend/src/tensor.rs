@@ -47,6 +47,37 @@ pub(crate) fn dtype(onnx: i32) -> Result<DType, String> {
     }
 }
 
+/// The ONNX type number of an element type.
+pub(crate) fn onnx_type(dtype: DType) -> i32 {
+    let known = match dtype {
+        DType::Bool => DataType::Bool,
+        DType::U8 => DataType::Uint8,
+        DType::U16 => DataType::Uint16,
+        DType::U32 => DataType::Uint32,
+        DType::U64 => DataType::Uint64,
+        DType::I8 => DataType::Int8,
+        DType::I16 => DataType::Int16,
+        DType::I32 => DataType::Int32,
+        DType::I64 => DataType::Int64,
+        DType::F16 => DataType::Float16,
+        DType::BF16 => DataType::Bfloat16,
+        DType::F32 => DataType::Float,
+        DType::F64 => DataType::Double,
+    };
+    known as i32
+}
+
+/// A tensor as the file holds it.
+pub(crate) fn encode(name: &str, tensor: &Tensor) -> TensorProto {
+    TensorProto {
+        name: name.into(),
+        dims: tensor.shape().iter().map(|&extent| extent as i64).collect(),
+        data_type: onnx_type(tensor.dtype()),
+        raw_data: tensor.bytes().to_vec(),
+        ..TensorProto::default()
+    }
+}
+
 /// The shape of a tensor of the file.
 pub(crate) fn extents(dims: &[i64]) -> Result<Vec<usize>, String> {
     dims.iter()

@@ -5,7 +5,7 @@
     results = session.run({"x": x})
 """
 
-from ._compile import Artifact, check, compile, inspect, tune, verify
+from ._compile import Artifact, check, compile, inspect, quantize, tune, verify
 from ._native import (
     DataError,
     Error,
@@ -34,6 +34,7 @@ __all__ = [
     "compile",
     "inspect",
     "load",
+    "quantize",
     "tune",
     "verify",
 ]

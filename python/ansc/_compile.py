@@ -21,6 +21,8 @@ Source = Union[str, "os.PathLike[str]", bytes, Any]
 Dims = Mapping[str, Union[int, Sequence[int]]]
 Shapes = Mapping[str, Sequence[int]]
 Values = Mapping[str, Any]
+# A folder, or values of inputs by name.
+Samples = Union[str, "os.PathLike[str]", Sequence[Mapping[str, Any]]]
 
 
 class Artifact:
@@ -57,6 +59,7 @@ def compile(
     dims: Dims | None = None,
     shapes: Shapes | None = None,
     values: Values | None = None,
+    samples: Samples | None = None,
     **options: Any,
 ) -> Artifact:
     """Compiles a model.
@@ -64,17 +67,38 @@ def compile(
     `dims` gives named dimensions their sizes; several, as in `{"batch": [1, 4]}`, go into one artifact. `shapes` gives
     inputs their shapes. `values` fixes inputs that decide shapes. Other keywords are options of `ansc compile`: `target`,
     `sm`, `target_cpu`, `threads`, `records`, `trials`, `accurate`, `untuned`, `small`, and `precision`: `"bf16"`, or several as in
-    `["bf16", "conv1=f32"]`, where `conv1` is a node of the model.
+    `["bf16", "conv1=f32"]`, where `conv1` is a node of the model. `"int8"` and `"auto"` need `samples` of the model's
+    inputs, a folder or a list of dicts, and take `max_error` and the other options of `quantize`.
     """
     folder = tempfile.mkdtemp() if output is None else None
     path = Path(output) if folder is None else Path(folder) / "model.ansc"
     try:
-        report = _run("compile", model, dims, shapes, values, {**options, "output": path})
+        with _samples(samples) as data:
+            options = {**options, "output": path, "input_dir": data}
+            report = _run("compile", model, dims, shapes, values, options)
     except BaseException:
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
         raise
     return Artifact(path, report["report"], folder)
+
+
+def quantize(
+    model: Source,
+    output: str | os.PathLike[str],
+    *,
+    samples: Samples,
+    **options: Any,
+) -> dict:
+    """Writes the model with integers of 8 bits in place of floats, in the form QDQ.
+
+    `samples` of the model's inputs decide the scales: a list of dicts of arrays by name, or a folder as `ansc quantize`
+    reads it. Other keywords are options of that: `calibration`, `per_channel`, `activations`, `keep`, `max_error`,
+    `sensitivity`. The result says which error the outputs have.
+    """
+    with _samples(samples) as data:
+        report = _run("quantize", model, None, None, None, {**options, "output": output, "input_dir": data})
+    return report["report"]
 
 
 def tune(
@@ -153,15 +177,33 @@ def _joined(sizes, by: str) -> str:
     return by.join(map(str, sizes)) if hasattr(sizes, "__iter__") else str(sizes)
 
 
+@contextmanager
+def _samples(samples: Samples | None) -> Iterator[str | None]:
+    """A folder with the samples, if there are any."""
+    if samples is None or isinstance(samples, (str, os.PathLike)):
+        yield samples if samples is None else os.fspath(samples)
+        return
+    import numpy
+
+    with tempfile.TemporaryDirectory() as folder:
+        for i, sample in enumerate(samples):
+            numpy.savez(Path(folder) / f"{i:06}.npz", **sample)
+        yield folder
+
+
 # Options that are given once for each value. Names of nodes may hold the commas that join values of the others.
-_REPEATED = ("precision",)
+_REPEATED = ("precision", "keep")
+# Options that say `true` or `false`.
+_VALUED = ("per_channel",)
 
 
 def _flags(options: Mapping[str, Any]) -> list[str]:
     flags = []
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
-        if value is True:
+        if name in _VALUED:
+            flags += [flag, str(value).lower()]
+        elif value is True:
             flags.append(flag)
         elif name in _REPEATED and isinstance(value, (list, tuple)):
             flags += [word for one in value for word in (flag, str(one))]

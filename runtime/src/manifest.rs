@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::DType;
 use crate::host::HostOp;
 use crate::precision::{Precision, Precisions};
+use crate::quantization::Quantization;
 use crate::tensor::Tensor;
 
 /// Incremented whenever an older runtime could misread a newer artifact, or the reverse.
@@ -73,6 +74,9 @@ pub struct Manifest {
     /// The bits of operands of convolutions and matrix products.
     #[serde(default, skip_serializing_if = "Precisions::is_full")]
     pub precision: Precisions,
+    /// The scalings of what is computed with integers of 8 bits, if calibration found them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantization: Option<Quantization>,
     /// What is made of the weights when the model is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparation: Option<Preparation>,

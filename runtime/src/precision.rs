@@ -24,16 +24,20 @@ pub enum Precision {
     Bf16,
     /// 11 bits of significand, but nothing beyond 65504.
     F16,
+    /// Integers of 8 bits, in steps that are chosen by values that were seen
+    /// ([`Quantization`](crate::Quantization)).
+    Int8,
 }
 
 impl Precision {
     /// Every precision once, the model's own first.
-    pub const ALL: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::F16];
+    pub const ALL: [Precision; 4] =
+        [Precision::F32, Precision::Bf16, Precision::F16, Precision::Int8];
 
-    /// The type of rounded operands; `None` if they stay as they are.
+    /// The type of floats that operands are rounded to; `None` if they are not.
     pub const fn operands(self) -> Option<DType> {
         match self {
-            Precision::F32 => None,
+            Precision::F32 | Precision::Int8 => None,
             Precision::Bf16 => Some(DType::BF16),
             Precision::F16 => Some(DType::F16),
         }
@@ -46,19 +50,22 @@ impl Precision {
 
     /// As on the command line and in manifests.
     pub const fn name(self) -> &'static str {
-        match self.operands() {
-            None => DType::F32.name(),
-            Some(dtype) => dtype.name(),
+        match self {
+            Precision::F32 => "f32",
+            Precision::Bf16 => "bf16",
+            Precision::F16 => "f16",
+            Precision::Int8 => "int8",
         }
     }
 
-    /// Half the distance from 1 to the next larger number, the most that rounding adds to a number,
-    /// as a part of it.
+    /// The most that rounding adds to a number, as a part of it: half the distance from 1 to the next
+    /// larger number. Of integers it is half a step, as a part of the largest of them.
     pub const fn unit_roundoff(self) -> f64 {
         match self {
             Precision::F32 => 1.0 / (1u64 << 24) as f64,
             Precision::Bf16 => 1.0 / (1u64 << 8) as f64,
             Precision::F16 => 1.0 / (1u64 << 11) as f64,
+            Precision::Int8 => 0.5 / 127.0,
         }
     }
 }
@@ -129,7 +136,7 @@ mod tests {
             assert_eq!(precision.name().parse(), Ok(precision));
         }
         let error = "bf61".parse::<Precision>().unwrap_err();
-        assert_eq!(error, "`bf61` is not a precision; they are f32, bf16, f16");
+        assert_eq!(error, "`bf61` is not a precision; they are f32, bf16, f16, int8");
     }
 
     #[test]

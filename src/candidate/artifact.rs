@@ -120,6 +120,7 @@ impl Ports {
             weight_bytes: 0,
             accurate: false,
             precision: Default::default(),
+            quantization: None,
             preparation: None,
             kernels: vec![kernel],
             specialisations: vec![Specialisation {

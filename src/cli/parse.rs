@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use ansc_runtime::Precision;
 use ansc_runtime::pool::MOST_THREADS;
 
-use super::{Given, InputFile, PrecisionOf, Sizes};
+use super::{Given, InputFile, PrecisionOf, Sizes, Wanted};
 use crate::literal::Literal;
+use crate::quantize::Calibration;
 
 fn split_pair(text: &str) -> Result<(&str, &str), String> {
     // Names of ONNX values may themselves hold `=`; sizes and file names rarely do.
@@ -62,7 +64,32 @@ pub(super) fn parse_precision(text: &str) -> Result<PrecisionOf, String> {
         true => split_pair(text).map(|(node, name)| (Some(node.to_owned()), name))?,
         false => (None, text),
     };
-    Ok(PrecisionOf { node, precision: name.parse()? })
+    let precision = match name {
+        "auto" => Wanted::Auto,
+        name => Wanted::Is(name.parse::<Precision>().map_err(|e| format!("{e}, auto"))?),
+    };
+    Ok(PrecisionOf { node, precision })
+}
+
+/// `minmax`, `entropy`, `percentile` (99.999), or `percentile=99.9`.
+pub(super) fn parse_calibration(text: &str) -> Result<Calibration, String> {
+    let percent = match text {
+        "minmax" => return Ok(Calibration::MinMax),
+        "entropy" => return Ok(Calibration::Entropy),
+        "percentile" => "99.999",
+        other => other.strip_prefix("percentile=").ok_or_else(|| {
+            format!("`{text}` is no calibration; they are minmax, entropy, percentile=99.99")
+        })?,
+    };
+    let percent: Option<f64> = percent.parse().ok().filter(|p| (50.0..=100.0).contains(p));
+    let percent = percent.ok_or_else(|| format!("`{text}` is no percentile from 50 to 100"))?;
+    Ok(Calibration::Percentile(percent / 100.0))
+}
+
+/// A bound for an error.
+pub(super) fn parse_error(text: &str) -> Result<f64, String> {
+    let error = text.parse().ok().filter(|e: &f64| e.is_finite() && *e > 0.0);
+    error.ok_or_else(|| format!("`{text}` is no error such as 0.05"))
 }
 
 /// `1%` or `0.01`. A bare `1` would be everything, and is most likely meant to be one percent.

@@ -1,17 +1,19 @@
 //! Options that several verbs have.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use ansc_runtime::{Precision, Precisions};
+use ansc_runtime::{DType, Precision, Precisions};
 use ansc_sketch::algorithm::Sums;
 use clap::Args;
 
 use super::parse::{
-    parse_count, parse_dim, parse_minutes, parse_precision, parse_shape, parse_share,
-    parse_threads, parse_value,
+    parse_calibration, parse_count, parse_dim, parse_error, parse_minutes, parse_precision,
+    parse_shape, parse_share, parse_threads, parse_value,
 };
 use crate::Error;
 use crate::literal::Literal;
+use crate::quantize::Calibration;
 
 /// Sizes of a dimension, at least one. (A `Vec` would mean to clap that the option takes several
 /// values.)
@@ -32,7 +34,24 @@ impl std::fmt::Display for Given {
 pub struct PrecisionOf {
     /// The node of the model; none means all of them.
     pub node: Option<String>,
-    pub precision: Precision,
+    pub precision: Wanted,
+}
+
+/// A precision, or the choice of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    Is(Precision),
+    /// The fastest for each node that keeps outputs within a bound.
+    Auto,
+}
+
+impl std::fmt::Display for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Wanted::Is(precision) => precision.fmt(f),
+            Wanted::Auto => f.write_str("auto"),
+        }
+    }
 }
 
 /// How a model with open dimensions becomes one with static shapes.
@@ -153,10 +172,13 @@ pub struct Tuned {
 /// Options that trade accuracy for time.
 #[derive(Args, Debug, Clone)]
 pub struct Accuracy {
-    /// Bits of what convolutions and matrix products read: `f32`, `bf16` or `f16`; for one node of
-    /// the model as in `conv1=f32`. Sums have 32 bits all the same
-    #[arg(long = "precision", value_name = "f32|bf16|f16|NODE=f32|..", value_parser = parse_precision)]
+    /// Bits of what convolutions and matrix products read: `f32`, `bf16`, `f16`, `int8`, or `auto` for
+    /// the fastest of them that keeps the outputs within --max-error; for one node of the model as
+    /// in `conv1=f32`. Sums have 32 bits all the same. `int8` and `auto` need --input-dir
+    #[arg(long = "precision", value_name = "f32|bf16|f16|int8|auto|NODE=f32|..", value_parser = parse_precision)]
     pub precisions: Vec<PrecisionOf>,
+    #[command(flatten)]
+    pub calibrate: Calibrate,
     /// Keep to direct sums: no Winograd convolutions, which are faster but round more, and spread
     /// infinities and NaN
     #[arg(long)]
@@ -173,9 +195,22 @@ impl Accuracy {
         let mut for_model = false;
         for PrecisionOf { node, precision } in &self.precisions {
             let twice = match node {
-                Some(node) => all.nodes.insert(node.clone(), *precision).is_some(),
+                Some(node) => match precision {
+                    Wanted::Is(precision) if *precision != Precision::Int8 => {
+                        all.nodes.insert(node.clone(), *precision).is_some()
+                    }
+                    wanted => {
+                        return Err(Error::Usage(format!(
+                            "`--precision {node}={wanted}`: {wanted} is for the whole model; take \
+                             nodes out of it as in `{node}=f32`"
+                        )));
+                    }
+                },
                 None => {
-                    all.model = *precision;
+                    all.model = match precision {
+                        Wanted::Is(precision) => *precision,
+                        Wanted::Auto => Precision::F32,
+                    };
                     std::mem::replace(&mut for_model, true)
                 }
             };
@@ -185,6 +220,57 @@ impl Accuracy {
             }
         }
         Ok(all)
+    }
+}
+
+impl Accuracy {
+    /// What samples decide, if that is asked for.
+    pub fn wanted(&self) -> Option<Wanted> {
+        let of_model = self.precisions.iter().filter(|p| p.node.is_none()).map(|p| p.precision);
+        of_model.into_iter().find(|p| matches!(p, Wanted::Auto | Wanted::Is(Precision::Int8)))
+    }
+
+    /// Nodes that have a precision of their own.
+    pub fn kept(&self) -> BTreeSet<String> {
+        self.precisions.iter().filter_map(|p| p.node.clone()).collect()
+    }
+}
+
+/// How ranges of integers are chosen.
+#[derive(Args, Debug, Clone)]
+pub struct Calibrate {
+    /// Samples of the model's inputs: a folder of archives NAME.npz, of folders with NAME.npy, or with
+    /// ONNX's test data
+    #[arg(long = "input-dir", value_name = "DIR")]
+    pub input_dir: Option<PathBuf>,
+    /// The range of each tensor: `minmax`, `entropy`, or `percentile` as in `percentile=99.99`
+    #[arg(long, value_name = "minmax|entropy|percentile", default_value = "minmax", value_parser = parse_calibration)]
+    pub calibration: Calibration,
+    /// A scale for each output channel of a weight, or one for all
+    #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
+    pub per_channel: bool,
+    /// Integers of activations
+    #[arg(long, value_enum, default_value_t = Activations::U8)]
+    pub activations: Activations,
+    /// Largest error of the outputs with integers, relative to the largest element of an output
+    /// [default: 6.3e-2]
+    #[arg(long, value_name = "E", value_parser = parse_error)]
+    pub max_error: Option<f64>,
+}
+
+/// The integers of activations.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Activations {
+    U8,
+    I8,
+}
+
+impl From<Activations> for DType {
+    fn from(activations: Activations) -> DType {
+        match activations {
+            Activations::U8 => DType::U8,
+            Activations::I8 => DType::I8,
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::choice::{Aim, Form};
 use crate::cli::{Compile, Emit, Machine};
 use crate::host;
 use crate::pipeline::{self, Bundle, Options, Report, Watch};
+use crate::quantize::{self, asked};
 use crate::search;
 
 /// The generation of GPUs that code is for if nothing is said.
@@ -32,7 +33,7 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     options.verify = !args.no_verify;
     options.bundle = bundle;
     options.schedules.sums = args.accuracy.sums();
-    options.precision = args.accuracy.precision()?;
+    let calibrated = asked::apply(&args.model, &args.accuracy, &mut options)?;
     aim(&args.machine, &mut options)?;
     if args.trials > 0 {
         let say = super::tune::Say::progress(args.json);
@@ -54,9 +55,10 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     watch.bar.finish_and_clear();
     let files = bundle.map(|how| Files::beside(&output, how.weights_beside));
     if args.json {
-        print_json(&json(&output, files.as_ref(), &report));
+        print_json(&json(&output, files.as_ref(), &report, calibrated.as_ref()));
     } else {
         print_report(&output.display().to_string(), &report, args.time_passes);
+        calibrated.iter().for_each(print_calibrated);
         if let Some(files) = files {
             let weights = files.weights.map(|p| format!(", weights {}", p.display()));
             println!("  header {}{}", files.header.display(), weights.unwrap_or_default());
@@ -65,13 +67,34 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     Ok(())
 }
 
-fn json(output: &Path, files: Option<&Files>, report: &Report) -> serde_json::Value {
-    match files {
+fn json(
+    output: &Path,
+    files: Option<&Files>,
+    report: &Report,
+    calibrated: Option<&quantize::Report>,
+) -> serde_json::Value {
+    let mut json = match files {
         None => serde_json::json!({ "artifact": output, "report": report }),
         Some(Files { object, header, weights }) => serde_json::json!({
             "object": object, "header": header, "weights": weights, "report": report
         }),
+    };
+    if let Some(calibrated) = calibrated {
+        json["calibration"] = serde_json::json!(calibrated);
     }
+    json
+}
+
+/// The precisions that samples decided.
+fn print_calibrated(report: &quantize::Report) {
+    let products: Vec<String> =
+        report.products.iter().map(|(precision, n)| format!("{n} in {precision}")).collect();
+    let error = report.held_back_error.unwrap_or(report.error);
+    println!(
+        "  products {}; error of the outputs {error:.1e} of {:.1e} allowed",
+        products.join(", "),
+        report.max_error
+    );
 }
 
 /// How to write a bundle, if that is wanted.

@@ -21,6 +21,7 @@ use crate::choice::{Aim, Chosen, Form, rules_of};
 use crate::cli::{Explain, Size};
 use crate::kinds::{self, Kind};
 use crate::pipeline::{self, Options};
+use crate::quantize::asked;
 use crate::{limits, profile, search};
 
 pub(super) fn run(args: &Explain) -> Result<(), Error> {
@@ -139,7 +140,7 @@ fn of_model(args: &Explain) -> Result<(), Error> {
     let mut options = Options::new(import_options(&args.file, &args.specialise)?, target);
     aim(&args.machine, &mut options)?;
     options.schedules.sums = args.accuracy.sums();
-    options.precision = args.accuracy.precision()?;
+    asked::apply(&args.file, &args.accuracy, &mut options)?;
     options.schedules.threads = search::threads(args.tuned.threads);
     if args.tuned.records.is_some() {
         options.schedules = search::best_schedules(&args.file, &options, &args.tuned)?;

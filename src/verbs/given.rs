@@ -7,8 +7,9 @@ use std::path::Path;
 use ansc_runtime::manifest::Specialisation;
 use ansc_runtime::{Model, Tensor};
 
-use super::{once, read_tensor};
+use super::once;
 use crate::cli::InputFile;
+use crate::files::read_tensor;
 use crate::inputs::{self, Seed};
 use crate::kinds::{self, Kind};
 use crate::{Error, npz};

@@ -11,6 +11,7 @@ mod lab;
 mod man;
 mod models;
 pub mod operators;
+mod quantize;
 mod records;
 mod report;
 mod run;
@@ -26,11 +27,11 @@ use std::path::{Path, PathBuf};
 
 use ansc_codegen::Target;
 use ansc_frontend::import::{self, ImportOptions};
-use ansc_frontend::tensor_file;
-use ansc_runtime::{Tensor, npy};
+use ansc_runtime::Tensor;
 
 use crate::Error;
 use crate::cli::{Command, Given, Specialise};
+use crate::files::read_tensor;
 use crate::host::{self, Report};
 use crate::kinds::{self, Kind};
 use crate::pipeline::{Choices, Options};
@@ -45,6 +46,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Explain(args) => explain::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Models(args) => models::run(&args),
+        Command::Quantize(args) => quantize::run(&args),
         Command::Operators(args) => operators::run(&args),
         Command::Sketches(args) => sketches::run(&args),
         Command::Records(args) => records::run(&args),
@@ -83,6 +85,7 @@ fn specialisations(model: &Path, args: &Specialise) -> Result<(ImportOptions, Ch
         values: values(model, &args.values)?,
         inputs: args.begins.clone(),
         outputs: args.ends.clone(),
+        quantization: None,
     };
     let mut choices: Choices = vec![];
     for (name, sizes) in once("--dim", args.dims.iter().cloned())? {
@@ -147,35 +150,6 @@ fn read_value(name: &str, path: &Path) -> Result<Tensor, Error> {
         )));
     }
     read_tensor(path)
-}
-
-/// The tensor in a file: ONNX's own format by its ending, else NumPy's.
-fn read_tensor(path: &Path) -> Result<Tensor, Error> {
-    if path.extension().is_some_and(|ending| ending == "pb") {
-        return tensor_file::read(path).map_err(|problem| Error::file(path, problem));
-    }
-    kinds::expect(path, &[Kind::Array])?;
-    Ok(npy::read(path)?)
-}
-
-/// Each name with every character that is awkward in a file name replaced; those that are alike
-/// then are numbered.
-fn file_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let mut taken: Vec<String> = vec![];
-    for name in names {
-        let base = plain_name(name);
-        let numbered = (1..).map(|n| format!("{base}_{n}"));
-        let mut free = std::iter::once(base.clone()).chain(numbered).filter(|n| !taken.contains(n));
-        let name = free.next().expect("numbers do not run out");
-        taken.push(name);
-    }
-    taken
-}
-
-fn plain_name(name: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let name: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
-    if name.chars().all(|c| c == '.') { format!("_{name}") } else { name }
 }
 
 /// In the current folder, with the name of `file` and another ending.

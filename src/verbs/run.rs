@@ -5,8 +5,9 @@ use std::path::Path;
 use ansc_runtime::{Model, SessionOptions, Tensor, npy};
 use serde_json::{Value, json};
 
-use super::{file_names, given, print_json, sizes};
+use super::{given, print_json, sizes};
 use crate::cli::Run;
+use crate::files::file_names;
 use crate::inputs::Seed;
 use crate::kinds::{self, Kind};
 use crate::{Error, npz};

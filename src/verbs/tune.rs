@@ -14,13 +14,14 @@ use super::show::counted;
 use super::{compile_options, print_as, print_json};
 use crate::Error;
 use crate::cli::{PrecisionOf, Tune, Tuned};
+use crate::quantize::asked;
 use crate::{host, search};
 
 pub(super) fn run(args: &Tune) -> Result<(), Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
     let mut options = compile_options(&args.model, &args.specialise, target)?;
     options.schedules.sums = args.accuracy.sums();
-    options.precision = args.accuracy.precision()?;
+    asked::apply(&args.model, &args.accuracy, &mut options)?;
     super::compile::aim(&args.machine, &mut options)?;
     let say = match (args.json_lines, args.quiet) {
         (true, _) => Say::Lines,

@@ -18,6 +18,7 @@ fn manifest(target: &Target, weight_bytes: usize) -> Manifest {
         weight_bytes,
         accurate: false,
         precision: Default::default(),
+        quantization: None,
         preparation: None,
         kernels: vec![],
         specialisations: vec![Specialisation::default()],

@@ -88,7 +88,7 @@ pub(crate) fn canonical_domain(domain: &str) -> &str {
 }
 
 /// Version by domain: the highest one where a domain is listed several times.
-pub(super) fn versions(imports: &[OperatorSetIdProto]) -> BTreeMap<String, i64> {
+pub(crate) fn versions(imports: &[OperatorSetIdProto]) -> BTreeMap<String, i64> {
     let mut versions = BTreeMap::new();
     for import in imports {
         let domain = canonical_domain(&import.domain).to_string();

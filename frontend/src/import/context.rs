@@ -265,12 +265,35 @@ impl NodeCtx<'_> {
         op: Result<ComputeOp, OpError>,
         inputs: &[ValueId],
     ) -> Result<Vec<ValueId>, Problem> {
-        let op = op.map_err(|e| self.problem(e.to_string()))?;
-        self.operands_fit(&op, inputs)?;
-        self.is_typed(&op)?;
+        let op = self.checked(op, inputs)?;
         if let Some(results) = self.fold(&op, inputs)? {
             return results.into_iter().map(|t| self.add_const(t)).collect();
         }
+        self.emit_checked(op, inputs)
+    }
+
+    /// As [`NodeCtx::emit`], but a node in any case: importers of its readers look for it.
+    pub(crate) fn emit_unfolded(
+        &mut self,
+        op: Result<ComputeOp, OpError>,
+        inputs: &[ValueId],
+    ) -> Result<Vec<ValueId>, Problem> {
+        let op = self.checked(op, inputs)?;
+        self.emit_checked(op, inputs)
+    }
+
+    fn checked(
+        &self,
+        op: Result<ComputeOp, OpError>,
+        inputs: &[ValueId],
+    ) -> Result<ComputeOp, Problem> {
+        let op = op.map_err(|e| self.problem(e.to_string()))?;
+        self.operands_fit(&op, inputs)?;
+        self.is_typed(&op)?;
+        Ok(op)
+    }
+
+    fn emit_checked(&mut self, op: ComputeOp, inputs: &[ValueId]) -> Result<Vec<ValueId>, Problem> {
         let name = self.node_name()?;
         let graph = &mut self.importer.frame().graph;
         let types = op.expr.output_types().into_iter().enumerate();

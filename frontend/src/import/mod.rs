@@ -31,7 +31,7 @@ mod unsupported;
 use std::path::Path;
 
 use ansc_graph::Graph;
-pub(crate) use build::{Importer, canonical_domain};
+pub(crate) use build::{Importer, canonical_domain, versions};
 pub(crate) use context::NodeCtx;
 pub use declared::{Declared, DeclaredPort, declared};
 pub use inputs::Dim;
@@ -43,10 +43,12 @@ pub use report::{OperatorCount, Report};
 pub(crate) use scope::Binding;
 pub(crate) use subgraph::{Body, nameless};
 
+use containers::Containers;
+
 use crate::external::External;
 pub use crate::problem::{ImportError, Problem};
 use crate::read::Model;
-use crate::{read, validate};
+use crate::{qdq, read, validate};
 
 /// Imports the model in a file.
 pub fn load(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Graph, ImportError> {
@@ -91,5 +93,14 @@ fn model_graph(
     if !problems.is_empty() {
         return Err(problems);
     }
+    let quantised = match &options.quantization {
+        None => None,
+        Some(how) => {
+            let proto = qdq::quantized(model, directory, how).map_err(|problem| vec![problem])?;
+            let containers = Containers::default();
+            Some(Model { proto, bytes: model.bytes, containers })
+        }
+    };
+    let model = quantised.as_ref().unwrap_or(model);
     Importer::new(model, External::beside(directory)).run(model, options)
 }

@@ -1,8 +1,9 @@
 //! What the user fixes for one compilation.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use ansc_runtime::Tensor;
+use ansc_runtime::{Quantization, Tensor};
 
 /// Shapes and values that the model leaves open, or that the user wants otherwise.
 #[derive(Clone, Debug, Default)]
@@ -18,4 +19,6 @@ pub struct ImportOptions {
     pub inputs: Vec<String>,
     /// Tensors that become the outputs (`--outputs c`), by name; empty for the model's own.
     pub outputs: Vec<String>,
+    /// Nodes that compute with integers of 8 bits (`--precision int8`), and their scalings.
+    pub quantization: Option<Arc<Quantization>>,
 }

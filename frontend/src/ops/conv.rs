@@ -7,6 +7,7 @@ use ansc_graph::ops::conv::conv;
 use super::OpEntry;
 use super::activation::Activation;
 use super::compose::One;
+use super::conv_integer;
 use super::window::{WindowAttrs, spatial};
 use crate::import::NodeCtx;
 use crate::problem::Problem;
@@ -18,6 +19,9 @@ pub(crate) const OPS: &[OpEntry] = &[
 
 fn biased(ctx: &mut NodeCtx<'_>) -> One {
     let (x, w) = (ctx.input(0)?, ctx.input(1)?);
+    if let Some(y) = conv_integer::of_dequantised(ctx, [x, w])? {
+        return Ok(y);
+    }
     let attrs = conv_attrs(ctx, &ctx.shape(x), &ctx.shape(w))?;
     let y = ctx.emit1(conv(attrs, &ctx.ty(x), &ctx.ty(w)), &[x, w])?;
     add_bias(ctx, y, 2)

@@ -8,12 +8,15 @@
 use ansc_graph::ValueId;
 use ansc_graph::op::ConvAttrs;
 use ansc_graph::ops::conv::conv;
-use ansc_runtime::DType;
+use ansc_runtime::{DType, Tensor};
 
 use super::OpEntry;
 use super::compose::One;
-use super::conv::conv_attrs;
-use super::integer::{Operand, centred, corrected, moved, requantized, sum_keeping};
+use super::conv::{add_bias, conv_attrs};
+use super::integer::{
+    Operand, centred, corrected, dequantised, flat, integer_bias, moved, requantized, scaled,
+    sum_keeping,
+};
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
@@ -22,6 +25,9 @@ pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("QLinearConv", 10, qlinear_conv),
     OpEntry::microsoft("QLinearConv", qlinear_conv),
 ];
+
+/// Products that machines add up in one instruction.
+const QUAD: usize = 4;
 
 fn conv_integer(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let operands = [ctx.input(0)?, ctx.input(1)?];
@@ -49,6 +55,40 @@ fn qlinear_conv(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     Ok(vec![requantized(ctx, to, acc, scales, zero)?])
 }
 
+/// The convolution of what two `DequantizeLinear` give, and its bias, if integers can make it: the
+/// product of the integers, scaled.
+///
+/// ```text
+/// conv(dequantize(x, sx, zx), dequantize(w, sw)) + dequantize(b, sx * sw)
+/// ->   f32(conv(x - zx, w) + b) * (sx * sw)
+/// ```
+pub(super) fn of_dequantised(
+    ctx: &mut NodeCtx<'_>,
+    [x, w]: [ValueId; 2],
+) -> Result<Option<ValueId>, Problem> {
+    let (Some(x), Some(w)) = (dequantised(ctx, x), dequantised(ctx, w)) else { return Ok(None) };
+    let channels = ctx.shape(w.value).first().copied().unwrap_or(0);
+    if !x.is_plain(ctx) || !w.is_along(ctx, 0, channels) {
+        return Ok(None);
+    }
+    let zeros = [x.zero, w.zero.filter(|&zero| !ctx.is_zero(zero))];
+    let zeros = [zeros[0], zeros[1].map(|z| flat(ctx, z)).transpose()?];
+    let mut acc = product(ctx, [x.value, w.value], zeros)?;
+    let rank = ctx.ty(acc).rank();
+    let flat = [flat(ctx, x.scale)?, flat(ctx, w.scale)?];
+    let bias = ctx.optional(2).and_then(|bias| integer_bias(ctx, bias, flat));
+    if let Some(bias) = bias {
+        let bias = ctx.along(bias, 1, rank)?;
+        acc = ctx.add_values(acc, bias)?;
+    }
+    let scales = [ctx.along(flat[0], 1, rank)?, ctx.along(flat[1], 1, rank)?];
+    let y = scaled(ctx, acc, scales)?;
+    match bias {
+        Some(_) => Ok(Some(y)),
+        None => add_bias(ctx, y, 2).map(Some),
+    }
+}
+
 /// `conv(x - zero_x, w - zero_w)` as `i32`.
 fn product(
     ctx: &mut NodeCtx<'_>,
@@ -57,6 +97,7 @@ fn product(
 ) -> One {
     let attrs = conv_attrs(ctx, &ctx.shape(x), &ctx.shape(w))?;
     let rank = ctx.ty(x).rank();
+    let [x, w] = in_quads(ctx, [x, w], &attrs)?;
     let (w, zero_w) = signed(ctx, (w, zero_w))?;
     if let Some(zero_w) = zero_w.filter(|&z| !ctx.is_zero(z)) {
         let zero_w = ctx.along(zero_w, 0, rank)?;
@@ -78,6 +119,29 @@ fn product(
     let sums = ctx.along(sums, 1, rank)?;
     let zero_x = ctx.reshape(zero_x, &[])?;
     corrected(ctx, y, zero_x, sums)
+}
+
+/// Operands with a number of channels that divides by four, as machines multiply them: what is added to
+/// the weight is zero, so that it counts for nothing.
+fn in_quads(
+    ctx: &mut NodeCtx<'_>,
+    [x, w]: [ValueId; 2],
+    attrs: &ConvAttrs,
+) -> Result<[ValueId; 2], Problem> {
+    let channels = ctx.shape(w).get(1).copied().unwrap_or(0);
+    let missing = channels.next_multiple_of(QUAD) - channels;
+    if missing == 0 || channels == 0 || attrs.groups != 1 || ctx.constant(w).is_none() {
+        return Ok([x, w]);
+    }
+    let mut after = vec![0; ctx.ty(x).rank()];
+    after[1] = missing as i64;
+    let none = vec![0; after.len()];
+    let mut wider = [x, w];
+    for v in &mut wider {
+        let zero = ctx.add_const(Tensor::zeros(ctx.dtype(*v), &[]))?;
+        *v = ctx.pad_by(*v, zero, &none, &after)?;
+    }
+    Ok(wider)
 }
 
 /// A known unsigned weight and its zero point, both 128 less.

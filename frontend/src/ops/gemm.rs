@@ -5,6 +5,7 @@ use ansc_graph::{Expr, ValueId};
 use super::OpEntry;
 use super::activation::Activation;
 use super::compose::One;
+use super::matmul_integer;
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
@@ -17,17 +18,35 @@ pub(crate) const OPS: &[OpEntry] = &[
 
 fn matmul(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let (a, b) = (ctx.input(0)?, ctx.input(1)?);
-    Ok(vec![ctx.product_of(a, b, NodeCtx::matmul)?])
+    Ok(vec![product(ctx, a, b)?])
+}
+
+/// The matrix product, of integers if both operands are dequantised.
+fn product(ctx: &mut NodeCtx<'_>, a: ValueId, b: ValueId) -> One {
+    match matmul_integer::of_dequantised(ctx, [a, b], [false; 2], None)? {
+        Some(sum) => Ok(sum.value),
+        None => ctx.product_of(a, b, NodeCtx::matmul),
+    }
 }
 
 /// `alpha * a * b + beta * c`.
 fn gemm(ctx: &mut NodeCtx<'_>) -> One {
-    let (a, b) = (transposed(ctx, 0, "transA")?, transposed(ctx, 1, "transB")?);
-    let ranks = [ctx.ty(a).rank(), ctx.ty(b).rank()];
+    let operands = [ctx.input(0)?, ctx.input(1)?];
+    let ranks = operands.map(|v| ctx.ty(v).rank());
     ctx.check(ranks == [2, 2], || "its operands must be matrices".into())?;
-    let y = ctx.matmul(a, b)?;
     let (alpha, beta) = (ctx.float("alpha", 1.0), ctx.float("beta", 1.0));
-    let Some(c) = ctx.optional(2).filter(|_| beta != 0.0) else {
+    let c = ctx.optional(2).filter(|_| beta != 0.0);
+    let turned = ["transA", "transB"].map(|name| ctx.int(name, 0) != 0);
+    let bias = c.filter(|_| (alpha, beta) == (1.0, 1.0));
+    let y = match matmul_integer::of_dequantised(ctx, operands, turned, bias)? {
+        Some(sum) if sum.has_bias => return Ok(sum.value),
+        Some(sum) => sum.value,
+        None => {
+            let (a, b) = (transposed(ctx, 0, "transA")?, transposed(ctx, 1, "transB")?);
+            ctx.matmul(a, b)?
+        }
+    };
+    let Some(c) = c else {
         return scaled(ctx, y, alpha);
     };
     let (product, dtype) = (ctx.ty(y), ctx.dtype(y));

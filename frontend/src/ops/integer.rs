@@ -4,9 +4,10 @@
 //! machines are fast at, and corrected by sums that are often known at compile time:
 //! `sum a * b - za * sum b - zb * sum a + count * za * zb`.
 
-use ansc_graph::ops::quantize;
+use ansc_graph::ops::map::map;
 use ansc_graph::ops::reduce::sum_as;
-use ansc_graph::{BinOp, Expr, Scalar, ValueId};
+use ansc_graph::ops::{OpError, quantize};
+use ansc_graph::{BinOp, ComputeOp, Expr, Scalar, TensorType, ValueId};
 use ansc_runtime::{DType, Tensor};
 
 use super::compose::One;
@@ -71,6 +72,108 @@ pub(crate) fn centred(ctx: &mut NodeCtx<'_>, x: ValueId, zero: Option<ValueId>) 
     };
     let zero = ctx.cast(zero, DType::I32)?;
     ctx.binary(BinOp::Sub, wide, zero)
+}
+
+/// A value of floats, and the integers that it was made of.
+pub(crate) struct Dequantised {
+    pub(crate) value: ValueId,
+    pub(crate) scale: ValueId,
+    pub(crate) zero: Option<ValueId>,
+}
+
+/// The integers of 8 bits that a `DequantizeLinear` made floats of 32 bits of.
+pub(crate) fn dequantised(ctx: &NodeCtx<'_>, y: ValueId) -> Option<Dequantised> {
+    dequantised_from(ctx, y, &[DType::I8, DType::U8])
+}
+
+fn dequantised_from(ctx: &NodeCtx<'_>, y: ValueId, types: &[DType]) -> Option<Dequantised> {
+    let graph = ctx.graph_here();
+    let op = graph.compute_of(y.node)?;
+    let inputs = &op.expr.inputs;
+    let (x, scale) = (inputs.first()?, inputs.get(1)?);
+    // The expression says what it is, whichever operator it came from.
+    let expected = quantize::dequantize(DType::F32, x, scale, inputs.get(2)).ok()?;
+    if !types.contains(&x.dtype) || scale.dtype != DType::F32 || *op != expected {
+        return None;
+    }
+    let operands = graph.operands(y.node);
+    Some(Dequantised { value: operands[0], scale: operands[1], zero: operands.get(2).copied() })
+}
+
+impl Dequantised {
+    /// Whether one scale is for all elements.
+    pub(crate) fn is_plain(&self, ctx: &NodeCtx<'_>) -> bool {
+        self.parameters().all(|p| ctx.ty(p).len() == 1)
+    }
+
+    /// Whether there is one scale, or one for each of the `extent` elements of an axis.
+    pub(crate) fn is_along(&self, ctx: &NodeCtx<'_>, axis: usize, extent: usize) -> bool {
+        let from_end = ctx.ty(self.value).rank().checked_sub(axis);
+        self.parameters().all(|p| {
+            let ty = ctx.ty(p);
+            let at = from_end.and_then(|back| ty.rank().checked_sub(back));
+            ty.len() == 1 || ty.len() == extent && at.is_some_and(|at| ty.shape[at] == extent)
+        })
+    }
+
+    /// Exchanges the last two axes.
+    pub(crate) fn turn(&mut self, ctx: &mut NodeCtx<'_>) -> Result<(), Problem> {
+        for value in [&mut self.value, &mut self.scale].into_iter().chain(&mut self.zero) {
+            if ctx.ty(*value).len() != 1 {
+                let lined_up = match ctx.shape(*value)[..] {
+                    [n] => ctx.reshape(*value, &[1, n])?,
+                    _ => *value,
+                };
+                *value = ctx.transpose_matrix(lined_up)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = ValueId> {
+        [self.scale].into_iter().chain(self.zero)
+    }
+}
+
+/// A scale or zero point as a scalar, or as a vector.
+pub(crate) fn flat(ctx: &mut NodeCtx<'_>, p: ValueId) -> One {
+    match ctx.ty(p).len() {
+        1 => ctx.reshape(p, &[]),
+        n => ctx.reshape(p, &[n]),
+    }
+}
+
+/// A bias in the units of a sum whose operands have these scales, if it was dequantised from such.
+pub(crate) fn integer_bias(
+    ctx: &NodeCtx<'_>,
+    bias: ValueId,
+    scales: [ValueId; 2],
+) -> Option<ValueId> {
+    let bias = dequantised_from(ctx, bias, &[DType::I32])?;
+    let is_centred = bias.zero.is_none_or(|zero| ctx.is_zero(zero));
+    let known = |v: ValueId| ctx.constant(v).map(|t| t.as_slice::<f32>().to_vec());
+    let [a, b, own] = [known(scales[0])?, known(scales[1])?, known(bias.scale)?];
+    let at = |of: &[f32], i: usize| of[i.min(of.len() - 1)];
+    let lengths = [a.len(), b.len(), own.len()];
+    let longest = lengths.into_iter().max()?;
+    let fits = lengths.iter().all(|&n| n == 1 || n == longest);
+    let same = |i: usize| at(&a, i) * at(&b, i) == at(&own, i);
+    (is_centred && fits && (0..longest).all(same)).then_some(bias.value)
+}
+
+/// The integer sum `acc` as a float: each unit stands for the product of two scales.
+pub(crate) fn scaled(ctx: &mut NodeCtx<'_>, acc: ValueId, [a, b]: [ValueId; 2]) -> One {
+    let factor = ctx.binary(BinOp::Mul, a, b)?;
+    let op = scaled_op(&ctx.ty(acc), &ctx.ty(factor));
+    ctx.emit1(op, &[acc, factor])
+}
+
+/// A sum times what a unit of it stands for, as a float of the factor's type.
+pub(crate) fn scaled_op(acc: &TensorType, factor: &TensorType) -> Result<ComputeOp, OpError> {
+    let dtype = factor.dtype;
+    map(&[acc.clone(), factor.clone()], dtype, |v| {
+        Expr::cast(DType::I32, dtype, v[0].clone()) * v[1].clone()
+    })
 }
 
 /// The integer sum `acc` of products of values with scales `a` and `b` as a value with scale `y`.

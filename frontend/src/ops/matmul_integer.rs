@@ -1,11 +1,13 @@
 //! Matrix products of quantised operands.
 
-use ansc_graph::{BinOp, Expr, ValueId};
+use ansc_graph::{Expr, ValueId};
 use ansc_runtime::DType;
 
 use super::OpEntry;
 use super::compose::One;
-use super::integer::{as_multiplied, corrected, requantized, sum_keeping};
+use super::integer::{
+    as_multiplied, corrected, dequantised, flat, integer_bias, requantized, scaled, sum_keeping,
+};
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
@@ -18,7 +20,7 @@ pub(crate) const OPS: &[OpEntry] = &[
 ];
 
 /// `(a - zero_a) * (b - zero_b)` as `i32`.
-fn product(
+pub(super) fn product(
     ctx: &mut NodeCtx<'_>,
     [a, b]: [ValueId; 2],
     [zero_a, zero_b]: [Option<ValueId>; 2],
@@ -71,7 +73,7 @@ fn plain(ctx: &mut NodeCtx<'_>, p: ValueId) -> One {
     if ctx.ty(p).len() == 1 { ctx.reshape(p, &[]) } else { Ok(p) }
 }
 
-fn plain_zero(ctx: &mut NodeCtx<'_>, i: usize) -> Result<Option<ValueId>, Problem> {
+pub(super) fn plain_zero(ctx: &mut NodeCtx<'_>, i: usize) -> Result<Option<ValueId>, Problem> {
     let zero = ctx.non_zero(i);
     zero.map(|z| plain(ctx, z)).transpose()
 }
@@ -104,7 +106,54 @@ fn matmul_integer_to_float(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Proble
     Ok(vec![to_float(ctx, operands, scales, zeros, bias)?])
 }
 
-fn to_float(
+/// A product of integers as floats.
+pub(super) struct Sum {
+    pub(super) value: ValueId,
+    /// Whether the bias was added, in integers.
+    pub(super) has_bias: bool,
+}
+
+/// The product of what two `DequantizeLinear` give, the last two axes of which may be `turned`, if
+/// integers can make it; see
+/// [`conv_integer::of_dequantised`](super::conv_integer::of_dequantised).
+pub(super) fn of_dequantised(
+    ctx: &mut NodeCtx<'_>,
+    [a, b]: [ValueId; 2],
+    turned: [bool; 2],
+    bias: Option<ValueId>,
+) -> Result<Option<Sum>, Problem> {
+    let (Some(mut a), Some(mut b)) = (dequantised(ctx, a), dequantised(ctx, b)) else {
+        return Ok(None);
+    };
+    for (operand, _) in [&mut a, &mut b].into_iter().zip(turned).filter(|(_, turned)| *turned) {
+        operand.turn(ctx)?;
+    }
+    let shape = ctx.shape(b.value);
+    let columns = match shape[..] {
+        [.., columns] if shape.len() >= 2 => b.is_along(ctx, shape.len() - 1, columns),
+        _ => b.is_plain(ctx),
+    };
+    if !a.is_plain(ctx) || !columns {
+        return Ok(None);
+    }
+    let mut zeros = [None, None];
+    for (zero, of) in zeros.iter_mut().zip([a.zero, b.zero]) {
+        let of = of.filter(|&z| !ctx.is_zero(z));
+        *zero = of.map(|z| flat(ctx, z)).transpose()?;
+    }
+    let scales = [flat(ctx, a.scale)?, flat(ctx, b.scale)?];
+    let mut acc = product(ctx, [a.value, b.value], zeros)?;
+    let bias = bias.and_then(|bias| integer_bias(ctx, bias, scales));
+    if let Some(bias) = bias {
+        acc = ctx.add_values(acc, bias)?;
+    }
+    let [a, b] = scales;
+    let value = scaled(ctx, acc, [a, b])?;
+    Ok(Some(Sum { value, has_bias: bias.is_some() }))
+}
+
+/// The product of integers with these scales and zero points as floats, and a bias added.
+pub(super) fn to_float(
     ctx: &mut NodeCtx<'_>,
     operands: [ValueId; 2],
     scales: [ValueId; 2],
@@ -113,11 +162,7 @@ fn to_float(
 ) -> One {
     let acc = product(ctx, operands, zeros)?;
     let (a, b) = (plain(ctx, scales[0])?, plain(ctx, scales[1])?);
-    let factor = ctx.binary(BinOp::Mul, a, b)?;
-    let dtype = ctx.dtype(factor);
-    let y = ctx.map(&[acc, factor], dtype, |v| {
-        Expr::cast(DType::I32, dtype, v[0].clone()) * v[1].clone()
-    })?;
+    let y = scaled(ctx, acc, [a, b])?;
     match bias {
         Some(bias) => ctx.add_values(y, bias),
         None => Ok(y),

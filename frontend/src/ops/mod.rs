@@ -28,6 +28,7 @@ mod einsum;
 mod embed;
 mod fill;
 mod gather;
+mod gather_block;
 mod gelu;
 mod gemm;
 mod gradient;
@@ -45,6 +46,7 @@ mod normalize;
 mod optional;
 mod pad;
 mod pool;
+mod qgemm;
 mod qlinear;
 mod quantize;
 mod rearrange;
@@ -52,6 +54,7 @@ mod recurrent;
 mod reduce;
 mod repeat;
 mod repetition;
+mod requantize;
 mod reshape;
 mod resize;
 mod roi_align;
@@ -134,6 +137,7 @@ const FAMILIES: &[&[OpEntry]] = &[
     embed::OPS,
     fill::OPS,
     gather::OPS,
+    gather_block::OPS,
     gelu::OPS,
     gemm::OPS,
     gradient::OPS,
@@ -149,6 +153,7 @@ const FAMILIES: &[&[OpEntry]] = &[
     optional::OPS,
     pad::OPS,
     pool::OPS,
+    qgemm::OPS,
     qlinear::OPS,
     quantize::OPS,
     rearrange::OPS,

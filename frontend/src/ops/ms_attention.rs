@@ -1,7 +1,7 @@
-//! `Attention` and `MultiHeadAttention` of com.microsoft.
+//! `Attention`, `QAttention` and `MultiHeadAttention` of com.microsoft.
 //!
-//! The first multiplies its input by one weight for queries, keys and values; the second gets them
-//! multiplied. Masks that are integers hide keys by adding a large negative number, as the operators
+//! The first two multiply their input by one weight for queries, keys and values, `QAttention` in integers; the
+//! last gets them multiplied. Masks that are integers hide keys by adding a large negative number, as the operators
 //! are defined, so that a query without keys still has a result.
 
 use ansc_graph::ops::attention::{Visibility, visible};
@@ -13,12 +13,14 @@ use ansc_runtime::DType;
 use super::OpEntry;
 use super::attention_core::{Heads, Mask, Scoring, attend};
 use super::compose::One;
+use super::matmul_integer::{plain_zero, to_float};
 use super::rotary::{merge_heads, split_heads};
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::microsoft("Attention", attention),
+    OpEntry::microsoft("QAttention", quantised_attention),
     OpEntry::microsoft("MultiHeadAttention", multi_head),
 ];
 
@@ -31,6 +33,35 @@ fn attention(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     if let Some(bias) = ctx.optional(2) {
         all = ctx.add_values(all, bias)?;
     }
+    after_projection(ctx, all, Inputs { mask: 3, past: 4, added: Some(5) })
+}
+
+/// Inputs: x and weight in integers, bias, scales of x and weight, mask, zero points of x and weight,
+/// past.
+fn quantised_attention(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let rotary = ctx.int("do_rotary", 0) != 0 || ctx.int("past_present_share_buffer", 0) != 0;
+    ctx.check(!rotary, || "do_rotary and past_present_share_buffer are not supported".into())?;
+    let operands = [ctx.input(0)?, ctx.input(1)?];
+    let scales = [ctx.input(3)?, ctx.input(4)?];
+    let zeros = [plain_zero(ctx, 6)?, plain_zero(ctx, 7)?];
+    let bias = ctx.optional(2);
+    let all = to_float(ctx, operands, scales, zeros, bias)?;
+    after_projection(ctx, all, Inputs { mask: 5, past: 8, added: None })
+}
+
+/// Where a node has what it attends with.
+struct Inputs {
+    mask: usize,
+    past: usize,
+    added: Option<usize>,
+}
+
+/// What both do with queries, keys and values side by side.
+fn after_projection(
+    ctx: &mut NodeCtx<'_>,
+    all: ValueId,
+    at: Inputs,
+) -> Result<Vec<ValueId>, Problem> {
     let widths = widths(ctx, all)?;
     let n = num_heads(ctx)?;
     let [mut q, mut k, mut v] = parts(ctx, all, 2, widths)?;
@@ -38,13 +69,13 @@ fn attention(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
         *part = split_heads(ctx, *part, n)?;
     }
     let mut past = 0;
-    if let Some(cache) = ctx.optional(4) {
+    if let Some(cache) = ctx.optional(at.past) {
         past = ctx.shape(cache).get(3).copied().unwrap_or(0);
         k = behind(ctx, cache, 0, k)?;
         v = behind(ctx, cache, 1, v)?;
     }
     let heads = Heads { q, k, v };
-    let mask = mask(ctx, &heads, 3, 5, past)?;
+    let mask = mask(ctx, &heads, at.mask, at.added, past)?;
     let y = attended(ctx, &heads, &mask)?;
     let present = if ctx.wants_output(1) { stacked(ctx, k, v)? } else { y };
     Ok(vec![y, present])
@@ -121,7 +152,7 @@ fn mask(
     ctx: &mut NodeCtx<'_>,
     heads: &Heads,
     keys: usize,
-    added: usize,
+    added: Option<usize>,
     past: usize,
 ) -> Result<Mask, Problem> {
     let (q, k) = (ctx.shape(heads.q), ctx.shape(heads.k));
@@ -130,7 +161,7 @@ fn mask(
     if let Some(input) = ctx.optional(keys) {
         mask.added.push(hidden_keys(ctx, input, batch, queries, total)?);
     }
-    mask.added.extend(ctx.optional(added));
+    mask.added.extend(added.and_then(|i| ctx.optional(i)));
     let ahead = (ctx.int("unidirectional", 0) != 0).then_some(0);
     let offset = Some(past as i64);
     mask.see(ctx, Visibility { queries, keys: total, offset, back: None, ahead }, None)?;
@@ -179,7 +210,7 @@ fn multi_head(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
         heads.k = joined(ctx, keys, heads.k)?;
         heads.v = joined(ctx, values, heads.v)?;
     }
-    let mask = mask(ctx, &heads, 4, 5, past)?;
+    let mask = mask(ctx, &heads, 4, Some(5), past)?;
     let y = attended(ctx, &heads, &mask)?;
     Ok(vec![y, heads.k, heads.v])
 }

@@ -4,6 +4,7 @@
 use ansc_graph::ops::concat::concat;
 use ansc_graph::ops::pool::{GlobalPool, global_pool};
 use ansc_graph::ops::quantize;
+use ansc_graph::ops::reduce::{Reduction, reduce};
 use ansc_graph::ops::softmax::softmax;
 use ansc_graph::{BinOp, Expr, TensorType, UnOp, ValueId};
 use ansc_runtime::DType;
@@ -30,6 +31,8 @@ pub(crate) const OPS: &[OpEntry] = &[
         pooled(ctx, |ctx, x| ctx.emit1(global_pool(GlobalPool::Average, &ctx.ty(x)), &[x]))
     }),
     OpEntry::microsoft("QLinearConcat", qlinear_concat),
+    OpEntry::microsoft("QLinearReduceMean", qlinear_reduce_mean),
+    OpEntry::microsoft("QLinearWhere", qlinear_where),
 ];
 
 /// A quantised operand: values, scale and zero point, the last two of one element.
@@ -141,6 +144,35 @@ fn pooled(
         y = ctx.transpose(y, &to_last)?;
     }
     Ok(vec![requantise(ctx, to, y, 3)?])
+}
+
+/// The mean along the axes of the attribute, all of them where it is absent.
+fn qlinear_reduce_mean(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let x = operand(ctx, 0)?;
+    let (to, rank) = (ctx.dtype(x.value), ctx.ty(x.value).rank());
+    let axes = ctx.ints("axes").filter(|axes| !axes.is_empty());
+    let axes = axes.unwrap_or_else(|| (0..rank as i64).collect());
+    let axes: Vec<usize> = axes.iter().map(|&a| ctx.axis(a, rank)).collect::<Result<_, _>>()?;
+    let real = dequantise(ctx, &x)?;
+    let keep = ctx.flag("keepdims", true);
+    let y = ctx.emit1(reduce(Reduction::Mean, &axes, keep, &ctx.ty(real)), &[real])?;
+    Ok(vec![requantise(ctx, to, y, 3)?])
+}
+
+/// Inputs: a condition, then value, scale and zero point of both sides, and those of the result. Each
+/// side is quantised anew before one is chosen.
+fn qlinear_where(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
+    let condition = ctx.input(0)?;
+    let mut sides = vec![condition];
+    for i in [1, 4] {
+        let x = operand(ctx, i)?;
+        let to = ctx.dtype(x.value);
+        let real = dequantise(ctx, &x)?;
+        sides.push(requantise(ctx, to, real, 7)?);
+    }
+    let to = ctx.dtype(sides[1]);
+    let y = ctx.map(&sides, to, |v| Expr::select(v[0].clone(), v[1].clone(), v[2].clone()))?;
+    Ok(vec![y])
 }
 
 /// Inputs: the result's scale and zero point, then for each operand value, scale and zero point.

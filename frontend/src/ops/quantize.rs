@@ -7,6 +7,7 @@ use ansc_runtime::DType;
 
 use super::OpEntry;
 use super::compose::One;
+use super::requantize;
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 use crate::{nibbles, tensor};
@@ -34,7 +35,14 @@ fn import(ctx: &mut NodeCtx<'_>, direction: Direction) -> Result<Vec<ValueId>, P
     } else {
         let scale = line_up(ctx, scale, x)?;
         let zero = zero.map(|z| line_up(ctx, z, x)).transpose()?;
-        emit(ctx, direction, to, [x, scale], zero)?
+        let of_sum = match direction {
+            Direction::Quantize => requantize::of_sum(ctx, to, x, scale, zero)?,
+            Direction::Dequantize => None,
+        };
+        match of_sum {
+            Some(y) => y,
+            None => emit(ctx, direction, to, [x, scale], zero)?,
+        }
     };
     let few_bits = direction == Direction::Quantize && gives_nibbles(ctx);
     Ok(vec![if few_bits { narrowed(ctx, y)? } else { y }])
@@ -69,11 +77,16 @@ fn emit(
 ) -> One {
     let (x_ty, scale_ty, zero_ty) = (ctx.ty(x), ctx.ty(scale), zero.map(|z| ctx.ty(z)));
     let inputs: Vec<ValueId> = [x, scale].into_iter().chain(zero).collect();
-    let constructor = match direction {
-        Direction::Quantize => quantize::quantize,
-        Direction::Dequantize => quantize::dequantize,
-    };
-    ctx.emit1(constructor(to, &x_ty, &scale_ty, zero_ty.as_ref()), &inputs)
+    match direction {
+        Direction::Quantize => {
+            ctx.emit1(quantize::quantize(to, &x_ty, &scale_ty, zero_ty.as_ref()), &inputs)
+        }
+        // Products look for the integers behind it: see `integer::dequantised`.
+        Direction::Dequantize => {
+            let op = quantize::dequantize(to, &x_ty, &scale_ty, zero_ty.as_ref());
+            Ok(ctx.emit_unfolded(op, &inputs)?[0])
+        }
+    }
 }
 
 /// `x` as floats; `zero` may be absent. Scale and zero point already line up with `x`.

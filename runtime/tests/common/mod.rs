@@ -31,6 +31,7 @@ impl Builder {
             weight_bytes: 0,
             accurate: false,
             precision: Default::default(),
+            quantization: None,
             preparation: None,
             kernels: Vec::new(),
             specialisations: vec![Specialisation::default()],

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Row;
 use crate::Error;
-use crate::verbs::file_names;
+use crate::files::file_names;
 
 /// Tensors that were compared.
 pub(super) struct Compared {

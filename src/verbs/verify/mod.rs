@@ -1,11 +1,11 @@
 //! `ansc verify`: an artifact against a reference, per output and per kernel.
 
 mod dump;
-mod folder;
 mod peer;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 
 use ansc_codegen::Target;
 use ansc_frontend::{ImportOptions, import};
@@ -22,13 +22,13 @@ use crate::assemble::Expose;
 use crate::choice::Aim;
 use crate::cli::{Against, Verify};
 use crate::compare::Difference;
+use crate::folder::{self, Folder};
 use crate::inputs::{self, Seed};
 use crate::kinds::{self, Kind};
 use crate::layers::{self, Layer, Rounding};
 use crate::pipeline::{self, Options, Silent};
 use crate::precision;
 use dump::Compared;
-use folder::Folder;
 
 /// Two ways to compute the same round differently, and errors grow from there: a kernel's result
 /// may be this many times as far off as that of the interpreter, which rounds at the same places.
@@ -53,6 +53,10 @@ struct Outcome {
     outputs: Vec<Compared>,
     /// With `--layers`: the results of every kernel, in the order of execution.
     layers: Option<Vec<Compared>>,
+    /// The error that outputs may have.
+    tolerance: f64,
+    /// The model rounds floats to bytes itself.
+    rounds: bool,
 }
 
 impl Outcome {
@@ -114,11 +118,12 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
         let layers: Vec<&Row> = outcomes.iter().flat_map(Outcome::rows).collect();
         print_json(&serde_json::json!({
             "ok": ok, "against": reference.name(), "precision": model.manifest().precision,
-            "tolerance": tolerance(args, &model), "outputs": rows, "layers": layers,
+            "tolerance": outcomes.iter().map(|o| o.tolerance).fold(0.0, f64::max),
+            "outputs": rows, "layers": layers,
             "first_divergence": divergence,
         }));
     } else {
-        print_precision(args, &model);
+        outcomes.iter().take(1).for_each(|outcome| print_precision(outcome, &model));
         outcomes.iter().for_each(print_outcome);
     }
     if ok {
@@ -130,15 +135,20 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
 }
 
 /// The error that outputs may have: what was asked for, or what the artifact's precision costs.
-fn tolerance(args: &Verify, model: &Model) -> f64 {
-    let by_precision = || precision::tolerance(model.manifest().precision.coarsest());
-    args.tolerance.unwrap_or_else(by_precision)
+fn tolerance(args: &Verify, model: &Model, graph: &Graph) -> f64 {
+    let precision = model.manifest().precision.coarsest();
+    args.tolerance.unwrap_or_else(|| precision::tolerance_of(graph, precision))
 }
 
-fn print_precision(args: &Verify, model: &Model) {
+fn print_precision(outcome: &Outcome, model: &Model) {
     let precision = &model.manifest().precision;
-    if !precision.is_full() {
-        println!("precision {precision}: errors up to {:.1e} are allowed", tolerance(args, model));
+    let allowed = outcome.tolerance;
+    match precision.is_full() {
+        false => println!("precision {precision}: errors up to {allowed:.1e} are allowed"),
+        true if outcome.rounds => {
+            println!("the model computes with int8: errors up to {allowed:.1e} are allowed");
+        }
+        true => {}
     }
 }
 
@@ -146,7 +156,7 @@ fn print_precision(args: &Verify, model: &Model) {
 /// to compare with.
 fn values(args: &Verify, model: &Model) -> Result<(BTreeMap<String, Tensor>, Reference), Error> {
     let folder = match &args.input_dir {
-        Some(folder) => folder::read(folder, model)?,
+        Some(folder) => folder::read(folder, &names(model.inputs()), &names(model.outputs()))?,
         None => Folder { inputs: BTreeMap::new(), outputs: None },
     };
     let reference = reference(args, folder.outputs)?;
@@ -156,6 +166,10 @@ fn values(args: &Verify, model: &Model) -> Result<(BTreeMap<String, Tensor>, Ref
     }
     all.extend(given::tensors(&args.inputs)?);
     Ok((all, reference))
+}
+
+fn names(ports: &[Port]) -> Vec<&str> {
+    ports.iter().map(|port| port.name.as_str()).collect()
 }
 
 /// The reference that was asked for, or else recorded outputs, or else the interpreter.
@@ -278,7 +292,9 @@ fn verify(
         }
         Reference::Recorded(outputs) => outputs.clone(),
     };
-    let mut outputs = compare(actual, expected, tolerance(args, model))?;
+    let tolerance = tolerance(args, model, &graph);
+    let rounds = precision::rounds_to_bytes(&graph);
+    let mut outputs = compare(actual, expected, tolerance)?;
     let mut layers = match args.layers {
         true => Some(every_kernel(args, model, options, &graph, &inputs)?),
         false => None,
@@ -286,7 +302,7 @@ fn verify(
     for compared in outputs.iter_mut().chain(layers.iter_mut().flatten()) {
         compared.row.specialisation.clone_from(&specialisation.name);
     }
-    Ok(Outcome { outputs, layers })
+    Ok(Outcome { outputs, layers, tolerance, rounds })
 }
 
 fn session(args: &Verify, model: &Model) -> Result<Session, SessionError> {
@@ -400,6 +416,8 @@ fn every_kernel(
 ) -> Result<Vec<Compared>, Error> {
     let target = Target::native()?;
     let precision = model.manifest().precision.clone();
+    let quantization = model.manifest().quantization.clone().map(Arc::new);
+    let import = ImportOptions { quantization, ..import };
     let mut options =
         Options { expose: Expose::Everything, precision, ..Options::new(import, target) };
     if model.manifest().accurate {
@@ -426,7 +444,7 @@ fn every_kernel(
     for (name, actual) in actual.into_iter().skip(graph.outputs.len()) {
         if let Some(layer) = reference.remove(&name) {
             let predicted = PREDICTED * layer.predicted.max_rel;
-            let by_precision = || tolerance(args, model).max(predicted);
+            let by_precision = || tolerance(args, model, graph).max(predicted);
             let allowed = args.tolerance.unwrap_or_else(by_precision);
             all.push(compared(layer, &actual, allowed)?);
         }

@@ -127,6 +127,7 @@ fn manifest() -> Manifest {
         weight_bytes: 0,
         accurate: false,
         precision: Default::default(),
+        quantization: None,
         preparation: None,
         kernels: vec![kernel("a", 1, Some(tuning)), kernel("b", 2, None)],
         specialisations: vec![Specialisation {

@@ -43,6 +43,7 @@ impl Model {
             weight_bytes: 0,
             accurate: false,
             precision: Default::default(),
+            quantization: None,
             preparation: None,
             kernels: vec![],
             specialisations: vec![],

@@ -1,0 +1,1 @@
+JØndŒ§“oj„™ˆmT\s€‡‚qrlsw„xsXJ~œ•gLdi\aZWP^W^VVZZ[mi\Ma{“Œ‡lj~‰|rs…ˆ‡ncayvpo__l€pe^}‡_Ue}“•bk~•dk†œ¨ 2Pk‚z„Ngj€€™Rsu„{„Vqu„ŒOkx†h_Qi~pl£“qQO\}‚g\PcvkbPb^rmqVdadpvw}DEcx’—bTp‰¢Šxei~”jhj††„€m_bkvxmkoz„waXo‰
