@@ -21,7 +21,7 @@ use crate::gpu::GpuLimits;
 use crate::packed::in_turn;
 use crate::postprocess::{self, postprocess};
 use crate::program::Program;
-use crate::rules::{Sketch, Space, nests};
+use crate::rules::{Sketch, Space, gpu, nests};
 use crate::schedule::Schedule;
 use crate::trace::{Decision, Recorder, StepError, Trace, TraceError, Unfit};
 
@@ -142,7 +142,8 @@ impl Task {
             rules: vec!["default schedule".into()],
         });
         let derived = Space::gpu(limits.clone()).sketches(self.naive());
-        default.into_iter().chain(derived).collect()
+        let matrices = gpu::tensor::sketch(self).map(|s| Sketch { trace: s.trace.undecided(), ..s });
+        default.into_iter().chain(matrices).chain(derived).collect()
     }
 
     /// The default schedule of what the algorithm makes of the subgraph, and the knobs that matter

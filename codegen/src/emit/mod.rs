@@ -21,6 +21,7 @@ mod lanes;
 mod loops;
 mod marks;
 mod memory;
+mod mma;
 mod tiles;
 mod value;
 
