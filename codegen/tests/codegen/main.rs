@@ -11,5 +11,6 @@ mod elementwise;
 mod gpu;
 mod kernel;
 mod math;
+mod mma;
 mod ptxas;
 mod tiles;

@@ -70,8 +70,8 @@ struct Blocks {
 struct Tile {
     /// Warps of a block of threads: along rows, and along columns.
     warps: [Number; 2],
-    /// Fragments of a warp: of rows, and pairs of columns.
-    fragments: [Number; 2],
+    /// Rows and columns of a warp: whole fragments.
+    tiles: [Number; 2],
     /// Steps that are copied together.
     steps: Number,
     /// Elements that a thread copies at once.
@@ -85,6 +85,8 @@ struct Places {
     warp: LoopVar,
     copied: LoopVar,
     step: LoopVar,
+    /// Over rows and columns of a warp, and over terms of a step.
+    tile: [LoopVar; 3],
 }
 
 impl Product {
@@ -112,9 +114,15 @@ impl Product {
             self.copy(r, copy, side, &tile)?;
         }
         let zero = r.decompose_reduction(product, places.copied)?;
+        let [rows, columns, terms] = places.tile;
+        let dot = in_fragments(r, [rows, columns], &[terms])?;
+        let loops = r.get_loops(zero)?;
+        let zero = in_fragments(r, [loops[loops.len() - 2], loops[loops.len() - 1]], &[])?;
         self.finish(r, &blocks, &places)?;
         self.lay_out(r, &blocks, fragments)?;
-        self.tensorize(r, &fragments, zero, product)?;
+        r.tensorize(zero, &self.names.zero())?;
+        r.tensorize(dot, &self.names.dot())?;
+        self.load(r, fragments)?;
         r.annotate_loop(places.copied, PIPELINE, tile.pipelined)?;
         Ok(recorder)
     }
@@ -141,7 +149,7 @@ impl Product {
         let c = &self.choices;
         Ok(Tile {
             warps: [sample(&c.warps[0])?, sample(&c.warps[1])?],
-            fragments: [sample(&c.fragments[0])?, sample(&c.fragments[1])?],
+            tiles: [sample(&c.tiles[0])?, sample(&c.tiles[1])?],
             steps: sample(&c.steps)?,
             vectors: [sample(&c.vectors[0])?, sample(&c.vectors[1])?],
             pipelined: sample(&c.pipelined)?,
@@ -156,8 +164,7 @@ impl Product {
     /// Makes whole tiles of rows and columns.
     fn pad(&self, r: &mut Recorder, blocks: &Blocks, tile: &Tile) -> Result<()> {
         for side in 0..2 {
-            let length = [ROWS, LOADED][side].into();
-            let whole = [tile.warps[side], tile.fragments[side], length];
+            let whole = [tile.warps[side], tile.tiles[side]];
             let factor = r.get_block(&blocks.factors[side])?;
             r.pad(factor, self.along(side), &whole)?;
             let product = r.get_block(&blocks.product)?;
@@ -178,27 +185,25 @@ impl Product {
         Ok([copies[0], copies[1]])
     }
 
-    /// Cuts the loops of the product: blocks of threads, warps, what is copied at once, steps,
-    /// fragments, and what is in them.
+    /// Cuts the loops of the product: blocks of threads, warps, what is copied at once, steps, and
+    /// what a warp does in a step.
     fn cut(&self, r: &mut Recorder, blocks: &Blocks, tile: &Tile) -> Result<Places> {
         let product = r.get_block(&blocks.product)?;
         let loops = r.get_loops(product)?;
         let (batch, own) = loops.split_at(self.batch);
-        let [[wi, wj], [fi, fj]] = [tile.warps, tile.fragments];
-        let one = (LOADED / COLUMNS).into();
-        let i = r.split(own[0], &[0.into(), wi, fi, ROWS.into()])?;
-        let j = r.split(own[1], &[0.into(), wj, fj, one, COLUMNS.into()])?;
+        let [[wi, wj], [ti, tj]] = [tile.warps, tile.tiles];
+        let i = r.split(own[0], &[0.into(), wi, ti])?;
+        let j = r.split(own[1], &[0.into(), wj, tj])?;
         let terms = mma::terms(self.matrices.factors[0]);
         let t = r.split(own[2], &[0.into(), tile.steps, terms.into()])?;
         let grid = [batch, &[i[0], j[0]]].concat();
-        let inner = [i[1], j[1], t[0], t[1], i[2], j[2], j[3], i[3], j[4], t[2]];
+        let inner = [i[1], j[1], t[0], t[1], i[2], j[2], t[2]];
         r.reorder(&[&grid[..], &inner].concat())?;
-        [i[2], j[2], j[3]].into_iter().try_for_each(|l| r.unroll(l))?;
         let grid = r.fuse(&grid)?;
         r.bind(grid, ThreadAxis::BlockX)?;
         r.bind(i[1], ThreadAxis::ThreadZ)?;
         r.bind(j[1], ThreadAxis::ThreadY)?;
-        Ok(Places { warp: j[1], copied: t[0], step: t[1] })
+        Ok(Places { warp: j[1], copied: t[0], step: t[1], tile: [i[2], j[2], t[2]] })
     }
 
     /// Brings a factor to shared memory, by all threads of the block. Its rows there are an odd
@@ -256,35 +261,32 @@ impl Product {
         r.transform_layout(&blocks.product, &sums)
     }
 
-    /// Makes instructions of what is inside of fragments.
-    fn tensorize(
-        &self,
-        r: &mut Recorder,
-        copies: &[BlockVar; 2],
-        zero: BlockVar,
-        product: BlockVar,
-    ) -> Result<()> {
-        let across = self.matrices.across();
-        for (index, side) in [Side::Rows, Side::Columns].into_iter().enumerate() {
-            self.load(r, copies[index], index, &self.names.load(side, across[index]))?;
+    /// Factors come from shared memory, a fragment or two at a time.
+    fn load(&self, r: &mut Recorder, copies: [BlockVar; 2]) -> Result<()> {
+        let sides = [(Side::Rows, ROWS), (Side::Columns, LOADED)];
+        for (index, (side, length)) in sides.into_iter().enumerate() {
+            let loops = r.get_loops(copies[index])?;
+            let mut own = loops[loops.len() - 2..].to_vec();
+            let along = self.along(index) - self.batch;
+            let parts = r.split(own[along], &[0.into(), length.into()])?;
+            own[along] = parts[1];
+            r.reorder(&[parts[0], own[0], own[1]])?;
+            r.unroll(parts[0])?;
+            r.tensorize(own[0], &self.names.load(side, self.matrices.across()[index]))?;
         }
-        let loops = r.get_loops(zero)?;
-        r.tensorize(loops[loops.len() - 2], &self.names.zero())?;
-        let loops = r.get_loops(product)?;
-        r.tensorize(loops[loops.len() - 3], &self.names.dot())
+        Ok(())
     }
+}
 
-    /// A factor comes from shared memory, a fragment or two at a time.
-    fn load(&self, r: &mut Recorder, copy: BlockVar, side: usize, name: &str) -> Result<()> {
-        let loops = r.get_loops(copy)?;
-        let mut own = loops[loops.len() - 2..].to_vec();
-        let along = self.along(side) - self.batch;
-        let parts = r.split(own[along], &[0.into(), [ROWS, LOADED][side].into()])?;
-        own[along] = parts[1];
-        r.reorder(&[parts[0], own[0], own[1]])?;
-        r.unroll(parts[0])?;
-        r.tensorize(own[0], name)
-    }
+/// Cuts loops over rows and columns of a warp into fragments, written out, with the terms inside.
+/// Gives the outermost loop of a fragment.
+fn in_fragments(r: &mut Recorder, [i, j]: [LoopVar; 2], terms: &[LoopVar]) -> Result<LoopVar> {
+    let i = r.split(i, &[0.into(), ROWS.into()])?;
+    let j = r.split(j, &[0.into(), COLUMNS.into()])?;
+    r.reorder(&[&[i[0], j[0], i[1], j[1]], terms].concat())?;
+    r.unroll(i[0])?;
+    r.unroll(j[0])?;
+    Ok(i[1])
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ const BUSY: f64 = 8.0;
 /// Candidates of each decision, the best first.
 pub(super) struct Choices {
     pub(super) warps: [Vec<i64>; 2],
-    pub(super) fragments: [Vec<i64>; 2],
+    pub(super) tiles: [Vec<i64>; 2],
     pub(super) steps: Vec<i64>,
     pub(super) vectors: [Vec<i64>; 2],
     pub(super) pipelined: Vec<i64>,
@@ -97,9 +97,9 @@ impl Choices {
                 with(&WARPS, &|shape, n| shape.warps[0] = n),
                 with(&WARPS, &|shape, n| shape.warps[1] = n),
             ],
-            fragments: [
-                with(&FRAGMENTS, &|shape, n| shape.fragments[0] = n),
-                with(&FRAGMENTS, &|shape, n| shape.fragments[1] = n),
+            tiles: [
+                with(&FRAGMENTS.map(|n| n * ROWS), &|shape, n| shape.fragments[0] = n / ROWS),
+                with(&FRAGMENTS.map(|n| n * LOADED), &|shape, n| shape.fragments[1] = n / LOADED),
             ],
             steps: with(&STEPS, &|shape, n| shape.steps = n),
             vectors,

@@ -93,9 +93,11 @@ fn check(text: &str, samples: u64) -> (usize, usize) {
 
 #[test]
 fn products_by_tensor_cores_compute_the_same() {
+    let mut all = 0;
     for text in PRODUCTS {
         let found = std::panic::catch_unwind(|| check(text, 3));
         println!("{found:?} {text}");
+        all += found.map_or(0, |(valid, refused)| usize::from(valid > refused));
     }
-    panic!();
+    assert_eq!(all, PRODUCTS.len());
 }
