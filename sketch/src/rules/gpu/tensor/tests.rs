@@ -4,9 +4,11 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::*;
+use crate::budget;
 use crate::exec::{self, Blocks};
 use crate::gpu::{GpuLimits, lower};
 use crate::testing::{compare, task};
+use crate::tree;
 use crate::trace::Unfit;
 
 /// For a GPU with tensor cores.
@@ -54,50 +56,74 @@ const PRODUCTS: [&str; 8] = [
     }",
 ];
 
-/// The first candidates, and then samples: with races watched for, by the interpreter.
-fn check(text: &str, samples: u64) -> (usize, usize) {
-    let task = on_gpu(text);
-    let product = Product::of(&task).unwrap_or_else(|| panic!("no product\n{text}"));
-    if let Err(e) = product.scheduled(&task) {
-        panic!("{e}\n{text}");
-    }
-    let sketch = sketch(&task).unwrap();
-    let limits = task.gpu.clone().unwrap();
-    let (mut valid, mut refused) = (0, 0);
-    for seed in 0..=samples {
-        let trace = if seed == 0 { sketch.trace.clone() } else { sketch.trace.clone().undecided() };
-        let random = &mut StdRng::seed_from_u64(seed);
-        let sample = match task.sample(&trace, Unfit::Refuse, random) {
-            Ok(sample) => sample,
-            Err(e) if seed == 0 => panic!("{e}\n{text}\n{trace}"),
-            Err(e) => {
-                println!("{seed}: {}", e.cause.to_string().lines().next().unwrap_or_default());
-                refused += 1;
-                continue;
-            }
-        };
-        let gpu = lower(&sample.scheduled.program, &limits).unwrap();
-        assert!(gpu.to_string().contains("tensor(mma_dot"), "{gpu}");
-        if let Err(e) = compare(&task.compute, &gpu.checked_form()) {
-            panic!("seed {seed}: {e}\n{}\n{gpu}", sample.trace);
-        }
-        if seed == 0
-            && let Err(e) = exec::watch(&gpu, Blocks::Sampled)
-        {
-            panic!("{e}\n{}\n{gpu}", sample.trace);
-        }
-        valid += 1;
-    }
-    (valid, refused)
-}
+/// Programs that issue more than this take the interpreter seconds.
+const LARGE: usize = 1 << 20;
 
+/// What nobody tuned, by the interpreter, with races watched for.
 #[test]
 fn products_by_tensor_cores_compute_the_same() {
-    let mut all = 0;
     for text in PRODUCTS {
-        let found = std::panic::catch_unwind(|| check(text, 3));
-        println!("{found:?} {text}");
-        all += found.map_or(0, |(valid, refused)| usize::from(valid > refused));
+        let task = on_gpu(text);
+        let product = Product::of(&task).unwrap_or_else(|| panic!("no product\n{text}"));
+        let recorder = product.scheduled(&task).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let trace = recorder.into_parts().1;
+        let sample = task.sample(&trace, Unfit::Refuse, &mut crate::rules::fixed_random());
+        let sample = sample.unwrap_or_else(|e| panic!("{e}\n{text}\n{trace}"));
+        let gpu = lower(&sample.scheduled.program, &GpuLimits::default()).unwrap();
+        assert!(gpu.to_string().contains("tensor(mma_dot"), "{gpu}");
+        let compared = compare(&task.compute, &gpu.checked_form());
+        compared.unwrap_or_else(|e| panic!("{e}\n{trace}\n{gpu}"));
+        let watched = exec::watch(&gpu, Blocks::Sampled);
+        watched.unwrap_or_else(|e| panic!("{e}\n{trace}\n{gpu}"));
     }
-    assert_eq!(all, PRODUCTS.len());
+}
+
+/// Whatever is decided: `ANSC_TRACES` samples of each product.
+#[test]
+fn samples_compute_the_same() {
+    let asked = std::env::var("ANSC_TRACES").ok().and_then(|n| n.parse().ok());
+    let traces: u64 = asked.unwrap_or(4);
+    for text in PRODUCTS {
+        let task = on_gpu(text);
+        let trace = sketch(&task).unwrap().trace.undecided();
+        let (mut run, mut valid) = (0, 0);
+        for seed in 0..traces {
+            let random = &mut StdRng::seed_from_u64(seed);
+            let Ok(sample) = task.sample(&trace, Unfit::Refuse, random) else { continue };
+            let program = &sample.scheduled.program;
+            valid += 1;
+            let gpu = lower(program, &GpuLimits::default()).unwrap();
+            if budget::issued(program, &budget::GPU) > LARGE {
+                continue;
+            }
+            let compared = compare(&task.compute, &gpu.checked_form());
+            compared.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}\n{gpu}", sample.trace));
+            run += 1;
+        }
+        println!("{run} run of {valid} valid of {traces}\n{text}");
+        assert!(2 * valid >= traces, "{valid} of {traces}\n{text}");
+        assert!(traces < 50 || run > 0, "{text}");
+    }
+}
+
+/// A lane that reads what another one holds is refused.
+#[test]
+fn lanes_read_what_they_hold() {
+    let task = on_gpu(PRODUCTS[0]);
+    let trace = Product::of(&task).unwrap().scheduled(&task).unwrap().into_parts().1;
+    let sample = task.sample(&trace, Unfit::Refuse, &mut crate::rules::fixed_random()).unwrap();
+    let lowered = |lane: fn(Expr) -> Expr| {
+        let mut program = sample.scheduled.program.clone();
+        tree::visit_blocks_mut(&mut program.body, &mut |block| {
+            let value = block.body.value_mut();
+            if let (Expr::Load(_, at), "s") = (value, block.name.as_str()) {
+                let axis = at.len() - 2;
+                at[axis] = lane(at[axis].clone());
+            }
+        });
+        lower(&program, &GpuLimits::default())
+    };
+    assert!(lowered(|lane| lane).is_ok());
+    let refused = lowered(|lane| Expr::int(31) - lane).unwrap_err().to_string();
+    assert!(refused.contains("other lanes hold"), "{refused}");
 }
