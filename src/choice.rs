@@ -7,7 +7,7 @@ use ansc_codegen::Target;
 use ansc_graph::Compute;
 use ansc_runtime::manifest::Tuning;
 use ansc_sketch::algorithm::{Algorithm, Sums};
-use ansc_sketch::default::{Machine, Scheduled, gpu_schedule};
+use ansc_sketch::default::{Machine, Scheduled};
 use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
 use ansc_sketch::packed::Packing;
 use ansc_sketch::trace::Unfit;
@@ -20,6 +20,9 @@ use rand::rngs::StdRng;
 
 use crate::Error;
 use crate::shipped;
+
+/// The first generation of GPUs whose warps multiply matrices by the instructions that we know.
+const LEAST_MMA: u32 = 80;
 
 /// The machine, and what is known to be fast on it.
 #[derive(Clone, Debug)]
@@ -143,6 +146,12 @@ impl Schedules {
         }
     }
 
+    /// Lets schedules be for GPUs of these generations, by compute capability times ten.
+    pub fn aim_at(&mut self, aim: Aim, sms: &[u32]) {
+        self.machine.units.mma = sms.iter().all(|&sm| sm >= LEAST_MMA);
+        self.aim = aim;
+    }
+
     pub fn task(&self, name: &str, compute: &Compute, constant: &[bool]) -> Task {
         Task {
             name: name.into(),
@@ -199,16 +208,18 @@ impl Schedules {
                 Chosen::new(scheduled, tuning, task.computed_by(algorithm))
             }
             Aim::Gpu(limits) => {
-                let (program, tuning) = for_gpu(name, compute, limits, learned)?;
-                let (form, algorithm) = (Form::Gpu(program), task.computed_by(None));
+                let task = Arc::new(task);
+                let (program, tuning, by) = for_gpu(&task, limits, learned)?;
+                let (form, algorithm) = (Form::Gpu(program), task.computed_by(by));
                 Chosen { form, packings: vec![], tuning, algorithm }
             }
             Aim::GpuOnCpu(limits) => {
-                let (program, _) = for_gpu(name, compute, limits, learned)?;
+                let task = Arc::new(task);
+                let (program, _, by) = for_gpu(&task, limits, learned)?;
                 let program = finish(program.cpu_form());
                 // Times of a GPU say nothing of this form.
                 let scheduled = Scheduled { program, packings: vec![] };
-                Chosen::new(scheduled, None, task.computed_by(None))
+                Chosen::new(scheduled, None, task.computed_by(by))
             }
         })
     }
@@ -248,19 +259,19 @@ impl Schedules {
 
 /// The kernels of a GPU for one subgraph: those that tuning found, if a GPU takes them, or the default ones.
 fn for_gpu(
-    name: &str,
-    compute: &Compute,
+    task: &Arc<Task>,
     limits: &GpuLimits,
     learned: Option<(Scheduled, Tuning, Option<Algorithm>)>,
-) -> Result<(GpuProgram, Option<Tuning>), Error> {
-    if let Some((scheduled, tuning, _)) = learned
+) -> Result<(GpuProgram, Option<Tuning>, Option<Algorithm>), Error> {
+    if let Some((scheduled, tuning, by)) = learned
         && let Ok(program) = gpu::lower(&scheduled.program, limits)
     {
-        return Ok((program, Some(tuning)));
+        return Ok((program, Some(tuning), by));
     }
-    let program = gpu_schedule(name, compute, limits);
-    let program = program.map_err(|e| Error::Machine(format!("kernel {name}: {e}")))?;
-    Ok((program, None))
+    let untuned = task.untuned_on_gpu(limits);
+    let (program, by) =
+        untuned.map_err(|e| Error::Machine(format!("kernel {}: {e}", task.name)))?;
+    Ok((program, None, by))
 }
 
 impl Tuned {

@@ -372,6 +372,10 @@ pub struct Sketches {
     /// Cores to schedule for [default: those of this machine]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub cores: Option<usize>,
+    #[command(flatten)]
+    pub machine: Machine,
+    #[command(flatten)]
+    pub accuracy: Accuracy,
     /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,

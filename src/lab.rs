@@ -13,7 +13,7 @@ use ansc_tuner::title::title;
 use ansc_tuner::tune::Weighted;
 
 use crate::Error;
-use crate::choice::{Schedules, target_name};
+use crate::choice::{Aim, Schedules, gpu_name, target_name};
 use crate::cli;
 use crate::kinds::{self, Kind};
 use crate::pipeline::{self, Options};
@@ -22,7 +22,8 @@ use crate::search;
 
 /// What schedules are for, and its name in records. The simulated one is the same everywhere.
 struct Device {
-    target: Target,
+    /// What candidates run on, if they run.
+    worker: Option<search::Device>,
     name: String,
     schedules: Schedules,
 }
@@ -30,20 +31,23 @@ struct Device {
 pub fn compare(
     args: &cli::Lab,
     import: impl FnOnce(&Path) -> Result<ImportOptions, Error>,
+    aim: impl FnOnce(&mut Options) -> Result<(), Error>,
     watch: &dyn Watch,
 ) -> Result<Comparison, Error> {
-    let device = device(args)?;
     let folder = tempfile::tempdir()
         .map_err(|e| Error::Machine(format!("a temporary folder cannot be made: {e}")))?;
     let model = workload(&args.workload, folder.path())?;
-    let mut options = Options {
-        schedules: device.schedules.clone(),
-        ..Options::new(import(&model)?, device.target.clone())
-    };
+    let target = Target::parse(&args.machine.target_cpu)?;
+    let mut options = Options::new(import(&model)?, target);
+    options.schedules.sums = args.accuracy.sums();
     asked::apply(&model, &args.accuracy, &mut options)?;
+    aim(&mut options)?;
+    let device = device(args, &options)?;
+    options.schedules = device.schedules;
     let chosen = choose(pipeline::tasks(&model, &options)?, args.subgraph)?;
     let interrupt = search::Interrupt::new();
-    let mut measurer = measurer(args, device.schedules.threads)?;
+    let threads = options.schedules.threads;
+    let mut measurer = measurer(args, device.worker, threads)?;
     let mut records: Box<dyn Records> = match &args.tuned.records {
         None if args.simulated => Box::new(InMemory::default()),
         _ => Box::new(Sqlite::open(&search::records_path(&args.tuned))?),
@@ -58,7 +62,7 @@ pub fn compare(
         settle: if args.simulated { 0 } else { args.settle },
         target: device.name,
         version: env!("CARGO_PKG_VERSION").into(),
-        threads: device.schedules.threads,
+        threads,
     };
     let lab = Lab {
         measurer: measurer.as_mut(),
@@ -71,24 +75,35 @@ pub fn compare(
     Ok(Comparison { task: title(chosen.nodes(), &chosen.task.name), ..comparison })
 }
 
-fn device(args: &cli::Lab) -> Result<Device, Error> {
-    let target = Target::parse(&args.machine.target_cpu)?;
-    let untuned = Schedules { sums: args.accuracy.sums(), ..Schedules::untuned(&target) };
+fn device(args: &cli::Lab, options: &Options) -> Result<Device, Error> {
+    let untuned = options.schedules.clone();
     if args.simulated {
+        if untuned.aim != Aim::Cpu {
+            return Err(Error::Usage(
+                "`--simulated` computes the times of a processor; leave it out, or `--target`".into(),
+            ));
+        }
         let Simulated { cores, vector_bytes, registers, .. } = Simulated::default();
         let machine = Machine::new(vector_bytes, registers);
         let schedules = Schedules { machine, threads: cores, ..untuned };
-        return Ok(Device { target, name: "simulated".into(), schedules });
+        return Ok(Device { worker: None, name: "simulated".into(), schedules });
     }
-    let schedules = Schedules { threads: search::threads(args.tuned.threads), ..untuned };
-    Ok(Device { name: target_name(&target), target, schedules })
+    let worker = search::Device::to_tune_on(options)?;
+    let name = match worker {
+        search::Device::Cpu => target_name(&options.target),
+        search::Device::Gpu { sm } => gpu_name(sm),
+    };
+    let schedules = Schedules { threads: worker.threads(args.tuned.threads), ..untuned };
+    Ok(Device { worker: Some(worker), name, schedules })
 }
 
-fn measurer(args: &cli::Lab, threads: usize) -> Result<Box<dyn Measurer>, Error> {
-    if args.simulated {
-        return Ok(Box::new(Simulated::default()));
-    }
-    let worker = search::worker_command(search::Device::Cpu, &args.machine.target_cpu)?;
+fn measurer(
+    args: &cli::Lab,
+    device: Option<search::Device>,
+    threads: usize,
+) -> Result<Box<dyn Measurer>, Error> {
+    let Some(device) = device else { return Ok(Box::new(Simulated::default())) };
+    let worker = search::worker_command(device, &args.machine.target_cpu)?;
     let options = LocalOptions { run_limit: args.run_limit, ..LocalOptions::new(worker, threads) };
     let local = LocalMeasurer::new(options).map_err(LabError::from)?;
     Ok(Box::new(local))

@@ -217,9 +217,10 @@ pub struct Subgraph {
 
 /// The distinct subgraphs of a model that become kernels, in the order of their first occurrence. Those of the
 /// bodies of loops and branches are left out.
-pub fn subgraphs(model: &Path, import: ImportOptions) -> Result<Vec<Subgraph>, Error> {
-    let mut graph = import::load(model, &import)?;
-    passes::run_all(&mut graph, &passes::Options::default())?;
+pub fn subgraphs(model: &Path, options: &Options) -> Result<Vec<Subgraph>, Error> {
+    let mut graph = import::load(model, &options.import)?;
+    precision::check(&graph, &options.precision)?;
+    passes::run_all(&mut graph, &options.passes())?;
     let mut all: Vec<Subgraph> = vec![];
     for item in fuse::schedule(&graph) {
         let fuse::Item::Group(group) = item else { continue };

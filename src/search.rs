@@ -71,9 +71,7 @@ pub fn tune(
     kinds::expect_if_there(&records_path(tuned), &[Kind::Records])?;
     let device = Device::to_tune_on(options)?;
     let threads = device.threads(tuned.threads);
-    let aim = options.schedules.aim.clone();
-    let sums = options.schedules.sums;
-    let mut schedules = Schedules { threads, aim, sums, ..Schedules::untuned(&options.target) };
+    let mut schedules = as_asked(options, threads);
     schedules.add_shipped(&options.target);
     let tasks = pipeline::tasks(model, &Options { schedules, ..options.clone() })?;
     let mut records = Sqlite::open(&records_path(tuned))?;
@@ -168,7 +166,7 @@ pub(crate) enum Device {
 }
 
 impl Device {
-    fn to_tune_on(options: &Options) -> Result<Device, Error> {
+    pub(crate) fn to_tune_on(options: &Options) -> Result<Device, Error> {
         match &options.schedules.aim {
             Aim::Cpu => Ok(Device::Cpu),
             Aim::GpuOnCpu(_) => {
@@ -185,7 +183,7 @@ impl Device {
     }
 
     /// Threads that schedules are for. Those of a GPU are another matter.
-    fn threads(self, wanted: usize) -> usize {
+    pub(crate) fn threads(self, wanted: usize) -> usize {
         if self == Device::Cpu { threads(wanted) } else { 1 }
     }
 
@@ -241,19 +239,24 @@ pub(crate) fn worker_command(device: Device, target_cpu: &str) -> Result<WorkerC
     Ok(WorkerCommand { program, args })
 }
 
+/// For the machine and the sums that are asked for, with nothing known yet.
+fn as_asked(options: &Options, threads: usize) -> Schedules {
+    let Schedules { machine, aim, sums, .. } = options.schedules.clone();
+    Schedules { threads, machine, aim, sums, ..Schedules::untuned(&options.target) }
+}
+
 /// The best schedules that the records know for the kernels of a model, and where they know none, what comes with the
 /// compiler.
 pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<Schedules, Error> {
     kinds::expect_if_there(&records_path(tuned), &[Kind::Records])?;
-    let aim = options.schedules.aim.clone();
-    let threads = if aim == Aim::Cpu { threads(tuned.threads) } else { 1 };
-    let targets = |tasks: &[Weighted]| match &aim {
+    let aim = &options.schedules.aim;
+    let threads = if *aim == Aim::Cpu { threads(tuned.threads) } else { 1 };
+    let targets = |tasks: &[Weighted]| match aim {
         Aim::Cpu => cpu_targets(&options.target, tasks),
         // One schedule for all generations: that of the newest for which there is one.
         _ => options.sms.iter().map(|&sm| gpu_name(sm)).collect(),
     };
-    let (aim, sums) = (aim.clone(), options.schedules.sums);
-    let mut schedules = Schedules { threads, aim, sums, ..Schedules::untuned(&options.target) };
+    let mut schedules = as_asked(options, threads);
     schedules.add_shipped(&options.target);
     let tasks =
         pipeline::tasks(model, &Options { schedules: schedules.clone(), ..options.clone() })?;

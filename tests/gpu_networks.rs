@@ -1,6 +1,7 @@
 //! The generated networks and operators on the schedules that a GPU gets, where there is no GPU: their kernels as PTX,
 //! which NVIDIA's assembler takes without spilling registers; the same schedules in their form for a CPU, compared
-//! with the reference interpreter; and some thread blocks of every kernel, watched for races.
+//! with the reference interpreter; and some thread blocks of every kernel, watched for races. All of that in float32,
+//! and with operands of 16 bits, which tensor cores multiply.
 //!
 //! ```text
 //! cargo test --release --test gpu_networks -- --nocapture       the smaller ones, races of most
@@ -13,17 +14,18 @@ mod ptxas;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ansc::choice::Aim;
 use ansc::compare::Difference;
 use ansc::inputs::{self, Seed};
 use ansc::pipeline::{self, Options, Silent};
+use ansc::precision::tolerance;
 use ansc_codegen::Target;
 use ansc_frontend::{ImportOptions, import};
 use ansc_graph::interp;
 use ansc_models::{Generator, Scale};
-use ansc_runtime::{Model, Tensor};
-use ansc_sketch::default::gpu_schedule;
+use ansc_runtime::{Model, Precision, Tensor};
 use ansc_sketch::exec::{self, Blocks, Watched};
 use ansc_sketch::gpu::GpuLimits;
 use rayon::prelude::*;
@@ -99,18 +101,23 @@ fn written(generator: &Generator, folder: &Path) -> Result<PathBuf, Failure> {
     Ok(model)
 }
 
-fn options(import: ImportOptions, aim: Aim) -> Result<Options, Failure> {
+fn options(import: ImportOptions, aim: Aim, precision: Precision) -> Result<Options, Failure> {
     let mut options = Options::new(import, Target::native()?);
-    options.schedules.aim = aim;
+    options.schedules.aim_at(aim, &SMS);
     options.sms = SMS.to_vec();
+    options.precision.model = precision;
     Ok(options)
 }
 
 /// Compiles, assembles, and tells how many kernels there are, and how many registers the largest takes.
-fn assembled(generator: &Generator, folder: &Path) -> Result<(usize, usize), Failure> {
+fn assembled(
+    generator: &Generator,
+    folder: &Path,
+    precision: Precision,
+) -> Result<(usize, usize), Failure> {
     let model = written(generator, folder)?;
     let artifact = model.with_extension("ansc");
-    let options = options(ImportOptions::default(), Aim::Gpu(GpuLimits::default()))?;
+    let options = options(ImportOptions::default(), Aim::Gpu(GpuLimits::default()), precision)?;
     pipeline::compile(&model, &artifact, &options, &Silent)?;
     let code = Model::read_gpu_code(&artifact)?.ok_or("an artifact without GPU code")?;
     let (mut kernels, mut registers) = (0, 0);
@@ -132,18 +139,19 @@ fn assembled(generator: &Generator, folder: &Path) -> Result<(usize, usize), Fai
 fn each_is_right<T: std::fmt::Debug>(
     what: &str,
     always: fn(&Generator) -> bool,
-    work: fn(&Generator, &Path) -> Result<T, Failure>,
-    is_right: fn(&T) -> bool,
+    precision: Precision,
+    work: fn(&Generator, &Path, Precision) -> Result<T, Failure>,
+    is_right: impl Fn(&T) -> bool,
 ) {
     let (mut tried, mut wrong) = (0, vec![]);
     for generator in chosen(always) {
         // One for each: together the models take more room than a disk may have.
         let folder = tempfile::tempdir().unwrap();
         let start = std::time::Instant::now();
-        let result = work(generator, folder.path());
+        let result = work(generator, folder.path(), precision);
         let seconds = start.elapsed().as_secs_f32();
-        println!("{:14} {what} {result:?} in {seconds:.1} s", generator.name);
-        if !result.as_ref().is_ok_and(is_right) {
+        println!("{:14} {precision} {what} {result:?} in {seconds:.1} s", generator.name);
+        if !result.as_ref().is_ok_and(&is_right) {
             wrong.push(format!("{}: {result:?}", generator.name));
         }
         tried += 1;
@@ -155,7 +163,12 @@ fn each_is_right<T: std::fmt::Debug>(
 
 #[test]
 fn kernels_are_assembled_without_spills() {
-    each_is_right("(kernels, registers)", is_small, assembled, |_| true);
+    each_is_right("(kernels, registers)", is_small, Precision::F32, assembled, |_| true);
+}
+
+#[test]
+fn kernels_of_halves_are_assembled_without_spills() {
+    each_is_right("(kernels, registers)", is_small, Precision::F16, assembled, |_| true);
 }
 
 fn reduced(generator: &Generator) -> ImportOptions {
@@ -166,11 +179,15 @@ fn reduced(generator: &Generator) -> ImportOptions {
 }
 
 /// The largest difference of the form for a CPU from the interpreter.
-fn difference(generator: &Generator, folder: &Path) -> Result<f64, Failure> {
+fn difference(
+    generator: &Generator,
+    folder: &Path,
+    precision: Precision,
+) -> Result<f64, Failure> {
     let model = written(generator, folder)?;
     let artifact = model.with_extension("form.ansc");
     let import = reduced(generator);
-    let options = options(import.clone(), Aim::GpuOnCpu(GpuLimits::default()))?;
+    let options = options(import.clone(), Aim::GpuOnCpu(GpuLimits::default()), precision)?;
     pipeline::compile(&model, &artifact, &options, &Silent)?;
     let loaded = Model::load(&artifact)?;
     let inputs = inputs::for_model(&loaded, Seed(1)).unwrap();
@@ -187,16 +204,29 @@ fn difference(generator: &Generator, folder: &Path) -> Result<f64, Failure> {
 
 #[test]
 fn schedules_compute_the_same_on_a_cpu() {
-    each_is_right("difference", is_small, difference, |&difference| difference <= TOLERANCE);
+    each_is_right("difference", is_small, Precision::F32, difference, |&d| d <= TOLERANCE);
+}
+
+#[test]
+fn schedules_of_halves_compute_the_same_on_a_cpu() {
+    let most = tolerance(Precision::F16);
+    each_is_right("difference", is_small, Precision::F16, difference, |&d| d <= most);
 }
 
 /// Some thread blocks of every kernel of a model in full size.
-fn watched(generator: &Generator, folder: &Path) -> Result<Watched, Failure> {
+fn watched(
+    generator: &Generator,
+    folder: &Path,
+    precision: Precision,
+) -> Result<Watched, Failure> {
     let model = written(generator, folder)?;
     let limits = GpuLimits::default();
-    let subgraphs = pipeline::subgraphs(&model, ImportOptions::default())?;
+    let options = options(ImportOptions::default(), Aim::Gpu(limits.clone()), precision)?;
+    let subgraphs = pipeline::subgraphs(&model, &options)?;
     let each = subgraphs.par_iter().map(|subgraph| {
-        let gpu = gpu_schedule("k", &subgraph.compute, &limits).map_err(|e| e.to_string())?;
+        let constant = vec![false; subgraph.compute.inputs.len()];
+        let task = Arc::new(options.schedules.task("k", &subgraph.compute, &constant));
+        let (gpu, _) = task.untuned_on_gpu(&limits).map_err(|e| e.to_string())?;
         exec::watch(&gpu, Blocks::Sampled).map_err(|e| format!("{}: {e}\n{gpu}", subgraph.name))
     });
     Ok(each.collect::<Result<Vec<_>, String>>()?.into_iter().sum())
@@ -204,5 +234,10 @@ fn watched(generator: &Generator, folder: &Path) -> Result<Watched, Failure> {
 
 #[test]
 fn schedules_have_no_races() {
-    each_is_right("races", is_not_large, watched, |watched| watched.kernels > 0);
+    each_is_right("races", is_not_large, Precision::F32, watched, |watched| watched.kernels > 0);
+}
+
+#[test]
+fn schedules_of_halves_have_no_races() {
+    each_is_right("races", is_small, Precision::F16, watched, |watched| watched.kernels > 0);
 }

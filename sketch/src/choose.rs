@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use crate::algorithm::Algorithm;
-use crate::default::{Knob, Knobs, Scheduled, schedule_with};
+use crate::default::{Knob, Knobs, Scheduled, gpu_program, schedule_with};
 use crate::price;
-use crate::rules::{Sketch, nests};
+use crate::rules::{Sketch, gpu, nests};
 use crate::task::Task;
+use crate::trace::Unfit;
 
 /// Another program must cost less than this share of the first: prices are no more exact than that.
 const CLEARLY: f64 = 0.8;
@@ -35,6 +36,19 @@ pub(crate) fn in_tiles(task: &Arc<Task>) -> Option<(Sketch, Scheduled)> {
     let (sketch, scheduled) = nests::tensor_sketches(task).into_iter().next()?;
     let price = |scheduled: &Scheduled| price::cycles(&scheduled.program, &task.machine);
     (price(&scheduled) < CLEARLY * price(&cheapest(task).1)).then_some((sketch, scheduled))
+}
+
+/// The product that the tensor cores of a GPU multiply: none if there is no such product or device,
+/// or if its price is not clearly less than that of the default schedule.
+pub(crate) fn by_tensor_cores(task: &Arc<Task>) -> Option<(Sketch, Scheduled)> {
+    let limits = task.gpu.as_ref()?;
+    let sketch = gpu::tensor::sketch(task)?;
+    let sample = task.sample(&sketch.trace, Unfit::Refuse, &mut crate::rules::fixed_random());
+    let scheduled = sample.ok()?.scheduled;
+    let default = gpu_program(&task.name, &task.compute, limits).ok()?;
+    let is_cheaper =
+        price::gpu::cycles(&scheduled.program) < CLEARLY * price::gpu::cycles(&default);
+    is_cheaper.then_some((sketch, scheduled))
 }
 
 /// The default schedule of a task's own expression with the cheapest choices.
@@ -77,7 +91,7 @@ impl Task {
 mod tests {
     use super::*;
     use crate::testing::{SOFTMAX, compare_scheduled, task};
-    use crate::trace::{Decision, Unfit};
+    use crate::trace::Decision;
 
     /// Points of windows, one by one, or rows of them.
     const WINDOWS: &str = "compute(in0: f32[2, 8, 20, 30]) -> y {

@@ -15,13 +15,13 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::algorithm::{Algorithm, Sums};
 use crate::budget;
-use crate::choose::{cheapest, in_tiles};
-use crate::default::{self, Knob, Knobs, Machine, Scheduled};
-use crate::gpu::GpuLimits;
+use crate::choose::{by_tensor_cores, cheapest, in_tiles};
+use crate::default::{self, Knob, Knobs, Machine, Scheduled, gpu_schedule};
+use crate::gpu::{GpuError, GpuLimits, GpuProgram, lower};
 use crate::packed::in_turn;
 use crate::postprocess::{self, postprocess};
 use crate::program::Program;
-use crate::rules::{Sketch, Space, nests};
+use crate::rules::{Sketch, Space, gpu, nests};
 use crate::schedule::Schedule;
 use crate::trace::{Decision, Recorder, StepError, Trace, TraceError, Unfit};
 
@@ -97,8 +97,24 @@ impl Task {
         nests::sketches(self).into_iter().map(|(sketch, _)| sketch).collect()
     }
 
+    /// The program of a GPU that nobody tuned, and what it is computed by.
+    pub fn untuned_on_gpu(
+        self: &Arc<Task>,
+        limits: &GpuLimits,
+    ) -> Result<(GpuProgram, Option<Algorithm>), GpuError> {
+        if let Some((sketch, scheduled)) = by_tensor_cores(self)
+            && let Ok(program) = lower(&scheduled.program, limits)
+        {
+            return Ok((program, sketch.trace.algorithm()));
+        }
+        Ok((gpu_schedule(&self.name, &self.compute, limits)?, None))
+    }
+
     /// The trace of the schedule that nobody tuned.
     pub fn untuned(self: &Arc<Task>) -> Trace {
+        if let Some((sketch, _)) = by_tensor_cores(self) {
+            return sketch.trace;
+        }
         let algorithm = self.preferred();
         if algorithm == Some(Algorithm::Tiles)
             && let Some((sketch, _)) = in_tiles(self)
@@ -135,14 +151,21 @@ impl Task {
         Scheduled { packings: in_turn(prepared, scheduled.packings), ..scheduled }
     }
 
-    /// The schedules of a GPU: the default one, which has no knobs, and those of its rules.
+    /// The schedules of a GPU: the default one, which has no knobs, products of matrices by tensor cores, and those
+    /// of its rules.
     fn gpu_sketches(self: &Arc<Task>, limits: &GpuLimits) -> Vec<Sketch> {
         let default = self.default_sketch(None).map(|(trace, _)| Sketch {
             trace: trace.undecided(),
             rules: vec!["default schedule".into()],
         });
         let derived = Space::gpu(limits.clone()).sketches(self.naive());
-        default.into_iter().chain(derived).collect()
+        let open = |s: Sketch| Sketch { trace: s.trace.undecided(), ..s };
+        let matrices = gpu::tensor::sketch(self).map(open);
+        let (first, last) = match by_tensor_cores(self).is_some() {
+            true => (matrices, None),
+            false => (None, matrices),
+        };
+        first.into_iter().chain(default).chain(last).chain(derived).collect()
     }
 
     /// The default schedule of what the algorithm makes of the subgraph, and the knobs that matter

@@ -133,7 +133,7 @@ fn check(args: &Compile) -> Result<(), Error> {
 /// What `--target` says beside the CPU, on which every artifact is loaded.
 pub(super) fn aim(machine: &Machine, options: &mut Options) -> Result<(), Error> {
     let limits = GpuLimits::default();
-    options.schedules.aim = match machine.target.as_str() {
+    let aim = match machine.target.as_str() {
         "cuda" => Aim::Gpu(limits),
         "cuda-on-cpu" => Aim::GpuOnCpu(limits),
         _ => return Ok(()),
@@ -145,6 +145,7 @@ pub(super) fn aim(machine: &Machine, options: &mut Options) -> Result<(), Error>
     sms.sort_unstable();
     sms.dedup();
     sms.iter().try_for_each(|&sm| Target::cuda(sm).map(drop))?;
+    options.schedules.aim_at(aim, &sms);
     options.sms = sms;
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `ansc lab`: compares search strategies.
 
 use std::cell::RefCell;
+use std::path::Path;
 
 use ansc_tuner::lab::{Comparison, LabRun, Watch, html};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -10,6 +11,7 @@ use super::{import_options, print_json};
 use crate::Error;
 use crate::cli::Lab;
 use crate::lab;
+use crate::pipeline::Options;
 use crate::search;
 
 pub(super) fn run(args: &Lab) -> Result<(), Error> {
@@ -17,7 +19,9 @@ pub(super) fn run(args: &Lab) -> Result<(), Error> {
         eprintln!("measurements go to {}", search::records_path(&args.tuned).display());
     }
     let table = Table::new(args);
-    let comparison = lab::compare(args, |model| import_options(model, &args.specialise), &table)?;
+    let import = |model: &Path| import_options(model, &args.specialise);
+    let aim = |options: &mut Options| super::compile::aim(&args.machine, options);
+    let comparison = lab::compare(args, import, aim, &table)?;
     table.lines.clear().ok();
     if let Some(path) = &args.html {
         std::fs::write(path, html::page(&comparison)).map_err(|e| Error::file(path, e))?;

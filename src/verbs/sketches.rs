@@ -1,5 +1,8 @@
 //! `ansc sketches`: what the search would start from, for every subgraph of a model.
 
+use std::sync::Arc;
+
+use ansc_codegen::Target;
 use ansc_graph::Compute;
 use ansc_sketch::rules::{Sketch, Space};
 use ansc_tuner::title::title;
@@ -7,8 +10,9 @@ use ansc_tuner::title::title;
 use super::show::counted;
 use super::{import_options, print_json};
 use crate::Error;
+use crate::choice::{Aim, Schedules};
 use crate::cli::Sketches;
-use crate::pipeline::{self, Subgraph};
+use crate::pipeline::{self, Options, Subgraph};
 
 const INTRODUCTION: &str = "\
 A model is cut into subgraphs, each of which becomes one kernel. A sketch is a schedule of such a
@@ -18,15 +22,20 @@ matmul is the outermost part of its second loop.
 ";
 
 pub(super) fn run(args: &Sketches) -> Result<(), Error> {
-    let all = pipeline::subgraphs(&args.model, import_options(&args.model, &args.specialise)?)?;
+    let target = Target::parse(&args.machine.target_cpu)?;
+    let mut options = Options::new(import_options(&args.model, &args.specialise)?, target);
+    super::compile::aim(&args.machine, &mut options)?;
+    options.schedules.sums = args.accuracy.sums();
+    options.precision = args.accuracy.precision()?;
+    let all = pipeline::subgraphs(&args.model, &options)?;
     if let Some(n) = args.subgraph.filter(|&n| n >= all.len()) {
         let message = format!("there is no subgraph {n}; the model has {}", all.len());
         return Err(Error::Usage(message));
     }
-    let space = Space::cpu(args.cores.unwrap_or_else(ansc_runtime::pool::cores));
+    options.schedules.threads = args.cores.unwrap_or_else(ansc_runtime::pool::cores);
     let wanted = |i: usize| args.subgraph.is_none_or(|n| n == i);
     let chosen = all.iter().enumerate().filter(|(i, _)| wanted(*i));
-    let found = chosen.map(|(i, s)| (i, s, sketches(&space, &s.compute)));
+    let found = chosen.map(|(i, s)| (i, s, sketches(&options.schedules, &s.compute)));
     if args.json {
         let list: Vec<_> = found.map(|(i, s, sketches)| json(i, s, &sketches)).collect();
         print_json(&serde_json::json!({ "subgraphs": list }));
@@ -37,8 +46,13 @@ pub(super) fn run(args: &Sketches) -> Result<(), Error> {
     Ok(())
 }
 
-fn sketches(space: &Space, compute: &Compute) -> Vec<Sketch> {
-    space.sketches(ansc_sketch::lower("subgraph", compute))
+/// Those of the rules for a CPU; for a GPU all that there are.
+fn sketches(schedules: &Schedules, compute: &Compute) -> Vec<Sketch> {
+    if schedules.aim == Aim::Cpu {
+        return Space::cpu(schedules.threads).sketches(ansc_sketch::lower("subgraph", compute));
+    }
+    let constant = vec![false; compute.inputs.len()];
+    Arc::new(schedules.task("subgraph", compute, &constant)).sketches()
 }
 
 fn json(index: usize, subgraph: &Subgraph, sketches: &[Sketch]) -> serde_json::Value {

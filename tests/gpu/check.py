@@ -28,6 +28,10 @@ NETWORKS = [
 OPERATORS = ["C1D", "C2D", "C3D", "DEP", "DIL", "GMM", "GRP", "T2D", "CBR", "TBG", "NRM", "SFM"]
 PRODUCT = "gemm_4096"
 TOLERANCE = 1e-3
+# With operands of 16 bits, which tensor cores multiply: a model in f16, and networks in float32.
+HALF_PRODUCT = "gemm_4096_f16"
+HALF_NETWORKS = ["resnet50", "bert_base"]
+HALF_TOLERANCE = 7.8e-3
 
 
 def left():
@@ -117,11 +121,13 @@ def device(check):
     return {"name": found["name"], "sm": found["sm"], "compiled_for": max(known)}
 
 
-def matrix_product(path, n):
+def matrix_product(path, n, dtype="FLOAT"):
     import onnx
     from onnx import TensorProto, helper
 
-    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [n, n])
+    value = lambda name: helper.make_tensor_value_info(
+        name, getattr(TensorProto, dtype), [n, n]
+    )
     node = helper.make_node("MatMul", ["a", "b"], ["y"])
     graph = helper.make_graph([node], "product", [value("a"), value("b")], [value("y")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -153,8 +159,9 @@ def inputs_of(check, name):
     random = np.random.default_rng(1)
     files = {}
     for port in manifest["inputs"]:
-        if port["dtype"].lower() in ("f32", "float32"):
-            value = random.uniform(-1, 1, port["shape"]).astype(np.float32)
+        floats = {"f32": np.float32, "float32": np.float32, "f16": np.float16, "float16": np.float16}
+        if port["dtype"].lower() in floats:
+            value = random.uniform(-1, 1, port["shape"]).astype(floats[port["dtype"].lower()])
         else:
             value = random.integers(0, 2, port["shape"]).astype(np.int64)
         path = check.work / f"{name}.{port['name']}.npy"
@@ -446,6 +453,48 @@ def peak(check):
     return row
 
 
+def halves(check, sm):
+    """Tensor cores: a product against cuBLAS, and networks against themselves in float32."""
+    matrix_product(check.work / f"{HALF_PRODUCT}.onnx", 4096, "FLOAT16")
+    table = {}
+    for name in [HALF_PRODUCT] + HALF_NETWORKS:
+        try:
+            artifact = f"{name}.half.ansc"
+            precision = [] if name == HALF_PRODUCT else ["--precision", "f16"]
+            target = ["--target", "cuda", "--sm", sm, "-o", artifact]
+            check.ansc("compile", f"{name}.onnx", *target, *precision)
+            own = check.ansc("bench", artifact, "--runs", "100", "--per-kernel")
+            row = {"ansc_ms": own["device"]["latency"]["p50_ms"], "kernels": own["kernels"][:12]}
+            shutil.copy(check.work / artifact, check.work / f"{name}.gpu.ansc")
+            files = inputs_of(check, name)
+            found = outputs_of(check, name, artifact, files)
+            if name == HALF_PRODUCT:
+                row.update(half_product(found, files, row["ansc_ms"]))
+            else:
+                row["difference"] = difference(found, reference_of(check, name, files)[1])
+            if not row.get("difference", 0.0) <= HALF_TOLERANCE:
+                check.fail(f"{name} in halves", f"differs by {row['difference']:.2e}")
+            table[name] = row
+        except Exception as e:
+            check.fail(f"{name} in halves", str(e))
+            table[name] = {"error": str(e)}
+    return table
+
+
+def half_product(found, files, own_ms):
+    """What cuBLAS gives for the same matrices, with sums of 32 bits, and how long it takes."""
+    try:
+        import torch
+    except ImportError:
+        return {"tflops": 2 * 4096**3 / own_ms / 1e9}
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    a, b = (torch.from_numpy(files[n][1]).cuda() for n in ("a", "b"))
+    cublas = torch_times(lambda: a @ b)
+    worst = difference(found, [(a @ b).float().cpu().numpy()])
+    tflops = 2 * 4096**3 / own_ms / 1e9
+    return {"difference": worst, "tflops": tflops, "cublas_ms": cublas, "share_of_cublas": cublas / own_ms}
+
+
 def table(results):
     parts = results["parts"]
     found = parts.get("device", {})
@@ -459,7 +508,7 @@ def table(results):
         cells = [number(right.get("difference"), "{:.1e}")]
         cells += [number(row.get(k)) for k in ("ansc_ms", "with_copies_ms", "eager_ms", "graph_ms", "compile_ms")]
         lines.append(f"| {name} | {' | '.join(cells)} | {number(ratio, '{:.2f}')} |")
-    for name in ("peak", "tuning", "corpus"):
+    for name in ("peak", "halves", "tuning", "corpus"):
         shown = {k: v for k, v in parts.get(name, {}).items() if k != "failures"}
         lines += ["", f"{name}: {json.dumps(shown)}"]
     return "\n".join(lines + [""])
@@ -475,6 +524,7 @@ def main():
     check.part("correctness", lambda: correctness(check))
     check.part("peak", lambda: peak(check))
     check.part("latency", lambda: latency(check))
+    check.part("halves", lambda: halves(check, sm))
     check.part("tuning", lambda: tuning(check))
     check.part("corpus", lambda: corpus(check, sm))
     check.write()

@@ -141,7 +141,9 @@ fn compile_with(case: &Case, import: ImportOptions, artifact: &Path) -> Result<(
 
 /// Some thread blocks of every kernel.
 fn watch_for_races(case: &Case, import: ImportOptions, limits: &GpuLimits) -> Result<(), String> {
-    let subgraphs = pipeline::subgraphs(&case.model, import).map_err(|e| e.to_string())?;
+    let target = Target::native().map_err(|e| e.to_string())?;
+    let options = Options::new(import, target);
+    let subgraphs = pipeline::subgraphs(&case.model, &options).map_err(|e| e.to_string())?;
     for subgraph in &subgraphs {
         let kernels = gpu_schedule("k", &subgraph.compute, limits).map_err(|e| e.to_string())?;
         let found = exec::watch(&kernels, Blocks::Sampled);

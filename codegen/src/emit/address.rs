@@ -12,6 +12,7 @@
 //! ```
 
 use ansc_graph::{BufId, Expr, VarId};
+use ansc_sketch::Scope;
 use inkwell::values::{IntValue, PointerValue};
 
 use crate::affine::{Affine, Term, affine};
@@ -19,11 +20,16 @@ use crate::emit::function::{Emitter, Frame, Place, Result};
 use crate::emit::ir::Reg;
 
 impl<'c> Emitter<'c, '_> {
-    /// The row-major position of the element, in elements.
+    /// The row-major position of the element, in elements. Each thread of a GPU has its own lane of
+    /// a fragment, and no others.
     pub(crate) fn flatten(&self, buffer: BufId, indices: &[Expr]) -> Affine {
         let shape = &self.program.buffer(buffer).ty.shape;
         let mut flat = Affine::default();
-        for (index, &extent) in indices.iter().zip(shape) {
+        let lanes = self.lanes_of(buffer);
+        for (axis, (index, &extent)) in indices.iter().zip(shape).enumerate() {
+            if Some(axis) == lanes {
+                continue;
+            }
             flat = flat.times(extent as i64).plus(&affine(index, self));
         }
         let mut flat = flat.recombined(self);
@@ -37,6 +43,13 @@ impl<'c> Emitter<'c, '_> {
             }
             _ => flat,
         }
+    }
+
+    /// The axis over lanes of a fragment that is spread over the threads of a GPU.
+    pub(super) fn lanes_of(&self, buffer: BufId) -> Option<usize> {
+        let buffer = self.program.buffer(buffer);
+        let is_spread = self.is_gpu() && buffer.scope == Scope::Fragment;
+        buffer.ty.rank().checked_sub(2).filter(|_| is_spread)
     }
 
     /// The address of the element at `flat`, and its alignment.

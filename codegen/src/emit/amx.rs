@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use ansc_graph::{BufId, VarId};
 use ansc_runtime::DType;
-use ansc_sketch::intrinsic::{self, AmxOp, Unit};
+use ansc_sketch::intrinsic::{self, AmxOp, NativeOp, Unit};
 use ansc_sketch::program::{For, ForKind};
 use ansc_sketch::{Access, Block, Body, Scope, Stmt};
 use inkwell::values::{IntValue, PointerValue};
@@ -248,6 +248,7 @@ impl<'c> Emitter<'c, '_> {
         let intrinsic = intrinsic::find(name.as_str())?;
         let native = intrinsic.as_native()?;
         has_unit(self.target, native.unit).then_some(())?;
+        let NativeOp::Amx(op) = native.op else { return None };
         let (loops, block) = nest(l)?;
         let described = extents(&intrinsic.description().body);
         let vars = paired(&loops, &described)?;
@@ -256,7 +257,7 @@ impl<'c> Emitter<'c, '_> {
         for l in &loops {
             self.ranges.insert(l.var, (0, l.extent as i64 - 1));
         }
-        let instruction = self.operands(native.op, block, &vars, &described);
+        let instruction = self.operands(op, block, &vars, &described);
         for (var, range) in hidden {
             match range {
                 Some(range) => self.ranges.insert(var, range),
@@ -364,7 +365,7 @@ impl Axes<'_, '_, '_> {
 }
 
 /// The loops from `l` on and the block in them, if there is nothing else.
-fn nest(l: &For) -> Option<(Vec<&For>, &Block)> {
+pub(super) fn nest(l: &For) -> Option<(Vec<&For>, &Block)> {
     let mut loops = vec![l];
     loop {
         match loops.last()?.body.as_slice() {
@@ -417,5 +418,6 @@ fn has_unit(target: &Target, unit: Unit) -> bool {
         && target.has(match unit {
             Unit::AmxBf16 => "amx-bf16",
             Unit::AmxInt8 => "amx-int8",
+            Unit::Mma => return false,
         })
 }

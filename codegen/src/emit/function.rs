@@ -298,7 +298,9 @@ impl<'c, 'p> Emitter<'c, 'p> {
     pub(super) fn array_type(&self, buffer: BufId, copies: usize) -> ArrayType<'c> {
         use inkwell::types::BasicTypeEnum;
         let ty = &self.program.buffer(buffer).ty;
-        let count = u32::try_from(ty.len().max(1) * copies).expect("a private buffer is small");
+        let lanes = self.lanes_of(buffer).map_or(1, |axis| ty.shape[axis].max(1));
+        let count = ty.len().max(1) / lanes * copies;
+        let count = u32::try_from(count).expect("a private buffer is small");
         match self.ir.scalar_type(ops::stored(ty.dtype)) {
             BasicTypeEnum::FloatType(t) => t.array_type(count),
             other => other.into_int_type().array_type(count),

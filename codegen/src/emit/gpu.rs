@@ -23,7 +23,7 @@ use inkwell::values::{FunctionValue, PointerValue, UnnamedAddress};
 
 use crate::affine::Affine;
 use crate::emit::function::{ALIGN, Buffers, Emitter, Frame, Result, describe};
-use crate::emit::ir::Ir;
+use crate::emit::ir::{Ir, lanes};
 use crate::emit::memory::Pattern;
 use crate::emit::uses;
 use crate::error::CodegenError;
@@ -178,11 +178,21 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Begins the copy `dst = value` if it is one of 4, 8 or 16 bytes from global to shared memory. Says whether it did.
+    /// Where a condition on the place chooses between such a copy and zeros, nothing is read for zeros.
     pub(crate) fn copy_early(&mut self, dst: &Access, value: &Expr) -> Result<bool> {
+        if !self.fetching {
+            return Ok(false);
+        }
+        let (condition, value) = match value {
+            Expr::Select(condition, inside, outside) if is_zero(outside) => {
+                (Some(&**condition), &**inside)
+            }
+            _ => (None, value),
+        };
         let Expr::Load(source, indices) = value else { return Ok(false) };
         let types = [*source, dst.buffer].map(|b| self.program.buffer(b).ty.dtype);
         let is_shared = self.program.buffer(dst.buffer).scope == Scope::Shared;
-        if !self.fetching || !is_shared || !self.is_argument(*source) || types[0] != types[1] {
+        if !is_shared || !self.is_argument(*source) || types[0] != types[1] {
             return Ok(false);
         }
         let (from, to) = (self.flatten(*source, indices), self.flatten(dst.buffer, &dst.indices));
@@ -196,8 +206,21 @@ impl<'c> Emitter<'c, '_> {
         if !fits || self.mask.is_some() {
             return Ok(false);
         }
-        let name = format!("llvm.nvvm.cp.async.ca.shared.global.{bytes}");
-        self.ir.intrinsic_on(&name, &[], &[to.into(), from.into()]);
+        // What a block of threads copies whole, its neighbours find in the cache that all share.
+        let cache = if bytes == 16 { "cg" } else { "ca" };
+        let name = format!("llvm.nvvm.cp.async.{cache}.shared.global.{bytes}");
+        let open = condition.filter(|c| self.decide(c) != Some(true));
+        let Some(condition) = open else {
+            self.ir.intrinsic_on(&name, &[], &[to.into(), from.into()]);
+            return Ok(true);
+        };
+        let condition = self.value(condition)?;
+        if lanes(condition).is_some() {
+            return Ok(false);
+        }
+        let [all, none] = [bytes as i64, 0].map(|n| self.ir.int(32, n, None));
+        let count = self.ir.select(condition, all, none);
+        self.ir.intrinsic_on(&format!("{name}.s"), &[], &[to.into(), from.into(), count]);
         Ok(true)
     }
 
@@ -237,4 +260,9 @@ impl<'c> Emitter<'c, '_> {
         global.set_unnamed_address(UnnamedAddress::Global);
         global.as_pointer_value()
     }
+}
+
+/// Whether all bits are zero.
+fn is_zero(e: &Expr) -> bool {
+    e.as_const().is_some_and(|s| s.is_zero() && s.as_f64().is_sign_positive())
 }

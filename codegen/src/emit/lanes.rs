@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use ansc_graph::{BufId, Expr, VarId};
 use ansc_sketch::program::{For, ForKind};
-use ansc_sketch::{Scope, Stmt};
+use ansc_sketch::{Body, Scope, Stmt};
 
 use crate::affine::Affine;
 use crate::emit::function::{Emitter, Lanes, Result};
@@ -82,6 +82,12 @@ impl Emitter<'_, '_> {
         let mut size = 1;
         l.body.iter().for_each(|s| {
             s.visit_blocks(&mut |block| {
+                if self.is_gpu()
+                    && let Some(copied) = self.copied(&block.body)
+                {
+                    size = size.max(copied);
+                    return;
+                }
                 let written = block.body.writes().into_iter().map(|a| a.buffer);
                 for buffer in value_loads(block.body.value()).into_iter().chain(written) {
                     // Half floats are computed as `f32`.
@@ -98,6 +104,21 @@ impl Emitter<'_, '_> {
         }
         let spanned = l.extent.div_ceil(register).clamp(1, MAX_SPAN);
         register << spanned.ilog2()
+    }
+
+    /// Bytes of an element of a block that only copies, or chooses between a copy and zeros.
+    fn copied(&self, body: &Body) -> Option<usize> {
+        let Body::Assign { dst, value } = body else { return None };
+        let value = match value {
+            Expr::Select(condition, inside, outside) => {
+                let plain = condition.loads().is_empty() && outside.as_const().is_some();
+                plain.then_some(&**inside)?
+            }
+            other => other,
+        };
+        let Expr::Load(source, _) = value else { return None };
+        let [from, to] = [*source, dst.buffer].map(|b| self.program.buffer(b).ty.dtype);
+        (from == to).then_some(to.size())
     }
 
     /// Gives each lane an element of the local buffers that are used in this loop only, unless its variable

@@ -58,8 +58,10 @@ impl<'c> Emitter<'c, '_> {
     }
 
     fn for_loop(&mut self, l: &For) -> Result<()> {
-        if matches!(l.kind, ForKind::Tensor(_)) && self.tensor(l)? {
-            return Ok(());
+        match l.kind {
+            ForKind::Tensor(_) if self.is_gpu() => return self.warp(l),
+            ForKind::Tensor(_) if self.tensor(l)? => return Ok(()),
+            _ => {}
         }
         match l.kind {
             _ if l.extent <= 1 => self.unrolled(l),

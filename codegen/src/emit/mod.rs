@@ -21,6 +21,7 @@ mod lanes;
 mod loops;
 mod marks;
 mod memory;
+mod mma;
 mod stream;
 mod tiles;
 mod value;

@@ -11,6 +11,7 @@ mod elementwise;
 mod gpu;
 mod kernel;
 mod math;
+mod mma;
 mod ptxas;
 mod random_tiles;
 mod stream;

@@ -14,6 +14,7 @@
 //! f32 by 4 bits    =>  narrow: products of integers, block by block, with weights that stay as narrow as they are
 //! argmax           =>  place: the maximum, and then the first place that has it
 //! bf16 product     => tiles: a product of panels as a unit for matrices wants them
+//! f16 product      => matrices: a product of two matrices as the warps of a GPU multiply them
 //! max of a window  =>  separate: of each column of the window, then of those of a row
 //! ```
 //!
@@ -24,6 +25,7 @@ mod convolution;
 mod dot4;
 mod estimate;
 mod im2col;
+pub(crate) mod matrices;
 mod narrow;
 mod parts;
 mod place;
@@ -77,6 +79,8 @@ pub enum Algorithm {
     Place,
     /// Panels of the second factor, for a unit for matrices.
     Tiles,
+    /// A product of two matrices, for the warps of a GPU.
+    Matrices,
 }
 
 /// A task that computes the same.
@@ -90,7 +94,7 @@ pub struct Rewritten {
 
 impl Algorithm {
     /// Every algorithm once, in the order of the variants.
-    pub const ALL: [Algorithm; 11] = [
+    pub const ALL: [Algorithm; 12] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
@@ -102,6 +106,7 @@ impl Algorithm {
         Algorithm::Separate,
         Algorithm::Place,
         Algorithm::Tiles,
+        Algorithm::Matrices,
     ];
 
     /// As traces and the names of sketches have it.
@@ -118,6 +123,7 @@ impl Algorithm {
             Algorithm::Separate => "separate",
             Algorithm::Place => "place",
             Algorithm::Tiles => "tiles",
+            Algorithm::Matrices => "matrices",
         }
     }
 
@@ -133,7 +139,8 @@ impl Algorithm {
             | Algorithm::Narrow
             | Algorithm::Separate
             | Algorithm::Place
-            | Algorithm::Tiles => return None,
+            | Algorithm::Tiles
+            | Algorithm::Matrices => return None,
         };
         Some(Tile { outputs, window, weights })
     }
@@ -148,6 +155,7 @@ impl Algorithm {
             Algorithm::Separate => separate::rewrite(task),
             Algorithm::Place => place::rewrite(task),
             Algorithm::Tiles => tiles::rewrite(task),
+            Algorithm::Matrices => matrices::rewrite(task),
             Algorithm::Im2col => im2col::rewrite(task, &conv()?),
             Algorithm::Taps => taps::rewrite(task, &conv()?),
             Algorithm::Winograd2

@@ -43,6 +43,7 @@ impl Algorithm {
             Algorithm::Separate => "windows one axis at a time",
             Algorithm::Place => "an extreme, then its place",
             Algorithm::Tiles => "tiles of a matrix unit",
+            Algorithm::Matrices => "matrices of tensor cores",
         }
     }
 }

@@ -28,7 +28,7 @@ mod tests;
 
 pub use fit::fitted;
 
-use crate::default::Machine;
+use crate::default::{Machine, Units};
 use crate::program::Program;
 use walk::{Counting, Walk};
 
@@ -38,8 +38,13 @@ pub const ISSUED: f64 = 3.0;
 /// Instructions that a kernel may have.
 pub const BUDGET: usize = 16 << 10;
 
-/// A GPU's threads work on one element at a time, and have more registers than a schedule uses.
-pub const GPU: Machine = Machine::new(4, 255);
+/// A GPU's threads work on one element at a time, and have more registers than a schedule uses. A
+/// program has instructions of warps only where there are such.
+pub const GPU: Machine = Machine {
+    vector_bytes: 4,
+    registers: 255,
+    units: Units { amx_bf16: false, amx_int8: false, mma: true },
+};
 
 /// A program that would become too much code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use ansc_graph::{BufId, Expr, VarId};
 use super::ISSUED;
 use crate::affine::{Extents, Sum};
 use crate::default::Machine;
-use crate::intrinsic::{self, IntrinsicName, Native};
+use crate::intrinsic::{self, IntrinsicName, Native, Unit, mma};
 use crate::program::{Block, For, ForKind, Program, Scope, Stmt, ThreadAxis};
 use crate::tree;
 
@@ -125,10 +125,12 @@ impl<'p> Walk<'p> {
         native.unit.is_of(self.machine).then_some(native)
     }
 
-    /// One instruction with its address. While its unit is busy, others could have been issued.
+    /// One instruction with its address. While its unit is busy, others could have been issued; an
+    /// instruction of a warp is one of each of its lanes.
     fn native_one(&mut self, native: &Native) {
         let instructions = match self.counting {
             Counting::Code => NATIVE,
+            Counting::Issued if native.unit == Unit::Mma => native.cycles as usize * mma::LANES,
             Counting::Issued => (native.cycles * ISSUED) as usize,
         };
         self.add(instructions, self.copies);

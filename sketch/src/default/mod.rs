@@ -65,12 +65,14 @@ pub struct Units {
     pub amx_bf16: bool,
     /// AMX for bytes, four at a time.
     pub amx_int8: bool,
+    /// `mma.sync` of a GPU.
+    pub mma: bool,
 }
 
 impl Machine {
     /// A processor with vectors alone.
     pub const fn new(vector_bytes: usize, registers: usize) -> Machine {
-        let units = Units { amx_bf16: false, amx_int8: false };
+        let units = Units { amx_bf16: false, amx_int8: false, mma: false };
         Machine { vector_bytes, registers, units }
     }
 }

@@ -128,7 +128,7 @@ impl Placer<'_> {
         let writes = block.body.writes().into_iter().map(|a| (a.buffer, &a.indices[..], true));
         for (buffer, indices, written) in reads.chain(writes) {
             let scope = self.program.buffer(buffer).scope;
-            if !matches!(scope, Scope::Local | Scope::Input) {
+            if !scope.is_private() && scope != Scope::Input {
                 let writer = (written && self.is_injective(indices)).then(|| block.name.clone());
                 touches.add(buffer, Touch { owner: self.owner(indices), writer, written });
             }

@@ -3,6 +3,8 @@
 //! Copies of a pipelined loop happen where they are begun: nothing reads them before the barrier that they wait for.
 //! Thread blocks run in parallel. Between two barriers one thread after the other does its part; local
 //! buffers that outlive a barrier get an element for each thread, shared ones belong to the block.
+//! The first lane of a warp executes the instructions of all of them, in fragments that each warp has; the others
+//! read these behind a barrier.
 //!
 //! ```text
 //! kernel, grid 64, block 32: s[tx] = x[bx, tx];  barrier;  y[bx, tx] = s[31 - tx]
@@ -12,10 +14,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ansc_graph::{BufId, Expr, VarId};
+use ansc_graph::{BinOp, BufId, Expr, VarId};
 
-use super::{Axis, GpuProgram, Kernel, Step, expand, rebind};
-use crate::program::{For, ForKind, Program, Scope, Stmt, ThreadAxis};
+use super::{Axis, GpuProgram, Kernel, Step, expand, fragments, rebind};
+use crate::intrinsic::mma::LANES;
+use crate::program::{Buffer, For, ForKind, Program, Scope, Stmt, ThreadAxis};
 use crate::tree;
 
 impl GpuProgram {
@@ -23,9 +26,9 @@ impl GpuProgram {
     pub fn cpu_form(&self) -> Program {
         let mut program = self.program.clone();
         for kernel in &self.kernels {
-            let outlive = outliving(self, kernel);
-            Form { program: &mut program, kernel, outlive, threads: ForKind::Serial }
-                .kernel(&kernel.body);
+            let body = fragments::parted(&self.program, &kernel.body);
+            let outlive = outliving(self, &body);
+            self.form(&mut program, kernel, outlive, ForKind::Serial).kernel(&body);
         }
         for_cpu(program)
     }
@@ -36,19 +39,51 @@ impl GpuProgram {
         let mut program = self.program.clone();
         let threads = ForKind::Bound(ThreadAxis::ThreadX);
         for kernel in &self.kernels {
-            let is_local = |b: &BufId| self.program.buffer(*b).scope == Scope::Local;
-            let outlive = self.buffers(kernel).into_iter().filter(is_local).collect();
-            let body = written_out(&kernel.body);
-            Form { program: &mut program, kernel, outlive, threads }.kernel(&body);
+            let outlive = self.buffers_in(kernel, Scope::Local);
+            let body = fragments::parted(&self.program, &written_out(&kernel.body));
+            self.form(&mut program, kernel, outlive, threads).kernel(&body);
         }
         for_cpu(program)
+    }
+
+    fn form<'a>(
+        &self,
+        program: &'a mut Program,
+        kernel: &'a Kernel,
+        outlive: BTreeSet<BufId>,
+        threads: ForKind,
+    ) -> Form<'a> {
+        let fragments = self.buffers_in(kernel, Scope::Fragment);
+        Form { program, kernel, outlive, fragments, threads }
+    }
+
+    fn buffers_in(&self, kernel: &Kernel, scope: Scope) -> BTreeSet<BufId> {
+        let is_there = |b: &BufId| self.program.buffer(*b).scope == scope;
+        self.buffers(kernel).into_iter().filter(is_there).collect()
+    }
+}
+
+/// Lets instructions of a warp be executed where the condition holds.
+fn by_first(stmts: &mut [Stmt], is_first: &Expr) {
+    for stmt in stmts {
+        let Stmt::For(l) = stmt else { continue };
+        match l.kind {
+            ForKind::Tensor(_) => {
+                l.kind = ForKind::Serial;
+                tree::visit_blocks_mut(&mut l.body, &mut |b| {
+                    b.predicate = Some(is_first.clone());
+                });
+            }
+            _ => by_first(&mut l.body, is_first),
+        }
     }
 }
 
 /// The memory of a block is its own, and so are the variables of each loop.
 fn for_cpu(mut program: Program) -> Program {
     tree::own_variables(&mut program);
-    for buffer in program.buffers.iter_mut().filter(|b| b.scope == Scope::Shared) {
+    let of_block = |b: &&mut Buffer| matches!(b.scope, Scope::Shared | Scope::Fragment);
+    for buffer in program.buffers.iter_mut().filter(of_block) {
         buffer.scope = Scope::Local;
     }
     program
@@ -82,10 +117,10 @@ fn fixed(step: &Step, var: VarId, value: &Expr) -> Step {
 }
 
 /// Local buffers that are used on both sides of a barrier.
-fn outliving(gpu: &GpuProgram, kernel: &Kernel) -> BTreeSet<BufId> {
+fn outliving(gpu: &GpuProgram, steps: &[Step]) -> BTreeSet<BufId> {
     let mut phases: BTreeMap<BufId, BTreeSet<usize>> = BTreeMap::new();
     let mut phase = 0;
-    count(&kernel.body, &mut phase, &mut phases);
+    count(steps, &mut phase, &mut phases);
     let is_local = |b: &BufId| gpu.program.buffer(*b).scope == Scope::Local;
     phases.into_iter().filter(|(b, p)| is_local(b) && p.len() > 1).map(|(b, _)| b).collect()
 }
@@ -113,6 +148,7 @@ struct Form<'a> {
     program: &'a mut Program,
     kernel: &'a Kernel,
     outlive: BTreeSet<BufId>,
+    fragments: BTreeSet<BufId>,
     threads: ForKind,
 }
 
@@ -120,6 +156,10 @@ impl Form<'_> {
     fn kernel(mut self, steps: &[Step]) {
         for &buffer in &self.outlive {
             self.program.buffers[buffer.index()].ty.shape.insert(0, self.kernel.threads());
+        }
+        for &buffer in &self.fragments {
+            let warps = self.kernel.threads().div_ceil(LANES);
+            self.program.buffers[buffer.index()].ty.shape.insert(0, warps);
         }
         let body = self.steps(steps);
         let body = self.grid(body);
@@ -154,8 +194,12 @@ impl Form<'_> {
         let extent = self.kernel.threads();
         let var = self.program.add_var("t");
         let indices = positions(var, &self.kernel.block);
+        let warp = Expr::Var(var).floor_div(LANES as i64);
+        let lane = Expr::Var(var).floor_mod(LANES as i64);
+        by_first(&mut stmts, &Expr::binary(BinOp::Eq, lane, Expr::int(0)));
         tree::visit_blocks_mut(&mut stmts, &mut |b| {
             expand(b, &self.outlive, &Expr::Var(var));
+            expand(b, &self.fragments, &warp);
             rebind(b, &|v| indices.get(&v).cloned());
         });
         vec![Stmt::For(Box::new(For { var, extent, kind: self.threads, body: stmts }))]

@@ -26,6 +26,8 @@ pub enum GpuError {
     VirtualShared { block: String },
     #[error("`{buffer}` is written and read by different thread blocks of {kernel}")]
     AcrossBlocks { kernel: String, buffer: String },
+    #[error("block `{block}` {what}")]
+    Fragments { block: String, what: &'static str },
     #[error("a parallel loop is for the threads of a CPU")]
     Parallel,
     #[error(transparent)]

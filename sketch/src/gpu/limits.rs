@@ -13,6 +13,8 @@ pub struct GpuLimits {
     pub shared_bytes: usize,
     /// Arrays of one thread: registers, and what does not fit them.
     pub local_bytes: usize,
+    /// Fragments of one thread: registers only.
+    pub fragment_bytes: usize,
     /// Of one load or store.
     pub vector_bytes: usize,
     /// Virtual threads of one thread.
@@ -29,6 +31,7 @@ impl Default for GpuLimits {
             grid: [(1 << 31) - 1, 65_535, 65_535],
             shared_bytes: 48 << 10,
             local_bytes: 16 << 10,
+            fragment_bytes: 768,
             vector_bytes: 16,
             virtual_threads: 8,
             warp: 32,

@@ -6,7 +6,7 @@
 //!
 //! 1. `virtual_threads`: loops over virtual threads move into the blocks;
 //! 2. `threads`: other bound loops become the indices of threads;
-//! 3. `races`: two threads never write the same element at a time;
+//! 3. `races`: two threads never write the same element at a time; `fragments`: lanes of a warp read what they hold;
 //! 4. `barriers`: threads wait for one another where one may need what another one did;
 //! 5. `pipeline`: copies of the next iteration overlap with what the current one computes, where a loop says so;
 //! 6. `verify`: the kernel fits the device.
@@ -26,6 +26,7 @@
 mod barriers;
 mod cpu;
 mod error;
+mod fragments;
 mod limits;
 mod pipeline;
 mod races;
@@ -137,8 +138,10 @@ fn kernel(program: &mut Program, root: Stmt) -> Result<Kernel, GpuError> {
     let (threads, stmts) = threads::collapse(program, root)?;
     program.body = stmts;
     races::check(program, &threads)?;
+    fragments::check(program, &threads)?;
     let stmts = program.body.clone();
     let body = barriers::place(program, &threads, stmts);
+    fragments::check_apart(program, &body)?;
     let body = pipeline::overlap(program, body);
     program.body.clear();
     let [x, y, z, tx, ty, tz] = threads;

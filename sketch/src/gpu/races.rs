@@ -65,7 +65,7 @@ impl Check<'_> {
     /// A block reads of what it writes only the element that it writes.
     fn own_reads(&self, block: &Block) -> Result<(), GpuError> {
         for Access { buffer, indices } in block.body.writes() {
-            if self.program.buffer(*buffer).scope == Scope::Local {
+            if self.program.buffer(*buffer).scope.is_private() {
                 continue;
             }
             let loads = block.exprs().into_iter().flat_map(|e| e.loads());

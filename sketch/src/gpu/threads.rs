@@ -137,7 +137,7 @@ pub(super) fn check_local(program: &Program) -> Result<(), GpuError> {
     let mut found = None;
     tree::visit_nests(&program.body, &mut |loops, block| {
         for access in block.body.writes() {
-            if program.buffer(access.buffer).scope != Scope::Local {
+            if !program.buffer(access.buffer).scope.is_private() {
                 continue;
             }
             let outside = loops

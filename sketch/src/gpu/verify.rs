@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ansc_graph::BufId;
 
+use crate::intrinsic::mma::LANES;
 use super::{GpuError, GpuLimits, GpuProgram, Kernel};
 use crate::program::{For, ForKind, Program, Scope, ThreadAxis};
 use crate::tree;
@@ -21,7 +22,9 @@ pub(super) fn verify(gpu: &GpuProgram, limits: &GpuLimits) -> Result<(), GpuErro
             within("one axis of the grid", kernel.grid[axis].extent, limits.grid[axis])?;
         }
         within("shared memory", gpu.bytes(kernel, Scope::Shared), limits.shared_bytes)?;
-        within("local memory", gpu.bytes(kernel, Scope::Local), limits.local_bytes)
+        within("local memory", gpu.bytes(kernel, Scope::Local), limits.local_bytes)?;
+        let fragments = gpu.bytes(kernel, Scope::Fragment) / LANES;
+        within("fragments of a thread", fragments, limits.fragment_bytes)
     })
 }
 

@@ -19,7 +19,7 @@ use ansc_graph::{Combiner, Expr, Scalar, TensorType};
 use ansc_runtime::DType;
 
 use super::description::{Operand, description};
-use super::{Intrinsic, IntrinsicError, Native, Unit};
+use super::{Intrinsic, IntrinsicError, Native, NativeOp, Unit};
 use crate::program::IterKind::{Reduce, Spatial};
 
 /// Columns of sums: 64 bytes of four each.
@@ -185,18 +185,22 @@ fn unit(dtype: DType) -> Unit {
 
 type Made = Result<Intrinsic, IntrinsicError>;
 
+fn native(op: AmxOp, unit: Unit, cycles: f64) -> Native {
+    Native { op: NativeOp::Amx(op), unit, cycles }
+}
+
 fn zero(name: &str, sum: DType, rows: usize) -> Made {
     let c = Operand::plain(sum, &[(rows, 0), (COLUMNS, 1)]);
     let value = Expr::Const(Scalar::zero(sum));
     let nest = description(&[(rows, Spatial), (COLUMNS, Spatial)], [], c, None, |_| value);
-    Intrinsic::native(name, nest, Native { op: AmxOp::Zero, unit: unit(sum), cycles: 1.0 })
+    Intrinsic::native(name, nest, native(AmxOp::Zero, unit(sum), 1.0))
 }
 
 fn store(name: &str, sum: DType, rows: usize) -> Made {
     let [c, memory] = [(); 2].map(|()| Operand::plain(sum, &[(rows, 0), (COLUMNS, 1)]));
     let axes = [(rows, Spatial), (COLUMNS, Spatial)];
     let nest = description(&axes, [c], memory, None, |[c]| c);
-    Intrinsic::native(name, nest, Native { op: AmxOp::Store, unit: unit(sum), cycles: 16.0 })
+    Intrinsic::native(name, nest, native(AmxOp::Store, unit(sum), 16.0))
 }
 
 fn load_rows(name: &str, dtype: DType, (rows, groups): (usize, usize), apart: Apart) -> Made {
@@ -211,7 +215,7 @@ fn load_rows(name: &str, dtype: DType, (rows, groups): (usize, usize), apart: Ap
     let tile = Operand::plain(dtype, &[(rows, 0), (groups, 1), (q, 2)]);
     let axes = [(rows, Spatial), (groups, Spatial), (q, Spatial)];
     let nest = description(&axes, [memory], tile, None, |[x]| x);
-    Intrinsic::native(name, nest, Native { op: AmxOp::Load, unit: unit(dtype), cycles: 8.0 })
+    Intrinsic::native(name, nest, native(AmxOp::Load, unit(dtype), 8.0))
 }
 
 fn load_panel(name: &str, dtype: DType, groups: usize) -> Made {
@@ -219,7 +223,7 @@ fn load_panel(name: &str, dtype: DType, groups: usize) -> Made {
     let whole = [(groups, 0), (COLUMNS, 1), (group(dtype), 2)];
     let [memory, tile] = [(); 2].map(|()| Operand::plain(dtype, &whole));
     let nest = description(&axes, [memory], tile, None, |[x]| x);
-    Intrinsic::native(name, nest, Native { op: AmxOp::Load, unit: unit(dtype), cycles: 8.0 })
+    Intrinsic::native(name, nest, native(AmxOp::Load, unit(dtype), 8.0))
 }
 
 fn dot(name: &str, factors: [DType; 2], (rows, groups): (usize, usize)) -> Option<Made> {
@@ -231,6 +235,6 @@ fn dot(name: &str, factors: [DType; 2], (rows, groups): (usize, usize)) -> Optio
     let nest = description(&axes, [a, b], c, Some(Combiner::Sum), |[a, b]| {
         Expr::cast(x, sum, a) * Expr::cast(y, sum, b)
     });
-    let native = Native { op: AmxOp::Dot(factors), unit: unit(x), cycles: 16.0 };
+    let native = native(AmxOp::Dot(factors), unit(x), 16.0);
     Some(Intrinsic::native(name, nest, native))
 }

@@ -17,6 +17,7 @@
 pub mod amx;
 mod built_in;
 mod description;
+pub mod mma;
 mod registry;
 mod verify;
 
@@ -32,6 +33,7 @@ use std::collections::BTreeSet;
 use ansc_graph::{BufId, Expr};
 
 pub use amx::AmxOp;
+pub use mma::MmaOp;
 
 use crate::default::Machine;
 use crate::exec::ExecError;
@@ -61,6 +63,8 @@ pub enum Unit {
     AmxBf16,
     /// Tiles, and products of four bytes each.
     AmxInt8,
+    /// Products of matrices by the warps of a GPU, from compute capability 8.0 on.
+    Mma,
 }
 
 impl Unit {
@@ -69,15 +73,25 @@ impl Unit {
         match self {
             Unit::AmxBf16 => machine.units.amx_bf16,
             Unit::AmxInt8 => machine.units.amx_int8,
+            Unit::Mma => machine.units.mma,
         }
     }
+}
+
+/// An instruction of a unit for matrices.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NativeOp {
+    /// On tiles of AMX.
+    Amx(AmxOp),
+    /// Of a warp of a GPU.
+    Mma(MmaOp),
 }
 
 /// How code generation emits an intrinsic as one instruction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Native {
     /// The instruction.
-    pub op: AmxOp,
+    pub op: NativeOp,
     /// The unit that the target must have.
     pub unit: Unit,
     /// Cycles that the unit is busy with it.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
-use super::{Intrinsic, IntrinsicError, IntrinsicName, amx, built_in};
+use super::{Intrinsic, IntrinsicError, IntrinsicName, amx, built_in, mma};
 
 type Table = BTreeMap<String, Arc<Intrinsic>>;
 
@@ -33,7 +33,8 @@ pub fn find(name: &str) -> Option<Arc<Intrinsic>> {
     if let Some(known) = TABLE.read().unwrap_or_else(PoisonError::into_inner).get(name) {
         return Some(known.clone());
     }
-    let made = Arc::new(amx::named(name)?.ok()?);
+    let made = amx::named(name).or_else(|| mma::named(name));
+    let made = Arc::new(made?.ok()?);
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     Some(table.entry(name.to_owned()).or_insert(made).clone())
 }

@@ -39,7 +39,7 @@ fn params(program: &Program) -> Vec<(&TensorType, Scope)> {
 }
 
 /// Results begin with what further inputs hold: an update is a function of that too.
-fn with_given_results(program: &Program) -> Program {
+pub(super) fn with_given_results(program: &Program) -> Program {
     let mut program = program.clone();
     let results: Vec<_> =
         program.params.iter().copied().filter(|&p| is_result(&program, p)).collect();

@@ -15,6 +15,7 @@
 //! alignment. Prices are for comparing programs of one subgraph, and not for saying how long one
 //! takes.
 
+pub mod gpu;
 pub mod nest;
 
 use std::collections::BTreeMap;

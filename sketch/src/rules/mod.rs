@@ -16,7 +16,7 @@ mod analysis;
 mod annotate;
 mod cache_write;
 mod fusion;
-mod gpu;
+pub(crate) mod gpu;
 mod inline;
 pub(crate) mod nests;
 mod rfactor;

@@ -150,6 +150,18 @@ impl Recorder {
         Ok(self.schedule.split(self.loop_ref(target)?, &factors)?)
     }
 
+    pub(super) fn pad_iter(
+        &mut self,
+        block: BlockVar,
+        iter: usize,
+        factors: &[Number],
+    ) -> Result<()> {
+        let factors = factors.iter().map(|&f| self.length(f)).collect::<Result<Vec<_>>>()?;
+        let multiple = factors.into_iter().try_fold(1usize, usize::checked_mul);
+        // What is too large for a product is too large for an iterator.
+        self.on_block(block, |s, name| s.pad(name, iter, multiple.unwrap_or(usize::MAX)))
+    }
+
     pub(super) fn fuse_loops(&mut self, loops: &[LoopVar]) -> Result<LoopRef> {
         Ok(self.schedule.fuse(&self.loop_refs(loops)?)?)
     }

@@ -242,9 +242,9 @@ instructions! { r:
         => r.on_block(*block, |s, name| s.fold_tree(name)).map(drop);
     /// Passes over terms that do not exist, in place of adding nothing.
     LiftGuard lift_guard(block: BlockVar) => r.on_block(*block, |s, name| s.lift_guard(name));
-    /// Rounds the extent of an iterator up to a multiple.
-    Pad pad(block: BlockVar, iter: usize, multiple: usize)
-        => r.on_block(*block, |s, name| s.pad(name, *iter, *multiple));
+    /// Rounds the extent of an iterator up to a multiple of the product of these numbers.
+    Pad pad(block: BlockVar, iter: usize, factors: Vec<Number>)
+        => r.pad_iter(*block, *iter, factors);
 
     /// The stride of an axis is `offset` more than a multiple of `factor`.
     StorageAlign storage_align(buffer: String, axis: usize, factor: usize, offset: usize)

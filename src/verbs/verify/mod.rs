@@ -427,7 +427,7 @@ fn every_kernel(
     if gpus.triple.starts_with("nvptx64") {
         let known = Target::sms().filter(|sm| gpus.cpu.split(',').any(|n| n == format!("sm_{sm}")));
         options.sms = known.collect();
-        options.schedules.aim = Aim::Gpu(GpuLimits::default());
+        options.schedules.aim_at(Aim::Gpu(GpuLimits::default()), &options.sms);
     }
     let directory = tempfile::tempdir().map_err(|e| Error::file(&args.artifact, e))?;
     let path = directory.path().join("exposed.ansc");

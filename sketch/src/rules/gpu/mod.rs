@@ -16,6 +16,7 @@ mod cache_read;
 mod cache_write;
 mod cross_thread;
 mod inline;
+pub(crate) mod tensor;
 #[cfg(test)]
 mod tests;
 mod tiling;

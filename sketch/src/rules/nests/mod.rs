@@ -18,6 +18,8 @@ mod rows;
 mod squares;
 mod tensor;
 
+pub(super) use tensor::keep_last_map;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -179,7 +181,7 @@ impl Nests {
 }
 
 /// Lets all stages but those that are kept vanish into their readers.
-fn inline_all(recorder: &mut Recorder, kept: &[bool]) -> Result<(), StepError> {
+pub(super) fn inline_all(recorder: &mut Recorder, kept: &[bool]) -> Result<(), StepError> {
     let blocks = recorder.schedule().blocks();
     for (block, _) in blocks.iter().zip(kept).filter(|(_, kept)| !**kept) {
         let block = recorder.get_block(block)?;

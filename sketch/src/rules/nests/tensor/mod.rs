@@ -50,15 +50,21 @@ pub(super) fn keep_factors(compute: &Compute, kept: &mut [bool]) {
         for (buffer, _) in compute.stages[stage].body.loads() {
             compute.stage_of(buffer).into_iter().for_each(|s| kept[s] = true);
         }
-        for mut map in readers(compute, compute.stage_buffer(stage)) {
-            while !kept[map] {
-                match readers(compute, compute.stage_buffer(map))[..] {
-                    [later] if is_pointwise(compute, map, later) => map = later,
-                    _ => kept[map] = true,
-                }
-            }
+        for map in readers(compute, compute.stage_buffer(stage)) {
+            keep_last_map(compute, kept, map);
         }
     }
+}
+
+/// Keeps the last of the maps that go on with one element by element, and tells which it is.
+pub(crate) fn keep_last_map(compute: &Compute, kept: &mut [bool], mut map: usize) -> usize {
+    while !kept[map] {
+        match readers(compute, compute.stage_buffer(map))[..] {
+            [later] if is_pointwise(compute, map, later) => map = later,
+            _ => kept[map] = true,
+        }
+    }
+    map
 }
 
 /// Whether a map finds each element of another one at its own place.

@@ -1,0 +1,262 @@
+//! A sum of products as one product of matrices, whatever its axes are, for the warps of a GPU.
+//!
+//! ```text
+//! conv[n, y, x, m] = sum{r, s, c} f32(in[n, y + r, x + s, c]) * f32(w[r, s, c, m])
+//! =>
+//! rows[i, t]       = in[n, y + r, x + s, c]      i: the number of (n, y, x), t: that of (r, s, c)
+//! columns[t, j]    = w[r, s, c, m]               j: the number of m; zero beyond the last term
+//! product[i, j]    = sum{t} f32(rows[i, t]) * f32(columns[t, j])
+//! conv[n, y, x, m] = product[i, j]
+//! ```
+//!
+//! Axes of the result are rows, if the first factor alone walks along them, columns, if the second
+//! one alone does, and batches, if both do. The innermost axis is one of columns. Terms come in
+//! whole steps of the instruction. A factor keeps side by side what lies side by side in memory, so
+//! that `rows` may be `[t, i]`, and `columns` be `[j, t]`.
+
+use ansc_graph::{
+    BinOp, BufId, Combiner, Compute, Expr, Reduce, Scalar, Stage, TensorType, VarId,
+};
+use ansc_runtime::DType;
+
+use super::{Replacing, Rewritten};
+use crate::flat::{flattened, spread};
+use crate::intrinsic::mma;
+use crate::task::Task;
+
+/// Instructions whose terms are copied to shared memory together, at least, where there are as many.
+const STEPS: usize = 2;
+/// Bytes of one load of a thread.
+const VECTOR: usize = 16;
+
+/// Names of the stages of both factors and of the product.
+pub(crate) const STAGES: [&str; 3] = ["rows", "columns", "product"];
+
+/// A stage that is such a sum.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Matrices {
+    pub(crate) stage: usize,
+    pub(crate) factors: [DType; 2],
+    a: Factor,
+    b: Factor,
+    batch: Axes,
+    rows: Axes,
+    columns: Axes,
+    terms: Axes,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+struct Factor {
+    buffer: BufId,
+    at: Vec<Expr>,
+    /// Whether terms do not lie side by side.
+    across: bool,
+    /// The extent of its innermost axis.
+    row: usize,
+}
+
+/// Some axes of a stage.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Axes {
+    vars: Vec<usize>,
+    extents: Vec<usize>,
+}
+
+/// None where no stage is such a sum, or the machine has no instructions for it.
+pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
+    (task.gpu.is_some() && task.machine.units.mma).then_some(())?;
+    let compute = Matrices::find(&task.compute)?.rewrite(&task.compute);
+    Some(Rewritten { task: Task { compute, ..task.clone() }, prepared: vec![] })
+}
+
+impl Matrices {
+    /// The first stage that is one.
+    pub(crate) fn find(compute: &Compute) -> Option<Matrices> {
+        (0..compute.stages.len()).find_map(|stage| Matrices::of(compute, stage))
+    }
+
+    /// Numbers of batches, rows, columns and terms.
+    pub(crate) fn extents(&self) -> [usize; 4] {
+        [&self.batch, &self.rows, &self.columns, &self.terms].map(Axes::count)
+    }
+
+    /// Whether the terms of the factors do not lie side by side.
+    pub(crate) fn across(&self) -> [bool; 2] {
+        [self.a.across, self.b.across]
+    }
+
+    /// How many elements of a factor lie side by side in memory, each time.
+    pub(crate) fn together(&self, side: usize) -> usize {
+        let (factor, own) = [(&self.a, &self.rows), (&self.b, &self.columns)][side];
+        let axes = if factor.across { own } else { &self.terms };
+        let wide = axes.vars.iter().zip(&axes.extents).rfind(|(_, extent)| **extent > 1);
+        match (wide, factor.at.last()) {
+            (Some((v, extent)), Some(last)) if *last == Expr::var(*v) => gcd(*extent, factor.row),
+            _ => 1,
+        }
+    }
+
+    /// Where a point of the result lies in the product.
+    pub(crate) fn place(&self) -> Vec<Expr> {
+        let mut at: Vec<Expr> = self.batch.vars.iter().copied().map(Expr::var).collect();
+        at.extend([self.rows.flat(), self.columns.flat()]);
+        at
+    }
+
+    fn of(compute: &Compute, stage: usize) -> Option<Matrices> {
+        let s = &compute.stages[stage];
+        let is_sum = s.reduce.as_ref().is_some_and(|r| r.combiner == Combiner::Sum);
+        let Expr::Binary(BinOp::Mul, x, y) = &s.body else { return None };
+        if !is_sum || s.extents().contains(&0) {
+            return None;
+        }
+        let (x, y) = (factor(compute, s, x)?, factor(compute, s, y)?);
+        let sides = [(&x, &y), (&y, &x)];
+        sides.into_iter().find_map(|(a, b)| Matrices::with(compute, stage, a, b))
+    }
+
+    fn with(
+        compute: &Compute,
+        stage: usize,
+        (x, a): &(DType, Factor),
+        (y, b): &(DType, Factor),
+    ) -> Option<Matrices> {
+        let s = &compute.stages[stage];
+        (mma::sum_of([*x, *y]) == Some(s.ty.dtype)).then_some(())?;
+        let (rank, extents) = (s.ty.rank(), s.extents());
+        let terms = Axes::of((rank..extents.len()).collect(), &extents);
+        let [mut batch, mut rows, mut columns] = [(); 3].map(|()| Axes::default());
+        for v in (0..rank).filter(|&v| extents[v] > 1) {
+            let side = match (a.moves(v), b.moves(v)) {
+                (true, true) => &mut batch,
+                (true, false) => &mut rows,
+                (false, true) => &mut columns,
+                (false, false) => return None,
+            };
+            side.vars.push(v);
+            side.extents.push(extents[v]);
+        }
+        let last = (0..rank).rfind(|&v| extents[v] > 1)?;
+        let fits = columns.vars.contains(&last) && !rows.vars.is_empty();
+        let (a, b) = (a.clone(), b.clone());
+        fits.then(|| Matrices { stage, factors: [*x, *y], a, b, batch, rows, columns, terms })
+    }
+
+    fn rewrite(&self, original: &Compute) -> Compute {
+        let mut compute = Replacing::new(original, self.stage);
+        let s = &original.stages[self.stage];
+        let rows = compute.push(self.factor(STAGES[0], &self.a, &self.rows, self.factors[0]));
+        let columns =
+            compute.push(self.factor(STAGES[1], &self.b, &self.columns, self.factors[1]));
+        let product = compute.push(self.product(s.ty.dtype, rows, columns));
+        let body = Expr::Load(product, self.place());
+        compute.push(Stage::map(&s.name, s.ty.clone(), body));
+        compute.done()
+    }
+
+    /// `factor[batch.., i, t]`, or the last two in the other order.
+    fn factor(&self, name: &str, factor: &Factor, own: &Axes, dtype: DType) -> Stage {
+        let n = self.batch.vars.len();
+        let (along, term) = if factor.across { (n + 1, n) } else { (n, n + 1) };
+        let term = Expr::var(term);
+        let spread = |axes: &Axes, flat: &Expr| -> Vec<(usize, Expr)> {
+            axes.vars.iter().copied().zip(spread(flat, &axes.extents)).collect()
+        };
+        let mut places: Vec<(usize, Expr)> =
+            self.batch.vars.iter().copied().zip((0..n).map(Expr::var)).collect();
+        places.extend(spread(own, &Expr::var(along)));
+        places.extend(spread(&self.terms, &term));
+        // Axes of one element, and the number of a point of the other side.
+        let place = |v: VarId| {
+            let found = places.iter().find(|(axis, _)| *axis == v.index());
+            Some(found.map_or(Expr::int(0), |(_, e)| e.clone()))
+        };
+        let load = Expr::Load(factor.buffer, factor.at.iter().map(|e| e.substitute(&place)).collect());
+        let (terms, padded) = (self.terms.count(), self.padded_terms());
+        let body = match padded == terms {
+            true => load,
+            false => {
+                let inside = inside(&term, terms, VECTOR / dtype.size());
+                Expr::select(inside, load, Expr::Const(Scalar::zero(dtype)))
+            }
+        };
+        let mut shape = self.batch.extents.clone();
+        shape.extend(if factor.across { [padded, own.count()] } else { [own.count(), padded] });
+        Stage::map(name, TensorType::new(dtype, shape), body)
+    }
+
+    fn product(&self, sum: DType, rows: BufId, columns: BufId) -> Stage {
+        let n = self.batch.vars.len();
+        let [i, j, t] = [n, n + 1, n + 2].map(Expr::var);
+        let at = |own: &Expr, across: bool| {
+            let mut at: Vec<Expr> = (0..n).map(Expr::var).collect();
+            let [own, t] = [own.clone(), t.clone()];
+            at.extend(if across { [t, own] } else { [own, t] });
+            at
+        };
+        let wide = |dtype, buffer, at| Expr::cast(dtype, sum, Expr::Load(buffer, at));
+        let [x, y] = self.factors;
+        let [a, b] = [at(&i, self.a.across), at(&j, self.b.across)];
+        let mut shape = self.batch.extents.clone();
+        shape.extend([self.rows.count(), self.columns.count()]);
+        Stage {
+            name: STAGES[2].into(),
+            ty: TensorType::new(sum, shape),
+            reduce: Some(Reduce { combiner: Combiner::Sum, extents: vec![self.padded_terms()] }),
+            body: wide(x, rows, a) * wide(y, columns, b),
+        }
+    }
+
+    /// Terms in whole instructions.
+    pub(crate) fn padded_terms(&self) -> usize {
+        let (terms, one) = (self.terms.count(), mma::terms(self.factors[0]));
+        terms.next_multiple_of(if terms > one { one * STEPS } else { one })
+    }
+}
+
+impl Axes {
+    fn of(vars: Vec<usize>, extents: &[usize]) -> Axes {
+        let extents = vars.iter().map(|&v| extents[v]).collect();
+        Axes { vars, extents }
+    }
+
+    fn count(&self) -> usize {
+        self.extents.iter().product()
+    }
+
+    /// The number of a point.
+    fn flat(&self) -> Expr {
+        let at: Vec<Expr> = self.vars.iter().copied().map(Expr::var).collect();
+        flattened(&at, &self.extents)
+    }
+}
+
+impl Factor {
+    fn moves(&self, v: usize) -> bool {
+        self.at.iter().any(|e| e.vars().contains(&VarId::new(v)))
+    }
+}
+
+/// Whether a term is one, told for all that one thread loads together.
+fn inside(term: &Expr, terms: usize, together: usize) -> Expr {
+    match terms.is_multiple_of(together) {
+        true => term.clone().floor_div(together as i64).lt(Expr::index(terms / together)),
+        false => term.clone().lt(Expr::index(terms)),
+    }
+}
+
+/// An element that is converted to the type of sums.
+fn factor(compute: &Compute, s: &Stage, e: &Expr) -> Option<(DType, Factor)> {
+    let Expr::Cast(_, x) = e else { return None };
+    let Expr::Load(buffer, at) = &**x else { return None };
+    let ty = compute.buffer_type(*buffer);
+    let wide = at.iter().zip(&ty.shape).rfind(|(_, extent)| **extent > 1);
+    let innermost = wide.map(|(e, _)| e.vars()).unwrap_or_default();
+    let across = !innermost.iter().any(|v| v.index() >= s.ty.rank());
+    let row = ty.shape.last().copied().unwrap_or(1);
+    Some((ty.dtype, Factor { buffer: *buffer, at: at.clone(), across, row }))
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
