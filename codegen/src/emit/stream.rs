@@ -25,8 +25,8 @@ use crate::emit::function::{Emitter, Result};
 use crate::emit::ir::{Reg, lanes};
 use crate::target::Arch;
 
-/// A few times what a core's own caches hold. Of a smaller result, a reader finds most there.
-const LEAST_BYTES: usize = 8 << 20;
+/// More than a core's share of the last cache. A smaller result is found there by what reads it next.
+const LEAST_BYTES: usize = 12 << 20;
 /// Shorter vectors would leave lines in parts.
 const LEAST_VECTOR: i64 = 32;
 

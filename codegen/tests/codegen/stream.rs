@@ -16,7 +16,7 @@ fn doubled(rows: usize) -> Compute {
 
 #[test]
 fn large_results_arrive_wherever_they_begin() {
-    let compute = doubled(2048);
+    let compute = doubled(4096);
     let input = filled(&compute.inputs[0], &mut Random(1), |_, random| random.unit());
     let expected = interp::eval(&compute, &[&input]).unwrap();
     let kernel = Kernel::new(&marked(lower("k", &compute), Marks::Vector));
@@ -30,7 +30,7 @@ fn large_results_arrive_wherever_they_begin() {
 #[test]
 fn only_large_results_pass_the_caches() {
     let target = Target::parse("x86-64-v4").unwrap();
-    for (rows, is_streamed) in [(2048, true), (64, false)] {
+    for (rows, is_streamed) in [(4096, true), (64, false)] {
         let program = marked(lower("k", &doubled(rows)), Marks::Vector);
         let assembly = listing(&program, "k", &target, Listing::Assembly).unwrap();
         for word in ["vmovntps", "sfence"] {
