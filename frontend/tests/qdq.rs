@@ -458,18 +458,7 @@ fn a_product_between_pairs_is_one_of_integers() {
 
 #[test]
 fn bytes_that_are_moved_stay_bytes() {
-    let pool = {
-        let mut pool = node("MaxPool", &["d"], &["m"]);
-        let (name, r#type) = ("kernel_shape".into(), AttributeType::Ints as i32);
-        pool.attribute.push(AttributeProto {
-            name,
-            ints: vec![2, 2],
-            r#type,
-            ..Default::default()
-        });
-        pool
-    };
-    let x = spread(DType::U8, 12, 91);
+    let x = spread(12, 91);
     for (again, moved) in [(0.5f32, true), (0.75, false)] {
         let nodes = vec![
             op("DequantizeLinear", &["x", "s", "z"], "d"),
