@@ -4,7 +4,7 @@
     benches/precision_errors.py ANSC [NETWORK..]
 
 Each network is generated (`ansc models --reduced`), compiled in f32, bf16 and f16 and compared with
-`ansc verify --layers`; and quantised with `ansc quantize` on four samples of random inputs. The table
+`ansc verify --layers`; and quantised with `ansc quantize` on two samples of random inputs. The table
 goes to benches/results/precision_errors.csv; what it prints is that of docs/src/precision.md.
 """
 import csv
@@ -17,7 +17,7 @@ import tempfile
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-SAMPLES = 4
+SAMPLES = 2
 
 
 def run(ansc, *args, cwd):

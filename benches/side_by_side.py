@@ -3,6 +3,7 @@
 
     side_by_side.py [--models a,b] [--peers ort,openvino|all] [--threads 1,2] [--seconds 4] [--rounds 5]
                     [--records FILE] [--untuned] [--small] [--precision bf16] [--table FILE.md] [--json FILE]
+    side_by_side.py --quantized ansc|onnxruntime [--models a,b] [--peers ort,openvino_default]
     side_by_side.py --models networks --untuned --ansc A --against B [--peers none|ort,openvino,ncnn] [--threads 1,2]
 
 With --records the artifacts are compiled with the schedules of that file, and the untuned ones run as a further engine; without,
@@ -12,6 +13,9 @@ model.
 With --precision all artifacts are compiled that way. A line below the table says which precision each engine computed in: OpenVINO's is
 float32, unless it is `openvino_default`, which chooses itself. Engines of less precision than ansc's are not compared with by default: what
 differs by more than a thousandth from the first peer counts as wrong, and with --precision by more than a twentieth.
+
+With --quantized every engine runs the same file in integers of 8 bits: what `ansc quantize` makes of the model, or
+`onnxruntime.quantization.quantize_static`, from two samples of random inputs. Outputs are then compared as with --precision.
 
 With --against another build of ansc runs as well, and a further table has the ratio of every model and their geometric mean. Each
 build then runs its own artifacts by `ansc bench`, on inputs of its own choice, for formats of artifacts change; so it does with --ansc.
@@ -328,8 +332,43 @@ def one_table(threads, rows, args):
     yield ""
 
 
+def quantized(model, folder, args):
+    """The model in integers of 8 bits, in place of the one of floats."""
+    import numpy as np
+    import onnxruntime as ort
+    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+    samples = [seeded(session, seed) for seed in range(2)]
+    result = model.removesuffix(".onnx") + ".int8.onnx"
+    if args.quantized == "ansc":
+        data = os.path.join(folder, "samples")
+        os.makedirs(data)
+        for i, sample in enumerate(samples):
+            np.savez(os.path.join(data, f"{i}.npz"), **sample)
+        ansc = binaries(args)[0]["ansc"]
+        line = [ansc, "quantize", model, "--inputs", data, "-o", result, "--max-error", "10"]
+        subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
+    else:
+        from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+        from onnxruntime.quantization.shape_inference import quant_pre_process
+
+        class Reader(CalibrationDataReader):
+            left = iter(samples)
+
+            def get_next(self):
+                return next(self.left, None)
+
+        # Folds batch norms, as ONNX Runtime's documentation asks for.
+        prepared = model.removesuffix(".onnx") + ".prepared.onnx"
+        quant_pre_process(model, prepared)
+        quantize_static(prepared, result, Reader(), quant_format=QuantFormat.QDQ, per_channel=True,
+                        activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8)
+        os.remove(prepared)
+    os.replace(result, model)
+
+
 def wrong_of(args):
-    return WRONG_BY_CHOICE if precision_of(args) else WRONG
+    chosen = precision_of(args) or getattr(args, "quantized", None)
+    return WRONG_BY_CHOICE if chosen else WRONG
 
 
 def precisions(rows, engines):
@@ -424,6 +463,7 @@ def main():
     parser.add_argument("--against", metavar="ANSC", help="another build, side by side")
     parser.add_argument("--small", action="store_true", help="also what `ansc compile --small` makes")
     parser.add_argument("--precision", help="what `ansc compile` is told of it, as in bf16")
+    parser.add_argument("--quantized", choices=["ansc", "onnxruntime"], help="run the models in integers of 8 bits, made by this")
     parser.add_argument("--table", help="write the table here too")
     parser.add_argument("--json", help="write all figures here")
     parser.add_argument("--peers", default="ort", help="among " + ",".join(PYTHON + RUST) + "; all, or none")
@@ -441,6 +481,8 @@ def main():
             folder = os.path.join(work, name)
             os.makedirs(folder)
             make_inputs(model, folder)
+            if args.quantized:
+                quantized(model, folder, args)
             for threads, rows in results.items():
                 rows[name] = cell(model, folder, threads, args)
                 print(name, threads, progress(rows[name]), flush=True)

@@ -37,6 +37,8 @@ pub struct Options {
     pub target: Target,
     /// The bits of operands of convolutions and matrix products.
     pub precision: Precisions,
+    /// Samples decided on the precision: names of nodes in it are those of products.
+    pub calibrated: bool,
     pub expose: Expose,
     pub schedules: Schedules,
     /// Compute capabilities (times ten) of the GPUs to compile for, if that is the schedules' aim. The artifact is
@@ -60,9 +62,25 @@ impl Options {
     pub fn new(import: ImportOptions, target: Target) -> Options {
         let schedules = Schedules::untuned(&target);
         let (choices, expose, sms) = (Vec::new(), Expose::Outputs, vec![]);
-        let (verify, bundle) = (true, None);
+        let (verify, bundle, calibrated) = (true, None, false);
         let precision = Precisions::default();
-        Options { import, choices, target, precision, expose, schedules, sms, verify, bundle }
+        Options {
+            import,
+            choices,
+            target,
+            precision,
+            calibrated,
+            expose,
+            schedules,
+            sms,
+            verify,
+            bundle,
+        }
+    }
+
+    /// An error for names of nodes that no precision can be chosen for.
+    fn check_names(&self, graph: &Graph) -> Result<(), Error> {
+        if self.calibrated { Ok(()) } else { precision::check(graph, &self.precision) }
     }
 
     fn specialisations(&self) -> Vec<(String, ImportOptions)> {
@@ -150,7 +168,7 @@ pub fn compile(
     for (name, import) in options.specialisations() {
         let mut graph = clock.time("import", || import::load(model, &import))?;
         nodes += graph.len();
-        precision::check(&graph, &options.precision)?;
+        options.check_names(&graph)?;
         clock.time("passes", || optimise(&mut graph, options, &mut assembly.verifier, watch))?;
         clock.move_time("passes", "verify", assembly.verifier.take_spent());
         // Kernels are scheduled while the graph is walked: a schedule decides how its constants are packed.
@@ -244,7 +262,7 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     let mut assembly = Assembly::new(&options.schedules, options.verifier());
     for (name, import) in options.specialisations() {
         let mut graph = import::load(model, &import)?;
-        precision::check(&graph, &options.precision)?;
+        options.check_names(&graph)?;
         optimise(&mut graph, options, &mut assembly.verifier, &Silent)?;
         assembly.add(&name, &graph, options.expose)?;
     }

@@ -59,9 +59,7 @@ pub fn check(graph: &Graph, precisions: &Precisions) -> Result<(), Error> {
     }
     let mut names = Names::default();
     names.collect(graph);
-    // Products of integers were checked when they were made.
-    let floats = precisions.nodes.iter().filter(|(_, p)| **p != Precision::Int8);
-    for (name, precision) in floats {
+    for (name, precision) in &precisions.nodes {
         if !names.products.contains(name.as_str()) {
             let problem = names.problem(name);
             return Err(Error::Usage(format!("`--precision {name}={precision}`: {problem}")));

@@ -212,7 +212,7 @@ fn what_is_asked_wrongly_is_refused() {
         (2, &["compile", model, "--precision", "stem=int8"], "int8 is for the whole model"),
         (2, &["quantize", model, "--calibration", "best"], "is no calibration"),
         (1, &["quantize", model, "--inputs", str(&empty)], "holds no sample"),
-        (1, &["quantize", model, "--inputs", data, "--keep", "/Conv_conv_"], "similar"),
+        (1, &["quantize", model, "--inputs", data, "--keep", "/Conv_conv_"], "such are"),
         (1, &["quantize", model, "--inputs", data, "--max-error", "1e-7"], "remedy"),
     ] {
         let error = refused(code, args);

@@ -67,6 +67,7 @@ pub fn apply(
     let asked = std::mem::take(&mut options.precision.nodes);
     options.precision = decision.precisions;
     options.precision.nodes.extend(asked);
+    options.calibrated = true;
     options.import.quantization =
         Some(Arc::new(decision.quantization)).filter(|q| !q.nodes.is_empty());
     Ok(Some(decision.report))

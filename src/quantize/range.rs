@@ -21,6 +21,14 @@ impl Calibration {
     pub fn counts(self) -> bool {
         self != Calibration::MinMax
     }
+
+    /// As the command line takes it.
+    pub fn option(self) -> String {
+        match self {
+            Calibration::Percentile(share) => format!("percentile={}", share * 100.0),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// Bins of a histogram, as many below zero as above.

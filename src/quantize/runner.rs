@@ -70,6 +70,7 @@ impl Runner {
         }
         let options = Options {
             precision: self.precision.clone(),
+            calibrated: true,
             verify: false,
             ..Options::new(import, Target::native()?)
         };

@@ -59,6 +59,14 @@ fn next(args: &Tune, records: &Path) -> String {
         words.extend(["--precision".into(), format!("{node}{precision}")]);
     }
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    let calibrate = &args.accuracy.calibrate;
+    if let Some(folder) = &calibrate.input_dir {
+        option("--input-dir", folder.display().to_string());
+        option("--calibration", calibrate.calibration.option());
+    }
+    if let Some(error) = calibrate.max_error {
+        option("--max-error", error.to_string());
+    }
     let specialise = &args.specialise;
     for (name, shape) in &specialise.shapes {
         option("--shape", format!("{name}={}", joined(shape, "x")));

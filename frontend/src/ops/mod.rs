@@ -41,6 +41,7 @@ mod linear_attention;
 mod loss;
 mod matmul_integer;
 mod matmul_nbits;
+mod moved_bytes;
 mod ms_attention;
 mod normalize;
 mod optional;

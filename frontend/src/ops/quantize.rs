@@ -7,7 +7,7 @@ use ansc_runtime::DType;
 
 use super::OpEntry;
 use super::compose::One;
-use super::requantize;
+use super::{moved_bytes, requantize};
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 use crate::{nibbles, tensor};
@@ -35,17 +35,31 @@ fn import(ctx: &mut NodeCtx<'_>, direction: Direction) -> Result<Vec<ValueId>, P
     } else {
         let scale = line_up(ctx, scale, x)?;
         let zero = zero.map(|z| line_up(ctx, z, x)).transpose()?;
-        let of_sum = match direction {
-            Direction::Quantize => requantize::of_sum(ctx, to, x, scale, zero)?,
+        let found = match direction {
+            Direction::Quantize => known_integers(ctx, to, x, scale, zero)?,
             Direction::Dequantize => None,
         };
-        match of_sum {
+        match found {
             Some(y) => y,
             None => emit(ctx, direction, to, [x, scale], zero)?,
         }
     };
     let few_bits = direction == Direction::Quantize && gives_nibbles(ctx);
     Ok(vec![if few_bits { narrowed(ctx, y)? } else { y }])
+}
+
+/// The quantised value of floats that were integers before.
+fn known_integers(
+    ctx: &mut NodeCtx<'_>,
+    to: DType,
+    x: ValueId,
+    scale: ValueId,
+    zero: Option<ValueId>,
+) -> Result<Option<ValueId>, Problem> {
+    match moved_bytes::of_moved(ctx, to, x, scale, zero)? {
+        None => requantize::of_sum(ctx, to, x, scale, zero),
+        moved => Ok(moved),
+    }
 }
 
 /// Whether the result has 4 bits an element.

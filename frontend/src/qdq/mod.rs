@@ -19,8 +19,6 @@ mod integers;
 mod pairs;
 mod survey;
 mod switches;
-#[cfg(test)]
-mod tests;
 
 use std::path::Path;
 

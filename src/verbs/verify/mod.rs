@@ -418,8 +418,12 @@ fn every_kernel(
     let precision = model.manifest().precision.clone();
     let quantization = model.manifest().quantization.clone().map(Arc::new);
     let import = ImportOptions { quantization, ..import };
-    let mut options =
-        Options { expose: Expose::Everything, precision, ..Options::new(import, target) };
+    let mut options = Options {
+        expose: Expose::Everything,
+        precision,
+        calibrated: true,
+        ..Options::new(import, target)
+    };
     if model.manifest().accurate {
         options.schedules.sums = Sums::Direct;
     }

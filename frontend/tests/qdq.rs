@@ -1,19 +1,19 @@
 //! A small network of each kind of node, quantised: what becomes integers, and what it computes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
-use ansc_graph::interp;
+use ansc_frontend::import::{self, ImportOptions};
+use ansc_frontend::qdq::{self, Alternative, Survey, Switch, Switches};
+use ansc_graph::op::Kind;
+use ansc_graph::{Graph, interp};
 use ansc_runtime::{DType, Quantization, Scaling, Tensor};
 use prost::Message;
+use tempfile::TempDir;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
 use tract_onnx::pb::*;
-
-use super::draft::{int_attribute, node};
-use super::*;
-use crate::import::{self, ImportOptions};
-use crate::tensor::encode;
 
 /// Numbers in -1..1 that look random.
 fn noise(shape: &[usize], seed: u64) -> Tensor {
@@ -39,6 +39,28 @@ fn info(name: &str, shape: Option<&[usize]>) -> ValueInfoProto {
     ValueInfoProto { name: name.into(), r#type, ..ValueInfoProto::default() }
 }
 
+/// A tensor as the file holds it.
+fn encode(name: &str, tensor: &Tensor) -> TensorProto {
+    let data_type = match tensor.dtype() {
+        DType::F32 => DataType::Float,
+        DType::U8 => DataType::Uint8,
+        DType::I8 => DataType::Int8,
+        _ => DataType::Int32,
+    };
+    TensorProto {
+        name: name.into(),
+        dims: tensor.shape().iter().map(|&extent| extent as i64).collect(),
+        data_type: data_type as i32,
+        raw_data: tensor.bytes().to_vec(),
+        ..TensorProto::default()
+    }
+}
+
+fn int(name: &str, i: i64) -> AttributeProto {
+    let r#type = AttributeType::Int as i32;
+    AttributeProto { name: name.into(), i, r#type, ..AttributeProto::default() }
+}
+
 fn ints(name: &str, values: &[i64]) -> AttributeProto {
     let r#type = AttributeType::Ints as i32;
     AttributeProto { name: name.into(), ints: values.to_vec(), r#type, ..Default::default() }
@@ -50,7 +72,13 @@ fn with(mut node: NodeProto, attributes: Vec<AttributeProto>) -> NodeProto {
 }
 
 fn op(op: &str, inputs: &[&str], output: &str) -> NodeProto {
-    node(op, format!("the_{output}"), inputs, output)
+    NodeProto {
+        op_type: op.into(),
+        name: format!("the_{output}"),
+        input: inputs.iter().map(|&input| input.into()).collect(),
+        output: vec![output.into()],
+        ..NodeProto::default()
+    }
 }
 
 fn model(
@@ -92,7 +120,7 @@ fn convolutional() -> ModelProto {
         op("Relu", &["a"], "r2"),
         op("GlobalAveragePool", &["r2"], "g"),
         op("Flatten", &["g"], "f"),
-        with(op("Gemm", &["f", "w3", "b3"], "y"), vec![int_attribute("transB", 1)]),
+        with(op("Gemm", &["f", "w3", "b3"], "y"), vec![int("transB", 1)]),
     ];
     let constants = vec![
         ("w1", noise(&[8, 4, 3, 3], 1)),
@@ -125,17 +153,45 @@ fn transformer() -> ModelProto {
     model(&[2, 5, 6], nodes, constants, "y")
 }
 
-fn read(model: &ModelProto) -> Model {
-    crate::read::bytes(&model.encode_to_vec()).unwrap()
+/// A model in a file, and a place for another.
+struct Files {
+    folder: TempDir,
+}
+
+impl Files {
+    fn of(model: &ModelProto) -> Files {
+        let files = Files { folder: tempfile::tempdir().unwrap() };
+        std::fs::write(files.model(), model.encode_to_vec()).unwrap();
+        files
+    }
+
+    fn model(&self) -> PathBuf {
+        self.folder.path().join("m.onnx")
+    }
+
+    fn other(&self) -> PathBuf {
+        self.folder.path().join("other.onnx")
+    }
+}
+
+fn read(path: &Path) -> ModelProto {
+    ModelProto::decode(&std::fs::read(path).unwrap()[..]).unwrap()
 }
 
 fn survey_of(model: &ModelProto) -> Survey {
-    Survey::of(&Draft::new(&read(model), External::none()).unwrap()).unwrap()
+    qdq::survey(&Files::of(model).model()).unwrap()
+}
+
+/// The quantised model, or why there is none.
+fn quantized(model: &ModelProto, how: &Quantization) -> Result<ModelProto, String> {
+    let files = Files::of(model);
+    qdq::write(&files.model(), how, &files.other()).map_err(|e| e.to_string())?;
+    Ok(read(&files.other()))
 }
 
 fn run(model: &ModelProto, options: &ImportOptions, x: &Tensor) -> Vec<Tensor> {
     let graph = import::from_bytes(&model.encode_to_vec(), None, options).unwrap();
-    interp::run(&graph, &[x.clone()]).unwrap()
+    interp::run(&graph, std::slice::from_ref(x)).unwrap()
 }
 
 /// Ranges are those of the run on `x`.
@@ -190,7 +246,7 @@ fn what_no_product_reads_stays() {
     let first = survey.chosen(&names(&["c1"]));
     assert_eq!(first.nodes, names(&["c1"]));
     let two = survey.chosen(&names(&["c1", "c2"]));
-    assert!(two.nodes.contains("the_p1") == false && two.nodes.contains("the_c2"), "{two:?}");
+    assert!(!two.nodes.contains("the_p1") && two.nodes.contains("the_c2"), "{two:?}");
 }
 
 #[test]
@@ -211,7 +267,7 @@ fn the_quantised_model_computes_nearly_the_same() {
         let largest = plain.iter().fold(0.0f64, |a, v| a.max(v.abs()));
         for (dtype, per_channel) in [(DType::U8, true), (DType::I8, true), (DType::U8, false)] {
             let how = quantization(&model, &x, dtype, per_channel);
-            let quantised = quantized(&read(&model), None, &how).unwrap();
+            let quantised = quantized(&model, &how).unwrap();
             let y = run(&quantised, &ImportOptions::default(), &x).remove(0).to_f64_vec();
             let error = y.iter().zip(&plain).fold(0.0f64, |e, (a, b)| e.max((a - b).abs()));
             assert!(error < 0.05 * largest, "{dtype} {per_channel}: {error} of {largest}");
@@ -230,10 +286,11 @@ fn products_become_products_of_bytes() {
     let how = quantization(&model, &x, DType::U8, true);
     let options = ImportOptions { quantization: Some(how.into()), ..ImportOptions::default() };
     let graph = import::from_bytes(&model.encode_to_vec(), None, &options).unwrap();
-    let products =
-        graph.node_ids().into_iter().filter_map(|id| graph.compute_of(id)).filter(|op| {
-            matches!(op.kind, ansc_graph::op::Kind::Conv(_) | ansc_graph::op::Kind::MatMul)
-        });
+    let products = graph
+        .node_ids()
+        .into_iter()
+        .filter_map(|id| graph.compute_of(id))
+        .filter(|op| matches!(op.kind, Kind::Conv(_) | Kind::MatMul));
     let types: Vec<Vec<DType>> =
         products.map(|op| op.expr.inputs.iter().map(|ty| ty.dtype).collect()).collect();
     assert_eq!(types, vec![vec![DType::U8, DType::I8]; 3]);
@@ -256,11 +313,11 @@ fn a_switch_decides_what_a_product_reads() {
         tensors: how.tensors.clone(),
         per_channel: true,
     };
-    let mut draft = Draft::new(&read(&model), External::none()).unwrap();
-    switches::insert(&mut draft, &switches).unwrap();
+    let files = Files::of(&model);
+    qdq::write_switched(&files.model(), &switches, &files.other()).unwrap();
+    let switched = read(&files.other());
     let graph =
-        import::from_bytes(&draft.finish().encode_to_vec(), None, &ImportOptions::default())
-            .unwrap();
+        import::from_bytes(&switched.encode_to_vec(), None, &ImportOptions::default()).unwrap();
     let with = |on: [bool; 2]| {
         let on = on.map(Tensor::scalar);
         let y = interp::run(&graph, &[x.clone(), on[0].clone(), on[1].clone()]).unwrap();
@@ -278,7 +335,7 @@ fn a_switch_decides_what_a_product_reads() {
 #[test]
 fn models_that_cannot_be_quantised_are_refused() {
     let refused = |model: &ModelProto, reason: &str| {
-        let problem = Draft::new(&read(model), External::none()).err().unwrap().to_string();
+        let problem = qdq::survey(&Files::of(model).model()).err().unwrap().to_string();
         assert!(problem.contains(reason), "{problem}");
     };
     let mut old = convolutional();
@@ -286,10 +343,10 @@ fn models_that_cannot_be_quantised_are_refused() {
     refused(&old, "opset 13");
     let (model, x) = (convolutional(), noise(&[2, 4, 9, 7], 11));
     let how = quantization(&model, &x, DType::U8, true);
-    let twice = quantized(&read(&model), None, &how).unwrap();
+    let twice = quantized(&model, &how).unwrap();
     refused(&twice, "quantised already");
     let unknown = Quantization { nodes: names(&["nothing"]), ..how };
-    let problem = quantized(&read(&model), None, &unknown).unwrap_err().to_string();
+    let problem = quantized(&model, &unknown).unwrap_err();
     assert!(problem.contains("no node `the_nothing`"), "{problem}");
 }
 
@@ -302,9 +359,131 @@ fn names_that_are_taken_stay_what_they_are() {
     graph.node[3].input[0] = "x_scale".into();
     let x = noise(&[2, 4, 9, 7], 11);
     let how = quantization(&model, &x, DType::U8, true);
-    let quantised = quantized(&read(&model), None, &how).unwrap();
+    let quantised = quantized(&model, &how).unwrap();
     let y = run(&quantised, &ImportOptions::default(), &x).remove(0);
     let plain = quantization(&convolutional(), &x, DType::U8, true);
-    let expected = quantized(&read(&convolutional()), None, &plain).unwrap();
+    let expected = quantized(&convolutional(), &plain).unwrap();
     assert_eq!(y, run(&expected, &ImportOptions::default(), &x).remove(0));
+}
+
+/// All of the range of bytes, its ends among them.
+fn spread(n: usize, step: usize) -> Vec<i32> {
+    (0..n).map(|i| ((i * step + 255 * (i % 2)) % 256) as i32).collect()
+}
+
+fn unsigned(shape: &[usize], values: &[i32]) -> Tensor {
+    Tensor::from_slice(shape, &values.iter().map(|&v| v as u8).collect::<Vec<_>>())
+}
+
+fn signed(shape: &[usize], values: &[i32]) -> Tensor {
+    Tensor::from_slice(shape, &values.iter().map(|&v| v as i8).collect::<Vec<_>>())
+}
+
+/// A model of `x: u8`.
+fn of_bytes(shape: &[usize], nodes: Vec<NodeProto>, constants: Vec<(&str, Tensor)>) -> Graph {
+    let mut model = model(shape, nodes, constants, "y");
+    let graph = model.graph.as_mut().unwrap();
+    let ty = graph.input[0].r#type.as_mut().unwrap();
+    if let Some(type_proto::Value::TensorType(ty)) = ty.value.as_mut() {
+        ty.elem_type = DataType::Uint8 as i32;
+    }
+    import::from_bytes(&model.encode_to_vec(), None, &ImportOptions::default()).unwrap()
+}
+
+fn ran(graph: &Graph, x: &Tensor) -> Tensor {
+    interp::run(graph, std::slice::from_ref(x)).unwrap().remove(0)
+}
+
+/// `round(clip((sum + bias) * (sx * sw / sy))) + zy`, with the sums written out.
+#[test]
+fn a_product_between_pairs_is_one_of_integers() {
+    let (rows, terms, columns) = (3, 5, 2);
+    let (sx, sy) = (0.02f32, 0.02f32);
+    let (zx, zy) = (117i32, 40i32);
+    let sw = [0.013f32, 0.027];
+    let x = spread(rows * terms, 37);
+    let w: Vec<i32> =
+        spread(columns * terms, 53).iter().map(|v| v - 128).map(|v| v.max(-127)).collect();
+    let bias = [700i32, -900];
+    let scale_b = sw.map(|s| sx * s);
+    let nodes = |clip: bool| {
+        let last = if clip { "c" } else { "g" };
+        vec![
+            op("DequantizeLinear", &["x", "sx", "zx"], "dx"),
+            with(op("DequantizeLinear", &["w", "sw"], "dw"), vec![int("axis", 0)]),
+            with(op("DequantizeLinear", &["b", "sb"], "db"), vec![int("axis", 0)]),
+            with(op("Gemm", &["dx", "dw", "db"], "g"), vec![int("transB", 1)]),
+            op("Relu", &["g"], "c"),
+            op("QuantizeLinear", &[last, "sy", "zy"], "y"),
+        ]
+    };
+    for clip in [false, true] {
+        let constants = vec![
+            ("w", signed(&[columns, terms], &w)),
+            ("b", Tensor::from_slice(&[2], &bias)),
+            ("zx", Tensor::scalar(zx as u8)),
+            ("zy", Tensor::scalar(zy as u8)),
+            ("sx", Tensor::scalar(sx)),
+            ("sw", Tensor::from_slice(&[2], &sw)),
+            ("sb", Tensor::from_slice(&[2], &scale_b)),
+            ("sy", Tensor::scalar(sy)),
+        ];
+        let graph = of_bytes(&[rows, terms], nodes(clip), constants);
+        let y = ran(&graph, &unsigned(&[rows, terms], &x));
+        let mut expected = vec![];
+        for i in 0..rows {
+            for j in 0..columns {
+                let product = |k: usize| (x[i * terms + k] - zx) * w[j * terms + k];
+                let acc = (0..terms).map(product).sum::<i32>() + bias[j];
+                let mut real = acc as f32 * (sx * sw[j] / sy);
+                if clip {
+                    real = real.max(0.0);
+                }
+                let integer = real.round_ties_even() + zy as f32;
+                expected.push(integer.clamp(0.0, 255.0) as u8);
+            }
+        }
+        assert_eq!(y.as_slice::<u8>(), expected, "{clip}");
+        // Both ends of the range are reached.
+        assert!(expected.contains(&255) && expected.contains(if clip { &40 } else { &0 }));
+        let is_product = |kind: &Kind| *kind == Kind::MatMul;
+        let ids = graph.node_ids();
+        let mut products =
+            ids.iter().filter_map(|id| graph.compute_of(*id)).filter(|op| is_product(&op.kind));
+        let types: Vec<DType> =
+            products.next().unwrap().expr.inputs.iter().map(|t| t.dtype).collect();
+        assert_eq!(types, [DType::U8, DType::I8]);
+    }
+}
+
+#[test]
+fn bytes_that_are_moved_stay_bytes() {
+    let x = spread(12, 91);
+    for (again, moved) in [(0.5f32, true), (0.75, false)] {
+        let nodes = vec![
+            op("DequantizeLinear", &["x", "s", "z"], "d"),
+            with(op("MaxPool", &["d"], "m"), vec![ints("kernel_shape", &[2, 2])]),
+            op("QuantizeLinear", &["m", "t", "z"], "y"),
+        ];
+        let constants = vec![
+            ("s", Tensor::scalar(0.5f32)),
+            ("t", Tensor::scalar(again)),
+            ("z", Tensor::scalar(100u8)),
+        ];
+        let graph = of_bytes(&[1, 1, 3, 4], nodes, constants);
+        let y = ran(&graph, &unsigned(&[1, 1, 3, 4], &x));
+        let mut expected = vec![];
+        for (i, j) in (0..2).flat_map(|i| (0..3).map(move |j| (i, j))) {
+            let at = |di: usize, dj: usize| x[(i + di) * 4 + j + dj];
+            let largest = at(0, 0).max(at(0, 1)).max(at(1, 0)).max(at(1, 1));
+            let real = (largest - 100) as f32 * 0.5 / again;
+            expected.push((real.round_ties_even() + 100.0).clamp(0.0, 255.0) as u8);
+        }
+        assert_eq!(y.as_slice::<u8>(), expected);
+        let ids = graph.node_ids();
+        let mut pools = ids.iter().filter_map(|id| graph.compute_of(*id));
+        let of_bytes = pools
+            .any(|op| matches!(op.kind, Kind::Pool(_)) && op.expr.inputs[0].dtype == DType::U8);
+        assert_eq!(of_bytes, moved);
+    }
 }
