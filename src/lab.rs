@@ -79,7 +79,8 @@ fn device(args: &cli::Lab, options: &Options) -> Result<Device, Error> {
     if args.simulated {
         if untuned.aim != Aim::Cpu {
             return Err(Error::Usage(
-                "`--simulated` computes the times of a processor; leave it out, or `--target`".into(),
+                "`--simulated` computes the times of a processor; leave it out, or `--target`"
+                    .into(),
             ));
         }
         let Simulated { cores, vector_bytes, registers, .. } = Simulated::default();

@@ -179,11 +179,7 @@ fn reduced(generator: &Generator) -> ImportOptions {
 }
 
 /// The largest difference of the form for a CPU from the interpreter.
-fn difference(
-    generator: &Generator,
-    folder: &Path,
-    precision: Precision,
-) -> Result<f64, Failure> {
+fn difference(generator: &Generator, folder: &Path, precision: Precision) -> Result<f64, Failure> {
     let model = written(generator, folder)?;
     let artifact = model.with_extension("form.ansc");
     let import = reduced(generator);
@@ -214,11 +210,7 @@ fn schedules_of_halves_compute_the_same_on_a_cpu() {
 }
 
 /// Some thread blocks of every kernel of a model in full size.
-fn watched(
-    generator: &Generator,
-    folder: &Path,
-    precision: Precision,
-) -> Result<Watched, Failure> {
+fn watched(generator: &Generator, folder: &Path, precision: Precision) -> Result<Watched, Failure> {
     let model = written(generator, folder)?;
     let limits = GpuLimits::default();
     let options = options(ImportOptions::default(), Aim::Gpu(limits.clone()), precision)?;

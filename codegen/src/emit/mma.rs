@@ -49,7 +49,9 @@ impl<'c> Emitter<'c, '_> {
     pub(crate) fn warp(&mut self, l: &For) -> Result<()> {
         let ForKind::Tensor(name) = l.kind else { return Err("a loop is no instruction".into()) };
         if self.target.sm().is_none_or(|sm| sm < LEAST) {
-            return Err(format!("{name} needs compute capability 8.0; compile for --sm 80 or more"));
+            return Err(format!(
+                "{name} needs compute capability 8.0; compile for --sm 80 or more"
+            ));
         }
         let native = intrinsic::find(name.as_str()).and_then(|i| i.as_native().copied());
         let Some(NativeOp::Mma(op)) = native.map(|native| native.op) else {
@@ -145,10 +147,7 @@ impl<'c> Emitter<'c, '_> {
             true => (self.modulo(lane, 16), self.quotient(lane, 16)),
             false => {
                 let upper = self.ir.mul(self.quotient(lane, 16), self.ir.int(32, 8, None));
-                (
-                    self.ir.add(self.modulo(lane, 8), upper),
-                    self.modulo(self.quotient(lane, 8), 2),
-                )
+                (self.ir.add(self.modulo(lane, 8), upper), self.modulo(self.quotient(lane, 8), 2))
             }
         };
         let rows = self.ir.mul(row, self.ir.int(32, stride, None));
@@ -207,9 +206,8 @@ impl<'c> Emitter<'c, '_> {
 
     /// The index of a thread in its warp: blocks of warps have 32 threads along the first axis.
     fn lane_of_warp(&mut self) -> Result<Reg<'c>> {
-        let index = self.in_head(0, |e| {
-            e.ir.intrinsic_on("llvm.nvvm.read.ptx.sreg.tid.x", &[], &[])
-        });
+        let index =
+            self.in_head(0, |e| e.ir.intrinsic_on("llvm.nvvm.read.ptx.sreg.tid.x", &[], &[]));
         index.ok_or_else(|| "this LLVM has no indices of threads".into())
     }
 
@@ -263,13 +261,7 @@ impl<'c> Emitter<'c, '_> {
             .collect()
     }
 
-    fn hold(
-        &mut self,
-        fragment: BufId,
-        at: &Affine,
-        w: i64,
-        registers: &[Reg<'c>],
-    ) -> Result<()> {
+    fn hold(&mut self, fragment: BufId, at: &Affine, w: i64, registers: &[Reg<'c>]) -> Result<()> {
         for (n, register) in registers.iter().enumerate() {
             let at = at.clone().plus(&Affine::constant(n as i64 * w));
             let (at, align) = self.pointer(fragment, &at)?;

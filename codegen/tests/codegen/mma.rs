@@ -143,9 +143,8 @@ fn samples_by_tensor_cores_compute_the_same() {
             task.compute.inputs.iter().zip(1..).map(|(ty, seed)| operand(ty, seed)).collect();
         let inputs: Vec<&Tensor> = inputs.iter().collect();
         let expected = interp::eval(&task.compute, &inputs).unwrap();
-        let by_matrices = |s: &ansc_sketch::rules::Sketch| {
-            s.trace.algorithm() == Some(Algorithm::Matrices)
-        };
+        let by_matrices =
+            |s: &ansc_sketch::rules::Sketch| s.trace.algorithm() == Some(Algorithm::Matrices);
         let sketch = task.sketches().into_iter().find(by_matrices).unwrap();
         let mut valid = 0;
         for seed in 0..6 {

@@ -14,9 +14,7 @@
 //! whole steps of the instruction. A factor keeps side by side what lies side by side in memory, so
 //! that `rows` may be `[t, i]`, and `columns` be `[j, t]`.
 
-use ansc_graph::{
-    BinOp, BufId, Combiner, Compute, Expr, Reduce, Scalar, Stage, TensorType, VarId,
-};
+use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Reduce, Scalar, Stage, TensorType, VarId};
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten};
@@ -146,8 +144,7 @@ impl Matrices {
         let mut compute = Replacing::new(original, self.stage);
         let s = &original.stages[self.stage];
         let rows = compute.push(self.factor(STAGES[0], &self.a, &self.rows, self.factors[0]));
-        let columns =
-            compute.push(self.factor(STAGES[1], &self.b, &self.columns, self.factors[1]));
+        let columns = compute.push(self.factor(STAGES[1], &self.b, &self.columns, self.factors[1]));
         let product = compute.push(self.product(s.ty.dtype, rows, columns));
         let body = Expr::Load(product, self.place());
         compute.push(Stage::map(&s.name, s.ty.clone(), body));
@@ -171,7 +168,8 @@ impl Matrices {
             let found = places.iter().find(|(axis, _)| *axis == v.index());
             Some(found.map_or(Expr::int(0), |(_, e)| e.clone()))
         };
-        let load = Expr::Load(factor.buffer, factor.at.iter().map(|e| e.substitute(&place)).collect());
+        let load =
+            Expr::Load(factor.buffer, factor.at.iter().map(|e| e.substitute(&place)).collect());
         let (terms, padded) = (self.terms.count(), self.padded_terms());
         let body = match padded == terms {
             true => load,

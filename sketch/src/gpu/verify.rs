@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use ansc_graph::BufId;
 
-use crate::intrinsic::mma::LANES;
 use super::{GpuError, GpuLimits, GpuProgram, Kernel};
+use crate::intrinsic::mma::LANES;
 use crate::program::{For, ForKind, Program, Scope, ThreadAxis};
 use crate::tree;
 

@@ -163,8 +163,8 @@ fn in_fragments(
 fn in_sums(i: &Expr, j: &Expr) -> [Expr; 2] {
     let row = i.clone().floor_mod(ROWS as i64);
     let column = j.clone().floor_mod(COLUMNS as i64);
-    let lane = row.clone().floor_mod(ROWS_APART) * Expr::int(LANES_OF_ROW)
-        + column.clone().floor_div(2);
+    let lane =
+        row.clone().floor_mod(ROWS_APART) * Expr::int(LANES_OF_ROW) + column.clone().floor_div(2);
     [lane, row.floor_div(ROWS_APART) * Expr::int(2) + column.floor_mod(2)]
 }
 

@@ -67,8 +67,9 @@ fn instructions_multiply_matrices() {
                 for (i, j) in (0..ROWS).flat_map(|i| (0..COLUMNS).map(move |j| (i, j))) {
                     let of_a = |t: usize| if across[0] { a[t * ROWS + i] } else { a[i * k + t] };
                     let column = half * COLUMNS + j;
-                    let of_b =
-                        |t: usize| if across[1] { b[t * LOADED + column] } else { b[column * k + t] };
+                    let of_b = |t: usize| {
+                        if across[1] { b[t * LOADED + column] } else { b[column * k + t] }
+                    };
                     let expected: f64 = (0..k).map(|t| of_a(t) * of_b(t)).sum();
                     assert_eq!(of_sums(&found, i, j), expected, "{factors:?} {across:?} {i} {j}");
                 }

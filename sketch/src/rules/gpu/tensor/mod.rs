@@ -145,7 +145,8 @@ impl Product {
     }
 
     fn tile(&self, r: &mut Recorder) -> Result<Tile> {
-        let mut sample = |candidates: &[i64]| Ok::<_, StepError>(r.sample_first(candidates)?.into());
+        let mut sample =
+            |candidates: &[i64]| Ok::<_, StepError>(r.sample_first(candidates)?.into());
         let c = &self.choices;
         Ok(Tile {
             warps: [sample(&c.warps[0])?, sample(&c.warps[1])?],

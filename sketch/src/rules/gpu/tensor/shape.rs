@@ -127,9 +127,8 @@ impl Estimate {
         // Two places, and what keeps rows apart.
         let elements = tile[0] * (step + self.vector()) + (tile[1] + self.vector()) * step;
         let shared = 2 * elements * self.bytes;
-        let fits = fi * fj <= MOST_FRAGMENTS
-            && self.steps.is_multiple_of(steps)
-            && shared <= self.shared;
+        let fits =
+            fi * fj <= MOST_FRAGMENTS && self.steps.is_multiple_of(steps) && shared <= self.shared;
         fits.then_some(())?;
         let blocks: usize =
             self.batches * self.sides[0].div_ceil(tile[0]) * self.sides[1].div_ceil(tile[1]);

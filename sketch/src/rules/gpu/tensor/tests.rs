@@ -8,8 +8,8 @@ use crate::budget;
 use crate::exec::{self, Blocks};
 use crate::gpu::{GpuLimits, lower};
 use crate::testing::{compare, task};
-use crate::tree;
 use crate::trace::Unfit;
+use crate::tree;
 
 /// For a GPU with tensor cores.
 fn on_gpu(text: &str) -> Arc<Task> {
