@@ -24,11 +24,13 @@ const RULES: &[Rule] = &[
     Rule { verb: "compile", options: &["sms"], is_idle: is_for_a_cpu, reason: OF_GPUS },
     Rule { verb: "tune", options: &["sms"], is_idle: is_for_a_cpu, reason: OF_GPUS },
     Rule { verb: "explain", options: &["sms"], is_idle: is_for_a_cpu, reason: OF_GPUS },
+    Rule { verb: "lab", options: &["sms"], is_idle: is_for_a_cpu, reason: OF_GPUS },
+    Rule { verb: "sketches", options: &["sms"], is_idle: is_for_a_cpu, reason: OF_GPUS },
     Rule {
         verb: "lab",
-        options: &["target", "sms"],
-        is_idle: |lab| lab.get_one::<String>("target").is_some_and(|target| target != "cpu"),
-        reason: "is not for the laboratory, which measures on a CPU",
+        options: &["target"],
+        is_idle: |lab| lab.get_flag("simulated"),
+        reason: "does nothing with --simulated, which computes the times of a processor",
     },
     Rule {
         verb: "lab",
@@ -90,7 +92,8 @@ mod tests {
         assert!(told("ansc compile m --strategy random").starts_with("--strategy does nothing"));
         assert!(told("ansc compile m --per-round 3").starts_with("--per-round does nothing"));
         assert!(told("ansc compile m --sm 90").contains("--sm is for `--target cuda`"));
-        assert!(told("ansc lab GMM --target cuda").starts_with("--target is not"));
+        assert!(told("ansc lab GMM --simulated --target cuda").contains("with --simulated"));
+        assert!(told("ansc sketches m --sm 90").contains("--sm is for `--target cuda`"));
         assert!(told("ansc lab GMM --simulated --settle 2").contains("with --simulated"));
         assert!(told("ansc models --fetch").starts_with("--fetch does nothing"));
         assert!(told("ansc models --reduced").starts_with("--reduced does nothing"));
@@ -106,6 +109,7 @@ mod tests {
             "ansc compile m --untuned --threads 2 --seed 1",
             "ansc lab GMM --simulated --trials 8",
             "ansc lab GMM --target cpu --settle 2 --run-limit 3",
+            "ansc lab GMM --target cuda --sm 80",
             "ansc models -o here GMM",
             "ansc tune m --strategy random",
         ];

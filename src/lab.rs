@@ -13,7 +13,7 @@ use ansc_tuner::title::title;
 use ansc_tuner::tune::Weighted;
 
 use crate::Error;
-use crate::choice::{Aim, Schedules, gpu_name, target_name};
+use crate::choice::{Schedules, gpu_name, target_name};
 use crate::cli;
 use crate::kinds::{self, Kind};
 use crate::pipeline::{self, Options};
@@ -78,12 +78,6 @@ pub fn compare(
 fn device(args: &cli::Lab, options: &Options) -> Result<Device, Error> {
     let untuned = options.schedules.clone();
     if args.simulated {
-        if untuned.aim != Aim::Cpu {
-            return Err(Error::Usage(
-                "`--simulated` computes the times of a processor; leave it out, or `--target`"
-                    .into(),
-            ));
-        }
         let Simulated { cores, vector_bytes, registers, .. } = Simulated::default();
         let machine = Machine::new(vector_bytes, registers);
         let schedules = Schedules { machine, threads: cores, ..untuned };

@@ -22,7 +22,7 @@ use crate::ptxas;
 const SMS: [u32; 4] = [80, 86, 89, 90];
 
 /// Products as networks have them: what is sought in their PTX beside the product.
-const LARGE: [(&str, &str, &[&str]); 6] = [
+const LARGE: [(&str, &str, &[&str]); 5] = [
     (
         "matmul",
         "compute(in0: f16[4096, 4096], in1: f16[4096, 4096]) -> y {
@@ -47,14 +47,6 @@ const LARGE: [(&str, &str, &[&str]); 6] = [
           y: f16[1, 56, 56, 64] = f16(max(add(s[0, i1, i2, i3], in2[i3]), 0.0_f32))
         }",
         &["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "ldmatrix", "cp.async.cg"],
-    ),
-    (
-        "conv7x7",
-        "compute(in0: f16[1, 230, 230, 3], in1: f16[7, 7, 3, 64]) -> y {
-          s: f32[1, 112, 112, 64] = sum{r0: 7, r1: 7, r2: 3} mul(f32(in0[i0, add(mul(i1, 2), r0), add(mul(i2, 2), r1), r2]), f32(in1[r0, r1, r2, i3]))
-          y: f16[1, 112, 112, 64] = f16(s[0, i1, i2, i3])
-        }",
-        &["mma.sync", "ldmatrix"],
     ),
     (
         "bytes",

@@ -137,7 +137,7 @@ impl Matrices {
         let last = (0..rank).rfind(|&v| extents[v] > 1)?;
         let fits = columns.vars.contains(&last) && !rows.vars.is_empty();
         let (a, b) = (a.clone(), b.clone());
-        fits.then(|| Matrices { stage, factors: [*x, *y], a, b, batch, rows, columns, terms })
+        fits.then_some(Matrices { stage, factors: [*x, *y], a, b, batch, rows, columns, terms })
     }
 
     fn rewrite(&self, original: &Compute) -> Compute {
