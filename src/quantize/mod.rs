@@ -11,9 +11,9 @@
 //!         --held-back samples--> accepted, or refused with the worst products
 //! ```
 //!
-//! Files: [`range`] chooses ranges, [`runner`] compiles and runs, [`calibrate`] looks at all tensors,
-//! [`ladder`] times precisions, [`sensitivity`] measures what each product costs, [`search`] goes down
-//! the ladders, [`refusal`] says why nothing was found; [`asked`] reads the options of verbs.
+//! Files: [`range`] chooses ranges, `runner` compiles and runs, `calibrate` looks at all tensors,
+//! `ladder` times precisions, `sensitivity` measures what each product costs, `search` goes down
+//! the ladders, `refusal` says why nothing was found; [`asked`] reads the options of verbs.
 
 pub mod asked;
 mod calibrate;

@@ -8,9 +8,9 @@
 //! ->  x -> Quantize -> Dequantize -> Conv(Dequantize(w: i8), Dequantize(b: i32)) -> Relu -> y
 //! ```
 //!
-//! Files: [`draft`] is a model that is being rewritten, [`batch_norm`] folds what stands between a
-//! convolution and its integers, [`survey`] finds nodes that can compute with integers, [`integers`]
-//! quantises constants, [`pairs`] puts pairs around tensors, and [`switches`] lets one compiled model
+//! Files: `draft` is a model that is being rewritten, `batch_norm` folds what stands between a
+//! convolution and its integers, `survey` finds nodes that can compute with integers, `integers`
+//! quantises constants, `pairs` puts pairs around tensors, and `switches` lets one compiled model
 //! compute each product with the operands of any precision.
 
 mod batch_norm;
@@ -49,7 +49,7 @@ pub fn write(path: &Path, how: &Quantization, output: &Path) -> Result<(), Impor
     })
 }
 
-/// Writes a model of floats with an input for each switch: see [`switches`].
+/// Writes a model of floats with an input for each switch: see `switches`.
 pub fn write_switched(path: &Path, how: &Switches, output: &Path) -> Result<(), ImportError> {
     at(path, |mut draft| {
         switches::insert(&mut draft, how)?;
