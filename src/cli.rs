@@ -48,7 +48,8 @@ pub enum Command {
     Explain(Explain),
     /// Generate the standard networks as ONNX files, or fetch real ones
     Models(Models),
-    /// Write a model with integers of 8 bits in place of floats, calibrated with samples of its inputs
+    /// Write a model with integers of 8 bits in place of floats, calibrated with samples of its
+    /// inputs
     Quantize(Quantize),
     /// List the operators that can be compiled, as a page of Markdown
     Operators(Operators),

@@ -24,8 +24,8 @@ pub fn tolerance(precision: Precision) -> f64 {
     }
 }
 
-/// The same of a graph. One that rounds floats to bytes itself may have as much as integers cost: what
-/// differs by the last bit may be rounded to another integer.
+/// The same of a graph. One that rounds floats to bytes itself may have as much as integers cost:
+/// what differs by the last bit may be rounded to another integer.
 pub fn tolerance_of(graph: &Graph, precision: Precision) -> f64 {
     let own = tolerance(precision);
     if rounds_to_bytes(graph) { own.max(tolerance(Precision::Int8)) } else { own }

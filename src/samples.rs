@@ -1,8 +1,8 @@
 //! Samples of a model's inputs in a folder, to calibrate with.
 //!
 //! Each archive `*.npz` is a sample, with a value for each input by name; so is each folder with
-//! `NAME.npy` for each input, or with ONNX's test data `input_0.pb` and so on. The folder that is named
-//! may be one itself.
+//! `NAME.npy` for each input, or with ONNX's test data `input_0.pb` and so on. The folder that is
+//! named may be one itself.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

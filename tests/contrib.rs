@@ -1,5 +1,5 @@
-//! Operators of com.microsoft against what ONNX Runtime made of the same inputs (`tests/contrib/make.py`).
-//! Integers are equal to the last bit, floats nearly so.
+//! Operators of com.microsoft against what ONNX Runtime made of the same inputs
+//! (`tests/contrib/make.py`). Integers are equal to the last bit, floats nearly so.
 
 mod common;
 

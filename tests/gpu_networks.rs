@@ -1,7 +1,7 @@
 //! The generated networks and operators on the schedules that a GPU gets, where there is no GPU: their kernels as PTX,
 //! which NVIDIA's assembler takes without spilling registers; the same schedules in their form for a CPU, compared
-//! with the reference interpreter; and some thread blocks of every kernel, watched for races. All of that in float32,
-//! and with operands of 16 bits, which tensor cores multiply.
+//! with the reference interpreter; and some thread blocks of every kernel, watched for races. All
+//! of that in float32, and with operands of 16 bits, which tensor cores multiply.
 //!
 //! ```text
 //! cargo test --release --test gpu_networks -- --nocapture       the smaller ones, races of most

@@ -1,5 +1,5 @@
-//! `ansc quantize` and `--precision int8|auto` through the command: what is written, what is compiled,
-//! and what is refused.
+//! `ansc quantize` and `--precision int8|auto` through the command: what is written, what is
+//! compiled, and what is refused.
 
 mod common;
 

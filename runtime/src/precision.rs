@@ -58,8 +58,8 @@ impl Precision {
         }
     }
 
-    /// The most that rounding adds to a number, as a part of it: half the distance from 1 to the next
-    /// larger number. Of integers it is half a step, as a part of the largest of them.
+    /// The most that rounding adds to a number, as a part of it: half the distance from 1 to the
+    /// next larger number. Of integers it is half a step, as a part of the largest of them.
     pub const fn unit_roundoff(self) -> f64 {
         match self {
             Precision::F32 => 1.0 / (1u64 << 24) as f64,

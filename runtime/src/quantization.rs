@@ -1,7 +1,7 @@
 //! Which tensors of a model are integers of 8 bits, and what these stand for.
 //!
-//! Calibration makes a [`Quantization`]. The importer, or `ansc quantize`, puts it into the model as
-//! pairs of `QuantizeLinear` and `DequantizeLinear`.
+//! Calibration makes a [`Quantization`]. The importer, or `ansc quantize`, puts it into the model
+//! as pairs of `QuantizeLinear` and `DequantizeLinear`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

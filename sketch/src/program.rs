@@ -23,9 +23,11 @@
 //!   innermost loop, those over threads left out, that contains all of their accesses. Bound loops further out than the accesses repeat what is written to them.
 //! - Buffers of scope `Local` are private to one iteration of the loop nest they are used in: to the
 //!   innermost loop that contains all of their accesses. Their content does not outlive it.
-//! - Buffers of scope `Fragment` are like those of scope `Local`, but those of a GPU belong to a warp: its lanes, the threads
-//!   along x, use them together in `Tensor` loops, and each reads by itself what it holds (see [`gpu`](crate::gpu)). A `Tensor` loop and the loops in it contain one
-//!   block, and do what the description of its intrinsic says; whoever cannot emit that executes the loops.
+//! - Buffers of scope `Fragment` are like those of scope `Local`, but those of a GPU belong to a
+//!   warp: its lanes, the threads along x, use them together in `Tensor` loops, and each reads by
+//!   itself what it holds (see [`gpu`](crate::gpu)). A `Tensor` loop and the loops in it contain
+//!   one block, and do what the description of its intrinsic says; whoever cannot emit that
+//!   executes the loops.
 //! - Every index that is evaluated under its predicates and selects is in bounds.
 
 mod code_hash;
@@ -98,8 +100,8 @@ pub enum Scope {
     /// Shared memory of a thread block (GPU).
     Shared,
     /// Registers of a unit for matrices, private like `Local`: loops of the kind
-    /// [`Tensor`](ForKind::Tensor) use them, and on a GPU each lane of a warp reads what it holds. On
-    /// a CPU without such a unit they are memory.
+    /// [`Tensor`](ForKind::Tensor) use them, and on a GPU each lane of a warp reads what it holds.
+    /// On a CPU without such a unit they are memory.
     Fragment,
 }
 

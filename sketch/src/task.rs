@@ -151,8 +151,8 @@ impl Task {
         Scheduled { packings: in_turn(prepared, scheduled.packings), ..scheduled }
     }
 
-    /// The schedules of a GPU: the default one, which has no knobs, products of matrices by tensor cores, and those
-    /// of its rules.
+    /// The schedules of a GPU: the default one, which has no knobs, products of matrices by tensor
+    /// cores, and those of its rules.
     fn gpu_sketches(self: &Arc<Task>, limits: &GpuLimits) -> Vec<Sketch> {
         let default = self.default_sketch(None).map(|(trace, _)| Sketch {
             trace: trace.undecided(),

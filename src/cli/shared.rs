@@ -172,9 +172,9 @@ pub struct Tuned {
 /// Options that trade accuracy for time.
 #[derive(Args, Debug, Clone)]
 pub struct Accuracy {
-    /// Bits of what convolutions and matrix products read: `f32`, `bf16`, `f16`, `int8`, or `auto` for
-    /// the fastest of them that keeps the outputs within --max-error; for one node of the model as
-    /// in `conv1=f32`. Sums have 32 bits all the same. `int8` and `auto` need --input-dir
+    /// Bits of what convolutions and matrix products read: `f32`, `bf16`, `f16`, `int8`, or `auto`
+    /// for the fastest of them that keeps the outputs within --max-error; for one node of the model
+    /// as in `conv1=f32`. Sums have 32 bits all the same. `int8` and `auto` need --input-dir
     #[arg(long = "precision", value_name = "f32|bf16|f16|int8|auto|NODE=f32|..", value_parser = parse_precision)]
     pub precisions: Vec<PrecisionOf>,
     #[command(flatten)]
@@ -239,8 +239,8 @@ impl Accuracy {
 /// How ranges of integers are chosen.
 #[derive(Args, Debug, Clone)]
 pub struct Calibrate {
-    /// Samples of the model's inputs: a folder of archives NAME.npz, of folders with NAME.npy, or with
-    /// ONNX's test data
+    /// Samples of the model's inputs: a folder of archives NAME.npz, of folders with NAME.npy, or
+    /// with ONNX's test data
     #[arg(long = "input-dir", value_name = "DIR")]
     pub input_dir: Option<PathBuf>,
     /// The range of each tensor: `minmax`, `entropy`, or `percentile` as in `percentile=99.99`

@@ -18,7 +18,8 @@ pub(super) struct Calibrated {
 }
 
 impl Calibrated {
-    /// Looks at all tensors that may be quantised; those that are no `f32` are left out of the survey.
+    /// Looks at all tensors that may be quantised; those that are no `f32` are left out of the
+    /// survey.
     pub(super) fn of(work: &mut Work<'_>) -> Result<Calibrated, Error> {
         let own: Vec<String> =
             import::declared(work.model)?.outputs.into_iter().map(|port| port.name).collect();

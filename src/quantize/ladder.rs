@@ -1,7 +1,7 @@
 //! The precisions that each product may take, the fastest first.
 //!
-//! The model is compiled once in each precision, and its kernels are timed on this machine. A precision
-//! that is not faster than `f32` is not on the ladder, whose end is `f32`.
+//! The model is compiled once in each precision, and its kernels are timed on this machine. A
+//! precision that is not faster than `f32` is not on the ladder, whose end is `f32`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,13 +1,14 @@
 //! Which nodes of a model compute with fewer bits, so that its outputs stay within a bound.
 //!
-//! In: a model of `f32`, samples of its inputs, and the error that outputs may have. Out: a precision
-//! for each product, and scalings for those that compute with integers of 8 bits. `ansc quantize` writes
-//! these into an ONNX file, `ansc compile --precision int8|auto` compiles them.
+//! In: a model of `f32`, samples of its inputs, and the error that outputs may have. Out: a
+//! precision for each product, and scalings for those that compute with integers of 8 bits. `ansc
+//! quantize` writes these into an ONNX file, `ansc compile --precision int8|auto` compiles them.
 //!
 //! ```text
 //! samples --run f32--> ranges, reference outputs
 //!         --ladders--> precisions of each product, the fastest first
-//!         --compile, run--> error of the outputs;  too large: the worst product takes its next precision
+//!         --compile, run--> error of the outputs;  too large: the worst product takes its next
+//!                           precision
 //!         --held-back samples--> accepted, or refused with the worst products
 //! ```
 //!

@@ -1,7 +1,8 @@
 //! The range of a tensor's values that integers are made for.
 //!
-//! A wider range cuts off less and rounds more. [`Calibration`] says where to stop: at the extremes, at
-//! a percentile, or where the distribution loses least (the divergence of Kullback and Leibler).
+//! A wider range cuts off less and rounds more. [`Calibration`] says where to stop: at the
+//! extremes, at a percentile, or where the distribution loses least (the divergence of Kullback and
+//! Leibler).
 
 use std::fmt;
 
@@ -136,7 +137,8 @@ impl Seen {
     }
 }
 
-/// How much is lost of a distribution that is cut off after `cut` bins and told by `levels` numbers.
+/// How much is lost of a distribution that is cut off after `cut` bins and told by `levels`
+/// numbers.
 fn divergence(bins: &[f64], cut: usize, levels: usize) -> f64 {
     let total: f64 = bins.iter().sum();
     if total == 0.0 {

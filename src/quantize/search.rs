@@ -1,8 +1,8 @@
 //! Goes down the ladders until the outputs are within the bound.
 //!
 //! Every product begins with its fastest precision. While the error is too large, the product that
-//! costs most takes the next one of its ladder, at last `f32`. Steps are tried on the model with switches
-//! first; the model as it will run has the last word.
+//! costs most takes the next one of its ladder, at last `f32`. Steps are tried on the model with
+//! switches first; the model as it will run has the last word.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What each product costs if it alone rounds what it reads.
 //!
-//! One model is compiled, with a switch for each product and precision ([`qdq::Switches`]). A run with
-//! one switch on tells what that costs; a run with several, what a choice costs, nearly.
+//! One model is compiled, with a switch for each product and precision ([`qdq::Switches`]). A run
+//! with one switch on tells what that costs; a run with several, what a choice costs, nearly.
 
 use std::collections::BTreeMap;
 

@@ -139,9 +139,9 @@ struct LargeRead {
 }
 
 impl Walk {
-    /// Of an access at `flat` in loops, the innermost first, to elements of `size` bytes. None if
-    /// it goes through its buffer in another way. Passes over less than a panel count for nothing.
-    /// Loops that are written out inside may go on with panels side by side, which are one.
+    /// The walk of an access at `flat` in loops, the innermost first, to elements of `size` bytes.
+    /// None if it goes through its buffer in another way. Passes over less than a panel do not
+    /// count. Loops that are written out inside may go on with panels side by side, which are one.
     fn of(flat: &Affine, loops: &[Loop], inner: &[Loop], size: i64) -> Option<Walk> {
         let (mut panel, mut steps, mut step) = (0, 1, Expr::int(0));
         let (mut passes, mut pass) = (1, Expr::int(0));

@@ -178,7 +178,8 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Begins the copy `dst = value` if it is one of 4, 8 or 16 bytes from global to shared memory. Says whether it did.
-    /// Where a condition on the place chooses between such a copy and zeros, nothing is read for zeros.
+    /// Where a condition on the place chooses between such a copy and zeros, nothing is read for
+    /// zeros.
     pub(crate) fn copy_early(&mut self, dst: &Access, value: &Expr) -> Result<bool> {
         if !self.fetching {
             return Ok(false);

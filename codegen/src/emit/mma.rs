@@ -1,10 +1,10 @@
 //! Nests that are one instruction of a warp: `mma.sync` and what fills its fragments.
 //!
 //! Each thread holds its lane of a fragment: memory of its own, which becomes registers since
-//! everything about it is known when compiling. Factors come from shared memory by `ldmatrix`, which
-//! deals four matrices of 8 rows of 16 bytes out to the lanes of a warp: each lane names a row, and
-//! gets four bytes of each matrix. Where bytes of one register do not lie side by side, each lane
-//! loads its own.
+//! everything about it is known when compiling. Factors come from shared memory by `ldmatrix`,
+//! which deals four matrices of 8 rows of 16 bytes out to the lanes of a warp: each lane names a
+//! row, and gets four bytes of each matrix. Where bytes of one register do not lie side by side,
+//! each lane loads its own.
 //!
 //! ```text
 //! for i in 0..16 tensor(mma_rows_f16) { for k in 0..16 { a[lane, e] = s[r + i, c + k] } }
@@ -234,7 +234,7 @@ impl<'c> Emitter<'c, '_> {
         Ok((0..count).map(one).collect())
     }
 
-    /// What the first iteration of the nest writes.
+    /// The element that the first iteration of the nest writes.
     fn written(&mut self, block: &Block) -> Result<(BufId, Affine)> {
         let writes = block.body.writes();
         let [Access { buffer, indices }] = writes[..] else {

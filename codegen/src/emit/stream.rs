@@ -1,12 +1,13 @@
 //! Results that are larger than the caches, written past them.
 //!
-//! A store fetches the line that it writes a part of. Where whole lines are written, and nothing of a large result
-//! would be in a near cache when somebody reads it, fetching is half of the traffic, and takes the place of what the
-//! kernel reads again.
+//! A store fetches the line that it writes a part of. Where whole lines are written, and nothing of
+//! a large result would be in a near cache when somebody reads it, fetching is half of the traffic,
+//! and takes the place of what the kernel reads again.
 //!
-//! In: a store of a vector. Out: if it is to a large output that the program only assigns, and lies within a line, a
-//! store without fetching wherever the output begins at a line, which is known when the kernel runs. Functions
-//! that write so end with a fence, for these stores are not ordered with others.
+//! In: a store of a vector. Out: if it is to a large output that the program only assigns, and lies
+//! within a line, a store without fetching wherever the output begins at a line, which is known
+//! when the kernel runs. Functions that write so end with a fence, for these stores are not ordered
+//! with others.
 //!
 //! ```text
 //! y[i, 0..16] = v
@@ -25,7 +26,8 @@ use crate::emit::function::{Emitter, Result};
 use crate::emit::ir::{Reg, lanes};
 use crate::target::Arch;
 
-/// More than a core's share of the last cache. A smaller result is found there by what reads it next.
+/// More than a core's share of the last cache. A smaller result is found there by what reads it
+/// next.
 const LEAST_BYTES: usize = 12 << 20;
 /// Shorter vectors would leave lines in parts.
 const LEAST_VECTOR: i64 = 32;

@@ -105,7 +105,7 @@ fn assembled(name: &str, gpu: &GpuProgram, sms: &[u32]) -> String {
     text
 }
 
-/// What nobody tuned gets.
+/// Untuned products use tensor cores, and ptxas spills no register of them.
 #[test]
 fn products_are_assembled_without_spills() {
     for (name, text, words) in LARGE {

@@ -121,8 +121,8 @@ fn product(
     corrected(ctx, y, zero_x, sums)
 }
 
-/// Operands with a number of channels that divides by four, as machines multiply them: what is added to
-/// the weight is zero, so that it counts for nothing.
+/// Operands with a number of channels that divides by four, as machines multiply them: what is
+/// added to the weight is zero, so that it counts for nothing.
 fn in_quads(
     ctx: &mut NodeCtx<'_>,
     [x, w]: [ValueId; 2],

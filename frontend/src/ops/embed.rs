@@ -1,4 +1,5 @@
-//! `EmbedLayerNormalization` and `QEmbedLayerNormalization`: embeddings of words, positions and segments, added and normalised.
+//! `EmbedLayerNormalization` and `QEmbedLayerNormalization`: embeddings of words, positions and
+//! segments, added and normalised.
 
 use ansc_graph::ValueId;
 use ansc_graph::ops::einsum::{Labels, einsum};
@@ -18,7 +19,7 @@ pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::microsoft("QEmbedLayerNormalization", |ctx| embed(ctx, Form::Integers)),
 ];
 
-/// What tables, scale and bias hold.
+/// Tables, scale and bias hold floats or quantised integers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Floats,

@@ -1,7 +1,7 @@
 //! `GatherBlockQuantized` of com.microsoft: slices of a table of integers, dequantised by blocks.
 //!
-//! What is chosen is dequantised, not the table. Elements of 4 bits that come as bytes lie two in one,
-//! along the last axis.
+//! The importer dequantises the chosen rows, not the table. Elements of 4 bits that come as bytes
+//! lie two in one, along the last axis.
 
 use ansc_graph::ops::fill::constant;
 use ansc_graph::ops::gather::gather;
@@ -60,8 +60,8 @@ fn import(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     Ok(vec![ctx.emit1(op, &inputs)?])
 }
 
-/// Bytes of two elements as bytes of one; the last axis has `extent` of these, an even number or one
-/// less.
+/// Bytes of two elements as bytes of one; the last axis has `extent` of these, an even number or
+/// one less.
 fn widened(ctx: &mut NodeCtx<'_>, x: ValueId, extent: usize) -> One {
     let ty = ctx.ty(x);
     let mut shape = ty.shape.clone();

@@ -4,9 +4,9 @@
 //! quantize(transpose(dequantize(q, s, z)), s, z)   ->   transpose(q)
 //! ```
 //!
-//! The largest of some numbers is one of them, so pools of maxima move too. A byte is the same after both:
-//! `(q - z) * s / s` is off by less than half a step, unless the scale is so small or so large that the product
-//! is no ordinary number.
+//! The largest of some numbers is one of them, so pools of maxima move too. A byte is the same
+//! after both: `(q - z) * s / s` is off by less than half a step, unless the scale is so small or
+//! so large that the product is no ordinary number.
 
 use ansc_graph::op::{Kind, PoolMode};
 use ansc_graph::ops::pool::max_pool;

@@ -1,8 +1,8 @@
 //! `Attention`, `QAttention` and `MultiHeadAttention` of com.microsoft.
 //!
-//! The first two multiply their input by one weight for queries, keys and values, `QAttention` in integers; the
-//! last gets them multiplied. Masks that are integers hide keys by adding a large negative number, as the operators
-//! are defined, so that a query without keys still has a result.
+//! The first two multiply their input by one weight for queries, keys and values, `QAttention` in
+//! integers; the last gets them multiplied. Masks that are integers hide keys by adding a large
+//! negative number, as the operators are defined, so that a query without keys still has a result.
 
 use ansc_graph::ops::attention::{Visibility, visible};
 use ansc_graph::ops::concat::concat;
@@ -36,8 +36,8 @@ fn attention(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     after_projection(ctx, all, Inputs { mask: 3, past: 4, added: Some(5) })
 }
 
-/// Inputs: x and weight in integers, bias, scales of x and weight, mask, zero points of x and weight,
-/// past.
+/// Inputs: x and weight in integers, bias, scales of x and weight, mask, zero points of x and
+/// weight, past.
 fn quantised_attention(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let rotary = ctx.int("do_rotary", 0) != 0 || ctx.int("past_present_share_buffer", 0) != 0;
     ctx.check(!rotary, || "do_rotary and past_present_share_buffer are not supported".into())?;

@@ -14,8 +14,8 @@ use crate::problem::Problem;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::microsoft("QGemm", qgemm)];
 
-/// Inputs: a, its scale and zero point, b, its, c in `i32`, the result's scale and zero point. Without
-/// the last two the result is a float.
+/// Inputs: a, its scale and zero point, b, its, c in `i32`, the result's scale and zero point.
+/// Without the last two the result is a float.
 fn qgemm(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let operands = [turned(ctx, 0, "transA")?, turned(ctx, 3, "transB")?];
     let ranks = operands.map(|v| ctx.ty(v).rank());

@@ -159,8 +159,8 @@ fn qlinear_reduce_mean(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     Ok(vec![requantise(ctx, to, y, 3)?])
 }
 
-/// Inputs: a condition, then value, scale and zero point of both sides, and those of the result. Each
-/// side is quantised anew before one is chosen.
+/// Inputs: a condition, then value, scale and zero point of both sides, and those of the result.
+/// Each side is quantised anew before one is chosen.
 fn qlinear_where(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let condition = ctx.input(0)?;
     let mut sides = vec![condition];

@@ -1,11 +1,13 @@
 //! `QuantizeLinear` of what a product of integers gives, with what cuts off a range between.
 //!
 //! ```text
-//! quantize(clip(f32(acc) * f, low, high), s, z)   ->   u8(clip(f32(acc) * (f / s), low / s, high / s) rounded, + z)
+//! quantize(clip(f32(acc) * f, low, high), s, z)
+//! ->  u8(clip(f32(acc) * (f / s), low / s, high / s) rounded, + z)
 //! ```
 //!
-//! One multiplication takes the place of a multiplication and a division, as `QLinearConv` is defined: the
-//! results are those of ONNX Runtime's fused operators. Bounds that the integers have anyway are left out.
+//! One multiplication takes the place of a multiplication and a division, as `QLinearConv` is
+//! defined: the results are those of ONNX Runtime's fused operators. Bounds that the integers have
+//! anyway are left out.
 
 use ansc_graph::ops::map::map;
 use ansc_graph::ops::quantize::quantized;

@@ -5,8 +5,8 @@
 //! ->  Conv(x, w * f, (b - mean) * f + bias)    with f = scale / sqrt(var + epsilon)
 //! ```
 //!
-//! A weight is quantised as it is multiplied: with the factor in it, and with a scale for each output
-//! channel. Others than that between a convolution and a norm that is its only reader stay.
+//! A weight is quantised as it is multiplied: with the factor in it, and with a scale for each
+//! output channel. Others than that between a convolution and a norm that is its only reader stay.
 
 use std::collections::HashMap;
 

@@ -113,7 +113,8 @@ impl Draft {
         name
     }
 
-    /// Takes away constants that nothing reads any more, and what was said of tensors that are gone.
+    /// Takes away constants that nothing reads any more, and what was said of tensors that are
+    /// gone.
     fn sweep(&mut self) {
         let mut read: HashSet<String> = self.graph.output.iter().map(|o| o.name.clone()).collect();
         read.extend(self.graph.input.iter().map(|input| input.name.clone()));

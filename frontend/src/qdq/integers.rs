@@ -1,4 +1,5 @@
-//! Constants as integers: weights of 8 bits around zero, and biases of 32 that add up with the sums.
+//! Constants as integers: weights of 8 bits around zero, and biases of 32 that add up with the
+//! sums.
 
 use ansc_runtime::Tensor;
 

@@ -1,7 +1,7 @@
 //! A model with integers of 8 bits, as pairs of `QuantizeLinear` and `DequantizeLinear`.
 //!
-//! In: a model of `f32`, and a [`Quantization`] that says which nodes compute with integers. Out: the
-//! model in the form that ONNX Runtime calls QDQ, in which every engine finds the integers.
+//! In: a model of `f32`, and a [`Quantization`] that says which nodes compute with integers. Out:
+//! the model in the form that ONNX Runtime calls QDQ, in which every engine finds the integers.
 //!
 //! ```text
 //! x -> Conv(w: f32, b: f32) -> Relu -> y

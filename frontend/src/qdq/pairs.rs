@@ -4,8 +4,9 @@
 //! Conv(x, w, b)   ->   Conv(Dequantize(Quantize(x)), Dequantize(w: i8), Dequantize(b: i32))
 //! ```
 //!
-//! There is one pair for a tensor. All readers read what comes out of it if the tensor's maker computes
-//! with integers, so that nothing else is stored; otherwise those do that compute with integers.
+//! There is one pair for a tensor. All readers read what comes out of it if the tensor's maker
+//! computes with integers, so that nothing else is stored; otherwise those do that compute with
+//! integers.
 
 use std::collections::{HashMap, HashSet};
 

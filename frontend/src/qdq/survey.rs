@@ -1,11 +1,12 @@
 //! The nodes of a model that can compute with integers, and which of them do if some products do.
 //!
-//! Products are chosen. Everything else follows: bytes flow from product to product, through whatever
-//! stands between. A node that is no product computes with integers if all readers of its results do.
+//! Products are chosen. Everything else follows: bytes flow from product to product, through
+//! whatever stands between. A node that is no product computes with integers if all readers of its
+//! results do.
 //!
 //! ```text
 //! Conv -> Add -> Relu -> Conv        all of them: the Add is read by a product alone
-//! MatMul -> Add -> LayerNormalization    the MatMul only: a normalisation reads all bits of the Add
+//! MatMul -> Add -> LayerNormalization    the MatMul only: the norm reads all bits of the Add
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -303,7 +304,8 @@ fn has_bounds(draft: &Draft, node: &NodeProto) -> bool {
     bound(1, -1.0) && bound(2, 1.0)
 }
 
-/// The constant operand of a product, if it has one; none at all if it cannot compute with integers.
+/// The constant operand of a product, if it has one; none at all if it cannot compute with
+/// integers.
 fn operands(draft: &Draft, node: &NodeProto) -> Result<Option<Option<Weight>>, Problem> {
     let Some(name) = node.input.get(1) else { return Ok(None) };
     let Some(shape) = draft.shape(name).filter(|_| draft.is_constant(name)) else {

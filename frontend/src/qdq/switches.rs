@@ -4,8 +4,8 @@
 //! MatMul(x, w)   ->   MatMul(Where(s, Dequantize(Quantize(x)), x), Where(s, Dequantize(w: i8), w))
 //! ```
 //!
-//! The switch `s` is an input of the model. What a choice of precisions costs in accuracy is measured by
-//! runs of one compiled model, not by compiling each choice.
+//! The switch `s` is an input of the model. What a choice of precisions costs in accuracy is
+//! measured by runs of one compiled model, not by compiling each choice.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

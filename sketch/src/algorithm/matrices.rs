@@ -22,7 +22,8 @@ use crate::flat::{flattened, spread};
 use crate::intrinsic::mma;
 use crate::task::Task;
 
-/// Instructions whose terms are copied to shared memory together, at least, where there are as many.
+/// Instructions whose terms are copied to shared memory together, at least, where there are as
+/// many.
 const STEPS: usize = 2;
 /// Bytes of one load of a thread.
 const VECTOR: usize = 16;

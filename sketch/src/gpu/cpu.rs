@@ -3,8 +3,8 @@
 //! Copies of a pipelined loop happen where they are begun: nothing reads them before the barrier that they wait for.
 //! Thread blocks run in parallel. Between two barriers one thread after the other does its part; local
 //! buffers that outlive a barrier get an element for each thread, shared ones belong to the block.
-//! The first lane of a warp executes the instructions of all of them, in fragments that each warp has; the others
-//! read these behind a barrier.
+//! The first lane of a warp executes the instructions of all of them, in fragments that each warp
+//! has; the others read these behind a barrier.
 //!
 //! ```text
 //! kernel, grid 64, block 32: s[tx] = x[bx, tx];  barrier;  y[bx, tx] = s[31 - tx]

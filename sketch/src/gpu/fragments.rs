@@ -1,4 +1,5 @@
-//! Fragments belong to a warp: its lanes use them together in instructions, and each alone what it holds.
+//! Fragments belong to a warp: its lanes use them together in instructions, and each alone what it
+//! holds.
 //!
 //! The last two axes of a fragment are the lane and the element that it holds (see
 //! [`mma`](crate::intrinsic::mma)). Outside of instructions a lane reads its own elements.

@@ -6,7 +6,8 @@
 //!
 //! 1. `virtual_threads`: loops over virtual threads move into the blocks;
 //! 2. `threads`: other bound loops become the indices of threads;
-//! 3. `races`: two threads never write the same element at a time; `fragments`: lanes of a warp read what they hold;
+//! 3. `races`: two threads never write the same element at a time; `fragments`: lanes of a warp
+//!    read what they hold;
 //! 4. `barriers`: threads wait for one another where one may need what another one did;
 //! 5. `pipeline`: copies of the next iteration overlap with what the current one computes, where a loop says so;
 //! 6. `verify`: the kernel fits the device.

@@ -5,7 +5,8 @@
 //! instructions one by one.
 //!
 //! ```text
-//! cycles of a kernel = max(issued by all / (lanes * multiprocessors in use), issued by one * latency) + launch
+//! cycles of a kernel = launch
+//!     + max(issued by all / (lanes * multiprocessors in use), issued by one * latency)
 //! ```
 //! For a device like an A100, and for comparing programs of one subgraph.
 

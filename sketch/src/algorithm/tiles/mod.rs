@@ -10,8 +10,8 @@
 //!
 //! Terms come in steps `t`, each of which is one instruction, and in groups `g` of as many as fit
 //! four bytes. The first factor stays as it is: its terms lie side by side. Panels are made when
-//! compiling if the second factor is a constant, in each run otherwise. Convolutions of few channels
-//! become ones of [`lines`] before.
+//! compiling if the second factor is a constant, in each run otherwise. Convolutions of few
+//! channels become ones of [`lines`] before.
 
 mod lines;
 

@@ -174,7 +174,8 @@ impl Product {
         Ok(())
     }
 
-    /// Copies of both factors in fragments; the product is in fragments, the factors in shared memory.
+    /// Copies of both factors in fragments; the product is in fragments, the factors in shared
+    /// memory.
     fn fragments(&self, r: &mut Recorder, blocks: &Blocks) -> Result<[BlockVar; 2]> {
         let product = r.get_block(&blocks.product)?;
         let mut copies = vec![];
