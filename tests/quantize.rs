@@ -76,22 +76,18 @@ fn input_shape(dir: &Path) -> Vec<usize> {
     shape.map_or(IMAGE.to_vec(), |s| s.iter().map(|d| d.as_u64().unwrap() as usize).collect())
 }
 
+/// Arguments that quantise a model with a bound of the error.
+fn quantize<'a>(model: &'a Path, data: &'a Path, output: &'a Path, bound: &'a str) -> [&'a str; 9] {
+    let [model, data, output] = [model, data, output].map(str);
+    ["quantize", model, "--inputs", data, "-o", output, "--json", "--max-error", bound]
+}
+
 #[test]
 fn a_quantised_model_compiles_to_products_of_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let model = mobilenet(dir.path());
     let (data, output) = (dir.path().join("data"), dir.path().join("q.onnx"));
-    let report = json(&[
-        "quantize",
-        str(&model),
-        "--inputs",
-        str(&data),
-        "-o",
-        str(&output),
-        "--json",
-        "--max-error",
-        "0.2",
-    ]);
+    let report = json(&quantize(&model, &data, &output, "0.2"));
     let report = &report["report"];
     assert_eq!((report["samples"].as_u64(), report["held_back"].as_u64()), (Some(3), Some(1)));
     let products = report["products"]["int8"].as_u64().unwrap();
@@ -131,17 +127,7 @@ fn calibrations_differ_and_keep_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let model = mobilenet(dir.path());
     let (data, output) = (dir.path().join("data"), dir.path().join("q.onnx"));
-    let base = [
-        "quantize",
-        str(&model),
-        "--inputs",
-        str(&data),
-        "-o",
-        str(&output),
-        "--json",
-        "--max-error",
-        "0.5",
-    ];
+    let base = quantize(&model, &data, &output, "0.5");
     let with = |more: &[&str]| json(&[&base[..], more].concat())["report"].clone();
     let error = |report: &Value| report["error"].as_f64().unwrap();
     let plain = with(&[]);
@@ -167,21 +153,8 @@ fn the_worst_products_go_back_to_floats() {
     let dir = tempfile::tempdir().unwrap();
     let model = mobilenet(dir.path());
     let (data, output) = (dir.path().join("data"), dir.path().join("q.onnx"));
-    let quantize = |bound: &str| {
-        let args = [
-            "quantize",
-            str(&model),
-            "--inputs",
-            str(&data),
-            "-o",
-            str(&output),
-            "--json",
-            "--max-error",
-            bound,
-        ];
-        ansc(&args)
-    };
-    let all = quantize("0.5");
+    let quantized = |bound: &str| ansc(&quantize(&model, &data, &output, bound));
+    let all = quantized("0.5");
     let all: Value = serde_json::from_slice(&all.stdout).unwrap();
     let error = all["report"]["error"].as_f64().unwrap();
     // Half of the error: some stay, and some go.

@@ -77,12 +77,23 @@ fn write_sections(
     let layout = link::shared_library(objects, target, &sections)?;
     let partial = partial_path(path);
     let written = write_file(&partial, &layout, weights, &json, gpu)
-        .and_then(|()| std::fs::rename(&partial, path));
+        .and_then(|()| put_in_place(&partial, path));
     written.map_err(|e| {
         // The error that counts is the first one.
         let _ = std::fs::remove_file(&partial);
         CodegenError::io(path)(e)
     })
+}
+
+/// Gives a complete file its name. A device or a socket of that name is not replaced by it.
+pub(crate) fn put_in_place(partial: &Path, path: &Path) -> std::io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(other) if !other.is_file() && !other.is_dir() => {
+            let what = "there is something of that name that is no regular file; name another one";
+            Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, what))
+        }
+        _ => std::fs::rename(partial, path),
+    }
 }
 
 fn check_weights(weights: &[Weight<'_>], total: usize) -> Result<(), CodegenError> {
@@ -170,5 +181,24 @@ impl Hashed {
             self.put(&ZEROS[..len])?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_are_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let [partial, file, socket] = ["partial", "file", "socket"].map(|n| dir.path().join(n));
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::fs::write(&partial, "new").unwrap();
+        std::fs::write(&file, "old").unwrap();
+        let error = put_in_place(&partial, &socket).unwrap_err();
+        assert!(error.to_string().contains("no regular file"), "{error}");
+        assert!(!std::fs::metadata(&socket).unwrap().is_file());
+        put_in_place(&partial, &file).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
     }
 }

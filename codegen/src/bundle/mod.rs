@@ -123,7 +123,7 @@ fn put(
     let written = File::create(&partial).map(BufWriter::new).and_then(|mut out| {
         write(&mut out)?;
         out.flush()?;
-        std::fs::rename(&partial, path)
+        crate::artifact::put_in_place(&partial, path)
     });
     written.map_err(|e| {
         // The error that counts is the first one.

@@ -19,6 +19,7 @@ use ansc_graph::{Combiner, Expr, Scalar, TensorType};
 use ansc_runtime::DType;
 
 use super::description::{Operand, description};
+use super::factors::{Factors, sum_named};
 use super::{Intrinsic, IntrinsicError, Native, NativeOp, Unit};
 use crate::program::IterKind::{Reduce, Spatial};
 
@@ -53,18 +54,11 @@ pub enum AmxOp {
     Store,
 }
 
-/// Types of factors that there are products of, and their sums.
-const FACTORS: [([DType; 2], DType); 5] = [
-    ([DType::BF16, DType::BF16], DType::F32),
-    ([DType::U8, DType::I8], DType::I32),
-    ([DType::I8, DType::U8], DType::I32),
-    ([DType::U8, DType::U8], DType::I32),
-    ([DType::I8, DType::I8], DType::I32),
-];
+const FACTORS: Factors = Factors(&[DType::BF16]);
 
 /// The type of sums of products, if there is an instruction for them.
 pub fn sum_of(factors: [DType; 2]) -> Option<DType> {
-    FACTORS.iter().find(|(known, _)| *known == factors).map(|(_, sum)| *sum)
+    FACTORS.sum_of(factors)
 }
 
 /// Terms in a group.
@@ -148,10 +142,12 @@ pub(super) fn named(name: &str) -> Option<Result<Intrinsic, IntrinsicError>> {
         ("zero", [sum, rows]) => Some(zero(name, sum_named(sum)?, length(rows)?)),
         ("store", [sum, rows]) => Some(store(name, sum_named(sum)?, length(rows)?)),
         ("rows", [dtype, size, apart]) => {
-            Some(load_rows(name, factor_named(dtype)?, size_of(size)?, Apart::named(apart)?))
+            Some(load_rows(name, FACTORS.named(dtype)?, size_of(size)?, Apart::named(apart)?))
         }
-        ("panel", [dtype, groups]) => Some(load_panel(name, factor_named(dtype)?, length(groups)?)),
-        ("dot", [a, b, size]) => dot(name, [factor_named(a)?, factor_named(b)?], size_of(size)?),
+        ("panel", [dtype, groups]) => {
+            Some(load_panel(name, FACTORS.named(dtype)?, length(groups)?))
+        }
+        ("dot", [a, b, size]) => dot(name, [FACTORS.named(a)?, FACTORS.named(b)?], size_of(size)?),
         _ => None,
     }
 }
@@ -165,14 +161,6 @@ fn size_of(text: &str) -> Option<(usize, usize)> {
 fn length(text: &str) -> Option<usize> {
     let n = text.parse().ok().filter(|n| (1..=ROWS).contains(n))?;
     (n.to_string() == text).then_some(n)
-}
-
-fn sum_named(name: &str) -> Option<DType> {
-    FACTORS.iter().map(|(_, sum)| *sum).find(|sum| sum.name() == name)
-}
-
-fn factor_named(name: &str) -> Option<DType> {
-    FACTORS.iter().map(|([a, _], _)| *a).find(|a| a.name() == name)
 }
 
 /// The unit that products of a type are done by.

@@ -26,6 +26,7 @@ use ansc_graph::{Combiner, Expr, Scalar, TensorType};
 use ansc_runtime::DType;
 
 use super::description::{Operand, description};
+use super::factors::{Factors, sum_named};
 use super::{Intrinsic, IntrinsicError, Native, NativeOp, Unit};
 use crate::index_map::IndexMap;
 use crate::program::IterKind::{Reduce, Spatial};
@@ -70,19 +71,11 @@ pub enum Side {
     Columns,
 }
 
-/// Types of factors that there are products of, and their sums.
-const FACTORS: [([DType; 2], DType); 6] = [
-    ([DType::F16, DType::F16], DType::F32),
-    ([DType::BF16, DType::BF16], DType::F32),
-    ([DType::U8, DType::I8], DType::I32),
-    ([DType::I8, DType::U8], DType::I32),
-    ([DType::U8, DType::U8], DType::I32),
-    ([DType::I8, DType::I8], DType::I32),
-];
+const FACTORS: Factors = Factors(&[DType::F16, DType::BF16]);
 
 /// The type of sums of products, if there is an instruction for them.
 pub fn sum_of(factors: [DType; 2]) -> Option<DType> {
-    FACTORS.iter().find(|(known, _)| *known == factors).map(|(_, sum)| *sum)
+    FACTORS.sum_of(factors)
 }
 
 /// Elements in a register.
@@ -190,21 +183,13 @@ pub(super) fn named(name: &str) -> Option<Result<Intrinsic, IntrinsicError>> {
     let words: Vec<&str> = name.strip_prefix("mma_")?.split('_').collect();
     match words[..] {
         ["zero", sum] => Some(zero(name, sum_named(sum)?)),
-        ["rows", dtype] => Some(load(name, Side::Rows, factor_named(dtype)?, false)),
-        ["rows", "t", dtype] => Some(load(name, Side::Rows, factor_named(dtype)?, true)),
-        ["columns", dtype] => Some(load(name, Side::Columns, factor_named(dtype)?, true)),
-        ["columns", "t", dtype] => Some(load(name, Side::Columns, factor_named(dtype)?, false)),
-        ["dot", a, b] => dot(name, [factor_named(a)?, factor_named(b)?]),
+        ["rows", dtype] => Some(load(name, Side::Rows, FACTORS.named(dtype)?, false)),
+        ["rows", "t", dtype] => Some(load(name, Side::Rows, FACTORS.named(dtype)?, true)),
+        ["columns", dtype] => Some(load(name, Side::Columns, FACTORS.named(dtype)?, true)),
+        ["columns", "t", dtype] => Some(load(name, Side::Columns, FACTORS.named(dtype)?, false)),
+        ["dot", a, b] => dot(name, [FACTORS.named(a)?, FACTORS.named(b)?]),
         _ => None,
     }
-}
-
-fn sum_named(name: &str) -> Option<DType> {
-    FACTORS.iter().map(|(_, sum)| *sum).find(|sum| sum.name() == name)
-}
-
-fn factor_named(name: &str) -> Option<DType> {
-    FACTORS.iter().map(|([a, _], _)| *a).find(|a| a.name() == name)
 }
 
 type Made = Result<Intrinsic, IntrinsicError>;

@@ -17,6 +17,7 @@
 pub mod amx;
 mod built_in;
 mod description;
+mod factors;
 pub mod mma;
 mod registry;
 mod verify;
