@@ -159,7 +159,7 @@ fn the_worst_products_go_back_to_floats() {
     let error = all["report"]["error"].as_f64().unwrap();
     // Half of the error: some stay, and some go.
     let bound = 0.5 * error;
-    let some = quantize(&bound.to_string());
+    let some = quantized(&bound.to_string());
     let some: Value = serde_json::from_slice(&some.stdout).unwrap();
     let report = &some["report"];
     let count = |name: &str| report["products"][name].as_u64().unwrap_or(0);
