@@ -114,6 +114,11 @@ def main():
          kernel_shape=[3, 3], pads=[1, 1, 1, 1])
     case("to_float", "MatMulIntegerToFloat", [Given(u8(5, 16)), b, scale(), scale(7), zero(), np.zeros(7, np.int8), floats(7)])
     case("dynamic_matmul", "DynamicQuantizeMatMul", [Given(floats(5, 16)), b, scale(), np.int8(3), floats(7)])
+    # The first operand has 8 bits, too, in blocks of its rows.
+    product = dict(N=24, bits=4, block_size=32, accuracy_level=4)
+    case("nbits_bytes", "MatMulNBits", [Given(floats(12, 128)), u8(24, 4, 16), scale(24, 4)], K=128, **product)
+    case("nbits_bytes_zeros", "MatMulNBits", [Given(floats(2, 7, 72)), u8(24, 3, 16), scale(24, 3), u8(24, 2)], K=72,
+         **product)
 
 
 if __name__ == "__main__":

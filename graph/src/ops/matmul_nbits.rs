@@ -6,13 +6,22 @@
 //!     matmul: f32[1, n] = sum[64] mul(b0[v0, v2], b3[v1, v2])
 //! ```
 //! The weight is unpacked where it is used, so that memory traffic stays that of the packed form.
+//!
+//! Where the model allows it, the other operand has 8 bits, too, with a step for each block:
+//!
+//! ```text
+//! rounded(f32[1, 64])   ->  q: i8[1, 64] = round(b0[v0, v1] / step[v0, v1 / 32])
+//!                           step: f32[1, 2] = max(max[32] abs(b0[v0, v1 * 32 + v2]), 1e-30) / 127
+//! matmul: f32[1, n] = sum[64] mul(mul(f32(q[v0, v2]), step[v0, v2 / 32]), b3[v1, v2])
+//! ```
 
 use ansc_runtime::DType;
 
-use super::stages::{Source, Stages};
+use super::quantize::quantized;
+use super::stages::{Source, Stages, real};
 use super::{OpError, sized};
-use crate::compute::TensorType;
-use crate::expr::{BinOp, Expr};
+use crate::compute::{Combiner, TensorType};
+use crate::expr::{BinOp, Expr, UnOp};
 use crate::op::{ComputeOp, Kind};
 
 /// A weight `[n, k]` in blocks of `block` elements along `k`, packed low bits first.
@@ -74,16 +83,68 @@ impl Packed {
     }
 }
 
+/// Blocks whose largest element is smaller are zeros: their step would not be a normal number.
+const TINY: f64 = 1e-30;
+/// The largest integer that a step is multiplied by.
+const LARGEST: f64 = 127.0;
+
+/// `a[.., k] -> q i8[.., k], step f32[.., blocks]`: what rounds each block to integers of 8 bits.
+pub fn rounded(packed: Packed, a: &TensorType) -> Result<ComputeOp, OpError> {
+    packed.check()?;
+    let outer = match a.shape.split_last() {
+        Some((&k, outer)) if k == packed.k && a.dtype.is_float() => outer.to_vec(),
+        _ => return Err(OpError::Invalid(format!("an operand {a} does not fit {packed:?}"))),
+    };
+    let (mut s, [a]) = Stages::new([a]);
+    let acc = DType::F32;
+    let ty = TensorType::new(acc, [&outer[..], &[packed.blocks()]].concat());
+    let largest = s.reduce("largest", Combiner::Max, ty.clone(), &[packed.block], |i, r| {
+        let (block, outer) = i.split_last().expect("an axis of blocks");
+        let at = block.clone() * Expr::index(packed.block) + r[0].clone();
+        let element = |at: &Expr| {
+            Expr::unary(UnOp::Abs, a.at_as(acc, &[outer, std::slice::from_ref(at)].concat()))
+        };
+        match packed.k.is_multiple_of(packed.block) {
+            true => element(&at),
+            false => {
+                let inside = at.clone().lt(Expr::index(packed.k));
+                Expr::select(inside, element(&at.min(Expr::index(packed.k - 1))), real(acc, 0.0))
+            }
+        }
+    });
+    let most = |i: &[Expr]| largest.at(i).max(real(acc, TINY));
+    let step = s.map("step", ty.clone(), |i| most(i) / real(acc, LARGEST));
+    let inverse = s.map("inverse", ty, |i| real(acc, LARGEST) / most(i));
+    let q = s.map("rounded", TensorType::new(DType::I8, a.ty().shape.clone()), |i| {
+        let at = of_block(packed, i);
+        quantized(acc, DType::I8, a.at_as(acc, i) * inverse.at(&at), None)
+    });
+    Ok(s.finish(Kind::Other("MatMulNBits.rounded".into()), &[&q, &step]))
+}
+
+/// The place of the block that an element of the first operand lies in.
+fn of_block(packed: Packed, at: &[Expr]) -> Vec<Expr> {
+    let (k, outer) = at.split_last().expect("an axis of terms");
+    [outer, &[k.clone().floor_div(packed.block as i64)]].concat()
+}
+
 /// `a[.., k]` times the transposed weight: `[.., n]`. `zero` is packed like the weight, or has
-/// the scales' shape and a float type; without it zero points are in the middle of the range.
+/// the scales' shape and a float type; without it zero points are in the middle of the range. With
+/// `step`, `a` is what [`rounded`] makes, and the result has 32 bits.
 pub fn matmul_nbits(
     packed: Packed,
     a: &TensorType,
     weight: &TensorType,
     scales: &TensorType,
     zero: Option<&TensorType>,
+    step: Option<&TensorType>,
 ) -> Result<ComputeOp, OpError> {
     let [weight_shape, scales_shape, zero_shape] = packed.shapes()?;
+    let outer = &a.shape[..a.shape.len().saturating_sub(1)];
+    let step_fits = step.is_none_or(|step| {
+        let shape = [outer, &[packed.blocks()]].concat();
+        a.dtype == DType::I8 && *step == TensorType::new(DType::F32, shape)
+    });
     let zero_fits = zero.is_none_or(|z| match z.dtype {
         DType::U8 => z.shape == zero_shape,
         _ => z.shape == scales_shape,
@@ -92,17 +153,19 @@ pub fn matmul_nbits(
         && weight.shape == weight_shape
         && weight.dtype == DType::U8
         && scales.shape == scales_shape;
-    if !fits || !zero_fits {
+    if !fits || !zero_fits || !step_fits {
         return Err(OpError::Invalid(format!(
             "a packed weight {weight} with scales {scales} and zero points {zero:?} does not fit \
              {packed:?} and an operand {a}"
         )));
     }
-    let inputs: Vec<&TensorType> = [a, weight, scales].into_iter().chain(zero).collect();
-    let mut s = Stages::of(&inputs);
+    let inputs = [a, weight, scales].into_iter().chain(zero).chain(step);
+    let mut s = Stages::of(&inputs.collect::<Vec<_>>());
+    let step = step.map(|_| s.source(3 + usize::from(zero.is_some())));
     let zero = zero.map(|_| s.source(3));
     let (a, bits, scales) = (s.source(0), s.source(1), s.source(2));
-    let acc = a.dtype().accumulator();
+    let to = if step.is_some() { DType::F32 } else { a.dtype() };
+    let acc = to.accumulator();
     let ty = sized(TensorType::new(acc, [packed.n, packed.k]))?;
     let weight = s.map("weight", ty, |i| unpacked(packed, acc, &bits, &scales, zero.as_ref(), i));
     let mut shape = a.ty().shape.clone();
@@ -110,9 +173,14 @@ pub fn matmul_nbits(
     let ty = sized(TensorType::new(acc, shape))?;
     let y = s.sum("matmul", ty, &[packed.k], |i, r| {
         let (column, row) = i.split_last().expect("has a last axis");
-        a.at_as(acc, &[row, r].concat()) * weight.at(&[column.clone(), r[0].clone()])
+        let at = [row, r].concat();
+        let element = match &step {
+            Some(step) => a.at_as(acc, &at) * step.at(&of_block(packed, &at)),
+            None => a.at_as(acc, &at),
+        };
+        element * weight.at(&[column.clone(), r[0].clone()])
     });
-    let y = s.cast(y, a.dtype());
+    let y = s.cast(y, to);
     Ok(s.finish(Kind::Other("MatMulNBits".into()), &[&y]))
 }
 

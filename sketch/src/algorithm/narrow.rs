@@ -13,7 +13,8 @@
 //! A block of activations is a step times integers of 24 bits, so that each product and the sum of
 //! a block are exact: the activations are rounded by 2^-24 of the largest in their block, as a sum
 //! of floats rounds anyway. An infinity or a NaN makes the whole row NaN. The three digits are rows
-//! of the product, for which a weight is unpacked once.
+//! of the product, for which a weight is unpacked once. Activations that are bytes with steps of
+//! blocks are one digit.
 //!
 //! [`factor`] finds the weight, [`digits`] makes the rows. Zero points and scales that differ
 //! between blocks are prepared in the order of the blocks; scales of a whole column are applied at
@@ -31,7 +32,7 @@ use crate::default::inline::drop_stages;
 use crate::default::usage::readers;
 use crate::packed::Packing;
 use crate::task::Task;
-use digits::Rows;
+use digits::{Rows, is_of_bytes};
 use factor::{Axes, Factor, Zero};
 
 /// Terms of a block at most: more activations would share a step.
@@ -72,7 +73,8 @@ pub(super) fn pays(task: &Task) -> bool {
     product.is_some_and(|p| {
         let shape = &task.compute.stages[p.stage].ty.shape;
         let rows: usize = shape[..shape.len() - 1].iter().product();
-        (rows <= FEW_ROWS || task.machine.vector_bytes >= FAST_BYTES) && p.rewrite(task).is_some()
+        let is_fast = task.machine.vector_bytes >= FAST_BYTES || is_of_bytes(&p, &task.compute);
+        (rows <= FEW_ROWS || is_fast) && p.rewrite(task).is_some()
     })
 }
 

@@ -94,14 +94,7 @@ impl Axes<'_> {
     /// Terms for which the value is the same at least; 0 if for all. None if it varies in another
     /// way.
     pub(super) fn block(&self, e: &Expr) -> Option<usize> {
-        let mut block = 0;
-        let rest = e.rewrite(&mut |e| match e {
-            Expr::Binary(BinOp::FloorDiv, x, n) if **x == Expr::Var(self.term) => {
-                block = gcd(block, usize::try_from(n.as_const()?.as_i64()).ok()?);
-                Some(Expr::int(0))
-            }
-            _ => None,
-        });
+        let (block, rest) = by_blocks(e, self.term);
         rest.vars().into_iter().all(|v| v == self.column).then_some(block)
     }
 
@@ -210,6 +203,20 @@ impl Zero {
             Zero::Float(e) => Zero::Float(e - Expr::float(DType::F32, least as f64)),
         }
     }
+}
+
+/// Terms that share the number of each block that a value is read by, 0 if it is read by none; and
+/// the value of the first block.
+pub(super) fn by_blocks(e: &Expr, term: VarId) -> (usize, Expr) {
+    let mut block = 0;
+    let first = e.rewrite(&mut |e| match e {
+        Expr::Binary(BinOp::FloorDiv, x, n) if **x == Expr::Var(term) => {
+            block = gcd(block, usize::try_from(n.as_const()?.as_i64()).ok()?);
+            Some(Expr::int(0))
+        }
+        _ => None,
+    });
+    (block, first)
 }
 
 /// An `i32` without so much of it.

@@ -15,10 +15,15 @@ fn given(compute: &Compute, seed: u64) -> Vec<Tensor> {
 }
 
 /// The rewritten task computes what is expected, as an expression and scheduled for several
-/// machines.
+/// machines. All inputs but the first are constants.
 fn check_narrow(compute: &Compute, inputs: &[Tensor], expected: &[f64]) {
+    check_narrow_of(&task(compute.clone(), true), inputs, expected);
+}
+
+fn check_narrow_of(given: &Task, inputs: &[Tensor], expected: &[f64]) {
+    let compute = &given.compute;
     for (vector_bytes, registers) in [(16, 16), (32, 16), (64, 32)] {
-        let mut task = task(compute.clone(), true);
+        let mut task = given.clone();
         task.machine = Machine::new(vector_bytes, registers);
         let rewritten = Algorithm::Narrow.rewrite(&task);
         let rewritten = rewritten.unwrap_or_else(|| panic!("it applies to {compute}"));
@@ -80,7 +85,7 @@ fn check_nbits(rows: &[usize], packed: Packed, zeros: Zeros) {
         Zeros::Packed => Some(TensorType::new(DType::U8, zero)),
         Zeros::Floats => Some(scales.clone()),
     };
-    let op = matmul_nbits(packed, &a, &weight, &scales, zero.as_ref()).unwrap();
+    let op = matmul_nbits(packed, &a, &weight, &scales, zero.as_ref(), None).unwrap();
     let inputs = given(&op.expr, (n * k + bits) as u64);
     let (x, w, s) = (inputs[0].to_f64_vec(), inputs[1].bytes(), inputs[2].to_f64_vec());
     let (row_bytes, zero_bytes) = (w.len() / n, (blocks * bits).div_ceil(8));
@@ -112,6 +117,35 @@ fn all_bits_blocks_and_zero_points() {
         }
         check_nbits(&[2, 3], Packed { n: 20, k: 300, bits: 4, block: 256 }, zeros);
         check_nbits(&[1, 1], Packed { n: 129, k: 40, bits: 4, block: 64 }, zeros);
+    }
+}
+
+/// Activations of 8 bits are what they stand for; no digits are made of them.
+#[test]
+fn activations_of_bytes_are_one_digit() {
+    for (rows, k, block) in [(1, 128, 32), (5, 121, 16), (40, 256, 128), (3, 300, 256)] {
+        let packed = Packed { n: 37, k, bits: 4, block };
+        let [weight, scales, _] = packed.shapes().unwrap();
+        let blocks = scales[1];
+        let of = |dtype, shape: &[usize]| TensorType::new(dtype, shape);
+        let (a, step) = (of(DType::I8, &[rows, k]), of(DType::F32, &[rows, blocks]));
+        let (weight, scales) = (of(DType::U8, &weight), of(DType::F32, &scales));
+        let op = matmul_nbits(packed, &a, &weight, &scales, None, Some(&step)).unwrap();
+        let inputs = given(&op.expr, k as u64);
+        let [x, s, steps] = [0, 2, 3].map(|i| inputs[i].to_f64_vec());
+        let row_bytes = inputs[1].bytes().len() / 37;
+        let term = |i: usize, j: usize, t: usize| {
+            let code = number(&inputs[1].bytes()[j * row_bytes..], 4, t) - 8.0;
+            let b = t / block;
+            x[i * k + t] * steps[i * blocks + b] * code * s[j * blocks + b]
+        };
+        let places = (0..rows).flat_map(|i| (0..37).map(move |j| (i, j)));
+        let expected: Vec<f64> = places.map(|(i, j)| (0..k).map(|t| term(i, j, t)).sum()).collect();
+        let mut task = task(Compute::clone(&op.expr), true);
+        task.constant[3] = false;
+        check_narrow_of(&task, &inputs, &expected);
+        let made = Algorithm::Narrow.rewrite(&task).unwrap().task.compute.to_string();
+        assert!(!made.contains("whole"), "{made}");
     }
 }
 
@@ -184,7 +218,7 @@ fn many_rows_need_fast_products_of_bytes() {
         let a = TensorType::new(DType::F32, [rows, 128]);
         let weight = TensorType::new(DType::U8, weight);
         let scales = TensorType::new(DType::F32, scales);
-        let op = matmul_nbits(packed, &a, &weight, &scales, None).unwrap();
+        let op = matmul_nbits(packed, &a, &weight, &scales, None, None).unwrap();
         let mut task = task(Compute::clone(&op.expr), true);
         task.machine = Machine::new(vector_bytes, 32);
         task.preferred()
