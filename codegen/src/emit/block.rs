@@ -121,8 +121,9 @@ impl<'c> Emitter<'c, '_> {
     /// `so_far` plus products of four bytes, one after the other.
     fn add_dots(&mut self, so_far: Reg<'c>, value: &Expr) -> Result<Reg<'c>> {
         if let Expr::Binary(BinOp::Dot4, a, b) = value {
-            let (a, b) = (self.value(a)?, self.value(b)?);
-            return Ok(ops::dot4(&self.ir, self.target, so_far, a, b));
+            let are_small = have_seven_bits(a);
+            let bytes = ops::Bytes { a: self.value(a)?, are_small, b: self.value(b)? };
+            return Ok(ops::dot4(&self.ir, self.target, so_far, bytes));
         }
         value.children().into_iter().try_fold(so_far, |sum, term| self.add_dots(sum, term))
     }
@@ -218,6 +219,15 @@ fn is_dots(e: &Expr) -> bool {
         Expr::Binary(BinOp::Add, a, b) => is_dots(a) && is_dots(b),
         _ => false,
     }
+}
+
+/// Whether no byte of an integer of 32 bits is beyond 127, as a mask tells.
+fn have_seven_bits(e: &Expr) -> bool {
+    let is_mask = |e: &Expr| {
+        let mask = e.as_const().map(|mask| mask.as_i64() as u32);
+        mask.is_some_and(|mask| mask & 0x8080_8080 == 0)
+    };
+    matches!(e, Expr::Binary(BinOp::And, a, b) if is_mask(a) || is_mask(b))
 }
 
 /// The operands of a chain of `and`.

@@ -33,7 +33,10 @@ pub(crate) fn binary<'c>(
     }
     match dtype {
         DType::Bool => bool_binary(ir, op, a, b),
-        DType::I32 if op == BinOp::Dot4 => Some(super::dot4(ir, target, ir.same(a, 0.0), a, b)),
+        DType::I32 if op == BinOp::Dot4 => {
+            let bytes = super::Bytes { a, are_small: false, b };
+            Some(super::dot4(ir, target, ir.same(a, 0.0), bytes))
+        }
         _ => int_binary(ir, op, dtype.is_signed_int(), a, b),
     }
     .ok_or(Undefined { op: op.name(), dtype })

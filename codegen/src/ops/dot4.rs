@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! acc + dot4(a, b), 16 lanes, avx512vnni   ->   vpdpbusd
+//! .., 8 lanes, avx2, bytes of a below 128  ->   vpmaddubsw, vpmaddwd with ones
 //! .., 8 lanes, avx2                        ->   two vpmaddwd: of the even bytes and of the odd ones, as 16 bits
 //! .., otherwise                            ->   four multiplications of 32 bits
 //! ```
 //!
-//! All are exact; the instruction for bytes that older processors have (`pmaddubsw`) saturates.
+//! All are exact. The instruction for bytes that older processors have (`vpmaddubsw`) saturates at 16 bits, which two
+//! products do not reach if the bytes without a sign have seven bits: weights of few bits do.
 
 use inkwell::intrinsics::Intrinsic;
 use inkwell::types::BasicTypeEnum;
@@ -14,22 +16,33 @@ use inkwell::types::BasicTypeEnum;
 use crate::emit::ir::{Ir, Kind, Reg, lanes};
 use crate::target::{Arch, Target};
 
+/// The factors of [`dot4`].
+pub(crate) struct Bytes<'c> {
+    /// Without signs.
+    pub(crate) a: Reg<'c>,
+    /// Whether those are below 128.
+    pub(crate) are_small: bool,
+    /// With signs.
+    pub(crate) b: Reg<'c>,
+}
+
 /// `acc + dot4(a, b)`; each may be a scalar where another is a vector.
-pub(crate) fn dot4<'c>(
-    ir: &Ir<'c>,
-    target: &Target,
-    acc: Reg<'c>,
-    a: Reg<'c>,
-    b: Reg<'c>,
-) -> Reg<'c> {
+pub(crate) fn dot4<'c>(ir: &Ir<'c>, target: &Target, acc: Reg<'c>, bytes: Bytes<'c>) -> Reg<'c> {
+    let Bytes { a, are_small, b } = bytes;
     let all = lanes(acc).or(lanes(a)).or(lanes(b));
     let [acc, a, b] = [acc, a, b].map(|v| ir.splat(v, all));
     if let Some(name) = all.and_then(|n| bytes_instruction(target, n)) {
         return call(ir, name, &[acc, a, b]);
     }
-    let sum = match all.and_then(|n| words_instruction(target, n)) {
-        Some(name) => halves(ir, name, a, b),
-        None => products(ir, a, b),
+    let pairs = all.and_then(|n| pairs_instruction(target, n)).filter(|_| are_small);
+    let sum = match (pairs, all.and_then(|n| words_instruction(target, n))) {
+        (Some(pairs), Some(words)) => {
+            let products = call(ir, pairs, &[a, b]);
+            let ones = ir.int(16, 1, lanes(products));
+            call(ir, words, &[products, ones])
+        }
+        (_, Some(name)) => halves(ir, name, a, b),
+        (_, None) => products(ir, a, b),
     };
     ir.add(acc, sum)
 }
@@ -51,6 +64,16 @@ fn words_instruction(target: &Target, lanes: u32) -> Option<&'static str> {
         16 if target.has("avx512bw") => Some("llvm.x86.avx512.pmaddw.d.512"),
         8 if target.has("avx2") => Some("llvm.x86.avx2.pmadd.wd"),
         4 if target.arch == Arch::X86_64 => Some("llvm.x86.sse2.pmadd.wd"),
+        _ => None,
+    }
+}
+
+/// Two products of bytes and their sum, in 16 bits.
+fn pairs_instruction(target: &Target, lanes: u32) -> Option<&'static str> {
+    match lanes {
+        16 if target.has("avx512bw") => Some("llvm.x86.avx512.pmaddubs.w.512"),
+        8 if target.has("avx2") => Some("llvm.x86.avx2.pmadd.ub.sw"),
+        4 if target.has("ssse3") => Some("llvm.x86.ssse3.pmadd.ub.sw.128"),
         _ => None,
     }
 }

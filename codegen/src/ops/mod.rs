@@ -11,7 +11,7 @@ mod unary;
 
 pub(crate) use arith::{binary, combine};
 pub(crate) use cast::cast;
-pub(crate) use dot4::dot4;
+pub(crate) use dot4::{Bytes, dot4};
 pub(crate) use unary::unary;
 
 use ansc_graph::Scalar;

@@ -39,12 +39,14 @@ fn words(n: usize) -> TensorType {
     TensorType::new(DType::I32, [n])
 }
 
-/// `y[i] = sum{k} dot4(a[k, i], b[k])`, the right side or the left one the same in all lanes.
-fn sums(n: usize, turned: bool) -> Compute {
+/// `y[i] = sum{k} dot4(a[k, i], b[k])`, the right side or the left one the same in all lanes. With a mask, `a & mask`
+/// is what is multiplied.
+fn sums(n: usize, turned: bool, mask: Option<i64>) -> Compute {
     let a = Expr::load(0, vec![Expr::var(1), Expr::var(0)]);
     let b = Expr::load(1, vec![Expr::var(1)]);
     let body = if turned { [b, a] } else { [a, b] };
     let [a, b] = body;
+    let a = mask.map_or(a.clone(), |mask| a.and(Expr::float(DType::I32, mask as f64)));
     let body = Expr::binary(BinOp::Dot4, a, b);
     let stage = Stage::reduction("y", words(n), Combiner::Sum, vec![5], body);
     Compute::single(vec![TensorType::new(DType::I32, [5, n]), words(5)], stage)
@@ -54,8 +56,12 @@ fn sums(n: usize, turned: bool) -> Compute {
 fn every_width_on_every_machine() {
     for cpu in CPUS {
         let target = Target::parse(cpu).unwrap();
-        for (n, turned) in [(16, false), (16, true), (8, false), (8, true), (4, false), (3, true)] {
-            let compute = sums(n, turned);
+        let sizes = [(16, false), (16, true), (8, false), (8, true), (4, false), (3, true)];
+        // Seven bits fit every instruction; the last mask leaves eight in one byte.
+        let masks = [None, Some(0x7f7f_7f7f), Some(0x0f0f_0f0f), Some(0x7fff_7f7f)];
+        for ((n, turned), mask) in sizes.into_iter().flat_map(|size| masks.map(|mask| (size, mask)))
+        {
+            let compute = sums(n, turned, mask);
             let inputs = [bytes(DType::I32, &[5, n], 1), bytes(DType::I32, &[5], 2)];
             let given: Vec<&Tensor> = inputs.iter().collect();
             let expected = interp::eval(&compute, &given).unwrap();
@@ -66,7 +72,7 @@ fn every_width_on_every_machine() {
                     continue;
                 }
                 let found = Kernel::for_target(&program, &target).run_in(&given, 1);
-                compare(&format!("{cpu} {n} {marks:?}"), &found, &expected, &exact);
+                compare(&format!("{cpu} {n} {mask:?} {marks:?}"), &found, &expected, &exact);
             }
         }
     }
