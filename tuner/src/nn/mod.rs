@@ -107,6 +107,29 @@ pub(crate) mod testing {
         check_gradient(x, of_x, loss, random);
     }
 
+    /// The same for a deep network, along the signs of the gradient in each part: there the slope is steep, and the
+    /// kinks of many layers and the rounding of their sums are small beside it.
+    pub(crate) fn check_deep_gradient<N: Parameters + Clone>(
+        network: &N,
+        gradient: &N,
+        loss: &dyn Fn(&N) -> f64,
+    ) {
+        for (part, gradient) in gradient.parts().into_iter().enumerate() {
+            let found: f64 = gradient.iter().map(|g| f64::from(g.abs())).sum();
+            let at = |step: f32| {
+                let mut moved = network.clone();
+                let values = moved.parts_mut().swap_remove(part);
+                let signs = gradient.iter().map(|g| if *g == 0.0 { 0.0 } else { g.signum() });
+                values.iter_mut().zip(signs).for_each(|(v, sign)| *v += step * sign);
+                loss(&moved)
+            };
+            let steps = [1e-3f32, 4e-4, 1e-4];
+            let differences = steps.map(|step| (at(step) - at(-step)) / f64::from(2.0 * step));
+            let agrees = |d: &f64| (found - d).abs() < 0.03 + 0.05 * d.abs();
+            assert!(differences.iter().any(agrees), "part {part}: {found}, {differences:?}");
+        }
+    }
+
     /// Holds a gradient against differences of the loss, along a random direction in each part. A long step may cross
     /// the kink of a `relu`, and a short one drowns in rounding: one of the steps must agree.
     pub(crate) fn check_gradient<N: Parameters + Clone>(

@@ -135,7 +135,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::nn::testing::{check_gradient, numbers};
+    use crate::nn::testing::{check_deep_gradient, numbers};
 
     const SIZES: Sizes = Sizes { inputs: 5, width: 8, attention: 2, heads: 2 };
 
@@ -166,7 +166,7 @@ mod tests {
             let passed = network.forward(&batch, 2);
             let gradient = network.backward(&batch, &passed, &loss_gradient(&passed.scores));
             let loss = |moved: &Network| loss(&moved.forward(&batch, 2).scores);
-            check_gradient(&network, &gradient, &loss, random);
+            check_deep_gradient(&network, &gradient, &loss);
         }
     }
 
