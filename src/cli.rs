@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use learned::*;
+pub use pages::*;
 pub use shared::*;
 
 use parse::{parse_count, parse_input, parse_seconds, parse_streams, parse_threads};
 
+mod learned;
+mod pages;
 mod parse;
 mod shared;
 
@@ -61,6 +65,10 @@ pub enum Command {
     Report(Report),
     /// Compare search strategies on one subgraph: the same space, budget and measurer, several seeds
     Lab(Lab),
+    /// Collect, merge, divide and describe data sets of measured schedules, for learned cost models
+    Dataset(Dataset),
+    /// Train cost models on a data set, and judge them by tasks that they did not see
+    Train(Train),
     /// Print a script that lets a shell complete the words of this command
     Completions(Completions),
     /// Print or write the manual pages
@@ -87,6 +95,8 @@ impl Command {
             Command::Records(a) => a.json,
             Command::Report(a) => a.json,
             Command::Lab(a) => a.json,
+            Command::Dataset(a) => a.json,
+            Command::Train(a) => a.json,
             Command::Tune(a) => a.json || a.json_lines,
             Command::Completions(_) | Command::Man(_) | Command::Worker(_) => false,
         }
@@ -483,6 +493,9 @@ pub struct Lab {
     /// strategies that ask
     #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
     pub cost_model: String,
+    /// Start from a trained cost model, which `ansc train` wrote
+    #[arg(long = "model", value_name = "FILE", conflicts_with = "cost_model")]
+    pub trained: Option<PathBuf>,
     /// Leaders of each run that are measured again at its end
     #[arg(long, default_value_t = 4, value_name = "N")]
     pub settle: usize,
@@ -526,26 +539,6 @@ pub struct Quantize {
     /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Args, Debug)]
-pub struct Operators {
-    /// Print one JSON object in place of text
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args, Debug)]
-pub struct Completions {
-    /// The shell
-    pub shell: clap_complete::Shell,
-}
-
-#[derive(Args, Debug)]
-pub struct Man {
-    /// Where the pages go, one for each verb [default: one page on standard output]
-    #[arg(short, long, value_name = "DIR")]
-    pub output_dir: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

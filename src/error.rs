@@ -6,6 +6,7 @@ use ansc_codegen::CodegenError;
 use ansc_frontend::ImportError;
 use ansc_runtime::tensor::TensorError;
 use ansc_runtime::{LoadErrorKind, PoolError, SessionError};
+use ansc_tuner::dataset::DatasetError;
 use ansc_tuner::lab::{LabError, SpaceError};
 use ansc_tuner::tune::TuneError;
 
@@ -48,6 +49,8 @@ pub enum Error {
     #[error("{0}")]
     Lab(#[from] LabError),
     #[error("{0}")]
+    Dataset(#[from] DatasetError),
+    #[error("{0}")]
     Records(#[from] ansc_tuner::records::RecordsError),
     #[error("{0}")]
     Mismatch(String),
@@ -81,6 +84,7 @@ impl Error {
             {
                 EXIT_MACHINE
             }
+            Error::Dataset(DatasetError::Measure(e)) if e.is_of_the_machine() => EXIT_MACHINE,
             Error::Session(SessionError::Pool(PoolError::TooMany { .. })) => EXIT_USAGE,
             Error::Codegen(CodegenError::UnknownTarget { .. }) => EXIT_USAGE,
             Error::Session(_) => EXIT_MACHINE,

@@ -17,7 +17,15 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         verb: "compile",
-        options: &["per_round", "minutes", "until_gain", "constants", "strategy", "cost_model"],
+        options: &[
+            "per_round",
+            "minutes",
+            "until_gain",
+            "constants",
+            "strategy",
+            "cost_model",
+            "trained",
+        ],
         is_idle: |compile| compile.get_one("trials") == Some(&0usize),
         reason: "does nothing without a search: say how long with --trials N",
     },

@@ -58,6 +58,7 @@ pub fn compare(
         trials: args.trials,
         per_round: args.per_round,
         cost_model: args.cost_model.clone(),
+        trained: args.trained.clone(),
         space: args.space.parse().map_err(LabError::from)?,
         settle: if args.simulated { 0 } else { args.settle },
         target: device.name,
@@ -105,7 +106,7 @@ fn measurer(
 }
 
 /// A file as it is; a generated workload is written to the folder.
-fn workload(name: &str, folder: &Path) -> Result<PathBuf, Error> {
+pub(crate) fn workload(name: &str, folder: &Path) -> Result<PathBuf, Error> {
     let path = PathBuf::from(name);
     if path.extension().is_some_and(|e| e == "onnx") || path.is_file() {
         kinds::expect(&path, &[Kind::Model])?;

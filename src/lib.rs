@@ -6,6 +6,7 @@ pub mod choice;
 pub mod cli;
 pub mod command_line;
 pub mod compare;
+pub mod dataset;
 pub mod error;
 pub mod files;
 pub mod folder;
@@ -27,6 +28,7 @@ pub mod quantize;
 pub mod samples;
 pub mod search;
 pub mod shipped;
+pub mod train;
 pub mod verbs;
 pub mod version;
 

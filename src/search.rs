@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ansc_codegen::Target;
 use ansc_tuner::measure::{Caches, LocalMeasurer, LocalOptions, WorkerCommand};
-use ansc_tuner::model::{self, SharedModel, WarmUp};
+use ansc_tuner::model::{self, CostModel, Known, SharedModel, WarmUp};
 use ansc_tuner::records::{MachineRecord, Sqlite};
 use ansc_tuner::strategy;
 use ansc_tuner::tune::{self, Report, TuneError, Tuner, Watch, Weighted};
@@ -89,7 +89,7 @@ pub fn tune(
     };
     let mut measurer = LocalMeasurer::new(measuring).map_err(TuneError::from)?;
     let name = model.file_name().map(|n| n.to_string_lossy().into_owned());
-    let model = cost_model(search, &tasks);
+    let model = cost_model(search, &tasks)?;
     let new_strategy = |task: usize| -> Box<dyn SearchStrategy> {
         let seed = search.seed ^ (task as u64) << 32;
         let made = strategy::create(&search.strategy, &model, seed);
@@ -128,11 +128,16 @@ fn know_limits(records: &mut Sqlite, target: &str, threads: usize) -> Result<(),
 /// Samples that a model needs before it is asked, at most.
 const WARM_UP: usize = 100;
 
-fn cost_model(search: &Search, tasks: &[Weighted]) -> SharedModel {
+fn cost_model(search: &Search, tasks: &[Weighted]) -> Result<SharedModel, Error> {
+    let shared = |model: Box<dyn CostModel>| Arc::new(RwLock::new(model));
+    if let Some(path) = &search.trained {
+        let (model, _) = model::file::load(path).map_err(|e| Error::file(path, e))?;
+        return Ok(shared(Box::new(Known(model))));
+    }
     let model =
         model::create(&search.cost_model, search.seed).expect("the command line knows the names");
     let least = WARM_UP.min(tasks.len() * search.per_round / 2);
-    Arc::new(RwLock::new(Box::new(WarmUp::new(model, least, search.seed))))
+    Ok(shared(Box::new(WarmUp::new(model, least, search.seed))))
 }
 
 /// The first interrupt lets the round come to its end, the second ends the program. The same goes for what a session

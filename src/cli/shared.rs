@@ -139,12 +139,16 @@ pub struct Search {
     /// whose constants fit the last cache or do not
     #[arg(long, value_enum, default_value_t = Constants::Auto)]
     pub constants: Constants,
-    /// The strategy that finds candidates
-    #[arg(long, default_value = "opevo", value_parser = ansc_tuner::strategy::NAMES)]
+    /// The strategy that finds candidates; with --model it is `evolutionary` by default
+    #[arg(long, default_value = "opevo", value_parser = ansc_tuner::strategy::NAMES,
+          default_value_if("trained", clap::builder::ArgPredicate::IsPresent, "evolutionary"))]
     pub strategy: String,
     /// The model that tells good candidates from bad ones before they are measured
     #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
     pub cost_model: String,
+    /// Start from a trained cost model, which `ansc train` wrote
+    #[arg(long = "model", value_name = "FILE", conflicts_with = "cost_model")]
+    pub trained: Option<PathBuf>,
 }
 
 /// Where a kernel finds its constants while it is measured.

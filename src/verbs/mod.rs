@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod compile;
 mod completions;
+mod dataset;
 mod explain;
 mod given;
 mod inspect;
@@ -18,6 +19,7 @@ mod run;
 mod show;
 mod sizes;
 mod sketches;
+mod train;
 mod tune;
 mod verify;
 mod worker;
@@ -52,6 +54,8 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Records(args) => records::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Dataset(args) => dataset::run(&args),
+        Command::Train(args) => train::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -59,13 +59,9 @@ fn run(name: &str, text: &str, rounds: usize) {
             Simulated::default().measure(&task, &candidates).expect("nothing can go wrong");
         let start = Instant::now();
         candidates.iter().zip(outcomes).for_each(|(c, o)| search.add(c, o));
-        let sample = |(c, o): &(ansc_tuner::Candidate, ansc_tuner::Outcome)| Sample {
-            task: 0,
-            features: c.features.clone(),
-            seconds: o.seconds(),
-        };
-        let samples: Vec<Sample> = search.measured.iter().map(sample).collect();
-        model.write().expect("no thread panics").train(&samples);
+        let mut model = model.write().expect("no thread panics");
+        let samples: Vec<Sample> = search.samples(0, model.needs()).collect();
+        model.train(&samples);
         learning += start.elapsed().as_secs_f64();
     }
     let each = proposing / rounds as f64;

@@ -1,7 +1,7 @@
 //! Candidates, and what a search of one task knows.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ansc_sketch::default::Scheduled;
 use ansc_sketch::features::{Features, features};
@@ -12,6 +12,7 @@ use ansc_sketch::{Task, Trace};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use crate::model::{Needs, Sample as Measured, Subject, View};
 use crate::outcome::Outcome;
 
 /// A schedule that might be measured.
@@ -21,8 +22,8 @@ pub struct Candidate {
     pub trace: Trace,
     /// The program that the trace makes.
     pub scheduled: Scheduled,
-    /// The program as cost models see it.
-    pub features: Arc<Features>,
+    /// Of the program, once somebody asked.
+    features: OnceLock<Arc<Features>>,
     /// Structural hash of the program: traces that make the same program are one candidate.
     pub program: u64,
 }
@@ -46,10 +47,23 @@ impl Candidate {
     }
 }
 
+impl Candidate {
+    /// The program as cost models see it.
+    pub fn features(&self) -> &Arc<Features> {
+        self.features.get_or_init(|| Arc::new(features(&self.scheduled.program)))
+    }
+
+    /// The candidate as a model sees it that needs this much.
+    pub fn view<'a>(&'a self, subject: &'a Subject, needs: Needs) -> View<'a> {
+        let features = (needs == Needs::Program).then(|| self.features().as_ref());
+        View { subject, trace: &self.trace, features }
+    }
+}
+
 impl From<Sample> for Candidate {
     fn from(sample: Sample) -> Candidate {
         let program = sample.scheduled.program.structural_hash();
-        let features = Arc::new(features(&sample.scheduled.program));
+        let features = OnceLock::new();
         Candidate { trace: sample.trace, scheduled: sample.scheduled, features, program }
     }
 }
@@ -58,6 +72,8 @@ impl From<Sample> for Candidate {
 pub struct Search {
     /// The task that is searched.
     pub task: Arc<Task>,
+    /// The task as models see it.
+    pub subject: Arc<Subject>,
     /// The first is the default schedule's.
     pub sketches: Vec<Sketch>,
     /// In the order of measurement.
@@ -70,7 +86,8 @@ impl Search {
     /// A search that has measured nothing.
     pub fn new(task: Arc<Task>) -> Search {
         let sketches = task.sketches();
-        Search { task, sketches, measured: vec![], index: HashMap::new() }
+        let subject = Arc::new(Subject::of(&task));
+        Search { task, subject, sketches, measured: vec![], index: HashMap::new() }
     }
 
     /// Whether the candidate's program was measured.
@@ -97,6 +114,29 @@ impl Search {
                 self.index.insert(candidate.program, self.measured.len());
                 self.measured.push((candidate.clone(), outcome));
             }
+        }
+    }
+
+    /// What was measured, for a model that needs this much. Samples of one task all have its number.
+    pub fn samples(&self, task: usize, needs: Needs) -> impl Iterator<Item = Measured> {
+        self.measured.iter().map(move |(c, o)| self.sample(task, c, o, needs))
+    }
+
+    /// A candidate of this search that was measured, for a model that needs this much.
+    pub fn sample(
+        &self,
+        task: usize,
+        candidate: &Candidate,
+        outcome: &Outcome,
+        needs: Needs,
+    ) -> Measured {
+        Measured {
+            task,
+            platform: 0,
+            subject: self.subject.clone(),
+            trace: Arc::new(candidate.trace.clone()),
+            features: (needs == Needs::Program).then(|| candidate.features().clone()),
+            seconds: outcome.seconds(),
         }
     }
 

@@ -11,6 +11,7 @@
 #![deny(missing_docs)]
 
 pub mod candidate;
+pub mod dataset;
 pub mod lab;
 pub mod measure;
 pub mod model;
@@ -34,7 +35,11 @@ pub use outcome::{Failure, Outcome};
 pub use records::{Record, Records};
 pub use strategy::SearchStrategy;
 
-/// The example of the page is compiled and run with the tests.
+/// The examples of the pages are compiled and run with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/src/strategies.md")]
 struct Strategies;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/src/learned-models.md")]
+struct LearnedModels;

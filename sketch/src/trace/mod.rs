@@ -24,6 +24,7 @@ mod near;
 mod options;
 mod record;
 mod sample;
+mod sentence;
 mod table;
 mod text;
 mod words;
@@ -36,6 +37,7 @@ pub use mutate::mutate_tile;
 pub use near::{count_near_tiles, near_extents};
 pub use record::Recorder;
 pub use sample::{count_tiles, sample_tile};
+pub use sentence::{Sentence, Word};
 pub use table::Instruction;
 
 use rand::Rng;

@@ -109,23 +109,41 @@ macro_rules! instructions {
                 }
             }
 
-            /// The call, without variables and decisions.
-            pub(super) fn call(&self) -> String {
-                let name = match self {
-                    Instruction::SamplePerfectTile { target, max_innermost, out, .. } => {
-                        return sampled_tile("sample_perfect_tile", *target, out, *max_innermost);
-                    }
-                    Instruction::SampleTile { target, max_innermost, out, .. } => {
-                        return sampled_tile("sample_tile", *target, out, *max_innermost);
-                    }
-                    Instruction::SampleCategorical { candidates, weights, .. } => {
-                        let (candidates, weights) = (list(candidates), list(weights));
-                        return format!("sample_categorical([{candidates}], [{weights}])");
-                    }
+            /// The names of all instructions, once each. New ones may come anywhere.
+            pub const NAMES: &'static [&'static str] = &[
+                "sample_perfect_tile",
+                "sample_tile",
+                "sample_categorical",
+                "sample_compute_location",
+                $(stringify!($method),)*
+            ];
+
+            /// As its text begins.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    Instruction::SamplePerfectTile { .. } => "sample_perfect_tile",
+                    Instruction::SampleTile { .. } => "sample_tile",
+                    Instruction::SampleCategorical { .. } => "sample_categorical",
                     Instruction::SampleComputeLocation { .. } => "sample_compute_location",
                     $(Instruction::$name { .. } => stringify!($method),)*
-                };
-                format!("{name}({})", list(&self.operands()))
+                }
+            }
+
+            /// The call, without variables and decisions.
+            pub(super) fn call(&self) -> String {
+                let name = self.name();
+                match self {
+                    Instruction::SamplePerfectTile { target, max_innermost, out, .. }
+                    | Instruction::SampleTile { target, max_innermost, out, .. } => {
+                        sampled_tile(name, *target, out, *max_innermost)
+                    }
+                    Instruction::SampleCategorical { candidates, weights, .. } => {
+                        format!("{name}([{}], [{}])", list(candidates), list(weights))
+                    }
+                    Instruction::SampleComputeLocation { .. } | decides_nothing!() => {
+                        format!("{name}({})", list(&self.operands()))
+                    }
+                }
             }
         }
 

@@ -15,6 +15,7 @@ pub mod space;
 mod summary;
 mod tag;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -25,6 +26,7 @@ use rand::rngs::StdRng;
 
 use crate::candidate::Candidate;
 use crate::measure::{MeasureError, Measurer};
+use crate::model::ModelFileError;
 use crate::outcome::Outcome;
 use crate::records::{Journal, Key, Record, Records, RecordsError, TaskRecord};
 use run::Run;
@@ -46,6 +48,8 @@ pub struct Options {
     pub per_round: usize,
     /// The name of the cost model, for strategies that ask one.
     pub cost_model: String,
+    /// A file with a trained model, with which runs begin in place of that of the name.
+    pub trained: Option<PathBuf>,
     /// The schedules that all of them search.
     pub space: Space,
     /// Candidates of each run that are measured again at its end, the best of which is the run's result. None on
@@ -77,6 +81,15 @@ pub enum LabError {
     /// No cost model has this name.
     #[error("there is no cost model `{0}`")]
     CostModel(String),
+    /// The trained model cannot be used.
+    #[error("{}: {cause}", path.display())]
+    Trained {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: ModelFileError,
+    },
     /// The machine or the target is at fault.
     #[error("none of {trials} candidates ran; `ansc tune` on the same model says why")]
     NothingRan {

@@ -10,7 +10,7 @@ use ansc_sketch::rules::Sketch;
 use super::tag::{Tag, When, rounded};
 use super::{LabError, Options};
 use crate::candidate::{Candidate, Search};
-use crate::model::{self, Sample, SharedModel};
+use crate::model::{self, CostModel, Known, Sample, SharedModel};
 use crate::outcome::Outcome;
 use crate::records::Record;
 use crate::strategy::{self, SearchStrategy};
@@ -25,6 +25,17 @@ pub struct Trial {
     pub seconds: Option<f64>,
     /// Seconds since the run began, other runs' turns not counted.
     pub at: f64,
+}
+
+/// What a run begins with.
+fn model(options: &Options, seed: u64) -> Result<Box<dyn CostModel>, LabError> {
+    if let Some(path) = &options.trained {
+        let failed = |cause| LabError::Trained { path: path.clone(), cause };
+        let (model, _) = model::file::load(path).map_err(failed)?;
+        return Ok(Box::new(Known(model)));
+    }
+    let unknown = || LabError::CostModel(options.cost_model.clone());
+    model::create(&options.cost_model, seed).ok_or_else(unknown)
 }
 
 /// One search by one strategy with one seed.
@@ -53,9 +64,7 @@ impl Run {
         options: &Options,
         known: &[Record],
     ) -> Result<Run, LabError> {
-        let unknown = || LabError::CostModel(options.cost_model.clone());
-        let model = model::create(&options.cost_model, seed).ok_or_else(unknown)?;
-        let model: SharedModel = Arc::new(RwLock::new(model));
+        let model: SharedModel = Arc::new(RwLock::new(model(options, seed)?));
         let unknown = || LabError::Strategy(name.to_owned());
         let strategy = strategy::create(name, &model, seed).ok_or_else(unknown)?;
         let mut search = Search::new(task.clone());
@@ -168,13 +177,9 @@ impl Run {
             return;
         }
         self.learned = known;
-        let sample = |(c, o): &(Candidate, Outcome)| Sample {
-            task: 0,
-            features: c.features.clone(),
-            seconds: o.seconds(),
-        };
-        let samples: Vec<Sample> = self.search.measured.iter().map(sample).collect();
-        self.model.write().unwrap_or_else(PoisonError::into_inner).train(&samples);
+        let mut model = self.model.write().unwrap_or_else(PoisonError::into_inner);
+        let samples: Vec<Sample> = self.search.samples(0, model.needs()).collect();
+        model.train(&samples);
     }
 
     pub(super) fn leaders(&self, n: usize) -> Vec<Candidate> {

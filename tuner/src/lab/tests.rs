@@ -12,6 +12,7 @@ fn options(strategies: &[&str], trials: usize, seeds: u64) -> Options {
         trials,
         per_round: 16,
         cost_model: "hist".into(),
+        trained: None,
         space: "SSRSRS".parse().unwrap(),
         settle: 0,
         target: "simulated".into(),

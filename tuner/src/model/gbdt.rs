@@ -12,12 +12,11 @@
 //! - Training on nothing and prediction without trees panic or give the least float: neither is asked for.
 //! - Sampling rows or columns is not reproducible; neither is sampled.
 
-use ansc_sketch::Features;
 use gbdt::config::Loss;
 use gbdt::decision_tree::{Data, DataVec, DecisionTree, TrainingCache};
 
 use super::table::{Program, Row, Table};
-use super::{CostModel, Sample};
+use super::{CostModel, Sample, View};
 
 /// How trees are grown.
 #[derive(Clone, PartialEq, Debug)]
@@ -70,13 +69,13 @@ impl CostModel for Gbdt {
         };
     }
 
-    fn predict(&self, programs: &[&Features]) -> Vec<f32> {
-        let mut scores = vec![0.0; programs.len()];
+    fn predict(&self, candidates: &[View<'_>]) -> Vec<f32> {
+        let mut scores = vec![0.0; candidates.len()];
         if self.trees.is_empty() {
             return scores;
         }
         let rows =
-            programs.iter().enumerate().flat_map(|(i, p)| p.rows.iter().map(move |r| (i, r)));
+            candidates.iter().enumerate().flat_map(|(i, c)| c.rows().iter().map(move |r| (i, r)));
         let (owners, data): (Vec<usize>, DataVec) =
             rows.map(|(i, row)| (i, Data::new_test_data(inputs(row, &self.columns), None))).unzip();
         for tree in &self.trees {
@@ -185,6 +184,7 @@ fn loss(programs: &[Program], scores: &[f32]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use ansc_sketch::Features;
     use std::sync::Arc;
 
     use ansc_sketch::features::LEN;
@@ -200,7 +200,7 @@ mod tests {
             (row[3], row[90]) = ((i * 7 % 16) as f32 * scale, (i * 5 % 9) as f32 * scale);
             let time = seconds * (1.0 + (i * 7 % 16) as f64 + 0.5 * (i * 5 % 9) as f64);
             let features = Arc::new(Features { rows: vec![row] });
-            Sample { task: 0, features, seconds: Some(time) }
+            Sample::of_program(0, features, Some(time))
         };
         (0..n).map(sample).collect()
     }
@@ -208,7 +208,7 @@ mod tests {
     fn scores(samples: &[Sample]) -> Vec<f32> {
         let mut model = Gbdt::default();
         model.train(samples);
-        let programs: Vec<&Features> = samples.iter().map(|s| &*s.features).collect();
+        let programs: Vec<View<'_>> = samples.iter().map(Sample::view).collect();
         model.predict(&programs)
     }
 
@@ -248,9 +248,9 @@ mod tests {
         let mut samples = samples(40, 1.0, 1.0);
         let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN, f32::MAX];
         for (i, value) in values.into_iter().enumerate() {
-            let mut row = samples[i].features.rows[0];
+            let mut row = samples[i].view().rows()[0];
             (row[3], row[100]) = (value, value);
-            samples[i].features = Arc::new(Features { rows: vec![row] });
+            samples[i].features = Some(Arc::new(Features { rows: vec![row] }));
         }
         samples[7].seconds = Some(f64::NAN);
         samples[8].seconds = Some(f64::INFINITY);
@@ -261,16 +261,20 @@ mod tests {
     #[test]
     fn untrained_and_without_anything_to_learn_scores_are_zero() {
         let known = samples(3, 1.0, 1.0);
-        let program = &*known[0].features;
+        let program = known[0].view();
         assert_eq!(Gbdt::default().predict(&[program]), [0.0]);
         let failed: Vec<Sample> =
             known.iter().map(|s| Sample { seconds: None, ..s.clone() }).collect();
         let same = vec![known[0].clone(); 5];
-        let empty = Sample { features: Arc::new(Features { rows: vec![] }), ..known[0].clone() };
+        let empty =
+            Sample { features: Some(Arc::new(Features { rows: vec![] })), ..known[0].clone() };
         for samples in [vec![], failed, same, vec![empty.clone(), empty]] {
             let mut model = Gbdt::default();
             model.train(&samples);
-            assert_eq!(model.predict(&[program, &Features { rows: vec![] }]), [0.0, 0.0]);
+            assert_eq!(
+                model.predict(&[program, View::of_program(&Features { rows: vec![] })]),
+                [0.0, 0.0]
+            );
         }
         let none = Gbdt::new(Config { rounds: 0, ..Config::default() });
         assert_eq!(none.predict(&[program]), [0.0]);

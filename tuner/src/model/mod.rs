@@ -1,24 +1,35 @@
-//! How good a program is, told from its features.
+//! How good a candidate is, told before it is measured.
 //!
-//! A [`CostModel`] learns from measured programs and scores others: more is better. Scores of one task are
-//! comparable; they predict the program's share of the task's best throughput. The models:
+//! A [`CostModel`] learns from measured candidates and scores others: more is better. Scores of one task are
+//! comparable; they predict the candidate's share of the task's best throughput, or at least its rank. The models:
 //!
-//! | name | what |
-//! |---|---|
-//! | `hist` | boosted trees over histograms, the default (`hist`) |
-//! | `gbdt` | boosted trees of the crate `gbdt` (`gbdt`) |
-//! | `mlp` | the network of TenSet, which learns to rank (`mlp`) |
-//! | `random` | a number drawn from the program's features (`random`) |
+//! | name | what | reads |
+//! |---|---|---|
+//! | `hist` | boosted trees over histograms, the default (`hist`) | programs |
+//! | `gbdt` | boosted trees of the crate `gbdt` (`gbdt`) | programs |
+//! | `mlp` | the network of TenSet, which learns to rank (`mlp`) | programs |
+//! | `tlp` | TLP: attention over the words of a trace (`tlp`) | traces |
+//! | `mtl-tlp` | MTL-TLP: the same with a head for each platform (`tlp`) | traces |
+//! | `random` | a number drawn from the program's features (`random`) | programs |
+//!
+//! A model that reads traces scores candidates whose programs were never made ([`Needs`]). One that reads
+//! programs sees their [`Features`].
 //!
 //! Trees score each row of the features, and a program by the sum over its rows, as in Ansor: the loss of a
 //! program with throughput `y` is `y * (sum of scores - y)^2`, so that what is fast counts most.
 
+pub mod file;
 pub mod gbdt;
 pub mod hist;
+pub mod known;
 pub mod mlp;
 pub mod quality;
 pub mod random;
+mod rank;
+pub mod subject;
 mod table;
+pub mod tlp;
+pub mod view;
 pub mod warm_up;
 
 #[cfg(test)]
@@ -26,46 +37,51 @@ mod simulated;
 
 use std::sync::{Arc, RwLock};
 
-use ansc_sketch::Features;
-
+pub use file::{ModelFileError, Parts, Trained};
 pub use gbdt::Gbdt;
 pub use hist::Hist;
+pub use known::Known;
 pub use mlp::Mlp;
 pub use quality::Quality;
 pub use random::Random;
+pub use subject::Subject;
 pub use table::throughputs;
+pub use tlp::Tlp;
+pub use view::{Needs, Sample, View};
 pub use warm_up::WarmUp;
 
-/// Tells good programs from bad ones before they are measured, from what was measured before.
+/// Tells good candidates from bad ones before they are measured, from what was measured before.
 pub trait CostModel: Send + Sync {
     /// As in [`NAMES`], for models that [`create`] makes.
     fn name(&self) -> &'static str;
+    /// What it reads of a candidate. Samples and views have at least that.
+    fn needs(&self) -> Needs {
+        Needs::Program
+    }
     /// Forgets what it has learned and learns from all of `samples`.
     fn train(&mut self, samples: &[Sample]);
-    /// A score for each program, always finite. The same for the same samples and program.
-    fn predict(&self, programs: &[&Features]) -> Vec<f32>;
+    /// Goes on from what it knows with samples of this machine. All that it is to remember is among them, but for what
+    /// it knew before the first call. A model that cannot go on learns anew.
+    fn refine(&mut self, samples: &[Sample]) {
+        self.train(samples);
+    }
+    /// A score for each candidate, always finite. The same for the same samples and candidate.
+    fn predict(&self, candidates: &[View<'_>]) -> Vec<f32>;
     /// False while its scores are random.
     fn is_informed(&self) -> bool {
         true
+    }
+    /// All that it has learned, for a file; none of a model that has learned nothing, or that files do not hold.
+    fn parts(&self) -> Option<Parts> {
+        None
     }
 }
 
 /// A model that several searches ask and one loop teaches.
 pub type SharedModel = Arc<RwLock<Box<dyn CostModel>>>;
 
-/// A measured program.
-#[derive(Clone, Debug)]
-pub struct Sample {
-    /// Programs of the same task compute the same; only they are compared.
-    pub task: usize,
-    /// The program as the model sees it.
-    pub features: Arc<Features>,
-    /// Of one run; `None` if it failed.
-    pub seconds: Option<f64>,
-}
-
 /// Names of the models that [`create`] makes.
-pub const NAMES: [&str; 4] = ["hist", "gbdt", "mlp", "random"];
+pub const NAMES: [&str; 6] = ["hist", "gbdt", "mlp", "tlp", "mtl-tlp", "random"];
 
 /// An untrained model; `None` if there is none of that name.
 pub fn create(name: &str, seed: u64) -> Option<Box<dyn CostModel>> {
@@ -73,6 +89,10 @@ pub fn create(name: &str, seed: u64) -> Option<Box<dyn CostModel>> {
         "hist" => Some(Box::new(Hist::default())),
         "gbdt" => Some(Box::new(Gbdt::default())),
         "mlp" => Some(Box::new(Mlp::new(mlp::Config { seed, ..mlp::Config::default() }))),
+        "tlp" => Some(Box::new(Tlp::new(tlp::Config { seed, ..tlp::Config::default() }))),
+        "mtl-tlp" => {
+            Some(Box::new(Tlp::of_platforms(tlp::Config { seed, ..tlp::Config::default() })))
+        }
         "random" => Some(Box::new(Random { seed })),
         _ => None,
     }

@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn figures_are_averaged_over_tasks() {
         let features = Arc::new(Features { rows: vec![] });
-        let sample = |task, seconds| Sample { task, features: features.clone(), seconds };
+        let sample = |task, seconds| Sample::of_program(task, features.clone(), seconds);
         let samples = [
             sample(0, Some(1.0)),
             sample(0, Some(2.0)),

@@ -1,9 +1,8 @@
-//! No model: each program has a number of its own, uniform between 0 and 1.
+//! No model: each program has a number of its own, uniform between 0 and 1. Where no program was made, each trace has.
 
-use ansc_sketch::Features;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{CostModel, Sample};
+use super::{CostModel, Sample, View};
 
 /// A model that knows nothing: scores depend on the seed and the program alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,16 +22,19 @@ impl CostModel for Random {
         false
     }
 
-    fn predict(&self, programs: &[&Features]) -> Vec<f32> {
-        programs.iter().map(|program| self.draw(program)).collect()
+    fn predict(&self, candidates: &[View<'_>]) -> Vec<f32> {
+        candidates.iter().map(|candidate| self.draw(candidate)).collect()
     }
 }
 
 impl Random {
-    fn draw(&self, program: &Features) -> f32 {
+    fn draw(&self, program: &View<'_>) -> f32 {
         let mut hash = Xxh3::with_seed(self.seed);
-        for value in program.rows.iter().flatten() {
-            hash.update(&value.to_le_bytes());
+        match program.features {
+            Some(features) => {
+                features.rows.iter().flatten().for_each(|value| hash.update(&value.to_le_bytes()))
+            }
+            None => hash.update(&serde_json::to_vec(program.trace).expect("traces are data")),
         }
         // As many bits as a float holds.
         (hash.digest() >> 40) as f32 / (1u64 << 24) as f32
@@ -41,6 +43,7 @@ impl Random {
 
 #[cfg(test)]
 mod tests {
+    use ansc_sketch::Features;
     use ansc_sketch::features::LEN;
 
     use super::*;
@@ -49,7 +52,7 @@ mod tests {
     fn numbers_are_uniform_and_follow_from_seed_and_features() {
         let programs: Vec<Features> =
             (0..1000).map(|i| Features { rows: vec![[i as f32; LEN]] }).collect();
-        let programs: Vec<&Features> = programs.iter().collect();
+        let programs: Vec<View<'_>> = programs.iter().map(View::of_program).collect();
         let drawn = Random { seed: 1 }.predict(&programs);
         assert_eq!(drawn, Random { seed: 1 }.predict(&programs));
         assert_ne!(drawn, Random { seed: 2 }.predict(&programs));

@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType, UnOp};
 use ansc_runtime::DType;
+use ansc_sketch::Trace;
 use ansc_sketch::features::{Features, LEN, features, names};
 use ansc_sketch::postprocess::{Machine, postprocess};
 use ansc_sketch::rules::Space;
@@ -11,7 +12,7 @@ use ansc_sketch::trace::Unfit;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::Sample;
+use super::{Sample, Subject};
 
 const MACHINE: Machine = Machine { cores: 4, vector_bytes: 32 };
 
@@ -19,15 +20,22 @@ const MACHINE: Machine = Machine { cores: 4, vector_bytes: 32 };
 pub(super) fn samples(each: usize, seed: u64) -> Vec<Sample> {
     let mut samples = vec![];
     for (task, compute) in tasks().iter().enumerate() {
-        for features in programs(compute, each, seed + task as u64) {
-            let seconds = Some(seconds(&features));
-            samples.push(Sample { task, features: Arc::new(features), seconds });
+        let subject = Arc::new(Subject::of_compute(compute));
+        for (trace, features) in programs(compute, each, seed + task as u64) {
+            samples.push(Sample {
+                task,
+                platform: 0,
+                subject: subject.clone(),
+                trace: Arc::new(trace),
+                seconds: Some(seconds(&features)),
+                features: Some(Arc::new(features)),
+            });
         }
     }
     samples
 }
 
-fn programs(compute: &Compute, n: usize, seed: u64) -> Vec<Features> {
+fn programs(compute: &Compute, n: usize, seed: u64) -> Vec<(Trace, Features)> {
     let e0 = ansc_sketch::lower("k", compute);
     let sketches = Space::cpu(MACHINE.cores).sketches(e0.clone());
     let random = &mut StdRng::seed_from_u64(seed);
@@ -37,7 +45,8 @@ fn programs(compute: &Compute, n: usize, seed: u64) -> Vec<Features> {
             break;
         }
         if let Ok(sample) = sketch.trace.replay(e0.clone(), Unfit::Refuse, random) {
-            found.push(features(&postprocess(sample.into_parts().0, &[], &MACHINE).program));
+            let (schedule, trace) = sample.into_parts();
+            found.push((trace, features(&postprocess(schedule, &[], &MACHINE).program)));
         }
     }
     found
@@ -113,7 +122,7 @@ fn rows() -> Compute {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CostModel, Gbdt, Hist, Quality, Random};
+    use super::super::{CostModel, Gbdt, Hist, Quality, Random, View};
     use super::*;
 
     /// Every third sample is held out.
@@ -127,7 +136,7 @@ mod tests {
         };
         let (train, test) = (part(false), part(true));
         model.train(&train);
-        let programs: Vec<&Features> = test.iter().map(|s| &*s.features).collect();
+        let programs: Vec<View<'_>> = test.iter().map(Sample::view).collect();
         let quality = Quality::of(&model.predict(&programs), &test).unwrap();
         println!("{}: {quality}", model.name());
         quality

@@ -9,7 +9,7 @@ use super::Sample;
 
 pub(super) type Row = [f32; LEN];
 
-/// All rows of all programs, one program after the other.
+/// All rows of all programs of the first platform, one program after the other.
 pub(super) struct Table<'a> {
     pub(super) rows: Vec<&'a Row>,
     pub(super) programs: Vec<Program>,
@@ -24,23 +24,25 @@ pub(super) struct Program {
 impl<'a> Table<'a> {
     pub(super) fn of(samples: &'a [Sample]) -> Table<'a> {
         let mut table = Table { rows: vec![], programs: vec![] };
-        for (sample, throughput) in samples.iter().zip(throughputs(samples)) {
+        let own = |(sample, _): &(&Sample, f32)| sample.platform == 0;
+        for (sample, throughput) in samples.iter().zip(throughputs(samples)).filter(own) {
             let first = table.rows.len();
-            table.rows.extend(&sample.features.rows);
+            table.rows.extend(sample.view().rows());
             table.programs.push(Program { rows: first..table.rows.len(), throughput });
         }
         table
     }
 }
 
-/// For each sample the least time of its task over its own time; 0 if it failed.
+/// For each sample the least time of its task on its platform over its own time; 0 if it failed.
 pub fn throughputs(samples: &[Sample]) -> Vec<f32> {
-    let mut best: BTreeMap<usize, f64> = BTreeMap::new();
-    for (task, seconds) in samples.iter().filter_map(|s| Some((s.task, measured(s)?))) {
-        let least = best.entry(task).or_insert(seconds);
+    let place = |s: &Sample| (s.task, s.platform);
+    let mut best: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+    for (place, seconds) in samples.iter().filter_map(|s| Some((place(s), measured(s)?))) {
+        let least = best.entry(place).or_insert(seconds);
         *least = least.min(seconds);
     }
-    let share = |s: &Sample| measured(s).map_or(0.0, |seconds| (best[&s.task] / seconds) as f32);
+    let share = |s: &Sample| measured(s).map_or(0.0, |seconds| (best[&place(s)] / seconds) as f32);
     samples.iter().map(share).collect()
 }
 
@@ -61,7 +63,7 @@ mod tests {
     fn throughput_is_relative_to_the_best_of_the_task() {
         let sample = |task, seconds| {
             let features = Arc::new(Features { rows: vec![[0.0; LEN]; task] });
-            Sample { task, features, seconds }
+            Sample::of_program(task, features, seconds)
         };
         let samples = [
             sample(1, Some(2.0)),
@@ -75,5 +77,10 @@ mod tests {
         let table = Table::of(&samples);
         assert_eq!(table.rows.len(), 1 + 2 + 1 + 2 + 1 + 3);
         assert_eq!(table.programs[1].rows, 1..3);
+        // Another machine has times, and a best, of its own.
+        let there = Sample { platform: 1, ..sample(1, Some(100.0)) };
+        let both = [&samples[..], &[there]].concat();
+        assert_eq!(throughputs(&both), [1.0, 1.0, 0.25, 0.0, 0.0, 0.0, 1.0]);
+        assert_eq!(Table::of(&both).rows.len(), table.rows.len());
     }
 }

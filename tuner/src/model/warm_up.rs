@@ -1,8 +1,6 @@
 //! Random scores until there is enough to learn from.
 
-use ansc_sketch::Features;
-
-use super::{CostModel, Random, Sample};
+use super::{CostModel, Needs, Parts, Random, Sample, View};
 
 /// `model`, once it has been trained on more than `least` samples that ran.
 pub struct WarmUp<M> {
@@ -24,6 +22,14 @@ impl<M: CostModel> CostModel for WarmUp<M> {
         self.model.name()
     }
 
+    fn needs(&self) -> Needs {
+        self.model.needs()
+    }
+
+    fn parts(&self) -> Option<Parts> {
+        self.model.parts()
+    }
+
     fn train(&mut self, samples: &[Sample]) {
         let ran = samples.iter().filter(|s| s.seconds.is_some()).count();
         self.is_warm = ran > self.least;
@@ -32,8 +38,8 @@ impl<M: CostModel> CostModel for WarmUp<M> {
         }
     }
 
-    fn predict(&self, programs: &[&Features]) -> Vec<f32> {
-        if self.is_warm { self.model.predict(programs) } else { self.random.predict(programs) }
+    fn predict(&self, candidates: &[View<'_>]) -> Vec<f32> {
+        if self.is_warm { self.model.predict(candidates) } else { self.random.predict(candidates) }
     }
 
     fn is_informed(&self) -> bool {
@@ -50,8 +56,20 @@ impl CostModel for Box<dyn CostModel> {
         (**self).train(samples);
     }
 
-    fn predict(&self, programs: &[&Features]) -> Vec<f32> {
-        (**self).predict(programs)
+    fn refine(&mut self, samples: &[Sample]) {
+        (**self).refine(samples);
+    }
+
+    fn predict(&self, candidates: &[View<'_>]) -> Vec<f32> {
+        (**self).predict(candidates)
+    }
+
+    fn needs(&self) -> Needs {
+        (**self).needs()
+    }
+
+    fn parts(&self) -> Option<Parts> {
+        (**self).parts()
     }
 
     fn is_informed(&self) -> bool {
@@ -63,6 +81,7 @@ impl CostModel for Box<dyn CostModel> {
 mod tests {
     use std::sync::Arc;
 
+    use ansc_sketch::Features;
     use ansc_sketch::features::LEN;
 
     use super::super::create;
@@ -71,14 +90,14 @@ mod tests {
     #[test]
     fn scores_are_random_until_enough_has_run() {
         let features = Arc::new(Features { rows: vec![[1.0; LEN]] });
-        let sample = |seconds| Sample { task: 0, features: features.clone(), seconds };
+        let sample = |seconds| Sample::of_program(0, features.clone(), seconds);
         let inner = create("hist", 0).unwrap();
         let mut model = WarmUp::new(inner, 2, 7);
         assert_eq!(model.name(), "hist");
-        let random = Random { seed: 7 }.predict(&[&features]);
+        let random = Random { seed: 7 }.predict(&[View::of_program(&features)]);
         model.train(&[sample(Some(1.0)), sample(Some(1.0)), sample(None)]);
-        assert_eq!(model.predict(&[&features]), random);
+        assert_eq!(model.predict(&[View::of_program(&features)]), random);
         model.train(&[sample(Some(1.0)), sample(Some(1.0)), sample(Some(1.0))]);
-        assert_ne!(model.predict(&[&features]), random);
+        assert_ne!(model.predict(&[View::of_program(&features)]), random);
     }
 }

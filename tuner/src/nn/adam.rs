@@ -27,6 +27,11 @@ impl Adam {
         Adam { rates, means, steps: 0 }
     }
 
+    /// The length of the steps from here on.
+    pub(crate) fn set_step(&mut self, step: f32) {
+        self.rates.step = step;
+    }
+
     pub(crate) fn step<N: Parameters>(&mut self, network: &mut N, gradient: &N) {
         self.steps += 1;
         self.grow(gradient);

@@ -1,7 +1,7 @@
 //! Dense matrices of floats, row-major, and their product.
 //!
 //! Threads share out rows of the result; each element is summed up in the order of its terms, so the result
-//! does not depend on how many threads there are.
+//! does not depend on how many threads there are, nor on the processor's vectors.
 
 use rayon::prelude::*;
 
@@ -44,6 +44,12 @@ impl Matrix {
         result
     }
 
+    /// Adds another one of the same shape.
+    pub(crate) fn plus(mut self, other: &Matrix) -> Matrix {
+        self.data.iter_mut().zip(&other.data).for_each(|(a, b)| *a += b);
+        self
+    }
+
     /// # Panics
     /// If the shapes do not fit.
     pub(crate) fn times(&self, other: &Matrix) -> Matrix {
@@ -52,25 +58,93 @@ impl Matrix {
         if result.data.is_empty() {
             return result;
         }
-        let rows = result.data.par_chunks_mut(other.columns).enumerate();
-        rows.with_min_len(BLOCK).for_each(|(row, out)| add_product(self.row(row), other, out));
+        let rows = result.data.par_chunks_mut(BLOCK * other.columns).enumerate();
+        rows.for_each(|(block, out)| {
+            let first = block * BLOCK;
+            let rows = BLOCK.min(self.rows - first);
+            let left = &self.data[first * self.columns..][..rows * self.columns];
+            product(left, self.columns, other, out);
+        });
         result
     }
 }
 
-/// Adds `left * right` to `out`, four terms at a time.
-fn add_product(left: &[f32], right: &Matrix, out: &mut [f32]) {
-    let (fours, rest) = left.as_chunks::<4>();
-    for (index, &[a, b, c, d]) in fours.iter().enumerate() {
-        let [of_a, of_b, of_c, of_d] = std::array::from_fn(|i| right.row(4 * index + i));
-        let terms = of_a.iter().zip(of_b).zip(of_c.iter().zip(of_d));
-        for (out, ((x, y), (z, w))) in out.iter_mut().zip(terms) {
-            *out += (a * x + b * y) + (c * z + d * w);
+/// `out = left * right`, by whatever vectors the processor has. All of them give the same sums, as
+/// no product is fused with a sum.
+fn product(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has the feature, as was just asked.
+            return unsafe { product_avx512(left, terms, right, out) };
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has the feature, as was just asked.
+            return unsafe { product_avx2(left, terms, right, out) };
         }
     }
-    for (index, a) in rest.iter().enumerate() {
-        let row = right.row(left.len() - rest.len() + index);
-        out.iter_mut().zip(row).for_each(|(out, x)| *out += a * x);
+    product_in_tiles(left, terms, right, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn product_avx512(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
+    product_in_tiles(left, terms, right, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn product_avx2(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
+    product_in_tiles(left, terms, right, out);
+}
+
+/// The sides of a tile of the result, whose sums stay in registers.
+const TILE: [usize; 2] = [4, 32];
+
+#[inline(always)]
+fn product_in_tiles(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
+    let (rows, columns) = (out.len() / right.columns, right.columns);
+    let [high, wide] = TILE;
+    for column in (0..columns - columns % wide).step_by(wide) {
+        let mut row = 0;
+        while row + high <= rows {
+            tile::<{ TILE[0] }>(left, terms, right, out, [row, column]);
+            row += high;
+        }
+        (row..rows).for_each(|row| tile::<1>(left, terms, right, out, [row, column]));
+    }
+    let rest = columns - columns % wide;
+    for row in (0..rows).filter(|_| rest < columns) {
+        let out = &mut out[row * columns + rest..(row + 1) * columns];
+        for term in 0..terms {
+            let factor = left[row * terms + term];
+            let right = &right.row(term)[rest..];
+            out.iter_mut().zip(right).for_each(|(out, x)| *out += factor * x);
+        }
+    }
+}
+
+/// `ROWS` rows and as many columns as a tile has, from `at`.
+#[inline(always)]
+fn tile<const ROWS: usize>(
+    left: &[f32],
+    terms: usize,
+    right: &Matrix,
+    out: &mut [f32],
+    [row, column]: [usize; 2],
+) {
+    let left: [&[f32]; ROWS] = std::array::from_fn(|r| &left[(row + r) * terms..][..terms]);
+    let mut sums = [[0.0f32; TILE[1]]; ROWS];
+    for term in 0..terms {
+        let first = term * right.columns + column;
+        let Some(factors) = right.data[first..].first_chunk::<{ TILE[1] }>() else { return };
+        for (sums, left) in sums.iter_mut().zip(left) {
+            let factor = left[term];
+            sums.iter_mut().zip(factors).for_each(|(sum, x)| *sum += factor * x);
+        }
+    }
+    for (r, sums) in sums.iter().enumerate() {
+        out[(row + r) * right.columns + column..][..TILE[1]].copy_from_slice(sums);
     }
 }
 
@@ -85,8 +159,17 @@ mod tests {
 
     #[test]
     fn products_of_any_shape() {
-        let shapes =
-            [(1, 1, 1), (4, 3, 8), (5, 7, 9), (33, 2, 17), (70, 30, 1), (3, 0, 4), (0, 2, 3)];
+        let shapes = [
+            (1, 1, 1),
+            (4, 3, 8),
+            (5, 7, 9),
+            (33, 2, 17),
+            (70, 30, 1),
+            (3, 0, 4),
+            (0, 2, 3),
+            (67, 5, 100),
+            (3, 9, 64),
+        ];
         for (m, k, n) in shapes {
             let (a, b) = (numbers(m, k, 1), numbers(k, n, 4));
             let found = a.times(&b);

@@ -12,7 +12,6 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, PoisonError};
 
-use ansc_sketch::Features;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
@@ -20,7 +19,7 @@ use rayon::prelude::*;
 use super::random::random_at;
 use super::{Random, SearchStrategy};
 use crate::candidate::{Candidate, Search};
-use crate::model::SharedModel;
+use crate::model::{SharedModel, View};
 
 /// The numbers of AutoTVM, but that walks end after a fifth of its steps: here each costs the replay of a trace.
 #[derive(Clone, Debug)]
@@ -79,9 +78,12 @@ impl Annealing {
         Annealing { options, model, seed, plans: 0, learned: 0, points, plan, fallback }
     }
 
-    fn score(&self, points: &[Arc<Candidate>]) -> Vec<f32> {
-        let features: Vec<&Features> = points.iter().map(|c| c.features.as_ref()).collect();
-        self.model.read().unwrap_or_else(PoisonError::into_inner).predict(&features)
+    /// Programs are looked into only for a model that needs them.
+    fn score(&self, search: &Search, points: &[Arc<Candidate>]) -> Vec<f32> {
+        let model = self.model.read().unwrap_or_else(PoisonError::into_inner);
+        let views: Vec<View<'_>> =
+            points.par_iter().map(|c| c.view(&search.subject, model.needs())).collect();
+        model.predict(&views)
     }
 
     fn random(&self, step: u64, place: usize) -> StdRng {
@@ -104,7 +106,7 @@ impl Annealing {
         self.plans += 1;
         self.learned = search.measured.len();
         self.fill(search);
-        let mut scores = self.score(&self.points);
+        let mut scores = self.score(search, &self.points);
         let mut plan = Plan::new(self.options.plan);
         plan.offer(search, &self.points, &scores);
         let hot = self.options.temperature * spread(&scores);
@@ -115,7 +117,7 @@ impl Annealing {
             }
             let temperature = hot * (1.0 - step as f64 / self.options.steps as f64);
             let next = self.neighbours(search, FIRST_STEP + step as u64);
-            let next_scores = self.score(&next);
+            let next_scores = self.score(search, &next);
             if plan.offer(search, &next, &next_scores) {
                 changed = step;
             }

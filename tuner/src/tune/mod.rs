@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ansc_sketch::{Features, Task, Trace};
+use ansc_sketch::{Task, Trace};
 use rayon::prelude::*;
 
 use crate::candidate::{Candidate, Search};
 use crate::measure::{MeasureError, Measurer, Phase, Phases};
-use crate::model::{Quality, Sample, SharedModel};
+use crate::model::{Quality, Sample, SharedModel, View};
 use crate::outcome::{Failure, Outcome};
 use crate::records::{
     Journal, Key, ModelRecord, Occurrence, Record, Records, RecordsError, TaskRecord, choose,
@@ -344,17 +344,26 @@ impl<'a> Run<'a> {
             return;
         }
         self.learned = known;
-        let samples: Vec<Sample> =
-            self.tasks.iter().enumerate().flat_map(|(i, t)| t.samples(i)).collect();
-        self.tuner.model.write().unwrap_or_else(PoisonError::into_inner).train(&samples);
+        let mut model = self.tuner.model.write().unwrap_or_else(PoisonError::into_inner);
+        let needs = model.needs();
+        let all = self.tasks.iter().enumerate();
+        let samples: Vec<Sample> = all.flat_map(|(i, t)| t.search.samples(i, needs)).collect();
+        model.train(&samples);
     }
 
     /// How well the model told the outcomes of this round beforehand.
-    fn judge(&self, candidates: &[Candidate], outcomes: &[Outcome]) -> Option<Quality> {
-        let features: Vec<&Features> = candidates.iter().map(|c| c.features.as_ref()).collect();
+    fn judge(
+        &self,
+        task: usize,
+        candidates: &[Candidate],
+        outcomes: &[Outcome],
+    ) -> Option<Quality> {
         let model = self.tuner.model.read().unwrap_or_else(PoisonError::into_inner);
-        let samples = candidates.iter().zip(outcomes).map(|(c, o)| sample(0, c, o));
-        Quality::of(&model.predict(&features), &samples.collect::<Vec<_>>())
+        let (search, needs) = (&self.tasks[task].search, model.needs());
+        let both = candidates.iter().zip(outcomes);
+        let samples: Vec<Sample> = both.map(|(c, o)| search.sample(0, c, o, needs)).collect();
+        let views: Vec<View<'_>> = samples.iter().map(Sample::view).collect();
+        Quality::of(&model.predict(&views), &samples)
     }
 
     fn round(&mut self, task: usize) -> Result<(), TuneError> {
@@ -372,7 +381,7 @@ impl<'a> Run<'a> {
         self.trials += candidates.len();
         self.tasks[task].trials += candidates.len();
         let start = Instant::now();
-        self.quality = self.judge(&candidates, &outcomes);
+        self.quality = self.judge(task, &candidates, &outcomes);
         self.learn(task, &candidates, outcomes);
         self.scheduler.told(task, self.tasks[task].best(), candidates.len());
         self.train();
@@ -516,10 +525,6 @@ impl Progress {
         all
     }
 
-    fn samples(&self, task: usize) -> impl Iterator<Item = Sample> {
-        self.search.measured.iter().map(move |(c, o)| sample(task, c, o))
-    }
-
     /// The fastest, and the default schedule, whose time the choice is compared with.
     fn leaders(&self, n: usize) -> Vec<Candidate> {
         let mut timed: Vec<(f64, &Candidate)> =
@@ -596,10 +601,6 @@ fn model_record(name: &str, tasks: &[Weighted]) -> ModelRecord {
     }
     let tasks = counts.into_iter().map(|(task, count)| Occurrence { task, count }).collect();
     ModelRecord { name: name.into(), tasks }
-}
-
-fn sample(task: usize, candidate: &Candidate, outcome: &Outcome) -> Sample {
-    Sample { task, features: candidate.features.clone(), seconds: outcome.seconds() }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use ansc_sketch::features::LEN;
 use serde::{Deserialize, Serialize};
 
 use super::tree::Tree;
-use super::{Config, Hist};
+use super::{Config, Hist, Parts};
 
 const FORMAT: &str = "ansc hist 1";
 
@@ -39,13 +39,25 @@ struct File {
 impl Hist {
     /// The trees as text, which [`Hist::from_json`] reads.
     pub fn to_json(&self) -> String {
-        let file = File { format: FORMAT.into(), features: LEN, trees: self.trees.clone() };
-        serde_json::to_string(&file).expect("trees of finite numbers can be written")
+        self.to_parts().about.to_string()
     }
 
     /// With the default configuration for further training.
     pub fn from_json(text: &str) -> Result<Hist, ModelError> {
-        let file: File = serde_json::from_str(text)?;
+        let about = serde_json::from_str(text)?;
+        Hist::from_parts(&Parts { about, numbers: vec![] })
+    }
+
+    /// The trees as data; there are no weights.
+    pub(super) fn to_parts(&self) -> Parts {
+        let file = File { format: FORMAT.into(), features: LEN, trees: self.trees.clone() };
+        let about = serde_json::to_value(&file).expect("trees of finite numbers can be written");
+        Parts { about, numbers: vec![] }
+    }
+
+    /// As [`Hist::from_json`], from what a file of models holds.
+    pub(in crate::model) fn from_parts(parts: &Parts) -> Result<Hist, ModelError> {
+        let file: File = serde_json::from_value(parts.about.clone())?;
         if file.format != FORMAT {
             return Err(ModelError::Format(file.format));
         }
@@ -54,7 +66,7 @@ impl Hist {
         }
         match file.trees.iter().position(|tree| !tree.is_sound()) {
             Some(unsound) => Err(ModelError::Tree(unsound)),
-            None => Ok(Hist { config: Config::default(), trees: file.trees }),
+            None => Ok(Hist { trees: file.trees, ..Hist::new(Config::default()) }),
         }
     }
 }

@@ -15,11 +15,10 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-use ansc_sketch::Features;
 use rayon::prelude::*;
 
-use super::table::{Program, Table};
-use super::{CostModel, Sample};
+use super::table::{Program, Row, Table};
+use super::{CostModel, Parts, Sample, View};
 use bins::Bins;
 use grow::Gradient;
 use tree::Tree;
@@ -55,12 +54,14 @@ impl Default for Config {
 pub struct Hist {
     config: Config,
     trees: Vec<Tree>,
+    /// The first of them, which are older than all refinement, once there was any.
+    base: Option<usize>,
 }
 
 impl Hist {
     /// An untrained model.
     pub fn new(config: Config) -> Hist {
-        Hist { config, trees: vec![] }
+        Hist { config, trees: vec![], base: None }
     }
 
     /// The number of trees, 0 before it has learned.
@@ -68,9 +69,9 @@ impl Hist {
         self.trees.len()
     }
 
-    fn score(&self, program: &Features) -> f32 {
+    fn score(&self, program: &View<'_>) -> f32 {
         let row = |row| self.trees.iter().map(|tree| tree.predict(row)).sum::<f32>();
-        program.rows.iter().map(row).sum()
+        program.rows().iter().map(row).sum()
     }
 }
 
@@ -80,11 +81,24 @@ impl CostModel for Hist {
     }
 
     fn train(&mut self, samples: &[Sample]) {
-        self.trees = Training::new(&self.config, &Table::of(samples)).run();
+        self.base = None;
+        self.trees = Training::new(&self.config, &Table::of(samples), &[]).run();
     }
 
-    fn predict(&self, programs: &[&Features]) -> Vec<f32> {
-        programs.par_iter().with_min_len(64).map(|program| self.score(program)).collect()
+    /// Trees for what is left after those of the last training. The trees of an earlier refinement go.
+    fn refine(&mut self, samples: &[Sample]) {
+        let base = *self.base.get_or_insert(self.trees.len());
+        self.trees.truncate(base);
+        let more = Training::new(&self.config, &Table::of(samples), &self.trees).run();
+        self.trees.extend(more);
+    }
+
+    fn predict(&self, candidates: &[View<'_>]) -> Vec<f32> {
+        candidates.par_iter().with_min_len(64).map(|program| self.score(program)).collect()
+    }
+
+    fn parts(&self) -> Option<Parts> {
+        (!self.trees.is_empty()).then(|| self.to_parts())
     }
 }
 
@@ -97,10 +111,13 @@ struct Training<'a> {
 }
 
 impl<'a> Training<'a> {
-    fn new(config: &'a Config, table: &'a Table<'a>) -> Training<'a> {
+    /// `known` are trees that scores begin with.
+    fn new(config: &'a Config, table: &'a Table<'a>, known: &[Tree]) -> Training<'a> {
         let programs = &table.programs;
-        let bins = Bins::of(&table.rows);
-        Training { config, programs, bins, scores: vec![0.0; programs.len()] }
+        let row = |row: &Row| known.iter().map(|t| f64::from(t.predict(row))).sum::<f64>();
+        let score = |p: &Program| table.rows[p.rows.clone()].iter().map(|r| row(r)).sum();
+        let scores = programs.iter().map(score).collect();
+        Training { config, programs, bins: Bins::of(&table.rows), scores }
     }
 
     /// The trees up to the round of the least loss.

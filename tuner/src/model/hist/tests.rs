@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use ansc_sketch::Features;
 use ansc_sketch::features::LEN;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -16,7 +17,7 @@ fn trained(samples: &[Sample]) -> Hist {
 }
 
 fn scores(model: &Hist, samples: &[Sample]) -> Vec<f32> {
-    let programs: Vec<&Features> = samples.iter().map(|s| &*s.features).collect();
+    let programs: Vec<View<'_>> = samples.iter().map(Sample::view).collect();
     model.predict(&programs)
 }
 
@@ -28,7 +29,7 @@ fn sums(n: usize, rows: usize) -> Vec<Sample> {
             (0..rows).map(|_| std::array::from_fn(|_| random.random_range(0..12) as f32)).collect();
         let row = |r: &[f32; LEN]| 1.0 + f64::from(r[0]) + f64::from(r[1] * r[2]) / 12.0;
         let seconds = Some(rows.iter().map(row).sum());
-        Sample { task: 0, features: Arc::new(Features { rows }), seconds }
+        Sample::of_program(0, Arc::new(Features { rows }), seconds)
     };
     (0..n).map(|_| sample()).collect()
 }
@@ -52,7 +53,7 @@ fn one_step_is_that_of_newton() {
     slow[5] = 1.0;
     let sample = |row, seconds| {
         let features = Arc::new(Features { rows: vec![row] });
-        Sample { task: 0, features, seconds: Some(seconds) }
+        Sample::of_program(0, features, Some(seconds))
     };
     let samples = [sample([0.0; LEN], 1.0), sample(slow, 4.0)];
     let config = Config { rounds: 1, eta: 0.2, gamma: 0.0, ..Config::default() };
@@ -73,6 +74,28 @@ fn one_step_is_that_of_newton() {
 }
 
 #[test]
+fn refining_adds_to_what_is_known() {
+    let samples = simulated::samples(120, 0);
+    let (known, new): (Vec<Sample>, Vec<Sample>) = samples.into_iter().partition(|s| s.task < 4);
+    let few = &new[..12];
+    let order =
+        |m: &Hist, of: &[Sample]| pairwise_accuracy(&scores(m, of), &throughputs(of)).unwrap();
+    let base = trained(&known);
+    let mut refined = base.clone();
+    refined.refine(few);
+    let once = refined.clone();
+    // The same samples again give the same trees, and not more of them.
+    refined.refine(few);
+    assert_eq!(refined, once);
+    assert!(once.trees() > base.trees());
+    let (before, after) = (order(&base, few), order(&once, few));
+    assert!(after > before, "{before} {after}");
+    // What was known is not forgotten, as it is by training on the new ones alone.
+    let rest = |m: &Hist| order(m, &known[..120]);
+    assert!(rest(&once) > rest(&trained(few)), "{} {}", rest(&once), rest(&trained(few)));
+}
+
+#[test]
 fn the_number_of_threads_does_not_matter() {
     let samples = sums(3000, 2);
     let models = [1, 2, 5].map(|threads| {
@@ -88,7 +111,8 @@ fn what_cannot_be_learned_from_gives_scores_of_zero() {
     let samples = sums(4, 2);
     let failed: Vec<Sample> =
         samples.iter().map(|s| Sample { seconds: None, ..s.clone() }).collect();
-    let empty = Sample { features: Arc::new(Features { rows: vec![] }), ..samples[0].clone() };
+    let empty =
+        Sample { features: Some(Arc::new(Features { rows: vec![] })), ..samples[0].clone() };
     for train in [vec![], failed, vec![empty]] {
         assert_eq!(scores(&trained(&train), &samples), [0.0; 4]);
     }
@@ -100,7 +124,7 @@ fn numbers_that_are_none_are_learned_from() {
     let mut samples = sums(40, 1);
     let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN, f32::MAX];
     for (sample, value) in samples.iter_mut().zip(values) {
-        sample.features = Arc::new(Features { rows: vec![[value; LEN]] });
+        sample.features = Some(Arc::new(Features { rows: vec![[value; LEN]] }));
     }
     let model = trained(&samples);
     assert!(scores(&model, &samples).iter().all(|s| s.is_finite()));
@@ -141,7 +165,7 @@ fn what_is_no_model_is_told() {
 #[test]
 fn training_is_fast_enough_for_every_round_of_a_search() {
     let samples = simulated::samples(300, 1);
-    let rows: usize = samples.iter().map(|s| s.features.rows.len()).sum();
+    let rows: usize = samples.iter().map(|s| s.view().rows().len()).sum();
     let mut model = Hist::new(Config { rounds: 50, patience: 50, ..Config::default() });
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let start = Instant::now();

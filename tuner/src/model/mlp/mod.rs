@@ -1,29 +1,35 @@
 //! The network of TenSet: a multi-layer perceptron that learns to rank programs.
 //!
-//! Inputs are the 164 numbers of a row, each divided by the largest of the training set, and ten places that
-//! the reference fills with the operator's kind; here they are zero. Batches mix tasks; labels are
-//! throughputs, which makes programs of different tasks comparable.
+//! Inputs are the 164 numbers of a row, each divided by the largest of the training set, and ten places for the
+//! kinds of operators. The reference knows the kind of each statement; here all rows of a program have the kinds
+//! of the whole subgraph, [`Subject::tags`], and that of Winograd's algorithm where the trace computes by it.
+//! Batches mix tasks; labels are throughputs, which makes programs of different tasks comparable.
 //!
 //! The same samples and seed give the same network on any number of threads.
 
 mod network;
-mod rank;
 
-use ansc_sketch::Features;
+use ansc_sketch::algorithm::Algorithm;
 use ansc_sketch::features::LEN;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
-use super::{CostModel, Sample, throughputs};
-use crate::nn::{Adam, Matrix, Rates};
-use network::{Batch, Network};
-use rank::lambda_rank;
+use serde::{Deserialize, Serialize};
 
-const INPUTS: usize = LEN + 10;
+use super::rank::lambda_rank;
+use super::subject::TAGS;
+use super::{CostModel, Parts, Sample, View, throughputs};
+use crate::nn::{Adam, Matrix, Parameters, Rates};
+use network::{Batch, Network};
+
+#[cfg(doc)]
+use super::Subject;
+
+const INPUTS: usize = LEN + TAGS.len();
 
 /// The size of the network, and how it learns.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// The seed of its first weights and of the order of samples.
     pub seed: u64,
@@ -85,32 +91,87 @@ impl CostModel for Mlp {
     }
 
     fn train(&mut self, samples: &[Sample]) {
-        let labels = throughputs(samples);
-        let programs: Vec<(&Features, f32)> =
-            samples.iter().map(|s| &*s.features).zip(labels).collect();
-        self.trained = Training::new(&self.config, &programs).run();
+        self.trained = self.learn(samples, None);
     }
 
-    fn predict(&self, programs: &[&Features]) -> Vec<f32> {
+    /// All layers go on learning, in fewer epochs; what programs are divided by stays.
+    fn refine(&mut self, samples: &[Sample]) {
+        let known = self.trained.take();
+        self.trained = self.learn(samples, known.clone()).or(known);
+    }
+
+    fn predict(&self, candidates: &[View<'_>]) -> Vec<f32> {
         let Some(Trained { network, scales }) = &self.trained else {
-            return vec![0.0; programs.len()];
+            return vec![0.0; candidates.len()];
         };
         let size = self.config.batch.max(1);
-        let scores = |part: &[&Features]| network.forward(&batch(part, scales)).scores;
-        programs.chunks(size).flat_map(scores).collect()
+        let scores = |part: &[View<'_>]| network.forward(&batch(part, scales)).scores;
+        candidates.chunks(size).flat_map(scores).collect()
+    }
+
+    fn parts(&self) -> Option<Parts> {
+        let Trained { network, scales } = self.trained.as_ref()?;
+        let about = serde_json::to_value(&self.config).expect("a configuration is plain data");
+        Some(Parts { about, numbers: [&scales[..], &network.numbers()].concat() })
     }
 }
 
-fn batch(programs: &[&Features], scales: &[f32; LEN]) -> Batch {
-    let lengths: Vec<usize> = programs.iter().map(|p| p.rows.len()).collect();
+impl Mlp {
+    /// A model that a file holds; the text says why there is none.
+    pub(super) fn from_parts(parts: &Parts) -> Result<Mlp, String> {
+        let config: Config =
+            serde_json::from_value(parts.about.clone()).map_err(|e| e.to_string())?;
+        if !(1..=MOST_HIDDEN).contains(&config.hidden) {
+            return Err(format!("a layer of {} neurons", config.hidden));
+        }
+        let random = &mut StdRng::seed_from_u64(0);
+        let mut network = Network::random(INPUTS, config.hidden, random);
+        let scales = parts.numbers.first_chunk::<LEN>().copied();
+        let rest = parts.numbers.get(LEN..).unwrap_or_default();
+        match scales.filter(|_| network.set_numbers(rest)) {
+            Some(scales) => Ok(Mlp { config, trained: Some(Trained { network, scales }) }),
+            None => Err(format!("{} weights are not those of its layers", parts.numbers.len())),
+        }
+    }
+
+    fn learn(&self, samples: &[Sample], known: Option<Trained>) -> Option<Trained> {
+        let labels = throughputs(samples);
+        let views = samples.iter().map(Sample::view).zip(labels);
+        let own = samples.iter().map(|s| s.platform == 0);
+        let programs: Vec<(View<'_>, f32)> =
+            views.zip(own).filter(|(_, own)| *own).map(|(program, _)| program).collect();
+        Training::new(&self.config, &programs, known).run()
+    }
+}
+
+/// No network comes near.
+const MOST_HIDDEN: usize = 1 << 14;
+
+fn batch(programs: &[View<'_>], scales: &[f32; LEN]) -> Batch {
+    let lengths: Vec<usize> = programs.iter().map(|p| p.rows().len()).collect();
     let mut rows = Matrix::zeros(lengths.iter().sum(), INPUTS);
-    for (index, row) in programs.iter().flat_map(|p| &p.rows).enumerate() {
-        let out = rows.row_mut(index);
-        for ((out, value), scale) in out.iter_mut().zip(row).zip(scales) {
-            *out = finite(*value) * scale;
+    let mut next = 0;
+    for program in programs {
+        let tags = tags(program);
+        for row in program.rows() {
+            let (numbers, kinds) = rows.row_mut(next).split_at_mut(LEN);
+            for ((out, value), scale) in numbers.iter_mut().zip(row).zip(scales) {
+                *out = finite(*value) * scale;
+            }
+            kinds.copy_from_slice(&tags);
+            next += 1;
         }
     }
     Batch { rows, lengths }
+}
+
+fn tags(program: &View<'_>) -> [f32; TAGS.len()] {
+    let mut tags = program.subject.tags;
+    if let Some(Algorithm::Winograd2 | Algorithm::Winograd4) = program.trace.algorithm() {
+        let place = TAGS.iter().position(|tag| *tag == "winograd");
+        place.into_iter().for_each(|place| tags[place] = true);
+    }
+    tags.map(|is| if is { 1.0 } else { 0.0 })
 }
 
 /// No number that is none gets into the network.
@@ -118,9 +179,9 @@ fn finite(value: f32) -> f32 {
     if value.is_nan() { 0.0 } else { value.clamp(-1e6, 1e6) }
 }
 
-fn scales(programs: &[(&Features, f32)]) -> [f32; LEN] {
+fn scales(programs: &[(View<'_>, f32)]) -> [f32; LEN] {
     let mut most = [0.0f32; LEN];
-    for row in programs.iter().flat_map(|(p, _)| &p.rows) {
+    for row in programs.iter().flat_map(|(p, _)| p.rows()) {
         most.iter_mut().zip(row).for_each(|(most, v)| *most = most.max(finite(*v).abs()));
     }
     most.map(|most| if most > 0.0 { 1.0 / most } else { 1.0 })
@@ -129,17 +190,30 @@ fn scales(programs: &[(&Features, f32)]) -> [f32; LEN] {
 struct Training<'a> {
     config: &'a Config,
     scales: [f32; LEN],
-    train: Vec<(&'a Features, f32)>,
-    held_out: Vec<(&'a Features, f32)>,
+    /// The network to go on with.
+    known: Option<Network>,
+    train: Vec<(View<'a>, f32)>,
+    held_out: Vec<(View<'a>, f32)>,
 }
 
+/// Of the epochs of a training from scratch, so many times fewer refine.
+const FEWER_EPOCHS: usize = 5;
+
 impl<'a> Training<'a> {
-    fn new(config: &'a Config, programs: &[(&'a Features, f32)]) -> Training<'a> {
+    fn new(
+        config: &'a Config,
+        programs: &[(View<'a>, f32)],
+        known: Option<Trained>,
+    ) -> Training<'a> {
         let mut order = programs.to_vec();
         order.shuffle(&mut StdRng::seed_from_u64(config.seed));
         let count = order.len().checked_div(config.held_out).unwrap_or(0);
         let train = order.split_off(count);
-        Training { config, scales: scales(programs), train, held_out: order }
+        let (known, scales) = match known {
+            Some(Trained { network, scales }) => (Some(network), scales),
+            None => (None, scales(programs)),
+        };
+        Training { config, scales, known, train, held_out: order }
     }
 
     /// The network of the epoch that did best; `None` if there is nothing to learn from.
@@ -148,16 +222,19 @@ impl<'a> Training<'a> {
             return None;
         }
         let random = &mut StdRng::seed_from_u64(self.config.seed ^ 1);
-        let mut network = Network::random(INPUTS, self.config.hidden, random);
-        let Config { learning_rate: step, weight_decay: decay, clip, .. } = *self.config;
+        let Config { learning_rate: step, weight_decay: decay, clip, hidden, epochs, .. } =
+            *self.config;
+        let epochs = if self.known.is_some() { epochs.div_ceil(FEWER_EPOCHS) } else { epochs };
+        let known = self.known.take();
+        let mut network = known.unwrap_or_else(|| Network::random(INPUTS, hidden, random));
         let mut adam = Adam::new(&network, Rates { step, decay, clip });
         let mut best = (f64::INFINITY, 0, network.clone());
-        for epoch in 0..self.config.epochs {
+        for epoch in 0..epochs {
             let trained_on = self.epoch(&mut network, &mut adam, random);
             let loss = if self.held_out.is_empty() { trained_on } else { self.check(&network) };
             if loss < best.0 {
                 best = (loss, epoch, network.clone());
-            } else if epoch - best.1 > self.config.epochs / 6 {
+            } else if epoch - best.1 > epochs / 6 {
                 break;
             }
         }
@@ -188,8 +265,8 @@ impl<'a> Training<'a> {
         losses.sum()
     }
 
-    fn batch(&self, part: &[(&Features, f32)]) -> (Batch, Vec<f32>) {
-        let (programs, labels): (Vec<&Features>, Vec<f32>) = part.iter().copied().unzip();
+    fn batch(&self, part: &[(View<'_>, f32)]) -> (Batch, Vec<f32>) {
+        let (programs, labels): (Vec<View<'_>>, Vec<f32>) = part.iter().copied().unzip();
         (batch(&programs, &self.scales), labels)
     }
 }
@@ -197,6 +274,8 @@ impl<'a> Training<'a> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use ansc_sketch::Features;
 
     use super::super::{Quality, simulated};
     use super::*;
@@ -216,7 +295,7 @@ mod tests {
         let (train, test) = (strip(train), strip(test));
         let mut model = Mlp::new(small());
         model.train(&train);
-        let programs: Vec<&Features> = test.iter().map(|s| &*s.features).collect();
+        let programs: Vec<View<'_>> = test.iter().map(Sample::view).collect();
         let quality = Quality::of(&model.predict(&programs), &test).unwrap();
         println!("mlp: {quality}");
         assert!(quality.pairwise_accuracy > 0.8, "{quality}");
@@ -225,7 +304,7 @@ mod tests {
     #[test]
     fn the_number_of_threads_does_not_matter() {
         let samples = simulated::samples(12, 0);
-        let programs: Vec<&Features> = samples.iter().map(|s| &*s.features).collect();
+        let programs: Vec<View<'_>> = samples.iter().map(Sample::view).collect();
         let scores = [1, 3].map(|threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| {
@@ -240,11 +319,11 @@ mod tests {
     #[test]
     fn what_cannot_be_learned_from_gives_scores_of_zero() {
         let features = Arc::new(Features { rows: vec![[1.0; LEN]] });
-        let failed = Sample { task: 0, features: features.clone(), seconds: None };
+        let failed = Sample::of_program(0, features.clone(), None);
         for samples in [vec![], vec![failed.clone(), failed]] {
             let mut model = Mlp::new(small());
             model.train(&samples);
-            assert_eq!(model.predict(&[&features]), [0.0]);
+            assert_eq!(model.predict(&[View::of_program(&features)]), [0.0]);
         }
     }
 
@@ -252,7 +331,7 @@ mod tests {
     fn numbers_that_are_none_do_not_spread() {
         let sample = |value: f32, seconds| {
             let features = Arc::new(Features { rows: vec![[value; LEN]] });
-            Sample { task: 0, features, seconds: Some(seconds) }
+            Sample::of_program(0, features, Some(seconds))
         };
         let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN, 0.0, 3.0];
         let samples: Vec<Sample> =
@@ -260,8 +339,42 @@ mod tests {
         let mut model = Mlp::new(Config { epochs: 4, ..small() });
         model.train(&samples);
         let empty = Features { rows: vec![] };
-        let mut programs: Vec<&Features> = samples.iter().map(|s| &*s.features).collect();
-        programs.push(&empty);
+        let mut programs: Vec<View<'_>> = samples.iter().map(Sample::view).collect();
+        programs.push(View::of_program(&empty));
         assert!(model.predict(&programs).iter().all(|s| s.is_finite()));
+    }
+
+    #[test]
+    fn kinds_of_operators_tell_programs_apart() {
+        let features = Features { rows: vec![[1.0; LEN]; 2] };
+        let mut samples = simulated::samples(20, 0);
+        samples.iter_mut().filter(|s| s.task == 0).for_each(|s| s.seconds = Some(1e3));
+        let mut model = Mlp::new(small());
+        model.train(&samples);
+        let of = |task: usize| samples.iter().find(|s| s.task == task).unwrap();
+        let score = |s: &Sample| model.predict(&[View { features: Some(&features), ..s.view() }]);
+        let (dense, conv) = (score(of(0)), score(of(3)));
+        assert_ne!(of(0).subject.tags, of(3).subject.tags);
+        assert_ne!(dense, conv);
+    }
+
+    #[test]
+    fn refining_starts_from_what_is_known() {
+        let samples = simulated::samples(60, 0);
+        let views: Vec<View<'_>> = samples.iter().map(Sample::view).collect();
+        let order = |m: &Mlp| Quality::of(&m.predict(&views), &samples).unwrap().pairwise_accuracy;
+        let mut model = Mlp::new(small());
+        model.train(&samples);
+        let before = order(&model);
+        let few = [samples[0].clone(), samples[70].clone()];
+        model.refine(&few);
+        let after = order(&model);
+        let mut anew = Mlp::new(small());
+        anew.train(&few);
+        assert!(after > before - 0.1 && after > order(&anew), "{before} {after}");
+        // Where there is nothing to learn from, nothing is forgotten.
+        let scores = model.predict(&views);
+        model.refine(&[]);
+        assert_eq!(model.predict(&views), scores);
     }
 }

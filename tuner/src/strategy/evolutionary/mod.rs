@@ -5,6 +5,10 @@
 //! decisions is changed (`mutation`) or those of two are mixed (`crossover`). The best ever seen are measured, and
 //! a few random ones among them.
 //!
+//! A model that reads traces ([`Needs::Trace`]) is asked about traces whose programs were never made: sampling and
+//! mutation draw decisions alone, and only what is proposed is replayed. What is no program then is passed over for
+//! the next best.
+//!
 //! Replays are valid by construction: a trace that a changed decision makes invalid is dropped and another
 //! parent drawn.
 //!
@@ -23,14 +27,13 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use ansc_sketch::Features;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
 
 use super::SearchStrategy;
 use crate::candidate::{Candidate, Search};
-use crate::model::SharedModel;
+use crate::model::{Needs, SharedModel, View};
 use mutation::mutate;
 use point::Point;
 use replays::Replays;
@@ -90,6 +93,8 @@ const EMPTY_PASSES: usize = 5;
 const LEAST_POPULATION: usize = 50;
 /// Generations as long as the model's scores are random, as in Ansor.
 const UNINFORMED: usize = 2;
+/// So many times as many traces as are proposed are kept, as some of them are no programs.
+const SPARE: usize = 4;
 /// Crossovers that may fail before a subgraph is known to be unfit for them.
 const FAILED_CROSSOVERS: usize = 256;
 
@@ -100,8 +105,12 @@ pub struct Evolutionary {
     seed: u64,
     round: u64,
     crossovers: Crossovers,
+    /// Of the model, in this round.
+    needs: Needs,
     /// Of this round.
     replays: Replays,
+    /// Points that were measured before this round.
+    seen: HashSet<u64>,
 }
 
 #[derive(Default)]
@@ -123,13 +132,14 @@ struct Child {
 impl Evolutionary {
     /// A search that begins with random samples.
     pub fn new(options: EvolutionOptions, model: SharedModel, seed: u64) -> Evolutionary {
-        let (crossovers, replays) = (Crossovers::default(), Replays::default());
-        Evolutionary { options, model, seed, round: 0, crossovers, replays }
+        let (crossovers, replays) = (Crossovers::default(), Replays::new(Needs::Program));
+        let (needs, seen) = (Needs::Program, HashSet::new());
+        Evolutionary { options, model, seed, round: 0, crossovers, needs, replays, seen }
     }
 
-    fn score(&self, population: &[Arc<Point>]) -> Vec<f32> {
-        let features: Vec<&Features> = population.iter().map(|c| c.features.as_ref()).collect();
-        self.model.read().unwrap_or_else(PoisonError::into_inner).predict(&features)
+    fn score(&self, search: &Search, population: &[Arc<Point>]) -> Vec<f32> {
+        let views: Vec<View<'_>> = population.iter().map(|c| c.view(&search.subject)).collect();
+        self.model.read().unwrap_or_else(PoisonError::into_inner).predict(&views)
     }
 
     /// A random number generator for one place of one generation, so that threads do not matter.
@@ -156,8 +166,7 @@ impl Evolutionary {
                     self.replays.of(&search.task, &sketch.trace, random)
                 })
                 .collect();
-            let fresh =
-                |c: &Arc<Point>| !search.is_program_seen(c.program) && known.insert(c.program);
+            let fresh = |c: &Arc<Point>| !self.seen.contains(&c.id) && known.insert(c.id);
             samples.extend(drawn.into_iter().filter(fresh));
             empty = if samples.len() == before { empty + 1 } else { 0 };
             if samples.len() >= LEAST_POPULATION.min(wanted) || empty == EMPTY_PASSES {
@@ -172,7 +181,8 @@ impl Evolutionary {
             search.measured.iter().filter_map(|(c, o)| Some((o.seconds()?, c))).collect();
         timed.sort_by(|a, b| a.0.total_cmp(&b.0));
         let most = (self.options.measured * self.options.population as f64) as usize;
-        timed.into_iter().take(most).map(|(_, c)| Arc::new(Point::of(c))).collect()
+        let point = |(_, c)| Arc::new(Point::of(c, self.needs));
+        timed.into_iter().take(most).map(point).collect()
     }
 
     fn children(
@@ -217,18 +227,24 @@ impl Evolutionary {
             return Some(parent.clone());
         }
         let other = &parents[wheel.draw(random)];
-        if other.program == parent.program {
+        if other.id == parent.id {
             return Some(parent.clone());
         }
-        self.cross(search, parent, other)
+        self.cross(search, parent, other, random)
     }
 
-    fn cross(&self, search: &Search, a: &Point, b: &Point) -> Option<Arc<Point>> {
+    fn cross(
+        &self,
+        search: &Search,
+        a: &Point,
+        b: &Point,
+        random: &mut StdRng,
+    ) -> Option<Arc<Point>> {
         self.crossovers.tried.fetch_add(1, Ordering::Relaxed);
         let model = self.model.read().unwrap_or_else(PoisonError::into_inner);
-        let child = crossover::cross(&search.task, a, b, model.as_ref())?;
+        let child = crossover::cross(&search.task, a, b, model.as_ref(), random)?;
         self.crossovers.made.fetch_add(1, Ordering::Relaxed);
-        Some(Arc::new(Point::of(&child)))
+        Some(Arc::new(child))
     }
 
     /// The next generation: children, or their parents where these stay.
@@ -268,12 +284,12 @@ impl Evolutionary {
         let mut top = Top::new(most);
         let mut offer = |population: &[Arc<Point>], scores: &[f32]| {
             for (candidate, score) in population.iter().zip(scores) {
-                if !search.is_program_seen(candidate.program) {
+                if !self.seen.contains(&candidate.id) {
                     top.offer(candidate, *score);
                 }
             }
         };
-        let mut scores = self.score(&population);
+        let mut scores = self.score(search, &population);
         offer(&population, &scores);
         for generation in 0..self.generations() {
             if population.is_empty() {
@@ -281,7 +297,7 @@ impl Evolutionary {
             }
             let children = self.children(search, &population, &scores, generation);
             let candidates: Population = children.iter().map(|c| c.candidate.clone()).collect();
-            let mut new = self.score(&candidates);
+            let mut new = self.score(search, &candidates);
             offer(&candidates, &new);
             let next = self.accepted(&population, &scores, children, &mut new, generation);
             discard(std::mem::replace(&mut population, next));
@@ -300,8 +316,22 @@ impl Evolutionary {
         let (first, rest) = best.split_at(best.len().min(n - random.min(n)));
         let mut taken = HashSet::new();
         let all = first.iter().chain(samples).chain(rest);
-        let distinct: Vec<&Arc<Point>> = all.filter(|c| taken.insert(c.program)).take(n).collect();
-        distinct.into_par_iter().filter_map(|point| point.candidate(&search.task)).collect()
+        let mut distinct = all.filter(|c| taken.insert(c.id));
+        let mut picked: Vec<Candidate> = vec![];
+        let mut programs = HashSet::new();
+        // A trace alone does not tell whether it is a program, and one that is new.
+        while picked.len() < n {
+            let next: Vec<&Arc<Point>> = distinct.by_ref().take(n - picked.len()).collect();
+            if next.is_empty() {
+                break;
+            }
+            let made: Vec<Candidate> =
+                next.into_par_iter().filter_map(|point| point.candidate(&search.task)).collect();
+            picked.extend(
+                made.into_iter().filter(|c| !search.is_seen(c) && programs.insert(c.program)),
+            );
+        }
+        picked
     }
 }
 
@@ -315,9 +345,17 @@ impl SearchStrategy for Evolutionary {
 
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
         self.round += 1;
+        self.needs = self.model.read().unwrap_or_else(PoisonError::into_inner).needs();
+        self.replays = Replays::new(self.needs);
+        let measured = search.measured.iter().map(|(c, _)| match self.needs {
+            Needs::Program => c.program,
+            Needs::Trace => point::id(&c.trace),
+        });
+        self.seen = measured.collect();
         let samples = self.samples(search);
         let population = [samples.clone(), self.best_measured(search)].concat();
-        let top = self.evolve(search, population, 2 * n);
+        let spare = if self.needs == Needs::Trace { SPARE } else { 2 };
+        let top = self.evolve(search, population, spare * n);
         let picked = self.pick(search, n, top, &samples);
         self.replays.forget();
         discard(samples);

@@ -1,34 +1,83 @@
 //! A candidate less its program, of which a population would fill much memory: those that are proposed get theirs back.
+//!
+//! A model that reads traces never asks for the program, and then none is made before a point is proposed.
 
 use std::sync::Arc;
 
+use ansc_sketch::trace::{Recorder, Unfit};
 use ansc_sketch::{Features, Task, Trace, features};
+use rand::Rng;
 
+use super::super::tried;
 use crate::candidate::Candidate;
+use crate::model::{Needs, Subject, View};
+
+/// The same for traces that are the same, and, but for chance, for no others.
+pub(super) fn id(trace: &Trace) -> u64 {
+    tried::key(trace) as u64
+}
 
 pub(super) struct Point {
     /// With all its decisions.
     pub(super) trace: Trace,
-    pub(super) features: Arc<Features>,
-    /// As in [`Candidate`].
-    pub(super) program: u64,
+    /// The same for points that are the same: of the program as in [`Candidate`], or of the trace where no program was
+    /// made.
+    pub(super) id: u64,
+    made: Option<Made>,
+}
+
+/// What is kept of a program.
+struct Made {
+    features: Arc<Features>,
     /// The buffers that the rows of the features are about.
-    pub(super) stored: Vec<String>,
+    stored: Vec<String>,
 }
 
 impl Point {
-    pub(super) fn of(candidate: &Candidate) -> Point {
+    /// For a model that needs this much.
+    pub(super) fn of(candidate: &Candidate, needs: Needs) -> Point {
+        if needs == Needs::Trace {
+            return Point::unmade(candidate.trace.clone());
+        }
         let program = &candidate.scheduled.program;
         let stored = features::stored(program).into_iter();
-        Point {
-            trace: candidate.trace.clone(),
-            features: candidate.features.clone(),
-            program: candidate.program,
-            stored: stored.map(|b| program.buffer(b).name.clone()).collect(),
-        }
+        let stored = stored.map(|b| program.buffer(b).name.clone()).collect();
+        let made = Made { features: candidate.features().clone(), stored };
+        Point { trace: candidate.trace.clone(), id: candidate.program, made: Some(made) }
     }
 
-    /// None for a trace that was made for another version of the rules.
+    /// A trace whose program nobody has made. It may turn out to be none.
+    pub(super) fn unmade(trace: Trace) -> Point {
+        Point { id: id(&trace), trace, made: None }
+    }
+
+    /// The same of a trace in which something is open: what depends on the program is drawn by doing its steps, and nothing
+    /// is made of the result.
+    pub(super) fn drawn(task: &Arc<Task>, trace: &Trace, random: &mut dyn Rng) -> Option<Point> {
+        if trace.is_decided() {
+            return Some(Point::unmade(trace.clone()));
+        }
+        let recorder = Recorder::of_task(task.clone());
+        let replayed = trace.replay_on(recorder, Unfit::Resample, random).ok()?;
+        Some(Point::unmade(replayed.into_parts().1))
+    }
+
+    pub(super) fn view<'a>(&'a self, subject: &'a Subject) -> View<'a> {
+        let features = self.made.as_ref().map(|made| made.features.as_ref());
+        View { subject, trace: &self.trace, features }
+    }
+
+    /// Of the program; nothing where none was made.
+    pub(super) fn features(&self) -> Option<&Arc<Features>> {
+        self.made.as_ref().map(|made| &made.features)
+    }
+
+    /// The buffers that the rows of the features are about.
+    pub(super) fn stored(&self) -> &[String] {
+        self.made.as_ref().map_or(&[], |made| &made.stored)
+    }
+
+    /// None for a trace that makes no program, as those of other versions of the rules.
     pub(super) fn candidate(&self, task: &Arc<Task>) -> Option<Candidate> {
         Candidate::exactly(task, &self.trace)
     }

@@ -13,15 +13,21 @@ use rand::Rng;
 use super::super::tried::key;
 use super::point::Point;
 use crate::candidate::Candidate;
+use crate::model::Needs;
 
-#[derive(Default)]
 pub(super) struct Replays {
+    /// Of the model that is asked about points.
+    needs: Needs,
     /// By its trace's key: a trace with all its decisions makes one program only.
     known: Mutex<HashMap<u128, Arc<Point>>>,
 }
 
 impl Replays {
-    /// As [`Candidate::of`]: whether a candidate is known decides how long it takes, never what it is.
+    pub(super) fn new(needs: Needs) -> Replays {
+        Replays { needs, known: Mutex::default() }
+    }
+
+    /// As [`Candidate::of`], but that no program is made if the model needs none: whether a candidate is known decides how long it takes, never what it is.
     pub(super) fn of(
         &self,
         task: &Arc<Task>,
@@ -30,15 +36,18 @@ impl Replays {
     ) -> Option<Arc<Point>> {
         let drawn = trace.drawn(random);
         let trace = drawn.as_ref().unwrap_or(trace);
+        if self.needs == Needs::Trace {
+            return Point::drawn(task, trace, random).map(Arc::new);
+        }
         if !trace.is_decided() {
-            return Candidate::of(task, trace, random).map(|c| Arc::new(Point::of(&c)));
+            return Candidate::of(task, trace, random).map(|c| Arc::new(Point::of(&c, self.needs)));
         }
         let key = key(trace);
         let known = self.lock().get(&key).cloned();
         if known.is_some() {
             return known;
         }
-        let point = Arc::new(Point::of(&Candidate::of(task, trace, random)?));
+        let point = Arc::new(Point::of(&Candidate::of(task, trace, random)?, self.needs));
         // Else a decision did not fit and was drawn again: another time it may become something else.
         if point.trace == *trace {
             self.lock().insert(key, point.clone());
@@ -66,7 +75,7 @@ mod tests {
     #[test]
     fn candidates_are_those_of_replays() {
         let task = task(matmul(32, 48, 24));
-        let replays = Replays::default();
+        let replays = Replays::new(Needs::Program);
         let mut looked_up = 0;
         for sketch in task.sketches() {
             for seed in 0..60 {
@@ -74,7 +83,7 @@ mod tests {
                 let found = replays.of(&task, &sketch.trace, &mut random()).unwrap();
                 let made = Candidate::of(&task, &sketch.trace, &mut random()).unwrap();
                 assert_eq!(found.trace, made.trace);
-                assert_eq!(found.features, made.features);
+                assert_eq!(found.features(), Some(made.features()));
                 assert_eq!(found.candidate(&task).unwrap().scheduled, made.scheduled);
                 looked_up += usize::from(Arc::strong_count(&found) > 1);
             }
@@ -82,5 +91,21 @@ mod tests {
         assert!(looked_up > 0);
         replays.forget();
         assert!(replays.lock().is_empty());
+    }
+
+    #[test]
+    fn a_model_of_traces_gets_the_same_traces_without_programs() {
+        let task = task(matmul(32, 48, 24));
+        for sketch in task.sketches() {
+            for seed in 0..10 {
+                let random = || StdRng::seed_from_u64(seed);
+                let of = |needs| Replays::new(needs).of(&task, &sketch.trace, &mut random());
+                let (made, unmade) = (of(Needs::Program).unwrap(), of(Needs::Trace).unwrap());
+                assert_eq!(made.trace, unmade.trace);
+                assert!(unmade.features().is_none() && made.features().is_some());
+                let candidate = unmade.candidate(&task).unwrap();
+                assert_eq!(candidate.program, made.id);
+            }
+        }
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::point::Point;
 
-/// The candidates of the highest scores, each program once.
+/// The candidates of the highest scores, each once.
 pub(super) struct Top {
     most: usize,
-    /// By score, then by program, so that the order is the same every time.
+    /// By score, then by identity, so that the order is the same every time.
     kept: BTreeMap<(OrderedScore, u64), Arc<Point>>,
-    programs: HashSet<u64>,
+    known: HashSet<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -32,14 +32,14 @@ impl Ord for OrderedScore {
 
 impl Top {
     pub(super) fn new(most: usize) -> Top {
-        Top { most, kept: BTreeMap::new(), programs: HashSet::new() }
+        Top { most, kept: BTreeMap::new(), known: HashSet::new() }
     }
 
     pub(super) fn offer(&mut self, candidate: &Arc<Point>, score: f32) {
-        if !self.programs.insert(candidate.program) {
+        if !self.known.insert(candidate.id) {
             return;
         }
-        self.kept.insert((OrderedScore(score), candidate.program), candidate.clone());
+        self.kept.insert((OrderedScore(score), candidate.id), candidate.clone());
         if self.kept.len() > self.most {
             self.kept.pop_first();
         }

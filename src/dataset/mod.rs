@@ -1,0 +1,116 @@
+//! Data sets of measured traces: options of the command line to a run of the collector.
+
+mod operators;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ansc_codegen::Target;
+use ansc_frontend::import::ImportOptions;
+use ansc_sketch::default::Machine;
+use ansc_tuner::dataset::{Collected, Collector, Dataset, Entry, Platform, Reference, Watch};
+use ansc_tuner::measure::{LocalMeasurer, LocalOptions};
+
+use crate::choice::{Schedules, target_name};
+use crate::cli::Collect;
+use crate::pipeline::{self, Options};
+use crate::search::{self, Device};
+use crate::{Error, lab};
+
+/// Traces that are measured in one go.
+const PER_ROUND: usize = 16;
+/// For timing one trace: labels tell what is far apart, and a data set needs many.
+const TIMING_SECONDS: f64 = 0.02;
+
+/// Collects what the arguments ask for.
+pub fn collect(args: &Collect, watch: &dyn Watch) -> Result<Collected, Error> {
+    let until = args.minutes.map(|m| Instant::now() + Duration::from_secs_f64(m * 60.0));
+    let target = Target::parse(&args.target_cpu)?;
+    let dataset = Dataset::open_or_create(&args.dataset, args.seed, args.per_task)?;
+    let entries = entries(args, &target, &dataset.header().reference)?;
+    let threads = search::threads(args.threads);
+    let platform = Platform {
+        target: target_name(&target),
+        threads,
+        vector_bytes: target.vector_bytes,
+        registers: target.vector_registers,
+    };
+    let interrupt = search::Interrupt::new();
+    let worker = search::worker_command(Device::Cpu, &args.target_cpu)?;
+    let options = LocalOptions { seconds: TIMING_SECONDS, ..LocalOptions::new(worker, threads) };
+    let mut measurer = LocalMeasurer::new(options).map_err(ansc_tuner::tune::TuneError::from)?;
+    let collector = Collector {
+        dataset: &dataset,
+        platform: &platform,
+        machine: platform.machine(),
+        measurer: &mut measurer,
+        watch,
+        interrupted: interrupt.flag(),
+        per_round: PER_ROUND,
+        until,
+    };
+    Ok(collector.collect(&entries)?)
+}
+
+/// The distinct tasks of all workloads, as they are for the machine that traces are made for.
+fn entries(args: &Collect, target: &Target, reference: &Reference) -> Result<Vec<Entry>, Error> {
+    let folder = tempfile::tempdir()
+        .map_err(|e| Error::Machine(format!("a temporary folder cannot be made: {e}")))?;
+    let networks = ansc_models::all().filter(|g| g.kind == ansc_models::Kind::Network);
+    let workloads: Vec<String> = match args.workloads.is_empty() {
+        true => networks.map(|g| g.name.to_owned()).collect(),
+        false => args.workloads.clone(),
+    };
+    let mut all = Entries { places: BTreeMap::new(), entries: vec![] };
+    let machine = Machine::new(reference.vector_bytes, reference.registers);
+    let schedules = Schedules { machine, threads: reference.cores, ..Schedules::untuned(target) };
+    for name in &workloads {
+        let model = lab::workload(name, folder.path())?;
+        all.add(&model, target, &schedules)?;
+        let is_made = model.starts_with(folder.path());
+        if is_made {
+            std::fs::remove_file(&model).map_err(|e| Error::file(&model, e))?;
+        }
+    }
+    for number in 0..args.operators {
+        let path = folder.path().join("operators.onnx");
+        let model = operators::random(args.seed, number as u64);
+        std::fs::write(&path, model.to_bytes()).map_err(|e| Error::file(&path, e))?;
+        all.add(&path, target, &schedules)?;
+    }
+    Ok(all.entries)
+}
+
+struct Entries {
+    /// By key.
+    places: BTreeMap<String, usize>,
+    /// In the order in which they were found.
+    entries: Vec<Entry>,
+}
+
+impl Entries {
+    fn add(&mut self, model: &Path, target: &Target, schedules: &Schedules) -> Result<(), Error> {
+        let network = model.file_stem().map(|n| n.to_string_lossy().into_owned());
+        let network = network.unwrap_or_default();
+        let options = Options::new(ImportOptions::default(), target.clone());
+        let options = Options { schedules: schedules.clone(), ..options };
+        for weighted in pipeline::tasks(model, &options)? {
+            let key = weighted.task.key();
+            let entries = &mut self.entries;
+            let place = *self.places.entry(key.clone()).or_insert_with(|| {
+                entries.push(Entry {
+                    key,
+                    name: weighted.task.name.clone(),
+                    compute: weighted.task.compute.to_string(),
+                    constant: weighted.task.constant.clone(),
+                    networks: BTreeMap::new(),
+                });
+                entries.len() - 1
+            });
+            let count = weighted.weight.round() as u64;
+            *entries[place].networks.entry(network.clone()).or_default() += count.max(1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,305 @@
+//! Training cost models on a data set, and judging them by the tasks that they did not see.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ansc_sketch::{Task, Trace};
+use ansc_tuner::dataset::top::top_k;
+use ansc_tuner::dataset::{Dataset, Entry, Platform, Split, TaskSamples, samples, trace_id};
+use ansc_tuner::model::file::{self, Trained};
+use ansc_tuner::model::{self, Needs, Sample, Subject, View};
+use ansc_tuner::{Candidate, CostModel};
+use serde::Serialize;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::Error;
+use crate::cli::Train;
+
+/// Held out where nobody divided the data set.
+const HELD_OUT: f64 = 0.2;
+/// Candidates that are scored to tell how long that takes.
+const TIMED: usize = 1000;
+
+/// How one model did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The model, and what it was trained on where that differs from others.
+    pub name: String,
+    /// For each seed: the least time of each held-out task over that of the highest score.
+    pub top_1: Vec<f64>,
+    /// The same for the best of the five highest scores.
+    pub top_5: Vec<f64>,
+    /// Seconds of training, on average.
+    pub train_seconds: f64,
+    /// Milliseconds from a thousand traces to their scores.
+    pub milliseconds: f64,
+}
+
+/// What was trained on, and how each model did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Tasks and traces that models saw.
+    pub trained: Trained,
+    /// Held-out tasks.
+    pub tasks: usize,
+    /// Their traces with labels.
+    pub traces: usize,
+    /// One for each model.
+    pub models: Vec<Row>,
+}
+
+/// Trains what the arguments ask for. `watch` is told of each training that begins.
+pub fn train(args: &Train, watch: &dyn Fn(&str, u64)) -> Result<Report, Error> {
+    let dataset = Dataset::open(&args.dataset)?;
+    let data = Data::new(&dataset, args)?;
+    let mut rows: Vec<Row> = vec![];
+    for variant in variants(&args.models, data.platforms.len()) {
+        let mut row = Row::new(variant.name);
+        for seed in 0..args.seeds {
+            watch(variant.name, seed);
+            let model = data.judge(&variant, seed, &mut row)?;
+            if let Some(output) = args.output.as_ref().filter(|_| rows.is_empty() && seed == 0) {
+                let trained = Trained { seed, ..data.trained.clone() };
+                file::save(&*model, &trained, output).map_err(|e| Error::file(output, e))?;
+            }
+        }
+        row.train_seconds /= args.seeds as f64;
+        rows.push(row);
+    }
+    let test = &data.of(Needs::Trace).1;
+    Ok(Report {
+        trained: data.trained.clone(),
+        tasks: test.len(),
+        traces: test.iter().map(|t| t.samples.len()).sum(),
+        models: rows,
+    })
+}
+
+/// A model, and the samples that it learns from.
+struct Variant {
+    name: &'static str,
+    kind: &'static str,
+    learns: Learns,
+}
+
+enum Learns {
+    /// From all machines, as the model itself does.
+    All,
+    /// From the target alone.
+    Target,
+    /// From the others, and is refined by the target.
+    Refined,
+}
+
+fn variants(models: &[String], platforms: usize) -> Vec<Variant> {
+    let mut all = vec![];
+    for name in models {
+        match name.as_str() {
+            "hist" => all.push(("hist", "hist", Learns::Target)),
+            "mlp" => all.push(("mlp", "mlp", Learns::Target)),
+            "mtl-tlp" => {
+                all.push(("mtl-tlp", "mtl-tlp", Learns::All));
+                all.push(("tlp, target alone", "tlp", Learns::Target));
+                if platforms > 1 {
+                    all.push(("tlp, refined", "tlp", Learns::Refined));
+                }
+            }
+            _ => all.push(("tlp", "tlp", Learns::Target)),
+        }
+    }
+    all.into_iter().map(|(name, kind, learns)| Variant { name, kind, learns }).collect()
+}
+
+impl Row {
+    fn new(name: &str) -> Row {
+        Row {
+            name: name.into(),
+            top_1: vec![],
+            top_5: vec![],
+            train_seconds: 0.0,
+            milliseconds: 0.0,
+        }
+    }
+}
+
+type Parted = (Vec<Sample>, Vec<TaskSamples>);
+
+struct Data {
+    /// The target first.
+    platforms: Vec<Platform>,
+    trained: Trained,
+    /// To train and to judge models that read programs: the target's; and those that read traces.
+    programs: Option<Parted>,
+    traces: Parted,
+    /// Of held-out tasks, as the target has them.
+    timed: Vec<(Arc<Task>, Trace)>,
+}
+
+impl Data {
+    fn new(dataset: &Dataset, args: &Train) -> Result<Data, Error> {
+        let platforms = platforms(dataset, args.platform.as_deref())?;
+        let keys = dataset.keys()?;
+        let entries: Vec<Entry> =
+            keys.iter().map(|key| Ok(dataset.task(key)?.entry)).collect::<Result<_, Error>>()?;
+        let split = match dataset.split()? {
+            Some(split) => split,
+            None => Split::of(&entries, &[], HELD_OUT, 0),
+        };
+        let part = |needs: Needs| -> Result<Parted, Error> {
+            let asked = if needs == Needs::Program { &platforms[..1] } else { &platforms[..] };
+            let (mut train, mut test) = (vec![], vec![]);
+            for task in samples(dataset, &keys, asked, needs)? {
+                if split.test.contains(&task.key) {
+                    test.push(own(task));
+                } else if split.train.contains(&task.key) {
+                    train.extend(task.samples.into_iter().filter(|s| is_known(s, args.labels)));
+                }
+            }
+            Ok((train, test))
+        };
+        let reads_programs = args.models.iter().any(|m| m == "hist" || m == "mlp");
+        let programs = reads_programs.then(|| part(Needs::Program)).transpose()?;
+        let traces = part(Needs::Trace)?;
+        if traces.0.is_empty() || traces.1.iter().all(|t| t.samples.is_empty()) {
+            let reason = "there are no labels to train on, or none to judge by; `ansc dataset collect` adds labels, \
+                          `ansc dataset split` chooses what is held out";
+            return Err(Error::file(&args.dataset, reason));
+        }
+        let trained = Trained {
+            dataset: args.dataset.display().to_string(),
+            tasks: split.train.len(),
+            traces: traces.0.len(),
+            platforms: platforms.iter().map(Platform::id).collect(),
+            seed: 0,
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        let timed = timed(&entries, &traces.1, &platforms[0]);
+        Ok(Data { platforms, trained, programs, traces, timed })
+    }
+
+    fn of(&self, needs: Needs) -> &Parted {
+        match needs {
+            Needs::Program => self.programs.as_ref().unwrap_or(&self.traces),
+            Needs::Trace => &self.traces,
+        }
+    }
+
+    /// Trains one model, and adds to the row how it did.
+    fn judge(
+        &self,
+        variant: &Variant,
+        seed: u64,
+        row: &mut Row,
+    ) -> Result<Box<dyn CostModel>, Error> {
+        let unknown = || Error::Usage(format!("there is no model `{}`", variant.kind));
+        let mut model = model::create(variant.kind, seed).ok_or_else(unknown)?;
+        let (train, test) = self.of(model.needs());
+        let start = Instant::now();
+        let target = || train.iter().filter(|s| s.platform == 0).cloned().collect::<Vec<_>>();
+        match variant.learns {
+            Learns::All => model.train(train),
+            Learns::Target => model.train(&target()),
+            Learns::Refined => {
+                model.train(&elsewhere(train));
+                model.refine(&target());
+            }
+        }
+        row.train_seconds += start.elapsed().as_secs_f64();
+        let score = |k| top_k(&*model, test, k).unwrap_or(0.0);
+        row.top_1.push(score(1));
+        row.top_5.push(score(5));
+        if seed == 0 {
+            row.milliseconds = self.time(&*model);
+        }
+        Ok(model)
+    }
+
+    /// Milliseconds to score a thousand traces, programs and all where the model needs them.
+    fn time(&self, model: &dyn CostModel) -> f64 {
+        use rayon::prelude::*;
+        let start = Instant::now();
+        let mut scored = 0;
+        for part in self.timed.chunk_by(|a, b| Arc::ptr_eq(&a.0, &b.0)) {
+            let subject = Subject::of(&part[0].0);
+            let candidates: Vec<Candidate> = match model.needs() {
+                Needs::Trace => vec![],
+                Needs::Program => {
+                    let made = part.par_iter().filter_map(|(task, t)| Candidate::exactly(task, t));
+                    made.inspect(|c| drop(c.features().clone())).collect()
+                }
+            };
+            let views: Vec<View<'_>> = match model.needs() {
+                Needs::Program => {
+                    candidates.iter().map(|c| c.view(&subject, Needs::Program)).collect()
+                }
+                Needs::Trace => {
+                    let view = |trace| View { subject: &subject, trace, features: None };
+                    part.iter().map(|(_, trace)| view(trace)).collect()
+                }
+            };
+            scored += model.predict(&views).len();
+        }
+        start.elapsed().as_secs_f64() * 1e3 * TIMED as f64 / scored.max(1) as f64
+    }
+}
+
+/// The target first: that of the name, or the first of all.
+fn platforms(dataset: &Dataset, target: Option<&str>) -> Result<Vec<Platform>, Error> {
+    let mut all = dataset.platforms()?;
+    let Some(target) = target else { return at_least_one(all, dataset.folder()) };
+    let known: Vec<String> = all.iter().map(Platform::id).collect();
+    let Some(place) = known.iter().position(|id| id == target) else {
+        let known = known.join(", ");
+        let message = format!("the data set has no machine `{target}`; it has {known}");
+        return Err(Error::Usage(message));
+    };
+    all.swap(0, place);
+    Ok(all)
+}
+
+fn at_least_one(all: Vec<Platform>, folder: &Path) -> Result<Vec<Platform>, Error> {
+    if all.is_empty() {
+        let reason = "no machine has measured anything; `ansc dataset collect` does";
+        return Err(Error::file(folder, reason));
+    }
+    Ok(all)
+}
+
+/// Only what the target measured judges a model.
+fn own(task: TaskSamples) -> TaskSamples {
+    let samples = task.samples.into_iter().filter(|s| s.platform == 0).collect();
+    TaskSamples { samples, ..task }
+}
+
+/// Whether the label of a training sample is known, if the target's are for a share of traces only.
+fn is_known(sample: &Sample, share: f64) -> bool {
+    let drawn = xxh3_64(trace_id(&sample.trace).as_bytes()) as f64 / u64::MAX as f64;
+    sample.platform != 0 || drawn < share || share >= 1.0
+}
+
+/// The samples of all machines but the target, as if one machine had measured them: their tasks get
+/// numbers of their own, so that only times of one machine are compared.
+fn elsewhere(samples: &[Sample]) -> Vec<Sample> {
+    let mut numbers: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+    let others = samples.iter().filter(|s| s.platform != 0);
+    let sample = |s: &Sample| {
+        let next = numbers.len();
+        let task = *numbers.entry((s.task, s.platform)).or_insert(next);
+        Sample { task, platform: 0, ..s.clone() }
+    };
+    others.map(sample).collect()
+}
+
+/// A thousand held-out traces, or as many as there are, with their tasks.
+fn timed(entries: &[Entry], test: &[TaskSamples], platform: &Platform) -> Vec<(Arc<Task>, Trace)> {
+    let mut all = vec![];
+    for task in test {
+        let Some(entry) = entries.iter().find(|e| e.key == task.key) else { continue };
+        let Some(made) = entry.task(platform.machine(), platform.threads) else { continue };
+        all.extend(task.samples.iter().map(|s| (made.clone(), Trace::clone(&s.trace))));
+    }
+    all.truncate(TIMED);
+    all
+}

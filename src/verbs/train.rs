@@ -1,0 +1,67 @@
+//! `ansc train`: trains cost models on a data set.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::print_json;
+use super::show::counted;
+use crate::Error;
+use crate::cli::Train;
+use crate::train::{self, Report, Row};
+
+pub(super) fn run(args: &Train) -> Result<(), Error> {
+    let target =
+        if args.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
+    bar.set_style(style.expect("a valid template"));
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    let report = train::train(args, &|name, seed| bar.set_message(format!("{name}, seed {seed}")))?;
+    bar.finish_and_clear();
+    if args.json {
+        print_json(&report);
+        return Ok(());
+    }
+    print(&report);
+    if let Some(output) = &args.output {
+        println!("the first model is in {}; to search with it:", output.display());
+        println!("  ansc tune MODEL.onnx --model {}", output.display());
+    }
+    Ok(())
+}
+
+fn print(report: &Report) {
+    let trained = &report.trained;
+    let (tasks, traces) = (counted(trained.tasks, "task"), counted(trained.traces, "label"));
+    println!("trained on {traces} of {tasks}, for {}", trained.platforms[0]);
+    let (tasks, traces) = (counted(report.tasks, "task"), counted(report.traces, "trace"));
+    println!("judged by {traces} of {tasks} that were held out");
+    println!(
+        "{:18} {:>15} {:>15} {:>9} {:>12}",
+        "model", "top-1", "top-5", "train s", "ms per 1000"
+    );
+    for row in &report.models {
+        let Row { name, top_1, top_5, train_seconds, milliseconds } = row;
+        println!(
+            "{name:18} {:>15} {:>15} {train_seconds:>9.1} {milliseconds:>12.1}",
+            figure(top_1),
+            figure(top_5)
+        );
+    }
+    print!("{LEGEND}");
+}
+
+const LEGEND: &str = "\
+top-k: the least times of the held-out tasks over those of the k highest scores, all tasks together; 1 is best
+ms per 1000: from traces to scores, programs and all where the model reads programs
+";
+
+/// The mean, and how far seeds are apart.
+fn figure(all: &[f64]) -> String {
+    let n = all.len().max(1) as f64;
+    let mean = all.iter().sum::<f64>() / n;
+    let squares: f64 = all.iter().map(|v| (v - mean).powi(2)).sum();
+    match all.len() {
+        0 | 1 => format!("{mean:.4}"),
+        _ => format!("{mean:.4} +-{:.4}", (squares / (n - 1.0)).sqrt()),
+    }
+}

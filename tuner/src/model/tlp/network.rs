@@ -1,0 +1,199 @@
+//! The network of TLP, with a head for each platform as in MTL-TLP.
+//!
+//! ```text
+//! row -> w/4 -> w/2 -> w -> w    self-attention + x    relu(h W + b) + h, twice      (shared)
+//!     -> w -> w/2 -> w/4 -> 1    sum over the rows of a list                         (each head)
+//! ```
+//!
+//! With `w` 256 and 8 heads of attention these are the sizes of the paper. There is no layer norm, no mask and
+//! no encoding of positions, as in its code.
+
+use rand::rngs::StdRng;
+
+use crate::nn::{Added, Attended, Attention, Chain, Matrix, Parameters, Residual};
+
+/// Lists of rows, all of one length, one list after the other.
+pub(super) struct Batch {
+    pub(super) rows: Matrix,
+    pub(super) length: usize,
+}
+
+/// Also a gradient of all its layers.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Network {
+    encoder: Chain,
+    attention: Attention,
+    residual: [Residual; 2],
+    heads: Vec<Chain>,
+}
+
+/// The sizes of a network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sizes {
+    /// Numbers of a row.
+    pub(super) inputs: usize,
+    pub(super) width: usize,
+    /// Of the attention.
+    pub(super) attention: usize,
+    /// One for each platform.
+    pub(super) heads: usize,
+}
+
+/// What the layers gave, for the way back.
+pub(super) struct Passed {
+    encoded: Vec<Matrix>,
+    attended: Attended,
+    /// The rows with what they attended to.
+    mixed: Matrix,
+    added: [Added; 2],
+    /// Of each head that was asked, from the first.
+    decoded: Vec<Vec<Matrix>>,
+    /// Of each such head, one for each list.
+    pub(super) scores: Vec<Vec<f32>>,
+}
+
+impl Network {
+    pub(super) fn random(sizes: Sizes, random: &mut StdRng) -> Network {
+        let w = sizes.width;
+        Network {
+            encoder: Chain::random(&[sizes.inputs, w / 4, w / 2, w, w], true, random),
+            attention: Attention::random(w, sizes.attention, random),
+            residual: std::array::from_fn(|_| Residual::random(w, random)),
+            heads: (0..sizes.heads)
+                .map(|_| Chain::random(&[w, w, w / 2, w / 4, 1], false, random))
+                .collect(),
+        }
+    }
+
+    /// Asks the first `heads` heads.
+    pub(super) fn forward(&self, batch: &Batch, heads: usize) -> Passed {
+        let encoded = self.encoder.forward(&batch.rows);
+        let last = encoded.last().expect("an encoder has layers");
+        let attended = self.attention.forward(last, batch.length);
+        let mixed = attended.out.clone().plus(last);
+        let first = self.residual[0].forward(&mixed);
+        let second = self.residual[1].forward(&first.out);
+        let asked = self.heads.iter().take(heads);
+        let decoded: Vec<Vec<Matrix>> = asked.map(|head| head.forward(&second.out)).collect();
+        let scores = decoded.iter().map(|given| sums(given, batch.length)).collect();
+        Passed { encoded, attended, mixed, added: [first, second], decoded, scores }
+    }
+
+    /// The gradient of the layers, from those of the scores of the heads that were asked. A head whose gradients are
+    /// all zero adds exactly nothing.
+    pub(super) fn backward(
+        &self,
+        batch: &Batch,
+        passed: &Passed,
+        of_scores: &[Vec<f32>],
+    ) -> Network {
+        let Passed { encoded, attended, mixed, added: [first, second], decoded, .. } = passed;
+        let mut heads = vec![];
+        let mut of_last = Matrix::zeros(mixed.rows, mixed.columns);
+        for ((head, given), of_scores) in self.heads.iter().zip(decoded).zip(of_scores) {
+            let spread = of_scores.iter().flat_map(|g| std::iter::repeat_n(*g, batch.length));
+            let of_rows = Matrix { rows: mixed.rows, columns: 1, data: spread.collect() };
+            let (gradient, of_input) = head.backward(&second.out, given, of_rows);
+            of_last = of_last.plus(&of_input);
+            heads.push(gradient);
+        }
+        let (of_second, of_first) = self.residual[1].backward(&first.out, second, of_last);
+        let (of_residual, of_mixed) = self.residual[0].backward(mixed, first, of_first);
+        let last = encoded.last().expect("an encoder has layers");
+        let (attention, of_taken) =
+            self.attention.backward(last, batch.length, attended, &of_mixed);
+        let of_encoded = of_taken.plus(&of_mixed);
+        let (encoder, _) = self.encoder.backward(&batch.rows, encoded, of_encoded);
+        Network { encoder, attention, residual: [of_residual, of_second], heads }
+    }
+}
+
+/// For each list the sum over its rows of what the last layer gave.
+fn sums(given: &[Matrix], length: usize) -> Vec<f32> {
+    let last = given.last().expect("a head has layers");
+    last.data.chunks(length).map(|rows| rows.iter().sum()).collect()
+}
+
+impl Parameters for Network {
+    fn parts(&self) -> Vec<&[f32]> {
+        let shared = [self.encoder.parts(), self.attention.parts()];
+        let residual = self.residual.iter().map(Parameters::parts);
+        let heads = self.heads.iter().map(Parameters::parts);
+        shared.into_iter().chain(residual).chain(heads).flatten().collect()
+    }
+
+    fn parts_mut(&mut self) -> Vec<&mut [f32]> {
+        let shared = [self.encoder.parts_mut(), self.attention.parts_mut()];
+        let residual = self.residual.iter_mut().map(Parameters::parts_mut);
+        let heads = self.heads.iter_mut().map(Parameters::parts_mut);
+        shared.into_iter().chain(residual).chain(heads).flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::nn::testing::{check_deep_gradient, numbers};
+
+    const SIZES: Sizes = Sizes { inputs: 5, width: 8, attention: 2, heads: 2 };
+
+    fn batch(random: &mut StdRng) -> Batch {
+        Batch { rows: numbers(12, 5, random), length: 3 }
+    }
+
+    /// Any function of the scores with a known gradient.
+    fn loss(scores: &[Vec<f32>]) -> f64 {
+        let all = scores.iter().flatten().enumerate();
+        all.map(|(i, &s)| f64::from(s).powi(2) * (i + 1) as f64).sum()
+    }
+
+    fn loss_gradient(scores: &[Vec<f32>]) -> Vec<Vec<f32>> {
+        let mut place = 0.0;
+        let mut slope = |s: &f32| {
+            place += 1.0;
+            2.0 * s * place
+        };
+        scores.iter().map(|of_head| of_head.iter().map(&mut slope).collect()).collect()
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        for seed in 0..5 {
+            let random = &mut StdRng::seed_from_u64(seed);
+            let (network, batch) = (Network::random(SIZES, random), batch(random));
+            let passed = network.forward(&batch, 2);
+            let gradient = network.backward(&batch, &passed, &loss_gradient(&passed.scores));
+            let loss = |moved: &Network| loss(&moved.forward(&batch, 2).scores);
+            check_deep_gradient(&network, &gradient, &loss);
+        }
+    }
+
+    #[test]
+    fn a_head_without_labels_gets_exactly_no_gradient() {
+        let random = &mut StdRng::seed_from_u64(1);
+        let (network, batch) = (Network::random(SIZES, random), batch(random));
+        let both = network.forward(&batch, 2);
+        let of_first = loss_gradient(&both.scores)[0].clone();
+        let masked = network.backward(&batch, &both, &[of_first.clone(), vec![0.0; 4]]);
+        assert!(masked.heads[1].parts().into_iter().flatten().all(|g| *g == 0.0));
+        // What is shared gets the gradient that it gets where there is no such head.
+        let single = Network { heads: network.heads[..1].to_vec(), ..network.clone() };
+        let alone = single.backward(&batch, &single.forward(&batch, 1), &[of_first]);
+        let shared = alone.parts().len();
+        assert_eq!(masked.parts()[..shared], alone.parts()[..]);
+    }
+
+    #[test]
+    fn lists_are_scored_on_their_own() {
+        let random = &mut StdRng::seed_from_u64(2);
+        let (network, batch) = (Network::random(SIZES, random), batch(random));
+        let all = network.forward(&batch, 1).scores;
+        for (list, rows) in batch.rows.data.chunks(15).enumerate() {
+            let rows = Matrix { rows: 3, columns: 5, data: rows.to_vec() };
+            let alone = network.forward(&Batch { rows, length: 3 }, 1).scores;
+            assert_eq!(alone[0][0], all[0][list]);
+        }
+    }
+}

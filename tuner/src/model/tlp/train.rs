@@ -1,0 +1,196 @@
+//! How the network learns: batches that mix tasks, a loss for each head, the best epoch by what was held out.
+//!
+//! A row is a candidate with a label for each platform, or none where it was not measured there. A head's loss is
+//! over the rows that have its label, the total is the plain sum over the heads. What has no label adds exactly
+//! nothing.
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+use super::super::rank::lambda_rank;
+use super::network::{Batch, Network, Passed, Sizes};
+use super::{Config, Loss};
+use crate::nn::{Adam, Matrix, Rates};
+
+/// A candidate and how good it is on each platform.
+pub(super) struct Row {
+    /// As the vocabulary writes it down.
+    pub(super) list: Vec<f32>,
+    /// Shares of the best throughput.
+    pub(super) labels: Vec<Option<f32>>,
+}
+
+/// Of the epochs of a training from scratch, so many times fewer refine.
+const FEWER_EPOCHS: usize = 5;
+/// Training ends after this share of its epochs without a gain.
+const PATIENCE: usize = 3;
+
+pub(super) struct Training<'a> {
+    config: &'a Config,
+    length: usize,
+    heads: usize,
+    train: Vec<&'a Row>,
+    held_out: Vec<&'a Row>,
+}
+
+impl<'a> Training<'a> {
+    /// `length` rows of numbers make a list.
+    pub(super) fn new(
+        config: &'a Config,
+        rows: &'a [Row],
+        length: usize,
+        heads: usize,
+    ) -> Training<'a> {
+        let mut order: Vec<&Row> = rows.iter().collect();
+        order.shuffle(&mut StdRng::seed_from_u64(config.seed));
+        let count = order.len().checked_div(config.held_out).unwrap_or(0);
+        let train = order.split_off(count);
+        Training { config, length, heads, train, held_out: order }
+    }
+
+    /// The network of the epoch that did best; `None` if there is nothing to learn from.
+    pub(super) fn run(mut self, sizes: Sizes, known: Option<Network>) -> Option<Network> {
+        let says = |row: &&Row| row.labels.iter().flatten().any(|label| *label > 0.0);
+        if !self.train.iter().any(says) {
+            return None;
+        }
+        // The order of rows is that of any number of heads.
+        let [mut random, mut order] = [1, 2].map(|n| StdRng::seed_from_u64(self.config.seed ^ n));
+        let Config { learning_rate, weight_decay: decay, clip, epochs, .. } = *self.config;
+        let epochs = if known.is_some() { epochs.div_ceil(FEWER_EPOCHS) } else { epochs };
+        let mut network = known.unwrap_or_else(|| Network::random(sizes, &mut random));
+        let mut adam = Adam::new(&network, Rates { step: learning_rate, decay, clip });
+        let mut best = (f64::INFINITY, 0, network.clone());
+        for epoch in 0..epochs {
+            adam.set_step(learning_rate * self.config.step_factor.powi(epoch as i32));
+            let trained_on = self.epoch(&mut network, &mut adam, &mut order);
+            let loss = if self.held_out.is_empty() { trained_on } else { self.check(&network) };
+            if loss < best.0 {
+                best = (loss, epoch, network.clone());
+            } else if epoch - best.1 > epochs / PATIENCE {
+                break;
+            }
+        }
+        Some(best.2)
+    }
+
+    /// One pass over the training rows in random order; the loss on the way.
+    fn epoch(&mut self, network: &mut Network, adam: &mut Adam, random: &mut StdRng) -> f64 {
+        self.train.shuffle(random);
+        let mut total = 0.0;
+        for part in self.train.chunks(self.config.batch.max(1)) {
+            let batch = batch(part.iter().map(|row| row.list.as_slice()), self.length);
+            let passed = network.forward(&batch, self.heads);
+            let (loss, of_scores) = self.losses(part, &passed);
+            adam.step(network, &network.backward(&batch, &passed, &of_scores));
+            total += loss.iter().sum::<f64>();
+        }
+        total
+    }
+
+    /// The loss of the first head, which is the one that is asked later.
+    fn check(&self, network: &Network) -> f64 {
+        let parts = self.held_out.chunks(self.config.batch.max(1));
+        let losses = parts.map(|part| {
+            let batch = batch(part.iter().map(|row| row.list.as_slice()), self.length);
+            self.losses(part, &network.forward(&batch, 1)).0[0]
+        });
+        losses.sum()
+    }
+
+    /// For each head its loss and the gradient of its scores.
+    fn losses(&self, part: &[&Row], passed: &Passed) -> (Vec<f64>, Vec<Vec<f32>>) {
+        let of_head = |(head, scores): (usize, &Vec<f32>)| {
+            let labels: Vec<Option<f32>> = part.iter().map(|row| row.labels[head]).collect();
+            masked(self.config.loss, scores, &labels)
+        };
+        passed.scores.iter().enumerate().map(of_head).unzip()
+    }
+}
+
+/// The loss over what has a label; the gradient of what has none is exactly zero.
+fn masked(loss: Loss, scores: &[f32], labels: &[Option<f32>]) -> (f64, Vec<f32>) {
+    let known: Vec<usize> = (0..labels.len()).filter(|&i| labels[i].is_some()).collect();
+    let own: Vec<f32> = known.iter().map(|&i| scores[i]).collect();
+    let truth: Vec<f32> = labels.iter().flatten().copied().collect();
+    let (total, slopes) = match loss {
+        Loss::Rank => lambda_rank(&own, &truth),
+        Loss::Mse => squared_error(&own, &truth),
+    };
+    let mut gradient = vec![0.0; scores.len()];
+    known.iter().zip(slopes).for_each(|(&i, slope)| gradient[i] = slope);
+    (total, gradient)
+}
+
+/// The mean squared error and its gradient.
+fn squared_error(scores: &[f32], labels: &[f32]) -> (f64, Vec<f32>) {
+    let n = scores.len().max(1) as f64;
+    let errors = || scores.iter().zip(labels).map(|(s, y)| f64::from(s - y));
+    (errors().map(|e| e * e / n).sum(), errors().map(|e| (2.0 * e / n) as f32).collect())
+}
+
+/// Lists of `length` rows each.
+pub(super) fn batch<'a>(lists: impl Iterator<Item = &'a [f32]>, length: usize) -> Batch {
+    let (mut data, mut count) = (vec![], 0);
+    for list in lists {
+        data.extend_from_slice(list);
+        count += 1;
+    }
+    let rows = count * length;
+    let columns = data.len().checked_div(rows).unwrap_or(0);
+    Batch { rows: Matrix { rows, columns, data }, length }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::Parameters;
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let scores: Vec<f32> = (0..8).map(|i| (i * 3 % 8) as f32 * 0.4).collect();
+        let labels: Vec<Option<f32>> =
+            (0..8).map(|i| (i % 4 != 1).then_some(i as f32 / 8.0)).collect();
+        for loss in [Loss::Rank, Loss::Mse] {
+            let (_, gradient) = masked(loss, &scores, &labels);
+            for (at, found) in gradient.iter().enumerate() {
+                let moved = |by: f32| {
+                    let mut scores = scores.clone();
+                    scores[at] += by;
+                    masked(loss, &scores, &labels).0
+                };
+                let expected = (moved(1e-2) - moved(-1e-2)) / 2e-2;
+                assert!((f64::from(*found) - expected).abs() < 1e-4, "{loss:?} {at}");
+                assert!(labels[at].is_some() || *found == 0.0);
+            }
+        }
+        assert_eq!(masked(Loss::Rank, &[1.0, 2.0], &[None, None]), (0.0, vec![0.0; 2]));
+        assert_eq!(masked(Loss::Mse, &[1.0, 2.0], &[None, None]), (0.0, vec![0.0; 2]));
+    }
+
+    /// What a missing label would have been changes nothing at all.
+    #[test]
+    fn a_missing_label_changes_no_weight() {
+        let config = Config { epochs: 3, held_out: 0, batch: 4, ..Config::default() };
+        let sizes = Sizes { inputs: 3, width: 8, attention: 2, heads: 2 };
+        let row = |i: usize, labels: Vec<Option<f32>>| Row {
+            list: (0..6).map(|j| ((i * 5 + j * 3) % 7) as f32 / 7.0).collect(),
+            labels,
+        };
+        let train = |labels: &dyn Fn(usize) -> Vec<Option<f32>>, heads: usize| {
+            let rows: Vec<Row> = (0..10).map(|i| row(i, labels(i))).collect();
+            let sizes = Sizes { heads, ..sizes };
+            Training::new(&config, &rows, 2, heads).run(sizes, None).unwrap()
+        };
+        let label = |i: usize| Some((i % 5) as f32 / 4.0);
+        // The second platform measured nothing: its head stays as it was drawn, but for the decay of weights.
+        let alone = train(&|i| vec![label(i), None], 2);
+        let one = train(&|i| vec![label(i)], 1);
+        let shared = |n: &Network| n.parts()[..24].concat();
+        assert_eq!(alone.parts().len(), one.parts().len() + 8);
+        assert_eq!(shared(&alone), shared(&one));
+        let both = train(&|i| vec![label(i), label(9 - i)], 2);
+        assert_ne!(shared(&both), shared(&one));
+    }
+}
