@@ -45,6 +45,7 @@ mod reorder;
 mod reverse_compute_at;
 mod reverse_compute_inline;
 mod rfactor;
+mod scan;
 mod set_scope;
 mod split;
 mod storage_align;

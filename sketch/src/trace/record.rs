@@ -110,6 +110,17 @@ impl Recorder {
         Ok(self.block_name(block)?.to_owned())
     }
 
+    /// The name of the only block under a loop.
+    pub(crate) fn block_under(&self, target: LoopVar) -> Result<String> {
+        let mut names = vec![];
+        let l = self.schedule.for_loop(self.loop_ref(target)?)?;
+        l.body.iter().for_each(|s| s.visit_blocks(&mut |b| names.push(b.name.clone())));
+        match names.len() {
+            1 => Ok(names.swap_remove(0)),
+            _ => Err(StepError::NoChoice),
+        }
+    }
+
     pub fn extent(&self, target: LoopVar) -> Result<usize> {
         Ok(self.schedule.extent(self.loop_ref(target)?)?)
     }

@@ -237,6 +237,10 @@ instructions! { r:
     /// the rest.
     Rfactor rfactor(block: BlockVar, target: LoopVar, axis: usize) -> out: BlockVar
         => r.at_loop(*block, *target, |s, name, l| s.rfactor(name, l, *axis));
+    /// Goes along the loop with a running value, in place of a chain of blocks that begins with this
+    /// one; the block that stores running values.
+    Scan scan(block: BlockVar, target: LoopVar) -> out: BlockVar
+        => r.at_loop(*block, *target, |s, name, l| s.scan(name, l));
     /// Combines partial results by halves.
     FoldTree fold_tree(block: BlockVar)
         => r.on_block(*block, |s, name| s.fold_tree(name)).map(drop);
