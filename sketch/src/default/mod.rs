@@ -25,7 +25,7 @@ mod rows;
 mod scan;
 mod slices;
 mod stage;
-mod tile;
+pub(crate) mod tile;
 mod transform;
 mod transpose;
 pub(crate) mod usage;
