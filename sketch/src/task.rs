@@ -123,6 +123,12 @@ impl Task {
         nests::sketches(self, None).into_iter().map(|(sketch, _)| sketch).collect()
     }
 
+    /// The same with contractions: sketches of subgraphs with at least one, whose axes are as they
+    /// were.
+    pub fn contraction_sketches(self: &Arc<Task>) -> Vec<Sketch> {
+        nests::contraction_sketches(self).into_iter().map(|(sketch, _)| sketch).collect()
+    }
+
     /// The program of a GPU that nobody tuned, and what it is computed by.
     pub fn untuned_on_gpu(
         self: &Arc<Task>,
@@ -237,14 +243,18 @@ impl Task {
         let recorder = trace.replay_on(Recorder::of_task(self.clone()), unfit, random)?;
         let complete = recorder.packings().cloned();
         let prepared = recorder.prepared().to_vec();
+        let packed = recorder.packed().to_vec();
         let (schedule, trace) = recorder.into_parts();
         let mut scheduled = match complete {
             Some(packings) => Scheduled { program: schedule.into_program(), packings },
-            None => self.finished(schedule).map_err(|cause| TraceError {
-                step: trace.steps.len(),
-                instruction: "what follows from the trace".into(),
-                cause: Box::new(cause),
-            })?,
+            None => {
+                let finished = self.finished(schedule).map_err(|cause| TraceError {
+                    step: trace.steps.len(),
+                    instruction: "what follows from the trace".into(),
+                    cause: Box::new(cause),
+                })?;
+                Scheduled { packings: in_turn(packed, finished.packings), ..finished }
+            }
         };
         scheduled.packings = in_turn(prepared, scheduled.packings);
         Ok(Sample { trace, scheduled })

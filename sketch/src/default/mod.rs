@@ -23,7 +23,7 @@ mod knobs;
 mod rows;
 mod slices;
 mod stage;
-mod tile;
+pub(crate) mod tile;
 mod transform;
 mod transpose;
 pub(crate) mod usage;

@@ -40,6 +40,8 @@ pub struct Recorder {
     pub(crate) task: Option<Arc<Task>>,
     /// What the constants of `task` are made of.
     pub(super) prepared: Vec<Packing>,
+    /// Constants that instructions packed.
+    pub(super) packed: Vec<Packing>,
     /// Constants that are packed, once nothing more follows from the trace.
     pub(super) packings: Option<Vec<Packing>>,
     /// What the decision about a block's place means, found when it was made or checked.
@@ -57,6 +59,7 @@ impl Recorder {
             next: 0,
             task: None,
             prepared: vec![],
+            packed: vec![],
             packings: None,
             found: Cell::new(None),
         }
@@ -78,6 +81,11 @@ impl Recorder {
     /// What an algorithm makes of constants, before they are packed.
     pub fn prepared(&self) -> &[Packing] {
         &self.prepared
+    }
+
+    /// Constants that instructions have packed so far.
+    pub(crate) fn packed(&self) -> &[Packing] {
+        &self.packed
     }
 
     pub fn into_parts(self) -> (Schedule, Trace) {

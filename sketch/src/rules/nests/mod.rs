@@ -12,6 +12,7 @@
 //! l4, l5, l6 = split(l2, [0, v3, 16]); unroll(l5); vectorize(l6); peel(l4); parallel(l1)
 //! ```
 
+mod contraction;
 mod joins;
 mod parts;
 mod points;
@@ -30,6 +31,7 @@ use ansc_graph::{Compute, Stage};
 use super::Sketch;
 use crate::algorithm::Algorithm;
 use crate::algorithm::tiles;
+use crate::choices::has_choices;
 use crate::default::Scheduled;
 use crate::default::inline::{self, Padding};
 use crate::packed::in_turn;
@@ -63,16 +65,37 @@ const RULES: [(&str, Rule); 7] = [
     ("joins", joins::apply),
     ("points", points::apply),
 ];
+
+/// The same for axes as they are, not collapsed.
+const WITH_CONTRACTIONS: [(&str, Rule); 4] = [
+    (CONTRACTION, contraction::apply),
+    ("rows", rows::apply),
+    ("squares", squares::apply),
+    ("points", points::apply),
+];
+const CONTRACTION: &str = "contraction";
 /// Ways that rules have at most.
 const WAYS: usize = 4;
 
 /// The sketches of a subgraph, as it is or as an algorithm computes it, with the program that each
 /// is by its first candidates. None where there is a stage that no rule knows.
 pub(crate) fn sketches(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
-    match Nests::new(task, by) {
-        Ok(nests) => all_ways(|way| sketch(nests.clone(), way)),
-        Err(_) => vec![],
-    }
+    let nests = Nests::new(task, by);
+    nests.map_or(vec![], |nests| all_ways(|way| complete(nests.clone().written(way, &RULES)?)))
+}
+
+/// The same for subgraphs with contractions; of others there is none.
+pub(crate) fn contraction_sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
+    let is_one = |(sketch, _): &(Sketch, Scheduled)| sketch.rules.iter().any(|r| r == CONTRACTION);
+    let mut all = all_ways(|way| {
+        let (mut nests, rules) = Nests::as_they_are(task).ok()?.written(way, &WITH_CONTRACTIONS)?;
+        if has_choices(nests.recorder.schedule().program()) {
+            nests.recorder.partition_choices().ok()?;
+        }
+        complete((nests, rules))
+    });
+    all.retain(is_one);
+    all
 }
 
 /// The same for a product in tiles. None where there is none, or the machine has no unit for it.
@@ -80,7 +103,9 @@ pub(crate) fn tensor_sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
     match tiles::factors(task) {
         Some(factors) if tensor::has_unit(task, factors) => {
             let nests = Nests::in_tiles(task);
-            nests.map_or(vec![], |nests| all_ways(|way| sketch(nests.clone(), way)))
+            nests.map_or(vec![], |nests| {
+                all_ways(|way| complete(nests.clone().written(way, &RULES)?))
+            })
         }
         _ => vec![],
     }
@@ -90,29 +115,17 @@ fn all_ways(sketch: impl Fn(usize) -> Option<(Sketch, Scheduled)>) -> Vec<(Sketc
     let mut all: Vec<(Sketch, Scheduled)> = vec![];
     for way in 0..WAYS {
         let Some(made) = sketch(way) else { continue };
-        if all.iter().all(|(other, _)| other.trace != made.0.trace) {
-            all.push(made);
+        // Ways that rules do not have are their last ones.
+        if all.iter().any(|(other, _)| other.trace == made.0.trace) {
+            break;
         }
+        all.push(made);
     }
     all
 }
 
-fn sketch(mut nests: Nests, way: usize) -> Option<(Sketch, Scheduled)> {
-    let (mut stage, mut rules) = (0, vec![]);
-    while stage < nests.compute.stages.len() {
-        if nests.stage(stage).ty.is_empty() {
-            stage += 1;
-            continue;
-        }
-        let applied = RULES.iter().find_map(|(name, rule)| {
-            let mut changed = nests.clone();
-            let stages = rule(&mut changed, stage, way).ok()??;
-            Some((*name, stages, changed))
-        });
-        let (name, stages, changed) = applied?;
-        rules.push(name.to_owned());
-        (nests, stage) = (changed, stage + stages);
-    }
+/// The sketch of all nests, and its program; `rules` wrote them.
+fn complete((mut nests, rules): (Nests, Vec<String>)) -> Option<(Sketch, Scheduled)> {
     nests.recorder.complete().ok()?;
     let packings = nests.recorder.packings()?.clone();
     let packings = in_turn(nests.recorder.prepared().to_vec(), packings);
@@ -122,6 +135,34 @@ fn sketch(mut nests: Nests, way: usize) -> Option<(Sketch, Scheduled)> {
 }
 
 impl Nests {
+    /// Each stage by the first of the rules that knows it, with the names of these.
+    fn written(self, way: usize, rules: &[(&str, Rule)]) -> Option<(Nests, Vec<String>)> {
+        let (mut nests, mut stage, mut names) = (self, 0, vec![]);
+        while stage < nests.compute.stages.len() {
+            if nests.stage(stage).ty.is_empty() {
+                stage += 1;
+                continue;
+            }
+            let applied = rules.iter().find_map(|(name, rule)| {
+                let mut changed = nests.clone();
+                let stages = rule(&mut changed, stage, way).ok()??;
+                Some((*name, stages, changed))
+            });
+            let (name, stages, changed) = applied?;
+            names.push(name.to_owned());
+            (nests, stage) = (changed, stage + stages);
+        }
+        Some((nests, names))
+    }
+
+    /// Cheap stages have vanished, and that is all.
+    fn as_they_are(task: &Arc<Task>) -> Result<Nests, StepError> {
+        let mut recorder = Recorder::of_task(task.clone());
+        let kept = inline::inlined(&task.compute, Padding::Inlined).1;
+        inline_all(&mut recorder, &kept)?;
+        Nests::of(recorder)
+    }
+
     /// Nothing is scheduled yet.
     fn new(task: &Arc<Task>, by: Option<Algorithm>) -> Result<Nests, StepError> {
         let mut recorder = Recorder::of_task(task.clone());

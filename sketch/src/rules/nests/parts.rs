@@ -184,8 +184,7 @@ fn partial(
     let parts = r.split(loops[loops.len() - 1], &[0.into(), lanes.into()])?;
     written_out(nests, &parts)?;
     nests.recorder.decompose_reduction(terms, first)?;
-    nests.recorder.lift_guard(terms)?;
-    nests.recorder.peel(inner, Rest::Pieces)
+    nests.recorder.peel_terms(terms, inner, Rest::Pieces)
 }
 
 /// Vectors that are written out.
