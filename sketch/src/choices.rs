@@ -43,6 +43,11 @@ pub(crate) fn apart(program: Program, machine: &Machine) -> Program {
     }
 }
 
+/// Whether there is a loop to cut.
+pub(crate) fn has_choices(program: &Program) -> bool {
+    !choosing(program).is_empty()
+}
+
 /// Serial loops around a map that chooses, with nothing but vectors and what is written out inside.
 fn choosing(program: &Program) -> Vec<LoopRef> {
     let mut found = vec![];

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::algorithm::Algorithm;
 use crate::default::{Knob, Knobs, Scheduled, gpu_program, schedule_with};
+use crate::packed::in_turn;
 use crate::price;
 use crate::rules::{Sketch, gpu, nests};
 use crate::task::Task;
@@ -22,12 +23,64 @@ const STRUCTURE: [Knob; 1] = [Knob::Apart];
 /// Values of knobs; the others have their first candidates.
 pub(crate) type Choices = Vec<(Knob, i64)>;
 
+/// The schedule that nobody tuned.
+pub(crate) enum Untuned {
+    /// Rules know all stages, and the price says that they schedule them well.
+    Rules(Sketch, Scheduled),
+    /// The default schedule with these choices.
+    Default(Choices, Scheduled),
+}
+
+impl Untuned {
+    /// Of the task as the algorithm computes it. None if that does not apply.
+    pub(crate) fn of(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Untuned> {
+        let made = by.map(|algorithm| algorithm.rewrite(task));
+        let (rewritten, prepared) = match &made {
+            None => (&**task, vec![]),
+            Some(made) => {
+                let made = made.as_ref()?;
+                (&made.task, made.prepared.clone())
+            }
+        };
+        let (choices, default) = cheapest(rewritten);
+        let price = |scheduled: &Scheduled| price::cycles(&scheduled.program, &task.machine);
+        if let Some((sketch, scheduled)) = by_rules(task, by)
+            && price(&scheduled) <= price(&default)
+        {
+            return Some(Untuned::Rules(sketch, scheduled));
+        }
+        let packings = in_turn(prepared, default.packings);
+        Some(Untuned::Default(choices, Scheduled { packings, ..default }))
+    }
+
+    pub(crate) fn scheduled(self) -> Scheduled {
+        match self {
+            Untuned::Rules(_, scheduled) | Untuned::Default(_, scheduled) => scheduled,
+        }
+    }
+}
+
+/// The first way of the rules, unless another one is clearly cheaper.
+fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch, Scheduled)> {
+    if task.gpu.is_some() {
+        return None;
+    }
+    let mut ways = nests::sketches(task, by);
+    let price = |(_, made): &(Sketch, Scheduled)| price::cycles(&made.program, &task.machine);
+    let prices: Vec<f64> = ways.iter().map(price).collect();
+    let best = (0..ways.len()).min_by(|&a, &b| prices[a].total_cmp(&prices[b]))?;
+    Some(ways.swap_remove(if prices[best] < CLEARLY * prices[0] { best } else { 0 }))
+}
+
 /// The algorithm with the cheapest program, if that is clearly cheaper than that of the expression.
-pub(crate) fn cheapest_of(task: &Task, algorithms: &[Algorithm]) -> Option<Algorithm> {
-    let price = |task: &Task| price::cycles(&cheapest(task).1.program, &task.machine);
-    let made = algorithms.iter().filter_map(|&a| Some((a, price(&a.rewrite(task)?.task))));
+pub(crate) fn cheapest_of(task: &Arc<Task>, algorithms: &[Algorithm]) -> Option<Algorithm> {
+    let price = |by| {
+        let scheduled = Untuned::of(task, by)?.scheduled();
+        Some(price::cycles(&scheduled.program, &task.machine))
+    };
+    let made = algorithms.iter().filter_map(|&a| Some((a, price(Some(a))?)));
     let (best, least) = made.min_by(|a, b| a.1.total_cmp(&b.1))?;
-    (least < CLEARLY * price(task)).then_some(best)
+    (least < CLEARLY * price(None)?).then_some(best)
 }
 
 /// The product in tiles of a unit for matrices: none if there is no such unit or product, or if its
@@ -79,32 +132,53 @@ pub(crate) fn cheapest(task: &Task) -> (Choices, Scheduled) {
     made.swap_remove(if prices[best] < CLEARLY * prices[0] { best } else { 0 })
 }
 
-impl Task {
-    /// The cheapest choices for the task as the algorithm rewrites it.
-    pub(crate) fn choices(&self, algorithm: Option<Algorithm>) -> Choices {
-        let made = algorithm.and_then(|algorithm| algorithm.rewrite(self));
-        cheapest(made.as_ref().map_or(self, |m| &m.task)).0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{SOFTMAX, compare_scheduled, task};
-    use crate::trace::Decision;
+    use crate::trace::{Decision, Instruction};
 
     /// Points of windows, one by one, or rows of them.
     const WINDOWS: &str = "compute(in0: f32[2, 8, 20, 30]) -> y {
       s: f32[2, 8, 9, 14] = sum{r0: 3, r1: 3} in0[i0, i1, add(mul(i2, 2), r0), add(mul(i3, 2), r1)]
       y: f32[2, 8, 9, 14] = mul(s[i0, i1, i2, i3], 0.125_f32)
     }";
+
+    /// Stages that rules know: rows, a map, squares, a join, a reduction of columns.
+    const RULED: [&str; 5] = [
+        SOFTMAX,
+        "compute(in0: f32[64, 100], in1: f32[100]) -> y {
+          y: f32[64, 100] = add(in0[i0, i1], in1[i1])
+        }",
+        "compute(in0: f32[64, 96]) -> y { y: f32[96, 64] = neg(in0[i1, i0]) }",
+        "compute(in0: f32[5, 61], in1: f32[5, 7]) -> y {
+          y: f32[5, 68] = select(lt(i1, 61), in0[i0, i1], in1[i0, sub(i1, 61)])
+        }",
+        "compute(in0: f32[2, 64, 100]) -> y { y: f32[2, 100] = sum{r0: 64} in0[i0, r0, i1] }",
+    ];
+
+    /// What nobody tuned gets is the first sketch, with the first candidate of every choice.
+    #[test]
+    fn rules_schedule_what_they_know() {
+        for text in RULED {
+            let task = task(text);
+            let trace = task.untuned();
+            let completes = |i: &Instruction| matches!(i, Instruction::Complete { .. });
+            assert!(trace.steps.iter().any(completes), "{trace}");
+            assert_eq!(task.sketches()[0].trace, trace.clone().undecided());
+            let is_first =
+                |step: &usize| trace.steps[*step].decision() == Some(&Decision::Choice(0));
+            assert!(trace.choices().iter().all(is_first), "{trace}");
+        }
+    }
+
     #[test]
     fn rows_are_longer_where_points_would_be_alone() {
         assert_eq!(
-            task(WINDOWS).choices(None).iter().map(|(knob, _)| *knob).collect::<Vec<_>>(),
+            cheapest(&task(WINDOWS)).0.iter().map(|(knob, _)| *knob).collect::<Vec<_>>(),
             [Knob::Apart]
         );
-        assert_eq!(task(SOFTMAX).choices(None), []);
+        assert_eq!(cheapest(&task(SOFTMAX)).0, []);
     }
 
     /// Every decision of the trace that nobody tuned can be another, and the program computes the
@@ -112,7 +186,7 @@ mod tests {
     #[test]
     fn every_choice_computes_the_same() {
         let random = &mut crate::rules::fixed_random();
-        for text in [WINDOWS, SOFTMAX] {
+        for text in RULED.iter().chain([&WINDOWS]) {
             let task = task(text);
             let trace = task.untuned();
             let chosen = task.sample(&trace, Unfit::Refuse, random).unwrap();

@@ -11,6 +11,7 @@ mod choose;
 mod decompose;
 pub mod default;
 mod disjoint;
+mod doubling;
 pub mod exec;
 pub mod features;
 pub mod finish;

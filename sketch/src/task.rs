@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::algorithm::{Algorithm, Sums};
 use crate::budget;
-use crate::choose::{by_tensor_cores, cheapest, in_tiles};
+use crate::choose::{Untuned, by_tensor_cores, in_tiles};
 use crate::default::{self, Knob, Knobs, Machine, Scheduled, gpu_schedule};
 use crate::gpu::{GpuError, GpuLimits, GpuProgram, lower};
 use crate::packed::in_turn;
@@ -78,6 +78,7 @@ impl Task {
             })
         };
         let preferred = self.preferred();
+        let (ruled, by_rules) = self.ruled(preferred);
         let all = [None].into_iter().chain(Algorithm::ALL.map(Some));
         let algorithms = [preferred].into_iter().chain(all.filter(|a| *a != preferred));
         let is_tiled = |a: &Option<Algorithm>| *a == Some(Algorithm::Tiles);
@@ -88,13 +89,44 @@ impl Task {
         };
         let others = algorithms.filter(|a| !is_tiled(a)).filter_map(named);
         let derived = Space::cpu(self.cores).sketches(self.naive());
-        first.into_iter().chain(others).chain(last).chain(derived).collect()
+        let all = first.into_iter().chain(others).chain(last).chain(derived);
+        match ruled {
+            true => by_rules.into_iter().chain(all).collect(),
+            false => all.chain(by_rules).collect(),
+        }
+    }
+
+    /// Sketches that rules write down to vectors and threads, of what the algorithm makes of the
+    /// subgraph; whether the first of them is what nobody tuned gets.
+    fn ruled(self: &Arc<Task>, algorithm: Option<Algorithm>) -> (bool, Vec<Sketch>) {
+        let open = |sketch: Sketch| Sketch { trace: sketch.trace.undecided(), ..sketch };
+        let chosen = match (algorithm, Untuned::of(self, algorithm)) {
+            (Some(Algorithm::Tiles), _) => None,
+            (_, Some(Untuned::Rules(sketch, _))) => Some(open(sketch)),
+            _ => None,
+        };
+        let ruled = chosen.is_some();
+        let mut all: Vec<Sketch> = chosen.into_iter().collect();
+        for by in [algorithm, None].into_iter().filter(|by| *by != Some(Algorithm::Tiles)) {
+            for sketch in nests::sketches(self, by).into_iter().map(|(sketch, _)| open(sketch)) {
+                if all.iter().all(|other| other.trace != sketch.trace) {
+                    all.push(sketch);
+                }
+            }
+        }
+        (ruled, all)
     }
 
     /// Sketches that rules write down to vectors and threads, of subgraphs all stages of which they
     /// know; the first is what they take for the fastest.
     pub fn rule_sketches(self: &Arc<Task>) -> Vec<Sketch> {
-        nests::sketches(self).into_iter().map(|(sketch, _)| sketch).collect()
+        nests::sketches(self, None).into_iter().map(|(sketch, _)| sketch).collect()
+    }
+
+    /// The same with contractions: sketches of subgraphs with at least one, whose axes are as they
+    /// were.
+    pub fn contraction_sketches(self: &Arc<Task>) -> Vec<Sketch> {
+        nests::contraction_sketches(self).into_iter().map(|(sketch, _)| sketch).collect()
     }
 
     /// The program of a GPU that nobody tuned, and what it is computed by.
@@ -121,9 +153,13 @@ impl Task {
         {
             return sketch.trace;
         }
+        let chosen = match self.gpu.is_none().then(|| Untuned::of(self, algorithm)).flatten() {
+            Some(Untuned::Rules(sketch, _)) => return sketch.trace,
+            Some(Untuned::Default(choices, _)) => choices,
+            None => vec![],
+        };
         let sketch = self.default_sketch(algorithm);
         let (mut trace, knobs) = sketch.expect("the default schedule always applies");
-        let chosen = if knobs.is_empty() { vec![] } else { self.choices(algorithm) };
         for (step, knob) in trace.choices().into_iter().zip(knobs) {
             let value = chosen.iter().find(|(of, _)| *of == knob).map(|(_, value)| value);
             let place = knob.candidates().iter().position(|c| Some(c) == value);
@@ -137,18 +173,17 @@ impl Task {
         self.scheduled_as(self.preferred())
     }
 
-    /// The default schedule of what the algorithm makes of the subgraph, by the cheapest choices.
+    /// The same of what the algorithm makes of the subgraph; of the subgraph itself, if the
+    /// algorithm does not apply.
     pub fn scheduled_as(&self, algorithm: Option<Algorithm>) -> Scheduled {
+        let task = Arc::new(self.clone());
         if algorithm == Some(Algorithm::Tiles)
-            && let Some((_, scheduled)) = in_tiles(&Arc::new(self.clone()))
+            && let Some((_, scheduled)) = in_tiles(&task)
         {
             return scheduled;
         }
-        let made = algorithm.and_then(|algorithm| algorithm.rewrite(self));
-        let task = made.as_ref().map_or(self, |m| &m.task);
-        let (_, scheduled) = cheapest(task);
-        let prepared = made.as_ref().map(|m| m.prepared.clone()).unwrap_or_default();
-        Scheduled { packings: in_turn(prepared, scheduled.packings), ..scheduled }
+        let untuned = Untuned::of(&task, algorithm).or_else(|| Untuned::of(&task, None));
+        untuned.expect("the default schedule always applies").scheduled()
     }
 
     /// The schedules of a GPU: the default one, which has no knobs, products of matrices by tensor
@@ -208,14 +243,18 @@ impl Task {
         let recorder = trace.replay_on(Recorder::of_task(self.clone()), unfit, random)?;
         let complete = recorder.packings().cloned();
         let prepared = recorder.prepared().to_vec();
+        let packed = recorder.packed().to_vec();
         let (schedule, trace) = recorder.into_parts();
         let mut scheduled = match complete {
             Some(packings) => Scheduled { program: schedule.into_program(), packings },
-            None => self.finished(schedule).map_err(|cause| TraceError {
-                step: trace.steps.len(),
-                instruction: "what follows from the trace".into(),
-                cause: Box::new(cause),
-            })?,
+            None => {
+                let finished = self.finished(schedule).map_err(|cause| TraceError {
+                    step: trace.steps.len(),
+                    instruction: "what follows from the trace".into(),
+                    cause: Box::new(cause),
+                })?;
+                Scheduled { packings: in_turn(packed, finished.packings), ..finished }
+            }
         };
         scheduled.packings = in_turn(prepared, scheduled.packings);
         Ok(Sample { trace, scheduled })

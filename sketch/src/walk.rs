@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use ansc_graph::{Compute, Expr, Stage, VarId};
+use ansc_graph::{BinOp, Compute, Expr, Stage, VarId};
 
 use crate::default::Machine;
 use crate::default::usage::is_expensive;
@@ -65,11 +65,19 @@ fn merges(compute: &Compute, s: &Stage, axis: usize, next: usize) -> bool {
         let shape = &compute.buffer_type(buffer).shape;
         let steps: Vec<_> = indices.iter().zip(shape).filter(|(_, extent)| **extent != 1).collect();
         let is_pair = |pair: &&[(&Expr, &usize)]| {
-            *pair[0].0 == this && *pair[1].0 == behind && *pair[1].1 == extent
+            *from_start(pair[0].0) == this && *pair[1].0 == behind && *pair[1].1 == extent
         };
         paired += steps.windows(2).filter(is_pair).count();
     }
     count(&s.body, axis) == paired && count(&s.body, next) == paired
+}
+
+/// An index without the constant that is added to it: a walk may begin anywhere.
+fn from_start(index: &Expr) -> &Expr {
+    match index {
+        Expr::Binary(BinOp::Add, at, start) if start.as_const().is_some() => at,
+        _ => index,
+    }
 }
 
 fn count(e: &Expr, axis: usize) -> usize {

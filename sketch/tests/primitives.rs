@@ -47,6 +47,8 @@ fn computes() -> Vec<Compute> {
     let conv = |stride| conv::conv(attrs(stride), &f32s(&[1, 2, 5, 4]), &f32s(&[3, 2, 3, 2]));
     let arg = arg_extreme::ArgExtreme { axis: 1, largest: true, keep: false, last: false };
     let scale = f32s(&[6]);
+    let running =
+        cumulative::Cumulative { axis: 1, op: BinOp::Add, exclusive: false, reverse: true };
     let ops = [
         conv(1),
         conv(2),
@@ -55,6 +57,7 @@ fn computes() -> Vec<Compute> {
         arg_extreme::arg_extreme(arg, &f32s(&[3, 7])),
         reduce::reduce(reduce::Reduction::Mean, &[0, 2], true, &f32s(&[3, 4, 5])),
         concat::concat(&[f32s(&[3, 2]), f32s(&[3, 5])], 1),
+        cumulative::cumulative(running, &f32s(&[4, 6])),
         shape::transpose(&f32s(&[2, 3, 5]), &[2, 0, 1]),
         map::unary(UnOp::Neg, &f32s(&[])),
     ];
@@ -157,7 +160,7 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
     let scope = if m[4].is_multiple_of(2) { Scope::Local } else { Scope::Global };
     let id = s.buffer(&pick(&buffers, m[2])?).expect("a buffer of the schedule");
     let rank = s.program().buffer(id).ty.rank();
-    Some(match m[0] % 36 {
+    Some(match m[0] % 37 {
         0..=2 => {
             let (inner, middle) = (usize::from(m[3] % 5) + 1, usize::from(m[4] % 3) + 1);
             let factors = if m[4] < 128 { vec![0, inner] } else { vec![0, middle, inner] };
@@ -226,6 +229,7 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
             let map = index_map(rank, [m[3], m[4]])?;
             ("pack", done(s.pack(&block, &pick(&buffers, m[2])?, &map)))
         }
+        35 => ("scan", done(s.scan(&block, pick(&loops, m[2])?))),
         _ if m[4].is_multiple_of(4) => ("add_unit_loop", done(s.add_unit_loop(&block))),
         _ => ("pad", done(s.pad(&block, usize::from(m[2] % 4), usize::from(m[3] % 4) + 1))),
     })
@@ -261,7 +265,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(600), failure_persistence: None, max_shrink_iters: 4000, ..Default::default() })]
 
     #[test]
-    fn sequences_of_primitives_keep_the_function(which in 0usize..10, moves in prop::collection::vec(any::<Move>(), 0..24)) {
+    fn sequences_of_primitives_keep_the_function(which in 0usize..11, moves in prop::collection::vec(any::<Move>(), 0..24)) {
         let computes = computes();
         let compute = &computes[which % computes.len()];
         if let Err(problem) = follow(compute, &moves) {
@@ -285,5 +289,5 @@ fn every_primitive_succeeds_somewhere() {
             }
         }
     }
-    assert_eq!(succeeded.len(), 31, "{succeeded:?}");
+    assert_eq!(succeeded.len(), 32, "{succeeded:?}");
 }

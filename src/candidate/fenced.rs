@@ -14,15 +14,19 @@ const FENCE: usize = 4096;
 /// Neither zero nor a float that a kernel is likely to write.
 const POST: u8 = 0xa5;
 
-/// What the artifact gives for `inputs`.
+/// What the artifact gives for `inputs`, whose axes its program may have collapsed: elements lie in
+/// memory as before.
 pub(super) fn outputs(session: &mut Session, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-    let names: Vec<String> = session.inputs().iter().map(|p| p.name.clone()).collect();
+    let given: Vec<(String, Vec<usize>)> =
+        session.inputs().iter().map(|p| (p.name.clone(), p.shape.clone())).collect();
     let ports: Vec<(String, DType, Vec<usize>)> =
         session.outputs().iter().map(|p| (p.name.clone(), p.dtype, p.shape.clone())).collect();
     let mut memory: Vec<Tensor> = ports.iter().map(|(_, ty, shape)| fenced(*ty, shape)).collect();
     let before = inputs.to_vec();
-    let views: Vec<(&str, View<'_>)> =
-        names.iter().zip(inputs).map(|(n, t)| (n.as_str(), t.into())).collect();
+    let mut views: Vec<(&str, View<'_>)> = vec![];
+    for ((name, shape), tensor) in given.iter().zip(inputs) {
+        views.push((name.as_str(), View::new(tensor.dtype(), shape, tensor.bytes())?));
+    }
     let mut targets = vec![];
     for ((name, dtype, shape), memory) in ports.iter().zip(&mut memory) {
         let inside = FENCE..memory.len() - FENCE;

@@ -38,7 +38,8 @@ pub(super) fn preferred(task: &Task, small: bool) -> Option<Algorithm> {
     if task.gpu.is_some() {
         return None;
     }
-    if choose::in_tiles(&Arc::new(task.clone())).is_some() {
+    let shared = Arc::new(task.clone());
+    if choose::in_tiles(&shared).is_some() {
         return Some(Algorithm::Tiles);
     }
     if narrow::pays(task) {
@@ -47,7 +48,7 @@ pub(super) fn preferred(task: &Task, small: bool) -> Option<Algorithm> {
     if dot4::pays(task) {
         return Some(Algorithm::Dot4);
     }
-    winograd_if_it_pays(task, small).or_else(|| cheapest_of(task, &BY_PROGRAM))
+    winograd_if_it_pays(task, small).or_else(|| cheapest_of(&shared, &BY_PROGRAM))
 }
 
 /// Algorithms that are told by the price of their programs.

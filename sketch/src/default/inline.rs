@@ -10,13 +10,13 @@
 //! reduction or a result; into a reduction that uses elements again only if it merely moves them,
 //! or pads what a window of one channel slides over (otherwise padding stays a buffer); expensive
 //! functions only into one reader of the same size; never what is written out along an axis
-//! (`transform`), nor what is one of a chain of cumulative sums (`scan`), or read by it.
+//! (`transform`), nor what is one of a chain of cumulative sums (`doubling`), or read by it.
 
 use ansc_graph::{BufId, Compute, Expr, Stage};
 
-use super::scan::is_step;
 use super::transform::is_switch;
 use super::usage::{has_reuse, is_expensive, is_movement, is_padding, readers, size};
+use crate::doubling::Doubling;
 
 /// Inlined bodies stay below this many nodes: code size, and the compiler's own time.
 const MAX_NODES: usize = 400;
@@ -57,6 +57,7 @@ pub(crate) fn inlined(compute: &Compute, padding: Padding) -> (Compute, Vec<bool
 
 fn worthwhile(compute: &Compute, index: usize, readers: &[usize], padding: Padding) -> bool {
     let stage = &compute.stages[index];
+    let is_step = |stage: &Stage| Doubling::of_stage(stage).is_some();
     let in_chain = is_step(stage) || readers.iter().any(|&r| is_step(&compute.stages[r]));
     let is_result = compute.outputs.contains(&index);
     if stage.reduce.is_some() || is_result || is_switch(stage) || in_chain {

@@ -11,8 +11,7 @@
 //! 5. Neighbouring stages that agree on their leading axes (softmax, layer normalisation) share one
 //!    loop over rows, with row buffers that stay in the cache (`rows`).
 //! 6. A stage that reads an operand across its rows goes through it in squares (`transpose`).
-//! 7. Stages that combine each element with all before it keep a running value (`scan`).
-//! 8. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
+//! 7. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
 //!
 //! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded. Where all this would become more code
 //! than a kernel may have (`budget`), less is written out.
@@ -22,10 +21,9 @@ mod gpu;
 pub(crate) mod inline;
 mod knobs;
 mod rows;
-mod scan;
 mod slices;
 mod stage;
-mod tile;
+pub(crate) mod tile;
 mod transform;
 mod transpose;
 pub(crate) mod usage;
@@ -42,10 +40,9 @@ pub(crate) use gpu::{bind_points, bind_threads};
 pub use gpu::{gpu_program, gpu_schedule};
 use inline::Padding;
 pub use knobs::{Knob, Knobs};
-pub(crate) use scan::is_step as is_scanned;
 use slices::Slices;
 pub(crate) use transform::is_switch;
-pub(crate) use transpose::is_transposed;
+pub(crate) use transpose::{is_transposed, run_of};
 
 /// What the default schedule needs to know of a CPU.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -183,8 +180,7 @@ fn nests(b: &mut Builder<'_>, first: usize) {
         if done[stage] {
             continue;
         }
-        let covered = scan::schedule(b, stage)
-            .or_else(|| transform::schedule(b, stage, &done))
+        let covered = transform::schedule(b, stage, &done)
             .or_else(|| tile::schedule(b, stage, &done))
             .or_else(|| rows::schedule(b, stage))
             .or_else(|| transpose::schedule(b, stage))

@@ -15,12 +15,12 @@
 //! that the tile does not divide get smaller tiles of their own, and tiles at the border of a padded window theirs
 //! (`borders`), so that nothing inside is guarded.
 
-mod blocks;
+pub(crate) mod blocks;
 mod borders;
-mod choose;
-mod epilogue;
+pub(crate) mod choose;
+pub(crate) mod epilogue;
 mod nested;
-mod operands;
+pub(crate) mod operands;
 mod order;
 
 use std::ops::Range;
@@ -40,8 +40,9 @@ use choose::Shape;
 pub(super) use epilogue::Epilogue;
 use nested::Nested;
 pub(super) use nested::has_nested;
+pub(crate) use nested::is_nested;
 pub(super) use operands::Layout;
-use operands::Operands;
+use operands::{Around, Operands};
 use order::{Order, Role};
 
 /// A reduction, its tile and its readers.
@@ -85,13 +86,15 @@ pub(super) fn schedule(b: &mut Builder<'_>, reduction: usize, done: &[bool]) -> 
     if !is_tileable(s) {
         return None;
     }
-    let epilogue = Epilogue::of(b, reduction, done);
+    let epilogue = Epilogue::of(b.compute, reduction, done);
     // What is packed is known by the first of them.
     let members = [reduction, first];
-    let operands = Operands::of(b, s, &members);
+    let around = Around { compute: b.compute, constant: b.constant, machine: b.machine };
+    let operands = Operands::of(around, s, &members);
     let tiles = 1 + usize::from(nested.is_some());
     let rank = b.knobs.get(Knob::Tile);
-    let shape = choose::choose(b.machine, s, &operands, lanes_of(b, s), [tiles, rank]);
+    let mut shapes = choose::ranked(b.machine, s, &operands, lanes_of(b, s), tiles);
+    let shape = shapes.swap_remove(rank.min(shapes.len() - 1));
     let rows = [shape.upper_axis, shape.row_axis];
     let outside = (0..s.ty.rank() - 1).filter(|axis| !rows.contains(&Some(*axis)));
     let (fixed, free) = outside.partition(|axis| operands.fixed_axes.contains(axis));
@@ -107,7 +110,8 @@ pub(super) fn schedule(b: &mut Builder<'_>, reduction: usize, done: &[bool]) -> 
     Some(std::iter::once(reduction).chain(nested).chain(covered).collect())
 }
 
-fn is_tileable(s: &Stage) -> bool {
+/// Whether a stage is a reduction with a tile: vectors along its last axis use elements again.
+pub(crate) fn is_tileable(s: &Stage) -> bool {
     let plain =
         |r: &Reduce| !matches!(r.combiner, Combiner::ArgMax { .. } | Combiner::ArgMin { .. });
     let wide = s.ty.shape.last().is_some_and(|&extent| extent > 1);

@@ -130,7 +130,7 @@ fn plan(b: &Builder<'_>, first: usize, done: &[bool]) -> Option<Plan> {
     let wanted: Vec<_> =
         (0..p.ty.rank() - 1).map(|axis| shared(&loads, axis, s, &periods)).collect();
     let (square, neighbours) = walks(p, &wanted, &periods, (own, chosen));
-    let epilogue = Epilogue::of(b, second, done).filter(Epilogue::is_in_place);
+    let epilogue = Epilogue::of(b.compute, second, done).filter(Epilogue::is_in_place);
     let own = wanted[..own.axis].iter().filter(|w| w.is_none()).count();
     Some(Plan { first, second, epilogue, square, own, periods, neighbours, wanted })
 }

@@ -177,7 +177,7 @@ fn plan(compute: &Compute, machine: &Machine, s: &Stage) -> Option<Plan> {
 }
 
 /// How many of these squares are done in a row, each of which writes to so many bytes.
-fn run_of(squares: usize, bytes: usize) -> usize {
+pub(crate) fn run_of(squares: usize, bytes: usize) -> usize {
     let fits = |run: &usize| {
         squares.is_multiple_of(*run) && squares / run >= RUNS && run * bytes <= RUN_BYTES
     };

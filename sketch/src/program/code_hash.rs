@@ -3,7 +3,8 @@
 //! In: a finished program. Out: the same number for programs that become the same code, whatever
 //! names, numbers of variables and buffers, and iterators of blocks are: a schedule written in
 //! another way is compared with the old one by it. Not hashed: names, iterators, buffers that
-//! nothing uses. Hashed beside the structure: what each loop is for, results or terms; and the
+//! nothing uses, axes of one element of buffers that a thread has for itself, how conditions are
+//! joined. Hashed beside the structure: what each loop is for, results or terms; and the
 //! order of buffers in the workspace, which is the order of arguments.
 //!
 //! ```text
@@ -14,10 +15,10 @@
 
 use std::collections::BTreeMap;
 
-use ansc_graph::{BufId, Expr, VarId};
+use ansc_graph::{BinOp, BufId, Expr, VarId};
 
 use crate::affine::{self, Extents};
-use crate::program::{Block, Body, For, IterKind, Program, Scope, Stmt};
+use crate::program::{Block, Body, Buffer, For, IterKind, Program, Scope, Stmt};
 use crate::tree;
 
 impl Program {
@@ -27,9 +28,10 @@ impl Program {
         let mut terms = vec![];
         number_variables(&mut plain, &mut terms);
         number_buffers(&mut plain);
+        drop_unit_axes(&mut plain);
         let extents = Extents::of(&plain);
         tree::visit_blocks_mut(&mut plain.body, &mut |block| {
-            block.visit_exprs_mut(&mut |e| *e = affine::simplify(e, &extents));
+            block.visit_exprs_mut(&mut |e| *e = in_a_row(&affine::simplify(e, &extents)));
         });
         crate::hash::of_code(&plain, &terms)
     }
@@ -101,6 +103,51 @@ fn number_buffers(program: &mut Program) {
     tree::visit_blocks_mut(&mut program.body, &mut |block| rename_buffers(block, &numbers));
 }
 
+/// Parts of a condition one after the other, however they were joined.
+fn in_a_row(e: &Expr) -> Expr {
+    match e {
+        Expr::Binary(BinOp::And, ..) => {
+            let parts = tree::conjuncts(e).into_iter().map(in_a_row);
+            tree::conjunction(parts).unwrap_or_else(|| e.clone())
+        }
+        other => other.map_children(in_a_row),
+    }
+}
+
+/// Private buffers lie where the compiler likes: their axes of one element move nothing.
+fn drop_unit_axes(program: &mut Program) {
+    let kept: Vec<Option<Vec<bool>>> = program.buffers.iter_mut().map(wide_axes).collect();
+    let drop = |buffer: BufId, indices: &mut Vec<Expr>| {
+        let Some(kept) = &kept[buffer.index()] else { return };
+        let mut kept = kept.iter();
+        indices.retain(|_| kept.next().copied().unwrap_or(true));
+    };
+    tree::visit_blocks_mut(&mut program.body, &mut |block| {
+        block.visit_exprs_mut(&mut |e| {
+            e.visit_mut(&mut |node| {
+                if let Expr::Load(buffer, indices) = node {
+                    drop(*buffer, indices);
+                }
+            });
+        });
+        let written = match &mut block.body {
+            Body::Assign { dst, .. } | Body::Reduce { dst, .. } => vec![dst],
+            Body::ArgReduce { best, position, .. } => vec![best, position],
+        };
+        written.into_iter().for_each(|access| drop(access.buffer, &mut access.indices));
+    });
+}
+
+/// Takes the axes of one element off a private buffer, and tells which are left.
+fn wide_axes(buffer: &mut Buffer) -> Option<Vec<bool>> {
+    if !buffer.scope.is_private() || buffer.align.is_some() {
+        return None;
+    }
+    let kept: Vec<bool> = buffer.ty.shape.iter().map(|&extent| extent != 1).collect();
+    buffer.ty.shape.retain(|&extent| extent != 1);
+    Some(kept)
+}
+
 fn rename_buffers(block: &mut Block, numbers: &BTreeMap<BufId, BufId>) {
     block.visit_exprs_mut(&mut |e| {
         e.visit_mut(&mut |node| {
@@ -157,6 +204,30 @@ for j in 0..8 {
             assert!(TEXT.contains(from), "{from}");
             assert_eq!(hash(&TEXT.replace(from, to)), hash(TEXT), "{from} {to}");
         }
+    }
+
+    #[test]
+    fn axes_of_one_element_count_in_memory_alone() {
+        let private = TEXT.replace("t: f32[8] global", "t: f32[8] local");
+        let wide = |text: &str| {
+            let text = text.replace("t: f32[8]", "t: f32[1, 8]").replace("t[i]", "t[0, i]");
+            text.replace("t[j]", "t[0, j]")
+        };
+        assert_eq!(hash(&private), hash(&wide(&private)));
+        assert_ne!(hash(TEXT), hash(&wide(TEXT)));
+    }
+
+    #[test]
+    fn conditions_are_joined_in_any_way() {
+        let [a, b, c] = ["lt(j, 3)", "le(1, j)", "lt(x[j], 0.0_f32)"];
+        let chosen = |condition: String| {
+            let value = format!("select({condition}, t[j], x[j])");
+            hash(&TEXT.replace("add(t[j], x[j])", &value))
+        };
+        let (first, last) =
+            (format!("and(and({a}, {b}), {c})"), format!("and({a}, and({b}, {c}))"));
+        assert_eq!(chosen(first), chosen(last.clone()));
+        assert_ne!(chosen(last), chosen(format!("and({b}, and({a}, {c}))")));
     }
 
     #[test]

@@ -60,6 +60,17 @@ impl Schedule {
         self.annotations.get(&Target::Loop(l.0))?.get(key)
     }
 
+    /// Loops that have a note under this key, with what it says; some may be gone.
+    pub(super) fn noted(&self, key: &str) -> Vec<(VarId, &Annotation)> {
+        self.annotations
+            .iter()
+            .filter_map(|(target, notes)| match target {
+                Target::Loop(v) => Some((*v, notes.get(key)?)),
+                Target::Block(_) => None,
+            })
+            .collect()
+    }
+
     pub(super) fn copy_notes_of_block(&mut self, block: &str, copy: &str) {
         self.copy_notes(&Target::Block(block.to_owned()), Target::Block(copy.to_owned()));
     }

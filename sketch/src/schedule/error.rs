@@ -148,6 +148,10 @@ pub enum Cause {
     DifferentLoops,
     #[error("the block does not combine the elements along one axis of `{buffer}`, as they are")]
     NotAFold { buffer: String },
+    #[error("the block is not the first of a chain of cumulative sums that covers an axis")]
+    NoChain,
+    #[error("`{other}` reads in each iteration what `{block}` has added up so far")]
+    Running { block: String, other: String },
     #[error("there is no intrinsic `{0}`")]
     NoSuchIntrinsic(String),
     #[error("the loops do not do what `{intrinsic}` does: {what}")]

@@ -25,11 +25,9 @@ impl Schedule {
     /// keeps the loop, its blocks and their names; blocks of the others are copies, with the same
     /// annotations. No reduction that the loop drives initialises its result under it.
     pub fn loop_partition(&mut self, l: LoopRef, points: &[usize]) -> Result<Vec<LoopRef>> {
-        let (loops, copied) =
+        let (loops, twins) =
             self.apply_in_place("loop_partition", |program| partition(program, l, points))?;
-        for (block, copy) in copied {
-            self.copy_notes_of_block(&block, &copy);
-        }
+        self.copy_all_notes(&twins);
         Ok(loops)
     }
 }
@@ -38,22 +36,23 @@ pub(super) fn partition(
     program: &mut Program,
     l: LoopRef,
     points: &[usize],
-) -> Checked<(Vec<LoopRef>, copies::Blocks)> {
+) -> Checked<(Vec<LoopRef>, copies::Twins)> {
     let path = loop_path(program, l)?;
     let extent = check(program, &path, l, points)?;
     // Parts do not share what one iteration has for itself.
     let private = copies::private_buffers(program, l.0);
     let body = loop_at(program, &path).body.clone();
     let ends = points.iter().copied().chain([extent]);
-    let (mut loops, mut copied) = (vec![l], vec![]);
+    let (mut loops, mut twins) = (vec![l], copies::Twins::default());
     let mut start = 0;
     for (part, end) in ends.enumerate() {
         if part == 0 {
             loop_at_mut(program, &path).extent = end;
         } else {
-            let (var, blocks) = add_part(program, &path, part, (start, end), &body, &private);
+            let (var, made) = add_part(program, &path, part, (start, end), &body, &private);
             loops.push(var);
-            copied.extend(blocks);
+            twins.loops.extend(made.loops);
+            twins.blocks.extend(made.blocks);
         }
         start = end;
     }
@@ -63,7 +62,7 @@ pub(super) fn partition(
         simplify_under(program, &place, &[l.0]);
         drop_dead(program, &place);
     }
-    Ok((loops, copied))
+    Ok((loops, twins))
 }
 
 fn check(program: &Program, path: &Path, l: LoopRef, points: &[usize]) -> Checked<usize> {
@@ -92,7 +91,7 @@ fn add_part(
     (start, end): (usize, usize),
     body: &[Stmt],
     private: &[BufId],
-) -> (LoopRef, copies::Blocks) {
+) -> (LoopRef, copies::Twins) {
     let original = loop_at(program, first).var;
     let var = tree::twin(program, original);
     let (mut body, renaming) = copies::copy(program, body, private);
@@ -103,7 +102,9 @@ fn add_part(
     let l = For { var, extent: end - start, kind: ForKind::Serial, body };
     let (siblings, index) = tree::siblings_mut(&mut program.body, first);
     siblings.insert(index + part, Stmt::For(Box::new(l)));
-    (LoopRef(var), renaming.blocks)
+    let inner = renaming.vars.into_iter();
+    let loops = inner.chain([(original, var)]).collect();
+    (LoopRef(var), copies::Twins { loops, blocks: renaming.blocks })
 }
 
 /// Takes out blocks that never run, and loops that are left empty.

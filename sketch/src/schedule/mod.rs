@@ -32,6 +32,7 @@ mod decompose_padding;
 mod decompose_reduction;
 mod fold_tree;
 mod fuse;
+mod fuse_nests;
 mod fuse_siblings;
 mod kinds;
 mod lift_guard;
@@ -45,6 +46,7 @@ mod reorder;
 mod reverse_compute_at;
 mod reverse_compute_inline;
 mod rfactor;
+mod scan;
 mod set_scope;
 mod split;
 mod storage_align;
@@ -61,6 +63,7 @@ use crate::program::Program;
 
 pub use annotate::Annotation;
 pub use error::{Cause, ScheduleError};
+pub use pack::Panels;
 pub use peel::Rest;
 pub(crate) use unroll_jam::jam;
 

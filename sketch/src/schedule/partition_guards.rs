@@ -14,7 +14,7 @@
 
 use ansc_graph::Expr;
 
-use super::copies;
+use super::copies::Twins;
 use super::error::Failure;
 use super::loop_partition::partition;
 use super::query::{blocks_under, loop_at, loop_at_mut, loop_path};
@@ -34,22 +34,20 @@ impl Schedule {
     /// is no such iteration, or no such condition, the loop stays as it is. The parts are what
     /// [`loop_partition`](Schedule::loop_partition) makes of the loop.
     pub fn partition_guards(&mut self, l: LoopRef) -> Result<Vec<LoopRef>> {
-        let (loops, copied) =
+        let (loops, twins) =
             self.apply("partition_guards", |program| partition_guards(program, l))?;
-        for (block, copy) in copied {
-            self.copy_notes_of_block(&block, &copy);
-        }
+        self.copy_all_notes(&twins);
         Ok(loops)
     }
 }
 
-fn partition_guards(program: &mut Program, l: LoopRef) -> Checked<(Vec<LoopRef>, copies::Blocks)> {
+fn partition_guards(program: &mut Program, l: LoopRef) -> Checked<(Vec<LoopRef>, Twins)> {
     let path = loop_path(program, l)?;
-    let Some((begin, end)) = inside(program, l)? else { return Ok((vec![l], vec![])) };
+    let Some((begin, end)) = inside(program, l)? else { return Ok((vec![l], Twins::default())) };
     let extent = loop_at(program, &path).extent;
     let points: Vec<usize> = [begin, end].into_iter().filter(|p| (1..extent).contains(p)).collect();
-    let (loops, copied) = match points.is_empty() {
-        true => (vec![l], vec![]),
+    let (loops, twins) = match points.is_empty() {
+        true => (vec![l], Twins::default()),
         false => partition(program, l, &points)?,
     };
     let extents = Extents::of(program);
@@ -60,7 +58,7 @@ fn partition_guards(program: &mut Program, l: LoopRef) -> Checked<(Vec<LoopRef>,
             tree::visit_blocks_mut(body, &mut |block| settle(block, &extents));
         }
     }
-    Ok((loops, copied))
+    Ok((loops, twins))
 }
 
 /// The iterations in which all conditions that the loop decides hold.

@@ -56,6 +56,16 @@ impl std::fmt::Display for Rest {
 }
 
 impl Schedule {
+    /// [`Schedule::lift_guard`] and [`Schedule::peel`] in one: in between, a guard would depend on
+    /// results and on terms at once.
+    pub fn peel_terms(&mut self, block: &str, l: LoopRef, rest: Rest) -> Result<Vec<String>> {
+        let mut changed = self.clone();
+        changed.lift_guard(block)?;
+        let copies = changed.peel(l, rest)?;
+        *self = changed;
+        Ok(copies)
+    }
+
     /// Parts the loop `l`, so that none of its iterations is guarded by what it decides. What is
     /// left follows `l`, in order: copies of blocks, whose names are returned, with the same
     /// annotations and kinds of loops. Without a guard that depends on `l` nothing happens. If no

@@ -6,6 +6,7 @@
 //! for k { for j { for i { .. } } }
 //! ```
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use ansc_graph::VarId;
@@ -14,8 +15,8 @@ use super::error::{Cause, Failure};
 use super::kinds::check_vector;
 use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path};
 use super::{LoopRef, Result, Schedule};
-use crate::program::{Body, For, ForKind, IterKind, Program};
-use crate::tree::Path;
+use crate::program::{Block, Body, For, ForKind, IterKind, Program};
+use crate::tree::{self, Path};
 
 impl Schedule {
     /// Gives the places of `order`'s loops to these loops in that order; all others stay where they
@@ -59,6 +60,9 @@ fn reorder(program: &mut Program, order: &[LoopRef]) -> std::result::Result<(), 
         after[path.len() - first.len()] = *var;
     }
     check_term_order(loop_at(program, &last), &before, &after)?;
+    if before != after {
+        check_running(program, loop_at(program, &last))?;
+    }
     for ((path, _), (var, extent, kind)) in places.iter().zip(headers) {
         let l = loop_at_mut(program, path);
         (l.var, l.extent, l.kind) = (var, extent, kind);
@@ -99,6 +103,27 @@ fn check_chain(program: &Program, places: &[(Path, LoopRef)]) -> std::result::Re
 /// Variables of the loops from the one at `first` to the one at `last`, outermost first.
 fn chain(program: &Program, first: &Path, last: &Path) -> Vec<VarId> {
     (first.len()..=last.len()).map(|depth| loop_at(program, &last[..depth]).var).collect()
+}
+
+/// No block reads what another one has added up by then, in this iteration of the loops and in
+/// those before.
+fn check_running(program: &Program, innermost: &For) -> std::result::Result<(), Failure> {
+    let blocks = blocks_under(innermost);
+    let updates = |b: &&&Block| !matches!(b.body, Body::Assign { .. });
+    let homes = LazyCell::new(|| tree::common_loops(program));
+    for block in blocks.iter().filter(updates) {
+        for buffer in block.body.writes().iter().map(|a| a.buffer) {
+            let is_own = |b: &&&Block| b.name == block.name;
+            let other = blocks.iter().find(|b| !is_own(b) && b.reads().contains(&buffer));
+            if let Some(other) = other
+                && !homes[&buffer].contains(&innermost.var)
+            {
+                let (block, other) = (block.name.clone(), other.name.clone());
+                return Err(Cause::Running { block, other }.at_loop(LoopRef(innermost.var)));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The loops that an arg-reduction depends on must keep their order.

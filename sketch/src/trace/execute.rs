@@ -12,10 +12,13 @@ use super::table::{Instruction, decides_nothing};
 use super::{StepError, Unfit};
 use crate::algorithm::Algorithm;
 use crate::budget;
+use crate::choices;
 use crate::default::{Knob, Knobs, gpu_program, schedule_with};
 use crate::finish;
+use crate::index_map::IndexMap;
 use crate::packed::in_turn;
-use crate::schedule::{self, Annotation, LoopRef, Schedule};
+use crate::program::ForKind;
+use crate::schedule::{self, Annotation, LoopRef, Panels, Schedule};
 
 type Result<T> = std::result::Result<T, StepError>;
 
@@ -162,6 +165,48 @@ impl Recorder {
         self.on_block(block, |s, name| s.pad(name, iter, multiple.unwrap_or(usize::MAX)))
     }
 
+    pub(super) fn pack_for(
+        &mut self,
+        block: BlockVar,
+        buffer: &str,
+        map: &IndexMap,
+        (axis, width): (usize, &[Number]),
+    ) -> Result<String> {
+        let panels = Panels { axis, width: self.product(width)? };
+        self.on_block(block, |s, name| s.pack_panels(name, buffer, map, panels))
+    }
+
+    pub(super) fn pack_constant(
+        &mut self,
+        buffer: &str,
+        map: &IndexMap,
+        (axis, width): (usize, &[Number]),
+    ) -> Result<()> {
+        let panels = Panels { axis, width: self.product(width)? };
+        let packing = self.schedule.pack_input_panels(buffer, map, panels)?;
+        let task = self.task.as_ref().ok_or(StepError::NoTask)?;
+        if !task.constant.get(packing.param).copied().unwrap_or(false) {
+            return Err(StepError::Unfit);
+        }
+        self.packed = in_turn(std::mem::take(&mut self.packed), vec![packing]);
+        Ok(())
+    }
+
+    pub(super) fn fuse_nests_of(
+        &mut self,
+        outer: &str,
+        more: &str,
+        few: Number,
+        kind: ForKind,
+    ) -> Result<()> {
+        let few = self.length(few)?;
+        match kind {
+            ForKind::Parallel => self.schedule.parallel_nests(outer, more, few)?,
+            _ => self.schedule.fuse_nests(outer, more, few)?,
+        }
+        Ok(())
+    }
+
     pub(super) fn fuse_loops(&mut self, loops: &[LoopVar]) -> Result<LoopRef> {
         Ok(self.schedule.fuse(&self.loop_refs(loops)?)?)
     }
@@ -193,13 +238,21 @@ impl Recorder {
         self.on_block(block, |s, name| s.annotate(name, key, value))
     }
 
+    /// Notes of loops are not kept: this comes last.
+    pub(super) fn part_choices(&mut self) -> Result<()> {
+        let task = self.task.clone().ok_or(StepError::NoTask)?;
+        let parted = choices::apart(self.schedule.program().clone(), &task.machine);
+        self.schedule = Schedule::new(parted);
+        Ok(())
+    }
+
     /// If that becomes no more code than a kernel may have.
     pub(super) fn complete_program(&mut self) -> Result<()> {
         let task = self.task.clone().ok_or(StepError::NoTask)?;
         let program = finish(self.schedule.program().clone());
         budget::check(&program, &task.machine)?;
         self.schedule = Schedule::new(program);
-        self.packings.get_or_insert_default();
+        self.packings.get_or_insert_with(|| self.packed.clone());
         Ok(())
     }
 
@@ -209,6 +262,7 @@ impl Recorder {
         self.schedule = Schedule::new(made.task.naive());
         self.task = Some(Arc::new(made.task));
         self.prepared = in_turn(std::mem::take(&mut self.prepared), made.prepared);
+        self.packed = vec![];
         self.packings = None;
         Ok(())
     }
@@ -381,6 +435,13 @@ impl Recorder {
             Number::Known(value) => Ok(value),
             Number::Var { var } => self.value(var),
         }
+    }
+
+    /// What is too large to multiply is too large for any buffer.
+    fn product(&self, numbers: &[Number]) -> Result<usize> {
+        let numbers = numbers.iter().map(|&n| self.length(n)).collect::<Result<Vec<_>>>()?;
+        let product = numbers.into_iter().try_fold(1usize, usize::checked_mul);
+        product.ok_or(StepError::Unfit)
     }
 
     fn length(&self, number: Number) -> Result<usize> {

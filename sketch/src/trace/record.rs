@@ -40,6 +40,8 @@ pub struct Recorder {
     pub(crate) task: Option<Arc<Task>>,
     /// What the constants of `task` are made of.
     pub(super) prepared: Vec<Packing>,
+    /// Constants that instructions packed.
+    pub(super) packed: Vec<Packing>,
     /// Constants that are packed, once nothing more follows from the trace.
     pub(super) packings: Option<Vec<Packing>>,
     /// What the decision about a block's place means, found when it was made or checked.
@@ -57,6 +59,7 @@ impl Recorder {
             next: 0,
             task: None,
             prepared: vec![],
+            packed: vec![],
             packings: None,
             found: Cell::new(None),
         }
@@ -78,6 +81,11 @@ impl Recorder {
     /// What an algorithm makes of constants, before they are packed.
     pub fn prepared(&self) -> &[Packing] {
         &self.prepared
+    }
+
+    /// Constants that instructions have packed so far.
+    pub(crate) fn packed(&self) -> &[Packing] {
+        &self.packed
     }
 
     pub fn into_parts(self) -> (Schedule, Trace) {
@@ -108,6 +116,17 @@ impl Recorder {
     /// The name of the block that a variable stands for.
     pub(crate) fn name_of(&self, block: BlockVar) -> Result<String> {
         Ok(self.block_name(block)?.to_owned())
+    }
+
+    /// The name of the only block under a loop.
+    pub(crate) fn block_under(&self, target: LoopVar) -> Result<String> {
+        let mut names = vec![];
+        let l = self.schedule.for_loop(self.loop_ref(target)?)?;
+        l.body.iter().for_each(|s| s.visit_blocks(&mut |b| names.push(b.name.clone())));
+        match names.len() {
+            1 => Ok(names.swap_remove(0)),
+            _ => Err(StepError::NoChoice),
+        }
     }
 
     pub fn extent(&self, target: LoopVar) -> Result<usize> {

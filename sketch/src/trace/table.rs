@@ -26,7 +26,7 @@ use super::record::{Fresh, Recorder};
 use crate::algorithm::Algorithm;
 use crate::default::Knob;
 use crate::index_map::IndexMap;
-use crate::program::{Scope, ThreadAxis};
+use crate::program::{ForKind, Scope, ThreadAxis};
 use crate::schedule::Rest;
 
 type Result<T> = std::result::Result<T, StepError>;
@@ -216,6 +216,21 @@ instructions! { r:
     /// Parts a loop where padding begins and ends, so that choices between the two vanish.
     PartitionGuards partition_guards(target: LoopVar)
         => r.on_loop(*target, |s, l| s.partition_guards(l)).map(drop);
+    /// The same for every loop with this note.
+    PartitionNoted partition_noted(key: String)
+        => r.schedule.partition_noted(key).map_err(StepError::from);
+    /// Makes nests of what lies under loops with the note `outer`, and one loop of these, in the
+    /// order of their notes, in each nest; where it has fewer iterations than `few`, loops with the
+    /// note `more` join.
+    FuseNests fuse_nests(outer: String, more: String, few: Number)
+        => r.fuse_nests_of(outer, more, *few, ForKind::Serial);
+    /// The same, and these loops run in parallel.
+    ParallelNests parallel_nests(outer: String, more: String, few: Number)
+        => r.fuse_nests_of(outer, more, *few, ForKind::Parallel);
+    /// The same for each innermost loop whose values are chosen among several tensors.
+    PartitionChoices partition_choices() => r.part_choices();
+    /// Does the iterations of every loop with this note side by side.
+    JamNoted jam_noted(key: String) => r.schedule.jam_noted(key).map_err(StepError::from);
     /// Does the iterations of a loop side by side.
     UnrollJam unroll_jam(target: LoopVar) => r.on_loop(*target, |s, l| s.unroll_jam(l)).map(drop);
     /// Runs the iterations of a loop on all threads.
@@ -233,6 +248,12 @@ instructions! { r:
     /// A buffer that the block writes in place of its own, and a copy after it.
     CacheWrite cache_write(block: BlockVar, scope: Scope) -> out: BlockVar
         => r.on_block(*block, |s, name| s.cache_write(name, *scope));
+    /// The block reads a copy of the buffer in the order of the map, with an axis cut into panels.
+    Pack pack(block: BlockVar, buffer: String, map: IndexMap, axis: usize, width: Vec<Number>)
+        -> out: BlockVar => r.pack_for(*block, buffer, map, (*axis, width));
+    /// The same of a constant, which is packed when compiling.
+    PackInput pack_input(buffer: String, map: IndexMap, axis: usize, width: Vec<Number>)
+        => r.pack_constant(buffer, map, (*axis, width));
     /// Where a buffer lives.
     SetScope set_scope(buffer: String, scope: Scope)
         => r.schedule.set_scope(buffer, *scope).map_err(StepError::from);
@@ -255,11 +276,17 @@ instructions! { r:
     /// the rest.
     Rfactor rfactor(block: BlockVar, target: LoopVar, axis: usize) -> out: BlockVar
         => r.at_loop(*block, *target, |s, name, l| s.rfactor(name, l, *axis));
+    /// Goes along the loop with a running value, in place of a chain of blocks that begins with this
+    /// one; the block that stores running values.
+    Scan scan(block: BlockVar, target: LoopVar) -> out: BlockVar
+        => r.at_loop(*block, *target, |s, name, l| s.scan(name, l));
     /// Combines partial results by halves.
     FoldTree fold_tree(block: BlockVar)
         => r.on_block(*block, |s, name| s.fold_tree(name)).map(drop);
-    /// Passes over terms that do not exist, in place of adding nothing.
-    LiftGuard lift_guard(block: BlockVar) => r.on_block(*block, |s, name| s.lift_guard(name));
+    /// Passes over terms that do not exist, in place of adding nothing, and parts the loop over terms
+    /// so that no iteration is guarded.
+    PeelTerms peel_terms(block: BlockVar, target: LoopVar, rest: Rest)
+        => r.at_loop(*block, *target, |s, name, l| s.peel_terms(name, l, *rest)).map(drop);
     /// Rounds the extent of an iterator up to a multiple of the product of these numbers.
     Pad pad(block: BlockVar, iter: usize, factors: Vec<Number>)
         => r.pad_iter(*block, *iter, factors);

@@ -1,12 +1,13 @@
 //! Calls of primitives as text: loops, blocks and buffers by name.
 
-use ansc_sketch::schedule::{Annotation, Rest};
+use ansc_sketch::schedule::{Annotation, Panels, Rest};
 use ansc_sketch::{IndexMap, LoopRef, Schedule, ScheduleError, Scope, ThreadAxis};
 
 /// The primitives that a call may name.
 pub(crate) const NAMES: &[&str] = &[
     "add_unit_loop",
     "annotate",
+    "annotate_loop",
     "bind",
     "blockize",
     "cache_read",
@@ -18,13 +19,18 @@ pub(crate) const NAMES: &[&str] = &[
     "decompose_reduction",
     "fold_tree",
     "fuse",
+    "fuse_nests",
     "fuse_siblings",
     "lift_guard",
+    "jam_noted",
     "loop_partition",
     "pack",
+    "pack_panels",
     "pad",
     "parallel",
+    "parallel_nests",
     "partition_guards",
+    "partition_noted",
     "peel",
     "re_index_read",
     "re_index_write",
@@ -32,6 +38,7 @@ pub(crate) const NAMES: &[&str] = &[
     "reverse_compute_at",
     "reverse_compute_inline",
     "rfactor",
+    "scan",
     "set_scope",
     "split",
     "storage_align",
@@ -55,6 +62,7 @@ pub(crate) fn apply(s: &mut Schedule, call: &str) -> Result<(), ScheduleError> {
     match name {
         "add_unit_loop" => s.add_unit_loop(word(0)).map(drop),
         "annotate" => s.annotate(word(0), word(1), Annotation::Int(number(2) as i64)),
+        "annotate_loop" => s.annotate_loop(target(0), word(1), Annotation::Int(number(2) as i64)),
         "bind" => s.bind(target(0), axis(word(1))),
         "blockize" => s.blockize(target(0)).map(drop),
         "cache_read" => s.cache_read(word(0), word(1), scope(word(2))).map(drop),
@@ -65,14 +73,22 @@ pub(crate) fn apply(s: &mut Schedule, call: &str) -> Result<(), ScheduleError> {
         "decompose_padding" => s.decompose_padding(word(0), target(1)).map(drop),
         "decompose_reduction" => s.decompose_reduction(word(0), target(1)).map(drop),
         "fuse" => s.fuse(&(0..args.len()).map(target).collect::<Vec<_>>()).map(drop),
+        "fuse_nests" => s.fuse_nests(word(0), word(1), number(2)),
         "fold_tree" => s.fold_tree(word(0)).map(drop),
         "fuse_siblings" => s.fuse_siblings(target(0), target(1)),
+        "jam_noted" => s.jam_noted(word(0)),
         "lift_guard" => s.lift_guard(word(0)),
         "loop_partition" => s.loop_partition(target(0), &numbers(1)).map(drop),
         "pack" => s.pack(word(0), word(1), &map(2)).map(drop),
+        "pack_panels" => {
+            let panels = Panels { axis: number(3), width: number(4) };
+            s.pack_panels(word(0), word(1), &map(2), panels).map(drop)
+        }
         "pad" => s.pad(word(0), number(1), number(2)),
         "parallel" => s.parallel(target(0)),
+        "parallel_nests" => s.parallel_nests(word(0), word(1), number(2)),
         "partition_guards" => s.partition_guards(target(0)).map(drop),
+        "partition_noted" => s.partition_noted(word(0)),
         "peel" => s.peel(target(0), rest_of(word(1))).map(drop),
         "re_index_read" => s.re_index_read(word(0), word(1), scope(word(2))).map(drop),
         "re_index_write" => s.re_index_write(word(0), scope(word(1))).map(drop),
@@ -80,6 +96,7 @@ pub(crate) fn apply(s: &mut Schedule, call: &str) -> Result<(), ScheduleError> {
         "reverse_compute_at" => s.reverse_compute_at(word(0), target(1)),
         "reverse_compute_inline" => s.reverse_compute_inline(word(0)),
         "rfactor" => s.rfactor(word(0), target(1), number(2)).map(drop),
+        "scan" => s.scan(word(0), target(1)).map(drop),
         "set_scope" => s.set_scope(word(0), scope(word(1))),
         "split" => s.split(target(0), &numbers(1)).map(drop),
         "storage_align" => s.storage_align(word(0), number(1), number(2), number(3)),

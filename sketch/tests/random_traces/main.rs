@@ -148,7 +148,8 @@ fn same(expected: &Tensor, found: &Tensor) -> Result<(), String> {
         DType::F16 => 4e-3 * a.abs().max(1.0),
         _ => 0.0,
     };
-    if TensorType::of(expected) != TensorType::of(found) {
+    // Rules collapse axes, which moves no element.
+    if (expected.dtype(), expected.len()) != (found.dtype(), found.len()) {
         return Err("a result has another type".into());
     }
     let close =

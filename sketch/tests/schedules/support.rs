@@ -1,6 +1,7 @@
 //! One case: an expression, operands for it, and the comparison.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use ansc_graph::op::ComputeOp;
 use ansc_graph::ops::OpError;
@@ -9,7 +10,11 @@ use ansc_runtime::{DType, Tensor};
 use ansc_sketch::default::{Machine, Scheduled, gpu_schedule, schedule};
 use ansc_sketch::gpu::GpuLimits;
 use ansc_sketch::program::verify::verify;
-use ansc_sketch::{Program, exec};
+use ansc_sketch::rules::Sketch;
+use ansc_sketch::trace::Unfit;
+use ansc_sketch::{Program, Task, exec};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 
 /// Vector registers of SSE, NEON, AVX2 and AVX-512, and fewer than any machine has.
 pub(crate) const MACHINES: [Machine; 5] = [
@@ -95,7 +100,8 @@ pub(crate) fn add(
     graph.add_compute("n", op.kind, (*op.expr).clone(), inputs)[0]
 }
 
-/// Schedules and runs once. With `constants`, every input but the first is one.
+/// Schedules and runs: by default, and as rules do. With `constants`, every input but the first is
+/// one.
 pub(crate) fn run(
     compute: &Compute,
     inputs: &[Tensor],
@@ -103,8 +109,43 @@ pub(crate) fn run(
     machine: &Machine,
 ) -> Result<(), String> {
     let constant: Vec<bool> = (0..inputs.len()).map(|i| constants && i > 0).collect();
-    let scheduled = catch_unwind(AssertUnwindSafe(|| schedule("k", compute, &constant, machine)))
+    let all = catch_unwind(AssertUnwindSafe(|| schedules(compute, &constant, machine)))
         .map_err(|_| "the schedule panics")?;
+    let expected = interp::eval(compute, &inputs.iter().collect::<Vec<_>>());
+    let expected = expected.map_err(|e| format!("reference: {e}"))?;
+    all.into_iter().try_for_each(|scheduled| computes(scheduled, inputs, &constant, &expected))
+}
+
+/// The default schedule, and what rules make: by their first candidates, and by some others.
+fn schedules(compute: &Compute, constant: &[bool], machine: &Machine) -> Vec<Scheduled> {
+    let task = Arc::new(Task {
+        name: "k".into(),
+        compute: compute.clone(),
+        constant: constant.to_vec(),
+        machine: machine.clone(),
+        cores: 2,
+        gpu: None,
+        sums: Default::default(),
+    });
+    let mut all = vec![schedule("k", compute, constant, machine)];
+    for (seed, Sketch { trace, .. }) in task.rule_sketches().into_iter().enumerate() {
+        let random = &mut StdRng::seed_from_u64(seed as u64);
+        let first = task.sample(&trace, Unfit::Refuse, random).expect("a decided trace replays");
+        all.push(first.scheduled);
+        let others = (0..2)
+            .filter_map(|_| task.sample(&trace.clone().undecided(), Unfit::Refuse, random).ok());
+        all.extend(others.map(|sample| sample.scheduled));
+    }
+    all
+}
+
+/// Whether a program computes what is expected.
+fn computes(
+    scheduled: Scheduled,
+    inputs: &[Tensor],
+    constant: &[bool],
+    expected: &[Tensor],
+) -> Result<(), String> {
     let Scheduled { program, packings } = scheduled;
     parses_back(&program)?;
     verify(&program).map_err(|fault| format!("{fault}\n{program}"))?;
@@ -116,8 +157,6 @@ pub(crate) fn run(
         let packed = interp::eval(&packing.compute, &[&inputs[packing.param]]);
         given[packing.param] = packed.map_err(|e| format!("packing: {e}"))?.remove(0);
     }
-    let expected = interp::eval(compute, &inputs.iter().collect::<Vec<_>>());
-    let expected = expected.map_err(|e| format!("reference: {e}"))?;
     let found = exec::run(&program, &given.iter().collect::<Vec<_>>())
         .map_err(|e| format!("{e}\n{program}"))?;
     if expected.len() != found.len() {
@@ -150,9 +189,10 @@ fn parses_back(program: &Program) -> Result<(), String> {
 }
 
 /// Equal up to the rounding that another order of summation gives: of sums of a thousand terms.
+/// Rules collapse axes, which moves no element.
 fn same(expected: &Tensor, found: &Tensor) -> Result<(), String> {
     let (e, f) = (TensorType::of(expected), TensorType::of(found));
-    if e != f {
+    if (e.dtype, e.len()) != (f.dtype, f.len()) {
         return Err(format!("a result is {f} instead of {e}"));
     }
     let tolerance = match e.dtype {

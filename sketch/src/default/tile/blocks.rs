@@ -19,16 +19,16 @@ use super::plus;
 const TERMS: usize = 64;
 
 /// Loops over blocks, and loops over the terms of a block.
-pub(super) struct Blocks {
-    pub(super) outer: Vec<usize>,
-    pub(super) inner: Vec<usize>,
+pub(crate) struct Blocks {
+    pub(crate) outer: Vec<usize>,
+    pub(crate) inner: Vec<usize>,
     /// The extent of the first inner loop, if it is a part of the axis that the last outer one walks.
-    part: Option<usize>,
+    pub(crate) part: Option<usize>,
 }
 
 impl Blocks {
     /// None if there are too few terms.
-    pub(super) fn of(extents: &[usize]) -> Option<Blocks> {
+    pub(crate) fn of(extents: &[usize]) -> Option<Blocks> {
         let (mut outer, mut inner, mut terms) = (extents.to_vec(), vec![], 1);
         while let Some(extent) = outer.pop_if(|extent| terms * *extent <= TERMS) {
             terms *= extent;

@@ -21,12 +21,12 @@ const FEW_REGISTERS: usize = 16;
 
 /// `upper` x `rows` x `panel` elements along the upper, the row and the vector axis.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Shape {
-    pub(super) upper_axis: Option<usize>,
-    pub(super) row_axis: Option<usize>,
-    pub(super) upper: usize,
-    pub(super) rows: usize,
-    pub(super) panel: usize,
+pub(crate) struct Shape {
+    pub(crate) upper_axis: Option<usize>,
+    pub(crate) row_axis: Option<usize>,
+    pub(crate) upper: usize,
+    pub(crate) rows: usize,
+    pub(crate) panel: usize,
 }
 
 impl Shape {
@@ -36,14 +36,14 @@ impl Shape {
     }
 }
 
-/// The shape of this rank among those of which so many tiles fit the registers, ordered by price.
-pub(super) fn choose(
+/// The shapes of which so many tiles fit the registers, the one priced lowest first: at least one.
+pub(crate) fn ranked(
     machine: &Machine,
     s: &Stage,
     operands: &Operands,
     lanes: usize,
-    [tiles, rank]: [usize; 2],
-) -> Shape {
+    tiles: usize,
+) -> Vec<Shape> {
     let (upper_axis, row_axis) = row_axes(s, operands);
     let extent = |axis: Option<usize>| axis.map_or(1, |a| s.ty.shape[a]);
     let (uppers, rows) = (extent(upper_axis), extent(row_axis));
@@ -75,9 +75,11 @@ pub(super) fn choose(
         }
     }
     let smallest = Shape { upper_axis, row_axis, upper: 1, rows: 1, panel: lanes };
+    if shapes.is_empty() {
+        return vec![smallest];
+    }
     shapes.sort_by_key(|(price, _)| *price);
-    let last = shapes.len().saturating_sub(1);
-    shapes.into_iter().nth(rank.min(last)).map_or(smallest, |(_, shape)| shape)
+    shapes.into_iter().map(|(_, shape)| shape).collect()
 }
 
 /// Terms are sums of four products.

@@ -7,14 +7,14 @@
 //! y[j, i] = max(c + d[j], 0);    y[p // 35, p // 7 % 5, p % 7, k] = max(c + d[k], 0)
 //! ```
 
-use ansc_graph::{BufId, Expr, Stage};
+use ansc_graph::{BufId, Compute, Expr, Stage};
 
 use crate::default::build::Builder;
 use crate::default::usage::readers;
 use crate::flat::{flattened, spread};
 
-pub(in crate::default) struct Epilogue {
-    pub(in crate::default) stage: usize,
+pub(crate) struct Epilogue {
+    pub(crate) stage: usize,
     places: Places,
 }
 
@@ -29,18 +29,18 @@ enum Places {
 impl Epilogue {
     /// The only reader of the stage, if it reads each element once, at its own place or at that of another order
     /// of axes, and all else it reads is there.
-    pub(in crate::default) fn of(b: &Builder<'_>, stage: usize, done: &[bool]) -> Option<Epilogue> {
-        let buffer = b.compute.stage_buffer(stage);
-        let [reader] = readers(b.compute, buffer)[..] else { return None };
-        let (s, e) = (&b.compute.stages[stage], &b.compute.stages[reader]);
+    pub(crate) fn of(compute: &Compute, stage: usize, done: &[bool]) -> Option<Epilogue> {
+        let buffer = compute.stage_buffer(stage);
+        let [reader] = readers(compute, buffer)[..] else { return None };
+        let (s, e) = (&compute.stages[stage], &compute.stages[reader]);
         let loads = e.body.loads();
         let mut own = loads.iter().filter(|(l, _)| *l == buffer).map(|(_, indices)| *indices);
         let indices = own.next()?;
-        let is_there = |l: &BufId| b.compute.stage_of(*l).is_none_or(|s| s == stage || done[s]);
+        let is_there = |l: &BufId| compute.stage_of(*l).is_none_or(|s| s == stage || done[s]);
         let fits = e.reduce.is_none()
             && own.all(|other| other == indices)
             && loads.iter().all(|(l, _)| is_there(l))
-            && !b.compute.outputs.contains(&stage);
+            && !compute.outputs.contains(&stage);
         let places = Places::of(s, e, indices).filter(|_| fits)?;
         Some(Epilogue { stage: reader, places })
     }
@@ -51,8 +51,24 @@ impl Epilogue {
     }
 
     /// Whether the last axis of the reader walks this axis of the stage.
-    pub(super) fn walks_last(&self, axis: usize) -> bool {
+    pub(crate) fn walks_last(&self, axis: usize) -> bool {
         matches!(&self.places, Places::Axes(axes) if axes[axis] + 1 == axes.len())
+    }
+
+    /// The extents of the leading axes of the reader whose places the first axis of the stage numbers.
+    pub(crate) fn numbered(&self) -> Option<&[usize]> {
+        match &self.places {
+            Places::Axes(_) => None,
+            Places::Numbered(rows) => Some(rows),
+        }
+    }
+
+    /// The axis of the reader that walks this axis of the stage, with numbered axes as one.
+    pub(crate) fn axis(&self, axis: usize) -> usize {
+        match &self.places {
+            Places::Axes(axes) => axes[axis],
+            Places::Numbered(_) => axis,
+        }
     }
 
     /// The place of the reader for a place of the stage.

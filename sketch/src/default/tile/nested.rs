@@ -44,6 +44,11 @@ pub(in crate::default) fn has_nested(compute: &Compute) -> bool {
     (0..done.len()).any(|stage| Nested::of(compute, stage, &done).is_some())
 }
 
+/// Whether the stage and its reader would become one nest; what else that reads is `done`.
+pub(crate) fn is_nested(compute: &Compute, stage: usize, done: &[bool]) -> bool {
+    Nested::of(compute, stage, done).is_some()
+}
+
 impl Nested {
     /// None where the stage is no sum, or is read in another way. All else that the reader reads is
     /// `done`.

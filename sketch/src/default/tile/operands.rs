@@ -9,28 +9,38 @@ use ansc_graph::{BinOp, BufId, Compute, Expr, Stage, TensorType, VarId};
 
 use super::choose::Shape;
 use super::{Columns, Point, Tiling};
+use crate::default::Machine;
 use crate::default::build::{Builder, Packed};
 use crate::default::stage::{lanes_of, plus};
 use crate::default::usage::{mentions, readers};
 use crate::packed::Packing;
 use crate::program::{Access, Body, IterKind};
 use crate::vectors::widths_of;
+use crate::walk;
 
 /// Packing an operand that is not constant pays from this many rows on.
 const MIN_ROWS_TO_PACK: usize = 16;
 /// Vectors of a row that needs no packing.
 const MOST_SHORT: usize = 4;
 
-pub(super) struct Operands {
+pub(crate) struct Operands {
     panels: Vec<Panel>,
     /// Spatial axes along which some panel operand varies; they cannot be rows.
-    pub(super) fixed_axes: BTreeSet<usize>,
+    pub(crate) fixed_axes: BTreeSet<usize>,
     /// Groups of channels: a panel may not cross a multiple of this.
     pub(super) panel_limit: Option<usize>,
     /// Rows share the vectors that they multiply with.
-    pub(super) shared: bool,
+    pub(crate) shared: bool,
     /// Whatever vectors walk is a constant in panels, with zeros beyond the last column.
-    pub(super) padded: bool,
+    pub(crate) padded: bool,
+}
+
+/// The subgraph that a stage is of, and the machine.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) compute: &'a Compute,
+    pub(crate) constant: &'a [bool],
+    pub(crate) machine: &'a Machine,
 }
 
 /// One panel operand: all loads of `buffer` at `indices`.
@@ -41,12 +51,13 @@ struct Panel {
 
 impl Operands {
     /// The stage is made of these of the subgraph.
-    pub(super) fn of(b: &Builder<'_>, s: &Stage, members: &[usize]) -> Operands {
+    pub(crate) fn of(around: Around<'_>, s: &Stage, members: &[usize]) -> Operands {
+        let Around { compute, constant, machine } = around;
         let vector = s.ty.rank() - 1;
         let mut panels: Vec<Panel> = Vec::new();
         for (buffer, indices) in s.body.loads() {
             let known = panels.iter().any(|p| p.buffer == buffer && p.indices == indices);
-            if !known && is_panel(b, s, buffer, indices) {
+            if !known && is_panel(constant, s, buffer, indices) {
                 panels.push(Panel { buffer, indices: indices.to_vec() });
             }
         }
@@ -54,20 +65,28 @@ impl Operands {
         let fixed_axes: BTreeSet<usize> =
             (0..vector).filter(|a| s.ty.shape[*a] > 1 && varies(a)).collect();
         // Groups narrower than a vector are crossed by it, and gathered.
-        let panel_limit = group_size(&s.body, vector).filter(|&n| n >= lanes_of(b, s));
+        let panel_limit =
+            group_size(&s.body, vector).filter(|&n| n >= walk::lanes(compute, machine, s));
         let walks = |i: &[Expr]| mentions(i, vector) && !only_grouped(i, vector);
         let row = |axis: &usize| s.ty.shape[*axis] > 1 && !fixed_axes.contains(axis);
         let rows: Vec<usize> = (0..vector).filter(row).collect();
         let differs = |i: &[Expr]| rows.iter().any(|axis| mentions(i, *axis));
         let shared = !s.body.loads().iter().any(|(_, i)| walks(i) && differs(i));
-        let in_panels =
-            |p: &Panel| is_constant(b, p.buffer) && is_sole_load(b.compute, s, members, p);
+        let in_panels = |p: &Panel| {
+            is_constant(constant, p.buffer)
+                && is_sole_load(compute, s, members, p.buffer, &p.indices)
+        };
         let walked = s.body.loads().into_iter().filter(|(_, i)| mentions(i, vector));
         let is_padded = |(buffer, i): (BufId, &[Expr])| {
             panels.iter().any(|p| p.buffer == buffer && p.indices == i && in_panels(p))
         };
         let padded = group_size(&s.body, vector).is_none() && walked.into_iter().all(is_padded);
         Operands { panels, fixed_axes, panel_limit, shared, padded }
+    }
+
+    /// The buffers of panel operands, and where the stage reads them.
+    pub(crate) fn panels(&self) -> impl Iterator<Item = (BufId, &[Expr])> {
+        self.panels.iter().map(|p| (p.buffer, &p.indices[..]))
     }
 
     /// A panel of this many columns lies inside one group.
@@ -77,18 +96,18 @@ impl Operands {
 }
 
 /// Varies along the vector axis, lacks a spatial axis, and is worth packing.
-fn is_panel(b: &Builder<'_>, s: &Stage, buffer: BufId, indices: &[Expr]) -> bool {
+fn is_panel(constant: &[bool], s: &Stage, buffer: BufId, indices: &[Expr]) -> bool {
     let vector = s.ty.rank() - 1;
     if !mentions(indices, vector) || only_grouped(indices, vector) || is_data_dependent(indices) {
         return false;
     }
     let lacking = (0..vector).filter(|&a| s.ty.shape[a] > 1 && !mentions(indices, a));
     let reused: usize = lacking.map(|a| s.ty.shape[a]).product();
-    is_constant(b, buffer) || reused >= MIN_ROWS_TO_PACK
+    is_constant(constant, buffer) || reused >= MIN_ROWS_TO_PACK
 }
 
-fn is_constant(b: &Builder<'_>, buffer: BufId) -> bool {
-    b.constant.get(buffer.index()).copied().unwrap_or(false)
+fn is_constant(constant: &[bool], buffer: BufId) -> bool {
+    constant.get(buffer.index()).copied().unwrap_or(false)
 }
 
 fn is_data_dependent(indices: &[Expr]) -> bool {
@@ -134,7 +153,8 @@ pub(super) fn pack(
             continue;
         }
         let layout = Layout::of(s, panel, shape.panel);
-        let packed = if is_constant(b, panel.buffer) && is_sole_load(b.compute, s, members, panel) {
+        let is_sole = is_sole_load(b.compute, s, members, panel.buffer, &panel.indices);
+        let packed = if is_constant(b.constant, panel.buffer) && is_sole {
             pack_constant(b, panel, &layout)
         } else {
             pack_at_run_time(b, s, panel, &layout)
@@ -154,10 +174,16 @@ fn is_short(b: &Builder<'_>, s: &Stage, panel: &Panel) -> bool {
 }
 
 /// Nothing else reads the operand, so that its own buffer may take another layout.
-fn is_sole_load(compute: &Compute, s: &Stage, members: &[usize], panel: &Panel) -> bool {
-    let mut own = s.body.loads().into_iter().filter(|(buffer, _)| *buffer == panel.buffer);
-    own.all(|(_, indices)| indices == panel.indices)
-        && readers(compute, panel.buffer).iter().all(|reader| members.contains(reader))
+pub(crate) fn is_sole_load(
+    compute: &Compute,
+    s: &Stage,
+    members: &[usize],
+    buffer: BufId,
+    indices: &[Expr],
+) -> bool {
+    let mut own = s.body.loads().into_iter().filter(|(other, _)| *other == buffer);
+    own.all(|(_, at)| at == indices)
+        && readers(compute, buffer).iter().all(|reader| members.contains(reader))
 }
 
 /// Dimensions of a packed operand: fixed spatial axes, panels, reduction axes, lanes.

@@ -12,9 +12,12 @@
 //! l4, l5, l6 = split(l2, [0, v3, 16]); unroll(l5); vectorize(l6); peel(l4); parallel(l1)
 //! ```
 
+mod contraction;
+mod joins;
 mod parts;
 mod points;
 mod rows;
+mod scans;
 mod squares;
 mod tensor;
 
@@ -28,6 +31,7 @@ use ansc_graph::{Compute, Stage};
 use super::Sketch;
 use crate::algorithm::Algorithm;
 use crate::algorithm::tiles;
+use crate::choices::has_choices;
 use crate::default::Scheduled;
 use crate::default::inline::{self, Padding};
 use crate::packed::in_turn;
@@ -52,27 +56,56 @@ struct Nests {
 /// fastest.
 type Rule = fn(&mut Nests, stage: usize, way: usize) -> Result<Option<usize>, StepError>;
 
-const RULES: [(&str, Rule); 5] = [
+const RULES: [(&str, Rule); 7] = [
     ("tensor", tensor::apply),
     ("panels", tensor::panels::apply),
+    ("scans", scans::apply),
+    ("rows", rows::apply),
+    ("squares", squares::apply),
+    ("joins", joins::apply),
+    ("points", points::apply),
+];
+
+/// The same for axes as they are, not collapsed.
+const WITH_CONTRACTIONS: [(&str, Rule); 4] = [
+    (CONTRACTION, contraction::apply),
     ("rows", rows::apply),
     ("squares", squares::apply),
     ("points", points::apply),
 ];
+const CONTRACTION: &str = "contraction";
 /// Ways that rules have at most.
 const WAYS: usize = 4;
 
-/// The sketches of a subgraph, with the program that each is by its first candidates. None where
-/// there is a stage that no rule knows.
-pub(crate) fn sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
-    all_ways(|way| sketch(Nests::new(task).ok()?, way))
+/// The sketches of a subgraph, as it is or as an algorithm computes it, with the program that each
+/// is by its first candidates. None where there is a stage that no rule knows.
+pub(crate) fn sketches(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
+    let nests = Nests::new(task, by);
+    nests.map_or(vec![], |nests| all_ways(|way| complete(nests.clone().written(way, &RULES)?)))
+}
+
+/// The same for subgraphs with contractions; of others there is none.
+pub(crate) fn contraction_sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
+    let is_one = |(sketch, _): &(Sketch, Scheduled)| sketch.rules.iter().any(|r| r == CONTRACTION);
+    let mut all = all_ways(|way| {
+        let (mut nests, rules) = Nests::as_they_are(task).ok()?.written(way, &WITH_CONTRACTIONS)?;
+        if has_choices(nests.recorder.schedule().program()) {
+            nests.recorder.partition_choices().ok()?;
+        }
+        complete((nests, rules))
+    });
+    all.retain(is_one);
+    all
 }
 
 /// The same for a product in tiles. None where there is none, or the machine has no unit for it.
 pub(crate) fn tensor_sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
     match tiles::factors(task) {
         Some(factors) if tensor::has_unit(task, factors) => {
-            all_ways(|way| sketch(Nests::in_tiles(task).ok()?, way))
+            let nests = Nests::in_tiles(task);
+            nests.map_or(vec![], |nests| {
+                all_ways(|way| complete(nests.clone().written(way, &RULES)?))
+            })
         }
         _ => vec![],
     }
@@ -82,29 +115,17 @@ fn all_ways(sketch: impl Fn(usize) -> Option<(Sketch, Scheduled)>) -> Vec<(Sketc
     let mut all: Vec<(Sketch, Scheduled)> = vec![];
     for way in 0..WAYS {
         let Some(made) = sketch(way) else { continue };
-        if all.iter().all(|(other, _)| other.trace != made.0.trace) {
-            all.push(made);
+        // Ways that rules do not have are their last ones.
+        if all.iter().any(|(other, _)| other.trace == made.0.trace) {
+            break;
         }
+        all.push(made);
     }
     all
 }
 
-fn sketch(mut nests: Nests, way: usize) -> Option<(Sketch, Scheduled)> {
-    let (mut stage, mut rules) = (0, vec![]);
-    while stage < nests.compute.stages.len() {
-        if nests.stage(stage).ty.is_empty() {
-            stage += 1;
-            continue;
-        }
-        let applied = RULES.iter().find_map(|(name, rule)| {
-            let mut changed = nests.clone();
-            let stages = rule(&mut changed, stage, way).ok()??;
-            Some((*name, stages, changed))
-        });
-        let (name, stages, changed) = applied?;
-        rules.push(name.to_owned());
-        (nests, stage) = (changed, stage + stages);
-    }
+/// The sketch of all nests, and its program; `rules` wrote them.
+fn complete((mut nests, rules): (Nests, Vec<String>)) -> Option<(Sketch, Scheduled)> {
     nests.recorder.complete().ok()?;
     let packings = nests.recorder.packings()?.clone();
     let packings = in_turn(nests.recorder.prepared().to_vec(), packings);
@@ -114,10 +135,40 @@ fn sketch(mut nests: Nests, way: usize) -> Option<(Sketch, Scheduled)> {
 }
 
 impl Nests {
-    /// Nothing is scheduled yet.
-    fn new(task: &Arc<Task>) -> Result<Nests, StepError> {
+    /// Each stage by the first of the rules that knows it, with the names of these.
+    fn written(self, way: usize, rules: &[(&str, Rule)]) -> Option<(Nests, Vec<String>)> {
+        let (mut nests, mut stage, mut names) = (self, 0, vec![]);
+        while stage < nests.compute.stages.len() {
+            if nests.stage(stage).ty.is_empty() {
+                stage += 1;
+                continue;
+            }
+            let applied = rules.iter().find_map(|(name, rule)| {
+                let mut changed = nests.clone();
+                let stages = rule(&mut changed, stage, way).ok()??;
+                Some((*name, stages, changed))
+            });
+            let (name, stages, changed) = applied?;
+            names.push(name.to_owned());
+            (nests, stage) = (changed, stage + stages);
+        }
+        Some((nests, names))
+    }
+
+    /// Cheap stages have vanished, and that is all.
+    fn as_they_are(task: &Arc<Task>) -> Result<Nests, StepError> {
         let mut recorder = Recorder::of_task(task.clone());
         let kept = inline::inlined(&task.compute, Padding::Inlined).1;
+        inline_all(&mut recorder, &kept)?;
+        Nests::of(recorder)
+    }
+
+    /// Nothing is scheduled yet.
+    fn new(task: &Arc<Task>, by: Option<Algorithm>) -> Result<Nests, StepError> {
+        let mut recorder = Recorder::of_task(task.clone());
+        by.map_or(Ok(()), |algorithm| recorder.algorithm(algorithm))?;
+        let compute = &recorder.task.as_ref().ok_or(StepError::NoTask)?.compute;
+        let kept = inline::inlined(compute, Padding::Inlined).1;
         inline_all(&mut recorder, &kept)?;
         recorder.collapse()?;
         Nests::of(recorder)
@@ -146,6 +197,12 @@ impl Nests {
 
     fn block(&mut self, stage: usize) -> Result<BlockVar, StepError> {
         self.recorder.get_block(&self.compute.stages[stage].name)
+    }
+
+    /// The block that initialises what another one updates.
+    fn init_of(&mut self, block: BlockVar) -> Result<BlockVar, StepError> {
+        let name = self.recorder.name_of(block)?;
+        self.recorder.get_block(&format!("{name}_init"))
     }
 
     /// Lanes of the stage's vectors.
@@ -192,6 +249,10 @@ pub(super) fn inline_all(recorder: &mut Recorder, kept: &[bool]) -> Result<(), S
 
 #[cfg(test)]
 mod tests {
+    use ansc_graph::ops::cumulative::{Cumulative, cumulative};
+    use ansc_graph::{BinOp, TensorType};
+    use ansc_runtime::DType;
+
     use super::*;
     use crate::default::schedule;
     use crate::testing::{SOFTMAX, compare_scheduled, task};
@@ -225,13 +286,29 @@ mod tests {
         "compute(in0: f32[20, 3, 5]) -> y { y: f32[20, 3] = max{r0: 5} in0[i0, i1, r0] }",
     ];
 
+    const JOINS: [&str; 4] = [
+        "compute(in0: f32[5, 64], in1: f32[5, 32], in2: f32[5, 48]) -> y {
+          c: f32[5, 144] = select(lt(i1, 64), in0[i0, i1], select(lt(i1, 96), in1[i0, sub(i1, 64)], in2[i0, add(i1, -96)]))
+          y: f32[5, 144] = max(c[i0, i1], 0.0_f32)
+        }",
+        "compute(in0: f32[5, 61], in1: f32[5, 7]) -> y {
+          y: f32[5, 68] = select(lt(i1, 61), in0[i0, i1], in1[i0, sub(i1, 61)])
+        }",
+        "compute(in0: f32[2, 3, 7, 5], in1: f32[2, 4, 7, 5]) -> y {
+          y: f32[2, 7, 7, 5] = select(lt(i1, 3), in0[i0, i1, i2, i3], in1[i0, sub(i1, 3), i2, i3])
+        }",
+        "compute(in0: f32[40, 70]) -> y {
+          y: f32[40, 90] = select(and(le(9, i1), lt(i1, 79)), in0[i0, sub(i1, 9)], 0.0_f32)
+        }",
+    ];
+
     /// Until all of it is rules, the schedule that is written by hand tells what they have to give.
     #[test]
     fn points_become_the_code_that_the_default_schedule_gives() {
         for text in POINTS {
             let task = task(text);
-            let (sketch, made) = sketches(&task).swap_remove(0);
-            let collapsed = Nests::new(&task).unwrap().compute;
+            let (sketch, made) = sketches(&task, None).swap_remove(0);
+            let collapsed = Nests::new(&task, None).unwrap().compute;
             let expected = schedule("k", &collapsed, &task.constant, &task.machine);
             let (a, b) = (made.program.code_hash(), expected.program.code_hash());
             assert_eq!(a, b, "{}\n{}\n{}", sketch.trace, made.program, expected.program);
@@ -239,11 +316,48 @@ mod tests {
     }
 
     #[test]
+    fn tensors_that_are_joined_are_read_without_a_choice() {
+        for text in JOINS {
+            let task = task(text);
+            let (sketch, made) = sketches(&task, None).swap_remove(0);
+            assert_eq!(sketch.rules, ["joins"]);
+            assert!(!made.program.to_string().contains("select"), "{}", made.program);
+        }
+    }
+
+    #[test]
+    fn cumulative_sums_are_one_pass() {
+        for (exclusive, reverse) in [(false, false), (true, false), (false, true), (true, true)] {
+            for op in [BinOp::Add, BinOp::Mul] {
+                let attrs = |axis| Cumulative { axis, op, exclusive, reverse };
+                for (shape, axis) in [
+                    (&[3, 5, 2][..], 1),
+                    (&[4, 9], 1),
+                    (&[16, 7], 1),
+                    (&[9, 83], 0),
+                    (&[9, 5], 0),
+                    (&[2, 7, 3, 19], 1),
+                    (&[19], 0),
+                ] {
+                    let op = cumulative(attrs(axis), &TensorType::new(DType::F32, shape)).unwrap();
+                    let task = task(&op.expr.to_string());
+                    let (sketch, made) = sketches(&task, None).swap_remove(0);
+                    assert!(sketch.rules.contains(&"scans".to_owned()), "{:?}", sketch.rules);
+                    compare_scheduled(&task.compute, &made)
+                        .unwrap_or_else(|e| panic!("{e}\n{}", made.program));
+                    let text = made.program.to_string();
+                    assert!(text.contains("running"), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn every_choice_computes_the_same() {
         let random = &mut crate::rules::fixed_random();
-        for text in POINTS.iter().chain(&ROWS).chain(&SQUARES) {
+        for text in POINTS.iter().chain(&ROWS).chain(&SQUARES).chain(&JOINS) {
             let task = task(text);
-            let all = sketches(&task);
+            let all = sketches(&task, None);
             assert_ne!(all.len(), 0, "{text}");
             for (Sketch { trace, .. }, first) in all {
                 let again = task.sample(&trace, Unfit::Refuse, random).unwrap();

@@ -128,7 +128,7 @@ impl Part {
             Kind::Whole => {
                 let loops = nests.recorder.get_loops(self.last)?;
                 let own = &loops[loops.len() - self.own..];
-                own.last().map_or(Ok(()), |&last| in_vectors(nests, last, self.lanes))
+                own.last().map_or(Ok(()), |&last| in_vectors(nests, last, self.lanes).map(drop))
             }
             Kind::Points { .. } => Ok(()),
             Kind::Columns { terms, place, .. } => {
@@ -144,12 +144,17 @@ impl Part {
     }
 }
 
-/// A map along one axis.
-pub(super) fn in_vectors(nests: &mut Nests, axis: LoopVar, lanes: usize) -> Result<(), StepError> {
+/// A map along one axis; the loop over its vectors.
+pub(super) fn in_vectors(
+    nests: &mut Nests,
+    axis: LoopVar,
+    lanes: usize,
+) -> Result<LoopVar, StepError> {
     let in_a_row = nests.choose(&IN_A_ROW)?;
     let parts = nests.recorder.split(axis, &[0.into(), in_a_row, lanes.into()])?;
     written_out(nests, &parts[1..])?;
-    nests.recorder.peel(parts[0], Rest::Overlap)
+    nests.recorder.peel(parts[0], Rest::Overlap)?;
+    Ok(parts[0])
 }
 
 /// A reduction under the loop over its vectors: `last, k.. => k.., vectors, lanes`.
@@ -179,8 +184,7 @@ fn partial(
     let parts = r.split(loops[loops.len() - 1], &[0.into(), lanes.into()])?;
     written_out(nests, &parts)?;
     nests.recorder.decompose_reduction(terms, first)?;
-    nests.recorder.lift_guard(terms)?;
-    nests.recorder.peel(inner, Rest::Pieces)
+    nests.recorder.peel_terms(terms, inner, Rest::Pieces)
 }
 
 /// Vectors that are written out.
@@ -200,7 +204,7 @@ fn is_wide(s: &Stage, bound: usize, lanes: usize) -> bool {
 }
 
 /// Those of the candidates that are not more than there are.
-fn at_most(candidates: &[i64], most: usize) -> Vec<i64> {
+pub(super) fn at_most(candidates: &[i64], most: usize) -> Vec<i64> {
     let most = most.max(1) as i64;
     let mut seen = BTreeSet::new();
     candidates.iter().map(|&n| n.min(most)).filter(|n| seen.insert(*n)).collect()

@@ -18,15 +18,16 @@ use ansc_graph::Stage;
 
 use super::Nests;
 use super::parts::in_vectors;
-use crate::default::{is_scanned, is_switch, is_transposed};
+use crate::default::{is_switch, is_transposed};
+use crate::doubling::Doubling;
 use crate::schedule::Rest;
 use crate::trace::{LoopVar, StepError};
 use crate::walk::{self, PARALLEL_ITERATIONS, is_worthwhile, merged};
 
 pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
     let s = nests.stage(stage);
-    let is_other =
-        is_switch(s) || is_scanned(s) || is_transposed(&nests.compute, &nests.task.machine, s);
+    let is_step = Doubling::of_stage(s).is_some();
+    let is_other = is_switch(s) || is_step || is_transposed(&nests.compute, &nests.task.machine, s);
     if s.reduce.is_some() || s.ty.is_empty() || is_other {
         return Ok(None);
     }
@@ -39,7 +40,7 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<
     let Some(last) = axes.pop() else { return Ok(Some(1)) };
     let mut outer = axes[..plan.outer].to_vec();
     match plan.chunks {
-        None => in_vectors(nests, last, lanes)?,
+        None => _ = in_vectors(nests, last, lanes)?,
         Some(chunks) => outer.push(in_chunks(nests, last, &chunks, lanes)?),
     }
     if outer.is_empty() {

@@ -5,14 +5,17 @@
 //! =>
 //! parallel p in 0..8 { for j in 0..12 { vectorized l in 0..8 { unrolled u in 0..8 { y[p * 8 + u, j * 8 + l] = x[j * 8 + l, p * 8 + u] } } } }
 //! ```
+//! Several squares along the rows of what is read may come before those below them.
 //!
 //! The vector lies along the last axis of the result, what is written out along the last axis of
 //! what it reads: code generation loads rows of both and transposes in registers.
 
+use std::collections::BTreeSet;
+
 use ansc_graph::{Expr, Stage, VarId};
 
 use super::Nests;
-use crate::default::is_transposed;
+use crate::default::{is_transposed, run_of};
 use crate::schedule::Rest;
 use crate::trace::StepError;
 use crate::walk::is_worthwhile;
@@ -24,28 +27,40 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<
     }
     let Some(across) = across(s) else { return Ok(None) };
     let (last, lanes, worthwhile) = (s.ty.rank() - 1, nests.lanes(stage), is_worthwhile(s));
+    let (extent, row_bytes) = (s.ty.shape[across], s.ty.shape[last] * s.ty.dtype.size());
+    let runs = runs(extent / lanes, lanes * row_bytes);
     let block = nests.block(stage)?;
+    let run = nests.choose(&runs)?;
     let r = &mut nests.recorder;
     let mut outer = r.get_loops(block)?;
     let columns = outer.remove(last);
     let rows = outer.remove(across);
-    let rows = r.split(rows, &[0.into(), lanes.into()])?;
+    let rows = r.split(rows, &[0.into(), run, lanes.into()])?;
     let columns = r.split(columns, &[0.into(), lanes.into()])?;
-    let order = [&outer[..], &[rows[0], columns[0], columns[1], rows[1]]].concat();
+    let order = [&outer[..], &[rows[0], columns[0], rows[1], columns[1], rows[2]]].concat();
     r.reorder(&order)?;
     r.vectorize(columns[1])?;
-    r.unroll(rows[1])?;
+    r.unroll(rows[2])?;
     r.peel(columns[0], Rest::Pieces)?;
     r.peel(rows[0], Rest::Pieces)?;
     // A loop with another one beside it, which peeling left, is not fused with those around it.
-    let parallel = match outer.first() {
-        Some(_) => r.fuse(&outer)?,
-        None => rows[0],
-    };
+    let is_whole = extent.is_multiple_of(lanes);
+    outer.extend(Some(rows[0]).filter(|_| is_whole || outer.is_empty()));
+    let outer = r.fuse(&outer)?;
     if worthwhile {
-        r.parallel(parallel)?;
+        r.parallel(outer)?;
     }
     Ok(Some(1))
+}
+
+/// How many squares are done along the rows of what is read before the next ones below them: as
+/// many as leave what is written in the cache until its lines are whole.
+fn runs(squares: usize, bytes: usize) -> Vec<i64> {
+    let mut all = vec![run_of(squares, bytes) as i64];
+    all.extend([1, 2, 4].iter().filter(|&&run| squares.is_multiple_of(run as usize)));
+    let mut seen = BTreeSet::new();
+    all.retain(|run| seen.insert(*run));
+    all
 }
 
 /// The axis of the result that the last index of what is read moves along.

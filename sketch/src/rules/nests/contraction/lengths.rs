@@ -1,0 +1,139 @@
+//! The lengths of a tile and of what is around it, each a choice.
+//!
+//! ```text
+//! tiles by price: 14 x 2 vectors, 7 x 4, 12 x 2     rows: [14, 7, 12]   vectors: [2, 4]
+//! 512 terms, 4 at a time, or 1, 2, 8                written out: [4, 1, 2, 8]
+//! ```
+
+use ansc_graph::Stage;
+
+use super::super::Nests;
+use super::PANELS;
+use crate::default::tile::choose::Shape;
+use crate::default::tile::operands::Operands;
+use crate::trace::{Number, StepError};
+
+/// Tiles whose lengths are candidates.
+const SHAPES: usize = 16;
+/// Terms of the innermost axis that are written out.
+const UNROLLED: [usize; 4] = [4, 1, 2, 8];
+/// Terms of a window that are written out, as a multiple of the terms of one axis.
+const WINDOW: usize = 3;
+/// Tiles of rows that one panel meets before the next panel comes.
+pub(super) const BLOCKS: [usize; 5] = [4, 8, 16, 32, 64];
+/// Iterations around tiles below which tiles of rows are iterations, too.
+pub(super) const FEW: [i64; 2] = [24, 0];
+
+/// Candidates, the first ones of which are the best tile's.
+pub(super) struct Lengths {
+    pub(super) upper: Vec<i64>,
+    pub(super) rows: Vec<i64>,
+    pub(super) vectors: Vec<i64>,
+    /// Tiles of rows of a block.
+    block: Vec<i64>,
+    /// For each axis of terms.
+    terms: Vec<Vec<i64>>,
+    panels: Vec<i64>,
+}
+
+/// What is chosen of them.
+pub(super) struct Tile {
+    pub(super) upper: Number,
+    pub(super) rows: Number,
+    pub(super) vectors: Number,
+    pub(super) block: Number,
+    pub(super) terms: Vec<Number>,
+    pub(super) panels: Number,
+}
+
+impl Lengths {
+    /// Of a stage, of whose axes of terms so many are in a sum.
+    pub(super) fn of(
+        (s, extents): (&Stage, &[usize]),
+        operands: &Operands,
+        shapes: &[Shape],
+        lanes: usize,
+    ) -> Lengths {
+        let shapes = &shapes[..shapes.len().min(SHAPES)];
+        let all = |length: fn(&Shape) -> usize| distinct(shapes.iter().map(length));
+        let best = &shapes[0];
+        let extent = |axis: Option<usize>| axis.map_or(1, |a| s.ty.shape[a]);
+        let rows = extent(best.row_axis);
+        let tiles = |shape: &Shape| rows.div_ceil(shape.rows);
+        let most = shapes.iter().map(tiles).max().unwrap_or(1);
+        let blocks = BLOCKS.into_iter().filter(|&n| n < tiles(best));
+        let panel = distinct(shapes.iter().map(|shape| shape.panel / lanes));
+        let (columns, rank) = (s.ty.shape[s.ty.rank() - 1], s.ty.rank());
+        let is_around = |a: usize| !operands.fixed_axes.contains(&a) && Some(a) != best.row_axis;
+        let has_rows = (0..rank - 1).any(|a| is_around(a) && s.ty.shape[a] > 1);
+        let has_panels = columns / best.panel > 1;
+        Lengths {
+            upper: all(|shape| shape.upper),
+            rows: all(|shape| shape.rows),
+            vectors: panel,
+            block: distinct([tiles(best), most].into_iter().chain(blocks)),
+            terms: terms(extents, operands, best),
+            panels: if has_rows && has_panels { PANELS.to_vec() } else { PANELS[..1].to_vec() },
+        }
+    }
+
+    pub(super) fn choose(&self, nests: &mut Nests) -> Result<Tile, StepError> {
+        let mut choose = |candidates: &Vec<i64>| match candidates[..] {
+            [only] => Ok(Number::Known(only)),
+            _ => nests.choose(candidates),
+        };
+        Ok(Tile {
+            upper: choose(&self.upper)?,
+            rows: choose(&self.rows)?,
+            vectors: choose(&self.vectors)?,
+            block: choose(&self.block)?,
+            terms: self.terms.iter().map(&mut choose).collect::<Result<_, _>>()?,
+            panels: choose(&self.panels)?,
+        })
+    }
+}
+
+/// Terms that are written out along each axis: a part of the last axis; or the last axes as a
+/// whole, if rows read vectors of their own, which the terms of a window share.
+fn terms(extents: &[usize], operands: &Operands, best: &Shape) -> Vec<Vec<i64>> {
+    let windows = match (operands.shared, best.upper > 1) {
+        (true, _) => vec![false],
+        (false, several) => vec![!several, several],
+    };
+    let ways: Vec<Vec<usize>> = windows
+        .iter()
+        .flat_map(|&window| UNROLLED.map(|most| written_out(extents, window, most)))
+        .collect();
+    (0..extents.len()).map(|axis| distinct(ways.iter().map(|way| way[axis]))).collect()
+}
+
+fn written_out(extents: &[usize], window: bool, most: usize) -> Vec<usize> {
+    let mut factors = vec![1; extents.len()];
+    let mut terms = 1;
+    let fits = |&&extent: &&usize| {
+        terms *= extent;
+        terms <= WINDOW * most
+    };
+    let axes = extents.iter().rev().take_while(fits).count();
+    if window && axes > 1 {
+        let first = extents.len() - axes;
+        factors[first..].copy_from_slice(&extents[first..]);
+        return factors;
+    }
+    if let (Some(&last), Some(factor)) = (extents.last(), factors.last_mut()) {
+        let part = (1..=most).rev().find(|u| last.is_multiple_of(*u)).unwrap_or(1);
+        *factor = if last <= 2 * most { last } else { part };
+    }
+    factors
+}
+
+/// Each once, in order.
+fn distinct(all: impl IntoIterator<Item = usize>) -> Vec<i64> {
+    let mut found: Vec<i64> = vec![];
+    for n in all {
+        if !found.contains(&(n as i64)) {
+            found.push(n as i64);
+        }
+    }
+    found
+}

@@ -1,0 +1,316 @@
+//! Contractions: products and convolutions, with running results in registers.
+//!
+//! ```text
+//! c[i, j] = sum[k] a[i, k] * b[k, j];  y[i, j] = max(c[i, j] + d[j], 0)
+//! =>
+//! parallel (panels, rows) {
+//!   c[6, 32] = 0
+//!   for k { unrolled 6 x 2 { vectorized 16 { c[..] += a[io * 6 + ., k] * b'[jo, k, .] } } }
+//!   y[io * 6 + ., jo * 32 + .] = max(c[..] + d[..], 0)
+//! }
+//! ```
+//!
+//! Vectors lie along the last axis. Operands that vary along it, and not along rows, are read from
+//! panels, in the order in which a tile goes through them (`panels`). Lengths of tiles are ranked
+//! before there is a program, by the cycles of their instructions. Each length is a choice, the
+//! first of which is that of the best tile. What tiles leave over at the ends of axes is parted
+//! from the rest, and so are the borders of padding.
+
+mod lengths;
+mod panels;
+mod partial;
+
+use ansc_graph::{Combiner, Expr, Stage};
+
+use super::Nests;
+use crate::algorithm::Sums;
+use crate::default::tile::choose::{Shape, ranked};
+use crate::default::tile::epilogue::Epilogue;
+use crate::default::tile::operands::{Around, Operands};
+use crate::default::tile::{blocks::Blocks, is_nested, is_tileable};
+use crate::flat::flattened;
+use crate::index_map::IndexMap;
+use crate::program::Scope;
+use crate::schedule::Rest;
+use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
+use crate::walk::PARALLEL_WORK;
+use lengths::{FEW, Lengths, Tile};
+use panels::Panel;
+use partial::Partial;
+
+/// Notes of loops: their place among those around tiles; loops over rows of tiles; those over the
+/// vectors of a tile.
+const OUTER: &str = "outer";
+const ROWS: &str = "rows";
+const VECTORS: &str = "vectors";
+
+/// Places of loops around tiles. Panels stay in the cache while rows stream by, or the other way
+/// round.
+const BLOCK: i64 = 100;
+const PANELS: [i64; 2] = [200, 500];
+const FREE: i64 = 300;
+const UPPER: i64 = 400;
+
+/// The sum, and the map that reads it, if it follows.
+pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
+    let Some(plan) = Plan::of(nests, stage) else { return Ok(None) };
+    plan.write(nests)?;
+    Ok(Some(1 + usize::from(plan.reader.is_some())))
+}
+
+/// What is known before anything is written.
+struct Plan {
+    stage: usize,
+    s: Stage,
+    panels: Vec<Panel>,
+    /// How long sums of floats are summed, if rounding matters.
+    blocks: Option<Blocks>,
+    reader: Option<Epilogue>,
+    lengths: Lengths,
+    lanes: usize,
+    /// The best tile, whose axes all have.
+    shape: Shape,
+    /// Spatial axes outside of tiles along which panels vary, and the others.
+    fixed: Vec<usize>,
+    free: Vec<usize>,
+    /// Columns are rounded up to a multiple of this: what lies beyond is zero in all panels.
+    multiple: usize,
+}
+
+/// Loops of the sum.
+struct Loops {
+    /// The innermost loop around a tile.
+    at: LoopVar,
+    panels: LoopVar,
+    /// Blocks of tiles of rows, and the tiles of one of them.
+    rows: Option<[LoopVar; 2]>,
+    uppers: Option<LoopVar>,
+    /// The first loop over terms, and the last one.
+    first: LoopVar,
+    last: LoopVar,
+}
+
+impl Plan {
+    fn of(nests: &Nests, stage: usize) -> Option<Plan> {
+        let (compute, s) = (&nests.compute, nests.stage(stage));
+        let reduce = s.reduce.as_ref()?;
+        let done: Vec<bool> = (0..compute.stages.len()).map(|other| other < stage).collect();
+        if !is_tileable(s) || reduce.extents.is_empty() || is_nested(compute, stage, &done) {
+            return None;
+        }
+        let rounds = nests.task.sums == Sums::Direct && s.ty.dtype.is_float();
+        let by_blocks = rounds && reduce.combiner == Combiner::Sum;
+        let blocks = by_blocks.then(|| Blocks::of(&reduce.extents)).flatten();
+        let reader = Epilogue::of(compute, stage, &done);
+        // Stages in between would come before what they read.
+        if reader.as_ref().is_some_and(|reader| reader.stage != stage + 1) {
+            return None;
+        }
+        let (machine, lanes) = (&nests.task.machine, nests.lanes(stage));
+        let around = Around { compute, constant: &nests.task.constant, machine };
+        let operands = Operands::of(around, s, &[stage]);
+        let shapes = ranked(machine, s, &operands, lanes, 1);
+        let shape = shapes.first()?.clone();
+        let panels = panels::all(nests, stage, &operands, shape.panel)?;
+        let tile = [shape.upper_axis, shape.row_axis];
+        let outside = (0..s.ty.rank() - 1).filter(|axis| !tile.contains(&Some(*axis)));
+        let (fixed, free) = outside.partition(|axis| operands.fixed_axes.contains(axis));
+        let terms = blocks.as_ref().map_or(&reduce.extents, |blocks| &blocks.inner);
+        let lengths = Lengths::of((s, terms), &operands, &shapes, lanes);
+        let columns = s.ty.shape[s.ty.rank() - 1];
+        let rest = (columns % lanes).next_power_of_two();
+        let multiple = if operands.padded && !columns.is_multiple_of(lanes) { rest } else { 1 };
+        let s = s.clone();
+        Some(Plan {
+            stage,
+            s,
+            panels,
+            blocks,
+            reader,
+            lengths,
+            lanes,
+            shape,
+            fixed,
+            free,
+            multiple,
+        })
+    }
+
+    fn write(&self, nests: &mut Nests) -> Result<(), StepError> {
+        let block = nests.block(self.stage)?;
+        let tile = self.lengths.choose(nests)?;
+        for panel in &self.panels {
+            panel.write(nests, block, tile.vectors, self.lanes)?;
+        }
+        let blocks = self.blocks.as_ref();
+        let partial = blocks.map(|blocks| Partial::of(nests, self, blocks, block)).transpose()?;
+        let store = self.store(nests, block)?;
+        partial.iter().try_for_each(|partial| partial.pad(nests, self))?;
+        self.pad(nests, block)?;
+        let loops = self.cut(nests, block, &tile)?;
+        nests.recorder.reverse_compute_at(store, loops.at)?;
+        nests.keep_local(block)?;
+        self.cut_store(nests, store)?;
+        nests.recorder.decompose_reduction(block, loops.first)?;
+        partial.iter().try_for_each(|partial| partial.write(nests, self, &loops, &tile))?;
+        nests.recorder.jam_noted(VECTORS)?;
+        self.part(nests, &loops)?;
+        self.spread(nests)
+    }
+
+    /// Rounds columns up to whole vectors, if there are zeros.
+    fn pad(&self, nests: &mut Nests, block: BlockVar) -> Result<(), StepError> {
+        if self.multiple == 1 {
+            return Ok(());
+        }
+        nests.recorder.pad(block, self.s.ty.rank() - 1, &[self.multiple.into()])
+    }
+
+    /// The block that takes the results from the tile.
+    fn store(&self, nests: &mut Nests, block: BlockVar) -> Result<BlockVar, StepError> {
+        let Some(reader) = &self.reader else {
+            return nests.recorder.cache_write(block, Scope::Local);
+        };
+        let store = nests.block(reader.stage)?;
+        if let Some(rows) = reader.numbered() {
+            let rank = nests.stage(reader.stage).ty.rank();
+            let axes: Vec<Expr> = (0..rank).map(Expr::var).collect();
+            let (numbered, rest) = axes.split_at(rows.len());
+            let outputs = [&[flattened(numbered, rows)], rest].concat();
+            let map = IndexMap::new(rank, outputs).map_err(|_| StepError::Unfit)?;
+            nests.recorder.transform_block_layout(store, &map)?;
+        }
+        Ok(store)
+    }
+
+    /// Cuts the sum into tiles: loops around tiles, terms, and what is in a tile.
+    fn cut(&self, nests: &mut Nests, block: BlockVar, tile: &Tile) -> Result<Loops, StepError> {
+        let r = &mut nests.recorder;
+        let own = r.get_loops(block)?;
+        let (axes, terms) = own.split_at(self.s.ty.rank());
+        let columns =
+            r.split(axes[axes.len() - 1], &[0.into(), tile.vectors, self.lanes.into()])?;
+        let (mut outer, mut inner) = (vec![], vec![]);
+        let mut place = |r: &mut Recorder, l, at: Number| {
+            outer.push(l);
+            r.annotate_loop(l, OUTER, at)
+        };
+        for (i, &axis) in self.fixed.iter().enumerate() {
+            place(r, axes[axis], i.into())?;
+        }
+        for (i, &axis) in self.free.iter().enumerate() {
+            place(r, axes[axis], Number::Known(FREE + i as i64))?;
+        }
+        place(r, columns[0], tile.panels)?;
+        let mut uppers = None;
+        if let Some(axis) = self.shape.upper_axis {
+            let parts = match tile.upper {
+                Number::Known(1) => vec![axes[axis]],
+                upper => r.split(axes[axis], &[0.into(), upper])?,
+            };
+            place(r, parts[0], Number::Known(UPPER))?;
+            uppers = Some(parts[0]);
+            inner.extend(&parts[1..]);
+        }
+        let mut rows = None;
+        if let Some(axis) = self.shape.row_axis {
+            let parts = r.split(axes[axis], &[0.into(), tile.block, tile.rows])?;
+            place(r, parts[0], Number::Known(BLOCK))?;
+            r.annotate_loop(parts[1], ROWS, 0.into())?;
+            rows = Some([parts[0], parts[1]]);
+            inner.push(parts[2]);
+        }
+        let at = rows.map_or(uppers.unwrap_or(columns[0]), |[_, rows]| rows);
+        let (over_terms, written_out) = match &self.blocks {
+            None => self.cut_terms(r, terms, &tile.terms)?,
+            Some(blocks) => (r.split(terms[0], &partial::lengths(blocks))?, vec![]),
+        };
+        let tiles: Vec<LoopVar> = rows.into_iter().map(|[_, rows]| rows).collect();
+        let in_tile = [&written_out[..], &inner, &columns[1..]].concat();
+        r.reorder(&[&outer[..], &tiles, &over_terms, &in_tile].concat())?;
+        written_out.iter().chain(&inner).try_for_each(|&l| r.unroll(l))?;
+        in_vectors(r, &columns[1..])?;
+        let (first, last) = (over_terms[0], over_terms[over_terms.len() - 1]);
+        Ok(Loops { at, panels: columns[0], rows, uppers, first, last })
+    }
+
+    /// Loops over terms, and those that are written out.
+    fn cut_terms(
+        &self,
+        r: &mut Recorder,
+        terms: &[LoopVar],
+        factors: &[Number],
+    ) -> Result<(Vec<LoopVar>, Vec<LoopVar>), StepError> {
+        let (mut over, mut written_out) = (vec![], vec![]);
+        for (&l, &factor) in terms.iter().zip(factors) {
+            let parts = match factor {
+                Number::Known(1) => vec![l],
+                factor => r.split(l, &[0.into(), factor])?,
+            };
+            over.push(parts[0]);
+            written_out.extend(&parts[1..]);
+        }
+        Ok((over, written_out))
+    }
+
+    /// Cuts what is stored of a tile like the tile. Where rows lie side by side in the result, they
+    /// are inside of vectors, and code generation transposes them.
+    fn cut_store(&self, nests: &mut Nests, store: BlockVar) -> Result<(), StepError> {
+        let rank = self.s.ty.rank();
+        let of_axis = |axis: usize| self.reader.as_ref().map_or(axis, |reader| reader.axis(axis));
+        let r = &mut nests.recorder;
+        let all = r.get_loops(store)?;
+        let own = &all[all.len() - rank..];
+        let columns = r.split(own[of_axis(rank - 1)], &[0.into(), self.lanes.into()])?;
+        let [upper, row] = [self.shape.upper_axis, self.shape.row_axis]
+            .map(|axis| axis.map(|axis| own[of_axis(axis)]));
+        let is_single =
+            |l: &&LoopVar| Some(**l) != upper && Some(**l) != row && **l != own[of_axis(rank - 1)];
+        let singles: Vec<LoopVar> = own.iter().filter(is_single).copied().collect();
+        let last = |reader: &Epilogue| self.shape.row_axis.is_some_and(|a| reader.walks_last(a));
+        let crosses = self.reader.as_ref().is_some_and(last);
+        let rows: Vec<LoopVar> = row.into_iter().collect();
+        let uppers: Vec<LoopVar> = upper.into_iter().collect();
+        let order = match crosses {
+            true => [&singles[..], &uppers, &columns, &rows].concat(),
+            false => [&singles[..], &uppers, &rows, &columns].concat(),
+        };
+        r.reorder(&order)?;
+        uppers.iter().chain(&rows).try_for_each(|&l| r.unroll(l))?;
+        in_vectors(r, &columns)
+    }
+
+    /// Parts what tiles leave over, and borders of padding outside of rows.
+    fn part(&self, nests: &mut Nests, loops: &Loops) -> Result<(), StepError> {
+        let r = &mut nests.recorder;
+        if let Some([blocks, _]) = loops.rows {
+            r.peel(blocks, Rest::Pieces)?;
+        }
+        if let Some(uppers) = loops.uppers {
+            r.partition_guards(uppers)?;
+        }
+        r.peel(loops.panels, Rest::Pieces)
+    }
+
+    /// Loops around tiles become one in each nest.
+    fn spread(&self, nests: &mut Nests) -> Result<(), StepError> {
+        let few = nests.choose(&FEW)?;
+        let work: usize = self.s.extents().iter().product();
+        let r = &mut nests.recorder;
+        match work >= PARALLEL_WORK {
+            true => r.parallel_nests(OUTER, ROWS, few)?,
+            false => r.fuse_nests(OUTER, ROWS, few)?,
+        }
+        r.partition_noted(ROWS)
+    }
+}
+
+/// The loop over vectors, and that over their lanes.
+fn in_vectors(r: &mut Recorder, parts: &[LoopVar]) -> Result<(), StepError> {
+    r.annotate_loop(parts[0], VECTORS, 0.into())?;
+    r.unroll(parts[0])?;
+    r.vectorize(parts[1])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::algorithm::Sums;
+use crate::default::{Knobs, Machine, Scheduled, schedule_with};
+use crate::rules::Sketch;
+use crate::rules::nests::contraction_sketches;
+use crate::task::Task;
+use crate::testing::{compare_scheduled, task};
+use crate::trace::{Decision, Instruction, Trace, Unfit};
+
+/// What a form is about, which of its inputs are constant, and its expression.
+const FORMS: [(&str, &[bool], &str); 21] = [
+    (
+        "product with bias and relu",
+        &[false, true, true],
+        "compute(in0: f32[60, 40], in1: f32[40, 64], in2: f32[64]) -> y {
+          c: f32[60, 64] = sum{r0: 40} mul(in0[i0, r0], in1[r0, i1])
+          y: f32[60, 64] = max(add(c[i0, i1], in2[i1]), 0.0_f32)
+        }",
+    ),
+    (
+        "product alone",
+        &[false, true],
+        "compute(in0: f32[60, 40], in1: f32[40, 64]) -> c {
+          c: f32[60, 64] = sum{r0: 40} mul(in0[i0, r0], in1[r0, i1])
+        }",
+    ),
+    (
+        "ragged rows and columns",
+        &[false, true, true],
+        "compute(in0: f32[61, 15], in1: f32[15, 117], in2: f32[117]) -> y {
+          c: f32[61, 117] = sum{r0: 15} mul(in0[i0, r0], in1[r0, i1])
+          y: f32[61, 117] = add(c[i0, i1], in2[i1])
+        }",
+    ),
+    (
+        "few columns",
+        &[false, true],
+        "compute(in0: f32[50, 16], in1: f32[16, 10]) -> c {
+          c: f32[50, 10] = sum{r0: 16} mul(in0[i0, r0], in1[r0, i1])
+        }",
+    ),
+    (
+        "one row",
+        &[false, true],
+        "compute(in0: f32[1, 64], in1: f32[64, 100]) -> c {
+          c: f32[1, 100] = sum{r0: 64} mul(in0[i0, r0], in1[r0, i1])
+        }",
+    ),
+    (
+        "second factor transposed",
+        &[false, true],
+        "compute(in0: f32[60, 40], in1: f32[72, 40]) -> c {
+          c: f32[60, 72] = sum{r0: 40} mul(in0[i0, r0], in1[i1, r0])
+        }",
+    ),
+    (
+        "first factor transposed",
+        &[false, true],
+        "compute(in0: f32[40, 60], in1: f32[40, 72]) -> c {
+          c: f32[60, 72] = sum{r0: 40} mul(in0[r0, i0], in1[r0, i1])
+        }",
+    ),
+    (
+        "packed at run time",
+        &[false, false],
+        "compute(in0: f32[60, 40], in1: f32[40, 100]) -> c {
+          c: f32[60, 100] = sum{r0: 40} mul(in0[i0, r0], in1[r0, i1])
+        }",
+    ),
+    (
+        "packed at run time, transposed, many",
+        &[false, false],
+        "compute(in0: f32[17, 170], in1: f32[101, 170]) -> c {
+          c: f32[17, 101] = sum{r0: 170} mul(in0[i0, r0], in1[i1, r0])
+        }",
+    ),
+    (
+        "batched",
+        &[false, false],
+        "compute(in0: f32[3, 33, 32], in1: f32[3, 32, 49]) -> c {
+          c: f32[3, 33, 49] = sum{r0: 32} mul(in0[i0, i1, r0], in1[i0, r0, i2])
+        }",
+    ),
+    (
+        "heads of attention, scores",
+        &[false, false],
+        "compute(in0: f32[49, 96], in1: f32[49, 96]) -> y {
+          c: f32[3, 49, 49] = sum{r0: 32} mul(in0[i1, add(mul(i0, 32), r0)], in1[i2, add(mul(i0, 32), r0)])
+          y: f32[3, 49, 49] = mul(c[i0, i1, i2], 0.125_f32)
+        }",
+    ),
+    (
+        "heads of attention, stored side by side",
+        &[false, false],
+        "compute(in0: f32[3, 49, 49], in1: f32[3, 49, 32]) -> y {
+          c: f32[3, 49, 32] = sum{r0: 49} mul(in0[i0, i1, r0], in1[i0, r0, i2])
+          y: f32[49, 3, 32] = c[i1, i0, i2]
+        }",
+    ),
+    (
+        "stored transposed",
+        &[false, true],
+        "compute(in0: f32[48, 40], in1: f32[40, 64]) -> y {
+          c: f32[48, 64] = sum{r0: 40} mul(in0[i0, r0], in1[r0, i1])
+          y: f32[64, 48] = max(c[i1, i0], 0.0_f32)
+        }",
+    ),
+    (
+        "rows numbered",
+        &[false, true, true],
+        "compute(in0: f32[70, 24], in1: f32[24, 40], in2: f32[40]) -> y {
+          c: f32[70, 40] = sum{r0: 24} mul(in0[i0, r0], in1[r0, i1])
+          y: f32[2, 5, 7, 40] = max(add(c[add(mul(add(mul(i0, 5), i1), 7), i2), i3], in2[i3]), 0.0_f32)
+        }",
+    ),
+    (
+        "convolution, one point",
+        &[false, true, true],
+        "compute(in0: f32[1, 14, 14, 24], in1: f32[40, 24], in2: f32[40]) -> y {
+          c: f32[1, 14, 14, 40] = sum{r0: 24} mul(in0[i0, i1, i2, r0], in1[i3, r0])
+          y: f32[1, 14, 14, 40] = max(add(c[i0, i1, i2, i3], in2[i3]), 0.0_f32)
+        }",
+    ),
+    (
+        "convolution in few, small rows",
+        &[false, true],
+        "compute(in0: f32[1, 7, 7, 24], in1: f32[40, 24]) -> c {
+          c: f32[1, 7, 7, 40] = sum{r0: 24} mul(in0[i0, i1, i2, r0], in1[i3, r0])
+        }",
+    ),
+    (
+        "convolution, padded when read",
+        &[false, true],
+        "compute(in0: f32[30, 18, 3], in1: f32[3, 3, 3, 24]) -> c {
+          c: f32[30, 18, 24] = sum{r0: 3, r1: 3, r2: 3} mul(select(and(and(le(1, add(i0, r0)), lt(add(i0, r0), 31)), and(le(1, add(i1, r1)), lt(add(i1, r1), 19))), in0[sub(add(i0, r0), 1), sub(add(i1, r1), 1), r2], 0.0_f32), in1[r0, r1, r2, i2])
+        }",
+    ),
+    (
+        "convolution, stride 2",
+        &[false, true, true],
+        "compute(in0: f32[30, 30, 5], in1: f32[32, 5, 3, 3], in2: f32[32]) -> y {
+          c: f32[14, 14, 32] = sum{r0: 5, r1: 3, r2: 3} mul(in0[add(mul(i0, 2), r1), add(mul(i1, 2), r2), r0], in1[i2, r0, r1, r2])
+          y: f32[14, 14, 32] = max(add(c[i0, i1, i2], in2[i2]), 0.0_f32)
+        }",
+    ),
+    (
+        "depthwise convolution",
+        &[false, true, true],
+        "compute(in0: f32[16, 16, 32], in1: f32[3, 3, 32], in2: f32[32]) -> y {
+          c: f32[14, 14, 32] = sum{r0: 3, r1: 3} mul(in0[add(i0, r0), add(i1, r1), i2], in1[r0, r1, i2])
+          y: f32[14, 14, 32] = min(max(add(c[i0, i1, i2], in2[i2]), 0.0_f32), 6.0_f32)
+        }",
+    ),
+    (
+        "groups of channels",
+        &[false, true],
+        "compute(in0: f32[6, 9, 64], in1: f32[64, 32, 2, 2]) -> c {
+          c: f32[5, 8, 64] = sum{r0: 32, r1: 2, r2: 2} mul(in0[add(i0, r1), add(i1, r2), add(mul(floor_div(i2, 32), 32), r0)], in1[i2, r0, r1, r2])
+        }",
+    ),
+    (
+        "a map between others",
+        &[false, true],
+        "compute(in0: f32[64, 48], in1: f32[48, 64]) -> y {
+          x: f32[64, 48] = exp(in0[i0, i1])
+          c: f32[64, 64] = sum{r0: 48} mul(x[i0, r0], in1[r0, i1])
+          y: f32[64, 64] = max(c[i0, i1], 0.0_f32)
+        }",
+    ),
+];
+
+const MACHINES: [Machine; 2] = [Machine::new(32, 16), Machine::new(64, 32)];
+
+fn tasks() -> impl Iterator<Item = (&'static str, Arc<Task>)> {
+    let task_of = |(name, constant, text): (&'static str, &[bool], &str), machine: &Machine| {
+        let (constant, machine) = (constant.to_vec(), machine.clone());
+        (name, Arc::new(Task { constant, machine, ..Task::clone(&task(text)) }))
+    };
+    let all =
+        FORMS.into_iter().flat_map(move |form| MACHINES.iter().map(move |m| task_of(form, m)));
+    all.chain(by_blocks())
+}
+
+/// Sums of so many terms that they are summed by blocks, where rounding matters.
+fn by_blocks() -> impl Iterator<Item = (&'static str, Arc<Task>)> {
+    let direct = |(name, text): (&'static str, &str)| {
+        let (constant, machine) = (vec![false, true], MACHINES[1].clone());
+        let task = Task { constant, machine, sums: Sums::Direct, ..Task::clone(&task(text)) };
+        (name, Arc::new(task))
+    };
+    let product = "compute(in0: f32[9, 256], in1: f32[256, 21]) -> c {
+      c: f32[9, 21] = sum{r0: 256} mul(in0[i0, r0], in1[r0, i1])
+    }";
+    let convolution = "compute(in0: f32[7, 9, 48], in1: f32[16, 48, 3, 3]) -> y {
+      c: f32[5, 7, 16] = sum{r0: 3, r1: 3, r2: 48} mul(in0[add(i0, r0), add(i1, r1), r2], in1[i2, r2, r0, r1])
+      y: f32[5, 7, 16] = max(c[i0, i1, i2], 0.0_f32)
+    }";
+    let shared = "compute(in0: f32[6, 40, 5, 7], in1: f32[40, 35, 16]) -> c {
+      c: f32[6, 16] = sum{r0: 40, r1: 5, r2: 7} mul(in0[i0, r0, r1, r2], in1[r0, add(mul(r1, 7), r2), i1])
+    }";
+    let all = [("by blocks", product), ("blocks of a window", convolution), ("all of it", shared)];
+    all.into_iter().map(direct)
+}
+
+fn by_hand(task: &Task) -> Scheduled {
+    let knobs = Knobs::default().summing(task.sums);
+    schedule_with("k", &task.compute, &task.constant, &task.machine, &knobs)
+}
+
+/// Until all of it is rules, the schedule that is written by hand tells what they have to give.
+#[test]
+fn contractions_become_the_code_that_the_default_schedule_gives() {
+    let mut wrong = vec![];
+    for (name, task) in tasks() {
+        let expected = by_hand(&task);
+        let made = contraction_sketches(&task).into_iter().next();
+        let Some((Sketch { trace, .. }, made)) = made else {
+            wrong.push(format!("{name}: no sketch"));
+            continue;
+        };
+        if made.program.code_hash() != expected.program.code_hash() {
+            let bytes = task.machine.vector_bytes;
+            wrong.push(format!("{name}, {bytes}\n{trace}\n{}\n{}", made.program, expected.program));
+        }
+        let types = |s: &Scheduled| -> Vec<_> {
+            s.packings.iter().map(|p| (p.param, p.compute.output_types())).collect()
+        };
+        assert_eq!(types(&made), types(&expected), "{name}");
+        compare_scheduled(&task.compute, &made).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn candidates(trace: &Trace, step: usize) -> usize {
+    match &trace.steps[step] {
+        Instruction::SampleCategorical { candidates, .. } => candidates.len(),
+        _ => 0,
+    }
+}
+
+/// Up to three candidates of each choice, other than the first one.
+#[test]
+fn every_choice_of_a_contraction_computes_the_same() {
+    let random = &mut crate::rules::fixed_random();
+    let mut others = 0;
+    // Both machines in turn.
+    for (_, (name, task)) in tasks().enumerate().filter(|(i, _)| matches!(i % 4, 0 | 3)) {
+        for (Sketch { trace, .. }, first) in contraction_sketches(&task) {
+            let again = task.sample(&trace, Unfit::Refuse, random).unwrap();
+            assert_eq!(again.scheduled, first, "{name}");
+            for step in trace.choices() {
+                let last = candidates(&trace, step) as i64 - 1;
+                let chosen = BTreeSet::from([1.min(last), last / 2, last]);
+                for choice in chosen.into_iter().filter(|&choice| choice > 0) {
+                    let trace = trace.clone().decide(step, Decision::Choice(choice));
+                    let sample = task.sample(&trace, Unfit::Refuse, random);
+                    let sample = sample.unwrap_or_else(|e| panic!("{name}: {e}\n{trace}"));
+                    others += 1;
+                    compare_scheduled(&task.compute, &sample.scheduled)
+                        .unwrap_or_else(|e| panic!("{name}: {e}\n{}", sample.trace));
+                }
+            }
+        }
+    }
+    assert!(others > 100, "{others}");
+}
