@@ -282,12 +282,12 @@ fn is_tuned(directory: &Path, artifact: &str) -> bool {
 fn schedules_that_come_with_the_compiler_can_be_left_out() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();
-    ok(dir, &["models", "dcgan", "-o", "."]);
-    let compile = ["compile", "dcgan.onnx", "--target-cpu", "x86-64-v3"];
+    ok(dir, &["models", "mobilenet_v2", "-o", "."]);
+    let compile = ["compile", "mobilenet_v2.onnx", "--target-cpu", "x86-64-v3"];
     ok(dir, &[&compile[..], &["--threads", "1", "-o", "a.ansc"]].concat());
     ok(dir, &[&compile[..], &["--untuned", "-o", "b.ansc"]].concat());
     assert!(is_tuned(dir, "a.ansc") && !is_tuned(dir, "b.ansc"));
-    let conflict = ansc(dir, &["compile", "dcgan.onnx", "--untuned", "--trials", "3"]);
+    let conflict = ansc(dir, &["compile", "mobilenet_v2.onnx", "--untuned", "--trials", "3"]);
     assert_eq!(conflict.status.code(), Some(2));
 }
 

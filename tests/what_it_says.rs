@@ -245,9 +245,9 @@ fn kernels_are_known_by_the_nodes_of_the_model() {
 fn schedules_that_come_with_the_compiler_are_counted_and_named() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    ok(dir, &["models", "dcgan", "-o", "."]);
+    ok(dir, &["models", "mobilenet_v2", "-o", "."]);
     let machine = ["--threads", "1", "--target-cpu", "x86-64-v3"];
-    let compile = [&["compile", "dcgan.onnx"], &machine[..]].concat();
+    let compile = [&["compile", "mobilenet_v2.onnx"], &machine[..]].concat();
     let shipped = "that come with the compiler (tuned on znver3, 1 thread)";
     let said = ok(dir, &compile);
     assert!(said.contains("  schedules: ") && said.contains(shipped), "{said}");
@@ -256,9 +256,10 @@ fn schedules_that_come_with_the_compiler_are_counted_and_named() {
     let of = |key: &str| counts[key].as_u64().unwrap();
     let distinct = report["report"]["distinct_kernels"].as_u64().unwrap();
     assert!(of("shipped") > 0 && of("shipped") + of("default") == distinct, "{counts}");
-    let untuned = ok(dir, &["compile", "dcgan.onnx", "--target-cpu", "x86-64-v3", "--untuned"]);
+    let untuned =
+        ok(dir, &["compile", "mobilenet_v2.onnx", "--target-cpu", "x86-64-v3", "--untuned"]);
     assert!(!untuned.contains("come with the compiler"), "{untuned}");
-    let explained = ok(dir, &[&["explain", "dcgan.onnx"], &machine[..]].concat());
+    let explained = ok(dir, &[&["explain", "mobilenet_v2.onnx"], &machine[..]].concat());
     let schedule = "  schedule: comes with the compiler; on znver3, 1 thread: ";
     assert!(explained.contains(schedule), "{explained}");
     // Nothing is measured here, so nothing limits anything here, and no list is empty.

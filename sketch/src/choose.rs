@@ -144,9 +144,8 @@ mod tests {
       y: f32[2, 8, 9, 14] = mul(s[i0, i1, i2, i3], 0.125_f32)
     }";
 
-    /// Stages that rules know: rows, a map, squares, a join, a reduction of columns.
-    const RULED: [&str; 5] = [
-        SOFTMAX,
+    /// Stages that rules schedule for a price that is no higher: a map, squares, a join.
+    const RULED: [&str; 3] = [
         "compute(in0: f32[64, 100], in1: f32[100]) -> y {
           y: f32[64, 100] = add(in0[i0, i1], in1[i1])
         }",
@@ -154,8 +153,10 @@ mod tests {
         "compute(in0: f32[5, 61], in1: f32[5, 7]) -> y {
           y: f32[5, 68] = select(lt(i1, 61), in0[i0, i1], in1[i0, sub(i1, 61)])
         }",
-        "compute(in0: f32[2, 64, 100]) -> y { y: f32[2, 100] = sum{r0: 64} in0[i0, r0, i1] }",
     ];
+
+    const COLUMNS: &str =
+        "compute(in0: f32[2, 64, 100]) -> y { y: f32[2, 100] = sum{r0: 64} in0[i0, r0, i1] }";
 
     /// What nobody tuned gets is the first sketch, with the first candidate of every choice.
     #[test]
@@ -186,7 +187,7 @@ mod tests {
     #[test]
     fn every_choice_computes_the_same() {
         let random = &mut crate::rules::fixed_random();
-        for text in RULED.iter().chain([&WINDOWS]) {
+        for text in RULED.iter().chain([&WINDOWS, &SOFTMAX, &COLUMNS]) {
             let task = task(text);
             let trace = task.untuned();
             let chosen = task.sample(&trace, Unfit::Refuse, random).unwrap();

@@ -13,7 +13,7 @@
 //! | `random` | a number drawn from the program's features (`random`) | programs |
 //!
 //! A model that reads traces scores candidates whose programs were never made ([`Needs`]). One that reads
-//! programs sees their [`Features`].
+//! programs sees their [`ansc_sketch::Features`].
 //!
 //! Trees score each row of the features, and a program by the sum over its rows, as in Ansor: the loss of a
 //! program with throughput `y` is `y * (sum of scores - y)^2`, so that what is fast counts most.
