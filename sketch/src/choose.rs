@@ -32,7 +32,7 @@ pub(crate) enum Untuned {
 }
 
 impl Untuned {
-    /// Of the task as the algorithm computes it. None if that does not apply.
+    /// Schedules the task as the algorithm computes it. None if that does not apply.
     pub(crate) fn of(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Untuned> {
         let made = by.map(|algorithm| algorithm.rewrite(task));
         let (rewritten, prepared) = match &made {
@@ -158,7 +158,7 @@ mod tests {
     const COLUMNS: &str =
         "compute(in0: f32[2, 64, 100]) -> y { y: f32[2, 100] = sum{r0: 64} in0[i0, r0, i1] }";
 
-    /// What nobody tuned gets is the first sketch, with the first candidate of every choice.
+    /// A task that nobody tuned gets the first sketch, with the first candidate of every choice.
     #[test]
     fn rules_schedule_what_they_know() {
         for text in RULED {

@@ -1,4 +1,5 @@
-//! Random operators, of sizes that networks have and of odd ones: tasks beyond those of known networks.
+//! Random operators, of sizes that networks have and of odd ones: tasks beyond those of known
+//! networks.
 //!
 //! The same seed and number give the same operator everywhere.
 

@@ -117,7 +117,8 @@ impl Search {
         }
     }
 
-    /// What was measured, for a model that needs this much. Samples of one task all have its number.
+    /// What was measured, for a model that needs this much. Samples of one task all have its
+    /// number.
     pub fn samples(&self, task: usize, needs: Needs) -> impl Iterator<Item = Measured> {
         self.measured.iter().map(move |(c, o)| self.sample(task, c, o, needs))
     }

@@ -7,7 +7,8 @@
 //! .., otherwise                            ->   four multiplications of 32 bits
 //! ```
 //!
-//! All are exact. The instruction for bytes that older processors have (`vpmaddubsw`) saturates at 16 bits, which two
+//! All are exact. The instruction for bytes that older processors have (`vpmaddubsw`) saturates at
+//! 16 bits, which two
 //! products do not reach if the bytes without a sign have seven bits: weights of few bits do.
 
 use inkwell::intrinsics::Intrinsic;

@@ -5,7 +5,8 @@
 //! ->  a: f32 = f32(x) * f32(y);   b: f16 = f16(a + f32(z))
 //! ```
 //!
-//! What a kernel stores is rounded, and so is what products read: units for products want half
+//! Values that a kernel stores are rounded, and so are those that products read: units for products
+//! want half
 //! floats. A conversion of something that comes from memory stays, for it may be all that the model
 //! wants.
 
@@ -36,7 +37,7 @@ fn widen_body(compute: &mut Compute, stage: usize) {
     compute.stages[stage].body = body;
 }
 
-/// What is rounded to a half float.
+/// The values that are rounded to half floats.
 fn narrowed(e: &Expr) -> Option<&Expr> {
     match e {
         Expr::Cast(DType::F16 | DType::BF16, wide) => Some(wide),

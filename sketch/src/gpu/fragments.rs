@@ -66,7 +66,7 @@ fn check_instruction(l: &For, threads: &Threads, is_of_warps: bool) -> Result<()
     found
 }
 
-/// What a block outside of instructions does with fragments.
+/// The accesses of a block outside of instructions to fragments.
 fn check_lane(
     program: &Program,
     threads: &Threads,

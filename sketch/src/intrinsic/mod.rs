@@ -84,7 +84,7 @@ impl Unit {
 pub enum NativeOp {
     /// On tiles of AMX.
     Amx(AmxOp),
-    /// Of a warp of a GPU.
+    /// A warp of a GPU.
     Mma(MmaOp),
 }
 

@@ -27,7 +27,7 @@ use crate::tree;
 
 type Checked<T> = std::result::Result<T, Failure>;
 
-/// What notes say of loops.
+/// The notes of loops.
 struct Notes {
     /// The place of each loop that becomes part of another one.
     places: BTreeMap<VarId, i64>,

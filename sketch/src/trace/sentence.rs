@@ -9,7 +9,8 @@
 //! b9 = cache_write(b0, local)                        cache_write 0 "local"
 //! ```
 //!
-//! Knobs have a place each, whichever of them a schedule has: a word is the value and one more, or 0
+//! Knobs have a place each, whichever of them a schedule has: a word is the value and one more, or
+//! 0
 //! for a knob that it does not have.
 
 use std::borrow::Cow;

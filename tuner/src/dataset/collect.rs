@@ -1,6 +1,7 @@
 //! Makes the traces of tasks, and measures those that this machine has no label for.
 //!
-//! Tasks take turns, a round of traces each, so that a collection that ends early knows something of all of them.
+//! Tasks take turns, a round of traces each, so that a collection that ends early knows something
+//! of all of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -176,7 +177,8 @@ impl Collector<'_> {
         Ok(part.len() == open.len())
     }
 
-    /// The measurer holds all candidates of a task against its first one, which is that of the untuned schedule in every
+    /// The measurer holds all candidates of a task against its first one, which is that of the
+    /// untuned schedule in every
     /// run.
     fn round(
         &mut self,

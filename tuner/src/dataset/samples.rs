@@ -19,7 +19,8 @@ pub struct TaskSamples {
     pub samples: Vec<Sample>,
 }
 
-/// The samples of tasks on platforms, which are numbered in their order. Tasks are numbered in that of their keys. A
+/// The samples of tasks on platforms, which are numbered in their order. Tasks are numbered in that
+/// of their keys. A
 /// trace that makes no program on a platform is no sample of it.
 pub fn samples(
     dataset: &Dataset,

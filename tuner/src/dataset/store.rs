@@ -1,4 +1,5 @@
-//! The files of a data set. Each is written as a whole or not at all, so that a run may end at any moment.
+//! The files of a data set. Each is written as a whole or not at all, so that a run may end at any
+//! moment.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

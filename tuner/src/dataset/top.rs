@@ -4,14 +4,16 @@
 //! top-k = sum over tasks of weight * least time  /  sum over tasks of weight * least time among the k highest scores
 //! ```
 //!
-//! 1 is perfect. The sums run over all tasks and networks before they are divided, so that what takes long counts most.
+//! 1 is perfect. The sums run over all tasks and networks before they are divided, so that what
+//! takes long counts most.
 //! Where all of the k failed, the slowest time of the task stands for theirs.
 
 use crate::model::{CostModel, Sample, View};
 
 use super::TaskSamples;
 
-/// The score of a model on tasks that it did not see, for the first platform. None if no task has a time.
+/// The score of a model on tasks that it did not see, for the first platform. None if no task has a
+/// time.
 pub fn top_k(model: &dyn CostModel, tasks: &[TaskSamples], k: usize) -> Option<f64> {
     let (mut best, mut found) = (0.0, 0.0);
     for task in tasks {

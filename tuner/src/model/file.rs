@@ -5,7 +5,8 @@
 //! 66177 floats, little-endian
 //! ```
 //!
-//! The first line says what it is and what it was trained on; `about` is the model's own: its sizes, its vocabulary.
+//! The first line says what it is and what it was trained on; `about` is the model's own: its
+//! sizes, its vocabulary.
 //! Whatever is read from a file is checked.
 
 use std::fs;

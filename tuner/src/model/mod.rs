@@ -1,7 +1,9 @@
 //! How good a candidate is, told before it is measured.
 //!
-//! A [`CostModel`] learns from measured candidates and scores others: more is better. Scores of one task are
-//! comparable; they predict the candidate's share of the task's best throughput, or at least its rank. The models:
+//! A [`CostModel`] learns from measured candidates and scores others: more is better. Scores of one
+//! task are
+//! comparable; they predict the candidate's share of the task's best throughput, or at least its
+//! rank. The models:
 //!
 //! | name | what | reads |
 //! |---|---|---|
@@ -12,7 +14,8 @@
 //! | `mtl-tlp` | MTL-TLP: the same with a head for each platform (`tlp`) | traces |
 //! | `random` | a number drawn from the program's features (`random`) | programs |
 //!
-//! A model that reads traces scores candidates whose programs were never made ([`Needs`]). One that reads
+//! A model that reads traces scores candidates whose programs were never made ([`Needs`]). One that
+//! reads
 //! programs sees their [`ansc_sketch::Features`].
 //!
 //! Trees score each row of the features, and a program by the sum over its rows, as in Ansor: the loss of a
@@ -60,7 +63,8 @@ pub trait CostModel: Send + Sync {
     }
     /// Forgets what it has learned and learns from all of `samples`.
     fn train(&mut self, samples: &[Sample]);
-    /// Goes on from what it knows with samples of this machine. All that it is to remember is among them, but for what
+    /// Goes on from what it knows with samples of this machine. All that it is to remember is among
+    /// them, but for what
     /// it knew before the first call. A model that cannot go on learns anew.
     fn refine(&mut self, samples: &[Sample]) {
         self.train(samples);
@@ -71,7 +75,8 @@ pub trait CostModel: Send + Sync {
     fn is_informed(&self) -> bool {
         true
     }
-    /// All that it has learned, for a file; none of a model that has learned nothing, or that files do not hold.
+    /// All that it has learned, for a file; none of a model that has learned nothing, or that files
+    /// do not hold.
     fn parts(&self) -> Option<Parts> {
         None
     }

@@ -1,4 +1,5 @@
-//! No model: each program has a number of its own, uniform between 0 and 1. Where no program was made, each trace has.
+//! No model: each program has a number of its own, uniform between 0 and 1. Where no program was
+//! made, each trace has.
 
 use xxhash_rust::xxh3::Xxh3;
 

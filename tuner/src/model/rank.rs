@@ -9,7 +9,8 @@ use rayon::prelude::*;
 /// Sigmoids, and their weighted powers, below this do not count: a pair that is so wrong teaches nothing.
 const LEAST: f64 = 1e-10;
 
-/// The loss and its gradient. A list is the whole batch: it may mix tasks, whose labels are shares of their best.
+/// The loss and its gradient. A list is the whole batch: it may mix tasks, whose labels are shares
+/// of their best.
 pub(super) fn lambda_rank(scores: &[f32], labels: &[f32]) -> (f64, Vec<f32>) {
     let items = Item::list(scores, labels);
     let each: Vec<(f64, f64)> = items

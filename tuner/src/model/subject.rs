@@ -1,4 +1,5 @@
-//! What models know of a subgraph besides its schedules: a few numbers for each stage, and its kind.
+//! What models know of a subgraph besides its schedules: a few numbers for each stage, and its
+//! kind.
 //!
 //! ```text
 //! mm: f32[64, 48] = sum{r0: 32} mul(a[i0, r0], b[r0, i1])
@@ -13,7 +14,8 @@ use ansc_sketch::Task;
 /// A subgraph as models see it. That of an unknown one has no stages.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Subject {
-    /// For each stage: the combiner (0 for none), bytes of an element, loads, operations, the number of its spatial
+    /// For each stage: the combiner (0 for none), bytes of an element, loads, operations, the
+    /// number of its spatial
     /// axes and of its reduced ones, products of both, and their extents, reduced ones first.
     pub stages: Vec<Vec<i64>>,
     /// For each of [`TAGS`] whether a stage is of that kind.

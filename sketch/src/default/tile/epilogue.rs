@@ -55,7 +55,8 @@ impl Epilogue {
         matches!(&self.places, Places::Axes(axes) if axes[axis] + 1 == axes.len())
     }
 
-    /// The extents of the leading axes of the reader whose places the first axis of the stage numbers.
+    /// The extents of the leading axes of the reader whose places the first axis of the stage
+    /// numbers.
     pub(crate) fn numbered(&self) -> Option<&[usize]> {
         match &self.places {
             Places::Axes(_) => None,

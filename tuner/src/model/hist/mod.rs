@@ -85,7 +85,8 @@ impl CostModel for Hist {
         self.trees = Training::new(&self.config, &Table::of(samples), &[]).run();
     }
 
-    /// Trees for what is left after those of the last training. The trees of an earlier refinement go.
+    /// Trees for what is left after those of the last training. The trees of an earlier refinement
+    /// go.
     fn refine(&mut self, samples: &[Sample]) {
         let base = *self.base.get_or_insert(self.trees.len());
         self.trees.truncate(base);

@@ -5,7 +5,8 @@
 //!     -> w -> w/2 -> w/4 -> 1    sum over the rows of a list                         (each head)
 //! ```
 //!
-//! With `w` 256 and 8 heads of attention these are the sizes of the paper. There is no layer norm, no mask and
+//! With `w` 256 and 8 heads of attention these are the sizes of the paper. There is no layer norm,
+//! no mask and
 //! no encoding of positions, as in its code.
 
 use rand::rngs::StdRng;
@@ -79,7 +80,8 @@ impl Network {
         Passed { encoded, attended, mixed, added: [first, second], decoded, scores }
     }
 
-    /// The gradient of the layers, from those of the scores of the heads that were asked. A head whose gradients are
+    /// The gradient of the layers, from those of the scores of the heads that were asked. A head
+    /// whose gradients are
     /// all zero adds exactly nothing.
     pub(super) fn backward(
         &self,

@@ -1,7 +1,10 @@
-//! How the network learns: batches that mix tasks, a loss for each head, the best epoch by what was held out.
+//! How the network learns: batches that mix tasks, a loss for each head, the best epoch by what was
+//! held out.
 //!
-//! A row is a candidate with a label for each platform, or none where it was not measured there. A head's loss is
-//! over the rows that have its label, the total is the plain sum over the heads. What has no label adds exactly
+//! A row is a candidate with a label for each platform, or none where it was not measured there. A
+//! head's loss is
+//! over the rows that have its label, the total is the plain sum over the heads. What has no label
+//! adds exactly
 //! nothing.
 
 use rand::SeedableRng;
@@ -184,7 +187,8 @@ mod tests {
             Training::new(&config, &rows, 2, heads).run(sizes, None).unwrap()
         };
         let label = |i: usize| Some((i % 5) as f32 / 4.0);
-        // The second platform measured nothing: its head stays as it was drawn, but for the decay of weights.
+        // The second platform measured nothing: its head stays as it was drawn, but for the decay
+        // of weights.
         let alone = train(&|i| vec![label(i), None], 2);
         let one = train(&|i| vec![label(i)], 1);
         let shared = |n: &Network| n.parts()[..24].concat();

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A node is a stage of the subgraph; its score is the sum over the buffers that were made of it. Parents are of one
-//! sketch. What does not replay with these decisions is no child. A model that reads traces scores no buffers: then each
+//! sketch. What does not replay with these decisions is no child. A model that reads traces scores
+//! no buffers: then each
 //! node is that of either parent, at random.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,7 @@
 //! A candidate less its program, of which a population would fill much memory: those that are proposed get theirs back.
 //!
-//! A model that reads traces never asks for the program, and then none is made before a point is proposed.
+//! A model that reads traces never asks for the program, and then none is made before a point is
+//! proposed.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ pub(super) fn id(trace: &Trace) -> u64 {
 pub(super) struct Point {
     /// With all its decisions.
     pub(super) trace: Trace,
-    /// The same for points that are the same: of the program as in [`Candidate`], or of the trace where no program was
+    /// The same for points that are the same: of the program as in [`Candidate`], or of the trace
+    /// where no program was
     /// made.
     pub(super) id: u64,
     made: Option<Made>,
@@ -51,7 +53,8 @@ impl Point {
         Point { id: id(&trace), trace, made: None }
     }
 
-    /// The same of a trace in which something is open: what depends on the program is drawn by doing its steps, and nothing
+    /// The same of a trace in which something is open: what depends on the program is drawn by
+    /// doing its steps, and nothing
     /// is made of the result.
     pub(super) fn drawn(task: &Arc<Task>, trace: &Trace, random: &mut dyn Rng) -> Option<Point> {
         if trace.is_decided() {

@@ -27,7 +27,8 @@ impl Replays {
         Replays { needs, known: Mutex::default() }
     }
 
-    /// As [`Candidate::of`], but that no program is made if the model needs none: whether a candidate is known decides how long it takes, never what it is.
+    /// As [`Candidate::of`], but that no program is made if the model needs none: whether a
+    /// candidate is known decides how long it takes, never what it is.
     pub(super) fn of(
         &self,
         task: &Arc<Task>,

@@ -49,7 +49,7 @@ pub(crate) fn sketch(task: &Arc<Task>) -> Option<Sketch> {
     Some(Sketch { trace: recorder.into_parts().1, rules })
 }
 
-/// What is known before anything is written.
+/// The facts that the rule knows before it writes anything.
 struct Product {
     matrices: Matrices,
     names: Names,
@@ -226,7 +226,7 @@ impl Product {
         r.storage_align(&name, self.batch, 2 * vector, vector)
     }
 
-    /// What follows the product, by the lanes that hold it.
+    /// The stages that follow the product, by the lanes that hold it.
     fn finish(&self, r: &mut Recorder, blocks: &Blocks, places: &Places) -> Result<()> {
         let consumer = r.get_block(&blocks.consumer)?;
         let rank = r.schedule().block(&blocks.consumer)?.iters.len();

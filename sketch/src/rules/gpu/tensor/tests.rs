@@ -59,7 +59,7 @@ const PRODUCTS: [&str; 8] = [
 /// Programs that issue more than this take the interpreter seconds.
 const LARGE: usize = 1 << 20;
 
-/// What nobody tuned, by the interpreter, with races watched for.
+/// The interpreter runs schedules that nobody tuned, and watches for races.
 #[test]
 fn products_by_tensor_cores_compute_the_same() {
     for text in PRODUCTS {

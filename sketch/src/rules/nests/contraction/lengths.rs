@@ -36,7 +36,7 @@ pub(super) struct Lengths {
     panels: Vec<i64>,
 }
 
-/// What is chosen of them.
+/// The lengths that are chosen of them.
 pub(super) struct Tile {
     pub(super) upper: Number,
     pub(super) rows: Number,

@@ -58,7 +58,7 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<
     Ok(Some(1 + usize::from(plan.reader.is_some())))
 }
 
-/// What is known before anything is written.
+/// The facts that the rule knows before it writes anything.
 struct Plan {
     stage: usize,
     s: Stage,

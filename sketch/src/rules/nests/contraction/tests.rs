@@ -9,7 +9,7 @@ use crate::task::Task;
 use crate::testing::{compare_scheduled, task};
 use crate::trace::{Decision, Instruction, Trace, Unfit};
 
-/// What a form is about, which of its inputs are constant, and its expression.
+/// The name of a form, which of its inputs are constant, and its expression.
 const FORMS: [(&str, &[bool], &str); 21] = [
     (
         "product with bias and relu",
