@@ -49,6 +49,26 @@ fn sources() -> String {
     text
 }
 
+/// Packages and their features, as the command that starts this would build them.
+fn built(arguments: &[&str]) -> BTreeSet<String> {
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    cargo.args(["tree", "--offline", "--locked", "--prefix=none", "--format={p} [{f}]"]);
+    let output = cargo.args(arguments).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+}
+
+/// Otherwise a wheel beside the tests compiles the workspace once more, which takes minutes.
+#[test]
+fn wheels_are_linked_of_what_tests_are_linked_of() {
+    let tests = built(&["--workspace", "--edges=normal,build,dev"]);
+    let wheel = built(&["--package=ansc-python", "--edges=normal,build"]);
+    assert!(wheel.len() > 100, "{wheel:?}");
+    let others: Vec<&String> = wheel.difference(&tests).collect();
+    assert!(others.is_empty(), "{others:#?}");
+}
+
 #[test]
 fn every_path_exists() {
     let page = page();
