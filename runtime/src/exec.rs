@@ -6,15 +6,14 @@
 //! Kernels are somebody else's business ([`Kernels`]): the threads of a pool run them, or a GPU does.
 
 mod check;
+mod host;
 mod loops;
-mod top_k;
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::dtype::DType;
 use crate::float::{Denormals, FloatMode};
-use crate::host::{self, HostError};
 use crate::manifest::{BufferId, BufferInfo};
 use crate::model::{Kernel, Launch};
 use crate::pool::Pool;
@@ -183,56 +182,6 @@ impl Exec<'_> {
         }
     }
 
-    fn host(
-        &mut self,
-        step: usize,
-        call: &host::HostOp,
-        ids: &[BufferId],
-        outputs: &[BufferId],
-    ) -> Result<(), RunError> {
-        if self.top_k(step, call, ids, outputs)? {
-            return Ok(());
-        }
-        let inputs = ids.iter().map(|id| self.tensor(step, *id));
-        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-        let results = host::run(call, &inputs.iter().collect::<Vec<_>>())
-            .map_err(|source| self.host_error(step, ids, source))?;
-        for (index, id) in outputs.iter().enumerate() {
-            let result = results.get(index);
-            self.result(step, index, *id, result.map(|result| (result.dtype(), result.shape())))?;
-            self.put(*id, result.map_or(&[], Tensor::bytes));
-        }
-        Ok(())
-    }
-
-    /// Gives a buffer the shape of the result of a host operator, which must fit it.
-    fn result(
-        &mut self,
-        step: usize,
-        index: usize,
-        id: BufferId,
-        result: Option<(DType, &[usize])>,
-    ) -> Result<(), RunError> {
-        let info = self.info(id);
-        let Some((_, shape)) = result.filter(|(dtype, shape)| fits(*dtype, shape, info)) else {
-            let result = result.map(|(dtype, shape)| (dtype, shape.to_vec()));
-            return Err(RunError::HostResult { step: self.name(step), index, result });
-        };
-        self.actual[id.0 as usize] = (shape != info.shape).then(|| shape.into());
-        Ok(())
-    }
-
-    /// What takes indices has them as its second operand.
-    fn host_error(&self, step: usize, inputs: &[BufferId], source: HostError) -> RunError {
-        match (source, inputs.get(1)) {
-            (HostError::Index { position, index, extent, .. }, Some(&indices)) => {
-                let (node, buffers) = (&self.program.steps[step].name, self.buffers);
-                check::out_of_range(node, buffers, indices, position, index, extent)
-            }
-            (source, _) => RunError::Host { step: self.name(step), source },
-        }
-    }
-
     fn check(&mut self, step: usize, id: BufferId, extents: &[usize]) -> Result<(), RunError> {
         let check = IndexCheck {
             node: &self.program.steps[step].name,
@@ -328,11 +277,6 @@ impl Exec<'_> {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.address(id), bytes.len()) };
     }
 
-    fn tensor(&self, step: usize, id: BufferId) -> Result<Tensor, RunError> {
-        Tensor::from_bytes(self.info(id).dtype, self.shape(id), self.read(id))
-            .map_err(|source| RunError::Value { step: self.name(step), source })
-    }
-
     fn bool_at(&self, id: BufferId) -> bool {
         // SAFETY: the program checked that it is a bool scalar.
         unsafe { *self.address(id) != 0 }
@@ -342,11 +286,4 @@ impl Exec<'_> {
         // SAFETY: the program checked that it is an `i64` scalar.
         unsafe { self.address(id).cast::<i64>().read_unaligned() }
     }
-}
-
-/// Whether an actual value fits the buffer declared for it.
-fn fits(dtype: DType, shape: &[usize], buffer: &BufferInfo) -> bool {
-    dtype == buffer.dtype
-        && shape.len() == buffer.shape.len()
-        && shape.iter().zip(&buffer.shape).all(|(actual, most)| actual <= most)
 }

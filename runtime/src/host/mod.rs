@@ -12,7 +12,8 @@ pub(crate) mod indices;
 mod nms;
 mod nonzero;
 mod number;
-mod scatter;
+pub(crate) mod scatter;
+mod shared;
 pub(crate) mod topk;
 mod unique;
 mod view;
@@ -21,7 +22,7 @@ use std::ops::{Range, RangeInclusive};
 
 use serde::{Deserialize, Serialize};
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Element};
 use crate::tensor::{Tensor, TensorError};
 
 /// How scattered values meet the ones already there.
@@ -255,13 +256,9 @@ pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
             nms::run(boxes, scores, &limits).map(|y| vec![y])
         }
         HostOp::ScatterElements { axis, mode } => {
-            let [data, indices, updates] = exactly(op, inputs)?;
-            scatter::elements(data, indices, updates, *axis, *mode).map(|y| vec![y])
+            scatter::elements(exactly(op, inputs)?, *axis, *mode).map(|y| vec![y])
         }
-        HostOp::ScatterNd { mode } => {
-            let [data, indices, updates] = exactly(op, inputs)?;
-            scatter::nd(data, indices, updates, *mode).map(|y| vec![y])
-        }
+        HostOp::ScatterNd { mode } => scatter::nd(exactly(op, inputs)?, *mode).map(|y| vec![y]),
         HostOp::CheckIndices { extents } => {
             let [x] = exactly(op, inputs)?;
             indices::run(op.name(), x, extents).map(|()| vec![])
@@ -317,6 +314,18 @@ fn indices_of(op: &'static str, tensor: &Tensor) -> Result<Vec<i64>, HostError> 
     list(op, values)
 }
 
+/// Bytes as elements; not for `bool`, which are not any bytes.
+///
+/// # Panics
+/// If the bytes are not aligned to elements, or no whole number of them.
+fn elements<T: Element>(bytes: &[u8]) -> &[T] {
+    assert_ne!(T::DTYPE, DType::Bool);
+    // SAFETY: all bit patterns are elements of the other types.
+    let (before, elements, after) = unsafe { bytes.align_to::<T>() };
+    assert!(before.is_empty() && after.is_empty(), "elements are aligned");
+    elements
+}
+
 /// The indices that an axis has; negative ones count from its end.
 pub fn legal(extent: usize) -> RangeInclusive<i64> {
     let extent = i64::try_from(extent).unwrap_or(i64::MAX);
@@ -329,12 +338,6 @@ pub fn in_words(legal: &RangeInclusive<i64>) -> String {
         (low, high) if low < high => format!("it must be from {low} to {high}"),
         _ => "no index is legal, since the axis has no element".to_owned(),
     }
-}
-
-/// `index` with negative values counted from the end; `None` if it is out of range.
-fn resolve(index: i64, extent: usize) -> Option<usize> {
-    let wrapped = if index < 0 { index.checked_add_unsigned(extent as u64) } else { Some(index) };
-    wrapped.and_then(|i| usize::try_from(i).ok()).filter(|&i| i < extent)
 }
 
 fn check_axis(op: &'static str, rank: usize, axis: usize) -> Result<(), HostError> {
@@ -361,12 +364,5 @@ mod tests {
         assert_eq!(list("x", (0..9).filter(|i| i % 2 == 1)).unwrap(), [1, 3, 5, 7]);
         let elements = 1 << 58;
         assert_eq!(list("x", 0..elements), Err(HostError::Memory { op: "x", elements }));
-    }
-
-    #[test]
-    fn indices_wrap_once() {
-        assert_eq!(resolve(-1, 3), Some(2));
-        assert_eq!(resolve(2, 3), Some(2));
-        assert!([3, -4, i64::MIN, i64::MAX].iter().all(|&index| resolve(index, 3).is_none()));
     }
 }

@@ -2,99 +2,165 @@
 //!
 //! `ScatterElements` axis 0: `y[indices[i, j], j] = updates[i, j]`;
 //! `ScatterND`: `y[indices[i], ..] = updates[i, ..]`. Repeated indices merge in row-major order.
+//!
+//! Threads share what indices do not move: of `ScatterElements` the other axes, of `ScatterND` the
+//! elements of a slice. So no two threads write to one place, and the order of updates is kept.
 
-use super::indices::point;
+mod elements;
+mod nd;
+mod targets;
+
 use super::number::{Number, with_type};
-use super::{HostError, ScatterMode, check_axis, copy, indices_of, list, resolve};
+use super::shared::Shared;
+use super::{HostError, ScatterMode, Share, copy, indices};
+use crate::dtype::DType;
 use crate::tensor::Tensor;
+use elements::Elements;
+use nd::Slices;
 
-pub(super) fn elements(
-    data: &Tensor,
-    indices: &Tensor,
-    updates: &Tensor,
-    axis: usize,
+/// Elements that a thread takes at a time, at least.
+const TOGETHER: usize = 1 << 14;
+
+/// A type of elements, and the extents of a tensor.
+pub(crate) type Form<'a> = (DType, &'a [usize]);
+
+/// A call on tensors of known forms.
+pub(crate) struct Scatter {
+    dtype: DType,
     mode: ScatterMode,
-) -> Result<Tensor, HostError> {
-    const OP: &str = "ScatterElements";
-    check_axis(OP, data.rank(), axis)?;
-    same_type(OP, data, updates)?;
-    let fits = |(i, (&n, &m))| i == axis || n <= m;
-    let shape = indices.shape();
-    if shape.len() != data.rank() || !shape.iter().zip(data.shape()).enumerate().all(fits) {
-        return Err(HostError::Shape { op: OP, what: "indices", shape: shape.to_vec() });
-    }
-    if shape != updates.shape() {
-        let shape = updates.shape().to_vec();
-        return Err(HostError::Shape { op: OP, what: "updates", shape });
-    }
-    let along = indices_of(OP, indices)?;
-    let extent = data.shape()[axis];
-    let strides = strides(data.shape());
-    let mut targets = list(OP, along.iter().map(|_| 0))?;
-    let mut point = vec![0; shape.len()];
-    for ((i, index), target) in along.into_iter().enumerate().zip(&mut targets) {
-        let at = resolve(index, extent).ok_or_else(|| outside(OP, indices, i, index, extent))?;
-        let coordinate = |i: usize| if i == axis { at } else { point[i] };
-        *target = (0..shape.len()).map(|i| coordinate(i) * strides[i]).sum();
-        advance(&mut point, shape);
-    }
-    let mut y = copy(OP, data)?;
-    with_type!(data.dtype(), T => merge::<T>(&mut y, &targets, updates, 1, mode));
-    Ok(y)
+    indices: (DType, Vec<usize>),
+    /// Of the axes that are indexed.
+    extents: Vec<usize>,
+    way: Way,
 }
 
-pub(super) fn nd(
-    data: &Tensor,
-    indices: &Tensor,
-    updates: &Tensor,
-    mode: ScatterMode,
-) -> Result<Tensor, HostError> {
-    const OP: &str = "ScatterND";
-    same_type(OP, data, updates)?;
-    let bad = |what, t: &Tensor| HostError::Shape { op: OP, what, shape: t.shape().to_vec() };
-    let (&depth, tuples) = indices.shape().split_last().ok_or_else(|| bad("indices", indices))?;
-    if depth > data.rank() {
-        return Err(bad("indices", indices));
+enum Way {
+    Elements(Elements),
+    Slices(Slices),
+}
+
+/// Where updates of a block go, how many elements each has, and the updates.
+type Block<'a, T> = (&'a [usize], usize, &'a [T]);
+
+impl Scatter {
+    pub(crate) fn elements(
+        [data, indices, updates]: [Form<'_>; 3],
+        axis: usize,
+        mode: ScatterMode,
+    ) -> Result<Scatter, HostError> {
+        let way = Elements::new([data, indices, updates], axis)?;
+        Ok(Scatter::new(data, indices, &[data.1[axis]], mode, Way::Elements(way)))
     }
-    let (indexed, slice) = data.shape().split_at(depth);
-    if *updates.shape() != [tuples, slice].concat() {
-        return Err(bad("updates", updates));
+
+    pub(crate) fn nd(
+        [data, indices, updates]: [Form<'_>; 3],
+        mode: ScatterMode,
+    ) -> Result<Scatter, HostError> {
+        let (way, depth) = Slices::new([data, indices, updates])?;
+        Ok(Scatter::new(data, indices, &data.1[..depth], mode, Way::Slices(way)))
     }
-    let run: usize = slice.iter().product();
-    let strides = strides(indexed);
-    let coordinates = indices_of(OP, indices)?;
-    let count: usize = tuples.iter().product();
-    let mut targets = list(OP, (0..count).map(|_| 0))?;
-    for (tuple, target) in targets.iter_mut().enumerate() {
-        for (axis, &index) in coordinates[tuple * depth..][..depth].iter().enumerate() {
-            let extent = indexed[axis];
-            let at = resolve(index, extent);
-            let at = at.ok_or_else(|| outside(OP, indices, tuple * depth + axis, index, extent))?;
-            *target += at * strides[axis];
+
+    fn new(
+        (dtype, _): Form<'_>,
+        indices: Form<'_>,
+        extents: &[usize],
+        mode: ScatterMode,
+        way: Way,
+    ) -> Scatter {
+        let indices = (indices.0, indices.1.to_vec());
+        Scatter { dtype, mode, indices, extents: extents.to_vec(), way }
+    }
+
+    /// The name of the ONNX operator.
+    fn op(&self) -> &'static str {
+        match self.way {
+            Way::Elements(_) => elements::OP,
+            Way::Slices(_) => nd::OP,
         }
-        *target *= run;
     }
-    let mut y = copy(OP, data)?;
-    with_type!(data.dtype(), T => merge::<T>(&mut y, &targets, updates, run, mode));
-    Ok(y)
+
+    /// Writes the result, with whatever threads `share` has.
+    ///
+    /// # Panics
+    /// If memory has another size than its shape says, or is not aligned to its elements.
+    pub(crate) fn write(
+        &self,
+        [data, indices, updates]: [&[u8]; 3],
+        y: &mut [u8],
+        share: &Share<'_>,
+    ) -> Result<(), HostError> {
+        self.check(indices)?;
+        assert_eq!(data.len(), y.len(), "result");
+        {
+            let (chunk, whole) = (TOGETHER * self.dtype.size(), Shared::new(y));
+            share(data.len().div_ceil(chunk) as u64, &|parts| {
+                let range =
+                    parts.start as usize * chunk..data.len().min(parts.end as usize * chunk);
+                // SAFETY: no two parts overlap.
+                unsafe { whole.slice(range.clone()) }.copy_from_slice(&data[range]);
+            });
+        }
+        // Bytes of truth values are 0 and 1.
+        let (dtype, mode) = match (self.dtype, self.mode) {
+            (DType::Bool, ScatterMode::Add) => (DType::U8, ScatterMode::Max),
+            (DType::Bool, ScatterMode::Mul) => (DType::U8, ScatterMode::Min),
+            (DType::Bool, mode) => (DType::U8, mode),
+            other => other,
+        };
+        with_type!(dtype, T => self.merge_all::<T>(mode, indices, updates, y, share));
+        Ok(())
+    }
+
+    fn check(&self, indices: &[u8]) -> Result<(), HostError> {
+        let (op, (dtype, shape)) = (self.op(), &self.indices);
+        match indices::first_outside(*dtype, indices, &self.extents) {
+            None => Ok(()),
+            Some(indices::Outside { position, index, extent }) => {
+                let position = indices::point(position, shape);
+                Err(HostError::Index { op, position, index, extent })
+            }
+        }
+    }
+
+    fn merge_all<T: Number>(
+        &self,
+        mode: ScatterMode,
+        indices: &[u8],
+        updates: &[u8],
+        y: &mut [u8],
+        share: &Share<'_>,
+    ) {
+        let (updates, y) = (super::elements::<T>(updates), Shared::of_bytes(y));
+        let indices = (self.indices.0, indices);
+        // SAFETY: parts write to places of their own, as both ways promise.
+        let each = |block: Block<'_, T>| unsafe { merge(&y, block, mode) };
+        match &self.way {
+            Way::Elements(way) => way.share(indices, updates, share, &each),
+            Way::Slices(way) => way.share(indices, updates, share, &each),
+        }
+    }
 }
 
-/// The error for element `i` of the indices.
-fn outside(op: &'static str, indices: &Tensor, i: usize, index: i64, extent: usize) -> HostError {
-    HostError::Index { op, position: point(i, indices.shape()), index, extent }
-}
-
-/// Merges consecutive runs of `updates` into `y` at the offsets `targets`.
-fn merge<T: Number>(
-    y: &mut Tensor,
-    targets: &[usize],
-    updates: &Tensor,
-    run: usize,
+/// Merges consecutive runs of updates into `y`.
+///
+/// # Safety
+/// No other thread reads or writes these places.
+unsafe fn merge<T: Number>(
+    y: &Shared<'_, T>,
+    (targets, run, updates): Block<'_, T>,
     mode: ScatterMode,
 ) {
-    let (out, updates) = (y.as_mut_slice::<T>(), updates.as_slice::<T>());
-    for (i, &target) in targets.iter().enumerate() {
-        let (to, from) = (&mut out[target..target + run], &updates[i * run..][..run]);
+    if run == 1 {
+        let pairs = targets.iter().zip(updates);
+        // SAFETY: as this function demands.
+        return match mode {
+            ScatterMode::Assign => pairs.for_each(|(&to, &new)| unsafe { y.put(to, new) }),
+            _ => pairs.for_each(|(&to, &new)| unsafe { y.put(to, y.get(to).merge(mode, new)) }),
+        };
+    }
+    for (&target, from) in targets.iter().zip(updates.chunks_exact(run)) {
+        // SAFETY: as this function demands.
+        let to = unsafe { y.slice(target..target + run) };
         match mode {
             ScatterMode::Assign => to.copy_from_slice(from),
             _ => to.iter_mut().zip(from).for_each(|(old, &new)| *old = old.merge(mode, new)),
@@ -102,11 +168,37 @@ fn merge<T: Number>(
     }
 }
 
-fn same_type(op: &'static str, data: &Tensor, updates: &Tensor) -> Result<(), HostError> {
-    if data.dtype() == updates.dtype() {
-        Ok(())
-    } else {
-        Err(HostError::Type { op, what: "updates", dtype: updates.dtype() })
+pub(super) fn elements(
+    inputs: [&Tensor; 3],
+    axis: usize,
+    mode: ScatterMode,
+) -> Result<Tensor, HostError> {
+    alone(&Scatter::elements(inputs.map(form), axis, mode)?, inputs)
+}
+
+pub(super) fn nd(inputs: [&Tensor; 3], mode: ScatterMode) -> Result<Tensor, HostError> {
+    alone(&Scatter::nd(inputs.map(form), mode)?, inputs)
+}
+
+fn form(tensor: &Tensor) -> Form<'_> {
+    (tensor.dtype(), tensor.shape())
+}
+
+/// On one thread, into memory of its own.
+fn alone(call: &Scatter, inputs: [&Tensor; 3]) -> Result<Tensor, HostError> {
+    let mut y = copy(call.op(), inputs[0])?;
+    let one: &Share<'_> = &|extent, body| body(0..extent);
+    call.write(inputs.map(Tensor::bytes), y.bytes_mut(), one)?;
+    Ok(y)
+}
+
+/// Both operators take updates of the type of the data, and integers as indices.
+fn check_types(op: &'static str, [data, indices, updates]: [DType; 3]) -> Result<(), HostError> {
+    let bad = |what, dtype| Err(HostError::Type { op, what, dtype });
+    match () {
+        () if data != updates => bad("updates", updates),
+        () if !indices.is_int() => bad("indices", indices),
+        () => Ok(()),
     }
 }
 
@@ -118,95 +210,5 @@ fn strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// The next point of `shape` in row-major order; wraps at the end.
-fn advance(point: &mut [usize], shape: &[usize]) {
-    for (at, &extent) in point.iter_mut().zip(shape).rev() {
-        *at += 1;
-        if *at < extent {
-            return;
-        }
-        *at = 0;
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::dtype::DType;
-
-    #[test]
-    fn rows_of_a_matrix() {
-        let data = Tensor::from_slice(&[3, 2], &[1i32, 2, 3, 4, 5, 6]);
-        let indices = Tensor::from_slice(&[2, 1], &[-1i64, 0]);
-        let updates = Tensor::from_slice(&[2, 2], &[10i32, 20, 30, 40]);
-        let set = nd(&data, &indices, &updates, ScatterMode::Assign).unwrap();
-        assert_eq!(set.as_slice::<i32>(), [30, 40, 3, 4, 10, 20]);
-        let added = nd(&data, &indices, &updates, ScatterMode::Add).unwrap();
-        assert_eq!(added.as_slice::<i32>(), [31, 42, 3, 4, 15, 26]);
-    }
-
-    #[test]
-    fn repeated_indices_merge_in_order() {
-        let data = Tensor::from_slice(&[2], &[1f32, 1.0]);
-        let indices = Tensor::from_slice(&[3], &[1i32, 1, -1]);
-        let updates = Tensor::from_slice(&[3], &[2f32, 3.0, 4.0]);
-        let last =
-            |mode| elements(&data, &indices, &updates, 0, mode).unwrap().as_slice::<f32>()[1];
-        assert_eq!(last(ScatterMode::Assign), 4.0);
-        assert_eq!(last(ScatterMode::Add), 10.0);
-        assert_eq!(last(ScatterMode::Mul), 24.0);
-        assert_eq!(last(ScatterMode::Max), 4.0);
-        assert_eq!(last(ScatterMode::Min), 1.0);
-    }
-
-    #[test]
-    fn bad_indices_and_shapes_are_errors() {
-        let data = Tensor::from_slice(&[2], &[1f32, 1.0]);
-        let updates = Tensor::from_slice(&[1], &[2f32]);
-        let far = Tensor::from_slice(&[1], &[2i64]);
-        let error = elements(&data, &far, &updates, 0, ScatterMode::Assign);
-        let (op, position) = ("ScatterElements", vec![0]);
-        assert_eq!(error, Err(HostError::Index { op, position, index: 2, extent: 2 }));
-        let pairs = Tensor::from_slice(&[2, 2], &[0i64, 1, 1, -4]);
-        let (data, updates) = (Tensor::zeros(DType::F32, &[2, 3]), Tensor::zeros(DType::F32, &[2]));
-        let error = nd(&data, &pairs, &updates, ScatterMode::Assign);
-        let (op, position) = ("ScatterND", vec![1, 1]);
-        assert_eq!(error, Err(HostError::Index { op, position, index: -4, extent: 3 }));
-        let data = Tensor::from_slice(&[2], &[1f32, 1.0]);
-        let updates = Tensor::from_slice(&[1], &[2f32]);
-        let deep = Tensor::from_slice(&[1, 2], &[0i64, 0]);
-        assert!(matches!(
-            nd(&data, &deep, &updates, ScatterMode::Add),
-            Err(HostError::Shape { .. })
-        ));
-    }
-
-    proptest! {
-        #[test]
-        fn elements_equals_its_definition(
-            axis in 0usize..2,
-            indices in prop::collection::vec(-3i64..3, 6),
-            updates in prop::collection::vec(-9i64..9, 6),
-        ) {
-            let data: Vec<i64> = (0..9).collect();
-            let shape = if axis == 0 { [2, 3] } else { [3, 2] };
-            let got = elements(
-                &Tensor::from_slice(&[3, 3], &data),
-                &Tensor::from_slice(&shape, &indices),
-                &Tensor::from_slice(&shape, &updates),
-                axis,
-                ScatterMode::Add,
-            ).unwrap();
-            let mut expected = data;
-            for i in 0..6 {
-                let (row, column) = (i / shape[1], i % shape[1]);
-                let at = ((indices[i] + 3) % 3) as usize;
-                let (row, column) = if axis == 0 { (at, column) } else { (row, at) };
-                expected[row * 3 + column] += updates[i];
-            }
-            prop_assert_eq!(got.as_slice::<i64>(), expected);
-        }
-    }
-}
+mod tests;

@@ -12,13 +12,13 @@ mod key;
 mod lanes;
 mod ranks;
 
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::number::with_type;
+use super::shared::Shared;
 use super::view::AxisView;
-use super::{HostError, Share, check_axis, zeros};
+use super::{HostError, Share, check_axis, elements, zeros};
 use crate::dtype::{DType, Element};
 use crate::tensor::Tensor;
 use candidates::Candidates;
@@ -221,44 +221,27 @@ fn run_any<T: Keyed>(
 
 /// Where threads write what they found.
 struct Results<'a, T> {
-    values: *mut T,
-    indices: *mut i64,
-    len: usize,
-    memory: PhantomData<&'a mut [T]>,
+    values: Shared<'a, T>,
+    indices: Shared<'a, i64>,
 }
-
-// SAFETY: no two calls of `put` write to one place at the same time, as it demands.
-unsafe impl<T: Send> Sync for Results<'_, T> {}
 
 impl<'a, T: Element> Results<'a, T> {
     fn new(values: &'a mut [u8], indices: &'a mut [i64]) -> Results<'a, T> {
-        // SAFETY: the bytes are only written, with elements.
-        let (before, values, _) = unsafe { values.align_to_mut::<T>() };
-        assert!(before.is_empty() && values.len() == indices.len(), "values are aligned");
-        let (values, len) = (values.as_mut_ptr(), indices.len());
-        Results { values, indices: indices.as_mut_ptr(), len, memory: PhantomData }
+        let (values, indices) = (Shared::of_bytes(values), Shared::new(indices));
+        assert_eq!(values.len(), indices.len(), "results");
+        Results { values, indices }
     }
 
     /// # Safety
     /// Only one thread writes to `at`.
     #[inline(always)]
     unsafe fn put(&self, at: usize, value: T, index: usize) {
-        assert!(at < self.len);
-        // SAFETY: both have `len` elements, and are borrowed uniquely as long as `self` lives.
+        // SAFETY: as this function demands.
         unsafe {
-            self.values.add(at).write(value);
-            self.indices.add(at).write(index as i64);
+            self.values.put(at, value);
+            self.indices.put(at, index as i64);
         }
     }
-}
-
-/// Bytes as elements; not for `bool`, which are not any bytes.
-fn elements<T: Element>(bytes: &[u8]) -> &[T] {
-    assert_ne!(T::DTYPE, DType::Bool);
-    // SAFETY: all bit patterns are elements of the other types.
-    let (before, elements, after) = unsafe { bytes.align_to::<T>() };
-    assert!(before.is_empty() && after.is_empty(), "elements are aligned");
-    elements
 }
 
 #[cfg(test)]

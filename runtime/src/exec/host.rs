@@ -1,0 +1,158 @@
+//! Host operators of a plan. `TopK` and the scatters work on a run's own memory and threads. Others
+//! take copies of their operands, which are small or take much longer to compute with than to copy.
+
+use super::{Exec, check};
+use crate::dtype::DType;
+use crate::host::scatter::Scatter;
+use crate::host::topk::TopK;
+use crate::host::{self, HostError, HostOp};
+use crate::manifest::{BufferId, BufferInfo};
+use crate::run_error::RunError;
+use crate::tensor::Tensor;
+use crate::validate::bytes_of;
+
+impl Exec<'_> {
+    pub(super) fn host(
+        &mut self,
+        step: usize,
+        call: &HostOp,
+        ids: &[BufferId],
+        outputs: &[BufferId],
+    ) -> Result<(), RunError> {
+        if self.top_k(step, call, ids, outputs)? || self.scatter(step, call, ids, outputs)? {
+            return Ok(());
+        }
+        let inputs = ids.iter().map(|id| self.tensor(step, *id));
+        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+        let results = host::run(call, &inputs.iter().collect::<Vec<_>>())
+            .map_err(|source| self.host_error(step, ids, source))?;
+        for (index, id) in outputs.iter().enumerate() {
+            let result = results.get(index);
+            self.result(step, index, *id, result.map(|result| (result.dtype(), result.shape())))?;
+            self.put(*id, result.map_or(&[], Tensor::bytes));
+        }
+        Ok(())
+    }
+
+    /// Gives a buffer the shape of the result of a host operator, which must fit it.
+    fn result(
+        &mut self,
+        step: usize,
+        index: usize,
+        id: BufferId,
+        result: Option<(DType, &[usize])>,
+    ) -> Result<(), RunError> {
+        let info = self.info(id);
+        let Some((_, shape)) = result.filter(|(dtype, shape)| fits(*dtype, shape, info)) else {
+            let result = result.map(|(dtype, shape)| (dtype, shape.to_vec()));
+            return Err(RunError::HostResult { step: self.name(step), index, result });
+        };
+        self.actual[id.0 as usize] = (shape != info.shape).then(|| shape.into());
+        Ok(())
+    }
+
+    /// What takes indices has them as its second operand.
+    fn host_error(&self, step: usize, inputs: &[BufferId], source: HostError) -> RunError {
+        match (source, inputs.get(1)) {
+            (HostError::Index { position, index, extent, .. }, Some(&indices)) => {
+                let (node, buffers) = (&self.program.steps[step].name, self.buffers);
+                check::out_of_range(node, buffers, indices, position, index, extent)
+            }
+            (source, _) => RunError::Host { step: self.name(step), source },
+        }
+    }
+
+    /// Runs the call if it is a `TopK` whose operands lie as it needs them, and says whether it did.
+    fn top_k(
+        &mut self,
+        step: usize,
+        call: &HostOp,
+        inputs: &[BufferId],
+        outputs: &[BufferId],
+    ) -> Result<bool, RunError> {
+        let (&HostOp::TopK { axis, k, largest, .. }, &[x], &[values, indices]) =
+            (call, inputs, outputs)
+        else {
+            return Ok(false);
+        };
+        let dtype = self.info(x).dtype;
+        let are_apart = self.is_apart(values, &[x, indices]) && self.is_apart(indices, &[x]);
+        if dtype == DType::Bool || !are_apart {
+            return Ok(false);
+        }
+        let call = TopK::new(dtype, self.shape(x), axis, k, largest)
+            .map_err(|source| self.host_error(step, inputs, source))?;
+        self.result(step, 0, values, Some((dtype, call.shape())))?;
+        self.result(step, 1, indices, Some((DType::I64, call.shape())))?;
+        let [to, at] = [values, indices].map(|id| (self.address(id), self.bytes(id)));
+        // SAFETY: both are valid for their declared bytes, aligned, and share no memory with anything else that
+        // is borrowed here, as was checked above. Any bytes are elements of `i64`.
+        let (to, at) = unsafe {
+            (
+                std::slice::from_raw_parts_mut(to.0, to.1),
+                std::slice::from_raw_parts_mut(at.0.cast::<i64>(), at.1 / size_of::<i64>()),
+            )
+        };
+        call.write(self.read(x), to, at, &|extent, body| self.kernels.share(extent, body))
+            .map_err(|source| self.host_error(step, inputs, source))?;
+        Ok(true)
+    }
+
+    /// Runs the call if it is a scatter whose operands lie as it needs them, and says whether it
+    /// did.
+    fn scatter(
+        &mut self,
+        step: usize,
+        call: &HostOp,
+        inputs: &[BufferId],
+        outputs: &[BufferId],
+    ) -> Result<bool, RunError> {
+        let (&[data, indices, updates], &[y]) = (inputs, outputs) else { return Ok(false) };
+        let forms = [data, indices, updates].map(|id| (self.info(id).dtype, self.shape(id)));
+        let call = match *call {
+            HostOp::ScatterElements { axis, mode } => Scatter::elements(forms, axis, mode),
+            HostOp::ScatterNd { mode } => Scatter::nd(forms, mode),
+            _ => return Ok(false),
+        };
+        let call = call.map_err(|source| self.host_error(step, inputs, source))?;
+        if !self.is_apart(y, inputs) {
+            return Ok(false);
+        }
+        let (dtype, shape) = (self.info(data).dtype, self.shape(data).to_vec());
+        self.result(step, 0, y, Some((dtype, &shape)))?;
+        // SAFETY: the memory is valid for the declared bytes, aligned, and shared with no operand,
+        // as was checked above.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.address(y), self.bytes(y)) };
+        let from = [data, indices, updates].map(|id| self.read(id));
+        call.write(from, to, &|extent, body| self.kernels.share(extent, body))
+            .map_err(|source| self.host_error(step, inputs, source))?;
+        Ok(true)
+    }
+
+    /// Whether a buffer shares no memory with the others, and each is aligned to its elements.
+    fn is_apart(&self, id: BufferId, others: &[BufferId]) -> bool {
+        let place = |id: BufferId| {
+            let begin = self.address(id).addr();
+            begin..begin + bytes_of(self.info(id))
+        };
+        let is_aligned = |id: BufferId| place(id).start.is_multiple_of(self.info(id).dtype.size());
+        let own = place(id);
+        let is_apart = |other: BufferId| {
+            let other = place(other);
+            own.end <= other.start || other.end <= own.start
+        };
+        is_aligned(id) && others.iter().all(|&other| is_aligned(other) && is_apart(other))
+    }
+
+    fn tensor(&self, step: usize, id: BufferId) -> Result<Tensor, RunError> {
+        Tensor::from_bytes(self.info(id).dtype, self.shape(id), self.read(id))
+            .map_err(|source| RunError::Value { step: self.name(step), source })
+    }
+}
+
+/// Whether an actual value fits the buffer declared for it.
+fn fits(dtype: DType, shape: &[usize], buffer: &BufferInfo) -> bool {
+    dtype == buffer.dtype
+        && shape.len() == buffer.shape.len()
+        && shape.iter().zip(&buffer.shape).all(|(actual, most)| actual <= most)
+}
