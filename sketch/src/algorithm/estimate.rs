@@ -52,8 +52,8 @@ pub(super) fn preferred(task: &Task, small: bool) -> Option<Algorithm> {
 }
 
 /// Algorithms that are told by the price of their programs.
-const BY_PROGRAM: [Algorithm; 4] =
-    [Algorithm::Im2col, Algorithm::Taps, Algorithm::Separate, Algorithm::Place];
+const BY_PROGRAM: [Algorithm; 5] =
+    [Algorithm::Im2col, Algorithm::Taps, Algorithm::Groups, Algorithm::Separate, Algorithm::Place];
 
 fn winograd_if_it_pays(task: &Task, small: bool) -> Option<Algorithm> {
     let conv = Convolution::find(&task.compute)?;

@@ -15,6 +15,7 @@
 //! argmax           =>  place: the maximum, and then the first place that has it
 //! bf16 product     => tiles: a product of panels as a unit for matrices wants them
 //! f16 product      => matrices: a product of two matrices as the warps of a GPU multiply them
+//! sum of groups     =>  groups: a sum with an axis of its own for groups
 //! max of a window  =>  separate: of each column of the window, then of those of a row
 //! ```
 //!
@@ -24,6 +25,7 @@
 mod convolution;
 mod dot4;
 mod estimate;
+mod groups;
 mod im2col;
 pub(crate) mod matrices;
 mod narrow;
@@ -73,6 +75,8 @@ pub enum Algorithm {
     Dot4,
     /// Products of integers with weights of few bits.
     Narrow,
+    /// Columns of each group of a convolution apart.
+    Groups,
     /// The axes of a window one after the other.
     Separate,
     /// An extreme, and then its place.
@@ -94,7 +98,7 @@ pub struct Rewritten {
 
 impl Algorithm {
     /// Every algorithm once, in the order of the variants.
-    pub const ALL: [Algorithm; 12] = [
+    pub const ALL: [Algorithm; 13] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
@@ -103,6 +107,7 @@ impl Algorithm {
         Algorithm::Taps,
         Algorithm::Dot4,
         Algorithm::Narrow,
+        Algorithm::Groups,
         Algorithm::Separate,
         Algorithm::Place,
         Algorithm::Tiles,
@@ -120,6 +125,7 @@ impl Algorithm {
             Algorithm::Taps => "taps",
             Algorithm::Dot4 => "dot4",
             Algorithm::Narrow => "narrow",
+            Algorithm::Groups => "groups",
             Algorithm::Separate => "separate",
             Algorithm::Place => "place",
             Algorithm::Tiles => "tiles",
@@ -137,6 +143,7 @@ impl Algorithm {
             | Algorithm::Taps
             | Algorithm::Dot4
             | Algorithm::Narrow
+            | Algorithm::Groups
             | Algorithm::Separate
             | Algorithm::Place
             | Algorithm::Tiles
@@ -152,6 +159,7 @@ impl Algorithm {
         match self {
             Algorithm::Dot4 => dot4::rewrite(task),
             Algorithm::Narrow => narrow::rewrite(task),
+            Algorithm::Groups => groups::rewrite(task),
             Algorithm::Separate => separate::rewrite(task),
             Algorithm::Place => place::rewrite(task),
             Algorithm::Tiles => tiles::rewrite(task),

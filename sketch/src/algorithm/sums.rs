@@ -40,6 +40,7 @@ impl Algorithm {
             Algorithm::Taps => "columns for each tap",
             Algorithm::Dot4 => "four bytes at a time",
             Algorithm::Narrow => "integers of few bits, block by block",
+            Algorithm::Groups => "columns of each group apart",
             Algorithm::Separate => "windows one axis at a time",
             Algorithm::Place => "an extreme, then its place",
             Algorithm::Tiles => "tiles of a matrix unit",

@@ -11,6 +11,7 @@ use crate::exec;
 use crate::packed::in_turn;
 use crate::task::Task;
 
+mod groups;
 mod narrow;
 mod reductions;
 
@@ -172,8 +173,8 @@ fn long_sums_are_summed_by_blocks() {
         let task = Task { sums, ..task(compute.clone(), true) };
         let scheduled = task.scheduled_as(None);
         let program = &scheduled.program;
-        let total = program.buffers.iter().any(|b| b.name.starts_with("total"));
-        assert_eq!(total, blocks, "{program}");
+        let of_block = program.buffers.iter().any(|b| b.name.ends_with("_rf"));
+        assert_eq!(of_block, blocks, "{program}");
         let (exact, inputs) = (exact(&compute), inputs(&compute));
         let error = difference(&exact, &run(&scheduled, &inputs));
         let plain = difference(&exact, &eval(&compute, &inputs));
