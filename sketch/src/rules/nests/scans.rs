@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Vectors lie along the axes inside of the one that is run along; where these are too short,
-//! several rows go on side by side. The stage that reads the result at its own place, if nothing
-//! else does, is computed in the same pass.
+//! several rows go on side by side. A map of which only the first sum reads, and the stage that
+//! reads the result at its own place, if nothing else does, are computed in the same pass.
 
 use ansc_graph::Expr;
 
@@ -40,7 +40,9 @@ struct Order {
     whole: bool,
 }
 
-pub(super) fn apply(nests: &mut Nests, first: usize, _: usize) -> Result<Option<usize>, StepError> {
+pub(super) fn apply(nests: &mut Nests, from: usize, _: usize) -> Result<Option<usize>, StepError> {
+    let feeder = feeds(nests, from).then_some(from);
+    let first = from + usize::from(feeder.is_some());
     let Some((steps, Doubling { axis, .. })) = doubling::chain(&nests.compute, first) else {
         return Ok(None);
     };
@@ -64,6 +66,9 @@ pub(super) fn apply(nests: &mut Nests, first: usize, _: usize) -> Result<Option<
         Some(reader) => join(nests, reader, store, along, order.inside.len())?,
         None => store,
     };
+    if let Some(feeder) = feeder {
+        feed(nests, feeder, block, along, order.inside.len())?;
+    }
     let init = nests.init_of(block)?;
     for block in [init, block, stored] {
         written_out(nests, block, &order)?;
@@ -72,7 +77,32 @@ pub(super) fn apply(nests: &mut Nests, first: usize, _: usize) -> Result<Option<
         nests.recorder.peel(chunks, Rest::Pieces)?;
     }
     in_parallel(nests, &order, worthwhile)?;
-    Ok(Some(steps + usize::from(reader.is_some())))
+    Ok(Some(steps + usize::from(feeder.is_some()) + usize::from(reader.is_some())))
+}
+
+/// Whether the stage is a map that only the first sum of a chain reads, which comes next.
+fn feeds(nests: &Nests, stage: usize) -> bool {
+    let compute = &nests.compute;
+    let (own, next) = (compute.stage_buffer(stage), stage + 1);
+    let chain = || doubling::chain(compute, next).is_some_and(|(_, step)| step.source == own);
+    let alone = || readers(compute, own) == [next] && !compute.outputs.contains(&stage);
+    compute.stages[stage].reduce.is_none() && next < compute.stages.len() && alone() && chain()
+}
+
+/// The map is computed element by element, before an element is added.
+fn feed(
+    nests: &mut Nests,
+    feeder: usize,
+    block: BlockVar,
+    along: LoopVar,
+    inside: usize,
+) -> Result<(), StepError> {
+    let map = nests.block(feeder)?;
+    let r = &mut nests.recorder;
+    let loops = r.get_loops(block)?;
+    let place = if inside == 0 { along } else { loops[loops.len() - 1] };
+    r.compute_at(map, place)?;
+    nests.keep_local(map)
 }
 
 /// Whether vectors lie along the axes inside of the one that is run along.
