@@ -44,7 +44,9 @@ impl Untuned {
         };
         let (choices, default) = cheapest(rewritten);
         let price = |scheduled: &Scheduled| price::cycles(&scheduled.program, &task.machine);
-        if let Some((sketch, scheduled)) = by_rules(task, by)
+        let ruled = by_rules(task, by);
+        let cheapest = ruled.into_iter().min_by(|a, b| price(&a.1).total_cmp(&price(&b.1)));
+        if let Some((sketch, scheduled)) = cheapest
             && price(&scheduled) <= price(&default)
         {
             return Some(Untuned::Rules(sketch, scheduled));
@@ -60,12 +62,20 @@ impl Untuned {
     }
 }
 
-/// The first way of the rules, unless another one is clearly cheaper.
-fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch, Scheduled)> {
+/// What rules make of the task without contractions, and with them.
+fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
     if task.gpu.is_some() {
-        return None;
+        return vec![];
     }
-    let mut ways = nests::sketches(task, by);
+    let both = [nests::sketches(task, by), nests::contraction_sketches(task, by)];
+    both.into_iter().filter_map(|ways| first_or_cheaper(task, ways)).collect()
+}
+
+/// The first way, unless another one is clearly cheaper.
+fn first_or_cheaper(
+    task: &Task,
+    mut ways: Vec<(Sketch, Scheduled)>,
+) -> Option<(Sketch, Scheduled)> {
     let price = |(_, made): &(Sketch, Scheduled)| price::cycles(&made.program, &task.machine);
     let prices: Vec<f64> = ways.iter().map(price).collect();
     let best = (0..ways.len()).min_by(|&a, &b| prices[a].total_cmp(&prices[b]))?;

@@ -24,7 +24,8 @@ pub struct Candidate {
     pub scheduled: Scheduled,
     /// Of the program, once somebody asked.
     features: OnceLock<Arc<Features>>,
-    /// Structural hash of the program: traces that make the same program are one candidate.
+    /// [`code_hash`](ansc_sketch::Program::code_hash) of the program: traces that become the same
+    /// code are one candidate.
     pub program: u64,
 }
 
@@ -62,7 +63,7 @@ impl Candidate {
 
 impl From<Sample> for Candidate {
     fn from(sample: Sample) -> Candidate {
-        let program = sample.scheduled.program.structural_hash();
+        let program = sample.scheduled.program.code_hash();
         let features = OnceLock::new();
         Candidate { trace: sample.trace, scheduled: sample.scheduled, features, program }
     }

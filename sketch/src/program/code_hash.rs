@@ -22,8 +22,14 @@ use crate::program::{Block, Body, Buffer, For, IterKind, Program, Scope, Stmt};
 use crate::tree;
 
 impl Program {
-    /// Programs that become the same code have the same number.
+    /// Programs that become the same code have the same number. It is written to files.
     pub fn code_hash(&self) -> u64 {
+        let (plain, terms) = self.plain();
+        crate::hash::of(&plain, &terms)
+    }
+
+    /// The program without what code does not depend on, and whether each loop is over terms.
+    pub(crate) fn plain(&self) -> (Program, Vec<bool>) {
         let mut plain = self.clone();
         let mut terms = vec![];
         number_variables(&mut plain, &mut terms);
@@ -33,7 +39,7 @@ impl Program {
         tree::visit_blocks_mut(&mut plain.body, &mut |block| {
             block.visit_exprs_mut(&mut |e| *e = in_a_row(&affine::simplify(e, &extents)));
         });
-        crate::hash::of_code(&plain, &terms)
+        (plain, terms)
     }
 }
 

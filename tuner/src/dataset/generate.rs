@@ -1,13 +1,11 @@
 //! The traces of a task: random samples of its sketches, and one generation of their mutations.
 //!
 //! As TenSet's: scores are random, so that evolution adds neighbours of samples and no preference.
-//! The untuned schedule
-//! comes first. Traces differ in the programs that they make for the reference machine, by
-//! structural hash.
+//! The untuned schedule comes first. Traces differ in the code that they become for the reference
+//! machine.
 //!
 //! Each draw has a random number generator of its own, from the seed, the task and its number, so
-//! that neither threads
-//! nor machines matter.
+//! that neither threads nor machines matter.
 
 use std::collections::HashSet;
 use std::sync::Arc;

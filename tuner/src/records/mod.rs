@@ -48,7 +48,7 @@ pub struct Record {
     pub trace: Trace,
     /// The times, or why there are none.
     pub outcome: Outcome,
-    /// Structural hash of the program that the trace made.
+    /// [`code_hash`](ansc_sketch::Program::code_hash) of the program that the trace made.
     #[serde(with = "hex")]
     pub program: u64,
     /// The compiler that measured.

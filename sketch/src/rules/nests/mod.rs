@@ -85,10 +85,14 @@ pub(crate) fn sketches(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, 
 }
 
 /// The same for subgraphs with contractions; of others there is none.
-pub(crate) fn contraction_sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
+pub(crate) fn contraction_sketches(
+    task: &Arc<Task>,
+    by: Option<Algorithm>,
+) -> Vec<(Sketch, Scheduled)> {
     let is_one = |(sketch, _): &(Sketch, Scheduled)| sketch.rules.iter().any(|r| r == CONTRACTION);
+    let Ok(nests) = Nests::as_they_are(task, by) else { return vec![] };
     let mut all = all_ways(|way| {
-        let (mut nests, rules) = Nests::as_they_are(task).ok()?.written(way, &WITH_CONTRACTIONS)?;
+        let (mut nests, rules) = nests.clone().written(way, &WITH_CONTRACTIONS)?;
         if has_choices(nests.recorder.schedule().program()) {
             nests.recorder.partition_choices().ok()?;
         }
@@ -156,20 +160,13 @@ impl Nests {
     }
 
     /// Cheap stages have vanished, and that is all.
-    fn as_they_are(task: &Arc<Task>) -> Result<Nests, StepError> {
-        let mut recorder = Recorder::of_task(task.clone());
-        let kept = inline::inlined(&task.compute, Padding::Inlined).1;
-        inline_all(&mut recorder, &kept)?;
-        Nests::of(recorder)
+    fn as_they_are(task: &Arc<Task>, by: Option<Algorithm>) -> Result<Nests, StepError> {
+        Nests::of(inlined(task, by)?)
     }
 
-    /// Nothing is scheduled yet.
+    /// The same with axes collapsed.
     fn new(task: &Arc<Task>, by: Option<Algorithm>) -> Result<Nests, StepError> {
-        let mut recorder = Recorder::of_task(task.clone());
-        by.map_or(Ok(()), |algorithm| recorder.algorithm(algorithm))?;
-        let compute = &recorder.task.as_ref().ok_or(StepError::NoTask)?.compute;
-        let kept = inline::inlined(compute, Padding::Inlined).1;
-        inline_all(&mut recorder, &kept)?;
+        let mut recorder = inlined(task, by)?;
         recorder.collapse()?;
         Nests::of(recorder)
     }
@@ -235,6 +232,16 @@ impl Nests {
     fn choose(&mut self, candidates: &[i64]) -> Result<Number, StepError> {
         Ok(self.recorder.sample_first(candidates)?.into())
     }
+}
+
+/// The subgraph, as it is or as an algorithm computes it, without its cheap stages.
+fn inlined(task: &Arc<Task>, by: Option<Algorithm>) -> Result<Recorder, StepError> {
+    let mut recorder = Recorder::of_task(task.clone());
+    by.map_or(Ok(()), |algorithm| recorder.algorithm(algorithm))?;
+    let compute = &recorder.task.as_ref().ok_or(StepError::NoTask)?.compute;
+    let kept = inline::inlined(compute, Padding::Inlined).1;
+    inline_all(&mut recorder, &kept)?;
+    Ok(recorder)
 }
 
 /// Lets all stages but those that are kept vanish into their readers.
@@ -342,7 +349,7 @@ mod tests {
                     let op = cumulative(attrs(axis), &TensorType::new(DType::F32, shape)).unwrap();
                     let task = task(&op.expr.to_string());
                     let (sketch, made) = sketches(&task, None).swap_remove(0);
-                    assert!(sketch.rules.contains(&"scans".to_owned()), "{:?}", sketch.rules);
+                    assert_eq!(sketch.rules, ["scans"], "{exclusive} {shape:?}");
                     compare_scheduled(&task.compute, &made)
                         .unwrap_or_else(|e| panic!("{e}\n{}", made.program));
                     let text = made.program.to_string();

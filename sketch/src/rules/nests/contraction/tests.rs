@@ -215,7 +215,7 @@ fn contractions_become_the_code_that_the_default_schedule_gives() {
     let mut wrong = vec![];
     for (name, task) in tasks() {
         let expected = by_hand(&task);
-        let made = contraction_sketches(&task).into_iter().next();
+        let made = contraction_sketches(&task, None).into_iter().next();
         let Some((Sketch { trace, .. }, made)) = made else {
             wrong.push(format!("{name}: no sketch"));
             continue;
@@ -247,7 +247,7 @@ fn every_choice_of_a_contraction_computes_the_same() {
     let mut others = 0;
     // Both machines in turn.
     for (_, (name, task)) in tasks().enumerate().filter(|(i, _)| matches!(i % 4, 0 | 3)) {
-        for (Sketch { trace, .. }, first) in contraction_sketches(&task) {
+        for (Sketch { trace, .. }, first) in contraction_sketches(&task, None) {
             let again = task.sample(&trace, Unfit::Refuse, random).unwrap();
             assert_eq!(again.scheduled, first, "{name}");
             for step in trace.choices() {
