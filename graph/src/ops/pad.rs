@@ -122,30 +122,44 @@ impl Kept {
         }
     }
 
-    /// The index of the input that element `v{axis}` of the result repeats.
+    /// The index of the input that element `v{axis}` of the result repeats: one expression for
+    /// what is kept and one for each end, unless pads go round it more than once.
     fn source(&self, mode: PadMode, axis: usize) -> Expr {
+        let (n, longest) = (self.extent, self.before.max(self.after));
         let at = shifted(Expr::var(axis), -self.before);
+        let period = 2 * (n - 1);
         let index = match mode {
-            _ if self.before == 0 && self.after == 0 => at,
-            _ if self.extent <= 1 => Expr::int(0),
-            PadMode::Edge => at.max(Expr::int(0)).min(Expr::int(self.extent - 1)),
-            PadMode::Wrap => at.floor_mod(self.extent),
-            _ => self.reflected(at),
+            _ if longest == 0 => at,
+            _ if n <= 1 => Expr::int(0),
+            PadMode::Edge => self.chosen(axis, Expr::int(0), Expr::int(n - 1)),
+            PadMode::Wrap if longest <= n => {
+                self.chosen(axis, shifted(at.clone(), n), shifted(at, -n))
+            }
+            PadMode::Wrap => at.floor_mod(n),
+            _ if longest < n => {
+                let before = Expr::int(self.before) - Expr::var(axis);
+                self.chosen(axis, before, Expr::int(period + self.before) - Expr::var(axis))
+            }
+            _ => {
+                let at = at.floor_mod(period);
+                let mirrored = Expr::int(period) - at.clone();
+                Expr::select(at.clone().lt(Expr::int(n)), at, mirrored)
+            }
         };
         shifted(index, self.begin)
     }
 
-    /// Pads shorter than what is kept bounce once; longer ones go to and fro.
-    fn reflected(&self, at: Expr) -> Expr {
-        let n = self.extent;
-        let period = 2 * (n - 1);
-        let at = if self.before < n && self.after < n {
-            Expr::unary(crate::expr::UnOp::Abs, at)
-        } else {
-            at.floor_mod(period)
-        };
-        let mirrored = Expr::int(period) - at.clone();
-        Expr::select(at.clone().lt(Expr::int(n)), at, mirrored)
+    /// The place itself where it is kept, and these before and after that.
+    fn chosen(&self, axis: usize, before: Expr, after: Expr) -> Expr {
+        let v = || Expr::var(axis);
+        let mut index = shifted(v(), -self.before);
+        if self.after > 0 {
+            index = Expr::select(v().lt(Expr::int(self.before + self.extent)), index, after);
+        }
+        if self.before > 0 {
+            index = Expr::select(v().lt(Expr::int(self.before)), before, index);
+        }
+        index
     }
 }
 

@@ -8,19 +8,12 @@
 //! ```
 //!
 //! Vectors along `k` would cross from one group to the next, and their lanes would read different
-//! elements of the input. Where groups have fewer columns than a vector has lanes, several are
-//! made one first: its weights, made when compiling, are zero where an input and a column belong
-//! to different groups.
-//!
-//! ```text
-//! w[k, c: 4, r, s]   =>   w'[k, c: 16, r, s] = select(c // 4 == k % 16 // 4, w[k, c % 4, r, s], 0)
-//! ```
+//! elements of the input. Groups of few columns stay as they are: a vector of each would be mostly
+//! empty.
 
-use ansc_graph::arith::{self, Linear};
-use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Reduce, Stage, TensorType, VarId};
+use ansc_graph::{BinOp, Combiner, Compute, Expr, Stage, TensorType, VarId, arith};
 
 use super::{Replacing, Rewritten};
-use crate::packed::Packing;
 use crate::task::Task;
 
 /// A sum whose last axis consists of groups.
@@ -31,20 +24,20 @@ struct Groups {
     columns: usize,
 }
 
-/// None where no stage has groups.
+/// A group has columns for more than this share of a vector.
+const LEAST: f64 = 0.5;
+
+/// None where no stage has groups of many columns.
 pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
-    let mut groups =
-        (0..task.compute.stages.len()).find_map(|stage| Groups::of(&task.compute, stage))?;
-    let stage = &task.compute.stages[groups.stage];
-    let lanes = task.machine.vector_bytes / stage.ty.dtype.size();
-    let merged = merged(task, &groups, lanes.max(1));
-    let (mut compute, mut prepared) = (task.compute.clone(), vec![]);
-    if let Some(Merged { compute: fewer, columns, packing }) = merged {
-        (compute, groups.columns) = (fewer, columns);
-        prepared.push(packing);
+    let mut stages = 0..task.compute.stages.len();
+    let groups = stages.find_map(|stage| Groups::of(&task.compute, stage))?;
+    let dtype = task.compute.stages[groups.stage].ty.dtype;
+    let lanes = task.machine.vector_bytes / dtype.size();
+    if groups.columns as f64 <= LEAST * lanes as f64 {
+        return None;
     }
-    let compute = groups.apart(&compute)?;
-    Some(Rewritten { task: Task { compute, ..task.clone() }, prepared })
+    let compute = groups.apart(&task.compute)?;
+    Some(Rewritten { task: Task { compute, ..task.clone() }, prepared: vec![] })
 }
 
 impl Groups {
@@ -72,9 +65,6 @@ impl Groups {
         let s = &compute.stages[self.stage];
         let extent = s.ty.shape[self.axis];
         let groups = extent / self.columns;
-        if groups == 1 {
-            return Some(compute.clone());
-        }
         let mut shape = s.ty.shape.to_vec();
         shape.splice(self.axis.., [groups, self.columns]);
         let mut parts = s.clone();
@@ -123,129 +113,4 @@ fn divisors(e: &Expr, var: &Expr, found: &mut Vec<(BinOp, i64)>) {
             found.push((*op, n.as_i64()));
         }
     });
-}
-
-/// A subgraph with fewer groups.
-struct Merged {
-    compute: Compute,
-    /// Columns of a group.
-    columns: usize,
-    packing: Packing,
-}
-
-/// Several groups as one, if a vector has lanes for them, and weights are known.
-fn merged(task: &Task, groups: &Groups, lanes: usize) -> Option<Merged> {
-    let (compute, s) = (&task.compute, &task.compute.stages[groups.stage]);
-    let count = s.ty.shape[groups.axis] / groups.columns;
-    let fits = |m: &usize| count.is_multiple_of(*m) && m * groups.columns <= lanes;
-    let several = (2..=count).rev().find(fits)?;
-    let Expr::Binary(BinOp::Mul, a, b) = &s.body else { return None };
-    let weight = [a, b].into_iter().find_map(|factor| Weight::of(compute, s, factor, groups))?;
-    let other = if std::ptr::eq(weight.factor, &**a) { b } else { a };
-    let Expr::Load(input, at) = &**other else { return None };
-    if !*task.constant.get(weight.param)? || is_read_elsewhere(compute, weight.param) {
-        return None;
-    }
-    let channel = input_axis(at, &weight, groups)?;
-    let (columns, channels) = (several * groups.columns, several * weight.channels);
-    let group = Expr::var(groups.axis).floor_div(columns as i64);
-    let mut at = at.clone();
-    at[channel] = group * Expr::index(channels) + Expr::Var(weight.channel);
-    let mut compute = compute.clone();
-    let stage = &mut compute.stages[groups.stage];
-    let factor = Expr::Load(*input, at);
-    stage.body = match std::ptr::eq(weight.factor, &**a) {
-        true => weight.factor.clone() * factor,
-        false => factor * weight.factor.clone(),
-    };
-    let place = weight.channel.index() - s.ty.rank();
-    let mut extents = stage.reduce.as_ref()?.extents.clone();
-    extents[place] = channels;
-    stage.reduce = Some(Reduce { combiner: Combiner::Sum, extents });
-    let ty = &mut compute.inputs[weight.param];
-    let small = ty.clone();
-    let mut shape = ty.shape.to_vec();
-    shape[weight.channel_axis] = channels;
-    *ty = TensorType::new(ty.dtype, &shape[..]);
-    let made = weight.spread(ty.clone(), columns, groups.columns);
-    let packing = Packing { param: weight.param, compute: Compute::single(vec![small], made) };
-    Some(Merged { compute, columns, packing })
-}
-
-/// The factor that has an element for each column.
-struct Weight<'a> {
-    factor: &'a Expr,
-    /// The input of the subgraph.
-    param: usize,
-    /// Its axes of columns and of channels, the variable of the latter, and how many these are.
-    column_axis: usize,
-    channel_axis: usize,
-    channel: VarId,
-    channels: usize,
-}
-
-impl<'a> Weight<'a> {
-    /// All its indices are variables, one of which is a term that the other factor adds to the
-    /// group's first channel.
-    fn of(compute: &Compute, s: &Stage, factor: &'a Expr, groups: &Groups) -> Option<Weight<'a>> {
-        let Expr::Load(buffer, at) = factor else { return None };
-        if compute.stage_of(*buffer).is_some() {
-            return None;
-        }
-        let var = |e: &Expr| if let Expr::Var(v) = e { Some(*v) } else { None };
-        let vars: Vec<VarId> = at.iter().map(var).collect::<Option<_>>()?;
-        let column_axis = vars.iter().position(|v| v.index() == groups.axis)?;
-        let channel = channel_of(s, *buffer, groups)?;
-        let mut places = (0..vars.len()).filter(|&i| vars[i] == channel);
-        let (channel_axis, None) = (places.next()?, places.next()) else { return None };
-        let channels = s.extents()[channel.index()];
-        let param = buffer.index();
-        Some(Weight { factor, param, column_axis, channel_axis, channel, channels })
-    }
-
-    /// The weights of groups of so many columns, of which there were so many before.
-    fn spread(&self, ty: TensorType, columns: usize, before: usize) -> Stage {
-        let own = |axis: usize| Expr::var(axis);
-        let (k, c) = (own(self.column_axis), own(self.channel_axis));
-        let channels = self.channels as i64;
-        let of_column = k.floor_mod(columns as i64).floor_div(before as i64);
-        let of_channel = c.clone().floor_div(channels);
-        let mut at: Vec<Expr> = (0..ty.rank()).map(Expr::var).collect();
-        at[self.channel_axis] = c.floor_mod(channels);
-        let zero = Expr::float(ty.dtype, 0.0);
-        let value = Expr::select(of_channel.eq(of_column), Expr::Load(BufId::new(0), at), zero);
-        Stage::map("spread", ty, value)
-    }
-}
-
-/// The term that is added to the first channel of a group: `k // columns * channels + term`.
-fn channel_of(s: &Stage, weight: BufId, groups: &Groups) -> Option<VarId> {
-    let loads = s.body.loads();
-    let (_, at) = loads.iter().find(|(b, _)| *b != weight)?;
-    at.iter().find_map(|index| term_of(index, s, groups))
-}
-
-fn term_of(index: &Expr, s: &Stage, groups: &Groups) -> Option<VarId> {
-    let linear = Linear::from_expr(index);
-    let mut terms: Vec<_> = linear.terms().iter().map(|(e, n)| (e, *n)).collect();
-    terms.sort_by_key(|(_, n)| *n);
-    let [(Expr::Var(term), 1), (group, channels)] = terms[..] else { return None };
-    let first = Expr::var(groups.axis).floor_div(groups.columns as i64);
-    let extent = *s.extents().get(term.index())? as i64;
-    let fits = *group == first && channels == extent && linear.constant() == 0;
-    (fits && term.index() >= s.ty.rank()).then_some(*term)
-}
-
-/// Which index of the input the group is in; none if there are several, or channels are elsewhere.
-fn input_axis(at: &[Expr], weight: &Weight<'_>, groups: &Groups) -> Option<usize> {
-    let is_there = |e: &Expr, v: VarId| e.any(&mut |node| *node == Expr::Var(v));
-    let mut with = (0..at.len())
-        .filter(|&i| is_there(&at[i], weight.channel) || is_there(&at[i], VarId::new(groups.axis)));
-    let (axis, None) = (with.next()?, with.next()) else { return None };
-    Some(axis)
-}
-
-fn is_read_elsewhere(compute: &Compute, param: usize) -> bool {
-    let loads = compute.stages.iter().flat_map(|s| s.body.loads());
-    loads.filter(|(b, _)| b.index() == param).count() != 1
 }

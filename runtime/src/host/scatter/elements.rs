@@ -3,6 +3,8 @@
 //! In: indices and updates of one shape. Out: for each row of neighbours in memory, where its
 //! updates go. Axes before the indexed one, and columns behind it, are shared among threads.
 
+use std::ops::Range;
+
 use super::targets::{MOST, decode};
 use super::{Block, Form, TOGETHER, check_types, strides};
 use crate::dtype::DType;
@@ -46,13 +48,13 @@ impl Elements {
         // A row begins with the last axis along which the data has more elements.
         let shorter = (axis + 1..shape.len()).rev().find(|&i| shape[i] != all[i]);
         let first = shorter.unwrap_or(axis + 1);
-        let pairs = |axes: std::ops::Range<usize>| axes.map(|i| (shape[i], strides[i])).collect();
+        let joined = |axes: Range<usize>| joined(axes.map(|i| (shape[i], strides[i])));
         Ok(Elements {
             extent: all[axis],
             stride: strides[axis],
-            outer: pairs(0..axis),
+            outer: joined(0..axis),
             along: shape[axis],
-            middle: pairs(axis + 1..first),
+            middle: joined(axis + 1..first),
             row: shape[first..].iter().product(),
         })
     }
@@ -76,50 +78,60 @@ impl Elements {
         let columns = (TOGETHER * self.row / of_outer).clamp(MOST.min(self.row), self.row);
         let cuts = self.row.div_ceil(columns);
         let together = (TOGETHER * cuts / of_outer).max(1);
+        let are_short = middle == 1 && columns == self.row && self.row <= MOST;
+        let given = Given { indices, updates, each };
         share((outer * cuts).div_ceil(together) as u64, &|parts| {
+            let begin = parts.start as usize * together;
             let end = (outer * cuts).min(parts.end as usize * together);
-            for part in parts.start as usize * together..end {
+            if are_short {
+                return self.short_rows(begin * self.along..end * self.along, &given);
+            }
+            for part in begin..end {
                 let (at, begin) = (part / cuts, part % cuts * columns);
                 let columns = begin..self.row.min(begin + columns);
-                self.part(at, middle, columns, indices, updates, each);
+                self.long_rows(at, middle, columns, &given);
             }
         });
     }
 
+    /// Several rows at a time.
+    fn short_rows<T: Number>(&self, rows: Range<usize>, given: &Given<'_, T>) {
+        let (targets, together) = (&mut [0; MOST], MOST / self.row);
+        for first in rows.clone().step_by(together) {
+            let count = together.min(rows.end - first);
+            let targets =
+                given.places(first * self.row, &mut targets[..count * self.row], self.extent);
+            let (mut done, mut left) = (0, &mut *targets);
+            while done < count {
+                // Up to the next place along the outer axes.
+                let row = first + done;
+                let same = (self.along - row % self.along).min(count - done);
+                let (now, rest) = left.split_at_mut(same * self.row);
+                self.place(now, offset(&self.outer, row / self.along), self.row);
+                (done, left) = (done + same, rest);
+            }
+            given.give(first * self.row, targets);
+        }
+    }
+
     /// Some columns of all rows with the same place along the outer axes.
-    fn part<T: Number>(
+    fn long_rows<T: Number>(
         &self,
         outer: usize,
         middle: usize,
-        columns: std::ops::Range<usize>,
-        (dtype, indices): (DType, &[u8]),
-        updates: &[T],
-        each: &(dyn Fn(Block<'_, T>) + Sync),
+        columns: Range<usize>,
+        given: &Given<'_, T>,
     ) {
         let base = offset(&self.outer, outer);
-        let first = outer * self.along * middle;
-        let targets = &mut [0; MOST];
-        let mut block = |first: usize, len: usize, base: usize, row: usize| {
-            let bytes = &indices[first * dtype.size()..][..len * dtype.size()];
-            let targets = &mut targets[..len];
-            decode(dtype, bytes, self.extent, targets);
-            self.place(targets, base, row);
-            each((targets, 1, &updates[first..][..len]));
-        };
-        // Several short rows are one block.
-        let together = MOST / self.row;
-        if middle == 1 && columns.len() == self.row && together > 0 {
-            for at in (0..self.along).step_by(together) {
-                let rows = together.min(self.along - at);
-                block((first + at) * self.row, rows * self.row, base, self.row);
-            }
-            return;
-        }
+        let (first, targets) = (outer * self.along * middle, &mut [0; MOST]);
         for row in 0..self.along * middle {
             let base = base + offset(&self.middle, row % middle);
             for begin in columns.clone().step_by(MOST) {
                 let len = MOST.min(columns.end - begin);
-                block((first + row) * self.row + begin, len, base + begin, len);
+                let at = (first + row) * self.row + begin;
+                let targets = given.places(at, &mut targets[..len], self.extent);
+                self.place(targets, base + begin, len);
+                given.give(at, targets);
             }
         }
     }
@@ -134,6 +146,39 @@ impl Elements {
                 *target = base + *target * self.stride + column;
             }
         }
+    }
+}
+
+/// Axes of these extents and strides, neighbours of which are one where they lie like one.
+fn joined(axes: impl Iterator<Item = (usize, usize)>) -> Vec<(usize, usize)> {
+    let mut all: Vec<(usize, usize)> = vec![];
+    for (extent, stride) in axes {
+        match all.last_mut() {
+            Some(last) if last.1 == extent * stride => *last = (last.0 * extent, stride),
+            _ => all.push((extent, stride)),
+        }
+    }
+    all
+}
+
+/// Indices and updates, and who takes them.
+struct Given<'a, T> {
+    indices: (DType, &'a [u8]),
+    updates: &'a [T],
+    each: &'a (dyn Fn(Block<'_, T>) + Sync),
+}
+
+impl<T: Number> Given<'_, T> {
+    /// The places of the indices from `first` on along an axis.
+    fn places<'t>(&self, first: usize, targets: &'t mut [usize], extent: usize) -> &'t mut [usize] {
+        let (dtype, bytes) = self.indices;
+        let bytes = &bytes[first * dtype.size()..][..targets.len() * dtype.size()];
+        decode(dtype, bytes, extent, targets);
+        targets
+    }
+
+    fn give(&self, first: usize, targets: &[usize]) {
+        (self.each)((targets, 1, &self.updates[first..][..targets.len()]));
     }
 }
 

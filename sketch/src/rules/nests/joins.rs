@@ -1,4 +1,4 @@
-//! Joins: a map that chooses among what it reads by its place along one axis, as a nest for each
+//! Joins: a map that chooses among what it reads by its place along some axes, as a nest for each
 //! choice.
 //!
 //! ```text
@@ -14,14 +14,15 @@
 //! are walked with it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
-use ansc_graph::{Expr, Stage};
+use ansc_graph::{Expr, Stage, VarId};
 
 use super::Nests;
 use super::parts::in_vectors;
 use crate::affine::{self, Digit, Extents, Source};
 use crate::region;
-use crate::trace::{LoopVar, StepError};
+use crate::trace::{BlockVar, LoopVar, StepError};
 use crate::tree;
 use crate::walk::{self, is_worthwhile};
 
@@ -32,18 +33,15 @@ const MOST_PARTS: usize = 32;
 
 pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
     let s = nests.stage(stage).clone();
-    let Some((axis, points)) = borders(&s) else { return Ok(None) };
-    if s.reduce.is_some() || points.is_empty() || points.len() >= MOST_PARTS {
+    let Some(cuts) = borders(&s).filter(|cuts| !cuts.is_empty() && s.reduce.is_none()) else {
         return Ok(None);
-    }
+    };
     let worthwhile = is_worthwhile(&s);
     let block = nests.block(stage)?;
     let loops = nests.recorder.get_loops(block)?;
-    let parts = nests.recorder.loop_partition(loops[axis], &points)?;
-    let starts = [&[0], &points[..]].concat();
-    for (place, &part) in parts.iter().enumerate() {
-        let end = starts.get(place + 1).copied().unwrap_or(s.ty.shape[axis]);
-        let first = part_in_vectors(nests, stage, &s, axis, part, starts[place]..end)?;
+    let axis = cuts[0].axis;
+    let parts = Part { stage, whole: &s, lanes: nests.lanes(stage) };
+    for first in parts.cut(nests, block, &cuts, &[])? {
         let first = first.filter(|_| axis == 0 && worthwhile);
         first.map_or(Ok(()), |first| nests.recorder.parallel(first))?;
     }
@@ -56,59 +54,96 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<
     Ok(Some(1))
 }
 
-/// One choice: its axes that all accesses walk as one, in vectors. Tells which loop is outermost,
-/// if that has several iterations whatever is decided.
-fn part_in_vectors(
-    nests: &mut Nests,
-    stage: usize,
-    whole: &Stage,
+/// Where along an axis choices change.
+struct Cut {
     axis: usize,
-    part: LoopVar,
-    range: std::ops::Range<usize>,
-) -> Result<Option<LoopVar>, StepError> {
-    let walked = walked(nests, stage, whole, axis, range);
-    let groups = walk::groups(&nests.compute, &walked, axis..whole.ty.rank());
-    let lanes = nests.lanes(stage);
-    let name = nests.recorder.block_under(part)?;
-    let block = nests.recorder.get_block(&name)?;
-    let loops = nests.recorder.get_loops(block)?;
-    let axes = nests.merged(&loops, &groups)?;
-    let last = *axes.last().ok_or(StepError::NoChoice)?;
-    let extent = nests.recorder.extent(last)?;
-    let chunks = in_vectors(nests, last, lanes)?;
-    Ok(match axes.len() {
-        1 => Some(chunks).filter(|_| extent >= 2 * MOST_IN_A_ROW * lanes),
-        _ => Some(axes[0]),
-    })
+    points: Vec<usize>,
 }
 
-/// The part as a stage that reads what it writes, too: for how it goes through memory.
-fn walked(
-    nests: &Nests,
+/// Some of a stage's places.
+struct Part<'a> {
     stage: usize,
-    whole: &Stage,
-    axis: usize,
-    range: std::ops::Range<usize>,
-) -> Stage {
-    let mut part = whole.clone();
-    part.ty.shape[axis] = range.len();
-    let mut extents = Extents::default();
-    (0..whole.ty.rank()).for_each(|i| extents.set(ansc_graph::VarId::new(i), part.ty.shape[i]));
-    let place = |i: usize| match i == axis && range.start > 0 {
-        true => Expr::var(i) + Expr::index(range.start),
-        false => Expr::var(i),
-    };
-    let value = whole.body.substitute(&|v| Some(place(v.index())));
-    let value = affine::simplify(&value, &extents);
-    let own =
-        Expr::Load(nests.compute.stage_buffer(stage), (0..whole.ty.rank()).map(place).collect());
-    part.body = value.max(own);
-    part
+    whole: &'a Stage,
+    lanes: usize,
 }
 
-/// The only axis on which choices depend, and where along it they change. None if one depends on
-/// anything else.
-fn borders(s: &Stage) -> Option<(usize, Vec<usize>)> {
+impl Part<'_> {
+    /// Parts what the block computes, which are the places within `ranges` along the axes before
+    /// those of the cuts. Tells which loop of each part is outermost, if that has several
+    /// iterations whatever is decided.
+    fn cut(
+        &self,
+        nests: &mut Nests,
+        block: BlockVar,
+        cuts: &[Cut],
+        ranges: &[(usize, Range<usize>)],
+    ) -> Result<Vec<Option<LoopVar>>, StepError> {
+        let (Cut { axis, points }, rest) = cuts.split_first().ok_or(StepError::NoChoice)?;
+        let loops = nests.recorder.get_loops(block)?;
+        let parts = nests.recorder.loop_partition(loops[*axis], points)?;
+        let starts = [&[0], &points[..]].concat();
+        let ends = [&points[..], &[self.whole.ty.shape[*axis]]].concat();
+        let mut outermost = vec![];
+        for (&part, (&start, &end)) in parts.iter().zip(starts.iter().zip(&ends)) {
+            let name = nests.recorder.block_under(part)?;
+            let block = nests.recorder.get_block(&name)?;
+            let ranges = [ranges, &[(*axis, start..end)]].concat();
+            outermost.push(match rest {
+                [] => self.in_vectors(nests, block, *axis, &ranges)?,
+                rest => {
+                    self.cut(nests, block, rest, &ranges)?;
+                    Some(part).filter(|_| end - start > 1)
+                }
+            });
+        }
+        Ok(outermost)
+    }
+
+    /// The axes from `axis` on that all accesses walk as one, in vectors.
+    fn in_vectors(
+        &self,
+        nests: &mut Nests,
+        block: BlockVar,
+        axis: usize,
+        ranges: &[(usize, Range<usize>)],
+    ) -> Result<Option<LoopVar>, StepError> {
+        let walked = self.walked(nests, ranges);
+        let groups = walk::groups(&nests.compute, &walked, axis..self.whole.ty.rank());
+        let loops = nests.recorder.get_loops(block)?;
+        let axes = nests.merged(&loops, &groups)?;
+        let last = *axes.last().ok_or(StepError::NoChoice)?;
+        let extent = nests.recorder.extent(last)?;
+        let chunks = in_vectors(nests, last, self.lanes)?;
+        Ok(match axes.len() {
+            1 => Some(chunks).filter(|_| extent >= 2 * MOST_IN_A_ROW * self.lanes),
+            _ => Some(axes[0]),
+        })
+    }
+
+    /// The part as a stage that reads what it writes, too: for how it goes through memory.
+    fn walked(&self, nests: &Nests, ranges: &[(usize, Range<usize>)]) -> Stage {
+        let (mut part, rank) = (self.whole.clone(), self.whole.ty.rank());
+        ranges.iter().for_each(|(axis, range)| part.ty.shape[*axis] = range.len());
+        let mut extents = Extents::default();
+        (0..rank).for_each(|i| extents.set(VarId::new(i), part.ty.shape[i]));
+        let start = |i: usize| ranges.iter().find(|(axis, _)| *axis == i).map(|(_, r)| r.start);
+        let place = |i: usize| match start(i) {
+            None | Some(0) => Expr::var(i),
+            Some(start) => Expr::var(i) + Expr::index(start),
+        };
+        let value = self.whole.body.substitute(&|v| Some(place(v.index())));
+        let value = affine::simplify(&value, &extents);
+        let own =
+            Expr::Load(nests.compute.stage_buffer(self.stage), (0..rank).map(place).collect());
+        part.body = value.max(own);
+        part
+    }
+}
+
+/// Axes on which choices depend, in their order, and where along them they change. Where there
+/// would be too many parts, outer axes stay whole: a vector does not cross them. None if a choice
+/// depends on anything else.
+fn borders(s: &Stage) -> Option<Vec<Cut>> {
     let mut found: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     let mut is_plain = true;
     s.body.visit(&mut |e| {
@@ -120,9 +155,20 @@ fn borders(s: &Stage) -> Option<(usize, Vec<usize>)> {
             }
         }
     });
-    let (axis, points) = found.pop_first().filter(|_| is_plain && found.is_empty())?;
-    let inside = |point: &usize| (1..s.ty.shape[axis]).contains(point);
-    Some((axis, points.into_iter().filter(inside).collect()))
+    let (mut cuts, mut parts) = (vec![], 1);
+    for (axis, points) in found.into_iter().rev() {
+        let inside = |point: &usize| (1..s.ty.shape[axis]).contains(point);
+        let points: Vec<usize> = points.into_iter().filter(inside).collect();
+        parts *= points.len() + 1;
+        if parts > MOST_PARTS {
+            break;
+        }
+        if !points.is_empty() {
+            cuts.push(Cut { axis, points });
+        }
+    }
+    cuts.reverse();
+    is_plain.then_some(cuts)
 }
 
 /// The axis by which a condition is decided, and the place from which on it holds or fails.
@@ -130,8 +176,7 @@ fn border(s: &Stage, condition: &Expr) -> Option<(usize, usize)> {
     let slack = region::slack(condition, &Extents::default())?;
     let constant = slack.constant;
     let (digit, &coefficient) = slack.terms.first_key_value().filter(|_| slack.terms.len() == 1)?;
-    let axis = (0..s.ty.rank())
-        .find(|i| *digit == Digit::whole(Source::Var(ansc_graph::VarId::new(*i))))?;
+    let axis = (0..s.ty.rank()).find(|i| *digit == Digit::whole(Source::Var(VarId::new(*i))))?;
     let point = match coefficient {
         1 => constant.checked_neg()?,
         -1 => constant.checked_add(1)?,

@@ -261,7 +261,7 @@ mod tests {
     use ansc_runtime::DType;
 
     use super::*;
-    use crate::default::schedule;
+    use crate::default::{Machine, schedule};
     use crate::testing::{SOFTMAX, compare_scheduled, task};
     use crate::trace::{Decision, Unfit};
 
@@ -293,7 +293,7 @@ mod tests {
         "compute(in0: f32[20, 3, 5]) -> y { y: f32[20, 3] = max{r0: 5} in0[i0, i1, r0] }",
     ];
 
-    const JOINS: [&str; 4] = [
+    const JOINS: [&str; 6] = [
         "compute(in0: f32[5, 64], in1: f32[5, 32], in2: f32[5, 48]) -> y {
           c: f32[5, 144] = select(lt(i1, 64), in0[i0, i1], select(lt(i1, 96), in1[i0, sub(i1, 64)], in2[i0, add(i1, -96)]))
           y: f32[5, 144] = max(c[i0, i1], 0.0_f32)
@@ -306,6 +306,12 @@ mod tests {
         }",
         "compute(in0: f32[40, 70]) -> y {
           y: f32[40, 90] = select(and(le(9, i1), lt(i1, 79)), in0[i0, sub(i1, 9)], 0.0_f32)
+        }",
+        "compute(in0: f32[3, 40, 70]) -> y {
+          y: f32[3, 43, 90] = select(and(and(le(2, i1), lt(i1, 42)), and(le(9, i2), lt(i2, 79))), in0[i0, sub(i1, 2), sub(i2, 9)], 0.0_f32)
+        }",
+        "compute(in0: f32[7, 40]) -> y {
+          y: f32[9, 45] = in0[select(lt(i0, 1), sub(1, i0), select(lt(i0, 8), sub(i0, 1), sub(14, i0))), select(lt(i1, 5), sub(5, i1), sub(i1, 5))]
         }",
     ];
 
@@ -335,28 +341,37 @@ mod tests {
     #[test]
     fn cumulative_sums_are_one_pass() {
         for (exclusive, reverse) in [(false, false), (true, false), (false, true), (true, true)] {
-            for op in [BinOp::Add, BinOp::Mul] {
-                let attrs = |axis| Cumulative { axis, op, exclusive, reverse };
-                for (shape, axis) in [
-                    (&[3, 5, 2][..], 1),
-                    (&[4, 9], 1),
-                    (&[16, 7], 1),
-                    (&[9, 83], 0),
-                    (&[9, 5], 0),
-                    (&[2, 7, 3, 19], 1),
-                    (&[19], 0),
+            for (shape, axis) in [
+                (&[3, 5, 2][..], 1),
+                (&[4, 9], 1),
+                (&[16, 7], 1),
+                (&[9, 83], 0),
+                (&[9, 5], 0),
+                (&[2, 7, 3, 19], 1),
+                (&[4, 68, 8, 2], 1),
+                (&[19], 0),
+            ] {
+                for (op, machine) in [
+                    (BinOp::Add, Machine::new(16, 16)),
+                    (BinOp::Mul, Machine::new(16, 16)),
+                    (BinOp::Add, Machine::new(64, 32)),
                 ] {
-                    let op = cumulative(attrs(axis), &TensorType::new(DType::F32, shape)).unwrap();
-                    let task = task(&op.expr.to_string());
-                    let (sketch, made) = sketches(&task, None).swap_remove(0);
-                    assert_eq!(sketch.rules, ["scans"], "{exclusive} {shape:?}");
-                    compare_scheduled(&task.compute, &made)
-                        .unwrap_or_else(|e| panic!("{e}\n{}", made.program));
-                    let text = made.program.to_string();
-                    assert!(text.contains("running"), "{text}");
+                    is_one_pass(Cumulative { axis, op, exclusive, reverse }, shape, machine);
                 }
             }
         }
+    }
+
+    fn is_one_pass(attrs: Cumulative, shape: &[usize], machine: Machine) {
+        let op = cumulative(attrs, &TensorType::new(DType::F32, shape)).unwrap();
+        let task = Arc::new(Task { machine, ..Task::clone(&task(&op.expr.to_string())) });
+        scans::apply(&mut Nests::new(&task, None).unwrap(), 0, 0)
+            .unwrap_or_else(|e| panic!("{e}: {attrs:?} of {shape:?}"));
+        let (sketch, made) = sketches(&task, None).swap_remove(0);
+        assert_eq!(sketch.rules, ["scans"], "{attrs:?} of {shape:?}");
+        compare_scheduled(&task.compute, &made).unwrap_or_else(|e| panic!("{e}\n{}", made.program));
+        let text = made.program.to_string();
+        assert!(text.contains("running"), "{text}");
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub(super) fn apply(nests: &mut Nests, from: usize, _: usize) -> Result<Option<u
     };
     let around = [&order.outer[..], order.chunks.as_slice(), &[along], &order.inside].concat();
     nests.recorder.reorder(&around)?;
+    let written_out = order.inside.len() - usize::from(order.vector);
+    order.inside[..written_out].iter().try_for_each(|&l| nests.recorder.unroll(l))?;
     let store = nests.recorder.scan(block, along)?;
     let reader = reader(nests, last);
     let stored = match reader {
@@ -70,8 +72,8 @@ pub(super) fn apply(nests: &mut Nests, from: usize, _: usize) -> Result<Option<u
         feed(nests, feeder, block, along, order.inside.len())?;
     }
     let init = nests.init_of(block)?;
-    for block in [init, block, stored] {
-        written_out(nests, block, &order)?;
+    if order.vector {
+        [init, block, stored].into_iter().try_for_each(|block| in_vector(nests, block))?;
     }
     if let Some(chunks) = order.chunks {
         nests.recorder.peel(chunks, Rest::Pieces)?;
@@ -193,18 +195,10 @@ fn join(
     Ok(store)
 }
 
-/// The innermost loops of a block.
-fn written_out(nests: &mut Nests, block: BlockVar, order: &Order) -> Result<(), StepError> {
-    let r = &mut nests.recorder;
-    let loops = r.get_loops(block)?;
-    let inside = &loops[loops.len() - order.inside.len()..];
-    for (place, &l) in inside.iter().enumerate() {
-        match order.vector && place + 1 == inside.len() {
-            true => r.vectorize(l)?,
-            false => r.unroll(l)?,
-        }
-    }
-    Ok(())
+/// The innermost loop of a block is one over lanes.
+fn in_vector(nests: &mut Nests, block: BlockVar) -> Result<(), StepError> {
+    let loops = nests.recorder.get_loops(block)?;
+    nests.recorder.vectorize(*loops.last().ok_or(StepError::NoChoice)?)
 }
 
 fn in_parallel(nests: &mut Nests, order: &Order, worthwhile: bool) -> Result<(), StepError> {
