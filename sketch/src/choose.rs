@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::algorithm::Algorithm;
-use crate::default::{Knob, Knobs, Scheduled, gpu_program, schedule_with};
+use crate::default::{Knob, Knobs, Scheduled, gpu_program, is_sliced, schedule_with};
 use crate::packed::in_turn;
 use crate::price;
 use crate::rules::{Sketch, gpu, nests};
@@ -42,11 +42,16 @@ impl Untuned {
                 (&made.task, made.prepared.clone())
             }
         };
-        let (choices, default) = cheapest(rewritten);
         let price = |scheduled: &Scheduled| price::cycles(&scheduled.program, &task.machine);
         let ruled = by_rules(task, by);
-        let cheapest = ruled.into_iter().min_by(|a, b| price(&a.1).total_cmp(&price(&b.1)));
-        if let Some((sketch, scheduled)) = cheapest
+        let has_contraction = ruled.iter().any(|(sketch, _)| nests::has_contraction(sketch));
+        let cheapest_rule = ruled.into_iter().min_by(|a, b| price(&a.1).total_cmp(&price(&b.1)));
+        // Of contractions the default schedule is the same, unless it cuts them into slices.
+        if has_contraction && !is_sliced(rewritten) {
+            return cheapest_rule.map(|(sketch, scheduled)| Untuned::Rules(sketch, scheduled));
+        }
+        let (choices, default) = cheapest(rewritten);
+        if let Some((sketch, scheduled)) = cheapest_rule
             && price(&scheduled) <= price(&default)
         {
             return Some(Untuned::Rules(sketch, scheduled));

@@ -35,6 +35,7 @@ use crate::choices;
 use crate::finish::finish;
 use crate::packed::Packing;
 use crate::program::Program;
+use crate::task::Task;
 use build::Builder;
 pub(crate) use gpu::{bind_points, bind_threads};
 pub use gpu::{gpu_program, gpu_schedule};
@@ -132,6 +133,12 @@ pub fn schedule_with(
         return rolled;
     }
     Scheduled { program: finish(crate::lower::lower(name, compute)), packings: vec![] }
+}
+
+/// Whether stages would feed one another slice by slice.
+pub(crate) fn is_sliced(task: &Task) -> bool {
+    let inlined = inline::inline(&task.compute, Padding::Inlined);
+    Slices::of(&inlined, &task.constant, &task.machine, &Knobs::default()).is_some()
 }
 
 /// The schedule by every number of slices.

@@ -89,7 +89,6 @@ pub(crate) fn contraction_sketches(
     task: &Arc<Task>,
     by: Option<Algorithm>,
 ) -> Vec<(Sketch, Scheduled)> {
-    let is_one = |(sketch, _): &(Sketch, Scheduled)| sketch.rules.iter().any(|r| r == CONTRACTION);
     let Ok(nests) = Nests::as_they_are(task, by) else { return vec![] };
     let mut all = all_ways(|way| {
         let (mut nests, rules) = nests.clone().written(way, &WITH_CONTRACTIONS)?;
@@ -98,8 +97,13 @@ pub(crate) fn contraction_sketches(
         }
         complete((nests, rules))
     });
-    all.retain(is_one);
+    all.retain(|(sketch, _)| has_contraction(sketch));
     all
+}
+
+/// Whether the rule of contractions wrote one of the nests.
+pub(crate) fn has_contraction(sketch: &Sketch) -> bool {
+    sketch.rules.iter().any(|rule| rule == CONTRACTION)
 }
 
 /// The same for a product in tiles. None where there is none, or the machine has no unit for it.
