@@ -19,13 +19,14 @@ pub mod gpu;
 pub mod nest;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use ansc_graph::BufId;
 
 use crate::budget;
 use crate::default::Machine;
 use crate::program::{Program, Stmt};
-use nest::{Nest, nests};
+use nest::{Nest, Part, nests, part_bytes};
 
 /// How much of the smaller part the larger one does not hide.
 const NOT_HIDDEN: f64 = 0.25;
@@ -59,13 +60,13 @@ fn traffic(program: &Program, stmt: &Stmt) -> f64 {
 fn fetched(program: &Program, stmt: &Stmt, cache: f64) -> f64 {
     let nests = nests(program, stmt);
     let total = |touched: &Touched| touched.values().sum::<f64>();
-    let whole = touched(&nests, 0);
+    let whole = touched(program, &nests, 0);
     if total(&whole) <= cache {
         return 0.0;
     }
     let Stmt::For(l) = stmt else { return total(&whole) };
     // Data that neighbouring iterations share stay; the rest comes once.
-    if total(&touched(&nests, 1)) <= cache {
+    if total(&touched(program, &nests, 1)) <= cache {
         return total(&whole);
     }
     let inside = |stmt| fetched(program, stmt, cache).max(0.0);
@@ -74,16 +75,24 @@ fn fetched(program: &Program, stmt: &Stmt, cache: f64) -> f64 {
 
 type Touched = BTreeMap<BufId, f64>;
 
-/// Bytes of each buffer that are touched while the loops from `depth` on run.
-fn touched(nests: &[Nest<'_>], depth: usize) -> Touched {
-    let mut all = Touched::new();
+/// Bytes of each buffer that are touched while the loops from `depth` on run. Accesses of a buffer
+/// share what lies between the first and the last of their places.
+fn touched(program: &Program, nests: &[Nest<'_>], depth: usize) -> Touched {
+    let mut all: BTreeMap<BufId, Part> = BTreeMap::new();
     for nest in nests {
         for access in &nest.accesses {
-            let bytes = all.entry(access.buffer).or_default();
-            *bytes = nest.bytes(access, depth.min(nest.loops.len())).max(*bytes);
+            let part = nest.part(access, depth.min(nest.loops.len()));
+            match all.entry(access.buffer) {
+                Entry::Vacant(entry) => _ = entry.insert(part),
+                Entry::Occupied(mut entry) => {
+                    for (axis, (low, high)) in entry.get_mut().iter_mut().zip(part) {
+                        *axis = (axis.0.min(low), axis.1.max(high));
+                    }
+                }
+            }
         }
     }
-    all
+    all.into_iter().map(|(buffer, part)| (buffer, part_bytes(program, buffer, &part))).collect()
 }
 
 #[cfg(test)]
@@ -119,5 +128,20 @@ mod tests {
         let (same, moving) = ("0, add(mul(j, 16), l)", "i, add(mul(j, 16), l)");
         let (kept, fetched) = (copy(4096, same, same), copy(4096, moving, moving));
         assert!(1.5 * kept < fetched, "{kept} {fetched}");
+    }
+
+    /// Blocks that each copy a part of a row touch the row together.
+    #[test]
+    fn parts_of_one_buffer_are_added_up() {
+        let part = |k: usize, length: usize| {
+            let at = format!("a, add(b, {})", k * length);
+            format!(
+                "  for j in 0..{length} {{\n    block s{k} (a: spatial 4096 = i, b: spatial {length} = j) {{\n      y[{at}] = x[{at}]\n    }}\n  }}\n"
+            )
+        };
+        let rows = |parts: String| price(&format!("for i in 0..4096 {{\n{parts}}}\n"));
+        let (whole, quarters) =
+            (rows(part(0, 4096)), rows((0..4).map(|k| part(k, 1024)).collect()));
+        assert!((quarters / whole - 1.0).abs() < 0.05, "{quarters} {whole}");
     }
 }

@@ -27,6 +27,24 @@ pub enum Stride {
     Far,
 }
 
+/// The first and the last place along each axis of a buffer.
+pub type Part = Vec<(i64, i64)>;
+
+/// Bytes of a part of a buffer, in whole pieces of 64 bytes.
+pub(super) fn part_bytes(program: &Program, buffer: BufId, part: &Part) -> f64 {
+    let buffer = program.buffer(buffer);
+    let shape = &buffer.ty.shape;
+    let length =
+        |(&(low, high), &n): (&(i64, i64), &usize)| ((high - low + 1).max(1) as f64).min(n as f64);
+    let extents: Vec<f64> = part.iter().zip(shape).map(length).collect();
+    // Whole rows lie side by side, and are one.
+    let whole = extents.iter().zip(shape).rev().take_while(|(e, n)| **e >= **n as f64).count();
+    let (rows, row) = extents.split_at(extents.len().saturating_sub(whole + 1));
+    let (rows, row) = (rows.iter().product::<f64>(), row.iter().product::<f64>());
+    let line = if buffer.scope.is_private() { 1.0 } else { 64.0 };
+    rows * (row * buffer.ty.dtype.size() as f64 / line).ceil() * line
+}
+
 /// Every block below a statement.
 pub fn nests<'a>(program: &'a Program, stmt: &'a Stmt) -> Vec<Nest<'a>> {
     let mut found = vec![];
@@ -77,29 +95,21 @@ impl Nest<'_> {
 
     /// Bytes that an access touches while the loops from `depth` on run: whole pieces of 64 bytes.
     pub fn bytes(&self, reach: &Reach<'_>, depth: usize) -> f64 {
-        let shape = &self.program.buffer(reach.buffer).ty.shape;
-        let extents: Vec<f64> = (0..shape.len())
-            .map(|axis| self.extent(&reach.indices[axis], shape[axis], depth))
-            .collect();
-        // Whole rows lie side by side, and are one.
-        let whole = extents.iter().zip(shape).rev().take_while(|(e, n)| **e >= **n as f64).count();
-        let (rows, row) = extents.split_at(extents.len().saturating_sub(whole + 1));
-        let (rows, row) = (rows.iter().product::<f64>(), row.iter().product::<f64>());
-        let row_bytes = row * self.element_bytes(reach);
-        let is_local = self.program.buffer(reach.buffer).scope.is_private();
-        let line = if is_local { 1.0 } else { 64.0 };
-        rows * (row_bytes / line).ceil() * line
+        part_bytes(self.program, reach.buffer, &self.part(reach, depth))
     }
 
-    fn extent(&self, index: &Expr, length: usize, depth: usize) -> f64 {
+    /// The first and the last place along each axis that an access touches meanwhile.
+    pub fn part(&self, reach: &Reach<'_>, depth: usize) -> Part {
+        let shape = &self.program.buffer(reach.buffer).ty.shape;
         let inside = &self.loops[depth..];
         let ranges = |v: VarId| {
             let running = inside.iter().find(|l| l.var == v);
             Some((0, running.map_or(0, |l| l.extent as i64 - 1)))
         };
-        let extent =
-            arith::bounds(index, &ranges).map_or(length as i64, |(low, high)| high - low + 1);
-        (extent.max(1) as f64).min(length as f64)
+        let places = |(index, length): (&Expr, &usize)| {
+            arith::bounds(index, &ranges).unwrap_or((0, *length as i64 - 1))
+        };
+        reach.indices.iter().zip(shape).map(places).collect()
     }
 
     pub fn stride(&self, reach: &Reach<'_>, var: VarId) -> Stride {

@@ -288,12 +288,13 @@ mod tests {
         "compute(in0: f32[2, 37, 21]) -> y { y: f32[2, 21, 37] = in0[i0, i2, i1] }",
     ];
 
-    const ROWS: [&str; 6] = [
+    const ROWS: [&str; 7] = [
         SOFTMAX,
         "compute(in0: f32[64, 100]) -> y { y: f32[64] = sum{r0: 100} in0[i0, r0] }",
         "compute(in0: f32[2, 64, 100]) -> y { y: f32[2, 100] = sum{r0: 64} in0[i0, r0, i1] }",
         "compute(in0: f32[2, 64, 100]) -> y { y: i64[2, 100] = argmax{r0: 64} in0[i0, r0, i1] }",
         "compute(in0: f32[1000]) -> y { y: f32[] = sum{r0: 1000} in0[r0] }",
+        "compute(in0: f32[70, 17, 50]) -> y { y: f32[70, 17] = max{r0: 50} in0[i0, i1, r0] }",
         "compute(in0: f32[20, 3, 5]) -> y { y: f32[20, 3] = max{r0: 5} in0[i0, i1, r0] }",
     ];
 
@@ -339,6 +340,22 @@ mod tests {
             let (sketch, made) = sketches(&task, None).swap_remove(0);
             assert_eq!(sketch.rules, ["joins"]);
             assert!(!made.program.to_string().contains("select"), "{}", made.program);
+        }
+    }
+
+    /// Lanes are neighbours in memory: along the terms, or along the results.
+    #[test]
+    fn reductions_read_whole_vectors() {
+        for (text, partial) in [
+            ("f32[70, 17] = max{r0: 50} in0[i0, i1, r0]", true),
+            ("f32[70, 50] = max{r0: 17} in0[i0, r0, i1]", false),
+            ("f32[70] = max{r0: 17, r1: 50} in0[i0, r0, r1]", true),
+            ("f32[17, 50] = max{r0: 70} in0[r0, i0, i1]", false),
+        ] {
+            let task = task(&format!("compute(in0: f32[70, 17, 50]) -> y {{ y: {text} }}"));
+            let (_, made) = sketches(&task, None).swap_remove(0);
+            let name = |b: &crate::program::Buffer| b.name.ends_with("_rf");
+            assert_eq!(made.program.buffers.iter().any(name), partial, "{}", made.program);
         }
     }
 

@@ -12,6 +12,8 @@
 
 use std::ops::Range;
 
+use ansc_graph::{Expr, Stage, VarId};
+
 use super::Nests;
 use super::parts::Part;
 use super::points::outer_axes;
@@ -87,10 +89,27 @@ fn alone(nests: &Nests, stage: usize) -> Option<(Range<usize>, usize)> {
     if s.reduce.is_none() || has_reuse(s) || s.extents().contains(&0) {
         return None;
     }
+    if goes_along_terms(s, nests.lanes(stage)) {
+        return Some((stage..stage + 1, s.ty.rank()));
+    }
     let axes: Vec<_> = (0..s.ty.rank()).map(|axis| axis..axis + 1).collect();
     let few = s.ty.shape.last().is_none_or(|&extent| extent < nests.lanes(stage).min(4));
     let outer = outer_axes(s, &axes);
     Some((stage..stage + 1, if few && outer + 1 == axes.len() { axes.len() } else { outer }))
+}
+
+/// Whether terms of a result are neighbours in memory, as many as a vector has lanes, and results
+/// are not: vectors along the last axis would gather.
+fn goes_along_terms(s: &Stage, lanes: usize) -> bool {
+    let rank = s.ty.rank();
+    let (Some(last), Some(term)) = (rank.checked_sub(1), s.extents().len().checked_sub(1)) else {
+        return false;
+    };
+    let is_near = |axis: usize| {
+        let vars = s.body.loads().into_iter().filter_map(|(_, at)| Some(at.last()?.vars()));
+        vars.into_iter().any(|vars| vars.contains(&VarId::new(axis)))
+    };
+    term >= rank && s.extents()[term] >= lanes && is_near(term) && !is_near(last)
 }
 
 /// How many rows may be done at a time: those numbers that leave enough iterations for all threads.
@@ -142,7 +161,7 @@ fn members(nests: &Nests, first: usize, axes: usize) -> Range<usize> {
 fn reads_own_row(nests: &Nests, stage: usize, members: Range<usize>, axes: usize) -> bool {
     nests.stage(stage).body.loads().iter().all(|(buffer, indices)| {
         let inside = nests.compute.stage_of(*buffer).is_some_and(|s| members.contains(&s));
-        let is_own = |axis: usize| indices[axis] == ansc_graph::Expr::var(axis);
+        let is_own = |axis: usize| indices[axis] == Expr::var(axis);
         !inside || (0..axes).all(is_own)
     })
 }
