@@ -136,7 +136,7 @@ mod tests {
         let part = |k: usize, length: usize| {
             let at = format!("a, add(b, {})", k * length);
             format!(
-                "  for j in 0..{length} {{\n    block s{k} (a: spatial 4096 = i, b: spatial {length} = j) {{\n      y[{at}] = x[{at}]\n    }}\n  }}\n"
+                "  for j{k} in 0..{length} {{\n    block s{k} (a: spatial 4096 = i, b: spatial {length} = j{k}) {{\n      y[{at}] = x[{at}]\n    }}\n  }}\n"
             )
         };
         let rows = |parts: String| price(&format!("for i in 0..4096 {{\n{parts}}}\n"));

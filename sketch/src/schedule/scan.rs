@@ -123,7 +123,7 @@ fn chain(program: &Program, block: &Block) -> Checked<Chain> {
         .ok_or_else(|| no_chain(&block.name))?;
     let extent = program.buffer(result).ty.shape[first.axis];
     let (mut later, mut reach) = (vec![], 2);
-    check_only_one_writes(program, result)?;
+    check_only_one_writes(program, result, &block.name)?;
     while reach < extent {
         let next = match readers(program, result).as_slice() {
             [one] if is_internal(program, result) => block_at(program, one),
@@ -134,17 +134,20 @@ fn chain(program: &Program, block: &Block) -> Checked<Chain> {
         if found != expected || !is_untouched(program, next) {
             return Err(no_chain(&next.name));
         }
-        check_only_one_writes(program, written)?;
+        check_only_one_writes(program, written, &next.name)?;
         later.push(next.name.clone());
         (result, reach) = (written, 2 * reach);
     }
     Ok(Chain { first, later, result })
 }
 
-fn check_only_one_writes(program: &Program, buffer: BufId) -> Checked<()> {
+fn check_only_one_writes(program: &Program, buffer: BufId, block: &str) -> Checked<()> {
     match writers(program, buffer).as_slice() {
         [_] => Ok(()),
-        _ => Err(Cause::SeveralWriters { buffer: buffer_name(program, buffer) }.into()),
+        _ => {
+            let buffer = buffer_name(program, buffer);
+            Err(Cause::SeveralWriters { buffer }.at_block(block))
+        }
     }
 }
 
