@@ -134,10 +134,10 @@ mod tests {
     #[test]
     fn parts_of_one_buffer_are_added_up() {
         let part = |k: usize, length: usize| {
-            let at = format!("a, add(b, {})", k * length);
-            format!(
-                "  for j{k} in 0..{length} {{\n    block s{k} (a: spatial 4096 = i, b: spatial {length} = j{k}) {{\n      y[{at}] = x[{at}]\n    }}\n  }}\n"
-            )
+            let at = format!("a{k}, add(b{k}, {})", k * length);
+            let iters = format!("a{k}: spatial 4096 = i, b{k}: spatial {length} = j{k}");
+            let block = format!("    block s{k} ({iters}) {{\n      y[{at}] = x[{at}]\n    }}\n");
+            format!("  for j{k} in 0..{length} {{\n{block}  }}\n")
         };
         let rows = |parts: String| price(&format!("for i in 0..4096 {{\n{parts}}}\n"));
         let (whole, quarters) =
