@@ -160,7 +160,7 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
     let scope = if m[4].is_multiple_of(2) { Scope::Local } else { Scope::Global };
     let id = s.buffer(&pick(&buffers, m[2])?).expect("a buffer of the schedule");
     let rank = s.program().buffer(id).ty.rank();
-    Some(match m[0] % 37 {
+    Some(match m[0] % 38 {
         0..=2 => {
             let (inner, middle) = (usize::from(m[3] % 5) + 1, usize::from(m[4] % 3) + 1);
             let factors = if m[4] < 128 { vec![0, inner] } else { vec![0, middle, inner] };
@@ -229,6 +229,16 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
             let map = index_map(rank, [m[3], m[4]])?;
             ("pack", done(s.pack(&block, &pick(&buffers, m[2])?, &map)))
         }
+        36 => {
+            // Where a sum begins is what `decompose_reduction` leaves.
+            let mut changed = s.clone();
+            let init = changed.decompose_reduction(&block, pick(&loops, m[2])?);
+            let lifts = done(changed.lift_addend(&init.unwrap_or(block)));
+            if lifts {
+                *s = changed;
+            }
+            ("lift_addend", lifts)
+        }
         35 => ("scan", done(s.scan(&block, pick(&loops, m[2])?))),
         _ if m[4].is_multiple_of(4) => ("add_unit_loop", done(s.add_unit_loop(&block))),
         _ => ("pad", done(s.pad(&block, usize::from(m[2] % 4), usize::from(m[3] % 4) + 1))),
@@ -289,5 +299,5 @@ fn every_primitive_succeeds_somewhere() {
             }
         }
     }
-    assert_eq!(succeeded.len(), 32, "{succeeded:?}");
+    assert_eq!(succeeded.len(), 33, "{succeeded:?}");
 }

@@ -10,13 +10,13 @@
 //! reduction or a result; into a reduction that uses elements again only if it merely moves them,
 //! or pads what a window of one channel slides over (otherwise padding stays a buffer); expensive
 //! functions only into one reader of the same size; never what is written out along an axis
-//! (`transform`), nor what is one of a chain of cumulative sums (`doubling`), or read by it.
+//! (`switch`), nor what is one of a chain of cumulative sums (`doubling`), or read by it.
 
 use ansc_graph::{BufId, Compute, Expr, Stage};
 
-use super::transform::is_switch;
 use super::usage::{has_reuse, is_expensive, is_movement, is_padding, readers, size};
 use crate::doubling::Doubling;
+use crate::switch::is_switch;
 
 /// Inlined bodies stay below this many nodes: code size, and the compiler's own time.
 const MAX_NODES: usize = 400;

@@ -42,7 +42,6 @@ pub use gpu::{gpu_program, gpu_schedule};
 use inline::Padding;
 pub use knobs::{Knob, Knobs};
 use slices::Slices;
-pub(crate) use transform::is_switch;
 pub(crate) use transpose::{is_transposed, run_of};
 
 /// What the default schedule needs to know of a CPU.

@@ -19,7 +19,7 @@ pub(crate) mod blocks;
 mod borders;
 pub(crate) mod choose;
 pub(crate) mod epilogue;
-mod nested;
+pub(crate) mod nested;
 pub(crate) mod operands;
 mod order;
 
@@ -40,7 +40,6 @@ use choose::Shape;
 pub(super) use epilogue::Epilogue;
 use nested::Nested;
 pub(super) use nested::has_nested;
-pub(crate) use nested::is_nested;
 pub(super) use operands::Layout;
 use operands::{Around, Operands};
 use order::{Order, Role};

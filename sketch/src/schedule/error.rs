@@ -150,6 +150,10 @@ pub enum Cause {
     NotAFold { buffer: String },
     #[error("the block is not the first of a chain of cumulative sums that covers an axis")]
     NoChain,
+    #[error("the block does not begin a sum with zero")]
+    NoSum,
+    #[error("the block adds nothing, or not in any case, to the sum that it reads")]
+    NoAddend,
     #[error("`{other}` reads in each iteration what `{block}` has added up so far")]
     Running { block: String, other: String },
     #[error("there is no intrinsic `{0}`")]

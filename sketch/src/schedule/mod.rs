@@ -35,6 +35,7 @@ mod fuse;
 mod fuse_nests;
 mod fuse_siblings;
 mod kinds;
+mod lift_addend;
 mod lift_guard;
 mod loop_partition;
 mod pack;

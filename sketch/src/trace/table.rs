@@ -272,6 +272,8 @@ instructions! { r:
     /// Parts the initial value of a reduction from its terms: a block before the loop.
     DecomposeReduction decompose_reduction(block: BlockVar, target: LoopVar) -> out: BlockVar
         => r.at_loop(*block, *target, |s, name, l| s.decompose_reduction(name, l));
+    /// A sum begins with what its reader adds to it; the block is the one that begins it.
+    LiftAddend lift_addend(block: BlockVar) => r.on_block(*block, |s, name| s.lift_addend(name));
     /// The block that reduces partially, along the loop; `block` goes on to name the one that does
     /// the rest.
     Rfactor rfactor(block: BlockVar, target: LoopVar, axis: usize) -> out: BlockVar

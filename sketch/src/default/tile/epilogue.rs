@@ -46,7 +46,7 @@ impl Epilogue {
     }
 
     /// Whether every element is read at its own place.
-    pub(in crate::default) fn is_in_place(&self) -> bool {
+    pub(crate) fn is_in_place(&self) -> bool {
         matches!(&self.places, Places::Axes(axes) if axes.is_sorted())
     }
 

@@ -20,11 +20,13 @@ use crate::default::usage::readers;
 use crate::program::{Access, Body, IterKind, Stmt};
 
 /// Two sums that become one nest. Expressions are over the axes of the merged stage.
-pub(super) struct Nested {
+pub(crate) struct Nested {
     /// The stage that sums up what the inner one gives.
-    pub(super) outer: usize,
+    pub(crate) outer: usize,
     /// The outer stage, with the inner one's reduction axes after its own, and the loads of both.
-    pub(super) merged: Stage,
+    pub(crate) merged: Stage,
+    /// The axis of the outer stage that each axis of the inner one is.
+    pub(crate) places: Vec<usize>,
     /// Elements of the inner sum.
     pub(super) dtype: DType,
     /// Terms of the inner sum.
@@ -33,9 +35,9 @@ pub(super) struct Nested {
     add: Expr,
     inner: BufId,
     /// What the inner sum begins with, if not with zero.
-    start: Option<Expr>,
+    pub(crate) start: Option<Expr>,
     /// How many reduction axes are the outer sum's.
-    axes: usize,
+    pub(crate) axes: usize,
 }
 
 /// Whether two stages of the subgraph would become one nest.
@@ -44,15 +46,10 @@ pub(in crate::default) fn has_nested(compute: &Compute) -> bool {
     (0..done.len()).any(|stage| Nested::of(compute, stage, &done).is_some())
 }
 
-/// Whether the stage and its reader would become one nest; what else that reads is `done`.
-pub(crate) fn is_nested(compute: &Compute, stage: usize, done: &[bool]) -> bool {
-    Nested::of(compute, stage, done).is_some()
-}
-
 impl Nested {
     /// None where the stage is no sum, or is read in another way. All else that the reader reads is
     /// `done`.
-    pub(super) fn of(compute: &Compute, stage: usize, done: &[bool]) -> Option<Nested> {
+    pub(crate) fn of(compute: &Compute, stage: usize, done: &[bool]) -> Option<Nested> {
         let inner = compute.stage_buffer(stage);
         let [outer] = readers(compute, inner)[..] else { return None };
         let (first, second) = (&compute.stages[stage], &compute.stages[outer]);
@@ -63,11 +60,8 @@ impl Nested {
         let at = own.next()?;
         let fits = own.all(|other| other == at)
             && loads.iter().all(|(b, _)| is_there(*b))
-            && !compute.outputs.contains(&stage)
-            && walks_all(at, second);
-        if !fits {
-            return None;
-        }
+            && !compute.outputs.contains(&stage);
+        let places = places(at, second).filter(|_| fits)?;
         let (rank, moved) = (first.ty.rank(), second.extents().len());
         let term = first.body.substitute(&|v| match v.index().checked_sub(rank) {
             None => Some(at[v.index()].clone()),
@@ -83,7 +77,7 @@ impl Nested {
         let extents = [&around.extents[..], &within.extents[..]].concat();
         merged.reduce = Some(Reduce { combiner: Combiner::Sum, extents });
         let dtype = first.ty.dtype;
-        Some(Nested { outer, merged, dtype, term, add, inner, start, axes })
+        Some(Nested { outer, merged, places, dtype, term, add, inner, start, axes })
     }
 }
 
@@ -91,15 +85,15 @@ fn sum(s: &Stage) -> Option<&Reduce> {
     s.reduce.as_ref().filter(|r| r.combiner == Combiner::Sum && !s.extents().contains(&0))
 }
 
-/// Whether the indices are the axes of the stage, each once, the vector axis last.
-fn walks_all(at: &[Expr], s: &Stage) -> bool {
-    let axes: Option<Vec<usize>> =
-        at.iter().map(|e| if let Expr::Var(v) = e { Some(v.index()) } else { None }).collect();
-    let Some(mut axes) = axes else { return false };
-    let vector = s.ty.rank().checked_sub(1);
-    let last = axes.last().copied();
-    axes.sort_unstable();
-    last.is_some() && last == vector && axes.into_iter().eq(0..s.extents().len())
+/// The axes of the stage that the indices are, if they are all of them, each once, the vector axis
+/// last.
+fn places(at: &[Expr], s: &Stage) -> Option<Vec<usize>> {
+    let axis = |e: &Expr| if let Expr::Var(v) = e { Some(v.index()) } else { None };
+    let axes: Vec<usize> = at.iter().map(axis).collect::<Option<_>>()?;
+    let is_vector = *axes.last()? == s.ty.rank().checked_sub(1)?;
+    let mut sorted = axes.clone();
+    sorted.sort_unstable();
+    (is_vector && sorted.into_iter().eq(0..s.extents().len())).then_some(axes)
 }
 
 /// The body without what is added to the inner sum alone, if that is the same for all columns, and

@@ -20,6 +20,7 @@ mod rows;
 mod scans;
 mod squares;
 mod tensor;
+mod transform;
 
 pub(super) use tensor::keep_last_map;
 
@@ -56,9 +57,10 @@ struct Nests {
 /// fastest.
 type Rule = fn(&mut Nests, stage: usize, way: usize) -> Result<Option<usize>, StepError>;
 
-const RULES: [(&str, Rule); 7] = [
+const RULES: [(&str, Rule); 8] = [
     ("tensor", tensor::apply),
     ("panels", tensor::panels::apply),
+    ("transform", transform::apply),
     ("scans", scans::apply),
     ("rows", rows::apply),
     ("squares", squares::apply),
@@ -67,7 +69,8 @@ const RULES: [(&str, Rule); 7] = [
 ];
 
 /// The same for axes as they are, not collapsed.
-const WITH_CONTRACTIONS: [(&str, Rule); 4] = [
+const WITH_CONTRACTIONS: [(&str, Rule); 5] = [
+    ("transform", transform::apply),
     (CONTRACTION, contraction::apply),
     ("rows", rows::apply),
     ("squares", squares::apply),

@@ -18,9 +18,10 @@ use ansc_graph::Stage;
 
 use super::Nests;
 use super::parts::in_vectors;
-use crate::default::{is_switch, is_transposed};
+use crate::default::is_transposed;
 use crate::doubling::Doubling;
 use crate::schedule::Rest;
+use crate::switch::is_switch;
 use crate::trace::{LoopVar, StepError};
 use crate::walk::{self, PARALLEL_ITERATIONS, is_worthwhile, merged};
 

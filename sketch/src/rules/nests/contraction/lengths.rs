@@ -47,9 +47,10 @@ pub(super) struct Tile {
 }
 
 impl Lengths {
-    /// Of a stage, of whose axes of terms so many are in a sum.
+    /// Of a stage, of whose axes of terms so many are in a sum; whether these may be a window that
+    /// is written out as a whole.
     pub(super) fn of(
-        (s, extents): (&Stage, &[usize]),
+        (s, extents, windows): (&Stage, &[usize], bool),
         operands: &Operands,
         shapes: &[Shape],
         lanes: usize,
@@ -72,7 +73,7 @@ impl Lengths {
             rows: all(|shape| shape.rows),
             vectors: panel,
             block: distinct([tiles(best), most].into_iter().chain(blocks)),
-            terms: terms(extents, operands, best),
+            terms: terms(extents, windows && !operands.shared, best),
             panels: if has_rows && has_panels { PANELS.to_vec() } else { PANELS[..1].to_vec() },
         }
     }
@@ -95,10 +96,10 @@ impl Lengths {
 
 /// Terms that are written out along each axis: a part of the last axis; or the last axes as a
 /// whole, if rows read vectors of their own, which the terms of a window share.
-fn terms(extents: &[usize], operands: &Operands, best: &Shape) -> Vec<Vec<i64>> {
-    let windows = match (operands.shared, best.upper > 1) {
-        (true, _) => vec![false],
-        (false, several) => vec![!several, several],
+fn terms(extents: &[usize], windows: bool, best: &Shape) -> Vec<Vec<i64>> {
+    let windows = match (windows, best.upper > 1) {
+        (false, _) => vec![false],
+        (true, several) => vec![!several, several],
     };
     let ways: Vec<Vec<usize>> = windows
         .iter()

@@ -17,6 +17,7 @@
 //! from the rest, and so are the borders of padding.
 
 mod lengths;
+mod nested;
 mod panels;
 mod partial;
 
@@ -26,17 +27,18 @@ use super::Nests;
 use crate::algorithm::Sums;
 use crate::default::tile::choose::{Shape, ranked};
 use crate::default::tile::epilogue::Epilogue;
+use crate::default::tile::nested::Nested;
 use crate::default::tile::operands::{Around, Operands};
-use crate::default::tile::{blocks::Blocks, is_nested, is_tileable};
+use crate::default::tile::{blocks::Blocks, is_tileable};
 use crate::flat::flattened;
 use crate::index_map::IndexMap;
 use crate::program::Scope;
 use crate::schedule::Rest;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
-use crate::walk::PARALLEL_WORK;
+use crate::walk::{self, PARALLEL_WORK};
 use lengths::{FEW, Lengths, Tile};
 use panels::Panel;
-use partial::Partial;
+use partial::Parts;
 
 /// Notes of loops: their place among those around tiles; loops over rows of tiles; those over the
 /// vectors of a tile.
@@ -51,20 +53,24 @@ const PANELS: [i64; 2] = [200, 500];
 const FREE: i64 = 300;
 const UPPER: i64 = 400;
 
-/// The sum, and the map that reads it, if it follows.
+/// The sum, the one that adds it up, if its terms are sums, and the map that reads it, if it
+/// follows.
 pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
     let Some(plan) = Plan::of(nests, stage) else { return Ok(None) };
     plan.write(nests)?;
-    Ok(Some(1 + usize::from(plan.reader.is_some())))
+    let last = plan.reader.map_or(plan.stage, |reader| reader.stage);
+    Ok(Some(last + 1 - stage))
 }
 
 /// The facts that the rule knows before it writes anything.
 struct Plan {
+    /// The stage that tiles are of: of nested sums, the outer one.
     stage: usize,
+    /// The same, with the terms of a nested sum as well.
     s: Stage,
     panels: Vec<Panel>,
-    /// How long sums of floats are summed, if rounding matters.
-    blocks: Option<Blocks>,
+    /// What is summed up before it is added to a tile.
+    parts: Option<Parts>,
     reader: Option<Epilogue>,
     lengths: Lengths,
     lanes: usize,
@@ -90,63 +96,67 @@ struct Loops {
     last: LoopVar,
 }
 
-impl Plan {
-    fn of(nests: &Nests, stage: usize) -> Option<Plan> {
-        let (compute, s) = (&nests.compute, nests.stage(stage));
-        let reduce = s.reduce.as_ref()?;
-        let done: Vec<bool> = (0..compute.stages.len()).map(|other| other < stage).collect();
-        if !is_tileable(s) || reduce.extents.is_empty() || is_nested(compute, stage, &done) {
-            return None;
-        }
-        let rounds = nests.task.sums == Sums::Direct && s.ty.dtype.is_float();
-        let by_blocks = rounds && reduce.combiner == Combiner::Sum;
-        let blocks = by_blocks.then(|| Blocks::of(&reduce.extents)).flatten();
+/// A sum, the one that it is a term of, if there is one, and what reads the result.
+struct Sum {
+    first: usize,
+    stage: usize,
+    s: Stage,
+    nested: Option<Nested>,
+    reader: Option<Epilogue>,
+}
+
+impl Sum {
+    fn of(nests: &Nests, first: usize) -> Option<Sum> {
+        let compute = &nests.compute;
+        let done: Vec<bool> = (0..compute.stages.len()).map(|other| other < first).collect();
+        let nested = nested::of(compute, first, &done);
+        let stage = nested.as_ref().map_or(first, |nested| nested.outer);
+        let s = nested.as_ref().map_or(nests.stage(first), |nested| &nested.merged).clone();
         let reader = Epilogue::of(compute, stage, &done);
         // Stages in between would come before what they read.
-        if reader.as_ref().is_some_and(|reader| reader.stage != stage + 1) {
-            return None;
-        }
-        let (machine, lanes) = (&nests.task.machine, nests.lanes(stage));
+        let follows = stage <= first + 1 && reader.as_ref().is_none_or(|r| r.stage == stage + 1);
+        let has_terms = s.reduce.as_ref().is_some_and(|reduce| !reduce.extents.is_empty());
+        let fits = follows && has_terms && is_tileable(&s);
+        fits.then_some(Sum { first, stage, s, nested, reader })
+    }
+}
+
+impl Plan {
+    fn of(nests: &Nests, stage: usize) -> Option<Plan> {
+        let Sum { first, stage, s, nested, reader } = Sum::of(nests, stage)?;
+        let (compute, machine) = (&nests.compute, &nests.task.machine);
+        let lanes = walk::lanes(compute, machine, &s);
         let around = Around { compute, constant: &nests.task.constant, machine };
-        let operands = Operands::of(around, s, &[stage]);
-        let shapes = ranked(machine, s, &operands, lanes, 1);
+        let members = [stage, first];
+        let operands = Operands::of(around, &s, &members);
+        let shapes = ranked(machine, &s, &operands, lanes, 1 + usize::from(nested.is_some()));
         let shape = shapes.first()?.clone();
-        let panels = panels::all(nests, stage, &operands, shape.panel)?;
+        let panels = panels::all(nests, (&s, &members), &operands, shape.panel)?;
+        let parts = parts(nests, &s, (first, nested));
         let tile = [shape.upper_axis, shape.row_axis];
         let outside = (0..s.ty.rank() - 1).filter(|axis| !tile.contains(&Some(*axis)));
         let (fixed, free) = outside.partition(|axis| operands.fixed_axes.contains(axis));
-        let terms = blocks.as_ref().map_or(&reduce.extents, |blocks| &blocks.inner);
-        let lengths = Lengths::of((s, terms), &operands, &shapes, lanes);
+        let terms = &s.reduce.as_ref()?.extents[..];
+        let terms = parts.as_ref().map_or(terms, Parts::terms);
+        let windows = !matches!(parts, Some(Parts::Nested(..)));
+        let lengths = Lengths::of((&s, terms, windows), &operands, &shapes, lanes);
         let columns = s.ty.shape[s.ty.rank() - 1];
         let rest = (columns % lanes).next_power_of_two();
         let multiple = if operands.padded && !columns.is_multiple_of(lanes) { rest } else { 1 };
-        let s = s.clone();
-        Some(Plan {
-            stage,
-            s,
-            panels,
-            blocks,
-            reader,
-            lengths,
-            lanes,
-            shape,
-            fixed,
-            free,
-            multiple,
-        })
+        Some(Plan { stage, s, panels, parts, reader, lengths, lanes, shape, fixed, free, multiple })
     }
 
     fn write(&self, nests: &mut Nests) -> Result<(), StepError> {
         let block = nests.block(self.stage)?;
         let tile = self.lengths.choose(nests)?;
         for panel in &self.panels {
-            panel.write(nests, block, tile.vectors, self.lanes)?;
+            panel.write(nests, tile.vectors, self.lanes)?;
         }
-        let blocks = self.blocks.as_ref();
-        let partial = blocks.map(|blocks| Partial::of(nests, self, blocks, block)).transpose()?;
+        let parts = self.parts.as_ref();
+        let partial = parts.map(|parts| parts.partial(nests, self, block)).transpose()?;
         let store = self.store(nests, block)?;
         partial.iter().try_for_each(|partial| partial.pad(nests, self))?;
-        self.pad(nests, block)?;
+        self.pad(nests, block, self.s.ty.rank() - 1)?;
         let loops = self.cut(nests, block, &tile)?;
         nests.recorder.reverse_compute_at(store, loops.at)?;
         nests.keep_local(block)?;
@@ -158,12 +168,12 @@ impl Plan {
         self.spread(nests)
     }
 
-    /// Rounds columns up to whole vectors, if there are zeros.
-    fn pad(&self, nests: &mut Nests, block: BlockVar) -> Result<(), StepError> {
+    /// Rounds columns, which an iterator of the block is, up to whole vectors, if there are zeros.
+    fn pad(&self, nests: &mut Nests, block: BlockVar, columns: usize) -> Result<(), StepError> {
         if self.multiple == 1 {
             return Ok(());
         }
-        nests.recorder.pad(block, self.s.ty.rank() - 1, &[self.multiple.into()])
+        nests.recorder.pad(block, columns, &[self.multiple.into()])
     }
 
     /// The block that takes the results from the tile.
@@ -221,9 +231,9 @@ impl Plan {
             inner.push(parts[2]);
         }
         let at = rows.map_or(uppers.unwrap_or(columns[0]), |[_, rows]| rows);
-        let (over_terms, written_out) = match &self.blocks {
+        let (over_terms, written_out) = match &self.parts {
             None => self.cut_terms(r, terms, &tile.terms)?,
-            Some(blocks) => (r.split(terms[0], &partial::lengths(blocks))?, vec![]),
+            Some(parts) => (parts.over(r, terms)?, vec![]),
         };
         let tiles: Vec<LoopVar> = rows.into_iter().map(|[_, rows]| rows).collect();
         let in_tile = [&written_out[..], &inner, &columns[1..]].concat();
@@ -303,6 +313,17 @@ impl Plan {
         }
         r.partition_noted(ROWS)
     }
+}
+
+/// Nested sums, or blocks of terms of a long sum of floats, where rounding matters.
+fn parts(nests: &Nests, s: &Stage, (first, nested): (usize, Option<Nested>)) -> Option<Parts> {
+    if let Some(nested) = nested {
+        return Some(Parts::Nested(first, nested));
+    }
+    let reduce = s.reduce.as_ref()?;
+    let rounds = nests.task.sums == Sums::Direct && s.ty.dtype.is_float();
+    let by_blocks = rounds && reduce.combiner == Combiner::Sum;
+    by_blocks.then(|| Blocks::of(&reduce.extents)).flatten().map(Parts::Blocks)
 }
 
 /// The loop over vectors, and that over their lanes.

@@ -7,6 +7,8 @@
 //!
 //! A constant is packed when compiling. Anything else is copied in a nest before.
 
+use std::collections::BTreeSet;
+
 use ansc_graph::{BufId, Expr, Stage, VarId};
 
 use super::super::Nests;
@@ -14,13 +16,15 @@ use super::{OUTER, ROWS};
 use crate::default::tile::operands::{self, Operands};
 use crate::index_map::IndexMap;
 use crate::schedule::Rest;
-use crate::trace::{BlockVar, Number, StepError};
+use crate::trace::{Number, StepError};
 
 /// Elements of panels that are worth waking threads for.
 const PARALLEL: usize = 16 * 1024;
 
 /// One operand.
 pub(super) struct Panel {
+    /// A stage that reads it.
+    stage: usize,
     /// The name of its buffer.
     buffer: String,
     /// Whether the buffer itself may take the layout.
@@ -33,31 +37,41 @@ pub(super) struct Panel {
     elements: usize,
 }
 
-/// All of the stage's. None if one of them is no box of its buffer.
+/// All of the stage, which is made of `members`. None if one of them is no box of its buffer.
 pub(super) fn all(
     nests: &Nests,
-    stage: usize,
+    (s, members): (&Stage, &[usize]),
     operands: &Operands,
     width: usize,
 ) -> Option<Vec<Panel>> {
-    let s = nests.stage(stage);
-    let block = nests.recorder.schedule().block(&s.name).ok()?;
-    let loads = block.body.value().loads();
-    let program = nests.recorder.schedule().program();
     let one = |(buffer, indices): (BufId, &[Expr])| {
         let own = s.body.loads();
-        let at = own.iter().position(|(b, at)| *b == buffer && *at == indices)?;
         let is_alone = own.iter().all(|(b, at)| *b != buffer || *at == indices);
         let shape = &nests.compute.buffer_type(buffer).shape;
         let (map, axis) = layout(s, indices, shape)?;
         let constant = nests.task.constant.get(buffer.index()).copied().unwrap_or(false);
-        let is_sole = operands::is_sole_load(&nests.compute, s, &[stage], buffer, indices);
-        let buffer = program.buffer(loads.get(at)?.0).name.clone();
+        let is_sole = operands::is_sole_load(&nests.compute, s, members, buffer, indices);
+        let is_constant = constant && is_sole;
+        let reads =
+            |stage: &&usize| nests.stage(**stage).body.loads().iter().any(|l| l.0 == buffer);
+        let readers: BTreeSet<usize> = members.iter().filter(reads).copied().collect();
+        let stage = *readers.first()?;
         let columns = s.ty.shape[s.ty.rank() - 1];
         let elements = shape.iter().product::<usize>() / columns * columns.next_multiple_of(width);
-        is_alone.then_some(Panel { buffer, is_constant: constant && is_sole, map, axis, elements })
+        let fits = is_alone && (is_constant || readers.len() == 1);
+        let buffer = name_in(nests, stage, buffer)?;
+        fits.then_some(Panel { stage, buffer, is_constant, map, axis, elements })
     };
     operands.panels().map(one).collect()
+}
+
+/// The name of the buffer as the block of a stage knows it.
+fn name_in(nests: &Nests, stage: usize, buffer: BufId) -> Option<String> {
+    let s = nests.stage(stage);
+    let at = s.body.loads().iter().position(|(b, _)| *b == buffer)?;
+    let schedule = nests.recorder.schedule();
+    let loads = schedule.block(&s.name).ok()?.body.value().loads();
+    Some(schedule.program().buffer(loads.get(at)?.0).name.clone())
 }
 
 /// From places in the buffer to the axes of the stage that it varies along, and which of these the
@@ -84,15 +98,15 @@ impl Panel {
     pub(super) fn write(
         &self,
         nests: &mut Nests,
-        block: BlockVar,
         vectors: Number,
         lanes: usize,
     ) -> Result<(), StepError> {
-        let r = &mut nests.recorder;
         let width = [vectors, lanes.into()];
         if self.is_constant {
-            return r.pack_input(&self.buffer, &self.map, self.axis, &width);
+            return nests.recorder.pack_input(&self.buffer, &self.map, self.axis, &width);
         }
+        let block = nests.block(self.stage)?;
+        let r = &mut nests.recorder;
         let copy = r.pack(block, &self.buffer, &self.map, self.axis, &width)?;
         let loops = r.get_loops(copy)?;
         let (outer, inner) = loops.split_at(self.axis + 1);

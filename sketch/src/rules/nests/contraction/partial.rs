@@ -1,5 +1,5 @@
-//! Long sums by blocks of terms, where rounding matters more than time: each block is summed from
-//! zero, and its sum added to the total.
+//! Sums that are added up in a tile, block by block of terms: each is summed from zero, and its sum
+//! added to the total.
 //!
 //! ```text
 //! for c in 0..256 { tile += a[c] * b[c] }
@@ -8,21 +8,75 @@
 //!   part = 0;  for i in 0..64 { part += a[o * 64 + i] * b[o * 64 + i] };  tile += part
 //! }
 //! ```
+//!
+//! Long sums are cut that way where rounding matters more than time. Nested sums are a stage of
+//! their own (`nested`).
 
 use super::super::Nests;
 use super::lengths::Tile;
-use super::{Loops, Plan, in_vectors};
+use super::{Loops, Plan, in_vectors, nested};
 use crate::default::tile::blocks::Blocks;
-use crate::trace::{BlockVar, LoopVar, Number, StepError};
+use crate::default::tile::nested::Nested;
+use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
+
+/// What is added up in a tile, if it is no products.
+pub(super) enum Parts {
+    /// Blocks of terms of a long sum.
+    Blocks(Blocks),
+    /// Sums of a stage.
+    Nested(usize, Nested),
+}
 
 /// The sums of blocks.
 pub(super) struct Partial {
-    block: BlockVar,
+    pub(super) block: BlockVar,
+    /// The axis of the tiled stage that each spatial axis of the block is; blocks that are numbered
+    /// are after all spatial ones.
+    pub(super) axes: Vec<usize>,
+    /// Whether something is added to each sum, with which it begins instead.
+    pub(super) begins: bool,
+}
+
+impl Parts {
+    /// Extents of the terms of one part.
+    pub(super) fn terms(&self) -> &[usize] {
+        match self {
+            Parts::Blocks(blocks) => &blocks.inner,
+            Parts::Nested(_, of) => nested::terms(of),
+        }
+    }
+
+    /// The block of the tiled stage goes on to add up what parts come to.
+    pub(super) fn partial(
+        &self,
+        nests: &mut Nests,
+        plan: &Plan,
+        block: BlockVar,
+    ) -> Result<Partial, StepError> {
+        match self {
+            Parts::Blocks(blocks) => Partial::of(nests, plan, blocks, block),
+            Parts::Nested(stage, of) => nested::partial(nests, *stage, of),
+        }
+    }
+
+    /// Loops over parts, of the loops over the terms that are left.
+    pub(super) fn over(
+        &self,
+        r: &mut Recorder,
+        terms: &[LoopVar],
+    ) -> Result<Vec<LoopVar>, StepError> {
+        match self {
+            Parts::Blocks(blocks) => {
+                let lengths: Vec<Number> = blocks.outer.iter().map(|&n| n.into()).collect();
+                r.split(terms[0], &lengths)
+            }
+            Parts::Nested(..) => Ok(terms.to_vec()),
+        }
+    }
 }
 
 impl Partial {
-    /// The block goes on to add up what blocks of terms come to.
-    pub(super) fn of(
+    fn of(
         nests: &mut Nests,
         plan: &Plan,
         blocks: &Blocks,
@@ -41,11 +95,14 @@ impl Partial {
             [only] => only,
             _ => r.fuse(&outer)?,
         };
-        Ok(Partial { block: r.rfactor(block, number, rank)? })
+        let block = r.rfactor(block, number, rank)?;
+        Ok(Partial { block, axes: (0..=rank).collect(), begins: false })
     }
 
     pub(super) fn pad(&self, nests: &mut Nests, plan: &Plan) -> Result<(), StepError> {
-        plan.pad(nests, self.block)
+        let columns = plan.s.ty.rank() - 1;
+        let iter = self.axes.iter().position(|&axis| axis == columns);
+        plan.pad(nests, self.block, iter.ok_or(StepError::NoChoice)?)
     }
 
     /// Computes the sums of a block for a tile where they are added up, and cuts them like the
@@ -62,23 +119,23 @@ impl Partial {
         let r = &mut nests.recorder;
         let rank = plan.s.ty.rank();
         let all = r.get_loops(self.block)?;
-        let own = &all[all.len() - rank - 1 - tile.terms.len()..];
-        let (axes, terms) = (&own[..rank], &own[rank + 1..]);
-        let columns = r.split(axes[rank - 1], &[0.into(), plan.lanes.into()])?;
+        let own = &all[all.len() - self.axes.len() - tile.terms.len()..];
+        let (own, terms) = own.split_at(self.axes.len());
+        let along = |wanted: usize| {
+            let axes = self.axes.iter().zip(own);
+            axes.filter(move |(axis, _)| **axis == wanted).map(|(_, l)| *l)
+        };
         let in_tile = [plan.shape.upper_axis, plan.shape.row_axis];
-        let rows: Vec<LoopVar> = in_tile.into_iter().flatten().map(|axis| axes[axis]).collect();
-        let is_single = |axis: &usize| !in_tile.contains(&Some(*axis));
-        let singles = (0..rank - 1).filter(is_single).map(|axis| axes[axis]);
-        let singles: Vec<LoopVar> = singles.chain([own[rank]]).collect();
+        let rows: Vec<LoopVar> = in_tile.into_iter().flatten().flat_map(along).collect();
+        let columns: Vec<LoopVar> = along(rank - 1).collect();
+        let is_single = |l: &&LoopVar| !rows.contains(l) && !columns.contains(l);
+        let singles: Vec<LoopVar> = own.iter().filter(is_single).copied().collect();
+        let columns = r.split(columns[0], &[0.into(), plan.lanes.into()])?;
         let (over, written_out) = plan.cut_terms(r, terms, &tile.terms)?;
         r.reorder(&[&singles[..], &over, &written_out, &rows, &columns].concat())?;
         written_out.iter().chain(&rows).try_for_each(|&l| r.unroll(l))?;
         in_vectors(r, &columns)?;
-        r.decompose_reduction(self.block, over[0]).map(drop)
+        let init = r.decompose_reduction(self.block, over[0])?;
+        if self.begins { r.lift_addend(init) } else { Ok(()) }
     }
-}
-
-/// The loop over blocks of terms, as the loops that blocks are numbered by.
-pub(super) fn lengths(blocks: &Blocks) -> Vec<Number> {
-    blocks.outer.iter().map(|&extent| extent.into()).collect()
 }

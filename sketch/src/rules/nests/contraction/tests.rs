@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::algorithm::Sums;
-use crate::default::{Knobs, Machine, Scheduled, schedule_with};
+use crate::algorithm::{Algorithm, Sums};
+use crate::default::{Knob, Knobs, Machine, Scheduled, schedule_with};
 use crate::rules::Sketch;
 use crate::rules::nests::contraction_sketches;
 use crate::task::Task;
@@ -10,7 +10,7 @@ use crate::testing::{compare_scheduled, task};
 use crate::trace::{Decision, Instruction, Trace, Unfit};
 
 /// The name of a form, which of its inputs are constant, and its expression.
-const FORMS: [(&str, &[bool], &str); 21] = [
+const FORMS: [(&str, &[bool], &str); 26] = [
     (
         "product with bias and relu",
         &[false, true, true],
@@ -169,6 +169,47 @@ const FORMS: [(&str, &[bool], &str); 21] = [
           y: f32[64, 64] = max(c[i0, i1], 0.0_f32)
         }",
     ),
+    (
+        "nested sums",
+        &[false, true, true, false],
+        "compute(in0: f32[5, 6, 8], in1: f32[6, 8, 48], in2: f32[6, 48], in3: f32[5, 6]) -> y {
+          part: f32[5, 6, 48] = sum{r0: 8} mul(in0[i0, i1, r0], in1[i1, r0, i2])
+          y: f32[5, 48] = sum{r0: 6} mul(add(part[i0, r0, i1], in3[i0, r0]), in2[r0, i1])
+        }",
+    ),
+    (
+        "nested sums, ragged, with a map after them",
+        &[false, true, true, false, true],
+        "compute(in0: f32[31, 6, 9], in1: f32[6, 9, 37], in2: f32[6, 37], in3: f32[31, 6], in4: f32[37]) -> z {
+          part: f32[31, 6, 37] = sum{r0: 9} mul(in0[i0, i1, r0], in1[i1, r0, i2])
+          y: f32[31, 37] = sum{r0: 6} mul(add(part[i0, r0, i1], in3[i0, r0]), in2[r0, i1])
+          z: f32[31, 37] = add(y[i0, i1], in4[i1])
+        }",
+    ),
+    (
+        "nested sums, packed at run time",
+        &[false, false, false],
+        "compute(in0: f32[40, 6, 8], in1: f32[6, 8, 70], in2: f32[6, 70]) -> y {
+          part: f32[40, 6, 70] = sum{r0: 8} mul(in0[i0, i1, r0], in1[i1, r0, i2])
+          y: f32[40, 70] = sum{r0: 6} mul(add(part[i0, r0, i1], in2[r0, i1]), in2[r0, i1])
+        }",
+    ),
+    (
+        "nested sums of two axes of terms, the inner one first",
+        &[false, true, true],
+        "compute(in0: f32[3, 4, 7, 8], in1: f32[3, 4, 8, 32], in2: f32[4, 3, 32]) -> y {
+          part: f32[4, 7, 3, 32] = sum{r0: 8} mul(in0[i2, i0, i1, r0], in1[i2, i0, r0, i3])
+          y: f32[7, 32] = sum{r0: 3, r1: 4} mul(part[r1, i0, r0, i1], in2[r1, r0, i1])
+        }",
+    ),
+    (
+        "nested sums of integers",
+        &[false, true, true, false],
+        "compute(in0: i32[21, 4, 8], in1: i32[4, 8, 40], in2: f32[4, 40], in3: i32[21, 4]) -> y {
+          part: i32[21, 4, 40] = sum{r0: 8} mul(in0[i0, i1, r0], in1[i1, r0, i2])
+          y: f32[21, 40] = sum{r0: 4} mul(f32(add(part[i0, r0, i1], in3[i0, r0])), in2[r0, i1])
+        }",
+    ),
 ];
 
 const MACHINES: [Machine; 2] = [Machine::new(32, 16), Machine::new(64, 32)];
@@ -180,32 +221,45 @@ fn tasks() -> impl Iterator<Item = (&'static str, Arc<Task>)> {
     };
     let all =
         FORMS.into_iter().flat_map(move |form| MACHINES.iter().map(move |m| task_of(form, m)));
-    all.chain(by_blocks())
+    all.chain(by_blocks()).chain(rewritten())
 }
 
-/// Sums of so many terms that they are summed by blocks, where rounding matters.
-fn by_blocks() -> impl Iterator<Item = (&'static str, Arc<Task>)> {
-    let direct = |(name, text): (&'static str, &str)| {
-        let (constant, machine) = (vec![false, true], MACHINES[1].clone());
-        let task = Task { constant, machine, sums: Sums::Direct, ..Task::clone(&task(text)) };
-        (name, Arc::new(task))
+/// Convolutions as Winograd computes them.
+fn rewritten() -> impl Iterator<Item = (&'static str, Arc<Task>)> {
+    use Algorithm::*;
+    let of = |(algorithm, text): (Algorithm, String)| {
+        let constant = vec![false, true, true];
+        let machine = MACHINES[1].clone();
+        let task = Task { constant, machine, ..Task::clone(&task(&text)) };
+        let made = algorithm.rewrite(&task).unwrap_or_else(|| panic!("{algorithm} {text}"));
+        (algorithm.name(), Arc::new(made.task))
     };
-    let product = "compute(in0: f32[9, 256], in1: f32[256, 21]) -> c {
-      c: f32[9, 21] = sum{r0: 256} mul(in0[i0, r0], in1[r0, i1])
-    }";
-    let convolution = "compute(in0: f32[7, 9, 48], in1: f32[16, 48, 3, 3]) -> y {
-      c: f32[5, 7, 16] = sum{r0: 3, r1: 3, r2: 48} mul(in0[add(i0, r0), add(i1, r1), r2], in1[i2, r2, r0, r1])
-      y: f32[5, 7, 16] = max(c[i0, i1, i2], 0.0_f32)
-    }";
-    let shared = "compute(in0: f32[6, 40, 5, 7], in1: f32[40, 35, 16]) -> c {
-      c: f32[6, 16] = sum{r0: 40, r1: 5, r2: 7} mul(in0[i0, r0, r1, r2], in1[r0, add(mul(r1, 7), r2), i1])
-    }";
-    let all = [("by blocks", product), ("blocks of a window", convolution), ("all of it", shared)];
-    all.into_iter().map(direct)
+    let all = [
+        (Winograd2, convolution([9, 12, 24], 40, 3)),
+        (Winograd2, convolution([6, 6, 5], 6, 3)),
+        (Winograd2, convolution([8, 6, 1], 16, 3)),
+        (Winograd4, convolution([12, 14, 24], 48, 3)),
+        (Winograd4, convolution([18, 11, 3], 17, 3)),
+        (WinogradLarge, convolution([15, 13, 16], 27, 4)),
+        (Winograd4Late, convolution([12, 13, 24], 32, 3)),
+    ];
+    all.into_iter().map(of)
 }
 
+/// Without padding, of `k` channels, with a map that reads it.
+fn convolution([h, w, c]: [usize; 3], k: usize, window: usize) -> String {
+    let (y, x) = (h + 1 - window, w + 1 - window);
+    format!(
+        "compute(in0: f32[1, {h}, {w}, {c}], in1: f32[{k}, {c}, {window}, {window}], in2: f32[{k}]) -> y {{
+          c: f32[1, {y}, {x}, {k}] = sum{{r0: {c}, r1: {window}, r2: {window}}} mul(in0[i0, add(i1, r1), add(i2, r2), r0], in1[i3, r0, r1, r2])
+          y: f32[1, {y}, {x}, {k}] = max(add(c[i0, i1, i2, i3], in2[i3]), 0.0_f32)
+        }}"
+    )
+}
+
+/// Without slices.
 fn by_hand(task: &Task) -> Scheduled {
-    let knobs = Knobs::default().summing(task.sums);
+    let knobs = Knobs::new([(Knob::Slices, 1)]).summing(task.sums);
     schedule_with("k", &task.compute, &task.constant, &task.machine, &knobs)
 }
 
