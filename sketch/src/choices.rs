@@ -48,12 +48,13 @@ pub(crate) fn has_choices(program: &Program) -> bool {
     !choosing(program).is_empty()
 }
 
-/// Serial loops around a map that chooses, with nothing but vectors and what is written out inside.
+/// Serial loops around a map that chooses, with nothing but vectors and what is written out inside;
+/// loops of one iteration will be gone.
 fn choosing(program: &Program) -> Vec<LoopRef> {
     let mut found = vec![];
     tree::visit_loops(&program.body, &mut |l| {
-        let is_innermost = l.kind == ForKind::Serial && l.body.iter().all(is_straight);
-        if is_innermost && l.body.iter().any(chooses) {
+        let is_loop = l.kind == ForKind::Serial && l.extent > 1;
+        if is_loop && l.body.iter().all(is_straight) && l.body.iter().any(chooses) {
             found.push(LoopRef(l.var));
         }
     });
@@ -63,7 +64,7 @@ fn choosing(program: &Program) -> Vec<LoopRef> {
 fn is_straight(stmt: &Stmt) -> bool {
     match stmt {
         Stmt::Block(block) => matches!(block.body, Body::Assign { .. }),
-        Stmt::For(l) => is_written_out(l) && l.body.iter().all(is_straight),
+        Stmt::For(l) => (l.extent == 1 || is_written_out(l)) && l.body.iter().all(is_straight),
     }
 }
 

@@ -367,3 +367,61 @@ fn nothing_is_guarded_inside_of_borders() {
         assert_eq!(counts, expected, "{stride} {tile}");
     }
 }
+
+/// The sum of each row of `x`, to which a block adds something.
+const ADDED: &str = "\
+program k
+x: f32[5, 4] input
+c: f32[5] input
+d: f32[5] local
+t: f32[5] global
+y: f32[5] output
+params x, c, y
+for i in 0..5 {
+  block t_init (vi: spatial 5 = i) {
+    t[vi] = 0.0_f32
+  }
+  block d (vd: spatial 5 = i) {
+    d[vd] = c[vd]
+  }
+  for k in 0..4 {
+    block t (vt: spatial 5 = i, vk: reduce 4 = k) {
+      t[vt] sum= x[vt, vk]
+    }
+  }
+  block y (vy: spatial 5 = i) {
+    y[vy] = neg(add(c[vy], t[vy]))
+  }
+}
+";
+
+#[test]
+fn sums_begin_with_what_is_added_in_any_case() {
+    let lifted = |from: &str, to: &str| {
+        assert!(ADDED.contains(from), "{from}");
+        let mut s = Schedule::new(Program::parse(&ADDED.replace(from, to)).unwrap());
+        s.lift_addend("t_init").map(|()| s.into_program())
+    };
+    let added = "neg(add(c[vy], t[vy]))";
+    let made = lifted(added, added).unwrap();
+    let [begins, .., reads] = &made.blocks()[..] else { panic!("{made}") };
+    assert!(matches!(begins.body.value(), Expr::Load(..)), "{made}");
+    let Expr::Unary(_, sum) = reads.body.value() else { panic!("{made}") };
+    assert!(matches!(**sum, Expr::Load(..)), "{made}");
+    for (from, to, expected) in [
+        ("t[vi] = 0.0_f32", "t[vi] = 1.0_f32", Cause::NoSum),
+        ("t[vt] sum=", "t[vt] max=", Cause::NoSum),
+        (added, "neg(max(c[vy], t[vy]))", Cause::NoAddend),
+        (added, "select(lt(vy, 3), add(c[vy], t[vy]), 0.0_f32)", Cause::NoAddend),
+        (added, "add(t[vy], t[vy])", Cause::OtherReaders { buffer: "t".into() }),
+        (added, "add(t[sub(4, vy)], c[vy])", Cause::IndexNotPlain),
+        (added, "add(t[vy], d[vy])", Cause::BeforeProducer("d".into())),
+        (
+            "    y[vy]",
+            "    where lt(vy, 3)\n    y[vy]",
+            Cause::ConditionalRead { buffer: "c".into() },
+        ),
+    ] {
+        assert_eq!(cause(lifted(from, to).map(drop)), expected, "{to}");
+    }
+}

@@ -14,7 +14,8 @@
 //! panels, in the order in which a tile goes through them (`panels`). Lengths of tiles are ranked
 //! before there is a program, by the cycles of their instructions. Each length is a choice, the
 //! first of which is that of the best tile. What tiles leave over at the ends of axes is parted
-//! from the rest, and so are the borders of padding.
+//! from the rest, and so are the borders of padding. Sums whose terms are sums are one nest
+//! (`nested`), and so are long sums by blocks of terms (`partial`).
 
 mod lengths;
 mod nested;

@@ -1,7 +1,8 @@
 //! Sums whose terms are sums: the inner ones are computed where they are added up.
 //!
 //! ```text
-//! part[i, b, j] = sum[r] w[b, r, j] * x[i, b, r];  y[i, j] = sum[b] (part[i, b, j] + c[i, b]) * scale[b, j]
+//! part[i, b, j] = sum[r] w[b, r, j] * x[i, b, r]
+//! y[i, j]       = sum[b] (part[i, b, j] + c[i, b]) * scale[b, j]
 //! =>
 //! for b { part = c[i, b];  for r { part += w * x };  y += part * scale[b, j] }
 //! ```

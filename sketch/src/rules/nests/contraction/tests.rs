@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use crate::algorithm::{Algorithm, Sums};
 use crate::default::{Knob, Knobs, Machine, Scheduled, schedule_with};
+use crate::program::Scope;
 use crate::rules::Sketch;
 use crate::rules::nests::contraction_sketches;
 use crate::task::Task;
@@ -257,6 +258,27 @@ fn convolution([h, w, c]: [usize; 3], k: usize, window: usize) -> String {
     )
 }
 
+/// Sums of so many terms that they are summed by blocks, where rounding matters.
+fn by_blocks() -> impl Iterator<Item = (&'static str, Arc<Task>)> {
+    let direct = |(name, text): (&'static str, &str)| {
+        let (constant, machine) = (vec![false, true], MACHINES[1].clone());
+        let task = Task { constant, machine, sums: Sums::Direct, ..Task::clone(&task(text)) };
+        (name, Arc::new(task))
+    };
+    let product = "compute(in0: f32[9, 256], in1: f32[256, 21]) -> c {
+      c: f32[9, 21] = sum{r0: 256} mul(in0[i0, r0], in1[r0, i1])
+    }";
+    let convolution = "compute(in0: f32[7, 9, 48], in1: f32[16, 48, 3, 3]) -> y {
+      c: f32[5, 7, 16] = sum{r0: 3, r1: 3, r2: 48} mul(in0[add(i0, r0), add(i1, r1), r2], in1[i2, r2, r0, r1])
+      y: f32[5, 7, 16] = max(c[i0, i1, i2], 0.0_f32)
+    }";
+    let shared = "compute(in0: f32[6, 40, 5, 7], in1: f32[40, 35, 16]) -> c {
+      c: f32[6, 16] = sum{r0: 40, r1: 5, r2: 7} mul(in0[i0, r0, r1, r2], in1[r0, add(mul(r1, 7), r2), i1])
+    }";
+    let all = [("by blocks", product), ("blocks of a window", convolution), ("all of it", shared)];
+    all.into_iter().map(direct)
+}
+
 /// Without slices.
 fn by_hand(task: &Task) -> Scheduled {
     let knobs = Knobs::new([(Knob::Slices, 1)]).summing(task.sums);
@@ -319,4 +341,24 @@ fn every_choice_of_a_contraction_computes_the_same() {
         }
     }
     assert!(others > 100, "{others}");
+}
+
+const NARROW: &str = "compute(in0: f32[7, 128], in1: u8[33, 64], in2: f32[33, 4]) -> y {
+  w: f32[33, 128] = mul(f32(sub(and(shr(i32(in1[i0, floor_div(i1, 2)]), i32(mul(floor_mod(i1, 2), 4))), 15_i32), 8_i32)), in2[i0, floor_div(i1, 32)])
+  y: f32[7, 33] = sum{r0: 128} mul(in0[i0, r0], w[i1, r0])
+}";
+
+/// Sums of blocks are in registers, and begin with what the zero points of weights add to them.
+#[test]
+fn a_weight_of_four_bits_is_multiplied_in_one_nest() {
+    let constant = vec![false, true, true];
+    let whole = Task { constant, ..Task::clone(&task(NARROW)) };
+    let task = Arc::new(Algorithm::Narrow.rewrite(&whole).unwrap().task);
+    let (Sketch { rules, .. }, made) = contraction_sketches(&task).swap_remove(0);
+    assert_eq!(rules.iter().filter(|rule| *rule == "contraction").count(), 1);
+    let part = made.program.buffers.iter().find(|buffer| buffer.name == "part").unwrap();
+    assert_eq!(part.scope, Scope::Local);
+    let begins = made.program.blocks().into_iter().find(|block| block.name == "part_init").unwrap();
+    assert!(!begins.body.value().loads().is_empty());
+    compare_scheduled(&task.compute, &made).unwrap();
 }
