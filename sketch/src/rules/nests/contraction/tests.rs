@@ -354,7 +354,7 @@ fn a_weight_of_four_bits_is_multiplied_in_one_nest() {
     let constant = vec![false, true, true];
     let whole = Task { constant, ..Task::clone(&task(NARROW)) };
     let task = Arc::new(Algorithm::Narrow.rewrite(&whole).unwrap().task);
-    let (Sketch { rules, .. }, made) = contraction_sketches(&task).swap_remove(0);
+    let (Sketch { rules, .. }, made) = contraction_sketches(&task, None).swap_remove(0);
     assert_eq!(rules.iter().filter(|rule| *rule == "contraction").count(), 1);
     let part = made.program.buffers.iter().find(|buffer| buffer.name == "part").unwrap();
     assert_eq!(part.scope, Scope::Local);
