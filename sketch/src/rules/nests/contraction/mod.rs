@@ -319,7 +319,7 @@ impl Plan {
 /// Nested sums, or blocks of terms of a long sum of floats, where rounding matters.
 fn parts(nests: &Nests, s: &Stage, (first, nested): (usize, Option<Nested>)) -> Option<Parts> {
     if let Some(nested) = nested {
-        return Some(Parts::Nested(first, nested));
+        return Some(Parts::Nested(first, Box::new(nested)));
     }
     let reduce = s.reduce.as_ref()?;
     let rounds = nests.task.sums == Sums::Direct && s.ty.dtype.is_float();

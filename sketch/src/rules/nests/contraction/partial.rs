@@ -24,7 +24,7 @@ pub(super) enum Parts {
     /// Blocks of terms of a long sum.
     Blocks(Blocks),
     /// Sums of a stage.
-    Nested(usize, Nested),
+    Nested(usize, Box<Nested>),
 }
 
 /// The sums of blocks.
