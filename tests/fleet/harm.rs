@@ -172,8 +172,8 @@ fn harm_ends_a_process_and_no_worker() {
         let _ends = Ends(&end);
         let station = Station { lease: Some(dir.path().join("lease")), ..station("here", 1) };
         let road = connect(&server.url());
-        let (end, own) = (&end, &road);
-        let worker = scope.spawn(move || serve(own, &station, &real, end).unwrap());
+        let (end, own) = (&end, road.clone());
+        let worker = scope.spawn(move || serve(&own, &station, &real, end).unwrap());
         let identity = Identity::take(&dir.path().join("r.db")).unwrap();
         let mut wanted = wanted(1);
         wanted.how.run_seconds = 3.0;

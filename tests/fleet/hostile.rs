@@ -199,8 +199,8 @@ fn hostile_jobs_are_refused_and_the_fleet_goes_on() {
         let _ends = Ends(&end);
         let station = Station { tell: told.tell(), ..station("here", 1) };
         let road = connect(&server.url());
-        let (end, own) = (&end, &road);
-        let worker = scope.spawn(move || serve(own, &station, &simulated, end).unwrap());
+        let (end, own) = (&end, road.clone());
+        let worker = scope.spawn(move || serve(&own, &station, &simulated, end).unwrap());
         let subject = format!("ansc.jobs.{}.0123456789abcdef", kind(1).digest());
         for (message, reason) in jobs {
             server.publish(&subject, &message);
@@ -264,8 +264,9 @@ fn hostile_answers_are_refused_and_never_recorded() {
     std::thread::scope(|scope| {
         let _ends = Ends(&end);
         let road = connect(&server.url());
-        let (end, own) = (&end, &road);
-        let worker = scope.spawn(move || serve(own, &station("here", 1), &simulated, end).unwrap());
+        let (end, own) = (&end, road.clone());
+        let worker =
+            scope.spawn(move || serve(&own, &station("here", 1), &simulated, end).unwrap());
         let identity = Identity::take(&dir.path().join("r.db")).unwrap();
         let subject = format!("ansc.answers.{}", identity.name);
         let wanted = Wanted { tell: told.tell(), ..wanted(1) };

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use ansc_tuner::Candidate;
 use ansc_tuner::fleet::{
     Access, FleetMeasurer, How, Identity, Road, Runtime, Station, serve, status,
 };
@@ -25,7 +26,8 @@ fn resident() -> usize {
 
 #[test]
 fn equal_tuners_get_equal_shares() {
-    let (workers, tuners, seconds) = if whole() { (100, 20, 60) } else { (20, 5, 8) };
+    let (workers, tuners, seconds) = if whole() { (100, 20, 60) } else { (16, 4, 10) };
+    let all = candidates(&task(64, 1), 48, 7);
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("server"));
     let access = Access { url: server.url(), ..Access::default() };
@@ -40,8 +42,9 @@ fn equal_tuners_get_equal_shares() {
         let runtime = Runtime::new().unwrap();
         let roads: Vec<Road> =
             (0..workers + tuners).map(|_| Road::connect(&runtime, &access).unwrap()).collect();
-        let (working, asking) = roads.split_at(workers);
-        for (n, road) in working.iter().enumerate() {
+        let mut working = roads;
+        let asking = working.split_off(workers);
+        for (n, road) in working.into_iter().enumerate() {
             let (end, spent, measured) = (&end, &spent, &measured);
             scope.spawn(move || {
                 let station = Station {
@@ -53,7 +56,7 @@ fn equal_tuners_get_equal_shares() {
                     let pause = Duration::from_millis(200);
                     Ok(Box::new(Slow { pause, poison: |_| false, begun: None }))
                 };
-                let served = serve(road, &station, &make, end).unwrap();
+                let served = serve(&road, &station, &make, end).unwrap();
                 measured.fetch_add(served.jobs as usize, Ordering::Relaxed);
                 let mut spent = spent.lock().unwrap();
                 for (tuner, seconds) in served.seconds {
@@ -62,12 +65,15 @@ fn equal_tuners_get_equal_shares() {
             });
         }
         let asking: Vec<_> = asking
-            .iter()
+            .into_iter()
             .enumerate()
             .map(|(n, road)| {
                 let (over, answered) = (&over, &answered);
                 let beside = dir.path().join(format!("tuner-{n}"));
-                scope.spawn(move || answered.fetch_add(ask(road, &beside, over), Ordering::Relaxed))
+                let all = &all;
+                scope.spawn(move || {
+                    answered.fetch_add(ask(&road, &beside, all, over), Ordering::Relaxed)
+                })
             })
             .collect();
         let start = Instant::now();
@@ -81,8 +87,8 @@ fn equal_tuners_get_equal_shares() {
     });
     let (measured, answered) = (measured.into_inner(), answered.into_inner());
     let spent = spent.into_inner().unwrap();
-    let all: f64 = spent.values().sum();
-    let shares: Vec<f64> = spent.values().map(|seconds| seconds / all).collect();
+    let total: f64 = spent.values().sum();
+    let shares: Vec<f64> = spent.values().map(|seconds| seconds / total).collect();
     let (least, most) = (min(&shares), max(&shares));
     let (early, late) = (memory[memory.len() / 3], *memory.last().unwrap());
     println!(
@@ -95,7 +101,9 @@ fn equal_tuners_get_equal_shares() {
     );
     let fair = 1.0 / tuners as f64;
     assert_eq!(shares.len(), tuners);
-    assert!(least >= 0.8 * fair && most <= 1.2 * fair, "{shares:?}");
+    // The beginning and the end are a large part of the short form.
+    let off = if whole() { 0.2 } else { 0.4 };
+    assert!(least >= (1.0 - off) * fair && most <= (1.0 + off) * fair, "{shares:?}");
     assert_eq!(measured, answered);
     assert!(late < early + early / 4, "{early} bytes became {late}");
     let left = status(&Road::connect(&Runtime::new().unwrap(), &access).unwrap()).unwrap();
@@ -111,14 +119,13 @@ fn max(all: &[f64]) -> f64 {
 }
 
 /// The same candidates again and again, so that nothing of a search takes memory; how many.
-fn ask(road: &Road, beside: &Path, over: &AtomicBool) -> usize {
+fn ask(road: &Road, beside: &Path, all: &[Candidate], over: &AtomicBool) -> usize {
     let task = task(64, 1);
-    let all = candidates(&task, 48, 7);
     let identity = Identity::take(beside).unwrap();
     let mut fleet = FleetMeasurer::new(road, identity, wanted(1)).unwrap();
     let mut count = 0;
     while !over.load(Ordering::Relaxed) {
-        let outcomes = fleet.measure(&task, &all).unwrap();
+        let outcomes = fleet.measure(&task, all).unwrap();
         assert!(outcomes.iter().all(|outcome| outcome.seconds().is_some()));
         fleet.recorded().unwrap();
         count += outcomes.len();

@@ -45,7 +45,7 @@ impl Access {
         let servers = self.servers()?;
         let start = std::time::Instant::now();
         loop {
-            let error = match self.options()?.connect(&servers[..]).await {
+            let error = match self.options(&servers)?.connect(&servers[..]).await {
                 Ok(client) => return Ok(client),
                 Err(error) => error,
             };
@@ -73,7 +73,7 @@ impl Access {
         self.url.split(',').map(|url| url.parse().map_err(wrong)).collect()
     }
 
-    fn options(&self) -> Result<ConnectOptions, FleetError> {
+    fn options(&self, servers: &[ServerAddr]) -> Result<ConnectOptions, FleetError> {
         let file = |path: &PathBuf, e: std::io::Error| FleetError::File {
             path: path.clone(),
             reason: e.to_string(),
@@ -83,8 +83,11 @@ impl Access {
             .connection_timeout(Duration::from_secs(5))
             .ping_interval(Duration::from_secs(20))
             .reconnect_delay_callback(|tries| Duration::from_millis((50 * tries as u64).min(1000)));
-        if let Some(token) = &self.token {
-            options = options.token(token.clone());
+        // A name without a password is a token, as in other clients.
+        let mut named = servers.iter().filter(|s| s.password().is_none());
+        let token = self.token.clone().or_else(|| named.find_map(|s| s.username()).map(Into::into));
+        if let Some(token) = token {
+            options = options.token(token);
         }
         if let Some(path) = &self.nkey {
             let seed = std::fs::read_to_string(path).map_err(|e| file(path, e))?;

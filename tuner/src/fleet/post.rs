@@ -125,7 +125,11 @@ impl Post {
             (answers_of(tuner), answer.id, message)
         });
         let sending = self.road.runtime.spawn(async move {
-            let name = answer.as_ref().map_or(String::new(), |(_, id, _)| format!("dead-{id}"));
+            // Refusals have no name: somebody may send many bad jobs under one.
+            let name = match (&answer, how) {
+                (Some((_, id, _)), AckKind::Ack) => format!("dead-{id}"),
+                _ => String::new(),
+            };
             if let Some((subject, id, message)) = &answer {
                 road.hand_over(subject, id, message).await?;
                 log.iter().try_for_each(|path| note(path, message))?;

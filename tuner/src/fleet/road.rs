@@ -106,7 +106,9 @@ impl Road {
     /// Connects, and makes the streams where there are none.
     pub fn connect(runtime: &Arc<Runtime>, access: &Access) -> Result<Road, FleetError> {
         let client = runtime.wait(access.connect())?;
-        let context = async_nats::jetstream::new(client.clone());
+        // It starts a task of its own.
+        let make = async { async_nats::jetstream::new(client.clone()) };
+        let context = runtime.wait(make);
         let road = Road { runtime: runtime.clone(), client, context, server: access.server() };
         for config in streams() {
             let make = || road.context.get_or_create_stream(config.clone());

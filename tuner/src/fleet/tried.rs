@@ -21,6 +21,8 @@ use super::road::{Road, TRIED};
 pub(super) const MOST_TRIES: usize = 2;
 /// For reading what workers said.
 const LIMIT: Duration = Duration::from_secs(5);
+/// For words to leave this process.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
 /// Workers, dead and living, whose words are read.
 const MOST: usize = 100_000;
 
@@ -38,6 +40,7 @@ async fn say(road: &Road, worker: &str, place: &str, job: &str) {
     let subject = format!("ansc.tried.{worker}.{place}");
     // The count is one less where the server is gone at that moment.
     let _ = road.client.publish(subject, job.to_owned().into()).await;
+    let _ = tokio::time::timeout(ON_ITS_WAY, road.client.flush()).await;
 }
 
 /// How often a candidate was begun by workers that did not come to its end.
