@@ -46,7 +46,7 @@ pub fn collect(args: &Collect, watch: &dyn Watch) -> Result<Collected, Error> {
         seconds: Some(TIMING_SECONDS),
     };
     let mut measurer =
-        place(args).measurer(&target, &measuring, &args.dataset.join("collector"))?;
+        place(args).measurer(&target, &measuring, &args.dataset.join(platform.id()))?;
     let collector = Collector {
         dataset: &dataset,
         platform: &platform,

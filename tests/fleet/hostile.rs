@@ -92,6 +92,39 @@ fn no_record_crosses_from_one_kind_to_another() {
     });
 }
 
+/// Answers that a run did not live to write down are taken by the next one, also if that asks for
+/// another kind; and they stay what they are.
+#[test]
+fn answers_wait_for_the_next_run_and_keep_their_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("server"));
+    let (end, path) = (AtomicBool::new(false), dir.path().join("r.db"));
+    let all = candidates(&task(64, 1), 8, 0);
+    std::thread::scope(|scope| {
+        let _ends = Ends(&end);
+        let (end, road) = (&end, connect(&server.url()));
+        let own = road.clone();
+        scope.spawn(move || serve(&own, &station("here", 1), &simulated, end).unwrap());
+        // It has its outcomes, and never says that they are written.
+        drop(measurer(&road, &path, 1).measure(&task(64, 1), &all).unwrap());
+        let mut next = measurer(&road, &path, 2);
+        let mut strays = next.strays();
+        strays.sort_by_key(|record| record.program);
+        let mut programs: Vec<u64> = all.iter().map(|c| c.program).collect();
+        programs.sort_unstable();
+        assert_eq!(strays.iter().map(|r| r.program).collect::<Vec<_>>(), programs);
+        assert!(strays.iter().all(|r| r.key.threads == 1 && r.machine.as_deref() == Some("here")));
+        // Still nobody has written them.
+        drop(next);
+        let mut last = measurer(&road, &path, 1);
+        assert_eq!(last.strays().len(), all.len());
+        last.recorded().unwrap();
+        drop(last);
+        assert_eq!(measurer(&road, &path, 1).strays(), []);
+        end.store(true, Ordering::Relaxed);
+    });
+}
+
 /// A tuner that no worker is of a kind with says in what they differ.
 #[test]
 fn workers_of_another_kind_are_named_with_both_sides() {

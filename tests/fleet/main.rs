@@ -1,7 +1,7 @@
 //! A fleet with a real server: what is killed, what does harm, what is hostile, and who gets what.
 //!
-//! CI runs short forms. `ANSC_FLEET_ALL=1 cargo test --release --test fleet -- --nocapture` runs all
-//! of it and says what it measured; with the name of a test behind it, that one.
+//! CI runs short forms. `ANSC_FLEET_ALL=1 cargo test --release --test fleet -- --nocapture` runs
+//! all of it and says what it measured; with the name of a test behind it, that one.
 
 #![cfg(feature = "fleet")]
 

@@ -63,15 +63,30 @@ fn records(file: &Path) -> Vec<Record> {
 
 const TUNE: [&str; 5] = ["tune", "GMM.onnx", "--threads", "1", "--json"];
 
+/// What the book's page says that each role needs.
+const RIGHTS: &str = r#"
+all: ["ansc.fleet.call", "_INBOX.>"]
+authorization {
+  users: [
+    { user: tuner, password: word, permissions: { subscribe: $all, publish: [
+      "ansc.jobs.>", "ansc.fleet.call", "$JS.API.>", "$JS.ACK.>", "_INBOX.>" ] } }
+    { user: worker, password: word, permissions: { subscribe: $all, publish: [
+      "ansc.answers.>", "ansc.dead.>", "ansc.tried.>", "$JS.API.>", "$JS.ACK.>", "_INBOX.>" ] } }
+  ]
+}"#;
+
 #[test]
 fn a_model_is_tuned_and_a_data_set_collected_on_another_machine() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path();
-    let server = Server::start(&folder.join("server"));
-    let url = server.url();
+    std::fs::write(folder.join("rights.conf"), RIGHTS).unwrap();
+    let rights = folder.join("rights.conf");
+    let server = Server::with(&folder.join("server"), &["--config", rights.to_str().unwrap()]);
+    let as_user = |user: &str| server.url().replace("nats://", &format!("nats://{user}:word@"));
+    let (url, workers) = (as_user("tuner"), as_user("worker"));
     let fleet = ["--fleet", &url];
     ok(folder, &["models", "GMM", "-o", "."]);
-    let worker = Worker::start(folder, &fleet);
+    let worker = Worker::start(folder, &["--fleet", &workers]);
     let few = ["--per-round", "8", "--trials", "16"];
     let report = ok(folder, &[&TUNE[..], &few, &fleet].concat());
     let report: Value = serde_json::from_str(&report).unwrap();

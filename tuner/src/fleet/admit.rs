@@ -1,7 +1,7 @@
 //! Whether a job may run here. Everything that it says is checked before anything is built.
 //!
 //! ```text
-//! bytes -> size -> kind, words, limits -> text of the subgraph -> verifier -> trace -> same program as the tuner's
+//! bytes -> size -> kind, limits -> subgraph, verifier -> trace -> the program that the tuner made
 //! ```
 //!
 //! What is refused is told to the tuner with both sides named.

@@ -1,7 +1,7 @@
 //! Who is there: whoever takes part answers a call at once, and nothing is kept.
 //!
 //! ```text
-//! ansc.fleet.call  --all hear it-->  {"role":"worker","kind":{..},"machine":"build-7","jobs":812,..}
+//! ansc.fleet.call --all hear it--> {"role":"worker","kind":{..},"machine":"build-7","jobs":812,..}
 //! ```
 
 use std::sync::{Arc, Mutex, PoisonError};

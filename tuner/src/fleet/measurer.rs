@@ -1,16 +1,16 @@
 //! Measuring on the workers of a fleet.
 //!
 //! ```text
-//! candidates --jobs--> server --> workers of the kind --answers--> server --> outcomes, in the order of the candidates
+//! candidates --jobs--> server --> workers of the kind --answers--> server --> outcomes, in order
 //! ```
 //!
-//! - The first candidate of a task is measured alone. Every other one is told its time, and worker
-//!   and worker scale what they measure by it: so machines of one kind that differ a little give
+//! - The first candidate of a task is measured alone. Every other job has its time, by
+//!   which each worker scales what it measures: so machines of one kind that differ a little give
 //!   times of one machine.
 //! - An answer is acknowledged when its record is written ([`Measurer::recorded`]). Answers that an
 //!   earlier life of the tuner asked for are given by [`Measurer::strays`].
-//! - A tuner has only so many candidates waiting, its share of the workers. The server holds it to a
-//!   bound.
+//! - A tuner has only so many candidates waiting, its share of the workers. The server holds it to
+//!   a bound.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -138,7 +138,7 @@ impl FleetMeasurer {
         jobs_of(&self.wanted.kind.digest(), &self.identity.name)
     }
 
-    /// What an earlier life asked for and nobody began is not wanted any more; what was answered is.
+    /// What an earlier life asked for and nobody began is not wanted any more. Answers are.
     async fn take_up(&mut self) -> Result<(), FleetError> {
         self.purge().await?;
         let mut left = self.inbox.waiting;
@@ -243,37 +243,32 @@ impl FleetMeasurer {
             how: self.wanted.how.clone(),
             workers: self.crowd.workers(),
         };
-        let trace = serde_json::to_string(&job.trace).expect("plain data");
-        let kind = job.kind.digest();
-        let parts = [&job.salt, &kind, &job.key, &job.target, &job.program, &trace];
-        job.id = self.identity.seal(&parts.map(String::as_str));
+        job.id = seal(&self.identity, &job);
         job
     }
 
-    /// An answer to this tuner, whoever sent it.
+    /// An answer to what this tuner asked, whoever sent it. The tuner may have asked in an earlier
+    /// life, and for another kind.
     fn check(&self, bytes: &[u8]) -> Result<Answer, String> {
         let answer = Answer::parse(bytes)?;
-        let (kind, own) = (self.wanted.kind.digest(), &self.wanted.kind);
-        if answer.kind != kind || answer.version != own.version || answer.key.threads != own.threads
-        {
-            return Err(format!(
-                "it was measured by {} with ansc {} and {} threads on the kind {}, and this tuner asks for ansc {} and \
-                 {} threads on the kind {kind}",
-                answer.place.machine,
-                answer.version,
-                answer.key.threads,
-                answer.kind.escape_debug(),
-                own.version,
-                own.threads
-            ));
+        if is_sealed(&self.identity, &answer) {
+            return Ok(answer);
         }
-        let trace = serde_json::to_string(&answer.trace).expect("plain data");
-        let Answer { salt, key, program, .. } = &answer;
-        let parts = [salt, &kind, &key.task, &key.target, program, &trace];
-        if !self.identity.is_sealed(&parts.map(String::as_str), &answer.id) {
+        let (kind, own) = (self.wanted.kind.digest(), &self.wanted.kind);
+        let Answer { place, version, key, .. } = &answer;
+        if answer.kind == kind && *version == own.version && key.threads == own.threads {
             return Err("this tuner never asked for that".into());
         }
-        Ok(answer)
+        Err(format!(
+            "it was measured by {} with ansc {} and {} threads on the kind {}, and this tuner asks \
+             for ansc {} and {} threads on the kind {kind}",
+            place.machine,
+            version.escape_debug(),
+            key.threads,
+            answer.kind.escape_debug(),
+            own.version,
+            own.threads
+        ))
     }
 
     async fn take(
@@ -367,6 +362,25 @@ impl FleetMeasurer {
         };
         self.road.again("looking for candidates", look).await
     }
+}
+
+/// The seal on a job.
+fn seal(identity: &Identity, job: &Job) -> String {
+    let Kind { version, threads, .. } = &job.kind;
+    let (kind, threads) = (job.kind.digest(), threads.to_string());
+    let trace = serde_json::to_string(&job.trace).expect("plain data");
+    let Job { salt, key, target, program, .. } = job;
+    let parts = [salt, &kind, version, &threads, key, target, program, &trace];
+    identity.seal(&parts.map(String::as_str))
+}
+
+/// Whether an answer repeats what was asked.
+fn is_sealed(identity: &Identity, answer: &Answer) -> bool {
+    let threads = answer.key.threads.to_string();
+    let trace = serde_json::to_string(&answer.trace).expect("plain data");
+    let Answer { salt, kind, version, program, key, .. } = answer;
+    let parts = [salt, kind, version, &threads, &key.task, &key.target, program, &trace];
+    identity.is_sealed(&parts.map(String::as_str), &answer.id)
 }
 
 impl Measurer for FleetMeasurer {

@@ -1,9 +1,9 @@
 //! Measuring on other machines, through a NATS server with JetStream.
 //!
 //! ```text
-//!            ansc.jobs.KIND.TUNER                          ansc.answers.TUNER
-//! tuner --job--> ANSC_JOBS --one of the kind's workers--> ANSC_ANSWERS --answer--> tuner --> records
-//!                          --what ended its process-----> ANSC_DEAD
+//!        ansc.jobs.KIND.TUNER                     ansc.answers.TUNER
+//! tuner --job--> ANSC_JOBS --> worker of the kind --> ANSC_ANSWERS --answer--> tuner --> records
+//!                                     `--what ended its process--> ANSC_DEAD
 //! ```
 //!
 //! - **Nothing is lost.** A job stays in its stream until its answer is kept, an answer until its

@@ -1,4 +1,4 @@
-//! A round of candidates on its way: which are still to be sent, which are waited for, and what came.
+//! A round of candidates on its way: what is to be sent, what is waited for, and what came.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! A worker of a fleet: takes jobs, measures them in processes of their own, and answers.
 //!
 //! ```text
-//! wait for a job -> lease the device -> take some more -> admit -> pace -> measure, answer after each -> let go
+//! wait for a job -> lease the device -> take more, admit -> pace -> measure, answer -> let go
 //! ```
 //!
 //! Ctrl-C ends it after the candidate that runs. What it has in its hands goes back at once; what a

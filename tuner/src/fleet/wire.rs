@@ -1,8 +1,8 @@
 //! What travels: a job to a worker, an answer to a tuner. JSON, one message each.
 //!
 //! ```text
-//! job     {"kind":{..},"tuner":"..","id":"..","task":{"compute":"compute(..) -> ..",..},"trace":[..],"program":"8a01..",..}
-//! answer  {"id":"..","key":{..},"trace":[..],"program":"8a01..","place":{..},"what":{"outcome":{"seconds":[..]}}}
+//! job     {"kind":{..},"tuner":"..","id":"..","task":{"compute":"compute(..) -> ..",..},"trace":[..]}
+//! answer  {"id":"..","key":{..},"trace":[..],"place":{..},"what":{"outcome":{"seconds":[..]}}}
 //! ```
 //!
 //! Both are bytes from the network. Their size is bounded before anything is parsed, and what they
