@@ -83,12 +83,16 @@ impl Access {
             .connection_timeout(Duration::from_secs(5))
             .ping_interval(Duration::from_secs(20))
             .reconnect_delay_callback(|tries| Duration::from_millis((50 * tries as u64).min(1000)));
-        // A name without a password is a token, as in other clients.
-        let mut named = servers.iter().filter(|s| s.password().is_none());
-        let token = self.token.clone().or_else(|| named.find_map(|s| s.username()).map(Into::into));
-        if let Some(token) = token {
-            options = options.token(token);
-        }
+        // The client reads no names from addresses. One without a password is a token.
+        let named = servers.iter().find_map(|s| Some((s.username()?, s.password())));
+        options = match (&self.token, named) {
+            (Some(token), _) => options.token(token.clone()),
+            (None, Some((token, None))) => options.token(token.to_owned()),
+            (None, Some((user, Some(word)))) => {
+                options.user_and_password(user.to_owned(), word.to_owned())
+            }
+            (None, None) => options,
+        };
         if let Some(path) = &self.nkey {
             let seed = std::fs::read_to_string(path).map_err(|e| file(path, e))?;
             options = options.nkey(seed.trim().to_owned());

@@ -2,17 +2,19 @@
 //! it asks for.
 //!
 //! ```text
-//! RECORDS.fleet-0    secret of the first tuner of these records, locked as long as it lives
-//! RECORDS.fleet-1    of the second, if two run at a time
+//! RECORDS.fleet-0    the secret, then the names of answers that were written down; locked as long
+//!                    as the tuner lives
+//! RECORDS.fleet-1    of a second one that runs at the same time
 //! ```
 //!
 //! An answer repeats what was asked, and the seal over it (an HMAC with SHA-256). So a tuner takes
 //! answers that an earlier life of it asked for, without having written down what it asked; and
-//! nobody can make up an answer to what was never asked.
+//! nobody can make up an answer to what was never asked. A candidate may be measured twice where
+//! something was killed: the second answer is known by its name, however late it comes.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +26,10 @@ use super::FleetError;
 const SECRET: usize = 32;
 /// Of SHA-256.
 const BLOCK: usize = 64;
+/// Bytes of an answer's name.
+const NAME: usize = 16;
+/// Names that are kept.
+const MOST_WRITTEN: usize = 1 << 16;
 /// Tuners that share a file of records at a time, at most.
 const MOST: usize = 64;
 
@@ -33,8 +39,10 @@ pub struct Identity {
     /// A word for subjects.
     pub name: String,
     secret: Vec<u8>,
-    /// Held as long as the tuner lives; the system lets go of it, whatever ends the tuner.
-    _lock: File,
+    /// Answers that earlier lives have written down, the newest ones.
+    pub(super) written: Vec<u128>,
+    /// Locked as long as the tuner lives; the system lets go of it, whatever ends the tuner.
+    file: File,
 }
 
 impl Identity {
@@ -54,14 +62,21 @@ impl Identity {
                 Err(TryLockError::Error(e)) => return Err(io(e)),
                 Ok(()) => {}
             }
-            let secret = secret(&mut file).map_err(io)?.ok_or_else(|| {
+            let secret_and_written = read(&mut file).map_err(io)?;
+            let (secret, written) = secret_and_written.ok_or_else(|| {
                 failed("holds no secret of a tuner; remove it, and a new one is made".into())
             })?;
             let name = word(&seal(&secret, &["name"]));
-            return Ok(Identity { name, secret, _lock: file });
+            return Ok(Identity { name, secret, written, file });
         }
         let reason = format!("{MOST} tuners work for these records already; wait for one to end");
         Err(FleetError::File { path: beside.to_path_buf(), reason })
+    }
+
+    /// Keeps the names of answers that are written down.
+    pub(super) fn note(&mut self, answers: &[u128]) -> std::io::Result<()> {
+        let bytes: Vec<u8> = answers.iter().flat_map(|id| id.to_le_bytes()).collect();
+        self.file.write_all(&bytes)
     }
 
     /// The seal on what is asked for, 32 digits.
@@ -78,18 +93,32 @@ impl Identity {
     }
 }
 
-/// What the file holds; a new one where it is empty, and none where it is something else.
-fn secret(file: &mut File) -> std::io::Result<Option<Vec<u8>>> {
-    let mut text = Vec::new();
-    file.take(SECRET as u64 + 1).read_to_end(&mut text)?;
-    if text.is_empty() {
-        text = vec![0; SECRET];
-        File::open("/dev/urandom")?.read_exact(&mut text)?;
-        file.rewind()?;
-        file.write_all(&text)?;
+/// What the file holds, a new secret where it is empty; none where it is something else. Afterwards
+/// names of answers go to its end.
+fn read(file: &mut File) -> std::io::Result<Option<(Vec<u8>, Vec<u128>)>> {
+    let mut secret = Vec::new();
+    file.read_to_end(&mut secret)?;
+    if secret.is_empty() {
+        secret = vec![0; SECRET];
+        File::open("/dev/urandom")?.read_exact(&mut secret)?;
+        file.write_all(&secret)?;
         file.sync_all()?;
     }
-    Ok((text.len() == SECRET).then_some(text))
+    if secret.len() < SECRET {
+        return Ok(None);
+    }
+    let names = secret.split_off(SECRET);
+    let name = |bytes: &[u8]| u128::from_le_bytes(bytes.try_into().expect("16 bytes"));
+    let mut written: Vec<u128> = names.chunks_exact(NAME).map(name).collect();
+    written.drain(..written.len().saturating_sub(MOST_WRITTEN));
+    // What is old goes, and half a name that a killed tuner left.
+    if names.len() != written.len() * NAME {
+        file.set_len(SECRET as u64)?;
+        file.seek(SeekFrom::End(0))?;
+        let kept: Vec<u8> = written.iter().flat_map(|id| id.to_le_bytes()).collect();
+        file.write_all(&kept)?;
+    }
+    Ok(Some((secret, written)))
 }
 
 /// The HMAC of the parts, each with its length before it, as 32 digits.
@@ -139,9 +168,23 @@ mod tests {
             assert!(!first.is_sealed(&parts, seal));
         }
         assert!(!second.is_sealed(&["a", "bc"], &seal));
+        let mut first = first;
+        first.note(&[7, 8]).unwrap();
         drop(first);
         let again = Identity::take(&records).unwrap();
         assert_eq!((again.name.clone(), again.seal(&["a", "bc"])), (name, seal));
+        assert_eq!(again.written, [7, 8]);
+        drop(again);
+        // Half a name, as of a tuner that was killed.
+        let path = dir.path().join("r.db.fleet-0");
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 3]).unwrap();
+        let mut again = Identity::take(&records).unwrap();
+        assert_eq!(again.written, [7]);
+        again.note(&[9]).unwrap();
+        drop(again);
+        let again = Identity::take(&records).unwrap();
+        assert_eq!(again.written, [7, 9]);
         drop((again, second));
         std::fs::write(dir.path().join("r.db.fleet-0"), "something else").unwrap();
         let error = Identity::take(&records).unwrap_err().to_string();

@@ -79,7 +79,7 @@ pub struct FleetMeasurer {
     jobs: u64,
     seen: Seen,
     /// Answers that are not written down yet.
-    unwritten: Vec<Acker>,
+    unwritten: Vec<(u128, Acker)>,
     strays: Vec<Record>,
     baselines: HashMap<String, Baseline>,
     places: Vec<Place>,
@@ -108,6 +108,8 @@ impl FleetMeasurer {
             busy: false,
         };
         let inbox = road.runtime.wait(Inbox::open(road, &identity.name))?;
+        let mut seen = Seen::default();
+        identity.written.iter().for_each(|id| drop(seen.insert(*id)));
         let now = Instant::now();
         let mut measurer = FleetMeasurer {
             crowd: Crowd::new(road, &wanted.kind),
@@ -118,7 +120,7 @@ impl FleetMeasurer {
             wanted,
             inbox,
             jobs: 0,
-            seen: Seen::default(),
+            seen,
             unwritten: vec![],
             strays: vec![],
             baselines: HashMap::new(),
@@ -288,8 +290,9 @@ impl FleetMeasurer {
             }
         };
         // Until the first of two equal ones is written down, none may be lost.
-        self.unwritten.push(acker);
-        if !self.seen.insert(&answer.id) {
+        let id = u128::from_str_radix(&answer.id, 16).unwrap_or_default();
+        self.unwritten.push((id, acker));
+        if !self.seen.insert(id) {
             return Ok(());
         }
         let place = round.and_then(|round| Some((round.answered(&answer.id)?, round)));
@@ -410,9 +413,11 @@ impl Measurer for FleetMeasurer {
 
     fn recorded(&mut self) -> Result<(), MeasureError> {
         let written = std::mem::take(&mut self.unwritten);
+        let names: Vec<u128> = written.iter().map(|(id, _)| *id).collect();
+        self.identity.note(&names)?;
         let runtime = self.road.runtime.clone();
         runtime.wait(async {
-            for acker in written {
+            for (_, acker) in written {
                 // If that is lost, the answer comes again, and is known then.
                 let _ = acker.ack().await;
             }

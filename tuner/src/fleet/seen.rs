@@ -12,8 +12,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Whether it is new.
-    pub(super) fn insert(&mut self, id: &str) -> bool {
-        let id = u128::from_str_radix(id, 16).unwrap_or_default();
+    pub(super) fn insert(&mut self, id: u128) -> bool {
         if !self.all.insert(id) {
             return false;
         }
@@ -34,9 +33,10 @@ mod tests {
     #[test]
     fn the_newest_are_known() {
         let mut seen = Seen::default();
-        let id = |n: usize| format!("{n:032x}");
-        assert!((0..2 * MOST).all(|n| seen.insert(&id(n))));
-        assert!((MOST..2 * MOST).all(|n| !seen.insert(&id(n))));
-        assert!(seen.insert(&id(0)) && seen.all.len() == MOST && seen.order.len() == MOST);
+        let mut insert = |n: usize| seen.insert(n as u128);
+        assert!((0..2 * MOST).all(&mut insert));
+        assert!((MOST..2 * MOST).all(|n| !insert(n)));
+        assert!(insert(0));
+        assert!(seen.all.len() == MOST && seen.order.len() == MOST);
     }
 }
