@@ -48,7 +48,7 @@ pub struct Job {
     pub key: String,
     /// The schedule, with all its decisions.
     pub trace: Trace,
-    /// Structural hash of the program that the tuner made of it, 16 digits.
+    /// [`Candidate::program`](crate::Candidate) of what the tuner made of it, 16 digits.
     pub program: String,
     /// What all times are relative to, unless this is the first of its task.
     pub baseline: Option<Baseline>,
@@ -63,7 +63,7 @@ pub struct Job {
 pub struct Baseline {
     /// The schedule.
     pub trace: Trace,
-    /// Structural hash of its program, 16 digits.
+    /// [`Candidate::program`](crate::Candidate) of it, 16 digits.
     pub program: String,
     /// What it took where it was measured first.
     pub seconds: f64,
@@ -156,7 +156,7 @@ pub struct Answer {
     pub key: Key,
     /// The job's.
     pub trace: Trace,
-    /// Structural hash of the program, 16 digits.
+    /// The job's, 16 digits.
     pub program: String,
     /// The compiler that measured.
     pub version: String,
