@@ -43,5 +43,5 @@ if ansc_have llvm-config-22; then
     ANSC_FEATURES=()
 else
     ANSC_LLVM=19
-    ANSC_FEATURES=(--no-default-features --features llvm19,cuda)
+    ANSC_FEATURES=(--no-default-features --features llvm19,cuda,fleet)
 fi

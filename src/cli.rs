@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+#[cfg(feature = "fleet")]
+pub use fleet::*;
 pub use learned::*;
 pub use pages::*;
 pub use shared::*;
 
 use parse::{parse_count, parse_input, parse_seconds, parse_streams, parse_threads};
 
+#[cfg(feature = "fleet")]
+mod fleet;
 mod learned;
 mod pages;
 mod parse;
@@ -73,9 +77,15 @@ pub enum Command {
     Completions(Completions),
     /// Print or write the manual pages
     Man(Man),
+    /// Measure candidates that others ask for, through the server of a fleet
+    #[cfg(feature = "fleet")]
+    Worker(Worker),
+    /// Show the machines of a fleet, and what waits for them
+    #[cfg(feature = "fleet")]
+    Fleet(FleetVerb),
     /// Build and run candidates at the word of `tune`
     #[command(hide = true)]
-    Worker(Worker),
+    Candidates(Candidates),
 }
 
 impl Command {
@@ -98,7 +108,11 @@ impl Command {
             Command::Dataset(a) => a.json,
             Command::Train(a) => a.json,
             Command::Tune(a) => a.json || a.json_lines,
-            Command::Completions(_) | Command::Man(_) | Command::Worker(_) => false,
+            #[cfg(feature = "fleet")]
+            Command::Worker(a) => a.json,
+            #[cfg(feature = "fleet")]
+            Command::Fleet(a) => a.json,
+            Command::Completions(_) | Command::Man(_) | Command::Candidates(_) => false,
         }
     }
 }
@@ -189,6 +203,9 @@ pub struct Tune {
     pub search: Search,
     #[command(flatten)]
     pub tuned: Tuned,
+    #[cfg(feature = "fleet")]
+    #[command(flatten)]
+    pub fleet: Fleet,
     /// Print nothing but errors
     #[arg(short, long, conflicts_with_all = ["json", "json_lines"])]
     pub quiet: bool,
@@ -205,9 +222,12 @@ pub struct Tune {
 }
 
 #[derive(Args, Debug)]
-pub struct Worker {
+pub struct Candidates {
     #[command(flatten)]
     pub machine: Machine,
+    /// Leave the network first
+    #[arg(long)]
+    pub offline: bool,
     /// Bytes of address space that the process may use
     #[arg(long, value_name = "BYTES")]
     pub memory: Option<u64>,

@@ -9,6 +9,8 @@ pub mod compare;
 pub mod dataset;
 pub mod error;
 pub mod files;
+#[cfg(feature = "fleet")]
+pub mod fleet;
 pub mod folder;
 pub mod host;
 pub mod idle;

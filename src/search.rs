@@ -6,11 +6,11 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use ansc_codegen::Target;
-use ansc_tuner::measure::{Caches, LocalMeasurer, LocalOptions, WorkerCommand};
+use ansc_tuner::measure::{Caches, WorkerCommand};
 use ansc_tuner::model::{self, CostModel, Known, SharedModel, WarmUp};
 use ansc_tuner::records::{MachineRecord, Sqlite};
 use ansc_tuner::strategy;
-use ansc_tuner::tune::{self, Report, TuneError, Tuner, Watch, Weighted};
+use ansc_tuner::tune::{self, Report, Tuner, Watch, Weighted};
 use ansc_tuner::{Records, SearchStrategy};
 
 use crate::Error;
@@ -20,6 +20,9 @@ use crate::host;
 use crate::kinds::{self, Kind};
 use crate::limits;
 use crate::pipeline::{self, Options};
+pub use place::{Measuring, Place};
+
+mod place;
 
 /// Where measurements are kept if nothing else is said.
 pub const DEFAULT_RECORDS: &str = "ansc-records.db";
@@ -65,11 +68,11 @@ pub fn tune(
     options: &Options,
     (search, tuned): (&Search, &Tuned),
     trials: usize,
-    target_cpu: &str,
+    place: Place<'_>,
     watch: &dyn Watch,
 ) -> Result<Report, Error> {
     kinds::expect_if_there(&records_path(tuned), &[Kind::Records])?;
-    let device = Device::to_tune_on(options)?;
+    let device = place.device(options)?;
     let threads = device.threads(tuned.threads);
     let mut schedules = as_asked(options, threads);
     schedules.add_shipped(&options.target);
@@ -77,17 +80,14 @@ pub fn tune(
     let mut records = Sqlite::open(&records_path(tuned))?;
     let caches = device.caches(search.constants, &tasks);
     let target = device.name(&options.target, caches);
-    if device == Device::Cpu {
+    if device == Device::Cpu && place.is_here() {
         know_limits(&mut records, &target, threads)?;
     }
     // Before there is anything to leave behind.
     let interrupt = Interrupt::new();
-    let measuring = LocalOptions {
-        builders: self::threads(tuned.threads),
-        caches,
-        ..LocalOptions::new(worker_command(device, target_cpu)?, threads)
-    };
-    let mut measurer = LocalMeasurer::new(measuring).map_err(TuneError::from)?;
+    let builders = Some(self::threads(tuned.threads));
+    let measuring = Measuring { device, threads, caches, target: &target, builders, seconds: None };
+    let mut measurer = place.measurer(&options.target, &measuring, &records_path(tuned))?;
     let name = model.file_name().map(|n| n.to_string_lossy().into_owned());
     let model = cost_model(search, &tasks)?;
     let new_strategy = |task: usize| -> Box<dyn SearchStrategy> {
@@ -108,7 +108,7 @@ pub fn tune(
     let tuner = Tuner {
         strategy: &new_strategy,
         model: model.clone(),
-        measurer: &mut measurer,
+        measurer: measurer.as_mut(),
         records: &mut records,
         watch,
         interrupted: interrupt.flag(),
@@ -177,13 +177,25 @@ impl Device {
             Aim::GpuOnCpu(_) => {
                 Err(Error::Usage("tuning is for `--target cpu` or `--target cuda`".into()))
             }
-            Aim::Gpu(_) => {
-                let needed = |e| Error::Machine(format!("tuning for a GPU needs one, but {e}"));
-                let device = ansc_runtime::cuda::device().map_err(needed)?;
-                let known = Target::sms().filter(|sm| *sm <= device.sm).max();
-                let old = || format!("the {} is too old to be compiled for", device.name);
-                Ok(Device::Gpu { sm: known.ok_or_else(|| Error::Machine(old()))? })
-            }
+            Aim::Gpu(_) => Ok(Device::Gpu { sm: Device::of_this_machine()? }),
+        }
+    }
+
+    /// The newest generation that we compile for and that the GPU at hand runs.
+    pub(crate) fn of_this_machine() -> Result<u32, Error> {
+        let needed = |e| Error::Machine(format!("tuning for a GPU needs one, but {e}"));
+        let device = ansc_runtime::cuda::device().map_err(needed)?;
+        let known = Target::sms().filter(|sm| *sm <= device.sm).max();
+        let old = || format!("the {} is too old to be compiled for", device.name);
+        known.ok_or_else(|| Error::Machine(old()))
+    }
+
+    /// The same where another machine has the GPU, of the newest generation that is asked for.
+    #[cfg(feature = "fleet")]
+    pub(crate) fn asked(options: &Options) -> Result<Device, Error> {
+        match (&options.schedules.aim, options.sms.iter().max()) {
+            (Aim::Gpu(_), Some(&sm)) => Ok(Device::Gpu { sm }),
+            _ => Device::to_tune_on(options),
         }
     }
 
@@ -233,7 +245,7 @@ fn constants(kind: &Weighted) -> f64 {
 /// This very program, which also serves as the worker.
 pub(crate) fn worker_command(device: Device, target_cpu: &str) -> Result<WorkerCommand, Error> {
     let WorkerCommand { program, mut args } = host::program()?;
-    args.extend(["worker".to_owned(), "--target-cpu".into(), target_cpu.into()]);
+    args.extend(["candidates".to_owned(), "--target-cpu".into(), target_cpu.into()]);
     match device {
         Device::Cpu => args.extend(["--memory".into(), WORKER_MEMORY.to_string()]),
         // The driver reserves addresses for the memory of all devices: they have no limit.

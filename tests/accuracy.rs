@@ -192,8 +192,8 @@ fn records(path: &Path, model: &Path, target: &Target) {
     let record = |task: &Arc<Task>, trace: &Trace, seconds: f64| {
         let made = Candidate::of(task, trace, &mut StdRng::seed_from_u64(0)).unwrap();
         let (key, outcome) = (key.clone(), Outcome::Seconds(vec![seconds; 4]));
-        let version = "0".into();
-        Record { key, trace: made.trace, outcome, program: made.program, version, time: 0 }
+        let (program, version) = (made.program, "0".into());
+        Record { key, trace: made.trace, outcome, program, version, time: 0, machine: None }
     };
     let mut records =
         vec![record(&all, &all.untuned(), 1.0), record(&direct, &direct.untuned(), 1.0)];

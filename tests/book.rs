@@ -183,11 +183,11 @@ fn installing_names_packages_features_and_profiles_that_exist() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let llvm = fs::read_to_string(root().join("scripts/llvm.sh")).unwrap();
     assert!(page.contains("--profile dist") && manifest.contains("[profile.dist]"));
-    let flags = "--no-default-features --features llvm19,cuda";
+    let flags = "--no-default-features --features llvm19,cuda,fleet";
     for (text, name) in [(&page, "the page"), (&llvm, "scripts/llvm.sh")] {
         assert!(text.contains(flags), "{name}");
     }
-    for feature in ["llvm19", "llvm22", "cuda"] {
+    for feature in ["llvm19", "llvm22", "cuda", "fleet"] {
         assert!(page.contains(&format!("`{feature}`")), "{feature}");
         assert!(manifest.contains(&format!("\n{feature} = [")), "{feature}");
     }

@@ -10,7 +10,7 @@ use ansc_tuner::Candidate;
 use ansc_tuner::measure::{LocalMeasurer, LocalOptions, MeasureError, Measurer, WorkerCommand};
 use ansc_tuner::outcome::{Failure, Outcome};
 
-const WORKER: [&str; 5] = ["worker", "--target-cpu", "native", "--memory", "8000000000"];
+const WORKER: [&str; 5] = ["candidates", "--target-cpu", "native", "--memory", "8000000000"];
 
 fn measurer(interpret_flops: u64) -> LocalMeasurer {
     let program = env!("CARGO_BIN_EXE_ansc").into();

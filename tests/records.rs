@@ -45,6 +45,7 @@ fn file(path: &Path, from: u64) {
             program: n,
             version: "0.1.0".into(),
             time: n,
+            machine: None,
         };
         file.add(&(from..from + 10).map(record).collect::<Vec<_>>()).unwrap();
     }

@@ -4,6 +4,7 @@ mod artifact;
 mod blame;
 mod cold;
 mod fenced;
+pub mod offline;
 mod pace;
 mod spot;
 mod timing;

@@ -75,6 +75,9 @@ pub struct Collect {
     /// CPU to compile for: `native`, or a name that LLVM knows such as `x86-64-v3`
     #[arg(long, default_value = "native", value_name = "NAME")]
     pub target_cpu: String,
+    #[cfg(feature = "fleet")]
+    #[command(flatten)]
+    pub fleet: super::Fleet,
 }
 
 #[derive(Args, Debug)]

@@ -10,12 +10,12 @@ use ansc_codegen::Target;
 use ansc_frontend::import::ImportOptions;
 use ansc_sketch::default::Machine;
 use ansc_tuner::dataset::{Collected, Collector, Dataset, Entry, Platform, Reference, Watch};
-use ansc_tuner::measure::{LocalMeasurer, LocalOptions};
+use ansc_tuner::measure::Caches;
 
 use crate::choice::{Schedules, target_name};
 use crate::cli::Collect;
 use crate::pipeline::{self, Options};
-use crate::search::{self, Device};
+use crate::search::{self, Device, Measuring, Place};
 use crate::{Error, lab};
 
 /// Traces that are measured in one go.
@@ -37,20 +37,37 @@ pub fn collect(args: &Collect, watch: &dyn Watch) -> Result<Collected, Error> {
         registers: target.vector_registers,
     };
     let interrupt = search::Interrupt::new();
-    let worker = search::worker_command(Device::Cpu, &args.target_cpu)?;
-    let options = LocalOptions { seconds: TIMING_SECONDS, ..LocalOptions::new(worker, threads) };
-    let mut measurer = LocalMeasurer::new(options).map_err(ansc_tuner::tune::TuneError::from)?;
+    let measuring = Measuring {
+        device: Device::Cpu,
+        threads,
+        caches: Caches::Warm,
+        target: &platform.target,
+        builders: None,
+        seconds: Some(TIMING_SECONDS),
+    };
+    let mut measurer =
+        place(args).measurer(&target, &measuring, &args.dataset.join(platform.id()))?;
     let collector = Collector {
         dataset: &dataset,
         platform: &platform,
         machine: platform.machine(),
-        measurer: &mut measurer,
+        measurer: measurer.as_mut(),
         watch,
         interrupted: interrupt.flag(),
         per_round: PER_ROUND,
         until,
     };
     Ok(collector.collect(&entries)?)
+}
+
+#[cfg(feature = "fleet")]
+fn place(args: &Collect) -> Place<'_> {
+    Place::new(&args.target_cpu, &args.fleet)
+}
+
+#[cfg(not(feature = "fleet"))]
+fn place(args: &Collect) -> Place<'_> {
+    Place::Here { target_cpu: &args.target_cpu }
 }
 
 /// The distinct tasks of all workloads, as they are for the machine that traces are made for.

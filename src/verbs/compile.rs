@@ -18,7 +18,7 @@ use crate::cli::{Compile, Emit, Machine};
 use crate::host;
 use crate::pipeline::{self, Bundle, Options, Report, Watch};
 use crate::quantize::{self, asked};
-use crate::search;
+use crate::search::{self, Place};
 
 /// The generation of GPUs that code is for if nothing is said.
 const DEFAULT_SM: u32 = 80;
@@ -39,8 +39,8 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
         let say = super::tune::Say::progress(args.json);
         let watch = super::tune::Terminal::new(args.trials, say, &args.tuned);
         let how = (&args.search, &args.tuned);
-        let cpu = &args.machine.target_cpu;
-        search::tune(&args.model, &options, how, args.trials, cpu, &watch)?;
+        let here = Place::Here { target_cpu: &args.machine.target_cpu };
+        search::tune(&args.model, &options, how, args.trials, here, &watch)?;
         watch.finish();
     }
     if args.trials > 0 || args.tuned.records.is_some() {

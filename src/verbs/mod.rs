@@ -1,11 +1,14 @@
 //! One file per verb; none has logic of its own.
 
 mod bench;
+mod candidates;
 mod check;
 mod compile;
 mod completions;
 mod dataset;
 mod explain;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod given;
 mod inspect;
 mod lab;
@@ -22,6 +25,7 @@ mod sketches;
 mod train;
 mod tune;
 mod verify;
+#[cfg(feature = "fleet")]
 mod worker;
 
 use std::collections::BTreeMap;
@@ -59,7 +63,11 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Tune(args) => tune::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
+        #[cfg(feature = "fleet")]
         Command::Worker(args) => worker::run(&args),
+        #[cfg(feature = "fleet")]
+        Command::Fleet(args) => fleet::run(&args),
+        Command::Candidates(args) => candidates::run(&args),
     }
 }
 

@@ -15,6 +15,7 @@ use super::{compile_options, print_as, print_json};
 use crate::Error;
 use crate::cli::{PrecisionOf, Tune, Tuned};
 use crate::quantize::asked;
+use crate::search::Place;
 use crate::{host, search};
 
 pub(super) fn run(args: &Tune) -> Result<(), Error> {
@@ -31,8 +32,7 @@ pub(super) fn run(args: &Tune) -> Result<(), Error> {
     let records = search::records_path(&args.tuned);
     let watch = Terminal::new(args.trials, say, &args.tuned);
     let how = (&args.search, &args.tuned);
-    let cpu = &args.machine.target_cpu;
-    let report = search::tune(&args.model, &options, how, args.trials, cpu, &watch)?;
+    let report = search::tune(&args.model, &options, how, args.trials, place(args), &watch)?;
     watch.finish();
     if args.json || args.json_lines {
         print_json(&report);
@@ -46,6 +46,16 @@ pub(super) fn run(args: &Tune) -> Result<(), Error> {
         println!("  {}", next(args, &records));
     }
     Ok(())
+}
+
+#[cfg(feature = "fleet")]
+fn place(args: &Tune) -> Place<'_> {
+    Place::new(&args.machine.target_cpu, &args.fleet)
+}
+
+#[cfg(not(feature = "fleet"))]
+fn place(args: &Tune) -> Place<'_> {
+    Place::Here { target_cpu: &args.machine.target_cpu }
 }
 
 /// The command that compiles what was tuned.

@@ -1,16 +1,25 @@
-//! `ansc worker`: what `ansc tune` starts to build and run candidates. Not for people.
+//! `ansc worker`: measures candidates that others ask for.
 
-use ansc_codegen::Target;
-
-use crate::Error;
-use crate::candidate::{Targets, worker};
+use super::print_json;
+use super::show::counted;
 use crate::cli::Worker;
+use crate::{Error, fleet};
 
 pub(super) fn run(args: &Worker) -> Result<(), Error> {
-    let host = Target::parse(&args.machine.target_cpu)?;
-    let gpu = match args.machine.target.as_str() {
-        "cuda" => args.machine.sms.iter().max().map(|&sm| Target::cuda(sm)).transpose()?,
-        _ => None,
-    };
-    worker::serve(&Targets { host, gpu }, args.memory)
+    let served = fleet::work(args)?;
+    if args.json {
+        print_json(&served);
+        return Ok(());
+    }
+    let (jobs, seconds) = (served.jobs as usize, served.seconds.values().sum::<f64>());
+    println!("measured {} in {seconds:.0} s, {} failed", counted(jobs, "candidate"), served.failed);
+    let rest = [
+        (served.returned, "went back"),
+        (served.refused, "were refused"),
+        (served.poisoned, "had ended two workers before"),
+    ];
+    for (count, what) in rest.iter().filter(|(count, _)| *count > 0) {
+        println!("{count} {what}");
+    }
+    Ok(())
 }

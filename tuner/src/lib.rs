@@ -6,12 +6,15 @@
 //!
 //! [`tune`] is that loop. What it learns are [`Record`]s: a task's key, a target, a trace and
 //! what became of it. The crate knows neither LLVM nor ONNX: a [`Measurer`] builds and
-//! runs candidates, and the command provides one.
+//! runs candidates, and the command provides one. With the feature `fleet`, other machines do so:
+//! `fleet` sends candidates there through a NATS server.
 
 #![deny(missing_docs)]
 
 pub mod candidate;
 pub mod dataset;
+#[cfg(feature = "fleet")]
+pub mod fleet;
 pub mod lab;
 pub mod measure;
 pub mod model;

@@ -30,17 +30,20 @@ pub enum Failure {
     Memory,
     /// It computes something else than the reference.
     WrongResult,
+    /// Two workers of a fleet ended while they ran it.
+    Poison,
 }
 
 impl Failure {
     /// Every reason once, in the order of the variants.
-    pub const ALL: [Failure; 6] = [
+    pub const ALL: [Failure; 7] = [
         Failure::Build,
         Failure::BuildTimeout,
         Failure::Timeout,
         Failure::Crash,
         Failure::Memory,
         Failure::WrongResult,
+        Failure::Poison,
     ];
 }
 
@@ -53,6 +56,7 @@ impl Display for Failure {
             Failure::Crash => "crashes",
             Failure::Memory => "needs too much memory",
             Failure::WrongResult => "computes something else",
+            Failure::Poison => "ends the workers that run it",
         })
     }
 }

@@ -17,6 +17,7 @@ use super::{Dataset, DatasetError, Entry, Label, LabelFile, Platform, TaskFile, 
 use crate::candidate::Candidate;
 use crate::measure::Measurer;
 use crate::outcome::Outcome;
+use crate::records::Record;
 
 /// How far a collection is.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -82,6 +83,7 @@ impl Collector<'_> {
     pub fn collect(mut self, entries: &[Entry]) -> Result<Collected, DatasetError> {
         let start = Instant::now();
         let of_traces = self.generate(entries)?;
+        self.write_strays()?;
         let of_tasks = entries.len();
         let mut progress = Progress { of_tasks, of_traces, ..Progress::default() };
         let mut open: Vec<&Entry> = entries.iter().collect();
@@ -144,13 +146,7 @@ impl Collector<'_> {
             return Ok(false);
         }
         let TaskFile { entry, traces } = self.dataset.task(key)?;
-        let known = self.dataset.labels(self.platform, key)?;
-        let mut file = known.unwrap_or_else(|| LabelFile {
-            platform: self.platform.clone(),
-            task: key.into(),
-            spent: 0.0,
-            labels: Default::default(),
-        });
+        let mut file = self.label_file(key)?;
         let is_open = |t: &&Trace| !file.labels.contains_key(&trace_id(t));
         let open: Vec<&Trace> = traces.iter().filter(is_open).collect();
         if is_first {
@@ -168,6 +164,7 @@ impl Collector<'_> {
         }
         self.round(&task, &traces[0], part, &mut file)?;
         self.dataset.set_labels(&file)?;
+        self.write_strays()?;
         let new = part.iter().map(|t| &file.labels[&trace_id(t)]);
         progress.failed += new.filter(|label| label.seconds().is_none()).count();
         progress.traces += part.len();
@@ -175,6 +172,31 @@ impl Collector<'_> {
         progress.seconds = start.elapsed().as_secs_f64();
         self.watch.round(progress);
         Ok(part.len() == open.len())
+    }
+
+    fn label_file(&self, key: &str) -> Result<LabelFile, DatasetError> {
+        let known = self.dataset.labels(self.platform, key)?;
+        Ok(known.unwrap_or_else(|| LabelFile {
+            platform: self.platform.clone(),
+            task: key.into(),
+            spent: 0.0,
+            labels: Default::default(),
+        }))
+    }
+
+    /// Writes down what an earlier run asked for, if it is of this machine and of tasks that are
+    /// known, and tells the measurer that everything is written.
+    fn write_strays(&mut self) -> Result<(), DatasetError> {
+        for Record { key, trace, outcome, .. } in self.measurer.strays() {
+            let is_alike =
+                key.target == self.platform.target && key.threads == self.platform.threads;
+            if is_alike && self.dataset.has_task(&key.task) {
+                let mut file = self.label_file(&key.task)?;
+                file.labels.entry(trace_id(&trace)).or_insert(Label::Measured(outcome));
+                self.dataset.set_labels(&file)?;
+            }
+        }
+        Ok(self.measurer.recorded()?)
     }
 
     /// The measurer holds all candidates of a task against its first one, which is that of the

@@ -256,6 +256,7 @@ fn record(key: &Key, candidate: &Candidate, outcome: &Outcome, version: String) 
         program: candidate.program,
         version,
         time,
+        machine: None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! How fast candidates really are.
 
+mod each;
+mod failures;
 mod folder;
 mod local;
 mod phases;
@@ -12,6 +14,8 @@ use std::sync::Arc;
 
 use ansc_sketch::Task;
 
+pub use each::{Each, Place};
+pub(crate) use failures::Failures;
 pub use local::{Caches, LocalMeasurer, LocalOptions};
 pub use phases::{Phase, Phases};
 pub use process::WorkerCommand;
@@ -20,6 +24,7 @@ pub use spawner::end_with_parent;
 
 use crate::candidate::Candidate;
 use crate::outcome::Outcome;
+use crate::records::Record;
 
 /// Builds and runs candidates. Nothing that a candidate does may harm the measurer.
 pub trait Measurer {
@@ -29,6 +34,40 @@ pub trait Measurer {
         task: &Arc<Task>,
         candidates: &[Candidate],
     ) -> Result<Vec<Outcome>, MeasureError>;
+
+    /// The same, and `each` is told of every candidate before and after it runs.
+    fn measure_each(
+        &mut self,
+        task: &Arc<Task>,
+        candidates: &[Candidate],
+        each: &mut dyn Each,
+    ) -> Result<(), MeasureError> {
+        for (place, candidate) in candidates.iter().enumerate() {
+            if !each.begins(place) {
+                break;
+            }
+            for outcome in self.measure(task, std::slice::from_ref(candidate))? {
+                each.ends(place, outcome);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where and when each candidate of the last round was measured, if not here and just now.
+    fn places(&self) -> &[Place] {
+        &[]
+    }
+
+    /// Measurements that an earlier run asked for and did not live to see. Each is given once.
+    fn strays(&mut self) -> Vec<Record> {
+        vec![]
+    }
+
+    /// Is told that everything it gave is written down, so that nothing needs to be kept for a
+    /// later run.
+    fn recorded(&mut self) -> Result<(), MeasureError> {
+        Ok(())
+    }
 
     /// What the time went to so far, where that is known.
     fn phases(&self) -> Vec<Phase> {
@@ -66,6 +105,10 @@ pub enum MeasureError {
     /// The reference for results could not be computed.
     #[error("a subgraph cannot be computed by definition: {0}")]
     Reference(String),
+    /// The fleet cannot be used.
+    #[cfg(feature = "fleet")]
+    #[error(transparent)]
+    Fleet(#[from] crate::fleet::FleetError),
     /// Nothing runs any more, which is no fault of each candidate.
     #[error(
         "no candidate can be measured any more: the last {count} failed, the last one because it {last}"
@@ -86,6 +129,8 @@ impl MeasureError {
             | MeasureError::Unfit(_)
             | MeasureError::Killed { .. }
             | MeasureError::Io(_) => true,
+            #[cfg(feature = "fleet")]
+            MeasureError::Fleet(_) => true,
             MeasureError::Reference(_) | MeasureError::AllFail { .. } => false,
         }
     }

@@ -14,6 +14,8 @@ use super::{Record, Records, RecordsError};
 pub struct Journal {
     /// In the order of measurement.
     waiting: Vec<Record>,
+    /// Those that an earlier run may have written already.
+    strays: Vec<Record>,
     something_ran: bool,
 }
 
@@ -23,11 +25,34 @@ impl Journal {
     pub fn add(&mut self, records: &mut dyn Records, new: Vec<Record>) -> Result<(), RecordsError> {
         self.something_ran |= new.iter().any(|record| record.outcome.seconds().is_some());
         self.waiting.extend(new);
-        if self.something_ran {
+        if !self.something_ran {
+            return Ok(());
+        }
+        if !self.waiting.is_empty() {
             records.add(&self.waiting)?;
             self.waiting.clear();
         }
+        if !self.strays.is_empty() {
+            records.merge(&self.strays)?;
+            self.strays.clear();
+        }
         Ok(())
+    }
+
+    /// The same of measurements that an earlier run asked for. It may have written some of them.
+    pub fn merge(
+        &mut self,
+        records: &mut dyn Records,
+        strays: Vec<Record>,
+    ) -> Result<(), RecordsError> {
+        self.something_ran |= strays.iter().any(|record| record.outcome.seconds().is_some());
+        self.strays.extend(strays);
+        self.add(records, vec![])
+    }
+
+    /// Whether nothing is kept back.
+    pub fn is_written(&self) -> bool {
+        self.waiting.is_empty() && self.strays.is_empty()
     }
 }
 
@@ -47,6 +72,7 @@ mod tests {
             program: time,
             version: String::new(),
             time,
+            machine: None,
         };
         let failed = |time| record(time, Outcome::Failed(Failure::Build));
         let times = |records: &InMemory| -> Vec<u64> {
@@ -60,5 +86,11 @@ mod tests {
         assert_eq!(times(&records), [0, 1, 2, 3]);
         journal.add(&mut records, vec![failed(4)]).unwrap();
         assert_eq!(times(&records), [0, 1, 2, 3, 4]);
+        journal.merge(&mut records, vec![failed(4), failed(5)]).unwrap();
+        assert_eq!(times(&records), [0, 1, 2, 3, 4, 5]);
+        assert!(journal.is_written());
+        let (mut journal, mut records) = (Journal::default(), InMemory::default());
+        journal.merge(&mut records, vec![failed(0)]).unwrap();
+        assert!(!journal.is_written() && times(&records).is_empty());
     }
 }

@@ -55,6 +55,9 @@ pub struct Record {
     pub version: String,
     /// Seconds since 1970.
     pub time: u64,
+    /// The machine of a fleet that measured; none is where the record was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
 }
 
 /// What a task is, so that records explain themselves.
@@ -141,7 +144,8 @@ impl Record {
             && steps.iter().filter_map(Instruction::decision).all(|d| *d == Decision::Choice(0))
     }
 
-    /// The same for a record that was written out and read back.
+    /// The same for a record that was written out and read back. The name of the machine, which
+    /// older files do not have, is no part of it.
     ///
     /// Times count with ten digits: reading them as JSON may change the last one.
     pub fn digest(&self) -> String {

@@ -52,7 +52,8 @@ mod tests {
         let key = Key { task: String::new(), target: String::new(), threads: 1 };
         let outcome = Outcome::Seconds(vec![seconds]);
         let trace = serde_json::from_str("[]").unwrap();
-        Record { key, trace, outcome, program, version: String::new(), time: 0 }
+        let version = String::new();
+        Record { key, trace, outcome, program, version, time: 0, machine: None }
     }
 
     #[test]

@@ -19,6 +19,7 @@ fn record(task: &str, program: u64, outcome: Outcome) -> Record {
         program,
         version: "0.1.0".into(),
         time: 0,
+        machine: None,
     }
 }
 

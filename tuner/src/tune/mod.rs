@@ -5,25 +5,24 @@
 //! is no outcome: it ends the run.
 
 mod hints;
+mod progress;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use ansc_sketch::{Task, Trace};
-use rayon::prelude::*;
 
-use crate::candidate::{Candidate, Search};
+use crate::candidate::Candidate;
 use crate::measure::{MeasureError, Measurer, Phase, Phases};
 use crate::model::{Quality, Sample, SharedModel, View};
 use crate::outcome::{Failure, Outcome};
-use crate::records::{
-    Journal, Key, ModelRecord, Occurrence, Record, Records, RecordsError, TaskRecord, choose,
-};
+use crate::records::{Journal, ModelRecord, Occurrence, Records, RecordsError, TaskRecord};
 use crate::scheduler::{self, Scheduler, TaskSpec, trials_per_round};
 use crate::strategy::SearchStrategy;
 use crate::title::title;
+use progress::Progress;
 
 /// A task, and how often a run of the model executes it.
 #[derive(Clone, Debug)]
@@ -267,27 +266,15 @@ struct Run<'a> {
     journal: Journal,
 }
 
-/// What is known of one task.
-struct Progress {
-    weighted: Weighted,
-    key: Key,
-    search: Search,
-    strategy: Box<dyn SearchStrategy>,
-    /// What nobody tuned.
-    default: Option<Candidate>,
-    /// What was good elsewhere, or for similar tasks, to be measured first.
-    hints: Vec<Candidate>,
-    rounds: usize,
-    /// Measured in this run.
-    trials: usize,
-}
-
 impl<'a> Run<'a> {
     fn new(
         tasks: &[Weighted],
         tuner: Tuner<'a>,
         options: &'a Options,
-    ) -> Result<Run<'a>, RecordsError> {
+    ) -> Result<Run<'a>, TuneError> {
+        // What an earlier run asked for is known before anything is proposed.
+        let mut journal = Journal::default();
+        journal.merge(tuner.records, tuner.measurer.strays())?;
         for weighted in tasks {
             tuner.records.add_task(&weighted.record())?;
         }
@@ -298,7 +285,7 @@ impl<'a> Run<'a> {
             .iter()
             .enumerate()
             .map(|(i, t)| Progress::new(t, (tuner.strategy)(i), tuner.records, options))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<_, RecordsError>>()?;
         let per_round = trials_per_round(options.trials, tasks.len(), options.per_round)
             .map_or(LEAST_ROUND, |n| n.max(LEAST_ROUND));
         let scheduler = scheduler(&tasks, per_round, options);
@@ -314,7 +301,7 @@ impl<'a> Run<'a> {
             measuring: Duration::ZERO,
             learned: 0,
             quality: None,
-            journal: Journal::default(),
+            journal,
         };
         let start = Instant::now();
         run.train();
@@ -417,10 +404,22 @@ impl<'a> Run<'a> {
         let outcomes = self.tuner.measurer.measure(&progress.weighted.task, candidates)?;
         self.measuring += start.elapsed();
         let start = Instant::now();
-        let new = progress.records(candidates, &outcomes, self.options);
+        let places = self.tuner.measurer.places();
+        let new = progress.records(candidates, &outcomes, places, self.options);
         self.journal.add(self.tuner.records, new)?;
+        self.write_strays()?;
         self.phases.since("records", start);
         Ok(outcomes)
+    }
+
+    /// Writes down what earlier runs asked for, and tells the measurer what is written.
+    fn write_strays(&mut self) -> Result<(), TuneError> {
+        let strays = self.tuner.measurer.strays();
+        self.journal.merge(self.tuner.records, strays)?;
+        if self.journal.is_written() {
+            self.tuner.measurer.recorded()?;
+        }
+        Ok(())
     }
 
     fn learn(&mut self, task: usize, candidates: &[Candidate], outcomes: Vec<Outcome>) {
@@ -458,117 +457,6 @@ impl<'a> Run<'a> {
             expected_gain: self.scheduler.expected_gain(),
             model: self.quality,
             tasks: self.tasks.iter().map(Progress::report).collect(),
-        }
-    }
-}
-
-impl Progress {
-    /// Takes up what the records know.
-    fn new(
-        weighted: &Weighted,
-        strategy: Box<dyn SearchStrategy>,
-        records: &dyn Records,
-        options: &Options,
-    ) -> Result<Progress, RecordsError> {
-        let key = Key {
-            task: weighted.task.key(),
-            target: options.target.clone(),
-            threads: options.threads,
-        };
-        let mut search = Search::new(weighted.task.clone());
-        let known = records.of(&key)?.into_par_iter().filter_map(|record| {
-            // A record of another version of the rules may not replay any more.
-            Some((Candidate::exactly(&weighted.task, &record.trace)?, record.outcome))
-        });
-        for (candidate, outcome) in known.collect::<Vec<_>>() {
-            search.add(&candidate, outcome);
-        }
-        let untuned = Candidate::exactly(&weighted.task, &weighted.task.untuned());
-        let exactly = |trace| Candidate::exactly(&weighted.task, trace);
-        let mut hints: Vec<Candidate> = weighted.known.iter().filter_map(exactly).collect();
-        hints.extend(hints::hints(weighted, &key, records)?);
-        Ok(Progress {
-            weighted: weighted.clone(),
-            key,
-            search,
-            strategy,
-            default: untuned,
-            hints,
-            rounds: 0,
-            trials: 0,
-        })
-    }
-
-    fn best(&self) -> Option<f64> {
-        self.search.best().map(|(_, seconds)| seconds)
-    }
-
-    /// The time of what a kernel gets.
-    fn chosen(&self) -> Option<f64> {
-        let measured = self.search.measured.iter().map(|(c, o)| (c.program, o.clone()));
-        choose(measured, self.default.as_ref().map(|c| c.program)).map(|(_, seconds)| seconds)
-    }
-
-    /// The first candidate of a run is the default schedule, which all others are compared with; then come those that
-    /// were good elsewhere.
-    fn candidates(&mut self, n: usize) -> Vec<Candidate> {
-        let mut all: Vec<Candidate> = vec![];
-        if self.rounds == 0 {
-            all.extend(self.default.clone());
-            all.extend(self.hints.drain(..).filter(|c| !self.search.is_seen(c)));
-            all.truncate(n);
-        }
-        let mut known: HashSet<u64> = HashSet::new();
-        all.retain(|c| known.insert(c.program));
-        let proposed = self.strategy.propose(&self.search, n - all.len());
-        all.extend(proposed.into_iter().filter(|c| known.insert(c.program)));
-        all
-    }
-
-    /// The fastest, and the default schedule, whose time the choice is compared with.
-    fn leaders(&self, n: usize) -> Vec<Candidate> {
-        let mut timed: Vec<(f64, &Candidate)> =
-            self.search.measured.iter().filter_map(|(c, o)| Some((o.seconds()?, c))).collect();
-        timed.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let default = self.default.as_ref().map(|c| c.program);
-        let rank = |i: usize, program: u64| i < n || Some(program) == default;
-        let kept = timed.into_iter().enumerate().filter(|(i, (_, c))| rank(*i, c.program));
-        kept.map(|(_, (_, c))| c.clone()).collect()
-    }
-
-    fn records(
-        &self,
-        candidates: &[Candidate],
-        outcomes: &[Outcome],
-        options: &Options,
-    ) -> Vec<Record> {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let record = |(candidate, outcome): (&Candidate, &Outcome)| Record {
-            key: self.key.clone(),
-            trace: candidate.trace.clone(),
-            outcome: outcome.clone(),
-            program: candidate.program,
-            version: options.version.clone(),
-            time,
-        };
-        candidates.iter().zip(outcomes).map(record).collect()
-    }
-
-    fn report(&self) -> TaskReport {
-        let failures = Failure::ALL.map(|failure| {
-            let of = |o: &&(Candidate, Outcome)| o.1.failure() == Some(failure);
-            (failure, self.search.measured.iter().filter(of).count())
-        });
-        TaskReport {
-            name: self.weighted.task.name.clone(),
-            nodes: self.weighted.nodes().to_vec(),
-            key: self.key.task.clone(),
-            weight: self.weighted.weight,
-            flops: self.weighted.flops,
-            trials: self.trials,
-            untuned: self.default.as_ref().and_then(|d| self.search.outcome(d)?.seconds()),
-            best: self.chosen(),
-            failures: failures.into_iter().filter(|(_, n)| *n > 0).collect(),
         }
     }
 }

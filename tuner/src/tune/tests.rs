@@ -7,7 +7,7 @@ use super::*;
 use crate::measure::Simulated;
 use crate::model::{self, WarmUp};
 use crate::outcome::median;
-use crate::records::{InMemory, untuned_program};
+use crate::records::{InMemory, Key, Record, untuned_program};
 use crate::strategy::{EvolutionOptions, Evolutionary, Random};
 use crate::testing::{elementwise, matmul, task};
 

@@ -25,18 +25,20 @@ use std::time::{Duration, Instant};
 use ansc_graph::cost;
 use ansc_runtime::DType;
 use ansc_sketch::Task;
+use serde::{Deserialize, Serialize};
 
 use super::folder::Folder;
 use super::process::{Lost, Worker, WorkerCommand};
 use super::protocol::{Beside, Cold, Packed, Reply, Request, Subgraph, Timing, Trusted};
-use super::{MeasureError, Measurer, Phase, Phases};
+use super::{Each, Failures, MeasureError, Measurer, Phase, Phases};
 use crate::candidate::Candidate;
 use crate::outcome::{Failure, Outcome, median};
 use build::{Built, Job, Next, Results};
 use kept::Kept;
 
 /// In which state a candidate finds the caches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Caches {
     /// As the run before left them.
     Warm,
@@ -102,8 +104,6 @@ impl LocalOptions {
     }
 }
 
-/// After so many candidates in a row without a time, the fault is not theirs.
-const MOST_FAILURES_IN_A_ROW: usize = 150;
 /// A candidate this much slower than the best is timed once only.
 const GIVE_UP: f64 = 3.0;
 /// One this much slower is timed a few times only.
@@ -119,7 +119,7 @@ pub struct LocalMeasurer {
     folder: Folder,
     tasks: HashMap<String, Known>,
     files: usize,
-    failures: usize,
+    failures: Failures,
     phases: Phases,
 }
 
@@ -164,7 +164,7 @@ impl LocalMeasurer {
             folder: Folder::new()?,
             tasks: HashMap::new(),
             files: 0,
-            failures: 0,
+            failures: Failures::default(),
             phases: Phases::default(),
             options,
         })
@@ -367,11 +367,14 @@ impl LocalMeasurer {
         known: &[Option<PathBuf>],
         paths: &[PathBuf],
         results: &mut Results,
-    ) -> Result<Vec<Outcome>, MeasureError> {
+        each: &mut dyn Each,
+    ) -> Result<(), MeasureError> {
         let key = task.key();
-        let mut outcomes = Vec::with_capacity(candidates.len());
         let mut job = 0;
-        for (candidate, known) in candidates.iter().zip(known) {
+        for (place, (candidate, known)) in candidates.iter().zip(known).enumerate() {
+            if !each.begins(place) {
+                break;
+            }
             let outcome = match known {
                 Some(path) => self.run(task, &key, candidate, path)?,
                 None => {
@@ -381,10 +384,10 @@ impl LocalMeasurer {
                     self.run_built(task, &key, candidate, built, &paths[job - 1])?
                 }
             };
-            self.count(&outcome)?;
-            outcomes.push(outcome);
+            self.failures.count(&outcome)?;
+            each.ends(place, outcome);
         }
-        Ok(outcomes)
+        Ok(())
     }
 
     fn run_built(
@@ -411,22 +414,6 @@ impl LocalMeasurer {
             self.phases.add("build", times.build);
         }
     }
-
-    /// Counts failures in a row, but for candidates that ran too long: a slow part of a space may be large, and a strategy
-    /// begin in it.
-    fn count(&mut self, outcome: &Outcome) -> Result<(), MeasureError> {
-        let Some(last) = outcome.failure() else {
-            self.failures = 0;
-            return Ok(());
-        };
-        if last != Failure::Timeout {
-            self.failures += 1;
-        }
-        if self.failures >= MOST_FAILURES_IN_A_ROW {
-            return Err(MeasureError::AllFail { count: self.failures, last });
-        }
-        Ok(())
-    }
 }
 
 impl Measurer for LocalMeasurer {
@@ -435,6 +422,17 @@ impl Measurer for LocalMeasurer {
         task: &Arc<Task>,
         candidates: &[Candidate],
     ) -> Result<Vec<Outcome>, MeasureError> {
+        let mut outcomes = Vec::with_capacity(candidates.len());
+        self.measure_each(task, candidates, &mut outcomes)?;
+        Ok(outcomes)
+    }
+
+    fn measure_each(
+        &mut self,
+        task: &Arc<Task>,
+        candidates: &[Candidate],
+        each: &mut dyn Each,
+    ) -> Result<(), MeasureError> {
         let known = self.known_artifacts(&task.key(), candidates);
         let missing = candidates.iter().zip(&known).filter(|(_, known)| known.is_none());
         let missing: Vec<&Candidate> = missing.map(|(candidate, _)| candidate).collect();
@@ -448,19 +446,19 @@ impl Measurer for LocalMeasurer {
         let mut builders = std::mem::take(&mut self.builders);
         self.builders.push(Worker::new(self.options.worker.clone()));
         let (next, limit) = (Next::default(), self.options.build_limit);
-        let outcomes = std::thread::scope(|scope| {
+        let measured = std::thread::scope(|scope| {
             let mut results = build::start(scope, &mut builders, &jobs, &next, limit);
             if !self.options.overlap {
                 let start = Instant::now();
                 results.wait(jobs.len())?;
                 self.phases.since("wait for builds", start);
             }
-            let outcomes = self.run_all(task, candidates, &known, &paths, &mut results);
+            let measured = self.run_all(task, candidates, &known, &paths, &mut results, each);
             next.stop();
-            outcomes
+            measured
         });
         self.builders = builders;
-        outcomes
+        measured
     }
 
     fn phases(&self) -> Vec<Phase> {

@@ -6,7 +6,7 @@
 //! once: each waits for its turn.
 //!
 //! ```text
-//! FILE      tables `tasks`, `models`, `machines` and `records`
+//! FILE      tables `tasks`, `models`, `machines`, `records` and `places`
 //! FILE-wal  what was committed last; part of the file while it is there
 //! FILE-shm  an index of that
 //! ```
@@ -43,6 +43,7 @@ type Result<T> = std::result::Result<T, RecordsError>;
 const INSERT: &str = "INSERT INTO records
   (task, target, threads, seconds, program, trace, outcome, version, time, digest)
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const INSERT_PLACE: &str = "INSERT INTO places (record, machine) VALUES (?, ?)";
 const OF_KEY: &str = "WHERE task = ? AND target = ? AND threads = ?";
 
 impl Records for Sqlite {
@@ -219,7 +220,8 @@ impl Sqlite {
     /// Of one key, in the order in which they were added.
     fn stored(&self, key: &Key) -> Result<Vec<Stored>> {
         let select = format!(
-            "SELECT id, program, trace, outcome, version, time FROM records {OF_KEY} ORDER BY id"
+            "SELECT id, program, trace, outcome, version, time, machine \
+             FROM records LEFT JOIN places ON record = id {OF_KEY} ORDER BY id"
         );
         self.rows(&select, key_params(key), Stored::read)
     }
@@ -266,6 +268,7 @@ struct Stored {
     outcome: String,
     version: String,
     time: i64,
+    machine: Option<String>,
 }
 
 impl Stored {
@@ -277,6 +280,7 @@ impl Stored {
             outcome: row.get(3)?,
             version: row.get(4)?,
             time: row.get(5)?,
+            machine: row.get(6)?,
         })
     }
 
@@ -288,6 +292,7 @@ impl Stored {
             program: file.program(self.id, &self.program)?,
             version: self.version,
             time: u64::try_from(self.time).unwrap_or(0),
+            machine: self.machine,
         })
     }
 }
@@ -306,6 +311,10 @@ fn insert(transaction: &Transaction<'_>, record: &Record, digest: &str) -> rusql
         i64::try_from(record.time).unwrap_or(i64::MAX),
         digest,
     ])?;
+    if let Some(machine) = &record.machine {
+        let id = transaction.last_insert_rowid();
+        transaction.prepare_cached(INSERT_PLACE)?.execute(params![id, machine])?;
+    }
     Ok(())
 }
 

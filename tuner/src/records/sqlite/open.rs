@@ -5,20 +5,20 @@ use std::time::Instant;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-use super::schema::{self, TABLES, TABLES_SINCE_2};
+use super::schema::{self, TABLES, TABLES_SINCE_2, TABLES_SINCE_3};
 use super::{PATIENCE, Sqlite};
 use crate::records::RecordsError;
 
 /// `ansc` in ASCII: tells our files from other databases.
 const APPLICATION: i64 = 0x616e_7363;
 /// Of the tables. Raised whenever they change.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
 
 /// What a file turned out to be.
 enum Found {
     Nothing,
-    /// Of format 1, which lacks some tables.
-    Older,
+    /// Of an older format, which lacks these tables.
+    Older(&'static [&'static str]),
     Records,
 }
 
@@ -82,8 +82,9 @@ fn look(connection: &Connection, path: &str) -> Result<Found, RecordsError> {
     let foreign = |what| Err(RecordsError::Foreign { path: path.to_owned(), what });
     let (found, tables): (Found, &[&str]) = match (application, format) {
         (0, 0) if tables == 0 => return Ok(Found::Nothing),
-        (APPLICATION, FORMAT) => (Found::Records, &[TABLES, TABLES_SINCE_2]),
-        (APPLICATION, 1) => (Found::Older, &[TABLES]),
+        (APPLICATION, FORMAT) => (Found::Records, &[TABLES, TABLES_SINCE_2, TABLES_SINCE_3]),
+        (APPLICATION, 2) => (Found::Older(&[TABLES_SINCE_3]), &[TABLES, TABLES_SINCE_2]),
+        (APPLICATION, 1) => (Found::Older(&[TABLES_SINCE_2, TABLES_SINCE_3]), &[TABLES]),
         (APPLICATION, found) => {
             return Err(RecordsError::Newer { path: path.to_owned(), found, known: FORMAT });
         }
@@ -101,8 +102,8 @@ fn create(connection: &mut Connection, path: &str) -> Result<(), RecordsError> {
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     // Another process may have been faster.
     let missing: &[&str] = match look(&transaction, path)? {
-        Found::Nothing => &[TABLES, TABLES_SINCE_2],
-        Found::Older => &[TABLES_SINCE_2],
+        Found::Nothing => &[TABLES, TABLES_SINCE_2, TABLES_SINCE_3],
+        Found::Older(missing) => missing,
         Found::Records => &[],
     };
     for tables in missing {

@@ -16,7 +16,11 @@ impl Sqlite {
         }
         self.write(|transaction| {
             let mut delete = transaction.prepare("DELETE FROM records WHERE id = ?")?;
-            doomed.iter().try_for_each(|id| delete.execute([id]).map(drop))
+            let mut forget = transaction.prepare("DELETE FROM places WHERE record = ?")?;
+            doomed.iter().try_for_each(|id| {
+                forget.execute([id])?;
+                delete.execute([id]).map(drop)
+            })
         })?;
         let shrink = "VACUUM; PRAGMA wal_checkpoint(TRUNCATE);";
         self.connection.execute_batch(shrink).map_err(|e| self.failed(e))?;

@@ -49,6 +49,14 @@ CREATE TABLE machines (
 ) WITHOUT ROWID;
 ";
 
+/// What format 2 did not have: which machine measured a record, where it is known.
+pub(super) const TABLES_SINCE_3: &str = "
+CREATE TABLE places (
+  record INTEGER PRIMARY KEY,
+  machine TEXT NOT NULL
+);
+";
+
 /// Kind and name of a table, index, view or trigger.
 type Name = (String, String);
 

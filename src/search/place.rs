@@ -1,0 +1,88 @@
+//! Where candidates are measured: here, or on the machines of a fleet.
+
+use std::path::Path;
+
+use ansc_codegen::Target;
+use ansc_tuner::Measurer;
+use ansc_tuner::measure::{Caches, LocalMeasurer, LocalOptions};
+use ansc_tuner::tune::TuneError;
+
+use super::{Device, worker_command};
+use crate::Error;
+use crate::pipeline::Options;
+#[cfg(feature = "fleet")]
+use crate::{cli, fleet};
+
+/// Where candidates are measured.
+#[derive(Clone, Copy)]
+pub enum Place<'a> {
+    /// On this machine, with code for this CPU.
+    Here { target_cpu: &'a str },
+    /// On the machines of a fleet.
+    #[cfg(feature = "fleet")]
+    Fleet(&'a cli::Fleet),
+}
+
+/// How candidates are measured.
+pub struct Measuring<'a> {
+    pub(crate) device: Device,
+    pub threads: usize,
+    pub caches: Caches,
+    /// What records are filed under.
+    pub target: &'a str,
+    /// Processes that build here, if it is not the usual number.
+    pub builders: Option<usize>,
+    /// For timing one candidate, if it is not the usual time.
+    pub seconds: Option<f64>,
+}
+
+impl<'a> Place<'a> {
+    /// A fleet if one is named, and this machine else.
+    #[cfg(feature = "fleet")]
+    pub fn new(target_cpu: &'a str, fleet: &'a cli::Fleet) -> Place<'a> {
+        match fleet.server.fleet {
+            Some(_) => Place::Fleet(fleet),
+            None => Place::Here { target_cpu },
+        }
+    }
+
+    pub(super) fn is_here(self) -> bool {
+        matches!(self, Place::Here { .. })
+    }
+
+    pub(super) fn device(self, options: &Options) -> Result<Device, Error> {
+        match self {
+            Place::Here { .. } => Device::to_tune_on(options),
+            #[cfg(feature = "fleet")]
+            Place::Fleet(_) => Device::asked(options),
+        }
+    }
+
+    /// What measures. `beside` is the file or folder that keeps what is measured.
+    pub fn measurer(
+        self,
+        target: &Target,
+        how: &Measuring<'_>,
+        beside: &Path,
+    ) -> Result<Box<dyn Measurer>, Error> {
+        match self {
+            Place::Here { target_cpu } => {
+                let worker = worker_command(how.device, target_cpu)?;
+                let usual = LocalOptions::new(worker, how.threads);
+                Ok(Box::new(local(usual, how)?))
+            }
+            #[cfg(feature = "fleet")]
+            Place::Fleet(args) => Ok(Box::new(fleet::measurer(args, target, how, beside)?)),
+        }
+    }
+}
+
+fn local(usual: LocalOptions, how: &Measuring<'_>) -> Result<LocalMeasurer, Error> {
+    let options = LocalOptions {
+        builders: how.builders.unwrap_or(usual.builders),
+        caches: how.caches,
+        seconds: how.seconds.unwrap_or(usual.seconds),
+        ..usual
+    };
+    Ok(LocalMeasurer::new(options).map_err(TuneError::from)?)
+}

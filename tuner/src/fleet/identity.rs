@@ -1,0 +1,213 @@
+//! Who a tuner is, also after it was killed: a name for its subjects, and a secret that seals what
+//! it asks for.
+//!
+//! ```text
+//! RECORDS.fleet-0    the secret, then the names of answers that were written down; locked as long
+//!                    as the tuner lives
+//! RECORDS.fleet-1    of a second one that runs at the same time
+//! ```
+//!
+//! An answer repeats what was asked, and the seal over it (an HMAC with SHA-256). So a tuner takes
+//! answers that an earlier life of it asked for, without having written down what it asked; and
+//! nobody can make up an answer to what was never asked. A candidate may be measured twice where
+//! something was killed: the second answer is known by its name, however late it comes.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::FleetError;
+
+/// Bytes of a secret.
+const SECRET: usize = 32;
+/// Of SHA-256.
+const BLOCK: usize = 64;
+/// Bytes of an answer's name.
+const NAME: usize = 16;
+/// Names that are kept.
+const MOST_WRITTEN: usize = 1 << 16;
+/// Tuners that share a file of records at a time, at most.
+const MOST: usize = 64;
+
+/// The name and the secret of a tuner.
+#[derive(Debug)]
+pub struct Identity {
+    /// A word for subjects.
+    pub name: String,
+    secret: Vec<u8>,
+    /// Answers that earlier lives have written down, the newest ones.
+    pub(super) written: Vec<u128>,
+    /// Locked as long as the tuner lives; the system lets go of it, whatever ends the tuner.
+    file: File,
+}
+
+impl Identity {
+    /// The first one beside a file of records that no living tuner has.
+    pub fn take(beside: &Path) -> Result<Identity, FleetError> {
+        for number in 0..MOST {
+            let mut name = beside.as_os_str().to_owned();
+            name.push(format!(".fleet-{number}"));
+            let path = PathBuf::from(name);
+            let failed = |reason: String| FleetError::File { path: path.clone(), reason };
+            let io = |e: std::io::Error| failed(format!("{e}; make its folder writable"));
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let mut file = options.open(&path).map_err(io)?;
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) => continue,
+                Err(TryLockError::Error(e)) => return Err(io(e)),
+                Ok(()) => {}
+            }
+            let secret_and_written = read(&mut file).map_err(io)?;
+            let (secret, written) = secret_and_written.ok_or_else(|| {
+                failed("holds no secret of a tuner; remove it, and a new one is made".into())
+            })?;
+            let name = word(&seal(&secret, &["name"]));
+            return Ok(Identity { name, secret, written, file });
+        }
+        let reason = format!("{MOST} tuners work for these records already; wait for one to end");
+        Err(FleetError::File { path: beside.to_path_buf(), reason })
+    }
+
+    /// Keeps the names of answers that are written down.
+    pub(super) fn note(&mut self, answers: &[u128]) -> std::io::Result<()> {
+        let bytes: Vec<u8> = answers.iter().flat_map(|id| id.to_le_bytes()).collect();
+        self.file.write_all(&bytes)
+    }
+
+    /// The seal on what is asked for, 32 digits.
+    pub fn seal(&self, parts: &[&str]) -> String {
+        seal(&self.secret, parts)
+    }
+
+    /// Whether this tuner asked for that.
+    pub fn is_sealed(&self, parts: &[&str], found: &str) -> bool {
+        let expected = self.seal(parts);
+        // The time that this takes tells nothing about where they differ.
+        let differ = expected.bytes().zip(found.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+        expected.len() == found.len() && differ == 0
+    }
+}
+
+/// What the file holds, a new secret where it is empty; none where it is something else. Afterwards
+/// names of answers go to its end.
+fn read(file: &mut File) -> std::io::Result<Option<(Vec<u8>, Vec<u128>)>> {
+    let mut secret = Vec::new();
+    file.read_to_end(&mut secret)?;
+    if secret.is_empty() {
+        secret = vec![0; SECRET];
+        File::open("/dev/urandom")?.read_exact(&mut secret)?;
+        file.write_all(&secret)?;
+        file.sync_all()?;
+    }
+    if secret.len() < SECRET {
+        return Ok(None);
+    }
+    let names = secret.split_off(SECRET);
+    let name = |bytes: &[u8]| u128::from_le_bytes(bytes.try_into().expect("16 bytes"));
+    let mut written: Vec<u128> = names.chunks_exact(NAME).map(name).collect();
+    written.drain(..written.len().saturating_sub(MOST_WRITTEN));
+    // What is old goes, and half a name that a killed tuner left.
+    if names.len() != written.len() * NAME {
+        file.set_len(SECRET as u64)?;
+        file.seek(SeekFrom::End(0))?;
+        let kept: Vec<u8> = written.iter().flat_map(|id| id.to_le_bytes()).collect();
+        file.write_all(&kept)?;
+    }
+    Ok(Some((secret, written)))
+}
+
+/// The HMAC of the parts, each with its length before it, as 32 digits.
+fn seal(secret: &[u8], parts: &[&str]) -> String {
+    let pad = |with: u8| {
+        let mut block = [with; BLOCK];
+        block.iter_mut().zip(secret).for_each(|(byte, key)| *byte ^= key);
+        block
+    };
+    let mut inner = Sha256::new();
+    inner.update(pad(0x36));
+    for part in parts {
+        inner.update((part.len() as u64).to_le_bytes());
+        inner.update(part);
+    }
+    let mut outer = Sha256::new();
+    outer.update(pad(0x5c));
+    outer.update(inner.finalize());
+    outer.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A word that no other process has.
+pub(super) fn random_word() -> String {
+    let word = || RandomState::new().hash_one(std::process::id());
+    format!("{:08x}{:08x}", word() as u32, word() as u32)
+}
+
+fn word(digits: &str) -> String {
+    digits[..16].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tuner_is_itself_after_its_death_and_nobody_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = dir.path().join("r.db");
+        let first = Identity::take(&records).unwrap();
+        let second = Identity::take(&records).unwrap();
+        assert_ne!(first.name, second.name);
+        let (name, seal) = (first.name.clone(), first.seal(&["a", "bc"]));
+        assert_eq!(seal.len(), 32);
+        assert!(first.is_sealed(&["a", "bc"], &seal));
+        for (parts, seal) in [(["ab", "c"], seal.as_str()), (["a", "bc"], &seal[..31])] {
+            assert!(!first.is_sealed(&parts, seal));
+        }
+        assert!(!second.is_sealed(&["a", "bc"], &seal));
+        let mut first = first;
+        first.note(&[7, 8]).unwrap();
+        drop(first);
+        let again = Identity::take(&records).unwrap();
+        assert_eq!((again.name.clone(), again.seal(&["a", "bc"])), (name, seal));
+        assert_eq!(again.written, [7, 8]);
+        drop(again);
+        // Half a name, as of a tuner that was killed.
+        let path = dir.path().join("r.db.fleet-0");
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 3]).unwrap();
+        let mut again = Identity::take(&records).unwrap();
+        assert_eq!(again.written, [7]);
+        again.note(&[9]).unwrap();
+        drop(again);
+        let again = Identity::take(&records).unwrap();
+        assert_eq!(again.written, [7, 9]);
+        drop((again, second));
+        std::fs::write(dir.path().join("r.db.fleet-0"), "something else").unwrap();
+        let error = Identity::take(&records).unwrap_err().to_string();
+        assert!(error.contains("r.db.fleet-0: holds no secret"), "{error}");
+    }
+
+    /// Of RFC 4231, case 2, made of one part: the length before it is a part of the text here.
+    #[test]
+    fn the_seal_is_an_hmac() {
+        let text = "what do ya want for nothing?";
+        let with_length: Vec<u8> =
+            (text.len() as u64).to_le_bytes().into_iter().chain(text.bytes()).collect();
+        let plain = |key: &[u8], text: &[u8]| {
+            let mut block = key.to_vec();
+            block.resize(BLOCK, 0);
+            let xor = |with: u8| block.iter().map(|b| b ^ with).collect::<Vec<u8>>();
+            let inner = Sha256::digest([xor(0x36), text.to_vec()].concat());
+            Sha256::digest([xor(0x5c), inner.to_vec()].concat())
+        };
+        let known = plain(b"Jefe", text.as_bytes());
+        assert_eq!(known[..4], [0x5b, 0xdc, 0xc1, 0x46]);
+        let expected: String =
+            plain(b"Jefe", &with_length).iter().take(16).map(|b| format!("{b:02x}")).collect();
+        assert_eq!(seal(b"Jefe", &[text]), expected);
+    }
+}

@@ -1,0 +1,293 @@
+//! A worker of a fleet: takes jobs, measures them in processes of their own, and answers.
+//!
+//! ```text
+//! wait for a job -> lease the device -> take more, admit -> pace -> measure, answer -> let go
+//! ```
+//!
+//! Ctrl-C ends it after the candidate that runs. What it has in its hands goes back at once; what a
+//! worker that was killed had in its hands goes to others when the server hears nothing of it for a
+//! while.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ansc_sketch::default::Machine;
+use async_nats::jetstream::AckKind;
+use serde::Serialize;
+
+use super::FleetError;
+use super::admit::{Admitted, Gate, Refusal};
+use super::census::{Entry, Member, Role};
+use super::held::{Held, Hold};
+use super::identity::random_word;
+use super::kind::Kind;
+use super::lease::Lease;
+use super::measurer::Tell;
+use super::post::Post;
+use super::queue::{Queue, Taken};
+use super::road::Road;
+use super::tried::{self, MOST_TRIES};
+use super::wire::How;
+use super::work::Bench;
+use crate::measure::{MeasureError, Measurer};
+use crate::outcome::{Failure, Outcome};
+
+/// What a worker is.
+#[derive(Clone)]
+pub struct Station {
+    /// What it measures.
+    pub kind: Kind,
+    /// What schedules may use.
+    pub machine: Machine,
+    /// The name of the machine, which records get.
+    pub name: String,
+    /// The file that stands for the device. One worker has it at a time.
+    pub lease: Option<PathBuf>,
+    /// If the server hears nothing of a job for so long, it gives it to another worker.
+    pub patience: Duration,
+    /// Jobs in its hands at most.
+    pub most: usize,
+    /// A file that gets a line of JSON for each answer that the server has kept.
+    pub log: Option<PathBuf>,
+    /// Is told what people should know.
+    pub tell: Tell,
+}
+
+/// Makes what measures as a job says.
+pub type NewMeasurer<'a> = dyn Fn(&How) -> Result<Box<dyn Measurer>, MeasureError> + 'a;
+
+/// What a worker did.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Served {
+    /// Candidates that were measured.
+    pub jobs: u64,
+    /// Candidates of them that have no time.
+    pub failed: u64,
+    /// Jobs that were refused.
+    pub refused: u64,
+    /// Candidates that ended what ran them too often.
+    pub poisoned: u64,
+    /// Jobs that went back to the server.
+    pub returned: u64,
+    /// Seconds of measuring, by tuner.
+    pub seconds: BTreeMap<String, f64>,
+}
+
+/// After so many rounds that the machine spoilt, one after another, the worker ends.
+const MOST_TROUBLES: u32 = 3;
+
+/// Measures until it is interrupted.
+pub fn serve(
+    road: &Road,
+    station: &Station,
+    make: &NewMeasurer<'_>,
+    interrupted: &AtomicBool,
+) -> Result<Served, MeasureError> {
+    let id = random_word();
+    let member = Member {
+        role: Role::Worker,
+        id: id.clone(),
+        machine: station.name.clone(),
+        kind: station.kind.clone(),
+        jobs: 0,
+        failed: 0,
+        seconds: 0.0,
+        busy: false,
+    };
+    let mut serving = Serving {
+        queue: Queue::open(road, &station.kind.digest(), station.patience)?,
+        entry: Entry::announce(road, member)?,
+        held: Held::new(&road.runtime, station.patience),
+        gate: Gate::new(station.kind.clone(), station.machine.clone()),
+        bench: Bench::new(make),
+        post: Post::new(road, station, &id),
+        served: Served::default(),
+        troubles: 0,
+        road,
+        station,
+        interrupted,
+    };
+    serving.run()?;
+    Ok(serving.served)
+}
+
+pub(super) struct Serving<'a> {
+    road: &'a Road,
+    station: &'a Station,
+    interrupted: &'a AtomicBool,
+    queue: Queue,
+    entry: Entry,
+    held: Held,
+    gate: Gate,
+    bench: Bench<'a>,
+    post: Post,
+    served: Served,
+    troubles: u32,
+}
+
+impl Serving<'_> {
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    fn run(&mut self) -> Result<(), MeasureError> {
+        while !self.is_interrupted() {
+            let runtime = self.road.runtime.clone();
+            let Some(first) = runtime.wait(self.queue.first(self.interrupted))? else { break };
+            let mut jobs = vec![];
+            jobs.extend(self.admit(first)?);
+            let lease = match &self.station.lease {
+                Some(path) => Lease::take(path, || self.is_interrupted())?,
+                None => None,
+            };
+            let most = self.station.most;
+            let share = jobs.first().map_or(1, |(job, _): &(Admitted, Hold)| job.job.workers);
+            for taken in runtime.wait(self.queue.more(most, share)) {
+                jobs.extend(self.admit(taken)?);
+            }
+            self.entry.change(|member| member.busy = true);
+            let measured = self.measure(jobs);
+            self.entry.change(|member| member.busy = false);
+            drop(lease);
+            measured?;
+            runtime.wait(self.post.settle())?;
+        }
+        Ok(())
+    }
+
+    /// A job that may run; others are answered.
+    fn admit(&mut self, taken: Taken) -> Result<Option<(Admitted, Hold)>, FleetError> {
+        let hold = self.held.take(taken.sequence, taken.acker);
+        let runtime = self.road.runtime.clone();
+        match self.gate.admit(&taken.bytes) {
+            Ok(admitted) => {
+                let tries = match taken.is_first {
+                    true => 0,
+                    false => runtime.wait(tried::tries(self.road, &admitted.job.id))?,
+                };
+                if tries < MOST_TRIES {
+                    return Ok(Some((admitted, hold)));
+                }
+                self.served.poisoned += 1;
+                let outcome = Outcome::Failed(Failure::Poison);
+                self.post.answer(&admitted, outcome, hold);
+            }
+            Err(Refusal { job, reason }) => {
+                self.served.refused += 1;
+                (self.station.tell)(&format!("a job is refused: {reason}"));
+                self.post.refuse(job.map(|job| *job), &taken.bytes, reason, hold);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Group after group of what can be measured side by side.
+    fn measure(&mut self, jobs: Vec<(Admitted, Hold)>) -> Result<(), MeasureError> {
+        let mut groups: Vec<Vec<(Admitted, Hold)>> = vec![];
+        for job in jobs {
+            match groups.iter_mut().find(|group| group[0].0.goes_with(&job.0)) {
+                Some(group) => group.push(job),
+                None => groups.push(vec![job]),
+            }
+        }
+        let mut error = None;
+        for group in groups {
+            if self.is_interrupted() || error.is_some() {
+                self.give_back(group);
+                continue;
+            }
+            error = self.measure_group(group).err();
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    /// Again and again until all have an outcome: what a candidate does to its process or to the
+    /// measurer is no reason to lose the others.
+    fn measure_group(&mut self, group: Vec<(Admitted, Hold)>) -> Result<(), MeasureError> {
+        let mut left = group;
+        while !left.is_empty() {
+            let start = Instant::now();
+            let tuner = left[0].0.job.tuner.clone();
+            let mut watch = super::work::Watching {
+                post: &self.post,
+                served: &mut self.served,
+                entry: &self.entry,
+                interrupted: self.interrupted,
+                jobs: left.into_iter().map(Some).collect(),
+                running: None,
+                scale: 1.0,
+            };
+            let done = self.bench.measure(&mut watch);
+            let (running, jobs) = (watch.running.take(), std::mem::take(&mut watch.jobs));
+            let spoilt = running.and_then(|place| jobs[place].as_ref().map(|_| place));
+            left = vec![];
+            let mut others = jobs.into_iter().enumerate();
+            let mut ran = None;
+            others.by_ref().for_each(|(place, job)| match job {
+                Some(job) if Some(place) == spoilt => ran = Some(job),
+                Some(job) => left.push(job),
+                None => {}
+            });
+            *self.served.seconds.entry(tuner).or_default() += start.elapsed().as_secs_f64();
+            match done {
+                Ok(()) => {
+                    self.troubles = 0;
+                    left.extend(ran);
+                    self.give_back(std::mem::take(&mut left));
+                }
+                Err(error) => self.after(error, ran, &mut left)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// After an error of the measurer, in the middle of a candidate or between two.
+    fn after(
+        &mut self,
+        error: MeasureError,
+        ran: Option<(Admitted, Hold)>,
+        left: &mut Vec<(Admitted, Hold)>,
+    ) -> Result<(), MeasureError> {
+        self.bench.clear();
+        match (error, ran) {
+            (MeasureError::AllFail { last, .. }, Some((job, hold))) => {
+                self.served.jobs += 1;
+                self.served.failed += 1;
+                self.post.answer(&job, Outcome::Failed(last), hold);
+                Ok(())
+            }
+            (MeasureError::Reference(reason), ran) => {
+                for (Admitted { job, .. }, hold) in ran.into_iter().chain(left.drain(..)) {
+                    self.served.refused += 1;
+                    let reason = format!("its subgraph cannot be computed by definition: {reason}");
+                    self.post.refuse(Some(job), &[], reason, hold);
+                }
+                Ok(())
+            }
+            (error, ran) => {
+                (self.station.tell)(&format!("a round is spoilt: {error}"));
+                self.troubles += 1;
+                if let Some((job, hold)) = ran {
+                    self.post.spoilt(&job.job.id);
+                    self.give_back(vec![(job, hold)]);
+                }
+                if self.troubles >= MOST_TROUBLES {
+                    self.give_back(std::mem::take(left));
+                    return Err(error);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// To other workers, or to this one later.
+    fn give_back(&mut self, jobs: Vec<(Admitted, Hold)>) {
+        self.served.returned += jobs.len() as u64;
+        let runtime = self.road.runtime.clone();
+        for (_, hold) in jobs {
+            runtime.wait(hold.end(AckKind::Nak(None)));
+        }
+    }
+}
