@@ -19,7 +19,7 @@ pub struct Dataset {
 pub enum DatasetAction {
     /// Make traces of the subgraphs of networks, and measure on this machine those that it has no
     /// label for; goes on where it was interrupted
-    Collect(Collect),
+    Collect(Box<Collect>),
     /// Add the tasks and labels of other data sets with the same traces
     Merge {
         /// The folder of a data set

@@ -9,9 +9,9 @@ use ansc_graph::Compute;
 use ansc_sketch::{Program, Task};
 use ansc_tuner::Candidate;
 use ansc_tuner::fleet::{FleetMeasurer, Identity};
-use ansc_tuner::fleet::{How, Station, Wanted, serve, status};
+use ansc_tuner::fleet::{How, Station, serve, status};
 use ansc_tuner::measure::{
-    Each, LocalMeasurer, LocalOptions, MeasureError, Measurer, WorkerCommand,
+    Each, LocalMeasurer, LocalOptions, MeasureError, Measurer, Simulated, WorkerCommand,
 };
 use ansc_tuner::outcome::{Failure, Outcome};
 use rand::SeedableRng;
@@ -30,7 +30,10 @@ pub(crate) fn candidates(task: &Arc<Task>, n: usize, seed: u64) -> Vec<Candidate
             break;
         }
         let made = Candidate::of(task, &sketch.trace, random);
-        all.extend(made.filter(|c| all.iter().all(|other| other.program != c.program)));
+        let is_timed =
+            |c: &Candidate| Simulated::default().outcome(&c.scheduled.program).seconds().is_some();
+        let is_new = |c: &Candidate| all.iter().all(|other| other.program != c.program);
+        all.extend(made.filter(|c| is_new(c) && is_timed(c)));
     }
     assert_eq!(all.len(), n);
     all

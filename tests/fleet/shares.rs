@@ -82,7 +82,7 @@ fn equal_tuners_get_equal_shares() {
             memory.push(resident());
         }
         over.store(true, Ordering::Relaxed);
-        asking.into_iter().for_each(|tuner| drop(tuner.join().unwrap()));
+        asking.into_iter().for_each(|tuner| _ = tuner.join().unwrap());
         end.store(true, Ordering::Relaxed);
     });
     let (measured, answered) = (measured.into_inner(), answered.into_inner());

@@ -51,7 +51,7 @@ fn record(key: &Key, n: u64) -> Record {
         program: n.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         version: "0.1.0".into(),
         time: 1_800_000_000 + n,
-        machine: (n % 3 == 0).then(|| format!("host-{n}")),
+        machine: n.is_multiple_of(3).then(|| format!("host-{n}")),
     }
 }
 

@@ -151,12 +151,16 @@ unsafe fn merge<T: Number>(
     mode: ScatterMode,
 ) {
     if run == 1 {
-        let pairs = targets.iter().zip(updates);
-        // SAFETY: as this function demands.
-        return match mode {
-            ScatterMode::Assign => pairs.for_each(|(&to, &new)| unsafe { y.put(to, new) }),
-            _ => pairs.for_each(|(&to, &new)| unsafe { y.put(to, y.get(to).merge(mode, new)) }),
-        };
+        for (&to, &new) in targets.iter().zip(updates) {
+            // SAFETY: as this function demands.
+            unsafe {
+                match mode {
+                    ScatterMode::Assign => y.put(to, new),
+                    _ => y.put(to, y.get(to).merge(mode, new)),
+                }
+            }
+        }
+        return;
     }
     for (&target, from) in targets.iter().zip(updates.chunks_exact(run)) {
         // SAFETY: as this function demands.

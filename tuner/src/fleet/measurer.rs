@@ -109,7 +109,7 @@ impl FleetMeasurer {
         };
         let inbox = road.runtime.wait(Inbox::open(road, &identity.name))?;
         let mut seen = Seen::default();
-        identity.written.iter().for_each(|id| drop(seen.insert(*id)));
+        identity.written.iter().for_each(|id| _ = seen.insert(*id));
         let now = Instant::now();
         let mut measurer = FleetMeasurer {
             crowd: Crowd::new(road, &wanted.kind),

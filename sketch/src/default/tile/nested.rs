@@ -181,6 +181,7 @@ impl Place<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::default::schedule;
     use crate::testing::{compare_scheduled, task};
 
     const SUMS: &str =
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(nested.merged.extents(), [5, 19, 6, 8]);
         assert!(nested.start.is_some());
         let task = task(SUMS);
-        let scheduled = task.default_schedule();
+        let scheduled = schedule("k", &task.compute, &task.constant, &task.machine);
         compare_scheduled(&task.compute, &scheduled).unwrap();
         let text = scheduled.program.to_string();
         assert!(text.contains("total") && text.contains("block begin"), "{text}");
