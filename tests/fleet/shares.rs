@@ -102,10 +102,11 @@ fn equal_tuners_get_equal_shares() {
     let fair = 1.0 / tuners as f64;
     assert_eq!(shares.len(), tuners);
     // The beginning and the end are a large part of the short form.
-    let off = if whole() { 0.2 } else { 0.8 };
+    let off = if whole() { 0.2 } else { 0.6 };
     assert!(least >= (1.0 - off) * fair && most <= (1.0 + off) * fair, "{shares:?}");
     assert_eq!(measured, answered);
-    assert!(late < early + early / 4, "{early} bytes became {late}");
+    // Tests beside the short form take memory of the same process.
+    assert!(!whole() || late < early + early / 4, "{early} bytes became {late}");
     let left = status(&Road::connect(&Runtime::new().unwrap(), &access).unwrap()).unwrap();
     assert_eq!((left.answers, left.queues.len()), (0, 0), "{left:?}");
 }
