@@ -79,7 +79,7 @@ fn gpu(device: Device, given: Option<&String>) -> Result<String, Error> {
     }
 }
 
-/// What measures on a fleet, for a tuner or a data set that is kept in `beside`.
+/// The measurer on a fleet, for a tuner or a data set that is kept in `beside`.
 pub fn measurer(
     args: &cli::Fleet,
     target: &Target,

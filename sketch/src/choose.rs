@@ -46,7 +46,7 @@ impl Untuned {
         let ruled = by_rules(task, by);
         let has_contraction = ruled.iter().any(|(sketch, _)| nests::has_contraction(sketch));
         let cheapest_rule = ruled.into_iter().min_by(|a, b| price(&a.1).total_cmp(&price(&b.1)));
-        // Of contractions the default schedule is the same, unless it cuts them into slices.
+        // The default schedule of a contraction is the same, unless it cuts it into slices.
         if has_contraction && !is_sliced(rewritten) {
             return cheapest_rule.map(|(sketch, scheduled)| Untuned::Rules(sketch, scheduled));
         }
@@ -67,7 +67,7 @@ impl Untuned {
     }
 }
 
-/// What rules make of the task without contractions, and with them.
+/// The sketches that rules make of the task without contractions, and with them.
 fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
     if task.gpu.is_some() {
         return vec![];

@@ -28,7 +28,7 @@ pub struct Measuring<'a> {
     pub(crate) device: Device,
     pub threads: usize,
     pub caches: Caches,
-    /// What records are filed under.
+    /// The target that records are filed under.
     pub target: &'a str,
     /// Processes that build here, if it is not the usual number.
     pub builders: Option<usize>,
@@ -58,7 +58,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What measures. `beside` is the file or folder that keeps what is measured.
+    /// The measurer. `beside` is the file or folder that keeps what is measured.
     pub fn measurer(
         self,
         target: &Target,

@@ -154,7 +154,8 @@ fn named(name: &str, compute: &str) -> Arc<Task> {
     Arc::new(Task { name: name.into(), compute, constant, ..Task::clone(&task(8, 1)) })
 }
 
-/// What ends its own process has an outcome at once, and a dead letter; the worker goes on.
+/// A candidate that ends its own process has an outcome at once, and a dead letter; the worker
+/// goes on.
 #[test]
 fn harm_ends_a_process_and_no_worker() {
     const DOUBLE: &str = "compute(in0: f32[64]) -> y { y: f32[64] = mul(in0[i0], 2.0_f32) }";

@@ -15,7 +15,7 @@ use super::whole;
 
 const WORKERS: [&str; 3] = ["one", "two", "three"];
 
-/// What runs, and what is killed.
+/// Processes that run, and are killed.
 struct Scene<'a> {
     server: Server,
     folder: &'a Path,
@@ -113,7 +113,7 @@ fn nothing_is_lost_and_nothing_counts_twice_whoever_is_killed() {
     );
 }
 
-/// What the tuner of these records did not live to write down.
+/// Answers that the tuner of these records did not live to write down.
 fn take_the_rest(url: &str, folder: &Path) {
     use ansc_tuner::Measurer;
     let path = folder.join("r.db");

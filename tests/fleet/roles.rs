@@ -149,7 +149,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// What a process is told.
+/// The orders that a process gets.
 const ROLE: &str = "ANSC_FLEET_ROLE";
 
 /// Starts a process of this role.

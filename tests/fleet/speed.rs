@@ -1,4 +1,4 @@
-//! What the road costs: candidates that take no time, and real ones against measuring without it.
+//! The price of the road: candidates that take no time, and real ones against measuring without it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

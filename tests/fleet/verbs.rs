@@ -46,7 +46,7 @@ impl Worker {
         Worker(child)
     }
 
-    /// What it did, after an interrupt.
+    /// The report of a process after an interrupt.
     fn end(self) -> Value {
         // SAFETY: no pointers; the process was not waited for.
         assert_eq!(unsafe { libc::kill(self.0.id() as i32, libc::SIGINT) }, 0);
@@ -63,7 +63,7 @@ fn records(file: &Path) -> Vec<Record> {
 
 const TUNE: [&str; 5] = ["tune", "GMM.onnx", "--threads", "1", "--json"];
 
-/// What the book's page says that each role needs.
+/// The rights that each role needs, as the book's page says.
 const RIGHTS: &str = r#"
 all: ["ansc.fleet.call", "_INBOX.>"]
 authorization {
@@ -116,7 +116,7 @@ fn a_model_is_tuned_and_a_data_set_collected_on_another_machine() {
     assert!(page.starts_with("nobody takes part"), "{page}");
 }
 
-/// What a worker has in its hands when it is interrupted goes back at once.
+/// A job that a worker has in its hands when it is interrupted goes back at once.
 #[test]
 fn an_interrupted_worker_returns_what_it_has() {
     let dir = tempfile::tempdir().unwrap();
@@ -172,7 +172,7 @@ fn who_one_is_and_who_the_server_is_are_checked() {
         std::fs::write(folder.join(name), text).unwrap();
         folder.join(name).to_str().unwrap().to_owned()
     };
-    // Of the bytes 0 to 31, and of nobody.
+    // The key is made of the bytes 0 to 31, and is nobody's.
     let user = "UAB2CB576PHBBPQ5ODORRZ2LYCMWPZGWGCN2KDK7DXOIMZASKUY3RLKK";
     let seed = write("seed", "SUAAAAICAMCAKBQHBAEQUCYMBUHA6EARCIJRIFIWC4MBSGQ3DQOR4H776Y\n");
     let config = write("nkey.conf", &format!("authorization {{ users: [ {{ nkey: {user} }} ] }}"));

@@ -51,7 +51,7 @@ impl Exec<'_> {
         Ok(())
     }
 
-    /// What takes indices has them as its second operand.
+    /// Operators that take indices have them as their second operand.
     fn host_error(&self, step: usize, inputs: &[BufferId], source: HostError) -> RunError {
         match (source, inputs.get(1)) {
             (HostError::Index { position, index, extent, .. }, Some(&indices)) => {
@@ -62,7 +62,8 @@ impl Exec<'_> {
         }
     }
 
-    /// Runs the call if it is a `TopK` whose operands lie as it needs them, and says whether it did.
+    /// Runs the call if it is a `TopK` whose operands lie as it needs them, and says whether it
+    /// did.
     fn top_k(
         &mut self,
         step: usize,
@@ -85,8 +86,9 @@ impl Exec<'_> {
         self.result(step, 0, values, Some((dtype, call.shape())))?;
         self.result(step, 1, indices, Some((DType::I64, call.shape())))?;
         let [to, at] = [values, indices].map(|id| (self.address(id), self.bytes(id)));
-        // SAFETY: both are valid for their declared bytes, aligned, and share no memory with anything else that
-        // is borrowed here, as was checked above. Any bytes are elements of `i64`.
+        // SAFETY: both are valid for their declared bytes, aligned, and share no memory with
+        // anything else that is borrowed here, as was checked above. Any bytes are elements of
+        // `i64`.
         let (to, at) = unsafe {
             (
                 std::slice::from_raw_parts_mut(to.0, to.1),

@@ -29,7 +29,7 @@ pub(crate) struct Scatter {
     dtype: DType,
     mode: ScatterMode,
     indices: (DType, Vec<usize>),
-    /// Of the axes that are indexed.
+    /// Lengths of the axes that are indexed.
     extents: Vec<usize>,
     way: Way,
 }

@@ -85,7 +85,7 @@ fn only_reader(program: &Program, buffer: BufId, init: &str) -> Checked<Path> {
     }
 }
 
-/// What is added to the load, if the expression is that sum.
+/// The other part of the sum, if the expression adds something to the load.
 fn added(e: &Expr, buffer: BufId) -> Option<&Expr> {
     let Expr::Binary(BinOp::Add, a, b) = e else { return None };
     let is_it = |e: &Expr| matches!(e, Expr::Load(l, _) if *l == buffer);
@@ -96,7 +96,7 @@ fn added(e: &Expr, buffer: BufId) -> Option<&Expr> {
     }
 }
 
-/// What is added to the load of the buffer, if no condition decides about it.
+/// The expression that is added to the load of the buffer, if no condition decides about it.
 fn addend(e: &Expr, buffer: BufId) -> Option<&Expr> {
     match (added(e, buffer), e) {
         (Some(found), _) => Some(found),

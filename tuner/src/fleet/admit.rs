@@ -4,7 +4,7 @@
 //! bytes -> size -> kind, limits -> subgraph, verifier -> trace -> the program that the tuner made
 //! ```
 //!
-//! What is refused is told to the tuner with both sides named.
+//! The tuner is told of each job that is refused, with both sides named.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const MOST_FLOPS: u64 = 1 << 44;
 const LONGEST: f64 = 120.0;
 /// And timing.
 const LONGEST_TIMING: f64 = 10.0;
-/// What may follow the name of a target.
+/// Bytes that may follow the name of a target.
 const LONGEST_SUFFIX: usize = 64;
 /// Subgraphs that are kept for the next jobs.
 const KEPT: usize = 16;

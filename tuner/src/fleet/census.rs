@@ -18,7 +18,7 @@ const CALL: &str = "ansc.fleet.call";
 /// No fleet that one call reaches is larger.
 const MOST: usize = 100_000;
 
-/// What takes part in a fleet.
+/// A process that takes part in a fleet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -31,13 +31,13 @@ pub enum Role {
 /// One that takes part in a fleet.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Member {
-    /// What it does.
+    /// The part that it has.
     pub role: Role,
     /// A word that no other has.
     pub id: String,
     /// The name of the machine that it runs on.
     pub machine: String,
-    /// What it measures, or wants to be measured on.
+    /// The kind that it measures, or wants to be measured on.
     pub kind: Kind,
     /// Candidates that were measured.
     pub jobs: u64,

@@ -46,7 +46,7 @@ impl Crowd {
         let (own, asked, wanted) = (seen.clone(), road.clone(), kind.clone());
         let asking = road.runtime.spawn(async move {
             loop {
-                // What was seen before stands until the server is back.
+                // The last list stands until the server is back.
                 let members = census::call(&asked, ANSWERS).await.unwrap_or_default();
                 let pause = PERIOD + FOR_EACH * members.len() as u32;
                 own.lock().unwrap_or_else(PoisonError::into_inner).see(&wanted, &members);

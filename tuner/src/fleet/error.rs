@@ -13,7 +13,7 @@ pub enum FleetError {
     Connect {
         /// The address, without secrets.
         server: String,
-        /// What the client says.
+        /// The client's own words.
         reason: String,
     },
     /// The server does not let us in.
@@ -23,7 +23,7 @@ pub enum FleetError {
     Login {
         /// The address, without secrets.
         server: String,
-        /// What the client says.
+        /// The client's own words.
         reason: String,
     },
     /// The server does not do something for too long.
@@ -34,11 +34,11 @@ pub enum FleetError {
     Server {
         /// The address, without secrets.
         server: String,
-        /// What was asked for.
+        /// The request.
         what: &'static str,
         /// How long it was tried.
         seconds: u64,
-        /// What the client says.
+        /// The client's own words.
         reason: String,
     },
     /// A file with a key or a name cannot be used.
@@ -46,7 +46,7 @@ pub enum FleetError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The fault, and a remedy.
         reason: String,
     },
     /// No thread, or no event loop.

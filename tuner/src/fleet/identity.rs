@@ -24,7 +24,7 @@ use super::FleetError;
 
 /// Bytes of a secret.
 const SECRET: usize = 32;
-/// Of SHA-256.
+/// Bytes of a block of SHA-256.
 const BLOCK: usize = 64;
 /// Bytes of an answer's name.
 const NAME: usize = 16;
@@ -93,8 +93,8 @@ impl Identity {
     }
 }
 
-/// What the file holds, a new secret where it is empty; none where it is something else. Afterwards
-/// names of answers go to its end.
+/// The secret and the names that the file holds, a new secret where it is empty; none where it is
+/// something else. Afterwards names of answers go to its end.
 fn read(file: &mut File) -> std::io::Result<Option<(Vec<u8>, Vec<u128>)>> {
     let mut secret = Vec::new();
     file.read_to_end(&mut secret)?;
@@ -111,7 +111,7 @@ fn read(file: &mut File) -> std::io::Result<Option<(Vec<u8>, Vec<u128>)>> {
     let name = |bytes: &[u8]| u128::from_le_bytes(bytes.try_into().expect("16 bytes"));
     let mut written: Vec<u128> = names.chunks_exact(NAME).map(name).collect();
     written.drain(..written.len().saturating_sub(MOST_WRITTEN));
-    // What is old goes, and half a name that a killed tuner left.
+    // Old names go, and half a name that a killed tuner left.
     if names.len() != written.len() * NAME {
         file.set_len(SECRET as u64)?;
         file.seek(SeekFrom::End(0))?;
@@ -191,7 +191,7 @@ mod tests {
         assert!(error.contains("r.db.fleet-0: holds no secret"), "{error}");
     }
 
-    /// Of RFC 4231, case 2, made of one part: the length before it is a part of the text here.
+    /// Case 2 of RFC 4231, made of one part: the length before it is a part of the text here.
     #[test]
     fn the_seal_is_an_hmac() {
         let text = "what do ya want for nothing?";

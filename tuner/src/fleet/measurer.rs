@@ -39,12 +39,12 @@ use crate::records::Record;
 /// Is told what people should know, a line at a time.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What a tuner asks of a fleet.
+/// The wishes of a tuner.
 #[derive(Clone)]
 pub struct Wanted {
     /// The kind of machine that measures.
     pub kind: Kind,
-    /// What records are filed under: the kind's target, and what is special about the measurements.
+    /// Records are filed under this: the kind's target, and what is special about the measurements.
     pub target: String,
     /// How candidates are measured.
     pub how: How,
@@ -140,7 +140,7 @@ impl FleetMeasurer {
         jobs_of(&self.wanted.kind.digest(), &self.identity.name)
     }
 
-    /// What an earlier life asked for and nobody began is not wanted any more. Answers are.
+    /// Jobs of an earlier life that nobody began are not wanted any more. Answers are.
     async fn take_up(&mut self) -> Result<(), FleetError> {
         self.purge().await?;
         let mut left = self.inbox.waiting;
@@ -284,7 +284,7 @@ impl FleetMeasurer {
             Ok(answer) => answer,
             Err(reason) => {
                 (self.wanted.tell)(&format!("an answer is refused: {reason}"));
-                // What cannot be taken once cannot be taken again.
+                // An answer that cannot be taken once cannot be taken again.
                 let _ = acker.ack_with(AckKind::Term).await;
                 return Ok(());
             }

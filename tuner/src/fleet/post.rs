@@ -1,4 +1,4 @@
-//! What a worker sends: answers, and copies of candidates that ended what ran them.
+//! Messages of a worker: answers, and copies of candidates that ended what ran them.
 //!
 //! A job is acknowledged when its answer is kept. So a worker that ends between the two has the job
 //! done again, and the second answer is dropped, by the server or by the tuner.
@@ -23,7 +23,7 @@ use crate::measure::Place;
 use crate::outcome::{Failure, Outcome};
 use crate::records::Key;
 
-/// Of a refusal.
+/// Bytes of the reason of a refusal.
 const LONGEST_REASON: usize = 2000;
 
 pub(super) struct Post {
@@ -165,7 +165,7 @@ fn note(path: &Path, message: &[u8]) -> Result<(), FleetError> {
     })
 }
 
-/// What ends the process that runs it.
+/// Failures that end the process that runs the candidate.
 fn is_harm(failure: Failure) -> bool {
     match failure {
         Failure::Crash | Failure::Timeout | Failure::Memory | Failure::Poison => true,

@@ -34,12 +34,12 @@ use super::work::Bench;
 use crate::measure::{MeasureError, Measurer};
 use crate::outcome::{Failure, Outcome};
 
-/// What a worker is.
+/// The worker as it presents itself.
 #[derive(Clone)]
 pub struct Station {
-    /// What it measures.
+    /// The kind that it measures.
     pub kind: Kind,
-    /// What schedules may use.
+    /// Units that schedules may use.
     pub machine: Machine,
     /// The name of the machine, which records get.
     pub name: String,
@@ -58,7 +58,7 @@ pub struct Station {
 /// Makes what measures as a job says.
 pub type NewMeasurer<'a> = dyn Fn(&How) -> Result<Box<dyn Measurer>, MeasureError> + 'a;
 
-/// What a worker did.
+/// The work that a worker did.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Served {
     /// Candidates that were measured.

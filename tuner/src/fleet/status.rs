@@ -25,7 +25,7 @@ pub struct Status {
     pub dead: u64,
 }
 
-/// What one tuner has waiting for one kind.
+/// Jobs that one tuner has waiting for one kind.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct Waiting {
     /// Digest of the kind.

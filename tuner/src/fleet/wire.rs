@@ -1,7 +1,7 @@
-//! What travels: a job to a worker, an answer to a tuner. JSON, one message each.
+//! Messages: a job to a worker, an answer to a tuner. JSON, one message each.
 //!
 //! ```text
-//! job     {"kind":{..},"tuner":"..","id":"..","task":{"compute":"compute(..) -> ..",..},"trace":[..]}
+//! job     {"kind":{..},"tuner":"..","id":"..","task":{"compute":"compute(..)",..},"trace":[..]}
 //! answer  {"id":"..","key":{..},"trace":[..],"place":{..},"what":{"outcome":{"seconds":[..]}}}
 //! ```
 //!
@@ -24,7 +24,7 @@ use crate::records::{Key, Record};
 pub const MOST_BYTES: usize = (1 << 20) - 4096;
 /// Times of a candidate at most.
 const MOST_TIMES: usize = 1000;
-/// Of a machine's name.
+/// Bytes of a machine's name.
 const LONGEST_NAME: usize = 128;
 /// No kernel runs longer, in seconds.
 const LONGEST_RUN: f64 = 3600.0;
@@ -40,17 +40,17 @@ pub struct Job {
     pub id: String,
     /// Makes seals of the same candidate different.
     pub salt: String,
-    /// What records are filed under.
+    /// The target that records are filed under.
     pub target: String,
     /// The subgraph.
     pub task: TaskText,
-    /// What the tuner calls it: [`Task::key`].
+    /// The tuner's name of it: [`Task::key`].
     pub key: String,
     /// The schedule, with all its decisions.
     pub trace: Trace,
     /// [`Candidate::program`](crate::Candidate) of what the tuner made of it, 16 digits.
     pub program: String,
-    /// What all times are relative to, unless this is the first of its task.
+    /// All times are relative to this candidate, unless this is the first of its task.
     pub baseline: Option<Baseline>,
     /// How it is measured.
     pub how: How,
@@ -65,14 +65,14 @@ pub struct Baseline {
     pub trace: Trace,
     /// [`Candidate::program`](crate::Candidate) of it, 16 digits.
     pub program: String,
-    /// What it took where it was measured first.
+    /// The time that it took where it was measured first.
     pub seconds: f64,
 }
 
 /// How candidates are measured.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct How {
-    /// What runs find in the caches.
+    /// The state in which runs find the caches.
     pub caches: Caches,
     /// A candidate that takes longer to build has failed.
     pub build_seconds: f64,
@@ -143,7 +143,7 @@ impl TaskText {
     }
 }
 
-/// What became of a job.
+/// A worker's answer to a job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Answer {
     /// The job's.
@@ -162,11 +162,11 @@ pub struct Answer {
     pub version: String,
     /// Which machine, and when.
     pub place: Place,
-    /// What became of it.
+    /// How the job ended.
     pub what: What,
 }
 
-/// What became of a job.
+/// The end of a job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {

@@ -31,7 +31,7 @@ impl Admitted {
     }
 }
 
-/// What measures, and how fast the machine is.
+/// The measurer, and how fast the machine is.
 pub(super) struct Bench<'a> {
     make: &'a NewMeasurer<'a>,
     /// By the way of measuring.

@@ -1,4 +1,4 @@
-//! What is told of each candidate of a round.
+//! News of each candidate of a round.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ pub trait Each {
         true
     }
 
-    /// What became of it.
+    /// It ended so.
     fn ends(&mut self, place: usize, outcome: Outcome);
 }
 

@@ -272,7 +272,7 @@ impl<'a> Run<'a> {
         tuner: Tuner<'a>,
         options: &'a Options,
     ) -> Result<Run<'a>, TuneError> {
-        // What an earlier run asked for is known before anything is proposed.
+        // Answers to an earlier run are known before anything is proposed.
         let mut journal = Journal::default();
         journal.merge(tuner.records, tuner.measurer.strays())?;
         for weighted in tasks {

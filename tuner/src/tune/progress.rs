@@ -1,4 +1,4 @@
-//! What a run knows of one task, and what it measures next.
+//! The knowledge that a run has of one task, and the candidates that it measures next.
 
 use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,15 +12,15 @@ use crate::outcome::{Failure, Outcome};
 use crate::records::{Key, Record, Records, RecordsError, choose};
 use crate::strategy::SearchStrategy;
 
-/// What is known of one task.
+/// The search of one task, and its state.
 pub(super) struct Progress {
     pub(super) weighted: Weighted,
     pub(super) key: Key,
     pub(super) search: Search,
     pub(super) strategy: Box<dyn SearchStrategy>,
-    /// What nobody tuned.
+    /// The candidate that nobody tuned.
     pub(super) default: Option<Candidate>,
-    /// What was good elsewhere, or for similar tasks, to be measured first.
+    /// Candidates that were good elsewhere, or for similar tasks, to be measured first.
     pub(super) hints: Vec<Candidate>,
     pub(super) rounds: usize,
     /// Measured in this run.
@@ -74,8 +74,8 @@ impl Progress {
         choose(measured, self.default.as_ref().map(|c| c.program)).map(|(_, seconds)| seconds)
     }
 
-    /// The first candidate of a run is the default schedule, which all others are compared with; then come those that
-    /// were good elsewhere.
+    /// The first candidate of a run is the default schedule, which all others are compared with;
+    /// then come those that were good elsewhere.
     pub(super) fn candidates(&mut self, n: usize) -> Vec<Candidate> {
         let mut all: Vec<Candidate> = vec![];
         if self.rounds == 0 {

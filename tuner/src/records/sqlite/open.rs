@@ -17,7 +17,7 @@ const FORMAT: i64 = 3;
 /// What a file turned out to be.
 enum Found {
     Nothing,
-    /// Of an older format, which lacks these tables.
+    /// A file of an older format, which lacks these tables.
     Older(&'static [&'static str]),
     Records,
 }

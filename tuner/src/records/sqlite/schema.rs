@@ -49,7 +49,7 @@ CREATE TABLE machines (
 ) WITHOUT ROWID;
 ";
 
-/// What format 2 did not have: which machine measured a record, where it is known.
+/// The table that format 2 did not have: which machine measured a record, where it is known.
 pub(super) const TABLES_SINCE_3: &str = "
 CREATE TABLE places (
   record INTEGER PRIMARY KEY,

@@ -47,8 +47,8 @@ pub(super) struct Tile {
 }
 
 impl Lengths {
-    /// Of a stage, of whose axes of terms so many are in a sum; whether these may be a window that
-    /// is written out as a whole.
+    /// The lengths for a stage, so many of whose axes of terms are in a sum. The caller says
+    /// whether these may be a window that is written out as a whole.
     pub(super) fn of(
         (s, extents, windows): (&Stage, &[usize], bool),
         operands: &Operands,

@@ -70,7 +70,7 @@ struct Plan {
     /// The same, with the terms of a nested sum as well.
     s: Stage,
     panels: Vec<Panel>,
-    /// What is summed up before it is added to a tile.
+    /// The parts that are summed up before they are added to a tile.
     parts: Option<Parts>,
     reader: Option<Epilogue>,
     lengths: Lengths,

@@ -19,7 +19,7 @@ use crate::default::tile::blocks::Blocks;
 use crate::default::tile::nested::Nested;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
 
-/// What is added up in a tile, if it is no products.
+/// The sums that a tile adds up, where it does not add up products.
 pub(super) enum Parts {
     /// Blocks of terms of a long sum.
     Blocks(Blocks),
