@@ -1,14 +1,12 @@
 //! Numbers below the smallest normal one, from models: what becomes of them, and what they cost.
 
-mod common;
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::common::{ansc, str, text};
 use ansc_models::Builder;
 use ansc_models::proto::{Attribute, ElemType};
 use ansc_runtime::{DType, Model, Session, SessionOptions, Tensor};
-use common::{ansc, str, text};
 
 /// A model of one input and one output, compiled for a processor.
 fn compiled(dir: &Path, builder: Builder, cpu: &str) -> Model {

@@ -7,8 +7,6 @@ use ansc_tuner::outcome::{Failure, Outcome};
 use ansc_tuner::records::{Key, Record, Records, Sqlite, TaskRecord};
 use serde_json::Value;
 
-mod common;
-
 fn ansc(directory: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ansc")).current_dir(directory).args(args).output().unwrap()
 }
@@ -97,7 +95,7 @@ fn bad_lines_are_told_and_the_others_taken() {
     let good = ok(dir, &["records", "export", "a.db"]);
     std::fs::write(dir.join("mixed.jsonl"), format!("no line\n{good}{{}}\n")).unwrap();
     let output = ansc(dir, &["records", "import", "new.db", "mixed.jsonl"]);
-    let text = common::text(&output.stdout);
+    let text = crate::common::text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text.contains("20 new records") && text.contains("line 1: expected"), "{text}");
     assert!(text.contains("line 24: missing field `format`"), "{text}");
@@ -112,22 +110,27 @@ fn files_that_are_wrong() {
     std::fs::write(at("noise.db"), [7; 5000]).unwrap();
     file(Path::new(&at("a.db")), 0);
     for verb in ["ls", "export", "prune"] {
-        common::refuses(&["records", verb, &at("no.db")], 1, &at("no.db"), &["no such file"]);
-        common::refuses(
+        crate::common::refuses(
+            &["records", verb, &at("no.db")],
+            1,
+            &at("no.db"),
+            &["no such file"],
+        );
+        crate::common::refuses(
             &["records", verb, &at("noise.db")],
             1,
             &at("noise.db"),
             &["not a file of records"],
         );
     }
-    common::refuses(&["report", &at("no.db")], 1, &at("no.db"), &["no such file"]);
-    common::refuses(
+    crate::common::refuses(&["report", &at("no.db")], 1, &at("no.db"), &["no such file"]);
+    crate::common::refuses(
         &["records", "merge", &at("a.db"), &at("no.db")],
         1,
         &at("no.db"),
         &["no such file"],
     );
-    common::refuses(
+    crate::common::refuses(
         &["records", "import", &at("a.db"), &at("no")],
         1,
         &at("no"),

@@ -1,12 +1,10 @@
 //! A C program runs what the compiler made.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::{ansc, small_model, str, text};
 use ansc_runtime::{Model, Tensor};
-use common::{ansc, small_model, str, text};
 
 /// The folder of the libraries for C programs: cargo puts them beside this test.
 fn libraries() -> PathBuf {

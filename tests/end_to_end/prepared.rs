@@ -1,14 +1,12 @@
 //! What Winograd's convolutions read is not in the artifact but made of the weights when it is loaded.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
+use crate::common::{ansc, str, text};
 use ansc_models::Builder;
 use ansc_models::proto::{Attribute, Dim, ElemType};
 use ansc_runtime::Model;
 use ansc_runtime::manifest::Storage;
-use common::{ansc, str, text};
 
 const CHANNELS: usize = 64;
 

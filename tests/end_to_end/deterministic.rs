@@ -1,8 +1,6 @@
 //! The same model and options give the same bytes, whatever the number of threads, the name of the
 //! output, or the folder that the compiler is started in.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
@@ -16,7 +14,7 @@ fn compile(model: &Path, output: &Path, threads: usize, folder: &Path) -> Vec<u8
         .current_dir(folder)
         .output()
         .unwrap();
-    assert!(status.status.success(), "{}", common::text(&status.stderr));
+    assert!(status.status.success(), "{}", crate::common::text(&status.stderr));
     std::fs::read(output).unwrap()
 }
 

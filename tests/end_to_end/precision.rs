@@ -1,14 +1,12 @@
 //! `--precision` through the command: artifacts with operands of 16 bits, what is said about them,
 //! and names of nodes.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
+use crate::common::{ansc, str, text};
 use ansc_runtime::Model;
 use ansc_runtime::manifest::Manifest;
-use common::{ansc, str, text};
 use serde_json::Value;
 
 /// Runs a command that must succeed; gives what it printed.

@@ -5,8 +5,6 @@
 //! failures. 400 mutants by default; `ANSC_MUTANTS=10000` for the whole set, `ANSC_MUTANTS=7000..7100`
 //! for a part. What fails is left in the target directory.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
@@ -20,7 +18,7 @@ use ansc_codegen::Target;
 use ansc_frontend::import::ImportOptions;
 use ansc_runtime::Model;
 
-use common::{corpus, mutant};
+use crate::common::{corpus, mutant};
 
 /// Address space of a worker: LLVM and the tests themselves need about a quarter.
 const MEMORY: u64 = 3 << 30;
@@ -85,7 +83,7 @@ fn run(mut range: Range<u64>) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     while !range.is_empty() {
         let mut worker = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "worker", "--ignored", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "mutations::worker", "--ignored", "--nocapture", "--test-threads=1"])
             .env(RANGE, format!("{}..{}", range.start, range.end))
             .env("RAYON_NUM_THREADS", "1")
             .stdout(Stdio::piped())

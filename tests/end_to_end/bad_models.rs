@@ -1,12 +1,10 @@
 //! Models that no compiler could compile: one error each, that names the file and the cause, and exit
 //! code 1.
 
-mod common;
-
 use std::path::Path;
 
+use crate::common::{ansc, model, refuses, small_model, str, text};
 use ansc_models::proto::Message;
-use common::{ansc, model, refuses, small_model, str, text};
 
 const FLOAT: i64 = 1;
 

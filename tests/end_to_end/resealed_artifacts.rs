@@ -7,20 +7,18 @@
 //! Mutants run in a process of their own kind, which a bad one may take with it. 300 by default;
 //! `ANSC_MANIFESTS=5000` for more.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::common::{Random, corpus, small_model};
 use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
 use ansc_frontend::import::ImportOptions;
 use ansc_runtime::manifest::{MANIFEST_SECTION, seal};
 use ansc_runtime::{Model, SessionOptions, Tensor};
-use common::{Random, corpus, small_model};
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, ObjectSection};
 use serde_json::Value;
@@ -83,7 +81,7 @@ fn artifacts(folder: &Path) -> Vec<PathBuf> {
 /// What became of the mutants that a worker tried before it ended.
 fn run(folder: &Path, begin: u64, end: u64) -> Vec<(u64, String)> {
     let mut worker = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "worker", "--ignored", "--nocapture"])
+        .args(["--exact", "resealed_artifacts::worker", "--ignored", "--nocapture"])
         .env(FOLDER, folder)
         .env(RANGE, format!("{begin} {end}"))
         .stdout(Stdio::piped())

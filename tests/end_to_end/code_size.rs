@@ -1,13 +1,12 @@
 //! Code does not explode: what kernels become is as large as was told before, and bounded.
 //!
-//! `ANSC_CODE_SIZE="a.onnx b.onnx" cargo test --release --test code_size -- --nocapture` prints both for the kernels of
-//! other models.
-
-mod common;
+//! `ANSC_CODE_SIZE="a.onnx b.onnx" cargo test --release --test end_to_end code_size:: -- --nocapture`
+//! prints both for the kernels of other models.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use crate::common::Random;
 use ansc::choice::Form;
 use ansc::pipeline::{Options, Watch, compile};
 use ansc_codegen::{Listing, Target, listing};
@@ -16,7 +15,6 @@ use ansc_models::proto::Attribute;
 use ansc_models::{Builder, Model};
 use ansc_sketch::Program;
 use ansc_sketch::budget::{BUDGET, code_size};
-use common::Random;
 
 /// Smaller kernels are mostly what surrounds loops.
 const LEAST: usize = 300;

@@ -1,14 +1,12 @@
 //! Indices out of range, in models: an error that names node, tensor, position, index and what is legal. Never a
 //! result of other elements than the model says.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use crate::common::{ansc, str, text};
 use ansc_runtime::manifest::Step;
 use ansc_runtime::{BadIndex, DType, Model, RunError, Tensor, npy};
-use common::{ansc, str, text};
 use prost::Message;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataType;

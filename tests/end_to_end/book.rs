@@ -1,7 +1,5 @@
 //! The book in `docs/` builds without a warning, its links lead somewhere, and its commands run.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

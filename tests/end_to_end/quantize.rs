@@ -1,13 +1,11 @@
 //! `ansc quantize` and `--precision int8|auto` through the command: what is written, what is
 //! compiled, and what is refused.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::{ansc, str, text};
 use ansc_runtime::{Model, Tensor};
-use common::{ansc, str, text};
 use serde_json::Value;
 
 fn ok(args: &[&str]) -> String {

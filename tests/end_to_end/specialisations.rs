@@ -1,16 +1,14 @@
 //! One artifact for several sizes of a dimension: each specialisation computes what a model compiled
 //! for it alone computes, to the bit, and weights are stored once.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::{ansc, refuses, str, text};
 use ansc_models::Builder;
 use ansc_models::proto::{Attribute, Dim, ElemType};
 use ansc_runtime::{Model, RunError, SessionOptions, Tensor, npy};
-use common::{ansc, refuses, str, text};
 use serde_json::Value;
 
 /// A convolution, a pool and a product for `x: [batch, 3, size, 16]`, with `size` a name or a number.

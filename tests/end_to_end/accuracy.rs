@@ -1,10 +1,9 @@
 //! What rounding costs: a convolution as it is compiled by default and with `--accurate`, against sums of 64 bits.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::common::{Random, ansc, str, text};
 use ansc::choice::{Origin, Schedules, Tuned, target_name};
 use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
@@ -18,7 +17,6 @@ use ansc_sketch::algorithm::{Algorithm, Sums};
 use ansc_sketch::{Task, Trace};
 use ansc_tuner::records::{Key, Record, Sqlite};
 use ansc_tuner::{Candidate, Outcome, Records};
-use common::{Random, ansc, str, text};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 

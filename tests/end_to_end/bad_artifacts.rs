@@ -1,15 +1,13 @@
 //! Damaged and foreign artifacts: refused before anything of them runs.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
+use crate::common::{Random, refuses, small_model, str};
 use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
 use ansc_frontend::import::ImportOptions;
 use ansc_runtime::manifest::{SEAL_MAGIC, seal};
 use ansc_runtime::{LoadErrorKind, Model};
-use common::{Random, refuses, small_model, str};
 
 fn compiled(dir: &Path) -> (PathBuf, Vec<u8>) {
     let artifact = dir.join("good.ansc");

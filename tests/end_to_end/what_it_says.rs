@@ -1,15 +1,13 @@
 //! What the command tells its user: files in the wrong place, options that do nothing, models with
 //! open shapes, where schedules come from, and names that a user knows.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::common::text;
 use ansc_models::Builder;
 use ansc_models::proto::{Attribute, Dim, ElemType};
 use ansc_runtime::{Model, Tensor, npy};
-use common::text;
 use serde_json::Value;
 
 fn ansc(dir: &Path, args: &[&str]) -> Output {

@@ -1,14 +1,12 @@
 //! A C program runs what `--emit bundle` wrote, without the runtime.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::{ansc, refuses, small_model, str, text};
 use ansc_models::Builder;
 use ansc_models::proto::{Dim, ElemType};
 use ansc_runtime::{Model, SessionOptions, Tensor};
-use common::{ansc, refuses, small_model, str, text};
 
 /// Compiles a model to `DIR/NAME.o`.
 fn bundle(model: &Path, object: &Path, more: &[&str]) {

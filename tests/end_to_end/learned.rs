@@ -1,12 +1,10 @@
 //! Data sets and trained models, as a user makes and uses them.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::text;
+use crate::common::text;
 use serde_json::Value;
 
 fn ansc(dir: &Path, args: &[&str]) -> Output {

@@ -1,13 +1,11 @@
 //! Operators of com.microsoft against what ONNX Runtime made of the same inputs
 //! (`tests/contrib/make.py`). Integers are equal to the last bit, floats nearly so.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
+use crate::common::{ansc, str, text};
 use ansc_frontend::tensor_file;
-use common::{ansc, str, text};
 
 #[test]
 fn operators_compute_what_onnx_runtime_does() {
