@@ -12,6 +12,7 @@ use crate::intrinsic::operand;
 use crate::program::Program;
 use crate::program::verify::verify;
 use crate::task::Task;
+use crate::trace::{Instruction, Trace};
 
 /// A subgraph as text, no input of which is constant, for a CPU with vectors of 32 bytes.
 pub(crate) fn task(text: &str) -> Arc<Task> {
@@ -207,5 +208,13 @@ mod tests {
             check_program(&c, &program);
             check_program(&c, &crate::finish(program));
         }
+    }
+}
+
+/// How many candidates a choice of the trace has.
+pub(crate) fn candidates(trace: &Trace, step: usize) -> usize {
+    match &trace.steps[step] {
+        Instruction::SampleCategorical { candidates, .. } => candidates.len(),
+        _ => 0,
     }
 }

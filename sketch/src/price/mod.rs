@@ -8,8 +8,9 @@
 //! cycles = max(issue, traffic) + a share of the smaller
 //! traffic = for each level of cache, the bytes that come from the next one / bytes in a cycle
 //! ```
-//! Where an iteration of a loop touches no more than a cache holds, what the loop touches comes
-//! once; where it touches more, each iteration fetches for itself.
+//! If a cache holds all that the program touches, nothing comes: it was there before. Otherwise, if
+//! it holds what an iteration of a loop touches, or what neighbouring statements touch, that comes
+//! once; where they touch more, each iteration and each statement fetches for itself.
 //!
 //! The model leaves out latencies, in the shadow of which other instructions run; threads;
 //! alignment. Prices are for comparing programs of one subgraph, and not for saying how long one
@@ -20,6 +21,7 @@ pub mod nest;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::slice;
 
 use ansc_graph::BufId;
 
@@ -47,42 +49,71 @@ const CACHES: [Cache; 3] = [
 /// Cycles of a run of a finished program on one core.
 pub fn cycles(program: &Program, machine: &Machine) -> f64 {
     let issue = budget::issued(program, machine) as f64 / budget::ISSUED;
-    let traffic = program.body.iter().map(|stmt| traffic(program, stmt)).sum();
+    let traffic = CACHES.iter().map(|cache| missed(program, cache.bytes) / cache.per_cycle).sum();
     issue.max(traffic) + NOT_HIDDEN * issue.min(traffic)
 }
 
-fn traffic(program: &Program, stmt: &Stmt) -> f64 {
-    CACHES.iter().map(|cache| fetched(program, stmt, cache.bytes) / cache.per_cycle).sum()
-}
-
-/// Bytes that come from beyond a cache while a statement runs. If all that it touches fits, that
+/// Bytes that come from beyond a cache while the program runs. If all that it touches fits, that
 /// was there before.
-fn fetched(program: &Program, stmt: &Stmt, cache: f64) -> f64 {
-    let nests = nests(program, stmt);
-    let total = |touched: &Touched| touched.values().sum::<f64>();
-    let whole = touched(program, &nests, 0);
-    if total(&whole) <= cache {
+fn missed(program: &Program, cache: f64) -> f64 {
+    if touched(program, &program.body).bytes(program) <= cache {
         return 0.0;
     }
-    let Stmt::For(l) = stmt else { return total(&whole) };
-    // Data that neighbouring iterations share stay; the rest comes once.
-    if total(&touched(program, &nests, 1)) <= cache {
-        return total(&whole);
-    }
-    let inside = |stmt| fetched(program, stmt, cache).max(0.0);
-    l.extent as f64 * l.body.iter().map(inside).sum::<f64>()
+    fetched(program, &program.body, cache)
 }
 
-type Touched = BTreeMap<BufId, f64>;
+/// Bytes that come while statements run after one another: if some fit together, all that these
+/// touch comes once.
+fn fetched(program: &Program, stmts: &[Stmt], cache: f64) -> f64 {
+    let (mut before, mut together) = (0.0, Touched::default());
+    for stmt in stmts {
+        let alone = touched(program, slice::from_ref(stmt));
+        let more = together.clone().and(alone.clone());
+        together = if more.bytes(program) <= cache {
+            more
+        } else {
+            before += together.bytes(program);
+            alone
+        };
+        if together.bytes(program) > cache {
+            before += by_turns(program, stmt, cache);
+            together = Touched::default();
+        }
+    }
+    before + together.bytes(program)
+}
 
-/// Bytes of each buffer that are touched while the loops from `depth` on run. Accesses of a buffer
-/// share what lies between the first and the last of their places.
-fn touched(program: &Program, nests: &[Nest<'_>], depth: usize) -> Touched {
-    let mut all: BTreeMap<BufId, Part> = BTreeMap::new();
-    for nest in nests {
-        for access in &nest.accesses {
-            let part = nest.part(access, depth.min(nest.loops.len()));
-            match all.entry(access.buffer) {
+/// The same for a statement that touches more than fits.
+fn by_turns(program: &Program, stmt: &Stmt, cache: f64) -> f64 {
+    match stmt {
+        // Each turn fetches for itself.
+        Stmt::For(l) if touched(program, &l.body).bytes(program) > cache => {
+            l.extent as f64 * fetched(program, &l.body, cache)
+        }
+        // Data that neighbouring turns share stay; the rest comes once.
+        _ => touched(program, slice::from_ref(stmt)).bytes(program),
+    }
+}
+
+/// The part of each buffer that statements touch. Accesses of a buffer share what lies between the
+/// first and the last of their places.
+#[derive(Clone, Default)]
+struct Touched(BTreeMap<BufId, Part>);
+
+/// The parts that statements touch while the loops around them stand still.
+fn touched(program: &Program, stmts: &[Stmt]) -> Touched {
+    let nests = stmts.iter().flat_map(|stmt| nests(program, stmt));
+    let of_nest = |all: Touched, nest: Nest<'_>| {
+        let parts = nest.accesses.iter().map(|a| (a.buffer, nest.part(a, 0)));
+        all.with(parts)
+    };
+    nests.fold(Touched::default(), of_nest)
+}
+
+impl Touched {
+    fn with(mut self, parts: impl Iterator<Item = (BufId, Part)>) -> Touched {
+        for (buffer, part) in parts {
+            match self.0.entry(buffer) {
                 Entry::Vacant(entry) => _ = entry.insert(part),
                 Entry::Occupied(mut entry) => {
                     for (axis, (low, high)) in entry.get_mut().iter_mut().zip(part) {
@@ -91,8 +122,16 @@ fn touched(program: &Program, nests: &[Nest<'_>], depth: usize) -> Touched {
                 }
             }
         }
+        self
     }
-    all.into_iter().map(|(buffer, part)| (buffer, part_bytes(program, buffer, &part))).collect()
+
+    fn and(self, other: Touched) -> Touched {
+        self.with(other.0.into_iter())
+    }
+
+    fn bytes(&self, program: &Program) -> f64 {
+        self.0.iter().map(|(&buffer, part)| part_bytes(program, buffer, part)).sum()
+    }
 }
 
 #[cfg(test)]
@@ -130,11 +169,36 @@ mod tests {
         assert!(1.5 * kept < fetched, "{kept} {fetched}");
     }
 
+    /// Each of two statements fits into the last cache: both do only if they touch the same.
+    #[test]
+    fn a_program_fits_if_all_of_it_fits() {
+        let copy = |k: usize, first: usize| {
+            let at = format!("add(i{k}, {first}), j{k}");
+            let iters = format!("a{k}: spatial 150 = i{k}, b{k}: spatial 4096 = j{k}");
+            let block = format!("    block s{k} ({iters}) {{\n      y[{at}] = x[{at}]\n    }}\n");
+            format!("for i{k} in 0..150 {{\n  for j{k} in 0..4096 {{\n{block}  }}\n}}\n")
+        };
+        let program = |second: usize| {
+            let text = format!(
+                "program k\nx: f32[4096, 4096] input\ny: f32[4096, 4096] output\nparams x, y\n{}{}",
+                copy(0, 0),
+                copy(1, second)
+            );
+            Program::parse(&text).unwrap()
+        };
+        let (same, other) = (program(0), program(150));
+        let (last, bytes) = (CACHES[2].bytes, 2.0 * 150.0 * 4096.0 * 4.0);
+        assert!(bytes < last && last < 2.0 * bytes);
+        assert_eq!(missed(&same, last), 0.0);
+        assert_eq!(missed(&other, last), 2.0 * bytes);
+        assert_eq!(missed(&same, last / 4.0), 2.0 * bytes);
+    }
+
     /// Blocks that each copy a part of a row touch the row together.
     #[test]
     fn parts_of_one_buffer_are_added_up() {
         let part = |k: usize, length: usize| {
-            let at = format!("a{k}, add(b{k}, {})", k * length);
+            let at = format!("i, add(j{k}, {})", k * length);
             let iters = format!("a{k}: spatial 4096 = i, b{k}: spatial {length} = j{k}");
             let block = format!("    block s{k} ({iters}) {{\n      y[{at}] = x[{at}]\n    }}\n");
             format!("  for j{k} in 0..{length} {{\n{block}  }}\n")

@@ -269,7 +269,7 @@ mod tests {
 
     use super::*;
     use crate::default::{Machine, schedule};
-    use crate::testing::{SOFTMAX, compare_scheduled, task};
+    use crate::testing::{SOFTMAX, candidates, compare_scheduled, task};
     use crate::trace::{Decision, Unfit};
 
     const POINTS: [&str; 6] = [
@@ -409,9 +409,10 @@ mod tests {
                 let again = task.sample(&trace, Unfit::Refuse, random).unwrap();
                 assert_eq!(again.scheduled, first);
                 for step in trace.choices() {
-                    let others = (0..).map(|c| trace.clone().decide(step, Decision::Choice(c)));
-                    let samples = others.map_while(|t| task.sample(&t, Unfit::Refuse, random).ok());
-                    for sample in samples {
+                    for choice in 0..candidates(&trace, step) as i64 {
+                        let trace = trace.clone().decide(step, Decision::Choice(choice));
+                        let sample = task.sample(&trace, Unfit::Refuse, random);
+                        let sample = sample.unwrap_or_else(|e| panic!("{e}\n{trace}"));
                         compare_scheduled(&task.compute, &sample.scheduled)
                             .unwrap_or_else(|e| panic!("{e}\n{}", sample.trace));
                     }

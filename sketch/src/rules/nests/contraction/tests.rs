@@ -7,8 +7,8 @@ use crate::program::Scope;
 use crate::rules::Sketch;
 use crate::rules::nests::contraction_sketches;
 use crate::task::Task;
-use crate::testing::{compare_scheduled, task};
-use crate::trace::{Decision, Instruction, Trace, Unfit};
+use crate::testing::{candidates, compare_scheduled, task};
+use crate::trace::{Decision, Unfit};
 
 /// The name of a form, which of its inputs are constant, and its expression.
 const FORMS: [(&str, &[bool], &str); 26] = [
@@ -307,13 +307,6 @@ fn contractions_become_the_code_that_the_default_schedule_gives() {
         compare_scheduled(&task.compute, &made).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-fn candidates(trace: &Trace, step: usize) -> usize {
-    match &trace.steps[step] {
-        Instruction::SampleCategorical { candidates, .. } => candidates.len(),
-        _ => 0,
-    }
 }
 
 /// Up to three candidates of each choice, other than the first one.
