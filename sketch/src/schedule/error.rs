@@ -52,6 +52,8 @@ pub enum Cause {
     SharedWrites { block: String, buffer: String },
     #[error("the result would be too large to address")]
     TooLarge,
+    #[error("the block would compute an expression of more than {0} parts")]
+    TooMuchInOne(usize),
     #[error("more than {0} loops would be nested")]
     TooDeep(usize),
     #[error("`{buffer}` is written by several blocks")]

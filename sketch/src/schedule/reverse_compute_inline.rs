@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use ansc_graph::{BufId, Expr, VarId};
 
 use super::compute_at::loads_of;
-use super::compute_inline::assignment;
+use super::compute_inline::{assignment, fits, nodes};
 use super::error::{Cause, Failure, buffer_name};
 use super::moves::{
     check_neighbours, check_only_writer, check_parallel, is_internal, plain_indices, readers,
@@ -43,6 +43,8 @@ fn reverse_compute_inline(program: &mut Program, name: &str) -> Checked<()> {
     let (produced, produced_value) = assignment(&producer)?;
     check_other_reads(program, &consumer, source, &producer_path)?;
     let map = correspondence(program, &consumer, &produced, source)?;
+    let size = loads_of(&consumer, source).len().saturating_mul(nodes(&produced_value));
+    fits(nodes(&value).saturating_add(size), name)?;
 
     let renamed = |e: &Expr| e.substitute(&|v| map.get(&v).cloned());
     let value = renamed(&value).rewrite(&mut |node| match node {
