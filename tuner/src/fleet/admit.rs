@@ -16,6 +16,7 @@ use ansc_sketch::trace::Unfit;
 use ansc_sketch::{Task, Trace};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rayon::prelude::*;
 
 use super::kind::Kind;
 use super::wire::{self, Job, TaskText, hex};
@@ -54,6 +55,23 @@ pub(super) struct Refusal {
     pub(super) reason: String,
 }
 
+/// A job of which only its own trace was not replayed.
+struct Checked {
+    job: Job,
+    task: Arc<Task>,
+    baseline: Option<Candidate>,
+}
+
+impl Checked {
+    fn replayed(self) -> Result<Admitted, Refusal> {
+        let Checked { job, task, baseline } = self;
+        match replay(&task, &job.trace, &job.program) {
+            Ok(candidate) => Ok(Admitted { job, task, candidate, baseline }),
+            Err(reason) => Err(Refusal { job: Some(Box::new(job)), reason }),
+        }
+    }
+}
+
 /// A subgraph that jobs were about, and the baseline that it was last measured with.
 struct Known {
     text: TaskText,
@@ -73,7 +91,13 @@ impl Gate {
         Gate { kind, machine, known: vec![] }
     }
 
-    pub(super) fn admit(&mut self, bytes: &[u8]) -> Result<Admitted, Refusal> {
+    /// Admits jobs in their order. Their traces are replayed side by side.
+    pub(super) fn admit(&mut self, all: &[Vec<u8>]) -> Vec<Result<Admitted, Refusal>> {
+        let checked: Vec<_> = all.iter().map(|bytes| self.checked(bytes)).collect();
+        checked.into_par_iter().map(|checked| checked?.replayed()).collect()
+    }
+
+    fn checked(&mut self, bytes: &[u8]) -> Result<Checked, Refusal> {
         let job: Job = wire::parse(bytes).map_err(|reason| Refusal { job: None, reason })?;
         let is_word = |text: &str, digits: usize| {
             text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit())
@@ -82,12 +106,12 @@ impl Gate {
             return Err(Refusal { job: None, reason: "its tuner or its name is no word".into() });
         }
         match self.check(&job) {
-            Ok((task, candidate, baseline)) => Ok(Admitted { job, task, candidate, baseline }),
+            Ok((task, baseline)) => Ok(Checked { job, task, baseline }),
             Err(reason) => Err(Refusal { job: Some(Box::new(job)), reason }),
         }
     }
 
-    fn check(&mut self, job: &Job) -> Result<(Arc<Task>, Candidate, Option<Candidate>), String> {
+    fn check(&mut self, job: &Job) -> Result<(Arc<Task>, Option<Candidate>), String> {
         let differences = self.kind.differences(&job.kind);
         if !differences.is_empty() {
             let both = differences.join(", ");
@@ -101,7 +125,6 @@ impl Gate {
             let (here, there) = (task.key(), job.key.escape_debug());
             return Err(format!("its subgraph is {here} here and {there} where the tuner runs"));
         }
-        let candidate = replay(&task, &job.trace, &job.program)?;
         let baseline = match &job.baseline {
             Some(b) if !(b.seconds.is_finite() && b.seconds > 0.0) => {
                 return Err(format!("its baseline takes {} s", b.seconds));
@@ -109,7 +132,7 @@ impl Gate {
             Some(b) => Some(self.baseline(&task, &b.trace, &b.program)?),
             None => None,
         };
-        Ok((task, candidate, baseline))
+        Ok((task, baseline))
     }
 
     fn check_words(&self, job: &Job) -> Result<(), String> {

@@ -136,17 +136,15 @@ impl Serving<'_> {
         while !self.is_interrupted() {
             let runtime = self.road.runtime.clone();
             let Some(first) = runtime.wait(self.queue.first(self.interrupted))? else { break };
-            let mut jobs = vec![];
-            jobs.extend(self.admit(first)?);
+            let mut jobs = self.admit(vec![first])?;
             let lease = match &self.station.lease {
                 Some(path) => Lease::take(path, || self.is_interrupted())?,
                 None => None,
             };
             let most = self.station.most;
             let share = jobs.first().map_or(1, |(job, _): &(Admitted, Hold)| job.job.workers);
-            for taken in runtime.wait(self.queue.more(most, share)) {
-                jobs.extend(self.admit(taken)?);
-            }
+            let more = runtime.wait(self.queue.more(most, share));
+            jobs.extend(self.admit(more)?);
             self.entry.change(|member| member.busy = true);
             let measured = self.measure(jobs);
             self.entry.change(|member| member.busy = false);
@@ -157,29 +155,44 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// A job that may run; others are answered.
-    fn admit(&mut self, taken: Taken) -> Result<Option<(Admitted, Hold)>, FleetError> {
-        let hold = self.held.take(taken.sequence, taken.acker);
-        let runtime = self.road.runtime.clone();
-        match self.gate.admit(&taken.bytes) {
-            Ok(admitted) => {
-                let tries = match taken.is_first {
-                    true => 0,
-                    false => runtime.wait(tried::tries(self.road, &admitted.job.id))?,
-                };
-                if tries < MOST_TRIES {
-                    return Ok(Some((admitted, hold)));
+    /// The jobs that may run; others are answered.
+    fn admit(&mut self, taken: Vec<Taken>) -> Result<Vec<(Admitted, Hold)>, FleetError> {
+        let (mut holds, mut texts) = (vec![], vec![]);
+        for Taken { bytes, acker, sequence, is_first } in taken {
+            holds.push((self.held.take(sequence, acker), is_first));
+            texts.push(bytes);
+        }
+        let admitted = self.gate.admit(&texts);
+        let mut jobs = vec![];
+        for ((admitted, bytes), (hold, is_first)) in admitted.into_iter().zip(&texts).zip(holds) {
+            match admitted {
+                Ok(job) => jobs.extend(self.untried(job, hold, is_first)?),
+                Err(Refusal { job, reason }) => {
+                    self.served.refused += 1;
+                    (self.station.tell)(&format!("a job is refused: {reason}"));
+                    self.post.refuse(job.map(|job| *job), bytes, reason, hold);
                 }
-                self.served.poisoned += 1;
-                let outcome = Outcome::Failed(Failure::Poison);
-                self.post.answer(&admitted, outcome, hold);
-            }
-            Err(Refusal { job, reason }) => {
-                self.served.refused += 1;
-                (self.station.tell)(&format!("a job is refused: {reason}"));
-                self.post.refuse(job.map(|job| *job), &taken.bytes, reason, hold);
             }
         }
+        Ok(jobs)
+    }
+
+    /// A job that was not tried too often; the answer to another one is that it is poison.
+    fn untried(
+        &mut self,
+        job: Admitted,
+        hold: Hold,
+        is_first: bool,
+    ) -> Result<Option<(Admitted, Hold)>, FleetError> {
+        let tries = match is_first {
+            true => 0,
+            false => self.road.runtime.wait(tried::tries(self.road, &job.job.id))?,
+        };
+        if tries < MOST_TRIES {
+            return Ok(Some((job, hold)));
+        }
+        self.served.poisoned += 1;
+        self.post.answer(&job, Outcome::Failed(Failure::Poison), hold);
         Ok(None)
     }
 
