@@ -23,6 +23,7 @@ const MACHINE: Machine = Machine { cores: 4, vector_bytes: 32 };
 const ROWS: usize = 4;
 const COLUMNS: usize = 16;
 
+// ANCHOR: rule
 struct TileDepthwise;
 
 impl Rule for TileDepthwise {
@@ -60,8 +61,9 @@ fn is_depthwise(schedule: &Schedule, stage: &str) -> bool {
         && loads.len() == 2
         && loads.iter().all(|(_, at)| at.first() == Some(&Expr::Var(channel.var)))
 }
+// ANCHOR_END: rule
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let compute = depthwise(8, 18, 34);
     let sketches = Space::cpu(MACHINE.cores)
         .rule(Box::new(TileDepthwise))

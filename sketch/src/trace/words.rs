@@ -7,6 +7,8 @@
 //! split loop 0 of mm into 8 x 4 x 2 x 16
 //! ```
 
+mod nests;
+
 use std::collections::BTreeMap;
 
 use super::Trace;
@@ -28,6 +30,8 @@ struct Words {
     blocks: BTreeMap<u32, String>,
     loops: BTreeMap<u32, String>,
     values: BTreeMap<u32, i64>,
+    /// Loops with a note, by its key.
+    noted: BTreeMap<String, Vec<String>>,
 }
 
 impl Words {
@@ -87,7 +91,7 @@ impl Words {
             Fuse { loops, out } => {
                 let names = self.names(loops);
                 self.loops.insert(out.0, names.join(" + "));
-                Some(format!("fuse loops {}", names.join(", ")))
+                (names.len() > 1).then(|| format!("fuse loops {}", names.join(", ")))
             }
             Reorder { loops } => Some(format!("order loops {}", self.names(loops).join(", "))),
             Parallel { target } => Some(format!("run loop {} in parallel", self.name(*target))),
@@ -143,7 +147,7 @@ impl Words {
             }
             Algorithm { algorithm } => Some(format!("compute it by {algorithm}")),
             SetScope { buffer, scope } => Some(format!("keep {buffer} in a {scope} buffer")),
-            other => Some(other.to_string()),
+            on_nests => self.on_nests(on_nests),
         }
     }
 
@@ -194,9 +198,23 @@ mod tests {
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
+    use super::*;
     use crate::rules::Space;
-    use crate::testing::matmul_bias_relu;
+    use crate::testing::{SOFTMAX, matmul_bias_relu, task};
     use crate::trace::Unfit;
+
+    /// The words, in which no variable is left without a meaning.
+    fn words(trace: &Trace) -> Vec<String> {
+        let words = trace.in_words();
+        let is_var = |w: &str| {
+            w.len() > 1
+                && w.starts_with(['l', 'v', 'b'])
+                && w[1..].chars().all(|c| c.is_ascii_digit())
+        };
+        let is_bad = |l: &&String| l.split([' ', ',', '(']).any(is_var) || l.contains('"');
+        assert_eq!(words.iter().find(is_bad), None, "{words:#?}");
+        words
+    }
 
     #[test]
     fn a_tiled_product_in_words() {
@@ -205,16 +223,30 @@ mod tests {
             let random = &mut StdRng::seed_from_u64(0);
             let trace =
                 sketch.trace.replay(program(), Unfit::Refuse, random).unwrap().into_parts().1;
-            let words = trace.in_words();
-            // No variable is left without a meaning.
-            let is_var = |w: &str| {
-                w.len() > 1
-                    && w.starts_with(['l', 'v', 'b'])
-                    && w[1..].chars().all(|c| c.is_ascii_digit())
-            };
-            let bad = words.iter().find(|l| l.split([' ', ',']).any(is_var));
-            assert_eq!(bad, None, "{words:#?}");
+            let words = words(&trace);
             assert!(words.iter().any(|l| l.starts_with("split loop 0 of mm into")), "{words:#?}");
+        }
+    }
+
+    #[test]
+    fn nests_in_words() {
+        let product = "compute(in0: f32[50, 64], in1: f32[64, 72]) -> y {
+          y: f32[50, 72] = sum{r0: 64} mul(in0[i0, r0], in1[r0, i1])
+        }";
+        for (text, expected) in [
+            (SOFTMAX, "pass over terms of "),
+            (product, "begin y before loop 2.0 of y"),
+            (product, "lay in1 out in panels of "),
+            (
+                "compute(in0: f32[64, 96]) -> y { y: f32[96, 64] = neg(in0[i1, i0]) }",
+                "cut off what is left of loop 0.0 of y",
+            ),
+        ] {
+            let task = task(text);
+            let random = &mut StdRng::seed_from_u64(0);
+            let sample = task.sample(&task.untuned(), Unfit::Refuse, random).unwrap();
+            let words = words(&sample.trace);
+            assert!(words.iter().any(|l| l.contains(expected)), "{expected}: {words:#?}");
         }
     }
 }
