@@ -5,6 +5,8 @@
 
 use rayon::prelude::*;
 
+use super::lanes::Lanes;
+
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Matrix {
     pub(crate) rows: usize,
@@ -69,8 +71,7 @@ impl Matrix {
     }
 }
 
-/// `out = left * right`, by whatever vectors the processor has. All of them give the same sums, as
-/// no product is fused with a sum.
+/// `out = left * right`, by whatever vectors the processor has. All of them give the same sums.
 fn product(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -83,68 +84,119 @@ fn product(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
             return unsafe { product_avx2(left, terms, right, out) };
         }
     }
-    product_in_tiles(left, terms, right, out);
+    // SAFETY: arrays need no feature.
+    unsafe { product_in_tiles::<[f32; 4]>(left, terms, right, out) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn product_avx512(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
-    product_in_tiles(left, terms, right, out);
+    // SAFETY: the function has the feature.
+    unsafe { product_in_tiles::<std::arch::x86_64::__m512>(left, terms, right, out) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn product_avx2(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
-    product_in_tiles(left, terms, right, out);
+    // SAFETY: the function has the feature.
+    unsafe { product_in_tiles::<std::arch::x86_64::__m256>(left, terms, right, out) }
 }
 
-/// The sides of a tile of the result, whose sums stay in registers.
-const TILE: [usize; 2] = [4, 32];
+/// Rows of a tile of the result, whose sums stay in registers.
+const HIGH: usize = 4;
 
+/// # Safety
+/// The processor has the vectors `V`.
 #[inline(always)]
-fn product_in_tiles(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
-    let (rows, columns) = (out.len() / right.columns, right.columns);
-    let [high, wide] = TILE;
-    for column in (0..columns - columns % wide).step_by(wide) {
-        let mut row = 0;
-        while row + high <= rows {
-            tile::<{ TILE[0] }>(left, terms, right, out, [row, column]);
-            row += high;
+unsafe fn product_in_tiles<V: Lanes>(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
+    let (columns, rows) = (right.columns, out.len() / right.columns);
+    assert!(left.len() == rows * terms && right.data.len() == terms * columns);
+    let mut column = 0;
+    while column + V::COUNT <= columns {
+        // SAFETY: as many columns are there.
+        if column + 2 * V::COUNT <= columns {
+            unsafe { columns_of::<V, 2>(left, [rows, terms], right, out, column) };
+            column += 2 * V::COUNT;
+        } else {
+            unsafe { columns_of::<V, 1>(left, [rows, terms], right, out, column) };
+            column += V::COUNT;
         }
-        (row..rows).for_each(|row| tile::<1>(left, terms, right, out, [row, column]));
     }
-    let rest = columns - columns % wide;
-    for row in (0..rows).filter(|_| rest < columns) {
-        let out = &mut out[row * columns + rest..(row + 1) * columns];
+    for row in (0..rows).filter(|_| column < columns) {
+        let out = &mut out[row * columns + column..(row + 1) * columns];
         for term in 0..terms {
             let factor = left[row * terms + term];
-            let right = &right.row(term)[rest..];
+            let right = &right.row(term)[column..];
             out.iter_mut().zip(right).for_each(|(out, x)| *out += factor * x);
         }
     }
 }
 
-/// `ROWS` rows and as many columns as a tile has, from `at`.
+/// `WIDE` vectors of columns of all rows.
+///
+/// # Safety
+/// The processor has the vectors `V`; `left` and `out` have so many rows, and from `column` on there
+/// are as many columns.
 #[inline(always)]
-fn tile<const ROWS: usize>(
+unsafe fn columns_of<V: Lanes, const WIDE: usize>(
     left: &[f32],
-    terms: usize,
+    [rows, terms]: [usize; 2],
     right: &Matrix,
     out: &mut [f32],
-    [row, column]: [usize; 2],
+    column: usize,
 ) {
-    let left: [&[f32]; ROWS] = std::array::from_fn(|r| &left[(row + r) * terms..][..terms]);
-    let mut sums = [[0.0f32; TILE[1]]; ROWS];
-    for term in 0..terms {
-        let first = term * right.columns + column;
-        let Some(factors) = right.data[first..].first_chunk::<{ TILE[1] }>() else { return };
-        for (sums, left) in sums.iter_mut().zip(left) {
-            let factor = left[term];
-            sums.iter_mut().zip(factors).for_each(|(sum, x)| *sum += factor * x);
+    let stride = right.columns;
+    let mut row = 0;
+    while row < rows {
+        // SAFETY: the rows and columns of a tile are there.
+        unsafe {
+            let left = left.as_ptr().add(row * terms);
+            let right = right.data.as_ptr().add(column);
+            let out = out.as_mut_ptr().add(row * stride + column);
+            if row + HIGH <= rows {
+                tile::<V, HIGH, WIDE>(left, terms, right, out, stride);
+                row += HIGH;
+            } else {
+                tile::<V, 1, WIDE>(left, terms, right, out, stride);
+                row += 1;
+            }
         }
     }
-    for (r, sums) in sums.iter().enumerate() {
-        out[(row + r) * right.columns + column..][..TILE[1]].copy_from_slice(sums);
+}
+
+/// A tile of the result. Loops in place of closures, which would not be compiled for the vectors.
+///
+/// # Safety
+/// The processor has the vectors `V`, and all elements of the tile and of its operands are there.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "indices of registers are known when compiling")]
+unsafe fn tile<V: Lanes, const ROWS: usize, const WIDE: usize>(
+    left: *const f32,
+    terms: usize,
+    right: *const f32,
+    out: *mut f32,
+    stride: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sums = [[V::splat(0.0); WIDE]; ROWS];
+        for term in 0..terms {
+            let mut factors = [V::splat(0.0); WIDE];
+            for c in 0..WIDE {
+                factors[c] = V::load(right.add(term * stride + c * V::COUNT));
+            }
+            for r in 0..ROWS {
+                let factor = V::splat(*left.add(r * terms + term));
+                for c in 0..WIDE {
+                    sums[r][c] = sums[r][c].plus_product(factor, factors[c]);
+                }
+            }
+        }
+        for r in 0..ROWS {
+            for c in 0..WIDE {
+                sums[r][c].store(out.add(r * stride + c * V::COUNT));
+            }
+        }
     }
 }
 

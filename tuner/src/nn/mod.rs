@@ -6,6 +6,7 @@
 pub(crate) mod adam;
 pub(crate) mod attention;
 pub(crate) mod chain;
+mod lanes;
 pub(crate) mod linear;
 pub(crate) mod lstm;
 pub(crate) mod matrix;

@@ -1,0 +1,116 @@
+//! Vectors of floats of a processor, for products of matrices.
+//!
+//! ```text
+//! sums = sums.plus_product(x, y)     sums[i] + x[i] * y[i], rounded twice: no product is fused with a
+//!                                    sum, so that all processors give the same
+//! ```
+
+/// A vector register, or an array in its place.
+pub(super) trait Lanes: Copy {
+    const COUNT: usize;
+
+    /// # Safety
+    /// The processor has the vectors.
+    unsafe fn splat(x: f32) -> Self;
+
+    /// # Safety
+    /// The processor has the vectors, and so many floats are there.
+    unsafe fn load(from: *const f32) -> Self;
+
+    /// # Safety
+    /// The processor has the vectors, and there is room for so many floats.
+    unsafe fn store(self, to: *mut f32);
+
+    /// # Safety
+    /// The processor has the vectors.
+    unsafe fn plus_product(self, x: Self, y: Self) -> Self;
+}
+
+impl Lanes for [f32; 4] {
+    const COUNT: usize = 4;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        [x; 4]
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { from.cast::<[f32; 4]>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[f32; 4]>().write_unaligned(self) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus_product(self, x: Self, y: Self) -> Self {
+        std::array::from_fn(|i| self[i] + x[i] * y[i])
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::Lanes;
+
+    impl Lanes for __m512 {
+        const COUNT: usize = 16;
+
+        #[inline(always)]
+        unsafe fn splat(x: f32) -> Self {
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_set1_ps(x) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_loadu_ps(from) }
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_storeu_ps(to, self) }
+        }
+
+        #[inline(always)]
+        unsafe fn plus_product(self, x: Self, y: Self) -> Self {
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_add_ps(self, _mm512_mul_ps(x, y)) }
+        }
+    }
+
+    impl Lanes for __m256 {
+        const COUNT: usize = 8;
+
+        #[inline(always)]
+        unsafe fn splat(x: f32) -> Self {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_set1_ps(x) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_loadu_ps(from) }
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_storeu_ps(to, self) }
+        }
+
+        #[inline(always)]
+        unsafe fn plus_product(self, x: Self, y: Self) -> Self {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_add_ps(self, _mm256_mul_ps(x, y)) }
+        }
+    }
+}
