@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::algorithm::Algorithm;
-use crate::default::{Knob, Knobs, Scheduled, gpu_program, is_sliced, schedule_with};
+use crate::default::{Knob, Knobs, Scheduled, gpu_program, schedule_with};
 use crate::packed::in_turn;
 use crate::price;
 use crate::rules::{Sketch, gpu, nests};
@@ -46,8 +46,8 @@ impl Untuned {
         let ruled = by_rules(task, by);
         let has_contraction = ruled.iter().any(|(sketch, _)| nests::has_contraction(sketch));
         let cheapest_rule = ruled.into_iter().min_by(|a, b| price(&a.1).total_cmp(&price(&b.1)));
-        // The default schedule of a contraction is the same, unless it cuts it into slices.
-        if has_contraction && !is_sliced(rewritten) {
+        // The default schedule of a contraction is the same.
+        if has_contraction {
             return cheapest_rule.map(|(sketch, scheduled)| Untuned::Rules(sketch, scheduled));
         }
         let (choices, default) = cheapest(rewritten);
@@ -67,13 +67,12 @@ impl Untuned {
     }
 }
 
-/// The sketches that rules make of the task without contractions, and with them.
+/// The sketches that rules make of the task without contractions, with them, and in slices.
 fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
     if task.gpu.is_some() {
         return vec![];
     }
-    let both = [nests::sketches(task, by), nests::contraction_sketches(task, by)];
-    both.into_iter().filter_map(|ways| first_or_cheaper(task, ways)).collect()
+    nests::families(task, by).into_iter().filter_map(|ways| first_or_cheaper(task, ways)).collect()
 }
 
 /// The first way, unless another one is clearly cheaper.

@@ -43,7 +43,21 @@ pub(crate) fn shared_write(program: &Program, l: &For, kind: ForKind) -> Option<
 /// Whether the element that `access` names differs between any two iterations of the loop `var`.
 fn tells_apart(block: &Block, access: &Access, var: VarId, extents: &Extents) -> bool {
     let indices: Vec<Expr> = access.indices.iter().map(|index| bound(block, index)).collect();
-    determines(&indices, var, extents)
+    determines(&indices, var, extents) || iterators_tell(block, access, var, extents)
+}
+
+/// The same by the values of iterators: a guard keeps them in their extents, beyond which loops
+/// may run.
+///
+/// ```text
+/// y[vp * 64 + v] with v: 64 = i * 6 + j, i in 0..11, j in 0..6     =>     vp, and so its loop
+/// ```
+fn iterators_tell(block: &Block, access: &Access, var: VarId, extents: &Extents) -> bool {
+    let mut within = extents.clone();
+    block.iters.iter().for_each(|iter| within.set(iter.var, iter.extent));
+    let known = block.iters.iter().filter(|iter| determines(&access.indices, iter.var, &within));
+    let bindings: Vec<Expr> = known.map(|iter| iter.binding.clone()).collect();
+    !bindings.is_empty() && determines(&bindings, var, extents)
 }
 
 /// Whether the value of `var` follows from the values of all `indices`, which are over loops.

@@ -29,6 +29,7 @@ mod raise;
 mod region;
 pub mod rules;
 pub mod schedule;
+mod slices;
 mod switch;
 pub mod task;
 #[cfg(test)]

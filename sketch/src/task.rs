@@ -108,13 +108,16 @@ impl Task {
         let ruled = chosen.is_some();
         let mut all: Vec<Sketch> = chosen.into_iter().collect();
         for by in [algorithm, None].into_iter().filter(|by| *by != Some(Algorithm::Tiles)) {
-            let ways = [nests::sketches(self, by), nests::contraction_sketches(self, by)];
+            let ways = nests::families(self, by);
             for sketch in ways.into_iter().flatten().map(|(sketch, _)| open(sketch)) {
                 if all.iter().all(|other| other.trace != sketch.trace) {
                     all.push(sketch);
                 }
             }
         }
+        let others = Algorithm::ALL.into_iter().filter(|by| Some(*by) != algorithm);
+        let sliced = others.flat_map(|by| nests::sliced_sketches(self, Some(by)));
+        all.extend(sliced.map(|(sketch, _)| open(sketch)));
         (ruled, all)
     }
 

@@ -11,9 +11,9 @@
 use ansc_graph::{BufId, Expr, TensorType};
 
 use super::error::{Cause, Failure, buffer_name};
-use super::moves::{blocks_where, renest, writers};
+use super::moves::{blocks_where, plain_indices, renest, writers};
 use super::query::{block_at, block_at_mut, block_path, buffer_named};
-use super::{Result, Schedule};
+use super::{Result, Schedule, re_index};
 use crate::program::verify::{Written, written};
 use crate::program::{Access, Block, Body, Iter, IterKind, Program, Scope, Stmt};
 use crate::region::Span;
@@ -22,7 +22,8 @@ type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
     /// `block` writes a new buffer of `scope`; a new block, whose name is returned, copies it to where
-    /// the block wrote before. The copy comes after the outermost loop around the block.
+    /// the block wrote before. The copy comes after the outermost loop around the block. If the block does
+    /// not write at its iterators themselves, these are the axes of the new buffer, and those of the copy.
     pub fn cache_write(&mut self, block: &str, scope: Scope) -> Result<String> {
         self.apply("cache_write", |program| cache_write(program, block, scope))
     }
@@ -41,7 +42,11 @@ fn cache_write(program: &mut Program, name: &str, scope: Scope) -> Checked<Strin
     let path = block_path(program, name)?;
     let block = block_at(program, &path);
     // Of an arg-reduction, the positions.
-    let original = block.body.writes().last().expect("every block writes").buffer;
+    let written = block.body.writes().into_iter().next_back().expect("every block writes");
+    if plain_indices(&written.indices).is_none() {
+        return re_index::write(program, name, scope, |_| true);
+    }
+    let original = written.buffer;
     let uses = |b: &Block| b.buffers().contains(&original);
     let writes = |b: &Block| b.body.writes().iter().any(|a| a.buffer == original);
     for other in blocks_where(program, |b| uses(b) && !writes(b)) {

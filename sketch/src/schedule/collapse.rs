@@ -41,7 +41,7 @@ fn collapse(program: &mut Program) -> Checked<()> {
 }
 
 /// The block of a nest whose loops are its iterators.
-fn own_block(nest: &Stmt) -> Checked<&Block> {
+pub(super) fn own_block(nest: &Stmt) -> Checked<&Block> {
     let (mut loops, mut at) = (vec![], nest);
     loop {
         match at {

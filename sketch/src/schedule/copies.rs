@@ -78,7 +78,7 @@ fn twin_buffers(program: &mut Program, buffers: &[BufId]) -> BTreeMap<BufId, Buf
     buffers.iter().map(twin).collect()
 }
 
-fn redirect(block: &mut Block, buffers: &BTreeMap<BufId, BufId>) {
+pub(super) fn redirect(block: &mut Block, buffers: &BTreeMap<BufId, BufId>) {
     redirect_reads(block, &|buffer, at| Some(Expr::Load(*buffers.get(&buffer)?, at.to_vec())));
     redirect_writes(&mut block.body, &|access| {
         access.buffer = buffers.get(&access.buffer).copied().unwrap_or(access.buffer);

@@ -158,6 +158,8 @@ pub enum Cause {
     NoAddend,
     #[error("`{other}` reads in each iteration what `{block}` has added up so far")]
     Running { block: String, other: String },
+    #[error("the last result cannot be cut into slices of {lengths:?}")]
+    NoSlices { lengths: Vec<usize> },
     #[error("there is no intrinsic `{0}`")]
     NoSuchIntrinsic(String),
     #[error("the loops do not do what `{intrinsic}` does: {what}")]

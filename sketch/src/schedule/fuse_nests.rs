@@ -17,7 +17,7 @@ use ansc_graph::{BufId, Expr, VarId};
 use super::annotate::Annotation;
 use super::copies;
 use super::error::{Cause, Failure, buffer_name};
-use super::query::{blocks_under, bound_to, simplify_under};
+use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path, simplify_under};
 use super::{LoopRef, Result, Schedule};
 use crate::affine::{Extents, Sum};
 use crate::disjoint::{self, bound};
@@ -37,6 +37,12 @@ struct Notes {
     few: usize,
 }
 
+impl Notes {
+    fn has(&self, l: VarId) -> bool {
+        self.places.contains_key(&l) || self.more.contains(&l)
+    }
+}
+
 /// A nest that is to be: its loops, and what is inside of them.
 struct Nest {
     loops: Vec<For>,
@@ -44,8 +50,8 @@ struct Nest {
 }
 
 impl Schedule {
-    /// Takes apart all nests of the root that begin with a loop that has one of the notes: each
-    /// group of statements under loops with the note `outer` becomes a nest of its own, in order,
+    /// Takes apart all nests of the root, or of a parallel loop there, that begin with a loop that has
+    /// one of the notes: each group of statements under loops with the note `outer` becomes a nest of its own, in order,
     /// under one loop, which runs over those around the group in the order of their notes. If that
     /// has fewer iterations than `few`, loops with the note `more` directly in the group leave it
     /// and join, as the innermost. Nothing that one iteration or group writes is touched by
@@ -113,36 +119,50 @@ impl Schedule {
 }
 
 fn take_apart(program: &mut Program, notes: &Notes, kind: ForKind) -> Checked<copies::Twins> {
-    let is_noted = |v: &VarId| notes.places.contains_key(v) || notes.more.contains(v);
-    let begins = |s: &Stmt| matches!(s, Stmt::For(l) if is_noted(&l.var));
-    let (mut body, mut fused) = (vec![], vec![]);
-    for stmt in std::mem::take(&mut program.body) {
-        if !begins(&stmt) {
-            body.push(stmt);
-            continue;
-        }
-        check_apart(program, &stmt, notes)?;
-        let mut nests = vec![];
-        gather(vec![stmt], &[], &|l| notes.places.contains_key(&l.var), &mut nests);
-        let nests: Vec<Nest> = nests.into_iter().flat_map(|nest| joined(nest, notes)).collect();
-        check_groups(program, &nests)?;
-        for nest in nests {
-            let (stmts, l) = one_loop(program, nest, notes);
-            body.extend(stmts);
-            fused.extend(l);
-        }
-    }
-    program.body = body;
+    let (stmts, mut fused) = (std::mem::take(&mut program.body), vec![]);
+    program.body = apart(program, stmts, notes, &mut fused)?;
     let twins = copies::own_names(program);
-    for root in 0..program.body.len() {
-        let Stmt::For(l) = &program.body[root] else { continue };
-        let var = l.var;
-        if fused.contains(&LoopRef(var)) {
-            simplify_under(program, &[root], &[var]);
-            set_kind(program, root, kind)?;
-        }
+    for l in fused {
+        let path = loop_path(program, l)?;
+        simplify_under(program, &path, &[l.0]);
+        set_kind(program, &path, kind)?;
     }
     Ok(twins)
+}
+
+/// Statements with nests of their own for those that begin with a loop that has a note; `fused` are
+/// the new loops.
+fn apart(
+    program: &mut Program,
+    stmts: Vec<Stmt>,
+    notes: &Notes,
+    fused: &mut Vec<LoopRef>,
+) -> Checked<Vec<Stmt>> {
+    let mut body = vec![];
+    for stmt in stmts {
+        match stmt {
+            Stmt::For(l) if notes.has(l.var) => {
+                let stmt = Stmt::For(l);
+                check_apart(program, &stmt, notes)?;
+                let mut nests = vec![];
+                gather(vec![stmt], &[], &|l| notes.places.contains_key(&l.var), &mut nests);
+                let nests: Vec<Nest> =
+                    nests.into_iter().flat_map(|nest| joined(nest, notes)).collect();
+                check_groups(program, &nests)?;
+                for nest in nests {
+                    let (stmts, l) = one_loop(program, nest, notes);
+                    body.extend(stmts);
+                    fused.extend(l);
+                }
+            }
+            Stmt::For(mut l) if l.kind == ForKind::Parallel => {
+                l.body = apart(program, std::mem::take(&mut l.body), notes, fused)?;
+                body.push(Stmt::For(l));
+            }
+            other => body.push(other),
+        }
+    }
+    Ok(body)
 }
 
 /// The groups under loops of which `is_outer` holds, each with these loops.
@@ -196,19 +216,18 @@ fn one_loop(program: &mut Program, nest: Nest, notes: &Notes) -> (Vec<Stmt>, Opt
     (vec![Stmt::For(Box::new(l))], Some(LoopRef(var)))
 }
 
-fn set_kind(program: &mut Program, root: usize, kind: ForKind) -> Checked<()> {
-    let Stmt::For(l) = &program.body[root] else { return Ok(()) };
-    match disjoint::shared_write(program, l, ForKind::Parallel) {
-        Some((block, buffer)) => {
-            let buffer = buffer_name(program, buffer);
-            Err(Cause::SharedWrites { block, buffer }.at_loop(LoopRef(l.var)))
-        }
-        None => {
-            let Stmt::For(l) = &mut program.body[root] else { return Ok(()) };
-            l.kind = kind;
-            Ok(())
-        }
+fn set_kind(program: &mut Program, path: &[usize], kind: ForKind) -> Checked<()> {
+    let l = loop_at(program, path);
+    let at = LoopRef(l.var);
+    if kind == ForKind::Parallel && path.len() != 1 {
+        return Err(Cause::NotOutermost.at_loop(at));
     }
+    if let Some((block, buffer)) = disjoint::shared_write(program, l, ForKind::Parallel) {
+        let buffer = buffer_name(program, buffer);
+        return Err(Cause::SharedWrites { block, buffer }.at_loop(at));
+    }
+    loop_at_mut(program, path).kind = kind;
+    Ok(())
 }
 
 /// No sum goes on over the loops, and nothing that is written under them is read there, but for

@@ -95,11 +95,13 @@ pub(super) fn remove_block(program: &mut Program, path: &Path) -> Block {
     block
 }
 
-/// `block` under fresh serial loops, one for each iterator, that cover `spans`.
+/// `block` under fresh serial loops, one for each iterator, that cover `spans`. Conditions over its
+/// iterators are its own, and stay; those over loops tell where these overran.
 pub(super) fn renest(program: &mut Program, mut block: Block, spans: &[Span]) -> Stmt {
     let mut loops = Vec::with_capacity(spans.len());
     let mut extents = Extents::of(program);
     let mut guards = vec![];
+    let own = own_conditions(&block);
     for (iter, span) in block.iters.iter_mut().zip(spans) {
         let name = program.vars[iter.var.index()].clone();
         let var = program.add_var(name.strip_prefix('v').unwrap_or(&name));
@@ -111,9 +113,16 @@ pub(super) fn renest(program: &mut Program, mut block: Block, spans: &[Span]) ->
         loops.push(For { var, extent, kind: ForKind::Serial, body: vec![] });
     }
     let needed = guards.into_iter().filter(|g| affine::decided(g, &extents) != Some(true));
-    block.predicate = tree::conjunction(needed);
+    block.predicate = tree::conjunction(needed.chain(own));
     let mut nest = tree::nest(loops, vec![Stmt::Block(Box::new(block))]);
     nest.pop().expect("one statement")
+}
+
+/// The parts of the block's predicate that are over its iterators.
+pub(super) fn own_conditions(block: &Block) -> Vec<Expr> {
+    let is_own = |v: &VarId| block.iters.iter().any(|iter| iter.var == *v);
+    let parts = block.predicate.iter().flat_map(tree::conjuncts);
+    parts.filter(|part| part.vars().iter().all(is_own)).cloned().collect()
 }
 
 /// Puts `stmt` into the body of `l` at `index`.

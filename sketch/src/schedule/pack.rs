@@ -180,12 +180,7 @@ fn pack(
     let copy = copy_block(program, &format!("{buffer}_pack"), packed, value, inside);
     let name = copy.name.clone();
     let spans: Vec<Span> = copy.iters.iter().map(|i| Span::whole(i.extent)).collect();
-    let inside = copy.predicate.clone();
-    let mut nest = renest(program, copy, &spans);
-    tree::visit_blocks_mut(std::slice::from_mut(&mut nest), &mut |block| {
-        let own = block.predicate.take();
-        block.predicate = tree::conjunction(inside.clone().into_iter().chain(own));
-    });
+    let nest = renest(program, copy, &spans);
     program.body.insert(path[0], nest);
     Ok(name)
 }

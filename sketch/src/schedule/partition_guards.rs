@@ -12,7 +12,7 @@
 //! A convolution that reads its padding through a select reads without one in all tiles but those
 //! at the ends.
 
-use ansc_graph::Expr;
+use ansc_graph::{Expr, VarId};
 
 use super::copies::Twins;
 use super::error::Failure;
@@ -21,7 +21,7 @@ use super::query::{blocks_under, loop_at, loop_at_mut, loop_path};
 use super::{LoopRef, Result, Schedule};
 use crate::affine::{self, Digit, Extents, Source};
 use crate::disjoint::bound;
-use crate::program::{Block, Program};
+use crate::program::{Block, ForKind, Program};
 use crate::region;
 use crate::tree;
 
@@ -30,7 +30,7 @@ type Checked<T> = std::result::Result<T, Failure>;
 impl Schedule {
     /// Parts the serial loop `l` into at most three: the iterations in which every guard and every
     /// condition of a select that the loop decides holds, whatever other loops do, and those before
-    /// and after. Conditions that hold or fail in all of a part are simplified there. Where there
+    /// and after; what a parallel loop around `l` decides, too, is left. Conditions that hold or fail in all of a part are simplified there. Where there
     /// is no such iteration, or no such condition, the loop stays as it is. The parts are what
     /// [`loop_partition`](Schedule::loop_partition) makes of the loop.
     pub fn partition_guards(&mut self, l: LoopRef) -> Result<Vec<LoopRef>> {
@@ -63,13 +63,17 @@ fn partition_guards(program: &mut Program, l: LoopRef) -> Checked<(Vec<LoopRef>,
 
 /// The iterations in which all conditions that the loop decides hold.
 fn inside(program: &Program, l: LoopRef) -> Checked<Option<(usize, usize)>> {
-    let target = loop_at(program, &loop_path(program, l)?);
+    let path = loop_path(program, l)?;
+    let target = loop_at(program, &path);
+    let above = tree::loops_above(&program.body, &path);
+    let is_apart = |v: &VarId| above.iter().any(|f| f.var == *v && f.kind == ForKind::Parallel);
     let extents = Extents::of(program);
     let whole = (0, i64::try_from(target.extent).unwrap_or(i64::MAX));
     let (mut range, mut is_decided) = (whole, false);
     for block in blocks_under(target) {
-        for condition in conditions(block) {
-            if let Some((begin, end)) = holds(&bound(block, condition), l, &extents) {
+        let all = conditions(block).into_iter().map(|condition| bound(block, condition));
+        for condition in all.filter(|condition| !condition.vars().iter().any(is_apart)) {
+            if let Some((begin, end)) = holds(&condition, l, &extents) {
                 range = (range.0.max(begin), range.1.min(end));
                 is_decided = true;
             }

@@ -71,7 +71,8 @@ impl Schedule {
     /// annotations and kinds of loops. Without a guard that depends on `l` nothing happens. If no
     /// iteration is complete, `l` is gone.
     ///
-    /// Guards of other forms stay, those that do not depend on `l` too; but a loop of one
+    /// Guards of other forms stay, those that do not depend on `l` too, and those that depend on a
+    /// parallel loop around `l`, which nobody parts; but a loop of one
     /// iteration, on which nothing depends, decides all guards over loops inside of it. No
     /// reduction that a parted loop drives initialises its result under it, and no parted loop is
     /// parallel, bound or pipelined.
@@ -111,14 +112,19 @@ struct Guard {
 /// The guards of blocks under `l` that it decides.
 fn guards(program: &Program, path: &Path, l: LoopRef) -> Checked<Vec<Guard>> {
     let extents = Extents::of(program);
-    let above: Vec<VarId> = tree::loops_above(&program.body, path).iter().map(|f| f.var).collect();
+    let (parallel, above): (Vec<&For>, Vec<&For>) =
+        tree::loops_above(&program.body, path).iter().partition(|f| f.kind == ForKind::Parallel);
     let mut guards = vec![];
     for block in blocks_under(loop_at(program, path)) {
         for part in block.predicate.iter().flat_map(tree::conjuncts) {
             let Some(limit) = region::limit(block, part, &extents) else { continue };
             let depends =
                 |on: &dyn Fn(VarId) -> bool| limit.0.terms.keys().any(|d| d.depends_on(&on));
-            let is_outer = depends(&|v| above.contains(&v));
+            let is_one_of = |loops: &[&For], v: VarId| loops.iter().any(|f| f.var == v);
+            let is_outer = depends(&|v| is_one_of(&above, v));
+            if depends(&|v| is_one_of(&parallel, v)) {
+                continue;
+            }
             // No sum depends on a loop of one iteration; all that it contains is in that.
             if !depends(&|v| v == l.0) && (extents.get(l.0) != Some(1) || is_outer) {
                 continue;

@@ -12,7 +12,7 @@ use ansc_graph::{BufId, Expr, TensorType};
 use super::cache::{new_buffer_of, redirect_reads, redirect_writes};
 use super::compute_at::loads_of;
 use super::error::{Cause, Failure, buffer_name};
-use super::moves::{check_only_writer, readers, renest, writers};
+use super::moves::{check_only_writer, own_conditions, readers, renest, writers};
 use super::query::{block_at, block_at_mut, block_path, buffer_named};
 use super::{Result, Schedule};
 use crate::affine::{Extents, Sum};
@@ -37,7 +37,7 @@ impl Schedule {
     /// of its spatial iterators; a new block, whose name is returned, copies it to where it was written
     /// before, after the outermost loop around `block`.
     pub fn re_index_write(&mut self, block: &str, scope: Scope) -> Result<String> {
-        self.apply("re_index_write", |program| write(program, block, scope))
+        self.apply("re_index_write", |program| write(program, block, scope, |i| i.extent != 1))
     }
 }
 
@@ -71,7 +71,13 @@ fn read(program: &mut Program, name: &str, original: BufId, scope: Scope) -> Che
     Ok(insert_copy(program, path[0], &base, &iters, copied))
 }
 
-fn write(program: &mut Program, name: &str, scope: Scope) -> Checked<String> {
+/// The same with axes for those of the iterators that are wanted; the others have one value.
+pub(super) fn write(
+    program: &mut Program,
+    name: &str,
+    scope: Scope,
+    is_wanted: impl Fn(&Iter) -> bool,
+) -> Checked<String> {
     let path = block_path(program, name)?;
     check_only_writer(program, &path)?;
     let block = block_at(program, &path);
@@ -87,9 +93,11 @@ fn write(program: &mut Program, name: &str, scope: Scope) -> Checked<String> {
         let buffer = buffer_name(program, dst.buffer);
         return Err(Cause::OtherReaders { buffer }.at_block(&block_at(program, &near).name));
     }
-    let iters = used_iters(block, &dst.indices);
-    let all_used = |i: &Iter| i.kind == IterKind::Reduce || i.extent == 1 || iters.contains(i);
-    if !block.iters.iter().all(all_used) {
+    let used = used_iters(block, &dst.indices);
+    let all_used = |i: &Iter| i.kind == IterKind::Reduce || i.extent == 1 || used.contains(i);
+    let spatial = block.iters.iter().filter(|i| i.kind == IterKind::Spatial);
+    let iters: Vec<Iter> = spatial.filter(|i| is_wanted(i)).cloned().collect();
+    if !own_conditions(block).is_empty() || !block.iters.iter().all(all_used) {
         return Err(Cause::IndexNotPlain.at_block(name));
     }
     let cache = new_axes(program, dst.buffer, &iters, scope)?;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use ansc_graph::{Expr, VarId};
 
 use super::error::{Cause, Failure};
-use super::moves::check_parallel;
+use super::moves::{check_parallel, own_conditions};
 use super::query::{block_at, block_path};
 use super::{Result, Schedule};
 use crate::affine::{self, Extents};
@@ -23,8 +23,9 @@ type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
     /// `map` takes the values of the block's iterators to those of new ones, and back: it is a
-    /// bijection that mixes no spatial iterator with one of a reduction. The block has no predicate, and its
-    /// iterators are, in their order, the innermost loops around it, which are serial and contain nothing else.
+    /// bijection that mixes no spatial iterator with one of a reduction. The block has no predicate but over
+    /// its iterators, which are, in their order, the innermost loops around it, and contain nothing else.
+    /// The first ones, if the map leaves them alone, keep their loops; the others are serial.
     pub fn transform_block_layout(&mut self, block: &str, map: &IndexMap) -> Result<()> {
         self.apply("transform_block_layout", |program| transform(program, block, map))
     }
@@ -32,7 +33,8 @@ impl Schedule {
 
 fn transform(program: &mut Program, name: &str, map: &IndexMap) -> Checked<()> {
     let path = block_path(program, name)?;
-    let nest = own_nest(program, &path)?;
+    let kept = kept(map);
+    let nest = own_nest(program, &path, kept)?;
     let mut block = block_at(program, &path).clone();
     if matches!(block.body, Body::ArgReduce { .. }) {
         return Err(Cause::ArgReduction.at_block(name));
@@ -46,7 +48,8 @@ fn transform(program: &mut Program, name: &str, map: &IndexMap) -> Checked<()> {
     let shape = map.shape(&lengths).ok_or_else(|| refused("it is no bijection"))?;
     let kinds = kinds(&block, map).ok_or_else(|| refused("it mixes kinds of iterators"))?;
 
-    let (loops, iters) = fresh(program, &shape, &kinds);
+    let (loops, mut iters) = fresh(program, &shape[kept..], &kinds[kept..]);
+    iters.splice(..0, block.iters[..kept].iter().cloned());
     let old: BTreeMap<VarId, Expr> = {
         let at: Vec<Expr> = iters.iter().map(|i| Expr::Var(i.var)).collect();
         block.iters.iter().map(|i| i.var).zip(back.apply(&at)).collect()
@@ -61,24 +64,38 @@ fn transform(program: &mut Program, name: &str, map: &IndexMap) -> Checked<()> {
     check_parallel(program)
 }
 
-/// Where the loops begin that are the block's iterators.
-fn own_nest(program: &Program, path: &Path) -> Checked<Path> {
+/// How many of the first iterators the map leaves alone.
+fn kept(map: &IndexMap) -> usize {
+    let is_alone = |place: usize| {
+        let mut others = map.outputs().iter().enumerate().filter(|(at, _)| *at != place);
+        others.all(|(_, e)| !e.vars().contains(&VarId::new(place)))
+    };
+    let outputs = map.outputs().iter().enumerate();
+    outputs.take_while(|(at, e)| **e == Expr::var(*at) && is_alone(*at)).count()
+}
+
+/// Where the loops begin that are the block's iterators, without the first `kept`.
+fn own_nest(program: &Program, path: &Path, kept: usize) -> Checked<Path> {
     let block = block_at(program, path);
     let loops = tree::loops_above(&program.body, path);
-    if block.predicate.is_some() {
+    if block
+        .predicate
+        .as_ref()
+        .is_some_and(|p| own_conditions(block).len() < tree::conjuncts(p).len())
+    {
         return Err(Cause::HasPredicate.at_block(&block.name));
     }
     let first = loops.len().checked_sub(block.iters.len());
     let own = first.map(|first| &loops[first..]);
-    let fits = |(l, i): (&&For, &Iter)| {
+    let fits = |(at, (l, i)): (usize, (&&For, &Iter))| {
         i.binding == Expr::Var(l.var)
             && i.extent == l.extent
-            && l.kind == ForKind::Serial
+            && (at < kept || l.kind == ForKind::Serial)
             && l.body.len() == 1
     };
     match (first, own) {
-        (Some(first), Some(own)) if own.iter().zip(&block.iters).all(fits) => {
-            Ok(path[..=first].to_vec())
+        (Some(first), Some(own)) if own.iter().zip(&block.iters).enumerate().all(fits) => {
+            Ok(path[..=first + kept].to_vec())
         }
         _ => Err(Cause::BindingNotPlain.at_block(&block.name)),
     }

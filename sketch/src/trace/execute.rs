@@ -207,6 +207,11 @@ impl Recorder {
         Ok(())
     }
 
+    pub(super) fn slice_by(&mut self, lengths: &[Number], key: &str) -> Result<()> {
+        let lengths = lengths.iter().map(|&n| self.length(n)).collect::<Result<Vec<_>>>()?;
+        Ok(self.schedule.slice(&lengths, key)?)
+    }
+
     pub(super) fn fuse_loops(&mut self, loops: &[LoopVar]) -> Result<LoopRef> {
         Ok(self.schedule.fuse(&self.loop_refs(loops)?)?)
     }

@@ -227,7 +227,12 @@ instructions! { r:
     /// The same, and these loops run in parallel.
     ParallelNests parallel_nests(outer: String, more: String, few: Number)
         => r.fuse_nests_of(outer, more, *few, ForKind::Parallel);
-    /// The same for each innermost loop whose values are chosen among several tensors.
+    /// Cuts the last result into slices of these lengths along its first axes, and all nests that
+    /// feed one slice at a time; their loops over slices have the note.
+    Slice slice(lengths: Vec<Number>, key: String) => r.slice_by(lengths, key);
+    /// Makes one loop of all that have the note, and local memory of what stands between nests.
+    JoinNoted join_noted(key: String) => r.schedule.join_noted(key).map_err(StepError::from);
+    /// Parts each innermost loop whose values are chosen among several tensors.
     PartitionChoices partition_choices() => r.part_choices();
     /// Does the iterations of every loop with this note side by side.
     JamNoted jam_noted(key: String) => r.schedule.jam_noted(key).map_err(StepError::from);

@@ -41,7 +41,7 @@ pub(crate) struct Nested {
 }
 
 /// Whether two stages of the subgraph would become one nest.
-pub(in crate::default) fn has_nested(compute: &Compute) -> bool {
+pub(crate) fn has_nested(compute: &Compute) -> bool {
     let done = vec![true; compute.stages.len()];
     (0..done.len()).any(|stage| Nested::of(compute, stage, &done).is_some())
 }

@@ -15,6 +15,7 @@ use super::{Answer, Fault, Question, Subject, Touch};
 use crate::affine::{Digit, Source, Sum};
 use crate::disjoint::determines;
 use crate::program::{For, ForKind, Program, Scope, ThreadAxis};
+use crate::region::Span;
 
 /// Pairs of accesses that are looked at under one loop; programs with more have long tables of
 /// cases.
@@ -143,7 +144,7 @@ impl<'p> Race<'_, 'p> {
         let of_a = self.sums(a);
         let of_b = if is_same(a, b) { of_a.clone() } else { self.sums(b) };
         of_a.iter().zip(&of_b).any(|(a, b)| self.is_own_part(a, b))
-            || self.same_axes_tell(&of_a, &of_b)
+            || self.same_axes_tell((a, b), (&of_a, &of_b))
             || (!is_same(a, b) && self.boxes_are_apart(a, b))
     }
 
@@ -192,10 +193,35 @@ impl<'p> Race<'_, 'p> {
 
     /// Whether axes that are the same in both tell the iteration. Loops outside stand still; of
     /// those inside, each access has its own.
-    fn same_axes_tell(&self, a: &[Sum], b: &[Sum]) -> bool {
-        let same = a.iter().zip(b).filter(|(a, b)| a == b).map(|(a, _)| a.to_expr());
-        let same: Vec<Expr> = same.collect();
+    fn same_axes_tell(&mut self, (a, b): (Touch<'p>, Touch<'p>), sums: (&[Sum], &[Sum])) -> bool {
+        let mut same: Vec<Expr> = vec![];
+        let (of_a, of_b) = (self.box_of(a), self.box_of(b));
+        for ((a, b), spans) in sums.0.iter().zip(sums.1).zip(of_a.spans.iter().zip(&of_b.spans)) {
+            match a == b {
+                true => same.push(a.to_expr()),
+                false => same.extend(self.same_part(spans)),
+            }
+        }
         !same.is_empty() && determines(&same, self.l.var, &self.subject.extents)
+    }
+
+    /// The box that an access touches in one iteration.
+    fn box_of(&mut self, touch: Touch<'p>) -> Region {
+        region(self.subject, touch, self.depth + 1)
+    }
+
+    /// What the loop adds to an axis, if that is the same in both accesses where the axis is: what
+    /// loops inside add is less than a step of it.
+    ///
+    /// ```text
+    /// y[p % 2 * 4 + i] and y[p % 2 * 4 + j], i and j in 0..4     =>    p % 2 * 4
+    /// ```
+    fn same_part(&self, (a, b): (&Span, &Span)) -> Option<Expr> {
+        let (own, _) = a.min.clone().partition(|d, _| d.depends_on(&|v| v == self.l.var));
+        let step = own.terms.values().map(|by| by.unsigned_abs()).reduce(gcd)?;
+        let distance = b.min.clone().minus(&a.min).as_constant()?;
+        let end = a.extent.max(distance.checked_add(b.extent)?);
+        (end.abs_diff(distance.min(0)) <= step).then(|| own.to_expr())
     }
 
     fn boxes_are_apart(&mut self, a: Touch<'p>, b: Touch<'p>) -> bool {
@@ -224,6 +250,10 @@ impl<'p> Race<'_, 'p> {
             of_a.iter().any(|element| of_b.contains(element))
         })
     }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn is_same(a: Touch<'_>, b: Touch<'_>) -> bool {

@@ -18,6 +18,7 @@ mod parts;
 mod points;
 mod rows;
 mod scans;
+mod slices;
 mod squares;
 mod tensor;
 mod transform;
@@ -50,6 +51,9 @@ struct Nests {
     /// its block.
     compute: Compute,
     recorder: Recorder,
+    /// Loops around every nest, over slices: the rules schedule what is inside, as if there were
+    /// nothing else.
+    outer: usize,
 }
 
 /// Writes the nest of the stage, and of some after it, if they are of the rule's kind; tells how
@@ -80,6 +84,11 @@ const CONTRACTION: &str = "contraction";
 /// Ways that rules have at most.
 const WAYS: usize = 4;
 
+/// All sketches, in families of those that differ little, of which the first is the fastest.
+pub(crate) fn families(task: &Arc<Task>, by: Option<Algorithm>) -> [Vec<(Sketch, Scheduled)>; 3] {
+    [sketches, contraction_sketches, sliced_sketches].map(|family| family(task, by))
+}
+
 /// The sketches of a subgraph, as it is or as an algorithm computes it, with the program that each
 /// is by its first candidates. None where there is a stage that no rule knows.
 pub(crate) fn sketches(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
@@ -93,15 +102,33 @@ pub(crate) fn contraction_sketches(
     by: Option<Algorithm>,
 ) -> Vec<(Sketch, Scheduled)> {
     let Ok(nests) = Nests::as_they_are(task, by) else { return vec![] };
-    let mut all = all_ways(|way| {
-        let (mut nests, rules) = nests.clone().written(way, &WITH_CONTRACTIONS)?;
-        if has_choices(nests.recorder.schedule().program()) {
-            nests.recorder.partition_choices().ok()?;
-        }
-        complete((nests, rules))
-    });
+    let mut all = all_ways(|way| in_parts(nests.clone().written(way, &WITH_CONTRACTIONS)?));
     all.retain(|(sketch, _)| has_contraction(sketch));
     all
+}
+
+/// The same for subgraphs whose stages feed one another slice by slice, where that pays.
+pub(crate) fn sliced_sketches(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
+    let Ok(nests) = Nests::as_they_are(task, by) else { return vec![] };
+    slices::cuts(&nests).map_or(vec![], |cuts| {
+        all_ways(|way| in_parts(slices::written(nests.clone(), &cuts, way)?))
+    })
+}
+
+/// The same for each possible cut, whether it pays or not.
+#[cfg(test)]
+pub(crate) fn every_slice(task: &Arc<Task>) -> Vec<Option<(Sketch, Scheduled)>> {
+    let nests = Nests::as_they_are(task, None).expect("a subgraph");
+    let cuts = slices::every_cut(&nests);
+    cuts.iter().map(|cuts| in_parts(slices::written(nests.clone(), cuts, 0)?)).collect()
+}
+
+/// The sketch of nests whose last instruction parts choices among tensors, if there are some.
+fn in_parts((mut nests, rules): (Nests, Vec<String>)) -> Option<(Sketch, Scheduled)> {
+    if has_choices(nests.recorder.schedule().program()) {
+        nests.recorder.partition_choices().ok()?;
+    }
+    complete((nests, rules))
 }
 
 /// Whether the rule of contractions wrote one of the nests.
@@ -148,7 +175,16 @@ fn complete((mut nests, rules): (Nests, Vec<String>)) -> Option<(Sketch, Schedul
 impl Nests {
     /// Each stage by the first of the rules that knows it, with the names of these.
     fn written(self, way: usize, rules: &[(&str, Rule)]) -> Option<(Nests, Vec<String>)> {
-        let (mut nests, mut stage, mut names) = (self, 0, vec![]);
+        self.written_from(0, way, rules)
+    }
+
+    fn written_from(
+        self,
+        first: usize,
+        way: usize,
+        rules: &[(&str, Rule)],
+    ) -> Option<(Nests, Vec<String>)> {
+        let (mut nests, mut stage, mut names) = (self, first, vec![]);
         while stage < nests.compute.stages.len() {
             if nests.stage(stage).ty.is_empty() {
                 stage += 1;
@@ -192,7 +228,7 @@ impl Nests {
     fn of(recorder: Recorder) -> Result<Nests, StepError> {
         let task = recorder.task.clone().ok_or(StepError::NoTask)?;
         let compute = raise(recorder.schedule().program()).ok_or(StepError::Unfit)?;
-        Ok(Nests { task, compute, recorder })
+        Ok(Nests { task, compute, recorder, outer: 0 })
     }
 
     fn stage(&self, stage: usize) -> &Stage {
@@ -201,6 +237,31 @@ impl Nests {
 
     fn block(&mut self, stage: usize) -> Result<BlockVar, StepError> {
         self.recorder.get_block(&self.compute.stages[stage].name)
+    }
+
+    /// The loops around a block, but for those around the whole nest.
+    fn loops(&mut self, block: BlockVar) -> Result<Vec<LoopVar>, StepError> {
+        Ok(self.recorder.get_loops(block)?.split_off(self.outer))
+    }
+
+    /// Runs the loop, the outermost one of its nest, in parallel. In a slice nothing does.
+    fn parallel(&mut self, l: LoopVar) -> Result<(), StepError> {
+        if self.outer == 0 { self.recorder.parallel(l) } else { Ok(()) }
+    }
+
+    /// A block that takes over what another one writes, which writes to local memory instead.
+    fn cache_write(&mut self, block: BlockVar) -> Result<BlockVar, StepError> {
+        let copy = self.recorder.cache_write(block, Scope::Local)?;
+        self.in_slices(copy)?;
+        Ok(copy)
+    }
+
+    /// A new nest becomes one of slices.
+    fn in_slices(&mut self, block: BlockVar) -> Result<(), StepError> {
+        match self.outer {
+            0 => Ok(()),
+            _ => slices::mark(&mut self.recorder, block),
+        }
     }
 
     /// The block that initialises what another one updates.

@@ -18,7 +18,6 @@ use std::collections::BTreeSet;
 use ansc_graph::{Combiner, Stage};
 
 use super::Nests;
-use crate::program::Scope;
 use crate::schedule::Rest;
 use crate::trace::{BlockVar, LoopVar, Number, StepError};
 
@@ -61,24 +60,26 @@ impl Part {
         if is_wide(&s, bound, lanes) {
             let vectors = s.ty.shape[s.ty.rank() - 1] / lanes;
             let vectors = nests.choose(&at_most(&PARTIALS, vectors))?;
-            let last = nests.recorder.cache_write(block, Scope::Local)?;
+            let last = nests.cache_write(block)?;
             let kind = Kind::Columns { terms: block, vectors, place: None };
             return Ok(part(last, lanes, kind));
         }
         let extents = &s.extents()[s.ty.rank()..];
         let narrow = extents.last().map_or(1, |&extent| narrowed(lanes, extent));
         if is_arg(&s) || extents.last().is_none_or(|&extent| extent < narrow) {
-            let last = nests.recorder.cache_write(block, Scope::Local)?;
+            let last = nests.cache_write(block)?;
             nests.keep_local(block)?;
             return Ok(part(last, lanes, Kind::Points { terms: block }));
         }
         let vectors = nests.choose(&at_most(&PARTIALS, extents[extents.len() - 1] / narrow))?;
+        let axes = nests.outer + s.ty.rank();
         let r = &mut nests.recorder;
         let loops = r.get_loops(block)?;
         let parts = r.split(loops[loops.len() - 1], &[0.into(), vectors, narrow.into()])?;
         let lane = r.fuse(&parts[1..])?;
-        let terms = r.rfactor(block, lane, s.ty.rank())?;
+        let terms = r.rfactor(block, lane, axes)?;
         nests.keep_local(terms)?;
+        nests.in_slices(block)?;
         Ok(part(block, narrow, Kind::Partial { terms, reduced: extents.len() }))
     }
 

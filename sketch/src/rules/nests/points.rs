@@ -21,14 +21,16 @@ use super::parts::in_vectors;
 use crate::default::is_transposed;
 use crate::doubling::Doubling;
 use crate::schedule::Rest;
-use crate::switch::is_switch;
+use crate::switch::Squares;
 use crate::trace::{LoopVar, StepError};
 use crate::walk::{self, PARALLEL_ITERATIONS, is_worthwhile, merged};
 
 pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
     let s = nests.stage(stage);
     let is_step = Doubling::of_stage(s).is_some();
-    let is_other = is_switch(s) || is_step || is_transposed(&nests.compute, &nests.task.machine, s);
+    let done: Vec<bool> = (0..nests.compute.stages.len()).map(|other| other < stage).collect();
+    let is_square = Squares::of(&nests.compute, stage, &done).is_some();
+    let is_other = is_square || is_step || is_transposed(&nests.compute, &nests.task.machine, s);
     if s.reduce.is_some() || s.ty.is_empty() || is_other {
         return Ok(None);
     }
@@ -36,7 +38,7 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<
     let groups = walk::groups(&nests.compute, s, 0..s.ty.rank());
     let plan = Plan::of(s, &groups, lanes);
     let block = nests.block(stage)?;
-    let loops = nests.recorder.get_loops(block)?;
+    let loops = nests.loops(block)?;
     let mut axes = nests.merged(&loops, &groups)?;
     let Some(last) = axes.pop() else { return Ok(Some(1)) };
     let mut outer = axes[..plan.outer].to_vec();
@@ -49,7 +51,7 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<
     }
     let outer = nests.recorder.fuse(&outer)?;
     if worthwhile {
-        nests.recorder.parallel(outer)?;
+        nests.parallel(outer)?;
     }
     Ok(Some(1))
 }

@@ -58,7 +58,7 @@ pub(super) fn apply(
     let alone = (axes == 0).then(|| parts[0].over_vectors(nests, first)).flatten();
     let outer = several.or(row).or(alone);
     if let Some(outer) = outer.filter(|_| worthwhile) {
-        nests.recorder.parallel(outer)?;
+        nests.parallel(outer)?;
     }
     Ok(Some(stages.len()))
 }
@@ -73,7 +73,7 @@ fn rows(
     if axes == 0 {
         return Ok((None, None));
     }
-    let loops = nests.recorder.get_loops(block)?;
+    let loops = nests.loops(block)?;
     let row = nests.recorder.fuse(&loops[..axes])?;
     if together.len() < 2 {
         return Ok((None, Some(row)));

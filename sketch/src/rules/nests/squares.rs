@@ -17,38 +17,52 @@ use ansc_graph::{Expr, Stage, VarId};
 use super::Nests;
 use crate::default::{is_transposed, run_of};
 use crate::schedule::Rest;
-use crate::trace::StepError;
-use crate::walk::is_worthwhile;
+use crate::trace::{LoopVar, StepError};
+use crate::walk::{self, is_worthwhile, merged};
 
 pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
     let s = nests.stage(stage);
     if s.reduce.is_some() || !is_transposed(&nests.compute, &nests.task.machine, s) {
         return Ok(None);
     }
-    let Some(across) = across(s) else { return Ok(None) };
-    let (last, lanes, worthwhile) = (s.ty.rank() - 1, nests.lanes(stage), is_worthwhile(s));
-    let (extent, row_bytes) = (s.ty.shape[across], s.ty.shape[last] * s.ty.dtype.size());
+    let groups = walk::groups(&nests.compute, s, 0..s.ty.rank());
+    let Some(across) = across(s).and_then(|axis| groups.iter().position(|g| g.contains(&axis)))
+    else {
+        return Ok(None);
+    };
+    let last = groups.len() - 1;
+    if across == last {
+        return Ok(None);
+    }
+    let (lanes, worthwhile) = (nests.lanes(stage), is_worthwhile(s));
+    let (extent, row_bytes) =
+        (merged(s, &groups[across]), merged(s, &groups[last]) * s.ty.dtype.size());
     let runs = runs(extent / lanes, lanes * row_bytes);
     let block = nests.block(stage)?;
     let run = nests.choose(&runs)?;
+    let loops = nests.loops(block)?;
+    let mut outer = nests.merged(&loops, &groups)?;
     let r = &mut nests.recorder;
-    let mut outer = r.get_loops(block)?;
     let columns = outer.remove(last);
     let rows = outer.remove(across);
     let rows = r.split(rows, &[0.into(), run, lanes.into()])?;
     let columns = r.split(columns, &[0.into(), lanes.into()])?;
-    let order = [&outer[..], &[rows[0], columns[0], rows[1], columns[1], rows[2]]].concat();
+    // A loop with another one beside it, which peeling leaves, is not fused with those around it.
+    let is_whole = extent.is_multiple_of(lanes);
+    let alone = !is_whole && !outer.is_empty();
+    if !alone {
+        outer.insert(across, rows[0]);
+    }
+    let beside: Vec<LoopVar> = alone.then_some(rows[0]).into_iter().collect();
+    let order = [&outer[..], &beside, &[columns[0], rows[1], columns[1], rows[2]]].concat();
     r.reorder(&order)?;
     r.vectorize(columns[1])?;
     r.unroll(rows[2])?;
     r.peel(columns[0], Rest::Pieces)?;
     r.peel(rows[0], Rest::Pieces)?;
-    // A loop with another one beside it, which peeling left, is not fused with those around it.
-    let is_whole = extent.is_multiple_of(lanes);
-    outer.extend(Some(rows[0]).filter(|_| is_whole || outer.is_empty()));
     let outer = r.fuse(&outer)?;
     if worthwhile {
-        r.parallel(outer)?;
+        nests.parallel(outer)?;
     }
     Ok(Some(1))
 }

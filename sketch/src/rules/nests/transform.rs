@@ -68,7 +68,7 @@ impl Plan {
         let square = lengths(nests, &self.squares.square)?;
         let neighbours = lengths(nests, &self.squares.neighbours)?;
         let second = nests.block(self.squares.second)?;
-        let (outer, columns, within) = self.cut(&mut nests.recorder, second, &neighbours)?;
+        let (outer, columns, within) = self.cut(nests, second, &neighbours)?;
         let column = columns[columns.len() - 1];
         if let Some(reader) = self.reader {
             let reader = nests.block(reader)?;
@@ -86,18 +86,19 @@ impl Plan {
             r.vectorize(lanes)?;
             r.peel(over, Rest::Overlap)?;
         }
-        if self.worthwhile { r.parallel(outer) } else { Ok(()) }
+        if self.worthwhile { nests.parallel(outer) } else { Ok(()) }
     }
 
     /// Cuts the second stage into squares and columns into vectors: the loop over squares, those of
     /// columns, and those within a square.
     fn cut(
         &self,
-        r: &mut Recorder,
+        nests: &mut Nests,
         block: BlockVar,
         lengths: &[Length],
     ) -> Result<(LoopVar, Vec<LoopVar>, Within), StepError> {
-        let mut axes = r.get_loops(block)?;
+        let mut axes = nests.loops(block)?;
+        let r = &mut nests.recorder;
         let last = axes.split_off(axes.len() - 1);
         let columns = match self.columns {
             1 => last,

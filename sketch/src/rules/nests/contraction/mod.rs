@@ -33,7 +33,6 @@ use crate::default::tile::operands::{Around, Operands};
 use crate::default::tile::{blocks::Blocks, is_tileable};
 use crate::flat::flattened;
 use crate::index_map::IndexMap;
-use crate::program::Scope;
 use crate::schedule::Rest;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
 use crate::walk::{self, PARALLEL_WORK};
@@ -132,7 +131,7 @@ impl Plan {
         let operands = Operands::of(around, &s, &members);
         let shapes = ranked(machine, &s, &operands, lanes, 1 + usize::from(nested.is_some()));
         let shape = shapes.first()?.clone();
-        let panels = panels::all(nests, (&s, &members), &operands, shape.panel)?;
+        let panels = panels::all(nests, (&s, &members), &operands, (shape.panel, lanes))?;
         let parts = parts(nests, &s, (first, nested));
         let tile = [shape.upper_axis, shape.row_axis];
         let outside = (0..s.ty.rank() - 1).filter(|axis| !tile.contains(&Some(*axis)));
@@ -174,20 +173,21 @@ impl Plan {
         if self.multiple == 1 {
             return Ok(());
         }
-        nests.recorder.pad(block, columns, &[self.multiple.into()])
+        nests.recorder.pad(block, nests.outer + columns, &[self.multiple.into()])
     }
 
     /// The block that takes the results from the tile.
     fn store(&self, nests: &mut Nests, block: BlockVar) -> Result<BlockVar, StepError> {
         let Some(reader) = &self.reader else {
-            return nests.recorder.cache_write(block, Scope::Local);
+            return nests.cache_write(block);
         };
         let store = nests.block(reader.stage)?;
         if let Some(rows) = reader.numbered() {
-            let rank = nests.stage(reader.stage).ty.rank();
+            let rank = nests.outer + nests.stage(reader.stage).ty.rank();
             let axes: Vec<Expr> = (0..rank).map(Expr::var).collect();
-            let (numbered, rest) = axes.split_at(rows.len());
-            let outputs = [&[flattened(numbered, rows)], rest].concat();
+            let (outer, own) = axes.split_at(nests.outer);
+            let (numbered, rest) = own.split_at(rows.len());
+            let outputs = [outer, &[flattened(numbered, rows)], rest].concat();
             let map = IndexMap::new(rank, outputs).map_err(|_| StepError::Unfit)?;
             nests.recorder.transform_block_layout(store, &map)?;
         }
@@ -196,8 +196,8 @@ impl Plan {
 
     /// Cuts the sum into tiles: loops around tiles, terms, and what is in a tile.
     fn cut(&self, nests: &mut Nests, block: BlockVar, tile: &Tile) -> Result<Loops, StepError> {
+        let own = nests.loops(block)?;
         let r = &mut nests.recorder;
-        let own = r.get_loops(block)?;
         let (axes, terms) = own.split_at(self.s.ty.rank());
         let columns =
             r.split(axes[axes.len() - 1], &[0.into(), tile.vectors, self.lanes.into()])?;
@@ -307,8 +307,9 @@ impl Plan {
     fn spread(&self, nests: &mut Nests) -> Result<(), StepError> {
         let few = nests.choose(&FEW)?;
         let work: usize = self.s.extents().iter().product();
+        let parallel = work >= PARALLEL_WORK && nests.outer == 0;
         let r = &mut nests.recorder;
-        match work >= PARALLEL_WORK {
+        match parallel {
             true => r.parallel_nests(OUTER, ROWS, few)?,
             false => r.fuse_nests(OUTER, ROWS, few)?,
         }

@@ -21,6 +21,9 @@ use crate::trace::{Number, StepError};
 /// Elements of panels that are worth waking threads for.
 const PARALLEL: usize = 16 * 1024;
 
+/// Vectors of a row that needs no packing in a slice.
+const MOST_SHORT: usize = 4;
+
 /// One operand.
 pub(super) struct Panel {
     /// A stage that reads it.
@@ -37,12 +40,13 @@ pub(super) struct Panel {
     elements: usize,
 }
 
-/// All of the stage, which is made of `members`. None if one of them is no box of its buffer.
+/// All of the stage, which is made of `members`. Short rows that a slice made are as good as panels,
+/// and in the cache. None if one of them is no box of its buffer.
 pub(super) fn all(
     nests: &Nests,
     (s, members): (&Stage, &[usize]),
     operands: &Operands,
-    width: usize,
+    (width, lanes): (usize, usize),
 ) -> Option<Vec<Panel>> {
     let one = |(buffer, indices): (BufId, &[Expr])| {
         let own = s.body.loads();
@@ -62,7 +66,13 @@ pub(super) fn all(
         let buffer = name_in(nests, stage, buffer)?;
         fits.then_some(Panel { stage, buffer, is_constant, map, axis, elements })
     };
-    operands.panels().map(one).collect()
+    let is_short = |buffer: BufId, indices: &[Expr]| {
+        let columns = nests.compute.buffer_type(buffer).shape.last().copied().unwrap_or(0);
+        let made = nests.outer > 0 && nests.compute.stage_of(buffer).is_some();
+        let walked = indices.last() == Some(&Expr::var(s.ty.rank() - 1));
+        made && walked && columns <= MOST_SHORT * lanes
+    };
+    operands.panels().filter(|(buffer, indices)| !is_short(*buffer, indices)).map(one).collect()
 }
 
 /// The name of the buffer as the block of a stage knows it.
@@ -94,6 +104,14 @@ fn layout(s: &Stage, indices: &[Expr], shape: &[usize]) -> Option<(IndexMap, usi
     (map.shape(&lengths)? == shape).then_some((back, before.len()))
 }
 
+/// The map for buffers with more axes, as many as there are loops around nests, before the others.
+fn in_slices(map: &IndexMap, outer: usize) -> Result<IndexMap, StepError> {
+    let shifted = |v: VarId| Some(Expr::var(v.index() + outer));
+    let own = map.outputs().iter().map(|e| e.substitute(&shifted));
+    let outputs = (0..outer).map(Expr::var).chain(own).collect();
+    IndexMap::new(outer + map.inputs(), outputs).map_err(|_| StepError::Unfit)
+}
+
 impl Panel {
     pub(super) fn write(
         &self,
@@ -105,10 +123,13 @@ impl Panel {
         if self.is_constant {
             return nests.recorder.pack_input(&self.buffer, &self.map, self.axis, &width);
         }
-        let block = nests.block(self.stage)?;
+        let (block, outer) = (nests.block(self.stage)?, nests.outer);
+        let map = in_slices(&self.map, outer)?;
+        let copy = nests.recorder.pack(block, &self.buffer, &map, outer + self.axis, &width)?;
+        nests.in_slices(copy)?;
+        let loops = nests.loops(copy)?;
+        let parallel = self.elements >= PARALLEL && outer == 0;
         let r = &mut nests.recorder;
-        let copy = r.pack(block, &self.buffer, &self.map, self.axis, &width)?;
-        let loops = r.get_loops(copy)?;
         let (outer, inner) = loops.split_at(self.axis + 1);
         let parts = r.split(inner[inner.len() - 1], &[0.into(), lanes.into()])?;
         r.vectorize(parts[1])?;
@@ -117,7 +138,7 @@ impl Panel {
             r.annotate_loop(l, OUTER, place.into())?;
         }
         r.peel(outer[self.axis], Rest::Pieces)?;
-        match self.elements >= PARALLEL {
+        match parallel {
             true => r.parallel_nests(OUTER, ROWS, 0.into()),
             false => r.fuse_nests(OUTER, ROWS, 0.into()),
         }

@@ -82,9 +82,9 @@ impl Partial {
         blocks: &Blocks,
         block: BlockVar,
     ) -> Result<Partial, StepError> {
+        let (rank, outer_loops) = (plan.s.ty.rank(), nests.outer);
+        let loops = nests.loops(block)?;
         let r = &mut nests.recorder;
-        let rank = plan.s.ty.rank();
-        let loops = r.get_loops(block)?;
         let terms = &loops[rank..];
         let whole = blocks.outer.len() - usize::from(blocks.part.is_some());
         let mut outer: Vec<LoopVar> = terms[..whole].to_vec();
@@ -95,8 +95,9 @@ impl Partial {
             [only] => only,
             _ => r.fuse(&outer)?,
         };
-        let block = r.rfactor(block, number, rank)?;
-        Ok(Partial { block, axes: (0..=rank).collect(), begins: false })
+        let partial = r.rfactor(block, number, outer_loops + rank)?;
+        nests.in_slices(block)?;
+        Ok(Partial { block: partial, axes: (0..=rank).collect(), begins: false })
     }
 
     pub(super) fn pad(&self, nests: &mut Nests, plan: &Plan) -> Result<(), StepError> {

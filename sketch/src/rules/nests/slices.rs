@@ -1,0 +1,269 @@
+//! Slices: stages that feed one another slice by slice, under one parallel loop over slices of the
+//! last one.
+//!
+//! ```text
+//! points[i, j, t, c] = ..;   product[i, j, t, k] = sum{c} points[i, j, t, c] * u[i, j, c, k]      t in 0..196
+//! conv[y, x, k] = .. product[.., y // 4 * 14 + x // 4, k] ..                                      y in 0..56
+//! =>
+//! v0 = sample_categorical([4, 8, 2, ..]); slice([v0], "slices"); ..; join_noted("slices")
+//! parallel p in 0..14 {
+//!   points'[i, j, 0..14, c] = ..;   product'[i, j, 0..14, k] = ..;   conv[p * 4 + 0..4, x, k] = ..
+//! }
+//! ```
+//!
+//! What stands between stages is then as large as one slice: it stays in the cache, where all of it
+//! would go through memory. Other rules schedule what is inside of the loop, as if there were
+//! nothing but the slice.
+//!
+//! Slices are cut along the first axes of the last stage or one of them alone, or of whole vectors
+//! along its last one: then each slice makes the few columns of a factor that it alone needs. What
+//! all slices read is read again for each of them: there are no more slices than make up for that,
+//! unless the cache keeps it.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use ansc_graph::{BufId, Compute, Expr, Stage, VarId};
+
+use super::{Nests, WITH_CONTRACTIONS};
+use crate::default::Machine;
+use crate::default::tile::nested::has_nested;
+use crate::default::usage::{has_reuse, readers};
+use crate::slices::{Part, Reads, Slices};
+use crate::trace::{BlockVar, Number, Recorder, StepError};
+
+/// The note of loops over slices.
+const SLICES: &str = "slices";
+
+/// Intermediate results of fewer bytes stay in the cache anyway.
+const LEAST: usize = 256 << 10;
+/// Those of more are worth cutting where nobody searched, into slices of about so many bytes,
+/// enough for all threads.
+const LARGE: usize = 4 << 20;
+const SLICE_BYTES: usize = 1 << 20;
+const ENOUGH: usize = 8;
+
+/// Where the last stage is cut: lengths along its first axes, the last of which is a choice.
+pub(super) struct Cuts {
+    /// Lengths along the axes before that.
+    outer: Vec<usize>,
+    /// The first is what nobody tuned gets.
+    lengths: Vec<i64>,
+}
+
+impl Cuts {
+    /// The best cut of all, and those along the same axis whose slices have the same stages, with
+    /// the same loops: one of a single iteration is not cut like others.
+    fn around(all: &[Cut<'_>], best: usize) -> Cuts {
+        let (lengths, slices) = &all[best];
+        let axis = lengths.len() - 1;
+        let is_like = |(at, (other, of)): &(usize, &Cut<'_>)| {
+            let alike = other.len() == lengths.len() && other[..axis] == lengths[..axis];
+            *at != best && alike && of.have_loops_of(slices)
+        };
+        let others = all.iter().enumerate().filter(is_like).map(|(_, (other, _))| other[axis]);
+        let lengths_there = [lengths[axis]].into_iter().chain(others);
+        Cuts {
+            outer: lengths[..axis].to_vec(),
+            lengths: lengths_there.map(|length| length as i64).collect(),
+        }
+    }
+
+    fn first(&self) -> Vec<usize> {
+        [&self.outer[..], &[self.lengths[0] as usize]].concat()
+    }
+}
+
+/// None where nothing is to be cut, or nothing is gained.
+pub(super) fn cuts(nests: &Nests) -> Option<Cuts> {
+    let compute = &nests.compute;
+    // The terms of a nested sum never are in memory.
+    let between: usize = compute.stages.iter().map(|s| s.ty.bytes()).sum();
+    let reuses = |s: &Stage| {
+        has_reuse(s) && s.body.loads().iter().any(|(b, _)| compute.stage_of(*b).is_some())
+    };
+    if has_nested(compute) || between < LEAST || !compute.stages.iter().any(reuses) {
+        return None;
+    }
+    let cutting = Cutting::of(nests);
+    // All move the same bytes, and to try all is dear.
+    let traffic = cutting.traffic(&cutting.first()?);
+    if traffic.between < LEAST {
+        return None;
+    }
+    let all = cutting.all();
+    let counts: Vec<usize> = all.iter().map(|(_, slices)| slices.count()).collect();
+    let count = traffic.slices(&counts, own_cache(&nests.task.machine))?;
+    let best = all.iter().position(|(_, slices)| slices.count() == count)?;
+    Some(Cuts::around(&all, best))
+}
+
+/// Every cut with those along the same axis.
+#[cfg(test)]
+pub(super) fn every_cut(nests: &Nests) -> Vec<Cuts> {
+    let cutting = Cutting::of(nests);
+    let all = cutting.all();
+    (0..all.len()).map(|best| Cuts::around(&all, best)).collect()
+}
+
+/// The nests of what is computed as a whole, and those of a slice under one loop, with the names of
+/// the rules that wrote them.
+pub(super) fn written(mut nests: Nests, cuts: &Cuts, way: usize) -> Option<(Nests, Vec<String>)> {
+    let whole = nests.compute.clone();
+    let slices = Slices::of(&Reads::new(&whole), &cuts.first())?;
+    let length = nests.choose(&cuts.lengths).ok()?;
+    let mut lengths: Vec<Number> = cuts.outer.iter().map(|&n| n.into()).collect();
+    lengths.push(length);
+    nests.recorder.slice(&lengths, SLICES).ok()?;
+    nests.compute = slices.before();
+    let (mut nests, before) = nests.written(way, &WITH_CONTRACTIONS)?;
+    (nests.compute, nests.outer) = (slices.compute(), 1);
+    let (mut nests, inside) = nests.written_from(slices.first, way, &WITH_CONTRACTIONS)?;
+    nests.recorder.join_noted(SLICES).ok()?;
+    let rules = [SLICES.to_owned()].into_iter().chain(before).chain(inside).collect();
+    Some((nests, rules))
+}
+
+/// The nest of the block, whose outermost loop is over slices, becomes one of them.
+pub(super) fn mark(r: &mut Recorder, block: BlockVar) -> Result<(), StepError> {
+    let loops = r.get_loops(block)?;
+    let over = *loops.first().ok_or(StepError::NoChoice)?;
+    r.parallel(over)?;
+    r.annotate_loop(over, SLICES, 0.into())
+}
+
+/// Lengths along the first axes of the last stage, and what becomes of them.
+type Cut<'a> = (Vec<usize>, Slices<'a>);
+
+/// The subgraph, which of its inputs are constant, and what may be tried.
+struct Cutting<'a> {
+    compute: &'a Compute,
+    constant: &'a [bool],
+    reads: Rc<Reads<'a>>,
+    possible: Vec<Vec<usize>>,
+}
+
+impl<'a> Cutting<'a> {
+    fn of(nests: &'a Nests) -> Cutting<'a> {
+        let Nests { compute, task, .. } = nests;
+        let possible = compute.stages.last().map_or(vec![], |s| possible(s, &task.machine));
+        Cutting { compute, constant: &task.constant, reads: Reads::new(compute), possible }
+    }
+
+    fn cut(&self, lengths: &[usize]) -> Option<Slices<'a>> {
+        Slices::of(&self.reads, lengths).filter(|slices| self.pays(slices))
+    }
+
+    fn first(&self) -> Option<Slices<'a>> {
+        self.possible.iter().find_map(|lengths| self.cut(lengths))
+    }
+
+    fn all(&self) -> Vec<Cut<'a>> {
+        let cut = |lengths: &Vec<usize>| Some((lengths.clone(), self.cut(lengths)?));
+        self.possible.iter().filter_map(cut).collect()
+    }
+
+    /// A product feeds on its slice, and all of them read what is not of it in a way that suits
+    /// them.
+    fn pays(&self, slices: &Slices<'_>) -> bool {
+        let products =
+            || slices.parts().filter(|(stage, _)| has_reuse(&self.compute.stages[*stage]));
+        let feeds = |(stage, _): (usize, &Part)| {
+            let loads = self.compute.stages[stage].body.loads();
+            loads.iter().any(|(b, _)| slices.is_of_slice(*b))
+        };
+        products().any(feeds) && products().all(|product| self.reads_alike(slices, product))
+    }
+
+    /// What a product reads that is not of its slice is the same for all, so that it may be packed,
+    /// or is not walked by vectors.
+    fn reads_alike(&self, slices: &Slices<'_>, (stage, part): (usize, &Part)) -> bool {
+        let s = &self.compute.stages[stage];
+        let is_constant = |b: BufId| self.constant.get(b.index()).copied().unwrap_or(false);
+        let vector = VarId::new(s.ty.rank().saturating_sub(1));
+        let is_walked = |at: &[Expr]| at.iter().any(|e| e.vars().contains(&vector));
+        s.body.loads().into_iter().all(|(b, at)| {
+            slices.is_of_slice(b) || !is_walked(at) || is_constant(b) && part.is_same(at)
+        })
+    }
+
+    fn traffic(&self, slices: &Slices<'_>) -> Traffic {
+        let compute = self.compute;
+        let is_stored = |stage: usize| {
+            let read = readers(compute, compute.stage_buffer(stage));
+            let mut all = read.iter().chain([&stage]).map(|&s| &compute.stages[s]);
+            !compute.outputs.contains(&stage) && all.any(|s| s.reduce.is_some())
+        };
+        let stored = slices.parts().filter(|(stage, _)| is_stored(*stage));
+        let between = stored.map(|(stage, _)| compute.stages[stage].ty.bytes()).sum();
+        let shared = |(stage, part): (usize, &Part)| {
+            let loads = compute.stages[stage].body.loads().into_iter();
+            let alike = loads.filter(|(b, at)| !slices.is_of_slice(*b) && part.is_same(at));
+            alike.map(|(b, _)| b).collect::<Vec<BufId>>()
+        };
+        let shared: BTreeSet<BufId> = slices.parts().flat_map(shared).collect();
+        Traffic { between, shared: shared.iter().map(|b| compute.buffer_type(*b).bytes()).sum() }
+    }
+}
+
+/// Bytes that go through memory unless they stay in the cache.
+struct Traffic {
+    /// Those that one stage leaves to another.
+    between: usize,
+    /// Those that every slice reads.
+    shared: usize,
+}
+
+impl Traffic {
+    /// How many of the possible numbers of slices are best, next to a cache of this size.
+    fn slices(&self, possible: &[usize], cache: usize) -> Option<usize> {
+        // What is written is read again.
+        let makes_up = |n: usize| n <= 2 * self.between / self.shared.max(1);
+        // What all slices read is still there when the next one comes.
+        let stays = |n: usize| self.shared + self.between / n <= cache;
+        let allowed = || possible.iter().copied().filter(|&n| makes_up(n) || stays(n));
+        let fits = |n: &usize| self.between / n <= SLICE_BYTES;
+        let count = allowed().filter(fits).min().or_else(|| allowed().max())?;
+        let more = allowed().filter(|&n| n >= count.max(ENOUGH)).min()?;
+        // Where slices share nothing, cutting costs nothing.
+        (self.between >= LARGE || self.shared == 0 || stays(more)).then_some(more)
+    }
+}
+
+/// The cache that a core has for itself, at least: of processors with these vectors.
+fn own_cache(machine: &Machine) -> usize {
+    if machine.vector_bytes >= 64 { 1 << 20 } else { 256 << 10 }
+}
+
+/// Lengths of slices along the first axes: parts of the first one, then parts of the second one
+/// within one element of the first, and so on; of the last one whole vectors, within all of the
+/// others. And parts of each axis alone, for results whose axes are in another order than those of
+/// what they are made of. Parts of a power of two elements need not fit a result that is no sum:
+/// the last one then reaches beyond it.
+fn possible(result: &Stage, machine: &Machine) -> Vec<Vec<usize>> {
+    let lanes = (machine.vector_bytes / result.ty.dtype.size()).max(1);
+    let Some((&last, first)) = result.ty.shape.split_last() else { return vec![] };
+    let may_reach_beyond = result.reduce.is_none();
+    let parts = |extent: usize| {
+        (1..extent).filter(move |length| {
+            extent.is_multiple_of(*length) || may_reach_beyond && length.is_power_of_two()
+        })
+    };
+    let mut all = vec![];
+    for (axis, &extent) in first.iter().enumerate() {
+        let (ones, whole) = (vec![1; axis], &first[..axis]);
+        let mut outers = vec![&ones[..], whole];
+        outers.dedup();
+        for outer in outers {
+            all.extend(parts(extent).rev().map(|length| [outer, &[length]].concat()));
+        }
+    }
+    let vectors = (1..last)
+        .rev()
+        .filter(|length| last.is_multiple_of(*length) && length.is_multiple_of(lanes));
+    all.extend(vectors.map(|length| [first, &[length]].concat()));
+    all
+}
+
+#[cfg(test)]
+mod tests;

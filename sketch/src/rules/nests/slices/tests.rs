@@ -1,0 +1,170 @@
+use std::sync::Arc;
+
+use crate::algorithm::{Algorithm, Sums};
+use crate::default::Machine;
+use crate::rules::Sketch;
+use crate::rules::nests::{every_slice, sliced_sketches};
+use crate::task::Task;
+use crate::testing::{compare_scheduled, task};
+use crate::trace::{Decision, Instruction, Trace, Unfit};
+use crate::{ForKind, Program, Scope, Stmt};
+
+/// The name of a form, which of its inputs are constant, in how many ways it is cut at least, and
+/// its expression.
+const FORMS: [(&str, &[bool], usize, &str); 6] = [
+    (
+        "two products",
+        &[false, true, true],
+        3,
+        "compute(in0: f32[24, 10], in1: f32[10, 20], in2: f32[20, 12]) -> y {
+          a: f32[24, 20] = sum{r0: 10} mul(in0[i0, r0], in1[r0, i1])
+          b: f32[24, 20] = max(a[i0, i1], 0.0_f32)
+          c: f32[24, 12] = sum{r0: 20} mul(b[i0, r0], in2[r0, i1])
+          y: f32[24, 12] = exp(c[i0, i1])
+        }",
+    ),
+    (
+        "the last slice reaches beyond the result",
+        &[false, true, true],
+        3,
+        "compute(in0: f32[23, 10], in1: f32[10, 21], in2: f32[21, 11]) -> y {
+          a: f32[23, 21] = sum{r0: 10} mul(in0[min(i0, 22), r0], in1[r0, i1])
+          c: f32[23, 11] = sum{r0: 21} mul(a[i0, r0], in2[r0, i1])
+          y: f32[23, 11] = add(c[i0, i1], 1.0_f32)
+        }",
+    ),
+    (
+        "attention",
+        &[false, false, false],
+        1,
+        "compute(in0: f32[4, 12, 8], in1: f32[4, 12, 8], in2: f32[4, 12, 8]) -> y {
+          score: f32[4, 12, 12] = sum{r0: 8} mul(in0[i0, i1, r0], in1[i0, i2, r0])
+          most: f32[4, 12] = max{r0: 12} score[i0, i1, r0]
+          part: f32[4, 12, 12] = exp(sub(score[i0, i1, i2], most[i0, i1]))
+          all: f32[4, 12] = sum{r0: 12} part[i0, i1, r0]
+          share: f32[4, 12, 12] = div(part[i0, i1, i2], all[i0, i1])
+          y: f32[4, 12, 8] = sum{r0: 12} mul(share[i0, i1, r0], in2[i0, r0, i2])
+        }",
+    ),
+    (
+        "a result in between",
+        &[false, true, true],
+        1,
+        "compute(in0: f32[2, 6, 8], in1: f32[8, 16], in2: f32[16, 8]) -> b, y {
+          a: f32[2, 6, 16] = sum{r0: 8} mul(in0[i0, i1, r0], in1[r0, i2])
+          b: f32[2, 6, 16] = max(a[i0, i1, i2], 0.0_f32)
+          c: f32[2, 6, 8] = sum{r0: 16} mul(b[i0, i1, r0], in2[r0, i2])
+          y: f32[2, 6, 8] = neg(c[i0, i1, i2])
+        }",
+    ),
+    (
+        "rows are numbered",
+        &[false, true, true],
+        1,
+        "compute(in0: f32[24, 10], in1: f32[10, 20], in2: f32[20, 12]) -> y {
+          a: f32[24, 20] = sum{r0: 10} mul(in0[i0, r0], in1[r0, i1])
+          c: f32[24, 12] = sum{r0: 20} mul(a[i0, r0], in2[r0, i1])
+          y: f32[4, 6, 12] = exp(c[add(mul(i0, 6), i1), i2])
+        }",
+    ),
+    (
+        "a product at the end, tiles of which leave a rest",
+        &[false, true, true],
+        1,
+        "compute(in0: f32[26, 10], in1: f32[10, 20], in2: f32[20, 12]) -> c {
+          a: f32[26, 20] = sum{r0: 10} mul(in0[i0, r0], in1[r0, i1])
+          c: f32[26, 12] = sum{r0: 20} mul(a[i0, r0], in2[r0, i1])
+        }",
+    ),
+];
+
+fn tasks() -> impl Iterator<Item = (&'static str, usize, Arc<Task>)> {
+    FORMS.into_iter().map(|(name, constant, cuts, text)| {
+        let (constant, machine) = (constant.to_vec(), Machine::new(16, 16));
+        let task = Task { constant, machine, ..Task::clone(&task(text)) };
+        (name, cuts, Arc::new(task))
+    })
+}
+
+/// Every nest is under one loop, and what stands between nests is in the slice.
+fn is_one_loop(program: &Program) -> bool {
+    let is_local = |b: &crate::Buffer| b.scope != Scope::Global;
+    let parallel = |s: &Stmt| matches!(s, Stmt::For(l) if l.kind == ForKind::Parallel);
+    program.body.iter().filter(|s| parallel(s)).count() == 1
+        && program.body.len() == 1
+        && program.buffers.iter().all(is_local)
+}
+
+fn candidates(trace: &Trace, step: usize) -> usize {
+    match &trace.steps[step] {
+        Instruction::SampleCategorical { candidates, .. } => candidates.len(),
+        _ => 0,
+    }
+}
+
+/// Slices of every length, and every other choice of each.
+#[test]
+fn every_choice_computes_the_same() {
+    let random = &mut crate::rules::fixed_random();
+    let mut decided = 0;
+    for (name, cuts, task) in tasks() {
+        let all = every_slice(&task);
+        assert!(all.len() >= cuts, "{name}: {}", all.len());
+        for made in all {
+            let (Sketch { trace, .. }, first) = made.unwrap_or_else(|| panic!("{name}"));
+            assert!(is_one_loop(&first.program), "{name}: {}", first.program);
+            let again = task.sample(&trace, Unfit::Refuse, random).unwrap();
+            assert_eq!(again.scheduled, first, "{name}");
+            for step in trace.choices() {
+                for choice in 0..candidates(&trace, step) {
+                    let trace = trace.clone().decide(step, Decision::Choice(choice as i64));
+                    let sample = task.sample(&trace, Unfit::Refuse, random);
+                    let sample = sample.unwrap_or_else(|e| panic!("{name}: {e}\n{trace}"));
+                    compare_scheduled(&task.compute, &sample.scheduled)
+                        .unwrap_or_else(|e| panic!("{name}: {e}\n{}", sample.trace));
+                    decided += 1;
+                }
+            }
+        }
+    }
+    assert!(decided > 500, "{decided}");
+}
+
+const LARGE: &str = "compute(in0: f32[512, 64], in1: f32[64, 512], in2: f32[512, 64]) -> y {
+  a: f32[512, 512] = sum{r0: 64} mul(in0[i0, r0], in1[r0, i1])
+  b: f32[512, 512] = max(a[i0, i1], 0.0_f32)
+  y: f32[512, 64] = sum{r0: 512} mul(b[i0, r0], in2[r0, i1])
+}";
+
+/// What goes between stages decides: less than the cache keeps is not cut.
+#[test]
+fn slices_are_cut_where_that_pays() {
+    let of = |text: &str| {
+        let constant = vec![false, true, true];
+        let task = Task { constant, machine: Machine::new(64, 32), ..Task::clone(&task(text)) };
+        sliced_sketches(&Arc::new(task), None)
+    };
+    let sketch = &of(LARGE)[0].0;
+    assert_eq!(sketch.rules, ["slices", "contraction", "contraction"]);
+    let slices = sketch.trace.steps.iter().find(|step| step.name() == "slice").unwrap();
+    assert!(sketch.trace.choices().len() > 5, "{slices}");
+    assert!(of(&LARGE.replace("512", "128")).is_empty());
+}
+
+/// Convolutions of a network's size, by each algorithm that has stages to cut.
+#[test]
+fn convolutions_of_winograd_are_cut() {
+    let text = "compute(in0: f32[1, 58, 58, 64], in1: f32[64, 64, 3, 3], in2: f32[64]) -> y {
+      c: f32[1, 56, 56, 64] = sum{r0: 64, r1: 3, r2: 3} mul(in0[i0, add(i1, r1), add(i2, r2), r0], in1[i3, r0, r1, r2])
+      y: f32[1, 56, 56, 64] = max(add(c[i0, i1, i2, i3], in2[i3]), 0.0_f32)
+    }";
+    let constant = vec![false, true, true];
+    let machine = Machine::new(64, 32);
+    let task = Arc::new(Task { constant, machine, sums: Sums::Any, ..Task::clone(&task(text)) });
+    for by in [Algorithm::Winograd2, Algorithm::Winograd4] {
+        let sketches = sliced_sketches(&task, Some(by));
+        let (sketch, made) = &sketches[0];
+        assert_eq!(sketch.rules[..4], ["slices", "transform", "contraction", "transform"], "{by}");
+        assert!(is_one_loop(&made.program), "{}", made.program);
+    }
+}
