@@ -114,7 +114,9 @@ fn instruction(random: &mut StdRng) -> Value {
         json!({ "op": "annotate_loop", "target": target, "key": "unroll", "value": var }),
         json!({ "op": "unannotate", "block": block, "key": "unroll" }),
         json!({ "op": "algorithm", "algorithm": "im2col" }),
-        json!({ "op": "default_schedule", "knobs": [["tile", n], ["unroll", a], ["rows", b], ["slices", c]] }),
+        json!({ "op": "default_schedule", "knobs": [["tile", n], ["unroll", a], ["rows", b], ["vectors", c]] }),
+        json!({ "op": "slice", "lengths": [n, m], "key": "slices" }),
+        json!({ "op": "join_noted", "key": "slices" }),
     ];
     all[random.random_range(0..all.len())].clone()
 }

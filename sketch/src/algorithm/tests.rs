@@ -1,14 +1,17 @@
 //! Rewritten subgraphs compute the same, as expressions and by the default schedule.
 
+use std::sync::Arc;
+
 use ansc_graph::{Compute, Expr, Stage, TensorType, interp, verify};
 use ansc_runtime::{DType, Tensor};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{Algorithm, Rewritten, Sums};
-use crate::default::{self, Machine, Scheduled};
+use crate::default::{Machine, Scheduled};
 use crate::exec;
 use crate::packed::in_turn;
+use crate::rules::nests::every_slice;
 use crate::task::Task;
 
 mod groups;
@@ -312,8 +315,9 @@ fn slices_of_any_length_compute_the_same() {
         let made = algorithm.rewrite(&task(compute.clone(), true)).unwrap();
         let (task, inputs) = (&made.task, inputs(&compute));
         let expected = eval(&compute, &inputs);
-        let all = default::all_slices(&task.name, &task.compute, &task.constant, &task.machine);
+        let all = every_slice(&Arc::new(task.clone()));
         for sliced in &all {
+            let (_, sliced) = sliced.as_ref().unwrap_or_else(|| panic!("{algorithm}"));
             let packings = in_turn(made.prepared.clone(), sliced.packings.clone());
             let scheduled = Scheduled { packings, ..sliced.clone() };
             let error = difference(&expected, &run(&scheduled, &inputs));
@@ -336,11 +340,11 @@ fn strips_of_late_weights_share_memory() {
     let compute = channels_last(1, [4, 4], 520, 8, [3, 3], 1, 1);
     let made = Algorithm::Winograd4Late.rewrite(&task(compute, true)).unwrap();
     let task = &made.task;
-    let all = default::all_slices(&task.name, &task.compute, &task.constant, &task.machine);
-    let program = &all[0].program;
+    let all = every_slice(&Arc::new(task.clone()));
+    let program = &all[0].as_ref().unwrap().1.program;
     let mut written = vec![];
     let mut visit = |block: &crate::Block| {
-        if block.name == "weight" {
+        if block.name.starts_with("weight") && !block.name.ends_with("_pack") {
             written.extend(block.body.writes().iter().map(|access| access.buffer));
         }
     };

@@ -7,13 +7,10 @@ use ansc_graph::{BufId, Compute, Expr, TensorType, VarId};
 
 use super::Machine;
 use super::knobs::Knobs;
-use super::slices::{Own, SLICE, Slices};
-use super::stage::plus;
 use super::tile::Layout;
 use crate::flat::spread;
 use crate::packed::Packing;
 use crate::program::{Access, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Stmt};
-use crate::tree;
 
 /// One loop around a point, or one component of a fused loop.
 #[derive(Clone)]
@@ -44,29 +41,6 @@ pub(super) struct Builder<'a> {
     packed: Vec<Packed>,
     /// Statements at the end of the root, before which all others stand.
     copies: usize,
-    slice: Option<Slice>,
-}
-
-/// What is built stands inside of a loop over slices.
-struct Slice {
-    /// The loop, for whose number the variables of slices stand.
-    path: Path,
-    body: Vec<Stmt>,
-    results: Vec<PartOfResult>,
-}
-
-/// What a slice leaves in a result.
-struct PartOfResult {
-    buffer: BufId,
-    starts: Vec<Expr>,
-    /// Axes along which there may be less of the result than of the slice.
-    beyond: Vec<usize>,
-}
-
-impl Slice {
-    fn part_of(&self, buffer: BufId) -> Option<&PartOfResult> {
-        self.results.iter().find(|part| part.buffer == buffer)
-    }
 }
 
 /// Loads of `buffer` at `indices` in the body of a stage read `packed` instead.
@@ -102,7 +76,6 @@ impl<'a> Builder<'a> {
             sources,
             packed: Vec::new(),
             copies,
-            slice: None,
         }
     }
 
@@ -143,68 +116,15 @@ impl<'a> Builder<'a> {
         self.program.add_buffer(format!("{name}{number}"), ty, Scope::Global)
     }
 
-    /// For what one nest leaves to the next: of a slice, its own.
-    pub(super) fn between(&mut self, name: &str, ty: TensorType) -> BufId {
-        if self.is_slice() { self.local(name, ty) } else { self.global(name, ty) }
-    }
-
-    /// Whether what is built stands inside of a loop over slices.
-    pub(super) fn is_slice(&self) -> bool {
-        self.slice.is_some()
-    }
-
     pub(super) fn local(&mut self, name: &str, ty: TensorType) -> BufId {
         let number = self.program.buffers.len();
         self.program.add_buffer(format!("{name}{number}"), ty, Scope::Local)
     }
 
-    /// Appends statements at the root, before the copies of repeated results; or to the loop over slices.
+    /// Appends statements at the root, before the copies of repeated results.
     pub(super) fn push(&mut self, stmts: Vec<Stmt>) {
-        if let Some(slice) = &mut self.slice {
-            return slice.body.extend(stmts);
-        }
         let at = self.program.body.len() - self.copies;
         self.program.body.splice(at..at, stmts);
-    }
-
-    /// A parallel loop over slices, of whose subgraph `build` makes nests.
-    pub(super) fn under_slices(
-        &mut self,
-        slices: &Slices<'_>,
-        compute: &'a Compute,
-        build: impl FnOnce(&mut Self),
-    ) {
-        let (var, extent) = (self.program.add_var("p"), slices.counts.iter().product());
-        let bindings =
-            spread(&Expr::Var(var), &slices.counts).into_iter().zip(&slices.counts).enumerate();
-        let step = |(j, (binding, &extent)): (usize, (Expr, &usize))| {
-            let symbol = VarId(SLICE + j as u32);
-            Step { symbol, extent, kind: IterKind::Spatial, binding }
-        };
-        let mut slice = Slice { path: bindings.map(step).collect(), body: vec![], results: vec![] };
-        for (buffer, own) in slices.buffers() {
-            match own {
-                Own::Result { starts, beyond } => {
-                    slice.results.push(PartOfResult { buffer, starts, beyond });
-                }
-                Own::Local(shape) => {
-                    let own = &mut self.program.buffers[buffer.index()];
-                    (own.ty, own.scope) = (TensorType::new(own.ty.dtype, shape), Scope::Local);
-                }
-                Own::Inherited(earlier) => self.redirect(buffer, self.source(earlier), 0),
-            }
-        }
-        let whole = std::mem::replace(&mut self.compute, compute);
-        self.slice = Some(slice);
-        build(self);
-        self.compute = whole;
-        let body = self.slice.take().map(|slice| slice.body).unwrap_or_default();
-        self.push(vec![Stmt::For(Box::new(For { var, extent, kind: ForKind::Parallel, body }))]);
-    }
-
-    /// The loops around everything that is built.
-    fn outside(&self) -> Path {
-        self.slice.as_ref().map(|slice| slice.path.clone()).unwrap_or_default()
     }
 
     /// `for symbol in 0..extent { body }`, left out for a single iteration.
@@ -298,7 +218,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// One parallel loop over all `extents`, fused; `body` gets one index for each. Inside of a slice it is serial.
+    /// One parallel loop over all `extents`, fused; `body` gets one index for each.
     pub(super) fn parallel(
         &mut self,
         extents: &[usize],
@@ -310,10 +230,10 @@ impl<'a> Builder<'a> {
             return Vec::new();
         }
         if total == 1 {
-            return body(self, &self.outside(), vec![Expr::int(0); extents.len()]);
+            return body(self, &Path::new(), vec![Expr::int(0); extents.len()]);
         }
         let var = self.program.add_var("p");
-        let mut path = self.outside();
+        let mut path = Path::new();
         let mut indices = Vec::new();
         let bindings = spread(&Expr::Var(var), extents).into_iter().zip(extents);
         for (position, (binding, &extent)) in bindings.enumerate() {
@@ -326,8 +246,7 @@ impl<'a> Builder<'a> {
             indices.push(Expr::Var(symbol));
         }
         let body = body(self, &path, indices);
-        let parallel = worthwhile && !self.is_slice();
-        let kind = if parallel { ForKind::Parallel } else { ForKind::Serial };
+        let kind = if worthwhile { ForKind::Parallel } else { ForKind::Serial };
         vec![Stmt::For(Box::new(For { var, extent: total, kind, body }))]
     }
 
@@ -344,9 +263,6 @@ impl<'a> Builder<'a> {
         predicate: Option<Expr>,
         body: Body,
     ) -> Vec<Stmt> {
-        let body = self.of_slice(body);
-        let predicate =
-            tree::conjunction(predicate.into_iter().chain(self.inside_of_results(&body)));
         let mut iters = Vec::new();
         let mut names = std::collections::BTreeMap::new();
         let mut used = mentioned(&body);
@@ -370,40 +286,6 @@ impl<'a> Builder<'a> {
             indices: a.indices.into_iter().map(expr).collect(),
         });
         vec![Stmt::Block(Box::new(Block { name: name.into(), iters, predicate, body }))]
-    }
-
-    /// Places in results are those of the whole.
-    fn of_slice(&self, body: Body) -> Body {
-        let Some(slice) = &self.slice else { return body };
-        let moved = |access: Access| {
-            let Some(part) = slice.part_of(access.buffer) else { return access };
-            let indices = access.indices.into_iter().zip(&part.starts);
-            let indices = indices.map(|(i, start)| plus(start.clone(), i)).collect();
-            Access { buffer: access.buffer, indices }
-        };
-        let value = |e: Expr| {
-            e.rewrite(&mut |e| match e {
-                Expr::Load(buffer, indices) => {
-                    let access = moved(Access { buffer: *buffer, indices: indices.clone() });
-                    Some(Expr::Load(access.buffer, access.indices))
-                }
-                _ => None,
-            })
-        };
-        map(body, &value, &moved)
-    }
-
-    /// Whether the places that a body writes are there, if slices reach beyond a result.
-    fn inside_of_results(&self, body: &Body) -> Vec<Expr> {
-        let Some(slice) = &self.slice else { return vec![] };
-        let inside = |access: &Access| {
-            let shape = &self.program.buffers[access.buffer.index()].ty.shape;
-            let beyond = slice.part_of(access.buffer).map(|part| &part.beyond[..]);
-            let is_inside =
-                |&axis: &usize| access.indices[axis].clone().lt(Expr::index(shape[axis]));
-            beyond.unwrap_or_default().iter().map(is_inside).collect::<Vec<_>>()
-        };
-        body.writes().into_iter().flat_map(inside).collect()
     }
 
     /// A stage's body at the point `at` (an expression for each of its axes), over the program's buffers.

@@ -30,13 +30,11 @@ pub enum Knob {
     Rows,
     /// By how many axes fewer than they could stages share their rows, and so have longer ones.
     Apart,
-    /// Slices of the result at most, under a loop over slices; 0 for an estimate.
-    Slices,
 }
 
 impl Knob {
     /// Every knob once, in the order of the variants.
-    pub const ALL: [Knob; 9] = [
+    pub const ALL: [Knob; 8] = [
         Knob::Tile,
         Knob::Unroll,
         Knob::RowBlock,
@@ -45,7 +43,6 @@ impl Knob {
         Knob::Vectors,
         Knob::Rows,
         Knob::Apart,
-        Knob::Slices,
     ];
 
     /// Its values; the first one is that of the schedule that nobody tuned.
@@ -59,7 +56,6 @@ impl Knob {
             Knob::Vectors => &[1, 2, 4],
             Knob::Rows => &[2, 1, 4],
             Knob::Apart => &[0, 1, 2],
-            Knob::Slices => &[0, 1, 4, 8, 16, 32, 64],
         }
     }
 
@@ -74,7 +70,6 @@ impl Knob {
             Knob::Vectors => "vectors",
             Knob::Rows => "rows",
             Knob::Apart => "apart",
-            Knob::Slices => "slices",
         }
     }
 

@@ -6,12 +6,11 @@
 //! 1. `inline`: stages that only move or cheaply transform elements vanish into their readers.
 //! 2. A reduction that uses elements more than once (matrix products, convolutions) becomes a
 //!    register-tiled nest with its epilogue (`tile`); operands that the vector axis walks are packed.
-//! 3. Stages that feed such a nest, or are fed by it, are cut into slices that stay in the cache (`slices`).
-//! 4. Pairs of stages that transform small squares of elements are written out in registers (`transform`).
-//! 5. Neighbouring stages that agree on their leading axes (softmax, layer normalisation) share one
+//! 3. Pairs of stages that transform small squares of elements are written out in registers (`transform`).
+//! 4. Neighbouring stages that agree on their leading axes (softmax, layer normalisation) share one
 //!    loop over rows, with row buffers that stay in the cache (`rows`).
-//! 6. A stage that reads an operand across its rows goes through it in squares (`transpose`).
-//! 7. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
+//! 5. A stage that reads an operand across its rows goes through it in squares (`transpose`).
+//! 6. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
 //!
 //! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded. Where all this would become more code
 //! than a kernel may have (`budget`), less is written out.
@@ -21,7 +20,6 @@ mod gpu;
 pub(crate) mod inline;
 mod knobs;
 mod rows;
-mod slices;
 mod stage;
 pub(crate) mod tile;
 mod transform;
@@ -35,13 +33,11 @@ use crate::choices;
 use crate::finish::finish;
 use crate::packed::Packing;
 use crate::program::Program;
-use crate::task::Task;
 use build::Builder;
 pub(crate) use gpu::{bind_points, bind_threads};
 pub use gpu::{gpu_program, gpu_schedule};
 use inline::Padding;
 pub use knobs::{Knob, Knobs};
-use slices::Slices;
 pub(crate) use transpose::{is_transposed, run_of};
 
 /// What the default schedule needs to know of a CPU.
@@ -111,10 +107,7 @@ pub fn schedule_with(
     knobs: &Knobs,
 ) -> Scheduled {
     let inlined = inline::inline(compute, Padding::Inlined);
-    let with = |knobs: &Knobs| {
-        let slices = Slices::of(&inlined, constant, machine, knobs);
-        build(slices.as_ref(), name, &inlined, constant, machine, knobs)
-    };
+    let with = |knobs: &Knobs| build(name, &inlined, constant, machine, knobs);
     let fits = |scheduled: &Scheduled| budget::check(&scheduled.program, machine).is_ok();
     let wanted = with(knobs);
     if fits(&wanted) {
@@ -134,55 +127,24 @@ pub fn schedule_with(
     Scheduled { program: finish(crate::lower::lower(name, compute)), packings: vec![] }
 }
 
-/// Whether stages would feed one another slice by slice.
-pub(crate) fn is_sliced(task: &Task) -> bool {
-    let inlined = inline::inline(&task.compute, Padding::Inlined);
-    Slices::of(&inlined, &task.constant, &task.machine, &Knobs::default()).is_some()
-}
-
-/// The schedule by every number of slices.
-#[cfg(test)]
-pub(crate) fn all_slices(
-    name: &str,
-    compute: &Compute,
-    constant: &[bool],
-    machine: &Machine,
-) -> Vec<Scheduled> {
-    let (compute, knobs) = (inline::inline(compute, Padding::Inlined), Knobs::default());
-    let all = Slices::all(&compute, constant, machine);
-    let one = |slices| build(Some(slices), name, &compute, constant, machine, &knobs);
-    all.iter().map(one).collect()
-}
-
-/// Nests for what is computed as a whole, and for one slice of the rest, if there are slices.
+/// Nests for all stages.
 fn build(
-    slices: Option<&Slices<'_>>,
     name: &str,
     compute: &Compute,
     constant: &[bool],
     machine: &Machine,
     knobs: &Knobs,
 ) -> Scheduled {
-    let of_slice = slices.map(|s| (s, s.before(), s.compute()));
     let mut builder = Builder::new(name, compute, constant, machine, knobs);
-    match &of_slice {
-        None => nests(&mut builder, 0),
-        Some((slices, before, compute)) => {
-            builder.compute = before;
-            nests(&mut builder, 0);
-            builder.under_slices(slices, compute, |b| nests(b, slices.first));
-        }
-    }
+    nests(&mut builder);
     let (program, packings) = builder.done();
     Scheduled { program: finish(choices::apart(program, machine)), packings }
 }
 
-/// Nests for the stages from `first` on.
-fn nests(b: &mut Builder<'_>, first: usize) {
+fn nests(b: &mut Builder<'_>) {
     // Of an empty tensor nothing is computed.
     let mut done: Vec<bool> = b.compute.stages.iter().map(|s| s.ty.is_empty()).collect();
-    done[..first].fill(true);
-    for stage in first..done.len() {
+    for stage in 0..done.len() {
         if done[stage] {
             continue;
         }

@@ -39,7 +39,6 @@ use blocks::Blocks;
 use choose::Shape;
 pub(super) use epilogue::Epilogue;
 use nested::Nested;
-pub(super) use nested::has_nested;
 pub(super) use operands::Layout;
 use operands::{Around, Operands};
 use order::{Order, Role};

@@ -20,8 +20,6 @@ use crate::walk;
 
 /// Packing an operand that is not constant pays from this many rows on.
 const MIN_ROWS_TO_PACK: usize = 16;
-/// Vectors of a row that needs no packing.
-const MOST_SHORT: usize = 4;
 
 pub(crate) struct Operands {
     panels: Vec<Panel>,
@@ -149,9 +147,6 @@ pub(super) fn pack(
     shape: &Shape,
 ) {
     for panel in &operands.panels {
-        if is_short(b, s, panel) {
-            continue;
-        }
         let layout = Layout::of(s, panel, shape.panel);
         let is_sole = is_sole_load(b.compute, s, members, panel.buffer, &panel.indices);
         let packed = if is_constant(b.constant, panel.buffer) && is_sole {
@@ -162,15 +157,6 @@ pub(super) fn pack(
         let (buffer, indices) = (panel.buffer, panel.indices.clone());
         b.add_packed(Packed { stage: members[0], buffer, indices, packed, layout });
     }
-}
-
-/// What a slice made has rows of a few vectors: as good as panels, and in the cache.
-fn is_short(b: &Builder<'_>, s: &Stage, panel: &Panel) -> bool {
-    let ty = b.compute.buffer_type(panel.buffer);
-    let walked = panel.indices.last() == Some(&Expr::var(s.ty.rank() - 1));
-    let columns = ty.shape.last().copied().unwrap_or(0);
-    let made = b.compute.stage_of(panel.buffer).is_some();
-    b.is_slice() && made && walked && columns <= MOST_SHORT * lanes_of(b, s)
 }
 
 /// Nothing else reads the operand, so that its own buffer may take another layout.
@@ -263,7 +249,7 @@ fn pack_constant(b: &mut Builder<'_>, panel: &Panel, layout: &Layout) -> BufId {
 fn pack_at_run_time(b: &mut Builder<'_>, s: &Stage, panel: &Panel, layout: &Layout) -> BufId {
     let lanes = lanes_of(b, s);
     let ty = TensorType::new(b.compute.buffer_type(panel.buffer).dtype, layout.shape());
-    let packed = b.between("packed", ty);
+    let packed = b.global("packed", ty);
     let columns = layout.extents[layout.vector];
     let (whole, rest) = (columns / layout.panel, columns % layout.panel);
     for (panels, width, first) in [(whole, layout.panel, 0), (usize::from(rest > 0), rest, whole)] {

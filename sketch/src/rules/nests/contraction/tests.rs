@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::algorithm::{Algorithm, Sums};
-use crate::default::{Knob, Knobs, Machine, Scheduled, schedule_with};
+use crate::default::{Knobs, Machine, Scheduled, schedule_with};
 use crate::program::Scope;
 use crate::rules::Sketch;
 use crate::rules::nests::contraction_sketches;
@@ -279,9 +279,8 @@ fn by_blocks() -> impl Iterator<Item = (&'static str, Arc<Task>)> {
     all.into_iter().map(direct)
 }
 
-/// Without slices.
 fn by_hand(task: &Task) -> Scheduled {
-    let knobs = Knobs::new([(Knob::Slices, 1)]).summing(task.sums);
+    let knobs = Knobs::default().summing(task.sums);
     schedule_with("k", &task.compute, &task.constant, &task.machine, &knobs)
 }
 

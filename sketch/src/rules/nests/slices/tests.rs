@@ -24,9 +24,9 @@ const FORMS: [(&str, &[bool], usize, &str); 6] = [
         }",
     ),
     (
-        "the last slice reaches beyond the result",
+        "rows that no length divides",
         &[false, true, true],
-        3,
+        1,
         "compute(in0: f32[23, 10], in1: f32[10, 21], in2: f32[21, 11]) -> y {
           a: f32[23, 21] = sum{r0: 10} mul(in0[min(i0, 22), r0], in1[r0, i1])
           c: f32[23, 11] = sum{r0: 21} mul(a[i0, r0], in2[r0, i1])
@@ -127,7 +127,7 @@ fn every_choice_computes_the_same() {
             }
         }
     }
-    assert!(decided > 500, "{decided}");
+    assert!(decided > 200, "{decided}");
 }
 
 const LARGE: &str = "compute(in0: f32[512, 64], in1: f32[64, 512], in2: f32[512, 64]) -> y {
