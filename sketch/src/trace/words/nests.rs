@@ -103,6 +103,12 @@ impl Words {
             LiftAddend { block } => {
                 Some(format!("start from what the reader adds in {}", self.block(*block)))
             }
+            Slice { lengths, .. } => {
+                let lengths: Vec<String> = lengths.iter().map(|n| self.number(*n)).collect();
+                let lengths = lengths.join(" x ");
+                Some(format!("cut the result into slices of {lengths}, and what feeds them"))
+            }
+            JoinNoted { .. } => Some("do all of a slice before the next one".to_owned()),
             Scan { block, target, out } => {
                 let (name, place) = (self.block(*block), self.name(*target));
                 self.blocks.insert(out.0, format!("the running values of {name}"));
