@@ -11,7 +11,7 @@ use crate::{ForKind, Program, Scope, Stmt};
 
 /// The name of a form, which of its inputs are constant, in how many ways it is cut at least, and
 /// its expression.
-const FORMS: [(&str, &[bool], usize, &str); 6] = [
+const FORMS: [(&str, &[bool], usize, &str); 5] = [
     (
         "two products",
         &[false, true, true],
@@ -31,19 +31,6 @@ const FORMS: [(&str, &[bool], usize, &str); 6] = [
           a: f32[23, 21] = sum{r0: 10} mul(in0[min(i0, 22), r0], in1[r0, i1])
           c: f32[23, 11] = sum{r0: 21} mul(a[i0, r0], in2[r0, i1])
           y: f32[23, 11] = add(c[i0, i1], 1.0_f32)
-        }",
-    ),
-    (
-        "attention",
-        &[false, false, false],
-        1,
-        "compute(in0: f32[4, 12, 8], in1: f32[4, 12, 8], in2: f32[4, 12, 8]) -> y {
-          score: f32[4, 12, 12] = sum{r0: 8} mul(in0[i0, i1, r0], in1[i0, i2, r0])
-          most: f32[4, 12] = max{r0: 12} score[i0, i1, r0]
-          part: f32[4, 12, 12] = exp(sub(score[i0, i1, i2], most[i0, i1]))
-          all: f32[4, 12] = sum{r0: 12} part[i0, i1, r0]
-          share: f32[4, 12, 12] = div(part[i0, i1, i2], all[i0, i1])
-          y: f32[4, 12, 8] = sum{r0: 12} mul(share[i0, i1, r0], in2[i0, r0, i2])
         }",
     ),
     (
