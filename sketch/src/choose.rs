@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use crate::algorithm::Algorithm;
-use crate::default::{Knob, Knobs, Scheduled, gpu_program, schedule_with};
+use crate::default::{Knob, Knobs, Scheduled, schedule_with};
 use crate::packed::in_turn;
 use crate::price;
 use crate::rules::{Sketch, gpu, nests};
 use crate::task::Task;
-use crate::trace::Unfit;
+use crate::trace::{StepError, Unfit};
 
 /// Another program must cost less than this share of the first: prices are no more exact than that.
 const CLEARLY: f64 = 0.8;
@@ -34,6 +34,10 @@ pub(crate) enum Untuned {
 impl Untuned {
     /// Schedules the task as the algorithm computes it. None if that does not apply.
     pub(crate) fn of(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Untuned> {
+        if task.gpu.is_some() {
+            let made = by.is_none().then(|| on_gpu(task).ok()).flatten();
+            return made.map(|(sketch, scheduled)| Untuned::Rules(sketch, scheduled));
+        }
         let made = by.map(|algorithm| algorithm.rewrite(task));
         let (rewritten, prepared) = match &made {
             None => (&**task, vec![]),
@@ -69,9 +73,6 @@ impl Untuned {
 
 /// The sketches that rules make of the task without contractions, with them, and in slices.
 fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
-    if task.gpu.is_some() {
-        return vec![];
-    }
     nests::families(task, by).into_iter().filter_map(|ways| first_or_cheaper(task, ways)).collect()
 }
 
@@ -106,16 +107,21 @@ pub(crate) fn in_tiles(task: &Arc<Task>) -> Option<(Sketch, Scheduled)> {
 }
 
 /// The product that the tensor cores of a GPU multiply: none if there is no such product or device,
-/// or if its price is not clearly less than that of the default schedule.
+/// or if its price is not clearly less than that of a schedule without them.
 pub(crate) fn by_tensor_cores(task: &Arc<Task>) -> Option<(Sketch, Scheduled)> {
-    let limits = task.gpu.as_ref()?;
     let sketch = gpu::tensor::sketch(task)?;
     let sample = task.sample(&sketch.trace, Unfit::Refuse, &mut crate::rules::fixed_random());
     let scheduled = sample.ok()?.scheduled;
-    let default = gpu_program(&task.name, &task.compute, limits).ok()?;
+    let (_, without) = nests::gpu::sketch(task).ok()?;
     let is_cheaper =
-        price::gpu::cycles(&scheduled.program) < CLEARLY * price::gpu::cycles(&default);
+        price::gpu::cycles(&scheduled.program) < CLEARLY * price::gpu::cycles(&without.program);
     is_cheaper.then_some((sketch, scheduled))
+}
+
+/// The schedule of a GPU that nobody tuned: by tensor cores where they are worth it, otherwise what
+/// rules write down to threads.
+pub(crate) fn on_gpu(task: &Arc<Task>) -> Result<(Sketch, Scheduled), StepError> {
+    by_tensor_cores(task).map_or_else(|| nests::gpu::sketch(task), Ok)
 }
 
 /// The default schedule of a task's own expression with the cheapest choices.

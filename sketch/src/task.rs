@@ -15,9 +15,9 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::algorithm::{Algorithm, Sums};
 use crate::budget;
-use crate::choose::{Untuned, by_tensor_cores, in_tiles};
-use crate::default::{self, Knob, Knobs, Machine, Scheduled, gpu_schedule};
-use crate::gpu::{GpuError, GpuLimits, GpuProgram, lower};
+use crate::choose::{Untuned, by_tensor_cores, in_tiles, on_gpu};
+use crate::default::{self, Knob, Knobs, Machine, Scheduled};
+use crate::gpu::{GpuLimits, GpuProgram, lower};
 use crate::packed::in_turn;
 use crate::postprocess::{self, postprocess};
 use crate::program::Program;
@@ -49,6 +49,19 @@ pub struct Sample {
 }
 
 impl Task {
+    /// A task for a GPU without tensor cores, no input of which is a constant.
+    pub fn on_gpu(name: &str, compute: &Compute, limits: &GpuLimits) -> Task {
+        Task {
+            name: name.into(),
+            compute: compute.clone(),
+            constant: vec![false; compute.inputs.len()],
+            machine: Machine::new(16, 16),
+            cores: 1,
+            gpu: Some(limits.clone()),
+            sums: Sums::Any,
+        }
+    }
+
     /// The program that nothing was done to.
     pub fn naive(&self) -> Program {
         crate::lower(&self.name, &self.compute)
@@ -137,19 +150,15 @@ impl Task {
     pub fn untuned_on_gpu(
         self: &Arc<Task>,
         limits: &GpuLimits,
-    ) -> Result<(GpuProgram, Option<Algorithm>), GpuError> {
-        if let Some((sketch, scheduled)) = by_tensor_cores(self)
-            && let Ok(program) = lower(&scheduled.program, limits)
-        {
-            return Ok((program, sketch.trace.algorithm()));
-        }
-        Ok((gpu_schedule(&self.name, &self.compute, limits)?, None))
+    ) -> Result<(GpuProgram, Option<Algorithm>), StepError> {
+        let (sketch, scheduled) = on_gpu(self)?;
+        Ok((lower(&scheduled.program, limits)?, sketch.trace.algorithm()))
     }
 
     /// The trace of the schedule that nobody tuned.
     pub fn untuned(self: &Arc<Task>) -> Trace {
-        if let Some((sketch, _)) = by_tensor_cores(self) {
-            return sketch.trace;
+        if self.gpu.is_some() {
+            return on_gpu(self).map_or_else(|_| Trace::default(), |(sketch, _)| sketch.trace);
         }
         let algorithm = self.preferred();
         if algorithm == Some(Algorithm::Tiles)
@@ -157,7 +166,7 @@ impl Task {
         {
             return sketch.trace;
         }
-        let chosen = match self.gpu.is_none().then(|| Untuned::of(self, algorithm)).flatten() {
+        let chosen = match Untuned::of(self, algorithm) {
             Some(Untuned::Rules(sketch, _)) => return sketch.trace,
             Some(Untuned::Default(choices, _)) => choices,
             None => vec![],
@@ -187,18 +196,17 @@ impl Task {
             return scheduled;
         }
         let untuned = Untuned::of(&task, algorithm).or_else(|| Untuned::of(&task, None));
-        untuned.expect("the default schedule always applies").scheduled()
+        // A GPU may not take a subgraph at all.
+        let naive = || Scheduled { program: crate::finish(self.naive()), packings: vec![] };
+        untuned.map_or_else(naive, Untuned::scheduled)
     }
 
-    /// The schedules of a GPU: the default one, which has no knobs, products of matrices by tensor
-    /// cores, and those of its rules.
+    /// The schedules of a GPU: what rules write down to threads, products of matrices by tensor
+    /// cores, and those that other rules derive.
     fn gpu_sketches(self: &Arc<Task>, limits: &GpuLimits) -> Vec<Sketch> {
-        let default = self.default_sketch(None).map(|(trace, _)| Sketch {
-            trace: trace.undecided(),
-            rules: vec!["default schedule".into()],
-        });
-        let derived = Space::gpu(limits.clone()).sketches(self.naive());
         let open = |s: Sketch| Sketch { trace: s.trace.undecided(), ..s };
+        let default = nests::gpu::sketch(self).ok().map(|(sketch, _)| open(sketch));
+        let derived = Space::gpu(limits.clone()).sketches(self.naive());
         let matrices = gpu::tensor::sketch(self).map(open);
         let (first, last) = match by_tensor_cores(self).is_some() {
             true => (matrices, None),
@@ -213,11 +221,6 @@ impl Task {
         self: &Arc<Task>,
         algorithm: Option<Algorithm>,
     ) -> Result<(Trace, Vec<Knob>), StepError> {
-        if self.gpu.is_some() {
-            let mut recorder = Recorder::of_task(self.clone());
-            recorder.default_schedule(&[])?;
-            return Ok((recorder.into_parts().1, vec![]));
-        }
         let random = &mut crate::rules::fixed_random();
         let mut recorder = Recorder::of_task(self.clone());
         if let Some(algorithm) = algorithm {

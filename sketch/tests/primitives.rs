@@ -160,7 +160,7 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
     let scope = if m[4].is_multiple_of(2) { Scope::Local } else { Scope::Global };
     let id = s.buffer(&pick(&buffers, m[2])?).expect("a buffer of the schedule");
     let rank = s.program().buffer(id).ty.rank();
-    Some(match m[0] % 38 {
+    Some(match m[0] % 39 {
         0..=2 => {
             let (inner, middle) = (usize::from(m[3] % 5) + 1, usize::from(m[4] % 3) + 1);
             let factors = if m[4] < 128 { vec![0, inner] } else { vec![0, middle, inner] };
@@ -239,6 +239,7 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
             }
             ("lift_addend", lifts)
         }
+        37 => ("inline_into", done(s.inline_into(&block, &pick(&s.blocks(), m[2])?))),
         35 => ("scan", done(s.scan(&block, pick(&loops, m[2])?))),
         _ if m[4].is_multiple_of(4) => ("add_unit_loop", done(s.add_unit_loop(&block))),
         _ => ("pad", done(s.pad(&block, usize::from(m[2] % 4), usize::from(m[3] % 4) + 1))),
@@ -299,5 +300,5 @@ fn every_primitive_succeeds_somewhere() {
             }
         }
     }
-    assert_eq!(succeeded.len(), 33, "{succeeded:?}");
+    assert_eq!(succeeded.len(), 34, "{succeeded:?}");
 }

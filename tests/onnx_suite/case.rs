@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ansc::choice::Aim;
 use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
 use ansc_frontend::ImportOptions;
 use ansc_runtime::{Model, SessionOptions, Tensor, npy};
-use ansc_sketch::default::gpu_schedule;
+use ansc_sketch::Task;
 use ansc_sketch::exec::{self, Blocks};
 use ansc_sketch::gpu::GpuLimits;
 use prost::Message;
@@ -145,7 +146,8 @@ fn watch_for_races(case: &Case, import: ImportOptions, limits: &GpuLimits) -> Re
     let options = Options::new(import, target);
     let subgraphs = pipeline::subgraphs(&case.model, &options).map_err(|e| e.to_string())?;
     for subgraph in &subgraphs {
-        let kernels = gpu_schedule("k", &subgraph.compute, limits).map_err(|e| e.to_string())?;
+        let untuned = Arc::new(Task::on_gpu("k", &subgraph.compute, limits)).untuned_on_gpu(limits);
+        let (kernels, _) = untuned.map_err(|e| e.to_string())?;
         let found = exec::watch(&kernels, Blocks::Sampled);
         found.map_err(|e| format!("kernel {}: {e}\n{kernels}", subgraph.name))?;
     }

@@ -1,4 +1,4 @@
-//! The default GPU schedules: as PTX, which the assembler takes, and in their form for a CPU, compiled and run without
+//! The GPU schedules that nobody tuned: as PTX, which the assembler takes, and in their form for a CPU, compiled and run without
 //! the C library's functions, as on a GPU.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use ansc_graph::ops::*;
 use ansc_graph::{BinOp, Compute, Expr, Stage, TensorType, UnOp, interp};
 use ansc_runtime::{DType, Tensor};
 use ansc_sketch::Task;
-use ansc_sketch::default::{Machine, gpu_schedule};
+use ansc_sketch::default::Machine;
 use ansc_sketch::gpu::{GpuLimits, GpuProgram, lower};
 use ansc_sketch::trace::Unfit;
 use rand::SeedableRng;
@@ -24,7 +24,9 @@ use crate::ptxas;
 const SMS: [u32; 5] = [70, 80, 86, 89, 90];
 
 fn scheduled(name: &str, compute: &Compute) -> GpuProgram {
-    gpu_schedule(name, compute, &GpuLimits::default()).unwrap_or_else(|e| panic!("{name}: {e}"))
+    let limits = GpuLimits::default();
+    let untuned = Arc::new(Task::on_gpu(name, compute, &limits)).untuned_on_gpu(&limits);
+    untuned.unwrap_or_else(|e| panic!("{name}: {e}")).0
 }
 
 fn ptx(gpu: &GpuProgram, symbol: &str, sm: u32) -> Ptx {

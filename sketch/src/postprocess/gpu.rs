@@ -12,11 +12,12 @@ use std::collections::BTreeSet;
 use ansc_graph::VarId;
 
 use super::unroll;
-use crate::default::{bind_points, bind_threads};
 use crate::finish;
 use crate::gpu::{GpuError, GpuLimits, GpuProgram, lower};
 use crate::program::{ForKind, Program, Scope, ThreadAxis};
+use crate::rules::nests::gpu::{Lengths, bind_points};
 use crate::schedule::{Annotation, LoopRef, Result, Schedule};
+use crate::trace::Recorder;
 
 /// The annotation of a block that all threads execute together: elements that one takes at once.
 pub const COOPERATIVE: &str = "cooperative";
@@ -53,9 +54,11 @@ fn bound(mut schedule: Schedule, limits: &GpuLimits) -> Program {
             }
         }
     }
-    for block in schedule.blocks() {
-        bind_points(&mut schedule, &block, limits);
+    let mut recorder = Recorder::resume(schedule);
+    for block in recorder.schedule().blocks() {
+        bind_points(&mut recorder, &block, limits, Lengths::Vectors);
     }
+    let mut schedule = recorder.into_parts().0;
     for block in schedule.blocks() {
         pipeline(&mut schedule, &block);
         registers(&mut schedule, &block);
@@ -83,7 +86,12 @@ fn fetch(schedule: &mut Schedule, block: &str, length: usize) -> Result<()> {
     let extent = schedule.extent(fused)?;
     let length = if extent.is_multiple_of(length) && extent > 1 { length } else { 1 };
     let parts = schedule.split(fused, &[0, length])?;
-    bind_threads(schedule, parts[0], threads)?;
+    // One iteration is for one thread.
+    let shared = match schedule.extent(parts[0])? {
+        1 => parts[0],
+        _ => schedule.split(parts[0], &[0, threads])?[1],
+    };
+    schedule.bind(shared, ThreadAxis::ThreadX)?;
     // Elements that are not known to be apart are copied one after the other.
     let _ = schedule.vectorize(parts[1]);
     Ok(())

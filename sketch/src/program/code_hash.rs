@@ -3,8 +3,8 @@
 //! In: a finished program. Out: the same number for programs that become the same code, whatever
 //! names, numbers of variables and buffers, and iterators of blocks are: a schedule written in
 //! another way is compared with the old one by it. Not hashed: names, iterators, buffers that
-//! nothing uses, axes of one element of buffers that a thread has for itself, how conditions are
-//! joined. Hashed beside the structure: what each loop is for, results or terms; and the
+//! nothing uses, axes of one element of buffers that a thread or a block of threads has for itself,
+//! how conditions are joined. Hashed beside the structure: what each loop is for, results or terms; and the
 //! order of buffers in the workspace, which is the order of arguments.
 //!
 //! ```text
@@ -120,7 +120,7 @@ fn in_a_row(e: &Expr) -> Expr {
     }
 }
 
-/// Private buffers lie where the compiler likes: their axes of one element move nothing.
+/// Private and shared buffers lie where the compiler likes: their axes of one element move nothing.
 fn drop_unit_axes(program: &mut Program) {
     let kept: Vec<Option<Vec<bool>>> = program.buffers.iter_mut().map(wide_axes).collect();
     let drop = |buffer: BufId, indices: &mut Vec<Expr>| {
@@ -144,9 +144,10 @@ fn drop_unit_axes(program: &mut Program) {
     });
 }
 
-/// Takes the axes of one element off a private buffer, and tells which are left.
+/// Takes the axes of one element off a private or shared buffer, and tells which are left.
 fn wide_axes(buffer: &mut Buffer) -> Option<Vec<bool>> {
-    if !buffer.scope.is_private() || buffer.align.is_some() {
+    let is_own = buffer.scope.is_private() || buffer.scope == Scope::Shared;
+    if !is_own || buffer.align.is_some() {
         return None;
     }
     let kept: Vec<bool> = buffer.ty.shape.iter().map(|&extent| extent != 1).collect();
@@ -219,7 +220,9 @@ for j in 0..8 {
             let text = text.replace("t: f32[8]", "t: f32[1, 8]").replace("t[i]", "t[0, i]");
             text.replace("t[j]", "t[0, j]")
         };
+        let shared = TEXT.replace("t: f32[8] global", "t: f32[8] shared");
         assert_eq!(hash(&private), hash(&wide(&private)));
+        assert_eq!(hash(&shared), hash(&wide(&shared)));
         assert_ne!(hash(TEXT), hash(&wide(TEXT)));
     }
 

@@ -61,7 +61,10 @@ pub(super) fn assignment(block: &Block) -> std::result::Result<(Access, Expr), F
 }
 
 /// The iterator of each axis of `dst`; together they are all iterators.
-fn inlinable_axes(block: &Block, dst: &Access) -> std::result::Result<Vec<Option<VarId>>, Failure> {
+pub(super) fn inlinable_axes(
+    block: &Block,
+    dst: &Access,
+) -> std::result::Result<Vec<Option<VarId>>, Failure> {
     let axes = plain_indices(&dst.indices);
     let complete = |axes: &Vec<Option<VarId>>| {
         block.iters.iter().all(|i| i.extent == 1 || axes.contains(&Some(i.var)))
@@ -107,7 +110,12 @@ pub(super) fn nodes(e: &Expr) -> usize {
 }
 
 /// What a load of the inlined buffer becomes.
-fn inlined(node: &Expr, buffer: BufId, axes: &[Option<VarId>], value: &Expr) -> Option<Expr> {
+pub(super) fn inlined(
+    node: &Expr,
+    buffer: BufId,
+    axes: &[Option<VarId>],
+    value: &Expr,
+) -> Option<Expr> {
     match node {
         Expr::Load(loaded, indices) if *loaded == buffer => Some(value.substitute(&|v| {
             let axis = axes.iter().position(|a| *a == Some(v));

@@ -34,6 +34,7 @@ mod fold_tree;
 mod fuse;
 mod fuse_nests;
 mod fuse_siblings;
+mod inline_into;
 mod join_noted;
 mod kinds;
 mod lift_addend;

@@ -13,12 +13,15 @@ use super::{StepError, Unfit};
 use crate::algorithm::Algorithm;
 use crate::budget;
 use crate::choices;
-use crate::default::{Knob, Knobs, gpu_program, schedule_with};
+use crate::default::{Knob, Knobs, schedule_with};
 use crate::finish;
+use crate::gpu::lower;
 use crate::index_map::IndexMap;
 use crate::packed::in_turn;
-use crate::program::ForKind;
+use crate::program::{ForKind, Program};
+use crate::rules::nests;
 use crate::schedule::{self, Annotation, LoopRef, Panels, Schedule};
+use crate::tree;
 
 type Result<T> = std::result::Result<T, StepError>;
 
@@ -115,6 +118,17 @@ impl Recorder {
         Ok(apply(&mut self.schedule, target)?)
     }
 
+    /// The same of two loops.
+    pub(super) fn on_two_loops<T>(
+        &mut self,
+        first: LoopVar,
+        second: LoopVar,
+        apply: impl FnOnce(&mut Schedule, LoopRef, LoopRef) -> schedule::Result<T>,
+    ) -> Result<T> {
+        let second = self.loop_ref(second)?;
+        self.on_loop(first, |schedule, first| apply(schedule, first, second))
+    }
+
     pub(super) fn on_block<T>(
         &mut self,
         block: BlockVar,
@@ -151,6 +165,11 @@ impl Recorder {
     ) -> Result<Vec<LoopRef>> {
         let factors = factors.iter().map(|&f| self.length(f)).collect::<Result<Vec<_>>>()?;
         Ok(self.schedule.split(self.loop_ref(target)?, &factors)?)
+    }
+
+    pub(super) fn inline_for(&mut self, block: BlockVar, reader: BlockVar) -> Result<()> {
+        let reader = self.block_name(reader)?.to_owned();
+        self.on_block(block, |s, name| s.inline_into(name, &reader))
     }
 
     pub(super) fn pad_iter(
@@ -251,11 +270,20 @@ impl Recorder {
         Ok(())
     }
 
-    /// If that becomes no more code than a kernel may have.
+    /// If that becomes no more code than a kernel may have, and a GPU takes it.
     pub(super) fn complete_program(&mut self) -> Result<()> {
         let task = self.task.clone().ok_or(StepError::NoTask)?;
         let program = finish(self.schedule.program().clone());
-        budget::check(&program, &task.machine)?;
+        match &task.gpu {
+            None => budget::check(&program, &task.machine)?,
+            Some(limits) => {
+                // What is not written out becomes no less code in any other way.
+                if writes_out(&program) {
+                    budget::check(&program, &budget::GPU)?;
+                }
+                lower(&program, limits)?;
+            }
+        }
         self.schedule = Schedule::new(program);
         self.packings.get_or_insert_with(|| self.packed.clone());
         Ok(())
@@ -279,9 +307,10 @@ impl Recorder {
             .map(|(knob, value)| Ok((*knob, knob_value(*knob, self.number(*value)?)?)))
             .collect::<Result<Vec<_>>>()?;
         let (name, constant) = (&task.name, &task.constant);
-        if let Some(limits) = &task.gpu {
-            self.schedule = Schedule::new(gpu_program(name, &task.compute, limits)?);
-            self.packings = Some(vec![]);
+        if task.gpu.is_some() {
+            let (_, made) = nests::gpu::sketch(&task)?;
+            self.schedule = Schedule::new(made.program);
+            self.packings = Some(made.packings);
             return Ok(());
         }
         let knobs = Knobs::new(set).summing(task.sums);
@@ -478,6 +507,15 @@ impl Recorder {
         }
         Ok(())
     }
+}
+
+/// Whether loops are vectors, or written out.
+fn writes_out(program: &Program) -> bool {
+    let mut found = false;
+    tree::visit_loops(&program.body, &mut |l| {
+        found |= matches!(l.kind, ForKind::Unrolled | ForKind::Vectorized);
+    });
+    found
 }
 
 /// Numbers far beyond what a knob is for would make programs without an end.

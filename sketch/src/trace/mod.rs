@@ -103,6 +103,8 @@ pub enum StepError {
     Weights { candidates: usize, weights: usize },
     #[error("this needs the subgraph, of which only the program is known")]
     NoTask,
+    #[error("this is a schedule for a GPU, and the subgraph is to run on a CPU")]
+    NoGpu,
     #[error("the subgraph cannot be computed by {0}")]
     DoesNotApply(Algorithm),
     #[error(transparent)]

@@ -50,8 +50,13 @@ pub struct Recorder {
 
 impl Recorder {
     pub fn new(program: Program) -> Recorder {
+        Recorder::resume(Schedule::new(program))
+    }
+
+    /// Goes on with a schedule that something was done to, which the trace does not tell.
+    pub(crate) fn resume(schedule: Schedule) -> Recorder {
         Recorder {
-            schedule: Schedule::new(program),
+            schedule,
             trace: Trace::default(),
             blocks: vec![],
             loops: vec![],

@@ -200,6 +200,9 @@ instructions! { r:
         => r.split_loop(*target, factors);
     /// Makes one loop of several that lie directly inside of one another.
     Fuse fuse(loops: Vec<LoopVar>) -> out: LoopVar => r.fuse_loops(loops);
+    /// Makes one loop of two, one after the other, of as many iterations.
+    FuseSiblings fuse_siblings(target: LoopVar, next: LoopVar)
+        => r.on_two_loops(*target, *next, |s, l, next| s.fuse_siblings(l, next));
     /// Puts loops of a nest in this order.
     Reorder reorder(loops: Vec<LoopVar>) => r.reorder_loops(loops);
     /// Makes one axis of those that everything walks as one.
@@ -271,6 +274,8 @@ instructions! { r:
     /// Computes a block wherever it is read.
     ComputeInline compute_inline(block: BlockVar)
         => r.on_block(*block, |s, name| s.compute_inline(name));
+    /// Computes a block where one of its readers needs it, and leaves it to the others.
+    InlineInto inline_into(block: BlockVar, reader: BlockVar) => r.inline_for(*block, *reader);
     /// Computes a block where what it reads is made.
     ReverseComputeInline reverse_compute_inline(block: BlockVar)
         => r.on_block(*block, |s, name| s.reverse_compute_inline(name));

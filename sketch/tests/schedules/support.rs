@@ -7,7 +7,7 @@ use ansc_graph::op::ComputeOp;
 use ansc_graph::ops::OpError;
 use ansc_graph::{Compute, Graph, TensorType, ValueId, fuse, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::default::{Machine, Scheduled, gpu_schedule, schedule};
+use ansc_sketch::default::{Machine, Scheduled, schedule};
 use ansc_sketch::gpu::GpuLimits;
 use ansc_sketch::program::verify::verify;
 use ansc_sketch::rules::Sketch;
@@ -170,7 +170,9 @@ fn computes(
 
 /// Schedules for a GPU and runs what its threads do, with a watch on races.
 fn run_gpu(compute: &Compute, inputs: &[Tensor]) -> Result<(), String> {
-    let gpu = catch_unwind(AssertUnwindSafe(|| gpu_schedule("k", compute, &GpuLimits::default())))
+    let limits = GpuLimits::default();
+    let task = Arc::new(Task::on_gpu("k", compute, &limits));
+    let (gpu, _) = catch_unwind(AssertUnwindSafe(|| task.untuned_on_gpu(&limits)))
         .map_err(|_| "the schedule panics")?
         .map_err(|e| e.to_string())?;
     let inputs: Vec<&Tensor> = inputs.iter().collect();

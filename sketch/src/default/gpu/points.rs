@@ -31,6 +31,7 @@ fn bound(schedule: &mut Schedule, block: &str, limits: &GpuLimits) -> Result<()>
     }
     let lanes = lanes(schedule, block, &spatial, limits)?;
     let fused = schedule.fuse(&spatial)?;
+    accumulate(schedule, block, fused);
     let (points, vector) = match lanes {
         1 => (fused, None),
         _ => {
@@ -47,7 +48,6 @@ fn bound(schedule: &mut Schedule, block: &str, limits: &GpuLimits) -> Result<()>
     if let Some(vector) = vector {
         schedule.vectorize(vector)?;
     }
-    accumulate(schedule, block, parts[1]);
     Ok(())
 }
 

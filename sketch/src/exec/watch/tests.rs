@@ -1,16 +1,19 @@
+use std::sync::Arc;
+
 use ansc_graph::{Compute, Expr, Stage, TensorType};
 use ansc_runtime::DType;
 
 use super::*;
-use crate::default::gpu_schedule;
 use crate::exec::run;
 use crate::gpu::{GpuLimits, Step};
 use crate::program::{Block, Body};
+use crate::task::Task;
 use crate::testing::*;
 use crate::tree;
 
 fn lowered(compute: &Compute) -> GpuProgram {
-    gpu_schedule("k", compute, &GpuLimits::default()).unwrap()
+    let limits = GpuLimits::default();
+    Arc::new(Task::on_gpu("k", compute, &limits)).untuned_on_gpu(&limits).unwrap().0
 }
 
 /// The program without its barrier number `which`, or `None` if it has fewer.

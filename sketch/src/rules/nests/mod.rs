@@ -13,6 +13,7 @@
 //! ```
 
 mod contraction;
+pub(crate) mod gpu;
 mod joins;
 mod parts;
 mod points;

@@ -126,7 +126,7 @@ fn together(nests: &Nests, stages: Range<usize>, axes: usize, parallel: bool) ->
 /// The longest run of stages from `first` that agree on some number of leading axes, and that
 /// number. Of several such numbers the largest comes first, with the shortest rows, and `before`
 /// are passed over. After all of them there is none: the stages are apart.
-fn run(nests: &Nests, first: usize, before: usize) -> Option<(Range<usize>, usize)> {
+pub(super) fn run(nests: &Nests, first: usize, before: usize) -> Option<(Range<usize>, usize)> {
     let rank = nests.stage(first).ty.rank();
     let mut runs: Vec<_> =
         (1..=rank).rev().map(|axes| (members(nests, first, axes), axes)).collect();
@@ -161,7 +161,9 @@ fn members(nests: &Nests, first: usize, axes: usize) -> Range<usize> {
 fn reads_own_row(nests: &Nests, stage: usize, members: Range<usize>, axes: usize) -> bool {
     nests.stage(stage).body.loads().iter().all(|(buffer, indices)| {
         let inside = nests.compute.stage_of(*buffer).is_some_and(|s| members.contains(&s));
-        let is_own = |axis: usize| indices[axis] == Expr::var(axis);
+        let shape = &nests.compute.buffer_type(*buffer).shape;
+        // Along an axis of one element every place is the row's own.
+        let is_own = |axis: usize| indices[axis] == Expr::var(axis) || shape[axis] == 1;
         !inside || (0..axes).all(is_own)
     })
 }

@@ -1,0 +1,94 @@
+//! How the terms of a tile's reduction are cut: those of a round, which are in shared memory
+//! together, and those that are written out.
+//!
+//! ```text
+//! for c in 0..64 { for r in 0..3 { .. } }, 8 terms of a round, 16 elements in registers
+//! => for c_0 in 0..8 (a round) { for c_1 in 0..1 { unrolled c_2 in 0..8 { for r_0 in 0..1 { unrolled r_1 in 0..3 { .. } } } } }
+//! ```
+//!
+//! Only the longest loop is cut into rounds. Which loops are written out, and how far, is a choice,
+//! as an inner part of any length is: the parts of one iteration are gone in the end.
+
+use super::tile::MAX_UNROLLED;
+use super::{Result, choose};
+use crate::trace::{LoopVar, Recorder};
+
+/// Iterations of a loop that may be written out where the first candidate does not.
+const SHORT: usize = 16;
+
+/// The loops of a reduction.
+pub(super) struct Terms {
+    /// Over rounds.
+    pub(super) outer: LoopVar,
+    /// Those of a round, in order.
+    pub(super) inner: Vec<LoopVar>,
+    /// Those that are written out.
+    pub(super) written_out: Vec<LoopVar>,
+}
+
+/// Cuts the loops of a reduction with about `room` terms in a round, and `elements` in registers.
+pub(super) fn cut(
+    r: &mut Recorder,
+    reduced: &[LoopVar],
+    room: usize,
+    elements: usize,
+) -> Result<Terms> {
+    let extents = reduced.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>>>()?;
+    let longest = (0..extents.len()).max_by_key(|&i| (extents[i], usize::MAX - i)).unwrap_or(0);
+    let mut terms = Terms { outer: reduced[longest], inner: vec![], written_out: vec![] };
+    let mut lengths = extents.clone();
+    lengths[longest] = part(extents[longest], room);
+    let first = first_written_out(&lengths, elements);
+    for (i, (&l, &length)) in reduced.iter().zip(&lengths).enumerate() {
+        let (rounds, outside) = (i == longest, if first[i] { 1 } else { length });
+        match extents[i] {
+            1 if rounds => {}
+            1 => terms.inner.push(l),
+            extent => {
+                let inside = length / outside;
+                let fits = |n: usize| n > 0 && n <= extent && (n <= SHORT || n == inside);
+                let others = match rounds {
+                    true => [length, 1, inside * 2, inside / 2],
+                    false => [extent, 1, 1, 1],
+                };
+                let own = choose(r, inside, &others, fits)?;
+                let parts = match rounds {
+                    true => {
+                        let steps = choose(r, outside, &[1, 2, 4, 8], fits)?;
+                        let parts = r.split(l, &[0.into(), steps, own])?;
+                        terms.outer = parts[0];
+                        parts[1..].to_vec()
+                    }
+                    false => r.split(l, &[0.into(), own])?,
+                };
+                terms.written_out.push(parts[parts.len() - 1]);
+                terms.inner.extend(parts);
+            }
+        }
+    }
+    Ok(terms)
+}
+
+/// Which loops are written out first: as many of the innermost as is reasonable.
+fn first_written_out(lengths: &[usize], elements: usize) -> Vec<bool> {
+    let (mut copies, mut all) = (elements, vec![false; lengths.len()]);
+    for (i, length) in lengths.iter().enumerate().rev() {
+        copies *= length;
+        if copies > MAX_UNROLLED {
+            break;
+        }
+        all[i] = true;
+    }
+    all
+}
+
+/// The part of an axis that a tile with room for `room` elements takes: a divisor if that is half
+/// of it.
+pub(super) fn part(extent: usize, room: usize) -> usize {
+    let divisor = largest_divisor(extent, room);
+    if extent <= room || 2 * divisor > room { divisor } else { room }
+}
+
+pub(super) fn largest_divisor(n: usize, most: usize) -> usize {
+    (1..=most.max(1).min(n)).rev().find(|&d| n.is_multiple_of(d)).unwrap_or(1)
+}

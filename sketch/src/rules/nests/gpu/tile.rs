@@ -1,0 +1,278 @@
+//! Reductions that use their operands more than once, with tiles in shared memory and in registers.
+//!
+//! ```text
+//! c[i, j] = sum[k] a[i, k] * b[k, j];  y[i, j] = max(c[i, j], 0)
+//! =>
+//! block_x (io, jo) { thread_x (it, jt) {
+//!   c_tile[8, 4] = 0
+//!   for ko { a' = a[.., ko];  b' = b[ko, ..];  for ki { unrolled 8 x 4 { c_tile[..] += a'[..] * b'[..] } }
+//!   y[..] = max(c_tile[..], 0)
+//! } }
+//! ```
+//!
+//! Axes that one operand lacks and axes that the other lacks are the two sides of the tile; an axis
+//! that no operand lacks is one of a batch.
+
+use std::collections::BTreeSet;
+
+use ansc_graph::{BufId, Expr, VarId};
+
+use super::{
+    Result, bind_threads, choose, consumer, fits, fused, is_unbound, loops, terms, written,
+};
+use crate::gpu::GpuLimits;
+use crate::program::{Body, IterKind, Scope, ThreadAxis};
+use crate::rules::needs_tiling;
+use crate::schedule::Schedule;
+use crate::trace::{BlockVar, LoopVar, Number, Recorder};
+
+/// Elements of a tile along a side, those of one thread, and terms of the reduction in shared memory.
+struct Shape {
+    side: usize,
+    register: usize,
+    terms: usize,
+}
+
+/// From the best to what fits with large halos.
+const SHAPES: [Shape; 7] = [
+    Shape { side: 128, register: 8, terms: 8 },
+    Shape { side: 64, register: 4, terms: 16 },
+    Shape { side: 32, register: 4, terms: 16 },
+    Shape { side: 32, register: 4, terms: 8 },
+    Shape { side: 32, register: 4, terms: 4 },
+    Shape { side: 16, register: 2, terms: 8 },
+    Shape { side: 16, register: 2, terms: 1 },
+];
+/// Tiles below which multiprocessors have nothing to do.
+const ENOUGH_TILES: usize = 128;
+/// Updates of the register tile that are written out in a row.
+pub(super) const MAX_UNROLLED: usize = 512;
+/// Loops around what a thread does: blocks and threads.
+const AROUND: usize = 2;
+
+/// Tiles the block if that is worthwhile and fits, and tells whether it did; otherwise the block
+/// stays as it is.
+pub(super) fn apply(r: &mut Recorder, block: &str, limits: &GpuLimits) -> bool {
+    if !is_tileable(r.schedule(), block) {
+        return false;
+    }
+    let points: usize = spatial_extents(r.schedule(), block).iter().product();
+    for (i, shape) in SHAPES.iter().enumerate() {
+        let too_large = points < ENOUGH_TILES * shape.side * shape.side;
+        if too_large && SHAPES.get(i + 1).is_some_and(|next| next.side < shape.side) {
+            continue;
+        }
+        // Only the last shape does without shared memory.
+        let memory: &[bool] = if i + 1 < SHAPES.len() { &[true] } else { &[true, false] };
+        for &in_memory in memory {
+            let mut changed = r.clone();
+            if tiled(&mut changed, block, shape, in_memory).is_ok() && fits(&changed, limits) {
+                *r = changed;
+                return true;
+            }
+        }
+    }
+    false
+}
+
+fn is_tileable(schedule: &Schedule, block: &str) -> bool {
+    let Ok(b) = schedule.block(block) else { return false };
+    matches!(b.body, Body::Reduce { init: true, .. })
+        && needs_tiling(schedule, block)
+        && has_two_sides(schedule, block)
+        && b.iters.iter().any(|i| i.kind == IterKind::Reduce)
+        && b.iters.iter().all(|i| i.extent > 0)
+}
+
+/// Whether two operands are used more than once, along different axes. If only one is, threads that
+/// lie side by side read it through the cache.
+fn has_two_sides(schedule: &Schedule, block: &str) -> bool {
+    let extents = spatial_extents(schedule, block);
+    let sides = sides(schedule, block, extents.len());
+    let wide = sides.iter().zip(extents).filter(|(side, extent)| side.is_some() && *extent > 1);
+    wide.map(|(side, _)| side).collect::<BTreeSet<_>>().len() > 1
+}
+
+fn spatial_extents(schedule: &Schedule, block: &str) -> Vec<usize> {
+    let Ok(b) = schedule.block(block) else { return vec![] };
+    b.iters.iter().filter(|i| i.kind == IterKind::Spatial).map(|i| i.extent).collect()
+}
+
+/// An axis of the result: how many threads it has and how many elements each, and the loops over
+/// blocks, threads, and elements.
+struct Axis {
+    threads: Number,
+    elements: Number,
+    loops: Vec<LoopVar>,
+}
+
+fn tiled(r: &mut Recorder, name: &str, shape: &Shape, in_memory: bool) -> Result<()> {
+    let (consumer, block) = (consumer(r, name)?, r.get_block(name)?);
+    let (spatial, reduced) = loops(r, block)?;
+    let sides = sides(r.schedule(), name, spatial.len());
+    let lengths = lengths(r, &spatial, &sides, shape)?;
+    let axes = axes(r, block, &spatial, &lengths)?;
+    let elements = lengths.iter().map(|(_, elements)| elements).product();
+    let terms = terms::cut(r, &reduced, shape.terms, elements)?;
+    let of = |part: usize| axes.iter().map(|axis| axis.loops[part]).collect::<Vec<_>>();
+    let (blocks, threads, registers) = (of(0), of(1), of(2));
+    r.reorder(&[&blocks[..], &threads, &[terms.outer], &terms.inner, &registers].concat())?;
+    let (grid, thread) = (fused(r, &blocks)?, fused(r, &threads)?);
+    r.bind(grid, ThreadAxis::BlockX)?;
+    r.bind(thread, ThreadAxis::ThreadX)?;
+    r.reverse_compute_at(consumer, thread)?;
+    if in_memory {
+        let threads: Vec<Number> = axes.iter().map(|axis| axis.threads).collect();
+        for operand in operands(r.schedule(), name)? {
+            fetch(r, block, operand, terms.outer, &threads)?;
+        }
+    }
+    let written_out = axes.iter().filter(|axis| axis.elements != Number::Known(1));
+    written_out.map(|axis| axis.loops[2]).try_for_each(|l| r.unroll(l))?;
+    terms.written_out.iter().try_for_each(|&l| r.unroll(l))?;
+    write_out(r, consumer)
+}
+
+/// Cuts the loops of the result's axes.
+fn axes(
+    r: &mut Recorder,
+    block: BlockVar,
+    spatial: &[LoopVar],
+    lengths: &[(usize, usize)],
+) -> Result<Vec<Axis>> {
+    let mut axes = vec![];
+    for (&l, &(threads, elements)) in spatial.iter().zip(lengths) {
+        let is_cut = threads * elements > 1;
+        let fits = |n: usize| is_cut && n <= r.extent(l).unwrap_or(1);
+        let others = |n: usize| [n * 2, n / 2, n * 4, n / 4].map(|n| if fits(n) { n } else { 0 });
+        let (of_threads, of_elements) = (others(threads), others(elements));
+        let threads = choose(r, threads, &of_threads, |n| n > 0)?;
+        let elements = choose(r, elements, &of_elements, |n| n > 0 && n <= 8)?;
+        axes.push(Axis { threads, elements, loops: vec![] });
+    }
+    for (axis, Axis { threads, elements, .. }) in axes.iter().enumerate() {
+        // Tiles at the border compute too much rather than ask at every term; where they may not,
+        // they ask.
+        let _ = r.pad(block, axis, &[*threads, *elements]);
+    }
+    for (axis, &l) in axes.iter_mut().zip(spatial) {
+        axis.loops = r.split(l, &[0.into(), axis.threads, axis.elements])?;
+    }
+    Ok(axes)
+}
+
+/// For each axis the side of the tile that it belongs to, `None` for one of a batch.
+fn sides(schedule: &Schedule, block: &str, rank: usize) -> Vec<Option<usize>> {
+    let Ok(b) = schedule.block(block) else { return vec![None; rank] };
+    let vars: Vec<VarId> = b.iters[..rank].iter().map(|i| i.var).collect();
+    let loads = b.body.value().loads();
+    let lacks = |v: &VarId| -> Vec<BufId> {
+        let used = |indices: &[Expr]| indices.iter().any(|e| e.vars().contains(v));
+        loads.iter().filter(|(_, i)| !used(i)).map(|(b, _)| *b).collect()
+    };
+    let mut groups: Vec<Vec<BufId>> = vec![];
+    vars.iter()
+        .map(|v| {
+            let lacked = lacks(v);
+            if lacked.is_empty() {
+                return None;
+            }
+            let known = groups.iter().position(|g| *g == lacked);
+            Some(known.unwrap_or_else(|| {
+                groups.push(lacked);
+                groups.len() - 1
+            }))
+        })
+        .collect()
+}
+
+/// Threads along each axis and elements of each: the inner axes of a side are filled first.
+fn lengths(
+    r: &Recorder,
+    spatial: &[LoopVar],
+    sides: &[Option<usize>],
+    shape: &Shape,
+) -> Result<Vec<(usize, usize)>> {
+    let mut left =
+        vec![(shape.side, shape.register); 1 + sides.iter().flatten().max().copied().unwrap_or(0)];
+    let mut lengths = vec![(1, 1); spatial.len()];
+    for (axis, &l) in spatial.iter().enumerate().rev() {
+        let (Some(side), extent) = (sides[axis], r.extent(l)?) else { continue };
+        // Further sides, of a third operand, get no tile.
+        let Some((elements, registers)) = left.get_mut(side).filter(|_| side < 2) else { continue };
+        let tile = terms::part(extent, *elements);
+        let own = terms::largest_divisor(tile, *registers);
+        lengths[axis] = (tile / own, own);
+        *elements /= tile;
+        *registers /= own;
+    }
+    Ok(lengths)
+}
+
+/// Where an operand comes from.
+enum Operand {
+    /// An input or a result of another kernel.
+    Memory(String),
+    /// A stage that nothing else reads.
+    Stage(String),
+}
+
+fn operands(schedule: &Schedule, block: &str) -> Result<Vec<Operand>> {
+    let program = schedule.program();
+    let b = schedule.block(block)?;
+    let loaded: BTreeSet<BufId> = b.body.value().loads().iter().map(|(b, _)| *b).collect();
+    let operand = |buffer: BufId| {
+        let writes = |w: &&crate::program::Block| {
+            w.body.writes().iter().any(|access| access.buffer == buffer)
+        };
+        let writers: Vec<_> = program.blocks().into_iter().filter(writes).collect();
+        match writers[..] {
+            [stage] if is_own(schedule, &stage.name, block) => Operand::Stage(stage.name.clone()),
+            _ => Operand::Memory(program.buffer(buffer).name.clone()),
+        }
+    };
+    Ok(loaded.into_iter().map(operand).collect())
+}
+
+/// Whether the stage is elementwise and read by `block` only.
+fn is_own(schedule: &Schedule, stage: &str, block: &str) -> bool {
+    let assigns = schedule.block(stage).is_ok_and(|b| matches!(b.body, Body::Assign { .. }));
+    assigns
+        && is_unbound(schedule, stage)
+        && schedule.consumers(stage).is_ok_and(|c| matches!(&c[..], [one] if one == block))
+}
+
+/// Brings the part of an operand that a round needs to shared memory, by all threads together.
+fn fetch(
+    r: &mut Recorder,
+    block: BlockVar,
+    operand: Operand,
+    at: LoopVar,
+    threads: &[Number],
+) -> Result<()> {
+    let copy = match operand {
+        Operand::Memory(buffer) => r.cache_read(block, &buffer, Scope::Shared)?,
+        Operand::Stage(stage) => {
+            let buffer = written(r.schedule(), &stage)?;
+            if r.set_scope(&buffer, Scope::Shared).is_err() {
+                // A result of the program is in memory anyway.
+                return fetch(r, block, Operand::Memory(buffer), at, threads);
+            }
+            r.get_block(&stage)?
+        }
+    };
+    r.compute_at(copy, at)?;
+    let own = r.get_loops(copy)?.split_off(AROUND + 1);
+    let all = fused(r, &own)?;
+    bind_threads(r, all, threads)
+}
+
+/// Writes out what takes a tile out of registers.
+fn write_out(r: &mut Recorder, consumer: BlockVar) -> Result<()> {
+    let own = r.get_loops(consumer)?.split_off(AROUND);
+    let extents = own.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>>>()?;
+    if extents.iter().product::<usize>() <= MAX_UNROLLED {
+        own.into_iter().try_for_each(|l| r.unroll(l))?;
+    }
+    Ok(())
+}
