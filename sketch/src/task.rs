@@ -4,8 +4,9 @@
 //! Task --sketches--> traces without decisions --sample--> trace with decisions, program, packed constants
 //! ```
 //!
-//! The sketches are the [default schedule](crate::default) with its knobs open, the same of every other
-//! [algorithm](crate::algorithm) that applies, and those that the [rules](crate::rules) derive. Two tasks that differ in names only have the same [`Task::key`].
+//! The sketches for a CPU are the [default schedule](crate::default) with its knobs open, the same of
+//! every other [algorithm](crate::algorithm) that applies, and those that the [rules](crate::rules)
+//! derive; for a GPU, they are all derived by rules. Two tasks that differ in names only have the same [`Task::key`].
 
 use std::sync::Arc;
 

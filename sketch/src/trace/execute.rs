@@ -167,6 +167,15 @@ impl Recorder {
         Ok(self.schedule.split(self.loop_ref(target)?, &factors)?)
     }
 
+    pub(super) fn split_loop_by(
+        &mut self,
+        target: LoopVar,
+        inner: &[Number],
+    ) -> Result<Vec<LoopRef>> {
+        let inner = self.product(inner)?;
+        Ok(self.schedule.split(self.loop_ref(target)?, &[0, inner])?)
+    }
+
     pub(super) fn inline_for(&mut self, block: BlockVar, reader: BlockVar) -> Result<()> {
         let reader = self.block_name(reader)?.to_owned();
         self.on_block(block, |s, name| s.inline_into(name, &reader))

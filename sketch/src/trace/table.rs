@@ -198,6 +198,9 @@ instructions! { r:
     /// Cuts a loop into parts of these lengths, outermost first; 0 is as many as are left.
     Split split(target: LoopVar, factors: Vec<Number>) -> out: Vec<LoopVar> [factors.len()]
         => r.split_loop(*target, factors);
+    /// Cuts a loop into two; the inner one has as many iterations as the product of these numbers.
+    SplitBy split_by(target: LoopVar, inner: Vec<Number>) -> out: Vec<LoopVar> [2]
+        => r.split_loop_by(*target, inner);
     /// Makes one loop of several that lie directly inside of one another.
     Fuse fuse(loops: Vec<LoopVar>) -> out: LoopVar => r.fuse_loops(loops);
     /// Makes one loop of two, one after the other, of as many iterations.

@@ -88,6 +88,18 @@ impl Words {
                 }
                 Some(format!("split loop {whole} into {}", lengths.join(" x ")))
             }
+            SplitBy { target, inner, out } => {
+                let whole = self.name(*target);
+                let lengths = inner.iter().map(|&f| self.number(f)).collect::<Vec<_>>();
+                for (i, l) in out.iter().enumerate() {
+                    self.loops.insert(l.0, part(&whole, i));
+                }
+                Some(format!("split loop {whole} into parts of {}", lengths.join(" x ")))
+            }
+            FuseSiblings { target, next } => {
+                let (first, next) = (self.name(*target), self.name(*next));
+                Some(format!("let loop {first} do what loop {next} does"))
+            }
             Fuse { loops, out } => {
                 let names = self.names(loops);
                 self.loops.insert(out.0, names.join(" + "));
@@ -96,6 +108,7 @@ impl Words {
             Reorder { loops } => Some(format!("order loops {}", self.names(loops).join(", "))),
             Parallel { target } => Some(format!("run loop {} in parallel", self.name(*target))),
             Vectorize { target } => Some(format!("make vectors of loop {}", self.name(*target))),
+            Bind { target, axis } => Some(format!("run loop {} on {axis}", self.name(*target))),
             Unroll { target } => Some(format!("write out loop {}", self.name(*target))),
             ComputeAt { block, target } => {
                 let block = self.block(*block);
@@ -119,6 +132,9 @@ impl Words {
         match step {
             ComputeInline { block } | ReverseComputeInline { block } => {
                 Some(format!("inline {}", self.block(*block)))
+            }
+            InlineInto { block, reader } => {
+                Some(format!("inline {} into {}", self.block(*block), self.block(*reader)))
             }
             CacheWrite { block, scope, out } => {
                 let name = self.block(*block);

@@ -4,6 +4,7 @@
 //! error of the last one. `sketches/*.txt` hold an expression, a line `=> sketches`, and the rules and loops of each sketch.
 //! `algorithms/*.txt` hold an expression, a line `=> ALGORITHM`, how constants are prepared for it, and the expression
 //! that it gives.
+//! `untuned_gpu/*.txt` hold an expression, a line `=> untuned`, and the program of a GPU that nobody tuned.
 //! `ANSC_BLESS=1 cargo test` rewrites what is below the arrows. Whatever is written there, programs before and
 //! after must compute the same.
 
@@ -11,13 +12,18 @@ mod calls;
 mod skeleton;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ansc_graph::{Compute, TensorType};
 use ansc_runtime::Tensor;
 use ansc_sketch::algorithm::Algorithm;
 use ansc_sketch::default::Machine;
+use ansc_sketch::gpu::GpuLimits;
 use ansc_sketch::rules::Space;
+use ansc_sketch::trace::Unfit;
 use ansc_sketch::{Program, Schedule, Scope, Task, exec, finish, lower};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 
 fn files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
@@ -117,6 +123,18 @@ fn sketches_look_as_in_the_papers() {
             text += &format!("{}: {rules}\n{}\n", i + 1, skeleton::of(sketch, program.clone()));
         }
         text
+    });
+}
+
+#[test]
+fn what_nobody_tuned_gets_on_a_gpu() {
+    check("untuned_gpu", |source, _| {
+        let compute = Compute::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let task = Arc::new(Task::on_gpu("k", &compute, &GpuLimits::default()));
+        let random = &mut StdRng::seed_from_u64(0);
+        let sample = task.sample(&task.untuned(), Unfit::Refuse, random);
+        let program = sample.unwrap_or_else(|e| panic!("{e}")).scheduled.program;
+        format!("{}\n\n{program}", task.sketches()[0].rules.join(", "))
     });
 }
 

@@ -111,7 +111,7 @@ fn rows(mut nests: Nests, limits: &GpuLimits) -> (Nests, usize) {
             Ok(Some(stages)) => {
                 (nests, stage, count) = (changed, stage + stages, count + 1);
             }
-            other => { if let Err(e) = other { println!("ROWS {e}"); } stage += 1 }
+            _ => stage += 1,
         }
     }
     (nests, count)
@@ -178,10 +178,7 @@ fn bind_threads(r: &mut Recorder, l: LoopVar, threads: &[Number]) -> Result<()> 
     // One iteration is for one thread.
     let shared = match r.extent(l)? {
         1 => l,
-        _ => {
-            let parts = r.split(l, &[&[0.into()], threads].concat())?;
-            fused(r, &parts[1..])?
-        }
+        _ => r.split_by(l, threads)?[1],
     };
     r.bind(shared, ThreadAxis::ThreadX)
 }
