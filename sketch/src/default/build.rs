@@ -79,11 +79,6 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A loop that the caller makes, as part of a path.
-    pub(super) fn step(var: VarId, extent: usize, kind: IterKind) -> Step {
-        Step { symbol: var, extent, kind, binding: Expr::Var(var) }
-    }
-
     pub(super) fn done(self) -> (Program, Vec<Packing>) {
         (self.program, self.packings)
     }
@@ -128,7 +123,7 @@ impl<'a> Builder<'a> {
     }
 
     /// `for symbol in 0..extent { body }`, left out for a single iteration.
-    pub(super) fn repeat(
+    fn repeat(
         &mut self,
         path: &Path,
         (name, extent): (&str, usize),

@@ -16,7 +16,6 @@
 //! than a kernel may have (`budget`), less is written out.
 
 mod build;
-mod gpu;
 pub(crate) mod inline;
 mod knobs;
 mod rows;
@@ -34,8 +33,6 @@ use crate::finish::finish;
 use crate::packed::Packing;
 use crate::program::Program;
 use build::Builder;
-pub(crate) use gpu::{bind_points, bind_threads};
-pub use gpu::{gpu_program, gpu_schedule};
 use inline::Padding;
 pub use knobs::{Knob, Knobs};
 pub(crate) use transpose::{is_transposed, run_of};

@@ -27,7 +27,7 @@ const SHORT: usize = 4096;
 
 /// The stages that were scheduled, or `None` where fewer than two agree.
 pub(super) fn schedule(b: &mut Builder<'_>, first: usize) -> Option<Vec<usize>> {
-    let (stages, rows) = run(b, first, Some(Knob::Apart))?;
+    let (stages, rows) = run(b, first)?;
     let mut extents = b.compute.stages[first].ty.shape[..rows].to_vec();
     let worthwhile = stages.iter().any(|&s| is_worthwhile(&b.compute.stages[s]));
     let is_short = stages.iter().all(|&s| is_short(&b.compute.stages[s], rows));
@@ -93,11 +93,7 @@ fn find_in(b: &mut Builder<'_>, stages: &[usize], targets: &[Target]) {
 /// The longest run of stages from `first` that agree on some number of leading axes, and that
 /// number: the largest, with the shortest rows, unless the knob says how many others of such a
 /// number come first.
-pub(super) fn run(
-    b: &Builder<'_>,
-    first: usize,
-    apart: Option<Knob>,
-) -> Option<(Vec<usize>, usize)> {
+fn run(b: &Builder<'_>, first: usize) -> Option<(Vec<usize>, usize)> {
     let rank = b.compute.stages[first].ty.rank();
     let mut runs: Vec<_> = (1..=rank).rev().map(|rows| (members(b, first, rows), rows)).collect();
     let longest = runs.iter().map(|(stages, _)| stages.len()).max()?;
@@ -106,9 +102,9 @@ pub(super) fn run(
     if longest < 2 || !reduces {
         return None;
     }
-    let before = match apart {
-        Some(knob) if runs.len() > 1 => b.knobs.get(knob).min(runs.len() - 1),
-        _ => 0,
+    let before = match runs.len() {
+        1 => 0,
+        several => b.knobs.get(Knob::Apart).min(several - 1),
     };
     Some(runs.swap_remove(before))
 }
