@@ -74,7 +74,7 @@ pub(super) fn inlinable_axes(
 
 /// The reader stays small enough. A chain of producers, each of which is read twice, would double it
 /// with each.
-fn check_size(
+pub(super) fn check_size(
     reader: &Block,
     buffer: BufId,
     axes: &[Option<VarId>],

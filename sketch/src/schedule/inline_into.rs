@@ -6,8 +6,8 @@
 //! t[i] = f(i)   u[j] = g(f(j))   w[k] = h(t[k])
 //! ```
 
-use super::compute_inline::{assignment, inlinable_axes, inlined};
-use super::error::{Cause, buffer_name};
+use super::compute_inline::{assignment, check_size, inlinable_axes, inlined};
+use super::error::{Cause, Failure, buffer_name};
 use super::moves::{check_only_writer, check_producers};
 use super::query::{block_at, block_at_mut, block_path};
 use super::{Result, Schedule};
@@ -25,7 +25,7 @@ fn inline_into(
     program: &mut Program,
     name: &str,
     reader: &str,
-) -> std::result::Result<(), super::error::Failure> {
+) -> std::result::Result<(), Failure> {
     let (path, reader_path) = (block_path(program, name)?, block_path(program, reader)?);
     check_only_writer(program, &path)?;
     let block = block_at(program, &path);
@@ -39,6 +39,7 @@ fn inline_into(
         return Err(Cause::AfterConsumer(reader.to_owned()).at_block(name));
     }
     check_producers(program, &path, &reader_path)?;
+    check_size(block_at(program, &reader_path), dst.buffer, &axes, &value)?;
     block_at_mut(program, &reader_path).visit_exprs_mut(&mut |e| {
         *e = e.rewrite(&mut |node| inlined(node, dst.buffer, &axes, &value));
     });

@@ -77,9 +77,9 @@ fn attempt(task: &Arc<Task>, limits: &GpuLimits, effort: Effort) -> Result<(Sket
         inline_all(&mut recorder, &inline::inlined(&task.compute, Padding::Kept).1)?;
     }
     if effort == Effort::All {
-        let nests = rows(Nests::of(recorder)?, limits);
-        recorder = nests.0.recorder;
-        rules = vec!["rows".to_owned(); nests.1];
+        let (nests, count) = rows(Nests::of(recorder)?, limits);
+        recorder = nests.recorder;
+        rules = vec!["rows".to_owned(); count];
     }
     let lengths = match effort {
         Effort::All | Effort::Points => Lengths::Vectors,
