@@ -96,6 +96,10 @@ fn attempt(task: &Arc<Task>, limits: &GpuLimits, effort: Effort) -> Result<(Sket
         };
         rules.extend(by_rule(&mut recorder).map(str::to_owned));
     }
+    if rules.is_empty() {
+        // There is one element, or none.
+        rules.push("one thread".to_owned());
+    }
     recorder.complete()?;
     let (schedule, trace) = recorder.into_parts();
     let scheduled = Scheduled { program: schedule.into_program(), packings: vec![] };

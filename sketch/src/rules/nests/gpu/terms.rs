@@ -35,38 +35,60 @@ pub(super) fn cut(
 ) -> Result<Terms> {
     let extents = reduced.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>>>()?;
     let longest = (0..extents.len()).max_by_key(|&i| (extents[i], usize::MAX - i)).unwrap_or(0);
-    let mut terms = Terms { outer: reduced[longest], inner: vec![], written_out: vec![] };
     let mut lengths = extents.clone();
     lengths[longest] = part(extents[longest], room);
     let first = first_written_out(&lengths, elements);
+    let mut terms = Terms { outer: reduced[longest], inner: vec![], written_out: vec![] };
     for (i, (&l, &length)) in reduced.iter().zip(&lengths).enumerate() {
-        let (rounds, outside) = (i == longest, if first[i] { 1 } else { length });
-        match extents[i] {
-            1 if rounds => {}
-            1 => terms.inner.push(l),
-            extent => {
-                let inside = length / outside;
-                let fits = |n: usize| n > 0 && n <= extent && (n <= SHORT || n == inside);
-                let others = match rounds {
-                    true => [length, 1, inside * 2, inside / 2],
-                    false => [extent, 1, 1, 1],
-                };
-                let own = choose(r, inside, &others, fits)?;
-                let parts = match rounds {
-                    true => {
-                        let steps = choose(r, outside, &[1, 2, 4, 8], fits)?;
-                        let parts = r.split(l, &[0.into(), steps, own])?;
-                        terms.outer = parts[0];
-                        parts[1..].to_vec()
-                    }
-                    false => r.split(l, &[0.into(), own])?,
-                };
-                terms.written_out.push(parts[parts.len() - 1]);
-                terms.inner.extend(parts);
-            }
+        let written_out = if first[i] { length } else { 1 };
+        match (i == longest, extents[i]) {
+            (true, 1) => {}
+            (false, 1) => terms.inner.push(l),
+            (true, _) => terms.rounds(r, l, length, written_out)?,
+            (false, _) => terms.whole(r, l, length, written_out)?,
         }
     }
     Ok(terms)
+}
+
+impl Terms {
+    /// Cuts the longest loop into rounds of this length, and each of them in steps.
+    fn rounds(
+        &mut self,
+        r: &mut Recorder,
+        l: LoopVar,
+        length: usize,
+        written_out: usize,
+    ) -> Result<()> {
+        let extent = r.extent(l)?;
+        let fits = |n: usize| n > 0 && n <= extent.min(SHORT);
+        let others = [length, 1, written_out * 2, written_out / 2];
+        let own = choose(r, written_out, &others, fits)?;
+        let steps = choose(r, length / written_out, &[1, 2, 4, 8], fits)?;
+        let parts = r.split(l, &[0.into(), steps, own])?;
+        self.outer = parts[0];
+        self.add(&parts[1..]);
+        Ok(())
+    }
+
+    /// A loop all of which is in each round.
+    fn whole(
+        &mut self,
+        r: &mut Recorder,
+        l: LoopVar,
+        length: usize,
+        written_out: usize,
+    ) -> Result<()> {
+        let own = choose(r, written_out, &[length, 1], |n| n <= SHORT)?;
+        let parts = r.split(l, &[0.into(), own])?;
+        self.add(&parts);
+        Ok(())
+    }
+
+    fn add(&mut self, parts: &[LoopVar]) {
+        self.inner.extend(parts);
+        self.written_out.extend(parts.last());
+    }
 }
 
 /// Which loops are written out first: as many of the innermost as is reasonable.
