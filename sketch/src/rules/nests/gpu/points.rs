@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! for i in 0..64 { for j in 0..100 { y[i, j] = .. } }
-//! => for b in 0..7 block_x { for t in 0..256 thread_x { vectorized l in 0..4 { y[..] = ..  where b * 256 + t < 1600 } } }
+//! =>
+//! for b in 0..7 block_x { for t in 0..256 thread_x {
+//!   vectorized l in 0..4 { y[..] = ..  where b * 256 + t < 1600 }
+//! } }
 //! ```
 //! The running values of a reduction are in registers of its thread.
 

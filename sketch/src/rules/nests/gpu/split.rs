@@ -4,7 +4,9 @@
 //! y[j] = sum[k: 2048] x[k] * w[k, j]
 //! =>
 //! for b in 0..32 block_x {
-//!   for t in 0..32 thread_x { for u in 0..32 thread_y { part[t, u] = sum[64] x[k] * w[k, b * 32 + t]  with k = r * 32 + u } }
+//!   for t in 0..32 thread_x { for u in 0..32 thread_y {
+//!     part[t, u] = sum[64] x[k] * w[k, b * 32 + t]  with k = r * 32 + u
+//!   } }
 //!   for t in 0..32 thread_x { y[b * 32 + t] = sum[32] part[t, u] }
 //! }
 //! ```

@@ -3,7 +3,10 @@
 //!
 //! ```text
 //! for c in 0..64 { for r in 0..3 { .. } }, 8 terms of a round, 16 elements in registers
-//! => for c_0 in 0..8 (a round) { for c_1 in 0..1 { unrolled c_2 in 0..8 { for r_0 in 0..1 { unrolled r_1 in 0..3 { .. } } } } }
+//! => iterations of c_0 are rounds
+//! for c_0 in 0..8 { for c_1 in 0..1 { unrolled c_2 in 0..8 {
+//!   for r_0 in 0..1 { unrolled r_1 in 0..3 { .. } }
+//! } } }
 //! ```
 //!
 //! Only the longest loop is cut into rounds. Which loops are written out, and how far, is a choice,

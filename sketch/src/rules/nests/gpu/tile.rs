@@ -5,7 +5,10 @@
 //! =>
 //! block_x (io, jo) { thread_x (it, jt) {
 //!   c_tile[8, 4] = 0
-//!   for ko { a' = a[.., ko];  b' = b[ko, ..];  for ki { unrolled 8 x 4 { c_tile[..] += a'[..] * b'[..] } }
+//!   for ko {
+//!     a' = a[.., ko];  b' = b[ko, ..]
+//!     for ki { unrolled 8 x 4 { c_tile[..] += a'[..] * b'[..] } }
+//!   }
 //!   y[..] = max(c_tile[..], 0)
 //! } }
 //! ```
@@ -26,7 +29,8 @@ use crate::rules::needs_tiling;
 use crate::schedule::Schedule;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder};
 
-/// Elements of a tile along a side, those of one thread, and terms of the reduction in shared memory.
+/// Elements of a tile along a side, those of one thread, and terms of the reduction in shared
+/// memory.
 struct Shape {
     side: usize,
     register: usize,
