@@ -47,15 +47,13 @@ impl Untuned {
             }
         };
         let price = |scheduled: &Scheduled| price::cycles(&scheduled.program, &task.machine);
-        let ruled = by_rules(task, by);
-        let has_contraction = ruled.iter().any(|(sketch, _)| nests::has_contraction(sketch));
-        let cheapest_rule = ruled.into_iter().min_by(|a, b| price(&a.1).total_cmp(&price(&b.1)));
+        let (ruled, has_contraction) = by_rules(task, by);
         // The default schedule of a contraction is the same.
         if has_contraction {
-            return cheapest_rule.map(|(sketch, scheduled)| Untuned::Rules(sketch, scheduled));
+            return ruled.map(|(sketch, scheduled)| Untuned::Rules(sketch, scheduled));
         }
         let (choices, default) = cheapest(rewritten);
-        if let Some((sketch, scheduled)) = cheapest_rule
+        if let Some((sketch, scheduled)) = ruled
             && price(&scheduled) <= price(&default)
         {
             return Some(Untuned::Rules(sketch, scheduled));
@@ -71,9 +69,20 @@ impl Untuned {
     }
 }
 
-/// The sketches that rules make of the task without contractions, with them, and in slices.
-fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
-    nests::families(task, by).into_iter().filter_map(|ways| first_or_cheaper(task, ways)).collect()
+/// The sketch that rules make of the task, and whether a contraction is in it. Slices pay by the
+/// bytes that they save, so that they are taken unless another sketch is clearly cheaper.
+fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> (Option<(Sketch, Scheduled)>, bool) {
+    let price = |made: &(Sketch, Scheduled)| price::cycles(&made.1.program, &task.machine);
+    let made = nests::families(task, by).map(|ways| first_or_cheaper(task, ways));
+    let has_contraction = made.iter().flatten().any(|made| nests::has_contraction(&made.0));
+    let [maps, contractions, sliced] = made;
+    let whole = [maps, contractions].into_iter().flatten();
+    let whole = whole.min_by(|a, b| price(a).total_cmp(&price(b)));
+    let best = match (whole, sliced) {
+        (Some(whole), Some(sliced)) if price(&whole) < CLEARLY * price(&sliced) => Some(whole),
+        (whole, sliced) => sliced.or(whole),
+    };
+    (best, has_contraction)
 }
 
 /// The first way, unless another one is clearly cheaper.

@@ -34,7 +34,7 @@ pub(crate) struct Part {
     pub(crate) shape: Vec<usize>,
 }
 
-/// What stages read of one another.
+/// The loads by which stages read one another.
 pub(crate) struct Reads<'a> {
     compute: &'a Compute,
     /// For each stage its readers.
@@ -56,7 +56,7 @@ pub(crate) struct Slices<'a> {
     counts: Vec<usize>,
     /// The first of the stages that belong to slices; all after it do.
     pub(crate) first: usize,
-    /// Of the stages from `first` on.
+    /// The parts of the stages from `first` on.
     parts: BTreeMap<usize, Part>,
 }
 

@@ -4,9 +4,10 @@
 //! Task --sketches--> traces without decisions --sample--> trace with decisions, program, packed constants
 //! ```
 //!
-//! The sketches for a CPU are the [default schedule](crate::default) with its knobs open, the same of
-//! every other [algorithm](crate::algorithm) that applies, and those that the [rules](crate::rules)
-//! derive; for a GPU, they are all derived by rules. Two tasks that differ in names only have the same [`Task::key`].
+//! The sketches for a CPU are the [default schedule](crate::default) with its knobs open, the same
+//! of every other [algorithm](crate::algorithm) that applies, and those that the
+//! [rules](crate::rules) derive; for a GPU, they are all derived by rules. Two tasks that differ in
+//! names only have the same [`Task::key`].
 
 use std::sync::Arc;
 
@@ -37,7 +38,8 @@ pub struct Task {
     pub cores: usize,
     /// What a GPU allows, if the schedule is for one.
     pub gpu: Option<GpuLimits>,
-    /// Which algorithms there are for it. Two tasks that differ only in this have the same key, as a trace says what it uses.
+    /// Which algorithms there are for it. Two tasks that differ only in this have the same key, as
+    /// a trace says what it uses.
     pub sums: Sums,
 }
 
@@ -268,7 +270,8 @@ impl Task {
         Ok(Sample { trace, scheduled })
     }
 
-    /// What follows from the schedule and the machine, if it becomes no more code than a kernel may have. For a GPU, a program that [`gpu::lower`](crate::gpu::lower) takes.
+    /// What follows from the schedule and the machine, if it becomes no more code than a kernel may
+    /// have. For a GPU, a program that [`gpu::lower`](crate::gpu::lower) takes.
     fn finished(&self, schedule: Schedule) -> Result<Scheduled, StepError> {
         if let Some(limits) = &self.gpu {
             let program = postprocess::bound_program(schedule, limits)?;

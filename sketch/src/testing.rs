@@ -187,6 +187,14 @@ pub(crate) fn compare_scheduled(compute: &Compute, scheduled: &Scheduled) -> Res
     Ok(())
 }
 
+/// How many candidates a choice of the trace has.
+pub(crate) fn candidates(trace: &Trace, step: usize) -> usize {
+    match &trace.steps[step] {
+        Instruction::SampleCategorical { candidates, .. } => candidates.len(),
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,13 +216,5 @@ mod tests {
             check_program(&c, &program);
             check_program(&c, &crate::finish(program));
         }
-    }
-}
-
-/// How many candidates a choice of the trace has.
-pub(crate) fn candidates(trace: &Trace, step: usize) -> usize {
-    match &trace.steps[step] {
-        Instruction::SampleCategorical { candidates, .. } => candidates.len(),
-        _ => 0,
     }
 }

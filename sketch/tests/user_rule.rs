@@ -1,4 +1,4 @@
-//! The rule that the book shows as an exercise: it is short, and what it schedules computes the same.
+//! The rule that the book shows as an exercise is short, and its schedules compute the same.
 
 #[path = "../examples/user_rule.rs"]
 mod user_rule;

@@ -1,7 +1,7 @@
 //! Code does not explode: what kernels become is as large as was told before, and bounded.
 //!
-//! `ANSC_CODE_SIZE="a.onnx b.onnx" cargo test --release --test end_to_end code_size:: -- --nocapture`
-//! prints both for the kernels of other models.
+//! `ANSC_CODE_SIZE="a.onnx b.onnx" cargo test --release --test end_to_end code_size:: --
+//! --nocapture` prints both for the kernels of other models.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -70,8 +70,8 @@ fn targets() -> [Target; 2] {
     ["x86-64-v4", "x86-64-v3"].map(|name| Target::parse(name).expect("LLVM knows it"))
 }
 
-/// No kernel becomes three times what was told, none a fifth of it, and half of them are within 1.5. What is decided between
-/// copies, and loads that copies share, make estimates too high.
+/// No kernel becomes three times what was told, none a fifth of it, and half of them are within
+/// 1.5. What is decided between copies, and loads that copies share, make estimates too high.
 fn hold(mut kernels: Vec<Kernel>) {
     kernels.retain(|k| k.found >= LEAST);
     kernels.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));

@@ -1,5 +1,5 @@
-//! The GPU schedules that nobody tuned: as PTX, which the assembler takes, and in their form for a CPU, compiled and run without
-//! the C library's functions, as on a GPU.
+//! The GPU schedules that nobody tuned: as PTX, which the assembler takes, and in their form for a
+//! CPU, compiled and run without the C library's functions, as on a GPU.
 
 use std::sync::Arc;
 
@@ -167,7 +167,8 @@ fn every_operation_is_assembled() {
     }
 }
 
-/// Sampled schedules, pipelined ones among them: whatever they decide, the assembler takes it, and they compute the same.
+/// Sampled schedules, pipelined ones among them: whatever they decide, the assembler takes it, and
+/// they compute the same.
 #[test]
 fn samples_are_assembled() {
     let small = |shape: &[usize]| TensorType::new(DType::F32, shape);

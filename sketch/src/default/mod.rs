@@ -1,19 +1,21 @@
 //! The schedule of a kernel that nobody tuned: a deterministic choice that is decent everywhere.
 //!
-//! In: a [`Compute`] and which of its inputs are constants. Out: a [`Program`] that computes the same
-//! function, and the [`Packing`]s of constants it wants. What it does:
+//! In: a [`Compute`] and which of its inputs are constants. Out: a [`Program`] that computes the
+//! same function, and the [`Packing`]s of constants it wants. What it does:
 //!
 //! 1. `inline`: stages that only move or cheaply transform elements vanish into their readers.
 //! 2. A reduction that uses elements more than once (matrix products, convolutions) becomes a
-//!    register-tiled nest with its epilogue (`tile`); operands that the vector axis walks are packed.
-//! 3. Pairs of stages that transform small squares of elements are written out in registers (`transform`).
+//!    register-tiled nest with its epilogue (`tile`); operands that the vector axis walks are
+//!    packed.
+//! 3. Pairs of stages that transform small squares of elements are written out in registers
+//!    (`transform`).
 //! 4. Neighbouring stages that agree on their leading axes (softmax, layer normalisation) share one
 //!    loop over rows, with row buffers that stay in the cache (`rows`).
 //! 5. A stage that reads an operand across its rows goes through it in squares (`transpose`).
 //! 6. Everything else is a nest of its own: outer axes parallel, the innermost one in vectors.
 //!
-//! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded. Where all this would become more code
-//! than a kernel may have (`budget`), less is written out.
+//! Loops are cut into whole vectors and peeled tails, so that no iteration is guarded. Where all
+//! this would become more code than a kernel may have (`budget`), less is written out.
 
 mod build;
 pub(crate) mod inline;
@@ -93,9 +95,9 @@ pub fn schedule(name: &str, compute: &Compute, constant: &[bool], machine: &Mach
     schedule_with(name, compute, constant, machine, &Knobs::default())
 }
 
-/// The schedule with these choices; afterwards `knobs` knows on which of them it depended. If it would become more code
-/// than a kernel may have, the first of these that does not: the same with as little written out as the choices allow; that
-/// with loops rolled up; the naive program.
+/// The schedule with these choices; afterwards `knobs` knows on which of them it depended. If it
+/// would become more code than a kernel may have, the first of these that does not: the same with
+/// as little written out as the choices allow; that with loops rolled up; the naive program.
 pub fn schedule_with(
     name: &str,
     compute: &Compute,

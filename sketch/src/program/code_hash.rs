@@ -4,8 +4,8 @@
 //! names, numbers of variables and buffers, and iterators of blocks are: a schedule written in
 //! another way is compared with the old one by it. Not hashed: names, iterators, buffers that
 //! nothing uses, axes of one element of buffers that a thread or a block of threads has for itself,
-//! how conditions are joined. Hashed beside the structure: what each loop is for, results or terms; and the
-//! order of buffers in the workspace, which is the order of arguments.
+//! how conditions are joined. Hashed beside the structure: what each loop is for, results or terms;
+//! and the order of buffers in the workspace, which is the order of arguments.
 //!
 //! ```text
 //! for i in 0..4 { block a (v: spatial 4 = i) { y[add(1, i)] = x[i] } }

@@ -21,15 +21,16 @@ use crate::region::Span;
 type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
-    /// `block` writes a new buffer of `scope`; a new block, whose name is returned, copies it to where
-    /// the block wrote before. The copy comes after the outermost loop around the block. If the block does
-    /// not write at its iterators themselves, these are the axes of the new buffer, and those of the copy.
+    /// `block` writes a new buffer of `scope`; a new block, whose name is returned, copies it to
+    /// where the block wrote before. The copy comes after the outermost loop around the block. If
+    /// the block does not write at its iterators themselves, these are the axes of the new buffer,
+    /// and those of the copy.
     pub fn cache_write(&mut self, block: &str, scope: Scope) -> Result<String> {
         self.apply("cache_write", |program| cache_write(program, block, scope))
     }
 
-    /// `block` reads a new buffer of `scope` instead of `buffer`; a new block, whose name is returned,
-    /// fills it before the outermost loop around `block`.
+    /// `block` reads a new buffer of `scope` instead of `buffer`; a new block, whose name is
+    /// returned, fills it before the outermost loop around `block`.
     pub fn cache_read(&mut self, block: &str, buffer: &str, scope: Scope) -> Result<String> {
         self.apply("cache_read", |program| {
             let buffer = buffer_named(program, buffer)?;

@@ -72,8 +72,8 @@ pub(super) fn inlinable_axes(
     axes.filter(complete).ok_or_else(|| Cause::IndexNotPlain.at_block(&block.name))
 }
 
-/// The reader stays small enough. A chain of producers, each of which is read twice, would double it
-/// with each.
+/// The reader stays small enough. A chain of producers, each of which is read twice, would double
+/// it with each.
 pub(super) fn check_size(
     reader: &Block,
     buffer: BufId,

@@ -50,12 +50,12 @@ struct Nest {
 }
 
 impl Schedule {
-    /// Takes apart all nests of the root, or of a parallel loop there, that begin with a loop that has
-    /// one of the notes: each group of statements under loops with the note `outer` becomes a nest of its own, in order,
-    /// under one loop, which runs over those around the group in the order of their notes. If that
-    /// has fewer iterations than `few`, loops with the note `more` directly in the group leave it
-    /// and join, as the innermost. Nothing that one iteration or group writes is touched by
-    /// another one.
+    /// Takes apart all nests of the root, or of a parallel loop there, that begin with a loop that
+    /// has one of the notes: each group of statements under loops with the note `outer` becomes a
+    /// nest of its own, in order, under one loop, which runs over those around the group in the
+    /// order of their notes. If that has fewer iterations than `few`, loops with the note `more`
+    /// directly in the group leave it and join, as the innermost. Nothing that one iteration or
+    /// group writes is touched by another one.
     pub fn fuse_nests(&mut self, outer: &str, more: &str, few: usize) -> Result<()> {
         self.nests("fuse_nests", [outer, more], few, ForKind::Serial)
     }

@@ -54,7 +54,7 @@ fn fuse_siblings(program: &mut Program, l: LoopRef, next: LoopRef) -> Checked<()
         let is_across = moved.contains(&pair.block) != moved.contains(&pair.other);
         is_across || (pair.private && !private.contains(&pair.buffer))
     };
-    // Of one iteration there is no other one.
+    // One iteration has no other one beside it.
     let several = loop_at(program, &path).extent > 1;
     match several.then(|| verify::meeting(program, l.0, matters)).flatten() {
         None => Ok(()),

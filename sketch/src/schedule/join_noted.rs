@@ -24,8 +24,9 @@ use crate::tree;
 
 impl Schedule {
     /// Fuses all loops of the root that have the note: each follows the one before directly, and
-    /// exchanges nothing with it but within an iteration ([`fuse_siblings`](Schedule::fuse_siblings)).
-    /// Workspaces that are used inside alone become local ones, which share memory.
+    /// exchanges nothing with it but within an iteration
+    /// ([`fuse_siblings`](Schedule::fuse_siblings)). Workspaces that are used inside alone become
+    /// local ones, which share memory.
     pub fn join_noted(&mut self, key: &str) -> Result<()> {
         let noted: BTreeSet<VarId> = self.noted(key).into_iter().map(|(v, _)| v).collect();
         let mut loops = vec![];
@@ -66,7 +67,7 @@ fn keep(program: &mut Program, l: LoopRef) -> std::result::Result<(), Failure> {
     Ok(())
 }
 
-/// Of the buffers in whose memory another one may be, which one that is.
+/// The buffers that lie in the memory of another one, and of which.
 fn heirs(program: &Program, l: &For, is_own: impl Fn(&BufId) -> bool) -> BTreeMap<BufId, BufId> {
     let mut last_use: BTreeMap<BufId, usize> = BTreeMap::new();
     let mut uses = vec![];

@@ -30,8 +30,9 @@ type Checked<T> = std::result::Result<T, Failure>;
 impl Schedule {
     /// Parts the serial loop `l` into at most three: the iterations in which every guard and every
     /// condition of a select that the loop decides holds, whatever other loops do, and those before
-    /// and after; what a parallel loop around `l` decides, too, is left. Conditions that hold or fail in all of a part are simplified there. Where there
-    /// is no such iteration, or no such condition, the loop stays as it is. The parts are what
+    /// and after; what a parallel loop around `l` decides, too, is left. Conditions that hold or
+    /// fail in all of a part are simplified there. Where there is no such iteration, or no such
+    /// condition, the loop stays as it is. The parts are what
     /// [`loop_partition`](Schedule::loop_partition) makes of the loop.
     pub fn partition_guards(&mut self, l: LoopRef) -> Result<Vec<LoopRef>> {
         let (loops, twins) =

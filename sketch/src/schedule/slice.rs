@@ -92,7 +92,7 @@ impl Slicing<'_> {
         LoopRef(var)
     }
 
-    /// What the block reads and writes is that of the slice `number`.
+    /// The block reads and writes its part of the slice `number`.
     fn place(
         &self,
         program: &mut Program,
@@ -114,7 +114,7 @@ impl Slicing<'_> {
         let inside = |&axis: &usize| moved[axis].clone().lt(end(axis));
         let is_result = self.compute.outputs.contains(&nest);
         let beyond = self.slices.beyond(nest, part);
-        // Of what stays in the slice, there may be more than anyone reads.
+        // A buffer that stays in the slice may be larger than the part that is read.
         let beyond = beyond.iter().filter(|_| is_result);
         block.predicate = tree::conjunction(beyond.map(inside));
         let own = self.buffers[self.compute.stage_buffer(nest).index()];

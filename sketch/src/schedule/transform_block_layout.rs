@@ -23,9 +23,10 @@ type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
     /// `map` takes the values of the block's iterators to those of new ones, and back: it is a
-    /// bijection that mixes no spatial iterator with one of a reduction. The block has no predicate but over
-    /// its iterators, which are, in their order, the innermost loops around it, and contain nothing else.
-    /// The first ones, if the map leaves them alone, keep their loops; the others are serial.
+    /// bijection that mixes no spatial iterator with one of a reduction. The block has no predicate
+    /// but over its iterators, which are, in their order, the innermost loops around it, and
+    /// contain nothing else. The first ones, if the map leaves them alone, keep their loops; the
+    /// others are serial.
     pub fn transform_block_layout(&mut self, block: &str, map: &IndexMap) -> Result<()> {
         self.apply("transform_block_layout", |program| transform(program, block, map))
     }

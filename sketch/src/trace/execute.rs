@@ -286,7 +286,7 @@ impl Recorder {
         match &task.gpu {
             None => budget::check(&program, &task.machine)?,
             Some(limits) => {
-                // What is not written out becomes no less code in any other way.
+                // Code that is not written out becomes no less in any other way.
                 if writes_out(&program) {
                     budget::check(&program, &budget::GPU)?;
                 }

@@ -1,12 +1,12 @@
 //! What primitives do and what sketches look like, as text.
 //!
-//! `primitives/*.txt` hold a program, lines `=> CALL`, and the program after these calls, `(unchanged)`, or the
-//! error of the last one. `sketches/*.txt` hold an expression, a line `=> sketches`, and the rules and loops of each sketch.
-//! `algorithms/*.txt` hold an expression, a line `=> ALGORITHM`, how constants are prepared for it, and the expression
-//! that it gives.
-//! `untuned_gpu/*.txt` hold an expression, a line `=> untuned`, and the program of a GPU that nobody tuned.
-//! `ANSC_BLESS=1 cargo test` rewrites what is below the arrows. Whatever is written there, programs before and
-//! after must compute the same.
+//! `primitives/*.txt` hold a program, lines `=> CALL`, and the program after these calls,
+//! `(unchanged)`, or the error of the last one. `sketches/*.txt` hold an expression, a line `=>
+//! sketches`, and the rules and loops of each sketch. `algorithms/*.txt` hold an expression, a line
+//! `=> ALGORITHM`, how constants are prepared for it, and the expression that it gives.
+//! `untuned_gpu/*.txt` hold an expression, a line `=> untuned`, and the program of a GPU that
+//! nobody tuned. `ANSC_BLESS=1 cargo test` rewrites what is below the arrows. Whatever is written
+//! there, programs before and after must compute the same.
 
 mod calls;
 mod skeleton;
@@ -138,7 +138,8 @@ fn what_nobody_tuned_gets_on_a_gpu() {
     });
 }
 
-/// What the algorithm of this name makes of the subgraph, all inputs but the first of which are constants.
+/// What the algorithm of this name makes of the subgraph, all inputs but the first of which are
+/// constants.
 fn rewritten(source: &str, name: &str) -> String {
     let compute = Compute::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
     let constant = (0..compute.inputs.len()).map(|i| i > 0).collect();

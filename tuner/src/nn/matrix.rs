@@ -113,11 +113,12 @@ unsafe fn product_in_tiles<V: Lanes>(left: &[f32], terms: usize, right: &Matrix,
     assert!(left.len() == rows * terms && right.data.len() == terms * columns);
     let mut column = 0;
     while column + V::COUNT <= columns {
-        // SAFETY: as many columns are there.
         if column + 2 * V::COUNT <= columns {
+            // SAFETY: two vectors of columns are there.
             unsafe { columns_of::<V, 2>(left, [rows, terms], right, out, column) };
             column += 2 * V::COUNT;
         } else {
+            // SAFETY: one is.
             unsafe { columns_of::<V, 1>(left, [rows, terms], right, out, column) };
             column += V::COUNT;
         }

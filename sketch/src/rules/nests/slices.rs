@@ -11,7 +11,7 @@
 //! }
 //! ```
 //!
-//! What stands between stages is then as large as one slice: it stays in the cache, where all of it
+//! Results between stages are then as large as one slice: they stay in the cache, where all of them
 //! would go through memory. Other rules schedule what is inside of the loop, as if there were
 //! nothing but the slice.
 //!
@@ -175,8 +175,8 @@ impl<'a> Cutting<'a> {
         products().any(feeds) && products().all(|product| self.reads_alike(slices, product))
     }
 
-    /// What a product reads that is not of its slice is the same for all, so that it may be packed,
-    /// or is not walked by vectors.
+    /// All that a product reads from outside of its slice is the same for all, so that it may be
+    /// packed, or is not walked by vectors.
     fn reads_alike(&self, slices: &Slices<'_>, (stage, part): (usize, &Part)) -> bool {
         let s = &self.compute.stages[stage];
         let is_constant = |b: BufId| self.constant.get(b.index()).copied().unwrap_or(false);
@@ -217,9 +217,9 @@ struct Traffic {
 impl Traffic {
     /// How many of the possible numbers of slices are best, next to a cache of this size.
     fn slices(&self, possible: &[usize], cache: usize) -> Option<usize> {
-        // What is written is read again.
+        // Each result is written, and read again.
         let makes_up = |n: usize| n <= 2 * self.between / self.shared.max(1);
-        // What all slices read is still there when the next one comes.
+        // Data that all slices read are still there when the next one comes.
         let stays = |n: usize| self.shared + self.between / n <= cache;
         let allowed = || possible.iter().copied().filter(|&n| makes_up(n) || stays(n));
         let fits = |n: &usize| self.between / n <= SLICE_BYTES;

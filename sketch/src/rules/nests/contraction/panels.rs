@@ -40,8 +40,8 @@ pub(super) struct Panel {
     elements: usize,
 }
 
-/// All of the stage, which is made of `members`. Short rows that a slice made are as good as panels,
-/// and in the cache. None if one of them is no box of its buffer.
+/// All of the stage, which is made of `members`. Short rows that a slice made are as good as
+/// panels, and in the cache. None if one of them is no box of its buffer.
 pub(super) fn all(
     nests: &Nests,
     (s, members): (&Stage, &[usize]),

@@ -47,7 +47,7 @@ pub(crate) use points::{Lengths, bind_points};
 
 type Result<T> = std::result::Result<T, StepError>;
 
-/// What a schedule may do.
+/// How much a schedule tries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effort {
     /// All that rules know.

@@ -156,7 +156,7 @@ impl Rows {
         self.head(&mut nests.recorder, copy).map(drop)
     }
 
-    /// What the block writes will live there, a row of it at a time.
+    /// The result of the block will live there, a row of it at a time.
     fn keep(&mut self, r: &Recorder, block: BlockVar, scope: Scope) -> Result<()> {
         self.scopes.extend(r.workspaces(block)?.into_iter().map(|buffer| (buffer, scope)));
         Ok(())

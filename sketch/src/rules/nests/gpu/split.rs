@@ -120,7 +120,7 @@ fn shared(r: &mut Recorder, name: &str, shape: &Shape) -> Result<()> {
     let parts = r.split(all, &[0.into(), of_terms])?;
     let (spatial, _) = loops_of(r, name)?;
     let partial = r.rfactor(block, parts[1], spatial)?;
-    // What the block is now: the sum of partial results.
+    // The block is the sum of partial results now.
     let own = r.get_loops(block)?;
     let all = fused(r, &own[..spatial])?;
     let of_block = r.split(all, &[0.into(), of_results])?;

@@ -123,7 +123,7 @@ const LARGE: &str = "compute(in0: f32[512, 64], in1: f32[64, 512], in2: f32[512,
   y: f32[512, 64] = sum{r0: 512} mul(b[i0, r0], in2[r0, i1])
 }";
 
-/// What goes between stages decides: less than the cache keeps is not cut.
+/// The bytes between stages decide: less than the cache keeps is not cut.
 #[test]
 fn slices_are_cut_where_that_pays() {
     let of = |text: &str| {
