@@ -97,7 +97,14 @@ pub(super) fn write(
     let all_used = |i: &Iter| i.kind == IterKind::Reduce || i.extent == 1 || used.contains(i);
     let spatial = block.iters.iter().filter(|i| i.kind == IterKind::Spatial);
     let iters: Vec<Iter> = spatial.filter(|i| is_wanted(i)).cloned().collect();
-    if !own_conditions(block).is_empty() || !block.iters.iter().all(all_used) {
+    let extents = Extents::of(program);
+    // The copy goes along whole iterators, of which the block has to write all.
+    let is_whole = |i: &Iter| {
+        let reached = Sum::of(&i.binding, &extents).interval(&extents);
+        reached.is_some_and(|(low, high)| low <= 0 && high >= i.extent as i64 - 1)
+    };
+    let is_complete = block.iters.iter().all(all_used) && iters.iter().all(is_whole);
+    if !own_conditions(block).is_empty() || !is_complete {
         return Err(Cause::IndexNotPlain.at_block(name));
     }
     let cache = new_axes(program, dst.buffer, &iters, scope)?;

@@ -168,7 +168,7 @@ mod tests {
              "out": 0, "decision": 3},
             {"op": "default_schedule", "knobs": [["unroll", {"var": 0}], ["vectors", 2]]}
         ]"#;
-        assert_eq!(read(json), "sample_categorical 8\ndefault_schedule 0 9 0 0 0 3 0 0 0");
+        assert_eq!(read(json), "sample_categorical 8\ndefault_schedule 0 9 0 0 0 3 0 0");
     }
 
     /// Another decision makes another sentence; names are those of the table.
