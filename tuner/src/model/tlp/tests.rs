@@ -122,8 +122,8 @@ fn platform(samples: &[Sample], platform: usize, scale: f64) -> Vec<Sample> {
 /// Over several seeds, as one training on so few samples says little.
 #[test]
 fn other_platforms_help_a_target_with_few_samples() {
-    let (train, test) = parted(simulated::samples(90, 0));
-    let few: Vec<Sample> = train.iter().step_by(12).cloned().collect();
+    let (train, test) = parted(simulated::samples(300, 0));
+    let few: Vec<Sample> = train.iter().step_by(25).cloned().collect();
     let both = [few.clone(), platform(&train, 1, 7.0)].concat();
     let of_seed = |seed: u64| {
         let config = || Config { seed, ..small() };
@@ -137,14 +137,13 @@ fn other_platforms_help_a_target_with_few_samples() {
         refined.refine(&few);
         [alone, shared, refined].map(|m| quality(&m, &test))
     };
-    const SEEDS: u64 = 5;
+    const SEEDS: u64 = 2;
     let all: Vec<[f64; 3]> = (0..SEEDS).map(of_seed).collect();
     let [alone, shared, refined] =
         [0, 1, 2].map(|way| all.iter().map(|of_seed| of_seed[way]).sum::<f64>() / SEEDS as f64);
     println!("target only {alone:.3}, shared {shared:.3}, refined {refined:.3} of {all:.3?}");
-    // Whether a shared backbone helps is within the noise of so few samples; it learns, anyway.
-    assert!(shared > 0.55, "{shared} {alone}");
-    assert!(refined > alone, "{refined} {alone}");
+    assert!(shared > alone + 0.05, "{shared} {alone}");
+    assert!(refined > alone + 0.05, "{refined} {alone}");
 }
 
 #[test]
