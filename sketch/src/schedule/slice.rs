@@ -121,7 +121,7 @@ impl Slicing<'_> {
         redirect_writes(&mut block.body, &|access: &mut Access| {
             access.indices = match is_result && access.buffer == own {
                 true => moved.clone(),
-                false => [&[slice.clone()], &at[..]].concat(),
+                false => [std::slice::from_ref(&slice), &at[..]].concat(),
             };
         });
         for buffer in block.body.writes().into_iter().map(|access| access.buffer) {
