@@ -1,8 +1,9 @@
 //! Which stages of a subgraph feed one another slice by slice of its last stage.
 //!
 //! ```text
-//! points[i, j, t, c] = ..;   product[i, j, t, k] = sum{c} points[i, j, t, c] * u[i, j, c, k]      t in 0..196
-//! conv[y, x, k] = .. product[.., y // 4 * 14 + x // 4, k] ..                                      y in 0..56
+//! points[i, j, t, c] = ..;                                                    t in 0..196
+//! product[i, j, t, k] = sum{c} points[i, j, t, c] * u[i, j, c, k]
+//! conv[y, x, k] = .. product[.., y // 4 * 14 + x // 4, k] ..                 y in 0..56
 //! => in 14 slices, of 4 rows of `conv`
 //! points'[i, j, 0..14, c] = ..;   product'[i, j, 0..14, k] = ..;   conv[p * 4 + 0..4, x, k] = ..
 //! ```

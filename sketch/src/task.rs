@@ -270,7 +270,7 @@ impl Task {
         Ok(Sample { trace, scheduled })
     }
 
-    /// What follows from the schedule and the machine, if it becomes no more code than a kernel may
+    /// The program after postprocessing for the machine, if it becomes no more code than a kernel may
     /// have. For a GPU, a program that [`gpu::lower`](crate::gpu::lower) takes.
     fn finished(&self, schedule: Schedule) -> Result<Scheduled, StepError> {
         if let Some(limits) = &self.gpu {

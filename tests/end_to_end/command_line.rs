@@ -2,30 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use ansc_runtime::{Tensor, npy};
 use prost::Message;
 use serde_json::Value;
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
 
-fn ansc(directory: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ansc")).current_dir(directory).args(args).output().unwrap()
-}
-
-/// The one object on standard output, and the exit code.
-fn json(directory: &Path, args: &[&str]) -> (Value, i32) {
-    let output = ansc(directory, args);
-    let text = String::from_utf8(output.stdout).unwrap();
-    let object = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{args:?}: {e}: {text}"));
-    (object, output.status.code().unwrap())
-}
-
-fn ok(directory: &Path, args: &[&str]) -> String {
-    let output = ansc(directory, args);
-    assert!(output.status.success(), "{args:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
+use crate::common::{ansc_in as ansc, json_in as json, ok_in as ok};
 
 #[test]
 fn a_model_from_its_making_to_its_outputs() {

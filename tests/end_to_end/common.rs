@@ -6,10 +6,32 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use ansc_models::proto::Message;
+use serde_json::Value;
 
 /// The command line program.
 pub(crate) fn ansc(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ansc")).args(args).output().expect("ansc starts")
+}
+
+/// The same in a directory.
+pub(crate) fn ansc_in(directory: &Path, args: &[&str]) -> Output {
+    let mut ansc = Command::new(env!("CARGO_BIN_EXE_ansc"));
+    ansc.current_dir(directory).args(args).output().expect("ansc starts")
+}
+
+/// The one object on standard output, and the exit code.
+pub(crate) fn json_in(directory: &Path, args: &[&str]) -> (Value, i32) {
+    let output = ansc_in(directory, args);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let object = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{args:?}: {e}: {text}"));
+    (object, output.status.code().unwrap())
+}
+
+/// Runs a command that must succeed; gives its standard output.
+pub(crate) fn ok_in(directory: &Path, args: &[&str]) -> String {
+    let output = ansc_in(directory, args);
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

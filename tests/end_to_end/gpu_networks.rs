@@ -4,9 +4,9 @@
 //! of that in float32, and with operands of 16 bits, which tensor cores multiply.
 //!
 //! ```text
-//! cargo test --release --test end_to_end gpu_networks:: -- --nocapture   the smaller ones, races of most
-//! ANSC_GPU_ALL=1 cargo test ..                                           all of them, in full size
-//! ANSC_GPU_ALL=C1,CAP cargo test ..                                      some
+//! cargo test --release --test end_to_end gpu_networks:: ..    the smaller ones
+//! ANSC_GPU_ALL=1 cargo test ..                                all of them, in full size
+//! ANSC_GPU_ALL=C1,CAP cargo test ..                           some
 //! ```
 
 #[path = "../../codegen/tests/codegen/ptxas.rs"]

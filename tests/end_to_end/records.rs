@@ -1,28 +1,11 @@
 //! `ansc records` and `ansc report`, as a script sees them.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
 use ansc_tuner::outcome::{Failure, Outcome};
 use ansc_tuner::records::{Key, Record, Records, Sqlite, TaskRecord};
-use serde_json::Value;
 
-fn ansc(directory: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ansc")).current_dir(directory).args(args).output().unwrap()
-}
-
-fn json(directory: &Path, args: &[&str]) -> (Value, i32) {
-    let output = ansc(directory, args);
-    let text = String::from_utf8(output.stdout).unwrap();
-    let object = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{args:?}: {e}: {text}"));
-    (object, output.status.code().unwrap())
-}
-
-fn ok(directory: &Path, args: &[&str]) -> String {
-    let output = ansc(directory, args);
-    assert!(output.status.success(), "{args:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
+use crate::common::{ansc_in as ansc, json_in as json, ok_in as ok};
 
 /// Ten measurements of each of two subgraphs, the second of which fails every other time.
 fn file(path: &Path, from: u64) {

@@ -2,8 +2,8 @@
 //! protobuf, and whose results do not come from our interpreter.
 //!
 //! ```text
-//! cargo test --release --test end_to_end tract:: -- --nocapture   the smaller networks and all operators
-//! ANSC_TRACT_ALL=1 cargo test ..                                  all of them
+//! cargo test --release --test end_to_end tract:: ..    the smaller ones
+//! ANSC_TRACT_ALL=1 cargo test ..                       all of them
 //! ```
 
 use std::path::Path;

@@ -4,7 +4,9 @@
 //! parallel p in 0..2 { t[p, ..] = .. }   parallel q in 0..2 { u[q, ..] = t[q, ..] }
 //! parallel r in 0..2 { v[r, ..] = u[r, ..] }   parallel s in 0..2 { y[s, ..] = v[s, ..] }
 //! => join_noted("slices")
-//! parallel p in 0..2 { t[p, ..] = ..; u[p, ..] = t[p, ..]; t[p, ..] = u[p, ..]; y[p, ..] = t[p, ..] }
+//! parallel p in 0..2 {
+//!   t[p, ..] = ..; u[p, ..] = t[p, ..]; t[p, ..] = u[p, ..]; y[p, ..] = t[p, ..]
+//! }
 //! ```
 //!
 //! A slice is small where all of it is large: what one of its nests leaves to the next one stays in

@@ -1,7 +1,9 @@
 //! slice: each nest computes its part for one slice of the result after another.
 //!
 //! ```text
-//! t: f32[8, 6];  for i in 0..8 { for j in 0..6 { t[i, j] = .. } }   for i in 0..8 { y[i] = sum t[i, ..] }
+//! t: f32[8, 6]
+//! for i in 0..8 { for j in 0..6 { t[i, j] = .. } }
+//! for i in 0..8 { y[i] = sum t[i, ..] }
 //! => slice([4], "slices")
 //! t: f32[2, 4, 6]
 //! parallel p in 0..2 { for i in 0..4 { for j in 0..6 { t[p, i, j] = .. } } }

@@ -138,7 +138,7 @@ fn what_nobody_tuned_gets_on_a_gpu() {
     });
 }
 
-/// What the algorithm of this name makes of the subgraph, all inputs but the first of which are
+/// The algorithm of this name rewrites the subgraph, all inputs but the first of which are
 /// constants.
 fn rewritten(source: &str, name: &str) -> String {
     let compute = Compute::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));

@@ -1,9 +1,10 @@
 //! Vectors of floats of a processor, for products of matrices.
 //!
 //! ```text
-//! sums = sums.plus_product(x, y)     sums[i] + x[i] * y[i], rounded twice: no product is fused with a
-//!                                    sum, so that all processors give the same
+//! sums = sums.plus_product(x, y)     sums[i] + x[i] * y[i], rounded twice
 //! ```
+//!
+//! No product is fused with a sum, so that all processors give the same.
 
 /// A vector register, or an array in its place.
 pub(super) trait Lanes: Copy {

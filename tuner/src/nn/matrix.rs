@@ -136,8 +136,8 @@ unsafe fn product_in_tiles<V: Lanes>(left: &[f32], terms: usize, right: &Matrix,
 /// `WIDE` vectors of columns of all rows.
 ///
 /// # Safety
-/// The processor has the vectors `V`; `left` and `out` have so many rows, and from `column` on there
-/// are as many columns.
+/// The processor has the vectors `V`; `left` and `out` have so many rows, and from `column` on
+/// there are as many columns.
 #[inline(always)]
 unsafe fn columns_of<V: Lanes, const WIDE: usize>(
     left: &[f32],

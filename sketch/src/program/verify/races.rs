@@ -210,7 +210,7 @@ impl<'p> Race<'_, 'p> {
         region(self.subject, touch, self.depth + 1)
     }
 
-    /// What the loop adds to an axis, if that is the same in both accesses where the axis is: what
+    /// The loop's step along an axis, if that is the same in both accesses where the axis is: what
     /// loops inside add is less than a step of it.
     ///
     /// ```text

@@ -2,8 +2,9 @@
 //! last one.
 //!
 //! ```text
-//! points[i, j, t, c] = ..;   product[i, j, t, k] = sum{c} points[i, j, t, c] * u[i, j, c, k]      t in 0..196
-//! conv[y, x, k] = .. product[.., y // 4 * 14 + x // 4, k] ..                                      y in 0..56
+//! points[i, j, t, c] = ..;                                                    t in 0..196
+//! product[i, j, t, k] = sum{c} points[i, j, t, c] * u[i, j, c, k]
+//! conv[y, x, k] = .. product[.., y // 4 * 14 + x // 4, k] ..                 y in 0..56
 //! =>
 //! v0 = sample_categorical([4, 8, 2, ..]); slice([v0], "slices"); ..; join_noted("slices")
 //! parallel p in 0..14 {
