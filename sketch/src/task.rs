@@ -270,8 +270,8 @@ impl Task {
         Ok(Sample { trace, scheduled })
     }
 
-    /// The program after postprocessing for the machine, if it becomes no more code than a kernel may
-    /// have. For a GPU, a program that [`gpu::lower`](crate::gpu::lower) takes.
+    /// The program after postprocessing for the machine, if it becomes no more code than a kernel
+    /// may have. For a GPU, a program that [`gpu::lower`](crate::gpu::lower) takes.
     fn finished(&self, schedule: Schedule) -> Result<Scheduled, StepError> {
         if let Some(limits) = &self.gpu {
             let program = postprocess::bound_program(schedule, limits)?;
