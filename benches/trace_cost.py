@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `ansc bench --trace` costs: trace_cost.py [NETWORK ..] [--rounds 15] [--seconds 1] [--threads 1,2]
 
-Each network is compiled with default schedules. In each round it is measured once with a trace and once without, in processes of their own, which of
+Each network is compiled with untuned schedules. In each round it is measured once with a trace and once without, in processes of their own, which of
 them first alternates. A line gives the medians over all rounds of p50, and the median of the rounds' ratios, with the quartiles: how far
 the machine's own noise reaches. Beside it stand the ratio of two halves of the rounds without a trace, which would be 1 on a quiet machine, and the
 number of events of one run. The exit code is 1 if a trace costs more than 2% on any of the networks. Leave the machine alone meanwhile.

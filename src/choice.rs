@@ -7,10 +7,10 @@ use ansc_codegen::Target;
 use ansc_graph::Compute;
 use ansc_runtime::manifest::Tuning;
 use ansc_sketch::algorithm::{Algorithm, Sums};
-use ansc_sketch::default::{Machine, Scheduled};
 use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
 use ansc_sketch::packed::Packing;
 use ansc_sketch::trace::Unfit;
+use ansc_sketch::{Machine, Scheduled};
 use ansc_sketch::{Program, Task, Trace, finish};
 use ansc_tuner::Records;
 use ansc_tuner::candidate::Candidate;
@@ -131,7 +131,7 @@ impl Aim {
 }
 
 impl Schedules {
-    /// The default schedule for every kernel.
+    /// The untuned schedule for every kernel.
     pub fn untuned(target: &Target) -> Schedules {
         let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
         machine.units.amx_bf16 = target.has("amx-bf16");
@@ -164,7 +164,7 @@ impl Schedules {
         }
     }
 
-    /// Looks up what is better than the default schedule of a task.
+    /// Looks up what is better than the untuned schedule of a task.
     pub fn learn(
         &mut self,
         task: &Arc<Task>,
@@ -190,7 +190,7 @@ impl Schedules {
         }
     }
 
-    /// A trace that does not replay, which one of another version may not, gives way to the default schedule.
+    /// A trace that does not replay, which one of another version may not, gives way to the untuned schedule.
     pub(crate) fn of(
         &self,
         name: &str,
@@ -322,12 +322,15 @@ mod tests {
     }";
 
     /// What is chosen for [`COMPUTE`] if records name a trace of these steps, and whether the trace replays.
-    fn chosen(steps: serde_json::Value) -> (Chosen, bool) {
+    /// What nobody tuned gets, and these steps after it.
+    fn chosen(more: &[serde_json::Value]) -> (Chosen, bool) {
         let target = Target::parse("x86-64").unwrap();
         let aim = Aim::Gpu(GpuLimits::default());
         let mut schedules = Schedules { aim, ..Schedules::untuned(&target) };
         let compute = Compute::parse(COMPUTE).unwrap();
         let task = Arc::new(schedules.task("k", &compute, &[false]));
+        let mut steps = serde_json::to_value(task.untuned()).unwrap();
+        steps.as_array_mut().unwrap().extend_from_slice(more);
         let trace: Trace = serde_json::from_value(steps).unwrap();
         let replays = task.sample(&trace, Unfit::Refuse, &mut StdRng::seed_from_u64(0)).is_ok();
         let origin =
@@ -339,16 +342,14 @@ mod tests {
 
     #[test]
     fn a_trace_that_no_gpu_takes_is_not_named() {
-        let default = json!({ "op": "default_schedule", "knobs": [] });
-        let (used, replays) = chosen(json!([default]));
+        let (used, replays) = chosen(&[]);
         assert!(replays && used.tuning.is_some());
         // A second loop of threads around a block that depends on the first: no thread runs most iterations.
-        let (dropped, replays) = chosen(json!([
-            default,
-            { "op": "get_block", "name": "root", "out": 0 },
-            { "op": "add_unit_loop", "block": 0, "out": 1 },
-            { "op": "bind", "target": 1, "axis": "thread_x" },
-        ]));
+        let (dropped, replays) = chosen(&[
+            json!({ "op": "get_block", "name": "root", "out": 100 }),
+            json!({ "op": "add_unit_loop", "block": 100, "out": 101 }),
+            json!({ "op": "bind", "target": 101, "axis": "thread_x" }),
+        ]);
         assert!(replays, "the program is refused only when it becomes kernels");
         assert_eq!(dropped.form, used.form);
         assert_eq!(dropped.tuning.map(|tuning| tuning.steps), None);

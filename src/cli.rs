@@ -156,7 +156,7 @@ pub struct Compile {
     pub search: Search,
     #[command(flatten)]
     pub tuned: Tuned,
-    /// Default schedules only, not those that come with the compiler
+    /// Schedules that nobody tuned alone, not those that come with the compiler
     #[arg(long, conflicts_with_all = ["trials", "records"])]
     pub untuned: bool,
     /// Less memory, but slower: weights are kept as they are, and transformed in each run where that is needed

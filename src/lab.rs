@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ansc_codegen::Target;
 use ansc_frontend::import::ImportOptions;
-use ansc_sketch::default::Machine;
+use ansc_sketch::Machine;
 use ansc_tuner::Records;
 use ansc_tuner::lab::{Comparison, Lab, LabError, Options as LabOptions, Watch};
 use ansc_tuner::measure::{LocalMeasurer, LocalOptions, Measurer, Simulated};

@@ -58,7 +58,7 @@ pub struct Bundle {
 }
 
 impl Options {
-    /// Outputs only, all bits, the default schedules, everything verified.
+    /// Outputs only, all bits, the untuned schedules, everything verified.
     pub fn new(import: ImportOptions, target: Target) -> Options {
         let schedules = Schedules::untuned(&target);
         let (choices, expose, sms) = (Vec::new(), Expose::Outputs, vec![]);

@@ -10,7 +10,7 @@
 
 use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::default::Scheduled;
+use ansc_sketch::Scheduled;
 use ansc_sketch::postprocess::{Machine, postprocess};
 use ansc_sketch::program::{Body, IterKind};
 use ansc_sketch::rules::{Outcome, Rule, Space, State};

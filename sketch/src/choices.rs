@@ -12,7 +12,7 @@
 use ansc_graph::Expr;
 
 use crate::budget;
-use crate::default::Machine;
+use crate::machine::Machine;
 use crate::program::{Block, Body, For, ForKind, Program, Stmt};
 use crate::schedule::{LoopRef, Schedule};
 use crate::tree;
@@ -82,7 +82,6 @@ fn chooses(stmt: &Stmt) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::default::schedule;
     use crate::testing::{compare_scheduled, task};
 
     const JOINED: &str = "compute(in0: f32[5, 64], in1: f32[5, 32], in2: f32[5, 48]) -> y {
@@ -93,17 +92,17 @@ mod tests {
     #[test]
     fn tensors_that_are_joined_are_read_without_a_choice() {
         let task = task(JOINED);
-        let made = schedule("k", &task.compute, &task.constant, &task.machine);
+        let made = task.scheduled();
         let text = made.program.to_string();
         assert!(!text.contains("select"), "{text}");
         compare_scheduled(&task.compute, &made).unwrap();
     }
 
     #[test]
-    fn borders_within_a_vector_stay_choices() {
+    fn borders_within_a_vector_are_parted_too() {
         let task = task(&JOINED.replace("64", "61").replace("144", "141").replace("96", "93"));
-        let made = schedule("k", &task.compute, &task.constant, &task.machine);
-        assert!(made.program.to_string().contains("select"), "{}", made.program);
+        let made = task.scheduled();
+        assert!(!made.program.to_string().contains("select"), "{}", made.program);
         compare_scheduled(&task.compute, &made).unwrap();
     }
 }

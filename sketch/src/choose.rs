@@ -7,82 +7,36 @@
 use std::sync::Arc;
 
 use crate::algorithm::Algorithm;
-use crate::default::{Knob, Knobs, Scheduled, schedule_with};
-use crate::packed::in_turn;
 use crate::price;
 use crate::rules::{Sketch, gpu, nests};
+use crate::scheduled::Scheduled;
 use crate::task::Task;
 use crate::trace::{StepError, Unfit};
 
 /// Another program must cost less than this share of the first: prices are no more exact than that.
 const CLEARLY: f64 = 0.8;
 
-/// Choices that change how a program is built.
-const STRUCTURE: [Knob; 1] = [Knob::Apart];
-
-/// Values of knobs; the others have their first candidates.
-pub(crate) type Choices = Vec<(Knob, i64)>;
-
-/// The schedule that nobody tuned.
-pub(crate) enum Untuned {
-    /// Rules know all stages, and the price says that they schedule them well.
-    Rules(Sketch, Scheduled),
-    /// The default schedule with these choices.
-    Default(Choices, Scheduled),
-}
-
-impl Untuned {
-    /// Schedules the task as the algorithm computes it. None if that does not apply.
-    pub(crate) fn of(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Untuned> {
-        if task.gpu.is_some() {
-            let made = by.is_none().then(|| on_gpu(task).ok()).flatten();
-            return made.map(|(sketch, scheduled)| Untuned::Rules(sketch, scheduled));
-        }
-        let made = by.map(|algorithm| algorithm.rewrite(task));
-        let (rewritten, prepared) = match &made {
-            None => (&**task, vec![]),
-            Some(made) => {
-                let made = made.as_ref()?;
-                (&made.task, made.prepared.clone())
-            }
-        };
-        let price = |scheduled: &Scheduled| price::cycles(&scheduled.program, &task.machine);
-        let (ruled, has_contraction) = by_rules(task, by);
-        // The default schedule of a contraction is the same.
-        if has_contraction {
-            return ruled.map(|(sketch, scheduled)| Untuned::Rules(sketch, scheduled));
-        }
-        let (choices, default) = cheapest(rewritten);
-        if let Some((sketch, scheduled)) = ruled
-            && price(&scheduled) <= price(&default)
-        {
-            return Some(Untuned::Rules(sketch, scheduled));
-        }
-        let packings = in_turn(prepared, default.packings);
-        Some(Untuned::Default(choices, Scheduled { packings, ..default }))
-    }
-
-    pub(crate) fn scheduled(self) -> Scheduled {
-        match self {
-            Untuned::Rules(_, scheduled) | Untuned::Default(_, scheduled) => scheduled,
-        }
+/// The schedule that nobody tuned, of the task as the algorithm computes it. None if that does not
+/// apply, or if a GPU does not take it.
+pub(crate) fn untuned(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch, Scheduled)> {
+    match &task.gpu {
+        Some(_) => by.is_none().then(|| on_gpu(task).ok()).flatten(),
+        None => by_rules(task, by).or_else(|| nests::naive(task, by)),
     }
 }
 
-/// The sketch that rules make of the task, and whether a contraction is in it. Slices pay by the
-/// bytes that they save, so that they are taken unless another sketch is clearly cheaper.
-fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> (Option<(Sketch, Scheduled)>, bool) {
+/// The sketch that rules make of the task. Slices pay by the bytes that they save, so that they are
+/// taken unless another sketch is clearly cheaper.
+fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch, Scheduled)> {
     let price = |made: &(Sketch, Scheduled)| price::cycles(&made.1.program, &task.machine);
     let made = nests::families(task, by).map(|ways| first_or_cheaper(task, ways));
-    let has_contraction = made.iter().flatten().any(|made| nests::has_contraction(&made.0));
     let [maps, contractions, sliced] = made;
     let whole = [maps, contractions].into_iter().flatten();
     let whole = whole.min_by(|a, b| price(a).total_cmp(&price(b)));
-    let best = match (whole, sliced) {
+    match (whole, sliced) {
         (Some(whole), Some(sliced)) if price(&whole) < CLEARLY * price(&sliced) => Some(whole),
         (whole, sliced) => sliced.or(whole),
-    };
-    (best, has_contraction)
+    }
 }
 
 /// The first way, unless another one is clearly cheaper.
@@ -99,7 +53,7 @@ fn first_or_cheaper(
 /// The algorithm with the cheapest program, if that is clearly cheaper than that of the expression.
 pub(crate) fn cheapest_of(task: &Arc<Task>, algorithms: &[Algorithm]) -> Option<Algorithm> {
     let price = |by| {
-        let scheduled = Untuned::of(task, by)?.scheduled();
+        let (_, scheduled) = untuned(task, by)?;
         Some(price::cycles(&scheduled.program, &task.machine))
     };
     let made = algorithms.iter().filter_map(|&a| Some((a, price(Some(a))?)));
@@ -108,11 +62,12 @@ pub(crate) fn cheapest_of(task: &Arc<Task>, algorithms: &[Algorithm]) -> Option<
 }
 
 /// The product in tiles of a unit for matrices: none if there is no such unit or product, or if its
-/// price is not clearly less than that of the default schedule.
+/// price is not clearly less than that of a schedule without them.
 pub(crate) fn in_tiles(task: &Arc<Task>) -> Option<(Sketch, Scheduled)> {
     let (sketch, scheduled) = nests::tensor_sketches(task).into_iter().next()?;
     let price = |scheduled: &Scheduled| price::cycles(&scheduled.program, &task.machine);
-    (price(&scheduled) < CLEARLY * price(&cheapest(task).1)).then_some((sketch, scheduled))
+    let (_, without) = untuned(task, None)?;
+    (price(&scheduled) < CLEARLY * price(&without)).then_some((sketch, scheduled))
 }
 
 /// The product that the tensor cores of a GPU multiply: none if there is no such product or device,
@@ -131,34 +86,6 @@ pub(crate) fn by_tensor_cores(task: &Arc<Task>) -> Option<(Sketch, Scheduled)> {
 /// rules write down to threads.
 pub(crate) fn on_gpu(task: &Arc<Task>) -> Result<(Sketch, Scheduled), StepError> {
     by_tensor_cores(task).map_or_else(|| nests::gpu::sketch(task), Ok)
-}
-
-/// The default schedule of a task's own expression with the cheapest choices.
-pub(crate) fn cheapest(task: &Task) -> (Choices, Scheduled) {
-    let with = |choices: &Choices| {
-        let knobs = Knobs::new(choices.iter().copied()).summing(task.sums);
-        let Task { name, compute, constant, machine, .. } = task;
-        (schedule_with(name, compute, constant, machine, &knobs), knobs.asked())
-    };
-    let (first, asked) = with(&vec![]);
-    let alternatives = STRUCTURE
-        .into_iter()
-        .filter(|knob| asked.contains(knob))
-        .flat_map(|knob| knob.candidates()[1..].iter().map(move |&value| vec![(knob, value)]));
-    let mut made: Vec<(Choices, Scheduled)> = vec![(vec![], first)];
-    for choices in alternatives {
-        let (scheduled, _) = with(&choices);
-        if made.iter().all(|(_, other)| *other != scheduled) {
-            made.push((choices, scheduled));
-        }
-    }
-    if made.len() == 1 {
-        return made.swap_remove(0);
-    }
-    let priced = made.iter().map(|(_, s)| price::cycles(&s.program, &task.machine));
-    let prices: Vec<f64> = priced.collect();
-    let best = (0..prices.len()).min_by(|&a, &b| prices[a].total_cmp(&prices[b])).unwrap_or(0);
-    made.swap_remove(if prices[best] < CLEARLY * prices[0] { best } else { 0 })
 }
 
 #[cfg(test)]
@@ -202,13 +129,13 @@ mod tests {
         }
     }
 
+    /// A pool of windows shares fewer axes than it could, a softmax all of them.
     #[test]
     fn rows_are_longer_where_points_would_be_alone() {
-        assert_eq!(
-            cheapest(&task(WINDOWS)).0.iter().map(|(knob, _)| *knob).collect::<Vec<_>>(),
-            [Knob::Apart]
-        );
-        assert_eq!(cheapest(&task(SOFTMAX)).0, []);
+        let first = |text: &str| task(text).sketches().swap_remove(0).trace;
+        let ways = |text: &str| nests::sketches(&task(text), None);
+        assert_ne!(first(WINDOWS), ways(WINDOWS)[0].0.trace.clone().undecided());
+        assert_eq!(first(SOFTMAX), ways(SOFTMAX)[0].0.trace.clone().undecided());
     }
 
     /// Every decision of the trace that nobody tuned can be another, and the program computes the
@@ -220,7 +147,7 @@ mod tests {
             let task = task(text);
             let trace = task.untuned();
             let chosen = task.sample(&trace, Unfit::Refuse, random).unwrap();
-            assert_eq!(chosen.scheduled, task.default_schedule());
+            assert_eq!(chosen.scheduled, task.scheduled());
             for step in trace.choices() {
                 for choice in 0..candidates(&trace, step) as i64 {
                     let trace = trace.clone().decide(step, Decision::Choice(choice));

@@ -65,16 +65,48 @@ pub(crate) fn determines(indices: &[Expr], var: VarId, extents: &Extents) -> boo
     let Some(extent) = extents.get(var) else { return false };
     let mut digits: Vec<Digit> = indices.iter().flat_map(|i| determined(i, extents)).collect();
     let mut opened: Vec<Expr> = vec![];
-    // A sum of which all digits are known is known itself; if some are, its remainder is.
-    while let Some(sum) = known_sum(&digits, &opened, extents)
-        .or_else(|| known_remainder(&digits, &opened))
-        .filter(|_| opened.len() < MOST_OPENED)
-    {
-        digits.extend(determined(&sum, extents));
-        opened.push(sum);
+    loop {
+        // A sum of which all digits are known is known itself; if some are, its remainder is.
+        while let Some(sum) = known_sum(&digits, &opened, extents)
+            .or_else(|| known_remainder(&digits, &opened))
+            .filter(|_| opened.len() < MOST_OPENED)
+        {
+            digits.extend(determined(&sum, extents));
+            opened.push(sum);
+        }
+        let known = known_below(&digits, &Source::Var(var));
+        if i64::try_from(extent).is_ok_and(|extent| known >= extent) {
+            return true;
+        }
+        let others = of_quotients(&digits, extents);
+        if others.is_empty() {
+            return false;
+        }
+        digits.extend(others);
     }
-    let known = known_below(&digits, &Source::Var(var));
-    i64::try_from(extent).is_ok_and(|extent| known >= extent)
+}
+
+/// The upper digits of sums that are known, as those of a quotient whose lower ones are.
+///
+/// ```text
+/// (8 * a + b) // 6 and (4 * a + b // 2) % 3 are known   =>   (4 * a + b // 2) // 3 is known
+/// ```
+fn of_quotients(digits: &[Digit], extents: &Extents) -> Vec<Digit> {
+    let mut found = vec![];
+    for upper in digits {
+        let Source::Opaque(e) = &upper.source else { continue };
+        for lower in digits.iter().filter(|lower| lower.divisor == 1) {
+            let Some(modulus) = lower.modulus.filter(|m| upper.divisor % m == 0) else { continue };
+            let by = upper.divisor / modulus;
+            let other = Digit { source: lower.source.clone(), divisor: modulus, ..upper.clone() };
+            let is_new = lower.source != upper.source && by > 1 && !digits.contains(&other);
+            let quotient = || Sum::of(&(**e).clone().floor_div(by), extents).to_expr();
+            if is_new && !found.contains(&other) && quotient() == lower.source.to_expr() {
+                found.push(other);
+            }
+        }
+    }
+    found
 }
 
 /// A source of digits that is an expression, that `digits` determine, and that is not yet opened.
@@ -166,5 +198,23 @@ mod tests {
         }
         // Without the lowest digit they are not told apart.
         assert!(!determines(&digits[..2], t, &extents));
+    }
+
+    /// Chunks of three axes that are walked as one: the lower digits are of other sums than the
+    /// highest.
+    #[test]
+    fn digits_of_a_quotient_are_those_of_the_sum() {
+        let [a, b, c] = [0, 1, 2].map(VarId::new);
+        let mut extents = Extents::default();
+        [(a, 28), (b, 1134), (c, 16)].into_iter().for_each(|(var, n)| extents.set(var, n));
+        let [a_var, b_var, c_var] = [a, b, c].map(Expr::Var);
+        let f = a_var * Expr::int(18144) + b_var * Expr::int(16) + c_var;
+        let middle = f.clone().floor_div(63).floor_mod(63);
+        let digits = [f.clone().floor_div(3969), middle, f.floor_mod(63)];
+        for var in [a, b, c] {
+            assert!(determines(&digits, var, &extents), "{var:?}");
+            let without = [digits[0].clone(), digits[2].clone()];
+            assert!(!determines(&without, var, &extents), "{var:?}");
+        }
     }
 }

@@ -88,7 +88,7 @@ pub(crate) fn chain(compute: &Compute, first: usize) -> Option<(usize, Doubling)
         let own = compute.stage_buffer(last);
         let next = Doubling { source: own, distance: reach, ..start };
         let is_next = Doubling::of_stage(compute.stages.get(last + 1)?) == Some(next);
-        let readers = crate::default::usage::readers(compute, own);
+        let readers = crate::usage::readers(compute, own);
         if !is_next || readers != [last + 1] || compute.outputs.contains(&last) {
             return None;
         }

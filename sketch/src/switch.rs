@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use ansc_graph::{BinOp, Compute, Expr, Stage, VarId, arith};
 
-use crate::default::usage::readers;
+use crate::usage::readers;
 
 /// Axes up to this long are written out.
 const MOST_CHOICES: usize = 8;
@@ -118,26 +118,6 @@ impl Squares {
     /// Whether an axis of the first stage is one of squares.
     pub(crate) fn is_within(&self, axis: usize) -> bool {
         self.wanted.get(axis).is_some_and(Option::is_none)
-    }
-
-    /// An index for each axis of the first stage but the last, given the number of a square along
-    /// each axis of the second one but the last, and a place in it.
-    pub(crate) fn at(&self, square: &[Expr], within: &[Expr]) -> Vec<Expr> {
-        let mut within = within.iter();
-        let index = |w: &Option<Expr>| match w {
-            Some(shared) => shared.substitute(&|v| match part(v)? {
-                Part::Outer(axis) => square.get(axis).cloned(),
-                Part::Inner(_) => None,
-            }),
-            None => within.next().expect("an index for each axis of the square").clone(),
-        };
-        self.wanted.iter().map(index).collect()
-    }
-
-    /// The place in a square, of indices into the first stage.
-    pub(crate) fn within<'a>(&self, indices: &'a [Expr]) -> impl Iterator<Item = &'a Expr> {
-        let axes = self.wanted.iter().zip(indices).filter(|(w, _)| w.is_none());
-        axes.map(|(_, index)| index)
     }
 }
 

@@ -4,10 +4,9 @@
 //! Task --sketches--> traces without decisions --sample--> trace with decisions, program, packed constants
 //! ```
 //!
-//! The sketches for a CPU are the [default schedule](crate::default) with its knobs open, the same
-//! of every other [algorithm](crate::algorithm) that applies, and those that the
-//! [rules](crate::rules) derive; for a GPU, they are all derived by rules. Two tasks that differ in
-//! names only have the same [`Task::key`].
+//! All sketches come from [rules](crate::rules): those that write down to vectors and threads, also
+//! for every other [algorithm](crate::algorithm) that applies, and those that tile and leave the
+//! rest to a search. Two tasks that differ in names only have the same [`Task::key`].
 
 use std::sync::Arc;
 
@@ -17,15 +16,16 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::algorithm::{Algorithm, Sums};
 use crate::budget;
-use crate::choose::{Untuned, by_tensor_cores, in_tiles, on_gpu};
-use crate::default::{self, Knob, Knobs, Machine, Scheduled};
+use crate::choose::{by_tensor_cores, in_tiles, on_gpu, untuned};
 use crate::gpu::{GpuLimits, GpuProgram, lower};
+use crate::machine::Machine;
 use crate::packed::in_turn;
 use crate::postprocess::{self, postprocess};
 use crate::program::Program;
 use crate::rules::{Sketch, Space, gpu, nests};
 use crate::schedule::Schedule;
-use crate::trace::{Decision, Recorder, StepError, Trace, TraceError, Unfit};
+use crate::scheduled::Scheduled;
+use crate::trace::{Recorder, StepError, Trace, TraceError, Unfit};
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Task {
@@ -65,6 +65,19 @@ impl Task {
         }
     }
 
+    /// A task for a CPU with one thread, in which any algorithm is allowed.
+    pub fn on_cpu(name: &str, compute: &Compute, constant: &[bool], machine: &Machine) -> Task {
+        Task {
+            name: name.into(),
+            compute: compute.clone(),
+            constant: constant.to_vec(),
+            machine: machine.clone(),
+            cores: 1,
+            gpu: None,
+            sums: Sums::Any,
+        }
+    }
+
     /// The program that nothing was done to.
     pub fn naive(&self) -> Program {
         crate::lower(&self.name, &self.compute)
@@ -85,56 +98,41 @@ impl Task {
         if let Some(limits) = &self.gpu {
             return self.gpu_sketches(limits);
         }
-        let named = |algorithm: Option<Algorithm>| {
-            let trace = self.default_sketch(algorithm).ok()?.0.undecided();
-            let name = algorithm.map(|a| a.name().to_owned());
-            Some(Sketch {
-                trace,
-                rules: name.into_iter().chain(["default schedule".into()]).collect(),
-            })
-        };
         let preferred = self.preferred();
-        let (ruled, by_rules) = self.ruled(preferred);
-        let all = [None].into_iter().chain(Algorithm::ALL.map(Some));
-        let algorithms = [preferred].into_iter().chain(all.filter(|a| *a != preferred));
-        let is_tiled = |a: &Option<Algorithm>| *a == Some(Algorithm::Tiles);
-        let tiled = nests::tensor_sketches(self).into_iter().map(|(sketch, _)| sketch);
-        let (first, last): (Vec<Sketch>, _) = match is_tiled(&preferred) {
-            true => (tiled.collect(), vec![]),
-            false => (vec![], tiled.collect()),
+        let tiled = || nests::tensor_sketches(self).into_iter().map(|(sketch, _)| open(sketch));
+        let written = self.written(preferred);
+        let mut all: Vec<Sketch> = match preferred {
+            Some(Algorithm::Tiles) => tiled().chain(written).collect(),
+            _ => written.into_iter().chain(tiled()).collect(),
         };
-        let others = algorithms.filter(|a| !is_tiled(a)).filter_map(named);
-        let derived = Space::cpu(self.cores).sketches(self.naive());
-        let all = first.into_iter().chain(others).chain(last).chain(derived);
-        match ruled {
-            true => by_rules.into_iter().chain(all).collect(),
-            false => all.chain(by_rules).collect(),
-        }
+        all.extend(Space::cpu(self.cores).sketches(self.naive()));
+        all
     }
 
-    /// Sketches that rules write down to vectors and threads, of what the algorithm makes of the
-    /// subgraph; whether the first of them is what nobody tuned gets.
-    fn ruled(self: &Arc<Task>, algorithm: Option<Algorithm>) -> (bool, Vec<Sketch>) {
-        let open = |sketch: Sketch| Sketch { trace: sketch.trace.undecided(), ..sketch };
-        let chosen = match (algorithm, Untuned::of(self, algorithm)) {
-            (Some(Algorithm::Tiles), _) => None,
-            (_, Some(Untuned::Rules(sketch, _))) => Some(open(sketch)),
-            _ => None,
-        };
-        let ruled = chosen.is_some();
-        let mut all: Vec<Sketch> = chosen.into_iter().collect();
-        for by in [algorithm, None].into_iter().filter(|by| *by != Some(Algorithm::Tiles)) {
-            let ways = nests::families(self, by);
-            for sketch in ways.into_iter().flatten().map(|(sketch, _)| open(sketch)) {
-                if all.iter().all(|other| other.trace != sketch.trace) {
-                    all.push(sketch);
-                }
+    /// Sketches that rules write down to vectors and threads: of what the algorithm makes of the
+    /// subgraph, the first of which is what nobody tuned gets, of the subgraph itself, and one of
+    /// each other algorithm.
+    fn written(self: &Arc<Task>, algorithm: Option<Algorithm>) -> Vec<Sketch> {
+        let is_tiles = |by: &Option<Algorithm>| *by == Some(Algorithm::Tiles);
+        let mut all: Vec<Sketch> = vec![];
+        let mut add = |by: Option<Algorithm>, sketch: Sketch| {
+            let mut sketch = open(sketch);
+            sketch.rules.splice(0..0, by.map(|by| by.name().to_owned()));
+            if all.iter().all(|other| other.trace != sketch.trace) {
+                all.push(sketch);
             }
+        };
+        for by in [algorithm, None].into_iter().filter(|by| !is_tiles(by)) {
+            untuned(self, by).into_iter().for_each(|(sketch, _)| add(by, sketch));
+            let ways = nests::families(self, by).into_iter().flatten();
+            ways.for_each(|(sketch, _)| add(by, sketch));
         }
-        let others = Algorithm::ALL.into_iter().filter(|by| Some(*by) != algorithm);
-        let sliced = others.flat_map(|by| nests::sliced_sketches(self, Some(by)));
-        all.extend(sliced.map(|(sketch, _)| open(sketch)));
-        (ruled, all)
+        for by in Algorithm::ALL.map(Some).into_iter().filter(|by| !is_tiles(by)) {
+            untuned(self, by).into_iter().for_each(|(sketch, _)| add(by, sketch));
+            let sliced = nests::sliced_sketches(self, by);
+            sliced.into_iter().for_each(|(sketch, _)| add(by, sketch));
+        }
+        all
     }
 
     /// Sketches that rules write down to vectors and threads, of subgraphs all stages of which they
@@ -169,23 +167,11 @@ impl Task {
         {
             return sketch.trace;
         }
-        let chosen = match Untuned::of(self, algorithm) {
-            Some(Untuned::Rules(sketch, _)) => return sketch.trace,
-            Some(Untuned::Default(choices, _)) => choices,
-            None => vec![],
-        };
-        let sketch = self.default_sketch(algorithm);
-        let (mut trace, knobs) = sketch.expect("the default schedule always applies");
-        for (step, knob) in trace.choices().into_iter().zip(knobs) {
-            let value = chosen.iter().find(|(of, _)| *of == knob).map(|(_, value)| value);
-            let place = knob.candidates().iter().position(|c| Some(c) == value);
-            trace = trace.decide(step, Decision::Choice(place.unwrap_or(0) as i64));
-        }
-        trace
+        untuned(self, algorithm).map_or_else(Trace::default, |(sketch, _)| sketch.trace)
     }
 
     /// The schedule that nobody tuned.
-    pub fn default_schedule(&self) -> Scheduled {
+    pub fn scheduled(&self) -> Scheduled {
         self.scheduled_as(self.preferred())
     }
 
@@ -198,16 +184,15 @@ impl Task {
         {
             return scheduled;
         }
-        let untuned = Untuned::of(&task, algorithm).or_else(|| Untuned::of(&task, None));
+        let made = untuned(&task, algorithm).or_else(|| untuned(&task, None));
         // A GPU may not take a subgraph at all.
         let naive = || Scheduled { program: crate::finish(self.naive()), packings: vec![] };
-        untuned.map_or_else(naive, Untuned::scheduled)
+        made.map_or_else(naive, |(_, scheduled)| scheduled)
     }
 
     /// The schedules of a GPU: what rules write down to threads, products of matrices by tensor
     /// cores, and those that other rules derive.
     fn gpu_sketches(self: &Arc<Task>, limits: &GpuLimits) -> Vec<Sketch> {
-        let open = |s: Sketch| Sketch { trace: s.trace.undecided(), ..s };
         let default = nests::gpu::sketch(self).ok().map(|(sketch, _)| open(sketch));
         let derived = Space::gpu(limits.clone()).sketches(self.naive());
         let matrices = gpu::tensor::sketch(self).map(open);
@@ -216,31 +201,6 @@ impl Task {
             false => (None, matrices),
         };
         first.into_iter().chain(default).chain(last).chain(derived).collect()
-    }
-
-    /// The default schedule of what the algorithm makes of the subgraph, and the knobs that matter
-    /// for it, each of which the trace samples.
-    fn default_sketch(
-        self: &Arc<Task>,
-        algorithm: Option<Algorithm>,
-    ) -> Result<(Trace, Vec<Knob>), StepError> {
-        let random = &mut crate::rules::fixed_random();
-        let mut recorder = Recorder::of_task(self.clone());
-        if let Some(algorithm) = algorithm {
-            recorder.algorithm(algorithm)?;
-        }
-        let task = recorder.task.clone().expect("the recorder of a task knows it");
-        let knobs = Knobs::default().summing(task.sums);
-        default::schedule_with(&task.name, &task.compute, &task.constant, &task.machine, &knobs);
-        let mut sampled = vec![];
-        for knob in knobs.asked() {
-            let candidates = knob.candidates();
-            let weights = vec![1.0 / candidates.len() as f64; candidates.len()];
-            let value = recorder.sample_categorical(candidates, &weights, random)?;
-            sampled.push((knob, value.into()));
-        }
-        recorder.default_schedule(&sampled)?;
-        Ok((recorder.into_parts().1, sampled.into_iter().map(|(knob, _)| knob).collect()))
     }
 
     /// Replays a trace and makes a program of it; what is undecided is drawn.
@@ -286,8 +246,13 @@ impl Task {
     }
 }
 
+/// Without the decisions.
+fn open(sketch: Sketch) -> Sketch {
+    Sketch { trace: sketch.trace.undecided(), ..sketch }
+}
+
 impl Recorder {
-    /// A recorder of the task's naive program; it alone can execute the default schedule.
+    /// A recorder of the task's naive program; it alone can compute it by an algorithm.
     pub fn of_task(task: Arc<Task>) -> Recorder {
         let mut recorder = Recorder::new(task.naive());
         recorder.task = Some(task);
@@ -322,14 +287,12 @@ mod tests {
         let task = task(matmul_bias_relu(12, 7, 10));
         let random = &mut StdRng::seed_from_u64(0);
         let sample = task.sample(&task.untuned(), Unfit::Refuse, random).unwrap();
-        assert_eq!(sample.scheduled, task.default_schedule());
-        let expected = default::schedule("k", &task.compute, &task.constant, &task.machine);
-        assert_eq!(sample.scheduled.program.code_hash(), expected.program.code_hash());
+        assert_eq!(sample.scheduled, task.scheduled());
         assert_eq!(task.sketches()[0].trace, sample.trace.undecided());
     }
 
     #[test]
-    fn every_knob_computes_the_same() {
+    fn every_choice_computes_the_same() {
         for compute in [matmul_bias_relu(23, 17, 33), conv(4, 3, 9, 17, 2)] {
             let task = task(compute);
             let sketch = &task.sketches()[0];
@@ -383,7 +346,7 @@ mod tests {
         assert!(left.contains(&None) && left.contains(&Some(Algorithm::Im2col)), "{left:?}");
         assert!(left.iter().all(|a| Sums::Direct.allow(*a)), "{left:?}");
         assert!(Sums::Direct.allow(direct.untuned().algorithm()));
-        assert_eq!(direct.default_schedule(), direct.scheduled_as(direct.preferred()));
+        assert_eq!(direct.scheduled(), direct.scheduled_as(direct.preferred()));
         let random = &mut StdRng::seed_from_u64(0);
         let refused = direct.sample(&all.untuned(), Unfit::Adapt, random).unwrap_err();
         assert_eq!(*refused.cause, StepError::DoesNotApply(Algorithm::Winograd4));

@@ -6,11 +6,12 @@ use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType, UnOp, interp};
 use ansc_runtime::{DType, Tensor};
 
 use crate::algorithm::Sums;
-use crate::default::{Machine, Scheduled};
 use crate::exec;
 use crate::intrinsic::operand;
+use crate::machine::Machine;
 use crate::program::Program;
 use crate::program::verify::verify;
+use crate::scheduled::Scheduled;
 use crate::task::Task;
 use crate::trace::{Instruction, Trace};
 

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use ansc_graph::{BinOp, Compute, Expr, Stage, VarId};
 
-use crate::default::Machine;
-use crate::default::usage::is_expensive;
+use crate::machine::Machine;
+use crate::usage::is_expensive;
 
 /// Less work than this is not worth waking a thread for, in element operations.
 pub(crate) const PARALLEL_WORK: usize = 16 * 1024;

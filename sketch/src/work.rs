@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
     use crate::algorithm::{Algorithm, Sums};
-    use crate::default::{self, Machine};
+    use crate::machine::Machine;
     use crate::task::Task;
     use crate::testing::*;
 
@@ -69,7 +69,7 @@ mod tests {
 
     fn scheduled(compute: &Compute) -> u64 {
         let constant = vec![false; compute.inputs.len()];
-        work(&default::schedule("k", compute, &constant, &MACHINE).program)
+        work(&Task::on_cpu("k", compute, &constant, &MACHINE).scheduled_as(None).program)
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
         let task = Task { name, compute, constant, machine, cores: 1, gpu: None, sums };
         let task = Arc::new(task);
         let rewritten = Algorithm::Winograd4.rewrite(&task).unwrap().task;
-        let done = default::schedule("k", &rewritten.compute, &rewritten.constant, &MACHINE);
+        let done = rewritten.scheduled_as(None);
         let (found, direct) = (work(&done.program), cost::flops(&task.compute));
         assert!((direct / 4..direct * 6 / 10).contains(&found), "{found} of {direct}");
     }

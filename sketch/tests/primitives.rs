@@ -184,6 +184,10 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
         13 => ("cache_write", done(s.cache_write(&block, scope))),
         14 => ("set_scope", done(s.set_scope(&pick(&buffers, m[2])?, scope))),
         15 => ("decompose", done(s.decompose_reduction(&block, pick(&loops, m[2])?))),
+        16 if m[4].is_multiple_of(3) => {
+            let [length, last] = [m[3], m[4] / 3].map(|n| usize::from(n % 6) + 1);
+            ("loop_cover", done(s.loop_cover(pick(&loops, m[2])?, length, last)))
+        }
         16 | 17 => {
             let points: &[usize] = &[usize::from(m[3] % 6) + 1, usize::from(m[4] % 9) + 3];
             let points = &points[..if m[4] < 64 { 2 } else { 1 }];
@@ -300,5 +304,5 @@ fn every_primitive_succeeds_somewhere() {
             }
         }
     }
-    assert_eq!(succeeded.len(), 34, "{succeeded:?}");
+    assert_eq!(succeeded.len(), 35, "{succeeded:?}");
 }

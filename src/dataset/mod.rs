@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ansc_codegen::Target;
 use ansc_frontend::import::ImportOptions;
-use ansc_sketch::default::Machine;
+use ansc_sketch::Machine;
 use ansc_tuner::dataset::{Collected, Collector, Dataset, Entry, Platform, Reference, Watch};
 use ansc_tuner::measure::Caches;
 

@@ -1,5 +1,5 @@
 //! Schedules that come with the compiler: what tuning found for the kernels of common networks, where it is surely
-//! faster than the default schedule.
+//! faster than the untuned schedule.
 //!
 //! One file for each class of processors, in the form of `ansc records export --chosen`. Schedules hold for the exact
 //! subgraph and number of threads that they were measured with; all others get the default one. How the files are made:

@@ -73,7 +73,7 @@ impl Watch for Table {
 
 fn print(comparison: &Comparison) {
     println!("{}, on {}", comparison.task, counted(comparison.threads, "thread"));
-    println!("the default schedule takes {} ms", ms(comparison.untuned_seconds));
+    println!("the untuned schedule takes {} ms", ms(comparison.untuned_seconds));
     println!(
         "each strategy measured {} of {} schedules (space {}), once with each of {}",
         comparison.trials,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ansc_graph::Compute;
-use ansc_sketch::default::Machine;
+use ansc_sketch::Machine;
 use ansc_sketch::{Program, Task};
 use ansc_tuner::Candidate;
 use ansc_tuner::measure::{LocalMeasurer, LocalOptions, MeasureError, Measurer, WorkerCommand};
@@ -112,9 +112,9 @@ fn one_that_never_ends_is_ended() {
     assert!(measurer.measure(&fine, &[good]).unwrap()[0].seconds().is_some());
 }
 
-/// A large subgraph's reference is what the default schedule computes, and candidates are held against it.
+/// A large subgraph's reference is what the untuned schedule computes, and candidates are held against it.
 #[test]
-fn large_subgraphs_are_compared_with_the_default_schedule() {
+fn large_subgraphs_are_compared_with_the_scheduled() {
     let text = "compute(in0: f32[32, 48], in1: f32[48, 40]) -> y {
       y: f32[32, 40] = sum{r0: 48} mul(in0[i0, r0], in1[r0, i1])
     }";

@@ -12,8 +12,8 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use ansc_graph::Compute;
+use ansc_sketch::Machine;
 use ansc_sketch::Task;
-use ansc_sketch::default::Machine;
 use ansc_tuner::Candidate;
 use ansc_tuner::fleet::{
     Access, FleetMeasurer, How, Identity, Kind, PROTOCOL, Road, Runtime, Served, Station, Wanted,

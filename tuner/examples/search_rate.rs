@@ -8,8 +8,8 @@ use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use ansc_graph::Compute;
+use ansc_sketch::Machine;
 use ansc_sketch::Task;
-use ansc_sketch::default::Machine;
 use ansc_tuner::Search;
 use ansc_tuner::measure::{Measurer, Simulated};
 use ansc_tuner::model::{self, Sample, SharedModel};

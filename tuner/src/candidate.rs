@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use ansc_sketch::default::Scheduled;
+use ansc_sketch::Scheduled;
 use ansc_sketch::features::{Features, features};
 use ansc_sketch::rules::Sketch;
 use ansc_sketch::task::Sample;
@@ -75,7 +75,7 @@ pub struct Search {
     pub task: Arc<Task>,
     /// The task as models see it.
     pub subject: Arc<Subject>,
-    /// The first is the default schedule's.
+    /// The first is the untuned schedule's.
     pub sketches: Vec<Sketch>,
     /// In the order of measurement.
     pub measured: Vec<(Candidate, Outcome)>,

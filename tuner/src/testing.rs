@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ansc_graph::Compute;
+use ansc_sketch::Machine;
 use ansc_sketch::Task;
-use ansc_sketch::default::Machine;
 
 pub(crate) fn matmul(m: usize, n: usize, k: usize) -> Compute {
     let text = format!(

@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use ansc_graph::Compute;
-use ansc_sketch::default::Machine;
+use ansc_sketch::Machine;
 use ansc_sketch::gpu::GpuLimits;
 use ansc_sketch::trace::Unfit;
 use ansc_sketch::{Task, Trace};
@@ -114,7 +114,7 @@ fn instruction(random: &mut StdRng) -> Value {
         json!({ "op": "annotate_loop", "target": target, "key": "unroll", "value": var }),
         json!({ "op": "unannotate", "block": block, "key": "unroll" }),
         json!({ "op": "algorithm", "algorithm": "im2col" }),
-        json!({ "op": "default_schedule", "knobs": [["tile", n], ["unroll", a], ["rows", b], ["vectors", c]] }),
+        json!({ "op": "loop_cover", "target": target, "length": a, "last": b, "out": [out, 41] }),
         json!({ "op": "slice", "lengths": [n, m], "key": "slices" }),
         json!({ "op": "join_noted", "key": "slices" }),
     ];

@@ -42,7 +42,7 @@ fn record(key: &Key, n: u64) -> Record {
     let text = format!(
         r#"[{{"op": "sample_categorical", "candidates": [4, 1, 2, 8], "weights": [0.25, 0.25, 0.25, 0.25],
              "out": 0, "decision": {choice}}},
-            {{"op": "default_schedule", "knobs": [["unroll", {{"var": 0}}]]}}]"#
+            {{"op": "complete"}}]"#
     );
     Record {
         key: key.clone(),
@@ -243,7 +243,7 @@ fn pruning_keeps_the_best_and_the_untuned() {
     let gone = file.prune(3).unwrap();
     for task in [1, 2] {
         let left = numbers(&file, &key(task));
-        // Times grow with the number; every fourth is the default schedule with the first choice.
+        // Times grow with the number; every fourth is what nobody tuned gets.
         let expected: Vec<u64> = (0..200 * ROUND).filter(|n| *n < 3 || n % 4 == 0).collect();
         assert_eq!(left, expected);
         assert_eq!(gone, 2 * (200 * ROUND as usize - expected.len()));
@@ -467,7 +467,7 @@ fn bad_lines_are_refused_one_by_one() {
         (&good.replace("\"threads\":2", "\"threads\":0"), Some("no thread")),
         (&good.replace("\"threads\":2", "\"threads\":-2"), Some("invalid value")),
         (&good.replace(&key(1).task, "../../etc"), Some("not the key of a task")),
-        (&good.replace("default_schedule", "format_disk"), Some("unknown variant `format_disk`")),
+        (&good.replace("complete", "format_disk"), Some("unknown variant `format_disk`")),
         (&good.replace("\"seconds\":[", "\"seconds\":[-1.0,"), Some("not positive")),
         (&good.replace("\"seconds\":[", "\"seconds\":[1e999,"), Some("out of range")),
     ];

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ansc_graph::Compute;
+use ansc_sketch::Machine;
 use ansc_sketch::Task;
-use ansc_sketch::default::Machine;
 use ansc_tuner::measure::{LocalMeasurer, LocalOptions, MeasureError, Measurer, WorkerCommand};
 use ansc_tuner::outcome::{Failure, Outcome};
 use ansc_tuner::strategy::{Random, SearchStrategy};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ansc_codegen::{Listing, Target, listing};
 use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::default::Machine;
+use ansc_sketch::Machine;
 use ansc_sketch::{Program, Task};
 
 use crate::check::{Random, compare, exact, filled};
@@ -70,7 +70,7 @@ fn untuned(compute: &Compute, target: &Target, constant: bool) -> (Program, Opti
         gpu: None,
         sums: Default::default(),
     });
-    let scheduled = task.default_schedule();
+    let scheduled = task.scheduled();
     let packing = scheduled.packings.first().map(|p| p.compute.clone());
     (scheduled.program, packing)
 }

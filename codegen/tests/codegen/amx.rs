@@ -5,7 +5,7 @@ use ansc_codegen::{Listing, Target, compile_program, listing};
 use ansc_graph::{Compute, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
 use ansc_sketch::Task;
-use ansc_sketch::default::{Machine, Scheduled};
+use ansc_sketch::{Machine, Scheduled};
 
 use crate::check::{Random, compare, exact};
 use crate::kernel::Kernel;
@@ -60,7 +60,7 @@ fn in_tiles(text: &str, target: &Target) -> (Compute, Scheduled) {
     let constant = (0..compute.inputs.len()).map(|i| i == 1).collect();
     let (name, sums, cores) = ("k".into(), Default::default(), 1);
     let task = Task { name, compute: compute.clone(), constant, machine, cores, gpu: None, sums };
-    (compute, task.default_schedule())
+    (compute, task.scheduled())
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ansc_codegen::{Listing, Target, listing};
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType, VarId};
 use ansc_runtime::DType;
-use ansc_sketch::default::{Machine, schedule};
-use ansc_sketch::{Body, Program, Scope, Stmt};
+use ansc_sketch::Machine;
+use ansc_sketch::{Body, Program, Scope, Stmt, Task};
 
 fn f32s(shape: &[usize]) -> TensorType {
     TensorType::new(DType::F32, shape)
@@ -51,7 +51,9 @@ fn programs() -> Vec<Program> {
     ];
     let of = |compute: &Compute, constant: bool, registers| {
         let constant: Vec<bool> = (0..compute.inputs.len()).map(|i| constant && i > 0).collect();
-        schedule("k", compute, &constant, &Machine::new(32, registers)).program
+        Task::on_cpu("k", compute, &constant, &Machine::new(32, registers))
+            .scheduled_as(None)
+            .program
     };
     let each = computes.iter();
     each.flat_map(|c| [of(c, false, 16), of(c, true, 16), of(c, false, 8)]).collect()

@@ -3,7 +3,7 @@
 use ansc_codegen::{Listing, Target, compile_program, listing};
 use ansc_graph::{BinOp, Combiner, Compute, Expr, Stage, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::default::Machine;
+use ansc_sketch::Machine;
 use ansc_sketch::{Program, Task};
 
 use crate::check::{MARKS, Random, compare, exact, marked};
@@ -101,7 +101,7 @@ fn product(target: &Target, n: usize) -> (Program, [Tensor; 2], Vec<Tensor>) {
         gpu: None,
         sums: Default::default(),
     };
-    let scheduled = task.default_schedule();
+    let scheduled = task.scheduled();
     let packing = &scheduled.packings[0];
     let packed = interp::eval(&packing.compute, &[&inputs[1]]).unwrap().remove(0);
     assert_eq!(packed.dtype(), DType::I32);

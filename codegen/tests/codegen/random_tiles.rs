@@ -10,8 +10,8 @@ use ansc_codegen::Target;
 use ansc_graph::{Compute, interp};
 use ansc_runtime::Tensor;
 use ansc_sketch::Task;
-use ansc_sketch::default::{Machine, Scheduled};
 use ansc_sketch::trace::Unfit;
+use ansc_sketch::{Machine, Scheduled};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 

@@ -1,11 +1,10 @@
-//! Stages that read an operand, or store a product, across its rows, under the default schedule.
+//! Stages that read an operand, or store a product, across its rows, under the untuned schedule.
 
 use ansc_codegen::{Listing, Target, listing};
 use ansc_graph::ops::{OpError, shape};
 use ansc_graph::{BinOp, Combiner, Compute, ComputeOp, Expr, Stage, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::Program;
-use ansc_sketch::default::{Machine, schedule};
+use ansc_sketch::{Machine, Program, Task};
 
 use crate::check::{Random, compare, exact, filled, from_f64};
 use crate::kernel::Kernel;
@@ -22,8 +21,18 @@ fn check(name: &str, compute: &Compute) {
     let constant = vec![false; compute.inputs.len()];
     for vector_bytes in [16, 32, 64] {
         let machine = Machine::new(vector_bytes, 16);
-        let scheduled = schedule(name, compute, &constant, &machine);
-        let found = Kernel::new(&scheduled.program).run_in(&given, 3);
+        let scheduled = Task::on_cpu(name, compute, &constant, &machine).scheduled_as(None);
+        // Axes that everything walks as one are one in the program.
+        let program = &scheduled.program;
+        let as_read: Vec<Tensor> = program
+            .params
+            .iter()
+            .zip(&inputs)
+            .map(|(id, input)| input.clone().reshaped(&program.buffer(*id).ty.shape))
+            .collect();
+        let found = Kernel::new(program).run_in(&as_read.iter().collect::<Vec<_>>(), 3);
+        let found: Vec<Tensor> =
+            found.iter().zip(&expected).map(|(f, e)| f.clone().reshaped(e.shape())).collect();
         compare(&format!("{name}, {vector_bytes} bytes"), &found, &expected, &exact);
     }
 }

@@ -20,6 +20,7 @@ mod hoist;
 mod layout;
 mod merge_maps;
 mod merge_matmul;
+mod one_term;
 mod permute;
 pub(crate) mod precision;
 mod reshapes;
@@ -166,6 +167,7 @@ passes! {
     conv_to_matmul: "turn pointwise convolutions, and products of a batch with one matrix, into plain matrix products",
     reshapes: "move reshapes from between a matrix product and what is elementwise after it",
     merge_matmul: "merge matrix products that share an operand",
+    one_term: "make maps of reductions with one term",
     widen: "let products of half floats find their operands in 32 bits",
     precision: "let sums of products read operands of fewer bits, and store those that way",
     unshare: "make a weight of bytes anew for each of its readers",
@@ -199,6 +201,8 @@ const ORDER: &[&str] = &[
     "simplify",
     "cse",
     "dce",
+    // Nothing after it asks what kind of reduction it was.
+    "one_term",
     // Everything knows the operators of half floats until here.
     "widen",
     // It rounds where kernels end, and asks fusion where that is.

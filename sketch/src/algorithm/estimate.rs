@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
     use crate::algorithm::Sums;
-    use crate::default::Machine;
+    use crate::machine::Machine;
 
     fn preferred(size: usize, channels: usize, out: usize, constant: bool) -> Option<Algorithm> {
         of_window([3, 1], size, channels, out, constant)

@@ -28,10 +28,10 @@ use ansc_runtime::DType;
 
 use super::dot4::{QUAD, quad};
 use super::{Replacing, Rewritten};
-use crate::default::inline::drop_stages;
-use crate::default::usage::readers;
+use crate::inline::drop_stages;
 use crate::packed::Packing;
 use crate::task::Task;
+use crate::usage::readers;
 use digits::{Rows, is_of_bytes};
 use factor::{Axes, Factor, Zero};
 

@@ -1,4 +1,4 @@
-//! Rewritten subgraphs compute the same, as expressions and by the default schedule.
+//! Rewritten subgraphs compute the same, as expressions and by the untuned schedule.
 
 use std::sync::Arc;
 
@@ -8,10 +8,11 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{Algorithm, Rewritten, Sums};
-use crate::default::{Machine, Scheduled};
 use crate::exec;
+use crate::machine::Machine;
 use crate::packed::in_turn;
 use crate::rules::nests::every_slice;
+use crate::scheduled::Scheduled;
 use crate::task::Task;
 
 mod groups;
@@ -362,7 +363,7 @@ fn transforms_are_written_out_in_registers() {
     ] {
         let compute = channels_last(1, [9, 7], 16, 24, [3, 3], 1, 1);
         let made = scheduled(&algorithm.rewrite(&task(compute, constant)).unwrap());
-        // The default schedule and rules name them differently.
+        // Rules may name them differently.
         let names = ["square", "half", "back"];
         let is_square = |b: &&crate::Buffer| {
             b.scope == crate::Scope::Local && names.iter().any(|name| b.name.starts_with(name))
@@ -467,7 +468,7 @@ fn bytes(ty: &TensorType, seed: u64) -> Tensor {
     }
 }
 
-/// The rewritten subgraph gives the same bits, as an expression and by the default schedule of several machines.
+/// The rewritten subgraph gives the same bits, as an expression and by the untuned schedule of several machines.
 fn check_dot4(text: &str) {
     let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let inputs: Vec<Tensor> =

@@ -9,7 +9,7 @@
 use ansc_graph::VarId;
 
 use super::walk::{Counting, Walk};
-use crate::default::Machine;
+use crate::machine::Machine;
 use crate::program::{For, ForKind, Program, Scope, Stmt};
 use crate::tree;
 

@@ -28,7 +28,7 @@ mod tests;
 
 pub use fit::fitted;
 
-use crate::default::{Machine, Units};
+use crate::machine::{Machine, Units};
 use crate::program::Program;
 use walk::{Counting, Walk};
 

@@ -5,9 +5,13 @@ use rand::rngs::StdRng;
 use ansc_graph::{Combiner, Compute, Expr, Stage, UnOp};
 use ansc_runtime::DType;
 
+use std::sync::Arc;
+
 use super::*;
-use crate::default::{Knob, Knobs, Scheduled, schedule_with};
+use crate::scheduled::Scheduled;
+use crate::task::Task;
 use crate::testing::*;
+use crate::trace::Unfit;
 
 const WIDE: Machine = Machine::new(64, 32);
 const NARROW: Machine = Machine::new(16, 16);
@@ -86,19 +90,22 @@ fn operator(r: &mut StdRng) -> Compute {
     }
 }
 
+/// What nobody tuned gets, and what other decisions make of it.
 #[test]
-fn the_default_schedule_always_fits() {
+fn schedules_always_fit() {
     let random = &mut StdRng::seed_from_u64(1);
     let mut over = 0;
     for n in 0..200 {
         let compute = operator(random);
-        let any = |knob: Knob| {
-            let all = knob.candidates();
-            (knob, all[random.random_range(0..all.len())])
-        };
-        let knobs = if n % 2 == 0 { Knobs::default() } else { Knobs::new(Knob::ALL.map(any)) };
         let machine = if n % 3 == 0 { NARROW } else { WIDE };
-        let made = schedule_with("k", &compute, &[false; 4], &machine, &knobs);
+        let task = Arc::new(Task::on_cpu("k", &compute, &[false; 4], &machine));
+        let made = match n % 2 {
+            0 => task.scheduled_as(None),
+            _ => match task.sample(&task.sketches()[0].trace, Unfit::Resample, random) {
+                Ok(sample) => sample.scheduled,
+                Err(_) => continue,
+            },
+        };
         let found = code_size(&made.program, &machine);
         assert!(found <= BUDGET, "{found}: {}", made.program);
         over += usize::from(found > BUDGET / 4);
@@ -118,7 +125,7 @@ fn what_is_rolled_up_is_smaller_and_computes_the_same() {
     for compute in computes {
         for machine in [WIDE, NARROW] {
             let Scheduled { program, packings } =
-                schedule_with("k", &compute, &[false; 4], &machine, &Knobs::default());
+                Task::on_cpu("k", &compute, &[false; 4], &machine).scheduled_as(None);
             let mut last = code_size(&program, &machine);
             for budget in [last / 2, last / 4, 0] {
                 let rolled = fitted(program.clone(), &machine, budget);

@@ -6,8 +6,8 @@ use ansc_graph::{BufId, Expr, VarId};
 
 use super::ISSUED;
 use crate::affine::{Extents, Sum};
-use crate::default::Machine;
 use crate::intrinsic::{self, IntrinsicName, Native, Unit, mma};
+use crate::machine::Machine;
 use crate::program::{Block, For, ForKind, Program, Scope, Stmt, ThreadAxis};
 use crate::tree;
 

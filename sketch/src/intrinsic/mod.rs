@@ -36,8 +36,8 @@ use ansc_graph::{BufId, Expr};
 pub use amx::AmxOp;
 pub use mma::MmaOp;
 
-use crate::default::Machine;
 use crate::exec::ExecError;
+use crate::machine::Machine;
 use crate::program::{Block, For, ForKind, Iter, Program, Scope, Stmt};
 
 /// The name of a registered intrinsic.

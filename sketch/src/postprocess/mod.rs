@@ -26,10 +26,10 @@ mod tests;
 
 pub use gpu::{COOPERATIVE, PIPELINE, bound_program, postprocess_gpu};
 
-use crate::default::Scheduled;
 use crate::finish;
 use crate::program::{ForKind, IterKind, Stmt};
 use crate::schedule::{LoopRef, Schedule};
+use crate::scheduled::Scheduled;
 
 /// The annotation that says how many iterations may be written out around a block.
 pub const UNROLL: &str = "unroll";

@@ -26,7 +26,7 @@ use std::slice;
 use ansc_graph::BufId;
 
 use crate::budget;
-use crate::default::Machine;
+use crate::machine::Machine;
 use crate::program::{Program, Stmt};
 use nest::{Nest, Part, nests, part_bytes};
 

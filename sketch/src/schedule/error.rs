@@ -132,6 +132,8 @@ pub enum Cause {
     Points { points: Vec<usize>, extent: usize },
     #[error("the reduction `{0}` would be initialised by each part; decompose it before")]
     Initialising(String),
+    #[error("block `{0}` cannot run twice: it does more than assign, or changes what is read")]
+    Repeats(String),
     #[error("the guard of block `{0}` depends on a loop further out too; begin there")]
     GuardFurtherOut(String),
     #[error(

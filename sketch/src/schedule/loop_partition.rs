@@ -56,13 +56,18 @@ pub(super) fn partition(
         }
         start = end;
     }
-    for (part, l) in loops.iter().enumerate().rev() {
+    settle(program, &path, &loops);
+    Ok((loops, twins))
+}
+
+/// Simplifies what stands in parts, the first of which is at `path`.
+pub(super) fn settle(program: &mut Program, path: &Path, parts: &[LoopRef]) {
+    for (part, l) in parts.iter().enumerate().rev() {
         let mut place = path.clone();
         *place.last_mut().expect("the path of a loop") += part;
         simplify_under(program, &place, &[l.0]);
         drop_dead(program, &place);
     }
-    Ok((loops, twins))
 }
 
 fn check(program: &Program, path: &Path, l: LoopRef, points: &[usize]) -> Checked<usize> {
@@ -84,7 +89,7 @@ fn check(program: &Program, path: &Path, l: LoopRef, points: &[usize]) -> Checke
 }
 
 /// The part `start..end`, after those before it.
-fn add_part(
+pub(super) fn add_part(
     program: &mut Program,
     first: &Path,
     part: usize,

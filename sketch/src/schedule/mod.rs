@@ -39,6 +39,7 @@ mod join_noted;
 mod kinds;
 mod lift_addend;
 mod lift_guard;
+mod loop_cover;
 mod loop_partition;
 mod pack;
 mod pad;
@@ -69,7 +70,6 @@ pub use annotate::Annotation;
 pub use error::{Cause, ScheduleError};
 pub use pack::Panels;
 pub use peel::Rest;
-pub(crate) use unroll_jam::jam;
 
 use error::Failure;
 

@@ -41,8 +41,8 @@ pub enum Rest {
     Pieces,
     /// The same, but the last vector may begin a little earlier, in the vector before, if no more
     /// than a quarter of it is computed twice: 13 lanes of 16 are 16, the first three of which were
-    /// computed already. Only blocks that may run twice are: they assign values that they do not
-    /// change.
+    /// computed already; 7 lanes with none before are 4 and 4. Only blocks that may run twice are:
+    /// they assign values that they do not change.
     Overlap,
 }
 
@@ -318,8 +318,12 @@ impl Peeler<'_> {
         let vectors = cover(lanes, count, lanes);
         let again = vectors.iter().map(|&(first, _)| lanes.saturating_sub(first)).max()?;
         let shift = |(first, width)| (first as i64 - lanes as i64, width);
-        (again == 0 || repeat::may_repeat(self, l, at, again))
-            .then(|| vectors.into_iter().map(shift).collect())
+        if again == 0 || repeat::may_repeat(self, l, at, again) {
+            return Some(vectors.into_iter().map(shift).collect());
+        }
+        // Without a vector before, the pieces may share lanes with one another.
+        let own = cover(0, count, lanes).into_iter().map(|(first, width)| (first as i64, width));
+        repeat::may_repeat_within(self, l).then(|| own.collect())
     }
 
     /// `count` iterations of a loop. A single one is no loop any more; but the peeled loop stays if

@@ -4,7 +4,6 @@ use std::fmt::{self, Display, Formatter};
 
 use super::instruction::{BlockVar, LoopVar, Note, Number, ValueVar};
 use crate::algorithm::Algorithm;
-use crate::default::Knob;
 use crate::index_map::IndexMap;
 use crate::program::{Scope, ThreadAxis};
 use crate::schedule::Rest;
@@ -28,7 +27,6 @@ pub enum Operand<'a> {
     Note(&'a Note),
     Name(&'a str),
     Lengths(&'a [usize]),
-    Knobs(&'a [(Knob, Number)]),
     Plain(&'a dyn Display),
 }
 
@@ -54,10 +52,6 @@ impl Display for Operand<'_> {
             Operand::Note(note) => write!(f, "{note}"),
             Operand::Name(name) => write!(f, "{name:?}"),
             Operand::Lengths(lengths) => write!(f, "[{}]", list(lengths)),
-            Operand::Knobs(knobs) => {
-                let knobs = knobs.iter().map(|(knob, value)| format!("{}={value}", knob.name()));
-                f.write_str(&list(&knobs.collect::<Vec<_>>()))
-            }
             Operand::Plain(plain) => write!(f, "{plain}"),
         }
     }
@@ -118,6 +112,5 @@ given_by_reference! {
     Vec<LoopVar> as [LoopVar]: |vars| Operand::Loops(vars);
     Vec<Number> as [Number]: |numbers| Operand::Numbers(numbers);
     Vec<usize> as [usize]: |lengths| Operand::Lengths(lengths);
-    Vec<(Knob, Number)> as [(Knob, Number)]: |knobs| Operand::Knobs(knobs);
     IndexMap as IndexMap: |map| Operand::Plain(map);
 }

@@ -14,7 +14,7 @@ use super::table::Instruction;
 
 impl Trace {
     /// For each of [`choices`](Trace::choices) the name of the block that it is about, as the trace first asked for
-    /// it. A choice for the whole program, such as a knob of the default schedule, is about none and left out.
+    /// it. A choice for the whole program is about none and left out.
     pub fn subjects(&self) -> BTreeMap<usize, String> {
         let mut walk = Walk::default();
         self.steps.iter().enumerate().for_each(|(i, step)| walk.step(i, step));

@@ -11,15 +11,13 @@ use super::sample::{locations, sample_index, sample_tile};
 use super::table::{Instruction, decides_nothing};
 use super::{StepError, Unfit};
 use crate::algorithm::Algorithm;
-use crate::budget;
+use crate::budget::{self, BUDGET};
 use crate::choices;
-use crate::default::{Knob, Knobs, schedule_with};
 use crate::finish;
 use crate::gpu::lower;
 use crate::index_map::IndexMap;
 use crate::packed::in_turn;
 use crate::program::{ForKind, Program};
-use crate::rules::nests;
 use crate::schedule::{self, Annotation, LoopRef, Panels, Schedule};
 use crate::tree;
 
@@ -282,9 +280,14 @@ impl Recorder {
     /// If that becomes no more code than a kernel may have, and a GPU takes it.
     pub(super) fn complete_program(&mut self) -> Result<()> {
         let task = self.task.clone().ok_or(StepError::NoTask)?;
-        let program = finish(self.schedule.program().clone());
+        let mut program = finish(self.schedule.program().clone());
         match &task.gpu {
-            None => budget::check(&program, &task.machine)?,
+            None => {
+                if budget::check(&program, &task.machine).is_err() {
+                    program = budget::fitted(program, &task.machine, BUDGET);
+                }
+                budget::check(&program, &task.machine)?;
+            }
             Some(limits) => {
                 // Code that is not written out becomes no less in any other way.
                 if writes_out(&program) {
@@ -306,26 +309,6 @@ impl Recorder {
         self.prepared = in_turn(std::mem::take(&mut self.prepared), made.prepared);
         self.packed = vec![];
         self.packings = None;
-        Ok(())
-    }
-
-    pub(super) fn schedule_by_default(&mut self, knobs: &[(Knob, Number)]) -> Result<()> {
-        let task = self.task.clone().ok_or(StepError::NoTask)?;
-        let set = knobs
-            .iter()
-            .map(|(knob, value)| Ok((*knob, knob_value(*knob, self.number(*value)?)?)))
-            .collect::<Result<Vec<_>>>()?;
-        let (name, constant) = (&task.name, &task.constant);
-        if task.gpu.is_some() {
-            let (_, made) = nests::gpu::sketch(&task)?;
-            self.schedule = Schedule::new(made.program);
-            self.packings = Some(made.packings);
-            return Ok(());
-        }
-        let knobs = Knobs::new(set).summing(task.sums);
-        let made = schedule_with(name, &task.compute, constant, &task.machine, &knobs);
-        self.schedule = Schedule::new(made.program);
-        self.packings = Some(made.packings);
         Ok(())
     }
 
@@ -525,15 +508,6 @@ fn writes_out(program: &Program) -> bool {
         found |= matches!(l.kind, ForKind::Unrolled | ForKind::Vectorized);
     });
     found
-}
-
-/// Numbers far beyond what a knob is for would make programs without an end.
-fn knob_value(knob: Knob, value: i64) -> Result<i64> {
-    let most = knob.candidates().iter().copied().max().unwrap_or(0);
-    if value > most {
-        return Err(StepError::Knob { knob: knob.name(), value, most });
-    }
-    Ok(value)
 }
 
 pub(super) fn define<T: Clone>(table: &mut Vec<Option<T>>, index: u32, value: T) {

@@ -97,8 +97,6 @@ pub enum StepError {
     Unfit,
     #[error("there is nothing to choose from")]
     NoChoice,
-    #[error("the knob {knob} goes up to {most}, and not to {value}")]
-    Knob { knob: &'static str, value: i64, most: i64 },
     #[error("{candidates} candidates have {weights} weights")]
     Weights { candidates: usize, weights: usize },
     #[error("this needs the subgraph, of which only the program is known")]

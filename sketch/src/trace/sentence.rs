@@ -8,10 +8,6 @@
 //! l8, l9 = split(l1, [v4, v5])                   =>  split 1 8 4
 //! b9 = cache_write(b0, local)                        cache_write 0 "local"
 //! ```
-//!
-//! Knobs have a place each, whichever of them a schedule has: a word is the value and one more, or
-//! 0
-//! for a knob that it does not have.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,7 +16,6 @@ use super::Trace;
 use super::argument::Operand;
 use super::instruction::{Decision, Note, Number, ValueVar};
 use super::table::Instruction;
-use crate::default::Knob;
 use crate::schedule::Annotation;
 
 /// One instruction.
@@ -75,10 +70,6 @@ impl Reader {
             Operand::Note(Note::Fixed(note)) => fixed(note, words),
             Operand::Name(name) => words.push(Word::Name(name.into())),
             Operand::Lengths(all) => words.extend(all.iter().map(|&n| Word::Number(n as i64))),
-            Operand::Knobs(knobs) => words.extend(Knob::ALL.iter().map(|knob| {
-                let value = knobs.iter().find(|(k, _)| k == knob).map(|(_, n)| self.number(*n));
-                Word::Number(value.map_or(0, |value| value.saturating_add(1)))
-            })),
             Operand::Plain(plain) => {
                 let text = plain.to_string();
                 words.push(text.parse().map_or(Word::Name(text.into()), Word::Number));
@@ -159,16 +150,6 @@ mod tests {
         let expected = "get_block \"mm\"\nget_loops 0\nsample_perfect_tile 1 8 4\n\
                         split 1 8 4\nsplit 4 0 0";
         assert_eq!(read(json), expected);
-    }
-
-    #[test]
-    fn knobs_have_places() {
-        let json = r#"[
-            {"op": "sample_categorical", "candidates": [4, 1, 2, 8], "weights": [1, 1, 1, 1],
-             "out": 0, "decision": 3},
-            {"op": "default_schedule", "knobs": [["unroll", {"var": 0}], ["vectors", 2]]}
-        ]"#;
-        assert_eq!(read(json), "sample_categorical 8\ndefault_schedule 0 9 0 0 0 3 0 0");
     }
 
     /// Another decision makes another sentence; names are those of the table.

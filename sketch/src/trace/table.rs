@@ -24,7 +24,6 @@ use super::execute::Made;
 use super::instruction::{BlockVar, Decision, LoopVar, Note, Number, Outputs, ValueVar};
 use super::record::{Fresh, Recorder};
 use crate::algorithm::Algorithm;
-use crate::default::Knob;
 use crate::index_map::IndexMap;
 use crate::program::{ForKind, Scope, ThreadAxis};
 use crate::schedule::Rest;
@@ -217,6 +216,9 @@ instructions! { r:
     LoopPartition loop_partition(target: LoopVar, points: Vec<usize>)
         -> out: Vec<LoopVar> [points.len() + 1]
         => r.on_loop(*target, |s, l| s.loop_partition(l, points));
+    /// Parts a loop into whole lengths and its last iterations, some of which the first part has, too.
+    LoopCover loop_cover(target: LoopVar, length: usize, last: usize) -> out: Vec<LoopVar> [2]
+        => r.on_loop(*target, |s, l| s.loop_cover(l, *length, *last)).map(|parts| parts.to_vec());
     /// Parts what runs beyond an inexact split from what does not, so that nothing is guarded.
     Peel peel(target: LoopVar, rest: Rest) => r.on_loop(*target, |s, l| s.peel(l, *rest)).map(drop);
     /// Parts a loop where padding begins and ends, so that choices between the two vanish.
@@ -348,7 +350,4 @@ instructions! { r:
     /// The naive program of the subgraph computed by another algorithm, in place of all that was
     /// done before.
     Algorithm algorithm(algorithm: Algorithm) => r.compute_by(*algorithm);
-    /// The default schedule of the whole subgraph with these choices, in place of all that was done
-    /// before.
-    DefaultSchedule default_schedule(knobs: Vec<(Knob, Number)>) => r.schedule_by_default(knobs);
 }

@@ -153,14 +153,6 @@ impl Words {
             Annotate { block, key, value: Note::Number(n) } => {
                 self.note(&self.block(*block), key, *n)
             }
-            DefaultSchedule { knobs } => {
-                let knob = |(k, n): &(crate::default::Knob, Number)| {
-                    format!("{} {}", k.name(), self.number(*n))
-                };
-                let knobs = knobs.iter().map(knob).collect::<Vec<_>>().join(", ");
-                let with = if knobs.is_empty() { String::new() } else { format!(" with {knobs}") };
-                Some(format!("default schedule{with}"))
-            }
             Algorithm { algorithm } => Some(format!("compute it by {algorithm}")),
             SetScope { buffer, scope } => Some(format!("keep {buffer} in a {scope} buffer")),
             on_nests => self.on_nests(on_nests),
@@ -254,8 +246,14 @@ mod tests {
             (product, "begin y before loop 2.0 of y"),
             (product, "lay in1 out in panels of "),
             (
-                "compute(in0: f32[64, 96]) -> y { y: f32[96, 64] = neg(in0[i1, i0]) }",
-                "cut off what is left of loop 0.0 of y",
+                "compute(in0: f32[64, 100], in1: f32[100]) -> y {
+                  y: f32[64, 100] = add(in0[i0, i1], in1[i1])
+                }",
+                "cut off what is left of loop 1.0 of y",
+            ),
+            (
+                "compute(in0: f32[60, 100]) -> y { y: f32[100, 60] = neg(in0[i1, i0]) }",
+                "into lengths of 8, and the last 4 iterations",
             ),
         ] {
             let task = task(text);

@@ -26,6 +26,7 @@ pub(crate) const NAMES: &[&str] = &[
     "lift_addend",
     "lift_guard",
     "jam_noted",
+    "loop_cover",
     "loop_partition",
     "pack",
     "pack_panels",
@@ -85,6 +86,7 @@ pub(crate) fn apply(s: &mut Schedule, call: &str) -> Result<(), ScheduleError> {
         "join_noted" => s.join_noted(word(0)),
         "lift_addend" => s.lift_addend(word(0)),
         "lift_guard" => s.lift_guard(word(0)),
+        "loop_cover" => s.loop_cover(target(0), number(1), number(2)).map(drop),
         "loop_partition" => s.loop_partition(target(0), &numbers(1)).map(drop),
         "pack" => s.pack(word(0), word(1), &map(2)).map(drop),
         "pack_panels" => {

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use ansc_graph::{Compute, TensorType};
 use ansc_runtime::Tensor;
+use ansc_sketch::Machine;
 use ansc_sketch::algorithm::Algorithm;
-use ansc_sketch::default::Machine;
 use ansc_sketch::gpu::GpuLimits;
 use ansc_sketch::rules::Space;
 use ansc_sketch::trace::Unfit;

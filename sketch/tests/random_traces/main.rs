@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use ansc_graph::{Compute, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::default::{Machine, Scheduled};
 use ansc_sketch::gpu::GpuLimits;
 use ansc_sketch::program::verify::report;
 use ansc_sketch::rules::Sketch;
 use ansc_sketch::trace::{Instruction, Recorder, Unfit};
+use ansc_sketch::{Machine, Scheduled};
 use ansc_sketch::{Program, Task, Trace, exec, gpu};
 use rand::SeedableRng;
 use rand::rngs::StdRng;

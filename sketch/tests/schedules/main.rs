@@ -1,4 +1,4 @@
-//! The default schedule keeps what is computed: for many expressions and machines, the program that
+//! The untuned schedule keeps what is computed: for many expressions and machines, the program that
 //! it makes, run by the suspicious interpreter, gives what the reference evaluator gives.
 
 mod random;

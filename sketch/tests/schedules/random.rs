@@ -4,7 +4,7 @@ use ansc_graph::op::{Channels, ComputeOp, ConvAttrs};
 use ansc_graph::ops::*;
 use ansc_graph::{BinOp, TensorType, UnOp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::default::Machine;
+use ansc_sketch::Machine;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestCaseResult;

@@ -7,11 +7,11 @@ use ansc_graph::op::ComputeOp;
 use ansc_graph::ops::OpError;
 use ansc_graph::{Compute, Graph, TensorType, ValueId, fuse, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::default::{Machine, Scheduled, schedule};
 use ansc_sketch::gpu::GpuLimits;
 use ansc_sketch::program::verify::verify;
 use ansc_sketch::rules::Sketch;
 use ansc_sketch::trace::Unfit;
+use ansc_sketch::{Machine, Scheduled};
 use ansc_sketch::{Program, Task, exec};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -100,7 +100,7 @@ pub(crate) fn add(
     graph.add_compute("n", op.kind, (*op.expr).clone(), inputs)[0]
 }
 
-/// Schedules and runs: by default, and as rules do. With `constants`, every input but the first is
+/// Schedules and runs. With `constants`, every input but the first is
 /// one.
 pub(crate) fn run(
     compute: &Compute,
@@ -116,7 +116,7 @@ pub(crate) fn run(
     all.into_iter().try_for_each(|scheduled| computes(scheduled, inputs, &constant, &expected))
 }
 
-/// The default schedule, and what rules make: by their first candidates, and by some others.
+/// What nobody tuned gets, and what rules make: by their first candidates, and by some others.
 fn schedules(compute: &Compute, constant: &[bool], machine: &Machine) -> Vec<Scheduled> {
     let task = Arc::new(Task {
         name: "k".into(),
@@ -127,7 +127,7 @@ fn schedules(compute: &Compute, constant: &[bool], machine: &Machine) -> Vec<Sch
         gpu: None,
         sums: Default::default(),
     });
-    let mut all = vec![schedule("k", compute, constant, machine)];
+    let mut all = vec![task.scheduled_as(None)];
     for (seed, Sketch { trace, .. }) in task.rule_sketches().into_iter().enumerate() {
         let random = &mut StdRng::seed_from_u64(seed as u64);
         let first = task.sample(&trace, Unfit::Refuse, random).expect("a decided trace replays");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use ansc_sketch::default::Machine;
+use ansc_sketch::Machine;
 use ansc_sketch::{Task, Trace};
 use rayon::prelude::*;
 use serde::Serialize;

@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ansc_graph::Compute;
-use ansc_sketch::default::Machine;
+use ansc_sketch::Machine;
 use ansc_sketch::{Task, Trace};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};

@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use ansc_graph::{Compute, cost, verify};
+use ansc_sketch::Machine;
 use ansc_sketch::algorithm::Sums;
-use ansc_sketch::default::Machine;
 use ansc_sketch::trace::Unfit;
 use ansc_sketch::{Task, Trace};
 use rand::SeedableRng;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ansc_sketch::default::Machine;
+use ansc_sketch::Machine;
 use async_nats::jetstream::AckKind;
 use serde::Serialize;
 

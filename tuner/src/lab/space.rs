@@ -2,7 +2,7 @@
 //!
 //! | name | space |
 //! |---|---|
-//! | `all` | what tuning searches: the default schedule's knobs and every sketch |
+//! | `all` | what tuning searches: every sketch |
 //! | `rules` | the sketches that the rules derive |
 //! | letters such as `SSRSRS` | one sketch of tiles alone: each spatial loop in as many parts as there are `S`, each of a reduction in as many as `R`; all factorisations, nothing else to decide |
 //! | the same with `+unroll` | and how far loops are written out |

@@ -25,7 +25,7 @@ pub struct Comparison {
     pub target: String,
     /// Threads that candidates ran on.
     pub threads: usize,
-    /// Of the default schedule.
+    /// Of the untuned schedule.
     pub untuned_seconds: Option<f64>,
     /// In the order that was asked for.
     pub strategies: Vec<StrategySummary>,

@@ -137,9 +137,7 @@ impl Record {
     /// nobody tuned gets.
     pub fn is_untuned(&self) -> bool {
         let steps = &self.trace.steps;
-        let completes = |i: &Instruction| {
-            matches!(i, Instruction::DefaultSchedule { .. } | Instruction::Complete { .. })
-        };
+        let completes = |i: &Instruction| matches!(i, Instruction::Complete { .. });
         steps.iter().any(completes)
             && steps.iter().filter_map(Instruction::decision).all(|d| *d == Decision::Choice(0))
     }

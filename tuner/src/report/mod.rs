@@ -49,7 +49,7 @@ pub struct Machine {
     pub models: Vec<Model>,
     /// Of all tasks, each once.
     pub best_seconds: f64,
-    /// Of the tasks whose default schedule was measured: with it, and at best.
+    /// Of the tasks whose untuned schedule was measured: with it, and at best.
     pub compared: Option<Compared>,
     /// The slowest at best first.
     pub tasks: Vec<Task>,
@@ -58,7 +58,7 @@ pub struct Machine {
 /// Times of a subgraph without and with tuning.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Compared {
-    /// Seconds of the default schedule.
+    /// Seconds of the untuned schedule.
     pub untuned_seconds: f64,
     /// Seconds of the best one.
     pub best_seconds: f64,
@@ -187,7 +187,7 @@ fn work(compute: &Compute, trace: &Trace) -> Option<u64> {
         name: "subgraph".into(),
         constant: vec![true; compute.inputs.len()],
         compute: compute.clone(),
-        machine: ansc_sketch::default::Machine::new(32, 16),
+        machine: ansc_sketch::Machine::new(32, 16),
         cores: 1,
         gpu: None,
         sums: ansc_sketch::algorithm::Sums::Any,

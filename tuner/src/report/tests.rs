@@ -10,7 +10,7 @@ use crate::records::{InMemory, MachineRecord, ModelRecord, Occurrence};
 
 fn record(task: &str, program: u64, outcome: Outcome) -> Record {
     let trace = r#"[{"op": "sample_categorical", "candidates": [4, 1], "weights": [0.5, 0.5], "out": 0, "decision": D},
-        {"op": "default_schedule", "knobs": [["unroll", {"var": 0}]]}]"#;
+        {"op": "complete"}]"#;
     let untuned = if program == 0 { "0" } else { "1" };
     Record {
         key: Key { task: task.into(), target: "x86_64 <native>".into(), threads: 2 },

@@ -115,7 +115,7 @@ pub struct TaskReport {
     pub flops: u64,
     /// Candidates that were measured for it.
     pub trials: usize,
-    /// Seconds of the default schedule.
+    /// Seconds of the untuned schedule.
     pub untuned: Option<f64>,
     /// Seconds of the schedule that the kernel gets, if one ran.
     pub best: Option<f64>,
@@ -241,7 +241,7 @@ impl<'a> Tuner<'a> {
     }
 }
 
-/// Candidates of a round at least: the default schedule, and one to compare with it.
+/// Candidates of a round at least: the untuned schedule, and one to compare with it.
 const LEAST_ROUND: usize = 2;
 /// The model learns anew when so many times as many samples are known as it has learned from.
 const GROWTH: f64 = 1.2;

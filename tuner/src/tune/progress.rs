@@ -74,7 +74,7 @@ impl Progress {
         choose(measured, self.default.as_ref().map(|c| c.program)).map(|(_, seconds)| seconds)
     }
 
-    /// The first candidate of a run is the default schedule, which all others are compared with;
+    /// The first candidate of a run is the untuned schedule, which all others are compared with;
     /// then come those that were good elsewhere.
     pub(super) fn candidates(&mut self, n: usize) -> Vec<Candidate> {
         let mut all: Vec<Candidate> = vec![];
@@ -90,7 +90,7 @@ impl Progress {
         all
     }
 
-    /// The fastest, and the default schedule, whose time the choice is compared with.
+    /// The fastest, and the untuned schedule, whose time the choice is compared with.
     pub(super) fn leaders(&self, n: usize) -> Vec<Candidate> {
         let mut timed: Vec<(f64, &Candidate)> =
             self.search.measured.iter().filter_map(|(c, o)| Some((o.seconds()?, c))).collect();

@@ -105,7 +105,7 @@ fn a_second_run_goes_on_where_the_first_ended() {
     let second = run(&tasks, "evolutionary", 2, &mut records, &options(48));
     assert!(second.latency().1 <= first.latency().1 * (1.0 + 1e-9));
     let fresh = &all(&records)[known.len()..];
-    // The default schedule is measured again, to compare the rest with.
+    // The untuned schedule is measured again, to compare the rest with.
     let again = fresh[1..48].iter().filter(|r| known.iter().any(|k| k.program == r.program));
     assert_eq!(again.count(), 0);
 }

@@ -4,8 +4,9 @@ use ansc_graph::{BufId, Expr, VarId};
 use ansc_runtime::DType;
 
 use super::*;
-use crate::default::{Machine, schedule};
+use crate::machine::Machine;
 use crate::program::{Buffer, ForKind, Scope};
+use crate::task::Task;
 use crate::testing::*;
 use crate::tree;
 
@@ -346,9 +347,10 @@ fn terms_of_an_arg_reduction_come_in_order() {
 }
 
 #[test]
-fn faults_in_a_default_schedule_are_found() {
+fn faults_in_a_schedule_are_found() {
     let machine = Machine::new(32, 16);
-    let program = || schedule("k", &conv(16, 8, 14, 14, 1), &[false, true, true], &machine).program;
+    let task = Task::on_cpu("k", &conv(16, 8, 14, 14, 1), &[false, true, true], &machine);
+    let program = || task.scheduled_as(None).program;
     // Each write of an output in turn goes to its first element.
     let outputs = program().blocks().len();
     let mut found = 0;
@@ -376,11 +378,11 @@ fn faults_in_a_default_schedule_are_found() {
 }
 
 #[test]
-fn all_of_the_default_schedules_questions_are_answered() {
+fn all_questions_about_a_schedule_are_answered() {
     let machine = Machine::new(32, 16);
     for compute in [conv(16, 8, 14, 14, 1), matmul_bias_relu(37, 41, 29), softmax(8, 50)] {
         let constant = vec![false; compute.inputs.len()];
-        let program = schedule("k", &compute, &constant, &machine).program;
+        let program = Task::on_cpu("k", &compute, &constant, &machine).scheduled().program;
         let report = report(&program).unwrap_or_else(|fault| panic!("{fault}\n{program}"));
         for question in [Question::Index, Question::Iterator, Question::Race, Question::TermOrder] {
             assert_eq!(report.of(question).unknown, 0, "{question:?}\n{program}");

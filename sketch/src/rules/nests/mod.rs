@@ -35,11 +35,11 @@ use super::Sketch;
 use crate::algorithm::Algorithm;
 use crate::algorithm::tiles;
 use crate::choices::has_choices;
-use crate::default::Scheduled;
-use crate::default::inline::{self, Padding};
+use crate::inline::{self, Padding};
 use crate::packed::in_turn;
 use crate::program::Scope;
 use crate::raise::raise;
+use crate::scheduled::Scheduled;
 use crate::task::Task;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
 use crate::walk;
@@ -87,14 +87,16 @@ const WAYS: usize = 4;
 
 /// All sketches, in families of those that differ little, of which the first is the fastest.
 pub(crate) fn families(task: &Arc<Task>, by: Option<Algorithm>) -> [Vec<(Sketch, Scheduled)>; 3] {
-    [sketches, contraction_sketches, sliced_sketches].map(|family| family(task, by))
+    let maps = sketches(task, by);
+    let as_they_are = as_they_are_sketches(task, by, !maps.is_empty());
+    [maps, as_they_are, sliced_sketches(task, by)]
 }
 
 /// The sketches of a subgraph, as it is or as an algorithm computes it, with the program that each
 /// is by its first candidates. None where there is a stage that no rule knows.
 pub(crate) fn sketches(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
     let nests = Nests::new(task, by);
-    nests.map_or(vec![], |nests| all_ways(|way| complete(nests.clone().written(way, &RULES)?)))
+    nests.map_or(vec![], |nests| all_ways(|way| in_parts(nests.clone().written(way, &RULES)?)))
 }
 
 /// The same for subgraphs with contractions; of others there is none.
@@ -102,9 +104,21 @@ pub(crate) fn contraction_sketches(
     task: &Arc<Task>,
     by: Option<Algorithm>,
 ) -> Vec<(Sketch, Scheduled)> {
+    as_they_are_sketches(task, by, true)
+}
+
+/// The sketches of a subgraph whose axes are as they were. Where there are `others`, only those in
+/// which that gives other nests: there is a contraction, or rows are shorter than a vector, so that
+/// it matters how many axes stages share.
+fn as_they_are_sketches(
+    task: &Arc<Task>,
+    by: Option<Algorithm>,
+    others: bool,
+) -> Vec<(Sketch, Scheduled)> {
     let Ok(nests) = Nests::as_they_are(task, by) else { return vec![] };
+    let differs = !others || nests.has_short_rows();
     let mut all = all_ways(|way| in_parts(nests.clone().written(way, &WITH_CONTRACTIONS)?));
-    all.retain(|(sketch, _)| has_contraction(sketch));
+    all.retain(|(sketch, _)| differs || has_contraction(sketch));
     all
 }
 
@@ -122,6 +136,14 @@ pub(crate) fn every_slice(task: &Arc<Task>) -> Vec<Option<(Sketch, Scheduled)>> 
     let nests = Nests::as_they_are(task, None).expect("a subgraph");
     let cuts = slices::every_cut(&nests);
     cuts.iter().map(|cuts| in_parts(slices::written(nests.clone(), cuts, 0)?)).collect()
+}
+
+/// The program to which nothing is done: what is left where no rule knows a stage, or all would be
+/// more code than a kernel may have.
+pub(crate) fn naive(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch, Scheduled)> {
+    let mut recorder = Recorder::of_task(task.clone());
+    by.map_or(Ok(()), |algorithm| recorder.algorithm(algorithm)).ok()?;
+    completed(recorder, vec![])
 }
 
 /// The sketch of nests whose last instruction parts choices among tensors, if there are some.
@@ -164,11 +186,15 @@ fn all_ways(sketch: impl Fn(usize) -> Option<(Sketch, Scheduled)>) -> Vec<(Sketc
 }
 
 /// The sketch of all nests, and its program; `rules` wrote them.
-fn complete((mut nests, rules): (Nests, Vec<String>)) -> Option<(Sketch, Scheduled)> {
-    nests.recorder.complete().ok()?;
-    let packings = nests.recorder.packings()?.clone();
-    let packings = in_turn(nests.recorder.prepared().to_vec(), packings);
-    let (schedule, trace) = nests.recorder.into_parts();
+fn complete((nests, rules): (Nests, Vec<String>)) -> Option<(Sketch, Scheduled)> {
+    completed(nests.recorder, rules)
+}
+
+fn completed(mut recorder: Recorder, rules: Vec<String>) -> Option<(Sketch, Scheduled)> {
+    recorder.complete().ok()?;
+    let packings = recorder.packings()?.clone();
+    let packings = in_turn(recorder.prepared().to_vec(), packings);
+    let (schedule, trace) = recorder.into_parts();
     let scheduled = Scheduled { program: schedule.into_program(), packings };
     Some((Sketch { trace, rules }, scheduled))
 }
@@ -271,6 +297,14 @@ impl Nests {
         self.recorder.get_block(&format!("{name}_init"))
     }
 
+    /// Whether there are several stages, and their rows are shorter than a vector.
+    fn has_short_rows(&self) -> bool {
+        let is_short = |(stage, s): (usize, &Stage)| {
+            s.ty.rank() > 2 && s.ty.shape.last().is_some_and(|&n| n < self.lanes(stage))
+        };
+        self.compute.stages.len() > 1 && self.compute.stages.iter().enumerate().all(is_short)
+    }
+
     /// Lanes of the stage's vectors.
     fn lanes(&self, stage: usize) -> usize {
         walk::lanes(&self.compute, &self.task.machine, self.stage(stage))
@@ -330,7 +364,7 @@ mod tests {
     use ansc_runtime::DType;
 
     use super::*;
-    use crate::default::{Machine, schedule};
+    use crate::machine::Machine;
     use crate::testing::{SOFTMAX, candidates, compare_scheduled, task};
     use crate::trace::{Decision, Unfit};
 
@@ -384,19 +418,6 @@ mod tests {
           y: f32[9, 45] = in0[select(lt(i0, 1), sub(1, i0), select(lt(i0, 8), sub(i0, 1), sub(14, i0))), select(lt(i1, 5), sub(5, i1), sub(i1, 5))]
         }",
     ];
-
-    /// Until all of it is rules, the schedule that is written by hand tells what they have to give.
-    #[test]
-    fn points_become_the_code_that_the_default_schedule_gives() {
-        for text in POINTS {
-            let task = task(text);
-            let (sketch, made) = sketches(&task, None).swap_remove(0);
-            let collapsed = Nests::new(&task, None).unwrap().compute;
-            let expected = schedule("k", &collapsed, &task.constant, &task.machine);
-            let (a, b) = (made.program.code_hash(), expected.program.code_hash());
-            assert_eq!(a, b, "{}\n{}\n{}", sketch.trace, made.program, expected.program);
-        }
-    }
 
     #[test]
     fn tensors_that_are_joined_are_read_without_a_choice() {

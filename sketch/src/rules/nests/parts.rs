@@ -151,6 +151,9 @@ pub(super) fn in_vectors(
     axis: LoopVar,
     lanes: usize,
 ) -> Result<LoopVar, StepError> {
+    if nests.recorder.extent(axis)? == 1 {
+        return Ok(axis);
+    }
     let in_a_row = nests.choose(&IN_A_ROW)?;
     let parts = nests.recorder.split(axis, &[0.into(), in_a_row, lanes.into()])?;
     written_out(nests, &parts[1..])?;

@@ -18,16 +18,20 @@ use ansc_graph::Stage;
 
 use super::Nests;
 use super::parts::in_vectors;
-use crate::default::is_transposed;
+use super::squares::is_transposed;
 use crate::doubling::Doubling;
 use crate::schedule::Rest;
 use crate::switch::Squares;
 use crate::trace::{LoopVar, StepError};
 use crate::walk::{self, PARALLEL_ITERATIONS, is_worthwhile, merged};
 
-pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
+pub(super) fn apply(
+    nests: &mut Nests,
+    stage: usize,
+    way: usize,
+) -> Result<Option<usize>, StepError> {
     let s = nests.stage(stage);
-    let is_step = Doubling::of_stage(s).is_some();
+    let is_step = Doubling::of_stage(s).is_some() && way == 0;
     let done: Vec<bool> = (0..nests.compute.stages.len()).map(|other| other < stage).collect();
     let is_square = Squares::of(&nests.compute, stage, &done).is_some();
     let is_other = is_square || is_step || is_transposed(&nests.compute, &nests.task.machine, s);
@@ -41,11 +45,13 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<
     let loops = nests.loops(block)?;
     let mut axes = nests.merged(&loops, &groups)?;
     let Some(last) = axes.pop() else { return Ok(Some(1)) };
-    let mut outer = axes[..plan.outer].to_vec();
-    match plan.chunks {
-        None => _ = in_vectors(nests, last, lanes)?,
-        Some(chunks) => outer.push(in_chunks(nests, last, &chunks, lanes)?),
-    }
+    let outer = match plan.chunks {
+        None => {
+            in_vectors(nests, last, lanes)?;
+            axes[..plan.outer].to_vec()
+        }
+        Some(chunks) => in_chunks(nests, &axes[..plan.outer], last, &chunks, lanes)?,
+    };
     if outer.is_empty() {
         return Ok(Some(1));
     }
@@ -56,19 +62,31 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<
     Ok(Some(1))
 }
 
-/// The loop over chunks.
+/// The loops outside of chunks, that over chunks among them. Where it leaves a rest, it is the
+/// outermost one, so that the rest is a nest beside all of them.
 fn in_chunks(
     nests: &mut Nests,
+    outer: &[LoopVar],
     axis: LoopVar,
     chunks: &[i64],
     lanes: usize,
-) -> Result<LoopVar, StepError> {
+) -> Result<Vec<LoopVar>, StepError> {
+    let extent = nests.recorder.extent(axis)?;
+    let is_whole = chunks.iter().all(|&vectors| extent.is_multiple_of(vectors as usize * lanes));
     let vectors = nests.choose(chunks)?;
     let r = &mut nests.recorder;
     let parts = r.split(axis, &[0.into(), vectors, lanes.into()])?;
     r.vectorize(parts[2])?;
+    let around = match is_whole || outer.is_empty() {
+        true => [outer, &parts[..1]].concat(),
+        false => {
+            let around = [&parts[..1], outer].concat();
+            r.reorder(&[&around[..], &parts[1..]].concat())?;
+            around
+        }
+    };
     r.peel(parts[0], Rest::Overlap)?;
-    Ok(parts[0])
+    Ok(around)
 }
 
 /// Which loops run in parallel.

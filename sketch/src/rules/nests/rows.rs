@@ -17,8 +17,9 @@ use ansc_graph::{Expr, Stage, VarId};
 use super::Nests;
 use super::parts::Part;
 use super::points::outer_axes;
-use crate::default::usage::{has_reuse, readers};
+use crate::contraction::is_tileable;
 use crate::trace::{BlockVar, LoopVar, StepError};
+use crate::usage::{has_reuse, readers};
 use crate::walk::{PARALLEL_ITERATIONS, is_worthwhile};
 
 /// Elements of a row beyond which what stages wait for is little.
@@ -83,10 +84,11 @@ fn rows(
     Ok((Some(parts[0]), Some(parts[1])))
 }
 
-/// A reduction of its own whose outer axes run in parallel.
+/// A reduction of its own whose outer axes run in parallel. One that uses elements again is a
+/// contraction, unless it has a single column.
 fn alone(nests: &Nests, stage: usize) -> Option<(Range<usize>, usize)> {
     let s = nests.stage(stage);
-    if s.reduce.is_none() || has_reuse(s) || s.extents().contains(&0) {
+    if s.reduce.is_none() || is_tileable(s) || s.extents().contains(&0) {
         return None;
     }
     if goes_along_terms(s, nests.lanes(stage)) {

@@ -15,10 +15,10 @@ use ansc_graph::Expr;
 
 use super::Nests;
 use super::parts::at_most;
-use crate::default::usage::readers;
 use crate::doubling::{self, Doubling};
 use crate::schedule::Rest;
 use crate::trace::{BlockVar, LoopVar, StepError};
+use crate::usage::readers;
 use crate::walk::{self, PARALLEL_ITERATIONS, is_worthwhile, merged};
 
 /// Vectors of running values.
@@ -40,7 +40,15 @@ struct Order {
     whole: bool,
 }
 
-pub(super) fn apply(nests: &mut Nests, from: usize, _: usize) -> Result<Option<usize>, StepError> {
+/// The other way leaves the steps to [`points`](super::points): a row of few elements doubles fast.
+pub(super) fn apply(
+    nests: &mut Nests,
+    from: usize,
+    way: usize,
+) -> Result<Option<usize>, StepError> {
+    if way > 0 {
+        return Ok(None);
+    }
     let feeder = feeds(nests, from).then_some(from);
     let first = from + usize::from(feeder.is_some());
     let Some((steps, Doubling { axis, .. })) = doubling::chain(&nests.compute, first) else {

@@ -27,11 +27,11 @@ use std::rc::Rc;
 use ansc_graph::{BufId, Compute, Expr, Stage, VarId};
 
 use super::{Nests, WITH_CONTRACTIONS};
-use crate::default::Machine;
-use crate::default::tile::nested::has_nested;
-use crate::default::usage::{has_reuse, readers};
+use crate::contraction::nested::has_nested;
+use crate::machine::Machine;
 use crate::slices::{Part, Reads, Slices};
 use crate::trace::{BlockVar, Number, Recorder, StepError};
+use crate::usage::{has_reuse, readers};
 
 /// The note of loops over slices.
 const SLICES: &str = "slices";

@@ -5,85 +5,215 @@
 //! =>
 //! parallel p in 0..8 { for j in 0..12 { vectorized l in 0..8 { unrolled u in 0..8 { y[p * 8 + u, j * 8 + l] = x[j * 8 + l, p * 8 + u] } } } }
 //! ```
-//! Several squares along the rows of what is read may come before those below them.
+//! Several squares along the rows of what is read may come before those below them. Where rows or
+//! columns are no whole squares, a smaller square at the end begins in the one before.
 //!
 //! The vector lies along the last axis of the result, what is written out along the last axis of
 //! what it reads: code generation loads rows of both and transposes in registers.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use ansc_graph::{Expr, Stage, VarId};
+use ansc_graph::{Compute, Expr, Stage};
 
 use super::Nests;
-use crate::default::{is_transposed, run_of};
+use crate::machine::Machine;
 use crate::schedule::Rest;
-use crate::trace::{LoopVar, StepError};
-use crate::walk::{self, is_worthwhile, merged};
+use crate::trace::{LoopVar, Number, StepError};
+use crate::walk::{self, PARALLEL_ITERATIONS, is_worthwhile, merged};
+
+/// What a run of squares writes to, at most.
+const RUN_BYTES: usize = 64 << 10;
+/// Longer runs gain nothing.
+const LONGEST: usize = 16;
+/// Runs that are left for all threads, at least.
+const RUNS: usize = 8;
+/// Smaller squares are not transposed in registers.
+const SMALLEST: usize = 4;
+/// So few strips of rows are all done before the next columns.
+const FEW: usize = 4;
+/// Iterations for which a nest of what is left over runs in parallel.
+const MANY: usize = 16;
 
 pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
     let s = nests.stage(stage);
-    if s.reduce.is_some() || !is_transposed(&nests.compute, &nests.task.machine, s) {
-        return Ok(None);
-    }
-    let groups = walk::groups(&nests.compute, s, 0..s.ty.rank());
-    let Some(across) = across(s).and_then(|axis| groups.iter().position(|g| g.contains(&axis)))
-    else {
+    let Some((groups, across)) = crossing(&nests.compute, &nests.task.machine, s) else {
         return Ok(None);
     };
     let last = groups.len() - 1;
-    if across == last {
-        return Ok(None);
-    }
     let (lanes, worthwhile) = (nests.lanes(stage), is_worthwhile(s));
     let (extent, row_bytes) =
         (merged(s, &groups[across]), merged(s, &groups[last]) * s.ty.dtype.size());
-    let runs = runs(extent / lanes, lanes * row_bytes);
+    let strips = extent / lanes;
+    let few = strips < FEW && !extent.is_multiple_of(lanes);
+    let runs = if few { vec![1] } else { runs(strips, lanes * row_bytes) };
+    let others = groups.iter().enumerate().filter(|(place, _)| ![across, last].contains(place));
+    let enough = others.map(|(_, g)| merged(s, g)).product::<usize>() >= PARALLEL_ITERATIONS;
+    let squares = Squares { lanes, few, run: nests.choose(&runs)? };
     let block = nests.block(stage)?;
-    let run = nests.choose(&runs)?;
     let loops = nests.loops(block)?;
     let mut outer = nests.merged(&loops, &groups)?;
-    let r = &mut nests.recorder;
     let columns = outer.remove(last);
     let rows = outer.remove(across);
-    let rows = r.split(rows, &[0.into(), run, lanes.into()])?;
-    let columns = r.split(columns, &[0.into(), lanes.into()])?;
-    // A loop with another one beside it, which peeling leaves, is not fused with those around it.
-    let is_whole = extent.is_multiple_of(lanes);
-    let alone = !is_whole && !outer.is_empty();
-    if !alone {
-        outer.insert(across, rows[0]);
+    nests.recorder.reorder(&[&outer[..], &[columns, rows]].concat())?;
+    let mut first = vec![];
+    for columns in squares.covered(nests, columns)? {
+        first.extend(squares.strips(nests, columns)?);
     }
-    let beside: Vec<LoopVar> = alone.then_some(rows[0]).into_iter().collect();
-    let order = [&outer[..], &beside, &[columns[0], rows[1], columns[1], rows[2]]].concat();
-    r.reorder(&order)?;
-    r.vectorize(columns[1])?;
-    r.unroll(rows[2])?;
-    r.peel(columns[0], Rest::Pieces)?;
-    r.peel(rows[0], Rest::Pieces)?;
-    let outer = r.fuse(&outer)?;
-    if worthwhile {
-        nests.parallel(outer)?;
+    if let ([only], false, false) = (&first[..], outer.is_empty(), few && enough) {
+        outer.push(*only);
+        first.clear();
+    }
+    if !outer.is_empty() {
+        first = vec![nests.recorder.fuse(&outer)?];
+    }
+    for (place, &l) in first.iter().enumerate().filter(|_| worthwhile) {
+        if place == 0 || nests.recorder.extent(l)? >= MANY {
+            nests.parallel(l)?;
+        }
     }
     Ok(Some(1))
+}
+
+/// How squares are done.
+struct Squares {
+    /// Elements of a side.
+    lanes: usize,
+    /// Whether all rows are done before the next columns: each line of what is read is read once.
+    few: bool,
+    /// Squares along the rows of what is read that are done before the next ones below.
+    run: Number,
+}
+
+/// A part of an axis that is sides of squares; or these and one element more, where it is not whole.
+struct Part {
+    l: LoopVar,
+    side: usize,
+    is_whole: bool,
+}
+
+impl Squares {
+    /// Parts of an axis: as many whole squares as there are, and one for what is left, which may be
+    /// smaller and begins in the one before. A single element is left to peeling.
+    fn covered(&self, nests: &mut Nests, l: LoopVar) -> Result<Vec<Part>, StepError> {
+        let rest = nests.recorder.extent(l)? % self.lanes;
+        // A single row or column is no work for a square.
+        if rest < 2 {
+            return Ok(vec![Part { l, side: self.lanes, is_whole: rest == 0 }]);
+        }
+        let last = rest.next_power_of_two().max(SMALLEST);
+        let parts = nests.recorder.loop_cover(l, self.lanes, last)?;
+        let [whole, rest] = [0, 1].map(|part| parts[part]);
+        let part = |l, side| Part { l, side, is_whole: true };
+        Ok(vec![part(whole, self.lanes), part(rest, last)])
+    }
+
+    /// Nests of the rows in these columns, by their first loops.
+    fn strips(&self, nests: &mut Nests, columns: Part) -> Result<Vec<LoopVar>, StepError> {
+        let [l, rows] = innermost(nests, columns.l)?;
+        if !self.few {
+            nests.recorder.reorder(&[rows, l])?;
+            let mut first = vec![];
+            for rows in self.covered(nests, rows)? {
+                first.push(self.run_of_squares(nests, rows, &columns)?);
+            }
+            return Ok(first);
+        }
+        let parts = nests.recorder.split(l, &[0.into(), columns.side.into()])?;
+        nests.recorder.reorder(&[parts[0], rows, parts[1]])?;
+        for part in self.covered(nests, rows)? {
+            let [rows, column] = innermost(nests, part.l)?;
+            let side = part.side.min(columns.side).into();
+            let rows = nests.recorder.split(rows, &[0.into(), side])?;
+            let column = nests.recorder.split(column, &[0.into(), side])?;
+            square(nests, [rows[0], column[0]], [column[1], rows[1]])?;
+            peel(nests, rows[0], part.is_whole)?;
+        }
+        peel(nests, parts[0], columns.is_whole)?;
+        Ok(vec![parts[0]])
+    }
+
+    /// Rows that are sides of squares, and columns: the first loop of the nest.
+    fn run_of_squares(
+        &self,
+        nests: &mut Nests,
+        rows: Part,
+        columns: &Part,
+    ) -> Result<LoopVar, StepError> {
+        let side = rows.side.min(columns.side);
+        let is_long = side == self.lanes && nests.recorder.extent(rows.l)? >= 2 * side;
+        let run = if is_long { self.run } else { 1.into() };
+        let [row, column] = innermost(nests, rows.l)?;
+        let row = nests.recorder.split(row, &[0.into(), run, side.into()])?;
+        let column = nests.recorder.split(column, &[0.into(), side.into()])?;
+        square(nests, [row[0], column[0], row[1]], [column[1], row[2]])?;
+        peel(nests, column[0], columns.is_whole)?;
+        peel(nests, row[0], rows.is_whole)?;
+        Ok(row[0])
+    }
+}
+
+/// Parts the element that is left of a loop.
+fn peel(nests: &mut Nests, l: LoopVar, is_whole: bool) -> Result<(), StepError> {
+    if is_whole { Ok(()) } else { nests.recorder.peel(l, Rest::Pieces) }
+}
+
+/// Loops around a square, its vector and what is written out.
+fn square<const N: usize>(
+    nests: &mut Nests,
+    around: [LoopVar; N],
+    [vector, written_out]: [LoopVar; 2],
+) -> Result<(), StepError> {
+    let r = &mut nests.recorder;
+    r.reorder(&[&around[..], &[vector, written_out]].concat())?;
+    r.vectorize(vector)?;
+    r.unroll(written_out)
+}
+
+/// A loop and the one inside of it, which are the innermost ones.
+fn innermost(nests: &mut Nests, l: LoopVar) -> Result<[LoopVar; 2], StepError> {
+    let name = nests.recorder.block_under(l)?;
+    let block = nests.recorder.get_block(&name)?;
+    let loops = nests.recorder.get_loops(block)?;
+    match loops[..] {
+        [.., outer, inner] => Ok([outer, inner]),
+        _ => Err(StepError::NoChoice),
+    }
+}
+
+/// Whether a stage is of this kind.
+pub(super) fn is_transposed(compute: &Compute, machine: &Machine, s: &Stage) -> bool {
+    crossing(compute, machine, s).is_some()
+}
+
+/// The axes of the stage as groups that are walked as one, and which of these an operand walks last,
+/// other than the last one. Both are at least a vector long.
+fn crossing(compute: &Compute, machine: &Machine, s: &Stage) -> Option<(Vec<Range<usize>>, usize)> {
+    if s.reduce.is_some() || s.body.any(&mut |e| matches!(e, Expr::Select(..))) {
+        return None;
+    }
+    let lanes = walk::lanes(compute, machine, s);
+    let groups = walk::groups(compute, s, 0..s.ty.rank());
+    let last = groups.last()?.clone();
+    let wide = |g: &Range<usize>| lanes >= SMALLEST && merged(s, g) >= lanes;
+    let across = s.body.loads().into_iter().find_map(|(_, indices)| {
+        let Expr::Var(axis) = indices.last()? else { return None };
+        let crosses = indices.iter().any(|i| last.clone().any(|a| *i == Expr::var(a)));
+        let rows = groups.iter().position(|g| g.contains(&axis.index()))?;
+        (crosses && rows + 1 < groups.len() && wide(&groups[rows])).then_some(rows)
+    })?;
+    wide(&last).then_some((groups, across))
 }
 
 /// How many squares are done along the rows of what is read before the next ones below them: as
 /// many as leave what is written in the cache until its lines are whole.
 fn runs(squares: usize, bytes: usize) -> Vec<i64> {
-    let mut all = vec![run_of(squares, bytes) as i64];
+    let fits = |run: &usize| {
+        squares.is_multiple_of(*run) && squares / run >= RUNS && run * bytes <= RUN_BYTES
+    };
+    let mut all = vec![(1..=LONGEST).rev().find(fits).unwrap_or(1) as i64];
     all.extend([1, 2, 4].iter().filter(|&&run| squares.is_multiple_of(run as usize)));
     let mut seen = BTreeSet::new();
     all.retain(|run| seen.insert(*run));
     all
-}
-
-/// The axis of the result that the last index of what is read moves along.
-fn across(s: &Stage) -> Option<usize> {
-    let last = s.ty.rank().checked_sub(1)?;
-    let loads = s.body.loads();
-    let moved = |at: &[Expr]| {
-        let index = at.last()?;
-        (0..last).find(|&axis| *index == Expr::Var(VarId::new(axis)))
-    };
-    loads.iter().find_map(|(_, at)| moved(at))
 }

@@ -17,6 +17,11 @@ pub(super) fn may_repeat(peeler: &Peeler<'_>, l: &For, at: &At, again: usize) ->
     are_unchanged(peeler, l) && are_the_same(l, at, again)
 }
 
+/// The same of lanes that another piece of this vector computed.
+pub(super) fn may_repeat_within(peeler: &Peeler<'_>, l: &For) -> bool {
+    are_unchanged(peeler, l)
+}
+
 /// Whether nothing that the blocks read or write is written by anything else between the two times,
 /// or by themselves after they have read it.
 fn are_unchanged(peeler: &Peeler<'_>, l: &For) -> bool {

@@ -25,6 +25,7 @@ impl Words {
                 Some(format!("write out loop {}, its iterations side by side", self.name(*target)))
             }
             LoopPartition { target, points, out } => self.parted(*target, points, out),
+            LoopCover { target, length, last, out } => self.covered(*target, *length, *last, out),
             AnnotateLoop { target, key, .. } => {
                 let name = self.name(*target);
                 self.noted.entry(key.clone()).or_default().push(name);
@@ -137,11 +138,28 @@ impl Words {
         }
     }
 
-    fn parted(&mut self, target: LoopVar, points: &[usize], out: &[LoopVar]) -> Option<String> {
+    fn covered(
+        &mut self,
+        target: LoopVar,
+        length: usize,
+        last: usize,
+        out: &[LoopVar],
+    ) -> Option<String> {
+        let whole = self.name_parts(target, out);
+        Some(format!("part loop {whole} into lengths of {length}, and the last {last} iterations"))
+    }
+
+    /// Names the parts of a loop; tells its own name.
+    fn name_parts(&mut self, target: LoopVar, out: &[LoopVar]) -> String {
         let whole = self.name(target);
         for (i, l) in out.iter().enumerate() {
             self.loops.insert(l.0, part(&whole, i));
         }
+        whole
+    }
+
+    fn parted(&mut self, target: LoopVar, points: &[usize], out: &[LoopVar]) -> Option<String> {
+        let whole = self.name_parts(target, out);
         let points: Vec<String> = points.iter().map(usize::to_string).collect();
         Some(format!("part loop {whole} before iterations {}", points.join(", ")))
     }

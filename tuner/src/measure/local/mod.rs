@@ -6,8 +6,8 @@
 //! - A candidate that becomes the best of its task is timed again, and compared with the subgraph computed
 //!   by definition; what differs is no candidate.
 //! - A subgraph of very many operations is not interpreted as a whole: the reference is what the kernel of the
-//!   default schedule computes, after elements of its results were compared with the definition. A candidate
-//!   that differs from the default schedule anywhere is refused; to pass, both would have to be wrong in the same
+//!   untuned schedule computes, after elements of its results were compared with the definition. A candidate
+//!   that differs from the untuned schedule anywhere is refused; to pass, both would have to be wrong in the same
 //!   places, by the same amounts, and nowhere where was looked.
 //! - In a large network constants come from memory in every run, and not from the caches in which the run before left
 //!   them: they can be taken out of there before each run.
@@ -80,7 +80,7 @@ pub struct LocalOptions {
     pub seconds: f64,
     /// The data that runs find in the caches.
     pub caches: Caches,
-    /// Subgraphs of more operations are compared with their default schedule, see above.
+    /// Subgraphs of more operations are compared with their untuned schedule, see above.
     pub interpret_flops: u64,
 }
 
@@ -265,7 +265,7 @@ impl LocalMeasurer {
         }
     }
 
-    /// False if the default schedule does not pass, and the interpreter must do it.
+    /// False if the untuned schedule does not pass, and the interpreter must do it.
     fn reference_by_default_schedule(
         &mut self,
         task: &Arc<Task>,

@@ -11,7 +11,7 @@ use rand::{Rng, RngExt};
 /// How often each kind of decision is the one that changes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MutationWeights {
-    /// Tiles, vector lengths, knobs of the default schedule.
+    /// Tiles, vector lengths, other numbers that are chosen.
     pub tile: f64,
     /// Places of blocks.
     pub location: f64,

@@ -1,7 +1,7 @@
 //! Points of a round that need not be made again.
 //!
 //! Children of the same parents often have the same decisions, and what they make is looked up. Decisions that do not
-//! depend on the program, such as the knobs of the default schedule, are drawn beforehand, so that they can be looked
+//! depend on the program, such as lengths of vectors, are drawn beforehand, so that they can be looked
 //! up, too.
 
 use std::collections::HashMap;

@@ -28,8 +28,8 @@ use ansc_graph::Expr;
 
 use crate::algorithm::Algorithm;
 use crate::algorithm::matrices::Matrices;
-use crate::default::inline::{self, Padding};
 use crate::index_map::IndexMap;
+use crate::inline::{self, Padding};
 use crate::intrinsic::mma::{self, COLUMNS, LANES, LOADED, Names, ROWS, Side};
 use crate::postprocess::PIPELINE;
 use crate::program::{Scope, ThreadAxis};

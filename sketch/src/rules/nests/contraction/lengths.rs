@@ -9,8 +9,8 @@ use ansc_graph::Stage;
 
 use super::super::Nests;
 use super::PANELS;
-use crate::default::tile::choose::Shape;
-use crate::default::tile::operands::Operands;
+use crate::contraction::operands::Operands;
+use crate::contraction::shapes::Shape;
 use crate::trace::{Number, StepError};
 
 /// Tiles whose lengths are candidates.

@@ -26,11 +26,11 @@ use ansc_graph::{Combiner, Expr, Stage};
 
 use super::Nests;
 use crate::algorithm::Sums;
-use crate::default::tile::choose::{Shape, ranked};
-use crate::default::tile::epilogue::Epilogue;
-use crate::default::tile::nested::Nested;
-use crate::default::tile::operands::{Around, Operands};
-use crate::default::tile::{blocks::Blocks, is_tileable};
+use crate::contraction::epilogue::Epilogue;
+use crate::contraction::nested::Nested;
+use crate::contraction::operands::{Around, Operands};
+use crate::contraction::shapes::{Shape, ranked};
+use crate::contraction::{blocks::Blocks, is_tileable};
 use crate::flat::flattened;
 use crate::index_map::IndexMap;
 use crate::schedule::Rest;
@@ -131,7 +131,8 @@ impl Plan {
         let operands = Operands::of(around, &s, &members);
         let shapes = ranked(machine, &s, &operands, lanes, 1 + usize::from(nested.is_some()));
         let shape = shapes.first()?.clone();
-        let panels = panels::all(nests, (&s, &members), &operands, (shape.panel, lanes))?;
+        let panels = panels::all(nests, (&s, &members), &operands, (shape.panel, lanes));
+        let padded = operands.padded && panels.len() == operands.panels().count();
         let parts = parts(nests, &s, (first, nested));
         let tile = [shape.upper_axis, shape.row_axis];
         let outside = (0..s.ty.rank() - 1).filter(|axis| !tile.contains(&Some(*axis)));
@@ -142,7 +143,7 @@ impl Plan {
         let lengths = Lengths::of((&s, terms, windows), &operands, &shapes, lanes);
         let columns = s.ty.shape[s.ty.rank() - 1];
         let rest = (columns % lanes).next_power_of_two();
-        let multiple = if operands.padded && !columns.is_multiple_of(lanes) { rest } else { 1 };
+        let multiple = if padded && !columns.is_multiple_of(lanes) { rest } else { 1 };
         Some(Plan { stage, s, panels, parts, reader, lengths, lanes, shape, fixed, free, multiple })
     }
 

@@ -14,7 +14,7 @@ use ansc_graph::Compute;
 
 use super::super::Nests;
 use super::partial::Partial;
-use crate::default::tile::nested::Nested;
+use crate::contraction::nested::Nested;
 use crate::trace::StepError;
 
 /// The stage and its reader, if they are such sums.

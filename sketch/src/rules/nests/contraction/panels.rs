@@ -13,7 +13,7 @@ use ansc_graph::{BufId, Expr, Stage, VarId};
 
 use super::super::Nests;
 use super::{OUTER, ROWS};
-use crate::default::tile::operands::{self, Operands};
+use crate::contraction::operands::{self, Operands};
 use crate::index_map::IndexMap;
 use crate::schedule::Rest;
 use crate::trace::{Number, StepError};
@@ -40,14 +40,14 @@ pub(super) struct Panel {
     elements: usize,
 }
 
-/// All of the stage, which is made of `members`. Short rows that a slice made are as good as
-/// panels, and in the cache. None if one of them is no box of its buffer.
+/// All of the stage, which is made of `members`. An operand that is no box of its buffer stays where
+/// it is. Short rows that a slice made are as good as panels, and in the cache.
 pub(super) fn all(
     nests: &Nests,
     (s, members): (&Stage, &[usize]),
     operands: &Operands,
     (width, lanes): (usize, usize),
-) -> Option<Vec<Panel>> {
+) -> Vec<Panel> {
     let one = |(buffer, indices): (BufId, &[Expr])| {
         let own = s.body.loads();
         let is_alone = own.iter().all(|(b, at)| *b != buffer || *at == indices);
@@ -72,7 +72,8 @@ pub(super) fn all(
         let walked = indices.last() == Some(&Expr::var(s.ty.rank() - 1));
         made && walked && columns <= MOST_SHORT * lanes
     };
-    operands.panels().filter(|(buffer, indices)| !is_short(*buffer, indices)).map(one).collect()
+    let long = operands.panels().filter(|(buffer, indices)| !is_short(*buffer, indices));
+    long.filter_map(one).collect()
 }
 
 /// The name of the buffer as the block of a stage knows it.

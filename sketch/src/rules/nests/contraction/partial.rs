@@ -15,8 +15,8 @@
 use super::super::Nests;
 use super::lengths::Tile;
 use super::{Loops, Plan, in_vectors, nested};
-use crate::default::tile::blocks::Blocks;
-use crate::default::tile::nested::Nested;
+use crate::contraction::blocks::Blocks;
+use crate::contraction::nested::Nested;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
 
 /// The sums that a tile adds up, where it does not add up products.

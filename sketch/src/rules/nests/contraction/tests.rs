@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::algorithm::{Algorithm, Sums};
-use crate::default::{Knobs, Machine, Scheduled, schedule_with};
+use crate::machine::Machine;
 use crate::program::Scope;
 use crate::rules::Sketch;
 use crate::rules::nests::contraction_sketches;
@@ -279,33 +279,14 @@ fn by_blocks() -> impl Iterator<Item = (&'static str, Arc<Task>)> {
     all.into_iter().map(direct)
 }
 
-fn by_hand(task: &Task) -> Scheduled {
-    let knobs = Knobs::default().summing(task.sums);
-    schedule_with("k", &task.compute, &task.constant, &task.machine, &knobs)
-}
-
-/// Until all of it is rules, the schedule that is written by hand tells what they have to give.
 #[test]
-fn contractions_become_the_code_that_the_default_schedule_gives() {
-    let mut wrong = vec![];
+fn contractions_compute_the_same() {
     for (name, task) in tasks() {
-        let expected = by_hand(&task);
         let made = contraction_sketches(&task, None).into_iter().next();
-        let Some((Sketch { trace, .. }, made)) = made else {
-            wrong.push(format!("{name}: no sketch"));
-            continue;
-        };
-        if made.program.code_hash() != expected.program.code_hash() {
-            let bytes = task.machine.vector_bytes;
-            wrong.push(format!("{name}, {bytes}\n{trace}\n{}\n{}", made.program, expected.program));
-        }
-        let types = |s: &Scheduled| -> Vec<_> {
-            s.packings.iter().map(|p| (p.param, p.compute.output_types())).collect()
-        };
-        assert_eq!(types(&made), types(&expected), "{name}");
-        compare_scheduled(&task.compute, &made).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let (Sketch { trace, .. }, made) = made.unwrap_or_else(|| panic!("{name}: no sketch"));
+        compare_scheduled(&task.compute, &made)
+            .unwrap_or_else(|e| panic!("{name}: {e}\n{trace}\n{}", made.program));
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Up to three candidates of each choice, other than the first one.

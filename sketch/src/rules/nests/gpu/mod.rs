@@ -33,13 +33,13 @@ mod tests;
 use std::sync::Arc;
 
 use super::{Nests, inline_all};
-use crate::default::Scheduled;
-use crate::default::inline::{self, Padding};
 use crate::finish::finish;
 use crate::gpu::{GpuLimits, lower};
+use crate::inline::{self, Padding};
 use crate::program::{ForKind, IterKind, Scope, ThreadAxis};
 use crate::rules::{Sketch, elementwise_consumer};
 use crate::schedule::Schedule;
+use crate::scheduled::Scheduled;
 use crate::task::Task;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
 

@@ -21,12 +21,12 @@ use std::ops::Range;
 use ansc_graph::{Combiner, Expr, Stage, TensorType, VarId};
 
 use super::{Result, choose, fused};
-use crate::default::usage::{has_reuse, readers};
 use crate::gpu::GpuLimits;
 use crate::program::{Scope, ThreadAxis};
 use crate::rules::nests::Nests;
 use crate::rules::nests::rows::run;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder};
+use crate::usage::{has_reuse, readers};
 
 /// Threads of a block at most.
 const THREADS: usize = 256;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::algorithm::{Algorithm, Sums};
-use crate::default::Machine;
+use crate::machine::Machine;
 use crate::rules::Sketch;
 use crate::rules::nests::{every_slice, sliced_sketches};
 use crate::task::Task;

@@ -20,13 +20,13 @@ use ansc_graph::{Compute, Expr};
 use ansc_runtime::DType;
 
 use super::Nests;
-use crate::default::usage::readers;
 use crate::intrinsic;
 use crate::intrinsic::amx::{Apart, COLUMNS, Names};
 use crate::program::Scope;
 use crate::schedule::Rest;
 use crate::task::Task;
 use crate::trace::{BlockVar, LoopVar, Recorder, StepError};
+use crate::usage::readers;
 use crate::walk::PARALLEL_ITERATIONS;
 use shape::{Shape, Tiled};
 

@@ -14,8 +14,8 @@ use ansc_graph::{Expr, VarId};
 
 use super::super::Nests;
 use super::shape::Tiled;
-use crate::default::usage::readers;
 use crate::trace::StepError;
+use crate::usage::readers;
 use crate::walk::is_worthwhile;
 
 /// One stage, which a product in tiles reads.

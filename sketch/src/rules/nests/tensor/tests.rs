@@ -109,7 +109,7 @@ fn products_that_nobody_tuned_use_the_unit() {
     assert_eq!(task.preferred(), Some(Algorithm::Tiles));
     let trace = task.untuned();
     let sample = task.sample(&trace, Unfit::Refuse, &mut crate::rules::fixed_random()).unwrap();
-    assert_eq!(sample.scheduled, task.default_schedule());
+    assert_eq!(sample.scheduled, task.scheduled());
     assert!(sample.scheduled.program.to_string().contains("tensor(amx_dot_bf16_bf16_14x8)"));
     assert!(task.sketches()[0].trace.same_sketch(&trace));
     let plain = crate::testing::task(PRODUCTS[5]);

@@ -9,9 +9,8 @@
 
 use ansc_graph::{BufId, Compute, Expr, Stage};
 
-use crate::default::build::Builder;
-use crate::default::usage::readers;
-use crate::flat::{flattened, spread};
+use crate::flat::flattened;
+use crate::usage::readers;
 
 pub(crate) struct Epilogue {
     pub(crate) stage: usize,
@@ -70,33 +69,6 @@ impl Epilogue {
             Places::Axes(axes) => axes[axis],
             Places::Numbered(_) => axis,
         }
-    }
-
-    /// The place of the reader for a place of the stage.
-    pub(super) fn at(&self, point: &[Expr]) -> Vec<Expr> {
-        match &self.places {
-            Places::Axes(axes) => {
-                let mut at = point.to_vec();
-                axes.iter().zip(point).for_each(|(&axis, index)| at[axis] = index.clone());
-                at
-            }
-            Places::Numbered(rows) => [spread(&point[0], rows), point[1..].to_vec()].concat(),
-        }
-    }
-
-    /// What the reader computes of the element `tile` of the stage.
-    pub(in crate::default) fn value(
-        &self,
-        b: &Builder<'_>,
-        stage: usize,
-        at: &[Expr],
-        tile: Expr,
-    ) -> Expr {
-        let buffer = b.source(b.compute.stage_buffer(stage));
-        b.body_at(self.stage, at).rewrite(&mut |e| match e {
-            Expr::Load(l, _) if *l == buffer => Some(tile.clone()),
-            _ => None,
-        })
     }
 }
 

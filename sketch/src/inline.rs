@@ -31,10 +31,6 @@ pub(crate) enum Padding {
     Inlined,
 }
 
-pub(crate) fn inline(compute: &Compute, padding: Padding) -> Compute {
-    inlined(compute, padding).0
-}
-
 /// The subgraph without the stages that vanish, and which stages stay.
 pub(crate) fn inlined(compute: &Compute, padding: Padding) -> (Compute, Vec<bool>) {
     let mut compute = compute.clone();
@@ -146,7 +142,7 @@ mod tests {
         let mut c = Compute { inputs: vec![ty()], stages: vec![], outputs: vec![1] };
         let s0 = c.push(Stage::map("a", ty(), Expr::unary(UnOp::Exp, x)));
         c.push(Stage::map("b", ty(), Expr::unary(UnOp::Neg, Expr::Load(s0, vec![Expr::var(0)]))));
-        let inlined = inline(&c, Padding::Kept);
+        let inlined = inlined(&c, Padding::Kept).0;
         assert_eq!((inlined.stages.len(), &inlined.outputs[..]), (1, &[0][..]));
     }
 
@@ -165,6 +161,6 @@ mod tests {
             at(e, vec![Expr::var(0)]),
         ));
         c.push(Stage::map("y", ty(), at(e, vec![Expr::var(0)]) / at(s, vec![])));
-        assert_eq!(inline(&c, Padding::Kept).stages.len(), 3);
+        assert_eq!(inlined(&c, Padding::Kept).0.stages.len(), 3);
     }
 }

@@ -12,12 +12,8 @@
 //! value begins with.
 
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Reduce, Stage, VarId};
-use ansc_runtime::DType;
 
-use super::{Place, operands, reduction_loops};
-use crate::default::build::{Builder, Path};
-use crate::default::usage::readers;
-use crate::program::{Access, Body, IterKind, Stmt};
+use crate::usage::readers;
 
 /// Two sums that become one nest. Expressions are over the axes of the merged stage.
 pub(crate) struct Nested {
@@ -27,13 +23,6 @@ pub(crate) struct Nested {
     pub(crate) merged: Stage,
     /// The axis of the outer stage that each axis of the inner one is.
     pub(crate) places: Vec<usize>,
-    /// Elements of the inner sum.
-    pub(super) dtype: DType,
-    /// Terms of the inner sum.
-    pub(super) term: Expr,
-    /// Terms of the outer one, in which the inner sum is still a load of `inner`.
-    add: Expr,
-    inner: BufId,
     /// What the inner sum begins with, if not with zero.
     pub(crate) start: Option<Expr>,
     /// How many reduction axes are the outer sum's.
@@ -67,7 +56,7 @@ impl Nested {
             None => Some(at[v.index()].clone()),
             Some(axis) => Some(Expr::var(moved + axis)),
         });
-        let (add, start) = begun(&second.body, inner, second.ty.rank() - 1);
+        let start = begun(&second.body, inner, second.ty.rank() - 1);
         let mut merged = second.clone();
         merged.body = second.body.rewrite(&mut |e| match e {
             Expr::Load(b, _) if *b == inner => Some(term.clone()),
@@ -76,8 +65,7 @@ impl Nested {
         let axes = around.extents.len();
         let extents = [&around.extents[..], &within.extents[..]].concat();
         merged.reduce = Some(Reduce { combiner: Combiner::Sum, extents });
-        let dtype = first.ty.dtype;
-        Some(Nested { outer, merged, places, dtype, term, add, inner, start, axes })
+        Some(Nested { outer, merged, places, start, axes })
     }
 }
 
@@ -96,92 +84,26 @@ fn places(at: &[Expr], s: &Stage) -> Option<Vec<usize>> {
     (is_vector && sorted.into_iter().eq(0..s.extents().len())).then_some(axes)
 }
 
-/// The body without what is added to the inner sum alone, if that is the same for all columns, and
-/// that.
-fn begun(body: &Expr, inner: BufId, vector: usize) -> (Expr, Option<Expr>) {
+/// What is added to the inner sum alone, if that is the same for all columns.
+fn begun(body: &Expr, inner: BufId, vector: usize) -> Option<Expr> {
     let is_inner = |e: &Expr| matches!(e, Expr::Load(b, _) if *b == inner);
     let mut start = None;
     let loads = body.loads().iter().filter(|(b, _)| *b == inner).count();
-    let rest = body.rewrite(&mut |e| match e {
+    body.visit(&mut |e| match e {
         Expr::Binary(BinOp::Add, sum, more)
             if loads == 1 && is_inner(sum) && !more.vars().contains(&VarId::new(vector)) =>
         {
             start = Some((**more).clone());
-            Some((**sum).clone())
         }
-        _ => None,
+        _ => {}
     });
-    (rest, start)
-}
-
-impl Place<'_> {
-    /// What reduces the tile of a nested sum, and the buffer of its results.
-    pub(super) fn nested(
-        &self,
-        b: &mut Builder<'_>,
-        path: &Path,
-        nested: &Nested,
-    ) -> (Vec<Stmt>, BufId) {
-        let mut ty = b.program.buffers[self.acc.index()].ty.clone();
-        ty.dtype = self.t.stage.ty.dtype;
-        let total = b.local("total", ty);
-        let (outer, inner) = self.reduce().extents.split_at(nested.axes);
-        let mut stmts = self.init(b, path, total);
-        stmts.extend(b.serial_all(path, outer, IterKind::Reduce, &mut |b, path, block| {
-            let mut stmts = self.begin(b, path, nested, &block);
-            stmts.extend(reduction_loops(b, path, inner, 0, &mut |b, path, within| {
-                self.add(b, path, &[&block, within].concat())
-            }));
-            stmts.extend(self.add_terms(b, path, nested, total, &block));
-            stmts
-        }));
-        (stmts, total)
-    }
-
-    fn begin(
-        &self,
-        b: &mut Builder<'_>,
-        path: &Path,
-        nested: &Nested,
-        block: &[Expr],
-    ) -> Vec<Stmt> {
-        let Some(start) = &nested.start else { return self.init(b, path, self.acc) };
-        let columns = &self.origin.columns;
-        self.points(b, path, &columns.computed, &mut |b, path, point, dst| {
-            let value = operands::value_at(b, self.t, start, columns, point, block);
-            b.block(path, "begin", Body::Assign { dst, value })
-        })
-    }
-
-    /// Adds the terms that the inner sums came to.
-    fn add_terms(
-        &self,
-        b: &mut Builder<'_>,
-        path: &Path,
-        nested: &Nested,
-        total: BufId,
-        block: &[Expr],
-    ) -> Vec<Stmt> {
-        let (columns, combiner) = (&self.origin.columns, self.reduce().combiner);
-        self.points(b, path, &columns.computed, &mut |b, path, point, part| {
-            let inner = b.source(nested.inner);
-            let value = operands::value_at(b, self.t, &nested.add, columns, point, block);
-            let value = value.rewrite(&mut |e| match e {
-                Expr::Load(l, _) if *l == inner => {
-                    Some(Expr::Load(part.buffer, part.indices.clone()))
-                }
-                _ => None,
-            });
-            let dst = Access { buffer: total, indices: part.indices.clone() };
-            b.block(path, "block", Body::Reduce { combiner, dst, value, init: false })
-        })
-    }
+    start
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::default::schedule;
+    use crate::program::{Buffer, Scope};
     use crate::testing::{compare_scheduled, task};
 
     const SUMS: &str =
@@ -201,10 +123,10 @@ mod tests {
         assert_eq!(nested.merged.extents(), [5, 19, 6, 8]);
         assert!(nested.start.is_some());
         let task = task(SUMS);
-        let scheduled = schedule("k", &task.compute, &task.constant, &task.machine);
+        let scheduled = task.scheduled();
         compare_scheduled(&task.compute, &scheduled).unwrap();
-        let text = scheduled.program.to_string();
-        assert!(text.contains("total") && text.contains("block begin"), "{text}");
+        let in_memory = |b: &Buffer| b.scope == Scope::Global && b.name == "part";
+        assert!(!scheduled.program.buffers.iter().any(in_memory), "{}", scheduled.program);
     }
 
     /// What is added differs between columns: it is no start.
@@ -213,7 +135,7 @@ mod tests {
         let text = SUMS.replace("in3[i0, r0]", "in2[r0, i1]");
         assert!(found(&text).unwrap().start.is_none());
         let task = task(&text);
-        compare_scheduled(&task.compute, &task.default_schedule()).unwrap();
+        compare_scheduled(&task.compute, &task.scheduled()).unwrap();
     }
 
     #[test]

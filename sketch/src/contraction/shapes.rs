@@ -8,8 +8,8 @@
 use ansc_graph::{BinOp, Expr, Stage};
 
 use super::operands::Operands;
-use crate::default::Machine;
-use crate::default::usage::mentions;
+use crate::machine::Machine;
+use crate::usage::mentions;
 use crate::vectors::widths_of;
 
 /// Cycles until the sum of a multiply-add can be added to.
@@ -27,13 +27,6 @@ pub(crate) struct Shape {
     pub(crate) upper: usize,
     pub(crate) rows: usize,
     pub(crate) panel: usize,
-}
-
-impl Shape {
-    /// Axes of the stage that the tile covers.
-    pub(super) fn tile_axes(&self) -> usize {
-        1 + usize::from(self.upper_axis.is_some()) + usize::from(self.row_axis.is_some())
-    }
 }
 
 /// The shapes of which so many tiles fit the registers, the one priced lowest first: at least one.
@@ -121,7 +114,7 @@ impl Price {
 
 /// Vectors for so many columns; where they may reach beyond the last one, the last vector is as
 /// wide as it takes.
-pub(super) fn vectors_of(columns: usize, lanes: usize, padded: bool) -> Vec<usize> {
+fn vectors_of(columns: usize, lanes: usize, padded: bool) -> Vec<usize> {
     if !padded {
         return widths_of(columns, lanes);
     }

@@ -8,7 +8,7 @@ pub(crate) fn readers(compute: &Compute, buffer: BufId) -> Vec<usize> {
     (0..compute.stages.len()).filter(|&i| reads(&compute.stages[i])).collect()
 }
 
-pub(super) fn mentions(indices: &[Expr], var: usize) -> bool {
+pub(crate) fn mentions(indices: &[Expr], var: usize) -> bool {
     indices.iter().any(|e| e.vars().contains(&VarId::new(var)))
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn has_reuse(stage: &Stage) -> bool {
 }
 
 /// Number of nodes of an expression.
-pub(super) fn size(e: &Expr) -> usize {
+pub(crate) fn size(e: &Expr) -> usize {
     let mut n = 0;
     e.visit(&mut |_| n += 1);
     n
@@ -51,7 +51,7 @@ pub(crate) fn is_expensive(e: &Expr) -> bool {
 }
 
 /// Only moves elements: a load, perhaps converted.
-pub(super) fn is_movement(e: &Expr) -> bool {
+pub(crate) fn is_movement(e: &Expr) -> bool {
     match e {
         Expr::Load(..) => true,
         Expr::Cast(_, x) => is_movement(x),
@@ -60,7 +60,7 @@ pub(super) fn is_movement(e: &Expr) -> bool {
 }
 
 /// An element where a condition on the place holds, a constant elsewhere.
-pub(super) fn is_padding(e: &Expr) -> bool {
+pub(crate) fn is_padding(e: &Expr) -> bool {
     matches!(e, Expr::Select(condition, inside, outside)
         if condition.loads().is_empty() && is_movement(inside) && matches!(**outside, Expr::Const(_)))
 }

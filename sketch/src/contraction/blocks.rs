@@ -11,10 +11,6 @@
 //! blocks it grows within 64 terms, and then with `n / 64` of them. That is a third to a sixth of the error for the sums of
 //! convolutions, for one more addition in 64.
 
-use ansc_graph::Expr;
-
-use super::plus;
-
 /// Terms of a block, about.
 const TERMS: usize = 64;
 
@@ -41,17 +37,6 @@ impl Blocks {
         outer.extend((part < axis).then_some(axis / part));
         let part = (1 < part && part < axis).then_some(part);
         (outer.iter().product::<usize>() > 1).then_some(Blocks { outer, inner, part })
-    }
-
-    /// The indices of a term, given those of its block and those within.
-    pub(super) fn joined(&self, block: &[Expr], within: &[Expr]) -> Vec<Expr> {
-        match (self.part, block.split_last(), within.split_first()) {
-            (Some(part), Some((number, block)), Some((at, within))) => {
-                let index = plus(number.clone() * Expr::index(part), at.clone());
-                [block, &[index], within].concat()
-            }
-            _ => [block, within].concat(),
-        }
     }
 }
 
@@ -80,13 +65,5 @@ mod tests {
         assert_eq!(of(&[5, 1021]), Some((vec![5], vec![1021])));
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[2, 60]), Some((vec![2], vec![60])));
-    }
-
-    #[test]
-    fn every_term_is_in_one_block() {
-        let blocks = Blocks::of(&[3, 256]).unwrap();
-        let [r, o, i] = [0, 1, 2].map(Expr::var);
-        let joined = blocks.joined(&[r.clone(), o.clone()], std::slice::from_ref(&i));
-        assert_eq!(joined, [r, o * Expr::index(64) + i]);
     }
 }
