@@ -11,7 +11,7 @@ use ansc_tuner::Candidate;
 use ansc_tuner::fleet::{FleetMeasurer, Identity};
 use ansc_tuner::fleet::{How, Station, serve, status};
 use ansc_tuner::measure::{
-    Each, LocalMeasurer, LocalOptions, MeasureError, Measurer, Simulated, WorkerCommand,
+    Batch, Each, LocalMeasurer, LocalOptions, MeasureError, Measurer, Simulated, WorkerCommand,
 };
 use ansc_tuner::outcome::{Failure, Outcome};
 use rand::SeedableRng;
@@ -127,11 +127,12 @@ impl Measurer for Wild {
     fn measure_each(
         &mut self,
         task: &Arc<Task>,
-        candidates: &[Candidate],
+        batch: &dyn Batch,
         each: &mut dyn Each,
     ) -> Result<(), MeasureError> {
-        let spoilt: Vec<Candidate> = candidates.iter().map(Wild::spoilt).collect();
-        self.0.measure_each(task, &spoilt, each)
+        let all = (0..batch.len()).map(|place| Wild::spoilt(batch.candidate(place).unwrap()));
+        let spoilt: Vec<Candidate> = all.collect();
+        self.0.measure_each(task, &&*spoilt, each)
     }
 }
 
