@@ -17,7 +17,6 @@ use ansc_sketch::{Task, Trace};
 use super::kind::Kind;
 use super::promise::Promise;
 use super::wire::{self, Job, TaskText};
-use crate::candidate::Candidate;
 
 /// Stages and inputs of a subgraph.
 const MOST_STAGES: usize = 1024;
@@ -42,7 +41,8 @@ pub(super) struct Admitted {
     pub(super) bytes: usize,
     pub(super) task: Arc<Task>,
     pub(super) candidate: Arc<Promise>,
-    pub(super) baseline: Option<Candidate>,
+    /// It was replayed, and is what it promises.
+    pub(super) baseline: Option<Arc<Promise>>,
     /// How often it was begun by workers that did not come to its end.
     pub(super) tries: usize,
 }
@@ -57,8 +57,23 @@ pub(super) struct Refusal {
 /// A subgraph that jobs were about, and the baseline that it was last measured with.
 struct Known {
     text: TaskText,
+    key: String,
     task: Arc<Task>,
-    baseline: Option<(String, Trace, Candidate)>,
+    baseline: Option<Arc<Promise>>,
+}
+
+impl Known {
+    /// All jobs of a round have the same: it is replayed once.
+    fn baseline(&mut self, trace: &Trace, program: &str) -> Result<Arc<Promise>, String> {
+        let kept = self.baseline.as_ref().filter(|kept| kept.is_of(trace, program));
+        if let Some(kept) = kept {
+            return Ok(kept.clone());
+        }
+        let promise = Arc::new(Promise::new(&self.task, trace, program)?);
+        promise.candidate()?;
+        self.baseline = Some(promise.clone());
+        Ok(promise)
+    }
 }
 
 /// Admits jobs for one kind of machine.
@@ -91,7 +106,7 @@ impl Gate {
         }
     }
 
-    fn check(&mut self, job: &Job) -> Result<(Arc<Task>, Promise, Option<Candidate>), String> {
+    fn check(&mut self, job: &Job) -> Result<(Arc<Task>, Promise, Option<Arc<Promise>>), String> {
         let differences = self.kind.differences(&job.kind);
         if !differences.is_empty() {
             let both = differences.join(", ");
@@ -100,20 +115,20 @@ impl Gate {
             ));
         }
         self.check_words(job)?;
-        let task = self.task(&job.task)?;
-        if task.key() != job.key {
-            let (here, there) = (task.key(), job.key.escape_debug());
+        let known = self.known(&job.task)?;
+        if known.key != job.key {
+            let (here, there) = (&known.key, job.key.escape_debug());
             return Err(format!("its subgraph is {here} here and {there} where the tuner runs"));
         }
         let baseline = match &job.baseline {
             Some(b) if !(b.seconds.is_finite() && b.seconds > 0.0) => {
                 return Err(format!("its baseline takes {} s", b.seconds));
             }
-            Some(b) => Some(self.baseline(&task, &b.trace, &b.program)?),
+            Some(b) => Some(known.baseline(&b.trace, &b.program)?),
             None => None,
         };
-        let candidate = Promise::new(&task, &job.trace, &job.program)?;
-        Ok((task, candidate, baseline))
+        let candidate = Promise::new(&known.task, &job.trace, &job.program)?;
+        Ok((known.task.clone(), candidate, baseline))
     }
 
     fn check_words(&self, job: &Job) -> Result<(), String> {
@@ -134,9 +149,9 @@ impl Gate {
         Ok(())
     }
 
-    fn task(&mut self, text: &TaskText) -> Result<Arc<Task>, String> {
-        if let Some(known) = self.known.iter().find(|known| known.text == *text) {
-            return Ok(known.task.clone());
+    fn known(&mut self, text: &TaskText) -> Result<&mut Known, String> {
+        if let Some(at) = self.known.iter().position(|known| known.text == *text) {
+            return Ok(&mut self.known[at]);
         }
         self.check_machine(text)?;
         let compute = compute(&text.compute)?;
@@ -155,31 +170,9 @@ impl Gate {
         if self.known.len() >= KEPT {
             self.known.remove(0);
         }
-        self.known.push(Known { text: text.clone(), task: task.clone(), baseline: None });
-        Ok(task)
-    }
-
-    /// All jobs of a round have the same: it is replayed once.
-    fn baseline(
-        &mut self,
-        task: &Arc<Task>,
-        trace: &Trace,
-        program: &str,
-    ) -> Result<Candidate, String> {
-        let known = self.known.iter_mut().find(|known| Arc::ptr_eq(&known.task, task));
-        let replay = || {
-            let promise = Promise::new(task, trace, program)?;
-            promise.candidate().cloned().map_err(str::to_owned)
-        };
-        let Some(known) = known else { return replay() };
-        match &known.baseline {
-            Some((p, t, candidate)) if p == program && t == trace => Ok(candidate.clone()),
-            _ => {
-                let candidate = replay()?;
-                known.baseline = Some((program.to_owned(), trace.clone(), candidate.clone()));
-                Ok(candidate)
-            }
-        }
+        let (text, key) = (text.clone(), task.key());
+        self.known.push(Known { text, key, task, baseline: None });
+        Ok(self.known.last_mut().expect("just pushed"))
     }
 
     /// Schedules are for this machine, or use less of it.

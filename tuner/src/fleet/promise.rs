@@ -44,6 +44,11 @@ impl Promise {
         Ok(Promise { task, trace: trace.clone(), program, made: OnceLock::new() })
     }
 
+    /// Whether it is a promise of this trace and program.
+    pub(super) fn is_of(&self, trace: &Trace, program: &str) -> bool {
+        hex(self.program) == program && self.trace == *trace
+    }
+
     /// The candidate, or why there is none.
     pub(super) fn candidate(&self) -> Result<&Candidate, &str> {
         self.made.get_or_init(|| self.replay()).as_ref().map_err(String::as_str)

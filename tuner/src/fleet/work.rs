@@ -62,7 +62,8 @@ impl<'a> Bench<'a> {
         let Some(first) = jobs.first() else { return Ok(()) };
         let (way, task) = (first.job.how.word(), first.task.clone());
         let batch = Promises(jobs.iter().map(|job| job.candidate.clone()).collect());
-        let baseline = first.baseline.clone().zip(first.job.baseline.as_ref().map(|b| b.seconds));
+        let baseline = first.baseline.as_ref().and_then(|promise| promise.candidate().ok());
+        let baseline = baseline.zip(first.job.baseline.as_ref().map(|b| b.seconds));
         let measurer = match self.measurers.entry(way.clone()) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => {
@@ -75,7 +76,7 @@ impl<'a> Bench<'a> {
             let here = match self.paces.get(&place) {
                 Some(here) => *here,
                 None => {
-                    let outcomes = measurer.measure(&task, std::slice::from_ref(&baseline))?;
+                    let outcomes = measurer.measure(&task, std::slice::from_ref(baseline))?;
                     let here = outcomes.first().and_then(Outcome::seconds);
                     self.paces.insert(place, here);
                     here

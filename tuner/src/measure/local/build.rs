@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -67,13 +67,27 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Waits for one job.
-    pub(super) fn of(&mut self, job: usize) -> Result<Built, MeasureError> {
+    /// Waits for one job. Who waits may do something useful `meanwhile`, a little at a time, until
+    /// that says that there is nothing left.
+    pub(super) fn of(
+        &mut self,
+        job: usize,
+        mut meanwhile: impl FnMut() -> bool,
+    ) -> Result<Built, MeasureError> {
+        let mut is_idle = false;
         loop {
             if let Some(result) = self.early.remove(&job) {
                 return Ok(result);
             }
-            let (done, result) = self.receiver.recv().map_err(|_| no_builder())?;
+            let received = match self.receiver.try_recv() {
+                Err(TryRecvError::Empty) if !is_idle => {
+                    is_idle = !meanwhile();
+                    continue;
+                }
+                Err(TryRecvError::Empty) => self.receiver.recv().map_err(|_| no_builder()),
+                other => other.map_err(|_| no_builder()),
+            };
+            let (done, result) = received?;
             // The machine's error is not about one job.
             self.early.insert(done, result?);
         }

@@ -373,11 +373,20 @@ impl LocalMeasurer {
         each: &mut dyn Each,
     ) -> Result<(), MeasureError> {
         let key = task.key();
+        let mut ahead = 0;
         for (place, job) in jobs.iter().enumerate() {
             if !each.begins(place) {
                 break;
             }
-            let built = results.of(place)?;
+            // While nothing is timed, those that are built next can be made here.
+            let built = results.of(place, || {
+                ahead = ahead.max(place) + 1;
+                let is_there = ahead < jobs.len();
+                if is_there {
+                    batch.candidate(ahead);
+                }
+                is_there
+            })?;
             self.note(&built);
             let outcome = match (built, batch.candidate(place)) {
                 (Err(Unbuilt::Missing), _) | (_, None) => {
