@@ -141,9 +141,7 @@ impl Serving<'_> {
                 Some(path) => Lease::take(path, || self.is_interrupted())?,
                 None => None,
             };
-            let most = self.station.most;
-            let share = jobs.first().map_or(1, |(job, _): &(Admitted, Hold)| job.job.workers);
-            let more = runtime.wait(self.queue.more(most, share));
+            let more = self.more(jobs.first().map(|(job, _)| job));
             jobs.extend(self.admit(more)?);
             self.entry.change(|member| member.busy = true);
             let measured = self.measure(jobs);
@@ -153,6 +151,17 @@ impl Serving<'_> {
             runtime.wait(self.post.settle())?;
         }
         Ok(())
+    }
+
+    /// More jobs; while they come, the candidate of the first one is made.
+    fn more(&mut self, first: Option<&Admitted>) -> Vec<Taken> {
+        let share = first.map_or(1, |job| job.job.workers);
+        std::thread::scope(|scope| {
+            let make = || first.is_some_and(|job| job.candidate.candidate().is_ok());
+            // Where no thread can be started, it is made just before it is built.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, make);
+            self.road.runtime.wait(self.queue.more(self.station.most, share))
+        })
     }
 
     /// The jobs that may run; others are answered.
