@@ -39,7 +39,6 @@ pub(super) struct Admitted {
     pub(super) job: Job,
     /// Of the message.
     pub(super) bytes: usize,
-    pub(super) task: Arc<Task>,
     pub(super) candidate: Arc<Promise>,
     /// It was replayed, and is what it promises.
     pub(super) baseline: Option<Arc<Promise>>,
@@ -98,15 +97,15 @@ impl Gate {
             return Err(Refusal { job: None, reason: "its tuner or its name is no word".into() });
         }
         match self.check(&job) {
-            Ok((task, candidate, baseline)) => {
+            Ok((candidate, baseline)) => {
                 let (bytes, candidate) = (bytes.len(), Arc::new(candidate));
-                Ok(Admitted { job, bytes, task, candidate, baseline, tries: 0 })
+                Ok(Admitted { job, bytes, candidate, baseline, tries: 0 })
             }
             Err(reason) => Err(Refusal { job: Some(Box::new(job)), reason }),
         }
     }
 
-    fn check(&mut self, job: &Job) -> Result<(Arc<Task>, Promise, Option<Arc<Promise>>), String> {
+    fn check(&mut self, job: &Job) -> Result<(Promise, Option<Arc<Promise>>), String> {
         let differences = self.kind.differences(&job.kind);
         if !differences.is_empty() {
             let both = differences.join(", ");
@@ -128,7 +127,7 @@ impl Gate {
             None => None,
         };
         let candidate = Promise::new(&known.task, &job.trace, &job.program)?;
-        Ok((known.task.clone(), candidate, baseline))
+        Ok((candidate, baseline))
     }
 
     fn check_words(&self, job: &Job) -> Result<(), String> {

@@ -24,7 +24,7 @@ const MOST_STEPS: usize = 20_000;
 
 #[derive(Debug)]
 pub(super) struct Promise {
-    task: Arc<Task>,
+    pub(super) task: Arc<Task>,
     trace: Trace,
     program: u64,
     made: OnceLock<Result<Candidate, String>>,

@@ -60,7 +60,7 @@ impl<'a> Bench<'a> {
         }
         let jobs: Vec<&Admitted> = watching.jobs.iter().flatten().map(|(job, _)| job).collect();
         let Some(first) = jobs.first() else { return Ok(()) };
-        let (way, task) = (first.job.how.word(), first.task.clone());
+        let (way, task) = (first.job.how.word(), first.candidate.task.clone());
         let batch = Promises(jobs.iter().map(|job| job.candidate.clone()).collect());
         let baseline = first.baseline.as_ref().and_then(|promise| promise.candidate().ok());
         let baseline = baseline.zip(first.job.baseline.as_ref().map(|b| b.seconds));
