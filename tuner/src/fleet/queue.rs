@@ -17,10 +17,8 @@ const MOST_DELIVERIES: i64 = 64;
 const WISH: Duration = Duration::from_secs(20);
 /// Between two looks at whether the worker is to end.
 const TICK: Duration = Duration::from_millis(200);
-/// For tuners to hand over some more, which several workers share.
+/// For a tuner to hand over some more.
 const MOMENT: Duration = Duration::from_millis(10);
-/// For the next job to come where one worker takes all.
-const NEXT: Duration = Duration::from_millis(5);
 /// For jobs that are there.
 const NOW: Duration = Duration::from_secs(3);
 
@@ -83,40 +81,16 @@ impl Queue {
         Ok(None)
     }
 
-    /// Some more of what waits, so that the worker has `most` at most.
+    /// Some more of what waits: the worker's share of it, so that all workers have something to do.
     pub(super) async fn more(&mut self, most: usize, workers: usize) -> Vec<Taken> {
-        let most = most.saturating_sub(1);
-        match workers {
-            0 | 1 => self.all(most).await,
-            _ => self.share(most, workers).await,
-        }
-    }
-
-    /// What waits and what a tuner goes on to hand over: where one worker is alone, a batch that
-    /// ends early is followed by another one, whose first build nothing is timed beside.
-    async fn all(&mut self, most: usize) -> Vec<Taken> {
         let mut all = vec![];
-        while all.len() < most {
-            let before = all.len();
-            tokio::time::sleep(NEXT).await;
-            self.fetch(most - before, &mut all).await;
-            if all.len() == before {
-                break;
-            }
-        }
-        all
-    }
-
-    /// The worker's share of what waits, so that all workers have something to do.
-    async fn share(&mut self, most: usize, workers: usize) -> Vec<Taken> {
-        let mut all = vec![];
-        if most > 0 {
+        if most > 1 {
             // A tuner that has just begun to hand over its round goes on with that.
             tokio::time::sleep(MOMENT).await;
             self.fetch(1, &mut all).await;
         }
-        let share = (self.waiting as usize).div_ceil(workers);
-        let count = share.min(most.saturating_sub(1));
+        let share = (self.waiting as usize).div_ceil(workers.max(1));
+        let count = share.min(most.saturating_sub(2));
         if count > 0 && !all.is_empty() {
             self.fetch(count, &mut all).await;
         }
