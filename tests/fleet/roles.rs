@@ -19,7 +19,7 @@ use ansc_tuner::fleet::{
     Access, FleetMeasurer, How, Identity, Kind, PROTOCOL, Road, Runtime, Served, Station, Wanted,
     serve,
 };
-use ansc_tuner::measure::{Caches, MeasureError, Measurer, Simulated};
+use ansc_tuner::measure::{Batch, Caches, Each, MeasureError, Measurer, Simulated};
 use ansc_tuner::model;
 use ansc_tuner::outcome::Outcome;
 use ansc_tuner::records::Sqlite;
@@ -100,8 +100,19 @@ pub(crate) struct Slow {
     pub(crate) pause: Duration,
     /// Ends the process at these programs.
     pub(crate) poison: fn(u64) -> bool,
-    /// Begun candidates are noted here.
+    /// Begun candidates are noted here, each with the number of those that it is measured with.
     pub(crate) begun: Option<PathBuf>,
+}
+
+impl Slow {
+    fn note(&self, candidate: &Candidate, together: usize) {
+        if let Some(path) = &self.begun {
+            append(path, &format!("{:016x} {together}\n", candidate.program));
+        }
+        if (self.poison)(candidate.program) {
+            std::process::abort();
+        }
+    }
 }
 
 impl Measurer for Slow {
@@ -112,12 +123,6 @@ impl Measurer for Slow {
     ) -> Result<Vec<Outcome>, MeasureError> {
         let mut outcomes = vec![];
         for candidate in candidates {
-            if let Some(path) = &self.begun {
-                append(path, &format!("{:016x}\n", candidate.program));
-            }
-            if (self.poison)(candidate.program) {
-                std::process::abort();
-            }
             std::thread::sleep(self.pause);
             let all = Simulated::default().measure(task, std::slice::from_ref(candidate))?;
             outcomes.extend(all.into_iter().map(|outcome| match outcome {
@@ -129,6 +134,24 @@ impl Measurer for Slow {
             }));
         }
         Ok(outcomes)
+    }
+
+    fn measure_each(
+        &mut self,
+        task: &Arc<Task>,
+        batch: &dyn Batch,
+        each: &mut dyn Each,
+    ) -> Result<(), MeasureError> {
+        for place in 0..batch.len() {
+            let candidate = batch.candidate(place).unwrap();
+            if !each.begins(place) {
+                break;
+            }
+            self.note(candidate, batch.len());
+            let outcomes = self.measure(task, std::slice::from_ref(candidate))?;
+            outcomes.into_iter().for_each(|outcome| each.ends(place, outcome));
+        }
+        Ok(())
     }
 }
 

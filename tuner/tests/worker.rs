@@ -1,12 +1,14 @@
 //! The measurer against workers that misbehave: shell scripts that speak its protocol.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ansc_graph::Compute;
 use ansc_sketch::Machine;
 use ansc_sketch::Task;
-use ansc_tuner::measure::{LocalMeasurer, LocalOptions, MeasureError, Measurer, WorkerCommand};
+use ansc_tuner::measure::{
+    Batch, Each, LocalMeasurer, LocalOptions, MeasureError, Measurer, WorkerCommand,
+};
 use ansc_tuner::outcome::{Failure, Outcome};
 use ansc_tuner::strategy::{Random, SearchStrategy};
 use ansc_tuner::{Candidate, Search};
@@ -134,4 +136,105 @@ fn a_worker_that_is_not_there_is_an_error_at_once() {
     let mut measurer = LocalMeasurer::new(LocalOptions::new(worker, 1)).unwrap();
     let error = measurer.measure(&task, &candidates).unwrap_err();
     assert!(matches!(error, MeasureError::Worker(_)), "{error}");
+}
+
+/// Candidates of which some cannot be made; all that is asked for is noted.
+struct Partial {
+    candidates: Vec<Candidate>,
+    missing: Vec<usize>,
+    made: Mutex<Vec<usize>>,
+}
+
+impl Partial {
+    fn new(candidates: &[Candidate], missing: &[usize]) -> Partial {
+        let (candidates, missing) = (candidates.to_vec(), missing.to_vec());
+        Partial { candidates, missing, made: Mutex::default() }
+    }
+}
+
+impl Batch for Partial {
+    fn len(&self) -> usize {
+        self.candidates.len()
+    }
+
+    fn program(&self, place: usize) -> u64 {
+        self.candidates[place].program
+    }
+
+    fn candidate(&self, place: usize) -> Option<&Candidate> {
+        self.made.lock().unwrap().push(place);
+        (!self.missing.contains(&place)).then(|| &self.candidates[place])
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum News {
+    Begins(usize),
+    Missing(usize),
+    Ends(usize, Option<f64>),
+}
+
+/// All news, in their order; the round ends before the place in `last`.
+#[derive(Default)]
+struct Noted {
+    news: Vec<News>,
+    last: Option<usize>,
+}
+
+impl Each for Noted {
+    fn begins(&mut self, place: usize) -> bool {
+        let goes_on = self.last != Some(place);
+        self.news.extend(goes_on.then_some(News::Begins(place)));
+        goes_on
+    }
+
+    fn is_missing(&mut self, place: usize) {
+        self.news.push(News::Missing(place));
+    }
+
+    fn ends(&mut self, place: usize, outcome: Outcome) {
+        self.news.push(News::Ends(place, outcome.seconds()));
+    }
+}
+
+/// What cannot be made is told, is no failure, and is neither built nor timed, also where its artifact is known.
+#[test]
+fn a_candidate_that_cannot_be_made_is_missing() {
+    let (task, candidates) = candidates(4);
+    let mut measurer = measurer(&script("nothing) ;;"));
+    let mut measure = |missing: &[usize]| {
+        let mut noted = Noted::default();
+        measurer.measure_each(&task, &Partial::new(&candidates, missing), &mut noted).unwrap();
+        noted.news
+    };
+    use News::{Begins, Ends, Missing};
+    let expected = |missing: &[usize]| -> Vec<News> {
+        let end = |place| match missing.contains(&place) {
+            true => Missing(place),
+            false => Ends(place, Some(0.001)),
+        };
+        (0..4).flat_map(|place| [Begins(place), end(place)]).collect()
+    };
+    assert_eq!(measure(&[1, 3]), expected(&[1, 3]));
+    // The first one's artifact is kept: it is the baseline.
+    assert_eq!(measure(&[0]), expected(&[0]));
+    // So many failures in a row would be an error.
+    (0..100).for_each(|_| assert_eq!(measure(&[0, 1, 2, 3]), expected(&[0, 1, 2, 3])));
+    assert_eq!(measure(&[]), expected(&[]));
+}
+
+/// While a candidate is waited for, those after it are made: the builder alone would not have come so far.
+#[test]
+fn who_waits_makes_candidates() {
+    let (task, candidates) = candidates(8);
+    let reply = r#"{"reply":"built","parse":0,"codegen":0,"link":0}"#;
+    let slow = script(&format!("*'\"do\":\"build\"'*) sleep 0.3; echo '{reply}';;"));
+    let worker = WorkerCommand { program: "sh".into(), args: vec!["-c".into(), slow] };
+    let options = LocalOptions { builders: 1, overlap: true, ..LocalOptions::new(worker, 1) };
+    let batch = Partial::new(&candidates, &[]);
+    let mut noted = Noted { last: Some(1), ..Noted::default() };
+    LocalMeasurer::new(options).unwrap().measure_each(&task, &batch, &mut noted).unwrap();
+    assert_eq!(noted.news, [News::Begins(0), News::Ends(0, Some(0.001))]);
+    let made = batch.made.into_inner().unwrap();
+    assert!((0..8).all(|place| made.contains(&place)), "{made:?}");
 }

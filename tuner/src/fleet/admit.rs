@@ -1,29 +1,23 @@
-//! Whether a job may run here. Everything that it says is checked before anything is built.
+//! Whether a job may run here. Everything that it says is checked before anything of it is built.
 //!
 //! ```text
-//! bytes -> size -> kind, limits -> subgraph, verifier -> trace -> the program that the tuner made
+//! bytes -> size -> kind, limits -> subgraph, verifier | trace -> the program that the tuner made
+//!                                        [`Gate`]     | [`Promise`], just before it is built
 //! ```
 //!
 //! The tuner is told of each job that is refused, with both sides named.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use ansc_graph::{Compute, cost, verify};
 use ansc_sketch::Machine;
 use ansc_sketch::algorithm::Sums;
-use ansc_sketch::trace::Unfit;
 use ansc_sketch::{Task, Trace};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use rayon::prelude::*;
 
 use super::kind::Kind;
-use super::wire::{self, Job, TaskText, hex};
-use crate::candidate::Candidate;
+use super::promise::Promise;
+use super::wire::{self, Job, TaskText};
 
-/// Instructions of a trace.
-const MOST_STEPS: usize = 20_000;
 /// Stages and inputs of a subgraph.
 const MOST_STAGES: usize = 1024;
 /// Bytes of everything that a subgraph reads and computes.
@@ -39,13 +33,17 @@ const LONGEST_SUFFIX: usize = 64;
 /// Subgraphs that are kept for the next jobs.
 const KEPT: usize = 16;
 
-/// A job that may run.
+/// A job that may run if its candidate is what it promises.
 #[derive(Clone, Debug)]
 pub(super) struct Admitted {
     pub(super) job: Job,
-    pub(super) task: Arc<Task>,
-    pub(super) candidate: Candidate,
-    pub(super) baseline: Option<Candidate>,
+    /// Of the message.
+    pub(super) bytes: usize,
+    pub(super) candidate: Arc<Promise>,
+    /// It was replayed, and is what it promises.
+    pub(super) baseline: Option<Arc<Promise>>,
+    /// How often it was begun by workers that did not come to its end.
+    pub(super) tries: usize,
 }
 
 /// Why a job may not run; without the job if it cannot even be answered.
@@ -55,28 +53,26 @@ pub(super) struct Refusal {
     pub(super) reason: String,
 }
 
-/// A job of which only its own trace was not replayed.
-struct Checked {
-    job: Job,
-    task: Arc<Task>,
-    baseline: Option<Candidate>,
-}
-
-impl Checked {
-    fn replayed(self) -> Result<Admitted, Refusal> {
-        let Checked { job, task, baseline } = self;
-        match replay(&task, &job.trace, &job.program) {
-            Ok(candidate) => Ok(Admitted { job, task, candidate, baseline }),
-            Err(reason) => Err(Refusal { job: Some(Box::new(job)), reason }),
-        }
-    }
-}
-
 /// A subgraph that jobs were about, and the baseline that it was last measured with.
 struct Known {
     text: TaskText,
+    key: String,
     task: Arc<Task>,
-    baseline: Option<(String, Trace, Candidate)>,
+    baseline: Option<Arc<Promise>>,
+}
+
+impl Known {
+    /// All jobs of a round have the same: it is replayed once.
+    fn baseline(&mut self, trace: &Trace, program: &str) -> Result<Arc<Promise>, String> {
+        let kept = self.baseline.as_ref().filter(|kept| kept.is_of(trace, program));
+        if let Some(kept) = kept {
+            return Ok(kept.clone());
+        }
+        let promise = Arc::new(Promise::new(&self.task, trace, program)?);
+        promise.candidate()?;
+        self.baseline = Some(promise.clone());
+        Ok(promise)
+    }
 }
 
 /// Admits jobs for one kind of machine.
@@ -91,13 +87,8 @@ impl Gate {
         Gate { kind, machine, known: vec![] }
     }
 
-    /// Admits jobs in their order. Their traces are replayed side by side.
-    pub(super) fn admit(&mut self, all: &[Vec<u8>]) -> Vec<Result<Admitted, Refusal>> {
-        let checked: Vec<_> = all.iter().map(|bytes| self.checked(bytes)).collect();
-        checked.into_par_iter().map(|checked| checked?.replayed()).collect()
-    }
-
-    fn checked(&mut self, bytes: &[u8]) -> Result<Checked, Refusal> {
+    /// Checks everything but the trace, which its promise replays.
+    pub(super) fn admit(&mut self, bytes: &[u8]) -> Result<Admitted, Refusal> {
         let job: Job = wire::parse(bytes).map_err(|reason| Refusal { job: None, reason })?;
         let is_word = |text: &str, digits: usize| {
             text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit())
@@ -106,12 +97,15 @@ impl Gate {
             return Err(Refusal { job: None, reason: "its tuner or its name is no word".into() });
         }
         match self.check(&job) {
-            Ok((task, baseline)) => Ok(Checked { job, task, baseline }),
+            Ok((candidate, baseline)) => {
+                let (bytes, candidate) = (bytes.len(), Arc::new(candidate));
+                Ok(Admitted { job, bytes, candidate, baseline, tries: 0 })
+            }
             Err(reason) => Err(Refusal { job: Some(Box::new(job)), reason }),
         }
     }
 
-    fn check(&mut self, job: &Job) -> Result<(Arc<Task>, Option<Candidate>), String> {
+    fn check(&mut self, job: &Job) -> Result<(Promise, Option<Arc<Promise>>), String> {
         let differences = self.kind.differences(&job.kind);
         if !differences.is_empty() {
             let both = differences.join(", ");
@@ -120,19 +114,20 @@ impl Gate {
             ));
         }
         self.check_words(job)?;
-        let task = self.task(&job.task)?;
-        if task.key() != job.key {
-            let (here, there) = (task.key(), job.key.escape_debug());
+        let known = self.known(&job.task)?;
+        if known.key != job.key {
+            let (here, there) = (&known.key, job.key.escape_debug());
             return Err(format!("its subgraph is {here} here and {there} where the tuner runs"));
         }
         let baseline = match &job.baseline {
             Some(b) if !(b.seconds.is_finite() && b.seconds > 0.0) => {
                 return Err(format!("its baseline takes {} s", b.seconds));
             }
-            Some(b) => Some(self.baseline(&task, &b.trace, &b.program)?),
+            Some(b) => Some(known.baseline(&b.trace, &b.program)?),
             None => None,
         };
-        Ok((task, baseline))
+        let candidate = Promise::new(&known.task, &job.trace, &job.program)?;
+        Ok((candidate, baseline))
     }
 
     fn check_words(&self, job: &Job) -> Result<(), String> {
@@ -153,9 +148,9 @@ impl Gate {
         Ok(())
     }
 
-    fn task(&mut self, text: &TaskText) -> Result<Arc<Task>, String> {
-        if let Some(known) = self.known.iter().find(|known| known.text == *text) {
-            return Ok(known.task.clone());
+    fn known(&mut self, text: &TaskText) -> Result<&mut Known, String> {
+        if let Some(at) = self.known.iter().position(|known| known.text == *text) {
+            return Ok(&mut self.known[at]);
         }
         self.check_machine(text)?;
         let compute = compute(&text.compute)?;
@@ -174,27 +169,9 @@ impl Gate {
         if self.known.len() >= KEPT {
             self.known.remove(0);
         }
-        self.known.push(Known { text: text.clone(), task: task.clone(), baseline: None });
-        Ok(task)
-    }
-
-    /// All jobs of a round have the same: it is replayed once.
-    fn baseline(
-        &mut self,
-        task: &Arc<Task>,
-        trace: &Trace,
-        program: &str,
-    ) -> Result<Candidate, String> {
-        let known = self.known.iter_mut().find(|known| Arc::ptr_eq(&known.task, task));
-        let Some(known) = known else { return replay(task, trace, program) };
-        match &known.baseline {
-            Some((p, t, candidate)) if p == program && t == trace => Ok(candidate.clone()),
-            _ => {
-                let candidate = replay(task, trace, program)?;
-                known.baseline = Some((program.to_owned(), trace.clone(), candidate.clone()));
-                Ok(candidate)
-            }
-        }
+        let (text, key) = (text.clone(), task.key());
+        self.known.push(Known { text, key, task, baseline: None });
+        Ok(self.known.last_mut().expect("just pushed"))
     }
 
     /// Schedules are for this machine, or use less of it.
@@ -238,27 +215,4 @@ fn compute(text: &str) -> Result<Compute, String> {
         return Err(format!("it has {flops} operations; {MOST_FLOPS} are the most"));
     }
     Ok(compute)
-}
-
-/// The program of a trace, which must be the one that the tuner made of it.
-fn replay(task: &Arc<Task>, trace: &Trace, program: &str) -> Result<Candidate, String> {
-    if trace.steps.len() > MOST_STEPS {
-        return Err(format!(
-            "its trace has {} steps; {MOST_STEPS} are the most",
-            trace.steps.len()
-        ));
-    }
-    let wanted = wire::digits(program)?;
-    let sample = || task.sample(trace, Unfit::Refuse, &mut StdRng::seed_from_u64(0));
-    // A trace from the network must not end the worker, whatever it finds in the way.
-    let replayed = catch_unwind(AssertUnwindSafe(sample));
-    let sample = replayed.map_err(|_| "its trace cannot be replayed".to_owned())?;
-    let candidate = Candidate::from(sample.map_err(|e| format!("its trace: {e}"))?);
-    if candidate.program != wanted {
-        return Err(format!(
-            "its trace makes the program {} here and {program} where the tuner runs",
-            hex(candidate.program)
-        ));
-    }
-    Ok(candidate)
 }

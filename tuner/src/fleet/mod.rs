@@ -30,6 +30,7 @@ mod kind;
 mod lease;
 mod measurer;
 mod post;
+mod promise;
 mod queue;
 mod road;
 mod round;

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::FleetError;
 use super::admit::Admitted;
 use super::held::Hold;
+use super::measurer::Tell;
 use super::road::{Road, answers_of};
 use super::serve::Station;
 use super::tried;
@@ -34,6 +35,7 @@ pub(super) struct Post {
     machine: String,
     worker: String,
     log: Option<PathBuf>,
+    tell: Tell,
     sending: Mutex<Vec<JoinHandle<Result<(), FleetError>>>>,
 }
 
@@ -56,6 +58,7 @@ impl Post {
             machine: station.name.clone(),
             worker: worker.into(),
             log: station.log.clone(),
+            tell: station.tell.clone(),
             sending: Mutex::new(vec![]),
         }
     }
@@ -79,11 +82,12 @@ impl Post {
     }
 
     /// Refuses a job, which nobody gets again. One that cannot be read is nobody's.
-    pub(super) fn refuse(&self, job: Option<Job>, bytes: &[u8], mut reason: String, hold: Hold) {
+    pub(super) fn refuse(&self, job: Option<Job>, bytes: usize, mut reason: String, hold: Hold) {
+        (self.tell)(&format!("a job is refused: {reason}"));
         if reason.len() > LONGEST_REASON {
             reason = reason.chars().take(LONGEST_REASON / 4).collect();
         }
-        let dead = self.dead(None, format!("{reason}; {} bytes", bytes.len()));
+        let dead = self.dead(None, format!("{reason}; {bytes} bytes"));
         let answer = job.map(|job| {
             let answer = self.about(&job, What::Refused(reason));
             (job.tuner, answer)

@@ -29,7 +29,7 @@ use super::post::Post;
 use super::queue::{Queue, Taken};
 use super::road::Road;
 use super::tried::{self, MOST_TRIES};
-use super::wire::How;
+use super::wire::{How, Job};
 use super::work::Bench;
 use crate::measure::{MeasureError, Measurer};
 use crate::outcome::{Failure, Outcome};
@@ -141,9 +141,7 @@ impl Serving<'_> {
                 Some(path) => Lease::take(path, || self.is_interrupted())?,
                 None => None,
             };
-            let most = self.station.most;
-            let share = jobs.first().map_or(1, |(job, _): &(Admitted, Hold)| job.job.workers);
-            let more = runtime.wait(self.queue.more(most, share));
+            let more = self.more(jobs.first().map(|(job, _)| job));
             jobs.extend(self.admit(more)?);
             self.entry.change(|member| member.busy = true);
             let measured = self.measure(jobs);
@@ -155,45 +153,63 @@ impl Serving<'_> {
         Ok(())
     }
 
+    /// More jobs; while they come, the candidate of the first one is made.
+    fn more(&mut self, first: Option<&Admitted>) -> Vec<Taken> {
+        let share = first.map_or(1, |job| job.job.workers);
+        std::thread::scope(|scope| {
+            let make = || first.is_some_and(|job| job.candidate.candidate().is_ok());
+            // Where no thread can be started, it is made just before it is built.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, make);
+            self.road.runtime.wait(self.queue.more(self.station.most, share))
+        })
+    }
+
     /// The jobs that may run; others are answered.
     fn admit(&mut self, taken: Vec<Taken>) -> Result<Vec<(Admitted, Hold)>, FleetError> {
-        let (mut holds, mut texts) = (vec![], vec![]);
-        for Taken { bytes, acker, sequence, is_first } in taken {
-            holds.push((self.held.take(sequence, acker), is_first));
-            texts.push(bytes);
-        }
-        let admitted = self.gate.admit(&texts);
+        let hold = |Taken { bytes, acker, sequence, is_first }| {
+            (bytes, self.held.take(sequence, acker), is_first)
+        };
+        let taken: Vec<(Vec<u8>, Hold, bool)> = taken.into_iter().map(hold).collect();
         let mut jobs = vec![];
-        for ((admitted, bytes), (hold, is_first)) in admitted.into_iter().zip(&texts).zip(holds) {
-            match admitted {
-                Ok(job) => jobs.extend(self.untried(job, hold, is_first)?),
+        for (bytes, hold, is_first) in taken {
+            match self.gate.admit(&bytes) {
+                Ok(job) if is_first => jobs.push((job, hold)),
+                Ok(job) => jobs.extend(self.again(job, hold)?),
                 Err(Refusal { job, reason }) => {
-                    self.served.refused += 1;
-                    (self.station.tell)(&format!("a job is refused: {reason}"));
-                    self.post.refuse(job.map(|job| *job), bytes, reason, hold);
+                    self.refuse(job.map(|job| *job), bytes.len(), reason, hold);
                 }
             }
         }
         Ok(jobs)
     }
 
-    /// A job that was not tried too often; the answer to another one is that it is poison.
-    fn untried(
+    fn refuse(&mut self, job: Option<Job>, bytes: usize, reason: String, hold: Hold) {
+        self.served.refused += 1;
+        self.post.refuse(job, bytes, reason, hold);
+    }
+
+    /// A job that another worker had in its hands, if it was not tried too often; the answer to
+    /// one that was is that it is poison. A replay may be what ended the other worker: it happens
+    /// now, while no other candidate runs that would count as tried.
+    fn again(
         &mut self,
-        job: Admitted,
+        mut job: Admitted,
         hold: Hold,
-        is_first: bool,
     ) -> Result<Option<(Admitted, Hold)>, FleetError> {
-        let tries = match is_first {
-            true => 0,
-            false => self.road.runtime.wait(tried::tries(self.road, &job.job.id))?,
-        };
-        if tries < MOST_TRIES {
-            return Ok(Some((job, hold)));
+        job.tries = self.road.runtime.wait(tried::tries(self.road, &job.job.id))?;
+        if job.tries >= MOST_TRIES {
+            self.served.poisoned += 1;
+            self.post.answer(&job, Outcome::Failed(Failure::Poison), hold);
+            return Ok(None);
         }
-        self.served.poisoned += 1;
-        self.post.answer(&job, Outcome::Failed(Failure::Poison), hold);
-        Ok(None)
+        let refused = job.candidate.candidate().err().map(str::to_owned);
+        match refused {
+            None => Ok(Some((job, hold))),
+            Some(reason) => {
+                self.refuse(Some(job.job), job.bytes, reason, hold);
+                Ok(None)
+            }
+        }
     }
 
     /// Group after group of what can be measured side by side.
@@ -272,10 +288,9 @@ impl Serving<'_> {
                 Ok(())
             }
             (MeasureError::Reference(reason), ran) => {
-                for (Admitted { job, .. }, hold) in ran.into_iter().chain(left.drain(..)) {
-                    self.served.refused += 1;
+                for (Admitted { job, bytes, .. }, hold) in ran.into_iter().chain(left.drain(..)) {
                     let reason = format!("its subgraph cannot be computed by definition: {reason}");
-                    self.post.refuse(Some(job), &[], reason, hold);
+                    self.refuse(Some(job), bytes, reason, hold);
                 }
                 Ok(())
             }

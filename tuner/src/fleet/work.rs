@@ -11,8 +11,8 @@ use super::admit::Admitted;
 use super::census::Entry;
 use super::held::Hold;
 use super::post::Post;
+use super::promise::Promises;
 use super::serve::{NewMeasurer, Served};
-use crate::candidate::Candidate;
 use crate::measure::{Each, MeasureError, Measurer};
 use crate::outcome::Outcome;
 
@@ -22,9 +22,11 @@ const MOST_TASKS: usize = 256;
 const MOST_WAYS: usize = 8;
 
 impl Admitted {
-    /// Whether both are measured in one go.
+    /// Whether both are measured in one go. A candidate that was begun before may have ended its
+    /// worker, or was beside one that did: it runs alone, so that it shows which of the two it is.
     pub(super) fn goes_with(&self, other: &Admitted) -> bool {
-        self.job.tuner == other.job.tuner
+        (self.tries, other.tries) == (0, 0)
+            && self.job.tuner == other.job.tuner
             && self.job.how == other.job.how
             && self.job.baseline == other.job.baseline
             && self.job.task == other.job.task
@@ -58,9 +60,10 @@ impl<'a> Bench<'a> {
         }
         let jobs: Vec<&Admitted> = watching.jobs.iter().flatten().map(|(job, _)| job).collect();
         let Some(first) = jobs.first() else { return Ok(()) };
-        let (way, task) = (first.job.how.word(), first.task.clone());
-        let candidates: Vec<Candidate> = jobs.iter().map(|job| job.candidate.clone()).collect();
-        let baseline = first.baseline.clone().zip(first.job.baseline.as_ref().map(|b| b.seconds));
+        let (way, task) = (first.job.how.word(), first.candidate.task.clone());
+        let batch = Promises(jobs.iter().map(|job| job.candidate.clone()).collect());
+        let baseline = first.baseline.as_ref().and_then(|promise| promise.candidate().ok());
+        let baseline = baseline.zip(first.job.baseline.as_ref().map(|b| b.seconds));
         let measurer = match self.measurers.entry(way.clone()) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => {
@@ -73,7 +76,7 @@ impl<'a> Bench<'a> {
             let here = match self.paces.get(&place) {
                 Some(here) => *here,
                 None => {
-                    let outcomes = measurer.measure(&task, std::slice::from_ref(&baseline))?;
+                    let outcomes = measurer.measure(&task, std::slice::from_ref(baseline))?;
                     let here = outcomes.first().and_then(Outcome::seconds);
                     self.paces.insert(place, here);
                     here
@@ -82,7 +85,7 @@ impl<'a> Bench<'a> {
             // A baseline that does not run here tells nothing.
             watching.scale = here.map_or(1.0, |here| there / here);
         }
-        measurer.measure_each(&task, &candidates, watching)
+        measurer.measure_each(&task, &batch, watching)
     }
 }
 
@@ -109,6 +112,14 @@ impl Each for Watching<'_> {
             self.running = Some(place);
         }
         true
+    }
+
+    fn is_missing(&mut self, place: usize) {
+        self.running = None;
+        let Some((job, hold)) = self.jobs.get_mut(place).and_then(Option::take) else { return };
+        let reason = job.candidate.candidate().err().unwrap_or("there is no candidate").to_owned();
+        self.served.refused += 1;
+        self.post.refuse(Some(job.job), job.bytes, reason, hold);
     }
 
     fn ends(&mut self, place: usize, outcome: Outcome) {

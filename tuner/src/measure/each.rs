@@ -13,6 +13,9 @@ pub trait Each {
         true
     }
 
+    /// There is no such candidate: it could not be made.
+    fn is_missing(&mut self, _place: usize) {}
+
     /// It ended so.
     fn ends(&mut self, place: usize, outcome: Outcome);
 }

@@ -1,5 +1,6 @@
 //! How fast candidates really are.
 
+mod batch;
 mod each;
 mod failures;
 mod folder;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use ansc_sketch::Task;
 
+pub use batch::Batch;
 pub use each::{Each, Place};
 pub(crate) use failures::Failures;
 pub use local::{Caches, LocalMeasurer, LocalOptions};
@@ -39,10 +41,14 @@ pub trait Measurer {
     fn measure_each(
         &mut self,
         task: &Arc<Task>,
-        candidates: &[Candidate],
+        batch: &dyn Batch,
         each: &mut dyn Each,
     ) -> Result<(), MeasureError> {
-        for (place, candidate) in candidates.iter().enumerate() {
+        for place in 0..batch.len() {
+            let Some(candidate) = batch.candidate(place) else {
+                each.is_missing(place);
+                continue;
+            };
             if !each.begins(place) {
                 break;
             }

@@ -1,23 +1,27 @@
-//! Candidates are built by several processes, each taking the next one.
+//! Candidates are made and built by several threads with a process each, which take the next one:
+//!
+//! ```text
+//! make 0, build 0, make 2, build 2, ..
+//! make 1, build 1, make 3, (it is built already), ..
+//! ```
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use super::super::MeasureError;
 use super::super::process::{Lost, Worker};
 use super::super::protocol::{Reply, Request};
+use super::super::{Batch, MeasureError};
 use crate::candidate::Candidate;
 use crate::outcome::Failure;
 
-/// One candidate, and where its artifact goes.
-#[derive(Clone, Copy)]
-pub(super) struct Job<'a> {
-    pub(super) candidate: &'a Candidate,
-    pub(super) output: &'a Path,
+/// Where the artifact of a candidate is, or goes.
+pub(super) struct Job {
+    pub(super) artifact: PathBuf,
+    pub(super) is_built: bool,
 }
 
 /// Seconds of one build.
@@ -30,7 +34,16 @@ pub(super) struct BuildTimes {
     pub(super) build: f64,
 }
 
-pub(super) type Built = Result<BuildTimes, Failure>;
+/// Why there is no artifact.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unbuilt {
+    /// There is no such candidate.
+    Missing,
+    Failed(Failure),
+}
+
+/// Without times if it was built before.
+pub(super) type Built = Result<Option<BuildTimes>, Unbuilt>;
 
 /// Which job comes next. Shared by the builders and by who may call them off.
 #[derive(Default)]
@@ -54,13 +67,27 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Waits for one job.
-    pub(super) fn of(&mut self, job: usize) -> Result<Built, MeasureError> {
+    /// Waits for one job. Who waits may do something useful `meanwhile`, a little at a time, until
+    /// that says that there is nothing left.
+    pub(super) fn of(
+        &mut self,
+        job: usize,
+        mut meanwhile: impl FnMut() -> bool,
+    ) -> Result<Built, MeasureError> {
+        let mut is_idle = false;
         loop {
             if let Some(result) = self.early.remove(&job) {
                 return Ok(result);
             }
-            let (done, result) = self.receiver.recv().map_err(|_| no_builder())?;
+            let received = match self.receiver.try_recv() {
+                Err(TryRecvError::Empty) if !is_idle => {
+                    is_idle = !meanwhile();
+                    continue;
+                }
+                Err(TryRecvError::Empty) => self.receiver.recv().map_err(|_| no_builder()),
+                other => other.map_err(|_| no_builder()),
+            };
+            let (done, result) = received?;
             // The machine's error is not about one job.
             self.early.insert(done, result?);
         }
@@ -81,11 +108,12 @@ fn no_builder() -> MeasureError {
     MeasureError::Worker(std::io::Error::other("no thread can be started that waits for one"))
 }
 
-/// Starts building on as many of the `builders` as there is work, and threads, for.
+/// Starts building a batch on as many of the `builders` as there is work, and threads, for. There is
+/// a job for each of its places.
 pub(super) fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     builders: &'env mut [Worker],
-    jobs: &'env [Job<'env>],
+    (batch, jobs): (&'env dyn Batch, &'env [Job]),
     next: &'env Next,
     limit: Duration,
 ) -> Results {
@@ -96,7 +124,7 @@ pub(super) fn start<'scope, 'env>(
             loop {
                 let at = next.take();
                 let Some(job) = jobs.get(at) else { return };
-                let built = build(worker, job.candidate, job.output, limit);
+                let built = make(worker, batch.candidate(at), job, limit);
                 if built.is_err() {
                     next.stop();
                 }
@@ -112,13 +140,30 @@ pub(super) fn start<'scope, 'env>(
     Results { receiver, early: BTreeMap::new() }
 }
 
+/// What becomes of one place of a batch. An error of the outer result is the machine's.
+fn make(
+    worker: &mut Worker,
+    candidate: Option<&Candidate>,
+    job: &Job,
+    limit: Duration,
+) -> Result<Built, MeasureError> {
+    match candidate {
+        None => Ok(Err(Unbuilt::Missing)),
+        Some(_) if job.is_built => Ok(Ok(None)),
+        Some(candidate) => {
+            let built = build(worker, candidate, &job.artifact, limit)?;
+            Ok(built.map(Some).map_err(Unbuilt::Failed))
+        }
+    }
+}
+
 /// One build. An error of the outer result is the machine's.
 pub(super) fn build(
     worker: &mut Worker,
     candidate: &Candidate,
     output: &Path,
     limit: Duration,
-) -> Result<Built, MeasureError> {
+) -> Result<Result<BuildTimes, Failure>, MeasureError> {
     let start = Instant::now();
     let program = candidate.scheduled.program.to_string();
     let request = Request::Build { program, output: PathBuf::from(output) };

@@ -30,10 +30,10 @@ use serde::{Deserialize, Serialize};
 use super::folder::Folder;
 use super::process::{Lost, Worker, WorkerCommand};
 use super::protocol::{Beside, Cold, Packed, Reply, Request, Subgraph, Timing, Trusted};
-use super::{Each, Failures, MeasureError, Measurer, Phase, Phases};
+use super::{Batch, Each, Failures, MeasureError, Measurer, Phase, Phases};
 use crate::candidate::Candidate;
 use crate::outcome::{Failure, Outcome, median};
-use build::{Built, Job, Next, Results};
+use build::{Built, Job, Next, Results, Unbuilt};
 use kept::Kept;
 
 /// In which state a candidate finds the caches.
@@ -352,37 +352,49 @@ impl LocalMeasurer {
         }
     }
 
-    /// The artifacts that are there already, by place among the candidates.
-    fn known_artifacts(&self, key: &str, candidates: &[Candidate]) -> Vec<Option<PathBuf>> {
+    /// The artifact of each place, which is there already or has a name of its own.
+    fn jobs(&mut self, key: &str, batch: &dyn Batch) -> Vec<Job> {
         let known = self.tasks.get(key);
-        let of = |c: &Candidate| known.and_then(|k| k.artifact(c.program)).map(Path::to_path_buf);
-        candidates.iter().map(of).collect()
+        let of = |place| Some(known?.artifact(batch.program(place))?.to_path_buf());
+        let known: Vec<Option<PathBuf>> = (0..batch.len()).map(of).collect();
+        let job = |known: Option<PathBuf>| Job {
+            is_built: known.is_some(),
+            artifact: known.unwrap_or_else(|| self.new_file()),
+        };
+        known.into_iter().map(job).collect()
     }
 
     /// Times candidates in their order, waiting for the builds that are still to come.
     fn run_all(
         &mut self,
         task: &Arc<Task>,
-        candidates: &[Candidate],
-        known: &[Option<PathBuf>],
-        paths: &[PathBuf],
+        (batch, jobs): (&dyn Batch, &[Job]),
         results: &mut Results,
         each: &mut dyn Each,
     ) -> Result<(), MeasureError> {
         let key = task.key();
-        let mut job = 0;
-        for (place, (candidate, known)) in candidates.iter().zip(known).enumerate() {
+        let mut ahead = 0;
+        for (place, job) in jobs.iter().enumerate() {
             if !each.begins(place) {
                 break;
             }
-            let outcome = match known {
-                Some(path) => self.run(task, &key, candidate, path)?,
-                None => {
-                    job += 1;
-                    let built = results.of(job - 1)?;
-                    self.note(&built);
-                    self.run_built(task, &key, candidate, built, &paths[job - 1])?
+            // While nothing is timed, those that are built next can be made here.
+            let built = results.of(place, || {
+                ahead = ahead.max(place) + 1;
+                let is_there = ahead < jobs.len();
+                if is_there {
+                    batch.candidate(ahead);
                 }
+                is_there
+            })?;
+            self.note(&built);
+            let outcome = match (built, batch.candidate(place)) {
+                (Err(Unbuilt::Missing), _) | (_, None) => {
+                    each.is_missing(place);
+                    continue;
+                }
+                (Err(Unbuilt::Failed(failure)), _) => Outcome::Failed(failure),
+                (Ok(_), Some(candidate)) => self.run_built(task, &key, candidate, job)?,
             };
             self.failures.count(&outcome)?;
             each.ends(place, outcome);
@@ -395,19 +407,17 @@ impl LocalMeasurer {
         task: &Arc<Task>,
         key: &str,
         candidate: &Candidate,
-        built: Built,
-        path: &Path,
+        job: &Job,
     ) -> Result<Outcome, MeasureError> {
-        if let Err(failure) = built {
-            return Ok(Outcome::Failed(failure));
+        let outcome = self.run(task, key, candidate, &job.artifact)?;
+        if !job.is_built {
+            self.put_away(key, candidate, &outcome, job.artifact.clone());
         }
-        let outcome = self.run(task, key, candidate, path)?;
-        self.put_away(key, candidate, &outcome, path.to_path_buf());
         Ok(outcome)
     }
 
     fn note(&mut self, built: &Built) {
-        if let Ok(times) = built {
+        if let Ok(Some(times)) = built {
             self.phases.add("parse", times.parse);
             self.phases.add("codegen", times.codegen);
             self.phases.add("link", times.link);
@@ -423,37 +433,29 @@ impl Measurer for LocalMeasurer {
         candidates: &[Candidate],
     ) -> Result<Vec<Outcome>, MeasureError> {
         let mut outcomes = Vec::with_capacity(candidates.len());
-        self.measure_each(task, candidates, &mut outcomes)?;
+        self.measure_each(task, &candidates, &mut outcomes)?;
         Ok(outcomes)
     }
 
     fn measure_each(
         &mut self,
         task: &Arc<Task>,
-        candidates: &[Candidate],
+        batch: &dyn Batch,
         each: &mut dyn Each,
     ) -> Result<(), MeasureError> {
-        let known = self.known_artifacts(&task.key(), candidates);
-        let missing = candidates.iter().zip(&known).filter(|(_, known)| known.is_none());
-        let missing: Vec<&Candidate> = missing.map(|(candidate, _)| candidate).collect();
-        let paths: Vec<PathBuf> = missing.iter().map(|_| self.new_file()).collect();
-        let jobs: Vec<Job<'_>> = missing
-            .iter()
-            .zip(&paths)
-            .map(|(candidate, output)| Job { candidate, output })
-            .collect();
+        let jobs = self.jobs(&task.key(), batch);
         // Large subgraphs need a builder for their reference.
         let mut builders = std::mem::take(&mut self.builders);
         self.builders.push(Worker::new(self.options.worker.clone()));
         let (next, limit) = (Next::default(), self.options.build_limit);
         let measured = std::thread::scope(|scope| {
-            let mut results = build::start(scope, &mut builders, &jobs, &next, limit);
+            let mut results = build::start(scope, &mut builders, (batch, &jobs), &next, limit);
             if !self.options.overlap {
                 let start = Instant::now();
                 results.wait(jobs.len())?;
                 self.phases.since("wait for builds", start);
             }
-            let measured = self.run_all(task, candidates, &known, &paths, &mut results, each);
+            let measured = self.run_all(task, (batch, &jobs), &mut results, each);
             next.stop();
             measured
         });
