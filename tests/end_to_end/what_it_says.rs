@@ -246,7 +246,7 @@ fn schedules_that_come_with_the_compiler_are_counted_and_named() {
     ok(dir, &["models", "mobilenet_v2", "-o", "."]);
     let machine = ["--threads", "1", "--target-cpu", "x86-64-v3"];
     let compile = [&["compile", "mobilenet_v2.onnx"], &machine[..]].concat();
-    let shipped = "that come with the compiler (tuned on znver3, 1 thread)";
+    let shipped = "that come with the compiler (tuned on x86-64-v3, 1 thread)";
     let said = ok(dir, &compile);
     assert!(said.contains("  schedules: ") && said.contains(shipped), "{said}");
     let report = object(dir, &[&compile[..], &["--json"]].concat());
@@ -258,7 +258,7 @@ fn schedules_that_come_with_the_compiler_are_counted_and_named() {
         ok(dir, &["compile", "mobilenet_v2.onnx", "--target-cpu", "x86-64-v3", "--untuned"]);
     assert!(!untuned.contains("come with the compiler"), "{untuned}");
     let explained = ok(dir, &[&["explain", "mobilenet_v2.onnx"], &machine[..]].concat());
-    let schedule = "  schedule: comes with the compiler; on znver3, 1 thread: ";
+    let schedule = "  schedule: comes with the compiler; on x86-64-v3, 1 thread: ";
     assert!(explained.contains(schedule), "{explained}");
     // Nothing is measured here, so nothing limits anything here, and no list is empty.
     assert!(!explained.contains("limited by") && !explained.contains("rules \n"), "{explained}");
