@@ -2,15 +2,16 @@
 //! it asks for.
 //!
 //! ```text
-//! RECORDS.fleet-0    the secret, then the names of answers that were written down; locked as long
-//!                    as the tuner lives
+//! RECORDS.fleet-0    the secret, then the names and prints of answers that were taken; locked as
+//!                    long as the tuner lives
 //! RECORDS.fleet-1    of a second one that runs at the same time
 //! ```
 //!
 //! An answer repeats what was asked, and the seal over it (an HMAC with SHA-256). So a tuner takes
 //! answers that an earlier life of it asked for, without having written down what it asked; and
 //! nobody can make up an answer to what was never asked. A candidate may be measured twice where
-//! something was killed: the second answer is known by its name, however late it comes.
+//! something was killed: the second answer is known by its name, however late it comes. The first one,
+//! which a tuner that was killed may not have written down, is known by its print.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
@@ -26,10 +27,12 @@ use super::FleetError;
 const SECRET: usize = 32;
 /// Bytes of a block of SHA-256.
 const BLOCK: usize = 64;
-/// Bytes of an answer's name.
+/// Bytes of an answer's name, and of its print.
 const NAME: usize = 16;
-/// Names that are kept.
-const MOST_WRITTEN: usize = 1 << 16;
+/// Bytes of both.
+const LINE: usize = 2 * NAME;
+/// Answers whose names are kept.
+const MOST_TAKEN: usize = 1 << 16;
 /// Tuners that share a file of records at a time, at most.
 const MOST: usize = 64;
 
@@ -39,8 +42,9 @@ pub struct Identity {
     /// A word for subjects.
     pub name: String,
     secret: Vec<u8>,
-    /// Answers that earlier lives have written down, the newest ones.
-    pub(super) written: Vec<u128>,
+    /// Names and prints of answers that earlier lives have taken, the newest ones.
+    pub(super) taken: Vec<(u128, u128)>,
+    path: PathBuf,
     /// Locked as long as the tuner lives; the system lets go of it, whatever ends the tuner.
     file: File,
 }
@@ -62,21 +66,23 @@ impl Identity {
                 Err(TryLockError::Error(e)) => return Err(io(e)),
                 Ok(()) => {}
             }
-            let secret_and_written = read(&mut file).map_err(io)?;
-            let (secret, written) = secret_and_written.ok_or_else(|| {
+            let secret_and_taken = read(&mut file).map_err(io)?;
+            let (secret, taken) = secret_and_taken.ok_or_else(|| {
                 failed("holds no secret of a tuner; remove it, and a new one is made".into())
             })?;
             let name = word(&seal(&secret, &["name"]));
-            return Ok(Identity { name, secret, written, file });
+            return Ok(Identity { name, secret, taken, path, file });
         }
         let reason = format!("{MOST} tuners work for these records already; wait for one to end");
         Err(FleetError::File { path: beside.to_path_buf(), reason })
     }
 
-    /// Keeps the names of answers that are written down.
-    pub(super) fn note(&mut self, answers: &[u128]) -> std::io::Result<()> {
-        let bytes: Vec<u8> = answers.iter().flat_map(|id| id.to_le_bytes()).collect();
-        self.file.write_all(&bytes)
+    /// Keeps the name and the print of an answer, before it is written down.
+    pub(super) fn note(&mut self, name: u128, print: u128) -> Result<(), FleetError> {
+        self.file.write_all(&line(name, print)).map_err(|e| FleetError::File {
+            path: self.path.clone(),
+            reason: format!("names of answers cannot be kept: {e}"),
+        })
     }
 
     /// The seal on what is asked for, 32 digits.
@@ -95,7 +101,7 @@ impl Identity {
 
 /// The secret and the names that the file holds, a new secret where it is empty; none where it is
 /// something else. Afterwards names of answers go to its end.
-fn read(file: &mut File) -> std::io::Result<Option<(Vec<u8>, Vec<u128>)>> {
+fn read(file: &mut File) -> std::io::Result<Option<(Vec<u8>, Taken)>> {
     let mut secret = Vec::new();
     file.read_to_end(&mut secret)?;
     if secret.is_empty() {
@@ -107,18 +113,29 @@ fn read(file: &mut File) -> std::io::Result<Option<(Vec<u8>, Vec<u128>)>> {
     if secret.len() < SECRET {
         return Ok(None);
     }
-    let names = secret.split_off(SECRET);
-    let name = |bytes: &[u8]| u128::from_le_bytes(bytes.try_into().expect("16 bytes"));
-    let mut written: Vec<u128> = names.chunks_exact(NAME).map(name).collect();
-    written.drain(..written.len().saturating_sub(MOST_WRITTEN));
-    // Old names go, and half a name that a killed tuner left.
-    if names.len() != written.len() * NAME {
+    let lines = secret.split_off(SECRET);
+    let number = |bytes: &[u8]| u128::from_le_bytes(bytes.try_into().expect("16 bytes"));
+    let of_line = |line: &[u8]| (number(&line[..NAME]), number(&line[NAME..]));
+    let mut taken: Taken = lines.chunks_exact(LINE).map(of_line).collect();
+    taken.drain(..taken.len().saturating_sub(MOST_TAKEN));
+    // Old lines go, and half a line that a killed tuner left.
+    if lines.len() != taken.len() * LINE {
         file.set_len(SECRET as u64)?;
         file.seek(SeekFrom::End(0))?;
-        let kept: Vec<u8> = written.iter().flat_map(|id| id.to_le_bytes()).collect();
+        let kept: Vec<u8> = taken.iter().flat_map(|&(name, print)| line(name, print)).collect();
         file.write_all(&kept)?;
     }
-    Ok(Some((secret, written)))
+    Ok(Some((secret, taken)))
+}
+
+/// Names and prints of answers.
+type Taken = Vec<(u128, u128)>;
+
+fn line(name: u128, print: u128) -> [u8; LINE] {
+    let mut line = [0; LINE];
+    line[..NAME].copy_from_slice(&name.to_le_bytes());
+    line[NAME..].copy_from_slice(&print.to_le_bytes());
+    line
 }
 
 /// The HMAC of the parts, each with its length before it, as 32 digits.
@@ -169,22 +186,23 @@ mod tests {
         }
         assert!(!second.is_sealed(&["a", "bc"], &seal));
         let mut first = first;
-        first.note(&[7, 8]).unwrap();
+        first.note(7, 1).unwrap();
+        first.note(8, 2).unwrap();
         drop(first);
         let again = Identity::take(&records).unwrap();
         assert_eq!((again.name.clone(), again.seal(&["a", "bc"])), (name, seal));
-        assert_eq!(again.written, [7, 8]);
+        assert_eq!(again.taken, [(7, 1), (8, 2)]);
         drop(again);
         // Half a name, as of a tuner that was killed.
         let path = dir.path().join("r.db.fleet-0");
         let whole = std::fs::read(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() - 3]).unwrap();
         let mut again = Identity::take(&records).unwrap();
-        assert_eq!(again.written, [7]);
-        again.note(&[9]).unwrap();
+        assert_eq!(again.taken, [(7, 1)]);
+        again.note(9, 3).unwrap();
         drop(again);
         let again = Identity::take(&records).unwrap();
-        assert_eq!(again.written, [7, 9]);
+        assert_eq!(again.taken, [(7, 1), (9, 3)]);
         drop((again, second));
         std::fs::write(dir.path().join("r.db.fleet-0"), "something else").unwrap();
         let error = Identity::take(&records).unwrap_err().to_string();

@@ -20,6 +20,7 @@ use ansc_sketch::Task;
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::message::Acker;
 use futures_util::StreamExt;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::FleetError;
 use super::census::{Entry, Member, Role};
@@ -79,7 +80,7 @@ pub struct FleetMeasurer {
     jobs: u64,
     seen: Seen,
     /// Answers that are not written down yet.
-    unwritten: Vec<(u128, Acker)>,
+    unwritten: Vec<Acker>,
     strays: Vec<Record>,
     baselines: HashMap<String, Baseline>,
     places: Vec<Place>,
@@ -109,7 +110,7 @@ impl FleetMeasurer {
         };
         let inbox = road.runtime.wait(Inbox::open(road, &identity.name))?;
         let mut seen = Seen::default();
-        identity.written.iter().for_each(|id| _ = seen.insert(*id));
+        identity.taken.iter().for_each(|&(id, print)| seen.restore(id, print));
         let now = Instant::now();
         let mut measurer = FleetMeasurer {
             crowd: Crowd::new(road, &wanted.kind),
@@ -291,10 +292,12 @@ impl FleetMeasurer {
         };
         // Until the first of two equal ones is written down, none may be lost.
         let id = u128::from_str_radix(&answer.id, 16).unwrap_or_default();
-        self.unwritten.push((id, acker));
-        if !self.seen.insert(id) {
+        self.unwritten.push(acker);
+        let print = xxh3_128(bytes);
+        if !self.seen.insert(id, print) {
             return Ok(());
         }
+        self.identity.note(id, print)?;
         let place = round.and_then(|round| Some((round.answered(&answer.id)?, round)));
         match (&answer.what, place) {
             (What::Outcome(outcome), Some((place, round))) => {
@@ -413,11 +416,9 @@ impl Measurer for FleetMeasurer {
 
     fn recorded(&mut self) -> Result<(), MeasureError> {
         let written = std::mem::take(&mut self.unwritten);
-        let names: Vec<u128> = written.iter().map(|(id, _)| *id).collect();
-        self.identity.note(&names)?;
         let runtime = self.road.runtime.clone();
         runtime.wait(async {
-            for (_, acker) in written {
+            for acker in written {
                 // If that is lost, the answer comes again, and is known then.
                 let _ = acker.ack().await;
             }

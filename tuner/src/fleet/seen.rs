@@ -1,28 +1,44 @@
 //! Which answers were taken already. It forgets the oldest, so that it does not grow.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 const MOST: usize = 1 << 16;
 
 #[derive(Default)]
 pub(super) struct Seen {
     order: VecDeque<u128>,
-    all: HashSet<u128>,
+    /// By name: the print of an answer that an earlier life took, and perhaps did not write down;
+    /// nothing of one that was taken since.
+    all: HashMap<u128, Option<u128>>,
 }
 
 impl Seen {
-    /// Whether it is new.
-    pub(super) fn insert(&mut self, id: u128) -> bool {
-        if !self.all.insert(id) {
-            return false;
+    /// An earlier life took this answer.
+    pub(super) fn restore(&mut self, id: u128, print: u128) {
+        self.keep(id, Some(print));
+    }
+
+    /// Whether the answer is to be taken: a new one, or the one that an earlier life took. Another
+    /// measurement under the same name is not.
+    pub(super) fn insert(&mut self, id: u128, print: u128) -> bool {
+        match self.all.get(&id) {
+            Some(known) if *known != Some(print) => false,
+            _ => {
+                self.keep(id, None);
+                true
+            }
         }
-        self.order.push_back(id);
+    }
+
+    fn keep(&mut self, id: u128, state: Option<u128>) {
+        if self.all.insert(id, state).is_none() {
+            self.order.push_back(id);
+        }
         if self.order.len() > MOST
             && let Some(oldest) = self.order.pop_front()
         {
             self.all.remove(&oldest);
         }
-        true
     }
 }
 
@@ -33,10 +49,20 @@ mod tests {
     #[test]
     fn the_newest_are_known() {
         let mut seen = Seen::default();
-        let mut insert = |n: usize| seen.insert(n as u128);
+        let mut insert = |n: usize| seen.insert(n as u128, 0);
         assert!((0..2 * MOST).all(&mut insert));
         assert!((MOST..2 * MOST).all(|n| !insert(n)));
         assert!(insert(0));
         assert!(seen.all.len() == MOST && seen.order.len() == MOST);
+    }
+
+    /// It may not have been written down before that life ended.
+    #[test]
+    fn what_an_earlier_life_took_is_taken_once_more_and_nothing_else_of_that_name() {
+        let mut seen = Seen::default();
+        seen.restore(1, 10);
+        assert!(!seen.insert(1, 11));
+        assert!(seen.insert(1, 10));
+        assert!(!seen.insert(1, 10) && !seen.insert(1, 11));
     }
 }
