@@ -322,7 +322,7 @@ mod tests {
     }";
 
     /// What is chosen for [`COMPUTE`] if records name a trace of these steps, and whether the trace replays.
-    /// What nobody tuned gets, and these steps after it.
+    /// The trace that nobody tuned, and these steps after it.
     fn chosen(more: &[serde_json::Value]) -> (Chosen, bool) {
         let target = Target::parse("x86-64").unwrap();
         let aim = Aim::Gpu(GpuLimits::default());

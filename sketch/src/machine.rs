@@ -1,4 +1,4 @@
-//! What schedules need to know of a processor.
+//! Facts of a processor that schedules need.
 
 /// A processor, for schedules.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

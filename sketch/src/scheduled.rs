@@ -1,4 +1,4 @@
-//! What a schedule comes to: a program, and its constants in the layouts that it reads.
+//! A program that is scheduled, and its constants in the layouts that it reads.
 
 use crate::packed::Packing;
 use crate::program::Program;

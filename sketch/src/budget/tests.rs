@@ -90,7 +90,7 @@ fn operator(r: &mut StdRng) -> Compute {
     }
 }
 
-/// What nobody tuned gets, and what other decisions make of it.
+/// Programs that nobody tuned, and those that other decisions make.
 #[test]
 fn schedules_always_fit() {
     let random = &mut StdRng::seed_from_u64(1);

@@ -1,5 +1,5 @@
-//! What is known of products and convolutions before they are scheduled: sums that use elements
-//! again.
+//! Facts of products and convolutions, which are sums that use elements again, before they are
+//! scheduled.
 //!
 //! - `operands`: what they read along vectors, and what of that lies in panels;
 //! - `shapes`: register tiles, the one priced lowest first;

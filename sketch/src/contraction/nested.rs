@@ -84,7 +84,7 @@ fn places(at: &[Expr], s: &Stage) -> Option<Vec<usize>> {
     (is_vector && sorted.into_iter().eq(0..s.extents().len())).then_some(axes)
 }
 
-/// What is added to the inner sum alone, if that is the same for all columns.
+/// The addend of the inner sum alone, if it is the same for all columns.
 fn begun(body: &Expr, inner: BufId, vector: usize) -> Option<Expr> {
     let is_inner = |e: &Expr| matches!(e, Expr::Load(b, _) if *b == inner);
     let mut start = None;

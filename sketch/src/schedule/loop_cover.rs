@@ -6,7 +6,7 @@
 //! for i in 0..16 { block s: x[i] = .. }
 //! for i in 0..8 { block s_1: x[i + 13] = .. }
 //! ```
-//! What lies in both loops is computed twice. So blocks under the loop only assign, and none of
+//! Elements of both loops are computed twice. So blocks under the loop only assign, and none of
 //! them reads what one of them writes.
 
 use std::collections::BTreeSet;

@@ -116,7 +116,8 @@ pub(crate) fn run(
     all.into_iter().try_for_each(|scheduled| computes(scheduled, inputs, &constant, &expected))
 }
 
-/// What nobody tuned gets, and what rules make: by their first candidates, and by some others.
+/// The program that nobody tuned, and those that rules make: by their first candidates, and by
+/// some others.
 fn schedules(compute: &Compute, constant: &[bool], machine: &Machine) -> Vec<Scheduled> {
     let task = Arc::new(Task {
         name: "k".into(),

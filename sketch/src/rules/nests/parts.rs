@@ -96,7 +96,8 @@ impl Part {
                 let terms = *terms;
                 let folded = usize::from(matches!(self.kind, Kind::Partial { .. }));
                 let loops = r.get_loops(self.last)?;
-                let own = &loops[loops.len() - folded - self.own..loops.len() - folded];
+                let spatial = &loops[..loops.len().saturating_sub(folded)];
+                let own = innermost(spatial, self.own)?;
                 match own.last().copied().or(row) {
                     Some(l) => r.compute_at(terms, l),
                     None => Ok(()),
@@ -128,7 +129,7 @@ impl Part {
         match &self.kind {
             Kind::Whole => {
                 let loops = nests.recorder.get_loops(self.last)?;
-                let own = &loops[loops.len() - self.own..];
+                let own = innermost(&loops, self.own)?;
                 own.last().map_or(Ok(()), |&last| in_vectors(nests, last, self.lanes).map(drop))
             }
             Kind::Points { .. } => Ok(()),
@@ -182,6 +183,10 @@ fn partial(
     lanes: usize,
 ) -> Result<(), StepError> {
     let r = &mut nests.recorder;
+    // Axes of one element have no loop where the block was moved.
+    if r.reduced(terms)? != reduced {
+        return Err(StepError::Unfit);
+    }
     let loops = r.get_loops(terms)?;
     let inner = loops[loops.len() - 2];
     let first = loops[loops.len() - 1 - reduced];
@@ -189,6 +194,12 @@ fn partial(
     written_out(nests, &parts)?;
     nests.recorder.decompose_reduction(terms, first)?;
     nests.recorder.peel_terms(terms, inner, Rest::Pieces)
+}
+
+/// The last so many loops. Axes of one element have no loop where a block was moved.
+fn innermost(loops: &[LoopVar], count: usize) -> Result<&[LoopVar], StepError> {
+    let first = loops.len().checked_sub(count).ok_or(StepError::Unfit)?;
+    Ok(&loops[first..])
 }
 
 /// Vectors that are written out.

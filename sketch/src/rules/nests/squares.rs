@@ -22,7 +22,7 @@ use crate::schedule::Rest;
 use crate::trace::{LoopVar, Number, StepError};
 use crate::walk::{self, PARALLEL_ITERATIONS, is_worthwhile, merged};
 
-/// What a run of squares writes to, at most.
+/// Bytes that a run of squares writes to, at most.
 const RUN_BYTES: usize = 64 << 10;
 /// Longer runs gain nothing.
 const LONGEST: usize = 16;
@@ -85,7 +85,7 @@ struct Squares {
     run: Number,
 }
 
-/// A part of an axis that is sides of squares; or these and one element more, where it is not whole.
+/// A part of an axis that is sides of squares; or these and one element more, if it is not whole.
 struct Part {
     l: LoopVar,
     side: usize,

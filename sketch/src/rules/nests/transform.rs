@@ -205,7 +205,7 @@ mod tests {
                 let task = task(&text.replace("f32[40]", &format!("f32[{columns}]")));
                 let (sketch, made) = sketches(&task, None).swap_remove(0);
                 assert_eq!(sketch.rules, ["transform"]);
-                // What stands between the stages is in registers.
+                // Elements between the stages are in registers.
                 let between = made.program.buffers.iter().filter(|b| b.scope == Scope::Local);
                 assert_ne!(between.count(), 0, "{}", made.program);
                 compare_scheduled(&task.compute, &made).unwrap();
