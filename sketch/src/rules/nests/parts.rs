@@ -183,13 +183,9 @@ fn partial(
     lanes: usize,
 ) -> Result<(), StepError> {
     let r = &mut nests.recorder;
-    // Axes of one element have no loop where the block was moved.
-    if r.reduced(terms)? != reduced {
-        return Err(StepError::Unfit);
-    }
     let loops = r.get_loops(terms)?;
-    let inner = loops[loops.len() - 2];
-    let first = loops[loops.len() - 1 - reduced];
+    let inner = innermost(&loops, 2)?[0];
+    let first = innermost(&loops, 1 + reduced)?[0];
     let parts = r.split(loops[loops.len() - 1], &[0.into(), lanes.into()])?;
     written_out(nests, &parts)?;
     nests.recorder.decompose_reduction(terms, first)?;
