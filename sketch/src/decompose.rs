@@ -116,8 +116,10 @@ pub(crate) fn init_nest(
         .collect();
     let reduced: BTreeSet<VarId> =
         block.iters.iter().filter(|i| i.kind == IterKind::Reduce).map(|i| i.var).collect();
-    let of_reduction =
-        |e: &Expr| e.vars().iter().any(|v| reduced.contains(v) || dropped.contains(v));
+    // A loop that results and terms share is a loop of this nest, too: its guard stays.
+    let is_gone =
+        |v: &VarId| reduced.contains(v) || dropped.contains(v) && !renamed.contains_key(v);
+    let of_reduction = |e: &Expr| e.vars().iter().any(is_gone);
     let predicate = block.predicate.iter().flat_map(|p| tree::conjuncts(p));
     let predicate = tree::conjunction(predicate.filter(|p| !of_reduction(p)).map(rename));
     let indices = dst.indices.iter().map(rename).collect();
