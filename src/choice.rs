@@ -190,7 +190,7 @@ impl Schedules {
         }
     }
 
-    /// A trace that does not replay, which one of another version may not, gives way to the untuned schedule.
+    /// A trace that does not replay, as one of another version may, gives way to the untuned one.
     pub(crate) fn of(
         &self,
         name: &str,

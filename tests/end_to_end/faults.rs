@@ -112,7 +112,8 @@ fn one_that_never_ends_is_ended() {
     assert!(measurer.measure(&fine, &[good]).unwrap()[0].seconds().is_some());
 }
 
-/// A large subgraph's reference is what the untuned schedule computes, and candidates are held against it.
+/// The untuned schedule computes the reference of a large subgraph, against which candidates are
+/// held.
 #[test]
 fn large_subgraphs_are_compared_with_the_scheduled() {
     let text = "compute(in0: f32[32, 48], in1: f32[48, 40]) -> y {

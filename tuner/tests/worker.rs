@@ -197,7 +197,8 @@ impl Each for Noted {
     }
 }
 
-/// What cannot be made is told, is no failure, and is neither built nor timed, also where its artifact is known.
+/// A candidate that cannot be made is told, is no failure, and is neither built nor timed, also
+/// where its artifact is known.
 #[test]
 fn a_candidate_that_cannot_be_made_is_missing() {
     let (task, candidates) = candidates(4);
@@ -223,7 +224,8 @@ fn a_candidate_that_cannot_be_made_is_missing() {
     assert_eq!(measure(&[]), expected(&[]));
 }
 
-/// While a candidate is waited for, those after it are made: the builder alone would not have come so far.
+/// While the measurer waits for a candidate, it makes those after it: the builder alone would not
+/// have come so far.
 #[test]
 fn who_waits_makes_candidates() {
     let (task, candidates) = candidates(8);

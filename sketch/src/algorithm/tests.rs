@@ -468,7 +468,8 @@ fn bytes(ty: &TensorType, seed: u64) -> Tensor {
     }
 }
 
-/// The rewritten subgraph gives the same bits, as an expression and by the untuned schedule of several machines.
+/// The rewritten subgraph gives the same bits, as an expression and by untuned schedules of several
+/// machines.
 fn check_dot4(text: &str) {
     let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let inputs: Vec<Tensor> =

@@ -1,7 +1,7 @@
 //! Operands that a tiled reduction reads along its vector axis.
 //!
-//! An operand that varies along the vector axis and no row is a *panel operand*: it is the weight of
-//! a convolution or the right side of a product. It is packed so that a tile reads it front to back.
+//! An operand that varies along the vector axis and no row is a *panel operand*: the weight of a
+//! convolution, or the right side of a product. It is packed so that a tile reads it front to back.
 
 use std::collections::BTreeSet;
 

@@ -216,7 +216,7 @@ instructions! { r:
     LoopPartition loop_partition(target: LoopVar, points: Vec<usize>)
         -> out: Vec<LoopVar> [points.len() + 1]
         => r.on_loop(*target, |s, l| s.loop_partition(l, points));
-    /// Parts a loop into whole lengths and its last iterations, some of which the first part has, too.
+    /// Parts a loop into whole lengths and its last iterations, some of which the first part has.
     LoopCover loop_cover(target: LoopVar, length: usize, last: usize) -> out: Vec<LoopVar> [2]
         => r.on_loop(*target, |s, l| s.loop_cover(l, *length, *last)).map(|parts| parts.to_vec());
     /// Parts what runs beyond an inexact split from what does not, so that nothing is guarded.

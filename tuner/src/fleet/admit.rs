@@ -37,7 +37,7 @@ const KEPT: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Admitted {
     pub(super) job: Job,
-    /// Of the message.
+    /// Length of the message.
     pub(super) bytes: usize,
     pub(super) candidate: Arc<Promise>,
     /// It was replayed, and is what it promises.

@@ -10,8 +10,8 @@
 //! An answer repeats what was asked, and the seal over it (an HMAC with SHA-256). So a tuner takes
 //! answers that an earlier life of it asked for, without having written down what it asked; and
 //! nobody can make up an answer to what was never asked. A candidate may be measured twice where
-//! something was killed: the second answer is known by its name, however late it comes. The first one,
-//! which a tuner that was killed may not have written down, is known by its print.
+//! something was killed: the second answer is known by its name, however late it comes. The first
+//! one, which a tuner that was killed may not have written down, is known by its print.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};

@@ -4,8 +4,8 @@
 //! trace, program 00d1.. --first need: replay, compare--> candidate, or why it is refused
 //! ```
 //!
-//! Nothing of it is built or run before it is replayed. A replay happens once, wherever it is needed
-//! first.
+//! Nothing of it is built or run before it is replayed. A replay happens once, wherever it is
+//! needed first.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -73,7 +73,7 @@ impl Promise {
     }
 }
 
-/// What is measured in one go.
+/// Candidates that are measured in one go.
 pub(super) struct Promises(pub(super) Vec<Arc<Promise>>);
 
 impl Batch for Promises {

@@ -159,7 +159,8 @@ impl Lab<'_> {
         Ok(Comparison::new(task, options, size, untuned, done))
     }
 
-    /// The untuned schedule, which is measured first whatever the space is: the measurer holds all others against it.
+    /// The untuned schedule, which is measured first whatever the space is: the measurer holds all
+    /// others against it.
     fn untuned(
         &mut self,
         task: &Arc<Task>,

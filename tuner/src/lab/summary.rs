@@ -25,7 +25,7 @@ pub struct Comparison {
     pub target: String,
     /// Threads that candidates ran on.
     pub threads: usize,
-    /// Of the untuned schedule.
+    /// Seconds that the untuned schedule takes.
     pub untuned_seconds: Option<f64>,
     /// In the order that was asked for.
     pub strategies: Vec<StrategySummary>,

@@ -49,7 +49,7 @@ pub struct Machine {
     pub models: Vec<Model>,
     /// Of all tasks, each once.
     pub best_seconds: f64,
-    /// Of the tasks whose untuned schedule was measured: with it, and at best.
+    /// Times of the tasks whose untuned schedule was measured: with it, and at best.
     pub compared: Option<Compared>,
     /// The slowest at best first.
     pub tasks: Vec<Task>,

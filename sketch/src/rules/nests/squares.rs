@@ -186,8 +186,8 @@ pub(super) fn is_transposed(compute: &Compute, machine: &Machine, s: &Stage) -> 
     crossing(compute, machine, s).is_some()
 }
 
-/// The axes of the stage as groups that are walked as one, and which of these an operand walks last,
-/// other than the last one. Both are at least a vector long.
+/// The axes of the stage as groups that are walked as one, and which of these an operand walks
+/// last, other than the last one. Both are at least a vector long.
 fn crossing(compute: &Compute, machine: &Machine, s: &Stage) -> Option<(Vec<Range<usize>>, usize)> {
     if s.reduce.is_some() || s.body.any(&mut |e| matches!(e, Expr::Select(..))) {
         return None;

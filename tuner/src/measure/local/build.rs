@@ -108,8 +108,8 @@ fn no_builder() -> MeasureError {
     MeasureError::Worker(std::io::Error::other("no thread can be started that waits for one"))
 }
 
-/// Starts building a batch on as many of the `builders` as there is work, and threads, for. There is
-/// a job for each of its places.
+/// Starts building a batch on as many of the `builders` as there is work, and threads, for. There
+/// is a job for each of its places.
 pub(super) fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     builders: &'env mut [Worker],
@@ -140,7 +140,8 @@ pub(super) fn start<'scope, 'env>(
     Results { receiver, early: BTreeMap::new() }
 }
 
-/// What becomes of one place of a batch. An error of the outer result is the machine's.
+/// Builds one place of a batch, or tells why it has none. An error of the outer result is the
+/// machine's.
 fn make(
     worker: &mut Worker,
     candidate: Option<&Candidate>,

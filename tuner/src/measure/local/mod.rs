@@ -6,9 +6,9 @@
 //! - A candidate that becomes the best of its task is timed again, and compared with the subgraph computed
 //!   by definition; what differs is no candidate.
 //! - A subgraph of very many operations is not interpreted as a whole: the reference is what the kernel of the
-//!   untuned schedule computes, after elements of its results were compared with the definition. A candidate
-//!   that differs from the untuned schedule anywhere is refused; to pass, both would have to be wrong in the same
-//!   places, by the same amounts, and nowhere where was looked.
+//!   untuned schedule computes, after elements of its results were compared with the definition. A
+//!   candidate that differs from the untuned schedule anywhere is refused; to pass, both would
+//!   have to be wrong in the same places, by the same amounts, and nowhere where was looked.
 //! - In a large network constants come from memory in every run, and not from the caches in which the run before left
 //!   them: they can be taken out of there before each run.
 //! - Times are relative to a fixed one: the first candidate of a task is run in turns with every other one, and what

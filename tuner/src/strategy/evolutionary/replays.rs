@@ -1,8 +1,8 @@
 //! Points of a round that need not be made again.
 //!
 //! Children of the same parents often have the same decisions, and what they make is looked up. Decisions that do not
-//! depend on the program, such as lengths of vectors, are drawn beforehand, so that they can be looked
-//! up, too.
+//! depend on the program, as lengths of vectors, are drawn beforehand, so that they can be
+//! looked up, too.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -40,8 +40,8 @@ pub(super) struct Panel {
     elements: usize,
 }
 
-/// All of the stage, which is made of `members`. An operand that is no box of its buffer stays where
-/// it is. Short rows that a slice made are as good as panels, and in the cache.
+/// All of the stage, which is made of `members`. An operand that is no box of its buffer stays
+/// where it is. Short rows that a slice made are as good as panels, and in the cache.
 pub(super) fn all(
     nests: &Nests,
     (s, members): (&Stage, &[usize]),
