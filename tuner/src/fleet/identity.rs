@@ -2,8 +2,9 @@
 //! it asks for.
 //!
 //! ```text
-//! RECORDS.fleet-0    the secret, then the names and prints of answers that were taken; locked as
-//!                    long as the tuner lives
+//! RECORDS.fleet-0    the secret, then a line for each answer that was taken, with its name and its
+//!                    print, and one for each that was written down; locked as long as the tuner
+//!                    lives
 //! RECORDS.fleet-1    of a second one that runs at the same time
 //! ```
 //!
@@ -11,7 +12,7 @@
 //! answers that an earlier life of it asked for, without having written down what it asked; and
 //! nobody can make up an answer to what was never asked. A candidate may be measured twice where
 //! something was killed: the second answer is known by its name, however late it comes. The first
-//! one, which a tuner that was killed may not have written down, is known by its print.
+//! one, which a tuner that was killed took and perhaps did not write down, is known by its print.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
@@ -31,10 +32,19 @@ const BLOCK: usize = 64;
 const NAME: usize = 16;
 /// Bytes of both.
 const LINE: usize = 2 * NAME;
-/// Answers whose names are kept.
-const MOST_TAKEN: usize = 1 << 16;
+/// Lines that are kept: two of an answer.
+const MOST_LINES: usize = 1 << 17;
 /// Tuners that share a file of records at a time, at most.
 const MOST: usize = 64;
+
+/// What a tuner keeps of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Note {
+    /// The answer `name` was taken, and is not written down yet.
+    Taken { name: u128, print: u128 },
+    /// The answer of that name is written down.
+    Written(u128),
+}
 
 /// The name and the secret of a tuner.
 #[derive(Debug)]
@@ -42,8 +52,8 @@ pub struct Identity {
     /// A word for subjects.
     pub name: String,
     secret: Vec<u8>,
-    /// Names and prints of answers that earlier lives have taken, the newest ones.
-    pub(super) taken: Vec<(u128, u128)>,
+    /// What earlier lives noted, the newest of it.
+    pub(super) earlier: Vec<Note>,
     path: PathBuf,
     /// Locked as long as the tuner lives; the system lets go of it, whatever ends the tuner.
     file: File,
@@ -66,20 +76,21 @@ impl Identity {
                 Err(TryLockError::Error(e)) => return Err(io(e)),
                 Ok(()) => {}
             }
-            let secret_and_taken = read(&mut file).map_err(io)?;
-            let (secret, taken) = secret_and_taken.ok_or_else(|| {
+            let secret_and_earlier = read(&mut file).map_err(io)?;
+            let (secret, earlier) = secret_and_earlier.ok_or_else(|| {
                 failed("holds no secret of a tuner; remove it, and a new one is made".into())
             })?;
             let name = word(&seal(&secret, &["name"]));
-            return Ok(Identity { name, secret, taken, path, file });
+            return Ok(Identity { name, secret, earlier, path, file });
         }
         let reason = format!("{MOST} tuners work for these records already; wait for one to end");
         Err(FleetError::File { path: beside.to_path_buf(), reason })
     }
 
-    /// Keeps the name and the print of an answer, before it is written down.
-    pub(super) fn note(&mut self, name: u128, print: u128) -> Result<(), FleetError> {
-        self.file.write_all(&line(name, print)).map_err(|e| FleetError::File {
+    /// Keeps what became of answers.
+    pub(super) fn note(&mut self, notes: &[Note]) -> Result<(), FleetError> {
+        let bytes: Vec<u8> = notes.iter().flat_map(|note| note.line()).collect();
+        self.file.write_all(&bytes).map_err(|e| FleetError::File {
             path: self.path.clone(),
             reason: format!("names of answers cannot be kept: {e}"),
         })
@@ -101,7 +112,7 @@ impl Identity {
 
 /// The secret and the names that the file holds, a new secret where it is empty; none where it is
 /// something else. Afterwards names of answers go to its end.
-fn read(file: &mut File) -> std::io::Result<Option<(Vec<u8>, Taken)>> {
+fn read(file: &mut File) -> std::io::Result<Option<(Vec<u8>, Vec<Note>)>> {
     let mut secret = Vec::new();
     file.read_to_end(&mut secret)?;
     if secret.is_empty() {
@@ -114,28 +125,38 @@ fn read(file: &mut File) -> std::io::Result<Option<(Vec<u8>, Taken)>> {
         return Ok(None);
     }
     let lines = secret.split_off(SECRET);
-    let number = |bytes: &[u8]| u128::from_le_bytes(bytes.try_into().expect("16 bytes"));
-    let of_line = |line: &[u8]| (number(&line[..NAME]), number(&line[NAME..]));
-    let mut taken: Taken = lines.chunks_exact(LINE).map(of_line).collect();
-    taken.drain(..taken.len().saturating_sub(MOST_TAKEN));
+    let mut notes: Vec<Note> = lines.chunks_exact(LINE).map(Note::of_line).collect();
+    notes.drain(..notes.len().saturating_sub(MOST_LINES));
     // Old lines go, and half a line that a killed tuner left.
-    if lines.len() != taken.len() * LINE {
+    if lines.len() != notes.len() * LINE {
         file.set_len(SECRET as u64)?;
         file.seek(SeekFrom::End(0))?;
-        let kept: Vec<u8> = taken.iter().flat_map(|&(name, print)| line(name, print)).collect();
+        let kept: Vec<u8> = notes.iter().flat_map(|note| note.line()).collect();
         file.write_all(&kept)?;
     }
-    Ok(Some((secret, taken)))
+    Ok(Some((secret, notes)))
 }
 
-/// Names and prints of answers.
-type Taken = Vec<(u128, u128)>;
+impl Note {
+    /// The name and the print; no print, which is 0, where the answer is written down.
+    fn line(&self) -> [u8; LINE] {
+        let (name, print) = match *self {
+            Note::Taken { name, print } => (name, print),
+            Note::Written(name) => (name, 0),
+        };
+        let mut line = [0; LINE];
+        line[..NAME].copy_from_slice(&name.to_le_bytes());
+        line[NAME..].copy_from_slice(&print.to_le_bytes());
+        line
+    }
 
-fn line(name: u128, print: u128) -> [u8; LINE] {
-    let mut line = [0; LINE];
-    line[..NAME].copy_from_slice(&name.to_le_bytes());
-    line[NAME..].copy_from_slice(&print.to_le_bytes());
-    line
+    fn of_line(line: &[u8]) -> Note {
+        let number = |bytes: &[u8]| u128::from_le_bytes(bytes.try_into().expect("16 bytes"));
+        match (number(&line[..NAME]), number(&line[NAME..])) {
+            (name, 0) => Note::Written(name),
+            (name, print) => Note::Taken { name, print },
+        }
+    }
 }
 
 /// The HMAC of the parts, each with its length before it, as 32 digits.
@@ -186,23 +207,24 @@ mod tests {
         }
         assert!(!second.is_sealed(&["a", "bc"], &seal));
         let mut first = first;
-        first.note(7, 1).unwrap();
-        first.note(8, 2).unwrap();
+        let taken = |name, print| Note::Taken { name, print };
+        first.note(&[taken(7, 1), Note::Written(7)]).unwrap();
+        first.note(&[taken(8, 2)]).unwrap();
         drop(first);
         let again = Identity::take(&records).unwrap();
         assert_eq!((again.name.clone(), again.seal(&["a", "bc"])), (name, seal));
-        assert_eq!(again.taken, [(7, 1), (8, 2)]);
+        assert_eq!(again.earlier, [taken(7, 1), Note::Written(7), taken(8, 2)]);
         drop(again);
         // Half a name, as of a tuner that was killed.
         let path = dir.path().join("r.db.fleet-0");
         let whole = std::fs::read(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() - 3]).unwrap();
         let mut again = Identity::take(&records).unwrap();
-        assert_eq!(again.taken, [(7, 1)]);
-        again.note(9, 3).unwrap();
+        assert_eq!(again.earlier, [taken(7, 1), Note::Written(7)]);
+        again.note(&[taken(9, 3)]).unwrap();
         drop(again);
         let again = Identity::take(&records).unwrap();
-        assert_eq!(again.taken, [(7, 1), (9, 3)]);
+        assert_eq!(again.earlier, [taken(7, 1), Note::Written(7), taken(9, 3)]);
         drop((again, second));
         std::fs::write(dir.path().join("r.db.fleet-0"), "something else").unwrap();
         let error = Identity::take(&records).unwrap_err().to_string();

@@ -25,7 +25,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::FleetError;
 use super::census::{Entry, Member, Role};
 use super::crowd::Crowd;
-use super::identity::{Identity, random_word};
+use super::identity::{Identity, Note, random_word};
 use super::inbox::Inbox;
 use super::kind::Kind;
 use super::road::{JOBS, Road, jobs_of};
@@ -79,8 +79,10 @@ pub struct FleetMeasurer {
     session: String,
     jobs: u64,
     seen: Seen,
-    /// Answers that are not written down yet.
+    /// Answers that are not written down yet, and those that came again.
     unwritten: Vec<Acker>,
+    /// Names of answers that are not written down yet.
+    taken: Vec<u128>,
     strays: Vec<Record>,
     baselines: HashMap<String, Baseline>,
     places: Vec<Place>,
@@ -110,7 +112,7 @@ impl FleetMeasurer {
         };
         let inbox = road.runtime.wait(Inbox::open(road, &identity.name))?;
         let mut seen = Seen::default();
-        identity.taken.iter().for_each(|&(id, print)| seen.restore(id, print));
+        identity.earlier.iter().for_each(|&note| seen.restore(note));
         let now = Instant::now();
         let mut measurer = FleetMeasurer {
             crowd: Crowd::new(road, &wanted.kind),
@@ -123,6 +125,7 @@ impl FleetMeasurer {
             jobs: 0,
             seen,
             unwritten: vec![],
+            taken: vec![],
             strays: vec![],
             baselines: HashMap::new(),
             places: vec![],
@@ -291,13 +294,14 @@ impl FleetMeasurer {
             }
         };
         // Until the first of two equal ones is written down, none may be lost.
-        let id = u128::from_str_radix(&answer.id, 16).unwrap_or_default();
+        let name = u128::from_str_radix(&answer.id, 16).unwrap_or_default();
         self.unwritten.push(acker);
         let print = xxh3_128(bytes);
-        if !self.seen.insert(id, print) {
+        if !self.seen.insert(name, print) {
             return Ok(());
         }
-        self.identity.note(id, print)?;
+        self.identity.note(&[Note::Taken { name, print }])?;
+        self.taken.push(name);
         let place = round.and_then(|round| Some((round.answered(&answer.id)?, round)));
         match (&answer.what, place) {
             (What::Outcome(outcome), Some((place, round))) => {
@@ -415,6 +419,8 @@ impl Measurer for FleetMeasurer {
     }
 
     fn recorded(&mut self) -> Result<(), MeasureError> {
+        let notes: Vec<Note> = self.taken.drain(..).map(Note::Written).collect();
+        self.identity.note(&notes)?;
         let written = std::mem::take(&mut self.unwritten);
         let runtime = self.road.runtime.clone();
         runtime.wait(async {

@@ -2,24 +2,29 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::identity::Note;
+
 const MOST: usize = 1 << 16;
 
 #[derive(Default)]
 pub(super) struct Seen {
     order: VecDeque<u128>,
     /// By name: the print of an answer that an earlier life took, and perhaps did not write down;
-    /// nothing of one that was taken since.
+    /// nothing of one that was taken or written down since.
     all: HashMap<u128, Option<u128>>,
 }
 
 impl Seen {
-    /// An earlier life took this answer.
-    pub(super) fn restore(&mut self, id: u128, print: u128) {
-        self.keep(id, Some(print));
+    /// What an earlier life noted of an answer.
+    pub(super) fn restore(&mut self, note: Note) {
+        match note {
+            Note::Taken { name, print } => self.keep(name, Some(print)),
+            Note::Written(name) => self.keep(name, None),
+        }
     }
 
-    /// Whether the answer is to be taken: a new one, or the one that an earlier life took. Another
-    /// measurement under the same name is not.
+    /// Whether the answer is to be taken: a new one, or the one that an earlier life took and did
+    /// not write down. Another measurement under the same name is not.
     pub(super) fn insert(&mut self, id: u128, print: u128) -> bool {
         match self.all.get(&id) {
             Some(known) if *known != Some(print) => false,
@@ -60,9 +65,17 @@ mod tests {
     #[test]
     fn what_an_earlier_life_took_is_taken_once_more_and_nothing_else_of_that_name() {
         let mut seen = Seen::default();
-        seen.restore(1, 10);
+        seen.restore(Note::Taken { name: 1, print: 10 });
         assert!(!seen.insert(1, 11));
         assert!(seen.insert(1, 10));
         assert!(!seen.insert(1, 10) && !seen.insert(1, 11));
+    }
+
+    #[test]
+    fn what_an_earlier_life_wrote_down_is_not_taken_again() {
+        let mut seen = Seen::default();
+        seen.restore(Note::Taken { name: 1, print: 10 });
+        seen.restore(Note::Written(1));
+        assert!(!seen.insert(1, 10));
     }
 }
