@@ -10,7 +10,7 @@ use ansc_sketch::algorithm::{Algorithm, Sums};
 use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
 use ansc_sketch::packed::Packing;
 use ansc_sketch::trace::Unfit;
-use ansc_sketch::{Machine, Scheduled};
+use ansc_sketch::{Choice, Machine, Scheduled};
 use ansc_sketch::{Program, Task, Trace, finish};
 use ansc_tuner::Records;
 use ansc_tuner::candidate::Candidate;
@@ -225,13 +225,12 @@ impl Schedules {
     }
 
     fn default(&self, task: &Task) -> (Scheduled, Option<Tuning>, Option<Algorithm>) {
-        let preferred = task.preferred();
-        let scheduled = task.scheduled_as(preferred);
-        if self.allows(&scheduled) {
-            return (scheduled, None, preferred);
+        let choice = task.choice();
+        let allowed = choice.filter(|choice| self.allows(&choice.scheduled));
+        match allowed.or_else(|| task.small_choice()) {
+            Some(Choice { by, scheduled, .. }) => (scheduled, None, by),
+            None => (task.scheduled(), None, None),
         }
-        let small = task.preferred_small();
-        (task.scheduled_as(small), None, small)
     }
 
     fn allows(&self, scheduled: &Scheduled) -> bool {

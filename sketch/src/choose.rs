@@ -25,6 +25,22 @@ pub(crate) fn untuned(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch
     }
 }
 
+/// What a kernel gets that nobody tuned.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice {
+    /// None if it is computed as the expression says.
+    pub by: Option<Algorithm>,
+    /// The sketch, with its decisions.
+    pub sketch: Sketch,
+    /// The program.
+    pub scheduled: Scheduled,
+}
+
+/// The schedule that nobody tuned, as a choice.
+pub(crate) fn by(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Choice> {
+    untuned(task, by).map(|(sketch, scheduled)| Choice { by, sketch, scheduled })
+}
+
 /// The sketch that rules make of the task. Slices pay by the bytes that they save, so that they are
 /// taken unless another sketch is clearly cheaper.
 fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch, Scheduled)> {
@@ -51,14 +67,13 @@ fn first_or_cheaper(
 }
 
 /// The algorithm with the cheapest program, if that is clearly cheaper than that of the expression.
-pub(crate) fn cheapest_of(task: &Arc<Task>, algorithms: &[Algorithm]) -> Option<Algorithm> {
-    let price = |by| {
-        let (_, scheduled) = untuned(task, by)?;
-        Some(price::cycles(&scheduled.program, &task.machine))
-    };
-    let made = algorithms.iter().filter_map(|&a| Some((a, price(Some(a))?)));
-    let (best, least) = made.min_by(|a, b| a.1.total_cmp(&b.1))?;
-    (least < CLEARLY * price(None)?).then_some(best)
+pub(crate) fn cheapest_of(task: &Arc<Task>, algorithms: &[Algorithm]) -> Option<Choice> {
+    let price = |choice: &Choice| price::cycles(&choice.scheduled.program, &task.machine);
+    let direct = by(task, None)?;
+    let made = algorithms.iter().filter_map(|&algorithm| by(task, Some(algorithm)));
+    let best = made.min_by(|a, b| price(a).total_cmp(&price(b)));
+    let is_cheaper = |best: &Choice| price(best) < CLEARLY * price(&direct);
+    Some(best.filter(is_cheaper).unwrap_or(direct))
 }
 
 /// The product in tiles of a unit for matrices: none if there is no such unit or product, or if its

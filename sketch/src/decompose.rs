@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::{Combiner, Expr, Scalar, VarId};
 
-use crate::program::{Access, Block, Body, For, ForKind, Iter, IterKind, Program, Stmt};
+use crate::program::{Access, Block, Body, For, ForKind, Iter, IterKind, Program, Shared, Stmt};
 use crate::tree;
 
 /// The depth of the outermost loop above the block at `path` that a reduction iterator depends on;
@@ -125,5 +125,5 @@ pub(crate) fn init_nest(
     let indices = dst.indices.iter().map(rename).collect();
     let dst = Access { buffer: dst.buffer, indices };
     let body = Body::Assign { dst, value: Expr::Const(value) };
-    tree::nest(loops, vec![Stmt::Block(Box::new(Block { name, iters, predicate, body }))])
+    tree::nest(loops, vec![Stmt::Block(Shared::new(Block { name, iters, predicate, body }))])
 }

@@ -15,7 +15,7 @@ pub(crate) fn of(program: &Program, terms: &[bool]) -> u64 {
     let vars = vec![None; program.vars.len()];
     let mut walk = Walk { bytes: Vec::with_capacity(4096), vars, next: 0, terms };
     walk.number(program.buffers.len());
-    for buffer in &program.buffers {
+    for buffer in program.buffers.iter() {
         walk.text(buffer.ty.dtype.name());
         walk.numbers(&buffer.ty.shape);
         walk.tag(scope(buffer.scope));

@@ -18,7 +18,7 @@ use ansc_graph::{BufId, Combiner, Compute, Expr, Stage, TensorType, VarId};
 use ansc_runtime::DType;
 
 use crate::program::{
-    Access, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt,
+    Access, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Shared, Stmt,
 };
 
 /// The naive program that computes `compute`. `compute` is well-formed (see the graph's verifier).
@@ -40,13 +40,7 @@ struct Lowering {
 
 impl Lowering {
     fn new(name: &str, compute: &Compute) -> Lowering {
-        let program = Program {
-            name: name.into(),
-            buffers: vec![],
-            params: vec![],
-            vars: vec![],
-            body: vec![],
-        };
+        let program = Program::new(name);
         let mut lowering = Lowering { program, names: BTreeSet::new() };
         for (index, ty) in compute.inputs.iter().enumerate() {
             let id = lowering.buffer(&format!("in{index}"), ty.clone(), Scope::Input);
@@ -124,9 +118,9 @@ impl Lowering {
     }
 
     fn push(&mut self, loops: Vec<(VarId, usize)>, block: Block) {
-        let nest = loops.into_iter().rev().fold(Stmt::Block(Box::new(block)), |body, l| {
+        let nest = loops.into_iter().rev().fold(Stmt::Block(Shared::new(block)), |body, l| {
             let (var, extent) = l;
-            Stmt::For(Box::new(For { var, extent, kind: ForKind::Serial, body: vec![body] }))
+            Stmt::For(Shared::new(For { var, extent, kind: ForKind::Serial, body: vec![body] }))
         });
         self.program.body.push(nest);
     }

@@ -31,7 +31,10 @@
 //! - Every index that is evaluated under its predicates and selects is in bounds.
 
 mod code_hash;
+mod shared;
 pub mod verify;
+
+pub use shared::Shared;
 
 use ansc_graph::{BufId, Combiner, Expr, TensorType, VarId};
 
@@ -43,11 +46,11 @@ pub struct Program {
     /// The kernel's name, from which those of functions are made.
     pub name: String,
     /// `BufId` indexes this.
-    pub buffers: Vec<Buffer>,
+    pub buffers: Shared<Vec<Buffer>>,
     /// Inputs, then outputs: the arguments of the kernel, in the order of the `Compute`.
     pub params: Vec<BufId>,
     /// `VarId` indexes this: the name of each variable, loops and block iterators alike.
-    pub vars: Vec<String>,
+    pub vars: Shared<Vec<String>>,
     /// Statements that run one after another.
     pub body: Vec<Stmt>,
 }
@@ -116,9 +119,9 @@ impl Scope {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stmt {
     /// Repeats statements.
-    For(Box<For>),
+    For(Shared<For>),
     /// Executes a body once.
-    Block(Box<Block>),
+    Block(Shared<Block>),
 }
 
 /// `for var in 0..extent`.
@@ -275,6 +278,17 @@ impl ForKind {
 }
 
 impl Program {
+    /// A program that does nothing.
+    pub fn new(name: &str) -> Program {
+        Program {
+            name: name.into(),
+            buffers: Shared::new(vec![]),
+            params: vec![],
+            vars: Shared::new(vec![]),
+            body: vec![],
+        }
+    }
+
     /// The buffer of that id.
     pub fn buffer(&self, id: BufId) -> &Buffer {
         &self.buffers[id.index()]

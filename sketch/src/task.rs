@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::algorithm::{Algorithm, Sums};
 use crate::budget;
-use crate::choose::{by_tensor_cores, in_tiles, on_gpu, untuned};
+use crate::choose::{Choice, by_tensor_cores, in_tiles, on_gpu, untuned};
 use crate::gpu::{GpuLimits, GpuProgram, lower};
 use crate::machine::Machine;
 use crate::packed::in_turn;
@@ -98,39 +98,52 @@ impl Task {
         if let Some(limits) = &self.gpu {
             return self.gpu_sketches(limits);
         }
-        let preferred = self.preferred();
-        let tiled = || nests::tensor_sketches(self).into_iter().map(|(sketch, _)| open(sketch));
-        let written = self.written(preferred);
-        let mut all: Vec<Sketch> = match preferred {
-            Some(Algorithm::Tiles) => tiled().chain(written).collect(),
-            _ => written.into_iter().chain(tiled()).collect(),
-        };
-        all.extend(Space::cpu(self.cores).sketches(self.naive()));
-        all
+        let rivals = self.rivals().into_iter().map(|choice| open(choice.sketch));
+        rivals.chain(Space::cpu(self.cores).sketches(self.naive())).collect()
     }
 
-    /// Sketches that rules write down to vectors and threads: of what the algorithm makes of the
-    /// subgraph, the first of which is what nobody tuned gets, of the subgraph itself, and one of
-    /// each other algorithm.
-    fn written(self: &Arc<Task>, algorithm: Option<Algorithm>) -> Vec<Sketch> {
+    /// The schedules that need no search, with all their decisions: for a CPU one of each sketch
+    /// that rules write down to vectors and threads. The one that nobody tuned gets is the first;
+    /// the others lost to it by price.
+    pub fn rivals(self: &Arc<Task>) -> Vec<Choice> {
+        if self.gpu.is_some() {
+            return self.choice().into_iter().collect();
+        }
+        let preferred = self.preferred();
+        let tiled = || {
+            let made = nests::tensor_sketches(self).into_iter();
+            made.map(|(sketch, scheduled)| Choice { by: Some(Algorithm::Tiles), sketch, scheduled })
+        };
+        let written = self.written(preferred);
+        match preferred {
+            Some(Algorithm::Tiles) => tiled().chain(written).collect(),
+            _ => written.into_iter().chain(tiled()).collect(),
+        }
+    }
+
+    /// Those that rules write without tiles: of what the algorithm makes of the subgraph, of the
+    /// subgraph itself, and one of each other algorithm.
+    fn written(self: &Arc<Task>, algorithm: Option<Algorithm>) -> Vec<Choice> {
         let is_tiles = |by: &Option<Algorithm>| *by == Some(Algorithm::Tiles);
-        let mut all: Vec<Sketch> = vec![];
-        let mut add = |by: Option<Algorithm>, sketch: Sketch| {
-            let mut sketch = open(sketch);
+        let mut all: Vec<Choice> = vec![];
+        let mut known: Vec<Trace> = vec![];
+        let mut add = |by: Option<Algorithm>, (mut sketch, scheduled): (Sketch, Scheduled)| {
             sketch.rules.splice(0..0, by.map(|by| by.name().to_owned()));
-            if all.iter().all(|other| other.trace != sketch.trace) {
-                all.push(sketch);
+            let opened = sketch.trace.clone().undecided();
+            if !known.contains(&opened) {
+                known.push(opened);
+                all.push(Choice { by, sketch, scheduled });
             }
         };
         for by in [algorithm, None].into_iter().filter(|by| !is_tiles(by)) {
-            untuned(self, by).into_iter().for_each(|(sketch, _)| add(by, sketch));
+            untuned(self, by).into_iter().for_each(|made| add(by, made));
             let ways = nests::families(self, by).into_iter().flatten();
-            ways.for_each(|(sketch, _)| add(by, sketch));
+            ways.for_each(|made| add(by, made));
         }
         for by in Algorithm::ALL.map(Some).into_iter().filter(|by| !is_tiles(by)) {
-            untuned(self, by).into_iter().for_each(|(sketch, _)| add(by, sketch));
+            untuned(self, by).into_iter().for_each(|made| add(by, made));
             let sliced = nests::sliced_sketches(self, by);
-            sliced.into_iter().for_each(|(sketch, _)| add(by, sketch));
+            sliced.into_iter().for_each(|made| add(by, made));
         }
         all
     }
@@ -161,18 +174,12 @@ impl Task {
         if self.gpu.is_some() {
             return on_gpu(self).map_or_else(|_| Trace::default(), |(sketch, _)| sketch.trace);
         }
-        let algorithm = self.preferred();
-        if algorithm == Some(Algorithm::Tiles)
-            && let Some((sketch, _)) = in_tiles(self)
-        {
-            return sketch.trace;
-        }
-        untuned(self, algorithm).map_or_else(Trace::default, |(sketch, _)| sketch.trace)
+        self.choice().map_or_else(Trace::default, |choice| choice.sketch.trace)
     }
 
     /// The schedule that nobody tuned.
     pub fn scheduled(&self) -> Scheduled {
-        self.scheduled_as(self.preferred())
+        self.choice().map_or_else(|| self.unscheduled(), |choice| choice.scheduled)
     }
 
     /// The same of what the algorithm makes of the subgraph; of the subgraph itself, if the
@@ -185,9 +192,12 @@ impl Task {
             return scheduled;
         }
         let made = untuned(&task, algorithm).or_else(|| untuned(&task, None));
-        // A GPU may not take a subgraph at all.
-        let naive = || Scheduled { program: crate::finish(self.naive()), packings: vec![] };
-        made.map_or_else(naive, |(_, scheduled)| scheduled)
+        made.map_or_else(|| self.unscheduled(), |(_, scheduled)| scheduled)
+    }
+
+    /// A GPU may not take a subgraph at all.
+    fn unscheduled(&self) -> Scheduled {
+        Scheduled { program: crate::finish(self.naive()), packings: vec![] }
     }
 
     /// The schedules of a GPU: what rules write down to threads, products of matrices by tensor

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::{BinOp, BufId, Expr, VarId};
 
-use crate::program::{Block, Body, For, Program, Stmt};
+use crate::program::{Block, Body, For, Program, Shared, Stmt};
 
 pub(crate) type Path = Vec<usize>;
 
@@ -133,7 +133,7 @@ pub(crate) fn visit_loops<'a>(stmts: &'a [Stmt], f: &mut impl FnMut(&'a For)) {
 pub(crate) fn nest(loops: Vec<For>, stmts: Vec<Stmt>) -> Vec<Stmt> {
     loops.into_iter().rev().fold(stmts, |body, mut l| {
         l.body = body;
-        vec![Stmt::For(Box::new(l))]
+        vec![Stmt::For(Shared::new(l))]
     })
 }
 

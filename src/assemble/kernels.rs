@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 
 use ansc_graph::fuse::Group;
-use ansc_graph::verify::Defect;
 use ansc_graph::{Compute, Graph, TensorType, cost};
 use ansc_runtime::Precision;
 use ansc_runtime::manifest::Tuning;
 use ansc_sketch::packed::Packing;
 use ansc_sketch::program::verify as program;
+use rayon::prelude::*;
 
 use super::prepared::result;
 use crate::Error;
@@ -32,9 +32,12 @@ pub struct Kernel {
     pub algorithm: Option<&'static str>,
 }
 
+/// An expression, and which of its inputs are constants.
+pub(super) type Subgraph = (Compute, Vec<bool>);
+
 pub struct KernelTable {
     schedules: Schedules,
-    index: HashMap<(Compute, Vec<bool>), usize>,
+    index: HashMap<Subgraph, usize>,
     pub kernels: Vec<Kernel>,
 }
 
@@ -71,28 +74,31 @@ impl KernelTable {
         &self.schedules.aim
     }
 
-    /// The index of the kernel for `compute`, which is verified and scheduled if it is new.
-    pub(super) fn intern(
-        &mut self,
-        compute: &Compute,
-        constant: &[bool],
-        verify: impl FnOnce() -> Result<(), Defect>,
-    ) -> Result<usize, Error> {
-        let key = (compute.clone(), constant.to_vec());
-        if let Some(&index) = self.index.get(&key) {
-            return Ok(index);
+    /// The kernel of a subgraph, if there is one.
+    pub(super) fn find(&self, subgraph: &Subgraph) -> Option<usize> {
+        self.index.get(subgraph).copied()
+    }
+
+    /// Schedules subgraphs that are all different and have no kernel yet, side by side.
+    pub(super) fn add(&mut self, new: Vec<Subgraph>) -> Result<(), Error> {
+        let first = self.kernels.len();
+        let kernel = |(place, subgraph)| self.kernel(first + place, subgraph);
+        let made: Vec<_> = new.par_iter().enumerate().map(kernel).collect();
+        for (subgraph, kernel) in new.into_iter().zip(made) {
+            self.index.insert(subgraph, self.kernels.len());
+            self.kernels.push(kernel?);
         }
-        verify()?;
-        let symbol = format!("ansc_kernel_{}", self.kernels.len());
+        Ok(())
+    }
+
+    fn kernel(&self, number: usize, (compute, constant): &Subgraph) -> Result<Kernel, Error> {
+        let symbol = format!("ansc_kernel_{number}");
         let Chosen { form, packings, tuning, algorithm } =
             self.schedules.of(&symbol, compute, constant)?;
         let program = form.cpu().filter(|_| self.schedules.aim == Aim::Cpu);
         let work = program.map(ansc_sketch::work);
-        let (compute, constant) = (compute.clone(), constant.to_vec());
-        let kernel = Kernel { symbol, compute, constant, form, packings, work, tuning, algorithm };
-        self.kernels.push(kernel);
-        self.index.insert(key, self.kernels.len() - 1);
-        Ok(self.kernels.len() - 1)
+        let (compute, constant) = (compute.clone(), constant.clone());
+        Ok(Kernel { symbol, compute, constant, form, packings, work, tuning, algorithm })
     }
 
     /// Checks the programs of all kernels. Those of a GPU are checked in their form for a CPU.

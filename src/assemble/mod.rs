@@ -15,7 +15,7 @@ mod prepared;
 pub mod storage;
 mod weights;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ansc_graph::fuse::{Group, Item, schedule};
 use ansc_graph::verify::Verifier;
@@ -28,6 +28,7 @@ pub use weights::Weights;
 
 use crate::Error;
 use crate::choice::{Aim, Schedules};
+use kernels::Subgraph;
 use storage::Classes;
 
 /// A model on its way to an artifact.
@@ -131,6 +132,11 @@ pub fn exposed(graph: &Graph) -> Vec<(String, ValueId)> {
         }
     }
     results
+}
+
+fn subgraph(graph: &Graph, group: &Group) -> Subgraph {
+    let flags = group.inputs.iter().map(|value| graph.const_of(*value).is_some()).collect();
+    (group.compute.clone(), flags)
 }
 
 impl Draft {
@@ -243,13 +249,32 @@ impl Builder<'_> {
     /// Steps that compute everything in `graph`, whose inputs are in `values` already.
     fn walk(&mut self, graph: &Graph, values: &mut Values) -> Result<Plan, Error> {
         let mut plan = Plan::default();
-        for item in schedule(graph) {
+        let items = schedule(graph);
+        self.schedule_groups(graph, &items)?;
+        for item in items {
             match item {
                 Item::Group(group) => self.group(graph, &group, values, &mut plan)?,
                 Item::Node(node) => self.node(graph, node, values, &mut plan)?,
             }
         }
         Ok(plan)
+    }
+
+    /// Kernels for all groups that have none yet, in their order.
+    fn schedule_groups(&mut self, graph: &Graph, items: &[Item]) -> Result<(), Error> {
+        let (mut new, mut known): (Vec<Subgraph>, HashSet<Subgraph>) = Default::default();
+        for item in items {
+            let Item::Group(group) = item else { continue };
+            let subgraph = subgraph(graph, group);
+            if group.is_view || self.kernels.find(&subgraph).is_some() {
+                continue;
+            }
+            if known.insert(subgraph.clone()) {
+                self.verifier.compute("fusion", &group.name, &group.compute)?;
+                new.push(subgraph);
+            }
+        }
+        self.kernels.add(new)
     }
 
     fn group(
@@ -267,9 +292,7 @@ impl Builder<'_> {
             return Ok(());
         }
         let constants: Vec<_> = group.inputs.iter().map(|v| graph.const_of(*v).cloned()).collect();
-        let flags: Vec<bool> = constants.iter().map(Option::is_some).collect();
-        let verify = || self.verifier.compute("fusion", &group.name, &group.compute);
-        let index = self.kernels.intern(&group.compute, &flags, verify)?;
+        let index = self.kernels.find(&subgraph(graph, group)).expect("all groups have kernels");
         let mut args = Vec::new();
         for (param, (value, constant)) in group.inputs.iter().zip(&constants).enumerate() {
             let packing = self.kernels.packing(index, param).cloned();

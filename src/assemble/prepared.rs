@@ -80,13 +80,22 @@ impl Builder<'_> {
         let offset = match self.prepared.known.get(&key) {
             Some(&offset) => offset,
             None => {
-                let verify = || self.verifier.compute("scheduling", name, packing);
-                let kernel = self.kernels.intern(packing, &[false], verify)?;
+                let kernel = self.packing_kernel(name, packing)?;
                 let offset = self.prepared.step(name, key.0, packing, kernel);
                 self.prepared.known.insert(key, offset);
                 offset
             }
         };
         Ok(self.constant_at(name, Storage::Prepared { offset }, result(packing).clone()))
+    }
+
+    fn packing_kernel(&mut self, name: &str, packing: &Compute) -> Result<usize, Error> {
+        let subgraph = (packing.clone(), vec![false]);
+        if let Some(kernel) = self.kernels.find(&subgraph) {
+            return Ok(kernel);
+        }
+        self.verifier.compute("scheduling", name, packing)?;
+        self.kernels.add(vec![subgraph])?;
+        Ok(self.kernels.kernels.len() - 1)
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use ansc_sketch::Scheduled;
 use ansc_sketch::features::{Features, features};
 use ansc_sketch::rules::Sketch;
 use ansc_sketch::task::Sample;
 use ansc_sketch::trace::Unfit;
+use ansc_sketch::{Choice, Scheduled};
 use ansc_sketch::{Task, Trace};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -58,6 +58,12 @@ impl Candidate {
     pub fn view<'a>(&'a self, subject: &'a Subject, needs: Needs) -> View<'a> {
         let features = (needs == Needs::Program).then(|| self.features().as_ref());
         View { subject, trace: &self.trace, features }
+    }
+}
+
+impl From<Choice> for Candidate {
+    fn from(Choice { sketch, scheduled, .. }: Choice) -> Candidate {
+        Candidate::from(Sample { trace: sketch.trace, scheduled })
     }
 }
 

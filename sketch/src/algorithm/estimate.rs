@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::convolution::Convolution;
 use super::winograd::{self, Weights};
 use super::{Algorithm, dot4, narrow};
-use crate::choose::{self, cheapest_of};
+use crate::choose::{self, Choice, cheapest_of};
 use crate::task::Task;
 
 /// Operations in the time in which one byte of transformed elements is written, and read again.
@@ -32,23 +32,30 @@ const FEW_BYTES: usize = 16 << 20;
 /// Another algorithm must cost less than this share of the direct one.
 const CLEARLY: f64 = 0.75;
 
-/// None for the direct one; with `small`, none that makes constants larger.
-pub(super) fn preferred(task: &Task, small: bool) -> Option<Algorithm> {
+/// What a kernel gets that nobody tuned; with `small`, by no algorithm that makes constants larger.
+pub(crate) fn choice(task: &Arc<Task>, small: bool) -> Option<Choice> {
     // What follows is the estimate for a CPU.
     if task.gpu.is_some() {
-        return None;
+        return choose::by(task, None);
     }
-    let shared = Arc::new(task.clone());
-    if choose::in_tiles(&shared).is_some() {
-        return Some(Algorithm::Tiles);
+    if let Some((sketch, scheduled)) = choose::in_tiles(task) {
+        return Some(Choice { by: Some(Algorithm::Tiles), sketch, scheduled });
     }
+    match known(task, small) {
+        Some(by) => choose::by(task, Some(by)).or_else(|| choose::by(task, None)),
+        None => cheapest_of(task, &BY_PROGRAM),
+    }
+}
+
+/// An algorithm that is told by the task alone.
+fn known(task: &Task, small: bool) -> Option<Algorithm> {
     if narrow::pays(task) {
         return Some(Algorithm::Narrow);
     }
     if dot4::pays(task) {
         return Some(Algorithm::Dot4);
     }
-    winograd_if_it_pays(task, small).or_else(|| cheapest_of(&shared, &BY_PROGRAM))
+    winograd_if_it_pays(task, small)
 }
 
 /// Algorithms that are told by the price of their programs.

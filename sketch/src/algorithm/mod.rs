@@ -42,9 +42,12 @@ mod winograd;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use ansc_graph::{BufId, Compute, Expr, Stage};
 use serde::{Deserialize, Serialize};
 
+use crate::choose::Choice;
 use crate::packed::Packing;
 use crate::task::Task;
 use convolution::Convolution;
@@ -177,12 +180,17 @@ impl Algorithm {
 impl Task {
     /// The algorithm that is taken where nobody searched, if it is not that of the expression.
     pub fn preferred(&self) -> Option<Algorithm> {
-        estimate::preferred(self, false)
+        self.choice().and_then(|choice| choice.by)
     }
 
-    /// The same of those that leave constants as large as they are.
-    pub fn preferred_small(&self) -> Option<Algorithm> {
-        estimate::preferred(self, true)
+    /// What is taken where nobody searched.
+    pub fn choice(&self) -> Option<Choice> {
+        estimate::choice(&Arc::new(self.clone()), false)
+    }
+
+    /// The same by algorithms that leave constants as large as they are.
+    pub fn small_choice(&self) -> Option<Choice> {
+        estimate::choice(&Arc::new(self.clone()), true)
     }
 }
 

@@ -102,7 +102,7 @@ impl<'a> Machine<'a> {
         zeros: impl Fn(Scope) -> bool,
     ) -> Result<Machine<'a>, ExecError> {
         let mut memory = Vec::with_capacity(program.buffers.len());
-        for buffer in &program.buffers {
+        for buffer in program.buffers.iter() {
             let fresh = Memory::zeros(&buffer.ty, zeros(buffer.scope));
             memory.push(fresh.ok_or_else(|| ExecError::TooLarge { buffer: buffer.name.clone() })?);
         }

@@ -8,7 +8,7 @@
 use crate::program::{Align, Program};
 
 pub(super) fn align_buffers(program: &mut Program) {
-    for buffer in &mut program.buffers {
+    for buffer in program.buffers.iter_mut() {
         if let Some(align) = buffer.align.take()
             && let Some(length) = padded(&buffer.ty.shape, align)
         {

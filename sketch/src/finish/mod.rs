@@ -52,7 +52,7 @@ fn drop_unit_loops(program: &mut Program) {
             tree::visit_blocks_mut(&mut l.body, &mut |block| {
                 block.substitute_loops(&|v| (v == var).then(|| Expr::int(0)));
             });
-            l.body
+            l.into_inner().body
         }
         other => vec![other],
     });

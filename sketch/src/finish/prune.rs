@@ -18,7 +18,7 @@ pub(super) fn prune_buffers(program: &mut Program) {
     }
     let renamed: BTreeMap<BufId, BufId> =
         used.iter().enumerate().map(|(new, &old)| (old, BufId::new(new))).collect();
-    program.buffers = used.iter().map(|b| program.buffer(*b).clone()).collect();
+    *program.buffers = used.iter().map(|b| program.buffer(*b).clone()).collect();
     program.params.iter_mut().for_each(|p| *p = renamed[p]);
     tree::visit_blocks_mut(&mut program.body, &mut |block| {
         block.visit_exprs_mut(&mut |e| {

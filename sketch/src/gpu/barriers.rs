@@ -17,7 +17,7 @@ use super::threads::Threads;
 use super::{Loop, Step};
 use crate::affine::Extents;
 use crate::disjoint::determines;
-use crate::program::{Block, For, ForKind, Program, Scope, Stmt};
+use crate::program::{Block, For, ForKind, Program, Scope, Shared, Stmt};
 
 /// What each thread does, with barriers.
 pub(super) fn place(program: &Program, threads: &Threads, stmts: Vec<Stmt>) -> Vec<Step> {
@@ -93,7 +93,7 @@ impl Placer<'_> {
             }
             match stmt {
                 Stmt::For(l) if l.kind != ForKind::Vectorized => {
-                    steps.push(self.for_loop(*l, pending));
+                    steps.push(self.for_loop(l.into_inner(), pending));
                 }
                 leaf => {
                     pending.merge(&touches);
@@ -110,7 +110,7 @@ impl Placer<'_> {
         pending.merge(&once);
         let body = self.stmts(l.body.clone(), pending);
         if body.iter().all(|s| matches!(s, Step::Run(_))) {
-            return Step::Run(Stmt::For(Box::new(l)));
+            return Step::Run(Stmt::For(Shared::new(l)));
         }
         Step::Loop(Box::new(Loop { var: l.var, extent: l.extent, kind: l.kind, body }))
     }

@@ -18,7 +18,7 @@ use ansc_graph::{BinOp, BufId, Expr, VarId};
 
 use super::{Axis, GpuProgram, Kernel, Step, expand, fragments, rebind};
 use crate::intrinsic::mma::LANES;
-use crate::program::{Buffer, For, ForKind, Program, Scope, Stmt, ThreadAxis};
+use crate::program::{Buffer, For, ForKind, Program, Scope, Shared, Stmt, ThreadAxis};
 use crate::tree;
 
 impl GpuProgram {
@@ -178,7 +178,7 @@ impl Form<'_> {
                     all.extend(self.phase(std::mem::take(&mut phase)));
                     let body = self.steps(&l.body);
                     let l = For { var: l.var, extent: l.extent, kind: ForKind::Serial, body };
-                    all.push(Stmt::For(Box::new(l)));
+                    all.push(Stmt::For(Shared::new(l)));
                 }
             }
         }
@@ -202,7 +202,7 @@ impl Form<'_> {
             expand(b, &self.fragments, &warp);
             rebind(b, &|v| indices.get(&v).cloned());
         });
-        vec![Stmt::For(Box::new(For { var, extent, kind: self.threads, body: stmts }))]
+        vec![Stmt::For(Shared::new(For { var, extent, kind: self.threads, body: stmts }))]
     }
 
     fn grid(&mut self, mut body: Vec<Stmt>) -> Vec<Stmt> {
@@ -210,7 +210,7 @@ impl Form<'_> {
         let var = self.program.add_var("b");
         let indices = positions(var, &self.kernel.grid);
         tree::visit_blocks_mut(&mut body, &mut |b| rebind(b, &|v| indices.get(&v).cloned()));
-        vec![Stmt::For(Box::new(For { var, extent, kind: ForKind::Parallel, body }))]
+        vec![Stmt::For(Shared::new(For { var, extent, kind: ForKind::Parallel, body }))]
     }
 }
 

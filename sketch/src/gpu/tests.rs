@@ -137,7 +137,12 @@ fn one_kernel(mut program: Program) -> Program {
     let var = program.add_var("b");
     let body = std::mem::take(&mut program.body);
     let kind = ForKind::Bound(ThreadAxis::BlockX);
-    program.body = vec![Stmt::For(Box::new(crate::program::For { var, extent: 1, kind, body }))];
+    program.body = vec![Stmt::For(crate::program::Shared::new(crate::program::For {
+        var,
+        extent: 1,
+        kind,
+        body,
+    }))];
     program
 }
 
@@ -190,8 +195,8 @@ fn what_threads_cannot_do_is_refused() {
     let mut program = schedule.into_program();
     let Stmt::For(mut reader) = program.body.remove(1) else { panic!("a loop") };
     let Stmt::For(writer) = program.body.remove(0) else { panic!("a loop") };
-    let inner = crate::program::For { kind: ForKind::Serial, ..*writer };
-    reader.body.insert(0, Stmt::For(Box::new(inner)));
+    let inner = crate::program::For { kind: ForKind::Serial, ..writer.into_inner() };
+    reader.body.insert(0, Stmt::For(crate::program::Shared::new(inner)));
     program.body.push(Stmt::For(reader));
     program.buffers[1].scope = Scope::Shared;
     let refused = lower(&finish(program), &GpuLimits::default());

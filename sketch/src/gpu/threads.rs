@@ -15,7 +15,7 @@
 use ansc_graph::{BinOp, Expr, VarId};
 
 use super::{AXES, Axis, GpuError};
-use crate::program::{Block, For, ForKind, Program, Scope, Stmt, ThreadAxis};
+use crate::program::{Block, For, ForKind, Program, Scope, Shared, Stmt, ThreadAxis};
 use crate::tree;
 
 /// The threads of a kernel: grid x, y, z, then block x, y, z.
@@ -70,8 +70,8 @@ impl Collapse<'_> {
         let mut all = vec![];
         for stmt in stmts {
             match stmt {
-                Stmt::Block(b) => all.push(Stmt::Block(Box::new(self.block(*b)?))),
-                Stmt::For(l) => all.extend(self.for_loop(*l)?),
+                Stmt::Block(b) => all.push(Stmt::Block(Shared::new(self.block(b.into_inner())?))),
+                Stmt::For(l) => all.extend(self.for_loop(l.into_inner())?),
             }
         }
         Ok(all)
@@ -83,7 +83,7 @@ impl Collapse<'_> {
         }
         let Some(place) = place(l.kind) else {
             l.body = self.stmts(l.body)?;
-            return Ok(vec![Stmt::For(Box::new(l))]);
+            return Ok(vec![Stmt::For(Shared::new(l))]);
         };
         self.open.push(Open { place, var: l.var, extent: l.extent });
         let body = self.stmts(l.body);

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use ansc_graph::{BufId, Expr, VarId};
 
 use super::GpuError;
-use crate::program::{Block, For, ForKind, Program, Scope, Stmt, ThreadAxis};
+use crate::program::{Block, For, ForKind, Program, Scope, Shared, Stmt, ThreadAxis};
 use crate::tree;
 
 const VIRTUAL: ForKind = ForKind::Bound(ThreadAxis::Virtual);
@@ -27,7 +27,7 @@ pub(super) fn sink(program: &mut Program) -> Result<(), GpuError> {
         let private = private_buffers(program, &path);
         let (siblings, at) = tree::siblings_mut(&mut program.body, &path);
         let Stmt::For(l) = siblings.remove(at) else { unreachable!("found as a loop") };
-        let For { var, extent, mut body, .. } = *l;
+        let For { var, extent, mut body, .. } = l.into_inner();
         tree::visit_blocks_mut(&mut body, &mut |b| super::expand(b, &private, &Expr::Var(var)));
         let sunk = Sink { var, extent }.stmts(program, body)?;
         let (siblings, at) = tree::siblings_mut(&mut program.body, &path);
@@ -70,7 +70,7 @@ impl Sink {
     fn stmt(&self, program: &mut Program, stmt: Stmt) -> Result<Stmt, GpuError> {
         match stmt {
             Stmt::For(mut l) if l.kind != ForKind::Vectorized => {
-                l.body = self.stmts(program, l.body)?;
+                l.body = self.stmts(program, std::mem::take(&mut l.body))?;
                 Ok(Stmt::For(l))
             }
             leaf => self.leaf(program, leaf),
@@ -102,6 +102,6 @@ impl Sink {
         let mut body = vec![leaf];
         let renamed = |v| (v == self.var).then_some(Expr::Var(var));
         tree::visit_blocks_mut(&mut body, &mut |b: &mut Block| super::rebind(b, &renamed));
-        Stmt::For(Box::new(For { var, extent: self.extent, kind: ForKind::Unrolled, body }))
+        Stmt::For(Shared::new(For { var, extent: self.extent, kind: ForKind::Unrolled, body }))
     }
 }

@@ -9,7 +9,9 @@
 use ansc_graph::{BufId, Combiner, Expr, TensorType, VarId};
 use ansc_runtime::DType;
 
-use crate::program::{Access, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Stmt};
+use crate::program::{
+    Access, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Shared, Stmt,
+};
 use crate::tree;
 
 /// A parameter, and its element that one iteration uses: indices over the numbers of axes.
@@ -36,13 +38,7 @@ pub(super) fn description<const N: usize>(
     combiner: Option<Combiner>,
     value: impl FnOnce([Expr; N]) -> Expr,
 ) -> Program {
-    let mut program = Program {
-        name: "step".into(),
-        buffers: vec![],
-        params: vec![],
-        vars: vec![],
-        body: vec![],
-    };
+    let mut program = Program::new("step");
     let loops: Vec<VarId> = (0..axes.len()).map(|n| program.add_var(format!("i{n}"))).collect();
     let mut iter = |(&(extent, kind), &l): (&(usize, IterKind), &VarId)| {
         let var = program.add_var(format!("v{}", l.index()));
@@ -75,6 +71,6 @@ pub(super) fn description<const N: usize>(
         kind: ForKind::Serial,
         body: vec![],
     });
-    program.body = tree::nest(nest.collect(), vec![Stmt::Block(Box::new(block))]);
+    program.body = tree::nest(nest.collect(), vec![Stmt::Block(Shared::new(block))]);
     program
 }

@@ -5,7 +5,9 @@ use ansc_runtime::{DType, Tensor};
 
 use super::{IntrinsicError, is_result};
 use crate::exec;
-use crate::program::{Access, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Stmt};
+use crate::program::{
+    Access, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Shared, Stmt,
+};
 use crate::tree;
 
 /// Operands are drawn this many times.
@@ -60,7 +62,7 @@ pub(super) fn with_given_results(program: &Program) -> Program {
         let body = Body::Assign { dst: Access { buffer: result, indices }, value };
         let name = program.fresh_block_name("before");
         let block = Block { name, iters, predicate: None, body };
-        program.body.splice(0..0, tree::nest(loops, vec![Stmt::Block(Box::new(block))]));
+        program.body.splice(0..0, tree::nest(loops, vec![Stmt::Block(Shared::new(block))]));
     }
     program
 }

@@ -104,7 +104,7 @@ fn number_buffers(program: &mut Program) {
         order.iter().filter(|b| !in_workspace(b)).copied().chain(workspace).collect();
     let numbers: BTreeMap<BufId, BufId> =
         order.iter().enumerate().map(|(new, old)| (*old, BufId::new(new))).collect();
-    program.buffers = order.iter().map(|b| program.buffer(*b).clone()).collect();
+    *program.buffers = order.iter().map(|b| program.buffer(*b).clone()).collect();
     program.params.iter_mut().for_each(|p| *p = numbers[p]);
     tree::visit_blocks_mut(&mut program.body, &mut |block| rename_buffers(block, &numbers));
 }

@@ -81,7 +81,7 @@ fn drop_unit_axes(program: &mut Program) {
         block.iters.retain(|iter| !is_unit(iter));
         loops.retain(|l| l.extent != 1);
     });
-    for buffer in &mut program.buffers {
+    for buffer in program.buffers.iter_mut() {
         buffer.ty.shape.retain(|extent| *extent != 1);
     }
 }
@@ -237,7 +237,7 @@ fn rebuild(program: &mut Program, change: &dyn Fn(usize, &mut Vec<For>, &mut Blo
             match at {
                 Stmt::For(mut l) => {
                     at = l.body.remove(0);
-                    loops.push(*l);
+                    loops.push(l.into_inner());
                 }
                 Stmt::Block(mut block) => {
                     change(number, &mut loops, &mut block);

@@ -22,7 +22,7 @@ use super::query::{block_at, block_path};
 use super::{LoopRef, Result, Schedule};
 use crate::affine::Extents;
 use crate::disjoint::{bound, determines};
-use crate::program::{Access, Block, Body, For, ForKind, Iter, IterKind, Program, Stmt};
+use crate::program::{Access, Block, Body, For, ForKind, Iter, IterKind, Program, Shared, Stmt};
 use crate::tree::{self, Path};
 use crate::vectors::fold_steps;
 
@@ -192,7 +192,7 @@ fn step(
         block.iters.push(Iter { var: lane, extent: width, kind, binding: Expr::Var(l) });
         loops.push(For { var: l, extent: width, kind: ForKind::Vectorized, body: vec![] });
     }
-    tree::nest(loops, vec![Stmt::Block(Box::new(block))])
+    tree::nest(loops, vec![Stmt::Block(Shared::new(block))])
 }
 
 /// Takes the first element.
@@ -203,7 +203,7 @@ fn last(block: Block, terms: &Terms) -> Stmt {
         Body::Reduce { dst, combiner, .. } => Body::Reduce { combiner, dst, value, init: false },
         other => other,
     };
-    Stmt::Block(Box::new(point(&block, body)))
+    Stmt::Block(Shared::new(point(&block, body)))
 }
 
 impl Terms {

@@ -11,7 +11,7 @@ use ansc_graph::{BinOp, Expr};
 use super::error::{Cause, Failure};
 use super::query::{loop_at, loop_at_mut, loop_path, serves, simplify_under};
 use super::{LoopRef, Result, Schedule};
-use crate::program::{For, ForKind, IterKind, Program, Stmt};
+use crate::program::{For, ForKind, IterKind, Program, Shared, Stmt};
 use crate::tree::{self, Path};
 
 impl Schedule {
@@ -61,7 +61,7 @@ fn fuse(
     let Some(Stmt::For(inner_loop)) = outer_loop.body.pop() else {
         unreachable!("checked to contain the inner loop")
     };
-    let For { extent, mut body, .. } = *inner_loop;
+    let For { extent, mut body, .. } = inner_loop.into_inner();
     let divisor = extent.max(1);
     let part = |op| Expr::binary(op, Expr::Var(var), Expr::index(divisor));
     tree::visit_blocks_mut(&mut body, &mut |block| {
@@ -72,7 +72,7 @@ fn fuse(
         });
     });
     let fused = For { var, extent: fused_extent, kind: ForKind::Serial, body };
-    tree::splice(&mut program.body, &path, vec![Stmt::For(Box::new(fused))]);
+    tree::splice(&mut program.body, &path, vec![Stmt::For(Shared::new(fused))]);
     simplify_under(program, &path, &[var]);
     Ok(LoopRef(var))
 }

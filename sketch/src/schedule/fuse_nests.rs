@@ -22,7 +22,7 @@ use super::{LoopRef, Result, Schedule};
 use crate::affine::{Extents, Sum};
 use crate::disjoint::{self, bound};
 use crate::flat::spread;
-use crate::program::{Block, For, ForKind, IterKind, Program, Stmt};
+use crate::program::{Block, For, ForKind, IterKind, Program, Shared, Stmt};
 use crate::tree;
 
 type Checked<T> = std::result::Result<T, Failure>;
@@ -178,7 +178,7 @@ fn gather(stmts: Vec<Stmt>, above: &[For], is_outer: &dyn Fn(&For) -> bool, nest
             Stmt::For(mut l) if is_outer(&l) => {
                 close(&mut group, nests);
                 let inside = std::mem::take(&mut l.body);
-                gather(inside, &[above, &[*l]].concat(), is_outer, nests);
+                gather(inside, &[above, &[l.into_inner()]].concat(), is_outer, nests);
             }
             other => group.push(other),
         }
@@ -213,7 +213,7 @@ fn one_loop(program: &mut Program, nest: Nest, notes: &Notes) -> (Vec<Stmt>, Opt
         return (body, None);
     }
     let l = For { var, extent, kind: ForKind::Serial, body };
-    (vec![Stmt::For(Box::new(l))], Some(LoopRef(var)))
+    (vec![Stmt::For(Shared::new(l))], Some(LoopRef(var)))
 }
 
 fn set_kind(program: &mut Program, path: &[usize], kind: ForKind) -> Checked<()> {

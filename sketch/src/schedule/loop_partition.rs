@@ -15,7 +15,7 @@ use super::copies;
 use super::error::{Cause, Failure};
 use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path, simplify_under};
 use super::{LoopRef, Result, Schedule};
-use crate::program::{Block, For, ForKind, IterKind, Program, Stmt};
+use crate::program::{Block, For, ForKind, IterKind, Program, Shared, Stmt};
 use crate::tree::{self, Path};
 
 type Checked<T> = std::result::Result<T, Failure>;
@@ -106,7 +106,7 @@ pub(super) fn add_part(
     });
     let l = For { var, extent: end - start, kind: ForKind::Serial, body };
     let (siblings, index) = tree::siblings_mut(&mut program.body, first);
-    siblings.insert(index + part, Stmt::For(Box::new(l)));
+    siblings.insert(index + part, Stmt::For(Shared::new(l)));
     let inner = renaming.vars.into_iter();
     let loops = inner.chain([(original, var)]).collect();
     (LoopRef(var), copies::Twins { loops, blocks: renaming.blocks })

@@ -7,7 +7,7 @@ use super::error::{Cause, Failure, buffer_name};
 use super::query::{block_at, block_path, loop_at_mut, loop_path};
 use crate::affine::{self, Extents};
 use crate::disjoint;
-use crate::program::{Block, For, ForKind, Program, Scope, Stmt};
+use crate::program::{Block, For, ForKind, Program, Scope, Shared, Stmt};
 use crate::region::Span;
 use crate::tree::{self, Path};
 
@@ -114,7 +114,7 @@ pub(super) fn renest(program: &mut Program, mut block: Block, spans: &[Span]) ->
     }
     let needed = guards.into_iter().filter(|g| affine::decided(g, &extents) != Some(true));
     block.predicate = tree::conjunction(needed.chain(own));
-    let mut nest = tree::nest(loops, vec![Stmt::Block(Box::new(block))]);
+    let mut nest = tree::nest(loops, vec![Stmt::Block(Shared::new(block))]);
     nest.pop().expect("one statement")
 }
 

@@ -26,7 +26,7 @@ use super::query::{blocks_under, bound_to, loop_at, loop_path};
 use super::{LoopRef, Result, Schedule};
 use crate::affine::{self, Extents, Sum};
 use crate::disjoint::bound;
-use crate::program::{Block, For, ForKind, IterKind, Program, Stmt};
+use crate::program::{Block, For, ForKind, IterKind, Program, Shared, Stmt};
 use crate::region::{self, Limit};
 use crate::tree::{self, Path};
 use crate::vectors::{cover, widths_of};
@@ -231,7 +231,9 @@ impl Peeler<'_> {
         let mut all = vec![];
         for stmt in stmts {
             match stmt {
-                Stmt::Block(block) => all.extend(at.block(block).map(|b| Stmt::Block(Box::new(b)))),
+                Stmt::Block(block) => {
+                    all.extend(at.block(block).map(|b| Stmt::Block(Shared::new(b))))
+                }
                 Stmt::For(l) => all.extend(self.cut(l, at)?),
             }
         }
@@ -344,7 +346,7 @@ impl Peeler<'_> {
             return Ok(vec![]);
         }
         let part = For { var: l.var, extent: count, kind: l.kind, body };
-        Ok(vec![Stmt::For(Box::new(part))])
+        Ok(vec![Stmt::For(Shared::new(part))])
     }
 
     fn is_complete(&self, l: &For, at: &At) -> bool {

@@ -19,7 +19,7 @@ use super::query::{block_at, block_path, blocks_under, loop_at, loop_at_mut, loo
 use super::{LoopRef, Result, Schedule};
 use crate::decompose;
 use crate::doubling::Doubling;
-use crate::program::{Access, Block, Body, ForKind, Iter, IterKind, Program, Scope, Stmt};
+use crate::program::{Access, Block, Body, ForKind, Iter, IterKind, Program, Scope, Shared, Stmt};
 use crate::tree::{self, Path};
 
 type Checked<T> = std::result::Result<T, Failure>;
@@ -66,8 +66,8 @@ fn scan(program: &mut Program, name: &str, l: LoopRef) -> Checked<(String, copie
     body.push(body[0].clone());
     let mut store = path.clone();
     store[target.len()] = 1;
-    *tree::stmt_mut(&mut program.body, &path) = Stmt::Block(Box::new(scanning));
-    *tree::stmt_mut(&mut program.body, &store) = Stmt::Block(Box::new(storing));
+    *tree::stmt_mut(&mut program.body, &path) = Stmt::Block(Shared::new(scanning));
+    *tree::stmt_mut(&mut program.body, &store) = Stmt::Block(Shared::new(storing));
     let twins = copies::own_names(program);
     decompose::decompose(program, &path, target.len() - 1);
     check_parallel(program)?;

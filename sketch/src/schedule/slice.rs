@@ -22,7 +22,7 @@ use super::collapse::own_block;
 use super::error::{Cause, Failure};
 use super::moves::check_parallel;
 use super::{LoopRef, Result, Schedule};
-use crate::program::{Access, Block, For, ForKind, Iter, IterKind, Program, Scope, Stmt};
+use crate::program::{Access, Block, For, ForKind, Iter, IterKind, Program, Scope, Shared, Stmt};
 use crate::raise::raise;
 use crate::slices::{Part, Reads, Slices};
 use crate::tree;
@@ -89,7 +89,7 @@ impl Slicing<'_> {
             Iter { var: number, extent: count, kind: IterKind::Spatial, binding: Expr::Var(var) };
         block.iters.insert(0, slice);
         loops.insert(0, For { var, extent: count, kind: ForKind::Parallel, body: vec![] });
-        let made = tree::nest(loops, vec![Stmt::Block(Box::new(block))]);
+        let made = tree::nest(loops, vec![Stmt::Block(Shared::new(block))]);
         program.body.splice(nest..=nest, made);
         LoopRef(var)
     }
@@ -167,10 +167,10 @@ fn apart(mut at: Stmt) -> (Vec<For>, Block) {
     let mut loops = vec![];
     loop {
         match at {
-            Stmt::Block(block) => return (loops, *block),
+            Stmt::Block(block) => return (loops, block.into_inner()),
             Stmt::For(mut l) => {
                 at = l.body.remove(0);
-                loops.push(*l);
+                loops.push(l.into_inner());
             }
         }
     }

@@ -16,7 +16,7 @@ use super::query::{block_at, block_path};
 use super::{Result, Schedule};
 use crate::affine::{self, Extents};
 use crate::index_map::IndexMap;
-use crate::program::{Block, Body, For, ForKind, Iter, IterKind, Program, Stmt};
+use crate::program::{Block, Body, For, ForKind, Iter, IterKind, Program, Shared, Stmt};
 use crate::tree::{self, Path};
 
 type Checked<T> = std::result::Result<T, Failure>;
@@ -61,7 +61,11 @@ fn transform(program: &mut Program, name: &str, map: &IndexMap) -> Checked<()> {
         *e = affine::simplify(&e.substitute(&|v| old.get(&v).cloned()), &extents);
     });
     block.iters = iters;
-    tree::splice(&mut program.body, &nest, tree::nest(loops, vec![Stmt::Block(Box::new(block))]));
+    tree::splice(
+        &mut program.body,
+        &nest,
+        tree::nest(loops, vec![Stmt::Block(Shared::new(block))]),
+    );
     check_parallel(program)
 }
 

@@ -17,7 +17,7 @@ use super::kinds::check_apart;
 use super::query::{blocks_under, bound_to, loop_at, loop_path};
 use super::{LoopRef, Result, Schedule};
 use crate::affine::{self, Extents};
-use crate::program::{For, ForKind, IterKind, Program, Stmt};
+use crate::program::{For, ForKind, IterKind, Program, Shared, Stmt};
 use crate::tree::{self, visit_blocks_mut};
 
 type Checked<T> = std::result::Result<T, Failure>;
@@ -114,7 +114,9 @@ fn side_by_side(mut a: Vec<Stmt>, mut b: Vec<Stmt>) -> Vec<Stmt> {
 
 fn join(a: Stmt, b: Stmt) -> Vec<Stmt> {
     match (a, b) {
-        (Stmt::For(a), Stmt::For(b)) if alike(&a, &b) => vec![Stmt::For(Box::new(under(*a, *b)))],
+        (Stmt::For(a), Stmt::For(b)) if alike(&a, &b) => {
+            vec![Stmt::For(Shared::new(under(a.into_inner(), b.into_inner())))]
+        }
         (a, b) => vec![a, b],
     }
 }

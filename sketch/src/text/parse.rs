@@ -6,7 +6,7 @@ use ansc_graph::text::{Cause, Cursor, ParseError, Scope as Declared, read_expr};
 use ansc_graph::{BufId, Combiner, Expr, VarId};
 
 use crate::program::{
-    Access, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt,
+    Access, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Shared, Stmt,
     ThreadAxis,
 };
 
@@ -38,13 +38,7 @@ impl Program {
         let mut reader = Reader {
             cursor: Cursor::new(text)?,
             names: Names::default(),
-            program: Program {
-                name: String::new(),
-                buffers: vec![],
-                params: vec![],
-                vars: vec![],
-                body: vec![],
-            },
+            program: Program::new(""),
             depth: 0,
         };
         reader.head()?;
@@ -165,9 +159,9 @@ impl Reader {
         }
         self.depth += 1;
         let stmt = if self.cursor.take_word("for") {
-            self.for_loop().map(|l| Stmt::For(Box::new(l)))
+            self.for_loop().map(|l| Stmt::For(Shared::new(l)))
         } else if self.cursor.take_word("block") {
-            self.block().map(|b| Stmt::Block(Box::new(b)))
+            self.block().map(|b| Stmt::Block(Shared::new(b)))
         } else {
             Err(self.cursor.expected("`for` or `block`"))
         };

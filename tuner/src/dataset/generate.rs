@@ -1,7 +1,8 @@
 //! The traces of a task: random samples of its sketches, and one generation of their mutations.
 //!
 //! As TenSet's: scores are random, so that evolution adds neighbours of samples and no preference.
-//! The untuned schedule comes first. Traces differ in the code that they become for the reference
+//! The untuned schedule comes first, then those among which it was chosen by price, since a model
+//! is to choose among them, too. Traces differ in the code that they become for the reference
 //! machine.
 //!
 //! Each draw has a random number generator of its own, from the seed, the task and its number, so
@@ -41,7 +42,9 @@ const MUTATED: f64 = 0.4;
 pub fn traces(task: &Arc<Task>, options: &Options) -> Vec<Trace> {
     let sketches = task.sketches();
     let mut found = Found::default();
-    found.add(Candidate::exactly(task, &task.untuned()));
+    for rival in task.rivals().into_iter().take(options.per_task) {
+        found.add(Some(rival.into()));
+    }
     let key = xxh3_64(task.key().as_bytes());
     let samples = (options.per_task as f64 * (1.0 - MUTATED)).ceil().max(1.0) as usize;
     let draw = |_: &[Trace], random: &mut StdRng| sample(task, &sketches, random);

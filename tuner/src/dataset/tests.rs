@@ -104,6 +104,9 @@ fn the_same_seed_gives_the_same_traces_on_every_machine() {
         let program = |t: &Trace| Candidate::exactly(&task, t).unwrap().program;
         let programs: BTreeSet<u64> = traces.iter().map(program).collect();
         assert_eq!(programs.len(), traces.len());
+        let rivals = task.rivals();
+        assert!(rivals.len() > 1 && rivals[0].sketch.trace == task.untuned());
+        assert!(rivals.iter().all(|rival| programs.contains(&program(&rival.sketch.trace))));
         // A shorter list of the same task shares what it draws first.
         let few = super::traces(&task, &GenerateOptions { seed: 1, per_task: 5 });
         assert_eq!(few[..3], traces[..3]);

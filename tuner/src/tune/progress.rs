@@ -1,6 +1,6 @@
 //! The knowledge that a run has of one task, and the candidates that it measures next.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rayon::prelude::*;
@@ -20,8 +20,9 @@ pub(super) struct Progress {
     pub(super) strategy: Box<dyn SearchStrategy>,
     /// The candidate that nobody tuned.
     pub(super) default: Option<Candidate>,
-    /// Candidates that were good elsewhere, or for similar tasks, to be measured first.
-    pub(super) hints: Vec<Candidate>,
+    /// Candidates to be measured before any that the strategy proposes: those that were good
+    /// elsewhere or for similar tasks, then those that the untuned schedule was chosen among.
+    pub(super) first: VecDeque<Candidate>,
     pub(super) rounds: usize,
     /// Measured in this run.
     pub(super) trials: usize,
@@ -50,15 +51,15 @@ impl Progress {
         }
         let untuned = Candidate::exactly(&weighted.task, &weighted.task.untuned());
         let exactly = |trace| Candidate::exactly(&weighted.task, trace);
-        let mut hints: Vec<Candidate> = weighted.known.iter().filter_map(exactly).collect();
-        hints.extend(hints::hints(weighted, &key, records)?);
+        let mut first: VecDeque<Candidate> = weighted.known.iter().filter_map(exactly).collect();
+        first.extend(hints::hints(weighted, &key, records)?);
         Ok(Progress {
             weighted: weighted.clone(),
             key,
             search,
             strategy,
             default: untuned,
-            hints,
+            first,
             rounds: 0,
             trials: 0,
         })
@@ -75,16 +76,22 @@ impl Progress {
     }
 
     /// The first candidate of a run is the untuned schedule, which all others are compared with;
-    /// then come those that were good elsewhere.
+    /// then come those that need no search.
     pub(super) fn candidates(&mut self, n: usize) -> Vec<Candidate> {
         let mut all: Vec<Candidate> = vec![];
         if self.rounds == 0 {
+            let rivals = self.weighted.task.rivals();
+            self.first.extend(rivals.into_iter().map(Candidate::from));
             all.extend(self.default.clone());
-            all.extend(self.hints.drain(..).filter(|c| !self.search.is_seen(c)));
-            all.truncate(n);
         }
-        let mut known: HashSet<u64> = HashSet::new();
-        all.retain(|c| known.insert(c.program));
+        let mut known: HashSet<u64> = all.iter().map(|c| c.program).collect();
+        while all.len() < n
+            && let Some(candidate) = self.first.pop_front()
+        {
+            if !self.search.is_seen(&candidate) && known.insert(candidate.program) {
+                all.push(candidate);
+            }
+        }
         let proposed = self.strategy.propose(&self.search, n - all.len());
         all.extend(proposed.into_iter().filter(|c| known.insert(c.program)));
         all

@@ -1,5 +1,6 @@
 //! The whole loop on the simulated machine, where everything is exact.
 
+use std::collections::HashSet;
 use std::sync::RwLock;
 use std::sync::atomic::AtomicBool;
 
@@ -139,6 +140,21 @@ fn what_is_known_from_elsewhere_is_measured_first() {
     let known = [Weighted { known: Some(trace), ..tuned[0].clone() }];
     let report = run(&known, "random", 1, &mut InMemory::default(), &options(2));
     assert_eq!(report.latency().1, seconds);
+}
+
+#[test]
+fn what_needs_no_search_is_measured_before_anything_else() {
+    let tasks = [weighted(matmul(64, 96, 64))];
+    let task = &tasks[0].task;
+    let rivals = task.rivals().into_iter().map(|rival| Candidate::from(rival).program);
+    let rivals: HashSet<u64> = rivals.collect();
+    assert!(rivals.len() > 1);
+    let mut records = InMemory::default();
+    // More than a round.
+    let few = Options { per_round: 2, ..options(rivals.len() + 2) };
+    run(&tasks, "random", 0, &mut records, &few);
+    let measured: Vec<u64> = all(&records).iter().map(|r| r.program).collect();
+    assert_eq!(HashSet::from_iter(measured[..rivals.len()].iter().copied()), rivals);
 }
 
 #[test]

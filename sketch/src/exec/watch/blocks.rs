@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
     use crate::gpu::Step;
-    use crate::program::{Access, Block, Body, Stmt};
+    use crate::program::{Access, Block, Body, Shared, Stmt};
 
     /// Threads that write `y[index]`.
     fn kernel(grid: [usize; 3], index: Expr) -> Kernel {
@@ -94,7 +94,7 @@ mod tests {
         let dst = Access { buffer: ansc_graph::BufId::new(0), indices: vec![index] };
         let body = Body::Assign { dst, value: Expr::int(0) };
         let block = Block { name: "y".into(), iters: vec![], predicate: None, body };
-        let body = vec![Step::Run(Stmt::Block(Box::new(block)))];
+        let body = vec![Step::Run(Stmt::Block(Shared::new(block)))];
         Kernel { name: "k".into(), grid: [x, y, z], block: [3, 4, 5].map(var), body }
     }
 

@@ -5,7 +5,7 @@ use ansc_runtime::DType;
 
 use super::*;
 use crate::machine::Machine;
-use crate::program::{Buffer, ForKind, Scope};
+use crate::program::{Buffer, ForKind, Scope, Shared};
 use crate::task::Task;
 use crate::testing::*;
 use crate::tree;
@@ -215,7 +215,7 @@ fn a_local_buffer_does_not_leave_its_thread() {
             b.substitute_loops(&|v| (v == p).then_some(Expr::Var(rows)));
         });
         let l = For { var: rows, extent, kind: ForKind::Serial, body: vec![store] };
-        program.body.push(Stmt::For(Box::new(l)));
+        program.body.push(Stmt::For(Shared::new(l)));
     });
     assert_eq!(fault, Fault::Lifetime { buffer: "acc".into(), var: "p".into() });
 }

@@ -41,7 +41,7 @@ use crate::program::Scope;
 use crate::raise::raise;
 use crate::scheduled::Scheduled;
 use crate::task::Task;
-use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
+use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError, Trace};
 use crate::walk;
 
 /// The nests of a subgraph, as they are written.
@@ -50,7 +50,7 @@ struct Nests {
     task: Arc<Task>,
     /// The subgraph when cheap stages have vanished and axes are collapsed. A stage has the name of
     /// its block.
-    compute: Compute,
+    compute: Arc<Compute>,
     recorder: Recorder,
     /// Loops around every nest, over slices: the rules schedule what is inside, as if there were
     /// nothing else.
@@ -96,7 +96,7 @@ pub(crate) fn families(task: &Arc<Task>, by: Option<Algorithm>) -> [Vec<(Sketch,
 /// is by its first candidates. None where there is a stage that no rule knows.
 pub(crate) fn sketches(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
     let nests = Nests::new(task, by);
-    nests.map_or(vec![], |nests| all_ways(|way| in_parts(nests.clone().written(way, &RULES)?)))
+    nests.map_or(vec![], |nests| all_ways(|way| nests.clone().written(way, &RULES), in_parts))
 }
 
 /// The same for subgraphs with contractions; of others there is none.
@@ -117,17 +117,18 @@ fn as_they_are_sketches(
 ) -> Vec<(Sketch, Scheduled)> {
     let Ok(nests) = Nests::as_they_are(task, by) else { return vec![] };
     let differs = !others || nests.has_short_rows();
-    let mut all = all_ways(|way| in_parts(nests.clone().written(way, &WITH_CONTRACTIONS)?));
-    all.retain(|(sketch, _)| differs || has_contraction(sketch));
-    all
+    let written = |way| nests.clone().written(way, &WITH_CONTRACTIONS);
+    all_ways(written, |made| {
+        let is_wanted = differs || has_contraction(&made.1);
+        is_wanted.then(|| in_parts(made)).flatten()
+    })
 }
 
 /// The same for subgraphs whose stages feed one another slice by slice, where that pays.
 pub(crate) fn sliced_sketches(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
     let Ok(nests) = Nests::as_they_are(task, by) else { return vec![] };
-    slices::cuts(&nests).map_or(vec![], |cuts| {
-        all_ways(|way| in_parts(slices::written(nests.clone(), &cuts, way)?))
-    })
+    slices::cuts(&nests)
+        .map_or(vec![], |cuts| all_ways(|way| slices::written(nests.clone(), &cuts, way), in_parts))
 }
 
 /// The same for each possible cut, whether it pays or not.
@@ -155,8 +156,8 @@ fn in_parts((mut nests, rules): (Nests, Vec<String>)) -> Option<(Sketch, Schedul
 }
 
 /// Whether the rule of contractions wrote one of the nests.
-pub(crate) fn has_contraction(sketch: &Sketch) -> bool {
-    sketch.rules.iter().any(|rule| rule == CONTRACTION)
+pub(crate) fn has_contraction(rules: &[String]) -> bool {
+    rules.iter().any(|rule| rule == CONTRACTION)
 }
 
 /// The same for a product in tiles. None where there is none, or the machine has no unit for it.
@@ -165,22 +166,28 @@ pub(crate) fn tensor_sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
         Some(factors) if tensor::has_unit(task, factors) => {
             let nests = Nests::in_tiles(task);
             nests.map_or(vec![], |nests| {
-                all_ways(|way| complete(nests.clone().written(way, &RULES)?))
+                all_ways(|way| nests.clone().written(way, &RULES), complete)
             })
         }
         _ => vec![],
     }
 }
 
-fn all_ways(sketch: impl Fn(usize) -> Option<(Sketch, Scheduled)>) -> Vec<(Sketch, Scheduled)> {
-    let mut all: Vec<(Sketch, Scheduled)> = vec![];
+/// What each way writes, completed.
+fn all_ways(
+    written: impl Fn(usize) -> Option<(Nests, Vec<String>)>,
+    complete: impl Fn((Nests, Vec<String>)) -> Option<(Sketch, Scheduled)>,
+) -> Vec<(Sketch, Scheduled)> {
+    let (mut all, mut known): (Vec<(Sketch, Scheduled)>, Vec<Trace>) = (vec![], vec![]);
     for way in 0..WAYS {
-        let Some(made) = sketch(way) else { continue };
+        let Some(made) = written(way) else { continue };
         // Ways that rules do not have are their last ones.
-        if all.iter().any(|(other, _)| other.trace == made.0.trace) {
+        let trace = made.0.recorder.trace();
+        if known.contains(trace) {
             break;
         }
-        all.push(made);
+        known.push(trace.clone());
+        all.extend(complete(made));
     }
     all
 }
@@ -255,7 +262,7 @@ impl Nests {
     fn of(recorder: Recorder) -> Result<Nests, StepError> {
         let task = recorder.task.clone().ok_or(StepError::NoTask)?;
         let compute = raise(recorder.schedule().program()).ok_or(StepError::Unfit)?;
-        Ok(Nests { task, compute, recorder, outer: 0 })
+        Ok(Nests { task, compute: Arc::new(compute), recorder, outer: 0 })
     }
 
     fn stage(&self, stage: usize) -> &Stage {

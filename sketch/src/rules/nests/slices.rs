@@ -24,6 +24,8 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use std::sync::Arc;
+
 use ansc_graph::{BufId, Compute, Expr, Stage, VarId};
 
 use super::{Nests, WITH_CONTRACTIONS};
@@ -116,9 +118,9 @@ pub(super) fn written(mut nests: Nests, cuts: &Cuts, way: usize) -> Option<(Nest
     let mut lengths: Vec<Number> = cuts.outer.iter().map(|&n| n.into()).collect();
     lengths.push(length);
     nests.recorder.slice(&lengths, SLICES).ok()?;
-    nests.compute = slices.before();
+    nests.compute = Arc::new(slices.before());
     let (mut nests, before) = nests.written(way, &WITH_CONTRACTIONS)?;
-    (nests.compute, nests.outer) = (slices.compute(), 1);
+    (nests.compute, nests.outer) = (Arc::new(slices.compute()), 1);
     let (mut nests, inside) = nests.written_from(slices.first, way, &WITH_CONTRACTIONS)?;
     nests.recorder.join_noted(SLICES).ok()?;
     let rules = [SLICES.to_owned()].into_iter().chain(before).chain(inside).collect();
