@@ -59,8 +59,14 @@ fn known(task: &Task, small: bool) -> Option<Algorithm> {
 }
 
 /// Algorithms that are told by the price of their programs.
-const BY_PROGRAM: [Algorithm; 5] =
-    [Algorithm::Im2col, Algorithm::Taps, Algorithm::Groups, Algorithm::Separate, Algorithm::Place];
+const BY_PROGRAM: [Algorithm; 6] = [
+    Algorithm::Im2col,
+    Algorithm::Taps,
+    Algorithm::Inside,
+    Algorithm::Groups,
+    Algorithm::Separate,
+    Algorithm::Place,
+];
 
 fn winograd_if_it_pays(task: &Task, small: bool) -> Option<Algorithm> {
     let conv = Convolution::find(&task.compute)?;

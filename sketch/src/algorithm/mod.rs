@@ -27,6 +27,7 @@ mod dot4;
 mod estimate;
 mod groups;
 mod im2col;
+mod inside;
 pub(crate) mod matrices;
 mod narrow;
 mod parts;
@@ -74,6 +75,8 @@ pub enum Algorithm {
     Im2col,
     /// One product of matrices with columns for each tap of the window.
     Taps,
+    /// A product of matrices for each tap of the window, where it meets the image.
+    Inside,
     /// Four products of bytes at a time.
     Dot4,
     /// Products of integers with weights of few bits.
@@ -101,13 +104,14 @@ pub struct Rewritten {
 
 impl Algorithm {
     /// Every algorithm once, in the order of the variants.
-    pub const ALL: [Algorithm; 13] = [
+    pub const ALL: [Algorithm; 14] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
         Algorithm::Winograd4Late,
         Algorithm::Im2col,
         Algorithm::Taps,
+        Algorithm::Inside,
         Algorithm::Dot4,
         Algorithm::Narrow,
         Algorithm::Groups,
@@ -126,6 +130,7 @@ impl Algorithm {
             Algorithm::Winograd4Late => "winograd_4_late",
             Algorithm::Im2col => "im2col",
             Algorithm::Taps => "taps",
+            Algorithm::Inside => "inside",
             Algorithm::Dot4 => "dot4",
             Algorithm::Narrow => "narrow",
             Algorithm::Groups => "groups",
@@ -144,6 +149,7 @@ impl Algorithm {
             Algorithm::Winograd4Late => (4, 3, Weights::Late),
             Algorithm::Im2col
             | Algorithm::Taps
+            | Algorithm::Inside
             | Algorithm::Dot4
             | Algorithm::Narrow
             | Algorithm::Groups
@@ -169,6 +175,7 @@ impl Algorithm {
             Algorithm::Matrices => matrices::rewrite(task),
             Algorithm::Im2col => im2col::rewrite(task, &conv()?),
             Algorithm::Taps => taps::rewrite(task, &conv()?),
+            Algorithm::Inside => inside::rewrite(task, &conv()?),
             Algorithm::Winograd2
             | Algorithm::WinogradLarge
             | Algorithm::Winograd4

@@ -38,6 +38,7 @@ impl Algorithm {
             Algorithm::Winograd4Late => "Winograd F(4x4,3x3), weights transformed in each run",
             Algorithm::Im2col => "im2col",
             Algorithm::Taps => "columns for each tap",
+            Algorithm::Inside => "each tap where it meets the image",
             Algorithm::Dot4 => "four bytes at a time",
             Algorithm::Narrow => "integers of few bits, block by block",
             Algorithm::Groups => "columns of each group apart",

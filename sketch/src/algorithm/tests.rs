@@ -16,6 +16,7 @@ use crate::scheduled::Scheduled;
 use crate::task::Task;
 
 mod groups;
+mod inside;
 mod narrow;
 mod reductions;
 

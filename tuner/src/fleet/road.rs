@@ -32,6 +32,8 @@ pub const MOST_WAITING: usize = 256;
 const DUPLICATES: Duration = Duration::from_secs(300);
 /// How long anything is tried.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// A try counts for no more: in a longer one the process stood still, and not the server.
+const LONGEST_TRY: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(100);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -131,13 +133,15 @@ impl Road {
     where
         F: Future<Output = Result<T, E>>,
     {
-        let start = Instant::now();
+        let mut tried = Duration::ZERO;
         loop {
+            let start = Instant::now();
             let error = match f().await {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            if start.elapsed() >= PATIENCE {
+            tried += start.elapsed().min(LONGEST_TRY) + PAUSE;
+            if tried >= PATIENCE {
                 return Err(FleetError::Server {
                     server: self.server.clone(),
                     what,
