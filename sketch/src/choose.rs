@@ -25,7 +25,7 @@ pub(crate) fn untuned(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch
     }
 }
 
-/// What a kernel gets that nobody tuned.
+/// The schedule of a kernel that nobody tuned.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choice {
     /// None if it is computed as the expression says.

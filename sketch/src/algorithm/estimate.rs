@@ -32,7 +32,8 @@ const FEW_BYTES: usize = 16 << 20;
 /// Another algorithm must cost less than this share of the direct one.
 const CLEARLY: f64 = 0.75;
 
-/// What a kernel gets that nobody tuned; with `small`, by no algorithm that makes constants larger.
+/// The schedule of a kernel that nobody tuned; with `small`, by no algorithm that makes constants
+/// larger.
 pub(crate) fn choice(task: &Arc<Task>, small: bool) -> Option<Choice> {
     // What follows is the estimate for a CPU.
     if task.gpu.is_some() {

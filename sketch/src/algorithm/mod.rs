@@ -190,7 +190,7 @@ impl Task {
         self.choice().and_then(|choice| choice.by)
     }
 
-    /// What is taken where nobody searched.
+    /// The schedule that is taken where nobody searched.
     pub fn choice(&self) -> Option<Choice> {
         estimate::choice(&Arc::new(self.clone()), false)
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct Shared<T>(Arc<T>);
 
 impl<T> Shared<T> {
-    /// Of a value that nobody else has.
+    /// Holds a value that nobody else has.
     pub fn new(value: T) -> Shared<T> {
         Shared(Arc::new(value))
     }

@@ -37,7 +37,7 @@ const MOST_LINES: usize = 1 << 17;
 /// Tuners that share a file of records at a time, at most.
 const MOST: usize = 64;
 
-/// What a tuner keeps of an answer.
+/// A line of the file: a tuner keeps it of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Note {
     /// The answer `name` was taken, and is not written down yet.
@@ -52,7 +52,7 @@ pub struct Identity {
     /// A word for subjects.
     pub name: String,
     secret: Vec<u8>,
-    /// What earlier lives noted, the newest of it.
+    /// The newest notes of earlier lives.
     pub(super) earlier: Vec<Note>,
     path: PathBuf,
     /// Locked as long as the tuner lives; the system lets go of it, whatever ends the tuner.

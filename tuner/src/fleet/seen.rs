@@ -15,7 +15,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// What an earlier life noted of an answer.
+    /// Takes up a note of an earlier life.
     pub(super) fn restore(&mut self, note: Note) {
         match note {
             Note::Taken { name, print } => self.keep(name, Some(print)),

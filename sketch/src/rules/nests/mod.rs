@@ -173,7 +173,7 @@ pub(crate) fn tensor_sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
     }
 }
 
-/// What each way writes, completed.
+/// A completed sketch for each way.
 fn all_ways(
     written: impl Fn(usize) -> Option<(Nests, Vec<String>)>,
     complete: impl Fn((Nests, Vec<String>)) -> Option<(Sketch, Scheduled)>,
