@@ -8,10 +8,10 @@
 //! conv[n, y, x, k]    = product[p, k]
 //! ```
 //!
-//! Rows of the product run over all places at once, where those of a direct convolution end with each row of the
-//! image: tiles fit small images better. The schedule makes columns together with the padding; where
-//! there is none, the product finds its operands in the image itself. Any stride, dilation and number of axes;
-//! a window of one element has no columns.
+//! Rows of the product run over all places at once, where those of a direct convolution end with
+//! each row of the image: tiles fit small images better. The schedule makes columns together with
+//! the padding; where there is none, the product finds its operands in the image itself. Any
+//! stride, dilation and number of axes; a window of one element has no columns.
 
 use ansc_graph::{Combiner, Expr, Stage, TensorType};
 use ansc_runtime::DType;

@@ -3,14 +3,15 @@
 //!
 //! ```text
 //! pad[y, x, c]  = select(12 <= y < 44 and 12 <= x < 44, in[y - 12, x - 12, c], 0)
-//! conv[y, x, k] = sum{r, s, c} pad[y + r * 12, x + s * 12, c] * w[r, s, c, k]              y, x < 32
+//! conv[y, x, k] = sum{r, s, c} pad[y + r * 12, x + s * 12, c] * w[r, s, c, k]      y, x < 32
 //! =>
-//! tap_0[y, x, k] = sum{c} in[y, x, c] * w[0, 0, c, k]                                      y, x < 20
+//! tap_0[y, x, k] = sum{c} in[y, x, c] * w[0, 0, c, k]                              y, x < 20
 //! ..
 //! conv[y, x, k]  = select(12 <= y and 12 <= x, tap_0[y - 12, x - 12, k], 0) + ..
 //! ```
 //!
-//! Windows that are wide apart miss the image with most of their taps; the padded image is not made.
+//! Windows that are wide apart miss the image with most of their taps.
+//! The padded image is not made.
 
 use std::ops::Range;
 
@@ -44,7 +45,7 @@ pub(super) fn rewrite(task: &Task, conv: &Convolution) -> Option<Rewritten> {
     Some(Rewritten { task: Task { compute, ..task.clone() }, prepared: vec![] })
 }
 
-/// What a stage puts zeros around.
+/// An image that a stage puts zeros around.
 struct Image<'a> {
     /// The stage, which nothing but the convolution reads.
     stage: usize,
@@ -144,7 +145,7 @@ impl<'a> Image<'a> {
 }
 
 impl Tap {
-    /// Of the results, the share that it has a part in.
+    /// The share of the results that it has a part in.
     fn share(&self, conv: &Convolution) -> f64 {
         let along = |(w, p): (&Window, &Range<i64>)| (p.end - p.start) as f64 / w.outputs as f64;
         conv.windows.iter().zip(&self.places).map(along).product()

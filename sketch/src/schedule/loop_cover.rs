@@ -24,8 +24,8 @@ type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
     /// Parts the serial loop `l`, which has more iterations than `length` and no multiple of it:
-    /// the first part are all whole lengths, the second one the `last` iterations, which are at least
-    /// those that are left. It has copies of the blocks, with the same annotations.
+    /// the first part are all whole lengths, the second one the `last` iterations, which are at
+    /// least those that are left. It has copies of the blocks, with the same annotations.
     pub fn loop_cover(&mut self, l: LoopRef, length: usize, last: usize) -> Result<[LoopRef; 2]> {
         let (loops, twins) =
             self.apply_in_place("loop_cover", |program| cover(program, l, length, last))?;
