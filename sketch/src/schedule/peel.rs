@@ -190,8 +190,10 @@ impl At {
         }
         let mut parts = vec![];
         for part in block.predicate.iter().flat_map(tree::conjuncts) {
-            let decided = affine::decided(&self.expr(&bound(block, part)), &self.extents);
-            match decided.filter(|_| self.is_changed(&bound(block, part))) {
+            let bound = bound(block, part);
+            let is_changed = self.is_changed(&bound);
+            let decide = || affine::decided(&self.expr(&bound), &self.extents);
+            match is_changed.then(decide).flatten() {
                 Some(true) => {}
                 Some(false) => return None,
                 None if self.is_changed(part) => {

@@ -138,6 +138,12 @@ fn read(file: &mut File) -> std::io::Result<Option<(Vec<u8>, Vec<Note>)>> {
 }
 
 impl Note {
+    pub(super) fn name(&self) -> u128 {
+        match *self {
+            Note::Taken { name, .. } | Note::Written(name) => name,
+        }
+    }
+
     /// The name and the print; no print, which is 0, where the answer is written down.
     fn line(&self) -> [u8; LINE] {
         let (name, print) = match *self {

@@ -81,8 +81,10 @@ pub struct FleetMeasurer {
     seen: Seen,
     /// Answers that are not written down yet, and those that came again.
     unwritten: Vec<Acker>,
-    /// Names of answers that are not written down yet.
-    taken: Vec<u128>,
+    /// Answers that were taken since the last note, and names of those that are not written down
+    /// yet.
+    taken: Vec<Note>,
+    noted: Vec<u128>,
     strays: Vec<Record>,
     baselines: HashMap<String, Baseline>,
     places: Vec<Place>,
@@ -126,6 +128,7 @@ impl FleetMeasurer {
             seen,
             unwritten: vec![],
             taken: vec![],
+            noted: vec![],
             strays: vec![],
             baselines: HashMap::new(),
             places: vec![],
@@ -153,6 +156,14 @@ impl FleetMeasurer {
             self.take(&bytes, acker, None).await?;
             left -= 1;
         }
+        self.note()
+    }
+
+    /// Notes what was taken, before anybody writes it down.
+    fn note(&mut self) -> Result<(), FleetError> {
+        let taken = std::mem::take(&mut self.taken);
+        self.identity.note(&taken)?;
+        self.noted.extend(taken.iter().map(Note::name));
         Ok(())
     }
 
@@ -300,8 +311,7 @@ impl FleetMeasurer {
         if !self.seen.insert(name, print) {
             return Ok(());
         }
-        self.identity.note(&[Note::Taken { name, print }])?;
-        self.taken.push(name);
+        self.taken.push(Note::Taken { name, print });
         let place = round.and_then(|round| Some((round.answered(&answer.id)?, round)));
         match (&answer.what, place) {
             (What::Outcome(outcome), Some((place, round))) => {
@@ -405,6 +415,8 @@ impl Measurer for FleetMeasurer {
         let outcomes = runtime.wait(self.round(task, candidates));
         self.entry.change(|member| member.busy = false);
         self.phases.since("fleet", start);
+        // Answers of a round that failed may be written down, too.
+        self.note()?;
         let outcomes = outcomes?;
         outcomes.iter().try_for_each(|outcome| self.failures.count(outcome))?;
         Ok(outcomes)
@@ -419,7 +431,7 @@ impl Measurer for FleetMeasurer {
     }
 
     fn recorded(&mut self) -> Result<(), MeasureError> {
-        let notes: Vec<Note> = self.taken.drain(..).map(Note::Written).collect();
+        let notes: Vec<Note> = self.noted.drain(..).map(Note::Written).collect();
         self.identity.note(&notes)?;
         let written = std::mem::take(&mut self.unwritten);
         let runtime = self.road.runtime.clone();

@@ -17,7 +17,7 @@ const MOST_DELIVERIES: i64 = 64;
 const WISH: Duration = Duration::from_secs(20);
 /// Between two looks at whether the worker is to end.
 const TICK: Duration = Duration::from_millis(200);
-/// For a tuner to hand over some more.
+/// For a tuner to hand over some more, where nothing waits behind the first job.
 const MOMENT: Duration = Duration::from_millis(10);
 /// For jobs that are there.
 const NOW: Duration = Duration::from_secs(3);
@@ -86,7 +86,9 @@ impl Queue {
         let mut all = vec![];
         if most > 1 {
             // A tuner that has just begun to hand over its round goes on with that.
-            tokio::time::sleep(MOMENT).await;
+            if self.waiting == 0 {
+                tokio::time::sleep(MOMENT).await;
+            }
             self.fetch(1, &mut all).await;
         }
         let share = (self.waiting as usize).div_ceil(workers.max(1));
