@@ -1,4 +1,5 @@
-//! Which schedule a kernel gets, and with it which program: the one that tuning found, or the default one.
+//! Which schedule a kernel gets, and with it which program: the one that tuning found, or the
+//! default one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +36,8 @@ pub struct Schedules {
     pub aim: Aim,
     /// Only such as store weights in no more room than they take: less memory, for more time.
     pub small: bool,
-    /// What kernels may be computed by, whoever found their schedules. To be set before any is taken up.
+    /// What kernels may be computed by, whoever found their schedules. To be set before any is
+    /// taken up.
     pub sums: Sums,
 }
 
@@ -256,7 +258,8 @@ impl Schedules {
     }
 }
 
-/// The kernels of a GPU for one subgraph: those that tuning found, if a GPU takes them, or the default ones.
+/// The kernels of a GPU for one subgraph: those that tuning found, if a GPU takes them, or the
+/// default ones.
 fn for_gpu(
     task: &Arc<Task>,
     limits: &GpuLimits,
@@ -320,8 +323,8 @@ mod tests {
         root: f32[64, 32] = sqrt(in0[i0, i1])
     }";
 
-    /// What is chosen for [`COMPUTE`] if records name a trace of these steps, and whether the trace replays.
-    /// The trace that nobody tuned, and these steps after it.
+    /// What is chosen for [`COMPUTE`] if records name a trace of these steps, and whether the trace
+    /// replays. The trace that nobody tuned, and these steps after it.
     fn chosen(more: &[serde_json::Value]) -> (Chosen, bool) {
         let target = Target::parse("x86-64").unwrap();
         let aim = Aim::Gpu(GpuLimits::default());
@@ -343,7 +346,8 @@ mod tests {
     fn a_trace_that_no_gpu_takes_is_not_named() {
         let (used, replays) = chosen(&[]);
         assert!(replays && used.tuning.is_some());
-        // A second loop of threads around a block that depends on the first: no thread runs most iterations.
+        // A second loop of threads around a block that depends on the first: no thread runs most
+        // iterations.
         let (dropped, replays) = chosen(&[
             json!({ "op": "get_block", "name": "root", "out": 100 }),
             json!({ "op": "add_unit_loop", "block": 100, "out": 101 }),

@@ -67,7 +67,8 @@ pub enum Command {
     Records(Records),
     /// Make a page of what tuning found, or of an artifact's kernels
     Report(Report),
-    /// Compare search strategies on one subgraph: the same space, budget and measurer, several seeds
+    /// Compare search strategies on one subgraph: the same space, budget and measurer, several
+    /// seeds
     Lab(Lab),
     /// Collect, merge, divide and describe data sets of measured schedules, for learned cost models
     Dataset(Dataset),
@@ -159,7 +160,8 @@ pub struct Compile {
     /// Schedules that nobody tuned alone, not those that come with the compiler
     #[arg(long, conflicts_with_all = ["trials", "records"])]
     pub untuned: bool,
-    /// Less memory, but slower: weights are kept as they are, and transformed in each run where that is needed
+    /// Less memory, but slower: weights are kept as they are, and transformed in each run where
+    /// that is needed
     #[arg(long)]
     pub small: bool,
     /// Print the graph after a pass (`all` for every one)
@@ -254,7 +256,8 @@ pub struct Run {
     pub output: Option<PathBuf>,
     #[arg(long, default_value_t = 0, value_parser = parse_threads, help = "Threads; 0 takes all cores")]
     pub threads: usize,
-    /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are zeros
+    /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are
+    /// zeros
     #[arg(long)]
     pub keep_denormals: bool,
     /// Print one JSON object in place of text
@@ -297,7 +300,8 @@ pub struct Bench {
     /// List the time of every run in the JSON
     #[arg(long, requires = "json")]
     pub raw: bool,
-    /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are zeros
+    /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are
+    /// zeros
     #[arg(long)]
     pub keep_denormals: bool,
     /// Print one JSON object in place of text
@@ -340,7 +344,8 @@ pub struct Verify {
     /// Compare after every kernel too, and name the first that diverges
     #[arg(long)]
     pub layers: bool,
-    /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are zeros
+    /// Compute with numbers below the smallest normal one (1.2e-38), which is slow; else they are
+    /// zeros
     #[arg(long)]
     pub keep_denormals: bool,
     /// Print one JSON object in place of text
@@ -519,7 +524,8 @@ pub struct Lab {
     /// Leaders of each run that are measured again at its end
     #[arg(long, default_value_t = 4, value_name = "N")]
     pub settle: usize,
-    /// A candidate that takes longer, load and all, has failed: bad ones take thousands of times as long as good ones
+    /// A candidate that takes longer, load and all, has failed: bad ones take thousands of times as
+    /// long as good ones
     #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds)]
     pub run_limit: Duration,
     #[command(flatten)]

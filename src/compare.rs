@@ -3,8 +3,8 @@
 use ansc_runtime::{DType, Tensor};
 use serde::Serialize;
 
-/// Errors of a tensor against its reference. NaN equals NaN, an infinity itself, and less than the smallest normal
-/// number of the type is no error: below it one side may have zeros.
+/// Errors of a tensor against its reference. NaN equals NaN, an infinity itself, and less than the
+/// smallest normal number of the type is no error: below it one side may have zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Difference {
     pub max_abs: f64,

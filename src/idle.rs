@@ -1,5 +1,5 @@
-//! Options that would do nothing: beside others, or without them. They are refused, so that nobody believes to have
-//! said something.
+//! Options that would do nothing: beside others, or without them. They are refused, so that nobody
+//! believes to have said something.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;

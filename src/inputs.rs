@@ -1,4 +1,5 @@
-//! Made-up inputs for measuring and comparing: seeded, finite, and in the range where networks work.
+//! Made-up inputs for measuring and comparing: seeded, finite, and in the range where networks
+//! work.
 
 use ansc_runtime::host::HostOp;
 use ansc_runtime::manifest::{BufferId, Port, Specialisation, Step};

@@ -1,4 +1,5 @@
-//! Search strategies side by side on one subgraph: options of the command line to a run of the laboratory.
+//! Search strategies side by side on one subgraph: options of the command line to a run of the
+//! laboratory.
 
 use std::path::{Path, PathBuf};
 

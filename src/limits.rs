@@ -1,7 +1,9 @@
-//! What this machine can do at most: products and sums in a second, bytes from and to memory in a second.
+//! What this machine can do at most: products and sums in a second, bytes from and to memory in a
+//! second.
 //!
-//! Measured with vectors as wide as the processor has and with all of the threads at once, for a fraction of a
-//! second; the best of several tries, since whatever else runs can only make it slower.
+//! Measured with vectors as wide as the processor has and with all of the threads at once, for a
+//! fraction of a second; the best of several tries, since whatever else runs can only make it
+//! slower.
 
 use std::hint::black_box;
 use std::ops::RangeInclusive;
@@ -20,7 +22,8 @@ const TRIES: usize = 5;
 const ROUNDS: usize = 400_000;
 /// Bytes that one thread copies: more than its share of any cache that we know.
 const BYTES: usize = 48 << 20;
-/// Powers of two: bytes of copies, from what the nearest cache holds to more than most of the last ones do.
+/// Powers of two: bytes of copies, from what the nearest cache holds to more than most of the last
+/// ones do.
 const COPIES: RangeInclusive<u32> = 14..=25;
 /// Bytes that one thread moves in a try where what it copies is small: some hundred microseconds.
 const MOVED: usize = 8 << 20;
@@ -117,8 +120,8 @@ fn best<T>(
 /// Independent sums: enough for every unit to be busy while each waits for its last result.
 const SUMS: usize = 12;
 
-/// Each sum in a variable of its own, in a loop without calls: what stays in memory waits for a store, also where this is
-/// compiled with few optimisations.
+/// Each sum in a variable of its own, in a loop without calls: what stays in memory waits for a
+/// store, also where this is compiled with few optimisations.
 macro_rules! sums {
     ($first:expr, $next:expr) => {
         sums!($first, $next, s0 s1 s2 s3 s4 s5 s6 s7 s8 s9 s10 s11)
@@ -153,7 +156,8 @@ fn fused() -> f64 {
     portable()
 }
 
-/// Vectors of four, which the compiler makes of whatever the target's lowest common instructions are.
+/// Vectors of four, which the compiler makes of whatever the target's lowest common instructions
+/// are.
 fn portable() -> f64 {
     const LANES: usize = 4;
     let (a, b) = (black_box(0.999f32), black_box(1e-3f32));

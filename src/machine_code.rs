@@ -1,7 +1,8 @@
 //! Kernels to machine code, for a CPU or for GPUs, and from there to an artifact.
 //!
-//! For a CPU, kernels are objects that are linked into the artifact's library. For GPUs they are PTX, a text for
-//! each generation, that the driver translates on the machine at hand; the library then holds none.
+//! For a CPU, kernels are objects that are linked into the artifact's library. For GPUs they are
+//! PTX, a text for each generation, that the driver translates on the machine at hand; the library
+//! then holds none.
 
 use std::path::Path;
 
@@ -36,7 +37,8 @@ impl Code {
         Ok(Code { batch, target: options.target.info(), gpu: None })
     }
 
-    /// Bytes of the arguments of the `index`-th kernel: what it reads and writes, then its workspace.
+    /// Bytes of the arguments of the `index`-th kernel: what it reads and writes, then its
+    /// workspace.
     pub(crate) fn arguments(&self, kernel: &assemble::Kernel, index: usize) -> Vec<usize> {
         let workspace = &self.batch.kernels[index].workspace;
         kernel.operands().into_iter().chain(workspace).map(TensorType::bytes).collect()

@@ -32,7 +32,8 @@ pub type Choices = Vec<(String, Vec<usize>)>;
 #[derive(Clone)]
 pub struct Options {
     pub import: ImportOptions,
-    /// Symbolic dimensions with several sizes each: there is a specialisation for every combination.
+    /// Symbolic dimensions with several sizes each: there is a specialisation for every
+    /// combination.
     pub choices: Choices,
     pub target: Target,
     /// The bits of operands of convolutions and matrix products.
@@ -41,8 +42,8 @@ pub struct Options {
     pub calibrated: bool,
     pub expose: Expose,
     pub schedules: Schedules,
-    /// Compute capabilities (times ten) of the GPUs to compile for, if that is the schedules' aim. The artifact is
-    /// loaded on the CPU of `target` all the same.
+    /// Compute capabilities (times ten) of the GPUs to compile for, if that is the schedules' aim.
+    /// The artifact is loaded on the CPU of `target` all the same.
     pub sms: Vec<u32>,
     /// Run the verifiers between stages.
     pub verify: bool,
@@ -105,7 +106,8 @@ impl Options {
     }
 }
 
-/// The names of all combinations of sizes, and how the model is imported for each; the last choice varies fastest.
+/// The names of all combinations of sizes, and how the model is imported for each; the last choice
+/// varies fastest.
 pub fn specialisations(import: &ImportOptions, choices: &Choices) -> Vec<(String, ImportOptions)> {
     let mut all = vec![(String::new(), import.clone())];
     for (dim, sizes) in choices {
@@ -171,7 +173,8 @@ pub fn compile(
         options.check_names(&graph)?;
         clock.time("passes", || optimise(&mut graph, options, &mut assembly.verifier, watch))?;
         clock.move_time("passes", "verify", assembly.verifier.take_spent());
-        // Kernels are scheduled while the graph is walked: a schedule decides how its constants are packed.
+        // Kernels are scheduled while the graph is walked: a schedule decides how its constants are
+        // packed.
         clock.time("schedule", || assembly.add(&name, &graph, options.expose))?;
         clock.move_time("schedule", "verify", assembly.verifier.take_spent());
     }
@@ -233,8 +236,8 @@ pub struct Subgraph {
     pub occurrences: usize,
 }
 
-/// The distinct subgraphs of a model that become kernels, in the order of their first occurrence. Those of the
-/// bodies of loops and branches are left out.
+/// The distinct subgraphs of a model that become kernels, in the order of their first occurrence.
+/// Those of the bodies of loops and branches are left out.
 pub fn subgraphs(model: &Path, options: &Options) -> Result<Vec<Subgraph>, Error> {
     let mut graph = import::load(model, &options.import)?;
     precision::check(&graph, &options.precision)?;
@@ -256,8 +259,8 @@ pub fn subgraphs(model: &Path, options: &Options) -> Result<Vec<Subgraph>, Error
     Ok(all)
 }
 
-/// The kernels of a model as tasks of a search, each with how often a run executes it. Those in the body of a
-/// loop count as executed once.
+/// The kernels of a model as tasks of a search, each with how often a run executes it. Those in the
+/// body of a loop count as executed once.
 pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     let mut assembly = Assembly::new(&options.schedules, options.verifier());
     for (name, import) in options.specialisations() {

@@ -1,4 +1,5 @@
-//! Searching for the schedules of a model's kernels: options of the command line to a run of the tuner.
+//! Searching for the schedules of a model's kernels: options of the command line to a run of the
+//! tuner.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -140,8 +141,8 @@ fn cost_model(search: &Search, tasks: &[Weighted]) -> Result<SharedModel, Error>
     Ok(shared(Box::new(WarmUp::new(model, least, search.seed))))
 }
 
-/// The first interrupt lets the round come to its end, the second ends the program. The same goes for what a session
-/// or a service that ends sends to its programs.
+/// The first interrupt lets the round come to its end, the second ends the program. The same goes
+/// for what a session or a service that ends sends to its programs.
 fn stop_when_interrupted() {
     extern "C" fn stop(signal: libc::c_int) {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
@@ -150,8 +151,9 @@ fn stop_when_interrupted() {
         }
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler only touches an atomic and calls `_exit`, both allowed in a signal handler. Signals
-        // that who started the program wants to be ignored, as `nohup` does, stay ignored.
+        // SAFETY: the handler only touches an atomic and calls `_exit`, both allowed in a signal
+        // handler. Signals that who started the program wants to be ignored, as `nohup` does, stay
+        // ignored.
         unsafe {
             if libc::signal(signal, stop as *const () as libc::sighandler_t) == libc::SIG_IGN {
                 libc::signal(signal, libc::SIG_IGN);
@@ -262,8 +264,8 @@ fn as_asked(options: &Options, threads: usize) -> Schedules {
     Schedules { threads, machine, aim, sums, ..Schedules::untuned(&options.target) }
 }
 
-/// The best schedules that the records know for the kernels of a model, and where they know none, what comes with the
-/// compiler.
+/// The best schedules that the records know for the kernels of a model, and where they know none,
+/// what comes with the compiler.
 pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<Schedules, Error> {
     kinds::expect_if_there(&records_path(tuned), &[Kind::Records])?;
     let aim = &options.schedules.aim;
@@ -287,7 +289,8 @@ pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<
     Ok(schedules)
 }
 
-/// What records of kernels may be filed under, the best last: measured with constants where the model has them.
+/// What records of kernels may be filed under, the best last: measured with constants where the
+/// model has them.
 fn cpu_targets(target: &Target, tasks: &[Weighted]) -> Vec<String> {
     let (warm, cold) = (target_name(target), cold_target_name(target));
     if fit_the_cache(tasks) { vec![cold, warm] } else { vec![warm, cold] }

@@ -1,7 +1,7 @@
 //! The artifact: kernels, weights, manifest and seal in one shared library.
 //!
-//! Objects are linked; the other sections are written behind the linked library (see `link`), so that
-//! weights are copied once, from memory to the file. The same arguments give the same bytes.
+//! Objects are linked; the other sections are written behind the linked library (see `link`), so
+//! that weights are copied once, from memory to the file. The same arguments give the same bytes.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -35,8 +35,8 @@ pub fn write(
     write_sections(path, target, objects, weights, manifest, None)
 }
 
-/// The same with code for GPUs: a [`GpuCode`] as the section of that name. `target` is the machine that the
-/// artifact is loaded on.
+/// The same with code for GPUs: a [`GpuCode`] as the section of that name. `target` is the machine
+/// that the artifact is loaded on.
 pub fn write_gpu(
     path: &Path,
     target: &Target,

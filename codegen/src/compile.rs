@@ -20,15 +20,15 @@ use crate::target::Target;
 pub struct Emitted {
     /// To be run in this order.
     pub launches: Vec<Launch>,
-    /// Buffers that the caller provides after the parameters, in this order; their content does not outlive the
-    /// last launch.
+    /// Buffers that the caller provides after the parameters, in this order; their content does not
+    /// outlive the last launch.
     pub workspace: Vec<TensorType>,
     /// A relocatable object that defines the launches' symbols.
     pub object: Vec<u8>,
 }
 
-/// LLVM passes between our code and instruction selection. Vectors, unrolling and tiling were decided by
-/// the schedule: what is left is to bring accumulators into registers and to clean up.
+/// LLVM passes between our code and instruction selection. Vectors, unrolling and tiling were
+/// decided by the schedule: what is left is to bring accumulators into registers and to clean up.
 const PASSES: &str =
     "function(sroa,early-cse<memssa>,loop-mssa(licm),instcombine<no-verify-fixpoint>,simplifycfg)";
 

@@ -27,7 +27,8 @@ pub struct Ptx {
     pub text: String,
 }
 
-/// After the schedule's decisions: accumulators become registers, and what unrolling repeated is done once.
+/// After the schedule's decisions: accumulators become registers, and what unrolling repeated is
+/// done once.
 const PASSES: &str = "function(sroa,early-cse<memssa>,loop-mssa(licm),\
     instcombine<no-verify-fixpoint>,early-cse<memssa>,simplifycfg)";
 
@@ -67,7 +68,8 @@ fn launch(gpu: &GpuProgram, kernel: &Kernel, symbol: String) -> GpuLaunch {
     }
 }
 
-/// Compiles programs on all cores, for one generation of GPUs. Symbols are `k0`, `k1`, .. with the kernel's number.
+/// Compiles programs on all cores, for one generation of GPUs. Symbols are `k0`, `k1`, .. with the
+/// kernel's number.
 pub fn compile_ptx_all(
     programs: &[&GpuProgram],
     target: &Target,

@@ -1,8 +1,8 @@
 //! The machine that code is generated for.
 //!
-//! A target names its features one by one, so that an artifact can say exactly what it needs: code is
-//! generated for a base level of the architecture plus these features, and the processor's name only
-//! tunes the choice of instructions.
+//! A target names its features one by one, so that an artifact can say exactly what it needs: code
+//! is generated for a base level of the architecture plus these features, and the processor's name
+//! only tunes the choice of instructions.
 
 use std::ffi::{CStr, c_int};
 use std::sync::Once;
@@ -297,15 +297,15 @@ fn initialize() {
 }
 
 /// What LLVM lets be set for a whole process only. Scheduling a second time, after registers are
-/// chosen, takes half of the time that large unrolled kernels compile, and makes none of them faster
-/// on processors that reorder instructions themselves. Choosing what loops count up takes a quarter of
-/// the time of most others, and we have chosen already (see `emit::address`). Before registers are chosen,
-/// each access to memory is compared with each other one that is written out next to it: beyond so many,
-/// that takes four fifths of the time.
+/// chosen, takes half of the time that large unrolled kernels compile, and makes none of them
+/// faster on processors that reorder instructions themselves. Choosing what loops count up takes a
+/// quarter of the time of most others, and we have chosen already (see `emit::address`). Before
+/// registers are chosen, each access to memory is compared with each other one that is written out
+/// next to it: beyond so many, that takes four fifths of the time.
 fn set_llvm_options(words: &[&CStr]) {
     let pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
-    // SAFETY: the pointers are to as many strings, which live during the call; LLVM copies them. That
-    // happens once, before any other use of LLVM.
+    // SAFETY: the pointers are to as many strings, which live during the call; LLVM copies them.
+    // That happens once, before any other use of LLVM.
     unsafe {
         inkwell::llvm_sys::support::LLVMParseCommandLineOptions(
             pointers.len() as c_int,

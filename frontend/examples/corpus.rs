@@ -5,8 +5,9 @@
 //! ```
 //!
 //! `DIR/CASE` holds `model.onnx`, `input_<i>.npy` in the order of the model's inputs, and
-//! `output_<i>.npy`. A case whose shapes depend on the values of its inputs is imported again with these
-//! values fixed, and marked so. Prints one line per case and what is missing, most frequent first.
+//! `output_<i>.npy`. A case whose shapes depend on the values of its inputs is imported again with
+//! these values fixed, and marked so. Prints one line per case and what is missing, most frequent
+//! first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,10 +1,10 @@
 //! Tensor data in files beside the model.
 //!
-//! In: the `external_data` entries of a tensor. Out: the tensor. A model must not be able to read what
-//! is not its own, so a location is a relative path without `..`, opened component by component from
-//! the model's directory without following a link, and must end at a regular file that has no other name
-//! (a hard link would reach any file of the same file system). Offset and length are compared with
-//! the file's size before anything is read.
+//! In: the `external_data` entries of a tensor. Out: the tensor. A model must not be able to read
+//! what is not its own, so a location is a relative path without `..`, opened component by
+//! component from the model's directory without following a link, and must end at a regular file
+//! that has no other name (a hard link would reach any file of the same file system). Offset and
+//! length are compared with the file's size before anything is read.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

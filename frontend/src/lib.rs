@@ -1,7 +1,7 @@
 //! ONNX file to graph.
 //!
-//! [`import::load`] reads a file, checks it (`validate`) and gives the [`ansc_graph::Graph`] with every
-//! shape known; whatever stands in the way comes back as a list of [`Problem`]s, all at once.
+//! [`import::load`] reads a file, checks it (`validate`) and gives the [`ansc_graph::Graph`] with
+//! every shape known; whatever stands in the way comes back as a list of [`Problem`]s, all at once.
 //! This is the only crate that knows tract, and of tract it uses the protobuf types alone.
 
 mod external;

@@ -1,8 +1,8 @@
 //! In which order to import the nodes of a graph, and which of them matter at all.
 //!
-//! In: a `GraphProto`. Out: indices of the nodes that its outputs need, operands before readers, and
-//! the names that those nodes and outputs read. ONNX demands that files are sorted already; those of
-//! some exporters are not, and a cycle must be told from that.
+//! In: a `GraphProto`. Out: indices of the nodes that its outputs need, operands before readers,
+//! and the names that those nodes and outputs read. ONNX demands that files are sorted already;
+//! those of some exporters are not, and a cycle must be told from that.
 //!
 //! ```text
 //! nodes: 0: c = f(b)   1: b = g(a)   2: d = h(a)   outputs: c   ->   order [1, 0], reads {a, b, c}

@@ -74,8 +74,8 @@ impl Problem {
 /// Bytes of the longest name that is shown, or carried along.
 const MAX_NAME: usize = 1024;
 
-/// A name without its middle if it is very long: the path of nested calls may be far longer than the
-/// file.
+/// A name without its middle if it is very long: the path of nested calls may be far longer than
+/// the file.
 pub(crate) fn shortened(name: String) -> String {
     if name.len() <= MAX_NAME {
         return name;

@@ -1,8 +1,8 @@
 //! `TensorProto` to [`Tensor`].
 //!
-//! In: a tensor of the file, and access to its external data. Out: a tensor whose data has exactly the
-//! length that type and shape demand, or the reason why not. Sizes are checked before anything is
-//! allocated. Data is little-endian in the file, and so are the machines that ansc runs on.
+//! In: a tensor of the file, and access to its external data. Out: a tensor whose data has exactly
+//! the length that type and shape demand, or the reason why not. Sizes are checked before anything
+//! is allocated. Data is little-endian in the file, and so are the machines that ansc runs on.
 
 use ansc_runtime::tensor::{TensorError, byte_len};
 use ansc_runtime::{DType, Tensor};

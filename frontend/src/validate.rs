@@ -1,7 +1,7 @@
 //! Checks on the protobuf, before anything else looks at it.
 //!
-//! A name that is defined twice would mean one thing here and another elsewhere, so it is refused: ONNX
-//! demands that graphs and functions give each name once. What may be listed twice is left to
+//! A name that is defined twice would mean one thing here and another elsewhere, so it is refused:
+//! ONNX demands that graphs and functions give each name once. What may be listed twice is left to
 //! the import: outputs of a graph, types of values, versions of opsets (the highest one counts).
 
 use std::collections::HashSet;

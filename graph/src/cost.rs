@@ -175,7 +175,8 @@ mod tests {
 
     #[test]
     fn softmax_counts_its_four_stages() {
-        // Maximum and sum one per term, a subtraction under the exponential, a product with a reciprocal.
+        // Maximum and sum one per term, a subtraction under the exponential, a product with a
+        // reciprocal.
         check(softmax::softmax(&[1], &f32s(&[3, 5])), 5 * 15, 2 * 60);
     }
 

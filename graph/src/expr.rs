@@ -1,9 +1,9 @@
 //! The expression language that all levels share.
 //!
-//! An [`Expr`] is a typed scalar computed at one point of an iteration space. In a [`Stage`](crate::Stage)
-//! variables are the stage's axes and buffers are its sources; in a scheduled
-//! program variables are loops and block iterators. The same tree, printer, parser, simplifier and
-//! evaluator serve both.
+//! An [`Expr`] is a typed scalar computed at one point of an iteration space. In a
+//! [`Stage`](crate::Stage) variables are the stage's axes and buffers are its sources; in a
+//! scheduled program variables are loops and block iterators. The same tree, printer, parser,
+//! simplifier and evaluator serve both.
 //!
 //! # Semantics
 //! - Variables are `i64`. Every other type is known from the leaves; operands of a binary
@@ -20,9 +20,9 @@
 //! - `Shl`/`Shr` by the width or more, or by a negative amount, move every bit out. An integer to a
 //!   negative power gives the truncated reciprocal.
 //! - `And`/`Or`/`Xor`/`Not` are logical on `bool` and bitwise on integers.
-//! - `Dot4` is of `i32` alone, each of which stands for four bytes: those on the left without a sign, those on the right
-//!   with one. It is the sum of the four products, exact: what machines have an instruction for.
-//!   `dot4(0x04030201, 0xfcfdfeff) = 1 * -1 + 2 * -2 + 3 * -3 + 4 * -4`.
+//! - `Dot4` is of `i32` alone, each of which stands for four bytes: those on the left without a
+//!   sign, those on the right with one. It is the sum of the four products, exact: what machines
+//!   have an instruction for. `dot4(0x04030201, 0xfcfdfeff) = 1 * -1 + 2 * -2 + 3 * -3 + 4 * -4`.
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,8 @@
 //!
 //! A [`Graph`] is a DAG of operators on petgraph; every operator that code is generated for *is* a
 //! tensor expression, a [`Compute`]: a list of stages over spatial and reduction axes. The meaning
-//! of operators is written down here once; the interpreter, costs, fusion and all code follow from it.
+//! of operators is written down here once; the interpreter, costs, fusion and all code follow from
+//! it.
 
 #![deny(missing_docs)]
 

@@ -64,7 +64,8 @@ fn aligned(bytes: usize, align: usize) -> usize {
     bytes.checked_next_multiple_of(align).unwrap_or(usize::MAX)
 }
 
-/// The start of the smallest gap of at least `size` between the sorted ranges `taken`, or their end.
+/// The start of the smallest gap of at least `size` between the sorted ranges `taken`, or their
+/// end.
 fn best_fit(taken: &[(usize, usize)], size: usize) -> usize {
     let mut best: Option<(usize, usize)> = None;
     let mut end = 0usize;

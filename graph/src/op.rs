@@ -20,7 +20,8 @@ pub enum Op {
     Const(Arc<Tensor>),
     /// Given by a tensor expression: code is generated for it.
     Compute(ComputeOp),
-    /// Run by the host function of that name. One without results checks its operands: it is there for the error.
+    /// Run by the host function of that name. One without results checks its operands: it is there
+    /// for the error.
     Host(HostOp),
     /// Inputs: condition (`bool` scalar), then what the branches capture. Both branches take all
     /// captures as their inputs, in order, and give outputs of the same types.
@@ -86,7 +87,8 @@ pub enum Kind {
     Other(String),
 }
 
-/// Which axis of activations holds channels. `First`: `[n, c, spatial..]`; `Last`: `[n, spatial.., c]`.
+/// Which axis of activations holds channels. `First`: `[n, c, spatial..]`; `Last`: `[n, spatial..,
+/// c]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Channels {
     /// `[n, c, spatial..]`.

@@ -1,8 +1,8 @@
 //! Graphs in text form before and after a pass: `golden/*.txt`.
 //!
-//! A file holds a graph, a line `=> PASS`, and the graph that the pass makes of it, or `(unchanged)`.
-//! `ANSC_BLESS=1 cargo test` rewrites what is below that line. Whatever is written there, both
-//! graphs must verify and compute the same.
+//! A file holds a graph, a line `=> PASS`, and the graph that the pass makes of it, or
+//! `(unchanged)`. `ANSC_BLESS=1 cargo test` rewrites what is below that line. Whatever is written
+//! there, both graphs must verify and compute the same.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
-//! The workloads that the papers on search name, where `workloads` and `products` have no others of their shape:
-//! the eight of OpEvo, its convolutions of one image too, which a CPU can search; and of Ansor the capsule
-//! convolution and the two subgraphs, whose shapes the paper leaves open.
+//! The workloads that the papers on search name, where `workloads` and `products` have no others of
+//! their shape: the eight of OpEvo, its convolutions of one image too, which a CPU can search; and
+//! of Ansor the capsule convolution and the two subgraphs, whose shapes the paper leaves open.
 
 use crate::networks::layers::{Conv, UNIT, conv_attributes, ints};
 use crate::proto::Attribute;
@@ -88,8 +88,9 @@ fn images(b: &mut Builder, count: usize, size: usize, c: &Conv) {
     b.result("y", &shape, "Conv", &[&x, &w], &attributes);
 }
 
-/// Capsules are 4x4 matrices that are multiplied as numbers are in a plain convolution. Rows of the left side
-/// go along unchanged: they are the first axis of three, along which the kernel is 1; columns are channels.
+/// Capsules are 4x4 matrices that are multiplied as numbers are in a plain convolution. Rows of the
+/// left side go along unchanged: they are the first axis of three, along which the kernel is 1;
+/// columns are channels.
 fn capsule(b: &mut Builder) {
     const SIDE: usize = 4;
     let mut conv = Conv::of_rank(3, 32 * SIDE, 32 * SIDE, 3).stride(2);

@@ -1,5 +1,5 @@
-//! Square matrix products, single layers of ResNet-50, and row-wise operators: what shows how near a kernel comes
-//! to the machine's limit.
+//! Square matrix products, single layers of ResNet-50, and row-wise operators: what shows how near
+//! a kernel comes to the machine's limit.
 
 use crate::networks::layers::Conv;
 use crate::proto::Attribute;

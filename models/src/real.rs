@@ -21,7 +21,8 @@ pub struct RealModel {
     pub licence: &'static str,
     /// Shapes to compile with, as on the command line.
     pub shapes: &'static [&'static str],
-    /// Largest relative error against ONNX Runtime; it differs from itself without optimisation by nearly as much.
+    /// Largest relative error against ONNX Runtime; it differs from itself without optimisation by
+    /// nearly as much.
     pub tolerance: f64,
 }
 
@@ -195,7 +196,8 @@ pub enum FetchError {
     File { path: PathBuf, source: std::io::Error },
 }
 
-/// Fetches one model into `directory` and returns the path of its file; one that is there and hashes right is kept.
+/// Fetches one model into `directory` and returns the path of its file; one that is there and
+/// hashes right is kept.
 pub fn fetch(model: &'static RealModel, directory: &Path) -> Result<PathBuf, FetchError> {
     let target = directory.join(format!("{}.onnx", model.name));
     if target.exists() && hash(&target)? == model.sha256 {

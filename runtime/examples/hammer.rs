@@ -1,9 +1,9 @@
-//! Many threads, each with its own session of one model, at once: `hammer MODEL.ansc [SECONDS] [THREADS]
-//! [MEGABYTES]`.
+//! Many threads, each with its own session of one model, at once: `hammer MODEL.ansc [SECONDS]
+//! [THREADS] [MEGABYTES]`.
 //!
-//! Fails if any output differs by a bit from what one session computed alone, or if the memory of the
-//! process grows by more than 2 MB (or MEGABYTES, for tools that keep books of their own) after the
-//! warm-up. `ansc verify` says whether that one session is right.
+//! Fails if any output differs by a bit from what one session computed alone, or if the memory of
+//! the process grows by more than 2 MB (or MEGABYTES, for tools that keep books of their own) after
+//! the warm-up. `ansc verify` says whether that one session is right.
 
 use std::error::Error;
 use std::sync::Barrier;
@@ -38,7 +38,8 @@ pub(crate) struct Report {
     pub(crate) resident_after: u64,
 }
 
-/// `growth`: allocators keep a little back; a leak of one small output per run is far more than 2 MB.
+/// `growth`: allocators keep a little back; a leak of one small output per run is far more than 2
+/// MB.
 pub(crate) fn hammer(
     model: &Model,
     threads: usize,

@@ -1,4 +1,5 @@
-//! One side of a paired benchmark: runs an artifact in turns, at the word of whoever drives several engines.
+//! One side of a paired benchmark: runs an artifact in turns, at the word of whoever drives several
+//! engines.
 //!
 //! ```text
 //! worker ARTIFACT INPUTS THREADS

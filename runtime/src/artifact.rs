@@ -79,7 +79,8 @@ impl Artifact {
         &self.map[self.weights.clone()]
     }
 
-    /// Lets the system take back the memory of a range of the weights; what reads there again reads the file again.
+    /// Lets the system take back the memory of a range of the weights; what reads there again reads
+    /// the file again.
     pub(crate) fn give_back(&self, range: Range<usize>) {
         // SAFETY: the mapping is of a file and never written: its pages come back as they were.
         #[cfg(target_os = "linux")]

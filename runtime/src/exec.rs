@@ -1,9 +1,9 @@
 //! Executes a plan, step after step.
 //!
-//! In: a checked [`Program`] and the address of every buffer. Out: outputs are
-//! written, and `actual` holds the shape of every buffer that is smaller than declared.
-//! What the manifest can promise was checked when loading; what is checked here depends on data.
-//! Kernels are somebody else's business ([`Kernels`]): the threads of a pool run them, or a GPU does.
+//! In: a checked [`Program`] and the address of every buffer. Out: outputs are written, and
+//! `actual` holds the shape of every buffer that is smaller than declared. What the manifest can
+//! promise was checked when loading; what is checked here depends on data. Kernels are somebody
+//! else's business ([`Kernels`]): the threads of a pool run them, or a GPU does.
 
 mod check;
 mod host;

@@ -1,12 +1,13 @@
 //! How the processor computes with denormal numbers while compiled code runs.
 //!
-//! In: a [`Denormals`]. Out: a [`FloatMode`], under which the calling thread computes in that way, rounds to
-//! nearest and traps nothing, whatever its mode was; when it is dropped, the thread's control register is what
-//! it was, flags of past operations included.
+//! In: a [`Denormals`]. Out: a [`FloatMode`], under which the calling thread computes in that way,
+//! rounds to nearest and traps nothing, whatever its mode was; when it is dropped, the thread's
+//! control register is what it was, flags of past operations included.
 //!
-//! Processors take a hundred times as long for a denormal number as for another, and a softmax with a mask
-//! makes many: `exp(-100)` is `3.8e-44`. Half floats are not concerned: their denormal numbers are
-//! normal ones of `f32`, in which they are computed, and conversions keep them in either mode.
+//! Processors take a hundred times as long for a denormal number as for another, and a softmax with
+//! a mask makes many: `exp(-100)` is `3.8e-44`. Half floats are not concerned: their denormal
+//! numbers are normal ones of `f32`, in which they are computed, and conversions keep them in
+//! either mode.
 
 use std::marker::PhantomData;
 
@@ -65,8 +66,8 @@ mod register {
     }
 
     pub(super) fn write(word: Word) {
-        // SAFETY: `word` sets no reserved bit, as it is one of the constants or was read. Between two
-        // calls this crate runs nothing but compiled code, which expects either mode.
+        // SAFETY: `word` sets no reserved bit, as it is one of the constants or was read. Between
+        // two calls this crate runs nothing but compiled code, which expects either mode.
         unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const word, options(nostack)) };
     }
 }
@@ -91,8 +92,8 @@ mod register {
     }
 
     pub(super) fn write(word: Word) {
-        // SAFETY: `word` sets no reserved bit, as it is one of the constants or was read. Between two
-        // calls this crate runs nothing but compiled code, which expects either mode.
+        // SAFETY: `word` sets no reserved bit, as it is one of the constants or was read. Between
+        // two calls this crate runs nothing but compiled code, which expects either mode.
         unsafe { asm!("msr fpcr, {}", in(reg) word, options(nostack)) };
     }
 }

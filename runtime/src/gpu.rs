@@ -1,9 +1,10 @@
-//! GPU code in an artifact: what a driver translates for the device at hand, and how each kernel is launched.
+//! GPU code in an artifact: what a driver translates for the device at hand, and how each kernel is
+//! launched.
 //!
-//! An artifact for GPUs has the section [`GPU_SECTION`], this module's [`GpuCode`] as JSON, in place of functions in
-//! its library. The plan in the manifest is the same as for a CPU; a kernel step runs the launches of its
-//! kernel in order, each with the addresses of the step's arguments as its parameters. On the device, buffers
-//! begin at multiples of 64 bytes.
+//! An artifact for GPUs has the section [`GPU_SECTION`], this module's [`GpuCode`] as JSON, in
+//! place of functions in its library. The plan in the manifest is the same as for a CPU; a kernel
+//! step runs the launches of its kernel in order, each with the addresses of the step's arguments
+//! as its parameters. On the device, buffers begin at multiples of 64 bytes.
 
 use std::path::Path;
 

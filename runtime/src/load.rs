@@ -86,9 +86,9 @@ impl Model {
     /// Loads an artifact.
     ///
     /// Checked, in this order: the file is a readable ELF shared library; its seal, format version
-    /// and hash; that it was compiled for this machine and its CPU features; that the manifest
-    /// is sound to the last offset. Only then is its code mapped. Weights stay in the mapped file, but for those that
-    /// the artifact has code to prepare, which now runs on all cores.
+    /// and hash; that it was compiled for this machine and its CPU features; that the manifest is
+    /// sound to the last offset. Only then is its code mapped. Weights stay in the mapped file, but
+    /// for those that the artifact has code to prepare, which now runs on all cores.
     ///
     /// # Trust
     ///
@@ -198,8 +198,9 @@ fn open_library(artifact: &Artifact, path: &Path) -> Result<Library, LoadErrorKi
     unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) }.map_err(LoadErrorKind::Library)
 }
 
-/// A name of an open file that no load had before. The dynamic linker keeps every name under which it was asked for a
-/// library as long as that library is loaded; a descriptor's number belongs to the next file as soon as it is closed.
+/// A name of an open file that no load had before. The dynamic linker keeps every name under which
+/// it was asked for a library as long as that library is loaded; a descriptor's number belongs to
+/// the next file as soon as it is closed.
 ///
 /// ```text
 /// /proc/self/fd/7    /proc/self/./fd/7    /proc/self/.//fd/7    /proc/self/././fd/7

@@ -68,12 +68,14 @@ impl Model {
         &self.specialisations()[0].outputs
     }
 
-    /// The shapes that the model was compiled for; never empty. A session runs the one that its inputs fit.
+    /// The shapes that the model was compiled for; never empty. A session runs the one that its
+    /// inputs fit.
     pub fn specialisations(&self) -> &[Specialisation] {
         &self.parts.manifest.specialisations
     }
 
-    /// The first specialisation that takes inputs of these shapes. Inputs that are not named may have any.
+    /// The first specialisation that takes inputs of these shapes. Inputs that are not named may
+    /// have any.
     pub fn specialisation(&self, inputs: &[(&str, &[usize])]) -> Result<&Specialisation, RunError> {
         let mut shapes = vec![None; self.inputs().len()];
         for (name, shape) in inputs {
@@ -88,7 +90,8 @@ impl Model {
         &self.parts.manifest
     }
 
-    /// The value that an input was fixed to when the model was compiled; `None` for an input that is free.
+    /// The value that an input was fixed to when the model was compiled; `None` for an input that
+    /// is free.
     pub fn bound_value(&self, input: usize) -> Option<Tensor> {
         let specialisation = &self.specialisations()[0];
         let id = specialisation.inputs.get(input)?.bound?;

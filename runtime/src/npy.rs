@@ -107,7 +107,8 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Tensor, NpyError> {
     array(&mut &*bytes, Some(bytes.len() as u64))
 }
 
-/// Reads an array; `total` is how many bytes there are, if that is known. Memory is taken once it is known what for.
+/// Reads an array; `total` is how many bytes there are, if that is known. Memory is taken once it
+/// is known what for.
 fn array(from: &mut dyn Read, total: Option<u64>) -> Result<Tensor, NpyError> {
     let (header, before) = header(from)?;
     let Header { dtype, big_endian, fortran_order, shape } = Header::parse(&header)?;

@@ -1,7 +1,7 @@
 //! Constants that are made when a model is loaded, of weights that take less room in the file.
 //!
-//! In: an artifact whose manifest was checked, its [`Preparation`] and the functions of that. Out: the memory that its
-//! plan wrote, read-only from then on; all sessions of the model share it.
+//! In: an artifact whose manifest was checked, its [`Preparation`] and the functions of that. Out:
+//! the memory that its plan wrote, read-only from then on; all sessions of the model share it.
 //!
 //! ```text
 //! weights 9.4 MB --kernels, once--> prepared 37.7 MB     the pages of the weights are given back
@@ -47,8 +47,8 @@ pub(crate) fn program(preparation: &Preparation) -> Result<Program, ManifestErro
     Program::new(&preparation.plan, &preparation.kernels, Writes::Prepared)
 }
 
-/// Runs the plan, on all cores. Denormal numbers are kept: sessions of either kind share what is made, and what the
-/// compiler makes of constants keeps them too.
+/// Runs the plan, on all cores. Denormal numbers are kept: sessions of either kind share what is
+/// made, and what the compiler makes of constants keeps them too.
 pub(crate) fn prepare(
     artifact: &Artifact,
     preparation: &Preparation,

@@ -1,9 +1,9 @@
 //! The plan in the form in which it is executed.
 //!
-//! In: a specialisation of a manifest whose tables passed [`crate::validate`]. Out: a [`Program`], or the first step
-//! that is unsound. Building it is the check: every buffer that a step names exists, has the type
-//! the step needs, and may be written where the step writes it; so executing needs no checks but
-//! those that depend on data.
+//! In: a specialisation of a manifest whose tables passed [`crate::validate`]. Out: a [`Program`],
+//! or the first step that is unsound. Building it is the check: every buffer that a step names
+//! exists, has the type the step needs, and may be written where the step writes it; so executing
+//! needs no checks but those that depend on data.
 //!
 //! `Step::Kernel { kernel: 3, args: [7, 2] }` becomes `Action::Kernel { kernel: 3, args: 40..42 }`
 //! with `program.args[40..42] == [7, 2]`: a session keeps the addresses of all arguments in one

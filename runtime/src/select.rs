@@ -1,7 +1,7 @@
 //! Which specialisation a run is of, and whether what it was given is right.
 //!
-//! In: inputs and outputs by name. Out: the same in the model's order, for the one specialisation that
-//! takes inputs of these shapes; or a [`RunError`] that says what there is.
+//! In: inputs and outputs by name. Out: the same in the model's order, for the one specialisation
+//! that takes inputs of these shapes; or a [`RunError`] that says what there is.
 //!
 //! `x: [4, 3]` with specialisations for `x: [1, 3]` and `x: [4, 3]` is a run of the second one.
 

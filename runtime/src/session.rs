@@ -1,8 +1,9 @@
 //! Running a model: a session owns the memory that a run needs, so that runs allocate nothing.
 //!
 //! In: inputs by name, in tensors or in the caller's own memory. Out: outputs, likewise. Names,
-//! types and shapes are checked before anything runs, and choose the [`Specialisation`] that runs. Sessions of one model may run at the same
-//! time, each on its own threads or on a [`Pool`] they share.
+//! types and shapes are checked before anything runs, and choose the [`Specialisation`] that runs.
+//! Sessions of one model may run at the same time, each on its own threads or on a [`Pool`] they
+//! share.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -39,9 +40,10 @@ pub struct SessionOptions {
     pub affinity: Vec<usize>,
     /// A pool to share with other sessions; then the options above are ignored.
     pub pool: Option<Arc<Pool>>,
-    /// Computes with numbers below the smallest normal one of their type (`1.2e-38` for `f32`), which takes
-    /// processors a hundred times as long; else they are zeros, as operands and as results. Either way `f16` keeps
-    /// its own, and the mode of the calling thread is left as it is. A GPU always keeps them.
+    /// Computes with numbers below the smallest normal one of their type (`1.2e-38` for `f32`),
+    /// which takes processors a hundred times as long; else they are zeros, as operands and as
+    /// results. Either way `f16` keeps its own, and the mode of the calling thread is left as it
+    /// is. A GPU always keeps them.
     pub keep_denormals: bool,
 }
 
@@ -195,8 +197,8 @@ impl Session {
         Ok(session)
     }
 
-    /// The GPU's side of the last run's specialisation, at first of the first one; `None` if the model was compiled
-    /// for a CPU.
+    /// The GPU's side of the last run's specialisation, at first of the first one; `None` if the
+    /// model was compiled for a CPU.
     pub fn device(&mut self) -> Option<Device<'_>> {
         let specialisation = &self.parts.manifest.specialisations[self.current];
         let program = &self.parts.programs[self.current];
@@ -347,9 +349,9 @@ impl Session {
         self.tables.iter_mut().flatten().for_each(|tables| tables.times = None);
     }
 
-    /// What was measured of the specialisation of the last run since [`Session::profile`]: all steps
-    /// in the order of the plan, nested ones after the step that they belong to. Empty if nothing
-    /// was measured.
+    /// What was measured of the specialisation of the last run since [`Session::profile`]: all
+    /// steps in the order of the plan, nested ones after the step that they belong to. Empty if
+    /// nothing was measured.
     pub fn step_times(&self) -> Vec<StepTime> {
         let steps = &self.parts.programs[self.current].steps;
         let times = self.tables[self.current].as_ref().and_then(|tables| tables.times.as_ref());

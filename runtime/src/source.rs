@@ -1,7 +1,8 @@
 //! Opening what somebody names: a file, or a pipe as in `<(zcat x.npy.gz)`.
 //!
-//! Devices, folders and sockets are refused, for some of them never end (`/dev/zero`). Opening a pipe waits for a
-//! program that writes to it, but not for ever; once there is one, reading takes as long as that program does.
+//! Devices, folders and sockets are refused, for some of them never end (`/dev/zero`). Opening a
+//! pipe waits for a program that writes to it, but not for ever; once there is one, reading takes
+//! as long as that program does.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -113,7 +114,8 @@ fn wait_for_writer(mut pipe: &File) -> io::Result<Option<u8>> {
         if unsafe { libc::poll(&raw mut one, 1, LOOK_EVERY) } > 0 {
             return Ok(None);
         }
-        // Without a writer the pipe ends here; with one that is silent it would have to be waited for.
+        // Without a writer the pipe ends here; with one that is silent it would have to be waited
+        // for.
         let mut first = [0];
         match pipe.read(&mut first) {
             Ok(0) if start.elapsed() < PATIENCE => {}

@@ -1,4 +1,5 @@
-//! Numbers below the smallest normal one: zeros, unless a session keeps them; and the caller's own mode.
+//! Numbers below the smallest normal one: zeros, unless a session keeps them; and the caller's own
+//! mode.
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
 mod common;

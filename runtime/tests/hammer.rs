@@ -1,5 +1,5 @@
-//! Eight sessions at once for a while. A process of its own: what other tests allocate would disturb
-//! the measurement of memory.
+//! Eight sessions at once for a while. A process of its own: what other tests allocate would
+//! disturb the measurement of memory.
 
 mod common;
 #[path = "../examples/hammer.rs"]

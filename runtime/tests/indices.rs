@@ -78,7 +78,8 @@ fn the_first_of_many_is_found_by_any_number_of_threads() {
     }
 }
 
-/// A view of an input is called as the input is, and has its positions; what is computed has its own name.
+/// A view of an input is called as the input is, and has its positions; what is computed has its
+/// own name.
 #[test]
 fn views_and_computed_indices() {
     let mut b = Builder::new();

@@ -247,7 +247,8 @@ fn an_artifact_in_memory_is_checked() {
     assert!(matches!(empty.kind, LoadErrorKind::NotAnArtifact(_)), "{empty}");
 }
 
-/// The second load of a file has a descriptor of its own, which the next file takes over while the first is still loaded.
+/// The second load of a file has a descriptor of its own, which the next file takes over while the
+/// first is still loaded.
 #[test]
 fn a_descriptor_that_comes_again_is_another_model() {
     let dir = tempfile::tempdir().unwrap();
@@ -264,7 +265,8 @@ fn a_descriptor_that_comes_again_is_another_model() {
     }
 }
 
-/// Not a check but a measurement: `cargo test --release -p ansc-runtime --test load -- --ignored --nocapture`.
+/// Not a check but a measurement: `cargo test --release -p ansc-runtime --test load -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn time_to_load_100_megabytes() {

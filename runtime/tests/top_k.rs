@@ -1,4 +1,5 @@
-//! `TopK` as a step of a plan: on the run's own memory and threads, and on copies where memory is shared.
+//! `TopK` as a step of a plan: on the run's own memory and threads, and on copies where memory is
+//! shared.
 
 mod common;
 

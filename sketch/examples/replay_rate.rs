@@ -1,5 +1,6 @@
-//! How many traces a second one core replays, makes into programs and describes to a cost model, and where
-//! the time goes: `replay_rate [SECONDS]`. What it takes to verify a program is told besides.
+//! How many traces a second one core replays, makes into programs and describes to a cost model,
+//! and where the time goes: `replay_rate [SECONDS]`. What it takes to verify a program is told
+//! besides.
 
 use std::time::{Duration, Instant};
 

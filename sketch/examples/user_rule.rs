@@ -1,8 +1,9 @@
-//! A rule that the compiler does not have, from outside of it: depthwise convolutions are always tiled 4 x 16.
+//! A rule that the compiler does not have, from outside of it: depthwise convolutions are always
+//! tiled 4 x 16.
 //!
-//! Every element of a depthwise convolution reads its own channel only, so that there is nothing to reuse beyond a small
-//! window; a search over all tiles finds out the same each time. The rule recognises such a stage, tiles its last two
-//! axes and says that no other rule is needed.
+//! Every element of a depthwise convolution reads its own channel only, so that there is nothing to
+//! reuse beyond a small window; a search over all tiles finds out the same each time. The rule
+//! recognises such a stage, tiles its last two axes and says that no other rule is needed.
 //!
 //! ```text
 //! cargo run --release -p ansc-sketch --example user_rule

@@ -1,8 +1,8 @@
 //! Whether the iterations of a loop write different elements.
 //!
-//! An index that is a sum of digits determines each digit if the coefficients dominate: the one of a digit is
-//! larger than all that the digits below it can add up to. The indices of a write that determine
-//! together all digits of the loop's variable tell its iterations apart.
+//! An index that is a sum of digits determines each digit if the coefficients dominate: the one of
+//! a digit is larger than all that the digits below it can add up to. The indices of a write that
+//! determine together all digits of the loop's variable tell its iterations apart.
 
 use std::cell::LazyCell;
 
@@ -15,8 +15,9 @@ use crate::tree;
 /// Sums that are taken apart at most.
 const MOST_OPENED: usize = 32;
 
-/// A block under `l` and a buffer of which it may write an element in two iterations of `l`, a loop of `kind`.
-/// Buffers that are private to an iteration are left out, and shared ones where the iterations are threads.
+/// A block under `l` and a buffer of which it may write an element in two iterations of `l`, a loop
+/// of `kind`. Buffers that are private to an iteration are left out, and shared ones where the
+/// iterations are threads.
 pub(crate) fn shared_write(program: &Program, l: &For, kind: ForKind) -> Option<(String, BufId)> {
     let extents = Extents::of(program);
     let common = LazyCell::new(|| tree::common_loops(program));
@@ -120,7 +121,8 @@ fn known_sum(digits: &[Digit], opened: &[Expr], extents: &Extents) -> Option<Exp
     })
 }
 
-/// The remainder of an expression that is a source of digits, of which the lowest are known: it may be a simpler sum.
+/// The remainder of an expression that is a source of digits, of which the lowest are known: it may
+/// be a simpler sum.
 ///
 /// ```text
 /// (2 * t + v) % 3 and (2 * t + v) // 3 % 2 are known   =>   (2 * t + v) % 6 = 2 * (t % 3) + v is known
@@ -183,7 +185,8 @@ fn determined(index: &Expr, extents: &Extents) -> Vec<Digit> {
 mod tests {
     use super::*;
 
-    /// Vectors of a copy that threads share, of an axis of 3 and one of 2: no thread writes what another one does.
+    /// Vectors of a copy that threads share, of an axis of 3 and one of 2: no thread writes what
+    /// another one does.
     #[test]
     fn remainders_of_known_digits_are_known() {
         let [o, t, v] = [0, 1, 2].map(VarId::new);

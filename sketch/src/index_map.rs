@@ -3,8 +3,8 @@
 //! ```text
 //! (v0, v1) -> (floor_div(v1, 16), v0, floor_mod(v1, 16))
 //! ```
-//! They are what layouts of buffers and iterators of blocks are transformed by. As data (in traces) a map is
-//! its text.
+//! They are what layouts of buffers and iterators of blocks are transformed by. As data (in traces)
+//! a map is its text.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -85,7 +85,8 @@ impl IndexMap {
         self.outputs.iter().map(|e| e.substitute(&|v| at.get(v.index()).cloned())).collect()
     }
 
-    /// The least box that holds the image of a space. `None` if it does not begin at 0 or is too large.
+    /// The least box that holds the image of a space. `None` if it does not begin at 0 or is too
+    /// large.
     pub fn shape(&self, extents: &[usize]) -> Option<Vec<usize>> {
         let space = space(extents);
         let length = |e: &Expr| {

@@ -70,7 +70,8 @@ fn worthwhile(compute: &Compute, index: usize, readers: &[usize], padding: Paddi
     })
 }
 
-/// The reader is a window that slides over one channel: it has few terms, and its vectors are those of what it reads.
+/// The reader is a window that slides over one channel: it has few terms, and its vectors are those
+/// of what it reads.
 fn pads_one_channel(stage: &Stage, reader: &Stage, buffer: BufId) -> bool {
     let terms = reader.reduce.as_ref().map_or(usize::MAX, |r| r.extents.iter().product());
     let loads = reader.body.loads();

@@ -1,7 +1,7 @@
 //! How it is computed: tensor programs, the primitives that transform them, and schedules.
 //!
-//! [`lower()`] turns a `Compute` into the naive [`Program`] e0; schedule primitives turn that
-//! into a fast one that computes the same function; code generation takes what [`finish()`] makes of it.
+//! [`lower()`] turns a `Compute` into the naive [`Program`] e0; schedule primitives turn that into
+//! a fast one that computes the same function; code generation takes what [`finish()`] makes of it.
 
 mod affine;
 pub mod algorithm;

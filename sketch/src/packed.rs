@@ -2,8 +2,8 @@
 
 use ansc_graph::{BufId, Compute, Expr};
 
-/// Parameter `param` of a program is not the constant itself but what `compute`, which has that constant
-/// as its only input, makes of it: the compiler evaluates it once.
+/// Parameter `param` of a program is not the constant itself but what `compute`, which has that
+/// constant as its only input, makes of it: the compiler evaluates it once.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Packing {
     /// The position among the parameters of the program.

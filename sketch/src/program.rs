@@ -7,22 +7,25 @@
 //!   Instances of a block that differ in a spatial iterator are independent; reduction iterators
 //!   may be reordered (floating-point sums are reassociated by schedules), but the terms of an
 //!   `ArgReduce` come in increasing order.
-//! - Names of blocks are unique. Every loop and every block iterator has a variable of its own.
-//!   The parts of a predicate (joined by `And`) depend on spatial or on reduction iterators, not on both.
+//! - Names of blocks are unique. Every loop and every block iterator has a variable of its own. The
+//!   parts of a predicate (joined by `And`) depend on spatial or on reduction iterators, not on
+//!   both.
 //! - `Body::Reduce` with `init` set: the destination is initialised with the combiner's identity
-//!   before its first term. `decompose_reduction` splits such a block into an assignment of the identity and
-//!   a reduction without `init`.
+//!   before its first term. `decompose_reduction` splits such a block into an assignment of the
+//!   identity and a reduction without `init`.
 //! - A `Parallel` loop is the outermost loop of a statement of the root, and its iterations touch
-//!   disjoint parts of every buffer they write. `Vectorized` and `Unrolled` loops have constant extents
-//!   like all others; a vectorised loop runs over spatial iterators only.
-//! - A `Bound` loop runs over the threads of a GPU; executed in order, its iterations compute the same. All loops
-//!   along one axis under a statement of the root run over the same threads, of which the shorter ones use the first.
-//!   Threads wait for one another wherever one needs what another one did: barriers are not written down (see
-//!   [`gpu`](crate::gpu)). `Virtual` threads are parts of one thread, interleaved.
-//! - Buffers of scope `Shared` are private to a thread block: their content does not outlive one iteration of the
-//!   innermost loop, those over threads left out, that contains all of their accesses. Bound loops further out than the accesses repeat what is written to them.
-//! - Buffers of scope `Local` are private to one iteration of the loop nest they are used in: to the
-//!   innermost loop that contains all of their accesses. Their content does not outlive it.
+//!   disjoint parts of every buffer they write. `Vectorized` and `Unrolled` loops have constant
+//!   extents like all others; a vectorised loop runs over spatial iterators only.
+//! - A `Bound` loop runs over the threads of a GPU; executed in order, its iterations compute the
+//!   same. All loops along one axis under a statement of the root run over the same threads, of
+//!   which the shorter ones use the first. Threads wait for one another wherever one needs what
+//!   another one did: barriers are not written down (see [`gpu`](crate::gpu)). `Virtual` threads
+//!   are parts of one thread, interleaved.
+//! - Buffers of scope `Shared` are private to a thread block: their content does not outlive one
+//!   iteration of the innermost loop, those over threads left out, that contains all of their
+//!   accesses. Bound loops further out than the accesses repeat what is written to them.
+//! - Buffers of scope `Local` are private to one iteration of the loop nest they are used in: to
+//!   the innermost loop that contains all of their accesses. Their content does not outlive it.
 //! - Buffers of scope `Fragment` are like those of scope `Local`, but those of a GPU belong to a
 //!   warp: its lanes, the threads along x, use them together in `Tensor` loops, and each reads by
 //!   itself what it holds (see [`gpu`](crate::gpu)). A `Tensor` loop and the loops in it contain
@@ -148,8 +151,9 @@ pub enum ForKind {
     Vectorized,
     /// One after another, written out.
     Unrolled,
-    /// What an iteration copies to shared memory is on its way while the one before it computes. A hint for GPUs,
-    /// which have asynchronous copies (see [`gpu`](crate::gpu)); anywhere else a serial loop.
+    /// What an iteration copies to shared memory is on its way while the one before it computes. A
+    /// hint for GPUs, which have asynchronous copies (see [`gpu`](crate::gpu)); anywhere else a
+    /// serial loop.
     Pipelined,
     /// One for each thread of a GPU along an axis.
     Bound(ThreadAxis),
@@ -245,8 +249,9 @@ pub enum Body {
         /// Whether the result begins with the combiner's identity before the first term.
         init: bool,
     },
-    /// `(best, position)` is replaced by `(value, term)` where the value is better by the combiner's order,
-    /// or is the first one. `term` is the row-major position in the reduction domain.
+    /// `(best, position)` is replaced by `(value, term)` where the value is better by the
+    /// combiner's order, or is the first one. `term` is the row-major position in the reduction
+    /// domain.
     ArgReduce {
         /// `ArgMax` or `ArgMin`.
         combiner: Combiner,

@@ -4,7 +4,8 @@
 //! x[i0 * 4 + i1, k]   with i1 in 0..4, k in 0..9 running, i0 standing
 //! => [i0 * 4, +4] x [0, +9]
 //! ```
-//! What a guard forbids is not touched: `k0 * 4 + k1` with both running, and `k0 * 4 + k1 < 7`, is `[0, +7]`.
+//! What a guard forbids is not touched: `k0 * 4 + k1` with both running, and `k0 * 4 + k1 < 7`, is
+//! `[0, +7]`.
 
 use ansc_graph::{BinOp, Expr, VarId};
 
@@ -117,8 +118,8 @@ fn hull(
     Some(Span { min, extent: reach.checked_add(1)? })
 }
 
-/// Takes the terms out of `sum` that are a multiple of what the limit bounds, if that bounds them closer than loops do;
-/// the most that they come to.
+/// Takes the terms out of `sum` that are a multiple of what the limit bounds, if that bounds them
+/// closer than loops do; the most that they come to.
 fn take_limited(sum: &mut Sum, (limited, end): &Limit, extents: &Extents) -> Option<i64> {
     let (first, &unit) = limited.terms.first_key_value()?;
     let factor = sum.terms.get(first)?.checked_div(unit)?;

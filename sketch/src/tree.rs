@@ -95,7 +95,8 @@ pub(crate) fn loops_above<'a>(body: &'a [Stmt], path: &[usize]) -> Vec<&'a For> 
     loops
 }
 
-/// Rebuilds bottom-up: `f` gets each statement after those below it and returns what takes its place.
+/// Rebuilds bottom-up: `f` gets each statement after those below it and returns what takes its
+/// place.
 pub(crate) fn rewrite(stmts: Vec<Stmt>, f: &mut impl FnMut(Stmt) -> Vec<Stmt>) -> Vec<Stmt> {
     let mut out = Vec::with_capacity(stmts.len());
     for stmt in stmts {
@@ -299,7 +300,8 @@ pub(crate) fn visit_nests<'a>(stmts: &'a [Stmt], f: &mut impl FnMut(&[&'a For], 
     go(stmts, &mut vec![], f);
 }
 
-/// The loops that contain all accesses to each buffer, outermost first; unused buffers are left out.
+/// The loops that contain all accesses to each buffer, outermost first; unused buffers are left
+/// out.
 pub(crate) fn common_loops(program: &Program) -> BTreeMap<BufId, Vec<VarId>> {
     let mut common: BTreeMap<BufId, Vec<VarId>> = BTreeMap::new();
     visit_nests(&program.body, &mut |loops, block| {
@@ -313,7 +315,8 @@ pub(crate) fn common_loops(program: &Program) -> BTreeMap<BufId, Vec<VarId>> {
     common
 }
 
-/// The loop of whose iterations each has its own copy of a local buffer; buffers without one are left out.
+/// The loop of whose iterations each has its own copy of a local buffer; buffers without one are
+/// left out.
 pub(crate) fn homes(program: &Program) -> BTreeMap<BufId, VarId> {
     common_loops(program)
         .into_iter()

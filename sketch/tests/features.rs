@@ -1,7 +1,7 @@
 //! The numbers that cost models see of a few programs: `features/*.txt`.
 //!
-//! A file holds a program, a line `=>`, and for each row the numbers that are not zero. `ANSC_BLESS=1`
-//! rewrites what is below the line; models that were trained before do not fit then.
+//! A file holds a program, a line `=>`, and for each row the numbers that are not zero.
+//! `ANSC_BLESS=1` rewrites what is below the line; models that were trained before do not fit then.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! Any sequence of primitives that succeed computes the same function, and one that fails changes
-//! nothing. The sequences are random; what each primitive made is run by the suspicious interpreter.
+//! nothing. The sequences are random; what each primitive made is run by the suspicious
+//! interpreter.
 
 use ansc_graph::op::{Channels, ConvAttrs};
 use ansc_graph::ops::*;

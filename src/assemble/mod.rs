@@ -1,8 +1,9 @@
 //! From a fused graph to an executable plan.
 //!
-//! In: a [`Graph`] whose passes have run. Out: an [`Assembly`]: numbered buffers, the plan of steps over
-//! them, the kernels to compile and the constants to pack. Nothing here generates code; the
-//! [`pipeline`](crate::pipeline) compiles the kernels and then [`storage`] gives every buffer its place.
+//! In: a [`Graph`] whose passes have run. Out: an [`Assembly`]: numbered buffers, the plan of steps
+//! over them, the kernels to compile and the constants to pack. Nothing here generates code; the
+//! [`pipeline`](crate::pipeline) compiles the kernels and then [`storage`] gives every buffer its
+//! place.
 //!
 //! The graphs of one model for several shapes share kernels and constants: each is a [`Draft`].
 //!
@@ -117,7 +118,8 @@ impl Assembly {
     }
 }
 
-/// The model's own results, then those of every kernel in the order of execution, named by value and node.
+/// The model's own results, then those of every kernel in the order of execution, named by value
+/// and node.
 pub fn exposed(graph: &Graph) -> Vec<(String, ValueId)> {
     let mut results = graph.outputs.clone();
     for item in schedule(graph) {
@@ -201,8 +203,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Lets each result live in the caller's memory; where it cannot (an input, a constant, a second
-    /// name for one value), copies it there at the end.
+    /// Lets each result live in the caller's memory; where it cannot (an input, a constant, a
+    /// second name for one value), copies it there at the end.
     fn give_outputs(
         &mut self,
         graph: &Graph,
@@ -343,7 +345,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether to check these indices. What a GPU computes it does not check: a run would wait for the host.
+    /// Whether to check these indices. What a GPU computes it does not check: a run would wait for
+    /// the host.
     fn is_checked(&self, indices: &[BufferId]) -> bool {
         let is_input =
             |id: &BufferId| matches!(self.draft.classes.fixed(*id), Some(Storage::Input(_)));

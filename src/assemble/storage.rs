@@ -1,8 +1,9 @@
 //! Which memory every buffer gets.
 //!
-//! Buffers that share memory form a class; a class is fixed (caller's memory, weights) or planned into
-//! the arena by its lifetime: from the first step that touches it to the last. A buffer that lives outside a
-//! loop and is touched inside lives until the loop ends, since the next iteration touches it again.
+//! Buffers that share memory form a class; a class is fixed (caller's memory, weights) or planned
+//! into the arena by its lifetime: from the first step that touches it to the last. A buffer that
+//! lives outside a loop and is touched inside lives until the loop ends, since the next iteration
+//! touches it again.
 
 use ansc_graph::memory::{self, Request};
 use ansc_runtime::manifest::{BufferId, BufferInfo, LoopStep, Plan, Step, Storage};

@@ -1,7 +1,8 @@
 //! Whose fault it is that a request could not be served: the candidate's, or the machine's.
 //!
-//! A disk without room, a folder that is gone, no threads: all that is the machine's, and says nothing about the
-//! candidate. Memory is the candidate's fault where it asks for more than a worker may have at all.
+//! A disk without room, a folder that is gone, no threads: all that is the machine's, and says
+//! nothing about the candidate. Memory is the candidate's fault where it asks for more than a
+//! worker may have at all.
 
 use ansc_codegen::CodegenError;
 use ansc_runtime::tensor::TensorError;

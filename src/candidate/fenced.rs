@@ -1,9 +1,11 @@
-//! One run of an artifact between fences: a kernel that writes beside its outputs, or over its inputs, is found out.
+//! One run of an artifact between fences: a kernel that writes beside its outputs, or over its
+//! inputs, is found out.
 //!
 //! ```text
 //! | fence | output | fence |      one byte of a fence that changed is enough
 //! ```
-//! What is farther away is not mapped, or belongs to the worker, which a wild write takes down with it.
+//! What is farther away is not mapped, or belongs to the worker, which a wild write takes down with
+//! it.
 
 use ansc_runtime::{DType, Session, Tensor, View, ViewMut};
 

@@ -3,8 +3,9 @@
 //! ```text
 //! pace  sample  pace  sample  pace  ..
 //! ```
-//! Shared machines change their speed by much and within a second: what is timed alone is a sample of the machine.
-//! A fixed artifact is run before and after every sample, and the sample scaled by what that artifact took at first.
+//! Shared machines change their speed by much and within a second: what is timed alone is a sample
+//! of the machine. A fixed artifact is run before and after every sample, and the sample scaled by
+//! what that artifact took at first.
 
 use ansc_runtime::RunError;
 
@@ -51,8 +52,8 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// Between two runs of the fixed artifact, for a machine on which it takes `at_first`. The faster of the two counts: a
-/// burst during the other would make a candidate look fast that is not.
+/// Between two runs of the fixed artifact, for a machine on which it takes `at_first`. The faster
+/// of the two counts: a burst during the other would make a candidate look fast that is not.
 fn scale(at_first: f64, before: f64, after: f64) -> f64 {
     let ratio = at_first / before.min(after);
     if (1.0 / MOST_DRIFT..MOST_DRIFT).contains(&ratio) { ratio } else { 1.0 }

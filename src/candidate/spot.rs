@@ -1,7 +1,7 @@
 //! Results that are too many to be interpreted, compared with the definition here and there.
 //!
-//! Looked at are the corners of each output, and elements drawn at random, the same every time: as many as take
-//! no longer than a few seconds.
+//! Looked at are the corners of each output, and elements drawn at random, the same every time: as
+//! many as take no longer than a few seconds.
 
 use ansc_graph::Scalar;
 use ansc_graph::interp::{PointError, Points};
@@ -19,8 +19,8 @@ const LEAST: usize = 32;
 /// Operations of the interpreter, all elements together.
 const MOST_OPERATIONS: u64 = 20_000_000;
 
-/// The largest difference of an element from the definition, relative to the largest element of its output;
-/// infinite if only one of them is finite.
+/// The largest difference of an element from the definition, relative to the largest element of its
+/// output; infinite if only one of them is finite.
 pub(super) fn difference(
     compute: &Compute,
     inputs: &[&Tensor],

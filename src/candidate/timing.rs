@@ -11,8 +11,8 @@ use super::pace::Pace;
 
 /// Samples after which a candidate that is not close to the best is let go.
 const GLANCE: usize = 4;
-/// Times the limit, and seconds above it, beyond which the very first run tells that a candidate is hopeless: more than
-/// what comes of cold memory and of the machine's mood.
+/// Times the limit, and seconds above it, beyond which the very first run tells that a candidate is
+/// hopeless: more than what comes of cold memory and of the machine's mood.
 const HOPELESS: (f64, f64) = (2.0, 0.05);
 /// More than the last-level cache of any CPU that we know.
 pub(super) const FLUSH_BYTES: usize = 128 << 20;
@@ -49,7 +49,8 @@ impl<'a> Runs<'a> {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// Seconds of `n` runs whose inputs are where they are needed: what a GPU's own clock says, and a CPU's.
+    /// Seconds of `n` runs whose inputs are where they are needed: what a GPU's own clock says, and
+    /// a CPU's.
     pub(super) fn seconds(&mut self, n: usize) -> Result<f64, RunError> {
         match self.session.device() {
             Some(mut device) => device.seconds(n),
@@ -63,7 +64,8 @@ impl<'a> Runs<'a> {
         self.run(1)
     }
 
-    /// Seconds of a run, as often as `timing` asks for; the first run counts only where it is enough to give up.
+    /// Seconds of a run, as often as `timing` asks for; the first run counts only where it is
+    /// enough to give up.
     pub(super) fn time(
         &mut self,
         timing: &Timing,

@@ -1,7 +1,8 @@
 //! The worker process of a search: requests on standard input, replies on standard output.
 //!
-//! It limits its own memory and ends with its parent, so that a candidate that eats memory or never ends
-//! leaves nothing behind. After an error of a GPU it ends too: the next process begins with a sound one.
+//! It limits its own memory and ends with its parent, so that a candidate that eats memory or never
+//! ends leaves nothing behind. After an error of a GPU it ends too: the next process begins with a
+//! sound one.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -45,7 +46,8 @@ pub fn serve(targets: &Targets, memory: Option<u64>) -> Result<(), Error> {
             Err(e) => Err(Error::Usage(format!("not a request: {e}"))),
         };
         if let Err(Error::Run(RunError::Device(e))) = &reply {
-            // What a candidate did to the GPU's memory, or that it never ended, spoils this process, not the next.
+            // What a candidate did to the GPU's memory, or that it never ended, spoils this
+            // process, not the next.
             return Err(Error::Machine(e.to_string()));
         }
         say(&reply.unwrap_or_else(|e| blame::reply(&e, memory)))?;
@@ -116,8 +118,8 @@ impl Loaded {
     }
 }
 
-/// Made-up inputs of the last artifact, which the next one of the same subgraph needs again: making them takes longer
-/// than most kernels.
+/// Made-up inputs of the last artifact, which the next one of the same subgraph needs again: making
+/// them takes longer than most kernels.
 #[derive(Default)]
 struct Inputs(Vec<(TensorType, Arc<Tensor>)>);
 
@@ -225,7 +227,8 @@ impl Worker {
         fenced::outputs(&mut self.session(artifact, 1)?, inputs)
     }
 
-    /// Computes a subgraph by a kernel, of whose results some elements are compared with the definition.
+    /// Computes a subgraph by a kernel, of whose results some elements are compared with the
+    /// definition.
     fn trusted_reference(
         &mut self,
         subgraph: &Subgraph,

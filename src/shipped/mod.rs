@@ -1,9 +1,9 @@
-//! Schedules that come with the compiler: what tuning found for the kernels of common networks, where it is surely
-//! faster than the untuned schedule.
+//! Schedules that come with the compiler: what tuning found for the kernels of common networks,
+//! where it is surely faster than the untuned schedule.
 //!
-//! One file for each class of processors, in the form of `ansc records export --chosen`. Schedules hold for the exact
-//! subgraph and number of threads that they were measured with; all others get the default one. How the files are made:
-//! `scripts/ship`.
+//! One file for each class of processors, in the form of `ansc records export --chosen`. Schedules
+//! hold for the exact subgraph and number of threads that they were measured with; all others get
+//! the default one. How the files are made: `scripts/ship`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use ansc_tuner::records::{InMemory, Key, jsonl, seconds_of, untuned_program};
 
 use crate::choice::{Origin, Tuned};
 
-/// Processors that share schedules: the features that all have, those that none has, and the schedules.
+/// Processors that share schedules: the features that all have, those that none has, and the
+/// schedules.
 struct Class {
     with: &'static [&'static str],
     without: &'static [&'static str],

@@ -39,8 +39,8 @@ fn classes_are_told_by_their_features() {
     assert!(schedules(&Target::parse("x86-64-v3").unwrap(), 63).is_empty());
 }
 
-/// A change of the rules, of default schedules or of how models are cut into subgraphs makes shipped schedules stale: tune
-/// again then.
+/// A change of the rules, of default schedules or of how models are cut into subgraphs makes
+/// shipped schedules stale: tune again then.
 #[test]
 fn shipped_schedules_fit_the_networks_that_they_are_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +71,8 @@ fn all_fit(model: &Path, class: &Class, target: &Target, threads: usize) {
     assert!(stale.is_empty(), "{place:?}: {stale:?}");
 }
 
-/// Whether what is shipped for a task replays, and was compared with the schedule that it replaces today.
+/// Whether what is shipped for a task replays, and was compared with the schedule that it replaces
+/// today.
 fn fits(records: &InMemory, task: &Arc<Task>, threads: usize) -> Option<bool> {
     let key = records.keys().unwrap().into_iter();
     let key = key.filter(|k| k.threads == threads).find(|k| k.task == task.key())?;

@@ -1,4 +1,5 @@
-//! `ansc explain`: which kernels there are, what each takes, what limits it, and how it came to be as it is.
+//! `ansc explain`: which kernels there are, what each takes, what limits it, and how it came to be
+//! as it is.
 
 use ansc_codegen::ptx::compile_ptx;
 use ansc_codegen::{Listing, Target, listing};

@@ -116,7 +116,8 @@ fn print_specialisation(m: &Manifest, one: &Specialisation) {
     }
 }
 
-/// The manifest. Where there is nothing to choose, the one specialisation is a part of it like the others.
+/// The manifest. Where there is nothing to choose, the one specialisation is a part of it like the
+/// others.
 fn json_of(manifest: &Manifest) -> serde_json::Value {
     let mut object = serde_json::json!(manifest);
     if let [only] = &manifest.specialisations[..]

@@ -1,4 +1,5 @@
-//! What rounding costs: a convolution as it is compiled by default and with `--accurate`, against sums of 64 bits.
+//! What rounding costs: a convolution as it is compiled by default and with `--accurate`, against
+//! sums of 64 bits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -177,7 +178,8 @@ fn convolution(model: &Path, options: &Options) -> Arc<Task> {
     all.find(|task| task.computed_by(None).is_some()).expect("a convolution")
 }
 
-/// Records in which Winograd's convolutions are the fastest by far, and something direct is faster than what nobody tuned.
+/// Records in which Winograd's convolutions are the fastest by far, and something direct is faster
+/// than what nobody tuned.
 fn records(path: &Path, model: &Path, target: &Target) {
     let task = |sums: Sums| {
         let schedules = Schedules { sums, ..Schedules::untuned(target) };

@@ -1,5 +1,5 @@
-//! Models that no compiler could compile: one error each, that names the file and the cause, and exit
-//! code 1.
+//! Models that no compiler could compile: one error each, that names the file and the cause, and
+//! exit code 1.
 
 use std::path::Path;
 

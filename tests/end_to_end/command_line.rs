@@ -1,4 +1,5 @@
-//! The command line, as a script sees it: exit codes, files, and one JSON object on standard output.
+//! The command line, as a script sees it: exit codes, files, and one JSON object on standard
+//! output.
 
 use std::collections::BTreeMap;
 use std::path::Path;

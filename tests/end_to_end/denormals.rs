@@ -78,7 +78,8 @@ fn functions_of_the_c_library_are_given_zeros() {
     assert!((kept - 1e-310f64.ln()).abs() < 1e-3, "{kept}");
 }
 
-/// The exponential function gives zero where its result would not be normal, and all of them where they are kept.
+/// The exponential function gives zero where its result would not be normal, and all of them where
+/// they are kept.
 #[test]
 fn the_exponential_function_ends_in_zero() {
     let dir = tempfile::tempdir().unwrap();
@@ -117,18 +118,21 @@ fn numbers(shape: &[usize]) -> Tensor {
     Tensor::from_slice(shape, &all)
 }
 
-/// The columns that a mask hides, as one of a shifted window does. They come first, so that sums begin with them.
+/// The columns that a mask hides, as one of a shifted window does. They come first, so that sums
+/// begin with them.
 const MASKED: usize = 24;
 
-/// Each row has one high score in sight, so that what is as high and masked with -100 has a probability of 4e-44.
+/// Each row has one high score in sight, so that what is as high and masked with -100 has a
+/// probability of 4e-44.
 fn scores() -> Tensor {
     let score = |column: usize| if column == 48 || column < MASKED { 4.0f32 } else { -4.0 };
     let all: Vec<f32> = (0..12 * 49 * 49).map(|i| score(i % 49)).collect();
     Tensor::from_slice(&[12, 49, 49], &all)
 }
 
-/// A mask of -100 makes half of the probabilities denormal. It takes no more time than a mask of zeros: at most 1.05
-/// times as much, and here some noise. `ANSC_ROUNDS=2000` and `--nocapture` give the figure.
+/// A mask of -100 makes half of the probabilities denormal. It takes no more time than a mask of
+/// zeros: at most 1.05 times as much, and here some noise. `ANSC_ROUNDS=2000` and `--nocapture`
+/// give the figure.
 #[test]
 fn a_mask_costs_nothing() {
     let dir = tempfile::tempdir().unwrap();

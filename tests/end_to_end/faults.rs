@@ -1,4 +1,5 @@
-//! Candidates that do harm, in real worker processes: what becomes of them, and that measuring goes on.
+//! Candidates that do harm, in real worker processes: what becomes of them, and that measuring goes
+//! on.
 
 use std::sync::Arc;
 use std::time::Duration;

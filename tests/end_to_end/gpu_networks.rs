@@ -1,7 +1,8 @@
-//! The generated networks and operators on the schedules that a GPU gets, where there is no GPU: their kernels as PTX,
-//! which NVIDIA's assembler takes without spilling registers; the same schedules in their form for a CPU, compared
-//! with the reference interpreter; and some thread blocks of every kernel, watched for races. All
-//! of that in float32, and with operands of 16 bits, which tensor cores multiply.
+//! The generated networks and operators on the schedules that a GPU gets, where there is no GPU:
+//! their kernels as PTX, which NVIDIA's assembler takes without spilling registers; the same
+//! schedules in their form for a CPU, compared with the reference interpreter; and some thread
+//! blocks of every kernel, watched for races. All of that in float32, and with operands of 16 bits,
+//! which tensor cores multiply.
 //!
 //! ```text
 //! cargo test --release --test end_to_end gpu_networks:: ..    the smaller ones
@@ -35,10 +36,12 @@ type Failure = Box<dyn std::error::Error>;
 const SMS: [u32; 2] = [80, 90];
 const TOLERANCE: f64 = 1e-4;
 
-/// Those that every run assembles and executes: all others take the assembler or the interpreter minutes.
+/// Those that every run assembles and executes: all others take the assembler or the interpreter
+/// minutes.
 const SMALL: [&str; 9] = ["C1D", "DEP", "GMM", "GRP", "T2D", "TBG", "NRM", "SFM", "mlp"];
 
-/// Those that only a run of all watches for races: gigabytes of weights or activations take their time.
+/// Those that only a run of all watches for races: gigabytes of weights or activations take their
+/// time.
 const LARGE: [&str; 13] = [
     "vgg16",
     "bert_base",
@@ -109,7 +112,8 @@ fn options(import: ImportOptions, aim: Aim, precision: Precision) -> Result<Opti
     Ok(options)
 }
 
-/// Compiles, assembles, and tells how many kernels there are, and how many registers the largest takes.
+/// Compiles, assembles, and tells how many kernels there are, and how many registers the largest
+/// takes.
 fn assembled(
     generator: &Generator,
     folder: &Path,
@@ -135,7 +139,8 @@ fn assembled(
     Ok((kernels, registers))
 }
 
-/// Does `work` for every chosen model; what fails, or is not right, is reported for all of them at the end.
+/// Does `work` for every chosen model; what fails, or is not right, is reported for all of them at
+/// the end.
 fn each_is_right<T: std::fmt::Debug>(
     what: &str,
     always: fn(&Generator) -> bool,

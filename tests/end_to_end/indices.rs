@@ -1,5 +1,5 @@
-//! Indices out of range, in models: an error that names node, tensor, position, index and what is legal. Never a
-//! result of other elements than the model says.
+//! Indices out of range, in models: an error that names node, tensor, position, index and what is
+//! legal. Never a result of other elements than the model says.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -341,7 +341,8 @@ fn gpu_schedules_on_a_cpu() {
     assert_eq!(found, expected("Gather", "i", true, &[1, 1], 8));
 }
 
-/// A GPU's run waits for no host: inputs are checked before it, and what is computed on the way is not.
+/// A GPU's run waits for no host: inputs are checked before it, and what is computed on the way is
+/// not.
 #[test]
 fn plans_of_gpus_check_inputs() {
     let twice = vec![

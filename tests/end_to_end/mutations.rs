@@ -2,8 +2,8 @@
 //!
 //! Every mutant goes through import and compilation in a process of its own kind, which has little
 //! memory and little time for each: a panic, an abort, a crash, memory or time without bound are
-//! failures. 400 mutants by default; `ANSC_MUTANTS=10000` for the whole set, `ANSC_MUTANTS=7000..7100`
-//! for a part. What fails is left in the target directory.
+//! failures. 400 mutants by default; `ANSC_MUTANTS=10000` for the whole set,
+//! `ANSC_MUTANTS=7000..7100` for a part. What fails is left in the target directory.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

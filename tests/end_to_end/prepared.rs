@@ -1,4 +1,5 @@
-//! What Winograd's convolutions read is not in the artifact but made of the weights when it is loaded.
+//! What Winograd's convolutions read is not in the artifact but made of the weights when it is
+//! loaded.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,9 @@
-//! Manifests that were changed and sealed again: the seal finds damage, not intent, so everything that a manifest
-//! says is checked by itself. Whatever is changed, loading and running give a result or a typed error.
+//! Manifests that were changed and sealed again: the seal finds damage, not intent, so everything
+//! that a manifest says is checked by itself. Whatever is changed, loading and running give a
+//! result or a typed error.
 //!
-//! Left alone is what tells the code what to do, as the code itself does: symbols, extents and scratch memory of
-//! launches, and iterations of loops. Who changes these changes the program.
+//! Left alone is what tells the code what to do, as the code itself does: symbols, extents and
+//! scratch memory of launches, and iterations of loops. Who changes these changes the program.
 //!
 //! Mutants run in a process of their own kind, which a bad one may take with it. 300 by default;
 //! `ANSC_MANIFESTS=5000` for more.
@@ -53,7 +54,8 @@ fn changed_manifests_give_results_or_typed_errors() {
     println!("{} ran, {} refused, {} failed", count("ran"), count("refused"), count("failed"));
     let fine = count("ran") + count("refused") + count("failed");
     assert_eq!(fine, total, "{outcomes:#?}");
-    // The mutants are worth something: some are sound, and of others only the checks keep the runtime.
+    // The mutants are worth something: some are sound, and of others only the checks keep the
+    // runtime.
     assert!(count("ran") > total / 20 && count("refused") > total / 4, "{outcomes:#?}");
 }
 

@@ -1,5 +1,5 @@
-//! One artifact for several sizes of a dimension: each specialisation computes what a model compiled
-//! for it alone computes, to the bit, and weights are stored once.
+//! One artifact for several sizes of a dimension: each specialisation computes what a model
+//! compiled for it alone computes, to the bit, and weights are stored once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use ansc_models::proto::{Attribute, Dim, ElemType};
 use ansc_runtime::{Model, RunError, SessionOptions, Tensor, npy};
 use serde_json::Value;
 
-/// A convolution, a pool and a product for `x: [batch, 3, size, 16]`, with `size` a name or a number.
+/// A convolution, a pool and a product for `x: [batch, 3, size, 16]`, with `size` a name or a
+/// number.
 fn network(dir: &Path, size: Dim) -> PathBuf {
     let mut b = Builder::new("net");
     let dims = [Dim::Named("batch"), Dim::Size(3), size, Dim::Size(16)];

@@ -1,5 +1,5 @@
-//! The generated networks against tract, which reads the same files but shares no code beyond the reading of
-//! protobuf, and whose results do not come from our interpreter.
+//! The generated networks against tract, which reads the same files but shares no code beyond the
+//! reading of protobuf, and whose results do not come from our interpreter.
 //!
 //! ```text
 //! cargo test --release --test end_to_end tract:: ..    the smaller ones

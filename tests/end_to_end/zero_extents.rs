@@ -1,5 +1,5 @@
-//! Tensors without elements: what ONNX allows compiles and gives the shapes that its rules give, what it
-//! does not allow gives an error.
+//! Tensors without elements: what ONNX allows compiles and gives the shapes that its rules give,
+//! what it does not allow gives an error.
 
 use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
@@ -47,7 +47,8 @@ impl Case {
         Case { results, ..self }
     }
 
-    /// Adds the node; its data are constants, so that passes evaluate what they can, or inputs of the model.
+    /// Adds the node; its data are constants, so that passes evaluate what they can, or inputs of
+    /// the model.
     fn add(&self, b: &mut Builder, constant: bool) -> (Vec<String>, Vec<Input>) {
         let mut names = Vec::new();
         let mut given = Vec::new();

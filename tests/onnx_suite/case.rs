@@ -46,7 +46,8 @@ struct Case {
     outputs: Vec<Tensor>,
 }
 
-/// The schedules that are tested: those of a CPU, or with `ANSC_SUITE=gpu` those of a GPU, in their form for a CPU.
+/// The schedules that are tested: those of a CPU, or with `ANSC_SUITE=gpu` those of a GPU, in their
+/// form for a CPU.
 fn aim() -> Aim {
     match std::env::var("ANSC_SUITE").as_deref() {
         Ok("gpu") => Aim::GpuOnCpu(GpuLimits::default()),

@@ -1,11 +1,11 @@
 //! ONNX's own backend tests, compiled and run: the whole road from the file to a session's outputs.
 //!
-//! Cases are folders of `model.onnx`, `input_<i>.npy` and `output_<i>.npy` (`output_<i>.<j>.npy` for elements of
-//! sequences), written by
-//! `tests/onnx/materialize.py`; `ANSC_ONNX_CORPUS` says where (`scripts/test` sets it). They run in
-//! worker processes, so that a crash or a hang costs one case. `tests/onnx/exceptions.txt` lists the cases
-//! that may fail, and why; one of them that passes fails the run, as does any other that fails.
-//! `ANSC_BLESS=1` takes those that pass from the list.
+//! Cases are folders of `model.onnx`, `input_<i>.npy` and `output_<i>.npy` (`output_<i>.<j>.npy`
+//! for elements of sequences), written by `tests/onnx/materialize.py`; `ANSC_ONNX_CORPUS` says
+//! where (`scripts/test` sets it). They run in worker processes, so that a crash or a hang costs
+//! one case. `tests/onnx/exceptions.txt` lists the cases that may fail, and why; one of them that
+//! passes fails the run, as does any other that fails. `ANSC_BLESS=1` takes those that pass from
+//! the list.
 //!
 //! ```text
 //! cargo test --release --test onnx_suite               all

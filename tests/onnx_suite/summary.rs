@@ -24,7 +24,8 @@ struct Counts {
 
 type Exceptions = BTreeMap<String, String>;
 
-/// Prints everything; true if all is as it must be. Counts are judged only if the run is `complete`.
+/// Prints everything; true if all is as it must be. Counts are judged only if the run is
+/// `complete`.
 pub(crate) fn judge(
     suites: &[Suite],
     results: &[(&str, Outcome)],

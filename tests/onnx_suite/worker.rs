@@ -1,4 +1,5 @@
-//! Processes that run cases: names in on standard input, outcomes out on standard output, one a line.
+//! Processes that run cases: names in on standard input, outcomes out on standard output, one a
+//! line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};

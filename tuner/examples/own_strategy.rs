@@ -1,4 +1,5 @@
-//! A search strategy of one's own, and how good it is beside the built-in ones. `docs/src/strategies.md` explains it.
+//! A search strategy of one's own, and how good it is beside the built-in ones.
+//! `docs/src/strategies.md` explains it.
 //!
 //! ```text
 //! cargo run --release -p ansc-tuner --example own_strategy

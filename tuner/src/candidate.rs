@@ -35,7 +35,8 @@ impl Candidate {
         task.sample(trace, Unfit::Resample, random).ok().map(Candidate::from)
     }
 
-    /// Replays a trace of a task of the same structure and another shape. What does not fit is made to.
+    /// Replays a trace of a task of the same structure and another shape. What does not fit is made
+    /// to.
     pub fn adapted(task: &Arc<Task>, trace: &Trace) -> Option<Candidate> {
         let random = &mut StdRng::seed_from_u64(0);
         task.sample(trace, Unfit::Adapt, random).ok().map(Candidate::from)
@@ -112,8 +113,8 @@ impl Search {
         self.index.get(&candidate.program).map(|&at| &self.measured[at].1)
     }
 
-    /// Adds a measurement. Those of one program are pooled: its times are those of all of them, and it failed if
-    /// one did.
+    /// Adds a measurement. Those of one program are pooled: its times are those of all of them, and
+    /// it failed if one did.
     pub fn add(&mut self, candidate: &Candidate, outcome: Outcome) {
         match self.index.get(&candidate.program) {
             Some(&at) => self.measured[at].1.pool(outcome),

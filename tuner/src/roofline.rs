@@ -3,8 +3,9 @@
 //! ```text
 //! roof = min(flops_per_second, bytes_per_second * operations / bytes)
 //! ```
-//! Bytes are those that a kernel must move at least: every input and output once. A kernel that moves them faster than
-//! memory does has them in a cache: its roof is how fast as many bytes are copied there, where that was measured.
+//! Bytes are those that a kernel must move at least: every input and output once. A kernel that
+//! moves them faster than memory does has them in a cache: its roof is how fast as many bytes are
+//! copied there, where that was measured.
 
 use serde::Serialize;
 

@@ -7,8 +7,8 @@
 use ansc_graph::Compute;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The expression less its names and numbers, as 32 digits: the same for convolutions of all sizes, strides and
-/// paddings. None without a reduction, where there is no structure worth a name.
+/// The expression less its names and numbers, as 32 digits: the same for convolutions of all sizes,
+/// strides and paddings. None without a reduction, where there is no structure worth a name.
 pub fn structure(compute: &Compute) -> Option<String> {
     compute.stages.iter().any(|s| s.reduce.is_some()).then(|| {
         let mut plain = compute.clone();

@@ -1,4 +1,5 @@
-//! Traces may come from anywhere: one that makes no sense is refused. Nothing panics, and nothing takes long.
+//! Traces may come from anywhere: one that makes no sense is refused. Nothing panics, and nothing
+//! takes long.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -52,7 +53,8 @@ fn tasks() -> Vec<Arc<Task>> {
     tasks
 }
 
-/// An instruction of any kind, whether or not the sketch has such. In the place of names are those of the tasks.
+/// An instruction of any kind, whether or not the sketch has such. In the place of names are those
+/// of the tasks.
 fn instruction(random: &mut StdRng) -> Value {
     let number = |random: &mut StdRng| NUMBERS[random.random_range(0..NUMBERS.len())];
     let [a, b, c, n, m] = [(); 5].map(|()| number(random));
@@ -121,7 +123,8 @@ fn instruction(random: &mut StdRng) -> Value {
     all[random.random_range(0..all.len())].clone()
 }
 
-/// Changes one thing: which steps there are, what a step refers to, what it decides, how long a list is.
+/// Changes one thing: which steps there are, what a step refers to, what it decides, how long a
+/// list is.
 fn damage(trace: &mut Value, random: &mut StdRng) {
     let steps = trace.as_array_mut().unwrap();
     if steps.is_empty() {
@@ -247,7 +250,8 @@ fn damaged_traces_are_refused() {
                     continue;
                 };
                 if print {
-                    // A stack that overflows ends the process: the last line is the trace that did it.
+                    // A stack that overflows ends the process: the last line is the trace that did
+                    // it.
                     eprintln!("{json}");
                 }
                 let (task, seed) = (task.clone(), random.random());

@@ -288,7 +288,8 @@ fn wrong_files_are_refused_and_left_alone() {
     assert!(matches!(absent, RecordsError::Absent { .. }) && !file.exists());
 }
 
-/// What somebody may put into a file so that reading it never ends, or writing loses what is written.
+/// What somebody may put into a file so that reading it never ends, or writing loses what is
+/// written.
 const HOSTILE: &[(&str, &str)] = &[
     (
         "ALTER TABLE tasks RENAME TO t; CREATE VIEW tasks AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL
@@ -330,7 +331,8 @@ fn tables_that_are_not_ours_are_refused_before_anything_is_read() {
     }
 }
 
-/// Pages of a tree that all lead to the same page are few, and the ways through them are more than can be gone.
+/// Pages of a tree that all lead to the same page are few, and the ways through them are more than
+/// can be gone.
 #[test]
 fn pages_that_refer_to_one_another_are_damage() {
     let (_directory, path) = file();

@@ -13,8 +13,9 @@ use ansc_tuner::outcome::{Failure, Outcome};
 use ansc_tuner::strategy::{Random, SearchStrategy};
 use ansc_tuner::{Candidate, Search};
 
-/// Answers by the number in the artifact's name: 1 never ends, 2 dies, 3 talks nonsense, 4 computes something
-/// else but is fast, 5 does not build, 6 kills its builder; the others take a millisecond.
+/// Answers by the number in the artifact's name: 1 never ends, 2 dies, 3 talks nonsense, 4 computes
+/// something else but is fast, 5 does not build, 6 kills its builder; the others take a
+/// millisecond.
 const SCRIPT: &str = r#"
 while read -r line; do
   case "$line" in

@@ -1,8 +1,8 @@
 //! Index arithmetic: sums of coefficient times term plus a constant, with ranges.
 //!
 //! A term is a loop variable or an opaque expression over loop variables. Addresses and guards are
-//! brought into this form, so that equal variable parts are computed once, constants become displacements,
-//! and guards that always hold vanish.
+//! brought into this form, so that equal variable parts are computed once, constants become
+//! displacements, and guards that always hold vanish.
 //!
 //! ```text
 //! floor_div(v0 * 16 + v1, 8), v1 in 0..8   ->   2 * v0
@@ -89,8 +89,8 @@ impl Affine {
         self
     }
 
-    /// The same value, with the digits of a number put together, of which the inner ones are remainders of quotients; the
-    /// form itself, if that leaves as many divisions.
+    /// The same value, with the digits of a number put together, of which the inner ones are
+    /// remainders of quotients; the form itself, if that leaves as many divisions.
     #[must_use]
     pub(crate) fn with_digits_together(self, scope: &dyn Scope) -> Affine {
         let quotients = self.as_quotients(scope);
@@ -101,7 +101,8 @@ impl Affine {
         self.terms.keys().filter(|term| term.division().is_some()).count()
     }
 
-    /// The same value with `x - d * (x // d)` for every remainder, and one division for quotients of quotients.
+    /// The same value with `x - d * (x // d)` for every remainder, and one division for quotients
+    /// of quotients.
     fn as_quotients(&self, scope: &dyn Scope) -> Affine {
         let mut sum = Affine::constant(self.constant);
         for (term, c) in self.terms.iter() {
@@ -128,8 +129,8 @@ impl Affine {
         })
     }
 
-    /// A form that is below zero where this one is, without the division of a term that counts once:
-    /// `x // d + r < 0` is `x + r * d < 0`, and `r - x // d < 0` is `r * d + d - 1 - x < 0`.
+    /// A form that is below zero where this one is, without the division of a term that counts
+    /// once: `x // d + r < 0` is `x + r * d < 0`, and `r - x // d < 0` is `r * d + d - 1 - x < 0`.
     #[must_use]
     pub(crate) fn undivided(self, scope: &dyn Scope) -> Affine {
         let found = self.terms.iter().find_map(|(term, c)| match term.division()? {
@@ -258,8 +259,8 @@ fn binary(op: BinOp, a: Affine, b: Affine, scope: &dyn Scope) -> Affine {
     }
 }
 
-/// `a / d` or `a mod d` for a constant `d > 0`: what `d` divides is split off, and the rest vanishes
-/// where its range allows.
+/// `a / d` or `a mod d` for a constant `d > 0`: what `d` divides is split off, and the rest
+/// vanishes where its range allows.
 fn divide(op: BinOp, a: Affine, d: i64, scope: &dyn Scope) -> Affine {
     let truncates = matches!(op, BinOp::Div | BinOp::Rem);
     if truncates && a.bounds(scope).is_none_or(|(low, _)| low < 0) {

@@ -1,6 +1,7 @@
 //! The terms of a form with their coefficients, in the order of the terms.
 //!
-//! Forms have few terms, and each access makes several forms: a sorted list is cheaper to copy than a tree.
+//! Forms have few terms, and each access makes several forms: a sorted list is cheaper to copy than
+//! a tree.
 
 use super::Term;
 

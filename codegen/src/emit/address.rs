@@ -1,9 +1,10 @@
 //! Addresses of elements.
 //!
-//! The flattened index of an access is an affine form. Its terms are added in the order of the loops they depend
-//! on, outermost first, each partial sum in the head of its loop and shared by all accesses with the same
-//! prefix; the constant becomes a displacement. What a loop's variable is multiplied by for an address the loop
-//! counts up beside it, once for each factor; LLVM's own pass for this takes longer than any other, and is off.
+//! The flattened index of an access is an affine form. Its terms are added in the order of the
+//! loops they depend on, outermost first, each partial sum in the head of its loop and shared by
+//! all accesses with the same prefix; the constant becomes a displacement. What a loop's variable
+//! is multiplied by for an address the loop counts up beside it, once for each factor; LLVM's own
+//! pass for this takes longer than any other, and is off.
 //!
 //! ```text
 //! for i { for j { .. a[i * 300 + j * 3 + 2] .. } }
@@ -169,7 +170,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(sum.map_or(self.ir.index(0), Reg::into_int_value))
     }
 
-    /// A variable times a constant: what the addresses of the processor cannot multiply by, the loop adds up.
+    /// A variable times a constant: what the addresses of the processor cannot multiply by, the
+    /// loop adds up.
     fn multiple(&mut self, var: VarId, factor: i64) -> Result<Reg<'c>> {
         let value = self.variable(var)?;
         let frame = self.var_depth(var).expect("the variable has a value");

@@ -1,10 +1,11 @@
 //! What is read after a sum, fetched before it.
 //!
-//! A tile is summed up over thousands of cycles; then its rows meet those of another operand, as a residual, which lie apart
-//! and come from far: too late for the processor to look for them by itself.
+//! A tile is summed up over thousands of cycles; then its rows meet those of another operand, as a
+//! residual, which lie apart and come from far: too late for the processor to look for them by
+//! itself.
 //!
-//! In: a loop and the statements behind it. Out: in front of the loop, prefetches of what these read of large inputs. They
-//! change nothing but time.
+//! In: a loop and the statements behind it. Out: in front of the loop, prefetches of what these
+//! read of large inputs. They change nothing but time.
 //!
 //! ```text
 //! for r { tile[0..6, 0..16] += .. }  y[i, 0..16] = tile[i, 0..16] + x[i, 0..16], i in 0..6
@@ -49,7 +50,8 @@ impl Lines {
 }
 
 impl Emitter<'_, '_> {
-    /// Before `stmts[at]`: if that is their first loop, fetches what those without loops read behind it.
+    /// Before `stmts[at]`: if that is their first loop, fetches what those without loops read
+    /// behind it.
     pub(crate) fn fetch_for_later(&mut self, stmts: &[Stmt], at: usize) -> Result<()> {
         let (before, behind) = stmts.split_at(at);
         let starts = has_loop(&behind[0]) && !before.iter().any(has_loop);

@@ -1,9 +1,10 @@
-//! Rows that are gone through several times: what comes next is fetched while units have the processor to themselves.
+//! Rows that are gone through several times: what comes next is fetched while units have the
+//! processor to themselves.
 //!
-//! A row that is normalised is read several times. First it comes from memory or a far cache, and the units wait; from
-//! then on it lies in the nearest cache. So the last loop to read a row fetches that of the next iteration, and a loop
-//! before the one that writes a row fetches what will be written. They change nothing but time: what lies behind the
-//! last row is fetched in vain.
+//! A row that is normalised is read several times. First it comes from memory or a far cache, and
+//! the units wait; from then on it lies in the nearest cache. So the last loop to read a row
+//! fetches that of the next iteration, and a loop before the one that writes a row fetches what
+//! will be written. They change nothing but time: what lies behind the last row is fetched in vain.
 //!
 //! In: a loop, those before it and those behind it. Out: at its beginning, prefetches.
 //!
@@ -126,7 +127,8 @@ impl Strip {
         Some(self)
     }
 
-    /// What an iteration of `l` fetches. Of twice as many iterations as lines, two fetch the same; of more, none.
+    /// What an iteration of `l` fetches. Of twice as many iterations as lines, two fetch the same;
+    /// of more, none.
     fn part(&self, l: &For) -> Vec<(BufId, Affine)> {
         let of_line = quotient(l.extent as i64, self.lines);
         if of_line > 2 {

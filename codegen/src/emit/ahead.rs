@@ -1,12 +1,14 @@
 //! What the next tiles read, fetched while the present ones are computed.
 //!
-//! Weights lie in the order in which the tiles go through them. A panel of them is read for many rows: the first time it
-//! comes from memory, as fast as that gives it, while the units wait; from then on it comes from the caches, while
-//! memory has nothing to do. So each pass over a panel fetches a part of the next one.
+//! Weights lie in the order in which the tiles go through them. A panel of them is read for many
+//! rows: the first time it comes from memory, as fast as that gives it, while the units wait; from
+//! then on it comes from the caches, while memory has nothing to do. So each pass over a panel
+//! fetches a part of the next one.
 //!
-//! In: the innermost loop of a nest. Out: at its beginning a few prefetches, if the loop walks a panel of a large
-//! operand that loops around it pass over again. They change nothing but time: what lies behind the last panel is fetched
-//! in vain, and if there is nothing, the processor does nothing.
+//! In: the innermost loop of a nest. Out: at its beginning a few prefetches, if the loop walks a
+//! panel of a large operand that loops around it pass over again. They change nothing but time:
+//! what lies behind the last panel is fetched in vain, and if there is nothing, the processor does
+//! nothing.
 //!
 //! ```text
 //! for p { for i in 0..32 { for r in 0..192 { .. w[p, r, 0..384] .. } } }     a panel has 4608 lines of 64 bytes
@@ -91,7 +93,8 @@ impl Emitter<'_, '_> {
         new.filter_map(|read| self.ahead(&read)).collect()
     }
 
-    /// Where the blocks of `stmt` read large inputs, with the variables of loops inside of it as they are.
+    /// Where the blocks of `stmt` read large inputs, with the variables of loops inside of it as
+    /// they are.
     fn large_reads(&mut self, stmt: &Stmt, inner: &mut Vec<Loop>, reads: &mut Vec<LargeRead>) {
         match stmt {
             Stmt::For(l) => {
@@ -195,7 +198,8 @@ pub(super) fn quotient(a: i64, b: i64) -> i64 {
     (a + b - 1) / b
 }
 
-/// The form with zero for all other variables; none if something else than a sum has one, or it loads.
+/// The form with zero for all other variables; none if something else than a sum has one, or it
+/// loads.
 pub(super) fn part(flat: &Affine, stays: impl Fn(&VarId) -> bool) -> Option<Affine> {
     let mut part = Affine::constant(flat.constant);
     for (term, c) in flat.terms.iter() {
@@ -302,7 +306,8 @@ mod tests {
         (0..extent).flat_map(with).collect()
     }
 
-    /// Holds that while a panel is read, of `size` bytes each, all lines of the next one are fetched and no others.
+    /// Holds that while a panel is read, of `size` bytes each, all lines of the next one are
+    /// fetched and no others.
     fn fetches_the_next_panel(flat: &Expr, loops: &[Loop], size: i64, panel: i64) {
         let scope = Ranges(loops);
         let flat = affine(flat, &scope);
@@ -374,7 +379,8 @@ mod tests {
             let (flat, scope) = (affine(&flat, &Ranges(&loops)), Ranges(&loops));
             Walk::of(&flat, &loops, &[], 4).and_then(|walk| walk.fetched(4, &scope)).is_none()
         };
-        // Rows, columns of a matrix that is not packed, one panel for all, and what each iteration reads anew.
+        // Rows, columns of a matrix that is not packed, one panel for all, and what each iteration
+        // reads anew.
         assert!(none(of_i.clone() * n(4096) + of_r.clone() * n(4)));
         assert!(none(of_p.clone() * n(64) + of_r.clone() * n(512)));
         assert!(none(of_r.clone() * n(512)));

@@ -6,7 +6,8 @@
 //! load i32, a + k * 4
 //! ```
 //!
-//! In a vector whose lanes are four bytes apart, a vector of them. Every target has the lowest byte first.
+//! In a vector whose lanes are four bytes apart, a vector of them. Every target has the lowest byte
+//! first.
 
 use ansc_graph::{BinOp, BufId, Expr};
 use ansc_runtime::DType;

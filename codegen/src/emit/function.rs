@@ -83,14 +83,14 @@ pub(crate) struct Lanes {
     pub(crate) count: u32,
 }
 
-/// A loop whose body is being written. `head` dominates the body; what depends on no inner loop is computed
-/// there, once.
+/// A loop whose body is being written. `head` dominates the body; what depends on no inner loop is
+/// computed there, once.
 pub(crate) struct Frame<'c> {
     /// `None` for the function.
     pub(crate) var: Option<(VarId, IntValue<'c>)>,
     pub(crate) head: BasicBlock<'c>,
-    /// Multiples of the variable, by the factor, that a loop counts up. Nothing counts what has its value from
-    /// elsewhere.
+    /// Multiples of the variable, by the factor, that a loop counts up. Nothing counts what has its
+    /// value from elsewhere.
     pub(crate) multiples: Option<BTreeMap<i64, PhiValue<'c>>>,
     pub(crate) sums: BTreeMap<Affine, IntValue<'c>>,
     pub(crate) pointers: BTreeMap<(BufId, Affine), PointerValue<'c>>,

@@ -1,8 +1,9 @@
 //! Kernels of a GPU program as LLVM IR for NVPTX.
 //!
-//! In: a [`GpuProgram`]. Out: a module with a kernel function for each of its kernels, all with the same parameters:
-//! the addresses of the program's parameters, then of its workspace. Blocks, loops and expressions are written
-//! by the same code as for a CPU; what differs is where buffers live, and that threads have indices.
+//! In: a [`GpuProgram`]. Out: a module with a kernel function for each of its kernels, all with the
+//! same parameters: the addresses of the program's parameters, then of its workspace. Blocks, loops
+//! and expressions are written by the same code as for a CPU; what differs is where buffers live,
+//! and that threads have indices.
 //!
 //! ```text
 //! s[tx] = x[bx, tx];  barrier;  ..
@@ -99,7 +100,8 @@ fn declare<'c>(
     function.set_call_conventions(KERNEL_CONVENTION);
     describe(ir, function, target);
     let [x, y, z] = kernel.block.map(|axis| axis.extent);
-    // Without the second, `ptxas` spills a register or two of some kernels for the sake of more blocks at once.
+    // Without the second, `ptxas` spills a register or two of some kernels for the sake of more
+    // blocks at once.
     for (key, value) in [("nvvm.maxntid", format!("{x},{y},{z}")), ("nvvm.minctasm", "1".into())] {
         let bound = ir.context.create_string_attribute(key, &value);
         function.add_attribute(AttributeLoc::Function, bound);
@@ -177,9 +179,9 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// Begins the copy `dst = value` if it is one of 4, 8 or 16 bytes from global to shared memory. Says whether it did.
-    /// Where a condition on the place chooses between such a copy and zeros, nothing is read for
-    /// zeros.
+    /// Begins the copy `dst = value` if it is one of 4, 8 or 16 bytes from global to shared memory.
+    /// Says whether it did. Where a condition on the place chooses between such a copy and zeros,
+    /// nothing is read for zeros.
     pub(crate) fn copy_early(&mut self, dst: &Access, value: &Expr) -> Result<bool> {
         if !self.fetching {
             return Ok(false);

@@ -431,8 +431,8 @@ impl<'c> Ir<'c> {
             .into()
     }
 
-    /// The same floats, into which LLVM does not look: it tries to put shuffles of shuffles together, in time that
-    /// doubles with each.
+    /// The same floats, into which LLVM does not look: it tries to put shuffles of shuffles
+    /// together, in time that doubles with each.
     pub(crate) fn as_it_is(&self, v: Reg<'c>) -> Reg<'c> {
         match self.kind(v) {
             Kind::F32 | Kind::F64 => self.intrinsic("llvm.arithmetic.fence", &[v]),

@@ -19,8 +19,8 @@ use crate::emit::uses;
 
 /// With more pieces than this there is a loop over them.
 const MAX_PIECES: usize = 16;
-/// Registers that one vector may span, where a loop runs inside of the vectorised one: each is a chain of
-/// operations of its own, which hides latency.
+/// Registers that one vector may span, where a loop runs inside of the vectorised one: each is a
+/// chain of operations of its own, which hides latency.
 const MAX_SPAN: usize = 8;
 
 impl Emitter<'_, '_> {
@@ -121,8 +121,8 @@ impl Emitter<'_, '_> {
         (from == to).then_some(to.size())
     }
 
-    /// Gives each lane an element of the local buffers that are used in this loop only, unless its variable
-    /// indexes them already.
+    /// Gives each lane an element of the local buffers that are used in this loop only, unless its
+    /// variable indexes them already.
     fn expand_private(&mut self, l: &For, width: usize) -> Vec<BufId> {
         let inside = uses(&l.body);
         let shared = buffers_not_indexed_by(&l.body, l.var);

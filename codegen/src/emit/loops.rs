@@ -15,8 +15,8 @@ use crate::emit::function::{Emitter, Frame, Result};
 /// Unrolled loops become ordinary ones where they would copy their body more often than this.
 const MAX_COPIES: usize = 4096;
 
-/// Longer loops of a GPU's kernel stay loops for `ptxas` too, which would unroll hundreds of iterations
-/// and then spill registers. Shorter ones are left to it.
+/// Longer loops of a GPU's kernel stay loops for `ptxas` too, which would unroll hundreds of
+/// iterations and then spill registers. Shorter ones are left to it.
 const MAX_LEFT_TO_ASSEMBLER: usize = 16;
 
 const POSITIONED: &str = "the builder is positioned";
@@ -122,8 +122,8 @@ impl<'c> Emitter<'c, '_> {
         body(self)?;
         let frame = self.frames.pop().expect("pushed above");
         self.ranges.remove(&var);
-        // The loop ends by the last of what it counts up: with a multiple of the counter in use, the counter
-        // itself may be of no use any more, and vanish.
+        // The loop ends by the last of what it counts up: with a multiple of the counter in use,
+        // the counter itself may be of no use any more, and vanish.
         let counted = std::iter::once((1, phi)).chain(frame.multiples.into_iter().flatten());
         let tests: Vec<_> =
             counted.map(|(by, phi)| self.count_up(phi, by, before, (begin, end))).collect();
@@ -136,7 +136,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// Lets `phi` have `factor` times the values of `range`, which is not empty; gives whether there are more.
+    /// Lets `phi` have `factor` times the values of `range`, which is not empty; gives whether
+    /// there are more.
     fn count_up(
         &self,
         phi: PhiValue<'c>,
@@ -161,8 +162,9 @@ impl<'c> Emitter<'c, '_> {
 fn keep_rolled(context: &Context, back: InstructionValue<'_>) {
     let words = "llvm.loop.unroll.disable";
     let (context, kind) = (context.as_ctx_ref(), context.get_kind_id("llvm.loop"));
-    // SAFETY: all live in the context, which outlives them; lengths are those of what they go with. What
-    // describes a loop names itself first, which takes a placeholder that LLVM releases as it replaces it.
+    // SAFETY: all live in the context, which outlives them; lengths are those of what they go with.
+    // What describes a loop names itself first, which takes a placeholder that LLVM releases as it
+    // replaces it.
     unsafe {
         let itself = debuginfo::LLVMTemporaryMDNode(context, std::ptr::null_mut(), 0);
         let words = core::LLVMMDStringInContext2(context, words.as_ptr().cast(), words.len());

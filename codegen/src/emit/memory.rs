@@ -1,8 +1,8 @@
 //! Loads and stores of elements: one, or a vector of them.
 //!
-//! How the address depends on the lane decides the instruction: not at all (one element for all lanes), by one
-//! (a vector), by a small constant (vectors and a shuffle), in another way (lane by lane). Under a mask
-//! nothing is accessed for lanes that are not active.
+//! How the address depends on the lane decides the instruction: not at all (one element for all
+//! lanes), by one (a vector), by a small constant (vectors and a shuffle), in another way (lane by
+//! lane). Under a mask nothing is accessed for lanes that are not active.
 
 use ansc_graph::BufId;
 use ansc_sketch::Scope as BufferScope;
@@ -158,7 +158,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(raw)
     }
 
-    /// The pointer, or the buffer's beginning if `condition` does not hold: loading from there is harmless.
+    /// The pointer, or the buffer's beginning if `condition` does not hold: loading from there is
+    /// harmless.
     fn safe(
         &mut self,
         buffer: BufId,
@@ -200,7 +201,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(self.ir.shuffle(forward, forward, &mask))
     }
 
-    /// Lanes that are `stride` apart, from vectors that begin at the first element and end at the last.
+    /// Lanes that are `stride` apart, from vectors that begin at the first element and end at the
+    /// last.
     fn load_shuffled(&mut self, buffer: BufId, base: Affine, stride: i64) -> Result<Reg<'c>> {
         let count = i64::from(self.count());
         let size = stride.abs();
@@ -336,8 +338,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// Whether nothing changes the buffer while the function runs. GPUs have a cache for what is constant; whether to read
-    /// more than inputs through it was not measured.
+    /// Whether nothing changes the buffer while the function runs. GPUs have a cache for what is
+    /// constant; whether to read more than inputs through it was not measured.
     fn is_constant(&self, buffer: BufId) -> bool {
         match self.program.buffer(buffer).scope {
             BufferScope::Input => true,

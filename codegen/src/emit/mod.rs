@@ -1,7 +1,8 @@
 //! Programs as LLVM IR.
 //!
-//! In: a finished program (no `init`, parallel loops at the root only). Out: a module with one function
-//! of the type `KernelFn` for each launch: a parallel loop at the root, or a run of other root statements.
+//! In: a finished program (no `init`, parallel loops at the root only). Out: a module with one
+//! function of the type `KernelFn` for each launch: a parallel loop at the root, or a run of other
+//! root statements.
 //!
 //! ```text
 //! for i in 0..8 parallel { .. }   ->   define void @k_0(ptr %buffers, ptr %scratch, i64 %begin, i64 %end)
@@ -112,8 +113,8 @@ fn written(piece: &Piece<'_>) -> BTreeSet<BufId> {
     all
 }
 
-/// Parameters, then what lives between launches: global buffers, and local ones that more than one launch
-/// uses.
+/// Parameters, then what lives between launches: global buffers, and local ones that more than one
+/// launch uses.
 fn arguments(program: &Program, pieces: &[Piece<'_>]) -> Vec<BufId> {
     let mut uses = vec![0usize; program.buffers.len()];
     for piece in pieces {

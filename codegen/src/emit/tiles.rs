@@ -1,9 +1,11 @@
-//! Tiles that are loaded or stored along one axis and computed along another, transposed in registers.
+//! Tiles that are loaded or stored along one axis and computed along another, transposed in
+//! registers.
 //!
-//! In: an unrolled loop inside of a vectorised one, whose block accesses elements that lie side by side for the
-//! unrolled loop and far apart for the lanes. Out: whole vectors and shuffles. A load needs as many iterations as
-//! there are lanes; its value for each iteration is made beforehand, and [`Emitter::load`] finds it. What a
-//! store would write is kept by [`Emitter::store`], until all iterations have come.
+//! In: an unrolled loop inside of a vectorised one, whose block accesses elements that lie side by
+//! side for the unrolled loop and far apart for the lanes. Out: whole vectors and shuffles. A load
+//! needs as many iterations as there are lanes; its value for each iteration is made beforehand,
+//! and [`Emitter::load`] finds it. What a store would write is kept by [`Emitter::store`], until
+//! all iterations have come.
 //!
 //! ```text
 //! vectorized l in 0..8 { unrolled u in 0..8 { y[u, l] = x[l, u] } }
@@ -32,7 +34,8 @@ pub(crate) struct Loaded<'c> {
     pub(crate) raw: Reg<'c>,
 }
 
-/// An access that walks memory with the unrolled loop; `base` is its place in the first iteration and lane.
+/// An access that walks memory with the unrolled loop; `base` is its place in the first iteration
+/// and lane.
 struct Tile {
     buffer: BufId,
     flat: Affine,
@@ -48,7 +51,8 @@ pub(crate) struct Stored<'c> {
 }
 
 impl<'c> Emitter<'c, '_> {
-    /// Keeps what is stored to the tile of an unrolled loop, if there is one; gives what was kept around it.
+    /// Keeps what is stored to the tile of an unrolled loop, if there is one; gives what was kept
+    /// around it.
     pub(crate) fn keep_stores(&mut self, l: &For) -> Option<Stored<'c>> {
         let stored = self.stored_tile(l).map(|tile| Stored { tile, values: Vec::new() });
         std::mem::replace(&mut self.stored, stored)
@@ -153,8 +157,8 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// Of a block that loads from nothing that it writes; if it does not always run, only what is there to be loaded
-    /// anyway.
+    /// Of a block that loads from nothing that it writes; if it does not always run, only what is
+    /// there to be loaded anyway.
     fn tiles_of(&mut self, l: &For, block: &Block) -> Vec<Tile> {
         let Body::Assign { dst, value } = &block.body else { return vec![] };
         if contains_choice(value) {
@@ -212,8 +216,8 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// The columns of a square of rows: squares of four within registers' quarters first, then quarters change
-    /// places, in ever larger blocks.
+    /// The columns of a square of rows: squares of four within registers' quarters first, then
+    /// quarters change places, in ever larger blocks.
     fn transposed(&self, mut rows: Vec<Reg<'c>>) -> Vec<Reg<'c>> {
         let count = rows.len();
         for four in rows.chunks_mut(4) {
@@ -256,8 +260,8 @@ fn pick(count: usize, lanes: [(usize, usize); 4]) -> Vec<u32> {
     (0..count).map(|i| (lanes[i % 4].0 * count + (i - i % 4) + lanes[i % 4].1) as u32).collect()
 }
 
-/// Of two rows that are `block` apart: the halves of each pair of blocks that belong to the first, or to the
-/// second, once they are columns.
+/// Of two rows that are `block` apart: the halves of each pair of blocks that belong to the first,
+/// or to the second, once they are columns.
 fn exchange(count: usize, block: usize, second: bool) -> Vec<u32> {
     let from = |i: usize| match (second, i & block == 0) {
         (false, true) => i,

@@ -93,8 +93,8 @@ impl<'c> Emitter<'c, '_> {
         result.map_err(|e| e.to_string())
     }
 
-    /// Whether indices are divided that are known to have no sign and 32 bits at most: that takes one multiplication, and
-    /// vectors of them have it.
+    /// Whether indices are divided that are known to have no sign and 32 bits at most: that takes
+    /// one multiplication, and vectors of them have it.
     fn divides_naturals(&self, op: BinOp, dtype: DType, a: &Expr, b: &Expr) -> bool {
         let fits = |e: &Expr, least: i64| {
             let range = bounds(e, self);

@@ -14,8 +14,8 @@ pub(crate) struct NewSection {
     pub(crate) len: u64,
 }
 
-/// What the file consists of, in order: `front`, the sections at their offsets (gaps are zero), `back` at its
-/// offset.
+/// What the file consists of, in order: `front`, the sections at their offsets (gaps are zero),
+/// `back` at its offset.
 pub(crate) struct Layout {
     pub(crate) front: Vec<u8>,
     pub(crate) offsets: Vec<u64>,
@@ -23,7 +23,8 @@ pub(crate) struct Layout {
     pub(crate) back_at: u64,
 }
 
-/// The index of the table of the loader's names among the section headers, and of that of its symbols.
+/// The index of the table of the loader's names among the section headers, and of that of its
+/// symbols.
 const DYNSTR: u32 = 3;
 const DYNSYM: u32 = 2;
 /// Any index of a section tells the loader that a symbol is defined here; that of the code is true.
@@ -154,7 +155,8 @@ fn symbols(placed: &Placed, names: &Names) -> Vec<u8> {
     out
 }
 
-/// By which the loader finds symbols: for each hash the first one, and for each symbol the next with its hash.
+/// By which the loader finds symbols: for each hash the first one, and for each symbol the next
+/// with its hash.
 fn hash_table(placed: &Placed) -> Vec<u8> {
     let names: Vec<&str> = symbol_names(placed).collect();
     let count = names.len() + 1;

@@ -1,11 +1,12 @@
 //! Objects to a shared library that the system's loader opens.
 //!
 //! In: relocatable objects of our own code generator, and sections to carry beside the code. Out: a
-//! [`Layout`], by which the file is written from front to back. The library depends on nothing but the C library's
-//! mathematical functions, and on those only if it calls them. The same objects give the same bytes.
+//! [`Layout`], by which the file is written from front to back. The library depends on nothing but
+//! the C library's mathematical functions, and on those only if it calls them. The same objects
+//! give the same bytes.
 //!
-//! What our kernels are makes this small: code and constants that refer to themselves and to a few functions, and
-//! no data that is written. Anything else in an object is an error, not a guess.
+//! What our kernels are makes this small: code and constants that refer to themselves and to a few
+//! functions, and no data that is written. Anything else in an object is an error, not a guess.
 //!
 //! ```text
 //! a.o: .text .rodata.cst4      headers .hash .dynsym .dynstr .rela.dyn .rodata |  readable
@@ -31,7 +32,8 @@ pub(crate) use image::{Layout, NewSection};
 use object::Object;
 pub(crate) use relocatable::{Carried, relocatable};
 
-/// Links `objects` into a shared library that carries `sections` at its end, outside of what the loader maps.
+/// Links `objects` into a shared library that carries `sections` at its end, outside of what the
+/// loader maps.
 pub(crate) fn shared_library(
     objects: &[&[u8]],
     target: &Target,

@@ -1,4 +1,5 @@
-//! Where everything comes to lie: sections one after the other, stubs behind the code, slots in a table.
+//! Where everything comes to lie: sections one after the other, stubs behind the code, slots in a
+//! table.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ pub(super) const STUB: u64 = 16;
 pub(super) const SLOT: u64 = 8;
 const ELF_HEADER: u64 = 64;
 const PROGRAM_HEADER: u64 = 56;
-/// Entries of the program header table: three segments, and what the loader wants to know beside them.
+/// Entries of the program header table: three segments, and what the loader wants to know beside
+/// them.
 pub(super) const SEGMENTS: u64 = 6;
 pub(super) const SYMBOL: u64 = 24;
 const RELA: u64 = 24;

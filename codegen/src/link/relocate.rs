@@ -71,8 +71,8 @@ fn read(word: &[u8]) -> u32 {
     u32::from_le_bytes(word.try_into().expect("four bytes"))
 }
 
-/// The instruction or number at `from` that refers to `to`. `None` where the kind is not known, or cannot reach
-/// so far.
+/// The instruction or number at `from` that refers to `to`. `None` where the kind is not known, or
+/// cannot reach so far.
 fn patch(relocation: &Relocation, arch: Arch, word: u32, from: u64, to: u64) -> Option<u32> {
     let to = to.wrapping_add_signed(relocation.addend);
     let distance = to.wrapping_sub(from).cast_signed();

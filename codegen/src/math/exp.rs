@@ -8,15 +8,15 @@
 use super::polynomial::polynomial;
 use crate::emit::ir::{Ir, Kind, Reg};
 
-/// Minimax coefficients of `(e^r - 1 - r) / r^2` over `+-ln(2)/2`: the error in `e^r` is a twentieth of
-/// what rounding does.
+/// Minimax coefficients of `(e^r - 1 - r) / r^2` over `+-ln(2)/2`: the error in `e^r` is a
+/// twentieth of what rounding does.
 const P: &[f64] = &[0.499_999_94, 0.166_665_21, 0.041_668_389, 0.008_368_745_5, 0.001_381_453_9];
 /// Beyond these the result is infinite, and zero.
 const RANGE: (f64, f64) = (-104.0, 89.0);
 /// `ln 2` in two parts; products of the first with small integers are exact.
 const LN2: (f64, f64) = (0.693_359_375, -2.121_944_400_546_906e-4);
-/// Adding this to a small number leaves its nearest integer and `2 * 127`, twice the bias of exponents,
-/// in the low bits.
+/// Adding this to a small number leaves its nearest integer and `2 * 127`, twice the bias of
+/// exponents, in the low bits.
 const ROUND: f64 = 12_582_912.0 + 254.0;
 
 pub(super) fn exp<'c>(ir: &Ir<'c>, x: Reg<'c>) -> Reg<'c> {
@@ -37,9 +37,10 @@ pub(super) fn sigmoid<'c>(ir: &Ir<'c>, x: Reg<'c>) -> Reg<'c> {
     ir.fdiv(ir.select(negative, power, one), ir.add(one, power))
 }
 
-/// `1 + above_one` times `2^n`, where `shifted` is `n + ROUND`: in two factors, since one could not be
-/// represented where the result is a subnormal number or about to overflow. The exponents of the two, bias
-/// included, are the halves of what `shifted` has in its low bits; what lies above them is shifted away.
+/// `1 + above_one` times `2^n`, where `shifted` is `n + ROUND`: in two factors, since one could not
+/// be represented where the result is a subnormal number or about to overflow. The exponents of the
+/// two, bias included, are the halves of what `shifted` has in its low bits; what lies above them
+/// is shifted away.
 fn scale<'c>(ir: &Ir<'c>, above_one: Reg<'c>, shifted: Reg<'c>) -> Reg<'c> {
     let bits = ir.bitcast(shifted, Kind::Int(32));
     let half = ir.ashr(bits, ir.same(bits, 1.0));

@@ -59,8 +59,8 @@ pub(crate) fn unary<'c>(ir: &Ir<'c>, op: UnOp, x: Reg<'c>) -> Option<Reg<'c>> {
     Some(call(ir, name, &[x]))
 }
 
-/// Calls `name` (`namef` on `f32`) for each lane. Where denormal operands count as zeros they are zeros before the
-/// call: libraries scale them up to normal ones, which a zero never becomes.
+/// Calls `name` (`namef` on `f32`) for each lane. Where denormal operands count as zeros they are
+/// zeros before the call: libraries scale them up to normal ones, which a zero never becomes.
 pub(crate) fn call<'c>(ir: &Ir<'c>, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
     debug_assert!(FUNCTIONS.contains(&name), "{name}");
     let function = declare(ir, name, ir.kind(args[0]), args.len());

@@ -1,8 +1,8 @@
 //! Mathematical functions as IR.
 //!
 //! On `f32` the common ones are short polynomials over whole vectors, the same instructions for a
-//! scalar, so that a tail gets the bits that a full vector would. The rest, and `f64`, is the C library's, and where there is none
-//! (on a GPU) that of `double`.
+//! scalar, so that a tail gets the bits that a full vector would. The rest, and `f64`, is the C
+//! library's, and where there is none (on a GPU) that of `double`.
 //!
 //! | function | largest error over all `f32` |
 //! | --- | --- |

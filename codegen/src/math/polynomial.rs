@@ -2,9 +2,9 @@
 
 use crate::emit::ir::{Ir, Reg};
 
-/// `c[0] + c[1] * x + c[2] * x^2 + ...` in fused steps: neighbours in pairs, and the pairs by Horner's
-/// rule in `x^2`. That halves the chain of results that wait for one another, at the price of one
-/// product; a processor does not look ahead far enough to fill the gaps of the longer chain.
+/// `c[0] + c[1] * x + c[2] * x^2 + ...` in fused steps: neighbours in pairs, and the pairs by
+/// Horner's rule in `x^2`. That halves the chain of results that wait for one another, at the price
+/// of one product; a processor does not look ahead far enough to fill the gaps of the longer chain.
 pub(super) fn polynomial<'c>(ir: &Ir<'c>, x: Reg<'c>, coefficients: &[f64]) -> Reg<'c> {
     let pairs: Vec<_> = coefficients.chunks(2).map(|pair| linear(ir, pair, x)).collect();
     let square = ir.mul(x, x);

@@ -121,8 +121,9 @@ fn float_binary<'c>(
     })
 }
 
-/// The smaller or larger of two floats, NaN if either is, any zero of two. One x86 instruction if one side is a constant
-/// number, otherwise three, of which only one waits for the first operand: in a reduction that is the running value.
+/// The smaller or larger of two floats, NaN if either is, any zero of two. One x86 instruction if
+/// one side is a constant number, otherwise three, of which only one waits for the first operand:
+/// in a reduction that is the running value.
 fn extreme<'c>(ir: &Ir<'c>, better: FloatPredicate, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
     // Where the two do not compare, this is the second.
     let pick = |x, y| ir.select(ir.fcmp(better, x, y), x, y);
@@ -215,7 +216,8 @@ fn shift<'c>(ir: &Ir<'c>, op: BinOp, signed: bool, a: Reg<'c>, b: Reg<'c>) -> Re
     }
 }
 
-/// By squaring, wrapping. A negative exponent gives the reciprocal truncated: zero unless the base is 1 or -1.
+/// By squaring, wrapping. A negative exponent gives the reciprocal truncated: zero unless the base
+/// is 1 or -1.
 fn int_pow<'c>(ir: &Ir<'c>, signed: bool, base: Reg<'c>, exponent: Reg<'c>) -> Reg<'c> {
     let Kind::Int(bits) = ir.kind(base) else { unreachable!("an integer power") };
     let (zero, one) = (ir.same(base, 0.0), ir.same(base, 1.0));

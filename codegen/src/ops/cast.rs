@@ -59,7 +59,8 @@ fn float_to_int<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
     ir.intrinsic_on(name, &[result, x.get_type()], &[x]).expect("the conversion returns a value")
 }
 
-/// To 8 or 16 bits: of what lies within them, by way of 32. LLVM converts lane by lane what it has no instruction for.
+/// To 8 or 16 bits: of what lies within them, by way of 32. LLVM converts lane by lane what it has
+/// no instruction for.
 fn float_to_narrow<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
     let [low, high] =
         [Scalar::lowest(to), Scalar::highest(to)].map(|limit| ir.same(x, limit.as_f64()));

@@ -102,7 +102,8 @@ fn products<'c>(ir: &Ir<'c>, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
     ir.add(ir.add(all[0], all[1]), ir.add(all[2], all[3]))
 }
 
-/// Calls an intrinsic for one machine. What its lanes are differs between versions of LLVM; the bits do not.
+/// Calls an intrinsic for one machine. What its lanes are differs between versions of LLVM; the
+/// bits do not.
 fn call<'c>(ir: &Ir<'c>, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
     let intrinsic = Intrinsic::find(name).expect("the intrinsic exists in this LLVM");
     let function =

@@ -1,7 +1,7 @@
 //! Conversions between `f32` and the 16-bit floats, rounding to nearest even.
 //!
-//! By instructions where the target has them, else by integer operations: never by a call, for no library
-//! that has such functions is linked.
+//! By instructions where the target has them, else by integer operations: never by a call, for no
+//! library that has such functions is linked.
 
 use ansc_runtime::DType;
 use inkwell::IntPredicate;
@@ -55,8 +55,8 @@ pub(crate) fn from_bits<'c>(ir: &Ir<'c>, target: &Target, dtype: DType, bits: Re
     }
 }
 
-/// An `f64` rounded to `f32` so that rounding the result to a half type is as if done at once: towards zero, with
-/// the last bit set where anything was lost (round to odd).
+/// An `f64` rounded to `f32` so that rounding the result to a half type is as if done at once:
+/// towards zero, with the last bit set where anything was lost (round to odd).
 pub(crate) fn narrow_to_odd<'c>(ir: &Ir<'c>, x: Reg<'c>) -> Reg<'c> {
     let near = ir.cast(InstructionOpcode::FPTrunc, x, Kind::F32);
     let back = ir.cast(InstructionOpcode::FPExt, near, Kind::F64);
@@ -110,8 +110,8 @@ fn f16_value<'c>(ir: &Ir<'c>, half: Reg<'c>) -> Reg<'c> {
     let shifted = ir.shl(ir.and(wide, c(0x7fff)), c(13));
     // The exponent's bias grows by 112.
     let normal = ir.add(shifted, c(112 << 23));
-    // 2^-14 with a subnormal's digits behind it, less 2^-14. No operand is subnormal in `f32`, where it may count as
-    // zero.
+    // 2^-14 with a subnormal's digits behind it, less 2^-14. No operand is subnormal in `f32`,
+    // where it may count as zero.
     let least = ir.float(Kind::F32, 2f64.powi(-14), lanes(wide));
     let above = ir.bitcast(ir.add(shifted, c(113 << 23)), Kind::F32);
     let subnormal = ir.bitcast(ir.sub(above, least), Kind::Int(32));

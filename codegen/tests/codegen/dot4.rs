@@ -9,7 +9,8 @@ use ansc_sketch::{Program, Task};
 use crate::check::{MARKS, Random, compare, exact, marked};
 use crate::kernel::Kernel;
 
-/// x86 processors: without instructions for it, with those for products of 16 bits of each width, and with those for bytes.
+/// x86 processors: without instructions for it, with those for products of 16 bits of each width,
+/// and with those for bytes.
 const CPUS: [&str; 7] =
     ["x86-64", "x86-64-v3", "x86-64-v4", "alderlake", "cascadelake", "znver5", "native"];
 
@@ -113,7 +114,8 @@ fn product(target: &Target, n: usize) -> (Program, [Tensor; 2], Vec<Tensor>) {
 fn products_of_bytes_on_every_machine() {
     for cpu in CPUS.into_iter().chain(["aarch64"]) {
         let target = Target::parse(cpu).unwrap();
-        // Whole vectors, one of four lanes, and a scalar; and one column, whose terms are in vectors.
+        // Whole vectors, one of four lanes, and a scalar; and one column, whose terms are in
+        // vectors.
         for n in [53, 1] {
             let (program, [a, b], expected) = product(&target, n);
             if !runs_here(&target) {

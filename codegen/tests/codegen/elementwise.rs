@@ -68,8 +68,8 @@ fn sample(dtype: DType, seed: u64) -> Tensor {
     })
 }
 
-/// How far results may be off: exact unless the operation is approximated; then a few units in the last
-/// place, where half types see one rounding step of `f32` approximations.
+/// How far results may be off: exact unless the operation is approximated; then a few units in the
+/// last place, where half types see one rounding step of `f32` approximations.
 fn tolerance(dtype: DType, approximated: bool) -> f64 {
     match dtype {
         _ if !approximated => 0.0,

@@ -24,7 +24,8 @@ fn find() -> Option<PathBuf> {
     named.into_iter().chain(fetched).chain(on_path).find(|p| p.is_file())
 }
 
-/// Assembles the text and tells what each kernel takes; `None`, with a line that says so, without an assembler.
+/// Assembles the text and tells what each kernel takes; `None`, with a line that says so, without
+/// an assembler.
 pub(crate) fn assemble(what: &str, sm: u32, text: &str) -> Option<Vec<Usage>> {
     let Some(ptxas) = find() else {
         println!("skipped: no ptxas for {what} (sm_{sm}); scripts/ptxas fetches one");

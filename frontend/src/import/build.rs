@@ -72,7 +72,8 @@ fn tensors(name: String, output: Option<Binding>) -> Result<Vec<(String, ValueId
     }
 }
 
-/// ONNX Runtime takes an output that is listed twice for one output, and so do we: outputs go by name.
+/// ONNX Runtime takes an output that is listed twice for one output, and so do we: outputs go by
+/// name.
 fn add_output(graph: &mut Graph, name: String, value: ValueId) -> Result<(), Problem> {
     match graph.outputs.iter().find(|(known, _)| *known == name) {
         None => graph.outputs.push((name, value)),
@@ -233,8 +234,8 @@ impl Importer {
         Problem::silent()
     }
 
-    /// Imports what the outputs of `graph` depend on into the uppermost scope and gives the outputs;
-    /// those without a value have a problem recorded.
+    /// Imports what the outputs of `graph` depend on into the uppermost scope and gives the
+    /// outputs; those without a value have a problem recorded.
     pub(super) fn import_graph(
         &mut self,
         graph: &GraphProto,

@@ -1,8 +1,8 @@
 //! The tensors that the model holds, decoded once each.
 //!
-//! In: a `TensorProto` of the model that is being imported. Out: the tensor, shared by everything that
-//! was made of it. The body of a function or loop may be imported a hundred thousand times; its constants
-//! still are in memory once.
+//! In: a `TensorProto` of the model that is being imported. Out: the tensor, shared by everything
+//! that was made of it. The body of a function or loop may be imported a hundred thousand times;
+//! its constants still are in memory once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

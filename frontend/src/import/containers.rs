@@ -1,6 +1,8 @@
-//! The declared types of inputs that are no plain tensors: sequences, optional values, and what is in them.
+//! The declared types of inputs that are no plain tensors: sequences, optional values, and what is
+//! in them.
 //!
-//! The protobuf types that we take from tract leave these out; a second look at the file reads only them.
+//! The protobuf types that we take from tract leave these out; a second look at the file reads only
+//! them.
 
 use std::collections::BTreeMap;
 

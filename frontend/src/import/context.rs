@@ -162,7 +162,8 @@ impl<'a> NodeCtx<'a> {
     }
 }
 
-/// Attributes. One of the wrong type counts as absent and becomes a problem once the importer is done.
+/// Attributes. One of the wrong type counts as absent and becomes a problem once the importer is
+/// done.
 impl<'a> NodeCtx<'a> {
     fn attribute(&self, name: &str, ty: AttributeType) -> Option<&'a AttributeProto> {
         let found = self.node.attribute.iter().find(|a| a.name == name)?;

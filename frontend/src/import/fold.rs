@@ -1,9 +1,9 @@
 //! Evaluation of what is constant, within limits.
 //!
-//! Chains that compute shapes (Shape, Gather, Concat, ...) must become constants here, because shapes are static
-//! in the graph. Folding of weights is left to a pass: a result is folded only if it is
-//! small, or not much larger than what it comes from. A limit on the work of the whole import keeps a small
-//! file from taking hours; [`super::memory`] bounds what results take.
+//! Chains that compute shapes (Shape, Gather, Concat, ...) must become constants here, because
+//! shapes are static in the graph. Folding of weights is left to a pass: a result is folded only if
+//! it is small, or not much larger than what it comes from. A limit on the work of the whole import
+//! keeps a small file from taking hours; [`super::memory`] bounds what results take.
 
 use ansc_graph::Compute;
 

@@ -1,7 +1,7 @@
 //! Calls of model-local functions, inlined.
 //!
-//! The body's nodes are imported in a scope that sees nothing of the caller but the inputs, and with the
-//! attributes of the call (see [`super::attributes`]).
+//! The body's nodes are imported in a scope that sees nothing of the caller but the inputs, and
+//! with the attributes of the call (see [`super::attributes`]).
 
 use std::sync::Arc;
 

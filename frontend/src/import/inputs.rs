@@ -6,8 +6,9 @@
 //!
 //! A symbolic dimension that the shape or value of one input fixes is known for all inputs.
 //!
-//! Only tensors cross the border of a model. A sequence `s` is passed as its elements `s.0`, `s.1`, .., as
-//! many as the options name (or `--shape s=2` says); an optional input is there if the options name it.
+//! Only tensors cross the border of a model. A sequence `s` is passed as its elements `s.0`, `s.1`,
+//! .., as many as the options name (or `--shape s=2` says); an optional input is there if the
+//! options name it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -62,8 +63,8 @@ impl Dim {
     }
 }
 
-/// The inputs that the user has to give: those that no initializer fills in, or for which the user said
-/// something anyway.
+/// The inputs that the user has to give: those that no initializer fills in, or for which the user
+/// said something anyway.
 pub(crate) fn required<'m>(
     model: &'m ModelProto,
     options: &ImportOptions,

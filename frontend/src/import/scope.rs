@@ -1,9 +1,9 @@
 //! Which value a name stands for.
 //!
-//! A *frame* is a graph under construction: the model's, or the body of a loop or branch. A frame has a
-//! stack of *scopes*: its own, and one for each function call or branch that is being inlined into it. A
-//! name that a body does not define belongs to the graph around it: constants are copied in,
-//! everything else becomes a trailing input of the body, a *capture*.
+//! A *frame* is a graph under construction: the model's, or the body of a loop or branch. A frame
+//! has a stack of *scopes*: its own, and one for each function call or branch that is being inlined
+//! into it. A name that a body does not define belongs to the graph around it: constants are copied
+//! in, everything else becomes a trailing input of the body, a *capture*.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,7 +18,8 @@ pub(crate) enum Binding {
     Sequence(Arc<[ValueId]>),
     /// Never given a value, because of a problem that is recorded.
     Poisoned,
-    /// An optional input of a function that the call leaves out, or an optional value without an element.
+    /// An optional input of a function that the call leaves out, or an optional value without an
+    /// element.
     Absent,
 }
 
@@ -40,7 +41,8 @@ pub(crate) struct Scope {
     pub(crate) opsets: Opsets,
     /// Put before the names of nodes: the path of the calls that led here.
     pub(crate) prefix: String,
-    /// Whether names that are not found here may be found in the scope below. A function sees nothing.
+    /// Whether names that are not found here may be found in the scope below. A function sees
+    /// nothing.
     pub(crate) sees_outer: bool,
 }
 

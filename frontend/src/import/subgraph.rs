@@ -1,7 +1,8 @@
 //! Bodies of branches and loops.
 //!
-//! A body becomes a graph of its own ([`NodeCtx::import_body`], [`NodeCtx::build_body`]) or, where it is
-//! known which one runs and how often, part of the graph around it ([`NodeCtx::inline_body`]).
+//! A body becomes a graph of its own ([`NodeCtx::import_body`], [`NodeCtx::build_body`]) or, where
+//! it is known which one runs and how often, part of the graph around it
+//! ([`NodeCtx::inline_body`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,9 +27,9 @@ pub(crate) fn nameless(index: usize) -> String {
 }
 
 impl NodeCtx<'_> {
-    /// Imports a body as a graph of its own. Its inputs are `hidden` ones, which the model's body does
-    /// not know of, those that it lists, of types `inputs`, and then what it captures: `captures`
-    /// in any case, and what it reads of the graph around it.
+    /// Imports a body as a graph of its own. Its inputs are `hidden` ones, which the model's body
+    /// does not know of, those that it lists, of types `inputs`, and then what it captures:
+    /// `captures` in any case, and what it reads of the graph around it.
     pub(crate) fn import_body(
         &mut self,
         graph: &GraphProto,
@@ -58,7 +59,8 @@ impl NodeCtx<'_> {
         Ok(body)
     }
 
-    /// Imports a body into this graph, as if its nodes stood in place of this one; gives its outputs.
+    /// Imports a body into this graph, as if its nodes stood in place of this one; gives its
+    /// outputs.
     pub(crate) fn inline_body(
         &mut self,
         graph: &GraphProto,
@@ -141,7 +143,8 @@ impl NodeCtx<'_> {
         Ok(())
     }
 
-    /// The outputs of a body; a silent problem where one has no value, for which there is a problem already.
+    /// The outputs of a body; a silent problem where one has no value, for which there is a problem
+    /// already.
     fn inner_outputs(&mut self, graph: &GraphProto) -> Result<Vec<(String, Binding)>, Problem> {
         self.importer.depth += 1;
         let outputs = self.importer.import_graph(graph, self.attributes);
@@ -150,8 +153,8 @@ impl NodeCtx<'_> {
         Option::ok_or_else(complete, Problem::silent)
     }
 
-    /// What a graph of its own can give. A sequence only leaves a body that is inlined. Outputs of a body go by
-    /// position: one that is listed twice gets a name of its own the second time.
+    /// What a graph of its own can give. A sequence only leaves a body that is inlined. Outputs of
+    /// a body go by position: one that is listed twice gets a name of its own the second time.
     fn tensors_only(
         &self,
         outputs: Vec<(String, Binding)>,

@@ -1,8 +1,8 @@
 //! How much work it is to import a model whose functions call each other.
 //!
-//! A function is imported at each of its calls, and so is the body of a loop for each copy of it. Nested,
-//! a few lines of a file unfold to more nodes than there is time for. So each body is counted before
-//! it is imported, with everything in it that import looks at.
+//! A function is imported at each of its calls, and so is the body of a loop for each copy of it.
+//! Nested, a few lines of a file unfold to more nodes than there is time for. So each body is
+//! counted before it is imported, with everything in it that import looks at.
 
 use tract_onnx::pb::{AttributeProto, ModelProto, NodeProto};
 

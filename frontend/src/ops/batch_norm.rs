@@ -1,5 +1,5 @@
-//! `BatchNormalization`: in inference `x * factor + shift`, both known at compile time as a rule, so that
-//! they can be folded into a convolution before.
+//! `BatchNormalization`: in inference `x * factor + shift`, both known at compile time as a rule,
+//! so that they can be folded into a convolution before.
 
 use ansc_graph::ops::normalize::batch_norm_training;
 use ansc_graph::{BinOp, Expr, UnOp, ValueId};

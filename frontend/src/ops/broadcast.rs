@@ -1,5 +1,5 @@
-//! Broadcasting before opset 7: attributes `broadcast` and `axis` say that, and where, the second operand's
-//! axes meet those of the first.
+//! Broadcasting before opset 7: attributes `broadcast` and `axis` say that, and where, the second
+//! operand's axes meet those of the first.
 //!
 //! ```text
 //! Add(a[2, 3, 4, 5], b[3, 4], broadcast = 1, axis = 1)  ->  a + reshape(b, [3, 4, 1])

@@ -1,4 +1,5 @@
-//! `CausalConvWithState`: a depthwise convolution along time that continues where the last call ended.
+//! `CausalConvWithState`: a depthwise convolution along time that continues where the last call
+//! ended.
 //!
 //! ```text
 //! p = concat(past, x);  y = activation(conv(p, w) + bias);  present = the last k - 1 steps of p

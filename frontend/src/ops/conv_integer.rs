@@ -1,9 +1,9 @@
 //! Convolutions of quantised operands.
 //!
-//! The zero point of the input is what padding is filled with: then the convolution of the narrow integers
-//! themselves needs only one correction per output channel. An unsigned weight is shifted to a
-//! signed one; where its zero point still is not zero, both operands are widened first. A signed input of a signed
-//! weight is shifted to an unsigned one, as machines multiply them.
+//! The zero point of the input is what padding is filled with: then the convolution of the narrow
+//! integers themselves needs only one correction per output channel. An unsigned weight is shifted
+//! to a signed one; where its zero point still is not zero, both operands are widened first. A
+//! signed input of a signed weight is shifted to an unsigned one, as machines multiply them.
 
 use ansc_graph::ValueId;
 use ansc_graph::op::ConvAttrs;

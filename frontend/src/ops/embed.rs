@@ -43,8 +43,9 @@ fn as_floats(ctx: &mut NodeCtx<'_>, form: Form, x: ValueId, i: usize) -> One {
     dequantized(ctx, x, scale, zero)
 }
 
-/// Inputs: word ids, segment ids, the embeddings of words, positions and segments, scale, bias, mask,
-/// position ids. Results: y, the number of words that the mask admits, the sum of the embeddings.
+/// Inputs: word ids, segment ids, the embeddings of words, positions and segments, scale, bias,
+/// mask, position ids. Results: y, the number of words that the mask admits, the sum of the
+/// embeddings.
 fn embed(ctx: &mut NodeCtx<'_>, form: Form) -> Result<Vec<ValueId>, Problem> {
     let ids = ctx.input(0)?;
     let shape = ctx.shape(ids);

@@ -1,7 +1,7 @@
 //! `Gradient`: the derivatives of one tensor of the graph by others, in reverse mode.
 //!
-//! The operators between `xs` and `y` are walked backwards; each adds its adjoint, which follows from its
-//! expression. Nothing of this is left after the import:
+//! The operators between `xs` and `y` are walked backwards; each adds its adjoint, which follows
+//! from its expression. Nothing of this is left after the import:
 //!
 //! ```text
 //! c = Add(a, b);  d = Mul(c, a);  Gradient<xs = [a], y = d>(a)   ->   dc = 1 * a;  da = 1 * c + dc

@@ -1,5 +1,5 @@
-//! `GroupQueryAttention` of com.microsoft: attention with a cache that each sample has filled to its
-//! own length, and rotary position embedding on the way.
+//! `GroupQueryAttention` of com.microsoft: attention with a cache that each sample has filled to
+//! its own length, and rotary position embedding on the way.
 
 use ansc_graph::ops::attention::{Visibility, append_to_cache};
 use ansc_graph::{Expr, ValueId};
@@ -62,8 +62,8 @@ fn operands(ctx: &mut NodeCtx<'_>) -> Result<[ValueId; 3], Problem> {
     Ok([split_heads(ctx, q, heads)?, split_heads(ctx, k, groups)?, split_heads(ctx, v, groups)?])
 }
 
-/// How many keys each sample has, those of this call included. In a first call samples may be shorter than
-/// the queries: their last queries count for nothing.
+/// How many keys each sample has, those of this call included. In a first call samples may be
+/// shorter than the queries: their last queries count for nothing.
 fn lengths(ctx: &mut NodeCtx<'_>, added: usize) -> One {
     let last = ctx.input(5)?;
     let batch = ctx.ty(last).len();
@@ -103,8 +103,8 @@ fn positions(ctx: &mut NodeCtx<'_>, lengths: ValueId, added: usize) -> One {
     ctx.add_values(lengths, from_end)
 }
 
-/// `x` in the cache at input `i`. The cache has room for the longest sample; where its length is known only at
-/// run time, for the cache and all new keys.
+/// `x` in the cache at input `i`. The cache has room for the longest sample; where its length is
+/// known only at run time, for the cache and all new keys.
 fn after_past(ctx: &mut NodeCtx<'_>, i: usize, x: ValueId, lengths: ValueId) -> One {
     let Some(past) = ctx.optional(i) else {
         return Ok(x);

@@ -1,7 +1,7 @@
 //! Indices that are data: a check that axes have them, beside the operator that takes them.
 //!
-//! In: a tensor of indices and the extents of the axes. Out: an error now, if the indices are known and one is out
-//! of range; else a node that gives one in such a run.
+//! In: a tensor of indices and the extents of the axes. Out: an error now, if the indices are known
+//! and one is out of range; else a node that gives one in such a run.
 
 use ansc_graph::op::ComputeOp;
 use ansc_graph::ops::OpError;
@@ -12,8 +12,8 @@ use ansc_runtime::host::{self, HostError, HostOp};
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
-/// Adds `op`, whose operands are data and indices of axes of `extents` elements; several extents are those of the axes
-/// that the last axis of the indices holds an index of each for.
+/// Adds `op`, whose operands are data and indices of axes of `extents` elements; several extents
+/// are those of the axes that the last axis of the indices holds an index of each for.
 pub(super) fn taken(
     ctx: &mut NodeCtx<'_>,
     op: Result<ComputeOp, OpError>,
@@ -68,8 +68,8 @@ fn known(ctx: &NodeCtx<'_>, indices: &Tensor, extents: &[usize]) -> Result<(), P
     }
 }
 
-/// The value that has the same elements in the same order, if they need not be computed: an input of the model is
-/// known to its user, and is there before anything runs.
+/// The value that has the same elements in the same order, if they need not be computed: an input
+/// of the model is known to its user, and is there before anything runs.
 fn origin(graph: &Graph, mut value: ValueId) -> ValueId {
     while let Some(op) = graph.compute_of(value.node) {
         if op.kind != Kind::Reshape && !widens(op) {

@@ -24,9 +24,9 @@ pub(crate) fn sum_keeping(ctx: &mut NodeCtx<'_>, x: ValueId, kept: &[usize]) -> 
 /// An operand and its zero point.
 pub(crate) type Operand = (ValueId, Option<ValueId>);
 
-/// Operands of a product with a known right side as machines multiply them, four at a time: the left one without a
-/// sign, the right one with. Both are moved by 128 together with their zero points, which changes nothing of the
-/// product; the other way around is as good, and left alone.
+/// Operands of a product with a known right side as machines multiply them, four at a time: the
+/// left one without a sign, the right one with. Both are moved by 128 together with their zero
+/// points, which changes nothing of the product; the other way around is as good, and left alone.
 pub(crate) fn as_multiplied(
     ctx: &mut NodeCtx<'_>,
     a: Operand,

@@ -3,8 +3,8 @@
 //! ```text
 //! s = s * exp(decay);  v = beta * (v - k . s);  s = s + k^T v;  y = scale * q . s
 //! ```
-//! Update rules leave out the first step, the second, or both. Query heads that share a head of keys are
-//! rows of one product. Everything is computed in `f32`.
+//! Update rules leave out the first step, the second, or both. Query heads that share a head of
+//! keys are rows of one product. Everything is computed in `f32`.
 
 use ansc_graph::op::{LoopOp, ScanAxis};
 use ansc_graph::{BinOp, Expr, Op, TensorType, UnOp, Value, ValueId};

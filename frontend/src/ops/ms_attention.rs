@@ -147,7 +147,8 @@ fn attended(ctx: &mut NodeCtx<'_>, heads: &Heads, mask: &Mask) -> One {
     merge_heads(ctx, attended.y)
 }
 
-/// The mask at input `keys`, the numbers added at input `added`, and `unidirectional` after `past` keys.
+/// The mask at input `keys`, the numbers added at input `added`, and `unidirectional` after `past`
+/// keys.
 fn mask(
     ctx: &mut NodeCtx<'_>,
     heads: &Heads,
@@ -198,8 +199,8 @@ fn hidden_keys(
     })
 }
 
-/// Inputs: queries, keys, values, bias, mask, added scores, past keys, past values. Results: y, keys and
-/// values with the past ones.
+/// Inputs: queries, keys, values, bias, mask, added scores, past keys, past values. Results: y,
+/// keys and values with the past ones.
 fn multi_head(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let extra = ctx.optional(8).is_some() || ctx.optional(9).is_some() || ctx.wants_output(3);
     ctx.check(!extra, || "shared buffers and the output of scores are not supported".into())?;

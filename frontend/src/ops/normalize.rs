@@ -1,4 +1,5 @@
-//! Normalisation by statistics of the input itself, and the forms that exporters fuse with an addition.
+//! Normalisation by statistics of the input itself, and the forms that exporters fuse with an
+//! addition.
 
 use ansc_graph::ops::normalize::{self, Lrn};
 use ansc_graph::{TensorType, ValueId};

@@ -1,7 +1,7 @@
 //! Optional values, and `Identity`, which takes values of every kind.
 //!
-//! Whether an optional value has an element is known at import: one that has is its element, one that
-//! has not is an absent input.
+//! Whether an optional value has an element is known at import: one that has is its element, one
+//! that has not is an absent input.
 
 use ansc_runtime::Tensor;
 

@@ -1,5 +1,5 @@
-//! Operators of com.microsoft on quantised values: each dequantises its inputs, computes with floats and
-//! quantises the result, which for elementwise ones is a single map.
+//! Operators of com.microsoft on quantised values: each dequantises its inputs, computes with
+//! floats and quantises the result, which for elementwise ones is a single map.
 
 use ansc_graph::ops::concat::concat;
 use ansc_graph::ops::pool::{GlobalPool, global_pool};
@@ -61,8 +61,8 @@ fn dequantise(ctx: &mut NodeCtx<'_>, x: &Quantised) -> One {
     dequantized(ctx, x.value, x.scale, x.zero)
 }
 
-/// One map from quantised operands to the quantised result, which has the first operand's type and the
-/// scaling at input `i`.
+/// One map from quantised operands to the quantised result, which has the first operand's type and
+/// the scaling at input `i`.
 fn map(
     ctx: &mut NodeCtx<'_>,
     operands: &[Quantised],

@@ -1,5 +1,5 @@
-//! `Loop`: a loop node; or, where the body only makes sense with its iterations' numbers and sizes known,
-//! as many copies of the body as there are iterations.
+//! `Loop`: a loop node; or, where the body only makes sense with its iterations' numbers and sizes
+//! known, as many copies of the body as there are iterations.
 
 use ansc_graph::op::{LoopOp, ScanAxis};
 use ansc_graph::ops::shape;
@@ -17,8 +17,8 @@ pub(crate) const OPS: &[OpEntry] = &[OpEntry::any("Loop", 1, repetition)];
 const MAX_COPIES: u64 = 1024;
 /// Where all that goes around is constant, up to this number of copies are tried first.
 const FEW_COPIES: u64 = 64;
-/// Space for stacked values of loops whose number of iterations is not known. The runtime reports loops
-/// that go on longer.
+/// Space for stacked values of loops whose number of iterations is not known. The runtime reports
+/// loops that go on longer.
 const MAX_STACKED: u64 = 1024;
 /// As many iterations as anyone can count.
 const ENDLESS: u64 = i64::MAX as u64;

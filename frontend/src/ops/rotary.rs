@@ -1,4 +1,5 @@
-//! `RotaryEmbedding`, ONNX's and the one of com.microsoft, which differ in the order of their inputs.
+//! `RotaryEmbedding`, ONNX's and the one of com.microsoft, which differ in the order of their
+//! inputs.
 
 use ansc_graph::ValueId;
 use ansc_graph::ops::rotary::{Rotary, rotary};

@@ -1,7 +1,7 @@
 //! `Scan`: a loop over slices of its inputs.
 //!
-//! Before opset 9 every input and output has a batch axis in front, and each element of the batch is scanned on
-//! its own.
+//! Before opset 9 every input and output has a batch axis in front, and each element of the batch
+//! is scanned on its own.
 
 use ansc_graph::op::{LoopOp, ScanAxis};
 use ansc_graph::ops::slice;
@@ -42,8 +42,8 @@ fn single(ctx: &mut NodeCtx<'_>, body: &GraphProto) -> Result<Vec<ValueId>, Prob
     Scan { body, states, inputs, outputs }.emit(ctx, &operands)
 }
 
-/// Axis and direction of each scanned value; an axis counted from the end becomes `usize::MAX - i` where
-/// the rank is not known.
+/// Axis and direction of each scanned value; an axis counted from the end becomes `usize::MAX - i`
+/// where the rank is not known.
 fn axes(
     ctx: &NodeCtx<'_>,
     axes: &str,

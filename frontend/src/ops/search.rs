@@ -1,5 +1,5 @@
-//! Operators whose result has an order or a size that the data decides: `TopK`, `NonZero`, `Unique`,
-//! `Compress`, `NonMaxSuppression`; and `Det`.
+//! Operators whose result has an order or a size that the data decides: `TopK`, `NonZero`,
+//! `Unique`, `Compress`, `NonMaxSuppression`; and `Det`.
 
 use ansc_graph::ops::gather;
 use ansc_graph::{TensorType, Value, ValueId};

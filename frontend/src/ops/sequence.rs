@@ -1,6 +1,7 @@
 //! Sequences of tensors, which exist only during the import.
 //!
-//! A sequence is the list of its elements' values, so that operators on sequences add nothing to the graph:
+//! A sequence is the list of its elements' values, so that operators on sequences add nothing to
+//! the graph:
 //!
 //! ```text
 //! s = SequenceConstruct(x, y);  t = SequenceInsert(s, z);  SequenceAt(t, 2)   ->   z
@@ -100,7 +101,8 @@ fn map(ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
     Ok(outputs.into_iter().map(sequence).collect())
 }
 
-/// Parts of given sizes, parts of one size, or single slices, which lose the axis unless `keepdims`.
+/// Parts of given sizes, parts of one size, or single slices, which lose the axis unless
+/// `keepdims`.
 fn split(ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
     let x = ctx.input(0)?;
     let ty = ctx.ty(x);
@@ -133,7 +135,8 @@ fn sizes(ctx: &NodeCtx<'_>, whole: usize) -> Result<Vec<usize>, Problem> {
     }
 }
 
-/// An element of a sequence is a value of the graph: a shape alone must not ask for any number of them.
+/// An element of a sequence is a value of the graph: a shape alone must not ask for any number of
+/// them.
 fn few(ctx: &NodeCtx<'_>, elements: usize) -> Result<(), Problem> {
     if elements <= MAX_ELEMENTS {
         return Ok(());

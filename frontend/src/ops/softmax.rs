@@ -1,5 +1,5 @@
-//! Softmax and its relatives. Before opset 13 they saw their operand as a matrix, and worked on all axes from
-//! `axis` on together.
+//! Softmax and its relatives. Before opset 13 they saw their operand as a matrix, and worked on all
+//! axes from `axis` on together.
 
 use ansc_graph::ops::OpError;
 use ansc_graph::ops::softmax::{hardmax, log_softmax, softmax};

@@ -99,7 +99,8 @@ fn stft(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
 }
 
 impl Transform {
-    /// The transform of `x[.., given, components]`, each element of which is first scaled by `window[given]`.
+    /// The transform of `x[.., given, components]`, each element of which is first scaled by
+    /// `window[given]`.
     fn apply(&self, ctx: &mut NodeCtx<'_>, x: ValueId, window: Option<ValueId>) -> One {
         let (rows, columns) = (self.given * self.components, self.results() * self.parts());
         ctx.check(self.length > 0, || "a length of 0 has no transform".into())?;

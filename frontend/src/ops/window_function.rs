@@ -1,4 +1,5 @@
-//! `HannWindow`, `HammingWindow`, `BlackmanWindow` and `MelWeightMatrix`: tables made at compile time.
+//! `HannWindow`, `HammingWindow`, `BlackmanWindow` and `MelWeightMatrix`: tables made at compile
+//! time.
 
 use std::f64::consts::PI;
 

@@ -31,7 +31,8 @@ macro_rules! float_functions {
 
 float_functions!(f32, f64);
 
-/// The sum of the products of the four bytes of `a`, without a sign, and those of `b`, with one: less than 2^18.
+/// The sum of the products of the four bytes of `a`, without a sign, and those of `b`, with one:
+/// less than 2^18.
 pub(super) fn dot4(a: i32, b: i32) -> i32 {
     let (a, b) = (a.to_le_bytes(), b.to_le_bytes().map(|b| b as i8));
     a.into_iter().zip(b).map(|(a, b)| i32::from(a) * i32::from(b)).sum()
@@ -66,8 +67,8 @@ fn series(x: f64) -> f64 {
     std::f64::consts::FRAC_2_SQRT_PI * (-square).exp() * sum
 }
 
-/// `erfc(x)` for `x >= 3`, by the continued fraction `exp(-x^2)/sqrt(pi) / (x + (1/2)/(x + 1/(x + ..)))`
-/// evaluated from the far end; 60 levels are exact to double precision from 3 on.
+/// `erfc(x)` for `x >= 3`, by the continued fraction `exp(-x^2)/sqrt(pi) / (x + (1/2)/(x + 1/(x +
+/// ..)))` evaluated from the far end; 60 levels are exact to double precision from 3 on.
 fn complement(x: f64) -> f64 {
     let tail = (1..=60).rev().fold(0.0, |tail, k| f64::from(k) * 0.5 / (x + tail));
     (-x * x).exp() * std::f64::consts::FRAC_2_SQRT_PI * 0.5 / (x + tail)

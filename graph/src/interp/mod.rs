@@ -1,8 +1,8 @@
 //! The reference evaluator.
 //!
 //! [`eval`] gives the value of a [`Compute`], [`run`] that of a whole graph. They follow the
-//! semantics of [`crate::expr`] and [`crate::op`] to the letter: what all other engines are compared
-//! with. A load out of bounds that is not guarded by a select is an error, not a panic.
+//! semantics of [`crate::expr`] and [`crate::op`] to the letter: what all other engines are
+//! compared with. A load out of bounds that is not guarded by a select is an error, not a panic.
 //!
 //! It walks no tree per element: a body is compiled to instructions over vectors of some hundred
 //! lanes (`code`), which run chunk by chunk (`exec`).

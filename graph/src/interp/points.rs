@@ -1,7 +1,7 @@
 //! Single elements of a result, by definition: for subgraphs too large to be computed as a whole.
 //!
-//! Only what an element depends on is computed, and that once: elements of earlier stages are remembered.
-//! The element of a product of matrices takes as many terms as the product has inside.
+//! Only what an element depends on is computed, and that once: elements of earlier stages are
+//! remembered. The element of a product of matrices takes as many terms as the product has inside.
 
 use std::collections::HashMap;
 

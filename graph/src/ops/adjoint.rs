@@ -1,14 +1,16 @@
 //! From an operator to its adjoint: what reverse-mode differentiation needs of it.
 //!
-//! In: an operator `y = f(x0, x1, ..)`. Out: one that takes `x0, x1, ..` and the gradients of the results and
-//! gives the gradients of wanted operands. Like everything about an operator it follows from its expression:
+//! In: an operator `y = f(x0, x1, ..)`. Out: one that takes `x0, x1, ..` and the gradients of the
+//! results and gives the gradients of wanted operands. Like everything about an operator it follows
+//! from its expression:
 //!
 //! ```text
 //! y: f32[4, 6] = sum{r0: 8} mul(x0[i0, r0], x1[r0, i1])
 //! ->  dx1: f32[8, 6] = sum{r0: 4} mul(dy[r0, i1], x0[r0, i0])
 //! ```
-//! A load's gradient is summed over the axes that its indices do not name. This covers maps, broadcasting, and sums
-//! whose operands are read at plain axes; everything else (windows, gathers, maxima) is refused.
+//! A load's gradient is summed over the axes that its indices do not name. This covers maps,
+//! broadcasting, and sums whose operands are read at plain axes; everything else (windows, gathers,
+//! maxima) is refused.
 
 use ansc_runtime::DType;
 
@@ -18,7 +20,8 @@ use crate::expr::{BinOp, BufId, Expr, UnOp, VarId};
 use crate::op::{ComputeOp, Kind};
 use crate::scalar::Scalar;
 
-/// The adjoint of `op`, with the gradients of those operands as results for which `wanted` holds, in order.
+/// The adjoint of `op`, with the gradients of those operands as results for which `wanted` holds,
+/// in order.
 pub fn adjoint(op: &Compute, wanted: &[bool]) -> Result<ComputeOp, OpError> {
     let mut builder = Builder::new(op);
     for stage in (0..op.stages.len()).rev() {

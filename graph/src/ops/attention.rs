@@ -43,8 +43,8 @@ impl Visibility {
     }
 }
 
-/// `bool[queries, keys]`; with `lengths`, of which each sample has one, `bool[n, 1, queries, keys]`, and
-/// keys from the length on are not seen.
+/// `bool[queries, keys]`; with `lengths`, of which each sample has one, `bool[n, 1, queries,
+/// keys]`, and keys from the length on are not seen.
 pub fn visible(visibility: Visibility, lengths: Option<&TensorType>) -> Result<ComputeOp, OpError> {
     let pair = [visibility.queries, visibility.keys];
     let all = |conditions: Vec<Expr>| {

@@ -1,9 +1,9 @@
 //! Transposed convolution as an ordinary one.
 //!
 //! The transposed convolution with stride `s` puts `x[i] * w[k]` at `i * s + k`. Outputs with the
-//! same remainder by `s` (a *phase*) read the same subset of the kernel, so each phase is an ordinary
-//! convolution by every `s`-th weight, reversed. All phases are computed at once as output channels
-//! of one convolution, and then put in their places:
+//! same remainder by `s` (a *phase*) read the same subset of the kernel, so each phase is an
+//! ordinary convolution by every `s`-th weight, reversed. All phases are computed at once as output
+//! channels of one convolution, and then put in their places:
 //!
 //! ```text
 //! stride 2, kernel 4:  x[n, c, i] -> conv (kernel 2, 2 * m channels) -> [n, (m, phase), q]
@@ -11,9 +11,9 @@
 //! ```
 //! No product with an inserted zero is computed, but for kernels that strides do not divide.
 //!
-//! Each phase needs only a part of the outputs, another one where padding is cut off. Where results are small
-//! that is a large share of them; then every phase becomes a group of its own, which reads a copy of the input that is
-//! moved as the phase needs it:
+//! Each phase needs only a part of the outputs, another one where padding is cut off. Where results
+//! are small that is a large share of them; then every phase becomes a group of its own, which
+//! reads a copy of the input that is moved as the phase needs it:
 //!
 //! ```text
 //! stride 2, kernel 4, 4 -> 8:  x[n, c, 4] -> spread [n, (phase, c), 5] -> conv (kernel 2, group for each phase, 4 outputs
@@ -47,8 +47,9 @@ pub struct ConvTransposeAttrs {
     pub groups: usize,
 }
 
-/// How a transposed convolution is computed: [`Phases::weight`] of the weight, [`Phases::spread`] of the input
-/// where it gives one, [`Phases::conv`], then [`Phases::interleave`] where it gives one.
+/// How a transposed convolution is computed: [`Phases::weight`] of the weight, [`Phases::spread`]
+/// of the input where it gives one, [`Phases::conv`], then [`Phases::interleave`] where it gives
+/// one.
 pub struct Phases {
     axes: Vec<Axis>,
     groups: usize,
@@ -108,7 +109,8 @@ impl Axis {
         })
     }
 
-    /// The kernel element of a phase's tap, counted from the last, and the conditions that there is one.
+    /// The kernel element of a phase's tap, counted from the last, and the conditions that there is
+    /// one.
     fn weight(&self, phase: Expr, tap: Expr) -> (Expr, Vec<Expr>) {
         let back = Expr::index(self.taps - 1) - tap;
         if self.stride == 1 {
@@ -184,7 +186,8 @@ impl Phases {
         Ok(Phases { axes, groups: attrs.groups, apart, conv })
     }
 
-    /// The input, once for each phase, moved and padded as the phase needs it; `None` where all share it.
+    /// The input, once for each phase, moved and padded as the phase needs it; `None` where all
+    /// share it.
     pub fn spread(&self, x: &TensorType) -> Option<Result<ComputeOp, OpError>> {
         self.apart.then(|| {
             let (channels, extents) = (x.shape[1], x.shape[2..].to_vec());

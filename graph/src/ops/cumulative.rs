@@ -1,4 +1,5 @@
-//! Cumulative sums and products, by doubling: stage `k` combines each element with the one `2^k` before it.
+//! Cumulative sums and products, by doubling: stage `k` combines each element with the one `2^k`
+//! before it.
 //!
 //! ```text
 //! cumulative(sum, axis 0, f32[3])

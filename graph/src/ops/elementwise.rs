@@ -80,8 +80,8 @@ pub fn clip(
     })
 }
 
-/// `x` to the power of `exponent`, in the type of `x`. Where the types differ the power is computed in the
-/// wider kind: floats if either is a float.
+/// `x` to the power of `exponent`, in the type of `x`. Where the types differ the power is computed
+/// in the wider kind: floats if either is a float.
 pub fn power(x: &TensorType, exponent: &TensorType) -> Result<ComputeOp, OpError> {
     let (a, b) = (x.dtype, exponent.dtype);
     if let Some(found) = [a, b].into_iter().find(|&d| d == DType::Bool) {

@@ -5,8 +5,9 @@
 //! ->  gather: f32[2, 3] = b0[clamped(b1[v0]), v1]
 //! ```
 //!
-//! An index out of range is clamped into it (see [`clamped`]), lest it lead out of the data. That it is an error is the
-//! business of a check beside the operator (`HostOp::CheckIndices`), which importers add.
+//! An index out of range is clamped into it (see [`clamped`]), lest it lead out of the data. That
+//! it is an error is the business of a check beside the operator (`HostOp::CheckIndices`), which
+//! importers add.
 
 use super::index::{check_axis, check_index_type, check_not_empty, clamped, own};
 use super::{OpError, sized};

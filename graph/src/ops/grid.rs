@@ -1,4 +1,5 @@
-//! `GridSample`: a tensor read at positions that are data; and `AffineGrid`, which makes such positions.
+//! `GridSample`: a tensor read at positions that are data; and `AffineGrid`, which makes such
+//! positions.
 //!
 //! ```text
 //! grid_sample(f32[n, c, h, w], f32[n, y, x, 2], bilinear)
@@ -6,8 +7,9 @@
 //!     sample: f32[n, c, y, x] = four pixels around it, weighted by how near they are
 //! ```
 //!
-//! Any position leads to indices inside of the tensor, NaN and infinities included. What is mixed at a
-//! position that is NaN is NaN; with zeros beyond the tensor, infinitely far away there are zeros.
+//! Any position leads to indices inside of the tensor, NaN and infinities included. What is mixed
+//! at a position that is NaN is NaN; with zeros beyond the tensor, infinitely far away there are
+//! zeros.
 
 use ansc_runtime::DType;
 
@@ -57,7 +59,8 @@ const MAX_POINTS: usize = 8;
 /// Keys' constant of cubic convolution.
 const CUBIC: f64 = -0.75;
 
-/// `x` is `[n, c, spatial..]`, `grid` is `[n, out.., positions]` with the last axis's position first.
+/// `x` is `[n, c, spatial..]`, `grid` is `[n, out.., positions]` with the last axis's position
+/// first.
 pub fn grid_sample(
     x: &TensorType,
     grid: &TensorType,

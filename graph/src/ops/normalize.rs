@@ -145,8 +145,8 @@ pub fn rms_norm(
     Ok(s.finish(Kind::Other("RMSNormalization".into()), &[&y, &inverse]))
 }
 
-/// `x[n, c, ..]` normalised over groups of channels and all spatial axes. `scale` and `bias` have one
-/// element per channel, or per group.
+/// `x[n, c, ..]` normalised over groups of channels and all spatial axes. `scale` and `bias` have
+/// one element per channel, or per group.
 pub fn group_norm(
     groups: usize,
     epsilon: f32,

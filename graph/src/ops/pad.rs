@@ -6,8 +6,8 @@
 //! ```
 //!
 //! With a constant the conditions stay at the top in this form, the first axis outermost: lowering
-//! splits the loops at them. The other modes compute an index into the input instead; they repeat what
-//! negative pads leave of it, as if those were cut off first.
+//! splits the loops at them. The other modes compute an index into the input instead; they repeat
+//! what negative pads leave of it, as if those were cut off first.
 
 use super::index::{own, shifted};
 use super::{OpError, sized};

@@ -5,9 +5,9 @@
 //! ->  map: u8[2, 3] = cast_u8(add(round(div(b0, b1)), cast_f32(b2)))
 //! ```
 //!
-//! Rounding is to nearest even, conversion saturates. Everything between is in `f32` (`f64` for `f64`).
-//! Scales and zero points broadcast as numpy does: the importer has reshaped per-axis ones. Blocked
-//! ones hold one element per `block` elements of an axis.
+//! Rounding is to nearest even, conversion saturates. Everything between is in `f32` (`f64` for
+//! `f64`). Scales and zero points broadcast as numpy does: the importer has reshaped per-axis ones.
+//! Blocked ones hold one element per `block` elements of an axis.
 
 use ansc_runtime::DType;
 

@@ -111,8 +111,8 @@ pub fn reduce(
     Ok(s.finish(kind, &[&y]))
 }
 
-/// The sum of `x` over `axes`, which vanish, in `dtype`: elements are converted one by one, so that no tensor of
-/// converted ones is ever there.
+/// The sum of `x` over `axes`, which vanish, in `dtype`: elements are converted one by one, so that
+/// no tensor of converted ones is ever there.
 pub fn sum_as(dtype: DType, axes: &[usize], x: &TensorType) -> Result<ComputeOp, OpError> {
     let reduced = Reduced::new(axes, false, &x.shape)?;
     sized(TensorType::new(dtype, reduced.shape.clone()))?;

@@ -7,8 +7,8 @@
 //!     average
 //! ```
 //!
-//! Without a fixed number of samples that number follows from each region's size; there is space for
-//! regions as large as the image, and larger ones are sampled no more densely than that.
+//! Without a fixed number of samples that number follows from each region's size; there is space
+//! for regions as large as the image, and larger ones are sampled no more densely than that.
 
 use ansc_runtime::DType;
 
@@ -29,7 +29,8 @@ pub struct RoiAttrs {
     pub samples: usize,
     /// From the regions' coordinates to those of pixels.
     pub scale: f32,
-    /// Pixels have their centres at half coordinates; otherwise regions are at least one pixel large.
+    /// Pixels have their centres at half coordinates; otherwise regions are at least one pixel
+    /// large.
     pub half_pixel: bool,
     /// The greatest of what any pixel gives, rather than the average of samples.
     pub max: bool,

@@ -39,8 +39,8 @@ pub fn reshape_indices(from: &[usize], to: &[usize]) -> Vec<Expr> {
     indices
 }
 
-/// The smallest runs of axes of `from` and of `to` that have as many elements as each other. Axes of
-/// extent 1 at the end may be in no run; there is no run at all if there are no elements.
+/// The smallest runs of axes of `from` and of `to` that have as many elements as each other. Axes
+/// of extent 1 at the end may be in no run; there is no run at all if there are no elements.
 pub(crate) fn reshape_groups(from: &[usize], to: &[usize]) -> Vec<(Range<usize>, Range<usize>)> {
     let mut groups = Vec::new();
     if from.contains(&0) {

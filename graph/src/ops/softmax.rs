@@ -8,7 +8,8 @@
 //!     result: f32[4, 8] = b2[v0, v1] * (1 / b3[v0, 0])
 //! ```
 //!
-//! The sum is at least one, so that its reciprocal is a number wherever the quotient is; a row needs one division.
+//! The sum is at least one, so that its reciprocal is a number wherever the quotient is; a row
+//! needs one division.
 
 use ansc_runtime::DType;
 

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Results are the same, of NaN, infinities and zeros of either sign too. But `pow` with a constant
-//! exponent that is rewritten here may round otherwise, the sign of a NaN is open, and so is that of the zero that
-//! `min` and `max` choose from zeros of both signs.
+//! exponent that is rewritten here may round otherwise, the sign of a NaN is open, and so is that
+//! of the zero that `min` and `max` choose from zeros of both signs.
 
 use ansc_runtime::DType;
 
@@ -278,8 +278,8 @@ mod tests {
         interp::eval(&expr, &[&inputs[0], &inputs[1]]).unwrap()[0].to_f64_vec()
     }
 
-    /// Every expression that a rule for floats may match: each operation, of `x` and each special constant or
-    /// `y`, and what nests two of them.
+    /// Every expression that a rule for floats may match: each operation, of `x` and each special
+    /// constant or `y`, and what nests two of them.
     fn expressions(dtype: DType) -> Vec<Expr> {
         use BinOp::*;
         let y = || Expr::load(1, vec![]);

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The product must be read by one elementwise expression only, its weight must be constant, and
-//! the scale must vary along the axis of output channels only. What the batch norm adds stays where it
-//! is, as the bias. Results round differently.
+//! the scale must vary along the axis of output channels only. What the batch norm adds stays where
+//! it is, as the bias. Results round differently.
 
 use std::sync::Arc;
 

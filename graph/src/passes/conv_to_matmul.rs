@@ -6,8 +6,9 @@
 //! matmul(a: [b, m, k], w: [k, n])         ->  reshape([b, m, n], matmul([b * m, k], [k, n]))
 //! ```
 //!
-//! Convolutions must have neither padding nor groups, and stride 1 if they are channels-last; channels-first ones read a
-//! slice if they have another. Reshapes cost nothing; `reshapes` moves them behind what is elementwise.
+//! Convolutions must have neither padding nor groups, and stride 1 if they are channels-last;
+//! channels-first ones read a slice if they have another. Reshapes cost nothing; `reshapes` moves
+//! them behind what is elementwise.
 
 use super::rewrite::{add, built, reshaped, supersede, sweep};
 use super::{Options, PassError};
@@ -49,7 +50,8 @@ fn is_pointwise(attrs: &ConvAttrs) -> bool {
 /// Pixels that fill vectors well enough.
 const ENOUGH_PIXELS: usize = 128;
 
-/// Whether a convolution of `x` is a product of matrices without any transpose, and as good as a channels-last one.
+/// Whether a convolution of `x` is a product of matrices without any transpose, and as good as a
+/// channels-last one.
 pub(super) fn is_product_as_it_stands(attrs: &ConvAttrs, x: &TensorType) -> bool {
     [attrs.channels, attrs.input] == [Channels::First; 2]
         && is_product(attrs)

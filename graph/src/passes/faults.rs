@@ -1,4 +1,5 @@
-//! Faults that a pass plants among the real ones: the verifier finds each, and names the pass and the node.
+//! Faults that a pass plants among the real ones: the verifier finds each, and names the pass and
+//! the node.
 
 use ansc_runtime::DType;
 

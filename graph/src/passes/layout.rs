@@ -8,10 +8,11 @@
 //! Every channels-first convolution becomes a channels-last one between two transposes. Transposes
 //! to channels-first are then pushed down through operators that work in either order, until they
 //! meet their inverse or a border: an output of the graph, or an operator that needs its order. A
-//! graph without convolutions stays as it is, and so does one whose convolutions are all depthwise or products of matrices:
-//! either order is as good for them.
+//! graph without convolutions stays as it is, and so does one whose convolutions are all depthwise
+//! or products of matrices: either order is as good for them.
 //!
-//! At last a convolution of few channels, such as a network's first one, takes its input as it comes:
+//! At last a convolution of few channels, such as a network's first one, takes its input as it
+//! comes:
 //!
 //! ```text
 //! x -> transpose -> conv' -> y
@@ -56,8 +57,8 @@ pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassErro
     Ok(true)
 }
 
-/// Whether any channels-first convolution gains by another order. Where there is none, what comes and goes channels-first
-/// had to be transposed for nothing.
+/// Whether any channels-first convolution gains by another order. Where there is none, what comes
+/// and goes channels-first had to be transposed for nothing.
 fn any_gains(graph: &Graph) -> bool {
     graph.topological().into_iter().any(|node| {
         let operands = graph.operands(node);
@@ -121,8 +122,9 @@ fn channels_first(graph: &Graph, op: &ComputeOp, operands: &[ValueId]) -> Option
     (again.expr == op.expr).then(|| attrs.clone())
 }
 
-/// Lets a convolution read the channels-first tensor of which it reads the transpose, if an element of its input is for many
-/// of its results: then it does not matter where the next channel is, and copying all of the input does.
+/// Lets a convolution read the channels-first tensor of which it reads the transpose, if an element
+/// of its input is for many of its results: then it does not matter where the next channel is, and
+/// copying all of the input does.
 fn absorb(graph: &mut Graph, node: NodeId) -> Result<(), PassError> {
     let operands = graph.operands(node);
     let attrs = graph.compute_of(node).and_then(|op| of_few_channels(graph, op, &operands));
@@ -147,8 +149,8 @@ fn before_last(graph: &Graph, value: ValueId) -> Option<ValueId> {
     }
 }
 
-/// The attributes of a channels-last convolution of floats that is no product of matrices, and has few channels in a group
-/// but many results.
+/// The attributes of a channels-last convolution of floats that is no product of matrices, and has
+/// few channels in a group but many results.
 fn of_few_channels(graph: &Graph, op: &ComputeOp, operands: &[ValueId]) -> Option<ConvAttrs> {
     let Kind::Conv(attrs) = &op.kind else { return None };
     let (x, w) = (graph.ty(operands[0]), graph.ty(operands[1]));

@@ -4,8 +4,8 @@
 //! pad(transpose([0, 2, 1], x))   ->   transpose([0, 2, 1], pad'(x))
 //! ```
 //!
-//! A permutation `p` of a tensor says how the old tensor is had from the new one: axis `i` of the old
-//! one is axis `p[i]` of the new one, as for `Kind::Transpose`.
+//! A permutation `p` of a tensor says how the old tensor is had from the new one: axis `i` of the
+//! old one is axis `p[i]` of the new one, as for `Kind::Transpose`.
 
 use crate::compute::{Compute, Stage, TensorType};
 use crate::expr::Expr;

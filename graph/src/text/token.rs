@@ -162,7 +162,8 @@ impl Lexer<'_> {
         text
     }
 
-    /// A sign, then letters, digits, underscores and points (but no `..`), and the signs of decimal exponents.
+    /// A sign, then letters, digits, underscores and points (but no `..`), and the signs of decimal
+    /// exponents.
     fn number(&mut self) -> Token {
         let mut text = String::new();
         while let Some(c) = self.peek() {

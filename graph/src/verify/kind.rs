@@ -1,8 +1,8 @@
 //! Whether the kind of a node says what its expression computes.
 //!
-//! Passes trust kinds, and never read the expression where the kind tells them enough. A kind that determines the
-//! whole expression is checked by building that expression again; the others are checked for what
-//! [`Kind`] promises of them.
+//! Passes trust kinds, and never read the expression where the kind tells them enough. A kind that
+//! determines the whole expression is checked by building that expression again; the others are
+//! checked for what [`Kind`] promises of them.
 
 use ansc_runtime::DType;
 
@@ -181,8 +181,9 @@ fn reduce(expr: &Compute, axes: &[usize], keep: bool) -> Kept {
     Ok(())
 }
 
-/// Whether `indices` are those of the operand's element that belongs to a point of the result and of the
-/// reduction: reduced axes run along the axes of the reduction, one each, the others along the result's.
+/// Whether `indices` are those of the operand's element that belongs to a point of the result and
+/// of the reduction: reduced axes run along the axes of the reduction, one each, the others along
+/// the result's.
 fn is_term(x: &TensorType, indices: &[Expr], stage: &Stage, axes: &[usize], keep: bool) -> bool {
     let rank = stage.ty.rank();
     let extents = stage.reduce.as_ref().map_or(&[][..], |Reduce { extents, .. }| extents);

@@ -1,29 +1,30 @@
 //! What must hold of every graph, checked after each stage of compilation.
 //!
-//! A [`Verifier`] goes through a compilation with the graph. It checks the graph after the import, after
-//! each pass that changed something, and before it becomes kernels, and the expression of each kernel. It
-//! remembers which expressions it has seen, so that a node that no pass touches costs next to nothing.
+//! A [`Verifier`] goes through a compilation with the graph. It checks the graph after the import,
+//! after each pass that changed something, and before it becomes kernels, and the expression of
+//! each kernel. It remembers which expressions it has seen, so that a node that no pass touches
+//! costs next to nothing.
 //!
 //! [`verify`] checks
 //! - the graph has no cycle; each node reads slots `0..n` once each, from outputs that exist;
 //! - inputs are listed, once, under different names, read nothing, and fit their bound value;
 //!   constants have the type of their tensor;
-//! - a compute node reads and gives the types that its expression says, [`verify_compute`] holds, and
-//!   its [`Kind`](crate::op::Kind) says what the expression computes;
+//! - a compute node reads and gives the types that its expression says, [`verify_compute`] holds,
+//!   and its [`Kind`](crate::op::Kind) says what the expression computes;
 //! - host operators have the number of operands and results that they take and give;
 //! - both branches of an if take the captures and give the node's types; a loop's body takes and
 //!   gives what [`LoopOp`](crate::op::LoopOp) lists; bodies are verified in turn;
 //! - graph outputs exist;
-//! - a dynamic value is given by a host operator or control flow, and read by host operators and graph
-//!   outputs only.
+//! - a dynamic value is given by a host operator or control flow, and read by host operators and
+//!   graph outputs only.
 //!
 //! [`verify_compute`] checks
 //! - loads name inputs or earlier stages, with one `i64` index per axis; variables are axes;
 //! - operands of an operation have one type that has the operation, conditions are bool, the body
 //!   has the stage's type (`i64` stands for arg-reductions), which have terms to choose from;
 //! - extents fit the address space; outputs exist;
-//! - indices are in bounds, where that is decidable: an index that a select guards, or that depends on
-//!   data, is left to the interpreter.
+//! - indices are in bounds, where that is decidable: an index that a select guards, or that depends
+//!   on data, is left to the interpreter.
 //!
 //! Not checked: the types that host operators give.
 

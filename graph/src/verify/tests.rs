@@ -282,8 +282,8 @@ fn pool_attrs(mode: PoolMode) -> PoolAttrs {
     PoolAttrs { channels, mode, kernel, strides, dilations, pads_begin, pads_end }
 }
 
-/// An operator of every kind on square tensors, where mistaken axes keep all types, and another kind
-/// that it is not.
+/// An operator of every kind on square tensors, where mistaken axes keep all types, and another
+/// kind that it is not.
 fn kinds() -> Vec<(ComputeOp, Kind)> {
     let (x, image, weight) = (f32s(&[4, 4]), f32s(&[1, 2, 6, 6]), f32s(&[3, 2, 3, 3]));
     let two = [x.clone(), x.clone()];

@@ -20,8 +20,8 @@ pub fn verify(graph: &Graph) -> Result<(), Vec<Violation>> {
 pub enum Bodies {
     /// All bodies, however deep.
     All,
-    /// Those of the graph's own nodes, which is as far as a pass may go. What is in them is checked when
-    /// passes run over them in turn, so that a deep nest is not checked once for each level.
+    /// Those of the graph's own nodes, which is as far as a pass may go. What is in them is checked
+    /// when passes run over them in turn, so that a deep nest is not checked once for each level.
     Own,
     /// No bodies.
     None,

@@ -5,7 +5,8 @@ use crate::Builder;
 use crate::builder::Name;
 use crate::proto::Attribute;
 
-/// Channels of a module's branches: 1x1; 3x3 reduction and 3x3; 5x5 reduction and 5x5; pool projection.
+/// Channels of a module's branches: 1x1; 3x3 reduction and 3x3; 5x5 reduction and 5x5; pool
+/// projection.
 type Branches = (usize, (usize, usize), (usize, usize), usize);
 
 fn module(

@@ -4,7 +4,8 @@ use crate::Builder;
 use crate::builder::Name;
 use crate::proto::Attribute;
 
-/// A convolution of any spatial rank, with the same size along every axis unless its fields are set apart.
+/// A convolution of any spatial rank, with the same size along every axis unless its fields are set
+/// apart.
 #[derive(Clone)]
 pub(crate) struct Conv {
     pub(crate) from: usize,

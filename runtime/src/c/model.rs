@@ -113,8 +113,8 @@ pub unsafe extern "C" fn ansc_model_free(model: *mut AnscModel) {
     });
 }
 
-/// The name of the ONNX file that the model was compiled from; it lives as long as the model. Null if
-/// `model` is null.
+/// The name of the ONNX file that the model was compiled from; it lives as long as the model. Null
+/// if `model` is null.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -146,8 +146,8 @@ pub unsafe extern "C" fn ansc_model_output_count(model: *const AnscModel) -> usi
     shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.model.outputs().len()))
 }
 
-/// For how many combinations of its inputs' shapes the model was compiled, at least 1; 0 if `model` is
-/// null. A session runs the one that its inputs have the shapes of.
+/// For how many combinations of its inputs' shapes the model was compiled, at least 1; 0 if `model`
+/// is null. A session runs the one that its inputs have the shapes of.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -157,8 +157,8 @@ pub unsafe extern "C" fn ansc_model_specialisation_count(model: *const AnscModel
     shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.specialisations.len()))
 }
 
-/// What tells the `index`-th specialisation from the others, such as "batch=4"; empty if there is only
-/// one. It lives as long as the model. Null if there is none.
+/// What tells the `index`-th specialisation from the others, such as "batch=4"; empty if there is
+/// only one. It lives as long as the model. Null if there is none.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.

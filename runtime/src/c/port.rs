@@ -103,8 +103,8 @@ pub extern "C" fn ansc_dtype_size(dtype: u32) -> usize {
     shield(0, || from_number(dtype).map_or(0, DType::size))
 }
 
-/// The name of the `AnscDtype`, such as "f32"; "unknown" if there is no such type. Never null, valid
-/// for ever.
+/// The name of the `AnscDtype`, such as "f32"; "unknown" if there is no such type. Never null,
+/// valid for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn ansc_dtype_name(dtype: u32) -> *const c_char {
     const NAMES: [&CStr; DType::ALL.len()] = [

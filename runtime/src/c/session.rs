@@ -28,13 +28,13 @@ pub struct AnscSessionOptions {
     /// How long idle threads look for work before they sleep, in microseconds; 0 for the default,
     /// negative for not at all.
     pub spin_microseconds: i64,
-    /// Cores to pin threads to, the i-th thread to the (i mod `cores_count`)-th of them. The calling
-    /// thread is left alone. Null for none.
+    /// Cores to pin threads to, the i-th thread to the (i mod `cores_count`)-th of them. The
+    /// calling thread is left alone. Null for none.
     pub cores: *const usize,
     /// Numbers that `cores` points to.
     pub cores_count: usize,
-    /// Not 0: numbers below the smallest normal one of their type are computed with, which takes processors a
-    /// hundred times as long. 0: they are zeros.
+    /// Not 0: numbers below the smallest normal one of their type are computed with, which takes
+    /// processors a hundred times as long. 0: they are zeros.
     pub keep_denormals: u8,
 }
 
@@ -104,17 +104,16 @@ pub unsafe extern "C" fn ansc_session_threads(session: *const AnscSession) -> us
     shield(0, || unsafe { lock(session) }.map_or(0, |session| session.threads()))
 }
 
-/// Runs the model: the specialisation whose inputs have the shapes of these. Inputs and outputs come by
-/// name, in any order. Every input must be given but those
-/// that are bound; outputs that are not given are computed and dropped.
+/// Runs the model: the specialisation whose inputs have the shapes of these. Inputs and outputs
+/// come by name, in any order. Every input must be given but those that are bound; outputs that are
+/// not given are computed and dropped.
 ///
-/// Everything is checked before anything runs. After `ANSC_STATUS_DATA` the outputs may hold anything,
-/// and the session can be used again.
+/// Everything is checked before anything runs. After `ANSC_STATUS_DATA` the outputs may hold
+/// anything, and the session can be used again.
 ///
-/// # Safety
-/// `session` is null or a session that was not freed. `inputs` and `outputs` are null or point to as
-/// many structures as the counts say, all of whose pointers are null or valid for the sizes beside
-/// them. No other thread writes to inputs or uses outputs meanwhile.
+/// # Safety `session` is null or a session that was not freed. `inputs` and `outputs` are null or
+/// point to as many structures as the counts say, all of whose pointers are null or valid for the
+/// sizes beside them. No other thread writes to inputs or uses outputs meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ansc_session_run(
     session: *mut AnscSession,
@@ -141,8 +140,9 @@ pub unsafe extern "C" fn ansc_session_run(
     })
 }
 
-/// The extents of the `index`-th output of the model in the last run: how much of its memory was used,
-/// densely from the beginning. Before the first run they are those of the first specialisation.
+/// The extents of the `index`-th output of the model in the last run: how much of its memory was
+/// used, densely from the beginning. Before the first run they are those of the first
+/// specialisation.
 ///
 /// Writes as many extents as the port has to `shape`, which has room for `capacity` of them.
 ///

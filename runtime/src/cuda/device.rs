@@ -9,7 +9,8 @@ use crate::manifest::{Port, Specialisation};
 use crate::program::Program;
 use crate::run_error::RunError;
 
-/// A session whose inputs and outputs stay on the GPU; see [`Session::device`](crate::Session::device).
+/// A session whose inputs and outputs stay on the GPU; see
+/// [`Session::device`](crate::Session::device).
 ///
 /// ```no_run
 /// # use ansc_runtime::Model;
@@ -51,8 +52,8 @@ impl Device<'_> {
         self.address(&self.specialisation.outputs, name)
     }
 
-    /// Whether a run is one CUDA graph. If not, the host takes part in it, and [`Device::begin`] returns when the
-    /// run is done.
+    /// Whether a run is one CUDA graph. If not, the host takes part in it, and [`Device::begin`]
+    /// returns when the run is done.
     pub fn is_graph(&self) -> bool {
         self.runs.is_graph()
     }
@@ -73,7 +74,8 @@ impl Device<'_> {
         Ok(self.runs.flush()?)
     }
 
-    /// Seconds that `count` runs take together, from the beginning of the first to the end of the last.
+    /// Seconds that `count` runs take together, from the beginning of the first to the end of the
+    /// last.
     pub fn seconds(&mut self, count: usize) -> Result<f64, RunError> {
         if !self.is_graph() {
             let start = Instant::now();

@@ -1,8 +1,9 @@
 //! What is asked of a driver of GPUs.
 //!
-//! [`Nvidia`](super::nvidia::Nvidia) asks the real one. Tests put one in its place whose device memory is the
-//! host's and whose kernels are closures, so that everything above this trait runs where there is no GPU.
-//! Whatever is handed out is given back with [`Driver::release`], which [`Owned`] does.
+//! [`Nvidia`](super::nvidia::Nvidia) asks the real one. Tests put one in its place whose device
+//! memory is the host's and whose kernels are closures, so that everything above this trait runs
+//! where there is no GPU. Whatever is handed out is given back with [`Driver::release`], which
+//! [`Owned`] does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,7 +54,8 @@ pub(crate) enum Reach {
     Both,
 }
 
-/// `rows` pieces of `bytes` bytes, whose beginnings are `steps` apart in the source and in the target.
+/// `rows` pieces of `bytes` bytes, whose beginnings are `steps` apart in the source and in the
+/// target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pieces {
     pub(crate) rows: usize,
@@ -82,9 +84,9 @@ pub(crate) type Result<T> = std::result::Result<T, CudaError>;
 
 /// A driver and one of its devices. Work on a stream is done in its order, some time later.
 ///
-/// Addresses and handles come from the same driver and are not released yet; memory that is named in work
-/// stays alive until the stream was waited for. That is what makes the functions sound, and what
-/// [`Runs`](super::runs::Runs) sees to.
+/// Addresses and handles come from the same driver and are not released yet; memory that is named
+/// in work stays alive until the stream was waited for. That is what makes the functions sound, and
+/// what [`Runs`](super::runs::Runs) sees to.
 pub(crate) trait Driver: Send + Sync {
     fn device(&self) -> &DeviceInfo;
 
@@ -111,7 +113,8 @@ pub(crate) trait Driver: Send + Sync {
     fn copy(&self, stream: Handle, from: Address, to: Address, pieces: Pieces) -> Result<()>;
     /// Writes `count` times the same 32 bits, or the same byte.
     fn fill(&self, stream: Handle, to: Address, with: Fill, count: usize) -> Result<()>;
-    /// Returns when everything on the stream is done. What went wrong meanwhile is an error of this call.
+    /// Returns when everything on the stream is done. What went wrong meanwhile is an error of this
+    /// call.
     fn wait(&self, stream: Handle) -> Result<()>;
 
     /// Work on the stream is not done from here on, but noted ..

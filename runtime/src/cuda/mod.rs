@@ -7,9 +7,9 @@
 //! - `driver`: what is asked of a driver; `nvidia` is the real one, opened at run time.
 //! - `plan`: the manifest's plan as launches and copies that the device does on its own, if it can.
 //! - `code`: translated kernels and uploaded weights, shared by all sessions.
-//! - `runs`: memory and stream of one session. Runs that need no help from the host are one CUDA graph. Where
-//!   host operators, branches or loops that end early take part, memory is such that both sides see it, and
-//!   `Exec` goes through the plan as it does on a CPU.
+//! - `runs`: memory and stream of one session. Runs that need no help from the host are one CUDA
+//!   graph. Where host operators, branches or loops that end early take part, memory is such that
+//!   both sides see it, and `Exec` goes through the plan as it does on a CPU.
 //! - `device`: inputs and outputs that stay on the device, for callers that have more to do there.
 
 mod code;

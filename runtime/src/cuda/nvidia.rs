@@ -17,7 +17,8 @@ pub(crate) struct Nvidia {
     context: sys::CUcontext,
 }
 
-// SAFETY: the driver's functions may be called from any thread; a context is made current before each call.
+// SAFETY: the driver's functions may be called from any thread; a context is made current before
+// each call.
 unsafe impl Send for Nvidia {}
 // SAFETY: as above.
 unsafe impl Sync for Nvidia {}
@@ -191,8 +192,8 @@ impl Driver for Nvidia {
         let mut pointers: Vec<*mut c_void> =
             args.iter().map(|a| std::ptr::from_ref(a).cast_mut().cast()).collect();
         let ([gx, gy, gz], [bx, by, bz]) = (threads.grid, threads.block);
-        // SAFETY: the driver copies the arguments, of which the kernel has as many; that its accesses stay in
-        // their buffers is the compiler's promise, see `Model::load`.
+        // SAFETY: the driver copies the arguments, of which the kernel has as many; that its
+        // accesses stay in their buffers is the compiler's promise, see `Model::load`.
         self.with("launch a kernel", || unsafe {
             let function = function as sys::CUfunction;
             let (grid, block) = ((gx, gy, gz), (bx, by, bz));

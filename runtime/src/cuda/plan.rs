@@ -1,8 +1,8 @@
 //! The plan as what a device does on its own.
 //!
-//! In: a checked [`Program`]. Out: launches and copies in their order, with loops of a fixed number of iterations
-//! written out; or nothing, if the host takes part: it decides branches, counts loops that end early and computes
-//! host operators.
+//! In: a checked [`Program`]. Out: launches and copies in their order, with loops of a fixed number
+//! of iterations written out; or nothing, if the host takes part: it decides branches, counts loops
+//! that end early and computes host operators.
 //!
 //! ```text
 //! kernel a; loop 2 times { slice of x; kernel b; slice of y }

@@ -118,7 +118,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Begins a run on what lies in the inputs' memory. With a graph it goes on after the call returns.
+    /// Begins a run on what lies in the inputs' memory. With a graph it goes on after the call
+    /// returns.
     pub(crate) fn begin(
         &mut self,
         (one, program): (&Specialisation, &Program),
@@ -352,8 +353,8 @@ fn launch(code: &Code, stream: usize, kernel: usize, args: &[Address]) -> Result
     launches.into_iter().try_for_each(|l| code.driver.launch(stream, l.function, l.threads, args))
 }
 
-/// The offset of every buffer in the memory of a session, and the bytes of that: the arena, then inputs and
-/// outputs. Weights have none.
+/// The offset of every buffer in the memory of a session, and the bytes of that: the arena, then
+/// inputs and outputs. Weights have none.
 fn layout(one: &Specialisation) -> (Vec<usize>, usize) {
     let mut end = one.arena_bytes.next_multiple_of(ALIGN);
     let place = |buffer: &BufferInfo| match buffer.storage {

@@ -1,6 +1,7 @@
 //! Indices that generated code is about to read: whether the axes have them.
 //!
-//! In: an [`IndexCheck`] and the bytes of the indices. Out: nothing, or the error that names the first bad one.
+//! In: an [`IndexCheck`] and the bytes of the indices. Out: nothing, or the error that names the
+//! first bad one.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};

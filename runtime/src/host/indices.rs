@@ -1,7 +1,8 @@
-//! Indices that are data, checked before generated code reads them: that code clamps what no axis has, so that
-//! it is safe, but what it then computes is not what the model says.
+//! Indices that are data, checked before generated code reads them: that code clamps what no axis
+//! has, so that it is safe, but what it then computes is not what the model says.
 //!
-//! In: integers, and the extents of the axes that they are indices of. Out: the first that is out of range.
+//! In: integers, and the extents of the axes that they are indices of. Out: the first that is out
+//! of range.
 //!
 //! ```text
 //! [[0, 7], [-1, 2]], extents [5]  ->  7 at [0, 1]
@@ -119,7 +120,8 @@ fn any<const N: usize>(bytes: &[u8], extents: &[usize], decode: impl Fn([u8; N])
     let (elements, _) = bytes.as_chunks::<N>();
     if let [extent] = *extents {
         let extent = signed(extent);
-        // Either sum is negative if the index is on the wrong side; no comparison of 64 bits is needed.
+        // Either sum is negative if the index is on the wrong side; no comparison of 64 bits is
+        // needed.
         let sign = |i: i64| i.wrapping_add(extent) | (extent - 1).wrapping_sub(i);
         return elements.iter().fold(0, |signs, e| signs | sign(decode(*e))) < 0;
     }

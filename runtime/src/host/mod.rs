@@ -98,8 +98,8 @@ pub enum HostOp {
         /// How an update meets what is there.
         mode: ScatterMode,
     },
-    /// `indices -> ()`: fails if one is out of range on an axis of so many elements. Several extents are those of the
-    /// axes that the last axis of the tensor holds an index of each for.
+    /// `indices -> ()`: fails if one is out of range on an axis of so many elements. Several
+    /// extents are those of the axes that the last axis of the tensor holds an index of each for.
     CheckIndices {
         /// Elements of each axis that is indexed.
         extents: Vec<usize>,
@@ -217,8 +217,8 @@ impl HostOp {
     }
 }
 
-/// Calls its second argument with ranges that together are `0..n` for the first one, on several threads
-/// perhaps.
+/// Calls its second argument with ranges that together are `0..n` for the first one, on several
+/// threads perhaps.
 pub(crate) type Share<'a> = dyn Fn(u64, &(dyn Fn(Range<u64>) + Sync)) + 'a;
 
 /// Performs a call. The outputs have their actual shapes.

@@ -2,9 +2,10 @@
 //!
 //! `[3, 9, 5, 9]`, k = 2, largest -> values `[9, 9]`, indices `[1, 3]`.
 //!
-//! Elements are compared by integers of the same order (`key`). Many lanes are read at a time where they are neighbours in
-//! memory, or short (`lanes`). Of short lanes the best few are kept rank by rank, without a branch (`ranks`). Most
-//! elements of long lanes fail at a limit (`candidates`), and the best one has a way of its own (`first`).
+//! Elements are compared by integers of the same order (`key`). Many lanes are read at a time where
+//! they are neighbours in memory, or short (`lanes`). Of short lanes the best few are kept rank by
+//! rank, without a branch (`ranks`). Most elements of long lanes fail at a limit (`candidates`),
+//! and the best one has a way of its own (`first`).
 
 mod candidates;
 mod first;

@@ -1,7 +1,7 @@
 //! How a worker gets its part of a loop.
 //!
-//! The thread that holds the pool posts a job, which the worker takes up, or which is withdrawn before it does. Exactly
-//! one of both happens, so a loop's caller waits for running workers only.
+//! The thread that holds the pool posts a job, which the worker takes up, or which is withdrawn
+//! before it does. Exactly one of both happens, so a loop's caller waits for running workers only.
 //!
 //! ```text
 //!          post             take up            end
@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use super::share::Shared;
 use super::{DEFAULT_SPIN, Panic};
 
-/// A worker's part of a parallel loop; what it points to lives on the stack of the caller, who waits for the end.
+/// A worker's part of a parallel loop; what it points to lives on the stack of the caller, who
+/// waits for the end.
 pub(super) struct Job {
     call: unsafe fn(*const (), usize),
     shared: *const (),
@@ -91,7 +92,8 @@ impl Mailbox {
         self.state.load(Ordering::Relaxed) == POSTED && self.change(POSTED, IDLE).is_ok()
     }
 
-    /// Waits for the end of the job that the worker has taken up; the panic that ended it, if one did.
+    /// Waits for the end of the job that the worker has taken up; the panic that ended it, if one
+    /// did.
     pub(super) fn wait(&self) -> Option<Panic> {
         if !spin_while(DEFAULT_SPIN, || self.state.load(Ordering::Acquire) == RUNNING) {
             while self.state.load(Ordering::Acquire) == RUNNING {

@@ -1,26 +1,28 @@
 //! What of a loop is still to be run, thread by thread.
 //!
-//! In: a contiguous chunk for each thread. Out: every iteration is taken exactly once: pieces from the front by the
-//! thread whose chunk it is, and from the back by threads that have ended theirs.
+//! In: a contiguous chunk for each thread. Out: every iteration is taken exactly once: pieces from
+//! the front by the thread whose chunk it is, and from the back by threads that have ended theirs.
 //!
 //! ```text
 //! thread 0  |####....|      thread 0  |########|          thread 0  |########|##|
 //! thread 1  |##......|  =>  thread 1  |####....|  =>      thread 1  |######|
 //! ```
 //!
-//! So a core that is slower than the others, or taken away for a while, holds up no more than the piece that it is at.
+//! So a core that is slower than the others, or taken away for a while, holds up no more than the
+//! piece that it is at.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Work that takes less is left to the thread whose it is: taking it over costs cache misses of about as much.
+/// Work that takes less is left to the thread whose it is: taking it over costs cache misses of
+/// about as much.
 const WORTH_TAKING: Duration = Duration::from_micros(4);
 /// A chunk is run in no more than about so many pieces.
 const PIECES: u64 = 8;
 
-/// Iterations that nobody has taken, `begin` in the low half and `end` in the high one. None comes back once it was
-/// taken, so no value but the empty ones is seen twice within a loop.
+/// Iterations that nobody has taken, `begin` in the low half and `end` in the high one. None comes
+/// back once it was taken, so no value but the empty ones is seen twice within a loop.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Share(AtomicU64);
@@ -35,8 +37,8 @@ impl Share {
         u64::from(units.end.saturating_sub(units.start))
     }
 
-    /// Takes what `split` says of what is left: it is given the range and gives where to cut, and whether the part
-    /// before the cut is taken.
+    /// Takes what `split` says of what is left: it is given the range and gives where to cut, and
+    /// whether the part before the cut is taken.
     fn take(&self, split: impl Fn(&Range<u32>) -> (u32, bool)) -> Option<Range<u32>> {
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
@@ -114,7 +116,8 @@ impl<'a, F: Fn(usize, Range<u64>) + Sync> Shared<'a, F> {
         self.run_all_of(&self.shares[other], thread, Instant::now());
     }
 
-    /// Runs a chunk in pieces: the first one is a quarter, and if it took next to no time, the rest is another.
+    /// Runs a chunk in pieces: the first one is a quarter, and if it took next to no time, the rest
+    /// is another.
     fn run_all_of(&self, share: &Share, thread: usize, begun: Instant) {
         let units = share.left();
         let Some(first) = share.front((units / 4) as u32) else { return };

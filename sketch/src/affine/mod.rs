@@ -1,8 +1,8 @@
 //! Index expressions as sums of digits.
 //!
-//! A [`Sum`] is `constant + Σ coefficient * digit`, where a [`Digit`] is `(source // divisor) % modulus`
-//! of a variable or of an expression that is none of all this. Splitting and fusing loops yields
-//! exactly such sums, and in this form they cancel:
+//! A [`Sum`] is `constant + Σ coefficient * digit`, where a [`Digit`] is `(source // divisor) %
+//! modulus` of a variable or of an expression that is none of all this. Splitting and fusing loops
+//! yields exactly such sums, and in this form they cancel:
 //!
 //! ```text
 //! (jo * 8 + ji) // 4 * 4 + (jo * 8 + ji) % 4   with ji in 0..8

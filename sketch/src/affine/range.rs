@@ -51,8 +51,8 @@ impl Extents {
         self.of_vars.get(var.index()).copied().flatten()
     }
 
-    /// From now on sums are over what the iterators are bound to, which are expressions over loops; and no longer over
-    /// those of before.
+    /// From now on sums are over what the iterators are bound to, which are expressions over loops;
+    /// and no longer over those of before.
     pub(crate) fn bind(&mut self, iters: &[Iter]) {
         self.bindings.clear();
         let all: Vec<_> = iters.iter().map(|i| (i.var, Sum::of(&i.binding, self))).collect();

@@ -1,6 +1,7 @@
 //! The terms of a sum: digits with their coefficients, in the order of the digits.
 //!
-//! Sums have few terms, and there are many of them: a sorted list is several times faster than a tree.
+//! Sums have few terms, and there are many of them: a sorted list is several times faster than a
+//! tree.
 
 use super::Digit;
 

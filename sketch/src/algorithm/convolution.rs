@@ -6,7 +6,8 @@
 //! batch i0; windows (i1, r0), (i2, r1) of stride 2; channels r2 in, i3 out
 //! ```
 //!
-//! Axes may be in any order. A convolution of groups is none: there the output channel decides what is read.
+//! Axes may be in any order. A convolution of groups is none: there the output channel decides what
+//! is read.
 
 use ansc_graph::arith::Linear;
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, VarId};

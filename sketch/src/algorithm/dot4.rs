@@ -6,12 +6,13 @@
 //! y[i, j] = sum{k: 128} dot4(quad of a[i, k * 4 ..], quads[k, j])  quads: i32[128, 32], made when compiling if b is constant
 //! ```
 //!
-//! One factor has no sign and the other has, as [`BinOp::Dot4`] wants them; the import of quantised operators sees to it.
-//! The axis of the sum whose extent divides by four is alone in one index of each factor: that of a product of
-//! matrices, the channels of a convolution. A factor whose bytes lie side by side, and that no vector walks, is read
-//! as it lies: code generation makes one load of the four. The other one becomes quads first: four bytes of its
-//! axis as one integer, little end first, with as many bytes as before. All results are those of the sum of the
-//! widened products, modulo 2^32.
+//! One factor has no sign and the other has, as [`BinOp::Dot4`] wants them; the import of quantised
+//! operators sees to it. The axis of the sum whose extent divides by four is alone in one index of
+//! each factor: that of a product of matrices, the channels of a convolution. A factor whose bytes
+//! lie side by side, and that no vector walks, is read as it lies: code generation makes one load
+//! of the four. The other one becomes quads first: four bytes of its axis as one integer, little
+//! end first, with as many bytes as before. All results are those of the sum of the widened
+//! products, modulo 2^32.
 
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType, VarId};
 use ansc_runtime::DType;
@@ -48,7 +49,8 @@ pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
     Some(sum.rewrite(task))
 }
 
-/// Whether there is such a sum, and whatever is made into quads at run time is used often enough afterwards.
+/// Whether there is such a sum, and whatever is made into quads at run time is used often enough
+/// afterwards.
 pub(super) fn pays(task: &Task) -> bool {
     let sum = (0..task.compute.stages.len()).find_map(|stage| Sum::of(&task.compute, stage));
     sum.is_some_and(|sum| {
@@ -115,7 +117,8 @@ impl Sum {
 }
 
 impl Factor {
-    /// Its bytes lie side by side, and the innermost axis of the result, which goes into vectors, is not among its own.
+    /// Its bytes lie side by side, and the innermost axis of the result, which goes into vectors,
+    /// is not among its own.
     fn is_read_as_it_lies(&self, stage: &Stage, var: VarId) -> bool {
         let last = stage.ty.rank().checked_sub(1).map(VarId::new);
         let walked = |e: &Expr| last.is_some_and(|last| e.vars().contains(&last));
@@ -128,7 +131,8 @@ impl Factor {
         (0..stage.ty.rank()).filter(lacks).map(|axis| stage.ty.shape[axis]).product()
     }
 
-    /// The number of the subgraph's input that it is, if that is a constant which nothing else reads.
+    /// The number of the subgraph's input that it is, if that is a constant which nothing else
+    /// reads.
     fn sole_constant(&self, task: &Task) -> Option<usize> {
         let param = self.buffer.index();
         let loads = task.compute.stages.iter().flat_map(|s| s.body.loads());
@@ -146,7 +150,8 @@ impl Factor {
         Stage::map("quads", TensorType::new(DType::I32, shape), body)
     }
 
-    /// The four bytes from four times the index along the axis on: `a[k * 4] | a[k * 4 + 1] << 8 | ..`
+    /// The four bytes from four times the index along the axis on: `a[k * 4] | a[k * 4 + 1] << 8 |
+    /// ..`
     fn quad(&self, at: &[Expr], buffer: BufId, compute: &Compute) -> Expr {
         let dtype = compute.buffer_type(self.buffer).dtype;
         quad(|j| {

@@ -3,10 +3,11 @@
 //! Weights of few bits stay so, which is what products of few rows wait for. Products of bytes are
 //! taken four at a time, unless a factor had to be rearranged for a few products.
 //!
-//! A direct sum of products is worth its operations. Winograd's convolution has fewer, but writes and reads the
-//! transformed input and the products, and its weights take more room: both are priced in operations that could have been
-//! done in the meantime. It is taken where it wins clearly. Where weights that are transformed in each run cost about as
-//! much as those that were transformed before, and take many bytes less, they are.
+//! A direct sum of products is worth its operations. Winograd's convolution has fewer, but writes
+//! and reads the transformed input and the products, and its weights take more room: both are
+//! priced in operations that could have been done in the meantime. It is taken where it wins
+//! clearly. Where weights that are transformed in each run cost about as much as those that were
+//! transformed before, and take many bytes less, they are.
 //!
 //! For the other algorithms, programs are made and priced.
 
@@ -95,8 +96,8 @@ struct Priced {
 }
 
 impl Priced {
-    /// Whether weights are so much smaller than those of the best that a little time is well spent: by more than what is
-    /// transformed takes, of which late weights leave all in memory.
+    /// Whether weights are so much smaller than those of the best that a little time is well spent:
+    /// by more than what is transformed takes, of which late weights leave all in memory.
     fn saves_memory(&self, best: &Priced) -> bool {
         let saved = best.work.weights.saturating_sub(self.work.weights);
         self.price <= FOR_MEMORY * best.price && saved > FEW_BYTES.max(2 * self.work.transformed)

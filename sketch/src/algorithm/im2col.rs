@@ -1,4 +1,5 @@
-//! A convolution as one product of matrices: the elements under each window, side by side, times the weights.
+//! A convolution as one product of matrices: the elements under each window, side by side, times
+//! the weights.
 //!
 //! ```text
 //! conv[n, y, x, k] = sum{r, s, c} in[n, y * 2 + r, x * 2 + s, c] * w[r, s, c, k]

@@ -19,8 +19,9 @@
 //! max of a window  =>  separate: of each column of the window, then of those of a row
 //! ```
 //!
-//! An algorithm is an instruction of a trace, so that a search finds out where which of them wins. Results may differ by
-//! rounding: see `winograd`, which a task may forbid ([`Sums`]); those of integers do not.
+//! An algorithm is an instruction of a trace, so that a search finds out where which of them wins.
+//! Results may differ by rounding: see `winograd`, which a task may forbid ([`Sums`]); those of
+//! integers do not.
 
 mod convolution;
 mod dot4;

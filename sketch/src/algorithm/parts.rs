@@ -1,4 +1,5 @@
-//! Convolutions of large or strided windows as ones of small windows, of stride one and more channels.
+//! Convolutions of large or strided windows as ones of small windows, of stride one and more
+//! channels.
 //!
 //! ```text
 //! conv[n, y, x, k] = sum{r: 7, s: 7, c: 3} in[n, 2 y + r, 2 x + s, c] * w[r, s, c, k]
@@ -8,9 +9,10 @@
 //! dealt[r, s, (p, q, c), k] = w[2 r + p, 2 s + q, c, k], zero beyond the window             made when compiling
 //! ```
 //!
-//! The weights under a window are dealt out: those a stride apart stay neighbours, in a part for each remainder, and of so
-//! many that a part would be too long, further parts begin. A dilation may divide the stride: what lies between is never
-//! read. Parts reach as far as whole tiles of outputs do; what lies beyond the input is zero.
+//! The weights under a window are dealt out: those a stride apart stay neighbours, in a part for
+//! each remainder, and of so many that a part would be too long, further parts begin. A dilation
+//! may divide the stride: what lies between is never read. Parts reach as far as whole tiles of
+//! outputs do; what lies beyond the input is zero.
 
 use ansc_graph::{BufId, Combiner, Compute, Expr, Stage, TensorType};
 use ansc_runtime::DType;
@@ -32,8 +34,8 @@ pub(super) struct Deal {
 }
 
 impl Deal {
-    /// Parts of `taps` weights; of all that lie a stride apart, where there is no limit. None where that is not possible,
-    /// or parts would hold less than that.
+    /// Parts of `taps` weights; of all that lie a stride apart, where there is no limit. None where
+    /// that is not possible, or parts would hold less than that.
     pub(super) fn of(w: &Window, taps: Option<usize>, tile: usize) -> Option<Deal> {
         if !w.stride.is_multiple_of(w.dilation) {
             return None;

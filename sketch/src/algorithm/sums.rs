@@ -11,7 +11,8 @@ pub enum Sums {
     /// All: where Winograd's convolutions are faster, they are taken, though they round more.
     #[default]
     Any,
-    /// Only those that multiply what the expression multiplies, and add that up. Long sums are summed by blocks.
+    /// Only those that multiply what the expression multiplies, and add that up. Long sums are
+    /// summed by blocks.
     Direct,
 }
 
@@ -51,8 +52,8 @@ impl Algorithm {
 }
 
 impl Task {
-    /// How the subgraph is computed by this algorithm, or by its expression. None if it is neither a convolution nor another
-    /// sum of products.
+    /// How the subgraph is computed by this algorithm, or by its expression. None if it is neither
+    /// a convolution nor another sum of products.
     pub fn computed_by(&self, algorithm: Option<Algorithm>) -> Option<&'static str> {
         match algorithm {
             Some(algorithm) => Some(algorithm.in_words()),

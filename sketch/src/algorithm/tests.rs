@@ -103,7 +103,8 @@ fn spread_out(
     Compute::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// `[1, c, d, h, w]` without padding, windows of seven by seven of stride two, and of five with another one.
+/// `[1, c, d, h, w]` without padding, windows of seven by seven of stride two, and of five with
+/// another one.
 fn volume([d, h, w]: [usize; 3], c: usize, k: usize, stride: usize) -> Compute {
     let ([od, oh, ow], s) = ([(d - 5) / stride + 1, (h - 7) / 2 + 1, (w - 7) / 2 + 1], stride);
     let text = format!(
@@ -336,7 +337,8 @@ fn slices_of_any_length_compute_the_same() {
     }
 }
 
-/// What is transformed for a strip of rows takes the place of what the products of the last one have read.
+/// What is transformed for a strip of rows takes the place of what the products of the last one
+/// have read.
 #[test]
 fn strips_of_late_weights_share_memory() {
     let compute = channels_last(1, [4, 4], 520, 8, [3, 3], 1, 1);
@@ -446,7 +448,8 @@ fn exact(compute: &Compute) -> Tensor {
     Tensor::from_slice(exact.shape(), &narrow)
 }
 
-/// All bytes, the extremes among them more often; other integers and floats that sums of products keep exact.
+/// All bytes, the extremes among them more often; other integers and floats that sums of products
+/// keep exact.
 fn bytes(ty: &TensorType, seed: u64) -> Tensor {
     let random = &mut StdRng::seed_from_u64(seed);
     let mut byte = || match random.random_range(0..8) {

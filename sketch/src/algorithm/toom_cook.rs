@@ -8,20 +8,23 @@
 //! Bt = [-1 0 1 0; 0 1 1 0; 0 -1 1 0; 0 -1 0 1], G = [-1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1], At = [1 1 1 0; 0 1 -1 1]
 //! ```
 //!
-//! Points come in pairs `p` and `-p`. Powers of a pair are the same or opposite, so the rows of `Bt` and `G` of a pair are
-//! a sum and a difference of the same two sums, one over even columns and one over odd ones; and a row of `At` takes
-//! sums or differences of pairs of columns, which other rows take too:
+//! Points come in pairs `p` and `-p`. Powers of a pair are the same or opposite, so the rows of
+//! `Bt` and `G` of a pair are a sum and a difference of the same two sums, one over even columns
+//! and one over odd ones; and a row of `At` takes sums or differences of pairs of columns, which
+//! other rows take too:
 //!
 //! ```text
 //! Bt of p = 3/2, the other pair being 5/8:   (d4 - 25/64 d2) + 3/2 (d3 - 25/64 d1),  of -3/2:  (..) - 3/2 (..)
 //! At of F(4, 3):   y0 + (y1 + y2) + (y3 + y4),   5/8 (y1 - y2) + 3/2 (y3 - y4),   25/64 (y1 + y2) + 9/4 (y3 + y4), ..
 //! ```
 //!
-//! Everything is exact; whoever uses a coefficient rounds it once. Those of `Bt` and `At` are short enough to need no rounding.
+//! Everything is exact; whoever uses a coefficient rounds it once. Those of `Bt` and `At` are short
+//! enough to need no rounding.
 
 use super::rational::Rational;
 
-/// A row of a matrix as a sum of multiples of sums: written the same wherever rows have sums in common.
+/// A row of a matrix as a sum of multiples of sums: written the same wherever rows have sums in
+/// common.
 pub(super) type Row = Vec<Part>;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -67,7 +70,8 @@ pub(super) fn filter(m: usize, r: usize) -> Filter {
     filter
 }
 
-/// The row with these columns summed apart. What is not multiplied comes first: to add a multiple is one operation.
+/// The row with these columns summed apart. What is not multiplied comes first: to add a multiple
+/// is one operation.
 fn row(coefficients: &[Rational], together: &[Vec<usize>]) -> Row {
     let part = |columns: &Vec<usize>| {
         let coefficient = |&at: &usize| Some((at, *coefficients.get(at)?));
@@ -96,8 +100,9 @@ fn in_pairs(points: &[Rational]) -> Vec<Vec<usize>> {
     zero.chain(pairs).chain([vec![n]]).collect()
 }
 
-/// Pairs of points with the least errors of those that are eighths, as `benches/winograd_points.py` finds them. With
-/// magnitudes on both sides of one, powers stay near one; a pair may have any: its own products cancel exactly.
+/// Pairs of points with the least errors of those that are eighths, as `benches/winograd_points.py`
+/// finds them. With magnitudes on both sides of one, powers stay near one; a pair may have any: its
+/// own products cancel exactly.
 const PAIRS: [&[(i64, i64)]; 4] = [&[], &[(1, 1)], &[(5, 8), (3, 2)], &[(1, 4), (7, 8), (7, 4)]];
 
 /// So many points: zero if their number is odd, then pairs.

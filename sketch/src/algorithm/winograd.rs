@@ -1,5 +1,5 @@
-//! Winograd's convolution: of the products of windows of three by three a quarter (F(4, 3)) or four ninths (F(2, 3)), of those
-//! of four by four a fifth (F(4, 4)).
+//! Winograd's convolution: of the products of windows of three by three a quarter (F(4, 3)) or four
+//! ninths (F(2, 3)), of those of four by four a fifth (F(4, 4)).
 //!
 //! ```text
 //! conv[n, y, x, k] = sum{r, s, c} in[n, y + r, x + s, c] * w[r, s, c, k]
@@ -11,31 +11,33 @@
 //! conv[n, y, x, k]    = (back A)[y % m, x % m] of the tile of (y, x)
 //! ```
 //!
-//! Windows have stride and dilation one, or are dealt out to some of that kind (`parts`); axes may be in any order. Tiles that
-//! reach beyond the input read zeros.
+//! Windows have stride and dilation one, or are dealt out to some of that kind (`parts`); axes may
+//! be in any order. Tiles that reach beyond the input read zeros.
 //!
-//! A third window, of any size and dilation, is left to the products: its frames of the input are transformed one by
-//! one, and a product of frame `d` sums over frames `d + q`. As `t` counts tiles frame by frame, that is so many tiles on:
+//! A third window, of any size and dilation, is left to the products: its frames of the input are
+//! transformed one by one, and a product of frame `d` sums over frames `d + q`. As `t` counts tiles
+//! frame by frame, that is so many tiles on:
 //!
 //! ```text
 //! product[i, j, t, k] = sum{q, c} points[i, j, t + q * (tiles of a frame), c] * u[i, j, q, c, k]
 //! ```
 //!
-//! Transformed weights take four times the room (F(4, 3)), and where images are small each run waits for them. *Late* ones
-//! stay as they are, the lanes of a vector side by side, and `u` is made in each run: by slices of a few output channels,
-//! which stay in the cache.
+//! Transformed weights take four times the room (F(4, 3)), and where images are small each run
+//! waits for them. *Late* ones stay as they are, the lanes of a vector side by side, and `u` is
+//! made in each run: by slices of a few output channels, which stay in the cache.
 //!
 //! ```text
 //! packed[k / 16, c, r, s, k % 16] = w[r, s, c, k]                           made when compiling
 //! parallel k / 16 { u' = G packed Gt;  product' = sum{c} points * u';  conv[.., k] = .. }
 //! ```
 //!
-//! Coefficients are exact fractions, rounded once; constant weights are transformed with 64 bits, and long sums of products
-//! are summed by blocks. Sums and differences of inputs lose some bits: with 256 channels and elements of a normal
-//! distribution, summed one after another, the largest error is 7e-7 of the largest result for F(2, 3) and 2.3e-6 for
-//! F(4, 3), where the direct sum of 2304 terms has 1.5e-6; 4.7e-6 for F(4, 4), of 64 channels under windows of seven
-//! by seven. `docs/src/accuracy.md` compares them with another engine.
-//! An infinity in the input becomes NaN in results that it would have made infinite or left alone, within its tile.
+//! Coefficients are exact fractions, rounded once; constant weights are transformed with 64 bits,
+//! and long sums of products are summed by blocks. Sums and differences of inputs lose some bits:
+//! with 256 channels and elements of a normal distribution, summed one after another, the largest
+//! error is 7e-7 of the largest result for F(2, 3) and 2.3e-6 for F(4, 3), where the direct sum of
+//! 2304 terms has 1.5e-6; 4.7e-6 for F(4, 4), of 64 channels under windows of seven by seven.
+//! `docs/src/accuracy.md` compares them with another engine. An infinity in the input becomes NaN
+//! in results that it would have made infinite or left alone, within its tile.
 
 use std::ops::Range;
 
@@ -51,8 +53,8 @@ use crate::flat::{flattened, spread};
 use crate::packed::{Packing, in_turn};
 use crate::task::Task;
 
-/// Transformed weights of so many bytes are not worth the memory: each run reads all of them, which takes about as long
-/// as the operations that they save.
+/// Transformed weights of so many bytes are not worth the memory: each run reads all of them, which
+/// takes about as long as the operations that they save.
 const MOST_WEIGHTS: usize = 40 << 20;
 
 /// Windows are dealt out if what is left is no more than three quarters of the direct products.
@@ -67,7 +69,8 @@ pub(super) enum Weights {
     Late,
 }
 
-/// Outputs along each axis of a tile, weights along each axis of a window, and when they are transformed.
+/// Outputs along each axis of a tile, weights along each axis of a window, and when they are
+/// transformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tile {
     pub(super) outputs: usize,
@@ -266,8 +269,9 @@ impl<'a> Tiling<'a> {
         self.tile.size()
     }
 
-    /// Extents of the axes of input channels. What is written of late weights at a time lies together: a block of
-    /// channels of all points, where whole planes of points would be a power of two apart and meet in the cache.
+    /// Extents of the axes of input channels. What is written of late weights at a time lies
+    /// together: a block of channels of all points, where whole planes of points would be a power
+    /// of two apart and meet in the cache.
     fn channels(&self) -> Vec<usize> {
         let all = self.conv.channel.1;
         match self.tile.weights {
@@ -284,8 +288,8 @@ impl<'a> Tiling<'a> {
         self.channels().split_last().map(|(_, blocks)| blocks.to_vec()).unwrap_or_default()
     }
 
-    /// Rows of points that are multiplied together. Where there are many channels, late weights are transformed for a few
-    /// of them at a time, so that a slice stays in the cache.
+    /// Rows of points that are multiplied together. Where there are many channels, late weights are
+    /// transformed for a few of them at a time, so that a slice stays in the cache.
     fn strips(&self) -> Vec<Range<usize>> {
         let size = self.size();
         let fits = |rows: &usize| {
@@ -319,7 +323,8 @@ impl<'a> Tiling<'a> {
         Packing { param, compute }
     }
 
-    /// The weights as they are, read from front to back where `lanes` output channels are transformed at a time.
+    /// The weights as they are, read from front to back where `lanes` output channels are
+    /// transformed at a time.
     fn packed(&self, param: usize, ty: &TensorType, lanes: usize) -> Packing {
         let (channels, groups) = (self.conv.channel.1, self.conv.out.1 / lanes);
         let window = self.frame_axis().into_iter().chain([self.tile.window; 2]);
@@ -344,8 +349,9 @@ impl<'a> Tiling<'a> {
         })
     }
 
-    /// `u[i, j, c, k] = (G w Gt)[i, j]` for `i` of some rows, computed with the precision of `dtype`; of each frame of an
-    /// outer window. An element of `w` is told by its places along the window, its input and its output channel.
+    /// `u[i, j, c, k] = (G w Gt)[i, j]` for `i` of some rows, computed with the precision of
+    /// `dtype`; of each frame of an outer window. An element of `w` is told by its places along the
+    /// window, its input and its output channel.
     fn weight(
         &self,
         push: &mut Push<'_>,

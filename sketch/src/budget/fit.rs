@@ -4,7 +4,8 @@
 //! for u in 0..8 unrolled { for v in 0..14 unrolled { .. } }   =>   for u in 0..8 { for v in 0..14 unrolled { .. } }
 //! ```
 //!
-//! Terms of sums are rolled up before results, which would leave their registers; loops that stay vectors come last.
+//! Terms of sums are rolled up before results, which would leave their registers; loops that stay
+//! vectors come last.
 
 use ansc_graph::VarId;
 
@@ -16,7 +17,8 @@ use crate::tree;
 /// A loop over terms of a sum counts as if it saved so many times as much.
 const TERMS: usize = 8;
 
-/// The program, with as many loops rolled up as it takes. What rolling up makes no smaller stays too large.
+/// The program, with as many loops rolled up as it takes. What rolling up makes no smaller stays
+/// too large.
 pub fn fitted(mut program: Program, machine: &Machine, budget: usize) -> Program {
     loop {
         let walk = Walk::of(&program, machine, Counting::Code);
@@ -54,7 +56,8 @@ fn to_roll(program: &Program, walk: &Walk<'_>) -> Vec<VarId> {
     all.into_iter().filter(|(saved, _)| 2 * saved > most).map(|(_, var)| var).collect()
 }
 
-/// Whether all iterations write the same elements of local buffers: those stay registers when it is rolled up.
+/// Whether all iterations write the same elements of local buffers: those stay registers when it is
+/// rolled up.
 fn is_of_terms(program: &Program, l: &For) -> bool {
     let mut all = true;
     l.body.iter().for_each(|stmt| {

@@ -1,22 +1,25 @@
-//! How much code a program becomes, told before any is made; and programs that would become too much.
+//! How much code a program becomes, told before any is made; and programs that would become too
+//! much.
 //!
-//! Code takes the square of its length to compile, so one long kernel is worse than many: a schedule that writes out too
-//! much is refused ([`check`]), or its loops are rolled up until what is left fits ([`fitted`]).
+//! Code takes the square of its length to compile, so one long kernel is worse than many: a
+//! schedule that writes out too much is refused ([`check`]), or its loops are rolled up until what
+//! is left fits ([`fitted`]).
 //!
-//! # The model
-//! In: a finished program. Out: about how many instructions code generation makes of it, on vectors of the machine:
-//! - the distinct expressions of a block count once each, by a table of operations (`weights`); functions that are called count for
-//!   each lane;
-//! - times the vectors that the lanes of a vectorised loop take. An access counts once for each vector if lanes lie side by
-//!   side, once for each lane if they do not, and with all of its index for each lane if that depends on data or is no
-//!   sum of variables;
-//! - times the iterations of the unrolled loops that an expression depends on, for what is the same in several copies is
-//!   computed once; what is stored, or added to a sum, counts in each copy. Conditions that unrolled loops decide are
-//!   decided for some of the copies, which stand for all;
+//! # The model In: a finished program. Out: about how many instructions code generation makes of
+//! it, on vectors of the machine:
+//! - the distinct expressions of a block count once each, by a table of operations (`weights`);
+//!   functions that are called count for each lane;
+//! - times the vectors that the lanes of a vectorised loop take. An access counts once for each
+//!   vector if lanes lie side by side, once for each lane if they do not, and with all of its index
+//!   for each lane if that depends on data or is no sum of variables;
+//! - times the iterations of the unrolled loops that an expression depends on, for what is the same
+//!   in several copies is computed once; what is stored, or added to a sum, counts in each copy.
+//!   Conditions that unrolled loops decide are decided for some of the copies, which stand for all;
 //! - local buffers that no loop indexes are registers, as long as the processor has that many;
 //! - each address that differs by more than a constant is computed once, and each loop counts.
 //!
-//! What it leaves out: moves between registers, what registers are saved to when there are too few, prefetches.
+//! What it leaves out: moves between registers, what registers are saved to when there are too few,
+//! prefetches.
 
 mod fit;
 mod value;

@@ -260,7 +260,8 @@ impl Walk<'_> {
         Mention { unrolled, lanes }
     }
 
-    /// What the indices of a load depend on. Those that depend on data are values, and counted as such.
+    /// What the indices of a load depend on. Those that depend on data are values, and counted as
+    /// such.
     fn indices<'e>(&mut self, indices: &'e [Expr], seen: &mut Seen<'e>) -> Mention {
         let mut all = Mention::default();
         for index in indices {
@@ -272,7 +273,8 @@ impl Walk<'_> {
         all
     }
 
-    /// An index that depends on data: where it differs between lanes, each computes its own, one by one.
+    /// An index that depends on data: where it differs between lanes, each computes its own, one by
+    /// one.
     fn data_index<'e>(&mut self, index: &'e Expr, seen: &mut Seen<'e>) -> Mention {
         if seen.0.contains_key(index) {
             return self.value(index, seen);
@@ -351,7 +353,8 @@ impl Walk<'_> {
         (on.lanes * (LANE + each), copies)
     }
 
-    /// Lanes that are rows of a square, whose columns an unrolled loop inside of them walks: whole vectors, and shuffles.
+    /// Lanes that are rows of a square, whose columns an unrolled loop inside of them walks: whole
+    /// vectors, and shuffles.
     fn square(
         &self,
         flat: &Sum,

@@ -265,7 +265,8 @@ fn has_loop(stmt: &Stmt) -> bool {
     }
 }
 
-/// Local buffers whose indices are known when all that is to be written out is, and that fit the registers.
+/// Local buffers whose indices are known when all that is to be written out is, and that fit the
+/// registers.
 fn in_registers(program: &Program, machine: &Machine) -> BTreeSet<BufId> {
     let bytes = machine.vector_bytes * machine.registers;
     let fits = |id: &BufId| {

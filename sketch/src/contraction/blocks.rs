@@ -7,9 +7,9 @@
 //! for o in 0..4 { tile = 0;  for i in 0..64 { tile += a[o * 64 + i] * b[o * 64 + i] };  total += tile }
 //! ```
 //!
-//! One after another, `n` terms are added to a sum that grows with them, and so does what each addition rounds off; by
-//! blocks it grows within 64 terms, and then with `n / 64` of them. That is a third to a sixth of the error for the sums of
-//! convolutions, for one more addition in 64.
+//! One after another, `n` terms are added to a sum that grows with them, and so does what each
+//! addition rounds off; by blocks it grows within 64 terms, and then with `n / 64` of them. That is
+//! a third to a sixth of the error for the sums of convolutions, for one more addition in 64.
 
 /// Terms of a block, about.
 const TERMS: usize = 64;
@@ -18,7 +18,8 @@ const TERMS: usize = 64;
 pub(crate) struct Blocks {
     pub(crate) outer: Vec<usize>,
     pub(crate) inner: Vec<usize>,
-    /// The extent of the first inner loop, if it is a part of the axis that the last outer one walks.
+    /// The extent of the first inner loop, if it is a part of the axis that the last outer one
+    /// walks.
     pub(crate) part: Option<usize>,
 }
 

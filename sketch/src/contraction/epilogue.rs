@@ -26,8 +26,8 @@ enum Places {
 }
 
 impl Epilogue {
-    /// The only reader of the stage, if it reads each element once, at its own place or at that of another order
-    /// of axes, and all else it reads is there.
+    /// The only reader of the stage, if it reads each element once, at its own place or at that of
+    /// another order of axes, and all else it reads is there.
     pub(crate) fn of(compute: &Compute, stage: usize, done: &[bool]) -> Option<Epilogue> {
         let buffer = compute.stage_buffer(stage);
         let [reader] = readers(compute, buffer)[..] else { return None };
@@ -94,7 +94,8 @@ fn order_of_axes(indices: &[Expr]) -> Option<Vec<usize>> {
     (0..axes.len()).all(|axis| axes.contains(&axis)).then_some(axes)
 }
 
-/// Extents of the axes of `e` whose places the first axis of `s` numbers, the others being the same.
+/// Extents of the axes of `e` whose places the first axis of `s` numbers, the others being the
+/// same.
 fn numbered(s: &Stage, e: &Stage, indices: &[Expr]) -> Option<Vec<usize>> {
     let (&count, columns) = s.ty.shape.split_first()?;
     let rows = e.ty.shape.strip_suffix(columns)?;

@@ -1,9 +1,9 @@
 //! The size of a register tile.
 //!
-//! Every candidate is priced by the cycles that its instructions take per term of the reduction: fused
-//! multiply-adds and loads at two a cycle, at least the latency of an addition; summed over whole tiles
-//! and the smaller ones at the edges. With registers to spare many take the same; then the fewest loads win, since
-//! panels come from the second cache.
+//! Every candidate is priced by the cycles that its instructions take per term of the reduction:
+//! fused multiply-adds and loads at two a cycle, at least the latency of an addition; summed over
+//! whole tiles and the smaller ones at the edges. With registers to spare many take the same; then
+//! the fewest loads win, since panels come from the second cache.
 
 use ansc_graph::{BinOp, Expr, Stage};
 
@@ -167,8 +167,8 @@ impl Plane {
     }
 }
 
-/// The innermost spatial axes besides the vector axis along which packed operands do not vary: the row axis,
-/// and the one outside of it.
+/// The innermost spatial axes besides the vector axis along which packed operands do not vary: the
+/// row axis, and the one outside of it.
 fn row_axes(s: &Stage, operands: &Operands) -> (Option<usize>, Option<usize>) {
     let vector_axis = s.ty.rank() - 1;
     let usable = |axis: &usize| s.ty.shape[*axis] > 1 && !operands.fixed_axes.contains(axis);

@@ -1,9 +1,10 @@
 //! Runs a program slowly and suspiciously: the reference that schedules are tested against.
 //!
-//! Element by element, in the order of the loops. Every access is checked: indices in bounds,
-//! no read of an element that nothing wrote, iterations of parallel, bound and vectorised loops that do not touch what
-//! another one writes, every element of the results written. `init` of reductions is done as `finish` would.
-//! [`watch()`] does the same to some thread blocks of programs for GPUs, without computing anything, so much faster.
+//! Element by element, in the order of the loops. Every access is checked: indices in bounds, no
+//! read of an element that nothing wrote, iterations of parallel, bound and vectorised loops that
+//! do not touch what another one writes, every element of the results written. `init` of reductions
+//! is done as `finish` would. [`watch()`] does the same to some thread blocks of programs for GPUs,
+//! without computing anything, so much faster.
 
 mod memory;
 mod race;

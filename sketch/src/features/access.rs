@@ -1,7 +1,7 @@
 //! Group 2: what a store does with each buffer, for the buffers that move most cache lines.
 //!
-//! A buffer is one slot, even if it is read and written. Slots are sorted by cache lines, then bytes, most
-//! first; equal ones stay in the order of appearance.
+//! A buffer is one slot, even if it is read and written. Slots are sorted by cache lines, then
+//! bytes, most first; equal ones stay in the order of appearance.
 
 use std::cmp::Ordering;
 

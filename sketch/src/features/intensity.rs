@@ -1,8 +1,8 @@
 //! Group 3: floating-point operations per touched byte, over how much of the work is looked at.
 //!
-//! Each loop around the store gives a point: the operations of one run of it, and their ratio to the bytes that
-//! it touches. Between the points the curve is straight, before the first one it is flat. It is read at
-//! every tenth of all operations.
+//! Each loop around the store gives a point: the operations of one run of it, and their ratio to
+//! the bytes that it touches. Between the points the curve is straight, before the first one it is
+//! flat. It is read at every tenth of all operations.
 
 use super::nest::Nest;
 

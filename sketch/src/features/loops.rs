@@ -1,8 +1,9 @@
 //! The loops around a store: the rest of group 1, and group 5.
 //!
-//! Where an annotated loop stands among spatial and reduction loops is not told after lowering: the one-hot is
-//! `none` without such a loop, else `mixed`. Lengths of GPU axes are 1 where there is none. The limit of the
-//! `unroll` annotation is no part of a finished program, in which loops are unrolled by it: that number is 0.
+//! Where an annotated loop stands among spatial and reduction loops is not told after lowering: the
+//! one-hot is `none` without such a loop, else `mixed`. Lengths of GPU axes are 1 where there is
+//! none. The limit of the `unroll` annotation is no part of a finished program, in which loops are
+//! unrolled by it: that number is 0.
 
 use super::nest::Nest;
 use crate::program::{ForKind, ThreadAxis};

@@ -1,8 +1,8 @@
 //! What a cost model sees of a program: 164 numbers for each buffer that is stored to.
 //!
-//! In: a finished program (see [`finish`](crate::finish())): expressions are over loop variables only.
-//! Out: one row per stored buffer, in the order of the first stores. The numbers are those of Ansor's
-//! per-store features, in its layout:
+//! In: a finished program (see [`finish`](crate::finish())): expressions are over loop variables
+//! only. Out: one row per stored buffer, in the order of the first stores. The numbers are those of
+//! Ansor's per-store features, in its layout:
 //!
 //! | offset | numbers | group |
 //! |---|---|---|
@@ -13,9 +13,9 @@
 //! | 157 | 4 | allocation of the stored buffer (`allocation`) |
 //! | 161 | 3 | surroundings of the store (`loops`) |
 //!
-//! A number `v` is stored as `log2(v + 1)`, which leaves one-hot entries as they are. A buffer with several
-//! stores (the first value and the update of a reduction) has one row: operations add up, all other numbers
-//! are those of the last store.
+//! A number `v` is stored as `log2(v + 1)`, which leaves one-hot entries as they are. A buffer with
+//! several stores (the first value and the update of a reduction) has one row: operations add up,
+//! all other numbers are those of the last store.
 //!
 //! ```text
 //! for i in 0..64 { block (vi) { y[i] = x[i] * 2 } }

@@ -2,7 +2,8 @@
 
 use super::{SLOTS, access, allocation, intensity, loops, ops};
 
-/// In the order of a row: `float_mad`, .., `vec_num`, .., `B0.acc_type.read`, .., `auto_unroll_max_step`.
+/// In the order of a row: `float_mad`, .., `vec_num`, .., `B0.acc_type.read`, ..,
+/// `auto_unroll_max_step`.
 pub fn names() -> Vec<String> {
     let annotations = loops::KINDS
         .iter()

@@ -1,4 +1,5 @@
-//! The loops around the store that is looked at, and what the stores under each have touched so far.
+//! The loops around the store that is looked at, and what the stores under each have touched so
+//! far.
 
 use ansc_graph::{BufId, Expr, VarId};
 
@@ -63,7 +64,8 @@ impl<'a> Nest<'a> {
         self.iterations
     }
 
-    /// Records at every level what `store` touches. Returns the bytes of each level, innermost first.
+    /// Records at every level what `store` touches. Returns the bytes of each level, innermost
+    /// first.
     pub(super) fn touch(&mut self, program: &Program, store: &Store<'_>) -> Vec<f64> {
         let mut bytes = Vec::with_capacity(self.levels.len());
         let mut extents: Vec<Vec<usize>> = store.accesses.iter().map(|_| vec![]).collect();
@@ -97,7 +99,8 @@ impl<'a> Nest<'a> {
     }
 }
 
-/// The extents along each axis, now that `var` runs, too: those of axes that do not depend on it stay as they are.
+/// The extents along each axis, now that `var` runs, too: those of axes that do not depend on it
+/// stay as they are.
 fn update(
     extents: &mut Vec<usize>,
     access: &Accesses<'_>,

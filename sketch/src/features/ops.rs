@@ -1,7 +1,9 @@
-//! Group 1: how many operations of each kind the stored values take, index arithmetic of loads included.
+//! Group 1: how many operations of each kind the stored values take, index arithmetic of loads
+//! included.
 //!
-//! Comparisons, minima and maxima are `cmp`; logic on `bool` is `bool_op`; functions, powers, and bits of
-//! integers are `mathfunc`. The entries `mad` and `otherfunc` keep the layout; nothing counts as such.
+//! Comparisons, minima and maxima are `cmp`; logic on `bool` is `bool_op`; functions, powers, and
+//! bits of integers are `mathfunc`. The entries `mad` and `otherfunc` keep the layout; nothing
+//! counts as such.
 
 use ansc_graph::{BinOp, BufId, Expr, UnOp};
 use ansc_runtime::DType;

@@ -1,11 +1,13 @@
-//! The box of a buffer that indices reach while some loops run and others stand still, by interval arithmetic.
+//! The box of a buffer that indices reach while some loops run and others stand still, by interval
+//! arithmetic.
 //!
 //! ```text
 //! x[i0 * 4 + i1, k]   with i1 in 0..4, k in 0..9 running, i0 = 0
 //! => [0, 4) x [0, 9): 36 elements
 //! ```
 //! Unlike `region` this does not keep track of where the box is: it runs thousands of times a
-//! millisecond. An index that it cannot tell anything about reaches the whole axis, and none reaches further.
+//! millisecond. An index that it cannot tell anything about reaches the whole axis, and none
+//! reaches further.
 
 use ansc_graph::{BinOp, Expr, UnOp};
 use ansc_runtime::DType;

@@ -2,8 +2,8 @@
 
 use ansc_graph::{BinOp, Expr, VarId};
 
-/// Elements between the accesses of neighbouring iterations of `var`: the least over all accesses, by the
-/// right-most index of each in which the variable occurs. `None` if it occurs nowhere.
+/// Elements between the accesses of neighbouring iterations of `var`: the least over all accesses,
+/// by the right-most index of each in which the variable occurs. `None` if it occurs nowhere.
 pub(super) fn stride(accesses: &[&[Expr]], shape: &[usize], var: VarId) -> Option<f64> {
     let strides = accesses.iter().filter_map(|indices| {
         let mut below = 1.0;

@@ -1,5 +1,5 @@
-//! Local buffers shrink to the box that one iteration of their home loop touches, shared ones to what all threads
-//! of a block touch in it.
+//! Local buffers shrink to the box that one iteration of their home loop touches, shared ones to
+//! what all threads of a block touch in it.
 //!
 //! ```text
 //! t: f32[64]   for i { for j in 0..4 { t[i * 4 + j] = .. }   for j in 0..4 { .. t[i * 4 + j] .. } }

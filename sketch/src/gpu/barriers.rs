@@ -1,9 +1,9 @@
 //! Where the threads of a block wait for one another.
 //!
-//! A statement that reads what another thread may have written since the last barrier, or writes what
-//! another one may have read or written, comes after a barrier: before the outermost loop around it that does not
-//! contain both. A loop is passed twice, since its end comes before its beginning. Accesses of one
-//! thread to elements of its own need no barrier.
+//! A statement that reads what another thread may have written since the last barrier, or writes
+//! what another one may have read or written, comes after a barrier: before the outermost loop
+//! around it that does not contain both. A loop is passed twice, since its end comes before its
+//! beginning. Accesses of one thread to elements of its own need no barrier.
 //!
 //! ```text
 //! for k { s[tx] = a[k, tx];  c += s[0] }   =>   for k { barrier; s[tx] = a[k, tx];  barrier; c += s[0] }
@@ -30,8 +30,8 @@ pub(super) fn place(program: &Program, threads: &Threads, stmts: Vec<Stmt>) -> V
     placer.stmts(stmts, &mut Pending::default())
 }
 
-/// The places of a thread that an access is at: axes whose index is over threads alone and tells them all
-/// apart. `None` if there are no such axes.
+/// The places of a thread that an access is at: axes whose index is over threads alone and tells
+/// them all apart. `None` if there are no such axes.
 type Owner = Option<Vec<(usize, Expr)>>;
 
 #[derive(Clone, PartialEq)]

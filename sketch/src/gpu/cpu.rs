@@ -1,10 +1,10 @@
 //! A GPU program for a CPU.
 //!
-//! Copies of a pipelined loop happen where they are begun: nothing reads them before the barrier that they wait for.
-//! Thread blocks run in parallel. Between two barriers one thread after the other does its part; local
-//! buffers that outlive a barrier get an element for each thread, shared ones belong to the block.
-//! The first lane of a warp executes the instructions of all of them, in fragments that each warp
-//! has; the others read these behind a barrier.
+//! Copies of a pipelined loop happen where they are begun: nothing reads them before the barrier
+//! that they wait for. Thread blocks run in parallel. Between two barriers one thread after the
+//! other does its part; local buffers that outlive a barrier get an element for each thread, shared
+//! ones belong to the block. The first lane of a warp executes the instructions of all of them, in
+//! fragments that each warp has; the others read these behind a barrier.
 //!
 //! ```text
 //! kernel, grid 64, block 32: s[tx] = x[bx, tx];  barrier;  y[bx, tx] = s[31 - tx]
@@ -33,8 +33,9 @@ impl GpuProgram {
         for_cpu(program)
     }
 
-    /// The same for whoever looks for races: the threads between two barriers are in a bound loop, and loops with
-    /// barriers inside are written out, so that what no barrier separates is in one loop.
+    /// The same for whoever looks for races: the threads between two barriers are in a bound loop,
+    /// and loops with barriers inside are written out, so that what no barrier separates is in one
+    /// loop.
     pub fn checked_form(&self) -> Program {
         let mut program = self.program.clone();
         let threads = ForKind::Bound(ThreadAxis::ThreadX);

@@ -1,19 +1,20 @@
 //! GPU programs: kernels, and what each of their threads does.
 //!
 //! A [`Program`] is one for a GPU by its bound loops; executed one iteration after the other it
-//! computes the same. [`lower`] takes it after [`finish`](crate::finish()) and makes every statement of the root a
-//! [`Kernel`]:
+//! computes the same. [`lower`] takes it after [`finish`](crate::finish()) and makes every
+//! statement of the root a [`Kernel`]:
 //!
 //! 1. `virtual_threads`: loops over virtual threads move into the blocks;
 //! 2. `threads`: other bound loops become the indices of threads;
 //! 3. `races`: two threads never write the same element at a time; `fragments`: lanes of a warp
 //!    read what they hold;
 //! 4. `barriers`: threads wait for one another where one may need what another one did;
-//! 5. `pipeline`: copies of the next iteration overlap with what the current one computes, where a loop says so;
+//! 5. `pipeline`: copies of the next iteration overlap with what the current one computes, where a
+//!    loop says so;
 //! 6. `verify`: the kernel fits the device.
 //!
-//! Programs contain no barriers: where they are follows from the accesses. Outside of bound loops all threads
-//! of a block do the same, so that every barrier is reached by all of them.
+//! Programs contain no barriers: where they are follows from the accesses. Outside of bound loops
+//! all threads of a block do the same, so that every barrier is reached by all of them.
 //!
 //! ```text
 //! for i in 0..64 block_x { for t in 0..32 thread_x { s[t] = x[i, t] }  for u in 0..32 thread_x { y[i, u] = s[31 - u] } }
@@ -21,8 +22,8 @@
 //! kernel, grid 64, block 32: s[tx] = x[bx, tx];  barrier;  y[bx, tx] = s[31 - tx]
 //! ```
 //!
-//! [`GpuProgram::cpu_form`] is the same program for a CPU, so that every GPU schedule can be run and checked
-//! where there is no GPU.
+//! [`GpuProgram::cpu_form`] is the same program for a CPU, so that every GPU schedule can be run
+//! and checked where there is no GPU.
 
 mod barriers;
 mod cpu;
@@ -98,7 +99,8 @@ pub enum Step {
     Loop(Box<Loop>),
     /// No barriers, no bound loops.
     Run(Stmt),
-    /// Copies to shared memory that are there after the next [`Step::Arrive`] and the barrier behind it.
+    /// Copies to shared memory that are there after the next [`Step::Arrive`] and the barrier
+    /// behind it.
     Fetch(Stmt),
     /// Every thread waits for its own copies.
     Arrive,

@@ -1,5 +1,6 @@
-//! Pipelined loops: while the threads compute with what one iteration copied to shared memory, the copies of the
-//! next one are on their way. Shared memory has two places, which iterations take in turn.
+//! Pipelined loops: while the threads compute with what one iteration copied to shared memory, the
+//! copies of the next one are on their way. Shared memory has two places, which iterations take in
+//! turn.
 //!
 //! ```text
 //! for k pipelined { barrier; s[tx] = a[k, tx];  barrier; c += s[..] }
@@ -8,8 +9,9 @@
 //! for k { copies arrive; barrier; fetch s[(k + 1) % 2, tx] = a[k + 1, tx]  where k + 1 < n;  c += s[k % 2, ..] }
 //! ```
 //!
-//! One barrier does: behind it everything of this iteration has arrived for all threads, and all of them are done with
-//! the place of the iteration before, which is the next one's. A loop of which this cannot be told stays serial.
+//! One barrier does: behind it everything of this iteration has arrived for all threads, and all of
+//! them are done with the place of the iteration before, which is the next one's. A loop of which
+//! this cannot be told stays serial.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +50,8 @@ fn overlapped(
     all
 }
 
-/// The copies at the beginning of an iteration, what follows behind the barrier, and the buffers between them.
+/// The copies at the beginning of an iteration, what follows behind the barrier, and the buffers
+/// between them.
 struct Parts {
     copies: Vec<Stmt>,
     rest: Vec<Step>,
@@ -73,8 +76,8 @@ impl Parts {
         parts.is_sound(program, used).then_some(parts)
     }
 
-    /// Copies fill shared memory that nothing else fills and that is used in this loop only, from memory that
-    /// the rest of the loop does not change.
+    /// Copies fill shared memory that nothing else fills and that is used in this loop only, from
+    /// memory that the rest of the loop does not change.
     fn is_sound(&self, program: &Program, used: &[BTreeSet<BufId>]) -> bool {
         let mut blocks: Vec<&Block> = vec![];
         visit_steps(&self.rest, &mut |b| blocks.push(b));

@@ -1,8 +1,8 @@
 //! What can be told of races before anything runs: no two threads write one element at a time.
 //!
-//! In: what each thread does. Two threads of one block may not execute a block so that they write the
-//! same element of shared or global memory; threads of different blocks neither, and they do not read what
-//! other blocks write. Between statements barriers keep order (see `barriers`).
+//! In: what each thread does. Two threads of one block may not execute a block so that they write
+//! the same element of shared or global memory; threads of different blocks neither, and they do
+//! not read what other blocks write. Between statements barriers keep order (see `barriers`).
 
 use ansc_graph::{BufId, Expr};
 
@@ -53,8 +53,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The indices of an access; of one to memory that each thread block has, without what is the same for all
-    /// of its threads.
+    /// The indices of an access; of one to memory that each thread block has, without what is the
+    /// same for all of its threads.
     fn within_block(&self, access: &Access, first: usize) -> Vec<Expr> {
         let grid = |v| self.threads[..first].iter().any(|axis| axis.var == v);
         let stands = |d: &Digit, _: i64| d.depends_on(&grid) && !d.depends_on(&|v| !grid(v));
@@ -77,7 +77,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What the kernel writes to global memory and reads again, each thread block reads at its own places.
+    /// What the kernel writes to global memory and reads again, each thread block reads at its own
+    /// places.
     fn across_blocks(&self) -> Result<(), GpuError> {
         let blocks = self.program.blocks();
         let written: Vec<BufId> = blocks

@@ -10,7 +10,8 @@ fn lowered(schedule: Schedule) -> Result<GpuProgram, GpuError> {
     lower(&finish(schedule.into_program()), &GpuLimits::default())
 }
 
-/// A matrix product with tiles in shared memory: blocks of 4 x 4 threads, 2 virtual threads along columns.
+/// A matrix product with tiles in shared memory: blocks of 4 x 4 threads, 2 virtual threads along
+/// columns.
 fn tiled(m: usize, n: usize, k: usize) -> Schedule {
     let mut s = Schedule::new(crate::lower("mm", &matmul_bias_relu(m, n, k)));
     let l = s.loops("mm").unwrap();
@@ -96,7 +97,8 @@ fn a_pipelined_loop_without_its_barrier_is_a_race() {
     assert!(found, "{error}");
 }
 
-/// Runs the program with the barrier before the tiles of a round are filled, or the one after it, taken out.
+/// Runs the program with the barrier before the tiles of a round are filled, or the one after it,
+/// taken out.
 fn without_barrier(which: usize) -> exec::ExecError {
     let mut gpu = lowered(tiled(16, 16, 8)).unwrap();
     let steps = gpu.kernels[0].body.iter_mut();

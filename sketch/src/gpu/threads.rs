@@ -1,16 +1,16 @@
 //! Bound loops become indices of threads.
 //!
-//! Every loop along an axis runs over the same threads: its variable becomes the index of the thread,
-//! and where other loops of the axis are longer, a guard keeps the others out.
+//! Every loop along an axis runs over the same threads: its variable becomes the index of the
+//! thread, and where other loops of the axis are longer, a guard keeps the others out.
 //!
 //! ```text
 //! for b in 0..8 block_x { for t in 0..32 thread_x { s[t] = ..; } for u in 0..16 thread_x { .. s[u] .. } }
 //! => grid 8, block 32
 //! s[tx] = ..;   where tx < 16: .. s[tx] ..
 //! ```
-//! Of two nested loops along one axis a thread runs one iteration: the one that is its own in both. So the
-//! blocks below may not depend on the outer one. A block that is under no loop of an axis is executed
-//! by all threads if it writes local buffers, and by the first one otherwise.
+//! Of two nested loops along one axis a thread runs one iteration: the one that is its own in both.
+//! So the blocks below may not depend on the outer one. A block that is under no loop of an axis is
+//! executed by all threads if it writes local buffers, and by the first one otherwise.
 
 use ansc_graph::{BinOp, Expr, VarId};
 

@@ -1,8 +1,8 @@
 //! Virtual threads: what one thread does for several, interleaved.
 //!
-//! The loop over virtual threads moves inwards, to the single blocks, where it is written out; local buffers
-//! get an element for each virtual thread. What does not depend on it, such as a copy to shared
-//! memory, is done once.
+//! The loop over virtual threads moves inwards, to the single blocks, where it is written out;
+//! local buffers get an element for each virtual thread. What does not depend on it, such as a copy
+//! to shared memory, is done once.
 //!
 //! ```text
 //! for v in 0..2 virtual { for k { s[k] = a[k];  t[0] += s[k] * b[v] }  c[v] = t[0] }

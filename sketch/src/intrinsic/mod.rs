@@ -1,8 +1,9 @@
 //! Intrinsics: what a nest does, and a way to do it that is worth having.
 //!
-//! Both are small programs over the same parameters. The description is one block that updates (or assigns) a
-//! result under serial loops; the implementation is any program that does the same to what the results hold
-//! before. [`Intrinsic::new`] runs both to see that they agree, so that `tensorize` may put one in place of the other.
+//! Both are small programs over the same parameters. The description is one block that updates (or
+//! assigns) a result under serial loops; the implementation is any program that does the same to
+//! what the results hold before. [`Intrinsic::new`] runs both to see that they agree, so that
+//! `tensorize` may put one in place of the other.
 //!
 //! Some intrinsics are an instruction of a unit for matrices ([`Native`]): the implementation is
 //! the description itself, with a mark at its outermost loop that says so. Code generation emits

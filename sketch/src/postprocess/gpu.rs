@@ -1,7 +1,7 @@
 //! From a sampled schedule to the kernels of a GPU.
 //!
-//! 1. Copies to shared memory that carry [`COOPERATIVE`] are shared by all threads of the block, each of which
-//!    takes vectors of that many elements where they fit;
+//! 1. Copies to shared memory that carry [`COOPERATIVE`] are shared by all threads of the block,
+//!    each of which takes vectors of that many elements where they fit;
 //! 2. nests that nothing is bound of get a thread for each element, or a few;
 //! 3. loops that carry [`PIPELINE`] are pipelined;
 //! 4. loops over registers are written out, and others as far as [`UNROLL`](super::UNROLL) says;
@@ -22,7 +22,8 @@ use crate::trace::Recorder;
 /// The annotation of a block that all threads execute together: elements that one takes at once.
 pub const COOPERATIVE: &str = "cooperative";
 
-/// The annotation of a loop whose copies to shared memory are begun an iteration early, if it is not zero.
+/// The annotation of a loop whose copies to shared memory are begun an iteration early, if it is
+/// not zero.
 pub const PIPELINE: &str = "pipeline";
 
 /// Iterations over registers that are written out in any case.
@@ -35,7 +36,8 @@ pub fn postprocess_gpu(
     lower(&bound(schedule, limits), limits)
 }
 
-/// The same before it is lowered: a finished program with bound loops, of which lowering is known to succeed.
+/// The same before it is lowered: a finished program with bound loops, of which lowering is known
+/// to succeed.
 pub fn bound_program(
     schedule: Schedule,
     limits: &GpuLimits,

@@ -5,9 +5,9 @@
 //! =>
 //! for jo in 0..4 { for k in 0..64 { for ji in 0..16 { c[i, jo * 16 + ji] sum= a[i, k] * b[jo, k, ji] } } }
 //! ```
-//! An axis that loops cut into tiles becomes an axis for each tile; all are ordered like the loops. As the
-//! axis is cut whatever reads it, every other reader finds its elements, too. An axis that loops do not simply cut
-//! (a window, a group) stays whole.
+//! An axis that loops cut into tiles becomes an axis for each tile; all are ordered like the loops.
+//! As the axis is cut whatever reads it, every other reader finds its elements, too. An axis that
+//! loops do not simply cut (a window, a group) stays whole.
 
 use ansc_graph::{BufId, Expr, VarId};
 
@@ -66,8 +66,8 @@ struct Tile {
     depth: usize,
 }
 
-/// The tiles in the order of the loops around the reader that runs most often, if that is not the order in which
-/// the elements lie anyway.
+/// The tiles in the order of the loops around the reader that runs most often, if that is not the
+/// order in which the elements lie anyway.
 fn order_of(schedule: &Schedule, buffer: BufId) -> Option<Vec<Tile>> {
     let program = schedule.program();
     let extents = Extents::of(program);

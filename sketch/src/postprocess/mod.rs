@@ -1,15 +1,16 @@
 //! From a sampled schedule to a program for code generation.
 //!
-//! A trace says how loops are tiled and where blocks are computed; what follows from that and from the
-//! machine is done here, after every replay, so that it fits whatever was decided:
+//! A trace says how loops are tiled and where blocks are computed; what follows from that and from
+//! the machine is done here, after every replay, so that it fits whatever was decided:
 //!
 //! 1. `privatise`: buffers that one iteration fills and uses become local;
 //! 2. `layout`: constants lie in the order in which the tiles go through them;
 //! 3. `peel`: tiles that overrun are parted from those that do not;
-//! 4. `parallel`: the outermost spatial loops of each nest are fused and run by several threads, as many as give
-//!    enough iterations, or as a block's [`PARALLEL`] says;
+//! 4. `parallel`: the outermost spatial loops of each nest are fused and run by several threads, as
+//!    many as give enough iterations, or as a block's [`PARALLEL`] says;
 //! 5. `vectorize`: the innermost spatial loop of each block becomes a vector;
-//! 6. `unroll`: loops around a block that carries [`UNROLL`] are written out up to that many iterations.
+//! 6. `unroll`: loops around a block that carries [`UNROLL`] are written out up to that many
+//!    iterations.
 //!
 //! A step that a primitive refuses is left out; the program stays valid.
 
@@ -33,8 +34,8 @@ use crate::scheduled::Scheduled;
 
 /// The annotation that says how many iterations may be written out around a block.
 pub const UNROLL: &str = "unroll";
-/// The annotation that says how many loops around a block's nest are fused and run in parallel; 0 is as many as
-/// give enough iterations.
+/// The annotation that says how many loops around a block's nest are fused and run in parallel; 0
+/// is as many as give enough iterations.
 pub const PARALLEL: &str = "parallel";
 
 /// What the steps need to know of the machine.

@@ -23,8 +23,8 @@ pub(super) fn parallel(schedule: &mut Schedule, enough: usize) {
     }
 }
 
-/// The loops of a nest that are fused, if they may be: as many as its annotation says, or else as few as give more
-/// than `enough` iterations. Fewer are where iterations are not independent.
+/// The loops of a nest that are fused, if they may be: as many as its annotation says, or else as
+/// few as give more than `enough` iterations. Fewer are where iterations are not independent.
 pub(super) fn outermost(schedule: &Schedule, nest: &Stmt, enough: usize) -> Vec<LoopRef> {
     let wanted = wanted(schedule, nest);
     let mut iterations = 1;

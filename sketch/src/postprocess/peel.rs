@@ -5,9 +5,10 @@
 //! =>
 //! for i in 0..12 { for j in 0..16 { x[i * 16 + j] = .. } }   for j in 0..5 { x[j + 192] = .. }
 //! ```
-//! The range of the outermost loop that decides a guard is parted where the guard begins to fail; what is left of it
-//! is a guard of the last part, of which the next loop inwards is parted, and so on. A loop that is to be
-//! run in parallel with those around it is parted with them: the parts are nests of their own.
+//! The range of the outermost loop that decides a guard is parted where the guard begins to fail;
+//! what is left of it is a guard of the last part, of which the next loop inwards is parted, and so
+//! on. A loop that is to be run in parallel with those around it is parted with them: the parts are
+//! nests of their own.
 
 use super::parallel::outermost;
 use super::{chain, is_free};
@@ -19,7 +20,8 @@ use crate::tree;
 
 /// How many blocks there may be for each of the blocks before.
 const MOST_COPIES: usize = 8;
-/// A guard that is evaluated in less than one of this many iterations of blocks is not worth a copy.
+/// A guard that is evaluated in less than one of this many iterations of blocks is not worth a
+/// copy.
 const RARE: u128 = 24;
 
 /// `enough`: see `parallel`.

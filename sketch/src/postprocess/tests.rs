@@ -34,7 +34,8 @@ fn samples_become_programs_that_compute_the_same() {
     }
 }
 
-/// However many loops are to run in parallel, the result is the same, and what was asked for is done where it may be.
+/// However many loops are to run in parallel, the result is the same, and what was asked for is
+/// done where it may be.
 #[test]
 fn parallel_loops_are_as_many_as_decided() {
     let c = matmul_bias_relu(12, 8, 10);

@@ -34,7 +34,8 @@ fn lanes(schedule: &Schedule, block: &str, vector_bytes: usize) -> usize {
     (vector_bytes / schedule.program().buffer(written).ty.dtype.size()).max(1)
 }
 
-/// The loop directly around the block, if it is free, contains no other loop, and is more than one iteration.
+/// The loop directly around the block, if it is free, contains no other loop, and is more than one
+/// iteration.
 fn innermost(schedule: &Schedule, block: &str) -> Option<LoopRef> {
     let loops = schedule.loops(block).ok()?;
     let is_more = |l: &LoopRef| schedule.extent(*l).is_ok_and(|extent| extent > 1);

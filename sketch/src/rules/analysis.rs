@@ -7,8 +7,8 @@ use ansc_graph::{BinOp, BufId, Expr, UnOp, VarId};
 use crate::program::{Block, Body, IterKind, Scope};
 use crate::schedule::Schedule;
 
-/// Whether the stage is no reduction and no result, reads elements at its own place in the order of its
-/// axes, each axis once, and neither branches nor calls an expensive function.
+/// Whether the stage is no reduction and no result, reads elements at its own place in the order of
+/// its axes, each axis once, and neither branches nor calls an expensive function.
 pub fn is_strictly_inlinable(schedule: &Schedule, name: &str) -> bool {
     let Ok(block) = schedule.block(name) else { return false };
     let is_result = schedule.program().buffer(written(block)).scope == Scope::Output;
@@ -74,8 +74,8 @@ pub(super) fn reduction_of(schedule: &Schedule, name: &str) -> Option<(usize, us
     matches!(block.body, Body::Reduce { .. }).then(|| (of(IterKind::Spatial), of(IterKind::Reduce)))
 }
 
-/// The only consumer of the stage, if it has the same shape and reads each element at its own place, and
-/// one of the two is no reduction.
+/// The only consumer of the stage, if it has the same shape and reads each element at its own
+/// place, and one of the two is no reduction.
 pub fn elementwise_consumer(schedule: &Schedule, name: &str) -> Option<String> {
     let block = schedule.block(name).ok()?;
     let [consumer] = &schedule.consumers(name).ok()?[..] else { return None };

@@ -1,5 +1,5 @@
-//! The free decisions that every sketch ends with: where blocks that no rule placed are computed, how
-//! far reductions are written out, and how many loops of a nest run in parallel.
+//! The free decisions that every sketch ends with: where blocks that no rule placed are computed,
+//! how far reductions are written out, and how many loops of a nest run in parallel.
 
 use super::{Space, State};
 use crate::postprocess::{PARALLEL, UNROLL};
@@ -67,11 +67,12 @@ fn unroll(space: &Space, recorder: &mut Recorder, block: &str) -> Result<(), Ste
     recorder.annotate(var, UNROLL, steps.into())
 }
 
-/// Loops that may run in parallel at most. More than these are never outermost and spatial in a tiled nest of a
-/// convolution.
+/// Loops that may run in parallel at most. More than these are never outermost and spatial in a
+/// tiled nest of a convolution.
 const MOST_PARALLEL: i64 = 6;
 
-/// Samples take as many loops as give enough iterations; only mutations choose otherwise, as in Ansor.
+/// Samples take as many loops as give enough iterations; only mutations choose otherwise, as in
+/// Ansor.
 fn parallel(space: &Space, recorder: &mut Recorder, block: &str) -> Result<(), StepError> {
     let mut weights = vec![0.0; MOST_PARALLEL as usize + 1];
     weights[0] = 1.0;

@@ -1,8 +1,8 @@
 //! Ansor's sketches: traces with free decisions, derived from the naive program by rules.
 //!
-//! Generation walks the stages of a program from the last to the first. At each stage the rules are asked in
-//! their order; each may skip, give successors, or give successors and end the questions. A state
-//! that has passed the first stage is a sketch.
+//! Generation walks the stages of a program from the last to the first. At each stage the rules are
+//! asked in their order; each may skip, give successors, or give successors and end the questions.
+//! A state that has passed the first stage is a sketch.
 //!
 //! ```text
 //! mm; relu  =>  1: tile mm (SSRSRS) and compute relu under its first level of tiles

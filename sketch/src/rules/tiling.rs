@@ -29,8 +29,8 @@ impl Rule for MultiLevelTiling {
     }
 }
 
-/// Splits every loop around the block into as many parts as the structure has letters of its kind, and
-/// orders the parts letter by letter. Returns the loops of each letter.
+/// Splits every loop around the block into as many parts as the structure has letters of its kind,
+/// and orders the parts letter by letter. Returns the loops of each letter.
 pub fn tile(
     space: &Space,
     recorder: &mut Recorder,
@@ -67,7 +67,8 @@ pub fn tile(
 /// Extents of whole tiles of this many iterations are divided by enough.
 const SMOOTH: usize = 16;
 
-/// Lengths for the parts of a loop: those that divide its extent, and where these may be few, some that do not.
+/// Lengths for the parts of a loop: those that divide its extent, and where these may be few, some
+/// that do not.
 pub(super) fn sample_lengths(
     space: &Space,
     recorder: &mut Recorder,

@@ -1,8 +1,9 @@
 //! blockize: a nest with iterators of its own.
 //!
-//! Blocks do not contain blocks here; what tells a nest that is a unit from one that is not is the bindings. After
-//! blockize each iterator of the block is bound either to loops around `l` or to loops from `l` on, never to both:
-//! seen from inside, the former are constants, and the latter say what the unit does.
+//! Blocks do not contain blocks here; what tells a nest that is a unit from one that is not is the
+//! bindings. After blockize each iterator of the block is bound either to loops around `l` or to
+//! loops from `l` on, never to both: seen from inside, the former are constants, and the latter say
+//! what the unit does.
 //!
 //! ```text
 //! for io { for jo { for i in 0..4 { for j in 0..8 { block s (vi = io * 4 + i, vj = jo * 8 + j) { c[vi, vj] = .. } } } } }
@@ -27,8 +28,9 @@ use crate::tree::{self, Path};
 type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
-    /// Separates the iterators of the one block under `l`, whose name is returned. Where both kinds of
-    /// loops bind an iterator, the outer ones count in whole nests. No predicate depends on the inner loops.
+    /// Separates the iterators of the one block under `l`, whose name is returned. Where both kinds
+    /// of loops bind an iterator, the outer ones count in whole nests. No predicate depends on the
+    /// inner loops.
     pub fn blockize(&mut self, l: LoopRef) -> Result<String> {
         self.apply("blockize", |program| {
             let path = blockize(program, l)?;

@@ -1,7 +1,8 @@
 //! compute_at: a producer moves under a loop of its consumers.
 //!
-//! In each iteration it computes the part that the blocks under the loop need. Parts may overlap; then elements
-//! are computed more than once. What the guards of those blocks forbid them to read is no part (`region`).
+//! In each iteration it computes the part that the blocks under the loop need. Parts may overlap;
+//! then elements are computed more than once. What the guards of those blocks forbid them to read
+//! is no part (`region`).
 //!
 //! ```text
 //! for i in 0..8 { t[i] = .. }   for i0 in 0..2 { for i1 in 0..4 { u[i0 * 4 + i1] = t[i0 * 4 + i1] } }
@@ -134,7 +135,8 @@ fn required(
         .collect()
 }
 
-/// The loops over threads around a reader of shared memory: what one of them needs, it holds for all.
+/// The loops over threads around a reader of shared memory: what one of them needs, it holds for
+/// all.
 fn threads_above(program: &Program, reader: &Path, buffer: BufId) -> Vec<VarId> {
     if program.buffer(buffer).scope != Scope::Shared {
         return vec![];

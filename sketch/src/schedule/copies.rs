@@ -137,8 +137,8 @@ fn fresh_name<'a>(
     names.find(|name| !used(name)).expect("numbers do not run out")
 }
 
-/// The statements of another program with variables and blocks of this one, and its buffers other than
-/// parameters added here.
+/// The statements of another program with variables and blocks of this one, and its buffers other
+/// than parameters added here.
 pub(super) fn adopt(
     program: &mut Program,
     other: &Program,

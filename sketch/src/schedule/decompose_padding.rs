@@ -26,10 +26,10 @@ use crate::tree::{self, Path};
 type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
-    /// `block` assigns `select(condition, value, constant)`. The constant is assigned at every point by
-    /// a new block just before the loop `l`, whose name is returned; `block` then assigns the value where the
-    /// condition holds. Bounds on an iterator with a loop of its own from `l` on become the range
-    /// of that loop, all else the predicate of the block.
+    /// `block` assigns `select(condition, value, constant)`. The constant is assigned at every
+    /// point by a new block just before the loop `l`, whose name is returned; `block` then assigns
+    /// the value where the condition holds. Bounds on an iterator with a loop of its own from `l`
+    /// on become the range of that loop, all else the predicate of the block.
     pub fn decompose_padding(&mut self, block: &str, l: LoopRef) -> Result<String> {
         self.apply("decompose_padding", |program| decompose(program, block, l))
     }

@@ -30,7 +30,8 @@ impl Schedule {
     }
 }
 
-/// Whether certainly every pair can be fused: a chain of serial loops, none of which serves reductions.
+/// Whether certainly every pair can be fused: a chain of serial loops, none of which serves
+/// reductions.
 fn is_fusible(program: &Program, loops: &[LoopRef]) -> bool {
     let Ok(path) = loop_path(program, loops[0]) else { return false };
     let mut at = loop_at(program, &path);

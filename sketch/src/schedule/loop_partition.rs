@@ -6,8 +6,8 @@
 //! for i in 0..12 { for j in 0..16 { block s: x[i * 16 + j] = .. } }
 //! for i in 0..1 { for j in 0..16 { block s_1: x[j + 192] = .. where j < 5 } }
 //! ```
-//! The order of execution stays as it is. Predicates that hold in a part vanish from it; so do blocks whose
-//! predicate holds nowhere in it.
+//! The order of execution stays as it is. Predicates that hold in a part vanish from it; so do
+//! blocks whose predicate holds nowhere in it.
 
 use ansc_graph::{BufId, Expr};
 
@@ -21,9 +21,9 @@ use crate::tree::{self, Path};
 type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
-    /// Parts the serial loop `l` before each of the iterations `points`, which increase. The first part
-    /// keeps the loop, its blocks and their names; blocks of the others are copies, with the same
-    /// annotations. No reduction that the loop drives initialises its result under it.
+    /// Parts the serial loop `l` before each of the iterations `points`, which increase. The first
+    /// part keeps the loop, its blocks and their names; blocks of the others are copies, with the
+    /// same annotations. No reduction that the loop drives initialises its result under it.
     pub fn loop_partition(&mut self, l: LoopRef, points: &[usize]) -> Result<Vec<LoopRef>> {
         let (loops, twins) =
             self.apply_in_place("loop_partition", |program| partition(program, l, points))?;

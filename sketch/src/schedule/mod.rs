@@ -2,7 +2,8 @@
 //!
 //! Each primitive is a method of [`Schedule`], one file each. It checks its preconditions and
 //! returns a [`ScheduleError`] that shows the loop nest with the culprit marked; the program is
-//! then as it was. Every primitive keeps what the program computes, up to the order of floating-point sums.
+//! then as it was. Every primitive keeps what the program computes, up to the order of
+//! floating-point sums.
 //!
 //! Blocks are named by their (unique) names, loops by a [`LoopRef`] that stays valid until a
 //! primitive replaces the loop.

@@ -42,8 +42,8 @@ pub(super) fn check_only_writer(program: &Program, path: &Path) -> Checked<()> {
     Ok(())
 }
 
-/// Blocks that share a loop with `path` and exchange data with it must share that loop with the new place too:
-/// what is there after one iteration is what that iteration needs.
+/// Blocks that share a loop with `path` and exchange data with it must share that loop with the new
+/// place too: what is there after one iteration is what that iteration needs.
 pub(super) fn check_neighbours(program: &Program, path: &Path, target: &Path) -> Checked<()> {
     check_producers(program, path, target)?;
     let block = block_at(program, path);

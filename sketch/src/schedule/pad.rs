@@ -26,7 +26,8 @@ type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
     /// Rounds the extent of the iterator at `iter` of `block` up to a multiple of `multiple`. It is
-    /// spatial and bound to a serial loop of its own; the block alone writes its buffer, which is neither an input nor a result.
+    /// spatial and bound to a serial loop of its own; the block alone writes its buffer, which is
+    /// neither an input nor a result.
     pub fn pad(&mut self, block: &str, iter: usize, multiple: usize) -> Result<()> {
         self.apply("pad", |program| pad(program, block, iter, multiple))
     }
@@ -71,7 +72,8 @@ fn own_loop(program: &Program, block: &Block, binding: &Expr, extent: usize) -> 
     Ok(path)
 }
 
-/// What is read at places that depend on `var` is there completely, not only the part that is needed now.
+/// What is read at places that depend on `var` is there completely, not only the part that is
+/// needed now.
 fn check_whole_operands(program: &Program, path: &Path, var: VarId) -> Checked<()> {
     let block = block_at(program, path);
     for (buffer, indices) in block.exprs().into_iter().flat_map(|e| e.loads()) {

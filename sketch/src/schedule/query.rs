@@ -94,7 +94,8 @@ pub(super) fn loop_path(program: &Program, l: LoopRef) -> std::result::Result<Pa
         .ok_or_else(|| Cause::NoSuchLoop.into())
 }
 
-/// Loops that may be nested. No schedule needs as many; whoever walks through a program does so level by level.
+/// Loops that may be nested. No schedule needs as many; whoever walks through a program does so
+/// level by level.
 const MOST_NESTED: usize = 128;
 
 /// Refuses `added` more loops in the nest that `path` leads into, if that made it too deep.
@@ -155,8 +156,8 @@ pub(super) fn blocks_under(l: &For) -> Vec<&Block> {
     blocks
 }
 
-/// Simplifies the bindings and predicates below the loop at `path` that depend on `changed`; the others were simplified
-/// before.
+/// Simplifies the bindings and predicates below the loop at `path` that depend on `changed`; the
+/// others were simplified before.
 pub(super) fn simplify_under(program: &mut Program, path: &[usize], changed: &[VarId]) {
     let extents = Extents::of(program);
     let is_new = |e: &Expr| {

@@ -1,4 +1,5 @@
-//! re_index_read, re_index_write: a block works on a copy of a buffer whose axes are its own iterators.
+//! re_index_read, re_index_write: a block works on a copy of a buffer whose axes are its own
+//! iterators.
 //!
 //! ```text
 //! conv[i] sum= x[i * 2 + r] * w[r]
@@ -23,9 +24,9 @@ use crate::tree;
 type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
-    /// `block`, which reads `buffer` at one place and under no condition, reads a new buffer of `scope`
-    /// instead: with an axis for each iterator that the place depends on. A new block, whose name is returned,
-    /// fills it before the outermost loop around `block`.
+    /// `block`, which reads `buffer` at one place and under no condition, reads a new buffer of
+    /// `scope` instead: with an axis for each iterator that the place depends on. A new block,
+    /// whose name is returned, fills it before the outermost loop around `block`.
     pub fn re_index_read(&mut self, block: &str, buffer: &str, scope: Scope) -> Result<String> {
         self.apply("re_index_read", |program| {
             let buffer = buffer_named(program, buffer)?;
@@ -34,8 +35,8 @@ impl Schedule {
     }
 
     /// `block`, which alone writes its buffer, writes a new buffer of `scope` with an axis for each
-    /// of its spatial iterators; a new block, whose name is returned, copies it to where it was written
-    /// before, after the outermost loop around `block`.
+    /// of its spatial iterators; a new block, whose name is returned, copies it to where it was
+    /// written before, after the outermost loop around `block`.
     pub fn re_index_write(&mut self, block: &str, scope: Scope) -> Result<String> {
         self.apply("re_index_write", |program| write(program, block, scope, |i| i.extent != 1))
     }

@@ -1,6 +1,7 @@
 //! reverse_compute_at: a consumer moves under a loop of its producers.
 //!
-//! In each iteration it computes what the part that the producers under the loop have finished allows.
+//! In each iteration it computes what the part that the producers under the loop have finished
+//! allows.
 //!
 //! ```text
 //! for i0 in 0..2 { for i1 in 0..4 { t[i0 * 4 + i1] = .. } }   for i in 0..8 { u[i] = t[i] }
@@ -235,7 +236,8 @@ fn restrict(
     }
 }
 
-/// A reduction takes every term once: the loops that its terms depend on can be told from the terms.
+/// A reduction takes every term once: the loops that its terms depend on can be told from the
+/// terms.
 fn check_terms_once(program: &Program, name: &str) -> Checked<()> {
     let path = block_path(program, name)?;
     let block = block_at(program, &path);

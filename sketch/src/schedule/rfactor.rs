@@ -22,9 +22,9 @@ use crate::tree::{self, Path};
 type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
-    /// Reduces separately for each iteration of `l`, into a buffer with an axis more at `axis`; what is
-    /// left to reduce is done by the block of the given name in a nest after. Returns the name of the
-    /// block that stays under `l`.
+    /// Reduces separately for each iteration of `l`, into a buffer with an axis more at `axis`;
+    /// what is left to reduce is done by the block of the given name in a nest after. Returns the
+    /// name of the block that stays under `l`.
     pub fn rfactor(&mut self, block: &str, l: LoopRef, axis: usize) -> Result<String> {
         self.apply("rfactor", |program| rfactor(program, block, l, axis))
     }
@@ -133,7 +133,8 @@ fn final_block(
     Block { name: block.name.clone(), iters, predicate: None, body }
 }
 
-/// The block under the loop: spatial along it, with an iterator for each other loop of the reduction.
+/// The block under the loop: spatial along it, with an iterator for each other loop of the
+/// reduction.
 fn partial_block(
     program: &mut Program,
     path: &Path,

@@ -16,9 +16,9 @@ use crate::tree;
 
 impl Schedule {
     /// Splits a loop into `factors.len()` loops, outermost first. One factor may be 0: it becomes
-    /// the least that covers the extent. Where the product of factors exceeds the extent, blocks under the
-    /// loop get a predicate. A loop of one iteration takes factors of 1 only: no iterator depends on it, so
-    /// that iterations beyond would not be told apart from the first.
+    /// the least that covers the extent. Where the product of factors exceeds the extent, blocks
+    /// under the loop get a predicate. A loop of one iteration takes factors of 1 only: no iterator
+    /// depends on it, so that iterations beyond would not be told apart from the first.
     pub fn split(&mut self, l: LoopRef, factors: &[usize]) -> Result<Vec<LoopRef>> {
         self.apply_in_place("split", |program| split(program, l, factors))
     }
@@ -63,8 +63,9 @@ fn split(
     Ok(vars.into_iter().map(LoopRef).collect())
 }
 
-/// Whether `covered` iterations, or elements, are not far more than the `extent` that is needed: numbers in
-/// traces may be anything, and a program that did nothing 2^60 times would be one without an end.
+/// Whether `covered` iterations, or elements, are not far more than the `extent` that is needed:
+/// numbers in traces may be anything, and a program that did nothing 2^60 times would be one
+/// without an end.
 pub(super) fn is_cover(covered: usize, extent: usize) -> bool {
     const MOST: usize = 1 << 20;
     covered >= extent && covered - extent <= extent.max(MOST)

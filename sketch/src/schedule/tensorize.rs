@@ -27,8 +27,8 @@ type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
     /// The nest from `l` on, which is or can be made a unit (see `blockize`), has the loops of the
-    /// intrinsic's description, and its block the same body over parts of its buffers. It becomes the
-    /// intrinsic's implementation.
+    /// intrinsic's description, and its block the same body over parts of its buffers. It becomes
+    /// the intrinsic's implementation.
     pub fn tensorize(&mut self, l: LoopRef, intrinsic: &str) -> Result<()> {
         self.apply("tensorize", |program| {
             let found = intrinsic::find(intrinsic);

@@ -21,8 +21,8 @@ use crate::tree;
 type Checked<T> = std::result::Result<T, Failure>;
 
 impl Schedule {
-    /// Puts element `x` of the buffer at `map(x)`, wherever it is read or written. The buffer is neither
-    /// an input nor a result; the map is a bijection of its places.
+    /// Puts element `x` of the buffer at `map(x)`, wherever it is read or written. The buffer is
+    /// neither an input nor a result; the map is a bijection of its places.
     pub fn transform_layout(&mut self, buffer: &str, map: &IndexMap) -> Result<()> {
         self.apply("transform_layout", |program| {
             let id = buffer_named(program, buffer)?;

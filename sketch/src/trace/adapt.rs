@@ -3,8 +3,8 @@
 //! ```text
 //! [8, 4, 2, 16] of 1024    on an extent of 96    =>    [1, 3, 2, 16]
 //! ```
-//! A tile keeps its inner lengths as far as they divide what is left, or takes the next smaller ones that do; the
-//! outermost loop gets the rest. A place becomes the nearest one outwards.
+//! A tile keeps its inner lengths as far as they divide what is left, or takes the next smaller
+//! ones that do; the outermost loop gets the rest. A place becomes the nearest one outwards.
 
 use super::StepError;
 use super::instruction::Decision;

@@ -13,16 +13,16 @@ use super::instruction::{LoopVar, Outputs, ValueVar};
 use super::table::Instruction;
 
 impl Trace {
-    /// For each of [`choices`](Trace::choices) the name of the block that it is about, as the trace first asked for
-    /// it. A choice for the whole program is about none and left out.
+    /// For each of [`choices`](Trace::choices) the name of the block that it is about, as the trace
+    /// first asked for it. A choice for the whole program is about none and left out.
     pub fn subjects(&self) -> BTreeMap<usize, String> {
         let mut walk = Walk::default();
         self.steps.iter().enumerate().for_each(|(i, step)| walk.step(i, step));
         walk.subjects
     }
 
-    /// This trace with the decisions of `other` at the steps for which `takes` says so. None if they are not
-    /// traces of one sketch.
+    /// This trace with the decisions of `other` at the steps for which `takes` says so. None if
+    /// they are not traces of one sketch.
     pub fn crossed(&self, other: &Trace, takes: &dyn Fn(usize) -> bool) -> Option<Trace> {
         if !self.same_sketch(other) {
             return None;

@@ -1,8 +1,9 @@
 //! Traces: how a program was scheduled, as data.
 //!
-//! A [`Trace`] is the list of [`Instruction`]s that were applied to a naive program, with the decisions
-//! that sampling instructions made. It replays on the same program, or, with decisions that no longer fit
-//! sampled again, on a program of another shape. Search changes decisions and replays.
+//! A [`Trace`] is the list of [`Instruction`]s that were applied to a naive program, with the
+//! decisions that sampling instructions made. It replays on the same program, or, with decisions
+//! that no longer fit sampled again, on a program of another shape. Search changes decisions and
+//! replays.
 //!
 //! ```text
 //! b0 = get_block("mm")
@@ -11,8 +12,9 @@
 //! l8, l9, l10, l11 = split(l1, [v4, v5, v6, v7])
 //! ```
 //!
-//! Invariants: a variable is defined by one instruction, before it is used; a recorded sampling instruction has a
-//! decision; replaying a trace on the program it was recorded on gives the same program and the same trace.
+//! Invariants: a variable is defined by one instruction, before it is used; a recorded sampling
+//! instruction has a decision; replaying a trace on the program it was recorded on gives the same
+//! program and the same trace.
 
 mod adapt;
 mod argument;
@@ -169,8 +171,8 @@ impl Trace {
         self.choices().iter().all(|&step| self.steps[step].decision().is_some())
     }
 
-    /// The trace with all its decisions made, where none depends on the program: what is undecided is drawn as a replay
-    /// draws it. None for other traces, for which nothing is drawn.
+    /// The trace with all its decisions made, where none depends on the program: what is undecided
+    /// is drawn as a replay draws it. None for other traces, for which nothing is drawn.
     pub fn drawn(&self, random: &mut dyn Rng) -> Option<Trace> {
         let choices = self.choices();
         let is_fixed =

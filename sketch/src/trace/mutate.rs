@@ -7,8 +7,9 @@ use super::instruction::Decision;
 use super::table::Instruction;
 
 impl Trace {
-    /// The trace with the decision of one sampling instruction changed a little: a factor moved from one loop of
-    /// a tile to another, another candidate, another place. None if there is nothing else to decide.
+    /// The trace with the decision of one sampling instruction changed a little: a factor moved
+    /// from one loop of a tile to another, another candidate, another place. None if there is
+    /// nothing else to decide.
     pub fn mutated(&self, step: usize, random: &mut dyn Rng) -> Option<Trace> {
         let instruction = self.steps.get(step)?;
         let other = match (instruction, instruction.decision()?) {
@@ -42,8 +43,8 @@ fn other_choice(candidates: usize, chosen: i64, random: &mut dyn Rng) -> Option<
     Some(if drawn >= chosen { drawn + 1 } else { drawn })
 }
 
-/// Moves a factor from one loop of a tile to another, as Ansor does: through a random order of the loops,
-/// each gives a divisor of its length to the next, until one can.
+/// Moves a factor from one loop of a tile to another, as Ansor does: through a random order of the
+/// loops, each gives a divisor of its length to the next, until one can.
 ///
 /// ```text
 /// [8, 4, 2, 16] => [8, 2, 4, 16]

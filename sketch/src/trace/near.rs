@@ -1,8 +1,8 @@
 //! Tiles that cover a little more than the extent.
 //!
-//! The divisors of an extent may be few, of a prime there are none. A near tile of it is a perfect tile of the extent
-//! or of its next multiple of one of the [`UNITS`]: 197 is tiled like 200 = 25 * 8 or 208 = 13 * 16, too, and what
-//! is too much is cut off (see `peel` among the postprocessors).
+//! The divisors of an extent may be few, of a prime there are none. A near tile of it is a perfect
+//! tile of the extent or of its next multiple of one of the [`UNITS`]: 197 is tiled like 200 = 25 *
+//! 8 or 208 = 13 * 16, too, and what is too much is cut off (see `peel` among the postprocessors).
 
 use rand::{Rng, RngExt};
 

@@ -15,8 +15,8 @@ use super::table::{Instruction, decides_nothing};
 use super::{StepError, Trace, TraceError, Unfit};
 
 impl Trace {
-    /// Applies the trace with each decision made by `choose`, which gets all that are possible at its place and gives
-    /// the position of one of them. What was decided before does not count.
+    /// Applies the trace with each decision made by `choose`, which gets all that are possible at
+    /// its place and gives the position of one of them. What was decided before does not count.
     pub fn choose_on(
         &self,
         mut recorder: Recorder,
@@ -52,8 +52,8 @@ impl Recorder {
         self.step(instruction, Unfit::Refuse, &mut StdRng::seed_from_u64(0))
     }
 
-    /// In a fixed order: tiles by their outermost lengths, candidates as they are listed, places from the
-    /// outermost loop inwards after inlining and staying.
+    /// In a fixed order: tiles by their outermost lengths, candidates as they are listed, places
+    /// from the outermost loop inwards after inlining and staying.
     fn options(&self, instruction: &Instruction) -> Result<Vec<Decision>, StepError> {
         use Instruction::*;
         Ok(match instruction {
@@ -83,8 +83,8 @@ impl Recorder {
     }
 }
 
-/// All tuples of `parts` lengths with the product `extent` and a last length of at most `max_innermost`, in
-/// lexicographic order.
+/// All tuples of `parts` lengths with the product `extent` and a last length of at most
+/// `max_innermost`, in lexicographic order.
 pub(super) fn tiles(extent: usize, parts: usize, max_innermost: usize) -> Vec<Vec<usize>> {
     match parts {
         0 if extent == 1 => vec![vec![]],

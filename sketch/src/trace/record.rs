@@ -159,8 +159,8 @@ impl Recorder {
         Ok(out)
     }
 
-    /// Like [`sample_perfect_tile`](Self::sample_perfect_tile), but the lengths may cover a little more than
-    /// the extent.
+    /// Like [`sample_perfect_tile`](Self::sample_perfect_tile), but the lengths may cover a little
+    /// more than the extent.
     pub fn sample_tile(
         &mut self,
         target: LoopVar,

@@ -5,8 +5,8 @@ use rand::{Rng, RngExt};
 use crate::program::{ForKind, IterKind};
 use crate::schedule::{LoopRef, Schedule};
 
-/// How many tuples of `parts` lengths have the product `extent` and a last length of at most `max_innermost`;
-/// `u128::MAX` stands for that many and more.
+/// How many tuples of `parts` lengths have the product `extent` and a last length of at most
+/// `max_innermost`; `u128::MAX` stands for that many and more.
 pub fn count_tiles(extent: usize, parts: usize, max_innermost: usize) -> u128 {
     match parts {
         0 => u128::from(extent == 1),
@@ -16,8 +16,8 @@ pub fn count_tiles(extent: usize, parts: usize, max_innermost: usize) -> u128 {
     }
 }
 
-/// One of the tuples that [`count_tiles`] counts, each as likely as the others. None if there is none, or
-/// more than can be counted.
+/// One of the tuples that [`count_tiles`] counts, each as likely as the others. None if there is
+/// none, or more than can be counted.
 pub fn sample_tile(
     extent: usize,
     parts: usize,
@@ -45,7 +45,8 @@ fn innermost_lengths(extent: usize, most: usize) -> impl Iterator<Item = usize> 
     (1..=most.min(extent)).filter(move |&length| extent.is_multiple_of(length))
 }
 
-/// Ordered ways to write `n` as a product of `parts` numbers: each prime's exponent is spread independently.
+/// Ordered ways to write `n` as a product of `parts` numbers: each prime's exponent is spread
+/// independently.
 fn count_products(n: usize, parts: usize) -> u128 {
     if parts == 0 {
         return u128::from(n == 1);
@@ -130,7 +131,8 @@ pub(super) fn sample_index(weights: &[f64], random: &mut dyn Rng) -> Option<usiz
         .or(last)
 }
 
-/// Loops of the only consumer at which the block may be computed, outermost first; each is tried when it is asked for.
+/// Loops of the only consumer at which the block may be computed, outermost first; each is tried
+/// when it is asked for.
 pub(super) fn locations<'a>(
     schedule: &'a Schedule,
     block: &'a str,

@@ -1,4 +1,5 @@
-//! The loops of a sketch, whatever lengths they have: blocks that may be computed anywhere stay where they are.
+//! The loops of a sketch, whatever lengths they have: blocks that may be computed anywhere stay
+//! where they are.
 
 use std::fmt::Write;
 

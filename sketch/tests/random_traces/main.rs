@@ -1,9 +1,10 @@
 //! Whatever the sketches of many small workloads decide, the program computes the same.
 //!
-//! Each space of each workload is sampled `ANSC_TRACES` times (a few, unless that is set), round its sketches. A sample
-//! may be refused, by a typed error; one that is not is run by the suspicious interpreter, with its constants packed,
-//! and compared with the reference. Those for GPUs are lowered to kernels and run in their form for a CPU, where a read
-//! or write that no barrier keeps apart from another thread's is found. `--nocapture` shows how many samples of
+//! Each space of each workload is sampled `ANSC_TRACES` times (a few, unless that is set), round
+//! its sketches. A sample may be refused, by a typed error; one that is not is run by the
+//! suspicious interpreter, with its constants packed, and compared with the reference. Those for
+//! GPUs are lowered to kernels and run in their form for a CPU, where a read or write that no
+//! barrier keeps apart from another thread's is found. `--nocapture` shows how many samples of
 //! which rules are valid, and what refuses the others.
 
 mod tally;
@@ -138,8 +139,8 @@ fn holds(
     expected.iter().zip(&found).try_for_each(|(e, f)| same(e, f))
 }
 
-/// Equal up to the rounding that another order of summation gives, or another algorithm, whose errors are relative to
-/// the largest result.
+/// Equal up to the rounding that another order of summation gives, or another algorithm, whose
+/// errors are relative to the largest result.
 fn same(expected: &Tensor, found: &Tensor) -> Result<(), String> {
     let finite = expected.to_f64_vec().into_iter().filter(|x| x.is_finite());
     let scale = finite.fold(1.0, |most: f64, x| most.max(x.abs()));

@@ -1,5 +1,5 @@
-//! The papers' plots as SVG: best time so far against trials or time, mean and deviation over the seeds; and the spread
-//! of the results as boxes.
+//! The papers' plots as SVG: best time so far against trials or time, mean and deviation over the
+//! seeds; and the spread of the results as boxes.
 
 use std::fmt::Write;
 
@@ -54,7 +54,8 @@ impl Against {
     }
 }
 
-/// The best time so far, from where all runs of the strategy have one to where the first of them ends.
+/// The best time so far, from where all runs of the strategy have one to where the first of them
+/// ends.
 fn curve(strategy: &StrategySummary, against: Against) -> Vec<Point> {
     let end = strategy.runs.iter().map(|r| against.end(r)).reduce(f64::min).unwrap_or(0.0);
     let at = |i: usize| {
@@ -101,8 +102,8 @@ pub fn curves(strategies: &[StrategySummary], against: Against, label: &str) -> 
     svg + "</svg>"
 }
 
-/// For each strategy a box from the first to the third quartile of its results with the median in it, and lines to
-/// the least and the largest.
+/// For each strategy a box from the first to the third quartile of its results with the median in
+/// it, and lines to the least and the largest.
 pub fn boxes(strategies: &[StrategySummary], label: &str) -> String {
     const ROW: f64 = 24.0;
     const NAMES: f64 = 96.0;

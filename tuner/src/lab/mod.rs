@@ -1,12 +1,14 @@
-//! Search strategies side by side: the same space, the same number of measurements, the same measurer, several seeds.
+//! Search strategies side by side: the same space, the same number of measurements, the same
+//! measurer, several seeds.
 //!
 //! ```text
 //! for each seed: every strategy in turn proposes a round, which is measured, until all have had their trials
 //! ```
 //!
-//! Strategies take turns so that a machine that becomes slower does so for all. Each run of a strategy knows only
-//! what it measured itself. Every measurement is a record whose version tells the run; what is recorded is not
-//! measured again, so that a comparison that was interrupted goes on where it stood.
+//! Strategies take turns so that a machine that becomes slower does so for all. Each run of a
+//! strategy knows only what it measured itself. Every measurement is a record whose version tells
+//! the run; what is recorded is not measured again, so that a comparison that was interrupted goes
+//! on where it stood.
 
 pub mod chart;
 pub mod html;
@@ -52,8 +54,8 @@ pub struct Options {
     pub trained: Option<PathBuf>,
     /// The schedules that all of them search.
     pub space: Space,
-    /// Candidates of each run that are measured again at its end, the best of which is the run's result. None on
-    /// a machine that is exact.
+    /// Candidates of each run that are measured again at its end, the best of which is the run's
+    /// result. None on a machine that is exact.
     pub settle: usize,
     /// Name of the machine, for the records.
     pub target: String,
@@ -234,7 +236,8 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// Times have as many digits as records keep, so that a run that goes on decides as it would have.
+    /// Times have as many digits as records keep, so that a run that goes on decides as it would
+    /// have.
     fn measure(
         &mut self,
         task: &Arc<Task>,

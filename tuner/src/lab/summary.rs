@@ -44,7 +44,8 @@ pub struct StrategySummary {
     pub deviation: Option<f64>,
     /// The lower one of two middle results.
     pub median: Option<f64>,
-    /// Among the strategies, by result, over the seeds; equal ones share their ranks, and those without a result the last.
+    /// Among the strategies, by result, over the seeds; equal ones share their ranks, and those
+    /// without a result the last.
     pub mean_rank: Option<f64>,
     /// Seconds that the strategy itself took, in all runs together.
     pub searching_seconds: f64,
@@ -61,7 +62,8 @@ pub struct RunSummary {
     pub failed: usize,
     /// Seconds of the best schedule that it found, if one ran.
     pub result: Option<f64>,
-    /// After each trial at which there was a better one: trials made, seconds since the run began, best time.
+    /// After each trial at which there was a better one: trials made, seconds since the run began,
+    /// best time.
     pub curve: Vec<(usize, f64, f64)>,
     /// Seconds that the whole run took.
     pub seconds: f64,

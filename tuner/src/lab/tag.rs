@@ -1,4 +1,5 @@
-//! How records tell the runs of a comparison apart: by the version of the compiler, to which the run is added.
+//! How records tell the runs of a comparison apart: by the version of the compiler, to which the
+//! run is added.
 //!
 //! ```text
 //! 0.1.0+lab.SSRSRS.g-bfs.3.15250        space, strategy, seed; milliseconds since the run began

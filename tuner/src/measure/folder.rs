@@ -1,4 +1,5 @@
-//! The folder of a run's artifacts, which is removed at its end, or by the next run if it had no end.
+//! The folder of a run's artifacts, which is removed at its end, or by the next run if it had no
+//! end.
 //!
 //! ```text
 //! TMPDIR/ansc-tune-x1y2z3/lock      locked as long as the run lives; the system lets go of it, whatever ends the run
@@ -32,7 +33,8 @@ impl Folder {
             let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
             let path = dir.path().join(LOCK);
             let lock = File::create(&path)?;
-            // Another run may have taken it for left over before it was locked, and may be removing it.
+            // Another run may have taken it for left over before it was locked, and may be removing
+            // it.
             let ours = lock.try_lock().is_ok() && is_same(&lock, &path);
             if ours {
                 return Ok(Folder { dir, _lock: lock });

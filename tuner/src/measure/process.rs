@@ -60,7 +60,8 @@ impl Worker {
         Worker { command, running: None }
     }
 
-    /// Asks, and waits for the reply. An error of the outer result is the machine's, which was given several chances.
+    /// Asks, and waits for the reply. An error of the outer result is the machine's, which was
+    /// given several chances.
     pub(super) fn ask(
         &mut self,
         request: &Request,

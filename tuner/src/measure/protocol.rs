@@ -53,7 +53,8 @@ pub struct Subgraph {
     pub compute: String,
 }
 
-/// A kernel whose results are taken for the definition's once enough of their elements were compared.
+/// A kernel whose results are taken for the definition's once enough of their elements were
+/// compared.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Trusted {
     /// The artifact of the kernel that is trusted.
@@ -92,8 +93,8 @@ pub struct Timing {
     pub not_close: Option<f64>,
     /// Inputs that runs find in memory only.
     pub cold: Cold,
-    /// Unless everything is cold: an artifact that is run in turns with the other one, whose times are given for a machine
-    /// on which this one takes so long. It is always warm itself.
+    /// Unless everything is cold: an artifact that is run in turns with the other one, whose times
+    /// are given for a machine on which this one takes so long. It is always warm itself.
     pub beside: Option<Beside>,
 }
 
@@ -141,7 +142,8 @@ pub enum Reply {
     },
     /// The reference is written.
     Computed,
-    /// The largest difference relative to the largest element, infinite if other elements are not finite.
+    /// The largest difference relative to the largest element, infinite if other elements are not
+    /// finite.
     Compared {
         /// That difference.
         difference: f64,

@@ -1,7 +1,7 @@
 //! Starting processes that end with this one, whatever ends it.
 //!
-//! The system tells a process of its parent's death when the *thread* ends that started it. So all are started by
-//! one thread that lives as long as the program.
+//! The system tells a process of its parent's death when the *thread* ends that started it. So all
+//! are started by one thread that lives as long as the program.
 
 use std::io;
 use std::process::{Child, Command};
@@ -39,8 +39,8 @@ fn new_thread() -> io::Result<Sender<Order>> {
     Ok(orders)
 }
 
-/// Asks the system to kill this process when the thread that started it ends, also if it is stopped. For processes
-/// that `start` started.
+/// Asks the system to kill this process when the thread that started it ends, also if it is
+/// stopped. For processes that `start` started.
 pub fn end_with_parent() {
     #[cfg(target_os = "linux")]
     // SAFETY: sets a number of this process; no pointers are passed.

@@ -1,15 +1,17 @@
 //! Boosted trees of the crate `gbdt`, on the same loss as `hist`.
 //!
-//! The crate's own boosting knows no sums over rows; its trees do the work, each fitted to what is left of
-//! the programs' throughputs. It is single-threaded and some ten times slower than `hist`.
+//! The crate's own boosting knows no sums over rows; its trees do the work, each fitted to what is
+//! left of the programs' throughputs. It is single-threaded and some ten times slower than `hist`.
 //!
 //! What the crate cannot take never reaches it:
-//! - Where the weights on one side of a split add up to at most 1, it takes that side for pure. Weights are scaled
-//!   so that each is more than 1.
-//! - Targets, and neighbouring values of a number, that differ by less than 1e-5 are equal to it. Both are scaled up.
-//! - A number that is NaN, or a row that is too short, is a panic, and `f32::MIN` means unknown. All numbers
-//!   become finite ones within bounds.
-//! - Training on nothing and prediction without trees panic or give the least float: neither is asked for.
+//! - Where the weights on one side of a split add up to at most 1, it takes that side for pure.
+//!   Weights are scaled so that each is more than 1.
+//! - Targets, and neighbouring values of a number, that differ by less than 1e-5 are equal to it.
+//!   Both are scaled up.
+//! - A number that is NaN, or a row that is too short, is a panic, and `f32::MIN` means unknown.
+//!   All numbers become finite ones within bounds.
+//! - Training on nothing and prediction without trees panic or give the least float: neither is
+//!   asked for.
 //! - Sampling rows or columns is not reproducible; neither is sampled.
 
 use gbdt::config::Loss;

@@ -18,8 +18,9 @@
 //! reads
 //! programs sees their [`ansc_sketch::Features`].
 //!
-//! Trees score each row of the features, and a program by the sum over its rows, as in Ansor: the loss of a
-//! program with throughput `y` is `y * (sum of scores - y)^2`, so that what is fast counts most.
+//! Trees score each row of the features, and a program by the sum over its rows, as in Ansor: the
+//! loss of a program with throughput `y` is `y * (sum of scores - y)^2`, so that what is fast
+//! counts most.
 
 pub mod file;
 pub mod gbdt;

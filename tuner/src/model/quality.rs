@@ -1,7 +1,7 @@
 //! How well scores predict what is fast.
 //!
-//! Each function takes the scores of programs of one task and their throughputs, in the same order. What
-//! counts for a search is the order: a model may be far off and still rank perfectly.
+//! Each function takes the scores of programs of one task and their throughputs, in the same order.
+//! What counts for a search is the order: a model may be far off and still rank perfectly.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -14,8 +14,8 @@ pub fn rmse(scores: &[f32], truth: &[f32]) -> f64 {
     if truth.is_empty() { 0.0 } else { (squares / truth.len() as f64).sqrt() }
 }
 
-/// The share of the variance that is explained: 1 is perfect, 0 is no better than the mean, less is worse. 0 if
-/// there is no variance.
+/// The share of the variance that is explained: 1 is perfect, 0 is no better than the mean, less is
+/// worse. 0 if there is no variance.
 pub fn r_squared(scores: &[f32], truth: &[f32]) -> f64 {
     let mean = truth.iter().map(|&t| f64::from(t)).sum::<f64>() / truth.len() as f64;
     let variance: f64 = truth.iter().map(|&t| (f64::from(t) - mean).powi(2)).sum();
@@ -27,8 +27,8 @@ fn errors(scores: &[f32], truth: &[f32]) -> impl Iterator<Item = f64> {
     scores.iter().zip(truth).map(|(&s, &t)| f64::from(s) - f64::from(t))
 }
 
-/// The share of pairs of different throughputs that the scores put in the right order; equal scores count as
-/// half. `None` if there is no such pair.
+/// The share of pairs of different throughputs that the scores put in the right order; equal scores
+/// count as half. `None` if there is no such pair.
 pub fn pairwise_accuracy(scores: &[f32], truth: &[f32]) -> Option<f64> {
     let (mut right, mut pairs) = (0.0, 0.0);
     for i in 0..truth.len() {
@@ -50,7 +50,8 @@ pub fn recall_at(k: usize, scores: &[f32], truth: &[f32]) -> f64 {
     if fastest.is_empty() { 0.0 } else { found as f64 / fastest.len() as f64 }
 }
 
-/// The throughput of the fastest among the `i` programs of the highest scores, averaged over `i` in `1..=k`.
+/// The throughput of the fastest among the `i` programs of the highest scores, averaged over `i` in
+/// `1..=k`.
 pub fn average_peak_at(k: usize, scores: &[f32], truth: &[f32]) -> f64 {
     let order = top(k, scores);
     let mut best = f64::NEG_INFINITY;

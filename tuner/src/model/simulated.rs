@@ -1,4 +1,5 @@
-//! A device that there is none of: its times follow from a program's features. Models are tried on it.
+//! A device that there is none of: its times follow from a program's features. Models are tried on
+//! it.
 
 use std::sync::{Arc, LazyLock};
 
@@ -52,8 +53,8 @@ fn programs(compute: &Compute, n: usize, seed: u64) -> Vec<(Trace, Features)> {
     found
 }
 
-/// Arithmetic at the speed of vectors and threads, or memory at that of cache lines: the slower one, plus
-/// what loops cost, for each row.
+/// Arithmetic at the speed of vectors and threads, or memory at that of cache lines: the slower
+/// one, plus what loops cost, for each row.
 fn seconds(program: &Features) -> f64 {
     program.rows.iter().map(row_seconds).sum()
 }

@@ -1,7 +1,7 @@
 //! Dense matrices of floats, row-major, and their product.
 //!
-//! Threads share out rows of the result; each element is summed up in the order of its terms, so the result
-//! does not depend on how many threads there are, nor on the processor's vectors.
+//! Threads share out rows of the result; each element is summed up in the order of its terms, so
+//! the result does not depend on how many threads there are, nor on the processor's vectors.
 
 use rayon::prelude::*;
 

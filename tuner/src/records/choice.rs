@@ -1,12 +1,12 @@
-//! Which of the measured programs a kernel gets: the fastest of those that are surely faster than the one that nobody
-//! tuned, else that one.
+//! Which of the measured programs a kernel gets: the fastest of those that are surely faster than
+//! the one that nobody tuned, else that one.
 //!
 //! ```text
 //! untuned 1.00;  a 0.93, its slower quarter above 1.02;  b 0.95, its slower quarter above 0.99   =>  b
 //! ```
 //!
-//! The least of many noisy medians is luck, and some schedules gain only while the machine is in one of its states:
-//! what three quarters of the runs agree on holds elsewhere too.
+//! The least of many noisy medians is luck, and some schedules gain only while the machine is in
+//! one of its states: what three quarters of the runs agree on holds elsewhere too.
 
 use ansc_sketch::Trace;
 use ansc_sketch::algorithm::Sums;
@@ -14,11 +14,12 @@ use ansc_sketch::algorithm::Sums;
 use super::{InMemory, Key, Record, Records, RecordsError, fastest, pooled, untuned_program};
 use crate::outcome::Outcome;
 
-/// The median is at most this share of the untuned program's, and three quarters of the runs are faster than that.
+/// The median is at most this share of the untuned program's, and three quarters of the runs are
+/// faster than that.
 const GAIN: f64 = 0.98;
 
-/// The program and its median time, all measurements of a program taken together. Without an untuned program it is the
-/// fastest; without a time of that program none is known to be faster.
+/// The program and its median time, all measurements of a program taken together. Without an
+/// untuned program it is the fastest; without a time of that program none is known to be faster.
 pub fn choose(
     measured: impl Iterator<Item = (u64, Outcome)>,
     untuned: Option<u64>,
@@ -49,7 +50,8 @@ pub fn best_allowed(
     allowed.best(key, untuned)
 }
 
-/// Of every key for which something is surely faster than the untuned program: both, with their medians alone.
+/// Of every key for which something is surely faster than the untuned program: both, with their
+/// medians alone.
 pub fn chosen(from: &dyn Records) -> Result<InMemory, RecordsError> {
     let mut into = InMemory::default();
     let tasks = from.tasks()?;

@@ -4,8 +4,8 @@
 //! failed  failed  |  1.3 ms  failed  ..     failures wait until something ran; from then on nothing waits
 //! ```
 //!
-//! Where a folder, memory or a right is missing, every candidate fails. Written down, that would tell all later
-//! runs that none of them is any good.
+//! Where a folder, memory or a right is missing, every candidate fails. Written down, that would
+//! tell all later runs that none of them is any good.
 
 use super::{Record, Records, RecordsError};
 

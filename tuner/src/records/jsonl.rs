@@ -7,7 +7,8 @@
 //! {"format":1,"kind":"record","task":"5f..","target":"x86_64 ..","threads":2,"trace":[..],"outcome":{"seconds":[0.00131]},..}
 //! ```
 //!
-//! Each line stands by itself: files can be concatenated, cut and filtered with the tools for lines.
+//! Each line stands by itself: files can be concatenated, cut and filtered with the tools for
+//! lines.
 
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, BufRead, Read, Write};

@@ -27,7 +27,8 @@ pub use machine::{machine_name, processor};
 pub use near::near;
 pub use sqlite::Sqlite;
 
-/// Which schedules can stand for one another: those of the same subgraph on the same machine and threads.
+/// Which schedules can stand for one another: those of the same subgraph on the same machine and
+/// threads.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Key {
     /// [`ansc_sketch::Task::key`].
@@ -73,7 +74,8 @@ pub struct TaskRecord {
     pub flops: u64,
 }
 
-/// Which tasks a model consists of, as it was compiled: the same model with other shapes is another.
+/// Which tasks a model consists of, as it was compiled: the same model with other shapes is
+/// another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ModelRecord {
     /// The name of the model's file.
@@ -188,7 +190,8 @@ pub trait Records {
     fn keys(&self) -> Result<Vec<Key>, RecordsError>;
     /// Those of one key, in the order in which they were added.
     fn of(&self, key: &Key) -> Result<Vec<Record>, RecordsError>;
-    /// The trace and the median time of the program that a kernel gets in place of this one, see [`choose`].
+    /// The trace and the median time of the program that a kernel gets in place of this one, see
+    /// [`choose`].
     fn best(&self, key: &Key, untuned: Option<u64>) -> Result<Option<(Trace, f64)>, RecordsError> {
         let records = self.of(key)?;
         let best = choose(choice::outcomes(&records), untuned);
@@ -246,8 +249,8 @@ pub fn seconds_of(records: &[Record], program: u64) -> Option<f64> {
     pooled.as_ref().and_then(Outcome::seconds)
 }
 
-/// The `n` fastest programs and their median times, all measurements of a program taken together. One that
-/// failed once is none of them.
+/// The `n` fastest programs and their median times, all measurements of a program taken together.
+/// One that failed once is none of them.
 pub(crate) fn fastest(measured: impl Iterator<Item = (u64, Outcome)>, n: usize) -> Vec<(u64, f64)> {
     let timed =
         pooled(measured).into_iter().filter_map(|(program, o)| Some((program, o.seconds()?)));

@@ -5,7 +5,8 @@ use ansc_graph::{Compute, cost};
 use super::{Records, RecordsError, TaskRecord};
 use crate::structure::structure;
 
-/// The tasks of the same structure, those of the most similar number of operations first; not the task itself.
+/// The tasks of the same structure, those of the most similar number of operations first; not the
+/// task itself.
 pub fn near(
     records: &dyn Records,
     key: &str,

@@ -1,4 +1,5 @@
-//! The page of an artifact: its kernels, what each takes and what limits it, and how they hang together.
+//! The page of an artifact: its kernels, what each takes and what limits it, and how they hang
+//! together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -246,8 +246,8 @@ pub(super) fn or_dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "–".into())
 }
 
-/// Text that stands for itself, in elements and attributes. Control characters, which no page may have, become
-/// replacement characters.
+/// Text that stands for itself, in elements and attributes. Control characters, which no page may
+/// have, become replacement characters.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,7 +1,7 @@
 //! What records say about how tuning went, as data and as a page.
 //!
-//! In: a store of records. Out: a [`Summary`], by machine and task, which [`html::page`] makes a page of. The page
-//! of an artifact is [`artifact::page`].
+//! In: a store of records. Out: a [`Summary`], by machine and task, which [`html::page`] makes a
+//! page of. The page of an artifact is [`artifact::page`].
 
 pub mod artifact;
 mod curve;

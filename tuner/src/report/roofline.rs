@@ -1,4 +1,5 @@
-//! A roofline as SVG: operations in a second against operations for each byte, both in powers of ten.
+//! A roofline as SVG: operations in a second against operations for each byte, both in powers of
+//! ten.
 
 use std::fmt::Write;
 

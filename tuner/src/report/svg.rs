@@ -1,4 +1,5 @@
-//! Charts as SVG text. Colours are classes of the page's style sheet, so that they follow light and dark.
+//! Charts as SVG text. Colours are classes of the page's style sheet, so that they follow light and
+//! dark.
 
 use std::fmt::Write;
 

@@ -4,8 +4,8 @@
 //! df/dt = df/dg * (alpha * (g(t) - g(t - window)) / window + (1 - alpha) * min(-g / t, beta * flops / V - g))
 //! ```
 //!
-//! `g` is the best time of the task, `t` the rounds it had, `V` the best throughput among similar tasks. The past
-//! counts as zero until there is enough of it.
+//! `g` is the best time of the task, `t` the rounds it had, `V` the best throughput among similar
+//! tasks. The past counts as zero until there is enough of it.
 
 use super::{Scheduler, TaskId};
 
@@ -54,11 +54,12 @@ impl Scheduler {
         (now - self.objective_at(&times)) / delta
     }
 
-    /// The share of the latency of all networks together that one more round is predicted to take away.
+    /// The share of the latency of all networks together that one more round is predicted to take
+    /// away.
     ///
-    /// The prediction for a task is what each of the latter half of its rounds brought; before there are
-    /// more than the window, that its time goes down as its rounds go up. The round goes to the task that
-    /// promises most.
+    /// The prediction for a task is what each of the latter half of its rounds brought; before
+    /// there are more than the window, that its time goes down as its rounds go up. The round goes
+    /// to the task that promises most.
     pub fn expected_gain(&self) -> f64 {
         let weighted = |i: TaskId| Some(self.tasks[i].best()? * self.tasks[i].spec.weight);
         let total: f64 = (0..self.tasks.len()).filter_map(weighted).sum();

@@ -39,7 +39,8 @@ impl Groups {
         members.iter().filter_map(|&i| tasks[i].throughput()).reduce(f64::max)
     }
 
-    /// A task that had many more rounds than the others and is far behind all the same is not similar to them.
+    /// A task that had many more rounds than the others and is far behind all the same is not
+    /// similar to them.
     pub(super) fn leave_if_slower(&mut self, task: TaskId, tasks: &[Progress], beta: f64) {
         let Some(members) = self.members_with(task) else { return };
         let others = members.iter().filter(|&&i| i != task).map(|&i| tasks[i].rounds());

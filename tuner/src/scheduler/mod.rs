@@ -4,13 +4,13 @@
 //! next() -> task --measure a round--> told(task, best so far, trials) -> next() -> ...
 //! ```
 //!
-//! Every task gets one round; from then on the one whose next round is expected to lower the objective most
-//! (`gradient`, as in Ansor §6). Pure: no clock, no thread, no measurement; the same calls and the same
-//! seed give the same decisions.
+//! Every task gets one round; from then on the one whose next round is expected to lower the
+//! objective most (`gradient`, as in Ansor §6). Pure: no clock, no thread, no measurement; the same
+//! calls and the same seed give the same decisions.
 //!
-//! A task dies when it has no valid program after its first round, when it has no candidates left, or when it
-//! did not improve for long; [`Scheduler::next`] is none when all are dead or a limit is reached, and
-//! [`Scheduler::stop`] says which.
+//! A task dies when it has no valid program after its first round, when it has no candidates left,
+//! or when it did not improve for long; [`Scheduler::next`] is none when all are dead or a limit is
+//! reached, and [`Scheduler::stop`] says which.
 
 mod gradient;
 mod groups;
@@ -134,7 +134,8 @@ pub struct Scheduler {
     best_objective: f64,
 }
 
-/// Measurements of one round where `trials` are for all of `tasks`; none if they do not suffice for one each.
+/// Measurements of one round where `trials` are for all of `tasks`; none if they do not suffice for
+/// one each.
 pub fn trials_per_round(trials: usize, tasks: usize, most: usize) -> Option<usize> {
     Some(trials.checked_div(tasks)?.min(most)).filter(|&n| n > 0)
 }
@@ -181,8 +182,8 @@ impl Scheduler {
         }
     }
 
-    /// A round of `task` is over: `trials` measurements, none if no candidate was left. `best` is the least
-    /// time that is known of the task.
+    /// A round of `task` is over: `trials` measurements, none if no candidate was left. `best` is
+    /// the least time that is known of the task.
     pub fn told(&mut self, task: TaskId, best: Option<f64>, trials: usize) {
         let patience = self.options.task_patience;
         let progress = &mut self.tasks[task];

@@ -2,16 +2,19 @@
 
 use super::Scheduler;
 
-/// A function of the times of all tasks; `w` are weights, `g` times, a sum goes over the tasks of a network.
+/// A function of the times of all tasks; `w` are weights, `g` times, a sum goes over the tasks of a
+/// network.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Objective {
     /// f1, the latency of all networks: the sum of `w * g`.
     Latency,
-    /// f2, the latency above what is required of each network: the sum of `max(sum of w * g, required)`.
+    /// f2, the latency above what is required of each network: the sum of `max(sum of w * g,
+    /// required)`.
     Requirement(Vec<f64>),
     /// f3, the geometric mean of speedups over reference latencies, negative.
     Speedup(Vec<f64>),
-    /// f4, the latency, where a task that did not improve for so many trials counts as done: `w * max(g, ES)`.
+    /// f4, the latency, where a task that did not improve for so many trials counts as done: `w *
+    /// max(g, ES)`.
     EarlyStopping(usize),
 }
 

@@ -1,9 +1,10 @@
 //! Simulated annealing on a cost model, as AutoTVM searches.
 //!
-//! Many points walk at once. A step decides one thing of a point anew. Where the model likes the new point
-//! better it is taken, else by a chance that falls as the search cools. The best points that any walk came by are
-//! the plan: it is measured from its top down, its last share by random samples, and then there is a new plan. The
-//! walks of one plan go on in the next. Until there is something to learn from, samples are random.
+//! Many points walk at once. A step decides one thing of a point anew. Where the model likes the
+//! new point better it is taken, else by a chance that falls as the search cools. The best points
+//! that any walk came by are the plan: it is measured from its top down, its last share by random
+//! samples, and then there is a new plan. The walks of one plan go on in the next. Until there is
+//! something to learn from, samples are random.
 //!
 //! ```text
 //! measured --model--> scores of 128 walks, up to 100 steps each --best 64--> plan --> measured
@@ -21,7 +22,8 @@ use super::{Random, SearchStrategy};
 use crate::candidate::{Candidate, Search};
 use crate::model::{SharedModel, View};
 
-/// The numbers of AutoTVM, but that walks end after a fifth of its steps: here each costs the replay of a trace.
+/// The numbers of AutoTVM, but that walks end after a fifth of its steps: here each costs the
+/// replay of a trace.
 #[derive(Clone, Debug)]
 pub struct AnnealingOptions {
     /// Candidates of a plan.
@@ -53,7 +55,8 @@ impl Default for AnnealingOptions {
 
 /// Steps that may lead to no valid program, one after another, before a point stays where it is.
 const TRIES: usize = 10;
-/// Steps of a plan are numbered from here on in the seeds of random numbers; before it are those of new points.
+/// Steps of a plan are numbered from here on in the seeds of random numbers; before it are those of
+/// new points.
 const FIRST_STEP: u64 = 1;
 
 /// The strategy that the module describes.

@@ -1,9 +1,11 @@
 //! Greedy best-first search: from the fastest program that was not expanded yet to its neighbours.
 //!
-//! The queue holds what was measured, the fastest first and what failed last. The head is taken out, and some of its neighbours
-//! that were not measured yet are. It begins with the programs that are not tiled at all.
+//! The queue holds what was measured, the fastest first and what failed last. The head is taken
+//! out, and some of its neighbours that were not measured yet are. It begins with the programs that
+//! are not tiled at all.
 //!
-//! Traces that make the same program are one measurement, but have neighbours of their own: each is expanded.
+//! Traces that make the same program are one measurement, but have neighbours of their own: each is
+//! expanded.
 
 use std::collections::{HashMap, HashSet};
 
@@ -44,8 +46,8 @@ impl GBfs {
         starts.iter().filter_map(|t| Candidate::of(&search.task, t, &mut self.random)).collect()
     }
 
-    /// What was measured and not expanded, the fastest first. What failed comes last, the latest of it first: a start
-    /// that takes too long is walked away from.
+    /// What was measured and not expanded, the fastest first. What failed comes last, the latest of
+    /// it first: a start that takes too long is walked away from.
     fn queue(&self, search: &Search) -> Vec<Trace> {
         let seconds = |o: &Outcome| o.seconds().unwrap_or(f64::INFINITY);
         let latest = || search.measured.iter().rev();

@@ -1,12 +1,13 @@
-//! Every point of the space in a fixed order: sketch after sketch, the last decision changing fastest.
+//! Every point of the space in a fixed order: sketch after sketch, the last decision changing
+//! fastest.
 //!
 //! ```text
 //! tile [1, 4] unroll 0, tile [1, 4] unroll 16, tile [2, 2] unroll 0, ...
 //! ```
 //!
-//! For small spaces, where it ends and has seen everything. What a decision may be depends on those before it,
-//! so the next point is found by replaying; points that are no valid program are skipped with all that
-//! differ from them in later decisions only.
+//! For small spaces, where it ends and has seen everything. What a decision may be depends on those
+//! before it, so the next point is found by replaying; points that are no valid program are skipped
+//! with all that differ from them in later decisions only.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,14 +20,16 @@ use rand::rngs::StdRng;
 use super::SearchStrategy;
 use crate::candidate::{Candidate, Search};
 
-/// Points that a proposal looks at. If none of so many is new and valid, the space counts as exhausted.
+/// Points that a proposal looks at. If none of so many is new and valid, the space counts as
+/// exhausted.
 const MOST_POINTS: usize = 100_000;
 
 /// The strategy that the module describes.
 #[derive(Debug, Default)]
 pub struct Grid {
     sketch: usize,
-    /// The next point of the sketch: the position of each decision among its options; zero where it is shorter.
+    /// The next point of the sketch: the position of each decision among its options; zero where it
+    /// is shorter.
     point: Vec<usize>,
 }
 
@@ -36,7 +39,8 @@ impl Grid {
         Grid::default()
     }
 
-    /// Goes on to the next point. None at the end of the space; the inner one if the point is no valid program.
+    /// Goes on to the next point. None at the end of the space; the inner one if the point is no
+    /// valid program.
     fn step(&mut self, task: &Arc<Task>, sketches: &[Sketch]) -> Option<Option<Candidate>> {
         let sketch = sketches.get(self.sketch)?;
         let (trace, options) = self.decide(task, &sketch.trace);
@@ -46,7 +50,8 @@ impl Grid {
         Some(trace.and_then(|t| task.sample(&t, Unfit::Refuse, random).ok()).map(Candidate::from))
     }
 
-    /// The trace at the point if it is valid, and how many options each decision had that was reached.
+    /// The trace at the point if it is valid, and how many options each decision had that was
+    /// reached.
     fn decide(&self, task: &Arc<Task>, sketch: &Trace) -> (Option<Trace>, Vec<usize>) {
         let mut counts = vec![];
         let decided = sketch.choose_on(Recorder::of_task(task.clone()), &mut |options| {

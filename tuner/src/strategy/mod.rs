@@ -23,8 +23,8 @@ pub use opevo::{OpEvo, OpEvoOptions};
 pub use random::Random;
 pub use rnn::{Rnn, RnnOptions};
 
-/// One way of searching. It decides from what was measured and from its own seeded random numbers only: the
-/// same seed and measurements give the same proposals.
+/// One way of searching. It decides from what was measured and from its own seeded random numbers
+/// only: the same seed and measurements give the same proposals.
 pub trait SearchStrategy: Send {
     /// As in [`NAMES`], for strategies that [`create`] makes.
     fn name(&self) -> &'static str;

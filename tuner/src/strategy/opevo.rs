@@ -1,8 +1,8 @@
 //! OpEvo: evolution on the topology of the space, without a cost model.
 //!
-//! The fastest programs are parents. A child takes each decision from one of them, in proportion to their
-//! throughput, and then every decision takes a random walk: mostly none or a short one, so that children stay
-//! near what is known to be good. Nothing is measured twice.
+//! The fastest programs are parents. A child takes each decision from one of them, in proportion to
+//! their throughput, and then every decision takes a random walk: mostly none or a short one, so
+//! that children stay near what is known to be good. Nothing is measured twice.
 
 use std::collections::HashSet;
 
@@ -31,7 +31,8 @@ impl Default for OpEvoOptions {
     }
 }
 
-/// Children that are invalid or known already, one after another, before random samples take their place.
+/// Children that are invalid or known already, one after another, before random samples take their
+/// place.
 const TRIES: usize = 200;
 
 /// The strategy that the module describes.
@@ -78,8 +79,8 @@ impl OpEvo {
         child
     }
 
-    /// So many children that were not tried before, or fewer if too many others come one after another; and how many
-    /// came in all.
+    /// So many children that were not tried before, or fewer if too many others come one after
+    /// another; and how many came in all.
     fn children(&mut self, parents: &[Parent<'_>], n: usize) -> (Vec<Trace>, usize) {
         let mut children = vec![];
         let (mut drawn, mut last) = (0, 0);

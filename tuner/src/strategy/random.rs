@@ -1,6 +1,7 @@
 //! Random samples of the space: what every other strategy must beat.
 //!
-//! Each sketch is as likely as the others, however large; its decisions are drawn by their own probabilities.
+//! Each sketch is as likely as the others, however large; its decisions are drawn by their own
+//! probabilities.
 
 use std::collections::HashSet;
 
@@ -34,7 +35,8 @@ impl Random {
         Random { seed, round: 0, tried: Tried::default() }
     }
 
-    /// Those that are invalid or were drawn before are left out. The same whatever the number of threads.
+    /// Those that are invalid or were drawn before are left out. The same whatever the number of
+    /// threads.
     fn draw(&self, search: &Search, n: usize, pass: usize) -> Vec<Candidate> {
         let drawn = (0..n).into_par_iter().filter_map(|place| {
             let random = &mut random_at([self.seed, self.round, pass as u64, place as u64]);

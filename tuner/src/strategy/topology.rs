@@ -1,4 +1,5 @@
-//! Decisions as graphs, in which a search takes steps: the neighbours of a decision, and random walks.
+//! Decisions as graphs, in which a search takes steps: the neighbours of a decision, and random
+//! walks.
 //!
 //! | decision | neighbours |
 //! |---|---|
@@ -13,8 +14,9 @@ use rand::{Rng, RngExt};
 
 use crate::candidate::Search;
 
-/// For each sketch the trace that tiles nothing: all iterations of a tile outermost, the first option of anything else.
-/// Where the options are not known the sketch itself, whose decisions are drawn.
+/// For each sketch the trace that tiles nothing: all iterations of a tile outermost, the first
+/// option of anything else. Where the options are not known the sketch itself, whose decisions are
+/// drawn.
 pub fn untiled(search: &Search) -> Vec<Trace> {
     let start = |sketch: &Trace| {
         let recorder = Recorder::of_task(search.task.clone());
@@ -105,8 +107,9 @@ pub(super) fn primes_of(mut n: usize) -> Vec<usize> {
     primes
 }
 
-/// Walks from the decision of one step: after each jump to a random neighbour goes on with probability `q`. Where
-/// the neighbours are not known, the step is left undecided instead of jumping.
+/// Walks from the decision of one step: after each jump to a random neighbour goes on with
+/// probability `q`. Where the neighbours are not known, the step is left undecided instead of
+/// jumping.
 pub fn walk(trace: &Trace, step: usize, q: f64, random: &mut dyn Rng) -> Trace {
     let mut trace = trace.clone();
     while random.random_bool(q) {

@@ -1,5 +1,5 @@
-//! Traces that were replayed before. One with all its decisions makes the same program every time: who wants new ones
-//! need not replay it again.
+//! Traces that were replayed before. One with all its decisions makes the same program every time:
+//! who wants new ones need not replay it again.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! Starting points for a task that was never tuned: the fastest schedules of tasks of the same structure and
-//! another shape, made to fit.
+//! Starting points for a task that was never tuned: the fastest schedules of tasks of the same
+//! structure and another shape, made to fit.
 
 use crate::candidate::Candidate;
 use crate::records::{Key, Records, RecordsError, fastest, near};

@@ -1,8 +1,8 @@
 //! The loop of tuning: which task, which candidates, how fast, written down.
 //!
-//! Everything measured is in the records before the next round begins, so that a run may end at any moment
-//! and a later one goes on where it was. Only failures wait until something ran in this run. What the machine did
-//! is no outcome: it ends the run.
+//! Everything measured is in the records before the next round begins, so that a run may end at any
+//! moment and a later one goes on where it was. Only failures wait until something ran in this run.
+//! What the machine did is no outcome: it ends the run.
 
 mod hints;
 mod progress;

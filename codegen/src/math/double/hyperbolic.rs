@@ -1,5 +1,5 @@
-//! Hyperbolic functions and their inverses, by exponentials and logarithms; near zero, where those cancel, by the
-//! first terms of their series.
+//! Hyperbolic functions and their inverses, by exponentials and logarithms; near zero, where those
+//! cancel, by the first terms of their series.
 
 use inkwell::FloatPredicate::OLT;
 

@@ -1,7 +1,7 @@
 //! Mathematical functions of `f64` as IR, for machines without a C library.
 //!
-//! Straight-line code over scalars and vectors, after the algorithms of FreeBSD's `msun`. Functions of an `f32` that
-//! have no code of their own are computed in `f64` and rounded once.
+//! Straight-line code over scalars and vectors, after the algorithms of FreeBSD's `msun`. Functions
+//! of an `f32` that have no code of their own are computed in `f64` and rounded once.
 //!
 //! | function | largest error seen, f64 |
 //! | --- | --- |

@@ -21,7 +21,8 @@ fn function(name: &str, nodes: Vec<NodeProto>) -> FunctionProto {
     }
 }
 
-/// Functions `f0`, .. of which each calls the one before it twice; `leaf` are the nodes of the first one.
+/// Functions `f0`, .. of which each calls the one before it twice; `leaf` are the nodes of the
+/// first one.
 fn binary(levels: usize, leaf: Vec<NodeProto>) -> ModelProto {
     let twice = |level: usize| {
         let callee = format!("f{}", level - 1);

@@ -1,4 +1,5 @@
-//! Products of bytes with known weights, whose operands the import moves, against sums that are written out.
+//! Products of bytes with known weights, whose operands the import moves, against sums that are
+//! written out.
 
 use super::*;
 

@@ -1,7 +1,8 @@
-//! `GRU`: update gate `z`, reset gate `r`, and a candidate `n` for the next state, `(1 - z) n + z h`.
+//! `GRU`: update gate `z`, reset gate `r`, and a candidate `n` for the next state, `(1 - z) n + z
+//! h`.
 //!
-//! With `linear_before_reset` the reset gate scales what the state gives to the candidate, otherwise the state
-//! itself, which makes two products of each step.
+//! With `linear_before_reset` the reset gate scales what the state gives to the candidate,
+//! otherwise the state itself, which makes two products of each step.
 
 use ansc_graph::ops::recurrent::Cell as Gates;
 use ansc_graph::{Expr, ValueId};

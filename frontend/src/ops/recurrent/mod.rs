@@ -1,13 +1,14 @@
-//! `LSTM`, `GRU` and `RNN`: for each direction one matrix product of all inputs with their weights, and then a loop
-//! that adds to each step what comes from the step before.
+//! `LSTM`, `GRU` and `RNN`: for each direction one matrix product of all inputs with their weights,
+//! and then a loop that adds to each step what comes from the step before.
 //!
 //! ```text
 //! g = reshape(x, [t * b, i]) @ w' + bias
 //! loop over t: h = cell(g[t], h @ r', h);  y[t] = h
 //! ```
 //!
-//! Loops of a few steps are unrolled by a pass later. One file per kind of cell. `DynamicQuantizeLSTM` differs
-//! in its products alone: their left operands are quantised by what they are.
+//! Loops of a few steps are unrolled by a pass later. One file per kind of cell.
+//! `DynamicQuantizeLSTM` differs in its products alone: their left operands are quantised by what
+//! they are.
 
 mod activation;
 mod gru;
@@ -92,7 +93,8 @@ fn import<C: Cell>(
     Ok(outputs)
 }
 
-/// The hidden states of all steps, `[steps, batch, hidden]`, and the last states, `[batch, hidden]`.
+/// The hidden states of all steps, `[steps, batch, hidden]`, and the last states, `[batch,
+/// hidden]`.
 fn steps<C: Cell>(
     ctx: &mut NodeCtx<'_>,
     cell: &C,

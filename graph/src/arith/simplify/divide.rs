@@ -121,7 +121,8 @@ impl Context<'_> {
     }
 }
 
-/// `(x // a) // c` is `x // (a * c)`, and `(x % a) // c` is `(x // c) % (a / c)` where `c` divides `a`.
+/// `(x // a) // c` is `x // (a * c)`, and `(x % a) // c` is `(x // c) % (a / c)` where `c` divides
+/// `a`.
 fn nested_quotient(form: &Linear, c: i64) -> Option<Expr> {
     let Expr::Binary(op, x, a) = form.as_term()? else { return None };
     let a = a.as_const()?.as_i64();

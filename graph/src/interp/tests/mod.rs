@@ -40,7 +40,8 @@ fn matmul_of_many_shapes() {
     }
 }
 
-/// The four products written out, at all pairs of bytes that are extreme in some way, and where sums of them wrap.
+/// The four products written out, at all pairs of bytes that are extreme in some way, and where
+/// sums of them wrap.
 #[test]
 fn products_of_four_bytes() {
     let bytes = [0u8, 1, 2, 127, 128, 129, 254, 255];

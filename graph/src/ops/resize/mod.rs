@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Which elements and weights belong to an output element is known when compiling. Where they
-//! follow a simple rule, the index is an expression; otherwise it is read from a table, which becomes an
-//! operand.
+//! follow a simple rule, the index is an expression; otherwise it is read from a table, which
+//! becomes an operand.
 
 mod sampling;
 mod table;

@@ -1,5 +1,6 @@
-//! A driver without a GPU: device memory is the host's, kernels are closures, streams run at once, and a
-//! graph is a list of what was noted. It refuses what the real one refuses, and writes down what it is asked.
+//! A driver without a GPU: device memory is the host's, kernels are closures, streams run at once,
+//! and a graph is a list of what was noted. It refuses what the real one refuses, and writes down
+//! what it is asked.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,8 +1,9 @@
-//! The best k of lanes whose elements pass by once. Those that may be among them are kept, and others must be better than
-//! a limit. Most elements of a long lane are not, which is one comparison for many of them.
+//! The best k of lanes whose elements pass by once. Those that may be among them are kept, and
+//! others must be better than a limit. Most elements of a long lane are not, which is one
+//! comparison for many of them.
 //!
-//! A few are kept in order, best first. Of more of them, up to twice as many as wanted are kept in any order. Then the best
-//! half stays, and the worst of it is the limit.
+//! A few are kept in order, best first. Of more of them, up to twice as many as wanted are kept in
+//! any order. Then the best half stays, and the worst of it is the limit.
 //!
 //! ```text
 //! k = 2, smallest first: 5 3 9 1 | kept 3 1, limit 3 | 7 2 4 0 | kept 3 1 2 0 -> 0 1
@@ -123,8 +124,8 @@ impl<K: Key, const N: usize> Candidates<K, N> {
         }
     }
 
-    /// Leaves the best `k` of a lane that has no room. Later elements with the key of the last of them are worse. If all
-    /// of a lane is wanted, it has room for all.
+    /// Leaves the best `k` of a lane that has no room. Later elements with the key of the last of
+    /// them are worse. If all of a lane is wanted, it has room for all.
     #[cold]
     fn thin(&mut self, lane: usize) {
         let kept = &mut self.kept[lane * self.room..][..self.room];

@@ -11,7 +11,8 @@ use super::Results;
 use super::key::Keyed;
 use crate::host::view::AxisView;
 
-/// Lanes of a block, or elements of one lane. Loops over fewer are written out before the compiler looks for vectors.
+/// Lanes of a block, or elements of one lane. Loops over fewer are written out before the compiler
+/// looks for vectors.
 pub(super) const WIDE: usize = 32;
 
 /// What lanes are read from, and how many elements of each are wanted.

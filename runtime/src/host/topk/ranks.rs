@@ -1,5 +1,5 @@
-//! The best few of many lanes at once: a list for each rank, and each row of elements is put into its place in all
-//! lanes without a branch.
+//! The best few of many lanes at once: a list for each rank, and each row of elements is put into
+//! its place in all lanes without a branch.
 //!
 //! ```text
 //! k = 2, smallest first     lane 0  lane 1            lane 0  lane 1
@@ -13,7 +13,8 @@ use super::lanes::{Block, Source, WIDE};
 
 const MOST: usize = 8;
 
-/// In lanes that are longer, times k, most elements have no rank, and looking only for those that have one is faster.
+/// In lanes that are longer, times k, most elements have no rank, and looking only for those that
+/// have one is faster.
 const LONGEST: usize = 24;
 
 /// Indices of elements, as wide as most keys.
@@ -47,7 +48,8 @@ pub(super) fn run<T: Keyed>(source: &Source<'_, T>, index: usize, results: &Resu
 }
 
 impl<K: Copy + Ord> Ranks<K> {
-    /// Puts a row with index `i` into ranks up to `last`. Equal keys that are there have lower indices.
+    /// Puts a row with index `i` into ranks up to `last`. Equal keys that are there have lower
+    /// indices.
     #[inline(always)]
     fn add(&mut self, last: usize, i: Index, row: &[K; WIDE]) {
         for rank in (1..=last).rev() {

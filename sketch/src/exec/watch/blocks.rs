@@ -1,7 +1,8 @@
 //! Which thread blocks of a launch are run.
 //!
-//! An axis of the grid often stands for several axes of the result: `b // 12 % 4`. Its places of interest are its ends and
-//! those of each such digit; all the others look like one of them or like one between.
+//! An axis of the grid often stands for several axes of the result: `b // 12 % 4`. Its places of
+//! interest are its ends and those of each such digit; all the others look like one of them or like
+//! one between.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,8 @@ use crate::gpu::{Axis, Kernel};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Blocks {
     All,
-    /// The corners of the grid, the ends of what an axis is made of, and some between; all of a small grid.
+    /// The corners of the grid, the ends of what an axis is made of, and some between; all of a
+    /// small grid.
     Sampled,
 }
 

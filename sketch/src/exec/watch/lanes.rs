@@ -1,7 +1,7 @@
 //! Integers that the threads of a block have, all threads at once.
 //!
-//! A [`Value`] is the same for all threads or has a lane for each; truth is 1. A [`Node`] is an expression whose parts over
-//! threads and constants alone are evaluated already.
+//! A [`Value`] is the same for all threads or has a lane for each; truth is 1. A [`Node`] is an
+//! expression whose parts over threads and constants alone are evaluated already.
 
 use ansc_graph::{BinOp, Expr, UnOp, VarId};
 use ansc_runtime::DType;

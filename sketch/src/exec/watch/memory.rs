@@ -1,4 +1,5 @@
-//! The buffers that a thread block sees: which elements hold something, and who touched them since the last barrier.
+//! The buffers that a thread block sees: which elements hold something, and who touched them since
+//! the last barrier.
 
 use ansc_graph::BufId;
 
@@ -28,8 +29,8 @@ enum Buffer {
     },
 }
 
-/// In one word, so that memory of which little is touched costs little: the phase, the first thread that touched the
-/// element, whether others did, whether it was written.
+/// In one word, so that memory of which little is touched costs little: the phase, the first thread
+/// that touched the element, whether others did, whether it was written.
 type Touched = u64;
 
 const BY_OTHERS: Touched = 2;
@@ -43,7 +44,8 @@ pub(super) enum Fault {
 }
 
 impl Memory {
-    /// Of a kernel that uses the buffers for which `used` holds. `None` if there is not enough of it.
+    /// Of a kernel that uses the buffers for which `used` holds. `None` if there is not enough of
+    /// it.
     pub(super) fn new(
         program: &Program,
         threads: usize,

@@ -1,15 +1,17 @@
 //! Runs some thread blocks of each kernel and watches what their threads touch.
 //!
-//! In: a lowered [`GpuProgram`]. That no two thread blocks get in each other's way was shown when it was lowered, so that a
-//! few of them tell of all: the corners of the grid, where guarded tails are, and some between ([`Blocks`]). Checked for
-//! every access of every thread that runs: indices in bounds, iterators in their ranges, nothing read from shared or local
-//! memory that nothing wrote, and between two barriers no element that two threads touch and one writes.
-//! Global memory counts as written, with zeros; whether results are complete is for [`run`](super::run()) to say.
+//! In: a lowered [`GpuProgram`]. That no two thread blocks get in each other's way was shown when
+//! it was lowered, so that a few of them tell of all: the corners of the grid, where guarded tails
+//! are, and some between ([`Blocks`]). Checked for every access of every thread that runs: indices
+//! in bounds, iterators in their ranges, nothing read from shared or local memory that nothing
+//! wrote, and between two barriers no element that two threads touch and one writes. Global memory
+//! counts as written, with zeros; whether results are complete is for [`run`](super::run()) to say.
 //!
-//! Where indices and guards follow from loops and threads alone, nothing is computed: all threads of a block go through a
-//! statement together (`team`), and each access over those loops only that it depends on (`plan`). Of a branch that
-//! depends on data, both sides are taken. Kernels whose indices depend on data, or which such a branch leads out of
-//! bounds, are run on zeros, thread by thread.
+//! Where indices and guards follow from loops and threads alone, nothing is computed: all threads
+//! of a block go through a statement together (`team`), and each access over those loops only that
+//! it depends on (`plan`). Of a branch that depends on data, both sides are taken. Kernels whose
+//! indices depend on data, or which such a branch leads out of bounds, are run on zeros, thread by
+//! thread.
 //!
 //! ```text
 //! for k in 0..64 { for j in 0..8 { c[j] += a[k, tx] * b[k, j] } }       a: 64 steps, b: 512, c: 8, each for all of tx

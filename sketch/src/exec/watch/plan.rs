@@ -1,8 +1,8 @@
 //! What the threads of a kernel touch, without what they compute.
 //!
-//! A block under loops that hold nothing else becomes its accesses, each under the loops that its indices and guards
-//! depend on, first reads, then writes. That is sound where a block reads of what it writes only the element that it writes;
-//! other blocks keep all of their loops.
+//! A block under loops that hold nothing else becomes its accesses, each under the loops that its
+//! indices and guards depend on, first reads, then writes. That is sound where a block reads of
+//! what it writes only the element that it writes; other blocks keep all of their loops.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,8 @@ pub(super) enum Code {
     },
 }
 
-/// Something that a block does in every iteration of `loops` in which all of the conditions are as they should be.
+/// Something that a block does in every iteration of `loops` in which all of the conditions are as
+/// they should be.
 pub(super) struct Touch {
     pub(super) loops: Vec<(VarId, usize)>,
     pub(super) conditions: Vec<(Node, bool)>,
@@ -57,8 +58,8 @@ pub(super) fn plan(program: &Program, kernel: &Kernel) -> Option<Plan> {
     Some(Plan { threads: planner.threads, body, guesses })
 }
 
-/// The loop in whose iterations a buffer of a thread or of its block begins anew. Shared ones do so where all
-/// threads go round together.
+/// The loop in whose iterations a buffer of a thread or of its block begins anew. Shared ones do so
+/// where all threads go round together.
 fn homes(program: &Program, kernel: &Kernel) -> BTreeMap<BufId, VarId> {
     let mut common: BTreeMap<BufId, Vec<VarId>> = BTreeMap::new();
     each_nest(&kernel.body, &mut vec![], &mut |steps, loops, block| {

@@ -4,13 +4,15 @@
 //!
 //! 1. `inline`: what is no reduction and no result is computed where it is read;
 //! 2. `cross_thread`: a reduction with few results is shared by the threads of a block;
-//! 3. `cache_write`: a stage with data reuse and no stage to be fused with writes to registers first;
-//! 4. `tiling`: tiles `SSSRRSRS`, of which the first three levels are thread blocks, virtual threads and threads; the
-//!    elementwise consumer is computed by the thread, and operands are read through shared memory (`cache_read`);
+//! 3. `cache_write`: a stage with data reuse and no stage to be fused with writes to registers
+//!    first;
+//! 4. `tiling`: tiles `SSSRRSRS`, of which the first three levels are thread blocks, virtual
+//!    threads and threads; the elementwise consumer is computed by the thread, and operands are
+//!    read through shared memory (`cache_read`);
 //! 5. `skip`.
 //!
-//! Loops are bound by the trace where a rule says so; what is left, and the threads that copy to shared memory
-//! together, is bound by the [postprocessor](crate::postprocess).
+//! Loops are bound by the trace where a rule says so; what is left, and the threads that copy to
+//! shared memory together, is bound by the [postprocessor](crate::postprocess).
 
 mod cache_read;
 mod cache_write;

@@ -1,5 +1,5 @@
-//! A stage with data reuse is tiled over thread blocks, virtual threads and threads; the consumer is computed under
-//! the thread.
+//! A stage with data reuse is tiled over thread blocks, virtual threads and threads; the consumer
+//! is computed under the thread.
 //!
 //! ```text
 //! for i, j, k { mm }   for i, j { relu }

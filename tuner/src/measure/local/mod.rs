@@ -1,18 +1,19 @@
-//! Measuring on this machine: candidates are built side by side and run one after another, each in a worker
-//! process that it may take down with it.
+//! Measuring on this machine: candidates are built side by side and run one after another, each in
+//! a worker process that it may take down with it.
 //!
-//! - Where there are more cores than a candidate uses, building goes on while others are timed; else all are
-//!   built first, so that nothing disturbs the timing.
-//! - A candidate that becomes the best of its task is timed again, and compared with the subgraph computed
-//!   by definition; what differs is no candidate.
-//! - A subgraph of very many operations is not interpreted as a whole: the reference is what the kernel of the
-//!   untuned schedule computes, after elements of its results were compared with the definition. A
-//!   candidate that differs from the untuned schedule anywhere is refused; to pass, both would
-//!   have to be wrong in the same places, by the same amounts, and nowhere where was looked.
-//! - In a large network constants come from memory in every run, and not from the caches in which the run before left
-//!   them: they can be taken out of there before each run.
-//! - Times are relative to a fixed one: the first candidate of a task is run in turns with every other one, and what
-//!   it became slower or faster is taken out of the other's times.
+//! - Where there are more cores than a candidate uses, building goes on while others are timed;
+//!   else all are built first, so that nothing disturbs the timing.
+//! - A candidate that becomes the best of its task is timed again, and compared with the subgraph
+//!   computed by definition; what differs is no candidate.
+//! - A subgraph of very many operations is not interpreted as a whole: the reference is what the
+//!   kernel of the untuned schedule computes, after elements of its results were compared with the
+//!   definition. A candidate that differs from the untuned schedule anywhere is refused; to pass,
+//!   both would have to be wrong in the same places, by the same amounts, and nowhere where was
+//!   looked.
+//! - In a large network constants come from memory in every run, and not from the caches in which
+//!   the run before left them: they can be taken out of there before each run.
+//! - Times are relative to a fixed one: the first candidate of a task is run in turns with every
+//!   other one, and what it became slower or faster is taken out of the other's times.
 
 mod build;
 mod kept;
@@ -154,7 +155,8 @@ impl Known {
 }
 
 impl LocalMeasurer {
-    /// From here on, writing to a process that is gone is an error of this process, and not its end.
+    /// From here on, writing to a process that is gone is an error of this process, and not its
+    /// end.
     pub fn new(options: LocalOptions) -> Result<LocalMeasurer, MeasureError> {
         super::process::ignore_broken_pipes();
         let worker = || Worker::new(options.worker.clone());

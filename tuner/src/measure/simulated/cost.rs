@@ -102,7 +102,8 @@ fn sums(machine: &Simulated, nest: &Nest<'_>) -> f64 {
     (elements / lanes(machine, nest)).clamp(1.0, LATENCY * PER_CYCLE)
 }
 
-/// Loads and stores of registers. An access that a written-out loop does not move stays in its register.
+/// Loads and stores of registers. An access that a written-out loop does not move stays in its
+/// register.
 fn register_traffic(machine: &Simulated, nest: &Nest<'_>) -> f64 {
     let inner = written_out_from(nest);
     let needed: f64 = nest.accesses.iter().map(|a| in_registers(machine, nest, a, inner)).sum();
@@ -144,8 +145,8 @@ fn turns(nest: &Nest<'_>) -> f64 {
     counted.map(|(depth, _)| nest.turns(depth + 1) * TURN).sum()
 }
 
-/// Cycles to fetch what does not stay in a cache: of the outermost loops whose data fit, all that they touch
-/// comes in each time they run, less what loops just outside do not move.
+/// Cycles to fetch what does not stay in a cache: of the outermost loops whose data fit, all that
+/// they touch comes in each time they run, less what loops just outside do not move.
 fn cache_traffic(cache: &Cache, nest: &Nest<'_>) -> f64 {
     let footprint = |depth: usize| nest.accesses.iter().map(|a| nest.bytes(a, depth)).sum::<f64>();
     let fits = (0..=nest.loops.len()).find(|&depth| footprint(depth) <= cache.bytes);

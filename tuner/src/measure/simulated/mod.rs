@@ -1,9 +1,10 @@
 //! A machine that is only computed: what tests of searches measure on.
 //!
-//! **A simulation, not a prediction.** The time of a program is a fixed function of its loops, which rewards what real
-//! machines reward: full vectors along contiguous axes, independent sums in flight, tiles that fit the
-//! registers and each cache, few turns of loops, work for every core. It knows nothing of instructions, and its
-//! numbers mean nothing on real hardware; but it is quick, has no noise unless asked for, and is the same everywhere.
+//! **A simulation, not a prediction.** The time of a program is a fixed function of its loops,
+//! which rewards what real machines reward: full vectors along contiguous axes, independent sums in
+//! flight, tiles that fit the registers and each cache, few turns of loops, work for every core. It
+//! knows nothing of instructions, and its numbers mean nothing on real hardware; but it is quick,
+//! has no noise unless asked for, and is the same everywhere.
 //!
 //! ```text
 //! program -> for each block: cycles of arithmetic, of turns of loops, of traffic at each cache -> seconds

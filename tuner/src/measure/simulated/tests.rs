@@ -9,7 +9,8 @@ fn seconds(machine: &Simulated, program: &Program) -> f64 {
     machine.outcome(program).seconds().unwrap()
 }
 
-/// Loops over one statement on matrices of 1024 by 1024 and a vector; `loops` are as in `i 1024 parallel, j 1024`.
+/// Loops over one statement on matrices of 1024 by 1024 and a vector; `loops` are as in `i 1024
+/// parallel, j 1024`.
 fn program(loops: &str, statement: &str) -> Program {
     let mut text = String::from(
         "program k\nx: f32[1024, 1024] input\nz: f32[1024, 1024] input\ny: f32[1024, 1024] output\n\
@@ -96,7 +97,8 @@ fn schedules_differ_and_some_do_not_build() {
     // Most schedules are bad, few are good.
     let median = times[times.len() / 2];
     assert!(median > 2.0 * times[0] && times[times.len() - 1] > 2.0 * median, "{times:?}");
-    // Nothing is faster than the machine: 2 * 512^3 operations, 2 cores with 2 * 8 multiply-adds a cycle.
+    // Nothing is faster than the machine: 2 * 512^3 operations, 2 cores with 2 * 8 multiply-adds a
+    // cycle.
     assert!(times[0] > 2.0 * 512f64.powi(3) / (2.0 * 2.0 * 8.0 * 2.0 * 3e9), "{}", times[0]);
 }
 

@@ -7,7 +7,8 @@ use super::super::table::Row;
 
 pub(super) const MOST: usize = 64;
 
-/// The rows of a training set, number by number. Numbers that are the same in all rows are left out.
+/// The rows of a training set, number by number. Numbers that are the same in all rows are left
+/// out.
 pub(super) struct Bins {
     pub(super) columns: Vec<Column>,
     pub(super) rows: usize,
@@ -16,7 +17,8 @@ pub(super) struct Bins {
 pub(super) struct Column {
     /// The place of the number in a row.
     pub(super) feature: usize,
-    /// Increasing: bin `b` holds what is more than `thresholds[b - 1]` and not more than `thresholds[b]`.
+    /// Increasing: bin `b` holds what is more than `thresholds[b - 1]` and not more than
+    /// `thresholds[b]`.
     pub(super) thresholds: Vec<f32>,
     /// The bin of each row.
     pub(super) bins: Vec<u8>,

@@ -1,7 +1,7 @@
 //! Growing one tree: at each node the split of the most gain, found in histograms of gradients.
 //!
-//! Only the histogram of the smaller child is summed up; that of the larger one is what is left of the
-//! parent's.
+//! Only the histogram of the smaller child is summed up; that of the larger one is what is left of
+//! the parent's.
 
 use std::ops::{AddAssign, SubAssign};
 
@@ -182,8 +182,8 @@ fn parts_mut<'h, 'c>(
     parts
 }
 
-/// Moves the rows for which `f` holds to the front, keeps the order among them and among the others, and
-/// returns how many they are.
+/// Moves the rows for which `f` holds to the front, keeps the order among them and among the
+/// others, and returns how many they are.
 fn partition(rows: &mut [u32], f: impl Fn(u32) -> bool) -> usize {
     let mut others = vec![];
     let mut kept = 0;

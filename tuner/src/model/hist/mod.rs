@@ -1,11 +1,12 @@
 //! Gradient-boosted trees over histograms of at most 64 bins per number.
 //!
-//! A tree scores a row; a program's score is the sum over its rows and all trees. Each round fits one tree to
-//! the gradient of `y * (score - y)^2`, which all rows of a program share: `(score - y) * y`, with curvature
-//! `y`. Where a program has so many rows that their steps would add up to more than one, the curvature is larger.
+//! A tree scores a row; a program's score is the sum over its rows and all trees. Each round fits
+//! one tree to the gradient of `y * (score - y)^2`, which all rows of a program share: `(score - y)
+//! * y`, with curvature `y`. Where a program has so many rows that their steps would add up to more
+//! than one, the curvature is larger.
 //!
-//! The same samples give the same model, bit by bit, on any number of threads: threads share out numbers
-//! (features), never a sum. A model is saved as JSON; what is loaded is checked.
+//! The same samples give the same model, bit by bit, on any number of threads: threads share out
+//! numbers (features), never a sum. A model is saved as JSON; what is loaded is checked.
 
 mod bins;
 mod file;
@@ -42,7 +43,8 @@ pub struct Config {
     pub gamma: f64,
 }
 
-/// Shallower trees in smaller steps than Ansor's (depth 10, 0.2, gain 1e-3): they rank unseen programs better.
+/// Shallower trees in smaller steps than Ansor's (depth 10, 0.2, gain 1e-3): they rank unseen
+/// programs better.
 impl Default for Config {
     fn default() -> Config {
         Config { rounds: 200, patience: 20, max_depth: 6, eta: 0.1, lambda: 1.0, gamma: 1e-5 }

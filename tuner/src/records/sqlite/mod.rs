@@ -1,9 +1,9 @@
 //! Records in a SQLite file.
 //!
-//! One row for each measurement, task, model and machine. A commit is synchronised with the disk (`synchronous=FULL`
-//! on a write-ahead log): what [`Records::add`] acknowledged survives `kill -9` and loss of power. That costs
-//! a few milliseconds for each round of measurements, which takes seconds. Several processes may write at
-//! once: each waits for its turn.
+//! One row for each measurement, task, model and machine. A commit is synchronised with the disk
+//! (`synchronous=FULL` on a write-ahead log): what [`Records::add`] acknowledged survives `kill -9`
+//! and loss of power. That costs a few milliseconds for each round of measurements, which takes
+//! seconds. Several processes may write at once: each waits for its turn.
 //!
 //! ```text
 //! FILE      tables `tasks`, `models`, `machines`, `records` and `places`

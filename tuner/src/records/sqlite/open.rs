@@ -114,8 +114,8 @@ fn create(connection: &mut Connection, path: &str) -> Result<(), RecordsError> {
     transaction.commit().map_err(failed)
 }
 
-/// A log beside the file, so that readers and a writer do not wait for each other. The switch to it does not
-/// wait for other processes by itself.
+/// A log beside the file, so that readers and a writer do not wait for each other. The switch to it
+/// does not wait for other processes by itself.
 fn settle_journal(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     let start = Instant::now();

@@ -6,9 +6,8 @@ use super::{Result, Sqlite};
 use crate::records::{Key, Record, Records, choose, fastest, untuned_program};
 
 impl Sqlite {
-    /// Keeps, of every key, the measurements of the `keep` fastest programs, of the chosen one and of the schedule that
-    /// nobody tuned.
-    /// How many records went. The file becomes smaller by them.
+    /// Keeps, of every key, the measurements of the `keep` fastest programs, of the chosen one and
+    /// of the schedule that nobody tuned. How many records went. The file becomes smaller by them.
     pub fn prune(&mut self, keep: usize) -> Result<usize> {
         let mut doomed: Vec<i64> = vec![];
         for key in self.keys()? {

@@ -1,14 +1,16 @@
 //! The tables of a file of records, and that a file has these and nothing else.
 //!
-//! Views and triggers are programs: one that somebody put into a file could run for ever when it is read, or lose
-//! what is written. So a file whose tables are not to the letter ours is refused before a row of it is read.
+//! Views and triggers are programs: one that somebody put into a file could run for ever when it is
+//! read, or lose what is written. So a file whose tables are not to the letter ours is refused
+//! before a row of it is read.
 
 use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-/// `seconds` is the median, or nothing where the candidate failed; `program` and `digest` are digits.
+/// `seconds` is the median, or nothing where the candidate failed; `program` and `digest` are
+/// digits.
 pub(super) const TABLES: &str = "
 CREATE TABLE tasks (
   key TEXT PRIMARY KEY,
@@ -63,7 +65,8 @@ type Name = (String, String);
 /// Everything in a database by its kind and name: whose it is, and the text that made it.
 type Schema = BTreeMap<Name, (String, Option<String>)>;
 
-/// Nothing that a file says about itself is executed while it is looked at, and what is damaged is found early.
+/// Nothing that a file says about itself is executed while it is looked at, and what is damaged is
+/// found early.
 pub(super) fn distrust(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;

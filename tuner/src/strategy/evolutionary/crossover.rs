@@ -1,14 +1,13 @@
-//! Node-based crossover: for each node of the subgraph the decisions of the parent whose node the cost model
-//! scores higher.
+//! Node-based crossover: for each node of the subgraph the decisions of the parent whose node the
+//! cost model scores higher.
 //!
 //! ```text
 //! scores of a: mm 0.2, softmax 0.6    of b: mm 0.5, softmax 0.1    child: mm as in b, softmax as in a
 //! ```
 //!
-//! A node is a stage of the subgraph; its score is the sum over the buffers that were made of it. Parents are of one
-//! sketch. What does not replay with these decisions is no child. A model that reads traces scores
-//! no buffers: then each
-//! node is that of either parent, at random.
+//! A node is a stage of the subgraph; its score is the sum over the buffers that were made of it.
+//! Parents are of one sketch. What does not replay with these decisions is no child. A model that
+//! reads traces scores no buffers: then each node is that of either parent, at random.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,8 +19,8 @@ use super::point::Point;
 use crate::candidate::Candidate;
 use crate::model::{CostModel, Needs, View};
 
-/// None if the parents are not of one sketch, differ in no node, or the one is better in all of them: then the
-/// child would be a copy.
+/// None if the parents are not of one sketch, differ in no node, or the one is better in all of
+/// them: then the child would be a copy.
 pub(super) fn cross(
     task: &Arc<Task>,
     a: &Point,
@@ -108,7 +107,8 @@ mod tests {
     use crate::model::Sample;
     use crate::testing::task;
 
-    /// Likes the rows with many operations to be deep in loops, whatever they compute: deterministic.
+    /// Likes the rows with many operations to be deep in loops, whatever they compute:
+    /// deterministic.
     struct Depth;
 
     impl CostModel for Depth {

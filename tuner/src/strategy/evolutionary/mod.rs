@@ -1,9 +1,9 @@
 //! Evolution guided by a cost model, as Ansor and MetaSchedule search.
 //!
-//! A round: a population of random samples and of the best measured programs goes through a few generations.
-//! In each, all are scored; parents are drawn in proportion to their scores and, mostly, one of their
-//! decisions is changed (`mutation`) or those of two are mixed (`crossover`). The best ever seen are measured, and
-//! a few random ones among them.
+//! A round: a population of random samples and of the best measured programs goes through a few
+//! generations. In each, all are scored; parents are drawn in proportion to their scores and,
+//! mostly, one of their decisions is changed (`mutation`) or those of two are mixed (`crossover`).
+//! The best ever seen are measured, and a few random ones among them.
 //!
 //! A model that reads traces ([`Needs::Trace`]) is asked about traces whose programs were never
 //! made: sampling and
@@ -11,12 +11,13 @@
 //! passed over for
 //! the next best.
 //!
-//! Replays are valid by construction: a trace that a changed decision makes invalid is dropped and another
-//! parent drawn.
+//! Replays are valid by construction: a trace that a changed decision makes invalid is dropped and
+//! another parent drawn.
 //!
-//! By default every child takes its place in the next generation, as in both implementations. With a
-//! temperature it must earn it, as MetaSchedule's paper describes: one that scores less than its parent
-//! replaces it with probability `exp(difference / temperature)`, which falls with the generations.
+//! By default every child takes its place in the next generation, as in both implementations. With
+//! a temperature it must earn it, as MetaSchedule's paper describes: one that scores less than its
+//! parent replaces it with probability `exp(difference / temperature)`, which falls with the
+//! generations.
 
 mod crossover;
 mod mutation;
@@ -81,7 +82,8 @@ impl Default for EvolutionOptions {
 }
 
 impl EvolutionOptions {
-    /// Scores are shares of the best throughput: at first a child may be a tenth slower in one case of three.
+    /// Scores are shares of the best throughput: at first a child may be a tenth slower in one case
+    /// of three.
     pub fn annealed() -> EvolutionOptions {
         EvolutionOptions { temperature: Some(0.1), ..EvolutionOptions::default() }
     }
@@ -119,7 +121,8 @@ pub struct Evolutionary {
 struct Crossovers {
     tried: AtomicUsize,
     made: AtomicUsize,
-    /// Those that never succeed are not tried any more. Decided between generations, so that threads do not matter.
+    /// Those that never succeed are not tried any more. Decided between generations, so that
+    /// threads do not matter.
     useless: bool,
 }
 

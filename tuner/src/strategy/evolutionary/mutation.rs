@@ -1,7 +1,8 @@
 //! One decision of a trace is changed.
 //!
-//! Which kind of decision is drawn by weight, those that the trace does not have left out; then one of that
-//! kind, each as likely as the others. How a decision changes is [`Trace::mutated`]'s affair.
+//! Which kind of decision is drawn by weight, those that the trace does not have left out; then one
+//! of that kind, each as likely as the others. How a decision changes is [`Trace::mutated`]'s
+//! affair.
 
 use ansc_sketch::Trace;
 use ansc_sketch::postprocess::{PARALLEL, UNROLL};

@@ -1,4 +1,5 @@
-//! A candidate less its program, of which a population would fill much memory: those that are proposed get theirs back.
+//! A candidate less its program, of which a population would fill much memory: those that are
+//! proposed get theirs back.
 //!
 //! A model that reads traces never asks for the program, and then none is made before a point is
 //! proposed.

@@ -1,8 +1,8 @@
 //! Points of a round that need not be made again.
 //!
-//! Children of the same parents often have the same decisions, and what they make is looked up. Decisions that do not
-//! depend on the program, as lengths of vectors, are drawn beforehand, so that they can be
-//! looked up, too.
+//! Children of the same parents often have the same decisions, and what they make is looked up.
+//! Decisions that do not depend on the program, as lengths of vectors, are drawn beforehand, so
+//! that they can be looked up, too.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,7 +49,8 @@ impl Replays {
             return known;
         }
         let point = Arc::new(Point::of(&Candidate::of(task, trace, random)?, self.needs));
-        // Else a decision did not fit and was drawn again: another time it may become something else.
+        // Else a decision did not fit and was drawn again: another time it may become something
+        // else.
         if point.trace == *trace {
             self.lock().insert(key, point.clone());
         }

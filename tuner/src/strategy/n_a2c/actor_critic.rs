@@ -1,12 +1,14 @@
-//! Two networks with one body: the actor says how likely each action should be, the critic how good a state is.
+//! Two networks with one body: the actor says how likely each action should be, the critic how good
+//! a state is.
 //!
 //! ```text
 //! state -> 128 (relu) -> actor: one number for each action, a softmax over those that are possible
 //!                     -> critic: the value of the state
 //! ```
 //!
-//! The loss of a transition with reward `r` from `s` to `s'` by action `a`, where `A = r + discount V(s') - V(s)`
-//! counts as a constant in the first term: `-ln pi(a | s) A + A^2 / 2 - entropy * H(pi)`.
+//! The loss of a transition with reward `r` from `s` to `s'` by action `a`, where `A = r + discount
+//! V(s') - V(s)` counts as a constant in the first term: `-ln pi(a | s) A + A^2 / 2 - entropy *
+//! H(pi)`.
 
 use rand::rngs::StdRng;
 

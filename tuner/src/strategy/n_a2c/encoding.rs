@@ -50,8 +50,8 @@ impl Encoding {
         self.actions.len()
     }
 
-    /// What may be done with a trace. A tile that covers more than it did at first may have factors that no
-    /// action is known for.
+    /// What may be done with a trace. A tile that covers more than it did at first may have factors
+    /// that no action is known for.
     pub(super) fn ways(&self, trace: &Trace) -> Vec<Way> {
         let known = |next: Move| {
             let action = action(trace, &next)?;
@@ -98,7 +98,8 @@ fn action(trace: &Trace, (step, next): &Move) -> Option<Action> {
     }
 }
 
-/// The decisions as numbers around 0: a length by its logarithm as a share of the tile's, a choice by its place.
+/// The decisions as numbers around 0: a length by its logarithm as a share of the tile's, a choice
+/// by its place.
 pub(super) fn state(trace: &Trace) -> Vec<f32> {
     let mut numbers = vec![];
     for step in trace.choices() {

@@ -1,11 +1,13 @@
 //! N-A2C: an actor and a critic learn which steps through the space lead to fast programs.
 //!
-//! An episode starts from the best program that is known, at first from one that is not tiled, and takes a few
-//! steps to neighbours: mostly those that the actor proposes, sometimes random ones. What it comes by and was
-//! not measured yet is measured. Every step to a measured program is kept in a memory of fixed size, from which
-//! both networks learn. Episodes become shorter as the search goes on.
+//! An episode starts from the best program that is known, at first from one that is not tiled, and
+//! takes a few steps to neighbours: mostly those that the actor proposes, sometimes random ones.
+//! What it comes by and was not measured yet is measured. Every step to a measured program is kept
+//! in a memory of fixed size, from which both networks learn. Episodes become shorter as the search
+//! goes on.
 //!
-//! Each sketch has its own networks and its own best program; an episode takes the sketch of a fast one more often.
+//! Each sketch has its own networks and its own best program; an episode takes the sketch of a fast
+//! one more often.
 
 mod actor_critic;
 mod encoding;
@@ -235,7 +237,8 @@ impl Arm {
     }
 }
 
-/// How often an episode takes each sketch. One of which nothing is known counts like the mean of the others.
+/// How often an episode takes each sketch. One of which nothing is known counts like the mean of
+/// the others.
 fn chances(bases: &[(Candidate, f64)]) -> Vec<f32> {
     let total: f64 = bases.iter().map(|(_, throughput)| throughput).sum();
     let known = bases.iter().filter(|(_, throughput)| *throughput > 0.0).count().max(1);

@@ -1,11 +1,13 @@
-//! A recurrent network that answers questions one after the other, and learns from how good the answers were.
+//! A recurrent network that answers questions one after the other, and learns from how good the
+//! answers were.
 //!
 //! ```text
 //! last answer, question -> LSTM -> the question's own layer -> a softmax over the possible answers
 //! ```
 //!
-//! The loss of a sequence of answers with advantage `A`: the sum over the answers of `-ln pi(answer) A -
-//! entropy * H(pi)`. Layers of questions are made when they are asked first, and give every answer the same chance.
+//! The loss of a sequence of answers with advantage `A`: the sum over the answers of `-ln
+//! pi(answer) A - entropy * H(pi)`. Layers of questions are made when they are asked first, and
+//! give every answer the same chance.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
-//! A recurrent network makes the decisions of a trace one after the other, and is rewarded for fast programs.
+//! A recurrent network makes the decisions of a trace one after the other, and is rewarded for fast
+//! programs.
 //!
-//! It is the search that neural architecture search began with, and the baseline of the papers on G-BFS and
-//! N-A2C: the network answers each decision knowing all before it, and after each round of
-//! measurements its answers are made more likely where programs were faster than the mean, and less where they
-//! were slower (REINFORCE). Which sketch it is is the first of its answers.
+//! It is the search that neural architecture search began with, and the baseline of the papers on
+//! G-BFS and N-A2C: the network answers each decision knowing all before it, and after each round
+//! of measurements its answers are made more likely where programs were faster than the mean, and
+//! less where they were slower (REINFORCE). Which sketch it is is the first of its answers.
 
 mod controller;
 mod questions;
