@@ -7,8 +7,8 @@ use ansc_runtime::{DType, Tensor};
 use half::{bf16, f16};
 
 /// A constant of an element type. Equality and hashing are by type and bits, so that `NaN == NaN`
-/// and `0.0 != -0.0`: two equal scalars are interchangeable in code.
-/// Ordering is by type and bits too: some order, not that of the values.
+/// and `0.0 != -0.0`: two equal scalars are interchangeable in code. Ordering is by type and bits
+/// too: some order, not that of the values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Scalar {
     dtype: DType,

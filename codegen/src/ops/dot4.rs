@@ -8,8 +8,8 @@
 //! ```
 //!
 //! All are exact. The instruction for bytes that older processors have (`vpmaddubsw`) saturates at
-//! 16 bits, which two
-//! products do not reach if the bytes without a sign have seven bits: weights of few bits do.
+//! 16 bits, which two products do not reach if the bytes without a sign have seven bits: weights of
+//! few bits do.
 
 use inkwell::intrinsics::Intrinsic;
 use inkwell::types::BasicTypeEnum;

@@ -41,8 +41,7 @@ fn words(n: usize) -> TensorType {
 }
 
 /// `y[i] = sum{k} dot4(a[k, i], b[k])`, the right side or the left one the same in all lanes. With
-/// a mask, `a & mask`
-/// is what is multiplied.
+/// a mask, `a & mask` is what is multiplied.
 fn sums(n: usize, turned: bool, mask: Option<i64>) -> Compute {
     let a = Expr::load(0, vec![Expr::var(1), Expr::var(0)]);
     let b = Expr::load(1, vec![Expr::var(1)]);

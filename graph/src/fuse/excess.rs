@@ -6,9 +6,8 @@
 //! ```
 //!
 //! Values that a kernel stores are rounded, and so are those that products read: units for products
-//! want half
-//! floats. A conversion of something that comes from memory stays, for it may be all that the model
-//! wants.
+//! want half floats. A conversion of something that comes from memory stays, for it may be all that
+//! the model wants.
 
 use ansc_runtime::DType;
 

@@ -111,9 +111,10 @@ pub unsafe extern "C" fn ansc_session_threads(session: *const AnscSession) -> us
 /// Everything is checked before anything runs. After `ANSC_STATUS_DATA` the outputs may hold
 /// anything, and the session can be used again.
 ///
-/// # Safety `session` is null or a session that was not freed. `inputs` and `outputs` are null or
-/// point to as many structures as the counts say, all of whose pointers are null or valid for the
-/// sizes beside them. No other thread writes to inputs or uses outputs meanwhile.
+/// # Safety
+/// `session` is null or a session that was not freed. `inputs` and `outputs` are null or point to
+/// as many structures as the counts say, all of whose pointers are null or valid for the sizes
+/// beside them. No other thread writes to inputs or uses outputs meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ansc_session_run(
     session: *mut AnscSession,

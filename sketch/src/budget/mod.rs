@@ -5,8 +5,9 @@
 //! schedule that writes out too much is refused ([`check`]), or its loops are rolled up until what
 //! is left fits ([`fitted`]).
 //!
-//! # The model In: a finished program. Out: about how many instructions code generation makes of
-//! it, on vectors of the machine:
+//! # The model
+//! In: a finished program. Out: about how many instructions code generation makes of it, on
+//! vectors of the machine:
 //! - the distinct expressions of a block count once each, by a table of operations (`weights`);
 //!   functions that are called count for each lane;
 //! - times the vectors that the lanes of a vectorised loop take. An access counts once for each

@@ -294,16 +294,14 @@ instructions! { r:
     Rfactor rfactor(block: BlockVar, target: LoopVar, axis: usize) -> out: BlockVar
         => r.at_loop(*block, *target, |s, name, l| s.rfactor(name, l, *axis));
     /// Goes along the loop with a running value, in place of a chain of blocks that begins with
-    /// this
-    /// one; the block that stores running values.
+    /// this one; the block that stores running values.
     Scan scan(block: BlockVar, target: LoopVar) -> out: BlockVar
         => r.at_loop(*block, *target, |s, name, l| s.scan(name, l));
     /// Combines partial results by halves.
     FoldTree fold_tree(block: BlockVar)
         => r.on_block(*block, |s, name| s.fold_tree(name)).map(drop);
     /// Passes over terms that do not exist, in place of adding nothing, and parts the loop over
-    /// terms
-    /// so that no iteration is guarded.
+    /// terms so that no iteration is guarded.
     PeelTerms peel_terms(block: BlockVar, target: LoopVar, rest: Rest)
         => r.at_loop(*block, *target, |s, name, l| s.peel_terms(name, l, *rest)).map(drop);
     /// Rounds the extent of an iterator up to a multiple of the product of these numbers.

@@ -200,8 +200,7 @@ impl Collector<'_> {
     }
 
     /// The measurer holds all candidates of a task against its first one, which is that of the
-    /// untuned schedule in every
-    /// run.
+    /// untuned schedule in every run.
     fn round(
         &mut self,
         task: &Arc<Task>,

@@ -8,13 +8,10 @@
 //! ```
 //!
 //! Traces are made once, for a machine that does not exist ([`Reference`]), from a seed and the key
-//! of the task: they are
-//! the same on every machine and with any number of threads, so that labels of different machines
-//! are about the same
-//! traces. A machine adds labels in a folder of its own; to merge data sets is to join their
-//! folders. Everything is
-//! divided by task, never by trace: a model that saw one trace of a task knows too much of the
-//! others.
+//! of the task: they are the same on every machine and with any number of threads, so that labels
+//! of different machines are about the same traces. A machine adds labels in a folder of its own;
+//! to merge data sets is to join their folders. Everything is divided by task, never by trace: a
+//! model that saw one trace of a task knows too much of the others.
 
 mod collect;
 mod generate;
@@ -61,8 +58,7 @@ pub struct Header {
 }
 
 /// The machine that traces are made for, wherever they are measured. What of them does not fit
-/// another machine is a
-/// label that says so.
+/// another machine is a label that says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Reference {
     /// Bytes of a vector.

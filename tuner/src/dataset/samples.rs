@@ -20,8 +20,7 @@ pub struct TaskSamples {
 }
 
 /// The samples of tasks on platforms, which are numbered in their order. Tasks are numbered in that
-/// of their keys. A
-/// trace that makes no program on a platform is no sample of it.
+/// of their keys. A trace that makes no program on a platform is no sample of it.
 pub fn samples(
     dataset: &Dataset,
     keys: &[String],

@@ -18,8 +18,7 @@ pub struct Split {
 
 impl Split {
     /// Holds out the tasks of these networks; without networks this share of all tasks. A task that
-    /// another network has
-    /// as well is held out all the same.
+    /// another network has as well is held out all the same.
     pub fn of(entries: &[Entry], networks: &[String], share: f64, seed: u64) -> Split {
         let mut order: Vec<&Entry> = entries.iter().collect();
         order.sort_by_key(|e| (xxh3_64_with_seed(e.key.as_bytes(), seed), &e.key));

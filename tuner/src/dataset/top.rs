@@ -5,8 +5,8 @@
 //! ```
 //!
 //! 1 is perfect. The sums run over all tasks and networks before they are divided, so that what
-//! takes long counts most.
-//! Where all of the k failed, the slowest time of the task stands for theirs.
+//! takes long counts most. Where all of the k failed, the slowest time of the task stands for
+//! theirs.
 
 use crate::model::{CostModel, Sample, View};
 

@@ -6,8 +6,7 @@
 //! ```
 //!
 //! The first line says what it is and what it was trained on; `about` is the model's own: its
-//! sizes, its vocabulary.
-//! Whatever is read from a file is checked.
+//! sizes, its vocabulary. Whatever is read from a file is checked.
 
 use std::fs;
 use std::io;

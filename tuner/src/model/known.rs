@@ -1,6 +1,5 @@
 //! A model that was trained before, as a search uses it: it is asked from the first round on, and
-//! what the search
-//! measures refines it.
+//! what the search measures refines it.
 
 use super::{CostModel, Needs, Parts, Sample, View};
 

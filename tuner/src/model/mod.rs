@@ -1,9 +1,8 @@
 //! How good a candidate is, told before it is measured.
 //!
 //! A [`CostModel`] learns from measured candidates and scores others: more is better. Scores of one
-//! task are
-//! comparable; they predict the candidate's share of the task's best throughput, or at least its
-//! rank. The models:
+//! task are comparable; they predict the candidate's share of the task's best throughput, or at
+//! least its rank. The models:
 //!
 //! | name | what | reads |
 //! |---|---|---|
@@ -15,8 +14,7 @@
 //! | `random` | a number drawn from the program's features (`random`) | programs |
 //!
 //! A model that reads traces scores candidates whose programs were never made ([`Needs`]). One that
-//! reads
-//! programs sees their [`ansc_sketch::Features`].
+//! reads programs sees their [`ansc_sketch::Features`].
 //!
 //! Trees score each row of the features, and a program by the sum over its rows, as in Ansor: the
 //! loss of a program with throughput `y` is `y * (sum of scores - y)^2`, so that what is fast
@@ -65,8 +63,7 @@ pub trait CostModel: Send + Sync {
     /// Forgets what it has learned and learns from all of `samples`.
     fn train(&mut self, samples: &[Sample]);
     /// Goes on from what it knows with samples of this machine. All that it is to remember is among
-    /// them, but for what
-    /// it knew before the first call. A model that cannot go on learns anew.
+    /// them, but for what it knew before the first call. A model that cannot go on learns anew.
     fn refine(&mut self, samples: &[Sample]) {
         self.train(samples);
     }

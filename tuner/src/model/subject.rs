@@ -15,8 +15,8 @@ use ansc_sketch::Task;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Subject {
     /// For each stage: the combiner (0 for none), bytes of an element, loads, operations, the
-    /// number of its spatial
-    /// axes and of its reduced ones, products of both, and their extents, reduced ones first.
+    /// number of its spatial axes and of its reduced ones, products of both, and their extents,
+    /// reduced ones first.
     pub stages: Vec<Vec<i64>>,
     /// For each of [`TAGS`] whether a stage is of that kind.
     pub tags: [bool; TAGS.len()],

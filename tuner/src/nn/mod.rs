@@ -110,8 +110,7 @@ pub(crate) mod testing {
     }
 
     /// The same for a deep network, along the signs of the gradient in each part: there the slope
-    /// is steep, and the
-    /// kinks of many layers and the rounding of their sums are small beside it.
+    /// is steep, and the kinks of many layers and the rounding of their sums are small beside it.
     pub(crate) fn check_deep_gradient<N: Parameters + Clone>(
         network: &N,
         gradient: &N,
@@ -134,8 +133,8 @@ pub(crate) mod testing {
     }
 
     /// Holds a gradient against differences of the loss, along a random direction in each part. A
-    /// long step may cross
-    /// the kink of a `relu`, and a short one drowns in rounding: one of the steps must agree.
+    /// long step may cross the kink of a `relu`, and a short one drowns in rounding: one of the
+    /// steps must agree.
     pub(crate) fn check_gradient<N: Parameters + Clone>(
         network: &N,
         gradient: &N,

@@ -1,12 +1,10 @@
 //! The network of TenSet: a multi-layer perceptron that learns to rank programs.
 //!
 //! Inputs are the 164 numbers of a row, each divided by the largest of the training set, and ten
-//! places for the
-//! kinds of operators. The reference knows the kind of each statement; here all rows of a program
-//! have the kinds
-//! of the whole subgraph, [`Subject::tags`], and that of Winograd's algorithm where the trace
-//! computes by it.
-//! Batches mix tasks; labels are throughputs, which makes programs of different tasks comparable.
+//! places for the kinds of operators. The reference knows the kind of each statement; here all rows
+//! of a program have the kinds of the whole subgraph, [`Subject::tags`], and that of Winograd's
+//! algorithm where the trace computes by it. Batches mix tasks; labels are throughputs, which makes
+//! programs of different tasks comparable.
 //!
 //! The same samples and seed give the same network on any number of threads.
 

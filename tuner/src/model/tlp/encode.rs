@@ -1,23 +1,20 @@
 //! Traces as numbers: TLP's preprocessing.
 //!
 //! A sentence becomes a row: one-hot its kind, then its words. Numbers stand for themselves, names
-//! for their rank by
-//! frequency. Rows are padded with zeros or cropped to the statistics of the data, and so are lists
-//! of rows.
+//! for their rank by frequency. Rows are padded with zeros or cropped to the statistics of the
+//! data, and so are lists of rows.
 //!
 //! ```text
 //! kinds [split, fuse, ..]      split 1 8 4   =>   1 0 ..  1 8 4 0 ..
 //! ```
 //!
 //! The kinds are those of the one table of instructions, so that a new instruction is in the
-//! vocabulary of the next
-//! training. As in TLP's code, numbers are not scaled with [`Numbers::Raw`]; [`Numbers::Log`] is
-//! kinder to a
-//! small network.
+//! vocabulary of the next training. As in TLP's code, numbers are not scaled with [`Numbers::Raw`];
+//! [`Numbers::Log`] is kinder to a small network.
 //!
 //! A trace does not say what it schedules: TLP sees shapes only in what is split. Most of our
-//! traces have no splits, so
-//! that rows for the stages of the subgraph come first, unless `stages` is off.
+//! traces have no splits, so that rows for the stages of the subgraph come first, unless `stages`
+//! is off.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -154,8 +151,7 @@ fn index(all: &[String]) -> HashMap<&str, usize> {
 
 impl Writer<'_> {
     /// The rows of a candidate, one after the other; none if a step is of a kind that was not there
-    /// when the vocabulary
-    /// was made.
+    /// when the vocabulary was made.
     pub(super) fn encode(&self, view: &View<'_>) -> Option<Vec<f32>> {
         let sentences = self.vocabulary.sentences(view);
         if sentences.iter().any(|s| !self.kinds.contains_key(s.name)) {

@@ -5,18 +5,16 @@
 //! ```
 //!
 //! Labels are throughputs, 1 for the best of a task; the loss ranks a whole batch, whatever tasks
-//! it mixes. MTL-TLP
-//! has a head for each platform over what all share, so that a platform with few measurements
-//! learns from those of
-//! others. The first platform is the target: its head is the one that is asked.
+//! it mixes. MTL-TLP has a head for each platform over what all share, so that a platform with few
+//! measurements learns from those of others. The first platform is the target: its head is the one
+//! that is asked.
 //!
 //! A trace with an instruction that the vocabulary does not know gets the neutral score: the mean
-//! of the scores of what
-//! the model was trained on.
+//! of the scores of what the model was trained on.
 //!
 //! The paper trains 256 wide networks with batches of 4096 on GPUs, over millions of programs
-//! ([`Config::paper`]). The
-//! default is a quarter as wide with batches of 256: for thousands of traces and two cores.
+//! ([`Config::paper`]). The default is a quarter as wide with batches of 256: for thousands of
+//! traces and two cores.
 
 mod encode;
 mod network;

@@ -6,8 +6,7 @@
 //! ```
 //!
 //! With `w` 256 and 8 heads of attention these are the sizes of the paper. There is no layer norm,
-//! no mask and
-//! no encoding of positions, as in its code.
+//! no mask and no encoding of positions, as in its code.
 
 use rand::rngs::StdRng;
 
@@ -81,8 +80,7 @@ impl Network {
     }
 
     /// The gradient of the layers, from those of the scores of the heads that were asked. A head
-    /// whose gradients are
-    /// all zero adds exactly nothing.
+    /// whose gradients are all zero adds exactly nothing.
     pub(super) fn backward(
         &self,
         batch: &Batch,

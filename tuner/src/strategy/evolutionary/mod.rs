@@ -6,10 +6,8 @@
 //! The best ever seen are measured, and a few random ones among them.
 //!
 //! A model that reads traces ([`Needs::Trace`]) is asked about traces whose programs were never
-//! made: sampling and
-//! mutation draw decisions alone, and only what is proposed is replayed. What is no program then is
-//! passed over for
-//! the next best.
+//! made: sampling and mutation draw decisions alone, and only what is proposed is replayed. What is
+//! no program then is passed over for the next best.
 //!
 //! Replays are valid by construction: a trace that a changed decision makes invalid is dropped and
 //! another parent drawn.

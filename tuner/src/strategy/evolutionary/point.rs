@@ -23,8 +23,7 @@ pub(super) struct Point {
     /// With all its decisions.
     pub(super) trace: Trace,
     /// The same for points that are the same: of the program as in [`Candidate`], or of the trace
-    /// where no program was
-    /// made.
+    /// where no program was made.
     pub(super) id: u64,
     made: Option<Made>,
 }
@@ -55,8 +54,7 @@ impl Point {
     }
 
     /// The same of a trace in which something is open: what depends on the program is drawn by
-    /// doing its steps, and nothing
-    /// is made of the result.
+    /// doing its steps, and nothing is made of the result.
     pub(super) fn drawn(task: &Arc<Task>, trace: &Trace, random: &mut dyn Rng) -> Option<Point> {
         if trace.is_decided() {
             return Some(Point::unmade(trace.clone()));
