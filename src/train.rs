@@ -97,8 +97,6 @@ fn variants(models: &[String], platforms: usize) -> Vec<Variant> {
     let mut all = vec![];
     for name in models {
         match name.as_str() {
-            "hist" => all.push(("hist", "hist", Learns::Target)),
-            "mlp" => all.push(("mlp", "mlp", Learns::Target)),
             "mtl-tlp" => {
                 all.push(("mtl-tlp", "mtl-tlp", Learns::All));
                 all.push(("tlp, target alone", "tlp", Learns::Target));
@@ -106,7 +104,11 @@ fn variants(models: &[String], platforms: usize) -> Vec<Variant> {
                     all.push(("tlp, refined", "tlp", Learns::Refined));
                 }
             }
-            _ => all.push(("tlp", "tlp", Learns::Target)),
+            // The names live as long as the program does.
+            other => {
+                let known = model::NAMES.into_iter().find(|name| *name == other);
+                all.extend(known.map(|name| (name, name, Learns::Target)));
+            }
         }
     }
     all.into_iter().map(|(name, kind, learns)| Variant { name, kind, learns }).collect()
@@ -159,7 +161,8 @@ impl Data {
             }
             Ok((train, test))
         };
-        let reads_programs = args.models.iter().any(|m| m == "hist" || m == "mlp");
+        let is_of_programs = |m: &String| ["hist", "mlp", "gbdt", "random"].contains(&m.as_str());
+        let reads_programs = args.models.iter().any(is_of_programs);
         let programs = reads_programs.then(|| part(Needs::Program)).transpose()?;
         let traces = part(Needs::Trace)?;
         if traces.0.is_empty() || traces.1.iter().all(|t| t.samples.is_empty()) {

@@ -4,7 +4,8 @@
 //! a digit is larger than all that the digits below it can add up to. The indices of a write that
 //! determine together all digits of the loop's variable tell its iterations apart.
 
-use std::cell::LazyCell;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
 use ansc_graph::{BufId, Expr, VarId};
 
@@ -19,26 +20,53 @@ const MOST_OPENED: usize = 32;
 /// of `kind`. Buffers that are private to an iteration are left out, and shared ones where the
 /// iterations are threads.
 pub(crate) fn shared_write(program: &Program, l: &For, kind: ForKind) -> Option<(String, BufId)> {
-    let extents = Extents::of(program);
-    let common = LazyCell::new(|| tree::common_loops(program));
-    let mut found = None;
-    l.body.iter().for_each(|s| {
-        s.visit_blocks(&mut |block| {
-            for access in block.body.writes() {
-                let inside = || common[&access.buffer].contains(&l.var);
-                let private = match program.buffer(access.buffer).scope {
-                    Scope::Local | Scope::Fragment => inside(),
-                    // Which thread of a block writes what is settled when the program is lowered.
-                    Scope::Shared => kind.is_inside_block() || inside(),
-                    _ => false,
+    Writes::of(program).shared(l, kind)
+}
+
+/// The same for many loops of a program, of which the whole is looked at once.
+pub(crate) struct Writes<'p> {
+    program: &'p Program,
+    extents: Extents,
+    /// Of [`tree::common_loops`].
+    common: OnceCell<BTreeMap<BufId, Vec<VarId>>>,
+}
+
+impl<'p> Writes<'p> {
+    pub(crate) fn of(program: &'p Program) -> Writes<'p> {
+        Writes { program, extents: Extents::of(program), common: OnceCell::new() }
+    }
+
+    /// As [`shared_write`].
+    pub(crate) fn shared(&self, l: &For, kind: ForKind) -> Option<(String, BufId)> {
+        let mut found = None;
+        l.body.iter().for_each(|s| {
+            s.visit_blocks(&mut |block| {
+                let shared = |access: &&Access| {
+                    !self.is_private(access.buffer, l.var, kind)
+                        && !tells_apart(block, access, l.var, &self.extents)
                 };
-                if !private && !tells_apart(block, access, l.var, &extents) {
-                    found.get_or_insert((block.name.clone(), access.buffer));
+                if found.is_none()
+                    && let Some(access) = block.body.writes().into_iter().find(shared)
+                {
+                    found = Some((block.name.clone(), access.buffer));
                 }
-            }
+            });
         });
-    });
-    found
+        found
+    }
+
+    fn is_private(&self, buffer: BufId, l: VarId, kind: ForKind) -> bool {
+        let is_inside = || {
+            let common = self.common.get_or_init(|| tree::common_loops(self.program));
+            common[&buffer].contains(&l)
+        };
+        match self.program.buffer(buffer).scope {
+            Scope::Local | Scope::Fragment => is_inside(),
+            // Which thread of a block writes what is settled when the program is lowered.
+            Scope::Shared => kind.is_inside_block() || is_inside(),
+            _ => false,
+        }
+    }
 }
 
 /// Whether the element that `access` names differs between any two iterations of the loop `var`.

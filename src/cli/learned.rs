@@ -87,7 +87,7 @@ pub struct Train {
     /// The models to train. `mtl-tlp` comes with what it is compared with: the target alone, and
     /// other machines refined by the target
     #[arg(short, long, value_delimiter = ',', value_name = "NAME,..", default_value = "tlp",
-          value_parser = ["tlp", "mtl-tlp", "mlp", "hist"])]
+          value_parser = ["tlp", "mtl-tlp", "mlp", "hist", "gbdt", "random"])]
     pub models: Vec<String>,
     /// Where the first model goes, trained with the first seed
     #[arg(short, long)]

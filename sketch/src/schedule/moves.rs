@@ -6,7 +6,7 @@ use super::LoopRef;
 use super::error::{Cause, Failure, buffer_name};
 use super::query::{block_at, block_path, loop_at_mut, loop_path};
 use crate::affine::{self, Extents};
-use crate::disjoint;
+use crate::disjoint::Writes;
 use crate::program::{Block, For, ForKind, Program, Scope, Shared, Stmt};
 use crate::region::Span;
 use crate::tree::{self, Path};
@@ -174,12 +174,14 @@ pub(super) fn check_order(program: &Program, name: &str) -> Checked<()> {
 /// Loops that already run in parallel must still be allowed to.
 pub(super) fn check_parallel(program: &Program) -> Checked<()> {
     let mut found = None;
+    let writes = Writes::of(program);
     tree::visit_loops(&program.body, &mut |l| {
-        if matches!(l.kind, ForKind::Parallel | ForKind::Vectorized | ForKind::Bound(_))
-            && let Some((block, buffer)) = disjoint::shared_write(program, l, l.kind)
+        if found.is_none()
+            && matches!(l.kind, ForKind::Parallel | ForKind::Vectorized | ForKind::Bound(_))
+            && let Some((block, buffer)) = writes.shared(l, l.kind)
         {
             let buffer = buffer_name(program, buffer);
-            found.get_or_insert(Cause::SharedWrites { block, buffer }.at_loop(LoopRef(l.var)));
+            found = Some(Cause::SharedWrites { block, buffer }.at_loop(LoopRef(l.var)));
         }
     });
     found.map_or(Ok(()), Err)

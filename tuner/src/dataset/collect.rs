@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::generate::{self, traces};
-use super::{Dataset, DatasetError, Entry, Label, LabelFile, Platform, TaskFile, trace_id};
+use super::{Dataset, DatasetError, Entry, Header, Label, LabelFile, Platform, TaskFile, trace_id};
 use crate::candidate::Candidate;
 use crate::measure::Measurer;
 use crate::outcome::Outcome;
@@ -78,6 +78,16 @@ pub struct Collector<'a> {
     pub until: Option<Instant>,
 }
 
+/// Tasks whose traces are made at a time.
+const SIDE_BY_SIDE: usize = 16;
+
+fn new_task(header: &Header, entry: &Entry) -> TaskFile {
+    let options = generate::Options { seed: header.seed, per_task: header.per_task };
+    let task = entry.reference(&header.reference);
+    let traces = task.map(|task| traces(&task, &options)).unwrap_or_default();
+    TaskFile { entry: entry.clone(), traces }
+}
+
 impl Collector<'_> {
     /// All traces of these tasks.
     pub fn collect(mut self, entries: &[Entry]) -> Result<Collected, DatasetError> {
@@ -111,27 +121,24 @@ impl Collector<'_> {
 
     /// The traces of tasks that have none yet; how many there are in all.
     fn generate(&self, entries: &[Entry]) -> Result<usize, DatasetError> {
-        let mut count = 0;
-        for (done, entry) in entries.iter().enumerate() {
-            if self.dataset.has_task(&entry.key) {
-                self.dataset.know_networks(entry)?;
-            } else if !self.interrupted.load(Ordering::Relaxed) {
-                self.dataset.add_task(&self.new_task(entry))?;
+        let (mut count, mut done) = (0, 0);
+        for part in entries.chunks(SIDE_BY_SIDE) {
+            let is_new = |entry: &&Entry| !self.dataset.has_task(&entry.key);
+            let new: Vec<&Entry> = part.iter().filter(is_new).collect();
+            if !self.interrupted.load(Ordering::Relaxed) {
+                let header = self.dataset.header();
+                let made = new.into_par_iter().map(|entry| new_task(header, entry));
+                let made: Vec<TaskFile> = made.collect();
+                made.iter().try_for_each(|task| self.dataset.add_task(task))?;
             }
-            if self.dataset.has_task(&entry.key) {
+            for entry in part.iter().filter(|entry| self.dataset.has_task(&entry.key)) {
+                self.dataset.know_networks(entry)?;
                 count += self.dataset.task(&entry.key)?.traces.len();
             }
-            self.watch.generated(done + 1, entries.len());
+            done += part.len();
+            self.watch.generated(done, entries.len());
         }
         Ok(count)
-    }
-
-    fn new_task(&self, entry: &Entry) -> TaskFile {
-        let header = self.dataset.header();
-        let options = generate::Options { seed: header.seed, per_task: header.per_task };
-        let task = entry.reference(&header.reference);
-        let traces = task.map(|task| traces(&task, &options)).unwrap_or_default();
-        TaskFile { entry: entry.clone(), traces }
     }
 
     /// One round of a task; whether all its traces have labels then.

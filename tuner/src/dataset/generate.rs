@@ -1,8 +1,9 @@
 //! The traces of a task: random samples of its sketches, and one generation of their mutations.
 //!
 //! As TenSet's: scores are random, so that evolution adds neighbours of samples and no preference.
-//! The untuned schedule comes first, then those among which it was chosen by price, since a model
-//! is to choose among them, too. Traces differ in the code that they become for the reference
+//! The untuned schedules come first, each with those among which it was chosen by price, since a
+//! model is to choose among them, too: of the reference machine, and of others with another number
+//! of threads and narrower vectors. Traces differ in the code that they become for the reference
 //! machine.
 //!
 //! Each draw has a random number generator of its own, from the seed, the task and its number, so
@@ -12,7 +13,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use ansc_sketch::rules::Sketch;
-use ansc_sketch::{Task, Trace};
+use ansc_sketch::{Machine, Task, Trace};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
@@ -29,21 +30,32 @@ pub struct Options {
     pub per_task: usize,
 }
 
-/// Draws of one pass.
-const PASS: usize = 256;
+/// Draws of one pass at least and at most.
+const PASS: (usize, usize) = (32, 256);
+/// Draws for each trace that is wanted: some fail, and some are known.
+const DRAWS: usize = 2;
 /// Passes that find next to nothing, after which the space counts as exhausted.
 const EMPTY_PASSES: usize = 3;
 /// A pass that finds less than this share of its draws counts as empty.
 const LITTLE: usize = 50;
 /// Of the traces this share are mutations of others.
 const MUTATED: f64 = 0.4;
+/// Of the traces this share are what nobody tuned, and what that was chosen among.
+const UNTUNED: f64 = 0.5;
+/// Bytes and number of the vectors of other machines whose untuned schedules are there, too.
+const NARROW: (usize, usize) = (32, 16);
 
 /// The traces of a task, which is that of the reference machine.
 pub fn traces(task: &Arc<Task>, options: &Options) -> Vec<Trace> {
     let sketches = task.sketches();
     let mut found = Found::default();
-    for rival in task.rivals().into_iter().take(options.per_task) {
-        found.add(Some(rival.into()));
+    let most = (options.per_task as f64 * UNTUNED).ceil().max(1.0) as usize;
+    for machine in machines(task) {
+        for rival in machine.rivals() {
+            if found.traces.len() < most {
+                found.add(Some(rival.into()));
+            }
+        }
     }
     let key = xxh3_64(task.key().as_bytes());
     let samples = (options.per_task as f64 * (1.0 - MUTATED)).ceil().max(1.0) as usize;
@@ -56,6 +68,15 @@ pub fn traces(task: &Arc<Task>, options: &Options) -> Vec<Trace> {
     // Where there is little to mutate, or little came of it.
     found.fill(options.per_task, options.seed ^ key ^ 2, &draw);
     found.traces
+}
+
+/// The task as other machines have it, too.
+fn machines(task: &Arc<Task>) -> [Arc<Task>; 4] {
+    let on = |machine: &Machine, cores| {
+        Arc::new(Task { machine: machine.clone(), cores, ..Task::clone(task) })
+    };
+    let narrow = Machine::new(NARROW.0, NARROW.1);
+    [task.clone(), on(&task.machine, 1), on(&narrow, task.cores), on(&narrow, 1)]
 }
 
 fn sample(task: &Arc<Task>, sketches: &[Sketch], random: &mut StdRng) -> Option<Candidate> {
@@ -98,15 +119,16 @@ impl Found {
                 let bytes = bytes.try_into().expect("four numbers of eight bytes");
                 draw(known, &mut StdRng::from_seed(bytes))
             };
-            let drawn: Vec<Option<Candidate>> = (0..PASS).into_par_iter().map(one).collect();
             let before = self.traces.len();
+            let count = ((wanted - before) * DRAWS).clamp(PASS.0, PASS.1);
+            let drawn: Vec<Option<Candidate>> = (0..count).into_par_iter().map(one).collect();
             for candidate in drawn {
                 if self.traces.len() < wanted {
                     self.add(candidate);
                 }
             }
             let new = self.traces.len() - before;
-            empty = if new * LITTLE < PASS { empty + 1 } else { 0 };
+            empty = if new * LITTLE < count { empty + 1 } else { 0 };
             pass += 1;
         }
         self.traces.len() >= wanted
