@@ -11,10 +11,11 @@ use ansc_sketch::algorithm::{Algorithm, Sums};
 use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
 use ansc_sketch::packed::Packing;
 use ansc_sketch::trace::Unfit;
-use ansc_sketch::{Choice, Machine, Scheduled};
+use ansc_sketch::{Choice, Machine, Scheduled, price};
 use ansc_sketch::{Program, Task, Trace, finish};
 use ansc_tuner::Records;
 use ansc_tuner::candidate::Candidate;
+use ansc_tuner::dataset::COLD;
 use ansc_tuner::records::{Key, RecordsError, best_allowed, seconds_of};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -47,6 +48,8 @@ pub struct Tuned {
     pub trace: Trace,
     pub seconds: f64,
     pub untuned_seconds: Option<f64>,
+    /// The untuned program that it was compared with, if another one may be chosen today.
+    pub against: Option<u64>,
     pub origin: Origin,
 }
 
@@ -179,7 +182,8 @@ impl Schedules {
             let untuned_seconds = untuned.map(|p| Ok(seconds_of(&records.of(&key)?, p)));
             let untuned_seconds = untuned_seconds.transpose()?.flatten();
             let origin = Origin { machine: key.target, threads: key.threads, shipped: false };
-            self.tuned.insert(key.task, Tuned { trace, seconds, untuned_seconds, origin });
+            let tuned = Tuned { trace, seconds, untuned_seconds, against: None, origin };
+            self.tuned.insert(key.task, tuned);
         }
         Ok(())
     }
@@ -239,6 +243,16 @@ impl Schedules {
         !self.small || !scheduled.enlarges()
     }
 
+    /// Whether what tuning found is better than the untuned schedule. That may be another one than
+    /// when it was measured, since it is chosen by prices that measurements correct.
+    fn is_better(&self, task: &Arc<Task>, tuned: &Tuned, found: &Scheduled) -> bool {
+        let corrected = self.machine.correction.0.is_some();
+        let Some(against) = tuned.against.filter(|_| corrected) else { return true };
+        let Some(Choice { scheduled, .. }) = task.choice() else { return true };
+        let price = |made: &Scheduled| price::cycles(&made.program, &task.machine);
+        scheduled.program.code_hash() == against || price(found) < price(&scheduled)
+    }
+
     /// What tuning found, if it still replays.
     fn learned(
         &self,
@@ -253,7 +267,8 @@ impl Schedules {
         let tuned = self.tuned.get(&task.key())?;
         let random = &mut StdRng::seed_from_u64(0);
         let sample = task.sample(&tuned.trace, Unfit::Refuse, random).ok()?;
-        self.allows(&sample.scheduled).then_some(())?;
+        (self.allows(&sample.scheduled) && self.is_better(&task, tuned, &sample.scheduled))
+            .then_some(())?;
         Some((sample.scheduled, tuned.tuning(&task), tuned.trace.algorithm()))
     }
 }
@@ -310,7 +325,7 @@ pub fn target_name(target: &Target) -> String {
 
 /// The same for kernels that had to fetch their constants from memory.
 pub fn cold_target_name(target: &Target) -> String {
-    format!("{} with cold constants", target_name(target))
+    target_name(target) + COLD
 }
 
 #[cfg(test)]
@@ -337,7 +352,7 @@ mod tests {
         let replays = task.sample(&trace, Unfit::Refuse, &mut StdRng::seed_from_u64(0)).is_ok();
         let origin =
             Origin { machine: "nvptx64-nvidia-cuda sm_80".into(), threads: 1, shipped: false };
-        let tuned = Tuned { trace, seconds: 1e-6, untuned_seconds: None, origin };
+        let tuned = Tuned { trace, seconds: 1e-6, untuned_seconds: None, against: None, origin };
         schedules.tuned.insert(task.key(), tuned);
         (schedules.of("k", &compute, &[false]).unwrap(), replays)
     }

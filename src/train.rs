@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ansc_sketch::{Task, Trace};
+use ansc_tuner::dataset::choice::{Choices, Rivals, choices};
 use ansc_tuner::dataset::top::top_k;
 use ansc_tuner::dataset::{Dataset, Entry, Platform, Split, TaskSamples, samples, trace_id};
 use ansc_tuner::model::file::{self, Trained};
@@ -31,6 +32,8 @@ pub struct Row {
     pub top_1: Vec<f64>,
     /// The same for the best of the five highest scores.
     pub top_5: Vec<f64>,
+    /// For each seed: its choices among the schedules that need no search.
+    pub choices: Vec<Choices>,
     /// Seconds of training, on average.
     pub train_seconds: f64,
     /// Milliseconds from a thousand traces to their scores.
@@ -46,6 +49,8 @@ pub struct Report {
     pub tasks: usize,
     /// Their traces with labels.
     pub traces: usize,
+    /// The best choices that are possible among the schedules that need no search.
+    pub best: Option<Choices>,
     /// One for each model.
     pub models: Vec<Row>,
 }
@@ -68,8 +73,9 @@ pub fn train(args: &Train, watch: &dyn Fn(&str, u64)) -> Result<Report, Error> {
         row.train_seconds /= args.seeds as f64;
         rows.push(row);
     }
-    let test = &data.of(Needs::Trace).1;
+    let Parted { test, rivals, .. } = data.of(Needs::Trace);
     Ok(Report {
+        best: choices(None, test, rivals),
         trained: data.trained.clone(),
         tasks: test.len(),
         traces: test.iter().map(|t| t.samples.len()).sum(),
@@ -120,13 +126,20 @@ impl Row {
             name: name.into(),
             top_1: vec![],
             top_5: vec![],
+            choices: vec![],
             train_seconds: 0.0,
             milliseconds: 0.0,
         }
     }
 }
 
-type Parted = (Vec<Sample>, Vec<TaskSamples>);
+/// The samples of a kind of model.
+struct Parted {
+    train: Vec<Sample>,
+    test: Vec<TaskSamples>,
+    /// Of each task of `test`, on the target.
+    rivals: Vec<Rivals>,
+}
 
 struct Data {
     /// The target first.
@@ -159,13 +172,19 @@ impl Data {
                     train.extend(task.samples.into_iter().filter(|s| is_known(s, args.labels)));
                 }
             }
-            Ok((train, test))
+            let of = |task: &TaskSamples| own_task(&entries, &task.key, &platforms[0]);
+            let rivals =
+                |task| of(task).map_or_else(Rivals::default, |made| Rivals::of(&made, task));
+            let rivals = test.iter().map(rivals).collect();
+            Ok(Parted { train, test, rivals })
         };
-        let is_of_programs = |m: &String| ["hist", "mlp", "gbdt", "random"].contains(&m.as_str());
+        let is_of_programs = |m: &String| {
+            ["hist", "mlp", "gbdt", "price", "corrected", "random"].contains(&m.as_str())
+        };
         let reads_programs = args.models.iter().any(is_of_programs);
         let programs = reads_programs.then(|| part(Needs::Program)).transpose()?;
         let traces = part(Needs::Trace)?;
-        if traces.0.is_empty() || traces.1.iter().all(|t| t.samples.is_empty()) {
+        if traces.train.is_empty() || traces.test.iter().all(|t| t.samples.is_empty()) {
             let reason = "there are no labels to train on, or none to judge by; `ansc dataset collect` adds labels, \
                           `ansc dataset split` chooses what is held out";
             return Err(Error::file(&args.dataset, reason));
@@ -173,12 +192,12 @@ impl Data {
         let trained = Trained {
             dataset: args.dataset.display().to_string(),
             tasks: split.train.len(),
-            traces: traces.0.len(),
+            traces: traces.train.len(),
             platforms: platforms.iter().map(Platform::id).collect(),
             seed: 0,
             version: env!("CARGO_PKG_VERSION").into(),
         };
-        let timed = timed(&entries, &traces.1, &platforms[0]);
+        let timed = timed(&entries, &traces.test, &platforms[0]);
         Ok(Data { platforms, trained, programs, traces, timed })
     }
 
@@ -198,7 +217,7 @@ impl Data {
     ) -> Result<Box<dyn CostModel>, Error> {
         let unknown = || Error::Usage(format!("there is no model `{}`", variant.kind));
         let mut model = model::create(variant.kind, seed).ok_or_else(unknown)?;
-        let (train, test) = self.of(model.needs());
+        let Parted { train, test, rivals } = self.of(model.needs());
         let start = Instant::now();
         let target = || train.iter().filter(|s| s.platform == 0).cloned().collect::<Vec<_>>();
         match variant.learns {
@@ -213,6 +232,7 @@ impl Data {
         let score = |k| top_k(&*model, test, k).unwrap_or(0.0);
         row.top_1.push(score(1));
         row.top_5.push(score(5));
+        row.choices.extend(choices(Some(&*model), test, rivals));
         if seed == 0 {
             row.milliseconds = self.time(&*model);
         }
@@ -295,12 +315,17 @@ fn elsewhere(samples: &[Sample]) -> Vec<Sample> {
     others.map(sample).collect()
 }
 
+/// A task as the platform has it.
+fn own_task(entries: &[Entry], key: &str, platform: &Platform) -> Option<Arc<Task>> {
+    let entry = entries.iter().find(|e| e.key == key)?;
+    entry.task(platform.machine(), platform.threads)
+}
+
 /// A thousand held-out traces, or as many as there are, with their tasks.
 fn timed(entries: &[Entry], test: &[TaskSamples], platform: &Platform) -> Vec<(Arc<Task>, Trace)> {
     let mut all = vec![];
     for task in test {
-        let Some(entry) = entries.iter().find(|e| e.key == task.key) else { continue };
-        let Some(made) = entry.task(platform.machine(), platform.threads) else { continue };
+        let Some(made) = own_task(entries, &task.key, platform) else { continue };
         all.extend(task.samples.iter().map(|s| (made.clone(), Trace::clone(&s.trace))));
     }
     all.truncate(TIMED);

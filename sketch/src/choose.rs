@@ -15,6 +15,12 @@ use crate::trace::{StepError, Unfit};
 
 /// Another program must cost less than this share of the first: prices are no more exact than that.
 const CLEARLY: f64 = 0.8;
+/// The same of prices that measurements correct.
+const CLEARLY_CORRECTED: f64 = 0.9;
+
+fn clearly(task: &Task) -> f64 {
+    if task.machine.correction.0.is_some() { CLEARLY_CORRECTED } else { CLEARLY }
+}
 
 /// The schedule that nobody tuned, of the task as the algorithm computes it. None if that does not
 /// apply, or if a GPU does not take it.
@@ -50,7 +56,9 @@ fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch, Schedule
     let whole = [maps, contractions].into_iter().flatten();
     let whole = whole.min_by(|a, b| price(a).total_cmp(&price(b)));
     match (whole, sliced) {
-        (Some(whole), Some(sliced)) if price(&whole) < CLEARLY * price(&sliced) => Some(whole),
+        (Some(whole), Some(sliced)) if price(&whole) < clearly(task) * price(&sliced) => {
+            Some(whole)
+        }
         (whole, sliced) => sliced.or(whole),
     }
 }
@@ -63,7 +71,7 @@ fn first_or_cheaper(
     let price = |(_, made): &(Sketch, Scheduled)| price::cycles(&made.program, &task.machine);
     let prices: Vec<f64> = ways.iter().map(price).collect();
     let best = (0..ways.len()).min_by(|&a, &b| prices[a].total_cmp(&prices[b]))?;
-    Some(ways.swap_remove(if prices[best] < CLEARLY * prices[0] { best } else { 0 }))
+    Some(ways.swap_remove(if prices[best] < clearly(task) * prices[0] { best } else { 0 }))
 }
 
 /// The algorithm with the cheapest program, if that is clearly cheaper than that of the expression.
@@ -72,7 +80,7 @@ pub(crate) fn cheapest_of(task: &Arc<Task>, algorithms: &[Algorithm]) -> Option<
     let direct = by(task, None)?;
     let made = algorithms.iter().filter_map(|&algorithm| by(task, Some(algorithm)));
     let best = made.min_by(|a, b| price(a).total_cmp(&price(b)));
-    let is_cheaper = |best: &Choice| price(best) < CLEARLY * price(&direct);
+    let is_cheaper = |best: &Choice| price(best) < clearly(task) * price(&direct);
     Some(best.filter(is_cheaper).unwrap_or(direct))
 }
 
@@ -82,7 +90,7 @@ pub(crate) fn in_tiles(task: &Arc<Task>) -> Option<(Sketch, Scheduled)> {
     let (sketch, scheduled) = nests::tensor_sketches(task).into_iter().next()?;
     let price = |scheduled: &Scheduled| price::cycles(&scheduled.program, &task.machine);
     let (_, without) = untuned(task, None)?;
-    (price(&scheduled) < CLEARLY * price(&without)).then_some((sketch, scheduled))
+    (price(&scheduled) < clearly(task) * price(&without)).then_some((sketch, scheduled))
 }
 
 /// The product that the tensor cores of a GPU multiply: none if there is no such product or device,
@@ -106,6 +114,8 @@ pub(crate) fn on_gpu(task: &Arc<Task>) -> Result<(Sketch, Scheduled), StepError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::{Features, features};
+    use crate::machine::{Correction, Corrects, Machine};
     use crate::testing::{SOFTMAX, candidates, compare_scheduled, task};
     use crate::trace::{Decision, Instruction};
 
@@ -128,6 +138,35 @@ mod tests {
 
     const COLUMNS: &str =
         "compute(in0: f32[2, 64, 100]) -> y { y: f32[2, 100] = sum{r0: 64} in0[i0, r0, i1] }";
+
+    /// Knows a program that is much faster than its price says.
+    struct Favours(Features);
+
+    impl Corrects for Favours {
+        fn correction(&self, features: &Features) -> f64 {
+            if features.rows == self.0.rows { -9.0 } else { 0.0 }
+        }
+    }
+
+    /// Whichever schedule measurements favour, it is the one that nobody tuned.
+    #[test]
+    fn corrected_prices_decide() {
+        for text in [WINDOWS, COLUMNS, SOFTMAX] {
+            let plain = task(text);
+            let rivals = plain.rivals();
+            let own = rivals.iter().filter(|rival| rival.by.is_none());
+            let all: Vec<&Choice> = own.collect();
+            assert!(all.len() > 1, "{text}");
+            for rival in &all {
+                let learned = Favours(features(&rival.scheduled.program));
+                let correction = Correction(Some(Arc::new(learned)));
+                let machine = Machine { correction, ..plain.machine.clone() };
+                let favoured = Arc::new(Task { machine, ..Task::clone(&plain) });
+                let chosen = features(&favoured.scheduled().program);
+                assert_eq!(chosen, features(&rival.scheduled.program), "{text}");
+            }
+        }
+    }
 
     /// A task that nobody tuned gets the first sketch, with the first candidate of every choice.
     #[test]

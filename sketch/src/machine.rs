@@ -1,5 +1,9 @@
 //! Facts of a processor that schedules need.
 
+use std::sync::Arc;
+
+use crate::features::Features;
+
 /// A processor, for schedules.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Machine {
@@ -9,6 +13,42 @@ pub struct Machine {
     pub registers: usize,
     /// Units for matrices.
     pub units: Units,
+    /// What measurements say of prices.
+    pub correction: Correction,
+}
+
+/// Has learned from measurements how far prices are from times.
+pub trait Corrects: Send + Sync {
+    /// The natural logarithm of what the price of a program is to be multiplied by.
+    fn correction(&self, features: &Features) -> f64;
+}
+
+/// What corrects prices; nothing, where nobody has measured. Machines that differ in this alone are
+/// equal only if they share it.
+#[derive(Clone, Default)]
+pub struct Correction(pub Option<Arc<dyn Corrects>>);
+
+impl PartialEq for Correction {
+    fn eq(&self, other: &Correction) -> bool {
+        match (&self.0, &other.0) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        }
+    }
+}
+
+impl Eq for Correction {}
+
+impl std::hash::Hash for Correction {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.is_some().hash(state);
+    }
+}
+
+impl std::fmt::Debug for Correction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "learned" } else { "none" })
+    }
 }
 
 /// Units of a processor that multiply small matrices.
@@ -26,6 +66,6 @@ impl Machine {
     /// A processor with vectors alone.
     pub const fn new(vector_bytes: usize, registers: usize) -> Machine {
         let units = Units { amx_bf16: false, amx_int8: false, mma: false };
-        Machine { vector_bytes, registers, units }
+        Machine { vector_bytes, registers, units, correction: Correction(None) }
     }
 }

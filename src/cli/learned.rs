@@ -75,6 +75,10 @@ pub struct Collect {
     /// CPU to compile for: `native`, or a name that LLVM knows such as `x86-64-v3`
     #[arg(long, default_value = "native", value_name = "NAME")]
     pub target_cpu: String,
+    /// Constants come from memory in every run, as in networks that are larger than the caches;
+    /// such labels are a machine's own
+    #[arg(long)]
+    pub cold_constants: bool,
     #[cfg(feature = "fleet")]
     #[command(flatten)]
     pub fleet: super::Fleet,
@@ -87,7 +91,7 @@ pub struct Train {
     /// The models to train. `mtl-tlp` comes with what it is compared with: the target alone, and
     /// other machines refined by the target
     #[arg(short, long, value_delimiter = ',', value_name = "NAME,..", default_value = "tlp",
-          value_parser = ["tlp", "mtl-tlp", "mlp", "hist", "gbdt", "random"])]
+          value_parser = ["tlp", "mtl-tlp", "mlp", "hist", "gbdt", "price", "corrected", "random"])]
     pub models: Vec<String>,
     /// Where the first model goes, trained with the first seed
     #[arg(short, long)]

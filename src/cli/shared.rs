@@ -290,4 +290,8 @@ pub struct Machine {
     /// CPU to compile for: `native`, or a name that LLVM knows such as `x86-64-v3`
     #[arg(long, default_value = "native", value_name = "NAME")]
     pub target_cpu: String,
+    /// Choose schedules that nobody tuned by prices that this model corrects, of the kind
+    /// `corrected` that `ansc train` makes; schedules of GPUs are chosen without it
+    #[arg(long, value_name = "FILE")]
+    pub prices: Option<PathBuf>,
 }

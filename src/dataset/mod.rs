@@ -12,7 +12,7 @@ use ansc_sketch::Machine;
 use ansc_tuner::dataset::{Collected, Collector, Dataset, Entry, Platform, Reference, Watch};
 use ansc_tuner::measure::Caches;
 
-use crate::choice::{Schedules, target_name};
+use crate::choice::{Schedules, cold_target_name, target_name};
 use crate::cli::Collect;
 use crate::pipeline::{self, Options};
 use crate::search::{self, Device, Measuring, Place};
@@ -30,8 +30,12 @@ pub fn collect(args: &Collect, watch: &dyn Watch) -> Result<Collected, Error> {
     let dataset = Dataset::open_or_create(&args.dataset, args.seed, args.per_task)?;
     let entries = entries(args, &target, &dataset.header().reference)?;
     let threads = search::threads(args.threads);
+    let (name, caches) = match args.cold_constants {
+        true => (cold_target_name(&target), Caches::ColdConstants),
+        false => (target_name(&target), Caches::Warm),
+    };
     let platform = Platform {
-        target: target_name(&target),
+        target: name,
         threads,
         vector_bytes: target.vector_bytes,
         registers: target.vector_registers,
@@ -40,7 +44,7 @@ pub fn collect(args: &Collect, watch: &dyn Watch) -> Result<Collected, Error> {
     let measuring = Measuring {
         device: Device::Cpu,
         threads,
-        caches: Caches::Warm,
+        caches,
         target: &platform.target,
         builders: None,
         seconds: Some(TIMING_SECONDS),

@@ -59,7 +59,8 @@ fn tuned(records: &InMemory, key: Key) -> Option<(String, Tuned)> {
     let (trace, seconds) = records.best(&key, Some(untuned)).ok()??;
     let untuned_seconds = seconds_of(&all, untuned);
     let origin = Origin { machine: key.target, threads: key.threads, shipped: true };
-    Some((key.task, Tuned { trace, seconds, untuned_seconds, origin }))
+    let against = Some(untuned);
+    Some((key.task, Tuned { trace, seconds, untuned_seconds, against, origin }))
 }
 
 #[cfg(test)]

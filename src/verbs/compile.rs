@@ -1,6 +1,7 @@
 //! `ansc compile`: a model to an artifact.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ansc_codegen::Target;
@@ -8,6 +9,8 @@ use ansc_codegen::bundle::Files;
 use ansc_graph::Graph;
 use ansc_graph::passes::PASSES;
 use ansc_sketch::gpu::GpuLimits;
+use ansc_sketch::machine::Correction;
+use ansc_tuner::model::file;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::show::{human_bytes, human_ops};
@@ -131,12 +134,21 @@ fn check(args: &Compile) -> Result<(), Error> {
 }
 
 /// What `--target` says beside the CPU, on which every artifact is loaded.
+/// Takes the model that corrects prices, if there is one.
+fn corrected(machine: &Machine, options: &mut Options) -> Result<(), Error> {
+    if let Some(path) = &machine.prices {
+        let model = file::prices(path).map_err(|e| Error::file(path, e))?;
+        options.schedules.machine.correction = Correction(Some(Arc::new(model)));
+    }
+    Ok(())
+}
+
 pub(super) fn aim(machine: &Machine, options: &mut Options) -> Result<(), Error> {
     let limits = GpuLimits::default();
     let aim = match machine.target.as_str() {
         "cuda" => Aim::Gpu(limits),
         "cuda-on-cpu" => Aim::GpuOnCpu(limits),
-        _ => return Ok(()),
+        _ => return corrected(machine, options),
     };
     let mut sms = match &machine.sms[..] {
         [] => vec![DEFAULT_SM],

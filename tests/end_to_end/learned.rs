@@ -105,3 +105,26 @@ fn the_same_seed_gives_the_same_traces() {
     assert_eq!(here, make("there", "1", "x86-64-v2"));
     assert_ne!(here, make("other", "2", "native"));
 }
+
+/// A model of prices chooses among the schedules of a kernel, and no other model does.
+#[test]
+fn prices_are_corrected_by_a_trained_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    collect(dir, "d", "3");
+    ok(dir, &["train", "d", "-m", "corrected,price", "-o", "prices.bin"]);
+    ok(dir, &["train", "d", "-m", "hist", "-o", "hist.bin"]);
+    ok(dir, &["models", "GMM", "-o", "."]);
+    let compile = |prices: &'static str| ["compile", "GMM.onnx", "--untuned", "--prices", prices];
+    let artifact = || {
+        ok(dir, &compile("prices.bin"));
+        std::fs::read(dir.join("GMM.ansc")).unwrap()
+    };
+    assert!(artifact() == artifact());
+    ok(dir, &["verify", "GMM.onnx", "GMM.ansc"]);
+    fails(dir, &compile("hist.bin"), 1, "hist.bin: a trained model of the kind `hist`");
+    fails(dir, &compile("absent.bin"), 1, "absent.bin");
+    let cut = std::fs::read(dir.join("prices.bin")).unwrap();
+    std::fs::write(dir.join("cut.bin"), &cut[..cut.len() / 2]).unwrap();
+    fails(dir, &compile("cut.bin"), 1, "cut.bin");
+}

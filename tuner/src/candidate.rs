@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use ansc_sketch::features::{Features, features};
+use ansc_sketch::features::{Features, features, features_on};
 use ansc_sketch::rules::Sketch;
 use ansc_sketch::task::Sample;
 use ansc_sketch::trace::Unfit;
-use ansc_sketch::{Choice, Scheduled};
-use ansc_sketch::{Task, Trace};
+use ansc_sketch::{Choice, Machine, Scheduled, Task, Trace};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -24,6 +23,8 @@ pub struct Candidate {
     pub scheduled: Scheduled,
     /// Of the program, once somebody asked.
     features: OnceLock<Arc<Features>>,
+    /// What it is priced for; none for GPUs.
+    machine: Option<Machine>,
     /// [`code_hash`](ansc_sketch::Program::code_hash) of the program: traces that become the same
     /// code are one candidate.
     pub program: u64,
@@ -32,47 +33,51 @@ pub struct Candidate {
 impl Candidate {
     /// Replays a trace; what is undecided or does not fit is drawn. None if the trace is invalid.
     pub fn of(task: &Arc<Task>, trace: &Trace, random: &mut dyn Rng) -> Option<Candidate> {
-        task.sample(trace, Unfit::Resample, random).ok().map(Candidate::from)
+        task.sample(trace, Unfit::Resample, random).ok().map(|sample| Candidate::new(task, sample))
     }
 
     /// Replays a trace of a task of the same structure and another shape. What does not fit is made
     /// to.
     pub fn adapted(task: &Arc<Task>, trace: &Trace) -> Option<Candidate> {
         let random = &mut StdRng::seed_from_u64(0);
-        task.sample(trace, Unfit::Adapt, random).ok().map(Candidate::from)
+        task.sample(trace, Unfit::Adapt, random).ok().map(|sample| Candidate::new(task, sample))
     }
 
     /// Replays a trace with exactly the decisions that it has.
     pub fn exactly(task: &Arc<Task>, trace: &Trace) -> Option<Candidate> {
         let random = &mut StdRng::seed_from_u64(0);
-        task.sample(trace, Unfit::Refuse, random).ok().map(Candidate::from)
+        task.sample(trace, Unfit::Refuse, random).ok().map(|sample| Candidate::new(task, sample))
     }
 }
 
 impl Candidate {
+    /// A sample of the task.
+    pub fn new(task: &Task, sample: Sample) -> Candidate {
+        let Sample { trace, scheduled } = sample;
+        let machine = task.gpu.is_none().then(|| task.machine.clone());
+        let program = scheduled.program.code_hash();
+        Candidate { trace, scheduled, features: OnceLock::new(), machine, program }
+    }
+
+    /// A schedule of the task that needs no search.
+    pub fn of_choice(task: &Task, Choice { sketch, scheduled, .. }: Choice) -> Candidate {
+        Candidate::new(task, Sample { trace: sketch.trace, scheduled })
+    }
+
     /// The program as cost models see it.
     pub fn features(&self) -> &Arc<Features> {
-        self.features.get_or_init(|| Arc::new(features(&self.scheduled.program)))
+        let program = &self.scheduled.program;
+        let made = || match &self.machine {
+            Some(machine) => features_on(program, machine),
+            None => features(program),
+        };
+        self.features.get_or_init(|| Arc::new(made()))
     }
 
     /// The candidate as a model sees it that needs this much.
     pub fn view<'a>(&'a self, subject: &'a Subject, needs: Needs) -> View<'a> {
         let features = (needs == Needs::Program).then(|| self.features().as_ref());
         View { subject, trace: &self.trace, features }
-    }
-}
-
-impl From<Choice> for Candidate {
-    fn from(Choice { sketch, scheduled, .. }: Choice) -> Candidate {
-        Candidate::from(Sample { trace: sketch.trace, scheduled })
-    }
-}
-
-impl From<Sample> for Candidate {
-    fn from(sample: Sample) -> Candidate {
-        let program = sample.scheduled.program.code_hash();
-        let features = OnceLock::new();
-        Candidate { trace: sample.trace, scheduled: sample.scheduled, features, program }
     }
 }
 

@@ -32,7 +32,7 @@ mod tests;
 
 pub use fit::fitted;
 
-use crate::machine::{Machine, Units};
+use crate::machine::{Correction, Machine, Units};
 use crate::program::Program;
 use walk::{Counting, Walk};
 
@@ -48,6 +48,7 @@ pub const GPU: Machine = Machine {
     vector_bytes: 4,
     registers: 255,
     units: Units { amx_bf16: false, amx_int8: false, mma: true },
+    correction: Correction(None),
 };
 
 /// A program that would become too much code.

@@ -38,6 +38,8 @@ mod tests;
 
 use ansc_graph::BufId;
 
+use crate::machine::Machine;
+use crate::price;
 use crate::program::{Access, Block, Body, Program, Stmt};
 use allocation::Allocations;
 use nest::Nest;
@@ -58,10 +60,13 @@ const SURROUNDINGS: usize = ALLOCATION + allocation::LEN;
 const _: () = assert!(SURROUNDINGS + loops::SURROUNDINGS == LEN);
 
 /// A program as a cost model sees it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Features {
     /// One row for each stored buffer, in the order of the first stores.
     pub rows: Vec<[f32; LEN]>,
+    /// The analytic price, in the cycles of [`price::analytic`] and scaled as all numbers; 0 if nobody
+    /// asked for it.
+    pub price: f32,
 }
 
 /// What the numbers depend on besides the program.
@@ -82,6 +87,16 @@ impl Default for Config {
 /// The features of a finished program, for cache lines of 64 bytes.
 pub fn features(program: &Program) -> Features {
     features_with(program, &Config::default())
+}
+
+/// The same with the price on a machine.
+pub fn features_on(program: &Program, machine: &Machine) -> Features {
+    priced(program, price::analytic(program, machine))
+}
+
+/// The same with a price that is known.
+pub(crate) fn priced(program: &Program, cycles: f64) -> Features {
+    Features { price: scale(cycles), ..features(program) }
 }
 
 /// The features of a finished program under other assumptions about the machine.
@@ -173,7 +188,8 @@ impl<'a> Extractor<'a> {
             let out = &mut before[ALLOCATION..];
             self.allocations.write(self.program, *buffer, surroundings[0], out);
         }
-        Features { rows: self.rows.iter().map(|(_, row)| row.map(scale)).collect() }
+        let rows = self.rows.iter().map(|(_, row)| row.map(scale)).collect();
+        Features { rows, price: 0.0 }
     }
 }
 

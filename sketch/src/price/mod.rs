@@ -26,6 +26,7 @@ use std::slice;
 use ansc_graph::BufId;
 
 use crate::budget;
+use crate::features;
 use crate::machine::Machine;
 use crate::program::{Program, Stmt};
 use nest::{Nest, Part, nests, part_bytes};
@@ -46,8 +47,17 @@ const CACHES: [Cache; 3] = [
     Cache { bytes: 8e6, per_cycle: 4.0 },
 ];
 
-/// Cycles of a run of a finished program on one core.
+/// Cycles of a run of a finished program on one core, as measurements correct them.
 pub fn cycles(program: &Program, machine: &Machine) -> f64 {
+    let price = analytic(program, machine);
+    match &machine.correction.0 {
+        Some(learned) => price * learned.correction(&features::priced(program, price)).exp(),
+        None => price,
+    }
+}
+
+/// The same by the model alone.
+pub fn analytic(program: &Program, machine: &Machine) -> f64 {
     let issue = budget::issued(program, machine) as f64 / budget::ISSUED;
     let traffic = CACHES.iter().map(|cache| missed(program, cache.bytes) / cache.per_cycle).sum();
     issue.max(traffic) + NOT_HIDDEN * issue.min(traffic)
@@ -136,7 +146,11 @@ impl Touched {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::features::Features;
+    use crate::machine::{Correction, Corrects};
 
     const MACHINE: Machine = Machine::new(64, 32);
 
@@ -153,6 +167,26 @@ mod tests {
         price(&format!(
             "for i in 0..{rows} {{\n  for j in 0..256 {{\n    for l in 0..16 vectorized {{\n      block s (a: spatial {rows} = i, b: spatial 256 = j, c: spatial 16 = l) {{\n        y[{to}] = x[{at}]\n      }}\n    }}\n  }}\n}}\n"
         ))
+    }
+
+    /// Says that everything takes twice as long as its price.
+    struct Twice;
+
+    impl Corrects for Twice {
+        fn correction(&self, features: &Features) -> f64 {
+            assert!(features.price > 0.0);
+            2f64.ln()
+        }
+    }
+
+    #[test]
+    fn measurements_correct_prices() {
+        let text = "program k\nx: f32[64] input\ny: f32[64] output\nparams x, y\nfor i in 0..64 {\n  block s (a: spatial 64 = i) {\n    y[a] = x[a]\n  }\n}\n";
+        let program = Program::parse(text).unwrap();
+        let machine = Machine { correction: Correction(Some(Arc::new(Twice))), ..MACHINE };
+        let (known, plain) = (analytic(&program, &machine), cycles(&program, &MACHINE));
+        assert_eq!(known, plain);
+        assert!((cycles(&program, &machine) / plain - 2.0).abs() < 1e-9);
     }
 
     #[test]

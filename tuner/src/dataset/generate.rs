@@ -53,7 +53,7 @@ pub fn traces(task: &Arc<Task>, options: &Options) -> Vec<Trace> {
     for machine in machines(task) {
         for rival in machine.rivals() {
             if found.traces.len() < most {
-                found.add(Some(rival.into()));
+                found.add(Some(Candidate::of_choice(&machine, rival)));
             }
         }
     }

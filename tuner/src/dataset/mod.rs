@@ -13,6 +13,7 @@
 //! to merge data sets is to join their folders. Everything is divided by task, never by trace: a
 //! model that saw one trace of a task knows too much of the others.
 
+pub mod choice;
 mod collect;
 mod generate;
 mod samples;
@@ -123,6 +124,9 @@ pub struct TaskFile {
     pub traces: Vec<Trace>,
 }
 
+/// How targets end whose kernels had to fetch their constants from memory.
+pub const COLD: &str = " with cold constants";
+
 /// A kind of machine that measured, and with how many threads.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Platform {
@@ -137,12 +141,14 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// A name for a folder: the processor, the threads, and a hash of the whole.
+    /// A name for a folder: the processor, the threads, what is special about the measurements, and
+    /// a hash of the whole.
     pub fn id(&self) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let name: String = crate::records::processor(&self.target).chars().map(plain).collect();
         let hash = xxh3_64(format!("{self:?}").as_bytes()) as u32;
-        format!("{name}-{}t-{hash:08x}", self.threads)
+        let cold = if self.target.ends_with(COLD) { "-cold" } else { "" };
+        format!("{name}-{}t{cold}-{hash:08x}", self.threads)
     }
 
     /// What its schedules are for, units for matrices left out.

@@ -73,7 +73,7 @@ mod tests {
             let sample = |&(stages, seconds): &(usize, f64)| Sample {
                 subject: Arc::new(Subject { stages: vec![vec![]; stages], ..Subject::default() }),
                 seconds: Some(seconds),
-                ..Sample::of_program(0, Arc::new(ansc_sketch::Features { rows: vec![] }), None)
+                ..Sample::of_program(0, Arc::new(ansc_sketch::Features::default()), None)
             };
             let mut samples: Vec<Sample> = all.iter().map(sample).collect();
             // What another machine measured does not count.

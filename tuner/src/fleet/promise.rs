@@ -61,7 +61,8 @@ impl Promise {
         // A trace from the network must not end the worker, whatever it finds in the way.
         let replayed = catch_unwind(AssertUnwindSafe(sample));
         let sample = replayed.map_err(|_| "its trace cannot be replayed".to_owned())?;
-        let candidate = Candidate::from(sample.map_err(|e| format!("its trace: {e}"))?);
+        let candidate = sample.map_err(|e| format!("its trace: {e}"))?;
+        let candidate = Candidate::new(&self.task, candidate);
         if candidate.program != self.program {
             return Err(format!(
                 "its trace makes the program {} here and {} where the tuner runs",

@@ -114,7 +114,7 @@ pub struct TaskText {
 
 impl From<&Task> for TaskText {
     fn from(task: &Task) -> TaskText {
-        let Machine { vector_bytes, registers, units } = task.machine;
+        let Machine { vector_bytes, registers, units, correction: _ } = task.machine;
         TaskText {
             name: task.name.clone(),
             compute: task.compute.to_string(),
@@ -134,7 +134,7 @@ impl TaskText {
     pub fn machine(&self) -> Machine {
         let [amx_bf16, amx_int8, mma] = self.units;
         let units = Units { amx_bf16, amx_int8, mma };
-        Machine { vector_bytes: self.vector_bytes, registers: self.registers, units }
+        Machine { units, ..Machine::new(self.vector_bytes, self.registers) }
     }
 
     /// The limits of a kernel, if it is for a GPU.

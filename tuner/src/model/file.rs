@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{CostModel, Hist, Mlp, Tlp};
+use super::{CostModel, Hist, Mlp, Tlp, hist};
 
 const FORMAT: &str = "ansc model 1";
 
@@ -73,6 +73,11 @@ pub enum ModelFileError {
     /// This compiler has no such model.
     #[error("a trained model of the kind `{0}`, which this compiler does not know")]
     Kind(String),
+    /// The model predicts something else than prices.
+    #[error(
+        "a trained model of the kind `{0}`, which corrects no prices; `ansc train -m corrected` does"
+    )]
+    NoPrices(String),
     /// The weights are cut off or damaged.
     #[error("the weights are not those that were written: the file is damaged or cut off")]
     Damaged,
@@ -114,7 +119,27 @@ pub fn load(from: &Path) -> Result<(Box<dyn CostModel>, Trained), ModelFileError
     read(&fs::read(from)?)
 }
 
+/// Reads a model that corrects prices.
+pub fn prices(from: &Path) -> Result<Hist, ModelFileError> {
+    let (header, numbers) = parse(&fs::read(from)?)?;
+    if header.kind != "corrected" {
+        return Err(ModelFileError::NoPrices(header.kind));
+    }
+    corrected(&Parts { about: header.about, numbers })
+}
+
+fn corrected(parts: &Parts) -> Result<Hist, ModelFileError> {
+    let config = hist::Config::correcting();
+    Hist::of_config(parts, config).map_err(|e| ModelFileError::Unfit(e.to_string()))
+}
+
 fn read(bytes: &[u8]) -> Result<(Box<dyn CostModel>, Trained), ModelFileError> {
+    let (Header { kind, trained, about, .. }, numbers) = parse(bytes)?;
+    Ok((model(&kind, Parts { about, numbers })?, trained))
+}
+
+/// The first line and the weights.
+fn parse(bytes: &[u8]) -> Result<(Header, Vec<f32>), ModelFileError> {
     let end = bytes.iter().position(|b| *b == b'\n');
     let end = end.ok_or_else(|| ModelFileError::Header("it has no first line".into()))?;
     let (line, floats) = (&bytes[..end], &bytes[end + 1..]);
@@ -134,13 +159,14 @@ fn read(bytes: &[u8]) -> Result<(Box<dyn CostModel>, Trained), ModelFileError> {
     if !numbers.iter().all(|v| v.is_finite()) {
         return Err(ModelFileError::Unfit("a weight is no finite number".into()));
     }
-    Ok((model(&header.kind, Parts { about: header.about, numbers })?, header.trained))
+    Ok((header, numbers))
 }
 
 fn model(kind: &str, parts: Parts) -> Result<Box<dyn CostModel>, ModelFileError> {
     let unfit = ModelFileError::Unfit;
     Ok(match kind {
         "hist" => Box::new(Hist::from_parts(&parts).map_err(|e| unfit(e.to_string()))?),
+        "corrected" => Box::new(corrected(&parts)?),
         "mlp" => Box::new(Mlp::from_parts(&parts).map_err(unfit)?),
         "tlp" | "mtl-tlp" => Box::new(Tlp::from_parts(kind, &parts).map_err(unfit)?),
         other => return Err(ModelFileError::Kind(other.into())),

@@ -201,7 +201,7 @@ mod tests {
             let mut row = [0.0; LEN];
             (row[3], row[90]) = ((i * 7 % 16) as f32 * scale, (i * 5 % 9) as f32 * scale);
             let time = seconds * (1.0 + (i * 7 % 16) as f64 + 0.5 * (i * 5 % 9) as f64);
-            let features = Arc::new(Features { rows: vec![row] });
+            let features = Arc::new(Features { rows: vec![row], ..Features::default() });
             Sample::of_program(0, features, Some(time))
         };
         (0..n).map(sample).collect()
@@ -252,7 +252,8 @@ mod tests {
         for (i, value) in values.into_iter().enumerate() {
             let mut row = samples[i].view().rows()[0];
             (row[3], row[100]) = (value, value);
-            samples[i].features = Some(Arc::new(Features { rows: vec![row] }));
+            samples[i].features =
+                Some(Arc::new(Features { rows: vec![row], ..Features::default() }));
         }
         samples[7].seconds = Some(f64::NAN);
         samples[8].seconds = Some(f64::INFINITY);
@@ -268,13 +269,18 @@ mod tests {
         let failed: Vec<Sample> =
             known.iter().map(|s| Sample { seconds: None, ..s.clone() }).collect();
         let same = vec![known[0].clone(); 5];
-        let empty =
-            Sample { features: Some(Arc::new(Features { rows: vec![] })), ..known[0].clone() };
+        let empty = Sample {
+            features: Some(Arc::new(Features { rows: vec![], ..Features::default() })),
+            ..known[0].clone()
+        };
         for samples in [vec![], failed, same, vec![empty.clone(), empty]] {
             let mut model = Gbdt::default();
             model.train(&samples);
             assert_eq!(
-                model.predict(&[program, View::of_program(&Features { rows: vec![] })]),
+                model.predict(&[
+                    program,
+                    View::of_program(&Features { rows: vec![], ..Features::default() })
+                ]),
                 [0.0, 0.0]
             );
         }

@@ -7,6 +7,8 @@
 //! | name | what | reads |
 //! |---|---|---|
 //! | `hist` | boosted trees over histograms, the default (`hist`) | programs |
+//! | `price` | the analytic price, which learns nothing (`price`) | programs |
+//! | `corrected` | trees that correct the analytic price (`hist`) | programs |
 //! | `gbdt` | boosted trees of the crate `gbdt` (`gbdt`) | programs |
 //! | `mlp` | the network of TenSet, which learns to rank (`mlp`) | programs |
 //! | `tlp` | TLP: attention over the words of a trace (`tlp`) | traces |
@@ -25,6 +27,7 @@ pub mod gbdt;
 pub mod hist;
 pub mod known;
 pub mod mlp;
+pub mod price;
 pub mod quality;
 pub mod random;
 mod rank;
@@ -44,6 +47,7 @@ pub use gbdt::Gbdt;
 pub use hist::Hist;
 pub use known::Known;
 pub use mlp::Mlp;
+pub use price::Price;
 pub use quality::Quality;
 pub use random::Random;
 pub use subject::Subject;
@@ -84,7 +88,8 @@ pub trait CostModel: Send + Sync {
 pub type SharedModel = Arc<RwLock<Box<dyn CostModel>>>;
 
 /// Names of the models that [`create`] makes.
-pub const NAMES: [&str; 6] = ["hist", "gbdt", "mlp", "tlp", "mtl-tlp", "random"];
+pub const NAMES: [&str; 8] =
+    ["hist", "gbdt", "mlp", "tlp", "mtl-tlp", "price", "corrected", "random"];
 
 /// An untrained model; `None` if there is none of that name.
 pub fn create(name: &str, seed: u64) -> Option<Box<dyn CostModel>> {
@@ -96,6 +101,8 @@ pub fn create(name: &str, seed: u64) -> Option<Box<dyn CostModel>> {
         "mtl-tlp" => {
             Some(Box::new(Tlp::of_platforms(tlp::Config { seed, ..tlp::Config::default() })))
         }
+        "price" => Some(Box::new(Price)),
+        "corrected" => Some(Box::new(Hist::new(hist::Config::correcting()))),
         "random" => Some(Box::new(Random { seed })),
         _ => None,
     }

@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn figures_are_averaged_over_tasks() {
-        let features = Arc::new(Features { rows: vec![] });
+        let features = Arc::new(Features { rows: vec![], ..Features::default() });
         let sample = |task, seconds| Sample::of_program(task, features.clone(), seconds);
         let samples = [
             sample(0, Some(1.0)),

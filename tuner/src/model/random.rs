@@ -51,8 +51,9 @@ mod tests {
 
     #[test]
     fn numbers_are_uniform_and_follow_from_seed_and_features() {
-        let programs: Vec<Features> =
-            (0..1000).map(|i| Features { rows: vec![[i as f32; LEN]] }).collect();
+        let programs: Vec<Features> = (0..1000)
+            .map(|i| Features { rows: vec![[i as f32; LEN]], ..Features::default() })
+            .collect();
         let programs: Vec<View<'_>> = programs.iter().map(View::of_program).collect();
         let drawn = Random { seed: 1 }.predict(&programs);
         assert_eq!(drawn, Random { seed: 1 }.predict(&programs));

@@ -19,19 +19,40 @@ pub(super) struct Program {
     pub(super) rows: Range<usize>,
     /// The share of the task's best throughput: 1 for the fastest program, 0 for a failed one.
     pub(super) throughput: f32,
+    /// The logarithm of the time over the price, less the mean of the task; 0 for a failed one.
+    pub(super) correction: f32,
 }
 
 impl<'a> Table<'a> {
     pub(super) fn of(samples: &'a [Sample]) -> Table<'a> {
         let mut table = Table { rows: vec![], programs: vec![] };
-        let own = |(sample, _): &(&Sample, f32)| sample.platform == 0;
-        for (sample, throughput) in samples.iter().zip(throughputs(samples)).filter(own) {
+        let is_own = |(sample, _): &(&Sample, f32)| sample.platform == 0;
+        let corrections = corrections(samples);
+        for ((sample, throughput), correction) in
+            samples.iter().zip(throughputs(samples)).zip(corrections).filter(|(own, _)| is_own(own))
+        {
             let first = table.rows.len();
             table.rows.extend(sample.view().rows());
-            table.programs.push(Program { rows: first..table.rows.len(), throughput });
+            let rows = first..table.rows.len();
+            table.programs.push(Program { rows, throughput, correction });
         }
         table
     }
+}
+
+/// For each sample how much longer it takes than its price says, against the others of its task.
+fn corrections(samples: &[Sample]) -> Vec<f32> {
+    let excess = |s: &Sample| Some(measured(s)?.ln() - f64::from(s.view().price()));
+    let mut of_tasks: BTreeMap<(usize, usize), (f64, f64)> = BTreeMap::new();
+    for (sample, excess) in samples.iter().filter_map(|s| Some((s, excess(s)?))) {
+        let (sum, count) = of_tasks.entry((sample.task, sample.platform)).or_default();
+        (*sum, *count) = (*sum + excess, *count + 1.0);
+    }
+    let correction = |s: &Sample| {
+        let (sum, count) = of_tasks.get(&(s.task, s.platform))?;
+        Some((excess(s)? - sum / count) as f32)
+    };
+    samples.iter().map(|s| correction(s).unwrap_or(0.0)).collect()
 }
 
 /// For each sample the least time of its task on its platform over its own time; 0 if it failed.
@@ -62,7 +83,11 @@ mod tests {
     #[test]
     fn throughput_is_relative_to_the_best_of_the_task() {
         let sample = |task, seconds| {
-            let features = Arc::new(Features { rows: vec![[0.0; LEN]; task] });
+            let features = Arc::new(Features {
+                rows: vec![[0.0; LEN]; task],
+                price: 0.0,
+                ..Features::default()
+            });
             Sample::of_program(task, features, seconds)
         };
         let samples = [

@@ -58,6 +58,11 @@ impl<'a> View<'a> {
         View { subject, trace, features: Some(features) }
     }
 
+    /// The natural logarithm of the analytic price; 0 where there is none.
+    pub fn price(&self) -> f32 {
+        self.features.map_or(0.0, |f| f.price * std::f32::consts::LN_2)
+    }
+
     /// The rows of the features, of which there are none where no program was made.
     pub fn rows(&self) -> &'a [[f32; LEN]] {
         self.features.map_or(&[], |f| &f.rows)

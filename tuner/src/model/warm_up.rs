@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn scores_are_random_until_enough_has_run() {
-        let features = Arc::new(Features { rows: vec![[1.0; LEN]] });
+        let features = Arc::new(Features { rows: vec![[1.0; LEN]], ..Features::default() });
         let sample = |seconds| Sample::of_program(0, features.clone(), seconds);
         let inner = create("hist", 0).unwrap();
         let mut model = WarmUp::new(inner, 2, 7);

@@ -47,7 +47,8 @@ impl Grid {
         self.point.resize(options.len(), 0);
         self.advance(&options);
         let random = &mut StdRng::seed_from_u64(0);
-        Some(trace.and_then(|t| task.sample(&t, Unfit::Refuse, random).ok()).map(Candidate::from))
+        let sample = trace.and_then(|t| task.sample(&t, Unfit::Refuse, random).ok());
+        Some(sample.map(|sample| Candidate::new(task, sample)))
     }
 
     /// The trace at the point if it is valid, and how many options each decision had that was
@@ -130,7 +131,7 @@ mod tests {
         let random = &mut StdRng::seed_from_u64(0);
         for trace in open {
             let sample = task.sample(&trace, Unfit::Refuse, random).ok();
-            programs.extend(sample.map(|s| Candidate::from(s).program));
+            programs.extend(sample.map(|s| Candidate::new(task, s).program));
         }
         programs
     }

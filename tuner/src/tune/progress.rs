@@ -80,8 +80,9 @@ impl Progress {
     pub(super) fn candidates(&mut self, n: usize) -> Vec<Candidate> {
         let mut all: Vec<Candidate> = vec![];
         if self.rounds == 0 {
-            let rivals = self.weighted.task.rivals();
-            self.first.extend(rivals.into_iter().map(Candidate::from));
+            let task = &self.weighted.task;
+            let rivals = task.rivals().into_iter();
+            self.first.extend(rivals.map(|rival| Candidate::of_choice(task, rival)));
             all.extend(self.default.clone());
         }
         let mut known: HashSet<u64> = all.iter().map(|c| c.program).collect();

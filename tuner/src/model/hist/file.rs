@@ -57,6 +57,11 @@ impl Hist {
 
     /// As [`Hist::from_json`], from what a file of models holds.
     pub(in crate::model) fn from_parts(parts: &Parts) -> Result<Hist, ModelError> {
+        Hist::of_config(parts, Config::default())
+    }
+
+    /// The same of a model that learns as the configuration says.
+    pub(in crate::model) fn of_config(parts: &Parts, config: Config) -> Result<Hist, ModelError> {
         let file: File = serde_json::from_value(parts.about.clone())?;
         if file.format != FORMAT {
             return Err(ModelError::Format(file.format));
@@ -66,7 +71,7 @@ impl Hist {
         }
         match file.trees.iter().position(|tree| !tree.is_sound()) {
             Some(unsound) => Err(ModelError::Tree(unsound)),
-            None => Ok(Hist { trees: file.trees, ..Hist::new(Config::default()) }),
+            None => Ok(Hist { trees: file.trees, ..Hist::new(config) }),
         }
     }
 }

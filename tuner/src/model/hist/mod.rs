@@ -2,7 +2,8 @@
 //!
 //! A tree scores a row; a program's score is the sum over its rows and all trees. Each round fits
 //! one tree to the gradient of `y * (score - y)^2`, which all rows of a program share: `(score - y)
-//! * y`, with curvature `y`. Where a program has so many rows that their steps would add up to more
+//! * y`, with curvature `y`. What the trees of `corrected` add up to is the logarithm of a factor
+//! of the analytic price, which is what it costs where nobody has learned anything. Where a program has so many rows that their steps would add up to more
 //! than one, the curvature is larger.
 //!
 //! The same samples give the same model, bit by bit, on any number of threads: threads share out
@@ -16,6 +17,8 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+use ansc_sketch::Features;
+use ansc_sketch::machine::Corrects;
 use rayon::prelude::*;
 
 use super::table::{Program, Row, Table};
@@ -26,9 +29,21 @@ use tree::Tree;
 
 pub use file::ModelError;
 
+/// What the trees add up to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Learns {
+    /// The throughput of a program.
+    #[default]
+    Throughput,
+    /// The logarithm of what its price is to be multiplied by.
+    Correction,
+}
+
 /// How trees are grown.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
+    /// What they learn.
+    pub learns: Learns,
     /// Most trees.
     pub rounds: usize,
     /// Rounds without a lower loss after which training ends.
@@ -47,7 +62,15 @@ pub struct Config {
 /// programs better.
 impl Default for Config {
     fn default() -> Config {
-        Config { rounds: 200, patience: 20, max_depth: 6, eta: 0.1, lambda: 1.0, gamma: 1e-5 }
+        Config {
+            learns: Learns::Throughput,
+            rounds: 200,
+            patience: 20,
+            max_depth: 6,
+            eta: 0.1,
+            lambda: 1.0,
+            gamma: 1e-5,
+        }
     }
 }
 
@@ -58,6 +81,13 @@ pub struct Hist {
     trees: Vec<Tree>,
     /// The first of them, which are older than all refinement, once there was any.
     base: Option<usize>,
+}
+
+impl Config {
+    /// Of trees that correct prices.
+    pub fn correcting() -> Config {
+        Config { learns: Learns::Correction, ..Config::default() }
+    }
 }
 
 impl Hist {
@@ -71,15 +101,26 @@ impl Hist {
         self.trees.len()
     }
 
-    fn score(&self, program: &View<'_>) -> f32 {
+    fn sum(&self, rows: &[Row]) -> f32 {
         let row = |row| self.trees.iter().map(|tree| tree.predict(row)).sum::<f32>();
-        program.rows().iter().map(row).sum()
+        rows.iter().map(row).sum()
+    }
+
+    fn score(&self, program: &View<'_>) -> f32 {
+        let sum = self.sum(program.rows());
+        match self.config.learns {
+            Learns::Throughput => sum,
+            Learns::Correction => -(program.price() + sum),
+        }
     }
 }
 
 impl CostModel for Hist {
     fn name(&self) -> &'static str {
-        "hist"
+        match self.config.learns {
+            Learns::Throughput => "hist",
+            Learns::Correction => "corrected",
+        }
     }
 
     fn train(&mut self, samples: &[Sample]) {
@@ -102,6 +143,15 @@ impl CostModel for Hist {
 
     fn parts(&self) -> Option<Parts> {
         (!self.trees.is_empty()).then(|| self.to_parts())
+    }
+}
+
+impl Corrects for Hist {
+    fn correction(&self, features: &Features) -> f64 {
+        match self.config.learns {
+            Learns::Throughput => 0.0,
+            Learns::Correction => f64::from(self.sum(&features.rows)),
+        }
     }
 }
 
@@ -150,9 +200,9 @@ impl<'a> Training<'a> {
     fn gradients(&self) -> Vec<Gradient> {
         let mut gradients = Vec::with_capacity(self.bins.rows);
         for (program, score) in self.programs.iter().zip(&self.scores) {
-            let y = f64::from(program.throughput);
+            let (weight, target) = self.target(program);
             let steps = (program.rows.len() as f64 * self.config.eta).max(1.0);
-            let gradient = Gradient { slope: (score - y) * y, curvature: y * steps };
+            let gradient = Gradient { slope: (score - target) * weight, curvature: weight * steps };
             gradients.extend(program.rows.clone().map(|_| gradient));
         }
         gradients
@@ -160,9 +210,18 @@ impl<'a> Training<'a> {
 
     fn loss(&self) -> f64 {
         let each = self.programs.iter().zip(&self.scores).map(|(program, score)| {
-            let y = f64::from(program.throughput);
-            y * (score - y).powi(2)
+            let (weight, target) = self.target(program);
+            weight * (score - target).powi(2)
         });
         each.sum()
+    }
+
+    /// How much a program counts, and what its rows are to add up to.
+    fn target(&self, program: &Program) -> (f64, f64) {
+        let throughput = f64::from(program.throughput);
+        match self.config.learns {
+            Learns::Throughput => (throughput, throughput),
+            Learns::Correction => (throughput, f64::from(program.correction)),
+        }
     }
 }

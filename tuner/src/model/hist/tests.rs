@@ -29,7 +29,7 @@ fn sums(n: usize, rows: usize) -> Vec<Sample> {
             (0..rows).map(|_| std::array::from_fn(|_| random.random_range(0..12) as f32)).collect();
         let row = |r: &[f32; LEN]| 1.0 + f64::from(r[0]) + f64::from(r[1] * r[2]) / 12.0;
         let seconds = Some(rows.iter().map(row).sum());
-        Sample::of_program(0, Arc::new(Features { rows }), seconds)
+        Sample::of_program(0, Arc::new(Features { rows, ..Features::default() }), seconds)
     };
     (0..n).map(|_| sample()).collect()
 }
@@ -47,12 +47,44 @@ fn scores_of_rows_add_up_to_throughputs() {
     }
 }
 
+/// Times are what prices say, but for a factor that the rows tell: the trees learn the factor.
+#[test]
+fn trees_correct_prices() {
+    let random = &mut StdRng::seed_from_u64(5);
+    let mut sample = |task| {
+        let row: [f32; LEN] = std::array::from_fn(|_| random.random_range(0..4) as f32);
+        let price = random.random_range(10.0..20.0f32);
+        let factor = if row[7] > 1.0 { 4.0 } else { 1.0 } * if row[9] > 2.0 { 0.5 } else { 1.0 };
+        let seconds = 1e-9 * f64::from(price.exp2()) * factor;
+        let features = Features { rows: vec![row], price };
+        (Sample::of_program(task, Arc::new(features), Some(seconds)), factor)
+    };
+    let train: Vec<Sample> = (0..600).map(|n| sample(n / 20).0).collect();
+    let mut model = Hist::new(Config::correcting());
+    // Nobody has learned anything: the price it is.
+    let first = train[0].view();
+    assert_eq!(model.predict(&[first]), [-first.price()]);
+    model.train(&train);
+    let (test, factors): (Vec<Sample>, Vec<f64>) = (0..100).map(|_| sample(0)).unzip();
+    let order = pairwise_accuracy(&scores(&model, &test), &throughputs(&test)).unwrap();
+    assert!(order > 0.95, "{order}");
+    // The corrections are those factors, but for one that all have.
+    let ratio =
+        |(s, factor): (&Sample, &f64)| model.correction(s.features.as_ref().unwrap()) - factor.ln();
+    let ratios: Vec<f64> = test.iter().zip(&factors).map(ratio).collect();
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    assert!(ratios.iter().all(|r| (r - mean).abs() < 0.4), "{ratios:?}");
+    let parts = model.parts().unwrap();
+    let again = Hist::of_config(&parts, Config::correcting()).unwrap();
+    assert_eq!(scores(&again, &test), scores(&model, &test));
+}
+
 #[test]
 fn one_step_is_that_of_newton() {
     let mut slow = [0.0; LEN];
     slow[5] = 1.0;
     let sample = |row, seconds| {
-        let features = Arc::new(Features { rows: vec![row] });
+        let features = Arc::new(Features { rows: vec![row], ..Features::default() });
         Sample::of_program(0, features, Some(seconds))
     };
     let samples = [sample([0.0; LEN], 1.0), sample(slow, 4.0)];
@@ -111,8 +143,10 @@ fn what_cannot_be_learned_from_gives_scores_of_zero() {
     let samples = sums(4, 2);
     let failed: Vec<Sample> =
         samples.iter().map(|s| Sample { seconds: None, ..s.clone() }).collect();
-    let empty =
-        Sample { features: Some(Arc::new(Features { rows: vec![] })), ..samples[0].clone() };
+    let empty = Sample {
+        features: Some(Arc::new(Features { rows: vec![], ..Features::default() })),
+        ..samples[0].clone()
+    };
     for train in [vec![], failed, vec![empty]] {
         assert_eq!(scores(&trained(&train), &samples), [0.0; 4]);
     }
@@ -124,7 +158,8 @@ fn numbers_that_are_none_are_learned_from() {
     let mut samples = sums(40, 1);
     let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN, f32::MAX];
     for (sample, value) in samples.iter_mut().zip(values) {
-        sample.features = Some(Arc::new(Features { rows: vec![[value; LEN]] }));
+        sample.features =
+            Some(Arc::new(Features { rows: vec![[value; LEN]], ..Features::default() }));
     }
     let model = trained(&samples);
     assert!(scores(&model, &samples).iter().all(|s| s.is_finite()));

@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_learned_from_gives_scores_of_zero() {
-        let features = Arc::new(Features { rows: vec![[1.0; LEN]] });
+        let features = Arc::new(Features { rows: vec![[1.0; LEN]], ..Features::default() });
         let failed = Sample::of_program(0, features.clone(), None);
         for samples in [vec![], vec![failed.clone(), failed]] {
             let mut model = Mlp::new(small());
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn numbers_that_are_none_do_not_spread() {
         let sample = |value: f32, seconds| {
-            let features = Arc::new(Features { rows: vec![[value; LEN]] });
+            let features = Arc::new(Features { rows: vec![[value; LEN]], ..Features::default() });
             Sample::of_program(0, features, Some(seconds))
         };
         let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN, 0.0, 3.0];
@@ -339,7 +339,7 @@ mod tests {
             values.iter().enumerate().map(|(i, &v)| sample(v, 1.0 + i as f64)).collect();
         let mut model = Mlp::new(Config { epochs: 4, ..small() });
         model.train(&samples);
-        let empty = Features { rows: vec![] };
+        let empty = Features { rows: vec![], ..Features::default() };
         let mut programs: Vec<View<'_>> = samples.iter().map(Sample::view).collect();
         programs.push(View::of_program(&empty));
         assert!(model.predict(&programs).iter().all(|s| s.is_finite()));
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn kinds_of_operators_tell_programs_apart() {
-        let features = Features { rows: vec![[1.0; LEN]; 2] };
+        let features = Features { rows: vec![[1.0; LEN]; 2], ..Features::default() };
         let mut samples = simulated::samples(20, 0);
         samples.iter_mut().filter(|s| s.task == 0).for_each(|s| s.seconds = Some(1e3));
         let mut model = Mlp::new(small());

@@ -86,7 +86,8 @@ impl<'a> Nodes<'a> {
 
     fn scores(&self, point: &Point, model: &dyn CostModel) -> BTreeMap<&'a str, f32> {
         let rows = point.features().into_iter().flat_map(|f| &f.rows);
-        let alone: Vec<Features> = rows.map(|row| Features { rows: vec![*row] }).collect();
+        let alone: Vec<Features> =
+            rows.map(|row| Features { rows: vec![*row], ..Features::default() }).collect();
         let scores = model.predict(&alone.iter().map(View::of_program).collect::<Vec<_>>());
         let mut all = BTreeMap::new();
         for (buffer, score) in point.stored().iter().zip(scores) {

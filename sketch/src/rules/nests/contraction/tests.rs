@@ -213,7 +213,7 @@ const FORMS: [(&str, &[bool], &str); 26] = [
     ),
 ];
 
-const MACHINES: [Machine; 2] = [Machine::new(32, 16), Machine::new(64, 32)];
+static MACHINES: [Machine; 2] = [Machine::new(32, 16), Machine::new(64, 32)];
 
 fn tasks() -> impl Iterator<Item = (&'static str, Arc<Task>)> {
     let task_of = |(name, constant, text): (&'static str, &[bool], &str), machine: &Machine| {

@@ -1,0 +1,33 @@
+//! The analytic price as a model: what others are compared with.
+
+use super::{CostModel, Sample, View};
+
+/// A program is as good as it is cheap, by `ansc_sketch::price`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Price;
+
+impl CostModel for Price {
+    fn name(&self) -> &'static str {
+        "price"
+    }
+
+    fn train(&mut self, _: &[Sample]) {}
+
+    fn predict(&self, candidates: &[View<'_>]) -> Vec<f32> {
+        candidates.iter().map(|candidate| -candidate.price()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ansc_sketch::Features;
+
+    use super::*;
+
+    #[test]
+    fn what_costs_less_is_better() {
+        let programs = [8.0, 2.0, 4.0].map(|price| Features { rows: vec![], price });
+        let scores = Price.predict(&programs.each_ref().map(View::of_program));
+        assert!(scores[1] > scores[2] && scores[2] > scores[0], "{scores:?}");
+    }
+}
