@@ -9,7 +9,8 @@
 //! clearly. Where weights that are transformed in each run cost about as much as those that were
 //! transformed before, and take many bytes less, they are.
 //!
-//! For the other algorithms, programs are made and priced.
+//! For the other algorithms, programs are made and priced; for Winograd's, too, where measurements
+//! correct prices.
 
 use std::sync::Arc;
 
@@ -32,6 +33,9 @@ const FOR_MEMORY: f64 = 1.05;
 const FEW_BYTES: usize = 16 << 20;
 /// Another algorithm must cost less than this share of the direct one.
 const CLEARLY: f64 = 0.75;
+/// Where measurements correct prices, programs are made of what costs less than so many times the
+/// direct sum by these estimates.
+const WORTH_A_PROGRAM: f64 = 1.5;
 
 /// The schedule of a kernel that nobody tuned; with `small`, by no algorithm that makes constants
 /// larger.
@@ -43,21 +47,26 @@ pub(crate) fn choice(task: &Arc<Task>, small: bool) -> Option<Choice> {
     if let Some((sketch, scheduled)) = choose::in_tiles(task) {
         return Some(Choice { by: Some(Algorithm::Tiles), sketch, scheduled });
     }
-    match known(task, small) {
-        Some(by) => choose::by(task, Some(by)).or_else(|| choose::by(task, None)),
-        None => cheapest_of(task, &BY_PROGRAM),
+    if let Some(by) = known(task) {
+        return choose::by(task, Some(by)).or_else(|| choose::by(task, None));
+    }
+    match (by_winograd(task, small), task.machine.correction.0.is_some()) {
+        (Some((by, share)), true) if share < WORTH_A_PROGRAM => {
+            cheapest_of(task, &[&[by], &BY_PROGRAM[..]].concat())
+        }
+        (Some((by, share)), false) if share < CLEARLY => {
+            choose::by(task, Some(by)).or_else(|| choose::by(task, None))
+        }
+        _ => cheapest_of(task, &BY_PROGRAM),
     }
 }
 
 /// An algorithm that is told by the task alone.
-fn known(task: &Task, small: bool) -> Option<Algorithm> {
+fn known(task: &Task) -> Option<Algorithm> {
     if narrow::pays(task) {
         return Some(Algorithm::Narrow);
     }
-    if dot4::pays(task) {
-        return Some(Algorithm::Dot4);
-    }
-    winograd_if_it_pays(task, small)
+    dot4::pays(task).then_some(Algorithm::Dot4)
 }
 
 /// Algorithms that are told by the price of their programs.
@@ -70,7 +79,8 @@ const BY_PROGRAM: [Algorithm; 6] = [
     Algorithm::Place,
 ];
 
-fn winograd_if_it_pays(task: &Task, small: bool) -> Option<Algorithm> {
+/// The best form of Winograd's convolution, and its price as a share of the direct one's.
+fn by_winograd(task: &Task, small: bool) -> Option<(Algorithm, f64)> {
     let conv = Convolution::find(&task.compute)?;
     let param = conv.sole_weight(&task.compute)?;
     if !task.constant.get(param).copied().unwrap_or(false) {
@@ -86,7 +96,7 @@ fn winograd_if_it_pays(task: &Task, small: bool) -> Option<Algorithm> {
     let best = priced.iter().min_by(|a, b| a.price.total_cmp(&b.price))?;
     let saving = priced.iter().filter(|p| p.saves_memory(best));
     let chosen = saving.min_by_key(|p| p.work.weights).unwrap_or(best);
-    (price(&best.work, PER_CACHED_BYTE) < CLEARLY * direct(task, &conv)).then_some(chosen.algorithm)
+    Some((chosen.algorithm, price(&best.work, PER_CACHED_BYTE) / direct(task, &conv)))
 }
 
 struct Priced {

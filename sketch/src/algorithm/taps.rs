@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Where there are few output channels, vectors along them are mostly empty; here they are as long
-//! as the window has taps. Places that a stride leaves out are multiplied in vain. `m` is made of
-//! constant weights when compiling.
+//! as the window has taps. Places that a stride leaves out are multiplied in vain: where most are,
+//! or where the products take many times the memory of all else, the algorithm does not apply. `m`
+//! is made of constant weights when compiling.
 
 use ansc_graph::{BufId, Combiner, Compute, Expr, Stage, TensorType};
 use ansc_runtime::DType;
@@ -20,6 +21,12 @@ use super::{Replacing, Rewritten};
 use crate::flat::{flattened, spread};
 use crate::packed::Packing;
 use crate::task::Task;
+
+/// Places that are multiplied, for each one that is wanted, at most: a stride of two along three
+/// axes has as many.
+const MOST_PLACES: usize = 8;
+/// Products that are kept, for each element of the image and of the result, at most.
+const MOST_PRODUCTS: usize = 32;
 
 pub(super) fn rewrite(task: &Task, conv: &Convolution) -> Option<Rewritten> {
     let taps = Taps::of(task, conv)?;
@@ -59,8 +66,14 @@ impl<'a> Taps<'a> {
         let batch = conv.batch.iter().map(|&axis| stage.ty.shape[axis]);
         let reached =
             conv.windows.iter().map(|w| (w.outputs - 1) * w.stride + (w.size - 1) * w.dilation + 1);
-        let places = batch.chain(reached).collect();
-        Some(Taps { conv, columns: [&sizes[..], &[conv.out.1]].concat(), places })
+        let places: Vec<usize> = batch.clone().chain(reached).collect();
+        let taps = Taps { conv, columns: [&sizes[..], &[conv.out.1]].concat(), places };
+        let multiplied = taps.places.iter().product::<usize>();
+        let wanted = batch.chain(conv.windows.iter().map(|w| w.outputs)).product::<usize>();
+        let elements = multiplied * conv.channel.1 + wanted * conv.out.1;
+        let few = multiplied <= MOST_PLACES * wanted
+            && multiplied.checked_mul(taps.width())? <= MOST_PRODUCTS * elements;
+        few.then_some(taps)
     }
 
     fn width(&self) -> usize {

@@ -19,6 +19,7 @@ mod groups;
 mod inside;
 mod narrow;
 mod reductions;
+mod taps;
 
 /// Those of convolutions of floats.
 const OF_FLOATS: [Algorithm; 4] =
