@@ -124,13 +124,13 @@ typedef struct AnscSessionOptions {
   // How long idle threads look for work before they sleep, in microseconds; 0 for the default,
   // negative for not at all.
   int64_t spin_microseconds;
-  // Cores to pin threads to, the i-th thread to the (i mod `cores_count`)-th of them. The calling
-  // thread is left alone. Null for none.
+  // Cores to pin threads to, the i-th thread to the (i mod `cores_count`)-th of them. The
+  // calling thread is left alone. Null for none.
   const size_t *cores;
   // Numbers that `cores` points to.
   size_t cores_count;
-  // Not 0: numbers below the smallest normal one of their type are computed with, which takes processors a
-  // hundred times as long. 0: they are zeros.
+  // Not 0: numbers below the smallest normal one of their type are computed with, which takes
+  // processors a hundred times as long. 0: they are zeros.
   uint8_t keep_denormals;
 } AnscSessionOptions;
 
@@ -187,8 +187,8 @@ const char *ansc_version(void);
 // Bytes of an element of the `AnscDtype`; 0 if there is no such type.
 size_t ansc_dtype_size(uint32_t dtype);
 
-// The name of the `AnscDtype`, such as "f32"; "unknown" if there is no such type. Never null, valid
-// for ever.
+// The name of the `AnscDtype`, such as "f32"; "unknown" if there is no such type. Never null,
+// valid for ever.
 const char *ansc_dtype_name(uint32_t dtype);
 
 // Loads an artifact from the file `path`, and checks it as far as that is possible.
@@ -205,8 +205,8 @@ AnscStatus ansc_model_load_from_memory(const void *data, size_t size, struct Ans
 // Frees a model; null is allowed. Its sessions stay usable, its strings and shapes do not.
 void ansc_model_free(struct AnscModel *model);
 
-// The name of the ONNX file that the model was compiled from; it lives as long as the model. Null if
-// `model` is null.
+// The name of the ONNX file that the model was compiled from; it lives as long as the model. Null
+// if `model` is null.
 const char *ansc_model_name(const struct AnscModel *model);
 
 // How many inputs the model has; 0 if `model` is null.
@@ -215,14 +215,13 @@ size_t ansc_model_input_count(const struct AnscModel *model);
 // How many outputs the model has; 0 if `model` is null.
 size_t ansc_model_output_count(const struct AnscModel *model);
 
-// For how many combinations of its inputs' shapes the model was compiled, at least 1; 0 if `model` is
-// null. A session runs the one that its inputs have the shapes of.
+// For how many combinations of its inputs' shapes the model was compiled, at least 1; 0 if `model`
+// is null. A session runs the one that its inputs have the shapes of.
 size_t ansc_model_specialisation_count(const struct AnscModel *model);
 
-// What tells the `index`-th specialisation from the others, such as "batch=4"; empty if there is only
-// one. It lives as long as the model. Null if there is none.
-const char *ansc_model_specialisation_name(const struct AnscModel *model,
-                                           size_t index);
+// What tells the `index`-th specialisation from the others, such as "batch=4"; empty if there is
+// only one. It lives as long as the model. Null if there is none.
+const char *ansc_model_specialisation_name(const struct AnscModel *model, size_t index);
 
 // Describes the `index`-th input, from 0, with its shape in the first specialisation.
 AnscStatus ansc_model_input(const struct AnscModel *model, size_t index, struct AnscPort *port);
@@ -253,20 +252,21 @@ void ansc_session_free(struct AnscSession *session);
 // Threads that run the model, the calling one included; 0 if `session` is null or running.
 size_t ansc_session_threads(const struct AnscSession *session);
 
-// Runs the model: the specialisation whose inputs have the shapes of these. Inputs and outputs come by
-// name, in any order. Every input must be given but those
-// that are bound; outputs that are not given are computed and dropped.
+// Runs the model: the specialisation whose inputs have the shapes of these. Inputs and outputs
+// come by name, in any order. Every input must be given but those that are bound; outputs that are
+// not given are computed and dropped.
 //
-// Everything is checked before anything runs. After `ANSC_STATUS_DATA` the outputs may hold anything,
-// and the session can be used again.
+// Everything is checked before anything runs. After `ANSC_STATUS_DATA` the outputs may hold
+// anything, and the session can be used again.
 AnscStatus ansc_session_run(struct AnscSession *session,
                             const struct AnscInput *inputs,
                             size_t inputs_count,
                             const struct AnscOutput *outputs,
                             size_t outputs_count);
 
-// The extents of the `index`-th output of the model in the last run: how much of its memory was used,
-// densely from the beginning. Before the first run they are those of the first specialisation.
+// The extents of the `index`-th output of the model in the last run: how much of its memory was
+// used, densely from the beginning. Before the first run they are those of the first
+// specialisation.
 //
 // Writes as many extents as the port has to `shape`, which has room for `capacity` of them.
 AnscStatus ansc_session_output_shape(const struct AnscSession *session,
@@ -279,4 +279,4 @@ AnscStatus ansc_session_output_shape(const struct AnscSession *session,
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: e539de8b139dd98d00c0dca94135262b */
+/* sources: f5ada4327b60bdb5ff306a22fab65d18 */

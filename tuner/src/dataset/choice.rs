@@ -130,11 +130,14 @@ mod tests {
         }
     }
 
-    /// A pool whose rows are summed in several ways.
+    /// Points of windows, one by one, or rows of them.
     fn task() -> Arc<Task> {
-        let text = "compute(in0: f32[64, 300]) -> y { y: f32[64] = sum{r0: 300} in0[i0, r0] }";
+        let text = "compute(in0: f32[2, 8, 20, 30]) -> y {
+          s: f32[2, 8, 9, 14] = sum{r0: 3, r1: 3} in0[i0, i1, add(mul(i2, 2), r0), add(mul(i3, 2), r1)]
+          y: f32[2, 8, 9, 14] = mul(s[i0, i1, i2, i3], 0.125_f32)
+        }";
         let compute = Compute::parse(text).unwrap();
-        Arc::new(Task::on_cpu("sums", &compute, &[false], &Machine::new(64, 32)))
+        Arc::new(Task::on_cpu("windows", &compute, &[false], &Machine::new(64, 32)))
     }
 
     #[test]
@@ -142,7 +145,7 @@ mod tests {
         let task = task();
         let rivals: Vec<Candidate> =
             task.rivals().into_iter().map(|rival| Candidate::of_choice(&task, rival)).collect();
-        assert!(rivals.len() > 2, "{} schedules need no search", rivals.len());
+        assert!(rivals.len() > 1, "{} schedules need no search", rivals.len());
         let subject = Arc::new(Subject::of(&task));
         let sample = |(n, candidate): (usize, &Candidate)| Sample {
             task: 0,
@@ -150,7 +153,7 @@ mod tests {
             subject: subject.clone(),
             trace: Arc::new(candidate.trace.clone()),
             features: candidate.view(&subject, Needs::Program).features.cloned().map(Arc::new),
-            seconds: Some([2.0, 3.0, 1.0][n.min(2)]),
+            seconds: Some(if n + 1 == rivals.len() { 1.0 } else { 2.0 }),
         };
         let all = rivals.iter().enumerate().map(sample).collect();
         let samples = TaskSamples { key: task.key(), weight: 1.0, samples: all };
@@ -172,7 +175,8 @@ mod tests {
         let mut ratios = vec![1.0; 38];
         ratios.extend([4.0, 16.0]);
         let found = Choices::of(ratios).unwrap();
-        assert_eq!((found.tasks, found.worst), (40, 8.0));
+        assert_eq!(found.tasks, 40);
+        assert!((found.worst - 8.0).abs() < 1e-12);
         assert!((found.mean - 64f64.powf(1.0 / 40.0)).abs() < 1e-12);
         assert_eq!(Choices::of(vec![]), None);
     }
