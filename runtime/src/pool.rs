@@ -4,15 +4,16 @@
 //! has run exactly once, and what it wrote is visible to the caller.
 //!
 //! * The range is cut once into contiguous chunks whose sizes differ by at most one; the calling
-//! thread runs the first chunk itself. The same extent always gives the same chunks, so a thread
-//! meets the same part of a buffer again while it is still in its cache. * Chunks are run in
-//! pieces: a thread that has ended its own takes over what others have left, where that would take
-//! long (`share`). * Each worker has a mailbox on a cache line of its own (`mailbox`). It spins on
-//! it for [`PoolOptions::spin`], then sleeps. A worker that does not wake in time misses the loop.
+//!   thread runs the first chunk itself. The same extent always gives the same chunks, so a thread
+//!   meets the same part of a buffer again while it is still in its cache.
+//! * Chunks are run in pieces: a thread that has ended its own takes over what others have left,
+//!   where that would take long (`share`).
+//! * Each worker has a mailbox on a cache line of its own (`mailbox`). It spins on it for
+//!   [`PoolOptions::spin`], then sleeps. A worker that does not wake in time misses the loop.
 //! * Several sessions may share a pool. A caller that finds it in use does not wait: it runs its
-//! chunks one after another on its own thread and hands out the rest as soon as the workers are
-//! free. So nothing here can deadlock. * A panic in the function reaches the caller after all
-//! chunks have ended; the pool stays usable.
+//!   chunks one after another on its own thread and hands out the rest as soon as the workers
+//!   are free. So nothing here can deadlock.
+//! * A panic in the function reaches the caller after all chunks have ended; the pool stays usable.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU64, Ordering};

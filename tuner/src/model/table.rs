@@ -83,11 +83,7 @@ mod tests {
     #[test]
     fn throughput_is_relative_to_the_best_of_the_task() {
         let sample = |task, seconds| {
-            let features = Arc::new(Features {
-                rows: vec![[0.0; LEN]; task],
-                price: 0.0,
-                ..Features::default()
-            });
+            let features = Arc::new(Features { rows: vec![[0.0; LEN]; task], price: 0.0 });
             Sample::of_program(task, features, seconds)
         };
         let samples = [

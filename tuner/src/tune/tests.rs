@@ -150,7 +150,7 @@ fn what_needs_no_search_is_measured_before_anything_else() {
     }";
     let tasks = [weighted(ansc_graph::Compute::parse(means).unwrap())];
     let task = &tasks[0].task;
-    let rivals = task.rivals().into_iter().map(|rival| Candidate::of_choice(&task, rival).program);
+    let rivals = task.rivals().into_iter().map(|rival| Candidate::of_choice(task, rival).program);
     let rivals: HashSet<u64> = rivals.collect();
     assert!(rivals.len() > 1);
     let mut records = InMemory::default();

@@ -1,10 +1,12 @@
 //! Gradient-boosted trees over histograms of at most 64 bins per number.
 //!
 //! A tree scores a row; a program's score is the sum over its rows and all trees. Each round fits
-//! one tree to the gradient of `y * (score - y)^2`, which all rows of a program share: `(score - y)
-//! * y`, with curvature `y`. What the trees of `corrected` add up to is the logarithm of a factor
-//! of the analytic price, which is what it costs where nobody has learned anything. Where a program has so many rows that their steps would add up to more
-//! than one, the curvature is larger.
+//! one tree to the gradient of `y * (score - y)^2`, which all rows of a program share. Its slope is
+//! `(score - y) * y`, and its curvature `y`; where a program has so many rows that their steps would
+//! add up to more than one, the curvature is larger.
+//!
+//! What the trees of `corrected` add up to is the logarithm of a factor of the analytic price, which
+//! is what a program costs where nobody has learned anything.
 //!
 //! The same samples give the same model, bit by bit, on any number of threads: threads share out
 //! numbers (features), never a sum. A model is saved as JSON; what is loaded is checked.
