@@ -117,6 +117,11 @@ mod tests {
         }
     }
 
+    fn count(trace: &Trace, step: usize) -> i64 {
+        let step = serde_json::to_value(&trace.steps[step]).unwrap();
+        step["candidates"].as_array().unwrap().len() as i64
+    }
+
     /// All combinations of choices among few candidates, by brute force.
     fn combinations(task: &Arc<Task>, sketch: &Trace) -> HashSet<u64> {
         let mut programs = HashSet::new();
@@ -124,7 +129,7 @@ mod tests {
         for step in sketch.choices() {
             let each = |t: &Trace| {
                 let t = t.clone();
-                (0..20).map(move |i| t.clone().decide(step, Decision::Choice(i)))
+                (0..count(&t, step)).map(move |i| t.clone().decide(step, Decision::Choice(i)))
             };
             open = open.iter().flat_map(each).collect();
         }
