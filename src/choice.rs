@@ -37,8 +37,8 @@ pub struct Schedules {
     pub aim: Aim,
     /// Only such as store weights in no more room than they take: less memory, for more time.
     pub small: bool,
-    /// What kernels may be computed by, whoever found their schedules. To be set before any is
-    /// taken up.
+    /// Allows some algorithms for kernels, whoever found their schedules. To be set before any
+    /// schedule is taken up.
     pub sums: Sums,
 }
 
@@ -338,8 +338,8 @@ mod tests {
         root: f32[64, 32] = sqrt(in0[i0, i1])
     }";
 
-    /// What is chosen for [`COMPUTE`] if records name a trace of these steps, and whether the trace
-    /// replays. The trace that nobody tuned, and these steps after it.
+    /// The choice for [`COMPUTE`] if records name a trace that consists of the untuned one and
+    /// these steps after it, and whether the trace replays.
     fn chosen(more: &[serde_json::Value]) -> (Chosen, bool) {
         let target = Target::parse("x86-64").unwrap();
         let aim = Aim::Gpu(GpuLimits::default());

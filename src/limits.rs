@@ -1,4 +1,4 @@
-//! What this machine can do at most: products and sums in a second, bytes from and to memory in a
+//! The most that this machine can do: products and sums in a second, bytes from and to memory in a
 //! second.
 //!
 //! Measured with vectors as wide as the processor has and with all of the threads at once, for a

@@ -289,8 +289,8 @@ pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<
     Ok(schedules)
 }
 
-/// What records of kernels may be filed under, the best last: measured with constants where the
-/// model has them.
+/// The names that records of kernels may be filed under, the best last: measured with constants
+/// where the model has them.
 fn cpu_targets(target: &Target, tasks: &[Weighted]) -> Vec<String> {
     let (warm, cold) = (target_name(target), cold_target_name(target));
     if fit_the_cache(tasks) { vec![cold, warm] } else { vec![warm, cold] }

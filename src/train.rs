@@ -137,7 +137,7 @@ impl Row {
 struct Parted {
     train: Vec<Sample>,
     test: Vec<TaskSamples>,
-    /// Of each task of `test`, on the target.
+    /// The schedules that need no search, for each task of `test`, on the target.
     rivals: Vec<Rivals>,
 }
 

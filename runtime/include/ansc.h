@@ -219,8 +219,8 @@ size_t ansc_model_output_count(const struct AnscModel *model);
 // is null. A session runs the one that its inputs have the shapes of.
 size_t ansc_model_specialisation_count(const struct AnscModel *model);
 
-// What tells the `index`-th specialisation from the others, such as "batch=4"; empty if there is
-// only one. It lives as long as the model. Null if there is none.
+// The name that tells the `index`-th specialisation from the others, such as "batch=4"; empty if
+// there is only one. It lives as long as the model. Null if there is none.
 const char *ansc_model_specialisation_name(const struct AnscModel *model, size_t index);
 
 // Describes the `index`-th input, from 0, with its shape in the first specialisation.
@@ -279,4 +279,4 @@ AnscStatus ansc_session_output_shape(const struct AnscSession *session,
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: f5ada4327b60bdb5ff306a22fab65d18 */
+/* sources: 25f6fd25b0309de1c178488c45b7fefd */

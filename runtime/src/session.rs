@@ -349,9 +349,9 @@ impl Session {
         self.tables.iter_mut().flatten().for_each(|tables| tables.times = None);
     }
 
-    /// What was measured of the specialisation of the last run since [`Session::profile`]: all
-    /// steps in the order of the plan, nested ones after the step that they belong to. Empty if
-    /// nothing was measured.
+    /// The times of the specialisation of the last run since [`Session::profile`]: all steps in the
+    /// order of the plan, nested ones after the step that they belong to. Empty if nothing was
+    /// measured.
     pub fn step_times(&self) -> Vec<StepTime> {
         let steps = &self.parts.programs[self.current].steps;
         let times = self.tables[self.current].as_ref().and_then(|tables| tables.times.as_ref());

@@ -27,7 +27,7 @@ pub(crate) fn shared_write(program: &Program, l: &For, kind: ForKind) -> Option<
 pub(crate) struct Writes<'p> {
     program: &'p Program,
     extents: Extents,
-    /// Of [`tree::common_loops`].
+    /// The loops that contain all accesses to each buffer, once somebody asked.
     common: OnceCell<BTreeMap<BufId, Vec<VarId>>>,
 }
 

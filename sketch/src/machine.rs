@@ -13,7 +13,7 @@ pub struct Machine {
     pub registers: usize,
     /// Units for matrices.
     pub units: Units,
-    /// What measurements say of prices.
+    /// Corrects prices by measurements.
     pub correction: Correction,
 }
 
@@ -23,8 +23,8 @@ pub trait Corrects: Send + Sync {
     fn correction(&self, features: &Features) -> f64;
 }
 
-/// What corrects prices; nothing, where nobody has measured. Machines that differ in this alone are
-/// equal only if they share it.
+/// The model that corrects prices, or nothing where nobody has measured. Machines that differ in
+/// this alone are equal only if they share it.
 #[derive(Clone, Default)]
 pub struct Correction(pub Option<Arc<dyn Corrects>>);
 

@@ -151,9 +151,9 @@ pub enum ForKind {
     Vectorized,
     /// One after another, written out.
     Unrolled,
-    /// What an iteration copies to shared memory is on its way while the one before it computes. A
-    /// hint for GPUs, which have asynchronous copies (see [`gpu`](crate::gpu)); anywhere else a
-    /// serial loop.
+    /// The copies of an iteration to shared memory are on their way while the iteration before it
+    /// computes. A hint for GPUs, which have asynchronous copies (see [`gpu`](crate::gpu));
+    /// anywhere else a serial loop.
     Pipelined,
     /// One for each thread of a GPU along an axis.
     Bound(ThreadAxis),

@@ -4,8 +4,8 @@
 //! x[i0 * 4 + i1, k]   with i1 in 0..4, k in 0..9 running, i0 standing
 //! => [i0 * 4, +4] x [0, +9]
 //! ```
-//! What a guard forbids is not touched: `k0 * 4 + k1` with both running, and `k0 * 4 + k1 < 7`, is
-//! `[0, +7]`.
+//! A block does not touch what its guard forbids: `k0 * 4 + k1` with both running, and `k0 * 4 + k1
+//! < 7`, is `[0, +7]`.
 
 use ansc_graph::{BinOp, Expr, VarId};
 

@@ -1,8 +1,8 @@
 //! Constants that are made when the artifact is loaded.
 //!
-//! What Winograd's convolutions read takes up to eight times the room of the weights that it is
-//! made of. Such packings are not evaluated when compiling: they become kernels of a plan of its
-//! own, which the runtime runs once.
+//! Winograd's convolutions read up to eight times the bytes of the weights that these are made of.
+//! Such packings are not evaluated when compiling: they become kernels of a plan of its own, which
+//! the runtime runs once.
 //!
 //! ```text
 //! packed weights: 147 KB -> 590 KB   =>   the artifact holds 147 KB, and a kernel that makes 590 KB of them

@@ -4,7 +4,7 @@
 //! ```text
 //! | fence | output | fence |      one byte of a fence that changed is enough
 //! ```
-//! What is farther away is not mapped, or belongs to the worker, which a wild write takes down with
+//! Memory farther away is not mapped, or belongs to the worker, which a wild write takes down with
 //! it.
 
 use ansc_runtime::{DType, Session, Tensor, View, ViewMut};

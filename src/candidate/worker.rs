@@ -46,8 +46,8 @@ pub fn serve(targets: &Targets, memory: Option<u64>) -> Result<(), Error> {
             Err(e) => Err(Error::Usage(format!("not a request: {e}"))),
         };
         if let Err(Error::Run(RunError::Device(e))) = &reply {
-            // What a candidate did to the GPU's memory, or that it never ended, spoils this
-            // process, not the next.
+            // A candidate that harmed the GPU's memory, or that never ended, spoils this process,
+            // not the next.
             return Err(Error::Machine(e.to_string()));
         }
         say(&reply.unwrap_or_else(|e| blame::reply(&e, memory)))?;

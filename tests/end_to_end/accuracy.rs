@@ -1,4 +1,4 @@
-//! What rounding costs: a convolution as it is compiled by default and with `--accurate`, against
+//! The cost of rounding: a convolution as it is compiled by default and with `--accurate`, against
 //! sums of 64 bits.
 
 use std::path::{Path, PathBuf};

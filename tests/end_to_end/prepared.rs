@@ -1,4 +1,4 @@
-//! What Winograd's convolutions read is not in the artifact but made of the weights when it is
+//! Artifacts do not hold what Winograd's convolutions read: it is made of the weights when they are
 //! loaded.
 
 use std::path::{Path, PathBuf};

@@ -191,8 +191,8 @@ fn nothing_outlives_a_killed_run_for_long() {
     assert!(is_empty(&dir.join("tmp")));
 }
 
-/// What a run chooses follows from its seed and from what is known; what is made of records, from
-/// them alone.
+/// A run chooses by its seed and by what is known; a file of records becomes a choice by the
+/// records alone.
 #[test]
 fn the_same_seed_and_records_choose_the_same() {
     let dir = tempfile::tempdir().unwrap();
@@ -300,8 +300,8 @@ fn a_tuned_artifact_explains_itself() {
     );
 }
 
-/// What was measured with constants in memory is no time to compare with those of constants in the
-/// caches, but better than nothing for a model that has them there.
+/// Times with constants in memory do not compare with those of constants in the caches, but are
+/// better than nothing for a model that has them there.
 #[test]
 fn records_with_cold_constants_are_kept_apart() {
     let dir = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ pub struct Candidate {
     pub scheduled: Scheduled,
     /// Of the program, once somebody asked.
     features: OnceLock<Arc<Features>>,
-    /// What it is priced for; none for GPUs.
+    /// The machine that it is priced for; none for GPUs.
     machine: Option<Machine>,
     /// [`code_hash`](ansc_sketch::Program::code_hash) of the program: traces that become the same
     /// code are one candidate.

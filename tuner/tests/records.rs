@@ -288,7 +288,7 @@ fn wrong_files_are_refused_and_left_alone() {
     assert!(matches!(absent, RecordsError::Absent { .. }) && !file.exists());
 }
 
-/// What somebody may put into a file so that reading it never ends, or writing loses what is
+/// Lines that somebody may put into a file so that reading it never ends, or writing loses what is
 /// written.
 const HOSTILE: &[(&str, &str)] = &[
     (

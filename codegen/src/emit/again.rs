@@ -127,8 +127,8 @@ impl Strip {
         Some(self)
     }
 
-    /// What an iteration of `l` fetches. Of twice as many iterations as lines, two fetch the same;
-    /// of more, none.
+    /// The buffers that an iteration of `l` fetches, and where. If `l` has twice as many iterations
+    /// as there are lines, two of them fetch the same line; if it has more, it fetches nothing.
     fn part(&self, l: &For) -> Vec<(BufId, Affine)> {
         let of_line = quotient(l.extent as i64, self.lines);
         if of_line > 2 {

@@ -163,7 +163,7 @@ fn keep_rolled(context: &Context, back: InstructionValue<'_>) {
     let words = "llvm.loop.unroll.disable";
     let (context, kind) = (context.as_ctx_ref(), context.get_kind_id("llvm.loop"));
     // SAFETY: all live in the context, which outlives them; lengths are those of what they go with.
-    // What describes a loop names itself first, which takes a placeholder that LLVM releases as it
+    // A loop's description names itself first, which takes a placeholder that LLVM releases as it
     // replaces it.
     unsafe {
         let itself = debuginfo::LLVMTemporaryMDNode(context, std::ptr::null_mut(), 0);

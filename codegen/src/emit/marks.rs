@@ -1,5 +1,5 @@
-//! What LLVM is told of accesses to memory, as metadata. Looked up once for a module, since each
-//! access has some.
+//! Metadata that tell LLVM about accesses to memory. They are looked up once for a module, since
+//! each access has some.
 
 use inkwell::context::Context;
 use inkwell::values::MetadataValue;
@@ -14,9 +14,9 @@ pub(crate) struct Marks<'c> {
     pub(crate) nothing: MetadataValue<'c>,
     /// The number one, as LLVM wants it beside `nontemporal`.
     pub(crate) one: MetadataValue<'c>,
-    /// Of a load: that nothing writes what it reads. It is ordered with no store then, which the
-    /// selection of instructions would find out by itself, but among hundreds of accesses in a long
-    /// time.
+    /// Says that nothing writes what a load reads. No store is ordered with the load then. The
+    /// selection of instructions would find that out by itself, but among hundreds of accesses in a
+    /// long time.
     pub(crate) constant: MetadataValue<'c>,
 }
 

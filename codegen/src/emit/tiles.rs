@@ -157,8 +157,8 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// Of a block that loads from nothing that it writes; if it does not always run, only what is
-    /// there to be loaded anyway.
+    /// The tiles of a block that loads from nothing that it writes. A block that does not always
+    /// run has tiles only of what is there to be loaded anyway.
     fn tiles_of(&mut self, l: &For, block: &Block) -> Vec<Tile> {
         let Body::Assign { dst, value } = &block.body else { return vec![] };
         if contains_choice(value) {
@@ -260,8 +260,8 @@ fn pick(count: usize, lanes: [(usize, usize); 4]) -> Vec<u32> {
     (0..count).map(|i| (lanes[i % 4].0 * count + (i - i % 4) + lanes[i % 4].1) as u32).collect()
 }
 
-/// Of two rows that are `block` apart: the halves of each pair of blocks that belong to the first,
-/// or to the second, once they are columns.
+/// Takes two rows that are `block` apart, and picks the halves of each pair of blocks that belong
+/// to the first row, or to the second, once they are columns.
 fn exchange(count: usize, block: usize, second: bool) -> Vec<u32> {
     let from = |i: usize| match (second, i & block == 0) {
         (false, true) => i,

@@ -14,8 +14,8 @@ pub(crate) struct NewSection {
     pub(crate) len: u64,
 }
 
-/// What the file consists of, in order: `front`, the sections at their offsets (gaps are zero),
-/// `back` at its offset.
+/// The parts of the file, in order: `front`, the sections at their offsets (gaps are zero), `back`
+/// at its offset.
 pub(crate) struct Layout {
     pub(crate) front: Vec<u8>,
     pub(crate) offsets: Vec<u64>,

@@ -5,7 +5,7 @@
 //! the C library's mathematical functions, and on those only if it calls them. The same objects
 //! give the same bytes.
 //!
-//! What our kernels are makes this small: code and constants that refer to themselves and to a few
+//! Our kernels make this small: they are code and constants that refer to themselves and to a few
 //! functions, and no data that is written. Anything else in an object is an error, not a guess.
 //!
 //! ```text

@@ -106,8 +106,8 @@ fn what_is_added_to_a_sum_is_fetched() {
 
 #[test]
 fn rows_that_are_read_again_are_fetched() {
-    // Of two rows that are gone through together, each has its own prefetch of the next and of what
-    // is written.
+    // The loop goes through two rows together, and each has its own prefetch of the next and of
+    // what is written.
     let short = normalised([64, 768]);
     for cpu in ["x86-64-v3", "x86-64-v4"] {
         assert!(fetches(&short, false, (cpu, "prefetcht0")) >= 4, "{cpu}");

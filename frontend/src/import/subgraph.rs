@@ -153,8 +153,9 @@ impl NodeCtx<'_> {
         Option::ok_or_else(complete, Problem::silent)
     }
 
-    /// What a graph of its own can give. A sequence only leaves a body that is inlined. Outputs of
-    /// a body go by position: one that is listed twice gets a name of its own the second time.
+    /// Lets through what a graph of its own can give. A sequence only leaves a body that is
+    /// inlined. Outputs of a body go by position: one that is listed twice gets a name of its own
+    /// the second time.
     fn tensors_only(
         &self,
         outputs: Vec<(String, Binding)>,

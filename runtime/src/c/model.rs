@@ -157,8 +157,8 @@ pub unsafe extern "C" fn ansc_model_specialisation_count(model: *const AnscModel
     shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.specialisations.len()))
 }
 
-/// What tells the `index`-th specialisation from the others, such as "batch=4"; empty if there is
-/// only one. It lives as long as the model. Null if there is none.
+/// The name that tells the `index`-th specialisation from the others, such as "batch=4"; empty if
+/// there is only one. It lives as long as the model. Null if there is none.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.

@@ -338,8 +338,8 @@ fn slices_of_any_length_compute_the_same() {
     }
 }
 
-/// What is transformed for a strip of rows takes the place of what the products of the last one
-/// have read.
+/// The transformed elements of a strip of rows take the place of those that the products of the
+/// last strip have read.
 #[test]
 fn strips_of_late_weights_share_memory() {
     let compute = channels_last(1, [4, 4], 520, 8, [3, 3], 1, 1);

@@ -19,8 +19,8 @@
 //! - local buffers that no loop indexes are registers, as long as the processor has that many;
 //! - each address that differs by more than a constant is computed once, and each loop counts.
 //!
-//! What it leaves out: moves between registers, what registers are saved to when there are too few,
-//! prefetches.
+//! It leaves out moves between registers, the memory that registers are saved to when there are too
+//! few, and prefetches.
 
 mod fit;
 mod value;

@@ -260,8 +260,8 @@ impl Walk<'_> {
         Mention { unrolled, lanes }
     }
 
-    /// What the indices of a load depend on. Those that depend on data are values, and counted as
-    /// such.
+    /// The loops that the indices of a load depend on. Indices that depend on data are values, and
+    /// counted as such.
     fn indices<'e>(&mut self, indices: &'e [Expr], seen: &mut Seen<'e>) -> Mention {
         let mut all = Mention::default();
         for index in indices {

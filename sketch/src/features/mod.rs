@@ -64,8 +64,8 @@ const _: () = assert!(SURROUNDINGS + loops::SURROUNDINGS == LEN);
 pub struct Features {
     /// One row for each stored buffer, in the order of the first stores.
     pub rows: Vec<[f32; LEN]>,
-    /// The analytic price, in the cycles of [`price::analytic`] and scaled as all numbers; 0 if nobody
-    /// asked for it.
+    /// The analytic price, in the cycles of [`price::analytic`] and scaled as all numbers are; 0 if
+    /// nobody asked for it.
     pub price: f32,
 }
 

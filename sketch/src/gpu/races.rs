@@ -77,8 +77,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What the kernel writes to global memory and reads again, each thread block reads at its own
-    /// places.
+    /// Each thread block reads at its own places what the kernel writes to global memory.
     fn across_blocks(&self) -> Result<(), GpuError> {
         let blocks = self.program.blocks();
         let written: Vec<BufId> = blocks

@@ -8,9 +8,9 @@
 //! => grid 8, block 32
 //! s[tx] = ..;   where tx < 16: .. s[tx] ..
 //! ```
-//! Of two nested loops along one axis a thread runs one iteration: the one that is its own in both.
-//! So the blocks below may not depend on the outer one. A block that is under no loop of an axis is
-//! executed by all threads if it writes local buffers, and by the first one otherwise.
+//! If two loops along one axis are nested, a thread runs one iteration: the one that is its own in
+//! both. So the blocks below may not depend on the outer one. A block that is under no loop of an
+//! axis is executed by all threads if it writes local buffers, and by the first one otherwise.
 
 use ansc_graph::{BinOp, Expr, VarId};
 

@@ -72,7 +72,7 @@ fn own_loop(program: &Program, block: &Block, binding: &Expr, extent: usize) -> 
     Ok(path)
 }
 
-/// What is read at places that depend on `var` is there completely, not only the part that is
+/// Checks that all elements at places that depend on `var` are there, not only those that are
 /// needed now.
 fn check_whole_operands(program: &Program, path: &Path, var: VarId) -> Checked<()> {
     let block = block_at(program, path);

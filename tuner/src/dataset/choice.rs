@@ -57,7 +57,8 @@ impl Rivals {
         Rivals(found)
     }
 
-    /// What a model chooses takes so long, against the untuned schedule; none if there is no choice.
+    /// The time of the schedule that a model chooses, over that of the untuned one; none if there
+    /// is no choice.
     fn ratio(&self, model: &dyn CostModel, samples: &TaskSamples) -> Option<f64> {
         let known: HashMap<String, _> =
             samples.samples.iter().map(|s| (trace_id(&s.trace), s)).collect();

@@ -40,7 +40,8 @@ const EMPTY_PASSES: usize = 3;
 const LITTLE: usize = 50;
 /// Of the traces this share are mutations of others.
 const MUTATED: f64 = 0.4;
-/// Of the traces this share are what nobody tuned, and what that was chosen among.
+/// At most this share of the traces are the untuned schedules, and those that they were chosen
+/// among.
 const UNTUNED: f64 = 0.5;
 /// Bytes and number of the vectors of other machines whose untuned schedules are there, too.
 const NARROW: (usize, usize) = (32, 16);

@@ -1,7 +1,7 @@
 //! How well scores predict what is fast.
 //!
 //! Each function takes the scores of programs of one task and their throughputs, in the same order.
-//! What counts for a search is the order: a model may be far off and still rank perfectly.
+//! A search needs the order alone: a model may be far off and still rank perfectly.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};

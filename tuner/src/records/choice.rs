@@ -50,8 +50,8 @@ pub fn best_allowed(
     allowed.best(key, untuned)
 }
 
-/// Of every key for which something is surely faster than the untuned program: both, with their
-/// medians alone.
+/// Takes every key for which something is surely faster than the untuned program, and keeps both,
+/// with their medians alone.
 pub fn chosen(from: &dyn Records) -> Result<InMemory, RecordsError> {
     let mut into = InMemory::default();
     let tasks = from.tasks()?;

@@ -12,8 +12,8 @@ use crate::records::ModelRecord;
 pub struct Model {
     /// The name of the model's file.
     pub name: String,
-    /// Of all subgraphs together, each as often as it occurs; only of those that were measured both
-    /// ways.
+    /// The time of all subgraphs together, each as often as it occurs; only those count that were
+    /// measured both ways.
     pub untuned_seconds: f64,
     /// The same with the best schedules.
     pub best_seconds: f64,

@@ -46,8 +46,8 @@ impl GBfs {
         starts.iter().filter_map(|t| Candidate::of(&search.task, t, &mut self.random)).collect()
     }
 
-    /// What was measured and not expanded, the fastest first. What failed comes last, the latest of
-    /// it first: a start that takes too long is walked away from.
+    /// The points that were measured and not expanded, the fastest first. Those that failed come
+    /// last, the latest of them first: the search walks away from a start that takes too long.
     fn queue(&self, search: &Search) -> Vec<Trace> {
         let seconds = |o: &Outcome| o.seconds().unwrap_or(f64::INFINITY);
         let latest = || search.measured.iter().rev();

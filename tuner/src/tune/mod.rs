@@ -2,7 +2,7 @@
 //!
 //! Everything measured is in the records before the next round begins, so that a run may end at any
 //! moment and a later one goes on where it was. Only failures wait until something ran in this run.
-//! What the machine did is no outcome: it ends the run.
+//! A fault of the machine is no outcome: it ends the run.
 
 mod hints;
 mod progress;

@@ -44,8 +44,8 @@ pub(super) enum Fault {
 }
 
 impl Memory {
-    /// Of a kernel that uses the buffers for which `used` holds. `None` if there is not enough of
-    /// it.
+    /// The memory of a kernel that uses the buffers for which `used` holds. `None` if there is not
+    /// enough of it.
     pub(super) fn new(
         program: &Program,
         threads: usize,

@@ -2,11 +2,11 @@
 //!
 //! A tree scores a row; a program's score is the sum over its rows and all trees. Each round fits
 //! one tree to the gradient of `y * (score - y)^2`, which all rows of a program share. Its slope is
-//! `(score - y) * y`, and its curvature `y`; where a program has so many rows that their steps would
-//! add up to more than one, the curvature is larger.
+//! `(score - y) * y`, and its curvature `y`; if a program has so many rows that their steps add up
+//! to more than one, the curvature is larger.
 //!
-//! What the trees of `corrected` add up to is the logarithm of a factor of the analytic price, which
-//! is what a program costs where nobody has learned anything.
+//! The trees of `corrected` add up to the logarithm of a factor of the analytic price. A program
+//! costs that price where nobody has learned anything.
 //!
 //! The same samples give the same model, bit by bit, on any number of threads: threads share out
 //! numbers (features), never a sum. A model is saved as JSON; what is loaded is checked.
@@ -31,7 +31,7 @@ use tree::Tree;
 
 pub use file::ModelError;
 
-/// What the trees add up to.
+/// The quantity that the trees add up to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Learns {
     /// The throughput of a program.
@@ -44,7 +44,7 @@ pub enum Learns {
 /// How trees are grown.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// What they learn.
+    /// The quantity that they learn.
     pub learns: Learns,
     /// Most trees.
     pub rounds: usize,
@@ -86,7 +86,7 @@ pub struct Hist {
 }
 
 impl Config {
-    /// Of trees that correct prices.
+    /// The configuration of trees that correct prices.
     pub fn correcting() -> Config {
         Config { learns: Learns::Correction, ..Config::default() }
     }

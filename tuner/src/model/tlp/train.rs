@@ -3,7 +3,7 @@
 //!
 //! A row is a candidate with a label for each platform, or none where it was not measured there. A
 //! head's loss is over the rows that have its label, the total is the plain sum over the heads.
-//! What has no label adds exactly nothing.
+//! A trace without a label adds exactly nothing.
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;

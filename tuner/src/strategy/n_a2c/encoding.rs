@@ -50,8 +50,8 @@ impl Encoding {
         self.actions.len()
     }
 
-    /// What may be done with a trace. A tile that covers more than it did at first may have factors
-    /// that no action is known for.
+    /// The actions that are possible on a trace. A tile that covers more than it did at first may
+    /// have factors that no action is known for.
     pub(super) fn ways(&self, trace: &Trace) -> Vec<Way> {
         let known = |next: Move| {
             let action = action(trace, &next)?;

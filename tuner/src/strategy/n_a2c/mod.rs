@@ -2,9 +2,9 @@
 //!
 //! An episode starts from the best program that is known, at first from one that is not tiled, and
 //! takes a few steps to neighbours: mostly those that the actor proposes, sometimes random ones.
-//! What it comes by and was not measured yet is measured. Every step to a measured program is kept
-//! in a memory of fixed size, from which both networks learn. Episodes become shorter as the search
-//! goes on.
+//! The walk measures each program that it comes by and that was not measured yet. Every step to a
+//! measured program is kept in a memory of fixed size, from which both networks learn. Episodes
+//! become shorter as the search goes on.
 //!
 //! Each sketch has its own networks and its own best program; an episode takes the sketch of a fast
 //! one more often.
