@@ -181,8 +181,9 @@ impl LocalMeasurer {
     fn time(
         &mut self,
         artifact: &Path,
-        known: Option<(&Baseline, f64)>,
-        cold: Cold,
+        beside: Option<&Baseline>,
+        best: Option<f64>,
+        cold: &Cold,
     ) -> Result<Result<Vec<f64>, Failure>, MeasureError> {
         let timing = Timing {
             threads: self.options.threads,
@@ -190,10 +191,10 @@ impl LocalMeasurer {
             sample_seconds: 0.001,
             min_samples: 3,
             max_samples: 25,
-            give_up: known.map(|(_, best)| best * GIVE_UP),
-            not_close: known.map(|(_, best)| best * NOT_CLOSE),
-            cold,
-            beside: known.map(|(baseline, _)| baseline.beside()),
+            give_up: best.map(|best| best * GIVE_UP),
+            not_close: best.map(|best| best * NOT_CLOSE),
+            cold: cold.clone(),
+            beside: beside.map(Baseline::beside),
         };
         let request = Request::Time { artifact: artifact.to_path_buf(), timing };
         let start = Instant::now();
@@ -302,46 +303,62 @@ impl LocalMeasurer {
         candidate: &Candidate,
         artifact: &Path,
     ) -> Result<Outcome, MeasureError> {
-        let known = self.tasks.get(key).map(|known| (known.baseline.clone(), known.best));
-        let best = known.as_ref().map_or(f64::INFINITY, |(_, best)| *best);
-        let known = known.as_ref().map(|(baseline, best)| (baseline, *best));
+        let Some(known) = self.tasks.get(key) else {
+            return self.run_first(task, key, candidate, artifact);
+        };
+        let (baseline, best) = (known.baseline.clone(), known.best);
+        let reference = known.reference.clone();
         let cold = self.options.caches.cold(task);
-        let mut times = match self.time(artifact, known, cold.clone())? {
+        let mut times = match self.time(artifact, Some(&baseline), Some(best), &cold)? {
             Ok(times) => times,
             Err(failure) => return Ok(Outcome::Failed(failure)),
         };
         if median(&times) < best {
-            if let Ok(again) = self.time(artifact, known, cold.clone())? {
+            if let Ok(again) = self.time(artifact, Some(&baseline), Some(best), &cold)? {
                 times.extend(again);
             }
-            let reference = match self.tasks.get(key) {
-                Some(known) => known.reference.clone(),
-                None => self.reference(task)?,
-            };
             if let Err(failure) = self.check(task, candidate, artifact, &reference)? {
                 return Ok(Outcome::Failed(failure));
             }
             let seconds = median(&times);
-            let pace = match (self.tasks.contains_key(key), cold) {
-                // What runs beside others is warm.
-                (false, Cold::Inputs(_)) => match self.time(artifact, None, Cold::Nothing)? {
-                    Ok(times) => median(&times),
-                    Err(failure) => return Ok(Outcome::Failed(failure)),
-                },
-                _ => seconds,
-            };
-            let known = self.tasks.entry(key.to_owned()).or_insert_with(|| Known {
-                baseline: Baseline {
-                    program: candidate.program,
-                    artifact: artifact.to_path_buf(),
-                    seconds: pace,
-                },
-                best,
-                reference,
-                kept: Kept::default(),
-            });
-            known.best = known.best.min(seconds);
+            self.tasks.entry(key.into()).and_modify(|known| known.best = known.best.min(seconds));
         }
+        Ok(Outcome::Seconds(times))
+    }
+
+    /// The first candidate of a task that runs: all others are timed beside it. If constants are to
+    /// be cold, what runs beside is warm, and so the first one is timed beside itself, too: its own
+    /// time is of the same moments as theirs.
+    fn run_first(
+        &mut self,
+        task: &Arc<Task>,
+        key: &str,
+        candidate: &Candidate,
+        artifact: &Path,
+    ) -> Result<Outcome, MeasureError> {
+        let cold = self.options.caches.cold(task);
+        let of_pace = if let Cold::Inputs(_) = cold { &Cold::Nothing } else { &cold };
+        let mut times = match self.time(artifact, None, None, of_pace)? {
+            Ok(times) => times,
+            Err(failure) => return Ok(Outcome::Failed(failure)),
+        };
+        if let Ok(again) = self.time(artifact, None, None, of_pace)? {
+            times.extend(again);
+        }
+        let reference = self.reference(task)?;
+        if let Err(failure) = self.check(task, candidate, artifact, &reference)? {
+            return Ok(Outcome::Failed(failure));
+        }
+        let (program, artifact) = (candidate.program, artifact.to_path_buf());
+        let baseline = Baseline { program, artifact, seconds: median(&times) };
+        if *of_pace != cold {
+            times = match self.time(&baseline.artifact, Some(&baseline), None, &cold)? {
+                Ok(times) => times,
+                Err(failure) => return Ok(Outcome::Failed(failure)),
+            };
+        }
+        let known = Known { baseline, best: median(&times), reference, kept: Kept::default() };
+        self.tasks.insert(key.into(), known);
         Ok(Outcome::Seconds(times))
     }
 
