@@ -19,7 +19,7 @@ use crate::search::{self, Device, Measuring, Place};
 use crate::{Error, lab};
 
 /// Traces that are measured in one go.
-const PER_ROUND: usize = 16;
+const PER_ROUND: usize = 8;
 /// For timing one trace: labels tell what is far apart, and a data set needs many.
 const TIMING_SECONDS: f64 = 0.02;
 
@@ -129,7 +129,7 @@ impl Entries {
                 });
                 entries.len() - 1
             });
-            let count = weighted.weight.round() as u64;
+            let count = weighted.weight().round() as u64;
             *entries[place].networks.entry(network.clone()).or_default() += count.max(1);
         }
         Ok(())

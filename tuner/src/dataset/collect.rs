@@ -96,7 +96,7 @@ impl Collector<'_> {
         self.write_strays()?;
         let of_tasks = entries.len();
         let mut progress = Progress { of_tasks, of_traces, ..Progress::default() };
-        let mut open: Vec<&Entry> = entries.iter().collect();
+        let mut open = self.in_turn(entries)?;
         let mut is_first = true;
         while !open.is_empty() && !self.is_interrupted() {
             let mut left = vec![];
@@ -112,6 +112,15 @@ impl Collector<'_> {
             is_first = false;
         }
         Ok(Collected { interrupted: !open.is_empty(), progress })
+    }
+
+    /// Tasks of the fewest labels first: those that an earlier run came to last do not come last
+    /// again.
+    fn in_turn<'e>(&self, entries: &'e [Entry]) -> Result<Vec<&'e Entry>, DatasetError> {
+        let known = |entry: &'e Entry| Ok((self.label_file(&entry.key)?.labels.len(), entry));
+        let mut all: Vec<_> = entries.iter().map(known).collect::<Result<_, DatasetError>>()?;
+        all.sort_by_key(|(labels, _)| *labels);
+        Ok(all.into_iter().map(|(_, entry)| entry).collect())
     }
 
     fn is_interrupted(&self) -> bool {

@@ -140,6 +140,20 @@ fn a_collection_goes_on_where_it_was_interrupted() {
     assert_eq!(strip(whole.path()), strip(parts.path()));
 }
 
+/// Three runs of one round each come to three tasks.
+#[test]
+fn a_collection_goes_on_with_tasks_of_the_fewest_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = platform("here", 32);
+    for _ in 0..3 {
+        collect(folder.path(), &here, &mut Simulated::default(), 1);
+    }
+    let dataset = Dataset::open(folder.path()).unwrap();
+    let labels = |key: String| dataset.labels(&here, &key).unwrap().map_or(0, |f| f.labels.len());
+    let all: Vec<usize> = dataset.keys().unwrap().into_iter().map(labels).collect();
+    assert_eq!(all, [16; 3]);
+}
+
 #[test]
 fn labels_of_several_machines_are_about_the_same_traces() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
