@@ -4,6 +4,9 @@
 //! out, and some of its neighbours that were not measured yet are. It begins with the programs that
 //! are not tiled at all.
 //!
+//! As published, a round is the neighbours of one head: what they take decides which is the next.
+//! By default heads follow one another until there are as many neighbours as a round has room for.
+//!
 //! Traces that make the same program are one measurement, but have neighbours of their own: each is
 //! expanded.
 
@@ -23,6 +26,8 @@ use crate::outcome::Outcome;
 pub struct GBfs {
     /// Neighbours of a program that are measured at most; the paper's rho.
     width: usize,
+    /// Heads of a round at most.
+    heads: usize,
     random: StdRng,
     /// Traces that are done with.
     expanded: HashSet<u128>,
@@ -38,7 +43,13 @@ impl GBfs {
     /// A search that measures at most `width` neighbours of a program.
     pub fn new(width: usize, seed: u64) -> GBfs {
         let random = StdRng::seed_from_u64(seed);
-        GBfs { width, random, expanded: HashSet::new(), twins: vec![], met: HashSet::new() }
+        let heads = usize::MAX;
+        GBfs { width, heads, random, expanded: HashSet::new(), twins: vec![], met: HashSet::new() }
+    }
+
+    /// The same with one head in a round.
+    pub fn published(seed: u64) -> GBfs {
+        GBfs { heads: 1, ..GBfs::new(WIDTH, seed) }
     }
 
     fn starts(&mut self, search: &Search) -> Vec<Candidate> {
@@ -109,7 +120,7 @@ struct Round {
 
 impl SearchStrategy for GBfs {
     fn name(&self) -> &'static str {
-        "g-bfs"
+        if self.heads == 1 { "g-bfs-published" } else { "g-bfs" }
     }
 
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
@@ -121,11 +132,15 @@ impl SearchStrategy for GBfs {
         // Where all neighbours are known, their twins may have others.
         loop {
             let queue = self.queue(search);
+            let before = round.proposed.len();
+            let mut heads = 0;
             for head in &queue {
-                if round.proposed.len() >= n {
+                if round.proposed.len() >= n || heads == self.heads {
                     break;
                 }
                 self.expand(search, head, n, &mut round);
+                // A head without new neighbours is none.
+                heads = usize::from(round.proposed.len() > before);
             }
             if queue.is_empty() || !round.proposed.is_empty() || n == 0 {
                 return round.proposed;

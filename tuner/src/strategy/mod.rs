@@ -33,12 +33,15 @@ pub trait SearchStrategy: Send {
 }
 
 /// Names of the strategies that [`create`] makes.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 12] = [
     "evolutionary",
     "annealed-evolution",
     "opevo",
+    "opevo-published",
     "g-bfs",
+    "g-bfs-published",
     "n-a2c",
+    "n-a2c-published",
     "annealing",
     "rnn",
     "random",
@@ -55,8 +58,11 @@ pub fn create(name: &str, model: &SharedModel, seed: u64) -> Option<Box<dyn Sear
             Some(Box::new(Evolutionary::new(EvolutionOptions::annealed(), model.clone(), seed)))
         }
         "opevo" => Some(Box::new(OpEvo::new(OpEvoOptions::default(), seed))),
+        "opevo-published" => Some(Box::new(OpEvo::new(OpEvoOptions::published(), seed))),
         "g-bfs" => Some(Box::new(GBfs::new(WIDTH, seed))),
+        "g-bfs-published" => Some(Box::new(GBfs::published(seed))),
         "n-a2c" => Some(Box::new(NA2c::new(NA2cOptions::default(), seed))),
+        "n-a2c-published" => Some(Box::new(NA2c::new(NA2cOptions::published(), seed))),
         "annealing" => {
             Some(Box::new(Annealing::new(AnnealingOptions::default(), model.clone(), seed)))
         }

@@ -16,24 +16,36 @@ use super::tried::Tried;
 use super::{Random, SearchStrategy};
 use crate::candidate::{Candidate, Search};
 
-/// The numbers of the paper's experiments.
+/// The numbers of the paper's experiments, but for generations that are as large as a round.
 #[derive(Clone, Debug)]
 pub struct OpEvoOptions {
     /// The fastest programs that children are made of.
     pub parents: usize,
+    /// Children of a generation at most; more than are asked for are never made.
+    pub children: usize,
     /// The probability to walk on.
     pub q: f64,
 }
 
 impl Default for OpEvoOptions {
     fn default() -> OpEvoOptions {
-        OpEvoOptions { parents: 8, q: 0.5 }
+        OpEvoOptions { parents: 8, children: usize::MAX, q: 0.5 }
+    }
+}
+
+impl OpEvoOptions {
+    /// With as many children as parents, however many are asked for.
+    pub fn published() -> OpEvoOptions {
+        OpEvoOptions { children: 8, ..OpEvoOptions::default() }
     }
 }
 
 /// Children that are invalid or known already, one after another, before random samples take their
 /// place.
 const TRIES: usize = 200;
+
+/// Walks of a child that was tried before another one takes its place.
+const WALKS: usize = 8;
 
 /// The strategy that the module describes.
 pub struct OpEvo {
@@ -79,14 +91,27 @@ impl OpEvo {
         child
     }
 
+    /// Every decision takes a walk.
+    fn walked(&mut self, child: Trace) -> Trace {
+        let steps = child.choices();
+        steps.into_iter().fold(child, |t, step| walk(&t, step, self.options.q, &mut self.random))
+    }
+
     /// So many children that were not tried before, or fewer if too many others come one after
     /// another; and how many came in all.
     fn children(&mut self, parents: &[Parent<'_>], n: usize) -> (Vec<Trace>, usize) {
         let mut children = vec![];
         let (mut drawn, mut last) = (0, 0);
         while children.len() < n && drawn - last < TRIES {
-            let child = self.child(parents);
+            // One that was tried walks on, as in the paper.
+            let mut child = self.child(parents);
             drawn += 1;
+            for _ in 0..WALKS {
+                if self.tried.may_be_new(&child) {
+                    break;
+                }
+                child = self.walked(child);
+            }
             if self.tried.insert(&child) {
                 children.push(child);
                 last = drawn;
@@ -121,10 +146,11 @@ fn draw<'a>(parents: &[Parent<'a>], random: &mut dyn Rng) -> Parent<'a> {
 
 impl SearchStrategy for OpEvo {
     fn name(&self) -> &'static str {
-        "opevo"
+        if self.options.children == usize::MAX { "opevo" } else { "opevo-published" }
     }
 
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
+        let n = n.min(self.options.children);
         let parents = self.parents(search);
         if parents.len() < self.options.parents {
             return self.fallback.propose(search, n);

@@ -1,31 +1,30 @@
-//! Node-based crossover: for each node of the subgraph the decisions of the parent whose node the
-//! cost model scores higher.
+//! Node-based crossover, as in Ansor: for each node of the subgraph the decisions of either parent,
+//! at random.
 //!
 //! ```text
-//! scores of a: mm 0.2, softmax 0.6    of b: mm 0.5, softmax 0.1    child: mm as in b, softmax as in a
+//! a: mm tiled by 8, softmax unrolled    b: mm tiled by 4, softmax not    child: mm as in b, softmax as in a
 //! ```
 //!
-//! A node is a stage of the subgraph; its score is the sum over the buffers that were made of it.
-//! Parents are of one sketch. What does not replay with these decisions is no child. A model that
-//! reads traces scores no buffers: then each node is that of either parent, at random.
+//! A node is a stage of the subgraph. Parents are of one sketch. What does not replay with these
+//! decisions is no child. If a model reads traces, no program is made of a child.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ansc_sketch::{Features, Task};
+use ansc_sketch::Task;
 use rand::{Rng, RngExt};
 
 use super::point::Point;
 use crate::candidate::Candidate;
-use crate::model::{CostModel, Needs, View};
+use crate::model::Needs;
 
-/// None if the parents are not of one sketch, differ in no node, or the one is better in all of
-/// them: then the child would be a copy.
+/// None if the parents are not of one sketch, or if all in which they differ is of one of them:
+/// then the child would be a copy.
 pub(super) fn cross(
     task: &Arc<Task>,
     a: &Point,
     b: &Point,
-    model: &dyn CostModel,
+    needs: Needs,
     random: &mut dyn Rng,
 ) -> Option<Point> {
     if !a.trace.same_sketch(&b.trace) {
@@ -33,25 +32,17 @@ pub(super) fn cross(
     }
     let nodes = Nodes::of(task);
     let subjects = a.trace.subjects();
-    let better = match model.needs() {
-        Needs::Program => nodes.better(a, b, model),
-        Needs::Trace => nodes.drawn(random),
-    };
-    let better_in_b = |node: &str| better.contains(node);
+    let of_b = nodes.drawn(random);
+    let is_of_b = |node: &str| of_b.contains(node);
     let of_step = |step: usize| subjects.get(&step).map_or("", |name| nodes.node(name));
     let differ = |step: &usize| a.trace.steps[*step] != b.trace.steps[*step];
-    let sides: BTreeSet<bool> = a
-        .trace
-        .choices()
-        .into_iter()
-        .filter(differ)
-        .map(|step| better_in_b(of_step(step)))
-        .collect();
+    let sides: BTreeSet<bool> =
+        a.trace.choices().into_iter().filter(differ).map(|step| is_of_b(of_step(step))).collect();
     if sides.len() < 2 {
         return None;
     }
-    let child = a.trace.crossed(&b.trace, &|step| better_in_b(of_step(step)))?;
-    match model.needs() {
+    let child = a.trace.crossed(&b.trace, &|step| is_of_b(of_step(step)))?;
+    match needs {
         Needs::Program => Some(Point::of(&Candidate::exactly(task, &child)?, Needs::Program)),
         Needs::Trace => Some(Point::unmade(child)),
     }
@@ -73,55 +64,22 @@ impl<'a> Nodes<'a> {
         self.0.iter().filter(is_of).max_by_key(|node| node.len()).copied().unwrap_or("")
     }
 
-    /// Those that the model scores higher in `b`.
-    fn better(&self, a: &Point, b: &Point, model: &dyn CostModel) -> BTreeSet<&'a str> {
-        let (of_a, of_b) = (self.scores(a, model), self.scores(b, model));
-        of_b.keys().copied().filter(|node| of_b.get(node) > of_a.get(node)).collect()
-    }
-
     /// Each as likely as not.
     fn drawn(&self, random: &mut dyn Rng) -> BTreeSet<&'a str> {
         self.0.iter().copied().chain([""]).filter(|_| random.random_range(0..2) == 1).collect()
-    }
-
-    fn scores(&self, point: &Point, model: &dyn CostModel) -> BTreeMap<&'a str, f32> {
-        let rows = point.features().into_iter().flat_map(|f| &f.rows);
-        let alone: Vec<Features> =
-            rows.map(|row| Features { rows: vec![*row], ..Features::default() }).collect();
-        let scores = model.predict(&alone.iter().map(View::of_program).collect::<Vec<_>>());
-        let mut all = BTreeMap::new();
-        for (buffer, score) in point.stored().iter().zip(scores) {
-            *all.entry(self.node(buffer)).or_insert(0.0) += score;
-        }
-        all
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use ansc_graph::Compute;
-    use ansc_sketch::features;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
     use super::*;
-    use crate::model::Sample;
     use crate::testing::task;
-
-    /// Likes the rows with many operations to be deep in loops, whatever they compute:
-    /// deterministic.
-    struct Depth;
-
-    impl CostModel for Depth {
-        fn name(&self) -> &'static str {
-            "depth"
-        }
-        fn train(&mut self, _: &[Sample]) {}
-        fn predict(&self, candidates: &[View<'_>]) -> Vec<f32> {
-            let row = |row: &[f32; features::LEN]| row.iter().sum::<f32>();
-            candidates.iter().map(|c| c.rows().iter().map(row).sum()).collect()
-        }
-    }
 
     /// Two products, each with tiles of its own.
     fn two_products() -> Arc<Task> {
@@ -132,73 +90,41 @@ mod tests {
         task(Compute::parse(text).unwrap())
     }
 
+    /// Whether programs are made or not, each node is that of one parent, and both have their turn.
     #[test]
-    fn each_node_is_that_of_the_better_parent() {
+    fn each_node_is_that_of_either_parent() {
         let task = two_products();
-        let nodes = Nodes::of(&task);
-        let mut crossed = 0;
-        for (number, sketch) in task.sketches().iter().enumerate().skip(1) {
-            for seed in 0..4 {
-                let random = &mut StdRng::seed_from_u64(100 * number as u64 + seed);
-                let mut sample = || {
-                    Candidate::of(&task, &sketch.trace, random)
-                        .map(|c| Point::of(&c, Needs::Program))
-                };
-                let (Some(a), Some(b)) = (sample(), sample()) else { continue };
-                let any = &mut StdRng::seed_from_u64(0);
-                let Some(child) = cross(&task, &a, &b, &Depth, any) else { continue };
-                let (of_a, of_b) = (nodes.scores(&a, &Depth), nodes.scores(&b, &Depth));
-                for (step, name) in child.trace.subjects() {
-                    let node = nodes.node(&name);
-                    let parent = if of_b.get(node) > of_a.get(node) { &b } else { &a };
-                    assert_eq!(child.trace.steps[step], parent.trace.steps[step]);
-                }
-                assert!(child.id != a.id || child.id != b.id);
-                crossed += 1;
-            }
-        }
-        assert!(crossed > 5, "{crossed}");
-    }
-
-    /// Reads traces.
-    struct Blind;
-
-    impl CostModel for Blind {
-        fn name(&self) -> &'static str {
-            "blind"
-        }
-        fn needs(&self) -> Needs {
-            Needs::Trace
-        }
-        fn train(&mut self, _: &[Sample]) {}
-        fn predict(&self, candidates: &[View<'_>]) -> Vec<f32> {
-            vec![0.0; candidates.len()]
-        }
-    }
-
-    #[test]
-    fn without_scores_of_nodes_each_is_that_of_either_parent() {
-        let task = two_products();
-        let mut children = BTreeSet::new();
-        let sketches = task.sketches();
-        let replayed = |sketch: usize, seed| {
-            let random = &mut StdRng::seed_from_u64(seed);
-            let candidate = Candidate::of(&task, &sketches[sketch].trace, random)?;
-            Some(Point::of(&candidate, Needs::Trace))
-        };
-        for sketch in 1..sketches.len() {
-            let (Some(a), Some(b)) = (replayed(sketch, 1), replayed(sketch, 2)) else { continue };
-            for seed in 0..20 {
+        let (nodes, sketches) = (Nodes::of(&task), task.sketches());
+        for needs in [Needs::Trace, Needs::Program] {
+            let mut children = BTreeSet::new();
+            let replayed = |sketch: usize, seed| {
                 let random = &mut StdRng::seed_from_u64(seed);
-                let Some(child) = cross(&task, &a, &b, &Blind, random) else { continue };
-                assert!(child.features().is_none());
-                for (step, s) in child.trace.steps.iter().enumerate() {
-                    assert!(*s == a.trace.steps[step] || *s == b.trace.steps[step]);
+                let candidate = Candidate::of(&task, &sketches[sketch].trace, random)?;
+                Some(Point::of(&candidate, needs))
+            };
+            for sketch in 1..sketches.len() {
+                let (Some(a), Some(b)) = (replayed(sketch, 1), replayed(sketch, 2)) else {
+                    continue;
+                };
+                for seed in 0..20 {
+                    let random = &mut StdRng::seed_from_u64(seed);
+                    let Some(child) = cross(&task, &a, &b, needs, random) else { continue };
+                    assert_eq!(child.features.is_some(), needs == Needs::Program);
+                    let mut owners: BTreeMap<&str, BTreeSet<bool>> = BTreeMap::new();
+                    for (step, name) in child.trace.subjects() {
+                        let [own, of_a, of_b] =
+                            [&child, &a, &b].map(|point| point.trace.steps[step].clone());
+                        assert!(own == of_a || own == of_b);
+                        if of_a != of_b {
+                            owners.entry(nodes.node(&name)).or_default().insert(own == of_b);
+                        }
+                    }
+                    assert!(owners.values().all(|of| of.len() == 1), "{owners:?}");
+                    children.insert(child.id);
                 }
-                children.insert(child.id);
             }
+            assert!(children.len() > 3, "{}", children.len());
         }
-        assert!(children.len() > 3, "{}", children.len());
     }
 
     #[test]

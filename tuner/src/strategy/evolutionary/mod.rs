@@ -244,8 +244,7 @@ impl Evolutionary {
         random: &mut StdRng,
     ) -> Option<Arc<Point>> {
         self.crossovers.tried.fetch_add(1, Ordering::Relaxed);
-        let model = self.model.read().unwrap_or_else(PoisonError::into_inner);
-        let child = crossover::cross(&search.task, a, b, model.as_ref(), random)?;
+        let child = crossover::cross(&search.task, a, b, self.needs, random)?;
         self.crossovers.made.fetch_add(1, Ordering::Relaxed);
         Some(Arc::new(child))
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use ansc_sketch::trace::{Recorder, Unfit};
-use ansc_sketch::{Features, Task, Trace, features};
+use ansc_sketch::{Features, Task, Trace};
 use rand::Rng;
 
 use super::super::tried;
@@ -25,14 +25,8 @@ pub(super) struct Point {
     /// The same for points that are the same: of the program as in [`Candidate`], or of the trace
     /// where no program was made.
     pub(super) id: u64,
-    made: Option<Made>,
-}
-
-/// What is kept of a program.
-struct Made {
-    features: Arc<Features>,
-    /// The buffers that the rows of the features are about.
-    stored: Vec<String>,
+    /// Of the program, where one was made.
+    pub(super) features: Option<Arc<Features>>,
 }
 
 impl Point {
@@ -41,16 +35,13 @@ impl Point {
         if needs == Needs::Trace {
             return Point::unmade(candidate.trace.clone());
         }
-        let program = &candidate.scheduled.program;
-        let stored = features::stored(program).into_iter();
-        let stored = stored.map(|b| program.buffer(b).name.clone()).collect();
-        let made = Made { features: candidate.features().clone(), stored };
-        Point { trace: candidate.trace.clone(), id: candidate.program, made: Some(made) }
+        let features = Some(candidate.features().clone());
+        Point { trace: candidate.trace.clone(), id: candidate.program, features }
     }
 
     /// A trace whose program nobody has made. It may turn out to be none.
     pub(super) fn unmade(trace: Trace) -> Point {
-        Point { id: id(&trace), trace, made: None }
+        Point { id: id(&trace), trace, features: None }
     }
 
     /// The same of a trace in which something is open: what depends on the program is drawn by
@@ -65,18 +56,7 @@ impl Point {
     }
 
     pub(super) fn view<'a>(&'a self, subject: &'a Subject) -> View<'a> {
-        let features = self.made.as_ref().map(|made| made.features.as_ref());
-        View { subject, trace: &self.trace, features }
-    }
-
-    /// Of the program; nothing where none was made.
-    pub(super) fn features(&self) -> Option<&Arc<Features>> {
-        self.made.as_ref().map(|made| &made.features)
-    }
-
-    /// The buffers that the rows of the features are about.
-    pub(super) fn stored(&self) -> &[String] {
-        self.made.as_ref().map_or(&[], |made| &made.stored)
+        View { subject, trace: &self.trace, features: self.features.as_deref() }
     }
 
     /// None for a trace that makes no program, as those of other versions of the rules.

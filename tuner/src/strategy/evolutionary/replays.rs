@@ -85,7 +85,7 @@ mod tests {
                 let found = replays.of(&task, &sketch.trace, &mut random()).unwrap();
                 let made = Candidate::of(&task, &sketch.trace, &mut random()).unwrap();
                 assert_eq!(found.trace, made.trace);
-                assert_eq!(found.features(), Some(made.features()));
+                assert_eq!(found.features.as_ref(), Some(made.features()));
                 assert_eq!(found.candidate(&task).unwrap().scheduled, made.scheduled);
                 looked_up += usize::from(Arc::strong_count(&found) > 1);
             }
@@ -104,7 +104,7 @@ mod tests {
                 let of = |needs| Replays::new(needs).of(&task, &sketch.trace, &mut random());
                 let (made, unmade) = (of(Needs::Program).unwrap(), of(Needs::Trace).unwrap());
                 assert_eq!(made.trace, unmade.trace);
-                assert!(unmade.features().is_none() && made.features().is_some());
+                assert!(unmade.features.is_none() && made.features.is_some());
                 let candidate = unmade.candidate(&task).unwrap();
                 assert_eq!(candidate.program, made.id);
             }

@@ -45,6 +45,8 @@ pub struct NA2cOptions {
     pub lessons: usize,
     /// How much what comes after a step counts.
     pub discount: f32,
+    /// Whether all steps that lead to a program are remembered, and not only the one that was taken.
+    pub all_steps: bool,
     /// The weight of the actor's entropy, which keeps it from being sure too early.
     pub entropy: f32,
 }
@@ -61,8 +63,16 @@ impl Default for NA2cOptions {
             batch: 64,
             lessons: 40,
             discount: 0.5,
+            all_steps: false,
             entropy: 0.02,
         }
+    }
+}
+
+impl NA2cOptions {
+    /// Episodes of three steps throughout, and a memory of all steps to what was measured.
+    pub fn published() -> NA2cOptions {
+        NA2cOptions { steps: [3, 3], all_steps: true, ..NA2cOptions::default() }
     }
 }
 
@@ -176,7 +186,11 @@ impl NA2c {
                 next: state(&next.trace),
                 program: next.program,
             };
-            self.arms[arm].remember(step, self.options.memory);
+            if self.options.all_steps {
+                self.arms[arm].remember_all(&next, self.options.memory);
+            } else {
+                self.arms[arm].remember(step, self.options.memory);
+            }
             passed.push(next.clone());
             at = next;
         }
@@ -210,6 +224,24 @@ impl Arm {
         self.memory.push_back(step);
         if self.memory.len() > most {
             self.memory.pop_front();
+        }
+    }
+
+    /// Every step from a neighbour to this program: ways back are ways, too.
+    fn remember_all(&mut self, to: &Candidate, most: usize) {
+        for (back, _) in self.encoding.ways(&to.trace) {
+            let from = moved(&to.trace, back);
+            let ways = self.encoding.ways(&from);
+            let leads = |(way, _): &&Way| moved(&from, way.clone()) == to.trace;
+            let Some((_, action)) = ways.iter().find(leads) else { continue };
+            let step = Step {
+                state: state(&from),
+                possible: ways.iter().map(|(_, action)| *action).collect(),
+                action: *action,
+                next: state(&to.trace),
+                program: to.program,
+            };
+            self.remember(step, most);
         }
     }
 
@@ -250,7 +282,7 @@ fn chances(bases: &[(Candidate, f64)]) -> Vec<f32> {
 
 impl SearchStrategy for NA2c {
     fn name(&self) -> &'static str {
-        "n-a2c"
+        if self.options.all_steps { "n-a2c-published" } else { "n-a2c" }
     }
 
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
