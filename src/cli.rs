@@ -190,8 +190,9 @@ pub enum Emit {
 
 #[derive(Args, Debug)]
 pub struct Tune {
-    /// The ONNX model
-    pub model: PathBuf,
+    /// The ONNX model, or several that share the trials
+    #[arg(required = true, value_name = "MODEL")]
+    pub models: Vec<PathBuf>,
     #[command(flatten)]
     pub specialise: Specialise,
     #[command(flatten)]

@@ -14,6 +14,7 @@ use ansc_graph::{Compute, Graph};
 use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Preparation, Provenance, Step};
 use ansc_runtime::{DType, Precisions};
 use ansc_sketch::algorithm::Sums;
+use ansc_tuner::scheduler::Use;
 use ansc_tuner::tune::Weighted;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -279,7 +280,7 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
         Some(Weighted {
             known: options.schedules.tuned.get(&task.key()).map(|tuned| tuned.trace.clone()),
             task: Arc::new(task),
-            weight: uses.clone().count() as f64,
+            uses: vec![Use { network: 0, weight: uses.clone().count() as f64 }],
             flops: first.flops,
             places: uses.map(|u| u.nodes.clone()).collect(),
         })

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use ansc_codegen::Target;
 use ansc_tuner::measure::{Caches, WorkerCommand};
-use ansc_tuner::model::{self, CostModel, Known, SharedModel, WarmUp};
+use ansc_tuner::model::{self, Corrected, CostModel, Known, SharedModel, WarmUp};
 use ansc_tuner::records::{MachineRecord, Sqlite};
+use ansc_tuner::scheduler::Objective;
 use ansc_tuner::strategy;
 use ansc_tuner::tune::{self, Report, Tuner, Watch, Weighted};
 use ansc_tuner::{Records, SearchStrategy};
@@ -21,6 +22,7 @@ use crate::host;
 use crate::kinds::{self, Kind};
 use crate::limits;
 use crate::pipeline::{self, Options};
+use crate::shipped;
 pub use place::{Measuring, Place};
 
 mod place;
@@ -63,21 +65,32 @@ pub fn records_path(tuned: &Tuned) -> PathBuf {
     tuned.records.clone().unwrap_or_else(|| DEFAULT_RECORDS.into())
 }
 
-/// Measures candidates for the kernels of a model, and writes down what came of it.
+/// A model, and how it is to be compiled.
+pub type Asked<'a> = (&'a Path, &'a Options);
+
+/// Measures candidates for the kernels of models, and writes down what came of it. The machine is
+/// that of the first model.
 pub fn tune(
-    model: &Path,
-    options: &Options,
+    models: &[Asked<'_>],
     (search, tuned): (&Search, &Tuned),
     trials: usize,
     place: Place<'_>,
     watch: &dyn Watch,
 ) -> Result<Report, Error> {
     kinds::expect_if_there(&records_path(tuned), &[Kind::Records])?;
+    let [(_, options), ..] = *models else {
+        return Err(Error::Usage("there is no model to tune".into()));
+    };
+    check(search, models.len())?;
     let device = place.device(options)?;
     let threads = device.threads(tuned.threads);
-    let mut schedules = as_asked(options, threads);
-    schedules.add_shipped(&options.target);
-    let tasks = pipeline::tasks(model, &Options { schedules, ..options.clone() })?;
+    let tasks_of = |(model, options): &Asked<'_>| {
+        let mut schedules = as_asked(options, threads);
+        schedules.add_shipped(&options.target);
+        pipeline::tasks(model, &Options { schedules, ..Options::clone(options) })
+    };
+    let tasks = models.iter().map(tasks_of).collect::<Result<Vec<_>, _>>()?;
+    let tasks = Weighted::together(tasks);
     let mut records = Sqlite::open(&records_path(tuned))?;
     let caches = device.caches(search.constants, &tasks);
     let target = device.name(&options.target, caches);
@@ -89,8 +102,9 @@ pub fn tune(
     let builders = Some(self::threads(tuned.threads));
     let measuring = Measuring { device, threads, caches, target: &target, builders, seconds: None };
     let mut measurer = place.measurer(&options.target, &measuring, &records_path(tuned))?;
-    let name = model.file_name().map(|n| n.to_string_lossy().into_owned());
-    let model = cost_model(search, &tasks)?;
+    let name = |model: &Path| model.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let names = models.iter().map(|(model, _)| name(model)).collect();
+    let model = cost_model(search, &tasks, &options.target)?;
     let new_strategy = |task: usize| -> Box<dyn SearchStrategy> {
         let seed = search.seed ^ (task as u64) << 32;
         let made = strategy::create(&search.strategy, &model, seed);
@@ -100,8 +114,8 @@ pub fn tune(
         trials,
         per_round: search.per_round.max(1),
         time: search.minutes.map(|m| Duration::from_secs_f64(m.max(0.0) * 60.0)),
-        least_gain: search.until_gain,
-        model: name,
+        scheduler: search.sharing.scheduler(search.until_gain),
+        models: names,
         target,
         version: env!("CARGO_PKG_VERSION").into(),
         threads,
@@ -117,6 +131,20 @@ pub fn tune(
     Ok(tuner.tune(&tasks, &options)?)
 }
 
+/// A requirement is of each model.
+fn check(search: &Search, models: usize) -> Result<(), Error> {
+    match &search.sharing.objective {
+        Objective::Requirement(limits) if limits.len() != models => {
+            let message = format!(
+                "`--objective requirement=MS,..` takes a limit for each model: there are {} for {models}",
+                limits.len()
+            );
+            Err(Error::Usage(message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Measures what this machine can do, unless the records know.
 fn know_limits(records: &mut Sqlite, target: &str, threads: usize) -> Result<(), Error> {
     if records.limits(target, threads)?.is_none() {
@@ -126,14 +154,23 @@ fn know_limits(records: &mut Sqlite, target: &str, threads: usize) -> Result<(),
     Ok(())
 }
 
+/// The kind of model that comes with the compiler.
+const SHIPPED: &str = "corrected";
 /// Samples that a model needs before it is asked, at most.
 const WARM_UP: usize = 100;
 
-fn cost_model(search: &Search, tasks: &[Weighted]) -> Result<SharedModel, Error> {
+/// Starts from what was trained before: by the user, or, of the kind that comes with the compiler,
+/// by us.
+fn cost_model(search: &Search, tasks: &[Weighted], target: &Target) -> Result<SharedModel, Error> {
     let shared = |model: Box<dyn CostModel>| Arc::new(RwLock::new(model));
     if let Some(path) = &search.trained {
         let (model, _) = model::file::load(path).map_err(|e| Error::file(path, e))?;
         return Ok(shared(Box::new(Known(model))));
+    }
+    if search.cost_model == SHIPPED
+        && let Some(model) = shipped::model(target)
+    {
+        return Ok(shared(Box::new(Known(Corrected::clone(&model)))));
     }
     let model =
         model::create(&search.cost_model, search.seed).expect("the command line knows the names");
@@ -241,7 +278,7 @@ fn fit_the_cache(tasks: &[Weighted]) -> bool {
 fn constants(kind: &Weighted) -> f64 {
     let (inputs, constant) = (&kind.task.compute.inputs, &kind.task.constant);
     let own = inputs.iter().zip(constant).filter(|(_, is_constant)| **is_constant);
-    kind.weight * own.map(|(ty, _)| ty.bytes()).sum::<usize>() as f64
+    kind.weight() * own.map(|(ty, _)| ty.bytes()).sum::<usize>() as f64
 }
 
 /// This very program, which also serves as the worker.

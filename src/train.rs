@@ -10,7 +10,7 @@ use ansc_tuner::dataset::choice::{Choices, Rivals, choices};
 use ansc_tuner::dataset::top::top_k;
 use ansc_tuner::dataset::{Dataset, Entry, Platform, Split, TaskSamples, samples, trace_id};
 use ansc_tuner::model::file::{self, Trained};
-use ansc_tuner::model::{self, Needs, Sample, Subject, View};
+use ansc_tuner::model::{self, Needs, Quality, Sample, Subject, View};
 use ansc_tuner::{Candidate, CostModel};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
@@ -34,6 +34,8 @@ pub struct Row {
     pub top_5: Vec<f64>,
     /// For each seed: its choices among the schedules that need no search.
     pub choices: Vec<Choices>,
+    /// For each seed: how well it tells traces of the same held-out task apart.
+    pub quality: Vec<Quality>,
     /// Seconds of training, on average.
     pub train_seconds: f64,
     /// Milliseconds from a thousand traces to their scores.
@@ -110,6 +112,8 @@ fn variants(models: &[String], platforms: usize) -> Vec<Variant> {
                     all.push(("tlp, refined", "tlp", Learns::Refined));
                 }
             }
+            // What prices get wrong is much the same on all machines.
+            "corrected" => all.push(("corrected", "corrected", Learns::All)),
             // The names live as long as the program does.
             other => {
                 let known = model::NAMES.into_iter().find(|name| *name == other);
@@ -127,6 +131,7 @@ impl Row {
             top_1: vec![],
             top_5: vec![],
             choices: vec![],
+            quality: vec![],
             train_seconds: 0.0,
             milliseconds: 0.0,
         }
@@ -162,8 +167,10 @@ impl Data {
             Some(split) => split,
             None => Split::of(&entries, &[], HELD_OUT, 0),
         };
+        let is_of_all = args.models.iter().any(|name| name == "corrected");
         let part = |needs: Needs| -> Result<Parted, Error> {
-            let asked = if needs == Needs::Program { &platforms[..1] } else { &platforms[..] };
+            let is_own = needs == Needs::Program && !is_of_all;
+            let asked = if is_own { &platforms[..1] } else { &platforms[..] };
             let (mut train, mut test) = (vec![], vec![]);
             for task in samples(dataset, &keys, asked, needs)? {
                 if split.test.contains(&task.key) {
@@ -190,7 +197,7 @@ impl Data {
             return Err(Error::file(&args.dataset, reason));
         }
         let trained = Trained {
-            dataset: args.dataset.display().to_string(),
+            dataset: dataset_name(&args.dataset),
             tasks: split.train.len(),
             traces: traces.train.len(),
             platforms: platforms.iter().map(Platform::id).collect(),
@@ -233,6 +240,7 @@ impl Data {
         row.top_1.push(score(1));
         row.top_5.push(score(5));
         row.choices.extend(choices(Some(&*model), test, rivals));
+        row.quality.extend(quality(&*model, test));
         if seed == 0 {
             row.milliseconds = self.time(&*model);
         }
@@ -266,6 +274,18 @@ impl Data {
         }
         start.elapsed().as_secs_f64() * 1e3 * TIMED as f64 / scored.max(1) as f64
     }
+}
+
+/// Of its folder: where that is, is nobody's business who reads the model.
+fn dataset_name(folder: &Path) -> String {
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Over all tasks of which there is something to compare.
+fn quality(model: &dyn CostModel, tasks: &[TaskSamples]) -> Option<Quality> {
+    let samples: Vec<Sample> = tasks.iter().flat_map(|t| t.samples.iter().cloned()).collect();
+    let views: Vec<View<'_>> = samples.iter().map(Sample::view).collect();
+    Quality::of(&model.predict(&views), &samples)
 }
 
 /// The target first: that of the name, or the first of all.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ansc_runtime::Precision;
 use ansc_runtime::pool::MOST_THREADS;
+use ansc_tuner::scheduler::Objective;
 
 use super::{Given, InputFile, PrecisionOf, Sizes, Wanted};
 use crate::literal::Literal;
@@ -69,6 +70,29 @@ pub(super) fn parse_precision(text: &str) -> Result<PrecisionOf, String> {
         name => Wanted::Is(name.parse::<Precision>().map_err(|e| format!("{e}, auto"))?),
     };
     Ok(PrecisionOf { node, precision })
+}
+
+/// `latency`, `requirement=5,20` in milliseconds, `speedup`, or `early-stopping=100`.
+pub(super) fn parse_objective(text: &str) -> Result<Objective, String> {
+    let wrong = || {
+        format!("`{text}` is none of latency, requirement=MS,.., speedup and early-stopping=TRIALS")
+    };
+    match text.split_once('=') {
+        None if text == "latency" => Ok(Objective::Latency),
+        // Speedups over what does not matter: only their ratios do.
+        None if text == "speedup" => Ok(Objective::Speedup(vec![])),
+        Some(("requirement", all)) => {
+            let seconds = |ms: &str| match ms.parse::<f64>() {
+                Ok(ms) if ms > 0.0 && ms.is_finite() => Ok(ms * 1e-3),
+                _ => Err(format!("`{ms}` in `{text}` is no number of milliseconds")),
+            };
+            Ok(Objective::Requirement(all.split(',').map(seconds).collect::<Result<_, _>>()?))
+        }
+        Some(("early-stopping", trials)) => {
+            Ok(Objective::EarlyStopping(trials.parse().map_err(|_| wrong())?))
+        }
+        _ => Err(wrong()),
+    }
 }
 
 /// `minmax`, `entropy`, `percentile` (99.999), or `percentile=99.9`.
@@ -163,6 +187,17 @@ pub(super) fn parse_value(text: &str) -> Result<(String, Given), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objectives() {
+        assert_eq!(parse_objective("latency"), Ok(Objective::Latency));
+        assert_eq!(parse_objective("speedup"), Ok(Objective::Speedup(vec![])));
+        let limits = Objective::Requirement(vec![0.005, 0.0205]);
+        assert_eq!(parse_objective("requirement=5,20.5"), Ok(limits));
+        assert_eq!(parse_objective("early-stopping=100"), Ok(Objective::EarlyStopping(100)));
+        let bad = ["", "latency=1", "requirement", "requirement=5,x", "requirement=-1", "speedup="];
+        assert!(bad.iter().all(|text| parse_objective(text).is_err()));
+    }
 
     #[test]
     fn arguments() {

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use ansc_runtime::{DType, Precision, Precisions};
 use ansc_sketch::algorithm::Sums;
+use ansc_tuner::scheduler::{self, Objective};
 use clap::Args;
 
 use super::parse::{
-    parse_calibration, parse_count, parse_dim, parse_error, parse_minutes, parse_precision,
-    parse_shape, parse_share, parse_threads, parse_value,
+    parse_calibration, parse_count, parse_dim, parse_error, parse_minutes, parse_objective,
+    parse_precision, parse_shape, parse_share, parse_threads, parse_value,
 };
 use crate::Error;
 use crate::literal::Literal;
@@ -132,6 +133,8 @@ pub struct Search {
     /// Stop when another round is expected to take away less than this share of the latency
     #[arg(long, value_name = "1%", value_parser = parse_share, allow_hyphen_values = true)]
     pub until_gain: Option<f64>,
+    #[command(flatten)]
+    pub sharing: Sharing,
     /// The seed of random choices
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
@@ -149,6 +152,56 @@ pub struct Search {
     /// Start from a trained cost model, which `ansc train` wrote
     #[arg(long = "model", value_name = "FILE", conflicts_with = "cost_model")]
     pub trained: Option<PathBuf>,
+}
+
+/// How trials are shared out among kernels.
+#[derive(Args, Debug, Clone)]
+pub struct Sharing {
+    /// Which kernel gets the next round: the one that promises the most, with or without a look at
+    /// what similar kernels reached, or each in its turn
+    #[arg(long, value_enum, default_value_t = Policy::Gradient)]
+    pub policy: Policy,
+    /// What is to become small: `latency` is the sum over all models; `requirement=5,20` the same,
+    /// where a model below its milliseconds gains nothing more; `speedup` weighs models by the
+    /// factor that they gain; `early-stopping=100` is the latency, where a kernel that did not
+    /// improve for so many trials counts as done
+    #[arg(long, default_value = "latency", value_parser = parse_objective,
+          value_name = "latency|requirement=MS,..|speedup|early-stopping=N")]
+    pub objective: Objective,
+    /// Stop when nothing became better for so many trials
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub patience: Option<usize>,
+    /// Give a kernel up that did not become better for so many trials of its own
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub kernel_patience: Option<usize>,
+}
+
+/// Which kernel gets the next round.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// The one that promises the most, by what it and similar ones reached.
+    Gradient,
+    /// The same without similar ones.
+    GradientAlone,
+    /// Each in its turn.
+    RoundRobin,
+}
+
+impl Sharing {
+    pub fn scheduler(&self, least_gain: Option<f64>) -> scheduler::Options {
+        scheduler::Options {
+            policy: match self.policy {
+                Policy::RoundRobin => scheduler::Policy::RoundRobin,
+                _ => scheduler::Policy::Gradient,
+            },
+            similar: self.policy == Policy::Gradient,
+            objective: self.objective.clone(),
+            task_patience: self.kernel_patience,
+            patience: self.patience,
+            least_gain,
+            ..scheduler::Options::default()
+        }
+    }
 }
 
 /// Where a kernel finds its constants while it is measured.
@@ -291,7 +344,8 @@ pub struct Machine {
     #[arg(long, default_value = "native", value_name = "NAME")]
     pub target_cpu: String,
     /// Choose schedules that nobody tuned by prices that this model corrects, of the kind
-    /// `corrected` that `ansc train` makes; schedules of GPUs are chosen without it
-    #[arg(long, value_name = "FILE")]
+    /// `corrected` that `ansc train` makes, or by `analytic` ones; schedules of GPUs always are
+    /// [default: the model that comes with the compiler]
+    #[arg(long, value_name = "FILE|analytic")]
     pub prices: Option<PathBuf>,
 }

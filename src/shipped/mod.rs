@@ -1,33 +1,49 @@
-//! Schedules that come with the compiler: what tuning found for the kernels of common networks,
-//! where it is surely faster than the untuned schedule.
+//! What comes with the compiler: schedules that tuning found for the kernels of common networks,
+//! where they are surely faster than the untuned ones; and a model that corrects the prices by which
+//! all other kernels get theirs.
 //!
-//! One file for each class of processors, in the form of `ansc records export --chosen`. Schedules
-//! hold for the exact subgraph and number of threads that they were measured with; all others get
-//! the default one. How the files are made: `scripts/ship`.
+//! Schedules and prices have a file for each class of processors, in the form of `ansc records export
+//! --chosen`. They hold for the exact subgraph and number of threads that they were measured with.
+//! How the files are made: `scripts/ship`, and `scripts/ship_prices` for the model.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 use ansc_codegen::Target;
+use ansc_sketch::machine::{Correction, Corrects};
 use ansc_tuner::Records;
+use ansc_tuner::model::{Corrected, file};
 use ansc_tuner::records::{InMemory, Key, jsonl, seconds_of, untuned_program};
 
 use crate::choice::{Origin, Tuned};
 
-/// Processors that share schedules: the features that all have, those that none has, and the
-/// schedules.
+/// Processors that share what comes with the compiler: the features that all have, those that none
+/// has, the schedules, and the prices where somebody measured.
 struct Class {
     with: &'static [&'static str],
     without: &'static [&'static str],
     lines: &'static str,
+    prices: Option<&'static LazyLock<Arc<Corrected>>>,
 }
+
+static V4_PRICES: LazyLock<Arc<Corrected>> = LazyLock::new(|| {
+    let model = file::prices(include_bytes!("x86-64-v4.prices"));
+    Arc::new(model.expect("a file of ours is sound"))
+});
 
 /// Wider vectors and more registers want other tiles.
 const CLASSES: [Class; 2] = [
-    Class { with: &["avx2", "fma"], without: &["avx512f"], lines: include_str!("x86-64-v3.jsonl") },
+    Class {
+        with: &["avx2", "fma"],
+        without: &["avx512f"],
+        lines: include_str!("x86-64-v3.jsonl"),
+        prices: None,
+    },
     Class {
         with: &["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"],
         without: &[],
         lines: include_str!("x86-64-v4.jsonl"),
+        prices: Some(&V4_PRICES),
     },
 ];
 
@@ -43,6 +59,17 @@ pub fn schedules(target: &Target, threads: usize) -> BTreeMap<String, Tuned> {
     let records = class.map(|class| read(class.lines)).unwrap_or_default();
     let keys = records.keys().expect("they are in memory").into_iter();
     keys.filter(|key| key.threads == threads).filter_map(|key| tuned(&records, key)).collect()
+}
+
+/// What corrects prices on such a processor; nothing where nobody has measured.
+pub fn prices(target: &Target) -> Correction {
+    Correction(model(target).map(|model| model as Arc<dyn Corrects>))
+}
+
+/// The model that comes with the compiler, if there is one for such a processor.
+pub fn model(target: &Target) -> Option<Arc<Corrected>> {
+    let class = CLASSES.iter().find(|class| class.has(target))?;
+    class.prices.map(|model| Arc::clone(model))
 }
 
 /// As a file of ours, it is never wrong: a test reads them all.

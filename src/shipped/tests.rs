@@ -31,6 +31,13 @@ fn every_line_is_sound_and_gains() {
 }
 
 #[test]
+fn prices_are_corrected_where_somebody_measured() {
+    let corrected = |cpu: &str| prices(&Target::parse(cpu).unwrap()).0.is_some();
+    assert!(corrected("x86-64-v4") && corrected("znver4"));
+    assert!(!corrected("x86-64-v3") && !corrected("x86-64-v2"));
+}
+
+#[test]
 fn classes_are_told_by_their_features() {
     let of = |cpu: &str| schedules(&Target::parse(cpu).unwrap(), 2).len();
     assert!(of("x86-64-v3") > 0 && of("x86-64-v4") > 0);

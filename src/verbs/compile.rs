@@ -23,6 +23,8 @@ use crate::pipeline::{self, Bundle, Options, Report, Watch};
 use crate::quantize::{self, asked};
 use crate::search::{self, Place};
 
+/// In place of a file with prices: those that no measurement corrects.
+const ANALYTIC: &str = "analytic";
 /// The generation of GPUs that code is for if nothing is said.
 const DEFAULT_SM: u32 = 80;
 
@@ -43,7 +45,7 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
         let watch = super::tune::Terminal::new(args.trials, say, &args.tuned);
         let how = (&args.search, &args.tuned);
         let here = Place::Here { target_cpu: &args.machine.target_cpu };
-        search::tune(&args.model, &options, how, args.trials, here, &watch)?;
+        search::tune(&[(&args.model, &options)], how, args.trials, here, &watch)?;
         watch.finish();
     }
     if args.trials > 0 || args.tuned.records.is_some() {
@@ -133,16 +135,20 @@ fn check(args: &Compile) -> Result<(), Error> {
     }
 }
 
-/// What `--target` says beside the CPU, on which every artifact is loaded.
-/// Takes the model that corrects prices, if there is one.
+/// Takes the prices that are asked for.
 fn corrected(machine: &Machine, options: &mut Options) -> Result<(), Error> {
-    if let Some(path) = &machine.prices {
-        let model = file::prices(path).map_err(|e| Error::file(path, e))?;
-        options.schedules.machine.correction = Correction(Some(Arc::new(model)));
-    }
+    let Some(path) = &machine.prices else { return Ok(()) };
+    options.schedules.machine.correction = Correction(match path.to_str() {
+        Some(ANALYTIC) => None,
+        _ => {
+            let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
+            Some(Arc::new(file::prices(&bytes).map_err(|e| Error::file(path, e))?))
+        }
+    });
     Ok(())
 }
 
+/// What `--target` says beside the CPU, on which every artifact is loaded.
 pub(super) fn aim(machine: &Machine, options: &mut Options) -> Result<(), Error> {
     let limits = GpuLimits::default();
     let aim = match machine.target.as_str() {

@@ -193,7 +193,7 @@ fn planned(
     Ok(Planned {
         name: task.name.clone(),
         nodes: weighted.nodes().to_vec(),
-        occurrences: weighted.weight,
+        occurrences: weighted.weight(),
         flops: weighted.flops,
         work,
         bytes,

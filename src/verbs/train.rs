@@ -1,6 +1,7 @@
 //! `ansc train`: trains cost models on a data set.
 
 use ansc_tuner::dataset::choice::Choices;
+use ansc_tuner::model::Quality;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::print_json;
@@ -41,7 +42,7 @@ fn print(report: &Report) {
         "model", "top-1", "top-5", "choice", "worst 5%", "train s", "ms per 1000"
     );
     for row in &report.models {
-        let Row { name, top_1, top_5, choices, train_seconds, milliseconds } = row;
+        let Row { name, top_1, top_5, choices, train_seconds, milliseconds, .. } = row;
         let of = |f: fn(&Choices) -> f64| choices.iter().map(f).collect::<Vec<f64>>();
         println!(
             "{name:18} {:>15} {:>15} {:>15} {:>15} {train_seconds:>9.1} {milliseconds:>12.1}",
@@ -49,6 +50,14 @@ fn print(report: &Report) {
             figure(top_5),
             figure(&of(|c| c.mean)),
             figure(&of(|c| c.worst)),
+        );
+    }
+    for Row { name, quality, .. } in &report.models {
+        let of = |f: fn(&Quality) -> f64| figure(&quality.iter().map(f).collect::<Vec<f64>>());
+        println!(
+            "{name:18} pairs in order {}, recall@30 {}",
+            of(|q| q.pairwise_accuracy),
+            of(|q| q.recall_at_30)
         );
     }
     if let Some(Choices { tasks, mean, worst }) = report.best {
@@ -61,6 +70,8 @@ const LEGEND: &str = "\
 top-k: the least times of the held-out tasks over those of the k highest scores, all tasks together; 1 is best
 choice: the times of what it chooses among the schedules that need no search over those of the untuned ones, the
 geometric mean of all tasks that have a choice and of the worst twentieth; below 1 is better than untuned
+pairs in order: of two traces of a task, how often the faster one has the higher score; recall@30: the share of the
+30 fastest traces of a task that are among its 30 highest scores
 ms per 1000: from traces to scores, programs and all where the model reads programs
 ";
 

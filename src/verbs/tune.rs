@@ -14,16 +14,15 @@ use super::show::counted;
 use super::{compile_options, print_as, print_json};
 use crate::Error;
 use crate::cli::{PrecisionOf, Tune, Tuned};
+use crate::pipeline::Options;
 use crate::quantize::asked;
-use crate::search::Place;
+use crate::search::{Asked, Place};
 use crate::{host, search};
 
 pub(super) fn run(args: &Tune) -> Result<(), Error> {
-    let target = Target::parse(&args.machine.target_cpu)?;
-    let mut options = compile_options(&args.model, &args.specialise, target)?;
-    options.schedules.sums = args.accuracy.sums();
-    asked::apply(&args.model, &args.accuracy, &mut options)?;
-    super::compile::aim(&args.machine, &mut options)?;
+    let asked = args.models.iter().map(|model| asked(args, model));
+    let asked = asked.collect::<Result<Vec<Options>, Error>>()?;
+    let models: Vec<Asked<'_>> = args.models.iter().map(PathBuf::as_path).zip(&asked).collect();
     let say = match (args.json_lines, args.quiet) {
         (true, _) => Say::Lines,
         (_, true) => Say::Nothing,
@@ -32,7 +31,7 @@ pub(super) fn run(args: &Tune) -> Result<(), Error> {
     let records = search::records_path(&args.tuned);
     let watch = Terminal::new(args.trials, say, &args.tuned);
     let how = (&args.search, &args.tuned);
-    let report = search::tune(&args.model, &options, how, args.trials, place(args), &watch)?;
+    let report = search::tune(&models, how, args.trials, place(args), &watch)?;
     watch.finish();
     if args.json || args.json_lines {
         print_json(&report);
@@ -43,9 +42,19 @@ pub(super) fn run(args: &Tune) -> Result<(), Error> {
         }
         print_end(&report);
         println!("measurements are in {}; to compile with them:", records.display());
-        println!("  {}", next(args, &records));
+        args.models.iter().for_each(|model| println!("  {}", next(args, model, &records)));
     }
     Ok(())
+}
+
+/// How a model is to be compiled.
+fn asked(args: &Tune, model: &Path) -> Result<Options, Error> {
+    let target = Target::parse(&args.machine.target_cpu)?;
+    let mut options = compile_options(model, &args.specialise, target)?;
+    options.schedules.sums = args.accuracy.sums();
+    asked::apply(model, &args.accuracy, &mut options)?;
+    super::compile::aim(&args.machine, &mut options)?;
+    Ok(options)
 }
 
 #[cfg(feature = "fleet")]
@@ -59,8 +68,8 @@ fn place(args: &Tune) -> Place<'_> {
 }
 
 /// The command that compiles what was tuned.
-fn next(args: &Tune, records: &Path) -> String {
-    let mut words = vec!["ansc".into(), "compile".into(), args.model.display().to_string()];
+fn next(args: &Tune, model: &Path, records: &Path) -> String {
+    let mut words = vec!["ansc".into(), "compile".into(), model.display().to_string()];
     if args.accuracy.accurate {
         words.push("--accurate".into());
     }
@@ -349,7 +358,7 @@ mod tests {
             panic!("a command that is right")
         };
         assert_eq!(
-            next(&args, Path::new("r.db")),
+            next(&args, &args.models[0], Path::new("r.db")),
             "ansc compile 'my model.onnx' --shape x=1x3 --dim batch=1,4 --value n=16 --threads 2 --records r.db"
         );
     }

@@ -23,6 +23,7 @@ use ansc_tuner::measure::{Batch, Caches, Each, MeasureError, Measurer, Simulated
 use ansc_tuner::model;
 use ansc_tuner::outcome::Outcome;
 use ansc_tuner::records::Sqlite;
+use ansc_tuner::scheduler::Use;
 use ansc_tuner::strategy::Random;
 use ansc_tuner::tune::{Options, Silent, Tuner, Weighted};
 
@@ -237,8 +238,8 @@ pub(crate) fn options(trials: usize) -> Options {
         trials,
         per_round: 24,
         time: None,
-        least_gain: None,
-        model: None,
+        scheduler: Default::default(),
+        models: vec![],
         target: TARGET.into(),
         version: VERSION.into(),
         threads: 1,
@@ -247,7 +248,8 @@ pub(crate) fn options(trials: usize) -> Options {
 
 pub(crate) fn weighted(task: Arc<Task>) -> Weighted {
     let flops = ansc_graph::cost::flops(&task.compute);
-    Weighted { task, weight: 1.0, flops, places: vec![], known: None }
+    let uses = vec![Use { network: 0, weight: 1.0 }];
+    Weighted { task, uses, flops, places: vec![], known: None }
 }
 
 fn tuner(url: &str, folder: &Path) {

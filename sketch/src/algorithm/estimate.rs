@@ -9,8 +9,7 @@
 //! clearly. Where weights that are transformed in each run cost about as much as those that were
 //! transformed before, and take many bytes less, they are.
 //!
-//! For the other algorithms, programs are made and priced; for Winograd's, too, where measurements
-//! correct prices.
+//! For the other algorithms, programs are made and priced.
 
 use std::sync::Arc;
 
@@ -33,9 +32,6 @@ const FOR_MEMORY: f64 = 1.05;
 const FEW_BYTES: usize = 16 << 20;
 /// Another algorithm must cost less than this share of the direct one.
 const CLEARLY: f64 = 0.75;
-/// Where measurements correct prices, programs are made of what costs less than so many times the
-/// direct sum by these estimates.
-const WORTH_A_PROGRAM: f64 = 1.5;
 
 /// The schedule of a kernel that nobody tuned; with `small`, by no algorithm that makes constants
 /// larger.
@@ -50,11 +46,8 @@ pub(crate) fn choice(task: &Arc<Task>, small: bool) -> Option<Choice> {
     if let Some(by) = known(task) {
         return choose::by(task, Some(by)).or_else(|| choose::by(task, None));
     }
-    match (by_winograd(task, small), task.machine.correction.0.is_some()) {
-        (Some((by, share)), true) if share < WORTH_A_PROGRAM => {
-            cheapest_of(task, &[&[by], &BY_PROGRAM[..]].concat())
-        }
-        (Some((by, share)), false) if share < CLEARLY => {
+    match by_winograd(task, small) {
+        Some((by, share)) if share < CLEARLY => {
             choose::by(task, Some(by)).or_else(|| choose::by(task, None))
         }
         _ => cheapest_of(task, &BY_PROGRAM),

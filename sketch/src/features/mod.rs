@@ -39,7 +39,7 @@ mod tests;
 use ansc_graph::BufId;
 
 use crate::machine::Machine;
-use crate::price;
+use crate::price::Parts;
 use crate::program::{Access, Block, Body, Program, Stmt};
 use allocation::Allocations;
 use nest::Nest;
@@ -64,9 +64,8 @@ const _: () = assert!(SURROUNDINGS + loops::SURROUNDINGS == LEN);
 pub struct Features {
     /// One row for each stored buffer, in the order of the first stores.
     pub rows: Vec<[f32; LEN]>,
-    /// The analytic price, in the cycles of [`price::analytic`] and scaled as all numbers are; 0 if
-    /// nobody asked for it.
-    pub price: f32,
+    /// What the price is made of; nothing costs anything if nobody asked for it.
+    pub parts: Parts,
 }
 
 /// What the numbers depend on besides the program.
@@ -91,12 +90,7 @@ pub fn features(program: &Program) -> Features {
 
 /// The same with the price on a machine.
 pub fn features_on(program: &Program, machine: &Machine) -> Features {
-    priced(program, price::analytic(program, machine))
-}
-
-/// The same with a price that is known.
-pub(crate) fn priced(program: &Program, cycles: f64) -> Features {
-    Features { price: scale(cycles), ..features(program) }
+    Features { parts: Parts::of(program, machine), ..features(program) }
 }
 
 /// The features of a finished program under other assumptions about the machine.
@@ -189,7 +183,7 @@ impl<'a> Extractor<'a> {
             self.allocations.write(self.program, *buffer, surroundings[0], out);
         }
         let rows = self.rows.iter().map(|(_, row)| row.map(scale)).collect();
-        Features { rows, price: 0.0 }
+        Features { rows, parts: Parts::default() }
     }
 }
 

@@ -26,7 +26,7 @@ use std::slice;
 use ansc_graph::BufId;
 
 use crate::budget;
-use crate::features;
+use crate::features::{self, Features};
 use crate::machine::Machine;
 use crate::program::{Program, Stmt};
 use nest::{Nest, Part, nests, part_bytes};
@@ -35,6 +35,7 @@ use nest::{Nest, Part, nests, part_bytes};
 const NOT_HIDDEN: f64 = 0.25;
 
 /// Bytes that fit, and bytes that come from the next level in a cycle.
+#[derive(Clone, Copy)]
 struct Cache {
     bytes: f64,
     per_cycle: f64,
@@ -49,18 +50,47 @@ const CACHES: [Cache; 3] = [
 
 /// Cycles of a run of a finished program on one core, as measurements correct them.
 pub fn cycles(program: &Program, machine: &Machine) -> f64 {
-    let price = analytic(program, machine);
+    let parts = Parts::of(program, machine);
     match &machine.correction.0 {
-        Some(learned) => price * learned.correction(&features::priced(program, price)).exp(),
-        None => price,
+        Some(learned) => {
+            let features = Features { parts, ..features::features(program) };
+            parts.cycles() * learned.correction(&features).exp()
+        }
+        None => parts.cycles(),
     }
 }
 
-/// The same by the model alone.
-pub fn analytic(program: &Program, machine: &Machine) -> f64 {
-    let issue = budget::issued(program, machine) as f64 / budget::ISSUED;
-    let traffic = CACHES.iter().map(|cache| missed(program, cache.bytes) / cache.per_cycle).sum();
-    issue.max(traffic) + NOT_HIDDEN * issue.min(traffic)
+/// What the price of a program is made of.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Parts {
+    /// Cycles in which a core issues all instructions.
+    pub issue: f64,
+    /// Bytes that come from beyond each level of cache.
+    pub missed: [f64; Parts::LEVELS],
+}
+
+impl Parts {
+    /// Levels of cache.
+    pub const LEVELS: usize = CACHES.len();
+
+    /// Those of a run of a finished program on one core.
+    pub fn of(program: &Program, machine: &Machine) -> Parts {
+        Parts {
+            issue: budget::issued(program, machine) as f64 / budget::ISSUED,
+            missed: CACHES.map(|cache| missed(program, cache.bytes)),
+        }
+    }
+
+    /// Cycles in which the bytes of each level come.
+    pub fn traffic(&self) -> [f64; Parts::LEVELS] {
+        std::array::from_fn(|level| self.missed[level] / CACHES[level].per_cycle)
+    }
+
+    /// The price by the model alone.
+    pub fn cycles(&self) -> f64 {
+        let traffic = self.traffic().iter().sum();
+        self.issue.max(traffic) + NOT_HIDDEN * self.issue.min(traffic)
+    }
 }
 
 /// Bytes that come from beyond a cache while the program runs. If all that it touches fits, that
@@ -174,7 +204,7 @@ mod tests {
 
     impl Corrects for Twice {
         fn correction(&self, features: &Features) -> f64 {
-            assert!(features.price > 0.0);
+            assert!(features.parts.cycles() > 0.0);
             2f64.ln()
         }
     }
@@ -184,8 +214,8 @@ mod tests {
         let text = "program k\nx: f32[64] input\ny: f32[64] output\nparams x, y\nfor i in 0..64 {\n  block s (a: spatial 64 = i) {\n    y[a] = x[a]\n  }\n}\n";
         let program = Program::parse(text).unwrap();
         let machine = Machine { correction: Correction(Some(Arc::new(Twice))), ..MACHINE };
-        let (known, plain) = (analytic(&program, &machine), cycles(&program, &MACHINE));
-        assert_eq!(known, plain);
+        let (known, plain) = (Parts::of(&program, &machine), cycles(&program, &MACHINE));
+        assert_eq!(known.cycles(), plain);
         assert!((cycles(&program, &machine) / plain - 2.0).abs() < 1e-9);
     }
 

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{CostModel, Hist, Mlp, Tlp, hist};
+use super::trees::TreesError;
+use super::{Corrected, CostModel, Hist, Mlp, Tlp};
 
 const FORMAT: &str = "ansc model 1";
 
@@ -119,18 +120,19 @@ pub fn load(from: &Path) -> Result<(Box<dyn CostModel>, Trained), ModelFileError
     read(&fs::read(from)?)
 }
 
-/// Reads a model that corrects prices.
-pub fn prices(from: &Path) -> Result<Hist, ModelFileError> {
-    let (header, numbers) = parse(&fs::read(from)?)?;
+/// Reads a model that corrects prices, from what [`save`] wrote.
+pub fn prices(bytes: &[u8]) -> Result<Corrected, ModelFileError> {
+    let (header, numbers) = parse(bytes)?;
     if header.kind != "corrected" {
         return Err(ModelFileError::NoPrices(header.kind));
     }
-    corrected(&Parts { about: header.about, numbers })
+    Ok(Corrected::from_parts(&Parts { about: header.about, numbers })?)
 }
 
-fn corrected(parts: &Parts) -> Result<Hist, ModelFileError> {
-    let config = hist::Config::correcting();
-    Hist::of_config(parts, config).map_err(|e| ModelFileError::Unfit(e.to_string()))
+impl From<TreesError> for ModelFileError {
+    fn from(error: TreesError) -> ModelFileError {
+        ModelFileError::Unfit(error.to_string())
+    }
 }
 
 fn read(bytes: &[u8]) -> Result<(Box<dyn CostModel>, Trained), ModelFileError> {
@@ -165,8 +167,8 @@ fn parse(bytes: &[u8]) -> Result<(Header, Vec<f32>), ModelFileError> {
 fn model(kind: &str, parts: Parts) -> Result<Box<dyn CostModel>, ModelFileError> {
     let unfit = ModelFileError::Unfit;
     Ok(match kind {
-        "hist" => Box::new(Hist::from_parts(&parts).map_err(|e| unfit(e.to_string()))?),
-        "corrected" => Box::new(corrected(&parts)?),
+        "hist" => Box::new(Hist::from_parts(&parts)?),
+        "corrected" => Box::new(Corrected::from_parts(&parts)?),
         "mlp" => Box::new(Mlp::from_parts(&parts).map_err(unfit)?),
         "tlp" | "mtl-tlp" => Box::new(Tlp::from_parts(kind, &parts).map_err(unfit)?),
         other => return Err(ModelFileError::Kind(other.into())),
@@ -189,7 +191,7 @@ mod tests {
         let samples = simulated::samples(12, 0);
         let views: Vec<View<'_>> = samples.iter().map(|s| s.view()).collect();
         let trained = Trained { dataset: "d".into(), tasks: 5, ..Trained::default() };
-        for name in ["hist", "mlp", "tlp", "mtl-tlp"] {
+        for name in ["hist", "corrected", "mlp", "tlp", "mtl-tlp"] {
             let mut model = create(name, 0).unwrap();
             assert!(matches!(save(&*model, &trained, &path), Err(ModelFileError::Nothing(_))));
             model.train(&samples);

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `hist` | boosted trees over histograms, the default (`hist`) | programs |
 //! | `price` | the analytic price, which learns nothing (`price`) | programs |
-//! | `corrected` | trees that correct the analytic price (`hist`) | programs |
+//! | `corrected` | trees that correct the analytic price (`corrected`) | programs |
 //! | `gbdt` | boosted trees of the crate `gbdt` (`gbdt`) | programs |
 //! | `mlp` | the network of TenSet, which learns to rank (`mlp`) | programs |
 //! | `tlp` | TLP: attention over the words of a trace (`tlp`) | traces |
@@ -22,6 +22,7 @@
 //! loss of a program with throughput `y` is `y * (sum of scores - y)^2`, so that what is fast
 //! counts most.
 
+pub mod corrected;
 pub mod file;
 pub mod gbdt;
 pub mod hist;
@@ -34,6 +35,7 @@ mod rank;
 pub mod subject;
 mod table;
 pub mod tlp;
+pub mod trees;
 pub mod view;
 pub mod warm_up;
 
@@ -42,6 +44,7 @@ mod simulated;
 
 use std::sync::{Arc, RwLock};
 
+pub use corrected::Corrected;
 pub use file::{ModelFileError, Parts, Trained};
 pub use gbdt::Gbdt;
 pub use hist::Hist;
@@ -102,7 +105,7 @@ pub fn create(name: &str, seed: u64) -> Option<Box<dyn CostModel>> {
             Some(Box::new(Tlp::of_platforms(tlp::Config { seed, ..tlp::Config::default() })))
         }
         "price" => Some(Box::new(Price)),
-        "corrected" => Some(Box::new(Hist::new(hist::Config::correcting()))),
+        "corrected" => Some(Box::new(Corrected::default())),
         "random" => Some(Box::new(Random { seed })),
         _ => None,
     }

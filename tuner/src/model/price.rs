@@ -21,12 +21,14 @@ impl CostModel for Price {
 #[cfg(test)]
 mod tests {
     use ansc_sketch::Features;
+    use ansc_sketch::price::Parts;
 
     use super::*;
 
     #[test]
     fn what_costs_less_is_better() {
-        let programs = [8.0, 2.0, 4.0].map(|price| Features { rows: vec![], price });
+        let of = |issue| Parts { issue, ..Parts::default() };
+        let programs = [8.0, 2.0, 4.0].map(|cycles| Features { rows: vec![], parts: of(cycles) });
         let scores = Price.predict(&programs.each_ref().map(View::of_program));
         assert!(scores[1] > scores[2] && scores[2] > scores[0], "{scores:?}");
     }

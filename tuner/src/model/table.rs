@@ -19,38 +19,36 @@ pub(super) struct Program {
     pub(super) rows: Range<usize>,
     /// The share of the task's best throughput: 1 for the fastest program, 0 for a failed one.
     pub(super) throughput: f32,
-    /// The logarithm of the time over the price, less the mean of the task; 0 for a failed one.
-    pub(super) correction: f32,
 }
 
 impl<'a> Table<'a> {
     pub(super) fn of(samples: &'a [Sample]) -> Table<'a> {
         let mut table = Table { rows: vec![], programs: vec![] };
         let is_own = |(sample, _): &(&Sample, f32)| sample.platform == 0;
-        let corrections = corrections(samples);
-        for ((sample, throughput), correction) in
-            samples.iter().zip(throughputs(samples)).zip(corrections).filter(|(own, _)| is_own(own))
-        {
+        for (sample, throughput) in samples.iter().zip(throughputs(samples)).filter(is_own) {
             let first = table.rows.len();
             table.rows.extend(sample.view().rows());
             let rows = first..table.rows.len();
-            table.programs.push(Program { rows, throughput, correction });
+            table.programs.push(Program { rows, throughput });
         }
         table
     }
 }
 
-/// For each sample how much longer it takes than its price says, against the others of its task.
-fn corrections(samples: &[Sample]) -> Vec<f32> {
+/// For each sample the logarithm of its time over its price, less the mean of its task on its
+/// platform, to which what is fast adds most; 0 if it failed.
+pub(super) fn corrections(samples: &[Sample]) -> Vec<f32> {
     let excess = |s: &Sample| Some(measured(s)?.ln() - f64::from(s.view().price()));
+    let weights = throughputs(samples);
     let mut of_tasks: BTreeMap<(usize, usize), (f64, f64)> = BTreeMap::new();
-    for (sample, excess) in samples.iter().filter_map(|s| Some((s, excess(s)?))) {
-        let (sum, count) = of_tasks.entry((sample.task, sample.platform)).or_default();
-        (*sum, *count) = (*sum + excess, *count + 1.0);
+    for (sample, &weight) in samples.iter().zip(&weights) {
+        let (Some(excess), weight) = (excess(sample), f64::from(weight)) else { continue };
+        let (sum, all) = of_tasks.entry((sample.task, sample.platform)).or_default();
+        (*sum, *all) = (*sum + excess * weight, *all + weight);
     }
     let correction = |s: &Sample| {
-        let (sum, count) = of_tasks.get(&(s.task, s.platform))?;
-        Some((excess(s)? - sum / count) as f32)
+        let (sum, all) = of_tasks.get(&(s.task, s.platform))?;
+        Some((excess(s)? - sum / all) as f32)
     };
     samples.iter().map(|s| correction(s).unwrap_or(0.0)).collect()
 }
@@ -83,7 +81,8 @@ mod tests {
     #[test]
     fn throughput_is_relative_to_the_best_of_the_task() {
         let sample = |task, seconds| {
-            let features = Arc::new(Features { rows: vec![[0.0; LEN]; task], price: 0.0 });
+            let features =
+                Arc::new(Features { rows: vec![[0.0; LEN]; task], ..Features::default() });
             Sample::of_program(task, features, seconds)
         };
         let samples = [
@@ -103,5 +102,15 @@ mod tests {
         let both = [&samples[..], &[there]].concat();
         assert_eq!(throughputs(&both), [1.0, 1.0, 0.25, 0.0, 0.0, 0.0, 1.0]);
         assert_eq!(Table::of(&both).rows.len(), table.rows.len());
+    }
+
+    #[test]
+    fn corrections_are_relative_to_what_is_fast() {
+        let sample = |seconds| Sample::of_program(0, Arc::default(), seconds);
+        // The mean of ln(1) and ln(4) is a fifth of the latter: it weighs a quarter of the former.
+        let found = corrections(&[sample(Some(1.0)), sample(Some(4.0)), sample(None)]);
+        let mean = 4f32.ln() / 5.0;
+        let expected = [-mean, 4f32.ln() - mean, 0.0];
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
     }
 }

@@ -58,9 +58,9 @@ impl<'a> View<'a> {
         View { subject, trace, features: Some(features) }
     }
 
-    /// The natural logarithm of the analytic price; 0 where there is none.
+    /// The natural logarithm of the analytic price and one cycle; 0 where there is none.
     pub fn price(&self) -> f32 {
-        self.features.map_or(0.0, |f| f.price * std::f32::consts::LN_2)
+        self.features.map_or(0.0, |f| f.parts.cycles().ln_1p() as f32)
     }
 
     /// The rows of the features, of which there are none where no program was made.

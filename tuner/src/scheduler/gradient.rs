@@ -61,12 +61,12 @@ impl Scheduler {
     /// there are more than the window, that its time goes down as its rounds go up. The round goes
     /// to the task that promises most.
     pub fn expected_gain(&self) -> f64 {
-        let weighted = |i: TaskId| Some(self.tasks[i].best()? * self.tasks[i].spec.weight);
+        let weighted = |i: TaskId| Some(self.tasks[i].best()? * self.tasks[i].spec.weight());
         let total: f64 = (0..self.tasks.len()).filter_map(weighted).sum();
         if self.alive().any(|i| self.tasks[i].rounds() == 0) {
             return 1.0;
         }
-        let gains = self.alive().map(|i| self.predicted(i) * self.tasks[i].spec.weight);
+        let gains = self.alive().map(|i| self.predicted(i) * self.tasks[i].spec.weight());
         let most = gains.fold(0.0, f64::max);
         if total > 0.0 { most / total } else { 0.0 }
     }

@@ -33,6 +33,11 @@ impl Groups {
         groups
     }
 
+    /// Every task alone.
+    pub(super) fn none(tasks: &[TaskSpec]) -> Groups {
+        Groups { of: vec![None; tasks.len()], members: vec![] }
+    }
+
     /// Among the tasks of the group, if there are others in it.
     pub(super) fn best_throughput(&self, task: TaskId, tasks: &[Progress]) -> Option<f64> {
         let members = self.members_with(task)?;

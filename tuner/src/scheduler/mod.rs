@@ -32,14 +32,28 @@ pub type TaskId = usize;
 /// What decides how much a task matters.
 #[derive(Clone, Debug)]
 pub struct TaskSpec {
-    /// How often the network executes it.
-    pub weight: f64,
+    /// How often each network executes it.
+    pub uses: Vec<Use>,
     /// Operations of one execution.
     pub flops: u64,
     /// Tasks of one structure and nearly as many operations reach similar throughputs.
     pub structure: Option<String>,
-    /// Which of several networks it belongs to.
+}
+
+/// How often one of several networks executes a task.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Use {
+    /// The place of the network among all.
     pub network: usize,
+    /// Executions in one run of it.
+    pub weight: f64,
+}
+
+impl TaskSpec {
+    /// In a run of each network.
+    pub fn weight(&self) -> f64 {
+        self.uses.iter().map(|each| each.weight).sum()
+    }
 }
 
 /// How the next task is chosen.
@@ -61,6 +75,8 @@ pub struct Options {
     pub objective: Objective,
     /// Measurements, all tasks together.
     pub trials: usize,
+    /// Whether the throughputs of similar tasks tell what may be hoped for.
+    pub similar: bool,
     /// How much the past counts against the hope for the future.
     pub alpha: f64,
     /// By how much a task may fall behind similar ones.
@@ -83,6 +99,7 @@ impl Default for Options {
             policy: Policy::default(),
             objective: Objective::Latency,
             trials: usize::MAX,
+            similar: true,
             alpha: 0.2,
             beta: 2.0,
             window: 3,
@@ -143,7 +160,7 @@ pub fn trials_per_round(trials: usize, tasks: usize, most: usize) -> Option<usiz
 impl Scheduler {
     /// A scheduler of tasks that nothing was measured of.
     pub fn new(tasks: Vec<TaskSpec>, options: Options) -> Scheduler {
-        let groups = Groups::new(&tasks);
+        let groups = if options.similar { Groups::new(&tasks) } else { Groups::none(&tasks) };
         let fresh = |spec| Progress { spec, history: vec![], trials: 0, stale: 0, dead: false };
         Scheduler {
             groups,

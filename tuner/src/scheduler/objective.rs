@@ -49,10 +49,12 @@ impl Scheduler {
 
     /// By network.
     fn latencies(&self, times: &[Option<f64>]) -> Vec<f64> {
-        let networks = self.tasks.iter().map(|t| t.spec.network + 1).max().unwrap_or(0);
-        let mut latencies = vec![0.0; networks];
+        let uses = self.tasks.iter().flat_map(|t| &t.spec.uses);
+        let mut latencies = vec![0.0; uses.map(|u| u.network + 1).max().unwrap_or(0)];
         for (task, time) in self.tasks.iter().zip(times) {
-            latencies[task.spec.network] += time.unwrap_or(0.0) * task.spec.weight;
+            for each in &task.spec.uses {
+                latencies[each.network] += time.unwrap_or(0.0) * each.weight;
+            }
         }
         latencies
     }

@@ -1,11 +1,11 @@
 use super::*;
 
 fn task(weight: f64) -> TaskSpec {
-    TaskSpec { weight, flops: 1000, structure: None, network: 0 }
+    TaskSpec { uses: vec![Use { network: 0, weight }], flops: 1000, structure: None }
 }
 
 fn similar(flops: u64) -> TaskSpec {
-    TaskSpec { weight: 1.0, flops, structure: Some("conv".into()), network: 0 }
+    TaskSpec { flops, structure: Some("conv".into()), ..task(1.0) }
 }
 
 fn scheduler(tasks: &[TaskSpec]) -> Scheduler {
@@ -88,6 +88,22 @@ fn structure_and_magnitude_make_a_group() {
 }
 
 #[test]
+fn tasks_can_be_left_alone() {
+    let mut s = scheduler(&[similar(1000), similar(1010)]);
+    let alone = Options { similar: false, ..Options::default() };
+    let mut apart = Scheduler::new(vec![similar(1000), similar(1010)], alone);
+    for s in [&mut s, &mut apart] {
+        tell(s, 0, &[1.0]);
+        tell(s, 1, &[0.1]);
+    }
+    tell(&mut s, 0, &[1.0]);
+    tell(&mut apart, 0, &[1.0]);
+    // After two rounds a task alone hopes for a half; the other is ten times as fast.
+    close(s.gradient(0), 0.8 * (2.0 * 1000.0 / 10_100.0 - 1.0));
+    close(apart.gradient(0), 0.8 * -0.5);
+}
+
+#[test]
 fn a_round_each_and_then_the_steepest() {
     let mut s = scheduler(&[task(1.0), task(1.0), task(8.0)]);
     for (expected, time) in [(0, 0.3), (1, 0.1), (2, 0.03)] {
@@ -159,7 +175,7 @@ fn patience_with_everything() {
 
 #[test]
 fn requirements_and_references() {
-    let tasks = [task(2.0), TaskSpec { network: 1, ..task(1.0) }];
+    let tasks = [task(2.0), TaskSpec { uses: vec![Use { network: 1, weight: 1.0 }], ..task(1.0) }];
     let with = |objective| {
         let mut s = Scheduler::new(tasks.to_vec(), Options { objective, ..Options::default() });
         tell(&mut s, 0, &[0.25]);

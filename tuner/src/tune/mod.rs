@@ -19,27 +19,56 @@ use crate::measure::{MeasureError, Measurer, Phase, Phases};
 use crate::model::{Quality, Sample, SharedModel, View};
 use crate::outcome::{Failure, Outcome};
 use crate::records::{Journal, ModelRecord, Occurrence, Records, RecordsError, TaskRecord};
-use crate::scheduler::{self, Scheduler, TaskSpec, trials_per_round};
+use crate::scheduler::{self, Scheduler, TaskSpec, Use, trials_per_round};
 use crate::strategy::SearchStrategy;
+use crate::structure::structure;
 use crate::title::title;
 use progress::Progress;
 
-/// A task, and how often a run of the model executes it.
+/// A task, and how often each of the models executes it.
 #[derive(Clone, Debug)]
 pub struct Weighted {
     /// The subgraph and its machine.
     pub task: Arc<Task>,
-    /// Executions in one run of the model.
-    pub weight: f64,
+    /// Executions in one run of each model that has it.
+    pub uses: Vec<Use>,
     /// Operations of one execution.
     pub flops: u64,
-    /// Names of the model's nodes that are fused in it, for each place where it occurs.
+    /// Names of the models' nodes that are fused in it, for each place where it occurs.
     pub places: Vec<Vec<String>>,
     /// A schedule that is known from elsewhere, to be measured first.
     pub known: Option<Trace>,
 }
 
 impl Weighted {
+    /// Executions in one run of each model.
+    pub fn weight(&self) -> f64 {
+        self.uses.iter().map(|each| each.weight).sum()
+    }
+
+    /// The tasks of several models together, each once. Their places among the models become their
+    /// networks.
+    pub fn together(models: Vec<Vec<Weighted>>) -> Vec<Weighted> {
+        let mut all: Vec<Weighted> = vec![];
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for (network, tasks) in models.into_iter().enumerate() {
+            for weighted in tasks {
+                let own = Use { network, weight: weighted.weight() };
+                match places.get(&weighted.task.key()) {
+                    Some(&place) => {
+                        all[place].uses.push(own);
+                        all[place].places.extend(weighted.places);
+                    }
+                    None => {
+                        places.insert(weighted.task.key(), all.len());
+                        all.push(Weighted { uses: vec![own], ..weighted });
+                    }
+                }
+            }
+        }
+        all
+    }
+
     /// The nodes of the first place where it occurs.
     pub fn nodes(&self) -> &[String] {
         self.places.first().map_or(&[], Vec::as_slice)
@@ -60,10 +89,10 @@ pub struct Options {
     pub per_round: usize,
     /// How long tuning may take; the round that runs then is the last.
     pub time: Option<Duration>,
-    /// Stop when another round is expected to take away less than this share of the latency.
-    pub least_gain: Option<f64>,
-    /// Name of the model that the tasks are all of, for the records.
-    pub model: Option<String>,
+    /// How rounds are shared out among the tasks, and when that ends; `trials` are those above.
+    pub scheduler: scheduler::Options,
+    /// Names of the models, by the networks of tasks, for the records.
+    pub models: Vec<String>,
     /// Name of the machine, for the records.
     pub target: String,
     /// The compiler's version, for the records.
@@ -86,6 +115,10 @@ pub enum StopReason {
     Exhausted,
     /// Another round is expected to bring less than was asked for.
     LittleToGain,
+    /// Nothing became better for as many trials as were asked for.
+    NoImprovement,
+    /// Every model is as fast as was asked for, or no kernel improves any more.
+    Satisfied,
 }
 
 impl std::fmt::Display for StopReason {
@@ -96,6 +129,8 @@ impl std::fmt::Display for StopReason {
             StopReason::Interrupted => "interrupted",
             StopReason::Exhausted => "no kernel has candidates left",
             StopReason::LittleToGain => "another round would gain too little",
+            StopReason::NoImprovement => "nothing became better for long enough",
+            StopReason::Satisfied => "there is nothing more to gain by the objective",
         })
     }
 }
@@ -109,7 +144,7 @@ pub struct TaskReport {
     pub nodes: Vec<String>,
     /// [`ansc_sketch::Task::key`].
     pub key: String,
-    /// Executions in one run of the model.
+    /// Executions in one run of each model.
     pub weight: f64,
     /// Operations of one execution.
     pub flops: u64,
@@ -278,8 +313,8 @@ impl<'a> Run<'a> {
         for weighted in tasks {
             tuner.records.add_task(&weighted.record())?;
         }
-        if let Some(name) = &options.model {
-            tuner.records.add_model(&model_record(name, tasks))?;
+        for (network, name) in options.models.iter().enumerate() {
+            tuner.records.add_model(&model_record(name, network, tasks))?;
         }
         let tasks: Vec<Progress> = tasks
             .iter()
@@ -320,7 +355,9 @@ impl<'a> Run<'a> {
         self.scheduler.stop().map(|stop| match stop {
             scheduler::StopReason::Trials => StopReason::Trials,
             scheduler::StopReason::LittleToGain => StopReason::LittleToGain,
-            _ => StopReason::Exhausted,
+            scheduler::StopReason::NoImprovement => StopReason::NoImprovement,
+            scheduler::StopReason::Satisfied => StopReason::Satisfied,
+            scheduler::StopReason::NothingLeft => StopReason::Exhausted,
         })
     }
 
@@ -464,16 +501,11 @@ impl<'a> Run<'a> {
 /// A scheduler that knows what the records told.
 fn scheduler(tasks: &[Progress], per_round: usize, options: &Options) -> Scheduler {
     let spec = |t: &Progress| TaskSpec {
-        weight: t.weighted.weight,
+        uses: t.weighted.uses.clone(),
         flops: t.weighted.flops,
-        structure: None,
-        network: 0,
+        structure: structure(&t.weighted.task.compute),
     };
-    let limits = scheduler::Options {
-        trials: options.trials,
-        least_gain: options.least_gain,
-        ..scheduler::Options::default()
-    };
+    let limits = scheduler::Options { trials: options.trials, ..options.scheduler.clone() };
     let mut scheduler = Scheduler::new(tasks.iter().map(spec).collect(), limits);
     for (i, task) in tasks.iter().enumerate() {
         let times: Vec<_> = task.search.measured.iter().map(|(_, o)| o.seconds()).collect();
@@ -482,10 +514,12 @@ fn scheduler(tasks: &[Progress], per_round: usize, options: &Options) -> Schedul
     scheduler
 }
 
-fn model_record(name: &str, tasks: &[Weighted]) -> ModelRecord {
+fn model_record(name: &str, network: usize, tasks: &[Weighted]) -> ModelRecord {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for weighted in tasks {
-        *counts.entry(weighted.task.key()).or_default() += weighted.weight.round() as u64;
+        for own in weighted.uses.iter().filter(|each| each.network == network) {
+            *counts.entry(weighted.task.key()).or_default() += own.weight.round() as u64;
+        }
     }
     let tasks = counts.into_iter().map(|(task, count)| Occurrence { task, count }).collect();
     ModelRecord { name: name.into(), tasks }

@@ -138,7 +138,7 @@ impl Progress {
             name: self.weighted.task.name.clone(),
             nodes: self.weighted.nodes().to_vec(),
             key: self.key.task.clone(),
-            weight: self.weighted.weight,
+            weight: self.weighted.weight(),
             flops: self.weighted.flops,
             trials: self.trials,
             untuned: self.default.as_ref().and_then(|d| self.search.outcome(d)?.seconds()),

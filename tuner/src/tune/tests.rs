@@ -17,8 +17,8 @@ fn options(trials: usize) -> Options {
         trials,
         per_round: 16,
         time: None,
-        least_gain: None,
-        model: Some("m.onnx".into()),
+        scheduler: scheduler::Options::default(),
+        models: vec!["m.onnx".into()],
         target: "simulated".into(),
         version: "test".into(),
         threads: 2,
@@ -27,7 +27,8 @@ fn options(trials: usize) -> Options {
 
 fn weighted(compute: ansc_graph::Compute) -> Weighted {
     let flops = ansc_graph::cost::flops(&compute);
-    Weighted { task: task(compute), weight: 1.0, flops, places: vec![], known: None }
+    let uses = vec![Use { network: 0, weight: 1.0 }];
+    Weighted { task: task(compute), uses, flops, places: vec![], known: None }
 }
 
 fn shared_model() -> SharedModel {
@@ -81,6 +82,42 @@ fn the_same_seed_measures_the_same() {
         (programs, report.latency().1)
     });
     assert_eq!(twice[0], twice[1]);
+}
+
+#[test]
+fn kernels_that_several_models_have_are_searched_once() {
+    let models = vec![
+        vec![weighted(matmul(64, 64, 64)), weighted(elementwise(64, 64))],
+        vec![weighted(elementwise(24, 36)), weighted(matmul(64, 64, 64))],
+    ];
+    let tasks = Weighted::together(models);
+    let uses = |network: usize| {
+        let own = tasks.iter().filter(|t| t.uses.iter().any(|u| u.network == network));
+        own.map(|t| t.task.key()).collect::<HashSet<String>>()
+    };
+    assert_eq!((tasks.len(), tasks[0].weight()), (3, 2.0));
+    assert_eq!((uses(0).len(), uses(1).len()), (2, 2));
+    let mut records = InMemory::default();
+    let names = vec!["a.onnx".to_owned(), "b.onnx".to_owned()];
+    let how = Options { models: names.clone(), ..options(96) };
+    let report = run(&tasks, "random", 5, &mut records, &how);
+    assert_eq!(report.tasks.len(), 3);
+    // Each model is known by its own kernels.
+    for (network, name) in names.iter().enumerate() {
+        let of_model = records.models().unwrap().into_iter().find(|m| m.name == *name).unwrap();
+        let keys: HashSet<String> = of_model.tasks.into_iter().map(|o| o.task).collect();
+        assert_eq!(keys, uses(network));
+    }
+}
+
+#[test]
+fn patience_ends_a_run() {
+    let mut records = InMemory::default();
+    let patient = scheduler::Options { patience: Some(32), ..scheduler::Options::default() };
+    let how = Options { scheduler: patient, ..options(100_000) };
+    let report = run(&[weighted(matmul(64, 96, 64))], "random", 1, &mut records, &how);
+    assert_eq!(report.stop, StopReason::NoImprovement);
+    assert!((33..100_000).contains(&report.trials), "{}", report.trials);
 }
 
 #[test]

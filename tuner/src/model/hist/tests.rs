@@ -47,38 +47,6 @@ fn scores_of_rows_add_up_to_throughputs() {
     }
 }
 
-/// Times are what prices say, but for a factor that the rows tell: the trees learn the factor.
-#[test]
-fn trees_correct_prices() {
-    let random = &mut StdRng::seed_from_u64(5);
-    let mut sample = |task| {
-        let row: [f32; LEN] = std::array::from_fn(|_| random.random_range(0..4) as f32);
-        let price = random.random_range(10.0..20.0f32);
-        let factor = if row[7] > 1.0 { 4.0 } else { 1.0 } * if row[9] > 2.0 { 0.5 } else { 1.0 };
-        let seconds = 1e-9 * f64::from(price.exp2()) * factor;
-        let features = Features { rows: vec![row], price };
-        (Sample::of_program(task, Arc::new(features), Some(seconds)), factor)
-    };
-    let train: Vec<Sample> = (0..600).map(|n| sample(n / 20).0).collect();
-    let mut model = Hist::new(Config::correcting());
-    // Nobody has learned anything: the price it is.
-    let first = train[0].view();
-    assert_eq!(model.predict(&[first]), [-first.price()]);
-    model.train(&train);
-    let (test, factors): (Vec<Sample>, Vec<f64>) = (0..100).map(|_| sample(0)).unzip();
-    let order = pairwise_accuracy(&scores(&model, &test), &throughputs(&test)).unwrap();
-    assert!(order > 0.95, "{order}");
-    // The corrections are those factors, but for one that all have.
-    let ratio =
-        |(s, factor): (&Sample, &f64)| model.correction(s.features.as_ref().unwrap()) - factor.ln();
-    let ratios: Vec<f64> = test.iter().zip(&factors).map(ratio).collect();
-    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-    assert!(ratios.iter().all(|r| (r - mean).abs() < 0.4), "{ratios:?}");
-    let parts = model.parts().unwrap();
-    let again = Hist::of_config(&parts, Config::correcting()).unwrap();
-    assert_eq!(scores(&again, &test), scores(&model, &test));
-}
-
 #[test]
 fn one_step_is_that_of_newton() {
     let mut slow = [0.0; LEN];

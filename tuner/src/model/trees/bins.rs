@@ -1,9 +1,6 @@
 //! Numbers as small integers: which of at most 64 ranges each one is in.
 
-use ansc_sketch::features::LEN;
 use rayon::prelude::*;
-
-use super::super::table::Row;
 
 pub(super) const MOST: usize = 64;
 
@@ -31,13 +28,15 @@ impl Column {
 }
 
 impl Bins {
-    pub(super) fn of(rows: &[&Row]) -> Bins {
-        let columns = (0..LEN).into_par_iter().filter_map(|feature| column(rows, feature));
+    /// All rows are equally long.
+    pub(super) fn of(rows: &[&[f32]]) -> Bins {
+        let width = rows.first().map_or(0, |row| row.len());
+        let columns = (0..width).into_par_iter().filter_map(|feature| column(rows, feature));
         Bins { columns: columns.collect(), rows: rows.len() }
     }
 }
 
-fn column(rows: &[&Row], feature: usize) -> Option<Column> {
+fn column(rows: &[&[f32]], feature: usize) -> Option<Column> {
     // What is no number goes where comparisons with it go: to the left.
     let values: Vec<f32> = rows.iter().map(|row| row[feature].clamp(f32::MIN, f32::MAX)).collect();
     let thresholds = thresholds(values.iter().copied().filter(|v| !v.is_nan()).collect());
@@ -112,9 +111,9 @@ mod tests {
 
     #[test]
     fn rows_are_binned_by_what_is_not_constant() {
-        let mut rows = [[1.0; LEN]; 3];
+        let mut rows = [[1.0; 9]; 3];
         (rows[1][7], rows[2][7]) = (5.0, f32::NAN);
-        let bins = Bins::of(&rows.iter().collect::<Vec<_>>());
+        let bins = Bins::of(&rows.each_ref().map(|row| &row[..]));
         assert_eq!(bins.columns.len(), 1);
         let column = &bins.columns[0];
         assert_eq!(
