@@ -112,7 +112,7 @@ fn variants(models: &[String], platforms: usize) -> Vec<Variant> {
                     all.push(("tlp, refined", "tlp", Learns::Refined));
                 }
             }
-            // What prices get wrong is much the same on all machines.
+            // Prices are wrong in much the same way on all machines.
             "corrected" => all.push(("corrected", "corrected", Learns::All)),
             // The names live as long as the program does.
             other => {
@@ -276,7 +276,7 @@ impl Data {
     }
 }
 
-/// Of its folder: where that is, is nobody's business who reads the model.
+/// The name of its folder. Who reads the model need not know where that is.
 fn dataset_name(folder: &Path) -> String {
     folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -161,7 +161,7 @@ pub struct Sharing {
     /// what similar kernels reached, or each in its turn
     #[arg(long, value_enum, default_value_t = Policy::Gradient)]
     pub policy: Policy,
-    /// What is to become small: `latency` is the sum over all models; `requirement=5,20` the same,
+    /// The sum that is to become small: `latency` is that of all models; `requirement=5,20` the same,
     /// where a model below its milliseconds gains nothing more; `speedup` weighs models by the
     /// factor that they gain; `early-stopping=100` is the latency, where a kernel that did not
     /// improve for so many trials counts as done

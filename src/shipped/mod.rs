@@ -1,10 +1,10 @@
-//! What comes with the compiler: schedules that tuning found for the kernels of common networks,
-//! where they are surely faster than the untuned ones; and a model that corrects the prices by which
-//! all other kernels get theirs.
+//! Schedules and prices that come with the compiler. Tuning found the schedules, for the kernels of
+//! common networks, where they are surely faster than the untuned ones; a model of measurements
+//! corrects the prices by which all other kernels get theirs.
 //!
-//! Schedules and prices have a file for each class of processors, in the form of `ansc records export
-//! --chosen`. They hold for the exact subgraph and number of threads that they were measured with.
-//! How the files are made: `scripts/ship`, and `scripts/ship_prices` for the model.
+//! Each class of processors has a file of both. Schedules, in the form of `ansc records export
+//! --chosen`, hold for the exact subgraph and number of threads that they were measured with. How
+//! the files are made: `scripts/ship`, and `scripts/ship_prices` for the model.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -61,7 +61,7 @@ pub fn schedules(target: &Target, threads: usize) -> BTreeMap<String, Tuned> {
     keys.filter(|key| key.threads == threads).filter_map(|key| tuned(&records, key)).collect()
 }
 
-/// What corrects prices on such a processor; nothing where nobody has measured.
+/// The model that corrects prices on such a processor; none where nobody has measured.
 pub fn prices(target: &Target) -> Correction {
     Correction(model(target).map(|model| model as Arc<dyn Corrects>))
 }

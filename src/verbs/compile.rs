@@ -148,7 +148,7 @@ fn corrected(machine: &Machine, options: &mut Options) -> Result<(), Error> {
     Ok(())
 }
 
-/// What `--target` says beside the CPU, on which every artifact is loaded.
+/// Takes up `--target`, beside the CPU on which every artifact is loaded.
 pub(super) fn aim(machine: &Machine, options: &mut Options) -> Result<(), Error> {
     let limits = GpuLimits::default();
     let aim = match machine.target.as_str() {

@@ -64,7 +64,7 @@ const _: () = assert!(SURROUNDINGS + loops::SURROUNDINGS == LEN);
 pub struct Features {
     /// One row for each stored buffer, in the order of the first stores.
     pub rows: Vec<[f32; LEN]>,
-    /// What the price is made of; nothing costs anything if nobody asked for it.
+    /// The parts of the price; nothing costs anything if nobody asked for it.
     pub parts: Parts,
 }
 

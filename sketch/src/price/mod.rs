@@ -60,7 +60,7 @@ pub fn cycles(program: &Program, machine: &Machine) -> f64 {
     }
 }
 
-/// What the price of a program is made of.
+/// The parts that the price of a program is made of.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Parts {
     /// Cycles in which a core issues all instructions.

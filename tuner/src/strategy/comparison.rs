@@ -106,8 +106,10 @@ fn the_same_seed_gives_the_same_proposals() {
     for name in NAMES {
         let run = |seed| -> Vec<u64> {
             let mut trial = Trial::new(name, "all", matmul(48, 32, 40), seed);
-            // The third round of 40 is the first that annealing plans.
-            (0..3).flat_map(|_| trial.round(40)).map(|c| c.program).collect()
+            // The third round of 40 is the first that annealing plans. As published, some strategies
+            // take no more than a few candidates in a round.
+            let rounds = if name.ends_with("-published") { 12 } else { 3 };
+            (0..rounds).flat_map(|_| trial.round(40)).map(|c| c.program).collect()
         };
         let (first, again) = (run(5), run(5));
         assert_eq!(first, again, "{name}");

@@ -1,7 +1,7 @@
 //! Boosted trees that score each row of the features: a program has the sum over its rows.
 //!
-//! The loss of a program of throughput `y` is `y * (sum of scores - y)^2`, as in Ansor, so that what
-//! is fast counts most. A model is saved as JSON.
+//! The loss of a program of throughput `y` is `y * (sum of scores - y)^2`, as in Ansor, so that fast
+//! programs count most. A model is saved as JSON.
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Gradient-boosted trees over histograms of at most 64 bins per number.
 //!
-//! A tree scores a row; a group of rows has the sum of their scores, over all trees. Each round fits
-//! one tree to the gradient of `weight * (score - target)^2`, which all rows of a group share:
+//! A tree scores a row; a group of rows has the sum of their scores, over all trees. Each round
+//! fits one tree to the gradient of `weight * (score - target)^2`, which all rows of a group share:
 //!
 //! ```text
 //! slope = (score - target) * weight        curvature = weight
@@ -109,7 +109,7 @@ struct Training<'a> {
     config: &'a Config,
     groups: &'a [Group],
     bins: Bins,
-    /// Of each group, so far.
+    /// Scores of groups, so far.
     scores: Vec<f64>,
 }
 

@@ -2,7 +2,7 @@
 //! at random.
 //!
 //! ```text
-//! a: mm tiled by 8, softmax unrolled    b: mm tiled by 4, softmax not    child: mm as in b, softmax as in a
+//! a: mm by 8, softmax unrolled    b: mm by 4, softmax not    child: mm as in b, softmax as in a
 //! ```
 //!
 //! A node is a stage of the subgraph. Parents are of one sketch. What does not replay with these

@@ -25,7 +25,7 @@ pub(super) struct Point {
     /// The same for points that are the same: of the program as in [`Candidate`], or of the trace
     /// where no program was made.
     pub(super) id: u64,
-    /// Of the program, where one was made.
+    /// Features of the program, where one was made.
     pub(super) features: Option<Arc<Features>>,
 }
 

@@ -45,7 +45,7 @@ pub struct NA2cOptions {
     pub lessons: usize,
     /// How much what comes after a step counts.
     pub discount: f32,
-    /// Whether all steps that lead to a program are remembered, and not only the one that was taken.
+    /// Whether all steps that lead to a program are remembered, and not only the one taken.
     pub all_steps: bool,
     /// The weight of the actor's entropy, which keeps it from being sure too early.
     pub entropy: f32,
