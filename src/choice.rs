@@ -136,12 +136,11 @@ impl Aim {
 }
 
 impl Schedules {
-    /// The untuned schedule for every kernel, by the prices that come with the compiler.
+    /// The untuned schedule for every kernel, by analytic prices.
     pub fn untuned(target: &Target) -> Schedules {
         let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
         machine.units.amx_bf16 = target.has("amx-bf16");
         machine.units.amx_int8 = target.has("amx-int8");
-        machine.correction = shipped::prices(target);
         Schedules {
             machine,
             threads: 1,

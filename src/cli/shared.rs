@@ -344,8 +344,8 @@ pub struct Machine {
     #[arg(long, default_value = "native", value_name = "NAME")]
     pub target_cpu: String,
     /// Choose schedules that nobody tuned by prices that this model corrects, of the kind
-    /// `corrected` that `ansc train` makes, or by `analytic` ones; schedules of GPUs always are
-    /// [default: the model that comes with the compiler]
-    #[arg(long, value_name = "FILE|analytic")]
+    /// `corrected` that `ansc train` makes, or by the model that comes with the compiler, which is
+    /// `learned`; schedules of GPUs are chosen without it
+    #[arg(long, value_name = "FILE|learned")]
     pub prices: Option<PathBuf>,
 }

@@ -1,6 +1,6 @@
 //! Schedules and prices that come with the compiler. Tuning found the schedules, for the kernels of
 //! common networks, where they are surely faster than the untuned ones; a model of measurements
-//! corrects the prices by which all other kernels get theirs.
+//! corrects the prices by which other kernels get theirs, where `--prices learned` asks for it.
 //!
 //! Each class of processors has a file of both. Schedules, in the form of `ansc records export
 //! --chosen`, hold for the exact subgraph and number of threads that they were measured with. How

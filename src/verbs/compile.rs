@@ -22,9 +22,10 @@ use crate::host;
 use crate::pipeline::{self, Bundle, Options, Report, Watch};
 use crate::quantize::{self, asked};
 use crate::search::{self, Place};
+use crate::shipped;
 
-/// In place of a file with prices: those that no measurement corrects.
-const ANALYTIC: &str = "analytic";
+/// In place of a file with prices: those that come with the compiler.
+const LEARNED: &str = "learned";
 /// The generation of GPUs that code is for if nothing is said.
 const DEFAULT_SM: u32 = 80;
 
@@ -138,13 +139,14 @@ fn check(args: &Compile) -> Result<(), Error> {
 /// Takes the prices that are asked for.
 fn corrected(machine: &Machine, options: &mut Options) -> Result<(), Error> {
     let Some(path) = &machine.prices else { return Ok(()) };
-    options.schedules.machine.correction = Correction(match path.to_str() {
-        Some(ANALYTIC) => None,
+    options.schedules.machine.correction = match path.to_str() {
+        Some(LEARNED) => shipped::prices(&options.target),
         _ => {
             let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
-            Some(Arc::new(file::prices(&bytes).map_err(|e| Error::file(path, e))?))
+            let model = file::prices(&bytes).map_err(|e| Error::file(path, e))?;
+            Correction(Some(Arc::new(model)))
         }
-    });
+    };
     Ok(())
 }
 
