@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::driver::{CudaError, Driver, Handle, Owned, Reach, Resource, Result, Threads};
 use super::plan::{self, Op};
-use crate::gpu::GpuCode;
+use crate::gpu::{GpuCode, GpuLaunch};
 use crate::manifest::{Manifest, Specialisation};
 use crate::program::Program;
 use crate::target::TargetError;
@@ -16,7 +16,8 @@ pub(crate) struct Code {
     pub(crate) weights: Owned,
     /// What the device does in a run of each specialisation, if it needs no help from the host.
     pub(crate) ops: Vec<Option<Vec<Op>>>,
-    _module: Owned,
+    /// A model of host operators and copies alone has no kernels, and nothing to translate.
+    _module: Option<Owned>,
 }
 
 pub(crate) struct Launch {
@@ -35,17 +36,12 @@ impl Code {
         let text = text_for(code, driver)?;
         let driver = driver.clone();
         let make = || -> Result<Code> {
-            let module = Owned::new(&driver, Resource::Module(driver.load(text)?));
-            let launches = |launches: &Vec<crate::gpu::GpuLaunch>| {
-                // A grid without blocks has nothing to do, and is no grid to the driver.
-                let some = launches.iter().filter(|l| !l.grid.contains(&0));
-                some.map(|l| {
-                    let function = driver.function(module.handle(), &l.symbol)?;
-                    Ok(Launch { function, threads: Threads { grid: l.grid, block: l.block } })
-                })
-                .collect::<Result<Vec<Launch>>>()
+            let load = || Ok(Owned::new(&driver, Resource::Module(driver.load(text)?)));
+            let module: Option<Owned> = (!code.kernels.is_empty()).then(load).transpose()?;
+            let kernels = match &module {
+                Some(module) => launches(&driver, module, code)?,
+                None => vec![],
             };
-            let kernels = code.kernels.iter().map(launches).collect::<Result<Vec<_>>>()?;
             let ops: Vec<_> = plans.iter().map(|(s, program)| plan::flatten(s, program)).collect();
             let weights = upload(&driver, weights, reach(&ops))?;
             Ok(Code { driver: driver.clone(), kernels, weights, ops, _module: module })
@@ -57,6 +53,19 @@ impl Code {
     pub(crate) fn reach(&self) -> Reach {
         reach(&self.ops)
     }
+}
+
+/// The launches of each kernel. A grid without blocks has nothing to do, and is no grid to the
+/// driver.
+fn launches(driver: &Arc<dyn Driver>, module: &Owned, code: &GpuCode) -> Result<Vec<Vec<Launch>>> {
+    let launch = |l: &GpuLaunch| {
+        let function = driver.function(module.handle(), &l.symbol)?;
+        Ok(Launch { function, threads: Threads { grid: l.grid, block: l.block } })
+    };
+    let of_kernel = |launches: &Vec<GpuLaunch>| {
+        launches.iter().filter(|l| !l.grid.contains(&0)).map(launch).collect()
+    };
+    code.kernels.iter().map(of_kernel).collect()
 }
 
 fn reach(ops: &[Option<Vec<Op>>]) -> Reach {

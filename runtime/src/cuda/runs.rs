@@ -1,5 +1,6 @@
 //! What a session on a GPU owns: memory on the device, a stream, and the graph of a run.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -354,17 +355,37 @@ fn launch(code: &Code, stream: usize, kernel: usize, args: &[Address]) -> Result
 }
 
 /// The offset of every buffer in the memory of a session, and the bytes of that: the arena, then
-/// inputs and outputs. Weights have none.
+/// inputs and outputs. Weights have none. All views of an input or output lie where it lies.
 fn layout(one: &Specialisation) -> (Vec<usize>, usize) {
-    let mut end = one.arena_bytes.next_multiple_of(ALIGN);
-    let place = |buffer: &BufferInfo| match buffer.storage {
-        Storage::Arena { offset } => offset,
-        Storage::Weight { .. } | Storage::Prepared { .. } => 0,
-        Storage::Input(_) | Storage::Output(_) => {
-            let offset = end;
-            end = (end + bytes_of(buffer)).next_multiple_of(ALIGN);
-            offset
+    let mut sizes: BTreeMap<PortOf, usize> = BTreeMap::new();
+    for buffer in &one.buffers {
+        if let Some(port) = port_of(buffer) {
+            let size = sizes.entry(port).or_default();
+            *size = (*size).max(bytes_of(buffer));
         }
+    }
+    let mut end = one.arena_bytes.next_multiple_of(ALIGN);
+    let place = |(port, bytes): (PortOf, usize)| {
+        let offset = end;
+        end = (end + bytes).next_multiple_of(ALIGN);
+        (port, offset)
     };
-    (one.buffers.iter().map(place).collect(), end)
+    let places: BTreeMap<PortOf, usize> = sizes.into_iter().map(place).collect();
+    let offset = |buffer: &BufferInfo| match (buffer.storage, port_of(buffer)) {
+        (_, Some(port)) => places[&port],
+        (Storage::Arena { offset }, None) => offset,
+        _ => 0,
+    };
+    (one.buffers.iter().map(offset).collect(), end)
+}
+
+/// Which input or output, and which of the two it is.
+type PortOf = (bool, u32);
+
+fn port_of(buffer: &BufferInfo) -> Option<PortOf> {
+    match buffer.storage {
+        Storage::Input(port) => Some((false, port)),
+        Storage::Output(port) => Some((true, port)),
+        _ => None,
+    }
 }

@@ -255,6 +255,33 @@ fn a_run_is_one_graph_between_copies() {
 }
 
 #[test]
+fn views_of_inputs_and_outputs_lie_where_those_lie() {
+    let fake = fake();
+    let mut m = Model::new();
+    let (x, y) = (m.input(DType::F32, &[4]), m.output(DType::F32, &[4]));
+    let flat = m.one.buffers.len();
+    m.buffer(DType::F32, &[2, 2], m.one.buffers[x.0 as usize].storage);
+    m.buffer(DType::F32, &[2, 2], m.one.buffers[y.0 as usize].storage);
+    let [from, to] = [flat, flat + 1].map(|n| BufferId(n as u32));
+    m.one.plan.steps = vec![m.kernel(&["double"], &[from, to])];
+    let loaded = m.load(&fake).unwrap();
+    let outputs = loaded.run(&mut loaded.session(), &[&[1.0, 2.0, 3.0, 4.0]]).unwrap();
+    assert_eq!(outputs, [[2.0, 4.0, 6.0, 8.0]]);
+}
+
+#[test]
+fn a_model_without_kernels_has_nothing_to_translate() {
+    let fake = fake();
+    let mut m = Model::new();
+    let (x, y) = (m.input(DType::F32, &[4]), m.output(DType::F32, &[4]));
+    m.one.plan.steps = vec![Step::Copy { from: x, to: y }];
+    let loaded = m.load(&fake).unwrap();
+    assert!(!fake.take_log().iter().any(|l| l.starts_with("load")));
+    let outputs = loaded.run(&mut loaded.session(), &[&[1.0, 2.0, 3.0, 4.0]]).unwrap();
+    assert_eq!(outputs, [[1.0, 2.0, 3.0, 4.0]]);
+}
+
+#[test]
 fn sessions_share_weights_and_nothing_else() {
     let fake = fake();
     let loaded = chain().load(&fake).unwrap();
