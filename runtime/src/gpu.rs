@@ -18,6 +18,10 @@ use crate::validate::ManifestError;
 /// The ELF section that holds the [`GpuCode`].
 pub const GPU_SECTION: &str = ".ansc.gpu";
 
+/// Shared memory that a kernel has without asking. Where it needs more, all of it is asked for at
+/// the launch.
+pub const DECLARED_SHARED: usize = 48 << 10;
+
 /// The content of the section: the same kernels for several generations of GPUs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GpuCode {
@@ -45,8 +49,15 @@ pub struct GpuLaunch {
     pub grid: [u32; 3],
     /// Threads of a block along x, y, z.
     pub block: [u32; 3],
-    /// Shared memory that the kernel declares.
+    /// Shared memory of a block.
     pub shared_bytes: usize,
+}
+
+impl GpuLaunch {
+    /// Shared memory that the launch asks for.
+    pub fn asked_bytes(&self) -> usize {
+        if self.shared_bytes > DECLARED_SHARED { self.shared_bytes } else { 0 }
+    }
 }
 
 impl Model {

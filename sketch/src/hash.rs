@@ -95,7 +95,10 @@ impl Walk<'_> {
             ForKind::Parallel => self.tag(1),
             ForKind::Vectorized => self.tag(2),
             ForKind::Unrolled => self.tag(3),
-            ForKind::Pipelined => self.tag(5),
+            ForKind::Pipelined(ahead) => {
+                self.tag(5);
+                self.number(ahead.get());
+            }
             ForKind::Bound(axis) => {
                 self.tag(4);
                 self.tag(axis as u8);

@@ -53,7 +53,7 @@ pub use intrinsic::Intrinsic;
 pub use lower::lower;
 pub use machine::Machine;
 pub use program::{
-    Access, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt,
+    Access, Ahead, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt,
     ThreadAxis,
 };
 pub use schedule::{LoopRef, Schedule, ScheduleError};

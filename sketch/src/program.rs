@@ -151,15 +151,34 @@ pub enum ForKind {
     Vectorized,
     /// One after another, written out.
     Unrolled,
-    /// The copies of an iteration to shared memory are on their way while the iteration before it
-    /// computes. A hint for GPUs, which have asynchronous copies (see [`gpu`](crate::gpu));
-    /// anywhere else a serial loop.
-    Pipelined,
+    /// The copies of an iteration to shared memory are begun so many iterations early, and are on
+    /// their way while those compute. A hint for GPUs, which have asynchronous copies (see
+    /// [`gpu`](crate::gpu)); anywhere else a serial loop.
+    Pipelined(Ahead),
     /// One for each thread of a GPU along an axis.
     Bound(ThreadAxis),
     /// All that is inside is one instruction, which does what the nest says: serial loops, in
     /// order, compute the same (see [`intrinsic`](crate::intrinsic)).
     Tensor(IntrinsicName),
+}
+
+/// Iterations that copies are ahead of what uses them: at least one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ahead(u8);
+
+impl Ahead {
+    /// All that there are. A further one would take more shared memory than it saves time.
+    pub const ALL: [Ahead; 4] = [Ahead(1), Ahead(2), Ahead(3), Ahead(4)];
+
+    /// So many iterations, if copies can be as far ahead.
+    pub fn new(iterations: usize) -> Option<Ahead> {
+        Ahead::ALL.into_iter().find(|ahead| ahead.get() == iterations)
+    }
+
+    /// Iterations.
+    pub fn get(self) -> usize {
+        usize::from(self.0)
+    }
 }
 
 /// The parts of a GPU that the iterations of a loop are spread over.

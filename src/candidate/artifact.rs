@@ -37,12 +37,12 @@ pub(super) fn build(program: &Program, targets: &Targets, output: &Path) -> Resu
         return Ok(Phases { codegen, link: start.elapsed().as_secs_f64() - codegen });
     };
     let refused = |e| Error::Usage(format!("not a program for a GPU: {e}"));
-    let kernels = gpu::lower(program, &GpuLimits::default()).map_err(refused)?;
+    let sm = gpu.sm().ok_or_else(|| Error::Usage(format!("{} is not a GPU", gpu.cpu)))?;
+    let kernels = gpu::lower(program, &GpuLimits::of(&[sm])).map_err(refused)?;
     let ptx = compile_ptx(&kernels, "candidate", gpu)?;
     let codegen = start.elapsed().as_secs_f64();
     let ports = Ports::of(program, &ptx.workspace);
     let manifest = ports.into_manifest(&program.name, gpu.info(), vec![]);
-    let sm = gpu.sm().ok_or_else(|| Error::Usage(format!("{} is not a GPU", gpu.cpu)))?;
     let code = GpuCode { texts: vec![GpuText { sm, ptx: ptx.text }], kernels: vec![ptx.launches] };
     artifact::write_gpu(output, &targets.host, &code, &[], &manifest)?;
     Ok(Phases { codegen, link: start.elapsed().as_secs_f64() - codegen })

@@ -152,10 +152,9 @@ fn corrected(machine: &Machine, options: &mut Options) -> Result<(), Error> {
 
 /// Takes up `--target`, beside the CPU on which every artifact is loaded.
 pub(super) fn aim(machine: &Machine, options: &mut Options) -> Result<(), Error> {
-    let limits = GpuLimits::default();
     let aim = match machine.target.as_str() {
-        "cuda" => Aim::Gpu(limits),
-        "cuda-on-cpu" => Aim::GpuOnCpu(limits),
+        "cuda" => Aim::Gpu,
+        "cuda-on-cpu" => Aim::GpuOnCpu,
         _ => return corrected(machine, options),
     };
     let mut sms = match &machine.sms[..] {
@@ -165,7 +164,7 @@ pub(super) fn aim(machine: &Machine, options: &mut Options) -> Result<(), Error>
     sms.sort_unstable();
     sms.dedup();
     sms.iter().try_for_each(|&sm| Target::cuda(sm).map(drop))?;
-    options.schedules.aim_at(aim, &sms);
+    options.schedules.aim_at(aim(GpuLimits::of(&sms)), &sms);
     options.sms = sms;
     Ok(())
 }

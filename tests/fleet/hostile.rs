@@ -210,7 +210,7 @@ fn hostile_jobs() -> Vec<(Vec<u8>, &'static str)> {
         (of_task(&|t| t.constant.clear()), "number of inputs"),
         (of_task(&|t| t.vector_bytes = 1 << 40), "its schedule is for"),
         (of_task(&|t| t.cores = 4000), "its schedule is for 4000 threads"),
-        (of_task(&|t| t.gpu = true), "of a GPU"),
+        (of_task(&|t| t.gpu = Some(48 << 10)), "of a GPU"),
     ];
     let mut all: Vec<(Vec<u8>, &str)> =
         jobs.into_iter().map(|(job, reason)| (serde_json::to_vec(&job).unwrap(), reason)).collect();

@@ -33,7 +33,9 @@ PRODUCT = "gemm_4096"
 TOLERANCE = 1e-3
 # With operands of 16 bits, which tensor cores multiply: a model in f16, and networks in float32.
 HALF_PRODUCT = "gemm_4096_f16"
-HALF_NETWORKS = ["resnet50", "bert_base"]
+# Where PyTorch compiles too, which takes it tens of seconds each.
+COMPILED = ["resnet50", "bert_base"]
+HALF_NETWORKS = [("resnet50", 1), ("resnet50", 16), ("bert_base", 1)]
 HALF_TOLERANCE = 7.8e-3
 
 
@@ -43,10 +45,11 @@ def stop(message, code):
 
 
 class Check:
-    def __init__(self, folder, limit, seed):
+    def __init__(self, folder, limit, seed, compiled):
         self.folder = folder
         self.limit = limit
         self.seed = seed
+        self.compiled = compiled
         self.folder.mkdir(parents=True, exist_ok=True)
         self.work = Path(tempfile.mkdtemp(prefix="ansc-gpu-"))
         self.ansc_path = self.unpacked()
@@ -156,11 +159,12 @@ def compile_all(check, sm):
         return dict(pool.map(one, [PRODUCT] + NETWORKS + OPERATORS))
 
 
-def inputs_of(check, name):
+def inputs_of(check, name, artifact=None):
     """Seeded inputs as files, by the shapes in the artifact."""
     import numpy as np
 
-    manifest = check.ansc("inspect", f"{name}.gpu.ansc")
+    artifact = artifact or f"{name}.gpu.ansc"
+    manifest = check.ansc("inspect", artifact)
     random = np.random.default_rng(1)
     files = {}
     for port in manifest["inputs"]:
@@ -169,7 +173,7 @@ def inputs_of(check, name):
             value = random.uniform(-1, 1, port["shape"]).astype(floats[port["dtype"].lower()])
         else:
             value = random.integers(0, 2, port["shape"]).astype(np.int64)
-        path = check.work / f"{name}.{port['name']}.npy"
+        path = check.work / f"{artifact}.{port['name']}.npy"
         np.save(path, value)
         files[port["name"]] = (path, value)
     return files
@@ -247,7 +251,7 @@ def sanitized(check, name, tool, artifact=None):
         return "skipped: no compute-sanitizer here"
     artifact = artifact or f"{name}.gpu.ansc"
     try:
-        files = inputs_of(check, name)
+        files = inputs_of(check, name, artifact)
         given = [p for n, (path, _) in files.items() for p in ("--input", f"{n}={path}")]
         command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", check.ansc_path]
         command += ["run", artifact, *given, "--output-dir", f"{artifact}.{tool}"]
@@ -268,7 +272,7 @@ def races(check):
     names = ["GMM", "C2D", "T2D", "NRM", "SFM", "TBG"] + [HALF_PRODUCT]
 
     def one(name):
-        artifact = f"{name}.half.ansc" if name == HALF_PRODUCT else f"{name}.gpu.ansc"
+        artifact = f"{name}.1.half.ansc" if name == HALF_PRODUCT else f"{name}.gpu.ansc"
         return name, {t: sanitized(check, name, t, artifact) for t in ("racecheck", "memcheck")}
 
     with ThreadPoolExecutor(4) as pool:
@@ -285,7 +289,7 @@ def median(times):
     return times[len(times) // 2]
 
 
-def torch_times(run, seconds=1.0):
+def torch_times(run, seconds=0.4):
     """Milliseconds of calls, each between two events."""
     import torch
 
@@ -303,7 +307,7 @@ def torch_times(run, seconds=1.0):
     return median(times)
 
 
-def with_torch(check, name, compiled):
+def with_torch(check, name, compiled, half=False, artifact=None):
     """Latencies of PyTorch, with inputs on the device."""
     import torch
 
@@ -315,9 +319,11 @@ def with_torch(check, name, compiled):
     torch.backends.cudnn.benchmark = True
     row = {}
     with torch.inference_mode():
-        network = Network(check.work / f"{name}.onnx", "cuda")
-        files = inputs_of(check, name)
+        floats = torch.float16 if half else torch.float32
+        network = Network(check.work / f"{name}.onnx", "cuda", floats)
+        files = inputs_of(check, name, artifact)
         tensors = [torch.from_numpy(files[n][1]).cuda() for n in network.inputs]
+        tensors = [t.to(floats) if t.is_floating_point() else t for t in tensors]
         row["eager_ms"] = torch_times(lambda: network(*tensors))
         try:
             side = torch.cuda.Stream()
@@ -330,7 +336,7 @@ def with_torch(check, name, compiled):
             row["graph_ms"] = torch_times(graph.replay)
         except Exception as e:
             row["graph_error"] = str(e)[:200]
-        if compiled and check.left() > 60:
+        if compiled and check.compiled and check.left() > 60:
             try:
                 fast = torch.compile(lambda *t: network(*t), fullgraph=False)
                 row["compile_ms"] = torch_times(lambda: fast(*tensors))
@@ -361,7 +367,7 @@ def latency(check):
             row["with_copies_ms"] = report["latency"]["p50_ms"]
             row["kernels"] = report["kernels"][:12]
             if torch_is_there:
-                compiled = name in NETWORKS[:3] + ["bert_base"]
+                compiled = name in COMPILED
                 row.update(with_torch(check, name, compiled))
             table[name] = row
             shown = {k: round(v, 4) for k, v in row.items() if isinstance(v, float)}
@@ -513,31 +519,41 @@ def peak(check):
 
 
 def halves(check, sm):
-    """Tensor cores: a product against cuBLAS, and networks against themselves in float32."""
+    """Tensor cores: a product against cuBLAS, and networks against PyTorch and against float32."""
     matrix_product(check.work / f"{HALF_PRODUCT}.onnx", 4096, "FLOAT16")
     table = {}
-    for name in [HALF_PRODUCT] + HALF_NETWORKS:
+    for name, batch in [(HALF_PRODUCT, None)] + HALF_NETWORKS:
+        shown = name if batch is None else f"{name} x {batch}"
         try:
-            artifact = f"{name}.half.ansc"
-            precision = [] if name == HALF_PRODUCT else ["--precision", "f16"]
-            target = ["--target", "cuda", "--sm", sm, "-o", artifact]
-            check.ansc("compile", f"{name}.onnx", *target, *precision)
-            own = check.ansc("bench", artifact, "--runs", "100", "--per-kernel")
-            row = {"ansc_ms": own["device"]["latency"]["p50_ms"], "kernels": own["kernels"][:12]}
-            shutil.copy(check.work / artifact, check.work / f"{name}.gpu.ansc")
-            files = inputs_of(check, name)
-            found = outputs_of(check, name, artifact, files)
-            if name == HALF_PRODUCT:
-                row.update(half_product(found, files, row["ansc_ms"]))
-            else:
-                row["difference"] = difference(found, reference_of(check, name, files)[1])
-            if not row.get("difference", 0.0) <= HALF_TOLERANCE:
-                check.fail(f"{name} in halves", f"differs by {row['difference']:.2e}")
-            table[name] = row
+            table[shown] = half(check, sm, name, batch)
         except Exception as e:
-            check.fail(f"{name} in halves", str(e))
-            table[name] = {"error": str(e)}
+            check.fail(f"{shown} in halves", str(e))
+            table[shown] = {"error": str(e)}
+        print(f"   {shown:16} {({k: v for k, v in table[shown].items() if k != 'kernels'})}", flush=True)
     return table
+
+
+def half(check, sm, name, batch):
+    artifact = f"{name}.{batch or 1}.half.ansc"
+    network = [] if batch is None else ["--precision", "f16"]
+    if batch and batch > 1:
+        ports = check.ansc("inspect", f"{name}.gpu.ansc")["inputs"]
+        sizes = lambda p: "x".join(map(str, [batch, *p["shape"][1:]]))
+        network += [part for p in ports for part in ("--shape", f"{p['name']}={sizes(p)}")]
+    target = ["--target", "cuda", "--sm", sm, "-o", artifact]
+    check.ansc("compile", f"{name}.onnx", *target, *network)
+    own = check.ansc("bench", artifact, "--runs", "100", "--per-kernel")
+    row = {"ansc_ms": own["device"]["latency"]["p50_ms"], "kernels": own["kernels"][:12]}
+    files = inputs_of(check, name, artifact)
+    found = outputs_of(check, name, artifact, files)
+    if batch is None:
+        row.update(half_product(found, files, row["ansc_ms"]))
+    else:
+        row["difference"] = difference(found, reference_of(check, name, files)[1])
+        row.update(with_torch(check, name, True, half=True, artifact=artifact))
+    if not row.get("difference", 0.0) <= HALF_TOLERANCE:
+        check.fail(f"{name} in halves", f"differs by {row['difference']:.2e}")
+    return row
 
 
 def half_product(found, files, own_ms):
@@ -579,11 +595,12 @@ def main():
     parser.add_argument("--parts", default=",".join(PARTS), help="in this order, as in compile,peak")
     parser.add_argument("--limit", type=float, default=470.0, help="seconds for everything")
     parser.add_argument("--seed", type=int, default=1, help="which of ONNX's cases fit the time")
+    parser.add_argument("--without-torch-compile", action="store_true", help="saves half a minute each")
     args = parser.parse_args()
     wanted = args.parts.split(",")
     if unknown := [p for p in wanted if p not in PARTS]:
         parser.error(f"there is no part {unknown[0]}; there are {', '.join(PARTS)}")
-    check = Check(Path(args.folder).resolve(), args.limit, args.seed)
+    check = Check(Path(args.folder).resolve(), args.limit, args.seed, not args.without_torch_compile)
     try:
         found = device(check)
         check.results["parts"]["device"] = found

@@ -50,7 +50,7 @@ def gemm(a, x, w, b=None):
 def lstm(a, x, w, r, b, *_):
     """One module of PyTorch, whose gates are in another order: i, f, g, o instead of i, o, f, c."""
     hidden, directions = a["hidden_size"], w.shape[0]
-    module = torch.nn.LSTM(x.shape[-1], hidden, bidirectional=directions == 2).to(x.device)
+    module = torch.nn.LSTM(x.shape[-1], hidden, bidirectional=directions == 2).to(x)
     order = [0, 2, 3, 1]
 
     def gates(t):
@@ -66,6 +66,9 @@ def lstm(a, x, w, r, b, *_):
     module.flatten_parameters()
     return module
 
+
+# What floats are, while a network is made and called.
+FLOATS = [torch.float32]
 
 OPS = {
     "Conv": conv,
@@ -92,7 +95,7 @@ OPS = {
     "Flatten": lambda a, x: x.flatten(a.get("axis", 1)),
     "Concat": lambda a, *x: torch.cat(x, a["axis"]),
     "Gather": lambda a, x, i: F.embedding(i, x),
-    "Cast": lambda a, x: x.to(torch.float32),
+    "Cast": lambda a, x: x.to(FLOATS[0]),
     "ReduceL2": lambda a, x: torch.linalg.vector_norm(
         x, dim=tuple(a["axes"]), keepdim=bool(a.get("keepdims", 1))
     ),
@@ -118,15 +121,18 @@ def unsqueeze(x, axes):
 class Network:
     """Called with tensors in the order of `inputs`; gives the outputs."""
 
-    def __init__(self, path, device):
+    def __init__(self, path, device, floats=torch.float32):
+        FLOATS[0] = floats
         graph = onnx.load(path).graph
-        self.constants = {
-            t.name: torch.from_numpy(np.array(numpy_helper.to_array(t))).to(device)
-            for t in graph.initializer
-        }
+        self.constants = {t.name: self.constant(t, device, floats) for t in graph.initializer}
         self.inputs = [i.name for i in graph.input if i.name not in self.constants]
         self.outputs = [o.name for o in graph.output]
         self.steps = [self.step(node, device) for node in graph.node]
+
+    @staticmethod
+    def constant(tensor, device, floats):
+        value = torch.from_numpy(np.array(numpy_helper.to_array(tensor))).to(device)
+        return value.to(floats) if value.is_floating_point() else value
 
     def known(self, name):
         value = self.constants[name].cpu().numpy()
@@ -148,7 +154,7 @@ class Network:
 
     def lstm_step(self, a, ins, outs, device):
         w, r, b = (self.constants[n] for n in ins[1:4])
-        sample = torch.zeros(1, 1, w.shape[-1], device=device)
+        sample = torch.zeros(1, 1, w.shape[-1], device=device, dtype=w.dtype)
         module = lstm(a, sample, w, r, b)
         hidden, directions = a["hidden_size"], w.shape[0]
 

@@ -63,6 +63,9 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) expanded: BTreeMap<BufId, u32>,
     /// Whether copies to the shared memory of a GPU may happen later.
     pub(crate) fetching: bool,
+    /// Where shared buffers begin in the memory that launches of a GPU's kernel ask for; empty for
+    /// a kernel that declares its own.
+    pub(crate) asked_for: BTreeMap<BufId, usize>,
     /// Values of loads that are known already.
     pub(crate) loaded: Vec<Loaded<'c>>,
     /// The tile whose stores are kept for later.
@@ -181,6 +184,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             mask: None,
             expanded: BTreeMap::new(),
             fetching: false,
+            asked_for: BTreeMap::new(),
             loaded: Vec::new(),
             stored: None,
             strips: Strips::default(),

@@ -13,6 +13,7 @@
 //! ```
 
 use ansc_graph::{BufId, Expr, TensorType};
+use ansc_runtime::gpu::DECLARED_SHARED;
 use ansc_sketch::gpu::{Axis, GpuProgram, Kernel, Loop, Step};
 use ansc_sketch::{Access, Scope, Stmt};
 use inkwell::AddressSpace;
@@ -24,7 +25,7 @@ use inkwell::values::{FunctionValue, PointerValue, UnnamedAddress};
 
 use crate::affine::Affine;
 use crate::emit::function::{ALIGN, Buffers, Emitter, Frame, Result, describe};
-use crate::emit::ir::{Ir, lanes};
+use crate::emit::ir::{Ir, Reg, lanes};
 use crate::emit::memory::Pattern;
 use crate::emit::uses;
 use crate::error::CodegenError;
@@ -64,6 +65,9 @@ pub(crate) fn emit<'c>(
         let symbol = format!("{symbol}_{index}");
         let function = declare(&ir, target, kernel, &symbol, arguments.len());
         let mut emitter = Emitter::in_function(ir, &gpu.program, target, &buffers, function);
+        if gpu.bytes(kernel, Scope::Shared) > DECLARED_SHARED {
+            emitter.asked_for = gpu.shared(kernel);
+        }
         let written = emitter.kernel(kernel);
         ir = emitter.finish().0;
         written.map_err(|what| CodegenError::Unsupported {
@@ -144,7 +148,11 @@ impl<'c> Emitter<'c, '_> {
         steps.iter().try_for_each(|step| match step {
             Step::Run(stmt) => self.stmt(stmt),
             Step::Fetch(stmt) => self.fetch(stmt),
-            Step::Arrive => self.arrive(),
+            Step::Commit => self.copies("commit.group", &[]),
+            Step::Arrive(left) => {
+                let left = self.ir.int(32, *left as i64, None);
+                self.copies("wait.group", &[left])
+            }
             Step::Loop(l) => self.synchronised(l),
             Step::Barrier => self.barrier(),
         })
@@ -164,7 +172,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// Copies that need not have happened until [`Emitter::arrive`], where the GPU has such.
+    /// Copies that need not have happened until their group is waited for, where the GPU has such.
     fn fetch(&mut self, stmt: &Stmt) -> Result<()> {
         self.fetching = self.target.sm().is_some_and(|sm| sm >= LEAST_ASYNC);
         let written = self.stmt(stmt);
@@ -172,9 +180,10 @@ impl<'c> Emitter<'c, '_> {
         written
     }
 
-    fn arrive(&mut self) -> Result<()> {
+    /// What concerns all copies that a thread has begun, where the GPU has such.
+    fn copies(&mut self, what: &str, args: &[Reg<'c>]) -> Result<()> {
         if self.target.sm().is_some_and(|sm| sm >= LEAST_ASYNC) {
-            self.ir.intrinsic_on("llvm.nvvm.cp.async.wait.all", &[], &[]);
+            self.ir.intrinsic_on(&format!("llvm.nvvm.cp.async.{what}"), &[], args);
         }
         Ok(())
     }
@@ -253,14 +262,30 @@ impl<'c> Emitter<'c, '_> {
     }
 
     fn shared(&self, buffer: BufId) -> PointerValue<'c> {
-        let ty = self.array_type(buffer, 1);
         let kernel = self.function.get_name().to_string_lossy().into_owned();
+        if let Some(&at) = self.asked_for.get(&buffer) {
+            let all = self.asked_for(&format!("{kernel}_shared"));
+            return self.ir.offset(all, self.ir.index(at as i64));
+        }
+        let ty = self.array_type(buffer, 1);
         let name = format!("{kernel}_s{}", buffer.index());
         let global = self.ir.module.add_global(ty, Some(AddressSpace::from(SHARED_SPACE)), &name);
         global.set_linkage(Linkage::Internal);
         global.set_initializer(&ty.get_undef());
         global.set_alignment(ALIGN as u32);
         global.set_unnamed_address(UnnamedAddress::Global);
+        global.as_pointer_value()
+    }
+
+    /// The shared memory that launches of a kernel ask for.
+    fn asked_for(&self, name: &str) -> PointerValue<'c> {
+        let known = self.ir.module.get_global(name);
+        let global = known.unwrap_or_else(|| {
+            let ty = self.ir.context.i8_type().array_type(0);
+            self.ir.module.add_global(ty, Some(AddressSpace::from(SHARED_SPACE)), name)
+        });
+        global.set_linkage(Linkage::External);
+        global.set_alignment(ALIGN as u32);
         global.as_pointer_value()
     }
 }

@@ -59,8 +59,10 @@ impl Code {
 /// driver.
 fn launches(driver: &Arc<dyn Driver>, module: &Owned, code: &GpuCode) -> Result<Vec<Vec<Launch>>> {
     let launch = |l: &GpuLaunch| {
-        let function = driver.function(module.handle(), &l.symbol)?;
-        Ok(Launch { function, threads: Threads { grid: l.grid, block: l.block } })
+        // More than a number can say is more than a device has, and refused by it.
+        let shared = u32::try_from(l.asked_bytes()).unwrap_or(u32::MAX);
+        let function = driver.function(module.handle(), &l.symbol, shared)?;
+        Ok(Launch { function, threads: Threads { grid: l.grid, block: l.block, shared } })
     };
     let of_kernel = |launches: &Vec<GpuLaunch>| {
         launches.iter().filter(|l| !l.grid.contains(&0)).map(launch).collect()

@@ -73,11 +73,13 @@ pub(crate) enum Resource {
     Event(Handle),
 }
 
-/// Threads of a launch: blocks, and threads of each, along x, y, z.
+/// Threads of a launch: blocks, and threads of each, along x, y, z, and the shared memory that each
+/// block asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Threads {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
+    pub(crate) shared: u32,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, CudaError>;
@@ -94,7 +96,8 @@ pub(crate) trait Driver: Send + Sync {
     fn allocate(&self, bytes: usize, reach: Reach) -> Result<Address>;
     /// Translates PTX for the device.
     fn load(&self, ptx: &str) -> Result<Handle>;
-    fn function(&self, module: Handle, name: &str) -> Result<Handle>;
+    /// A kernel, launches of which may ask for so many bytes of shared memory.
+    fn function(&self, module: Handle, name: &str, shared: u32) -> Result<Handle>;
     fn stream(&self) -> Result<Handle>;
     fn event(&self) -> Result<Handle>;
     fn release(&self, resource: Resource);

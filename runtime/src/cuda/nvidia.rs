@@ -149,13 +149,22 @@ impl Driver for Nvidia {
         }
     }
 
-    fn function(&self, module: Handle, name: &str) -> Result<Handle> {
+    fn function(&self, module: Handle, name: &str, shared: u32) -> Result<Handle> {
+        use sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let name = c_string("find a kernel", name)?;
         // SAFETY: the module is alive, as the trait demands.
-        self.with("find a kernel", || unsafe {
+        let function = self.with("find a kernel", || unsafe {
             result::module::get_function(module as sys::CUmodule, name)
-        })
-        .map(|f| f as Handle)
+        })?;
+        if shared > 0 {
+            let bytes = i32::try_from(shared).unwrap_or(i32::MAX);
+            // SAFETY: the function was just found.
+            self.with("give a kernel its shared memory", || unsafe {
+                let what = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                result::function::set_function_attribute(function, what, bytes)
+            })?;
+        }
+        Ok(function as Handle)
     }
 
     fn stream(&self) -> Result<Handle> {
@@ -197,7 +206,8 @@ impl Driver for Nvidia {
         self.with("launch a kernel", || unsafe {
             let function = function as sys::CUfunction;
             let (grid, block) = ((gx, gy, gz), (bx, by, bz));
-            result::launch_kernel(function, grid, block, 0, stream_of(stream), &mut pointers)
+            let stream = stream_of(stream);
+            result::launch_kernel(function, grid, block, threads.shared, stream, &mut pointers)
         })
     }
 

@@ -1,7 +1,7 @@
 //! A GPU program for a CPU.
 //!
 //! Copies of a pipelined loop happen where they are begun: nothing reads them before the barrier
-//! that they wait for. Thread blocks run in parallel. Between two barriers one thread after the
+//! that they wait for, which [`GpuProgram::late_form`] is for. Thread blocks run in parallel. Between two barriers one thread after the
 //! other does its part; local buffers that outlive a barrier get an element for each thread, shared
 //! ones belong to the block. The first lane of a warp executes the instructions of all of them, in
 //! fragments that each warp has; the others read these behind a barrier.
@@ -12,7 +12,7 @@
 //! for b in 0..64 parallel { for t in 0..32 { s[t] = x[b, t] }  for t in 0..32 { y[b, t] = s[31 - t] } }
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ansc_graph::{BinOp, BufId, Expr, VarId};
 
@@ -37,11 +37,21 @@ impl GpuProgram {
     /// and loops with barriers inside are written out, so that what no barrier separates is in one
     /// loop.
     pub fn checked_form(&self) -> Program {
+        self.watched(written_out)
+    }
+
+    /// The same with copies of pipelined loops where they arrive, at the latest that a GPU allows:
+    /// what reads them before finds what was there before.
+    pub fn late_form(&self) -> Program {
+        self.watched(|steps| late(written_out(steps)))
+    }
+
+    fn watched(&self, steps: impl Fn(&[Step]) -> Vec<Step>) -> Program {
         let mut program = self.program.clone();
         let threads = ForKind::Bound(ThreadAxis::ThreadX);
         for kernel in &self.kernels {
             let outlive = self.buffers_in(kernel, Scope::Local);
-            let body = fragments::parted(&self.program, &written_out(&kernel.body));
+            let body = fragments::parted(&self.program, &steps(&kernel.body));
             self.form(&mut program, kernel, outlive, threads).kernel(&body);
         }
         for_cpu(program)
@@ -108,13 +118,37 @@ fn written_out(steps: &[Step]) -> Vec<Step> {
     all
 }
 
+/// Steps without loops, with copies moved to where their group arrives.
+fn late(steps: Vec<Step>) -> Vec<Step> {
+    let mut all = vec![];
+    let mut groups: VecDeque<Vec<Step>> = VecDeque::new();
+    let mut begun = vec![];
+    for step in steps {
+        match step {
+            Step::Fetch(stmt) => begun.push(Step::Run(stmt)),
+            Step::Commit => groups.push_back(std::mem::take(&mut begun)),
+            Step::Arrive(left) => {
+                let arrived = groups.len().saturating_sub(left);
+                all.extend(groups.drain(..arrived).flatten());
+            }
+            other => all.push(other),
+        }
+    }
+    all.extend(groups.into_iter().flatten());
+    all.extend(begun);
+    all
+}
+
 /// A step that is no loop, with a variable fixed.
 fn fixed(step: &Step, var: VarId, value: &Expr) -> Step {
     let (Step::Run(stmt) | Step::Fetch(stmt)) = step else { return step.clone() };
     let mut stmts = vec![stmt.clone()];
     let value = |v| (v == var).then(|| value.clone());
     tree::visit_blocks_mut(&mut stmts, &mut |b| rebind(b, &value));
-    Step::Run(stmts.remove(0))
+    match step {
+        Step::Fetch(_) => Step::Fetch(stmts.remove(0)),
+        _ => Step::Run(stmts.remove(0)),
+    }
 }
 
 /// Local buffers that are used on both sides of a barrier.
@@ -130,7 +164,7 @@ fn count(steps: &[Step], phase: &mut usize, phases: &mut BTreeMap<BufId, BTreeSe
     for step in steps {
         match step {
             Step::Barrier => *phase += 1,
-            Step::Arrive => {}
+            Step::Commit | Step::Arrive(_) => {}
             Step::Loop(l) => {
                 *phase += 1;
                 count(&l.body, phase, phases);
@@ -173,7 +207,7 @@ impl Form<'_> {
         for step in steps {
             match step {
                 Step::Run(stmt) | Step::Fetch(stmt) => phase.push(stmt.clone()),
-                Step::Arrive => {}
+                Step::Commit | Step::Arrive(_) => {}
                 Step::Barrier => all.extend(self.phase(std::mem::take(&mut phase))),
                 Step::Loop(l) => {
                     all.extend(self.phase(std::mem::take(&mut phase)));

@@ -141,7 +141,7 @@ pub(super) fn check_apart(program: &Program, steps: &[Step]) -> Result<(), GpuEr
             stmt.visit_blocks(&mut |b| block.clone_from(&b.name));
             Err(GpuError::Fragments { block, what: "uses what an instruction beside it leaves" })
         }
-        Step::Barrier | Step::Arrive => Ok(()),
+        Step::Barrier | Step::Commit | Step::Arrive(_) => Ok(()),
     })
 }
 

@@ -1,5 +1,12 @@
 //! What a device allows one kernel.
 
+use ansc_runtime::gpu::DECLARED_SHARED;
+
+/// Shared memory of a block, by compute capability times ten, that every device of this and of
+/// higher ones gives: consumer devices, which have less than servers' of the same generation, run
+/// the same code. Server devices follow no further limit from 9.0 on.
+const SHARED: [(u32, usize); 3] = [(90, 227 << 10), (80, 99 << 10), (70, 64 << 10)];
+
 /// Limits of one thread block and one thread. The defaults hold from compute capability 7.0 on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GpuLimits {
@@ -9,7 +16,7 @@ pub struct GpuLimits {
     pub block: [usize; 3],
     /// Along each axis of the grid.
     pub grid: [usize; 3],
-    /// Shared memory that a kernel declares; more needs to be asked for at every launch.
+    /// Shared memory of a block.
     pub shared_bytes: usize,
     /// Arrays of one thread: registers, and what does not fit them.
     pub local_bytes: usize,
@@ -23,13 +30,23 @@ pub struct GpuLimits {
     pub warp: usize,
 }
 
+impl GpuLimits {
+    /// What all devices allow that run code for these generations, by compute capability times ten.
+    pub fn of(sms: &[u32]) -> GpuLimits {
+        let oldest = sms.iter().min().copied().unwrap_or(0);
+        let shared = SHARED.iter().find(|(sm, _)| oldest >= *sm).map(|(_, bytes)| *bytes);
+        let defaults = GpuLimits::default();
+        GpuLimits { shared_bytes: shared.unwrap_or(defaults.shared_bytes), ..defaults }
+    }
+}
+
 impl Default for GpuLimits {
     fn default() -> GpuLimits {
         GpuLimits {
             threads_per_block: 1024,
             block: [1024, 1024, 64],
             grid: [(1 << 31) - 1, 65_535, 65_535],
-            shared_bytes: 48 << 10,
+            shared_bytes: DECLARED_SHARED,
             local_bytes: 16 << 10,
             fragment_bytes: 768,
             vector_bytes: 16,

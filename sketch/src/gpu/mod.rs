@@ -99,11 +99,14 @@ pub enum Step {
     Loop(Box<Loop>),
     /// No barriers, no bound loops.
     Run(Stmt),
-    /// Copies to shared memory that are there after the next [`Step::Arrive`] and the barrier
-    /// behind it.
+    /// Copies to shared memory that need not have happened yet. Those of a thread between two
+    /// [`Step::Commit`]s are a group.
     Fetch(Stmt),
-    /// Every thread waits for its own copies.
-    Arrive,
+    /// The group of copies is complete.
+    Commit,
+    /// Every thread waits for its own copies, but for the last so many groups. Behind the next
+    /// barrier the copies of all threads are there.
+    Arrive(usize),
 }
 
 /// A loop with barriers inside.
@@ -200,7 +203,7 @@ impl Kernel {
             let of = |step: &Step| match step {
                 Step::Barrier => 1,
                 Step::Loop(l) => l.extent * count(&l.body),
-                Step::Run(_) | Step::Fetch(_) | Step::Arrive => 0,
+                Step::Run(_) | Step::Fetch(_) | Step::Commit | Step::Arrive(_) => 0,
             };
             steps.iter().map(of).sum()
         }
@@ -217,7 +220,7 @@ impl Kernel {
 fn visit_steps<'a>(steps: &'a [Step], f: &mut impl FnMut(&'a Block)) {
     for step in steps {
         match step {
-            Step::Barrier | Step::Arrive => {}
+            Step::Barrier | Step::Commit | Step::Arrive(_) => {}
             Step::Loop(l) => visit_steps(&l.body, f),
             Step::Run(stmt) | Step::Fetch(stmt) => stmt.visit_blocks(f),
         }

@@ -1,17 +1,23 @@
 //! Pipelined loops: while the threads compute with what one iteration copied to shared memory, the
-//! copies of the next one are on their way. Shared memory has two places, which iterations take in
-//! turn.
+//! copies of the next ones are on their way. Shared memory has a place for each of them and one
+//! more, which iterations take in turn.
 //!
 //! ```text
-//! for k pipelined { barrier; s[tx] = a[k, tx];  barrier; c += s[..] }
+//! for k pipelined2 { barrier; s[tx] = a[k, tx];  barrier; c += s[..] }
 //! =>
-//! fetch s[0, tx] = a[0, tx]
-//! for k { copies arrive; barrier; fetch s[(k + 1) % 2, tx] = a[k + 1, tx]  where k + 1 < n;  c += s[k % 2, ..] }
+//! fetch s[0, tx] = a[0, tx];  a group of copies
+//! fetch s[1, tx] = a[1, tx];  a group of copies
+//! for k {
+//!   copies arrive but for 1 group;  barrier
+//!   fetch s[(k + 2) % 3, tx] = a[k + 2, tx]  where k + 2 < n;  a group of copies
+//!   c += s[k % 3, ..]
+//! }
 //! ```
 //!
 //! One barrier does: behind it everything of this iteration has arrived for all threads, and all of
-//! them are done with the place of the iteration before, which is the next one's. A loop of which
-//! this cannot be told stays serial.
+//! them are done with the place of the iteration before, which is that of the copies that begin. A
+//! loop of which this cannot be told stays serial. At the end there is nothing to copy, and groups
+//! are empty.
 
 use std::collections::BTreeSet;
 
@@ -56,11 +62,15 @@ struct Parts {
     copies: Vec<Stmt>,
     rest: Vec<Step>,
     shared: BTreeSet<BufId>,
+    /// Iterations that copies are begun early.
+    ahead: usize,
 }
 
 impl Parts {
     fn of(program: &Program, l: &Loop, used: &[BTreeSet<BufId>]) -> Option<Parts> {
-        if l.kind != ForKind::Pipelined || l.extent < 2 {
+        let ForKind::Pipelined(ahead) = l.kind else { return None };
+        let ahead = ahead.get().min(l.extent.saturating_sub(1));
+        if ahead == 0 {
             return None;
         }
         let mut steps = l.body.iter().skip_while(|s| matches!(s, Step::Barrier)).cloned();
@@ -72,7 +82,7 @@ impl Parts {
                 _ => return None,
             }
         }
-        let parts = Parts { shared: written(&copies), copies, rest: steps.collect() };
+        let parts = Parts { shared: written(&copies), copies, rest: steps.collect(), ahead };
         parts.is_sound(program, used).then_some(parts)
     }
 
@@ -101,18 +111,23 @@ impl Parts {
     }
 
     fn woven(mut self, program: &mut Program, l: &Loop, inside: bool) -> Vec<Step> {
+        let places = self.ahead + 1;
         for buffer in &self.shared {
-            program.buffers[buffer.index()].ty.shape.insert(0, 2);
+            program.buffers[buffer.index()].ty.shape.insert(0, places);
         }
-        let (k, two) = (Expr::Var(l.var), 2);
-        let next = k.clone() + Expr::int(1);
-        let first = self.fetches(l, &Expr::int(0), &Expr::int(0), None);
-        let place = next.clone().floor_mod(two);
+        let first = (0..self.ahead).flat_map(|n| {
+            let n = Expr::index(n);
+            self.fetches(l, &n, &n, None)
+        });
+        let first: Vec<Step> = first.collect();
+        let k = Expr::Var(l.var);
+        let next = k.clone() + Expr::index(self.ahead);
+        let place = next.clone().floor_mod(places as i64);
         let more = next.clone().lt(Expr::index(l.extent));
         let others = self.fetches(l, &next, &place, Some(&more));
-        let current = k.floor_mod(two);
+        let current = k.floor_mod(places as i64);
         each_block(&mut self.rest, &mut |b| expand(b, &self.shared, &current));
-        let head = [Step::Arrive, Step::Barrier];
+        let head = [Step::Arrive(self.ahead - 1), Step::Barrier];
         let body = head.into_iter().chain(others).chain(self.rest).collect();
         let woven = Step::Loop(Box::new(Loop { kind: ForKind::Serial, body, ..l.clone() }));
         // Around the loop others may still be reading what it begins with.
@@ -120,7 +135,7 @@ impl Parts {
         before.into_iter().chain(first).chain([woven]).collect()
     }
 
-    /// The copies of one iteration to one of the places.
+    /// The copies of one iteration to one of the places, as a group.
     fn fetches(&self, l: &Loop, iteration: &Expr, place: &Expr, only: Option<&Expr>) -> Vec<Step> {
         let mut copies = self.copies.clone();
         tree::visit_blocks_mut(&mut copies, &mut |b: &mut Block| {
@@ -131,7 +146,7 @@ impl Parts {
                 b.predicate = tree::conjunction([only.clone()].into_iter().chain(own));
             }
         });
-        copies.into_iter().map(Step::Fetch).collect()
+        copies.into_iter().map(Step::Fetch).chain([Step::Commit]).collect()
     }
 }
 
@@ -152,7 +167,7 @@ fn tree_blocks(stmt: &Stmt) -> Vec<&Block> {
 fn each_block(steps: &mut [Step], f: &mut impl FnMut(&mut Block)) {
     for step in steps {
         match step {
-            Step::Barrier | Step::Arrive => {}
+            Step::Barrier | Step::Commit | Step::Arrive(_) => {}
             Step::Loop(l) => each_block(&mut l.body, f),
             Step::Run(stmt) | Step::Fetch(stmt) => {
                 tree::visit_blocks_mut(std::slice::from_mut(stmt), f);

@@ -1,7 +1,7 @@
 use ansc_graph::{Compute, Expr, Stage};
 
 use super::*;
-use crate::program::Program;
+use crate::program::{Ahead, Program};
 use crate::schedule::Schedule;
 use crate::testing::*;
 use crate::{exec, finish};
@@ -39,7 +39,7 @@ fn tiled(m: usize, n: usize, k: usize) -> Schedule {
 }
 
 fn check(compute: &Compute, gpu: &GpuProgram) {
-    for form in [gpu.cpu_form(), gpu.checked_form()] {
+    for form in [gpu.cpu_form(), gpu.checked_form(), gpu.late_form()] {
         if let Err(problem) = compare(compute, &form) {
             panic!("{problem}\n{gpu}\n{form}");
         }
@@ -59,34 +59,54 @@ fn a_tiled_matrix_product_in_shared_memory() {
     }
 }
 
-/// The same with copies that are begun a round early.
-fn pipelined(m: usize, n: usize, k: usize) -> GpuProgram {
+/// The same with copies that are begun so many rounds early.
+fn pipelined(m: usize, n: usize, k: usize, ahead: usize) -> GpuProgram {
     let mut s = tiled(m, n, k);
     let rounds = s.loops("mm").unwrap()[3];
-    s.pipeline(rounds).unwrap();
+    s.pipeline(rounds, Ahead::new(ahead).unwrap()).unwrap();
     lowered(s).unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]
 fn copies_of_the_next_round_overlap_with_this_one() {
-    for (m, n, k) in [(16, 16, 8), (13, 11, 23)] {
-        let gpu = pipelined(m, n, k);
+    let rounds = |k: usize| k.div_ceil(4);
+    for (m, n, k, ahead) in [(16, 16, 8, 1), (13, 11, 23, 1), (16, 16, 16, 2), (13, 11, 23, 3)] {
+        let gpu = pipelined(m, n, k, ahead);
         let [kernel] = &gpu.kernels[..] else { panic!("one kernel") };
-        assert_eq!(kernel.barriers(), k.div_ceil(4), "{gpu}");
-        assert_eq!(gpu.bytes(kernel, Scope::Shared), 2 * (8 * 4 + 4 * 8) * 4, "{gpu}");
+        assert_eq!(kernel.barriers(), rounds(k), "{gpu}");
+        let places = 1 + ahead;
+        assert_eq!(gpu.bytes(kernel, Scope::Shared), places * (8 * 4 + 4 * 8) * 4, "{gpu}");
         let fetches = |steps: &[Step]| steps.iter().filter(|s| matches!(s, Step::Fetch(_))).count();
-        assert_eq!(fetches(&kernel.body), 2, "{gpu}");
+        assert_eq!(fetches(&kernel.body), 2 * ahead, "{gpu}");
         check(&matmul_bias_relu(m, n, k), &gpu);
     }
-    // One round has no next one.
-    let gpu = pipelined(16, 16, 4);
-    assert_eq!(gpu.bytes(&gpu.kernels[0], Scope::Shared), (8 * 4 + 4 * 8) * 4, "{gpu}");
-    check(&matmul_bias_relu(16, 16, 4), &gpu);
+    // One round has no next one, and two rounds have no more.
+    for k in [4, 8] {
+        let gpu = pipelined(16, 16, k, 3);
+        let bytes = gpu.bytes(&gpu.kernels[0], Scope::Shared);
+        assert_eq!(bytes, rounds(k) * (8 * 4 + 4 * 8) * 4, "{gpu}");
+        check(&matmul_bias_relu(16, 16, k), &gpu);
+    }
+}
+
+#[test]
+fn copies_that_nothing_waits_for_are_found_where_they_are_late() {
+    let mut gpu = pipelined(16, 16, 16, 2);
+    let steps = gpu.kernels[0].body.iter_mut();
+    let mut loops = steps.filter_map(|s| if let Step::Loop(l) = s { Some(l) } else { None });
+    let arrive = loops.next().expect("the rounds").body.iter_mut();
+    arrive.for_each(|s| {
+        if let Step::Arrive(left) = s {
+            *left += 1;
+        }
+    });
+    let compute = matmul_bias_relu(16, 16, 16);
+    assert!(compare(&compute, &gpu.late_form()).is_err(), "{gpu}");
 }
 
 #[test]
 fn a_pipelined_loop_without_its_barrier_is_a_race() {
-    let mut gpu = pipelined(16, 16, 16);
+    let mut gpu = pipelined(16, 16, 16, 1);
     let steps = gpu.kernels[0].body.iter_mut();
     let mut loops = steps.filter_map(|s| if let Step::Loop(l) = s { Some(l) } else { None });
     loops.next().expect("the rounds").body.retain(|s| *s != Step::Barrier);

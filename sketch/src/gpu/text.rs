@@ -45,7 +45,9 @@ fn steps(gpu: &GpuProgram, all: &[Step], depth: usize, f: &mut Formatter<'_>) ->
                 steps(gpu, &l.body, depth + 1, f)?;
                 writeln!(f, "{:indent$}}}", "")?;
             }
-            Step::Arrive => writeln!(f, "{:indent$}copies arrive", "")?,
+            Step::Commit => writeln!(f, "{:indent$}a group of copies", "")?,
+            Step::Arrive(0) => writeln!(f, "{:indent$}copies arrive", "")?,
+            Step::Arrive(n) => writeln!(f, "{:indent$}copies arrive but for {n} groups", "")?,
             Step::Run(stmt) => lines(gpu, stmt, indent, f)?,
             Step::Fetch(stmt) => {
                 writeln!(f, "{:indent$}fetch", "")?;

@@ -1,6 +1,6 @@
 //! Whether a kernel fits the device.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::BufId;
 
@@ -8,6 +8,9 @@ use super::{GpuError, GpuLimits, GpuProgram, Kernel};
 use crate::intrinsic::mma::LANES;
 use crate::program::{For, ForKind, Program, Scope, ThreadAxis};
 use crate::tree;
+
+/// Buffers of a kernel begin at multiples of this.
+const ALIGN: usize = 64;
 
 /// Threads, blocks, memory and vectors of every kernel within the limits.
 pub(super) fn verify(gpu: &GpuProgram, limits: &GpuLimits) -> Result<(), GpuError> {
@@ -70,7 +73,19 @@ impl GpuProgram {
     /// Bytes that the kernel needs of buffers of a scope, each aligned for vectors.
     pub fn bytes(&self, kernel: &Kernel, scope: Scope) -> usize {
         let used = self.buffers(kernel).into_iter().map(|b| self.program.buffer(b));
-        used.filter(|b| b.scope == scope).map(|b| b.ty.bytes().next_multiple_of(16)).sum()
+        used.filter(|b| b.scope == scope).map(|b| b.ty.bytes().next_multiple_of(ALIGN)).sum()
+    }
+
+    /// Where the buffers that a block of threads shares begin, one behind the other.
+    pub fn shared(&self, kernel: &Kernel) -> BTreeMap<BufId, usize> {
+        let mut end = 0;
+        let shared = |b: &BufId| self.program.buffer(*b).scope == Scope::Shared;
+        let place = |b: BufId| {
+            let at = end;
+            end += self.program.buffer(b).ty.bytes().next_multiple_of(ALIGN);
+            (b, at)
+        };
+        self.buffers(kernel).into_iter().filter(shared).map(place).collect()
     }
 
     /// The buffers that the kernel uses, in order.

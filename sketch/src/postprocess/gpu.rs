@@ -14,7 +14,7 @@ use ansc_graph::VarId;
 use super::unroll;
 use crate::finish;
 use crate::gpu::{GpuError, GpuLimits, GpuProgram, lower};
-use crate::program::{ForKind, Program, Scope, ThreadAxis};
+use crate::program::{Ahead, ForKind, Program, Scope, ThreadAxis};
 use crate::rules::nests::gpu::{Lengths, bind_points};
 use crate::schedule::{Annotation, LoopRef, Result, Schedule};
 use crate::trace::Recorder;
@@ -22,8 +22,7 @@ use crate::trace::Recorder;
 /// The annotation of a block that all threads execute together: elements that one takes at once.
 pub const COOPERATIVE: &str = "cooperative";
 
-/// The annotation of a loop whose copies to shared memory are begun an iteration early, if it is
-/// not zero.
+/// The annotation of a loop whose copies to shared memory are begun so many iterations early.
 pub const PIPELINE: &str = "pipeline";
 
 /// Iterations over registers that are written out in any case.
@@ -71,10 +70,10 @@ fn bound(mut schedule: Schedule, limits: &GpuLimits) -> Program {
 
 fn pipeline(schedule: &mut Schedule, block: &str) {
     for l in schedule.loops(block).unwrap_or_default() {
-        let wanted = schedule.loop_annotation(l, PIPELINE);
-        if wanted.is_some_and(|value| *value != Annotation::Int(0)) {
+        let Some(&Annotation::Int(wanted)) = schedule.loop_annotation(l, PIPELINE) else { continue };
+        if let Some(ahead) = usize::try_from(wanted).ok().and_then(Ahead::new) {
             // Another block may have asked already.
-            let _ = schedule.pipeline(l);
+            let _ = schedule.pipeline(l, ahead);
         }
     }
 }

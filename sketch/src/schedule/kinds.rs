@@ -5,7 +5,7 @@ use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path};
 use super::{LoopRef, Result, Schedule};
 use crate::disjoint;
 use crate::program::verify::{self, Pair};
-use crate::program::{For, ForKind, IterKind, Program, ThreadAxis};
+use crate::program::{Ahead, For, ForKind, IterKind, Program, ThreadAxis};
 use crate::tree::{self, Path};
 
 impl Schedule {
@@ -34,8 +34,8 @@ impl Schedule {
     }
 
     /// Iterations prepare one another: see [`ForKind::Pipelined`].
-    pub fn pipeline(&mut self, l: LoopRef) -> Result<()> {
-        self.set_kind("pipeline", l, ForKind::Pipelined)
+    pub fn pipeline(&mut self, l: LoopRef, ahead: Ahead) -> Result<()> {
+        self.set_kind("pipeline", l, ForKind::Pipelined(ahead))
     }
 
     /// Iterations are those of an axis of the thread grid.
@@ -56,7 +56,7 @@ impl Schedule {
                     check_independent(program, target, kind)?;
                     check_vector(program, &path)?;
                 }
-                ForKind::Unrolled | ForKind::Pipelined | ForKind::Serial => {}
+                ForKind::Unrolled | ForKind::Pipelined(_) | ForKind::Serial => {}
                 _ => check_independent(program, target, kind)?,
             }
             loop_at_mut(program, &path).kind = kind;

@@ -155,7 +155,8 @@ impl Display for ForKind {
             ForKind::Parallel => f.write_str("parallel"),
             ForKind::Vectorized => f.write_str("vectorized"),
             ForKind::Unrolled => f.write_str("unrolled"),
-            ForKind::Pipelined => f.write_str("pipelined"),
+            ForKind::Pipelined(ahead) if ahead.get() == 1 => f.write_str("pipelined"),
+            ForKind::Pipelined(ahead) => write!(f, "pipelined{}", ahead.get()),
             ForKind::Bound(axis) => write!(f, "{axis}"),
             ForKind::Tensor(name) => write!(f, "tensor({name})"),
         }

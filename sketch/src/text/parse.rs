@@ -6,7 +6,7 @@ use ansc_graph::text::{Cause, Cursor, ParseError, Scope as Declared, read_expr};
 use ansc_graph::{BufId, Combiner, Expr, VarId};
 
 use crate::program::{
-    Access, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Shared, Stmt,
+    Access, Ahead, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Shared, Stmt,
     ThreadAxis,
 };
 
@@ -18,11 +18,14 @@ const MAX_DEPTH: usize = 200;
 const SCOPES: [Scope; 6] =
     [Scope::Input, Scope::Output, Scope::Global, Scope::Local, Scope::Shared, Scope::Fragment];
 
-const KINDS: [ForKind; 11] = [
+const KINDS: [ForKind; 14] = [
     ForKind::Parallel,
     ForKind::Vectorized,
     ForKind::Unrolled,
-    ForKind::Pipelined,
+    ForKind::Pipelined(Ahead::ALL[0]),
+    ForKind::Pipelined(Ahead::ALL[1]),
+    ForKind::Pipelined(Ahead::ALL[2]),
+    ForKind::Pipelined(Ahead::ALL[3]),
     ForKind::Bound(ThreadAxis::BlockX),
     ForKind::Bound(ThreadAxis::BlockY),
     ForKind::Bound(ThreadAxis::BlockZ),

@@ -431,7 +431,7 @@ fn every_kernel(
     if gpus.triple.starts_with("nvptx64") {
         let known = Target::sms().filter(|sm| gpus.cpu.split(',').any(|n| n == format!("sm_{sm}")));
         options.sms = known.collect();
-        options.schedules.aim_at(Aim::Gpu(GpuLimits::default()), &options.sms);
+        options.schedules.aim_at(Aim::Gpu(GpuLimits::of(&options.sms)), &options.sms);
     }
     let directory = tempfile::tempdir().map_err(|e| Error::file(&args.artifact, e))?;
     let path = directory.path().join("exposed.ansc");

@@ -183,11 +183,11 @@ impl Gate {
         if !has || !fits {
             return Err(format!("its schedule is for {asked:?}, and the worker is {own:?}"));
         }
-        if text.cores != self.kind.threads || text.gpu != self.kind.gpu.is_some() {
+        if text.cores != self.kind.threads || text.gpu.is_some() != self.kind.gpu.is_some() {
             return Err(format!(
                 "its schedule is for {} threads{}, and the worker measures with {}",
                 text.cores,
-                if text.gpu { " of a GPU" } else { "" },
+                if text.gpu.is_some() { " of a GPU" } else { "" },
                 self.kind.threads
             ));
         }

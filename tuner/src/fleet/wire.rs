@@ -106,8 +106,8 @@ pub struct TaskText {
     pub units: [bool; 3],
     /// Threads that schedules are for.
     pub cores: usize,
-    /// Whether they are for a GPU.
-    pub gpu: bool,
+    /// Shared memory of a block of threads, if they are for a GPU.
+    pub gpu: Option<usize>,
     /// Whether sums are only direct ones.
     pub accurate: bool,
 }
@@ -123,7 +123,7 @@ impl From<&Task> for TaskText {
             registers,
             units: [units.amx_bf16, units.amx_int8, units.mma],
             cores: task.cores,
-            gpu: task.gpu.is_some(),
+            gpu: task.gpu.as_ref().map(|limits| limits.shared_bytes),
             accurate: task.sums == Sums::Direct,
         }
     }
@@ -139,7 +139,7 @@ impl TaskText {
 
     /// The limits of a kernel, if it is for a GPU.
     pub fn limits(&self) -> Option<GpuLimits> {
-        self.gpu.then(GpuLimits::default)
+        self.gpu.map(|shared_bytes| GpuLimits { shared_bytes, ..GpuLimits::default() })
     }
 }
 

@@ -132,7 +132,7 @@ impl Driver for Fake {
         Ok(self.handle())
     }
 
-    fn function(&self, _: Handle, name: &str) -> Result<Handle> {
+    fn function(&self, _: Handle, name: &str, _: u32) -> Result<Handle> {
         self.log("function", name)?;
         let found = self.kernels.iter().position(|(known, _)| *known == name);
         found.ok_or(CudaError::Failed { what: "find a kernel", reason: name.to_owned() })

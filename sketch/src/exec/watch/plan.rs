@@ -89,7 +89,7 @@ fn each_nest(
 ) {
     for step in steps {
         match step {
-            Step::Barrier | Step::Arrive => {}
+            Step::Barrier | Step::Commit | Step::Arrive(_) => {}
             Step::Loop(l) => {
                 around.push(l.var);
                 each_nest(&l.body, around, f);
@@ -117,7 +117,7 @@ impl Planner<'_> {
         for step in steps {
             all.push(match step {
                 Step::Barrier => Code::Barrier,
-                Step::Arrive => continue,
+                Step::Commit | Step::Arrive(_) => continue,
                 Step::Loop(l) => self.code_of_loop(l.var, l.extent, self.steps(&l.body)?),
                 Step::Run(stmt) | Step::Fetch(stmt) => self.stmt(stmt)?,
             });

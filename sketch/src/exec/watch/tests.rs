@@ -45,7 +45,7 @@ fn each_block(gpu: &mut GpuProgram, f: &mut impl FnMut(&mut Block)) {
                 Step::Run(stmt) | Step::Fetch(stmt) => {
                     tree::visit_blocks_mut(std::slice::from_mut(stmt), f);
                 }
-                Step::Barrier | Step::Arrive => {}
+                Step::Barrier | Step::Commit | Step::Arrive(_) => {}
             }
         }
     }

@@ -71,7 +71,7 @@ fn is_side_by_side(kind: ForKind) -> bool {
     match kind {
         ForKind::Parallel | ForKind::Vectorized => true,
         ForKind::Bound(axis) => axis != ThreadAxis::Virtual,
-        ForKind::Serial | ForKind::Unrolled | ForKind::Pipelined | ForKind::Tensor(_) => false,
+        ForKind::Serial | ForKind::Unrolled | ForKind::Pipelined(_) | ForKind::Tensor(_) => false,
     }
 }
 

@@ -17,7 +17,7 @@
 //! that convolutions and batches are products of two matrices. Tiles at the border compute too
 //! much, from elements that nothing reads, and only what is part of the result is stored. How many
 //! warps there are, how many fragments each has, how many steps are copied at once, how many
-//! elements a thread copies, and whether copies overlap with products are free decisions; the first
+//! elements a thread copies, and how many rounds early copies are begun are free decisions; the first
 //! candidates are those that take the fewest cycles by the estimate of `shape`.
 
 mod shape;
@@ -76,8 +76,8 @@ struct Tile {
     steps: Number,
     /// Elements that a thread copies at once.
     vectors: [Number; 2],
-    /// Whether copies overlap with products.
-    pipelined: Number,
+    /// Rounds that copies are begun early.
+    ahead: Number,
 }
 
 /// Loops of the product that others are placed at.
@@ -123,7 +123,9 @@ impl Product {
         r.tensorize(zero, &self.names.zero())?;
         r.tensorize(dot, &self.names.dot())?;
         self.load(r, fragments)?;
-        r.annotate_loop(places.copied, PIPELINE, tile.pipelined)?;
+        r.annotate_loop(places.copied, PIPELINE, tile.ahead)?;
+        // What the next step needs is loaded while this one multiplies.
+        r.unroll(places.step)?;
         Ok(recorder)
     }
 
@@ -153,7 +155,7 @@ impl Product {
             tiles: [sample(&c.tiles[0])?, sample(&c.tiles[1])?],
             steps: sample(&c.steps)?,
             vectors: [sample(&c.vectors[0])?, sample(&c.vectors[1])?],
-            pipelined: sample(&c.pipelined)?,
+            ahead: sample(&c.ahead)?,
         })
     }
 

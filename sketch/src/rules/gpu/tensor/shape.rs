@@ -19,12 +19,18 @@ const STEPS: [usize; 3] = [1, 2, 4];
 const MOST_FRAGMENTS: usize = 16;
 /// Multiprocessors of a device.
 const PROCESSORS: usize = 108;
+/// Shared memory of each, for all blocks that are there.
+const SHARED_BYTES: usize = 164 << 10;
+/// Rounds that copies are begun early.
+const AHEAD: [usize; 4] = [0, 1, 2, 3];
 /// Bytes that a multiprocessor gets from the last cache in a cycle.
-const FETCHED: f64 = 32.0;
+const FETCHED: f64 = 24.0;
+/// Cycles until what is fetched is there.
+const ARRIVAL: f64 = 900.0;
 /// Bytes that it gets from shared memory.
 const SHARED: f64 = 128.0;
 /// Cycles of its tensor cores for a pair of fragments of sums and one step.
-const PRODUCT: f64 = 8.0;
+const PRODUCT: f64 = 4.0;
 /// Cycles of a block of threads for each of its turns, in which warps wait for one another.
 const TURN: f64 = 60.0;
 /// Cycles until a block of threads has its first elements, and until its last results are stored.
@@ -40,7 +46,7 @@ pub(super) struct Choices {
     pub(super) tiles: [Vec<i64>; 2],
     pub(super) steps: Vec<i64>,
     pub(super) vectors: [Vec<i64>; 2],
-    pub(super) pipelined: Vec<i64>,
+    pub(super) ahead: Vec<i64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -48,6 +54,7 @@ struct Shape {
     warps: [usize; 2],
     fragments: [usize; 2],
     steps: usize,
+    ahead: usize,
 }
 
 struct Estimate {
@@ -103,7 +110,7 @@ impl Choices {
             ],
             steps: with(&STEPS, &|shape, n| shape.steps = n),
             vectors,
-            pipelined: vec![1, 0],
+            ahead: with(&AHEAD, &|shape, n| shape.ahead = n),
         })
     }
 }
@@ -112,8 +119,11 @@ impl Estimate {
     fn best(&self) -> Option<Shape> {
         let pairs = |of: [usize; 3]| of.into_iter().flat_map(move |a| of.map(|b| [a, b]));
         let all = pairs(WARPS).flat_map(|warps| {
-            let with = move |fragments| STEPS.map(|steps| Shape { warps, fragments, steps });
-            pairs(FRAGMENTS).flat_map(with)
+            pairs(FRAGMENTS).flat_map(move |fragments| {
+                STEPS.into_iter().flat_map(move |steps| {
+                    AHEAD.map(|ahead| Shape { warps, fragments, steps, ahead })
+                })
+            })
         });
         let priced = all.filter_map(|shape| Some((self.cycles(&shape)?, shape)));
         priced.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, shape)| shape)
@@ -121,14 +131,15 @@ impl Estimate {
 
     /// None where the shape does not fit.
     fn cycles(&self, shape: &Shape) -> Option<f64> {
-        let Shape { warps: [wi, wj], fragments: [fi, fj], steps } = *shape;
+        let Shape { warps: [wi, wj], fragments: [fi, fj], steps, ahead } = *shape;
         let tile = [wi * fi * ROWS, wj * fj * LOADED];
         let step = steps * self.terms();
-        // Two places, and what keeps rows apart.
+        // A place for each round that is on its way, and what keeps rows apart.
         let elements = tile[0] * (step + self.vector()) + (tile[1] + self.vector()) * step;
-        let shared = 2 * elements * self.bytes;
+        let shared = (1 + ahead) * elements * self.bytes;
+        let turns = self.steps / steps;
         let fits =
-            fi * fj <= MOST_FRAGMENTS && self.steps.is_multiple_of(steps) && shared <= self.shared;
+            fi * fj <= MOST_FRAGMENTS && self.steps.is_multiple_of(steps) && shared <= self.shared && ahead <= turns;
         fits.then_some(())?;
         let blocks: usize =
             self.batches * self.sides[0].div_ceil(tile[0]) * self.sides[1].div_ceil(tile[1]);
@@ -136,7 +147,7 @@ impl Estimate {
         let registers = 8 * fi * fj + 4 * fi + 4 * fj + 50;
         let resident = (2048 / LANES / (wi * wj))
             .min((64 << 10) / (registers * LANES * wi * wj))
-            .min((160 << 10) / shared)
+            .min(SHARED_BYTES.max(self.shared) / shared)
             .max(1);
         let together = resident.min(blocks.div_ceil(PROCESSORS));
         let products = warps * (fi * fj * steps) as f64 * PRODUCT;
@@ -146,9 +157,13 @@ impl Estimate {
         let products = products / busy;
         let longest = products.max(loads).max(fetched);
         let others = products + loads + fetched - longest;
-        let turn = longest + NOT_HIDDEN * others + TURN / together as f64;
-        let turns = (self.steps / steps) as f64;
-        let of_block = turns * turn + ENDS / together as f64;
+        let busy = longest + NOT_HIDDEN * others + TURN / together as f64;
+        // What is begun early has that many turns to arrive, of all blocks that are there.
+        let waits = match ahead {
+            0 => busy + ARRIVAL / together as f64,
+            _ => ARRIVAL / (ahead * together) as f64,
+        };
+        let of_block = turns as f64 * busy.max(waits) + ENDS / together as f64;
         Some(blocks.div_ceil(PROCESSORS) as f64 * of_block)
     }
 
@@ -167,7 +182,7 @@ mod tests {
 
     fn best(rows: usize, columns: usize, terms: usize) -> Shape {
         let (sides, steps) = ([rows, columns], terms / 16);
-        let shared = GpuLimits::default().shared_bytes;
+        let shared = GpuLimits::of(&[80]).shared_bytes;
         Estimate { batches: 1, sides, steps, bytes: 2, shared }.best().unwrap()
     }
 

@@ -9,7 +9,7 @@
 //! ```
 //! The running values of a reduction are in registers of its thread.
 
-use super::{Result, choose, fused, is_unbound};
+use super::{Result, choose, consumer, fused, is_unbound};
 use crate::gpu::GpuLimits;
 use crate::program::{Body, IterKind, Scope, ThreadAxis};
 use crate::schedule::Schedule;
@@ -117,15 +117,25 @@ fn vector(
 fn accumulate(r: &mut Recorder, block: BlockVar, name: &str, results: LoopVar) {
     let is_reduction =
         r.schedule().block(name).is_ok_and(|b| !matches!(b.body, Body::Assign { .. }));
-    let mut changed = r.clone();
-    if is_reduction && local(&mut changed, block, results).is_ok() {
-        *r = changed;
+    if !is_reduction {
+        return;
+    }
+    let readers: [fn(&mut Recorder, BlockVar) -> Result<BlockVar>; 2] =
+        [|r, block| consumer(r, &r.name_of(block)?), |r, block| r.cache_write(block, Scope::Local)];
+    for reader in readers {
+        let mut changed = r.clone();
+        let done = reader(&mut changed, block)
+            .and_then(|reader| local(&mut changed, block, reader, results));
+        if done.is_ok() {
+            *r = changed;
+            return;
+        }
     }
 }
 
-fn local(r: &mut Recorder, block: BlockVar, results: LoopVar) -> Result<()> {
-    let copy = r.cache_write(block, Scope::Local)?;
-    r.reverse_compute_at(copy, results)?;
+/// `reader` takes the results of the block out of registers.
+fn local(r: &mut Recorder, block: BlockVar, reader: BlockVar, results: LoopVar) -> Result<()> {
+    r.reverse_compute_at(reader, results)?;
     for buffer in r.workspaces(block)? {
         // Best values of an arg-reduction that something else reads stay where they are.
         let _ = r.set_scope(&buffer, Scope::Local);

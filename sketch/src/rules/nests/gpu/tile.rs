@@ -15,19 +15,29 @@
 //!
 //! Axes that one operand lacks and axes that the other lacks are the two sides of the tile; an axis
 //! that no operand lacks is one of a batch.
+//!
+//! Where tiles are too few for the multiprocessors and sums are long, sums are cut into parts, which
+//! become an axis of a batch; a thread for each element adds them up.
+//!
+//! ```text
+//! c[i, j] = sum[k: 4608] a[i, k] * b[k, j]
+//! => part[p: 4, i, j] = sum[k: 1152] a[i, p * 1152 + k] * b[p * 1152 + k, j];  c[i, j] = sum[p: 4] part[p, i, j]
+//! ```
 
 use std::collections::BTreeSet;
 
 use ansc_graph::{BufId, Expr, VarId};
 
 use super::{
-    Result, bind_threads, choose, consumer, fits, fused, is_unbound, loops, terms, written,
+    Lengths, Result, bind_points, bind_threads, choose, consumer, fits, fused, is_unbound, loops,
+    terms, written,
 };
 use crate::gpu::GpuLimits;
+use crate::postprocess::PIPELINE;
 use crate::program::{Body, IterKind, Scope, ThreadAxis};
 use crate::rules::needs_tiling;
 use crate::schedule::Schedule;
-use crate::trace::{BlockVar, LoopVar, Number, Recorder};
+use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
 
 /// Elements of a tile along a side, those of one thread, and terms of the reduction in shared
 /// memory.
@@ -38,12 +48,13 @@ struct Shape {
 }
 
 /// From the best to what fits with large halos.
-const SHAPES: [Shape; 7] = [
+const SHAPES: [Shape; 8] = [
     Shape { side: 128, register: 8, terms: 8 },
     Shape { side: 64, register: 4, terms: 16 },
-    Shape { side: 32, register: 4, terms: 16 },
+    Shape { side: 32, register: 4, terms: 32 },
     Shape { side: 32, register: 4, terms: 8 },
     Shape { side: 32, register: 4, terms: 4 },
+    Shape { side: 16, register: 2, terms: 32 },
     Shape { side: 16, register: 2, terms: 8 },
     Shape { side: 16, register: 2, terms: 1 },
 ];
@@ -51,6 +62,13 @@ const SHAPES: [Shape; 7] = [
 const ENOUGH_TILES: usize = 128;
 /// Updates of the register tile that are written out in a row.
 pub(super) const MAX_UNROLLED: usize = 512;
+/// Rounds of each part of a sum, at least, and parts, at most.
+const LEAST_ROUNDS: usize = 4;
+const MOST_PARTS: usize = 16;
+/// Rounds that copies are begun early.
+const AHEAD: usize = 2;
+/// Elements that a thread copies at once.
+const VECTOR: usize = 4;
 /// Loops around what a thread does: blocks and threads.
 const AROUND: usize = 2;
 
@@ -69,10 +87,17 @@ pub(super) fn apply(r: &mut Recorder, block: &str, limits: &GpuLimits) -> bool {
         // Only the last shape does without shared memory.
         let memory: &[bool] = if i + 1 < SHAPES.len() { &[true] } else { &[true, false] };
         for &in_memory in memory {
-            let mut changed = r.clone();
-            if tiled(&mut changed, block, shape, in_memory).is_ok() && fits(&changed, limits) {
-                *r = changed;
-                return true;
+            let tries = [parts(r, block, shape), 1];
+            for parts in tries.into_iter().skip(usize::from(tries[0] == 1)) {
+                let mut changed = r.clone();
+                let by = |r: &mut Recorder| match parts {
+                    1 => tiled(r, block, shape, in_memory),
+                    _ => in_parts(r, block, shape, in_memory, parts, limits),
+                };
+                if by(&mut changed).is_ok() && fits(&changed, limits) {
+                    *r = changed;
+                    return true;
+                }
             }
         }
     }
@@ -110,6 +135,52 @@ struct Axis {
     loops: Vec<LoopVar>,
 }
 
+/// Parts of each sum, so that there are enough tiles.
+fn parts(r: &Recorder, block: &str, shape: &Shape) -> usize {
+    let extents = spatial_extents(r.schedule(), block);
+    let sides = sides(r.schedule(), block, extents.len());
+    let along = |of: &dyn Fn(&Option<usize>) -> bool| -> usize {
+        sides.iter().zip(&extents).filter(|(side, _)| of(side)).map(|(_, extent)| extent).product()
+    };
+    let of_side = |side: usize| along(&|s| *s == Some(side)).div_ceil(shape.side);
+    let tiles = of_side(0) * of_side(1) * along(&Option::is_none);
+    let Some(longest) = longest(r.schedule(), block) else { return 1 };
+    let most = (ENOUGH_TILES / tiles.max(1)).min(longest / (LEAST_ROUNDS * shape.terms));
+    (1..=most.clamp(1, MOST_PARTS)).rev().find(|&n| longest.is_multiple_of(n)).unwrap_or(1)
+}
+
+/// Terms along the longest axis of a sum.
+fn longest(schedule: &Schedule, block: &str) -> Option<usize> {
+    let iters = &schedule.block(block).ok()?.iters;
+    iters.iter().filter(|i| i.kind == IterKind::Reduce).map(|i| i.extent).max()
+}
+
+/// Tiles for parts of sums, and a thread for each of these.
+fn in_parts(
+    r: &mut Recorder,
+    name: &str,
+    shape: &Shape,
+    in_memory: bool,
+    parts: usize,
+    limits: &GpuLimits,
+) -> Result<()> {
+    let block = r.get_block(name)?;
+    let (spatial, mut reduced) = loops(r, block)?;
+    let extents = reduced.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>>>()?;
+    let most = extents.iter().max().copied().unwrap_or(1);
+    let longest = extents.iter().position(|&n| n == most).ok_or(StepError::NoChoice)?;
+    let cut = r.split(reduced[longest], &[parts.into(), 0.into()])?;
+    let partial = r.rfactor(block, cut[0], 0)?;
+    reduced[longest] = cut[1];
+    r.reorder(&[&cut[..1], &spatial[..], &reduced].concat())?;
+    let partial = r.name_of(partial)?;
+    tiled(r, &partial, shape, in_memory)?;
+    match bind_points(r, name, limits, Lengths::Elements) {
+        true => Ok(()),
+        false => Err(StepError::NoChoice),
+    }
+}
+
 fn tiled(r: &mut Recorder, name: &str, shape: &Shape, in_memory: bool) -> Result<()> {
     let (consumer, block) = (consumer(r, name)?, r.get_block(name)?);
     let (spatial, reduced) = loops(r, block)?;
@@ -130,6 +201,8 @@ fn tiled(r: &mut Recorder, name: &str, shape: &Shape, in_memory: bool) -> Result
         for operand in operands(r.schedule(), name)? {
             fetch(r, block, operand, terms.outer, &threads)?;
         }
+        let ahead = choose(r, AHEAD, &[1, 0, 3], |_| true)?;
+        r.annotate_loop(terms.outer, PIPELINE, ahead)?;
     }
     let written_out = axes.iter().filter(|axis| axis.elements != Number::Known(1));
     written_out.map(|axis| axis.loops[2]).try_for_each(|l| r.unroll(l))?;
@@ -165,7 +238,8 @@ fn axes(
     Ok(axes)
 }
 
-/// For each axis the side of the tile that it belongs to, `None` for one of a batch.
+/// For each axis the side of the tile that it belongs to, `None` for one of a batch. An axis that
+/// no operand knows, as a batch of one, has no side either.
 fn sides(schedule: &Schedule, block: &str, rank: usize) -> Vec<Option<usize>> {
     let Ok(b) = schedule.block(block) else { return vec![None; rank] };
     let vars: Vec<VarId> = b.iters[..rank].iter().map(|i| i.var).collect();
@@ -178,7 +252,7 @@ fn sides(schedule: &Schedule, block: &str, rank: usize) -> Vec<Option<usize>> {
     vars.iter()
         .map(|v| {
             let lacked = lacks(v);
-            if lacked.is_empty() {
+            if lacked.is_empty() || lacked.len() == loads.len() {
                 return None;
             }
             let known = groups.iter().position(|g| *g == lacked);
@@ -267,8 +341,15 @@ fn fetch(
     };
     r.compute_at(copy, at)?;
     let own = r.get_loops(copy)?.split_off(AROUND + 1);
+    // What lies side by side is copied together.
+    let side_by_side = own.last().map_or(Ok(1), |&l| r.extent(l))?;
+    let fits = |n: usize| side_by_side.is_multiple_of(n);
+    let first = if fits(VECTOR) { VECTOR } else { 1 };
+    let vector = choose(r, first, &[1, VECTOR / 2, VECTOR], fits)?;
     let all = fused(r, &own)?;
-    bind_threads(r, all, threads)
+    let parts = r.split(all, &[0.into(), vector])?;
+    bind_threads(r, parts[0], threads)?;
+    r.vectorize(parts[1])
 }
 
 /// Writes out what takes a tile out of registers.
