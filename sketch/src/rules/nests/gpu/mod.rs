@@ -7,6 +7,9 @@
 //!    shared memory and of the result in registers, with its epilogue (`tile`).
 //! 4. Other long reductions with few results, such as of a matrix and a vector, are shared by
 //!    threads (`split`).
+//!
+//! Where blocks of threads would be too few, both cut sums into parts (`parts`).
+//!
 //! 5. Everything else has a thread for each element, or for four (`points`).
 //!
 //! ```text
@@ -21,6 +24,7 @@
 //! A schedule that does not fit the device, or would become too much code, gives way to a simpler
 //! one, at last to a thread for each element of each stage.
 
+mod parts;
 mod points;
 mod rows;
 mod split;

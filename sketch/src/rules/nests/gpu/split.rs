@@ -16,7 +16,7 @@
 
 use ansc_graph::{BufId, Expr, VarId};
 
-use super::{Result, bind_threads, choose, consumer, fits, fused, loops, written};
+use super::{Result, bind_threads, choose, consumer, fused, loops, parts, written};
 use crate::gpu::GpuLimits;
 use crate::program::{Body, IterKind, Scope, ThreadAxis};
 use crate::schedule::Schedule;
@@ -52,12 +52,11 @@ enum Along {
 /// block stays as it is.
 pub(super) fn apply(r: &mut Recorder, block: &str, limits: &GpuLimits) -> bool {
     let Some(shape) = shape(r.schedule(), block, limits) else { return false };
-    let mut changed = r.clone();
-    let is_shared = shared(&mut changed, block, &shape).is_ok() && fits(&changed, limits);
-    if is_shared {
-        *r = changed;
-    }
-    is_shared
+    let (results, terms) = counts(r.schedule(), block).unwrap_or((1, 1));
+    let blocks = results.div_ceil(shape.results);
+    let most = terms / (LEAST_OWN * shape.terms);
+    let parts = parts::count(r.schedule(), block, blocks, most);
+    parts::apply(r, block, parts, limits, |r, block| shared(r, block, &shape))
 }
 
 fn shape(schedule: &Schedule, block: &str, limits: &GpuLimits) -> Option<Shape> {

@@ -16,7 +16,7 @@ fn kernels(compute: &Compute) -> GpuProgram {
 
 /// Small subgraphs of each rule: whole tiles and borders, strides, a matrix and a vector, rows,
 /// rows whose statistics are results too, columns, several axes, vectors, one element, windows.
-const FORMS: [&str; 16] = [
+const FORMS: [&str; 18] = [
     "compute(in0: f32[32, 16], in1: f32[16, 32], in2: f32[32]) -> y {
       s: f32[32, 32] = sum{r0: 16} mul(in0[i0, r0], in1[r0, i1])
       y: f32[32, 32] = max(add(s[i0, i1], in2[i1]), 0.0_f32)
@@ -65,6 +65,14 @@ const FORMS: [&str; 16] = [
       y: f32[2, 3, 9, 14] = mul(s[i0, i1, i2, i3], 0.125_f32)
     }",
     "compute(in0: f32[]) -> y { y: f32[] = neg(in0[]) }",
+    "compute(in0: f32[14, 512], in1: f32[512, 20], in2: f32[20]) -> y {
+      s: f32[14, 20] = sum{r0: 512} mul(in0[i0, r0], in1[r0, i1])
+      y: f32[14, 20] = max(add(s[i0, i1], in2[i1]), 0.0_f32)
+    }",
+    "compute(in0: f32[8, 700]) -> y {
+      s: f32[1] = sum{r0: 8, r1: 700} in0[r0, r1]
+      y: f32[1] = mul(s[i0], 0.5_f32)
+    }",
 ];
 
 /// Every candidate of every choice, one at a time: those that a GPU takes compute the same, and
@@ -106,6 +114,16 @@ fn check(compute: &Compute, scheduled: &Scheduled, trace: &str) {
 }
 
 #[test]
+fn few_long_sums_are_cut_into_parts() {
+    for text in &FORMS[FORMS.len() - 2..FORMS.len() - 1] {
+        let gpu = kernels(&Compute::parse(text).unwrap());
+        // The parts, and their sums with what follows them.
+        let [parts, _] = &gpu.kernels[..] else { panic!("{gpu}") };
+        assert!(parts.blocks() >= 4, "{gpu}");
+    }
+}
+
+#[test]
 fn operands_are_in_shared_memory_whatever_their_extents() {
     for c in [
         matmul_bias_relu(128, 128, 64),
@@ -123,8 +141,9 @@ fn operands_are_in_shared_memory_whatever_their_extents() {
 fn a_matrix_and_a_vector_are_shared_by_threads() {
     for (n, k) in [(1000, 2048), (37, 129), (7, 64)] {
         let gpu = kernels(&matmul_bias_relu(1, n, k));
-        let [kernel] = &gpu.kernels[..] else { panic!("{} kernels", gpu.kernels.len()) };
-        assert!(kernel.threads() >= 128, "{gpu}");
+        // Another kernel adds up the parts of long sums.
+        let kernel = &gpu.kernels[0];
+        assert!(gpu.kernels.len() <= 2 && kernel.threads() >= 128, "{gpu}");
         assert!(gpu.bytes(kernel, Scope::Shared) > 0, "{gpu}");
     }
 }

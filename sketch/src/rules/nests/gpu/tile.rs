@@ -15,29 +15,20 @@
 //!
 //! Axes that one operand lacks and axes that the other lacks are the two sides of the tile; an axis
 //! that no operand lacks is one of a batch.
-//!
-//! Where tiles are too few for the multiprocessors and sums are long, sums are cut into parts, which
-//! become an axis of a batch; a thread for each element adds them up.
-//!
-//! ```text
-//! c[i, j] = sum[k: 4608] a[i, k] * b[k, j]
-//! => part[p: 4, i, j] = sum[k: 1152] a[i, p * 1152 + k] * b[p * 1152 + k, j];  c[i, j] = sum[p: 4] part[p, i, j]
-//! ```
+//! Where tiles are too few for the multiprocessors, sums are cut into [`parts`].
 
 use std::collections::BTreeSet;
 
 use ansc_graph::{BufId, Expr, VarId};
 
-use super::{
-    Lengths, Result, bind_points, bind_threads, choose, consumer, fits, fused, is_unbound, loops,
-    terms, written,
-};
+use super::parts::{self, ENOUGH};
+use super::{Result, bind_threads, choose, consumer, fused, is_unbound, loops, terms, written};
 use crate::gpu::GpuLimits;
 use crate::postprocess::PIPELINE;
 use crate::program::{Body, IterKind, Scope, ThreadAxis};
 use crate::rules::needs_tiling;
 use crate::schedule::Schedule;
-use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
+use crate::trace::{BlockVar, LoopVar, Number, Recorder};
 
 /// Elements of a tile along a side, those of one thread, and terms of the reduction in shared
 /// memory.
@@ -58,13 +49,10 @@ const SHAPES: [Shape; 8] = [
     Shape { side: 16, register: 2, terms: 8 },
     Shape { side: 16, register: 2, terms: 1 },
 ];
-/// Tiles below which multiprocessors have nothing to do.
-const ENOUGH_TILES: usize = 128;
 /// Updates of the register tile that are written out in a row.
 pub(super) const MAX_UNROLLED: usize = 512;
-/// Rounds of each part of a sum, at least, and parts, at most.
+/// Rounds of each part of a sum, at least.
 const LEAST_ROUNDS: usize = 4;
-const MOST_PARTS: usize = 16;
 /// Rounds that copies are begun early.
 const AHEAD: usize = 2;
 /// Elements that a thread copies at once.
@@ -78,26 +66,22 @@ pub(super) fn apply(r: &mut Recorder, block: &str, limits: &GpuLimits) -> bool {
     if !is_tileable(r.schedule(), block) {
         return false;
     }
-    let points: usize = spatial_extents(r.schedule(), block).iter().product();
     for (i, shape) in SHAPES.iter().enumerate() {
-        let too_large = points < ENOUGH_TILES * shape.side * shape.side;
+        let tiles = tiles(r.schedule(), block, shape);
+        let longest = parts::longest(r.schedule(), block).unwrap_or(1);
+        let most = longest / (LEAST_ROUNDS * shape.terms);
+        let parts = parts::count(r.schedule(), block, tiles, most);
+        // Parts of sums are further work: with them, half of the multiprocessors are enough.
+        let too_large = tiles < ENOUGH && (parts == 1 || tiles * parts < ENOUGH / 2);
         if too_large && SHAPES.get(i + 1).is_some_and(|next| next.side < shape.side) {
             continue;
         }
         // Only the last shape does without shared memory.
         let memory: &[bool] = if i + 1 < SHAPES.len() { &[true] } else { &[true, false] };
         for &in_memory in memory {
-            let tries = [parts(r, block, shape), 1];
-            for parts in tries.into_iter().skip(usize::from(tries[0] == 1)) {
-                let mut changed = r.clone();
-                let by = |r: &mut Recorder| match parts {
-                    1 => tiled(r, block, shape, in_memory),
-                    _ => in_parts(r, block, shape, in_memory, parts, limits),
-                };
-                if by(&mut changed).is_ok() && fits(&changed, limits) {
-                    *r = changed;
-                    return true;
-                }
+            let by = |r: &mut Recorder, block: &str| tiled(r, block, shape, in_memory);
+            if parts::apply(r, block, parts, limits, by) {
+                return true;
             }
         }
     }
@@ -135,50 +119,15 @@ struct Axis {
     loops: Vec<LoopVar>,
 }
 
-/// Parts of each sum, so that there are enough tiles.
-fn parts(r: &Recorder, block: &str, shape: &Shape) -> usize {
-    let extents = spatial_extents(r.schedule(), block);
-    let sides = sides(r.schedule(), block, extents.len());
-    let along = |of: &dyn Fn(&Option<usize>) -> bool| -> usize {
-        sides.iter().zip(&extents).filter(|(side, _)| of(side)).map(|(_, extent)| extent).product()
+/// Tiles of this shape.
+fn tiles(schedule: &Schedule, block: &str, shape: &Shape) -> usize {
+    let extents = spatial_extents(schedule, block);
+    let sides = sides(schedule, block, extents.len());
+    let along = |side: Option<usize>| -> usize {
+        sides.iter().zip(&extents).filter(|(s, _)| **s == side).map(|(_, extent)| extent).product()
     };
-    let of_side = |side: usize| along(&|s| *s == Some(side)).div_ceil(shape.side);
-    let tiles = of_side(0) * of_side(1) * along(&Option::is_none);
-    let Some(longest) = longest(r.schedule(), block) else { return 1 };
-    let most = (ENOUGH_TILES / tiles.max(1)).min(longest / (LEAST_ROUNDS * shape.terms));
-    (1..=most.clamp(1, MOST_PARTS)).rev().find(|&n| longest.is_multiple_of(n)).unwrap_or(1)
-}
-
-/// Terms along the longest axis of a sum.
-fn longest(schedule: &Schedule, block: &str) -> Option<usize> {
-    let iters = &schedule.block(block).ok()?.iters;
-    iters.iter().filter(|i| i.kind == IterKind::Reduce).map(|i| i.extent).max()
-}
-
-/// Tiles for parts of sums, and a thread for each of these.
-fn in_parts(
-    r: &mut Recorder,
-    name: &str,
-    shape: &Shape,
-    in_memory: bool,
-    parts: usize,
-    limits: &GpuLimits,
-) -> Result<()> {
-    let block = r.get_block(name)?;
-    let (spatial, mut reduced) = loops(r, block)?;
-    let extents = reduced.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>>>()?;
-    let most = extents.iter().max().copied().unwrap_or(1);
-    let longest = extents.iter().position(|&n| n == most).ok_or(StepError::NoChoice)?;
-    let cut = r.split(reduced[longest], &[parts.into(), 0.into()])?;
-    let partial = r.rfactor(block, cut[0], 0)?;
-    reduced[longest] = cut[1];
-    r.reorder(&[&cut[..1], &spatial[..], &reduced].concat())?;
-    let partial = r.name_of(partial)?;
-    tiled(r, &partial, shape, in_memory)?;
-    match bind_points(r, name, limits, Lengths::Elements) {
-        true => Ok(()),
-        false => Err(StepError::NoChoice),
-    }
+    let tiles = [0, 1].map(|side| along(Some(side)).div_ceil(shape.side));
+    along(None) * tiles[0] * tiles[1]
 }
 
 fn tiled(r: &mut Recorder, name: &str, shape: &Shape, in_memory: bool) -> Result<()> {
