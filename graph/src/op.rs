@@ -6,7 +6,7 @@ use ansc_runtime::Tensor;
 use ansc_runtime::host::HostOp;
 
 use crate::compute::Compute;
-use crate::graph::Graph;
+use crate::graph::{Graph, NodeId, ValueId};
 
 /// The work of a node, by who does it.
 #[derive(Clone, PartialEq, Debug)]
@@ -184,6 +184,31 @@ pub struct LoopOp {
     pub scan_inputs: Vec<ScanAxis>,
     /// One for each scan output, in order.
     pub scan_outputs: Vec<ScanAxis>,
+}
+
+impl LoopOp {
+    /// Whether the loop at `node` goes on until its trips are done: no iteration ends it.
+    pub fn never_ends_early(&self) -> bool {
+        let (_, condition) = self.body.outputs[0];
+        let holds = self.body.const_of(condition).is_some_and(|t| t.bytes() == [1]);
+        holds || condition == self.input(1)
+    }
+
+    /// Whether the trip count of the loop at `node` is none, or always the highest.
+    pub fn makes_all_trips(&self, graph: &Graph, node: NodeId) -> bool {
+        let trip = || graph.const_of(graph.operands(node)[0])?.to_i64_vec()?.first().copied();
+        !self.has_trip || trip().is_some_and(|t| u64::try_from(t) == Ok(self.max_trip))
+    }
+
+    /// Whether the body looks at this one of its inputs.
+    pub fn reads(&self, index: usize) -> bool {
+        let value = self.input(index);
+        !self.body.users(value).is_empty() || self.body.is_output(value)
+    }
+
+    fn input(&self, index: usize) -> ValueId {
+        ValueId { node: self.body.inputs()[index], out: 0 }
+    }
 }
 
 /// How the slices of a scan input or output lie in the whole.

@@ -67,6 +67,7 @@ impl Builder<'_> {
         let operands = self.buffers_of(graph, &graph.operands(node), values);
         let mut operands = operands.into_iter();
         let trip = op.has_trip.then(|| operands.next().expect("a trip count"));
+        let trip = trip.filter(|_| !op.makes_all_trips(graph, node));
         let condition = op.has_condition.then(|| operands.next().expect("a condition"));
         let initial: Vec<BufferId> = operands.by_ref().take(op.carried).collect();
         let whole_inputs: Vec<BufferId> = operands.by_ref().take(op.scan_inputs.len()).collect();
@@ -84,9 +85,9 @@ impl Builder<'_> {
             max_trip: op.max_trip,
             trip,
             condition,
-            iteration: Some(own[0]),
-            condition_in: Some(own[1]),
-            condition_out: Some(outputs[0]),
+            iteration: op.reads(0).then_some(own[0]),
+            condition_in: op.reads(1).then_some(own[1]),
+            condition_out: (!op.never_ends_early()).then_some(outputs[0]),
             initial,
             carried_in: carried_in.to_vec(),
             carried_out,

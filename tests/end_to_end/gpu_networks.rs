@@ -121,7 +121,7 @@ fn assembled(
 ) -> Result<(usize, usize), Failure> {
     let model = written(generator, folder)?;
     let artifact = model.with_extension("ansc");
-    let options = options(ImportOptions::default(), Aim::Gpu(GpuLimits::default()), precision)?;
+    let options = options(ImportOptions::default(), Aim::Gpu(GpuLimits::of(&SMS)), precision)?;
     pipeline::compile(&model, &artifact, &options, &Silent)?;
     let code = Model::read_gpu_code(&artifact)?.ok_or("an artifact without GPU code")?;
     let (mut kernels, mut registers) = (0, 0);
@@ -188,7 +188,7 @@ fn difference(generator: &Generator, folder: &Path, precision: Precision) -> Res
     let model = written(generator, folder)?;
     let artifact = model.with_extension("form.ansc");
     let import = reduced(generator);
-    let options = options(import.clone(), Aim::GpuOnCpu(GpuLimits::default()), precision)?;
+    let options = options(import.clone(), Aim::GpuOnCpu(GpuLimits::of(&SMS)), precision)?;
     pipeline::compile(&model, &artifact, &options, &Silent)?;
     let loaded = Model::load(&artifact)?;
     let inputs = inputs::for_model(&loaded, Seed(1)).unwrap();
@@ -217,7 +217,7 @@ fn schedules_of_halves_compute_the_same_on_a_cpu() {
 /// Some thread blocks of every kernel of a model in full size.
 fn watched(generator: &Generator, folder: &Path, precision: Precision) -> Result<Watched, Failure> {
     let model = written(generator, folder)?;
-    let limits = GpuLimits::default();
+    let limits = GpuLimits::of(&SMS);
     let options = options(ImportOptions::default(), Aim::Gpu(limits.clone()), precision)?;
     let subgraphs = pipeline::subgraphs(&model, &options)?;
     let each = subgraphs.par_iter().map(|subgraph| {

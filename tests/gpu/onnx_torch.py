@@ -38,8 +38,14 @@ def conv_transpose(a, x, w, b=None):
 
 def max_pool(a, x):
     kernel = tuple(a["kernel_shape"])
-    pads = halves(a.get("pads", [0] * 2 * len(kernel)))
-    return F.max_pool2d(x, kernel, tuple(a.get("strides", [1] * len(kernel))), pads)
+    pads = a.get("pads", [0] * 2 * len(kernel))
+    begin, end = pads[: len(kernel)], pads[len(kernel) :]
+    strides = tuple(a.get("strides", [1] * len(kernel)))
+    if begin == end:
+        return F.max_pool2d(x, kernel, strides, tuple(begin))
+    # PyTorch's begin with the last axis.
+    around = [n for pair in zip(reversed(begin), reversed(end)) for n in pair]
+    return F.max_pool2d(F.pad(x, around, value=float("-inf")), kernel, strides)
 
 
 def gemm(a, x, w, b=None):

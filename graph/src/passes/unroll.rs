@@ -57,17 +57,8 @@ fn short_loop(graph: &Graph, node: NodeId, options: &Options) -> Option<LoopOp> 
     let trips = op.max_trip;
     let size = trips.checked_mul(op.body.len() as u64)?;
     let small = (1..=options.unroll_trips).contains(&trips) && size <= options.unroll_nodes as u64;
-    (small && !op.has_condition && runs_all(graph, node, op)).then(|| (**op).clone())
-}
-
-fn runs_all(graph: &Graph, node: NodeId, op: &LoopOp) -> bool {
-    let all_trips = !op.has_trip || {
-        let trip = graph.const_of(graph.operands(node)[0]).and_then(|t| t.to_i64_vec());
-        trip.is_some_and(|t| t.first().is_some_and(|&t| u64::try_from(t) == Ok(op.max_trip)))
-    };
-    let (_, condition) = op.body.outputs[0];
-    let goes_on = op.body.const_of(condition).is_some_and(|t| t.bytes() == [1]);
-    all_trips && (goes_on || condition == ValueId { node: op.body.inputs()[1], out: 0 })
+    let runs_all = op.never_ends_early() && op.makes_all_trips(graph, node);
+    (small && !op.has_condition && runs_all).then(|| (**op).clone())
 }
 
 /// Adds the nodes of `body` with `args` for its inputs, and returns its outputs.

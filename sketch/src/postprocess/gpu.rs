@@ -60,12 +60,19 @@ fn bound(mut schedule: Schedule, limits: &GpuLimits) -> Program {
         bind_points(&mut recorder, &block, limits, Lengths::Vectors);
     }
     let mut schedule = recorder.into_parts().0;
+    pipeline_all(&mut schedule);
     for block in schedule.blocks() {
-        pipeline(&mut schedule, &block);
         registers(&mut schedule, &block);
     }
     unroll::unroll(&mut schedule);
     finish(schedule.into_program())
+}
+
+/// Pipelines all loops that ask for it.
+pub(crate) fn pipeline_all(schedule: &mut Schedule) {
+    for block in schedule.blocks() {
+        pipeline(schedule, &block);
+    }
 }
 
 fn pipeline(schedule: &mut Schedule, block: &str) {

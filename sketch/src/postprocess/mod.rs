@@ -25,6 +25,7 @@ mod vectorize;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use gpu::pipeline_all;
 pub use gpu::{COOPERATIVE, PIPELINE, bound_program, postprocess_gpu};
 
 use crate::finish;

@@ -15,6 +15,7 @@ use crate::budget::{self, BUDGET};
 use crate::choices;
 use crate::finish;
 use crate::gpu::lower;
+use crate::postprocess;
 use crate::index_map::IndexMap;
 use crate::packed::in_turn;
 use crate::program::{ForKind, Program};
@@ -280,6 +281,9 @@ impl Recorder {
     /// If that becomes no more code than a kernel may have, and a GPU takes it.
     pub(super) fn complete_program(&mut self) -> Result<()> {
         let task = self.task.clone().ok_or(StepError::NoTask)?;
+        if task.gpu.is_some() {
+            postprocess::pipeline_all(&mut self.schedule);
+        }
         let mut program = finish(self.schedule.program().clone());
         match &task.gpu {
             None => {

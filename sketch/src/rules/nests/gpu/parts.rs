@@ -32,8 +32,7 @@ pub(super) fn longest(schedule: &Schedule, block: &str) -> Option<usize> {
     iters.iter().filter(|i| i.kind == IterKind::Reduce).map(|i| i.extent).max()
 }
 
-/// Cuts the sums of a block into parts and schedules these by `by`, or the whole sums if a GPU does
-/// not take the parts; tells whether it takes either.
+/// Cuts the sums of a block into parts and schedules these by `by`; tells whether a GPU takes them.
 pub(super) fn apply(
     r: &mut Recorder,
     block: &str,
@@ -41,19 +40,16 @@ pub(super) fn apply(
     limits: &GpuLimits,
     by: impl Fn(&mut Recorder, &str) -> Result<()>,
 ) -> bool {
-    let mut take = |parts: usize| {
-        let mut changed = r.clone();
-        let done = match parts {
-            1 => by(&mut changed, block),
-            _ => in_parts(&mut changed, block, parts, limits, &by),
-        };
-        let taken = done.is_ok() && fits(&changed, limits);
-        if taken {
-            *r = changed;
-        }
-        taken
+    let mut changed = r.clone();
+    let done = match parts {
+        1 => by(&mut changed, block),
+        _ => in_parts(&mut changed, block, parts, limits, by),
     };
-    take(parts) || (parts > 1 && take(1))
+    let taken = done.is_ok() && fits(&changed, limits);
+    if taken {
+        *r = changed;
+    }
+    taken
 }
 
 fn in_parts(
@@ -64,15 +60,12 @@ fn in_parts(
     by: impl Fn(&mut Recorder, &str) -> Result<()>,
 ) -> Result<()> {
     let block = r.get_block(name)?;
-    let (spatial, mut reduced) = loops(r, block)?;
+    let (_, reduced) = loops(r, block)?;
     let extents = reduced.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>>>()?;
     let most = extents.iter().max().copied().unwrap_or(1);
     let longest = extents.iter().position(|&n| n == most).ok_or(StepError::NoChoice)?;
     let cut = r.split(reduced[longest], &[parts.into(), 0.into()])?;
     let partial = r.rfactor(block, cut[0], 0)?;
-    reduced[longest] = cut[1];
-    // Loops in the order of the block's iterators.
-    r.reorder(&[&spatial[..], &cut[..1], &reduced].concat())?;
     let partial = r.name_of(partial)?;
     by(r, &partial)?;
     // The only result is summed up by the only thread.

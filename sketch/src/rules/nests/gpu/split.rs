@@ -56,7 +56,8 @@ pub(super) fn apply(r: &mut Recorder, block: &str, limits: &GpuLimits) -> bool {
     let blocks = results.div_ceil(shape.results);
     let most = terms / (LEAST_OWN * shape.terms);
     let parts = parts::count(r.schedule(), block, blocks, most);
-    parts::apply(r, block, parts, limits, |r, block| shared(r, block, &shape))
+    let by = |r: &mut Recorder, block: &str| shared(r, block, &shape);
+    parts::apply(r, block, parts, limits, by) || parts::apply(r, block, 1, limits, by)
 }
 
 fn shape(schedule: &Schedule, block: &str, limits: &GpuLimits) -> Option<Shape> {
@@ -116,9 +117,14 @@ fn shared(r: &mut Recorder, name: &str, shape: &Shape) -> Result<()> {
     let block = r.get_block(name)?;
     let (_, reduced) = loops(r, block)?;
     let all = fused(r, &reduced)?;
-    let parts = r.split(all, &[0.into(), of_terms])?;
+    // Several loads of a thread are on their way at once.
+    let whole = |n: usize| terms.is_multiple_of(shape.terms * n);
+    let first = [8, 4, 2].into_iter().find(|&n| whole(n)).unwrap_or(1);
+    let in_a_row = choose(r, first, &[1, 2, 4, 8, 16], whole)?;
+    let parts = r.split(all, &[0.into(), in_a_row, of_terms])?;
+    r.unroll(parts[1])?;
     let (spatial, _) = loops_of(r, name)?;
-    let partial = r.rfactor(block, parts[1], spatial)?;
+    let partial = r.rfactor(block, parts[2], spatial)?;
     // The block is the sum of partial results now.
     let own = r.get_loops(block)?;
     let all = fused(r, &own[..spatial])?;

@@ -4,18 +4,20 @@
 //! ```text
 //! for c in 0..64 { for r in 0..3 { .. } }, 8 terms of a round, 16 elements in registers
 //! => iterations of c_0 are rounds
-//! for c_0 in 0..8 { for c_1 in 0..1 { unrolled c_2 in 0..8 {
+//! for c_0 in 0..16 { for c_1 in 0..1 { unrolled c_2 in 0..4 {
 //!   for r_0 in 0..1 { unrolled r_1 in 0..3 { .. } }
 //! } } }
 //! ```
 //!
-//! Only the longest loop is cut into rounds. Which loops are written out, and how far, is a choice,
+//! Only the longest loop is cut into rounds, which are shorter where others are long. Which loops are written out, and how far, is a choice,
 //! as an inner part of any length is: the parts of one iteration are gone in the end.
 
 use super::tile::MAX_UNROLLED;
 use super::{Result, choose};
 use crate::trace::{LoopVar, Recorder};
 
+/// Terms of a round along the longest loop, at least: a vector.
+const LEAST: usize = 4;
 /// Iterations of a loop that may be written out where the first candidate does not.
 const SHORT: usize = 16;
 
@@ -39,6 +41,12 @@ pub(super) fn cut(
     let extents = reduced.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>>>()?;
     let longest = (0..extents.len()).max_by_key(|&i| (extents[i], usize::MAX - i)).unwrap_or(0);
     let mut lengths = extents.clone();
+    // All terms of the other loops are in each round.
+    let others = extents.iter().product::<usize>() / extents[longest].max(1);
+    let room = match extents[longest] <= room {
+        true => room,
+        false => (room / others.max(1)).max(room.min(LEAST)),
+    };
     lengths[longest] = part(extents[longest], room);
     let first = first_written_out(&lengths, elements);
     let mut terms = Terms { outer: reduced[longest], inner: vec![], written_out: vec![] };

@@ -185,3 +185,35 @@ fn what_would_be_too_much_code_is_written_out_less() {
     // Whatever it becomes then, it is not refused.
     assert_eq!(lanes(&long_sum(6000)), 0);
 }
+
+/// A convolution of 3 x 3 as networks have them, with padding.
+fn deep(n: usize, channels: usize) -> Compute {
+    let (p, q, c) = (n + 2, n + 1, channels);
+    let text = format!(
+        "compute(in0: f32[1, {n}, {n}, {c}], in1: f32[3, 3, {c}, {c}]) -> s {{
+          p: f32[1, {p}, {p}, {c}] = select(and(and(le(1, i1), lt(i1, {q})), and(le(1, i2), lt(i2, {q}))), in0[0, sub(i1, 1), sub(i2, 1), i3], 0.0_f32)
+          s: f32[1, {n}, {n}, {c}] = sum{{r0: 3, r1: 3, r2: {c}}} mul(p[0, add(i1, r0), add(i2, r1), r2], in1[r0, r1, r2, i3])
+        }}"
+    );
+    Compute::parse(&text).unwrap()
+}
+
+#[test]
+fn deep_convolutions_have_blocks_of_threads_for_many_multiprocessors() {
+    for (n, channels) in [(7, 512), (14, 256), (28, 128), (56, 64)] {
+        let gpu = kernels(&deep(n, channels));
+        let few = gpu.kernels.iter().find(|k| k.blocks() < 64);
+        assert!(few.is_none(), "{n} {channels}\n{gpu}");
+    }
+}
+
+/// Batches of one have no tile of their own.
+#[test]
+fn tiles_of_a_batch_have_two_sides() {
+    let text = "compute(in0: f32[1, 12, 128, 64], in1: f32[1, 12, 64, 128]) -> s {
+      s: f32[1, 12, 128, 128] = sum{r0: 64} mul(in0[0, i1, i2, r0], in1[0, i1, r0, i3])
+    }";
+    let gpu = kernels(&Compute::parse(text).unwrap());
+    let sums = 12 * 128 * 128 / (gpu.kernels[0].blocks() * gpu.kernels[0].threads());
+    assert!(sums >= 16, "{gpu}");
+}

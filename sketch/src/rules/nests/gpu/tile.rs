@@ -69,18 +69,17 @@ pub(super) fn apply(r: &mut Recorder, block: &str, limits: &GpuLimits) -> bool {
     for (i, shape) in SHAPES.iter().enumerate() {
         let tiles = tiles(r.schedule(), block, shape);
         let longest = parts::longest(r.schedule(), block).unwrap_or(1);
-        let most = longest / (LEAST_ROUNDS * shape.terms);
-        let parts = parts::count(r.schedule(), block, tiles, most);
-        // Parts of sums are further work: with them, half of the multiprocessors are enough.
-        let too_large = tiles < ENOUGH && (parts == 1 || tiles * parts < ENOUGH / 2);
-        if too_large && SHAPES.get(i + 1).is_some_and(|next| next.side < shape.side) {
-            continue;
-        }
-        // Only the last shape does without shared memory.
+        let parts = parts::count(r.schedule(), block, tiles, longest / (LEAST_ROUNDS * shape.terms));
+        // There may be no smaller ones. Only the last shape does without shared memory.
+        let is_small = SHAPES[i..].iter().all(|other| other.side == shape.side);
         let memory: &[bool] = if i + 1 < SHAPES.len() { &[true] } else { &[true, false] };
         for &in_memory in memory {
             let by = |r: &mut Recorder, block: &str| tiled(r, block, shape, in_memory);
-            if parts::apply(r, block, parts, limits, by) {
+            // Parts of sums are further work: with them, half of the multiprocessors are enough.
+            let in_parts = parts > 1 && (is_small || tiles * parts >= ENOUGH / 2);
+            if in_parts && parts::apply(r, block, parts, limits, by)
+                || (is_small || tiles >= ENOUGH) && parts::apply(r, block, 1, limits, by)
+            {
                 return true;
             }
         }
@@ -177,9 +176,11 @@ fn axes(
         axes.push(Axis { threads, elements, loops: vec![] });
     }
     for (axis, Axis { threads, elements, .. }) in axes.iter().enumerate() {
-        // Tiles at the border compute too much rather than ask at every term; where they may not,
-        // they ask.
-        let _ = r.pad(block, axis, &[*threads, *elements]);
+        if [threads, elements].iter().any(|n| **n != Number::Known(1)) {
+            // Tiles at the border compute too much rather than ask at every term; where they may
+            // not, they ask.
+            let _ = r.pad(block, axis, &[*threads, *elements]);
+        }
     }
     for (axis, &l) in axes.iter_mut().zip(spatial) {
         axis.loops = r.split(l, &[0.into(), axis.threads, axis.elements])?;
@@ -191,7 +192,8 @@ fn axes(
 /// no operand knows, as a batch of one, has no side either.
 fn sides(schedule: &Schedule, block: &str, rank: usize) -> Vec<Option<usize>> {
     let Ok(b) = schedule.block(block) else { return vec![None; rank] };
-    let vars: Vec<VarId> = b.iters[..rank].iter().map(|i| i.var).collect();
+    let spatial = b.iters.iter().filter(|i| i.kind == IterKind::Spatial);
+    let vars: Vec<VarId> = spatial.map(|i| i.var).collect();
     let loads = b.body.value().loads();
     let lacks = |v: &VarId| -> Vec<BufId> {
         let used = |indices: &[Expr]| indices.iter().any(|e| e.vars().contains(v));
