@@ -143,7 +143,9 @@ impl<'a> Machine<'a> {
         let independent = match l.kind {
             ForKind::Parallel | ForKind::Vectorized => true,
             ForKind::Bound(axis) => axis != ThreadAxis::Virtual,
-            ForKind::Serial | ForKind::Unrolled | ForKind::Pipelined(_) | ForKind::Tensor(_) => false,
+            ForKind::Serial | ForKind::Unrolled | ForKind::Pipelined(_) | ForKind::Tensor(_) => {
+                false
+            }
         };
         if independent {
             self.shared.push((l.var, Tracker::default()));

@@ -77,7 +77,9 @@ pub(crate) fn pipeline_all(schedule: &mut Schedule) {
 
 fn pipeline(schedule: &mut Schedule, block: &str) {
     for l in schedule.loops(block).unwrap_or_default() {
-        let Some(&Annotation::Int(wanted)) = schedule.loop_annotation(l, PIPELINE) else { continue };
+        let Some(&Annotation::Int(wanted)) = schedule.loop_annotation(l, PIPELINE) else {
+            continue;
+        };
         if let Some(ahead) = usize::try_from(wanted).ok().and_then(Ahead::new) {
             // Another block may have asked already.
             let _ = schedule.pipeline(l, ahead);

@@ -6,8 +6,8 @@ use ansc_graph::text::{Cause, Cursor, ParseError, Scope as Declared, read_expr};
 use ansc_graph::{BufId, Combiner, Expr, VarId};
 
 use crate::program::{
-    Access, Ahead, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Shared, Stmt,
-    ThreadAxis,
+    Access, Ahead, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope,
+    Shared, Stmt, ThreadAxis,
 };
 
 type Result<T> = std::result::Result<T, ParseError>;

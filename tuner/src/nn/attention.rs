@@ -12,6 +12,7 @@
 use rand::rngs::StdRng;
 use rayon::prelude::*;
 
+use super::lanes::widest;
 use super::{Linear, Matrix, Parameters, softmax};
 
 /// Also its gradient.
@@ -52,7 +53,7 @@ impl Attention {
             .par_chunks_mut(length * x.columns)
             .zip(shares.data.par_chunks_mut(self.heads * length * length))
             .zip(taken.data.par_chunks(length * taken.columns));
-        lists.for_each(|((mixed, shares), taken)| heads.mix(taken, shares, mixed));
+        lists.for_each(|((mixed, shares), taken)| widest(|| heads.mix(taken, shares, mixed)));
         Attended { out: self.out.forward(&mixed), taken, shares, mixed }
     }
 
@@ -75,7 +76,7 @@ impl Attention {
             .zip(given.shares.data.par_chunks(self.heads * length * length))
             .zip(of_mixed.data.par_chunks(length * x.columns));
         lists.for_each(|(((of_taken, taken), shares), of_mixed)| {
-            heads.unmix(taken, shares, of_mixed, of_taken);
+            widest(|| heads.unmix(taken, shares, of_mixed, of_taken));
         });
         let taken = Linear::gradient(x, &of_taken);
         (Attention { taken, out, heads: self.heads }, self.taken.backward(&of_taken))
@@ -109,6 +110,7 @@ impl Heads {
         first..first + self.each
     }
 
+    #[inline(always)]
     fn mix(&self, taken: &[f32], shares: &mut [f32], mixed: &mut [f32]) {
         for head in 0..self.count {
             for row in 0..self.length {
@@ -126,6 +128,7 @@ impl Heads {
     }
 
     /// The gradient of queries, keys and values.
+    #[inline(always)]
     fn unmix(&self, taken: &[f32], shares: &[f32], of_mixed: &[f32], of_taken: &mut [f32]) {
         for head in 0..self.count {
             for row in 0..self.length {
@@ -147,6 +150,7 @@ impl Heads {
     }
 }
 
+#[inline(always)]
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     // Eight sums side by side, so that they become vectors.
     let (whole_a, rest_a) = a.as_chunks::<8>();
@@ -159,6 +163,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
+#[inline(always)]
 fn add_scaled(out: &mut [f32], by: f32, x: &[f32]) {
     out.iter_mut().zip(x).for_each(|(out, x)| *out += by * x);
 }

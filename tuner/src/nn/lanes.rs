@@ -1,10 +1,35 @@
-//! Vectors of floats of a processor, for products of matrices.
+//! Vectors of floats of a processor, for products of matrices and for attention.
 //!
 //! ```text
 //! sums = sums.plus_product(x, y)     sums[i] + x[i] * y[i], rounded twice
 //! ```
 //!
 //! No product is fused with a sum, so that all processors give the same.
+
+/// Does the work with the widest vectors that the processor has: what is inlined into `work` is
+/// compiled for them. Sums stay in the order in which they are written.
+pub(super) fn widest<R>(work: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f")]
+        fn avx512<R>(work: impl FnOnce() -> R) -> R {
+            work()
+        }
+        #[target_feature(enable = "avx2")]
+        fn avx2<R>(work: impl FnOnce() -> R) -> R {
+            work()
+        }
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has the feature, as was just asked.
+            return unsafe { avx512(work) };
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has the feature, as was just asked.
+            return unsafe { avx2(work) };
+        }
+    }
+    work()
+}
 
 /// A vector register, or an array in its place.
 pub(super) trait Lanes: Copy {

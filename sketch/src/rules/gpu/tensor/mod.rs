@@ -40,6 +40,9 @@ use shape::Choices;
 
 type Result<T> = std::result::Result<T, StepError>;
 
+/// Copies of a thread in a round that are written out.
+const MOST_COPIES: usize = 16;
+
 /// The sketch of a task that is a product of matrices, if the machine multiplies such.
 pub(crate) fn sketch(task: &Arc<Task>) -> Option<Sketch> {
     (task.gpu.is_some() && task.machine.units.mma).then_some(())?;
@@ -218,7 +221,10 @@ impl Product {
         let [warps_of_rows, warps_of_columns] = tile.warps;
         let threads = [warps_of_rows, warps_of_columns, LANES.into(), tile.vectors[side]];
         let parts = r.split(fused, &[&[0.into()], &threads[..]].concat())?;
-        r.unroll(parts[0])?;
+        // The places of many copies, all known at once, do not fit the registers.
+        if r.extent(parts[0])? <= MOST_COPIES {
+            r.unroll(parts[0])?;
+        }
         r.bind(parts[1], ThreadAxis::ThreadZ)?;
         r.bind(parts[2], ThreadAxis::ThreadY)?;
         r.bind(parts[3], ThreadAxis::ThreadX)?;

@@ -138,8 +138,10 @@ impl Estimate {
         let elements = tile[0] * (step + self.vector()) + (tile[1] + self.vector()) * step;
         let shared = (1 + ahead) * elements * self.bytes;
         let turns = self.steps / steps;
-        let fits =
-            fi * fj <= MOST_FRAGMENTS && self.steps.is_multiple_of(steps) && shared <= self.shared && ahead <= turns;
+        let fits = fi * fj <= MOST_FRAGMENTS
+            && self.steps.is_multiple_of(steps)
+            && shared <= self.shared
+            && ahead <= turns;
         fits.then_some(())?;
         let blocks: usize =
             self.batches * self.sides[0].div_ceil(tile[0]) * self.sides[1].div_ceil(tile[1]);

@@ -69,7 +69,8 @@ pub(super) fn apply(r: &mut Recorder, block: &str, limits: &GpuLimits) -> bool {
     for (i, shape) in SHAPES.iter().enumerate() {
         let tiles = tiles(r.schedule(), block, shape);
         let longest = parts::longest(r.schedule(), block).unwrap_or(1);
-        let parts = parts::count(r.schedule(), block, tiles, longest / (LEAST_ROUNDS * shape.terms));
+        let parts =
+            parts::count(r.schedule(), block, tiles, longest / (LEAST_ROUNDS * shape.terms));
         // There may be no smaller ones. Only the last shape does without shared memory.
         let is_small = SHAPES[i..].iter().all(|other| other.side == shape.side);
         let memory: &[bool] = if i + 1 < SHAPES.len() { &[true] } else { &[true, false] };
