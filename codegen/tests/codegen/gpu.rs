@@ -132,7 +132,7 @@ fn tiles_are_in_registers_and_vectors_in_one_access() {
         ptx(&scheduled(name, &compute), name, 80).text
     };
     let matmul = text("matmul");
-    for part in ["bar.sync", "ld.shared", "st.shared", "fma.rn.f32", "ld.global.nc", ".maxntid"] {
+    for part in ["bar.sync", "ld.shared", "cp.async", "fma.rn.f32", "ld.global.nc", ".maxntid"] {
         assert!(matmul.contains(part), "no {part} in\n{matmul}");
     }
     assert!(!matmul.contains(".local"), "a tile in memory:\n{matmul}");

@@ -40,6 +40,7 @@ use super::{Nests, inline_all};
 use crate::finish::finish;
 use crate::gpu::{GpuLimits, lower};
 use crate::inline::{self, Padding};
+use crate::postprocess::pipeline_all;
 use crate::program::{ForKind, IterKind, Scope, ThreadAxis};
 use crate::rules::{Sketch, elementwise_consumer};
 use crate::schedule::Schedule;
@@ -139,7 +140,9 @@ fn is_empty(schedule: &Schedule, block: &str) -> bool {
 
 /// Whether a GPU takes the program as it is now.
 fn fits(recorder: &Recorder, limits: &GpuLimits) -> bool {
-    lower(&finish(recorder.schedule().program().clone()), limits).is_ok()
+    let mut schedule = recorder.schedule().clone();
+    pipeline_all(&mut schedule);
+    lower(&finish(schedule.into_program()), limits).is_ok()
 }
 
 /// The block that takes the results of a reduction out of registers: the only elementwise reader,

@@ -217,3 +217,10 @@ fn tiles_of_a_batch_have_two_sides() {
     let sums = 12 * 128 * 128 / (gpu.kernels[0].blocks() * gpu.kernels[0].threads());
     assert!(sums >= 16, "{gpu}");
 }
+
+/// Where copies of several rounds do not fit the shared memory, fewer are on their way at once.
+#[test]
+fn large_halos_are_tiled_in_little_shared_memory() {
+    let gpu = kernels(&conv(64, 64, 224, 224, 1));
+    assert!(gpu.kernels.iter().any(|k| gpu.bytes(k, Scope::Shared) > 0), "{gpu}");
+}

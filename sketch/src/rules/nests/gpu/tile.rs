@@ -54,7 +54,7 @@ pub(super) const MAX_UNROLLED: usize = 512;
 /// Rounds of each part of a sum, at least.
 const LEAST_ROUNDS: usize = 4;
 /// Rounds that copies are begun early.
-const AHEAD: usize = 2;
+const AHEAD: i64 = 2;
 /// Elements that a thread copies at once.
 const VECTOR: usize = 4;
 /// Loops around what a thread does: blocks and threads.
@@ -73,9 +73,9 @@ pub(super) fn apply(r: &mut Recorder, block: &str, limits: &GpuLimits) -> bool {
             parts::count(r.schedule(), block, tiles, longest / (LEAST_ROUNDS * shape.terms));
         // There may be no smaller ones. Only the last shape does without shared memory.
         let is_small = SHAPES[i..].iter().all(|other| other.side == shape.side);
-        let memory: &[bool] = if i + 1 < SHAPES.len() { &[true] } else { &[true, false] };
-        for &in_memory in memory {
-            let by = |r: &mut Recorder, block: &str| tiled(r, block, shape, in_memory);
+        let last = (i + 1 == SHAPES.len()).then_some(None);
+        for ahead in [AHEAD, 1, 0].map(Some).into_iter().chain(last) {
+            let by = |r: &mut Recorder, block: &str| tiled(r, block, shape, ahead);
             // Parts of sums are further work: with them, half of the multiprocessors are enough.
             let in_parts = parts > 1 && (is_small || tiles * parts >= ENOUGH / 2);
             if in_parts && parts::apply(r, block, parts, limits, by)
@@ -130,7 +130,8 @@ fn tiles(schedule: &Schedule, block: &str, shape: &Shape) -> usize {
     along(None) * tiles[0] * tiles[1]
 }
 
-fn tiled(r: &mut Recorder, name: &str, shape: &Shape, in_memory: bool) -> Result<()> {
+/// Tiles whose operands come through shared memory, so many rounds ahead, or from where they are.
+fn tiled(r: &mut Recorder, name: &str, shape: &Shape, ahead: Option<i64>) -> Result<()> {
     let (consumer, block) = (consumer(r, name)?, r.get_block(name)?);
     let (spatial, reduced) = loops(r, block)?;
     let sides = sides(r.schedule(), name, spatial.len());
@@ -145,13 +146,15 @@ fn tiled(r: &mut Recorder, name: &str, shape: &Shape, in_memory: bool) -> Result
     r.bind(grid, ThreadAxis::BlockX)?;
     r.bind(thread, ThreadAxis::ThreadX)?;
     r.reverse_compute_at(consumer, thread)?;
-    if in_memory {
+    if let Some(ahead) = ahead {
         let threads: Vec<Number> = axes.iter().map(|axis| axis.threads).collect();
         for operand in operands(r.schedule(), name)? {
             fetch(r, block, operand, terms.outer, &threads)?;
         }
-        let ahead = choose(r, AHEAD, &[1, 0, 3], |_| true)?;
-        r.annotate_loop(terms.outer, PIPELINE, ahead)?;
+        let mut all = vec![ahead];
+        all.extend([2, 1, 0, 3].into_iter().filter(|&other| other != ahead));
+        let ahead = r.sample_first(&all)?;
+        r.annotate_loop(terms.outer, PIPELINE, ahead.into())?;
     }
     let written_out = axes.iter().filter(|axis| axis.elements != Number::Known(1));
     written_out.map(|axis| axis.loops[2]).try_for_each(|l| r.unroll(l))?;
