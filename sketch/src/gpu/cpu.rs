@@ -1,10 +1,11 @@
 //! A GPU program for a CPU.
 //!
 //! Copies of a pipelined loop happen where they are begun: nothing reads them before the barrier
-//! that they wait for, which [`GpuProgram::late_form`] is for. Thread blocks run in parallel. Between two barriers one thread after the
-//! other does its part; local buffers that outlive a barrier get an element for each thread, shared
-//! ones belong to the block. The first lane of a warp executes the instructions of all of them, in
-//! fragments that each warp has; the others read these behind a barrier.
+//! that they wait for, which [`GpuProgram::late_form`] is for. Thread blocks run in parallel.
+//! Between two barriers one thread after the other does its part; local buffers that outlive a
+//! barrier get an element for each thread, shared ones belong to the block. The first lane of a
+//! warp executes the instructions of all of them, in fragments that each warp has; the others read
+//! these behind a barrier.
 //!
 //! ```text
 //! kernel, grid 64, block 32: s[tx] = x[bx, tx];  barrier;  y[bx, tx] = s[31 - tx]

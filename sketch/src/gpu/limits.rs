@@ -2,9 +2,9 @@
 
 use ansc_runtime::gpu::DECLARED_SHARED;
 
-/// Shared memory of a block, by compute capability times ten, that every device of this and of
-/// higher ones gives: consumer devices, which have less than servers' of the same generation, run
-/// the same code. Server devices follow no further limit from 9.0 on.
+/// Shared memory of a block, by compute capability times ten, that devices of this and of higher
+/// ones give. Consumer devices have less than servers' of the same generation, and run the same
+/// code; from 9.0 on, code is for servers, and a device with less refuses a kernel that wants more.
 const SHARED: [(u32, usize); 3] = [(90, 227 << 10), (80, 99 << 10), (70, 64 << 10)];
 
 /// Limits of one thread block and one thread. The defaults hold from compute capability 7.0 on.

@@ -17,8 +17,8 @@
 //! that convolutions and batches are products of two matrices. Tiles at the border compute too
 //! much, from elements that nothing reads, and only what is part of the result is stored. How many
 //! warps there are, how many fragments each has, how many steps are copied at once, how many
-//! elements a thread copies, and how many rounds early copies are begun are free decisions; the first
-//! candidates are those that take the fewest cycles by the estimate of `shape`.
+//! elements a thread copies, and how many rounds early copies are begun are free decisions; the
+//! first candidates are those that take the fewest cycles by the estimate of `shape`.
 
 mod shape;
 

@@ -9,8 +9,9 @@
 //! } } }
 //! ```
 //!
-//! Only the longest loop is cut into rounds, which are shorter where others are long. Which loops are written out, and how far, is a choice,
-//! as an inner part of any length is: the parts of one iteration are gone in the end.
+//! Only the longest loop is cut into rounds, which are shorter where others are long. Which loops
+//! are written out, and how far, is a choice, as an inner part of any length is: the parts of one
+//! iteration are gone in the end.
 
 use super::tile::MAX_UNROLLED;
 use super::{Result, choose};

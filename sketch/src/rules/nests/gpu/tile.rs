@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Axes that one operand lacks and axes that the other lacks are the two sides of the tile; an axis
-//! that no operand lacks is one of a batch.
-//! Where tiles are too few for the multiprocessors, sums are cut into [`parts`].
+//! that no operand lacks is one of a batch. Where tiles are too few for the multiprocessors, sums
+//! are cut into [`parts`].
 
 use std::collections::BTreeSet;
 
