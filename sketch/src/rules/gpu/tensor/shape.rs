@@ -19,6 +19,8 @@ const STEPS: [usize; 3] = [1, 2, 4];
 const MOST_FRAGMENTS: usize = 16;
 /// Multiprocessors of a device.
 const PROCESSORS: usize = 108;
+/// Registers of each, for all threads that are there.
+const REGISTERS: usize = 64 << 10;
 /// Shared memory of each, for all blocks that are there.
 const SHARED_BYTES: usize = 164 << 10;
 /// Rounds that copies are begun early.
@@ -138,7 +140,9 @@ impl Estimate {
         let elements = tile[0] * (step + self.vector()) + (tile[1] + self.vector()) * step;
         let shared = (1 + ahead) * elements * self.bytes;
         let turns = self.steps / steps;
+        let registers = 8 * fi * fj + 4 * fi + 4 * fj + 50;
         let fits = fi * fj <= MOST_FRAGMENTS
+            && registers * LANES * wi * wj <= REGISTERS
             && self.steps.is_multiple_of(steps)
             && shared <= self.shared
             && ahead <= turns;
@@ -146,9 +150,8 @@ impl Estimate {
         let blocks: usize =
             self.batches * self.sides[0].div_ceil(tile[0]) * self.sides[1].div_ceil(tile[1]);
         let warps = (wi * wj) as f64;
-        let registers = 8 * fi * fj + 4 * fi + 4 * fj + 50;
         let resident = (2048 / LANES / (wi * wj))
-            .min((64 << 10) / (registers * LANES * wi * wj))
+            .min(REGISTERS / (registers * LANES * wi * wj))
             .min(SHARED_BYTES.max(self.shared) / shared)
             .max(1);
         let together = resident.min(blocks.div_ceil(PROCESSORS));
@@ -195,6 +198,9 @@ mod tests {
             let [fi, fj] = shape.fragments;
             wi * wj * fi * fj * ROWS * LOADED
         };
+        // Threads have the registers that their sums take.
+        let Shape { warps: [wi, wj], fragments: [fi, fj], .. } = best(324 * 1024, 512, 256);
+        assert!(8 * fi * fj * LANES * wi * wj < REGISTERS);
         let (large, small) = (best(4096, 4096, 4096), best(49, 512, 4608));
         assert!(sums(large) >= 128 * 128, "{large:?}");
         assert!(sums(small) <= 32 * 64, "{small:?}");
