@@ -180,7 +180,7 @@ impl<'c> Emitter<'c, '_> {
         written
     }
 
-    /// What concerns all copies that a thread has begun, where the GPU has such.
+    /// An instruction about all copies that a thread has begun, where the GPU has such.
     fn copies(&mut self, what: &str, args: &[Reg<'c>]) -> Result<()> {
         if self.target.sm().is_some_and(|sm| sm >= LEAST_ASYNC) {
             self.ir.intrinsic_on(&format!("llvm.nvvm.cp.async.{what}"), &[], args);

@@ -31,7 +31,7 @@ pub struct GpuLimits {
 }
 
 impl GpuLimits {
-    /// What all devices allow that run code for these generations, by compute capability times ten.
+    /// Limits of all devices that run code for these generations, by compute capability times ten.
     pub fn of(sms: &[u32]) -> GpuLimits {
         let oldest = sms.iter().min().copied().unwrap_or(0);
         let shared = SHARED.iter().find(|(sm, _)| oldest >= *sm).map(|(_, bytes)| *bytes);
