@@ -1,4 +1,4 @@
-//! Self-attention with several heads, over lists of rows that all have the same length.
+//! Self-attention with several heads, over lists of rows.
 //!
 //! ```text
 //! q, k, v = x W + b, in heads of equal width d      for each list and head:
@@ -7,13 +7,15 @@
 //! ```
 //!
 //! There is no mask and no notion of positions: rows in another order give the same rows in that
-//! order. Lists are shared out among threads, each of which does whole lists.
+//! order. A row that stands for several has the share of all of them. Lists are shared out among
+//! threads, each of which does whole lists.
 
 use rand::rngs::StdRng;
 use rayon::prelude::*;
 
-use super::lanes::widest;
-use super::{Linear, Matrix, Parameters, softmax};
+use super::lanes::{exp, widest};
+use super::lists::{List, parts, parts_mut};
+use super::{Linear, Matrix, Parameters};
 
 /// Also its gradient.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,8 +29,8 @@ pub(crate) struct Attention {
 /// What the layer made of its input, for the way back.
 pub(crate) struct Attended {
     taken: Matrix,
-    /// For each list and head a square: a row for each query.
-    shares: Matrix,
+    /// For each list and head the shares of all keys, a row for each query.
+    shares: Vec<Vec<Matrix>>,
     mixed: Matrix,
     pub(crate) out: Matrix,
 }
@@ -42,18 +44,18 @@ impl Attention {
         Attention { taken, out: Linear::random(width, width, random), heads }
     }
 
-    /// `length` rows make a list.
-    pub(crate) fn forward(&self, x: &Matrix, length: usize) -> Attended {
+    /// The rows of `x` are those of the lists.
+    pub(crate) fn forward(&self, x: &Matrix, lists: &[List]) -> Attended {
         let taken = self.taken.forward(x);
-        let heads = Heads::new(self, x.columns, length);
-        let mut shares = Matrix::zeros(x.rows / length * self.heads, length * length);
+        let heads = Heads { count: self.heads, width: x.columns };
         let mut mixed = Matrix::zeros(x.rows, x.columns);
-        let lists = mixed
-            .data
-            .par_chunks_mut(length * x.columns)
-            .zip(shares.data.par_chunks_mut(self.heads * length * length))
-            .zip(taken.data.par_chunks(length * taken.columns));
-        lists.for_each(|((mixed, shares), taken)| widest(|| heads.mix(taken, shares, mixed)));
+        let sizes = |columns: usize| lists.iter().map(move |list| list.rows * columns);
+        let of_lists = parts_mut(&mut mixed.data, sizes(x.columns));
+        let of_lists = of_lists.into_par_iter().zip(parts(&taken.data, sizes(taken.columns)));
+        let mix = |((mixed, taken), list): ((&mut [f32], &[f32]), &List)| {
+            widest(|| heads.mix(*list, taken, mixed))
+        };
+        let shares = of_lists.zip(lists).map(mix).collect();
         Attended { out: self.out.forward(&mixed), taken, shares, mixed }
     }
 
@@ -61,21 +63,21 @@ impl Attention {
     pub(crate) fn backward(
         &self,
         x: &Matrix,
-        length: usize,
+        lists: &[List],
         given: &Attended,
         of_y: &Matrix,
     ) -> (Attention, Matrix) {
         let out = Linear::gradient(&given.mixed, of_y);
         let of_mixed = self.out.backward(of_y);
-        let heads = Heads::new(self, x.columns, length);
+        let heads = Heads { count: self.heads, width: x.columns };
         let mut of_taken = Matrix::zeros(x.rows, given.taken.columns);
-        let lists = of_taken
-            .data
-            .par_chunks_mut(length * given.taken.columns)
-            .zip(given.taken.data.par_chunks(length * given.taken.columns))
-            .zip(given.shares.data.par_chunks(self.heads * length * length))
-            .zip(of_mixed.data.par_chunks(length * x.columns));
-        lists.for_each(|(((of_taken, taken), shares), of_mixed)| {
+        let sizes = |columns: usize| lists.iter().map(move |list| list.rows * columns);
+        let of_lists = parts_mut(&mut of_taken.data, sizes(given.taken.columns))
+            .into_par_iter()
+            .zip(parts(&given.taken.data, sizes(given.taken.columns)))
+            .zip(&given.shares)
+            .zip(parts(&of_mixed.data, sizes(x.columns)));
+        of_lists.for_each(|(((of_taken, taken), shares), of_mixed)| {
             widest(|| heads.unmix(taken, shares, of_mixed, of_taken));
         });
         let taken = Linear::gradient(x, &of_taken);
@@ -84,88 +86,140 @@ impl Attention {
 }
 
 /// The heads of one list.
+#[derive(Clone, Copy)]
 struct Heads {
     count: usize,
-    length: usize,
-    /// Columns of all heads, and of one.
+    /// Columns of all heads.
     width: usize,
-    each: usize,
-    scale: f32,
 }
 
+/// What rows hold of each head, in this order.
+#[derive(Clone, Copy)]
+enum Part {
+    Query,
+    Key,
+    Value,
+}
+
+const PARTS: [Part; 3] = [Part::Query, Part::Key, Part::Value];
+
+/// Keys are filled up with zeros to a multiple of this, so that no vector is cut.
+const LANES: usize = 16;
+
 impl Heads {
-    fn new(layer: &Attention, width: usize, length: usize) -> Heads {
-        let each = width / layer.heads;
-        Heads { count: layer.heads, length, width, each, scale: 1.0 / (each as f32).sqrt() }
+    /// Columns of a head.
+    fn each(self) -> usize {
+        self.width / self.count
     }
 
-    /// Where a head's query (0), key (1) or value (2) of a row lies.
-    fn part(&self, row: usize, which: usize, head: usize) -> std::ops::Range<usize> {
-        let first = row * 3 * self.width + which * self.width + head * self.each;
-        first..first + self.each
+    fn scale(self) -> f32 {
+        1.0 / (self.each() as f32).sqrt()
     }
 
-    fn mixed(&self, row: usize, head: usize) -> std::ops::Range<usize> {
-        let first = row * self.width + head * self.each;
-        first..first + self.each
+    /// The first column of a head.
+    fn column(self, part: Part, head: usize) -> usize {
+        part as usize * self.width + head * self.each()
     }
 
+    /// A head's columns of what was taken of a list.
     #[inline(always)]
-    fn mix(&self, taken: &[f32], shares: &mut [f32], mixed: &mut [f32]) {
+    fn cut(self, taken: &[f32], part: Part, head: usize) -> Matrix {
+        cut(taken, 3 * self.width, self.column(part, head), self.each())
+    }
+
+    /// The shares of each head.
+    #[inline(always)]
+    fn mix(self, list: List, taken: &[f32], mixed: &mut [f32]) -> Vec<Matrix> {
+        let mut all = Vec::with_capacity(self.count);
         for head in 0..self.count {
-            for row in 0..self.length {
-                let query = &taken[self.part(row, 0, head)];
-                let logit = |k| self.scale * dot(query, &taken[self.part(k, 1, head)]);
-                let of_row = softmax(&(0..self.length).map(logit).collect::<Vec<_>>());
-                let out = &mut mixed[self.mixed(row, head)];
-                for (k, share) in of_row.iter().enumerate() {
-                    add_scaled(out, *share, &taken[self.part(k, 2, head)]);
-                }
-                let first = (head * self.length + row) * self.length;
-                shares[first..first + self.length].copy_from_slice(&of_row);
+            let [query, key, value] = PARTS.map(|part| self.cut(taken, part, head));
+            let mut shares = query.times_alone(&filled(key).transposed());
+            for row in shares.data.chunks_exact_mut(shares.columns) {
+                share_out(row, list, self.scale());
             }
+            let found = shares.times_alone(&filled(value));
+            paste(&found, mixed, self.width, head * self.each());
+            all.push(shares);
         }
+        all
     }
 
     /// The gradient of queries, keys and values.
     #[inline(always)]
-    fn unmix(&self, taken: &[f32], shares: &[f32], of_mixed: &[f32], of_taken: &mut [f32]) {
-        for head in 0..self.count {
-            for row in 0..self.length {
-                let of_out = &of_mixed[self.mixed(row, head)];
-                let first = (head * self.length + row) * self.length;
-                let of_row = &shares[first..first + self.length];
-                let of_share = |k| dot(of_out, &taken[self.part(k, 2, head)]);
-                let of_shares: Vec<f32> = (0..self.length).map(of_share).collect();
-                let mean = dot(of_row, &of_shares);
-                for (k, share) in of_row.iter().enumerate() {
-                    add_scaled(&mut of_taken[self.part(k, 2, head)], *share, of_out);
-                    let of_logit = self.scale * share * (of_shares[k] - mean);
-                    let (query, key) = (self.part(row, 0, head), self.part(k, 1, head));
-                    add_scaled(&mut of_taken[query.clone()], of_logit, &taken[key.clone()]);
-                    add_scaled(&mut of_taken[key], of_logit, &taken[query]);
-                }
+    fn unmix(self, taken: &[f32], shares: &[Matrix], of_mixed: &[f32], of_taken: &mut [f32]) {
+        let scale = self.scale();
+        for (head, shares) in shares.iter().enumerate() {
+            let [query, key, value] = PARTS.map(|part| self.cut(taken, part, head));
+            let of_out = cut(of_mixed, self.width, head * self.each(), self.each());
+            let mut of_logits = of_out.times_alone(&filled(value).transposed());
+            let rows = of_logits.data.chunks_exact_mut(shares.columns);
+            for (of_row, row) in rows.zip(shares.data.chunks_exact(shares.columns)) {
+                let mean = dot(of_row, row);
+                of_row.iter_mut().zip(row).for_each(|(of, s)| *of = scale * s * (*of - mean));
+            }
+            let of_parts = [
+                of_logits.times_alone(&filled(key)),
+                of_logits.transposed().times_alone(&query),
+                shares.transposed().times_alone(&of_out),
+            ];
+            for (part, found) in PARTS.into_iter().zip(of_parts) {
+                paste(&found, of_taken, 3 * self.width, self.column(part, head));
             }
         }
     }
 }
 
+/// Some columns of rows.
+#[inline(always)]
+fn cut(rows: &[f32], columns: usize, first: usize, width: usize) -> Matrix {
+    let mut data = Vec::with_capacity(rows.len() / columns * width);
+    for row in rows.chunks_exact(columns) {
+        data.extend_from_slice(&row[first..first + width]);
+    }
+    Matrix { rows: rows.len() / columns, columns: width, data }
+}
+
+/// With rows of zeros, so that no vector of shares is cut.
+fn filled(mut matrix: Matrix) -> Matrix {
+    matrix.rows = matrix.rows.next_multiple_of(LANES);
+    matrix.data.resize(matrix.rows * matrix.columns, 0.0);
+    matrix
+}
+
+/// Writes columns of rows; more rows than there are do not count.
+#[inline(always)]
+fn paste(found: &Matrix, rows: &mut [f32], columns: usize, first: usize) {
+    let rows = rows.chunks_exact_mut(columns);
+    for (to, from) in rows.zip(found.data.chunks_exact(found.columns)) {
+        to[first..first + found.columns].copy_from_slice(from);
+    }
+}
+
+/// Turns the products of a query with the keys into the shares of the rows of a list, and what lies
+/// beyond the list into zeros.
+#[inline(always)]
+fn share_out(row: &mut [f32], list: List, scale: f32) {
+    let (own, beyond) = row.split_at_mut(list.rows);
+    beyond.fill(0.0);
+    own.iter_mut().for_each(|logit| *logit *= scale);
+    own[list.rows - 1] += (list.copies as f32).ln();
+    let most = own.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    own.iter_mut().for_each(|logit| *logit = exp(*logit - most));
+    let sum: f32 = own.iter().sum();
+    own.iter_mut().for_each(|power| *power /= sum);
+}
+
 #[inline(always)]
 fn dot(a: &[f32], b: &[f32]) -> f32 {
-    // Eight sums side by side, so that they become vectors.
-    let (whole_a, rest_a) = a.as_chunks::<8>();
-    let (whole_b, rest_b) = b.as_chunks::<8>();
-    let mut sums = [0.0f32; 8];
+    // Sixteen sums side by side, so that they become vectors.
+    let (whole_a, rest_a) = a.as_chunks::<LANES>();
+    let (whole_b, rest_b) = b.as_chunks::<LANES>();
+    let mut sums = [0.0f32; LANES];
     for (a, b) in whole_a.iter().zip(whole_b) {
         sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
     }
     let rest: f32 = rest_a.iter().zip(rest_b).map(|(a, b)| a * b).sum();
     sums.iter().sum::<f32>() + rest
-}
-
-#[inline(always)]
-fn add_scaled(out: &mut [f32], by: f32, x: &[f32]) {
-    out.iter_mut().zip(x).for_each(|(out, x)| *out += by * x);
 }
 
 impl Parameters for Attention {
@@ -187,14 +241,20 @@ mod tests {
 
     const LENGTH: usize = 4;
 
+    fn lists(lengths: &[usize]) -> Vec<List> {
+        lengths.iter().map(|&rows| List { rows, copies: 1 }).collect()
+    }
+
     #[test]
     fn gradients_agree_with_differences() {
         for (seed, heads) in [(0, 1), (1, 2), (2, 3), (3, 6)] {
             let random = &mut StdRng::seed_from_u64(seed);
-            let (layer, x) = (Attention::random(6, heads, random), numbers(3 * LENGTH, 6, random));
-            let given = layer.forward(&x, LENGTH);
-            let (gradient, of_x) = layer.backward(&x, LENGTH, &given, &squares(&given.out).1);
-            let loss = |l: &Attention, x: &Matrix| squares(&l.forward(x, LENGTH).out).0;
+            let (layer, x) = (Attention::random(6, heads, random), numbers(12, 6, random));
+            let mut lists = lists(&[4, 1, 7]);
+            lists[2].copies = 3;
+            let given = layer.forward(&x, &lists);
+            let (gradient, of_x) = layer.backward(&x, &lists, &given, &squares(&given.out).1);
+            let loss = |l: &Attention, x: &Matrix| squares(&l.forward(x, &lists).out).0;
             check_gradient(&layer, &gradient, &|moved| loss(moved, &x), random);
             check_input(&x, &of_x, &|moved| loss(&layer, moved), random);
         }
@@ -218,7 +278,8 @@ mod tests {
             }
         }
         let expected = layer.out.forward(&mixed);
-        for (a, b) in layer.forward(&x, LENGTH).out.data.iter().zip(&expected.data) {
+        let found = layer.forward(&x, &lists(&[LENGTH])).out;
+        for (a, b) in found.data.iter().zip(&expected.data) {
             assert!((a - b).abs() < 1e-5, "{a} {b}");
         }
     }
@@ -226,10 +287,36 @@ mod tests {
     #[test]
     fn lists_do_not_see_one_another() {
         let random = &mut StdRng::seed_from_u64(6);
-        let (layer, x) = (Attention::random(4, 2, random), numbers(2 * LENGTH, 4, random));
-        let both = layer.forward(&x, LENGTH).out;
+        let (layer, x) = (Attention::random(4, 2, random), numbers(LENGTH + 21, 4, random));
+        let both = layer.forward(&x, &lists(&[LENGTH, 21])).out;
         let data = x.data[..4 * LENGTH].to_vec();
-        let alone = layer.forward(&Matrix { rows: LENGTH, columns: 4, data }, LENGTH).out;
+        let alone = Matrix { rows: LENGTH, columns: 4, data };
+        let alone = layer.forward(&alone, &lists(&[LENGTH])).out;
         assert_eq!(both.data[..4 * LENGTH], alone.data);
+    }
+
+    #[test]
+    fn a_row_stands_for_several() {
+        let random = &mut StdRng::seed_from_u64(7);
+        let (layer, short) = (Attention::random(4, 2, random), numbers(3, 4, random));
+        let mut long = Matrix { rows: 5, ..short.clone() };
+        (0..2).for_each(|_| long.data.extend_from_slice(short.row(2)));
+        let given = layer.forward(&short, &[List { rows: 3, copies: 3 }]);
+        let all = layer.forward(&long, &lists(&[5]));
+        let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
+        assert!(close(&given.out.data, &all.out.data));
+        // The gradient of the row is that of all of its copies.
+        let of_long = numbers(5, 4, random);
+        let mut of_short = Matrix { rows: 3, columns: 4, data: of_long.data[..12].to_vec() };
+        for copy in [3, 4] {
+            of_short.row_mut(2).iter_mut().zip(of_long.row(copy)).for_each(|(a, b)| *a += b);
+        }
+        let (layer_of_all, of_all) = layer.backward(&long, &lists(&[5]), &all, &of_long);
+        let (layer_of_given, of_given) =
+            layer.backward(&short, &[List { rows: 3, copies: 3 }], &given, &of_short);
+        assert!(close(&layer_of_given.numbers(), &layer_of_all.numbers()));
+        let last: Vec<f32> =
+            (0..4).map(|c| [2, 3, 4].iter().map(|&row| of_all.row(row)[c]).sum()).collect();
+        assert!(close(of_given.row(2), &last) && close(of_given.row(0), of_all.row(0)));
     }
 }

@@ -42,7 +42,7 @@ impl Linear {
         for row in of_y.data.chunks(of_y.columns) {
             bias.iter_mut().zip(row).for_each(|(b, y)| *b += y);
         }
-        Linear { weight: x.transposed().times(of_y), bias }
+        Linear { weight: x.transposed_times(of_y), bias }
     }
 
     /// The gradient of the layer's input.

@@ -56,138 +56,199 @@ impl Matrix {
     /// If the shapes do not fit.
     pub(crate) fn times(&self, other: &Matrix) -> Matrix {
         assert_eq!(self.columns, other.rows, "columns of the left, rows of the right side");
-        let mut result = Matrix::zeros(self.rows, other.columns);
-        if result.data.is_empty() {
-            return result;
-        }
-        let rows = result.data.par_chunks_mut(BLOCK * other.columns).enumerate();
-        rows.for_each(|(block, out)| {
-            let first = block * BLOCK;
-            let rows = BLOCK.min(self.rows - first);
-            let left = &self.data[first * self.columns..][..rows * self.columns];
-            product(left, self.columns, other, out);
-        });
-        result
+        self.as_left().times(other, true)
+    }
+
+    /// The product, by this thread alone: for small ones.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub(crate) fn times_alone(&self, other: &Matrix) -> Matrix {
+        assert_eq!(self.columns, other.rows, "columns of the left, rows of the right side");
+        self.as_left().times(other, false)
+    }
+
+    /// What `transposed().times(other)` is.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub(crate) fn transposed_times(&self, other: &Matrix) -> Matrix {
+        assert_eq!(self.rows, other.rows, "rows of both sides");
+        let steps = [1, self.columns];
+        Left { data: &self.data, rows: self.columns, terms: self.rows, steps }.times(other, true)
+    }
+
+    fn as_left(&self) -> Left<'_> {
+        let steps = [self.columns, 1];
+        Left { data: &self.data, rows: self.rows, terms: self.columns, steps }
     }
 }
 
-/// `out = left * right`, by whatever vectors the processor has. All of them give the same sums.
-fn product(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if std::arch::is_x86_feature_detected!("avx512f") {
-            // SAFETY: the processor has the feature, as was just asked.
-            return unsafe { product_avx512(left, terms, right, out) };
+/// The left side of a product.
+#[derive(Clone, Copy)]
+struct Left<'a> {
+    /// From the first of the rows.
+    data: &'a [f32],
+    rows: usize,
+    terms: usize,
+    /// From a row to the next, and from a term to the next.
+    steps: [usize; 2],
+}
+
+impl Left<'_> {
+    fn times(self, right: &Matrix, in_parallel: bool) -> Matrix {
+        let mut result = Matrix::zeros(self.rows, right.columns);
+        if result.data.is_empty() || self.terms == 0 {
+            return result;
         }
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has the feature, as was just asked.
-            return unsafe { product_avx2(left, terms, right, out) };
+        if !in_parallel {
+            self.add_product(right, &mut result.data);
+            return result;
         }
+        let rows = result.data.par_chunks_mut(BLOCK * right.columns).enumerate();
+        rows.for_each(|(block, out)| {
+            let first = block * BLOCK;
+            let rows = BLOCK.min(self.rows - first);
+            let data = &self.data[first * self.steps[0]..];
+            Left { data, rows, ..self }.add_product(right, out);
+        });
+        result
     }
-    // SAFETY: arrays need no feature.
-    unsafe { product_in_tiles::<[f32; 4]>(left, terms, right, out) }
+
+    /// `out += left * right`, by whatever vectors the processor has. All of them give the same
+    /// sums.
+    fn add_product(self, right: &Matrix, out: &mut [f32]) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if std::arch::is_x86_feature_detected!("avx512f") {
+                // SAFETY: the processor has the feature, as was just asked.
+                return unsafe { product_avx512(self, right, out) };
+            }
+            if std::arch::is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has the feature, as was just asked.
+                return unsafe { product_avx2(self, right, out) };
+            }
+        }
+        // SAFETY: arrays need no feature.
+        unsafe { product_in_tiles::<[f32; 4]>(self, right, out) }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn product_avx512(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
+fn product_avx512(left: Left<'_>, right: &Matrix, out: &mut [f32]) {
     // SAFETY: the function has the feature.
-    unsafe { product_in_tiles::<std::arch::x86_64::__m512>(left, terms, right, out) }
+    unsafe { product_in_tiles::<std::arch::x86_64::__m512>(left, right, out) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn product_avx2(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
+fn product_avx2(left: Left<'_>, right: &Matrix, out: &mut [f32]) {
     // SAFETY: the function has the feature.
-    unsafe { product_in_tiles::<std::arch::x86_64::__m256>(left, terms, right, out) }
+    unsafe { product_in_tiles::<std::arch::x86_64::__m256>(left, right, out) }
 }
 
 /// Rows of a tile of the result, whose sums stay in registers.
 const HIGH: usize = 4;
+/// Terms of a panel of the right side, which is copied to where it fits the first cache.
+const DEEP: usize = 256;
 
 /// # Safety
 /// The processor has the vectors `V`.
 #[inline(always)]
-unsafe fn product_in_tiles<V: Lanes>(left: &[f32], terms: usize, right: &Matrix, out: &mut [f32]) {
-    let (columns, rows) = (right.columns, out.len() / right.columns);
-    assert!(left.len() == rows * terms && right.data.len() == terms * columns);
+unsafe fn product_in_tiles<V: Lanes>(left: Left<'_>, right: &Matrix, out: &mut [f32]) {
+    let (columns, Left { data, rows, terms, steps }) = (right.columns, left);
+    let last = (rows - 1) * steps[0] + (terms - 1) * steps[1];
+    assert!(data.len() > last && right.data.len() == terms * columns);
+    assert_eq!(out.len(), rows * columns);
     let mut column = 0;
     while column + V::COUNT <= columns {
         if column + 2 * V::COUNT <= columns {
             // SAFETY: two vectors of columns are there.
-            unsafe { columns_of::<V, 2>(left, [rows, terms], right, out, column) };
+            unsafe { columns_of::<V, 2>(left, right, out, column) };
             column += 2 * V::COUNT;
         } else {
             // SAFETY: one is.
-            unsafe { columns_of::<V, 1>(left, [rows, terms], right, out, column) };
+            unsafe { columns_of::<V, 1>(left, right, out, column) };
             column += V::COUNT;
         }
     }
     for row in (0..rows).filter(|_| column < columns) {
         let out = &mut out[row * columns + column..(row + 1) * columns];
         for term in 0..terms {
-            let factor = left[row * terms + term];
+            let factor = data[row * steps[0] + term * steps[1]];
             let right = &right.row(term)[column..];
             out.iter_mut().zip(right).for_each(|(out, x)| *out += factor * x);
         }
     }
 }
 
-/// `WIDE` vectors of columns of all rows.
+/// Adds to `WIDE` vectors of columns of all rows, a panel of terms at a time.
 ///
 /// # Safety
-/// The processor has the vectors `V`; `left` and `out` have so many rows, and from `column` on
-/// there are as many columns.
+/// The processor has the vectors `V`; all of `left` and `out` is there, and from `column` on there
+/// are as many columns.
 #[inline(always)]
 unsafe fn columns_of<V: Lanes, const WIDE: usize>(
-    left: &[f32],
-    [rows, terms]: [usize; 2],
+    left: Left<'_>,
     right: &Matrix,
     out: &mut [f32],
     column: usize,
 ) {
-    let stride = right.columns;
-    let mut row = 0;
-    while row < rows {
-        // SAFETY: the rows and columns of a tile are there.
-        unsafe {
-            let left = left.as_ptr().add(row * terms);
-            let right = right.data.as_ptr().add(column);
-            let out = out.as_mut_ptr().add(row * stride + column);
-            if row + HIGH <= rows {
-                tile::<V, HIGH, WIDE>(left, terms, right, out, stride);
-                row += HIGH;
-            } else {
-                tile::<V, 1, WIDE>(left, terms, right, out, stride);
-                row += 1;
+    let (stride, width) = (right.columns, WIDE * V::COUNT);
+    let mut panel = Vec::with_capacity(DEEP.min(left.terms) * width);
+    for first in (0..left.terms).step_by(DEEP) {
+        panel.clear();
+        for term in first..left.terms.min(first + DEEP) {
+            panel.extend_from_slice(&right.row(term)[column..][..width]);
+        }
+        let mut row = 0;
+        while row < left.rows {
+            let from = &left.data[row * left.steps[0] + first * left.steps[1]..];
+            let out = &mut out[row * stride + column..];
+            // SAFETY: the rows and columns of a tile are there.
+            unsafe {
+                if row + HIGH <= left.rows {
+                    tile::<V, HIGH, WIDE>((from, left.steps), &panel, (out, stride));
+                    row += HIGH;
+                } else {
+                    tile::<V, 1, WIDE>((from, left.steps), &panel, (out, stride));
+                    row += 1;
+                }
             }
         }
     }
 }
 
-/// A tile of the result. Loops in place of closures, which would not be compiled for the vectors.
+/// Adds to a tile of the result. Loops in place of closures, which would not be compiled for the
+/// vectors.
 ///
 /// # Safety
-/// The processor has the vectors `V`, and all elements of the tile and of its operands are there.
+/// The processor has the vectors `V`, and all elements of the tile and of its operands are there:
+/// the outer ones come with their strides.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "indices of registers are known when compiling")]
 unsafe fn tile<V: Lanes, const ROWS: usize, const WIDE: usize>(
-    left: *const f32,
-    terms: usize,
-    right: *const f32,
-    out: *mut f32,
-    stride: usize,
+    (left, steps): (&[f32], [usize; 2]),
+    panel: &[f32],
+    (out, stride): (&mut [f32], usize),
 ) {
+    let (left, out) = (left.as_ptr(), out.as_mut_ptr());
     // SAFETY: the caller's promise.
     unsafe {
         let mut sums = [[V::splat(0.0); WIDE]; ROWS];
-        for term in 0..terms {
+        for r in 0..ROWS {
+            for c in 0..WIDE {
+                sums[r][c] = V::load(out.add(r * stride + c * V::COUNT));
+            }
+        }
+        for term in 0..panel.len() / (WIDE * V::COUNT) {
             let mut factors = [V::splat(0.0); WIDE];
             for c in 0..WIDE {
-                factors[c] = V::load(right.add(term * stride + c * V::COUNT));
+                factors[c] = V::load(panel.as_ptr().add((term * WIDE + c) * V::COUNT));
             }
             for r in 0..ROWS {
-                let factor = V::splat(*left.add(r * terms + term));
+                let factor = V::splat(*left.add(r * steps[0] + term * steps[1]));
                 for c in 0..WIDE {
                     sums[r][c] = sums[r][c].plus_product(factor, factors[c]);
                 }
@@ -222,11 +283,14 @@ mod tests {
             (0, 2, 3),
             (67, 5, 100),
             (3, 9, 64),
+            (9, 600, 50),
         ];
         for (m, k, n) in shapes {
             let (a, b) = (numbers(m, k, 1), numbers(k, n, 4));
             let found = a.times(&b);
             assert_eq!((found.rows, found.columns), (m, n));
+            assert_eq!(a.times_alone(&b), found);
+            assert_eq!(a.transposed().transposed_times(&b), found);
             for i in 0..m {
                 for j in 0..n {
                     let expected: f32 = (0..k).map(|l| a.row(i)[l] * b.row(l)[j]).sum();

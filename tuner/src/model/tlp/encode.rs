@@ -2,7 +2,7 @@
 //!
 //! A sentence becomes a row: one-hot its kind, then its words. Numbers stand for themselves, names
 //! for their rank by frequency. Rows are padded with zeros or cropped to the statistics of the
-//! data, and so are lists of rows.
+//! data, and so are lists of rows: one row of zeros stands for all that are missing.
 //!
 //! ```text
 //! kinds [split, fuse, ..]      split 1 8 4   =>   1 0 ..  1 8 4 0 ..
@@ -22,6 +22,7 @@ use ansc_sketch::trace::{Instruction, Sentence, Word};
 use serde::{Deserialize, Serialize};
 
 use super::super::View;
+use crate::nn::List;
 
 /// The kind of rows that describe a stage of the subgraph.
 const STAGE: &str = "stage";
@@ -105,7 +106,8 @@ impl Vocabulary {
         vocabulary
     }
 
-    /// Rows of a list, all of which have that many.
+    /// Rows of a list, with those that its last row stands for.
+    #[cfg(test)]
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
@@ -137,6 +139,14 @@ impl Vocabulary {
     }
 }
 
+/// A candidate as a list of rows.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Written {
+    /// One row after the other.
+    pub(super) numbers: Vec<f32>,
+    pub(super) list: List,
+}
+
 /// Writes candidates down in the words of a vocabulary.
 pub(super) struct Writer<'a> {
     vocabulary: &'a Vocabulary,
@@ -150,19 +160,22 @@ fn index(all: &[String]) -> HashMap<&str, usize> {
 }
 
 impl Writer<'_> {
-    /// The rows of a candidate, one after the other; none if a step is of a kind that was not there
-    /// when the vocabulary was made.
-    pub(super) fn encode(&self, view: &View<'_>) -> Option<Vec<f32>> {
+    /// The rows of a candidate; none if a step is of a kind that was not there when the vocabulary
+    /// was made.
+    pub(super) fn encode(&self, view: &View<'_>) -> Option<Written> {
         let sentences = self.vocabulary.sentences(view);
         if sentences.iter().any(|s| !self.kinds.contains_key(s.name)) {
             return None;
         }
-        let columns = self.vocabulary.columns();
-        let mut list = vec![0.0; self.vocabulary.rows * columns];
-        for (row, sentence) in list.chunks_mut(columns).zip(&sentences) {
+        let (columns, missing) =
+            (self.vocabulary.columns(), self.vocabulary.rows.saturating_sub(sentences.len()));
+        let written = self.vocabulary.rows - missing;
+        let rows = written + missing.min(1);
+        let mut numbers = vec![0.0; rows * columns];
+        for (row, sentence) in numbers.chunks_mut(columns).zip(&sentences) {
             self.write(sentence, row);
         }
-        Some(list)
+        Some(Written { numbers, list: List { rows, copies: missing.max(1) } })
     }
 
     fn write(&self, sentence: &Sentence<'_>, row: &mut [f32]) {
@@ -247,8 +260,9 @@ mod tests {
         assert_eq!(without.kinds.len() + 1, all.kinds.len());
         for view in &views {
             for vocabulary in [&all, &half, &without] {
-                let list = vocabulary.writer().encode(view).unwrap();
-                assert_eq!(list.len(), vocabulary.rows() * vocabulary.columns());
+                let Written { numbers, list } = vocabulary.writer().encode(view).unwrap();
+                assert_eq!(numbers.len(), list.rows * vocabulary.columns());
+                assert_eq!(list.rows + list.copies - 1, vocabulary.rows());
             }
         }
         // The most frequent name is that of a block of all five tasks' sketches.
@@ -286,6 +300,6 @@ mod tests {
         assert!(vocabulary.writer().encode(&views[0]).is_none());
         let (subject, trace) = (Subject::default(), Trace::default());
         let empty = View { subject: &subject, trace: &trace, features: None };
-        assert!(vocabulary.writer().encode(&empty).unwrap().iter().all(|v| *v == 0.0));
+        assert!(vocabulary.writer().encode(&empty).unwrap().numbers.iter().all(|v| *v == 0.0));
     }
 }

@@ -4,17 +4,17 @@
 //! trace --encode--> rows of numbers --network--> a score for each platform --first head--> the candidate's score
 //! ```
 //!
-//! Labels are throughputs, 1 for the best of a task; the loss ranks a whole batch, whatever tasks
-//! it mixes. MTL-TLP has a head for each platform over what all share, so that a platform with few
+//! Labels are throughputs, 1 for the best of a task; the loss ranks the candidates of each task.
+//! MTL-TLP has a head for each platform over what all share, so that a platform with few
 //! measurements learns from those of others. The first platform is the target: its head is the one
 //! that is asked.
 //!
 //! A trace with an instruction that the vocabulary does not know gets the neutral score: the mean
 //! of the scores of what the model was trained on.
 //!
-//! The paper trains 256 wide networks with batches of 4096 on GPUs, over millions of programs
-//! ([`Config::paper`]). The default is a quarter as wide with batches of 256: for thousands of
-//! traces and two cores.
+//! The paper trains 256 wide networks with batches of 4096 on GPUs, over millions of programs, and
+//! ranks whole batches ([`Config::paper`]). The default is a quarter as wide with batches of 256:
+//! for thousands of traces and two cores.
 
 mod encode;
 mod network;
@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CostModel, Needs, Parts, Sample, View, throughputs};
 use crate::nn::Parameters;
+use encode::Written;
 use network::{Network, Sizes};
 use train::{Row, Training, batch};
 
@@ -41,8 +42,10 @@ pub use encode::{Numbers, Reading, Vocabulary};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
-    /// LambdaRank over the batch as one list.
+    /// LambdaRank over the batch as one list, whatever tasks it mixes.
     Rank,
+    /// LambdaRank over each task of the batch. Whole tasks are held out.
+    RankTasks,
     /// The mean squared error of scores as throughputs.
     Mse,
 }
@@ -82,7 +85,7 @@ impl Default for Config {
             seed: 0,
             width: 64,
             attention: 4,
-            loss: Loss::Rank,
+            loss: Loss::RankTasks,
             epochs: 50,
             batch: 256,
             learning_rate: 1e-3,
@@ -101,6 +104,7 @@ impl Config {
         Config {
             width: 256,
             attention: 8,
+            loss: Loss::Rank,
             batch: 4096,
             learning_rate: 7e-4,
             reading: Reading { numbers: Numbers::Raw, stages: false, ..Reading::default() },
@@ -192,10 +196,10 @@ impl Tlp {
         let labels = samples.iter().zip(labels).filter(|(s, _)| is_own(s)).map(|(_, y)| y);
         let rows = rows(&vocabulary, &own, labels, heads);
         let sizes = sizes(&self.config, &vocabulary, heads);
-        let training = Training::new(&self.config, &rows, vocabulary.rows(), heads);
+        let training = Training::new(&self.config, &rows, heads);
         let network = training.run(sizes, known.map(|state| state.network.clone()))?;
         let mut state = State { vocabulary, network, heads, neutral: 0.0 };
-        let scores = state.scores(rows.iter().map(|row| Some(row.list.as_slice())).collect());
+        let scores = state.scores(rows.iter().map(|row| Some(&row.written)).collect());
         state.neutral =
             known.map_or(scores.iter().sum::<f32>() / scores.len() as f32, |k| k.neutral);
         Some(state)
@@ -230,7 +234,7 @@ fn rows(
     }
     let writer = vocabulary.writer();
     let row = |(sample, labels): (&Sample, Vec<Option<f32>>)| {
-        Some(Row { list: writer.encode(&sample.view())?, labels })
+        Some(Row { task: sample.task, written: writer.encode(&sample.view())?, labels })
     };
     rows.into_par_iter().filter_map(row).collect()
 }
@@ -243,15 +247,14 @@ fn identity(sample: &Sample) -> u128 {
 
 impl State {
     /// By the first head. What is none gets the neutral score.
-    fn scores(&self, lists: Vec<Option<&[f32]>>) -> Vec<f32> {
-        let length = self.vocabulary.rows();
-        let score = |part: &[Option<&[f32]>]| -> Vec<f32> {
+    fn scores(&self, lists: Vec<Option<&Written>>) -> Vec<f32> {
+        let score = |part: &[Option<&Written>]| -> Vec<f32> {
             if part.iter().all(Option::is_none) {
                 return vec![self.neutral; part.len()];
             }
-            let asked = batch(part.iter().flatten().copied(), length);
+            let asked = batch(part.iter().flatten().copied());
             let mut found = self.network.forward(&asked, 1).scores.swap_remove(0).into_iter();
-            let next = |list: &Option<&[f32]>| list.and_then(|_| found.next());
+            let next = |list: &Option<&Written>| list.and_then(|_| found.next());
             part.iter().map(next).map(|s| s.unwrap_or(self.neutral)).collect()
         };
         lists.par_chunks(ASKED_AT_ONCE).flat_map_iter(score).collect()
@@ -281,9 +284,8 @@ impl CostModel for Tlp {
     fn predict(&self, candidates: &[View<'_>]) -> Vec<f32> {
         let Some(state) = &self.trained else { return vec![0.0; candidates.len()] };
         let writer = state.vocabulary.writer();
-        let lists: Vec<Option<Vec<f32>>> =
-            candidates.par_iter().map(|c| writer.encode(c)).collect();
-        let scores = state.scores(lists.iter().map(Option::as_deref).collect());
+        let lists: Vec<Option<Written>> = candidates.par_iter().map(|c| writer.encode(c)).collect();
+        let scores = state.scores(lists.iter().map(Option::as_ref).collect());
         scores.into_iter().map(|s| if s.is_finite() { s } else { state.neutral }).collect()
     }
 

@@ -10,12 +10,12 @@
 
 use rand::rngs::StdRng;
 
-use crate::nn::{Added, Attended, Attention, Chain, Matrix, Parameters, Residual};
+use crate::nn::{Added, Attended, Attention, Chain, List, Matrix, Parameters, Residual};
 
-/// Lists of rows, all of one length, one list after the other.
+/// Lists of rows, one after the other.
 pub(super) struct Batch {
     pub(super) rows: Matrix,
-    pub(super) length: usize,
+    pub(super) lists: Vec<List>,
 }
 
 /// Also a gradient of all its layers.
@@ -69,13 +69,13 @@ impl Network {
     pub(super) fn forward(&self, batch: &Batch, heads: usize) -> Passed {
         let encoded = self.encoder.forward(&batch.rows);
         let last = encoded.last().expect("an encoder has layers");
-        let attended = self.attention.forward(last, batch.length);
+        let attended = self.attention.forward(last, &batch.lists);
         let mixed = attended.out.clone().plus(last);
         let first = self.residual[0].forward(&mixed);
         let second = self.residual[1].forward(&first.out);
         let asked = self.heads.iter().take(heads);
         let decoded: Vec<Vec<Matrix>> = asked.map(|head| head.forward(&second.out)).collect();
-        let scores = decoded.iter().map(|given| sums(given, batch.length)).collect();
+        let scores = decoded.iter().map(|given| sums(given, &batch.lists)).collect();
         Passed { encoded, attended, mixed, added: [first, second], decoded, scores }
     }
 
@@ -91,8 +91,7 @@ impl Network {
         let mut heads = vec![];
         let mut of_last = Matrix::zeros(mixed.rows, mixed.columns);
         for ((head, given), of_scores) in self.heads.iter().zip(decoded).zip(of_scores) {
-            let spread = of_scores.iter().flat_map(|g| std::iter::repeat_n(*g, batch.length));
-            let of_rows = Matrix { rows: mixed.rows, columns: 1, data: spread.collect() };
+            let of_rows = Matrix { rows: mixed.rows, columns: 1, data: spread(of_scores, batch) };
             let (gradient, of_input) = head.backward(&second.out, given, of_rows);
             of_last = of_last.plus(&of_input);
             heads.push(gradient);
@@ -101,7 +100,7 @@ impl Network {
         let (of_residual, of_mixed) = self.residual[0].backward(mixed, first, of_first);
         let last = encoded.last().expect("an encoder has layers");
         let (attention, of_taken) =
-            self.attention.backward(last, batch.length, attended, &of_mixed);
+            self.attention.backward(last, &batch.lists, attended, &of_mixed);
         let of_encoded = of_taken.plus(&of_mixed);
         let (encoder, _) = self.encoder.backward(&batch.rows, encoded, of_encoded);
         Network { encoder, attention, residual: [of_residual, of_second], heads }
@@ -109,9 +108,16 @@ impl Network {
 }
 
 /// For each list the sum over its rows of what the last layer gave.
-fn sums(given: &[Matrix], length: usize) -> Vec<f32> {
-    let last = given.last().expect("a head has layers");
-    last.data.chunks(length).map(|rows| rows.iter().sum()).collect()
+fn sums(given: &[Matrix], lists: &[List]) -> Vec<f32> {
+    let mut rows = given.last().expect("a head has layers").data.iter();
+    let sum = |list: &List| list.weights().zip(&mut rows).map(|(weight, x)| weight * x).sum();
+    lists.iter().map(sum).collect()
+}
+
+/// The gradient of the rows, from those of the sums.
+fn spread(of_sums: &[f32], batch: &Batch) -> Vec<f32> {
+    let lists = of_sums.iter().zip(&batch.lists);
+    lists.flat_map(|(slope, list)| list.weights().map(move |weight| weight * slope)).collect()
 }
 
 impl Parameters for Network {
@@ -140,7 +146,8 @@ mod tests {
     const SIZES: Sizes = Sizes { inputs: 5, width: 8, attention: 2, heads: 2 };
 
     fn batch(random: &mut StdRng) -> Batch {
-        Batch { rows: numbers(12, 5, random), length: 3 }
+        let lists = [(3, 1), (2, 4), (6, 1), (1, 2)].map(|(rows, copies)| List { rows, copies });
+        Batch { rows: numbers(12, 5, random), lists: lists.to_vec() }
     }
 
     /// Any function of the scores with a known gradient.
@@ -190,10 +197,30 @@ mod tests {
         let random = &mut StdRng::seed_from_u64(2);
         let (network, batch) = (Network::random(SIZES, random), batch(random));
         let all = network.forward(&batch, 1).scores;
-        for (list, rows) in batch.rows.data.chunks(15).enumerate() {
-            let rows = Matrix { rows: 3, columns: 5, data: rows.to_vec() };
-            let alone = network.forward(&Batch { rows, length: 3 }, 1).scores;
-            assert_eq!(alone[0][0], all[0][list]);
+        let mut first = 0;
+        for (place, list) in batch.lists.iter().enumerate() {
+            let data = batch.rows.data[5 * first..][..5 * list.rows].to_vec();
+            first += list.rows;
+            let rows = Matrix { rows: list.rows, columns: 5, data };
+            let alone = network.forward(&Batch { rows, lists: vec![*list] }, 1).scores;
+            assert_eq!(alone[0][0], all[0][place]);
         }
+    }
+
+    /// A list of two rows of which the last stands for three is a list of four rows.
+    #[test]
+    fn equal_rows_are_scored_at_once() {
+        let random = &mut StdRng::seed_from_u64(3);
+        let (network, rows) = (Network::random(SIZES, random), numbers(2, 5, random));
+        let mut all = Matrix { rows: 4, ..rows.clone() };
+        (0..2).for_each(|_| all.data.extend_from_slice(rows.row(1)));
+        let [short, long] = [(rows, 2, 3), (all, 4, 1)].map(|(matrix, rows, copies)| {
+            let batch = Batch { rows: matrix, lists: vec![List { rows, copies }] };
+            let passed = network.forward(&batch, 2);
+            let of_scores = loss_gradient(&passed.scores);
+            (passed.scores.concat(), network.backward(&batch, &passed, &of_scores).numbers())
+        });
+        let close = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-4 * (1.0 + a.abs());
+        assert!(short.0.iter().zip(&long.0).all(close) && short.1.iter().zip(&long.1).all(close));
     }
 }

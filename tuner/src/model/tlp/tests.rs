@@ -28,7 +28,7 @@ fn traces_that_were_not_seen_are_ranked_without_their_programs() {
     let strip = |s: Sample| Sample { features: None, ..s };
     let (train, test): (Vec<_>, Vec<_>) =
         (train.into_iter().map(strip).collect(), test.into_iter().map(strip).collect());
-    for loss in [Loss::Rank, Loss::Mse] {
+    for loss in [Loss::Rank, Loss::RankTasks, Loss::Mse] {
         let mut model = Tlp::new(Config { loss, ..small() });
         assert_eq!(model.needs(), Needs::Trace);
         model.train(&train);
