@@ -10,7 +10,7 @@ use ansc_tuner::dataset::choice::{Choices, Rivals, choices};
 use ansc_tuner::dataset::top::top_k;
 use ansc_tuner::dataset::{Dataset, Entry, Platform, Split, TaskSamples, samples, trace_id};
 use ansc_tuner::model::file::{self, Trained};
-use ansc_tuner::model::{self, Needs, Quality, Sample, Subject, View};
+use ansc_tuner::model::{self, Needs, Parts, Quality, Sample, Subject, View};
 use ansc_tuner::{Candidate, CostModel};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
@@ -28,6 +28,8 @@ const TIMED: usize = 1000;
 pub struct Row {
     /// The model, and what it was trained on where that differs from others.
     pub name: String,
+    /// The share of the target's traces whose labels it saw.
+    pub labels: f64,
     /// For each seed: the least time of each held-out task over that of the highest score.
     pub top_1: Vec<f64>,
     /// The same for the best of the five highest scores.
@@ -57,23 +59,28 @@ pub struct Report {
     pub models: Vec<Row>,
 }
 
-/// Trains what the arguments ask for. `watch` is told of each training that begins.
-pub fn train(args: &Train, watch: &dyn Fn(&str, u64)) -> Result<Report, Error> {
+/// Trains what the arguments ask for. `watch` is told of each training that begins, with its seed.
+pub fn train(args: &Train, watch: &dyn Fn(&Row, u64)) -> Result<Report, Error> {
     let dataset = Dataset::open(&args.dataset)?;
     let data = Data::new(&dataset, args)?;
     let mut rows: Vec<Row> = vec![];
     for variant in variants(&args.models, data.platforms.len()) {
-        let mut row = Row::new(variant.name);
-        for seed in 0..args.seeds {
-            watch(variant.name, seed);
-            let model = data.judge(&variant, seed, &mut row)?;
-            if let Some(output) = args.output.as_ref().filter(|_| rows.is_empty() && seed == 0) {
-                let trained = Trained { seed, ..data.trained.clone() };
-                file::save(&*model, &trained, output).map_err(|e| Error::file(output, e))?;
+        let mut of_shares: Vec<Row> =
+            args.labels.iter().map(|share| Row::new(variant.name, *share)).collect();
+        for seed in (args.seed..).take(args.seeds as usize) {
+            let known = data.learned_elsewhere(&variant, seed)?;
+            for (place, row) in of_shares.iter_mut().enumerate() {
+                watch(row, seed);
+                let model = data.judge(&variant, seed, known.as_ref(), row)?;
+                let is_first = rows.is_empty() && place == 0 && seed == args.seed;
+                if let Some(output) = args.output.as_ref().filter(|_| is_first) {
+                    let trained = Trained { seed, ..data.trained.clone() };
+                    file::save(&*model, &trained, output).map_err(|e| Error::file(output, e))?;
+                }
             }
         }
-        row.train_seconds /= args.seeds as f64;
-        rows.push(row);
+        of_shares.iter_mut().for_each(|row| row.train_seconds /= args.seeds as f64);
+        rows.extend(of_shares);
     }
     let Parted { test, rivals, .. } = data.of(Needs::Trace);
     Ok(Report {
@@ -124,10 +131,25 @@ fn variants(models: &[String], platforms: usize) -> Vec<Variant> {
     all.into_iter().map(|(name, kind, learns)| Variant { name, kind, learns }).collect()
 }
 
+impl Variant {
+    fn create(&self, seed: u64) -> Result<Box<dyn CostModel>, Error> {
+        let unknown = || Error::Usage(format!("there is no model `{}`", self.kind));
+        model::create(self.kind, seed).ok_or_else(unknown)
+    }
+}
+
+/// What was learned before a model sees the target.
+struct Known {
+    parts: Parts,
+    /// How long that took.
+    seconds: f64,
+}
+
 impl Row {
-    fn new(name: &str) -> Row {
+    fn new(name: &str, labels: f64) -> Row {
         Row {
             name: name.into(),
+            labels,
             top_1: vec![],
             top_5: vec![],
             choices: vec![],
@@ -176,7 +198,7 @@ impl Data {
                 if split.test.contains(&task.key) {
                     test.push(own(task));
                 } else if split.train.contains(&task.key) {
-                    train.extend(task.samples.into_iter().filter(|s| is_known(s, args.labels)));
+                    train.extend(task.samples);
                 }
             }
             let of = |task: &TaskSamples| own_task(&entries, &task.key, &platforms[0]);
@@ -215,33 +237,52 @@ impl Data {
         }
     }
 
+    /// What other machines taught a model that the target refines. It is the same for all shares of
+    /// the target's labels.
+    fn learned_elsewhere(&self, variant: &Variant, seed: u64) -> Result<Option<Known>, Error> {
+        if !matches!(variant.learns, Learns::Refined) {
+            return Ok(None);
+        }
+        let mut model = variant.create(seed)?;
+        let start = Instant::now();
+        model.train(&elsewhere(&self.of(model.needs()).train));
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(model.parts().map(|parts| Known { parts, seconds }))
+    }
+
     /// Trains one model, and adds to the row how it did.
     fn judge(
         &self,
         variant: &Variant,
         seed: u64,
+        known: Option<&Known>,
         row: &mut Row,
     ) -> Result<Box<dyn CostModel>, Error> {
-        let unknown = || Error::Usage(format!("there is no model `{}`", variant.kind));
-        let mut model = model::create(variant.kind, seed).ok_or_else(unknown)?;
+        let mut model = variant.create(seed)?;
         let Parted { train, test, rivals } = self.of(model.needs());
+        let is_target = |s: &&Sample| s.platform == 0 && is_known(s, row.labels);
+        let asked = |s: &&Sample| match variant.learns {
+            Learns::All => s.platform != 0 || is_target(s),
+            Learns::Target | Learns::Refined => is_target(s),
+        };
+        let own: Vec<Sample> = train.iter().filter(asked).cloned().collect();
         let start = Instant::now();
-        let target = || train.iter().filter(|s| s.platform == 0).cloned().collect::<Vec<_>>();
-        match variant.learns {
-            Learns::All => model.train(train),
-            Learns::Target => model.train(&target()),
-            Learns::Refined => {
-                model.train(&elsewhere(train));
-                model.refine(&target());
+        match known {
+            None => model.train(&own),
+            Some(Known { parts, .. }) => {
+                model = file::of_parts(variant.kind, parts.clone())
+                    .map_err(|e| Error::Usage(e.to_string()))?;
+                model.refine(&own);
             }
         }
-        row.train_seconds += start.elapsed().as_secs_f64();
+        let before = known.map_or(0.0, |known| known.seconds);
+        row.train_seconds += before + start.elapsed().as_secs_f64();
         let score = |k| top_k(&*model, test, k).unwrap_or(0.0);
         row.top_1.push(score(1));
         row.top_5.push(score(5));
         row.choices.extend(choices(Some(&*model), test, rivals));
         row.quality.extend(quality(&*model, test));
-        if seed == 0 {
+        if row.top_1.len() == 1 {
             row.milliseconds = self.time(&*model);
         }
         Ok(model)
@@ -316,10 +357,11 @@ fn own(task: TaskSamples) -> TaskSamples {
     TaskSamples { samples, ..task }
 }
 
-/// Whether the label of a training sample is known, if the target's are for a share of traces only.
+/// Whether the label of one of the target's samples is known, if they are for a share of its traces
+/// only.
 fn is_known(sample: &Sample, share: f64) -> bool {
-    let drawn = xxh3_64(trace_id(&sample.trace).as_bytes()) as f64 / u64::MAX as f64;
-    sample.platform != 0 || drawn < share || share >= 1.0
+    let drawn = || xxh3_64(trace_id(&sample.trace).as_bytes()) as f64 / u64::MAX as f64;
+    share >= 1.0 || drawn() < share
 }
 
 /// The samples of all machines but the target, as if one machine had measured them: their tasks get

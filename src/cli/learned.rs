@@ -96,18 +96,22 @@ pub struct Train {
     /// Where the first model goes, trained with the first seed
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// Trainings of each model, with the seeds 0, 1, ..
+    /// Trainings of each model, with one seed after the other
     #[arg(long, default_value_t = 1, value_name = "K",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
     /// The machine that the model is for, by the name that `ansc dataset stats` gives it
     /// [default: the first]
     #[arg(long, value_name = "NAME")]
     pub platform: Option<String>,
-    /// Take labels of the target machine for this share of the traces only
-    #[arg(long, default_value = "100%", value_name = "100%", value_parser = parse_share,
-          allow_hyphen_values = true)]
-    pub labels: f64,
+    /// Take labels of the target machine for this share of the traces only; several shares make a
+    /// curve
+    #[arg(long, value_delimiter = ',', default_value = "100%", value_name = "5%,100%,..",
+          value_parser = parse_share, allow_hyphen_values = true)]
+    pub labels: Vec<f64>,
     /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,

@@ -17,7 +17,8 @@ pub(super) fn run(args: &Train) -> Result<(), Error> {
     let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
     bar.set_style(style.expect("a valid template"));
     bar.enable_steady_tick(std::time::Duration::from_millis(200));
-    let report = train::train(args, &|name, seed| bar.set_message(format!("{name}, seed {seed}")))?;
+    let watch = |row: &Row, seed| bar.set_message(format!("{}, seed {seed}", title(row)));
+    let report = train::train(args, &watch)?;
     bar.finish_and_clear();
     if args.json {
         print_json(&report);
@@ -38,24 +39,26 @@ fn print(report: &Report) {
     let (tasks, traces) = (counted(report.tasks, "task"), counted(report.traces, "trace"));
     println!("judged by {traces} of {tasks} that were held out");
     println!(
-        "{:18} {:>15} {:>15} {:>15} {:>15} {:>9} {:>12}",
+        "{:22} {:>15} {:>15} {:>15} {:>15} {:>9} {:>12}",
         "model", "top-1", "top-5", "choice", "worst 5%", "train s", "ms per 1000"
     );
     for row in &report.models {
-        let Row { name, top_1, top_5, choices, train_seconds, milliseconds, .. } = row;
+        let Row { top_1, top_5, choices, train_seconds, milliseconds, .. } = row;
         let of = |f: fn(&Choices) -> f64| choices.iter().map(f).collect::<Vec<f64>>();
         println!(
-            "{name:18} {:>15} {:>15} {:>15} {:>15} {train_seconds:>9.1} {milliseconds:>12.1}",
+            "{:22} {:>15} {:>15} {:>15} {:>15} {train_seconds:>9.1} {milliseconds:>12.1}",
+            title(row),
             figure(top_1),
             figure(top_5),
             figure(&of(|c| c.mean)),
             figure(&of(|c| c.worst)),
         );
     }
-    for Row { name, quality, .. } in &report.models {
-        let of = |f: fn(&Quality) -> f64| figure(&quality.iter().map(f).collect::<Vec<f64>>());
+    for row in &report.models {
+        let of = |f: fn(&Quality) -> f64| figure(&row.quality.iter().map(f).collect::<Vec<f64>>());
         println!(
-            "{name:18} pairs in order {}, recall@30 {}",
+            "{:22} pairs in order {}, recall@30 {}",
+            title(row),
             of(|q| q.pairwise_accuracy),
             of(|q| q.recall_at_30)
         );
@@ -64,6 +67,14 @@ fn print(report: &Report) {
         println!("the best choices of {} are {mean:.4} {worst:.4}", counted(tasks, "task"));
     }
     print!("{LEGEND}");
+}
+
+/// The model, and what it saw if that is not all.
+fn title(row: &Row) -> String {
+    match row.labels < 1.0 {
+        true => format!("{}, {:.0}%", row.name, 100.0 * row.labels),
+        false => row.name.clone(),
+    }
 }
 
 const LEGEND: &str = "\

@@ -137,7 +137,7 @@ impl From<TreesError> for ModelFileError {
 
 fn read(bytes: &[u8]) -> Result<(Box<dyn CostModel>, Trained), ModelFileError> {
     let (Header { kind, trained, about, .. }, numbers) = parse(bytes)?;
-    Ok((model(&kind, Parts { about, numbers })?, trained))
+    Ok((of_parts(&kind, Parts { about, numbers })?, trained))
 }
 
 /// The first line and the weights.
@@ -164,7 +164,8 @@ fn parse(bytes: &[u8]) -> Result<(Header, Vec<f32>), ModelFileError> {
     Ok((header, numbers))
 }
 
-fn model(kind: &str, parts: Parts) -> Result<Box<dyn CostModel>, ModelFileError> {
+/// A model of a kind with all that it has learned.
+pub fn of_parts(kind: &str, parts: Parts) -> Result<Box<dyn CostModel>, ModelFileError> {
     let unfit = ModelFileError::Unfit;
     Ok(match kind {
         "hist" => Box::new(Hist::from_parts(&parts)?),
