@@ -1,6 +1,7 @@
 //! Which candidates to measure next.
 
 mod annealing;
+mod beam;
 mod evolutionary;
 mod g_bfs;
 mod grid;
@@ -15,6 +16,7 @@ use crate::candidate::{Candidate, Search};
 use crate::model::SharedModel;
 
 pub use annealing::{Annealing, AnnealingOptions};
+pub use beam::Beam;
 pub use evolutionary::{EvolutionOptions, Evolutionary, MutationWeights};
 pub use g_bfs::{GBfs, WIDTH};
 pub use grid::Grid;
@@ -33,7 +35,7 @@ pub trait SearchStrategy: Send {
 }
 
 /// Names of the strategies that [`create`] makes.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
     "evolutionary",
     "annealed-evolution",
     "opevo",
@@ -43,6 +45,7 @@ pub const NAMES: [&str; 12] = [
     "n-a2c",
     "n-a2c-published",
     "annealing",
+    "beam",
     "rnn",
     "random",
     "grid",
@@ -66,6 +69,7 @@ pub fn create(name: &str, model: &SharedModel, seed: u64) -> Option<Box<dyn Sear
         "annealing" => {
             Some(Box::new(Annealing::new(AnnealingOptions::default(), model.clone(), seed)))
         }
+        "beam" => Some(Box::new(Beam::new(model.clone(), seed))),
         "rnn" => Some(Box::new(Rnn::new(RnnOptions::default(), seed))),
         "random" => Some(Box::new(Random::new(seed))),
         "grid" => Some(Box::new(Grid::default())),

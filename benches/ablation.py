@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""What each part of Ansor's search is worth on one subgraph: its figure 7.
+
+    python3 benches/ablation.py --folder ablation --workload C2D --trials 512 --seeds 5
+
+| variant | what is missing |
+| --- | --- |
+| whole | nothing: all rules, evolution, a model that learns |
+| beam | programs are judged before they are complete |
+| samples | random programs, without evolution and without a model |
+| no model | evolution by random scores |
+| templates | the rules: tiles of one structure and how far loops are written out, as templates by hand have them |
+
+All run on one core with as many measurements. The leaders of each run are measured again, side by side with those of its own
+variant. The folder keeps records and results; what is there is not measured again.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+
+VARIANTS = {
+    "whole": ("rules", "evolutionary", "hist"),
+    "beam": ("rules", "beam", "hist"),
+    "samples": ("rules", "random", "hist"),
+    "no model": ("rules", "evolutionary", "random"),
+    "templates": ("SSRSRS+unroll", "evolutionary", "hist"),
+}
+
+
+def run(args, name):
+    space, strategy, model = VARIANTS[name]
+    kept = args.folder / f"{args.workload}.{name.replace(' ', '-')}.json"
+    if not kept.exists():
+        command = [args.ansc, "lab", args.workload, "--space", space, "--strategies", strategy, "--cost-model", model]
+        command += ["--trials", args.trials, "--seeds", args.seeds, "--per-round", args.per_round, "--threads", 1]
+        command += ["--settle", 16, "--run-limit", args.run_limit, "--records", kept.with_suffix(".db"), "--json"]
+        done = subprocess.run([str(a) for a in command], check=True, capture_output=True, text=True)
+        kept.write_text(done.stdout)
+    return json.loads(kept.read_text())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ansc", default="target/release/ansc")
+    parser.add_argument("--folder", type=pathlib.Path, required=True)
+    parser.add_argument("--workload", default="C2D")
+    parser.add_argument("--trials", type=int, default=512)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--per-round", type=int, default=16)
+    parser.add_argument("--run-limit", type=float, default=2.0)
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    results = {name: run(args, name)["strategies"][0] for name in VARIANTS}
+    times = {name: [r["result"] for r in found["runs"] if r["result"]] for name, found in results.items()}
+    best = min(min(all) for all in times.values())
+    print(f"**{args.workload}**, {args.trials} measurements, {args.seeds} seeds; throughput as a share of the best program's\n")
+    print("| variant | median | least | most | after a quarter of the measurements |\n| --- | --- | --- | --- | --- |")
+    for name, all in times.items():
+        early = [least for r in results[name]["runs"] if (least := at(r["curve"], args.trials // 4))]
+        cells = [statistics.median(all), max(all), min(all), statistics.median(early)]
+        print(f"| {name} | " + " | ".join(f"{best / t:.3f}" for t in cells) + " |")
+
+
+def at(curve, trials):
+    """The least time after so many measurements, from all times at which there was a better one."""
+    known = [least for made, _, least in curve if made <= trials]
+    return known[-1] if known else None
+
+
+if __name__ == "__main__":
+    main()
