@@ -61,6 +61,9 @@ pub struct Origin {
     pub threads: usize,
     /// Whether it comes with the compiler, and not from records of the user.
     pub shipped: bool,
+    /// Whether that is another kind of processor than kernels are compiled for. What was faster
+    /// there is taken only where prices say that it is faster here.
+    pub elsewhere: bool,
 }
 
 /// What kernels are scheduled for.
@@ -181,7 +184,8 @@ impl Schedules {
         if let Some((trace, seconds)) = best_allowed(records, &key, untuned, self.sums)? {
             let untuned_seconds = untuned.map(|p| Ok(seconds_of(&records.of(&key)?, p)));
             let untuned_seconds = untuned_seconds.transpose()?.flatten();
-            let origin = Origin { machine: key.target, threads: key.threads, shipped: false };
+            let (machine, threads) = (key.target, key.threads);
+            let origin = Origin { machine, threads, shipped: false, elsewhere: false };
             let tuned = Tuned { trace, seconds, untuned_seconds, against: None, origin };
             self.tuned.insert(key.task, tuned);
         }
@@ -246,11 +250,14 @@ impl Schedules {
     /// Whether what tuning found is better than the untuned schedule. That may be another one than
     /// when it was measured, since it is chosen by prices that measurements correct.
     fn is_better(&self, task: &Arc<Task>, tuned: &Tuned, found: &Scheduled) -> bool {
-        let corrected = self.machine.correction.0.is_some();
-        let Some(against) = tuned.against.filter(|_| corrected) else { return true };
+        let may_differ = self.machine.correction.0.is_some() && tuned.against.is_some();
+        if !may_differ && !tuned.origin.elsewhere {
+            return true;
+        }
         let Some(Choice { scheduled, .. }) = task.choice() else { return true };
+        let was_faster = Some(scheduled.program.code_hash()) == tuned.against;
         let price = |made: &Scheduled| price::cycles(&made.program, &task.machine);
-        scheduled.program.code_hash() == against || price(found) < price(&scheduled)
+        was_faster && !tuned.origin.elsewhere || price(found) < price(&scheduled)
     }
 
     /// What tuning found, if it still replays.
@@ -350,8 +357,12 @@ mod tests {
         steps.as_array_mut().unwrap().extend_from_slice(more);
         let trace: Trace = serde_json::from_value(steps).unwrap();
         let replays = task.sample(&trace, Unfit::Refuse, &mut StdRng::seed_from_u64(0)).is_ok();
-        let origin =
-            Origin { machine: "nvptx64-nvidia-cuda sm_80".into(), threads: 1, shipped: false };
+        let origin = Origin {
+            machine: "nvptx64-nvidia-cuda sm_80".into(),
+            threads: 1,
+            shipped: false,
+            elsewhere: false,
+        };
         let tuned = Tuned { trace, seconds: 1e-6, untuned_seconds: None, against: None, origin };
         schedules.tuned.insert(task.key(), tuned);
         (schedules.of("k", &compute, &[false]).unwrap(), replays)

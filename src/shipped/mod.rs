@@ -3,7 +3,8 @@
 //! corrects the prices by which other kernels get theirs, where `--prices learned` asks for it.
 //!
 //! Each class of processors has a file of both. Schedules, in the form of `ansc records export
-//! --chosen`, hold for the exact subgraph and number of threads that they were measured with. How
+//! --chosen`, hold for the exact subgraph and number of threads that they were measured with. On
+//! another kind of processor of the class than measured them they are taken where prices agree. How
 //! the files are made: `scripts/ship`, and `scripts/ship_prices` for the model.
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use ansc_tuner::Records;
 use ansc_tuner::model::{Corrected, file};
 use ansc_tuner::records::{InMemory, Key, jsonl, seconds_of, untuned_program};
 
-use crate::choice::{Origin, Tuned};
+use crate::choice::{Origin, Tuned, target_name};
 
 /// Processors that share what comes with the compiler: the features that all have, those that none
 /// has, the schedules, and the prices where somebody measured.
@@ -58,7 +59,8 @@ pub fn schedules(target: &Target, threads: usize) -> BTreeMap<String, Tuned> {
     let class = CLASSES.iter().find(|class| class.has(target));
     let records = class.map(|class| read(class.lines)).unwrap_or_default();
     let keys = records.keys().expect("they are in memory").into_iter();
-    keys.filter(|key| key.threads == threads).filter_map(|key| tuned(&records, key)).collect()
+    let of = |key| tuned(&records, key, target);
+    keys.filter(|key| key.threads == threads).filter_map(of).collect()
 }
 
 /// The model that corrects prices on such a processor; none where nobody has measured.
@@ -80,14 +82,20 @@ fn read(lines: &str) -> InMemory {
     records
 }
 
-fn tuned(records: &InMemory, key: Key) -> Option<(String, Tuned)> {
+fn tuned(records: &InMemory, key: Key, target: &Target) -> Option<(String, Tuned)> {
     let all = records.of(&key).ok()?;
     let untuned = untuned_program(&all)?;
     let (trace, seconds) = records.best(&key, Some(untuned)).ok()??;
     let untuned_seconds = seconds_of(&all, untuned);
-    let origin = Origin { machine: key.target, threads: key.threads, shipped: true };
+    let elsewhere = is_a_class(target) || key.target != target_name(target);
+    let origin = Origin { machine: key.target, threads: key.threads, shipped: true, elsewhere };
     let against = Some(untuned);
     Some((key.task, Tuned { trace, seconds, untuned_seconds, against, origin }))
+}
+
+/// Whether the target is a class of processors, such as `x86-64-v3`, and no kind.
+fn is_a_class(target: &Target) -> bool {
+    target.tune.starts_with("x86-64")
 }
 
 #[cfg(test)]

@@ -24,7 +24,8 @@ fn every_line_is_sound_and_gains() {
         let named: Vec<String> = records.tasks().unwrap().into_iter().map(|t| t.key).collect();
         for key in records.keys().unwrap() {
             assert!(named.contains(&key.task), "{key:?}");
-            let tuned = tuned(&records, key.clone()).unwrap().1;
+            let target = Target::parse("x86-64").unwrap();
+            let tuned = tuned(&records, key.clone(), &target).unwrap().1;
             assert!(tuned.untuned_seconds.is_some_and(|u| tuned.seconds < u), "{key:?}");
         }
     }
@@ -44,6 +45,21 @@ fn classes_are_told_by_their_features() {
     assert_eq!((of("znver3"), of("cascadelake")), (of("x86-64-v3"), of("x86-64-v4")));
     assert_eq!(of("x86-64-v2"), 0);
     assert!(schedules(&Target::parse("x86-64-v3").unwrap(), 63).is_empty());
+}
+
+/// What another kind of processor measured is taken where prices say that it is faster, too.
+#[test]
+fn schedules_of_another_kind_have_to_be_cheaper() {
+    let of = |cpu: &str| {
+        let all = schedules(&Target::parse(cpu).unwrap(), 1);
+        let elsewhere = all.values().filter(|tuned| tuned.origin.elsewhere).count();
+        (all.len(), elsewhere)
+    };
+    let (all, elsewhere) = of("x86-64-v4");
+    assert_eq!(all, elsewhere);
+    assert_eq!(of("cascadelake"), (all, all));
+    let (_, of_znver4) = of("znver4");
+    assert!(of_znver4 < all, "{of_znver4} of {all}");
 }
 
 /// A change of the rules, of default schedules or of how models are cut into subgraphs makes
@@ -70,7 +86,7 @@ fn all_fit(model: &Path, class: &Class, target: &Target, threads: usize) {
     let options = Options { schedules, ..Options::new(ImportOptions::default(), target.clone()) };
     let tasks = pipeline::tasks(model, &options).unwrap();
     let records = read(class.lines);
-    let fits = |t: &Weighted| Some((t.task.key(), fits(&records, &t.task, threads)?));
+    let fits = |t: &Weighted| Some((t.task.key(), fits(&records, &t.task, target, threads)?));
     let fits: Vec<(String, bool)> = tasks.iter().filter_map(fits).collect();
     let place = (model, &target.cpu, threads);
     assert!(fits.len() * 16 > tasks.len(), "{place:?}: {} of {}", fits.len(), tasks.len());
@@ -80,11 +96,11 @@ fn all_fit(model: &Path, class: &Class, target: &Target, threads: usize) {
 
 /// Whether what is shipped for a task replays, and was compared with the schedule that it replaces
 /// today.
-fn fits(records: &InMemory, task: &Arc<Task>, threads: usize) -> Option<bool> {
+fn fits(records: &InMemory, task: &Arc<Task>, target: &Target, threads: usize) -> Option<bool> {
     let key = records.keys().unwrap().into_iter();
     let key = key.filter(|k| k.threads == threads).find(|k| k.task == task.key())?;
     let random = &mut StdRng::seed_from_u64(0);
-    let replays = task.sample(&tuned(records, key.clone())?.1.trace, Unfit::Refuse, random);
+    let replays = task.sample(&tuned(records, key.clone(), target)?.1.trace, Unfit::Refuse, random);
     let untuned = Candidate::exactly(task, &task.untuned()).map(|c| c.program);
     Some(replays.is_ok() && untuned_program(&records.of(&key).unwrap()) == untuned)
 }

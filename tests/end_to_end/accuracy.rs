@@ -266,7 +266,7 @@ fn schedules_of_winograd_give_way() {
     let task = convolution(&model, &options);
     let trace = task.untuned();
     assert!(!Sums::Direct.allow(trace.algorithm()));
-    let origin = Origin { machine: "here".into(), threads: 1, shipped: false };
+    let origin = Origin { machine: "here".into(), threads: 1, shipped: false, elsewhere: false };
     let tuned = Tuned { trace, seconds: 1.0, untuned_seconds: None, against: None, origin };
     options.schedules.tuned.insert(task.key(), tuned);
     for (sums, expected) in [(Sums::Any, "Winograd F(4x4,3x3)"), (Sums::Direct, "direct")] {

@@ -24,6 +24,9 @@ use super::{CostModel, Parts, Sample, View};
 const PRICED: usize = Price::LEVELS + 2;
 /// Sums, the last row, the parts of the price, the share of each in the whole, the number of rows.
 const WIDTH: usize = 2 * LEN + PRICED + PRICED - 1 + 1;
+/// No price is corrected by more than a factor of two. Trees know nothing of sizes beyond those
+/// that they saw: what the price says is four times as slow is so whatever they believe.
+const MOST: f32 = std::f32::consts::LN_2;
 const FORMAT: Format = Format { name: "ansc corrected 1", width: WIDTH };
 
 /// Untrained, a program is as good as it is cheap.
@@ -36,6 +39,11 @@ pub struct Corrected {
 impl Corrected {
     pub(super) fn from_parts(parts: &Parts) -> Result<Corrected, TreesError> {
         Ok(Corrected { trees: Trees::from_parts(parts, FORMAT)?, ..Corrected::default() })
+    }
+
+    /// The logarithm of what a price is to be multiplied by.
+    fn learned(&self, features: &Features) -> f32 {
+        self.trees.score(&row(features)).clamp(-MOST, MOST)
     }
 }
 
@@ -56,7 +64,7 @@ impl CostModel for Corrected {
 
     fn predict(&self, candidates: &[View<'_>]) -> Vec<f32> {
         let score = |candidate: &View<'_>| {
-            let correction = candidate.features.map_or(0.0, |f| self.trees.score(&row(f)));
+            let correction = candidate.features.map_or(0.0, |f| self.learned(f));
             -(candidate.price() + correction)
         };
         candidates.par_iter().with_min_len(64).map(score).collect()
@@ -69,7 +77,7 @@ impl CostModel for Corrected {
 
 impl Corrects for Corrected {
     fn correction(&self, features: &Features) -> f64 {
-        self.trees.score(&row(features)).into()
+        self.learned(features).into()
     }
 }
 
