@@ -22,7 +22,7 @@ pub(crate) struct Operands {
     pub(super) panel_limit: Option<usize>,
     /// Rows share the vectors that they multiply with.
     pub(crate) shared: bool,
-    /// Whatever vectors walk is a constant in panels, with zeros beyond the last column.
+    /// Whatever vectors walk may be in panels, with zeros beyond the last column.
     pub(crate) padded: bool,
 }
 
@@ -41,8 +41,8 @@ struct Panel {
 }
 
 impl Operands {
-    /// The stage is made of these of the subgraph.
-    pub(crate) fn of(around: Around<'_>, s: &Stage, members: &[usize]) -> Operands {
+    /// Those of a stage.
+    pub(crate) fn of(around: Around<'_>, s: &Stage) -> Operands {
         let Around { compute, constant, machine } = around;
         let vector = s.ty.rank() - 1;
         let mut panels: Vec<Panel> = Vec::new();
@@ -63,13 +63,9 @@ impl Operands {
         let rows: Vec<usize> = (0..vector).filter(row).collect();
         let differs = |i: &[Expr]| rows.iter().any(|axis| mentions(i, *axis));
         let shared = !s.body.loads().iter().any(|(_, i)| walks(i) && differs(i));
-        let in_panels = |p: &Panel| {
-            is_constant(constant, p.buffer)
-                && is_sole_load(compute, s, members, p.buffer, &p.indices)
-        };
         let walked = s.body.loads().into_iter().filter(|(_, i)| mentions(i, vector));
         let is_padded = |(buffer, i): (BufId, &[Expr])| {
-            panels.iter().any(|p| p.buffer == buffer && p.indices == i && in_panels(p))
+            panels.iter().any(|p| p.buffer == buffer && p.indices == i)
         };
         let padded = group_size(&s.body, vector).is_none() && walked.into_iter().all(is_padded);
         Operands { panels, fixed_axes, panel_limit, shared, padded }

@@ -90,11 +90,11 @@ impl Schedule {
         self.apply("pack", |program| {
             let buffer = buffer_named(program, buffer)?;
             let places = Places::of(&program.buffer(buffer).ty, map)?;
-            pack(program, block, buffer, &places, Gaps::Zero)
+            pack(program, block, buffer, &places)
         })
     }
 
-    /// The same with complete panels. Nothing is written beyond the last element of the axis.
+    /// The same with complete panels, with zeros beyond the last element of the axis.
     pub fn pack_panels(
         &mut self,
         block: &str,
@@ -105,7 +105,7 @@ impl Schedule {
         self.apply("pack_panels", |program| {
             let buffer = buffer_named(program, buffer)?;
             let places = Places::in_panels(&program.buffer(buffer).ty, map, panels)?;
-            pack(program, block, buffer, &places, Gaps::Open)
+            pack(program, block, buffer, &places)
         })
     }
 
@@ -135,20 +135,11 @@ impl Schedule {
     }
 }
 
-/// Places of the new buffer where no element is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Gaps {
-    Zero,
-    /// Nobody reads them.
-    Open,
-}
-
 fn pack(
     program: &mut Program,
     name: &str,
     original: BufId,
     places: &Places,
-    gaps: Gaps,
 ) -> Checked<String> {
     let path = block_path(program, name)?;
     let block = block_at(program, &path);
@@ -173,11 +164,8 @@ fn pack(
     let copied = Packed::of(&ty, places, original).ok_or_else(|| no_way_back(original))?;
     lay_out(program, packed, &places.map).map_err(|failure| failure.cause.at_buffer(original))?;
     program.buffers[packed.index()].ty.shape.clone_from(&places.shape);
-    let (value, inside) = match gaps {
-        Gaps::Zero => (copied.or_zero(ty.dtype), None),
-        Gaps::Open => (copied.value, copied.inside),
-    };
-    let copy = copy_block(program, &format!("{buffer}_pack"), packed, value, inside);
+    let value = copied.or_zero(ty.dtype);
+    let copy = copy_block(program, &format!("{buffer}_pack"), packed, value);
     let name = copy.name.clone();
     let spans: Vec<Span> = copy.iters.iter().map(|i| Span::whole(i.extent)).collect();
     let nest = renest(program, copy, &spans);
@@ -225,15 +213,8 @@ impl Packed {
     }
 }
 
-/// A block that writes `value` to all places of `to` that are `inside`, both over places, yet
-/// without loops.
-fn copy_block(
-    program: &mut Program,
-    name: &str,
-    to: BufId,
-    value: Expr,
-    inside: Option<Expr>,
-) -> Block {
+/// A block that writes `value`, which is over places, to all places of `to`, yet without loops.
+fn copy_block(program: &mut Program, name: &str, to: BufId, value: Expr) -> Block {
     let shape = program.buffer(to).ty.shape.clone();
     let iter = |(axis, &extent): (usize, &usize)| {
         let var = program.add_var(format!("vp{axis}"));
@@ -241,8 +222,7 @@ fn copy_block(
     };
     let iters: Vec<Iter> = shape.iter().enumerate().map(iter).collect();
     let indices: Vec<Expr> = iters.iter().map(|i| Expr::Var(i.var)).collect();
-    let own = |e: &Expr| e.substitute(&|v| indices.get(v.index()).cloned());
-    let (value, predicate) = (own(&value), inside.as_ref().map(own));
+    let value = value.substitute(&|v| indices.get(v.index()).cloned());
     let body = Body::Assign { dst: Access { buffer: to, indices }, value };
-    Block { name: program.fresh_block_name(name), iters, predicate, body }
+    Block { name: program.fresh_block_name(name), iters, predicate: None, body }
 }

@@ -128,7 +128,7 @@ impl Plan {
         let lanes = walk::lanes(compute, machine, &s);
         let around = Around { compute, constant: &nests.task.constant, machine };
         let members = [stage, first];
-        let operands = Operands::of(around, &s, &members);
+        let operands = Operands::of(around, &s);
         let shapes = ranked(machine, &s, &operands, lanes, 1 + usize::from(nested.is_some()));
         let shape = shapes.first()?.clone();
         let panels = panels::all(nests, (&s, &members), &operands, (shape.panel, lanes));

@@ -15,7 +15,6 @@ use super::super::Nests;
 use super::{OUTER, ROWS};
 use crate::contraction::operands::{self, Operands};
 use crate::index_map::IndexMap;
-use crate::schedule::Rest;
 use crate::trace::{Number, StepError};
 
 /// Elements of panels that are worth waking threads for.
@@ -138,7 +137,7 @@ impl Panel {
         for (place, &l) in outer.iter().enumerate() {
             r.annotate_loop(l, OUTER, place.into())?;
         }
-        r.peel(outer[self.axis], Rest::Pieces)?;
+        r.partition_guards(outer[self.axis])?;
         match parallel {
             true => r.parallel_nests(OUTER, ROWS, 0.into()),
             false => r.fuse_nests(OUTER, ROWS, 0.into()),
