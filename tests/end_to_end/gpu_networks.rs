@@ -2,11 +2,12 @@
 //! their kernels as PTX, which NVIDIA's assembler takes without spilling registers; the same
 //! schedules in their form for a CPU, compared with the reference interpreter; and some thread
 //! blocks of every kernel, watched for races. All of that in float32, and with operands of 16 bits,
-//! which tensor cores multiply.
+//! which tensor cores multiply. A run of all has them in full size; where they are executed, in
+//! their reduced form.
 //!
 //! ```text
 //! cargo test --release --test end_to_end gpu_networks:: ..    the smaller ones
-//! ANSC_GPU_ALL=1 cargo test ..                                all of them, in full size
+//! ANSC_GPU_ALL=1 cargo test ..                                all of them
 //! ANSC_GPU_ALL=C1,CAP cargo test ..                           some
 //! ```
 
@@ -93,14 +94,15 @@ fn chosen(always: fn(&Generator) -> bool) -> impl Iterator<Item = &'static Gener
     })
 }
 
-/// A run that is asked for networks has them as published.
+/// A run that is asked for networks has them as published. Only what executes all of them is
+/// content with their reduced form.
 fn scale() -> Scale {
     if std::env::var_os("ANSC_GPU_ALL").is_some() { Scale::Full } else { Scale::Reduced }
 }
 
-fn written(generator: &Generator, folder: &Path) -> Result<PathBuf, Failure> {
+fn written(generator: &Generator, folder: &Path, scale: Scale) -> Result<PathBuf, Failure> {
     let model = folder.join(format!("{}.onnx", generator.name));
-    std::fs::write(&model, generator.build_at(scale()).to_bytes())?;
+    std::fs::write(&model, generator.build_at(scale).to_bytes())?;
     Ok(model)
 }
 
@@ -119,7 +121,7 @@ fn assembled(
     folder: &Path,
     precision: Precision,
 ) -> Result<(usize, usize), Failure> {
-    let model = written(generator, folder)?;
+    let model = written(generator, folder, scale())?;
     let artifact = model.with_extension("ansc");
     let options = options(ImportOptions::default(), Aim::Gpu(GpuLimits::of(&SMS)), precision)?;
     pipeline::compile(&model, &artifact, &options, &Silent)?;
@@ -185,7 +187,7 @@ fn reduced(generator: &Generator) -> ImportOptions {
 
 /// The largest difference of the form for a CPU from the interpreter.
 fn difference(generator: &Generator, folder: &Path, precision: Precision) -> Result<f64, Failure> {
-    let model = written(generator, folder)?;
+    let model = written(generator, folder, Scale::Reduced)?;
     let artifact = model.with_extension("form.ansc");
     let import = reduced(generator);
     let options = options(import.clone(), Aim::GpuOnCpu(GpuLimits::of(&SMS)), precision)?;
@@ -216,7 +218,7 @@ fn schedules_of_halves_compute_the_same_on_a_cpu() {
 
 /// Some thread blocks of every kernel of a model in full size.
 fn watched(generator: &Generator, folder: &Path, precision: Precision) -> Result<Watched, Failure> {
-    let model = written(generator, folder)?;
+    let model = written(generator, folder, scale())?;
     let limits = GpuLimits::of(&SMS);
     let options = options(ImportOptions::default(), Aim::Gpu(limits.clone()), precision)?;
     let subgraphs = pipeline::subgraphs(&model, &options)?;

@@ -135,12 +135,7 @@ impl Schedule {
     }
 }
 
-fn pack(
-    program: &mut Program,
-    name: &str,
-    original: BufId,
-    places: &Places,
-) -> Checked<String> {
+fn pack(program: &mut Program, name: &str, original: BufId, places: &Places) -> Checked<String> {
     let path = block_path(program, name)?;
     let block = block_at(program, &path);
     let buffer = buffer_name(program, original);
