@@ -15,6 +15,7 @@ pub(crate) mod dce;
 mod empty;
 #[cfg(test)]
 mod faults;
+mod few_rows;
 mod fold;
 mod hoist;
 mod layout;
@@ -168,6 +169,7 @@ passes! {
     reshapes: "move reshapes from between a matrix product and what is elementwise after it",
     merge_matmul: "merge matrix products that share an operand",
     one_term: "make maps of reductions with one term",
+    few_rows: "let products of few rows read a transposed operand where it was before",
     widen: "let products of half floats find their operands in 32 bits",
     precision: "let sums of products read operands of fewer bits, and store those that way",
     unshare: "make a weight of bytes anew for each of its readers",
@@ -203,6 +205,9 @@ const ORDER: &[&str] = &[
     "dce",
     // Nothing after it asks what kind of reduction it was.
     "one_term",
+    // Products are no longer told by their axes.
+    "few_rows",
+    "dce",
     // Everything knows the operators of half floats until here.
     "widen",
     // It rounds where kernels end, and asks fusion where that is.

@@ -12,12 +12,12 @@
 
 use std::ops::Range;
 
-use ansc_graph::{Expr, Stage, VarId};
+use ansc_graph::Expr;
 
-use super::Nests;
 use super::parts::Part;
 use super::points::outer_axes;
-use crate::contraction::is_tileable;
+use super::{Nests, contraction};
+use crate::contraction::{goes_along_terms, is_tileable};
 use crate::trace::{BlockVar, LoopVar, StepError};
 use crate::usage::{has_reuse, readers};
 use crate::walk::{PARALLEL_ITERATIONS, is_worthwhile};
@@ -85,10 +85,11 @@ fn rows(
 }
 
 /// A reduction of its own whose outer axes run in parallel. One that uses elements again is a
-/// contraction, unless it has a single column.
+/// contraction, unless it has a single column, or its vectors would gather.
 fn alone(nests: &Nests, stage: usize) -> Option<(Range<usize>, usize)> {
     let s = nests.stage(stage);
-    if s.reduce.is_none() || is_tileable(s) || s.extents().contains(&0) {
+    let is_contraction = is_tileable(s) && !contraction::gathers(nests, stage);
+    if s.reduce.is_none() || is_contraction || s.extents().contains(&0) {
         return None;
     }
     if goes_along_terms(s, nests.lanes(stage)) {
@@ -98,20 +99,6 @@ fn alone(nests: &Nests, stage: usize) -> Option<(Range<usize>, usize)> {
     let few = s.ty.shape.last().is_none_or(|&extent| extent < nests.lanes(stage).min(4));
     let outer = outer_axes(s, &axes);
     Some((stage..stage + 1, if few && outer + 1 == axes.len() { axes.len() } else { outer }))
-}
-
-/// Whether terms of a result are neighbours in memory, as many as a vector has lanes, and results
-/// are not: vectors along the last axis would gather.
-fn goes_along_terms(s: &Stage, lanes: usize) -> bool {
-    let rank = s.ty.rank();
-    let (Some(last), Some(term)) = (rank.checked_sub(1), s.extents().len().checked_sub(1)) else {
-        return false;
-    };
-    let is_near = |axis: usize| {
-        let vars = s.body.loads().into_iter().filter_map(|(_, at)| Some(at.last()?.vars()));
-        vars.into_iter().any(|vars| vars.contains(&VarId::new(axis)))
-    };
-    term >= rank && s.extents()[term] >= lanes && is_near(term) && !is_near(last)
 }
 
 /// How many rows may be done at a time: those numbers that leave enough iterations for all threads.

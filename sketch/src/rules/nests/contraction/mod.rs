@@ -30,7 +30,7 @@ use crate::contraction::epilogue::Epilogue;
 use crate::contraction::nested::Nested;
 use crate::contraction::operands::{Around, Operands};
 use crate::contraction::shapes::{Shape, ranked};
-use crate::contraction::{blocks::Blocks, is_tileable};
+use crate::contraction::{blocks::Blocks, goes_along_terms, is_tileable};
 use crate::flat::flattened;
 use crate::index_map::IndexMap;
 use crate::schedule::Rest;
@@ -129,6 +129,9 @@ impl Plan {
         let around = Around { compute, constant: &nests.task.constant, machine };
         let members = [stage, first];
         let operands = Operands::of(around, &s);
+        if would_gather(&s, &operands, lanes) {
+            return None;
+        }
         let shapes = ranked(machine, &s, &operands, lanes, 1 + usize::from(nested.is_some()));
         let shape = shapes.first()?.clone();
         let panels = panels::all(nests, (&s, &members), &operands, (shape.panel, lanes));
@@ -316,6 +319,18 @@ impl Plan {
         }
         r.partition_noted(ROWS)
     }
+}
+
+/// Whether vectors of a sum that uses elements again would gather what lies in rows of its terms:
+/// so few results use them that no panel of columns is made.
+pub(super) fn gathers(nests: &Nests, stage: usize) -> bool {
+    let (compute, s) = (&nests.compute, nests.stage(stage));
+    let around = Around { compute, constant: &nests.task.constant, machine: &nests.task.machine };
+    would_gather(s, &Operands::of(around, s), nests.lanes(stage))
+}
+
+fn would_gather(s: &Stage, operands: &Operands, lanes: usize) -> bool {
+    operands.panels().next().is_none() && goes_along_terms(s, lanes)
 }
 
 /// Nested sums, or blocks of terms of a long sum of floats, where rounding matters.
