@@ -138,7 +138,7 @@ impl Variant {
     }
 }
 
-/// What was learned before a model sees the target.
+/// A model before it sees the target.
 struct Known {
     parts: Parts,
     /// How long that took.
@@ -237,8 +237,8 @@ impl Data {
         }
     }
 
-    /// What other machines taught a model that the target refines. It is the same for all shares of
-    /// the target's labels.
+    /// A model that other machines taught, for the target to refine. It is the same for all shares
+    /// of the target's labels.
     fn learned_elsewhere(&self, variant: &Variant, seed: u64) -> Result<Option<Known>, Error> {
         if !matches!(variant.learns, Learns::Refined) {
             return Ok(None);

@@ -47,7 +47,7 @@ fn classes_are_told_by_their_features() {
     assert!(schedules(&Target::parse("x86-64-v3").unwrap(), 63).is_empty());
 }
 
-/// What another kind of processor measured is taken where prices say that it is faster, too.
+/// A schedule that another kind of processor measured is taken where prices agree.
 #[test]
 fn schedules_of_another_kind_have_to_be_cheaper() {
     let of = |cpu: &str| {

@@ -105,8 +105,11 @@ fn product(target: &Target, n: usize) -> (Program, [Tensor; 2], Vec<Tensor>) {
     let packing = &scheduled.packings[0];
     let packed = interp::eval(&packing.compute, &[&inputs[1]]).unwrap().remove(0);
     assert_eq!(packed.dtype(), DType::I32);
+    // A program may know operands and results by fewer axes: it is the same memory.
+    let program = scheduled.program;
+    let packed = packed.reshaped(&program.buffer(program.params[1]).ty.shape);
     let [a, _] = inputs;
-    (scheduled.program, [a, packed], expected)
+    (program, [a, packed], expected)
 }
 
 #[test]
@@ -122,7 +125,8 @@ fn products_of_bytes_on_every_machine() {
                 continue;
             }
             let found = Kernel::for_target(&program, &target).run(&[&a, &b]);
-            compare(&format!("{cpu} {n}"), &found, &expected, &exact);
+            let found = found.into_iter().zip(&expected).map(|(y, e)| y.reshaped(e.shape()));
+            compare(&format!("{cpu} {n}"), &found.collect::<Vec<_>>(), &expected, &exact);
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::expr::{BufId, Expr};
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::{ComputeOp, Kind};
 
-/// What such a product is called.
+/// The name of such a product.
 const NAME: &str = "few rows";
 /// Elements of a result for each element of the operand, up to which it is not turned.
 const FEW: usize = 4;

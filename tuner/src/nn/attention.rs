@@ -93,7 +93,7 @@ struct Heads {
     width: usize,
 }
 
-/// What rows hold of each head, in this order.
+/// The parts of a head in each row, in this order.
 #[derive(Clone, Copy)]
 enum Part {
     Query,

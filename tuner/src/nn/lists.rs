@@ -25,24 +25,22 @@ impl List {
 }
 
 /// The part of each list, which has so many numbers.
-pub(super) fn parts<'a>(mut data: &'a [f32], sizes: impl Iterator<Item = usize>) -> Vec<&'a [f32]> {
-    let mut next = |size| {
-        let (part, rest) = data.split_at(size);
-        data = rest;
+pub(super) fn parts(data: &[f32], sizes: impl Iterator<Item = usize>) -> Vec<&[f32]> {
+    let mut rest = data;
+    let next = |size| {
+        let (part, others) = rest.split_at(size);
+        rest = others;
         part
     };
-    sizes.map(&mut next).collect()
+    sizes.map(next).collect()
 }
 
 /// The same, to write to.
-pub(super) fn parts_mut<'a>(
-    mut data: &'a mut [f32],
-    sizes: impl Iterator<Item = usize>,
-) -> Vec<&'a mut [f32]> {
-    let mut all = vec![];
+pub(super) fn parts_mut(data: &mut [f32], sizes: impl Iterator<Item = usize>) -> Vec<&mut [f32]> {
+    let (mut rest, mut all) = (data, vec![]);
     for size in sizes {
-        let (part, rest) = data.split_at_mut(size);
-        data = rest;
+        let (part, others) = rest.split_at_mut(size);
+        rest = others;
         all.push(part);
     }
     all

@@ -68,7 +68,7 @@ impl Matrix {
         self.as_left().times(other, false)
     }
 
-    /// What `transposed().times(other)` is.
+    /// The product of the transposed matrix with another one.
     ///
     /// # Panics
     /// If the shapes do not fit.

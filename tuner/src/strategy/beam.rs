@@ -2,7 +2,8 @@
 //! beginnings go on.
 //!
 //! ```text
-//! tile ?, unroll ?   =>   tile [4, 8] | tile [2, 16] | ..   the best of them   =>   tile [4, 8], unroll 16 | ..
+//! tile ?, unroll ?   =>   tile [4, 8] | tile [2, 16] | ..
+//! the best of them   =>   tile [4, 8], unroll 0 | tile [4, 8], unroll 16 | ..
 //! ```
 //!
 //! A beginning is judged by the program that its steps make up to the next open decision. That is
@@ -26,7 +27,7 @@ use crate::model::{SharedModel, View};
 const SPARE: usize = 2;
 const LEAST_WIDTH: usize = 32;
 /// Options of a decision that are tried for each beginning.
-const OPTIONS: usize = 8;
+const OPTIONS: usize = 4;
 /// Searches from the start that may give nothing new before the space counts as exhausted.
 const EMPTY_PASSES: usize = 3;
 
@@ -41,7 +42,7 @@ pub struct Beam {
 struct Beginning {
     trace: Trace,
     decided: usize,
-    /// What the steps up to the next open decision make, if that is a program.
+    /// The program of the steps up to the next open decision, if they make one.
     program: Option<Candidate>,
     score: f32,
 }
