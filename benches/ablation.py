@@ -36,7 +36,7 @@ def run(args, name):
         command = [args.ansc, "lab", args.workload, "--space", space, "--strategies", strategy, "--cost-model", model]
         command += ["--trials", args.trials, "--seeds", args.seeds, "--per-round", args.per_round, "--threads", 1]
         command += ["--settle", 16, "--run-limit", args.run_limit, "--records", kept.with_suffix(".db"), "--json"]
-        done = subprocess.run([str(a) for a in command], check=True, capture_output=True, text=True)
+        done = subprocess.run([str(a) for a in command], check=True, stdout=subprocess.PIPE, text=True)
         kept.write_text(done.stdout)
     return json.loads(kept.read_text())
 
