@@ -18,8 +18,10 @@ impl Kept {
         self.by_time.iter().find(|((_, p), _)| *p == program).map(|(_, path)| path.as_path())
     }
 
-    /// Takes an artifact in if it is among the fastest; what is not needed any more is removed.
+    /// Takes an artifact in if it is among the fastest; what is not needed any more is removed. A
+    /// program that was measured again has its last time.
     pub(super) fn offer(&mut self, program: u64, seconds: f64, path: PathBuf) {
+        self.by_time.retain(|(_, known), _| *known != program);
         self.by_time.insert((seconds.to_bits(), program), path);
         if self.by_time.len() > MOST
             && let Some((_, path)) = self.by_time.pop_last()
@@ -50,6 +52,22 @@ mod tests {
         for i in 0..20 {
             assert_eq!(kept.of(i).is_some(), i >= 4, "{i}");
             assert_eq!(path(i).exists(), i >= 4, "{i}");
+        }
+    }
+
+    /// A second entry of a program would take its artifact from the first when it goes.
+    #[test]
+    fn a_program_that_is_measured_again_keeps_its_artifact() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |i: u64| dir.path().join(i.to_string());
+        let mut kept = Kept::default();
+        for i in 0..MOST as u64 {
+            std::fs::write(path(i), "").unwrap();
+            kept.offer(i, 1.0 + i as f64, path(i));
+        }
+        for seconds in [90.0, 0.5, 0.25] {
+            kept.offer(3, seconds, path(3));
+            assert!((0..MOST as u64).all(|i| path(i).exists() && kept.of(i).is_some()));
         }
     }
 }
