@@ -11,10 +11,10 @@ use ansc_runtime::manifest::Storage;
 
 const CHANNELS: usize = 64;
 
-/// Two convolutions, with weights of their own, for `x: [batch, 64, 28, 28]`.
+/// Two convolutions, with weights of their own, for `x: [batch, 64, 32, 32]`.
 fn network(dir: &Path) -> PathBuf {
     let mut b = Builder::new("net");
-    let dims = [Dim::Named("batch"), Dim::Size(CHANNELS), Dim::Size(28), Dim::Size(28)];
+    let dims = [Dim::Named("batch"), Dim::Size(CHANNELS), Dim::Size(32), Dim::Size(32)];
     let mut y = b.typed_input("x", ElemType::F32, &dims);
     for _ in 0..2 {
         let w = b.weight(&[CHANNELS, CHANNELS, 3, 3], 9 * CHANNELS, 1.0);

@@ -5,7 +5,8 @@ use crate::Builder;
 use crate::proto::Attribute;
 
 pub(super) fn vgg16(b: &mut Builder) {
-    let mut x = b.input("x", &[1, 3, 224, 224]);
+    let size = b.choose(224, 64);
+    let mut x = b.input("x", &[1, 3, size, size]);
     let mut from = 3;
     for (to, layers) in [(64, 2), (128, 2), (256, 3), (512, 3), (512, 3)] {
         for _ in 0..layers {
@@ -16,7 +17,8 @@ pub(super) fn vgg16(b: &mut Builder) {
         x = max_pool(b, &x, 2, 2, (0, 0));
     }
     let mut x = b.op("Flatten", &[&x], &[("axis", Attribute::Int(1))]);
-    for from in [25088, 4096] {
+    // Five poolings halve the picture.
+    for from in [512 * (size / 32).pow(2), 4096] {
         let y = dense(b, &x, from, 4096, 2.0);
         x = relu(b, &y);
     }
