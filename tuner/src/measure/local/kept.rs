@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct Kept {
     /// By the bits of the time, which for positive numbers are in the order of the numbers.
     by_time: BTreeMap<(u64, u64), PathBuf>,
+    /// No longer among the fastest. A candidate of the same batch may still wait for one.
+    outdated: Vec<PathBuf>,
 }
 
 /// Artifacts of one task.
@@ -18,7 +20,7 @@ impl Kept {
         self.by_time.iter().find(|((_, p), _)| *p == program).map(|(_, path)| path.as_path())
     }
 
-    /// Takes an artifact in if it is among the fastest; what is not needed any more is removed. A
+    /// Takes an artifact in if it is among the fastest; the next sweep removes what is not. A
     /// program that was measured again has its last time.
     pub(super) fn offer(&mut self, program: u64, seconds: f64, path: PathBuf) {
         self.by_time.retain(|(_, known), _| *known != program);
@@ -26,8 +28,13 @@ impl Kept {
         if self.by_time.len() > MOST
             && let Some((_, path)) = self.by_time.pop_last()
         {
-            remove(&path);
+            self.outdated.push(path);
         }
+    }
+
+    /// After a batch: removes what is not needed any more.
+    pub(super) fn sweep(&mut self) {
+        self.outdated.drain(..).for_each(|path| remove(&path));
     }
 }
 
@@ -49,6 +56,9 @@ mod tests {
             std::fs::write(path(i), "").unwrap();
             kept.offer(i, 1.0 / (i + 1) as f64, path(i));
         }
+        // Whoever waits for one of them finds it.
+        assert!((0..20).all(|i| path(i).exists()));
+        kept.sweep();
         for i in 0..20 {
             assert_eq!(kept.of(i).is_some(), i >= 4, "{i}");
             assert_eq!(path(i).exists(), i >= 4, "{i}");
@@ -67,6 +77,7 @@ mod tests {
         }
         for seconds in [90.0, 0.5, 0.25] {
             kept.offer(3, seconds, path(3));
+            kept.sweep();
             assert!((0..MOST as u64).all(|i| path(i).exists() && kept.of(i).is_some()));
         }
     }

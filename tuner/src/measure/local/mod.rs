@@ -479,6 +479,9 @@ impl Measurer for LocalMeasurer {
             measured
         });
         self.builders = builders;
+        if let Some(known) = self.tasks.get_mut(&task.key()) {
+            known.kept.sweep();
+        }
         measured
     }
 
