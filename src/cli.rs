@@ -11,7 +11,9 @@ pub use learned::*;
 pub use pages::*;
 pub use shared::*;
 
-use parse::{parse_count, parse_input, parse_seconds, parse_streams, parse_threads};
+use parse::{
+    parse_count, parse_input, parse_seconds, parse_strategy, parse_streams, parse_threads,
+};
 
 #[cfg(feature = "fleet")]
 mod fleet;
@@ -496,7 +498,7 @@ pub struct Lab {
     #[arg(long, value_name = "N")]
     pub subgraph: Option<usize>,
     /// Search strategies to compare, which docs/src/strategies.md describes
-    #[arg(long, value_delimiter = ',', value_name = "NAME,..", value_parser = ansc_tuner::strategy::NAMES,
+    #[arg(long, value_delimiter = ',', value_name = "NAME,..", value_parser = parse_strategy,
           default_value = "evolutionary,opevo,g-bfs,n-a2c,annealing,rnn,random")]
     pub strategies: Vec<String>,
     /// Candidates that each run measures
@@ -505,10 +507,13 @@ pub struct Lab {
     /// Runs of each strategy, with the seeds 0, 1, ..
     #[arg(long, default_value_t = 5, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
-    /// The schedules to search: `all` that tune searches, `rules`, or tiles alone as in
-    /// `SSRSRS` or `SSRSRS+unroll`
+    /// The schedules to search: `all` that tune searches, `rules`, some of them as in
+    /// `rules:no-rfactor`, or tiles alone as in `SSRSRS` or `SSRSRS+unroll`
     #[arg(long, default_value = "all", value_name = "SPACE")]
     pub space: String,
+    /// Leave weights in the order in which the model has them
+    #[arg(long)]
+    pub no_layout: bool,
     /// Measure on a device that is only computed: exact, quick, and the same everywhere
     #[arg(long)]
     pub simulated: bool,

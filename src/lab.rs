@@ -2,10 +2,11 @@
 //! laboratory.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ansc_codegen::Target;
 use ansc_frontend::import::ImportOptions;
-use ansc_sketch::Machine;
+use ansc_sketch::{Machine, Task};
 use ansc_tuner::Records;
 use ansc_tuner::lab::{Comparison, Lab, LabError, Options as LabOptions, Watch};
 use ansc_tuner::measure::{LocalMeasurer, LocalOptions, Measurer, Simulated};
@@ -46,6 +47,7 @@ pub fn compare(
     let device = device(args, &options)?;
     options.schedules = device.schedules;
     let chosen = choose(pipeline::tasks(&model, &options)?, args.subgraph)?;
+    let task = if args.no_layout { without_constants(&chosen.task) } else { chosen.task.clone() };
     let interrupt = search::Interrupt::new();
     let threads = options.schedules.threads;
     let mut measurer = measurer(args, device.worker, threads)?;
@@ -73,7 +75,7 @@ pub fn compare(
         interrupted: interrupt.flag(),
         journal: Journal::default(),
     };
-    let comparison = lab.compare(&chosen.task, &options)?;
+    let comparison = lab.compare(&task, &options)?;
     Ok(Comparison { task: title(chosen.nodes(), &chosen.task.name), ..comparison })
 }
 
@@ -104,6 +106,12 @@ fn measurer(
     let options = LocalOptions { run_limit: args.run_limit, ..LocalOptions::new(worker, threads) };
     let local = LocalMeasurer::new(options).map_err(LabError::from)?;
     Ok(Box::new(local))
+}
+
+/// Weights that may be anything when the program runs are not laid out when it is compiled.
+fn without_constants(task: &Arc<Task>) -> Arc<Task> {
+    let constant = vec![false; task.constant.len()];
+    Arc::new(Task { constant, ..task.as_ref().clone() })
 }
 
 /// A file as it is; a generated workload is written to the folder.

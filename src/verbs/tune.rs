@@ -1,9 +1,11 @@
 //! `ansc tune`: searches for faster schedules of a model's kernels.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ansc_codegen::Target;
+use ansc_tuner::Refusal;
 use ansc_tuner::model::Quality;
 use ansc_tuner::title::title_in;
 use ansc_tuner::tune::{Report, TaskReport, Watch};
@@ -37,6 +39,7 @@ pub(super) fn run(args: &Tune) -> Result<(), Error> {
         print_json(&report);
     } else if !args.quiet {
         print_tasks(&report);
+        print_refusals(&report);
         if args.phases {
             print_phases(&report);
         }
@@ -251,6 +254,20 @@ fn row(task: &TaskReport) -> String {
     format!("{front}{}{times}", title_in(&task.nodes, &task.name, room))
 }
 
+/// Traces that the searches tried and never measured, all kernels together.
+fn print_refusals(report: &Report) {
+    let tried: usize = report.tasks.iter().map(|task| task.tried).sum();
+    let mut reasons: BTreeMap<Refusal, usize> = BTreeMap::new();
+    let all = report.tasks.iter().flat_map(|task| &task.refusals);
+    all.for_each(|(reason, count)| *reasons.entry(*reason).or_default() += count);
+    if reasons.is_empty() {
+        return;
+    }
+    let each: Vec<String> = reasons.iter().map(|(reason, n)| format!("{n}: {reason}")).collect();
+    let refused: usize = reasons.values().sum();
+    println!("{} of {} make no program ({})", refused, counted(tried, "trace"), each.join("; "));
+}
+
 fn print_phases(report: &Report) {
     if let Some(model) = &report.model {
         println!("cost model, last round: {model}");
@@ -304,6 +321,8 @@ mod tests {
             untuned: best.map(|_| 0.5),
             best,
             failures: vec![],
+            tried: 0,
+            refusals: vec![],
         }
     }
 

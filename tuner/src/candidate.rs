@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 use ansc_sketch::features::{Features, features, features_on};
 use ansc_sketch::rules::Sketch;
 use ansc_sketch::task::Sample;
-use ansc_sketch::trace::Unfit;
+use ansc_sketch::trace::{TraceError, Unfit};
 use ansc_sketch::{Choice, Machine, Scheduled, Task, Trace};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::model::{Needs, Sample as Measured, Subject, View};
 use crate::outcome::Outcome;
+use crate::refusal::Refusals;
 
 /// A schedule that might be measured.
 #[derive(Clone, Debug)]
@@ -91,6 +92,8 @@ pub struct Search {
     pub sketches: Vec<Sketch>,
     /// In the order of measurement.
     pub measured: Vec<(Candidate, Outcome)>,
+    /// How many traces were tried, and how many of them make no program.
+    pub refusals: Refusals,
     /// Where in `measured` a program is.
     index: HashMap<u64, usize>,
 }
@@ -100,7 +103,23 @@ impl Search {
     pub fn new(task: Arc<Task>) -> Search {
         let sketches = task.sketches();
         let subject = Arc::new(Subject::of(&task));
-        Search { task, subject, sketches, measured: vec![], index: HashMap::new() }
+        let refusals = Refusals::default();
+        Search { task, subject, sketches, measured: vec![], refusals, index: HashMap::new() }
+    }
+
+    /// As [`Candidate::of`], but that it counts what is tried and refused.
+    pub fn replay(&self, trace: &Trace, random: &mut dyn Rng) -> Option<Candidate> {
+        self.counted(self.task.sample(trace, Unfit::Resample, random))
+    }
+
+    /// As [`Candidate::exactly`], but that it counts what is tried and refused.
+    pub fn replay_exactly(&self, trace: &Trace) -> Option<Candidate> {
+        let random = &mut StdRng::seed_from_u64(0);
+        self.counted(self.task.sample(trace, Unfit::Refuse, random))
+    }
+
+    fn counted(&self, made: Result<Sample, TraceError>) -> Option<Candidate> {
+        self.refusals.count(made).map(|sample| Candidate::new(&self.task, sample))
     }
 
     /// Whether the candidate's program was measured.

@@ -21,6 +21,7 @@ pub mod model;
 mod nn;
 pub mod outcome;
 pub mod records;
+pub mod refusal;
 pub mod report;
 pub mod roofline;
 pub mod scheduler;
@@ -36,6 +37,7 @@ pub use measure::Measurer;
 pub use model::CostModel;
 pub use outcome::{Failure, Outcome};
 pub use records::{Record, Records};
+pub use refusal::Refusal;
 pub use strategy::SearchStrategy;
 
 /// The examples of the pages are compiled and run with the tests.

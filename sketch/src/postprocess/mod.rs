@@ -8,7 +8,8 @@
 //! 3. `peel`: tiles that overrun are parted from those that do not;
 //! 4. `parallel`: the outermost spatial loops of each nest are fused and run by several threads, as
 //!    many as give enough iterations, or as a block's [`PARALLEL`] says;
-//! 5. `vectorize`: the innermost spatial loop of each block becomes a vector;
+//! 5. `vectorize`: the innermost spatial loop of each block becomes a vector of as many registers
+//!    as a block's [`VECTORS`] says;
 //! 6. `unroll`: loops around a block that carries [`UNROLL`] are written out up to that many
 //!    iterations.
 //!
@@ -38,6 +39,9 @@ pub const UNROLL: &str = "unroll";
 /// The annotation that says how many loops around a block's nest are fused and run in parallel; 0
 /// is as many as give enough iterations.
 pub const PARALLEL: &str = "parallel";
+/// The annotation that says how many registers a vector of the innermost loop around a block takes
+/// at most.
+pub const VECTORS: &str = "vectors";
 
 /// What the steps need to know of the machine.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -60,6 +60,45 @@ fn parallel_loops_are_as_many_as_decided() {
     assert!(extents.len() > 3, "{extents:?}");
 }
 
+/// Vectors take no more registers than was decided, and as many where a loop is long enough.
+#[test]
+fn vectors_take_as_many_registers_as_decided() {
+    const LANES: usize = MACHINE.vector_bytes / 4;
+    let text = "compute(in0: f32[64, 64]) -> y { y: f32[64, 64] = add(in0[i0, i1], 1.0_f32) }";
+    let c = Compute::parse(text).unwrap();
+    for registers in [1, 2, 4] {
+        let mut longest = 0;
+        for sketch in Space::cpu(2).sketches(crate::lower("k", &c)) {
+            let steps = &sketch.trace.steps;
+            let choice = |i: &usize| match &steps[*i] {
+                Instruction::SampleCategorical { candidates, .. } => {
+                    candidates.iter().position(|&n| n == registers as i64)
+                }
+                _ => None,
+            };
+            let is_vectors = |i: &usize| matches!(&steps[*i], Instruction::SampleCategorical { candidates, .. } if candidates == &[1, 2, 4]);
+            let choices = sketch.trace.choices().into_iter().filter(is_vectors);
+            let trace = choices.fold(sketch.trace.clone(), |trace, step| {
+                trace.decide(step, Decision::Choice(choice(&step).unwrap() as i64))
+            });
+            for seed in 0..12 {
+                let random = &mut StdRng::seed_from_u64(seed);
+                let Ok(sample) = trace.replay(crate::lower("k", &c), Unfit::Refuse, random) else {
+                    continue;
+                };
+                let program = postprocess(sample.into_parts().0, &[], &MACHINE).program;
+                check_program(&c, &program);
+                crate::tree::visit_loops(&program.body, &mut |l| {
+                    if l.kind == ForKind::Vectorized {
+                        longest = longest.max(l.extent);
+                    }
+                });
+            }
+        }
+        assert_eq!(longest, registers * LANES);
+    }
+}
+
 /// Samples of every sketch, with their constants packed.
 fn samples(c: &Compute, constant: &[bool], seeds: u64) -> Vec<Scheduled> {
     let mut all = vec![];

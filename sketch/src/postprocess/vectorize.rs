@@ -4,27 +4,40 @@
 //! for j in 0..64 { c[i, j] = .. }   =>   for jo in 0..8 { vectorized j in 0..8 { c[i, jo * 8 + j] = .. } }
 //! ```
 
-use super::is_free;
+use super::{VECTORS, is_free};
 use crate::program::Stmt;
-use crate::schedule::{LoopRef, Schedule};
+use crate::schedule::{Annotation, LoopRef, Schedule};
 
-/// Vectors of this many registers are still one loop.
-const MOST_REGISTERS: usize = 4;
+/// Registers of a vector where no annotation says how many: a loop of at most the first number is
+/// one vector, a longer one is cut into vectors of the second.
+const REGISTERS: [usize; 2] = [4, 1];
 
 pub(super) fn vectorize(schedule: &mut Schedule, vector_bytes: usize) {
     for block in schedule.blocks() {
         let lanes = lanes(schedule, &block, vector_bytes);
         let Some(l) = innermost(schedule, &block) else { continue };
         let extent = schedule.extent(l).expect("a loop of the program");
-        if extent <= MOST_REGISTERS * lanes {
+        let [most, cut_to] = registers(schedule, &block);
+        if extent <= most * lanes {
             // A loop that may not be a vector stays as it is.
             let _ = schedule.vectorize(l);
             continue;
         }
         let mut changed = schedule.clone();
-        if cut(&mut changed, l, lanes).is_some() {
+        if cut(&mut changed, l, cut_to * lanes).is_some() {
             *schedule = changed;
         }
+    }
+}
+
+/// Where a loop was parted, the annotated block has copies, which write the same buffer.
+fn registers(schedule: &Schedule, block: &str) -> [usize; 2] {
+    let written = |name: &str| schedule.block(name).map(|b| b.body.writes()[0].buffer).ok();
+    let copies = schedule.blocks().into_iter().filter(|name| written(name) == written(block));
+    let mut notes = copies.filter_map(|name| schedule.annotation(&name, VECTORS));
+    match notes.next() {
+        Some(&Annotation::Int(most)) => [usize::try_from(most).unwrap_or(1).max(1); 2],
+        _ => REGISTERS,
     }
 }
 

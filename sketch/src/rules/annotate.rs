@@ -1,8 +1,9 @@
 //! The free decisions that every sketch ends with: where blocks that no rule placed are computed,
-//! how far reductions are written out, and how many loops of a nest run in parallel.
+//! how far reductions are written out, how many registers vectors take, and how many loops of a
+//! nest run in parallel.
 
 use super::{Space, State};
-use crate::postprocess::{PARALLEL, UNROLL};
+use crate::postprocess::{PARALLEL, UNROLL, VECTORS};
 use crate::program::{IterKind, Stmt};
 use crate::trace::{Recorder, StepError};
 
@@ -10,9 +11,19 @@ pub(super) fn annotate(space: &Space, state: &mut State) {
     let blocks = state.recorder.schedule().blocks();
     // On a GPU the rules have placed every block: what is inlined is not there any more.
     let free = if space.gpu.is_some() { &[] } else { &blocks[..] };
+    let free = free.iter().filter(|block| !state.tiled.contains(block) && is_alone(state, block));
+    let free: Vec<&String> = free.collect();
+    // Before blocks move: one that is inlined is not there afterwards. The vectors of tiles are
+    // decided with the tiles.
+    for block in &free {
+        let mut changed = state.recorder.clone();
+        if one_of(space, &mut changed, block, VECTORS, &space.vector_registers).is_ok() {
+            state.recorder = changed;
+        }
+    }
     for block in free.iter().rev() {
         let mut changed = state.recorder.clone();
-        if !state.tiled.contains(block) && locate(space, &mut changed, block).is_ok() {
+        if locate(space, &mut changed, block).is_ok() {
             state.recorder = changed;
         }
     }
@@ -43,12 +54,15 @@ fn last_of_nests(state: &State) -> Vec<String> {
     nests.filter_map(last).collect()
 }
 
-/// Only a block alone at the root is free to move.
-fn locate(space: &Space, recorder: &mut Recorder, block: &str) -> Result<(), StepError> {
-    let schedule = recorder.schedule();
+/// Whether the block is alone in a nest of its own: only such a one is free to move.
+fn is_alone(state: &State, block: &str) -> bool {
+    let schedule = state.recorder.schedule();
     let alone = |l| schedule.for_loop(l).is_ok_and(|l| l.body.len() == 1);
-    let is_free = schedule.loops(block)?.into_iter().all(alone);
-    if !is_free || schedule.consumers(block)?.len() != 1 {
+    schedule.loops(block).is_ok_and(|loops| loops.into_iter().all(alone))
+}
+
+fn locate(space: &Space, recorder: &mut Recorder, block: &str) -> Result<(), StepError> {
+    if recorder.schedule().consumers(block)?.len() != 1 {
         return Err(StepError::NoChoice);
     }
     let var = recorder.get_block(block)?;
@@ -61,10 +75,24 @@ fn unroll(space: &Space, recorder: &mut Recorder, block: &str) -> Result<(), Ste
     if !recorder.schedule().block(block)?.iters.iter().any(reduces) {
         return Err(StepError::NoChoice);
     }
+    one_of(space, recorder, block, UNROLL, &space.unroll_steps)
+}
+
+/// The block is annotated with one of the numbers, each as likely as the others.
+fn one_of(
+    space: &Space,
+    recorder: &mut Recorder,
+    block: &str,
+    key: &str,
+    numbers: &[i64],
+) -> Result<(), StepError> {
+    if numbers.is_empty() {
+        return Err(StepError::NoChoice);
+    }
     let var = recorder.get_block(block)?;
-    let weights = vec![1.0 / space.unroll_steps.len() as f64; space.unroll_steps.len()];
-    let steps = recorder.sample_categorical(&space.unroll_steps, &weights, &mut space.random())?;
-    recorder.annotate(var, UNROLL, steps.into())
+    let weights = vec![1.0 / numbers.len() as f64; numbers.len()];
+    let chosen = recorder.sample_categorical(numbers, &weights, &mut space.random())?;
+    recorder.annotate(var, key, chosen.into())
 }
 
 /// Loops that may run in parallel at most. More than these are never outermost and spatial in a

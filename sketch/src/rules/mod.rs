@@ -10,7 +10,8 @@
 //!               3: tile mm alone
 //! ```
 //!
-//! A user adds rules with [`Space::rule`]; they come before the built-in ones.
+//! A user adds rules with [`register`] for all tasks, or with [`Space::rule`] for one space; they
+//! come before the built-in ones.
 
 mod analysis;
 mod annotate;
@@ -19,6 +20,7 @@ mod fusion;
 pub(crate) mod gpu;
 mod inline;
 pub(crate) mod nests;
+mod registry;
 mod rfactor;
 mod skip;
 mod tiling;
@@ -27,7 +29,10 @@ mod tiling;
 mod tests;
 
 pub use analysis::{elementwise_consumer, is_strictly_inlinable, needs_tiling};
+pub use registry::register;
 pub use tiling::tile;
+
+use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -46,11 +51,14 @@ pub struct Space {
     pub max_innermost: usize,
     /// Iterations that may be written out; each is as likely as the others.
     pub unroll_steps: Vec<i64>,
+    /// Registers that a vector may take; each is as likely as the others. If there are none, it is
+    /// no decision.
+    pub vector_registers: Vec<i64>,
     /// What a GPU allows; `None` for a CPU.
     pub gpu: Option<GpuLimits>,
     /// Whether tiles may cover more than an extent where few divide it.
     pub near_tiles: bool,
-    rules: Vec<Box<dyn Rule>>,
+    rules: Vec<Arc<dyn Rule>>,
 }
 
 /// A program on the way to a sketch.
@@ -113,14 +121,14 @@ pub struct Sketch {
 impl Space {
     /// Ansor's rules for CPUs.
     pub fn cpu(cores: usize) -> Space {
-        let rules: Vec<Box<dyn Rule>> = vec![
+        let rules = with_registered(vec![
             Box::new(inline::AlwaysInline),
             Box::new(rfactor::AddRfactor),
             Box::new(cache_write::AddCacheWrite),
             Box::new(fusion::TilingWithFusion { levels: vec![1, 2] }),
             Box::new(tiling::MultiLevelTiling),
             Box::new(skip::SkipStage),
-        ];
+        ]);
         let unroll_steps = vec![0, 16, 64, 512];
         Space {
             cores,
@@ -128,6 +136,7 @@ impl Space {
             max_innermost: 64,
             near_tiles: true,
             unroll_steps,
+            vector_registers: vec![1, 2, 4],
             gpu: None,
             rules,
         }
@@ -135,7 +144,13 @@ impl Space {
 
     /// Asks `rule` before all others.
     pub fn rule(mut self, rule: Box<dyn Rule>) -> Space {
-        self.rules.insert(0, rule);
+        self.rules.insert(0, rule.into());
+        self
+    }
+
+    /// Leaves rules out by their names.
+    pub fn without(mut self, left_out: &dyn Fn(&str) -> bool) -> Space {
+        self.rules.retain(|rule| !left_out(rule.name()));
         self
     }
 
@@ -185,6 +200,11 @@ impl Space {
     pub(crate) fn random(&self) -> StdRng {
         fixed_random()
     }
+}
+
+/// Those of users, and then those of the compiler.
+fn with_registered(own: Vec<Box<dyn Rule>>) -> Vec<Arc<dyn Rule>> {
+    registry::registered().into_iter().chain(own.into_iter().map(Arc::from)).collect()
 }
 
 /// The same every time: for decisions that are forgotten.

@@ -24,6 +24,7 @@ mod instruction;
 mod mutate;
 mod near;
 mod options;
+mod prior;
 mod record;
 mod sample;
 mod sentence;

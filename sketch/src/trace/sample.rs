@@ -142,16 +142,63 @@ pub(super) fn locations<'a>(
         [consumer] => schedule.loops(consumer).expect("the consumer is a block of the program"),
         _ => vec![],
     };
+    let within = within_reach(schedule, &loops);
     loops
         .into_iter()
-        .take_while(|&l| !ends_search(schedule, l))
+        .take(within)
         .filter(|&l| schedule.extent(l).is_ok_and(|extent| extent > 1))
         .filter(move |&l| schedule.clone().compute_at(block, l).is_ok())
 }
 
-/// From reduction loops inwards, and in unrolled or vectorised ones, nothing is computed.
-fn ends_search(schedule: &Schedule, l: LoopRef) -> bool {
-    let kind = schedule.for_loop(l).expect("a loop of the program").kind;
-    matches!(kind, ForKind::Unrolled | ForKind::Vectorized)
-        || schedule.loop_serves(l, IterKind::Reduce).expect("a loop of the program")
+/// How many of the loops around a consumer may have something computed in them, as in Ansor: those
+/// of a tiled one up to the end of its first level of reduction, those of others up to the first
+/// reduction. In unrolled or vectorised loops nothing is computed.
+///
+/// ```text
+/// tiled: i0 j0 k0 | i1 j1 k1 i2 j2        not tiled: i j | k
+/// ```
+fn within_reach(schedule: &Schedule, loops: &[LoopRef]) -> usize {
+    let reduces =
+        |l: &LoopRef| schedule.loop_serves(*l, IterKind::Reduce).expect("a loop of the program");
+    let first = loops.iter().position(reduces).unwrap_or(loops.len());
+    let level = loops[first..].iter().position(|l| !reduces(l));
+    let reached = first + level.unwrap_or(0);
+    let written_out = |l: &LoopRef| {
+        let kind = schedule.for_loop(*l).expect("a loop of the program").kind;
+        matches!(kind, ForKind::Unrolled | ForKind::Vectorized)
+    };
+    loops[..reached].iter().position(written_out).unwrap_or(reached)
+}
+
+#[cfg(test)]
+mod tests {
+    use ansc_graph::Compute;
+
+    use super::*;
+
+    /// A product of what another stage makes.
+    fn product_of_positive() -> Schedule {
+        let text = "compute(in0: f32[8, 64], in1: f32[64, 8]) -> y {
+           p: f32[8, 64] = max(in0[i0, i1], 0.0_f32)
+           y: f32[8, 8] = sum{r0: 64} mul(p[i0, r0], in1[r0, i1])
+         }";
+        Schedule::new(crate::lower("k", &Compute::parse(text).unwrap()))
+    }
+
+    /// An operand of a product may be made inside of its first loops over terms, where few of its
+    /// elements are needed at once.
+    #[test]
+    fn locations_reach_to_the_end_of_the_first_level_of_reduction() {
+        let mut schedule = product_of_positive();
+        let loops = schedule.loops("y").unwrap();
+        assert_eq!(locations(&schedule, "p").collect::<Vec<_>>(), loops[..2]);
+        let parts: Vec<Vec<LoopRef>> =
+            loops.iter().map(|&l| schedule.split(l, &[0, 2, 2]).unwrap()).collect();
+        let of = |level: usize| parts.iter().map(move |parts| parts[level]);
+        let order: Vec<LoopRef> = of(0).chain(of(1)).chain(of(2)).collect();
+        schedule.reorder(&order).unwrap();
+        assert_eq!(locations(&schedule, "p").collect::<Vec<_>>(), order[..3]);
+        schedule.unroll(order[1]).unwrap();
+        assert_eq!(locations(&schedule, "p").collect::<Vec<_>>(), order[..1]);
+    }
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use super::Trace;
 use super::instruction::{BlockVar, Decision, LoopVar, Note, Number};
 use super::table::Instruction;
-use crate::postprocess::{PARALLEL, UNROLL};
+use crate::postprocess::{PARALLEL, UNROLL, VECTORS};
 
 impl Trace {
     /// A line for each step that does something.
@@ -167,6 +167,7 @@ impl Words {
                 Some(format!("run enough outer loops of {block} in parallel, and no more"))
             }
             (PARALLEL, n) => Some(format!("run the {n} outermost loops of {block} in parallel")),
+            (VECTORS, n) => Some(format!("make vectors of up to {n} registers at {block}")),
             (key, n) => Some(format!("note {key} {n} at {block}")),
         }
     }

@@ -23,7 +23,10 @@ pub enum Space {
     /// All that `ansc tune` searches.
     All,
     /// Those that the rules derive.
-    Rules,
+    Rules {
+        /// Rules that are left out, in the spelling of `no-cache-write`.
+        without: Vec<String>,
+    },
     /// One structure of tiles, and its sizes alone.
     Tiles {
         /// Levels, outermost first.
@@ -38,7 +41,7 @@ pub enum Space {
 pub enum SpaceError {
     /// No space has this name.
     #[error(
-        "`{0}` is not a space; there are `all`, `rules`, and levels of tiles such as `SSRSRS` or `SSRSRS+unroll`"
+        "`{0}` is not a space; there are `all`, `rules`, rules less some as in `rules:no-rfactor:no-cache-write`, and levels of tiles such as `SSRSRS` or `SSRSRS+unroll`"
     )]
     Unknown(String),
     /// The subgraph has no schedules in it.
@@ -53,6 +56,8 @@ pub enum SpaceError {
 
 /// How far loops are written out where that is not to be decided: what fits the registers is, and little more.
 const UNROLL: i64 = 64;
+/// Rules without which there are still schedules of every stage.
+const LEFT_OUT: [&str; 5] = ["inline", "rfactor", "cache-write", "tile-and-fuse", "tile"];
 /// Letters of a structure, more of which make a space too large to count.
 const MOST_LEVELS: usize = 12;
 
@@ -65,7 +70,7 @@ impl FromStr for Space {
             text.strip_suffix("+unroll").map_or((text, false), |structure| (structure, true));
         match text {
             "all" => Ok(Space::All),
-            "rules" => Ok(Space::Rules),
+            _ if let Some(without) = rules_left_out(text) => Ok(Space::Rules { without }),
             _ if structure.chars().all(|c| c == 'S' || c == 'R')
                 && (1..=MOST_LEVELS).contains(&structure.len())
                 && structure.contains('S') =>
@@ -77,11 +82,30 @@ impl FromStr for Space {
     }
 }
 
+/// The rules that `rules:no-rfactor:no-cache-write` leaves out, if all of them can be.
+fn rules_left_out(text: &str) -> Option<Vec<String>> {
+    let mut parts = text.split(':');
+    (parts.next() == Some("rules")).then_some(())?;
+    let name = |part: &str| {
+        let name = part.strip_prefix("no-")?;
+        LEFT_OUT.contains(&name).then(|| name.to_owned())
+    };
+    parts.map(name).collect()
+}
+
+/// The name of a rule in the name of a space.
+fn hyphened(rule: &str) -> String {
+    rule.replace(' ', "-")
+}
+
 impl Display for Space {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Space::All => f.write_str("all"),
-            Space::Rules => f.write_str("rules"),
+            Space::Rules { without } => {
+                f.write_str("rules")?;
+                without.iter().try_for_each(|rule| write!(f, ":no-{rule}"))
+            }
             Space::Tiles { structure, unroll } => {
                 write!(f, "{structure}{}", if *unroll { "+unroll" } else { "" })
             }
@@ -94,7 +118,14 @@ impl Space {
     pub fn sketches(&self, task: &Arc<Task>) -> Result<Vec<Sketch>, SpaceError> {
         let found = match self {
             Space::All => task.sketches(),
-            Space::Rules => rules::Space::cpu(task.cores).sketches(task.naive()),
+            Space::Rules { without } => {
+                let all = match &task.gpu {
+                    Some(limits) => rules::Space::gpu(limits.clone()),
+                    None => rules::Space::cpu(task.cores),
+                };
+                let left_out = |name: &str| without.contains(&hyphened(name));
+                all.without(&left_out).sketches(task.naive())
+            }
             Space::Tiles { structure, unroll } => tiles(task, structure, *unroll),
         };
         let empty = || SpaceError::Empty { task: task.name.clone(), space: self.to_string() };
@@ -110,6 +141,7 @@ fn tiles(task: &Arc<Task>, structure: &str, unroll: bool) -> Vec<Sketch> {
     if !unroll {
         space.unroll_steps = vec![UNROLL];
     }
+    space.vector_registers = vec![];
     let all = space.sketches(task.naive());
     let has = |s: &Sketch, rule: &str| s.rules.iter().any(|r| r == rule);
     let plain = all.into_iter().filter(|s| !has(s, "rfactor") && !has(s, "cache write"));
@@ -159,10 +191,13 @@ mod tests {
 
     #[test]
     fn names() {
-        for name in ["all", "rules", "SSRSRS", "SSRSRRS+unroll"] {
+        for name in ["all", "rules", "rules:no-rfactor:no-cache-write", "SSRSRS", "SSRSRRS+unroll"]
+        {
             assert_eq!(space(name).to_string(), name);
         }
-        for name in ["", "RR", "ssrsrs", "SSRSRS+", "+unroll", "SSSSSSSSSSSSS"] {
+        for name in
+            ["", "RR", "ssrsrs", "SSRSRS+", "+unroll", "SSSSSSSSSSSSS", "rules:", "rules:no-skip"]
+        {
             assert!(name.parse::<Space>().is_err(), "{name}");
         }
     }
@@ -182,6 +217,18 @@ mod tests {
             let task = task(product(m, n, k));
             let sketches = space(name).sketches(&task).unwrap();
             assert_eq!(size(&task, &sketches), expected, "{name} {m} {n} {k}");
+        }
+    }
+
+    #[test]
+    fn rules_that_are_left_out_are_not_applied() {
+        let (square, deep) = (task(product(64, 64, 64)), task(product(4, 4, 4096)));
+        for (rule, task) in [("rfactor", &deep), ("cache write", &square), ("tile", &square)] {
+            let has = |name: &str| {
+                let mut sketches = space(name).sketches(task).unwrap().into_iter();
+                sketches.any(|sketch| sketch.rules.iter().any(|r| r == rule))
+            };
+            assert!(has("rules") && !has(&format!("rules:no-{}", hyphened(rule))), "{rule}");
         }
     }
 

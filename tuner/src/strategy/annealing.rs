@@ -154,7 +154,7 @@ impl Annealing {
 
 fn sample(search: &Search, random: &mut dyn Rng) -> Option<Candidate> {
     let sketch = &search.sketches.get(random.random_range(0..search.sketches.len().max(1)))?;
-    Candidate::of(&search.task, &sketch.trace, random)
+    search.replay(&sketch.trace, random)
 }
 
 /// Differs in one decision, drawn anew. Which sketch it is counts as one of the decisions.
@@ -163,7 +163,7 @@ fn neighbour(search: &Search, point: &Candidate, random: &mut dyn Rng) -> Option
     let sketches = usize::from(search.sketches.len() > 1);
     let at = random.random_range(0..(choices.len() + sketches).max(1));
     let next = match choices.get(at) {
-        Some(&step) => Candidate::of(&search.task, &point.trace.clone().undecide(step), random),
+        Some(&step) => search.replay(&point.trace.clone().undecide(step), random),
         None => sample(search, random),
     };
     next.filter(|c| c.program != point.program)

@@ -85,7 +85,7 @@ impl Beam {
         let extend = |place: usize| {
             let random = &mut random_at([self.seed, self.pass, level, place as u64]);
             let before = &open[place / OPTIONS];
-            let drawn = Candidate::of(&search.task, &before.trace, random)?;
+            let drawn = search.replay(&before.trace, random)?;
             extend(search, before, drawn)
         };
         let all: Vec<Beginning> = places.filter_map(extend).collect();
@@ -119,7 +119,7 @@ fn extend(search: &Search, before: &Beginning, drawn: Candidate) -> Option<Begin
     let program = match choices.get(decided) {
         Some(&next) => {
             let steps = trace.steps[..next].to_vec();
-            Candidate::exactly(&search.task, &Trace { steps })
+            search.replay_exactly(&Trace { steps })
         }
         None => Some(drawn),
     };

@@ -54,7 +54,7 @@ impl GBfs {
 
     fn starts(&mut self, search: &Search) -> Vec<Candidate> {
         let starts = untiled(search);
-        starts.iter().filter_map(|t| Candidate::of(&search.task, t, &mut self.random)).collect()
+        starts.iter().filter_map(|t| search.replay(t, &mut self.random)).collect()
     }
 
     /// The points that were measured and not expanded, the fastest first. Those that failed come
@@ -100,7 +100,7 @@ impl GBfs {
             if taken == self.width || round.proposed.len() == n {
                 break;
             }
-            let made = Candidate::of(&search.task, &near, &mut self.random);
+            let made = search.replay(&near, &mut self.random);
             let is_new = made.is_some_and(|made| self.take(search, made, round));
             taken += usize::from(is_new);
         }

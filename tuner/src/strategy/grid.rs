@@ -12,10 +12,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use ansc_sketch::trace::{Recorder, Trace, Unfit};
-use ansc_sketch::{Task, rules::Sketch};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
+use ansc_sketch::Task;
+use ansc_sketch::trace::{Recorder, Trace};
 
 use super::SearchStrategy;
 use crate::candidate::{Candidate, Search};
@@ -41,14 +39,12 @@ impl Grid {
 
     /// Goes on to the next point. None at the end of the space; the inner one if the point is no
     /// valid program.
-    fn step(&mut self, task: &Arc<Task>, sketches: &[Sketch]) -> Option<Option<Candidate>> {
-        let sketch = sketches.get(self.sketch)?;
-        let (trace, options) = self.decide(task, &sketch.trace);
+    fn step(&mut self, search: &Search) -> Option<Option<Candidate>> {
+        let sketch = search.sketches.get(self.sketch)?;
+        let (trace, options) = self.decide(&search.task, &sketch.trace);
         self.point.resize(options.len(), 0);
         self.advance(&options);
-        let random = &mut StdRng::seed_from_u64(0);
-        let sample = trace.and_then(|t| task.sample(&t, Unfit::Refuse, random).ok());
-        Some(sample.map(|sample| Candidate::new(task, sample)))
+        Some(trace.and_then(|t| search.replay_exactly(&t)))
     }
 
     /// The trace at the point if it is valid, and how many options each decision had that was
@@ -86,7 +82,7 @@ impl SearchStrategy for Grid {
             if proposed.len() == n {
                 break;
             }
-            let Some(point) = self.step(&search.task, &search.sketches) else { break };
+            let Some(point) = self.step(search) else { break };
             let fresh = point.filter(|c| !search.is_seen(c) && known.insert(c.program));
             proposed.extend(fresh);
         }
@@ -96,7 +92,10 @@ impl SearchStrategy for Grid {
 
 #[cfg(test)]
 mod tests {
-    use ansc_sketch::trace::Decision;
+    use ansc_sketch::rules::Sketch;
+    use ansc_sketch::trace::{Decision, Unfit};
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
 
     use super::*;
     use crate::measure::{Measurer, Simulated};

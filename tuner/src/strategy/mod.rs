@@ -51,15 +51,13 @@ pub const NAMES: [&str; 13] = [
     "grid",
 ];
 
-/// The strategy of that name for one task; those that rank candidates ask `model`.
+/// The strategy of that name for one task; those that rank candidates ask `model`. Numbers of an
+/// evolution may follow its name, as in `evolutionary:crossover=0`.
 pub fn create(name: &str, model: &SharedModel, seed: u64) -> Option<Box<dyn SearchStrategy>> {
+    if let Some(options) = evolution(name) {
+        return Some(Box::new(Evolutionary::new(options, model.clone(), seed)));
+    }
     match name {
-        "evolutionary" => {
-            Some(Box::new(Evolutionary::new(EvolutionOptions::default(), model.clone(), seed)))
-        }
-        "annealed-evolution" => {
-            Some(Box::new(Evolutionary::new(EvolutionOptions::annealed(), model.clone(), seed)))
-        }
         "opevo" => Some(Box::new(OpEvo::new(OpEvoOptions::default(), seed))),
         "opevo-published" => Some(Box::new(OpEvo::new(OpEvoOptions::published(), seed))),
         "g-bfs" => Some(Box::new(GBfs::new(WIDTH, seed))),
@@ -75,6 +73,22 @@ pub fn create(name: &str, model: &SharedModel, seed: u64) -> Option<Box<dyn Sear
         "grid" => Some(Box::new(Grid::default())),
         _ => None,
     }
+}
+
+/// Whether [`create`] makes a strategy of that name.
+pub fn is_known(name: &str) -> bool {
+    NAMES.contains(&name) || evolution(name).is_some()
+}
+
+/// The numbers of an evolution of that name.
+fn evolution(name: &str) -> Option<EvolutionOptions> {
+    let (name, changes) = name.split_once(':').map_or((name, None), |(n, c)| (n, Some(c)));
+    let options = match name {
+        "evolutionary" => EvolutionOptions::default(),
+        "annealed-evolution" => EvolutionOptions::annealed(),
+        _ => return None,
+    };
+    changes.map_or(Some(options.clone()), |changes| options.with(changes))
 }
 
 #[cfg(test)]
@@ -93,6 +107,10 @@ mod tests {
         for name in NAMES {
             assert_eq!(create(name, &model, 0).unwrap().name(), name);
         }
-        assert!(create("guess", &model, 0).is_none());
+        for name in ["guess", "evolutionary:", "evolutionary:x=1", "random:epsilon=0"] {
+            assert!(create(name, &model, 0).is_none() && !is_known(name), "{name}");
+        }
+        let changed = create("evolutionary:crossover=0", &model, 0).unwrap();
+        assert_eq!(changed.name(), "evolutionary");
     }
 }

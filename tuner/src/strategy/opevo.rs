@@ -124,9 +124,9 @@ impl OpEvo {
     fn made(&mut self, search: &Search, children: Vec<Trace>) -> Vec<Candidate> {
         let seeded: Vec<(Trace, u64)> =
             children.into_iter().map(|child| (child, self.random.random())).collect();
-        let made = seeded.into_par_iter().filter_map(|(child, seed)| {
-            Candidate::of(&search.task, &child, &mut StdRng::seed_from_u64(seed))
-        });
+        let made = seeded
+            .into_par_iter()
+            .filter_map(|(child, seed)| search.replay(&child, &mut StdRng::seed_from_u64(seed)));
         made.collect()
     }
 }

@@ -43,7 +43,7 @@ impl Random {
             let sketch = &search.sketches[random.random_range(0..search.sketches.len())].trace;
             let drawn = sketch.drawn(random);
             let trace = drawn.as_ref().unwrap_or(sketch);
-            let made = || Candidate::of(&search.task, trace, random);
+            let made = || search.replay(trace, random);
             self.tried.may_be_new(trace).then(made).flatten()
         });
         drawn.collect()

@@ -19,6 +19,7 @@ use crate::measure::{MeasureError, Measurer, Phase, Phases};
 use crate::model::{Quality, Sample, SharedModel, View};
 use crate::outcome::{Failure, Outcome};
 use crate::records::{Journal, ModelRecord, Occurrence, Records, RecordsError, TaskRecord};
+use crate::refusal::Refusal;
 use crate::scheduler::{self, Scheduler, TaskSpec, Use, trials_per_round};
 use crate::strategy::SearchStrategy;
 use crate::structure::structure;
@@ -156,6 +157,10 @@ pub struct TaskReport {
     pub best: Option<f64>,
     /// How many candidates failed, by reason.
     pub failures: Vec<(Failure, usize)>,
+    /// Traces that the strategy tried.
+    pub tried: usize,
+    /// How many of these make no program, by reason.
+    pub refusals: Vec<(Refusal, usize)>,
 }
 
 /// The results of tuning, in the end or after a round.

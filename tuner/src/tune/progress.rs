@@ -144,6 +144,8 @@ impl Progress {
             untuned: self.default.as_ref().and_then(|d| self.search.outcome(d)?.seconds()),
             best: self.chosen(),
             failures: failures.into_iter().filter(|(_, n)| *n > 0).collect(),
+            tried: self.search.refusals.tried(),
+            refusals: self.search.refusals.by_reason(),
         }
     }
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::measure::Simulated;
 use crate::model::{self, WarmUp};
-use crate::outcome::median;
 use crate::records::{InMemory, Key, Record, untuned_program};
 use crate::strategy::{EvolutionOptions, Evolutionary, Random};
 use crate::testing::{elementwise, matmul, task};
@@ -206,7 +205,8 @@ fn evolution_beats_random_sampling() {
             let report = run(&tasks, strategy, seed, &mut InMemory::default(), &options(128));
             report.latency().1
         };
-        median(&(0..5).map(each).collect::<Vec<_>>())
+        // Half of the runs end in the same local optimum: a median would be a throw of a coin.
+        (0..5).map(each).sum::<f64>() / 5.0
     };
     let (evolved, random) = (best("evolutionary"), best("random"));
     assert!(evolved < random, "evolution {evolved:e} s, random {random:e} s");

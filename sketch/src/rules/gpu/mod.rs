@@ -24,25 +24,26 @@ mod tests;
 mod tiling;
 
 use super::skip::SkipStage;
-use super::{Rule, Space};
+use super::{Space, with_registered};
 use crate::gpu::GpuLimits;
 
 impl Space {
     /// Ansor's rules for GPUs.
     pub fn gpu(limits: GpuLimits) -> Space {
-        let rules: Vec<Box<dyn Rule>> = vec![
+        let rules = with_registered(vec![
             Box::new(inline::AlwaysInline),
             Box::new(cross_thread::CrossThreadReduction),
             Box::new(cache_write::AddCacheWrite),
             Box::new(tiling::Tiling),
             Box::new(SkipStage),
-        ];
+        ]);
         Space {
             cores: 1,
             structure: "SSSRRSRS".into(),
             max_innermost: 64,
             near_tiles: false,
             unroll_steps: vec![0, 16, 64, 512, 1024],
+            vector_registers: vec![],
             gpu: Some(limits),
             rules,
         }

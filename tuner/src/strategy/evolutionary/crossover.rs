@@ -9,19 +9,18 @@
 //! decisions is no child. If a model reads traces, no program is made of a child.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use ansc_sketch::Task;
 use rand::{Rng, RngExt};
 
 use super::point::Point;
-use crate::candidate::Candidate;
+use crate::candidate::Search;
 use crate::model::Needs;
 
 /// None if the parents are not of one sketch, or if all in which they differ is of one of them:
 /// then the child would be a copy.
 pub(super) fn cross(
-    task: &Arc<Task>,
+    search: &Search,
     a: &Point,
     b: &Point,
     needs: Needs,
@@ -30,7 +29,7 @@ pub(super) fn cross(
     if !a.trace.same_sketch(&b.trace) {
         return None;
     }
-    let nodes = Nodes::of(task);
+    let nodes = Nodes::of(&search.task);
     let subjects = a.trace.subjects();
     let of_b = nodes.drawn(random);
     let is_of_b = |node: &str| of_b.contains(node);
@@ -43,7 +42,7 @@ pub(super) fn cross(
     }
     let child = a.trace.crossed(&b.trace, &|step| is_of_b(of_step(step)))?;
     match needs {
-        Needs::Program => Some(Point::of(&Candidate::exactly(task, &child)?, Needs::Program)),
+        Needs::Program => Some(Point::of(&search.replay_exactly(&child)?, Needs::Program)),
         Needs::Trace => Some(Point::unmade(child)),
     }
 }
@@ -73,12 +72,14 @@ impl<'a> Nodes<'a> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use ansc_graph::Compute;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
     use super::*;
+    use crate::candidate::Candidate;
     use crate::testing::task;
 
     /// Two products, each with tiles of its own.
@@ -94,7 +95,8 @@ mod tests {
     #[test]
     fn each_node_is_that_of_either_parent() {
         let task = two_products();
-        let (nodes, sketches) = (Nodes::of(&task), task.sketches());
+        let search = Search::new(task.clone());
+        let (nodes, sketches) = (Nodes::of(&task), &search.sketches);
         for needs in [Needs::Trace, Needs::Program] {
             let mut children = BTreeSet::new();
             let replayed = |sketch: usize, seed| {
@@ -108,7 +110,7 @@ mod tests {
                 };
                 for seed in 0..20 {
                     let random = &mut StdRng::seed_from_u64(seed);
-                    let Some(child) = cross(&task, &a, &b, needs, random) else { continue };
+                    let Some(child) = cross(&search, &a, &b, needs, random) else { continue };
                     assert_eq!(child.features.is_some(), needs == Needs::Program);
                     let mut owners: BTreeMap<&str, BTreeSet<bool>> = BTreeMap::new();
                     for (step, name) in child.trace.subjects() {

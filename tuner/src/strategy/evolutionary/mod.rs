@@ -13,12 +13,13 @@
 //! another parent drawn.
 //!
 //! By default every child takes its place in the next generation, as in both implementations. With
-//! a temperature it must earn it, as MetaSchedule's paper describes: one that scores less than its
-//! parent replaces it with probability `exp(difference / temperature)`, which falls with the
-//! generations.
+//! a temperature it must earn it, as MetaSchedule's paper describes: one that is less probable than
+//! its parent, by `P(trace) exp(score / temperature)`, replaces it with the quotient of both as a
+//! probability, which falls with the generations. `P(trace)` is how likely samples are to be it.
 
 mod crossover;
 mod mutation;
+mod options;
 mod point;
 mod replays;
 mod top;
@@ -42,50 +43,7 @@ use top::Top;
 use wheel::Wheel;
 
 pub use mutation::MutationWeights;
-
-/// The numbers of Ansor and MetaSchedule.
-#[derive(Clone, Debug)]
-pub struct EvolutionOptions {
-    /// Programs of a generation.
-    pub population: usize,
-    /// Generations of a round.
-    pub generations: usize,
-    /// Share of the population that are the best measured.
-    pub measured: f64,
-    /// How often a child has a changed decision of its parent.
-    pub mutation: f64,
-    /// How often it has two parents.
-    pub crossover: f64,
-    /// Share of the proposals that are random samples.
-    pub epsilon: f64,
-    /// How often each kind of decision is changed.
-    pub weights: MutationWeights,
-    /// Of the first generation; each further one has half of it. Without, every child is accepted.
-    pub temperature: Option<f64>,
-}
-
-impl Default for EvolutionOptions {
-    fn default() -> EvolutionOptions {
-        EvolutionOptions {
-            population: 512,
-            generations: 4,
-            measured: 0.2,
-            mutation: 0.85,
-            crossover: 0.05,
-            epsilon: 0.05,
-            weights: MutationWeights::ANSOR,
-            temperature: None,
-        }
-    }
-}
-
-impl EvolutionOptions {
-    /// Scores are shares of the best throughput: at first a child may be a tenth slower in one case
-    /// of three.
-    pub fn annealed() -> EvolutionOptions {
-        EvolutionOptions { temperature: Some(0.1), ..EvolutionOptions::default() }
-    }
-}
+pub use options::EvolutionOptions;
 
 /// Tries of one place of a generation until it is given up.
 const TRIES: usize = 10;
@@ -166,7 +124,7 @@ impl Evolutionary {
                 .filter_map(|place| {
                     let random = &mut self.random(usize::MAX - pass, place);
                     let sketch = &search.sketches[random.random_range(0..search.sketches.len())];
-                    self.replays.of(&search.task, &sketch.trace, random)
+                    self.replays.of(search, &sketch.trace, random)
                 })
                 .collect();
             let fresh = |c: &Arc<Point>| !self.seen.contains(&c.id) && known.insert(c.id);
@@ -222,8 +180,10 @@ impl Evolutionary {
         let drawn = random.random_range(0.0..1.0);
         let parent = &parents[parent];
         if drawn < self.options.mutation {
-            let mutated = mutate(&parent.trace, &self.options.weights, random)?;
-            return self.replays.of(&search.task, &mutated, random);
+            let usual = || MutationWeights::ansor(search.task.gpu.is_some());
+            let weights = self.options.weights.clone().unwrap_or_else(usual);
+            let mutated = mutate(&parent.trace, &weights, random)?;
+            return self.replays.of(search, &mutated, random);
         }
         let crosses = drawn < self.options.mutation + self.options.crossover;
         if !crosses || self.crossovers.useless {
@@ -244,7 +204,7 @@ impl Evolutionary {
         random: &mut StdRng,
     ) -> Option<Arc<Point>> {
         self.crossovers.tried.fetch_add(1, Ordering::Relaxed);
-        let child = crossover::cross(&search.task, a, b, self.needs, random)?;
+        let child = crossover::cross(search, a, b, self.needs, random)?;
         self.crossovers.made.fetch_add(1, Ordering::Relaxed);
         Some(Arc::new(child))
     }
@@ -265,12 +225,14 @@ impl Evolutionary {
         let random = &mut self.random(generation, usize::MAX);
         let settle = |(child, score): (Child, &mut f32)| {
             let before = parent_scores[child.parent];
-            let chance = (f64::from(*score - before) / temperature).exp().min(1.0);
-            if random.random_range(0.0..1.0) < chance {
+            let parent = &parents[child.parent];
+            let likely = child.candidate.trace.log_prior() - parent.trace.log_prior();
+            let gain = f64::from(*score - before) / temperature;
+            if random.random_range(0.0..1.0) < (likely + gain).exp().min(1.0) {
                 return child.candidate;
             }
             *score = before;
-            parents[child.parent].clone()
+            parent.clone()
         };
         children.into_iter().zip(scores).map(settle).collect()
     }
@@ -328,7 +290,7 @@ impl Evolutionary {
                 break;
             }
             let made: Vec<Candidate> =
-                next.into_par_iter().filter_map(|point| point.candidate(&search.task)).collect();
+                next.into_par_iter().filter_map(|point| point.candidate(search)).collect();
             picked.extend(
                 made.into_iter().filter(|c| !search.is_seen(c) && programs.insert(c.program)),
             );

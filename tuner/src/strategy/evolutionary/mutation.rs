@@ -26,9 +26,26 @@ impl MutationWeights {
     /// TVM's auto-scheduler.
     pub const ANSOR: MutationWeights =
         MutationWeights { tile: 0.9, location: 0.05, unroll: 0.04, parallel: 0.01 };
+    /// The same for a GPU, where threads share a kernel out.
+    pub const ANSOR_GPU: MutationWeights =
+        MutationWeights { tile: 0.9, location: 0.0, unroll: 0.1, parallel: 0.0 };
     /// The numbers of MetaSchedule.
     pub const META_SCHEDULE: MutationWeights =
         MutationWeights { tile: 0.9, location: 0.05, unroll: 0.03, parallel: 0.02 };
+
+    /// The numbers of TVM's auto-scheduler for a machine.
+    pub fn ansor(gpu: bool) -> MutationWeights {
+        if gpu { MutationWeights::ANSOR_GPU } else { MutationWeights::ANSOR }
+    }
+
+    /// `ansor` or `meta-schedule`.
+    pub fn named(name: &str) -> Option<MutationWeights> {
+        match name {
+            "ansor" => Some(MutationWeights::ANSOR),
+            "meta-schedule" => Some(MutationWeights::META_SCHEDULE),
+            _ => None,
+        }
+    }
 }
 
 /// None if the decision that was drawn cannot be another.

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use ansc_sketch::trace::{Recorder, Unfit};
-use ansc_sketch::{Features, Task, Trace};
+use ansc_sketch::{Features, Trace};
 use rand::Rng;
 
 use super::super::tried;
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, Search};
 use crate::model::{Needs, Subject, View};
 
 /// The same for traces that are the same, and, but for chance, for no others.
@@ -46,12 +46,13 @@ impl Point {
 
     /// The same of a trace in which something is open: what depends on the program is drawn by
     /// doing its steps, and nothing is made of the result.
-    pub(super) fn drawn(task: &Arc<Task>, trace: &Trace, random: &mut dyn Rng) -> Option<Point> {
+    pub(super) fn drawn(search: &Search, trace: &Trace, random: &mut dyn Rng) -> Option<Point> {
         if trace.is_decided() {
             return Some(Point::unmade(trace.clone()));
         }
-        let recorder = Recorder::of_task(task.clone());
-        let replayed = trace.replay_on(recorder, Unfit::Resample, random).ok()?;
+        let recorder = Recorder::of_task(search.task.clone());
+        let replayed = trace.replay_on(recorder, Unfit::Resample, random);
+        let replayed = search.refusals.count(replayed)?;
         Some(Point::unmade(replayed.into_parts().1))
     }
 
@@ -60,7 +61,7 @@ impl Point {
     }
 
     /// None for a trace that makes no program, as those of other versions of the rules.
-    pub(super) fn candidate(&self, task: &Arc<Task>) -> Option<Candidate> {
-        Candidate::exactly(task, &self.trace)
+    pub(super) fn candidate(&self, search: &Search) -> Option<Candidate> {
+        search.replay_exactly(&self.trace)
     }
 }

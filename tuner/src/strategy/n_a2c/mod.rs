@@ -126,7 +126,7 @@ impl NA2c {
 
     fn begin(&mut self, search: &Search) {
         for trace in untiled(search) {
-            let Some(start) = Candidate::of(&search.task, &trace, &mut self.random) else {
+            let Some(start) = search.replay(&trace, &mut self.random) else {
                 continue;
             };
             self.starts.push(start.clone());
@@ -178,7 +178,7 @@ impl NA2c {
             let chosen = self.choose(arm, &at, &ways);
             let next = moved(&at.trace, ways[chosen].0.clone());
             // A step to what is no program leads nowhere.
-            let Some(next) = Candidate::of(&search.task, &next, &mut self.random) else { continue };
+            let Some(next) = search.replay(&next, &mut self.random) else { continue };
             let step = Step {
                 state: state(&at.trace),
                 possible: ways.iter().map(|(_, action)| *action).collect(),

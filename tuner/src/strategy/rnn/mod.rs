@@ -109,7 +109,7 @@ impl Rnn {
             if options.is_empty() { 0 } else { choose(question, options) }
         });
         let trace: Trace = decided.ok()?.into_parts().1;
-        let candidate = Candidate::of(&search.task, &trace, &mut self.random)?;
+        let candidate = search.replay(&trace, &mut self.random)?;
         Some((candidate, dialogue.answers))
     }
 }
