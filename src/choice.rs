@@ -144,6 +144,7 @@ impl Schedules {
         let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
         machine.units.amx_bf16 = target.has("amx-bf16");
         machine.units.amx_int8 = target.has("amx-int8");
+        machine.units.pairs = target.multiplies_words_only();
         Schedules {
             machine,
             threads: 1,

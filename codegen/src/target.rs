@@ -233,6 +233,11 @@ impl Target {
         self.features.iter().any(|f| f == feature)
     }
 
+    /// Whether there are vectors for products of words, and none for those of bytes.
+    pub fn multiplies_words_only(&self) -> bool {
+        self.has("avx2") && !["avxvnni", "avx512vnni"].into_iter().any(|f| self.has(f))
+    }
+
     /// Whether half floats are converted by single instructions.
     pub(crate) fn converts_f16(&self) -> bool {
         self.arch != Arch::X86_64 || self.has("f16c")

@@ -101,6 +101,8 @@ fn counted(e: &Expr, dtype: &impl Fn(BufId) -> DType) -> Operations {
             let both = match op {
                 // Four products and three sums.
                 BinOp::Dot4 => Operations { count: both.count.saturating_add(7), ..both },
+                // Two products and a sum.
+                BinOp::Dot2 => Operations { count: both.count.saturating_add(3), ..both },
                 _ if is_call => both,
                 _ => both.counted(),
             };

@@ -23,6 +23,8 @@
 //! - `Dot4` is of `i32` alone, each of which stands for four bytes: those on the left without a
 //!   sign, those on the right with one. It is the sum of the four products, exact: what machines
 //!   have an instruction for. `dot4(0x04030201, 0xfcfdfeff) = 1 * -1 + 2 * -2 + 3 * -3 + 4 * -4`.
+//! - `Dot2` is of `i32` alone, too: each stands for two integers of 16 bits with signs. It is the
+//!   sum of both products, modulo 2^32. `dot2(0x00020001, 0xfffeffff) = 1 * -1 + 2 * -2`.
 
 use std::collections::BTreeSet;
 
@@ -186,6 +188,8 @@ pub enum BinOp {
     Le,
     /// The sum of the products of four bytes, `a`'s without a sign and `b`'s with one.
     Dot4,
+    /// The sum of the products of two integers of 16 bits.
+    Dot2,
 }
 
 impl UnOp {
@@ -242,11 +246,11 @@ impl UnOp {
 
 impl BinOp {
     /// Every operation once, in the order of the variants.
-    pub const ALL: [BinOp; 20] = {
+    pub const ALL: [BinOp; 21] = {
         use BinOp::*;
         [
             Add, Sub, Mul, Div, Rem, FloorDiv, FloorMod, Pow, Min, Max, And, Or, Xor, Shl, Shr, Eq,
-            Ne, Lt, Le, Dot4,
+            Ne, Lt, Le, Dot4, Dot2,
         ]
     };
 
@@ -273,6 +277,7 @@ impl BinOp {
             BinOp::Lt => "lt",
             BinOp::Le => "le",
             BinOp::Dot4 => "dot4",
+            BinOp::Dot2 => "dot2",
         }
     }
 

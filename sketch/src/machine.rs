@@ -51,7 +51,7 @@ impl std::fmt::Debug for Correction {
     }
 }
 
-/// Units of a processor that multiply small matrices.
+/// Units of a processor that multiply small matrices, or add up products in vectors.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Units {
     /// AMX for pairs of `bf16`.
@@ -60,12 +60,14 @@ pub struct Units {
     pub amx_int8: bool,
     /// `mma.sync` of a GPU.
     pub mma: bool,
+    /// Vectors of pairs of words, where there are none of bytes: `pmaddwd` without `vpdpbusd`.
+    pub pairs: bool,
 }
 
 impl Machine {
     /// A processor with vectors alone.
     pub const fn new(vector_bytes: usize, registers: usize) -> Machine {
-        let units = Units { amx_bf16: false, amx_int8: false, mma: false };
+        let units = Units { amx_bf16: false, amx_int8: false, mma: false, pairs: false };
         Machine { vector_bytes, registers, units, correction: Correction(None) }
     }
 }

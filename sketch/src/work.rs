@@ -43,14 +43,20 @@ fn of_body(body: &Body, dtype: &impl Fn(BufId) -> DType) -> u64 {
     }
 }
 
-/// What [`cost::operations`] counts for four products and three sums, less the one that stands for
-/// them.
-const OF_DOT4: u64 = 6;
+/// Operations that [`cost::operations`] counts for products and their sums, less the one that
+/// stands for them.
+fn within(e: &Expr) -> u64 {
+    match e {
+        Expr::Binary(BinOp::Dot4, ..) => 6,
+        Expr::Binary(BinOp::Dot2, ..) => 2,
+        _ => 0,
+    }
+}
 
 fn of_value(value: &Expr, dtype: &impl Fn(BufId) -> DType) -> u64 {
     let mut dots = 0;
-    value.visit(&mut |e| dots += u64::from(matches!(e, Expr::Binary(BinOp::Dot4, ..))));
-    cost::operations(value, dtype).saturating_sub(dots * OF_DOT4)
+    value.visit(&mut |e| dots += within(e));
+    cost::operations(value, dtype).saturating_sub(dots)
 }
 
 #[cfg(test)]

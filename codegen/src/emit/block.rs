@@ -118,12 +118,16 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// `so_far` plus products of four bytes, one after the other.
+    /// `so_far` plus products of bytes or words, one after the other.
     fn add_dots(&mut self, so_far: Reg<'c>, value: &Expr) -> Result<Reg<'c>> {
         if let Expr::Binary(BinOp::Dot4, a, b) = value {
             let are_small = have_seven_bits(a);
             let bytes = ops::Bytes { a: self.value(a)?, are_small, b: self.value(b)? };
             return Ok(ops::dot4(&self.ir, self.target, so_far, bytes));
+        }
+        if let Expr::Binary(BinOp::Dot2, a, b) = value {
+            let words = [self.value(a)?, self.value(b)?];
+            return Ok(ops::dot2(&self.ir, self.target, so_far, words));
         }
         value.children().into_iter().try_fold(so_far, |sum, term| self.add_dots(sum, term))
     }
@@ -212,10 +216,10 @@ impl<'c> Emitter<'c, '_> {
     }
 }
 
-/// Whether it is a sum of products of four bytes.
+/// Whether it is a sum of products of four bytes or two words.
 fn is_dots(e: &Expr) -> bool {
     match e {
-        Expr::Binary(BinOp::Dot4, ..) => true,
+        Expr::Binary(BinOp::Dot4 | BinOp::Dot2, ..) => true,
         Expr::Binary(BinOp::Add, a, b) => is_dots(a) && is_dots(b),
         _ => false,
     }

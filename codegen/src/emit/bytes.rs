@@ -1,4 +1,4 @@
-//! Four bytes that lie side by side, loaded at once.
+//! Bytes that lie side by side, loaded at once: four as one integer, or two that become words.
 //!
 //! ```text
 //! i32(a[k * 4]) | i32(a[k * 4 + 1]) << 8 | i32(a[k * 4 + 2]) << 16 | i32(a[k * 4 + 3]) << 24
@@ -8,6 +8,12 @@
 //!
 //! In a vector whose lanes are four bytes apart, a vector of them. Every target has the lowest byte
 //! first.
+//!
+//! ```text
+//! i32(a[k * 2]) | i32(a[k * 2 + 1]) << 16, a vector whose lanes are two bytes apart
+//! =>
+//! load bytes, a + k * 2; widen each to 16 bits
+//! ```
 
 use ansc_graph::{BinOp, BufId, Expr};
 use ansc_runtime::DType;
@@ -21,7 +27,8 @@ use crate::emit::memory::Pattern;
 impl<'c> Emitter<'c, '_> {
     /// None where the expression is anything else, or where lanes are not active.
     pub(crate) fn four_bytes(&mut self, e: &Expr) -> Result<Option<Reg<'c>>> {
-        let Some((buffer, first)) = self.side_by_side(e).filter(|_| self.mask.is_none()) else {
+        let Some((buffer, first)) = self.side_by_side::<4>(e).filter(|_| self.mask.is_none())
+        else {
             return Ok(None);
         };
         let (base, lanes) = match self.pattern(&first) {
@@ -36,27 +43,43 @@ impl<'c> Emitter<'c, '_> {
         Ok(Some(word))
     }
 
-    /// The buffer and the place of the lowest byte.
-    fn side_by_side(&self, e: &Expr) -> Option<(BufId, Affine)> {
-        let mut bytes = [None, None, None, None];
+    /// None where the expression is anything else, or where lanes are not active.
+    pub(crate) fn two_words(&mut self, e: &Expr) -> Result<Option<Reg<'c>>> {
+        let found = self.side_by_side::<2>(e).filter(|_| self.mask.is_none());
+        let (Some((buffer, first)), Some(lanes)) = (found, self.lanes.map(|l| l.count)) else {
+            return Ok(None);
+        };
+        let Pattern::Strided { base, stride: 2 } = self.pattern(&first) else { return Ok(None) };
+        let (at, align) = self.pointer(buffer, &base)?;
+        let bytes = self.ir.load(self.ir.ty(Kind::Int(8), Some(2 * lanes)), at, align);
+        self.describe_access(buffer, bytes.as_instruction_value())?;
+        let words = self.ir.resize(bytes, 16, false);
+        Ok(Some(self.ir.reinterpret(words, self.ir.ty(Kind::Int(32), Some(lanes)))))
+    }
+
+    /// The buffer and the place of the lowest of `N` bytes, which share 32 bits.
+    fn side_by_side<const N: usize>(&self, e: &Expr) -> Option<(BufId, Affine)> {
+        let apart = 32 / N;
+        let mut bytes: [Option<(BufId, Affine)>; N] = std::array::from_fn(|_| None);
         let mut open = vec![e];
         while let Some(e) = open.pop() {
             match e {
                 Expr::Binary(BinOp::Or, a, b) => open.extend([&**a, &**b]),
                 Expr::Binary(BinOp::Shl, x, amount) => {
                     let amount = usize::try_from(amount.as_const()?.as_i64()).ok()?;
-                    let place = bytes.get_mut(amount / 8).filter(|_| amount.is_multiple_of(8))?;
+                    let is_place = amount.is_multiple_of(apart);
+                    let place = bytes.get_mut(amount / apart).filter(|_| is_place)?;
                     *place = Some(self.byte(x)?);
                 }
                 e => bytes[0] = Some(self.byte(e)?),
             }
         }
-        let [first, rest @ ..] = bytes;
-        let (buffer, flat) = first?;
+        let mut bytes = bytes.into_iter();
+        let (buffer, flat) = bytes.next()??;
         let follows = |(i, byte): (i64, Option<(BufId, Affine)>)| {
             byte == Some((buffer, flat.clone().plus(&Affine::constant(i))))
         };
-        (1..).zip(rest).all(follows).then_some((buffer, flat))
+        (1..).zip(bytes).all(follows).then_some((buffer, flat))
     }
 
     /// The place that a byte is loaded from, and widened without a sign.

@@ -38,7 +38,10 @@ impl<'c> Emitter<'c, '_> {
             }
             Expr::Binary(BinOp::Or, a, b) => match self.four_bytes(e)? {
                 Some(word) => Ok(word),
-                None => self.binary(BinOp::Or, a, b),
+                None => match self.two_words(e)? {
+                    Some(words) => Ok(words),
+                    None => self.binary(BinOp::Or, a, b),
+                },
             },
             Expr::Binary(op, a, b) => self.binary(*op, a, b),
             Expr::Select(c, a, b) => self.choice(c, a, b),

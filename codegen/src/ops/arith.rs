@@ -37,6 +37,7 @@ pub(crate) fn binary<'c>(
             let bytes = super::Bytes { a, are_small: false, b };
             Some(super::dot4(ir, target, ir.same(a, 0.0), bytes))
         }
+        DType::I32 if op == BinOp::Dot2 => Some(super::dot2(ir, target, ir.same(a, 0.0), [a, b])),
         _ => int_binary(ir, op, dtype.is_signed_int(), a, b),
     }
     .ok_or(Undefined { op: op.name(), dtype })
@@ -166,7 +167,9 @@ fn int_binary<'c>(ir: &Ir<'c>, op: BinOp, signed: bool, a: Reg<'c>, b: Reg<'c>) 
         BinOp::Or => ir.or(a, b),
         BinOp::Xor => ir.xor(a, b),
         BinOp::Shl | BinOp::Shr => shift(ir, op, signed, a, b),
-        BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le | BinOp::Dot4 => return None,
+        BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le | BinOp::Dot4 | BinOp::Dot2 => {
+            return None;
+        }
     })
 }
 

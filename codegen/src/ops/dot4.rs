@@ -60,7 +60,7 @@ fn bytes_instruction(target: &Target, lanes: u32) -> Option<&'static str> {
 }
 
 /// Two products of 16 bits and their sum.
-fn words_instruction(target: &Target, lanes: u32) -> Option<&'static str> {
+pub(super) fn words_instruction(target: &Target, lanes: u32) -> Option<&'static str> {
     match lanes {
         16 if target.has("avx512bw") => Some("llvm.x86.avx512.pmaddw.d.512"),
         8 if target.has("avx2") => Some("llvm.x86.avx2.pmadd.wd"),
@@ -104,7 +104,7 @@ fn products<'c>(ir: &Ir<'c>, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
 
 /// Calls an intrinsic for one machine. What its lanes are differs between versions of LLVM; the
 /// bits do not.
-fn call<'c>(ir: &Ir<'c>, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
+pub(super) fn call<'c>(ir: &Ir<'c>, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
     let intrinsic = Intrinsic::find(name).expect("the intrinsic exists in this LLVM");
     let function =
         intrinsic.get_declaration(&ir.module, &[]).expect("the intrinsic has one declaration");

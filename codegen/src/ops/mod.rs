@@ -5,12 +5,14 @@
 
 mod arith;
 mod cast;
+mod dot2;
 mod dot4;
 pub(crate) mod half;
 mod unary;
 
 pub(crate) use arith::{binary, combine};
 pub(crate) use cast::cast;
+pub(crate) use dot2::dot2;
 pub(crate) use dot4::{Bytes, dot4};
 pub(crate) use unary::unary;
 

@@ -1,4 +1,5 @@
-//! Sums of products of four bytes: every machine's instructions against the interpreter.
+//! Sums of products of four bytes, or of two words: every machine's instructions against the
+//! interpreter.
 
 use ansc_codegen::{Listing, Target, compile_program, listing};
 use ansc_graph::{BinOp, Combiner, Compute, Expr, Stage, TensorType, interp};
@@ -40,15 +41,15 @@ fn words(n: usize) -> TensorType {
     TensorType::new(DType::I32, [n])
 }
 
-/// `y[i] = sum{k} dot4(a[k, i], b[k])`, the right side or the left one the same in all lanes. With
-/// a mask, `a & mask` is what is multiplied.
-fn sums(n: usize, turned: bool, mask: Option<i64>) -> Compute {
+/// `y[i] = sum{k} dot4(a[k, i], b[k])`, or the same of words, the right side or the left one the
+/// same in all lanes. With a mask, `a & mask` is what is multiplied.
+fn sums(dot: BinOp, n: usize, turned: bool, mask: Option<i64>) -> Compute {
     let a = Expr::load(0, vec![Expr::var(1), Expr::var(0)]);
     let b = Expr::load(1, vec![Expr::var(1)]);
     let body = if turned { [b, a] } else { [a, b] };
     let [a, b] = body;
     let a = mask.map_or(a.clone(), |mask| a.and(Expr::float(DType::I32, mask as f64)));
-    let body = Expr::binary(BinOp::Dot4, a, b);
+    let body = Expr::binary(dot, a, b);
     let stage = Stage::reduction("y", words(n), Combiner::Sum, vec![5], body);
     Compute::single(vec![TensorType::new(DType::I32, [5, n]), words(5)], stage)
 }
@@ -60,9 +61,9 @@ fn every_width_on_every_machine() {
         let sizes = [(16, false), (16, true), (8, false), (8, true), (4, false), (3, true)];
         // Seven bits fit every instruction; the last mask leaves eight in one byte.
         let masks = [None, Some(0x7f7f_7f7f), Some(0x0f0f_0f0f), Some(0x7fff_7f7f)];
-        for ((n, turned), mask) in sizes.into_iter().flat_map(|size| masks.map(|mask| (size, mask)))
-        {
-            let compute = sums(n, turned, mask);
+        let masks = masks.map(|mask| (BinOp::Dot4, mask)).into_iter().chain([(BinOp::Dot2, None)]);
+        for ((dot, mask), (n, turned)) in masks.flat_map(|m| sizes.map(|size| (m, size))) {
+            let compute = sums(dot, n, turned, mask);
             let inputs = [bytes(DType::I32, &[5, n], 1), bytes(DType::I32, &[5], 2)];
             let given: Vec<&Tensor> = inputs.iter().collect();
             let expected = interp::eval(&compute, &given).unwrap();
@@ -73,7 +74,12 @@ fn every_width_on_every_machine() {
                     continue;
                 }
                 let found = Kernel::for_target(&program, &target).run_in(&given, 1);
-                compare(&format!("{cpu} {n} {mask:?} {marks:?}"), &found, &expected, &exact);
+                compare(
+                    &format!("{cpu} {} {n} {mask:?} {marks:?}", dot.name()),
+                    &found,
+                    &expected,
+                    &exact,
+                );
             }
         }
     }
@@ -84,13 +90,14 @@ fn product(target: &Target, n: usize) -> (Program, [Tensor; 2], Vec<Tensor>) {
     let at = |input, i, j| {
         Expr::cast(DType::U8, DType::I32, Expr::load(input, vec![Expr::var(i), Expr::var(j)]))
     };
-    let (a, b) = (TensorType::new(DType::U8, [9, 72]), TensorType::new(DType::I8, [72, n]));
-    let ty = TensorType::new(DType::I32, [9, n]);
+    let (a, b) = (TensorType::new(DType::U8, [18, 72]), TensorType::new(DType::I8, [72, n]));
+    let ty = TensorType::new(DType::I32, [18, n]);
     let stage = Stage::reduction("y", ty, Combiner::Sum, vec![72], at(0, 0, 2) * at(1, 2, 1));
     let compute = Compute::single(vec![a, b], stage);
-    let inputs = [bytes(DType::U8, &[9, 72], 3), bytes(DType::I8, &[72, n], 4)];
+    let inputs = [bytes(DType::U8, &[18, 72], 3), bytes(DType::I8, &[72, n], 4)];
     let expected = interp::eval(&compute, &[&inputs[0], &inputs[1]]).unwrap();
-    let machine = Machine::new(target.vector_bytes, target.vector_registers);
+    let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
+    machine.units.pairs = target.multiplies_words_only();
     let constant = vec![false, true];
     let task = Task {
         name: "k".into(),

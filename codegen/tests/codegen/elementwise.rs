@@ -23,7 +23,7 @@ pub(crate) fn binary_defined(op: BinOp, dtype: DType) -> bool {
         And | Or | Xor => !dtype.is_float(),
         Shl | Shr => dtype.is_int(),
         Min | Max | Eq | Ne | Lt | Le => true,
-        Dot4 => dtype == DType::I32,
+        Dot4 | Dot2 => dtype == DType::I32,
     }
 }
 

@@ -82,7 +82,9 @@ fn binary(op: BinOp, a: i128, b: i128) -> i128 {
         BinOp::Ne => i128::from(a != b),
         BinOp::Lt => i128::from(a < b),
         BinOp::Le => i128::from(a <= b),
-        BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::Dot4 => panic!("{op:?} is not generated"),
+        BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::Dot4 | BinOp::Dot2 => {
+            panic!("{op:?} is not generated")
+        }
     }
 }
 

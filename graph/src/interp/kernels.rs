@@ -26,7 +26,7 @@ pub(crate) fn accepts_binary(op: BinOp, dtype: DType) -> bool {
         And | Or | Xor => !dtype.is_float(),
         Shl | Shr => dtype.is_int(),
         Min | Max | Eq | Ne | Lt | Le => true,
-        Dot4 => dtype == DType::I32,
+        Dot4 | Dot2 => dtype == DType::I32,
     }
 }
 
@@ -264,6 +264,7 @@ macro_rules! integer_lane {
                     BinOp::Shl => zip(a, b, out, <$t>::shift_left),
                     BinOp::Shr => zip(a, b, out, <$t>::shift_right),
                     BinOp::Dot4 => zip(a, b, out, |x: $t, y: $t| math::dot4(x as i32, y as i32) as $t),
+                    BinOp::Dot2 => zip(a, b, out, |x: $t, y: $t| math::dot2(x as i32, y as i32) as $t),
                     BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le => zip(a, b, out, |_, _| 0),
                 }
             }

@@ -38,6 +38,14 @@ pub(super) fn dot4(a: i32, b: i32) -> i32 {
     a.into_iter().zip(b).map(|(a, b)| i32::from(a) * i32::from(b)).sum()
 }
 
+/// The sum of the products of the halves of `a` and `b`, modulo 2^32: the square of the least
+/// number twice is 2^31.
+pub(super) fn dot2(a: i32, b: i32) -> i32 {
+    let halves = |x: i32| [x as i16, (x >> 16) as i16].map(i32::from);
+    let ([a, c], [b, d]) = (halves(a), halves(b));
+    (a * b).wrapping_add(c * d)
+}
+
 /// The error function, within about 1e-15 relative to the result.
 ///
 /// Below 3 the series `2/sqrt(pi) * exp(-x^2) * sum (2x^2)^n x / (2n+1)!!`, all of whose terms are

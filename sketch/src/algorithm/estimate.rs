@@ -1,7 +1,8 @@
 //! Which algorithm a convolution or a product gets that nobody tuned.
 //!
 //! Weights of few bits stay so, which is what products of few rows wait for. Products of bytes are
-//! taken four at a time, unless a factor had to be rearranged for a few products.
+//! taken four at a time, unless a factor had to be rearranged for a few products, or as words where
+//! the machine multiplies those alone.
 //!
 //! A direct sum of products is worth its operations. Winograd's convolution has fewer, but writes
 //! and reads the transformed input and the products, and its weights take more room: both are
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use super::convolution::Convolution;
 use super::winograd::{self, Weights};
-use super::{Algorithm, dot4, narrow};
+use super::{Algorithm, dots, narrow};
 use crate::choose::{self, Choice, cheapest_of};
 use crate::task::Task;
 
@@ -59,7 +60,10 @@ fn known(task: &Task) -> Option<Algorithm> {
     if narrow::pays(task) {
         return Some(Algorithm::Narrow);
     }
-    dot4::pays(task).then_some(Algorithm::Dot4)
+    if dots::pays_in_pairs(task) {
+        return Some(Algorithm::Dot2);
+    }
+    dots::pays(task).then_some(Algorithm::Dot4)
 }
 
 /// Algorithms that are told by the price of their programs.

@@ -11,6 +11,7 @@
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
 //! pad; conv; relu  =>  taps: pad; one product with columns for each tap; their sums; relu
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
+//! u8 by i8 product =>  dot2: a product whose terms are two words by two words
 //! f32 by 4 bits    =>  narrow: products of integers, block by block, with weights that stay as narrow as they are
 //! argmax           =>  place: the maximum, and then the first place that has it
 //! bf16 product     => tiles: a product of panels as a unit for matrices wants them
@@ -24,7 +25,7 @@
 //! integers do not.
 
 mod convolution;
-mod dot4;
+mod dots;
 mod estimate;
 mod groups;
 mod im2col;
@@ -53,6 +54,7 @@ use crate::choose::Choice;
 use crate::packed::Packing;
 use crate::task::Task;
 use convolution::Convolution;
+use dots::Terms;
 pub use sums::Sums;
 use winograd::{Tile, Weights};
 
@@ -80,6 +82,8 @@ pub enum Algorithm {
     Inside,
     /// Four products of bytes at a time.
     Dot4,
+    /// Two products of words that were bytes.
+    Dot2,
     /// Products of integers with weights of few bits.
     Narrow,
     /// Columns of each group of a convolution apart.
@@ -105,7 +109,7 @@ pub struct Rewritten {
 
 impl Algorithm {
     /// Every algorithm once, in the order of the variants.
-    pub const ALL: [Algorithm; 14] = [
+    pub const ALL: [Algorithm; 15] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
@@ -114,6 +118,7 @@ impl Algorithm {
         Algorithm::Taps,
         Algorithm::Inside,
         Algorithm::Dot4,
+        Algorithm::Dot2,
         Algorithm::Narrow,
         Algorithm::Groups,
         Algorithm::Separate,
@@ -133,6 +138,7 @@ impl Algorithm {
             Algorithm::Taps => "taps",
             Algorithm::Inside => "inside",
             Algorithm::Dot4 => "dot4",
+            Algorithm::Dot2 => "dot2",
             Algorithm::Narrow => "narrow",
             Algorithm::Groups => "groups",
             Algorithm::Separate => "separate",
@@ -152,6 +158,7 @@ impl Algorithm {
             | Algorithm::Taps
             | Algorithm::Inside
             | Algorithm::Dot4
+            | Algorithm::Dot2
             | Algorithm::Narrow
             | Algorithm::Groups
             | Algorithm::Separate
@@ -167,7 +174,8 @@ impl Algorithm {
         task.sums.allow(Some(self)).then_some(())?;
         let conv = || Convolution::find(&task.compute);
         match self {
-            Algorithm::Dot4 => dot4::rewrite(task),
+            Algorithm::Dot4 => dots::rewrite(task, Terms::Quads),
+            Algorithm::Dot2 => dots::rewrite(task, Terms::Pairs),
             Algorithm::Narrow => narrow::rewrite(task),
             Algorithm::Groups => groups::rewrite(task),
             Algorithm::Separate => separate::rewrite(task),

@@ -26,7 +26,7 @@ mod factor;
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType, VarId};
 use ansc_runtime::DType;
 
-use super::dot4::{QUAD, quad};
+use super::dots::{QUAD, quad};
 use super::{Replacing, Rewritten};
 use crate::inline::drop_stages;
 use crate::packed::Packing;

@@ -41,6 +41,7 @@ impl Algorithm {
             Algorithm::Taps => "columns for each tap",
             Algorithm::Inside => "each tap where it meets the image",
             Algorithm::Dot4 => "four bytes at a time",
+            Algorithm::Dot2 => "two words at a time",
             Algorithm::Narrow => "integers of few bits, block by block",
             Algorithm::Groups => "columns of each group apart",
             Algorithm::Separate => "windows one axis at a time",

@@ -475,20 +475,22 @@ fn bytes(ty: &TensorType, seed: u64) -> Tensor {
 
 /// The rewritten subgraph gives the same bits, as an expression and by untuned schedules of several
 /// machines.
-fn check_dot4(text: &str) {
+fn check_dots(text: &str) {
     let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let inputs: Vec<Tensor> =
         compute.inputs.iter().enumerate().map(|(i, ty)| bytes(ty, i as u64)).collect();
     let expected = eval(&compute, &inputs);
-    for (constant, vector_bytes) in [(false, 16), (true, 16), (true, 32), (false, 64), (true, 64)] {
+    let machines = [(false, 16), (true, 16), (true, 32), (false, 64), (true, 64)];
+    let all = machines.into_iter().flat_map(|m| [Algorithm::Dot4, Algorithm::Dot2].map(|a| (a, m)));
+    for (algorithm, (constant, vector_bytes)) in all {
         let mut task = task(compute.clone(), constant);
         task.machine.vector_bytes = vector_bytes;
         let rewritten =
-            Algorithm::Dot4.rewrite(&task).unwrap_or_else(|| panic!("it applies to {text}"));
+            algorithm.rewrite(&task).unwrap_or_else(|| panic!("{algorithm} applies to {text}"));
         assert_eq!(rewritten.prepared.len(), usize::from(constant), "{text}");
         verify::verify_compute(&rewritten.task.compute).unwrap();
         let new = rewritten.task.compute.to_string();
-        assert!(new.contains("dot4("), "{new}");
+        assert!(new.contains(&format!("{algorithm}(")), "{new}");
         assert_eq!(Compute::parse(&new).unwrap().to_string(), new);
         let found = eval(&rewritten.task.compute, &prepared(&rewritten, &inputs));
         assert_eq!(found.bytes(), expected.bytes(), "constant {constant}:\n{new}");
@@ -514,8 +516,8 @@ fn byte_product([a, b]: [&str; 2], [m, k, n]: [usize; 3], turned: bool) -> Strin
 fn products_of_bytes_keep_every_bit() {
     for types in [["u8", "i8"], ["i8", "u8"]] {
         for sizes in [[5, 64, 33], [1, 12, 7], [21, 4, 48], [18, 132, 1]] {
-            check_dot4(&byte_product(types, sizes, false));
-            check_dot4(&byte_product(types, sizes, true));
+            check_dots(&byte_product(types, sizes, false));
+            check_dots(&byte_product(types, sizes, true));
         }
     }
 }
@@ -523,7 +525,7 @@ fn products_of_bytes_keep_every_bit() {
 #[test]
 fn batches_of_products_of_bytes() {
     for (shape, at) in [("3, 16, 9", "i0, r0, i2"), ("16, 9", "r0, i2")] {
-        check_dot4(&format!(
+        check_dots(&format!(
             "compute(in0: u8[3, 5, 16], in1: i8[{shape}]) -> y {{
                y: i32[3, 5, 9] = sum{{r0: 16}} mul(i32(in0[i0, i1, r0]), i32(in1[{at}]))
              }}"
@@ -535,7 +537,7 @@ fn batches_of_products_of_bytes() {
 fn convolutions_of_bytes() {
     let pad = "select(and(and(and(le(1, i1), lt(i1, 8)), le(1, i2)), lt(i2, 7)), in0[i0, sub(i1, 1), sub(i2, 1), i3], 7_u8)";
     for (stride, oh, ow) in [(1, 7, 6), (2, 4, 3)] {
-        check_dot4(&format!(
+        check_dots(&format!(
             "compute(in0: u8[2, 7, 6, 8], in1: i8[3, 3, 8, 21], in2: i32[21]) -> y {{
                pad: u8[2, 9, 8, 8] = {pad}
                conv: i32[2, {oh}, {ow}, 21] = sum{{r0: 3, r1: 3, r2: 8}} mul(i32(pad[i0, add(mul(i1, {stride}), r0), add(mul(i2, {stride}), r1), r2]), i32(in1[r0, r1, r2, i3]))
@@ -543,7 +545,7 @@ fn convolutions_of_bytes() {
              }}"
         ));
     }
-    check_dot4(
+    check_dots(
         "compute(in0: u8[2, 12, 7, 19], in1: i8[5, 12, 3, 3]) -> conv {
            conv: i32[2, 5, 5, 17] = sum{r0: 12, r1: 3, r2: 3} mul(i32(in1[i1, r0, r1, r2]), i32(in0[i0, r0, add(i2, r1), add(i3, r2)]))
          }",
@@ -554,7 +556,9 @@ fn convolutions_of_bytes() {
 fn what_is_no_product_of_four_bytes_is_refused() {
     let refused = |text: &str| {
         let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        assert_eq!(Algorithm::Dot4.rewrite(&task(compute, true)), None, "{text}");
+        for algorithm in [Algorithm::Dot4, Algorithm::Dot2] {
+            assert_eq!(algorithm.rewrite(&task(compute.clone(), true)), None, "{text}");
+        }
     };
     refused(&byte_product(["u8", "u8"], [5, 64, 33], false));
     refused(&byte_product(["i8", "i8"], [5, 64, 33], false));
@@ -576,6 +580,10 @@ fn what_is_no_product_of_four_bytes_is_refused() {
            y: i32[7, 6] = max{r0: 8} mul(i32(in0[i0, r0]), i32(in1[r0, i1]))
          }",
     );
+    // Pairs are more often whole.
+    let pairs = Compute::parse(&byte_product(["u8", "i8"], [5, 66, 33], false)).unwrap();
+    let rewritten = |algorithm: Algorithm| algorithm.rewrite(&task(pairs.clone(), true)).is_some();
+    assert!(rewritten(Algorithm::Dot2) && !rewritten(Algorithm::Dot4));
     let floats = task(crate::testing::matmul_bias_relu(4, 4, 4), true);
     assert_eq!(Algorithm::Dot4.rewrite(&floats), None);
 }
@@ -589,4 +597,21 @@ fn a_factor_is_not_rearranged_for_a_single_row() {
     assert_eq!(preferred(1, true), Some(Algorithm::Dot4));
     assert_eq!(preferred(1, false), None);
     assert_eq!(preferred(16, false), Some(Algorithm::Dot4));
+}
+
+/// Words take twice the memory of bytes, and are made in each run: there have to be rows and
+/// columns enough.
+#[test]
+fn words_are_for_machines_that_multiply_no_bytes() {
+    let preferred = |pairs: bool, [rows, columns]: [usize; 2], constant: bool| {
+        let text = byte_product(["u8", "i8"], [rows, 64, columns], false);
+        let mut task = task(Compute::parse(&text).unwrap(), constant);
+        task.machine.units.pairs = pairs;
+        task.preferred()
+    };
+    assert_eq!(preferred(true, [32, 64], true), Some(Algorithm::Dot2));
+    assert_eq!(preferred(false, [32, 64], true), Some(Algorithm::Dot4));
+    assert_eq!(preferred(true, [8, 64], true), Some(Algorithm::Dot4));
+    assert_eq!(preferred(true, [32, 16], true), Some(Algorithm::Dot4));
+    assert_eq!(preferred(true, [32, 64], false), Some(Algorithm::Dot4));
 }

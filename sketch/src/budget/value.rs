@@ -140,7 +140,7 @@ impl Walk<'_> {
         let on = self.on(dtype, self.lanes.is_some());
         let fused = |op: &BinOp| match op {
             BinOp::Mul => dtype.is_float() && combiner == Combiner::Sum,
-            BinOp::Dot4 => combiner == Combiner::Sum,
+            BinOp::Dot4 | BinOp::Dot2 => combiner == Combiner::Sum,
             _ => false,
         };
         match value {

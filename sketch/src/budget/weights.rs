@@ -48,7 +48,7 @@ pub(super) fn binary(op: BinOp, on: On, by_constant: bool) -> usize {
         Mul if on.dtype.size() == 1 => 4,
         Min | Max if float && !by_constant => 3,
         FloorDiv => 2,
-        Dot4 => 2,
+        Dot4 | Dot2 => 2,
         _ => 1,
     };
     let rounding = if op.is_comparison() { 0 } else { rounding(on.dtype) };

@@ -43,9 +43,15 @@ pub(crate) fn ranked(
     let columns = *s.ty.shape.last().expect("a vector axis");
     let vectors =
         operands.panel_limit.unwrap_or(usize::MAX).min(columns.next_multiple_of(lanes)) / lanes;
-    let (bytes, few) = (is_of_bytes(s), machine.registers <= FEW_REGISTERS);
+    let (bytes, pairs) = (multiplies(s, BinOp::Dot4), multiplies(s, BinOp::Dot2));
+    let few = machine.registers <= FEW_REGISTERS;
     // Processors with so few registers mostly multiply even and odd bytes apart.
-    let held = |vectors: usize| if bytes && few { 2 * vectors + 3 } else { vectors + 1 };
+    let held = |vectors: usize| match () {
+        () if bytes && few => 2 * vectors + 3,
+        // Products are added by an instruction of their own.
+        () if pairs => vectors + 2,
+        () => vectors + 1,
+    };
     let unpacking = unpacking(s);
     let mut shapes: Vec<(Price, Shape)> = Vec::new();
     for vectors in (1..=vectors.clamp(1, MAX_VECTORS)).filter(|v| operands.allows(v * lanes)) {
@@ -60,7 +66,7 @@ pub(crate) fn ranked(
                 }
                 let panel = vectors * lanes;
                 let mut price = plane.price(panel, row).times(uppers / upper);
-                if few && !bytes {
+                if few && !bytes && !pairs {
                     price.loads = 0;
                 }
                 shapes.push((price, Shape { upper_axis, row_axis, upper, rows: row, panel }));
@@ -75,9 +81,14 @@ pub(crate) fn ranked(
     shapes.into_iter().map(|(_, shape)| shape).collect()
 }
 
-/// Terms are sums of four products.
-fn is_of_bytes(s: &Stage) -> bool {
-    s.body.any(&mut |e| matches!(e, Expr::Binary(BinOp::Dot4, ..)))
+/// Whether the machine adds products of bytes or words by other instructions than it multiplies.
+pub(crate) fn adds_apart(machine: &Machine, s: &Stage) -> bool {
+    multiplies(s, BinOp::Dot2) || (machine.units.pairs && multiplies(s, BinOp::Dot4))
+}
+
+/// Whether terms are sums of products of this kind.
+fn multiplies(s: &Stage, dot: BinOp) -> bool {
+    s.body.any(&mut |e| matches!(e, Expr::Binary(op, ..) if *op == dot))
 }
 
 /// Instructions that make a vector of bytes of what is loaded, for each one that multiplies it, in

@@ -82,6 +82,7 @@ pub(super) fn binary(op: BinOp, a: Scalar, b: Scalar) -> Scalar {
         _ if dtype.is_float() => round(dtype, float_binary(op, a.as_f64(), b.as_f64())),
         BinOp::Shl | BinOp::Shr => shift(op, a, b),
         BinOp::Dot4 => dot4(a, b),
+        BinOp::Dot2 => dot2(a, b),
         _ => from_wide(dtype, integer_binary(op, wide(a), wide(b))),
     }
 }
@@ -181,6 +182,16 @@ fn dot4(a: Scalar, b: Scalar) -> Scalar {
     let signed = |x: i128| if x < 128 { x } else { x - 256 };
     let (x, y) = (wide(a), wide(b));
     from_wide(a.dtype(), (0..4).map(|j| byte(x, j) * signed(byte(y, j))).sum())
+}
+
+/// Both halves have signs.
+fn dot2(a: Scalar, b: Scalar) -> Scalar {
+    let half = |x: i128, j: u32| {
+        let bits = (x >> (16 * j)) & 0xffff;
+        if bits < 0x8000 { bits } else { bits - 0x1_0000 }
+    };
+    let (x, y) = (wide(a), wide(b));
+    from_wide(a.dtype(), (0..2).map(|j| half(x, j) * half(y, j)).sum())
 }
 
 /// Amounts outside the width of the type move every bit out.

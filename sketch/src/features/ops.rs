@@ -98,6 +98,10 @@ impl Counts {
                 (0..4).for_each(|_| self.arithmetic(MUL, operand));
                 (0..3).for_each(|_| self.arithmetic(ADD_SUB, operand));
             }
+            Dot2 => {
+                (0..2).for_each(|_| self.arithmetic(MUL, operand));
+                self.arithmetic(ADD_SUB, operand);
+            }
         }
     }
 

@@ -104,6 +104,9 @@ pub struct TaskText {
     pub registers: usize,
     /// Units for matrices: AMX for `bf16` and for bytes, and those of a GPU.
     pub units: [bool; 3],
+    /// Vectors for pairs of words, and none for bytes.
+    #[serde(default)]
+    pub pairs: bool,
     /// Threads that schedules are for.
     pub cores: usize,
     /// Shared memory of a block of threads, if they are for a GPU.
@@ -122,6 +125,7 @@ impl From<&Task> for TaskText {
             vector_bytes,
             registers,
             units: [units.amx_bf16, units.amx_int8, units.mma],
+            pairs: units.pairs,
             cores: task.cores,
             gpu: task.gpu.as_ref().map(|limits| limits.shared_bytes),
             accurate: task.sums == Sums::Direct,
@@ -133,7 +137,7 @@ impl TaskText {
     /// The machine that schedules are for.
     pub fn machine(&self) -> Machine {
         let [amx_bf16, amx_int8, mma] = self.units;
-        let units = Units { amx_bf16, amx_int8, mma };
+        let units = Units { amx_bf16, amx_int8, mma, pairs: self.pairs };
         Machine { units, ..Machine::new(self.vector_bytes, self.registers) }
     }
 

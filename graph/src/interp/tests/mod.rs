@@ -66,6 +66,24 @@ fn products_of_four_bytes() {
     assert_eq!(y.as_slice::<i32>()[0], (-4 * 255 * 128i32).wrapping_mul(1 << 16));
 }
 
+/// Both products written out, at all pairs of words that are extreme in some way.
+#[test]
+fn products_of_two_words() {
+    let halves = [0u16, 1, 2, 0x7fff, 0x8000, 0x8001, 0xfffe, 0xffff];
+    let word = |i: usize| (u32::from(halves[i % 8]) | u32::from(halves[i / 8]) << 16) as i32;
+    let words: Vec<i32> = (0..64 * 64).map(|i| word(i % 64)).collect();
+    let others: Vec<i32> = (0..64 * 64).map(|i| word(i / 64)).collect();
+    let (a, b) = (Tensor::from_slice(&[4096], &words), Tensor::from_slice(&[4096], &others));
+    let at = |input| Expr::load(input, vec![Expr::var(0)]);
+    let body = Expr::binary(BinOp::Dot2, at(0), at(1));
+    let y = single(&[&a, &b], Stage::map("y", TensorType::new(DType::I32, [4096]), body)).unwrap();
+    for (i, found) in y.as_slice::<i32>().iter().enumerate() {
+        let half = |x: i32, high: bool| i64::from(if high { (x >> 16) as i16 } else { x as i16 });
+        let product = |high| half(words[i], high) * half(others[i], high);
+        assert_eq!(*found, (product(false) + product(true)) as i32, "{i}");
+    }
+}
+
 /// A padded, strided convolution: guards, memo tables, runs and gathers at once.
 fn conv(h: usize, stride: usize, channels: usize) {
     let (m, kernel, out) = (5, 3, (h + 2 - 3) / stride + 1);

@@ -68,7 +68,7 @@ impl Value {
             BinOp::Ne => a.zip(b, |a, b| i64::from(a != b)),
             BinOp::Lt => a.zip(b, |a, b| i64::from(a < b)),
             BinOp::Le => a.zip(b, |a, b| i64::from(a <= b)),
-            BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::Dot4 => {
+            BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::Dot4 | BinOp::Dot2 => {
                 unreachable!("`Node::of` takes none of these")
             }
         }
@@ -152,7 +152,7 @@ impl Node {
                 Some((_, value)) => Node::Known(value.clone()),
                 None => Node::Var(*v),
             },
-            Expr::Binary(BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::Dot4, ..)
+            Expr::Binary(BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::Dot4 | BinOp::Dot2, ..)
             | Expr::Load(..) => return None,
             Expr::Binary(op, a, b) => {
                 Node::binary(*op, Node::of(a, threads)?, Node::of(b, threads)?)
@@ -264,8 +264,9 @@ mod tests {
     fn lanes_are_computed_like_scalars() {
         let numbers = [-7, -3, -1, 0, 1, 2, 5, 1 << 40];
         let ops = BinOp::ALL.into_iter();
-        let ops =
-            ops.filter(|op| !matches!(op, BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::Dot4));
+        let ops = ops.filter(|op| {
+            !matches!(op, BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::Dot4 | BinOp::Dot2)
+        });
         for (op, b) in ops.flat_map(|op| numbers.map(|b| (op, b))) {
             let found = Value::Lanes(numbers.to_vec()).binary(op, Value::Same(b));
             let turned = Value::Same(b).binary(op, Value::Lanes(numbers.to_vec()));

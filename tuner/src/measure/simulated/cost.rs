@@ -69,7 +69,7 @@ fn operations(nest: &Nest<'_>) -> f64 {
             Expr::Unary(UnOp::Neg | UnOp::Abs | UnOp::Not, _) | Expr::Select(..) => 1.0,
             Expr::Unary(..) => FUNCTION,
             Expr::Binary(BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Max | BinOp::Min, ..)
-            | Expr::Binary(BinOp::Dot4, ..) => 0.5,
+            | Expr::Binary(BinOp::Dot4 | BinOp::Dot2, ..) => 0.5,
             Expr::Binary(..) => 2.0,
             _ => 0.0,
         }

@@ -17,6 +17,9 @@ use crate::trace::{Number, StepError};
 const SHAPES: usize = 16;
 /// Terms of the innermost axis that are written out.
 const UNROLLED: [usize; 4] = [4, 1, 2, 8];
+/// The same where products are added by instructions of their own: written out, code generation
+/// adds up the products of several terms first, for which there are no registers.
+const ONE_BY_ONE: [usize; 4] = [2, 1, 4, 8];
 /// Terms of a window that are written out, as a multiple of the terms of one axis.
 const WINDOW: usize = 3;
 /// Tiles of rows that one panel meets before the next panel comes.
@@ -48,9 +51,10 @@ pub(super) struct Tile {
 
 impl Lengths {
     /// The lengths for a stage, so many of whose axes of terms are in a sum. The caller says
-    /// whether these may be a window that is written out as a whole.
+    /// whether these may be a window that is written out as a whole, and whether the machine adds
+    /// products by other instructions than it multiplies.
     pub(super) fn of(
-        (s, extents, windows): (&Stage, &[usize], bool),
+        (s, extents, windows, adds_apart): (&Stage, &[usize], bool, bool),
         operands: &Operands,
         shapes: &[Shape],
         lanes: usize,
@@ -73,7 +77,7 @@ impl Lengths {
             rows: all(|shape| shape.rows),
             vectors: panel,
             block: distinct([tiles(best), most].into_iter().chain(blocks)),
-            terms: terms(extents, windows && !operands.shared, best),
+            terms: terms(extents, windows && !operands.shared, best, adds_apart),
             panels: if has_rows && has_panels { PANELS.to_vec() } else { PANELS[..1].to_vec() },
         }
     }
@@ -96,14 +100,15 @@ impl Lengths {
 
 /// Terms that are written out along each axis: a part of the last axis; or the last axes as a
 /// whole, if rows read vectors of their own, which the terms of a window share.
-fn terms(extents: &[usize], windows: bool, best: &Shape) -> Vec<Vec<i64>> {
+fn terms(extents: &[usize], windows: bool, best: &Shape, adds_apart: bool) -> Vec<Vec<i64>> {
+    let most = if adds_apart { ONE_BY_ONE } else { UNROLLED };
     let windows = match (windows, best.upper > 1) {
         (false, _) => vec![false],
         (true, several) => vec![!several, several],
     };
     let ways: Vec<Vec<usize>> = windows
         .iter()
-        .flat_map(|&window| UNROLLED.map(|most| written_out(extents, window, most)))
+        .flat_map(|&window| most.map(|most| written_out(extents, window, most)))
         .collect();
     (0..extents.len()).map(|axis| distinct(ways.iter().map(|way| way[axis]))).collect()
 }

@@ -29,7 +29,7 @@ use crate::algorithm::Sums;
 use crate::contraction::epilogue::Epilogue;
 use crate::contraction::nested::Nested;
 use crate::contraction::operands::{Around, Operands};
-use crate::contraction::shapes::{Shape, ranked};
+use crate::contraction::shapes::{Shape, adds_apart, ranked};
 use crate::contraction::{blocks::Blocks, goes_along_terms, is_tileable};
 use crate::flat::flattened;
 use crate::index_map::IndexMap;
@@ -143,7 +143,8 @@ impl Plan {
         let terms = &s.reduce.as_ref()?.extents[..];
         let terms = parts.as_ref().map_or(terms, Parts::terms);
         let windows = !matches!(parts, Some(Parts::Nested(..)));
-        let lengths = Lengths::of((&s, terms, windows), &operands, &shapes, lanes);
+        let lengths =
+            Lengths::of((&s, terms, windows, adds_apart(machine, &s)), &operands, &shapes, lanes);
         let columns = s.ty.shape[s.ty.rank() - 1];
         let rest = (columns % lanes).next_power_of_two();
         let multiple = if padded && !columns.is_multiple_of(lanes) { rest } else { 1 };

@@ -1,18 +1,22 @@
-//! Products of 8-bit integers, four at a time.
+//! Products of 8-bit integers, four at a time, or two where a machine multiplies words and no
+//! bytes.
 //!
 //! ```text
 //! y[i, j] = sum{k: 512} i32(a[i, k]) * i32(b[k, j])              a: u8[64, 512], b: i8[512, 32]
 //! =>
 //! y[i, j] = sum{k: 128} dot4(quad of a[i, k * 4 ..], quads[k, j])  quads: i32[128, 32], made when compiling if b is constant
+//! or
+//! y[i, j] = sum{k: 256} dot2(pairs_of_a[i, k], pairs[k, j])    both: i32, two integers of 16 bits
 //! ```
 //!
 //! One factor has no sign and the other has, as [`BinOp::Dot4`] wants them; the import of quantised
-//! operators sees to it. The axis of the sum whose extent divides by four is alone in one index of
-//! each factor: that of a product of matrices, the channels of a convolution. A factor whose bytes
-//! lie side by side, and that no vector walks, is read as it lies: code generation makes one load
-//! of the four. The other one becomes quads first: four bytes of its axis as one integer, little
-//! end first, with as many bytes as before. All results are those of the sum of the widened
-//! products, modulo 2^32.
+//! operators sees to it. The axis of the sum whose extent divides by four, or two, is alone in one
+//! index of each factor: that of a product of matrices, the channels of a convolution. A factor
+//! whose bytes lie side by side, and that no vector walks, is read as it lies: code generation
+//! makes one load of the four. The other one becomes quads first: four bytes of its axis as one
+//! integer, little end first, with as many bytes as before. Pairs of words take twice as many, and
+//! both factors become them first: what multiplies them need not take bytes apart. All results are
+//! those of the sum of the widened products, modulo 2^32.
 
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType, VarId};
 use ansc_runtime::DType;
@@ -26,11 +30,41 @@ pub(super) const QUAD: usize = 4;
 
 /// Making quads takes about as many instructions as products with so many rows save.
 const MIN_USES: usize = 4;
+/// The same of pairs, which have to be read back as well.
+const MIN_USES_OF_PAIRS: usize = 32;
+/// Rows from which on weights of twice the size do not matter: they wait for no memory.
+const MIN_ROWS: usize = 16;
+
+/// The terms that an instruction takes from each factor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Terms {
+    /// Four bytes.
+    Quads,
+    /// Two words.
+    Pairs,
+}
+
+impl Terms {
+    fn count(self) -> usize {
+        match self {
+            Terms::Quads => QUAD,
+            Terms::Pairs => 2,
+        }
+    }
+
+    fn op(self) -> BinOp {
+        match self {
+            Terms::Quads => BinOp::Dot4,
+            Terms::Pairs => BinOp::Dot2,
+        }
+    }
+}
 
 /// The stage that is such a sum.
 struct Sum {
     stage: usize,
-    /// The variable that runs over the bytes of quads.
+    terms: Terms,
+    /// The variable that runs over the terms of one instruction.
     var: VarId,
     unsigned: Factor,
     signed: Factor,
@@ -44,16 +78,14 @@ struct Factor {
 }
 
 /// None where no stage is such a sum.
-pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
-    let sum = (0..task.compute.stages.len()).find_map(|stage| Sum::of(&task.compute, stage))?;
-    Some(sum.rewrite(task))
+pub(super) fn rewrite(task: &Task, terms: Terms) -> Option<Rewritten> {
+    Some(Sum::find(&task.compute, terms)?.rewrite(task))
 }
 
 /// Whether there is such a sum, and whatever is made into quads at run time is used often enough
 /// afterwards.
 pub(super) fn pays(task: &Task) -> bool {
-    let sum = (0..task.compute.stages.len()).find_map(|stage| Sum::of(&task.compute, stage));
-    sum.is_some_and(|sum| {
+    Sum::find(&task.compute, Terms::Quads).is_some_and(|sum| {
         let stage = &task.compute.stages[sum.stage];
         [&sum.unsigned, &sum.signed].into_iter().all(|factor| {
             factor.is_read_as_it_lies(stage, sum.var)
@@ -63,8 +95,28 @@ pub(super) fn pays(task: &Task) -> bool {
     })
 }
 
+/// Whether the machine multiplies pairs of words and no bytes, and there are rows and columns
+/// enough for pairs.
+pub(super) fn pays_in_pairs(task: &Task) -> bool {
+    let sum = Sum::find(&task.compute, Terms::Pairs).filter(|_| task.machine.units.pairs);
+    sum.is_some_and(|sum| {
+        let stage = &task.compute.stages[sum.stage];
+        [(&sum.unsigned, &sum.signed), (&sum.signed, &sum.unsigned)].into_iter().any(
+            |(read, weight)| {
+                weight.sole_constant(task).is_some()
+                    && weight.uses(stage) >= MIN_ROWS
+                    && read.uses(stage) >= MIN_USES_OF_PAIRS
+            },
+        )
+    })
+}
+
 impl Sum {
-    fn of(compute: &Compute, stage: usize) -> Option<Sum> {
+    fn find(compute: &Compute, terms: Terms) -> Option<Sum> {
+        (0..compute.stages.len()).find_map(|stage| Sum::of(compute, stage, terms))
+    }
+
+    fn of(compute: &Compute, stage: usize, terms: Terms) -> Option<Sum> {
         let s = &compute.stages[stage];
         let is_sum = s.reduce.as_ref().is_some_and(|r| r.combiner == Combiner::Sum);
         let Expr::Binary(BinOp::Mul, a, b) = &s.body else { return None };
@@ -80,10 +132,10 @@ impl Sum {
             fits.then(|| Factor { buffer, at: at.to_vec(), axis })
         };
         let reduced = (s.ty.rank()..extents.len()).map(VarId::new);
-        let mut quads = reduced.filter(|v| extents[v.index()].is_multiple_of(QUAD));
-        quads.find_map(|var| {
+        let mut even = reduced.filter(|v| extents[v.index()].is_multiple_of(terms.count()));
+        even.find_map(|var| {
             let (unsigned, signed) = (whole(unsigned, var)?, whole(signed, var)?);
-            Some(Sum { stage, var, unsigned, signed })
+            Some(Sum { stage, terms, var, unsigned, signed })
         })
     }
 
@@ -92,25 +144,25 @@ impl Sum {
         let mut compute = Replacing::new(&task.compute, self.stage);
         let mut prepared = vec![];
         let [a, b] = [&self.unsigned, &self.signed].map(|factor| {
-            if factor.is_read_as_it_lies(original, self.var) {
+            if self.terms == Terms::Quads && factor.is_read_as_it_lies(original, self.var) {
                 return factor.quad(&factor.at, factor.buffer, &task.compute);
             }
             let quads = match factor.sole_constant(task) {
                 Some(param) => {
-                    let made = factor.quads(&task.compute, BufId::new(0));
+                    let made = factor.rearranged(self.terms, &task.compute, BufId::new(0));
                     compute.compute.inputs[param] = made.ty.clone();
                     let input = task.compute.inputs[param].clone();
                     prepared.push(Packing { param, compute: Compute::single(vec![input], made) });
                     factor.buffer
                 }
-                None => compute.push(factor.quads(&task.compute, factor.buffer)),
+                None => compute.push(factor.rearranged(self.terms, &task.compute, factor.buffer)),
             };
             Expr::Load(quads, factor.at.clone())
         });
         let mut stage = original.clone();
-        stage.body = Expr::binary(BinOp::Dot4, a, b);
+        stage.body = Expr::binary(self.terms.op(), a, b);
         let reduce = stage.reduce.as_mut().expect("a sum");
-        reduce.extents[self.var.index() - original.ty.rank()] /= QUAD;
+        reduce.extents[self.var.index() - original.ty.rank()] /= self.terms.count();
         compute.push(stage);
         Rewritten { task: Task { compute: compute.done(), ..task.clone() }, prepared }
     }
@@ -141,25 +193,43 @@ impl Factor {
         (own == 1 && is_constant && task.compute.stage_of(self.buffer).is_none()).then_some(param)
     }
 
-    /// All of its quads, read from `buffer`.
-    fn quads(&self, compute: &Compute, buffer: BufId) -> Stage {
+    /// All of its quads or pairs, read from `buffer`.
+    fn rearranged(&self, terms: Terms, compute: &Compute, buffer: BufId) -> Stage {
         let mut shape = compute.buffer_type(self.buffer).shape.clone();
-        shape[self.axis] /= QUAD;
+        shape[self.axis] /= terms.count();
         let at: Vec<Expr> = (0..shape.len()).map(Expr::var).collect();
-        let body = self.quad(&at, buffer, compute);
-        Stage::map("quads", TensorType::new(DType::I32, shape), body)
+        let (name, body) = match terms {
+            Terms::Quads => ("quads", self.quad(&at, buffer, compute)),
+            Terms::Pairs => ("pairs", self.pair(&at, buffer, compute)),
+        };
+        Stage::map(name, TensorType::new(DType::I32, shape), body)
+    }
+
+    /// Two bytes as words: `a[k * 2] & 65535 | a[k * 2 + 1] << 16`, where a byte without a sign
+    /// needs no mask.
+    fn pair(&self, at: &[Expr], buffer: BufId, compute: &Compute) -> Expr {
+        let dtype = compute.buffer_type(self.buffer).dtype;
+        let word = |j| Expr::cast(dtype, DType::I32, self.term(Terms::Pairs, at, j, buffer));
+        let low = match dtype {
+            DType::U8 => word(0),
+            _ => word(0).and(Expr::float(DType::I32, 65535.0)),
+        };
+        low.or(Expr::binary(BinOp::Shl, word(1), Expr::float(DType::I32, 16.0)))
+    }
+
+    /// The byte that is the term `j` of the instruction at this place.
+    fn term(&self, terms: Terms, at: &[Expr], j: usize, buffer: BufId) -> Expr {
+        let mut at = at.to_vec();
+        let first = at[self.axis].clone() * Expr::index(terms.count());
+        at[self.axis] = if j == 0 { first } else { first + Expr::index(j) };
+        Expr::Load(buffer, at)
     }
 
     /// The four bytes from four times the index along the axis on: `a[k * 4] | a[k * 4 + 1] << 8 |
     /// ..`
     fn quad(&self, at: &[Expr], buffer: BufId, compute: &Compute) -> Expr {
         let dtype = compute.buffer_type(self.buffer).dtype;
-        quad(|j| {
-            let mut at = at.to_vec();
-            let first = at[self.axis].clone() * Expr::index(QUAD);
-            at[self.axis] = if j == 0 { first } else { first + Expr::index(j) };
-            Expr::cast(dtype, DType::U8, Expr::Load(buffer, at))
-        })
+        quad(|j| Expr::cast(dtype, DType::U8, self.term(Terms::Quads, at, j, buffer)))
     }
 }
 
