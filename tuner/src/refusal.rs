@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
-    /// What it decides cannot be decided there.
+    /// One of its decisions does not fit the program.
     Decision,
     /// One of its steps cannot be done to the program.
     Step,

@@ -13,8 +13,8 @@ use super::instruction::Decision;
 use super::sample::count_tiles;
 use super::table::Instruction;
 
-/// What samples never choose is for mutations. It is as likely as this share of all weights, so
-/// that it stays possible.
+/// Only mutations choose a candidate without weight. It counts as likely as this share of all
+/// weights, so that it stays possible.
 const NEVER_SAMPLED: f64 = 0.01;
 
 impl Trace {

@@ -26,7 +26,8 @@ pub struct EvolutionOptions {
     pub epsilon: f64,
     /// How often each kind of decision is changed; without, as in TVM's auto-scheduler.
     pub weights: Option<MutationWeights>,
-    /// Of the first generation; each further one has half of it. Without, every child is accepted.
+    /// The temperature of the first generation; each further one has half of it. Without one, every
+    /// child is accepted.
     pub temperature: Option<f64>,
 }
 
