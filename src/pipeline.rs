@@ -164,7 +164,11 @@ pub fn compile(
     watch: &dyn Watch,
 ) -> Result<Report, Error> {
     let mut clock = Clock::new(watch);
-    let provenance = clock.time("hash", || provenance(model))?;
+    // Nothing asks for it before the manifest is written.
+    let hash = std::thread::spawn({
+        let model = model.to_owned();
+        move || provenance(&model)
+    });
     let mut assembly = Assembly::new(&options.schedules, options.verifier());
     assembly.weights.stores_all = options.bundle.is_some();
     let mut nodes = 0;
@@ -193,6 +197,7 @@ pub fn compile(
             storage::place(draft);
         }
     });
+    let provenance = clock.time("hash", || hash.join().expect("hashing does not panic"))?;
     let manifest = manifest(&assembly, &code, options, provenance);
     clock.time("link", || match options.bundle {
         None => Ok(code.write(output, &assembly, &options.target, &manifest)?),

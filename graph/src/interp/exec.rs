@@ -3,10 +3,13 @@
 //! Lanes run over chunks of the spatial axes, and for each chunk the reduction axes point by point;
 //! where the result is small and the reduction is large, the other way round. Instructions
 //! that need only some of the point axes are computed once per chunk for each of their values.
+//! Large stages are computed in parts, side by side.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use ansc_runtime::Tensor;
+use rayon::prelude::*;
 
 use super::InterpError;
 use super::code::{Code, Inst, Offset, Reg, build};
@@ -22,6 +25,10 @@ const CHUNK: usize = 512;
 const FEW_RESULTS: usize = 64;
 /// Points at most for which values are kept for the whole chunk.
 const TABLE: usize = 64;
+/// Instructions of a lane that are worth another thread.
+const PART: usize = 1 << 17;
+/// Parts of a stage at most: enough for all threads to end at about the same time.
+const MOST_PARTS: usize = 64;
 
 /// Evaluates the stage at `index`; `buffers` are the inputs and the earlier stages.
 pub(super) fn run_stage(
@@ -35,9 +42,32 @@ pub(super) fn run_stage(
     let spatial = Domain::new(0..stage.ty.rank(), &extents);
     let reduce = Domain::new(stage.ty.rank()..extents.len(), &extents);
     let over_reduction = spatial.len() < FEW_RESULTS && reduce.len() > spatial.len();
-    let sink = sink::new(stage, code.dtypes[code.root], over_reduction)?;
+    let mut out = Tensor::try_zeros(stage.ty.dtype, &stage.ty.shape)
+        .map_err(|e| InterpError::Malformed { stage: stage.name.clone(), reason: e.to_string() })?;
     let (lanes, points) = if over_reduction { (reduce, spatial) } else { (spatial, reduce) };
-    Machine::new(stage, &code, buffers, lanes, points).run(sink)
+    let part = part_len(&lanes, code.insts.len().saturating_mul(points.len()));
+    let sinks = sink::new(stage, code.dtypes[code.root], over_reduction, &mut out, part);
+    let part = if over_reduction { lanes.len() } else { part };
+    let run = |(index, mut sink): (usize, Box<dyn Sink + '_>)| {
+        let machine = Machine::new(stage, &code, buffers, lanes.clone(), points.clone());
+        let first = index * part;
+        machine.run(first..lanes.len().min(first + part), sink.as_mut())
+    };
+    if sinks.len() == 1 {
+        sinks.into_iter().enumerate().try_for_each(run)?;
+    } else {
+        // Of several errors it is always the first one.
+        let all: Vec<_> = sinks.into_par_iter().enumerate().map(run).collect();
+        all.into_iter().collect::<Result<(), _>>()?;
+    }
+    Ok(out)
+}
+
+/// Lanes of a part: whole chunks, and enough of them to be worth a thread. `work` is that of a lane.
+fn part_len(lanes: &Domain, work: usize) -> usize {
+    let chunk = lanes.chunk_len(CHUNK).max(1);
+    let enough = PART.div_ceil(work.max(1)).max(lanes.len() / MOST_PARTS);
+    enough.next_multiple_of(chunk)
 }
 
 /// Instructions that are computed at the same points: those of `vars`, a part of the point axes.
@@ -158,14 +188,15 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn run(mut self, mut sink: Box<dyn Sink>) -> Result<Tensor, InterpError> {
-        let (total, step) = (self.lanes.len(), self.lanes.chunk_len(CHUNK));
+    fn run(mut self, part: Range<usize>, sink: &mut dyn Sink) -> Result<(), InterpError> {
+        let step = self.lanes.chunk_len(CHUNK);
         if self.points.len() > 0 {
-            for start in (0..total).step_by(step.max(1)) {
-                self.run_chunk(start, step.min(total - start), sink.as_mut())?;
+            for start in part.clone().step_by(step.max(1)) {
+                self.run_chunk(start, step.min(part.end - start), sink)?;
             }
         }
-        Ok(sink.finish())
+        sink.finish();
+        Ok(())
     }
 
     fn run_chunk(

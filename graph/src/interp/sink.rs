@@ -1,43 +1,79 @@
 //! What becomes of the values of a stage's body: stored, or combined over the reduction.
 
-use ansc_runtime::{DType, Tensor};
+use ansc_runtime::{DType, Element, Tensor};
 
-use super::InterpError;
 use super::domain::Chunk;
 use super::lanes::{Lane, Lanes, Stored, lane_of, with_stored};
 use crate::compute::{Combiner, Stage};
 use crate::scalar::Scalar;
 
-/// Takes the values of a chunk point by point, and gives the stage's tensor in the end.
-pub(super) trait Sink {
+/// Takes the values of a chunk point by point, and writes results of the stage.
+pub(super) trait Sink: Send {
     fn begin(&mut self, _chunk: &Chunk) {}
     /// `value` is that of the point at `position` of the point axes.
     fn step(&mut self, value: &Lanes, position: usize, chunk: &Chunk);
     fn end(&mut self, _chunk: &Chunk) {}
-    fn finish(self: Box<Self>) -> Tensor;
+    fn finish(&mut self) {}
 }
 
-/// The sink of a stage whose body is of type `body`.
-pub(super) fn new(
+/// Consecutive results of a stage, of which the first one has this position.
+struct Part<'a, T> {
+    first: usize,
+    results: &'a mut [T],
+}
+
+impl<T: Copy> Part<'_, T> {
+    fn of(&mut self, chunk: &Chunk) -> &mut [T] {
+        &mut self.results[chunk.start - self.first..][..chunk.len]
+    }
+}
+
+/// Parts of `len` results each, in order.
+fn parts<T: Element>(out: &mut Tensor, len: usize) -> impl Iterator<Item = Part<'_, T>> {
+    let results = out.as_mut_slice::<T>().chunks_mut(len).enumerate();
+    results.map(move |(i, results)| Part { first: i * len, results })
+}
+
+/// Sinks for `len` consecutive lanes each of a stage whose body is of type `body`; one sink for all
+/// where lanes run over the reduction.
+pub(super) fn new<'a>(
     stage: &Stage,
     body: DType,
     over_reduction: bool,
-) -> Result<Box<dyn Sink>, InterpError> {
-    let out = Tensor::try_zeros(stage.ty.dtype, &stage.ty.shape)
-        .map_err(|e| InterpError::Malformed { stage: stage.name.clone(), reason: e.to_string() })?;
+    out: &'a mut Tensor,
+    len: usize,
+) -> Vec<Box<dyn Sink + 'a>> {
     let combiner = stage.reduce.as_ref().map(|r| r.combiner);
-    Ok(with_stored!(body, S => make::<S>(out, combiner, over_reduction)))
+    with_stored!(body, S => match (over_reduction, combiner) {
+        (true, Some(combiner)) => vec![over_points::<S>(out, combiner)],
+        (_, combiner) => over_lanes::<S>(out, combiner, len),
+    })
 }
 
-fn make<S: Stored>(out: Tensor, combiner: Option<Combiner>, over_reduction: bool) -> Box<dyn Sink> {
-    match (combiner, over_reduction) {
-        (None, _) => Box::new(Store::<S> { out, of: std::marker::PhantomData }),
-        (Some(combiner), over) => match (Order::of(combiner), over) {
-            (Some(order), false) => Box::new(ArgLanes::<S> { out, order, best: vec![] }),
-            (Some(order), true) => Box::new(ArgPoints::<S>::new(out, order)),
-            (None, false) => Box::new(FoldLanes::<S>::new(out, combiner)),
-            (None, true) => Box::new(FoldPoints::<S>::new(out, combiner)),
-        },
+fn over_lanes<S: Stored>(
+    out: &mut Tensor,
+    combiner: Option<Combiner>,
+    len: usize,
+) -> Vec<Box<dyn Sink + '_>> {
+    let Some(combiner) = combiner else {
+        return parts(out, len).map(|part| Box::new(Store::<S> { part }) as _).collect();
+    };
+    match Order::of(combiner) {
+        Some(order) => {
+            let sink = |part| Box::new(ArgLanes::<S> { part, order, best: vec![] }) as _;
+            parts(out, len).map(sink).collect()
+        }
+        None => {
+            let sink = |part| Box::new(FoldLanes::<S>::new(part, combiner)) as _;
+            parts(out, len).map(sink).collect()
+        }
+    }
+}
+
+fn over_points<S: Stored>(out: &mut Tensor, combiner: Combiner) -> Box<dyn Sink + '_> {
+    match Order::of(combiner) {
+        Some(order) => Box::new(ArgPoints::<S>::new(out.as_mut_slice(), order)),
+        None => Box::new(FoldPoints::<S>::new(out.as_mut_slice(), combiner)),
     }
 }
 
@@ -50,26 +86,20 @@ pub(super) fn constant<S: Stored>(s: Scalar) -> S::Lane {
     }
 }
 
-fn put<S: Stored>(out: &mut Tensor, start: usize, len: usize, values: &[S::Lane]) {
-    let out = &mut out.as_mut_slice::<S>()[start..start + len];
+fn put<S: Stored>(out: &mut [S], values: &[S::Lane]) {
     match values {
         &[one] => out.fill(S::from_lane(one)),
         all => out.iter_mut().zip(all).for_each(|(o, &v)| *o = S::from_lane(v)),
     }
 }
 
-struct Store<S> {
-    out: Tensor,
-    of: std::marker::PhantomData<S>,
+struct Store<'a, S> {
+    part: Part<'a, S>,
 }
 
-impl<S: Stored> Sink for Store<S> {
+impl<S: Stored> Sink for Store<'_, S> {
     fn step(&mut self, value: &Lanes, _: usize, chunk: &Chunk) {
-        put::<S>(&mut self.out, chunk.start, chunk.len, S::Lane::of(value));
-    }
-
-    fn finish(self: Box<Self>) -> Tensor {
-        self.out
+        put::<S>(self.part.of(chunk), S::Lane::of(value));
     }
 }
 
@@ -99,20 +129,20 @@ fn identity<S: Stored>(combiner: Combiner) -> S::Lane {
 }
 
 /// Lanes are results.
-struct FoldLanes<S: Stored> {
-    out: Tensor,
+struct FoldLanes<'a, S: Stored> {
+    part: Part<'a, S>,
     combiner: Combiner,
     sums: Vec<S::Lane>,
 }
 
-impl<S: Stored> FoldLanes<S> {
-    fn new(mut out: Tensor, combiner: Combiner) -> FoldLanes<S> {
-        out.as_mut_slice::<S>().fill(S::from_lane(identity::<S>(combiner)));
-        FoldLanes { out, combiner, sums: vec![] }
+impl<'a, S: Stored> FoldLanes<'a, S> {
+    fn new(part: Part<'a, S>, combiner: Combiner) -> FoldLanes<'a, S> {
+        part.results.fill(S::from_lane(identity::<S>(combiner)));
+        FoldLanes { part, combiner, sums: vec![] }
     }
 }
 
-impl<S: Stored> Sink for FoldLanes<S> {
+impl<S: Stored> Sink for FoldLanes<'_, S> {
     fn begin(&mut self, chunk: &Chunk) {
         self.sums.clear();
         self.sums.resize(chunk.len, identity::<S>(self.combiner));
@@ -123,29 +153,25 @@ impl<S: Stored> Sink for FoldLanes<S> {
     }
 
     fn end(&mut self, chunk: &Chunk) {
-        put::<S>(&mut self.out, chunk.start, chunk.len, &self.sums);
-    }
-
-    fn finish(self: Box<Self>) -> Tensor {
-        self.out
+        put::<S>(self.part.of(chunk), &self.sums);
     }
 }
 
 /// Lanes are terms.
-struct FoldPoints<S: Stored> {
-    out: Tensor,
+struct FoldPoints<'a, S: Stored> {
+    out: &'a mut [S],
     combiner: Combiner,
     sums: Vec<S::Lane>,
 }
 
-impl<S: Stored> FoldPoints<S> {
-    fn new(out: Tensor, combiner: Combiner) -> FoldPoints<S> {
+impl<'a, S: Stored> FoldPoints<'a, S> {
+    fn new(out: &'a mut [S], combiner: Combiner) -> FoldPoints<'a, S> {
         let sums = vec![identity::<S>(combiner); out.len()];
         FoldPoints { out, combiner, sums }
     }
 }
 
-impl<S: Stored> Sink for FoldPoints<S> {
+impl<S: Stored> Sink for FoldPoints<'_, S> {
     fn step(&mut self, value: &Lanes, position: usize, chunk: &Chunk) {
         let sum = &mut self.sums[position..=position];
         match S::Lane::of(value) {
@@ -154,10 +180,8 @@ impl<S: Stored> Sink for FoldPoints<S> {
         }
     }
 
-    fn finish(mut self: Box<Self>) -> Tensor {
-        let len = self.out.len();
-        put::<S>(&mut self.out, 0, len, &self.sums);
-        self.out
+    fn finish(&mut self) {
+        put::<S>(self.out, &self.sums);
     }
 }
 
@@ -204,13 +228,13 @@ impl Order {
     }
 }
 
-struct ArgLanes<S: Stored> {
-    out: Tensor,
+struct ArgLanes<'a, S: Stored> {
+    part: Part<'a, i64>,
     order: Order,
     best: Vec<S::Lane>,
 }
 
-impl<S: Stored> Sink for ArgLanes<S> {
+impl<S: Stored> Sink for ArgLanes<'_, S> {
     fn begin(&mut self, _: &Chunk) {
         self.best.clear();
     }
@@ -219,7 +243,7 @@ impl<S: Stored> Sink for ArgLanes<S> {
         let values = S::Lane::of(value);
         let first = self.best.is_empty();
         self.best.resize(chunk.len, S::Lane::default());
-        let positions = &mut self.out.as_mut_slice::<i64>()[chunk.start..][..chunk.len];
+        let positions = self.part.of(chunk);
         for (lane, (best, at)) in self.best.iter_mut().zip(positions).enumerate() {
             let value = lane_of(values, lane);
             if first || self.order.replaces(value, *best) {
@@ -227,26 +251,22 @@ impl<S: Stored> Sink for ArgLanes<S> {
             }
         }
     }
-
-    fn finish(self: Box<Self>) -> Tensor {
-        self.out
-    }
 }
 
-struct ArgPoints<S: Stored> {
-    out: Tensor,
+struct ArgPoints<'a, S: Stored> {
+    out: &'a mut [i64],
     order: Order,
     best: Vec<Option<S::Lane>>,
 }
 
-impl<S: Stored> ArgPoints<S> {
-    fn new(out: Tensor, order: Order) -> ArgPoints<S> {
+impl<'a, S: Stored> ArgPoints<'a, S> {
+    fn new(out: &'a mut [i64], order: Order) -> ArgPoints<'a, S> {
         let best = vec![None; out.len()];
         ArgPoints { out, order, best }
     }
 }
 
-impl<S: Stored> Sink for ArgPoints<S> {
+impl<S: Stored> Sink for ArgPoints<'_, S> {
     fn step(&mut self, value: &Lanes, position: usize, chunk: &Chunk) {
         let values = S::Lane::of(value);
         let best = &mut self.best[position];
@@ -254,12 +274,8 @@ impl<S: Stored> Sink for ArgPoints<S> {
             let value = lane_of(values, lane);
             if best.is_none_or(|b| self.order.replaces(value, b)) {
                 *best = Some(value);
-                self.out.as_mut_slice::<i64>()[position] = (chunk.start + lane) as i64;
+                self.out[position] = (chunk.start + lane) as i64;
             }
         }
-    }
-
-    fn finish(self: Box<Self>) -> Tensor {
-        self.out
     }
 }

@@ -29,6 +29,7 @@ mod rewrite;
 mod simplify;
 mod split_outputs;
 pub(crate) mod tensors;
+mod transposed;
 mod unroll;
 mod unshare;
 mod view;

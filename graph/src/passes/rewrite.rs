@@ -12,6 +12,7 @@ use crate::op::{ComputeOp, Kind, Op};
 use crate::ops::map::broadcast_indices;
 use crate::ops::{OpError, shape};
 use crate::passes::PassError;
+use crate::passes::transposed::transposed;
 
 /// Adds a node whose values are named after it.
 pub(crate) fn add(graph: &mut Graph, name: &str, op: ComputeOp, inputs: &[ValueId]) -> ValueId {
@@ -72,7 +73,7 @@ pub(crate) fn compute(
             let shape = &op.expr.stages[0].ty.shape;
             Ok(vec![Tensor::clone(&inputs[0]).reshaped(shape)])
         }
-        Kind::Transpose(perm) => Ok(vec![transposed(node, &inputs[0], perm)?]),
+        Kind::Transpose(perm) => Ok(vec![turned(node, &inputs[0], perm)?]),
         _ => {
             let inputs: Vec<&Tensor> = inputs.iter().map(|t| &**t).collect();
             interp::eval(&op.expr, &inputs)
@@ -81,37 +82,8 @@ pub(crate) fn compute(
     }
 }
 
-/// The tensor whose axis `i` is axis `perm[i]` of `x`.
-fn transposed(node: &str, x: &Tensor, perm: &[usize]) -> Result<Tensor, PassError> {
-    let size = x.dtype().size();
-    let strides = row_major(x.shape());
-    let shape: Vec<usize> = perm.iter().map(|&p| x.shape()[p]).collect();
-    let steps: Vec<usize> = perm.iter().map(|&p| strides[p] * size).collect();
-    let mut result = Tensor::try_zeros(x.dtype(), &shape)
-        .map_err(|source| PassError::Tensor { node: node.into(), source })?;
-    let mut position = vec![0; perm.len()];
-    let mut from = 0;
-    for to in result.bytes_mut().chunks_exact_mut(size) {
-        to.copy_from_slice(&x.bytes()[from..from + size]);
-        for axis in (0..shape.len()).rev() {
-            position[axis] += 1;
-            from += steps[axis];
-            if position[axis] < shape[axis] {
-                break;
-            }
-            from -= steps[axis] * shape[axis];
-            position[axis] = 0;
-        }
-    }
-    Ok(result)
-}
-
-fn row_major(shape: &[usize]) -> Vec<usize> {
-    let mut strides = vec![1; shape.len()];
-    for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis] * shape[axis];
-    }
-    strides
+fn turned(node: &str, x: &Tensor, perm: &[usize]) -> Result<Tensor, PassError> {
+    transposed(x, perm).map_err(|source| PassError::Tensor { node: node.into(), source })
 }
 
 /// A constructor's error becomes the pass's: the pass built operands that do not fit.
@@ -148,7 +120,7 @@ pub(crate) fn permuted(
         return Ok(value);
     }
     if let Some(tensor) = graph.const_of(value) {
-        let tensor = transposed(name, tensor, perm)?;
+        let tensor = turned(name, tensor, perm)?;
         return Ok(graph.add_const(name, tensor));
     }
     let op = built(name, shape::transpose(graph.ty(value), perm))?;
