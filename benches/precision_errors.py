@@ -72,6 +72,15 @@ def integers(ansc, name, ports, cwd):
     return max(report["error"], report["held_back_error"] or 0.0), layers[0]["node"] if layers else ""
 
 
+def write(rows):
+    """All that is known so far."""
+    path = HERE / "results" / "precision_errors.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["network", "precision", "error", "worst"])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
 def main():
     ansc = str(pathlib.Path(sys.argv[1]).resolve())
     known = run(ansc, "models", cwd=".")["generated"]
@@ -93,11 +102,7 @@ def main():
                          "error": "" if error is None else f"{error:.3e}", "worst": layer})
         cells = ["-" if e is None else f"{e:.1e}".replace("e-0", "e-") for e, _ in found.values()]
         print(f"| `{name}` | {' | '.join(cells)} | `{found['int8'][1]}` |", flush=True)
-    path = HERE / "results" / "precision_errors.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, ["network", "precision", "error", "worst"])
-        writer.writeheader()
-        writer.writerows(rows)
+        write(rows)
 
 
 if __name__ == "__main__":

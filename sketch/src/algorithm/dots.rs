@@ -10,15 +10,16 @@
 //! ```
 //!
 //! One factor has no sign and the other has, as [`BinOp::Dot4`] wants them; the import of quantised
-//! operators sees to it. The axis of the sum whose extent divides by four, or two, is alone in one
-//! index of each factor: that of a product of matrices, the channels of a convolution. A factor
+//! operators sees to it. An axis of the sum is alone in one index of each factor: that of a product
+//! of matrices, the channels of a convolution. Its extent divides by four, or two, or both factors
+//! are filled up with zeros: a constant as its quads are made, any other in a stage of its own. A factor
 //! whose bytes lie side by side, and that no vector walks, is read as it lies: code generation
 //! makes one load of the four. The other one becomes quads first: four bytes of its axis as one
 //! integer, little end first, with as many bytes as before. Pairs of words take twice as many, and
 //! both factors become them first: what multiplies them need not take bytes apart. All results are
 //! those of the sum of the widened products, modulo 2^32.
 
-use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType, VarId};
+use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Scalar, Stage, TensorType, VarId};
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten};
@@ -32,6 +33,8 @@ pub(super) const QUAD: usize = 4;
 const MIN_USES: usize = 4;
 /// The same of pairs, which have to be read back as well.
 const MIN_USES_OF_PAIRS: usize = 32;
+/// Zeros among the terms, as a share of the others: channels of a picture are three.
+const MOST_ZEROS: f64 = 0.34;
 /// Rows from which on weights of twice the size do not matter: they wait for no memory.
 const MIN_ROWS: usize = 16;
 
@@ -73,8 +76,9 @@ struct Sum {
 struct Factor {
     buffer: BufId,
     at: Vec<Expr>,
-    /// The axis of the buffer that the sum's variable indexes.
+    /// The axis of the buffer that the sum's variable indexes, and the terms on it.
     axis: usize,
+    extent: usize,
 }
 
 /// None where no stage is such a sum.
@@ -88,7 +92,7 @@ pub(super) fn pays(task: &Task) -> bool {
     Sum::find(&task.compute, Terms::Quads).is_some_and(|sum| {
         let stage = &task.compute.stages[sum.stage];
         [&sum.unsigned, &sum.signed].into_iter().all(|factor| {
-            factor.is_read_as_it_lies(stage, sum.var)
+            sum.zeros() == 0.0 && factor.is_read_as_it_lies(stage, sum.var)
                 || factor.sole_constant(task).is_some()
                 || factor.uses(stage) >= MIN_USES
         })
@@ -129,14 +133,21 @@ impl Sum {
         let whole = |(buffer, at): (BufId, &[Expr]), var: VarId| {
             let axis = alone(at, var)?;
             let fits = compute.buffer_type(buffer).shape[axis] == extents[var.index()];
-            fits.then(|| Factor { buffer, at: at.to_vec(), axis })
+            fits.then(|| Factor { buffer, at: at.to_vec(), axis, extent: extents[var.index()] })
         };
         let reduced = (s.ty.rank()..extents.len()).map(VarId::new);
-        let mut even = reduced.filter(|v| extents[v.index()].is_multiple_of(terms.count()));
-        even.find_map(|var| {
+        let sums = reduced.filter_map(|var| {
             let (unsigned, signed) = (whole(unsigned, var)?, whole(signed, var)?);
             Some(Sum { stage, terms, var, unsigned, signed })
-        })
+        });
+        let least = sums.min_by(|a, b| a.zeros().total_cmp(&b.zeros()))?;
+        (least.zeros() <= MOST_ZEROS).then_some(least)
+    }
+
+    /// Zeros that fill the last instruction up, as a share of the terms.
+    fn zeros(&self) -> f64 {
+        let extent = self.signed.extent;
+        (extent.next_multiple_of(self.terms.count()) - extent) as f64 / extent as f64
     }
 
     fn rewrite(&self, task: &Task) -> Rewritten {
@@ -145,7 +156,13 @@ impl Sum {
         let mut prepared = vec![];
         let [a, b] = [&self.unsigned, &self.signed].map(|factor| {
             if self.terms == Terms::Quads && factor.is_read_as_it_lies(original, self.var) {
-                return factor.quad(&factor.at, factor.buffer, &task.compute);
+                let filled = factor.filled(self.terms, &task.compute);
+                let buffer = filled.map_or(factor.buffer, |stage| compute.push(stage));
+                let dtype = task.compute.buffer_type(factor.buffer).dtype;
+                return quad(|j| {
+                    let term = Expr::Load(buffer, factor.term(self.terms, &factor.at, j));
+                    Expr::cast(dtype, DType::U8, term)
+                });
             }
             let quads = match factor.sole_constant(task) {
                 Some(param) => {
@@ -162,7 +179,8 @@ impl Sum {
         let mut stage = original.clone();
         stage.body = Expr::binary(self.terms.op(), a, b);
         let reduce = stage.reduce.as_mut().expect("a sum");
-        reduce.extents[self.var.index() - original.ty.rank()] /= self.terms.count();
+        let extent = &mut reduce.extents[self.var.index() - original.ty.rank()];
+        *extent = extent.div_ceil(self.terms.count());
         compute.push(stage);
         Rewritten { task: Task { compute: compute.done(), ..task.clone() }, prepared }
     }
@@ -195,21 +213,38 @@ impl Factor {
 
     /// All of its quads or pairs, read from `buffer`.
     fn rearranged(&self, terms: Terms, compute: &Compute, buffer: BufId) -> Stage {
-        let mut shape = compute.buffer_type(self.buffer).shape.clone();
-        shape[self.axis] /= terms.count();
+        let TensorType { dtype, mut shape } = compute.buffer_type(self.buffer).clone();
+        shape[self.axis] = self.extent.div_ceil(terms.count());
         let at: Vec<Expr> = (0..shape.len()).map(Expr::var).collect();
         let (name, body) = match terms {
-            Terms::Quads => ("quads", self.quad(&at, buffer, compute)),
-            Terms::Pairs => ("pairs", self.pair(&at, buffer, compute)),
+            Terms::Quads => ("quads", self.quad(&at, buffer, dtype)),
+            Terms::Pairs => ("pairs", self.pair(&at, buffer, dtype)),
         };
         Stage::map(name, TensorType::new(DType::I32, shape), body)
     }
 
+    /// Itself with as many terms as instructions take, if it has fewer:
+    /// `filled[i, k] = select(k < 511, a[i, k], 0)`.
+    fn filled(&self, terms: Terms, compute: &Compute) -> Option<Stage> {
+        let ty = compute.buffer_type(self.buffer);
+        let mut shape = ty.shape.clone();
+        shape[self.axis] = self.extent.next_multiple_of(terms.count());
+        let at: Vec<Expr> = (0..shape.len()).map(Expr::var).collect();
+        let ty = TensorType::new(ty.dtype, shape);
+        let is_short = self.extent < ty.shape[self.axis];
+        is_short.then(|| Stage::map("filled", ty.clone(), self.or_zero(at, self.buffer, ty.dtype)))
+    }
+
+    /// The element of `buffer` at this place, or zero behind the last term.
+    fn or_zero(&self, at: Vec<Expr>, buffer: BufId, dtype: DType) -> Expr {
+        let is_term = at[self.axis].clone().lt(Expr::index(self.extent));
+        Expr::select(is_term, Expr::Load(buffer, at), Expr::Const(Scalar::zero(dtype)))
+    }
+
     /// Two bytes as words: `a[k * 2] & 65535 | a[k * 2 + 1] << 16`, where a byte without a sign
     /// needs no mask.
-    fn pair(&self, at: &[Expr], buffer: BufId, compute: &Compute) -> Expr {
-        let dtype = compute.buffer_type(self.buffer).dtype;
-        let word = |j| Expr::cast(dtype, DType::I32, self.term(Terms::Pairs, at, j, buffer));
+    fn pair(&self, at: &[Expr], buffer: BufId, dtype: DType) -> Expr {
+        let word = |j| Expr::cast(dtype, DType::I32, self.byte(Terms::Pairs, at, j, buffer, dtype));
         let low = match dtype {
             DType::U8 => word(0),
             _ => word(0).and(Expr::float(DType::I32, 65535.0)),
@@ -217,19 +252,28 @@ impl Factor {
         low.or(Expr::binary(BinOp::Shl, word(1), Expr::float(DType::I32, 16.0)))
     }
 
-    /// The byte that is the term `j` of the instruction at this place.
-    fn term(&self, terms: Terms, at: &[Expr], j: usize, buffer: BufId) -> Expr {
+    /// The byte that is the term `j` of the instruction at this place, if there is such a term.
+    fn byte(&self, terms: Terms, at: &[Expr], j: usize, buffer: BufId, dtype: DType) -> Expr {
+        let term = self.term(terms, at, j);
+        let last = (self.extent - 1) / terms.count() * terms.count();
+        match last + j < self.extent {
+            true => Expr::Load(buffer, term),
+            false => self.or_zero(term, buffer, dtype),
+        }
+    }
+
+    /// Where the term `j` of the instruction at this place is.
+    fn term(&self, terms: Terms, at: &[Expr], j: usize) -> Vec<Expr> {
         let mut at = at.to_vec();
         let first = at[self.axis].clone() * Expr::index(terms.count());
         at[self.axis] = if j == 0 { first } else { first + Expr::index(j) };
-        Expr::Load(buffer, at)
+        at
     }
 
     /// The four bytes from four times the index along the axis on: `a[k * 4] | a[k * 4 + 1] << 8 |
     /// ..`
-    fn quad(&self, at: &[Expr], buffer: BufId, compute: &Compute) -> Expr {
-        let dtype = compute.buffer_type(self.buffer).dtype;
-        quad(|j| Expr::cast(dtype, DType::U8, self.term(Terms::Quads, at, j, buffer)))
+    fn quad(&self, at: &[Expr], buffer: BufId, dtype: DType) -> Expr {
+        quad(|j| Expr::cast(dtype, DType::U8, self.byte(Terms::Quads, at, j, buffer, dtype)))
     }
 }
 
