@@ -32,6 +32,7 @@ pub(crate) fn accepts_binary(op: BinOp, dtype: DType) -> bool {
 
 macro_rules! common {
     ($t:ty, $variant:ident) => {
+        #[inline]
         fn of(lanes: &Lanes) -> &[$t] {
             match lanes {
                 Lanes::$variant(values) => values,
@@ -39,6 +40,7 @@ macro_rules! common {
             }
         }
 
+        #[inline]
         fn fill(lanes: &mut Lanes) -> &mut Vec<$t> {
             if !matches!(lanes, Lanes::$variant(_)) {
                 *lanes = Lanes::$variant(Vec::new());
@@ -73,46 +75,57 @@ impl Lane for bool {
         }
     }
 
+    #[inline]
     fn add(self, other: bool) -> bool {
         self | other
     }
 
+    #[inline]
     fn mul(self, other: bool) -> bool {
         self & other
     }
 
+    #[inline]
     fn min_of(self, other: bool) -> bool {
         self & other
     }
 
+    #[inline]
     fn max_of(self, other: bool) -> bool {
         self | other
     }
 
+    #[inline]
     fn is_nan(self) -> bool {
         false
     }
 
+    #[inline]
     fn is_inf(self) -> bool {
         false
     }
 
+    #[inline]
     fn to_i64(self) -> i64 {
         i64::from(self)
     }
 
+    #[inline]
     fn from_i64(value: i64) -> bool {
         value != 0
     }
 
+    #[inline]
     fn from_u64(value: u64) -> bool {
         value != 0
     }
 
+    #[inline]
     fn to_f64(self) -> f64 {
         f64::from(u8::from(self))
     }
 
+    #[inline]
     fn from_f64(value: f64) -> bool {
         value != 0.0
     }
@@ -149,14 +162,17 @@ macro_rules! wrapping_power {
 macro_rules! signed {
     ($($t:ty),*) => {$(
         impl Integer for $t {
+            #[inline]
             fn abs_of(self) -> $t {
                 self.wrapping_abs()
             }
 
+            #[inline]
             fn sign_of(self) -> $t {
                 self.signum()
             }
 
+            #[inline]
             fn floor_div(self, b: $t) -> $t {
                 if b == 0 {
                     return 0;
@@ -165,6 +181,7 @@ macro_rules! signed {
                 if r != 0 && (r < 0) != (b < 0) { q - 1 } else { q }
             }
 
+            #[inline]
             fn floor_mod(self, b: $t) -> $t {
                 if b == 0 {
                     return 0;
@@ -173,6 +190,7 @@ macro_rules! signed {
                 if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
             }
 
+            #[inline]
             fn power(self, exponent: $t) -> $t {
                 match self {
                     1 => 1,
@@ -182,10 +200,12 @@ macro_rules! signed {
                 }
             }
 
+            #[inline]
             fn shift_left(self, amount: $t) -> $t {
                 if (0..<$t>::BITS as i64).contains(&(amount as i64)) { self << amount } else { 0 }
             }
 
+            #[inline]
             fn shift_right(self, amount: $t) -> $t {
                 let all = <$t>::BITS as i64 - 1;
                 self >> if (0..=all).contains(&(amount as i64)) { amount as i64 } else { all }
@@ -197,30 +217,37 @@ macro_rules! signed {
 macro_rules! unsigned {
     ($($t:ty),*) => {$(
         impl Integer for $t {
+            #[inline]
             fn abs_of(self) -> $t {
                 self
             }
 
+            #[inline]
             fn sign_of(self) -> $t {
                 self.min(1)
             }
 
+            #[inline]
             fn floor_div(self, b: $t) -> $t {
                 self.checked_div(b).unwrap_or(0)
             }
 
+            #[inline]
             fn floor_mod(self, b: $t) -> $t {
                 self.checked_rem(b).unwrap_or(0)
             }
 
+            #[inline]
             fn power(self, exponent: $t) -> $t {
                 wrapping_power!(self, exponent)
             }
 
+            #[inline]
             fn shift_left(self, amount: $t) -> $t {
                 if (amount as u64) < u64::from(<$t>::BITS) { self << amount } else { 0 }
             }
 
+            #[inline]
             fn shift_right(self, amount: $t) -> $t {
                 if (amount as u64) < u64::from(<$t>::BITS) { self >> amount } else { 0 }
             }
@@ -269,46 +296,57 @@ macro_rules! integer_lane {
                 }
             }
 
+            #[inline]
             fn add(self, other: $t) -> $t {
                 self.wrapping_add(other)
             }
 
+            #[inline]
             fn mul(self, other: $t) -> $t {
                 self.wrapping_mul(other)
             }
 
+            #[inline]
             fn min_of(self, other: $t) -> $t {
                 self.min(other)
             }
 
+            #[inline]
             fn max_of(self, other: $t) -> $t {
                 self.max(other)
             }
 
+            #[inline]
             fn is_nan(self) -> bool {
                 false
             }
 
+            #[inline]
             fn is_inf(self) -> bool {
                 false
             }
 
+            #[inline]
             fn to_i64(self) -> i64 {
                 self as i64
             }
 
+            #[inline]
             fn from_i64(value: i64) -> $t {
                 value as $t
             }
 
+            #[inline]
             fn from_u64(value: u64) -> $t {
                 value as $t
             }
 
+            #[inline]
             fn to_f64(self) -> f64 {
                 self as f64
             }
 
+            #[inline]
             fn from_f64(value: f64) -> $t {
                 value as $t
             }
@@ -369,46 +407,57 @@ macro_rules! float_lane {
                 }
             }
 
+            #[inline]
             fn add(self, other: $t) -> $t {
                 self + other
             }
 
+            #[inline]
             fn mul(self, other: $t) -> $t {
                 self * other
             }
 
+            #[inline]
             fn min_of(self, other: $t) -> $t {
                 if self < other || self.is_nan() { self } else { other }
             }
 
+            #[inline]
             fn max_of(self, other: $t) -> $t {
                 if self > other || self.is_nan() { self } else { other }
             }
 
+            #[inline]
             fn is_nan(self) -> bool {
                 $t::is_nan(self)
             }
 
+            #[inline]
             fn is_inf(self) -> bool {
                 $t::is_infinite(self)
             }
 
+            #[inline]
             fn to_i64(self) -> i64 {
                 self as i64
             }
 
+            #[inline]
             fn from_i64(value: i64) -> $t {
                 value as $t
             }
 
+            #[inline]
             fn from_u64(value: u64) -> $t {
                 value as $t
             }
 
+            #[inline]
             fn to_f64(self) -> f64 {
                 f64::from(self)
             }
 
+            #[inline]
             fn from_f64(value: f64) -> $t {
                 value as $t
             }

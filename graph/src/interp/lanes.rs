@@ -30,7 +30,8 @@ impl Default for Lanes {
     }
 }
 
-/// A Rust type that values are computed in.
+/// A Rust type that values are computed in. What is done to each lane is inlined, whatever else a
+/// build optimises across the units of a crate.
 pub(super) trait Lane: Copy + Default + PartialOrd + Send + Sync + 'static {
     fn of(lanes: &Lanes) -> &[Self];
     /// The vector to fill, emptied; `lanes` changes its type where it has to.
@@ -60,19 +61,23 @@ pub(super) trait Stored: Element {
     fn to_lane(self) -> Self::Lane;
     fn from_lane(value: Self::Lane) -> Self;
 
+    #[inline]
     fn from_f64(value: f64) -> Self::Lane {
         Self::Lane::from_f64(value)
     }
 
+    #[inline]
     fn from_i64(value: i64) -> Self::Lane {
         Self::Lane::from_i64(value)
     }
 
+    #[inline]
     fn from_u64(value: u64) -> Self::Lane {
         Self::Lane::from_u64(value)
     }
 
     /// The nearest value of the stored type.
+    #[inline]
     fn round(value: Self::Lane) -> Self::Lane {
         Self::from_lane(value).to_lane()
     }
@@ -83,10 +88,12 @@ macro_rules! stored_as_is {
         impl Stored for $t {
             type Lane = $t;
 
+            #[inline]
             fn to_lane(self) -> $t {
                 self
             }
 
+            #[inline]
             fn from_lane(value: $t) -> $t {
                 value
             }
@@ -101,22 +108,27 @@ macro_rules! stored_half {
         impl Stored for $t {
             type Lane = f32;
 
+            #[inline]
             fn to_lane(self) -> f32 {
                 self.to_f32()
             }
 
+            #[inline]
             fn from_lane(value: f32) -> $t {
                 <$t>::from_f32(value)
             }
 
+            #[inline]
             fn from_f64(value: f64) -> f32 {
                 <$t>::from_f64(value).to_f32()
             }
 
+            #[inline]
             fn from_i64(value: i64) -> f32 {
                 <$t>::from_f64(value as f64).to_f32()
             }
 
+            #[inline]
             fn from_u64(value: u64) -> f32 {
                 <$t>::from_f64(value as f64).to_f32()
             }

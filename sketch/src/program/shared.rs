@@ -31,6 +31,7 @@ impl<T: Clone> Shared<T> {
 }
 
 impl<T> Clone for Shared<T> {
+    #[inline]
     fn clone(&self) -> Shared<T> {
         Shared(self.0.clone())
     }
@@ -39,12 +40,14 @@ impl<T> Clone for Shared<T> {
 impl<T> Deref for Shared<T> {
     type Target = T;
 
+    #[inline]
     fn deref(&self) -> &T {
         &self.0
     }
 }
 
 impl<T: Clone> DerefMut for Shared<T> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         Arc::make_mut(&mut self.0)
     }
