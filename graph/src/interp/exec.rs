@@ -56,14 +56,15 @@ pub(super) fn run_stage(
     if sinks.len() == 1 {
         sinks.into_iter().enumerate().try_for_each(run)?;
     } else {
-        // Of several errors it is always the first one.
+        // Whoever comes first, the error is that of the first part which has one.
         let all: Vec<_> = sinks.into_par_iter().enumerate().map(run).collect();
         all.into_iter().collect::<Result<(), _>>()?;
     }
     Ok(out)
 }
 
-/// Lanes of a part: whole chunks, and enough of them to be worth a thread. `work` is that of a lane.
+/// Lanes of a part: whole chunks, and enough of them to be worth a thread. A lane takes `work`
+/// instructions.
 fn part_len(lanes: &Domain, work: usize) -> usize {
     let chunk = lanes.chunk_len(CHUNK).max(1);
     let enough = PART.div_ceil(work.max(1)).max(lanes.len() / MOST_PARTS);
