@@ -8,12 +8,14 @@
 //! ```
 //!
 //! Vectors along `k` would cross from one group to the next, and their lanes would read different
-//! elements of the input. Groups of few columns stay as they are: a vector of each would be mostly
+//! elements of the input. A constant gets the two axes as well: `w[g, j, c, r, s]`, the same bytes,
+//! since panels of it begin anew with each group. Groups of few columns stay as they are: a vector of each would be mostly
 //! empty.
 
-use ansc_graph::{BinOp, Combiner, Compute, Expr, Stage, TensorType, VarId, arith};
+use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType, VarId, arith};
 
 use super::{Replacing, Rewritten};
+use crate::packed::Packing;
 use crate::task::Task;
 
 /// A sum whose last axis consists of groups.
@@ -36,8 +38,8 @@ pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
     if groups.columns as f64 <= LEAST * lanes as f64 {
         return None;
     }
-    let compute = groups.apart(&task.compute)?;
-    Some(Rewritten { task: Task { compute, ..task.clone() }, prepared: vec![] })
+    let (compute, prepared) = groups.apart(task)?;
+    Some(Rewritten { task: Task { compute, ..task.clone() }, prepared })
 }
 
 impl Groups {
@@ -61,7 +63,8 @@ impl Groups {
     }
 
     /// The subgraph with an axis for the groups. None where a group is more than that axis.
-    fn apart(&self, compute: &Compute) -> Option<Compute> {
+    fn apart(&self, task: &Task) -> Option<(Compute, Vec<Packing>)> {
+        let compute = &task.compute;
         let s = &compute.stages[self.stage];
         let extent = s.ty.shape[self.axis];
         let groups = extent / self.columns;
@@ -93,13 +96,57 @@ impl Groups {
             return None;
         }
         let mut result = Replacing::new(compute, self.stage);
+        let prepared = self.divide_constants(task, &mut result.compute, &mut parts);
         let parts = result.push(parts);
         let k = Expr::var(self.axis);
         let (columns, mut at) =
             (self.columns as i64, (0..self.axis).map(Expr::var).collect::<Vec<_>>());
         at.extend([k.clone().floor_div(columns), k.floor_mod(columns)]);
         result.push(Stage::map(&s.name, s.ty.clone(), Expr::Load(parts, at)));
-        Some(result.done())
+        Some((result.done(), prepared))
+    }
+
+    /// Lets constants that only the sum reads have an axis for the groups where it reads them at
+    /// `g * columns + j`.
+    fn divide_constants(
+        &self,
+        task: &Task,
+        compute: &mut Compute,
+        parts: &mut Stage,
+    ) -> Vec<Packing> {
+        let both = [Expr::var(self.axis), Expr::var(self.axis + 1)];
+        let whole = both[0].clone() * Expr::index(self.columns) + both[1].clone();
+        let mut prepared = vec![];
+        for (param, _) in task.constant.iter().enumerate().filter(|(_, constant)| **constant) {
+            let buffer = BufId::new(param);
+            let reads = |s: &Stage| s.body.loads().iter().filter(|(b, _)| *b == buffer).count();
+            let loads = parts.body.loads();
+            let mut own = loads.iter().filter(|(b, _)| *b == buffer).map(|(_, at)| *at);
+            let Some(axis) = own.next().and_then(|at| at.iter().position(|i| *i == whole)) else {
+                continue;
+            };
+            if task.compute.stages.iter().map(reads).sum::<usize>() != 1 {
+                continue;
+            }
+            let original = compute.inputs[param].clone();
+            let mut ty = original.clone();
+            ty.shape.splice(axis..=axis, [original.shape[axis] / self.columns, self.columns]);
+            let mut at: Vec<Expr> = (0..ty.shape.len()).map(Expr::var).collect();
+            let second = at.remove(axis + 1);
+            at[axis] = at[axis].clone() * Expr::index(self.columns) + second;
+            let same = Stage::map("divided", ty.clone(), Expr::Load(BufId::new(0), at));
+            prepared.push(Packing { param, compute: Compute::single(vec![original], same) });
+            compute.inputs[param] = ty;
+            parts.body = parts.body.rewrite(&mut |e| match e {
+                Expr::Load(b, at) if *b == buffer => {
+                    let mut at = at.to_vec();
+                    at.splice(axis..=axis, both.clone());
+                    Some(Expr::Load(*b, at))
+                }
+                _ => None,
+            });
+        }
+        prepared
     }
 }
 

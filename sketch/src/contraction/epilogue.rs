@@ -3,13 +3,17 @@
 //! ```text
 //! c[i, j] = sum ..;    y[j, i] = max(c[i, j] + d[j], 0)                            the axes in another order
 //! c[p, k] = sum ..;    y[n, h, w, k] = max(c[(n * 5 + h) * 7 + w, k] + d[k], 0)    several axes for the first
+//! c[i, g, j] = sum ..; y[k, i] = max(c[i, k // 53, k % 53] + d[k], 0)              one axis for two
 //! =>
 //! y[j, i] = max(c + d[j], 0);    y[p // 35, p // 7 % 5, p % 7, k] = max(c + d[k], 0)
+//! y[g * 53 + j, i] = max(c + d[g * 53 + j], 0)
 //! ```
 
-use ansc_graph::{BufId, Compute, Expr, Stage};
+use ansc_graph::{BufId, Compute, Expr, Stage, VarId};
 
 use crate::flat::flattened;
+use crate::index_map::IndexMap;
+use crate::trace::StepError;
 use crate::usage::readers;
 
 pub(crate) struct Epilogue {
@@ -23,6 +27,8 @@ enum Places {
     Axes(Vec<usize>),
     /// The first axis of the stage numbers the places along these leading axes of the reader.
     Numbered(Vec<usize>),
+    /// The same as with axes, once this axis of the reader is two, the second of which is so long.
+    Divided { axis: usize, columns: usize, axes: Vec<usize> },
 }
 
 impl Epilogue {
@@ -51,22 +57,35 @@ impl Epilogue {
 
     /// Whether the last axis of the reader walks this axis of the stage.
     pub(crate) fn walks_last(&self, axis: usize) -> bool {
-        matches!(&self.places, Places::Axes(axes) if axes[axis] + 1 == axes.len())
-    }
-
-    /// The extents of the leading axes of the reader whose places the first axis of the stage
-    /// numbers.
-    pub(crate) fn numbered(&self) -> Option<&[usize]> {
         match &self.places {
-            Places::Axes(_) => None,
-            Places::Numbered(rows) => Some(rows),
+            Places::Axes(axes) | Places::Divided { axes, .. } => axes[axis] + 1 == axes.len(),
+            Places::Numbered(_) => false,
         }
     }
 
-    /// The axis of the reader that walks this axis of the stage, with numbered axes as one.
+    /// How the axes of the reader become those that [`Epilogue::axis`] means, if they are not: under
+    /// `outer` others, it has `rank` of them.
+    pub(crate) fn layout(&self, outer: usize, rank: usize) -> Result<Option<IndexMap>, StepError> {
+        let all: Vec<Expr> = (0..outer + rank).map(Expr::var).collect();
+        let (outer, own) = all.split_at(outer);
+        let outputs = match &self.places {
+            Places::Axes(_) => return Ok(None),
+            Places::Numbered(rows) => {
+                let (numbered, rest) = own.split_at(rows.len());
+                [outer, &[flattened(numbered, rows)], rest].concat()
+            }
+            Places::Divided { axis, columns, .. } => {
+                let both = divided(&own[*axis], *columns);
+                [outer, &own[..*axis], &both, &own[axis + 1..]].concat()
+            }
+        };
+        IndexMap::new(all.len(), outputs).map(Some).map_err(|_| StepError::Unfit)
+    }
+
+    /// The axis of the reader that walks this axis of the stage, in its [layout](Self::layout).
     pub(crate) fn axis(&self, axis: usize) -> usize {
         match &self.places {
-            Places::Axes(axes) => axes[axis],
+            Places::Axes(axes) | Places::Divided { axes, .. } => axes[axis],
             Places::Numbered(_) => axis,
         }
     }
@@ -79,9 +98,36 @@ impl Places {
                 let same = |(&axis, extent): (&usize, &usize)| e.ty.shape[axis] == *extent;
                 axes.iter().zip(&s.ty.shape).all(same).then_some(Places::Axes(axes))
             }
-            _ => numbered(s, e, indices).map(Places::Numbered),
+            _ => numbered(s, e, indices)
+                .map(Places::Numbered)
+                .or_else(|| Places::of_divided(s, e, indices)),
         }
     }
+
+    fn of_divided(s: &Stage, e: &Stage, indices: &[Expr]) -> Option<Places> {
+        (e.ty.rank() + 1 == s.ty.rank()).then_some(())?;
+        (0..e.ty.rank()).find_map(|axis| {
+            let at = (1..s.ty.rank())
+                .find(|&at| indices[at - 1..=at] == divided(&Expr::var(axis), s.ty.shape[at]))?;
+            let columns = s.ty.shape[at];
+            let mut shape = e.ty.shape.to_vec();
+            shape.splice(axis..=axis, [s.ty.shape[at - 1], columns]);
+            let moved = |v: VarId| (v.index() > axis).then(|| Expr::var(v.index() + 1));
+            let mut indices: Vec<Expr> = indices.iter().map(|i| i.substitute(&moved)).collect();
+            (indices[at - 1], indices[at]) = (Expr::var(axis), Expr::var(axis + 1));
+            let axes = order_of_axes(&indices)?;
+            let same = |(&axis, extent): (&usize, &usize)| shape[axis] == *extent;
+            let fits = axes.iter().zip(&s.ty.shape).all(same)
+                && e.ty.shape[axis] == s.ty.shape[at - 1] * columns;
+            fits.then_some(Places::Divided { axis, columns, axes })
+        })
+    }
+}
+
+/// An axis as two, the second of which is so long.
+fn divided(axis: &Expr, columns: usize) -> [Expr; 2] {
+    let columns = columns as i64;
+    [axis.clone().floor_div(columns), axis.clone().floor_mod(columns)]
 }
 
 /// The variables that the indices are, if they are all different: `[v0, v2, v1]` gives `[0, 2, 1]`.

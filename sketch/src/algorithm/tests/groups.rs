@@ -14,6 +14,22 @@ fn grouped(groups: usize, channels: usize, columns: usize, window: usize) -> Com
     Compute::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
+/// The same by weights `[r, s, c, k]`, with results `[k, h, w]` if they are `turned`.
+fn channels_at_the_end(groups: usize, channels: usize, columns: usize, turned: bool) -> Compute {
+    let (c, k) = (groups * channels, groups * columns);
+    let (shape, at, bias) = match turned {
+        true => (format!("{k}, 5, 5"), "i1, i2, i0", "i0"),
+        false => (format!("5, 5, {k}"), "i0, i1, i2", "i2"),
+    };
+    let text = format!(
+        "compute(in0: f32[7, 7, {c}], in1: f32[3, 3, {channels}, {k}], in2: f32[{k}]) -> y {{
+           conv: f32[5, 5, {k}] = sum{{r0: 3, r1: 3, r2: {channels}}} mul(in0[add(i0, r0), add(i1, r1), add(mul(floor_div(i2, {columns}), {channels}), r2)], in1[r0, r1, r2, i2])
+           y: f32[{shape}] = max(add(conv[{at}], in2[{bias}]), 0.0_f32)
+         }}"
+    );
+    Compute::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
 fn rewritten(compute: &Compute) -> Option<Rewritten> {
     Algorithm::Groups.rewrite(&task(compute.clone(), true))
 }
@@ -31,6 +47,23 @@ fn groups_have_columns_of_their_own() {
     assert_eq!(sum.extents(), [5, 5, 2, 7, 5, 3, 3]);
     let text = sum.body.to_string();
     assert!(!text.contains("floor"), "{text}");
+}
+
+/// Panels of weights begin anew with each group, and results go where they belong from tiles.
+#[test]
+fn odd_columns_of_weights_with_columns_last_are_tiled() {
+    for (groups, channels, columns) in [(2, 5, 7), (3, 4, 13), (2, 3, 33)] {
+        for turned in [false, true] {
+            let compute = channels_at_the_end(groups, channels, columns, turned);
+            check(&compute, Algorithm::Groups);
+            let choice = task(compute, true).choice().unwrap();
+            assert_eq!(choice.by, Some(Algorithm::Groups), "{columns}, turned {turned}");
+            assert_eq!(choice.sketch.rules, ["contraction"], "{columns}, turned {turned}");
+            // Sums go from tiles to the result, and to no memory in between.
+            let program = choice.scheduled.program.to_string();
+            assert!(program.contains(" local\n") && !program.contains(" global\n"), "{program}");
+        }
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ mod nested;
 mod panels;
 mod partial;
 
-use ansc_graph::{Combiner, Expr, Stage};
+use ansc_graph::{Combiner, Stage};
 
 use super::Nests;
 use crate::algorithm::Sums;
@@ -31,8 +31,6 @@ use crate::contraction::nested::Nested;
 use crate::contraction::operands::{Around, Operands};
 use crate::contraction::shapes::{Shape, adds_apart, ranked};
 use crate::contraction::{blocks::Blocks, goes_along_terms, is_tileable};
-use crate::flat::flattened;
-use crate::index_map::IndexMap;
 use crate::schedule::Rest;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
 use crate::walk::{self, PARALLEL_WORK};
@@ -187,13 +185,8 @@ impl Plan {
             return nests.cache_write(block);
         };
         let store = nests.block(reader.stage)?;
-        if let Some(rows) = reader.numbered() {
-            let rank = nests.outer + nests.stage(reader.stage).ty.rank();
-            let axes: Vec<Expr> = (0..rank).map(Expr::var).collect();
-            let (outer, own) = axes.split_at(nests.outer);
-            let (numbered, rest) = own.split_at(rows.len());
-            let outputs = [outer, &[flattened(numbered, rows)], rest].concat();
-            let map = IndexMap::new(rank, outputs).map_err(|_| StepError::Unfit)?;
+        let rank = nests.stage(reader.stage).ty.rank();
+        if let Some(map) = reader.layout(nests.outer, rank)? {
             nests.recorder.transform_block_layout(store, &map)?;
         }
         Ok(store)
