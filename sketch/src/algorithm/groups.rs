@@ -9,8 +9,8 @@
 //!
 //! Vectors along `k` would cross from one group to the next, and their lanes would read different
 //! elements of the input. A constant gets the two axes as well: `w[g, j, c, r, s]`, the same bytes,
-//! since panels of it begin anew with each group. Groups of few columns stay as they are: a vector of each would be mostly
-//! empty.
+//! since panels of it begin anew with each group. Groups of few columns stay as they are: a vector
+//! of each would be mostly empty.
 
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType, VarId, arith};
 

@@ -1,9 +1,11 @@
 //! The elementwise reader of a stage, computed where the stage is.
 //!
 //! ```text
-//! c[i, j] = sum ..;    y[j, i] = max(c[i, j] + d[j], 0)                            the axes in another order
-//! c[p, k] = sum ..;    y[n, h, w, k] = max(c[(n * 5 + h) * 7 + w, k] + d[k], 0)    several axes for the first
-//! c[i, g, j] = sum ..; y[k, i] = max(c[i, k // 53, k % 53] + d[k], 0)              one axis for two
+//! the axes in another order:   c[i, j] = sum ..; y[j, i] = max(c[i, j] + d[j], 0)
+//! several axes for the first:  c[p, k] = sum ..;
+//!                              y[n, h, w, k] = max(c[(n * 5 + h) * 7 + w, k] + d[k], 0)
+//! one axis for two:            c[i, g, j] = sum ..;
+//!                              y[k, i] = max(c[i, k // 53, k % 53] + d[k], 0)
 //! =>
 //! y[j, i] = max(c + d[j], 0);    y[p // 35, p // 7 % 5, p % 7, k] = max(c + d[k], 0)
 //! y[g * 53 + j, i] = max(c + d[g * 53 + j], 0)
@@ -63,8 +65,8 @@ impl Epilogue {
         }
     }
 
-    /// How the axes of the reader become those that [`Epilogue::axis`] means, if they are not: under
-    /// `outer` others, it has `rank` of them.
+    /// How the axes of the reader become those that [`Epilogue::axis`] means, if they are not.
+    /// The reader has `rank` of them, under `outer` others.
     pub(crate) fn layout(&self, outer: usize, rank: usize) -> Result<Option<IndexMap>, StepError> {
         let all: Vec<Expr> = (0..outer + rank).map(Expr::var).collect();
         let (outer, own) = all.split_at(outer);
