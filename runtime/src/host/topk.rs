@@ -23,7 +23,7 @@ use super::{HostError, Share, check_axis, elements, zeros};
 use crate::dtype::{DType, Element};
 use crate::tensor::Tensor;
 use candidates::Candidates;
-use key::{Key, Keyed};
+use key::{Index, Key, Keyed};
 use lanes::{Source, WIDE};
 
 const OP: &str = "TopK";
@@ -63,6 +63,9 @@ impl TopK {
         check_axis(OP, shape.len(), axis)?;
         if k > shape[axis] {
             return Err(HostError::TooMany { op: OP, wanted: k, extent: shape[axis] });
+        }
+        if Index::try_from(shape[axis]).is_err() {
+            return Err(HostError::Shape { op: OP, what: "x", shape: shape.to_vec() });
         }
         let view = AxisView::of(shape, axis);
         let mut shape = shape.to_vec();
@@ -106,9 +109,9 @@ impl TopK {
             return Ok(());
         }
         let turn = T::Key::turn(self.largest);
-        let source = Source::<T> { x: elements(x), view: self.view, k: self.k, turn };
+        let (way, narrow) = Way::of(self.view, self.k);
+        let source = Source::<T> { x: elements(x), view: self.view, k: self.k, turn, narrow };
         let results = Results::new(values, indices);
-        let way = Way::of(&source);
         let blocks = way.blocks(&source);
         let each = (TOGETHER * blocks / source.x.len()).max(1);
         let lacking = AtomicBool::new(false);
@@ -141,15 +144,21 @@ enum Way {
 }
 
 impl Way {
-    fn of<T: Keyed>(source: &Source<'_, T>) -> Way {
-        let (k, AxisView { extent, inner, .. }) = (source.k, source.view);
-        let wide = inner >= WIDE;
-        match k {
-            _ if ranks::fits(k, extent) && (wide || extent < SHORT) => Way::Ranks,
-            _ if wide => Way::Candidates,
+    /// And how many neighbours in memory are a block of their own: of few lanes side by side most
+    /// of a vector computes for nobody. Reading their elements one by one takes longer than that,
+    /// unless it keeps the ranks of whole vectors.
+    fn of(view: AxisView, k: usize) -> (Way, usize) {
+        let AxisView { extent, inner, .. } = view;
+        let is_ranked = ranks::fits(k, extent);
+        let is_short = is_ranked && extent < SHORT;
+        let narrow = if is_short { WIDE / 2 } else { WIDE / 4 };
+        let way = match k {
+            _ if is_short || is_ranked && inner >= narrow => Way::Ranks,
+            _ if inner >= narrow => Way::Candidates,
             1 => Way::First,
             _ => Way::Lane,
-        }
+        };
+        (way, narrow)
     }
 
     fn blocks<T: Keyed>(self, source: &Source<'_, T>) -> usize {
@@ -236,11 +245,11 @@ impl<'a, T: Element> Results<'a, T> {
     /// # Safety
     /// Only one thread writes to `at`.
     #[inline(always)]
-    unsafe fn put(&self, at: usize, value: T, index: usize) {
+    unsafe fn put(&self, at: usize, value: T, index: Index) {
         // SAFETY: as this function demands.
         unsafe {
             self.values.put(at, value);
-            self.indices.put(at, index as i64);
+            self.indices.put(at, index.into());
         }
     }
 }

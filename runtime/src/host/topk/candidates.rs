@@ -10,20 +10,21 @@
 //! ```
 
 use super::Results;
-use super::key::{Key, Keyed, index_of};
+use super::key::{Index, Key, Keyed};
 use super::lanes::{Block, Source, WIDE};
 use crate::host::HostError;
 
 /// So many are kept in order.
 const FEW: usize = 16;
 
-pub(super) struct Candidates<K, const N: usize> {
+pub(super) struct Candidates<K: Key, const N: usize> {
     k: usize,
     /// Room for each lane, one after another.
-    kept: Vec<u128>,
+    kept: Vec<K::Packed>,
     room: usize,
     counts: [usize; N],
-    /// The largest key that other candidates may have. Not all that have it are any use.
+    /// The largest key that other candidates may have. Not all that have it are any use. Lanes
+    /// that are not the block's own have none but the least key of all.
     limits: [K; N],
 }
 
@@ -34,7 +35,7 @@ impl<K: Key, const N: usize> Candidates<K, N> {
         let mut kept = Vec::new();
         let memory = |_| HostError::Memory { op: super::OP, elements };
         kept.try_reserve_exact(elements).map_err(memory)?;
-        kept.resize(elements, 0);
+        kept.resize(elements, K::Packed::default());
         Ok(Candidates { k, kept, room, counts: [0; N], limits: [K::MAX; N] })
     }
 
@@ -46,8 +47,9 @@ impl<K: Key, const N: usize> Candidates<K, N> {
         results: &Results<'_, T>,
     ) {
         let block = source.block::<N>(index);
-        (self.counts, self.limits) = ([0; N], [K::MAX; N]);
-        let begin = if N == 1 && source.view.inner == 1 { self.chunks(source, &block) } else { 0 };
+        (self.counts, self.limits) = ([0; N], [K::MIN; N]);
+        self.limits[block.own.clone()].fill(K::MAX);
+        let begin = if N == 1 { self.chunks(source, &block) } else { 0 };
         for i in begin..source.view.extent {
             let keys = source.keys(&block, i);
             let mut any = false;
@@ -55,15 +57,15 @@ impl<K: Key, const N: usize> Candidates<K, N> {
                 any |= key <= limit;
             }
             if any {
-                for (lane, key) in keys.into_iter().enumerate() {
-                    self.offer(lane, key, i);
+                for lane in block.own.clone() {
+                    self.offer(lane, keys[lane], i as Index);
                 }
             }
         }
         for lane in block.own.clone() {
             for (rank, packed) in self.best(lane).iter().enumerate() {
                 // SAFETY: blocks share no lane of their own.
-                unsafe { source.put(&block, lane, rank, index_of(*packed), results) };
+                unsafe { source.put(&block, lane, rank, K::index_of(*packed), results) };
             }
         }
     }
@@ -71,25 +73,24 @@ impl<K: Key, const N: usize> Candidates<K, N> {
     /// Reads full chunks of the only lane, and says where the rest begins.
     #[inline(always)]
     fn chunks<T: Keyed<Key = K>>(&mut self, source: &Source<'_, T>, block: &Block<N>) -> usize {
-        let lane = &source.x[block.from[0]..][..source.view.extent];
-        let (chunks, rest) = lane.as_chunks::<WIDE>();
-        for (chunk, begin) in chunks.iter().zip((0..).step_by(WIDE)) {
-            let keys = chunk.map(|x| x.key() ^ source.turn);
+        let full = source.view.extent / WIDE * WIDE;
+        for begin in (0..full).step_by(WIDE) {
+            let keys = source.column(block, begin);
             let mut any = false;
             for key in &keys {
                 any |= *key <= self.limits[0];
             }
             if any {
-                for (key, i) in keys.into_iter().zip(begin..) {
+                for (key, i) in keys.into_iter().zip(begin as Index..) {
                     self.offer(0, key, i);
                 }
             }
         }
-        lane.len() - rest.len()
+        full
     }
 
     #[inline(always)]
-    fn offer(&mut self, lane: usize, key: K, i: usize) {
+    fn offer(&mut self, lane: usize, key: K, i: Index) {
         if key > self.limits[lane] {
             return;
         }
@@ -106,7 +107,7 @@ impl<K: Key, const N: usize> Candidates<K, N> {
 
     /// Puts one into its place among those kept in order. The worst of `k` gives way.
     #[inline(always)]
-    fn insert(&mut self, lane: usize, new: u128) {
+    fn insert(&mut self, lane: usize, new: K::Packed) {
         let count = self.counts[lane];
         let kept = &mut self.kept[lane * self.room..][..self.room];
         let mut at = count.min(self.k - 1);
@@ -134,7 +135,7 @@ impl<K: Key, const N: usize> Candidates<K, N> {
         self.counts[lane] = self.k;
     }
 
-    fn best(&mut self, lane: usize) -> &[u128] {
+    fn best(&mut self, lane: usize) -> &[K::Packed] {
         let kept = &mut self.kept[lane * self.room..][..self.counts[lane]];
         if self.k > FEW {
             if self.k < kept.len() {

@@ -8,6 +8,9 @@ use half::{bf16, f16};
 
 use crate::dtype::Element;
 
+/// Of an element in its lane.
+pub(super) type Index = u32;
+
 /// An element with a key.
 pub(super) trait Keyed: Element {
     /// Signed, for vector units compare signed integers.
@@ -19,6 +22,10 @@ pub(super) trait Keyed: Element {
 
 pub(super) trait Key: Copy + Ord + Default + BitXor<Output = Self> + Send + Sync {
     const MAX: Self;
+    const MIN: Self;
+
+    /// A key and an index.
+    type Packed: Copy + Ord + Default + Send + Sync;
 
     /// A number that turns the order of keys around, if asked to, where it is xored to all of them.
     fn turn(around: bool) -> Self;
@@ -27,15 +34,20 @@ pub(super) trait Key: Copy + Ord + Default + BitXor<Output = Self> + Send + Sync
     fn below(self) -> Self;
 
     /// One number that orders keys, and equal keys by the index.
-    fn pack(self, index: usize) -> u128;
+    fn pack(self, index: Index) -> Self::Packed;
 
-    fn unpack(packed: u128) -> Self;
+    fn unpack(packed: Self::Packed) -> Self;
+
+    fn index_of(packed: Self::Packed) -> Index;
 }
 
 macro_rules! keys {
-    ($($t:ty),*) => {$(
+    ($($t:ty as $unsigned:ty, $packed:ty;)*) => {$(
         impl Key for $t {
             const MAX: $t = <$t>::MAX;
+            const MIN: $t = <$t>::MIN;
+
+            type Packed = $packed;
 
             #[inline(always)]
             fn turn(around: bool) -> $t {
@@ -48,25 +60,27 @@ macro_rules! keys {
             }
 
             #[inline(always)]
-            fn pack(self, index: usize) -> u128 {
-                let key = i64::from(self) as u64 ^ 1 << 63;
-                u128::from(key) << 64 | index as u128
+            fn pack(self, index: Index) -> $packed {
+                let key = (self ^ <$t>::MIN) as $unsigned;
+                <$packed>::from(key) << Index::BITS | <$packed>::from(index)
             }
 
             #[inline(always)]
-            fn unpack(packed: u128) -> $t {
-                // It was made of a key of this type.
-                ((packed >> 64) as u64 ^ 1 << 63) as $t
+            fn unpack(packed: $packed) -> $t {
+                (packed >> Index::BITS) as $t ^ <$t>::MIN
+            }
+
+            #[inline(always)]
+            fn index_of(packed: $packed) -> Index {
+                packed as Index
             }
         }
     )*};
 }
 
-keys!(i32, i64);
-
-/// The index in what [`Key::pack`] made.
-pub(super) fn index_of(packed: u128) -> usize {
-    packed as u64 as usize
+keys! {
+    i32 as u32, u64;
+    i64 as u64, u128;
 }
 
 macro_rules! keyed {
@@ -124,8 +138,8 @@ mod tests {
                 assert_eq!((x ^ turn).cmp(&(y ^ turn)), b.order(a), "{a:?} and {b:?}");
                 assert_eq!(x.pack(3).cmp(&y.pack(3)), a.order(b), "{a:?} and {b:?}");
             }
-            let packed = a.key().pack(usize::MAX);
-            assert!(T::Key::unpack(packed) == a.key() && index_of(packed) == usize::MAX);
+            let packed = a.key().pack(Index::MAX);
+            assert!(T::Key::unpack(packed) == a.key() && T::Key::index_of(packed) == Index::MAX);
             assert!(a.key().pack(1) < a.key().pack(2));
         }
     }

@@ -8,17 +8,17 @@
 //! ```
 
 use super::Results;
-use super::key::Keyed;
+use super::key::{Index, Key, Keyed};
 use super::lanes::{Block, Source, WIDE};
 
-const MOST: usize = 8;
+const MOST: usize = 16;
+
+/// So many ranks are few.
+const FEW: usize = 8;
 
 /// In lanes that are longer, times k, most elements have no rank, and looking only for those that
-/// have one is faster.
-const LONGEST: usize = 24;
-
-/// Indices of elements, as wide as most keys.
-type Index = u32;
+/// have one is faster: of few ranks, and of more.
+const LONGEST: [usize; 2] = [24, 8];
 
 struct Ranks<K> {
     keys: [[K; WIDE]; MOST],
@@ -27,13 +27,15 @@ struct Ranks<K> {
 
 /// Whether this is the way for lanes of `extent` elements.
 pub(super) fn fits(k: usize, extent: usize) -> bool {
-    k <= MOST && (k == 1 || extent <= k * LONGEST) && Index::try_from(extent).is_ok()
+    let longest = k * LONGEST[usize::from(k > FEW)];
+    k <= MOST && (k == 1 || extent <= longest)
 }
 
 #[inline(always)]
 pub(super) fn run<T: Keyed>(source: &Source<'_, T>, index: usize, results: &Results<'_, T>) {
     let block = source.block::<WIDE>(index);
     let k = source.k;
+    // Of this block alone: the compiler then knows that nobody else sees it.
     let mut ranks = Ranks { keys: [[T::Key::default(); WIDE]; MOST], indices: [[0; WIDE]; MOST] };
     for i in 0..source.view.extent {
         let keys = source.keys(&block, i);
@@ -47,7 +49,7 @@ pub(super) fn run<T: Keyed>(source: &Source<'_, T>, index: usize, results: &Resu
     write(source, &block, &ranks.indices[..k], results);
 }
 
-impl<K: Copy + Ord> Ranks<K> {
+impl<K: Key> Ranks<K> {
     /// Puts a row with index `i` into ranks up to `last`. Equal keys that are there have lower
     /// indices.
     #[inline(always)]
@@ -81,7 +83,7 @@ fn write<T: Keyed>(
     for (rank, indices) in ranks.iter().enumerate() {
         for lane in block.own.clone() {
             // SAFETY: blocks share no lane of their own.
-            unsafe { source.put(block, lane, rank, indices[lane] as usize, results) };
+            unsafe { source.put(block, lane, rank, indices[lane], results) };
         }
     }
 }
