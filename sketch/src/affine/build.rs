@@ -7,23 +7,48 @@ use super::{Digit, Extents, Source, Sum};
 
 /// The sum that the `i64` expression `e` is; where it is none, a single opaque digit.
 pub(super) fn sum(e: &Expr, extents: &Extents) -> Sum {
+    let mut all = Sum::constant(0);
+    add(&mut all, e, 1, extents);
+    all.merged()
+}
+
+/// Adds `factor * e` term by term: most expressions are sums, and a sum for each part of them
+/// would be many.
+fn add(all: &mut Sum, e: &Expr, factor: i64, extents: &Extents) {
     match e {
-        Expr::Const(s) if s.dtype() == DType::I64 => Sum::constant(s.as_i64()),
+        Expr::Const(s) if s.dtype() == DType::I64 => all.add_constant(s.as_i64(), factor),
         Expr::Var(v) => match (extents.binding(*v), extents.get(*v)) {
-            (Some(binding), _) => binding.clone(),
-            (None, Some(1)) => Sum::constant(0),
-            _ => Sum::digit(Digit::whole(Source::Var(*v)), 1),
+            (Some(binding), _) => all.add(binding, factor),
+            (None, Some(1)) => {}
+            _ => all.add_term(Digit::whole(Source::Var(*v)), factor),
         },
-        Expr::Unary(UnOp::Neg, x) => sum(x, extents).times(-1),
-        Expr::Binary(op, a, b) => binary(*op, a, b, extents),
+        Expr::Unary(UnOp::Neg, x) => add(all, x, factor.wrapping_neg(), extents),
+        Expr::Binary(BinOp::Add, a, b) => {
+            add(all, a, factor, extents);
+            add(all, b, factor, extents);
+        }
+        Expr::Binary(BinOp::Sub, a, b) => {
+            add(all, a, factor, extents);
+            add(all, b, factor.wrapping_neg(), extents);
+        }
+        Expr::Binary(BinOp::Mul, a, b) => match (known(a), known(b)) {
+            (_, Some(by)) => add(all, a, factor.wrapping_mul(by), extents),
+            (Some(by), _) => add(all, b, factor.wrapping_mul(by), extents),
+            _ => all.add(&binary(BinOp::Mul, a, b, extents), factor),
+        },
+        Expr::Binary(op, a, b) => all.add(&binary(*op, a, b, extents), factor),
         _ => match logic(e.map_children(|c| simplify_operand(e, c, extents)), extents) {
             // A select that is decided leaves one of its sides.
             side if matches!(e, Expr::Select(..)) && !matches!(side, Expr::Select(..)) => {
-                sum(&side, extents)
+                add(all, &side, factor, extents);
             }
-            other => opaque(other),
+            other => all.add(&opaque(other), factor),
         },
     }
+}
+
+fn known(e: &Expr) -> Option<i64> {
+    e.as_const().filter(|s| s.dtype() == DType::I64).map(|s| s.as_i64())
 }
 
 fn opaque(e: Expr) -> Sum {
@@ -38,8 +63,6 @@ fn binary(op: BinOp, a: &Expr, b: &Expr, extents: &Extents) -> Sum {
     let (a, b) = (sum(a, extents), sum(b, extents));
     let other = |a: &Sum, b: &Sum| opaque(Expr::binary(op, a.to_expr(), b.to_expr()));
     match (op, a.as_constant(), b.as_constant()) {
-        (BinOp::Add, ..) => a.joined(b),
-        (BinOp::Sub, ..) => a.minus(&b),
         (BinOp::Mul, _, Some(factor)) => a.times(factor),
         (BinOp::Mul, Some(factor), _) => b.times(factor),
         (BinOp::FloorDiv, _, Some(d)) if d > 0 => floor_div(a, d, extents),

@@ -120,6 +120,18 @@ impl Sum {
         self.terms.is_empty().then_some(self.constant)
     }
 
+    fn add_constant(&mut self, constant: i64, factor: i64) {
+        self.constant = self.constant.wrapping_add(constant.wrapping_mul(factor));
+    }
+
+    /// Adds `factor * other`; digits that are neighbours then are not merged.
+    fn add(&mut self, other: &Sum, factor: i64) {
+        for (digit, coefficient) in other.terms.iter() {
+            self.add_term(digit.clone(), coefficient.wrapping_mul(factor));
+        }
+        self.add_constant(other.constant, factor);
+    }
+
     pub(crate) fn add_term(&mut self, digit: Digit, coefficient: i64) {
         self.terms.add(digit, coefficient);
     }
@@ -136,6 +148,10 @@ impl Sum {
             self.add_term(digit, coefficient);
         }
         self.constant = self.constant.wrapping_add(other.constant);
+        self.merged()
+    }
+
+    fn merged(mut self) -> Sum {
         while self.merge_digits() {}
         self
     }

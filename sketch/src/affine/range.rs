@@ -59,6 +59,18 @@ impl Extents {
         self.bindings = all;
     }
 
+    /// As [`bind`](Extents::bind), and simplifies what iterators are bound to.
+    pub(crate) fn simplify_and_bind(&mut self, iters: &mut [Iter]) {
+        self.bindings.clear();
+        let simplified = |iter: &mut Iter| {
+            let sum = Sum::of(&iter.binding, self);
+            iter.binding = sum.to_expr();
+            (iter.var, sum)
+        };
+        let all = iters.iter_mut().map(simplified).collect();
+        self.bindings = all;
+    }
+
     pub(super) fn binding(&self, var: VarId) -> Option<&Sum> {
         self.bindings.iter().find(|(v, _)| *v == var).map(|(_, sum)| sum)
     }

@@ -18,7 +18,6 @@ use crate::region::{self, Span};
 use crate::tree;
 
 pub(super) fn compact_buffers(program: &mut Program) {
-    let extents = Extents::of(program);
     let threads = threads(program);
     let mut common = tree::common_loops(program);
     for (buffer, home) in &mut common {
@@ -32,6 +31,10 @@ pub(super) fn compact_buffers(program: &mut Program) {
         scope.is_private() || scope == Scope::Shared
     };
     common.retain(|buffer, _| is_private(buffer));
+    if common.is_empty() {
+        return;
+    }
+    let extents = Extents::of(program);
     let boxes = touched(program, &common, &extents);
     tree::visit_blocks_mut(&mut program.body, &mut |block| shift(block, &boxes, &extents));
     for (buffer, spans) in boxes {

@@ -15,10 +15,7 @@ use crate::tree;
 pub(super) fn resolve(program: &mut Program) {
     let mut extents = Extents::of(program);
     tree::visit_blocks_mut(&mut program.body, &mut |block| {
-        for iter in &mut block.iters {
-            iter.binding = affine::simplify(&iter.binding, &extents);
-        }
-        extents.bind(&block.iters);
+        extents.simplify_and_bind(&mut block.iters);
         block.visit_exprs_mut(&mut |e| *e = affine::simplify(e, &extents));
         extents.bind(&[]);
         block.predicate = block.predicate.take().filter(|p| *p != Expr::bool(true));
