@@ -153,7 +153,7 @@ fn compare(folder: &Path) -> (usize, usize) {
     let mut unnoted = unnoted(&all, kept.values().flatten());
     for (id, measured) in &kept {
         let written = measured.iter().filter(|record| digests.contains(&record.digest())).count();
-        assert!(written <= 1, "{id}: of {} measurements {written} are written", measured.len());
+        assert!(written <= 1, "{id}: {written} are written of {measured:?}");
         if written == 0 {
             let others = unnoted.get_mut(&candidate(&measured[0]));
             let others = others.filter(|others| **others > 0);
