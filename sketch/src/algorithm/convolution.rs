@@ -184,13 +184,6 @@ impl Convolution {
         };
         self.weight_at.iter().map(index).collect()
     }
-
-    /// Whether nothing else reads the weight, which is input `n` of the subgraph.
-    pub(super) fn sole_weight(&self, compute: &Compute) -> Option<usize> {
-        let loads = compute.stages.iter().flat_map(|s| s.body.loads());
-        let own = loads.filter(|(b, _)| *b == self.weight).count();
-        (own == 1 && compute.stage_of(self.weight).is_none()).then_some(self.weight.index())
-    }
 }
 
 /// An index of what windows slide over.

@@ -93,7 +93,7 @@ pub(super) fn pays(task: &Task) -> bool {
         let stage = &task.compute.stages[sum.stage];
         [&sum.unsigned, &sum.signed].into_iter().all(|factor| {
             sum.zeros() == 0.0 && factor.is_read_as_it_lies(stage, sum.var)
-                || factor.sole_constant(task).is_some()
+                || task.sole_constant(factor.buffer).is_some()
                 || factor.uses(stage) >= MIN_USES
         })
     })
@@ -107,7 +107,7 @@ pub(super) fn pays_in_pairs(task: &Task) -> bool {
         let stage = &task.compute.stages[sum.stage];
         [(&sum.unsigned, &sum.signed), (&sum.signed, &sum.unsigned)].into_iter().any(
             |(read, weight)| {
-                weight.sole_constant(task).is_some()
+                task.sole_constant(weight.buffer).is_some()
                     && weight.uses(stage) >= MIN_ROWS
                     && read.uses(stage) >= MIN_USES_OF_PAIRS
             },
@@ -164,7 +164,7 @@ impl Sum {
                     Expr::cast(dtype, DType::U8, term)
                 });
             }
-            let quads = match factor.sole_constant(task) {
+            let quads = match task.sole_constant(factor.buffer) {
                 Some(param) => {
                     let made = factor.rearranged(self.terms, &task.compute, BufId::new(0));
                     compute.compute.inputs[param] = made.ty.clone();
@@ -199,16 +199,6 @@ impl Factor {
     fn uses(&self, stage: &Stage) -> usize {
         let lacks = |axis: &usize| !self.at.iter().any(|e| e.vars().contains(&VarId::new(*axis)));
         (0..stage.ty.rank()).filter(lacks).map(|axis| stage.ty.shape[axis]).product()
-    }
-
-    /// The number of the subgraph's input that it is, if that is a constant which nothing else
-    /// reads.
-    fn sole_constant(&self, task: &Task) -> Option<usize> {
-        let param = self.buffer.index();
-        let loads = task.compute.stages.iter().flat_map(|s| s.body.loads());
-        let own = loads.filter(|(b, _)| *b == self.buffer).count();
-        let is_constant = task.constant.get(param).copied().unwrap_or(false);
-        (own == 1 && is_constant && task.compute.stage_of(self.buffer).is_none()).then_some(param)
     }
 
     /// All of its quads or pairs, read from `buffer`.

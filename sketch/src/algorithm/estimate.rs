@@ -79,10 +79,7 @@ const BY_PROGRAM: [Algorithm; 6] = [
 /// The best form of Winograd's convolution, and its price as a share of the direct one's.
 fn by_winograd(task: &Task, small: bool) -> Option<(Algorithm, f64)> {
     let conv = Convolution::find(&task.compute)?;
-    let param = conv.sole_weight(&task.compute)?;
-    if !task.constant.get(param).copied().unwrap_or(false) {
-        return None;
-    }
+    task.sole_constant(conv.weight)?;
     let allowed = Algorithm::ALL.into_iter().filter(|a| task.sums.allow(Some(*a)));
     let priced = allowed.filter_map(|a| {
         let tile = a.tile().filter(|tile| !small || tile.weights == Weights::Late)?;

@@ -117,17 +117,13 @@ impl Groups {
         let both = [Expr::var(self.axis), Expr::var(self.axis + 1)];
         let whole = both[0].clone() * Expr::index(self.columns) + both[1].clone();
         let mut prepared = vec![];
-        for (param, _) in task.constant.iter().enumerate().filter(|(_, constant)| **constant) {
-            let buffer = BufId::new(param);
-            let reads = |s: &Stage| s.body.loads().iter().filter(|(b, _)| *b == buffer).count();
+        for buffer in (0..task.constant.len()).map(BufId::new) {
+            let Some(param) = task.sole_constant(buffer) else { continue };
             let loads = parts.body.loads();
             let mut own = loads.iter().filter(|(b, _)| *b == buffer).map(|(_, at)| *at);
             let Some(axis) = own.next().and_then(|at| at.iter().position(|i| *i == whole)) else {
                 continue;
             };
-            if task.compute.stages.iter().map(reads).sum::<usize>() != 1 {
-                continue;
-            }
             let original = compute.inputs[param].clone();
             let mut ty = original.clone();
             ty.shape.splice(axis..=axis, [original.shape[axis] / self.columns, self.columns]);

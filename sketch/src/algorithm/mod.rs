@@ -208,6 +208,15 @@ impl Task {
     pub fn small_choice(&self) -> Option<Choice> {
         estimate::choice(&Arc::new(self.clone()), true)
     }
+
+    /// The number of the input that the buffer is, if that is a constant which one place of the
+    /// subgraph reads: it may be laid out as that place wants it.
+    fn sole_constant(&self, buffer: BufId) -> Option<usize> {
+        let param = buffer.index();
+        let loads = self.compute.stages.iter().flat_map(|s| s.body.loads());
+        let is_constant = self.constant.get(param).copied().unwrap_or(false);
+        (is_constant && loads.filter(|(b, _)| *b == buffer).count() == 1).then_some(param)
+    }
 }
 
 impl std::fmt::Display for Algorithm {

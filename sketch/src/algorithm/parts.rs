@@ -99,7 +99,7 @@ impl Dealing<'_> {
     fn rewrite(&self, task: &Task) -> Rewritten {
         let mut compute = Replacing::new(&task.compute, self.conv.stage);
         let input = self.parts(&mut compute);
-        let constant = self.conv.sole_weight(&task.compute).filter(|&n| task.constant[n]);
+        let constant = task.sole_constant(self.conv.weight);
         let packing = constant.map(|param| self.prepared(param, &task.compute.inputs[param]));
         let weight = match &packing {
             Some(packing) => {

@@ -31,7 +31,7 @@ const MOST_PRODUCTS: usize = 32;
 pub(super) fn rewrite(task: &Task, conv: &Convolution) -> Option<Rewritten> {
     let taps = Taps::of(task, conv)?;
     let mut compute = Replacing::new(&task.compute, conv.stage);
-    let constant = conv.sole_weight(&task.compute).filter(|&param| task.constant[param]);
+    let constant = task.sole_constant(conv.weight);
     let mut prepared = vec![];
     let matrix = match constant {
         Some(param) => {

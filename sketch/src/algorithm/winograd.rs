@@ -229,8 +229,7 @@ impl<'a> Tiling<'a> {
             Compute { inputs: vec![], stages: vec![], outputs: vec![] },
         );
         let mut compute = Replacing::new(&original, self.conv.stage);
-        let is_constant = |n: &usize| task.constant.get(*n).copied().unwrap_or(false);
-        let constant = self.conv.sole_weight(&original).filter(is_constant);
+        let constant = task.sole_constant(self.conv.weight);
         let packing = match (self.tile.weights, constant) {
             (Weights::Early, param) => param.map(|p| self.transformed(p, &original.inputs[p])),
             (Weights::Late, param) => {

@@ -64,8 +64,7 @@ impl Lines<'_> {
         let original = &task.compute.stages[self.conv.stage];
         let lines = compute.push(self.lines(&task.compute, original));
         let mut prepared = vec![];
-        let is_constant = |param: &usize| task.constant.get(*param).copied().unwrap_or(false);
-        let rows = match self.conv.sole_weight(&task.compute).filter(is_constant) {
+        let rows = match task.sole_constant(self.conv.weight) {
             Some(param) => {
                 let made = self.rows(&task.compute, BufId::new(0));
                 compute.compute.inputs[param] = made.ty.clone();

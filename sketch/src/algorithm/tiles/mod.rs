@@ -114,7 +114,7 @@ impl Product {
         let mut compute = Replacing::new(&task.compute, self.stage);
         let original = &task.compute.stages[self.stage];
         let (rank, mut prepared) = (original.ty.rank(), vec![]);
-        let panels = match self.sole_constant(task) {
+        let panels = match task.sole_constant(self.b.buffer) {
             Some(param) => {
                 let made = self.panels(&task.compute, BufId::new(0));
                 compute.compute.inputs[param] = made.ty.clone();
@@ -132,16 +132,6 @@ impl Product {
         let body = Expr::Load(tiles, at);
         compute.push(Stage::map(&original.name, original.ty.clone(), body));
         Rewritten { task: Task { compute: compute.done(), ..task.clone() }, prepared }
-    }
-
-    /// The number of the input that the second factor is, if that is a constant which nothing else
-    /// reads.
-    fn sole_constant(&self, task: &Task) -> Option<usize> {
-        let param = self.b.buffer.index();
-        let loads = task.compute.stages.iter().flat_map(|s| s.body.loads());
-        let own = loads.filter(|(b, _)| *b == self.b.buffer).count();
-        let is_constant = task.constant.get(param).copied().unwrap_or(false);
-        (own == 1 && is_constant && task.compute.stage_of(self.b.buffer).is_none()).then_some(param)
     }
 
     /// Axes of the result that the second factor walks along, other than columns; then reduced axes
