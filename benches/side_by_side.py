@@ -3,11 +3,13 @@
 
     side_by_side.py [--models a,b] [--peers ort,openvino|all] [--threads 1,2] [--seconds 4] [--rounds 5]
                     [--records FILE] [--untuned] [--small] [--precision bf16] [--table FILE.md] [--json FILE]
+    side_by_side.py --models networks --tune 3 --peers ort,openvino,ncnn
     side_by_side.py --quantized ansc|onnxruntime [--models a,b] [--peers ort,openvino_default]
     side_by_side.py --models networks --untuned --ansc A --against B [--peers none|ort,openvino,ncnn] [--threads 1,2]
 
 With --records the artifacts are compiled with the schedules of that file, and the untuned ones run as a further engine; without,
-with those that come with the compiler, or with --untuned with none. With --small the artifacts of `ansc compile --small` run as well. A second table has what each engine's process holds in memory after its runs, less what it held before it loaded the
+with those that come with the compiler, or with --untuned with none. With --tune
+each model is tuned for so many minutes first, as with --records of that search alone. With --small the artifacts of `ansc compile --small` run as well. A second table has what each engine's process holds in memory after its runs, less what it held before it loaded the
 model.
 
 With --precision all artifacts are compiled that way. A line below the table says which precision each engine computed in: OpenVINO's is
@@ -252,7 +254,19 @@ def start(engines, folder, limit):
     return workers, failed
 
 
+def search(model, threads, args):
+    """The file of records of a search for this model alone, and the seconds that it took."""
+    records = f"{model}.{threads}.db"
+    line = [binaries(args)[0]["ansc"], "tune", model, "--threads", threads, "--records", records, "--quiet"]
+    began = time.time()
+    subprocess.run(line + ["--minutes", str(args.tune), "--trials", str(10**9)], check=True, stdout=subprocess.DEVNULL)
+    return records, time.time() - began
+
+
 def cell(model, folder, threads, args):
+    seconds = None
+    if args.tune:
+        args.records, seconds = search(model, threads, args)
     artifacts = compile_for(model, threads, args)
     engines = {name: runner(name, artifact, folder, threads, args) for name, artifact in artifacts.items()}
     engines |= {peer: command(peer, model, folder, threads) for peer in args.peers}
@@ -263,7 +277,7 @@ def cell(model, folder, threads, args):
             row["engines"][name]["precision"] = precision_of(args) or AS_MODELLED
         if os.path.exists(artifact):
             os.remove(artifact)
-    return row
+    return row | {"tuning_seconds": seconds}
 
 
 def in_turns(engines, folder, args):
@@ -458,6 +472,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=4, help="per engine, model and number of threads")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", help="what `ansc tune` kept")
+    parser.add_argument("--tune", type=float, metavar="MINUTES", help="tune each model for so long before")
     parser.add_argument("--untuned", action="store_true", help="without the schedules that come with the compiler")
     parser.add_argument("--ansc", help="this build in place of target/release/ansc")
     parser.add_argument("--against", metavar="ANSC", help="another build, side by side")
@@ -469,8 +484,8 @@ def main():
     parser.add_argument("--peers", default="ort", help="among " + ",".join(PYTHON + RUST) + "; all, or none")
     parser.add_argument("--limit", type=float, default=300, help="seconds that an engine may take for an answer")
     args = parser.parse_args()
-    if args.records and args.untuned:
-        parser.error("--records says schedules and --untuned none")
+    if (args.records or args.tune) and args.untuned:
+        parser.error("--records and --tune say schedules, and --untuned none")
     args.peers = {"all": PYTHON + RUST, "none": []}.get(args.peers) or [p for p in args.peers.split(",") if p != "none"]
     ansc = binaries(args)[0]["ansc"]
     results = {threads: {} for threads in args.threads.split(",")}
