@@ -7,6 +7,8 @@ use crate::program::ThreadAxis;
 pub enum GpuError {
     #[error("{what} of {kernel}: {found}, and the device allows {limit}")]
     Limit { kernel: String, what: &'static str, found: usize, limit: usize },
+    #[error("block `{block}` is under {found} threads, and fewer than {fewest} are a waste")]
+    FewThreads { block: String, found: usize, fewest: usize },
     #[error(
         "block `{block}` is under two loops of {axis} and depends on the outer one, whose other \
          iterations no thread runs"

@@ -6,6 +6,8 @@
 //! 3. loops that carry [`PIPELINE`] are pipelined;
 //! 4. loops over registers are written out, and others as far as [`UNROLL`](super::UNROLL) says;
 //! 5. the program is lowered: races and sizes are checked there.
+//!
+//! A program with fewer threads than a loop's [`FEWEST_THREADS`] is refused before all that.
 
 use std::collections::BTreeSet;
 
@@ -25,6 +27,9 @@ pub const COOPERATIVE: &str = "cooperative";
 /// The annotation of a loop whose copies to shared memory are begun so many iterations early.
 pub const PIPELINE: &str = "pipeline";
 
+/// The annotation of a loop over the threads of a block: how many it has at least.
+pub const FEWEST_THREADS: &str = "fewest_threads";
+
 /// Iterations over registers that are written out in any case.
 const MAX_REGISTERS: usize = 256;
 
@@ -32,7 +37,7 @@ pub fn postprocess_gpu(
     schedule: Schedule,
     limits: &GpuLimits,
 ) -> std::result::Result<GpuProgram, GpuError> {
-    lower(&bound(schedule, limits), limits)
+    lower(&bound(schedule, limits)?, limits)
 }
 
 /// The same before it is lowered: a finished program with bound loops, of which lowering is known
@@ -41,11 +46,12 @@ pub fn bound_program(
     schedule: Schedule,
     limits: &GpuLimits,
 ) -> std::result::Result<Program, GpuError> {
-    let program = bound(schedule, limits);
+    let program = bound(schedule, limits)?;
     lower(&program, limits).map(|_| program)
 }
 
-fn bound(mut schedule: Schedule, limits: &GpuLimits) -> Program {
+fn bound(mut schedule: Schedule, limits: &GpuLimits) -> std::result::Result<Program, GpuError> {
+    check_threads(&schedule)?;
     for block in schedule.blocks() {
         if let Some(&Annotation::Int(length)) = schedule.annotation(&block, COOPERATIVE) {
             let mut changed = schedule.clone();
@@ -65,7 +71,24 @@ fn bound(mut schedule: Schedule, limits: &GpuLimits) -> Program {
         registers(&mut schedule, &block);
     }
     unroll::unroll(&mut schedule);
-    finish(schedule.into_program())
+    Ok(finish(schedule.into_program()))
+}
+
+/// Lanes without a thread would idle, as many as there are.
+fn check_threads(schedule: &Schedule) -> std::result::Result<(), GpuError> {
+    for block in schedule.blocks() {
+        for l in schedule.loops(&block).unwrap_or_default() {
+            let Some(&Annotation::Int(fewest)) = schedule.loop_annotation(l, FEWEST_THREADS) else {
+                continue;
+            };
+            let found = schedule.extent(l).unwrap_or(0);
+            let fewest = usize::try_from(fewest).unwrap_or(0);
+            if found < fewest {
+                return Err(GpuError::FewThreads { block, found, fewest });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Pipelines all loops that ask for it.

@@ -27,7 +27,7 @@ mod vectorize;
 mod tests;
 
 pub(crate) use gpu::pipeline_all;
-pub use gpu::{COOPERATIVE, PIPELINE, bound_program, postprocess_gpu};
+pub use gpu::{COOPERATIVE, FEWEST_THREADS, PIPELINE, bound_program, postprocess_gpu};
 
 use crate::finish;
 use crate::program::{ForKind, IterKind, Stmt};

@@ -9,16 +9,21 @@
 //!   relu
 //! } } }
 //! ```
-//! Whether the copies of a round are begun during the one before is a free decision.
+//! Whether the copies of a round are begun during the one before is a free decision. A block of
+//! threads has at least a warp, or else lanes idle; a small stage may have no use for one.
 
 use super::cache_read::cache_reads;
-use crate::postprocess::PIPELINE;
+use crate::postprocess::{FEWEST_THREADS, PIPELINE};
 use crate::program::{IterKind, Scope, ThreadAxis};
 use crate::rules::analysis::written_buffer;
 use crate::rules::{Outcome, Rule, Space, State, elementwise_consumer, needs_tiling, tile};
 use crate::trace::{LoopVar, StepError};
 
 const BOUND: [ThreadAxis; 3] = [ThreadAxis::BlockX, ThreadAxis::Virtual, ThreadAxis::ThreadX];
+
+/// Results for each lane of a warp up to which blocks of threads may have fewer. By Ansor's bound,
+/// which is 2, one in a hundred samples of a stage of 128 results would do.
+const FEW: usize = 32;
 
 pub(super) struct Tiling;
 
@@ -45,6 +50,8 @@ fn tiled(space: &Space, state: &State, consumer: &str) -> Result<State, StepErro
     let recorder = &mut next.recorder;
     let block = recorder.schedule().block(stage)?;
     let reduces = block.iters.iter().any(|i| i.kind == IterKind::Reduce);
+    let spatial = block.iters.iter().filter(|i| i.kind == IterKind::Spatial);
+    let results = spatial.fold(1, |n: usize, i| n.saturating_mul(i.extent));
     let levels = tile(space, recorder, stage)?;
     let mut thread: Option<LoopVar> = None;
     for (level, axis) in levels.iter().zip(BOUND) {
@@ -56,8 +63,13 @@ fn tiled(space: &Space, state: &State, consumer: &str) -> Result<State, StepErro
         recorder.bind(l, axis)?;
         thread = Some(l);
     }
+    let thread = thread.ok_or(StepError::NoChoice)?;
+    let warp = space.gpu.as_ref().map_or(1, |limits| limits.warp);
+    if results > FEW * warp {
+        recorder.annotate_loop(thread, FEWEST_THREADS, warp.into())?;
+    }
     let block = recorder.get_block(consumer)?;
-    recorder.reverse_compute_at(block, thread.ok_or(StepError::NoChoice)?)?;
+    recorder.reverse_compute_at(block, thread)?;
     let buffer = written_buffer(recorder.schedule(), stage);
     recorder.set_scope(&buffer, Scope::Local)?;
     if reduces {
