@@ -88,7 +88,7 @@ pub struct Options {
     pub trials: usize,
     /// Candidates of a task that are measured in one go.
     pub per_round: usize,
-    /// How long tuning may take; the round that runs then is the last.
+    /// How long tuning may take, as far as earlier rounds tell how long the end takes.
     pub time: Option<Duration>,
     /// How rounds are shared out among the tasks, and when that ends; `trials` are those above.
     pub scheduler: scheduler::Options,
@@ -350,11 +350,10 @@ impl<'a> Run<'a> {
     }
 
     fn stop(&self) -> Option<StopReason> {
-        let late = self.options.time.is_some_and(|limit| self.start.elapsed() >= limit);
         if self.tuner.interrupted.load(Ordering::Relaxed) {
             return Some(StopReason::Interrupted);
         }
-        if late {
+        if self.options.time.is_some_and(|limit| self.start.elapsed() + self.ending() >= limit) {
             return Some(StopReason::Time);
         }
         self.scheduler.stop().map(|stop| match stop {
@@ -364,6 +363,16 @@ impl<'a> Run<'a> {
             scheduler::StopReason::Satisfied => StopReason::Satisfied,
             scheduler::StopReason::NothingLeft => StopReason::Exhausted,
         })
+    }
+
+    /// What another round will take, and measuring the leaders again after it.
+    fn ending(&self) -> Duration {
+        let rounds: usize = self.tasks.iter().map(|t| t.rounds).sum();
+        let again = |t: &Progress| t.trials.min(LEADERS + 1) * SETTLING_ROUNDS;
+        let again: usize = self.tasks.iter().map(again).sum();
+        let share = |all: Duration, n: usize| all.div_f64(n.max(1) as f64);
+        let each = share(self.measuring, self.trials);
+        share(self.start.elapsed(), rounds) + each.mul_f64(again as f64)
     }
 
     /// Teaches the model all that is known, if that grew enough to be worth it.

@@ -243,6 +243,48 @@ fn where_nothing_runs_nothing_is_recorded() {
     assert!(report.tasks.iter().all(|task| task.best.is_some()));
 }
 
+/// Takes a while for each candidate, and counts those that begin when the time is up.
+struct Slow {
+    end: Instant,
+    late: usize,
+}
+
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl Measurer for Slow {
+    fn measure(
+        &mut self,
+        task: &Arc<Task>,
+        all: &[Candidate],
+    ) -> Result<Vec<Outcome>, MeasureError> {
+        self.late += if Instant::now() < self.end { 0 } else { all.len() };
+        std::thread::sleep(PAUSE * all.len() as u32);
+        Simulated::default().measure(task, all)
+    }
+}
+
+/// The leaders are measured within it: 42 candidates here.
+#[test]
+fn the_time_is_kept() {
+    let tasks = [weighted(matmul(64, 96, 64)), weighted(matmul(48, 96, 64))];
+    let limit = 120 * PAUSE;
+    let mut measurer = Slow { end: Instant::now() + limit, late: 0 };
+    let tuner = Tuner {
+        strategy: &|seed| Box::new(Random::new(seed as u64)),
+        model: Arc::new(RwLock::new(model::create("random", 0).unwrap())),
+        measurer: &mut measurer,
+        records: &mut InMemory::default(),
+        watch: &Silent,
+        interrupted: &AtomicBool::new(false),
+    };
+    let options = Options { time: Some(limit), per_round: 8, ..options(100_000) };
+    let report = tuner.tune(&tasks, &options).unwrap();
+    assert_eq!(report.stop, StopReason::Time);
+    assert!(report.trials >= 16, "{}", report.trials);
+    // The processor may be busy with something else.
+    assert!(measurer.late <= 21, "{} candidates came late", measurer.late);
+}
+
 #[test]
 fn a_small_space_ends_and_an_interrupt_stops() {
     let small = [weighted(elementwise(2, 4))];
