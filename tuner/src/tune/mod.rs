@@ -365,7 +365,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// What another round will take, and measuring the leaders again after it.
+    /// The time that another round takes, and measuring the leaders again after it.
     fn ending(&self) -> Duration {
         let rounds: usize = self.tasks.iter().map(|t| t.rounds).sum();
         let again = |t: &Progress| t.trials.min(LEADERS + 1) * SETTLING_ROUNDS;

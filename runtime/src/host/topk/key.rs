@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use crate::dtype::Element;
 
-/// Of an element in its lane.
+/// The place of an element in its lane.
 pub(super) type Index = u32;
 
 /// An element with a key.

@@ -39,7 +39,7 @@ pub(super) struct Block<const N: usize> {
 
 /// The first elements of lanes in the input and in the results.
 enum Places<const N: usize> {
-    /// Of the first one; the others are its neighbours.
+    /// Those of the first lane; the others are its neighbours.
     Row {
         from: usize,
         to: usize,

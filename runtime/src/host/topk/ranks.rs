@@ -35,7 +35,6 @@ pub(super) fn fits(k: usize, extent: usize) -> bool {
 pub(super) fn run<T: Keyed>(source: &Source<'_, T>, index: usize, results: &Results<'_, T>) {
     let block = source.block::<WIDE>(index);
     let k = source.k;
-    // Of this block alone: the compiler then knows that nobody else sees it.
     let mut ranks = Ranks { keys: [[T::Key::default(); WIDE]; MOST], indices: [[0; WIDE]; MOST] };
     for i in 0..source.view.extent {
         let keys = source.keys(&block, i);
