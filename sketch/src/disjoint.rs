@@ -107,7 +107,10 @@ pub(crate) fn determines(indices: &[Expr], var: VarId, extents: &Extents) -> boo
         if i64::try_from(extent).is_ok_and(|extent| known >= extent) {
             return true;
         }
-        let others = of_quotients(&digits, extents);
+        let others = match of_quotients(&digits, extents) {
+            none if none.is_empty() => known_quotients(&digits, extents),
+            some => some,
+        };
         if others.is_empty() {
             return false;
         }
@@ -136,6 +139,37 @@ fn of_quotients(digits: &[Digit], extents: &Extents) -> Vec<Digit> {
         }
     }
     found
+}
+
+/// The upper digits of sums whose lower ones are known, and whose quotients are known otherwise.
+///
+/// ```text
+/// (2 * b + c) % 196 and b // 98 are known, c < 2   =>   (2 * b + c) // 196 = b // 98 is known
+/// ```
+fn known_quotients(digits: &[Digit], extents: &Extents) -> Vec<Digit> {
+    let mut found = vec![];
+    for digit in digits {
+        let Source::Opaque(e) = &digit.source else { continue };
+        let known = known_below(digits, &digit.source);
+        let upper = Digit { source: digit.source.clone(), divisor: known, modulus: None };
+        let is_new = known > 1 && known < i64::MAX && !found.contains(&upper);
+        if is_new && quotient(e, known, extents).terms.keys().all(|d| digits.contains(d)) {
+            found.push(upper);
+        }
+    }
+    found
+}
+
+/// `e // by` as one division, as in `(52 * a + b // 28) // 64 = (1456 * a + b) // 1792`.
+fn quotient(e: &Expr, by: i64, extents: &Extents) -> Sum {
+    let sum = Sum::of(e, extents);
+    let is_divided = |digit: &Digit| digit.divisor > 1 && digit.modulus.is_none();
+    let inner = sum.terms.iter().find(|(digit, c)| **c == 1 && is_divided(digit));
+    let Some((digit, _)) = inner else { return Sum::of(&e.clone().floor_div(by), extents) };
+    let (divisor, source) = (digit.divisor, digit.source.to_expr());
+    let others = sum.clone().minus(&Sum::digit(digit.clone(), 1));
+    let whole = others.times(divisor).to_expr() + source;
+    Sum::of(&whole.floor_div(divisor.saturating_mul(by)), extents)
 }
 
 /// A source of digits that is an expression, that `digits` determine, and that is not yet opened.
@@ -246,6 +280,28 @@ mod tests {
             assert!(determines(&digits, var, &extents), "{var:?}");
             let without = [digits[0].clone(), digits[2].clone()];
             assert!(!determines(&without, var, &extents), "{var:?}");
+        }
+    }
+
+    /// Chunks of vectors of three axes that are walked as one, whatever their lengths.
+    #[test]
+    fn quotients_that_are_known_otherwise_are_known() {
+        let [a, b, c] = [0, 1, 2].map(VarId::new);
+        for (extents, chunks) in [([80, 28, 28], 40), ([39, 64, 28], 48), ([2, 62, 28], 31)] {
+            let [_, height, width] = extents.map(|n: i64| n);
+            let vectors = (extents.iter().product::<i64>() / 8 / chunks) as usize;
+            let mut extents = Extents::default();
+            let loops = [(a, chunks as usize), (b, vectors), (c, 8)];
+            loops.into_iter().for_each(|(var, n)| extents.set(var, n));
+            let [a_var, b_var, c_var] = [a, b, c].map(Expr::Var);
+            let f = a_var * Expr::index(8 * vectors) + b_var * Expr::int(8) + c_var;
+            let middle = f.clone().floor_div(width).floor_mod(height);
+            let digits = [f.clone().floor_div(width * height), middle, f.floor_mod(width)];
+            for var in [a, b, c] {
+                assert!(determines(&digits, var, &extents), "{var:?}");
+            }
+            assert!(!determines(&digits[..2], c, &extents));
+            assert!(!determines(&digits[1..], b, &extents));
         }
     }
 }

@@ -73,7 +73,7 @@ fn merges(compute: &Compute, s: &Stage, axis: usize, next: usize) -> bool {
 }
 
 /// An index without the constant that is added to it: a walk may begin anywhere.
-fn from_start(index: &Expr) -> &Expr {
+pub(crate) fn from_start(index: &Expr) -> &Expr {
     match index {
         Expr::Binary(BinOp::Add, at, start) if start.as_const().is_some() => at,
         _ => index,

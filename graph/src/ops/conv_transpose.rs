@@ -9,7 +9,9 @@
 //! stride 2, kernel 4:  x[n, c, i] -> conv (kernel 2, 2 * m channels) -> [n, (m, phase), q]
 //!                      -> interleave -> y[n, m, q * 2 + phase - pad]
 //! ```
-//! No product with an inserted zero is computed, but for kernels that strides do not divide.
+//! No product with an inserted zero is computed, but for kernels that are longer than the stride and
+//! no multiple of it. Where the stride is longer, only the phases that a weight falls into are
+//! computed; the other outputs are zero.
 //!
 //! Each phase needs only a part of the outputs, another one where padding is cut off. Where results
 //! are small that is a large share of them; then every phase becomes a group of its own, which
@@ -69,6 +71,8 @@ struct Axis {
     stride: usize,
     dilation: usize,
     span: usize,
+    /// Phases that have a weight: the first ones.
+    phases: usize,
     taps: usize,
     spacing: usize,
     begin: usize,
@@ -99,6 +103,7 @@ impl Axis {
             stride,
             dilation,
             span,
+            phases: stride.min(span),
             taps,
             spacing,
             begin,
@@ -118,7 +123,7 @@ impl Axis {
         }
         let at = phase + back * Expr::index(self.stride);
         let mut conditions = Vec::new();
-        if self.taps * self.stride > self.span {
+        if self.taps * self.phases > self.span {
             conditions.push(at.clone().lt(Expr::index(self.span)));
         }
         if self.dilation == 1 {
@@ -134,9 +139,11 @@ impl Axis {
         self.output.div_ceil(self.stride)
     }
 
-    /// By how much the copy of the input that the outputs with remainder `rest` read is moved.
-    fn offset(&self, rest: Expr) -> Expr {
-        let piece = (rest + Expr::index(self.begin)).floor_div(self.stride as i64);
+    /// By how much the copy of the input that the outputs of a phase read is moved: the first of
+    /// them is in this piece of the whole result.
+    fn offset(&self, phase: Expr) -> Expr {
+        let piece =
+            (Expr::index(self.begin + self.stride - 1) - phase).floor_div(self.stride as i64);
         piece - Expr::index((self.taps - 1) * self.spacing)
     }
 
@@ -171,7 +178,7 @@ impl Phases {
         let each = |f: fn(&Axis) -> usize| axes.iter().map(f).collect::<Vec<_>>();
         let product = |f: fn(&Axis) -> usize| axes.iter().map(|a| f(a) as f64).product::<f64>();
         let apart = product(|a| a.pieces) >= WASTE * product(Axis::needed);
-        let phases = if apart { axes.iter().map(|a| a.stride).product() } else { 1 };
+        let phases = if apart { axes.iter().map(|a| a.phases).product() } else { 1 };
         let groups = attrs.groups.checked_mul(phases).ok_or_else(too_many)?;
         let conv = ConvAttrs {
             channels: Channels::First,
@@ -198,13 +205,13 @@ impl Phases {
             let ty = sized(TensorType::new(x.dtype, shape))?;
             let (mut s, [x]) = Stages::new([x]);
             let y = s.map("spread", ty, |i| {
-                let rests = self.remainders(i[1].clone().floor_div(channels as i64));
+                let phases = self.split_phases(&i[1].clone().floor_div(channels as i64)).1;
                 let mut element = vec![i[0].clone(), i[1].clone().floor_mod(channels as i64)];
                 let mut inside = Vec::new();
-                for (((axis, rest), at), &extent) in
-                    self.axes.iter().zip(rests).zip(&i[2..]).zip(&extents)
+                for (((axis, phase), at), &extent) in
+                    self.axes.iter().zip(phases).zip(&i[2..]).zip(&extents)
                 {
-                    let at = at.clone() + axis.offset(rest);
+                    let at = at.clone() + axis.offset(phase);
                     inside.push(Expr::int(0).le(at.clone()));
                     inside.push(at.clone().lt(Expr::index(extent)));
                     element.push(at);
@@ -219,7 +226,7 @@ impl Phases {
 
     /// Phases of all axes together.
     fn count(&self) -> usize {
-        self.axes.iter().map(|a| a.stride).product()
+        self.axes.iter().map(|a| a.phases).product()
     }
 
     /// The weight of the convolution from that of the operator, `[c, m / groups, kernel..]`.
@@ -267,29 +274,21 @@ impl Phases {
         if !self.apart {
             return self.split_phases(channel);
         }
-        let rests = self.remainders(channel.clone().floor_div(channels as i64));
-        let phase =
-            |(rest, a): (Expr, &Axis)| (rest + Expr::index(a.begin)).floor_mod(a.stride as i64);
-        let phases = rests.into_iter().zip(&self.axes).map(phase).collect();
+        let (_, phases) = self.split_phases(&channel.clone().floor_div(channels as i64));
         (channel.clone().floor_mod(channels as i64), phases)
     }
 
-    /// The remainders of outputs, by their axes' strides, of a phase's number.
-    fn remainders(&self, number: Expr) -> Vec<Expr> {
-        self.split_phases(&number).1
-    }
-
-    /// What is left of a number, and its last digits in the system of the strides.
+    /// What is left of a number, and its last digits in the system of the phases.
     fn split_phases(&self, number: &Expr) -> (Expr, Vec<Expr>) {
         let mut rest = number.clone();
         let mut phases = Vec::new();
         for axis in self.axes.iter().rev() {
-            phases.push(match axis.stride {
+            phases.push(match axis.phases {
                 1 => Expr::int(0),
-                s => rest.clone().floor_mod(s as i64),
+                n => rest.clone().floor_mod(n as i64),
             });
-            if axis.stride > 1 {
-                rest = rest.floor_div(axis.stride as i64);
+            if axis.phases > 1 {
+                rest = rest.floor_div(axis.phases as i64);
             }
         }
         phases.reverse();
@@ -307,23 +306,33 @@ impl Phases {
         debug_assert!(byte_len(y.dtype, &shape).is_some(), "no larger than the convolution's");
         let (mut s, [y]) = Stages::new([y]);
         let out = s.map("interleave", TensorType::new(y.dtype(), shape), |i| {
-            let mut phase = if self.apart { Expr::int(0) } else { i[1].clone() };
-            let mut element = vec![i[0].clone()];
+            let mut number = if self.apart { Expr::int(0) } else { i[1].clone() };
+            let (mut element, mut computed) = (vec![i[0].clone()], vec![]);
             for (axis, o) in self.axes.iter().zip(&i[2..]) {
-                let (begin, first) = if self.apart { (0, 0) } else { (axis.begin, axis.first) };
-                let at = o.clone() + Expr::index(begin);
                 let stride = axis.stride as i64;
-                element.push(at.clone().floor_div(stride) - Expr::index(first));
-                if axis.stride > 1 {
-                    phase = phase * Expr::int(stride) + at.floor_mod(stride);
+                let at = o.clone() + Expr::index(axis.begin);
+                element.push(match self.apart {
+                    true => o.clone().floor_div(stride),
+                    false => at.clone().floor_div(stride) - Expr::index(axis.first),
+                });
+                let phase = at.floor_mod(stride);
+                if axis.phases < axis.stride {
+                    computed.push(phase.clone().lt(Expr::index(axis.phases)));
+                }
+                if axis.phases > 1 {
+                    number = number * Expr::index(axis.phases) + phase;
                 }
             }
             let channel = match self.apart {
-                true => phase * Expr::index(channels) + i[1].clone(),
-                false => phase,
+                true => number * Expr::index(channels) + i[1].clone(),
+                false => number,
             };
             element.insert(1, channel);
-            y.at(&element)
+            let result = y.at(&element);
+            match computed.into_iter().reduce(Expr::and) {
+                Some(all) => Expr::select(all, result, Expr::Const(Scalar::zero(y.dtype()))),
+                None => result,
+            }
         });
         Some(s.finish(Kind::Other("ConvTransposeInterleave".into()), &[&out]))
     }
@@ -383,7 +392,9 @@ mod tests {
     #[test]
     fn phases_together_and_apart_are_the_definition() {
         let mut apart = [0; 2];
-        for (kernel, stride, dilation) in [(4, 2, 1), (3, 3, 1), (5, 3, 1), (2, 3, 2), (3, 1, 2)] {
+        for (kernel, stride, dilation) in
+            [(4, 2, 1), (3, 3, 1), (5, 3, 1), (2, 3, 2), (3, 1, 2), (2, 5, 1), (1, 3, 1)]
+        {
             for (groups, extent, begin, end) in
                 [(1, 4, 0, 0), (1, 2, 1, 1), (2, 3, 1, 1), (3, 9, 2, 1), (2, 5, 0, 2)]
             {

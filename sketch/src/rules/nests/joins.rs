@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Each nest has tails of its own, so no vector chooses, and axes inside of the one that is parted
-//! are walked with it.
+//! are walked with it. A choice that reads across the rows of what it writes goes in squares.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,6 +20,7 @@ use ansc_graph::{Expr, Stage, VarId};
 
 use super::Nests;
 use super::parts::in_vectors;
+use super::squares;
 use crate::affine::{self, Digit, Extents, Source};
 use crate::region;
 use crate::trace::{BlockVar, LoopVar, StepError};
@@ -111,6 +112,10 @@ impl Part<'_> {
         let groups = walk::groups(&nests.compute, &walked, axis..self.whole.ty.rank());
         let loops = nests.recorder.get_loops(block)?;
         let axes = nests.merged(&loops, &groups)?;
+        if let Some(across) = squares::across(&walked, &groups, self.lanes) {
+            let first = squares::nest(nests, &walked, &groups, across, axes, self.lanes)?;
+            return Ok(first.first().copied());
+        }
         let last = *axes.last().ok_or(StepError::NoChoice)?;
         let extent = nests.recorder.extent(last)?;
         let chunks = in_vectors(nests, last, self.lanes)?;

@@ -369,6 +369,7 @@ mod tests {
     use ansc_graph::ops::cumulative::{Cumulative, cumulative};
     use ansc_graph::{BinOp, TensorType};
     use ansc_runtime::DType;
+    use rand::RngExt as _;
 
     use super::*;
     use crate::machine::Machine;
@@ -389,9 +390,11 @@ mod tests {
         "compute(in0: f32[]) -> y { y: f32[] = neg(in0[]) }",
     ];
 
-    const SQUARES: [&str; 2] = [
+    const SQUARES: [&str; 4] = [
         "compute(in0: f32[64, 96]) -> y { y: f32[96, 64] = neg(in0[i1, i0]) }",
         "compute(in0: f32[2, 37, 21]) -> y { y: f32[2, 21, 37] = in0[i0, i2, i1] }",
+        "compute(in0: f32[2, 32, 41]) -> y { y: f32[2, 41, 32] = in0[i0, i2, i1] }",
+        "compute(in0: f32[2, 41, 9]) -> y { y: f32[2, 9, 41] = in0[i0, i2, i1] }",
     ];
 
     const ROWS: [&str; 7] = [
@@ -404,7 +407,7 @@ mod tests {
         "compute(in0: f32[20, 3, 5]) -> y { y: f32[20, 3] = max{r0: 5} in0[i0, i1, r0] }",
     ];
 
-    const JOINS: [&str; 6] = [
+    const JOINS: [&str; 7] = [
         "compute(in0: f32[5, 64], in1: f32[5, 32], in2: f32[5, 48]) -> y {
           c: f32[5, 144] = select(lt(i1, 64), in0[i0, i1], select(lt(i1, 96), in1[i0, sub(i1, 64)], in2[i0, add(i1, -96)]))
           y: f32[5, 144] = max(c[i0, i1], 0.0_f32)
@@ -424,7 +427,12 @@ mod tests {
         "compute(in0: f32[7, 40]) -> y {
           y: f32[9, 45] = in0[select(lt(i0, 1), sub(1, i0), select(lt(i0, 8), sub(i0, 1), sub(14, i0))), select(lt(i1, 5), sub(5, i1), sub(i1, 5))]
         }",
+        PADDED_ACROSS,
     ];
+    /// Columns of what is read are rows of what is written, between borders of zeros.
+    const PADDED_ACROSS: &str = "compute(in0: f32[40, 21, 19]) -> y {
+      y: f32[25, 21, 40] = select(and(and(le(2, i0), lt(i0, 23)), and(le(1, i1), lt(i1, 20))), in0[i2, sub(i0, 2), sub(i1, 1)], 0.0_f32)
+    }";
 
     #[test]
     fn tensors_that_are_joined_are_read_without_a_choice() {
@@ -434,6 +442,33 @@ mod tests {
             assert_eq!(sketch.rules, ["joins"]);
             assert!(!made.program.to_string().contains("select"), "{}", made.program);
         }
+    }
+
+    /// Rows of the first stage are no whole vectors, and its chunks no whole planes.
+    #[test]
+    fn pictures_of_any_size_are_scheduled() {
+        let random = &mut crate::rules::fixed_random();
+        for _ in 0..100 {
+            let [c, h, w] = [0; 3].map(|_| random.random_range(1..100));
+            let text = format!(
+                "compute(in0: f32[{c}, {h}, {w}]) -> y {{
+                  m: u8[{c}, {h}, {w}] = u8(round(in0[i0, i1, i2]))
+                  y: u8[{h}, {p}, {c}] = select(lt(i1, {w}), m[i2, i0, i1], 128_u8)
+                }}",
+                p = w + 1
+            );
+            assert!(!sketches(&task(&text), None).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn joins_across_rows_go_in_squares() {
+        let (_, made) = sketches(&task(PADDED_ACROSS), None).swap_remove(0);
+        let text = made.program.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        let is_square =
+            |pair: &&[&str]| pair[0].contains("vectorized") && pair[1].contains("unrolled");
+        assert!(lines.windows(2).any(|pair| is_square(&pair)), "{text}");
     }
 
     /// Lanes are neighbours in memory: along the terms, or along the results.

@@ -36,12 +36,33 @@ const FEW: usize = 4;
 const MANY: usize = 16;
 
 pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
-    let s = nests.stage(stage);
-    let Some((groups, across)) = crossing(&nests.compute, &nests.task.machine, s) else {
-        return Ok(None);
-    };
+    let s = nests.stage(stage).clone();
+    let (lanes, worthwhile) = (nests.lanes(stage), is_worthwhile(&s));
+    let groups = walk::groups(&nests.compute, &s, 0..s.ty.rank());
+    let Some(across) = across(&s, &groups, lanes) else { return Ok(None) };
+    let block = nests.block(stage)?;
+    let loops = nests.loops(block)?;
+    let axes = nests.merged(&loops, &groups)?;
+    for (place, &l) in
+        nest(nests, &s, &groups, across, axes, lanes)?.iter().enumerate().filter(|_| worthwhile)
+    {
+        if place == 0 || nests.recorder.extent(l)? >= MANY {
+            nests.parallel(l)?;
+        }
+    }
+    Ok(Some(1))
+}
+
+/// The nest of a stage, by the loops of its groups of axes: the outermost loops of its parts.
+pub(super) fn nest(
+    nests: &mut Nests,
+    s: &Stage,
+    groups: &[Range<usize>],
+    across: usize,
+    mut outer: Vec<LoopVar>,
+    lanes: usize,
+) -> Result<Vec<LoopVar>, StepError> {
     let last = groups.len() - 1;
-    let (lanes, worthwhile) = (nests.lanes(stage), is_worthwhile(s));
     let (extent, row_bytes) =
         (merged(s, &groups[across]), merged(s, &groups[last]) * s.ty.dtype.size());
     let strips = extent / lanes;
@@ -50,9 +71,6 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<
     let others = groups.iter().enumerate().filter(|(place, _)| ![across, last].contains(place));
     let enough = others.map(|(_, g)| merged(s, g)).product::<usize>() >= PARALLEL_ITERATIONS;
     let squares = Squares { lanes, few, run: nests.choose(&runs)? };
-    let block = nests.block(stage)?;
-    let loops = nests.loops(block)?;
-    let mut outer = nests.merged(&loops, &groups)?;
     let columns = outer.remove(last);
     let rows = outer.remove(across);
     nests.recorder.reorder(&[&outer[..], &[columns, rows]].concat())?;
@@ -60,19 +78,16 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<
     for columns in squares.covered(nests, columns)? {
         first.extend(squares.strips(nests, columns)?);
     }
-    if let ([only], false, false) = (&first[..], outer.is_empty(), few && enough) {
+    // A single element that is left has a nest of its own beside it, under the same loops.
+    let is_alone = merged(s, &groups[if few { last } else { across }]) % lanes != 1;
+    if let ([only], true, false) = (&first[..], is_alone && !outer.is_empty(), few && enough) {
         outer.push(*only);
         first.clear();
     }
     if !outer.is_empty() {
         first = vec![nests.recorder.fuse(&outer)?];
     }
-    for (place, &l) in first.iter().enumerate().filter(|_| worthwhile) {
-        if place == 0 || nests.recorder.extent(l)? >= MANY {
-            nests.parallel(l)?;
-        }
-    }
-    Ok(Some(1))
+    Ok(first)
 }
 
 /// How squares are done.
@@ -183,26 +198,25 @@ fn innermost(nests: &mut Nests, l: LoopVar) -> Result<[LoopVar; 2], StepError> {
 
 /// Whether a stage is of this kind.
 pub(super) fn is_transposed(compute: &Compute, machine: &Machine, s: &Stage) -> bool {
-    crossing(compute, machine, s).is_some()
+    let groups = walk::groups(compute, s, 0..s.ty.rank());
+    across(s, &groups, walk::lanes(compute, machine, s)).is_some()
 }
 
-/// The axes of the stage as groups that are walked as one, and which of these an operand walks
-/// last, other than the last one. Both are at least a vector long.
-fn crossing(compute: &Compute, machine: &Machine, s: &Stage) -> Option<(Vec<Range<usize>>, usize)> {
+/// Which of the groups of axes, walked as one, an operand walks last, other than the last one. Both
+/// are at least a vector long.
+pub(super) fn across(s: &Stage, groups: &[Range<usize>], lanes: usize) -> Option<usize> {
     if s.reduce.is_some() || s.body.any(&mut |e| matches!(e, Expr::Select(..))) {
         return None;
     }
-    let lanes = walk::lanes(compute, machine, s);
-    let groups = walk::groups(compute, s, 0..s.ty.rank());
     let last = groups.last()?.clone();
     let wide = |g: &Range<usize>| lanes >= SMALLEST && merged(s, g) >= lanes;
     let across = s.body.loads().into_iter().find_map(|(_, indices)| {
-        let Expr::Var(axis) = indices.last()? else { return None };
+        let Expr::Var(axis) = walk::from_start(indices.last()?) else { return None };
         let crosses = indices.iter().any(|i| last.clone().any(|a| *i == Expr::var(a)));
         let rows = groups.iter().position(|g| g.contains(&axis.index()))?;
         (crosses && rows + 1 < groups.len() && wide(&groups[rows])).then_some(rows)
     })?;
-    wide(&last).then_some((groups, across))
+    wide(&last).then_some(across)
 }
 
 /// How many squares are done along the rows of what is read before the next ones below them: as
