@@ -6,8 +6,8 @@
 
 Each case is one operator (`benches/random_cases.py`), compiled untuned. Its results are compared with ONNX Runtime's; then all
 engines take turns, and the latency of each is the median over its rounds' medians. Differences of less than 5 us are ties:
-they count as a ratio of 1. `--only INDEX` with the same seed runs one case alone. The exit code is 1 if ansc computes a case
-wrongly or refuses it.
+they count as a ratio of 1. Kernels that no rule schedules, which stay plain loops, are named. `--only INDEX` with the same
+seed runs one case alone. The exit code is 1 if ansc computes a case wrongly or refuses it.
 
 Needs a Python with numpy, onnx and onnxruntime.
 """
@@ -69,6 +69,11 @@ class Ansc:
         began = time.perf_counter()
         ask([self.binary, "compile", model, "-o", self.artifact, "--untuned", "--threads", self.threads, "--json"])
         return time.perf_counter() - began
+
+    def unscheduled(self, model):
+        """Kernels that no rule knows."""
+        told = ask([self.binary, "explain", model, "--threads", self.threads, "--json"])
+        return [kernel["name"] for kernel in json.loads(told)["kernels"] if not kernel["rules"]]
 
     def results(self, inputs, names):
         given = []
@@ -174,6 +179,8 @@ def examine(case, args, folder):
             row[f"{name}_compile_s"] = round(engine.compile(path), 3)
             row[f"{name}_difference"] = compare(expected, engine.results(case.inputs, peer.names), case.inputs.values(), case.quantum)
             engines[name] = engine
+            if name == "ansc" and (kernels := engine.unscheduled(path)):
+                row["unscheduled"] = " ".join(kernels)
         except Failure as failure:
             row[f"{name}_wrong"] = str(failure)
     times = measure(engines | {"ort": peer}, args.rounds)
@@ -229,6 +236,9 @@ def report(rows, args):
         for row in rows:
             if f"{name}_wrong" in row:
                 print(f"WRONG {name}: {row['index']} {row['family']} {row['case']}: {row[f'{name}_wrong']}")
+    for row in rows:
+        if "unscheduled" in row:
+            print(f"NO RULE: {row['index']} {row['family']} {row['case']}: {row['unscheduled']}")
     timed = [row for row in rows if "ratio" in row]
     if timed:
         columns = f"{'family':16} {'cases':>5} {'ansc/ORT':>9} {'> ' + str(SLOWER):>7} {'> ' + str(MUCH_SLOWER):>5}"

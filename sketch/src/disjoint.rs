@@ -165,11 +165,11 @@ fn quotient(e: &Expr, by: i64, extents: &Extents) -> Sum {
     let sum = Sum::of(e, extents);
     let is_divided = |digit: &Digit| digit.divisor > 1 && digit.modulus.is_none();
     let inner = sum.terms.iter().find(|(digit, c)| **c == 1 && is_divided(digit));
-    let Some((digit, _)) = inner else { return Sum::of(&e.clone().floor_div(by), extents) };
-    let (divisor, source) = (digit.divisor, digit.source.to_expr());
+    let joined = inner.and_then(|(digit, _)| Some((digit, digit.divisor.checked_mul(by)?)));
+    let Some((digit, all)) = joined else { return Sum::of(&e.clone().floor_div(by), extents) };
     let others = sum.clone().minus(&Sum::digit(digit.clone(), 1));
-    let whole = others.times(divisor).to_expr() + source;
-    Sum::of(&whole.floor_div(divisor.saturating_mul(by)), extents)
+    let whole = others.times(digit.divisor).to_expr() + digit.source.to_expr();
+    Sum::of(&whole.floor_div(all), extents)
 }
 
 /// A source of digits that is an expression, that `digits` determine, and that is not yet opened.

@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::algorithm::{Algorithm, Sums};
@@ -289,7 +288,7 @@ fn contractions_compute_the_same() {
     }
 }
 
-/// Up to three candidates of each choice, other than the first one.
+/// Each choice is changed: to its second candidate, one in the middle or the last one, in turn.
 #[test]
 fn every_choice_of_a_contraction_computes_the_same() {
     let random = &mut crate::rules::fixed_random();
@@ -301,19 +300,20 @@ fn every_choice_of_a_contraction_computes_the_same() {
             assert_eq!(again.scheduled, first, "{name}");
             for step in trace.choices() {
                 let last = candidates(&trace, step) as i64 - 1;
-                let chosen = BTreeSet::from([1.min(last), last / 2, last]);
-                for choice in chosen.into_iter().filter(|&choice| choice > 0) {
-                    let trace = trace.clone().decide(step, Decision::Choice(choice));
-                    let sample = task.sample(&trace, Unfit::Refuse, random);
-                    let sample = sample.unwrap_or_else(|e| panic!("{name}: {e}\n{trace}"));
-                    others += 1;
-                    compare_scheduled(&task.compute, &sample.scheduled)
-                        .unwrap_or_else(|e| panic!("{name}: {e}\n{}", sample.trace));
+                if last == 0 {
+                    continue;
                 }
+                let choice = [1, (last / 2).max(1), last][others % 3];
+                let trace = trace.clone().decide(step, Decision::Choice(choice));
+                let sample = task.sample(&trace, Unfit::Refuse, random);
+                let sample = sample.unwrap_or_else(|e| panic!("{name}: {e}\n{trace}"));
+                others += 1;
+                compare_scheduled(&task.compute, &sample.scheduled)
+                    .unwrap_or_else(|e| panic!("{name}: {e}\n{}", sample.trace));
             }
         }
     }
-    assert!(others > 100, "{others}");
+    assert!(others > 50, "{others}");
 }
 
 const NARROW: &str = "compute(in0: f32[7, 128], in1: u8[33, 64], in2: f32[33, 4]) -> y {
