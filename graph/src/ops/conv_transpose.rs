@@ -9,8 +9,8 @@
 //! stride 2, kernel 4:  x[n, c, i] -> conv (kernel 2, 2 * m channels) -> [n, (m, phase), q]
 //!                      -> interleave -> y[n, m, q * 2 + phase - pad]
 //! ```
-//! No product with an inserted zero is computed, but for kernels that are longer than the stride and
-//! no multiple of it. Where the stride is longer, only the phases that a weight falls into are
+//! No product with an inserted zero is computed, but for kernels that are longer than the stride
+//! and no multiple of it. Where the stride is longer, only the phases that a weight falls into are
 //! computed; the other outputs are zero.
 //!
 //! Each phase needs only a part of the outputs, another one where padding is cut off. Where results
