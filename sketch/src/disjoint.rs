@@ -107,10 +107,10 @@ pub(crate) fn determines(indices: &[Expr], var: VarId, extents: &Extents) -> boo
         if i64::try_from(extent).is_ok_and(|extent| known >= extent) {
             return true;
         }
-        let others = match of_quotients(&digits, extents) {
-            none if none.is_empty() => known_quotients(&digits, extents),
-            some => some,
-        };
+        let mut others = of_quotients(&digits, extents);
+        if others.is_empty() {
+            others = known_quotients(&digits, extents);
+        }
         if others.is_empty() {
             return false;
         }

@@ -25,7 +25,7 @@ fn conv_transpose(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     };
     let mut y = ctx.emit1(conv(phases.conv.clone(), &ctx.ty(x), &ctx.ty(w)), &[x, w])?;
     if let Some(interleave) = phases.interleave(&ctx.ty(y)) {
-        y = ctx.emit1(Ok(interleave), &[y])?;
+        y = ctx.emit1(interleave, &[y])?;
     }
     Ok(vec![add_bias(ctx, y, 2)?])
 }

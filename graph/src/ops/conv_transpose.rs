@@ -22,8 +22,6 @@
 //!                              instead of 5) -> [n, (phase, m), 4] -> interleave -> y[n, m, 8]
 //! ```
 
-use ansc_runtime::tensor::byte_len;
-
 use super::stages::Stages;
 use super::{OpError, sized};
 use crate::compute::TensorType;
@@ -142,9 +140,8 @@ impl Axis {
     /// By how much the copy of the input that the outputs of a phase read is moved: the first of
     /// them is in this piece of the whole result.
     fn offset(&self, phase: Expr) -> Expr {
-        let piece =
-            (Expr::index(self.begin + self.stride - 1) - phase).floor_div(self.stride as i64);
-        piece - Expr::index((self.taps - 1) * self.spacing)
+        let before = (phase - Expr::index(self.begin)).floor_div(self.stride as i64);
+        Expr::int(0) - before - Expr::index((self.taps - 1) * self.spacing)
     }
 
     fn is_whole(&self) -> bool {
@@ -278,7 +275,7 @@ impl Phases {
         (channel.clone().floor_mod(channels as i64), phases)
     }
 
-    /// What is left of a number, and its last digits in the system of the phases.
+    /// Takes the phases of all axes off a number; gives the rest and the phases.
     fn split_phases(&self, number: &Expr) -> (Expr, Vec<Expr>) {
         let mut rest = number.clone();
         let mut phases = Vec::new();
@@ -296,16 +293,20 @@ impl Phases {
     }
 
     /// Puts the convolution's result `y` in order; `None` where it is already.
-    pub fn interleave(&self, y: &TensorType) -> Option<ComputeOp> {
+    pub fn interleave(&self, y: &TensorType) -> Option<Result<ComputeOp, OpError>> {
         if !self.apart && self.axes.iter().all(Axis::is_whole) {
             return None;
         }
         let channels = y.shape[1] / self.count();
         let mut shape = vec![y.shape[0], channels];
         shape.extend(self.axes.iter().map(|a| a.output));
-        debug_assert!(byte_len(y.dtype, &shape).is_some(), "no larger than the convolution's");
+        // With a stride that is longer than the kernel it is larger than the convolution's result.
+        let ty = match sized(TensorType::new(y.dtype, shape)) {
+            Ok(ty) => ty,
+            Err(error) => return Some(Err(error)),
+        };
         let (mut s, [y]) = Stages::new([y]);
-        let out = s.map("interleave", TensorType::new(y.dtype(), shape), |i| {
+        let out = s.map("interleave", ty, |i| {
             let mut number = if self.apart { Expr::int(0) } else { i[1].clone() };
             let (mut element, mut computed) = (vec![i[0].clone()], vec![]);
             for (axis, o) in self.axes.iter().zip(&i[2..]) {
@@ -334,7 +335,7 @@ impl Phases {
                 None => result,
             }
         });
-        Some(s.finish(Kind::Other("ConvTransposeInterleave".into()), &[&out]))
+        Some(Ok(s.finish(Kind::Other("ConvTransposeInterleave".into()), &[&out])))
     }
 }
 
@@ -386,7 +387,31 @@ mod tests {
         let op = conv(phases.conv.clone(), &TensorType::of(x), &TensorType::of(&w)).unwrap();
         let y = run(op, &[x, &w]);
         let op = phases.interleave(&TensorType::of(&y));
-        op.map_or(y.clone(), |op| run(op, &[&y])).as_slice::<f32>().to_vec()
+        op.map_or(y.clone(), |op| run(op.unwrap(), &[&y])).as_slice::<f32>().to_vec()
+    }
+
+    /// A stride of which few steps fit an index: one input has a result, two have too large a one.
+    #[test]
+    fn strides_of_any_length_are_computed_or_refused() {
+        let stride = usize::MAX / 2;
+        for (extent, begin) in [(1, 0), (1, 1), (2, 1)] {
+            let attrs = ConvTransposeAttrs {
+                kernel: vec![3],
+                strides: vec![stride],
+                dilations: vec![1],
+                pads_begin: vec![begin],
+                output: vec![(extent - 1) * stride + 3 - begin],
+                groups: 1,
+            };
+            let (x, w) = (numbers(&[1, 2, extent]), numbers(&[2, 3, 3]));
+            let phases = Phases::new(&attrs, &[extent]).unwrap();
+            if extent == 1 {
+                assert_eq!(computed(&phases, &x, &w), scattered(&attrs, &x, &w), "{attrs:?}");
+            } else {
+                let y = TensorType::new(ansc_runtime::DType::F32, vec![1, 9, extent]);
+                assert!(phases.interleave(&y).unwrap().is_err());
+            }
+        }
     }
 
     #[test]

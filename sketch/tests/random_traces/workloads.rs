@@ -89,7 +89,7 @@ fn transposed_convolution() -> Vec<Workload> {
         let y = add(g, conv::conv(phases.conv.clone(), &x, &rearranged), &inputs);
         let ty = g.ty(y).clone();
         match phases.interleave(&ty) {
-            Some(op) => add(g, Ok(op), &[y]),
+            Some(op) => add(g, op, &[y]),
             None => y,
         }
     })
