@@ -172,7 +172,7 @@ pub struct Compile {
     /// Print every kernel's loop nest
     #[arg(long)]
     pub print_programs: bool,
-    /// Print the time of each stage
+    /// Print the time of each stage, and the kernel that took longest
     #[arg(long)]
     pub time_passes: bool,
     /// Skip the verifiers between stages

@@ -5,6 +5,7 @@
 //! then holds none.
 
 use std::path::Path;
+use std::time::Duration;
 
 use ansc_codegen::ptx::{Ptx, compile_ptx_all, join};
 use ansc_codegen::{Batch, CodegenError, Kernel, Target, artifact, bundle, compile_all};
@@ -80,14 +81,20 @@ fn gpu(programs: &[&GpuProgram], assembly: &Assembly, options: &Options) -> Resu
     let sms = &options.sms;
     let mut texts = vec![];
     let mut last: Vec<Ptx> = vec![];
+    let mut spent = vec![Duration::ZERO; programs.len()];
     for &sm in sms {
         last = compile_ptx_all(programs, &Target::cuda(sm)?)?;
+        spent.iter_mut().zip(&last).for_each(|(sum, ptx)| *sum += ptx.spent);
         let all: Vec<&str> = last.iter().map(|p| p.text.as_str()).collect();
         texts.push(GpuText { sm, ptx: join(&all) });
     }
     // Launches and workspaces are the same on every generation.
-    let kernels =
-        last.iter().map(|p| Kernel { launches: vec![], workspace: p.workspace.clone(), object: 0 });
+    let kernels = last.iter().zip(spent).map(|(ptx, spent)| Kernel {
+        launches: vec![],
+        workspace: ptx.workspace.clone(),
+        object: 0,
+        spent,
+    });
     let batch = Batch { objects: vec![], kernels: kernels.collect() };
     let launches = assembly.uses.iter().map(|u| last[u.kernel].launches.clone()).collect();
     let names: Vec<String> = sms.iter().map(|sm| format!("sm_{sm}")).collect();

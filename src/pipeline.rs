@@ -155,6 +155,16 @@ pub struct Report {
     /// Seconds by stage, in order.
     pub stages: Vec<(&'static str, f64)>,
     pub seconds: f64,
+    /// The kernel that took longest to make.
+    pub slowest_kernel: Option<KernelTime>,
+}
+
+/// Seconds that one kernel took on one thread.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelTime {
+    pub name: String,
+    pub schedule: f64,
+    pub codegen: f64,
 }
 
 pub fn compile(
@@ -207,7 +217,8 @@ pub fn compile(
             written.map_err(|e| if e.is_of_the_model() { Error::file(model, e) } else { e.into() })
         }
     })?;
-    Ok(report(nodes, &assembly, &manifest, output, clock))
+    let slowest = slowest_kernel(&assembly, &code);
+    Ok(Report { slowest_kernel: slowest, ..report(nodes, &assembly, &manifest, output, clock) })
 }
 
 /// Which file it is.
@@ -389,7 +400,19 @@ fn report(
         specialisations: all.iter().map(|s| s.name.clone()).collect(),
         seconds: clock.start.elapsed().as_secs_f64(),
         stages: clock.stages.into_iter().map(|(name, time)| (name, time.as_secs_f64())).collect(),
+        slowest_kernel: None,
     }
+}
+
+fn slowest_kernel(assembly: &Assembly, code: &Code) -> Option<KernelTime> {
+    let uses = assembly.uses.iter().chain(&assembly.prepared.uses);
+    let times = uses.map(|usage| KernelTime {
+        name: usage.name.clone(),
+        schedule: assembly.kernels.kernels[usage.kernel].spent.as_secs_f64(),
+        codegen: code.batch.kernels[usage.kernel].spent.as_secs_f64(),
+    });
+    let total = |time: &KernelTime| time.schedule + time.codegen;
+    times.max_by(|a, b| total(a).total_cmp(&total(b)))
 }
 
 /// Names and times the stages. One that runs again adds to its time.

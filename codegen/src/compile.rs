@@ -1,6 +1,7 @@
 //! Programs to objects: one, or many at once.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use ansc_graph::TensorType;
 use ansc_runtime::manifest::Launch;
@@ -16,7 +17,7 @@ use crate::error::CodegenError;
 use crate::target::Target;
 
 /// Machine code of one program.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Emitted {
     /// To be run in this order.
     pub launches: Vec<Launch>,
@@ -25,6 +26,8 @@ pub struct Emitted {
     pub workspace: Vec<TensorType>,
     /// A relocatable object that defines the launches' symbols.
     pub object: Vec<u8>,
+    /// The time that it took, on one thread.
+    pub spent: Duration,
 }
 
 /// LLVM passes between our code and instruction selection. Vectors, unrolling and tiling were
@@ -37,6 +40,7 @@ pub fn compile_program(
     symbol: &str,
     target: &Target,
 ) -> Result<Emitted, CodegenError> {
+    let start = Instant::now();
     let context = Context::create();
     let machine = target.machine()?;
     let code = lowered(&context, program, symbol, target, &machine)?;
@@ -47,26 +51,29 @@ pub fn compile_program(
         launches: code.launches,
         workspace: code.workspace,
         object: object.as_slice().to_vec(),
+        spent: start.elapsed(),
     })
 }
 
 /// Many programs, compiled.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Batch {
     pub objects: Vec<Vec<u8>>,
     /// One for each program. Programs that differ in names only share their code.
     pub kernels: Vec<Kernel>,
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Kernel {
     pub launches: Vec<Launch>,
     pub workspace: Vec<TensorType>,
     /// Which of the objects defines it.
     pub object: usize,
+    /// The time that its code took, on one thread.
+    pub spent: Duration,
 }
 
-/// Compiles programs on all cores. The result does not depend on their number.
+/// Compiles programs on all cores. The code does not depend on their number.
 pub fn compile_all(programs: &[&Program], target: &Target) -> Result<Batch, CodegenError> {
     let mut first = BTreeMap::new();
     let mut distinct: Vec<(&Program, String)> = Vec::new();
@@ -88,6 +95,7 @@ pub fn compile_all(programs: &[&Program], target: &Target) -> Result<Batch, Code
             launches: compiled[object].launches.clone(),
             workspace: compiled[object].workspace.clone(),
             object,
+            spent: compiled[object].spent,
         })
         .collect();
     Ok(Batch { objects: compiled.into_iter().map(|e| e.object).collect(), kernels })

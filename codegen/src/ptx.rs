@@ -4,6 +4,8 @@
 //! kernel, grid 64, block 32   ->   .visible .entry k_0(.param .u64 .ptr .global k_0_param_0, ..) .maxntid 32 { .. }
 //! ```
 
+use std::time::{Duration, Instant};
+
 use ansc_graph::TensorType;
 use ansc_runtime::gpu::GpuLaunch;
 use ansc_sketch::Scope;
@@ -18,13 +20,15 @@ use crate::error::CodegenError;
 use crate::target::Target;
 
 /// The code of one GPU program.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Ptx {
     /// To be launched in this order, all with the same arguments: parameters, then workspace.
     pub launches: Vec<GpuLaunch>,
     /// Buffers that the caller provides after the parameters.
     pub workspace: Vec<TensorType>,
     pub text: String,
+    /// The time that it took, on one thread.
+    pub spent: Duration,
 }
 
 /// After the schedule's decisions: accumulators become registers, and what unrolling repeated is
@@ -34,6 +38,7 @@ const PASSES: &str = "function(sroa,early-cse<memssa>,loop-mssa(licm),\
 
 /// Compiles one program for one generation of GPUs.
 pub fn compile_ptx(gpu: &GpuProgram, symbol: &str, target: &Target) -> Result<Ptx, CodegenError> {
+    let start = Instant::now();
     let context = Context::create();
     let machine = target.machine()?;
     let GpuCode { ir, symbols, workspace } = gpu::emit(&context, gpu, symbol, target)?;
@@ -55,7 +60,7 @@ pub fn compile_ptx(gpu: &GpuProgram, symbol: &str, target: &Target) -> Result<Pt
         .map_err(|e| error("code generation", e.to_string()))?;
     let text = String::from_utf8_lossy(text.as_slice()).trim_end_matches('\0').to_owned();
     let launches = gpu.kernels.iter().zip(symbols).map(|(k, s)| launch(gpu, k, s)).collect();
-    Ok(Ptx { launches, workspace, text })
+    Ok(Ptx { launches, workspace, text, spent: start.elapsed() })
 }
 
 fn launch(gpu: &GpuProgram, kernel: &Kernel, symbol: String) -> GpuLaunch {

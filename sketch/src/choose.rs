@@ -4,6 +4,7 @@
 //! candidate changes how a program is built, and not only by how much it is written out, programs
 //! are made of each and priced ([`price`](crate::price)), and one that is clearly cheaper is taken.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use crate::algorithm::Algorithm;
@@ -25,9 +26,39 @@ fn clearly(task: &Task) -> f64 {
 /// The schedule that nobody tuned, of the task as the algorithm computes it. None if that does not
 /// apply, or if a GPU does not take it.
 pub(crate) fn untuned(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch, Scheduled)> {
+    made(task, by).map(Made::into_parts)
+}
+
+fn made(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Made> {
     match &task.gpu {
-        Some(_) => by.is_none().then(|| on_gpu(task).ok()).flatten(),
-        None => by_rules(task, by).or_else(|| nests::naive(task, by)),
+        Some(_) => by.is_none().then(|| on_gpu(task).ok()).flatten().map(Made::new),
+        None => by_rules(task, by).or_else(|| nests::naive(task, by).map(Made::new)),
+    }
+}
+
+/// A sketch with its program, which is priced once.
+struct Made {
+    sketch: Sketch,
+    scheduled: Scheduled,
+    price: OnceCell<f64>,
+}
+
+impl Made {
+    fn new((sketch, scheduled): (Sketch, Scheduled)) -> Made {
+        Made { sketch, scheduled, price: OnceCell::new() }
+    }
+
+    fn price(&self, task: &Task) -> f64 {
+        *self.price.get_or_init(|| price::cycles(&self.scheduled.program, &task.machine))
+    }
+
+    /// Whether it is clearly cheaper than the other one.
+    fn beats(&self, other: &Made, task: &Task) -> bool {
+        self.price(task) < clearly(task) * other.price(task)
+    }
+
+    fn into_parts(self) -> (Sketch, Scheduled) {
+        (self.sketch, self.scheduled)
     }
 }
 
@@ -49,48 +80,44 @@ pub(crate) fn by(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Choice> {
 
 /// The sketch that rules make of the task. Slices pay by the bytes that they save, so that they are
 /// taken unless another sketch is clearly cheaper.
-fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch, Scheduled)> {
-    let price = |made: &(Sketch, Scheduled)| price::cycles(&made.1.program, &task.machine);
+fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Made> {
     let made = nests::families(task, by).map(|ways| first_or_cheaper(task, ways));
     let [maps, contractions, sliced] = made;
-    let whole = [maps, contractions].into_iter().flatten();
-    let whole = whole.min_by(|a, b| price(a).total_cmp(&price(b)));
+    let whole = cheapest(task, [maps, contractions].into_iter().flatten());
     match (whole, sliced) {
-        (Some(whole), Some(sliced)) if price(&whole) < clearly(task) * price(&sliced) => {
-            Some(whole)
-        }
+        (Some(whole), Some(sliced)) if whole.beats(&sliced, task) => Some(whole),
         (whole, sliced) => sliced.or(whole),
     }
 }
 
+fn cheapest(task: &Task, made: impl Iterator<Item = Made>) -> Option<Made> {
+    made.min_by(|a, b| a.price(task).total_cmp(&b.price(task)))
+}
+
 /// The first way, unless another one is clearly cheaper.
-fn first_or_cheaper(
-    task: &Task,
-    mut ways: Vec<(Sketch, Scheduled)>,
-) -> Option<(Sketch, Scheduled)> {
-    let price = |(_, made): &(Sketch, Scheduled)| price::cycles(&made.program, &task.machine);
-    let prices: Vec<f64> = ways.iter().map(price).collect();
-    let best = (0..ways.len()).min_by(|&a, &b| prices[a].total_cmp(&prices[b]))?;
-    Some(ways.swap_remove(if prices[best] < clearly(task) * prices[0] { best } else { 0 }))
+fn first_or_cheaper(task: &Task, ways: Vec<(Sketch, Scheduled)>) -> Option<Made> {
+    let mut ways = ways.into_iter().map(Made::new);
+    let first = ways.next()?;
+    let best = cheapest(task, ways).filter(|best| best.beats(&first, task));
+    Some(best.unwrap_or(first))
 }
 
 /// The algorithm with the cheapest program, if that is clearly cheaper than that of the expression.
 pub(crate) fn cheapest_of(task: &Arc<Task>, algorithms: &[Algorithm]) -> Option<Choice> {
-    let price = |choice: &Choice| price::cycles(&choice.scheduled.program, &task.machine);
-    let direct = by(task, None)?;
-    let made = algorithms.iter().filter_map(|&algorithm| by(task, Some(algorithm)));
-    let best = made.min_by(|a, b| price(a).total_cmp(&price(b)));
-    let is_cheaper = |best: &Choice| price(best) < clearly(task) * price(&direct);
-    Some(best.filter(is_cheaper).unwrap_or(direct))
+    let direct = made(task, None)?;
+    let others = algorithms.iter().filter_map(|&by| Some((by, made(task, Some(by))?)));
+    let best = others.min_by(|(_, a), (_, b)| a.price(task).total_cmp(&b.price(task)));
+    let best = best.filter(|(_, best)| best.beats(&direct, task));
+    let (by, made) = best.map_or((None, direct), |(by, best)| (Some(by), best));
+    Some(Choice { by, sketch: made.sketch, scheduled: made.scheduled })
 }
 
 /// The product in tiles of a unit for matrices: none if there is no such unit or product, or if its
 /// price is not clearly less than that of a schedule without them.
 pub(crate) fn in_tiles(task: &Arc<Task>) -> Option<(Sketch, Scheduled)> {
-    let (sketch, scheduled) = nests::tensor_sketches(task).into_iter().next()?;
-    let price = |scheduled: &Scheduled| price::cycles(&scheduled.program, &task.machine);
-    let (_, without) = untuned(task, None)?;
-    (price(&scheduled) < clearly(task) * price(&without)).then_some((sketch, scheduled))
+    let tiled = Made::new(nests::tensor_sketches(task).into_iter().next()?);
+    let without = made(task, None)?;
+    tiled.beats(&without, task).then(|| tiled.into_parts())
 }
 
 /// The product that the tensor cores of a GPU multiply: none if there is no such product or device,

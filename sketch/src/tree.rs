@@ -121,6 +121,23 @@ pub(crate) fn visit_blocks_mut(stmts: &mut [Stmt], f: &mut impl FnMut(&mut Block
     }
 }
 
+/// The same for blocks that are `wanted`. What has none stays shared with the program's copies.
+pub(crate) fn visit_some_blocks_mut(
+    stmts: &mut [Stmt],
+    wanted: &impl Fn(&Block) -> bool,
+    f: &mut impl FnMut(&mut Block),
+) {
+    for stmt in stmts {
+        let mut has_some = false;
+        stmt.visit_blocks(&mut |block| has_some |= wanted(block));
+        match stmt {
+            _ if !has_some => {}
+            Stmt::Block(block) => f(block),
+            Stmt::For(l) => visit_some_blocks_mut(&mut l.body, wanted, f),
+        }
+    }
+}
+
 pub(crate) fn visit_loops<'a>(stmts: &'a [Stmt], f: &mut impl FnMut(&'a For)) {
     for stmt in stmts {
         if let Stmt::For(l) = stmt {
@@ -163,22 +180,55 @@ pub(crate) fn twin(program: &mut Program, var: VarId) -> VarId {
 /// Gives loops and iterators that are bound a second time variables of their own; the loops with
 /// these.
 pub(crate) fn own_variables(program: &mut Program) -> Vec<(VarId, VarId)> {
+    let again = bound_again(&program.body);
+    let mut twins = vec![];
+    if again.is_empty() {
+        return twins;
+    }
     let mut body = std::mem::take(&mut program.body);
     let mut bound = BTreeSet::new();
-    let mut twins = vec![];
-    own(program, &mut body, &mut bound, &mut BTreeMap::new(), &mut twins);
+    own(program, &mut body, &again, &mut bound, &mut BTreeMap::new(), &mut twins);
     program.body = body;
     twins
+}
+
+/// Variables that more than one loop or iterator binds.
+fn bound_again(stmts: &[Stmt]) -> BTreeSet<VarId> {
+    let (mut bound, mut again) = (BTreeSet::new(), BTreeSet::new());
+    visit_bound(stmts, &mut |var| {
+        if !bound.insert(var) {
+            again.insert(var);
+        }
+    });
+    again
+}
+
+/// Calls `f` on the variable of every loop and iterator.
+fn visit_bound(stmts: &[Stmt], f: &mut impl FnMut(VarId)) {
+    for stmt in stmts {
+        match stmt {
+            Stmt::For(l) => {
+                f(l.var);
+                visit_bound(&l.body, f);
+            }
+            Stmt::Block(block) => block.iters.iter().for_each(|iter| f(iter.var)),
+        }
+    }
 }
 
 fn own(
     program: &mut Program,
     stmts: &mut [Stmt],
+    again: &BTreeSet<VarId>,
     bound: &mut BTreeSet<VarId>,
     renamed: &mut BTreeMap<VarId, VarId>,
     twins: &mut Vec<(VarId, VarId)>,
 ) {
     for stmt in stmts {
+        // What does not change stays shared with the program's copies.
+        if renamed.is_empty() && !binds(stmt, again) {
+            continue;
+        }
         match stmt {
             Stmt::For(l) => {
                 let var = l.var;
@@ -188,7 +238,7 @@ fn own(
                     renamed.insert(var, l.var);
                     twins.push((var, l.var));
                 }
-                own(program, &mut l.body, bound, renamed, twins);
+                own(program, &mut l.body, again, bound, renamed, twins);
                 renamed.remove(&var);
                 renamed.extend(outer.map(|outer| (var, outer)));
             }
@@ -201,6 +251,9 @@ fn own(
                         of_block.insert(var, iter.var);
                     }
                 }
+                if of_block.is_empty() {
+                    continue;
+                }
                 let new = |v: VarId| of_block.get(&v).map(|v| Expr::Var(*v));
                 for iter in &mut block.iters {
                     iter.binding = iter.binding.substitute(&new);
@@ -209,6 +262,12 @@ fn own(
             }
         }
     }
+}
+
+fn binds(stmt: &Stmt, vars: &BTreeSet<VarId>) -> bool {
+    let mut found = false;
+    visit_bound(std::slice::from_ref(stmt), &mut |var| found |= vars.contains(&var));
+    found
 }
 
 impl Block {
@@ -305,11 +364,13 @@ pub(crate) fn visit_nests<'a>(stmts: &'a [Stmt], f: &mut impl FnMut(&[&'a For], 
 pub(crate) fn common_loops(program: &Program) -> BTreeMap<BufId, Vec<VarId>> {
     let mut common: BTreeMap<BufId, Vec<VarId>> = BTreeMap::new();
     visit_nests(&program.body, &mut |loops, block| {
-        let here: Vec<VarId> = loops.iter().map(|l| l.var).collect();
-        block.visit_buffers(&mut |buffer| {
-            let shared = common.entry(buffer).or_insert_with(|| here.clone());
-            let length = shared.iter().zip(&here).take_while(|(a, b)| a == b).count();
-            shared.truncate(length);
+        block.visit_buffers(&mut |buffer| match common.get_mut(&buffer) {
+            Some(shared) => {
+                let same = shared.iter().zip(loops).take_while(|(var, l)| **var == l.var);
+                let length = same.count();
+                shared.truncate(length);
+            }
+            None => _ = common.insert(buffer, loops.iter().map(|l| l.var).collect()),
         });
     });
     common

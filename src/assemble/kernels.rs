@@ -4,6 +4,7 @@
 //! repeat their blocks, and a kernel is compiled once.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use ansc_graph::fuse::Group;
 use ansc_graph::{Compute, Graph, TensorType, cost};
@@ -30,6 +31,8 @@ pub struct Kernel {
     pub tuning: Option<Tuning>,
     /// As in the manifest.
     pub algorithm: Option<&'static str>,
+    /// The time that scheduling it took, on one thread.
+    pub spent: Duration,
 }
 
 /// An expression, and which of its inputs are constants.
@@ -92,13 +95,15 @@ impl KernelTable {
     }
 
     fn kernel(&self, number: usize, (compute, constant): &Subgraph) -> Result<Kernel, Error> {
+        let start = Instant::now();
         let symbol = format!("ansc_kernel_{number}");
         let Chosen { form, packings, tuning, algorithm } =
             self.schedules.of(&symbol, compute, constant)?;
         let program = form.cpu().filter(|_| self.schedules.aim == Aim::Cpu);
         let work = program.map(ansc_sketch::work);
         let (compute, constant) = (compute.clone(), constant.clone());
-        Ok(Kernel { symbol, compute, constant, form, packings, work, tuning, algorithm })
+        let spent = start.elapsed();
+        Ok(Kernel { symbol, compute, constant, form, packings, work, tuning, algorithm, spent })
     }
 
     /// Checks the programs of all kernels. Those of a GPU are checked in their form for a CPU.

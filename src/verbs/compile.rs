@@ -19,7 +19,7 @@ use crate::Error;
 use crate::choice::{Aim, Form};
 use crate::cli::{Compile, Emit, Machine};
 use crate::host;
-use crate::pipeline::{self, Bundle, Options, Report, Watch};
+use crate::pipeline::{self, Bundle, KernelTime, Options, Report, Watch};
 use crate::quantize::{self, asked};
 use crate::search::{self, Place};
 use crate::shipped;
@@ -195,6 +195,13 @@ fn print_report(output: &str, report: &Report, times: bool) {
     if times {
         for (stage, seconds) in &report.stages {
             println!("  {stage:10} {:9.1} ms", seconds * 1e3);
+        }
+        if let Some(KernelTime { name, schedule, codegen }) = &report.slowest_kernel {
+            println!(
+                "  slowest kernel: {name}, {:.1} ms to schedule, {:.1} ms of code generation",
+                schedule * 1e3,
+                codegen * 1e3
+            );
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Blocks: what one takes in all copies that unrolling makes of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use ansc_graph::{BinOp, BufId, Combiner, Expr, VarId};
 use ansc_runtime::DType;
+use foldhash::{HashMap, HashMapExt};
 
 use super::walk::Walk;
 use super::weights::{self, On};

@@ -1,8 +1,9 @@
 //! The loops of a program, as code generation makes them.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::{BufId, Expr, VarId};
+use foldhash::{HashSet, HashSetExt};
 
 use super::ISSUED;
 use crate::affine::{Extents, Sum};

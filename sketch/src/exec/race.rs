@@ -1,8 +1,7 @@
 //! Whether iterations of a parallel loop stay out of each other's way.
 
-use std::collections::HashMap;
-
 use ansc_graph::BufId;
+use foldhash::HashMap;
 
 /// Who touched the elements of shared buffers since the parallel loop began.
 #[derive(Default)]

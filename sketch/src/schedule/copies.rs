@@ -36,9 +36,15 @@ pub(super) struct Twins {
 /// once. The first ones keep theirs.
 pub(super) fn own_names(program: &mut Program) -> Twins {
     let loops = tree::own_variables(program);
-    let mut used: BTreeSet<String> = program.blocks().iter().map(|b| b.name.clone()).collect();
+    let (mut used, mut again) = (BTreeSet::new(), BTreeSet::new());
+    for block in program.blocks() {
+        if !used.insert(block.name.clone()) {
+            again.insert(block.name.clone());
+        }
+    }
     let (mut seen, mut blocks) = (BTreeSet::new(), vec![]);
-    tree::visit_blocks_mut(&mut program.body, &mut |block| {
+    let is_again = |block: &Block| again.contains(&block.name);
+    tree::visit_some_blocks_mut(&mut program.body, &is_again, &mut |block| {
         if !seen.insert(block.name.clone()) {
             let mut names = (1..).map(|n| format!("{}_{n}", block.name));
             let name = names.find(|name| !used.contains(name)).expect("numbers do not run out");

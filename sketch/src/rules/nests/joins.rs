@@ -18,9 +18,9 @@ use std::ops::Range;
 
 use ansc_graph::{Expr, Stage, VarId};
 
-use super::Nests;
 use super::parts::in_vectors;
 use super::squares;
+use super::{Nests, Way};
 use crate::affine::{self, Digit, Extents, Source};
 use crate::region;
 use crate::trace::{BlockVar, LoopVar, StepError};
@@ -32,7 +32,7 @@ const MOST_IN_A_ROW: usize = 4;
 /// More choices would be much code.
 const MOST_PARTS: usize = 32;
 
-pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
+pub(super) fn apply(nests: &mut Nests, stage: usize, _: &Way) -> Result<Option<usize>, StepError> {
     let s = nests.stage(stage).clone();
     let Some(cuts) = borders(&s).filter(|cuts| !cuts.is_empty() && s.reduce.is_none()) else {
         return Ok(None);

@@ -26,6 +26,7 @@ mod transform;
 
 pub(super) use tensor::keep_last_map;
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -60,7 +61,24 @@ struct Nests {
 /// Writes the nest of the stage, and of some after it, if they are of the rule's kind; tells how
 /// many stages it took. There may be several ways, of which the rule expects the first to be the
 /// fastest.
-type Rule = fn(&mut Nests, stage: usize, way: usize) -> Result<Option<usize>, StepError>;
+type Rule = fn(&mut Nests, stage: usize, way: &Way) -> Result<Option<usize>, StepError>;
+
+/// Which of their ways rules are to write. If none of them asks, the other ways are the same.
+struct Way {
+    number: usize,
+    is_asked: Cell<bool>,
+}
+
+impl Way {
+    fn new(number: usize) -> Way {
+        Way { number, is_asked: Cell::new(false) }
+    }
+
+    fn number(&self) -> usize {
+        self.is_asked.set(true);
+        self.number
+    }
+}
 
 const RULES: [(&str, Rule); 8] = [
     ("tensor", tensor::apply),
@@ -117,7 +135,7 @@ fn as_they_are_sketches(
 ) -> Vec<(Sketch, Scheduled)> {
     let Ok(nests) = Nests::as_they_are(task, by) else { return vec![] };
     let differs = !others || nests.has_short_rows();
-    let written = |way| nests.clone().written(way, &WITH_CONTRACTIONS);
+    let written = |way: &Way| nests.clone().written(way, &WITH_CONTRACTIONS);
     all_ways(written, |made| {
         let is_wanted = differs || has_contraction(&made.1);
         is_wanted.then(|| in_parts(made)).flatten()
@@ -136,7 +154,7 @@ pub(crate) fn sliced_sketches(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(S
 pub(crate) fn every_slice(task: &Arc<Task>) -> Vec<Option<(Sketch, Scheduled)>> {
     let nests = Nests::as_they_are(task, None).expect("a subgraph");
     let cuts = slices::every_cut(&nests);
-    cuts.iter().map(|cuts| in_parts(slices::written(nests.clone(), cuts, 0)?)).collect()
+    cuts.iter().map(|cuts| in_parts(slices::written(nests.clone(), cuts, &Way::new(0))?)).collect()
 }
 
 /// The program to which nothing is done: what is left where no rule knows a stage, or all would be
@@ -175,19 +193,23 @@ pub(crate) fn tensor_sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
 
 /// A completed sketch for each way.
 fn all_ways(
-    written: impl Fn(usize) -> Option<(Nests, Vec<String>)>,
+    written: impl Fn(&Way) -> Option<(Nests, Vec<String>)>,
     complete: impl Fn((Nests, Vec<String>)) -> Option<(Sketch, Scheduled)>,
 ) -> Vec<(Sketch, Scheduled)> {
     let (mut all, mut known): (Vec<(Sketch, Scheduled)>, Vec<Trace>) = (vec![], vec![]);
-    for way in 0..WAYS {
-        let Some(made) = written(way) else { continue };
-        // Ways that rules do not have are their last ones.
-        let trace = made.0.recorder.trace();
-        if known.contains(trace) {
+    for way in (0..WAYS).map(Way::new) {
+        if let Some(made) = written(&way) {
+            // Ways that rules do not have are their last ones.
+            let trace = made.0.recorder.trace();
+            if known.contains(trace) {
+                break;
+            }
+            known.push(trace.clone());
+            all.extend(complete(made));
+        }
+        if !way.is_asked.get() {
             break;
         }
-        known.push(trace.clone());
-        all.extend(complete(made));
     }
     all
 }
@@ -208,14 +230,14 @@ fn completed(mut recorder: Recorder, rules: Vec<String>) -> Option<(Sketch, Sche
 
 impl Nests {
     /// Each stage by the first of the rules that knows it, with the names of these.
-    fn written(self, way: usize, rules: &[(&str, Rule)]) -> Option<(Nests, Vec<String>)> {
+    fn written(self, way: &Way, rules: &[(&str, Rule)]) -> Option<(Nests, Vec<String>)> {
         self.written_from(0, way, rules)
     }
 
     fn written_from(
         self,
         first: usize,
-        way: usize,
+        way: &Way,
         rules: &[(&str, Rule)],
     ) -> Option<(Nests, Vec<String>)> {
         let (mut nests, mut stage, mut names) = (self, first, vec![]);
@@ -514,7 +536,7 @@ mod tests {
     fn is_one_pass(attrs: Cumulative, shape: &[usize], machine: Machine) {
         let op = cumulative(attrs, &TensorType::new(DType::F32, shape)).unwrap();
         let task = Arc::new(Task { machine, ..Task::clone(&task(&op.expr.to_string())) });
-        scans::apply(&mut Nests::new(&task, None).unwrap(), 0, 0)
+        scans::apply(&mut Nests::new(&task, None).unwrap(), 0, &Way::new(0))
             .unwrap_or_else(|e| panic!("{e}: {attrs:?} of {shape:?}"));
         let (sketch, made) = sketches(&task, None).swap_remove(0);
         assert_eq!(sketch.rules, ["scans"], "{attrs:?} of {shape:?}");

@@ -16,9 +16,9 @@ use std::ops::Range;
 
 use ansc_graph::Stage;
 
-use super::Nests;
 use super::parts::in_vectors;
 use super::squares::is_transposed;
+use super::{Nests, Way};
 use crate::doubling::Doubling;
 use crate::schedule::Rest;
 use crate::switch::Squares;
@@ -28,10 +28,10 @@ use crate::walk::{self, PARALLEL_ITERATIONS, is_worthwhile, merged};
 pub(super) fn apply(
     nests: &mut Nests,
     stage: usize,
-    way: usize,
+    way: &Way,
 ) -> Result<Option<usize>, StepError> {
     let s = nests.stage(stage);
-    let is_step = Doubling::of_stage(s).is_some() && way == 0;
+    let is_step = Doubling::of_stage(s).is_some() && way.number() == 0;
     let done: Vec<bool> = (0..nests.compute.stages.len()).map(|other| other < stage).collect();
     let is_square = Squares::of(&nests.compute, stage, &done).is_some();
     let is_other = is_square || is_step || is_transposed(&nests.compute, &nests.task.machine, s);

@@ -16,7 +16,7 @@ use ansc_graph::Expr;
 
 use super::parts::Part;
 use super::points::outer_axes;
-use super::{Nests, contraction};
+use super::{Nests, Way, contraction};
 use crate::contraction::{goes_along_terms, is_tileable};
 use crate::trace::{BlockVar, LoopVar, StepError};
 use crate::usage::{has_reuse, readers};
@@ -31,9 +31,11 @@ const TOGETHER: [i64; 3] = [2, 1, 4];
 pub(super) fn apply(
     nests: &mut Nests,
     first: usize,
-    way: usize,
+    way: &Way,
 ) -> Result<Option<usize>, StepError> {
-    let Some((stages, axes)) = run(nests, first, way).or_else(|| alone(nests, first)) else {
+    let runs = runs(nests, first);
+    let run = if runs.is_empty() { None } else { runs.into_iter().nth(way.number()) };
+    let Some((stages, axes)) = run.or_else(|| alone(nests, first)) else {
         return Ok(None);
     };
     // A result in between has no reader under whose loop it moves.
@@ -112,18 +114,17 @@ fn together(nests: &Nests, stages: Range<usize>, axes: usize, parallel: bool) ->
     TOGETHER.iter().filter(fits).copied().collect()
 }
 
-/// The longest run of stages from `first` that agree on some number of leading axes, and that
-/// number. Of several such numbers the largest comes first, with the shortest rows, and `before`
-/// are passed over. After all of them there is none: the stages are apart.
-pub(super) fn run(nests: &Nests, first: usize, before: usize) -> Option<(Range<usize>, usize)> {
+/// The longest runs of stages from `first` that agree on some number of leading axes, and that
+/// number. Of several such numbers the largest comes first, with the shortest rows. After all of
+/// them the stages are apart.
+pub(super) fn runs(nests: &Nests, first: usize) -> Vec<(Range<usize>, usize)> {
     let rank = nests.stage(first).ty.rank();
     let mut runs: Vec<_> =
         (1..=rank).rev().map(|axes| (members(nests, first, axes), axes)).collect();
-    let longest = runs.iter().map(|(stages, _)| stages.len()).max()?;
-    runs.retain(|(stages, _)| stages.len() == longest);
-    let (stages, axes) = runs.into_iter().nth(before)?;
-    let reduces = stages.clone().any(|s| nests.stage(s).reduce.is_some());
-    (stages.len() > 1 && reduces).then_some((stages, axes))
+    let longest = runs.iter().map(|(stages, _)| stages.len()).max().unwrap_or(0);
+    let reduces = |mut stages: Range<usize>| stages.any(|s| nests.stage(s).reduce.is_some());
+    runs.retain(|(stages, _)| longest > 1 && stages.len() == longest && reduces(stages.clone()));
+    runs
 }
 
 fn members(nests: &Nests, first: usize, axes: usize) -> Range<usize> {

@@ -13,8 +13,8 @@
 
 use ansc_graph::Expr;
 
-use super::Nests;
 use super::parts::at_most;
+use super::{Nests, Way};
 use crate::doubling::{self, Doubling};
 use crate::schedule::Rest;
 use crate::trace::{BlockVar, LoopVar, StepError};
@@ -41,19 +41,15 @@ struct Order {
 }
 
 /// The other way leaves the steps to [`points`](super::points): a row of few elements doubles fast.
-pub(super) fn apply(
-    nests: &mut Nests,
-    from: usize,
-    way: usize,
-) -> Result<Option<usize>, StepError> {
-    if way > 0 {
-        return Ok(None);
-    }
+pub(super) fn apply(nests: &mut Nests, from: usize, way: &Way) -> Result<Option<usize>, StepError> {
     let feeder = feeds(nests, from).then_some(from);
     let first = from + usize::from(feeder.is_some());
     let Some((steps, Doubling { axis, .. })) = doubling::chain(&nests.compute, first) else {
         return Ok(None);
     };
+    if way.number() > 0 {
+        return Ok(None);
+    }
     let last = first + steps - 1;
     let worthwhile = is_worthwhile(nests.stage(first));
     let block = nests.block(first)?;

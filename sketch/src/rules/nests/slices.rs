@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use ansc_graph::{BufId, Compute, Expr, Stage, VarId};
 
-use super::{Nests, WITH_CONTRACTIONS};
+use super::{Nests, WITH_CONTRACTIONS, Way};
 use crate::contraction::nested::has_nested;
 use crate::machine::Machine;
 use crate::slices::{Part, Reads, Slices};
@@ -111,7 +111,7 @@ pub(super) fn every_cut(nests: &Nests) -> Vec<Cuts> {
 
 /// The nests of what is computed as a whole, and those of a slice under one loop, with the names of
 /// the rules that wrote them.
-pub(super) fn written(mut nests: Nests, cuts: &Cuts, way: usize) -> Option<(Nests, Vec<String>)> {
+pub(super) fn written(mut nests: Nests, cuts: &Cuts, way: &Way) -> Option<(Nests, Vec<String>)> {
     let whole = nests.compute.clone();
     let slices = Slices::of(&Reads::new(&whole), &cuts.first())?;
     let length = nests.choose(&cuts.lengths).ok()?;

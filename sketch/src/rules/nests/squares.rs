@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use ansc_graph::{Compute, Expr, Stage};
 
-use super::Nests;
+use super::{Nests, Way};
 use crate::machine::Machine;
 use crate::schedule::Rest;
 use crate::trace::{LoopVar, Number, StepError};
@@ -35,7 +35,7 @@ const FEW: usize = 4;
 /// Iterations for which a nest of what is left over runs in parallel.
 const MANY: usize = 16;
 
-pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
+pub(super) fn apply(nests: &mut Nests, stage: usize, _: &Way) -> Result<Option<usize>, StepError> {
     let s = nests.stage(stage).clone();
     let (lanes, worthwhile) = (nests.lanes(stage), is_worthwhile(&s));
     let groups = walk::groups(&nests.compute, &s, 0..s.ty.rank());

@@ -14,7 +14,7 @@
 //! An axis by which a stage chooses is written out, so that every choice is made when compiling. A
 //! map that reads the second stage at its own place is computed with it.
 
-use super::Nests;
+use super::{Nests, Way};
 use crate::contraction::epilogue::Epilogue;
 use crate::schedule::Rest;
 use crate::switch::{Squares, Walk};
@@ -22,7 +22,7 @@ use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
 use crate::walk::is_worthwhile;
 
 /// Both stages, and the map that reads the second one, if it follows.
-pub(super) fn apply(nests: &mut Nests, first: usize, _: usize) -> Result<Option<usize>, StepError> {
+pub(super) fn apply(nests: &mut Nests, first: usize, _: &Way) -> Result<Option<usize>, StepError> {
     let Some(plan) = Plan::of(nests, first) else { return Ok(None) };
     plan.write(nests)?;
     Ok(Some(2 + usize::from(plan.reader.is_some())))

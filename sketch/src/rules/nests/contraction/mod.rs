@@ -24,7 +24,7 @@ mod partial;
 
 use ansc_graph::{Combiner, Stage};
 
-use super::Nests;
+use super::{Nests, Way};
 use crate::algorithm::Sums;
 use crate::contraction::epilogue::Epilogue;
 use crate::contraction::nested::Nested;
@@ -53,7 +53,7 @@ const UPPER: i64 = 400;
 
 /// The sum, the one that adds it up, if its terms are sums, and the map that reads it, if it
 /// follows.
-pub(super) fn apply(nests: &mut Nests, stage: usize, _: usize) -> Result<Option<usize>, StepError> {
+pub(super) fn apply(nests: &mut Nests, stage: usize, _: &Way) -> Result<Option<usize>, StepError> {
     let Some(plan) = Plan::of(nests, stage) else { return Ok(None) };
     plan.write(nests)?;
     let last = plan.reader.map_or(plan.stage, |reader| reader.stage);

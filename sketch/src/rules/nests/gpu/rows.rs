@@ -24,7 +24,7 @@ use super::{Result, choose, fused};
 use crate::gpu::GpuLimits;
 use crate::program::{Scope, ThreadAxis};
 use crate::rules::nests::Nests;
-use crate::rules::nests::rows::run;
+use crate::rules::nests::rows::runs;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder};
 use crate::usage::{has_reuse, readers};
 
@@ -43,7 +43,9 @@ const SHARED_BYTES: usize = 32 << 10;
 
 /// How many stages were scheduled, or `None` if rows are short or there are none.
 pub(super) fn apply(nests: &mut Nests, first: usize, limits: &GpuLimits) -> Result<Option<usize>> {
-    let Some((stages, axes)) = run(nests, first, 0).or_else(|| alone(nests, first)) else {
+    let Some((stages, axes)) =
+        runs(nests, first).into_iter().next().or_else(|| alone(nests, first))
+    else {
         return Ok(None);
     };
     let work = |stage: usize| nests.stage(stage).extents()[axes..].iter().product::<usize>();

@@ -19,7 +19,7 @@ mod shape;
 use ansc_graph::{Compute, Expr};
 use ansc_runtime::DType;
 
-use super::Nests;
+use super::{Nests, Way};
 use crate::intrinsic;
 use crate::intrinsic::amx::{Apart, COLUMNS, Names};
 use crate::program::Scope;
@@ -88,7 +88,7 @@ fn is_same_place(at: &[Expr], place: &[Expr], shape: &[usize]) -> bool {
 pub(super) fn apply(
     nests: &mut Nests,
     stage: usize,
-    way: usize,
+    way: &Way,
 ) -> Result<Option<usize>, StepError> {
     let Some(plan) = Plan::of(nests, stage, way) else { return Ok(None) };
     plan.write(nests)?;
@@ -140,7 +140,7 @@ enum Instruction {
 }
 
 impl Plan {
-    fn of(nests: &Nests, stage: usize, way: usize) -> Option<Plan> {
+    fn of(nests: &Nests, stage: usize, way: &Way) -> Option<Plan> {
         let (compute, s) = (&nests.compute, nests.stage(stage));
         let tiled = Tiled::of(compute, stage)?;
         let [reader] = readers(compute, compute.stage_buffer(stage))[..] else { return None };
@@ -156,7 +156,7 @@ impl Plan {
         if own.any(|(_, at)| !is_same_place(at, &place, &s.ty.shape)) {
             return None;
         }
-        let shape = tiled.shapes(s).into_iter().nth(way)?;
+        let shape = tiled.shapes(s).into_iter().nth(way.number())?;
         let program = nests.recorder.schedule().program();
         let block = nests.recorder.schedule().block(&s.name).ok()?;
         let loads = block.body.value().loads();

@@ -12,7 +12,7 @@
 
 use ansc_graph::{Expr, VarId};
 
-use super::super::Nests;
+use super::super::{Nests, Way};
 use super::shape::Tiled;
 use crate::trace::StepError;
 use crate::usage::readers;
@@ -22,7 +22,7 @@ use crate::walk::is_worthwhile;
 pub(in super::super) fn apply(
     nests: &mut Nests,
     stage: usize,
-    _: usize,
+    _: &Way,
 ) -> Result<Option<usize>, StepError> {
     if !is_panels(nests, stage) {
         return Ok(None);

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::super::{Nests, tensor_sketches};
+use super::super::{Nests, Way, tensor_sketches};
 use ansc_graph::Compute;
 
 use crate::algorithm::Algorithm;
@@ -85,7 +85,7 @@ fn products_in_tiles_compute_the_same() {
             let task = with_units(text, &constants[..inputs]);
             let mut nests = Nests::in_tiles(&task).unwrap();
             let stages = 0..nests.compute.stages.len();
-            let applied = stages.map(|stage| super::apply(&mut nests, stage, 0));
+            let applied = stages.map(|stage| super::apply(&mut nests, stage, &Way::new(0)));
             let applied: Result<Vec<_>, _> = applied.collect();
             if !applied.as_ref().is_ok_and(|all| all.contains(&Some(2))) {
                 let program = nests.recorder.schedule().program();
