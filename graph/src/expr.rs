@@ -40,11 +40,13 @@ macro_rules! index_type {
 
         impl $name {
             /// The id number `index`, counted from 0.
+            #[inline]
             pub fn new(index: usize) -> $name {
                 $name(u32::try_from(index).expect("fewer than 2^32 entities"))
             }
 
             /// The number as a place in a list.
+            #[inline]
             pub fn index(self) -> usize {
                 self.0 as usize
             }

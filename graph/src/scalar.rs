@@ -18,6 +18,7 @@ pub struct Scalar {
 
 impl Scalar {
     /// `value` rounded to `dtype`; integers wrap, `Bool` is `value != 0`.
+    #[inline]
     pub fn from_f64(dtype: DType, value: f64) -> Scalar {
         match dtype {
             DType::F64 => Scalar { dtype, bits: value.to_bits() },
@@ -31,6 +32,7 @@ impl Scalar {
     }
 
     /// `value` converted to `dtype`; integers wrap, `Bool` is `value != 0`.
+    #[inline]
     pub fn from_i64(dtype: DType, value: i64) -> Scalar {
         let bits = match dtype {
             DType::Bool => u64::from(value != 0),
@@ -52,6 +54,7 @@ impl Scalar {
     ///
     /// # Panics
     /// If the tensor has no such element.
+    #[inline]
     pub fn at(tensor: &Tensor, index: usize) -> Scalar {
         let dtype = tensor.dtype();
         match dtype {
@@ -72,11 +75,13 @@ impl Scalar {
     }
 
     /// 0 or 1, as a `Bool`.
+    #[inline]
     pub const fn bool(value: bool) -> Scalar {
         Scalar { dtype: DType::Bool, bits: value as u64 }
     }
 
     /// An `i64`, the type of variables and indices.
+    #[inline]
     pub const fn index(value: i64) -> Scalar {
         Scalar { dtype: DType::I64, bits: value as u64 }
     }
@@ -111,11 +116,13 @@ impl Scalar {
     }
 
     /// The type that it is a constant of.
+    #[inline]
     pub fn dtype(self) -> DType {
         self.dtype
     }
 
     /// The value as `f64`; exact for all but large 64-bit integers.
+    #[inline]
     pub fn as_f64(self) -> f64 {
         match self.dtype {
             d if d.is_float() => f64::from_bits(self.bits),
@@ -125,11 +132,13 @@ impl Scalar {
     }
 
     /// The value of an integer or bool, as `i64` (`u64` wraps); floats are truncated.
+    #[inline]
     pub fn as_i64(self) -> i64 {
         if self.dtype.is_float() { f64::from_bits(self.bits) as i64 } else { self.bits as i64 }
     }
 
     /// Whether the value is 0; -0.0 is too.
+    #[inline]
     pub fn is_zero(self) -> bool {
         self.as_f64() == 0.0
     }

@@ -85,6 +85,7 @@ impl DType {
     }
 
     /// Whether it has an exponent: `F16`, `BF16`, `F32` or `F64`.
+    #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }

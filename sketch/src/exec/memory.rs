@@ -24,18 +24,6 @@ impl Memory {
         self.written.fill(false);
     }
 
-    /// The row-major offset of an element, or `None` out of bounds.
-    pub(super) fn offset(&self, indices: &[i64]) -> Option<usize> {
-        let shape = self.tensor.shape();
-        if shape.len() != indices.len() {
-            return None;
-        }
-        shape.iter().zip(indices).try_fold(0, |offset, (&extent, &index)| {
-            let index = usize::try_from(index).ok().filter(|&i| i < extent)?;
-            Some(offset * extent + index)
-        })
-    }
-
     pub(super) fn is_complete(&self) -> bool {
         self.written.iter().all(|&w| w)
     }

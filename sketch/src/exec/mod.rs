@@ -63,12 +63,22 @@ struct Machine<'a> {
     vars: Vec<i64>,
     /// The local buffers that begin anew in each iteration of a loop.
     privates: BTreeMap<VarId, Vec<BufId>>,
+    /// For each buffer the loop whose iterations have a copy of it each.
+    homes: Vec<Option<VarId>>,
     /// The parallel and vectorised loops that run, and who touched what in them.
-    shared: Vec<(VarId, Tracker)>,
+    shared: Vec<SharedLoop>,
     /// Loops that run, by the order in which they were entered.
     running: Vec<VarId>,
     /// The iterations of parallel loops that run, where not all do.
     only: Option<BTreeSet<usize>>,
+}
+
+/// A loop whose iterations do not wait for one another.
+struct SharedLoop {
+    var: VarId,
+    /// How many loops run around it.
+    depth: usize,
+    tracker: Tracker,
 }
 
 impl<'a> Machine<'a> {
@@ -108,12 +118,14 @@ impl<'a> Machine<'a> {
             memory.push(fresh.ok_or_else(|| ExecError::TooLarge { buffer: buffer.name.clone() })?);
         }
         let mut privates: BTreeMap<VarId, Vec<BufId>> = BTreeMap::new();
+        let mut homes = vec![None; program.buffers.len()];
         for (buffer, home) in tree::homes(program) {
             privates.entry(home).or_default().push(buffer);
+            homes[buffer.index()] = Some(home);
         }
         let vars = vec![0; program.vars.len()];
         let (shared, running) = (vec![], vec![]);
-        Ok(Machine { program, memory, vars, privates, shared, running, only: None })
+        Ok(Machine { program, memory, vars, privates, homes, shared, running, only: None })
     }
 
     fn results(self) -> Result<Vec<Tensor>, ExecError> {
@@ -148,7 +160,8 @@ impl<'a> Machine<'a> {
             }
         };
         if independent {
-            self.shared.push((l.var, Tracker::default()));
+            let (var, depth) = (l.var, self.running.len());
+            self.shared.push(SharedLoop { var, depth, tracker: Tracker::default() });
         }
         self.running.push(l.var);
         for iteration in 0..l.extent {
@@ -158,8 +171,8 @@ impl<'a> Machine<'a> {
             for &buffer in self.privates.get(&l.var).into_iter().flatten() {
                 self.memory[buffer.index()].forget();
             }
-            if let Some((_, tracker)) = self.shared.last_mut().filter(|_| independent) {
-                tracker.begin(iteration);
+            if let Some(shared) = self.shared.last_mut().filter(|_| independent) {
+                shared.tracker.begin(iteration);
             }
             self.vars[l.var.index()] = iteration as i64;
             self.stmts(&l.body)?;
@@ -260,12 +273,15 @@ impl<'a> Machine<'a> {
         buffer: BufId,
         at: &'a [Expr],
     ) -> Result<Scalar, ExecError> {
-        let (indices, offset) = self.locate(block, buffer, at, false)?;
-        self.memory[buffer.index()].get(offset).ok_or_else(|| ExecError::Uninitialised {
-            block: block.name.clone(),
-            buffer: self.program.buffer(buffer).name.clone(),
-            indices,
-        })
+        let offset = self.locate(block, buffer, at, false)?;
+        match self.memory[buffer.index()].get(offset) {
+            Some(value) => Ok(value),
+            None => Err(ExecError::Uninitialised {
+                block: block.name.clone(),
+                buffer: self.program.buffer(buffer).name.clone(),
+                indices: self.indices(block, at)?,
+            }),
+        }
     }
 
     fn write(&mut self, block: &'a Block, dst: &'a Access, value: Scalar) -> Result<(), ExecError> {
@@ -273,50 +289,70 @@ impl<'a> Machine<'a> {
             let buffer = self.program.buffer(dst.buffer).name.clone();
             return Err(ExecError::WritesInput { block: block.name.clone(), buffer });
         }
-        let (_, offset) = self.locate(block, dst.buffer, &dst.indices, true)?;
+        let offset = self.locate(block, dst.buffer, &dst.indices, true)?;
         self.memory[dst.buffer.index()].set(offset, value);
         Ok(())
     }
 
-    /// The indices of an access and its offset, after the checks on where it may go.
+    /// The offset of an access, after the checks on where it may go.
     fn locate(
         &mut self,
         block: &'a Block,
         buffer: BufId,
         at: &'a [Expr],
         write: bool,
-    ) -> Result<(Vec<i64>, usize), ExecError> {
-        let mut indices = Vec::with_capacity(at.len());
-        for index in at {
-            indices.push(self.eval(block, index)?.as_i64());
-        }
-        let described = self.program.buffer(buffer);
-        let Some(offset) = self.memory[buffer.index()].offset(&indices) else {
-            let (block, buffer) = (block.name.clone(), described.name.clone());
+    ) -> Result<usize, ExecError> {
+        let Some(offset) = self.offset(block, buffer, at)? else {
+            let described = self.program.buffer(buffer);
             return Err(ExecError::OutOfBounds {
-                block,
-                buffer,
-                indices,
+                block: block.name.clone(),
+                buffer: described.name.clone(),
+                indices: self.indices(block, at)?,
                 ty: described.ty.clone(),
             });
         };
-        let outer = self.private_depth(buffer);
-        for (var, tracker) in &mut self.shared {
-            let depth = self.running.iter().position(|v| v == var);
-            let is_private = outer.is_some_and(|home| depth.is_some_and(|d| home >= d));
-            if !is_private && !tracker.touch(buffer, offset, write) {
-                let var = self.program.vars[var.index()].clone();
-                let (block, buffer) = (block.name.clone(), described.name.clone());
-                return Err(ExecError::Race { block, buffer, indices, var });
-            }
+        if self.shared.is_empty() {
+            return Ok(offset);
         }
-        Ok((indices, offset))
+        let home = self.homes[buffer.index()];
+        let home = home.and_then(|home| self.running.iter().position(|v| *v == home));
+        let is_shared = |l: &&mut SharedLoop| home.is_none_or(|home| home < l.depth);
+        let mut shared = self.shared.iter_mut().filter(is_shared);
+        let Some(l) = shared.find_map(|l| {
+            let is_alone = l.tracker.touch(buffer, offset, write);
+            (!is_alone).then_some(l.var)
+        }) else {
+            return Ok(offset);
+        };
+        Err(ExecError::Race {
+            block: block.name.clone(),
+            buffer: self.program.buffer(buffer).name.clone(),
+            indices: self.indices(block, at)?,
+            var: self.program.vars[l.index()].clone(),
+        })
     }
 
-    /// The depth of the loop whose iterations have a copy of `buffer` each.
-    fn private_depth(&self, buffer: BufId) -> Option<usize> {
-        let holds = |v: &VarId| self.privates.get(v).is_some_and(|p| p.contains(&buffer));
-        self.running.iter().position(holds)
+    /// The row-major offset of an access, or `None` out of bounds.
+    fn offset(
+        &mut self,
+        block: &'a Block,
+        buffer: BufId,
+        at: &'a [Expr],
+    ) -> Result<Option<usize>, ExecError> {
+        let rank = self.memory[buffer.index()].tensor.shape().len();
+        let mut offset = (rank == at.len()).then_some(0);
+        for (axis, index) in at.iter().enumerate() {
+            let index = usize::try_from(self.eval(block, index)?.as_i64()).ok();
+            let extent = self.memory[buffer.index()].tensor.shape().get(axis).copied();
+            offset = offset.zip(index).zip(extent).and_then(|((offset, index), extent)| {
+                (index < extent).then_some(offset * extent + index)
+            });
+        }
+        Ok(offset)
+    }
+
+    fn indices(&mut self, block: &'a Block, at: &'a [Expr]) -> Result<Vec<i64>, ExecError> {
+        at.iter().map(|index| Ok(self.eval(block, index)?.as_i64())).collect()
     }
 }
 

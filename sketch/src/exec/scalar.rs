@@ -136,9 +136,9 @@ fn integer_binary(op: BinOp, a: i128, b: i128) -> i128 {
         BinOp::Sub => a - b,
         BinOp::Mul => a.wrapping_mul(b),
         BinOp::Div | BinOp::Rem | BinOp::FloorDiv | BinOp::FloorMod if b == 0 => 0,
-        BinOp::Div => a / b,
-        BinOp::Rem => a % b,
-        BinOp::FloorDiv => (a - floor_mod(a, b)) / b,
+        BinOp::Div => divided(a, b).0,
+        BinOp::Rem => divided(a, b).1,
+        BinOp::FloorDiv => divided(a - floor_mod(a, b), b).0,
         BinOp::FloorMod => floor_mod(a, b),
         BinOp::Pow => power(a, b),
         BinOp::Min => a.min(b),
@@ -151,8 +151,16 @@ fn integer_binary(op: BinOp, a: i128, b: i128) -> i128 {
 }
 
 fn floor_mod(a: i128, b: i128) -> i128 {
-    let r = a % b;
+    let r = divided(a, b).1;
     if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
+}
+
+/// Quotient and remainder; numbers of 64 bits are divided ten times as fast.
+fn divided(a: i128, b: i128) -> (i128, i128) {
+    match (i64::try_from(a), i64::try_from(b)) {
+        (Ok(a), Ok(b)) if b != -1 => ((a / b).into(), (a % b).into()),
+        _ => (a / b, a % b),
+    }
 }
 
 /// Modulo 2^64, which any integer type wraps further.
