@@ -1,10 +1,12 @@
-"""What random operators cost to compile: processor seconds and bytes of code, the worst first.
+"""What random operators cost to compile: processor seconds and bytes of code, the worst first. Or the slowest kernel of networks.
 
     compile_cost.py ANSC [--seed 1] [--n 300] [--families conv,pool,..] [--seconds 2] [--kilobytes 512] [--out FILE.jsonl]
                     [-- ARGUMENTS OF `ansc compile`]
+    compile_cost.py ANSC --networks all|NAME,.. [--seconds 1] [-- ARGUMENTS OF `ansc compile`]
 
 Needs a Python with numpy and onnx. Shapes are drawn to provoke: odd rests, long axes, high ranks, large windows, long
 chains, every element type. Ends with 1 if a model takes more than the limits or fails in another way than by a refusal.
+Networks are those of `ansc models`, compiled on one thread; the limit is that of one kernel's schedule and of its code.
 """
 import argparse
 import json
@@ -457,6 +459,25 @@ def measure(ansc, made, more):
         shutil.rmtree(folder)
 
 
+def networks(ansc, names, limit, more):
+    """The slowest kernel of each network: the seconds of its schedule, and of its code. Whether one is beyond the limit."""
+    known = [line.split()[0] for line in subprocess.check_output([ansc, 'models'], text=True).splitlines()]
+    # Operators come after the networks.
+    names = known[:known.index('C1D')] if names == 'all' else names.split(',')
+    alone, over = os.environ | {'RAYON_NUM_THREADS': '1'}, []
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([ansc, 'models', name, '-o', folder], check=True, capture_output=True)
+            command = [ansc, 'compile', f'{folder}/{name}.onnx', '-o', folder + '/m.ansc', '--untuned', '--json', *more]
+            report = json.loads(subprocess.check_output(command, env=alone))['report']
+        slowest = report['slowest_kernel']
+        print(f'{name:24} {report["seconds"]:6.2f} s, {report["distinct_kernels"]:3} kernels, slowest {slowest["schedule"]:.2f} + {slowest["codegen"]:.2f} s '
+              f'{slowest["name"]}', flush=True)
+        over += [name] if max(slowest['schedule'], slowest['codegen']) > limit else []
+    print(f'{len(over)} with a kernel beyond {limit} s')
+    return bool(over)
+
+
 def main():
     own, more = (sys.argv[1:sys.argv.index('--')], sys.argv[sys.argv.index('--') + 1:]) if '--' in sys.argv else (sys.argv[1:], [])
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -464,10 +485,14 @@ def main():
     ap.add_argument('--seed', type=int, default=1)
     ap.add_argument('--n', type=int, default=300)
     ap.add_argument('--families', default=','.join(FAMILIES))
-    ap.add_argument('--seconds', type=float, default=2)
+    ap.add_argument('--seconds', type=float)
     ap.add_argument('--kilobytes', type=float, default=512)
+    ap.add_argument('--networks')
     ap.add_argument('--out')
     a = ap.parse_args(own)
+    if a.networks:
+        sys.exit(networks(a.ansc, a.networks, a.seconds or 1, more))
+    a.seconds = a.seconds or 2
     draw, families, rows = Draw(a.seed), a.families.split(','), []
     out = open(a.out, 'a') if a.out else None
     for i in range(a.n):

@@ -207,4 +207,34 @@ for l in 0..3 vectorized {
 ";
         assert_eq!(jammed(rows), rows);
     }
+
+    /// Copies get names of their own, for which no other nest changes.
+    #[test]
+    fn other_nests_stay_shared_with_the_program_before() {
+        let text = "\
+program k
+x: f32[8] input
+y: f32[8] output
+params x, y
+for i in 0..2 {
+  block a (v: spatial 2 = i) {
+    y[v] = x[v]
+  }
+}
+for j in 0..6 {
+  block b (w: spatial 6 = j) {
+    y[add(w, 2)] = x[w]
+  }
+}
+";
+        let mut schedule = Schedule::new(Program::parse(text).unwrap());
+        let before = schedule.program().clone();
+        let Stmt::For(first) = &before.body[0] else { panic!("{before}") };
+        assert_eq!(schedule.unroll_jam(LoopRef(first.var)).unwrap(), ["a_1"]);
+        let place = |program: &Program| match program.body.last() {
+            Some(Stmt::For(l)) => std::ptr::from_ref::<For>(l),
+            _ => panic!("{program}"),
+        };
+        assert_eq!(place(&before), place(schedule.program()));
+    }
 }
