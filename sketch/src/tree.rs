@@ -121,7 +121,8 @@ pub(crate) fn visit_blocks_mut(stmts: &mut [Stmt], f: &mut impl FnMut(&mut Block
     }
 }
 
-/// The same for blocks that are `wanted`. What has none stays shared with the program's copies.
+/// The same for blocks that are `wanted`. Statements without one stay shared with the program's
+/// copies.
 pub(crate) fn visit_some_blocks_mut(
     stmts: &mut [Stmt],
     wanted: &impl Fn(&Block) -> bool,
@@ -225,7 +226,7 @@ fn own(
     twins: &mut Vec<(VarId, VarId)>,
 ) {
     for stmt in stmts {
-        // What does not change stays shared with the program's copies.
+        // Statements that do not change stay shared with the program's copies.
         if renamed.is_empty() && !binds(stmt, again) {
             continue;
         }
