@@ -461,9 +461,8 @@ def measure(ansc, made, more):
 
 def networks(ansc, names, limit, more):
     """The slowest kernel of each network: the seconds of its schedule, and of its code. Whether one is beyond the limit."""
-    known = [line.split()[0] for line in subprocess.check_output([ansc, 'models'], text=True).splitlines() if line.strip()]
-    # Operators come after the networks.
-    names = known[:known.index('C1D')] if names == 'all' else names.split(',')
+    generated = json.loads(subprocess.check_output([ansc, 'models', '--json']))['generated']
+    names = [g['name'] for g in generated if g['kind'] == 'network'] if names == 'all' else names.split(',')
     alone, over = os.environ | {'RAYON_NUM_THREADS': '1'}, []
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
