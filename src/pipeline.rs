@@ -217,8 +217,7 @@ pub fn compile(
             written.map_err(|e| if e.is_of_the_model() { Error::file(model, e) } else { e.into() })
         }
     })?;
-    let slowest = slowest_kernel(&assembly, &code);
-    Ok(Report { slowest_kernel: slowest, ..report(nodes, &assembly, &manifest, output, clock) })
+    Ok(report(nodes, &assembly, &code, &manifest, output, clock))
 }
 
 /// Which file it is.
@@ -379,6 +378,7 @@ fn manifest(assembly: &Assembly, code: &Code, options: &Options, model: Provenan
 fn report(
     nodes: usize,
     assembly: &Assembly,
+    code: &Code,
     manifest: &Manifest,
     output: &Path,
     clock: Clock<'_>,
@@ -400,7 +400,7 @@ fn report(
         specialisations: all.iter().map(|s| s.name.clone()).collect(),
         seconds: clock.start.elapsed().as_secs_f64(),
         stages: clock.stages.into_iter().map(|(name, time)| (name, time.as_secs_f64())).collect(),
-        slowest_kernel: None,
+        slowest_kernel: slowest_kernel(assembly, code),
     }
 }
 
