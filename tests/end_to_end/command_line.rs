@@ -55,6 +55,20 @@ fn verifiers_run_unless_they_are_turned_off() {
 }
 
 #[test]
+fn a_compilation_tells_its_slowest_kernel() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    ok(dir, &["models", "mlp", "-o", "."]);
+    let said = ok(dir, &["compile", "mlp.onnx", "--untuned", "--time-passes"]);
+    assert!(said.contains("  slowest kernel: matmul"), "{said}");
+    let (report, _) = json(dir, &["compile", "mlp.onnx", "--untuned", "--json"]);
+    let slowest = &report["report"]["slowest_kernel"];
+    for spent in ["schedule", "codegen"] {
+        assert!(slowest[spent].as_f64().unwrap() > 0.0, "{slowest}");
+    }
+}
+
+#[test]
 fn inputs_may_be_pipes_but_have_an_end() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();
