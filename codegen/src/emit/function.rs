@@ -141,12 +141,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         written: BTreeSet<BufId>,
         symbol: &str,
     ) -> Emitter<'c, 'p> {
-        let context = ir.context;
-        let pointer = context.ptr_type(Default::default()).into();
-        let index = context.i64_type().into();
-        let ty = context.void_type().fn_type(&[pointer, pointer, index, index], false);
-        let function = ir.module.add_function(symbol, ty, None);
-        describe(&ir, function, target);
+        let function = kernel(&ir, target, symbol);
         let emitter = Emitter::in_function(ir, program, target, buffers, function);
         Emitter { written, ..emitter }
     }
@@ -334,6 +329,16 @@ impl<'c, 'p> Emitter<'c, 'p> {
             .collect();
         (context.metadata_node(&[scope(buffer.index()).into()]), context.metadata_node(&others))
     }
+}
+
+/// A function of the type `KernelFn`, without a body.
+pub(super) fn kernel<'c>(ir: &Ir<'c>, target: &Target, symbol: &str) -> FunctionValue<'c> {
+    let pointer = ir.context.ptr_type(Default::default()).into();
+    let index = ir.context.i64_type().into();
+    let ty = ir.context.void_type().fn_type(&[pointer, pointer, index, index], false);
+    let function = ir.module.add_function(symbol, ty, None);
+    describe(ir, function, target);
+    function
 }
 
 /// Attributes of a function: what the code generator may use, and that nothing unwinds.

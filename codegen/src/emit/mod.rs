@@ -25,6 +25,7 @@ mod memory;
 mod mma;
 mod stream;
 mod tiles;
+mod twins;
 mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,9 +65,15 @@ pub(crate) fn emit<'c>(
     let pieces = pieces(program);
     let buffers = Buffers { arguments: arguments(program, &pieces), uses: uses(&program.body) };
     let mut ir = Ir::new(context, symbol, target.libm);
-    let mut launches = Vec::with_capacity(pieces.len());
-    for (index, piece) in pieces.iter().enumerate() {
+    let mut launches: Vec<Launch> = Vec::with_capacity(pieces.len());
+    let twins = twins::twins(program, &pieces, &buffers);
+    for (index, (piece, twin)) in pieces.iter().zip(twins).enumerate() {
         let symbol = format!("{symbol}_{index}");
+        if let Some(twin) = twin {
+            let of = launches[twin.of].clone();
+            launches.push(twin.launch(&ir, target, of, symbol));
+            continue;
+        }
         let mut emitter = Emitter::new(ir, program, target, &buffers, written(piece), &symbol);
         let extent = match piece {
             Piece::Parallel(l) => emitter.parallel(l).map(|()| l.extent as u64),

@@ -249,7 +249,7 @@ impl<'c> Emitter<'c, '_> {
     }
 }
 
-fn contains_choice(e: &Expr) -> bool {
+pub(super) fn contains_choice(e: &Expr) -> bool {
     let mut found = false;
     e.visit(&mut |e| found |= matches!(e, Expr::Select(..)));
     found
