@@ -45,6 +45,23 @@ pub(crate) fn find(stmts: &[Stmt], f: &mut impl FnMut(&Stmt) -> bool) -> Option<
     None
 }
 
+/// The same of a statement of which there is one. Nests are scheduled in their order, so that it is
+/// sooner found from the end, before which are those that are not written down yet.
+pub(crate) fn find_only(stmts: &[Stmt], f: &mut impl FnMut(&Stmt) -> bool) -> Option<Path> {
+    fn go(stmts: &[Stmt], f: &mut impl FnMut(&Stmt) -> bool, path: &mut Path) -> bool {
+        stmts.iter().enumerate().rev().any(|(index, stmt)| {
+            path.push(index);
+            let is_there = f(stmt) || matches!(stmt, Stmt::For(l) if go(&l.body, f, path));
+            if !is_there {
+                path.pop();
+            }
+            is_there
+        })
+    }
+    let mut path = vec![];
+    go(stmts, f, &mut path).then_some(path)
+}
+
 pub(crate) fn stmt<'a>(body: &'a [Stmt], path: &[usize]) -> Option<&'a Stmt> {
     let (&first, rest) = path.split_first()?;
     let here = body.get(first)?;
@@ -181,7 +198,7 @@ pub(crate) fn twin(program: &mut Program, var: VarId) -> VarId {
 /// Gives loops and iterators that are bound a second time variables of their own; the loops with
 /// these.
 pub(crate) fn own_variables(program: &mut Program) -> Vec<(VarId, VarId)> {
-    let again = bound_again(&program.body);
+    let again = bound_again(program);
     let mut twins = vec![];
     if again.is_empty() {
         return twins;
@@ -194,10 +211,10 @@ pub(crate) fn own_variables(program: &mut Program) -> Vec<(VarId, VarId)> {
 }
 
 /// Variables that more than one loop or iterator binds.
-fn bound_again(stmts: &[Stmt]) -> BTreeSet<VarId> {
-    let (mut bound, mut again) = (BTreeSet::new(), BTreeSet::new());
-    visit_bound(stmts, &mut |var| {
-        if !bound.insert(var) {
+fn bound_again(program: &Program) -> BTreeSet<VarId> {
+    let (mut bound, mut again) = (vec![false; program.vars.len()], BTreeSet::new());
+    visit_bound(&program.body, &mut |var| {
+        if std::mem::replace(&mut bound[var.index()], true) {
             again.insert(var);
         }
     });
@@ -316,12 +333,20 @@ impl Block {
 
     /// Calls `f` on everything that the block reads or writes, once for each access.
     pub(crate) fn visit_buffers(&self, f: &mut impl FnMut(BufId)) {
-        for e in self.exprs() {
+        let mut loads = |e: &Expr| {
             e.visit(&mut |node| {
                 if let Expr::Load(buffer, _) = node {
                     f(*buffer);
                 }
             });
+        };
+        self.predicate.iter().for_each(&mut loads);
+        loads(self.body.value());
+        if let Body::ArgReduce { term, .. } = &self.body {
+            loads(term);
+        }
+        for access in self.body.writes() {
+            access.indices.iter().for_each(&mut loads);
         }
         self.body.writes().iter().for_each(|a| f(a.buffer));
     }
@@ -363,18 +388,31 @@ pub(crate) fn visit_nests<'a>(stmts: &'a [Stmt], f: &mut impl FnMut(&[&'a For], 
 /// The loops that contain all accesses to each buffer, outermost first; unused buffers are left
 /// out.
 pub(crate) fn common_loops(program: &Program) -> BTreeMap<BufId, Vec<VarId>> {
-    let mut common: BTreeMap<BufId, Vec<VarId>> = BTreeMap::new();
+    let mut common: Vec<Option<Vec<VarId>>> = vec![None; program.buffers.len()];
     visit_nests(&program.body, &mut |loops, block| {
-        block.visit_buffers(&mut |buffer| match common.get_mut(&buffer) {
+        block.visit_buffers(&mut |buffer| match &mut common[buffer.index()] {
             Some(shared) => {
                 let same = shared.iter().zip(loops).take_while(|(var, l)| **var == l.var);
                 let length = same.count();
                 shared.truncate(length);
             }
-            None => _ = common.insert(buffer, loops.iter().map(|l| l.var).collect()),
+            unused => *unused = Some(loops.iter().map(|l| l.var).collect()),
         });
     });
-    common
+    let used = common.into_iter().enumerate();
+    used.filter_map(|(buffer, loops)| Some((BufId::new(buffer), loops?))).collect()
+}
+
+/// Buffers that are used under the loop, and nowhere else.
+pub(crate) fn used_only_under(program: &Program, l: VarId) -> Vec<BufId> {
+    let [mut under, mut elsewhere] = [(); 2].map(|()| vec![false; program.buffers.len()]);
+    visit_nests(&program.body, &mut |loops, block| {
+        let is_under = loops.iter().any(|around| around.var == l);
+        let side = if is_under { &mut under } else { &mut elsewhere };
+        block.visit_buffers(&mut |buffer| side[buffer.index()] = true);
+    });
+    let all = (0..program.buffers.len()).filter(|&b| under[b] && !elsewhere[b]);
+    all.map(BufId::new).collect()
 }
 
 /// The loop of whose iterations each has its own copy of a local buffer; buffers without one are

@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 
 use ansc_graph::{BufId, Combiner, Expr, TensorType, VarId};
 use ansc_runtime::manifest::Launch;
-use ansc_runtime::DType;
 use ansc_sketch::program::{For, ForKind};
 use ansc_sketch::{Access, Block, Body, Buffer, Program, Scope as BufferScope, Stmt};
 use inkwell::values::{BasicMetadataValueEnum, FunctionValue};
@@ -81,10 +80,8 @@ struct Form {
 enum Line {
     Loop(usize, ForKind),
     End,
-    /// The first use of an argument; code knows more of those that are not parameters.
-    Argument(DType, BufferScope, IsParameter),
-    /// The first use of a buffer that is the piece's own.
-    Own(TensorType, BufferScope),
+    /// The first use of a buffer.
+    Buffer(TensorType, BufferScope, Owner),
     /// An element that the value behind it loads, or that the value in front of it goes to.
     At(Number, Affine),
     Assign(Expr),
@@ -92,7 +89,14 @@ enum Line {
     ArgReduce(Combiner, [Expr; 2]),
 }
 
-type IsParameter = bool;
+/// Who has the memory of a buffer, which decides what code may rely on.
+#[derive(PartialEq)]
+enum Owner {
+    Caller,
+    Kernel,
+    Piece,
+}
+
 /// Of a buffer, in the order of their first use.
 type Number = BufId;
 
@@ -246,10 +250,12 @@ impl Reader<'_> {
             return Number::new(known);
         }
         let Buffer { ty, scope, .. } = self.program.buffer(buffer);
-        self.form.lines.push(match self.arguments.contains(&buffer) {
-            true => Line::Argument(ty.dtype, *scope, self.program.params.contains(&buffer)),
-            false => Line::Own(ty.clone(), *scope),
-        });
+        let owner = match self.arguments.contains(&buffer) {
+            true if self.program.params.contains(&buffer) => Owner::Caller,
+            true => Owner::Kernel,
+            false => Owner::Piece,
+        };
+        self.form.lines.push(Line::Buffer(ty.clone(), *scope, owner));
         self.form.buffers.push(buffer);
         Number::new(self.form.buffers.len() - 1)
     }

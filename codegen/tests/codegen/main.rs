@@ -16,3 +16,4 @@ mod ptxas;
 mod random_tiles;
 mod stream;
 mod tiles;
+mod twins;

@@ -48,13 +48,8 @@ fn private_buffers(program: &Program, path: &[usize]) -> BTreeSet<BufId> {
     let Some(Stmt::For(l)) = tree::stmt(&program.body, path) else {
         unreachable!("the path of a loop")
     };
-    let common = tree::common_loops(program);
     let is_local = |b: &BufId| program.buffer(*b).scope == Scope::Local;
-    common
-        .into_iter()
-        .filter(|(b, loops)| is_local(b) && loops.contains(&l.var))
-        .map(|c| c.0)
-        .collect()
+    tree::used_only_under(program, l.var).into_iter().filter(is_local).collect()
 }
 
 struct Sink {

@@ -23,6 +23,13 @@ impl<T> Shared<T> {
     }
 }
 
+impl<T> Shared<T> {
+    /// Whether both are one copy, so that neither has changed.
+    pub(crate) fn is(&self, other: &Shared<T>) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl<T: Clone> Shared<T> {
     /// The value alone.
     pub fn into_inner(self) -> T {
@@ -55,7 +62,7 @@ impl<T: Clone> DerefMut for Shared<T> {
 
 impl<T: PartialEq> PartialEq for Shared<T> {
     fn eq(&self, other: &Shared<T>) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+        self.is(other) || self.0 == other.0
     }
 }
 

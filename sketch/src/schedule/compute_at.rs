@@ -14,7 +14,8 @@ use ansc_graph::{BufId, Expr, VarId};
 
 use super::error::{Cause, Failure};
 use super::moves::{
-    check_neighbours, check_only_writer, check_order, check_parallel, contains, insert_under,
+    check_neighbours, check_only_writer, check_order, check_parallel_after_move, contains,
+    insert_under,
     is_internal, loops_below, names, plain_indices, readers, remove_block, renest,
 };
 use super::query::{block_at, block_path, loop_at, loop_path};
@@ -43,6 +44,7 @@ fn compute_at(program: &mut Program, name: &str, l: LoopRef) -> std::result::Res
     let spans = required(program, &block, &readers, l)?;
 
     let consumers = names(program, &readers);
+    let before = program.body.clone();
     remove_block(program, &path);
     let nest = renest(program, block, &spans);
     let target = loop_path(program, l)?;
@@ -50,7 +52,7 @@ fn compute_at(program: &mut Program, name: &str, l: LoopRef) -> std::result::Res
     let first = body.iter().position(|s| contains(s, &consumers)).unwrap_or(0);
     insert_under(program, l, first, nest)?;
     check_order(program, name)?;
-    check_parallel(program)
+    check_parallel_after_move(program, &before)
 }
 
 pub(super) fn check_target(

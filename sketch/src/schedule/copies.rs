@@ -1,6 +1,6 @@
 //! Copies of statements, with variables, blocks and local buffers of their own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use ansc_graph::{BufId, Expr, VarId};
 
@@ -36,12 +36,12 @@ pub(super) struct Twins {
 /// once. The first ones keep theirs.
 pub(super) fn own_names(program: &mut Program) -> Twins {
     let loops = tree::own_variables(program);
-    let (mut used, mut again) = (BTreeSet::new(), BTreeSet::new());
-    for block in program.blocks() {
-        if !used.insert(block.name.clone()) {
-            again.insert(block.name.clone());
-        }
+    let again = named_again(program);
+    if again.is_empty() {
+        return Twins { loops, blocks: vec![] };
     }
+    let mut used: BTreeSet<String> =
+        program.blocks().into_iter().map(|block| block.name.clone()).collect();
     let (mut seen, mut blocks) = (BTreeSet::new(), vec![]);
     let is_again = |block: &Block| again.contains(&block.name);
     tree::visit_some_blocks_mut(&mut program.body, &is_again, &mut |block| {
@@ -55,6 +55,13 @@ pub(super) fn own_names(program: &mut Program) -> Twins {
     Twins { loops, blocks }
 }
 
+/// Names that more than one block has.
+fn named_again(program: &Program) -> BTreeSet<String> {
+    let mut used = HashSet::new();
+    let blocks = program.blocks().into_iter();
+    blocks.filter(|block| !used.insert(&block.name)).map(|block| block.name.clone()).collect()
+}
+
 /// Gives the statements buffers of their own instead of those of `buffers` that they use.
 pub(super) fn own_buffers(program: &mut Program, stmts: &mut [Stmt], buffers: &[BufId]) {
     let mut used = BTreeSet::new();
@@ -66,11 +73,9 @@ pub(super) fn own_buffers(program: &mut Program, stmts: &mut [Stmt], buffers: &[
 
 /// Local buffers that one iteration of the loop has for itself.
 pub(super) fn private_buffers(program: &Program, l: VarId) -> Vec<BufId> {
-    tree::common_loops(program)
-        .into_iter()
-        .filter(|(b, loops)| program.buffer(*b).scope.is_private() && loops.contains(&l))
-        .map(|(buffer, _)| buffer)
-        .collect()
+    let mut buffers = tree::used_only_under(program, l);
+    buffers.retain(|b| program.buffer(*b).scope.is_private());
+    buffers
 }
 
 fn twin_buffers(program: &mut Program, buffers: &[BufId]) -> BTreeMap<BufId, BufId> {

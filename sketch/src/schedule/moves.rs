@@ -173,9 +173,23 @@ pub(super) fn check_order(program: &Program, name: &str) -> Checked<()> {
 
 /// Loops that already run in parallel must still be allowed to.
 pub(super) fn check_parallel(program: &Program) -> Checked<()> {
+    parallel_in(program, program.body.iter())
+}
+
+/// The same, given the program from which a block moved: in statements of the root that are as they
+/// were, nothing can have changed.
+pub(super) fn check_parallel_after_move(program: &Program, before: &[Stmt]) -> Checked<()> {
+    let stayed = |stmt: &&Stmt| match stmt {
+        Stmt::For(l) => before.iter().any(|old| matches!(old, Stmt::For(old) if old.is(l))),
+        Stmt::Block(_) => false,
+    };
+    parallel_in(program, program.body.iter().filter(|stmt| !stayed(stmt)))
+}
+
+fn parallel_in<'p>(program: &Program, stmts: impl Iterator<Item = &'p Stmt>) -> Checked<()> {
     let mut found = None;
     let writes = Writes::of(program);
-    tree::visit_loops(&program.body, &mut |l| {
+    let mut check = |l: &For| {
         if found.is_none()
             && matches!(l.kind, ForKind::Parallel | ForKind::Vectorized | ForKind::Bound(_))
             && let Some((block, buffer)) = writes.shared(l, l.kind)
@@ -183,7 +197,8 @@ pub(super) fn check_parallel(program: &Program) -> Checked<()> {
             let buffer = buffer_name(program, buffer);
             found = Some(Cause::SharedWrites { block, buffer }.at_loop(LoopRef(l.var)));
         }
-    });
+    };
+    stmts.for_each(|stmt| tree::visit_loops(std::slice::from_ref(stmt), &mut check));
     found.map_or(Ok(()), Err)
 }
 

@@ -85,12 +85,12 @@ pub(super) fn buffer_named(program: &Program, name: &str) -> std::result::Result
 }
 
 pub(super) fn block_path(program: &Program, name: &str) -> std::result::Result<Path, Failure> {
-    tree::find(&program.body, &mut |s| matches!(s, Stmt::Block(b) if b.name == name))
+    tree::find_only(&program.body, &mut |s| matches!(s, Stmt::Block(b) if b.name == name))
         .ok_or_else(|| Cause::NoSuchBlock(name.to_owned()).into())
 }
 
 pub(super) fn loop_path(program: &Program, l: LoopRef) -> std::result::Result<Path, Failure> {
-    tree::find(&program.body, &mut |s| matches!(s, Stmt::For(f) if f.var == l.0))
+    tree::find_only(&program.body, &mut |s| matches!(s, Stmt::For(f) if f.var == l.0))
         .ok_or_else(|| Cause::NoSuchLoop.into())
 }
 

@@ -14,7 +14,8 @@ use ansc_graph::{BinOp, Expr, VarId};
 use super::compute_at::{check_target, loads_of};
 use super::error::{Cause, Failure, buffer_name};
 use super::moves::{
-    check_neighbours, check_only_writer, check_order, check_parallel, contains, insert_under,
+    check_neighbours, check_only_writer, check_order, check_parallel_after_move, contains,
+    insert_under,
     loops_below, names, remove_block, renest, writers,
 };
 use super::query::{block_at, block_path, bound_to, loop_at, loop_path};
@@ -49,6 +50,7 @@ fn reverse_compute_at(program: &mut Program, name: &str, l: LoopRef) -> Checked<
     let parted = written_in_parts(program, &block, &producers);
 
     let producers = names(program, &producers);
+    let before = program.body.clone();
     remove_block(program, &path);
     let nest = renest(program, block, &spans);
     let target = loop_path(program, l)?;
@@ -61,7 +63,7 @@ fn reverse_compute_at(program: &mut Program, name: &str, l: LoopRef) -> Checked<
     if let Some(writer) = parted.filter(|_| !is_complete(program, name)) {
         return Err(Cause::PartlyProduced(writer).at_block(name));
     }
-    check_parallel(program)
+    check_parallel_after_move(program, &before)
 }
 
 /// One of the producers, if others write its buffer too: another part of it, maybe.

@@ -160,6 +160,26 @@ struct Subject<'p> {
 
 impl<'p> Subject<'p> {
     fn of(program: &'p Program) -> Subject<'p> {
+        Subject::of_stmts(program, &program.body)
+    }
+
+    /// One of the statements of the root, with what is used elsewhere too.
+    fn of_root(program: &'p Program, root: usize) -> Subject<'p> {
+        let mut subject = Subject::of_stmts(program, &program.body[root..=root]);
+        let others = program.body[..root].iter().chain(&program.body[root + 1..]);
+        others.for_each(|stmt| {
+            stmt.visit_blocks(&mut |block| {
+                block.visit_buffers(&mut |buffer| {
+                    if let Some((depth, _)) = &mut subject.homes[buffer.index()] {
+                        *depth = 0;
+                    }
+                });
+            });
+        });
+        subject
+    }
+
+    fn of_stmts(program: &'p Program, stmts: &'p [Stmt]) -> Subject<'p> {
         let mut subject = Subject {
             program,
             extents: Extents::of(program),
@@ -168,7 +188,7 @@ impl<'p> Subject<'p> {
             homes: vec![None; program.buffers.len()],
             report: Report::default(),
         };
-        subject.collect(&program.body, &mut vec![]);
+        subject.collect(stmts, &mut vec![]);
         let sites = subject.sites.iter().enumerate();
         subject.touches = sites.flat_map(|(at, site)| touches(at, site)).collect();
         for at in 0..subject.touches.len() {

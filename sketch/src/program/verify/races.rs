@@ -14,8 +14,9 @@ use super::point::{Point, samples};
 use super::{Answer, Fault, Question, Subject, Touch};
 use crate::affine::{Digit, Source, Sum};
 use crate::disjoint::determines;
-use crate::program::{For, ForKind, Program, Scope, ThreadAxis};
+use crate::program::{For, ForKind, Program, Scope, Stmt, ThreadAxis};
 use crate::region::Span;
+use crate::tree;
 
 /// Pairs of accesses that are looked at under one loop; programs with more have long tables of
 /// cases.
@@ -51,7 +52,9 @@ pub(crate) fn meeting(
     var: VarId,
     matters: impl Fn(&Pair) -> bool,
 ) -> Option<Pair> {
-    let mut subject = Subject::of(program);
+    let is_loop = &mut |stmt: &Stmt| matches!(stmt, Stmt::For(l) if l.var == var);
+    let root = *tree::find_only(&program.body, is_loop)?.first()?;
+    let mut subject = Subject::of_root(program, root);
     let is_it = |site: &super::Site<'_>| site.loops.iter().position(|l| l.var == var);
     let (depth, l) = subject.sites.iter().find_map(|s| Some((is_it(s)?, s.loops[is_it(s)?])))?;
     let mut race = Race { subject: &mut subject, l, depth };
