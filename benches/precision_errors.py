@@ -4,8 +4,9 @@
     benches/precision_errors.py ANSC [NETWORK..]
 
 Each network is generated (`ansc models --reduced`), compiled in f32, bf16 and f16 and compared with
-`ansc verify --layers`; and quantised with `ansc quantize` on two samples of random inputs. The table
-goes to benches/results/precision_errors.csv; what it prints is that of docs/src/precision.md.
+`ansc verify --layers`; and quantised with `ansc quantize` on two samples of random inputs. What it
+finds replaces the networks' rows in benches/results/precision_errors.csv; what it prints is all of the
+table of docs/src/quantization.md.
 """
 import csv
 import json
@@ -72,22 +73,36 @@ def integers(ansc, name, ports, cwd):
     return max(report["error"], report["held_back_error"] or 0.0), layers[0]["node"] if layers else ""
 
 
+TABLE = HERE / "results" / "precision_errors.csv"
+
+
+def read():
+    """All that is known, by network and precision."""
+    with TABLE.open(newline="") as file:
+        return {(row["network"], row["precision"]): row for row in csv.DictReader(file)}
+
+
 def write(rows):
-    """All that is known so far."""
-    path = HERE / "results" / "precision_errors.csv"
-    with path.open("w", newline="") as file:
+    with TABLE.open("w", newline="") as file:
         writer = csv.DictWriter(file, ["network", "precision", "error", "worst"])
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(rows.values())
+
+
+def show(rows):
+    print("| network | f32 | bf16 | f16 | int8 | worst layer in int8 |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name in dict.fromkeys(network for network, _ in rows):
+        found = [rows[name, precision] for precision in ("f32", "bf16", "f16", "int8")]
+        cells = [row["error"] or "-" for row in found]
+        print(f"| `{name}` | {' | '.join(cells)} | `{found[-1]['worst']}` |")
 
 
 def main():
     ansc = str(pathlib.Path(sys.argv[1]).resolve())
     known = run(ansc, "models", cwd=".")["generated"]
     wanted = sys.argv[2:] or [m["name"] for m in known if m["kind"] == "network"]
-    rows = []
-    print("| network | f32 | bf16 | f16 | int8 | worst layer in int8 |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    rows = read()
     for name in wanted:
         with tempfile.TemporaryDirectory() as folder:
             cwd = pathlib.Path(folder)
@@ -98,11 +113,11 @@ def main():
             found = {p: floats(ansc, name, p, cwd) for p in ("f32", "bf16", "f16")}
             found["int8"] = integers(ansc, name, ports, cwd)
         for precision, (error, layer) in found.items():
-            rows.append({"network": name, "precision": precision,
-                         "error": "" if error is None else f"{error:.3e}", "worst": layer})
-        cells = ["-" if e is None else f"{e:.1e}".replace("e-0", "e-") for e, _ in found.values()]
-        print(f"| `{name}` | {' | '.join(cells)} | `{found['int8'][1]}` |", flush=True)
+            short = "" if error is None else f"{error:.1e}".replace("e-0", "e-")
+            rows[name, precision] = {"network": name, "precision": precision, "error": short, "worst": layer}
         write(rows)
+        print(f"{name}: {', '.join(f'{p} {e}' for p, (e, _) in found.items())}", file=sys.stderr, flush=True)
+    show(rows)
 
 
 if __name__ == "__main__":

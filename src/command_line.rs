@@ -15,6 +15,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     // `ansc inspect X | head` ends the program, as it does others, and not with a panic.
     // SAFETY: the default action is no code of ours.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    end_without_a_reader();
     // A file that grows beyond a limit is an error that names it, as on a full disk, and not the
     // end. SAFETY: as above.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -33,6 +34,20 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
             error.exit_code()
         }
     }
+}
+
+/// Whoever measures candidates goes on without the signal, since programs that run them may die.
+/// Then it is the next line that ends this program, in the same way.
+fn end_without_a_reader() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let words = panic.payload().downcast_ref::<String>();
+        let prints = |words: &&String| words.starts_with("failed printing to stdout: Broken pipe");
+        if words.filter(prints).is_some() {
+            std::process::exit(128 + libc::SIGPIPE);
+        }
+        report(panic);
+    }));
 }
 
 fn without_a_verb(version: bool, verbose: bool) -> u8 {

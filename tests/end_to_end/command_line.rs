@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use ansc_runtime::{Tensor, npy};
 use prost::Message;
@@ -52,6 +52,20 @@ fn verifiers_run_unless_they_are_turned_off() {
     // An option that would do nothing is no way to say so.
     let output = ansc(dir, &["compile", "mlp.onnx", "--strategy", "random"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+/// As with `ansc lab .. | head -0`: measuring takes a signal away, and the report is not a panic.
+#[test]
+fn who_reads_no_more_ends_a_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let lab = ["lab", "GMM", "--strategies", "random", "--trials", "2", "--per-round", "2"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ansc"));
+    let command = command.args(lab).current_dir(directory.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && !words.contains("panicked"), "{}: {words}", output.status);
 }
 
 #[test]

@@ -51,6 +51,9 @@ pub(super) fn twins(
     pieces: &[Piece<'_>],
     buffers: &Buffers,
 ) -> Vec<Option<Twin>> {
+    if pieces.len() < 2 {
+        return pieces.iter().map(|_| None).collect();
+    }
     let mut written: Vec<(usize, Form)> = vec![];
     let mut all = Vec::with_capacity(pieces.len());
     for (index, piece) in pieces.iter().enumerate() {

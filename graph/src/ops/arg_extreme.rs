@@ -7,7 +7,7 @@
 use ansc_runtime::DType;
 
 use super::OpError;
-use super::reduce::Reduced;
+use super::reduce::{Reduced, compared};
 use super::stages::Stages;
 use crate::compute::{Combiner, TensorType};
 use crate::op::{ComputeOp, Kind};
@@ -38,7 +38,10 @@ pub fn arg_extreme(attrs: ArgExtreme, x: &TensorType) -> Result<ComputeOp, OpErr
     };
     let (mut s, [x]) = Stages::new([x]);
     let ty = TensorType::new(DType::I64, over.shape.clone());
-    let y = s.reduce("position", combiner, ty, &over.extents, |i, r| x.at(&over.element(i, r)));
+    let compared = compared(x.dtype());
+    let y = s.reduce("position", combiner, ty, &over.extents, |i, r| {
+        x.at_as(compared, &over.element(i, r))
+    });
     Ok(s.finish(Kind::Other(name.into()), &[&y]))
 }
 
@@ -62,5 +65,13 @@ mod tests {
         assert_eq!(eval(1, false, true, true).shape(), [2, 1]);
         assert_eq!(eval(1, false, true, true).to_f64_vec(), [1.0, 2.0]);
         assert_eq!(eval(0, true, false, false).to_f64_vec(), [0.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn positions_among_halves() {
+        let x = Tensor::from_slice(&[4], &[0.5, 2.5, -1.0, 2.5].map(half::f16::from_f32));
+        let attrs = ArgExtreme { axis: 0, largest: true, keep: false, last: true };
+        let op = arg_extreme(attrs, &TensorType::of(&x)).unwrap();
+        assert_eq!(interp::eval(&op.expr, &[&x]).unwrap()[0].to_f64_vec(), [3.0]);
     }
 }

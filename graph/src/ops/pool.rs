@@ -12,6 +12,7 @@ use ansc_runtime::DType;
 
 use super::OpError;
 use super::conv::Window;
+use super::reduce::compared;
 use super::stages::{Source, Stages, real};
 use crate::compute::{Combiner, TensorType};
 use crate::expr::{BinOp, Expr, UnOp};
@@ -60,8 +61,13 @@ pub fn max_pool(attrs: PoolAttrs, x: &TensorType) -> Result<ComputeOp, OpError> 
     let (ty, spatial) = attrs.output(x)?;
     let (mut s, [_]) = Stages::new([x]);
     let first = attrs.channels.first_spatial();
-    let x = s.pad(&attrs.window(), first, &spatial, Scalar::lowest(x.dtype))?;
-    let y = s.reduce("max", Combiner::Max, ty, &attrs.kernel, |o, k| x.at(&attrs.indices(o, k)));
+    let (dtype, compared) = (x.dtype, compared(x.dtype));
+    let x = s.pad(&attrs.window(), first, &spatial, Scalar::lowest(dtype))?;
+    let ty = TensorType { dtype: compared, ..ty };
+    let y = s.reduce("max", Combiner::Max, ty, &attrs.kernel, |o, k| {
+        x.at_as(compared, &attrs.indices(o, k))
+    });
+    let y = s.cast(y, dtype);
     Ok(s.finish(Kind::Pool(attrs), &[&y]))
 }
 
@@ -108,7 +114,7 @@ fn ordered_type(dtype: DType) -> (DType, Scalar) {
     let ordered = match dtype {
         DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::Bool => DType::I32,
         DType::U32 => DType::I64,
-        other => other,
+        other => compared(other),
     };
     (ordered, Scalar::lowest(ordered))
 }
@@ -272,7 +278,11 @@ pub fn global_pool(mode: GlobalPool, x: &TensorType) -> Result<ComputeOp, OpErro
     let element = |o: &[Expr], r: &[Expr]| [&o[..2], r].concat();
     let out = TensorType::new(x.dtype(), shape.clone());
     if mode == GlobalPool::Max {
-        let y = s.reduce("max", Combiner::Max, out, &spatial, |o, r| x.at(&element(o, r)));
+        let compared = compared(x.dtype());
+        let out = TensorType { dtype: compared, ..out };
+        let y =
+            s.reduce("max", Combiner::Max, out, &spatial, |o, r| x.at_as(compared, &element(o, r)));
+        let y = s.cast(y, x.dtype());
         return Ok(s.finish(kind, &[&y]));
     }
     let acc = x.dtype().accumulator();

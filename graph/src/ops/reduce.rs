@@ -122,10 +122,17 @@ pub fn sum_as(dtype: DType, axes: &[usize], x: &TensorType) -> Result<ComputeOp,
     Ok(s.finish(Kind::Reduce { axes: reduced.axes, keep: false }, &[&y]))
 }
 
+/// The type in which elements are compared. That of halves is single precision, which has all of
+/// them: processors convert halves to compare them, and the best one so far need not be converted
+/// again for each element.
+pub(super) fn compared(dtype: DType) -> DType {
+    if dtype.is_float() { dtype.accumulator() } else { dtype }
+}
+
 /// Roots and logarithms of integers are computed in `f64`.
 fn accumulator(kind: Reduction, dtype: DType) -> Result<DType, OpError> {
     match kind {
-        Reduction::Max | Reduction::Min => Ok(dtype),
+        Reduction::Max | Reduction::Min => Ok(compared(dtype)),
         _ if dtype == DType::Bool => Err(OpError::DType {
             what: "the operand",
             expected: "of a number".into(),
@@ -228,6 +235,17 @@ mod tests {
     fn half_floats_are_summed_in_single_precision() {
         let x = Tensor::from_slice(&[4096], &vec![f16::ONE; 4096]);
         assert_eq!(eval(Reduction::Sum, &[0], false, &x).to_f64_vec(), [4096.0]);
+    }
+
+    #[test]
+    fn half_floats_are_compared_in_single_precision() {
+        let x = Tensor::from_slice(&[3], &[1.5, -2.0, 0.25].map(f16::from_f32));
+        for (kind, expected) in [(Reduction::Max, 1.5), (Reduction::Min, -2.0)] {
+            let op = reduce(kind, &[0], false, &TensorType::of(&x)).unwrap();
+            assert_eq!(op.expr.stages[0].ty.dtype, DType::F32);
+            let y = interp::eval(&op.expr, &[&x]).unwrap().remove(0);
+            assert_eq!((y.dtype(), y.to_f64_vec()), (DType::F16, vec![expected]));
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod empty;
 mod faults;
 mod few_rows;
 mod fold;
+mod half_maps;
 mod hoist;
 mod layout;
 mod merge_maps;
@@ -172,6 +173,7 @@ passes! {
     one_term: "make maps of reductions with one term",
     few_rows: "let products of few rows read a transposed operand where it was before",
     widen: "let products of half floats find their operands in 32 bits",
+    half_maps: "compute elementwise operators of half floats in 32 bits",
     precision: "let sums of products read operands of fewer bits, and store those that way",
     unshare: "make a weight of bytes anew for each of its readers",
 }
@@ -211,6 +213,7 @@ const ORDER: &[&str] = &[
     "dce",
     // Everything knows the operators of half floats until here.
     "widen",
+    "half_maps",
     // It rounds where kernels end, and asks fusion where that is.
     "precision",
     // After what would merge them again.

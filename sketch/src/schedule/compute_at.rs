@@ -15,8 +15,7 @@ use ansc_graph::{BufId, Expr, VarId};
 use super::error::{Cause, Failure};
 use super::moves::{
     check_neighbours, check_only_writer, check_order, check_parallel_after_move, contains,
-    insert_under,
-    is_internal, loops_below, names, plain_indices, readers, remove_block, renest,
+    insert_under, is_internal, loops_below, names, plain_indices, readers, remove_block, renest,
 };
 use super::query::{block_at, block_path, loop_at, loop_path};
 use super::{LoopRef, Result, Schedule};

@@ -15,8 +15,7 @@ use super::compute_at::{check_target, loads_of};
 use super::error::{Cause, Failure, buffer_name};
 use super::moves::{
     check_neighbours, check_only_writer, check_order, check_parallel_after_move, contains,
-    insert_under,
-    loops_below, names, remove_block, renest, writers,
+    insert_under, loops_below, names, remove_block, renest, writers,
 };
 use super::query::{block_at, block_path, bound_to, loop_at, loop_path};
 use super::{LoopRef, Result, Schedule};
