@@ -35,13 +35,13 @@ pub(super) struct Twin {
     arguments: Vec<Moved>,
 }
 
-/// What the other piece gets for one of its arguments.
+/// An argument of this piece that the other one gets for one of its own.
 struct Moved {
-    /// Which of its arguments.
+    /// The place among the other piece's arguments.
     to: usize,
-    /// The argument that it is.
+    /// The place among this one's.
     from: usize,
-    /// How many bytes behind its beginning.
+    /// The other piece finds it so many bytes behind its beginning.
     by: i64,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn twins(
     all
 }
 
-/// What a piece does, but for where in which arguments.
+/// The work of a piece, without the places in its arguments.
 struct Form {
     lines: Vec<Line>,
     /// Its buffers, by number.
@@ -100,7 +100,7 @@ enum Owner {
     Piece,
 }
 
-/// Of a buffer, in the order of their first use.
+/// Buffers are numbered in the order of their first use.
 type Number = BufId;
 
 impl Form {
@@ -117,7 +117,7 @@ impl Form {
         Some(reader.form)
     }
 
-    /// What `first` gets for its arguments to do what this one does, if they are twins.
+    /// The arguments with which `first` does the work of this one, if they are twins.
     fn moved(&self, first: &Form, program: &Program, buffers: &Buffers) -> Option<Vec<Moved>> {
         if self.lines != first.lines {
             return None;
@@ -146,7 +146,7 @@ struct Reader<'p> {
     arguments: &'p [BufId],
     /// Loops that are open, and the iterators of the block.
     values: BTreeMap<VarId, Expr>,
-    /// Of each loop, by its number.
+    /// The extent of each loop, by its number.
     extents: Vec<usize>,
     form: Form,
 }

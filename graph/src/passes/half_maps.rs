@@ -1,4 +1,4 @@
-//! What is computed of half floats is computed in 32 bits, and rounded.
+//! Maps of half floats compute in 32 bits, and say where they round.
 //!
 //! ```text
 //! y: f16 = max(add(x: f16, b: f16), 0_f16)
