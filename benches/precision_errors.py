@@ -95,7 +95,8 @@ def show(rows):
     for name in dict.fromkeys(network for network, _ in rows):
         found = [rows[name, precision] for precision in ("f32", "bf16", "f16", "int8")]
         cells = [row["error"] or "-" for row in found]
-        print(f"| `{name}` | {' | '.join(cells)} | `{found[-1]['worst']}` |")
+        worst = f"`{found[-1]['worst']}`" if found[-1]["worst"] else "-"
+        print(f"| `{name}` | {' | '.join(cells)} | {worst} |")
 
 
 def main():
@@ -114,7 +115,8 @@ def main():
             found["int8"] = integers(ansc, name, ports, cwd)
         for precision, (error, layer) in found.items():
             short = "" if error is None else f"{error:.1e}".replace("e-0", "e-")
-            rows[name, precision] = {"network": name, "precision": precision, "error": short, "worst": layer}
+            worst = layer if short else ""    # else it is why the precision is refused
+            rows[name, precision] = {"network": name, "precision": precision, "error": short, "worst": worst}
         write(rows)
         print(f"{name}: {', '.join(f'{p} {e}' for p, (e, _) in found.items())}", file=sys.stderr, flush=True)
     show(rows)
