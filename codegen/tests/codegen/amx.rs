@@ -7,7 +7,7 @@ use ansc_runtime::{DType, Tensor};
 use ansc_sketch::Task;
 use ansc_sketch::{Machine, Scheduled};
 
-use crate::check::{Random, compare, exact};
+use crate::check::{Random, compare, exact, packed};
 use crate::kernel::Kernel;
 
 /// Processors with the unit, and with vectors alone.
@@ -78,11 +78,7 @@ fn products_in_tiles_on_every_machine() {
             let inputs: Vec<Tensor> =
                 compute.inputs.iter().zip(1..).map(|(ty, seed)| operand(ty, seed)).collect();
             let expected = interp::eval(&compute, &inputs.iter().collect::<Vec<_>>()).unwrap();
-            let mut given = inputs.clone();
-            for packing in &scheduled.packings {
-                let packed = interp::eval(&packing.compute, &[&inputs[packing.param]]).unwrap();
-                given[packing.param] = packed.into_iter().next().unwrap();
-            }
+            let given = packed(&scheduled, &inputs);
             let kernel = Kernel::for_target(&scheduled.program, &target);
             for pieces in [1, 2] {
                 let found = kernel.run_in(&given.iter().collect::<Vec<_>>(), pieces);

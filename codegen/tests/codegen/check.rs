@@ -2,7 +2,7 @@
 
 use ansc_graph::{Compute, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::{For, ForKind, Program, Stmt, finish, lower};
+use ansc_sketch::{For, ForKind, Program, Scheduled, Stmt, finish, lower};
 use half::{bf16, f16};
 
 use crate::kernel::Kernel;
@@ -77,6 +77,16 @@ fn mark(vars: &[String], stmt: &mut Stmt, marks: Marks, outermost: bool) {
         };
     }
     l.body.iter_mut().for_each(|s| mark(vars, s, marks, false));
+}
+
+/// What the program of a schedule reads in place of `inputs`: constants in the layout that it wants.
+pub(crate) fn packed(scheduled: &Scheduled, inputs: &[Tensor]) -> Vec<Tensor> {
+    let mut given = inputs.to_vec();
+    for packing in &scheduled.packings {
+        let packed = interp::eval(&packing.compute, &[&inputs[packing.param]]).unwrap();
+        given[packing.param] = packed.into_iter().next().unwrap();
+    }
+    given
 }
 
 /// A reproducible stream of numbers.

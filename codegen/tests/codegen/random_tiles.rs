@@ -16,7 +16,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::amx::operand;
-use crate::check::{Random, compare, exact};
+use crate::check::{Random, compare, exact, packed};
 use crate::kernel::Kernel;
 
 /// Types of factors and of their sum.
@@ -51,11 +51,7 @@ fn product_computes_the_same(factors: [&str; 3], random: &mut Random) -> bool {
     let seeds = compute.inputs.iter().zip(1..);
     let inputs: Vec<Tensor> = seeds.map(|(ty, seed)| operand(ty, seed)).collect();
     let expected = interp::eval(&compute, &inputs.iter().collect::<Vec<_>>()).unwrap();
-    let mut given = inputs.clone();
-    for packing in &scheduled.packings {
-        let packed = interp::eval(&packing.compute, &[&inputs[packing.param]]).unwrap();
-        given[packing.param] = packed.into_iter().next().unwrap();
-    }
+    let given = packed(&scheduled, &inputs);
     let pieces = 1 + random.next() % 3;
     for target in [Target::native().unwrap(), Target::parse(PLAIN).unwrap()] {
         let kernel = Kernel::for_target(&scheduled.program, &target);

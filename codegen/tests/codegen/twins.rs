@@ -8,7 +8,7 @@ use ansc_sketch::algorithm::Algorithm;
 use ansc_sketch::{Machine, Program, Task, exec};
 
 use crate::amx::operand;
-use crate::check::{Random, compare, exact, filled};
+use crate::check::{Random, compare, exact, filled, packed};
 use crate::kernel::Kernel;
 
 /// The second nest reads and writes elsewhere, by way of a buffer of its own.
@@ -143,11 +143,7 @@ fn taps_share_code() {
     let inputs: Vec<Tensor> =
         compute.inputs.iter().zip(1..).map(|(ty, seed)| operand(ty, seed)).collect();
     let expected = interp::eval(&compute, &inputs.iter().collect::<Vec<_>>()).unwrap();
-    let mut given = inputs.clone();
-    for packing in &scheduled.packings {
-        let packed = interp::eval(&packing.compute, &[&inputs[packing.param]]).unwrap();
-        given[packing.param] = packed.into_iter().next().unwrap();
-    }
+    let given = packed(&scheduled, &inputs);
     let found = Kernel::new(&scheduled.program).run_in(&given.iter().collect::<Vec<_>>(), 2);
     compare("taps", &found, &expected, &exact);
 }
