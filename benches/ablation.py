@@ -11,8 +11,8 @@
 | no model | evolution by random scores |
 | templates | the rules: tiles of one structure and how far loops are written out, as templates by hand have them |
 
-All run on one core with as many measurements. The leaders of each run are measured again, side by side with those of its own
-variant. The folder keeps records and results; what is there is not measured again.
+All run on one core with as many measurements, and take turns: a machine that becomes slower does so for all of them. The leaders
+of the runs of a seed are measured again, side by side. The folder keeps records and the result; what is there is not measured again.
 """
 import argparse
 import json
@@ -20,22 +20,23 @@ import pathlib
 import statistics
 import subprocess
 
+# As `ansc lab --strategies` writes them, in the space of all rules.
 VARIANTS = {
-    "whole": ("rules", "evolutionary", "hist"),
-    "beam": ("rules", "beam", "hist"),
-    "samples": ("rules", "random", "hist"),
-    "no model": ("rules", "evolutionary", "random"),
-    "templates": ("SSRSRS+unroll", "evolutionary", "hist"),
+    "whole": "evolutionary",
+    "beam": "beam",
+    "samples": "random",
+    "no model": "evolutionary/random",
+    "templates": "evolutionary@SSRSRS+unroll",
 }
 
 
-def run(args, name):
-    space, strategy, model = VARIANTS[name]
-    kept = args.folder / f"{args.workload}.{name.replace(' ', '-')}.json"
+def compare(args):
+    kept = args.folder / f"{args.workload}.{args.trials}.{args.seeds}.json"
     if not kept.exists():
-        command = [args.ansc, "lab", args.workload, "--space", space, "--strategies", strategy, "--cost-model", model]
-        command += ["--trials", args.trials, "--seeds", args.seeds, "--per-round", args.per_round, "--threads", 1]
-        command += ["--settle", 16, "--run-limit", args.run_limit, "--records", kept.with_suffix(".db"), "--json"]
+        command = [args.ansc, "lab", args.workload, "--space", "rules", "--strategies", ",".join(VARIANTS.values())]
+        command += ["--cost-model", "hist", "--trials", args.trials, "--seeds", args.seeds, "--per-round", args.per_round]
+        command += ["--threads", 1, "--settle", 16, "--run-limit", args.run_limit]
+        command += ["--records", args.folder / f"{args.workload}.db", "--json"]
         done = subprocess.run([str(a) for a in command], check=True, stdout=subprocess.PIPE, text=True)
         kept.write_text(done.stdout)
     return json.loads(kept.read_text())
@@ -52,13 +53,16 @@ def main():
     parser.add_argument("--run-limit", type=float, default=2.0)
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    results = {name: run(args, name)["strategies"][0] for name in VARIANTS}
-    times = {name: [r["result"] for r in found["runs"] if r["result"]] for name, found in results.items()}
+    compared = compare(args)
+    runs = {name: found["runs"] for name, found in zip(VARIANTS, compared["strategies"])}
+    times = {name: [r["result"] for r in found if r["result"]] for name, found in runs.items()}
     best = min(min(all) for all in times.values())
-    print(f"**{args.workload}**, {args.trials} measurements, {args.seeds} seeds; throughput as a share of the best program's\n")
+    untuned = compared["untuned_seconds"]
+    print(f"**{args.workload}**, {args.trials} measurements, {args.seeds} seeds; throughput as a share of the best program's; "
+          f"untuned {best / untuned:.3f}\n")
     print("| variant | median | least | most | after a quarter of the measurements |\n| --- | --- | --- | --- | --- |")
     for name, all in times.items():
-        early = [least for r in results[name]["runs"] if (least := at(r["curve"], args.trials // 4))]
+        early = [least for r in runs[name] if (least := at(r["curve"], args.trials // 4))]
         cells = [statistics.median(all), max(all), min(all), statistics.median(early)]
         print(f"| {name} | " + " | ".join(f"{best / t:.3f}" for t in cells) + " |")
 

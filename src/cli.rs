@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ansc_tuner::lab::Contender;
 use clap::{Args, Parser, Subcommand};
 
 pub use artifacts::*;
@@ -12,7 +13,7 @@ pub use learned::*;
 pub use pages::*;
 pub use shared::*;
 
-use parse::{parse_count, parse_seconds, parse_strategy, parse_threads};
+use parse::{parse_count, parse_seconds, parse_threads};
 
 mod artifacts;
 #[cfg(feature = "fleet")]
@@ -379,10 +380,15 @@ pub struct Lab {
     /// The subgraph to search [default: the one with the most operations]
     #[arg(long, value_name = "N")]
     pub subgraph: Option<usize>,
-    /// Search strategies to compare, which docs/src/strategies.md describes
-    #[arg(long, value_delimiter = ',', value_name = "NAME,..", value_parser = parse_strategy,
-          default_value = "evolutionary,opevo,g-bfs,n-a2c,annealing,rnn,random")]
-    pub strategies: Vec<String>,
+    /// Search strategies to compare, which docs/src/strategies.md describes; `NAME/MODEL@SPACE` has
+    /// a cost model or a space of its own
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "NAME,..",
+        default_value = "evolutionary,opevo,g-bfs,n-a2c,annealing,rnn,random"
+    )]
+    pub strategies: Vec<Contender>,
     /// Candidates that each run measures
     #[arg(long, default_value = "512", value_name = "N", value_parser = parse_count)]
     pub trials: usize,

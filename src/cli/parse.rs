@@ -5,7 +5,6 @@ use std::time::Duration;
 use ansc_runtime::Precision;
 use ansc_runtime::pool::MOST_THREADS;
 use ansc_tuner::scheduler::Objective;
-use ansc_tuner::strategy;
 
 use super::{Given, InputFile, PrecisionOf, Sizes, Wanted};
 use crate::literal::Literal;
@@ -154,17 +153,6 @@ pub(super) fn parse_streams(text: &str) -> Result<usize, String> {
         }
         streams => Ok(streams),
     }
-}
-
-/// A search strategy, with numbers of its own as in `evolutionary:crossover=0`.
-pub(super) fn parse_strategy(text: &str) -> Result<String, String> {
-    if strategy::is_known(text) {
-        return Ok(text.into());
-    }
-    let names = strategy::NAMES.join(", ");
-    Err(format!(
-        "there is no strategy `{text}`; there are {names}, and `evolutionary:NUMBER=VALUE:..` with the numbers that docs/src/strategies.md lists"
-    ))
 }
 
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {

@@ -11,6 +11,7 @@
 //! on where it stood.
 
 pub mod chart;
+mod contender;
 pub mod html;
 mod run;
 pub mod space;
@@ -31,6 +32,7 @@ use crate::measure::{MeasureError, Measurer};
 use crate::model::ModelFileError;
 use crate::outcome::Outcome;
 use crate::records::{Journal, Key, Record, Records, RecordsError, TaskRecord};
+pub use contender::{Contender, ContenderError};
 use run::Run;
 pub use run::{Run as LabRun, Trial};
 pub use space::{Space, SpaceError};
@@ -40,19 +42,19 @@ use tag::Tag;
 /// The strategies that are compared, and what each of their runs may do.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Names of strategies, as [`crate::strategy::NAMES`] has them.
-    pub strategies: Vec<String>,
+    /// Each with what it does not share with the others.
+    pub strategies: Vec<Contender>,
     /// As many runs of each strategy, with the seeds 0, 1, ..
     pub seeds: u64,
     /// Measurements of one run.
     pub trials: usize,
     /// Candidates that are measured in one go.
     pub per_round: usize,
-    /// The name of the cost model, for strategies that ask one.
+    /// The name of the cost model, for strategies that ask one and name none.
     pub cost_model: String,
     /// A file with a trained model, with which runs begin in place of that of the name.
     pub trained: Option<PathBuf>,
-    /// The schedules that all of them search.
+    /// The schedules that those search who name no others.
     pub space: Space,
     /// Candidates of each run that are measured again at its end, the best of which is the run's
     /// result. None on a machine that is exact.
@@ -77,12 +79,9 @@ pub enum LabError {
     /// There is no such space, or there is nothing in it.
     #[error(transparent)]
     Space(#[from] SpaceError),
-    /// No strategy has this name.
-    #[error("there is no strategy `{0}`")]
-    Strategy(String),
-    /// No cost model has this name.
-    #[error("there is no cost model `{0}`")]
-    CostModel(String),
+    /// No strategy or no cost model has the name that is asked for.
+    #[error(transparent)]
+    Contender(#[from] ContenderError),
     /// The trained model cannot be used.
     #[error("{}: {cause}", path.display())]
     Trained {
@@ -131,7 +130,7 @@ const SETTLING_ROUNDS: usize = 3;
 impl Lab<'_> {
     /// Runs all strategies with all seeds, and measures their leaders again.
     pub fn compare(mut self, task: &Arc<Task>, options: &Options) -> Result<Comparison, LabError> {
-        let sketches = options.space.sketches(task)?;
+        let size = space::size(task, &options.space.sketches(task)?);
         self.records.add_task(&TaskRecord::from(task.as_ref()))?;
         let key =
             Key { task: task.key(), target: options.target.clone(), threads: options.threads };
@@ -142,7 +141,7 @@ impl Lab<'_> {
             let mut runs = options
                 .strategies
                 .iter()
-                .map(|name| Run::new(task, &sketches, name, seed, options, &known))
+                .map(|contender| Run::new(task, contender, seed, options, &known))
                 .collect::<Result<Vec<Run>, LabError>>()?;
             self.take_turns(&mut runs, &key, options)?;
             if !self.interrupted.load(Ordering::Relaxed) {
@@ -157,7 +156,6 @@ impl Lab<'_> {
         if trials > 0 && untuned.is_none() && done.iter().all(|run| run.best().is_none()) {
             return Err(LabError::NothingRan { trials });
         }
-        let size = space::size(task, &sketches);
         Ok(Comparison::new(task, options, size, untuned, done))
     }
 

@@ -5,10 +5,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use ansc_sketch::Task;
-use ansc_sketch::rules::Sketch;
 
 use super::tag::{Tag, When, rounded};
-use super::{LabError, Options};
+use super::{Contender, ContenderError, LabError, Options};
 use crate::candidate::{Candidate, Search};
 use crate::model::{self, CostModel, Known, Sample, SharedModel};
 use crate::outcome::Outcome;
@@ -28,14 +27,18 @@ pub struct Trial {
 }
 
 /// What a run begins with.
-fn model(options: &Options, seed: u64) -> Result<Box<dyn CostModel>, LabError> {
-    if let Some(path) = &options.trained {
+fn model(
+    contender: &Contender,
+    options: &Options,
+    seed: u64,
+) -> Result<Box<dyn CostModel>, LabError> {
+    if let (Some(path), None) = (&options.trained, &contender.cost_model) {
         let failed = |cause| LabError::Trained { path: path.clone(), cause };
         let (model, _) = model::file::load(path).map_err(failed)?;
         return Ok(Box::new(Known(model)));
     }
-    let unknown = || LabError::CostModel(options.cost_model.clone());
-    model::create(&options.cost_model, seed).ok_or_else(unknown)
+    let name = contender.cost_model.as_ref().unwrap_or(&options.cost_model);
+    model::create(name, seed).ok_or_else(|| ContenderError::CostModel(name.clone()).into())
 }
 
 /// One search by one strategy with one seed.
@@ -58,18 +61,17 @@ pub struct Run {
 impl Run {
     pub(super) fn new(
         task: &Arc<Task>,
-        sketches: &[Sketch],
-        name: &str,
+        contender: &Contender,
         seed: u64,
         options: &Options,
         known: &[Record],
     ) -> Result<Run, LabError> {
-        let model: SharedModel = Arc::new(RwLock::new(model(options, seed)?));
-        let unknown = || LabError::Strategy(name.to_owned());
-        let strategy = strategy::create(name, &model, seed).ok_or_else(unknown)?;
+        let model: SharedModel = Arc::new(RwLock::new(model(contender, options, seed)?));
+        let unknown = || ContenderError::Strategy(contender.strategy.clone());
+        let strategy = strategy::create(&contender.strategy, &model, seed).ok_or_else(unknown)?;
         let mut search = Search::new(task.clone());
-        search.sketches = sketches.to_vec();
-        let tag = Tag { space: options.space.to_string(), strategy: name.to_owned(), seed };
+        search.sketches = contender.space.as_ref().unwrap_or(&options.space).sketches(task)?;
+        let tag = Tag { space: options.space.to_string(), strategy: contender.to_string(), seed };
         let mut run = Run {
             tag,
             search,
@@ -96,7 +98,7 @@ impl Run {
         }
     }
 
-    /// The name of the strategy.
+    /// The name of the strategy, with what it has of its own.
     pub fn strategy(&self) -> &str {
         &self.tag.strategy
     }

@@ -3,7 +3,7 @@
 use ansc_sketch::Task;
 use serde::Serialize;
 
-use super::{Options, Run};
+use super::{Contender, Options, Run};
 use crate::outcome::median;
 
 /// The result of a comparison.
@@ -13,7 +13,7 @@ pub struct Comparison {
     pub task: String,
     /// Operations of one execution.
     pub flops: u64,
-    /// The space that was searched, as on the command line.
+    /// The space that was searched by those who name no other, as on the command line.
     pub space: String,
     /// Different decisions that the space allows.
     pub space_size: String,
@@ -34,7 +34,7 @@ pub struct Comparison {
 /// The runs of one strategy, and their results in seconds.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct StrategySummary {
-    /// The name of the strategy.
+    /// The name of the strategy, with what it has of its own.
     pub name: String,
     /// One for each seed, in order.
     pub runs: Vec<RunSummary>,
@@ -77,7 +77,7 @@ impl Comparison {
         untuned: Option<f64>,
         runs: Vec<Run>,
     ) -> Comparison {
-        let of = |name: &String| strategy(name, &runs);
+        let of = |contender: &Contender| strategy(&contender.to_string(), &runs);
         Comparison {
             task: task.name.clone(),
             flops: ansc_graph::cost::flops(&task.compute),
