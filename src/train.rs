@@ -59,18 +59,33 @@ pub struct Report {
     pub models: Vec<Row>,
 }
 
-/// Trains what the arguments ask for. `watch` is told of each training that begins, with its seed.
-pub fn train(args: &Train, watch: &dyn Fn(&Row, u64)) -> Result<Report, Error> {
+/// A training that begins.
+pub struct Begun<'a> {
+    /// What is trained, with what is known of its other seeds.
+    pub row: &'a Row,
+    /// The seed of this one.
+    pub seed: u64,
+    /// Trainings that are done.
+    pub done: usize,
+    /// Trainings in all.
+    pub all: usize,
+}
+
+/// Trains what the arguments ask for. `watch` is told of each training that begins.
+pub fn train(args: &Train, watch: &dyn Fn(Begun)) -> Result<Report, Error> {
     let dataset = Dataset::open(&args.dataset)?;
     let data = Data::new(&dataset, args)?;
     let mut rows: Vec<Row> = vec![];
-    for variant in variants(&args.models, data.platforms.len()) {
+    let variants = variants(&args.models, data.platforms.len());
+    let (mut done, all) = (0, variants.len() * args.seeds as usize * args.labels.len());
+    for variant in variants {
         let mut of_shares: Vec<Row> =
             args.labels.iter().map(|share| Row::new(variant.name, *share)).collect();
         for seed in (args.seed..).take(args.seeds as usize) {
             let known = data.learned_elsewhere(&variant, seed)?;
             for (place, row) in of_shares.iter_mut().enumerate() {
-                watch(row, seed);
+                watch(Begun { row, seed, done, all });
+                done += 1;
                 let model = data.judge(&variant, seed, known.as_ref(), row)?;
                 let is_first = rows.is_empty() && place == 0 && seed == args.seed;
                 if let Some(output) = args.output.as_ref().filter(|_| is_first) {

@@ -8,16 +8,21 @@ use super::print_json;
 use super::show::counted;
 use crate::Error;
 use crate::cli::Train;
-use crate::train::{self, Report, Row};
+use crate::train::{self, Begun, Report, Row};
 
 pub(super) fn run(args: &Train) -> Result<(), Error> {
     let target =
         if args.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
-    bar.set_style(style.expect("a valid template"));
+    let bar = ProgressBar::with_draw_target(None, target).with_message("reading the data set");
+    let style = |template| ProgressStyle::with_template(template).expect("a valid template");
+    bar.set_style(style("{spinner} {elapsed} {wide_msg}"));
     bar.enable_steady_tick(std::time::Duration::from_millis(200));
-    let watch = |row: &Row, seed| bar.set_message(format!("{}, seed {seed}", title(row)));
+    let watch = |begun: Begun<'_>| {
+        bar.set_style(style("{bar:12} {pos}/{len} trainings, {eta} left  {wide_msg}"));
+        bar.set_length(begun.all as u64);
+        bar.set_position(begun.done as u64);
+        bar.set_message(format!("{}, seed {}", title(begun.row), begun.seed));
+    };
     let report = train::train(args, &watch)?;
     bar.finish_and_clear();
     if args.json {
