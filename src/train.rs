@@ -61,7 +61,7 @@ pub struct Report {
 
 /// A training that begins.
 pub struct Begun<'a> {
-    /// What is trained, with what is known of its other seeds.
+    /// The model, with what is known of its other seeds.
     pub row: &'a Row,
     /// The seed of this one.
     pub seed: u64,

@@ -1,4 +1,4 @@
-//! What a comparison runs: a strategy, and what it has of its own where the others share it.
+//! A contender of a comparison: a strategy, and what it does not share with the others.
 //!
 //! ```text
 //! evolutionary                     the comparison's cost model and space
@@ -6,7 +6,7 @@
 //! beam@SSRSRS+unroll               another space
 //! ```
 //!
-//! So that one comparison tells what each part of a search is worth: all take turns on one machine.
+//! Contenders take turns on one machine, so a comparison tells what each part of a search is worth.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
