@@ -79,7 +79,7 @@ fn mark(vars: &[String], stmt: &mut Stmt, marks: Marks, outermost: bool) {
     l.body.iter_mut().for_each(|s| mark(vars, s, marks, false));
 }
 
-/// What the program of a schedule reads in place of `inputs`: constants in the layout that it wants.
+/// Packs constants: gives the inputs in the layouts that the program of the schedule reads.
 pub(crate) fn packed(scheduled: &Scheduled, inputs: &[Tensor]) -> Vec<Tensor> {
     let mut given = inputs.to_vec();
     for packing in &scheduled.packings {
