@@ -3,6 +3,12 @@
 //! A rule's first candidates are what it takes for the cheapest; most are right. Where another
 //! candidate changes how a program is built, and not only by how much it is written out, programs
 //! are made of each and priced ([`price`](crate::price)), and one that is clearly cheaper is taken.
+//!
+//! ```text
+//! field     = the program that the analytic price chooses, and those that lost to it
+//! the choice  is the former, or the one of least corrected price, where that is clearly less
+//! ```
+//! So what measurements taught moves a choice only where it says something that counts.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -16,51 +22,8 @@ use crate::trace::{StepError, Unfit};
 
 /// Another program must cost less than this share of the first: prices are no more exact than that.
 const CLEARLY: f64 = 0.8;
-/// The same of prices that measurements correct.
-const CLEARLY_CORRECTED: f64 = 0.9;
-
-fn clearly(task: &Task) -> f64 {
-    if task.machine.correction.0.is_some() { CLEARLY_CORRECTED } else { CLEARLY }
-}
-
-/// The schedule that nobody tuned, of the task as the algorithm computes it. None if that does not
-/// apply, or if a GPU does not take it.
-pub(crate) fn untuned(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch, Scheduled)> {
-    made(task, by).map(Made::into_parts)
-}
-
-fn made(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Made> {
-    match &task.gpu {
-        Some(_) => by.is_none().then(|| on_gpu(task).ok()).flatten().map(Made::new),
-        None => by_rules(task, by).or_else(|| nests::naive(task, by).map(Made::new)),
-    }
-}
-
-/// A sketch with its program, which is priced once.
-struct Made {
-    sketch: Sketch,
-    scheduled: Scheduled,
-    price: OnceCell<f64>,
-}
-
-impl Made {
-    fn new((sketch, scheduled): (Sketch, Scheduled)) -> Made {
-        Made { sketch, scheduled, price: OnceCell::new() }
-    }
-
-    fn price(&self, task: &Task) -> f64 {
-        *self.price.get_or_init(|| price::cycles(&self.scheduled.program, &task.machine))
-    }
-
-    /// Whether it is clearly cheaper than the other one.
-    fn beats(&self, other: &Made, task: &Task) -> bool {
-        self.price(task) < clearly(task) * other.price(task)
-    }
-
-    fn into_parts(self) -> (Sketch, Scheduled) {
-        (self.sketch, self.scheduled)
-    }
-}
+/// The same of prices that measurements correct, of a program that lost by the analytic one.
+pub const CLEARLY_CORRECTED: f64 = 0.85;
 
 /// The schedule of a kernel that nobody tuned.
 #[derive(Clone, PartialEq, Debug)]
@@ -73,51 +36,149 @@ pub struct Choice {
     pub scheduled: Scheduled,
 }
 
-/// The schedule that nobody tuned, as a choice.
-pub(crate) fn by(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Choice> {
-    untuned(task, by).map(|(sketch, scheduled)| Choice { by, sketch, scheduled })
+/// The schedule that nobody tuned, of the task as the algorithm computes it. None if that does not
+/// apply, or if a GPU does not take it.
+pub(crate) fn untuned(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch, Scheduled)> {
+    let choice = field(task, by)?.decide(task);
+    Some((choice.sketch, choice.scheduled))
 }
 
-/// The sketch that rules make of the task. Slices pay by the bytes that they save, so that they are
-/// taken unless another sketch is clearly cheaper.
-fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Made> {
-    let made = nests::families(task, by).map(|ways| first_or_cheaper(task, ways));
-    let [maps, contractions, sliced] = made;
-    let whole = cheapest(task, [maps, contractions].into_iter().flatten());
-    match (whole, sliced) {
-        (Some(whole), Some(sliced)) if whole.beats(&sliced, task) => Some(whole),
-        (whole, sliced) => sliced.or(whole),
+/// A choice with the price of its program, which is made once.
+struct Made {
+    choice: Choice,
+    price: OnceCell<f64>,
+}
+
+impl Made {
+    fn new(by: Option<Algorithm>, (sketch, scheduled): (Sketch, Scheduled)) -> Made {
+        Made { choice: Choice { by, sketch, scheduled }, price: OnceCell::new() }
+    }
+
+    /// The analytic one.
+    fn price(&self, task: &Task) -> f64 {
+        let program = &self.choice.scheduled.program;
+        *self.price.get_or_init(|| price::Parts::of(program, &task.machine).cycles())
+    }
+
+    fn corrected(&self, task: &Task) -> f64 {
+        price::cycles(&self.choice.scheduled.program, &task.machine)
+    }
+
+    /// Whether it is clearly cheaper than the other one.
+    fn beats(&self, other: &Made, task: &Task) -> bool {
+        self.price(task) < CLEARLY * other.price(task)
     }
 }
 
-fn cheapest(task: &Task, made: impl Iterator<Item = Made>) -> Option<Made> {
-    made.min_by(|a, b| a.price(task).total_cmp(&b.price(task)))
+/// The programs that there are to choose from.
+pub(crate) struct Field {
+    first: Made,
+    others: Vec<Made>,
+}
+
+impl Field {
+    fn of(first: Made) -> Field {
+        Field { first, others: vec![] }
+    }
+
+    /// Of both; the first of `other` is the choice only if it is clearly cheaper.
+    fn or_clearly(self, other: Field, task: &Task) -> Field {
+        let wins = other.first.beats(&self.first, task);
+        if wins { other.and(self) } else { self.and(other) }
+    }
+
+    /// Of both; the cheaper one of the first is the choice.
+    fn or_cheaper(self, other: Field, task: &Task) -> Field {
+        let wins = other.first.price(task) < self.first.price(task);
+        if wins { other.and(self) } else { self.and(other) }
+    }
+
+    /// Of both; the first of this one is the choice.
+    pub(crate) fn and(mut self, lost: Field) -> Field {
+        self.others.push(lost.first);
+        self.others.extend(lost.others);
+        self
+    }
+
+    /// The choice.
+    pub(crate) fn decide(self, task: &Task) -> Choice {
+        if self.others.is_empty() || task.machine.correction.0.is_none() {
+            return self.first.choice;
+        }
+        let first = self.first.corrected(task);
+        let priced = self.others.into_iter().map(|made| (made.corrected(task), made));
+        let best = priced.min_by(|(a, _), (b, _)| a.total_cmp(b));
+        match best.filter(|(price, _)| *price < CLEARLY_CORRECTED * first) {
+            Some((_, best)) => best.choice,
+            None => self.first.choice,
+        }
+    }
+
+    /// All of them; the analytic price chooses the first.
+    pub(crate) fn choices(self) -> impl Iterator<Item = Choice> {
+        [self.first].into_iter().chain(self.others).map(|made| made.choice)
+    }
+}
+
+/// The programs of the task as the algorithm computes it.
+pub(crate) fn field(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Field> {
+    let alone = |made| Field::of(Made::new(by, made));
+    match &task.gpu {
+        Some(_) => by.is_none().then(|| on_gpu(task).ok()).flatten().map(alone),
+        None => by_rules(task, by).or_else(|| nests::naive(task, by).map(alone)),
+    }
+}
+
+/// What rules make of the task. Slices pay by the bytes that they save, so that they are taken
+/// unless another sketch is clearly cheaper.
+fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Field> {
+    let families = nests::families(task, by);
+    let [maps, contractions, sliced] = families.map(|ways| first_or_cheaper(task, by, ways));
+    let whole = either(maps, contractions, |maps, other| maps.or_cheaper(other, task));
+    either(sliced, whole, |sliced, whole| sliced.or_clearly(whole, task))
+}
+
+pub(crate) fn either(
+    a: Option<Field>,
+    b: Option<Field>,
+    both: impl FnOnce(Field, Field) -> Field,
+) -> Option<Field> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(both(a, b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Of all; the cheapest one of the first is the choice.
+pub(crate) fn cheapest(task: &Task, fields: impl Iterator<Item = Field>) -> Option<Field> {
+    fields.reduce(|a, b| a.or_cheaper(b, task))
 }
 
 /// The first way, unless another one is clearly cheaper.
-fn first_or_cheaper(task: &Task, ways: Vec<(Sketch, Scheduled)>) -> Option<Made> {
-    let mut ways = ways.into_iter().map(Made::new);
-    let first = ways.next()?;
-    let best = cheapest(task, ways).filter(|best| best.beats(&first, task));
-    Some(best.unwrap_or(first))
+fn first_or_cheaper(
+    task: &Task,
+    by: Option<Algorithm>,
+    ways: Vec<(Sketch, Scheduled)>,
+) -> Option<Field> {
+    let mut ways = ways.into_iter().map(|made| Field::of(Made::new(by, made)));
+    let first = ways.next();
+    either(first, cheapest(task, ways), |first, best| first.or_clearly(best, task))
 }
 
 /// The algorithm with the cheapest program, if that is clearly cheaper than that of the expression.
-pub(crate) fn cheapest_of(task: &Arc<Task>, algorithms: &[Algorithm]) -> Option<Choice> {
-    let direct = made(task, None)?;
-    let others = algorithms.iter().filter_map(|&by| Some((by, made(task, Some(by))?)));
-    let best = others.min_by(|(_, a), (_, b)| a.price(task).total_cmp(&b.price(task)));
-    let best = best.filter(|(_, best)| best.beats(&direct, task));
-    let (by, made) = best.map_or((None, direct), |(by, best)| (Some(by), best));
-    Some(Choice { by, sketch: made.sketch, scheduled: made.scheduled })
+pub(crate) fn cheapest_of(task: &Arc<Task>, algorithms: &[Algorithm]) -> Option<Field> {
+    let direct = field(task, None)?;
+    let others = algorithms.iter().filter_map(|&by| field(task, Some(by)));
+    either(Some(direct), cheapest(task, others), |direct, best| direct.or_clearly(best, task))
 }
 
 /// The product in tiles of a unit for matrices: none if there is no such unit or product, or if its
 /// price is not clearly less than that of a schedule without them.
-pub(crate) fn in_tiles(task: &Arc<Task>) -> Option<(Sketch, Scheduled)> {
-    let tiled = Made::new(nests::tensor_sketches(task).into_iter().next()?);
-    let without = made(task, None)?;
-    tiled.beats(&without, task).then(|| tiled.into_parts())
+pub(crate) fn in_tiles(task: &Arc<Task>) -> Option<Field> {
+    let tiled = nests::tensor_sketches(task).into_iter().next()?;
+    let tiled = Made::new(Some(Algorithm::Tiles), tiled);
+    let without = field(task, None)?;
+    tiled.beats(&without.first, task).then(|| Field::of(tiled).and(without))
 }
 
 /// The product that the tensor cores of a GPU multiply: none if there is no such product or device,
@@ -180,10 +241,9 @@ mod tests {
     fn corrected_prices_decide() {
         for text in [WINDOWS, SOFTMAX] {
             let plain = task(text);
-            let rivals = plain.rivals();
-            let own = rivals.iter().filter(|rival| rival.by.is_none());
-            let all: Vec<&Choice> = own.collect();
+            let all = plain.considered();
             assert!(all.len() > 1, "{text}");
+            assert_eq!(all[0], plain.choice().unwrap());
             for rival in &all {
                 let learned = Favours(features(&rival.scheduled.program));
                 let correction = Correction(Some(Arc::new(learned)));

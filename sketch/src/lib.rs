@@ -45,7 +45,7 @@ mod vectors;
 mod walk;
 pub mod work;
 
-pub use choose::Choice;
+pub use choose::{CLEARLY_CORRECTED, Choice};
 pub use features::{Features, features};
 pub use finish::finish;
 pub use index_map::IndexMap;

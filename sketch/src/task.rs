@@ -187,9 +187,9 @@ impl Task {
     pub fn scheduled_as(&self, algorithm: Option<Algorithm>) -> Scheduled {
         let task = Arc::new(self.clone());
         if algorithm == Some(Algorithm::Tiles)
-            && let Some((_, scheduled)) = in_tiles(&task)
+            && let Some(tiled) = in_tiles(&task).and_then(|field| field.choices().next())
         {
-            return scheduled;
+            return tiled.scheduled;
         }
         let made = untuned(&task, algorithm).or_else(|| untuned(&task, None));
         made.map_or_else(|| self.unscheduled(), |(_, scheduled)| scheduled)

@@ -6,8 +6,8 @@
 //!
 //! A direct sum of products is worth its operations. Winograd's convolution has fewer, but writes
 //! and reads the transformed input and the products, and its weights take more room: both are
-//! priced in operations that could have been done in the meantime. It is taken where it wins
-//! clearly. Where weights that are transformed in each run cost about as much as those that were
+//! priced in operations that could have been done in the meantime. It is taken where that is less.
+//! Where weights that are transformed in each run cost about as much as those that were
 //! transformed before, and take many bytes less, they are.
 //!
 //! For the other algorithms, programs are made and priced.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::convolution::Convolution;
 use super::winograd::{self, Weights};
 use super::{Algorithm, dots, narrow};
-use crate::choose::{self, Choice, cheapest_of};
+use crate::choose::{self, Field, cheapest_of};
 use crate::task::Task;
 
 /// Operations in the time in which one byte of transformed elements is written, and read again.
@@ -31,28 +31,41 @@ const PER_LATE_BYTE: f64 = 4.0;
 /// How much more may be paid for smaller weights, and from how many bytes on.
 const FOR_MEMORY: f64 = 1.05;
 const FEW_BYTES: usize = 16 << 20;
-/// Another algorithm must cost less than this share of the direct one.
-const CLEARLY: f64 = 0.75;
+/// The shares of the direct price below which Winograd's convolution is taken, with vectors of 32
+/// bytes or less and with wider ones: processors that multiply twice as much a cycle have those.
+const WORTH: [f64; 2] = [1.1, 1.0];
+/// Estimates are off by no more than this factor, if measurements can tell.
+const UNSURE: f64 = 2.0;
 
-/// The schedule of a kernel that nobody tuned; with `small`, by no algorithm that makes constants
-/// larger.
-pub(crate) fn choice(task: &Arc<Task>, small: bool) -> Option<Choice> {
+/// The schedules to choose from for a kernel that nobody tuned; with `small`, by no algorithm that
+/// makes constants larger. With `unsure` there are also those of the other way to convolve, where
+/// the estimate is close.
+pub(crate) fn field(task: &Arc<Task>, small: bool, unsure: bool) -> Option<Field> {
     // What follows is the estimate for a CPU.
     if task.gpu.is_some() {
-        return choose::by(task, None);
+        return choose::field(task, None);
     }
-    if let Some((sketch, scheduled)) = choose::in_tiles(task) {
-        return Some(Choice { by: Some(Algorithm::Tiles), sketch, scheduled });
+    let by = |by| choose::field(task, Some(by)).or_else(|| choose::field(task, None));
+    if let Some(tiled) = choose::in_tiles(task) {
+        return Some(tiled);
     }
-    if let Some(by) = known(task) {
-        return choose::by(task, Some(by)).or_else(|| choose::by(task, None));
+    if let Some(known) = known(task) {
+        return by(known);
     }
-    match by_winograd(task, small) {
-        Some((by, share)) if share < CLEARLY => {
-            choose::by(task, Some(by)).or_else(|| choose::by(task, None))
-        }
-        _ => cheapest_of(task, &BY_PROGRAM),
+    let direct = || cheapest_of(task, &BY_PROGRAM);
+    let Some(Winograd { best, all, share }) = by_winograd(task, small) else { return direct() };
+    let unsure = unsure && (1.0 / UNSURE..UNSURE).contains(&share);
+    match share < WORTH[usize::from(task.machine.vector_bytes > 32)] {
+        true if unsure => choose::either(by(best), direct(), Field::and),
+        true => by(best),
+        false if unsure => choose::either(direct(), cheapest_of_forms(task, &all), Field::and),
+        false => direct(),
     }
+}
+
+/// The programs of these algorithms alone.
+fn cheapest_of_forms(task: &Arc<Task>, forms: &[Algorithm]) -> Option<Field> {
+    choose::cheapest(task, forms.iter().filter_map(|&form| choose::field(task, Some(form))))
 }
 
 /// An algorithm that is told by the task alone.
@@ -76,8 +89,16 @@ const BY_PROGRAM: [Algorithm; 6] = [
     Algorithm::Place,
 ];
 
-/// The best form of Winograd's convolution, and its price as a share of the direct one's.
-fn by_winograd(task: &Task, small: bool) -> Option<(Algorithm, f64)> {
+/// What is known of Winograd's convolution before programs are made.
+struct Winograd {
+    best: Algorithm,
+    /// Every form.
+    all: Vec<Algorithm>,
+    /// The price of the best as a share of the direct one.
+    share: f64,
+}
+
+fn by_winograd(task: &Task, small: bool) -> Option<Winograd> {
     let conv = Convolution::find(&task.compute)?;
     task.sole_constant(conv.weight)?;
     let allowed = Algorithm::ALL.into_iter().filter(|a| task.sums.allow(Some(*a)));
@@ -90,7 +111,11 @@ fn by_winograd(task: &Task, small: bool) -> Option<(Algorithm, f64)> {
     let best = priced.iter().min_by(|a, b| a.price.total_cmp(&b.price))?;
     let saving = priced.iter().filter(|p| p.saves_memory(best));
     let chosen = saving.min_by_key(|p| p.work.weights).unwrap_or(best);
-    Some((chosen.algorithm, price(&best.work, PER_CACHED_BYTE) / direct(task, &conv)))
+    Some(Winograd {
+        best: chosen.algorithm,
+        all: priced.iter().map(|p| p.algorithm).collect(),
+        share: price(&best.work, PER_CACHED_BYTE) / direct(task, &conv),
+    })
 }
 
 struct Priced {

@@ -201,12 +201,23 @@ impl Task {
 
     /// The schedule that is taken where nobody searched.
     pub fn choice(&self) -> Option<Choice> {
-        estimate::choice(&Arc::new(self.clone()), false)
+        self.choice_of(false)
     }
 
     /// The same by algorithms that leave constants as large as they are.
     pub fn small_choice(&self) -> Option<Choice> {
-        estimate::choice(&Arc::new(self.clone()), true)
+        self.choice_of(true)
+    }
+
+    fn choice_of(&self, small: bool) -> Option<Choice> {
+        let unsure = self.machine.correction.0.is_some();
+        estimate::field(&Arc::new(self.clone()), small, unsure).map(|field| field.decide(self))
+    }
+
+    /// The schedules among which prices choose where nobody searched. The first is what analytic
+    /// ones choose; those that measurements correct may prefer another one.
+    pub fn considered(self: &Arc<Task>) -> Vec<Choice> {
+        estimate::field(self, false, true).map_or_else(Vec::new, |field| field.choices().collect())
     }
 
     /// The number of the input that the buffer is, if that is a constant which one place of the
