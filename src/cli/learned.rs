@@ -20,7 +20,7 @@ pub enum DatasetAction {
     /// Make traces of the subgraphs of networks, and measure on this machine those that it has no
     /// label for; goes on where it was interrupted
     Collect(Box<Collect>),
-    /// Add the tasks and labels of other data sets with the same traces
+    /// Add the tasks, traces and labels of other data sets
     Merge {
         /// The folder of a data set
         dataset: PathBuf,

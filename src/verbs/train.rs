@@ -84,8 +84,8 @@ fn title(row: &Row) -> String {
 
 const LEGEND: &str = "\
 top-k: the least times of the held-out tasks over those of the k highest scores, all tasks together; 1 is best
-choice: the times of what it chooses among the schedules that need no search over those of the untuned ones, the
-geometric mean of all tasks that have a choice and of the worst twentieth; below 1 is better than untuned
+choice: the times of the schedules that it would choose, untuned, over those that the analytic price chooses, as a
+geometric mean; worst 5%: the worst twentieth of its choices, over the fastest schedule that there was to choose
 pairs in order: of two traces of a task, how often the faster one has the higher score; recall@30: the share of the
 30 fastest traces of a task that are among its 30 highest scores
 ms per 1000: from traces to scores, programs and all where the model reads programs

@@ -1,10 +1,12 @@
 //! How good the schedule is that a model chooses among those that need no search.
 //!
 //! ```text
-//! ratio = time of the choice / time of the untuned schedule        1: no better, no worse
+//! gain   = time of the choice / time by the analytic price      1: no better, no worse
+//! regret = time of the choice / least time of all               1: nothing better was there
 //! ```
 //!
-//! Tasks count alike here, for a model must not harm a single one.
+//! Tasks count alike here, for a model must not harm a single one. As in the compiler, a choice is
+//! that of the analytic price unless the model prefers another one clearly.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,12 +16,13 @@ use rayon::prelude::*;
 
 use super::{TaskSamples, trace_id};
 use crate::candidate::Candidate;
-use crate::model::{CostModel, View};
+use crate::model::{CostModel, Sample, View};
 
 /// The share of tasks that are the worst.
 const WORST: f64 = 0.05;
 
-/// The schedules of a task that need no search, the untuned one first, by [`trace_id`].
+/// The schedules of a task among which prices choose, that of the analytic price first, by
+/// [`trace_id`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rivals(Vec<String>);
 
@@ -28,9 +31,9 @@ pub struct Rivals(Vec<String>);
 pub struct Choices {
     /// Tasks with a choice.
     pub tasks: usize,
-    /// The geometric mean of the ratios.
+    /// The geometric mean of the gains.
     pub mean: f64,
-    /// That of the worst twentieth.
+    /// That of the worst twentieth of the regrets.
     pub worst: f64,
 }
 
@@ -42,14 +45,14 @@ impl Rivals {
         let known = samples.samples.par_iter().filter(|s| s.seconds.is_some());
         let known = known.filter_map(|s| Some((program(&s.trace)?, trace_id(&s.trace))));
         let known: HashMap<u64, String> = known.collect();
-        let rivals = task.rivals().into_iter().map(|rival| Candidate::of_choice(task, rival));
+        let rivals = task.considered().into_iter().map(|rival| Candidate::of_choice(task, rival));
         let own = rivals.map(|rival| known.get(&rival.program).cloned());
         let mut found: Vec<String> = vec![];
         for (place, own) in own.enumerate() {
             match own {
                 Some(id) if !found.contains(&id) => found.push(id),
                 Some(_) => {}
-                // Without the time of the untuned one there is nothing to compare with.
+                // Without the time of the first one there is nothing to compare with.
                 None if place == 0 => return Rivals::default(),
                 None => {}
             }
@@ -57,28 +60,28 @@ impl Rivals {
         Rivals(found)
     }
 
-    /// The time of the schedule that a model chooses, over that of the untuned one; none if there
-    /// is no choice.
-    fn ratio(&self, model: &dyn CostModel, samples: &TaskSamples) -> Option<f64> {
-        let known: HashMap<String, _> =
-            samples.samples.iter().map(|s| (trace_id(&s.trace), s)).collect();
-        let rivals: Vec<_> = self.0.iter().filter_map(|id| known.get(id).copied()).collect();
-        let views: Vec<View<'_>> = rivals.iter().map(|s| s.view()).collect();
-        let scores = model.predict(&views);
-        let best = (0..scores.len()).reduce(|a, b| if scores[b] > scores[a] { b } else { a })?;
-        (rivals.len() > 1).then_some(rivals[best].seconds? / rivals[0].seconds?)
-    }
-
-    /// The least that is possible.
-    fn least(&self, samples: &TaskSamples) -> Option<f64> {
-        let seconds = |id: &String| {
-            let sample = samples.samples.iter().find(|s| trace_id(&s.trace) == *id)?;
-            sample.seconds
+    /// The gain and the regret of what a model chooses, or of the fastest; none if there is no
+    /// choice.
+    fn ratios(&self, model: Option<&dyn CostModel>, task: &TaskSamples) -> Option<[f64; 2]> {
+        let known: HashMap<String, &Sample> =
+            task.samples.iter().map(|s| (trace_id(&s.trace), s)).collect();
+        let rivals: Vec<&Sample> = self.0.iter().filter_map(|id| known.get(id).copied()).collect();
+        let seconds: Vec<f64> = rivals.iter().filter_map(|s| s.seconds).collect();
+        let least = seconds.iter().copied().min_by(f64::total_cmp)?;
+        let choice = match model {
+            Some(model) => seconds[choice(model, &rivals)],
+            None => least,
         };
-        let all: Vec<f64> = self.0.iter().filter_map(seconds).collect();
-        let least = all.iter().copied().min_by(f64::total_cmp)?;
-        (all.len() > 1).then_some(least / all[0])
+        (rivals.len() > 1).then(|| [choice / seconds[0], choice / least])
     }
+}
+
+/// The place of the highest score, if that is clearly higher than the first one.
+fn choice(model: &dyn CostModel, rivals: &[&Sample]) -> usize {
+    let views: Vec<View<'_>> = rivals.iter().map(|s| s.view()).collect();
+    let scores = model.predict(&views);
+    let best = (0..scores.len()).reduce(|a, b| if scores[b] > scores[a] { b } else { a });
+    best.filter(|&best| scores[best] > scores[0] + model.clearly()).unwrap_or(0)
 }
 
 /// The choices of a model; of one that knows everything where there is none.
@@ -87,22 +90,21 @@ pub fn choices(
     tasks: &[TaskSamples],
     rivals: &[Rivals],
 ) -> Option<Choices> {
-    let ratio = |(rivals, samples): (&Rivals, &TaskSamples)| match model {
-        Some(model) => rivals.ratio(model, samples),
-        None => rivals.least(samples),
-    };
-    Choices::of(rivals.iter().zip(tasks).filter_map(ratio).collect())
+    let ratios = |(rivals, task): (&Rivals, &TaskSamples)| rivals.ratios(model, task);
+    Choices::of(rivals.iter().zip(tasks).filter_map(ratios).collect())
 }
 
 impl Choices {
-    fn of(mut ratios: Vec<f64>) -> Option<Choices> {
-        ratios.sort_by(f64::total_cmp);
+    fn of(ratios: Vec<[f64; 2]>) -> Option<Choices> {
         let mean = |all: &[f64]| (all.iter().map(|r| r.ln()).sum::<f64>() / all.len() as f64).exp();
-        let worst = (ratios.len() as f64 * WORST).ceil() as usize;
+        let (gains, mut regrets): (Vec<f64>, Vec<f64>) =
+            ratios.iter().map(|r| (r[0], r[1])).unzip();
+        regrets.sort_by(f64::total_cmp);
+        let worst = (regrets.len() as f64 * WORST).ceil() as usize;
         (!ratios.is_empty()).then(|| Choices {
             tasks: ratios.len(),
-            mean: mean(&ratios),
-            worst: mean(&ratios[ratios.len() - worst..]),
+            mean: mean(&gains),
+            worst: mean(&regrets[regrets.len() - worst..]),
         })
     }
 }
@@ -113,7 +115,7 @@ mod tests {
     use ansc_sketch::Machine;
 
     use super::*;
-    use crate::model::{Needs, Sample, Subject};
+    use crate::model::{Needs, Subject};
 
     /// Takes the candidate that is the last of them, or the first.
     struct Place {
@@ -145,7 +147,7 @@ mod tests {
     fn a_choice_is_held_against_the_untuned_schedule() {
         let task = task();
         let rivals: Vec<Candidate> =
-            task.rivals().into_iter().map(|rival| Candidate::of_choice(&task, rival)).collect();
+            task.considered().into_iter().map(|rival| Candidate::of_choice(&task, rival)).collect();
         assert!(rivals.len() > 1, "{} schedules need no search", rivals.len());
         let subject = Arc::new(Subject::of(&task));
         let sample = |(n, candidate): (usize, &Candidate)| Sample {
@@ -173,8 +175,8 @@ mod tests {
 
     #[test]
     fn the_worst_twentieth_counts_alone() {
-        let mut ratios = vec![1.0; 38];
-        ratios.extend([4.0, 16.0]);
+        let mut ratios = vec![[1.0, 1.0]; 38];
+        ratios.extend([[4.0, 2.0], [16.0, 32.0]]);
         let found = Choices::of(ratios).unwrap();
         assert_eq!(found.tasks, 40);
         assert!((found.worst - 8.0).abs() < 1e-12);

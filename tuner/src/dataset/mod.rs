@@ -10,7 +10,7 @@
 //! Traces are made once, for a machine that does not exist ([`Reference`]), from a seed and the key
 //! of the task: they are the same on every machine and with any number of threads, so that labels
 //! of different machines are about the same traces. A machine adds labels in a folder of its own;
-//! to merge data sets is to join their folders. Everything is divided by task, never by trace: a
+//! data sets of one seed are merged by joining their folders. Everything is divided by task, never by trace: a
 //! model that saw one trace of a task knows too much of the others.
 
 pub mod choice;
@@ -216,9 +216,10 @@ pub enum DatasetError {
         /// What is wrong.
         reason: String,
     },
-    /// Data sets that were made with other seeds have other traces.
+    /// A collection goes on with the traces that it began with, and traces are made for a machine.
     #[error(
-        "{}: its traces are made with {found}, and those of {} with {wanted}; `ansc dataset` merges only what has the same traces",
+        "{}: its traces are made with {found}, and those of {} with {wanted}; collect in another folder, and merge only what is for \
+         the same vectors and cores",
         path.display(), into.display()
     )]
     Different {

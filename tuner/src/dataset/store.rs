@@ -12,7 +12,9 @@ use flate2::write::GzEncoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{DatasetError, Entry, Header, LabelFile, Platform, Reference, Split, TaskFile};
+use super::{
+    DatasetError, Entry, Header, LabelFile, Platform, Reference, Split, TaskFile, trace_id,
+};
 
 const FORMAT: u32 = 1;
 /// No file comes near, unpacked.
@@ -150,14 +152,18 @@ impl Dataset {
         write_json(&self.folder.join("split.json"), split)
     }
 
-    /// Adds the tasks and labels of another one, which was made with the same seed.
+    /// Adds the tasks and labels of another one, whose traces are made for the same machine. A task
+    /// that both have gets the traces of both.
     pub fn merge(&self, other: &Dataset) -> Result<Merged> {
-        self.expect(&other.header, &other.folder)?;
+        if self.header.reference != other.header.reference {
+            self.expect(&other.header, &other.folder)?;
+        }
         let mut merged = Merged::default();
         for key in other.keys()? {
             let task = other.task(&key)?;
             if self.has_task(&key) {
                 self.know_networks(&task.entry)?;
+                self.know_traces(task)?;
             } else {
                 self.add_task(&task)?;
                 merged.tasks += 1;
@@ -170,6 +176,17 @@ impl Dataset {
             }
         }
         Ok(merged)
+    }
+
+    /// Adds to the traces of a task that is there.
+    fn know_traces(&self, task: TaskFile) -> Result<()> {
+        let mut known = self.task(&task.entry.key)?;
+        let ids: BTreeSet<String> = known.traces.iter().map(trace_id).collect();
+        let before = known.traces.len();
+        known
+            .traces
+            .extend(task.traces.into_iter().filter(|trace| !ids.contains(&trace_id(trace))));
+        if known.traces.len() == before { Ok(()) } else { self.add_task(&known) }
     }
 
     /// How many of them were not there.

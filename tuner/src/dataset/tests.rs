@@ -51,7 +51,17 @@ impl Watch for Ender<'_> {
 }
 
 fn collect(folder: &Path, platform: &Platform, device: &mut Simulated, ends: usize) -> Collected {
-    let dataset = Dataset::open_or_create(folder, 7, 40).unwrap();
+    collect_with(folder, platform, device, ends, 7)
+}
+
+fn collect_with(
+    folder: &Path,
+    platform: &Platform,
+    device: &mut Simulated,
+    ends: usize,
+    seed: u64,
+) -> Collected {
+    let dataset = Dataset::open_or_create(folder, seed, 40).unwrap();
     let flag = AtomicBool::new(false);
     let ender = Ender { rounds: AtomicUsize::new(ends), flag: &flag };
     let collector = Collector {
@@ -181,10 +191,36 @@ fn labels_of_several_machines_are_about_the_same_traces() {
     // Joining folders by hand is the same.
     let before = files(one.folder());
     assert!(files(other.folder()).iter().all(|(path, bytes)| before[path] == *bytes));
-    let strange = tempfile::tempdir().unwrap();
-    let strange = Dataset::open_or_create(strange.path(), 8, 40).unwrap();
+}
+
+#[test]
+fn collections_of_several_seeds_are_merged() {
+    let here = platform("here", 32);
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    for (folder, seed) in folders.iter().zip([7, 8]) {
+        collect_with(folder.path(), &here, &mut Simulated::default(), 0, seed);
+    }
+    let [one, other] = folders.each_ref().map(|f| Dataset::open(f.path()).unwrap());
+    let ids = |d: &Dataset, key: &str| -> BTreeSet<String> {
+        d.task(key).unwrap().traces.iter().map(trace_id).collect()
+    };
+    let keys = one.keys().unwrap();
+    let apart: Vec<_> = keys.iter().map(|key| (ids(&one, key), ids(&other, key))).collect();
+    assert!(apart.iter().any(|(a, b)| a != b));
+    one.merge(&other).unwrap();
+    for (key, (a, b)) in keys.iter().zip(&apart) {
+        assert_eq!(ids(&one, key), a | b);
+        let labels = one.labels(&here, key).unwrap().unwrap().labels;
+        assert_eq!(labels.into_keys().collect::<BTreeSet<_>>(), a | b);
+    }
+    assert_eq!(one.merge(&other).unwrap(), Merged::default());
+    // Traces for another machine are refused.
+    let header = other.folder().join("dataset.json");
+    let text = std::fs::read_to_string(&header).unwrap();
+    std::fs::write(&header, text.replace("\"cores\":2", "\"cores\":64")).unwrap();
+    let strange = Dataset::open(other.folder()).unwrap();
     let refused = one.merge(&strange).unwrap_err().to_string();
-    assert!(refused.contains("seed 8") && refused.contains("seed 7"), "{refused}");
+    assert!(refused.contains("64 cores") && refused.contains("2 cores"), "{refused}");
 }
 
 #[test]

@@ -10,10 +10,10 @@
 //! Times of all machines teach, each by its own mean: what prices get wrong, such as the reuse of
 //! what a cache holds, is mostly the same everywhere.
 
-use ansc_sketch::Features;
 use ansc_sketch::features::LEN;
 use ansc_sketch::machine::Corrects;
 use ansc_sketch::price::Parts as Price;
+use ansc_sketch::{CLEARLY_CORRECTED, Features};
 use rayon::prelude::*;
 
 use super::table::{corrections, throughputs};
@@ -68,6 +68,10 @@ impl CostModel for Corrected {
             -(candidate.price() + correction)
         };
         candidates.par_iter().with_min_len(64).map(score).collect()
+    }
+
+    fn clearly(&self) -> f32 {
+        -CLEARLY_CORRECTED.ln() as f32
     }
 
     fn parts(&self) -> Option<Parts> {

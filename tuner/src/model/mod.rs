@@ -76,6 +76,11 @@ pub trait CostModel: Send + Sync {
     }
     /// A score for each candidate, always finite. The same for the same samples and candidate.
     fn predict(&self, candidates: &[View<'_>]) -> Vec<f32>;
+    /// By how much a score must be higher than that of the schedule that the analytic price chooses,
+    /// for another one to be taken that nobody measured.
+    fn clearly(&self) -> f32 {
+        0.0
+    }
     /// False while its scores are random.
     fn is_informed(&self) -> bool {
         true

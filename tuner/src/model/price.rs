@@ -16,6 +16,11 @@ impl CostModel for Price {
     fn predict(&self, candidates: &[View<'_>]) -> Vec<f32> {
         candidates.iter().map(|candidate| -candidate.price()).collect()
     }
+
+    /// It has chosen already.
+    fn clearly(&self) -> f32 {
+        f32::INFINITY
+    }
 }
 
 #[cfg(test)]
