@@ -344,8 +344,9 @@ pub struct Machine {
     #[arg(long, default_value = "native", value_name = "NAME")]
     pub target_cpu: String,
     /// Choose schedules that nobody tuned by prices that this model corrects, of the kind
-    /// `corrected` that `ansc train` makes, or by the model that comes with the compiler, which is
-    /// `learned`; schedules of GPUs are chosen without it
-    #[arg(long, value_name = "FILE|learned")]
+    /// `corrected` that `ansc train` makes; `learned` is the model that comes with the compiler,
+    /// the default on processors of the kind that taught it; `analytic` is none; schedules of GPUs
+    /// are chosen without one
+    #[arg(long, value_name = "FILE|learned|analytic")]
     pub prices: Option<PathBuf>,
 }

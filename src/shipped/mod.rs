@@ -1,6 +1,6 @@
 //! Schedules and prices that come with the compiler. Tuning found the schedules, for the kernels of
 //! common networks, where they are surely faster than the untuned ones; a model of measurements
-//! corrects the prices by which other kernels get theirs, where `--prices learned` asks for it.
+//! corrects the prices by which other kernels get theirs, on the kind of processor that taught it.
 //!
 //! Each class of processors has a file of both. Schedules, in the form of `ansc records export
 //! --chosen`, hold for the exact subgraph and number of threads that they were measured with. On
@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 use ansc_codegen::Target;
 use ansc_sketch::machine::{Correction, Corrects};
 use ansc_tuner::Records;
-use ansc_tuner::model::{Corrected, file};
+use ansc_tuner::model::{Corrected, Trained, file};
 use ansc_tuner::records::{InMemory, Key, jsonl, seconds_of, untuned_program};
 
 use crate::choice::{Origin, Tuned, target_name};
@@ -24,12 +24,18 @@ struct Class {
     with: &'static [&'static str],
     without: &'static [&'static str],
     lines: &'static str,
-    prices: Option<&'static LazyLock<Arc<Corrected>>>,
+    prices: Option<&'static LazyLock<Prices>>,
 }
 
-static V4_PRICES: LazyLock<Arc<Corrected>> = LazyLock::new(|| {
-    let model = file::prices(include_bytes!("x86-64-v4.prices"));
-    Arc::new(model.expect("a file of ours is sound"))
+struct Prices {
+    model: Arc<Corrected>,
+    trained: Trained,
+}
+
+static V4_PRICES: LazyLock<Prices> = LazyLock::new(|| {
+    let read = file::prices(include_bytes!("x86-64-v4.prices"));
+    let (model, trained) = read.expect("a file of ours is sound");
+    Prices { model: Arc::new(model), trained }
 });
 
 /// Wider vectors and more registers want other tiles.
@@ -68,10 +74,21 @@ pub fn prices(target: &Target) -> Correction {
     Correction(model(target).map(|model| model as Arc<dyn Corrects>))
 }
 
+/// The same, if processors of this very kind taught it.
+pub fn own_prices(target: &Target) -> Correction {
+    let kind = format!("{}-", target.tune);
+    let taught = |prices: &Prices| prices.trained.platforms.iter().any(|p| p.starts_with(&kind));
+    if known(target).is_some_and(taught) { prices(target) } else { Correction::default() }
+}
+
 /// The model that comes with the compiler, if there is one for such a processor.
 pub fn model(target: &Target) -> Option<Arc<Corrected>> {
+    known(target).map(|prices| Arc::clone(&prices.model))
+}
+
+fn known(target: &Target) -> Option<&'static Prices> {
     let class = CLASSES.iter().find(|class| class.has(target))?;
-    class.prices.map(|model| Arc::clone(model))
+    class.prices.map(|prices| &**prices)
 }
 
 /// As a file of ours, it is never wrong: a test reads them all.

@@ -36,6 +36,9 @@ fn prices_are_corrected_where_somebody_measured() {
     let corrected = |cpu: &str| prices(&Target::parse(cpu).unwrap()).0.is_some();
     assert!(corrected("x86-64-v4") && corrected("znver4"));
     assert!(!corrected("x86-64-v3") && !corrected("x86-64-v2"));
+    let unasked = |cpu: &str| own_prices(&Target::parse(cpu).unwrap()).0.is_some();
+    assert!(unasked("znver4"));
+    assert!(!unasked("x86-64-v4") && !unasked("cascadelake") && !unasked("x86-64-v3"));
 }
 
 #[test]

@@ -24,8 +24,9 @@ use crate::quantize::{self, asked};
 use crate::search::{self, Place};
 use crate::shipped;
 
-/// In place of a file with prices: those that come with the compiler.
+/// In place of a file with prices: those that come with the compiler, and those that nobody corrects.
 const LEARNED: &str = "learned";
+const ANALYTIC: &str = "analytic";
 /// The generation of GPUs that code is for if nothing is said.
 const DEFAULT_SM: u32 = 80;
 
@@ -136,14 +137,17 @@ fn check(args: &Compile) -> Result<(), Error> {
     }
 }
 
-/// Takes the prices that are asked for.
+/// Takes the prices that are asked for; those that this kind of processor taught, where nobody
+/// asks.
 fn corrected(machine: &Machine, options: &mut Options) -> Result<(), Error> {
-    let Some(path) = &machine.prices else { return Ok(()) };
-    options.schedules.machine.correction = match path.to_str() {
-        Some(LEARNED) => shipped::prices(&options.target),
-        _ => {
+    let asked = machine.prices.as_deref().map(|path| (path, path.to_str()));
+    options.schedules.machine.correction = match asked {
+        None => shipped::own_prices(&options.target),
+        Some((_, Some(LEARNED))) => shipped::prices(&options.target),
+        Some((_, Some(ANALYTIC))) => Correction::default(),
+        Some((path, _)) => {
             let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
-            let model = file::prices(&bytes).map_err(|e| Error::file(path, e))?;
+            let (model, _) = file::prices(&bytes).map_err(|e| Error::file(path, e))?;
             Correction(Some(Arc::new(model)))
         }
     };

@@ -121,12 +121,13 @@ pub fn load(from: &Path) -> Result<(Box<dyn CostModel>, Trained), ModelFileError
 }
 
 /// Reads a model that corrects prices, from what [`save`] wrote.
-pub fn prices(bytes: &[u8]) -> Result<Corrected, ModelFileError> {
+pub fn prices(bytes: &[u8]) -> Result<(Corrected, Trained), ModelFileError> {
     let (header, numbers) = parse(bytes)?;
     if header.kind != "corrected" {
         return Err(ModelFileError::NoPrices(header.kind));
     }
-    Ok(Corrected::from_parts(&Parts { about: header.about, numbers })?)
+    let model = Corrected::from_parts(&Parts { about: header.about, numbers })?;
+    Ok((model, header.trained))
 }
 
 impl From<TreesError> for ModelFileError {
