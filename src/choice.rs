@@ -196,9 +196,14 @@ impl Schedules {
     /// Takes up what comes with the compiler for such a processor and number of threads.
     pub fn add_shipped(&mut self, target: &Target) {
         if self.aim == Aim::Cpu {
-            let all = shipped::schedules(target, self.threads).into_iter();
-            self.tuned.extend(all.filter(|(_, tuned)| self.sums.allow(tuned.trace.algorithm())));
+            self.add(shipped::schedules(target, self.threads));
         }
+    }
+
+    /// Those by algorithms that are allowed.
+    pub(crate) fn add(&mut self, all: impl IntoIterator<Item = (String, Tuned)>) {
+        let all = all.into_iter();
+        self.tuned.extend(all.filter(|(_, tuned)| self.sums.allow(tuned.trace.algorithm())));
     }
 
     /// A trace that does not replay, as one of another version may, gives way to the untuned one.

@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(preferred(56, 64, 64, true), Some(Algorithm::Winograd4));
         assert_eq!(preferred(28, 128, 128, true), Some(Algorithm::Winograd4));
         assert_eq!(preferred(14, 256, 256, true), Some(Algorithm::Winograd4));
-        assert_eq!(preferred(7, 512, 512, true), None);
+        assert_eq!(preferred(7, 512, 512, true), Some(Algorithm::Winograd2));
         assert_eq!(preferred(14, 512, 512, true), Some(Algorithm::Winograd4Late));
         assert_eq!(preferred(28, 512, 512, true), Some(Algorithm::Winograd4Late));
         // Transformed for tiles of four, its weights would take 151 MB; for tiles of two, 67 MB.
