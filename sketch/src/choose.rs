@@ -81,19 +81,19 @@ impl Field {
         Field { first, others: vec![] }
     }
 
-    /// Of both; the first of `other` is the choice only if it is clearly cheaper.
+    /// Joins two fields. The first of `other` is the choice only if it is clearly cheaper.
     fn or_clearly(self, other: Field, task: &Task) -> Field {
         let wins = other.first.beats(&self.first, task);
         if wins { other.and(self) } else { self.and(other) }
     }
 
-    /// Of both; the cheaper one of the first is the choice.
+    /// Joins two fields. The choice is the cheaper one of their first.
     fn or_cheaper(self, other: Field, task: &Task) -> Field {
         let wins = other.first.price(task) < self.first.price(task);
         if wins { other.and(self) } else { self.and(other) }
     }
 
-    /// Of both; the first of this one is the choice.
+    /// Joins two fields. The first of this one is the choice.
     pub(crate) fn and(mut self, lost: Field) -> Field {
         self.others.push(lost.first);
         self.others.extend(lost.others);
@@ -129,8 +129,8 @@ pub(crate) fn field(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Field> {
     }
 }
 
-/// What rules make of the task. Slices pay by the bytes that they save, so that they are taken
-/// unless another sketch is clearly cheaper.
+/// Rules write several programs of the task. Slices pay by the bytes that they save, so that they
+/// are taken unless another sketch is clearly cheaper.
 fn by_rules(task: &Arc<Task>, by: Option<Algorithm>) -> Option<Field> {
     let families = nests::families(task, by);
     let [maps, contractions, sliced] = families.map(|ways| first_or_cheaper(task, by, ways));
@@ -149,7 +149,7 @@ pub(crate) fn either(
     }
 }
 
-/// Of all; the cheapest one of the first is the choice.
+/// Joins fields. The choice is the cheapest one of their first.
 pub(crate) fn cheapest(task: &Task, fields: impl Iterator<Item = Field>) -> Option<Field> {
     fields.reduce(|a, b| a.or_cheaper(b, task))
 }

@@ -247,7 +247,7 @@ fn extents(least: usize, random: &mut StdRng) -> [usize; 3] {
     }
 }
 
-/// What reads a row, or a column, as a whole.
+/// Operators that read a row, or a column, as a whole.
 fn rows(b: &mut Builder, random: &mut StdRng) {
     let shape = extents(1000, random);
     let x = b.input("x", &shape);

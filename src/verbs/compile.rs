@@ -24,7 +24,7 @@ use crate::quantize::{self, asked};
 use crate::search::{self, Place};
 use crate::shipped;
 
-/// In place of a file with prices: those that come with the compiler, and those that nobody corrects.
+/// In place of a file with prices: those that come with the compiler, and none.
 const LEARNED: &str = "learned";
 const ANALYTIC: &str = "analytic";
 /// The generation of GPUs that code is for if nothing is said.

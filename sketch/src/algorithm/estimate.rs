@@ -89,7 +89,7 @@ const BY_PROGRAM: [Algorithm; 6] = [
     Algorithm::Place,
 ];
 
-/// What is known of Winograd's convolution before programs are made.
+/// An estimate of Winograd's convolution, which needs no program.
 struct Winograd {
     best: Algorithm,
     /// Every form.

@@ -10,8 +10,8 @@
 //! Traces are made once, for a machine that does not exist ([`Reference`]), from a seed and the key
 //! of the task: they are the same on every machine and with any number of threads, so that labels
 //! of different machines are about the same traces. A machine adds labels in a folder of its own;
-//! data sets of one seed are merged by joining their folders. Everything is divided by task, never by trace: a
-//! model that saw one trace of a task knows too much of the others.
+//! data sets of one seed are merged by joining their folders. Everything is divided by task, never
+//! by trace: a model that saw one trace of a task knows too much of the others.
 
 pub mod choice;
 mod collect;

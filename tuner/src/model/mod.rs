@@ -76,8 +76,8 @@ pub trait CostModel: Send + Sync {
     }
     /// A score for each candidate, always finite. The same for the same samples and candidate.
     fn predict(&self, candidates: &[View<'_>]) -> Vec<f32>;
-    /// By how much a score must be higher than that of the schedule that the analytic price chooses,
-    /// for another one to be taken that nobody measured.
+    /// By how much a score must exceed that of the schedule that the analytic price chooses, for
+    /// another one to be taken that nobody measured.
     fn clearly(&self) -> f32 {
         0.0
     }
