@@ -43,25 +43,29 @@ pub(crate) fn untuned(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch
     Some((choice.sketch, choice.scheduled))
 }
 
-/// A choice with the price of its program, which is made once.
+/// A choice with the analytic price of its program, which is made once.
 struct Made {
     choice: Choice,
-    price: OnceCell<f64>,
+    parts: OnceCell<price::Parts>,
 }
 
 impl Made {
     fn new(by: Option<Algorithm>, (sketch, scheduled): (Sketch, Scheduled)) -> Made {
-        Made { choice: Choice { by, sketch, scheduled }, price: OnceCell::new() }
+        Made { choice: Choice { by, sketch, scheduled }, parts: OnceCell::new() }
+    }
+
+    fn parts(&self, task: &Task) -> price::Parts {
+        let program = &self.choice.scheduled.program;
+        *self.parts.get_or_init(|| price::Parts::of(program, &task.machine))
     }
 
     /// The analytic one.
     fn price(&self, task: &Task) -> f64 {
-        let program = &self.choice.scheduled.program;
-        *self.price.get_or_init(|| price::Parts::of(program, &task.machine).cycles())
+        self.parts(task).cycles()
     }
 
     fn corrected(&self, task: &Task) -> f64 {
-        price::cycles(&self.choice.scheduled.program, &task.machine)
+        price::corrected(&self.choice.scheduled.program, &task.machine, self.parts(task))
     }
 
     /// Whether it is clearly cheaper than the other one.

@@ -50,7 +50,11 @@ const CACHES: [Cache; 3] = [
 
 /// Cycles of a run of a finished program on one core, as measurements correct them.
 pub fn cycles(program: &Program, machine: &Machine) -> f64 {
-    let parts = Parts::of(program, machine);
+    corrected(program, machine, Parts::of(program, machine))
+}
+
+/// The same of a program whose analytic price is known.
+pub(crate) fn corrected(program: &Program, machine: &Machine, parts: Parts) -> f64 {
     match &machine.correction.0 {
         Some(learned) => {
             let features = Features { parts, ..features::features(program) };
