@@ -2,11 +2,13 @@
 """How many trials a search of whole networks needs for what random samples reach.
 
     network_search.py --keep FOLDER [--models resnet50,bert_base,mobilenet_v2,swin_t] [--trials 1000,4000] [--parts 2,4]
-                      [--seeds 5] [--threads 2] [-- OPTIONS OF `ansc tune` FOR THE SEARCH]
+                      [--seeds 5] [--threads 2] [--prices FILE] [-- OPTIONS OF `ansc tune` FOR THE SEARCH]
 
 For each number of trials, random samples get all of them, and the search (what `ansc tune` does by itself) a half and a quarter.
 Each is a run of its own with the same seeds, the same scheduler of kernels and the untuned schedules first, and ends as every run
-does: by measuring the leaders of each kernel again. What they chose is compiled and timed end to end, in turns, beside the untuned
+does: by measuring the leaders of each kernel again. None knows the schedules that come with the compiler, as some are for these
+networks. Nor do prices: they are analytic, or corrected by a model that was trained without them (`ansc dataset split --networks`,
+`ansc train --models corrected`), for all runs alike. What they chose is compiled and timed end to end, in turns, beside the untuned
 network. The table has medians over seeds of latencies, by that of the random samples; their spread is behind them.
 
 Runs and their latencies are kept in FOLDER, so that an interrupted comparison goes on.
@@ -42,7 +44,7 @@ class Comparison:
             with tempfile.TemporaryDirectory() as folder:
                 db = pathlib.Path(folder) / "records.db"
                 run([self.args.ansc, "tune", onnx, "--trials", trials, "--seed", seed, "--threads", self.args.threads,
-                     "--records", db, "--quiet", *self.options[who]])
+                     "--records", db, "--no-shipped", "--prices", self.args.prices, "--quiet", *self.options[who]])
                 run([self.args.ansc, "records", "export", db, "-o", kept])
             print(f"{model} {who} {trials} seed {seed}", flush=True)
         return kept
@@ -52,8 +54,8 @@ class Comparison:
         if records:
             db = result.with_suffix(".db")
             run([self.args.ansc, "records", "import", db, records])
-            options = ["--records", db]
-        run([self.args.ansc, "compile", onnx, "-o", result, "--threads", self.args.threads, *options])
+            options = ["--records", db, "--no-shipped"]
+        run([self.args.ansc, "compile", onnx, "-o", result, "--threads", self.args.threads, "--prices", self.args.prices, *options])
         return result
 
     def latency(self, artifact):
@@ -84,6 +86,7 @@ def main():
     parser.add_argument("--parts", type=numbers, default=[2, 4])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--prices", default="analytic", help="`analytic`, or the file of a model")
     parser.add_argument("options", nargs="*", help="of `ansc tune` for the search, behind --")
     args = parser.parse_args()
     comparison, rows = Comparison(args), []

@@ -47,6 +47,12 @@ const RULES: &[Rule] = &[
         reason: "does nothing with --simulated: nothing is run",
     },
     Rule {
+        verb: "lab",
+        options: &["no_shipped"],
+        is_idle: |_| true,
+        reason: "does nothing here: all methods start from untuned schedules",
+    },
+    Rule {
         verb: "models",
         options: &["fetch", "output_dir", "reduced"],
         is_idle: |models| models.get_many::<String>("names").is_none(),
@@ -103,6 +109,7 @@ mod tests {
         assert!(told("ansc lab GMM --simulated --target cuda").contains("with --simulated"));
         assert!(told("ansc sketches m --sm 90").contains("--sm is for `--target cuda`"));
         assert!(told("ansc lab GMM --simulated --settle 2").contains("with --simulated"));
+        assert!(told("ansc lab GMM --no-shipped").starts_with("--no-shipped does nothing"));
         assert!(told("ansc models --fetch").starts_with("--fetch does nothing"));
         assert!(told("ansc models --reduced").starts_with("--reduced does nothing"));
     }

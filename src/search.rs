@@ -86,7 +86,9 @@ pub fn tune(
     let threads = device.threads(tuned.threads);
     let tasks_of = |(model, options): &Asked<'_>| {
         let mut schedules = as_asked(options, threads);
-        schedules.add_shipped(&options.target);
+        if !tuned.no_shipped {
+            schedules.add_shipped(&options.target);
+        }
         pipeline::tasks(model, &Options { schedules, ..Options::clone(options) })
     };
     let tasks = models.iter().map(tasks_of).collect::<Result<Vec<_>, _>>()?;
@@ -199,7 +201,7 @@ fn stop_when_interrupted() {
     }
 }
 
-/// What candidates run on.
+/// The device that candidates run on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Device {
     Cpu,
@@ -243,7 +245,7 @@ impl Device {
         if self == Device::Cpu { threads(wanted) } else { 1 }
     }
 
-    /// What records are filed under.
+    /// The name under which records are filed.
     fn name(self, cpu: &Target, caches: Caches) -> String {
         match self {
             Device::Cpu if caches == Caches::ColdConstants => cold_target_name(cpu),
@@ -313,7 +315,9 @@ pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<
         _ => options.sms.iter().map(|&sm| gpu_name(sm)).collect(),
     };
     let mut schedules = as_asked(options, threads);
-    schedules.add_shipped(&options.target);
+    if !tuned.no_shipped {
+        schedules.add_shipped(&options.target);
+    }
     let tasks =
         pipeline::tasks(model, &Options { schedules: schedules.clone(), ..options.clone() })?;
     let records = Sqlite::open_existing(&records_path(tuned))?;

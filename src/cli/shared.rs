@@ -224,6 +224,9 @@ pub struct Tuned {
     /// Threads that schedules are for; 0 takes all cores
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = parse_threads)]
     pub threads: usize,
+    /// Do without the schedules that come with the compiler
+    #[arg(long)]
+    pub no_shipped: bool,
 }
 
 /// Options that trade accuracy for time.

@@ -52,7 +52,7 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     }
     if args.trials > 0 || args.tuned.records.is_some() {
         options.schedules = search::best_schedules(&args.model, &options, &args.tuned)?;
-    } else if !args.untuned {
+    } else if !args.untuned && !args.tuned.no_shipped {
         options.schedules.threads = search::threads(args.tuned.threads);
         options.schedules.add_shipped(&options.target);
     }

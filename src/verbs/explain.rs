@@ -43,7 +43,7 @@ pub(super) fn measured(
     let seconds = profile::kernel_seconds(model, one, &mut session)?;
     let threads = session.threads();
     let manifest = model.manifest();
-    // What this CPU can do says nothing of a GPU.
+    // The limits of this CPU say nothing about a GPU.
     let is_cpu = !manifest.target.triple.starts_with("nvptx64");
     let limits = is_cpu.then(|| limits::measure(threads)).transpose()?;
     let copies = if is_cpu { limits::copies(threads)? } else { vec![] };
@@ -111,14 +111,14 @@ fn print_kernel(kernel: &Kernel, in_full: bool) {
 #[derive(Serialize)]
 struct Planned {
     name: String,
-    /// Of the model, where it occurs first.
+    /// The nodes of the model where the kernel occurs first.
     nodes: Vec<String>,
     occurrences: f64,
     flops: u64,
     /// Operations of the program.
     work: u64,
     bytes: u64,
-    /// What is known of its schedule, and whose times these are.
+    /// How its schedule was found, and the machine that measured the times.
     tuning: Option<Tuning>,
     limited_by: Option<String>,
     /// How a sum of products is computed.
@@ -126,7 +126,7 @@ struct Planned {
     algorithm: Option<&'static str>,
     rules: Vec<String>,
     steps: Vec<String>,
-    /// What it computes, as text.
+    /// The expression that it computes, as text.
     compute: String,
     /// The hash of a CPU program's code, hexadecimal: kernels of one machine code have one hash,
     /// whatever made them.
@@ -145,13 +145,13 @@ fn of_model(args: &Explain) -> Result<(), Error> {
     options.schedules.threads = search::threads(args.tuned.threads);
     if args.tuned.records.is_some() {
         options.schedules = search::best_schedules(&args.file, &options, &args.tuned)?;
-    } else {
+    } else if !args.tuned.no_shipped {
         options.schedules.add_shipped(&options.target);
     }
     let mut tasks = pipeline::tasks(&args.file, &options)?;
     choose(&mut tasks, args, |t| (&t.task.name, &t.places))?;
-    // What this CPU can do says nothing of a GPU, nor of the machine that measured what comes with
-    // the compiler.
+    // The limits of this CPU say nothing about a GPU, nor about the machine that measured the
+    // schedules that come with the compiler.
     let measured = args.tuned.records.is_some() && options.schedules.aim == Aim::Cpu;
     let threads = options.schedules.threads;
     let roof = match measured {
@@ -217,7 +217,8 @@ fn listing_of(args: &Explain, chosen: &Chosen, options: &Options) -> Result<Opti
     }))
 }
 
-/// What each thread does, or PTX of the oldest generation that is compiled for.
+/// The listing of the kernels: the code of each thread, or PTX of the oldest generation that is
+/// compiled for.
 fn gpu_listing(
     kernels: &GpuProgram,
     wanted: Option<Listing>,
