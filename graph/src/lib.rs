@@ -1,4 +1,4 @@
-//! What is computed.
+//! Graphs of operators, and the meaning of each operator.
 //!
 //! A [`Graph`] is a DAG of operators on petgraph; every operator that code is generated for *is* a
 //! tensor expression, a [`Compute`]: a list of stages over spatial and reduction axes. The meaning
@@ -11,6 +11,7 @@ pub mod arith;
 pub mod compute;
 pub mod cost;
 pub mod expr;
+pub mod flat;
 pub mod fuse;
 pub mod graph;
 pub mod interp;

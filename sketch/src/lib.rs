@@ -15,7 +15,6 @@ mod doubling;
 pub mod exec;
 pub mod features;
 pub mod finish;
-mod flat;
 pub mod gpu;
 mod hash;
 pub mod index_map;

@@ -19,8 +19,8 @@ use std::rc::Rc;
 use ansc_graph::arith::{self, Linear};
 use ansc_graph::{BufId, Compute, Expr, Stage, TensorType, VarId};
 
-use crate::flat::spread;
 use crate::usage::readers;
+use ansc_graph::flat::spread;
 
 /// Variables that number the slices along each axis that is cut; no stage has so many axes.
 const SLICE: u32 = u32::MAX - 16;

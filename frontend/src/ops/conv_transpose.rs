@@ -17,13 +17,17 @@ fn conv_transpose(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let shape = ctx.shape(x);
     let input = spatial(ctx, &shape)?;
     let attrs = attributes(ctx, input, &ctx.shape(w))?;
-    let phases = Phases::new(&attrs, input).map_err(|e| ctx.problem(e.to_string()))?;
+    let phases =
+        Phases::new(&attrs, &ctx.ty(x), &ctx.ty(w)).map_err(|e| ctx.problem(e.to_string()))?;
     let w = ctx.emit1(phases.weight(&ctx.ty(w)), &[w])?;
     let x = match phases.spread(&ctx.ty(x)) {
         Some(spread) => ctx.emit1(spread, &[x])?,
         None => x,
     };
     let mut y = ctx.emit1(conv(phases.conv.clone(), &ctx.ty(x), &ctx.ty(w)), &[x, w])?;
+    if let Some(gather) = phases.gather(&ctx.ty(y)) {
+        y = ctx.emit1(gather, &[y])?;
+    }
     if let Some(interleave) = phases.interleave(&ctx.ty(y)) {
         y = ctx.emit1(interleave, &[y])?;
     }

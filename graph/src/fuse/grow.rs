@@ -8,18 +8,19 @@
 //! | convolution or matrix product with what joined it (phase 2) | a transpose, its only reader | nothing |
 //! | injective (phase 3) | at most injective | at most injective |
 //!
-//! These are Relay's rules, with five additions. What is made of constants alone (they would be
+//! These are Relay's rules, with six additions. What is made of constants alone (they would be
 //! larger than what they are made of, or they would have been folded) joins the product that alone
 //! reads it: a weight of few bits is unpacked where it is multiplied. A product is stored in the
 //! order of axes that its reader wants. A reduction may take the elementwise chain that follows it,
 //! as products do. What is expensive (an `exp`, a division) does not join what would evaluate it
-//! for more than a few readers. And reshapes are taken out again from the borders of groups.
+//! for more than a few readers. What picks elements (every second one, say) does not join a transpose:
+//! either by itself moves whole rows, both together single elements. And reshapes are taken out again from the borders of groups.
 
 use std::collections::BTreeSet;
 
 use super::Options;
 use super::dominators::{Dominator, post_dominators};
-use super::pattern::{Pattern, edge_pattern, is_expensive, pattern, readers};
+use super::pattern::{Pattern, edge_pattern, is_expensive, pattern, picks, readers, turns};
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::Kind;
 
@@ -33,6 +34,10 @@ struct Set {
     pattern: Pattern,
     nodes: usize,
     expensive: bool,
+    /// Whether an operator reads places that are no fixed step apart from each other.
+    picks: bool,
+    /// Whether it has a transpose that changes the innermost axis of much data.
+    turns: bool,
 }
 
 struct Grower<'a> {
@@ -95,6 +100,8 @@ impl Grower<'_> {
                 pattern: op.map_or(Pattern::Opaque, pattern),
                 nodes: 1,
                 expensive: op.is_some_and(is_expensive),
+                picks: op.is_some_and(picks),
+                turns: op.is_some_and(turns),
             }
         };
         Grower {
@@ -140,7 +147,8 @@ impl Grower<'_> {
             Pattern::Injective => phase == Phase::Injective,
             Pattern::Opaque => false,
         };
-        if !permitted || self.root(node) == self.root(sink) {
+        let is_torn = self.set(node).picks && self.set(sink).turns;
+        if !permitted || is_torn || self.root(node) == self.root(sink) {
             return;
         }
         let between = match (own, phase) {
@@ -234,12 +242,14 @@ impl Grower<'_> {
         if child == parent {
             return;
         }
-        let Set { pattern, nodes, expensive, .. } = self.sets[child].clone();
+        let Set { pattern, nodes, expensive, picks, turns, .. } = self.sets[child].clone();
         self.sets[child].parent = Some(parent);
         let into = &mut self.sets[parent];
         into.pattern = into.pattern.max(pattern);
         into.nodes += nodes;
         into.expensive |= expensive;
+        into.picks |= picks;
+        into.turns |= turns;
     }
 
     /// The groups, with a group of its own for each reshape at the border of one.

@@ -96,6 +96,25 @@ fn is_expensive_node(e: &Expr) -> bool {
     }
 }
 
+/// Whether neighbours along an axis are read from places that are no fixed step apart. Reshapes
+/// only seem to be.
+pub(super) fn picks(op: &ComputeOp) -> bool {
+    let is_picked = |index: &Expr| {
+        index.any(&mut |e| matches!(e, Expr::Binary(BinOp::FloorDiv | BinOp::FloorMod, ..)))
+    };
+    let loads = |stage: &Stage| stage.body.loads().iter().any(|(_, at)| at.iter().any(is_picked));
+    op.kind != Kind::Reshape && op.expr.stages.iter().any(loads)
+}
+
+/// Elements that are transposed in a pass of their own, at least.
+const MANY: usize = 1 << 14;
+
+/// Whether it is a transpose of much data that changes the innermost axis.
+pub(super) fn turns(op: &ComputeOp) -> bool {
+    let Kind::Transpose(perm) = &op.kind else { return false };
+    perm.last().is_some_and(|&axis| axis + 1 != perm.len()) && op.expr.inputs[0].len() >= MANY
+}
+
 /// How many points of the consumer read one element of the operand at `slot`, on average.
 pub(super) fn readers(op: &ComputeOp, slot: usize) -> usize {
     if matches!(op.kind, Kind::Concat { .. } | Kind::Pad) {

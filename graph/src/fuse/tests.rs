@@ -6,7 +6,8 @@ use super::*;
 use crate::compute::TensorType;
 use crate::expr::{BinOp, UnOp};
 use crate::interp;
-use crate::op::Op;
+use crate::op::{Kind, Op};
+use crate::ops::stages::Stages;
 use crate::ops::{concat, map, pool, shape};
 use crate::passes;
 use crate::passes::testing::{Builder, assert_same, inputs, random};
@@ -357,4 +358,26 @@ fn narrow_weights_are_unpacked_by_their_product() {
     check_schedule(&one);
     let two = shape_of(&build(2));
     assert_eq!(two.iter().filter(|name| *name == "matmul").count(), 2, "{two:?}");
+}
+
+/// Elements that are picked and transposed in one kernel would be moved one by one.
+#[test]
+fn what_picks_elements_and_a_large_transpose_are_kernels_of_their_own() {
+    let build = |rows: usize| {
+        let mut b = Builder::new(6);
+        let x = b.input(&[rows, 64]);
+        let (mut s, [source]) = Stages::new([b.graph.ty(x)]);
+        let doubled = TensorType::new(DType::F32, [2 * rows, 64]);
+        let picked =
+            s.map("picked", doubled, |i| source.at(&[i[0].clone().floor_div(2), i[1].clone()]));
+        let op = s.finish(Kind::Other("Picked".into()), &[&picked]);
+        let y = b.emit(op, &[x]);
+        let y = b.unary(UnOp::Abs, y);
+        let turned = b.transpose(y, &[1, 0]);
+        b.finish(&[turned])
+    };
+    assert_eq!(shape_of(&build(8)), ["picked_map_transpose"]);
+    let large = build(256);
+    assert_eq!(shape_of(&large), ["picked", "map_transpose"]);
+    check_schedule(&large);
 }

@@ -6,12 +6,20 @@
 //! channels of one convolution, and then put in their places:
 //!
 //! ```text
-//! stride 2, kernel 4:  x[n, c, i] -> conv (kernel 2, 2 * m channels) -> [n, (m, phase), q]
+//! stride 2, kernel 4:  x[n, c, i] -> conv (kernel 2, 2 * m channels) -> [n, (phase, m), q]
 //!                      -> interleave -> y[n, m, q * 2 + phase - pad]
 //! ```
 //! No product with an inserted zero is computed, but for kernels that are longer than the stride
 //! and no multiple of it. Where the stride is longer, only the phases that a weight falls into are
 //! computed; the other outputs are zero.
+//!
+//! Where many zeros would be multiplied, each element of the input is multiplied by all weights of
+//! its channel, and each output of a phase adds up the products that belong to it:
+//!
+//! ```text
+//! stride 2, kernel 3:  x[n, c, i] -> conv (kernel 1, 3 * m channels) -> [n, (tap, m), i]
+//!                      -> gather -> [n, (phase, m), q] -> interleave -> y[n, m, q * 2 + phase - pad]
+//! ```
 //!
 //! Each phase needs only a part of the outputs, another one where padding is cut off. Where results
 //! are small that is a large share of them; then every phase becomes a group of its own, which
@@ -22,10 +30,13 @@
 //!                              instead of 5) -> [n, (phase, m), 4] -> interleave -> y[n, m, 8]
 //! ```
 
+use ansc_runtime::DType;
+
 use super::stages::Stages;
 use super::{OpError, sized};
 use crate::compute::TensorType;
 use crate::expr::Expr;
+use crate::flat::{flattened, spread};
 use crate::op::{Channels, ComputeOp, ConvAttrs, Kind};
 use crate::scalar::Scalar;
 
@@ -48,19 +59,35 @@ pub struct ConvTransposeAttrs {
 }
 
 /// How a transposed convolution is computed: [`Phases::weight`] of the weight, [`Phases::spread`]
-/// of the input where it gives one, [`Phases::conv`], then [`Phases::interleave`] where it gives
-/// one.
+/// of the input where it gives one, [`Phases::conv`], then [`Phases::gather`] and
+/// [`Phases::interleave`] where they give one.
 pub struct Phases {
     axes: Vec<Axis>,
     groups: usize,
-    /// Whether phases are groups, each with outputs of its own.
-    apart: bool,
+    plan: Plan,
     /// The convolution of the spread input with the phases of the weight.
     pub conv: ConvAttrs,
 }
 
+/// What the convolution computes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Plan {
+    /// The outputs of all phases, as channels.
+    Together,
+    /// The same, with phases as groups, each with outputs of its own.
+    Apart,
+    /// The products of every element by every weight, as channels.
+    Taps,
+}
+
 /// Outputs of all phases together over those needed, from which on phases are kept apart.
 const WASTE: f64 = 1.2;
+/// The share of operations that is left where Winograd's convolution computes the phases.
+const WINOGRADS: f64 = 0.45;
+/// Operations in the time in which a product is written, and read again.
+const PER_PRODUCT: f64 = 10.0;
+/// Products that are added up for an output, at most: each is a term of an expression.
+const MOST_TERMS: f64 = 27.0;
 
 /// One spatial axis. `taps` weights, `spacing` apart, meet one output; they are weights
 /// `phase + stride * tap` of the kernel with its dilation written out (`span` long).
@@ -69,6 +96,8 @@ struct Axis {
     stride: usize,
     dilation: usize,
     span: usize,
+    /// Elements of the input.
+    input: usize,
     /// Phases that have a weight: the first ones.
     phases: usize,
     taps: usize,
@@ -101,6 +130,7 @@ impl Axis {
             stride,
             dilation,
             span,
+            input,
             phases: stride.min(span),
             taps,
             spacing,
@@ -114,8 +144,7 @@ impl Axis {
 
     /// The kernel element of a phase's tap, counted from the last, and the conditions that there is
     /// one.
-    fn weight(&self, phase: Expr, tap: Expr) -> (Expr, Vec<Expr>) {
-        let back = Expr::index(self.taps - 1) - tap;
+    fn weight(&self, phase: Expr, back: Expr) -> (Expr, Vec<Expr>) {
         if self.stride == 1 {
             return (back, vec![]);
         }
@@ -130,6 +159,20 @@ impl Axis {
         let d = self.dilation as i64;
         conditions.push(at.clone().floor_mod(d).eq(Expr::int(0)));
         (at.floor_div(d), conditions)
+    }
+
+    /// The element of the input that the weight of this tap, counted from the last, meets for the
+    /// output `piece` of a phase, and the conditions that there is one.
+    fn met(&self, piece: Expr, back: usize) -> (Expr, Vec<Expr>) {
+        let at = piece + Expr::index(self.first) - Expr::index(back * self.spacing);
+        let mut conditions = Vec::new();
+        if back * self.spacing > self.first {
+            conditions.push(Expr::int(0).le(at.clone()));
+        }
+        if self.pieces + self.first > self.input + back * self.spacing {
+            conditions.push(at.clone().lt(Expr::index(self.input)));
+        }
+        (at, conditions)
     }
 
     /// Outputs that are needed of each phase.
@@ -149,10 +192,35 @@ impl Axis {
     }
 }
 
+/// The plan that multiplies least.
+fn plan(axes: &[Axis], attrs: &ConvTransposeAttrs, x: &TensorType, w: &TensorType) -> Plan {
+    let all = |f: fn(&Axis) -> usize| axes.iter().map(|a| f(a) as f64).product::<f64>();
+    let (pieces, needed) = (all(|a| a.pieces), all(Axis::needed));
+    let (in_phases, outputs) = match pieces >= WASTE * needed {
+        true => (Plan::Apart, needed),
+        false => (Plan::Together, pieces),
+    };
+    // Operations for an output channel, and for each place that they are done at.
+    let each = 2.0 * (w.shape.first().copied().unwrap_or(0) / attrs.groups) as f64;
+    let taps = all(|a| a.input) * all(|a| a.kernel) * (each + PER_PRODUCT);
+    let phases = outputs * all(|a| a.phases) * all(|a| a.taps) * each;
+    let fast = axes.len() == 2 && axes.iter().all(|a| a.taps >= 3 && a.spacing == 1);
+    let phases = if fast { WINOGRADS * phases } else { phases };
+    let few = all(|a| a.taps) <= MOST_TERMS;
+    // Narrower elements would round each product, and groups are no plain product of matrices.
+    let may = few && x.dtype == DType::F32 && attrs.groups == 1;
+    if may && taps < phases { Plan::Taps } else { in_phases }
+}
+
 impl Phases {
-    /// The plan for spatial extents `input`.
-    pub fn new(attrs: &ConvTransposeAttrs, input: &[usize]) -> Result<Phases, OpError> {
+    /// The plan for an input and a weight of these types.
+    pub fn new(
+        attrs: &ConvTransposeAttrs,
+        x: &TensorType,
+        w: &TensorType,
+    ) -> Result<Phases, OpError> {
         let n = attrs.kernel.len();
+        let input = x.shape.get(2..).unwrap_or_default();
         let lists = [&attrs.strides, &attrs.dilations, &attrs.pads_begin, &attrs.output];
         if input.len() != n || lists.iter().any(|l| l.len() != n) {
             return Err(OpError::Invalid(format!(
@@ -172,28 +240,32 @@ impl Phases {
                 attrs.kernel, attrs.output
             )));
         };
+        let plan = plan(&axes, attrs, x, w);
+        Phases::planned(axes, attrs.groups, plan)
+    }
+
+    fn planned(axes: Vec<Axis>, groups: usize, plan: Plan) -> Result<Phases, OpError> {
+        let n = axes.len();
         let each = |f: fn(&Axis) -> usize| axes.iter().map(f).collect::<Vec<_>>();
-        let product = |f: fn(&Axis) -> usize| axes.iter().map(|a| f(a) as f64).product::<f64>();
-        let apart = product(|a| a.pieces) >= WASTE * product(Axis::needed);
-        let phases = if apart { axes.iter().map(|a| a.phases).product() } else { 1 };
-        let groups = attrs.groups.checked_mul(phases).ok_or_else(too_many)?;
+        let phases = if plan == Plan::Apart { axes.iter().map(|a| a.phases).product() } else { 1 };
+        let (is_taps, is_padded) = (plan == Plan::Taps, plan == Plan::Together);
         let conv = ConvAttrs {
             channels: Channels::First,
             input: Channels::First,
-            kernel: each(|a| a.taps),
+            kernel: if is_taps { vec![1; n] } else { each(|a| a.taps) },
             strides: vec![1; n],
-            dilations: each(|a| a.spacing),
-            pads_begin: if apart { vec![0; n] } else { each(|a| a.pads[0]) },
-            pads_end: if apart { vec![0; n] } else { each(|a| a.pads[1]) },
-            groups,
+            dilations: if is_taps { vec![1; n] } else { each(|a| a.spacing) },
+            pads_begin: if is_padded { each(|a| a.pads[0]) } else { vec![0; n] },
+            pads_end: if is_padded { each(|a| a.pads[1]) } else { vec![0; n] },
+            groups: groups.checked_mul(phases).ok_or_else(too_many)?,
         };
-        Ok(Phases { axes, groups: attrs.groups, apart, conv })
+        Ok(Phases { axes, groups, plan, conv })
     }
 
     /// The input, once for each phase, moved and padded as the phase needs it; `None` where all
     /// share it.
     pub fn spread(&self, x: &TensorType) -> Option<Result<ComputeOp, OpError>> {
-        self.apart.then(|| {
+        (self.plan == Plan::Apart).then(|| {
             let (channels, extents) = (x.shape[1], x.shape[2..].to_vec());
             let mut shape =
                 vec![x.shape[0], channels.checked_mul(self.count()).ok_or_else(too_many)?];
@@ -202,8 +274,10 @@ impl Phases {
             let ty = sized(TensorType::new(x.dtype, shape))?;
             let (mut s, [x]) = Stages::new([x]);
             let y = s.map("spread", ty, |i| {
-                let phases = self.split_phases(&i[1].clone().floor_div(channels as i64)).1;
-                let mut element = vec![i[0].clone(), i[1].clone().floor_mod(channels as i64)];
+                let split = [&self.phases()[..], &[channels]].concat();
+                let mut phases = spread(&i[1], &split);
+                let channel = phases.pop().expect("the innermost axis");
+                let mut element = vec![i[0].clone(), channel];
                 let mut inside = Vec::new();
                 for (((axis, phase), at), &extent) in
                     self.axes.iter().zip(phases).zip(&i[2..]).zip(&extents)
@@ -213,22 +287,56 @@ impl Phases {
                     inside.push(at.clone().lt(Expr::index(extent)));
                     element.push(at);
                 }
-                let zero = Expr::Const(Scalar::zero(x.dtype()));
-                let inside = inside.into_iter().reduce(Expr::and).expect("there is an axis");
-                Expr::select(inside, x.at(&element), zero)
+                guarded(inside, x.at(&element), x.dtype())
             });
             Ok(s.finish(Kind::Other("ConvTransposeSpread".into()), &[&y]))
         })
     }
 
+    /// Phases along each axis.
+    fn phases(&self) -> Vec<usize> {
+        self.axes.iter().map(|a| a.phases).collect()
+    }
+
+    /// Weights along each axis.
+    fn kernel(&self) -> Vec<usize> {
+        self.axes.iter().map(|a| a.kernel).collect()
+    }
+
     /// Phases of all axes together.
     fn count(&self) -> usize {
-        self.axes.iter().map(|a| a.phases).product()
+        self.phases().iter().product()
+    }
+
+    /// The extents that a channel of a result with `parts` of each channel consists of: groups,
+    /// parts, and channels of a group; groups behind parts where these are groups.
+    fn channels(&self, parts: &[usize], group_out: usize) -> Vec<usize> {
+        match self.plan {
+            Plan::Apart => [parts, &[self.groups, group_out]].concat(),
+            Plan::Together | Plan::Taps => [&[self.groups], parts, &[group_out]].concat(),
+        }
+    }
+
+    /// The group, the parts and the channel of the group of a channel.
+    fn split(&self, channel: &Expr, parts: &[usize], group_out: usize) -> (Expr, Vec<Expr>, Expr) {
+        let mut split = spread(channel, &self.channels(parts, group_out));
+        let innermost = split.pop().expect("the innermost axis");
+        let group = split.remove(if self.plan == Plan::Apart { parts.len() } else { 0 });
+        (group, split, innermost)
+    }
+
+    /// The channel of which [`Phases::split`] gives these.
+    fn joined(&self, group: Expr, at: &[Expr], parts: &[usize], (m, of): (Expr, usize)) -> Expr {
+        let indices = match self.plan {
+            Plan::Apart => [at, &[group, m]].concat(),
+            Plan::Together | Plan::Taps => [&[group], at, &[m]].concat(),
+        };
+        flattened(&indices, &self.channels(parts, of))
     }
 
     /// The weight of the convolution from that of the operator, `[c, m / groups, kernel..]`.
     pub fn weight(&self, w: &TensorType) -> Result<ComputeOp, OpError> {
-        let kernel: Vec<usize> = self.axes.iter().map(|a| a.kernel).collect();
+        let kernel = self.kernel();
         let [c, group_out, given @ ..] = w.shape.as_slice() else {
             let (what, expected) = ("the weight of a transposed convolution", "3 or more".into());
             return Err(OpError::Rank { what, expected, found: w.shape.clone() });
@@ -240,61 +348,81 @@ impl Phases {
             )));
         }
         let (group_in, group_out) = (c / self.groups, *group_out);
-        let channels =
-            [self.groups, self.count()].iter().try_fold(group_out, |n, &f| n.checked_mul(f));
-        let mut shape = vec![channels.unwrap_or(usize::MAX), group_in];
-        shape.extend(self.axes.iter().map(|a| a.taps));
+        let (is_taps, spatial) = (self.plan == Plan::Taps, self.conv.kernel.clone());
+        let parts = if is_taps { kernel } else { self.phases() };
+        let factors = parts.iter().chain([&self.groups]);
+        let channels = factors.fold(Some(group_out), |n, &f| n?.checked_mul(f));
+        let shape = [&[channels.unwrap_or(usize::MAX), group_in], &spatial[..]].concat();
         let ty = sized(TensorType::new(w.dtype, shape))?;
         let (mut s, [w]) = Stages::new([w]);
-        let y = s.map("phases", ty, |i| {
-            let (channel, phases) = self.split_channel(&i[0], self.groups * group_out);
-            let group = channel.clone().floor_div(group_out as i64);
-            let input = group * Expr::index(group_in) + i[1].clone();
-            let mut element = vec![input, channel.floor_mod(group_out as i64)];
+        let y = s.map("parts", ty, |i| {
+            let (group, parts, channel) = self.split(&i[0], &parts, group_out);
+            let mut element = vec![group * Expr::index(group_in) + i[1].clone(), channel];
+            if is_taps {
+                element.extend(parts);
+                return w.at(&element);
+            }
             let mut conditions = Vec::new();
-            for ((axis, phase), tap) in self.axes.iter().zip(phases).zip(&i[2..]) {
-                let (at, guards) = axis.weight(phase, tap.clone());
+            for ((axis, phase), tap) in self.axes.iter().zip(parts).zip(&i[2..]) {
+                let back = Expr::index(axis.taps - 1) - tap.clone();
+                let (at, guards) = axis.weight(phase, back);
                 element.push(at);
                 conditions.extend(guards);
             }
-            let load = w.at(&element);
-            match conditions.into_iter().reduce(Expr::and) {
-                Some(all) => Expr::select(all, load, Expr::Const(Scalar::zero(w.dtype()))),
-                None => load,
-            }
+            guarded(conditions, w.at(&element), w.dtype())
         });
         Ok(s.finish(Kind::Other("ConvTransposeWeight".into()), &[&y]))
     }
 
-    /// Output channel, of `channels`, and phases of a channel of the convolution.
-    fn split_channel(&self, channel: &Expr, channels: usize) -> (Expr, Vec<Expr>) {
-        if !self.apart {
-            return self.split_phases(channel);
-        }
-        let (_, phases) = self.split_phases(&channel.clone().floor_div(channels as i64));
-        (channel.clone().floor_mod(channels as i64), phases)
+    /// The outputs of all phases from products; `None` where the convolution gives them itself.
+    pub fn gather(&self, products: &TensorType) -> Option<Result<ComputeOp, OpError>> {
+        (self.plan == Plan::Taps).then(|| {
+            let (kernel, phases) = (self.kernel(), self.phases());
+            let channels = products.shape[1] / kernel.iter().product::<usize>();
+            let outputs = channels.checked_mul(self.count()).ok_or_else(too_many)?;
+            let mut shape = vec![products.shape[0], outputs];
+            shape.extend(self.axes.iter().map(|a| a.pieces));
+            let ty = sized(TensorType::new(products.dtype, shape))?;
+            let group_out = channels / self.groups;
+            let (mut s, [products]) = Stages::new([products]);
+            let y = s.map("gather", ty, |i| {
+                let (group, phases, channel) = self.split(&i[1], &phases, group_out);
+                let terms = self.backs().into_iter().map(|backs| {
+                    let (mut taps, mut places, mut conditions) = (vec![], vec![], vec![]);
+                    let each = self.axes.iter().zip(&phases).zip(&backs).zip(&i[2..]);
+                    for (((axis, phase), &back), piece) in each {
+                        let (tap, is_weight) = axis.weight(phase.clone(), Expr::index(back));
+                        let (at, is_inside) = axis.met(piece.clone(), back);
+                        taps.push(tap);
+                        places.push(at);
+                        conditions.extend(is_weight.into_iter().chain(is_inside));
+                    }
+                    let innermost = (channel.clone(), group_out);
+                    let number = self.joined(group.clone(), &taps, &kernel, innermost);
+                    let element = [&[i[0].clone(), number], &places[..]].concat();
+                    guarded(conditions, products.at(&element), products.dtype())
+                });
+                terms.reduce(|sum, term| sum + term).expect("a window has a tap")
+            });
+            Ok(s.finish(Kind::Other("ConvTransposeGather".into()), &[&y]))
+        })
     }
 
-    /// Takes the phases of all axes off a number; gives the rest and the phases.
-    fn split_phases(&self, number: &Expr) -> (Expr, Vec<Expr>) {
-        let mut rest = number.clone();
-        let mut phases = Vec::new();
-        for axis in self.axes.iter().rev() {
-            phases.push(match axis.phases {
-                1 => Expr::int(0),
-                n => rest.clone().floor_mod(n as i64),
-            });
-            if axis.phases > 1 {
-                rest = rest.floor_div(axis.phases as i64);
-            }
-        }
-        phases.reverse();
-        (rest, phases)
+    /// The taps of a phase along all axes, each counted from the last.
+    fn backs(&self) -> Vec<Vec<usize>> {
+        self.axes.iter().fold(vec![vec![]], |all, axis| {
+            let longer = |backs: &Vec<usize>| {
+                let backs = backs.clone();
+                (0..axis.taps).map(move |back| [&backs[..], &[back]].concat())
+            };
+            all.iter().flat_map(longer).collect()
+        })
     }
 
     /// Puts the convolution's result `y` in order; `None` where it is already.
     pub fn interleave(&self, y: &TensorType) -> Option<Result<ComputeOp, OpError>> {
-        if !self.apart && self.axes.iter().all(Axis::is_whole) {
+        let apart = self.plan == Plan::Apart;
+        if !apart && self.axes.iter().all(Axis::is_whole) {
             return None;
         }
         let channels = y.shape[1] / self.count();
@@ -306,13 +434,13 @@ impl Phases {
             Err(error) => return Some(Err(error)),
         };
         let (mut s, [y]) = Stages::new([y]);
+        let (extents, group_out) = (self.phases(), channels / self.groups);
         let out = s.map("interleave", ty, |i| {
-            let mut number = if self.apart { Expr::int(0) } else { i[1].clone() };
-            let (mut element, mut computed) = (vec![i[0].clone()], vec![]);
+            let (mut phases, mut pieces, mut computed) = (vec![], vec![], vec![]);
             for (axis, o) in self.axes.iter().zip(&i[2..]) {
                 let stride = axis.stride as i64;
                 let at = o.clone() + Expr::index(axis.begin);
-                element.push(match self.apart {
+                pieces.push(match apart {
                     true => o.clone().floor_div(stride),
                     false => at.clone().floor_div(stride) - Expr::index(axis.first),
                 });
@@ -320,22 +448,25 @@ impl Phases {
                 if axis.phases < axis.stride {
                     computed.push(phase.clone().lt(Expr::index(axis.phases)));
                 }
-                if axis.phases > 1 {
-                    number = number * Expr::index(axis.phases) + phase;
-                }
+                phases.push(phase);
             }
-            let channel = match self.apart {
-                true => number * Expr::index(channels) + i[1].clone(),
-                false => number,
+            let [group, channel] = &spread(&i[1], &[self.groups, group_out])[..] else {
+                unreachable!("an index for each extent")
             };
-            element.insert(1, channel);
-            let result = y.at(&element);
-            match computed.into_iter().reduce(Expr::and) {
-                Some(all) => Expr::select(all, result, Expr::Const(Scalar::zero(y.dtype()))),
-                None => result,
-            }
+            let innermost = (channel.clone(), group_out);
+            let number = self.joined(group.clone(), &phases, &extents, innermost);
+            let element = [&[i[0].clone(), number], &pieces[..]].concat();
+            guarded(computed, y.at(&element), y.dtype())
         });
         Some(Ok(s.finish(Kind::Other("ConvTransposeInterleave".into()), &[&out])))
+    }
+}
+
+/// The element where all of the conditions hold, and zero elsewhere.
+fn guarded(conditions: Vec<Expr>, element: Expr, dtype: DType) -> Expr {
+    match conditions.into_iter().reduce(Expr::and) {
+        Some(all) => Expr::select(all, element, Expr::Const(Scalar::zero(dtype))),
+        None => element,
     }
 }
 
@@ -386,6 +517,8 @@ mod tests {
         let x = spread.as_ref().unwrap_or(x);
         let op = conv(phases.conv.clone(), &TensorType::of(x), &TensorType::of(&w)).unwrap();
         let y = run(op, &[x, &w]);
+        let gathered = phases.gather(&TensorType::of(&y)).map(|op| run(op.unwrap(), &[&y]));
+        let y = gathered.unwrap_or(y);
         let op = phases.interleave(&TensorType::of(&y));
         op.map_or(y.clone(), |op| run(op.unwrap(), &[&y])).as_slice::<f32>().to_vec()
     }
@@ -404,19 +537,18 @@ mod tests {
                 groups: 1,
             };
             let (x, w) = (numbers(&[1, 2, extent]), numbers(&[2, 3, 3]));
-            let phases = Phases::new(&attrs, &[extent]).unwrap();
+            let phases = Phases::new(&attrs, &TensorType::of(&x), &TensorType::of(&w)).unwrap();
             if extent == 1 {
                 assert_eq!(computed(&phases, &x, &w), scattered(&attrs, &x, &w), "{attrs:?}");
             } else {
-                let y = TensorType::new(ansc_runtime::DType::F32, vec![1, 9, extent]);
+                let y = TensorType::new(DType::F32, vec![1, 9, extent]);
                 assert!(phases.interleave(&y).unwrap().is_err());
             }
         }
     }
 
     #[test]
-    fn phases_together_and_apart_are_the_definition() {
-        let mut apart = [0; 2];
+    fn every_plan_is_the_definition() {
         for (kernel, stride, dilation) in
             [(4, 2, 1), (3, 3, 1), (5, 3, 1), (2, 3, 2), (3, 1, 2), (2, 5, 1), (1, 3, 1)]
         {
@@ -436,11 +568,39 @@ mod tests {
                     groups,
                 };
                 let (x, w) = (numbers(&[1, 2 * groups, extent]), numbers(&[2 * groups, 3, kernel]));
-                let phases = Phases::new(&attrs, &[extent]).unwrap();
-                apart[usize::from(phases.apart)] += 1;
-                assert_eq!(computed(&phases, &x, &w), scattered(&attrs, &x, &w), "{attrs:?}");
+                let expected = scattered(&attrs, &x, &w);
+                for plan in [Plan::Together, Plan::Apart, Plan::Taps] {
+                    let axes = vec![Axis::new(&attrs, 0, extent).unwrap()];
+                    let phases = Phases::planned(axes, groups, plan).unwrap();
+                    assert_eq!(computed(&phases, &x, &w), expected, "{plan:?} {attrs:?}");
+                }
             }
         }
-        assert!(apart.iter().all(|&n| n > 3), "{apart:?}");
+    }
+
+    fn plan_of([kernel, stride]: [usize; 2], channels: usize, extent: usize) -> Plan {
+        let attrs = ConvTransposeAttrs {
+            kernel: vec![kernel; 2],
+            strides: vec![stride; 2],
+            dilations: vec![1; 2],
+            pads_begin: vec![1; 2],
+            output: vec![(extent - 1) * stride + kernel - 2; 2],
+            groups: 1,
+        };
+        let x = TensorType::new(DType::F32, vec![1, channels, extent, extent]);
+        let w = TensorType::new(DType::F32, vec![channels, 8, kernel, kernel]);
+        Phases::new(&attrs, &x, &w).unwrap().plan
+    }
+
+    #[test]
+    fn products_are_gathered_where_many_zeros_would_be_multiplied() {
+        // A window that the stride divides has none but those around the image.
+        assert_eq!(plan_of([4, 2], 256, 128), Plan::Together);
+        // Nine weights in four phases of four.
+        assert_eq!(plan_of([3, 2], 256, 32), Plan::Taps);
+        // The few products of each do not pay for another pass over memory.
+        assert_eq!(plan_of([3, 2], 4, 32), Plan::Together);
+        assert_eq!(plan_of([4, 2], 256, 4), Plan::Apart);
+        assert_eq!(plan_of([11, 2], 256, 8), Plan::Together);
     }
 }

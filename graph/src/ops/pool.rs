@@ -16,6 +16,7 @@ use super::reduce::compared;
 use super::stages::{Source, Stages, real};
 use crate::compute::{Combiner, TensorType};
 use crate::expr::{BinOp, Expr, UnOp};
+use crate::flat::spread;
 use crate::op::{ComputeOp, Kind, PoolAttrs, PoolMode};
 use crate::scalar::Scalar;
 
@@ -88,7 +89,7 @@ pub fn max_pool_with_indices(
         Expr::select(inside, x.at_as(ordered, &indices), Expr::Const(below_all))
     });
     let winner =
-        |o: &[Expr]| unpadded(&attrs, o, &unravel(best.at(o), &attrs.kernel), &x.ty().shape).0;
+        |o: &[Expr]| unpadded(&attrs, o, &spread(&best.at(o), &attrs.kernel), &x.ty().shape).0;
     let y = s.map("max", ty, |o| x.at(&winner(o)));
     let flat = s.map("indices", positions, |o| flatten(&winner(o), &x.ty().shape, column_major));
     Ok(s.finish(Kind::Other("MaxPool".into()), &[&y, &flat]))
@@ -117,19 +118,6 @@ fn ordered_type(dtype: DType) -> (DType, Scalar) {
         other => compared(other),
     };
     (ordered, Scalar::lowest(ordered))
-}
-
-/// The indices of a row-major position.
-fn unravel(position: Expr, extents: &[usize]) -> Vec<Expr> {
-    let mut rest = position;
-    let mut indices = Vec::new();
-    for (axis, &extent) in extents.iter().enumerate().rev() {
-        let extent = extent as i64;
-        indices.push(if axis == 0 { rest.clone() } else { rest.clone().floor_mod(extent) });
-        rest = rest.floor_div(extent);
-    }
-    indices.reverse();
-    indices
 }
 
 fn flatten(indices: &[Expr], shape: &[usize], column_major: bool) -> Expr {

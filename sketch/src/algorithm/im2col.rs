@@ -19,8 +19,8 @@ use ansc_runtime::DType;
 
 use super::convolution::Convolution;
 use super::{Replacing, Rewritten};
-use crate::flat::{flattened, spread};
 use crate::task::Task;
+use ansc_graph::flat::{flattened, spread};
 
 pub(super) fn rewrite(task: &Task, conv: &Convolution) -> Option<Rewritten> {
     let window: Vec<usize> = conv.windows.iter().map(|w| w.size).collect();

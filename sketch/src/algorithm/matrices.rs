@@ -18,9 +18,9 @@ use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Reduce, Scalar, Stage, T
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten};
-use crate::flat::{flattened, spread};
 use crate::intrinsic::mma;
 use crate::task::Task;
+use ansc_graph::flat::{flattened, spread};
 
 /// Instructions whose terms are copied to shared memory together, at least, where there are as
 /// many.

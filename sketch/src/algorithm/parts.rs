@@ -19,9 +19,9 @@ use ansc_runtime::DType;
 
 use super::convolution::{Convolution, Window};
 use super::{Replacing, Rewritten};
-use crate::flat::spread;
 use crate::packed::Packing;
 use crate::task::Task;
+use ansc_graph::flat::spread;
 
 /// How the weights along a window are dealt out: weight `phases * (group * taps + tap) + phase`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,8 +17,8 @@ use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType, UnOp};
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten};
-use crate::flat::flattened;
 use crate::task::Task;
+use ansc_graph::flat::flattened;
 
 /// Positions up to here are computed as `i32`, twice as many in a vector as of `i64`.
 const MOST: usize = i32::MAX as usize;

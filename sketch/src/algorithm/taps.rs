@@ -18,9 +18,9 @@ use ansc_runtime::DType;
 
 use super::convolution::Convolution;
 use super::{Replacing, Rewritten};
-use crate::flat::{flattened, spread};
 use crate::packed::Packing;
 use crate::task::Task;
+use ansc_graph::flat::{flattened, spread};
 
 /// Places that are multiplied, for each one that is wanted, at most: a stride of two along three
 /// axes has as many.

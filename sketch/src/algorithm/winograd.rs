@@ -49,9 +49,9 @@ use super::parts::{self, Deal};
 use super::rational::Rational;
 use super::toom_cook::{Filter, Part, Row, filter};
 use super::{Replacing, Rewritten, Sums};
-use crate::flat::{flattened, spread};
 use crate::packed::{Packing, in_turn};
 use crate::task::Task;
+use ansc_graph::flat::{flattened, spread};
 
 /// Transformed weights of so many bytes are not worth the memory: each run reads all of them, which
 /// takes about as long as the operations that they save.
@@ -135,7 +135,7 @@ fn dealt(task: &Task, conv: &Convolution, tile: Tile) -> Option<Option<Rewritten
     Some(Some(parts::rewrite(task, conv, &tile.deals(conv)?)))
 }
 
-/// What there is to do.
+/// The amount of work that the algorithm takes.
 pub(super) struct Work {
     /// Multiplications of the products.
     pub(super) products: usize,

@@ -13,10 +13,10 @@
 
 use ansc_graph::{BufId, Compute, Expr, Stage, VarId};
 
-use crate::flat::flattened;
 use crate::index_map::IndexMap;
 use crate::trace::StepError;
 use crate::usage::readers;
+use ansc_graph::flat::flattened;
 
 pub(crate) struct Epilogue {
     pub(crate) stage: usize,

@@ -21,9 +21,9 @@ use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path, simp
 use super::{LoopRef, Result, Schedule};
 use crate::affine::{Extents, Sum};
 use crate::disjoint::{self, bound};
-use crate::flat::spread;
 use crate::program::{Block, For, ForKind, IterKind, Program, Shared, Stmt};
 use crate::tree;
+use ansc_graph::flat::spread;
 
 type Checked<T> = std::result::Result<T, Failure>;
 
@@ -257,7 +257,7 @@ fn check_apart(program: &Program, stmt: &Stmt, notes: &Notes) -> Checked<()> {
     Ok(())
 }
 
-/// What a group writes to a buffer that others may see.
+/// A write of a group to a buffer that others may see.
 struct Written<'p> {
     block: &'p Block,
     buffer: BufId,

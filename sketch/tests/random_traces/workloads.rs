@@ -61,22 +61,30 @@ fn of_the_paper() -> Vec<Workload> {
         one("NRM", reduce::reduce(reduce::Reduction::L2, &[0, 1], false, &f32s(&[17, 13]))),
         one("SFM", softmax::softmax(&[1], &f32s(&[13, 17]))),
     ];
-    all.extend(transposed_convolution());
+    all.extend(transposed_convolutions());
     all.extend(groups("CBR", conv_norm_relu));
     all
 }
 
-fn transposed_convolution() -> Vec<Workload> {
+fn transposed_convolutions() -> Vec<Workload> {
+    // The second one leaves gaps between windows, and has channels enough to add up products.
+    let all = [(4, 3, [6, 10]), (3, 16, [5, 9])];
+    all.into_iter()
+        .flat_map(|(kernel, c, output)| transposed_convolution(kernel, c, output))
+        .collect()
+}
+
+fn transposed_convolution(kernel: usize, channels: usize, output: [usize; 2]) -> Vec<Workload> {
     let attrs = conv_transpose::ConvTransposeAttrs {
-        kernel: vec![4, 4],
+        kernel: vec![kernel; 2],
         strides: vec![2, 2],
         dilations: vec![1, 1],
         pads_begin: vec![1, 1],
-        output: vec![6, 10],
+        output: output.to_vec(),
         groups: 1,
     };
-    let phases = conv_transpose::Phases::new(&attrs, &[3, 5]).expect("a transposed convolution");
-    let (mut x, w) = (f32s(&[1, 3, 3, 5]), f32s(&[3, 2, 4, 4]));
+    let (mut x, w) = (f32s(&[1, channels, 3, 5]), f32s(&[channels, 2, kernel, kernel]));
+    let phases = conv_transpose::Phases::new(&attrs, &x, &w).expect("a transposed convolution");
     let weight = phases.weight(&w).expect("its weight");
     let rearranged = weight.expr.output_types().remove(0);
     groups("T2D", |g| {
@@ -86,9 +94,11 @@ fn transposed_convolution() -> Vec<Workload> {
             inputs[0] = add(g, spread, &inputs[..1]);
             x = g.ty(inputs[0]).clone();
         }
-        let y = add(g, conv::conv(phases.conv.clone(), &x, &rearranged), &inputs);
-        let ty = g.ty(y).clone();
-        match phases.interleave(&ty) {
+        let mut y = add(g, conv::conv(phases.conv.clone(), &x, &rearranged), &inputs);
+        if let Some(gather) = phases.gather(&g.ty(y).clone()) {
+            y = add(g, gather, &[y]);
+        }
+        match phases.interleave(&g.ty(y).clone()) {
             Some(op) => add(g, op, &[y]),
             None => y,
         }
@@ -254,7 +264,7 @@ fn several_results() -> Compute {
     c
 }
 
-/// What networks repeat.
+/// Blocks of operations that networks repeat.
 fn blocks() -> Vec<Workload> {
     groups("before a product", |g| {
         let ty = f32s(&[7, 7]);

@@ -4,10 +4,10 @@
 //! i0, i1, i2 of [2, 3, 4]  <=>  (i0 * 3 + i1) * 4 + i2
 //! ```
 
-use ansc_graph::Expr;
+use crate::expr::Expr;
 
 /// The number of a place in a box of these extents; axes of one element are left out.
-pub(crate) fn flattened(indices: &[Expr], extents: &[usize]) -> Expr {
+pub fn flattened(indices: &[Expr], extents: &[usize]) -> Expr {
     let wide = indices.iter().zip(extents).filter(|(_, e)| **e > 1);
     let flat = wide.fold(None, |flat: Option<Expr>, (i, &extent)| {
         Some(flat.map_or(i.clone(), |f| f * Expr::index(extent) + i.clone()))
@@ -16,7 +16,7 @@ pub(crate) fn flattened(indices: &[Expr], extents: &[usize]) -> Expr {
 }
 
 /// An index for each extent, of which `flat` is what [`flattened`] gives.
-pub(crate) fn spread(flat: &Expr, extents: &[usize]) -> Vec<Expr> {
+pub fn spread(flat: &Expr, extents: &[usize]) -> Vec<Expr> {
     let mut indices = vec![];
     let mut inner: usize = extents.iter().product();
     let mut outermost = true;
@@ -35,9 +35,8 @@ pub(crate) fn spread(flat: &Expr, extents: &[usize]) -> Vec<Expr> {
 
 #[cfg(test)]
 mod tests {
-    use ansc_graph::arith;
-
     use super::*;
+    use crate::arith;
 
     #[test]
     fn places_are_found_again() {
