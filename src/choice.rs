@@ -42,7 +42,7 @@ pub struct Schedules {
     pub sums: Sums,
 }
 
-/// What records know of a task.
+/// A tuned schedule of a task, as records know it.
 #[derive(Clone, Debug)]
 pub struct Tuned {
     pub trace: Trace,
@@ -66,7 +66,7 @@ pub struct Origin {
     pub elsewhere: bool,
 }
 
-/// What kernels are scheduled for.
+/// The kind of processor that kernels are scheduled for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Aim {
     Cpu,
@@ -107,7 +107,7 @@ impl std::fmt::Display for Form {
     }
 }
 
-/// What was chosen for a kernel.
+/// The form that was chosen for a kernel, and the origin of its schedule.
 pub struct Chosen {
     pub form: Form,
     pub packings: Vec<Packing>,
@@ -129,7 +129,7 @@ impl Chosen {
 }
 
 impl Aim {
-    /// What a GPU allows, if the schedules are for one.
+    /// The limits of the GPU, if the schedules are for one.
     pub fn gpu(&self) -> Option<&GpuLimits> {
         match self {
             Aim::Cpu => None,
@@ -145,6 +145,7 @@ impl Schedules {
         machine.units.amx_bf16 = target.has("amx-bf16");
         machine.units.amx_int8 = target.has("amx-int8");
         machine.units.pairs = target.multiplies_words_only();
+        machine.units.bf16 = target.multiplies_bf16();
         Schedules {
             machine,
             threads: 1,
@@ -266,7 +267,8 @@ impl Schedules {
         was_faster && !tuned.origin.elsewhere || price(found) < price(&scheduled)
     }
 
-    /// What tuning found, if it still replays.
+    /// The schedule that tuning found, if its trace still replays and the schedule is allowed and
+    /// better than the untuned one.
     fn learned(
         &self,
         name: &str,
@@ -325,12 +327,13 @@ pub fn rules_of(task: &Arc<Task>, trace: &Trace) -> Vec<String> {
     sketch.map_or(vec![], |s| s.rules)
 }
 
-/// What records of a generation of GPUs are filed under.
+/// The name under which records of a generation of GPUs are filed.
 pub fn gpu_name(sm: u32) -> String {
     format!("nvptx64-nvidia-cuda sm_{sm}")
 }
 
-/// What a record was measured on: schedules of one processor are not those of another.
+/// The name of a processor in records. It lists the features, because schedules of one processor
+/// are not those of another.
 pub fn target_name(target: &Target) -> String {
     let info = target.info();
     format!("{} {} {}", info.triple, target.tune, info.features.join(" "))

@@ -89,12 +89,13 @@ impl Options {
         specialisations(&self.import, &self.choices)
     }
 
-    /// What passes may do for the target. GPUs multiply halves as they are, and wide constants are
-    /// larger.
+    /// The options of the passes for the target. Nothing is widened for GPUs, which multiply halves
+    /// as they are, nor for small artifacts, since wide constants are larger.
     fn passes(&self) -> passes::Options {
+        let multiplies_bf16 = self.target.has("amx-bf16") || self.target.multiplies_bf16();
         let (widen, widen_groups) = match self.sms.is_empty() && !self.schedules.small {
-            // Tiles multiply bfloat16.
-            true if self.target.has("amx-bf16") => (vec![DType::F16], vec![DType::BF16]),
+            // Tiles, or vectors of pairs; neither is for groups of few channels.
+            true if multiplies_bf16 => (vec![DType::F16], vec![DType::BF16]),
             true => (vec![DType::F16, DType::BF16], vec![]),
             false => (vec![], vec![]),
         };
@@ -123,7 +124,7 @@ pub fn specialisations(import: &ImportOptions, choices: &Choices) -> Vec<(String
     all
 }
 
-/// What a caller may watch.
+/// The events of a compilation that a caller may watch.
 pub trait Watch: Sync {
     fn stage(&self, _name: &'static str) {}
     fn after_pass(&self, _pass: &str, _graph: &Graph, _changed: bool) {}
@@ -145,7 +146,7 @@ pub struct Report {
     pub schedules: Origins,
     pub flops: u64,
     pub weight_bytes: usize,
-    /// Of weights that are made when the artifact is loaded.
+    /// Bytes of the weights that are made when the artifact is loaded.
     pub prepared_bytes: usize,
     pub arena_bytes: usize,
     pub arena_bytes_without_reuse: usize,
@@ -288,7 +289,8 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     let kernels = assembly.kernels.kernels.iter().enumerate();
     let tasks = kernels.filter_map(|(index, kernel)| {
         let uses = assembly.uses.iter().filter(|u| u.kernel == index);
-        // What runs only when the artifact is loaded is not worth a search.
+        // A kernel that runs only when the artifact is loaded has no use here: it is not worth a
+        // search.
         let first = uses.clone().next()?;
         let name = first.name.as_str();
         let task = options.schedules.task(name, &kernel.compute, &kernel.constant);

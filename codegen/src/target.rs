@@ -238,12 +238,18 @@ impl Target {
         self.has("avx2") && !["avxvnni", "avx512vnni"].into_iter().any(|f| self.has(f))
     }
 
+    /// Whether vectors multiply pairs of `bf16` twice as fast as floats. Processors with tiles for
+    /// them have such an instruction for conversions' sake: it takes longer than widening does.
+    pub fn multiplies_bf16(&self) -> bool {
+        self.has("avx512bf16") && self.tune.starts_with("znver")
+    }
+
     /// Whether half floats are converted by single instructions.
     pub(crate) fn converts_f16(&self) -> bool {
         self.arch != Arch::X86_64 || self.has("f16c")
     }
 
-    /// What an artifact for this target says of it.
+    /// The description of this target that artifacts carry.
     pub fn info(&self) -> TargetInfo {
         TargetInfo {
             triple: self.triple.clone(),
@@ -301,12 +307,14 @@ fn initialize() {
     });
 }
 
-/// What LLVM lets be set for a whole process only. Scheduling a second time, after registers are
-/// chosen, takes half of the time that large unrolled kernels compile, and makes none of them
-/// faster on processors that reorder instructions themselves. Choosing what loops count up takes a
-/// quarter of the time of most others, and we have chosen already (see `emit::address`). Before
-/// registers are chosen, each access to memory is compared with each other one that is written out
-/// next to it: beyond so many, that takes four fifths of the time.
+/// Sets the options that LLVM has for a whole process only.
+///
+/// Scheduling a second time, after registers are chosen, takes half of the compile time of large
+/// unrolled kernels. It makes none of them faster on processors that reorder instructions
+/// themselves. Choosing what loops count up takes a quarter of the time of most other kernels, and
+/// we have chosen already (see `emit::address`). Before registers are chosen, LLVM compares each
+/// access to memory with each other access that is written out next to it. With more accesses than
+/// the limit set here, that takes four fifths of the time.
 fn set_llvm_options(words: &[&CStr]) {
     let pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
     // SAFETY: the pointers are to as many strings, which live during the call; LLVM copies them.

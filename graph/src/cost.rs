@@ -1,4 +1,4 @@
-//! What an expression costs: operations, and bytes of memory that must move.
+//! The cost of an expression: operations, and bytes of memory that must move.
 //!
 //! Operations are counted as Ansor counts them, so that throughputs compare:
 //! - A binary operation counts one; so does `not`, and combining one term of a reduction: a sum of
@@ -54,7 +54,7 @@ fn points(stage: &Stage) -> u64 {
     stage.extents().iter().fold(1, |n, &extent| n.saturating_mul(extent as u64))
 }
 
-/// What is known of an expression.
+/// The number of operations of an expression, its type, and whether it reads elements.
 #[derive(Clone, Copy)]
 struct Operations {
     count: u64,
@@ -101,8 +101,12 @@ fn counted(e: &Expr, dtype: &impl Fn(BufId) -> DType) -> Operations {
             let both = match op {
                 // Four products and three sums.
                 BinOp::Dot4 => Operations { count: both.count.saturating_add(7), ..both },
+                // A conversion.
+                BinOp::PairBf16 => both,
                 // Two products and a sum.
-                BinOp::Dot2 => Operations { count: both.count.saturating_add(3), ..both },
+                BinOp::Dot2 | BinOp::DotBf16 => {
+                    Operations { count: both.count.saturating_add(3), ..both }
+                }
                 _ if is_call => both,
                 _ => both.counted(),
             };

@@ -25,6 +25,10 @@
 //!   have an instruction for. `dot4(0x04030201, 0xfcfdfeff) = 1 * -1 + 2 * -2 + 3 * -3 + 4 * -4`.
 //! - `Dot2` is of `i32` alone, too: each stands for two integers of 16 bits with signs. It is the
 //!   sum of both products, modulo 2^32. `dot2(0x00020001, 0xfffeffff) = 1 * -1 + 2 * -2`.
+//! - `PairBf16` is of `f32` alone and gives an `i32`: both operands rounded to `bf16`, the left one
+//!   in the lower half. `DotBf16` is of two such pairs and gives an `f32`: the sum of the products of
+//!   the lower halves and of the upper ones. Code generation may round it with what it is added to,
+//!   and take subnormal halves for zeros: so does the instruction that machines have for it.
 
 use std::collections::BTreeSet;
 
@@ -146,8 +150,8 @@ pub enum UnOp {
     IsInf,
 }
 
-/// An operation on two operands of one type. Comparisons give `bool`, all others the operands'
-/// type.
+/// An operation on two operands of one type. Comparisons give `bool`, those of pairs what they say,
+/// and all others the operands' type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum BinOp {
     /// `a + b`.
@@ -192,6 +196,10 @@ pub enum BinOp {
     Dot4,
     /// The sum of the products of two integers of 16 bits.
     Dot2,
+    /// Two floats as a pair of `bf16`.
+    PairBf16,
+    /// The sum of the products of two pairs of `bf16`.
+    DotBf16,
 }
 
 impl UnOp {
@@ -248,11 +256,11 @@ impl UnOp {
 
 impl BinOp {
     /// Every operation once, in the order of the variants.
-    pub const ALL: [BinOp; 21] = {
+    pub const ALL: [BinOp; 23] = {
         use BinOp::*;
         [
             Add, Sub, Mul, Div, Rem, FloorDiv, FloorMod, Pow, Min, Max, And, Or, Xor, Shl, Shr, Eq,
-            Ne, Lt, Le, Dot4, Dot2,
+            Ne, Lt, Le, Dot4, Dot2, PairBf16, DotBf16,
         ]
     };
 
@@ -280,6 +288,8 @@ impl BinOp {
             BinOp::Le => "le",
             BinOp::Dot4 => "dot4",
             BinOp::Dot2 => "dot2",
+            BinOp::PairBf16 => "pair_bf16",
+            BinOp::DotBf16 => "dot_bf16",
         }
     }
 
@@ -290,7 +300,12 @@ impl BinOp {
 
     /// The type of the result for operands of type `dtype`.
     pub const fn result(self, dtype: DType) -> DType {
-        if self.is_comparison() { DType::Bool } else { dtype }
+        match self {
+            BinOp::PairBf16 => DType::I32,
+            BinOp::DotBf16 => DType::F32,
+            _ if self.is_comparison() => DType::Bool,
+            _ => dtype,
+        }
     }
 }
 

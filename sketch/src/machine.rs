@@ -62,12 +62,15 @@ pub struct Units {
     pub mma: bool,
     /// Vectors of pairs of words, where there are none of bytes: `pmaddwd` without `vpdpbusd`.
     pub pairs: bool,
+    /// Vectors of pairs of `bf16`, which take no longer than those of floats.
+    pub bf16: bool,
 }
 
 impl Machine {
     /// A processor with vectors alone.
     pub const fn new(vector_bytes: usize, registers: usize) -> Machine {
-        let units = Units { amx_bf16: false, amx_int8: false, mma: false, pairs: false };
+        let units =
+            Units { amx_bf16: false, amx_int8: false, mma: false, pairs: false, bf16: false };
         Machine { vector_bytes, registers, units, correction: Correction(None) }
     }
 }

@@ -48,7 +48,7 @@ fn of_body(body: &Body, dtype: &impl Fn(BufId) -> DType) -> u64 {
 fn within(e: &Expr) -> u64 {
     match e {
         Expr::Binary(BinOp::Dot4, ..) => 6,
-        Expr::Binary(BinOp::Dot2, ..) => 2,
+        Expr::Binary(BinOp::Dot2 | BinOp::DotBf16, ..) => 2,
         _ => 0,
     }
 }

@@ -118,7 +118,7 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// `so_far` plus products of bytes or words, one after the other.
+    /// `so_far` plus products of bytes, words or halves, one after the other.
     fn add_dots(&mut self, so_far: Reg<'c>, value: &Expr) -> Result<Reg<'c>> {
         if let Expr::Binary(BinOp::Dot4, a, b) = value {
             let are_small = have_seven_bits(a);
@@ -128,6 +128,10 @@ impl<'c> Emitter<'c, '_> {
         if let Expr::Binary(BinOp::Dot2, a, b) = value {
             let words = [self.value(a)?, self.value(b)?];
             return Ok(ops::dot2(&self.ir, self.target, so_far, words));
+        }
+        if let Expr::Binary(BinOp::DotBf16, a, b) = value {
+            let pairs = [self.value(a)?, self.value(b)?];
+            return Ok(ops::dot_bf16(&self.ir, self.target, so_far, pairs));
         }
         value.children().into_iter().try_fold(so_far, |sum, term| self.add_dots(sum, term))
     }
@@ -216,10 +220,10 @@ impl<'c> Emitter<'c, '_> {
     }
 }
 
-/// Whether it is a sum of products of four bytes or two words.
+/// Whether it is a sum of products of four bytes, two words or two halves.
 fn is_dots(e: &Expr) -> bool {
     match e {
-        Expr::Binary(BinOp::Dot4 | BinOp::Dot2, ..) => true,
+        Expr::Binary(BinOp::Dot4 | BinOp::Dot2 | BinOp::DotBf16, ..) => true,
         Expr::Binary(BinOp::Add, a, b) => is_dots(a) && is_dots(b),
         _ => false,
     }

@@ -1,4 +1,5 @@
-//! Bytes that lie side by side, loaded at once: four as one integer, or two that become words.
+//! Bytes that lie side by side, loaded at once: four as one integer, or two that become words. The
+//! same of two `bf16` that become a pair.
 //!
 //! ```text
 //! i32(a[k * 4]) | i32(a[k * 4 + 1]) << 8 | i32(a[k * 4 + 2]) << 16 | i32(a[k * 4 + 3]) << 24
@@ -23,6 +24,7 @@ use crate::affine::Affine;
 use crate::emit::function::{Emitter, Result};
 use crate::emit::ir::{Kind, Reg};
 use crate::emit::memory::Pattern;
+use crate::ops;
 
 impl<'c> Emitter<'c, '_> {
     /// None where the expression is anything else, or where lanes are not active.
@@ -55,6 +57,47 @@ impl<'c> Emitter<'c, '_> {
         self.describe_access(buffer, bytes.as_instruction_value())?;
         let words = self.ir.resize(bytes, 16, false);
         Ok(Some(self.ir.reinterpret(words, self.ir.ty(Kind::Int(32), Some(lanes)))))
+    }
+
+    /// A pair of numbers that are `bf16` already: one load where they lie side by side. None where
+    /// they are no such numbers.
+    pub(crate) fn two_halves(&mut self, a: &Expr, b: &Expr) -> Result<Option<Reg<'c>>> {
+        let (Some(x), Some(y)) = (self.half(a), self.half(b)) else { return Ok(None) };
+        let ((buffer, first), second) = match (self.loaded_place(&x), self.loaded_place(&y)) {
+            (Some(first), Some(second)) if self.mask.is_none() => (first, second),
+            _ => return self.two_apart([&x, &y]).map(Some),
+        };
+        let follows = second == (buffer, first.clone().plus(&Affine::constant(1)));
+        let (base, lanes) = match self.pattern(&first) {
+            Pattern::Strided { base, stride: 0 } if follows => (base, None),
+            Pattern::Strided { base, stride: 2 } if follows => (base, self.lanes.map(|l| l.count)),
+            _ => return self.two_apart([&x, &y]).map(Some),
+        };
+        let (at, align) = self.pointer(buffer, &base)?;
+        let pair = self.ir.load(self.ir.ty(Kind::Int(32), lanes), at, align);
+        self.describe_access(buffer, pair.as_instruction_value())?;
+        Ok(Some(pair))
+    }
+
+    fn two_apart(&mut self, halves: [&Expr; 2]) -> Result<Reg<'c>> {
+        let [a, b] = halves.map(|e| self.value(e));
+        let (a, b) = self.ir.level(a?, b?);
+        Ok(ops::pair_bf16(&self.ir, self.target, [a, b], true))
+    }
+
+    /// What is widened from `bf16`.
+    fn half(&self, e: &Expr) -> Option<Expr> {
+        let Expr::Cast(DType::F32, x) = e else { return None };
+        (self.dtype(x) == DType::BF16).then(|| Expr::clone(x))
+    }
+
+    /// The place that an element is loaded from.
+    fn loaded_place(&self, e: &Expr) -> Option<(BufId, Affine)> {
+        match e {
+            Expr::Load(buffer, at) => Some((*buffer, self.flatten(*buffer, at))),
+            Expr::Select(c, a, b) => self.loaded_place(if self.decide(c)? { a } else { b }),
+            _ => None,
+        }
     }
 
     /// The buffer and the place of the lowest of `N` bytes, which share 32 bits.

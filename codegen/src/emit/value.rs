@@ -43,6 +43,10 @@ impl<'c> Emitter<'c, '_> {
                     None => self.binary(BinOp::Or, a, b),
                 },
             },
+            Expr::Binary(BinOp::PairBf16, a, b) => match self.two_halves(a, b)? {
+                Some(pair) => Ok(pair),
+                None => self.binary(BinOp::PairBf16, a, b),
+            },
             Expr::Binary(op, a, b) => self.binary(*op, a, b),
             Expr::Select(c, a, b) => self.choice(c, a, b),
         }

@@ -23,6 +23,9 @@ pub(crate) fn binary<'c>(
     if op.is_comparison() {
         return Ok(compare(ir, op, dtype, a, b));
     }
+    if op == BinOp::PairBf16 {
+        return Ok(super::pair_bf16(ir, target, [a, b], false));
+    }
     if dtype.is_float() {
         let exact = float_binary(ir, op, dtype, a, b).ok_or(Undefined { op: op.name(), dtype })?;
         return Ok(match op {
@@ -38,6 +41,10 @@ pub(crate) fn binary<'c>(
             Some(super::dot4(ir, target, ir.same(a, 0.0), bytes))
         }
         DType::I32 if op == BinOp::Dot2 => Some(super::dot2(ir, target, ir.same(a, 0.0), [a, b])),
+        DType::I32 if op == BinOp::DotBf16 => {
+            let zero = ir.float(Kind::F32, 0.0, lanes(a));
+            Some(super::dot_bf16(ir, target, zero, [a, b]))
+        }
         _ => int_binary(ir, op, dtype.is_signed_int(), a, b),
     }
     .ok_or(Undefined { op: op.name(), dtype })
@@ -167,9 +174,8 @@ fn int_binary<'c>(ir: &Ir<'c>, op: BinOp, signed: bool, a: Reg<'c>, b: Reg<'c>) 
         BinOp::Or => ir.or(a, b),
         BinOp::Xor => ir.xor(a, b),
         BinOp::Shl | BinOp::Shr => shift(ir, op, signed, a, b),
-        BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le | BinOp::Dot4 | BinOp::Dot2 => {
-            return None;
-        }
+        BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le => return None,
+        BinOp::Dot4 | BinOp::Dot2 | BinOp::PairBf16 | BinOp::DotBf16 => return None,
     })
 }
 

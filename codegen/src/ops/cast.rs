@@ -59,12 +59,12 @@ fn float_to_int<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
     ir.intrinsic_on(name, &[result, x.get_type()], &[x]).expect("the conversion returns a value")
 }
 
-/// To 8 or 16 bits: of what lies within them, by way of 32. LLVM converts lane by lane what it has
-/// no instruction for.
+/// Converts to 8 or 16 bits: limits the value to the range of the type, then converts by way of 32
+/// bits. LLVM would convert lane by lane where it has no instruction.
 fn float_to_narrow<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
     let [low, high] =
         [Scalar::lowest(to), Scalar::highest(to)].map(|limit| ir.same(x, limit.as_f64()));
-    // What is not above the lowest value is NaN or below it; NaN becomes zero.
+    // A value that is not above `low` is below it, equal to it, or NaN. NaN becomes zero.
     let raised = ir.select(ir.fcmp(FloatPredicate::OGT, x, low), x, low);
     let raised = match to.is_signed_int() {
         true => ir.select(ir.fcmp(FloatPredicate::UNO, x, x), ir.same(x, 0.0), raised),

@@ -5,8 +5,9 @@
 
 use ansc_runtime::DType;
 use inkwell::IntPredicate;
-use inkwell::values::InstructionOpcode;
+use inkwell::values::{BasicValue, InstructionOpcode};
 
+use super::dot4::call;
 use crate::emit::ir::{Ir, Kind, Reg, lanes};
 use crate::target::Target;
 
@@ -34,10 +35,36 @@ pub(crate) fn to_bits<'c>(ir: &Ir<'c>, target: &Target, dtype: DType, x: Reg<'c>
             ir.bitcast(ir.cast(InstructionOpcode::FPTrunc, x, Kind::F16), Kind::Int(16))
         }
         DType::F16 => f16_bits(ir, x),
-        _ => {
-            let high = ir.lshr(bf16_rounded(ir, x), i32s(ir, x, 16));
-            ir.resize(high, 16, false)
+        _ => match (bf16_bits(ir, x), lanes(x).and_then(|n| bf16_instruction(target, n))) {
+            (Some(bits), _) => bits,
+            (_, Some(name)) => ir.reinterpret(call(ir, name, &[x]), ir.ty(Kind::Int(16), lanes(x))),
+            _ => {
+                let high = ir.lshr(bf16_rounded(ir, x), i32s(ir, x, 16));
+                ir.resize(high, 16, false)
+            }
+        },
+    }
+}
+
+/// The bits that [`from_bits`] made the number of: what is only moved stays as it is.
+fn bf16_bits<'c>(ir: &Ir<'c>, x: Reg<'c>) -> Option<Reg<'c>> {
+    let made_by = |x: Reg<'c>, opcode| {
+        let made = x.as_instruction_value().filter(|i| i.get_opcode() == opcode)?;
+        made.get_operand(0)?.value()
+    };
+    let shifted = made_by(x, InstructionOpcode::BitCast)?;
+    let bits = made_by(made_by(shifted, InstructionOpcode::Shl)?, InstructionOpcode::ZExt)?;
+    (ir.kind(bits) == Kind::Int(16)).then_some(bits)
+}
+
+/// Rounds a vector to `bf16`. It takes subnormal numbers for zeros.
+fn bf16_instruction(target: &Target, lanes: u32) -> Option<&'static str> {
+    match lanes {
+        16 if target.has("avx512bf16") => Some("llvm.x86.avx512bf16.cvtneps2bf16.512"),
+        8 if target.has("avx512bf16") && target.has("avx512vl") => {
+            Some("llvm.x86.avx512bf16.cvtneps2bf16.256")
         }
+        _ => None,
     }
 }
 

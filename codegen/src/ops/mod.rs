@@ -7,11 +7,13 @@ mod arith;
 mod cast;
 mod dot2;
 mod dot4;
+mod dot_bf16;
 pub(crate) mod half;
 mod unary;
 
 pub(crate) use arith::{binary, combine};
 pub(crate) use cast::cast;
+pub(crate) use dot_bf16::{dot_bf16, pair_bf16};
 pub(crate) use dot2::dot2;
 pub(crate) use dot4::{Bytes, dot4};
 pub(crate) use unary::unary;
@@ -24,7 +26,7 @@ use inkwell::IntPredicate;
 use crate::emit::ir::{Ir, Kind, Reg};
 use crate::target::Target;
 
-/// What a value of the type is in a register.
+/// The kind of a register that holds a value of the type.
 pub(crate) fn kind(dtype: DType) -> Kind {
     match dtype {
         DType::Bool => Kind::Int(1),
@@ -37,7 +39,7 @@ pub(crate) fn kind(dtype: DType) -> Kind {
     }
 }
 
-/// What a value of the type is in memory.
+/// The kind that a value of the type has in memory.
 pub(crate) fn stored(dtype: DType) -> Kind {
     match dtype {
         DType::Bool => Kind::Int(8),
@@ -70,7 +72,7 @@ pub(crate) fn from_stored<'c>(ir: &Ir<'c>, target: &Target, dtype: DType, raw: R
     }
 }
 
-/// What is stored for a register.
+/// The value to store in memory for a register.
 pub(crate) fn to_stored<'c>(ir: &Ir<'c>, target: &Target, dtype: DType, value: Reg<'c>) -> Reg<'c> {
     match dtype {
         DType::Bool => ir.resize(value, 8, false),

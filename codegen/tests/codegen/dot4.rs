@@ -8,18 +8,12 @@ use ansc_sketch::Machine;
 use ansc_sketch::{Program, Task};
 
 use crate::check::{MARKS, Random, compare, exact, marked};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, runs_here};
 
 /// x86 processors: without instructions for it, with those for products of 16 bits of each width,
 /// and with those for bytes.
 const CPUS: [&str; 7] =
     ["x86-64", "x86-64-v3", "x86-64-v4", "alderlake", "cascadelake", "znver5", "native"];
-
-/// Whether the machine at hand has all that the target may use.
-fn runs_here(target: &Target) -> bool {
-    let native = Target::native().unwrap();
-    target.arch == native.arch && target.features.iter().all(|f| native.has(f))
-}
 
 fn bytes(dtype: DType, shape: &[usize], seed: u64) -> Tensor {
     let random = &mut Random(seed);

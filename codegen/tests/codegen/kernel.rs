@@ -104,3 +104,9 @@ impl Kernel {
         self.run_in(inputs, 1)
     }
 }
+
+/// Whether the machine at hand has all that the target may use.
+pub(crate) fn runs_here(target: &Target) -> bool {
+    let native = Target::native().unwrap();
+    target.arch == native.arch && target.features.iter().all(|f| native.has(f))
+}

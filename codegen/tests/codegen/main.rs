@@ -7,6 +7,7 @@ mod basics;
 mod check;
 mod code_hash;
 mod dot4;
+mod dot_bf16;
 mod elementwise;
 mod gpu;
 mod kernel;

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What one kernel takes of a multiprocessor.
+/// The resources of a multiprocessor that one kernel takes.
 #[derive(Debug)]
 pub(crate) struct Usage {
     pub(crate) kernel: String,

@@ -82,7 +82,13 @@ fn binary(op: BinOp, a: i128, b: i128) -> i128 {
         BinOp::Ne => i128::from(a != b),
         BinOp::Lt => i128::from(a < b),
         BinOp::Le => i128::from(a <= b),
-        BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::Dot4 | BinOp::Dot2 => {
+        BinOp::Pow
+        | BinOp::Shl
+        | BinOp::Shr
+        | BinOp::Dot4
+        | BinOp::Dot2
+        | BinOp::PairBf16
+        | BinOp::DotBf16 => {
             panic!("{op:?} is not generated")
         }
     }

@@ -1,4 +1,4 @@
-//! What each operation does to one value: the semantics of [`crate::expr`], type by type.
+//! The effect of each operation on one value: the semantics of [`crate::expr`], type by type.
 //!
 //! An operation that a type does not have (`exp` of an integer) gives zero; the evaluator and the
 //! verifier reject such expressions before they get here (see [`accepts_unary`]).
@@ -26,7 +26,8 @@ pub(crate) fn accepts_binary(op: BinOp, dtype: DType) -> bool {
         And | Or | Xor => !dtype.is_float(),
         Shl | Shr => dtype.is_int(),
         Min | Max | Eq | Ne | Lt | Le => true,
-        Dot4 | Dot2 => dtype == DType::I32,
+        Dot4 | Dot2 | DotBf16 => dtype == DType::I32,
+        PairBf16 => dtype == DType::F32,
     }
 }
 
@@ -292,7 +293,10 @@ macro_rules! integer_lane {
                     BinOp::Shr => zip(a, b, out, <$t>::shift_right),
                     BinOp::Dot4 => zip(a, b, out, |x: $t, y: $t| math::dot4(x as i32, y as i32) as $t),
                     BinOp::Dot2 => zip(a, b, out, |x: $t, y: $t| math::dot2(x as i32, y as i32) as $t),
-                    BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le => zip(a, b, out, |_, _| 0),
+                    // Of other types; see `lanes::binary`.
+                    BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le | BinOp::PairBf16 | BinOp::DotBf16 => {
+                        zip(a, b, out, |_, _| 0)
+                    }
                 }
             }
 

@@ -6,6 +6,7 @@
 use ansc_runtime::{DType, Element};
 use half::{bf16, f16};
 
+use super::math;
 use crate::expr::{BinOp, UnOp};
 
 /// Values of one register.
@@ -248,6 +249,12 @@ fn binary_of<S: Stored>(op: BinOp, a: &[S::Lane], b: &[S::Lane], out: &mut Lanes
         BinOp::Ne => zip(a, b, bool::fill(out), |x, y| x != y),
         BinOp::Lt => zip(a, b, bool::fill(out), |x, y| x < y),
         BinOp::Le => zip(a, b, bool::fill(out), |x, y| x <= y),
+        BinOp::PairBf16 => {
+            zip(a, b, i32::fill(out), |x, y| math::pair_bf16(x.to_f64() as f32, y.to_f64() as f32))
+        }
+        BinOp::DotBf16 => {
+            zip(a, b, f32::fill(out), |x, y| math::dot_bf16(x.to_i64() as i32, y.to_i64() as i32))
+        }
         _ => {
             let out = S::Lane::fill(out);
             S::Lane::binary(op, a, b, out);

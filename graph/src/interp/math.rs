@@ -1,5 +1,7 @@
 //! Functions that the standard library does not have.
 
+use half::bf16;
+
 macro_rules! float_functions {
     ($($t:ident),*) => {$(
         pub(super) mod $t {
@@ -44,6 +46,19 @@ pub(super) fn dot2(a: i32, b: i32) -> i32 {
     let halves = |x: i32| [x as i16, (x >> 16) as i16].map(i32::from);
     let ([a, c], [b, d]) = (halves(a), halves(b));
     (a * b).wrapping_add(c * d)
+}
+
+/// Both numbers rounded to `bf16`, the first one in the lower half.
+pub(super) fn pair_bf16(a: f32, b: f32) -> i32 {
+    let bits = |x| u32::from(bf16::from_f32(x).to_bits());
+    (bits(a) | bits(b) << 16) as i32
+}
+
+/// The sum of the products of the halves of `a` and `b`, each of which is a `bf16`.
+pub(super) fn dot_bf16(a: i32, b: i32) -> f32 {
+    let halves = |x: i32| [x << 16, x & 0xffff_0000_u32 as i32].map(|x| f32::from_bits(x as u32));
+    let ([a, c], [b, d]) = (halves(a), halves(b));
+    a * b + c * d
 }
 
 /// The error function, within about 1e-15 relative to the result.

@@ -1,4 +1,4 @@
-//! What becomes of the values of a stage's body: stored, or combined over the reduction.
+//! Sinks take the values of a stage's body: they store them, or combine them over the reduction.
 
 use ansc_runtime::{DType, Element, Tensor};
 

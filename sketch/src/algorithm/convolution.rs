@@ -1,4 +1,4 @@
-//! What of a subgraph is a convolution, told by what its elements are multiplied with.
+//! The convolution in a subgraph, found by the products that it sums up.
 //!
 //! ```text
 //! conv[i0, i1, i2, i3] = sum{r0: 3, r1: 3, r2: 64} x[i0, i1 + r0, i2 * 2 + r1, r2] * w[r0, r1, r2, i3]
@@ -6,8 +6,8 @@
 //! batch i0; windows (i1, r0), (i2, r1) of stride 2; channels r2 in, i3 out
 //! ```
 //!
-//! Axes may be in any order. A convolution of groups is none: there the output channel decides what
-//! is read.
+//! Axes may be in any order. A grouped convolution does not count: there the output channel decides
+//! which elements are read.
 
 use ansc_graph::arith::Linear;
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, VarId};
@@ -46,7 +46,7 @@ pub(super) struct Window {
     pub(super) of: usize,
 }
 
-/// What indexes an axis of the input.
+/// The part of the convolution that indexes an axis of the input.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Index {
     /// This one of the batch axes.

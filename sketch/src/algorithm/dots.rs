@@ -1,5 +1,5 @@
 //! Products of 8-bit integers, four at a time, or two where a machine multiplies words and no
-//! bytes.
+//! bytes; and products of `bf16`, two at a time.
 //!
 //! ```text
 //! y[i, j] = sum{k: 512} i32(a[i, k]) * i32(b[k, j])              a: u8[64, 512], b: i8[512, 32]
@@ -7,9 +7,13 @@
 //! y[i, j] = sum{k: 128} dot4(quad of a[i, k * 4 ..], quads[k, j])  quads: i32[128, 32], made when compiling if b is constant
 //! or
 //! y[i, j] = sum{k: 256} dot2(pairs_of_a[i, k], pairs[k, j])    both: i32, two integers of 16 bits
+//!
+//! y[i, j] = sum{k: 512} f32(a[i, k]) * f32(b[k, j])            a, b: bf16
+//! =>
+//! y[i, j] = sum{k: 256} dot_bf16(pair of a[i, k * 2 ..], pairs[k, j])   pairs: i32, two bf16
 //! ```
 //!
-//! One factor has no sign and the other has, as [`BinOp::Dot4`] wants them; the import of quantised
+//! Of bytes, one factor has no sign and the other has, as [`BinOp::Dot4`] wants them; the import of quantised
 //! operators sees to it. An axis of the sum is alone in one index of each factor: that of a product
 //! of matrices, the channels of a convolution. If its extent does not divide by four, or two, both
 //! factors are filled up with zeros: a constant while its quads are made, any other factor in a
@@ -17,7 +21,8 @@
 //! lies: code generation makes one load of the four. The other one becomes quads first: four bytes
 //! of its axis as one integer, little end first, with as many bytes as before. Pairs of words take
 //! twice as many, and both factors become them first: what multiplies them need not take bytes
-//! apart. All results are those of the sum of the widened products, modulo 2^32.
+//! apart. All results are those of the sum of the widened products, modulo 2^32. Pairs of `bf16` are
+//! to those what quads are to bytes; their sums are rounded in another order.
 
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Scalar, Stage, TensorType, VarId};
 use ansc_runtime::DType;
@@ -45,20 +50,36 @@ pub(super) enum Terms {
     Quads,
     /// Two words.
     Pairs,
+    /// Two `bf16`.
+    Halves,
 }
 
 impl Terms {
     fn count(self) -> usize {
         match self {
             Terms::Quads => QUAD,
-            Terms::Pairs => 2,
+            Terms::Pairs | Terms::Halves => 2,
         }
+    }
+
+    /// The types of both factors, and of what they are widened to and summed in.
+    fn types(self) -> ([DType; 2], DType) {
+        match self {
+            Terms::Quads | Terms::Pairs => ([DType::U8, DType::I8], DType::I32),
+            Terms::Halves => ([DType::BF16; 2], DType::F32),
+        }
+    }
+
+    /// Whether the machine has an instruction for them, or does without.
+    fn suit(self, task: &Task) -> bool {
+        self != Terms::Halves || (task.gpu.is_none() && task.machine.units.bf16)
     }
 
     fn op(self) -> BinOp {
         match self {
             Terms::Quads => BinOp::Dot4,
             Terms::Pairs => BinOp::Dot2,
+            Terms::Halves => BinOp::DotBf16,
         }
     }
 }
@@ -69,8 +90,8 @@ struct Sum {
     terms: Terms,
     /// The variable that runs over the terms of one instruction.
     var: VarId,
-    unsigned: Factor,
-    signed: Factor,
+    /// Of bytes, the one without a sign first.
+    factors: [Factor; 2],
 }
 
 struct Factor {
@@ -83,15 +104,17 @@ struct Factor {
 
 /// None where no stage is such a sum.
 pub(super) fn rewrite(task: &Task, terms: Terms) -> Option<Rewritten> {
+    terms.suit(task).then_some(())?;
     Some(Sum::find(&task.compute, terms)?.rewrite(task))
 }
 
-/// Whether there is such a sum, and whatever is made into quads at run time is used often enough
-/// afterwards.
-pub(super) fn pays(task: &Task) -> bool {
-    Sum::find(&task.compute, Terms::Quads).is_some_and(|sum| {
+/// Whether there is such a sum, and whatever is made into quads or pairs at run time is used often
+/// enough afterwards.
+pub(super) fn pays(task: &Task, terms: Terms) -> bool {
+    let sum = Sum::find(&task.compute, terms).filter(|_| terms.suit(task));
+    sum.is_some_and(|sum| {
         let stage = &task.compute.stages[sum.stage];
-        [&sum.unsigned, &sum.signed].into_iter().all(|factor| {
+        sum.factors.iter().all(|factor| {
             sum.zeros() == 0.0 && factor.is_read_as_it_lies(stage, sum.var)
                 || task.sole_constant(factor.buffer).is_some()
                 || factor.uses(stage) >= MIN_USES
@@ -105,13 +128,12 @@ pub(super) fn pays_in_pairs(task: &Task) -> bool {
     let sum = Sum::find(&task.compute, Terms::Pairs).filter(|_| task.machine.units.pairs);
     sum.is_some_and(|sum| {
         let stage = &task.compute.stages[sum.stage];
-        [(&sum.unsigned, &sum.signed), (&sum.signed, &sum.unsigned)].into_iter().any(
-            |(read, weight)| {
-                task.sole_constant(weight.buffer).is_some()
-                    && weight.uses(stage) >= MIN_ROWS
-                    && read.uses(stage) >= MIN_USES_OF_PAIRS
-            },
-        )
+        let [a, b] = &sum.factors;
+        [(a, b), (b, a)].into_iter().any(|(read, weight)| {
+            task.sole_constant(weight.buffer).is_some()
+                && weight.uses(stage) >= MIN_ROWS
+                && read.uses(stage) >= MIN_USES_OF_PAIRS
+        })
     })
 }
 
@@ -124,11 +146,13 @@ impl Sum {
         let s = &compute.stages[stage];
         let is_sum = s.reduce.as_ref().is_some_and(|r| r.combiner == Combiner::Sum);
         let Expr::Binary(BinOp::Mul, a, b) = &s.body else { return None };
-        if !is_sum || s.ty.dtype != DType::I32 || s.extents().contains(&0) {
+        let (narrow, wide) = terms.types();
+        if !is_sum || s.ty.dtype != wide || s.extents().contains(&0) {
             return None;
         }
-        let factor = |dtype| [a, b].into_iter().find_map(|e| widened(compute, e, dtype));
-        let (unsigned, signed) = (factor(DType::U8)?, factor(DType::I8)?);
+        let read = |e, dtype| widened(compute, e, [dtype, wide]);
+        let in_order = |a, b| Some((read(a, narrow[0])?, read(b, narrow[1])?));
+        let (first, second) = in_order(a, b).or_else(|| in_order(b, a))?;
         let extents = s.extents();
         let whole = |(buffer, at): (BufId, &[Expr]), var: VarId| {
             let axis = alone(at, var)?;
@@ -137,8 +161,8 @@ impl Sum {
         };
         let reduced = (s.ty.rank()..extents.len()).map(VarId::new);
         let sums = reduced.filter_map(|var| {
-            let (unsigned, signed) = (whole(unsigned, var)?, whole(signed, var)?);
-            Some(Sum { stage, terms, var, unsigned, signed })
+            let factors = [whole(first, var)?, whole(second, var)?];
+            Some(Sum { stage, terms, var, factors })
         });
         let least = sums.min_by(|a, b| a.zeros().total_cmp(&b.zeros()))?;
         (least.zeros() <= MOST_ZEROS).then_some(least)
@@ -146,7 +170,7 @@ impl Sum {
 
     /// Zeros that fill the last instruction up, as a share of the terms.
     fn zeros(&self) -> f64 {
-        let extent = self.signed.extent;
+        let extent = self.factors[0].extent;
         (extent.next_multiple_of(self.terms.count()) - extent) as f64 / extent as f64
     }
 
@@ -154,15 +178,16 @@ impl Sum {
         let original = &task.compute.stages[self.stage];
         let mut compute = Replacing::new(&task.compute, self.stage);
         let mut prepared = vec![];
-        let [a, b] = [&self.unsigned, &self.signed].map(|factor| {
-            if self.terms == Terms::Quads && factor.is_read_as_it_lies(original, self.var) {
+        let [a, b] = self.factors.each_ref().map(|factor| {
+            if self.terms != Terms::Pairs && factor.is_read_as_it_lies(original, self.var) {
                 let filled = factor.filled(self.terms, &task.compute);
                 let buffer = filled.map_or(factor.buffer, |stage| compute.push(stage));
                 let dtype = task.compute.buffer_type(factor.buffer).dtype;
-                return quad(|j| {
-                    let term = Expr::Load(buffer, factor.term(self.terms, &factor.at, j));
-                    Expr::cast(dtype, DType::U8, term)
-                });
+                let term = |j| Expr::Load(buffer, factor.term(self.terms, &factor.at, j));
+                return match self.terms {
+                    Terms::Halves => halves(term),
+                    _ => quad(|j| Expr::cast(dtype, DType::U8, term(j))),
+                };
             }
             let quads = match task.sole_constant(factor.buffer) {
                 Some(param) => {
@@ -209,6 +234,7 @@ impl Factor {
         let (name, body) = match terms {
             Terms::Quads => ("quads", self.quad(&at, buffer, dtype)),
             Terms::Pairs => ("pairs", self.pair(&at, buffer, dtype)),
+            Terms::Halves => ("pairs", halves(|j| self.element(terms, &at, j, buffer, dtype))),
         };
         Stage::map(name, TensorType::new(DType::I32, shape), body)
     }
@@ -234,7 +260,8 @@ impl Factor {
     /// Two bytes as words: `a[k * 2] & 65535 | a[k * 2 + 1] << 16`, where a byte without a sign
     /// needs no mask.
     fn pair(&self, at: &[Expr], buffer: BufId, dtype: DType) -> Expr {
-        let word = |j| Expr::cast(dtype, DType::I32, self.byte(Terms::Pairs, at, j, buffer, dtype));
+        let word =
+            |j| Expr::cast(dtype, DType::I32, self.element(Terms::Pairs, at, j, buffer, dtype));
         let low = match dtype {
             DType::U8 => word(0),
             _ => word(0).and(Expr::float(DType::I32, 65535.0)),
@@ -242,8 +269,8 @@ impl Factor {
         low.or(Expr::binary(BinOp::Shl, word(1), Expr::float(DType::I32, 16.0)))
     }
 
-    /// The byte that is the term `j` of the instruction at this place, if there is such a term.
-    fn byte(&self, terms: Terms, at: &[Expr], j: usize, buffer: BufId, dtype: DType) -> Expr {
+    /// The element that is the term `j` of the instruction at this place, if there is such a term.
+    fn element(&self, terms: Terms, at: &[Expr], j: usize, buffer: BufId, dtype: DType) -> Expr {
         let term = self.term(terms, at, j);
         let last = (self.extent - 1) / terms.count() * terms.count();
         match last + j < self.extent {
@@ -263,7 +290,7 @@ impl Factor {
     /// The four bytes from four times the index along the axis on: `a[k * 4] | a[k * 4 + 1] << 8 |
     /// ..`
     fn quad(&self, at: &[Expr], buffer: BufId, dtype: DType) -> Expr {
-        quad(|j| Expr::cast(dtype, DType::U8, self.byte(Terms::Quads, at, j, buffer, dtype)))
+        quad(|j| Expr::cast(dtype, DType::U8, self.element(Terms::Quads, at, j, buffer, dtype)))
     }
 }
 
@@ -277,11 +304,21 @@ pub(super) fn quad(byte: impl Fn(usize) -> Expr) -> Expr {
     (0..QUAD).map(placed).reduce(Expr::or).expect("four bytes")
 }
 
-/// The load of elements of `dtype` that are converted to `i32`.
-fn widened<'a>(compute: &Compute, e: &'a Expr, dtype: DType) -> Option<(BufId, &'a [Expr])> {
-    let Expr::Cast(DType::I32, x) = e else { return None };
+/// Two `bf16` as a pair, the first one in the lower half.
+fn halves(half: impl Fn(usize) -> Expr) -> Expr {
+    let [a, b] = [0, 1].map(|j| Expr::cast(DType::BF16, DType::F32, half(j)));
+    Expr::binary(BinOp::PairBf16, a, b)
+}
+
+/// The load of elements that are converted from one type to the other.
+fn widened<'a>(
+    compute: &Compute,
+    e: &'a Expr,
+    [from, to]: [DType; 2],
+) -> Option<(BufId, &'a [Expr])> {
+    let Expr::Cast(dtype, x) = e else { return None };
     let Expr::Load(buffer, at) = &**x else { return None };
-    (compute.buffer_type(*buffer).dtype == dtype).then_some((*buffer, at))
+    (*dtype == to && compute.buffer_type(*buffer).dtype == from).then_some((*buffer, at))
 }
 
 /// The only index that mentions the variable, if it is nothing else.

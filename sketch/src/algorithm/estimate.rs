@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use super::convolution::Convolution;
+use super::dots::Terms;
 use super::winograd::{self, Weights};
 use super::{Algorithm, dots, narrow};
 use crate::choose::{self, Field, cheapest_of};
@@ -76,7 +77,10 @@ fn known(task: &Task) -> Option<Algorithm> {
     if dots::pays_in_pairs(task) {
         return Some(Algorithm::Dot2);
     }
-    dots::pays(task).then_some(Algorithm::Dot4)
+    if dots::pays(task, Terms::Halves) {
+        return Some(Algorithm::DotBf16);
+    }
+    dots::pays(task, Terms::Quads).then_some(Algorithm::Dot4)
 }
 
 /// Algorithms that are told by the price of their programs.

@@ -12,6 +12,7 @@
 //! pad; conv; relu  =>  taps: pad; one product with columns for each tap; their sums; relu
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
 //! u8 by i8 product =>  dot2: a product whose terms are two words by two words
+//! bf16 product     =>  dot_bf16: a product whose terms are two halves by two halves
 //! f32 by 4 bits    =>  narrow: products of integers, block by block, with weights that stay as narrow as they are
 //! argmax           =>  place: the maximum, and then the first place that has it
 //! bf16 product     => tiles: a product of panels as a unit for matrices wants them
@@ -84,6 +85,9 @@ pub enum Algorithm {
     Dot4,
     /// Two products of words that were bytes.
     Dot2,
+    /// Two products of `bf16` at a time.
+    #[serde(rename = "dot_bf16")]
+    DotBf16,
     /// Products of integers with weights of few bits.
     Narrow,
     /// Columns of each group of a convolution apart.
@@ -103,13 +107,13 @@ pub enum Algorithm {
 pub struct Rewritten {
     /// The task with the other expression, constants and all.
     pub task: Task,
-    /// What the constants of the new task are made of.
+    /// How the constants of the new task are made from the original ones.
     pub prepared: Vec<Packing>,
 }
 
 impl Algorithm {
     /// Every algorithm once, in the order of the variants.
-    pub const ALL: [Algorithm; 15] = [
+    pub const ALL: [Algorithm; 16] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
@@ -119,6 +123,7 @@ impl Algorithm {
         Algorithm::Inside,
         Algorithm::Dot4,
         Algorithm::Dot2,
+        Algorithm::DotBf16,
         Algorithm::Narrow,
         Algorithm::Groups,
         Algorithm::Separate,
@@ -139,6 +144,7 @@ impl Algorithm {
             Algorithm::Inside => "inside",
             Algorithm::Dot4 => "dot4",
             Algorithm::Dot2 => "dot2",
+            Algorithm::DotBf16 => "dot_bf16",
             Algorithm::Narrow => "narrow",
             Algorithm::Groups => "groups",
             Algorithm::Separate => "separate",
@@ -159,6 +165,7 @@ impl Algorithm {
             | Algorithm::Inside
             | Algorithm::Dot4
             | Algorithm::Dot2
+            | Algorithm::DotBf16
             | Algorithm::Narrow
             | Algorithm::Groups
             | Algorithm::Separate
@@ -176,6 +183,7 @@ impl Algorithm {
         match self {
             Algorithm::Dot4 => dots::rewrite(task, Terms::Quads),
             Algorithm::Dot2 => dots::rewrite(task, Terms::Pairs),
+            Algorithm::DotBf16 => dots::rewrite(task, Terms::Halves),
             Algorithm::Narrow => narrow::rewrite(task),
             Algorithm::Groups => groups::rewrite(task),
             Algorithm::Separate => separate::rewrite(task),
@@ -254,7 +262,7 @@ impl<'a> Replacing<'a> {
         self.compute.push(stage)
     }
 
-    /// What was pushed last stands for the stage that is replaced.
+    /// The finished subgraph. The stage that was pushed last stands for the one that is replaced.
     fn done(self) -> Compute {
         let Replacing { original, stage, mut compute } = self;
         let added = compute.stages.len() - 1 - stage;

@@ -1,4 +1,4 @@
-//! What a kernel may be computed by, and what it is computed by in words.
+//! The algorithms that may compute a kernel, and words for the one that does.
 
 use ansc_graph::{BinOp, Combiner, Compute, Expr, Stage};
 
@@ -42,6 +42,7 @@ impl Algorithm {
             Algorithm::Inside => "each tap where it meets the image",
             Algorithm::Dot4 => "four bytes at a time",
             Algorithm::Dot2 => "two words at a time",
+            Algorithm::DotBf16 => "two halves at a time",
             Algorithm::Narrow => "integers of few bits, block by block",
             Algorithm::Groups => "columns of each group apart",
             Algorithm::Separate => "windows one axis at a time",

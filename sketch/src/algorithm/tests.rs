@@ -16,6 +16,7 @@ use crate::scheduled::Scheduled;
 use crate::task::Task;
 
 mod groups;
+mod halves;
 mod inside;
 mod narrow;
 mod reductions;
@@ -279,7 +280,7 @@ fn large_windows_strides_and_dilations_are_dealt_out() {
     check(&volume([14, 16, 15], 2, 6, 3), WinogradLarge);
 }
 
-/// What is added and cut off follows the convolution, which is a result too.
+/// The subgraph whose results are both the convolution and the stage that follows it.
 fn both(compute: Compute, outputs: [usize; 2]) -> Compute {
     Compute { outputs: outputs.into(), ..compute }
 }

@@ -36,11 +36,11 @@ pub(super) struct Part {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Filter {
-    /// Of the products back to outputs: `m` rows.
+    /// The matrix `At`, which turns products into outputs: `m` rows.
     pub(super) output: Vec<Row>,
-    /// Of weights: a row for each product.
+    /// The matrix `G`, which transforms weights: a row for each product.
     pub(super) weight: Vec<Row>,
-    /// Of inputs: a row for each product.
+    /// The matrix `Bt`, which transforms inputs: a row for each product.
     pub(super) input: Vec<Row>,
 }
 

@@ -36,7 +36,8 @@ pub fn fitted(mut program: Program, machine: &Machine, budget: usize) -> Program
     }
 }
 
-/// Of the loops that are written out those that save most; if there are none, of the vectors.
+/// The loops to roll up: those of the unrolled loops that save most or, if there are none, those of
+/// the vectorised ones.
 fn to_roll(program: &Program, walk: &Walk<'_>) -> Vec<VarId> {
     let mut written_out = vec![];
     let mut vectors = vec![];

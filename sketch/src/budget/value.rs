@@ -21,10 +21,10 @@ const LANE: usize = 2;
 const DIVISION: usize = 6;
 /// A lane whose place depends on data: whether it is active decides where it loads from.
 const LOOKED_UP: usize = 6;
-/// What a position takes that is compared, chosen and stored.
+/// Instructions that compare, choose and store the positions in one register.
 const POSITION: usize = 8;
 
-/// What an expression depends on.
+/// The loops that an expression depends on.
 #[derive(Clone, Default)]
 struct Mention {
     /// Bits of unrolled loops, by their place among the open ones.
@@ -141,7 +141,7 @@ impl Walk<'_> {
         let on = self.on(dtype, self.lanes.is_some());
         let fused = |op: &BinOp| match op {
             BinOp::Mul => dtype.is_float() && combiner == Combiner::Sum,
-            BinOp::Dot4 | BinOp::Dot2 => combiner == Combiner::Sum,
+            BinOp::Dot4 | BinOp::Dot2 | BinOp::DotBf16 => combiner == Combiner::Sum,
             _ => false,
         };
         match value {
@@ -163,7 +163,7 @@ impl Walk<'_> {
         self.update(dst, copies);
     }
 
-    /// What is read and written again.
+    /// Counts the load and the store of an element that is updated.
     fn update(&mut self, access: &Access, copies: usize) {
         if !self.registers.contains(&access.buffer) {
             let (cost, times) = self.access(access.buffer, &access.indices, copies, false);
@@ -180,7 +180,7 @@ impl Walk<'_> {
         self.add(cost, times);
     }
 
-    /// What an operation on such elements takes.
+    /// The operands of an operation on elements of this type.
     fn on(&self, dtype: DType, lanes: bool) -> On {
         let count = if lanes { self.lanes.map_or(1, |l| l.count) } else { 1 };
         let bytes = count * dtype.accumulator().size();
@@ -243,7 +243,8 @@ impl Walk<'_> {
         mention
     }
 
-    /// What an expression over variables alone depends on; nothing for others, and for constants.
+    /// The loops that an expression over variables alone depends on. `None` for other expressions,
+    /// and for constants.
     fn own(&self, e: &Expr) -> Option<Mention> {
         if matches!(e, Expr::Const(_)) || !e.loads().is_empty() {
             return None;

@@ -58,7 +58,7 @@ pub(super) struct Walk<'p> {
     open: Vec<VarId>,
     /// The innermost open loop that is not written out.
     pub(super) turning: Option<VarId>,
-    /// What is counted stands for so many times as much.
+    /// The number of times that each counted instruction stands for.
     factor: f64,
     total: f64,
     by_loop: BTreeMap<VarId, f64>,
@@ -177,7 +177,7 @@ impl<'p> Walk<'p> {
         self.extents.set(l.var, l.extent);
     }
 
-    /// What `f` counts is there so many times.
+    /// Runs `f`, all of whose counts are multiplied by `times`.
     pub(super) fn times<T>(&mut self, times: f64, f: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.factor;
         self.factor *= times;

@@ -3,7 +3,7 @@
 use ansc_graph::{BinOp, UnOp};
 use ansc_runtime::DType;
 
-/// What an operation works on.
+/// The operands of an operation.
 #[derive(Clone, Copy)]
 pub(super) struct On {
     pub(super) dtype: DType,
@@ -48,7 +48,8 @@ pub(super) fn binary(op: BinOp, on: On, by_constant: bool) -> usize {
         Mul if on.dtype.size() == 1 => 4,
         Min | Max if float && !by_constant => 3,
         FloorDiv => 2,
-        Dot4 | Dot2 => 2,
+        Dot4 | Dot2 | DotBf16 => 2,
+        PairBf16 => 3,
         _ => 1,
     };
     let rounding = if op.is_comparison() { 0 } else { rounding(on.dtype) };

@@ -11,7 +11,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Of zeros, which are there to be read if `written` holds.
+    /// A memory of zeros, which may be read if `written` holds. `None` if it is too large.
     pub(super) fn zeros(ty: &TensorType, written: bool) -> Option<Memory> {
         let len = ty.shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent))?;
         let mut cells = vec![];

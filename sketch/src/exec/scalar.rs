@@ -4,6 +4,7 @@
 
 use ansc_graph::{BinOp, Combiner, Scalar, UnOp};
 use ansc_runtime::DType;
+use half::bf16;
 
 pub(super) fn unary(op: UnOp, x: Scalar) -> Scalar {
     let dtype = x.dtype();
@@ -79,10 +80,12 @@ pub(super) fn binary(op: BinOp, a: Scalar, b: Scalar) -> Scalar {
     match op {
         BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le => compare(op, a, b),
         _ if dtype == DType::Bool => Scalar::bool(bool_binary(op, !a.is_zero(), !b.is_zero())),
+        BinOp::PairBf16 => pair_bf16(a, b),
         _ if dtype.is_float() => round(dtype, float_binary(op, a.as_f64(), b.as_f64())),
         BinOp::Shl | BinOp::Shr => shift(op, a, b),
         BinOp::Dot4 => dot4(a, b),
         BinOp::Dot2 => dot2(a, b),
+        BinOp::DotBf16 => dot_bf16(a, b),
         _ => from_wide(dtype, integer_binary(op, wide(a), wide(b))),
     }
 }
@@ -193,6 +196,16 @@ fn dot4(a: Scalar, b: Scalar) -> Scalar {
 }
 
 /// Both halves have signs.
+fn pair_bf16(a: Scalar, b: Scalar) -> Scalar {
+    let bits = |x: Scalar| i128::from(bf16::from_f64(x.as_f64()).to_bits());
+    from_wide(DType::I32, bits(a) | bits(b) << 16)
+}
+
+fn dot_bf16(a: Scalar, b: Scalar) -> Scalar {
+    let half = |x: Scalar, j: u32| bf16::from_bits((wide(x) >> (16 * j)) as u16).to_f64();
+    Scalar::from_f64(DType::F32, half(a, 0) * half(b, 0) + half(a, 1) * half(b, 1))
+}
+
 fn dot2(a: Scalar, b: Scalar) -> Scalar {
     let half = |x: i128, j: u32| {
         let bits = (x >> (16 * j)) & 0xffff;

@@ -98,10 +98,11 @@ impl Counts {
                 (0..4).for_each(|_| self.arithmetic(MUL, operand));
                 (0..3).for_each(|_| self.arithmetic(ADD_SUB, operand));
             }
-            Dot2 => {
-                (0..2).for_each(|_| self.arithmetic(MUL, operand));
-                self.arithmetic(ADD_SUB, operand);
+            Dot2 | DotBf16 => {
+                (0..2).for_each(|_| self.arithmetic(MUL, op.result(operand)));
+                self.arithmetic(ADD_SUB, op.result(operand));
             }
+            PairBf16 => self.arithmetic(MATH, op.result(operand)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What primitives do and what sketches look like, as text.
+//! Compares what primitives do and what sketches look like with texts in files.
 //!
 //! `primitives/*.txt` hold a program, lines `=> CALL`, and the program after these calls,
 //! `(unchanged)`, or the error of the last one. `sketches/*.txt` hold an expression, a line `=>
@@ -33,7 +33,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// What is above the arrows, the arrows' lines, and what is below.
+/// The text above the arrows, the arrows' lines, and the text below.
 fn parts(text: &str) -> (&str, Vec<&str>, &str) {
     let (before, rest) = text.split_once("\n=> ").expect("a line `=> CALL`");
     let (mut arrows, mut rest) = (vec![], rest);
@@ -143,17 +143,11 @@ fn what_nobody_tuned_gets_on_a_gpu() {
 fn rewritten(source: &str, name: &str) -> String {
     let compute = Compute::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
     let constant = (0..compute.inputs.len()).map(|i| i > 0).collect();
-    let machine = Machine::new(32, 16);
-    let task = Task {
-        name: "k".into(),
-        compute,
-        constant,
-        machine,
-        cores: 1,
-        gpu: None,
-        sums: Default::default(),
-    };
+    let mut machine = Machine::new(32, 16);
+    machine.units.bf16 = true;
     let algorithm = Algorithm::ALL.into_iter().find(|a| a.name() == name).expect("a name");
+    let (name, sums) = ("k".into(), Default::default());
+    let task = Task { name, compute, constant, machine, cores: 1, gpu: None, sums };
     let Some(made) = algorithm.rewrite(&task) else { return "(does not apply)".into() };
     let prepared =
         made.prepared.iter().map(|p| format!("constant {}: {}\n", p.param, p.compute)).collect();

@@ -107,6 +107,9 @@ pub struct TaskText {
     /// Vectors for pairs of words, and none for bytes.
     #[serde(default)]
     pub pairs: bool,
+    /// Vectors for pairs of `bf16`.
+    #[serde(default)]
+    pub bf16: bool,
     /// Threads that schedules are for.
     pub cores: usize,
     /// Shared memory of a block of threads, if they are for a GPU.
@@ -126,6 +129,7 @@ impl From<&Task> for TaskText {
             registers,
             units: [units.amx_bf16, units.amx_int8, units.mma],
             pairs: units.pairs,
+            bf16: units.bf16,
             cores: task.cores,
             gpu: task.gpu.as_ref().map(|limits| limits.shared_bytes),
             accurate: task.sums == Sums::Direct,
@@ -137,7 +141,7 @@ impl TaskText {
     /// The machine that schedules are for.
     pub fn machine(&self) -> Machine {
         let [amx_bf16, amx_int8, mma] = self.units;
-        let units = Units { amx_bf16, amx_int8, mma, pairs: self.pairs };
+        let units = Units { amx_bf16, amx_int8, mma, pairs: self.pairs, bf16: self.bf16 };
         Machine { units, ..Machine::new(self.vector_bytes, self.registers) }
     }
 

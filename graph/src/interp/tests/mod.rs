@@ -84,6 +84,33 @@ fn products_of_two_words() {
     }
 }
 
+/// Halves are rounded to nearest even, and the products of pairs are those of their halves.
+#[test]
+fn products_of_pairs_of_halves() {
+    let (a, b) = ([1.0, -2.5, 3.0e38, 1.00390625], [2.0, 0.333, -1.0, 1.01171875]);
+    let (x, y) = (Tensor::from_slice(&[4], &a), Tensor::from_slice(&[4], &b));
+    let at = |input| Expr::load(input, vec![Expr::var(0)]);
+    let body = Expr::binary(BinOp::PairBf16, at(0), at(1));
+    let ty = TensorType::new(DType::I32, [4]);
+    let pairs = single(&[&x, &y], Stage::map("y", ty, body)).unwrap();
+    let rounded = |v: f32| half::bf16::from_f32(v);
+    for (i, &pair) in pairs.as_slice::<i32>().iter().enumerate() {
+        let [low, high] = [a[i], b[i]].map(|v| u32::from(rounded(v).to_bits()));
+        assert_eq!(pair as u32, low | high << 16, "{i}");
+    }
+    // Halfway between 1 and its neighbour, and between that one and the next.
+    assert_eq!([a[3], b[3]].map(|v| rounded(v).to_f32()), [1.0, 1.015625]);
+    let body = Expr::binary(BinOp::DotBf16, at(0), at(1));
+    let ty = TensorType::new(DType::F32, [4]);
+    let turned: Vec<i32> = pairs.as_slice::<i32>().iter().rev().copied().collect();
+    let turned = Tensor::from_slice(&[4], &turned);
+    let dots = single(&[&pairs, &turned], Stage::map("y", ty, body)).unwrap();
+    for (i, &dot) in dots.as_slice::<f32>().iter().enumerate() {
+        let product = |of: &[f32; 4]| rounded(of[i]).to_f32() * rounded(of[3 - i]).to_f32();
+        assert_eq!(dot, product(&a) + product(&b), "{i}");
+    }
+}
+
 /// A padded, strided convolution: guards, memo tables, runs and gathers at once.
 fn conv(h: usize, stride: usize, channels: usize) {
     let (m, kernel, out) = (5, 3, (h + 2 - 3) / stride + 1);

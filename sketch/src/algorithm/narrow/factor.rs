@@ -24,7 +24,7 @@ pub(super) struct Factor {
     pub(super) block: usize,
 }
 
-/// What is taken from codes.
+/// The zero point that is subtracted from codes.
 pub(super) enum Zero {
     Known(i64),
     /// An `i32`, and the least and the most that it may be.

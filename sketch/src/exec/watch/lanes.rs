@@ -68,9 +68,7 @@ impl Value {
             BinOp::Ne => a.zip(b, |a, b| i64::from(a != b)),
             BinOp::Lt => a.zip(b, |a, b| i64::from(a < b)),
             BinOp::Le => a.zip(b, |a, b| i64::from(a <= b)),
-            BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::Dot4 | BinOp::Dot2 => {
-                unreachable!("`Node::of` takes none of these")
-            }
+            op => unreachable!("`Node::of` takes no {op:?}"),
         }
     }
 
@@ -152,9 +150,11 @@ impl Node {
                 Some((_, value)) => Node::Known(value.clone()),
                 None => Node::Var(*v),
             },
-            Expr::Binary(BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::Dot4 | BinOp::Dot2, ..)
-            | Expr::Load(..) => return None,
+            Expr::Load(..) => return None,
             Expr::Binary(op, a, b) => {
+                if !is_taken(*op) {
+                    return None;
+                }
                 Node::binary(*op, Node::of(a, threads)?, Node::of(b, threads)?)
             }
             Expr::Unary(op, x) => Node::unary(*op, is_bool(x), Node::of(x, threads)?)?,
@@ -253,6 +253,12 @@ impl Mask {
     }
 }
 
+/// Whether indices are computed with the operation.
+fn is_taken(op: BinOp) -> bool {
+    use BinOp::*;
+    !matches!(op, Pow | Shl | Shr | Dot4 | Dot2 | PairBf16 | DotBf16)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::super::scalar;
@@ -264,9 +270,7 @@ mod tests {
     fn lanes_are_computed_like_scalars() {
         let numbers = [-7, -3, -1, 0, 1, 2, 5, 1 << 40];
         let ops = BinOp::ALL.into_iter();
-        let ops = ops.filter(|op| {
-            !matches!(op, BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::Dot4 | BinOp::Dot2)
-        });
+        let ops = ops.filter(|op| is_taken(*op));
         for (op, b) in ops.flat_map(|op| numbers.map(|b| (op, b))) {
             let found = Value::Lanes(numbers.to_vec()).binary(op, Value::Same(b));
             let turned = Value::Same(b).binary(op, Value::Lanes(numbers.to_vec()));

@@ -1,8 +1,9 @@
-//! What the threads of a kernel touch, without what they compute.
+//! The accesses that the threads of a kernel make, without the values that they compute.
 //!
-//! A block under loops that hold nothing else becomes its accesses, each under the loops that its
-//! indices and guards depend on, first reads, then writes. That is sound where a block reads of
-//! what it writes only the element that it writes; other blocks keep all of their loops.
+//! A block whose loops hold nothing else becomes a list of its accesses, first reads, then writes.
+//! Each access keeps only the loops that its indices and guards depend on. That is sound if the
+//! block reads, of the buffers that it writes, only the element that it writes. Other blocks keep
+//! all of their loops.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -158,7 +159,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What a block touches under `loops`. Its iterators are replaced by what they are bound to.
+    /// The touches of a block under `loops`. Its iterators are replaced by what they are bound to.
     fn block(&self, block: &Block, loops: &[(VarId, usize)]) -> Option<Vec<Touch>> {
         let predicate = block.predicate.as_ref().map(|p| (disjoint::bound(block, p), true));
         let mut accesses = Accesses { planner: self, found: vec![] };
@@ -200,7 +201,7 @@ impl Planner<'_> {
     }
 }
 
-/// Of the memory that it writes.
+/// Whether the block reads, of the buffers that it writes, only the element that it writes.
 fn reads_only_what_it_writes(block: &Block) -> bool {
     let writes = block.body.writes();
     let loads: Vec<_> = block.exprs().into_iter().flat_map(Expr::loads).collect();
@@ -263,7 +264,7 @@ impl Accesses<'_> {
         }
     }
 
-    /// What is known, whatever the data, where a condition turned out so.
+    /// The facts that follow where the condition turned out as `holds`, whatever the data are.
     fn known(&self, condition: &Expr, holds: bool) -> Vec<(Expr, bool)> {
         let follows = |e: &&Expr| self.planner.node(e).is_some();
         let parts = if holds { tree::conjuncts(condition) } else { vec![condition] };

@@ -69,7 +69,7 @@ fn operations(nest: &Nest<'_>) -> f64 {
             Expr::Unary(UnOp::Neg | UnOp::Abs | UnOp::Not, _) | Expr::Select(..) => 1.0,
             Expr::Unary(..) => FUNCTION,
             Expr::Binary(BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Max | BinOp::Min, ..)
-            | Expr::Binary(BinOp::Dot4 | BinOp::Dot2, ..) => 0.5,
+            | Expr::Binary(BinOp::Dot4 | BinOp::Dot2 | BinOp::DotBf16, ..) => 0.5,
             Expr::Binary(..) => 2.0,
             _ => 0.0,
         }
@@ -125,7 +125,7 @@ fn register_traffic(machine: &Simulated, nest: &Nest<'_>) -> f64 {
 
 /// Registers of an access in the loops that are written out.
 fn in_registers(machine: &Simulated, nest: &Nest<'_>, access: &Reach<'_>, inner: usize) -> f64 {
-    // What is only read passes through.
+    // Data that are only read pass through one register.
     if access.is_written { moved(machine, nest, access, inner) } else { 1.0 }
 }
 
@@ -161,7 +161,7 @@ fn cache_traffic(cache: &Cache, nest: &Nest<'_>) -> f64 {
         }
         nest.bytes(access, depth) * times
     };
-    // What fits as a whole was there before.
+    // If all data fit in the cache, most of them were there before.
     let cold = if depth == 0 { 0.25 } else { 1.0 };
     nest.accesses.iter().map(of).sum::<f64>() * cold / cache.bytes_per_cycle
 }
