@@ -5,6 +5,7 @@
                     [--records FILE] [--untuned] [--small] [--precision bf16] [--table FILE.md] [--json FILE]
     side_by_side.py --models networks --tune 3 --peers ort,openvino,ncnn
     side_by_side.py --quantized ansc|onnxruntime [--models a,b] [--peers ort,openvino_default]
+    side_by_side.py --weights 4[,LEVEL] [--models llama_step,minilm] [--peers ort,openvino_default]
     side_by_side.py --models networks --untuned --ansc A --against B [--peers none|ort,openvino,ncnn] [--threads 1,2]
 
 With --records the artifacts are compiled with the schedules of that file, and the untuned ones run as a further engine; without,
@@ -18,6 +19,9 @@ differs by more than a thousandth from the first peer counts as wrong, and with 
 
 With --quantized every engine runs the same file in integers of 8 bits: what `ansc quantize` makes of the model, or
 `onnxruntime.quantization.quantize_static`, from two samples of random inputs. Outputs are then compared as with --precision.
+
+With --weights every engine runs the same file whose constant weights of products have so many bits (`MatMulNBits`, blocks of 32);
+with accuracy level 4 engines may round activations to 8 bits. Outputs are then compared as with --precision.
 
 With --against another build of ansc runs as well, and a further table has the ratio of every model and their geometric mean. Each
 build then runs its own artifacts by `ansc bench`, on inputs of its own choice, for formats of artifacts change; so it does with --ansc.
@@ -381,7 +385,7 @@ def quantized(model, folder, args):
 
 
 def wrong_of(args):
-    chosen = precision_of(args) or getattr(args, "quantized", None)
+    chosen = precision_of(args) or getattr(args, "quantized", None) or getattr(args, "weights", None)
     return WRONG_BY_CHOICE if chosen else WRONG
 
 
@@ -479,6 +483,7 @@ def main():
     parser.add_argument("--small", action="store_true", help="also what `ansc compile --small` makes")
     parser.add_argument("--precision", help="what `ansc compile` is told of it, as in bf16")
     parser.add_argument("--quantized", choices=["ansc", "onnxruntime"], help="run the models in integers of 8 bits, made by this")
+    parser.add_argument("--weights", help="bits of the weights of products, and the accuracy level, as in 4,4")
     parser.add_argument("--table", help="write the table here too")
     parser.add_argument("--json", help="write all figures here")
     parser.add_argument("--peers", default="ort", help="among " + ",".join(PYTHON + RUST) + "; all, or none")
@@ -498,6 +503,9 @@ def main():
             make_inputs(model, folder)
             if args.quantized:
                 quantized(model, folder, args)
+            if args.weights:
+                from narrow_weights import narrow
+                narrow(model, *map(int, args.weights.split(",")))
             for threads, rows in results.items():
                 rows[name] = cell(model, folder, threads, args)
                 print(name, threads, progress(rows[name]), flush=True)

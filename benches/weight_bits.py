@@ -26,6 +26,7 @@ import time
 import numpy as np
 import onnx
 import onnxruntime
+from narrow_weights import packed
 from onnx import TensorProto, helper, numpy_helper
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -73,15 +74,6 @@ def nbits(random, bits, block, zero, level):
                             block_size=block, accuracy_level=level)
     tensors = [numpy_helper.from_array(value, name) for name, value in constants.items()]
     return Case(f"nbits {bits} block {block} zero {zero} level {level}", [node], tensors, weight, level == 4)
-
-
-def packed(codes, bits):
-    """Along the last axis, the first code in the lowest bits."""
-    per_byte = 8 // bits
-    pad = -codes.shape[-1] % per_byte
-    codes = np.pad(codes, [(0, 0)] * (codes.ndim - 1) + [(0, pad)])
-    fields = codes.reshape(*codes.shape[:-1], -1, per_byte)
-    return sum(fields[..., i] << (bits * i) for i in range(per_byte)).astype(np.uint8)
 
 
 def dequantized(random, kind, block):
