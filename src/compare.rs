@@ -48,7 +48,7 @@ fn smallest_normal(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::MIN_POSITIVE,
         DType::F32 | DType::BF16 => f64::from(f32::MIN_POSITIVE),
-        // What becomes zero in `f32` is zero in `f16`.
+        // A value that is flushed to zero in `f32` is zero in `f16` as well.
         _ => 0.0,
     }
 }

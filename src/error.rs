@@ -1,4 +1,4 @@
-//! What can go wrong in a verb, and the exit code that says whose fault it is.
+//! The errors of a verb, and the exit code that says whose fault an error is.
 
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ pub enum Error {
     Records(#[from] ansc_tuner::records::RecordsError),
     #[error("{0}")]
     Mismatch(String),
-    /// What the data do not allow, in words.
+    /// The data do not allow what was asked for. The text says why.
     #[error("{0}")]
     Data(String),
     #[error("{0}")]

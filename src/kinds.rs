@@ -1,4 +1,4 @@
-//! What a file is, told by its first bytes, so that a file in the wrong place is named and not
+//! The kind of a file, told by its first bytes, so that a file in the wrong place is named and not
 //! misread.
 //!
 //! In: a path. Out: a [`Kind`], or an error that says what the file is and what was wanted. Files
@@ -27,11 +27,12 @@ pub enum Kind {
 
 /// More than the first tag and number of a model take.
 const BEGINNING: usize = 16;
-/// Of ONNX files, so far 13.
+/// The IR versions of ONNX files that are recognised. The newest so far is 13.
 const IR_VERSIONS: std::ops::RangeInclusive<u8> = 1..=31;
 
 impl Kind {
-    /// Of a regular file; others are only read by who wants what is in them.
+    /// The kind of a regular file. Other files are unknown: only the code that wants their content
+    /// reads them.
     pub fn of(path: &Path) -> Result<Kind, Error> {
         let failed = |e: std::io::Error| Error::file(path, e);
         if !std::fs::metadata(path).map_err(failed)?.is_file() {

@@ -22,9 +22,10 @@ use crate::pipeline::{self, Options};
 use crate::quantize::asked;
 use crate::search;
 
-/// What schedules are for, and its name in records. The simulated one is the same everywhere.
+/// The device that schedules are for, and its name in records. The simulated device is the same on
+/// every machine.
 struct Device {
-    /// What candidates run on, if they run.
+    /// The device that candidates run on, if they run.
     worker: Option<search::Device>,
     name: String,
     schedules: Schedules,

@@ -25,11 +25,11 @@ pub struct Layer {
     pub reference: Tensor,
     /// The error that rounding alone makes up to here, as the interpreter has it.
     pub predicted: Difference,
-    /// Of a kernel that handles fewer bits.
+    /// The error of the kernel alone, if it handles fewer bits.
     pub rounding: Option<Rounding>,
 }
 
-/// What a kernel alone costs in accuracy.
+/// The accuracy that a kernel alone costs.
 #[derive(Clone, Serialize)]
 pub struct Rounding {
     /// The coarsest that it reads or writes.
@@ -74,11 +74,11 @@ struct Reference {
     wide: Graph,
     compiled: Graph,
     values: HashMap<ValueId, Tensor>,
-    /// What the compiled graph computes.
+    /// The values that the interpreter computes for the compiled graph.
     rounded: HashMap<ValueId, Tensor>,
 }
 
-/// What the interpreter computes, by value.
+/// All values that the interpreter computes for a graph.
 fn observed(graph: &Graph, inputs: &[Tensor]) -> Result<HashMap<ValueId, Tensor>, Error> {
     let given = graph.inputs().iter().zip(inputs);
     let given = given.map(|(&node, tensor)| (ValueId { node, out: 0 }, tensor.clone()));
@@ -103,8 +103,8 @@ impl Reference {
         Difference::between(rounded, reference)
     }
 
-    /// What a value of the compiled graph would be if nothing were rounded. Constants are what they
-    /// are.
+    /// A value of the compiled graph as it would be if nothing were rounded. Constants are returned
+    /// as they are.
     fn value(&self, value: ValueId) -> Option<Tensor> {
         if let Some(tensor) = self.compiled.const_of(value) {
             return Some(tensor.as_ref().clone());
@@ -118,7 +118,8 @@ impl Reference {
         Some(tensor.reshaped(&self.compiled.ty(value).shape))
     }
 
-    /// What a kernel that handles fewer bits makes of the right operands.
+    /// The error of a kernel that handles fewer bits, if its operands are right but for being
+    /// rounded. None for other kernels.
     fn rounding(&self, group: &Group, result: &Tensor) -> Result<Option<Rounding>, Error> {
         let types = group.compute.inputs.iter().cloned().chain(group.compute.output_types());
         let precisions = types.filter_map(|ty| Precision::with_operands(ty.dtype));

@@ -28,7 +28,7 @@ const COPIES: RangeInclusive<u32> = 14..=25;
 /// Bytes that one thread moves in a try where what it copies is small: some hundred microseconds.
 const MOVED: usize = 8 << 20;
 
-/// What computing and memory give at most.
+/// The highest rates of computing and of memory that were measured.
 pub fn measure(threads: usize) -> Result<Limits, Error> {
     let threads = at_most_cores(threads);
     let flops = best(threads, || (), |()| fused())?;
@@ -44,7 +44,8 @@ pub fn measure(threads: usize) -> Result<Limits, Error> {
     Ok(Limits { flops_per_second: flops, bytes_per_second: bytes })
 }
 
-/// What the unit for matrices gives at most with products of `bf16`, if code may use it.
+/// The highest rate of the unit for matrices with products of `bf16`. None if there is no such
+/// unit, or if code may not use it.
 pub fn tiles(threads: usize) -> Result<Option<f64>, Error> {
     #[cfg(target_arch = "x86_64")]
     if ["amx-tile", "amx-bf16"].into_iter().all(|f| ansc_runtime::target::lacks(f).is_none()) {

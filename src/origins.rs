@@ -7,7 +7,7 @@ use ansc_runtime::manifest::Tuning;
 use ansc_tuner::records::machine_name;
 use serde::Serialize;
 
-/// Of distinct kernels.
+/// The numbers of distinct kernels by the origin of their schedules.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Origins {
     /// Chosen by rules: nobody searched, or found nothing faster.
@@ -22,7 +22,7 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Of each kernel what is known of its tuning.
+    /// Counts kernels. Each item is the tuning of one kernel, if it has one.
     pub fn of<'a>(kernels: impl Iterator<Item = Option<&'a Tuning>>) -> Origins {
         let mut origins = Origins::default();
         for tuning in kernels {

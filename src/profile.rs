@@ -1,4 +1,4 @@
-//! What each kernel of an artifact takes on this machine.
+//! The time that each kernel of an artifact takes on this machine.
 
 use ansc_runtime::manifest::{Specialisation, Step};
 use ansc_runtime::{Model, Session, StepKind, Tensor};
@@ -12,7 +12,7 @@ const WARM_UP: usize = 3;
 const RUNS: usize = 9;
 
 /// Seconds of each kernel of the manifest in one run of a specialisation: the median over some
-/// runs. What belongs to another one does not run.
+/// runs. Kernels of other specialisations do not run.
 pub fn kernel_seconds(
     model: &Model,
     one: &Specialisation,

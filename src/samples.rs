@@ -51,7 +51,7 @@ fn archive(path: &Path) -> Result<BTreeMap<String, Tensor>, Error> {
     npz::read(path)
 }
 
-/// What lies in a folder, by name: the same folder gives the same order everywhere.
+/// The paths in a folder, sorted by name: the same folder gives the same order everywhere.
 fn entries(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |e: std::io::Error| Error::file(directory, e);
     let entries = std::fs::read_dir(directory).map_err(failed)?;

@@ -44,7 +44,7 @@ pub struct Row {
     pub milliseconds: f64,
 }
 
-/// What was trained on, and how each model did.
+/// The data that models were trained on, and how well each model did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Tasks and traces that models saw.
@@ -190,7 +190,8 @@ struct Data {
     /// To train and to judge models that read programs: the target's; and those that read traces.
     programs: Option<Parted>,
     traces: Parted,
-    /// Of held-out tasks, as the target has them.
+    /// Traces of held-out tasks, and these tasks as the target has them. Scoring is timed with
+    /// them.
     timed: Vec<(Arc<Task>, Trace)>,
 }
 

@@ -101,7 +101,7 @@ pub fn compile_all(programs: &[&Program], target: &Target) -> Result<Batch, Code
     Ok(Batch { objects: compiled.into_iter().map(|e| e.object).collect(), kernels })
 }
 
-/// What decides the code of a program.
+/// Everything that decides the code of a program, as text: all but the names.
 fn nameless(program: &Program) -> String {
     let buffers: Vec<_> = program.buffers.iter().map(|b| (&b.ty, b.scope)).collect();
     let mut body = program.body.clone();
@@ -123,7 +123,7 @@ pub(crate) fn symbol(index: usize, name: &str) -> String {
     format!("k{index}_{word}")
 }
 
-/// What a program became, to be read.
+/// The form in which [`listing`] gives the code of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listing {
     /// LLVM IR before the passes.

@@ -221,7 +221,8 @@ mod tests {
         file.write_all_at(&[1; 8], 1 << 36).unwrap();
         let file = File::open(&path).unwrap();
         assert!((8..1 << 24).contains(&held(&file, 1 << 37)));
-        // What is there is read; for a tensor that is not there, there is no memory.
+        // The bytes that the file holds are read. A tensor of the file's whole size is refused,
+        // since nearly all of it is a hole.
         let at = (1u64 << 36).to_string();
         let part = [("location", "sparse"), ("offset", at.as_str())];
         assert_eq!(read(dir.path(), &part, 8), Ok(vec![1; 8]));

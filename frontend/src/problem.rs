@@ -1,4 +1,5 @@
-//! What stands between a model and its compilation, said so that the user can act on it.
+//! The problems that stand between a model and its compilation, worded so that the user can act on
+//! them.
 
 use std::fmt;
 

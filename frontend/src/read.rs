@@ -15,7 +15,7 @@ pub(crate) struct Model {
     pub(crate) proto: ModelProto,
     /// The size of the file.
     pub(crate) bytes: usize,
-    /// What `proto` does not say of its inputs.
+    /// The types of inputs that `proto` leaves out.
     pub(crate) containers: Containers,
 }
 

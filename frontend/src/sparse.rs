@@ -4,7 +4,7 @@
 //! dims [2, 3], values [5, 7], indices [1, 5] or [[0, 1], [1, 2]]   ->   [[0, 5, 0], [0, 0, 7]]
 //! ```
 //!
-//! What is dense takes more memory than the file, so its size counts towards the import's limit.
+//! The dense tensor takes more memory than the file, so its size counts towards the import's limit.
 
 use ansc_runtime::{DType, Tensor};
 use tract_onnx::pb::SparseTensorProto;

@@ -34,7 +34,7 @@ fn every_graph_of_the_corpus_parses_back() {
     paths.sort();
     let (mut checked, mut problems) = (0, Vec::new());
     for path in &paths {
-        // What cannot be imported is not for this test to judge.
+        // This test does not judge models that cannot be imported.
         let Ok(mut graph) = import::load(path, &ImportOptions::default()) else { continue };
         let before = round_trip(&graph);
         let after = match passes::run_all(&mut graph, &passes::Options::default()) {

@@ -186,7 +186,7 @@ impl Graph {
         (0..self.dag[node].outputs.len() as u32).map(move |out| ValueId { node, out })
     }
 
-    /// What a node reads, by slot.
+    /// The values that a node reads, by slot.
     pub fn operands(&self, node: NodeId) -> Vec<ValueId> {
         let mut operands: Vec<(u32, ValueId)> = self
             .dag

@@ -27,7 +27,7 @@ pub struct Plan {
     pub offsets: Vec<usize>,
     /// Size of the arena.
     pub peak: usize,
-    /// What it would be if nothing were reused.
+    /// The size of the arena if no memory were reused.
     pub sum: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a node of the graph does.
+//! The operations that nodes of the graph do.
 
 use std::sync::Arc;
 
@@ -101,9 +101,9 @@ pub enum Channels {
 /// and `[kernel.., c / groups, m]` for `Channels::Last`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ConvAttrs {
-    /// Of the result and of the weights.
+    /// Where the channels of the result and of the weights are.
     pub channels: Channels,
-    /// Of the input.
+    /// Where the channels of the input are.
     pub input: Channels,
     /// Extents of the window, for each spatial axis.
     pub kernel: Vec<usize>,

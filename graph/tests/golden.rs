@@ -19,7 +19,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// What is above the line of the arrow, the pass it names, and what is below.
+/// The text above the line of the arrow, the pass that the line names, and the text below it.
 fn parts(text: &str) -> (&str, &str, &str) {
     let (before, rest) = text.split_once("\n=> ").expect("a line `=> PASS`");
     let (pass, after) = rest.split_once('\n').expect("a line end after the pass");

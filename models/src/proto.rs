@@ -68,7 +68,7 @@ impl Message {
         self.bytes.extend_from_slice(data);
     }
 
-    /// What stands before `length` bytes of a nested message.
+    /// The tag and the length that stand before a nested message of `length` bytes.
     pub fn header(field: u32, length: usize) -> Message {
         let mut header = Message::default();
         header.tag(field, LENGTH);

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a hammering that found nothing wrong has seen.
+/// The runs and the resident memory of a hammering that found nothing wrong.
 pub(crate) struct Report {
     pub(crate) runs: u64,
     pub(crate) resident_before: u64,

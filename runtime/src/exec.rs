@@ -26,11 +26,11 @@ pub(crate) use check::IndexCheck;
 
 pub(crate) struct Exec<'a> {
     pub(crate) program: &'a Program,
-    /// What the steps of the program index.
+    /// Runs kernels, which the steps of the program name by index.
     pub(crate) kernels: &'a mut dyn Kernels,
     pub(crate) buffers: &'a [BufferInfo],
-    /// Of every buffer, valid for its declared bytes, and for writing unless it is an input or a
-    /// weight.
+    /// The address of every buffer. It is valid for the buffer's declared bytes, and for writing
+    /// unless the buffer is an input or a weight.
     pub(crate) addresses: &'a [*mut u8],
     /// Addresses of the arguments of all kernel steps.
     pub(crate) args: &'a [*mut u8],
@@ -40,7 +40,7 @@ pub(crate) struct Exec<'a> {
     pub(crate) times: Option<&'a mut [(Duration, u64)]>,
 }
 
-/// What runs kernels.
+/// Runs the kernels of a program on some device.
 pub(crate) trait Kernels {
     /// Runs the kernel of a step on the buffers at these addresses, or begins to.
     fn run(&mut self, step: usize, kernel: usize, args: &[*mut u8]) -> Result<(), RunError>;

@@ -11,7 +11,7 @@
 
 use std::marker::PhantomData;
 
-/// What becomes of numbers below the smallest normal one of their type.
+/// How operations treat numbers below the smallest normal one of their type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Denormals {
     /// Operands and results are zeros, of the same sign.

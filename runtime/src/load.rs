@@ -30,7 +30,7 @@ use crate::validate::{self, ManifestError};
 pub struct LoadError {
     /// The file; [`IN_MEMORY`] for bytes.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The problem with it.
     #[source]
     pub kind: LoadErrorKind,
 }
@@ -38,7 +38,7 @@ pub struct LoadError {
 /// Errors show this in place of a path, if there is none.
 pub const IN_MEMORY: &str = "the artifact in memory";
 
-/// What can be wrong with an artifact, in the order of the checks.
+/// The problems that an artifact can have, in the order of the checks.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadErrorKind {
@@ -127,7 +127,8 @@ impl Model {
         loaded.map_err(|kind| LoadError { path: path.to_owned(), kind })
     }
 
-    /// What an artifact says about itself, for any machine: nothing of it is loaded for execution.
+    /// The manifest of an artifact for any machine. Nothing of the artifact is loaded for
+    /// execution.
     pub fn read_manifest(path: impl AsRef<Path>) -> Result<Manifest, LoadError> {
         let path = path.as_ref();
         let read = || -> Result<Manifest, LoadErrorKind> {

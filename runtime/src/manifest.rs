@@ -1,4 +1,5 @@
-//! What an artifact says about itself, and the plan by which the runtime executes it.
+//! The description of an artifact that it holds itself, and the plan by which the runtime executes
+//! it.
 //!
 //! An artifact is one ELF shared library with these sections of ours besides the code:
 //!
@@ -77,7 +78,7 @@ pub struct Manifest {
     /// The scalings of what is computed with integers of 8 bits, if calibration found them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<Quantization>,
-    /// What is made of the weights when the model is loaded.
+    /// How constants are made of the weights when the model is loaded, if any are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparation: Option<Preparation>,
     /// One for each place where compiled code runs; `Step::Kernel` of all plans index them.
@@ -102,7 +103,7 @@ pub struct Preparation {
 /// session's memory: it executes one at a time.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Specialisation {
-    /// What tells it from the others, as in `batch=4`; empty if it is the only one.
+    /// The name that tells it from the others, as in `batch=4`; empty if it is the only one.
     pub name: String,
     /// In the model's order.
     pub inputs: Vec<Port>,
@@ -110,7 +111,7 @@ pub struct Specialisation {
     pub outputs: Vec<Port>,
     /// Bytes of the arena; all `Storage::Arena` offsets lie below it.
     pub arena_bytes: usize,
-    /// What the arena would need if no two buffers shared memory.
+    /// The bytes that the arena would need if no two buffers shared memory.
     pub arena_bytes_without_reuse: usize,
     /// All memory that steps work on; a [`BufferId`] is a place in this list.
     pub buffers: Vec<BufferInfo>,
@@ -193,7 +194,7 @@ pub enum Storage {
         /// Bytes from the beginning of [`WEIGHTS_SECTION`].
         offset: usize,
     },
-    /// What the [`Preparation`] made; only it writes there.
+    /// Constants that the [`Preparation`] made; only it writes there.
     Prepared {
         /// Bytes from the beginning of the memory that was prepared.
         offset: usize,
@@ -341,7 +342,7 @@ pub struct Tuning {
     pub steps: Vec<String>,
     /// The rules that derived its sketch.
     pub rules: Vec<String>,
-    /// Of one run when it was measured, and of the schedule that nobody tuned.
+    /// Seconds of one run of this schedule when it was measured.
     pub seconds: f64,
     /// Seconds of one run of the schedule that nobody tuned, in the same measurement, if it was
     /// there.

@@ -34,7 +34,7 @@ pub(crate) struct Parts {
     pub(crate) _library: Option<Library>,
     /// Kernels and weights on a GPU, in place of `kernels`, if that is what the artifact is for.
     pub(crate) gpu: Option<Arc<Code>>,
-    /// What `manifest.preparation` made.
+    /// The constants that `manifest.preparation` made.
     pub(crate) prepared: Option<Mmap>,
     pub(crate) artifact: Artifact,
 }

@@ -39,7 +39,7 @@ pub enum NpyError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file was read, but it is not an array.
@@ -47,10 +47,10 @@ pub enum NpyError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         source: Box<NpyError>,
     },
-    /// What is read gave an error.
+    /// Reading the bytes gave an error.
     #[error("{0}")]
     Read(#[source] io::Error),
     /// The bytes do not begin with the magic string of the format.
@@ -280,7 +280,7 @@ fn row_major(columns: &Tensor) -> Result<Tensor, NpyError> {
     Ok(rows)
 }
 
-/// What the header says, a Python dictionary with exactly three known keys.
+/// The content of the header, a Python dictionary with exactly three known keys.
 struct Header {
     dtype: DType,
     big_endian: bool,

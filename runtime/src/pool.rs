@@ -83,7 +83,7 @@ pub enum PoolError {
     Spawn {
         /// Which one; the first is 1.
         thread: usize,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The system refused to pin a thread.
@@ -91,7 +91,7 @@ pub enum PoolError {
     Affinity {
         /// The core that was asked for.
         cpu: usize,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -32,7 +32,7 @@ pub enum PreparationError {
     Memory {
         /// How much was asked for.
         bytes: usize,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// There are no threads.

@@ -26,7 +26,7 @@ pub(crate) struct Program {
     pub(crate) main: Block,
 }
 
-/// What a profile says about a step.
+/// The facts about a step that a profile shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StepInfo {
     pub(crate) name: String,
@@ -35,7 +35,7 @@ pub(crate) struct StepInfo {
     pub(crate) depth: usize,
 }
 
-/// What a step does.
+/// The kind of work that a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
     /// Compiled code.
@@ -133,7 +133,7 @@ pub(crate) struct Scan {
     pub(crate) reverse: bool,
 }
 
-/// What kind of plan it is, and so what it may write.
+/// The kind of a plan, which decides where the plan may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Writes {
     /// Each run: its arena and the outputs.

@@ -70,7 +70,7 @@ pub enum RunError {
     /// A name that the model does not have.
     #[error("the model has no {kind} `{name}`; it has {}", known.join(", "))]
     Unknown {
-        /// Of what.
+        /// Whether an input or an output was named.
         kind: PortKind,
         /// The name that was given.
         name: String,
@@ -86,7 +86,7 @@ pub enum RunError {
     /// A name was given twice.
     #[error("{kind} `{name}` is given twice")]
     Duplicate {
-        /// Of what.
+        /// Whether it is an input or an output.
         kind: PortKind,
         /// The name.
         name: String,
@@ -94,25 +94,25 @@ pub enum RunError {
     /// Wrong element type.
     #[error("{kind} `{name}` is of type {expected}, but {found} was given")]
     Type {
-        /// Of what.
+        /// Whether it is an input or an output.
         kind: PortKind,
         /// Its name.
         name: String,
-        /// What the model has.
+        /// The type that the model has.
         expected: DType,
-        /// What was given.
+        /// The type that was given.
         found: DType,
     },
     /// Wrong shape.
     #[error("{kind} `{name}` has shape {expected:?}, but {found:?} was given")]
     Shape {
-        /// Of what.
+        /// Whether it is an input or an output.
         kind: PortKind,
         /// Its name.
         name: String,
-        /// What the model was compiled for.
+        /// The shape that the model was compiled for.
         expected: Vec<usize>,
-        /// What was given.
+        /// The shape that was given.
         found: Vec<usize>,
     },
     /// No specialisation of the model takes inputs of these shapes.
@@ -150,7 +150,7 @@ pub enum RunError {
     Host {
         /// The step.
         step: String,
-        /// What it said.
+        /// The error of the operator.
         source: HostError,
     },
     /// A host operator gave something else than the plan says.
@@ -168,7 +168,7 @@ pub enum RunError {
     Value {
         /// The step that read them.
         step: String,
-        /// What is wrong with them.
+        /// The problem with them.
         source: TensorError,
     },
     /// A loop would run longer than it was compiled for.

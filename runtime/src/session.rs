@@ -56,7 +56,7 @@ pub enum SessionError {
     Memory {
         /// How much was asked for.
         bytes: usize,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// There are no threads.
@@ -97,7 +97,7 @@ pub struct Session {
     trace: Option<Recorder>,
 }
 
-/// What a session remembers of a specialisation.
+/// The tables that a session keeps for a specialisation.
 struct Tables {
     /// Address of every buffer; those of inputs and outputs are set in each run.
     addresses: Vec<*mut u8>,

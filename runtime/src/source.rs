@@ -21,7 +21,7 @@ const LOOK_EVERY: libc::c_int = 50;
 pub struct Source {
     file: File,
     size: Option<u64>,
-    /// What was read to find out whether somebody writes.
+    /// The byte that was read to find out whether a program writes to the pipe.
     first: Option<u8>,
 }
 

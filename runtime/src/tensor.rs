@@ -64,7 +64,8 @@ pub fn byte_len(dtype: DType, shape: &[usize]) -> Option<usize> {
     elements.checked_mul(dtype.size()).filter(|&bytes| bytes <= isize::MAX as usize - ALIGN)
 }
 
-/// What a tensor of this type and shape, which fits the address space, finds no room for.
+/// The error if there is no memory for a tensor of this type and shape, which fits the address
+/// space.
 pub(crate) fn no_memory(dtype: DType, shape: &[usize]) -> TensorError {
     let bytes = byte_len(dtype, shape).unwrap_or(usize::MAX);
     TensorError::NoMemory { dtype, shape: shape.to_vec(), bytes }

@@ -25,7 +25,7 @@ pub enum ManifestError {
     Invalid {
         /// Where in the manifest.
         place: String,
-        /// What is wrong there.
+        /// The problem there.
         problem: String,
     },
 }

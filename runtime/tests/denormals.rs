@@ -156,7 +156,8 @@ fn the_callers_rounding_changes_no_result() {
     assert_eq!(results, [expected, expected]);
 }
 
-/// What is made of weights when loading is the same for all sessions, and nothing is lost in it.
+/// Constants that are made of weights when loading are the same for all sessions, and they keep
+/// denormal numbers.
 #[test]
 fn preparation_keeps_them() {
     let mut b = sample();

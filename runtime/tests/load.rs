@@ -163,7 +163,7 @@ const UNSOUND: &[Unsound] = &[
     (|b| args(b)[0] = BufferId(9), "there is no buffer 9"),
 ];
 
-/// What the first step passes to its kernel.
+/// The arguments that the first step passes to its kernel.
 fn args(b: &mut Builder) -> &mut Vec<BufferId> {
     match &mut b.plan().plan.steps[0] {
         Step::Kernel { args, .. } => args,

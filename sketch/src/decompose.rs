@@ -63,7 +63,8 @@ fn bound_vars(block: &Block, kind: IterKind) -> BTreeSet<VarId> {
     block.iters.iter().filter(|i| i.kind == kind).flat_map(|i| i.binding.vars()).collect()
 }
 
-/// What is assigned to which destination, and the ending of the name of the block that does so.
+/// The identity that each destination begins with, and the suffix of the name of the block that
+/// assigns it.
 fn identities(program: &Program, body: &Body) -> Vec<(&'static str, Access, Scalar)> {
     let dtype = |access: &Access| program.buffer(access.buffer).ty.dtype;
     match body {

@@ -38,7 +38,7 @@ fn scope(scope: Scope) -> u8 {
     }
 }
 
-/// What is hashed, one after the other.
+/// A walk through a program, which collects the bytes that are hashed.
 struct Walk<'t> {
     bytes: Vec<u8>,
     /// Variables by the order in which they appear.

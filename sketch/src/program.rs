@@ -67,7 +67,7 @@ pub struct Buffer {
     pub ty: TensorType,
     /// Whose memory it lies in, and who sees it.
     pub scope: Scope,
-    /// What `finish` is to make of the stride of an axis.
+    /// The stride that `finish` is to give an axis, if any.
     pub align: Option<Align>,
 }
 
@@ -368,7 +368,7 @@ impl Stmt {
 }
 
 impl Body {
-    /// What the body writes.
+    /// The accesses that the body writes.
     pub fn writes(&self) -> Vec<&Access> {
         match self {
             Body::Assign { dst, .. } | Body::Reduce { dst, .. } => vec![dst],

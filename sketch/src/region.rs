@@ -17,7 +17,7 @@ use crate::tree;
 /// A sum over loops that is below a number.
 pub(crate) type Limit = (Sum, i64);
 
-/// What the block's guard says in terms of limits.
+/// The parts of the block's guard that are limits.
 pub(crate) fn limits(block: &Block, extents: &Extents) -> Vec<Limit> {
     let parts = block.predicate.iter().flat_map(tree::conjuncts);
     parts.filter_map(|part| limit(block, part, extents)).collect()
@@ -226,7 +226,7 @@ mod tests {
         a * x + b * y + c * z + d
     }
 
-    /// Of the form where the limit holds; the first loop stands still.
+    /// The span of the form where the limits hold. The first loop stands still.
     fn span_of(index: [i64; 4], limits: &[Limit]) -> (i64, i64) {
         let found = span(&form(index), 1000, limits, &|v| v != VarId::new(0), &extents());
         let at_zero = found.min.to_expr().substitute(&|_| Some(Expr::int(0)));

@@ -36,7 +36,7 @@ pub struct Task {
     pub machine: Machine,
     /// Threads that the schedule is for.
     pub cores: usize,
-    /// What a GPU allows, if the schedule is for one.
+    /// The limits of the GPU that the schedule is for; `None` for a CPU.
     pub gpu: Option<GpuLimits>,
     /// Which algorithms there are for it. Two tasks that differ only in this have the same key, as
     /// a trace says what it uses.
@@ -83,7 +83,8 @@ impl Task {
         crate::lower(&self.name, &self.compute)
     }
 
-    /// What decides the space of schedules, as 32 digits.
+    /// A key for the space of schedules, as 32 digits. It depends on the expression and on which
+    /// inputs are constant.
     pub fn key(&self) -> String {
         let mut compute = self.compute.clone();
         for (i, stage) in compute.stages.iter_mut().enumerate() {

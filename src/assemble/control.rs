@@ -1,7 +1,7 @@
 //! Branches and loops: their bodies are plans of their own over the same buffers.
 //!
-//! What a body captures is the outer buffer itself; what it gives is copied where the outer graph
-//! expects it.
+//! A body uses the outer buffers of the values that it captures. Its results are copied to where
+//! the outer graph expects them.
 
 use ansc_graph::op::{IfOp, LoopOp, ScanAxis};
 use ansc_graph::{Graph, NodeId, ValueId};

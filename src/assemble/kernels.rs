@@ -58,7 +58,8 @@ pub struct KernelUse {
 }
 
 impl Kernel {
-    /// What it reads, constants in the order in which it reads them, and what it writes.
+    /// The types of the tensors that it reads, then of those that it writes. A constant that is
+    /// packed for the kernel has the type of its packed form.
     pub(crate) fn operands(&self) -> Vec<&TensorType> {
         let packed = |param: usize| self.packings.iter().find(|p| p.param == param);
         let input = |(param, ty)| packed(param).map_or(ty, |p| result(&p.compute));

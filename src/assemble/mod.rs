@@ -35,7 +35,8 @@ use storage::Classes;
 /// A model on its way to an artifact.
 pub struct Assembly {
     pub kernels: KernelTable,
-    /// What each `Step::Kernel` runs: its `kernel` field indexes this.
+    /// The kernel that each `Step::Kernel` runs. The `kernel` field of the step is an index into
+    /// this list.
     pub uses: Vec<KernelUse>,
     pub weights: Weights,
     pub prepared: Prepared,
@@ -66,7 +67,7 @@ struct Builder<'a> {
 /// Values of one graph, and the buffers that hold them.
 type Values = HashMap<ValueId, BufferId>;
 
-/// What to build beyond the model's own outputs.
+/// Which values become outputs of the artifact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expose {
     Outputs,

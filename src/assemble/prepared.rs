@@ -22,7 +22,7 @@ use crate::Error;
 /// The plan that makes them, for all specialisations.
 #[derive(Default)]
 pub struct Prepared {
-    /// What each of its steps runs.
+    /// The kernel that each of its steps runs.
     pub uses: Vec<KernelUse>,
     pub draft: Draft,
     pub bytes: usize,
@@ -30,13 +30,14 @@ pub struct Prepared {
     known: HashMap<(usize, Compute), usize>,
 }
 
-/// What is hardly larger than the weights is stored as it is read: that costs nothing when loading.
+/// Whether a packing is worth being done at loading time. If its result is hardly larger than the
+/// weights, the result is stored instead: that costs nothing when loading.
 pub(super) fn is_worthwhile(packing: &Compute) -> bool {
     let (from, to) = (packing.inputs[0].bytes(), result(packing).bytes());
     to > from + from / 4
 }
 
-/// What a packing makes of its constant.
+/// The type of the tensor that a packing makes of its constant.
 pub(super) fn result(packing: &Compute) -> &TensorType {
     &packing.stages[packing.outputs[0]].ty
 }

@@ -154,7 +154,7 @@ impl Lives<'_> {
         }
     }
 
-    /// What the loop itself reads and writes between iterations.
+    /// Touches the buffers that the loop itself reads and writes between iterations.
     fn touch_loop(&mut self, l: &LoopStep) {
         self.touch_all(
             l.trip.iter().chain(&l.condition).chain(&l.iteration).chain(&l.condition_in),

@@ -20,7 +20,7 @@ use crate::Error;
 pub struct Weights {
     /// Offsets by hash and length.
     by_content: HashMap<(u128, usize), usize>,
-    /// What packing makes of a tensor with a hash.
+    /// The results of packings, by the hash of the tensor and the packing.
     packed: HashMap<(u128, Compute), Arc<Tensor>>,
     /// Offset in the section and content, in order.
     pub parts: Vec<(usize, Arc<Tensor>)>,

@@ -16,8 +16,8 @@ const FENCE: usize = 4096;
 /// Neither zero nor a float that a kernel is likely to write.
 const POST: u8 = 0xa5;
 
-/// What the artifact gives for `inputs`, whose axes its program may have collapsed: elements lie in
-/// memory as before.
+/// The outputs of the artifact for `inputs`. The program may have collapsed axes of the inputs, but
+/// their elements lie in memory as before.
 pub(super) fn outputs(session: &mut Session, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
     let given: Vec<(String, Vec<usize>)> =
         session.inputs().iter().map(|p| (p.name.clone(), p.shape.clone())).collect();

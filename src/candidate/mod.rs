@@ -12,7 +12,7 @@ pub mod worker;
 
 use ansc_codegen::Target;
 
-/// What candidates are built for.
+/// The processors that candidates are built for.
 #[derive(Clone, Debug)]
 pub struct Targets {
     /// The machine at hand.

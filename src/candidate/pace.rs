@@ -38,7 +38,8 @@ impl<'a> Pace<'a> {
         Ok(Pace(Some(Beside { runs, at_first, last, repeats })))
     }
 
-    /// What a time has to be multiplied by that was taken since the last call.
+    /// The factor for a time that was taken since the last call. It scales that time to the speed
+    /// that the machine had at first.
     pub(super) fn step(&mut self) -> Result<f64, RunError> {
         let Some(beside) = &mut self.0 else { return Ok(1.0) };
         let now = beside.runs.seconds(beside.repeats)? / beside.repeats as f64;

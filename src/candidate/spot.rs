@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::Error;
 
-/// Of each output, besides its corners.
+/// Random elements of each output that are compared, besides its corners.
 const ELEMENTS: usize = 256;
 /// Fewer say nothing.
 const LEAST: usize = 32;

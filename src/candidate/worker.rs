@@ -222,7 +222,7 @@ impl Worker {
         Ok(Reply::Compared { difference: difference(&outputs, &bytes)? })
     }
 
-    /// What one run of an artifact gives.
+    /// The outputs of one run of an artifact.
     fn outputs(&mut self, artifact: &Path, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         fenced::outputs(&mut self.session(artifact, 1)?, inputs)
     }

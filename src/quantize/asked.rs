@@ -1,4 +1,4 @@
-//! What the options of a verb ask for: precisions, calibrated if they need to be.
+//! The precisions that the options of a verb ask for, calibrated if they need to be.
 
 use std::path::Path;
 use std::sync::Arc;

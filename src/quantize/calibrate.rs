@@ -1,4 +1,4 @@
-//! What the tensors of a model hold when it runs on the samples.
+//! The values that the tensors of a model hold when it runs on the samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -42,7 +42,7 @@ pub use range::Calibration;
 pub use runner::Sample;
 use search::Found;
 
-/// What is asked for.
+/// The settings of a calibration, as the caller asks for them.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub calibration: Calibration,
@@ -66,7 +66,7 @@ pub trait Watch {
     fn step(&self);
 }
 
-/// What was decided, and what it costs.
+/// The precisions that were decided, and the error that they cost.
 #[derive(Clone, Debug)]
 pub struct Decision {
     pub precisions: Precisions,
@@ -83,7 +83,7 @@ pub struct Report {
     pub products: BTreeMap<Precision, usize>,
     /// Nodes that compute with integers, products and others.
     pub integer_nodes: usize,
-    /// Of the outputs, on the samples that ranges were chosen with.
+    /// The error of the outputs on the samples that ranges were chosen with.
     pub error: f64,
     /// On those that were held back; none if there was one sample only.
     pub held_back_error: Option<f64>,
@@ -92,7 +92,7 @@ pub struct Report {
     pub layers: Vec<LayerLoss>,
 }
 
-/// What a product costs.
+/// The error that a product costs.
 #[derive(Clone, Debug, Serialize)]
 pub struct LayerLoss {
     pub node: String,

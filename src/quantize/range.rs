@@ -38,7 +38,7 @@ const BINS: usize = 4096;
 const ONE_SIGN: usize = 128;
 const BOTH_SIGNS: usize = 256;
 
-/// What was seen of one tensor.
+/// The values that were seen of one tensor.
 #[derive(Clone, Debug)]
 pub struct Seen {
     low: f32,
@@ -144,7 +144,8 @@ fn divergence(bins: &[f64], cut: usize, levels: usize) -> f64 {
     if total == 0.0 {
         return 0.0;
     }
-    // What is cut off goes to the last bin, but the integers do not know of it.
+    // The values that are cut off go to the last bin of the distribution. The integers do not know
+    // of them.
     let outside: f64 = bins[cut..].iter().sum();
     let inside: f64 = total - outside;
     if inside == 0.0 {

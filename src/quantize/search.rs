@@ -124,7 +124,7 @@ impl Found {
         Ok(())
     }
 
-    /// What was measured, the worst product first.
+    /// The products whose rounding was measured, the worst first.
     pub(super) fn layers(&self) -> Vec<LayerLoss> {
         let layer = |(node, alone): (&String, &BTreeMap<Precision, f64>)| LayerLoss {
             node: node.clone(),

@@ -1,7 +1,8 @@
-//! What each product costs if it alone rounds what it reads.
+//! The error that each product costs if it alone rounds what it reads.
 //!
 //! One model is compiled, with a switch for each product and precision ([`qdq::Switches`]). A run
-//! with one switch on tells what that costs; a run with several, what a choice costs, nearly.
+//! with one switch on tells the error of that product. A run with several tells the error of a
+//! choice, nearly.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +61,7 @@ impl Switched {
         Ok(Switched { switches, runner, _folder: folder })
     }
 
-    /// What each product costs alone, in each precision that it may take.
+    /// The error that each product costs alone, in each precision that it may take.
     pub(super) fn alone(
         &mut self,
         work: &Work<'_>,
@@ -77,7 +78,7 @@ impl Switched {
         Ok(alone)
     }
 
-    /// What a choice costs; products that it does not name read `f32`.
+    /// The error that a choice costs. Products that it does not name read `f32`.
     pub(super) fn error(
         &mut self,
         work: &Work<'_>,

@@ -60,7 +60,8 @@ impl Class {
     }
 }
 
-/// What comes for such a processor and number of threads, by [`ansc_sketch::Task::key`].
+/// The schedules that come with the compiler for such a processor and number of threads, by
+/// [`ansc_sketch::Task::key`].
 pub fn schedules(target: &Target, threads: usize) -> BTreeMap<String, Tuned> {
     let class = CLASSES.iter().find(|class| class.has(target));
     let records = class.map(|class| read(class.lines)).unwrap_or_default();

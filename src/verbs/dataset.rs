@@ -72,7 +72,7 @@ impl Watch for Bar {
     fn round(&self, p: &Progress) {
         let bar = self.0.borrow();
         if bar.prefix() != "traces" {
-            // What was labelled before says nothing of how fast this run is.
+            // Labels of an earlier run say nothing about the speed of this run.
             bar.set_prefix("traces");
             bar.reset_elapsed();
         }

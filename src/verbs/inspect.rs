@@ -153,7 +153,8 @@ fn print_port(what: &str, port: &Port) {
     println!("{what} {}: {} {:?}{bound}", port.name, port.dtype, port.shape);
 }
 
-/// What the model declares, and what it becomes with what was fixed, if that is all that is open.
+/// Shows a model. If the given sizes and values leave nothing open, its inputs and outputs are
+/// shown with these, otherwise as the model declares them.
 fn model(args: &Inspect) -> Result<(), Error> {
     let declared = import::declared(&args.file)?;
     let options = import_options(&args.file, &args.specialise)?;

@@ -87,7 +87,7 @@ fn compile_options(model: &Path, args: &Specialise, target: Target) -> Result<Op
     Ok(Options { choices, ..Options::new(import, target) })
 }
 
-/// What is fixed, and the dimensions that have several sizes.
+/// The import options with everything that is fixed, and the dimensions that have several sizes.
 fn specialisations(model: &Path, args: &Specialise) -> Result<(ImportOptions, Choices), Error> {
     kinds::expect(model, &[Kind::Model])?;
     let shapes = once("--shape", args.shapes.iter().cloned())?;
@@ -112,7 +112,8 @@ fn specialisations(model: &Path, args: &Specialise) -> Result<(ImportOptions, Ch
     Ok((import, choices))
 }
 
-/// What was given for each name; twice for one is a slip of the pen.
+/// The values that were given, by name. Two values for one name are an error, as they are a slip of
+/// the pen.
 fn once<T>(
     option: &str,
     given: impl Iterator<Item = (String, T)>,

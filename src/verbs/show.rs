@@ -13,7 +13,7 @@ pub(super) fn human_ops(operations: u64) -> String {
 fn scaled(number: u64, units: &[&str], decimals: usize) -> String {
     let mut value = number as f64;
     let mut unit = 0;
-    // What rounds to a thousand is one of the next unit.
+    // A number that would round to a thousand is shown as one of the next unit.
     while value + 0.5 * 0.1f64.powi(decimals as i32) >= 1000.0 && unit + 1 < units.len() {
         value /= 1000.0;
         unit += 1;

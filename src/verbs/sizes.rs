@@ -48,7 +48,7 @@ fn takes(one: &Specialisation, input: &str, shape: &[usize]) -> bool {
     one.inputs.iter().any(|port| port.name == input && port.shape == shape)
 }
 
-/// What to say of a choice that nobody made, where there are several.
+/// A note on the size that is used, if there are several and nobody chose one.
 pub(super) fn which(model: &Model, one: &Specialisation, size: &Size) -> Option<String> {
     let n = model.specialisations().len();
     let free = size.shapes.is_empty() && size.dims.is_empty();

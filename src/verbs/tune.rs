@@ -129,7 +129,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// What is told while tuning goes on.
+/// How progress is shown while tuning goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Say {
     Nothing,
@@ -151,15 +151,15 @@ pub(super) struct Terminal {
     records: PathBuf,
 }
 
-/// What one round came to.
+/// The result of one round.
 #[derive(Serialize)]
 struct Round<'a> {
     task: &'a str,
-    /// Of the model.
+    /// The nodes of the model where the kernel occurs first.
     nodes: &'a [String],
     trials: usize,
     seconds: f64,
-    /// Of all tasks together, each as often as it occurs.
+    /// Seconds of all tasks together, each as often as it occurs.
     untuned_seconds: f64,
     best_seconds: f64,
     expected_gain: f64,
@@ -218,8 +218,9 @@ impl Watch for Terminal {
     }
 }
 
-/// What was gained so far, of how many kernels. Not the sum of their times, which rises with each
-/// kernel that is measured for the first time.
+/// The time that was gained so far, and the number of kernels that it is gained on. The sum of the
+/// kernels' times is not shown, since it rises with each kernel that is measured for the first
+/// time.
 fn in_short(report: &Report) -> String {
     let (measured, all) = (report.measured(), report.tasks.len());
     let gained = report.gained() * 1e3;
@@ -227,7 +228,7 @@ fn in_short(report: &Report) -> String {
     format!("{gained:.3} ms faster, {kernels} kernels")
 }
 
-/// Of a line.
+/// Characters of a line.
 const WIDTH: usize = 80;
 
 fn print_tasks(report: &Report) {

@@ -23,7 +23,7 @@ use rand::rngs::StdRng;
 
 const CHANNELS: usize = 64;
 const SIZE: usize = 28;
-/// Of so many output channels one is compared.
+/// One of so many output channels is compared.
 const EVERY: usize = 8;
 
 fn network(dir: &Path) -> PathBuf {
@@ -76,7 +76,7 @@ fn input(seed: u64, element: impl Fn(f32, usize) -> f32) -> Vec<f32> {
     (0..CHANNELS * SIZE * SIZE).map(|i| element(normal(random), i)).collect()
 }
 
-/// What one element of the result is made of: products, in order.
+/// The factors of the products that add up to one element of the result, in order.
 fn products<'a>(
     x: &'a [f32],
     w: &'a [f64],

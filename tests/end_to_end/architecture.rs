@@ -18,7 +18,7 @@ fn page() -> String {
     text.split("```").step_by(2).collect()
 }
 
-/// What stands between backquotes.
+/// The texts that stand between backquotes.
 fn spans(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }

@@ -40,7 +40,7 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-/// What mdBook and others make of a heading.
+/// The anchor that mdBook and others make of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
@@ -51,7 +51,7 @@ fn anchors(page: &Path) -> BTreeSet<String> {
     text.lines().filter(|l| l.starts_with('#')).map(|l| anchor(l.trim_start_matches('#'))).collect()
 }
 
-/// What is wrong with a link of `page`, if anything is.
+/// The problem with a link of `page`, if there is one.
 fn broken(page: &Path, target: &str) -> Option<String> {
     if target.starts_with("http://") || target.starts_with("https://") {
         return None;

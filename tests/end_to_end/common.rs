@@ -1,4 +1,4 @@
-//! What the tests of bad input share.
+//! Tools that the tests of bad input share.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 

@@ -50,7 +50,7 @@ fn those_of_half_floats_are_normal_numbers() {
     }
 }
 
-/// What the C library computes of one is what it computes of zero.
+/// Functions of the C library give the result of zero for a denormal number, unless these are kept.
 #[test]
 fn functions_of_the_c_library_are_given_zeros() {
     let dir = tempfile::tempdir().unwrap();

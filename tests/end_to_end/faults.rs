@@ -53,7 +53,7 @@ fn candidate(task: &Arc<Task>, program: &str) -> Candidate {
     candidate
 }
 
-/// What computes the task, loop by loop.
+/// The text of a program that computes the task, loop by loop.
 fn naive(task: &Task) -> String {
     ansc_sketch::finish(ansc_sketch::lower("k", &task.compute)).to_string()
 }
@@ -70,7 +70,7 @@ fn harm_is_the_candidates_own() {
     let good = candidate(&task, &naive);
     let cases = [
         ("far away", storing_at(&format!("add({index}, 1000000000000)")), &[Failure::Crash][..]),
-        // What lies behind its output decides whether the process survives it.
+        // Whether the process survives this depends on what lies behind its output.
         (
             "one too far",
             storing_at(&format!("add({index}, 1)")),

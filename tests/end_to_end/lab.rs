@@ -39,7 +39,7 @@ fn the_simulated_device_is_exact() {
     assert_eq!(first["space_size"], "115200");
     let page = std::fs::read_to_string(dir.join("lab.html")).unwrap();
     assert!(page.contains("opevo") && page.matches("<svg").count() == 3);
-    // What a short run has recorded a longer one begins with.
+    // A longer run begins with the measurements that a shorter run has recorded.
     run(&["--trials", "32", "--records", "lab.db"]);
     let longer = run(&["--trials", "48", "--records", "lab.db"]);
     assert_eq!(results(&longer), results(&first));

@@ -30,7 +30,7 @@ const RANGE: &str = "ANSC_RESEALED_RANGE";
 /// Address space of a worker, and seconds for one mutant.
 const MEMORY: u64 = 4 << 30;
 const SECONDS: u32 = 30;
-/// What the code of a program is told, see above.
+/// The fields that tell the code what to do, see above.
 const OF_THE_CODE: [&str; 4] = ["symbol", "extent", "scratch", "max_trip"];
 
 #[test]
@@ -80,7 +80,7 @@ fn artifacts(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// What became of the mutants that a worker tried before it ended.
+/// The outcomes of the mutants that a worker tried before it ended.
 fn run(folder: &Path, begin: u64, end: u64) -> Vec<(u64, String)> {
     let mut worker = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "resealed_artifacts::worker", "--ignored", "--nocapture"])

@@ -53,7 +53,8 @@ fn what_was_tuned_is_compiled_and_right() {
         std::fs::read(dir.join("b.ansc")).unwrap()
     );
     ok(dir, &["verify", "GMM.onnx", "a.ansc"]);
-    // What a compilation would take, and what it is compared with: none, or two lines of records.
+    // The export holds the record that a compilation would take and the one that it is compared
+    // with. These are two lines of records, or none.
     ok(dir, &["records", "export", "ansc-records.db", "--chosen", "-o", "chosen.jsonl"]);
     let lines = std::fs::read_to_string(dir.join("chosen.jsonl")).unwrap();
     let kept = lines.lines().filter(|line| line.contains("\"kind\":\"record\"")).count();
@@ -121,7 +122,7 @@ fn a_temporary_folder_that_goes_away_is_no_result_of_a_candidate() {
     let mut run = tune_in(dir, "100000").spawn().unwrap();
     wait_for_artifact(dir);
     while run.try_wait().unwrap().is_none() {
-        // What is being written meanwhile may be in the way.
+        // Files that are being written meanwhile may be in the way.
         let _ = std::fs::remove_dir_all(dir.join("tmp"));
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,5 +1,5 @@
-//! What the command tells its user: files in the wrong place, options that do nothing, models with
-//! open shapes, where schedules come from, and names that a user knows.
+//! The messages of the command to its user: about files in the wrong place, options that do
+//! nothing, models with open shapes, where schedules come from, and names that a user knows.
 
 use std::path::Path;
 use std::process::{Command, Output};

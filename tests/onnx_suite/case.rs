@@ -25,7 +25,8 @@ pub(crate) enum Outcome {
     /// Passes once the values of its inputs are fixed at compile time, since shapes depend on them.
     PassBound,
     Fail(String),
-    /// What must never happen, whatever the model: in the importer, a kernel or the runtime.
+    /// A panic in the importer, a kernel or the runtime. It must never happen, whatever the model
+    /// is.
     Panic(String),
     Crash(String),
     Timeout,
@@ -117,7 +118,7 @@ fn compile(case: &Case, artifact: &Path) -> Result<bool, String> {
         result = compile_with(case, import.clone(), artifact);
     }
     let Err(error) = result else { return Ok(false) };
-    // What importers say where the values of inputs decide shapes.
+    // Messages of importers have one of these texts where the values of inputs decide shapes.
     let hints = ["must be known at compile time", "--value ", "depends on the data of"];
     if !hints.iter().any(|hint| error.contains(hint)) {
         return Err(error);

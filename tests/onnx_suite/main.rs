@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         worker::serve();
         return ExitCode::SUCCESS;
     }
-    // What `cargo test -- --nocapture` and the like say to all tests is not for this one.
+    // Options such as `cargo test -- --nocapture` go to all tests. They mean nothing to this one.
     let filter = args.into_iter().find(|a| !a.starts_with('-'));
     match run(filter.as_deref()) {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! What the outcomes amount to: the table, the failures, the verdict.
+//! The summary of the outcomes: the table, the failures and the verdict.
 
 use std::collections::BTreeMap;
 

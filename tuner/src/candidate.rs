@@ -22,7 +22,7 @@ pub struct Candidate {
     pub trace: Trace,
     /// The program that the trace makes.
     pub scheduled: Scheduled,
-    /// Of the program, once somebody asked.
+    /// The features of the program, made when somebody asks for them first.
     features: OnceLock<Arc<Features>>,
     /// The machine that it is priced for; none for GPUs.
     machine: Option<Machine>,
@@ -149,8 +149,8 @@ impl Search {
         }
     }
 
-    /// What was measured, for a model that needs this much. Samples of one task all have its
-    /// number.
+    /// The measured candidates as samples for a model that needs this much. All samples of one task
+    /// have its number.
     pub fn samples(&self, task: usize, needs: Needs) -> impl Iterator<Item = Measured> {
         self.measured.iter().map(move |(c, o)| self.sample(task, c, o, needs))
     }

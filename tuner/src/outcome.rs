@@ -1,4 +1,4 @@
-//! What becomes of a candidate.
+//! The outcome of a candidate: its times, or why there are none.
 
 use std::fmt::{self, Display, Formatter};
 

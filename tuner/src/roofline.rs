@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::records::Limits;
 
-/// What keeps a kernel from being faster.
+/// The limit that keeps a kernel from being faster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -78,8 +78,8 @@ impl Roofline {
             Bound::Caches => "caches",
             Bound::Memory => "memory",
         };
-        // What a machine can was measured too: some percent more are noise, and no share of
-        // anything.
+        // The limits of the machine were measured, too. A few percent above them are noise, and are
+        // not shown as a share.
         if self.share > 1.0 {
             return format!("{of}, as fast as the machine was measured to be");
         }

@@ -1,4 +1,4 @@
-//! What subgraphs of different shapes have in common.
+//! The structure that subgraphs of different shapes have in common.
 //!
 //! ```text
 //! mm: f32[4, 6] = sum{r0: 8} mul(in0[i0, r0], in1[r0, i1])  =>  s0: f32[_, _] = sum{r0: _} mul(in0[i0, r0], in1[r0, i1])

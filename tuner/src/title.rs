@@ -1,5 +1,5 @@
-//! What a kernel is called where people read of it: by the nodes of the model first, which they
-//! know, and by the name that the compiler gave it second.
+//! The title of a kernel, for people. It begins with the nodes of the model, which they know. The
+//! name that the compiler gave the kernel comes second.
 //!
 //! ```text
 //! /conv1/Conv + /relu/Relu (conv_map_21)
@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 
 /// Nodes that a title lists; the others are counted.
 const LISTED: usize = 3;
-/// What a shortened name begins with.
+/// The first character of a name that was shortened.
 const CUT: char = '…';
 
-/// Of any length.
+/// The title, however long it is.
 pub fn title(nodes: &[String], kernel: &str) -> String {
     let nodes = distinct(nodes);
     match nodes.len() {

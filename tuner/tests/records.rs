@@ -103,7 +103,7 @@ fn start(file: &Path, writer: u64, limit: Option<u64>) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// What a writer said, to its end.
+/// The lines that a writer printed until it ended.
 fn said(child: &mut Child) -> Vec<String> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     lines.map_while(Result::ok).filter(|l| l.contains(": ") && !l.starts_with("test")).collect()
@@ -436,7 +436,8 @@ fn lines_carry_everything() {
     let mut again = vec![];
     jsonl::export(&memory, &mut again).unwrap();
     assert_eq!(digests(&memory), digests(&file));
-    // What is there already is not added again, and neither is what a file says twice.
+    // Records that are there already are not added again. Records that a file repeats are added
+    // once.
     let twice = [&lines[..], &again[..]].concat();
     let done = jsonl::import(&mut &twice[..], &mut file).unwrap();
     assert_eq!((done.records, done.duplicates), (0, 32));

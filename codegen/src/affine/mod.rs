@@ -36,7 +36,8 @@ pub(crate) struct Affine {
     pub(crate) constant: i64,
 }
 
-/// What is known of variables: their current form and the inclusive range of those left.
+/// The facts that are known of variables: what stands for a bound one, and the inclusive range of a
+/// free one.
 pub(crate) trait Scope {
     /// A variable that stands for something else: a block iterator, or a loop fixed to a constant.
     fn binding(&self, var: VarId) -> Option<Affine>;

@@ -1,11 +1,11 @@
-//! What is read after a sum, fetched before it.
+//! Operands that are read after a sum are fetched before it.
 //!
-//! A tile is summed up over thousands of cycles; then its rows meet those of another operand, as a
-//! residual, which lie apart and come from far: too late for the processor to look for them by
-//! itself.
+//! A tile is summed up over thousands of cycles. Then its rows meet those of another operand, such
+//! as a residual. These lie apart and come from far away, and the processor by itself looks for
+//! them too late.
 //!
-//! In: a loop and the statements behind it. Out: in front of the loop, prefetches of what these
-//! read of large inputs. They change nothing but time.
+//! In: a loop and the statements behind it. Out: in front of the loop, prefetches of the large
+//! inputs that these statements read. Prefetches change nothing but time.
 //!
 //! ```text
 //! for r { tile[0..6, 0..16] += .. }  y[i, 0..16] = tile[i, 0..16] + x[i, 0..16], i in 0..6
@@ -27,7 +27,7 @@ use crate::emit::ir::{Fetch, Near};
 /// More would keep what is needed first from coming.
 const MOST_LINES: usize = 48;
 
-/// What of large inputs is read, or what of large outputs is written.
+/// Whether [`Lines`] are those of large inputs that are read, or of large outputs that are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Read,

@@ -27,11 +27,11 @@ use crate::emit::ir::{Fetch, Near};
 /// More would push out of the nearest cache what the present iteration reads again.
 const MOST_BYTES: i64 = 8 << 10;
 
-/// What a loop goes through in steps of at most a line.
+/// Lines of a buffer that a loop goes through, at equal distances.
 #[derive(Clone, Debug)]
 pub(crate) struct Strip {
     buffer: BufId,
-    /// Of the first iteration.
+    /// The place of the loop's first iteration.
     first: Affine,
     /// From one line to the next, in elements.
     step: i64,
@@ -40,7 +40,7 @@ pub(crate) struct Strip {
     in_line: i64,
 }
 
-/// What a loop is to fetch.
+/// The strips that a loop is to fetch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Strips {
     to_read: Vec<Strip>,
@@ -48,7 +48,8 @@ pub(crate) struct Strips {
 }
 
 impl Emitter<'_, '_> {
-    /// What the loop `stmts[at]` is to fetch.
+    /// The strips that the loop `stmts[at]` is to fetch: those that it is the last one to read, for
+    /// the next iteration of the loop around it, and those that the next loop writes.
     pub(crate) fn strips(&mut self, stmts: &[Stmt], at: usize) -> Strips {
         let around = self.frames.last().and_then(|f| Some(f.var?.0));
         let (Some(around), false) = (around, self.is_gpu() || self.lanes.is_some()) else {
@@ -73,7 +74,7 @@ impl Emitter<'_, '_> {
         Strips { to_read, to_write }
     }
 
-    /// What the loops among `stmts` go through that have no other loops inside.
+    /// The strips of the loops among `stmts` that have no other loops inside.
     fn strips_of<'s>(&mut self, stmts: impl Iterator<Item = &'s Stmt>, side: Side) -> Vec<Strip> {
         let loops = stmts.filter_map(|stmt| match stmt {
             Stmt::For(l) if has_loop(stmt) && !l.body.iter().any(has_loop) => Some(l),

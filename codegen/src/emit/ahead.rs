@@ -1,14 +1,14 @@
-//! What the next tiles read, fetched while the present ones are computed.
+//! Operands of the next tiles are fetched while the present tiles are computed.
 //!
 //! Weights lie in the order in which the tiles go through them. A panel of them is read for many
-//! rows: the first time it comes from memory, as fast as that gives it, while the units wait; from
-//! then on it comes from the caches, while memory has nothing to do. So each pass over a panel
+//! rows. The first time, it comes from memory, as fast as memory gives it, while the units wait.
+//! From then on it comes from the caches, while memory has nothing to do. So each pass over a panel
 //! fetches a part of the next one.
 //!
 //! In: the innermost loop of a nest. Out: at its beginning a few prefetches, if the loop walks a
-//! panel of a large operand that loops around it pass over again. They change nothing but time:
-//! what lies behind the last panel is fetched in vain, and if there is nothing, the processor does
-//! nothing.
+//! panel of a large operand that loops around it pass over again. Prefetches change nothing but
+//! time. Those behind the last panel are in vain; where there is no memory, the processor ignores
+//! them.
 //!
 //! ```text
 //! for p { for i in 0..32 { for r in 0..192 { .. w[p, r, 0..384] .. } } }     a panel has 4608 lines of 64 bytes
@@ -35,10 +35,10 @@ pub(super) const LEAST_BYTES: usize = 128 << 10;
 const LEAST_PANEL: i64 = 4096;
 /// With more passes over a panel the first one hardly counts.
 const MOST_PASSES: i64 = 512;
-/// Of one iteration: more would keep what is needed now from coming.
+/// The most lines that one iteration fetches. More would delay what is needed now.
 const MOST_LINES: i64 = 16;
 
-/// What one iteration fetches of a buffer.
+/// The lines of a buffer that one iteration fetches, from the element `first` on.
 struct Ahead {
     buffer: BufId,
     first: Affine,
@@ -55,7 +55,7 @@ struct Walk {
     /// How often loops around them go through the same, and which time it is.
     passes: i64,
     pass: Expr,
-    /// What the access depends on besides.
+    /// Where the present panel begins.
     outer: Affine,
 }
 
@@ -235,7 +235,8 @@ fn depends(flat: &Affine, var: VarId) -> bool {
     flat.terms.keys().any(|t| vars_of(t).contains(&var))
 }
 
-/// What the form grows by with each iteration, if it grows by the same each time.
+/// The amount by which the form grows with each iteration of `var`. `None` if it does not grow, or
+/// not by the same amount each time.
 pub(super) fn stride_of(flat: &Affine, var: VarId) -> Option<i64> {
     let mut of_var = flat.terms.iter().filter(|(t, _)| vars_of(t).contains(&var));
     match (of_var.next()?, of_var.next()) {

@@ -17,7 +17,7 @@ use crate::emit::tiles::{Loaded, Stored};
 use crate::ops;
 use crate::target::{Arch, Target};
 
-/// What cannot be emitted, in words.
+/// A result, or a description of what cannot be emitted.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
 /// Local buffers up to this size live on the stack, where they can become registers.
@@ -26,7 +26,7 @@ const STACK_BYTES: usize = 16 << 10;
 const STACK_TOTAL: usize = 128 << 10;
 pub(super) const ALIGN: usize = 64;
 
-/// What is known of a program's buffers before any of its functions is written.
+/// Facts about a program's buffers that are known before any of its functions is written.
 pub(crate) struct Buffers {
     /// Arguments of each function, in order.
     pub(crate) arguments: Vec<BufId>,
@@ -45,7 +45,7 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) bindings: BTreeMap<VarId, Affine>,
     /// Inclusive ranges of loop variables.
     pub(crate) ranges: BTreeMap<VarId, (i64, i64)>,
-    /// What the function writes; nothing is said of it for a GPU.
+    /// Buffers that the function writes. The set is empty for a GPU.
     pub(crate) written: BTreeSet<BufId>,
     pub(crate) buffers: &'p Buffers,
     places: Vec<Option<Place<'c>>>,
@@ -70,7 +70,7 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) loaded: Vec<Loaded<'c>>,
     /// The tile whose stores are kept for later.
     pub(crate) stored: Option<Stored<'c>>,
-    /// What the next loop is to fetch.
+    /// The strips that the next loop is to fetch.
     pub(crate) strips: Strips,
     /// The registers of fragments, while they have some.
     pub(crate) tiles: Option<Tiles>,
@@ -100,7 +100,7 @@ pub(crate) struct Frame<'c> {
 }
 
 impl<'c> Frame<'c> {
-    /// Of a loop that counts.
+    /// The frame of a loop that counts its variable up.
     pub(crate) fn counted(var: VarId, value: IntValue<'c>, head: BasicBlock<'c>) -> Frame<'c> {
         let multiples = Some(BTreeMap::new());
         Frame { multiples, ..Frame::new(Some((var, value)), head) }
@@ -116,7 +116,7 @@ impl<'c> Frame<'c> {
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'c> {
     pub(crate) base: PointerValue<'c>,
-    /// Of the base.
+    /// The alignment of the base, in bytes.
     pub(crate) align: i64,
     pub(crate) scope: MetadataValue<'c>,
     pub(crate) noalias: MetadataValue<'c>,

@@ -218,7 +218,8 @@ impl<'c> Emitter<'c, '_> {
         if !fits || self.mask.is_some() {
             return Ok(false);
         }
-        // What a block of threads copies whole, its neighbours find in the cache that all share.
+        // Copies of 16 bytes go only through the cache that all multiprocessors share (`cg`). Other
+        // blocks of threads find there what one block copies.
         let cache = if bytes == 16 { "cg" } else { "ca" };
         let name = format!("llvm.nvvm.cp.async.{cache}.shared.global.{bytes}");
         let open = condition.filter(|c| self.decide(c) != Some(true));

@@ -18,7 +18,7 @@ use inkwell::{FloatPredicate, IntPredicate};
 
 use crate::emit::marks::Marks;
 
-/// What a line is fetched for, by LLVM's number.
+/// The purpose of a prefetch, by LLVM's number.
 #[derive(Clone, Copy)]
 pub(crate) enum Fetch {
     Read = 0,
@@ -37,7 +37,7 @@ pub(crate) enum Near {
 /// A value in registers: scalar or vector.
 pub(crate) type Reg<'c> = BasicValueEnum<'c>;
 
-/// What a lane holds.
+/// The type of a scalar, or of one lane of a vector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Int(u32),

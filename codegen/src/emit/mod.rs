@@ -50,7 +50,7 @@ pub(crate) struct Code<'c> {
     pub(crate) workspace: Vec<TensorType>,
 }
 
-/// What one function does.
+/// The part of a program that one function computes.
 enum Piece<'p> {
     Parallel(&'p For),
     Serial(Vec<&'p Stmt>),

@@ -27,7 +27,8 @@ use crate::emit::function::{Emitter, Result};
 use crate::emit::ir::Reg;
 use crate::emit::memory::Pattern;
 
-/// What a load gives whose position in lane zero, and its change from lane to lane, are `flat`.
+/// A value that was loaded beforehand. `flat` is its place in lane zero, plus the change from lane
+/// to lane.
 pub(crate) struct Loaded<'c> {
     pub(crate) buffer: BufId,
     pub(crate) flat: Affine,
@@ -43,7 +44,7 @@ struct Tile {
     stride: i64,
 }
 
-/// What the iterations of an unrolled loop store into one tile.
+/// The tile that an unrolled loop stores, and the values of its iterations so far.
 pub(crate) struct Stored<'c> {
     tile: Tile,
     /// A vector for each iteration so far.
@@ -178,7 +179,8 @@ impl<'c> Emitter<'c, '_> {
         })
     }
 
-    /// Of a block that always runs in all lanes, and loads nothing that it writes.
+    /// The tile that the block of an unrolled loop stores, if the block always runs in all lanes
+    /// and loads nothing that it writes.
     fn stored_tile(&mut self, l: &For) -> Option<Tile> {
         let [Stmt::Block(block)] = &l.body[..] else { return None };
         let Body::Assign { dst, value } = &block.body else { return None };

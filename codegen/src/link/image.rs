@@ -114,7 +114,7 @@ fn program_headers(placed: &Placed, machine: &Machine) -> Vec<u8> {
 /// The loader's names: of what is defined, what is called, and the library called.
 struct Names {
     bytes: Vec<u8>,
-    /// Of the symbols in their order.
+    /// Where the name of each symbol begins in `bytes`, in the order of the symbols.
     symbols: Vec<u32>,
     library: u64,
 }
@@ -170,7 +170,7 @@ fn hash_table(placed: &Placed) -> Vec<u8> {
     head.into_iter().chain(first).chain(next).flat_map(u32::to_le_bytes).collect()
 }
 
-/// What the loader writes: the address of each function called, into its slot.
+/// The relocations: for each function called, the loader writes the address into its slot.
 fn slots(placed: &Placed, machine: &Machine) -> Vec<u8> {
     let entry = |import: usize| {
         let symbol = import as u64 + 1;

@@ -50,7 +50,7 @@ pub(crate) fn shared_library(
     Ok(image::lay_out(&placed, &text, &machine, sections))
 }
 
-/// What differs between the processors that a library is loaded on.
+/// The properties that differ between the processors on which a library is loaded.
 struct Machine {
     arch: Arch,
     /// In the ELF header.

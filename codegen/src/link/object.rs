@@ -1,4 +1,4 @@
-//! What is in a relocatable object.
+//! The parts of a relocatable object that the linker uses.
 
 use object::read::elf::ElfFile64;
 use object::{

@@ -148,7 +148,7 @@ fn definitions(objects: &[Object]) -> Result<BTreeMap<&str, (usize, usize)>, Str
     Ok(found)
 }
 
-/// What is left to other libraries, sorted.
+/// The names of symbols that other libraries have to define, sorted.
 fn imports(
     objects: &[Object],
     defined: &BTreeMap<&str, (usize, usize)>,

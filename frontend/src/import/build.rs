@@ -54,7 +54,7 @@ pub(crate) struct Importer {
 /// Model-local functions by domain and name.
 pub(super) type Functions = BTreeMap<(String, String), Arc<FunctionProto>>;
 
-/// What each output of a graph is; nothing where a problem is recorded.
+/// The name of each output of a graph and its binding, which is `None` where a problem is recorded.
 pub(super) type Outputs = Vec<(String, Option<Binding>)>;
 
 /// The tensors that stand for an output of the model: itself, or the elements of a sequence.
@@ -392,7 +392,7 @@ impl Importer {
         self.frame().bind(name, binding);
     }
 
-    /// What the outputs of a node are.
+    /// The bindings of the outputs of a node.
     fn bindings(
         &mut self,
         node: &NodeProto,
@@ -453,7 +453,7 @@ impl Importer {
         self.scope().opsets.get(canonical_domain(&node.domain)).copied().unwrap_or(1)
     }
 
-    /// What a node reads; a silent problem where one of them is poisoned.
+    /// The bindings that a node reads, or a silent problem if one of them is poisoned.
     pub(super) fn inputs(&mut self, node: &NodeProto) -> Result<Vec<Binding>, Problem> {
         let mut bindings = Vec::with_capacity(node.input.len());
         for name in &node.input {

@@ -49,7 +49,8 @@ pub(crate) struct Of {
 /// Types by input, of those that are no tensors.
 pub(crate) type Containers = BTreeMap<String, Type>;
 
-/// Of a file that is a model.
+/// The types of the inputs that are no tensors, from the bytes of a model file. There are none if
+/// the bytes cannot be decoded.
 pub(crate) fn read(data: &[u8]) -> Containers {
     let graph = Model::decode(data).ok().and_then(|model| model.graph).unwrap_or_default();
     let typed = graph.input.into_iter().filter_map(|info| Some((info.name, info.r#type?)));

@@ -1,4 +1,4 @@
-//! What an operator importer sees: one ONNX node, and the graph to add to.
+//! The view that an operator importer has: one ONNX node, and the graph to add to.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl<'a> NodeCtx<'a> {
         lookup(&mut self.importer.frames, name)?.value()
     }
 
-    /// What operators of tensors demand of their inputs.
+    /// Reports an input that is a sequence, for operators that read tensors only.
     pub(crate) fn no_sequences(&self) -> Result<(), Problem> {
         match self.inputs.iter().position(|b| matches!(b, Binding::Sequence(_))) {
             Some(i) => Err(self.problem(format!("its input {i} is a sequence, not a tensor"))),

@@ -1,7 +1,7 @@
-//! What a model says of itself, before anything is fixed.
+//! The declarations of a model, before anything is fixed.
 //!
-//! In: a file. Out: its inputs and outputs with the names of open dimensions, and what it consists
-//! of. A user reads it to learn which `--dim`, `--shape` and `--value` to give.
+//! In: a file. Out: its producer, opsets and size, and its inputs and outputs with the names of
+//! open dimensions. A user reads them to learn which `--dim`, `--shape` and `--value` to give.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,8 @@ pub struct Declared {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct DeclaredPort {
     pub name: String,
-    /// What it is if it is no tensor: a `sequence` of them, an `optional` one, or both.
+    /// The kind of a port that is no tensor: a `sequence` of tensors, an `optional` tensor, or
+    /// both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<&'static str>,
     /// None where the model does not say.
@@ -87,7 +88,7 @@ impl fmt::Display for DeclaredPort {
     }
 }
 
-/// What the model in a file declares.
+/// The declarations of the model in a file.
 pub fn declared(path: impl AsRef<Path>) -> Result<Declared, ImportError> {
     let path = path.as_ref();
     let read = read::file(path).and_then(|model| of(&model));

@@ -17,7 +17,7 @@ const MAX_WORK: u64 = 1 << 26;
 const TOTAL_WORK: u64 = 1 << 31;
 const TINY_WORK: u64 = 1 << 12;
 
-/// What one import has used up.
+/// The work that one import has used up.
 #[derive(Default)]
 pub(crate) struct Budget {
     work: u64,

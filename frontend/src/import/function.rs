@@ -13,7 +13,7 @@ use super::scope::{Binding, Scope, lookup};
 use crate::order::{self, Cycle};
 use crate::problem::Problem;
 
-/// What the outputs of `node`, a call of `function`, are.
+/// The bindings of the outputs of `node`, which calls `function`.
 pub(super) fn call(
     importer: &mut Importer,
     node: &NodeProto,

@@ -78,7 +78,7 @@ pub(crate) fn required<'m>(
     graph.input.iter().filter(|i| !filled.contains(i.name.as_str()) || named(&i.name)).collect()
 }
 
-/// What stands for an input of the model.
+/// The tensors that stand for an input of the model.
 pub(crate) enum Given {
     Tensor(TensorType),
     /// The tensors that are its elements.
@@ -89,7 +89,7 @@ pub(crate) enum Given {
     Unknown,
 }
 
-/// What an input or output is declared to be.
+/// The declared kind of an input or output.
 pub(crate) enum Kind {
     Tensor,
     Sequence,
@@ -117,7 +117,7 @@ struct Slot {
 /// More elements of a sequence than this are a slip of the pen.
 pub(crate) const MAX_ELEMENTS: usize = 1 << 12;
 
-/// What stands for each input of `infos`, in order.
+/// The tensors that stand for each input of `infos`, in order, and the problems that were found.
 pub(crate) fn given(
     infos: &[&ValueInfoProto],
     containers: &Containers,
@@ -177,7 +177,7 @@ fn slots(
     Ok((kind, slots))
 }
 
-/// What an input or output is, and the declaration of its tensors.
+/// The kind of an input or output, and the declaration of its tensors.
 pub(crate) fn declaration<'m>(
     info: &'m ValueInfoProto,
     container: Option<&'m Type>,

@@ -6,12 +6,12 @@
 
 use std::cell::Cell;
 
-/// What an import of an empty file may take.
+/// The bytes that an import of an empty file may take.
 const BASE: u64 = 1 << 30;
-/// What it may take for each byte of the files. A stored number takes up to eight times its size
-/// in memory, and a constant may be folded into another one a few times.
+/// The bytes that an import may take for each byte of the files. A stored number takes up to eight
+/// times its size in memory, and a constant may be folded into another one a few times.
 const PER_BYTE: u64 = 16;
-/// About what a node of the graph takes, without its names.
+/// The bytes that a node of the graph takes, roughly and without its names.
 pub(super) const NODE: usize = 512;
 
 pub(crate) struct Memory {

@@ -1,4 +1,4 @@
-//! What the user fixes for one compilation.
+//! The choices that the user makes for one compilation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

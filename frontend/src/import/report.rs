@@ -1,4 +1,4 @@
-//! What `ansc check` says about a model.
+//! The report of `ansc check` about a model.
 
 use std::collections::BTreeMap;
 

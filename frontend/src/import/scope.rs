@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ansc_graph::{Graph, NodeId, ValueId};
 
-/// What a name stands for.
+/// The value that a name stands for, if it has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Binding {
     Value(ValueId),
@@ -82,7 +82,8 @@ impl Frame {
         scope.names.insert(name.into(), binding);
     }
 
-    /// What an input of this graph stands for in the frame below, if it is a capture.
+    /// The value of the frame below that an input of this graph stands for, if the input is a
+    /// capture.
     pub(crate) fn outer(&self, input: NodeId) -> Option<ValueId> {
         let inputs = self.graph.inputs();
         let place = inputs.iter().position(|n| *n == input)?;

@@ -96,7 +96,7 @@ impl NodeCtx<'_> {
         Ok(graph)
     }
 
-    /// What `f` gives, or the problems that it met, which are then not reported.
+    /// The result of `f`, or the problems that it met. These problems are not reported.
     pub(crate) fn attempt<T>(
         &mut self,
         f: impl FnOnce(&mut Self) -> Result<T, Problem>,

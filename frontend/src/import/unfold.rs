@@ -49,7 +49,7 @@ fn weight(nodes: &[NodeProto]) -> u64 {
     nodes.iter().map(|node| 1 + (bytes(node) / BYTES_PER_NODE) as u64 + inner(node)).sum()
 }
 
-/// What the import of a node reads, but for tensors, which are decoded once.
+/// The bytes that the import of a node reads. Tensors do not count, since they are decoded once.
 fn bytes(node: &NodeProto) -> usize {
     let names = node.input.iter().chain(&node.output).chain([&node.name, &node.op_type]);
     let attribute = |a: &AttributeProto| {

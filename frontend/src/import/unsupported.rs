@@ -1,4 +1,4 @@
-//! What to do about an operator that has no importer.
+//! Advice to the user about an operator that has no importer.
 
 /// Operators whose results nobody can compile: they differ from run to run.
 const RANDOM: [&str; 6] = [
@@ -45,7 +45,7 @@ mod tests {
         }
         assert!(ops::lookup("com.microsoft", "QLinearTanh").is_none());
         assert!(remedy("com.microsoft", "QLinearTanh").contains("QDQ"));
-        // What the remedy leads to.
+        // The remedy leads to these operators, so they must be supported.
         for op in ["QuantizeLinear", "DequantizeLinear", "Gemm"] {
             assert!(ops::lookup("", op).is_some(), "{op}");
         }

@@ -23,7 +23,7 @@ pub(crate) struct Heads {
     pub(crate) v: ValueId,
 }
 
-/// What decides which keys count; all broadcast to `[n, h, s, t]`.
+/// The tensors that decide which keys count; all broadcast to `[n, h, s, t]`.
 #[derive(Default)]
 pub(crate) struct Mask {
     /// Keys that do not count where false.

@@ -58,7 +58,7 @@ fn both(
     Ok(ctx.add(Op::If(Box::new(op)), &operands, outputs))
 }
 
-/// What both branches give: values of the same types.
+/// The outputs of the node. Both branches must give values of the same types.
 fn outputs(
     ctx: &NodeCtx<'_>,
     condition: ValueId,

@@ -37,7 +37,8 @@ pub(super) fn checked(
     if let Some(tensor) = ctx.constant(indices) {
         return known(ctx, &tensor, extents);
     }
-    // What the last axis holds is known of this shape only.
+    // With several extents, the last axis holds one index for each of them. The origin may have
+    // another shape, so the check reads the indices themselves then.
     let source = if extents.len() == 1 { origin(ctx.graph_here(), indices) } else { indices };
     let check = HostOp::CheckIndices { extents: extents.to_vec() };
     ctx.add(Op::Host(check), &[source], vec![]);

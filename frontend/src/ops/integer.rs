@@ -1,4 +1,4 @@
-//! What products of quantised operands have in common.
+//! The parts that products of quantised operands have in common.
 //!
 //! `sum (a - za) * (b - zb)` is computed as the product of the narrow integers as they are, which
 //! machines are fast at, and corrected by sums that are often known at compile time:

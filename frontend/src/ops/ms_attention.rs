@@ -56,7 +56,8 @@ struct Inputs {
     added: Option<usize>,
 }
 
-/// What both do with queries, keys and values side by side.
+/// The steps that `Attention` and `QAttention` share. `all` holds queries, keys and values side by
+/// side.
 fn after_projection(
     ctx: &mut NodeCtx<'_>,
     all: ValueId,
@@ -169,7 +170,7 @@ fn mask(
     Ok(mask)
 }
 
-/// What is added to scores so that a mask of integers hides keys.
+/// The values that are added to scores so that a mask of integers hides keys.
 fn hidden_keys(
     ctx: &mut NodeCtx<'_>,
     mask: ValueId,

@@ -23,7 +23,7 @@ const MAX_STACKED: u64 = 1024;
 /// As many iterations as anyone can count.
 const ENDLESS: u64 = i64::MAX as u64;
 
-/// What a node says about how often its body runs.
+/// A `Loop` node: its body, its inputs, and the known facts about how often the body runs.
 struct Repetition<'a> {
     body: &'a GraphProto,
     trip: Option<ValueId>,
@@ -128,7 +128,7 @@ impl<'a> Repetition<'a> {
         Ok(ctx.add(Op::Loop(Box::new(op)), &operands, outputs))
     }
 
-    /// What goes around, if a loop node can carry it: tensors that keep their type.
+    /// The values that go around, if a loop node can carry them: tensors of fixed sizes.
     fn tensors(&self, ctx: &NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
         let values: Vec<ValueId> = self.carried.iter().filter_map(Binding::value).collect();
         if values.len() < self.carried.len() {

@@ -15,7 +15,7 @@ use crate::problem::Problem;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("Scan", 8, scan)];
 
-/// What a node says about its body.
+/// The body of a node, the number of its states, and the axes that it scans.
 struct Scan<'a> {
     body: &'a GraphProto,
     states: usize,

@@ -134,7 +134,8 @@ impl Transform {
         if self.onesided && self.inverse { 1 } else { 2 }
     }
 
-    /// What each component of each operand's element adds to each component of each result.
+    /// The factors with which each component of each operand's element adds to each component of
+    /// each result.
     fn basis(&self, len: usize) -> Vec<f64> {
         let (sign, scale) =
             if self.inverse { (1.0, 1.0 / self.length as f64) } else { (-1.0, 1.0) };

@@ -54,7 +54,7 @@ pub(super) fn insert(draft: &mut Draft, how: &Quantization) -> Result<(), Proble
     Ok(())
 }
 
-/// What comes out of a pair.
+/// The result of a pair, and whether all readers of the tensor read it.
 struct Pair {
     output: String,
     for_all: bool,

@@ -63,7 +63,7 @@ pub struct Survey {
     left_out: HashSet<usize>,
 }
 
-/// What a choice of products comes to.
+/// The nodes and tensors that a choice of products affects.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Chosen {
     /// Nodes that compute with integers.
@@ -120,7 +120,7 @@ impl Survey {
         data.map(|(_, name)| name.as_str()).collect()
     }
 
-    /// What follows if these products compute with integers.
+    /// The nodes and tensors that are affected if these products compute with integers.
     pub fn chosen(&self, products: &BTreeSet<String>) -> Chosen {
         let may = |c: &Candidate| c.role != Role::Product || products.contains(&c.name);
         let candidates = self.candidates.iter().enumerate();

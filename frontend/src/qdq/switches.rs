@@ -20,7 +20,7 @@ use super::survey::{Candidate, Survey, key};
 use crate::problem::Problem;
 use crate::tensor;
 
-/// What a product reads while a switch is on.
+/// The kind of operands that a product reads while a switch is on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Alternative {
     /// Integers of 8 bits.

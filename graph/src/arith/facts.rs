@@ -7,7 +7,7 @@ use super::linear::Linear;
 use super::{Context, bounds};
 use crate::expr::{BinOp, Expr, UnOp};
 
-/// What conditions told, as ranges of sums of terms and as the conditions themselves.
+/// The facts that conditions told: ranges of sums of terms, and the conditions themselves.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     /// Ranges of forms without constant, whose coefficients have no common factor and of which
@@ -32,7 +32,7 @@ fn primitive(terms: &Linear) -> Option<(Linear, i64)> {
 }
 
 impl Facts {
-    /// What is known about the value of a form's terms, without its constant.
+    /// The known range of the value of a form's terms, without its constant.
     pub(super) fn range(&self, form: &Linear) -> Option<Interval> {
         if self.ranges.is_empty() {
             return None;

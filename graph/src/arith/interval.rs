@@ -68,7 +68,7 @@ impl Interval {
         Interval { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
-    /// What both contain; `self` where that is nothing, which only dead code can ask for.
+    /// The values that both contain; `self` if there are none, which only dead code can ask for.
     pub fn meet(self, other: Interval) -> Interval {
         let (low, high) = (self.low.max(other.low), self.high.min(other.high));
         if low <= high { Interval { low, high } } else { self }

@@ -35,7 +35,7 @@ use facts::Facts;
 /// The inclusive range of a variable, where it is known.
 pub type Ranges<'a> = dyn Fn(VarId) -> Option<(i64, i64)> + 'a;
 
-/// What is known about variables and buffers.
+/// The known ranges of variables, element types of buffers, and conditions that hold.
 #[derive(Clone)]
 pub struct Context<'a> {
     ranges: &'a Ranges<'a>,

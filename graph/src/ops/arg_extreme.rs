@@ -21,7 +21,7 @@ pub struct ArgExtreme {
     pub largest: bool,
     /// Keep the axis with extent 1.
     pub keep: bool,
-    /// Of several equal elements the last one.
+    /// Take the last of several equal elements, and not the first.
     pub last: bool,
 }
 

@@ -13,8 +13,9 @@ use crate::compute::{Compute, Stage, TensorType};
 use crate::expr::Expr;
 use crate::op::{ComputeOp, Kind};
 
-/// Inputs: past, update and, maybe, positions (one for each index of the first axis; zero without).
-/// What a `circular` cache cannot take at its end goes to its beginning, otherwise nowhere.
+/// Inputs: past, update and, if given, positions: one for each index of the first axis. Without
+/// them all are zero. A `circular` cache continues at its beginning where an update goes beyond its
+/// end. Other caches drop that part.
 pub fn update(inputs: &[TensorType], axis: usize, circular: bool) -> Result<ComputeOp, OpError> {
     let [past, new, positions @ ..] = inputs else {
         return Err(OpError::Invalid("a cache and its update are needed".into()));

@@ -119,8 +119,8 @@ impl Sampler<'_> {
         Ok((0..n).map(push).collect())
     }
 
-    /// What lies far outside as something just outside, and what is no number too: then it is a number,
-    /// and an index that counts as far as it is compared.
+    /// Moves a position that lies far outside, or that is not a number, to one just outside.
+    /// Then it is a number, and an index made of it still compares as outside.
     fn bounded(&self, axis: usize, position: Expr) -> Expr {
         let outside = real(self.acc, -2.0);
         let last = self.x.ty().shape[2 + axis] as f32 + 1.0;

@@ -41,7 +41,7 @@ pub enum GridMode {
     Cubic,
 }
 
-/// What lies beyond the tensor.
+/// The elements that lie beyond the tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GridPadding {
     /// Nothing but zeros.

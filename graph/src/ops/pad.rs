@@ -103,7 +103,7 @@ fn constant(x: &TensorType, before: &[i64], after: &[i64], value: &Expr) -> Expr
     body
 }
 
-/// What negative pads leave of an axis. Only that is repeated by the pads at the other end.
+/// The part of an axis that negative pads leave. Pads at the other end repeat only that part.
 struct Kept {
     begin: i64,
     extent: i64,
@@ -200,7 +200,7 @@ mod tests {
         Some(crate::interp::eval(&op.expr, &[&x]).unwrap()[0].as_slice::<f32>().to_vec())
     }
 
-    /// What numpy's `pad` makes of what its slicing leaves, element by element.
+    /// The result of numpy, element by element: its slicing cuts, and its `pad` pads what is left.
     fn expected(mode: PadMode, n: usize, before: i64, after: i64) -> Option<Vec<f32>> {
         let n = n as i64;
         let (from, to) = ((-before).max(0), n - (-after).max(0));

@@ -1,4 +1,4 @@
-//! What happens between the matrix products of a recurrent network's step: gates, elementwise over
+//! The work between the matrix products of a recurrent network's step: gates, elementwise over
 //! `[batch, hidden]`.
 //!
 //! ```text

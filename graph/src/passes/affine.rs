@@ -12,7 +12,7 @@ pub(crate) struct Affine {
     pub(crate) offset: Option<Expr>,
 }
 
-/// What is looked for: the variable, its type, and which loads are of constants.
+/// The form to look for: its variable, the type of that, and which loads are of constants.
 pub(crate) struct Form<F> {
     pub(crate) x: BufId,
     pub(crate) dtype: DType,

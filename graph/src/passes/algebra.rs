@@ -118,7 +118,7 @@ fn with_constant(op: BinOp, a: &Expr, c: Scalar) -> Option<Expr> {
     let dtype = c.dtype();
     let same = || Some(a.clone());
     match op {
-        // Of floats, -0.0 + 0.0 is 0.0.
+        // Adding 0.0 to a float may change it: -0.0 + 0.0 is 0.0.
         BinOp::Add if dtype.is_float() => is(c, -0.0).then(same)?,
         BinOp::Sub if dtype.is_float() => is(c, 0.0).then(same)?,
         BinOp::Add | BinOp::Sub | BinOp::Or | BinOp::Xor | BinOp::Shl | BinOp::Shr

@@ -91,8 +91,8 @@ fn fits(
     }
 }
 
-/// What folding may still take. Each result may be twice as large as what it comes from, so that a
-/// chain of a few dozen would fill any memory.
+/// The bytes and operations that folding may still take. Each result may be twice as large as its
+/// operands, so a chain of a few dozen would fill any memory.
 struct Budget {
     bytes: usize,
     flops: u64,

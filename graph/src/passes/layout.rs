@@ -139,7 +139,7 @@ fn absorb(graph: &mut Graph, node: NodeId) -> Result<(), PassError> {
     Ok(())
 }
 
-/// What a transpose to channels-last transposes.
+/// The operand of a transpose to channels-last; `None` for other values.
 fn before_last(graph: &Graph, value: ValueId) -> Option<ValueId> {
     match &graph.compute_of(value.node)?.kind {
         Kind::Transpose(perm) if *perm == to_last(perm.len()) => {
@@ -165,7 +165,7 @@ fn of_few_channels(graph: &Graph, op: &ComputeOp, operands: &[ValueId]) -> Optio
     (wanted && again().is_some_and(|again| again.expr == op.expr)).then(|| attrs.clone())
 }
 
-/// What an operand becomes when the transpose above a node moves below it.
+/// How an operand changes when the transpose above a node moves below it.
 enum Operand {
     /// It is the transpose of this value, which replaces it.
     Transposed(ValueId),
@@ -213,7 +213,7 @@ fn sink(graph: &mut Graph, node: NodeId) -> Result<bool, PassError> {
     Ok(true)
 }
 
-/// What a transpose to channels-first transposes, and its rank.
+/// The operand of a transpose to channels-first, and its rank; `None` for other values.
 fn transposed_source(graph: &Graph, value: ValueId) -> Option<(ValueId, usize)> {
     match &graph.compute_of(value.node)?.kind {
         Kind::Transpose(perm) if perm.len() > 2 && *perm == to_first(perm.len()) => {

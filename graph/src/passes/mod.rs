@@ -50,7 +50,7 @@ use crate::op::Op;
 use crate::ops::OpError;
 use crate::verify::{Bodies, Defect, Verifier};
 
-/// What passes may do. `Default` is what `compile` uses.
+/// The limits and choices of passes. `Default` is what `compile` uses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// A folded result may have this many bytes, or twice as many as the constants it comes from.

@@ -55,7 +55,7 @@ fn permuted_kind(kind: &Kind, perm: &[usize]) -> Option<(Kind, Option<Vec<usize>
     Some((kind, None))
 }
 
-/// What is left of a permutation when the old axes `axes` are removed.
+/// The permutation of the remaining axes when the old axes `axes` are removed.
 fn without(perm: &[usize], axes: &[usize]) -> Vec<usize> {
     let kept: Vec<usize> = (0..perm.len()).filter(|a| !axes.contains(a)).map(|a| perm[a]).collect();
     kept.iter().map(|axis| kept.iter().filter(|other| *other < axis).count()).collect()
@@ -90,7 +90,7 @@ fn permuted(expr: &Compute, inputs: &[Option<&[usize]>], stages: &[&[usize]]) ->
     }
 }
 
-/// What belongs to old axis `i` goes to new axis `perm[i]`.
+/// Moves the item of old axis `i` to new axis `perm[i]`.
 fn moved<T: Clone>(old: &[T], perm: &[usize]) -> Vec<T> {
     let mut new = old.to_vec();
     for (item, &axis) in old.iter().zip(perm) {

@@ -50,7 +50,7 @@ fn sink(graph: &mut Graph, node: NodeId) -> Result<bool, PassError> {
     Ok(true)
 }
 
-/// What a reshape reads.
+/// The operand of a reshape; `None` for other values.
 fn source(graph: &Graph, value: ValueId) -> Option<ValueId> {
     let op = graph.compute_of(value.node)?;
     (op.kind == Kind::Reshape).then(|| graph.operands(value.node)[0])

@@ -1,4 +1,4 @@
-//! What several passes do to a graph.
+//! Changes to a graph that several passes make.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What the tests of passes share: a builder of small random graphs, and a comparison of a graph
-//! before and after a pass by the reference interpreter.
+//! Tools that the tests of passes share: a builder of small random graphs, and a comparison of a
+//! graph before and after a pass by the reference interpreter.
 
 use ansc_runtime::{DType, Tensor};
 

@@ -39,7 +39,7 @@ pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassErro
     let mut widening = Widening { graph, wide: HashMap::new() };
     let all: Vec<NodeId> = widening.graph.topological();
     let gain = all.into_iter().filter(|node| widening.gains(*node, options));
-    // What others want wide is so already when convolutions with padding choose.
+    // Convolutions with padding choose last: the operands that others want wide are wide by then.
     let (padded, plain): (Vec<_>, Vec<_>) = gain.partition(|node| widening.pads(*node));
     plain.iter().chain(&padded).try_for_each(|node| widening.product(*node))?;
     if widening.wide.is_empty() {

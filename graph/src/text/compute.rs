@@ -135,7 +135,7 @@ pub(super) fn print(out: &mut dyn Write, compute: &Compute, indent: &str) -> fmt
     write!(out, "{indent}}}")
 }
 
-/// What has been declared so far.
+/// The names and axes that have been declared so far.
 #[derive(Default)]
 struct Declared {
     labels: Vec<String>,

@@ -17,7 +17,7 @@ use crate::scalar::Scalar;
 /// Nesting beyond this is refused, so that a text cannot exhaust the stack.
 const MAX_DEPTH: usize = 1000;
 
-/// What variables and buffers are called.
+/// The names of variables and buffers.
 pub trait Names {
     /// The name of a variable.
     fn var(&self, var: VarId) -> String;
@@ -25,7 +25,7 @@ pub trait Names {
     fn buffer(&self, buffer: BufId) -> String;
 }
 
-/// What names stand for.
+/// The variables and buffers that names stand for.
 pub trait Scope {
     /// The variable of that name, if there is one.
     fn var(&self, name: &str) -> Option<VarId>;

@@ -60,7 +60,7 @@ pub(super) fn print(out: &mut dyn Write, kind: &Kind) -> fmt::Result {
     }
 }
 
-/// What convolutions and pools have in common.
+/// The attributes that convolutions and pools have in common.
 struct Window<'a> {
     channels: Channels,
     kernel: &'a [usize],

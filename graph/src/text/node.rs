@@ -16,7 +16,7 @@ use super::{compute, graph, kind};
 use crate::graph::{Node, Value};
 use crate::op::{ComputeOp, IfOp, LoopOp, Op, ScanAxis};
 
-/// What a value is called unless the text says otherwise.
+/// The name of a value unless the text says otherwise.
 fn default_name(node: &str, op: &str, position: usize) -> String {
     match op {
         "input" | "const" => node.to_owned(),
@@ -106,7 +106,7 @@ fn loop_details(out: &mut dyn Write, op: &LoopOp, indent: &str) -> fmt::Result {
     graph::print(out, &op.body, indent)
 }
 
-/// What [`print`] wrote after the node's number. Operands are for `operand` to read.
+/// Reads the text that [`print`] wrote after the node's number. `operand` reads each operand.
 pub(super) fn read<T>(
     cursor: &mut Cursor,
     constants: &dyn Constants,

@@ -7,7 +7,7 @@ use crate::compute::TensorType;
 use crate::graph::{Graph, Node, NodeId, Value, ValueId};
 use crate::op::{ComputeOp, Op};
 
-/// What does not hold of a graph, see the [module](super).
+/// The rules that do not hold for a graph, see the [module](super).
 pub(super) fn violations(graph: &Graph, bodies: Bodies, verifier: &mut Verifier) -> Vec<Violation> {
     let mut report = Report { verifier, bodies, prefix: String::new(), violations: Vec::new() };
     check_graph(graph, &mut report);

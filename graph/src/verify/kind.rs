@@ -15,7 +15,7 @@ use crate::ops::map::{broadcast_indices, broadcast_shapes};
 use crate::ops::stored::stored;
 use crate::ops::{OpError, check_axes, concat, conv, matmul, pool, shape, softmax};
 
-/// What is wrong with the kind of `op`, whose expression is valid.
+/// The problem with the kind of `op`, if there is one. The expression of `op` must be valid.
 pub(super) fn disagreement(op: &ComputeOp) -> Option<Problem> {
     let reason = match again(op, &op.expr.inputs) {
         Some(Ok(again)) if same(&again.expr, &op.expr) => None,
@@ -90,7 +90,8 @@ fn ensure(holds: bool, otherwise: &'static str) -> Kept {
     if holds { Ok(()) } else { Err(otherwise) }
 }
 
-/// What the documentation of [`Kind`] promises of kinds that leave some of the expression open.
+/// Checks the promises that the documentation of [`Kind`] makes for kinds that leave some of the
+/// expression open.
 fn promise(op: &ComputeOp) -> Kept {
     match &op.kind {
         Kind::Map => map(&op.expr, only_stage(&op.expr)?),

@@ -1,4 +1,4 @@
-//! What must hold of every graph, checked after each stage of compilation.
+//! The rules that every graph must follow, checked after each stage of compilation.
 //!
 //! A [`Verifier`] goes through a compilation with the graph. It checks the graph after the import,
 //! after each pass that changed something, and before it becomes kernels, and the expression of

@@ -28,7 +28,7 @@ pub enum Bodies {
 }
 
 impl Bodies {
-    /// What is left of this inside of a body; `None` if the body is not to be checked.
+    /// The bodies to check inside of a body; `None` if the body itself is not to be checked.
     pub(super) fn inside(self) -> Option<Bodies> {
         match self {
             Bodies::All => Some(Bodies::All),
@@ -45,7 +45,7 @@ impl Bodies {
     told(.violations)
 )]
 pub struct Defect {
-    /// What ran last, as the beginning of a sentence: `the pass fold`.
+    /// The stage that ran last, as the beginning of a sentence: `the pass fold`.
     pub stage: String,
     /// The rules that do not hold, at least one.
     pub violations: Vec<Violation>,

@@ -71,7 +71,8 @@ fn config() -> Config {
     }
 }
 
-/// What a Rust caller must promise is said by the introduction and the texts of the types.
+/// Removes the `# Safety` sections. The introduction and the texts of the types say what a caller
+/// must promise.
 fn without_safety(header: &str) -> String {
     let mut kept = Vec::new();
     let mut in_safety = false;

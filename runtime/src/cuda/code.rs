@@ -14,7 +14,7 @@ pub(crate) struct Code {
     /// As in the manifest.
     pub(crate) kernels: Vec<Vec<Launch>>,
     pub(crate) weights: Owned,
-    /// What the device does in a run of each specialisation, if it needs no help from the host.
+    /// The work of the device in a run of each specialisation, if it needs no help from the host.
     pub(crate) ops: Vec<Option<Vec<Op>>>,
     /// A model of host operators and copies alone has no kernels, and nothing to translate.
     _module: Option<Owned>,

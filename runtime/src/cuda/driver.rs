@@ -1,8 +1,8 @@
-//! What is asked of a driver of GPUs.
+//! The calls to a driver of GPUs.
 //!
-//! [`Nvidia`](super::nvidia::Nvidia) asks the real one. Tests put one in its place whose device
-//! memory is the host's and whose kernels are closures, so that everything above this trait runs
-//! where there is no GPU. Whatever is handed out is given back with [`Driver::release`], which
+//! [`Nvidia`](super::nvidia::Nvidia) calls the real one. Tests use another one, whose device memory
+//! is the host's and whose kernels are closures, so that everything above this trait runs where
+//! there is no GPU. Whatever a driver hands out is given back with [`Driver::release`], which
 //! [`Owned`] does.
 
 use std::fmt;
@@ -39,9 +39,9 @@ pub enum CudaError {
     /// Anything else.
     #[error("the driver cannot {what}: {reason}")]
     Failed {
-        /// What it was asked to do.
+        /// The task that the driver was given.
         what: &'static str,
-        /// What it said.
+        /// The reason that the driver gave.
         reason: String,
     },
 }

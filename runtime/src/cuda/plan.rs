@@ -16,7 +16,8 @@ use crate::manifest::{BufferId, BufferInfo, Specialisation, Storage};
 use crate::program::{Action, Block, LoopAction, Moves, Program, Scan};
 use crate::validate::bytes_of;
 
-/// What is written out is kept as a graph of as many nodes; beyond this the host does the loops.
+/// A plan is written out to at most this many operations, each of which is a node of a graph. If
+/// there would be more, the host does the loops.
 const MOST_OPS: usize = 20_000;
 
 /// A byte in a buffer.

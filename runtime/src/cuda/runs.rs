@@ -1,4 +1,4 @@
-//! What a session on a GPU owns: memory on the device, a stream, and the graph of a run.
+//! The things that a session on a GPU owns: memory on the device, a stream, and the graph of a run.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,29 +24,29 @@ pub(crate) struct Runs {
     marks: Vec<Owned>,
     /// Something to write, so that nothing else is left in the caches.
     trash: Option<Owned>,
-    /// Of every buffer of the one.
+    /// The address of every buffer of the specialisation.
     addresses: Vec<Address>,
-    /// Of all arguments of kernels.
+    /// The addresses of all arguments of kernels.
     args: Vec<Address>,
     stream: Owned,
     _memory: Owned,
     code: Arc<Code>,
-    /// Of the specialisation.
+    /// The index of the specialisation.
     index: usize,
 }
 
 /// More than the caches of any GPU that we know.
 const TRASH_BYTES: usize = 256 << 20;
 
-/// What a run is given and leaves, beside buffers.
+/// The caller's bytes that a run reads and writes.
 pub(crate) struct Io<'a> {
-    /// Of each input; none for one that is a weight.
+    /// The bytes of each input; none for one that is a weight.
     pub(crate) inputs: &'a [Option<&'a [u8]>],
-    /// Of each output; none for one that is not wanted.
+    /// The room for each output; none for one that is not wanted.
     pub(crate) outputs: Vec<Option<&'a mut [u8]>>,
 }
 
-/// What is kept of a run.
+/// The shapes and times that a run notes.
 pub(crate) struct Notes<'a> {
     /// Shapes of buffers that hold less than declared.
     pub(crate) actual: &'a mut [Option<Box<[usize]>>],
@@ -280,7 +280,7 @@ impl Runs {
         program: &Program,
         notes: &mut Notes<'_>,
     ) -> std::result::Result<(), RunError> {
-        // What was put there is there before the host reads it.
+        // Copies to the device must be done before the host reads the data.
         self.wait()?;
         let of_both = |addresses: &[Address]| -> Vec<*mut u8> {
             addresses.iter().map(|&a| a as *mut u8).collect()

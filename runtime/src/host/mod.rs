@@ -164,7 +164,7 @@ pub enum HostError {
     Index {
         /// The ONNX operator.
         op: &'static str,
-        /// Of the element in the tensor of indices.
+        /// The position of the element in the tensor of indices.
         position: Vec<usize>,
         /// The value of that element, negative if it counts from the end.
         index: i64,
@@ -332,7 +332,7 @@ pub fn legal(extent: usize) -> RangeInclusive<i64> {
     -extent..=extent - 1
 }
 
-/// What an error says of legal indices.
+/// The words of an error about the legal indices.
 pub fn in_words(legal: &RangeInclusive<i64>) -> String {
     match (legal.start(), legal.end()) {
         (low, high) if low < high => format!("it must be from {low} to {high}"),

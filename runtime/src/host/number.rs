@@ -1,4 +1,4 @@
-//! What host operators need of an element type: a total order and the scatter reductions.
+//! The operations on elements that host operators need: a total order and the scatter reductions.
 
 use std::cmp::Ordering;
 

@@ -34,7 +34,7 @@ pub(crate) struct TopK {
     view: AxisView,
     k: usize,
     largest: bool,
-    /// Of both results.
+    /// The shape of both results.
     shape: Vec<usize>,
 }
 

@@ -15,7 +15,7 @@ impl AxisView {
         AxisView::of(tensor.shape(), axis)
     }
 
-    /// Of any tensor of this shape, which has the axis.
+    /// The view of any tensor of this shape, which must have the axis.
     pub(super) fn of(shape: &[usize], axis: usize) -> AxisView {
         AxisView {
             outer: shape[..axis].iter().product(),

@@ -1,7 +1,8 @@
-//! What of a loop is still to be run, thread by thread.
+//! The iterations of a loop that are still to be run, thread by thread.
 //!
-//! In: a contiguous chunk for each thread. Out: every iteration is taken exactly once: pieces from
-//! the front by the thread whose chunk it is, and from the back by threads that have ended theirs.
+//! In: a contiguous chunk for each thread. Out: every iteration is taken exactly once. The thread
+//! whose chunk it is takes pieces from the front. Threads that have ended their own take them from
+//! the back.
 //!
 //! ```text
 //! thread 0  |####....|      thread 0  |########|          thread 0  |########|##|

@@ -19,7 +19,7 @@ pub enum Why {
     System,
     /// The kernel grants these registers to a process that asks for them, and refused this one.
     Permission {
-        /// What `arch_prctl` said.
+        /// The error number of `arch_prctl`.
         errno: i32,
     },
 }
@@ -48,7 +48,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// What the kernel means by such a refusal.
+/// The cause of such a refusal, if the error number is a known one.
 fn cause(errno: i32) -> Option<&'static str> {
     match errno {
         libc::ENOSPC => Some("a thread has a signal stack that is too small for the registers"),

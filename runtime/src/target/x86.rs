@@ -27,7 +27,7 @@ enum Word {
 
 const WORDS: usize = 8;
 
-/// What CPUID and XGETBV say.
+/// The answers of CPUID and XGETBV.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Machine {
     words: [u32; WORDS],

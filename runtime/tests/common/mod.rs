@@ -215,7 +215,7 @@ pub(crate) fn sample() -> Builder {
 
 pub(crate) const WEIGHTS: [f32; 8] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
 
-/// What [`sample`] gives.
+/// The results `y` and `sum` of [`sample`].
 pub(crate) fn sample_result(x: &[f32]) -> (Vec<f32>, f32) {
     let y: Vec<f32> = x.iter().zip(WEIGHTS).map(|(x, w)| x * w + x).collect();
     let sum = y.iter().sum();

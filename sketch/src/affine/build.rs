@@ -176,7 +176,8 @@ fn digit_div(rest: &Sum, d: i64, extents: &Extents) -> Option<Sum> {
         Some(_) => return None,
     };
     let divisor = digit.divisor.checked_mul(d)?;
-    // What the source is a sum of may share a factor with the larger divisor.
+    // The terms of the source may share a factor with the larger divisor, so the source is divided
+    // anew.
     if *digit != Digit::whole(digit.source.clone())
         && let Source::Opaque(e) = &digit.source
     {

@@ -9,7 +9,7 @@
 //! => 8 * jo + ji
 //! ```
 //!
-//! What regions, injectivity and bounds of accesses are is read off the digits.
+//! The regions of accesses, their injectivity and their bounds are read off the digits.
 
 mod build;
 mod range;

@@ -12,7 +12,7 @@ pub(crate) type Interval = (i64, i64);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extents {
     of_vars: Vec<Option<usize>>,
-    /// What stands for iterators.
+    /// The sums that stand for iterators.
     bindings: Vec<(VarId, Sum)>,
 }
 

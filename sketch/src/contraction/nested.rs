@@ -23,7 +23,7 @@ pub(crate) struct Nested {
     pub(crate) merged: Stage,
     /// The axis of the outer stage that each axis of the inner one is.
     pub(crate) places: Vec<usize>,
-    /// What the inner sum begins with, if not with zero.
+    /// The value that the inner sum begins with, if that is not zero.
     pub(crate) start: Option<Expr>,
     /// How many reduction axes are the outer sum's.
     pub(crate) axes: usize,
@@ -129,7 +129,7 @@ mod tests {
         assert!(!scheduled.program.buffers.iter().any(in_memory), "{}", scheduled.program);
     }
 
-    /// What is added differs between columns: it is no start.
+    /// The addend differs between columns, so the sum cannot begin with it.
     #[test]
     fn what_columns_add_is_added_to_each_sum() {
         let text = SUMS.replace("in3[i0, r0]", "in2[r0, i1]");

@@ -105,7 +105,7 @@ fn unpacking(s: &Stage) -> usize {
     (8 * others).checked_div(dots).unwrap_or(0)
 }
 
-/// What a term of the reduction takes: the first decides.
+/// The price of one term of the reduction. Cycles decide; between equal cycles, loads decide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Price {
     /// Twice the cycles.
@@ -155,7 +155,7 @@ impl Plane {
         if rest == 0 { whole } else { whole.plus(self.down(row, rest)) }
     }
 
-    /// Of tiles of `row` rows one below the other, and a smaller one.
+    /// The price of tiles of `row` rows one below the other, with a smaller tile for the rest.
     fn down(&self, row: usize, vectors: usize) -> Price {
         let tile = |rows: usize| self.tile(self.upper * rows, vectors);
         let whole = tile(row).times(self.rows / row);
@@ -168,7 +168,7 @@ impl Plane {
         let products = rows * vectors;
         let cycles = match self.unpacking {
             0 => products.max(loads),
-            // What unpacks takes the places in which loads would be issued for nothing.
+            // Instructions that unpack take the issue slots in which loads would cost nothing.
             unpacking => {
                 let all = products + (vectors * unpacking).div_ceil(8);
                 all.max(2 * (all + loads) / 3)

@@ -48,7 +48,7 @@ pub(super) struct Slot {
     stride: f64,
 }
 
-/// What all executions of the store move, and the part of it that is distinct.
+/// The volume that all executions of the store move, and the part of it that is distinct.
 struct Volume {
     bytes: f64,
     unique_bytes: f64,
@@ -59,7 +59,7 @@ struct Volume {
 /// The innermost place where an element is accessed again.
 struct Reuse {
     kind: ReuseKind,
-    /// What happens between two accesses.
+    /// The iterations between two accesses; `bytes` are those that are touched in between.
     iterations: f64,
     bytes: f64,
     count: f64,
@@ -115,7 +115,7 @@ impl Slot {
 impl Reuse {
     const NONE: Reuse = Reuse { kind: ReuseKind::None, iterations: 0.0, bytes: 0.0, count: 0.0 };
 
-    /// What each use costs; no use at all counts as worse than one.
+    /// The share of the volume that each use costs. No use at all counts as worse than one.
     fn share(&self, volume: f64) -> f64 {
         if self.count > 0.5 { volume / self.count } else { 2.0 * volume }
     }

@@ -1,4 +1,4 @@
-//! What a cost model sees of a program: 164 numbers for each buffer that is stored to.
+//! The numbers of a program that a cost model sees: 164 for each buffer that is stored to.
 //!
 //! In: a finished program (see [`finish`](crate::finish())): expressions are over loop variables
 //! only. Out: one row per stored buffer, in the order of the first stores. The numbers are those of
@@ -68,7 +68,7 @@ pub struct Features {
     pub parts: Parts,
 }
 
-/// What the numbers depend on besides the program.
+/// The parameters that the numbers depend on, besides the program.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
     /// Bytes.

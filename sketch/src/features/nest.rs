@@ -7,7 +7,7 @@ use super::reach::{self, Interval};
 use super::store::{Accesses, Store};
 use crate::program::{For, Program};
 
-/// What one store statement touches of a buffer while a loop runs once.
+/// The part of a buffer that one store statement touches while a loop runs once.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Touch {
     pub(super) buffer: BufId,

@@ -18,7 +18,7 @@ pub(super) fn stride(accesses: &[&[Expr]], shape: &[usize], var: VarId) -> Optio
     strides.reduce(f64::min)
 }
 
-/// What is met first on the way up from the variable.
+/// The first sum or product on the way up from the variable in an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Coefficient {
     Nothing,

@@ -86,7 +86,7 @@ fn of(text: &str) -> Features {
     features(&Program::parse(text).unwrap())
 }
 
-/// What the number was before it was scaled.
+/// The number as it was before it was scaled.
 fn value(row: &[f32; LEN], name: &str) -> f64 {
     let at = names().iter().position(|n| n == name).unwrap_or_else(|| panic!("no name {name}"));
     f64::from(row[at]).exp2() - 1.0

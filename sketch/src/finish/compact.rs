@@ -87,7 +87,7 @@ fn touched(
     all.into_iter().map(fit_all).collect()
 }
 
-/// What the block reads, then what it writes.
+/// The accesses of the block: its reads, then its writes.
 fn accesses(block: &Block) -> Vec<(BufId, &[Expr])> {
     let mut all: Vec<(BufId, &[Expr])> = vec![];
     for e in block.exprs() {

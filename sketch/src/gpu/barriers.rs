@@ -19,7 +19,7 @@ use crate::affine::Extents;
 use crate::disjoint::determines;
 use crate::program::{Block, For, ForKind, Program, Scope, Shared, Stmt};
 
-/// What each thread does, with barriers.
+/// The steps of each thread, with barriers where they are needed.
 pub(super) fn place(program: &Program, threads: &Threads, stmts: Vec<Stmt>) -> Vec<Step> {
     if threads[3..].iter().all(|axis| axis.extent == 1) {
         return stmts.into_iter().map(Step::Run).collect();

@@ -222,7 +222,7 @@ impl Form<'_> {
         all
     }
 
-    /// What the threads do between two barriers, one thread after the other.
+    /// A loop over the threads. Each of them executes the statements between two barriers.
     fn phase(&mut self, mut stmts: Vec<Stmt>) -> Vec<Stmt> {
         if stmts.is_empty() {
             return stmts;

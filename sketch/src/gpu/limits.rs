@@ -1,4 +1,4 @@
-//! What a device allows one kernel.
+//! The resources that a device allows one kernel.
 
 use ansc_runtime::gpu::DECLARED_SHARED;
 
@@ -22,7 +22,7 @@ pub struct GpuLimits {
     pub local_bytes: usize,
     /// Fragments of one thread: registers only.
     pub fragment_bytes: usize,
-    /// Of one load or store.
+    /// Bytes of one load or store.
     pub vector_bytes: usize,
     /// Virtual threads of one thread.
     pub virtual_threads: usize,

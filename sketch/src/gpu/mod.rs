@@ -68,7 +68,7 @@ pub struct GpuProgram {
     pub kernels: Vec<Kernel>,
 }
 
-/// What each thread of a grid of blocks of threads does.
+/// The work that each thread does in a grid of thread blocks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kernel {
     /// The name of the kernel's entry in the PTX.
@@ -165,7 +165,7 @@ fn drop_empty(program: &mut Program) {
     });
 }
 
-/// What several kernels use lives in global memory.
+/// Moves buffers that several kernels use to global memory.
 fn share_across_kernels(program: &mut Program) {
     let mut uses: BTreeMap<BufId, usize> = BTreeMap::new();
     for root in &program.body {

@@ -1,8 +1,9 @@
-//! What can be told of races before anything runs: no two threads write one element at a time.
+//! Checks for races, before anything runs: no two threads write one element at a time.
 //!
-//! In: what each thread does. Two threads of one block may not execute a block so that they write
-//! the same element of shared or global memory; threads of different blocks neither, and they do
-//! not read what other blocks write. Between statements barriers keep order (see `barriers`).
+//! In: what each thread does. When threads execute a block of the program, no two of them may write
+//! the same element of shared or global memory, be they of one thread block or of different ones.
+//! No thread may read what another thread block writes. Barriers keep the order between statements
+//! (see `barriers`).
 
 use ansc_graph::{BufId, Expr};
 

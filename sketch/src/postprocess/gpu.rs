@@ -156,7 +156,7 @@ fn registers(schedule: &mut Schedule, block: &str) {
             return;
         }
         if kind == ForKind::Serial {
-            // What cannot be written out stays a loop.
+            // A loop that cannot be written out stays a loop.
             let _ = schedule.unroll(l);
         }
     }

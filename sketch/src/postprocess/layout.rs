@@ -62,7 +62,7 @@ struct Tile {
     extent: usize,
     /// Whether it is the outermost tile of its axis.
     outermost: bool,
-    /// Of the loop that runs over it.
+    /// The depth of the loop that runs over it.
     depth: usize,
 }
 

@@ -43,7 +43,7 @@ pub const PARALLEL: &str = "parallel";
 /// at most.
 pub const VECTORS: &str = "vectors";
 
-/// What the steps need to know of the machine.
+/// The properties of the machine that the steps need to know.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Machine {
     /// Cores that parallel loops are spread over.

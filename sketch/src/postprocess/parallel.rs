@@ -41,7 +41,8 @@ pub(super) fn outermost(schedule: &Schedule, nest: &Stmt, enough: usize) -> Vec<
     if iterations > 1 { loops } else { vec![] }
 }
 
-/// What the last block of the nest that carries the annotation says: the others moved to it.
+/// The number of loops that the nest's annotation asks for. The last block that carries one
+/// decides, as the others were moved to it. `None` if that block leaves the number open.
 fn wanted(schedule: &Schedule, nest: &Stmt) -> Option<usize> {
     let mut last = None;
     nest.visit_blocks(&mut |block| {

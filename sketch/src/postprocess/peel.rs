@@ -46,7 +46,7 @@ pub(super) fn peel(schedule: &mut Schedule, enough: usize) {
     }
 }
 
-/// Of all blocks together.
+/// The number of iterations of all blocks together.
 fn iterations(schedule: &Schedule) -> u128 {
     let mut total: u128 = 0;
     tree::visit_nests(&schedule.program().body, &mut |loops, _| {

@@ -24,7 +24,7 @@ pub(super) fn unroll(schedule: &mut Schedule) {
                 break;
             }
             if kind == ForKind::Serial {
-                // What cannot be written out stays a loop.
+                // A loop that cannot be written out stays a loop.
                 let _ = schedule.unroll(l);
             }
         }

@@ -41,7 +41,7 @@ use crate::gpu::GpuLimits;
 use crate::program::Program;
 use crate::trace::{Recorder, StepError, Trace};
 
-/// What the rules know of the target, and the rules.
+/// The rules, and the facts about the target that they use.
 pub struct Space {
     /// Cores that parallel loops are spread over.
     pub cores: usize,
@@ -54,7 +54,7 @@ pub struct Space {
     /// Registers that a vector may take; each is as likely as the others. If there are none, it is
     /// no decision.
     pub vector_registers: Vec<i64>,
-    /// What a GPU allows; `None` for a CPU.
+    /// The limits of a GPU; `None` for a CPU.
     pub gpu: Option<GpuLimits>,
     /// Whether tiles may cover more than an extent where few divide it.
     pub near_tiles: bool,

@@ -42,7 +42,7 @@ impl Schedule {
 fn cache_write(program: &mut Program, name: &str, scope: Scope) -> Checked<String> {
     let path = block_path(program, name)?;
     let block = block_at(program, &path);
-    // Of an arg-reduction, the positions.
+    // An arg-reduction writes two buffers; the cache is for the positions.
     let written = block.body.writes().into_iter().next_back().expect("every block writes");
     if plain_indices(&written.indices).is_none() {
         return re_index::write(program, name, scope, |_| true);
@@ -137,7 +137,7 @@ pub(super) fn redirect_writes(body: &mut Body, f: &impl Fn(&mut Access)) {
     }
 }
 
-/// What `f` gives takes the place of a load.
+/// Replaces each load for which `f` gives an expression by that expression.
 pub(super) fn redirect_reads(block: &mut Block, f: &impl Fn(BufId, &[Expr]) -> Option<Expr>) {
     block.visit_exprs_mut(&mut |e| {
         *e = e.rewrite(&mut |node| match node {

@@ -52,7 +52,7 @@ fn compute_inline(program: &mut Program, name: &str) -> std::result::Result<(), 
     Ok(())
 }
 
-/// What the block assigns, if it does so at every point.
+/// The place and the value that the block assigns. A reduction is an error.
 pub(super) fn assignment(block: &Block) -> std::result::Result<(Access, Expr), Failure> {
     let Body::Assign { dst, value } = &block.body else {
         return Err(Cause::IsReduction.at_block(&block.name));
@@ -109,7 +109,7 @@ pub(super) fn nodes(e: &Expr) -> usize {
     count
 }
 
-/// What a load of the inlined buffer becomes.
+/// The value that takes the place of `node`, if that is a load of the inlined buffer.
 pub(super) fn inlined(
     node: &Expr,
     buffer: BufId,

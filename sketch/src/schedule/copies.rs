@@ -8,7 +8,7 @@ use super::cache::{redirect_reads, redirect_writes};
 use crate::program::{Block, Program, Stmt};
 use crate::tree;
 
-/// What a copy calls things.
+/// The names that a copy has for variables, buffers and blocks of the original.
 #[derive(Default)]
 pub(super) struct Renaming {
     pub(super) vars: BTreeMap<VarId, VarId>,

@@ -1,4 +1,4 @@
-//! What moving a block to another place of the loop tree has to respect, and the move itself.
+//! Moves of a block to another place of the loop tree, and the checks that they need.
 
 use ansc_graph::{BufId, Expr, VarId};
 

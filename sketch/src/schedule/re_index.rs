@@ -6,7 +6,8 @@
 //! => re_index_read(conv, x, global)
 //! x_global[i, r] = x[i * 2 + r]   conv[i] sum= x_global[i, r] * w[r]
 //! ```
-//! What a block reads and writes then has the form of a matrix product, a convolution included.
+//! The reads and writes of the block then have the form of a matrix product, even for a
+//! convolution.
 
 use ansc_graph::{BufId, Expr, TensorType};
 
@@ -161,7 +162,7 @@ fn insert_copy(
     let rename = |e: &Expr| {
         e.substitute(&|v| match iters.iter().position(|i| i.var == v) {
             Some(at) => Some(Expr::Var(twins[at].var)),
-            // What is not copied along is an iterator of one value.
+            // An iterator that the copy does not have has only one value.
             None => Some(Expr::int(0)),
         })
     };

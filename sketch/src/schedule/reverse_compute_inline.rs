@@ -87,7 +87,7 @@ fn check_other_reads(
     Ok(())
 }
 
-/// What each iterator of the consumer is in terms of the producer's.
+/// The value of each iterator of the consumer, in terms of the producer's iterators.
 fn correspondence(
     program: &Program,
     consumer: &Block,

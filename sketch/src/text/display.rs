@@ -11,7 +11,7 @@ use crate::program::{
     Access, Align, Block, Body, For, ForKind, Iter, IterKind, Program, Scope, Stmt, ThreadAxis,
 };
 
-/// What an error points at.
+/// The part of a program that an error points at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Mark {
     Loop(VarId),

@@ -88,7 +88,7 @@ mod tests {
             let trace = sketch.trace.replay(large(), Unfit::Refuse, random).unwrap().into_parts().1;
             let adapted = trace.replay(small(), Unfit::Adapt, random).unwrap().into_parts().1;
             assert!(adapted.replay(small(), Unfit::Refuse, random).is_ok(), "{adapted}");
-            // What needed no change has none.
+            // A trace that needs no change is not changed.
             let same = trace.replay(large(), Unfit::Adapt, random).unwrap().into_parts().1;
             assert_eq!(same, trace);
         }

@@ -48,7 +48,7 @@ impl Trace {
     }
 }
 
-/// What the variables of a trace are about.
+/// The names of the blocks that the variables and sampling steps of a trace are about.
 #[derive(Default)]
 struct Walk {
     blocks: BTreeMap<u32, String>,

@@ -1,4 +1,4 @@
-//! What each instruction does to the schedule.
+//! The effect of each instruction on the schedule.
 
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ impl Recorder {
     }
 }
 
-/// What instructions do.
+/// The effects of instructions.
 impl Recorder {
     pub(super) fn on_loop<T>(
         &mut self,
@@ -188,7 +188,7 @@ impl Recorder {
     ) -> Result<()> {
         let factors = factors.iter().map(|&f| self.length(f)).collect::<Result<Vec<_>>>()?;
         let multiple = factors.into_iter().try_fold(1usize, usize::checked_mul);
-        // What is too large for a product is too large for an iterator.
+        // A product that overflows becomes `usize::MAX`, which is too large for an iterator.
         self.on_block(block, |s, name| s.pad(name, iter, multiple.unwrap_or(usize::MAX)))
     }
 
@@ -467,7 +467,7 @@ impl Recorder {
         }
     }
 
-    /// What is too large to multiply is too large for any buffer.
+    /// The product of the numbers. A product that overflows is too large for any buffer.
     fn product(&self, numbers: &[Number]) -> Result<usize> {
         let numbers = numbers.iter().map(|&n| self.length(n)).collect::<Result<Vec<_>>>()?;
         let product = numbers.into_iter().try_fold(1usize, usize::checked_mul);

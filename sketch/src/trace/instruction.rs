@@ -50,7 +50,7 @@ pub enum Number {
     Var { var: ValueVar },
 }
 
-/// What an annotation says.
+/// The value of an annotation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Note {
@@ -82,7 +82,7 @@ impl From<usize> for Number {
     }
 }
 
-/// What a sampling instruction chose.
+/// The choice that a sampling instruction made.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Decision {

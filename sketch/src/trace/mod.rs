@@ -61,7 +61,7 @@ pub struct Trace {
     pub steps: Vec<Instruction>,
 }
 
-/// What happens to a decision that does not fit the program.
+/// How a replay treats a decision that does not fit the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfit {
     /// The replay fails.
@@ -115,7 +115,7 @@ pub enum StepError {
 }
 
 impl Trace {
-    /// What the subgraph is computed by; none is its expression.
+    /// The algorithm that computes the subgraph; `None` if its own expression does.
     pub fn algorithm(&self) -> Option<Algorithm> {
         self.steps.iter().find_map(|step| match step {
             Instruction::Algorithm { algorithm } => Some(*algorithm),

@@ -106,7 +106,7 @@ mod tests {
             let all: Vec<usize> = (1..=n).filter(|&d| n % d == 0).collect();
             assert_eq!(divisors(n).collect::<Vec<_>>(), all, "{n}");
         }
-        // What no loop has is no reason to count for years.
+        // The divisors of a length that no loop has are not counted; that would take years.
         assert_eq!(mutate_tile(&[1 << 62, 1], 64, &mut StdRng::seed_from_u64(0)), None);
     }
 

@@ -18,7 +18,7 @@ use crate::task::Task;
 
 type Result<T> = std::result::Result<T, StepError>;
 
-/// What a loop variable stands for.
+/// The place that a loop variable stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     Loop(LoopRef),
@@ -36,15 +36,16 @@ pub struct Recorder {
     pub(super) values: Vec<Option<i64>>,
     /// The number of the next variable of any kind.
     pub(super) next: u32,
-    /// What is scheduled, where that is known; after an [`Algorithm`], what that made of it.
+    /// The task that is scheduled, if it is known. An `Algorithm` instruction replaces it by the
+    /// task that it makes.
     pub(crate) task: Option<Arc<Task>>,
-    /// What the constants of `task` are made of.
+    /// How the constants of `task` are made from the original ones.
     pub(super) prepared: Vec<Packing>,
     /// Constants that instructions packed.
     pub(super) packed: Vec<Packing>,
     /// Constants that are packed, once nothing more follows from the trace.
     pub(super) packings: Option<Vec<Packing>>,
-    /// What the decision about a block's place means, found when it was made or checked.
+    /// The place that the decision about a block stands for, found when it was made or checked.
     pub(super) found: Cell<Option<(BlockVar, i64, Place)>>,
 }
 
@@ -83,7 +84,7 @@ impl Recorder {
         self.packings.as_ref()
     }
 
-    /// What an algorithm makes of constants, before they are packed.
+    /// How an algorithm prepares constants, before they are packed.
     pub fn prepared(&self) -> &[Packing] {
         &self.prepared
     }

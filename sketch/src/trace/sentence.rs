@@ -84,7 +84,7 @@ impl Reader {
         }
     }
 
-    /// What an instruction decided, which its variables stand for from here on.
+    /// The numbers that an instruction decided. Its variables stand for them from here on.
     fn decision(&mut self, step: &Instruction) -> Vec<i64> {
         match (step, step.decision()) {
             (

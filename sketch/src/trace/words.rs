@@ -24,7 +24,7 @@ impl Trace {
     }
 }
 
-/// What the variables stand for.
+/// The meaning of the variables so far, and the notes on loops.
 #[derive(Default)]
 struct Words {
     blocks: BTreeMap<u32, String>,

@@ -65,7 +65,7 @@ fn task(name: &str, compute: &Compute, constants: bool, on_gpu: bool) -> Arc<Tas
     })
 }
 
-/// What went wrong with `wanted` samples.
+/// The problems that were found with `wanted` samples.
 fn samples(task: &Arc<Task>, sketches: &[Sketch], wanted: usize, tally: &mut Tally) -> Vec<String> {
     let inputs: Vec<Tensor> =
         task.compute.inputs.iter().enumerate().map(|(i, ty)| operand(ty, i)).collect();

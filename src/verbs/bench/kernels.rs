@@ -14,10 +14,10 @@ const RUNS: usize = 10;
 #[derive(Serialize)]
 pub(super) struct KernelTime {
     name: String,
-    /// Of the model, if it is a kernel.
+    /// The nodes of the model that the step computes, if it is a kernel.
     nodes: Vec<String>,
     kind: &'static str,
-    /// Of one run of the model, in which the step may run several times.
+    /// Milliseconds in one run of the model, in which the step may run several times.
     ms: f64,
     share: f64,
     /// How often it ran in one run of the model.

@@ -37,7 +37,7 @@ const PREDICTED: f64 = 4.0;
 #[derive(Serialize, Clone)]
 struct Row {
     output: String,
-    /// Of which shapes; not said where there is nothing to choose.
+    /// The name of the specialisation. It is left out where there is only one.
     #[serde(skip_serializing_if = "String::is_empty")]
     specialisation: String,
     #[serde(flatten)]
@@ -48,7 +48,7 @@ struct Row {
     ok: bool,
 }
 
-/// What comes of one specialisation.
+/// The result of checking one specialisation.
 struct Outcome {
     outputs: Vec<Compared>,
     /// With `--layers`: the results of every kernel, in the order of execution.
@@ -310,7 +310,7 @@ fn session(args: &Verify, model: &Model) -> Result<Session, SessionError> {
     model.session_with(&SessionOptions { keep_denormals, ..SessionOptions::default() })
 }
 
-/// What the specialisation was compiled for, where the arguments do not say.
+/// The import options that the specialisation was compiled with, where the arguments do not say.
 fn options(
     args: &Verify,
     model: &Model,

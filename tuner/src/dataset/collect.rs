@@ -26,15 +26,15 @@ pub struct Progress {
     pub name: String,
     /// Tasks that are done.
     pub tasks: usize,
-    /// Of so many.
+    /// The number of all tasks.
     pub of_tasks: usize,
     /// Traces that have labels.
     pub traces: usize,
-    /// Of so many.
+    /// The number of all traces.
     pub of_traces: usize,
     /// Traces that were labelled by this run.
     pub measured: usize,
-    /// Of them without a time.
+    /// Traces among these that have no time.
     pub failed: usize,
     /// Since the run began.
     pub seconds: f64,
@@ -58,13 +58,13 @@ pub struct Collected {
     pub interrupted: bool,
 }
 
-/// What a collection works with.
+/// The parts that a collection works with.
 pub struct Collector<'a> {
     /// Where it goes.
     pub dataset: &'a Dataset,
     /// The machine that measures.
     pub platform: &'a Platform,
-    /// What schedules on it may use.
+    /// The machine as schedules see it, with the resources that they may use.
     pub machine: Machine,
     /// Builds and times candidates.
     pub measurer: &'a mut dyn Measurer,

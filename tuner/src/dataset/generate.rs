@@ -24,7 +24,7 @@ use crate::candidate::Candidate;
 /// How many traces, and which.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Of all draws.
+    /// The seed of all draws.
     pub seed: u64,
     /// Traces of a task at most.
     pub per_task: usize,
@@ -38,7 +38,7 @@ const DRAWS: usize = 2;
 const EMPTY_PASSES: usize = 3;
 /// A pass that finds less than this share of its draws counts as empty.
 const LITTLE: usize = 50;
-/// Of the traces this share are mutations of others.
+/// The share of the traces that are mutations of others.
 const MUTATED: f64 = 0.4;
 /// At most this share of the traces are the untuned schedules, and those that they were chosen
 /// among.

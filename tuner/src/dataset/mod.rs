@@ -45,7 +45,7 @@ pub use split::Split;
 pub use stats::{PlatformStats, Stats};
 pub use store::{Dataset, Merged};
 
-/// What the traces of a data set are made with.
+/// How the traces of a data set are made.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
     /// The version of the files.
@@ -151,13 +151,13 @@ impl Platform {
         format!("{name}-{}t{cold}-{hash:08x}", self.threads)
     }
 
-    /// What its schedules are for, units for matrices left out.
+    /// The machine that its schedules are for, without units for matrices.
     pub fn machine(&self) -> Machine {
         Machine::new(self.vector_bytes, self.registers)
     }
 }
 
-/// What one machine measured of one task.
+/// The labels that one machine measured for one task.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LabelFile {
     /// The machine.
@@ -170,7 +170,7 @@ pub struct LabelFile {
     pub labels: BTreeMap<String, Label>,
 }
 
-/// What became of a trace.
+/// The result of a trace on one machine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Label {
@@ -190,7 +190,7 @@ impl Label {
     }
 }
 
-/// What a trace is called in labels: the same on every machine.
+/// The name of a trace in labels. It is the same on every machine.
 pub fn trace_id(trace: &Trace) -> String {
     let text = serde_json::to_vec(trace).expect("a trace is plain data");
     format!("{:032x}", xxh3_128(&text))
@@ -213,7 +213,7 @@ pub enum DatasetError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Why the file is refused.
         reason: String,
     },
     /// A collection goes on with the traces that it began with, and traces are made for a machine.
@@ -227,9 +227,9 @@ pub enum DatasetError {
         path: PathBuf,
         /// The one that it was to become part of.
         into: PathBuf,
-        /// What it was made with.
+        /// How the traces of the other data set are made.
         found: String,
-        /// What was wanted.
+        /// How the traces of `into` are made.
         wanted: String,
     },
     /// Nothing can be measured.

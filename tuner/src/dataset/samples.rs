@@ -8,14 +8,14 @@ use super::{Dataset, DatasetError, Platform, TaskFile, trace_id};
 use crate::candidate::Candidate;
 use crate::model::{Needs, Sample, Subject};
 
-/// What is known of one task.
+/// The samples of one task.
 #[derive(Clone, Debug)]
 pub struct TaskSamples {
     /// [`ansc_sketch::Task::key`].
     pub key: String,
     /// How often all networks together execute it in a run each.
     pub weight: f64,
-    /// Of all platforms that were asked for.
+    /// The samples of all platforms that were asked for.
     pub samples: Vec<Sample>,
 }
 

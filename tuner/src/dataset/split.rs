@@ -10,9 +10,9 @@ use super::Entry;
 /// Tasks by their keys, each in one of the lists.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Split {
-    /// What models are trained on.
+    /// The tasks that models are trained on.
     pub train: BTreeSet<String>,
-    /// What they are judged by.
+    /// The tasks that models are judged by.
     pub test: BTreeSet<String>,
 }
 

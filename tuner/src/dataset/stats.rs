@@ -1,4 +1,4 @@
-//! What a data set holds, in numbers.
+//! The content of a data set, in numbers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Dataset, DatasetError, Label, Platform};
 
-/// Of a whole data set.
+/// The numbers of a whole data set.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Stats {
     /// Subgraphs.
@@ -21,7 +21,7 @@ pub struct Stats {
     pub held_out: Option<usize>,
 }
 
-/// Of one machine.
+/// The numbers of one machine.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PlatformStats {
     /// The machine.

@@ -27,7 +27,7 @@ pub struct Dataset {
     header: Header,
 }
 
-/// What a merge added.
+/// The numbers of tasks and labels that a merge added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Merged {
     /// Tasks that were not there.
@@ -79,7 +79,7 @@ impl Dataset {
         Err(DatasetError::Different { path: path.into(), into, found, wanted })
     }
 
-    /// What its traces are made with.
+    /// How its traces are made.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -130,7 +130,7 @@ impl Dataset {
         Ok(found)
     }
 
-    /// What a machine measured of a task; none if it measured nothing.
+    /// The labels that a machine measured for a task. None if it measured nothing.
     pub fn labels(&self, platform: &Platform, key: &str) -> Result<Option<LabelFile>> {
         let path = self.label_path(platform, key);
         if path.exists() { read(&path).map(Some) } else { Ok(None) }

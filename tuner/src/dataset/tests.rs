@@ -138,7 +138,7 @@ fn a_collection_goes_on_where_it_was_interrupted() {
     assert!(first.interrupted && first.progress.measured == 32, "{first:?}");
     let rest = collect(parts.path(), &here, &mut device, 0);
     assert_eq!(rest.progress.measured + 32, done.progress.measured);
-    // What the untuned schedule takes is measured again, as all others are held against it.
+    // The untuned schedule is measured again, as all others are compared with it.
     assert!(device.measured <= done.progress.measured + 9);
     let nothing = collect(parts.path(), &here, &mut device, 0);
     assert_eq!((nothing.progress.measured, nothing.progress.tasks), (0, 3));

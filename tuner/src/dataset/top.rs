@@ -76,7 +76,7 @@ mod tests {
                 ..Sample::of_program(0, Arc::new(ansc_sketch::Features::default()), None)
             };
             let mut samples: Vec<Sample> = all.iter().map(sample).collect();
-            // What another machine measured does not count.
+            // A time from another machine does not count.
             samples.push(Sample { platform: 1, seconds: Some(1e-3), ..samples[0].clone() });
             TaskSamples { key: String::new(), weight, samples }
         };

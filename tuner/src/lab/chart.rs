@@ -9,7 +9,7 @@ use crate::report::svg::{
     BOTTOM, HEIGHT, LEFT, MILLISECONDS, RIGHT, Scale, TOP, WIDTH, axes, plain, ticks,
 };
 
-/// What a curve runs against.
+/// The quantity on the horizontal axis of a curve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Against {
     /// Against the number of measurements.
@@ -20,7 +20,7 @@ pub enum Against {
 
 /// Points of a curve.
 const POINTS: usize = 160;
-/// What is slower than this many times the best result is cut off at the top.
+/// Times of more than this many times the best result are cut off at the top.
 const CUT: f64 = 4.0;
 
 /// A mean over the seeds, and its deviation.
@@ -152,7 +152,7 @@ fn begin(height: f64, label: &str) -> String {
     format!(r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">"#)
 }
 
-/// Of sorted values, linear between neighbours.
+/// A quantile of sorted values, linear between neighbours.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let at = share * (sorted.len() - 1) as f64;
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);

@@ -110,7 +110,7 @@ pub struct Silent;
 
 impl Watch for Silent {}
 
-/// What a comparison works with.
+/// The parts that a comparison works with.
 pub struct Lab<'a> {
     /// Builds and times candidates.
     pub measurer: &'a mut dyn Measurer,

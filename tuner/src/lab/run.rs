@@ -26,7 +26,7 @@ pub struct Trial {
     pub at: f64,
 }
 
-/// What a run begins with.
+/// The model that a run begins with.
 fn model(
     contender: &Contender,
     options: &Options,
@@ -48,7 +48,8 @@ pub struct Run {
     strategy: Box<dyn SearchStrategy>,
     model: SharedModel,
     learned: usize,
-    /// What records tell of this run, by program.
+    /// The outcomes of this run that are in records already, by program, with the seconds since it
+    /// began.
     recorded: BTreeMap<u64, (Outcome, f64)>,
     settled: BTreeMap<u64, Outcome>,
     pub(super) trials: Vec<Trial>,
@@ -118,7 +119,8 @@ impl Run {
         self.trials.iter().filter_map(|t| t.seconds).min_by(f64::total_cmp)
     }
 
-    /// What it came to: the best of those that were measured again, if any were.
+    /// The result of the run: the best time of the programs that were measured again. If there are
+    /// none, it is the best time of all.
     pub fn result(&self) -> Option<f64> {
         let again = self.settled.values().filter_map(Outcome::seconds).min_by(f64::total_cmp);
         again.or(self.best())

@@ -1,4 +1,4 @@
-//! What a comparison came to.
+//! The results of a comparison.
 
 use ansc_sketch::Task;
 use serde::Serialize;
@@ -38,9 +38,9 @@ pub struct StrategySummary {
     pub name: String,
     /// One for each seed, in order.
     pub runs: Vec<RunSummary>,
-    /// Of the results of all runs that have one.
+    /// The mean result of all runs that have one.
     pub mean: Option<f64>,
-    /// Of a sample: with one run there is none.
+    /// The deviation of the results as a sample. None if there is only one.
     pub deviation: Option<f64>,
     /// The lower one of two middle results.
     pub median: Option<f64>,

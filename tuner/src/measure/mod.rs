@@ -75,7 +75,7 @@ pub trait Measurer {
         Ok(())
     }
 
-    /// What the time went to so far, where that is known.
+    /// The phases that the time went to so far, where they are known.
     fn phases(&self) -> Vec<Phase> {
         vec![]
     }

@@ -1,4 +1,4 @@
-//! What the time of a run went to.
+//! The phases that the time of a run went to.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -32,7 +32,7 @@ impl Phases {
         self.all.entry(name).or_default().push(seconds);
     }
 
-    /// What began at `start` and ends now.
+    /// Adds the time from `start` until now to a phase.
     pub fn since(&mut self, name: &'static str, start: Instant) {
         self.add(name, start.elapsed().as_secs_f64());
     }

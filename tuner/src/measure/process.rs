@@ -27,11 +27,11 @@ pub(super) fn ignore_broken_pipes() {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lost {
     Timeout,
-    /// Of what it was asked to do.
+    /// The process ended because of its request, or its reply made no sense.
     Died,
 }
 
-/// What the machine did to a process; the next one may fare better.
+/// A fault of the machine and not of the request. The next process may fare better.
 enum Trouble {
     NotStarted(io::Error),
     Unfit(String),
@@ -183,7 +183,7 @@ impl Running {
     fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, Lost> {
         let mut line = serde_json::to_string(request).expect("requests serialise");
         line.push('\n');
-        // What is gone may have said why.
+        // A failed write is ignored: a process that is gone may have said why before.
         let _ = self.requests.write_all(line.as_bytes()).and_then(|()| self.requests.flush());
         let reply = self.replies.recv_timeout(limit).map_err(|e| match e {
             RecvTimeoutError::Timeout => Lost::Timeout,

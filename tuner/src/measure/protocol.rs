@@ -1,4 +1,4 @@
-//! What the measurer and its worker processes say to each other: one JSON object a line.
+//! The messages between the measurer and its worker processes: one JSON object a line.
 //!
 //! A worker answers every request with one reply. It may die instead; then the request was fatal.
 
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What a worker is asked to do.
+/// A request to a worker.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
@@ -70,7 +70,7 @@ pub struct Trusted {
 pub struct Packed {
     /// The parameter of the kernel that is a constant in another layout.
     pub param: usize,
-    /// What makes it of the constant, as text.
+    /// The expression that makes it of the constant, as text.
     pub compute: String,
 }
 
@@ -98,7 +98,7 @@ pub struct Timing {
     pub beside: Option<Beside>,
 }
 
-/// What a run does not find in the caches.
+/// The data that a run does not find in the caches.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cold {
@@ -120,7 +120,7 @@ pub struct Beside {
     pub seconds: f64,
 }
 
-/// What came of it.
+/// The reply to a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum Reply {

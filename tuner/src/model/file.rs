@@ -30,7 +30,7 @@ pub struct Parts {
     pub numbers: Vec<f32>,
 }
 
-/// What a model was trained on.
+/// The data that a model was trained on.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Trained {
     /// Where the samples came from.
@@ -55,7 +55,7 @@ struct Header {
     about: Value,
     /// How many follow.
     numbers: usize,
-    /// Of the floats' bytes.
+    /// The hash of the floats' bytes.
     seal: String,
 }
 

@@ -3,7 +3,7 @@
 //! The crate's own boosting knows no sums over rows; its trees do the work, each fitted to what is
 //! left of the programs' throughputs. It is single-threaded and some ten times slower than `hist`.
 //!
-//! What the crate cannot take never reaches it:
+//! The crate never gets input that it cannot handle:
 //! - Where the weights on one side of a split add up to at most 1, it takes that side for pure.
 //!   Weights are scaled so that each is more than 1.
 //! - Targets, and neighbouring values of a number, that differ by less than 1e-5 are equal to it.
@@ -93,7 +93,7 @@ impl CostModel for Gbdt {
 const INPUT_SCALE: f32 = 1024.0;
 const TARGET_SCALE: f32 = 1024.0;
 const WEIGHT_SCALE: f32 = 1000.0;
-/// Of programs so slow, or failed, that they hardly count.
+/// The least weight, for programs that failed or are so slow that they hardly count.
 const LEAST_WEIGHT: f32 = 2.0;
 /// Far from the float that means unknown, and from overflow in a sum of two.
 const LARGEST_INPUT: f32 = 1e30;

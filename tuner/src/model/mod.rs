@@ -63,7 +63,7 @@ pub use warm_up::WarmUp;
 pub trait CostModel: Send + Sync {
     /// As in [`NAMES`], for models that [`create`] makes.
     fn name(&self) -> &'static str;
-    /// What it reads of a candidate. Samples and views have at least that.
+    /// The parts of a candidate that the model reads. Samples and views have at least these.
     fn needs(&self) -> Needs {
         Needs::Program
     }

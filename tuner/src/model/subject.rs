@@ -1,5 +1,5 @@
-//! What models know of a subgraph besides its schedules: a few numbers for each stage, and its
-//! kind.
+//! The data that models have of a subgraph besides its schedules: a few numbers for each stage, and
+//! its kind.
 //!
 //! ```text
 //! mm: f32[64, 48] = sum{r0: 32} mul(a[i0, r0], b[r0, i1])
@@ -37,7 +37,7 @@ pub const TAGS: [&str; 10] = [
 ];
 
 impl Subject {
-    /// What there is to know of a task.
+    /// The subject of a task.
     pub fn of(task: &Task) -> Subject {
         Subject::of_compute(&task.compute)
     }

@@ -12,7 +12,7 @@ use ansc_sketch::{Features, Trace};
 
 use super::Subject;
 
-/// What a model reads of a candidate. Who asks makes no more of it than that.
+/// The parts of a candidate that a model reads. A caller makes no other parts for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Needs {
     /// The trace and the subgraph. No program has to be made of the trace.
@@ -28,7 +28,7 @@ pub struct View<'a> {
     pub subject: &'a Subject,
     /// The schedule, with all its decisions.
     pub trace: &'a Trace,
-    /// Of the program; there wherever a model needs programs.
+    /// The features of the program. They are there wherever a model needs programs.
     pub features: Option<&'a Features>,
 }
 
@@ -43,9 +43,9 @@ pub struct Sample {
     pub subject: Arc<Subject>,
     /// The schedule, with all its decisions.
     pub trace: Arc<Trace>,
-    /// Of the program; there wherever the model that learns needs programs.
+    /// The features of the program. They are there wherever the model that learns needs programs.
     pub features: Option<Arc<Features>>,
-    /// Of one run; `None` if it failed.
+    /// Seconds of one run; `None` if it failed.
     pub seconds: Option<f64>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Attention {
     heads: usize,
 }
 
-/// What the layer made of its input, for the way back.
+/// The results of the layer, which the backward pass needs.
 pub(crate) struct Attended {
     taken: Matrix,
     /// For each list and head the shares of all keys, a row for each query.

@@ -23,7 +23,7 @@ impl Chain {
         Chain { layers: sizes.windows(2).map(layer).collect(), bends }
     }
 
-    /// What each layer gives.
+    /// The result of each layer, in order.
     pub(crate) fn forward(&self, x: &Matrix) -> Vec<Matrix> {
         let mut given: Vec<Matrix> = Vec::with_capacity(self.layers.len());
         for (at, layer) in self.layers.iter().enumerate() {

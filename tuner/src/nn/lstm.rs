@@ -11,7 +11,7 @@ use super::{Linear, Matrix, Parameters};
 /// Also a gradient of its weights.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Lstm {
-    /// Of input and state, to the gates i, f, g and o.
+    /// The layer from the input and the state to the gates i, f, g and o.
     gates: Linear,
     hidden: usize,
 }

@@ -1,8 +1,8 @@
-//! What small networks are made of: matrices, layers with their gradients, an optimiser.
+//! The parts of small networks: matrices, layers with their gradients, an optimiser.
 //!
-//! There is no graph of operations: who writes a network writes its way forward and its way back,
-//! and a test holds the gradient against differences. Results do not depend on the number of
-//! threads.
+//! There is no graph of operations: the author of a network writes its forward pass and its
+//! backward pass, and a test compares the gradient with difference quotients. Results do not depend
+//! on the number of threads.
 
 pub(crate) mod adam;
 pub(crate) mod attention;

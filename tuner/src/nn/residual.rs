@@ -8,7 +8,7 @@ use super::{Linear, Matrix, Parameters, relu, relu_backward};
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Residual(Linear);
 
-/// What a layer gave, for the way back.
+/// The results of a layer, which the backward pass needs.
 pub(crate) struct Added {
     added: Matrix,
     pub(crate) out: Matrix,

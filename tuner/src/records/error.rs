@@ -1,4 +1,4 @@
-//! What can be wrong with a file of records, and what to do about it.
+//! The errors of a file of records, and what to do about them.
 
 use rusqlite::ErrorCode;
 
@@ -86,7 +86,8 @@ impl RecordsError {
     /// Whose fault an error of SQLite is.
     pub(super) fn of_sqlite(path: &str, source: rusqlite::Error) -> RecordsError {
         let path = path.to_owned();
-        // What SQLite reads without complaint is no text or number that we wrote.
+        // SQLite reads these values without complaint, but they are no text or number that we
+        // wrote.
         if matches!(
             source,
             rusqlite::Error::Utf8Error(..)

@@ -9,7 +9,7 @@
 
 use super::{Record, Records, RecordsError};
 
-/// Of one run.
+/// The records of one run that are not written yet.
 #[derive(Debug, Default)]
 pub struct Journal {
     /// In the order of measurement.

@@ -22,7 +22,7 @@ use crate::outcome::Outcome;
 const FORMAT: u32 = 1;
 /// No trace comes near.
 const LONGEST_LINE: usize = 16 << 20;
-/// Of bad lines so many are described; all are counted.
+/// At most this many bad lines are described. All of them are counted.
 const DESCRIBED: usize = 100;
 /// Records that are written in one transaction.
 const BATCH: usize = 1000;
@@ -58,7 +58,7 @@ impl Display for BadLine {
     }
 }
 
-/// What an import did.
+/// The counts of an import.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Imported {
     /// Records that were not there before.
@@ -192,7 +192,7 @@ fn parse(line: &[u8]) -> Result<Option<Line>, String> {
     }
 }
 
-/// What is wrong with a line whose fields have the right types.
+/// Why a line is wrong whose fields have the right types. None if it is right.
 fn problem(line: &Line) -> Option<String> {
     match line {
         Line::Task(task) => {

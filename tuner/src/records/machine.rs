@@ -1,6 +1,6 @@
 //! How people are told which machine a record is of.
 
-/// What follows the name of a machine whose candidates had to fetch their constants from memory.
+/// The end of the name of a machine whose candidates had to fetch their constants from memory.
 const COLD: &str = " with cold constants";
 
 /// `x86_64-unknown-linux-gnu znver5 avx avx2 ..` as `znver5`: the processor, or what else tells

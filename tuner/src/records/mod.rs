@@ -1,4 +1,4 @@
-//! What is known: every measurement that was ever made.
+//! Records of every measurement that was ever made.
 //!
 //! A record is durable as soon as [`Records::add`] returns. Records are never changed.
 
@@ -61,7 +61,7 @@ pub struct Record {
     pub machine: Option<String>,
 }
 
-/// What a task is, so that records explain themselves.
+/// A description of a task, so that records explain themselves.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TaskRecord {
     /// [`ansc_sketch::Task::key`].
@@ -101,7 +101,7 @@ impl ModelRecord {
     }
 }
 
-/// What a machine can do at most.
+/// The limits of a machine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MachineRecord {
     /// As in [`Key`].
@@ -202,7 +202,7 @@ pub trait Records {
     }
 }
 
-/// What was added to a store.
+/// The numbers of records that a merge added, and that were there before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Merged {
     /// Records that were not there before.

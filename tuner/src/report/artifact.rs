@@ -30,14 +30,14 @@ pub struct Artifact {
     pub specialisation: String,
     /// Threads that it ran on.
     pub threads: usize,
-    /// What the machine can do; none where kernels run on another one, a GPU.
+    /// The limits of the machine. None where kernels run on another one, a GPU.
     pub limits: Option<Limits>,
     /// Operations in a second of its unit for matrices, with `bf16`; none where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tiles_per_second: Option<f64>,
     /// The speed of copies within each cache, where it was measured.
     pub copies: Vec<Copying>,
-    /// Of all steps together.
+    /// Seconds of all kernels together, in one run of the model.
     pub seconds: f64,
     /// Those of the size that ran, in the order of execution.
     pub kernels: Vec<Kernel>,
@@ -58,9 +58,9 @@ pub struct Kernel {
     pub work: u64,
     /// Bytes that it must move at least.
     pub bytes: u64,
-    /// Of one run of the model.
+    /// Seconds in one run of the model.
     pub seconds: f64,
-    /// Of the time of all steps.
+    /// Its share of the seconds of all kernels.
     pub share: f64,
     /// Its place under the roofline, if the limits of the machine are known.
     pub roofline: Option<Roofline>,
@@ -164,7 +164,7 @@ fn edges(manifest: &Manifest, one: &Specialisation, places: &[usize]) -> Vec<(us
     flow.plan(&one.plan);
     let place = |kernel: usize| places.binary_search(&kernel).ok();
     let found = flow.edges.iter().filter_map(|&(from, to)| Some((place(from)?, place(to)?)));
-    // What an iteration of a loop reads of the one before is not drawn.
+    // An edge is not drawn if an iteration of a loop reads what an earlier iteration wrote.
     let edges: BTreeSet<(usize, usize)> = found.filter(|(from, to)| from < to).collect();
     edges.into_iter().collect()
 }
@@ -214,7 +214,7 @@ impl Flow<'_> {
         }
     }
 
-    /// What no kernel makes comes from whoever made what it is made of.
+    /// Buffers that are made by no kernel get the writer of the buffers that they are made from.
     fn pass_on(&mut self, from: &[BufferId], to: &[BufferId]) {
         if let Some(writer) = from.iter().find_map(|&b| self.writer(b)) {
             to.iter().for_each(|&b| self.write(b, writer));

@@ -122,7 +122,7 @@ fn machine(page: &mut String, machine: &Machine) {
     page.push_str("</div>\n");
 }
 
-/// What each subgraph is of a model, and what tuning took away.
+/// Shows the share of each subgraph in the time of a model, and in the time that tuning took away.
 fn model(page: &mut String, model: &Model) {
     let ratio = model.best_seconds / model.untuned_seconds.max(f64::MIN_POSITIVE);
     let _ = writeln!(

@@ -1,4 +1,4 @@
-//! What records say about how tuning went, as data and as a page.
+//! A report on how tuning went, from records, as data and as a page.
 //!
 //! In: a store of records. Out: a [`Summary`], by machine and task, which [`html::page`] makes a
 //! page of. The page of an artifact is [`artifact::page`].
@@ -36,18 +36,18 @@ pub struct Summary {
     pub machines: Vec<Machine>,
 }
 
-/// What was measured on one machine with one number of threads.
+/// The measurements on one machine with one number of threads.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Machine {
     /// Architecture, processor and its features.
     pub target: String,
     /// Threads that candidates ran on.
     pub threads: usize,
-    /// What it can do, if that was measured.
+    /// The limits of the machine, if they were measured.
     pub limits: Option<Limits>,
     /// Models whose tasks were measured.
     pub models: Vec<Model>,
-    /// Of all tasks, each once.
+    /// Seconds of all tasks at best, each counted once.
     pub best_seconds: f64,
     /// Times of the tasks whose untuned schedule was measured: with it, and at best.
     pub compared: Option<Compared>,

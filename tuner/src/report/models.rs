@@ -1,4 +1,4 @@
-//! What each subgraph is of the time of a model.
+//! The share of each subgraph in the time of a model.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct Part {
     pub title: String,
     /// How often a run executes it.
     pub count: u64,
-    /// Of all occurrences together.
+    /// Seconds of all its occurrences together, with the untuned schedule.
     pub untuned_seconds: f64,
     /// The same with the best schedule.
     pub best_seconds: f64,

@@ -18,7 +18,7 @@ const BOTTOM: f64 = 40.0;
 pub(super) struct Dot {
     pub(super) name: String,
     pub(super) roofline: Roofline,
-    /// Of all time; decides the size.
+    /// Its share of the whole time. It decides the size of the dot.
     pub(super) share: f64,
 }
 
@@ -42,7 +42,7 @@ impl Decades {
         Decades { first, last: last.max(first + 1), from, to }
     }
 
-    /// What is outside is at the border.
+    /// The position of a value. A value that is out of range lies at the border.
     fn at(&self, value: f64) -> f64 {
         let (first, last) = (f64::from(self.first), f64::from(self.last));
         let place = if value > 0.0 { value.log10().clamp(first, last) } else { first };

@@ -24,7 +24,7 @@ impl Scheduler {
         self.chain(task) * slope
     }
 
-    /// What the last rounds brought, for each.
+    /// The mean change of the best time in the last rounds. Zero if there were too few.
     fn past(&self, task: TaskId) -> f64 {
         self.slope_over(task, self.options.window).unwrap_or(0.0)
     }
@@ -37,7 +37,7 @@ impl Scheduler {
         Some((history[last]? - before) / rounds as f64)
     }
 
-    /// What would come of the throughput of the best similar task.
+    /// The change of the best time that the throughput of the best similar task promises.
     fn catching_up(&self, task: TaskId, best: f64) -> Option<f64> {
         let throughput = self.groups.best_throughput(task, &self.tasks)?;
         Some(self.options.beta * self.tasks[task].spec.flops as f64 / throughput - best)

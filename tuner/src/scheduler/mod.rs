@@ -29,7 +29,7 @@ pub use objective::Objective;
 /// The position of a task among those that the scheduler was made with.
 pub type TaskId = usize;
 
-/// What decides how much a task matters.
+/// A task with the numbers that decide how much it matters.
 #[derive(Clone, Debug)]
 pub struct TaskSpec {
     /// How often each network executes it.
@@ -127,7 +127,7 @@ pub enum StopReason {
     Satisfied,
 }
 
-/// What was tried on one task.
+/// The rounds and trials of one task so far.
 #[derive(Clone, Debug)]
 struct Progress {
     spec: TaskSpec,
@@ -146,7 +146,7 @@ pub struct Scheduler {
     tasks: Vec<Progress>,
     groups: Groups,
     random: StdRng,
-    /// Of the objective, since it improved last.
+    /// Trials since the objective improved last.
     stale: usize,
     best_objective: f64,
 }
@@ -235,7 +235,7 @@ impl Scheduler {
         }
     }
 
-    /// Of all tasks, in this run.
+    /// Trials of all tasks in this run.
     pub fn trials(&self) -> usize {
         self.tasks.iter().map(|t| t.trials).sum()
     }

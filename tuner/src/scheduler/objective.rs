@@ -1,4 +1,4 @@
-//! What tuning minimises (Ansor, table 2).
+//! The objective that tuning minimises (Ansor, table 2).
 
 use super::Scheduler;
 

@@ -1,4 +1,5 @@
-//! What every strategy must keep, and how good each is on the simulated device.
+//! Tests of the properties that every strategy must have, and of how good each is on the simulated
+//! device.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -148,7 +149,7 @@ fn strategies_beat_random_samples() {
     const TRIALS: usize = 320;
     const SEEDS: u64 = 3;
     let best = |name: &str| {
-        // What asks a model searches long for each round.
+        // Strategies that ask a model search for long in each round, so their rounds are larger.
         let per_round = if ["evolutionary", "annealing"].contains(&name) { 64 } else { 8 };
         let run = |seed| {
             let mut trial = Trial::new(name, "SSRSRS", product(512, 512, 512), seed);

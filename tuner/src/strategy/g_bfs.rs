@@ -111,7 +111,7 @@ impl GBfs {
     }
 }
 
-/// What is proposed, and its programs.
+/// The candidates that a round proposes, and the hashes of their programs.
 #[derive(Default)]
 struct Round {
     proposed: Vec<Candidate>,

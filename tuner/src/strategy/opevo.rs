@@ -120,7 +120,7 @@ impl OpEvo {
         (children, drawn)
     }
 
-    /// What the children make; the same whatever the number of threads.
+    /// The candidates that the children make. They are the same with any number of threads.
     fn made(&mut self, search: &Search, children: Vec<Trace>) -> Vec<Candidate> {
         let seeded: Vec<(Trace, u64)> =
             children.into_iter().map(|child| (child, self.random.random())).collect();

@@ -136,12 +136,12 @@ impl std::fmt::Display for StopReason {
     }
 }
 
-/// What one task came to.
+/// The result of tuning one task.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TaskReport {
     /// The name of the kernel.
     pub name: String,
-    /// Of the model, where it occurs first.
+    /// The nodes of the model where the kernel occurs first.
     pub nodes: Vec<String>,
     /// [`ansc_sketch::Task::key`].
     pub key: String,
@@ -176,7 +176,7 @@ pub struct Report {
     pub seconds_searching: f64,
     /// Seconds in which candidates were built and run.
     pub seconds_measuring: f64,
-    /// What searching and measuring consist of.
+    /// The phases of searching and of measuring, with their times.
     pub phases: Vec<Phase>,
     /// The share of the latency that another round is expected to take away.
     pub expected_gain: f64,
@@ -297,7 +297,7 @@ struct Run<'a> {
     tasks: Vec<Progress>,
     start: Instant,
     trials: usize,
-    /// Of searching: `propose`, `learn`, `records`.
+    /// The phases of searching: `propose`, `learn`, `records`.
     phases: Phases,
     measuring: Duration,
     /// Samples that the model has learned from.

@@ -1,4 +1,5 @@
-//! What the workers share: reading inputs, and the protocol of `runtime/examples/worker.rs`.
+//! Code that the workers share: it reads inputs, and speaks the protocol of
+//! `runtime/examples/worker.rs`.
 
 use std::error::Error;
 use std::fs;

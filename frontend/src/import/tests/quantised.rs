@@ -34,7 +34,7 @@ fn tensor(dtype: DType, shape: &[usize], values: &[i32]) -> Tensor {
     }
 }
 
-/// What the operator makes of `x` with the weight `w` and these zero points, if there are any.
+/// The result of the operator for `x` with the weight `w` and these zero points, if there are any.
 fn computed(
     op: NodeProto,
     (x, dims, of_x): (&[i32], &[usize], DType),
@@ -102,7 +102,7 @@ fn convolutions_of_moved_operands() {
         let dims = [o as i64, c as i64, 3, 3];
         let found = computed(op, (&x, &[1, c, size, size], of_x), (&w, &dims, of_w), zeros);
         let [zx, zw] = zeros.map(|z| z.unwrap_or(0));
-        // What lies outside is zero once the zero point is taken off.
+        // An element outside of the input is zero after the zero point is subtracted.
         let at = |c: usize, i: usize, j: usize| match (1..=size).contains(&i)
             && (1..=size).contains(&j)
         {

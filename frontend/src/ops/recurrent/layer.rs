@@ -1,4 +1,5 @@
-//! What the three operators have in common: their operands, split by direction, and their results.
+//! The parts that the three operators have in common: their operands, split by direction, and their
+//! results.
 
 use ansc_graph::ops::{fill, slice};
 use ansc_graph::{Expr, Scalar, ValueId};
@@ -71,7 +72,7 @@ impl Layer {
         Ok(Layer { reverse, steps, batch, hidden, dtype, clip, lengths, batch_first, quantised, x })
     }
 
-    /// What the inputs of all steps give to their gates: `[steps, batch, gates * hidden]`.
+    /// The part of the gates that the inputs of all steps give: `[steps, batch, gates * hidden]`.
     pub(super) fn inputs<C: Cell>(&self, ctx: &mut NodeCtx<'_>, cell: &C, d: usize) -> One {
         let w = self.matrix(ctx, 1, d, 0, C::GATES)?;
         let [width, rows] = ctx.shape(w[0])[..] else { unreachable!("a matrix") };
@@ -230,7 +231,7 @@ fn expect_quantised(ctx: &NodeCtx<'_>, input: usize, shape: &[usize]) -> Result<
     })
 }
 
-/// What belongs to direction `d`, along the first axis.
+/// The part of `x` for direction `d`, which is an index of the first axis.
 pub(super) fn part(ctx: &mut NodeCtx<'_>, x: ValueId, d: usize) -> One {
     ctx.emit1(slice::select(&ctx.ty(x), 0, d), &[x])
 }

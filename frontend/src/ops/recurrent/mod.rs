@@ -42,7 +42,7 @@ trait Cell {
     /// Values that go around: the hidden state, and for LSTM the cell state.
     const STATES: usize;
 
-    /// What the steps of direction `d` read beyond their input and state.
+    /// The values that the steps of direction `d` read besides their input and state.
     fn parameters(
         &self,
         ctx: &mut NodeCtx<'_>,
@@ -50,7 +50,8 @@ trait Cell {
         d: usize,
     ) -> Result<Vec<ValueId>, Problem>;
 
-    /// What is added to the inputs of all steps: `[gates * hidden]`, made from both biases.
+    /// The bias that is added to the inputs of all steps: `[gates * hidden]`, made from both
+    /// biases.
     fn bias(&self, ctx: &mut NodeCtx<'_>, _: &Layer, of_input: ValueId, of_state: ValueId) -> One {
         ctx.add_values(of_input, of_state)
     }
@@ -64,7 +65,7 @@ trait Cell {
     ) -> Result<Vec<ValueId>, Problem>;
 }
 
-/// What a step of direction `d` sees.
+/// The values that a step of direction `d` sees.
 struct Step<'a> {
     d: usize,
     /// `[batch, gates * hidden]`.

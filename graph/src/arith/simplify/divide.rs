@@ -108,7 +108,7 @@ impl Context<'_> {
         factors.dedup();
         for g in factors.into_iter().rev().filter(|g| *g > 1) {
             let (multiples, rest) = form.partition(|k| k % g == 0);
-            // What of the constant is a multiple of `g` belongs to the inner form.
+            // The part of the constant that is a multiple of `g` belongs to the inner form.
             let carried = floor(rest.constant().into(), g.into()) as i64;
             let rest = rest.add_const(-carried * g);
             let inner = multiples.map(|k| k / g).add_const(carried);

@@ -123,7 +123,7 @@ pub fn resize(
     let mut tables = Tables::new(dtype);
     let mut samplings: Vec<Sampling> =
         axes.iter().map(|a| tables.sampling(x.shape[a.axis], a, attrs)).collect();
-    // What shrinks most goes first: the stages after it have less to do.
+    // The axis that shrinks most goes first, so that the stages after it have less to do.
     samplings.sort_by(|a, b| a.growth().total_cmp(&b.growth()).then(a.axis.cmp(&b.axis)));
     let tables = tables.tensors;
     let inputs = std::iter::once(x.clone()).chain(tables.iter().map(TensorType::of)).collect();
@@ -167,7 +167,8 @@ fn check_tables(axes: &[ResizeAxis], attrs: &ResizeAttrs) -> Result<(), OpError>
     }
 }
 
-/// What sums are computed in. Where one element is chosen there is nothing to sum up.
+/// The type that sums are computed in. Where one element is chosen there is nothing to sum up, and
+/// the type stays.
 fn working_type(dtype: DType, interpolation: Interpolation) -> DType {
     match dtype {
         _ if matches!(interpolation, Interpolation::Nearest(_)) => dtype,

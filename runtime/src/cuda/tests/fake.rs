@@ -26,7 +26,7 @@ struct State {
     memory: BTreeMap<Address, Vec<u64>>,
     alive: usize,
     handles: Handle,
-    /// Of each stream that is being noted: other threads and streams go on meanwhile.
+    /// The work of each stream that is being noted. Other threads and streams go on meanwhile.
     noted: BTreeMap<Handle, Vec<Work>>,
     graphs: BTreeMap<Handle, Vec<Work>>,
 }
@@ -72,7 +72,7 @@ impl Fake {
         *self.failing.lock().unwrap() = Some(call);
     }
 
-    /// What it was asked since the last time, without what only gives back.
+    /// The calls since the last time, without those that only give something back.
     pub(super) fn take_log(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().unwrap().log)
     }
@@ -118,7 +118,7 @@ impl Driver for Fake {
     fn allocate(&self, bytes: usize, reach: Reach) -> Result<Address> {
         self.log("allocate", format_args!("{bytes} {reach:?}"))?;
         assert!(bytes > 0, "the driver gives no empty memory");
-        // What it was before is not zero either.
+        // New memory of a real device is not zero either.
         let words = vec![0xa5a5_a5a5_a5a5_a5a5; bytes.div_ceil(8) + 64];
         let address = (words.as_ptr() as Address).next_multiple_of(256);
         let mut state = self.state.lock().unwrap();

@@ -450,7 +450,7 @@ fn indices_that_are_inputs_are_checked_before_the_graph_runs() {
     assert_eq!(error.to_string(), said);
     assert!(fake.take_log().is_empty(), "nothing ran");
     loaded.run(&mut session, &[&ints([0, 2, -3, 1])]).unwrap();
-    // What the device computes the host has to look at.
+    // The host has to look at indices that the device computes, so there is no graph for them.
     let inside = checked(Storage::Arena { offset: 0 });
     assert!(plan::flatten(&inside.one, &inside.program()).is_none());
 }

@@ -18,7 +18,7 @@ use crate::host::view::AxisView;
 /// looks for vectors.
 pub(super) const WIDE: usize = 32;
 
-/// What lanes are read from, and how many elements of each are wanted.
+/// The tensor that lanes are read from, and how many elements of each are wanted.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a, T: Keyed> {
     pub(super) x: &'a [T],

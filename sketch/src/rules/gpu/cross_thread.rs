@@ -120,7 +120,7 @@ fn bind_threads(recorder: &mut Recorder, partial: BlockVar, name: &str) -> Resul
     recorder.bind(l, ThreadAxis::ThreadX)
 }
 
-/// What follows is done in the same kernel if it can be.
+/// Moves the consumer into the same kernel, if that is possible.
 fn fuse_consumer(recorder: &mut Recorder, consumer: &str, row: LoopVar) {
     let mut changed = recorder.clone();
     let moved =

@@ -92,7 +92,7 @@ fn threads_of(schedule: &Schedule) -> usize {
     threads
 }
 
-/// What samples come to: valid ones compute the same, without races.
+/// Valid samples compute the same as the expression, without races.
 #[test]
 fn samples_of_sketches_compute_the_same() {
     let cases = [

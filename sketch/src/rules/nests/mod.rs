@@ -270,7 +270,7 @@ impl Nests {
         Nests::of(recorder)
     }
 
-    /// Of the subgraph's product in tiles, whose factors stay in memory.
+    /// The nests of the subgraph's product in tiles. The factors of the product stay in memory.
     fn in_tiles(task: &Arc<Task>) -> Result<Nests, StepError> {
         let mut recorder = Recorder::of_task(task.clone());
         recorder.algorithm(Algorithm::Tiles)?;

@@ -38,7 +38,7 @@ impl Kept {
     }
 }
 
-/// What is left is removed with the folder.
+/// Removes a file. If that fails, the file is removed with the folder.
 pub(super) fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
 }

@@ -124,7 +124,7 @@ pub struct LocalMeasurer {
     phases: Phases,
 }
 
-/// What is known of one task.
+/// The data that the measurer keeps of one task.
 struct Known {
     baseline: Baseline,
     best: f64,
@@ -246,7 +246,7 @@ impl LocalMeasurer {
         }))
     }
 
-    /// What the task computes, as a file.
+    /// Writes the results of the task's definition to a file.
     fn reference(&mut self, task: &Arc<Task>) -> Result<PathBuf, MeasureError> {
         let start = Instant::now();
         let output = self.new_file().with_extension("reference");
@@ -362,7 +362,7 @@ impl LocalMeasurer {
         Ok(Outcome::Seconds(times))
     }
 
-    /// What becomes of the artifact of a candidate that was measured.
+    /// Keeps or removes the artifact of a candidate that was measured.
     fn put_away(&mut self, key: &str, candidate: &Candidate, outcome: &Outcome, path: PathBuf) {
         match (self.tasks.get_mut(key), outcome.seconds()) {
             (Some(known), _) if known.baseline.artifact == path => {}

@@ -75,7 +75,7 @@ impl Default for Simulated {
 }
 
 impl Simulated {
-    /// What becomes of a program. The same every time.
+    /// The outcome of a program. It is the same every time.
     pub fn outcome(&self, program: &Program) -> Outcome {
         let kernels: Vec<cost::Kernel> =
             program.body.iter().map(|stmt| cost::kernel(self, program, stmt)).collect();

@@ -90,7 +90,8 @@ fn refining_adds_to_what_is_known() {
     assert!(once.trees() > base.trees());
     let (before, after) = (order(&base, few), order(&once, few));
     assert!(after > before, "{before} {after}");
-    // What was known is not forgotten, as it is by training on the new ones alone.
+    // The model does not forget what it knew, as it does when it is trained on the new samples
+    // alone.
     let rest = |m: &Hist| order(m, &known[..120]);
     assert!(rest(&once) > rest(&trained(few)), "{} {}", rest(&once), rest(&trained(few)));
 }

@@ -197,7 +197,7 @@ struct Training<'a> {
     held_out: Vec<(View<'a>, f32)>,
 }
 
-/// Of the epochs of a training from scratch, so many times fewer refine.
+/// Refining takes this many times fewer epochs than training from scratch.
 const FEWER_EPOCHS: usize = 5;
 
 impl<'a> Training<'a> {

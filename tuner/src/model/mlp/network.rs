@@ -23,7 +23,7 @@ pub(super) struct Network {
     head: Linear,
 }
 
-/// What the layers gave, for the way back.
+/// The results of the layers, which the backward pass needs.
 pub(super) struct Passed {
     encoded: [Matrix; 2],
     /// Sums of encoded rows, then what each residual layer makes of them.

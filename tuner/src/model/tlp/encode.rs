@@ -42,7 +42,8 @@ pub enum Numbers {
     Log,
 }
 
-/// What rows are made of. A file keeps it, so that a model reads traces as it was taught.
+/// The kinds, names and sizes that rows are made of. The model's file keeps them, so that a model
+/// reads traces as it was taught.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Vocabulary {
     /// In the order of their places in a row.

@@ -38,7 +38,7 @@ use train::{Row, Training, batch};
 
 pub use encode::{Numbers, Reading, Vocabulary};
 
-/// What the network minimises.
+/// The loss that the network minimises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
@@ -59,7 +59,7 @@ pub struct Config {
     pub width: usize,
     /// Heads of the attention, which divide the width.
     pub attention: usize,
-    /// What it minimises.
+    /// The loss that it minimises.
     pub loss: Loss,
     /// How often it sees all samples at most.
     pub epochs: usize,
@@ -144,7 +144,7 @@ struct State {
     neutral: f32,
 }
 
-/// Of a model's file.
+/// The content of `about` in a model's file.
 #[derive(Serialize, Deserialize)]
 struct About {
     config: Config,

@@ -33,22 +33,22 @@ pub(super) struct Sizes {
     /// Numbers of a row.
     pub(super) inputs: usize,
     pub(super) width: usize,
-    /// Of the attention.
+    /// The number of heads of the attention.
     pub(super) attention: usize,
     /// One for each platform.
     pub(super) heads: usize,
 }
 
-/// What the layers gave, for the way back.
+/// The results of the layers, which the backward pass needs.
 pub(super) struct Passed {
     encoded: Vec<Matrix>,
     attended: Attended,
     /// The rows with what they attended to.
     mixed: Matrix,
     added: [Added; 2],
-    /// Of each head that was asked, from the first.
+    /// The results of the layers of each head that was asked, from the first head on.
     decoded: Vec<Vec<Matrix>>,
-    /// Of each such head, one for each list.
+    /// The scores of each such head, one for each list.
     pub(super) scores: Vec<Vec<f32>>,
 }
 
@@ -185,7 +185,7 @@ mod tests {
         let of_first = loss_gradient(&both.scores)[0].clone();
         let masked = network.backward(&batch, &both, &[of_first.clone(), vec![0.0; 4]]);
         assert!(masked.heads[1].parts().into_iter().flatten().all(|g| *g == 0.0));
-        // What is shared gets the gradient that it gets where there is no such head.
+        // The shared layers get the same gradient as in a network without the second head.
         let single = Network { heads: network.heads[..1].to_vec(), ..network.clone() };
         let alone = single.backward(&batch, &single.forward(&batch, 1), &[of_first]);
         let shared = alone.parts().len();

@@ -26,7 +26,7 @@ pub(super) struct Row {
     pub(super) labels: Vec<Option<f32>>,
 }
 
-/// Of the epochs of a training from scratch, so many times fewer refine.
+/// Refining takes this many times fewer epochs than training from scratch.
 const FEWER_EPOCHS: usize = 5;
 /// Training ends after this share of its epochs without a gain.
 const PATIENCE: usize = 3;
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(masked(squared_error, &[1.0, 2.0], &[None, None]), (0.0, vec![0.0; 2]));
     }
 
-    /// What a missing label would have been changes nothing at all.
+    /// A missing label changes no weight, whatever it would have been.
     #[test]
     fn a_missing_label_changes_no_weight() {
         let config = Config { epochs: 3, held_out: 0, batch: 4, ..Config::default() };

@@ -37,7 +37,7 @@ impl Bins {
 }
 
 fn column(rows: &[&[f32]], feature: usize) -> Option<Column> {
-    // What is no number goes where comparisons with it go: to the left.
+    // Comparisons with NaN are false, so NaN goes into the first bin: to the left of every split.
     let values: Vec<f32> = rows.iter().map(|row| row[feature].clamp(f32::MIN, f32::MAX)).collect();
     let thresholds = thresholds(values.iter().copied().filter(|v| !v.is_nan()).collect());
     if thresholds.is_empty() {

@@ -33,7 +33,7 @@ impl SubAssign for Gradient {
 
 pub(super) struct Grown {
     pub(super) tree: Tree,
-    /// What the tree says of each row of the training set.
+    /// The value that the tree gives to each row of the training set.
     pub(super) values: Vec<f32>,
 }
 

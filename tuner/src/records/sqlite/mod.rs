@@ -217,7 +217,7 @@ impl Sqlite {
         rows().map_err(|e| self.failed(e))
     }
 
-    /// Of one key, in the order in which they were added.
+    /// The records of one key, in the order in which they were added.
     fn stored(&self, key: &Key) -> Result<Vec<Stored>> {
         let select = format!(
             "SELECT id, program, trace, outcome, version, time, machine \

@@ -11,10 +11,10 @@ use crate::records::RecordsError;
 
 /// `ansc` in ASCII: tells our files from other databases.
 const APPLICATION: i64 = 0x616e_7363;
-/// Of the tables. Raised whenever they change.
+/// The version of the tables. It is raised whenever they change.
 const FORMAT: i64 = 3;
 
-/// What a file turned out to be.
+/// The content of a file that was opened.
 enum Found {
     Nothing,
     /// A file of an older format, which lacks these tables.

@@ -1,4 +1,4 @@
-//! What is in a file, without reading the traces.
+//! An overview of the records in a file, made without reading the traces.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ pub struct Overview {
     /// The subgraph and the machine.
     #[serde(flatten)]
     pub key: Key,
-    /// Of the task, if the file knows it.
+    /// The name of the task, if the file knows it.
     pub name: Option<String>,
     /// Operations of one execution, if the file knows the task.
     pub flops: Option<u64>,

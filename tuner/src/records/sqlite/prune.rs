@@ -39,7 +39,7 @@ fn kept(records: &[Record], keep: usize) -> Vec<bool> {
     let measured = || records.iter().map(|r| (r.program, r.outcome.clone()));
     let chosen = choose(measured(), untuned_program(records)).map(|(program, _)| program);
     let leaders = fastest(measured(), keep).into_iter().map(|(program, _)| program);
-    // Of several that nobody tuned, each may be that of the compiler that asks.
+    // All untuned programs stay: any of them may be the one of the compiler that asks later.
     let untuned = records.iter().filter(|r| r.is_untuned()).map(|r| r.program);
     let programs: HashSet<u64> = leaders.chain(untuned).chain(chosen).collect();
     records.iter().map(|r| programs.contains(&r.program)).collect()

@@ -35,7 +35,7 @@ CREATE INDEX records_of_key ON records (task, target, threads, id);
 CREATE INDEX records_by_digest ON records (digest);
 ";
 
-/// What format 1 did not have. `tasks` is JSON.
+/// The tables that format 1 did not have. The column `tasks` is JSON.
 pub(super) const TABLES_SINCE_2: &str = "
 CREATE TABLE models (
   digest TEXT PRIMARY KEY,
@@ -75,7 +75,7 @@ pub(super) fn distrust(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cell_size_check", true)
 }
 
-/// What is wrong with the tables of a file that should have these; nothing if they are right.
+/// Why the tables of a file are not these. None if they are right.
 pub(super) fn problem(
     connection: &Connection,
     tables: &[&str],

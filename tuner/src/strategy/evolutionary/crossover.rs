@@ -55,7 +55,8 @@ impl<'a> Nodes<'a> {
         Nodes(task.compute.stages.iter().map(|s| s.name.as_str()).collect())
     }
 
-    /// What a block or buffer was made of: `mm_local` and `mm_rf` of `mm`. Empty if of none.
+    /// The node that a block or buffer was made of: `mm` for `mm_local` and `mm_rf`. Empty if there
+    /// is none.
     fn node(&self, name: &str) -> &'a str {
         let is_of = |node: &&&str| {
             name.strip_prefix(**node).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))

@@ -65,9 +65,9 @@ pub struct Evolutionary {
     seed: u64,
     round: u64,
     crossovers: Crossovers,
-    /// Of the model, in this round.
+    /// The needs of the model in this round.
     needs: Needs,
-    /// Of this round.
+    /// The replays of this round.
     replays: Replays,
     /// Points that were measured before this round.
     seen: HashSet<u64>,

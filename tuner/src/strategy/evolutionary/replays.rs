@@ -16,7 +16,7 @@ use crate::candidate::Search;
 use crate::model::Needs;
 
 pub(super) struct Replays {
-    /// Of the model that is asked about points.
+    /// The needs of the model that is asked about points.
     needs: Needs,
     /// By its trace's key: a trace with all its decisions makes one program only.
     known: Mutex<HashMap<u128, Arc<Point>>>,

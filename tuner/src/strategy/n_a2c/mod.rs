@@ -31,7 +31,7 @@ pub struct NA2cOptions {
     pub follow: f64,
     /// Steps of an episode in the first round, and in late ones.
     pub steps: [usize; 2],
-    /// What is left of the difference between the two after a round.
+    /// The factor by which the difference between the two numbers of steps shrinks in each round.
     pub decay: f64,
     /// Neurons of a hidden layer.
     pub hidden: usize,

@@ -53,7 +53,7 @@ pub struct Rnn {
     fallback: Random,
     network: Controller,
     adam: Adam,
-    /// What was answered for the programs that are being measured.
+    /// The programs that are being measured, each with the answers that led to it.
     asked: Vec<(Candidate, Vec<Answer>)>,
     mean: Option<f32>,
 }

@@ -8,7 +8,7 @@
 
 use ansc_sketch::trace::Decision;
 
-/// What is asked. The same question comes up in every trace of a sketch.
+/// A question that is asked. The same question comes up in every trace of a sketch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Question {
     pub(super) sketch: usize,

@@ -127,7 +127,7 @@ impl Product {
         r.tensorize(dot, &self.names.dot())?;
         self.load(r, fragments)?;
         r.annotate_loop(places.copied, PIPELINE, tile.ahead)?;
-        // What the next step needs is loaded while this one multiplies.
+        // Once steps are written out, the loads for the next one run while this one multiplies.
         r.unroll(places.step)?;
         Ok(recorder)
     }

@@ -163,7 +163,7 @@ impl Estimate {
         let longest = products.max(loads).max(fetched);
         let others = products + loads + fetched - longest;
         let busy = longest + NOT_HIDDEN * others + TURN / together as f64;
-        // What is begun early has that many turns to arrive, of all blocks that are there.
+        // Copies that are begun early have `ahead` turns of all resident blocks to arrive.
         let waits = match ahead {
             0 => busy + ARRIVAL / together as f64,
             _ => ARRIVAL / (ahead * together) as f64,

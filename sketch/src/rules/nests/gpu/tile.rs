@@ -296,7 +296,7 @@ fn fetch(
     };
     r.compute_at(copy, at)?;
     let own = r.get_loops(copy)?.split_off(AROUND + 1);
-    // What lies side by side is copied together.
+    // Elements that lie side by side are copied together.
     let side_by_side = own.last().map_or(Ok(1), |&l| r.extent(l))?;
     let fits = |n: usize| side_by_side.is_multiple_of(n);
     let first = if fits(VECTOR) { VECTOR } else { 1 };

@@ -95,7 +95,7 @@ pub(super) fn apply(
     Ok(Some(2))
 }
 
-/// What is known before anything is written.
+/// Everything that is known of a nest before any of it is written.
 struct Plan {
     stage: usize,
     tiled: Tiled,

@@ -164,7 +164,8 @@ impl Shape {
         let (count, rest) = (shape[self.along] as f64, shape[self.along] % self.high);
         let whole = count - rest as f64;
         let cycles = whole * self.of_tile(self.high) + rest as f64 * self.of_tile(rest.max(1));
-        // Of cuts that cost the same, that along the rows themselves has fewer loops.
+        // A cut along the rows themselves has fewer loops, so it wins against cuts that cost the
+        // same.
         tiles * cycles / count * 1.001
     }
 
