@@ -238,10 +238,14 @@ impl Target {
         self.has("avx2") && !["avxvnni", "avx512vnni"].into_iter().any(|f| self.has(f))
     }
 
-    /// Whether vectors multiply pairs of `bf16` twice as fast as floats. Processors with tiles for
-    /// them have such an instruction for conversions' sake: it takes longer than widening does.
+    /// Whether vectors multiply pairs of `bf16` twice as fast as floats. Intel's processors have the
+    /// instruction too, but it takes longer than widening does there.
     pub fn multiplies_bf16(&self) -> bool {
-        self.has("avx512bf16") && self.tune.starts_with("znver")
+        match self.arch {
+            Arch::X86_64 => self.has("avx512bf16") && self.tune.starts_with("znver"),
+            Arch::Aarch64 => self.has("bf16"),
+            Arch::Nvptx => false,
+        }
     }
 
     /// Whether half floats are converted by single instructions.

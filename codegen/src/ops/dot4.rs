@@ -4,6 +4,8 @@
 //! acc + dot4(a, b), 16 lanes, avx512vnni   ->   vpdpbusd
 //! .., 8 lanes, avx2, bytes of a below 128  ->   vpmaddubsw, vpmaddwd with ones
 //! .., 8 lanes, avx2                        ->   two vpmaddwd: of the even bytes and of the odd ones, as 16 bits
+//! .., 4 lanes, ARM's i8mm                   ->   usdot
+//! .., 4 lanes, ARM's dotprod                ->   sdot of a - 128, and of 128
 //! .., otherwise                            ->   four multiplications of 32 bits
 //! ```
 //!
@@ -35,6 +37,9 @@ pub(crate) fn dot4<'c>(ir: &Ir<'c>, target: &Target, acc: Reg<'c>, bytes: Bytes<
     if let Some(name) = all.and_then(|n| bytes_instruction(target, n)) {
         return call(ir, name, &[acc, a, b]);
     }
+    if let Some(sum) = on_neon(ir, target, acc, &Bytes { a, are_small, b }) {
+        return sum;
+    }
     let pairs = all.and_then(|n| pairs_instruction(target, n)).filter(|_| are_small);
     let sum = match (pairs, all.and_then(|n| words_instruction(target, n))) {
         (Some(pairs), Some(words)) => {
@@ -56,6 +61,35 @@ fn bytes_instruction(target: &Target, lanes: u32) -> Option<&'static str> {
         8 if narrow => Some("llvm.x86.avx512.vpdpbusd.256"),
         4 if narrow => Some("llvm.x86.avx512.vpdpbusd.128"),
         _ => None,
+    }
+}
+
+/// The sum by instructions of ARM, for four lanes. Those without `i8mm` multiply bytes with signs
+/// alone: `a` is less by 128 then, and what that lacks is the same for all that `b` meets.
+fn on_neon<'c>(
+    ir: &Ir<'c>,
+    target: &Target,
+    acc: Reg<'c>,
+    Bytes { a, are_small, b }: &Bytes<'c>,
+) -> Option<Reg<'c>> {
+    if target.arch != Arch::Aarch64 || lanes(acc) != Some(4) {
+        return None;
+    }
+    let wide = ir.ty(Kind::Int(8), Some(16));
+    let dot = |name, acc: Reg<'c>, factors: [Reg<'c>; 2]| {
+        let [a, b] = factors.map(|v| ir.reinterpret(v, wide));
+        ir.intrinsic_on(name, &[acc.get_type(), wide], &[acc, a, b])
+    };
+    let (signed, both) = ("llvm.aarch64.neon.sdot", "llvm.aarch64.neon.usdot");
+    match () {
+        () if target.has("i8mm") => dot(both, acc, [*a, *b]),
+        () if !target.has("dotprod") => None,
+        () if *are_small => dot(signed, acc, [*a, *b]),
+        () => {
+            let least = ir.int(32, 0x8080_8080, Some(4));
+            let lacking = dot(signed, ir.same(acc, 0.0), [least, *b])?;
+            Some(ir.sub(dot(signed, acc, [ir.xor(*a, least), *b])?, lacking))
+        }
     }
 }
 

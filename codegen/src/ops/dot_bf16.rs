@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! acc + dot_bf16(a, b), 16 lanes, avx512bf16   ->   vdpbf16ps
+//! .., 4 lanes, ARM's bf16                       ->   bfdot
 //! .., otherwise                                ->   two multiply-adds of the halves as f32
 //! ```
 
 use super::dot4::call;
 use super::half;
 use crate::emit::ir::{Ir, Kind, Reg, lanes};
-use crate::target::Target;
+use crate::target::{Arch, Target};
 use ansc_runtime::DType;
 
 /// `acc + dot_bf16(a, b)`; each may be a scalar where another is a vector.
@@ -22,6 +23,13 @@ pub(crate) fn dot_bf16<'c>(
     let [acc, a, b] = [acc, a, b].map(|v| ir.splat(v, all));
     if let Some(name) = all.and_then(|n| instruction(target, n)) {
         return call(ir, name, &[acc, a, b]);
+    }
+    if target.arch == Arch::Aarch64 && target.has("bf16") && all == Some(4) {
+        let pairs = ir.context.bf16_type().vec_type(8).into();
+        let [a, b] = [a, b].map(|v| ir.reinterpret(v, pairs));
+        let sum =
+            ir.intrinsic_on("llvm.aarch64.neon.bfdot", &[acc.get_type(), pairs], &[acc, a, b]);
+        return sum.expect("the intrinsic returns a value");
     }
     let upper = ir.fma(upper(ir, a), upper(ir, b), acc);
     ir.fma(lower(ir, a), lower(ir, b), upper)

@@ -11,9 +11,18 @@ use crate::check::{MARKS, Random, compare, exact, marked};
 use crate::kernel::{Kernel, runs_here};
 
 /// x86 processors: without instructions for it, with those for products of 16 bits of each width,
-/// and with those for bytes.
-const CPUS: [&str; 7] =
-    ["x86-64", "x86-64-v3", "x86-64-v4", "alderlake", "cascadelake", "znver5", "native"];
+/// and with those for bytes. Then those of ARM, whose results `tests/aarch64` looks at.
+const CPUS: [&str; 9] = [
+    "x86-64",
+    "x86-64-v3",
+    "x86-64-v4",
+    "alderlake",
+    "cascadelake",
+    "znver5",
+    "native",
+    "cortex-a76",
+    "neoverse-n2",
+];
 
 fn bytes(dtype: DType, shape: &[usize], seed: u64) -> Tensor {
     let random = &mut Random(seed);
@@ -129,6 +138,19 @@ fn products_of_bytes_on_every_machine() {
             let found = found.into_iter().zip(&expected).map(|(y, e)| y.reshaped(e.shape()));
             compare(&format!("{cpu} {n}"), &found.collect::<Vec<_>>(), &expected, &exact);
         }
+    }
+}
+
+/// ARM multiplies by instructions of its own: one for each vector, or, without `i8mm`, one more for
+/// each vector of the weight.
+#[test]
+fn instructions_of_arm() {
+    for (cpu, instruction) in [("neoverse-n2", "usdot"), ("cortex-a76", "sdot")] {
+        let (program, ..) = product(&Target::parse(cpu).unwrap(), 48);
+        let assembly =
+            listing(&program, "k", &Target::parse(cpu).unwrap(), Listing::Assembly).unwrap();
+        assert!(assembly.contains(instruction), "{cpu}\n{assembly}");
+        assert!(!assembly.contains("mul\tv") && !assembly.contains("mla\tv"), "{cpu}\n{assembly}");
     }
 }
 

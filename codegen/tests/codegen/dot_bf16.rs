@@ -9,7 +9,10 @@ use half::bf16;
 use crate::check::{MARKS, Random, compare, exact, marked};
 use crate::kernel::{Kernel, runs_here};
 
-const CPUS: [&str; 6] = ["x86-64", "x86-64-v3", "x86-64-v4", "znver4", "native", "aarch64"];
+/// x86 processors with and without the instruction, and ARM's, whose results `tests/aarch64` looks
+/// at.
+const CPUS: [&str; 7] =
+    ["x86-64", "x86-64-v3", "x86-64-v4", "znver4", "native", "aarch64", "neoverse-n2"];
 
 /// Small whole numbers, so that sums are exact in any order.
 fn halves(shape: &[usize], seed: u64) -> Tensor {
@@ -121,6 +124,8 @@ fn instructions_of_a_tile() {
     for other in ["vfmadd", "vpslld", "movzw", "vpinsrw"] {
         assert!(!assembly.contains(other), "{other}\n{assembly}");
     }
+    let assembly = listed("neoverse-n2");
+    assert!(assembly.contains("bfdot") && !assembly.contains("fmla"), "{assembly}");
     // There it takes longer than widening and multiplying does.
     assert!(!listed("sapphirerapids").contains("vdpbf16ps"));
 }
