@@ -7,11 +7,13 @@
 //! ```
 //!
 //! A stage is inlined where recomputing it costs no more than storing and loading it: never a
-//! reduction or a result; into a reduction that uses elements again only if it merely moves them,
-//! or pads what a window of one channel slides over (otherwise padding stays a buffer); expensive
-//! functions only into one reader of the same size; never what is written out along an axis
+//! reduction or a result; into a reduction that uses elements again only if it merely moves them
+//! (and does not put side by side what is a stride apart), or pads what a window of one channel slides over (otherwise padding stays a buffer); expensive
+//! functions only into one reader of the same size; padding never into a map that reads it a stride
+//! apart, whose vectors would choose each element; never what is written out along an axis
 //! (`switch`), nor what is one of a chain of cumulative sums (`doubling`), or read by it.
 
+use ansc_graph::arith::Linear;
 use ansc_graph::{BufId, Compute, Expr, Stage};
 
 use super::usage::{has_reuse, is_expensive, is_movement, is_padding, readers, size};
@@ -81,15 +83,27 @@ fn pads_one_channel(stage: &Stage, reader: &Stage, buffer: BufId) -> bool {
     is_padding(&stage.body) && terms <= MAX_WINDOW && one && own.next().is_none()
 }
 
+/// Whether neighbours in a vector of the stage are a stride apart in what it reads.
+fn leaps(stage: &Stage, reads: impl Fn(BufId) -> bool) -> bool {
+    let Some(vector) = stage.ty.rank().checked_sub(1).map(Expr::var) else { return false };
+    let step =
+        |at: &[Expr]| at.last().map_or(0, |last| Linear::from_expr(last).coefficient(&vector));
+    stage.body.loads().iter().any(|(buffer, at)| reads(*buffer) && step(at).abs() > 1)
+}
+
 fn fits(stage: &Stage, reader: &Stage, buffer: BufId, expensive: bool) -> bool {
     let loads = reader.body.loads().iter().filter(|(b, _)| *b == buffer).count();
+    let is_map = reader.reduce.is_none();
+    if is_padding(&stage.body) && is_map && leaps(reader, |read| read == buffer) {
+        return false;
+    }
     if size(&reader.body) + loads * size(&stage.body) > MAX_NODES {
         return false;
     }
     let points: usize = reader.extents().iter().product();
     let same_size = points <= stage.ty.len().max(1);
     match reader.reduce {
-        Some(_) if has_reuse(reader) => is_movement(&stage.body),
+        Some(_) if has_reuse(reader) => is_movement(&stage.body) && !leaps(stage, |_| true),
         _ => !expensive || same_size,
     }
 }

@@ -84,12 +84,13 @@ fn known(task: &Task) -> Option<Algorithm> {
 }
 
 /// Algorithms that are told by the price of their programs.
-const BY_PROGRAM: [Algorithm; 6] = [
+const BY_PROGRAM: [Algorithm; 7] = [
     Algorithm::Im2col,
     Algorithm::Taps,
     Algorithm::Inside,
     Algorithm::Groups,
     Algorithm::Separate,
+    Algorithm::Strides,
     Algorithm::Place,
 ];
 

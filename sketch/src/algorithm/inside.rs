@@ -20,7 +20,7 @@ use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType};
 use ansc_runtime::DType;
 
 use super::convolution::{Convolution, Window};
-use super::{Replacing, Rewritten};
+use super::{Replacing, Rewritten, without};
 use crate::task::Task;
 
 /// At most this share of the products is computed, or it does not pay to add up taps.
@@ -201,26 +201,4 @@ fn narrow(condition: &Expr, within: &mut [Range<i64>]) -> Option<()> {
         }
         _ => None,
     }
-}
-
-/// The subgraph without a stage; none if something reads it.
-fn without(compute: &Compute, stage: usize) -> Option<Compute> {
-    let gone = compute.stage_buffer(stage);
-    let is_read = compute.stages.iter().any(|s| s.body.loads().iter().any(|(b, _)| *b == gone));
-    if is_read || compute.outputs.contains(&stage) {
-        return None;
-    }
-    let mut stages = compute.stages.clone();
-    stages.remove(stage);
-    for later in &mut stages {
-        later.body = later.body.rewrite(&mut |e| match e {
-            Expr::Load(b, at) if compute.stage_of(*b).is_some_and(|s| s > stage) => {
-                Some(Expr::Load(BufId::new(b.index() - 1), at.clone()))
-            }
-            _ => None,
-        });
-    }
-    let moved = |&s: &usize| if s > stage { s - 1 } else { s };
-    let outputs = compute.outputs.iter().map(moved).collect();
-    Some(Compute { inputs: compute.inputs.clone(), stages, outputs })
 }

@@ -18,6 +18,7 @@
 //! bf16 product     => tiles: a product of panels as a unit for matrices wants them
 //! f16 product      => matrices: a product of two matrices as the warps of a GPU multiply them
 //! sum of groups     =>  groups: a sum with an axis of its own for groups
+//! strided window    =>  strides: columns that lie a stride apart side by side, and windows over those
 //! max of a window  =>  separate: of each column of the window, then of those of a row
 //! ```
 //!
@@ -37,6 +38,7 @@ mod parts;
 mod place;
 mod rational;
 mod separate;
+mod strides;
 mod sums;
 mod taps;
 pub(crate) mod tiles;
@@ -94,6 +96,8 @@ pub enum Algorithm {
     Groups,
     /// The axes of a window one after the other.
     Separate,
+    /// Columns that lie a stride apart side by side.
+    Strides,
     /// An extreme, and then its place.
     Place,
     /// Panels of the second factor, for a unit for matrices.
@@ -113,7 +117,7 @@ pub struct Rewritten {
 
 impl Algorithm {
     /// Every algorithm once, in the order of the variants.
-    pub const ALL: [Algorithm; 16] = [
+    pub const ALL: [Algorithm; 17] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
@@ -127,6 +131,7 @@ impl Algorithm {
         Algorithm::Narrow,
         Algorithm::Groups,
         Algorithm::Separate,
+        Algorithm::Strides,
         Algorithm::Place,
         Algorithm::Tiles,
         Algorithm::Matrices,
@@ -148,6 +153,7 @@ impl Algorithm {
             Algorithm::Narrow => "narrow",
             Algorithm::Groups => "groups",
             Algorithm::Separate => "separate",
+            Algorithm::Strides => "strides",
             Algorithm::Place => "place",
             Algorithm::Tiles => "tiles",
             Algorithm::Matrices => "matrices",
@@ -169,6 +175,7 @@ impl Algorithm {
             | Algorithm::Narrow
             | Algorithm::Groups
             | Algorithm::Separate
+            | Algorithm::Strides
             | Algorithm::Place
             | Algorithm::Tiles
             | Algorithm::Matrices => return None,
@@ -187,6 +194,7 @@ impl Algorithm {
             Algorithm::Narrow => narrow::rewrite(task),
             Algorithm::Groups => groups::rewrite(task),
             Algorithm::Separate => separate::rewrite(task),
+            Algorithm::Strides => strides::rewrite(task),
             Algorithm::Place => place::rewrite(task),
             Algorithm::Tiles => tiles::rewrite(task),
             Algorithm::Matrices => matrices::rewrite(task),
@@ -280,4 +288,26 @@ impl<'a> Replacing<'a> {
         compute.outputs = original.outputs.iter().map(|&s| moved(s)).collect();
         compute
     }
+}
+
+/// The subgraph without a stage; none if something reads it.
+fn without(compute: &Compute, stage: usize) -> Option<Compute> {
+    let gone = compute.stage_buffer(stage);
+    let is_read = compute.stages.iter().any(|s| s.body.loads().iter().any(|(b, _)| *b == gone));
+    if is_read || compute.outputs.contains(&stage) {
+        return None;
+    }
+    let mut stages = compute.stages.clone();
+    stages.remove(stage);
+    for later in &mut stages {
+        later.body = later.body.rewrite(&mut |e| match e {
+            Expr::Load(b, at) if compute.stage_of(*b).is_some_and(|s| s > stage) => {
+                Some(Expr::Load(BufId::new(b.index() - 1), at.clone()))
+            }
+            _ => None,
+        });
+    }
+    let moved = |&s: &usize| if s > stage { s - 1 } else { s };
+    let outputs = compute.outputs.iter().map(moved).collect();
+    Some(Compute { inputs: compute.inputs.clone(), stages, outputs })
 }

@@ -46,6 +46,7 @@ impl Algorithm {
             Algorithm::Narrow => "integers of few bits, block by block",
             Algorithm::Groups => "columns of each group apart",
             Algorithm::Separate => "windows one axis at a time",
+            Algorithm::Strides => "columns a stride apart",
             Algorithm::Place => "an extreme, then its place",
             Algorithm::Tiles => "tiles of a matrix unit",
             Algorithm::Matrices => "matrices of tensor cores",

@@ -20,6 +20,7 @@ mod halves;
 mod inside;
 mod narrow;
 mod reductions;
+mod strides;
 mod taps;
 
 /// Those of convolutions of floats.
