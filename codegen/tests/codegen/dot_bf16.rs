@@ -65,6 +65,32 @@ fn every_width_on_every_machine() {
     }
 }
 
+#[test]
+fn pairs_of_floats_have_their_bits() {
+    let random = &mut Random(5);
+    let special =
+        [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 1e-30, 3.3e38, 1.00390625, 1.01171875];
+    let mut float = || match random.next() % 4 {
+        0 => special[random.next() as usize % special.len()],
+        _ => (random.next() % 100_000) as f32 / 777.0 - 60.0,
+    };
+    let values: Vec<f32> = (0..2 * 40).map(|_| float()).collect();
+    let inputs = [&values[..40], &values[40..]].map(|part| Tensor::from_slice(&[40], part));
+    let at = |input| Expr::load(input, vec![Expr::var(0)]);
+    let body = Expr::binary(BinOp::PairBf16, at(0), at(1));
+    let stage = Stage::map("y", TensorType::new(DType::I32, [40]), body);
+    let compute = Compute::single(inputs.iter().map(TensorType::of).collect(), stage);
+    let given: Vec<&Tensor> = inputs.iter().collect();
+    let expected = interp::eval(&compute, &given).unwrap();
+    for target in CPUS.map(|cpu| Target::parse(cpu).unwrap()).iter().filter(|t| runs_here(t)) {
+        for marks in MARKS {
+            let program = marked(ansc_sketch::lower("k", &compute), marks);
+            let found = Kernel::for_target(&program, target).run_in(&given, 1);
+            compare(&format!("{} {marks:?}", target.cpu), &found, &expected, &exact);
+        }
+    }
+}
+
 /// A product of matrices as an untuned compile makes it; its second operand is a constant.
 fn product(target: &Target, [k, n]: [usize; 2]) -> (Program, [Tensor; 2], Vec<Tensor>) {
     let at = |input, i, j| {

@@ -117,7 +117,9 @@ fn unary_operations() {
 #[test]
 fn binary_operations() {
     for dtype in DType::ALL {
-        for op in BinOp::ALL.into_iter().filter(|&op| binary_defined(op, dtype)) {
+        // Pairs of halves are looked at bit by bit in `dot_bf16`, without subnormal numbers.
+        let defined = |op: &BinOp| binary_defined(*op, dtype) && *op != BinOp::PairBf16;
+        for op in BinOp::ALL.into_iter().filter(defined) {
             let name = format!("{}_{dtype}", op.name());
             let inputs = [sample(dtype, 2), sample(dtype, 3)];
             let t = tolerance(dtype, op == BinOp::Pow && dtype.is_float());

@@ -18,6 +18,7 @@ use ansc_graph::{BufId, Compute, Expr, Scalar, Stage, TensorType, VarId};
 use super::convolution::Term;
 use super::{Replacing, Rewritten, without};
 use crate::task::Task;
+use crate::usage::has_reuse;
 
 /// Longer strides leave most columns out.
 const LONGEST: usize = 4;
@@ -56,7 +57,7 @@ impl Sliding {
     fn of(compute: &Compute, stage: usize) -> Option<Sliding> {
         let s = &compute.stages[stage];
         let (rank, extents) = (s.ty.rank(), s.extents());
-        s.reduce.as_ref()?;
+        s.reduce.as_ref().filter(|_| has_reuse(s))?;
         let last = rank.checked_sub(1)?;
         let sliding = s.body.loads().into_iter().find_map(|(buffer, at)| {
             let (index, others) = at.split_last()?;
