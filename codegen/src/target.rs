@@ -238,8 +238,8 @@ impl Target {
         self.has("avx2") && !["avxvnni", "avx512vnni"].into_iter().any(|f| self.has(f))
     }
 
-    /// Whether vectors multiply pairs of `bf16` twice as fast as floats. Intel's processors have the
-    /// instruction too, but it takes longer than widening does there.
+    /// Whether vectors multiply pairs of `bf16` twice as fast as floats. Intel's processors have
+    /// the instruction too, but it takes longer than widening does there.
     pub fn multiplies_bf16(&self) -> bool {
         match self.arch {
             Arch::X86_64 => self.has("avx512bf16") && self.tune.starts_with("znver"),

@@ -26,9 +26,9 @@
 //! - `Dot2` is of `i32` alone, too: each stands for two integers of 16 bits with signs. It is the
 //!   sum of both products, modulo 2^32. `dot2(0x00020001, 0xfffeffff) = 1 * -1 + 2 * -2`.
 //! - `PairBf16` is of `f32` alone and gives an `i32`: both operands rounded to `bf16`, the left one
-//!   in the lower half. `DotBf16` is of two such pairs and gives an `f32`: the sum of the products of
-//!   the lower halves and of the upper ones. Code generation may round it with what it is added to,
-//!   and take subnormal halves for zeros: so does the instruction that machines have for it.
+//!   in the lower half. `DotBf16` is of two such pairs and gives an `f32`: the sum of the products
+//!   of the lower halves and of the upper ones. Code generation may round it with what it is added
+//!   to, and take subnormal halves for zeros: so does the instruction that machines have for it.
 
 use std::collections::BTreeSet;
 

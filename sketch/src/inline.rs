@@ -8,10 +8,11 @@
 //!
 //! A stage is inlined where recomputing it costs no more than storing and loading it: never a
 //! reduction or a result; into a reduction that uses elements again only if it merely moves them
-//! (and does not put side by side what is a stride apart), or pads what a window of one channel slides over (otherwise padding stays a buffer); expensive
-//! functions only into one reader of the same size; padding never into a map that reads it a stride
-//! apart, whose vectors would choose each element; never what is written out along an axis
-//! (`switch`), nor what is one of a chain of cumulative sums (`doubling`), or read by it.
+//! (and does not put side by side what is a stride apart), or pads what a window of one channel
+//! slides over (otherwise padding stays a buffer); expensive functions only into one reader of the
+//! same size; padding never into a map that reads it a stride apart, whose vectors would choose
+//! each element; never what is written out along an axis (`switch`), nor what is one of a chain of
+//! cumulative sums (`doubling`), or read by it.
 
 use ansc_graph::arith::Linear;
 use ansc_graph::{BufId, Compute, Expr, Stage};

@@ -85,7 +85,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(ops::pair_bf16(&self.ir, self.target, [a, b], true))
     }
 
-    /// What is widened from `bf16`.
+    /// The `bf16` that is widened, if the expression is that.
     fn half(&self, e: &Expr) -> Option<Expr> {
         let Expr::Cast(DType::F32, x) = e else { return None };
         (self.dtype(x) == DType::BF16).then(|| Expr::clone(x))

@@ -68,8 +68,10 @@ fn every_width_on_every_machine() {
 #[test]
 fn pairs_of_floats_have_their_bits() {
     let random = &mut Random(5);
-    let special =
-        [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 1e-30, 3.3e38, 1.00390625, 1.01171875];
+    // The last two lie halfway between neighbours.
+    let halfway = [1.0, 3.0].map(|steps: f32| 1.0 + steps / 256.0);
+    let infinite = [f32::INFINITY, f32::NEG_INFINITY];
+    let special = [0.0, -0.0, infinite[0], infinite[1], 1e-30, 3.3e38, halfway[0], halfway[1]];
     let mut float = || match random.next() % 4 {
         0 => special[random.next() as usize % special.len()],
         _ => (random.next() % 100_000) as f32 / 777.0 - 60.0,

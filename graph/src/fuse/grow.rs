@@ -13,8 +13,9 @@
 //! reads it: a weight of few bits is unpacked where it is multiplied. A product is stored in the
 //! order of axes that its reader wants. A reduction may take the elementwise chain that follows it,
 //! as products do. What is expensive (an `exp`, a division) does not join what would evaluate it
-//! for more than a few readers. What picks elements (every second one, say) does not join a transpose:
-//! either by itself moves whole rows, both together single elements. And reshapes are taken out again from the borders of groups.
+//! for more than a few readers. What picks elements (every second one, say) does not join a
+//! transpose: either by itself moves whole rows, both together single elements. And reshapes are
+//! taken out again from the borders of groups.
 
 use std::collections::BTreeSet;
 

@@ -293,7 +293,7 @@ macro_rules! integer_lane {
                     BinOp::Shr => zip(a, b, out, <$t>::shift_right),
                     BinOp::Dot4 => zip(a, b, out, |x: $t, y: $t| math::dot4(x as i32, y as i32) as $t),
                     BinOp::Dot2 => zip(a, b, out, |x: $t, y: $t| math::dot2(x as i32, y as i32) as $t),
-                    // Of other types; see `lanes::binary`.
+                    // These have results of other types; see `lanes::binary`.
                     BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le | BinOp::PairBf16 | BinOp::DotBf16 => {
                         zip(a, b, out, |_, _| 0)
                     }

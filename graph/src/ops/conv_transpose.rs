@@ -18,7 +18,8 @@
 //!
 //! ```text
 //! stride 2, kernel 3:  x[n, c, i] -> conv (kernel 1, 3 * m channels) -> [n, (tap, m), i]
-//!                      -> gather -> [n, (phase, m), q] -> interleave -> y[n, m, q * 2 + phase - pad]
+//!                      -> gather -> [n, (phase, m), q]
+//!                      -> interleave -> y[n, m, q * 2 + phase - pad]
 //! ```
 //!
 //! Each phase needs only a part of the outputs, another one where padding is cut off. Where results
@@ -69,7 +70,7 @@ pub struct Phases {
     pub conv: ConvAttrs,
 }
 
-/// What the convolution computes.
+/// The results that the convolution computes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Plan {
     /// The outputs of all phases, as channels.
@@ -350,8 +351,8 @@ impl Phases {
         let (group_in, group_out) = (c / self.groups, *group_out);
         let (is_taps, spatial) = (self.plan == Plan::Taps, self.conv.kernel.clone());
         let parts = if is_taps { kernel } else { self.phases() };
-        let factors = parts.iter().chain([&self.groups]);
-        let channels = factors.fold(Some(group_out), |n, &f| n?.checked_mul(f));
+        let mut factors = parts.iter().copied().chain([self.groups]);
+        let channels = factors.try_fold(group_out, usize::checked_mul);
         let shape = [&[channels.unwrap_or(usize::MAX), group_in], &spatial[..]].concat();
         let ty = sized(TensorType::new(w.dtype, shape))?;
         let (mut s, [w]) = Stages::new([w]);

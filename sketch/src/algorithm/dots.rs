@@ -13,16 +13,16 @@
 //! y[i, j] = sum{k: 256} dot_bf16(pair of a[i, k * 2 ..], pairs[k, j])   pairs: i32, two bf16
 //! ```
 //!
-//! Of bytes, one factor has no sign and the other has, as [`BinOp::Dot4`] wants them; the import of quantised
-//! operators sees to it. An axis of the sum is alone in one index of each factor: that of a product
-//! of matrices, the channels of a convolution. If its extent does not divide by four, or two, both
-//! factors are filled up with zeros: a constant while its quads are made, any other factor in a
-//! stage of its own. A factor whose bytes lie side by side, and that no vector walks, is read as it
-//! lies: code generation makes one load of the four. The other one becomes quads first: four bytes
-//! of its axis as one integer, little end first, with as many bytes as before. Pairs of words take
-//! twice as many, and both factors become them first: what multiplies them need not take bytes
-//! apart. All results are those of the sum of the widened products, modulo 2^32. Pairs of `bf16` are
-//! to those what quads are to bytes; their sums are rounded in another order.
+//! With bytes, one factor has no sign and the other has, as [`BinOp::Dot4`] wants them; the import
+//! of quantised operators sees to it. An axis of the sum is alone in one index of each factor: that
+//! of a product of matrices, the channels of a convolution. If its extent does not divide by four,
+//! or two, both factors are filled up with zeros: a constant while its quads are made, any other
+//! factor in a stage of its own. A factor whose bytes lie side by side, and that no vector walks,
+//! is read as it lies: code generation makes one load of the four. The other one becomes quads
+//! first: four bytes of its axis as one integer, little end first, with as many bytes as before.
+//! Pairs of words take twice as many, and both factors become them first: what multiplies them need
+//! not take bytes apart. All results are those of the sum of the widened products, modulo 2^32.
+//! Pairs of `bf16` are to those what quads are to bytes; their sums are rounded in another order.
 
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Scalar, Stage, TensorType, VarId};
 use ansc_runtime::DType;
@@ -90,7 +90,7 @@ struct Sum {
     terms: Terms,
     /// The variable that runs over the terms of one instruction.
     var: VarId,
-    /// Of bytes, the one without a sign first.
+    /// The factor without a sign comes first.
     factors: [Factor; 2],
 }
 

@@ -18,7 +18,7 @@
 //! bf16 product     => tiles: a product of panels as a unit for matrices wants them
 //! f16 product      => matrices: a product of two matrices as the warps of a GPU multiply them
 //! sum of groups     =>  groups: a sum with an axis of its own for groups
-//! strided window    =>  strides: columns that lie a stride apart side by side, and windows over those
+//! strided window    =>  strides: columns that lie a stride apart, side by side
 //! max of a window  =>  separate: of each column of the window, then of those of a row
 //! ```
 //!

@@ -86,7 +86,7 @@ impl Sliding {
         outputs + (self.size - 1) * self.dilation / self.stride
     }
 
-    /// What the window slides over, with zeros behind it for whole columns.
+    /// The image that the window slides over, with zeros behind it for whole columns.
     fn widened(&self, compute: &Compute, stage: usize) -> Stage {
         let mut image = compute.stages[stage].clone();
         let last = image.ty.rank() - 1;
