@@ -18,7 +18,7 @@ use ansc_graph::{BufId, Compute, Expr, Scalar, Stage, TensorType, VarId};
 use super::convolution::Term;
 use super::{Replacing, Rewritten, without};
 use crate::task::Task;
-use crate::usage::has_reuse;
+use crate::usage::{has_reuse, is_padding};
 
 /// Longer strides leave most columns out.
 const LONGEST: usize = 4;
@@ -94,8 +94,10 @@ impl Sliding {
         image.ty.shape[last] = whole;
         if whole > extent {
             let within = Expr::var(last).lt(Expr::index(extent));
+            let is_padding = is_padding(&image.body);
             image.body = match image.body {
-                Expr::Select(condition, element, outside) if matches!(*outside, Expr::Const(_)) => {
+                // One choice, which reads nothing.
+                Expr::Select(condition, element, outside) if is_padding => {
                     Expr::select(condition.and(within), *element, *outside)
                 }
                 body => Expr::select(within, body, Expr::Const(Scalar::zero(image.ty.dtype))),

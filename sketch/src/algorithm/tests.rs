@@ -537,24 +537,32 @@ fn batches_of_products_of_bytes() {
     }
 }
 
+/// Padded convolutions of two strides, and one of the channels of a picture, whose terms fill no
+/// instruction; the types of factors and sums, and the text of what surrounds the image.
+fn narrow_convolutions([a, b, sum]: [&str; 3], outside: &str) -> Vec<String> {
+    let pad = format!(
+        "select(and(and(and(le(1, i1), lt(i1, 8)), le(1, i2)), lt(i2, 7)), in0[i0, sub(i1, 1), sub(i2, 1), i3], {outside})"
+    );
+    let padded = [(1, 7, 6), (2, 4, 3)].map(|(stride, oh, ow)| {
+        format!(
+            "compute(in0: {a}[2, 7, 6, 8], in1: {b}[3, 3, 8, 21], in2: {sum}[21]) -> y {{
+               pad: {a}[2, 9, 8, 8] = {pad}
+               conv: {sum}[2, {oh}, {ow}, 21] = sum{{r0: 3, r1: 3, r2: 8}} mul({sum}(pad[i0, add(mul(i1, {stride}), r0), add(mul(i2, {stride}), r1), r2]), {sum}(in1[r0, r1, r2, i3]))
+               y: {sum}[2, {oh}, {ow}, 21] = add(conv[i0, i1, i2, i3], in2[i3])
+             }}"
+        )
+    });
+    let picture = format!(
+        "compute(in0: {a}[1, 9, 11, 3], in1: {b}[3, 3, 3, 20]) -> conv {{
+           conv: {sum}[1, 4, 5, 20] = sum{{r0: 3, r1: 3, r2: 3}} mul({sum}(in0[i0, add(mul(i1, 2), r0), add(mul(i2, 2), r1), r2]), {sum}(in1[r0, r1, r2, i3]))
+         }}"
+    );
+    padded.into_iter().chain([picture]).collect()
+}
+
 #[test]
 fn convolutions_of_bytes() {
-    let pad = "select(and(and(and(le(1, i1), lt(i1, 8)), le(1, i2)), lt(i2, 7)), in0[i0, sub(i1, 1), sub(i2, 1), i3], 7_u8)";
-    for (stride, oh, ow) in [(1, 7, 6), (2, 4, 3)] {
-        check_dots(&format!(
-            "compute(in0: u8[2, 7, 6, 8], in1: i8[3, 3, 8, 21], in2: i32[21]) -> y {{
-               pad: u8[2, 9, 8, 8] = {pad}
-               conv: i32[2, {oh}, {ow}, 21] = sum{{r0: 3, r1: 3, r2: 8}} mul(i32(pad[i0, add(mul(i1, {stride}), r0), add(mul(i2, {stride}), r1), r2]), i32(in1[r0, r1, r2, i3]))
-               y: i32[2, {oh}, {ow}, 21] = add(conv[i0, i1, i2, i3], in2[i3])
-             }}"
-        ));
-    }
-    // The channels of a picture, four of which hold a zero.
-    check_dots(
-        "compute(in0: u8[1, 9, 11, 3], in1: i8[3, 3, 3, 20]) -> conv {
-           conv: i32[1, 4, 5, 20] = sum{r0: 3, r1: 3, r2: 3} mul(i32(in0[i0, add(mul(i1, 2), r0), add(mul(i2, 2), r1), r2]), i32(in1[r0, r1, r2, i3]))
-         }",
-    );
+    narrow_convolutions(["u8", "i8", "i32"], "7_u8").iter().for_each(|text| check_dots(text));
     check_dots(
         "compute(in0: u8[2, 12, 7, 19], in1: i8[5, 12, 3, 3]) -> conv {
            conv: i32[2, 5, 5, 17] = sum{r0: 12, r1: 3, r2: 3} mul(i32(in1[i1, r0, r1, r2]), i32(in0[i0, r0, add(i2, r1), add(i3, r2)]))

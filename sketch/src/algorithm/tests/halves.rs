@@ -4,7 +4,7 @@ use ansc_graph::{Compute, TensorType};
 use ansc_runtime::{DType, Tensor};
 use half::bf16;
 
-use super::{bytes, eval, prepared, run, scheduled, task};
+use super::{bytes, eval, narrow_convolutions, prepared, run, scheduled, task};
 use crate::algorithm::Algorithm;
 use crate::task::Task;
 
@@ -70,22 +70,8 @@ fn products_of_halves_are_those_of_floats() {
 
 #[test]
 fn convolutions_of_halves() {
-    let pad = "select(and(and(and(le(1, i1), lt(i1, 8)), le(1, i2)), lt(i2, 7)), in0[i0, sub(i1, 1), sub(i2, 1), i3], 0_bf16)";
-    for (stride, oh, ow) in [(1, 7, 6), (2, 4, 3)] {
-        check(&format!(
-            "compute(in0: bf16[2, 7, 6, 8], in1: bf16[3, 3, 8, 21], in2: f32[21]) -> y {{
-               pad: bf16[2, 9, 8, 8] = {pad}
-               conv: f32[2, {oh}, {ow}, 21] = sum{{r0: 3, r1: 3, r2: 8}} mul(f32(pad[i0, add(mul(i1, {stride}), r0), add(mul(i2, {stride}), r1), r2]), f32(in1[r0, r1, r2, i3]))
-               y: f32[2, {oh}, {ow}, 21] = add(conv[i0, i1, i2, i3], in2[i3])
-             }}"
-        ));
-    }
-    // The channels of a picture, one of which is a zero in the last pair.
-    check(
-        "compute(in0: bf16[1, 9, 11, 3], in1: bf16[3, 3, 3, 20]) -> conv {
-           conv: f32[1, 4, 5, 20] = sum{r0: 3, r1: 3, r2: 3} mul(f32(in0[i0, add(mul(i1, 2), r0), add(mul(i2, 2), r1), r2]), f32(in1[r0, r1, r2, i3]))
-         }",
-    );
+    let all = narrow_convolutions(["bf16", "bf16", "f32"], "0_bf16");
+    all.iter().for_each(|text| check(text));
 }
 
 #[test]

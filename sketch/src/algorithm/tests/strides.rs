@@ -84,6 +84,17 @@ fn a_source_with_another_reader_stays() {
     );
 }
 
+/// What chooses by its elements has none behind the image to choose by.
+#[test]
+fn a_source_that_chooses_by_data_is_not_read_behind_its_end() {
+    check(
+        "compute(in0: f32[3, 41], in1: f32[4, 3, 5]) -> y {
+           x: f32[3, 41] = select(lt(9.0_f32, in0[i0, i1]), in0[i0, i1], 0.0_f32)
+           y: f32[4, 19] = sum{r0: 3, r1: 5} mul(x[r0, add(mul(i1, 2), r1)], in1[i0, r0, r1])
+         }",
+    );
+}
+
 #[test]
 fn what_vectors_read_as_it_lies_is_left_alone() {
     assert!(applied(&depthwise([23, 7, 2, 1, 3])));
