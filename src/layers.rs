@@ -12,6 +12,7 @@ use ansc_graph::{Graph, NodeId, TensorType, ValueId, interp};
 use ansc_runtime::{DType, Precision, Precisions, Tensor};
 use serde::Serialize;
 
+use crate::assemble::kernels::reads_in;
 use crate::compare::Difference;
 use crate::pipeline::{Options, Silent, optimise};
 use crate::{Error, assemble};
@@ -122,7 +123,8 @@ impl Reference {
     /// rounded. None for other kernels.
     fn rounding(&self, group: &Group, result: &Tensor) -> Result<Option<Rounding>, Error> {
         let types = group.compute.inputs.iter().cloned().chain(group.compute.output_types());
-        let precisions = types.filter_map(|ty| Precision::with_operands(ty.dtype));
+        let stored = types.filter_map(|ty| Precision::with_operands(ty.dtype));
+        let precisions = stored.chain(reads_in(&group.compute));
         let coarser = |a: Precision, b: Precision| {
             if b.unit_roundoff() > a.unit_roundoff() { b } else { a }
         };

@@ -80,8 +80,15 @@ impl Options {
         }
     }
 
-    /// An error for names of nodes that no precision can be chosen for.
-    fn check_names(&self, graph: &Graph) -> Result<(), Error> {
+    /// An error for a precision that the target does not have, and for names of nodes that none can
+    /// be chosen for.
+    fn check_precision(&self, graph: &Graph) -> Result<(), Error> {
+        if let Some(unfit) = self.precision.all().find(|p| p.is_of_gpus() && self.sms.is_empty()) {
+            return Err(Error::Usage(format!(
+                "`--precision {unfit}` is what tensor cores of GPUs read: add `--target cuda`, or ask \
+                 for `f32` or `bf16`"
+            )));
+        }
         if self.calibrated { Ok(()) } else { precision::check(graph, &self.precision) }
     }
 
@@ -186,7 +193,7 @@ pub fn compile(
     for (name, import) in options.specialisations() {
         let mut graph = clock.time("import", || import::load(model, &import))?;
         nodes += graph.len();
-        options.check_names(&graph)?;
+        options.check_precision(&graph)?;
         clock.time("passes", || optimise(&mut graph, options, &mut assembly.verifier, watch))?;
         clock.move_time("passes", "verify", assembly.verifier.take_spent());
         // Kernels are scheduled while the graph is walked: a schedule decides how its constants are
@@ -257,7 +264,7 @@ pub struct Subgraph {
 /// Those of the bodies of loops and branches are left out.
 pub fn subgraphs(model: &Path, options: &Options) -> Result<Vec<Subgraph>, Error> {
     let mut graph = import::load(model, &options.import)?;
-    precision::check(&graph, &options.precision)?;
+    options.check_precision(&graph)?;
     passes::run_all(&mut graph, &options.passes())?;
     let mut all: Vec<Subgraph> = vec![];
     for item in fuse::schedule(&graph) {
@@ -282,7 +289,7 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     let mut assembly = Assembly::new(&options.schedules, options.verifier());
     for (name, import) in options.specialisations() {
         let mut graph = import::load(model, &import)?;
-        options.check_names(&graph)?;
+        options.check_precision(&graph)?;
         optimise(&mut graph, options, &mut assembly.verifier, &Silent)?;
         assembly.add(&name, &graph, options.expose)?;
     }

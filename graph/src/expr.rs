@@ -25,6 +25,8 @@
 //!   have an instruction for. `dot4(0x04030201, 0xfcfdfeff) = 1 * -1 + 2 * -2 + 3 * -3 + 4 * -4`.
 //! - `Dot2` is of `i32` alone, too: each stands for two integers of 16 bits with signs. It is the
 //!   sum of both products, modulo 2^32. `dot2(0x00020001, 0xfffeffff) = 1 * -1 + 2 * -2`.
+//! - `Tf32` is of `f32` alone: `x` with 11 bits of significand, halves rounded away from zero. That is
+//!   what tensor cores read of a float.
 //! - `PairBf16` is of `f32` alone and gives an `i32`: both operands rounded to `bf16`, the left one
 //!   in the lower half. `DotBf16` is of two such pairs and gives an `f32`: the sum of the products
 //!   of the lower halves and of the upper ones. Code generation may round it with what it is added
@@ -144,6 +146,8 @@ pub enum UnOp {
     Round,
     /// `x` without its fraction.
     Trunc,
+    /// `x` with as many bits as tensor cores read of an `f32`.
+    Tf32,
     /// A `bool`: whether the float is NaN.
     IsNan,
     /// A `bool`: whether the float is an infinity of either sign.
@@ -204,11 +208,11 @@ pub enum BinOp {
 
 impl UnOp {
     /// Every operation once, in the order of the variants.
-    pub const ALL: [UnOp; 27] = {
+    pub const ALL: [UnOp; 28] = {
         use UnOp::*;
         [
             Neg, Abs, Sign, Not, Exp, Log, Sqrt, Tanh, Sigmoid, Erf, Sin, Cos, Tan, Asin, Acos,
-            Atan, Sinh, Cosh, Asinh, Acosh, Atanh, Floor, Ceil, Round, Trunc, IsNan, IsInf,
+            Atan, Sinh, Cosh, Asinh, Acosh, Atanh, Floor, Ceil, Round, Trunc, Tf32, IsNan, IsInf,
         ]
     };
 
@@ -240,6 +244,7 @@ impl UnOp {
             UnOp::Ceil => "ceil",
             UnOp::Round => "round",
             UnOp::Trunc => "trunc",
+            UnOp::Tf32 => "tf32",
             UnOp::IsNan => "is_nan",
             UnOp::IsInf => "is_inf",
         }

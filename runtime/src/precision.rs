@@ -20,6 +20,9 @@ pub enum Precision {
     /// As the model says: nothing is rounded.
     #[default]
     F32,
+    /// 11 bits of significand and the range of `f32`, in which it is stored: what tensor cores of GPUs
+    /// read of it.
+    Tf32,
     /// 8 bits of significand and the range of `f32`.
     Bf16,
     /// 11 bits of significand, but nothing beyond 65504.
@@ -31,16 +34,23 @@ pub enum Precision {
 
 impl Precision {
     /// Every precision once, the model's own first.
-    pub const ALL: [Precision; 4] =
-        [Precision::F32, Precision::Bf16, Precision::F16, Precision::Int8];
+    pub const ALL: [Precision; 5] =
+        [Precision::F32, Precision::Tf32, Precision::Bf16, Precision::F16, Precision::Int8];
 
-    /// The type of floats that operands are rounded to; `None` if they are not.
+    /// The type of floats that operands are stored as once they are rounded; `None` if they stay
+    /// `f32`, or become integers.
     pub const fn operands(self) -> Option<DType> {
         match self {
-            Precision::F32 | Precision::Int8 => None,
+            Precision::F32 | Precision::Tf32 | Precision::Int8 => None,
             Precision::Bf16 => Some(DType::BF16),
             Precision::F16 => Some(DType::F16),
         }
+    }
+
+    /// Whether only GPUs gain by it: nothing is stored in fewer bits, but their tensor cores read
+    /// no more of them.
+    pub const fn is_of_gpus(self) -> bool {
+        matches!(self, Precision::Tf32)
     }
 
     /// The precision whose operands have this type.
@@ -52,6 +62,7 @@ impl Precision {
     pub const fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
+            Precision::Tf32 => "tf32",
             Precision::Bf16 => "bf16",
             Precision::F16 => "f16",
             Precision::Int8 => "int8",
@@ -64,7 +75,7 @@ impl Precision {
         match self {
             Precision::F32 => 1.0 / (1u64 << 24) as f64,
             Precision::Bf16 => 1.0 / (1u64 << 8) as f64,
-            Precision::F16 => 1.0 / (1u64 << 11) as f64,
+            Precision::F16 | Precision::Tf32 => 1.0 / (1u64 << 11) as f64,
             Precision::Int8 => 0.5 / 127.0,
         }
     }
@@ -104,9 +115,14 @@ impl Precisions {
         self.nodes.get(node).copied().unwrap_or(self.model)
     }
 
+    /// That of the model, and those of nodes.
+    pub fn all(&self) -> impl Iterator<Item = Precision> {
+        std::iter::once(self.model).chain(self.nodes.values().copied())
+    }
+
     /// Whether everything is as the model says.
     pub fn is_full(&self) -> bool {
-        self.coarsest() == Precision::F32
+        self.all().all(|p| p == Precision::F32)
     }
 
     /// The one that rounds most of those that are asked for.
@@ -114,7 +130,7 @@ impl Precisions {
         let coarser = |a: Precision, b: Precision| {
             if b.unit_roundoff() > a.unit_roundoff() { b } else { a }
         };
-        self.nodes.values().copied().fold(self.model, coarser)
+        self.all().fold(self.model, coarser)
     }
 }
 
@@ -136,7 +152,7 @@ mod tests {
             assert_eq!(precision.name().parse(), Ok(precision));
         }
         let error = "bf61".parse::<Precision>().unwrap_err();
-        assert_eq!(error, "`bf61` is not a precision; they are f32, bf16, f16, int8");
+        assert_eq!(error, "`bf61` is not a precision; they are f32, tf32, bf16, f16, int8");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ansc_graph::fuse::Group;
-use ansc_graph::{Compute, Graph, TensorType, cost};
+use ansc_graph::{Compute, Expr, Graph, TensorType, UnOp, cost};
 use ansc_runtime::Precision;
 use ansc_runtime::manifest::Tuning;
 use ansc_sketch::packed::Packing;
@@ -142,5 +142,15 @@ impl KernelUse {
 
 /// The type of fewer bits than `f32` that an expression reads first, if it reads one.
 pub(crate) fn reads_in(compute: &Compute) -> Option<Precision> {
-    compute.inputs.iter().find_map(|ty| Precision::with_operands(ty.dtype))
+    let stored = compute.inputs.iter().find_map(|ty| Precision::with_operands(ty.dtype));
+    stored.or_else(|| reads_tf32(compute).then_some(Precision::Tf32))
+}
+
+/// Whether fewer bits of `f32` are read than are stored.
+fn reads_tf32(compute: &Compute) -> bool {
+    let mut found = false;
+    for stage in &compute.stages {
+        stage.body.visit(&mut |e| found |= matches!(e, Expr::Unary(UnOp::Tf32, _)));
+    }
+    found
 }

@@ -11,7 +11,7 @@
 //! [`Alias`](storage::Classes) class holds all buffers of one piece of memory.
 
 mod control;
-mod kernels;
+pub(crate) mod kernels;
 mod prepared;
 pub mod storage;
 mod weights;

@@ -44,9 +44,10 @@ fn timed(
     calibrated: &Calibrated,
     products: &[String],
 ) -> Result<BTreeMap<String, Vec<Precision>>, Error> {
-    work.watch.begin("time precisions", Precision::ALL.len());
+    let of_cpus = || Precision::ALL.into_iter().filter(|p| !p.is_of_gpus());
+    work.watch.begin("time precisions", of_cpus().count());
     let mut seconds: BTreeMap<&str, Vec<(f64, Precision)>> = BTreeMap::new();
-    for precision in Precision::ALL {
+    for precision in of_cpus() {
         let of_nodes = node_seconds(work, calibrated, products, precision)?;
         for product in products {
             let time = of_nodes.get(product.as_str()).copied().unwrap_or(f64::INFINITY);

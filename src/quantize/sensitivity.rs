@@ -101,7 +101,7 @@ impl Switched {
 
 fn alternative(precision: Precision) -> Option<Alternative> {
     match precision {
-        Precision::F32 => None,
+        Precision::F32 | Precision::Tf32 => None,
         Precision::Bf16 => Some(Alternative::Halves(DType::BF16)),
         Precision::F16 => Some(Alternative::Halves(DType::F16)),
         Precision::Int8 => Some(Alternative::Integers),

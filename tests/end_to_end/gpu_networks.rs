@@ -177,6 +177,11 @@ fn kernels_of_halves_are_assembled_without_spills() {
     each_is_right("(kernels, registers)", is_small, Precision::F16, assembled, |_| true);
 }
 
+#[test]
+fn kernels_of_tf32_are_assembled_without_spills() {
+    each_is_right("(kernels, registers)", is_small, Precision::Tf32, assembled, |_| true);
+}
+
 fn reduced(generator: &Generator) -> ImportOptions {
     let found = REDUCED.iter().find(|(name, _)| *name == generator.name);
     let shapes: BTreeMap<_, _> =
@@ -228,6 +233,11 @@ fn schedules_of_halves_compute_the_same_on_a_cpu() {
     each_is_right("difference", is_small, Precision::F16, difference, |&[d, most]| d <= most);
 }
 
+#[test]
+fn schedules_of_tf32_compute_the_same_on_a_cpu() {
+    each_is_right("difference", is_small, Precision::Tf32, difference, |&[d, most]| d <= most);
+}
+
 /// Some thread blocks of every kernel of a model in full size.
 fn watched(generator: &Generator, folder: &Path, precision: Precision) -> Result<Watched, Failure> {
     let model = written(generator, folder, scale())?;
@@ -251,4 +261,9 @@ fn schedules_have_no_races() {
 #[test]
 fn schedules_of_halves_have_no_races() {
     each_is_right("races", is_small, Precision::F16, watched, |watched| watched.kernels > 0);
+}
+
+#[test]
+fn schedules_of_tf32_have_no_races() {
+    each_is_right("races", is_small, Precision::Tf32, watched, |watched| watched.kernels > 0);
 }

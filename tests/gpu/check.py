@@ -18,9 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from corpus import PACKED, ROOT, corpus
+from operators import operators
 
 BEGAN = time.monotonic()
-PARTS = ["compile", "correctness", "peak", "latency", "halves", "races", "tuning", "corpus"]
+PARTS = ["compile", "correctness", "peak", "latency", "halves", "operators", "races", "tuning", "corpus"]
 NETWORKS = [
     "resnet50", "resnet18", "mobilenet_v2", "inception_v1", "vgg16", "bert_base", "gpt2", "dcgan",
     "resnet3d_18", "mlp", "lstm_tagger",
@@ -28,12 +29,15 @@ NETWORKS = [
 OPERATORS = ["C1D", "C2D", "C3D", "DEP", "DIL", "GMM", "GRP", "T2D", "CBR", "TBG", "NRM", "SFM"]
 PRODUCT = "gemm_4096"
 TOLERANCE = 1e-3
-# With operands of 16 bits, which tensor cores multiply: a model in f16, and networks in float32.
-HALF_PRODUCT = "gemm_4096_f16"
 # Where PyTorch compiles too, which takes it tens of seconds each.
 COMPILED = ["resnet50", "bert_base"]
-HALF_NETWORKS = [("resnet50", 1), ("resnet50", 16), ("bert_base", 1)]
-HALF_TOLERANCE = 7.8e-3
+# What tensor cores multiply: name, batch, and the bits that they read.
+HALF_PRODUCT = "gemm_4096_f16"
+ROUNDED = [
+    (HALF_PRODUCT, 1, "f16"), ("resnet50", 1, "f16"), ("resnet50", 16, "f16"), ("bert_base", 1, "f16"),
+    (PRODUCT, 1, "tf32"), ("resnet50", 1, "tf32"), ("bert_base", 1, "tf32"), ("vgg16", 1, "tf32"),
+]
+ROUNDED_TOLERANCE = 7.8e-3
 
 
 def stop(message, code):
@@ -259,7 +263,7 @@ def races(check):
     names = ["GMM", "C2D", "T2D", "NRM", "SFM", "TBG"] + [HALF_PRODUCT]
 
     def one(name):
-        artifact = f"{name}.1.half.ansc" if name == HALF_PRODUCT else f"{name}.gpu.ansc"
+        artifact = f"{name}.1.f16.ansc" if name == HALF_PRODUCT else f"{name}.gpu.ansc"
         return name, {t: sanitized(check, name, t, artifact) for t in ("racecheck", "memcheck")}
 
     with ThreadPoolExecutor(4) as pool:
@@ -271,61 +275,30 @@ def races(check):
     return table
 
 
-def median(times):
-    times = sorted(times)
-    return times[len(times) // 2]
-
-
-def torch_times(run, seconds=0.4):
-    """Milliseconds of calls, each between two events."""
-    import torch
-
-    for _ in range(5):
-        run()
-    torch.cuda.synchronize()
-    times, began = [], time.monotonic()
-    while time.monotonic() - began < seconds or len(times) < 10:
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        run()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return median(times)
-
-
-def with_torch(check, name, compiled, half=False, artifact=None):
+def with_torch(check, name, compiled, precision="f32", artifact=None):
     """Latencies of PyTorch, with inputs on the device."""
     import torch
 
     from onnx_torch import Network
+    from timing import allow_tf32, as_graph, milliseconds
 
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
+    allow_tf32(precision == "tf32")
     row = {}
     with torch.inference_mode():
-        floats = torch.float16 if half else torch.float32
+        floats = torch.float16 if precision == "f16" else torch.float32
         network = Network(check.work / f"{name}.onnx", "cuda", floats)
         files = inputs_of(check, name, artifact)
         tensors = [torch.from_numpy(files[n][1]).cuda() for n in network.inputs]
         tensors = [t.to(floats) if t.is_floating_point() else t for t in tensors]
-        row["eager_ms"] = torch_times(lambda: network(*tensors))
+        row["eager_ms"] = milliseconds(lambda: network(*tensors))
         try:
-            side = torch.cuda.Stream()
-            with torch.cuda.stream(side):
-                network(*tensors)
-            torch.cuda.current_stream().wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                network(*tensors)
-            row["graph_ms"] = torch_times(graph.replay)
+            row["graph_ms"] = milliseconds(as_graph(lambda: network(*tensors)))
         except Exception as e:
             row["graph_error"] = str(e)[:200]
         if compiled and check.compiled and check.left() > 60:
             try:
                 fast = torch.compile(lambda *t: network(*t), fullgraph=False)
-                row["compile_ms"] = torch_times(lambda: fast(*tensors))
+                row["compile_ms"] = milliseconds(lambda: fast(*tensors))
             except Exception as e:
                 row["compile_error"] = str(e)[:200]
     torch.cuda.empty_cache()
@@ -402,50 +375,52 @@ def peak(check):
     try:
         import torch
 
-        torch.backends.cuda.matmul.allow_tf32 = False
+        from timing import allow_tf32, milliseconds
+
+        allow_tf32(False)
         a, b = (torch.randn(4096, 4096, device="cuda") for _ in range(2))
-        row["torch_ms"] = torch_times(lambda: a @ b)
+        row["torch_ms"] = milliseconds(lambda: a @ b)
     except Exception as e:
         row["torch_error"] = str(e)[:200]
     return row
 
 
 def halves(check, sm):
-    """Tensor cores: a product against cuBLAS, and networks against PyTorch and against float32."""
+    """Tensor cores: products against cuBLAS, and networks against PyTorch and against float32."""
     matrix_product(check.work / f"{HALF_PRODUCT}.onnx", 4096, "FLOAT16")
     table = {}
-    for name, batch in [(HALF_PRODUCT, None)] + HALF_NETWORKS:
-        shown = name if batch is None else f"{name} x {batch}"
+    for name, batch, precision in ROUNDED:
+        shown = f"{name}, {precision}" + (f", batch {batch}" if batch > 1 else "")
         try:
-            table[shown] = half(check, sm, name, batch)
+            table[shown] = rounded(check, sm, name, batch, precision)
         except Exception as e:
-            check.fail(f"{shown} in halves", str(e))
+            check.fail(shown, str(e))
             table[shown] = {"error": str(e)}
-        print(f"   {shown:16} {({k: v for k, v in table[shown].items() if k != 'kernels'})}", flush=True)
+        print(f"   {shown:26} {({k: v for k, v in table[shown].items() if k != 'kernels'})}", flush=True)
     return table
 
 
-def half(check, sm, name, batch):
-    artifact = f"{name}.{batch or 1}.half.ansc"
-    network = [] if batch is None else ["--precision", "f16"]
-    if batch and batch > 1:
+def rounded(check, sm, name, batch, precision):
+    artifact = f"{name}.{batch}.{precision}.ansc"
+    options = [] if name == HALF_PRODUCT else ["--precision", precision]
+    if batch > 1:
         ports = check.ansc("inspect", f"{name}.gpu.ansc")["inputs"]
         sizes = lambda p: "x".join(map(str, [batch, *p["shape"][1:]]))
-        network += [part for p in ports for part in ("--shape", f"{p['name']}={sizes(p)}")]
+        options += [part for p in ports for part in ("--shape", f"{p['name']}={sizes(p)}")]
     target = ["--target", "cuda", "--sm", sm, "-o", artifact]
-    check.ansc("compile", f"{name}.onnx", *target, *network)
+    check.ansc("compile", f"{name}.onnx", *target, *options)
     own = check.ansc("bench", artifact, "--runs", "100", "--per-kernel")
     row = {"ansc_ms": own["device"]["latency"]["p50_ms"], "kernels": own["kernels"][:12]}
     files = inputs_of(check, name, artifact)
     found = outputs_of(check, name, artifact, files)
-    if batch is None:
-        row.update(half_product(found, files, row["ansc_ms"]))
+    if name in (PRODUCT, HALF_PRODUCT):
+        row.update(product_by_cublas(found, files, row["ansc_ms"], precision))
     else:
         expected = reference_of(check, name, files)[1] if batch == 1 else by_torch(check, name, files)
         row["difference"] = difference(found, expected)
-        row.update(with_torch(check, name, True, half=True, artifact=artifact))
-    if not row.get("difference", 0.0) <= HALF_TOLERANCE:
-        check.fail(f"{name} in halves", f"differs by {row['difference']:.2e}")
+        row.update(with_torch(check, name, True, precision, artifact))
+    if not row.get("difference", 0.0) <= ROUNDED_TOLERANCE:
+        check.fail(f"{name} in {precision}", f"differs by {row['difference']:.2e}")
     return row
 
 
@@ -460,15 +435,18 @@ def by_torch(check, name, files):
         return [y.cpu().numpy() for y in network(*(torch.from_numpy(files[n][1]).cuda() for n in network.inputs))]
 
 
-def half_product(found, files, own_ms):
+def product_by_cublas(found, files, own_ms, precision):
     """What cuBLAS gives for the same matrices, with sums of 32 bits, and how long it takes."""
     try:
         import torch
+
+        from timing import allow_tf32, milliseconds
     except ImportError:
         return {"tflops": 2 * 4096**3 / own_ms / 1e9}
+    allow_tf32(precision == "tf32")
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     a, b = (torch.from_numpy(files[n][1]).cuda() for n in ("a", "b"))
-    cublas = torch_times(lambda: a @ b)
+    cublas = milliseconds(lambda: a @ b)
     worst = difference(found, [(a @ b).float().cpu().numpy()])
     tflops = 2 * 4096**3 / own_ms / 1e9
     return {"difference": worst, "tflops": tflops, "cublas_ms": cublas, "share_of_cublas": cublas / own_ms}
@@ -487,8 +465,8 @@ def table(results):
         cells = [number(right.get("difference"), "{:.1e}")]
         cells += [number(row.get(k)) for k in ("ansc_ms", "with_copies_ms", "eager_ms", "graph_ms", "compile_ms")]
         lines.append(f"| {name} | {' | '.join(cells)} | {number(ratio, '{:.2f}')} |")
-    for name in ("peak", "halves", "races", "tuning", "corpus"):
-        shown = {k: v for k, v in parts.get(name, {}).items() if k != "failures"}
+    for name in ("peak", "halves", "operators", "races", "tuning", "corpus"):
+        shown = {k: v for k, v in parts.get(name, {}).items() if k not in ("failures", "rows")}
         lines += ["", f"{name}: {json.dumps(shown)}"]
     return "\n".join(lines + [""])
 
@@ -499,6 +477,7 @@ def main():
     parser.add_argument("--parts", default=",".join(PARTS), help="in this order, as in compile,peak")
     parser.add_argument("--limit", type=float, default=470.0, help="seconds for everything")
     parser.add_argument("--seed", type=int, default=1, help="which of ONNX's cases fit the time")
+    parser.add_argument("--operators", type=int, default=120, help="random operators to run")
     parser.add_argument("--without-torch-compile", action="store_true", help="saves half a minute each")
     args = parser.parse_args()
     wanted = args.parts.split(",")
@@ -516,6 +495,7 @@ def main():
             "peak": lambda: peak(check),
             "latency": lambda: latency(check),
             "halves": lambda: halves(check, sm),
+            "operators": lambda: operators(check, sm, args.operators, args.seed),
             "races": lambda: races(check),
             "tuning": lambda: tuning(check),
             "corpus": lambda: corpus(check, sm),

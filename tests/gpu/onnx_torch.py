@@ -1,8 +1,8 @@
-"""The generated networks as PyTorch functions: every node is one call, weights are constants on the device.
+"""ONNX models as PyTorch functions: every node is one call, weights are constants on the device.
 
     Conv -> Relu   =>   steps = [lambda v: conv2d(v["x"], w, b, ..), lambda v: relu(v["y"])]
 
-Only the operators of the generated networks are known; another one is an error.
+The operators of the generated networks are known, and others that PyTorch has as one function; the rest are an error.
 """
 
 import numpy as np
@@ -19,7 +19,8 @@ def attributes(node):
 def halves(pads):
     """Symmetric pads, as the generated networks have them."""
     n = len(pads) // 2
-    assert list(pads[:n]) == list(pads[n:]), pads
+    if list(pads[:n]) != list(pads[n:]):
+        raise ValueError(f"pads {pads}")
     return tuple(pads[:n])
 
 
@@ -36,20 +37,29 @@ def conv_transpose(a, x, w, b=None):
     return F.conv_transpose2d(x, w, b, tuple(a.get("strides", [1] * n)), pads)
 
 
+def average_pool(a, x):
+    f = {3: F.avg_pool1d, 4: F.avg_pool2d, 5: F.avg_pool3d}[x.dim()]
+    kernel = tuple(a["kernel_shape"])
+    pads = halves(a.get("pads", [0] * 2 * len(kernel)))
+    strides, ceil = tuple(a.get("strides", [1] * len(kernel))), bool(a.get("ceil_mode", 0))
+    return f(x, kernel, strides, pads, ceil, bool(a.get("count_include_pad", 0)))
+
+
 def max_pool(a, x):
     kernel = tuple(a["kernel_shape"])
     pads = a.get("pads", [0] * 2 * len(kernel))
     begin, end = pads[: len(kernel)], pads[len(kernel) :]
     strides = tuple(a.get("strides", [1] * len(kernel)))
     if begin == end:
-        return F.max_pool2d(x, kernel, strides, tuple(begin))
+        f = {3: F.max_pool1d, 4: F.max_pool2d, 5: F.max_pool3d}[x.dim()]
+        return f(x, kernel, strides, tuple(begin), ceil_mode=bool(a.get("ceil_mode", 0)))
     # PyTorch's begin with the last axis.
     around = [n for pair in zip(reversed(begin), reversed(end)) for n in pair]
     return F.max_pool2d(F.pad(x, around, value=float("-inf")), kernel, strides)
 
 
 def gemm(a, x, w, b=None):
-    w = w.t() if a.get("transB") else w
+    x, w = x.t() if a.get("transA") else x, w.t() if a.get("transB") else w
     return torch.addmm(b, x, w) if b is not None else x @ w
 
 
@@ -89,6 +99,25 @@ OPS = {
     "Tanh": lambda a, x: torch.tanh(x),
     "Erf": lambda a, x: torch.erf(x),
     "Exp": lambda a, x: torch.exp(x),
+    "Abs": lambda a, x: x.abs(),
+    "Sqrt": lambda a, x: x.sqrt(),
+    "Log": lambda a, x: x.log(),
+    "Sigmoid": lambda a, x: torch.sigmoid(x),
+    "HardSwish": lambda a, x: F.hardswish(x),
+    "LeakyRelu": lambda a, x: F.leaky_relu(x, a.get("alpha", 0.01)),
+    "Softplus": lambda a, x: F.softplus(x),
+    "Elu": lambda a, x: F.elu(x, a.get("alpha", 1.0)),
+    "Max": lambda a, x, y: torch.maximum(x, y),
+    "Min": lambda a, x, y: torch.minimum(x, y),
+    "Greater": lambda a, x, y: x > y,
+    "Pow": lambda a, x, y: x**y,
+    "LogSoftmax": lambda a, x: F.log_softmax(x, a.get("axis", -1)),
+    "InstanceNormalization": lambda a, x, s, b: F.instance_norm(x, weight=s, bias=b, eps=a.get("epsilon", 1e-5)),
+    "AveragePool": average_pool,
+    "GlobalMaxPool": lambda a, x: x.amax(tuple(range(2, x.dim())), keepdim=True),
+    "ArgMax": lambda a, x: x.argmax(a["axis"], bool(a.get("keepdims", 1))),
+    "ArgMin": lambda a, x: x.argmin(a["axis"], bool(a.get("keepdims", 1))),
+    "GatherElements": lambda a, x, i: x.gather(a.get("axis", 0), i),
     "Add": lambda a, x, y: x + y,
     "Sub": lambda a, x, y: x - y,
     "Mul": lambda a, x, y: x * y,
@@ -115,7 +144,21 @@ SHAPED = {
     "Unsqueeze": lambda a, x, axes: unsqueeze(x, axes),
     "Split": lambda a, x, sizes: x.split(list(sizes), a.get("axis", 0)),
     "Clip": lambda a, x, low, high: x.clamp(low, high),
+    "ReduceSum": lambda a, x, axes: x.sum(axes, bool(a.get("keepdims", 1))),
+    "ReduceMean": lambda a, x, axes: x.mean(axes, bool(a.get("keepdims", 1))),
+    "ReduceMax": lambda a, x, axes: x.amax(axes, bool(a.get("keepdims", 1))),
+    "ReduceMin": lambda a, x, axes: x.amin(axes, bool(a.get("keepdims", 1))),
+    "ReduceLogSumExp": lambda a, x, axes: x.logsumexp(axes, bool(a.get("keepdims", 1))),
+    "ReduceSumSquare": lambda a, x, axes: (x * x).sum(axes, bool(a.get("keepdims", 1))),
+    "TopK": lambda a, x, k: x.topk(k[0], a.get("axis", -1), bool(a.get("largest", 1))),
+    "CumSum": lambda a, x, axis: plain_cumsum(a, x, axis),
 }
+
+
+def plain_cumsum(a, x, axis):
+    if a.get("exclusive") or a.get("reverse"):
+        raise ValueError("only plain sums")
+    return x.cumsum(axis)
 
 
 def unsqueeze(x, axes):
@@ -148,7 +191,7 @@ class Network:
         a, ins, outs = attributes(node), list(node.input), list(node.output)
         if node.op_type == "LSTM":
             return self.lstm_step(a, ins, outs, device)
-        if node.op_type in SHAPED:
+        if node.op_type in SHAPED and len(ins) > 1:
             f, known = SHAPED[node.op_type], [self.known(n) for n in ins[1:]]
             call = lambda v: f(a, v[ins[0]], *known)
         else:

@@ -101,6 +101,9 @@ impl<'c> Emitter<'c, '_> {
         let sum = sums(self.program.buffer(c).ty.dtype);
         let mut operands = self.held(a, &at_a, w, 4, Kind::Int(32))?;
         operands.extend(self.held(b, &at_b, w, 2, Kind::Int(32))?);
+        if factors[0] == DType::F32 {
+            operands = operands.into_iter().map(|bits| self.tf32(bits)).collect::<Result<_>>()?;
+        }
         if factors[0] == DType::F16 {
             let pair = self.ir.context.f16_type().vec_type(2);
             let as_pair = |v| self.ir.builder.build_bit_cast(v, pair, "").expect(POSITIONED);
@@ -109,6 +112,13 @@ impl<'c> Emitter<'c, '_> {
         operands.extend(self.held(c, &at_c, 1, 4, sum)?);
         let results = self.call(&product(factors), &[], &operands, 4)?;
         self.hold(c, &at_c, 1, &results)
+    }
+
+    /// The bits of an `f32` that the tensor cores read, rounded.
+    fn tf32(&self, bits: Reg<'c>) -> Result<Reg<'c>> {
+        let float = self.ir.bitcast(bits, Kind::F32);
+        let rounded = self.ir.intrinsic_on("llvm.nvvm.f2tf32.rna", &[], &[float]);
+        rounded.ok_or_else(|| "this LLVM has no floats of tensor cores".into())
     }
 
     fn load_fragment(
@@ -303,6 +313,7 @@ fn product(factors: [DType; 2]) -> String {
     let types = match factors {
         [DType::F16, _] => "16.row.col.f32.f32",
         [DType::BF16, _] => "16.row.col.bf16",
+        [DType::F32, _] => "8.row.col.tf32",
         [DType::I8, DType::I8] => "32.row.col.s8",
         [DType::I8, _] => "32.row.col.s8.u8",
         [_, DType::I8] => "32.row.col.u8.s8",

@@ -9,6 +9,9 @@ use crate::math;
 use crate::ops::{Undefined, half, kind};
 use crate::target::Target;
 
+/// The last bit of an `f32` that tensor cores read.
+const TF32_LEAST: i64 = 1 << 13;
+
 pub(crate) fn unary<'c>(
     ir: &Ir<'c>,
     target: &Target,
@@ -71,6 +74,7 @@ fn float_unary<'c>(ir: &Ir<'c>, op: UnOp, x: Reg<'c>) -> Option<Reg<'c>> {
         UnOp::Ceil => ir.intrinsic("llvm.ceil", &[x]),
         UnOp::Round => ir.intrinsic("llvm.roundeven", &[x]),
         UnOp::Trunc => ir.intrinsic("llvm.trunc", &[x]),
+        UnOp::Tf32 => tf32(ir, x),
         UnOp::IsNan => ir.fcmp(FloatPredicate::UNO, x, x),
         UnOp::IsInf => {
             let size = ir.intrinsic("llvm.fabs", &[x]);
@@ -79,6 +83,15 @@ fn float_unary<'c>(ir: &Ir<'c>, op: UnOp, x: Reg<'c>) -> Option<Reg<'c>> {
         UnOp::Not => return None,
         transcendental => math::unary(ir, transcendental, x)?,
     })
+}
+
+/// The bits that tensor cores do not read are rounded away.
+fn tf32<'c>(ir: &Ir<'c>, x: Reg<'c>) -> Reg<'c> {
+    let bits = ir.bitcast(x, Kind::Int(32));
+    let (half, kept) = (TF32_LEAST / 2, -TF32_LEAST);
+    let more = ir.add(bits, ir.int(32, half, lanes(x)));
+    let rounded = ir.bitcast(ir.and(more, ir.int(32, kept, lanes(x))), Kind::F32);
+    ir.select(ir.fcmp(FloatPredicate::UNO, x, x), x, rounded)
 }
 
 /// -1, 0 or 1; NaN stays NaN.

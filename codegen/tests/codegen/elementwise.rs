@@ -12,6 +12,7 @@ pub(crate) fn unary_defined(op: UnOp, dtype: DType) -> bool {
     match op {
         UnOp::Neg | UnOp::Abs | UnOp::Sign => dtype != DType::Bool,
         UnOp::Not => !dtype.is_float(),
+        UnOp::Tf32 => dtype == DType::F32,
         _ => dtype.is_float(),
     }
 }

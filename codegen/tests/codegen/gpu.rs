@@ -173,6 +173,29 @@ fn every_operation_is_assembled() {
     }
 }
 
+/// Powers that are whole numbers have no error, since they may become integers. The functions are
+/// those of a GPU, run on this CPU.
+#[test]
+fn whole_powers_are_exact() {
+    let cases: Vec<(f64, f64)> = (-60..60)
+        .flat_map(|a| (0..40).map(move |b| (f64::from(a), f64::from(b))))
+        .filter(|(a, b)| a.powf(*b).abs() < 2f64.powi(53))
+        .chain([(81.0, 0.5), (25.0, 1.5), (4.0, -2.0), (2.0, 52.0), (-2.0, 51.0), (1.0, 63.0)])
+        .collect();
+    let column = |of: fn(&(f64, f64)) -> f64| {
+        Tensor::from_slice(&[cases.len()], &cases.iter().map(of).collect::<Vec<f64>>())
+    };
+    let (a, b) = (column(|c| c.0), column(|c| c.1));
+    let ty = TensorType::new(DType::F64, [cases.len()]);
+    let compute = (*map::binary(BinOp::Pow, &ty, &ty).unwrap().expr).clone();
+    let target = Target { libm: false, ..Target::native().unwrap() };
+    let gpu = scheduled("pow", &compute);
+    let found = Kernel::for_target(&gpu.cpu_form(), &target).run_in(&[&a, &b], 1).remove(0);
+    for ((a, b), found) in cases.iter().zip(found.as_slice::<f64>()) {
+        assert_eq!(*found, a.powf(*b), "{a} to the power of {b}");
+    }
+}
+
 /// Sampled schedules, pipelined ones among them: whatever they decide, the assembler takes it, and
 /// they compute the same.
 #[test]

@@ -22,7 +22,7 @@ use crate::ptxas;
 const SMS: [u32; 4] = [80, 86, 89, 90];
 
 /// Products as networks have them: what is sought in their PTX beside the product.
-const LARGE: [(&str, &str, &[&str]); 5] = [
+const LARGE: [(&str, &str, &[&str]); 7] = [
     (
         "matmul",
         "compute(in0: f16[4096, 4096], in1: f16[4096, 4096]) -> y {
@@ -62,10 +62,25 @@ const LARGE: [(&str, &str, &[&str]); 5] = [
         }",
         &["mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "ldmatrix", "cp.async.cg"],
     ),
+    (
+        "floats",
+        "compute(in0: f32[2048, 2048], in1: f32[2048, 2048]) -> s {
+          s: f32[2048, 2048] = sum{r0: 2048} mul(tf32(in0[i0, r0]), tf32(in1[r0, i1]))
+        }",
+        &["mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "cvt.rna.tf32.f32", "ldmatrix", "cp.async.cg"],
+    ),
+    (
+        "floats of a convolution",
+        "compute(in0: f32[1, 28, 28, 128], in1: f32[3, 3, 128, 128]) -> s {
+          p: f32[1, 30, 30, 128] = select(and(and(le(1, i1), lt(i1, 29)), and(le(1, i2), lt(i2, 29))), in0[i0, sub(i1, 1), sub(i2, 1), i3], 0.0_f32)
+          s: f32[1, 28, 28, 128] = sum{r0: 3, r1: 3, r2: 128} mul(tf32(p[i0, add(i1, r0), add(i2, r1), r2]), tf32(in1[r0, r1, r2, i3]))
+        }",
+        &["mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "cvt.rna.tf32.f32", "cp.async.cg"],
+    ),
 ];
 
-/// Borders on all sides; a window with strides and padding; a batch; bytes across.
-const SMALL: [&str; 4] = [
+/// Borders on all sides; a window with strides and padding; a batch; bytes across; floats across.
+const SMALL: [&str; 5] = [
     "compute(in0: f16[37, 40], in1: f16[40, 41], in2: f32[41]) -> y {
       s: f32[37, 41] = sum{r0: 40} mul(f32(in0[i0, r0]), f32(in1[r0, i1]))
       y: f32[37, 41] = max(add(s[i0, i1], in2[i1]), 0.0_f32)
@@ -80,6 +95,9 @@ const SMALL: [&str; 4] = [
     }",
     "compute(in0: u8[30, 70], in1: i8[70, 32]) -> s {
       s: i32[30, 32] = sum{r0: 70} mul(i32(in0[i0, r0]), i32(in1[r0, i1]))
+    }",
+    "compute(in0: f32[37, 21], in1: f32[21, 44]) -> s {
+      s: f32[37, 44] = sum{r0: 21} mul(tf32(in0[i0, r0]), tf32(in1[r0, i1]))
     }",
 ];
 

@@ -14,6 +14,7 @@ pub(crate) fn accepts_unary(op: UnOp, dtype: DType) -> bool {
     match op {
         UnOp::Neg | UnOp::Abs | UnOp::Sign => dtype != DType::Bool,
         UnOp::Not => !dtype.is_float(),
+        UnOp::Tf32 => dtype == DType::F32,
         _ => dtype.is_float(),
     }
 }
@@ -391,6 +392,7 @@ macro_rules! float_lane {
                     UnOp::Ceil => map(x, out, $t::ceil),
                     UnOp::Round => map(x, out, $t::round_ties_even),
                     UnOp::Trunc => map(x, out, $t::trunc),
+                    UnOp::Tf32 => map(x, out, |v: $t| $t::from(math::tf32(v as f32))),
                     UnOp::Not | UnOp::IsNan | UnOp::IsInf => map(x, out, |_| 0.0),
                 }
             }

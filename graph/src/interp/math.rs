@@ -48,6 +48,12 @@ pub(super) fn dot2(a: i32, b: i32) -> i32 {
     (a * b).wrapping_add(c * d)
 }
 
+/// The bits of the significand that tensor cores read of an `f32`, halves rounded away from zero.
+pub(super) fn tf32(x: f32) -> f32 {
+    const LAST: u32 = 1 << 13;
+    if x.is_nan() { x } else { f32::from_bits((x.to_bits() + LAST / 2) & !(LAST - 1)) }
+}
+
 /// Both numbers rounded to `bf16`, the first one in the lower half.
 pub(super) fn pair_bf16(a: f32, b: f32) -> i32 {
     let bits = |x| u32::from(bf16::from_f32(x).to_bits());

@@ -299,6 +299,7 @@ fn unary(op: UnOp, x: &Expr, whole: &Expr, dtype: DType) -> Option<Expr> {
         UnOp::Atanh => number(1.0) / (number(1.0) - square(x)),
         // Constant between their steps.
         UnOp::Sign | UnOp::Floor | UnOp::Ceil | UnOp::Round | UnOp::Trunc => return None,
+        UnOp::Tf32 => return None,
         UnOp::Not | UnOp::IsNan | UnOp::IsInf => return None,
     })
 }

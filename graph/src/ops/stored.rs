@@ -10,11 +10,17 @@
 //! A stage that only moves elements gives the type that they are stored with, so that a copy with
 //! padding around it has as few bits as what it copies. Every other stage widens what it loads, and
 //! gives the type that it gave before.
+//!
+//! Operands of which fewer bits are read may also stay as they are:
+//!
+//! ```text
+//! in_tf32(matmul(f32[4, 8], f32[8, 6]))  ->  matmul: f32[4, 6] = sum[8] mul(tf32(b0[..]), tf32(b1[..]))
+//! ```
 
 use ansc_runtime::DType;
 
 use crate::compute::{Compute, Stage, TensorType};
-use crate::expr::{BufId, Expr};
+use crate::expr::{BufId, Expr, UnOp};
 use crate::op::ComputeOp;
 use crate::scalar::Scalar;
 
@@ -33,6 +39,21 @@ pub fn stored(op: &ComputeOp, operands: &[DType]) -> ComputeOp {
         new.push(stage.unwrap_or_else(|| widening(&old.stages[i], old, &new)));
     }
     ComputeOp::new(op.kind.clone(), new)
+}
+
+/// The same operator, whose sums of products read as many bits of `f32` as tensor cores do.
+pub fn in_tf32(op: &ComputeOp) -> ComputeOp {
+    let mut expr = (*op.expr).clone();
+    for i in 0..expr.stages.len() {
+        let Stage { reduce: Some(_), body, .. } = &expr.stages[i] else { continue };
+        expr.stages[i].body = body.rewrite(&mut |e| match e {
+            Expr::Load(buffer, _) if expr.buffer_type(*buffer).dtype == DType::F32 => {
+                Some(Expr::unary(UnOp::Tf32, e.clone()))
+            }
+            _ => None,
+        });
+    }
+    ComputeOp::new(op.kind.clone(), expr)
 }
 
 /// Whether the operator only moves elements, in a way that halves of floats can be moved in too.

@@ -12,7 +12,7 @@ use crate::compute::{Compute, Reduce, Stage, TensorType};
 use crate::expr::{BufId, Expr, VarId};
 use crate::op::{ComputeOp, Kind, PoolAttrs, PoolMode};
 use crate::ops::map::{broadcast_indices, broadcast_shapes};
-use crate::ops::stored::stored;
+use crate::ops::stored::{in_tf32, stored};
 use crate::ops::{OpError, check_axes, concat, conv, matmul, pool, shape, softmax};
 
 /// The problem with the kind of `op`, if there is one. The expression of `op` must be valid.
@@ -20,6 +20,7 @@ pub(super) fn disagreement(op: &ComputeOp) -> Option<Problem> {
     let reason = match again(op, &op.expr.inputs) {
         Some(Ok(again)) if same(&again.expr, &op.expr) => None,
         Some(_) if is_stored(op) => None,
+        Some(Ok(again)) if same(&in_tf32(&again).expr, &op.expr) => None,
         Some(Ok(_)) => Some("its expression is another".to_owned()),
         Some(Err(refused)) => Some(refused.to_string()),
         None => promise(op).err().map(str::to_owned),

@@ -3,6 +3,7 @@
 //! The first device that the driver shows is used; `CUDA_VISIBLE_DEVICES` says which one that is.
 
 use std::ffi::{CString, c_void};
+use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::result::{self, DriverError};
@@ -121,7 +122,7 @@ impl Driver for Nvidia {
         const WHAT: &str = "translate the code";
         let text = c_string(WHAT, ptx)?;
         let mut log = vec![0u8; 4096];
-        let mut module: sys::CUmodule = std::ptr::null_mut();
+        let mut module: sys::CUmodule = ptr::null_mut();
         use sys::CUjit_option_enum::{
             CU_JIT_ERROR_LOG_BUFFER as LOG, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as SIZE,
         };
@@ -199,7 +200,7 @@ impl Driver for Nvidia {
         args: &[Address],
     ) -> Result<()> {
         let mut pointers: Vec<*mut c_void> =
-            args.iter().map(|a| std::ptr::from_ref(a).cast_mut().cast()).collect();
+            args.iter().map(|a| ptr::from_ref(a).cast_mut().cast()).collect();
         let ([gx, gy, gz], [bx, by, bz]) = (threads.grid, threads.block);
         // SAFETY: the driver copies the arguments, of which the kernel has as many; that its
         // accesses stay in their buffers is the compiler's promise, see `Model::load`.
@@ -234,12 +235,25 @@ impl Driver for Nvidia {
                 result::memcpy_dtod_async(to, from, bytes, stream_of(stream))
             });
         }
-        // SAFETY: all zeros are a value of this plain C structure.
-        let mut copy: sys::CUDA_MEMCPY2D_st = unsafe { std::mem::zeroed() };
-        (copy.srcMemoryType, copy.dstMemoryType) = (CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_DEVICE);
-        (copy.srcDevice, copy.dstDevice) = (from, to);
-        [copy.srcPitch, copy.dstPitch] = steps;
-        (copy.WidthInBytes, copy.Height) = (bytes, rows);
+        let [from_pitch, to_pitch] = steps;
+        let copy = sys::CUDA_MEMCPY2D_st {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: CU_MEMORYTYPE_DEVICE,
+            srcHost: ptr::null(),
+            srcDevice: from,
+            srcArray: ptr::null_mut(),
+            srcPitch: from_pitch,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: CU_MEMORYTYPE_DEVICE,
+            dstHost: ptr::null_mut(),
+            dstDevice: to,
+            dstArray: ptr::null_mut(),
+            dstPitch: to_pitch,
+            WidthInBytes: bytes,
+            Height: rows,
+        };
         // SAFETY: all pieces lie in their buffers; the structure outlives the call.
         self.with("copy on the device", || unsafe {
             sys::cuMemcpy2DAsync_v2(&copy, stream_of(stream)).result()

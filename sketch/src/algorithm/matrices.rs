@@ -14,7 +14,9 @@
 //! whole steps of the instruction. A factor keeps side by side what lies side by side in memory, so
 //! that `rows` may be `[t, i]`, and `columns` be `[j, t]`.
 
-use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Reduce, Scalar, Stage, TensorType, VarId};
+use ansc_graph::{
+    BinOp, BufId, Combiner, Compute, Expr, Reduce, Scalar, Stage, TensorType, UnOp, VarId,
+};
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten};
@@ -193,7 +195,7 @@ impl Matrices {
             at.extend(if across { [t, own] } else { [own, t] });
             at
         };
-        let wide = |dtype, buffer, at| Expr::cast(dtype, sum, Expr::Load(buffer, at));
+        let wide = |dtype, buffer, at| mma::read(dtype, sum, Expr::Load(buffer, at));
         let [x, y] = self.factors;
         let [a, b] = [at(&i, self.a.across), at(&j, self.b.across)];
         let mut shape = self.batch.extents.clone();
@@ -244,9 +246,9 @@ fn inside(term: &Expr, terms: usize, together: usize) -> Expr {
     }
 }
 
-/// An element that is converted to the type of sums.
+/// An element that is converted to the type of sums, or of which fewer bits are read.
 fn factor(compute: &Compute, s: &Stage, e: &Expr) -> Option<(DType, Factor)> {
-    let Expr::Cast(_, x) = e else { return None };
+    let (Expr::Cast(_, x) | Expr::Unary(UnOp::Tf32, x)) = e else { return None };
     let Expr::Load(buffer, at) = &**x else { return None };
     let ty = compute.buffer_type(*buffer);
     let wide = at.iter().zip(&ty.shape).rfind(|(_, extent)| **extent > 1);

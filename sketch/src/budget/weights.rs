@@ -27,7 +27,7 @@ pub(super) fn unary(op: UnOp, on: On) -> usize {
         Erf if on.dtype != DType::F64 => 30,
         Exp | Log | Tanh | Sigmoid | Erf | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh
         | Asinh | Acosh | Atanh => return on.lanes * CALL,
-        Sign => 3,
+        Sign | Tf32 => 3,
         IsInf => 2,
         Neg | Abs | Not | Sqrt | Floor | Ceil | Round | Trunc | IsNan => 1,
     };

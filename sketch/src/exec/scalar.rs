@@ -57,8 +57,20 @@ fn float_unary(op: UnOp, x: Scalar) -> Scalar {
         UnOp::Ceil => v.ceil(),
         UnOp::Round => v.round_ties_even(),
         UnOp::Trunc => v.trunc(),
+        UnOp::Tf32 => tf32(v),
     };
     round(x.dtype(), value)
+}
+
+/// The nearest number with 11 bits of significand, the larger one of two.
+fn tf32(x: f64) -> f64 {
+    if x == 0.0 || !x.is_finite() {
+        return x;
+    }
+    // Numbers of `f32` below its smallest normal one have fewer bits.
+    let exponent = x.abs().log2().floor().max(-126.0) as i32;
+    let last = 2f64.powi(exponent - 10);
+    ((x.abs() / last + 0.5).floor() * last).copysign(x)
 }
 
 /// The integral of the Gaussian by its Taylor series, or its limit where that has converged to 1.

@@ -3,7 +3,10 @@
 //! ```text
 //! f16 by f16, bf16 by bf16  ->  f32            u8, i8 by u8, i8, in any pair  ->  i32
 //! ```
+//!
+//! A factor of `f32` is one of `tf32`: the unit reads as many bits of it.
 
+use ansc_graph::{Expr, UnOp};
 use ansc_runtime::DType;
 
 const BYTES: [DType; 2] = [DType::U8, DType::I8];
@@ -27,6 +30,14 @@ impl Factors {
     /// The factor of that name.
     pub(super) fn named(&self, name: &str) -> Option<DType> {
         self.0.iter().chain(&BYTES).copied().find(|factor| factor.name() == name)
+    }
+}
+
+/// What a unit reads of an element of a factor, as the type of its sums.
+pub(super) fn read(factor: DType, sum: DType, element: Expr) -> Expr {
+    match factor {
+        DType::F32 => Expr::unary(UnOp::Tf32, element),
+        narrow => Expr::cast(narrow, sum, element),
     }
 }
 

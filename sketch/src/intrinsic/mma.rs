@@ -2,7 +2,7 @@
 //!
 //! Fragments are spread over the 32 lanes of the warp, each of which holds some elements in its
 //! registers: the last two axes of a fragment are the lane and the element that it holds. A
-//! register has room for `w` elements of a factor, two halves or four bytes; an instruction sums
+//! register has room for `w` elements of a factor: an `f32`, two halves or four bytes; an instruction sums
 //! eight such words.
 //!
 //! ```text
@@ -26,7 +26,7 @@ use ansc_graph::{Combiner, Expr, Scalar, TensorType};
 use ansc_runtime::DType;
 
 use super::description::{Operand, description};
-use super::factors::{Factors, sum_named};
+use super::factors::{self, Factors, sum_named};
 use super::{Intrinsic, IntrinsicError, Native, NativeOp, Unit};
 use crate::index_map::IndexMap;
 use crate::program::IterKind::{Reduce, Spatial};
@@ -71,11 +71,16 @@ pub enum Side {
     Columns,
 }
 
-const FACTORS: Factors = Factors(&[DType::F16, DType::BF16]);
+const FACTORS: Factors = Factors(&[DType::F16, DType::BF16, DType::F32]);
 
 /// The type of sums of products, if there is an instruction for them.
 pub fn sum_of(factors: [DType; 2]) -> Option<DType> {
     FACTORS.sum_of(factors)
+}
+
+/// What an instruction reads of an element of a factor, as the type of its sums.
+pub fn read(factor: DType, sum: DType, element: Expr) -> Expr {
+    factors::read(factor, sum, element)
 }
 
 /// Elements in a register.
@@ -240,7 +245,7 @@ fn dot(name: &str, factors: [DType; 2]) -> Option<Made> {
     let c = fragment(sum, ROWS * COLUMNS / LANES, in_sums(&i, &j));
     let axes = [(ROWS, Spatial), (COLUMNS, Spatial), (terms, Reduce)];
     let nest = description(&axes, [a, b], c, Some(Combiner::Sum), |[a, b]| {
-        Expr::cast(x, sum, a) * Expr::cast(y, sum, b)
+        factors::read(x, sum, a) * factors::read(y, sum, b)
     });
     Some(Intrinsic::native(name, nest, native(MmaOp::Dot(factors), 16.0)))
 }

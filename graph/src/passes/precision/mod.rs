@@ -10,6 +10,8 @@
 //! fusion makes it a part of that kernel. What is pointwise, pools or normalises computes in `f32`,
 //! whatever it reads.
 //!
+//! Operands of `tf32` are stored as they were: the sum reads `tf32(x[..]) * tf32(w[..])`.
+//!
 //! # Who reads the rounded value
 //! - Sums of products always do.
 //! - All others do as well, so that only the rounded value is stored, if the kernel sums products
@@ -38,7 +40,7 @@ use crate::fuse::Group;
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::{ComputeOp, Kind, Op};
 use crate::ops::map;
-use crate::ops::stored::stored;
+use crate::ops::stored::{in_tf32, stored};
 use readers::{Role, Survey};
 
 pub use products::is_product;
@@ -86,6 +88,11 @@ impl Rewriter<'_> {
             });
         }
         self.set_operands(node, &read);
+        if self.survey.reads_tf32(node)
+            && let Op::Compute(op) = &mut self.graph.node_mut(node).op
+        {
+            *op = in_tf32(op);
+        }
         let value = ValueId { node, out: 0 };
         if let Some(dtype) = self.stored_type(node) {
             let rounded = self.rounded(value, dtype)?;

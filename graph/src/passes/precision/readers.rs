@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ansc_runtime::{DType, Precisions};
+use ansc_runtime::{DType, Precision, Precisions};
 
 use super::products::{fits, is_product};
 use crate::compute::{Compute, Stage};
@@ -51,6 +51,8 @@ pub(super) struct Survey {
     groups: Vec<Group>,
     group_of: BTreeMap<NodeId, usize>,
     roles: BTreeMap<NodeId, Role>,
+    /// Products that read what tensor cores do of operands which stay `f32`.
+    tf32: BTreeSet<NodeId>,
 }
 
 impl Survey {
@@ -70,7 +72,11 @@ impl Survey {
             };
             Some((node, role))
         };
+        let reads_tf32 = |n: &NodeId| {
+            is_product(graph, *n) && precisions.of(&graph.node(*n).name) == Precision::Tf32
+        };
         Survey {
+            tf32: graph.node_ids().into_iter().filter(reads_tf32).collect(),
             group_of: members.collect(),
             roles: graph.node_ids().into_iter().filter_map(role).collect(),
             groups,
@@ -85,7 +91,12 @@ impl Survey {
 
     /// Whether any product reads operands of fewer bits.
     pub(super) fn reduces(&self) -> bool {
-        self.roles.values().any(|role| matches!(role, Role::Product(Some(_))))
+        !self.tf32.is_empty()
+            || self.roles.values().any(|role| matches!(role, Role::Product(Some(_))))
+    }
+
+    pub(super) fn reads_tf32(&self, node: NodeId) -> bool {
+        self.tf32.contains(&node)
     }
 
     pub(super) fn role(&self, node: NodeId) -> Role {

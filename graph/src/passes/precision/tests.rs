@@ -43,6 +43,28 @@ fn kernels(graph: &Graph, dtype: DType) -> Vec<String> {
     all.map(|(name, _)| name).collect()
 }
 
+/// Operands stay as they are; sums of products alone read fewer bits of them.
+#[test]
+fn tensor_cores_read_what_is_stored_whole() {
+    let graph = residual_network();
+    let (wide, rounded) = both(&graph, &options(Precision::Tf32, &[]));
+    assert_eq!(stored(&wide), stored(&rounded));
+    let mut products = 0;
+    for node in rounded.node_ids() {
+        let Some(op) = rounded.compute_of(node) else { continue };
+        let reads = op.expr.stages.iter().any(|stage| stage.body.to_string().contains("tf32("));
+        assert_eq!(reads, is_product(&wide, node), "{op:?}");
+        products += usize::from(reads);
+    }
+    assert!(products > 3, "{rounded}");
+    let values = inputs(&graph);
+    let [found, expected] = [&rounded, &wide].map(|g| interp::run(g, &values).unwrap().remove(0));
+    let [found, expected] = [found, expected].map(|t| t.to_f64_vec());
+    let most = expected.iter().fold(0.0f64, |most, v| most.max(v.abs()));
+    let worst = found.iter().zip(&expected).fold(0.0f64, |worst, (a, b)| worst.max((a - b).abs()));
+    assert!(worst > 0.0 && worst < 8.0 * Precision::Tf32.unit_roundoff() * most, "{worst} {most}");
+}
+
 /// Nodes that round a value that is computed.
 fn casts(graph: &Graph) -> usize {
     let text = graph.to_string();

@@ -45,7 +45,8 @@ fn of_sums(sums: &[f64], i: usize, j: usize) -> f64 {
 }
 
 /// The pairs of the ISA's tables, and what it sums their products in.
-const PAIRS: [([DType; 2], DType); 6] = [
+const PAIRS: [([DType; 2], DType); 7] = [
+    ([DType::F32, DType::F32], DType::F32),
     ([DType::F16, DType::F16], DType::F32),
     ([DType::BF16, DType::BF16], DType::F32),
     ([DType::U8, DType::I8], DType::I32),
@@ -88,11 +89,37 @@ fn instructions_multiply_matrices() {
     }
 }
 
+/// Tensor cores read 11 bits of an `f32`, the last one rounded.
+#[test]
+fn floats_are_rounded_as_they_are_read() {
+    let names = Names { factors: [DType::F32, DType::F32] };
+    let with = |shape: &[usize], first: f32| {
+        let mut tensor = Tensor::zeros(DType::F32, shape);
+        tensor.as_mut_slice::<f32>()[0] = first;
+        tensor
+    };
+    let ulp = 2f32.powi(-10);
+    let cases = [
+        (1.0 + ulp, 1.0 + ulp),
+        (1.0 + 0.49 * ulp, 1.0),
+        (1.0 + 0.5 * ulp, 1.0 + ulp),
+        (-1.0 - 0.5 * ulp, -1.0 - ulp),
+        (2.0 - 0.5 * ulp, 2.0),
+        (f32::INFINITY, f32::INFINITY),
+    ];
+    for (x, expected) in cases {
+        let a = with(&[LANES, ROWS * terms(DType::F32) / LANES], x);
+        let b = with(&[LANES, COLUMNS * terms(DType::F32) / LANES], 1.0);
+        let sums = run(&names.dot(), &[&a, &b, &run(&names.zero(), &[])]);
+        assert_eq!(sums.as_slice::<f32>()[0], expected, "{x:?}");
+    }
+}
+
 /// Places of factors in fragments, as the ISA's tables have them: which register of a lane, and
 /// which part of it.
 #[test]
 fn factors_lie_as_the_manual_says() {
-    for dtype in [DType::F16, DType::I8] {
+    for dtype in [DType::F32, DType::F16, DType::I8] {
         let (w, k) = (word(dtype), terms(dtype));
         for (i, t) in (0..ROWS).flat_map(|i| (0..k).map(move |t| (i, t))) {
             let (far, near) = (t / (4 * w), t % (4 * w));

@@ -40,6 +40,8 @@ use shape::Choices;
 
 type Result<T> = std::result::Result<T, StepError>;
 
+/// Words of shared memory that are loaded at once.
+const BANKS: usize = 32;
 /// Copies of a thread in a round that are written out.
 const MOST_COPIES: usize = 16;
 
@@ -214,7 +216,8 @@ impl Product {
     }
 
     /// Brings a factor to shared memory, by all threads of the block. Its rows there are an odd
-    /// number of vectors apart, so that eight of them are in different banks.
+    /// number of vectors apart, so that eight of them are in different banks; or, where each lane
+    /// loads one word of four rows and eight columns, eight words more than all banks.
     fn copy(&self, r: &mut Recorder, copy: BlockVar, side: usize, tile: &Tile) -> Result<()> {
         let loops = r.get_loops(copy)?;
         let fused = r.fuse(&loops[loops.len() - 2..])?;
@@ -231,7 +234,9 @@ impl Product {
         r.vectorize(parts[4])?;
         let vector = shape::VECTOR / self.matrices.factors[side].size();
         let name = r.name_of(copy)?;
-        r.storage_align(&name, self.batch, 2 * vector, vector)
+        let by_words = self.matrices.across()[side] && self.matrices.factors[side].size() == 4;
+        let (factor, offset) = if by_words { (BANKS, COLUMNS) } else { (2 * vector, vector) };
+        r.storage_align(&name, self.batch, factor, offset)
     }
 
     /// The stages that follow the product, by the lanes that hold it.

@@ -21,8 +21,8 @@ fn on_gpu(text: &str) -> Arc<Task> {
 
 /// Each: whole tiles; borders on all sides, and a map; terms that are no whole step; columns side
 /// by side and terms side by side; a batch; a convolution with padding and stride; a factor whose
-/// rows lie side by side; bytes.
-const PRODUCTS: [&str; 8] = [
+/// rows lie side by side; bytes; `f32` of which fewer bits are read.
+const PRODUCTS: [&str; 10] = [
     "compute(in0: f16[64, 64], in1: f16[64, 64]) -> s {
       s: f32[64, 64] = sum{r0: 64} mul(f32(in0[i0, r0]), f32(in1[r0, i1]))
     }",
@@ -53,6 +53,13 @@ const PRODUCTS: [&str; 8] = [
     }",
     "compute(in0: i8[17, 33], in1: i8[9, 33]) -> s {
       s: i32[17, 9] = sum{r0: 33} mul(i32(in0[i0, r0]), i32(in1[i1, r0]))
+    }",
+    "compute(in0: f32[37, 32], in1: f32[32, 44], in2: f32[44]) -> y {
+      s: f32[37, 44] = sum{r0: 32} mul(tf32(in0[i0, r0]), tf32(in1[r0, i1]))
+      y: f32[37, 44] = max(add(s[i0, i1], in2[i1]), 0.0_f32)
+    }",
+    "compute(in0: f32[2, 20, 21], in1: f32[2, 24, 21]) -> s {
+      s: f32[2, 20, 24] = sum{r0: 21} mul(tf32(in0[i0, i1, r0]), tf32(in1[i0, i2, r0]))
     }",
 ];
 

@@ -24,6 +24,7 @@
 //! A schedule that does not fit the device, or would become too much code, gives way to a simpler
 //! one, at last to a thread for each element of each stage.
 
+mod groups;
 mod parts;
 mod points;
 mod rows;

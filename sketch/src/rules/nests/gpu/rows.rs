@@ -36,6 +36,9 @@ const OTHERS: [usize; 5] = [32, 64, 128, 256, 512];
 const SHORTEST: usize = 32;
 /// Fewer results than this do not keep a GPU busy with a thread for each.
 const FEW_RESULTS: usize = 512;
+/// So few rows of so many terms leave multiprocessors idle.
+const FEW_ROWS: usize = 16;
+const MANY_TERMS: usize = 1 << 14;
 /// Partial results that every thread combines on its own at the end.
 const LAST: usize = 16;
 /// The part of shared memory that rows may fill.
@@ -51,6 +54,12 @@ pub(super) fn apply(nests: &mut Nests, first: usize, limits: &GpuLimits) -> Resu
     let work = |stage: usize| nests.stage(stage).extents()[axes..].iter().product::<usize>();
     let longest = stages.clone().map(work).max().unwrap_or(0);
     if longest < SHORTEST || !stages.clone().all(|s| is_plain(nests.stage(s))) {
+        return Ok(None);
+    }
+    let rows: usize = nests.stage(first).extents()[..axes].iter().product();
+    let elements = stages.clone().filter(|&stage| work(stage) > 1).count();
+    // One sum for each row, and little else: more than a block of threads shares each.
+    if rows <= FEW_ROWS && longest >= MANY_TERMS && elements == 1 {
         return Ok(None);
     }
     let threads = longest.div_ceil(4).next_power_of_two().clamp(limits.warp, THREADS);

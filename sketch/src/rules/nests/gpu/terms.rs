@@ -9,16 +9,28 @@
 //! } } }
 //! ```
 //!
-//! Only the longest loop is cut into rounds, which are shorter where others are long. Which loops
-//! are written out, and how far, is a choice, as an inner part of any length is: the parts of one
+//! Only the longest loop is cut into rounds, which are shorter where others are long. Where these
+//! alone are too many terms, as those of large windows, the outer loops are rounds instead:
+//!
+//! ```text
+//! for r in 0..7 { for s in 0..7 { for t in 0..7 { for c in 0..3 { .. } } } }, 8 terms of a round
+//! => iterations of r and s are rounds
+//! for rs in 0..49 { for t_0 in 0..1 { unrolled t_1 in 0..7 { .. } } }
+//! ```
+//!
+//! Which loops are written out, and how far, is a choice, as an inner part of any length is: the parts of one
 //! iteration are gone in the end.
 
 use super::tile::MAX_UNROLLED;
-use super::{Result, choose};
+use super::{Result, choose, fused};
 use crate::trace::{LoopVar, Recorder};
 
 /// Terms of a round along the longest loop, at least: a vector.
 const LEAST: usize = 4;
+/// More terms of a round leave no room in shared memory for tiles of any size.
+const MOST: usize = 256;
+/// So many times the room may be filled before a loop is cut.
+const MANY: usize = 4;
 /// Iterations of a loop that may be written out where the first candidate does not.
 const SHORT: usize = 16;
 
@@ -41,7 +53,7 @@ pub(super) fn cut(
 ) -> Result<Terms> {
     let extents = reduced.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>>>()?;
     let longest = (0..extents.len()).max_by_key(|&i| (extents[i], usize::MAX - i)).unwrap_or(0);
-    let mut lengths = extents.clone();
+    let (mut lengths, given) = (extents.clone(), room);
     // All terms of the other loops are in each round.
     let others = extents.iter().product::<usize>() / extents[longest].max(1);
     let room = match extents[longest] <= room {
@@ -49,6 +61,9 @@ pub(super) fn cut(
         false => (room / others.max(1)).max(room.min(LEAST)),
     };
     lengths[longest] = part(extents[longest], room);
+    if lengths.iter().product::<usize>() > MOST {
+        return outer_rounds(r, reduced, &extents, given, elements);
+    }
     let first = first_written_out(&lengths, elements);
     let mut terms = Terms { outer: reduced[longest], inner: vec![], written_out: vec![] };
     for (i, (&l, &length)) in reduced.iter().zip(&lengths).enumerate() {
@@ -60,6 +75,42 @@ pub(super) fn cut(
             (false, _) => terms.whole(r, l, length, written_out)?,
         }
     }
+    Ok(terms)
+}
+
+/// The outer loops are rounds, and so is a part of the next one if it is long.
+fn outer_rounds(
+    r: &mut Recorder,
+    reduced: &[LoopVar],
+    extents: &[usize],
+    room: usize,
+    elements: usize,
+) -> Result<Terms> {
+    let (mut inner, mut count) = (extents.len(), 1);
+    while count < room && inner > 0 {
+        inner -= 1;
+        count *= extents[inner];
+    }
+    let mut lengths = extents[inner..].to_vec();
+    if count > MANY * room {
+        lengths[0] = part(extents[inner], (room * extents[inner] / count).max(1));
+    }
+    let first = first_written_out(&lengths, elements);
+    let mut rounds = reduced[..inner].to_vec();
+    let mut terms = Terms { outer: reduced[0], inner: vec![], written_out: vec![] };
+    for (at, &l) in reduced.iter().enumerate().skip(inner) {
+        let (extent, length) = (extents[at], lengths[at - inner]);
+        let written_out = if first[at - inner] { length } else { 1 };
+        if at == inner && length < extent {
+            terms.rounds(r, l, length, written_out)?;
+            rounds.push(terms.outer);
+        } else if extent == 1 {
+            terms.inner.push(l);
+        } else {
+            terms.whole(r, l, length, written_out)?;
+        }
+    }
+    terms.outer = fused(r, &rounds)?;
     Ok(terms)
 }
 

@@ -15,8 +15,9 @@ fn kernels(compute: &Compute) -> GpuProgram {
 }
 
 /// Small subgraphs of each rule: whole tiles and borders, strides, a matrix and a vector, rows,
-/// rows whose statistics are results too, columns, several axes, vectors, one element, windows.
-const FORMS: [&str; 18] = [
+/// rows whose statistics are results too, columns, several axes, vectors, one element, windows, one
+/// long row, channels in groups, a large window.
+const FORMS: [&str; 21] = [
     "compute(in0: f32[32, 16], in1: f32[16, 32], in2: f32[32]) -> y {
       s: f32[32, 32] = sum{r0: 16} mul(in0[i0, r0], in1[r0, i1])
       y: f32[32, 32] = max(add(s[i0, i1], in2[i1]), 0.0_f32)
@@ -65,6 +66,17 @@ const FORMS: [&str; 18] = [
       y: f32[2, 3, 9, 14] = mul(s[i0, i1, i2, i3], 0.125_f32)
     }",
     "compute(in0: f32[]) -> y { y: f32[] = neg(in0[]) }",
+    "compute(in0: f32[2, 20000]) -> y {
+      s: f32[2] = sum{r0: 20000} mul(in0[i0, r0], in0[i0, r0])
+      y: f32[2] = sqrt(s[i0])
+    }",
+    "compute(in0: f32[5, 6, 40], in1: f32[2, 20, 64]) -> y {
+      s: f32[4, 6, 64] = sum{r0: 2, r1: 20} mul(in0[add(i0, r0), i1, add(mul(floor_div(i2, 32), 20), r1)], in1[r0, r1, i2])
+      y: f32[4, 6, 64] = max(s[i0, i1, i2], 0.0_f32)
+    }",
+    "compute(in0: f32[6, 7, 8, 3], in1: f32[5, 5, 5, 3, 12]) -> s {
+      s: f32[2, 3, 4, 12] = sum{r0: 5, r1: 5, r2: 5, r3: 3} mul(in0[add(i0, r0), add(i1, r1), add(i2, r2), r3], in1[r0, r1, r2, r3, i3])
+    }",
     "compute(in0: f32[14, 512], in1: f32[512, 20], in2: f32[20]) -> y {
       s: f32[14, 20] = sum{r0: 512} mul(in0[i0, r0], in1[r0, i1])
       y: f32[14, 20] = max(add(s[i0, i1], in2[i1]), 0.0_f32)
@@ -111,6 +123,23 @@ fn every_choice_computes_the_same() {
 fn check(compute: &Compute, scheduled: &Scheduled, trace: &str) {
     let gpu = lower(&scheduled.program, &GpuLimits::default()).unwrap();
     compare(compute, &gpu.checked_form()).unwrap_or_else(|e| panic!("{e}\n{trace}\n{gpu}"));
+}
+
+/// The rules that make them: parts of long rows, tiles of groups, and rounds of outer loops.
+#[test]
+fn long_rows_groups_and_large_windows() {
+    let of = |at: usize| {
+        let task = on_gpu(&Compute::parse(FORMS[at]).unwrap());
+        let (Sketch { trace, rules }, _) = sketch(&task).unwrap();
+        (trace.to_string(), rules.concat())
+    };
+    let first = FORMS.iter().position(|text| text.contains("20000")).unwrap();
+    assert!(of(first).1.contains("split"));
+    let (trace, rules) = of(first + 1);
+    assert!(rules.contains("tile") && trace.contains("floor_div(v2, 32)"), "{trace}");
+    let (trace, rules) = of(first + 2);
+    assert!(rules.contains("tile") && trace.contains("pipeline"), "{rules} {trace}");
+    assert!(!of(first).0.contains("pipeline"));
 }
 
 #[test]

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Axes that one operand lacks and axes that the other lacks are the two sides of the tile; an axis
-//! that no operand lacks is one of a batch. Where tiles are too few for the multiprocessors, sums
+//! that no operand lacks is one of a batch; [`groups`] of channels are such axes. Where tiles are too few for the multiprocessors, sums
 //! are cut into [`parts`].
 
 use std::collections::BTreeSet;
@@ -22,7 +22,9 @@ use std::collections::BTreeSet;
 use ansc_graph::{BufId, Expr, VarId};
 
 use super::parts::{self, ENOUGH};
-use super::{Result, bind_threads, choose, consumer, fused, is_unbound, loops, terms, written};
+use super::{
+    Result, bind_threads, choose, consumer, fused, groups, is_unbound, loops, terms, written,
+};
 use crate::gpu::GpuLimits;
 use crate::postprocess::PIPELINE;
 use crate::program::{Body, IterKind, Scope, ThreadAxis};
@@ -63,6 +65,15 @@ const AROUND: usize = 2;
 /// Tiles the block if that is worthwhile and fits, and tells whether it did; otherwise the block
 /// stays as it is.
 pub(super) fn apply(r: &mut Recorder, block: &str, limits: &GpuLimits) -> bool {
+    let mut apart = r.clone();
+    if groups::apart(&mut apart, block).is_ok() && in_tiles(&mut apart, block, limits) {
+        *r = apart;
+        return true;
+    }
+    in_tiles(r, block, limits)
+}
+
+fn in_tiles(r: &mut Recorder, block: &str, limits: &GpuLimits) -> bool {
     if !is_tileable(r.schedule(), block) {
         return false;
     }
