@@ -59,6 +59,9 @@ pub struct Bundle {
     pub weights_beside: bool,
 }
 
+/// A GPU orders lanes of so many elements by counting in less time than a host's function takes.
+const COUNTED: usize = 1 << 14;
+
 impl Options {
     /// Outputs only, all bits, the untuned schedules, everything verified.
     pub fn new(import: ImportOptions, target: Target) -> Options {
@@ -107,7 +110,9 @@ impl Options {
             false => (vec![], vec![]),
         };
         let precision = self.precision.clone();
-        passes::Options { widen, widen_groups, precision, ..passes::Options::default() }
+        let count_ranks = if self.sms.is_empty() { 0 } else { COUNTED };
+        let rest = passes::Options::default();
+        passes::Options { widen, widen_groups, count_ranks, precision, ..rest }
     }
 
     pub(crate) fn verifier(&self) -> Verifier {

@@ -188,7 +188,7 @@ pub(crate) fn in_tiles(task: &Arc<Task>) -> Option<Field> {
 /// The product that the tensor cores of a GPU multiply: none if there is no such product or device,
 /// or if its price is not clearly less than that of a schedule without them.
 pub(crate) fn by_tensor_cores(task: &Arc<Task>) -> Option<(Sketch, Scheduled)> {
-    let sketch = gpu::tensor::sketch(task)?;
+    let sketch = gpu::tensor::sketches(task).into_iter().next()?;
     let sample = task.sample(&sketch.trace, Unfit::Refuse, &mut crate::rules::fixed_random());
     let scheduled = sample.ok()?.scheduled;
     let (_, without) = nests::gpu::sketch(task).ok()?;

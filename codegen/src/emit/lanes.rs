@@ -129,7 +129,7 @@ impl Emitter<'_, '_> {
         let private = |b: &BufId| {
             self.program.buffer(*b).scope == Scope::Local
                 && !self.is_argument(*b)
-                && inside[b] == self.buffers.uses[b]
+                && self.buffers.uses.get(b) == Some(&inside[b])
                 && shared.contains(b)
         };
         let private: Vec<BufId> = inside.keys().copied().filter(private).collect();

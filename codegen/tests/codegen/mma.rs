@@ -128,7 +128,8 @@ fn assembled(name: &str, gpu: &GpuProgram, sms: &[u32]) -> String {
 fn products_are_assembled_without_spills() {
     for (name, text, words) in LARGE {
         let (gpu, by) = task(text).untuned_on_gpu(&GpuLimits::default()).unwrap();
-        assert_eq!(by, Some(Algorithm::Matrices), "{name}: {gpu}");
+        let ways = [Algorithm::Matrices, Algorithm::MatricesInParts];
+        assert!(by.is_some_and(|by| ways.contains(&by)), "{name}: {gpu}");
         let ptx = assembled(name, &gpu, &SMS);
         for word in words {
             assert!(ptx.contains(word), "{name}: no {word} in\n{gpu}\n{ptx}");

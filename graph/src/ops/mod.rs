@@ -44,6 +44,7 @@ pub mod slice;
 pub mod softmax;
 pub mod stages;
 pub mod stored;
+pub mod top_k;
 
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@ mod algebra;
 mod batch_norm;
 mod captures;
 mod conv_to_matmul;
+mod count_ranks;
 mod cse;
 pub(crate) mod dce;
 mod empty;
@@ -66,6 +67,8 @@ pub struct Options {
     /// ... and those that only convolutions in groups do, since the target has instructions for
     /// other products of them.
     pub widen_groups: Vec<DType>,
+    /// The best elements along an axis of at most as many are found by counting, as is best for GPUs.
+    pub count_ranks: usize,
     /// Loops of at most this many iterations are unrolled ...
     pub unroll_trips: u64,
     /// ... where that gives at most this many nodes.
@@ -85,6 +88,7 @@ impl Default for Options {
             merge_matmul: false,
             widen: Vec::new(),
             widen_groups: Vec::new(),
+            count_ranks: 0,
             unroll_trips: 4,
             unroll_nodes: 64,
             precision: Precisions::default(),
@@ -163,6 +167,7 @@ passes! {
     simplify: "remove identities, compose transposes and reshapes, simplify expressions",
     cse: "merge equal nodes",
     dce: "remove nodes, captures and stages that nothing reads",
+    count_ranks: "find the best elements along an axis by counting",
     merge_maps: "merge elementwise chains into one expression",
     hoist: "evaluate the constant parts of elementwise expressions",
     batch_norm: "fold per-channel scales into the weights of convolutions and matrix products",
@@ -189,6 +194,7 @@ const ORDER: &[&str] = &[
     "fold",
     "simplify",
     "cse",
+    "count_ranks",
     // A batch norm becomes x * a + b with constants a and b, next to the convolution.
     "merge_maps",
     "hoist",

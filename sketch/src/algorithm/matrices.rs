@@ -9,6 +9,14 @@
 //! conv[n, y, x, m] = product[i, j]
 //! ```
 //!
+//! Where there are few results, the terms are cut into parts, which make a further batch; what adds
+//! them up takes the place of the result:
+//!
+//! ```text
+//! partial[p, i, j] = sum{t} f32(rows[p, i, t]) * f32(columns[p, t, j])
+//! conv[n, y, x, m] = sum{p} partial[p, i, j]
+//! ```
+//!
 //! Axes of the result are rows, if the first factor alone walks along them, columns, if the second
 //! one alone does, and batches, if both do. The innermost axis is one of columns. Terms come in
 //! whole steps of the instruction. A factor keeps side by side what lies side by side in memory, so
@@ -20,7 +28,9 @@ use ansc_graph::{
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten};
+use crate::gpu::GpuLimits;
 use crate::intrinsic::mma;
+use crate::price::tensor::Estimate;
 use crate::task::Task;
 use ansc_graph::flat::{flattened, spread};
 
@@ -32,6 +42,8 @@ const VECTOR: usize = 16;
 
 /// Names of the stages of both factors and of the product.
 pub(crate) const STAGES: [&str; 3] = ["rows", "columns", "product"];
+/// The name of the stage of sums that are not complete.
+const PARTIAL: &str = "partial";
 
 /// A stage that is such a sum.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,6 +56,8 @@ pub(crate) struct Matrices {
     rows: Axes,
     columns: Axes,
     terms: Axes,
+    /// Parts of each sum.
+    parts: usize,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -70,15 +84,35 @@ pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
     Some(Rewritten { task: Task { compute, ..task.clone() }, prepared: vec![] })
 }
 
+/// The same in parts; none where whole sums are enough work for a GPU.
+pub(super) fn rewrite_in_parts(task: &Task) -> Option<Rewritten> {
+    let limits = task.gpu.as_ref().filter(|_| task.machine.units.mma)?;
+    let compute = Matrices::find(&task.compute)?.in_parts(limits)?.rewrite(&task.compute);
+    Some(Rewritten { task: Task { compute, ..task.clone() }, prepared: vec![] })
+}
+
 impl Matrices {
     /// The first stage that is one.
     pub(crate) fn find(compute: &Compute) -> Option<Matrices> {
         (0..compute.stages.len()).find_map(|stage| Matrices::of(compute, stage))
     }
 
-    /// Numbers of batches, rows, columns and terms.
-    pub(crate) fn extents(&self) -> [usize; 4] {
-        [&self.batch, &self.rows, &self.columns, &self.terms].map(Axes::count)
+    /// The product with sums in parts, if that takes less time.
+    pub(crate) fn in_parts(&self, limits: &GpuLimits) -> Option<Matrices> {
+        let parts = self.estimate(limits).parts();
+        (parts > 1).then(|| Matrices { parts, ..self.clone() })
+    }
+
+    /// What the price of a cut depends on.
+    pub(crate) fn estimate(&self, limits: &GpuLimits) -> Estimate {
+        Estimate {
+            batches: self.batch.count() * self.parts,
+            sides: [self.rows.count(), self.columns.count()],
+            steps: self.terms_of_part() / mma::terms(self.factors[0]),
+            bytes: self.factors[0].size(),
+            shared: limits.shared_bytes,
+            processors: limits.processors,
+        }
     }
 
     /// Whether the terms of the factors do not lie side by side.
@@ -97,8 +131,26 @@ impl Matrices {
         }
     }
 
-    /// Where a point of the result lies in the product.
+    /// Where a point of what goes on with the product lies in it.
     pub(crate) fn place(&self) -> Vec<Expr> {
+        match self.parts {
+            1 => self.place_of_result(),
+            _ => (0..self.batches() + 2).map(Expr::var).collect(),
+        }
+    }
+
+    /// Axes before those of rows and columns.
+    fn batches(&self) -> usize {
+        self.batch.vars.len() + usize::from(self.parts > 1)
+    }
+
+    fn batch_shape(&self) -> Vec<usize> {
+        let parts = (self.parts > 1).then_some(self.parts);
+        self.batch.extents.iter().copied().chain(parts).collect()
+    }
+
+    /// Where a point of the result lies in a whole product.
+    fn place_of_result(&self) -> Vec<Expr> {
         let mut at: Vec<Expr> = self.batch.vars.iter().copied().map(Expr::var).collect();
         at.extend([self.rows.flat(), self.columns.flat()]);
         at
@@ -140,7 +192,8 @@ impl Matrices {
         let last = (0..rank).rfind(|&v| extents[v] > 1)?;
         let fits = columns.vars.contains(&last) && !rows.vars.is_empty();
         let (a, b) = (a.clone(), b.clone());
-        fits.then_some(Matrices { stage, factors: [*x, *y], a, b, batch, rows, columns, terms })
+        let factors = [*x, *y];
+        fits.then_some(Matrices { stage, factors, a, b, batch, rows, columns, terms, parts: 1 })
     }
 
     fn rewrite(&self, original: &Compute) -> Compute {
@@ -149,21 +202,37 @@ impl Matrices {
         let rows = compute.push(self.factor(STAGES[0], &self.a, &self.rows, self.factors[0]));
         let columns = compute.push(self.factor(STAGES[1], &self.b, &self.columns, self.factors[1]));
         let product = compute.push(self.product(s.ty.dtype, rows, columns));
-        let body = Expr::Load(product, self.place());
-        compute.push(Stage::map(&s.name, s.ty.clone(), body));
+        let result = match self.parts {
+            1 => Stage::map(&s.name, s.ty.clone(), Expr::Load(product, self.place())),
+            _ => {
+                let shape = self.product_shape();
+                let body = Expr::Load(product, self.place());
+                let partial = Stage::map(PARTIAL, TensorType::new(s.ty.dtype, shape), body);
+                let partial = compute.push(partial);
+                let mut at = self.place_of_result();
+                at.insert(self.batch.vars.len(), Expr::var(s.ty.rank()));
+                let body = Expr::Load(partial, at);
+                Stage::reduction(&s.name, s.ty.clone(), Combiner::Sum, vec![self.parts], body)
+            }
+        };
+        compute.push(result);
         compute.done()
     }
 
     /// `factor[batch.., i, t]`, or the last two in the other order.
     fn factor(&self, name: &str, factor: &Factor, own: &Axes, dtype: DType) -> Stage {
-        let n = self.batch.vars.len();
+        let n = self.batches();
         let (along, term) = if factor.across { (n + 1, n) } else { (n, n + 1) };
-        let term = Expr::var(term);
+        let own_terms = Expr::index(self.terms_of_part());
+        let term = match self.parts {
+            1 => Expr::var(term),
+            _ => Expr::var(n - 1) * own_terms + Expr::var(term),
+        };
         let spread = |axes: &Axes, flat: &Expr| -> Vec<(usize, Expr)> {
             axes.vars.iter().copied().zip(spread(flat, &axes.extents)).collect()
         };
         let mut places: Vec<(usize, Expr)> =
-            self.batch.vars.iter().copied().zip((0..n).map(Expr::var)).collect();
+            self.batch.vars.iter().copied().zip((0..).map(Expr::var)).collect();
         places.extend(spread(own, &Expr::var(along)));
         places.extend(spread(&self.terms, &term));
         // Axes of one element, and the number of a point of the other side.
@@ -181,13 +250,13 @@ impl Matrices {
                 Expr::select(inside, load, Expr::Const(Scalar::zero(dtype)))
             }
         };
-        let mut shape = self.batch.extents.clone();
-        shape.extend(if factor.across { [padded, own.count()] } else { [own.count(), padded] });
+        let (mut shape, terms) = (self.batch_shape(), self.terms_of_part());
+        shape.extend(if factor.across { [terms, own.count()] } else { [own.count(), terms] });
         Stage::map(name, TensorType::new(dtype, shape), body)
     }
 
     fn product(&self, sum: DType, rows: BufId, columns: BufId) -> Stage {
-        let n = self.batch.vars.len();
+        let n = self.batches();
         let [i, j, t] = [n, n + 1, n + 2].map(Expr::var);
         let at = |own: &Expr, across: bool| {
             let mut at: Vec<Expr> = (0..n).map(Expr::var).collect();
@@ -198,14 +267,22 @@ impl Matrices {
         let wide = |dtype, buffer, at| mma::read(dtype, sum, Expr::Load(buffer, at));
         let [x, y] = self.factors;
         let [a, b] = [at(&i, self.a.across), at(&j, self.b.across)];
-        let mut shape = self.batch.extents.clone();
-        shape.extend([self.rows.count(), self.columns.count()]);
         Stage {
             name: STAGES[2].into(),
-            ty: TensorType::new(sum, shape),
-            reduce: Some(Reduce { combiner: Combiner::Sum, extents: vec![self.padded_terms()] }),
+            ty: TensorType::new(sum, self.product_shape()),
+            reduce: Some(Reduce { combiner: Combiner::Sum, extents: vec![self.terms_of_part()] }),
             body: wide(x, rows, a) * wide(y, columns, b),
         }
+    }
+
+    fn product_shape(&self) -> Vec<usize> {
+        let sides = [self.rows.count(), self.columns.count()];
+        self.batch_shape().into_iter().chain(sides).collect()
+    }
+
+    /// Terms of each part of a sum.
+    fn terms_of_part(&self) -> usize {
+        self.padded_terms() / self.parts
     }
 
     /// Terms in whole instructions.

@@ -17,6 +17,7 @@
 //! argmax           =>  place: the maximum, and then the first place that has it
 //! bf16 product     => tiles: a product of panels as a unit for matrices wants them
 //! f16 product      => matrices: a product of two matrices as the warps of a GPU multiply them
+//! f16 product      => matrices_in_parts: the same of parts of the terms, and sums of the parts
 //! sum of groups     =>  groups: a sum with an axis of its own for groups
 //! strided window    =>  strides: columns that lie a stride apart, side by side
 //! max of a window  =>  separate: of each column of the window, then of those of a row
@@ -104,6 +105,8 @@ pub enum Algorithm {
     Tiles,
     /// A product of two matrices, for the warps of a GPU.
     Matrices,
+    /// The same, with sums in parts that different blocks of threads compute.
+    MatricesInParts,
 }
 
 /// A task that computes the same.
@@ -117,7 +120,7 @@ pub struct Rewritten {
 
 impl Algorithm {
     /// Every algorithm once, in the order of the variants.
-    pub const ALL: [Algorithm; 17] = [
+    pub const ALL: [Algorithm; 18] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
@@ -135,6 +138,7 @@ impl Algorithm {
         Algorithm::Place,
         Algorithm::Tiles,
         Algorithm::Matrices,
+        Algorithm::MatricesInParts,
     ];
 
     /// As traces and the names of sketches have it.
@@ -157,6 +161,7 @@ impl Algorithm {
             Algorithm::Place => "place",
             Algorithm::Tiles => "tiles",
             Algorithm::Matrices => "matrices",
+            Algorithm::MatricesInParts => "matrices_in_parts",
         }
     }
 
@@ -178,7 +183,8 @@ impl Algorithm {
             | Algorithm::Strides
             | Algorithm::Place
             | Algorithm::Tiles
-            | Algorithm::Matrices => return None,
+            | Algorithm::Matrices
+            | Algorithm::MatricesInParts => return None,
         };
         Some(Tile { outputs, window, weights })
     }
@@ -198,6 +204,7 @@ impl Algorithm {
             Algorithm::Place => place::rewrite(task),
             Algorithm::Tiles => tiles::rewrite(task),
             Algorithm::Matrices => matrices::rewrite(task),
+            Algorithm::MatricesInParts => matrices::rewrite_in_parts(task),
             Algorithm::Im2col => im2col::rewrite(task, &conv()?),
             Algorithm::Taps => taps::rewrite(task, &conv()?),
             Algorithm::Inside => inside::rewrite(task, &conv()?),

@@ -50,6 +50,7 @@ impl Algorithm {
             Algorithm::Place => "an extreme, then its place",
             Algorithm::Tiles => "tiles of a matrix unit",
             Algorithm::Matrices => "matrices of tensor cores",
+            Algorithm::MatricesInParts => "matrices of tensor cores, sums in parts",
         }
     }
 }

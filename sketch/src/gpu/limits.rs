@@ -7,6 +7,10 @@ use ansc_runtime::gpu::DECLARED_SHARED;
 /// code; from 9.0 on, code is for servers, and a device with less refuses a kernel that wants more.
 const SHARED: [(u32, usize); 3] = [(90, 227 << 10), (80, 99 << 10), (70, 64 << 10)];
 
+/// Multiprocessors of a usual device of each generation, by compute capability times ten.
+const PROCESSORS: [(u32, usize); 6] =
+    [(90, 132), (89, 128), (86, 82), (80, 108), (75, 68), (70, 80)];
+
 /// Limits of one thread block and one thread. The defaults hold from compute capability 7.0 on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GpuLimits {
@@ -28,15 +32,22 @@ pub struct GpuLimits {
     pub virtual_threads: usize,
     /// Threads that execute in step.
     pub warp: usize,
+    /// Multiprocessors, which blocks are dealt out to. No limit, but what prices depend on.
+    pub processors: usize,
 }
 
 impl GpuLimits {
     /// Limits of all devices that run code for these generations, by compute capability times ten.
     pub fn of(sms: &[u32]) -> GpuLimits {
         let oldest = sms.iter().min().copied().unwrap_or(0);
-        let shared = SHARED.iter().find(|(sm, _)| oldest >= *sm).map(|(_, bytes)| *bytes);
+        let of =
+            |table: &[(u32, usize)]| table.iter().find(|(sm, _)| oldest >= *sm).map(|row| row.1);
         let defaults = GpuLimits::default();
-        GpuLimits { shared_bytes: shared.unwrap_or(defaults.shared_bytes), ..defaults }
+        GpuLimits {
+            shared_bytes: of(&SHARED).unwrap_or(defaults.shared_bytes),
+            processors: of(&PROCESSORS).unwrap_or(defaults.processors),
+            ..defaults
+        }
     }
 }
 
@@ -52,6 +63,7 @@ impl Default for GpuLimits {
             vector_bytes: 16,
             virtual_threads: 8,
             warp: 32,
+            processors: 108,
         }
     }
 }

@@ -18,6 +18,7 @@
 
 pub mod gpu;
 pub mod nest;
+pub(crate) mod tensor;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

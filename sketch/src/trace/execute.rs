@@ -444,7 +444,7 @@ impl Recorder {
         place.ok_or_else(|| StepError::Undefined(var.to_string()))
     }
 
-    pub(super) fn loop_ref(&self, var: LoopVar) -> Result<LoopRef> {
+    pub(crate) fn loop_ref(&self, var: LoopVar) -> Result<LoopRef> {
         match self.place(var)? {
             Place::Loop(l) => Ok(l),
             Place::Root | Place::Inline => Err(StepError::NotALoop),

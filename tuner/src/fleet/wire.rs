@@ -114,6 +114,9 @@ pub struct TaskText {
     pub cores: usize,
     /// Shared memory of a block of threads, if they are for a GPU.
     pub gpu: Option<usize>,
+    /// Multiprocessors of that GPU.
+    #[serde(default)]
+    pub processors: Option<usize>,
     /// Whether sums are only direct ones.
     pub accurate: bool,
 }
@@ -132,6 +135,7 @@ impl From<&Task> for TaskText {
             bf16: units.bf16,
             cores: task.cores,
             gpu: task.gpu.as_ref().map(|limits| limits.shared_bytes),
+            processors: task.gpu.as_ref().map(|limits| limits.processors),
             accurate: task.sums == Sums::Direct,
         }
     }
@@ -147,7 +151,9 @@ impl TaskText {
 
     /// The limits of a kernel, if it is for a GPU.
     pub fn limits(&self) -> Option<GpuLimits> {
-        self.gpu.map(|shared_bytes| GpuLimits { shared_bytes, ..GpuLimits::default() })
+        let defaults = GpuLimits::default();
+        let processors = self.processors.unwrap_or(defaults.processors);
+        self.gpu.map(|shared_bytes| GpuLimits { shared_bytes, processors, ..defaults })
     }
 }
 

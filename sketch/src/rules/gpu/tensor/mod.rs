@@ -14,7 +14,8 @@
 //! ```
 //!
 //! The task is rewritten by the algorithm [`matrices`](crate::algorithm::Algorithm::Matrices), so
-//! that convolutions and batches are products of two matrices. Tiles at the border compute too
+//! that convolutions and batches are products of two matrices; or, if whole sums would be too few
+//! blocks of threads, by [`matrices_in_parts`](crate::algorithm::Algorithm::MatricesInParts). Tiles at the border compute too
 //! much, from elements that nothing reads, and only what is part of the result is stored. How many
 //! warps there are, how many fragments each has, how many steps are copied at once, how many
 //! elements a thread copies, and how many rounds early copies are begun are free decisions; the
@@ -45,17 +46,22 @@ const BANKS: usize = 32;
 /// Copies of a thread in a round that are written out.
 const MOST_COPIES: usize = 16;
 
-/// The sketch of a task that is a product of matrices, if the machine multiplies such.
-pub(crate) fn sketch(task: &Arc<Task>) -> Option<Sketch> {
-    (task.gpu.is_some() && task.machine.units.mma).then_some(())?;
-    let product = Product::of(task)?;
-    let recorder = product.scheduled(task).ok()?;
-    let rules = vec![Algorithm::Matrices.name().to_owned(), "tensor cores".to_owned()];
+/// The sketches of a task that is a product of matrices, if the machine multiplies such. The first
+/// one is that of the lowest estimate.
+pub(crate) fn sketches(task: &Arc<Task>) -> Vec<Sketch> {
+    let ways = [Algorithm::MatricesInParts, Algorithm::Matrices];
+    ways.into_iter().filter_map(|by| sketch(task, by)).collect()
+}
+
+fn sketch(task: &Arc<Task>, by: Algorithm) -> Option<Sketch> {
+    let recorder = Product::of(task, by)?.scheduled(task).ok()?;
+    let rules = vec![by.name().to_owned(), "tensor cores".to_owned()];
     Some(Sketch { trace: recorder.into_parts().1, rules })
 }
 
 /// The facts that the rule knows before it writes anything.
 struct Product {
+    by: Algorithm,
     matrices: Matrices,
     names: Names,
     /// Axes of batches.
@@ -95,17 +101,22 @@ struct Places {
 }
 
 impl Product {
-    fn of(task: &Task) -> Option<Product> {
-        let matrices = Matrices::find(&task.compute)?;
-        let choices = Choices::of(&matrices, task.gpu.as_ref()?)?;
+    fn of(task: &Task, by: Algorithm) -> Option<Product> {
+        let limits = task.gpu.as_ref().filter(|_| task.machine.units.mma)?;
+        let whole = Matrices::find(&task.compute)?;
+        let matrices = match by {
+            Algorithm::MatricesInParts => whole.in_parts(limits)?,
+            _ => whole,
+        };
+        let choices = Choices::of(&matrices, limits)?;
         let (names, batch) = (Names { factors: matrices.factors }, matrices.place().len() - 2);
-        Some(Product { matrices, names, batch, choices })
+        Some(Product { by, matrices, names, batch, choices })
     }
 
     fn scheduled(&self, task: &Arc<Task>) -> Result<Recorder> {
         let mut recorder = Recorder::of_task(task.clone());
         let r = &mut recorder;
-        r.algorithm(Algorithm::Matrices)?;
+        r.algorithm(self.by)?;
         let blocks = self.inlined(r)?;
         let tile = self.tile(r)?;
         self.pad(r, &blocks, &tile)?;

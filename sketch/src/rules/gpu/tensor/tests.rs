@@ -66,14 +66,28 @@ const PRODUCTS: [&str; 10] = [
 /// Programs that issue more than this take the interpreter seconds.
 const LARGE: usize = 1 << 20;
 
+/// Few results of long sums: with what follows them; a window; floats of which fewer bits are read.
+const IN_PARTS: [&str; 3] = [
+    "compute(in0: f16[20, 1536], in1: f16[1536, 40], in2: f32[40]) -> y {
+      s: f32[20, 40] = sum{r0: 1536} mul(f32(in0[i0, r0]), f32(in1[r0, i1]))
+      y: f16[20, 40] = f16(max(add(s[i0, i1], in2[i1]), 0.0_f32))
+    }",
+    "compute(in0: bf16[1, 4, 4, 160], in1: bf16[3, 3, 160, 24]) -> s {
+      s: f32[1, 2, 2, 24] = sum{r0: 3, r1: 3, r2: 160} mul(f32(in0[i0, add(i1, r0), add(i2, r1), r2]), f32(in1[r0, r1, r2, i3]))
+    }",
+    "compute(in0: f32[2, 17, 1024], in1: f32[2, 12, 1024]) -> s {
+      s: f32[2, 17, 12] = sum{r0: 1024} mul(tf32(in0[i0, i1, r0]), tf32(in1[i0, i2, r0]))
+    }",
+];
+
 /// The interpreter runs schedules that nobody tuned, and watches for races.
 #[test]
 fn products_by_tensor_cores_compute_the_same() {
-    for text in PRODUCTS {
+    let whole = PRODUCTS.iter().chain(&IN_PARTS).map(|text| (text, Algorithm::Matrices));
+    let in_parts = IN_PARTS.iter().map(|text| (text, Algorithm::MatricesInParts));
+    for (text, by) in whole.chain(in_parts) {
         let task = on_gpu(text);
-        let product = Product::of(&task).unwrap_or_else(|| panic!("no product\n{text}"));
-        let recorder = product.scheduled(&task).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let trace = recorder.into_parts().1;
+        let Sketch { trace, .. } = sketch(&task, by).unwrap_or_else(|| panic!("no {by}\n{text}"));
         let sample = task.sample(&trace, Unfit::Refuse, &mut crate::rules::fixed_random());
         let sample = sample.unwrap_or_else(|e| panic!("{e}\n{text}\n{trace}"));
         let gpu = lower(&sample.scheduled.program, &GpuLimits::default()).unwrap();
@@ -90,9 +104,11 @@ fn products_by_tensor_cores_compute_the_same() {
 fn samples_compute_the_same() {
     let asked = std::env::var("ANSC_TRACES").ok().and_then(|n| n.parse().ok());
     let traces: u64 = asked.unwrap_or(4);
-    for text in PRODUCTS {
+    let whole = PRODUCTS.iter().map(|text| (text, Algorithm::Matrices));
+    let in_parts = IN_PARTS.iter().map(|text| (text, Algorithm::MatricesInParts));
+    for (text, by) in whole.chain(in_parts) {
         let task = on_gpu(text);
-        let trace = sketch(&task).unwrap().trace.undecided();
+        let trace = sketch(&task, by).unwrap().trace.undecided();
         let (mut run, mut valid) = (0, 0);
         for seed in 0..traces {
             let random = &mut StdRng::seed_from_u64(seed);
@@ -117,7 +133,7 @@ fn samples_compute_the_same() {
 #[test]
 fn lanes_read_what_they_hold() {
     let task = on_gpu(PRODUCTS[0]);
-    let trace = Product::of(&task).unwrap().scheduled(&task).unwrap().into_parts().1;
+    let trace = sketch(&task, Algorithm::Matrices).unwrap().trace;
     let sample = task.sample(&trace, Unfit::Refuse, &mut crate::rules::fixed_random()).unwrap();
     let lowered = |lane: fn(Expr) -> Expr| {
         let mut program = sample.scheduled.program.clone();

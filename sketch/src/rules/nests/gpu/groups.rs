@@ -37,7 +37,8 @@ fn grouped(block: &Block) -> Option<(usize, i64)> {
     block.iters.iter().enumerate().find_map(|(axis, iter)| {
         let is_spatial = iter.kind == IterKind::Spatial;
         let lengths = loads.iter().flat_map(|(_, at)| at.iter());
-        let length = lengths.filter_map(|e| groups_of(e, iter.var)).next().filter(|_| is_spatial)?;
+        let length =
+            lengths.filter_map(|e| groups_of(e, iter.var)).next().filter(|_| is_spatial)?;
         let whole = usize::try_from(length).ok()?;
         (whole >= LEAST && whole < iter.extent && iter.extent.is_multiple_of(whole))
             .then_some((axis, length))

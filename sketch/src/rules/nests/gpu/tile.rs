@@ -3,15 +3,18 @@
 //! ```text
 //! c[i, j] = sum[k] a[i, k] * b[k, j];  y[i, j] = max(c[i, j], 0)
 //! =>
-//! block_x (io, jo) { thread_x (it, jt) {
+//! block_x (io, jo) { virtual jv { thread_x (it, jt) {
 //!   c_tile[8, 4] = 0
 //!   for ko {
 //!     a' = a[.., ko];  b' = b[ko, ..]
 //!     for ki { unrolled 8 x 4 { c_tile[..] += a'[..] * b'[..] } }
 //!   }
 //!   y[..] = max(c_tile[..], 0)
-//! } }
+//! } } }
 //! ```
+//!
+//! Neighbouring threads have neighbouring vectors of the innermost axis, so that what they load and
+//! store lies side by side; the vectors of one thread are apart, as those of virtual threads.
 //!
 //! Axes that one operand lacks and axes that the other lacks are the two sides of the tile; an axis
 //! that no operand lacks is one of a batch; [`groups`] of channels are such axes. Where tiles are too few for the multiprocessors, sums
@@ -30,7 +33,7 @@ use crate::postprocess::PIPELINE;
 use crate::program::{Body, IterKind, Scope, ThreadAxis};
 use crate::rules::needs_tiling;
 use crate::schedule::Schedule;
-use crate::trace::{BlockVar, LoopVar, Number, Recorder};
+use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
 
 /// Elements of a tile along a side, those of one thread, and terms of the reduction in shared
 /// memory.
@@ -59,8 +62,6 @@ const LEAST_ROUNDS: usize = 4;
 const AHEAD: i64 = 2;
 /// Elements that a thread copies at once.
 const VECTOR: usize = 4;
-/// Loops around what a thread does: blocks and threads.
-const AROUND: usize = 2;
 
 /// Tiles the block if that is worthwhile and fits, and tells whether it did; otherwise the block
 /// stays as it is.
@@ -122,10 +123,11 @@ fn spatial_extents(schedule: &Schedule, block: &str) -> Vec<usize> {
     b.iters.iter().filter(|i| i.kind == IterKind::Spatial).map(|i| i.extent).collect()
 }
 
-/// An axis of the result: how many threads it has and how many elements each, and the loops over
-/// blocks, threads, and elements.
+/// An axis of the result: how many threads it has and how many elements each, in how many vectors,
+/// and the loops over blocks, vectors, threads, and elements.
 struct Axis {
     threads: Number,
+    vectors: Number,
     elements: Number,
     loops: Vec<LoopVar>,
 }
@@ -148,14 +150,17 @@ fn tiled(r: &mut Recorder, name: &str, shape: &Shape, ahead: Option<i64>) -> Res
     let sides = sides(r.schedule(), name, spatial.len());
     let lengths = lengths(r, &spatial, &sides, shape)?;
     let axes = axes(r, block, &spatial, &lengths)?;
-    let elements = lengths.iter().map(|(_, elements)| elements).product();
+    let elements =
+        lengths.iter().map(|Length { vectors, elements, .. }| vectors * elements).product();
     let terms = terms::cut(r, &reduced, shape.terms, elements)?;
     let of = |part: usize| axes.iter().map(|axis| axis.loops[part]).collect::<Vec<_>>();
-    let (blocks, threads, registers) = (of(0), of(1), of(2));
-    r.reorder(&[&blocks[..], &threads, &[terms.outer], &terms.inner, &registers].concat())?;
+    let (blocks, vectors, threads, registers) = (of(0), of(1), of(2), of(3));
+    let outer = [&blocks[..], &vectors, &threads].concat();
+    r.reorder(&[&outer[..], &[terms.outer], &terms.inner, &registers].concat())?;
     let (grid, thread) = (fused(r, &blocks)?, fused(r, &threads)?);
     r.bind(grid, ThreadAxis::BlockX)?;
     r.bind(thread, ThreadAxis::ThreadX)?;
+    vectors.into_iter().try_for_each(|l| r.bind(l, ThreadAxis::Virtual))?;
     r.reverse_compute_at(consumer, thread)?;
     if let Some(ahead) = ahead {
         let threads: Vec<Number> = axes.iter().map(|axis| axis.threads).collect();
@@ -168,9 +173,9 @@ fn tiled(r: &mut Recorder, name: &str, shape: &Shape, ahead: Option<i64>) -> Res
         r.annotate_loop(terms.outer, PIPELINE, ahead.into())?;
     }
     let written_out = axes.iter().filter(|axis| axis.elements != Number::Known(1));
-    written_out.map(|axis| axis.loops[2]).try_for_each(|l| r.unroll(l))?;
+    written_out.map(|axis| axis.loops[3]).try_for_each(|l| r.unroll(l))?;
     terms.written_out.iter().try_for_each(|&l| r.unroll(l))?;
-    write_out(r, consumer)
+    write_out(r, consumer, thread)
 }
 
 /// Cuts the loops of the result's axes.
@@ -178,27 +183,29 @@ fn axes(
     r: &mut Recorder,
     block: BlockVar,
     spatial: &[LoopVar],
-    lengths: &[(usize, usize)],
+    lengths: &[Length],
 ) -> Result<Vec<Axis>> {
     let mut axes = vec![];
-    for (&l, &(threads, elements)) in spatial.iter().zip(lengths) {
+    for (&l, &Length { threads, vectors, elements }) in spatial.iter().zip(lengths) {
         let is_cut = threads * elements > 1;
         let fits = |n: usize| is_cut && n <= r.extent(l).unwrap_or(1);
         let others = |n: usize| [n * 2, n / 2, n * 4, n / 4].map(|n| if fits(n) { n } else { 0 });
         let (of_threads, of_elements) = (others(threads), others(elements));
+        let in_vectors = [1, 2].map(|n| if vectors > 1 { n } else { 0 });
         let threads = choose(r, threads, &of_threads, |n| n > 0)?;
+        let vectors = choose(r, vectors, &in_vectors, |n| n > 0)?;
         let elements = choose(r, elements, &of_elements, |n| n > 0 && n <= 8)?;
-        axes.push(Axis { threads, elements, loops: vec![] });
+        axes.push(Axis { threads, vectors, elements, loops: vec![] });
     }
-    for (axis, Axis { threads, elements, .. }) in axes.iter().enumerate() {
-        if [threads, elements].iter().any(|n| **n != Number::Known(1)) {
+    for (axis, Axis { threads, vectors, elements, .. }) in axes.iter().enumerate() {
+        if [threads, vectors, elements].iter().any(|n| **n != Number::Known(1)) {
             // Tiles at the border compute too much rather than ask at every term; where they may
             // not, they ask.
-            let _ = r.pad(block, axis, &[*threads, *elements]);
+            let _ = r.pad(block, axis, &[*vectors, *threads, *elements]);
         }
     }
     for (axis, &l) in axes.iter_mut().zip(spatial) {
-        axis.loops = r.split(l, &[0.into(), axis.threads, axis.elements])?;
+        axis.loops = r.split(l, &[0.into(), axis.vectors, axis.threads, axis.elements])?;
     }
     Ok(axes)
 }
@@ -230,27 +237,53 @@ fn sides(schedule: &Schedule, block: &str, rank: usize) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// Threads along each axis and elements of each: the inner axes of a side are filled first.
+/// Threads along an axis, vectors of each thread, and elements of a vector.
+#[derive(Clone, Copy)]
+struct Length {
+    threads: usize,
+    vectors: usize,
+    elements: usize,
+}
+
+/// The lengths along each axis: the inner axes of a side are filled first.
 fn lengths(
     r: &Recorder,
     spatial: &[LoopVar],
     sides: &[Option<usize>],
     shape: &Shape,
-) -> Result<Vec<(usize, usize)>> {
+) -> Result<Vec<Length>> {
     let mut left =
         vec![(shape.side, shape.register); 1 + sides.iter().flatten().max().copied().unwrap_or(0)];
-    let mut lengths = vec![(1, 1); spatial.len()];
+    let mut lengths = vec![Length { threads: 1, vectors: 1, elements: 1 }; spatial.len()];
     for (axis, &l) in spatial.iter().enumerate().rev() {
         let (Some(side), extent) = (sides[axis], r.extent(l)?) else { continue };
         // Further sides, of a third operand, get no tile.
         let Some((elements, registers)) = left.get_mut(side).filter(|_| side < 2) else { continue };
-        let tile = terms::part(extent, *elements);
-        let own = terms::largest_divisor(tile, *registers);
-        lengths[axis] = (tile / own, own);
+        let tile = side_of(extent, *elements);
+        let own = registers_of(tile, *registers);
+        // Innermost elements lie side by side.
+        let is_innermost = axis + 1 == spatial.len();
+        let vectors = if is_innermost && own.is_multiple_of(VECTOR) { own / VECTOR } else { 1 };
+        lengths[axis] = Length { threads: tile.div_ceil(own), vectors, elements: own / vectors };
         *elements /= tile;
         *registers /= own;
     }
     Ok(lengths)
+}
+
+/// The part of an axis that a tile with room for `room` elements takes. A divisor leaves nothing
+/// over, but it is to be made of whole vectors if the axis is.
+fn side_of(extent: usize, room: usize) -> usize {
+    let part = terms::part(extent, room);
+    let whole = |n: usize| n.is_multiple_of(VECTOR);
+    if extent > room && whole(extent) && !whole(part) { room } else { part }
+}
+
+/// Elements of a thread, `most` at most, along a side of the tile: as many as leave threads the
+/// least over.
+fn registers_of(tile: usize, most: usize) -> usize {
+    let cost = |own: &usize| (tile.div_ceil(*own) * own, std::cmp::Reverse(*own));
+    if tile <= most { tile } else { (most.div_ceil(2)..=most).min_by_key(cost).unwrap_or(1) }
 }
 
 /// Where an operand comes from.
@@ -306,7 +339,7 @@ fn fetch(
         }
     };
     r.compute_at(copy, at)?;
-    let own = r.get_loops(copy)?.split_off(AROUND + 1);
+    let own = inside(r, copy, at)?;
     // Elements that lie side by side are copied together.
     let side_by_side = own.last().map_or(Ok(1), |&l| r.extent(l))?;
     let fits = |n: usize| side_by_side.is_multiple_of(n);
@@ -318,12 +351,26 @@ fn fetch(
     r.vectorize(parts[1])
 }
 
-/// Writes out what takes a tile out of registers.
-fn write_out(r: &mut Recorder, consumer: BlockVar) -> Result<()> {
-    let own = r.get_loops(consumer)?.split_off(AROUND);
+/// Loops of a block inside of another loop around it.
+fn inside(r: &mut Recorder, block: BlockVar, outer: LoopVar) -> Result<Vec<LoopVar>> {
+    let outer = r.loop_ref(outer)?;
+    let mut loops = r.get_loops(block)?;
+    let refs = loops.iter().map(|&l| r.loop_ref(l)).collect::<Result<Vec<_>>>()?;
+    let around = refs.iter().position(|l| *l == outer).ok_or(StepError::NoChoice)?;
+    Ok(loops.split_off(around + 1))
+}
+
+/// Writes out what takes a tile out of registers, a vector at a time.
+fn write_out(r: &mut Recorder, consumer: BlockVar, thread: LoopVar) -> Result<()> {
+    let mut own = inside(r, consumer, thread)?;
     let extents = own.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>>>()?;
-    if extents.iter().product::<usize>() <= MAX_UNROLLED {
-        own.into_iter().try_for_each(|l| r.unroll(l))?;
+    if extents.iter().product::<usize>() > MAX_UNROLLED {
+        return Ok(());
     }
-    Ok(())
+    if extents.last() == Some(&VECTOR)
+        && let Some(vector) = own.pop()
+    {
+        r.vectorize(vector)?;
+    }
+    own.into_iter().try_for_each(|l| r.unroll(l))
 }
