@@ -72,8 +72,8 @@ const IN_PARTS: [&str; 3] = [
       s: f32[20, 40] = sum{r0: 1536} mul(f32(in0[i0, r0]), f32(in1[r0, i1]))
       y: f16[20, 40] = f16(max(add(s[i0, i1], in2[i1]), 0.0_f32))
     }",
-    "compute(in0: bf16[1, 4, 4, 160], in1: bf16[3, 3, 160, 24]) -> s {
-      s: f32[1, 2, 2, 24] = sum{r0: 3, r1: 3, r2: 160} mul(f32(in0[i0, add(i1, r0), add(i2, r1), r2]), f32(in1[r0, r1, r2, i3]))
+    "compute(in0: bf16[1, 5, 5, 160], in1: bf16[3, 3, 160, 24]) -> s {
+      s: f32[1, 3, 3, 24] = sum{r0: 3, r1: 3, r2: 160} mul(f32(in0[i0, add(i1, r0), add(i2, r1), r2]), f32(in1[r0, r1, r2, i3]))
     }",
     "compute(in0: f32[2, 17, 1024], in1: f32[2, 12, 1024]) -> s {
       s: f32[2, 17, 12] = sum{r0: 1024} mul(tf32(in0[i0, i1, r0]), tf32(in1[i0, i2, r0]))
