@@ -8,8 +8,8 @@
 //! Every channels-first convolution becomes a channels-last one between two transposes. Transposes
 //! to channels-first are then pushed down through operators that work in either order, until they
 //! meet their inverse or a border: an output of the graph, or an operator that needs its order. A
-//! graph without convolutions stays as it is, and so does one whose convolutions are all depthwise
-//! or products of matrices: either order is as good for them.
+//! graph without convolutions stays as it is, and so does one whose convolutions are all products of
+//! matrices, or depthwise with rows that fill vectors: either order is as good for them.
 //!
 //! At last a convolution of few channels, such as a network's first one, takes its input as it
 //! comes:
@@ -22,6 +22,7 @@
 use super::permute::permuted_op;
 use super::rewrite::{add, built, permuted, reshaped, supersede, sweep};
 use super::{Options, PassError, conv_to_matmul, simplify};
+use crate::compute::TensorType;
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::{Channels, ComputeOp, ConvAttrs, Kind};
 use crate::ops::conv;
@@ -64,10 +65,29 @@ fn any_gains(graph: &Graph) -> bool {
         let operands = graph.operands(node);
         let attrs = graph.compute_of(node).and_then(|op| channels_first(graph, op, &operands));
         attrs.is_some_and(|attrs| {
-            let is_depthwise = attrs.groups > 1 && graph.ty(operands[1]).shape[1] == 1;
-            !is_depthwise && !conv_to_matmul::is_product_as_it_stands(&attrs, graph.ty(operands[0]))
+            let [x, w] = [0, 1].map(|i| graph.ty(operands[i]));
+            match attrs.groups > 1 && w.shape[1] == 1 {
+                true => has_narrow_rows(&attrs, x, graph.ty(ValueId { node, out: 0 })),
+                false => !conv_to_matmul::is_product_as_it_stands(&attrs, x),
+            }
         })
     })
+}
+
+/// Elements of the widest vectors, and of those that every processor has.
+const LANES: [usize; 2] = [16, 8];
+
+/// Whether rows of a depthwise convolution are cut into so many small vectors that channels, which
+/// fill large ones, take less time although both sides are transposed.
+fn has_narrow_rows(attrs: &ConvAttrs, x: &TensorType, y: &TensorType) -> bool {
+    let [wide, usual] = LANES;
+    let taps: usize = attrs.kernel.iter().product();
+    let [before, after] = [x, y].map(|ty| ty.shape[2..].iter().product::<usize>());
+    let columns = y.shape[y.rank() - 1];
+    let pieces = columns / wide + (columns % wide).count_ones() as usize;
+    let by_rows = taps * (after / columns.max(1)) * pieces;
+    let by_channels = taps * after / usual + (before + after) / 2;
+    y.shape[1] >= wide && 4 * by_channels < 3 * by_rows
 }
 
 /// Channels of a group whose distance from each other does not matter.
@@ -380,6 +400,16 @@ mod tests {
                 y = b.conv(y, 4, 1, 1);
             }
             assert_eq!(transposes(&check(b.finish(&[y]), run)), expected, "{of} {after}");
+        }
+    }
+
+    #[test]
+    fn depthwise_convolutions_of_narrow_rows_ask_for_the_layout() {
+        for (channels, side, expected) in [(32, 7, 2), (8, 7, 0), (32, 16, 0)] {
+            let mut b = Builder::new(25);
+            let x = b.input(&[2, channels, side, side]);
+            let y = b.grouped(x, 1);
+            assert_eq!(transposes(&check(b.finish(&[y]), run)), expected, "{channels} {side}");
         }
     }
 

@@ -55,12 +55,17 @@ pub(crate) fn ranked(
     let unpacking = unpacking(s);
     let mut shapes: Vec<(Price, Shape)> = Vec::new();
     for vectors in (1..=vectors.clamp(1, MAX_VECTORS)).filter(|v| operands.allows(v * lanes)) {
+        // Columns that fill no panel are cut into pieces, each in a register of its own.
+        let in_a_row = match columns < vectors * lanes {
+            true => vectors_of(columns, lanes, operands.padded).len(),
+            false => vectors,
+        };
         for upper in (1..=uppers.min(4)).filter(|u| uppers.is_multiple_of(*u)) {
             let (shared, padded) = (operands.shared, operands.padded);
             let plane = Plane { columns, lanes, rows, upper, shared, padded, unpacking };
             for row in 1..=rows.min(MAX_ROWS) {
                 if upper > 1 && row < rows
-                    || tiles * upper * row * vectors + held(vectors) > machine.registers
+                    || tiles * upper * row * in_a_row + held(in_a_row) > machine.registers
                 {
                     continue;
                 }
