@@ -25,8 +25,8 @@
 //!   have an instruction for. `dot4(0x04030201, 0xfcfdfeff) = 1 * -1 + 2 * -2 + 3 * -3 + 4 * -4`.
 //! - `Dot2` is of `i32` alone, too: each stands for two integers of 16 bits with signs. It is the
 //!   sum of both products, modulo 2^32. `dot2(0x00020001, 0xfffeffff) = 1 * -1 + 2 * -2`.
-//! - `Tf32` is of `f32` alone: `x` with 11 bits of significand, halves rounded away from zero. That is
-//!   what tensor cores read of a float.
+//! - `Tf32` is of `f32` alone: `x` with 11 bits of significand, halves rounded away from zero.
+//!   Tensor cores read as many bits of a float.
 //! - `PairBf16` is of `f32` alone and gives an `i32`: both operands rounded to `bf16`, the left one
 //!   in the lower half. `DotBf16` is of two such pairs and gives an `f32`: the sum of the products
 //!   of the lower halves and of the upper ones. Code generation may round it with what it is added

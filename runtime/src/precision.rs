@@ -20,8 +20,8 @@ pub enum Precision {
     /// As the model says: nothing is rounded.
     #[default]
     F32,
-    /// 11 bits of significand and the range of `f32`, in which it is stored: what tensor cores of GPUs
-    /// read of it.
+    /// 11 bits of significand and the range of `f32`, in which it is stored. Tensor cores of GPUs
+    /// read no more of it.
     Tf32,
     /// 8 bits of significand and the range of `f32`.
     Bf16,

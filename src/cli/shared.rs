@@ -233,9 +233,9 @@ pub struct Tuned {
 #[derive(Args, Debug, Clone)]
 pub struct Accuracy {
     /// Bits of what convolutions and matrix products read: `f32`, `bf16`, `f16`, `int8`, on GPUs
-    /// also `tf32`, or `auto` for the fastest of them that keeps the outputs within --max-error; for
-    /// one node of the model as in `conv1=f32`. Sums have 32 bits all the same. `int8` and `auto`
-    /// need --input-dir
+    /// also `tf32`, or `auto` for the fastest of them that keeps the outputs within --max-error;
+    /// for one node of the model as in `conv1=f32`. Sums have 32 bits all the same. `int8` and
+    /// `auto` need --input-dir
     #[arg(long = "precision", value_name = "f32|tf32|bf16|f16|int8|auto|NODE=f32|..", value_parser = parse_precision)]
     pub precisions: Vec<PrecisionOf>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-"""What tests/gpu/run does: correctness on the device, latency against PyTorch, a short tuning, the share of the peak.
+"""What tests/gpu/run does: correctness on the device, latency against PyTorch, random operators, a short tuning, the share of the peak.
 
 Every part has a time of its own and may fail without taking the others along; results are written after each part, as
 results.json and table.md. The exit code is 0 if everything that is compared is right, 1 if not, 3 without a GPU.

@@ -14,7 +14,8 @@
 //! Operands of which fewer bits are read may also stay as they are:
 //!
 //! ```text
-//! in_tf32(matmul(f32[4, 8], f32[8, 6]))  ->  matmul: f32[4, 6] = sum[8] mul(tf32(b0[..]), tf32(b1[..]))
+//! in_tf32(matmul(f32[4, 8], f32[8, 6]))
+//! ->  matmul: f32[4, 6] = sum[8] mul(tf32(b0[v0, v2]), tf32(b1[v2, v1]))
 //! ```
 
 use ansc_runtime::DType;

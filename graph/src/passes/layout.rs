@@ -8,8 +8,8 @@
 //! Every channels-first convolution becomes a channels-last one between two transposes. Transposes
 //! to channels-first are then pushed down through operators that work in either order, until they
 //! meet their inverse or a border: an output of the graph, or an operator that needs its order. A
-//! graph without convolutions stays as it is, and so does one whose convolutions are all products of
-//! matrices, or depthwise with rows that fill vectors: either order is as good for them.
+//! graph without convolutions stays as it is, and so does one whose convolutions are all products
+//! of matrices, or depthwise with rows that fill vectors: either order is as good for them.
 //!
 //! At last a convolution of few channels, such as a network's first one, takes its input as it
 //! comes:

@@ -67,7 +67,8 @@ pub struct Options {
     /// ... and those that only convolutions in groups do, since the target has instructions for
     /// other products of them.
     pub widen_groups: Vec<DType>,
-    /// The best elements along an axis of at most as many are found by counting, as is best for GPUs.
+    /// The best elements along an axis of at most as many are found by counting, as is best for
+    /// GPUs.
     pub count_ranks: usize,
     /// Loops of at most this many iterations are unrolled ...
     pub unroll_trips: u64,

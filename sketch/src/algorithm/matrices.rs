@@ -103,7 +103,7 @@ impl Matrices {
         (parts > 1).then(|| Matrices { parts, ..self.clone() })
     }
 
-    /// What the price of a cut depends on.
+    /// The numbers that the price of a cut depends on.
     pub(crate) fn estimate(&self, limits: &GpuLimits) -> Estimate {
         Estimate {
             batches: self.batch.count() * self.parts,

@@ -33,7 +33,7 @@ impl Factors {
     }
 }
 
-/// What a unit reads of an element of a factor, as the type of its sums.
+/// An element of a factor, as a unit reads it, in the type of its sums.
 pub(super) fn read(factor: DType, sum: DType, element: Expr) -> Expr {
     match factor {
         DType::F32 => Expr::unary(UnOp::Tf32, element),

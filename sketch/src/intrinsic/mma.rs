@@ -2,8 +2,8 @@
 //!
 //! Fragments are spread over the 32 lanes of the warp, each of which holds some elements in its
 //! registers: the last two axes of a fragment are the lane and the element that it holds. A
-//! register has room for `w` elements of a factor: an `f32`, two halves or four bytes; an instruction sums
-//! eight such words.
+//! register has room for `w` elements of a factor: an `f32`, two halves or four bytes; an
+//! instruction sums eight such words.
 //!
 //! ```text
 //! mma_zero_f32         c[lane, e] = 0                          16 rows, 8 columns
@@ -78,7 +78,7 @@ pub fn sum_of(factors: [DType; 2]) -> Option<DType> {
     FACTORS.sum_of(factors)
 }
 
-/// What an instruction reads of an element of a factor, as the type of its sums.
+/// An element of a factor, as an instruction reads it, in the type of its sums.
 pub fn read(factor: DType, sum: DType, element: Expr) -> Expr {
     factors::read(factor, sum, element)
 }

@@ -47,7 +47,7 @@ const BUSY: f64 = 8.0;
 pub(crate) struct Shape {
     /// Along rows, and along columns.
     pub(crate) warps: [usize; 2],
-    /// Of a warp, those of columns in pairs.
+    /// Fragments of a warp along both sides, those of columns in pairs.
     pub(crate) fragments: [usize; 2],
     /// Steps that are copied together.
     pub(crate) steps: usize,

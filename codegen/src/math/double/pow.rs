@@ -37,11 +37,12 @@ fn power<'c>(ir: &Ir<'c>, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
     ir.select(ir.or(is_one, minus_one), c(1.0), result)
 }
 
-/// Bits of an exponent whose powers are products: with more of them, powers of whole numbers are too
-/// large to be exact.
+/// Bits of an exponent whose powers are products: with more of them, powers of whole numbers are
+/// too large to be exact.
 const BITS: u32 = 6;
 
-/// The product of `a`s and a square root, if `b` is a small enough multiple of a half; else `other`.
+/// The product of `a`s and a square root, if `b` is a small enough multiple of a half; otherwise
+/// `other`.
 fn of_few_factors<'c>(ir: &Ir<'c>, [a, b]: [Reg<'c>; 2], other: Reg<'c>) -> Reg<'c> {
     let c = |v| ir.same(a, v);
     let floor = |x| ir.intrinsic("llvm.floor", &[x]);

@@ -15,11 +15,12 @@
 //!
 //! The task is rewritten by the algorithm [`matrices`](crate::algorithm::Algorithm::Matrices), so
 //! that convolutions and batches are products of two matrices; or, if whole sums would be too few
-//! blocks of threads, by [`matrices_in_parts`](crate::algorithm::Algorithm::MatricesInParts). Tiles at the border compute too
-//! much, from elements that nothing reads, and only what is part of the result is stored. How many
-//! warps there are, how many fragments each has, how many steps are copied at once, how many
-//! elements a thread copies, and how many rounds early copies are begun are free decisions; the
-//! first candidates are those that take the fewest cycles by the estimate of `shape`.
+//! blocks of threads, by [`matrices_in_parts`](crate::algorithm::Algorithm::MatricesInParts).
+//! Tiles at the border compute too much, from elements that nothing reads, and only what is part
+//! of the result is stored. How many warps there are, how many fragments each has, how many steps
+//! are copied at once, how many elements a thread copies, and how many rounds early copies are
+//! begun are free decisions; the first candidates are those that take the fewest cycles by the
+//! estimate of `price/tensor`.
 
 mod shape;
 

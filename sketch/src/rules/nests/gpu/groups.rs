@@ -3,7 +3,9 @@
 //! ```text
 //! for j in 0..512 { y[i, j] = sum[k: 64] x[i, j // 128 * 64 + k] * w[k, j] }
 //! =>
-//! for g in 0..4 { for c in 0..128 { y[i, g * 128 + c] = sum[k: 64] x[i, g * 64 + k] * w[k, g * 128 + c] } }
+//! for g in 0..4 { for c in 0..128 {
+//!   y[i, g * 128 + c] = sum[k: 64] x[i, g * 64 + k] * w[k, g * 128 + c]
+//! } }
 //! ```
 //!
 //! Every operand knows the axis `j`, so that it is no side of a tile. But the first one lacks `c`.

@@ -18,8 +18,8 @@
 //! for rs in 0..49 { for t_0 in 0..1 { unrolled t_1 in 0..7 { .. } } }
 //! ```
 //!
-//! Which loops are written out, and how far, is a choice, as an inner part of any length is: the parts of one
-//! iteration are gone in the end.
+//! Which loops are written out, and how far, is a choice, as an inner part of any length is: the
+//! parts of one iteration are gone in the end.
 
 use super::tile::MAX_UNROLLED;
 use super::{Result, choose, fused};

@@ -17,8 +17,8 @@
 //! store lies side by side; the vectors of one thread are apart, as those of virtual threads.
 //!
 //! Axes that one operand lacks and axes that the other lacks are the two sides of the tile; an axis
-//! that no operand lacks is one of a batch; [`groups`] of channels are such axes. Where tiles are too few for the multiprocessors, sums
-//! are cut into [`parts`].
+//! that no operand lacks is one of a batch; [`groups`] of channels are such axes. Where tiles are
+//! too few for the multiprocessors, sums are cut into [`parts`].
 
 use std::collections::BTreeSet;
 
