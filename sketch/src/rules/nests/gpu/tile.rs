@@ -175,7 +175,9 @@ fn tiled(r: &mut Recorder, name: &str, shape: &Shape, ahead: Option<i64>) -> Res
     let written_out = axes.iter().filter(|axis| axis.elements != Number::Known(1));
     written_out.map(|axis| axis.loops[3]).try_for_each(|l| r.unroll(l))?;
     terms.written_out.iter().try_for_each(|&l| r.unroll(l))?;
-    write_out(r, consumer, thread)
+    let columns = spatial_extents(r.schedule(), &r.name_of(consumer)?).last().copied();
+    let is_whole = columns.is_some_and(|n| n.is_multiple_of(VECTOR));
+    write_out(r, consumer, thread, is_whole)
 }
 
 /// Cuts the loops of the result's axes.
@@ -360,14 +362,20 @@ fn inside(r: &mut Recorder, block: BlockVar, outer: LoopVar) -> Result<Vec<LoopV
     Ok(loops.split_off(around + 1))
 }
 
-/// Writes out what takes a tile out of registers, a vector at a time.
-fn write_out(r: &mut Recorder, consumer: BlockVar, thread: LoopVar) -> Result<()> {
+/// Writes out what takes a tile out of registers, a vector at a time if rows are whole ones.
+fn write_out(
+    r: &mut Recorder,
+    consumer: BlockVar,
+    thread: LoopVar,
+    is_whole: bool,
+) -> Result<()> {
     let mut own = inside(r, consumer, thread)?;
     let extents = own.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>>>()?;
     if extents.iter().product::<usize>() > MAX_UNROLLED {
         return Ok(());
     }
-    if extents.last() == Some(&VECTOR)
+    if is_whole
+        && extents.last() == Some(&VECTOR)
         && let Some(vector) = own.pop()
     {
         r.vectorize(vector)?;
