@@ -120,7 +120,9 @@ fn what_is_no_precision_is_refused() {
     let model = dir.path().join("mlp.onnx");
     let compile = |options: &[&str]| refused(&[&["compile", str(&model)], options].concat());
     let error = compile(&["--precision", "bf61"]);
-    assert!(error.contains("they are f32, bf16, f16"), "{error}");
+    assert!(error.contains("they are f32, tf32, bf16, f16"), "{error}");
+    let error = compile(&["--precision", "tf32"]);
+    assert!(error.contains("tensor cores of GPUs") && error.contains("--target cuda"), "{error}");
     let error = compile(&["--precision", "bf16", "--precision", "f16"]);
     assert!(error.contains("`--precision` is given twice"), "{error}");
     let error = compile(&["--precision", "a=bf16", "--precision", "a=f16"]);

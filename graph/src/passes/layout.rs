@@ -363,7 +363,7 @@ mod tests {
             let shape = if keep { vec![2, 4, 1] } else { vec![2, 4] };
             let stage = crate::compute::Stage::reduction(
                 "sum",
-                crate::compute::TensorType::new(ty.dtype, shape),
+                TensorType::new(ty.dtype, shape),
                 crate::compute::Combiner::Sum,
                 vec![6],
                 crate::expr::Expr::load(0, {

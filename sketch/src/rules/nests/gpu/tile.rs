@@ -363,12 +363,7 @@ fn inside(r: &mut Recorder, block: BlockVar, outer: LoopVar) -> Result<Vec<LoopV
 }
 
 /// Writes out what takes a tile out of registers, a vector at a time if rows are whole ones.
-fn write_out(
-    r: &mut Recorder,
-    consumer: BlockVar,
-    thread: LoopVar,
-    is_whole: bool,
-) -> Result<()> {
+fn write_out(r: &mut Recorder, consumer: BlockVar, thread: LoopVar, is_whole: bool) -> Result<()> {
     let mut own = inside(r, consumer, thread)?;
     let extents = own.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>>>()?;
     if extents.iter().product::<usize>() > MAX_UNROLLED {
