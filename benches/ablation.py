@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each part of Ansor's search is worth on one subgraph: its figure 7.
+"""The worth of each part of Ansor's search on one subgraph: its figure 7.
 
     python3 benches/ablation.py --folder ablation --workload C2D --trials 512 --seeds 5
 

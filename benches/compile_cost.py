@@ -1,4 +1,4 @@
-"""What random operators cost to compile: processor seconds and bytes of code, the worst first. Or the slowest kernel of networks.
+"""The cost of compiling random operators: processor seconds and bytes of code, the worst first. Or the slowest kernel of networks.
 
     compile_cost.py ANSC [--seed 1] [--n 300] [--families conv,pool,..] [--seconds 2] [--kilobytes 512] [--out FILE.jsonl]
                     [-- ARGUMENTS OF `ansc compile`]

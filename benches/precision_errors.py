@@ -22,7 +22,7 @@ SAMPLES = 2
 
 
 def run(ansc, *args, cwd):
-    """What a command says in JSON, whether or not it was content."""
+    """The JSON that a command prints, whether or not it was content."""
     done = subprocess.run([ansc, *args, "--json"], cwd=cwd, capture_output=True, text=True)
     try:
         return json.loads(done.stdout.strip().splitlines()[-1])

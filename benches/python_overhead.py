@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What Python adds to a run, and whether sessions of several threads run at once: python_overhead.py
+"""The time that Python adds to a run, and whether sessions of several threads run at once: python_overhead.py
 
 It needs the package `ansc` (`scripts/wheel` makes it). Leave the machine alone meanwhile.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What share of the machine's limits the kernels of artifacts reach, in many short rounds.
+"""The share of the machine's limits that kernels of artifacts reach, in many short rounds.
 
     share_of_peak.py ARTIFACT... [--threads 1] [--rounds 20]
 

@@ -38,7 +38,7 @@ def seconds(args, artifact, threads):
 
 
 def ratios(args, threads, first, second):
-    """Of two artifacts that take turns: the median time of the second over that of the first."""
+    """The median time of the second of two artifacts over that of the first; they take turns."""
     times = {first: [], second: []}
     for turn in range(args.rounds):
         for artifact in [first, second] if turn % 2 else [second, first]:

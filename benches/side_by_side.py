@@ -92,7 +92,7 @@ class Worker:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def answer(self):
-        """Of the next line that is one; engines print what they like in between."""
+        """The next line that is an answer; engines print other lines in between."""
         watchdog = threading.Timer(self.limit, self.process.kill)
         watchdog.start()
         try:
@@ -226,7 +226,7 @@ def compile_for(model, threads, args):
 
 
 def runner(name, artifact, folder, threads, args):
-    """What starts an engine of ours."""
+    """The command that starts an engine of ours."""
     builds, others = binaries(args)
     if others:
         return [BinaryWorker, builds.get(name, builds["ansc"]), artifact, folder, threads]
@@ -313,7 +313,7 @@ def latency(s):
 
 
 def best_peer(row, peers, wrong=WRONG):
-    """Of those whose outputs are right."""
+    """The fastest of the peers whose outputs are right."""
     able = [p for p in peers if p in row and row[p]["relative"] < wrong]
     return min(able, key=lambda p: row[p]["median"]) if able else None
 
@@ -390,7 +390,7 @@ def wrong_of(args):
 
 
 def precisions(rows, engines):
-    """What each engine computed in; models are named where it is not the same in all."""
+    """The precision that each engine computed in; models are named where it is not the same in all."""
     told = []
     for engine in engines:
         models = {}

@@ -25,7 +25,7 @@ MODELS = {"resnet50": ("batch", 0, [1, 4, 16]), "bert_base": ("sequence", 1, [32
 
 
 def set_dimension(model, at, value):
-    """Of every input: a name, or a size."""
+    """The dimensions of every input: names, or sizes."""
     for port in model.graph.input:
         dim = port.type.tensor_type.shape.dim[at]
         dim.Clear()

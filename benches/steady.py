@@ -22,7 +22,7 @@ TURN = 5.0
 # With a pace: of an engine, and of the product.
 SHORT_TURN, PACE_TURN = 0.3, 0.05
 PACE = "gemm_1024_w"
-# Of the fastest tenth of the product's turns: more means that something else has a part of a core.
+# If a turn takes more than this multiple of the product's fastest tenth, something else has a part of a core.
 QUIET = 1.15
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `ansc bench --trace` costs: trace_cost.py [NETWORK ..] [--rounds 15] [--seconds 1] [--threads 1,2]
+"""The cost of `ansc bench --trace`: trace_cost.py [NETWORK ..] [--rounds 15] [--seconds 1] [--threads 1,2]
 
 Each network is compiled with untuned schedules. In each round it is measured once with a trace and once without, in processes of their own, which of
 them first alternates. A line gives the medians over all rounds of p50, and the median of the rounds' ratios, with the quartiles: how far

@@ -26,7 +26,7 @@ Samples = Union[str, "os.PathLike[str]", Sequence[Mapping[str, Any]]]
 
 
 class Artifact:
-    """What `compile` made: a file of native code with the model's weights inside."""
+    """The result of `compile`: a file of native code with the model's weights inside."""
 
     def __init__(self, path: Path, report: dict, folder: str | None):
         self.path: Path = path

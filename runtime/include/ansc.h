@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-// What became of a call. Everything but `ANSC_STATUS_OK` leaves a message for
+// The outcome of a call. Everything but `ANSC_STATUS_OK` leaves a message for
 // `ansc_error_message`.
 enum AnscStatus
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -279,4 +279,4 @@ AnscStatus ansc_session_output_shape(const struct AnscSession *session,
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: 25f6fd25b0309de1c178488c45b7fefd */
+/* sources: afb30e49c815f7d1bc48c1a009cf32e6 */

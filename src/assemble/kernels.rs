@@ -148,9 +148,6 @@ pub(crate) fn reads_in(compute: &Compute) -> Option<Precision> {
 
 /// Whether fewer bits of `f32` are read than are stored.
 fn reads_tf32(compute: &Compute) -> bool {
-    let mut found = false;
-    for stage in &compute.stages {
-        stage.body.visit(&mut |e| found |= matches!(e, Expr::Unary(UnOp::Tf32, _)));
-    }
-    found
+    let is_tf32 = |e: &Expr| matches!(e, Expr::Unary(UnOp::Tf32, _));
+    compute.stages.iter().any(|stage| stage.body.any(&mut { is_tf32 }))
 }

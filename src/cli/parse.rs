@@ -177,7 +177,7 @@ pub(super) fn parse_input(text: &str) -> Result<InputFile, String> {
     Ok(InputFile::One(name.into(), file.into()))
 }
 
-/// What is no number, no truth value and no list is the name of a file.
+/// A text that is no number, no truth value and no list is the name of a file.
 pub(super) fn parse_value(text: &str) -> Result<(String, Given), String> {
     let (name, value) = split_pair(text)?;
     let literal = Literal::parse(value).map(Given::Literal);

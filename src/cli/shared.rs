@@ -285,7 +285,7 @@ impl Accuracy {
 }
 
 impl Accuracy {
-    /// What samples decide, if that is asked for.
+    /// The precision that samples decide, if that is asked for.
     pub fn wanted(&self) -> Option<Wanted> {
         let of_model = self.precisions.iter().filter(|p| p.node.is_none()).map(|p| p.precision);
         of_model.into_iter().find(|p| matches!(p, Wanted::Auto | Wanted::Is(Precision::Int8)))

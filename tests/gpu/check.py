@@ -1,4 +1,4 @@
-"""What tests/gpu/run does: correctness on the device, latency against PyTorch, random operators, a short tuning, the share of the peak.
+"""The parts of tests/gpu/run: correctness on the device, latency against PyTorch, random operators, a short tuning, the share of the peak.
 
 Every part has a time of its own and may fail without taking the others along; results are written after each part, as
 results.json and table.md. The exit code is 0 if everything that is compared is right, 1 if not, 3 without a GPU.
@@ -31,7 +31,7 @@ PRODUCT = "gemm_4096"
 TOLERANCE = 1e-3
 # Where PyTorch compiles too, which takes it tens of seconds each.
 COMPILED = ["resnet50", "bert_base"]
-# What tensor cores multiply: name, batch, and the bits that they read.
+# Products and networks for tensor cores: name, batch, and the bits of each factor that are read.
 HALF_PRODUCT = "gemm_4096_f16"
 ROUNDED = [
     (HALF_PRODUCT, 1, "f16"), ("resnet50", 1, "f16"), ("resnet50", 16, "f16"), ("bert_base", 1, "f16"),
@@ -237,7 +237,7 @@ def correctness(check):
 
 
 def sanitized(check, name, tool, artifact=None):
-    """What NVIDIA's compute-sanitizer says of one run: the first lines of what it found, or `ok`."""
+    """The first lines of what NVIDIA's compute-sanitizer finds in one run, or `ok`."""
     if not shutil.which("compute-sanitizer"):
         return "skipped: no compute-sanitizer here"
     artifact = artifact or f"{name}.gpu.ansc"
@@ -425,7 +425,7 @@ def rounded(check, sm, name, batch, precision):
 
 
 def by_torch(check, name, files):
-    """What PyTorch computes in float32 for any batch."""
+    """The outputs that PyTorch computes in float32, for any batch."""
     import torch
 
     from onnx_torch import Network
@@ -436,7 +436,7 @@ def by_torch(check, name, files):
 
 
 def product_by_cublas(found, files, own_ms, precision):
-    """What cuBLAS gives for the same matrices, with sums of 32 bits, and how long it takes."""
+    """The difference from cuBLAS's product of the same matrices, with sums of 32 bits, and its time."""
     try:
         import torch
 

@@ -83,7 +83,7 @@ def lstm(a, x, w, r, b, *_):
     return module
 
 
-# What floats are, while a network is made and called.
+# The type of floats, while a network is made and called.
 FLOATS = [torch.float32]
 
 OPS = {

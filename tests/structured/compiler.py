@@ -10,7 +10,7 @@ import numpy as np
 
 MEMORY = 4 << 30
 SECONDS = 20
-"""Of processor time; the wall clock says little on a busy machine and is there for what waits for ever."""
+"""Seconds of processor time. The wall clock says little on a busy machine; its limit ends processes that wait for ever."""
 WAITING = 15 * SECONDS
 INTERNAL = ["constant folding of node", "rewriting node", "LLVM rejected", "cannot be linked", "the reference interpreter",
             "This is a defect of ansc"]
@@ -25,7 +25,7 @@ class Ended:
     seconds: float
 
     def failure(self):
-        """What must never happen, in words, or None."""
+        """The thing that happened and never must, in words, or None."""
         if self.code is None:
             return f"waits: longer than {WAITING} s"
         if self.code < 0:

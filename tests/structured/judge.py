@@ -54,7 +54,7 @@ class Judge:
         return self.dispute(differs, theirs, results, model, inputs) if differs else ("equal", "")
 
     def ask(self, engine, model, inputs):
-        """What a peer makes of a model, once for each name: an output that is listed twice is one output here."""
+        """The results that a peer has for a model, once for each name: an output that is listed twice is one output here."""
         found, why_not = self.peers.ask(engine, model, inputs)
         if found is None:
             return None, why_not

@@ -12,7 +12,7 @@ from mutation import GENTLE, HARSH, Mutant
 CALM = 0.65
 """The share of mutants that get gentle changes only: those that an engine runs are worth most."""
 
-# What finds most comes more often.
+# Changes that find most come more often.
 GENTLE += [attributes.other_value, kinds.extreme_integers]
 HARSH += [attributes.extreme_value, attributes.extreme_value, kinds.wrong_values, kinds.extreme_constant]
 
@@ -30,7 +30,7 @@ def mutant(seeds, seed, index):
         try:
             told = change(made)
         except (ValueError, TypeError, OverflowError, LookupError, StopIteration):
-            # What earlier changes left has no such form; the part that was changed stays.
+            # The model that earlier changes left has no such form; the part that was changed stays.
             told = "in part"
         if told:
             made.trail.append(f"{change.__name__}: {told}")

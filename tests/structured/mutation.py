@@ -1,4 +1,4 @@
-"""What a mutant is while it is made, and the register of the changes that make one.
+"""A mutant while it is made, and the register of the changes that make one.
 
 A change is a function of a `Mutant` that alters it in place and returns a few words on what it did, or None if
 it found nothing to change. Gentle ones mostly leave a valid model, harsh ones mostly do not.

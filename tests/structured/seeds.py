@@ -68,7 +68,7 @@ def read(folder):
 
 
 def typed(array, elem_type):
-    """What NumPy stores as opaque bytes, as the type that it is."""
+    """An array that NumPy stores as opaque bytes, as the type that it is."""
     if array.dtype.kind == "V":
         return array.view(onnx.helper.tensor_dtype_to_np_dtype(elem_type))
     return array

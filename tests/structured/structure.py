@@ -15,7 +15,7 @@ def copy_of(node):
 
 
 def names_within(node):
-    """What the subgraphs of a node read from outside."""
+    """The values that the subgraphs of a node read from outside."""
     found = set()
     for attribute in node.attribute:
         for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:

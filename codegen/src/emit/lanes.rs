@@ -122,7 +122,7 @@ impl Emitter<'_, '_> {
     }
 
     /// Gives each lane an element of the local buffers that are used in this loop only, unless its
-    /// variable indexes them already.
+    /// variable indexes them already. On a GPU, where uses are not counted, no buffer is private.
     fn expand_private(&mut self, l: &For, width: usize) -> Vec<BufId> {
         let inside = uses(&l.body);
         let shared = buffers_not_indexed_by(&l.body, l.var);

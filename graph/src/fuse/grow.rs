@@ -197,8 +197,8 @@ impl Grower<'_> {
             && (0..self.order.len()).any(|p| self.root(p) == root && anchor(p))
     }
 
-    /// What lies between `node` and its post-dominator, if all of it and the end may be joined by a
-    /// group of pattern `own`.
+    /// The nodes between `node` and its post-dominator, if all of them and the end may be joined by
+    /// a group of pattern `own`.
     fn path(&self, node: usize, sink: usize, own: Pattern) -> Option<Vec<usize>> {
         if self.is_recomputed(node) {
             return None;

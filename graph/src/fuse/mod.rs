@@ -40,13 +40,13 @@ pub use pattern::{Pattern, pattern};
 /// Operators that become one kernel.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Group {
-    /// What it consists of, and its position: `conv_map_7`. Unique in the graph.
+    /// The kinds of its nodes, and its position: `conv_map_7`. Unique in the graph.
     pub name: String,
     /// In topological order; the last one gives the result. Behind it are those that round it.
     pub nodes: Vec<NodeId>,
-    /// What the group reads, by input of `compute`.
+    /// The values that the group reads, by input of `compute`.
     pub inputs: Vec<ValueId>,
-    /// What it gives, by output of `compute`.
+    /// The values that it gives, by output of `compute`.
     pub outputs: Vec<ValueId>,
     /// All expressions as one. Constants of one element are part of it.
     pub compute: Compute,

@@ -1,4 +1,4 @@
-//! What fusion knows of an operator, from its kind and its expression.
+//! The facts that fusion knows of an operator, from its kind and its expression.
 
 use crate::compute::{Compute, Stage};
 use crate::expr::{BinOp, BufId, Expr, UnOp};

@@ -184,7 +184,7 @@ fn check_slice<T>(what: &str, at: *const u8, aligned: bool, len: usize) -> Resul
     Ok(())
 }
 
-/// What both kinds of tensors have in front of their data.
+/// The fields that both kinds of tensors have in front of their data.
 struct Head<'a> {
     name: &'a str,
     dtype: DType,

@@ -10,7 +10,7 @@ use crate::pool::PoolError;
 use crate::run_error::RunError;
 use crate::session::SessionError;
 
-/// What became of a call. Everything but `ANSC_STATUS_OK` leaves a message for
+/// The outcome of a call. Everything but `ANSC_STATUS_OK` leaves a message for
 /// `ansc_error_message`.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -42,7 +42,7 @@ const UNSURE: f64 = 2.0;
 /// makes constants larger. With `unsure` there are also those of the other way to convolve, where
 /// the estimate is close.
 pub(crate) fn field(task: &Arc<Task>, small: bool, unsure: bool) -> Option<Field> {
-    // What follows is the estimate for a CPU.
+    // The estimate that follows is for a CPU.
     if task.gpu.is_some() {
         return choose::field(task, None);
     }

@@ -84,7 +84,8 @@ fn a_source_with_another_reader_stays() {
     );
 }
 
-/// What chooses by its elements has none behind the image to choose by.
+/// A source that chooses by its own elements has no element behind its end, so columns of a stride
+/// that reach further may not read its condition there.
 #[test]
 fn a_source_that_chooses_by_data_is_not_read_behind_its_end() {
     check(
