@@ -92,8 +92,13 @@ fn nothing_is_lost_and_nothing_counts_twice_whoever_is_killed() {
         let victim = if victim == 2 { 2 + rand::random_range(0..3) } else { victim };
         scene.kill(victim, Duration::from_millis(rand::random_range(0..500)));
     }
-    while records(&folder.join("r.db")).len() < candidates {
-        assert!(start.elapsed() < Duration::from_secs(1200), "it does not go on");
+    loop {
+        let written = records(&folder.join("r.db"));
+        // A worker that was killed often may have measured nothing until now, and must go on.
+        if written.len() >= candidates && machines(&written) == HashSet::from(WORKERS) {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(1200), "{:?} go on", machines(&written));
         std::thread::sleep(Duration::from_millis(500));
         scene.check();
     }
@@ -111,6 +116,11 @@ fn nothing_is_lost_and_nothing_counts_twice_whoever_is_killed() {
         killed[2],
         start.elapsed().as_secs_f64()
     );
+}
+
+/// Who measured them.
+fn machines(records: &[Record]) -> HashSet<&str> {
+    records.iter().filter_map(|record| record.machine.as_deref()).collect()
 }
 
 /// Answers that the tuner of these records did not live to write down.
@@ -164,8 +174,6 @@ fn compare(folder: &Path) -> (usize, usize) {
     }
     // Each record is a measurement, at least as far as workers lived to note it.
     assert!(all.len() >= kept.len(), "{} records, {} answers", all.len(), kept.len());
-    let machines: HashSet<&str> = all.iter().filter_map(|r| r.machine.as_deref()).collect();
-    assert_eq!(machines, HashSet::from(WORKERS));
     (kept.len(), all.len())
 }
 
