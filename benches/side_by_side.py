@@ -51,7 +51,7 @@ BIN = os.path.join(ROOT, "target", "release")
 PUBLISHED = ["resnet18", "resnet50", "mobilenet_v2", "vgg16", "inception_v1", "bert_base", "gpt2", "dcgan",
              "resnet3d_18", "mlp", "lstm_tagger"]
 NETWORKS = PUBLISHED + ["shufflenet_v1", "shufflenet_v2", "efficientnet_b0", "densenet121", "convnext_t", "vit_b16", "swin_t",
-                        "mobilevit_s", "deeplabv3_mobilenet_v3", "unet", "unet_fp16", "wav2vec2", "llama_step", "minilm",
+                        "mobilevit_s", "deeplabv3_mobilenet_v3", "yolov8n", "unet", "unet_fp16", "wav2vec2", "llama_step", "minilm",
                         "minilm_int8"]
 OPERATORS = ["C1D", "C2D", "C3D", "DEP", "DIL", "GMM", "GRP", "T2D", "CBR", "TBG", "NRM", "SFM"]
 PRODUCTS = ["gemm_512", "gemm_1024", "gemm_2048", "gemm_1024_w", "conv56_64_64_k3", "conv28_128_128_k3",

@@ -42,7 +42,7 @@ const SMALL: [&str; 9] = ["C1D", "DEP", "GMM", "GRP", "T2D", "TBG", "NRM", "SFM"
 
 /// Those that only a run of all watches for races: gigabytes of weights or activations take their
 /// time.
-const LARGE: [&str; 13] = [
+const LARGE: [&str; 14] = [
     "vgg16",
     "bert_base",
     "gpt2",
@@ -50,6 +50,7 @@ const LARGE: [&str; 13] = [
     "C1",
     "C2",
     "deeplabv3_mobilenet_v3",
+    "yolov8n",
     "unet",
     "unet_fp16",
     "wav2vec2",

@@ -26,7 +26,7 @@ const LARGE: [&str; 8] =
     ["resnet50", "vgg16", "bert_base", "gpt2", "resnet3d_18", "C3D", "C1", "C2"];
 
 /// Networks that `tests/networks.py` compares with ONNX Runtime, in all their precisions.
-const ELSEWHERE: [&str; 15] = [
+const ELSEWHERE: [&str; 16] = [
     "shufflenet_v1",
     "shufflenet_v2",
     "efficientnet_b0",
@@ -36,6 +36,7 @@ const ELSEWHERE: [&str; 15] = [
     "swin_t",
     "mobilevit_s",
     "deeplabv3_mobilenet_v3",
+    "yolov8n",
     "unet",
     "unet_fp16",
     "wav2vec2",

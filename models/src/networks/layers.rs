@@ -63,7 +63,7 @@ impl Conv {
         self.from / self.groups * self.kernel.iter().product::<usize>()
     }
 
-    fn attributes(&self) -> Vec<(&'static str, Attribute)> {
+    pub(crate) fn attributes(&self) -> Vec<(&'static str, Attribute)> {
         let pads = self.pads.repeat(2);
         vec![
             ("kernel_shape", ints(&self.kernel)),

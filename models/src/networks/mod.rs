@@ -24,6 +24,7 @@ mod unet;
 mod vgg;
 mod vit;
 mod wav2vec;
+mod yolo;
 
 use crate::{Builder, Generator, Kind};
 
@@ -64,6 +65,7 @@ pub(crate) const NETWORKS: &[Generator] = &[
         "DeepLabV3 on MobileNetV3-Large, 21 classes, 1x3x512x512",
         deeplab::deeplabv3_mobilenet_v3,
     ),
+    network("yolov8n", "YOLOv8n, boxes and 80 classes, 1x3x640x640", yolo::yolov8n),
     network("unet", "U-Net, 2 classes, 1x3x256x256", unet::unet),
     network("unet_fp16", "U-Net in half floats, 2 classes, 1x3x256x256", unet::unet_fp16),
     network("wav2vec2", "wav2vec 2.0 base encoder, one second of sound", wav2vec::wav2vec2),

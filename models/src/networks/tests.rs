@@ -10,8 +10,8 @@ fn model(name: &str, scale: Scale) -> Model {
 
 /// The name, the number that its authors' or a framework's code has, and parts that this project
 /// leaves out. Frameworks: torchvision, pytorchcv (ShuffleNet v1), timm (MobileViT-S),
-/// transformers.
-const PUBLISHED: [(&str, usize, usize); 16] = [
+/// ultralytics, transformers.
+const PUBLISHED: [(&str, usize, usize); 17] = [
     ("resnet18", 11_689_512, 0),
     ("resnet50", 25_557_032, 0),
     ("mobilenet_v2", 3_504_872, 0),
@@ -29,6 +29,7 @@ const PUBLISHED: [(&str, usize, usize); 16] = [
     ("deeplabv3_mobilenet_v3", 11_029_328, 40 * 10 * 9 + 2 * 10 + 10 * 21 + 21),
     // The mask of pre-training, and the norms that weights of positions are divided by.
     ("wav2vec2", 94_371_712, 768 + 128),
+    ("yolov8n", 3_157_184, 0),
     ("unet", 31_037_698, 0),
     // A pooler.
     ("minilm", 22_713_216, 384 * 384 + 384),
