@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ansc_graph::{BufId, VarId};
+use ansc_graph::{BinOp, BufId, VarId};
 use ansc_sketch::program::For;
 use ansc_sketch::{Program, Scope as BufferScope, Stmt};
 use inkwell::basic_block::BasicBlock;
@@ -45,6 +45,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) bindings: BTreeMap<VarId, Affine>,
     /// Inclusive ranges of loop variables.
     pub(crate) ranges: BTreeMap<VarId, (i64, i64)>,
+    /// Comparisons that are known to hold here, as [`Emitter::fact`] has them.
+    pub(crate) held: Vec<(BinOp, Affine)>,
     /// Buffers that the function writes. The set is empty for a GPU.
     pub(crate) written: BTreeSet<BufId>,
     pub(crate) buffers: &'p Buffers,
@@ -168,6 +170,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             frames: vec![Frame::new(None, head)],
             bindings: BTreeMap::new(),
             ranges: BTreeMap::new(),
+            held: vec![],
             written: BTreeSet::new(),
             buffers,
             places: vec![None; program.buffers.len()],

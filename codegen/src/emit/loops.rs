@@ -78,7 +78,7 @@ impl<'c> Emitter<'c, '_> {
         self.copies *= l.extent.max(1);
         for i in 0..l.extent {
             self.bindings.insert(l.var, Affine::constant(i as i64));
-            self.stmts(&l.body)?;
+            self.iteration(&l.body)?;
         }
         self.bindings.remove(&l.var);
         self.store_kept(around)?;
@@ -93,7 +93,7 @@ impl<'c> Emitter<'c, '_> {
         self.counted(l.var, l.extent, zero, extent, |e| {
             e.fetch_ahead(l)?;
             e.fetch_strips(l, strips)?;
-            e.stmts(&l.body)
+            e.iteration(&l.body)
         })
     }
 

@@ -17,6 +17,7 @@ mod block;
 mod bytes;
 mod function;
 pub(crate) mod gpu;
+mod guards;
 pub(crate) mod ir;
 mod lanes;
 mod loops;

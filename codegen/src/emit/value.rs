@@ -133,6 +133,9 @@ impl<'c> Emitter<'c, '_> {
 
     fn decide_comparison(&self, op: BinOp, a: &Expr, b: &Expr) -> Option<bool> {
         let difference = self.difference(op, a, b)?;
+        if self.held.iter().any(|(known, other)| (*known, other) == (op, &difference)) {
+            return Some(true);
+        }
         let (low, high) = difference.bounds(self)?;
         match op {
             BinOp::Lt if high < 0 => Some(true),
@@ -145,6 +148,12 @@ impl<'c> Emitter<'c, '_> {
             BinOp::Ne if low == 0 && high == 0 => Some(false),
             _ => None,
         }
+    }
+
+    /// What tells a comparison of indices again.
+    pub(crate) fn fact(&self, e: &Expr) -> Option<(BinOp, Affine)> {
+        let Expr::Binary(op, a, b) = e else { return None };
+        Some((*op, self.difference(*op, a, b)?))
     }
 
     /// `a - b` of a comparison of indices, or what is on the same side of zero and cheaper.

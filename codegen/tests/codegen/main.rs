@@ -10,6 +10,7 @@ mod dot4;
 mod dot_bf16;
 mod elementwise;
 mod gpu;
+mod guards;
 mod kernel;
 mod math;
 mod mma;

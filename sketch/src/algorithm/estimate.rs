@@ -84,13 +84,14 @@ fn known(task: &Task) -> Option<Algorithm> {
 }
 
 /// Algorithms that are told by the price of their programs.
-const BY_PROGRAM: [Algorithm; 7] = [
+const BY_PROGRAM: [Algorithm; 8] = [
     Algorithm::Im2col,
     Algorithm::Taps,
     Algorithm::Inside,
     Algorithm::Groups,
     Algorithm::Separate,
     Algorithm::Strides,
+    Algorithm::Lanes,
     Algorithm::Place,
 ];
 

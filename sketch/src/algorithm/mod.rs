@@ -20,6 +20,7 @@
 //! f16 product      => matrices_in_parts: the same of parts of the terms, and sums of the parts
 //! sum of groups     =>  groups: a sum with an axis of its own for groups
 //! strided window    =>  strides: columns that lie a stride apart, side by side
+//! few columns      =>  lanes: vectors of terms, then sums of their lanes
 //! max of a window  =>  separate: of each column of the window, then of those of a row
 //! ```
 //!
@@ -33,6 +34,7 @@ mod estimate;
 mod groups;
 mod im2col;
 mod inside;
+mod lanes;
 pub(crate) mod matrices;
 mod narrow;
 mod parts;
@@ -99,6 +101,8 @@ pub enum Algorithm {
     Separate,
     /// Columns that lie a stride apart side by side.
     Strides,
+    /// Terms in the lanes of vectors.
+    Lanes,
     /// An extreme, and then its place.
     Place,
     /// Panels of the second factor, for a unit for matrices.
@@ -120,7 +124,7 @@ pub struct Rewritten {
 
 impl Algorithm {
     /// Every algorithm once, in the order of the variants.
-    pub const ALL: [Algorithm; 18] = [
+    pub const ALL: [Algorithm; 19] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
@@ -135,6 +139,7 @@ impl Algorithm {
         Algorithm::Groups,
         Algorithm::Separate,
         Algorithm::Strides,
+        Algorithm::Lanes,
         Algorithm::Place,
         Algorithm::Tiles,
         Algorithm::Matrices,
@@ -158,6 +163,7 @@ impl Algorithm {
             Algorithm::Groups => "groups",
             Algorithm::Separate => "separate",
             Algorithm::Strides => "strides",
+            Algorithm::Lanes => "lanes",
             Algorithm::Place => "place",
             Algorithm::Tiles => "tiles",
             Algorithm::Matrices => "matrices",
@@ -181,6 +187,7 @@ impl Algorithm {
             | Algorithm::Groups
             | Algorithm::Separate
             | Algorithm::Strides
+            | Algorithm::Lanes
             | Algorithm::Place
             | Algorithm::Tiles
             | Algorithm::Matrices
@@ -201,6 +208,7 @@ impl Algorithm {
             Algorithm::Groups => groups::rewrite(task),
             Algorithm::Separate => separate::rewrite(task),
             Algorithm::Strides => strides::rewrite(task),
+            Algorithm::Lanes => lanes::rewrite(task),
             Algorithm::Place => place::rewrite(task),
             Algorithm::Tiles => tiles::rewrite(task),
             Algorithm::Matrices => matrices::rewrite(task),

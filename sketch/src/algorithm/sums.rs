@@ -47,6 +47,7 @@ impl Algorithm {
             Algorithm::Groups => "columns of each group apart",
             Algorithm::Separate => "windows one axis at a time",
             Algorithm::Strides => "columns a stride apart",
+            Algorithm::Lanes => "terms in lanes",
             Algorithm::Place => "an extreme, then its place",
             Algorithm::Tiles => "tiles of a matrix unit",
             Algorithm::Matrices => "matrices of tensor cores",

@@ -18,6 +18,7 @@ use crate::task::Task;
 mod groups;
 mod halves;
 mod inside;
+mod lanes;
 mod narrow;
 mod reductions;
 mod strides;

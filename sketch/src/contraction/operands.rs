@@ -56,8 +56,9 @@ impl Operands {
         let fixed_axes: BTreeSet<usize> =
             (0..vector).filter(|a| s.ty.shape[*a] > 1 && varies(a)).collect();
         // Groups narrower than a vector are crossed by it, and gathered.
-        let panel_limit =
-            group_size(&s.body, vector).filter(|&n| n >= walk::lanes(compute, machine, s));
+        let lanes = walk::lanes(compute, machine, s);
+        let group = group_size(&s.body, vector, lanes);
+        let panel_limit = group.filter(|&n| n >= lanes);
         let walks = |i: &[Expr]| mentions(i, vector) && !only_grouped(i, vector);
         let row = |axis: &usize| s.ty.shape[*axis] > 1 && !fixed_axes.contains(axis);
         let rows: Vec<usize> = (0..vector).filter(row).collect();
@@ -67,7 +68,7 @@ impl Operands {
         let is_padded = |(buffer, i): (BufId, &[Expr])| {
             panels.iter().any(|p| p.buffer == buffer && p.indices == i)
         };
-        let padded = group_size(&s.body, vector).is_none() && walked.into_iter().all(is_padded);
+        let padded = group.is_none() && walked.into_iter().all(is_padded);
         Operands { panels, fixed_axes, panel_limit, shared, padded }
     }
 
@@ -114,15 +115,17 @@ fn only_grouped(indices: &[Expr], vector: usize) -> bool {
     !mentions(&stripped.collect::<Vec<_>>(), vector)
 }
 
-/// The smallest `n` of all `floor_div(v, n)` and `floor_mod(v, n)` of the vector axis.
-fn group_size(body: &Expr, vector: usize) -> Option<usize> {
+/// The smallest `n` of all `floor_div(v, n)` and `floor_mod(v, n)` of the vector axis. Where whole
+/// vectors repeat, none is crossed.
+fn group_size(body: &Expr, vector: usize, lanes: usize) -> Option<usize> {
     let mut size = None;
     body.visit(&mut |e| {
-        if let Expr::Binary(BinOp::FloorDiv | BinOp::FloorMod, x, n) = e
+        if let Expr::Binary(op @ (BinOp::FloorDiv | BinOp::FloorMod), x, n) = e
             && **x == Expr::Var(VarId::new(vector))
-            && let Some(n) = n.as_const()
+            && let Some(n) = n.as_const().map(|n| n.as_i64() as usize)
+            && (*op == BinOp::FloorDiv || !n.is_multiple_of(lanes))
         {
-            size = Some(size.map_or(n.as_i64() as usize, |s: usize| s.min(n.as_i64() as usize)));
+            size = Some(size.map_or(n, |s: usize| s.min(n)));
         }
     });
     size.filter(|&n| n > 0)

@@ -26,6 +26,8 @@ const WINDOW: usize = 3;
 pub(super) const BLOCKS: [usize; 5] = [4, 8, 16, 32, 64];
 /// Iterations around tiles below which tiles of rows are iterations, too.
 pub(super) const FEW: [i64; 2] = [24, 0];
+/// The same for one thread: tiles of rows that stay apart are parted where padding begins.
+pub(super) const FEW_ALONE: [i64; 2] = [0, 24];
 
 /// Candidates, the first ones of which are the best tile's.
 pub(super) struct Lengths {

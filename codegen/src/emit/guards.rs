@@ -1,0 +1,102 @@
+//! Conditions that all blocks under a loop share are asked once, at the loop that decides them: those
+//! of guards, and those without which a sum adds zero, as it does where a window lies in padding.
+//!
+//! ```text
+//! for r { for x unrolled { s[x] sum= select(1 <= y + r && 1 <= x, a[y + r - 1, x - 1], 0) * w[r] } }
+//! =>
+//! for r { if 1 <= y + r { for x unrolled { s[x] sum= select(1 <= x, a[y + r - 1, x - 1], 0) * w[r] } } }
+//! ```
+
+use std::collections::BTreeSet;
+
+use ansc_graph::{BinOp, Combiner, Expr};
+use ansc_sketch::{Block, Body, Stmt};
+
+use crate::emit::block::conjuncts;
+use crate::emit::function::{Emitter, Result};
+
+impl<'c> Emitter<'c, '_> {
+    /// The body of a loop, in the iteration that is being written.
+    pub(crate) fn iteration(&mut self, body: &[Stmt]) -> Result<()> {
+        let mut open = vec![];
+        for condition in self.conditions_of_all(body) {
+            match self.decide(&condition) {
+                Some(true) => {}
+                Some(false) => return Ok(()),
+                None => open.push(condition),
+            }
+        }
+        let mut all = None;
+        for condition in &open {
+            let holds = self.value(condition)?;
+            all = Some(all.map_or(holds, |so_far| self.ir.and(so_far, holds)));
+        }
+        let Some(all) = all else { return self.stmts(body) };
+        self.when(all, |e| {
+            let known = e.held.len();
+            let facts: Vec<_> = open.iter().filter_map(|condition| e.fact(condition)).collect();
+            e.held.extend(facts);
+            let result = e.stmts(body);
+            e.held.truncate(known);
+            result
+        })
+    }
+
+    /// Conditions over open loops without which no block does anything. Lanes may differ in what
+    /// holds, and threads of a GPU meet at barriers whatever holds.
+    fn conditions_of_all(&self, body: &[Stmt]) -> BTreeSet<Expr> {
+        let is_alone = matches!(body, [Stmt::Block(_)]);
+        if is_alone || self.is_gpu() || self.lanes.is_some() {
+            return BTreeSet::new();
+        }
+        let mut all: Option<BTreeSet<Expr>> = None;
+        each(body, &mut |block| {
+            if all.as_ref().is_none_or(|all| !all.is_empty()) {
+                let own = self.conditions(block);
+                all = Some(all.take().map_or_else(|| own.clone(), |all| &all & &own));
+            }
+        });
+        all.unwrap_or_default()
+    }
+
+    fn conditions(&self, block: &Block) -> BTreeSet<Expr> {
+        let is_open = |e: &Expr| {
+            let is_known = |v| self.ranges.contains_key(v) || self.bindings.contains_key(v);
+            e.loads().is_empty() && e.vars().iter().all(is_known)
+        };
+        let over_loops = |e: &Expr| {
+            e.substitute(&|v| block.iters.iter().find(|i| i.var == v).map(|i| i.binding.clone()))
+        };
+        let mut all: Vec<&Expr> = block.predicate.iter().flat_map(conjuncts).collect();
+        if let Body::Reduce { combiner: Combiner::Sum, value, init: false, .. } = &block.body {
+            adds(value, &mut all);
+        }
+        all.into_iter().map(over_loops).filter(is_open).collect()
+    }
+}
+
+/// Conditions without which the term is zero. Zero times a weight is taken for zero.
+fn adds<'e>(term: &'e Expr, conditions: &mut Vec<&'e Expr>) {
+    match term {
+        Expr::Binary(BinOp::Mul, a, b) => {
+            adds(a, conditions);
+            adds(b, conditions);
+        }
+        Expr::Cast(_, x) => adds(x, conditions),
+        Expr::Select(condition, _, nothing)
+            if nothing.as_const().is_some_and(|scalar| scalar.is_zero()) =>
+        {
+            conditions.extend(conjuncts(condition));
+        }
+        _ => {}
+    }
+}
+
+fn each<'b>(body: &'b [Stmt], visit: &mut impl FnMut(&'b Block)) {
+    for stmt in body {
+        match stmt {
+            Stmt::Block(block) => visit(block),
+            Stmt::For(l) => each(&l.body, visit),
+        }
+    }
+}
