@@ -52,9 +52,11 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     }
     if args.trials > 0 || args.tuned.records.is_some() {
         options.schedules = search::best_schedules(&args.model, &options, &args.tuned)?;
-    } else if !args.untuned && !args.tuned.no_shipped {
+    } else {
         options.schedules.threads = search::threads(args.tuned.threads);
-        options.schedules.add_shipped(&options.target);
+        if !args.untuned && !args.tuned.no_shipped {
+            options.schedules.add_shipped(&options.target);
+        }
     }
     options.schedules.small = args.small;
     let watch = Terminal::new(args);

@@ -24,10 +24,18 @@ const ONE_BY_ONE: [usize; 4] = [2, 1, 4, 8];
 const WINDOW: usize = 3;
 /// Tiles of rows that one panel meets before the next panel comes.
 pub(super) const BLOCKS: [usize; 5] = [4, 8, 16, 32, 64];
-/// Iterations around tiles below which tiles of rows are iterations, too.
-pub(super) const FEW: [i64; 2] = [24, 0];
-/// The same for one thread: tiles of rows that stay apart are parted where padding begins.
-pub(super) const FEW_ALONE: [i64; 2] = [0, 24];
+/// Iterations around tiles below which tiles of rows are iterations, too, at most: so many for each
+/// thread. Tiles of rows that are none are parted where padding begins.
+const ENOUGH: i64 = 24;
+const FOR_EACH: i64 = 4;
+
+/// What may be enough iterations around tiles.
+pub(super) fn enough(threads: usize) -> [i64; 2] {
+    match i64::try_from(threads).unwrap_or(ENOUGH) {
+        0 | 1 => [0, ENOUGH],
+        threads => [ENOUGH.min(threads.saturating_mul(FOR_EACH)), 0],
+    }
+}
 
 /// Candidates, the first ones of which are the best tile's.
 pub(super) struct Lengths {

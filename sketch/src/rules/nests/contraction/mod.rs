@@ -34,7 +34,7 @@ use crate::contraction::{blocks::Blocks, goes_along_terms, is_tileable};
 use crate::schedule::Rest;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
 use crate::walk::{self, PARALLEL_WORK};
-use lengths::{FEW, FEW_ALONE, Lengths, Tile};
+use lengths::{Lengths, Tile, enough};
 use panels::Panel;
 use partial::Parts;
 
@@ -303,7 +303,7 @@ impl Plan {
 
     /// Loops around tiles become one in each nest.
     fn spread(&self, nests: &mut Nests) -> Result<(), StepError> {
-        let few = nests.choose(if nests.task.cores > 1 { &FEW } else { &FEW_ALONE })?;
+        let few = nests.choose(&enough(nests.task.cores))?;
         let work: usize = self.s.extents().iter().product();
         let parallel = work >= PARALLEL_WORK && nests.outer == 0;
         let r = &mut nests.recorder;
