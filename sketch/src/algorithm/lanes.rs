@@ -20,9 +20,6 @@ use crate::packed::Packing;
 use crate::task::Task;
 use crate::usage::mentions;
 
-/// Vectors that so many columns of a result fill are as good.
-const MOST_VECTORS: usize = 2;
-
 /// None where no stage is such a sum.
 pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
     if task.gpu.is_some() {
@@ -57,7 +54,8 @@ impl<'a> Sum<'a> {
         let reduce = s.reduce.as_ref().filter(|r| r.combiner == Combiner::Sum)?;
         let last = s.ty.rank().checked_sub(1)?;
         let (columns, lanes) = (s.ty.shape[last], task.machine.vector_bytes / 4);
-        let few = columns < MOST_VECTORS * lanes && !columns.is_multiple_of(lanes);
+        // Vectors of half the width may be as fast.
+        let few = 2 * columns < lanes;
         if s.ty.dtype != DType::F32 || !few || s.extents().contains(&0) {
             return None;
         }

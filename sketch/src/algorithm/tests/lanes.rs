@@ -38,24 +38,24 @@ fn product(rows: usize, terms: usize, columns: usize) -> Compute {
 
 #[test]
 fn convolutions_to_few_channels() {
-    for (columns, kernel, stride) in [(3, [3, 3], 1), (1, [5, 2], 2), (7, [1, 3], 1)] {
+    for (columns, kernel, stride) in [(3, [3, 3], 1), (1, [5, 2], 2), (2, [1, 3], 1)] {
         check(&channels_last(2, [7, 9], 16, columns, kernel, stride, 1), &[32, 64]);
     }
-    check(&channels_last(1, [6, 5], 32, 21, [3, 3], 1, 1), &[64]);
+    check(&channels_last(1, [6, 5], 32, 7, [3, 3], 1, 1), &[64]);
 }
 
 #[test]
 fn products_of_few_columns() {
-    for columns in [1, 2, 3, 5] {
-        check(&product(9, 32, columns), &[16, 32, 64]);
-    }
+    check(&product(9, 32, 1), &[16, 32, 64]);
+    check(&product(9, 32, 3), &[32, 64]);
+    check(&product(9, 32, 5), &[64]);
 }
 
 #[test]
 fn other_sums_stay() {
-    // Columns that fill vectors, terms that do not, and terms that lie apart.
+    // Columns that fill vectors, or half of one; terms that do not, and terms that lie apart.
     assert!(rewritten(&product(9, 32, 16), 64).is_none());
-    assert!(rewritten(&product(9, 32, 33), 64).is_none());
+    assert!(rewritten(&product(9, 32, 8), 64).is_none());
     assert!(rewritten(&product(9, 24, 3), 64).is_none());
     let apart = "compute(in0: f32[32, 9], in1: f32[32, 3]) -> y {
        y: f32[9, 3] = sum{r0: 32} mul(in0[r0, i0], in1[r0, i1])

@@ -99,14 +99,16 @@ fn products_by_tensor_cores_compute_the_same() {
     }
 }
 
-/// Whatever is decided: `ANSC_TRACES` samples of each product.
+/// Whatever is decided: `ANSC_TRACES` samples of each product, or of those from number
+/// `ANSC_FIRST` on.
 #[test]
 fn samples_compute_the_same() {
-    let asked = std::env::var("ANSC_TRACES").ok().and_then(|n| n.parse().ok());
-    let traces: u64 = asked.unwrap_or(4);
+    let asked = |name| std::env::var(name).ok().and_then(|n| n.parse().ok());
+    let traces: u64 = asked("ANSC_TRACES").unwrap_or(4);
+    let first = asked("ANSC_FIRST").map_or(0, |n| n as usize);
     let whole = PRODUCTS.iter().map(|text| (text, Algorithm::Matrices));
     let in_parts = IN_PARTS.iter().map(|text| (text, Algorithm::MatricesInParts));
-    for (text, by) in whole.chain(in_parts) {
+    for (text, by) in whole.chain(in_parts).skip(first) {
         let task = on_gpu(text);
         let trace = sketch(&task, by).unwrap().trace.undecided();
         let (mut run, mut valid) = (0, 0);

@@ -5,7 +5,7 @@
 //! 512 terms, 4 at a time, or 1, 2, 8                written out: [4, 1, 2, 8]
 //! ```
 
-use ansc_graph::Stage;
+use ansc_graph::{Expr, Stage};
 
 use super::super::Nests;
 use super::PANELS;
@@ -24,13 +24,17 @@ const ONE_BY_ONE: [usize; 4] = [2, 1, 4, 8];
 const WINDOW: usize = 3;
 /// Tiles of rows that one panel meets before the next panel comes.
 pub(super) const BLOCKS: [usize; 5] = [4, 8, 16, 32, 64];
-/// Iterations around tiles below which tiles of rows are iterations, too, at most: so many for each
-/// thread. Tiles of rows that are none are parted where padding begins.
+/// Iterations around tiles below which tiles of rows are iterations, too.
 const ENOUGH: i64 = 24;
+/// So many for each of several threads are enough where terms are chosen, as those of padding are:
+/// tiles of rows that are no iterations are parted where padding begins.
 const FOR_EACH: i64 = 4;
 
 /// What may be enough iterations around tiles.
-pub(super) fn enough(threads: usize) -> [i64; 2] {
+pub(super) fn enough(s: &Stage, threads: usize) -> [i64; 2] {
+    if !s.body.any(&mut |e| matches!(e, Expr::Select(..))) {
+        return [ENOUGH, 0];
+    }
     match i64::try_from(threads).unwrap_or(ENOUGH) {
         0 | 1 => [0, ENOUGH],
         threads => [ENOUGH.min(threads.saturating_mul(FOR_EACH)), 0],

@@ -303,7 +303,7 @@ impl Plan {
 
     /// Loops around tiles become one in each nest.
     fn spread(&self, nests: &mut Nests) -> Result<(), StepError> {
-        let few = nests.choose(&enough(nests.task.cores))?;
+        let few = nests.choose(&enough(&self.s, nests.task.cores))?;
         let work: usize = self.s.extents().iter().product();
         let parallel = work >= PARALLEL_WORK && nests.outer == 0;
         let r = &mut nests.recorder;
