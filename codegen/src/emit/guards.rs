@@ -1,10 +1,14 @@
-//! Conditions that all blocks under a loop share are asked once, at the loop that decides them: those
-//! of guards, and those without which a sum adds zero, as it does where a window lies in padding.
+//! Conditions that all blocks under a loop share are asked once, at the loop that decides them:
+//! those of guards, and those without which a sum adds zero, as where a window lies in padding.
 //!
 //! ```text
-//! for r { for x unrolled { s[x] sum= select(1 <= y + r && 1 <= x, a[y + r - 1, x - 1], 0) * w[r] } }
+//! for r { for x unrolled {
+//!   s[x] sum= select(1 <= y + r && 1 <= x, a[y + r - 1, x - 1], 0) * w[r]
+//! } }
 //! =>
-//! for r { if 1 <= y + r { for x unrolled { s[x] sum= select(1 <= x, a[y + r - 1, x - 1], 0) * w[r] } } }
+//! for r { if 1 <= y + r { for x unrolled {
+//!   s[x] sum= select(1 <= x, a[y + r - 1, x - 1], 0) * w[r]
+//! } } }
 //! ```
 
 use std::collections::BTreeSet;

@@ -150,7 +150,7 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// What tells a comparison of indices again.
+    /// A comparison of indices, in a form by which it is recognised.
     pub(crate) fn fact(&self, e: &Expr) -> Option<(BinOp, Affine)> {
         let Expr::Binary(op, a, b) = e else { return None };
         Some((*op, self.difference(*op, a, b)?))

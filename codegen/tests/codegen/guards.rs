@@ -55,8 +55,8 @@ fn rows_of_padding_are_passed_over() {
         let [x, w] = inputs(&program);
         let expected = exec::run(&program, &[&x, &w]).unwrap();
         compare("rows", &Kernel::new(&program).run(&[&x, &w]), &expected, &exact);
-        // What lies in padding adds nothing, whatever its weight: the first row of weights meets
-        // the first row of results nowhere else.
+        // Padding adds nothing, whatever its weight: the first row of results meets the first row
+        // of weights nowhere else.
         let mut weights = w.as_slice::<f32>().to_vec();
         weights[..3].fill(f32::NAN);
         let w = Tensor::from_slice(&[3, 3], &weights);

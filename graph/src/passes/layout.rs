@@ -9,7 +9,8 @@
 //! to channels-first are then pushed down through operators that work in either order, until they
 //! meet their inverse or a border: an output of the graph, or an operator that needs its order. A
 //! graph without convolutions stays as it is, and so does one whose convolutions are all products
-//! of matrices, or depthwise with rows that fill vectors: either order is as good for them.
+//! of matrices, depthwise with rows that fill vectors, or to few channels: either order is as good
+//! for them, or rows are better.
 //!
 //! At last a convolution of few channels, such as a network's first one, takes its input as it
 //! comes:
@@ -66,9 +67,13 @@ fn any_gains(graph: &Graph) -> bool {
         let attrs = graph.compute_of(node).and_then(|op| channels_first(graph, op, &operands));
         attrs.is_some_and(|attrs| {
             let [x, w] = [0, 1].map(|i| graph.ty(operands[i]));
+            let y = graph.ty(ValueId { node, out: 0 });
             match attrs.groups > 1 && w.shape[1] == 1 {
-                true => has_narrow_rows(&attrs, x, graph.ty(ValueId { node, out: 0 })),
-                false => !conv_to_matmul::is_product_as_it_stands(&attrs, x),
+                true => has_narrow_rows(&attrs, x, y),
+                false => {
+                    !conv_to_matmul::is_product_as_it_stands(&attrs, x)
+                        && !has_few_results(&attrs, y)
+                }
             }
         })
     })
@@ -88,6 +93,16 @@ fn has_narrow_rows(attrs: &ConvAttrs, x: &TensorType, y: &TensorType) -> bool {
     let by_rows = taps * (after / columns.max(1)) * pieces;
     let by_channels = taps * after / usual + (before + after) / 2;
     y.shape[1] >= wide && 4 * by_channels < 3 * by_rows
+}
+
+/// Results of a group that fill less of a vector than columns do.
+const FEW_RESULTS: usize = 4;
+
+/// Whether there are so few results at a place that vectors lie better along rows.
+fn has_few_results(attrs: &ConvAttrs, y: &TensorType) -> bool {
+    let is_dense = attrs.strides.last().is_none_or(|&stride| stride == 1);
+    let results = y.shape[1] / attrs.groups.max(1);
+    is_dense && results <= FEW_RESULTS && y.shape[y.rank() - 1] >= LANES[0]
 }
 
 /// Channels of a group whose distance from each other does not matter.
@@ -410,6 +425,27 @@ mod tests {
             let x = b.input(&[2, channels, side, side]);
             let y = b.grouped(x, 1);
             assert_eq!(transposes(&check(b.finish(&[y]), run)), expected, "{channels} {side}");
+        }
+    }
+
+    #[test]
+    fn convolutions_to_few_channels_follow_others_but_do_not_ask_for_the_layout() {
+        // Results, side, stride, whether another one follows.
+        for (results, side, stride, follows, expected) in [
+            (2, 16, 1, false, 0),
+            (2, 16, 1, true, 2),
+            (8, 16, 1, false, 2),
+            (2, 9, 1, false, 2),
+            (2, 32, 2, false, 2),
+        ] {
+            let mut b = Builder::new(26);
+            let x = b.input(&[1, 17, side, side]);
+            let mut y = b.conv(x, results, 3, stride);
+            if follows {
+                y = b.conv(y, 8, 3, 1);
+            }
+            let after = check(b.finish(&[y]), run);
+            assert_eq!(transposes(&after), expected, "{results} {side} {stride} {follows}");
         }
     }
 

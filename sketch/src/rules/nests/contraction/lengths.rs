@@ -30,7 +30,7 @@ const ENOUGH: i64 = 24;
 /// tiles of rows that are no iterations are parted where padding begins.
 const FOR_EACH: i64 = 4;
 
-/// What may be enough iterations around tiles.
+/// Numbers of iterations around tiles that may be enough.
 pub(super) fn enough(s: &Stage, threads: usize) -> [i64; 2] {
     if !s.body.any(&mut |e| matches!(e, Expr::Select(..))) {
         return [ENOUGH, 0];
