@@ -72,7 +72,7 @@ fn any_gains(graph: &Graph) -> bool {
                 true => has_narrow_rows(&attrs, x, y),
                 false => {
                     !conv_to_matmul::is_product_as_it_stands(&attrs, x)
-                        && !has_few_results(&attrs, y)
+                        && !has_few_results(&attrs, w.shape[1], y)
                 }
             }
         })
@@ -97,12 +97,17 @@ fn has_narrow_rows(attrs: &ConvAttrs, x: &TensorType, y: &TensorType) -> bool {
 
 /// Results of a group that fill less of a vector than columns do.
 const FEW_RESULTS: usize = 4;
+/// Windows of so many elements have terms enough for vectors along channels.
+const LARGE_WINDOW: usize = 25;
 
 /// Whether there are so few results at a place that vectors lie better along rows.
-fn has_few_results(attrs: &ConvAttrs, y: &TensorType) -> bool {
+fn has_few_results(attrs: &ConvAttrs, channels: usize, y: &TensorType) -> bool {
     let is_dense = attrs.strides.last().is_none_or(|&stride| stride == 1);
     let results = y.shape[1] / attrs.groups.max(1);
-    is_dense && results <= FEW_RESULTS && y.shape[y.rank() - 1] >= LANES[0]
+    let window: usize = attrs.kernel.iter().product();
+    let sums_along_channels = window >= LARGE_WINDOW && channels.is_multiple_of(LANES[0]);
+    let has_rows = is_dense && y.shape[y.rank() - 1] >= LANES[0];
+    has_rows && results <= FEW_RESULTS && !sums_along_channels
 }
 
 /// Channels of a group whose distance from each other does not matter.
