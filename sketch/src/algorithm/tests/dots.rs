@@ -70,7 +70,7 @@ fn batches_of_products_of_bytes() {
 
 /// Padded convolutions of two strides, and one of the channels of a picture, whose terms fill no
 /// instruction; the types of factors and sums, and the text of what surrounds the image.
-fn narrow_convolutions([a, b, sum]: [&str; 3], outside: &str) -> Vec<String> {
+pub(super) fn narrow_convolutions([a, b, sum]: [&str; 3], outside: &str) -> Vec<String> {
     let pad = format!(
         "select(and(and(and(le(1, i1), lt(i1, 8)), le(1, i2)), lt(i2, 7)), in0[i0, sub(i1, 1), sub(i2, 1), i3], {outside})"
     );

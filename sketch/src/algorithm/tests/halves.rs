@@ -4,7 +4,8 @@ use ansc_graph::{Compute, TensorType};
 use ansc_runtime::{DType, Tensor};
 use half::bf16;
 
-use super::{bytes, eval, narrow_convolutions, prepared, run, scheduled, task};
+use super::dots::narrow_convolutions;
+use super::{bytes, eval, prepared, run, scheduled, task};
 use crate::algorithm::Algorithm;
 use crate::task::Task;
 
