@@ -404,8 +404,8 @@ mod tests {
     fn a_costly_operand_keeps_the_transpose() {
         let mut b = Builder::new(22);
         let x = b.input(&[1, 3, 64, 64]);
-        let other = b.input(&[1, 4, 64, 64]);
-        let y = b.conv(x, 4, 3, 1);
+        let other = b.input(&[1, 8, 64, 64]);
+        let y = b.conv(x, 8, 3, 1);
         let y = b.binary(BinOp::Add, y, other);
         assert_eq!(transposes(&check(b.finish(&[y]), run)), 2);
     }
