@@ -57,6 +57,10 @@ pub struct Collect {
     /// Generated workloads (`ansc models` lists them) or ONNX models [default: all generated
     /// networks]
     pub workloads: Vec<String>,
+    /// Only the traces that the data set has already, such as one of another machine: no workload
+    /// is read and no trace is made
+    #[arg(long, conflicts_with_all = ["workloads", "operators", "per_task", "seed"])]
+    pub known: bool,
     /// Random operators as well, so many of them
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub operators: usize,

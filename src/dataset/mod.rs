@@ -27,8 +27,7 @@ const TIMING_SECONDS: f64 = 0.02;
 pub fn collect(args: &Collect, watch: &dyn Watch) -> Result<Collected, Error> {
     let until = args.minutes.map(|m| Instant::now() + Duration::from_secs_f64(m * 60.0));
     let target = Target::parse(&args.target_cpu)?;
-    let dataset = Dataset::open_or_create(&args.dataset, args.seed, args.per_task)?;
-    let entries = entries(args, &target, &dataset.header().reference)?;
+    let (dataset, entries) = tasks(args, &target)?;
     let threads = search::threads(args.threads);
     let (name, caches) = match args.cold_constants {
         true => (cold_target_name(&target), Caches::ColdConstants),
@@ -72,6 +71,17 @@ fn place(args: &Collect) -> Place<'_> {
 #[cfg(not(feature = "fleet"))]
 fn place(args: &Collect) -> Place<'_> {
     Place::Here { target_cpu: &args.target_cpu }
+}
+
+fn tasks(args: &Collect, target: &Target) -> Result<(Dataset, Vec<Entry>), Error> {
+    if args.known {
+        let dataset = Dataset::open(&args.dataset)?;
+        let entries = dataset.entries()?;
+        return Ok((dataset, entries));
+    }
+    let dataset = Dataset::open_or_create(&args.dataset, args.seed, args.per_task)?;
+    let entries = entries(args, target, &dataset.header().reference)?;
+    Ok((dataset, entries))
 }
 
 /// The distinct tasks of all workloads, as they are for the machine that traces are made for.

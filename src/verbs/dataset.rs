@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use ansc_tuner::dataset::{Dataset, Entry, Progress, Split, Stats, Watch};
+use ansc_tuner::dataset::{Dataset, Progress, Split, Stats, Watch};
 use ansc_tuner::records::machine_name;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -107,9 +107,7 @@ fn split(
     json: bool,
 ) -> Result<(), Error> {
     let dataset = Dataset::open(folder)?;
-    let keys = dataset.keys()?;
-    let entries: Vec<Entry> =
-        keys.iter().map(|key| Ok(dataset.task(key)?.entry)).collect::<Result<_, Error>>()?;
+    let entries = dataset.entries()?;
     let known = |n: &&String| entries.iter().any(|e| e.networks.contains_key(*n));
     if let Some(unknown) = networks.iter().find(|n| !known(n)) {
         let message = format!("no task of the data set is of a network `{unknown}`");

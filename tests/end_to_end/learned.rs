@@ -56,6 +56,15 @@ fn a_model_is_trained_and_used() {
     // All is there: nothing is measured again.
     assert_eq!(collect(dir, "d", "3")["measured"], 0);
     fails(dir, &["dataset", "collect", "d", "GMM", "--per-task", "6", "--seed", "4"], 1, "seed 4");
+    // Another number of threads measures what the data set has, and needs no workload.
+    let known = ["dataset", "collect", "other", "--known", "--threads", "2", "--json"];
+    collect(dir, "other", "3");
+    let made = traces(&dir.join("other"));
+    let known = object(dir, &known);
+    assert_eq!((&known["measured"], &known["traces"]), (&first["of_traces"], &first["of_traces"]));
+    assert_eq!(traces(&dir.join("other")), made);
+    fails(dir, &["dataset", "collect", "d", "GMM", "--known"], 2, "--known");
+    fails(dir, &["dataset", "collect", "nowhere", "--known"], 1, "nowhere");
     let stats = object(dir, &["dataset", "stats", "d", "--json"]);
     assert_eq!(stats["stats"]["platforms"][0]["labels"], stats["stats"]["traces"]);
     assert!(ok(dir, &["dataset", "stats", "d"]).contains("tasks of networks: DEP"));

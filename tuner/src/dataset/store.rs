@@ -94,6 +94,11 @@ impl Dataset {
         keys(&self.folder.join("tasks"))
     }
 
+    /// Its tasks without their traces, in the order of their keys.
+    pub fn entries(&self) -> Result<Vec<Entry>> {
+        self.keys()?.iter().map(|key| Ok(self.task(key)?.entry)).collect()
+    }
+
     /// A subgraph and its traces.
     pub fn task(&self, key: &str) -> Result<TaskFile> {
         read(&self.task_path(key))
@@ -153,7 +158,8 @@ impl Dataset {
     }
 
     /// Adds the tasks and labels of another one, whose traces are made for the same machine. A task
-    /// that both have gets the traces of both.
+    /// that both have gets the traces of both. The other one may have labels alone, of tasks that
+    /// are here.
     pub fn merge(&self, other: &Dataset) -> Result<Merged> {
         if self.header.reference != other.header.reference {
             self.expect(&other.header, &other.folder)?;
@@ -170,7 +176,13 @@ impl Dataset {
             }
         }
         for platform in other.platforms()? {
-            for key in other.keys()? {
+            for key in keys(&other.folder.join("labels").join(platform.id()))? {
+                if !self.has_task(&key) {
+                    let path = other.label_path(&platform, &key);
+                    let reason = "these labels are of a task that is in neither data set: merge \
+                                  the one with its traces first";
+                    return Err(DatasetError::Content { path, reason: reason.into() });
+                }
                 let Some(new) = other.labels(&platform, &key)? else { continue };
                 merged.labels += self.add_labels(new)?;
             }

@@ -223,6 +223,25 @@ fn collections_of_several_seeds_are_merged() {
     assert!(refused.contains("64 cores") && refused.contains("2 cores"), "{refused}");
 }
 
+/// A machine's labels can be kept without the traces, which others have already.
+#[test]
+fn labels_alone_are_merged() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let (here, there) = (platform("here", 32), platform("there", 64));
+    collect(folders[0].path(), &here, &mut Simulated::default(), 0);
+    collect(folders[1].path(), &there, &mut Simulated::default(), 0);
+    let [one, other] = folders.each_ref().map(|f| Dataset::open(f.path()).unwrap());
+    let labels = other.labels(&there, &other.keys().unwrap()[0]).unwrap();
+    std::fs::remove_dir_all(other.folder().join("tasks")).unwrap();
+    let merged = one.merge(&other).unwrap();
+    assert_eq!((merged.tasks, merged.labels), (0, one.stats().unwrap().traces));
+    assert_eq!(one.labels(&there, &one.keys().unwrap()[0]).unwrap(), labels);
+    // Of a task that nobody knows.
+    std::fs::remove_dir_all(one.folder().join("tasks")).unwrap();
+    let refused = one.merge(&other).unwrap_err().to_string();
+    assert!(refused.contains("neither data set"), "{refused}");
+}
+
 #[test]
 fn figures_count_what_is_there() {
     let folder = tempfile::tempdir().unwrap();
