@@ -1,5 +1,5 @@
 //! Bytes that lie side by side, loaded at once: four as one integer, or two that become words. The
-//! same of two `bf16` that become a pair.
+//! same of two words, or of two `bf16` that become a pair.
 //!
 //! ```text
 //! i32(a[k * 4]) | i32(a[k * 4 + 1]) << 8 | i32(a[k * 4 + 2]) << 16 | i32(a[k * 4 + 3]) << 24
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! In a vector whose lanes are four bytes apart, a vector of them. Every target has the lowest byte
-//! first.
+//! first. Two words are one integer likewise.
 //!
 //! ```text
 //! i32(a[k * 2]) | i32(a[k * 2 + 1]) << 16, a vector whose lanes are two bytes apart
@@ -27,15 +27,19 @@ use crate::emit::memory::Pattern;
 use crate::ops;
 
 impl<'c> Emitter<'c, '_> {
-    /// None where the expression is anything else, or where lanes are not active.
-    pub(crate) fn four_bytes(&mut self, e: &Expr) -> Result<Option<Reg<'c>>> {
-        let Some((buffer, first)) = self.side_by_side::<4>(e).filter(|_| self.mask.is_none())
-        else {
+    /// Four bytes or two words. None where the expression is anything else, or where lanes are not
+    /// active.
+    pub(crate) fn one_integer(&mut self, e: &Expr) -> Result<Option<Reg<'c>>> {
+        let bytes = self.side_by_side::<4>(e, DType::U8).map(|found| (found, 4));
+        let found = bytes.or_else(|| Some((self.side_by_side::<2>(e, DType::U16)?, 2)));
+        let Some(((buffer, first), elements)) = found.filter(|_| self.mask.is_none()) else {
             return Ok(None);
         };
         let (base, lanes) = match self.pattern(&first) {
             Pattern::Strided { base, stride: 0 } => (base, None),
-            Pattern::Strided { base, stride: 4 } => (base, self.lanes.map(|l| l.count)),
+            Pattern::Strided { base, stride } if stride == elements => {
+                (base, self.lanes.map(|l| l.count))
+            }
             _ => return Ok(None),
         };
         let ty = self.ir.ty(Kind::Int(32), lanes);
@@ -45,9 +49,9 @@ impl<'c> Emitter<'c, '_> {
         Ok(Some(word))
     }
 
-    /// None where the expression is anything else, or where lanes are not active.
+    /// Two bytes. None where the expression is anything else, or where lanes are not active.
     pub(crate) fn two_words(&mut self, e: &Expr) -> Result<Option<Reg<'c>>> {
-        let found = self.side_by_side::<2>(e).filter(|_| self.mask.is_none());
+        let found = self.side_by_side::<2>(e, DType::U8).filter(|_| self.mask.is_none());
         let (Some((buffer, first)), Some(lanes)) = (found, self.lanes.map(|l| l.count)) else {
             return Ok(None);
         };
@@ -100,10 +104,10 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// The buffer and the place of the lowest of `N` bytes, which share 32 bits.
-    fn side_by_side<const N: usize>(&self, e: &Expr) -> Option<(BufId, Affine)> {
+    /// The buffer and the place of the lowest of `N` elements of this type, which share 32 bits.
+    fn side_by_side<const N: usize>(&self, e: &Expr, dtype: DType) -> Option<(BufId, Affine)> {
         let apart = 32 / N;
-        let mut bytes: [Option<(BufId, Affine)>; N] = std::array::from_fn(|_| None);
+        let mut parts: [Option<(BufId, Affine)>; N] = std::array::from_fn(|_| None);
         let mut open = vec![e];
         while let Some(e) = open.pop() {
             match e {
@@ -111,24 +115,24 @@ impl<'c> Emitter<'c, '_> {
                 Expr::Binary(BinOp::Shl, x, amount) => {
                     let amount = usize::try_from(amount.as_const()?.as_i64()).ok()?;
                     let is_place = amount.is_multiple_of(apart);
-                    let place = bytes.get_mut(amount / apart).filter(|_| is_place)?;
-                    *place = Some(self.byte(x)?);
+                    let place = parts.get_mut(amount / apart).filter(|_| is_place)?;
+                    *place = Some(self.part(x, dtype)?);
                 }
-                e => bytes[0] = Some(self.byte(e)?),
+                e => parts[0] = Some(self.part(e, dtype)?),
             }
         }
-        let mut bytes = bytes.into_iter();
-        let (buffer, flat) = bytes.next()??;
-        let follows = |(i, byte): (i64, Option<(BufId, Affine)>)| {
-            byte == Some((buffer, flat.clone().plus(&Affine::constant(i))))
+        let mut parts = parts.into_iter();
+        let (buffer, flat) = parts.next()??;
+        let follows = |(i, part): (i64, Option<(BufId, Affine)>)| {
+            part == Some((buffer, flat.clone().plus(&Affine::constant(i))))
         };
-        (1..).zip(bytes).all(follows).then_some((buffer, flat))
+        (1..).zip(parts).all(follows).then_some((buffer, flat))
     }
 
-    /// The place that a byte is loaded from, and widened without a sign.
-    fn byte(&self, e: &Expr) -> Option<(BufId, Affine)> {
+    /// The place that an element of this type is loaded from, and widened without a sign.
+    fn part(&self, e: &Expr, dtype: DType) -> Option<(BufId, Affine)> {
         let Expr::Cast(DType::I32, mut x) = e.clone() else { return None };
-        if self.dtype(&x) != DType::U8 {
+        if self.dtype(&x) != dtype {
             return None;
         }
         loop {

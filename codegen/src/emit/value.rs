@@ -36,7 +36,7 @@ impl<'c> Emitter<'c, '_> {
                 let x = self.value(x)?;
                 Ok(ops::cast(&self.ir, self.target, from, *to, x))
             }
-            Expr::Binary(BinOp::Or, a, b) => match self.four_bytes(e)? {
+            Expr::Binary(BinOp::Or, a, b) => match self.one_integer(e)? {
                 Some(word) => Ok(word),
                 None => match self.two_words(e)? {
                     Some(words) => Ok(words),

@@ -2,7 +2,8 @@
 //!
 //! Weights of few bits stay so, which is what products of few rows wait for. Products of bytes are
 //! taken four at a time, unless a factor had to be rearranged for a few products, or as words where
-//! the machine multiplies those alone.
+//! the machine multiplies those alone; by Winograd's convolution of words, which is exact, where
+//! that saves more operations than its transforms take.
 //!
 //! A direct sum of products is worth its operations. Winograd's convolution has fewer, but writes
 //! and reads the transformed input and the products, and its weights take more room: both are
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 use super::convolution::Convolution;
 use super::dots::Terms;
-use super::winograd::{self, Weights};
+use super::winograd::{self, Numbers, Weights};
 use super::{Algorithm, dots, narrow};
 use crate::choose::{self, Field, cheapest_of};
 use crate::task::Task;
@@ -29,6 +30,10 @@ const PER_CACHED_BYTE: f64 = 8.0;
 const PER_WEIGHT_BYTE: f64 = 5.0;
 /// Operations in the time in which one byte of weights is transformed, and read from the cache.
 const PER_LATE_BYTE: f64 = 4.0;
+/// Operations on words in the time in which one byte is transformed, and in which one more byte of
+/// weights comes from memory.
+const WORDS_PER_BYTE: f64 = 5.0;
+const WORDS_PER_WEIGHT_BYTE: f64 = 8.0;
 /// How much more may be paid for smaller weights, and from how many bytes on.
 const FOR_MEMORY: f64 = 1.05;
 const FEW_BYTES: usize = 16 << 20;
@@ -50,7 +55,7 @@ pub(crate) fn field(task: &Arc<Task>, small: bool, unsure: bool) -> Option<Field
     if let Some(tiled) = choose::in_tiles(task) {
         return Some(tiled);
     }
-    if let Some(known) = known(task) {
+    if let Some(known) = known(task, small) {
         return by(known);
     }
     let direct = || cheapest_of(task, &BY_PROGRAM);
@@ -70,9 +75,12 @@ fn cheapest_of_forms(task: &Arc<Task>, forms: &[Algorithm]) -> Option<Field> {
 }
 
 /// An algorithm that is told by the task alone.
-fn known(task: &Task) -> Option<Algorithm> {
+fn known(task: &Task, small: bool) -> Option<Algorithm> {
     if narrow::pays(task) {
         return Some(Algorithm::Narrow);
+    }
+    if task.machine.units.pairs && !small && words_pay(task).unwrap_or(false) {
+        return Some(Algorithm::Winograd2Words);
     }
     if dots::pays_in_pairs(task) {
         return Some(Algorithm::Dot2);
@@ -81,6 +89,21 @@ fn known(task: &Task) -> Option<Algorithm> {
         return Some(Algorithm::DotBf16);
     }
     dots::pays(task, Terms::Quads).then_some(Algorithm::Dot4)
+}
+
+/// Whether Winograd's convolution of words costs less than the pairs of a direct one. None where it
+/// does not apply.
+fn words_pay(task: &Task) -> Option<bool> {
+    let by = Algorithm::Winograd2Words;
+    let conv = Convolution::of_narrow(&task.compute)?;
+    task.sole_constant(conv.weight)?;
+    let work = winograd::Work::of(task, &conv, by.tile()?)?;
+    let direct: usize = task.compute.stages[conv.stage].extents().iter().product();
+    let weights = 2 * task.compute.buffer_type(conv.weight).len();
+    let saved = 2.0 * direct.saturating_sub(work.products) as f64;
+    let more_weights = work.weights.saturating_sub(weights) as f64;
+    let transformed = WORDS_PER_BYTE * work.transformed as f64;
+    Some(saved > transformed + WORDS_PER_WEIGHT_BYTE * more_weights)
 }
 
 /// Algorithms that are told by the price of their programs.
@@ -109,7 +132,8 @@ fn by_winograd(task: &Task, small: bool) -> Option<Winograd> {
     task.sole_constant(conv.weight)?;
     let allowed = Algorithm::ALL.into_iter().filter(|a| task.sums.allow(Some(*a)));
     let priced = allowed.filter_map(|a| {
-        let tile = a.tile().filter(|tile| !small || tile.weights == Weights::Late)?;
+        let tile = a.tile().filter(|tile| tile.numbers == Numbers::Floats)?;
+        let tile = Some(tile).filter(|tile| !small || tile.weights == Weights::Late)?;
         let work = winograd::Work::of(task, &conv, tile)?;
         Some(Priced { algorithm: a, price: price(&work, PER_BYTE), work })
     });
@@ -218,6 +242,30 @@ mod tests {
             assert!(summed(window, size, true, Sums::Any).is_some());
             assert_eq!(summed(window, size, true, Sums::Direct), None);
         }
+    }
+
+    #[test]
+    fn convolutions_of_words_save_products() {
+        let preferred = |[size, channels, out]: [usize; 3], pairs: bool| {
+            let padded = size + 2;
+            let text = format!(
+                "compute(in0: u8[1, {padded}, {padded}, {channels}], in1: i8[3, 3, {channels}, {out}]) -> conv {{
+                   conv: i32[1, {size}, {size}, {out}] = sum{{r0: 3, r1: 3, r2: {channels}}}
+                     mul(i32(in0[i0, add(i1, r0), add(i2, r1), r2]), i32(in1[r0, r1, r2, i3]))
+                 }}"
+            );
+            let compute = Compute::parse(&text).unwrap();
+            let mut machine = Machine::new(32, 16);
+            machine.units.pairs = pairs;
+            Task::on_cpu("k", &compute, &[false, true], &machine).preferred()
+        };
+        for sizes in [[56, 64, 64], [14, 64, 64], [7, 512, 512], [56, 64, 16]] {
+            assert_eq!(preferred(sizes, true), Some(Algorithm::Winograd2Words), "{sizes:?}");
+            assert_eq!(preferred(sizes, false), Some(Algorithm::Dot4), "{sizes:?}");
+        }
+        // Too few channels, and an odd number of them.
+        assert_eq!(preferred([56, 8, 8], true), Some(Algorithm::Dot4));
+        assert_eq!(preferred([56, 63, 64], true), Some(Algorithm::Dot2));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! pad; conv; relu  =>  winograd_4: pad; transform; 36 products; transform back; relu
 //! pad; conv; relu  =>  winograd_large: the same for larger windows and strides, dealt out to more channels
 //! pad; conv; relu  =>  winograd_4_late: the same, with weights transformed in each run
+//! pad; conv; relu  =>  winograd_2_words: pad; transform; 16 products of words that were bytes; transform back; relu
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
 //! pad; conv; relu  =>  taps: pad; one product with columns for each tap; their sums; relu
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
@@ -62,7 +63,7 @@ use crate::task::Task;
 use convolution::Convolution;
 use dots::Terms;
 pub use sums::Sums;
-use winograd::{Tile, Weights};
+use winograd::{Numbers, Tile, Weights};
 
 /// How a convolution or a product is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -80,6 +81,9 @@ pub enum Algorithm {
     /// The same, with weights that are transformed in each run, a few output channels at a time.
     #[serde(rename = "winograd_4_late")]
     Winograd4Late,
+    /// F(2x2, 3x3) of bytes, exactly.
+    #[serde(rename = "winograd_2_words")]
+    Winograd2Words,
     /// The elements under each window side by side, and one product of matrices.
     Im2col,
     /// One product of matrices with columns for each tap of the window.
@@ -124,11 +128,12 @@ pub struct Rewritten {
 
 impl Algorithm {
     /// Every algorithm once, in the order of the variants.
-    pub const ALL: [Algorithm; 19] = [
+    pub const ALL: [Algorithm; 20] = [
         Algorithm::Winograd2,
         Algorithm::WinogradLarge,
         Algorithm::Winograd4,
         Algorithm::Winograd4Late,
+        Algorithm::Winograd2Words,
         Algorithm::Im2col,
         Algorithm::Taps,
         Algorithm::Inside,
@@ -153,6 +158,7 @@ impl Algorithm {
             Algorithm::WinogradLarge => "winograd_large",
             Algorithm::Winograd4 => "winograd_4",
             Algorithm::Winograd4Late => "winograd_4_late",
+            Algorithm::Winograd2Words => "winograd_2_words",
             Algorithm::Im2col => "im2col",
             Algorithm::Taps => "taps",
             Algorithm::Inside => "inside",
@@ -172,11 +178,12 @@ impl Algorithm {
     }
 
     fn tile(self) -> Option<Tile> {
-        let (outputs, window, weights) = match self {
-            Algorithm::Winograd2 => (2, 3, Weights::Early),
-            Algorithm::WinogradLarge => (4, 4, Weights::Early),
-            Algorithm::Winograd4 => (4, 3, Weights::Early),
-            Algorithm::Winograd4Late => (4, 3, Weights::Late),
+        let (outputs, window, weights, numbers) = match self {
+            Algorithm::Winograd2 => (2, 3, Weights::Early, Numbers::Floats),
+            Algorithm::WinogradLarge => (4, 4, Weights::Early, Numbers::Floats),
+            Algorithm::Winograd4 => (4, 3, Weights::Early, Numbers::Floats),
+            Algorithm::Winograd4Late => (4, 3, Weights::Late, Numbers::Floats),
+            Algorithm::Winograd2Words => (2, 3, Weights::Early, Numbers::Words),
             Algorithm::Im2col
             | Algorithm::Taps
             | Algorithm::Inside
@@ -193,13 +200,14 @@ impl Algorithm {
             | Algorithm::Matrices
             | Algorithm::MatricesInParts => return None,
         };
-        Some(Tile { outputs, window, weights })
+        Some(Tile { outputs, window, weights, numbers })
     }
 
     /// None where the algorithm does not apply, or the task does not allow it.
     pub fn rewrite(self, task: &Task) -> Option<Rewritten> {
         task.sums.allow(Some(self)).then_some(())?;
         let conv = || Convolution::find(&task.compute);
+        let narrow = || Convolution::of_narrow(&task.compute);
         match self {
             Algorithm::Dot4 => dots::rewrite(task, Terms::Quads),
             Algorithm::Dot2 => dots::rewrite(task, Terms::Pairs),
@@ -216,6 +224,7 @@ impl Algorithm {
             Algorithm::Im2col => im2col::rewrite(task, &conv()?),
             Algorithm::Taps => taps::rewrite(task, &conv()?),
             Algorithm::Inside => inside::rewrite(task, &conv()?),
+            Algorithm::Winograd2Words => winograd::rewrite(task, &narrow()?, self.tile()?),
             Algorithm::Winograd2
             | Algorithm::WinogradLarge
             | Algorithm::Winograd4

@@ -3,6 +3,7 @@
 use ansc_graph::{BinOp, Combiner, Compute, Expr, Stage};
 
 use super::Algorithm;
+use super::winograd::Numbers;
 use crate::task::Task;
 
 /// Which ways there are to compute a sum of products.
@@ -24,10 +25,10 @@ impl Sums {
 }
 
 impl Algorithm {
-    /// Whether each result is the sum of the very products that the expression says, and rounds no
-    /// more than such a sum does.
+    /// Whether each result is the sum of the very products that the expression says, or equals it,
+    /// and rounds no more than such a sum does.
     pub fn is_direct(self) -> bool {
-        self.tile().is_none()
+        self.tile().is_none_or(|tile| tile.numbers == Numbers::Words)
     }
 
     /// For people: manifests and reports call it so.
@@ -37,6 +38,7 @@ impl Algorithm {
             Algorithm::WinogradLarge => "Winograd F(4x4,4x4)",
             Algorithm::Winograd4 => "Winograd F(4x4,3x3)",
             Algorithm::Winograd4Late => "Winograd F(4x4,3x3), weights transformed in each run",
+            Algorithm::Winograd2Words => "Winograd F(2x2,3x3) of words, exactly",
             Algorithm::Im2col => "im2col",
             Algorithm::Taps => "columns for each tap",
             Algorithm::Inside => "each tap where it meets the image",

@@ -24,6 +24,7 @@ mod narrow;
 mod reductions;
 mod strides;
 mod taps;
+mod words;
 
 /// Those of convolutions of floats.
 const OF_FLOATS: [Algorithm; 4] =

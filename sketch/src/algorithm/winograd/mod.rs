@@ -39,19 +39,24 @@
 //! `docs/src/accuracy.md` compares them with another engine. An infinity in the input becomes NaN
 //! in results that it would have made infinite or left alone, within its tile.
 
+mod combine;
+mod numbers;
+mod stages;
+mod weights;
+
 use std::ops::Range;
 
-use ansc_graph::{BufId, Combiner, Compute, Expr, Stage, TensorType};
+use ansc_graph::{BufId, Compute, Expr, Stage};
 use ansc_runtime::DType;
 
 use super::convolution::{Convolution, Window};
 use super::parts::{self, Deal};
-use super::rational::Rational;
-use super::toom_cook::{Filter, Part, Row, filter};
+use super::toom_cook::Filter;
 use super::{Replacing, Rewritten, Sums};
-use crate::packed::{Packing, in_turn};
+use crate::packed::in_turn;
 use crate::task::Task;
-use ansc_graph::flat::{flattened, spread};
+pub(super) use numbers::Numbers;
+use weights::PLAIN;
 
 /// Transformed weights of so many bytes are not worth the memory: each run reads all of them, which
 /// takes about as long as the operations that they save.
@@ -69,13 +74,14 @@ pub(super) enum Weights {
     Late,
 }
 
-/// Outputs along each axis of a tile, weights along each axis of a window, and when they are
-/// transformed.
+/// Outputs along each axis of a tile, weights along each axis of a window, when they are
+/// transformed, and in what numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tile {
     pub(super) outputs: usize,
     pub(super) window: usize,
     pub(super) weights: Weights,
+    pub(super) numbers: Numbers,
 }
 
 impl Tile {
@@ -104,7 +110,8 @@ impl Tile {
         let dealt: usize = deals.iter().map(Deal::weights).product();
         let [products, outputs] = [self.size(), self.outputs * self.window].map(|n| n * n);
         let saves = FEWER.1 * products * dealt <= FEWER.0 * outputs * direct;
-        (self.weights == Weights::Early && deals.len() <= 3 && saves).then_some(deals)
+        let may = self.weights == Weights::Early && self.numbers == Numbers::Floats;
+        (may && deals.len() <= 3 && saves).then_some(deals)
     }
 }
 
@@ -194,9 +201,14 @@ impl<'a> Tiling<'a> {
             batch.iter().copied().chain(frames).chain(along).collect()
         };
         let (tiles, results) = (tiled(outer.map(|w| input[w.of])), tiled(outer.map(|w| w.outputs)));
-        let filter = filter(tile.outputs, tile.window);
+        let filter = tile.numbers.filter(&tile);
         let tiling = Tiling { conv, filter, tile, outer, inner: [y, x], tiles, results };
+        let factors = [conv.input, conv.weight].map(|b| task.compute.buffer_type(b).dtype);
+        let of_these = task.compute.stages[conv.stage].ty.dtype == tile.numbers.sum()
+            && factors == tile.numbers.factors();
+        let window = tile.window.pow(2) * tiling.frames();
         let fits = match tile.weights {
+            _ if !of_these || !tile.numbers.fit(window, conv.channel.1) => false,
             Weights::Early => tiling.work().weights <= MOST_WEIGHTS,
             Weights::Late => conv.out.1.is_multiple_of(lanes(task)),
         };
@@ -206,22 +218,25 @@ impl<'a> Tiling<'a> {
     fn work(&self) -> Work {
         let (points, channels, out) =
             (self.size() * self.size(), self.conv.channel.1, self.conv.out.1);
-        let (bytes, frames) = (DType::F32.size() * points, self.frames());
+        let (numbers, frames) = (self.tile.numbers, self.frames());
         let (tiles, results) = (count(&self.tiles), count(&self.results));
         let pairs = frames * channels * out;
+        let bytes = numbers.weight_bytes() * pairs;
         let (weights, late) = match self.tile.weights {
-            Weights::Early => (bytes * pairs, 0),
-            Weights::Late => (DType::F32.size() * self.tile.window.pow(2) * pairs, bytes * pairs),
+            Weights::Early => (points * bytes, 0),
+            Weights::Late => (self.tile.window.pow(2) * bytes, points * bytes),
         };
+        let inputs = numbers.point().size() * tiles * channels;
+        let outputs = numbers.sum().size() * results * out;
         Work {
             products: points * results * pairs,
-            transformed: bytes * (tiles * channels + results * out),
+            transformed: points * (inputs + outputs),
             weights,
             late,
         }
     }
 
-    /// None for late weights that are no constant.
+    /// None for late weights, or words, that are no constant.
     fn rewrite(&self, task: &Task) -> Option<Rewritten> {
         let mut rewritten = task.clone();
         let original = std::mem::replace(
@@ -231,6 +246,7 @@ impl<'a> Tiling<'a> {
         let mut compute = Replacing::new(&original, self.conv.stage);
         let constant = task.sole_constant(self.conv.weight);
         let packing = match (self.tile.weights, constant) {
+            (Weights::Early, None) if self.tile.numbers == Numbers::Words => return None,
             (Weights::Early, param) => param.map(|p| self.transformed(p, &original.inputs[p])),
             (Weights::Late, param) => {
                 Some(self.packed(param?, &original.inputs[param?], lanes(task)))
@@ -246,11 +262,9 @@ impl<'a> Tiling<'a> {
             let of = self.conv.weight;
             let weight = match (self.tile.weights, &packing) {
                 (Weights::Early, Some(_)) => of,
-                (Weights::Early, None) => {
-                    self.weight(&mut push, &rows, DType::F32, &|kernel, c, k| {
-                        Expr::Load(of, self.conv.weight_at(kernel, c, k))
-                    })
-                }
+                (Weights::Early, None) => self.weight(&mut push, &rows, PLAIN, &|kernel, c, k| {
+                    Expr::Load(of, self.conv.weight_at(kernel, c, k))
+                }),
                 (Weights::Late, _) => self.late(&mut push, &rows, lanes(task)),
             };
             (rows.clone(), self.product(&mut push, &rows, points, weight))
@@ -259,7 +273,9 @@ impl<'a> Tiling<'a> {
         self.results(&mut compute, &products);
         rewritten.compute = compute.done();
         // The transform of the products enlarges what their sums round off.
-        rewritten.sums = Sums::Direct;
+        if self.tile.numbers == Numbers::Floats {
+            rewritten.sums = Sums::Direct;
+        }
         Some(Rewritten { task: rewritten, prepared: packing.into_iter().collect() })
     }
 
@@ -310,173 +326,6 @@ impl<'a> Tiling<'a> {
     fn frame_axis(&self) -> Option<usize> {
         self.outer.map(|w| w.size)
     }
-
-    /// The transformed weights of a constant.
-    fn transformed(&self, param: usize, ty: &TensorType) -> Packing {
-        let mut compute = Compute { inputs: vec![ty.clone()], stages: vec![], outputs: vec![] };
-        let mut push = |stage| compute.push(stage);
-        let u = self.weight(&mut push, &(0..self.size()), DType::F64, &|kernel, c, k| {
-            Expr::Load(BufId::new(0), self.conv.weight_at(kernel, c, k))
-        });
-        compute.outputs = compute.stage_of(u).into_iter().collect();
-        Packing { param, compute }
-    }
-
-    /// The weights as they are, read from front to back where `lanes` output channels are
-    /// transformed at a time.
-    fn packed(&self, param: usize, ty: &TensorType, lanes: usize) -> Packing {
-        let (channels, groups) = (self.conv.channel.1, self.conv.out.1 / lanes);
-        let window = self.frame_axis().into_iter().chain([self.tile.window; 2]);
-        let shape: Vec<usize> =
-            [groups, channels].into_iter().chain(window).chain([lanes]).collect();
-        let last = shape.len() - 1;
-        let kernel: Vec<Expr> = (2..last).map(Expr::var).collect();
-        let k = Expr::var(0) * Expr::index(lanes) + Expr::var(last);
-        let at = self.conv.weight_at(&kernel, &Expr::var(1), &k);
-        let stage =
-            Stage::map("lanes", TensorType::new(ty.dtype, shape), Expr::Load(BufId::new(0), at));
-        Packing { param, compute: Compute::single(vec![ty.clone()], stage) }
-    }
-
-    /// Some rows of `u`, of packed weights.
-    fn late(&self, push: &mut Push<'_>, rows: &Range<usize>, lanes: usize) -> BufId {
-        let lanes = lanes as i64;
-        self.weight(push, rows, DType::F32, &|kernel, c, k| {
-            let (group, lane) = (k.clone().floor_div(lanes), k.clone().floor_mod(lanes));
-            let at = [&[group, c.clone()], kernel, &[lane]].concat();
-            Expr::Load(self.conv.weight, at)
-        })
-    }
-
-    /// `u[i, j, c, k] = (G w Gt)[i, j]` for `i` of some rows, computed with the precision of
-    /// `dtype`; of each frame of an outer window. An element of `w` is told by its places along the
-    /// window, its input and its output channel.
-    fn weight(
-        &self,
-        push: &mut Push<'_>,
-        rows: &Range<usize>,
-        dtype: DType,
-        w: &dyn Fn(&[Expr], &Expr, &Expr) -> Expr,
-    ) -> BufId {
-        let (size, matrix) = (self.size(), &self.filter.weight);
-        let (blocks, channels) = (self.blocks(), self.channels());
-        let shape = |columns: usize| -> Vec<usize> {
-            let inner = self.frame_axis().into_iter().chain(channels.last().copied());
-            let rest = [rows.len(), columns].into_iter().chain(inner).chain([self.conv.out.1]);
-            blocks.iter().copied().chain(rest).collect()
-        };
-        let axes: Vec<Expr> = (0..shape(size).len()).map(Expr::var).collect();
-        let (block, axes) = axes.split_at(blocks.len());
-        let ([i, j], rest) = axes.split_first_chunk().expect("two axes of points");
-        let (frame, of) = rest.split_at(rest.len() - 2);
-        let channel = flattened(&[block, &of[..1]].concat(), &channels);
-        let body = switch(i, &matrix[rows.clone()], dtype, &|r| {
-            let kernel = [frame, &[Expr::index(r), j.clone()]].concat();
-            Expr::cast(DType::F32, dtype, w(&kernel, &channel, &of[1]))
-        });
-        let half =
-            push(Stage::map("half_weight", TensorType::new(dtype, shape(self.tile.window)), body));
-        let body = switch(j, matrix, dtype, &|s| {
-            Expr::Load(half, [block, &[i.clone(), Expr::index(s)], rest].concat())
-        });
-        let ty = TensorType::new(DType::F32, shape(size));
-        push(Stage::map("weight", ty, Expr::cast(dtype, DType::F32, body)))
-    }
-
-    /// The input, with zeros where the last tiles reach beyond it.
-    fn padded(&self, compute: &mut Replacing<'_>) -> BufId {
-        let input = self.conv.input;
-        let mut ty = compute.compute.buffer_type(input).clone();
-        let mut inside = None;
-        for w in self.inner {
-            let wanted =
-                w.outputs.div_ceil(self.tile.outputs) * self.tile.outputs + self.tile.window - 1;
-            if wanted > ty.shape[w.of] {
-                let here = Expr::var(w.of).lt(Expr::index(ty.shape[w.of]));
-                inside = Some(inside.map_or(here.clone(), |all: Expr| all.and(here)));
-                ty.shape[w.of] = wanted;
-            }
-        }
-        let Some(inside) = inside else { return input };
-        let element = Expr::Load(input, (0..ty.rank()).map(Expr::var).collect());
-        let body = Expr::select(inside, element, Expr::float(ty.dtype, 0.0));
-        compute.push(Stage::map("padded", ty, body))
-    }
-
-    /// `points[i, j, t, c] = (Bt d B)[i, j]`
-    fn points(&self, compute: &mut Replacing<'_>, input: BufId) -> BufId {
-        let (channels, size, tiles) = (self.conv.channel.1, self.size(), count(&self.tiles));
-        let matrix = &self.filter.input;
-        let at = spread(&Expr::var(0), &self.tiles);
-        let (batch, rest) = at.split_at(self.conv.batch.len());
-        let (frame, first) = rest.split_at(rest.len() - 2);
-        let place =
-            |tile: &Expr, offset: Expr| tile.clone() * Expr::index(self.tile.outputs) + offset;
-        let ty = TensorType::new(DType::F32, [tiles, size, size, channels]);
-        let body = switch(&Expr::var(1), matrix, DType::F32, &|a| {
-            let tile = [place(&first[0], Expr::index(a)), place(&first[1], Expr::var(2))];
-            let windows = [frame, &tile].concat();
-            Expr::Load(input, self.conv.input_at(batch, &windows, &Expr::var(3)))
-        });
-        let half = compute.push(Stage::map("half", ty, body));
-        let ty = TensorType::new(DType::F32, [size, size, tiles, channels]);
-        let body = switch(&Expr::var(1), matrix, DType::F32, &|b| {
-            Expr::Load(half, vec![Expr::var(2), Expr::var(0), Expr::index(b), Expr::var(3)])
-        });
-        compute.push(Stage::map("points", ty, body))
-    }
-
-    /// A product of matrices at each point of some rows.
-    fn product(
-        &self,
-        push: &mut Push<'_>,
-        rows: &Range<usize>,
-        points: BufId,
-        weight: BufId,
-    ) -> BufId {
-        let (channels, out) = (self.channels(), self.conv.out.1);
-        let ty = TensorType::new(DType::F32, [rows.len(), self.size(), count(&self.results), out]);
-        let reduced: Vec<usize> = self.frame_axis().into_iter().chain(channels.clone()).collect();
-        let [i, j, tile, k] = [0, 1, 2, 3].map(Expr::var);
-        let under: Vec<Expr> = (4..4 + reduced.len()).map(Expr::var).collect();
-        let (frame, channel) = under.split_at(reduced.len() - channels.len());
-        let (block, within) = channel.split_at(channels.len() - 1);
-        let tile = self.outer.iter().zip(frame).fold(tile, |tile, (w, frame)| {
-            let tiles = count(&self.results) / w.outputs * w.dilation;
-            tile + frame.clone() * Expr::index(tiles)
-        });
-        let channel = flattened(channel, &channels);
-        let row = if rows.start == 0 { i.clone() } else { Expr::index(rows.start) + i.clone() };
-        let points = Expr::Load(points, vec![row, j.clone(), tile, channel]);
-        let weight = Expr::Load(weight, [block, &[i, j], frame, within, &[k]].concat());
-        push(Stage::reduction("product", ty, Combiner::Sum, reduced, points * weight))
-    }
-
-    /// `(At product A)` of each tile, each element at its place, given the products of all rows.
-    fn results(&self, compute: &mut Replacing<'_>, products: &[(Range<usize>, BufId)]) {
-        let (size, m) = (self.size(), self.tile.outputs);
-        let matrix = &self.filter.output;
-        let out = self.conv.out.1;
-        let ty = TensorType::new(DType::F32, [count(&self.results), m, size, out]);
-        let body = switch(&Expr::var(1), matrix, DType::F32, &|i| {
-            let (rows, product) = products.iter().find(|(r, _)| r.contains(&i)).expect("all rows");
-            let row = Expr::index(i - rows.start);
-            Expr::Load(*product, vec![row, Expr::var(2), Expr::var(0), Expr::var(3)])
-        });
-        let back = compute.push(Stage::map("back", ty, body));
-        let stage = &compute.original.stages[self.conv.stage];
-        let [y, x] = self.inner.map(|w| Expr::var(w.axis));
-        let within = |axis: &Expr| axis.clone().floor_mod(m as i64);
-        let mut at: Vec<Expr> = self.conv.batch.iter().map(|&a| Expr::var(a)).collect();
-        at.extend(self.outer.map(|w| Expr::var(w.axis)));
-        at.extend([&y, &x].map(|axis| axis.clone().floor_div(m as i64)));
-        let tile = flattened(&at, &self.results);
-        let k = Expr::var(self.conv.out.0);
-        let body = switch(&within(&x), matrix, DType::F32, &|j| {
-            Expr::Load(back, vec![tile.clone(), within(&y), Expr::index(j), k.clone()])
-        });
-        compute.push(Stage::map(&stage.name, stage.ty.clone(), body));
-    }
 }
 
 fn count(extents: &[usize]) -> usize {
@@ -486,36 +335,4 @@ fn count(extents: &[usize]) -> usize {
 /// Elements of a vector of the machine.
 fn lanes(task: &Task) -> usize {
     (task.machine.vector_bytes / DType::F32.size()).max(1)
-}
-
-/// Row `at` of the matrix times the vector of `element`s, written out for each row.
-fn switch(at: &Expr, matrix: &[Row], dtype: DType, element: &dyn Fn(usize) -> Expr) -> Expr {
-    let mut rows = matrix.iter().enumerate().rev();
-    let (_, last) = rows.next().expect("a matrix has rows");
-    rows.fold(combination(last, dtype, element), |rest, (i, row)| {
-        let chosen = at.clone().eq(Expr::index(i));
-        Expr::select(chosen, combination(row, dtype, element), rest)
-    })
-}
-
-/// The sum of the row's parts, each a multiple of a sum of elements.
-fn combination(row: &Row, dtype: DType, element: &dyn Fn(usize) -> Expr) -> Expr {
-    let inner = |part: &Part| sum(dtype, part.terms.iter().map(|&(i, c)| (element(i), c)));
-    sum(dtype, row.iter().map(|part| (inner(part), part.factor)))
-}
-
-/// The sum of multiples, none of which is by one or by zero.
-fn sum(dtype: DType, terms: impl Iterator<Item = (Expr, Rational)>) -> Expr {
-    let times = |e: Expr, c: Rational| match c == Rational::ONE {
-        true => e,
-        false => e * Expr::float(dtype, c.to_f64()),
-    };
-    let sum = terms.fold(None, |sum: Option<Expr>, (e, c)| {
-        Some(match sum {
-            None => times(e, c),
-            Some(sum) if c.is_negative() => sum - times(e, c.abs()),
-            Some(sum) => sum + times(e, c),
-        })
-    });
-    sum.unwrap_or_else(|| Expr::float(dtype, 0.0))
 }
