@@ -332,11 +332,16 @@ pub fn gpu_name(sm: u32) -> String {
     format!("nvptx64-nvidia-cuda sm_{sm}")
 }
 
+/// Features that code generation uses, and that no schedule depends on.
+const OF_CODE_ALONE: [&str; 1] = ["avx512vbmi"];
+
 /// The name of a processor in records. It lists the features, because schedules of one processor
 /// are not those of another.
 pub fn target_name(target: &Target) -> String {
     let info = target.info();
-    format!("{} {} {}", info.triple, target.tune, info.features.join(" "))
+    let features: Vec<&str> =
+        info.features.iter().map(String::as_str).filter(|f| !OF_CODE_ALONE.contains(f)).collect();
+    format!("{} {} {}", info.triple, target.tune, features.join(" "))
 }
 
 /// The same for kernels that had to fetch their constants from memory.

@@ -47,8 +47,16 @@ pub enum Arch {
 }
 
 /// x86 features beyond the levels, where a processor has them and lets them be used.
-const X86_EXTRA: &[&str] =
-    &["avx512vnni", "avxvnni", "avx512bf16", "avx512fp16", "amx-tile", "amx-bf16", "amx-int8"];
+const X86_EXTRA: &[&str] = &[
+    "avx512vbmi",
+    "avx512vnni",
+    "avxvnni",
+    "avx512bf16",
+    "avx512fp16",
+    "amx-tile",
+    "amx-bf16",
+    "amx-int8",
+];
 
 /// Features of 64-bit ARM beyond the base.
 const ARM_EXTRA: &[&str] = &["dotprod", "fullfp16", "bf16", "i8mm"];
@@ -75,17 +83,17 @@ const X86_CPUS: &[(&str, usize, &[&str])] = &[
     ("skylake-avx512", 4, &[]),
     ("cascadelake", 4, &["avx512vnni"]),
     ("cooperlake", 4, &["avx512vnni", "avx512bf16"]),
-    ("icelake-client", 4, &["avx512vnni"]),
-    ("icelake-server", 4, &["avx512vnni"]),
-    ("tigerlake", 4, &["avx512vnni"]),
+    ("icelake-client", 4, &["avx512vbmi", "avx512vnni"]),
+    ("icelake-server", 4, &["avx512vbmi", "avx512vnni"]),
+    ("tigerlake", 4, &["avx512vbmi", "avx512vnni"]),
     ("sapphirerapids", 4, AMX_SERVER),
     ("emeraldrapids", 4, AMX_SERVER),
     ("graniterapids", 4, AMX_SERVER),
     ("znver1", 3, &[]),
     ("znver2", 3, &[]),
     ("znver3", 3, &[]),
-    ("znver4", 4, &["avx512vnni", "avx512bf16"]),
-    ("znver5", 4, &["avx512vnni", "avxvnni", "avx512bf16"]),
+    ("znver4", 4, &["avx512vbmi", "avx512vnni", "avx512bf16"]),
+    ("znver5", 4, &["avx512vbmi", "avx512vnni", "avxvnni", "avx512bf16"]),
 ];
 
 /// 64-bit ARM processors by LLVM name, and how many of [`ARM_EXTRA`] each has.

@@ -13,6 +13,7 @@ use crate::affine::{Affine, Scope};
 use crate::emit::again::Strips;
 use crate::emit::amx::Tiles;
 use crate::emit::ir::{Ir, Reg};
+use crate::emit::tables::Table;
 use crate::emit::tiles::{Loaded, Stored};
 use crate::ops;
 use crate::target::{Arch, Target};
@@ -78,6 +79,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) tiles: Option<Tiles>,
     /// Whether it stores past the caches.
     pub(super) streams: bool,
+    /// Functions of one byte.
+    pub(super) tables: Vec<Table<'c>>,
     fresh: usize,
 }
 
@@ -188,6 +191,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             strips: Strips::default(),
             tiles: None,
             streams: false,
+            tables: Vec::new(),
             fresh: program.vars.len(),
         }
     }

@@ -19,6 +19,9 @@ impl<'c> Emitter<'c, '_> {
         if let Some(form) = self.index_form(e) {
             return self.index(&form);
         }
+        if let Some(found) = self.by_table(e)? {
+            return Ok(found);
+        }
         match e {
             Expr::Const(s) => Ok(ops::constant(&self.ir, *s, None)),
             Expr::Var(_) => self.index(&affine(e, self)),
@@ -31,11 +34,14 @@ impl<'c> Emitter<'c, '_> {
                 let x = self.value(x)?;
                 ops::unary(&self.ir, self.target, *op, dtype, x).map_err(|e| e.to_string())
             }
-            Expr::Cast(to, x) => {
-                let from = self.dtype(x);
-                let x = self.value(x)?;
-                Ok(ops::cast(&self.ir, self.target, from, *to, x))
-            }
+            Expr::Cast(to, x) => match self.rounded(*to, x)? {
+                Some(rounded) => Ok(rounded),
+                None => {
+                    let from = self.dtype(x);
+                    let x = self.value(x)?;
+                    Ok(ops::cast(&self.ir, self.target, from, *to, x))
+                }
+            },
             Expr::Binary(BinOp::Or, a, b) => match self.one_integer(e)? {
                 Some(word) => Ok(word),
                 None => match self.two_words(e)? {

@@ -1,12 +1,11 @@
 //! Conversions between element types: floats to integers saturate, integers wrap, `bool` is `!= 0`.
 
-use ansc_graph::Scalar;
 use ansc_runtime::DType;
 use inkwell::values::InstructionOpcode;
 use inkwell::{FloatPredicate, IntPredicate};
 
 use crate::emit::ir::{Ir, Kind, Reg, lanes};
-use crate::ops::{half, kind};
+use crate::ops::{half, kind, narrow};
 use crate::target::Target;
 
 pub(crate) fn cast<'c>(
@@ -20,7 +19,7 @@ pub(crate) fn cast<'c>(
         _ if from == to => x,
         (_, DType::Bool) => truth(ir, x),
         _ if from.is_float() && to.is_float() => float_to_float(ir, target, from, to, x),
-        _ if from.is_float() => float_to_int(ir, to, x),
+        _ if from.is_float() => float_to_int(ir, target, to, x),
         _ if to.is_float() => int_to_float(ir, target, from, to, x),
         _ => resize(ir, from, to, x),
     }
@@ -47,9 +46,9 @@ fn float_to_float<'c>(ir: &Ir<'c>, target: &Target, from: DType, to: DType, x: R
     }
 }
 
-fn float_to_int<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
+fn float_to_int<'c>(ir: &Ir<'c>, target: &Target, to: DType, x: Reg<'c>) -> Reg<'c> {
     if to.size() <= 2 {
-        return float_to_narrow(ir, to, x);
+        return narrow::from_float(ir, target, to, x);
     }
     if to == DType::I32 && lanes(x).is_some() {
         return floats_to_words(ir, x);
@@ -57,22 +56,6 @@ fn float_to_int<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
     let name = if to.is_signed_int() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
     let result = ir.ty(kind(to), lanes(x));
     ir.intrinsic_on(name, &[result, x.get_type()], &[x]).expect("the conversion returns a value")
-}
-
-/// Converts to 8 or 16 bits: limits the value to the range of the type, then converts by way of 32
-/// bits. LLVM would convert lane by lane where it has no instruction.
-fn float_to_narrow<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>) -> Reg<'c> {
-    let [low, high] =
-        [Scalar::lowest(to), Scalar::highest(to)].map(|limit| ir.same(x, limit.as_f64()));
-    // A value that is not above `low` is below it, equal to it, or NaN. NaN becomes zero.
-    let raised = ir.select(ir.fcmp(FloatPredicate::OGT, x, low), x, low);
-    let raised = match to.is_signed_int() {
-        true => ir.select(ir.fcmp(FloatPredicate::UNO, x, x), ir.same(x, 0.0), raised),
-        false => raised,
-    };
-    let within = ir.select(ir.fcmp(FloatPredicate::OLT, raised, high), raised, high);
-    let wide = ir.cast(InstructionOpcode::FPToSI, within, Kind::Int(32));
-    resize(ir, DType::I32, to, wide)
 }
 
 /// Vectors to 32 bits with a sign, which LLVM converts lane by lane as well. No narrow float is the

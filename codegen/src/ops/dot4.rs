@@ -138,7 +138,7 @@ fn products<'c>(ir: &Ir<'c>, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
 
 /// Calls an intrinsic for one machine. What its lanes are differs between versions of LLVM; the
 /// bits do not.
-pub(super) fn call<'c>(ir: &Ir<'c>, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
+pub(crate) fn call<'c>(ir: &Ir<'c>, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
     let intrinsic = Intrinsic::find(name).expect("the intrinsic exists in this LLVM");
     let function =
         intrinsic.get_declaration(&ir.module, &[]).expect("the intrinsic has one declaration");

@@ -9,13 +9,15 @@ mod dot2;
 mod dot4;
 mod dot_bf16;
 pub(crate) mod half;
+mod narrow;
 mod unary;
 
 pub(crate) use arith::{binary, combine};
 pub(crate) use cast::cast;
 pub(crate) use dot_bf16::{dot_bf16, pair_bf16};
 pub(crate) use dot2::dot2;
-pub(crate) use dot4::{Bytes, dot4};
+pub(crate) use dot4::{Bytes, call, dot4};
+pub(crate) use narrow::{limited, rounded};
 pub(crate) use unary::unary;
 
 use ansc_graph::Scalar;
