@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Counting compares all pairs of a lane. Longer lanes than [`Options::count_ranks`] stay with the
-//! host, which looks at each element once or twice.
+//! host, which looks at each element once or twice. The best element alone is an `ArgMax`, however
+//! long lanes are.
 
 use ansc_runtime::host::HostOp;
 
@@ -16,6 +17,7 @@ use super::rewrite::{add, built, supersede};
 use super::{Options, PassError};
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::Op;
+use crate::ops::arg_extreme::{ArgExtreme, arg_extreme};
 use crate::ops::{gather, top_k};
 
 pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassError> {
@@ -31,13 +33,19 @@ fn rewrite(graph: &mut Graph, node: NodeId, most: usize) -> Result<bool, PassErr
         return Ok(false);
     };
     let x = graph.operands(node)[0];
-    let extent = graph.ty(x).shape[axis];
-    let is_dynamic = graph.value(x).dynamic;
-    if extent > most || k == 0 || graph.ty(x).is_empty() || is_dynamic {
+    let ty = graph.ty(x).clone();
+    // What is not a number is the largest, and `ArgMin` would take it for the smallest.
+    let is_extreme = k == 1 && (largest || !ty.dtype.is_float());
+    let is_long = ty.shape[axis] > most && !is_extreme;
+    if is_long || k == 0 || ty.is_empty() || graph.value(x).dynamic {
         return Ok(false);
     }
     let name = graph.node(node).name.clone();
-    let op = built(&name, top_k::positions(axis, k, largest, graph.ty(x)))?;
+    let op = match is_extreme {
+        true => arg_extreme(ArgExtreme { axis, largest, keep: true, last: false }, &ty),
+        false => top_k::positions(axis, k, largest, &ty),
+    };
+    let op = built(&name, op)?;
     let indices = add(graph, &name, op, &[x]);
     let op = built(&name, gather::gather_elements(graph.ty(x), graph.ty(indices), axis))?;
     let values = add(graph, &name, op, &[x, indices]);
@@ -56,11 +64,17 @@ mod tests {
     use crate::passes::testing::{Builder, check_all};
 
     fn with_top_k() -> Graph {
+        with(1, 4, true)
+    }
+
+    fn with(axis: usize, k: usize, largest: bool) -> Graph {
         let mut b = Builder::new(91);
         let x = b.input(&[3, 20]);
+        let mut shape = vec![3, 20];
+        shape[axis] = k;
         let values = [("values", DType::F32), ("indices", DType::I64)]
-            .map(|(name, dtype)| Value::new(name, TensorType::new(dtype, [3, 4])));
-        let op = HostOp::TopK { axis: 1, k: 4, largest: true, sorted: true };
+            .map(|(name, dtype)| Value::new(name, TensorType::new(dtype, &shape[..])));
+        let op = HostOp::TopK { axis, k, largest, sorted: true };
         let node = b.graph.add("best", Op::Host(op), &[x], values.to_vec());
         b.finish(&[0, 1].map(|out| ValueId { node, out }))
     }
@@ -81,5 +95,17 @@ mod tests {
         let mut graph = with_top_k();
         assert!(!run(&mut graph, &Options { count_ranks: 19, ..counting }).unwrap());
         assert!(!run(&mut graph, &Options::default()).unwrap());
+    }
+
+    #[test]
+    fn one_element_is_an_extreme() {
+        for axis in [0, 1] {
+            let after = check_all(with(axis, 1, true), |graph| {
+                run(graph, &Options::default())?;
+                super::super::dce::run(graph, &Options::default()).map(drop)
+            });
+            assert_eq!(hosts(&after), 0);
+            assert!(!run(&mut with(axis, 1, false), &Options::default()).unwrap());
+        }
     }
 }
