@@ -73,9 +73,18 @@ pub(super) fn of_dequantised(
     }
     let zeros = [x.zero, w.zero.filter(|&zero| !ctx.is_zero(zero))];
     let zeros = [zeros[0], zeros[1].map(|z| flat(ctx, z)).transpose()?];
-    let mut acc = product(ctx, [x.value, w.value], zeros)?;
+    let acc = product(ctx, [x.value, w.value], zeros)?;
+    scaled_and_biased(ctx, acc, [x.scale, w.scale]).map(Some)
+}
+
+/// The sum of products of integers with these scales, and the bias of the node.
+pub(super) fn scaled_and_biased(
+    ctx: &mut NodeCtx<'_>,
+    mut acc: ValueId,
+    [x, w]: [ValueId; 2],
+) -> One {
     let rank = ctx.ty(acc).rank();
-    let flat = [flat(ctx, x.scale)?, flat(ctx, w.scale)?];
+    let flat = [flat(ctx, x)?, flat(ctx, w)?];
     let bias = ctx.optional(2).and_then(|bias| integer_bias(ctx, bias, flat));
     if let Some(bias) = bias {
         let bias = ctx.along(bias, 1, rank)?;
@@ -84,8 +93,8 @@ pub(super) fn of_dequantised(
     let scales = [ctx.along(flat[0], 1, rank)?, ctx.along(flat[1], 1, rank)?];
     let y = scaled(ctx, acc, scales)?;
     match bias {
-        Some(_) => Ok(Some(y)),
-        None => add_bias(ctx, y, 2).map(Some),
+        Some(_) => Ok(y),
+        None => add_bias(ctx, y, 2),
     }
 }
 
@@ -145,7 +154,7 @@ fn in_quads(
 }
 
 /// A known unsigned weight and its zero point, both 128 less.
-fn signed(ctx: &mut NodeCtx<'_>, (w, zero): Operand) -> Result<Operand, Problem> {
+pub(super) fn signed(ctx: &mut NodeCtx<'_>, (w, zero): Operand) -> Result<Operand, Problem> {
     let known = zero.filter(|&z| ctx.constant(w).is_some() && ctx.constant(z).is_some());
     match known.filter(|_| ctx.dtype(w) == DType::U8) {
         Some(zero) => moved(ctx, (w, Some(zero))),
@@ -154,7 +163,7 @@ fn signed(ctx: &mut NodeCtx<'_>, (w, zero): Operand) -> Result<Operand, Problem>
 }
 
 /// The input with its padding written out as `fill`, and the attributes without.
-fn padded(
+pub(super) fn padded(
     ctx: &mut NodeCtx<'_>,
     x: ValueId,
     fill: ValueId,

@@ -1,12 +1,13 @@
 //! `ConvTranspose`.
 
-use ansc_graph::ValueId;
 use ansc_graph::ops::conv::conv;
 use ansc_graph::ops::conv_transpose::{ConvTransposeAttrs, Phases};
+use ansc_graph::{Scalar, ValueId};
 
-use super::OpEntry;
+use super::compose::One;
 use super::conv::add_bias;
 use super::window::{per_axis, spatial};
+use super::{OpEntry, conv_transpose_integer};
 use crate::import::NodeCtx;
 use crate::problem::Problem;
 
@@ -17,21 +18,30 @@ fn conv_transpose(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let shape = ctx.shape(x);
     let input = spatial(ctx, &shape)?;
     let attrs = attributes(ctx, input, &ctx.shape(w))?;
+    if let Some(y) = conv_transpose_integer::of_dequantised(ctx, [x, w], &attrs)? {
+        return Ok(vec![y]);
+    }
     let phases =
         Phases::new(&attrs, &ctx.ty(x), &ctx.ty(w)).map_err(|e| ctx.problem(e.to_string()))?;
     let w = ctx.emit1(phases.weight(&ctx.ty(w)), &[w])?;
-    let x = match phases.spread(&ctx.ty(x)) {
+    let x = match phases.spread(&ctx.ty(x), Scalar::zero(ctx.dtype(x))) {
         Some(spread) => ctx.emit1(spread, &[x])?,
         None => x,
     };
-    let mut y = ctx.emit1(conv(phases.conv.clone(), &ctx.ty(x), &ctx.ty(w)), &[x, w])?;
+    let y = ctx.emit1(conv(phases.conv.clone(), &ctx.ty(x), &ctx.ty(w)), &[x, w])?;
+    let y = in_order(ctx, &phases, y)?;
+    Ok(vec![add_bias(ctx, y, 2)?])
+}
+
+/// What the convolution of the phases gives, each element at its place.
+pub(super) fn in_order(ctx: &mut NodeCtx<'_>, phases: &Phases, mut y: ValueId) -> One {
     if let Some(gather) = phases.gather(&ctx.ty(y)) {
         y = ctx.emit1(gather, &[y])?;
     }
     if let Some(interleave) = phases.interleave(&ctx.ty(y)) {
         y = ctx.emit1(interleave, &[y])?;
     }
-    Ok(vec![add_bias(ctx, y, 2)?])
+    Ok(y)
 }
 
 fn attributes(

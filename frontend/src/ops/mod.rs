@@ -21,6 +21,7 @@ mod constant;
 mod conv;
 mod conv_integer;
 mod conv_transpose;
+mod conv_transpose_integer;
 mod cumulative;
 mod deform_conv;
 mod dropout;

@@ -263,9 +263,9 @@ impl Phases {
         Ok(Phases { axes, groups, plan, conv })
     }
 
-    /// The input, once for each phase, moved and padded as the phase needs it; `None` where all
-    /// share it.
-    pub fn spread(&self, x: &TensorType) -> Option<Result<ComputeOp, OpError>> {
+    /// The input, once for each phase, moved, and padded by `fill` as the phase needs it; `None`
+    /// where all share it.
+    pub fn spread(&self, x: &TensorType, fill: Scalar) -> Option<Result<ComputeOp, OpError>> {
         (self.plan == Plan::Apart).then(|| {
             let (channels, extents) = (x.shape[1], x.shape[2..].to_vec());
             let mut shape =
@@ -288,7 +288,7 @@ impl Phases {
                     inside.push(at.clone().lt(Expr::index(extent)));
                     element.push(at);
                 }
-                guarded(inside, x.at(&element), x.dtype())
+                or_else(inside, x.at(&element), fill)
             });
             Ok(s.finish(Kind::Other("ConvTransposeSpread".into()), &[&y]))
         })
@@ -465,8 +465,13 @@ impl Phases {
 
 /// The element where all of the conditions hold, and zero elsewhere.
 fn guarded(conditions: Vec<Expr>, element: Expr, dtype: DType) -> Expr {
+    or_else(conditions, element, Scalar::zero(dtype))
+}
+
+/// The element where all of the conditions hold, and `other` elsewhere.
+fn or_else(conditions: Vec<Expr>, element: Expr, other: Scalar) -> Expr {
     match conditions.into_iter().reduce(Expr::and) {
-        Some(all) => Expr::select(all, element, Expr::Const(Scalar::zero(dtype))),
+        Some(all) => Expr::select(all, element, Expr::Const(other)),
         None => element,
     }
 }

@@ -3,7 +3,9 @@
 
 use ansc_graph::op::{Channels, ComputeOp, ConvAttrs, PoolAttrs, PoolMode};
 use ansc_graph::ops::*;
-use ansc_graph::{BinOp, Combiner, Compute, Expr, Graph, Stage, TensorType, UnOp, ValueId, fuse};
+use ansc_graph::{
+    BinOp, Combiner, Compute, Expr, Graph, Scalar, Stage, TensorType, UnOp, ValueId, fuse,
+};
 use ansc_runtime::DType;
 
 type Workload = (&'static str, Compute);
@@ -90,7 +92,7 @@ fn transposed_convolution(kernel: usize, channels: usize, output: [usize; 2]) ->
     groups("T2D", |g| {
         let mut inputs =
             [g.add_input("x", x.clone(), None), g.add_input("w", rearranged.clone(), None)];
-        if let Some(spread) = phases.spread(&x) {
+        if let Some(spread) = phases.spread(&x, Scalar::zero(DType::F32)) {
             inputs[0] = add(g, spread, &inputs[..1]);
             x = g.ty(inputs[0]).clone();
         }

@@ -33,7 +33,8 @@ fn scattered(a: &ConvTransposeAttrs, x: &Tensor, w: &Tensor) -> Vec<f32> {
 fn computed(phases: &Phases, x: &Tensor, w: &Tensor) -> Vec<f32> {
     let run = |op: ComputeOp, inputs: &[&Tensor]| eval(&op.expr, inputs).unwrap().remove(0);
     let w = run(phases.weight(&TensorType::of(w)).unwrap(), &[w]);
-    let spread = phases.spread(&TensorType::of(x)).map(|op| run(op.unwrap(), &[x]));
+    let spread =
+        phases.spread(&TensorType::of(x), Scalar::zero(x.dtype())).map(|op| run(op.unwrap(), &[x]));
     let x = spread.as_ref().unwrap_or(x);
     let op = conv(phases.conv.clone(), &TensorType::of(x), &TensorType::of(&w)).unwrap();
     let y = run(op, &[x, &w]);

@@ -1,12 +1,14 @@
 //! A small network of each kind of node, quantised: what becomes integers, and what it computes.
 
+mod integers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use ansc_frontend::import::{self, ImportOptions};
 use ansc_frontend::qdq::{self, Alternative, Survey, Switch, Switches};
 use ansc_graph::op::Kind;
-use ansc_graph::{Graph, interp};
+use ansc_graph::interp;
 use ansc_runtime::{DType, Quantization, Scaling, Tensor};
 use prost::Message;
 use tempfile::TempDir;
@@ -364,126 +366,4 @@ fn names_that_are_taken_stay_what_they_are() {
     let plain = quantization(&convolutional(), &x, DType::U8, true);
     let expected = quantized(&convolutional(), &plain).unwrap();
     assert_eq!(y, run(&expected, &ImportOptions::default(), &x).remove(0));
-}
-
-/// All of the range of bytes, its ends among them.
-fn spread(n: usize, step: usize) -> Vec<i32> {
-    (0..n).map(|i| ((i * step + 255 * (i % 2)) % 256) as i32).collect()
-}
-
-fn unsigned(shape: &[usize], values: &[i32]) -> Tensor {
-    Tensor::from_slice(shape, &values.iter().map(|&v| v as u8).collect::<Vec<_>>())
-}
-
-fn signed(shape: &[usize], values: &[i32]) -> Tensor {
-    Tensor::from_slice(shape, &values.iter().map(|&v| v as i8).collect::<Vec<_>>())
-}
-
-/// A model of `x: u8`.
-fn of_bytes(shape: &[usize], nodes: Vec<NodeProto>, constants: Vec<(&str, Tensor)>) -> Graph {
-    let mut model = model(shape, nodes, constants, "y");
-    let graph = model.graph.as_mut().unwrap();
-    let ty = graph.input[0].r#type.as_mut().unwrap();
-    if let Some(type_proto::Value::TensorType(ty)) = ty.value.as_mut() {
-        ty.elem_type = DataType::Uint8 as i32;
-    }
-    import::from_bytes(&model.encode_to_vec(), None, &ImportOptions::default()).unwrap()
-}
-
-fn ran(graph: &Graph, x: &Tensor) -> Tensor {
-    interp::run(graph, std::slice::from_ref(x)).unwrap().remove(0)
-}
-
-/// `round(clip((sum + bias) * (sx * sw / sy))) + zy`, with the sums written out.
-#[test]
-fn a_product_between_pairs_is_one_of_integers() {
-    let (rows, terms, columns) = (3, 5, 2);
-    let (sx, sy) = (0.02f32, 0.02f32);
-    let (zx, zy) = (117i32, 40i32);
-    let sw = [0.013f32, 0.027];
-    let x = spread(rows * terms, 37);
-    let w: Vec<i32> =
-        spread(columns * terms, 53).iter().map(|v| v - 128).map(|v| v.max(-127)).collect();
-    let bias = [700i32, -900];
-    let scale_b = sw.map(|s| sx * s);
-    let nodes = |clip: bool| {
-        let last = if clip { "c" } else { "g" };
-        vec![
-            op("DequantizeLinear", &["x", "sx", "zx"], "dx"),
-            with(op("DequantizeLinear", &["w", "sw"], "dw"), vec![int("axis", 0)]),
-            with(op("DequantizeLinear", &["b", "sb"], "db"), vec![int("axis", 0)]),
-            with(op("Gemm", &["dx", "dw", "db"], "g"), vec![int("transB", 1)]),
-            op("Relu", &["g"], "c"),
-            op("QuantizeLinear", &[last, "sy", "zy"], "y"),
-        ]
-    };
-    for clip in [false, true] {
-        let constants = vec![
-            ("w", signed(&[columns, terms], &w)),
-            ("b", Tensor::from_slice(&[2], &bias)),
-            ("zx", Tensor::scalar(zx as u8)),
-            ("zy", Tensor::scalar(zy as u8)),
-            ("sx", Tensor::scalar(sx)),
-            ("sw", Tensor::from_slice(&[2], &sw)),
-            ("sb", Tensor::from_slice(&[2], &scale_b)),
-            ("sy", Tensor::scalar(sy)),
-        ];
-        let graph = of_bytes(&[rows, terms], nodes(clip), constants);
-        let y = ran(&graph, &unsigned(&[rows, terms], &x));
-        let mut expected = vec![];
-        for i in 0..rows {
-            for j in 0..columns {
-                let product = |k: usize| (x[i * terms + k] - zx) * w[j * terms + k];
-                let acc = (0..terms).map(product).sum::<i32>() + bias[j];
-                let mut real = acc as f32 * (sx * sw[j] / sy);
-                if clip {
-                    real = real.max(0.0);
-                }
-                let integer = real.round_ties_even() + zy as f32;
-                expected.push(integer.clamp(0.0, 255.0) as u8);
-            }
-        }
-        assert_eq!(y.as_slice::<u8>(), expected, "{clip}");
-        // Both ends of the range are reached.
-        assert!(expected.contains(&255) && expected.contains(if clip { &40 } else { &0 }));
-        let is_product = |kind: &Kind| *kind == Kind::MatMul;
-        let ids = graph.node_ids();
-        let mut products =
-            ids.iter().filter_map(|id| graph.compute_of(*id)).filter(|op| is_product(&op.kind));
-        let types: Vec<DType> =
-            products.next().unwrap().expr.inputs.iter().map(|t| t.dtype).collect();
-        assert_eq!(types, [DType::U8, DType::I8]);
-    }
-}
-
-#[test]
-fn bytes_that_are_moved_stay_bytes() {
-    let x = spread(12, 91);
-    for (again, moved) in [(0.5f32, true), (0.75, false)] {
-        let nodes = vec![
-            op("DequantizeLinear", &["x", "s", "z"], "d"),
-            with(op("MaxPool", &["d"], "m"), vec![ints("kernel_shape", &[2, 2])]),
-            op("QuantizeLinear", &["m", "t", "z"], "y"),
-        ];
-        let constants = vec![
-            ("s", Tensor::scalar(0.5f32)),
-            ("t", Tensor::scalar(again)),
-            ("z", Tensor::scalar(100u8)),
-        ];
-        let graph = of_bytes(&[1, 1, 3, 4], nodes, constants);
-        let y = ran(&graph, &unsigned(&[1, 1, 3, 4], &x));
-        let mut expected = vec![];
-        for (i, j) in (0..2).flat_map(|i| (0..3).map(move |j| (i, j))) {
-            let at = |di: usize, dj: usize| x[(i + di) * 4 + j + dj];
-            let largest = at(0, 0).max(at(0, 1)).max(at(1, 0)).max(at(1, 1));
-            let real = (largest - 100) as f32 * 0.5 / again;
-            expected.push((real.round_ties_even() + 100.0).clamp(0.0, 255.0) as u8);
-        }
-        assert_eq!(y.as_slice::<u8>(), expected);
-        let ids = graph.node_ids();
-        let mut pools = ids.iter().filter_map(|id| graph.compute_of(*id));
-        let of_bytes = pools
-            .any(|op| matches!(op.kind, Kind::Pool(_)) && op.expr.inputs[0].dtype == DType::U8);
-        assert_eq!(of_bytes, moved);
-    }
 }
