@@ -1,7 +1,7 @@
 //! Floats that become integers of few bits, as quantisation makes them, and floats again.
 //!
 //! ```text
-//! u8(round(x) + 3)                 ->   convert x, which rounds, add 3, and so on: see `ops::narrow`
+//! u8(round(x) + 3)                 ->   convert x, which rounds, and add 3: see `ops::narrow`
 //! f32(i32(u8(round(x) + 3)) - 5)   ->   limit round(x) to -3..252, minus 2: no integer is made
 //! ```
 //!

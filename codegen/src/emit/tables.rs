@@ -1,4 +1,4 @@
-//! What depends on nothing but one byte is looked up.
+//! Lookups of values that depend on nothing but one byte.
 //!
 //! ```text
 //! y[i] = u8(round(gelu(f32(q) * 0.03) / 0.02) + 10),  q = u8(round(f32(sum[i]) * 0.1) + 140)

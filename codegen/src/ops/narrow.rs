@@ -17,8 +17,8 @@ use super::dot4::call;
 use crate::emit::ir::{Ir, Kind, Reg, lanes};
 use crate::target::{Arch, Target};
 
-/// Limits a float to what becomes the range of the type when `plus` is added. What is not a number
-/// becomes what gives zero then.
+/// Limits a float to the range of the type, less `plus`, which is added later. NaN becomes the
+/// number that gives zero then.
 pub(crate) fn limited<'c>(ir: &Ir<'c>, to: DType, x: Reg<'c>, plus: f64) -> Reg<'c> {
     let [low, high] = limits(to, plus).map(|limit| ir.same(x, limit));
     // A value that is not above `low` is below it, equal to it, or NaN.
@@ -51,7 +51,7 @@ pub(crate) fn rounded<'c>(
     let all = lanes(x)?;
     let convert = rounding(target, all)?;
     let within = match to == DType::U8 && plus >= 0.0 && packs(target, to, all) {
-        // What is not a number, or too low, becomes the lowest integer, and stays far below zero.
+        // NaN and all that is too low become the lowest integer, and stay far below zero.
         true => {
             let high = ir.same(x, limits(to, plus)[1]);
             ir.select(ir.fcmp(FloatPredicate::OLT, high, x), high, x)

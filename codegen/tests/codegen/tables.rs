@@ -27,7 +27,7 @@ fn program(compute: &Compute, target: &Target) -> ansc_sketch::Program {
     Task::on_cpu("k", compute, &[false], &machine).scheduled().program
 }
 
-/// What is made of bytes has the same bits as the interpreter's, as it makes the table.
+/// Results have the bits of the interpreter's, which makes the tables.
 fn check(input: &str, body: &str, to: &str) {
     let n = 83;
     let text = format!("compute(in0: {input}[{n}]) -> y {{ y: {to}[{n}] = {body} }}");

@@ -33,7 +33,7 @@ fn conv_transpose(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     Ok(vec![add_bias(ctx, y, 2)?])
 }
 
-/// What the convolution of the phases gives, each element at its place.
+/// The results of the convolution of the phases, each element at its place.
 pub(super) fn in_order(ctx: &mut NodeCtx<'_>, phases: &Phases, mut y: ValueId) -> One {
     if let Some(gather) = phases.gather(&ctx.ty(y)) {
         y = ctx.emit1(gather, &[y])?;

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! conv_transpose(dequantize(x, sx, zx), dequantize(w, sw)) + dequantize(b, sx * sw)
-//! ->   f32(interleave(conv(x, w') - zx * sum w') + b) * (sx * sw)        w': the weights of each phase
+//! ->   f32(interleave(conv(x, w') - zx * sum w') + b) * (sx * sw)    w': the weights by phases
 //! ```
 //!
-//! What an ordinary convolution reads beyond the input is the zero point, so that one correction is
-//! right for all results of a channel and a phase. Weights that a phase lacks are zero.
+//! The ordinary convolution reads the zero point beyond the input, so that one correction is right
+//! for all results of a channel and a phase. Weights that a phase lacks are zero.
 
 use ansc_graph::op::ConvAttrs;
 use ansc_graph::ops::conv::conv;

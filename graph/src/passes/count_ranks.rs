@@ -34,7 +34,7 @@ fn rewrite(graph: &mut Graph, node: NodeId, most: usize) -> Result<bool, PassErr
     };
     let x = graph.operands(node)[0];
     let ty = graph.ty(x).clone();
-    // What is not a number is the largest, and `ArgMin` would take it for the smallest.
+    // NaN is the largest, and `ArgMin` would take it for the smallest.
     let is_extreme = k == 1 && (largest || !ty.dtype.is_float());
     let is_long = ty.shape[axis] > most && !is_extreme;
     if is_long || k == 0 || ty.is_empty() || graph.value(x).dynamic {

@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(count(&after, |k| *k == Kind::Map), 2);
     }
 
-    /// Of two products that meet, each is stored as narrow as it is read; a single one's map merges
-    /// with what follows.
+    /// Two products that meet are each stored as narrow as they are read; the map of a single one
+    /// merges with what follows.
     #[test]
     fn products_that_meet_are_stored_narrow() {
         let half = |b: &mut Builder, v| {

@@ -8,7 +8,7 @@
 //! pad; conv; relu  =>  winograd_4: pad; transform; 36 products; transform back; relu
 //! pad; conv; relu  =>  winograd_large: the same for larger windows and strides, dealt out to more channels
 //! pad; conv; relu  =>  winograd_4_late: the same, with weights transformed in each run
-//! pad; conv; relu  =>  winograd_2_words: pad; transform; 16 products of words that were bytes; transform back; relu
+//! pad; conv; relu  =>  winograd_2_words: the same of bytes, which become words, exactly
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
 //! pad; conv; relu  =>  taps: pad; one product with columns for each tap; their sums; relu
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes

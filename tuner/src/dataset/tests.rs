@@ -236,7 +236,7 @@ fn labels_alone_are_merged() {
     let merged = one.merge(&other).unwrap();
     assert_eq!((merged.tasks, merged.labels), (0, one.stats().unwrap().traces));
     assert_eq!(one.labels(&there, &one.keys().unwrap()[0]).unwrap(), labels);
-    // Of a task that nobody knows.
+    // Labels of a task that nobody knows are refused.
     std::fs::remove_dir_all(one.folder().join("tasks")).unwrap();
     let refused = one.merge(&other).unwrap_err().to_string();
     assert!(refused.contains("neither data set"), "{refused}");

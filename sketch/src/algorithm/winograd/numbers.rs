@@ -19,7 +19,7 @@ use super::Tile;
 use crate::algorithm::rational::Rational;
 use crate::algorithm::toom_cook::{Filter, filter};
 
-/// What transforms of weights along one axis are multiplied by to be whole.
+/// The factor that makes transforms of weights along one axis whole.
 const WHOLE: i64 = 2;
 /// The largest byte, and the largest one with a sign.
 const LARGEST: [usize; 2] = [255, 128];
