@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use ansc_frontend::import::{self, ImportOptions};
 use ansc_frontend::qdq::{self, Alternative, Survey, Switch, Switches};
-use ansc_graph::op::Kind;
 use ansc_graph::interp;
+use ansc_graph::op::Kind;
 use ansc_runtime::{DType, Quantization, Scaling, Tensor};
 use prost::Message;
 use tempfile::TempDir;
