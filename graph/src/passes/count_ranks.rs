@@ -70,7 +70,7 @@ mod tests {
     fn with(axis: usize, k: usize, largest: bool) -> Graph {
         let mut b = Builder::new(91);
         let x = b.input(&[3, 20]);
-        let mut shape = vec![3, 20];
+        let mut shape = [3, 20];
         shape[axis] = k;
         let values = [("values", DType::F32), ("indices", DType::I64)]
             .map(|(name, dtype)| Value::new(name, TensorType::new(dtype, &shape[..])));
