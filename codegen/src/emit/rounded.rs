@@ -49,7 +49,10 @@ impl<'c> Emitter<'c, '_> {
     /// The float of an integer that was a float before: `x` is that integer, less a constant.
     fn as_float(&mut self, x: &Expr) -> Result<Option<Reg<'c>>> {
         let (narrow, less) = match x {
-            Expr::Binary(BinOp::Sub, narrow, c) => (&**narrow, constant(c)),
+            // Differences of few bits wrap around.
+            Expr::Binary(BinOp::Sub, wide, c) if self.dtype(wide).size() > 2 => {
+                (&**wide, constant(c))
+            }
             narrow => (narrow, Some(0.0)),
         };
         let (Some(Whole { to, value, plus }), Some(less)) = (self.made_whole(narrow), less) else {

@@ -64,6 +64,7 @@ fn what_was_narrow_is_a_float_again() {
         for value in ["round(in0[i0])", "in0[i0]", "max(round(in0[i0]), 2.0_f32)"] {
             check(&format!("f32({to}({value}))"), "f32");
             check(&format!("f32(i32({to}({value})))"), "f32");
+            check(&format!("f32(sub({to}({value}), 5_{to}))"), "f32");
             check(&format!("f32(sub(i32({to}(add({value}, 3.0_f32))), 3_i32))"), "f32");
             check(&format!("f32(sub(i32({to}(add({value}, -5.0_f32))), 70_i32))"), "f32");
         }
