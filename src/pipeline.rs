@@ -13,6 +13,7 @@ use ansc_graph::verify::Verifier;
 use ansc_graph::{Compute, Graph};
 use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Preparation, Provenance, Step};
 use ansc_runtime::{DType, Precisions};
+use ansc_sketch::MIN_ROWS_TO_TURN;
 use ansc_sketch::algorithm::Sums;
 use ansc_tuner::scheduler::Use;
 use ansc_tuner::tune::Weighted;
@@ -100,7 +101,8 @@ impl Options {
     }
 
     /// The options of the passes for the target. Nothing is widened for GPUs, which multiply halves
-    /// as they are, nor for small artifacts, since wide constants are larger.
+    /// as they are, nor for small artifacts, since wide constants are larger. Panels of floats are
+    /// copied for CPUs.
     fn passes(&self) -> passes::Options {
         let multiplies_bf16 = self.target.has("amx-bf16") || self.target.multiplies_bf16();
         let (widen, widen_groups) = match self.sms.is_empty() && !self.schedules.small {
@@ -111,8 +113,10 @@ impl Options {
         };
         let precision = self.precision.clone();
         let count_ranks = if self.sms.is_empty() { 0 } else { COUNTED };
+        let in_panels = self.sms.is_empty() && precision == Precisions::default();
+        let rows_of_panels = if in_panels { MIN_ROWS_TO_TURN } else { 0 };
         let rest = passes::Options::default();
-        passes::Options { widen, widen_groups, count_ranks, precision, ..rest }
+        passes::Options { widen, widen_groups, count_ranks, rows_of_panels, precision, ..rest }
     }
 
     pub(crate) fn verifier(&self) -> Verifier {

@@ -45,6 +45,7 @@ mod walk;
 pub mod work;
 
 pub use choose::{CLEARLY_CORRECTED, Choice};
+pub use contraction::operands::MIN_ROWS_TO_TURN;
 pub use features::{Features, features};
 pub use finish::finish;
 pub use index_map::IndexMap;

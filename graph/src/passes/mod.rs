@@ -16,7 +16,6 @@ pub(crate) mod dce;
 mod empty;
 #[cfg(test)]
 mod faults;
-mod few_rows;
 mod fold;
 mod half_maps;
 mod hoist;
@@ -32,6 +31,7 @@ mod simplify;
 mod split_outputs;
 pub(crate) mod tensors;
 mod transposed;
+mod turned;
 mod unroll;
 mod unshare;
 mod view;
@@ -70,6 +70,9 @@ pub struct Options {
     /// The best elements along an axis of at most as many are found by counting, as is best for
     /// GPUs.
     pub count_ranks: usize,
+    /// Products of at least so many rows copy their right side into panels, whichever way its rows
+    /// go; none do if this is 0.
+    pub rows_of_panels: usize,
     /// Loops of at most this many iterations are unrolled ...
     pub unroll_trips: u64,
     /// ... where that gives at most this many nodes.
@@ -90,6 +93,7 @@ impl Default for Options {
             widen: Vec::new(),
             widen_groups: Vec::new(),
             count_ranks: 0,
+            rows_of_panels: 0,
             unroll_trips: 4,
             unroll_nodes: 64,
             precision: Precisions::default(),
@@ -177,7 +181,7 @@ passes! {
     reshapes: "move reshapes from between a matrix product and what is elementwise after it",
     merge_matmul: "merge matrix products that share an operand",
     one_term: "make maps of reductions with one term",
-    few_rows: "let products of few rows read a transposed operand where it was before",
+    turned: "let products read a transposed operand where it was before",
     widen: "let products of half floats find their operands in 32 bits",
     half_maps: "compute elementwise operators of half floats in 32 bits",
     precision: "let sums of products read operands of fewer bits, and store those that way",
@@ -216,7 +220,7 @@ const ORDER: &[&str] = &[
     // Nothing after it asks what kind of reduction it was.
     "one_term",
     // Products are no longer told by their axes.
-    "few_rows",
+    "turned",
     "dce",
     // Everything knows the operators of half floats until here.
     "widen",

@@ -11,8 +11,10 @@ use crate::machine::Machine;
 use crate::usage::{mentions, readers};
 use crate::walk;
 
-/// Packing an operand that is not constant pays from this many rows on.
+/// Packing an operand that is not constant pays from this many rows on ...
 const MIN_ROWS_TO_PACK: usize = 16;
+/// ... and from these if vectors would gather what lies in rows of terms.
+pub const MIN_ROWS_TO_TURN: usize = 5;
 
 pub(crate) struct Operands {
     panels: Vec<Panel>,
@@ -91,7 +93,9 @@ fn is_panel(constant: &[bool], s: &Stage, buffer: BufId, indices: &[Expr]) -> bo
     }
     let lacking = (0..vector).filter(|&a| s.ty.shape[a] > 1 && !mentions(indices, a));
     let reused: usize = lacking.map(|a| s.ty.shape[a]).product();
-    is_constant(constant, buffer) || reused >= MIN_ROWS_TO_PACK
+    let gathers = indices.last().is_some_and(|last| !last.vars().contains(&VarId::new(vector)));
+    let least = if gathers { MIN_ROWS_TO_TURN } else { MIN_ROWS_TO_PACK };
+    is_constant(constant, buffer) || reused >= least
 }
 
 fn is_constant(constant: &[bool], buffer: BufId) -> bool {

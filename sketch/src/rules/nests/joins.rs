@@ -19,7 +19,7 @@ use std::ops::Range;
 use ansc_graph::{Expr, Stage, VarId};
 
 use super::parts::in_vectors;
-use super::squares;
+use super::squares::{self, Turned};
 use super::{Nests, Way};
 use crate::affine::{self, Digit, Extents, Source};
 use crate::region;
@@ -113,7 +113,8 @@ impl Part<'_> {
         let loops = nests.recorder.get_loops(block)?;
         let axes = nests.merged(&loops, &groups)?;
         if let Some(across) = squares::across(&walked, &groups, self.lanes) {
-            let first = squares::nest(nests, &walked, &groups, across, axes, self.lanes)?;
+            let turned = Turned::of(&walked, &groups, across, self.lanes);
+            let first = squares::nest(nests, &turned, axes)?;
             return Ok(first.first().copied());
         }
         let last = *axes.last().ok_or(StepError::NoChoice)?;

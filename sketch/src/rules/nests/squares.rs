@@ -43,9 +43,8 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: &Way) -> Result<Option<u
     let block = nests.block(stage)?;
     let loops = nests.loops(block)?;
     let axes = nests.merged(&loops, &groups)?;
-    for (place, &l) in
-        nest(nests, &s, &groups, across, axes, lanes)?.iter().enumerate().filter(|_| worthwhile)
-    {
+    let first = nest(nests, &Turned::of(&s, &groups, across, lanes), axes)?;
+    for (place, &l) in first.iter().enumerate().filter(|_| worthwhile) {
         if place == 0 || nests.recorder.extent(l)? >= MANY {
             nests.parallel(l)?;
         }
@@ -53,24 +52,48 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: &Way) -> Result<Option<u
     Ok(Some(1))
 }
 
-/// The nest of a stage, by the loops of its groups of axes: the outermost loops of its parts.
+/// A result, and the axis of it that its source walks last.
+pub(super) struct Turned {
+    /// Extents of the result's axes, where those that are walked as one are one.
+    pub(super) extents: Vec<usize>,
+    /// The axis that the source walks last. The result's own is the last one.
+    pub(super) across: usize,
+    /// Bytes of an element.
+    pub(super) bytes: usize,
+    pub(super) lanes: usize,
+    /// A note for the loops over columns, which are those along the last axis.
+    pub(super) note: Option<&'static str>,
+}
+
+impl Turned {
+    /// Groups of axes of a stage.
+    pub(super) fn of(s: &Stage, groups: &[Range<usize>], across: usize, lanes: usize) -> Turned {
+        let extents = groups.iter().map(|group| merged(s, group)).collect();
+        Turned { extents, across, bytes: s.ty.dtype.size(), lanes, note: None }
+    }
+
+    /// Whether either axis has a square.
+    pub(super) fn is_wide(&self) -> bool {
+        let sides = [Some(&self.extents[self.across]), self.extents.last()];
+        self.lanes >= SMALLEST && sides.iter().all(|side| side.is_some_and(|&n| n >= self.lanes))
+    }
+}
+
+/// The nest of a result, by the loops over its axes: the outermost loops of its parts.
 pub(super) fn nest(
     nests: &mut Nests,
-    s: &Stage,
-    groups: &[Range<usize>],
-    across: usize,
+    turned: &Turned,
     mut outer: Vec<LoopVar>,
-    lanes: usize,
 ) -> Result<Vec<LoopVar>, StepError> {
-    let last = groups.len() - 1;
-    let (extent, row_bytes) =
-        (merged(s, &groups[across]), merged(s, &groups[last]) * s.ty.dtype.size());
+    let Turned { extents, across, bytes, lanes, note } = turned;
+    let (across, lanes, last) = (*across, *lanes, extents.len() - 1);
+    let (extent, row_bytes) = (extents[across], extents[last] * bytes);
     let strips = extent / lanes;
     let few = strips < FEW && !extent.is_multiple_of(lanes);
     let runs = if few { vec![1] } else { runs(strips, lanes * row_bytes) };
-    let others = groups.iter().enumerate().filter(|(place, _)| ![across, last].contains(place));
-    let enough = others.map(|(_, g)| merged(s, g)).product::<usize>() >= PARALLEL_ITERATIONS;
-    let squares = Squares { lanes, few, run: nests.choose(&runs)? };
+    let others = extents.iter().enumerate().filter(|(place, _)| ![across, last].contains(place));
+    let enough = others.map(|(_, n)| n).product::<usize>() >= PARALLEL_ITERATIONS;
+    let squares = Squares { lanes, few, run: nests.choose(&runs)?, note: *note };
     let columns = outer.remove(last);
     let rows = outer.remove(across);
     nests.recorder.reorder(&[&outer[..], &[columns, rows]].concat())?;
@@ -79,7 +102,7 @@ pub(super) fn nest(
         first.extend(squares.strips(nests, columns)?);
     }
     // A single element that is left has a nest of its own beside it, under the same loops.
-    let is_alone = merged(s, &groups[if few { last } else { across }]) % lanes != 1;
+    let is_alone = extents[if few { last } else { across }] % lanes != 1;
     if let ([only], true, false) = (&first[..], is_alone && !outer.is_empty(), few && enough) {
         outer.push(*only);
         first.clear();
@@ -98,6 +121,7 @@ struct Squares {
     few: bool,
     /// Squares along the rows of what is read that are done before the next ones below.
     run: Number,
+    note: Option<&'static str>,
 }
 
 /// A part of an axis that is sides of squares; or these and one element more, if it is not whole.
@@ -144,6 +168,7 @@ impl Squares {
             square(nests, [rows[0], column[0]], [column[1], rows[1]])?;
             peel(nests, rows[0], part.is_whole)?;
         }
+        self.mark(nests, parts[0])?;
         peel(nests, parts[0], columns.is_whole)?;
         Ok(vec![parts[0]])
     }
@@ -162,9 +187,14 @@ impl Squares {
         let row = nests.recorder.split(row, &[0.into(), run, side.into()])?;
         let column = nests.recorder.split(column, &[0.into(), side.into()])?;
         square(nests, [row[0], column[0], row[1]], [column[1], row[2]])?;
+        self.mark(nests, column[0])?;
         peel(nests, column[0], columns.is_whole)?;
         peel(nests, row[0], rows.is_whole)?;
         Ok(row[0])
+    }
+
+    fn mark(&self, nests: &mut Nests, columns: LoopVar) -> Result<(), StepError> {
+        self.note.map_or(Ok(()), |note| nests.recorder.annotate_loop(columns, note, 0.into()))
     }
 }
 

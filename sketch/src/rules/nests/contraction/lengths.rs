@@ -50,7 +50,7 @@ pub(super) struct Lengths {
     block: Vec<i64>,
     /// For each axis of terms.
     terms: Vec<Vec<i64>>,
-    panels: Vec<i64>,
+    pub(super) panels: Vec<i64>,
 }
 
 /// The lengths that are chosen of them.

@@ -67,6 +67,8 @@ struct Plan {
     /// The same, with the terms of a nested sum as well.
     s: Stage,
     panels: Vec<Panel>,
+    /// Whether a panel that is no constant is copied in the loop over panels.
+    near: bool,
     /// The parts that are summed up before they are added to a tile.
     parts: Option<Parts>,
     reader: Option<Epilogue>,
@@ -135,32 +137,49 @@ impl Plan {
         let panels = panels::all(nests, (&s, &members), &operands, (shape.panel, lanes));
         let padded = operands.padded && panels.len() == operands.panels().count();
         let parts = parts(nests, &s, (first, nested));
+        // Only once parts are inside of the loop over panels could a copy be, too.
+        let near = parts.is_none() && is_near(nests, (&s, &operands, &shape), &panels);
         let tile = [shape.upper_axis, shape.row_axis];
         let outside = (0..s.ty.rank() - 1).filter(|axis| !tile.contains(&Some(*axis)));
         let (fixed, free) = outside.partition(|axis| operands.fixed_axes.contains(axis));
         let terms = &s.reduce.as_ref()?.extents[..];
         let terms = parts.as_ref().map_or(terms, Parts::terms);
         let windows = !matches!(parts, Some(Parts::Nested(..)));
-        let lengths =
-            Lengths::of((&s, terms, windows, adds_apart(machine, &s)), &operands, &shapes, lanes);
+        let of = (&s, terms, windows, adds_apart(machine, &s));
+        let mut lengths = Lengths::of(of, &operands, &shapes, lanes);
+        lengths.panels.truncate(if near { 1 } else { PANELS.len() });
         let columns = s.ty.shape[s.ty.rank() - 1];
         let rest = (columns % lanes).next_power_of_two();
         let multiple = if padded && !columns.is_multiple_of(lanes) { rest } else { 1 };
-        Some(Plan { stage, s, panels, parts, reader, lengths, lanes, shape, fixed, free, multiple })
+        Some(Plan {
+            stage,
+            s,
+            panels,
+            near,
+            parts,
+            reader,
+            lengths,
+            lanes,
+            shape,
+            fixed,
+            free,
+            multiple,
+        })
     }
 
     fn write(&self, nests: &mut Nests) -> Result<(), StepError> {
         let block = nests.block(self.stage)?;
         let tile = self.lengths.choose(nests)?;
-        for panel in &self.panels {
-            panel.write(nests, tile.vectors, self.lanes)?;
-        }
+        let copies = self.pack(nests, &tile)?;
         let parts = self.parts.as_ref();
         let partial = parts.map(|parts| parts.partial(nests, self, block)).transpose()?;
         let store = self.store(nests, block)?;
         partial.iter().try_for_each(|partial| partial.pad(nests, self))?;
         self.pad(nests, block, self.s.ty.rank() - 1)?;
         let loops = self.cut(nests, block, &tile)?;
+        for (panel, copy) in copies {
+            panel.within(nests, copy, loops.panels, self.lanes)?;
+        }
         nests.recorder.reverse_compute_at(store, loops.at)?;
         nests.keep_local(block)?;
         self.cut_store(nests, store)?;
@@ -169,6 +188,20 @@ impl Plan {
         nests.recorder.jam_noted(VECTORS)?;
         self.part(nests, &loops)?;
         self.spread(nests)
+    }
+
+    /// Packs operands into panels: those that are to be copied in the loop over panels, with the
+    /// blocks that copy them.
+    fn pack(&self, nests: &mut Nests, tile: &Tile) -> Result<Vec<(&Panel, BlockVar)>, StepError> {
+        let mut near = vec![];
+        for panel in &self.panels {
+            match panel.pack(nests, tile.vectors, self.lanes)? {
+                Some(copy) if self.near => near.push((panel, copy)),
+                Some(copy) => panel.before(nests, copy, self.lanes)?,
+                None => {}
+            }
+        }
+        Ok(near)
     }
 
     /// Rounds columns, which an iterator of the block is, up to whole vectors, if there are zeros.
@@ -199,32 +232,40 @@ impl Plan {
         let (axes, terms) = own.split_at(self.s.ty.rank());
         let columns =
             r.split(axes[axes.len() - 1], &[0.into(), tile.vectors, self.lanes.into()])?;
-        let (mut outer, mut inner) = (vec![], vec![]);
-        let mut place = |r: &mut Recorder, l, at: Number| {
-            outer.push(l);
-            r.annotate_loop(l, OUTER, at)
+        let of = |axes_of: &[usize]| -> Vec<LoopVar> { axes_of.iter().map(|&a| axes[a]).collect() };
+        let (mut outer, mut inner, free) = (of(&self.fixed), vec![], of(&self.free));
+        let place = |r: &mut Recorder, l, at: Number| r.annotate_loop(l, OUTER, at);
+        // What is inside of the loop over panels stays there, beside the copy of a panel.
+        let inside = |r: &mut Recorder, l, at| {
+            if self.near { Ok(()) } else { place(r, l, Number::Known(at)) }
         };
-        for (i, &axis) in self.fixed.iter().enumerate() {
-            place(r, axes[axis], i.into())?;
+        for (i, &l) in outer.iter().enumerate() {
+            place(r, l, i.into())?;
         }
-        for (i, &axis) in self.free.iter().enumerate() {
-            place(r, axes[axis], Number::Known(FREE + i as i64))?;
+        for (i, &l) in free.iter().enumerate() {
+            inside(r, l, FREE + i as i64)?;
         }
         place(r, columns[0], tile.panels)?;
+        match self.near {
+            true => outer.extend([&columns[..1], &free].concat()),
+            false => outer.extend([&free, &columns[..1]].concat()),
+        }
         let mut uppers = None;
         if let Some(axis) = self.shape.upper_axis {
             let parts = match tile.upper {
                 Number::Known(1) => vec![axes[axis]],
                 upper => r.split(axes[axis], &[0.into(), upper])?,
             };
-            place(r, parts[0], Number::Known(UPPER))?;
+            inside(r, parts[0], UPPER)?;
+            outer.push(parts[0]);
             uppers = Some(parts[0]);
             inner.extend(&parts[1..]);
         }
         let mut rows = None;
         if let Some(axis) = self.shape.row_axis {
             let parts = r.split(axes[axis], &[0.into(), tile.block, tile.rows])?;
-            place(r, parts[0], Number::Known(BLOCK))?;
+            inside(r, parts[0], BLOCK)?;
+            outer.push(parts[0]);
             r.annotate_loop(parts[1], ROWS, 0.into())?;
             rows = Some([parts[0], parts[1]]);
             inner.push(parts[2]);
@@ -303,7 +344,10 @@ impl Plan {
 
     /// Loops around tiles become one in each nest.
     fn spread(&self, nests: &mut Nests) -> Result<(), StepError> {
-        let few = nests.choose(&enough(&self.s, nests.task.cores))?;
+        let few = match self.near {
+            true => 0.into(),
+            false => nests.choose(&enough(&self.s, nests.task.cores))?,
+        };
         let work: usize = self.s.extents().iter().product();
         let parallel = work >= PARALLEL_WORK && nests.outer == 0;
         let r = &mut nests.recorder;
@@ -311,8 +355,18 @@ impl Plan {
             true => r.parallel_nests(OUTER, ROWS, few)?,
             false => r.fuse_nests(OUTER, ROWS, few)?,
         }
-        r.partition_noted(ROWS)
+        r.partition_noted(ROWS)?;
+        if self.near { panels::part_columns(nests) } else { Ok(()) }
     }
+}
+
+/// Whether panels that are no constants are copied in the loop over panels: there are enough of
+/// them, and each stays in the cache.
+fn is_near(nests: &Nests, (s, operands, best): (&Stage, &Operands, &Shape), all: &[Panel]) -> bool {
+    let fixed: usize = operands.fixed_axes.iter().map(|&axis| s.ty.shape[axis]).product();
+    let panels = fixed * s.ty.shape[s.ty.rank() - 1].div_ceil(best.panel);
+    let mut copied = all.iter().filter(|panel| !panel.is_constant()).peekable();
+    copied.peek().is_some() && copied.all(|panel| panel.is_near(nests, panels))
 }
 
 /// Whether vectors of a sum that uses elements again would gather what lies in rows of its terms:

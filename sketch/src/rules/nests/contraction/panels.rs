@@ -5,23 +5,42 @@
 //! w[n, c, r], n the vector axis      =>   w'[n // 32, c, r, n % 32]
 //! ```
 //!
-//! A constant is packed when compiling. Anything else is copied in a nest before.
+//! A constant is packed when compiling. Anything else is copied: each panel right before the tiles
+//! that read it, if there are enough panels for all threads, and all of them in a nest before
+//! otherwise. Rows that go along terms are copied by squares, which turn in registers.
+//!
+//! ```text
+//! c[i, j] sum= a[i, k] * b[j, k]
+//! =>
+//! parallel panels { for squares { b'[k, j] = b[j, k] }   rows { c[..] sum= a[i, k] * b'[k, j] } }
+//! ```
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
+use ansc_graph::arith::Linear;
 use ansc_graph::{BufId, Expr, Stage, VarId};
 
 use super::super::Nests;
+use super::super::squares::{self, Turned};
 use super::{OUTER, ROWS};
 use crate::contraction::operands::{self, Operands};
 use crate::index_map::IndexMap;
-use crate::trace::{Number, StepError};
+use crate::trace::{BlockVar, LoopVar, Number, StepError};
 
 /// Elements of panels that are worth waking threads for.
 const PARALLEL: usize = 16 * 1024;
 
 /// Vectors of a row that needs no packing in a slice.
 const MOST_SHORT: usize = 4;
+
+/// Bytes of a panel that a thread copies for itself, at most: they stay in its cache.
+const NEAR_BYTES: usize = 512 << 10;
+/// Panels for each of several threads that are enough.
+const FOR_EACH: usize = 4;
+
+/// The note of loops over the columns of a panel.
+const COLUMNS: &str = "columns";
 
 /// One operand.
 pub(super) struct Panel {
@@ -37,6 +56,13 @@ pub(super) struct Panel {
     axis: usize,
     /// About how many there are.
     elements: usize,
+    /// Bytes of one.
+    element: usize,
+    /// Columns of a panel.
+    width: usize,
+    /// Extents of the axes of terms, and which of them the buffer walks last, if one does.
+    terms: Vec<usize>,
+    across: Option<usize>,
 }
 
 /// All of the stage, which is made of `members`. An operand that is no box of its buffer stays
@@ -50,8 +76,15 @@ pub(super) fn all(
     let one = |(buffer, indices): (BufId, &[Expr])| {
         let own = s.body.loads();
         let is_alone = own.iter().all(|(b, at)| *b != buffer || *at == indices);
-        let shape = &nests.compute.buffer_type(buffer).shape;
+        let ty = nests.compute.buffer_type(buffer);
+        let (shape, element) = (&ty.shape, ty.dtype.size());
         let (map, axis) = layout(s, indices, shape)?;
+        let terms = varying(s, indices, s.ty.rank()..s.extents().len());
+        let last = indices.last().map(Linear::from_expr);
+        let walks =
+            |axis: &usize| last.as_ref().is_some_and(|l| l.coefficient(&Expr::var(*axis)) == 1);
+        let across = terms.iter().position(walks);
+        let terms = terms.iter().map(|&axis| s.extents()[axis]).collect();
         let constant = nests.task.constant.get(buffer.index()).copied().unwrap_or(false);
         let is_sole = operands::is_sole_load(&nests.compute, s, members, buffer, indices);
         let is_constant = constant && is_sole;
@@ -63,7 +96,18 @@ pub(super) fn all(
         let elements = shape.iter().product::<usize>() / columns * columns.next_multiple_of(width);
         let fits = is_alone && (is_constant || readers.len() == 1);
         let buffer = name_in(nests, stage, buffer)?;
-        fits.then_some(Panel { stage, buffer, is_constant, map, axis, elements })
+        fits.then_some(Panel {
+            stage,
+            buffer,
+            is_constant,
+            map,
+            axis,
+            elements,
+            element,
+            width,
+            terms,
+            across,
+        })
     };
     let is_short = |buffer: BufId, indices: &[Expr]| {
         let columns = nests.compute.buffer_type(buffer).shape.last().copied().unwrap_or(0);
@@ -84,14 +128,19 @@ fn name_in(nests: &Nests, stage: usize, buffer: BufId) -> Option<String> {
     Some(schedule.program().buffer(loads.get(at)?.0).name.clone())
 }
 
+/// Those of the axes along which an access varies.
+fn varying(s: &Stage, indices: &[Expr], axes: Range<usize>) -> Vec<usize> {
+    let extents = s.extents();
+    let mentions = |axis: usize| indices.iter().any(|e| e.vars().contains(&VarId::new(axis)));
+    axes.filter(|&axis| extents[axis] > 1 && mentions(axis)).collect()
+}
+
 /// From places in the buffer to the axes of the stage that it varies along, and which of these the
 /// vector axis is.
 fn layout(s: &Stage, indices: &[Expr], shape: &[usize]) -> Option<(IndexMap, usize)> {
     let (vector, extents) = (s.ty.rank() - 1, s.extents());
-    let mentions = |axis: &usize| indices.iter().any(|e| e.vars().contains(&VarId::new(*axis)));
-    let varies = |axis: &usize| extents[*axis] > 1 && mentions(axis);
-    let before: Vec<usize> = (0..vector).filter(varies).collect();
-    let after: Vec<usize> = (vector + 1..extents.len()).filter(varies).collect();
+    let before = varying(s, indices, 0..vector);
+    let after = varying(s, indices, vector + 1..extents.len());
     let axes = [&before[..], &[vector], &after].concat();
     let place = |v: VarId| {
         let at = axes.iter().position(|&axis| axis == v.index());
@@ -113,34 +162,95 @@ fn in_slices(map: &IndexMap, outer: usize) -> Result<IndexMap, StepError> {
 }
 
 impl Panel {
-    pub(super) fn write(
+    /// The block that copies the operand, unless that is done when compiling.
+    pub(super) fn pack(
         &self,
         nests: &mut Nests,
         vectors: Number,
         lanes: usize,
-    ) -> Result<(), StepError> {
+    ) -> Result<Option<BlockVar>, StepError> {
         let width = [vectors, lanes.into()];
         if self.is_constant {
-            return nests.recorder.pack_input(&self.buffer, &self.map, self.axis, &width);
+            nests.recorder.pack_input(&self.buffer, &self.map, self.axis, &width)?;
+            return Ok(None);
         }
         let (block, outer) = (nests.block(self.stage)?, nests.outer);
         let map = in_slices(&self.map, outer)?;
         let copy = nests.recorder.pack(block, &self.buffer, &map, outer + self.axis, &width)?;
+        Ok(Some(copy))
+    }
+
+    pub(super) fn is_constant(&self) -> bool {
+        self.is_constant
+    }
+
+    /// Whether each of so many panels is copied by the thread that reads it.
+    pub(super) fn is_near(&self, nests: &Nests, panels: usize) -> bool {
+        let bytes = self.terms.iter().product::<usize>() * self.width * self.element;
+        let enough = nests.task.cores <= 1 || panels >= nests.task.cores * FOR_EACH;
+        nests.outer == 0 && bytes <= NEAR_BYTES && enough
+    }
+
+    /// Copies all panels before anything reads one.
+    pub(super) fn before(
+        &self,
+        nests: &mut Nests,
+        copy: BlockVar,
+        lanes: usize,
+    ) -> Result<(), StepError> {
         nests.in_slices(copy)?;
-        let loops = nests.loops(copy)?;
-        let parallel = self.elements >= PARALLEL && outer == 0;
-        let r = &mut nests.recorder;
-        let (outer, inner) = loops.split_at(self.axis + 1);
-        let parts = r.split(inner[inner.len() - 1], &[0.into(), lanes.into()])?;
-        r.vectorize(parts[1])?;
-        r.unroll_jam(parts[0])?;
+        let mut outer = nests.loops(copy)?;
+        let inner = outer.split_off(self.axis + 1);
+        self.one(nests, inner, lanes)?;
         for (place, &l) in outer.iter().enumerate() {
-            r.annotate_loop(l, OUTER, place.into())?;
+            nests.recorder.annotate_loop(l, OUTER, place.into())?;
         }
+        let parallel = self.elements >= PARALLEL && nests.outer == 0;
+        let r = &mut nests.recorder;
         r.partition_guards(outer[self.axis])?;
         match parallel {
-            true => r.parallel_nests(OUTER, ROWS, 0.into()),
-            false => r.fuse_nests(OUTER, ROWS, 0.into()),
+            true => r.parallel_nests(OUTER, ROWS, 0.into())?,
+            false => r.fuse_nests(OUTER, ROWS, 0.into())?,
         }
+        part_columns(nests)
     }
+
+    /// Copies a panel in each iteration of the loop over them.
+    pub(super) fn within(
+        &self,
+        nests: &mut Nests,
+        copy: BlockVar,
+        panels: LoopVar,
+        lanes: usize,
+    ) -> Result<(), StepError> {
+        nests.recorder.compute_at(copy, panels)?;
+        nests.keep_local(copy)?;
+        let mut all = nests.loops(copy)?;
+        let inner = all.split_off(all.len() - self.terms.len() - 1);
+        self.one(nests, inner, lanes)
+    }
+
+    /// The nest of one panel: loops over its terms, and the one over its columns.
+    fn one(&self, nests: &mut Nests, loops: Vec<LoopVar>, lanes: usize) -> Result<(), StepError> {
+        if let Some(turned) = self.turned(lanes) {
+            return squares::nest(nests, &turned, loops).map(drop);
+        }
+        let r = &mut nests.recorder;
+        let parts = r.split(loops[loops.len() - 1], &[0.into(), lanes.into()])?;
+        r.vectorize(parts[1])?;
+        r.unroll_jam(parts[0])
+    }
+
+    /// How a panel is turned, if rows of the operand go along terms.
+    fn turned(&self, lanes: usize) -> Option<Turned> {
+        let extents = [&self.terms[..], &[self.width]].concat();
+        let bytes = self.element;
+        let turned = Turned { extents, across: self.across?, bytes, lanes, note: Some(COLUMNS) };
+        turned.is_wide().then_some(turned)
+    }
+}
+
+/// Parts panels where columns end: what is before is turned without asking where it ends.
+pub(super) fn part_columns(nests: &mut Nests) -> Result<(), StepError> {
+    nests.recorder.partition_noted(COLUMNS)
 }

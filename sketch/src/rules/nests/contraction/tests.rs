@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::algorithm::{Algorithm, Sums};
@@ -10,7 +11,7 @@ use crate::testing::{candidates, compare_scheduled, task};
 use crate::trace::{Decision, Unfit};
 
 /// The name of a form, which of its inputs are constant, and its expression.
-const FORMS: [(&str, &[bool], &str); 26] = [
+const FORMS: [(&str, &[bool], &str); 28] = [
     (
         "product with bias and relu",
         &[false, true, true],
@@ -74,6 +75,21 @@ const FORMS: [(&str, &[bool], &str); 26] = [
         &[false, false],
         "compute(in0: f32[17, 170], in1: f32[101, 170]) -> c {
           c: f32[17, 101] = sum{r0: 170} mul(in0[i0, r0], in1[i1, r0])
+        }",
+    ),
+    (
+        "packed at run time, transposed, of several axes of terms",
+        &[false, false],
+        "compute(in0: f32[18, 3, 37], in1: f32[83, 3, 37]) -> c {
+          c: f32[18, 83] = sum{r0: 37, r1: 3} mul(in0[i0, r1, r0], in1[i1, r1, r0])
+        }",
+    ),
+    (
+        "batched, transposed",
+        &[false, false],
+        "compute(in0: f32[3, 20, 40], in1: f32[3, 52, 40]) -> y {
+          c: f32[3, 20, 52] = sum{r0: 40} mul(in0[i0, i1, r0], in1[i0, i2, r0])
+          y: f32[3, 20, 52] = max(c[i0, i1, i2], 0.0_f32)
         }",
     ),
     (
@@ -314,6 +330,29 @@ fn every_choice_of_a_contraction_computes_the_same() {
         }
     }
     assert!(others > 50, "{others}");
+}
+
+/// One thread copies each panel for itself. Where panels are few for all threads, these copy them
+/// together first.
+#[test]
+fn panels_are_copied_beside_tiles_or_before_them() {
+    for (cores, scope) in [(1, Scope::Local), (2, Scope::Local), (8, Scope::Global)] {
+        for index in ["r0, i1", "i1, r0"] {
+            let shape = if index == "r0, i1" { "40, 500" } else { "500, 40" };
+            let text = format!(
+                "compute(in0: f32[24, 40], in1: f32[{shape}]) -> c {{
+                  c: f32[24, 500] = sum{{r0: 40}} mul(in0[i0, r0], in1[{index}])
+                }}"
+            );
+            let (constant, machine) = (vec![false; 2], MACHINES[1].clone());
+            let task = Arc::new(Task { constant, machine, cores, ..Task::clone(&task(&text)) });
+            let (_, made) = contraction_sketches(&task, None).swap_remove(0);
+            let packed = made.program.buffers.iter().filter(|b| b.name.contains("packed"));
+            let scopes: BTreeSet<Scope> = packed.map(|b| b.scope).collect();
+            assert_eq!(scopes, BTreeSet::from([scope]), "{cores} {index}\n{}", made.program);
+            compare_scheduled(&task.compute, &made).unwrap();
+        }
+    }
 }
 
 const NARROW: &str = "compute(in0: f32[7, 128], in1: u8[33, 64], in2: f32[33, 4]) -> y {

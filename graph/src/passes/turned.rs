@@ -1,32 +1,35 @@
-//! Products of few rows read a transposed operand where it was before: turning all of it takes
-//! longer than multiplying it.
+//! Products read a transposed operand where it was before, if turning all of it takes longer.
 //!
 //! ```text
 //! t = transpose([1, 0], b);  y[i0, i1] = sum{r0} mul(a[i0, r0], t[r0, i1])   with 1 row
 //! ->  y[i0, i1] = sum{r0} mul(a[i0, r0], b[i1, r0])
 //! ```
 //!
-//! A product of many rows copies the operand into panels, and does better with rows that lie side
-//! by side.
+//! That is so for few rows. A product of more rows may copy its right side into panels, and then
+//! turns it on the way ([`Options::rows_of_panels`]). The transpose stays if the kernel that makes
+//! the operand can write it in that order at once.
 
 use std::collections::BTreeSet;
+
+use ansc_runtime::DType;
 
 use super::rewrite::{only_user, set_op};
 use super::{Options, PassError};
 use crate::compute::{Compute, Stage};
 use crate::expr::{BufId, Expr};
+use crate::fuse::{Pattern, pattern};
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::{ComputeOp, Kind};
 
 /// The name of such a product.
-const NAME: &str = "few rows";
+const NAME: &str = "turned product";
 /// Elements of a result for each element of the operand, up to which it is not turned.
 const FEW: usize = 4;
 
-pub(crate) fn run(graph: &mut Graph, _: &Options) -> Result<bool, PassError> {
+pub(crate) fn run(graph: &mut Graph, options: &Options) -> Result<bool, PassError> {
     let mut changed = false;
     for node in graph.topological() {
-        while rewrite(graph, node) {
+        while rewrite(graph, node, options) {
             changed = true;
         }
     }
@@ -34,7 +37,7 @@ pub(crate) fn run(graph: &mut Graph, _: &Options) -> Result<bool, PassError> {
 }
 
 /// Lets a product read the first of its operands that need not be turned.
-fn rewrite(graph: &mut Graph, node: NodeId) -> bool {
+fn rewrite(graph: &mut Graph, node: NodeId, options: &Options) -> bool {
     let operands = graph.operands(node).to_vec();
     let Some(op) = graph.compute_of(node) else { return false };
     let [stage] = &op.expr.stages[..] else { return false };
@@ -43,7 +46,12 @@ fn rewrite(graph: &mut Graph, node: NodeId) -> bool {
     }
     let turned = |slot: &usize| {
         let (perm, before) = transposed(graph, operands[*slot])?;
-        uses(stage, BufId::new(*slot)).filter(|&uses| uses <= FEW).map(|_| (perm, before))
+        let uses = uses(stage, BufId::new(*slot))?;
+        let in_panels = || {
+            let many = options.rows_of_panels > 0 && uses >= options.rows_of_panels;
+            many && is_right(stage, BufId::new(*slot)) && !is_written_so(graph, before)
+        };
+        (uses <= FEW || in_panels()).then_some((perm, before))
     };
     let found = (0..operands.len()).find_map(|slot| Some((slot, turned(&slot)?)));
     let Some((slot, (perm, before))) = found else { return false };
@@ -55,6 +63,26 @@ fn rewrite(graph: &mut Graph, node: NodeId) -> bool {
     operands[slot] = before;
     set_op(graph, node, ComputeOp::new(Kind::Other(NAME.into()), expr), &operands);
     true
+}
+
+/// Whether an operand of floats has the columns of the result.
+fn is_right(stage: &Stage, operand: BufId) -> bool {
+    let Some(column) = stage.ty.rank().checked_sub(1).map(Expr::var) else { return false };
+    let mut own = stage.body.loads().into_iter().filter(|(buffer, _)| *buffer == operand);
+    stage.ty.dtype == DType::F32 && own.all(|(_, indices)| indices.contains(&column))
+}
+
+/// Whether the kernel that makes a value can as well write it transposed: nothing else reads it.
+fn is_written_so(graph: &Graph, value: ValueId) -> bool {
+    let Some(op) = graph.compute_of(value.node) else { return false };
+    if only_user(graph, value).is_none() {
+        return false;
+    }
+    match op.kind {
+        Kind::Reshape => is_written_so(graph, graph.operands(value.node)[0]),
+        Kind::Conv(_) | Kind::MatMul => true,
+        _ => pattern(op) <= Pattern::Injective,
+    }
 }
 
 /// The permutation, and what it was made of, if `value` is a transpose that one node reads.
@@ -102,6 +130,12 @@ mod tests {
         dce::run(graph, &Options::default()).map(drop)
     }
 
+    /// For a target that copies right sides into panels.
+    fn with_panels(graph: &mut Graph) -> Result<(), PassError> {
+        run(graph, &Options { rows_of_panels: 16, ..Options::default() })?;
+        dce::run(graph, &Options::default()).map(drop)
+    }
+
     fn transposes(after: &Graph) -> usize {
         count(after, |kind| matches!(kind, Kind::Transpose(_)))
     }
@@ -134,5 +168,36 @@ mod tests {
             let results = if is_read { vec![y, turned] } else { vec![y] };
             assert_eq!(transposes(&check_all(b.finish(&results), this_and_dce)), 1);
         }
+    }
+
+    #[test]
+    fn panels_of_many_rows_are_copied_from_where_the_operand_was() {
+        for (rows, left) in [(16, 0), (15, 1)] {
+            let mut b = Builder::new(74);
+            let (x, w) = (b.input(&[2, rows, 8]), b.input(&[2, 50, 8]));
+            let turned = b.transpose(w, &[0, 2, 1]);
+            let y = b.matmul(x, turned);
+            assert_eq!(transposes(&check_all(b.finish(&[y]), with_panels)), left, "{rows} rows");
+        }
+    }
+
+    #[test]
+    fn a_left_side_has_no_panels() {
+        let mut b = Builder::new(75);
+        let (x, w) = (b.input(&[8, 20]), b.input(&[8, 50]));
+        let turned = b.transpose(x, &[1, 0]);
+        let y = b.matmul(turned, w);
+        assert_eq!(transposes(&check_all(b.finish(&[y]), with_panels)), 1);
+    }
+
+    /// A product writes its result in any order.
+    #[test]
+    fn what_is_written_transposed_stays_so() {
+        let mut b = Builder::new(76);
+        let (x, v, w) = (b.input(&[20, 8]), b.input(&[50, 4]), b.input(&[4, 8]));
+        let right = b.matmul(v, w);
+        let turned = b.transpose(right, &[1, 0]);
+        let y = b.matmul(x, turned);
+        assert_eq!(transposes(&check_all(b.finish(&[y]), with_panels)), 1);
     }
 }
