@@ -22,6 +22,8 @@ pub(crate) struct Operands {
     pub(crate) fixed_axes: BTreeSet<usize>,
     /// Groups of channels: a panel may not cross a multiple of this.
     pub(super) panel_limit: Option<usize>,
+    /// Groups of fewer channels than a vector has lanes: elements of several are in each vector.
+    pub(super) crossed: Option<usize>,
     /// Rows share the vectors that they multiply with.
     pub(crate) shared: bool,
     /// Whatever vectors walk may be in panels, with zeros beyond the last column.
@@ -60,7 +62,7 @@ impl Operands {
         // Groups narrower than a vector are crossed by it, and gathered.
         let lanes = walk::lanes(compute, machine, s);
         let group = group_size(&s.body, vector, lanes);
-        let panel_limit = group.filter(|&n| n >= lanes);
+        let (panel_limit, crossed) = (group.filter(|&n| n >= lanes), group.filter(|&n| n < lanes));
         let walks = |i: &[Expr]| mentions(i, vector) && !only_grouped(i, vector);
         let row = |axis: &usize| s.ty.shape[*axis] > 1 && !fixed_axes.contains(axis);
         let rows: Vec<usize> = (0..vector).filter(row).collect();
@@ -71,7 +73,7 @@ impl Operands {
             panels.iter().any(|p| p.buffer == buffer && p.indices == i)
         };
         let padded = group.is_none() && walked.into_iter().all(is_padded);
-        Operands { panels, fixed_axes, panel_limit, shared, padded }
+        Operands { panels, fixed_axes, panel_limit, crossed, shared, padded }
     }
 
     /// The buffers of panel operands, and where the stage reads them.

@@ -16,6 +16,8 @@ use crate::vectors::widths_of;
 const LATENCY: usize = 4;
 const MAX_ROWS: usize = 14;
 const MAX_VECTORS: usize = 8;
+/// Loads and shuffles of a vector with elements of several groups, each for some lanes.
+const SHUFFLED: usize = 3;
 /// With no more than these, tiles that hide the latency leave no choice worth pricing.
 const FEW_REGISTERS: usize = 16;
 
@@ -61,8 +63,8 @@ pub(crate) fn ranked(
             false => vectors,
         };
         for upper in (1..=uppers.min(4)).filter(|u| uppers.is_multiple_of(*u)) {
-            let (shared, padded) = (operands.shared, operands.padded);
-            let plane = Plane { columns, lanes, rows, upper, shared, padded, unpacking };
+            let Operands { shared, padded, crossed, .. } = *operands;
+            let plane = Plane { columns, lanes, rows, upper, shared, padded, crossed, unpacking };
             for row in 1..=rows.min(MAX_ROWS) {
                 if upper > 1 && row < rows
                     || tiles * upper * row * in_a_row + held(in_a_row) > machine.registers
@@ -149,6 +151,8 @@ struct Plane {
     shared: bool,
     /// Whether vectors may reach beyond the last column.
     padded: bool,
+    /// Columns of groups that vectors cross: an element of the other factor for each.
+    crossed: Option<usize>,
     /// See [`unpacking`].
     unpacking: usize,
 }
@@ -156,20 +160,35 @@ struct Plane {
 impl Plane {
     fn price(&self, panel: usize, row: usize) -> Price {
         let rest = vectors_of(self.columns % panel, self.lanes, self.padded).len();
-        let whole = self.down(row, panel / self.lanes).times(self.columns / panel);
-        if rest == 0 { whole } else { whole.plus(self.down(row, rest)) }
+        let gathered = self.gathered(panel);
+        let whole = self.down(row, panel / self.lanes, gathered).times(self.columns / panel);
+        if rest == 0 { whole } else { whole.plus(self.down(row, rest, gathered)) }
+    }
+
+    /// Loads that a vector of elements takes of which each is of one group, if there are groups.
+    fn gathered(&self, panel: usize) -> usize {
+        match self.crossed {
+            None => 0,
+            Some(group) if self.lanes.is_multiple_of(group) => 1,
+            // Where every panel begins with a group, code knows which lanes are of which.
+            Some(group) if panel.is_multiple_of(group) || panel >= self.columns => SHUFFLED,
+            Some(_) => self.lanes,
+        }
     }
 
     /// The price of tiles of `row` rows one below the other, with a smaller tile for the rest.
-    fn down(&self, row: usize, vectors: usize) -> Price {
-        let tile = |rows: usize| self.tile(self.upper * rows, vectors);
+    fn down(&self, row: usize, vectors: usize, gathered: usize) -> Price {
+        let tile = |rows: usize| self.tile(self.upper * rows, vectors, gathered);
         let whole = tile(row).times(self.rows / row);
         if self.rows.is_multiple_of(row) { whole } else { whole.plus(tile(self.rows % row)) }
     }
 
-    fn tile(&self, rows: usize, vectors: usize) -> Price {
+    fn tile(&self, rows: usize, vectors: usize, gathered: usize) -> Price {
         // A vector operand that rows do not share is loaded for each of them.
-        let loads = if self.shared { rows + vectors } else { rows * vectors + vectors };
+        let loads = match gathered {
+            0 if self.shared => rows + vectors,
+            each => rows * vectors * each.max(1) + vectors,
+        };
         let products = rows * vectors;
         let cycles = match self.unpacking {
             0 => products.max(loads),
@@ -205,6 +224,7 @@ mod tests {
             upper: 1,
             shared: true,
             padded: false,
+            crossed: None,
             unpacking: 0,
         };
         plane.price(8 * vectors, row)
@@ -227,12 +247,24 @@ mod tests {
             upper: 1,
             shared: true,
             padded: true,
+            crossed: None,
             unpacking: 12,
         };
         let price = |row: usize, vectors: usize| plane.price(16 * vectors, row);
         assert!(price(7, 2) < price(14, 1) && price(7, 2) < price(3, 4));
         let bytes = Plane { unpacking: 0, ..plane };
         assert_eq!(bytes.price(64, 3).cycles, bytes.price(32, 6).cycles);
+    }
+
+    /// Other panels begin within a group, each at another place.
+    #[test]
+    fn panels_of_whole_groups_are_not_gathered() {
+        let (columns, lanes, rows) = (224, 16, 28);
+        let (shared, padded, crossed) = (true, false, Some(7));
+        let plane =
+            Plane { columns, lanes, rows, upper: 1, shared, padded, crossed, unpacking: 0 };
+        let cycles = |vectors: usize| plane.price(16 * vectors, 3).cycles;
+        assert!((1..=8).filter(|v| *v != 7).all(|v| cycles(7) < cycles(v)));
     }
 
     #[test]
