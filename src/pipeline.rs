@@ -101,8 +101,8 @@ impl Options {
     }
 
     /// The options of the passes for the target. Nothing is widened for GPUs, which multiply halves
-    /// as they are, nor for small artifacts, since wide constants are larger. Panels of floats are
-    /// copied for CPUs.
+    /// as they are, nor for small artifacts, since wide constants are larger. CPUs turn operands of
+    /// 32 bits as they multiply them.
     fn passes(&self) -> passes::Options {
         let multiplies_bf16 = self.target.has("amx-bf16") || self.target.multiplies_bf16();
         let (widen, widen_groups) = match self.sms.is_empty() && !self.schedules.small {
@@ -113,10 +113,10 @@ impl Options {
         };
         let precision = self.precision.clone();
         let count_ranks = if self.sms.is_empty() { 0 } else { COUNTED };
-        let in_panels = self.sms.is_empty() && precision == Precisions::default();
-        let rows_of_panels = if in_panels { MIN_ROWS_TO_TURN } else { 0 };
+        let in_tiles = self.sms.is_empty() && precision == Precisions::default();
+        let turned_uses = if in_tiles { MIN_ROWS_TO_TURN } else { 0 };
         let rest = passes::Options::default();
-        passes::Options { widen, widen_groups, count_ranks, rows_of_panels, precision, ..rest }
+        passes::Options { widen, widen_groups, count_ranks, turned_uses, precision, ..rest }
     }
 
     pub(crate) fn verifier(&self) -> Verifier {

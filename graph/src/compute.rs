@@ -11,7 +11,7 @@
 
 use ansc_runtime::{DType, Tensor};
 
-use crate::expr::{BufId, Expr};
+use crate::expr::{BinOp, BufId, Expr};
 use crate::scalar::Scalar;
 
 /// Element type and static shape of a tensor.
@@ -181,6 +181,18 @@ impl Compute {
             None => &self.inputs[buffer.index()],
             Some(stage) => &self.stages[stage].ty,
         }
+    }
+
+    /// Whether it is one sum of products of its two inputs.
+    pub(crate) fn is_sum_of_products(&self) -> bool {
+        let [Stage { reduce: Some(reduce), body: Expr::Binary(BinOp::Mul, a, b), .. }] =
+            self.stages.as_slice()
+        else {
+            return false;
+        };
+        let is_of = |e: &Expr, input: usize| matches!(e, Expr::Load(b, _) if b.index() == input);
+        reduce.combiner == Combiner::Sum
+            && (is_of(a, 0) && is_of(b, 1) || is_of(a, 1) && is_of(b, 0))
     }
 
     /// Types of the results, in order.

@@ -63,8 +63,8 @@ fn passes_do_what_their_files_show() {
     let bless = std::env::var_os("ANSC_BLESS").is_some();
     let precision = Precisions { model: Precision::Bf16, ..Precisions::default() };
     let widen = vec![DType::F16];
-    let (count_ranks, rows_of_panels) = (8, 6);
-    let base = Options { merge_matmul: true, count_ranks, rows_of_panels, ..Options::default() };
+    let (count_ranks, turned_uses) = (8, 6);
+    let base = Options { merge_matmul: true, count_ranks, turned_uses, ..Options::default() };
     let options = Options { precision, widen, ..base };
     let (mut stale, mut covered) = (Vec::new(), Vec::new());
     for path in files() {

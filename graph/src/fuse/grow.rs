@@ -21,7 +21,9 @@ use std::collections::BTreeSet;
 
 use super::Options;
 use super::dominators::{Dominator, post_dominators};
-use super::pattern::{Pattern, edge_pattern, is_expensive, pattern, picks, readers, turns};
+use super::pattern::{
+    Pattern, edge_pattern, is_expensive, is_product, pattern, picks, readers, turns,
+};
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::Kind;
 
@@ -186,13 +188,14 @@ impl Grower<'_> {
         matches!(self.readers[node][..], [reader] if self.is_unpacked_for(node, reader))
     }
 
-    /// Whether `sink` does nothing but transpose the product that a group ends with, and nothing else reads it.
+    /// Whether `sink` does nothing but transpose the product that a group ends with, and nothing else
+    /// reads it.
     fn is_stored_by(&self, node: usize, sink: usize) -> bool {
-        let kind = |p: usize| self.graph.compute_of(self.order[p]).map(|op| &op.kind);
-        let anchor = |p: usize| matches!(kind(p), Some(Kind::Conv(_) | Kind::MatMul));
+        let op = |p: usize| self.graph.compute_of(self.order[p]);
+        let anchor = |p: usize| op(p).is_some_and(is_product);
         let root = self.root(node);
         self.readers[node] == [sink]
-            && matches!(kind(sink), Some(Kind::Transpose(_)))
+            && op(sink).is_some_and(|op| matches!(op.kind, Kind::Transpose(_)))
             && self.sets[self.root(sink)].nodes == 1
             && (0..self.order.len()).any(|p| self.root(p) == root && anchor(p))
     }

@@ -1,7 +1,7 @@
 //! The facts that fusion knows of an operator, from its kind and its expression.
 
 use crate::compute::{Compute, Stage};
-use crate::expr::{BinOp, BufId, Expr, UnOp};
+use crate::expr::{BinOp, BufId, Expr, UnOp, VarId};
 use crate::graph::{Graph, NodeId};
 use crate::op::{ComputeOp, Kind};
 
@@ -64,6 +64,25 @@ pub(super) fn edge_pattern(graph: &Graph, consumer: NodeId, slot: usize) -> Patt
         }
         other => other,
     }
+}
+
+/// Whether it is a convolution or a product: these go by tiles, which are stored in any order.
+pub(super) fn is_product(op: &ComputeOp) -> bool {
+    match op.kind {
+        Kind::Conv(_) | Kind::MatMul => true,
+        Kind::Other(_) => op.expr.is_sum_of_products() && uses_again(&op.expr),
+        _ => false,
+    }
+}
+
+/// Whether each input of a single stage lacks an axis of the result.
+fn uses_again(expr: &Compute) -> bool {
+    let stage = &expr.stages[0];
+    let lacks = |(_, indices): &(BufId, &[Expr])| {
+        let has = |axis: usize| indices.iter().any(|i| i.vars().contains(&VarId::new(axis)));
+        stage.ty.shape.iter().enumerate().any(|(axis, &extent)| extent > 1 && !has(axis))
+    };
+    stage.body.loads().iter().all(lacks)
 }
 
 /// Whether an expression costs much more than a few additions, so that it must not be evaluated

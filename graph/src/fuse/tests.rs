@@ -6,9 +6,9 @@ use super::*;
 use crate::compute::TensorType;
 use crate::expr::{BinOp, UnOp};
 use crate::interp;
-use crate::op::{Kind, Op};
+use crate::op::{ComputeOp, Kind, Op};
 use crate::ops::stages::Stages;
-use crate::ops::{concat, map, pool, shape};
+use crate::ops::{concat, map, matmul, pool, shape};
 use crate::passes;
 use crate::passes::testing::{Builder, assert_same, inputs, random};
 
@@ -174,6 +174,22 @@ fn a_product_is_stored_in_the_order_of_its_only_reader() {
         let graph = b.finish(&outputs);
         check_schedule(&graph);
         assert_eq!(shape_of(&graph), expected);
+    }
+}
+
+/// Whatever a product that no kind describes is called; a sum that uses elements once is none.
+#[test]
+fn other_products_are_stored_so_too() {
+    for (rows, kernels) in [(6, 1), (1, 2)] {
+        let mut b = Builder::new(46);
+        let (x, w) = (b.input(&[rows, 8]), b.input(&[8, 5]));
+        let op = matmul::matmul(b.graph.ty(x), b.graph.ty(w)).unwrap();
+        let y = b
+            .emit(ComputeOp::new(Kind::Other("product".into()), Compute::clone(&op.expr)), &[x, w]);
+        let t = b.emit(shape::transpose(&b.graph.ty(y).clone(), &[1, 0]).unwrap(), &[y]);
+        let graph = b.finish(&[t]);
+        check_schedule(&graph);
+        assert_eq!(fuse(&graph).len(), kernels, "{rows}");
     }
 }
 

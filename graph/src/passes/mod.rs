@@ -70,9 +70,9 @@ pub struct Options {
     /// The best elements along an axis of at most as many are found by counting, as is best for
     /// GPUs.
     pub count_ranks: usize,
-    /// Products of at least so many rows copy their right side into panels, whichever way its rows
-    /// go; none do if this is 0.
-    pub rows_of_panels: usize,
+    /// Products read a transposed operand where it was before if each element is used at least so
+    /// often, as is best where they go by tiles; none do if this is 0.
+    pub turned_uses: usize,
     /// Loops of at most this many iterations are unrolled ...
     pub unroll_trips: u64,
     /// ... where that gives at most this many nodes.
@@ -93,7 +93,7 @@ impl Default for Options {
             widen: Vec::new(),
             widen_groups: Vec::new(),
             count_ranks: 0,
-            rows_of_panels: 0,
+            turned_uses: 0,
             unroll_trips: 4,
             unroll_nodes: 64,
             precision: Precisions::default(),

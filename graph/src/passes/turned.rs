@@ -5,9 +5,10 @@
 //! ->  y[i0, i1] = sum{r0} mul(a[i0, r0], b[i1, r0])
 //! ```
 //!
-//! That is so for few rows. A product of more rows may copy its right side into panels, and then
-//! turns it on the way ([`Options::rows_of_panels`]). The transpose stays if the kernel that makes
-//! the operand can write it in that order at once.
+//! That is so for few rows. A product of more rows goes by tiles, which broadcast elements of the
+//! left side, and may copy the right side into panels and turn it on the way
+//! ([`Options::turned_uses`]). The transpose stays if the kernel that makes the operand can
+//! write it in that order at once.
 
 use std::collections::BTreeSet;
 
@@ -47,11 +48,11 @@ fn rewrite(graph: &mut Graph, node: NodeId, options: &Options) -> bool {
     let turned = |slot: &usize| {
         let (perm, before) = transposed(graph, operands[*slot])?;
         let uses = uses(stage, BufId::new(*slot))?;
-        let in_panels = || {
-            let many = options.rows_of_panels > 0 && uses >= options.rows_of_panels;
-            many && is_right(stage, BufId::new(*slot)) && !is_written_so(graph, before)
+        let in_tiles = || {
+            let many = options.turned_uses > 0 && uses >= options.turned_uses;
+            many && stage.ty.dtype == DType::F32 && !is_written_so(graph, before)
         };
-        (uses <= FEW || in_panels()).then_some((perm, before))
+        (uses <= FEW || in_tiles()).then_some((perm, before))
     };
     let found = (0..operands.len()).find_map(|slot| Some((slot, turned(&slot)?)));
     let Some((slot, (perm, before))) = found else { return false };
@@ -63,13 +64,6 @@ fn rewrite(graph: &mut Graph, node: NodeId, options: &Options) -> bool {
     operands[slot] = before;
     set_op(graph, node, ComputeOp::new(Kind::Other(NAME.into()), expr), &operands);
     true
-}
-
-/// Whether an operand of floats has the columns of the result.
-fn is_right(stage: &Stage, operand: BufId) -> bool {
-    let Some(column) = stage.ty.rank().checked_sub(1).map(Expr::var) else { return false };
-    let mut own = stage.body.loads().into_iter().filter(|(buffer, _)| *buffer == operand);
-    stage.ty.dtype == DType::F32 && own.all(|(_, indices)| indices.contains(&column))
 }
 
 /// Whether the kernel that makes a value can as well write it transposed: nothing else reads it.
@@ -130,9 +124,9 @@ mod tests {
         dce::run(graph, &Options::default()).map(drop)
     }
 
-    /// For a target that copies right sides into panels.
-    fn with_panels(graph: &mut Graph) -> Result<(), PassError> {
-        run(graph, &Options { rows_of_panels: 16, ..Options::default() })?;
+    /// For a target whose products of many rows go by tiles.
+    fn with_tiles(graph: &mut Graph) -> Result<(), PassError> {
+        run(graph, &Options { turned_uses: 16, ..Options::default() })?;
         dce::run(graph, &Options::default()).map(drop)
     }
 
@@ -177,17 +171,17 @@ mod tests {
             let (x, w) = (b.input(&[2, rows, 8]), b.input(&[2, 50, 8]));
             let turned = b.transpose(w, &[0, 2, 1]);
             let y = b.matmul(x, turned);
-            assert_eq!(transposes(&check_all(b.finish(&[y]), with_panels)), left, "{rows} rows");
+            assert_eq!(transposes(&check_all(b.finish(&[y]), with_tiles)), left, "{rows} rows");
         }
     }
 
     #[test]
-    fn a_left_side_has_no_panels() {
+    fn a_left_side_is_broadcast_from_where_it_was() {
         let mut b = Builder::new(75);
         let (x, w) = (b.input(&[8, 20]), b.input(&[8, 50]));
         let turned = b.transpose(x, &[1, 0]);
         let y = b.matmul(turned, w);
-        assert_eq!(transposes(&check_all(b.finish(&[y]), with_panels)), 1);
+        assert_eq!(transposes(&check_all(b.finish(&[y]), with_tiles)), 0);
     }
 
     /// A product writes its result in any order.
@@ -198,6 +192,6 @@ mod tests {
         let right = b.matmul(v, w);
         let turned = b.transpose(right, &[1, 0]);
         let y = b.matmul(x, turned);
-        assert_eq!(transposes(&check_all(b.finish(&[y]), with_panels)), 1);
+        assert_eq!(transposes(&check_all(b.finish(&[y]), with_tiles)), 1);
     }
 }

@@ -261,8 +261,7 @@ mod tests {
     fn panels_of_whole_groups_are_not_gathered() {
         let (columns, lanes, rows) = (224, 16, 28);
         let (shared, padded, crossed) = (true, false, Some(7));
-        let plane =
-            Plane { columns, lanes, rows, upper: 1, shared, padded, crossed, unpacking: 0 };
+        let plane = Plane { columns, lanes, rows, upper: 1, shared, padded, crossed, unpacking: 0 };
         let cycles = |vectors: usize| plane.price(16 * vectors, 3).cycles;
         assert!((1..=8).filter(|v| *v != 7).all(|v| cycles(7) < cycles(v)));
     }

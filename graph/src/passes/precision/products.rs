@@ -3,8 +3,7 @@
 use ansc_runtime::DType;
 use half::{bf16, f16};
 
-use crate::compute::{Combiner, Compute, Stage, TensorType};
-use crate::expr::{BinOp, BufId, Expr};
+use crate::compute::{Compute, TensorType};
 use crate::graph::{Graph, NodeId};
 use crate::op::{ComputeOp, ConvAttrs, Kind};
 
@@ -51,7 +50,8 @@ fn sums_products(op: &ComputeOp) -> bool {
             is_worth && !is_depthwise(attrs, &op.expr.inputs)
         }
         Kind::MatMul => true,
-        Kind::Other(_) => is_sum_of_products(&op.expr),
+        // Einstein's summation, for one.
+        Kind::Other(_) => op.expr.is_sum_of_products(),
         _ => false,
     }
 }
@@ -60,18 +60,6 @@ fn sums_products(op: &ComputeOp) -> bool {
 pub(super) fn is_depthwise(attrs: &ConvAttrs, inputs: &[TensorType]) -> bool {
     let channels = |x: &TensorType| x.shape[attrs.input.axis(x.rank())];
     attrs.groups > 1 && inputs.first().is_some_and(|x| channels(x) == attrs.groups)
-}
-
-/// Whether an expression that no kind describes, such as Einstein's summation, is one sum of
-/// products of its operands.
-fn is_sum_of_products(expr: &Compute) -> bool {
-    let [Stage { reduce: Some(reduce), body: Expr::Binary(BinOp::Mul, a, b), .. }] =
-        expr.stages.as_slice()
-    else {
-        return false;
-    };
-    let loads = |e: &Expr, slot: usize| matches!(e, Expr::Load(b, _) if *b == BufId::new(slot));
-    reduce.combiner == Combiner::Sum && (loads(a, 0) && loads(b, 1) || loads(a, 1) && loads(b, 0))
 }
 
 fn terms(expr: &Compute) -> usize {
