@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use ansc_graph::arith::Linear;
-use ansc_graph::{BufId, Expr, Stage, VarId};
+use ansc_graph::{BufId, Expr, Stage, TensorType, VarId};
 
 use super::super::Nests;
 use super::super::squares::{self, Turned};
@@ -56,11 +56,16 @@ pub(super) struct Panel {
     axis: usize,
     /// About how many there are.
     elements: usize,
-    /// Bytes of one.
+    one: One,
+}
+
+/// A single panel.
+struct One {
+    /// Bytes of an element.
     element: usize,
-    /// Columns of a panel.
+    /// Columns.
     width: usize,
-    /// Extents of the axes of terms, and which of them the buffer walks last, if one does.
+    /// Extents of the axes of terms, and which of them the operand walks last, if one does.
     terms: Vec<usize>,
     across: Option<usize>,
 }
@@ -76,15 +81,8 @@ pub(super) fn all(
     let one = |(buffer, indices): (BufId, &[Expr])| {
         let own = s.body.loads();
         let is_alone = own.iter().all(|(b, at)| *b != buffer || *at == indices);
-        let ty = nests.compute.buffer_type(buffer);
-        let (shape, element) = (&ty.shape, ty.dtype.size());
+        let TensorType { shape, dtype } = nests.compute.buffer_type(buffer);
         let (map, axis) = layout(s, indices, shape)?;
-        let terms = varying(s, indices, s.ty.rank()..s.extents().len());
-        let last = indices.last().map(Linear::from_expr);
-        let walks =
-            |axis: &usize| last.as_ref().is_some_and(|l| l.coefficient(&Expr::var(*axis)) == 1);
-        let across = terms.iter().position(walks);
-        let terms = terms.iter().map(|&axis| s.extents()[axis]).collect();
         let constant = nests.task.constant.get(buffer.index()).copied().unwrap_or(false);
         let is_sole = operands::is_sole_load(&nests.compute, s, members, buffer, indices);
         let is_constant = constant && is_sole;
@@ -96,18 +94,8 @@ pub(super) fn all(
         let elements = shape.iter().product::<usize>() / columns * columns.next_multiple_of(width);
         let fits = is_alone && (is_constant || readers.len() == 1);
         let buffer = name_in(nests, stage, buffer)?;
-        fits.then_some(Panel {
-            stage,
-            buffer,
-            is_constant,
-            map,
-            axis,
-            elements,
-            element,
-            width,
-            terms,
-            across,
-        })
+        let one = One::of(s, indices, width, dtype.size());
+        fits.then_some(Panel { stage, buffer, is_constant, map, axis, elements, one })
     };
     let is_short = |buffer: BufId, indices: &[Expr]| {
         let columns = nests.compute.buffer_type(buffer).shape.last().copied().unwrap_or(0);
@@ -161,6 +149,40 @@ fn in_slices(map: &IndexMap, outer: usize) -> Result<IndexMap, StepError> {
     IndexMap::new(outer + map.inputs(), outputs).map_err(|_| StepError::Unfit)
 }
 
+impl One {
+    fn of(s: &Stage, indices: &[Expr], width: usize, element: usize) -> One {
+        let extents = s.extents();
+        let axes = varying(s, indices, s.ty.rank()..extents.len());
+        let last = indices.last().map(Linear::from_expr);
+        let is_walked =
+            |axis: &usize| last.as_ref().is_some_and(|l| l.coefficient(&Expr::var(*axis)) == 1);
+        let across = axes.iter().position(is_walked);
+        One { element, width, terms: axes.iter().map(|&axis| extents[axis]).collect(), across }
+    }
+
+    fn bytes(&self) -> usize {
+        self.terms.iter().product::<usize>() * self.width * self.element
+    }
+
+    /// The nest of a copy: loops over terms, and the one over columns.
+    fn copy(&self, nests: &mut Nests, loops: Vec<LoopVar>, lanes: usize) -> Result<(), StepError> {
+        if let Some(turned) = self.turned(lanes) {
+            return squares::nest(nests, &turned, loops).map(drop);
+        }
+        let r = &mut nests.recorder;
+        let parts = r.split(loops[loops.len() - 1], &[0.into(), lanes.into()])?;
+        r.vectorize(parts[1])?;
+        r.unroll_jam(parts[0])
+    }
+
+    /// How it is turned, if rows of the operand go along terms.
+    fn turned(&self, lanes: usize) -> Option<Turned> {
+        let extents = [&self.terms[..], &[self.width]].concat();
+        let (across, bytes, note) = (self.across?, self.element, Some(COLUMNS));
+        Some(Turned { extents, across, bytes, lanes, note }).filter(Turned::is_wide)
+    }
+}
+
 impl Panel {
     /// The block that copies the operand, unless that is done when compiling.
     pub(super) fn pack(
@@ -186,9 +208,8 @@ impl Panel {
 
     /// Whether each of so many panels is copied by the thread that reads it.
     pub(super) fn is_near(&self, nests: &Nests, panels: usize) -> bool {
-        let bytes = self.terms.iter().product::<usize>() * self.width * self.element;
         let enough = nests.task.cores <= 1 || panels >= nests.task.cores * FOR_EACH;
-        nests.outer == 0 && bytes <= NEAR_BYTES && enough
+        nests.outer == 0 && self.one.bytes() <= NEAR_BYTES && enough
     }
 
     /// Copies all panels before anything reads one.
@@ -201,7 +222,7 @@ impl Panel {
         nests.in_slices(copy)?;
         let mut outer = nests.loops(copy)?;
         let inner = outer.split_off(self.axis + 1);
-        self.one(nests, inner, lanes)?;
+        self.one.copy(nests, inner, lanes)?;
         for (place, &l) in outer.iter().enumerate() {
             nests.recorder.annotate_loop(l, OUTER, place.into())?;
         }
@@ -226,27 +247,8 @@ impl Panel {
         nests.recorder.compute_at(copy, panels)?;
         nests.keep_local(copy)?;
         let mut all = nests.loops(copy)?;
-        let inner = all.split_off(all.len() - self.terms.len() - 1);
-        self.one(nests, inner, lanes)
-    }
-
-    /// The nest of one panel: loops over its terms, and the one over its columns.
-    fn one(&self, nests: &mut Nests, loops: Vec<LoopVar>, lanes: usize) -> Result<(), StepError> {
-        if let Some(turned) = self.turned(lanes) {
-            return squares::nest(nests, &turned, loops).map(drop);
-        }
-        let r = &mut nests.recorder;
-        let parts = r.split(loops[loops.len() - 1], &[0.into(), lanes.into()])?;
-        r.vectorize(parts[1])?;
-        r.unroll_jam(parts[0])
-    }
-
-    /// How a panel is turned, if rows of the operand go along terms.
-    fn turned(&self, lanes: usize) -> Option<Turned> {
-        let extents = [&self.terms[..], &[self.width]].concat();
-        let bytes = self.element;
-        let turned = Turned { extents, across: self.across?, bytes, lanes, note: Some(COLUMNS) };
-        turned.is_wide().then_some(turned)
+        let inner = all.split_off(all.len() - self.one.terms.len() - 1);
+        self.one.copy(nests, inner, lanes)
     }
 }
 
