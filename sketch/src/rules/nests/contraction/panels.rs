@@ -166,19 +166,26 @@ impl One {
 
     /// The nest of a copy: loops over terms, and the one over columns.
     fn copy(&self, nests: &mut Nests, loops: Vec<LoopVar>, lanes: usize) -> Result<(), StepError> {
-        if let Some(turned) = self.turned(lanes) {
+        let columns = loops[loops.len() - 1];
+        // Where columns are few, only those are copied that are read.
+        let width = nests.recorder.extent(columns)?;
+        if let Some(turned) = self.turned(width, lanes) {
             return squares::nest(nests, &turned, loops).map(drop);
         }
         let r = &mut nests.recorder;
-        let parts = r.split(loops[loops.len() - 1], &[0.into(), lanes.into()])?;
+        let parts = r.split(columns, &[0.into(), lanes.into()])?;
         r.vectorize(parts[1])?;
         r.unroll_jam(parts[0])
     }
 
-    /// How it is turned, if rows of the operand go along terms.
-    fn turned(&self, lanes: usize) -> Option<Turned> {
-        let extents = [&self.terms[..], &[self.width]].concat();
-        let (across, bytes, note) = (self.across?, self.element, Some(COLUMNS));
+    /// How so many columns are turned, if rows of the operand go along terms: by the largest
+    /// squares that fit.
+    fn turned(&self, width: usize, lanes: usize) -> Option<Turned> {
+        let across = self.across?;
+        let side = lanes.min(width).min(self.terms[across]);
+        let lanes = 1 << side.checked_ilog2()?;
+        let extents = [&self.terms[..], &[width]].concat();
+        let (bytes, note) = (self.element, Some(COLUMNS));
         Some(Turned { extents, across, bytes, lanes, note }).filter(Turned::is_wide)
     }
 }

@@ -11,7 +11,7 @@ use crate::testing::{candidates, compare_scheduled, task};
 use crate::trace::{Decision, Unfit};
 
 /// The name of a form, which of its inputs are constant, and its expression.
-const FORMS: [(&str, &[bool], &str); 28] = [
+const FORMS: [(&str, &[bool], &str); 31] = [
     (
         "product with bias and relu",
         &[false, true, true],
@@ -90,6 +90,27 @@ const FORMS: [(&str, &[bool], &str); 28] = [
         "compute(in0: f32[3, 20, 40], in1: f32[3, 52, 40]) -> y {
           c: f32[3, 20, 52] = sum{r0: 40} mul(in0[i0, i1, r0], in1[i0, i2, r0])
           y: f32[3, 20, 52] = max(c[i0, i1, i2], 0.0_f32)
+        }",
+    ),
+    (
+        "fewer columns than lanes, transposed",
+        &[false, false],
+        "compute(in0: f32[70, 36], in1: f32[7, 36]) -> c {
+          c: f32[70, 7] = sum{r0: 36} mul(in0[i0, r0], in1[i1, r0])
+        }",
+    ),
+    (
+        "two columns, transposed",
+        &[false, false],
+        "compute(in0: f32[70, 36], in1: f32[2, 36]) -> c {
+          c: f32[70, 2] = sum{r0: 36} mul(in0[i0, r0], in1[i1, r0])
+        }",
+    ),
+    (
+        "fewer terms than lanes, transposed",
+        &[false, false],
+        "compute(in0: f32[70, 5], in1: f32[75, 5]) -> c {
+          c: f32[70, 75] = sum{r0: 5} mul(in0[i0, r0], in1[i1, r0])
         }",
     ),
     (
