@@ -188,8 +188,8 @@ impl Grower<'_> {
         matches!(self.readers[node][..], [reader] if self.is_unpacked_for(node, reader))
     }
 
-    /// Whether `sink` does nothing but transpose the product that a group ends with, and nothing else
-    /// reads it.
+    /// Whether `sink` does nothing but transpose the product that a group ends with, and nothing
+    /// else reads it.
     fn is_stored_by(&self, node: usize, sink: usize) -> bool {
         let op = |p: usize| self.graph.compute_of(self.order[p]);
         let anchor = |p: usize| op(p).is_some_and(is_product);
