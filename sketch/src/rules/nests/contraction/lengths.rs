@@ -27,8 +27,9 @@ pub(super) const BLOCKS: [usize; 5] = [4, 8, 16, 32, 64];
 /// Iterations around tiles below which tiles of rows are iterations, too.
 const ENOUGH: i64 = 24;
 /// So many for each of several threads are enough where terms are chosen, as those of padding are:
-/// tiles of rows that are no iterations are parted where padding begins.
-const FOR_EACH: i64 = 4;
+/// tiles of rows that are no iterations are parted where padding begins. So are as many panels that
+/// threads copy for themselves.
+pub(super) const FOR_EACH: usize = 4;
 
 /// Numbers of iterations around tiles that may be enough.
 pub(super) fn enough(s: &Stage, threads: usize) -> [i64; 2] {
@@ -37,7 +38,7 @@ pub(super) fn enough(s: &Stage, threads: usize) -> [i64; 2] {
     }
     match i64::try_from(threads).unwrap_or(ENOUGH) {
         0 | 1 => [0, ENOUGH],
-        threads => [ENOUGH.min(threads.saturating_mul(FOR_EACH)), 0],
+        threads => [ENOUGH.min(threads.saturating_mul(FOR_EACH as i64)), 0],
     }
 }
 

@@ -23,6 +23,7 @@ use ansc_graph::{BufId, Expr, Stage, TensorType, VarId};
 
 use super::super::Nests;
 use super::super::squares::{self, Turned};
+use super::lengths::FOR_EACH;
 use super::{OUTER, ROWS};
 use crate::contraction::operands::{self, Operands};
 use crate::index_map::IndexMap;
@@ -36,8 +37,6 @@ const MOST_SHORT: usize = 4;
 
 /// Bytes of a panel that a thread copies for itself, at most: they stay in its cache.
 const NEAR_BYTES: usize = 512 << 10;
-/// Panels for each of several threads that are enough.
-const FOR_EACH: usize = 4;
 
 /// The note of loops over the columns of a panel.
 const COLUMNS: &str = "columns";
