@@ -19,13 +19,13 @@ use super::constants::Constants;
 use super::context::NodeCtx;
 use super::data::Data;
 use super::deciding::is_data;
-use super::fold::Budget;
+use super::fold::{Budget, Decisions};
 use super::inputs::{self, Given};
 use super::memory::Memory;
 use super::problems::Problems;
 use super::scope::{Binding, Frame, Opsets, Scope, element_name, lookup};
 use super::unfold::Unfolding;
-use super::{ImportOptions, cut, function, unsupported};
+use super::{ImportOptions, Source, cut, function, unsupported};
 use crate::external::External;
 use crate::nibbles;
 use crate::ops;
@@ -117,16 +117,18 @@ pub(super) fn functions(model: &ModelProto) -> Functions {
 }
 
 impl Importer {
-    pub(crate) fn new(model: &Model, external: External) -> Importer {
-        let proto = &model.proto;
+    pub(super) fn new(source: &Source, budget: Budget) -> Importer {
+        let proto = &source.model.proto;
+        let external = External::beside(source.directory.as_deref());
+        let memory = Memory::for_file(source.model.bytes);
         let name = proto.graph.as_ref().map_or("", |g| g.name.as_str());
         let scope = Scope::new(opsets(&proto.opset_import), String::new(), false);
         Importer {
-            functions: functions(proto),
-            constants: Constants::new(external, Memory::for_file(model.bytes)),
+            functions: source.functions.clone(),
+            constants: Constants::new(external, memory, source.decoded.clone()),
             frames: vec![Frame::new(Graph::new(name), scope)],
             problems: Problems::default(),
-            budget: Budget::default(),
+            budget,
             unfolding: Unfolding::of(proto),
             depth: 0,
             data: Data::default(),
@@ -139,7 +141,7 @@ impl Importer {
         mut self,
         model: &Model,
         options: &ImportOptions,
-    ) -> Result<Graph, Vec<Problem>> {
+    ) -> Result<(Graph, Decisions), Vec<Problem>> {
         let Some(graph) = &model.proto.graph else {
             return Err(vec![Problem::new("the file holds no graph")]);
         };
@@ -176,7 +178,11 @@ impl Importer {
         self.finish(outputs, options)
     }
 
-    fn finish(mut self, outputs: Outputs, options: &ImportOptions) -> Result<Graph, Vec<Problem>> {
+    fn finish(
+        mut self,
+        outputs: Outputs,
+        options: &ImportOptions,
+    ) -> Result<(Graph, Decisions), Vec<Problem>> {
         let problems = self.problems.into_list();
         if !problems.is_empty() {
             return Err(problems);
@@ -188,7 +194,7 @@ impl Importer {
             }
         }
         let problems = if options.is_cut() { cut::prune(&mut graph, options) } else { vec![] };
-        if problems.is_empty() { Ok(graph) } else { Err(problems) }
+        if problems.is_empty() { Ok((graph, self.budget.into_decisions())) } else { Err(problems) }
     }
 
     /// An input with a known value stays an input, but its readers see a constant.

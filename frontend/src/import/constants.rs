@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use ansc_runtime::Tensor;
@@ -18,14 +19,16 @@ use crate::{nibbles, sparse, tensor};
 pub(super) struct Constants {
     external: External,
     pub(super) memory: Memory,
-    /// By the address of what they were decoded from: the model stays where it is while it is
-    /// imported, and nodes are never copied.
-    decoded: RefCell<HashMap<usize, Arc<Tensor>>>,
+    decoded: Decoded,
 }
 
+/// By the address of what they were decoded from: the model stays where it is as long as it may be
+/// imported, and nodes are never copied.
+pub(super) type Decoded = Rc<RefCell<HashMap<usize, Arc<Tensor>>>>;
+
 impl Constants {
-    pub(super) fn new(external: External, memory: Memory) -> Constants {
-        Constants { external, memory, decoded: RefCell::default() }
+    pub(super) fn new(external: External, memory: Memory, decoded: Decoded) -> Constants {
+        Constants { external, memory, decoded }
     }
 
     pub(super) fn dense(&self, proto: &TensorProto) -> Result<Arc<Tensor>, String> {

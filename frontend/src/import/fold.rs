@@ -21,11 +21,34 @@ const TINY_WORK: u64 = 1 << 12;
 #[derive(Default)]
 pub(crate) struct Budget {
     work: u64,
+    /// What another import of the same model decided, and what this one did: graphs for several
+    /// sizes shall consist of the same nodes.
+    before: Decisions,
+    decided: Decisions,
 }
 
+/// For each operator of constants, in order, whether it was evaluated.
+pub(crate) type Decisions = Vec<bool>;
+
 impl Budget {
+    /// One that decides as another import did, as far as that went.
+    pub(crate) fn as_before(before: Decisions) -> Budget {
+        Budget { before, ..Budget::default() }
+    }
+
+    pub(crate) fn into_decisions(self) -> Decisions {
+        self.decided
+    }
+
     /// Whether to evaluate `expr`, all of whose inputs are constant.
     pub(crate) fn worthwhile(&mut self, expr: &Compute) -> bool {
+        let before = self.before.get(self.decided.len()).copied();
+        let decision = before.unwrap_or_else(|| self.is_little(expr));
+        self.decided.push(decision);
+        decision
+    }
+
+    fn is_little(&mut self, expr: &Compute) -> bool {
         let given: usize = expr.inputs.iter().map(|t| t.bytes()).sum();
         let largest = expr.stages.iter().map(|s| s.ty.bytes()).max().unwrap_or(0);
         largest <= LARGE_BYTES

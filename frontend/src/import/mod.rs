@@ -28,9 +28,11 @@ mod tests;
 mod unfold;
 mod unsupported;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ansc_graph::Graph;
+use ansc_runtime::Quantization;
+use build::{Functions, functions};
 pub(crate) use build::{Importer, canonical_domain, versions};
 pub(crate) use context::NodeCtx;
 pub use declared::{Declared, DeclaredPort, declared};
@@ -43,20 +45,17 @@ pub use report::{OperatorCount, Report};
 pub(crate) use scope::Binding;
 pub(crate) use subgraph::{Body, nameless};
 
+use constants::Decoded;
 use containers::Containers;
+use fold::{Budget, Decisions};
 
-use crate::external::External;
 pub use crate::problem::{ImportError, Problem};
 use crate::read::Model;
 use crate::{qdq, read, validate};
 
 /// Imports the model in a file.
 pub fn load(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Graph, ImportError> {
-    let path = path.as_ref();
-    read::file(path)
-        .map_err(|problem| vec![problem])
-        .and_then(|model| model_graph(&model, path.parent(), options))
-        .map_err(|problems| ImportError { file: path.display().to_string(), problems })
+    Source::open(path, options.quantization.as_deref())?.graph(options)
 }
 
 /// Imports a model from memory; its external data is looked for in `directory`.
@@ -65,10 +64,76 @@ pub fn from_bytes(
     directory: Option<&Path>,
     options: &ImportOptions,
 ) -> Result<Graph, ImportError> {
-    read::bytes(data)
-        .map_err(|problem| vec![problem])
-        .and_then(|model| model_graph(&model, directory, options))
-        .map_err(|problems| ImportError { file: "<memory>".into(), problems })
+    let model = read::bytes(data).map_err(|problem| vec![problem]);
+    let quantization = options.quantization.as_deref();
+    Source::new("<memory>".into(), model, directory, quantization)?.graph(options)
+}
+
+/// A model that may be imported for several shapes: its constants are decoded once, and all graphs
+/// share them.
+pub struct Source {
+    file: String,
+    model: Model,
+    functions: Functions,
+    directory: Option<PathBuf>,
+    decoded: Decoded,
+}
+
+impl Source {
+    /// Reads the model in a file, of which some nodes compute with integers of 8 bits.
+    pub fn open(
+        path: impl AsRef<Path>,
+        quantization: Option<&Quantization>,
+    ) -> Result<Source, ImportError> {
+        let path = path.as_ref();
+        let model = read::file(path).map_err(|problem| vec![problem]);
+        Source::new(path.display().to_string(), model, path.parent(), quantization)
+    }
+
+    fn new(
+        file: String,
+        model: Result<Model, Vec<Problem>>,
+        directory: Option<&Path>,
+        quantization: Option<&Quantization>,
+    ) -> Result<Source, ImportError> {
+        match model.and_then(|model| importable(model, directory, quantization)) {
+            Err(problems) => Err(ImportError { file, problems }),
+            Ok(model) => Ok(Source {
+                file,
+                functions: functions(&model.proto),
+                model,
+                directory: directory.map(Path::to_owned),
+                decoded: Decoded::default(),
+            }),
+        }
+    }
+
+    /// The graph for the shapes that the options give. Which nodes compute with integers of 8 bits
+    /// was said before.
+    pub fn graph(&self, options: &ImportOptions) -> Result<Graph, ImportError> {
+        Ok(self.import(options, Budget::default())?.0)
+    }
+
+    /// A way to import the model at several sizes: what is evaluated at the first ones is evaluated
+    /// at all, so that the graphs consist of the same nodes where the model does.
+    pub fn alike(&self) -> impl FnMut(&ImportOptions) -> Result<Graph, ImportError> + '_ {
+        let mut first: Option<Decisions> = None;
+        move |options| {
+            let budget = first.clone().map_or_else(Budget::default, Budget::as_before);
+            let (graph, decisions) = self.import(options, budget)?;
+            first.get_or_insert(decisions);
+            Ok(graph)
+        }
+    }
+
+    fn import(
+        &self,
+        options: &ImportOptions,
+        budget: Budget,
+    ) -> Result<(Graph, Decisions), ImportError> {
+        let done = Importer::new(self, budget).run(&self.model, options);
+        done.map_err(|problems| ImportError { file: self.file.clone(), problems })
+    }
 }
 
 /// Everything that stands in the way of compiling a model, and the operators that it consists of.
@@ -78,29 +143,26 @@ pub fn check(path: impl AsRef<Path>, options: &ImportOptions) -> Report {
     match read::file(path) {
         Err(problem) => Report { problems: vec![problem], ..Report::unreadable(file) },
         Ok(model) => {
-            let problems = model_graph(&model, path.parent(), options).err().unwrap_or_default();
-            Report { problems, ..Report::of(file, &model.proto) }
+            let report = Report::of(file.clone(), &model.proto);
+            let quantization = options.quantization.as_deref();
+            let source = Source::new(file, Ok(model), path.parent(), quantization);
+            let graph = source.and_then(|source| source.graph(options));
+            Report { problems: graph.err().map_or_else(Vec::new, |e| e.problems), ..report }
         }
     }
 }
 
-fn model_graph(
-    model: &Model,
+/// The model, if it is one, with the nodes in integers of 8 bits that compute so.
+fn importable(
+    model: Model,
     directory: Option<&Path>,
-    options: &ImportOptions,
-) -> Result<Graph, Vec<Problem>> {
+    quantization: Option<&Quantization>,
+) -> Result<Model, Vec<Problem>> {
     let problems = validate::model(&model.proto);
     if !problems.is_empty() {
         return Err(problems);
     }
-    let quantised = match &options.quantization {
-        None => None,
-        Some(how) => {
-            let proto = qdq::quantized(model, directory, how).map_err(|problem| vec![problem])?;
-            let containers = Containers::default();
-            Some(Model { proto, bytes: model.bytes, containers })
-        }
-    };
-    let model = quantised.as_ref().unwrap_or(model);
-    Importer::new(model, External::beside(directory)).run(model, options)
+    let Some(how) = quantization else { return Ok(model) };
+    let proto = qdq::quantized(&model, directory, how).map_err(|problem| vec![problem])?;
+    Ok(Model { proto, bytes: model.bytes, containers: Containers::default() })
 }
