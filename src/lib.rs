@@ -30,6 +30,7 @@ pub mod quantize;
 pub mod samples;
 pub mod search;
 pub mod shipped;
+pub mod sizes;
 pub mod train;
 pub mod verbs;
 pub mod version;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ansc_codegen::{Batch, Target, bundle};
-use ansc_frontend::import::{self, ImportOptions};
+use ansc_frontend::import::{self, ImportOptions, Source};
 use ansc_graph::fuse;
 use ansc_graph::passes;
 use ansc_graph::verify::Verifier;
@@ -22,20 +22,18 @@ use sha2::{Digest, Sha256};
 
 use crate::Error;
 use crate::assemble::{Assembly, Draft, Expose, KernelUse, storage};
-use crate::choice::{Form, Schedules};
+use crate::choice::{Aim, Form, Schedules};
 use crate::machine_code::Code;
 use crate::origins::Origins;
 use crate::precision;
-
-/// Names of dimensions, and the sizes of each.
-pub type Choices = Vec<(String, Vec<usize>)>;
+use crate::sizes::{self, Choices, Specialised, Wanted};
 
 /// Everything that decides what an artifact contains.
 #[derive(Clone)]
 pub struct Options {
     pub import: ImportOptions,
     /// Symbolic dimensions with several sizes each: there is a specialisation for every
-    /// combination.
+    /// combination of sizes and of parts of ranges.
     pub choices: Choices,
     pub target: Target,
     /// The bits of operands of convolutions and matrix products.
@@ -96,8 +94,25 @@ impl Options {
         if self.calibrated { Ok(()) } else { precision::check(graph, &self.precision) }
     }
 
-    fn specialisations(&self) -> Vec<(String, ImportOptions)> {
-        specialisations(&self.import, &self.choices)
+    fn specialisations(&self) -> Result<Vec<Wanted>, Error> {
+        let all = sizes::wanted(&self.import, &self.choices);
+        let Some(range) = all.iter().flat_map(|one| &one.ranges).next() else { return Ok(all) };
+        let refuse = |what: &str| {
+            Err(Error::Usage(format!(
+                "{what} knows no ranges of sizes: list single ones, as in `--dim {}={},{}`",
+                range.name, range.low, range.high
+            )))
+        };
+        match self.schedules.aim {
+            _ if self.bundle.is_some() => refuse("a bundle"),
+            Aim::Gpu(_) | Aim::GpuOnCpu(_) => refuse("a GPU"),
+            _ if self.expose == Expose::Everything => refuse("a comparison of all kernels"),
+            Aim::Cpu => Ok(all),
+        }
+    }
+
+    fn source(&self, model: &Path) -> Result<Source, Error> {
+        Ok(Source::open(model, self.import.quantization.as_deref())?)
     }
 
     /// The options of the passes for the target. Nothing is widened for GPUs, which multiply halves
@@ -122,22 +137,6 @@ impl Options {
     pub(crate) fn verifier(&self) -> Verifier {
         if self.verify { Verifier::new() } else { Verifier::off() }
     }
-}
-
-/// The names of all combinations of sizes, and how the model is imported for each; the last choice
-/// varies fastest.
-pub fn specialisations(import: &ImportOptions, choices: &Choices) -> Vec<(String, ImportOptions)> {
-    let mut all = vec![(String::new(), import.clone())];
-    for (dim, sizes) in choices {
-        let with = |(name, import): &(String, ImportOptions), size: usize| {
-            let space = if name.is_empty() { "" } else { " " };
-            let mut import = import.clone();
-            import.dims.insert(dim.clone(), size);
-            (format!("{name}{space}{dim}={size}"), import)
-        };
-        all = all.iter().flat_map(|one| sizes.iter().map(move |size| with(one, *size))).collect();
-    }
-    all
 }
 
 /// The events of a compilation that a caller may watch.
@@ -199,15 +198,18 @@ pub fn compile(
     let mut assembly = Assembly::new(&options.schedules, options.verifier());
     assembly.weights.stores_all = options.bundle.is_some();
     let mut nodes = 0;
-    for (name, import) in options.specialisations() {
-        let mut graph = clock.time("import", || import::load(model, &import))?;
+    let wanted = options.specialisations()?;
+    let source = clock.time("import", || options.source(model))?;
+    for one in wanted {
+        let Specialised { mut graph, sizes } =
+            clock.time("import", || one.graph(&source, model))?;
         nodes += graph.len();
         options.check_precision(&graph)?;
         clock.time("passes", || optimise(&mut graph, options, &mut assembly.verifier, watch))?;
         clock.move_time("passes", "verify", assembly.verifier.take_spent());
         // Kernels are scheduled while the graph is walked: a schedule decides how its constants are
         // packed.
-        clock.time("schedule", || assembly.add(&name, &graph, options.expose))?;
+        clock.time("schedule", || assembly.add(&one.name, &graph, &sizes, options.expose))?;
         clock.move_time("schedule", "verify", assembly.verifier.take_spent());
     }
     assembly.kernels.kernels.iter().for_each(|k| watch.program(&k.form));
@@ -296,11 +298,12 @@ pub fn subgraphs(model: &Path, options: &Options) -> Result<Vec<Subgraph>, Error
 /// body of a loop count as executed once.
 pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     let mut assembly = Assembly::new(&options.schedules, options.verifier());
-    for (name, import) in options.specialisations() {
-        let mut graph = import::load(model, &import)?;
+    let source = options.source(model)?;
+    for one in options.specialisations()? {
+        let Specialised { mut graph, sizes } = one.graph(&source, model)?;
         options.check_precision(&graph)?;
         optimise(&mut graph, options, &mut assembly.verifier, &Silent)?;
-        assembly.add(&name, &graph, options.expose)?;
+        assembly.add(&one.name, &graph, &sizes, options.expose)?;
     }
     let kernels = assembly.kernels.kernels.iter().enumerate();
     let tasks = kernels.filter_map(|(index, kernel)| {

@@ -20,6 +20,7 @@ pub mod op;
 pub mod ops;
 pub mod passes;
 pub mod scalar;
+pub mod sizes;
 pub mod text;
 pub mod verify;
 

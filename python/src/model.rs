@@ -59,7 +59,7 @@ impl PyPort {
         dtype::name(self.port.dtype)
     }
 
-    /// The extents; of an output whose size the data decides, the largest possible ones.
+    /// The extents; the largest possible ones, where the data or the shapes of a run decide.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.port.shape)
@@ -141,7 +141,7 @@ impl PyModel {
     }
 
     /// The sets of shapes that it was compiled for, at least one. Each run takes the one that its
-    /// inputs fit.
+    /// inputs fit. One for a range of sizes has the shapes for the largest ones.
     #[getter]
     fn specialisations(&self) -> Vec<PySpecialisation> {
         let all = self.model.specialisations().iter();

@@ -79,14 +79,18 @@ impl PySession {
     ) -> PyResult<Bound<'py, PyDict>> {
         let given: Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)> = items(inputs)?;
         let inputs = self.read(&given)?;
-        let index = self.specialisation(&inputs)?;
-        let ports = &self.model.specialisations()[index].outputs;
+        let (specialisation, shapes) = self.choose(&inputs)?;
+        let ports = &self.model.specialisations()[specialisation].outputs;
         let wanted = outputs.map(|names| positions(ports, &names)).transpose()?;
         let is_wanted = |i: &usize| wanted.as_ref().is_none_or(|wanted| wanted.contains(i));
-        let new = self.new_arrays(py, index)?;
+        let new = self.new_arrays(py, specialisation)?;
         let targets = (0..ports.len()).filter(is_wanted).map(|index| {
             let NewArray { name, shape, dtype } = &new[index];
-            let array = self.empty(py)?.call1((shape.bind(py), dtype.bind(py)))?;
+            let shape = match &shapes {
+                Some(shapes) => PyTuple::new(py, &shapes[index])?,
+                None => shape.bind(py).clone(),
+            };
+            let array = self.empty(py)?.call1((shape, dtype.bind(py)))?;
             let memory = Memory::write(&array, &ports[index].name)?;
             Ok(Target { index, port: &ports[index], name: name.bind(py).clone(), array, memory })
         });
@@ -105,7 +109,8 @@ impl PySession {
     ) -> PyResult<Bound<'py, PyDict>> {
         let given = items(inputs)?;
         let inputs = self.read(&given)?;
-        let ports = &self.model.specialisations()[self.specialisation(&inputs)?].outputs;
+        let (specialisation, _) = self.choose(&inputs)?;
+        let ports = &self.model.specialisations()[specialisation].outputs;
         let targets = items(outputs)?.into_iter().map(|(name, array)| {
             let index = position(PortKind::Output, ports, name.to_str()?)?;
             let memory = Memory::write(&array, &ports[index].name)?;
@@ -142,15 +147,20 @@ impl PySession {
         given.iter().map(input).collect()
     }
 
-    /// The specialisation that takes the inputs.
-    fn specialisation(&self, inputs: &Inputs<'_, '_>) -> PyResult<usize> {
+    /// The specialisation that takes the inputs, and the shapes of its outputs, if they follow from
+    /// the shapes of the inputs.
+    fn choose(&self, inputs: &Inputs<'_, '_>) -> PyResult<(usize, Option<Vec<Vec<usize>>>)> {
         let all = self.model.specialisations();
-        if let [_] = all {
-            return Ok(0);
+        if all.len() == 1 && all[0].sizes.is_empty() {
+            return Ok((0, None));
         }
-        let shapes: Vec<_> = inputs.iter().map(|(name, memory)| (*name, memory.shape())).collect();
-        let chosen = self.model.specialisation(&shapes).map_err(error::run)?;
-        Ok(all.iter().position(|one| std::ptr::eq(one, chosen)).unwrap_or(0))
+        let given: Vec<_> = inputs.iter().map(|(name, memory)| (*name, memory.shape())).collect();
+        let chosen = self.model.specialisation(&given).map_err(error::run)?;
+        let index = all.iter().position(|one| std::ptr::eq(one, chosen)).unwrap_or(0);
+        let shapes = (!chosen.sizes.is_empty())
+            .then(|| self.model.output_shapes(&given).map_err(error::run))
+            .transpose()?;
+        Ok((index, shapes))
     }
 
     fn new_arrays(&self, py: Python<'_>, specialisation: usize) -> PyResult<&Vec<NewArray>> {
@@ -184,7 +194,6 @@ impl PySession {
             for (name, memory) in inputs {
                 views.push((name, memory.view()?));
             }
-            let indices: Vec<usize> = targets.iter().map(|target| target.index).collect();
             let mut outputs: Vec<(&str, ViewMut<'_>)> = Vec::with_capacity(targets.len());
             for target in &mut targets {
                 outputs.push((&target.port.name, target.memory.view_mut()?));
@@ -192,7 +201,7 @@ impl PySession {
             let mut session = self.idle(py);
             let session = &mut *session;
             py.detach(|| session.run_into(&views, &mut outputs)).map_err(error::run)?;
-            used(session, &indices)
+            used(session, &targets)
         };
         let results = PyDict::new(py);
         for (target, shape) in targets.into_iter().zip(shapes) {
@@ -212,13 +221,13 @@ impl PySession {
     }
 }
 
-/// The shapes of outputs that are smaller than they were declared.
-fn used(session: &Session, outputs: &[usize]) -> Vec<Option<Vec<usize>>> {
-    let shape = |&index: &usize| {
-        let shape = session.output_shape(index);
-        (shape != session.outputs()[index].shape).then(|| shape.to_vec())
+/// The shapes of outputs that are smaller than the arrays for them.
+fn used(session: &Session, targets: &[Target<'_, '_>]) -> Vec<Option<Vec<usize>>> {
+    let shape = |target: &Target<'_, '_>| {
+        let shape = session.output_shape(target.index);
+        (shape != target.memory.shape()).then(|| shape.to_vec())
     };
-    outputs.iter().map(shape).collect()
+    targets.iter().map(shape).collect()
 }
 
 fn items<'py>(

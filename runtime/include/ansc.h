@@ -106,7 +106,7 @@ typedef struct AnscPort {
   const char *name;
   // An `AnscDtype`.
   uint32_t dtype;
-  // `rank` extents. Of an output whose size the data decides: the largest possible ones.
+  // `rank` extents: the largest possible ones, where the data or the shapes of a run decide.
   const size_t *shape;
   // Extents that `shape` points to.
   size_t rank;
@@ -115,24 +115,6 @@ typedef struct AnscPort {
   // Whether the value was fixed when the model was compiled: then it need not be given.
   bool is_bound;
 } AnscPort;
-
-// How a session is made. All zeros are the defaults.
-typedef struct AnscSessionOptions {
-  // Threads that run the model, the calling one included; 0 for one per available core. At most
-  // 4096: for more, `ansc_session_new` gives `ANSC_STATUS_ARGUMENT`.
-  size_t threads;
-  // How long idle threads look for work before they sleep, in microseconds; 0 for the default,
-  // negative for not at all.
-  int64_t spin_microseconds;
-  // Cores to pin threads to, the i-th thread to the (i mod `cores_count`)-th of them. The
-  // calling thread is left alone. Null for none.
-  const size_t *cores;
-  // Numbers that `cores` points to.
-  size_t cores_count;
-  // Not 0: numbers below the smallest normal one of their type are computed with, which takes
-  // processors a hundred times as long. 0: they are zeros.
-  uint8_t keep_denormals;
-} AnscSessionOptions;
 
 // An input in the caller's memory: a dense row-major tensor.
 //
@@ -151,6 +133,24 @@ typedef struct AnscInput {
   // Size of `data`; compared with type and shape.
   size_t bytes;
 } AnscInput;
+
+// How a session is made. All zeros are the defaults.
+typedef struct AnscSessionOptions {
+  // Threads that run the model, the calling one included; 0 for one per available core. At most
+  // 4096: for more, `ansc_session_new` gives `ANSC_STATUS_ARGUMENT`.
+  size_t threads;
+  // How long idle threads look for work before they sleep, in microseconds; 0 for the default,
+  // negative for not at all.
+  int64_t spin_microseconds;
+  // Cores to pin threads to, the i-th thread to the (i mod `cores_count`)-th of them. The
+  // calling thread is left alone. Null for none.
+  const size_t *cores;
+  // Numbers that `cores` points to.
+  size_t cores_count;
+  // Not 0: numbers below the smallest normal one of their type are computed with, which takes
+  // processors a hundred times as long. 0: they are zeros.
+  uint8_t keep_denormals;
+} AnscSessionOptions;
 
 // Memory for an output, as `AnscInput`. It must overlap neither an input nor another output.
 typedef struct AnscOutput {
@@ -215,8 +215,9 @@ size_t ansc_model_input_count(const struct AnscModel *model);
 // How many outputs the model has; 0 if `model` is null.
 size_t ansc_model_output_count(const struct AnscModel *model);
 
-// For how many combinations of its inputs' shapes the model was compiled, at least 1; 0 if `model`
-// is null. A session runs the one that its inputs have the shapes of.
+// How many specialisations the model has, at least 1; 0 if `model` is null. Each is for one
+// combination of its inputs' shapes, or for all in a range: then its ports have the largest ones.
+// A session runs one that takes the shapes of its inputs, one of a single combination first.
 size_t ansc_model_specialisation_count(const struct AnscModel *model);
 
 // The name that tells the `index`-th specialisation from the others, such as "batch=4"; empty if
@@ -241,6 +242,18 @@ AnscStatus ansc_model_specialisation_output(const struct AnscModel *model,
                                             size_t index,
                                             struct AnscPort *port);
 
+// The extents of the `index`-th output, from 0, in a run with these inputs, of which only names
+// and shapes are looked at. Where the data decides too, they are the largest possible ones. Inputs
+// may be left out whose shape is not needed to know.
+//
+// Writes as many extents as the port has to `shape`, which has room for `capacity` of them.
+AnscStatus ansc_model_output_shape(const struct AnscModel *model,
+                                   const struct AnscInput *inputs,
+                                   size_t inputs_count,
+                                   size_t index,
+                                   size_t *shape,
+                                   size_t capacity);
+
 // Makes a session. `options` may be null. Free it with `ansc_session_free`.
 AnscStatus ansc_session_new(const struct AnscModel *model,
                             const struct AnscSessionOptions *options,
@@ -252,9 +265,9 @@ void ansc_session_free(struct AnscSession *session);
 // Threads that run the model, the calling one included; 0 if `session` is null or running.
 size_t ansc_session_threads(const struct AnscSession *session);
 
-// Runs the model: the specialisation whose inputs have the shapes of these. Inputs and outputs
-// come by name, in any order. Every input must be given but those that are bound; outputs that are
-// not given are computed and dropped.
+// Runs the model: the specialisation that takes inputs of these shapes. Inputs and outputs come by
+// name, in any order. Every input must be given but those that are bound; outputs that are not
+// given are computed and dropped. An output has the shape that `ansc_model_output_shape` tells.
 //
 // Everything is checked before anything runs. After `ANSC_STATUS_DATA` the outputs may hold
 // anything, and the session can be used again.
@@ -266,7 +279,7 @@ AnscStatus ansc_session_run(struct AnscSession *session,
 
 // The extents of the `index`-th output of the model in the last run: how much of its memory was
 // used, densely from the beginning. Before the first run they are those of the first
-// specialisation.
+// specialisation, as `ansc_model_output` describes it.
 //
 // Writes as many extents as the port has to `shape`, which has room for `capacity` of them.
 AnscStatus ansc_session_output_shape(const struct AnscSession *session,
@@ -279,4 +292,4 @@ AnscStatus ansc_session_output_shape(const struct AnscSession *session,
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: afb30e49c815f7d1bc48c1a009cf32e6 */
+/* sources: 608bd9b82d766308ff2054fe63e74a42 */

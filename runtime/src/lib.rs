@@ -12,10 +12,12 @@
 pub struct Readme;
 
 mod artifact;
+mod boxes;
 pub mod c;
 pub mod cuda;
 pub mod dtype;
 mod exec;
+pub mod extent;
 mod float;
 pub mod gpu;
 pub mod host;
@@ -40,6 +42,7 @@ mod validate;
 pub mod view;
 
 pub use dtype::{DType, Element};
+pub use extent::Extent;
 pub use load::{LoadError, LoadErrorKind};
 pub use model::Model;
 pub use pool::{Pool, PoolError, PoolOptions};
@@ -47,7 +50,7 @@ pub use precision::{Precision, Precisions};
 pub use prepare::PreparationError;
 pub use program::StepKind;
 pub use quantization::{Quantization, Scaling};
-pub use run_error::{BadIndex, Named, PortKind, RunError};
+pub use run_error::{BadIndex, Named, PortKind, RunError, Taken};
 pub use session::{Session, SessionError, SessionOptions, StepTime};
 pub use target::TargetError;
 pub use tensor::Tensor;

@@ -21,10 +21,14 @@
 //! * The floating-point mode is the usual one, but denormal operands and results may be zeros.
 //! * A buffer that only a host operator or a loop fills may hold less than its type says; then its
 //!   actual elements are the first ones, densely packed in the actual shape.
+//! * Where a run chooses sizes ([`Specialisation::sizes`]), inputs and outputs have room for the
+//!   largest ones, and the elements of a smaller one keep their indices. What lies beside them are
+//!   elements of the type, but else anything: zeros, or what an earlier run was given.
 
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::DType;
+use crate::extent::Extent;
 use crate::host::HostOp;
 use crate::precision::{Precision, Precisions};
 use crate::quantization::Quantization;
@@ -83,7 +87,9 @@ pub struct Manifest {
     pub preparation: Option<Preparation>,
     /// One for each place where compiled code runs; `Step::Kernel` of all plans index them.
     pub kernels: Vec<KernelInfo>,
-    /// At least one. All have the same inputs and outputs but for shapes, and no two take the same shapes.
+    /// At least one. All have the same inputs and outputs but for shapes. No two without sizes take
+    /// the same shapes; those with sizes may overlap. A run is of the first one that takes its
+    /// inputs, those without sizes before all others.
     pub specialisations: Vec<Specialisation>,
 }
 
@@ -105,6 +111,10 @@ pub struct Preparation {
 pub struct Specialisation {
     /// The name that tells it from the others, as in `batch=4`; empty if it is the only one.
     pub name: String,
+    /// The sizes that a run may choose: the shapes of its inputs tell them. None if there is
+    /// nothing to choose.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<Size>,
     /// In the model's order.
     pub inputs: Vec<Port>,
     /// In the model's order.
@@ -117,6 +127,18 @@ pub struct Specialisation {
     pub buffers: Vec<BufferInfo>,
     /// The steps of a run.
     pub plan: Plan,
+}
+
+/// A size that a run may choose. All buffers have room for the largest sizes, whose extents their
+/// shapes are; a run for smaller ones leaves the end of each axis as it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Size {
+    /// The name of the dimension in the model.
+    pub name: String,
+    /// The smallest size.
+    pub low: usize,
+    /// The largest size.
+    pub high: usize,
 }
 
 /// Tells the model that an artifact was compiled from.
@@ -146,8 +168,12 @@ pub struct Port {
     pub name: String,
     /// The type of its elements.
     pub dtype: DType,
-    /// For an output whose size the data decides, the upper bound.
+    /// For an output whose size the data decides, the upper bound; where the sizes of a run decide,
+    /// the extents for the largest ones.
     pub shape: Vec<usize>,
+    /// For each axis, the extent that the sizes of a run give it; nothing if no axis varies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extents: Vec<Extent>,
     /// For an input, the caller's memory (`Storage::Input`), or the weight it is bound to. An
     /// output may be any buffer: what is not the caller's memory (`Storage::Output`) is copied
     /// there at the end.
@@ -184,6 +210,8 @@ pub enum Storage {
     Input(u32),
     /// The caller's memory for the i-th model output.
     Output(u32),
+    /// An `i64` scalar that holds the i-th size of a run.
+    Size(u32),
     /// The session's own memory, in which buffers that are not needed at once share places.
     Arena {
         /// Bytes from the beginning of the arena.
@@ -400,7 +428,52 @@ impl Manifest {
     }
 }
 
+/// The shapes of a run, in the model's order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Shapes {
+    /// Of the inputs.
+    pub inputs: Vec<Vec<usize>>,
+    /// Of the outputs; where the data decides them, the largest possible ones.
+    pub outputs: Vec<Vec<usize>>,
+}
+
+impl Specialisation {
+    /// The shapes of inputs and outputs for these sizes, one for each of [`Specialisation::sizes`];
+    /// `None` if they are not as many, one is out of its range, or they lead to no shape.
+    ///
+    /// `x [batch, 3]` and `y [2 * batch]` with `batch` of 1 to 8 are `[5, 3]` and `[10]` at 5.
+    pub fn shapes_at(&self, sizes: &[usize]) -> Option<Shapes> {
+        let in_range = |(size, at): (&Size, &usize)| (size.low..=size.high).contains(at);
+        if sizes.len() != self.sizes.len() || !self.sizes.iter().zip(sizes).all(in_range) {
+            return None;
+        }
+        let sizes: Vec<i64> = sizes.iter().map(|&at| at.try_into().ok()).collect::<Option<_>>()?;
+        let shapes = |ports: &[Port]| -> Option<Vec<Vec<usize>>> {
+            ports.iter().map(|port| port.shape_at(&sizes)).collect()
+        };
+        Some(Shapes { inputs: shapes(&self.inputs)?, outputs: shapes(&self.outputs)? })
+    }
+
+    /// The smallest or the largest sizes; `None` if one does not fit `i64`.
+    pub(crate) fn limits(&self, of: fn(&Size) -> usize) -> Option<Vec<i64>> {
+        self.sizes.iter().map(|size| of(size).try_into().ok()).collect()
+    }
+}
+
 impl Port {
+    /// The shape that the sizes of a run give it; `None` if they give none, or a larger one than
+    /// there is room for.
+    pub fn shape_at(&self, sizes: &[i64]) -> Option<Vec<usize>> {
+        if self.extents.is_empty() {
+            return Some(self.shape.clone());
+        }
+        let axis = |(extent, most): (&Extent, &usize)| {
+            let extent = usize::try_from(extent.at(sizes)?).ok()?;
+            (extent <= *most).then_some(extent)
+        };
+        self.extents.iter().zip(&self.shape).map(axis).collect()
+    }
+
     /// Whether the tensor has this type and shape.
     pub fn accepts(&self, tensor: &Tensor) -> bool {
         self.dtype == tensor.dtype() && self.shape == tensor.shape()

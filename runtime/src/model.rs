@@ -11,7 +11,7 @@ use crate::cuda::Code;
 use crate::manifest::{KernelFn, Manifest, Port, Specialisation};
 use crate::program::Program;
 use crate::run_error::{PortKind, RunError};
-use crate::select;
+use crate::select::{self, Choice};
 use crate::session::{Session, SessionError, SessionOptions};
 use crate::tensor::Tensor;
 
@@ -58,12 +58,13 @@ impl Model {
         &self.parts
     }
 
-    /// The inputs, in the model's order, with the shapes of the first specialisation.
+    /// The inputs, in the model's order, with the shapes of the first specialisation; the largest
+    /// ones, where that has sizes to choose.
     pub fn inputs(&self) -> &[Port] {
         &self.specialisations()[0].inputs
     }
 
-    /// The outputs, in the model's order, with the shapes of the first specialisation.
+    /// The outputs, in the model's order, with shapes as [`Model::inputs`].
     pub fn outputs(&self) -> &[Port] {
         &self.specialisations()[0].outputs
     }
@@ -74,15 +75,36 @@ impl Model {
         &self.parts.manifest.specialisations
     }
 
-    /// The first specialisation that takes inputs of these shapes. Inputs that are not named may
-    /// have any.
+    /// The specialisation that takes inputs of these shapes: the first one without sizes to choose
+    /// that does, or else the first one with them. Inputs that are not named may have any shape.
     pub fn specialisation(&self, inputs: &[(&str, &[usize])]) -> Result<&Specialisation, RunError> {
+        Ok(&self.specialisations()[self.choose(inputs)?.specialisation])
+    }
+
+    /// The shapes that inputs of these shapes give outputs, in the model's order. Where the data
+    /// decides too, they are the largest ones. Inputs may be left out that tell no size.
+    ///
+    /// ```no_run
+    /// # use ansc_runtime::Model;
+    /// let model = Model::load("tagger.ansc")?;
+    /// let shapes = model.output_shapes(&[("tokens", &[1, 17])])?;
+    /// let mut tags = vec![0f32; shapes[0].iter().product()];
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn output_shapes(&self, inputs: &[(&str, &[usize])]) -> Result<Vec<Vec<usize>>, RunError> {
+        let choice = self.choose(inputs)?;
+        let one = &self.specialisations()[choice.specialisation];
+        let (_, shapes) = choice.outputs(one)?;
+        let ports = one.outputs.iter().enumerate();
+        Ok(ports.map(|(i, port)| select::shape_of(&shapes, i, port).to_vec()).collect())
+    }
+
+    fn choose(&self, inputs: &[(&str, &[usize])]) -> Result<Choice, RunError> {
         let mut shapes = vec![None; self.inputs().len()];
         for (name, shape) in inputs {
             shapes[select::find(PortKind::Input, self.inputs(), name)?] = Some(*shape);
         }
-        let index = select::choose(self.specialisations(), &shapes)?;
-        Ok(&self.specialisations()[index])
+        select::choose(self.specialisations(), &shapes)
     }
 
     /// Everything that the artifact says about itself.

@@ -68,6 +68,7 @@ pub(crate) fn prepare(
         arena: memory.arena(),
         weights: artifact.weights().as_ptr().cast_mut(),
         prepared: prepared.as_mut_ptr(),
+        sizes: std::ptr::null_mut(),
     };
     let addresses = places.of(&preparation.plan.buffers);
     let args: Vec<*mut u8> = program.args.iter().map(|id| addresses[id.0 as usize]).collect();

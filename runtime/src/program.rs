@@ -389,6 +389,7 @@ impl Builder<'_> {
                 Storage::Input(port) => ((2, port), 0),
                 Storage::Output(port) => ((3, port), 0),
                 Storage::Prepared { offset } => ((4, 0), offset),
+                Storage::Size(size) => ((5, size), 0),
             };
             (storage, at..at + bytes_of(buffer))
         };
@@ -405,7 +406,10 @@ impl Builder<'_> {
         match buffer.storage {
             Storage::Arena { .. } | Storage::Output(_) => Ok(buffer),
             Storage::Prepared { .. } if self.writes == Writes::Prepared => Ok(buffer),
-            Storage::Input(_) | Storage::Weight { .. } | Storage::Prepared { .. } => {
+            Storage::Input(_)
+            | Storage::Size(_)
+            | Storage::Weight { .. }
+            | Storage::Prepared { .. } => {
                 Err(format!("`{}` is written, but it is read-only", buffer.name))
             }
         }

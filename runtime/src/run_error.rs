@@ -35,6 +35,33 @@ pub struct Named {
     pub shape: Vec<usize>,
 }
 
+/// An input and the shapes that a specialisation takes: `x [1, 17..=32]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// Its name.
+    pub name: String,
+    /// The smallest and the largest extent of each axis. Of those between, the sizes that inputs
+    /// have in common may allow some only.
+    pub extents: Vec<RangeInclusive<usize>>,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.name, self.shape)
+    }
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let axis = |of: &RangeInclusive<usize>| match of.start() == of.end() {
+            true => of.end().to_string(),
+            false => format!("{of:?}"),
+        };
+        let axes: Vec<String> = self.extents.iter().map(axis).collect();
+        write!(f, "{} [{}]", self.name, axes.join(", "))
+    }
+}
+
 /// An index that an axis does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -57,9 +84,8 @@ pub struct BadIndex {
     pub legal: RangeInclusive<i64>,
 }
 
-fn list(inputs: &[Named]) -> String {
-    let all: Vec<_> = inputs.iter().map(|i| format!("{} {:?}", i.name, i.shape)).collect();
-    all.join(", ")
+fn list(inputs: &[impl fmt::Display]) -> String {
+    inputs.iter().map(|input| input.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Why a run failed. The first group is found before anything runs; after an error of the second,
@@ -125,7 +151,15 @@ pub enum RunError {
         /// The given inputs among those whose shapes there is a choice of.
         given: Vec<Named>,
         /// The shapes of the same inputs in each specialisation.
-        available: Vec<Vec<Named>>,
+        available: Vec<Vec<Taken>>,
+    },
+    /// Inputs that share a size have different ones.
+    #[error("the inputs do not agree on `{size}`: {}", list(given))]
+    Sizes {
+        /// The name of the size in the model.
+        size: String,
+        /// The inputs that tell it.
+        given: Vec<Named>,
     },
     /// The model was compiled for one value of this input.
     #[error("input `{name}` was fixed to another value when the model was compiled")]

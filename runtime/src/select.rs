@@ -4,10 +4,13 @@
 //! that takes inputs of these shapes; or a [`RunError`] that says what there is.
 //!
 //! `x: [4, 3]` with specialisations for `x: [1, 3]` and `x: [4, 3]` is a run of the second one.
+//! With one for `x: [n, 3]`, `y: [n + 1]` and `n` of 1 to 8 it is one of that at `n = 4`, with
+//! `y: [5]`.
 
+use crate::extent::Extent;
 use crate::manifest::{BufferId, Port, Specialisation, Storage};
 use crate::model::Parts;
-use crate::run_error::{Named, PortKind, RunError};
+use crate::run_error::{Named, PortKind, RunError, Taken};
 use crate::validate::bytes_of;
 use crate::view::{View, ViewMut};
 
@@ -16,6 +19,26 @@ pub(crate) struct Request<'a> {
     pub(crate) specialisation: usize,
     /// In the model's order; those not given are bound.
     pub(crate) inputs: Vec<Option<View<'a>>>,
+    /// One for each size of the specialisation.
+    pub(crate) sizes: Vec<i64>,
+    /// The shapes that the sizes give outputs, for [`shape_of`].
+    pub(crate) shapes: Vec<Vec<usize>>,
+}
+
+/// A specialisation, with the sizes that are known.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) specialisation: usize,
+    sizes: Sizes,
+}
+
+/// One for each size of a specialisation, if the inputs that were given tell it.
+type Sizes = Vec<Option<i64>>;
+
+/// The shape of the `index`-th port in a run. `shapes` are those of all ports, or none if no port's
+/// shape differs from the declared one.
+pub(crate) fn shape_of<'a>(shapes: &'a [Vec<usize>], index: usize, port: &'a Port) -> &'a [usize] {
+    shapes.get(index).unwrap_or(&port.shape)
 }
 
 impl Parts {
@@ -23,7 +46,8 @@ impl Parts {
         let all = &self.manifest.specialisations;
         let inputs = sort_inputs(&all[0].inputs, inputs)?;
         let shapes: Vec<_> = inputs.iter().map(|view| view.map(|v| v.shape())).collect();
-        let specialisation = choose(all, &shapes)?;
+        let choice = choose(all, &shapes)?;
+        let specialisation = choice.specialisation;
         for (port, view) in all[specialisation].inputs.iter().zip(&inputs) {
             let own = port.bound.map(|id| self.weight(specialisation, id));
             match (view, own) {
@@ -34,7 +58,8 @@ impl Parts {
                 _ => {}
             }
         }
-        Ok(Request { specialisation, inputs })
+        let (sizes, shapes) = choice.outputs(&all[specialisation])?;
+        Ok(Request { specialisation, inputs, sizes, shapes })
     }
 
     /// The bytes of a buffer of a specialisation that is a weight.
@@ -63,44 +88,142 @@ fn sort_inputs<'a>(
     Ok(sorted)
 }
 
-/// The first specialisation whose inputs have these shapes, as far as they are known.
+/// The first specialisation whose inputs have these shapes, as far as they are known. Those without
+/// sizes to choose come first: what was compiled for one shape only is the faster code for it.
 pub(crate) fn choose(
     all: &[Specialisation],
     shapes: &[Option<&[usize]>],
-) -> Result<usize, RunError> {
-    let fits = |port: &Port, shape: &Option<&[usize]>| shape.is_none_or(|s| s == port.shape);
-    let takes = |one: &Specialisation| one.inputs.iter().zip(shapes).all(|(p, s)| fits(p, s));
-    match all.iter().position(takes) {
-        Some(index) => Ok(index),
-        None => Err(no_specialisation(all, shapes)),
+) -> Result<Choice, RunError> {
+    let find = |is_ranged: bool| {
+        let mut some = all.iter().enumerate().filter(|(_, one)| one.sizes.is_empty() != is_ranged);
+        some.find_map(|(i, one)| Some(Choice { specialisation: i, sizes: fit(one, shapes)? }))
+    };
+    find(false).or_else(|| find(true)).ok_or_else(|| no_specialisation(all, shapes))
+}
+
+impl Choice {
+    /// All sizes, and the shapes that they give outputs. Inputs that were not given may be needed
+    /// to tell them.
+    pub(crate) fn outputs(
+        &self,
+        one: &Specialisation,
+    ) -> Result<(Vec<i64>, Vec<Vec<usize>>), RunError> {
+        if one.sizes.is_empty() {
+            return Ok((vec![], vec![]));
+        }
+        let known = || {
+            let sizes: Vec<i64> = self.sizes.iter().copied().collect::<Option<_>>()?;
+            let shapes = one.outputs.iter().map(|port| port.shape_at(&sizes));
+            Some((shapes.collect::<Option<_>>()?, sizes))
+        };
+        match known() {
+            Some((shapes, sizes)) => Ok((sizes, shapes)),
+            None => Err(self.missing(one)),
+        }
     }
+
+    /// The error for the first size that is not known.
+    fn missing(&self, one: &Specialisation) -> RunError {
+        let unknown = |extent: &Extent| match extent {
+            Extent::Size(size) => self.sizes.get(*size as usize).is_none_or(Option::is_none),
+            _ => false,
+        };
+        let port = one.inputs.iter().find(|port| port.extents.iter().any(unknown));
+        RunError::Missing { name: port.map(|port| port.name.clone()).unwrap_or_default() }
+    }
+}
+
+/// The sizes that these shapes of inputs tell; `None` if the specialisation does not take them.
+fn fit(one: &Specialisation, shapes: &[Option<&[usize]>]) -> Option<Sizes> {
+    let given =
+        || one.inputs.iter().zip(shapes).filter_map(|(port, shape)| Some((port, (*shape)?)));
+    let mut sizes = vec![None; one.sizes.len()];
+    for (port, shape) in given() {
+        for (extent, &found) in port.extents.iter().zip(shape) {
+            let Extent::Size(size) = extent else { continue };
+            let (range, known) = (one.sizes.get(*size as usize)?, sizes.get_mut(*size as usize)?);
+            let in_range = (range.low..=range.high).contains(&found);
+            let found = i64::try_from(found).ok().filter(|_| in_range)?;
+            if known.replace(found).is_some_and(|other| other != found) {
+                return None;
+            }
+        }
+    }
+    let all: Option<Vec<i64>> = sizes.iter().copied().collect();
+    let fits = |(port, shape): (&Port, &[usize])| match &all {
+        _ if port.extents.is_empty() => shape == port.shape,
+        Some(all) => port.shape_at(all).is_some_and(|expected| shape == expected),
+        None => {
+            shape.len() == port.shape.len() && shape.iter().zip(&port.shape).all(|(n, m)| n <= m)
+        }
+    };
+    // Between the limits, extents of a damaged manifest may be anything.
+    let gives = |all: &Vec<i64>| one.outputs.iter().all(|port| port.shape_at(all).is_some());
+    (given().all(fits) && all.as_ref().is_none_or(gives)).then_some(sizes)
 }
 
 /// The error is about inputs whose shape there is a choice of, unless another one's is wrong.
 fn no_specialisation(all: &[Specialisation], shapes: &[Option<&[usize]>]) -> RunError {
     let ports = &all[0].inputs;
-    let varies = |i: usize| all.iter().any(|one| one.inputs[i].shape != ports[i].shape);
+    let varies = |i: usize| {
+        let differs = |port: &Port| !port.extents.is_empty() || port.shape != ports[i].shape;
+        all.iter().any(|one| differs(&one.inputs[i]))
+    };
     let given = shapes.iter().enumerate().filter_map(|(i, shape)| Some((i, (*shape)?)));
     for (i, shape) in given.clone() {
         if !varies(i) && ports[i].shape != shape {
-            return wrong_shape(PortKind::Input, &ports[i], shape);
+            return wrong_shape(PortKind::Input, &ports[i], &ports[i].shape, shape);
         }
     }
+    if let Some(error) = disagreement(all, shapes) {
+        return error;
+    }
     let varying: Vec<usize> = given.clone().map(|(i, _)| i).filter(|i| varies(*i)).collect();
-    let named =
-        |i: usize, shape: &[usize]| Named { name: ports[i].name.clone(), shape: shape.to_vec() };
     RunError::Specialisation {
-        given: given.filter(|(i, _)| varies(*i)).map(|(i, shape)| named(i, shape)).collect(),
+        given: given.filter(|(i, _)| varies(*i)).map(|(i, s)| named(&ports[i], s)).collect(),
         available: all
             .iter()
-            .map(|one| varying.iter().map(|&i| named(i, &one.inputs[i].shape)).collect())
+            .map(|one| varying.iter().map(|&i| taken(one, &one.inputs[i])).collect())
             .collect(),
     }
 }
 
-/// The caller's memory for outputs, in the model's order.
+/// The error if each input would do by itself, but two of them differ in a size that they share.
+fn disagreement(all: &[Specialisation], shapes: &[Option<&[usize]>]) -> Option<RunError> {
+    let alone = |one: &Specialisation, i: usize| {
+        let only = |(at, shape): (usize, &Option<_>)| shape.filter(|_| at == i);
+        let only: Vec<Option<&[usize]>> = shapes.iter().enumerate().map(only).collect();
+        fit(one, &only)
+    };
+    all.iter().filter(|one| !one.sizes.is_empty()).find_map(|one| {
+        let told: Vec<Sizes> =
+            (0..shapes.len()).map(|i| alone(one, i)).collect::<Option<Vec<_>>>()?;
+        one.sizes.iter().enumerate().find_map(|(at, size)| {
+            let telling: Vec<usize> = (0..told.len()).filter(|&i| told[i][at].is_some()).collect();
+            telling.iter().find(|&&i| told[i][at] != told[telling[0]][at])?;
+            let given = telling.iter().filter_map(|&i| Some(named(&one.inputs[i], shapes[i]?)));
+            Some(RunError::Sizes { size: size.name.clone(), given: given.collect() })
+        })
+    })
+}
+
+fn named(port: &Port, shape: &[usize]) -> Named {
+    Named { name: port.name.clone(), shape: shape.to_vec() }
+}
+
+/// The shapes that a specialisation takes for an input of it.
+fn taken(one: &Specialisation, port: &Port) -> Taken {
+    let lows = one.limits(|size| size.low).and_then(|sizes| port.shape_at(&sizes));
+    let lows = lows.unwrap_or_else(|| port.shape.clone());
+    let extents = lows.into_iter().zip(&port.shape).map(|(low, &high)| low..=high).collect();
+    Taken { name: port.name.clone(), extents }
+}
+
+/// The caller's memory for outputs, in the model's order. `shapes` are those that they have in the
+/// run, as for [`shape_of`].
 pub(crate) fn sort_outputs<'a>(
     ports: &[Port],
+    shapes: &[Vec<usize>],
     outputs: &'a mut [(&str, ViewMut<'_>)],
 ) -> Result<Vec<Option<&'a mut [u8]>>, RunError> {
     let mut sorted: Vec<Option<&mut [u8]>> = ports.iter().map(|_| None).collect();
@@ -108,8 +231,9 @@ pub(crate) fn sort_outputs<'a>(
         let index = find(PortKind::Output, ports, name)?;
         let port = &ports[index];
         check_type(PortKind::Output, port, view.dtype())?;
-        if port.shape != view.shape() {
-            return Err(wrong_shape(PortKind::Output, port, view.shape()));
+        let shape = shape_of(shapes, index, port);
+        if shape != view.shape() {
+            return Err(wrong_shape(PortKind::Output, port, shape, view.shape()));
         }
         if sorted[index].replace(view.bytes_mut()).is_some() {
             return Err(RunError::Duplicate { kind: PortKind::Output, name: (*name).to_owned() });
@@ -133,8 +257,8 @@ fn check_type(kind: PortKind, port: &Port, found: crate::DType) -> Result<(), Ru
     Err(RunError::Type { kind, name: port.name.clone(), expected: port.dtype, found })
 }
 
-fn wrong_shape(kind: PortKind, port: &Port, found: &[usize]) -> RunError {
-    let (expected, found) = (port.shape.clone(), found.to_vec());
+fn wrong_shape(kind: PortKind, port: &Port, expected: &[usize], found: &[usize]) -> RunError {
+    let (expected, found) = (expected.to_vec(), found.to_vec());
     RunError::Shape { kind, name: port.name.clone(), expected, found }
 }
 
@@ -142,12 +266,14 @@ fn wrong_shape(kind: PortKind, port: &Port, found: &[usize]) -> RunError {
 mod tests {
     use super::*;
     use crate::DType;
+    use crate::manifest::Size;
 
     fn specialisation(shapes: &[(&str, &[usize])]) -> Specialisation {
         let port = |(name, shape): &(&str, &[usize])| Port {
             name: (*name).into(),
             dtype: DType::F32,
             shape: shape.to_vec(),
+            extents: vec![],
             buffer: BufferId(0),
             bound: None,
         };
@@ -161,8 +287,9 @@ mod tests {
             specialisation(&[("x", &[4, 3]), ("y", &[1]), ("z", &[5])]),
             specialisation(&[("x", &[4, 3]), ("y", &[4]), ("z", &[5])]),
         ];
-        let at =
-            |x: &'static [usize], y: Option<&'static [usize]>| choose(&all, &[Some(x), y, None]);
+        let at = |x: &'static [usize], y: Option<&'static [usize]>| {
+            choose(&all, &[Some(x), y, None]).map(|it| it.specialisation)
+        };
         assert_eq!(at(&[1, 3], Some(&[1])), Ok(0));
         assert_eq!(at(&[4, 3], Some(&[4])), Ok(2));
         assert_eq!(at(&[4, 3], None), Ok(1));
@@ -173,7 +300,60 @@ mod tests {
              x [4, 3], y [1]; x [4, 3], y [4]"
         );
         let z: &[usize] = &[6];
-        let error = choose(&all, &[None, None, Some(z)]).unwrap_err();
+        let z = &[None, None, Some(z)];
+        let error = choose(&all, z).unwrap_err();
         assert!(matches!(error, RunError::Shape { name, .. } if name == "z"));
+    }
+    /// `x: [n, 3]`, `y: [n + 1]` with `n` from `low` to `high`.
+    fn ranged(low: usize, high: usize) -> Specialisation {
+        let mut one = specialisation(&[("x", &[high, 3]), ("y", &[high + 1])]);
+        one.sizes = vec![Size { name: "n".into(), low, high }];
+        one.inputs[0].extents = vec![Extent::Size(0), Extent::Constant(3)];
+        one.inputs[1].extents = vec![Extent::Sum(vec![Extent::Size(0), Extent::Constant(1)])];
+        one.outputs = vec![one.inputs[1].clone()];
+        one
+    }
+
+    #[test]
+    fn what_is_for_one_shape_only_comes_before_ranges() {
+        let exact = specialisation(&[("x", &[4, 3]), ("y", &[5])]);
+        let all = [ranged(2, 8), ranged(1, 16), exact];
+        let at = |x: &[usize], y: Option<&[usize]>| {
+            let choice = choose(&all, &[Some(x), y])?;
+            let outputs = choice.outputs(&all[choice.specialisation])?;
+            Ok::<_, RunError>((choice.specialisation, outputs.0))
+        };
+        assert_eq!(at(&[4, 3], Some(&[5])), Ok((2, vec![])));
+        assert_eq!(at(&[8, 3], Some(&[9])), Ok((0, vec![8])));
+        assert_eq!(at(&[1, 3], Some(&[2])), Ok((1, vec![1])));
+        assert_eq!(at(&[9, 3], None), Ok((1, vec![9])));
+        let error = at(&[17, 3], Some(&[18])).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the model was not compiled for x [17, 3], y [18], only for x [2..=8, 3], y [3..=9]; \
+             x [1..=16, 3], y [2..=17]; x [4, 3], y [5]"
+        );
+        for (x, y) in [(&[4, 2][..], &[5][..]), (&[4], &[5]), (&[3, 3], &[5]), (&[4, 3], &[5, 1])] {
+            assert!(matches!(at(x, Some(y)), Err(RunError::Specialisation { .. })), "{x:?} {y:?}");
+        }
+        let y: &[usize] = &[3];
+        let choice = choose(&all, &[None, Some(y)]).unwrap();
+        assert_eq!(choice, Choice { specialisation: 0, sizes: vec![None] });
+        let missing = choice.outputs(&all[0]).unwrap_err();
+        assert_eq!(missing, RunError::Missing { name: "x".into() });
+    }
+
+    /// Validation looks at the limits of a range only.
+    #[test]
+    fn sizes_that_give_no_shape_are_not_taken() {
+        let mut one = ranged(0, 9);
+        let product = |a: Extent, b: Extent| Extent::Product(vec![a, b]);
+        let minus = product(Extent::Constant(-1), Extent::Size(0));
+        let hill = product(Extent::Size(0), Extent::Sum(vec![Extent::Constant(9), minus]));
+        (one.outputs[0].extents, one.outputs[0].shape) = (vec![hill], vec![0]);
+        let at = |x: &[usize], y: &[usize]| {
+            choose(std::slice::from_ref(&one), &[Some(x), Some(y)]).is_ok()
+        };
+        assert!(at(&[0, 3], &[1]) && at(&[9, 3], &[10]) && !at(&[4, 3], &[5]));
     }
 }

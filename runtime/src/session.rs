@@ -2,6 +2,8 @@
 //!
 //! In: inputs by name, in tensors or in the caller's own memory. Out: outputs, likewise. Names,
 //! types and shapes are checked before anything runs, and choose the [`Specialisation`] that runs.
+//! Where inputs are smaller than its buffers, they are copied to the session's own; where outputs
+//! are, from them.
 //! Sessions of one model may run at the same time, each on its own threads or on a [`Pool`] they
 //! share.
 
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use memmap2::{MmapMut, MmapRaw};
 
+use crate::boxes::{self, Corner};
 use crate::cuda::{CudaError, Device, Io, Notes, Runs};
 use crate::exec::{Exec, OnThreads, Scratch};
 use crate::float::Denormals;
@@ -21,7 +24,7 @@ use crate::model::{Kernel, Model, Parts};
 use crate::pool::{Pool, PoolError, PoolOptions};
 use crate::program::{Program, StepKind};
 use crate::run_error::RunError;
-use crate::select::{self, Request};
+use crate::select::{self, Request, shape_of};
 use crate::tensor::{Tensor, TensorError, byte_len};
 use crate::trace::{Recorder, Trace, TraceEvent};
 use crate::view::{View, ViewMut};
@@ -108,9 +111,14 @@ struct Tables {
     /// Which of `addresses` do.
     caller_buffers: Vec<(usize, Storage)>,
     actual: Vec<Option<Box<[usize]>>>,
-    /// Copies of inputs that are not aligned.
-    aligned_inputs: BTreeMap<usize, Tensor>,
-    /// Memory for outputs that the caller does not want, or that are not aligned.
+    /// The sizes of a run, where buffers of sizes lie.
+    sizes: Vec<i64>,
+    /// The shapes that the sizes gave outputs in the last run, for [`shape_of`].
+    shapes: Vec<Vec<usize>>,
+    /// Copies of inputs that are not aligned, or smaller than their buffers.
+    own_inputs: BTreeMap<usize, Tensor>,
+    /// Memory for outputs that the caller does not want, that are not aligned, or smaller than
+    /// their buffers.
     own_outputs: BTreeMap<usize, Tensor>,
     times: Option<Vec<(Duration, u64)>>,
     /// In place of all that, if the model is for a GPU.
@@ -224,12 +232,14 @@ impl Session {
         &self.parts.manifest.specialisations[self.current]
     }
 
-    /// The inputs, in the model's order, with the shapes of the last run.
+    /// The inputs, in the model's order, with the shapes of the last run, or the largest ones of
+    /// its specialisation where that has sizes to choose.
     pub fn inputs(&self) -> &[Port] {
         &self.specialisation().inputs
     }
 
-    /// The outputs, in the model's order, with the shapes of the last run.
+    /// The outputs, in the model's order, with shapes as [`Session::inputs`];
+    /// [`Session::output_shape`] tells those of the last run.
     pub fn outputs(&self) -> &[Port] {
         &self.specialisation().outputs
     }
@@ -246,9 +256,11 @@ impl Session {
             inputs.iter().map(|(name, tensor)| (*name, View::from(*tensor))).collect();
         let request = parts.request(&views)?;
         let ports = &parts.manifest.specialisations[request.specialisation].outputs;
-        let mut outputs = ports.iter().map(zeros).collect::<Result<Vec<Tensor>, RunError>>()?;
-        let targets = outputs.iter_mut().map(|tensor| Some(tensor.bytes_mut()));
-        self.execute(&request, targets.collect())?;
+        let shape = |(i, port)| zeros(port, shape_of(&request.shapes, i, port));
+        let outputs = ports.iter().enumerate().map(shape);
+        let mut outputs = outputs.collect::<Result<Vec<Tensor>, RunError>>()?;
+        let targets = outputs.iter_mut().map(|tensor| Some(tensor.bytes_mut())).collect();
+        self.execute(request, targets)?;
         let named = ports.iter().enumerate().zip(outputs).map(|((i, port), tensor)| {
             let tensor = tensor.shrunk(self.output_shape(i)).map_err(lacking(port))?;
             Ok((port.name.clone(), tensor))
@@ -258,9 +270,10 @@ impl Session {
 
     /// Runs the model on the caller's memory, without a copy where it is aligned to its elements.
     ///
-    /// Outputs that are not listed are computed and dropped. An output whose size the data
-    /// decides needs a view of the largest possible shape, the one in [`Session::outputs`];
-    /// [`Session::output_shape`] tells how much of it was used, densely packed from its beginning.
+    /// Outputs that are not listed are computed and dropped. The view of an output has the shape
+    /// that the inputs give it, which [`Model::output_shapes`] tells. Where the data decides the
+    /// size, that is the largest possible one, and [`Session::output_shape`] tells how much of it
+    /// was used, densely packed from its beginning.
     ///
     /// ```no_run
     /// # use ansc_runtime::{Model, View, ViewMut};
@@ -281,13 +294,13 @@ impl Session {
         let parts = self.parts.clone();
         let request = parts.request(inputs)?;
         let ports = &parts.manifest.specialisations[request.specialisation].outputs;
-        let outputs = select::sort_outputs(ports, outputs)?;
-        self.execute(&request, outputs)
+        let outputs = select::sort_outputs(ports, &request.shapes, outputs)?;
+        self.execute(request, outputs)
     }
 
     fn execute(
         &mut self,
-        request: &Request<'_>,
+        request: Request<'_>,
         outputs: Vec<Option<&mut [u8]>>,
     ) -> Result<(), RunError> {
         self.prepare(request.specialisation)?;
@@ -309,7 +322,9 @@ impl Session {
                 Notes { actual: &mut tables.actual, times },
             );
         }
-        let inputs = tables.input_addresses(parts, request)?;
+        let inputs = tables.input_addresses(parts, &request)?;
+        tables.sizes.copy_from_slice(&request.sizes);
+        tables.shapes = request.shapes;
         let targets = tables.output_addresses(&specialisation.outputs, outputs)?;
         tables.set_caller_addresses(program, &inputs, &targets);
         tables.actual.fill(None);
@@ -329,18 +344,19 @@ impl Session {
             actual: &mut tables.actual,
             times: tables.times.as_deref_mut(),
         }
-        .run()?;
-        tables.finish_outputs(&specialisation.outputs, &targets);
-        Ok(())
+        .run()
+        // A bad index must not stay beside what a later run gives.
+        .inspect_err(|_| tables.own_inputs.clear())?;
+        tables.finish_outputs(&specialisation.outputs, &targets)
     }
 
-    /// The shape of the `index`-th output in the last run.
+    /// The shape of the `index`-th output in the last run; before that, the largest one.
     ///
     /// # Panics
     /// If there is no such output.
     pub fn output_shape(&self, index: usize) -> &[usize] {
         let port = &self.outputs()[index];
-        self.tables[self.current].as_ref().map_or(&port.shape, |tables| tables.shape(port))
+        self.tables[self.current].as_ref().map_or(&port.shape, |tables| tables.shape(index, port))
     }
 
     /// Begins to measure the time of each step, from zero, or ends it.
@@ -400,13 +416,15 @@ impl Session {
 
 impl Tables {
     fn new(parts: &Parts, specialisation: usize, memory: &Memory) -> Tables {
-        let buffers = &parts.manifest.specialisations[specialisation].buffers;
+        let Specialisation { buffers, sizes, .. } = &parts.manifest.specialisations[specialisation];
+        let mut sizes = vec![0; sizes.len()];
         let program = &parts.programs[specialisation];
         let prepared = parts.prepared.as_ref().map_or(std::ptr::null(), |p| p.as_ptr());
         let places = Places {
             arena: memory.arena(),
             weights: parts.artifact.weights().as_ptr().cast_mut(),
             prepared: prepared.cast_mut(),
+            sizes: sizes.as_mut_ptr(),
         };
         let addresses = places.of(buffers);
         let is_callers =
@@ -419,7 +437,9 @@ impl Tables {
             caller_buffers: storages.filter(|(_, storage)| is_callers(*storage)).collect(),
             actual: vec![None; addresses.len()],
             addresses,
-            aligned_inputs: BTreeMap::new(),
+            sizes,
+            shapes: vec![],
+            own_inputs: BTreeMap::new(),
             own_outputs: BTreeMap::new(),
             times: None,
             gpu: None,
@@ -427,11 +447,13 @@ impl Tables {
     }
 
     /// The actual shape of an output.
-    fn shape<'a>(&'a self, port: &'a Port) -> &'a [usize] {
-        self.actual[port.buffer.0 as usize].as_deref().unwrap_or(&port.shape)
+    fn shape<'a>(&'a self, index: usize, port: &'a Port) -> &'a [usize] {
+        let of_the_data = self.actual[port.buffer.0 as usize].as_deref();
+        of_the_data.unwrap_or_else(|| shape_of(&self.shapes, index, port))
     }
 
-    /// Where each input lies. Kernels expect elements to be aligned, so others are copied.
+    /// Where each input lies. Kernels expect elements to be aligned, and those of a smaller input
+    /// where they are in the largest one, so others are copied.
     fn input_addresses(
         &mut self,
         parts: &Parts,
@@ -440,16 +462,18 @@ impl Tables {
         let ports = &parts.manifest.specialisations[request.specialisation].inputs;
         let mut addresses = Vec::with_capacity(ports.len());
         for (i, (view, port)) in request.inputs.iter().zip(ports).enumerate() {
-            let bytes = match (view, port.bound) {
-                (Some(view), _) => view.bytes(),
-                (None, Some(bound)) => parts.weight(request.specialisation, bound),
-                (None, None) => &[],
+            let (shape, bytes) = match (view, port.bound) {
+                (Some(view), _) => (view.shape(), view.bytes()),
+                (None, Some(bound)) => {
+                    (&port.shape[..], parts.weight(request.specialisation, bound))
+                }
+                (None, None) => (&port.shape[..], &[][..]),
             };
-            addresses.push(if is_aligned(bytes.as_ptr(), port) {
+            addresses.push(if shape == port.shape && is_aligned(bytes.as_ptr(), port) {
                 bytes.as_ptr().cast_mut()
             } else {
-                let copy = own(&mut self.aligned_inputs, i, port)?;
-                copy.bytes_mut().copy_from_slice(bytes);
+                let copy = own(&mut self.own_inputs, i, port)?;
+                boxes::spread(bytes, corner(shape, port), copy.bytes_mut());
                 copy.bytes_mut().as_mut_ptr()
             });
         }
@@ -464,9 +488,11 @@ impl Tables {
     ) -> Result<Vec<Target>, RunError> {
         let mut targets = Vec::with_capacity(outputs.len());
         for (i, (bytes, port)) in outputs.into_iter().zip(ports).enumerate() {
-            let wanted = bytes.map(<[u8]>::as_mut_ptr);
-            let written = match wanted.filter(|ptr| is_aligned(*ptr, port)) {
-                Some(aligned) => aligned,
+            let wanted = bytes.map(std::ptr::from_mut);
+            let is_whole = shape_of(&self.shapes, i, port) == port.shape;
+            let callers = wanted.map(|bytes| bytes.cast::<u8>());
+            let written = match callers.filter(|at| is_whole && is_aligned(*at, port)) {
+                Some(callers) => callers,
                 None => own(&mut self.own_outputs, i, port)?.bytes_mut().as_mut_ptr(),
             };
             targets.push(Target { written, wanted });
@@ -479,7 +505,10 @@ impl Tables {
             match storage {
                 Storage::Input(port) => self.addresses[buffer] = inputs[port as usize],
                 Storage::Output(port) => self.addresses[buffer] = outputs[port as usize].written,
-                Storage::Arena { .. } | Storage::Weight { .. } | Storage::Prepared { .. } => {}
+                Storage::Size(_)
+                | Storage::Arena { .. }
+                | Storage::Weight { .. }
+                | Storage::Prepared { .. } => {}
             }
         }
         for &arg in &self.caller_args {
@@ -488,28 +517,47 @@ impl Tables {
     }
 
     /// Copies outputs that the plan leaves elsewhere than where the caller wants them.
-    fn finish_outputs(&self, ports: &[Port], targets: &[Target]) {
-        for (target, port) in targets.iter().zip(ports) {
-            let source = self.addresses[port.buffer.0 as usize];
-            let bytes = byte_len(port.dtype, self.shape(port))
+    fn finish_outputs(&self, ports: &[Port], targets: &[Target]) -> Result<(), RunError> {
+        for (i, (target, port)) in targets.iter().zip(ports).enumerate() {
+            let buffer = port.buffer.0 as usize;
+            let (shape, actual) = (shape_of(&self.shapes, i, port), self.shape(i, port));
+            // What the data makes smaller is dense, and not where sizes leave the elements.
+            if shape != port.shape && self.actual[buffer].is_some() {
+                let (step, buffer) = (port.name.clone(), port.name.clone());
+                return Err(RunError::Dynamic { step, buffer });
+            }
+            let source = self.addresses[buffer];
+            let is_elsewhere = |wanted: &*mut [u8]| wanted.cast() != source && !wanted.is_empty();
+            let Some(wanted) = target.wanted.filter(is_elsewhere) else { continue };
+            let whole = byte_len(port.dtype, &port.shape).expect("checked when it was loaded");
+            let bytes = byte_len(port.dtype, actual)
                 .expect("an actual shape is no larger than the declared one");
-            if let Some(wanted) = target.wanted.filter(|wanted| *wanted != source) {
-                // SAFETY: both are valid for the declared bytes of the port; the caller's outputs
-                // are borrowed uniquely, so they overlap nothing.
-                unsafe { std::ptr::copy(source, wanted, bytes) };
+            // SAFETY: the source is valid for the declared bytes of the port, and no step is left
+            // to write there. The caller's outputs are borrowed uniquely, so they overlap nothing.
+            let (source, wanted) =
+                unsafe { (std::slice::from_raw_parts(source, whole), &mut *wanted) };
+            match shape == port.shape {
+                true => wanted[..bytes].copy_from_slice(&source[..bytes]),
+                false => boxes::gather(source, corner(shape, port), wanted),
             }
         }
+        Ok(())
     }
 }
 
 struct Target {
     written: *mut u8,
-    wanted: Option<*mut u8>,
+    wanted: Option<*mut [u8]>,
 }
 
-/// Memory for the value of a port.
-fn zeros(port: &Port) -> Result<Tensor, RunError> {
-    Tensor::try_zeros(port.dtype, &port.shape).map_err(lacking(port))
+/// Where a tensor of the port lies in its buffer.
+fn corner<'a>(shape: &'a [usize], port: &'a Port) -> Corner<'a> {
+    Corner { shape, room: &port.shape, size: port.dtype.size() }
+}
+
+/// Memory for a value of a port.
+fn zeros(port: &Port, shape: &[usize]) -> Result<Tensor, RunError> {
+    Tensor::try_zeros(port.dtype, shape).map_err(lacking(port))
 }
 
 fn lacking(port: &Port) -> impl FnOnce(TensorError) -> RunError {
@@ -525,7 +573,7 @@ fn own<'a>(
 ) -> Result<&'a mut Tensor, RunError> {
     Ok(match kept.entry(index) {
         Entry::Occupied(known) => known.into_mut(),
-        Entry::Vacant(new) => new.insert(zeros(port)?),
+        Entry::Vacant(new) => new.insert(zeros(port, &port.shape)?),
     })
 }
 
@@ -538,6 +586,7 @@ pub(crate) struct Places {
     pub(crate) arena: *mut u8,
     pub(crate) weights: *mut u8,
     pub(crate) prepared: *mut u8,
+    pub(crate) sizes: *mut i64,
 }
 
 impl Places {
@@ -547,6 +596,7 @@ impl Places {
             Storage::Arena { offset } => self.arena.wrapping_add(offset),
             Storage::Weight { offset } => self.weights.wrapping_add(offset),
             Storage::Prepared { offset } => self.prepared.wrapping_add(offset),
+            Storage::Size(size) => self.sizes.wrapping_add(size as usize).cast(),
             Storage::Input(_) | Storage::Output(_) => std::ptr::null_mut(),
         };
         buffers.iter().map(|buffer| address(buffer.storage)).collect()

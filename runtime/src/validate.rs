@@ -2,16 +2,21 @@
 //!
 //! In: a parsed manifest and the size of the weight section. Out: nothing, or the first problem
 //! with its place. Afterwards every id is in range, every buffer lies inside its storage, sizes
-//! do not overflow, and ports agree with their buffers. Steps are checked in [`crate::program`].
+//! do not overflow, ports agree with their buffers, and inputs tell all sizes that a run may
+//! choose. Steps are checked in [`crate::program`].
 
 use std::collections::BTreeSet;
 
 use crate::dtype::DType;
+use crate::extent::Extent;
 use crate::manifest::{
-    BufferId, BufferInfo, KernelInfo, Manifest, Port, Preparation, Specialisation, Storage,
+    BufferId, BufferInfo, KernelInfo, Manifest, Port, Preparation, Size, Specialisation, Storage,
     WEIGHT_ALIGN,
 };
 use crate::tensor::byte_len;
+
+/// Extents are nested at most so deep, so that evaluating one needs little stack.
+const MOST_NESTED: usize = 16;
 
 /// Why a manifest cannot be executed.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +87,7 @@ fn check_one(plan: &Specialisation, constants: &Constants) -> Checked {
     if plan.arena_bytes > isize::MAX as usize {
         return Err(ManifestError::at("arena", "larger than the address space"));
     }
+    check_sizes(plan)?;
     for (i, buffer) in plan.buffers.iter().enumerate() {
         check_buffer(plan, buffer, constants)
             .map_err(|p| ManifestError::at(format!("buffer {i} `{}`", buffer.name), p))?;
@@ -90,7 +96,28 @@ fn check_one(plan: &Specialisation, constants: &Constants) -> Checked {
     check_ports(plan, "output", &plan.outputs, check_output)
 }
 
-/// Specialisations are ways to run one model, and inputs tell which one is meant.
+/// Every size has a range, and an input that tells it.
+fn check_sizes(plan: &Specialisation) -> Checked {
+    let mut names = BTreeSet::new();
+    for (i, size) in plan.sizes.iter().enumerate() {
+        let is_it = |extent: &Extent| matches!(extent, Extent::Size(of) if *of as usize == i);
+        let tells = |port: &Port| port.bound.is_none() && port.extents.iter().any(is_it);
+        let problem = if !names.insert(size.name.as_str()) {
+            "the name is used twice"
+        } else if size.low > size.high || i64::try_from(size.high).is_err() {
+            "its range holds nothing, or too large a value"
+        } else if !plan.inputs.iter().any(tells) {
+            "no input has an axis of it"
+        } else {
+            continue;
+        };
+        return Err(ManifestError::at(format!("size `{}`", size.name), problem));
+    }
+    Ok(())
+}
+
+/// Specialisations are ways to run one model, and inputs tell which one is meant. Ranges of sizes
+/// may overlap each other and shapes without sizes: there is an order in which they are asked.
 fn check_all(all: &[Specialisation]) -> Checked {
     let Some((first, others)) = all.split_first() else {
         return Err(ManifestError::at("specialisations", "there is none"));
@@ -103,7 +130,7 @@ fn check_all(all: &[Specialisation]) -> Checked {
         }
     }
     let mut shapes = BTreeSet::new();
-    for one in all {
+    for one in all.iter().filter(|one| one.sizes.is_empty()) {
         let of_inputs: Vec<&[usize]> = one.inputs.iter().map(|port| &port.shape[..]).collect();
         if !shapes.insert(of_inputs) {
             let problem = "another one takes inputs of the same shapes";
@@ -144,6 +171,13 @@ fn check_buffer(
         Storage::Prepared { offset } => check_place(offset, bytes, constants.prepared),
         Storage::Input(port) => check_owner(buffer, plan.inputs.get(port as usize)),
         Storage::Output(port) => check_owner(buffer, plan.outputs.get(port as usize)),
+        Storage::Size(size) if size as usize >= plan.sizes.len() => {
+            Err(format!("there is no size {size}"))
+        }
+        Storage::Size(_) if !is_scalar(buffer, DType::I64) => {
+            Err("it holds a size, but is not a scalar of type i64".to_owned())
+        }
+        Storage::Size(_) => Ok(()),
     }
 }
 
@@ -177,9 +211,48 @@ fn check_ports(
         if !names.insert(port.name.as_str()) {
             return Err(ManifestError::at(place(), "the name is used twice"));
         }
-        check(plan, i, port).map_err(|problem| ManifestError::at(place(), problem))?;
+        let checked = check(plan, i, port).and_then(|()| check_extents(plan, port));
+        checked.map_err(|problem| ManifestError::at(place(), problem))?;
     }
     Ok(())
+}
+
+/// The shape of a port is that of the largest sizes, and the smallest ones give it one too. For
+/// those between, [`Port::shape_at`] looks when it is asked.
+fn check_extents(plan: &Specialisation, port: &Port) -> Result<(), String> {
+    let (extents, rank) = (&port.extents, port.shape.len());
+    if extents.is_empty() {
+        return Ok(());
+    }
+    if port.bound.is_some() {
+        return Err("its value was fixed, but not its shape".to_owned());
+    }
+    if extents.len() != rank {
+        return Err(format!("{} extents for {rank} axes", extents.len()));
+    }
+    extents.iter().try_for_each(|extent| check_extent(extent, plan.sizes.len(), MOST_NESTED))?;
+    let shape = |of: fn(&Size) -> usize| port.shape_at(&plan.limits(of)?);
+    if shape(|size| size.high).as_ref() != Some(&port.shape) {
+        return Err("its shape is not that of the largest sizes".to_owned());
+    }
+    match shape(|size| size.low) {
+        Some(_) => Ok(()),
+        None => Err("it has no shape for the smallest sizes".to_owned()),
+    }
+}
+
+fn check_extent(extent: &Extent, sizes: usize, depth: usize) -> Result<(), String> {
+    let depth = depth.checked_sub(1).ok_or("its extents are nested too deeply")?;
+    match extent {
+        Extent::Constant(_) => Ok(()),
+        Extent::Size(size) if *size as usize >= sizes => Err(format!("there is no size {size}")),
+        Extent::Size(_) => Ok(()),
+        Extent::Sum(parts) | Extent::Product(parts) => {
+            parts.iter().try_for_each(|part| check_extent(part, sizes, depth))
+        }
+        Extent::Floor(_, by) if *by <= 0 => Err(format!("an extent of it is divided by {by}")),
+        Extent::Floor(of, _) => check_extent(of, sizes, depth),
+    }
 }
 
 fn check_input(plan: &Specialisation, index: usize, port: &Port) -> Result<(), String> {

@@ -29,6 +29,7 @@ pub use weights::Weights;
 
 use crate::Error;
 use crate::choice::{Aim, Schedules};
+use crate::sizes::Sizes;
 use kernels::Subgraph;
 use storage::Classes;
 
@@ -87,8 +88,15 @@ impl Assembly {
         }
     }
 
-    /// Adds a specialisation. Its inputs have other shapes than those of all others.
-    pub fn add(&mut self, name: &str, graph: &Graph, expose: Expose) -> Result<(), Error> {
+    /// Adds a specialisation. Its inputs have other shapes than those of all others. If it is for
+    /// ranges of `sizes`, they are the last inputs of the graph.
+    pub fn add(
+        &mut self,
+        name: &str,
+        graph: &Graph,
+        sizes: &Sizes,
+        expose: Expose,
+    ) -> Result<(), Error> {
         let mut builder = Builder {
             kernels: &mut self.kernels,
             uses: &mut self.uses,
@@ -99,7 +107,7 @@ impl Assembly {
             constants: HashMap::new(),
         };
         let mut values = Values::new();
-        builder.take_inputs(graph, &mut values)?;
+        builder.take_inputs(graph, sizes, &mut values)?;
         let mut plan = builder.walk(graph, &mut values)?;
         let results = match expose {
             Expose::Outputs => graph.outputs.clone(),
@@ -108,6 +116,7 @@ impl Assembly {
         builder.give_outputs(graph, &results, &mut values, &mut plan)?;
         let mut draft = builder.draft;
         draft.specialisation.plan = plan;
+        draft.take_sizes(sizes);
         let taken = self.drafts.iter().find(|other| other.takes_the_same(&draft));
         if let Some(other) = taken {
             let other = &other.specialisation.name;
@@ -164,9 +173,22 @@ impl Draft {
         self.new_buffer("workspace", ty)
     }
 
+    /// Tells which extents of inputs and outputs vary, and how.
+    fn take_sizes(&mut self, sizes: &Sizes) {
+        let one = &mut self.specialisation;
+        one.sizes.clone_from(&sizes.all);
+        let inputs = one.inputs.iter_mut().zip(&sizes.inputs);
+        for (port, extents) in inputs.chain(one.outputs.iter_mut().zip(&sizes.outputs)) {
+            if extents.iter().any(|extent| !extent.is_constant()) {
+                port.extents.clone_from(extents);
+            }
+        }
+    }
+
     fn takes_the_same(&self, other: &Draft) -> bool {
-        let mut ports = self.specialisation.inputs.iter().zip(&other.specialisation.inputs);
-        ports.all(|(a, b)| a.shape == b.shape)
+        let (own, other) = (&self.specialisation, &other.specialisation);
+        let mut ports = own.inputs.iter().zip(&other.inputs);
+        own.sizes.is_empty() == other.sizes.is_empty() && ports.all(|(a, b)| a.shape == b.shape)
     }
 }
 
@@ -182,8 +204,20 @@ impl Builder<'_> {
         id
     }
 
-    fn take_inputs(&mut self, graph: &Graph, values: &mut Values) -> Result<(), Error> {
-        for (i, &node) in graph.inputs().iter().enumerate() {
+    fn take_inputs(
+        &mut self,
+        graph: &Graph,
+        sizes: &Sizes,
+        values: &mut Values,
+    ) -> Result<(), Error> {
+        let (inputs, of_sizes) = graph.inputs().split_at(graph.inputs().len() - sizes.all.len());
+        for (i, &node) in of_sizes.iter().enumerate() {
+            let value = ValueId { node, out: 0 };
+            let buffer = self.new_buffer(&graph.node(node).name, graph.ty(value));
+            self.draft.classes.fix(buffer, Storage::Size(i as u32));
+            values.insert(value, buffer);
+        }
+        for (i, &node) in inputs.iter().enumerate() {
             let value = ValueId { node, out: 0 };
             let Op::Input { bound } = &graph.node(node).op else {
                 unreachable!("inputs are input nodes")
@@ -197,6 +231,7 @@ impl Builder<'_> {
                 name: name.clone(),
                 dtype: ty.dtype,
                 shape: ty.shape.clone(),
+                extents: vec![],
                 buffer,
                 bound,
             });
@@ -230,6 +265,7 @@ impl Builder<'_> {
                 name: name.clone(),
                 dtype: ty.dtype,
                 shape: ty.shape,
+                extents: vec![],
                 buffer,
                 bound: None,
             });

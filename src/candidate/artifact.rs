@@ -81,7 +81,14 @@ impl Ports {
         let ports = if is_output { &mut self.outputs } else { &mut self.inputs };
         let (kind, number) = (if is_output { "out" } else { "in" }, ports.len() as u32);
         let name = format!("{kind}{number}");
-        ports.push(Port { name: name.clone(), dtype, shape: shape.to_vec(), buffer, bound: None });
+        ports.push(Port {
+            name: name.clone(),
+            dtype,
+            shape: shape.to_vec(),
+            extents: vec![],
+            buffer,
+            bound: None,
+        });
         let storage = if is_output { Storage::Output(number) } else { Storage::Input(number) };
         self.add(name, dtype, shape, storage);
     }
@@ -125,6 +132,7 @@ impl Ports {
             kernels: vec![kernel],
             specialisations: vec![Specialisation {
                 name: String::new(),
+                sizes: vec![],
                 inputs: self.inputs,
                 outputs: self.outputs,
                 arena_bytes: self.arena,

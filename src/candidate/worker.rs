@@ -305,6 +305,7 @@ fn made_up(index: usize, ty: &TensorType) -> Result<Tensor, TensorError> {
         name: String::new(),
         dtype: ty.dtype,
         shape: ty.shape.clone(),
+        extents: vec![],
         buffer: BufferId(0),
         bound: None,
     };

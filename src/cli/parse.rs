@@ -9,6 +9,7 @@ use ansc_tuner::scheduler::Objective;
 use super::{Given, InputFile, PrecisionOf, Sizes, Wanted};
 use crate::literal::Literal;
 use crate::quantize::Calibration;
+use crate::sizes::Span;
 
 fn split_pair(text: &str) -> Result<(&str, &str), String> {
     // Names of ONNX values may themselves hold `=`; sizes and file names rarely do.
@@ -32,12 +33,29 @@ pub(super) fn parse_dim(text: &str) -> Result<(String, Sizes), String> {
         return Err(format!("each dimension takes an option of its own: {flags}"));
     }
     let (name, sizes) = split_pair(text)?;
-    let parse = |size: &str| size.parse().map_err(|_| format!("`{size}` is not a size"));
-    let sizes = sizes.split(',').map(parse).collect::<Result<Vec<usize>, _>>()?;
-    match sizes.iter().enumerate().find(|(i, size)| sizes[..*i].contains(size)) {
-        Some((_, twice)) => Err(format!("`{text}` has {twice} twice")),
-        None => Ok((name.into(), Sizes(sizes))),
+    let spans = sizes.split(',').map(parse_span).collect::<Result<Vec<Span>, _>>()?;
+    let ends = |span: &Span| match *span {
+        Span::One(size) => (size, size),
+        Span::Range(low, high) => (low, high),
+    };
+    let meet = |a: (usize, usize), b: (usize, usize)| a.0 <= b.1 && b.0 <= a.1;
+    for (i, span) in spans.iter().enumerate() {
+        if let Some(other) = spans[..i].iter().find(|other| meet(ends(span), ends(other))) {
+            return Err(format!("`{text}` has {} twice", ends(span).0.max(ends(other).0)));
+        }
     }
+    Ok((name.into(), Sizes(spans)))
+}
+
+/// `16`, or `1..512`, which has both ends.
+fn parse_span(text: &str) -> Result<Span, String> {
+    let size = |size: &str| size.parse().map_err(|_| format!("`{size}` is not a size"));
+    let Some((low, high)) = text.split_once("..") else { return Ok(Span::One(size(text)?)) };
+    let (low, high) = (size(low)?, size(high.strip_prefix('=').unwrap_or(high))?);
+    if low > high {
+        return Err(format!("`{text}` is no range: it begins above its end"));
+    }
+    Ok(Span::Range(low, high))
 }
 
 /// `a=1,b=2` as `--dim a=1 --dim b=2`.
@@ -217,8 +235,13 @@ mod tests {
         assert!(["0", "1025", "99999999999999999999"].iter().all(|t| parse_streams(t).is_err()));
         assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
         assert!(["0", "-1", "nan", "1e300", "s"].iter().all(|text| parse_seconds(text).is_err()));
-        assert_eq!(parse_dim("a=b=4"), Ok(("a=b".into(), Sizes(vec![4]))));
-        assert_eq!(parse_dim("a=1,16"), Ok(("a".into(), Sizes(vec![1, 16]))));
+        let sizes = |all: &[Span]| Sizes(all.to_vec());
+        assert_eq!(parse_dim("a=b=4"), Ok(("a=b".into(), sizes(&[Span::One(4)]))));
+        assert_eq!(parse_dim("a=1,16"), Ok(("a".into(), sizes(&[Span::One(1), Span::One(16)]))));
+        let range = sizes(&[Span::One(1), Span::Range(4, 9)]);
+        assert_eq!(parse_dim("a=1,4..9"), Ok(("a".into(), range)));
+        assert_eq!(parse_dim("a=3..=9"), Ok(("a".into(), sizes(&[Span::Range(3, 9)]))));
+        assert!(parse_dim("a=4..9,9").is_err() && parse_dim("a=5..2").is_err());
         assert!(parse_dim("a=1,2,1").is_err() && parse_dim("a=1,").is_err());
         assert!(parse_dim("a=1,b=2").unwrap_err().contains("--dim a=1 --dim b=2"));
         assert!(parse_shape("x=1x-3").is_err() && parse_dim("=4").is_err());

@@ -15,11 +15,12 @@ use super::parse::{
 use crate::Error;
 use crate::literal::Literal;
 use crate::quantize::Calibration;
+use crate::sizes::Span;
 
 /// Sizes of a dimension, at least one. (A `Vec` would mean to clap that the option takes several
 /// values.)
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sizes(pub Vec<usize>);
+pub struct Sizes(pub Vec<Span>);
 
 impl std::fmt::Display for Given {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -61,8 +62,8 @@ pub struct Specialise {
     /// Shape of an input, as in `x=1x3x224x224`
     #[arg(long = "shape", value_name = "NAME=1x3x224x224", value_parser = parse_shape)]
     pub shapes: Vec<(String, Vec<usize>)>,
-    /// Size of a named dimension, as in `batch=1`. With several, as in `batch=1,4,16`, the artifact
-    /// holds the model for each, and chooses by the shapes of its inputs
+    /// Size of a named dimension, as in `batch=1`. With several, as in `batch=1,4,16`, or with a
+    /// range, as in `sequence=1..512`, the artifact chooses by the shapes of its inputs
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     pub dims: Vec<(String, Sizes)>,
     /// Fix the value of an input that decides shapes, as in `rate=16000`, `on=true`, `sizes=[1,2]`

@@ -5,17 +5,17 @@ use ansc_frontend::import::{self, Report};
 use super::{print_json, specialisations};
 use crate::Error;
 use crate::cli::Check;
-use crate::pipeline;
+use crate::sizes;
 
 pub(super) fn run(args: &Check) -> Result<(), Error> {
     let (import, choices) = specialisations(&args.model, &args.specialise)?;
-    let all = pipeline::specialisations(&import, &choices).into_iter();
+    let all = sizes::wanted(&import, &choices).into_iter();
     let reports: Vec<_> =
-        all.map(|(name, import)| (name, import::check(&args.model, &import))).collect();
-    let compiles = reports.iter().all(|(_, report)| report.problems.is_empty());
+        all.map(|one| (import::check(&args.model, &one.largest()), one.name)).collect();
+    let compiles = reports.iter().all(|(report, _)| report.problems.is_empty());
     // The same operators in all of them; the one to show is the one with problems.
-    let shown = reports.iter().find(|(_, report)| !report.problems.is_empty());
-    let (name, report) = shown.unwrap_or(&reports[0]);
+    let shown = reports.iter().find(|(report, _)| !report.problems.is_empty());
+    let (report, name) = shown.unwrap_or(&reports[0]);
     if args.json {
         print_json(&serde_json::json!({
             "compiles": compiles, "specialisation": name, "report": report,

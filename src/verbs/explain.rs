@@ -62,14 +62,14 @@ fn of_artifact(args: &Explain) -> Result<(), Error> {
     let size = Size { shapes: args.specialise.shapes.clone(), dims: args.specialise.dims.clone() };
     let model = Model::load(&args.file)?;
     let one = sizes::chosen(&model, &size)?;
-    let mut artifact = measured(&model, one, args.tuned.threads)?;
+    let mut artifact = measured(&model, &one, args.tuned.threads)?;
     choose(&mut artifact.kernels, args, |k| (&k.name, std::slice::from_ref(&k.nodes)))?;
     if args.json {
         print_json(&artifact);
         return Ok(());
     }
     println!("{}", in_short(&artifact));
-    sizes::which(&model, one, &size).iter().for_each(|note| println!("{note}"));
+    sizes::which(&model, &one, &size).iter().for_each(|note| println!("{note}"));
     artifact.kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     artifact.kernels.iter().for_each(|k| print_kernel(k, args.kernel.is_some()));
     Ok(())

@@ -40,7 +40,8 @@ use crate::cli::{Command, Given, Specialise};
 use crate::files::read_tensor;
 use crate::host::{self, Report};
 use crate::kinds::{self, Kind};
-use crate::pipeline::{Choices, Options};
+use crate::pipeline::Options;
+use crate::sizes::{Choices, Span};
 
 pub fn run(command: Command) -> Result<(), Error> {
     match command {
@@ -101,7 +102,7 @@ fn specialisations(model: &Path, args: &Specialise) -> Result<(ImportOptions, Ch
     };
     let mut choices: Choices = vec![];
     for (name, sizes) in once("--dim", args.dims.iter().cloned())? {
-        if let [size] = sizes.0[..] {
+        if let [Span::One(size)] = sizes.0[..] {
             import.dims.insert(name, size);
         } else {
             choices.push((name, sizes.0));

@@ -15,8 +15,8 @@ pub(super) fn run(args: &Report) -> Result<(), Error> {
     let (page, data) = if args.file.exists() && is_artifact(args)? {
         let model = Model::load(&args.file)?;
         let one = sizes::chosen(&model, &args.size)?;
-        note = sizes::which(&model, one, &args.size);
-        let artifact = explain::measured(&model, one, args.threads)?;
+        note = sizes::which(&model, &one, &args.size);
+        let artifact = explain::measured(&model, &one, args.threads)?;
         let page = report::artifact::page(&artifact, &source);
         (page, serde_json::json!({ "artifact": artifact }))
     } else {

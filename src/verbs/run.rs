@@ -16,7 +16,7 @@ pub(super) fn run(args: &Run) -> Result<(), Error> {
     kinds::expect(&args.artifact, &[Kind::Artifact])?;
     let model = Model::load(&args.artifact)?;
     let one = sizes::chosen(&model, &args.size)?;
-    let inputs = given::or_made_up(&args.inputs, &model, one, Seed(args.seed))?;
+    let inputs = given::or_made_up(&args.inputs, &model, &one, Seed(args.seed))?;
     let mut session = model.session_with(&SessionOptions {
         threads: args.threads,
         keep_denormals: args.keep_denormals,

@@ -1,42 +1,72 @@
 //! Which of the sizes that an artifact was compiled for is meant.
 
-use ansc_runtime::Model;
-use ansc_runtime::manifest::Specialisation;
+use ansc_runtime::manifest::{self, Specialisation};
+use ansc_runtime::{Extent, Model};
 
 use super::once;
 use crate::Error;
 use crate::cli::Size;
+use crate::sizes::Span;
 
-/// The one that the options choose; the first, if several are left.
-pub(super) fn chosen<'a>(model: &'a Model, size: &Size) -> Result<&'a Specialisation, Error> {
+/// The one that the options choose; the first, if several are left. One for ranges has the shapes
+/// of the sizes that were chosen, or else of the largest.
+pub(super) fn chosen(model: &Model, size: &Size) -> Result<Specialisation, Error> {
     let shapes = once("--shape", size.shapes.iter().cloned())?;
     let named: Vec<_> = shapes.iter().map(|(n, s)| (n.as_str(), s.as_slice())).collect();
     // The error of shapes that none has lists them all.
     let first = model.specialisation(&named)?;
     let mut dims = vec![];
     for (name, sizes) in once("--dim", size.dims.iter().cloned())? {
-        let [one] = sizes.0[..] else {
+        let [Span::One(one)] = sizes.0[..] else {
             return Err(Error::Usage(format!(
                 "`--dim {name}` has several sizes; one is wanted here"
             )));
         };
-        dims.push(format!("{name}={one}"));
+        dims.push((name, one));
     }
+    let takes = |one: &Specialisation| {
+        let mut ports = one.inputs.iter();
+        ports.all(|port| shapes.get(&port.name).is_none_or(|shape| *shape == port.shape))
+    };
     if dims.is_empty() {
-        return Ok(first);
+        return Ok(with_shapes(first, &named));
     }
     let all = model.specialisations();
-    let fits = |one: &&Specialisation| {
-        dims.iter().all(|dim| has(one, dim)) && shapes.iter().all(|s| takes(one, s.0, s.1))
-    };
-    all.iter().find(fits).ok_or_else(|| {
+    let found = all.iter().filter_map(|one| with(one, &dims)).find(takes);
+    found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
         let known = match &names[..] {
             [""] => "for one size only".to_owned(),
             names => format!("for {}", names.join("; ")),
         };
+        let dims: Vec<String> = dims.iter().map(|(name, n)| format!("{name}={n}")).collect();
         Error::Data(format!("the model was not compiled for {}, but {known}", dims.join(" ")))
     })
+}
+
+/// The specialisation at the sizes that these shapes of inputs tell, and else at the largest ones.
+pub(super) fn with_shapes(one: &Specialisation, given: &[(&str, &[usize])]) -> Specialisation {
+    let told = |index: usize| {
+        one.inputs.iter().find_map(|port| {
+            let axis = port.extents.iter().position(|e| *e == Extent::Size(index as u32))?;
+            let (_, shape) = given.iter().find(|(name, _)| *name == port.name)?;
+            shape.get(axis).copied()
+        })
+    };
+    let sizes = one.sizes.iter().enumerate().map(|(i, size)| told(i).unwrap_or(size.high));
+    fixed(one, &sizes.collect::<Vec<_>>()).unwrap_or_else(|| one.clone())
+}
+
+/// The specialisation at these sizes of dimensions; `None` if it is not for them.
+fn with(one: &Specialisation, dims: &[(String, usize)]) -> Option<Specialisation> {
+    let is_range = |name: &str| one.sizes.iter().any(|size| size.name == name);
+    if !dims.iter().all(|(name, n)| is_range(name) || has(one, &format!("{name}={n}"))) {
+        return None;
+    }
+    let given = |name: &str| dims.iter().find(|(dim, _)| dim == name).map(|(_, n)| *n);
+    let sizes: Vec<usize> =
+        one.sizes.iter().map(|size| given(&size.name).unwrap_or(size.high)).collect();
+    fixed(one, &sizes)
 }
 
 /// Names are sizes of dimensions, as in `batch=4 length=16`.
@@ -44,8 +74,17 @@ fn has(one: &Specialisation, dim: &str) -> bool {
     format!(" {} ", one.name).contains(&format!(" {dim} "))
 }
 
-fn takes(one: &Specialisation, input: &str, shape: &[usize]) -> bool {
-    one.inputs.iter().any(|port| port.name == input && port.shape == shape)
+/// The specialisation with the shapes, and the name, of these sizes.
+pub(super) fn fixed(one: &Specialisation, sizes: &[usize]) -> Option<Specialisation> {
+    let shapes = one.shapes_at(sizes)?;
+    let mut fixed = one.clone();
+    fixed.inputs.iter_mut().zip(shapes.inputs).for_each(|(port, shape)| port.shape = shape);
+    fixed.outputs.iter_mut().zip(shapes.outputs).for_each(|(port, shape)| port.shape = shape);
+    for (size, n) in one.sizes.iter().zip(sizes) {
+        let manifest::Size { name, low, high } = size;
+        fixed.name = fixed.name.replace(&format!("{name}={low}..{high}"), &format!("{name}={n}"));
+    }
+    Some(fixed)
 }
 
 /// A note on the size that is used, if there are several and nobody chose one.

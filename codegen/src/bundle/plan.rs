@@ -90,7 +90,7 @@ pub(super) fn plan(manifest: &Manifest) -> Result<Plan<'_>, CodegenError> {
 
 fn only(manifest: &Manifest) -> Result<&Specialisation, CodegenError> {
     match &manifest.specialisations[..] {
-        [one] => Ok(one),
+        [one] if one.sizes.is_empty() => Ok(one),
         several => {
             let names: Vec<&str> = several.iter().map(|s| s.name.as_str()).collect();
             Err(CodegenError::BundleSizes { sizes: names.join("; ") })
@@ -148,6 +148,7 @@ impl Reader<'_> {
             Storage::Arena { offset } => Place::Workspace(offset),
             Storage::Weight { offset } => Place::Weights(offset),
             Storage::Prepared { .. } => unreachable!("a bundle's constants are stored as read"),
+            Storage::Size(_) => unreachable!("a bundle is of one size"),
         }
     }
 

@@ -26,7 +26,7 @@ mod one_term;
 mod permute;
 pub(crate) mod precision;
 mod reshapes;
-mod rewrite;
+pub(crate) mod rewrite;
 mod simplify;
 mod split_outputs;
 pub(crate) mod tensors;

@@ -33,7 +33,7 @@ class Port:
         """The type of its elements, as NumPy names it: `float32`, `int64`, `bool`, `bfloat16`."""
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents; of an output whose size the data decides, the largest possible ones."""
+        """The extents; the largest possible ones, where the data or the shapes of a run decide."""
     @property
     def is_bound(self) -> bool:
         """Whether its value was fixed when the model was compiled, so that runs need not give it."""

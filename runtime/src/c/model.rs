@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use crate::manifest::{Port, Specialisation};
 use crate::model::Model;
 
-use super::port::{AnscPort, OwnedPort};
+use super::port::{AnscInput, AnscPort, OwnedPort, put_shape, slice};
 use super::status::{AnscStatus, Failure, c_string, guard, shield};
 
 /// A loaded model. It never changes: any number of threads may use it at once, without locks.
@@ -146,8 +146,9 @@ pub unsafe extern "C" fn ansc_model_output_count(model: *const AnscModel) -> usi
     shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.model.outputs().len()))
 }
 
-/// For how many combinations of its inputs' shapes the model was compiled, at least 1; 0 if `model`
-/// is null. A session runs the one that its inputs have the shapes of.
+/// How many specialisations the model has, at least 1; 0 if `model` is null. Each is for one
+/// combination of its inputs' shapes, or for all in a range: then its ports have the largest ones.
+/// A session runs one that takes the shapes of its inputs, one of a single combination first.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -230,6 +231,40 @@ pub unsafe extern "C" fn ansc_model_specialisation_output(
 ) -> AnscStatus {
     // SAFETY: the caller's promise.
     unsafe { describe(model, specialisation, |ports| &ports.outputs, index, port) }
+}
+
+/// The extents of the `index`-th output, from 0, in a run with these inputs, of which only names
+/// and shapes are looked at. Where the data decides too, they are the largest possible ones. Inputs
+/// may be left out whose shape is not needed to know.
+///
+/// Writes as many extents as the port has to `shape`, which has room for `capacity` of them.
+///
+/// # Safety
+/// `model` is null or a model that was not freed. `inputs` is null or points to `inputs_count`
+/// structures, whose names and shapes are null or valid for the sizes beside them. `shape` is null
+/// or has room for `capacity`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_output_shape(
+    model: *const AnscModel,
+    inputs: *const AnscInput,
+    inputs_count: usize,
+    index: usize,
+    shape: *mut usize,
+    capacity: usize,
+) -> AnscStatus {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let model = unsafe { model.as_ref() };
+        let model = &model.ok_or_else(|| Failure::argument("`model` is null"))?.model;
+        // SAFETY: the caller's promise.
+        let inputs = unsafe { slice("`inputs`", inputs, inputs_count) }?;
+        // SAFETY: the caller's promise.
+        let inputs = inputs.iter().map(|input| unsafe { input.name_and_shape() });
+        let shapes = model.output_shapes(&inputs.collect::<Result<Vec<_>, _>>()?)?;
+        let none = || Failure::argument(format!("output {index} of {}", shapes.len()));
+        // SAFETY: the caller's promise.
+        unsafe { put_shape(shapes.get(index).ok_or_else(none)?, shape, capacity) }
+    })
 }
 
 /// # Safety

@@ -49,7 +49,7 @@ pub struct AnscPort {
     pub name: *const c_char,
     /// An `AnscDtype`.
     pub dtype: u32,
-    /// `rank` extents. Of an output whose size the data decides: the largest possible ones.
+    /// `rank` extents: the largest possible ones, where the data or the shapes of a run decide.
     pub shape: *const usize,
     /// Extents that `shape` points to.
     pub rank: usize,
@@ -184,6 +184,26 @@ fn check_slice<T>(what: &str, at: *const u8, aligned: bool, len: usize) -> Resul
     Ok(())
 }
 
+/// Gives a shape to the caller.
+///
+/// # Safety
+/// `to` must be null or have room for `capacity` extents.
+pub(super) unsafe fn put_shape(
+    shape: &[usize],
+    to: *mut usize,
+    capacity: usize,
+) -> Result<(), Failure> {
+    let rank = shape.len();
+    if rank > capacity || (to.is_null() && rank > 0) {
+        return Err(Failure::argument(format!("`shape` has no room for {rank} extents")));
+    }
+    if rank > 0 {
+        // SAFETY: not null, with enough room; the rest is the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(shape.as_ptr(), to, rank) };
+    }
+    Ok(())
+}
+
 /// The fields that both kinds of tensors have in front of their data.
 struct Head<'a> {
     name: &'a str,
@@ -210,6 +230,16 @@ unsafe fn head<'a>(
 }
 
 impl AnscInput {
+    /// # Safety
+    /// Name and shape must be valid as the type's documentation says, during `'a`.
+    pub(super) unsafe fn name_and_shape<'a>(&self) -> Result<(&'a str, &'a [usize]), Failure> {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text("the name of an input", self.name) }?;
+        // SAFETY: the caller's promise.
+        let shape = unsafe { slice(&format!("the shape of `{name}`"), self.shape, self.rank) }?;
+        Ok((name, shape))
+    }
+
     /// # Safety
     /// The pointers must be valid as the type's documentation says, during `'a`.
     pub(super) unsafe fn view<'a>(&self) -> Result<(&'a str, View<'a>), Failure> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::session::{Session, SessionOptions};
 
 use super::model::AnscModel;
-use super::port::{AnscInput, AnscOutput, slice};
+use super::port::{AnscInput, AnscOutput, put_shape, slice};
 use super::status::{AnscStatus, Failure, guard, shield};
 
 /// The memory and the threads to run a model with. It keeps what it needs of its model alive.
@@ -104,9 +104,9 @@ pub unsafe extern "C" fn ansc_session_threads(session: *const AnscSession) -> us
     shield(0, || unsafe { lock(session) }.map_or(0, |session| session.threads()))
 }
 
-/// Runs the model: the specialisation whose inputs have the shapes of these. Inputs and outputs
-/// come by name, in any order. Every input must be given but those that are bound; outputs that are
-/// not given are computed and dropped.
+/// Runs the model: the specialisation that takes inputs of these shapes. Inputs and outputs come by
+/// name, in any order. Every input must be given but those that are bound; outputs that are not
+/// given are computed and dropped. An output has the shape that `ansc_model_output_shape` tells.
 ///
 /// Everything is checked before anything runs. After `ANSC_STATUS_DATA` the outputs may hold
 /// anything, and the session can be used again.
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn ansc_session_run(
 
 /// The extents of the `index`-th output of the model in the last run: how much of its memory was
 /// used, densely from the beginning. Before the first run they are those of the first
-/// specialisation.
+/// specialisation, as `ansc_model_output` describes it.
 ///
 /// Writes as many extents as the port has to `shape`, which has room for `capacity` of them.
 ///
@@ -163,16 +163,8 @@ pub unsafe extern "C" fn ansc_session_output_shape(
         if index >= count {
             return Err(Failure::argument(format!("output {index} of {count}")));
         }
-        let actual = session.output_shape(index);
-        if actual.len() > capacity || (shape.is_null() && !actual.is_empty()) {
-            let rank = actual.len();
-            return Err(Failure::argument(format!("`shape` has no room for {rank} extents")));
-        }
-        if !actual.is_empty() {
-            // SAFETY: not null, with enough room; the rest is the caller's promise.
-            unsafe { std::ptr::copy_nonoverlapping(actual.as_ptr(), shape, actual.len()) };
-        }
-        Ok(())
+        // SAFETY: the caller's promise.
+        unsafe { put_shape(session.output_shape(index), shape, capacity) }
     })
 }
 

@@ -109,8 +109,12 @@ pub(crate) fn failed(code: &GpuCode, source: CudaError) -> TargetError {
     TargetError::Gpu { needed: needed(code), source }
 }
 
-/// Whether the launches are those of the manifest's kernels.
+/// Whether the launches are those of the manifest's kernels, and all sizes are fixed: memory on the
+/// device is filled and read as a whole.
 pub(crate) fn check(manifest: &Manifest, code: &GpuCode) -> std::result::Result<(), String> {
+    if let Some(ranged) = manifest.specialisations.iter().find(|one| !one.sizes.is_empty()) {
+        return Err(format!("specialisation `{}` is of a range of sizes", ranged.name));
+    }
     let (found, wanted) = (code.kernels.len(), manifest.kernels.len());
     match found == wanted {
         true => Ok(()),

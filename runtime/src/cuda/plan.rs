@@ -174,6 +174,7 @@ impl Flat<'_> {
             Storage::Input(port) => (2, port, 0),
             Storage::Output(port) => (3, port, 0),
             Storage::Prepared { offset } => (4, 0, offset),
+            Storage::Size(size) => (5, size, 0),
         };
         let (a_place, b_place) = (place(a), place(b));
         let (a_end, b_end) = (a_place.2 + self.bytes(a), b_place.2 + self.bytes(b));

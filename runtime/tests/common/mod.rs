@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ansc_runtime::manifest::{
-    BufferId, BufferInfo, KernelInfo, Launch, Manifest, Port, Provenance, Specialisation, Step,
-    Storage, TargetInfo, seal,
+    BufferId, BufferInfo, KernelInfo, Launch, Manifest, Port, Provenance, Size, Specialisation,
+    Step, Storage, TargetInfo, seal,
 };
-use ansc_runtime::{DType, Model, Tensor};
+use ansc_runtime::{DType, Extent, Model, Tensor};
 
 /// A model under construction. Buffers and kernels are numbered as they are added.
 pub(crate) struct Builder {
@@ -76,7 +76,8 @@ impl Builder {
         let port = self.plan().inputs.len() as u32;
         let buffer = self.buffer(name, dtype, shape, Storage::Input(port));
         let (name, shape) = (name.to_owned(), shape.to_vec());
-        self.plan().inputs.push(Port { name, dtype, shape, buffer, bound: None });
+        let extents = vec![];
+        self.plan().inputs.push(Port { name, dtype, shape, extents, buffer, bound: None });
         buffer
     }
 
@@ -90,7 +91,22 @@ impl Builder {
     /// Makes any buffer an output.
     pub(crate) fn expose(&mut self, name: &str, buffer: BufferId) {
         let BufferInfo { dtype, shape, .. } = self.plan().buffers[buffer.0 as usize].clone();
-        self.plan().outputs.push(Port { name: name.to_owned(), dtype, shape, buffer, bound: None });
+        let (name, extents) = (name.to_owned(), vec![]);
+        self.plan().outputs.push(Port { name, dtype, shape, extents, buffer, bound: None });
+    }
+
+    /// A size that a run may choose, and the buffer that tells kernels what it is.
+    pub(crate) fn size(&mut self, name: &str, low: usize, high: usize) -> BufferId {
+        let index = self.plan().sizes.len() as u32;
+        self.plan().sizes.push(Size { name: name.to_owned(), low, high });
+        self.buffer(name, DType::I64, &[], Storage::Size(index))
+    }
+
+    /// Gives an input or output extents that follow from sizes.
+    pub(crate) fn vary(&mut self, name: &str, extents: &[Extent]) {
+        let Specialisation { inputs, outputs, .. } = self.plan();
+        let port = inputs.iter_mut().chain(outputs).find(|port| port.name == name);
+        port.unwrap().extents = extents.to_vec();
     }
 
     /// A kernel of one launch: `body` sees `b` (buffers), `s` (scratch) and `i`.

@@ -50,22 +50,21 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
         return Err(Error::Usage(reason.into()));
     }
     let specialisation = sizes::chosen(&model, &args.size)?;
-    let inputs = given::or_made_up(&args.inputs, &model, specialisation, Seed(0))?;
+    let inputs = given::or_made_up(&args.inputs, &model, &specialisation, Seed(0))?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     let begin = Instant::now();
     session.run(&named)?;
     let first_run_ms = milliseconds(begin);
     // Values that were given decide by their shapes.
-    let ran = session.specialisation().name.clone();
+    let shapes: Vec<_> = named.iter().map(|(name, tensor)| (*name, tensor.shape())).collect();
+    let ran = sizes::with_shapes(session.specialisation(), &shapes);
     let sized = !(args.size.dims.is_empty() && args.size.shapes.is_empty());
-    if sized && ran != specialisation.name {
-        let asked = &specialisation.name;
-        return Err(Error::Usage(format!(
-            "the inputs have the size {ran}, but {asked} was asked for"
-        )));
+    if sized && ran.name != specialisation.name {
+        let (is, asked) = (&ran.name, &specialisation.name);
+        let message = format!("the inputs have the size {is}, but {asked} was asked for");
+        return Err(Error::Usage(message));
     }
-    let all = model.specialisations();
-    let specialisation = all.iter().find(|one| one.name == ran).unwrap_or(specialisation);
+    let specialisation = &ran;
     let measured = measure(args, &model, &mut session, &options, &named)?;
     let flops = model.manifest().kernels_of(specialisation).iter().map(|k| k.flops).sum::<u64>();
     let latency = summarise(&measured.times, session.threads(), flops);

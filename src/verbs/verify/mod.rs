@@ -10,13 +10,13 @@ use std::sync::Arc;
 use ansc_codegen::Target;
 use ansc_frontend::{ImportOptions, import};
 use ansc_graph::{Graph, interp};
-use ansc_runtime::manifest::{Port, Specialisation};
+use ansc_runtime::manifest::{Port, Size, Specialisation};
 use ansc_runtime::{Model, Session, SessionError, SessionOptions, Tensor};
 use ansc_sketch::algorithm::Sums;
 use ansc_sketch::gpu::GpuLimits;
 use serde::Serialize;
 
-use super::{given, import_options, print_json};
+use super::{given, import_options, print_json, sizes};
 use crate::Error;
 use crate::assemble::Expose;
 use crate::choice::Aim;
@@ -106,7 +106,7 @@ pub(super) fn run(args: &Verify) -> Result<(), Error> {
     let (given, reference) = values(args, &model)?;
     let outcomes: Vec<Outcome> = chosen(args, &model, &given)?
         .into_iter()
-        .map(|one| verify(args, &model, one, &given, &reference))
+        .map(|one| verify(args, &model, &one, &given, &reference))
         .collect::<Result<_, _>>()?;
     if let Some(folder) = &args.dump_tensors {
         dump::write(folder, outcomes.iter().flat_map(Outcome::all))?;
@@ -247,12 +247,13 @@ fn same_model(args: &Verify) -> Result<(), Error> {
     Err(Error::file(model, reason))
 }
 
-/// All specialisations that take the given inputs.
-fn chosen<'a>(
+/// All specialisations that take the given inputs; one for ranges of sizes at the given ones, or
+/// else at the smallest, the largest, and some between.
+fn chosen(
     args: &Verify,
-    model: &'a Model,
+    model: &Model,
     given: &BTreeMap<String, Tensor>,
-) -> Result<Vec<&'a Specialisation>, Error> {
+) -> Result<Vec<Specialisation>, Error> {
     let shapes: Vec<_> = given.iter().map(|(name, t)| (name.as_str(), t.shape())).collect();
     let known = |name: &String| model.inputs().iter().any(|port| port.name == *name);
     if let Some(name) = given.keys().find(|name| !known(name)) {
@@ -260,11 +261,28 @@ fn chosen<'a>(
         return Err(Error::Usage(message));
     }
     // At least one, or the error that says which there are.
-    model.specialisation(&shapes)?;
+    let first = model.specialisation(&shapes)?;
+    if !shapes.is_empty() && !first.sizes.is_empty() {
+        return Ok(vec![sizes::with_shapes(first, &shapes)]);
+    }
     let fits = |one: &&Specialisation| {
         one.inputs.iter().all(|p| given.get(&p.name).is_none_or(|t| t.shape() == p.shape))
     };
-    Ok(model.specialisations().iter().filter(fits).collect())
+    let all = model.specialisations().iter().filter(fits);
+    Ok(all
+        .flat_map(|one| if one.sizes.is_empty() { vec![one.clone()] } else { some(one) })
+        .collect())
+}
+
+/// A specialisation for ranges at some of its sizes.
+fn some(one: &Specialisation) -> Vec<Specialisation> {
+    let part = |of: usize, parts: usize| {
+        let at = |size: &Size| size.low + (size.high - size.low) * of / parts;
+        sizes::fixed(one, &one.sizes.iter().map(at).collect::<Vec<_>>())
+    };
+    let mut all: Vec<Specialisation> = (0..=3).filter_map(|of| part(of, 3)).collect();
+    all.dedup_by(|a, b| a.name == b.name);
+    all
 }
 
 fn verify(

@@ -225,7 +225,10 @@ impl Flow<'_> {
         match self.buffers.get(buffer.0 as usize)?.storage {
             Storage::Arena { offset } => Some((0, offset)),
             Storage::Output(i) => Some((1, i as usize)),
-            Storage::Input(_) | Storage::Weight { .. } | Storage::Prepared { .. } => None,
+            Storage::Input(_)
+            | Storage::Size(_)
+            | Storage::Weight { .. }
+            | Storage::Prepared { .. } => None,
         }
     }
 

@@ -13,7 +13,7 @@ use crate::dtype::DType;
 use crate::gpu::{GpuCode, GpuLaunch, GpuText};
 use crate::host::HostOp;
 use crate::manifest::{
-    BufferId, BufferInfo, KernelInfo, LoopStep, Manifest, Plan, Port, Provenance, ScanStep,
+    BufferId, BufferInfo, KernelInfo, LoopStep, Manifest, Plan, Port, Provenance, ScanStep, Size,
     Specialisation, Step, Storage, TargetInfo,
 };
 use crate::program::{Program, Writes};
@@ -50,6 +50,7 @@ impl Model {
         };
         let one = Specialisation {
             name: String::new(),
+            sizes: vec![],
             inputs: vec![],
             outputs: vec![],
             arena_bytes: 0,
@@ -68,7 +69,8 @@ impl Model {
     }
 
     fn port(&self, dtype: DType, shape: &[usize], buffer: BufferId) -> Port {
-        Port { name: format!("p{}", buffer.0), dtype, shape: shape.to_vec(), buffer, bound: None }
+        let (name, shape) = (format!("p{}", buffer.0), shape.to_vec());
+        Port { name, dtype, shape, extents: vec![], buffer, bound: None }
     }
 
     fn input(&mut self, dtype: DType, shape: &[usize]) -> BufferId {
@@ -111,10 +113,9 @@ impl Model {
             shared_bytes: 0,
         };
         self.code.kernels.push(symbols.iter().map(launch).collect());
-        let written = |id: &BufferId| match self.one.buffers[id.0 as usize].storage {
-            Storage::Arena { .. } | Storage::Output(_) => true,
-            Storage::Input(_) | Storage::Weight { .. } | Storage::Prepared { .. } => false,
-        };
+        let storage = |id: &BufferId| self.one.buffers[id.0 as usize].storage;
+        let written =
+            |id: &BufferId| matches!(storage(id), Storage::Arena { .. } | Storage::Output(_));
         let bytes = |id: &BufferId| bytes_of(&self.one.buffers[id.0 as usize]);
         let info = KernelInfo {
             name: symbols.concat(),
@@ -507,4 +508,8 @@ fn launches_of_other_kernels_are_refused() {
     m.code.kernels.pop();
     let problem = super::code::check(&m.manifest, &m.code).unwrap_err();
     assert_eq!(problem, "launches of 1 kernels, where there are 2");
+    let size = Size { name: "n".into(), low: 1, high: 4 };
+    m.manifest.specialisations = vec![Specialisation { sizes: vec![size], ..m.one }];
+    let problem = super::code::check(&m.manifest, &m.code).unwrap_err();
+    assert_eq!(problem, "specialisation `` is of a range of sizes");
 }

@@ -1,0 +1,102 @@
+//! One graph for a range of sizes.
+//!
+//! In: the range of each size, and a way to import the model for given sizes. Out: a [`Ranged`]: a
+//! graph with static shapes, those for the largest sizes, which computes the model for every size
+//! in the ranges. The sizes are further inputs of it.
+//!
+//! ```text
+//! at s = 8: y: f32[8] = x[i0]               + 1  ;  m: f32[] = max{r0: 8} y[r0]
+//! at s = 5: y: f32[5] = x[i0]               + 1  ;  m: f32[] = max{r0: 5} y[r0]
+//! 1..=8:    y: f32[8] = x[i0]               + 1  ;  m: f32[] = max{r0: 8} select(r0 < s, y[r0], -inf)
+//! ```
+//!
+//! Elements keep their indices: what has `e` elements along an axis at some sizes are the first `e`
+//! along the axis here, and the others hold anything. No element of a result depends on those.
+//!
+//! How a model depends on sizes is seen from outside: it is imported at many of them ([`samples`]),
+//! and what differs must be numbers that follow a rule ([`fit`]). So no operator has to know about
+//! sizes. Each rule holds at all places that were looked at; a model that deviates from it at a size
+//! between them, for that size alone, would be taken wrongly.
+//!
+//! [`samples`]: samples::samples
+//! [`fit`]: fit::Fit
+
+mod build;
+mod constants;
+mod fit;
+mod look;
+mod numbers;
+mod samples;
+#[cfg(test)]
+mod tests;
+
+use ansc_runtime::{DType, Extent};
+
+use crate::graph::Graph;
+use crate::op::{Kind, PoolAttrs, PoolMode};
+use crate::scalar::Scalar;
+
+/// The sizes that one dimension may have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// The name of the dimension.
+    pub name: String,
+    /// The smallest size.
+    pub low: usize,
+    /// The largest size.
+    pub high: usize,
+}
+
+/// A graph for a range of sizes.
+#[derive(Debug)]
+pub struct Ranged {
+    /// The inputs of the model, then an `i64` scalar for each size.
+    pub graph: Graph,
+    /// For each input of the model, the extent of each axis.
+    pub inputs: Vec<Vec<Extent>>,
+    /// For each output, likewise.
+    pub outputs: Vec<Vec<Extent>>,
+}
+
+/// Why one graph does not do for a range of sizes.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("node `{node}`: {reason}")]
+pub struct Unfit {
+    /// The node that depends on sizes in a way that is not known here.
+    pub node: String,
+    /// How.
+    pub reason: String,
+}
+
+/// Why there is no graph for a range of sizes.
+#[derive(Debug)]
+pub enum RangeError<E> {
+    /// The model cannot be imported at some sizes.
+    Import(E),
+    /// It can, but one graph does not do for all of them.
+    Unfit(Unfit),
+}
+
+/// What an operator of windows reads beyond its operand: such an operator needs no other expression
+/// at other sizes, if it finds the same beyond the end of a smaller operand.
+fn beyond(kind: &Kind) -> Option<fn(DType) -> Scalar> {
+    match kind {
+        Kind::Conv(_) => Some(Scalar::zero),
+        Kind::Pool(PoolAttrs { mode: PoolMode::Max, .. }) => Some(Scalar::lowest),
+        _ => None,
+    }
+}
+
+/// One graph for all sizes in these ranges. `import` gives that for a tuple of sizes.
+pub fn ranged<E>(
+    ranges: &[Range],
+    mut import: impl FnMut(&[usize]) -> Result<Graph, E>,
+) -> Result<Ranged, RangeError<E>> {
+    let samples = samples::samples(ranges);
+    let mut look = look::Look::new(import(&samples[0]).map_err(RangeError::Import)?);
+    for sizes in &samples[1..] {
+        let graph = import(sizes).map_err(RangeError::Import)?;
+        look.add(graph).map_err(RangeError::Unfit)?;
+    }
+    build::build(look, &samples, ranges).map_err(RangeError::Unfit)
+}

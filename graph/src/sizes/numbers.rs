@@ -1,0 +1,133 @@
+//! The numbers of an expression, in a fixed order.
+//!
+//! In: an expression. Out: its extents and constants, one after the other; or the same expression
+//! with others in their places. Two expressions that differ in nothing else have the same form.
+//!
+//! ```text
+//! y: f32[8, 4] = select(lt(i0, 3), x[i0, i1], 0.5)   of x: f32[3, 4]   ->   3 4 | 8 4 | 3 0.5
+//! ```
+
+use crate::compute::{Compute, Stage};
+use crate::expr::{BufId, Expr};
+use crate::scalar::Scalar;
+
+/// All numbers: extents of inputs; then for each stage its extents, those of its reduction, and the
+/// constants of its body.
+pub(super) fn numbers(compute: &Compute) -> Vec<Scalar> {
+    let extent = |e: &usize| Scalar::index(*e as i64);
+    let mut all: Vec<Scalar> =
+        compute.inputs.iter().flat_map(|ty| ty.shape.iter().map(extent)).collect();
+    for stage in &compute.stages {
+        all.extend(stage.extents().iter().map(extent));
+        stage.body.visit(&mut |e| all.extend(e.as_const()));
+    }
+    all
+}
+
+/// The extents of inputs, and then those of the first result and its reduction.
+pub(super) fn extents(compute: &Compute) -> Vec<Scalar> {
+    let inputs = compute.inputs.iter().flat_map(|ty| ty.shape.clone());
+    let result = compute.stages[compute.outputs[0]].extents();
+    inputs.chain(result).map(|e| Scalar::index(e as i64)).collect()
+}
+
+/// How many of [`numbers`] come before those of a stage's body.
+pub(super) fn before_body(compute: &Compute, index: usize) -> usize {
+    let inputs: usize = compute.inputs.iter().map(|ty| ty.rank()).sum();
+    let earlier = compute.stages[..index].iter().map(|s| s.extents().len() + constants(&s.body));
+    inputs + earlier.sum::<usize>() + compute.stages[index].extents().len()
+}
+
+/// How many constants an expression has.
+pub(super) fn constants(body: &Expr) -> usize {
+    let mut count = 0;
+    body.visit(&mut |e| count += usize::from(e.as_const().is_some()));
+    count
+}
+
+/// The numbers of `other` in the order of `compute`, if the two differ in nothing but numbers. An
+/// axis of one element may be written as 0.
+pub(super) fn numbers_like(compute: &Compute, other: &Compute) -> Option<Vec<Scalar>> {
+    let types = |c: &Compute| c.inputs.iter().map(|ty| (ty.dtype, ty.rank())).collect::<Vec<_>>();
+    let result = |s: &Stage| {
+        let combiner = s.reduce.as_ref().map(|r| (r.combiner, r.extents.len()));
+        (s.ty.dtype, s.ty.rank(), combiner)
+    };
+    let alike = types(compute) == types(other)
+        && compute.outputs == other.outputs
+        && compute.stages.iter().map(result).eq(other.stages.iter().map(result));
+    if !alike {
+        return None;
+    }
+    let extent = |e: &usize| Scalar::index(*e as i64);
+    let mut all: Vec<Scalar> =
+        other.inputs.iter().flat_map(|ty| ty.shape.iter().map(extent)).collect();
+    for (a, b) in compute.stages.iter().zip(&other.stages) {
+        let extents = b.extents();
+        all.extend(extents.iter().map(extent));
+        if !body_like(&a.body, &b.body, &extents, &mut all) {
+            return None;
+        }
+    }
+    Some(all)
+}
+
+fn body_like(a: &Expr, b: &Expr, extents: &[usize], all: &mut Vec<Scalar>) -> bool {
+    let top = match (a, b) {
+        (Expr::Const(a), Expr::Const(b)) => {
+            all.push(*b);
+            a.dtype() == b.dtype()
+        }
+        (Expr::Var(a), Expr::Var(b)) => a == b,
+        (Expr::Var(v), Expr::Const(zero)) => {
+            return extents[v.index()] == 1 && *zero == Scalar::index(0);
+        }
+        (Expr::Load(a, at), Expr::Load(b, other)) => a == b && at.len() == other.len(),
+        (Expr::Unary(a, _), Expr::Unary(b, _)) => a == b,
+        (Expr::Binary(a, ..), Expr::Binary(b, ..)) => a == b,
+        (Expr::Cast(a, _), Expr::Cast(b, _)) => a == b,
+        (Expr::Select(..), Expr::Select(..)) => true,
+        _ => false,
+    };
+    let mut parts = a.children().into_iter().zip(b.children());
+    top && parts.all(|(a, b)| body_like(a, b, extents, all))
+}
+
+/// The body with other expressions in place of its constants. `with` gets each of them, in order;
+/// `at` gets the buffer, the axis and the index of each load, and gives the index to use.
+pub(super) fn replaced(
+    body: &Expr,
+    with: &mut impl FnMut(Scalar) -> Option<Expr>,
+    at: &impl Fn(BufId, usize, Expr) -> Expr,
+) -> Expr {
+    match body {
+        Expr::Const(scalar) => with(*scalar).unwrap_or_else(|| body.clone()),
+        Expr::Load(buffer, indices) => {
+            let each = indices.iter().enumerate();
+            let each = each.map(|(axis, i)| at(*buffer, axis, replaced(i, with, at)));
+            Expr::Load(*buffer, each.collect())
+        }
+        other => other.map_children(|child| replaced(child, with, at)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Compute {
+        Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    }
+
+    #[test]
+    fn numbers_come_in_order() {
+        let compute = parse(
+            "compute(in0: f32[3, 4]) -> y {
+  y: f32[8, 4] = select(lt(i0, 3), in0[i0, i1], 0.5_f32)
+}",
+        );
+        let found: Vec<String> = numbers(&compute).iter().map(Scalar::to_string).collect();
+        assert_eq!(found.join(" "), "3_i64 4_i64 8_i64 4_i64 3_i64 0.5_f32");
+        assert_eq!(before_body(&compute, 0), 4);
+    }
+}

@@ -1,0 +1,193 @@
+//! Which sizes an artifact is for, and the graphs for them.
+//!
+//! In: for each open dimension its sizes, some of them as ranges. Out: a [`Wanted`] for each
+//! specialisation: ranges are cut into parts, each twice as long as the one before, so that the
+//! memory and the schedules for the largest sizes of a part fit the smallest ones too.
+//!
+//! ```text
+//! sequence = 1..100      ->  sequence=1  sequence=2..16  sequence=17..32  =33..64  =65..100
+//! ```
+
+use std::fmt;
+use std::path::Path;
+
+use ansc_frontend::import::{ImportOptions, Source};
+use ansc_graph::Graph;
+use ansc_graph::sizes::{Range, RangeError, ranged};
+use ansc_runtime::Extent;
+use ansc_runtime::manifest::Size;
+
+use crate::Error;
+
+/// Sizes of a dimension.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Span {
+    One(usize),
+    /// All of them, from the first number to the second one.
+    Range(usize, usize),
+}
+
+/// As on the command line.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Span::One(size) => write!(f, "{size}"),
+            Span::Range(low, high) => write!(f, "{low}..{high}"),
+        }
+    }
+}
+
+/// Names of dimensions, and the sizes of each.
+pub type Choices = Vec<(String, Vec<Span>)>;
+
+/// The largest size of the first part of a range.
+const FIRST: usize = 16;
+
+/// A specialisation that is asked for.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Tells it from the others; empty if it is the only one.
+    pub name: String,
+    /// With one size for each dimension that has no range here.
+    import: ImportOptions,
+    pub ranges: Vec<Range>,
+}
+
+/// The graph of a specialisation.
+pub struct Specialised {
+    pub graph: Graph,
+    pub sizes: Sizes,
+}
+
+/// The sizes that runs of a specialisation choose; none, unless it is for ranges.
+#[derive(Clone, Debug, Default)]
+pub struct Sizes {
+    pub all: Vec<Size>,
+    /// For each input of the model, the extent of each axis.
+    pub inputs: Vec<Vec<Extent>>,
+    /// For each output, likewise.
+    pub outputs: Vec<Vec<Extent>>,
+}
+
+/// All combinations of sizes and of parts of ranges; the last choice varies fastest.
+pub fn wanted(import: &ImportOptions, choices: &Choices) -> Vec<Wanted> {
+    let first = Wanted { name: String::new(), import: import.clone(), ranges: vec![] };
+    let mut all = vec![first];
+    for (dim, spans) in choices {
+        let parts: Vec<Span> = spans.iter().flat_map(|span| span.parts()).collect();
+        let each = all.iter().flat_map(|one| parts.iter().map(|part| one.with(dim, *part)));
+        all = each.collect();
+    }
+    all
+}
+
+impl Span {
+    /// A range as parts; those whose shapes are of a kind of their own are sizes by themselves.
+    fn parts(self) -> Vec<Span> {
+        let Span::Range(low, high) = self else { return vec![self] };
+        let mut parts = vec![];
+        let (mut begin, mut end) = (low, FIRST);
+        while begin <= high {
+            let last = match begin {
+                0 | 1 => begin,
+                _ => {
+                    while end < begin {
+                        end *= 2;
+                    }
+                    end.min(high)
+                }
+            };
+            parts.push(if begin == last { Span::One(last) } else { Span::Range(begin, last) });
+            begin = last + 1;
+        }
+        parts
+    }
+}
+
+impl Wanted {
+    fn with(&self, dim: &str, span: Span) -> Wanted {
+        let space = if self.name.is_empty() { "" } else { " " };
+        let mut one = self.clone();
+        one.name = format!("{}{space}{dim}={span}", self.name);
+        match span {
+            Span::One(size) => {
+                one.import.dims.insert(dim.to_owned(), size);
+            }
+            Span::Range(low, high) => {
+                one.ranges.push(Range { name: dim.to_owned(), low, high });
+            }
+        }
+        one
+    }
+
+    /// The options of an import at the largest sizes.
+    pub fn largest(&self) -> ImportOptions {
+        self.at(&self.ranges.iter().map(|range| range.high).collect::<Vec<_>>())
+    }
+
+    fn at(&self, sizes: &[usize]) -> ImportOptions {
+        let mut import = self.import.clone();
+        let sizes = self.ranges.iter().zip(sizes);
+        import.dims.extend(sizes.map(|(range, size)| (range.name.clone(), *size)));
+        import
+    }
+
+    /// The graph before any pass.
+    pub fn graph(&self, source: &Source, model: &Path) -> Result<Specialised, Error> {
+        if self.ranges.is_empty() {
+            let graph = source.graph(&self.import)?;
+            return Ok(Specialised { graph, sizes: Sizes::default() });
+        }
+        let mut import = source.alike();
+        let made = ranged(&self.ranges, |sizes| import(&self.at(sizes)));
+        let made = made.map_err(|e| match e {
+            RangeError::Import(e) => Error::from(e),
+            RangeError::Unfit(unfit) => Error::file(
+                model,
+                format!(
+                    "{unfit}. So one specialisation cannot serve {}: list single sizes, as in {}",
+                    self.name,
+                    self.listed()
+                ),
+            ),
+        })?;
+        let size =
+            |range: &Range| Size { name: range.name.clone(), low: range.low, high: range.high };
+        let all = self.ranges.iter().map(size).collect();
+        let sizes = Sizes { all, inputs: made.inputs, outputs: made.outputs };
+        Ok(Specialised { graph: made.graph, sizes })
+    }
+
+    /// Options with single sizes in place of ranges.
+    fn listed(&self) -> String {
+        let dim = |range: &Range| {
+            let middle = range.low.midpoint(range.high);
+            format!("`--dim {}={},{middle},{}`", range.name, range.low, range.high)
+        };
+        self.ranges.iter().map(dim).collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(choices: &[(&str, &[Span])]) -> Vec<String> {
+        let choices = choices.iter().map(|(dim, spans)| ((*dim).to_owned(), spans.to_vec()));
+        let all = wanted(&ImportOptions::default(), &choices.collect());
+        all.into_iter().map(|one| one.name).collect()
+    }
+
+    #[test]
+    fn ranges_are_cut_into_parts() {
+        assert_eq!(names(&[]), [""]);
+        let parts = ["s=1", "s=2..16", "s=17..32", "s=33..64", "s=65..100"];
+        assert_eq!(names(&[("s", &[Span::Range(1, 100)])]), parts);
+        assert_eq!(names(&[("s", &[Span::Range(0, 3)])]), ["s=0", "s=1", "s=2..3"]);
+        assert_eq!(names(&[("s", &[Span::Range(200, 256)])]), ["s=200..256"]);
+        assert_eq!(names(&[("s", &[Span::Range(17, 17)])]), ["s=17"]);
+        let both = [("b", &[Span::One(1), Span::One(4)][..]), ("s", &[Span::Range(2, 20)])];
+        let parts = ["b=1 s=2..16", "b=1 s=17..20", "b=4 s=2..16", "b=4 s=17..20"];
+        assert_eq!(names(&both), parts);
+    }
+}

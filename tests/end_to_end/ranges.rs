@@ -1,0 +1,149 @@
+//! One specialisation for a range of sizes: it computes what an artifact for each size does.
+
+use std::path::{Path, PathBuf};
+
+use crate::common::{ansc, str, text};
+use ansc_models::Builder;
+use ansc_models::proto::{Attribute, Dim, ElemType};
+use ansc_runtime::{Model, Session, SessionOptions, Tensor};
+
+const BATCH: Dim = Dim::Named("batch");
+const LENGTH: Dim = Dim::Named("length");
+
+fn saved(builder: Builder, dir: &Path) -> PathBuf {
+    let path = dir.join("net.onnx");
+    std::fs::write(&path, builder.finish().to_bytes()).unwrap();
+    path
+}
+
+/// Attention over `x: [batch, length, 24]`, a mean over the length, and the scores themselves.
+fn attention(dir: &Path) -> PathBuf {
+    let mut b = Builder::new("net");
+    let x = b.typed_input("x", ElemType::F32, &[BATCH, LENGTH, Dim::Size(24)]);
+    let [q, k, v] = [0, 1, 2].map(|_| {
+        let w = b.weight(&[24, 24], 24, 1.0);
+        b.op("MatMul", &[&x, &w], &[])
+    });
+    let k = b.op("Transpose", &[&k], &[("perm", Attribute::Ints(vec![0, 2, 1]))]);
+    let scores = b.op("MatMul", &[&q, &k], &[]);
+    b.result("shares", &[BATCH, LENGTH, LENGTH], "Softmax", &[&scores], &[]);
+    let sum = b.op("MatMul", &["shares", &v], &[]);
+    let sum = b.op("Add", &[&sum, &x], &[]);
+    let axes = [("axes", Attribute::Ints(vec![1])), ("keepdims", Attribute::Int(0))];
+    b.result("y", &[BATCH, Dim::Size(24)], "ReduceMean", &[&sum], &axes);
+    saved(b, dir)
+}
+
+/// Convolutions and pools of `x: [batch, 3, length, 16]`.
+fn image(dir: &Path) -> PathBuf {
+    let mut b = Builder::new("net");
+    let x = b.typed_input("x", ElemType::F32, &[BATCH, Dim::Size(3), LENGTH, Dim::Size(16)]);
+    let pads = Attribute::Ints(vec![1, 1, 1, 1]);
+    let strides = Attribute::Ints(vec![2, 2]);
+    let w = b.weight(&[16, 3, 3, 3], 27, 1.0);
+    let y = b.op("Conv", &[&x, &w], &[("pads", pads.clone()), ("strides", strides.clone())]);
+    let y = b.op("Relu", &[&y], &[]);
+    let window = [("kernel_shape", Attribute::Ints(vec![3, 3])), ("pads", pads.clone())];
+    let y = b.op("MaxPool", &[&y], &window);
+    let w = b.weight(&[16, 16, 3, 3], 144, 1.0);
+    let y = b.op("Conv", &[&y, &w], &[("pads", pads)]);
+    let y = b.op("GlobalAveragePool", &[&y], &[]);
+    let y = b.op("Flatten", &[&y], &[]);
+    let w = b.weight(&[16, 10], 16, 1.0);
+    b.result("y", &[BATCH, Dim::Size(10)], "MatMul", &[&y, &w], &[]);
+    saved(b, dir)
+}
+
+fn session(model: &Path, dims: &[String], threads: usize) -> Session {
+    let output = model.with_file_name("net.ansc");
+    let mut args = vec!["compile", str(model), "-o", str(&output)];
+    args.extend(dims.iter().flat_map(|dim| ["--dim", dim]));
+    let done = ansc(&args);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let options = SessionOptions { threads, ..SessionOptions::default() };
+    Model::load(output).unwrap().session_with(&options).unwrap()
+}
+
+fn values(shape: &[usize]) -> Tensor {
+    let count = shape.iter().product::<usize>();
+    let values: Vec<f32> = (0..count).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+    Tensor::from_slice(shape, &values)
+}
+
+/// Runs a model for ranges at many sizes, and compares with artifacts for each size.
+fn check(
+    model: &Path,
+    ranges: [&str; 2],
+    sizes: &[(usize, usize)],
+    shape: fn(usize, usize) -> Vec<usize>,
+) {
+    let dims = [format!("batch={}", ranges[0]), format!("length={}", ranges[1])];
+    for threads in [1, 3] {
+        let mut wide = session(model, &dims, threads);
+        for &(batch, length) in sizes {
+            let one = [format!("batch={batch}"), format!("length={length}")];
+            let mut exact = session(model, &one, threads);
+            let x = values(&shape(batch, length));
+            let expected = exact.run(&[("x", &x)]).unwrap();
+            let found = wide.run(&[("x", &x)]).unwrap();
+            for ((name, e), (_, f)) in expected.iter().zip(&found) {
+                assert_eq!(e.shape(), f.shape(), "{name} at {one:?}");
+                for (e, f) in e.as_slice::<f32>().iter().zip(f.as_slice::<f32>()) {
+                    let close = (e - f).abs() <= 2e-5 * (1.0 + e.abs());
+                    assert!(close, "{name} at {one:?}: {e} became {f}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_of_any_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = attention(dir.path());
+    // Later runs find in memory what earlier, larger ones left there.
+    let sizes = [(5, 70), (1, 1), (5, 2), (2, 70), (3, 16), (4, 17), (1, 63), (2, 33), (5, 31)];
+    check(&model, ["1..5", "1..70"], &sizes, |batch, length| vec![batch, length, 24]);
+}
+
+#[test]
+fn images_of_any_height() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = image(dir.path());
+    let sizes = [(4, 41), (1, 5), (2, 16), (3, 17), (1, 40), (4, 6)];
+    check(&model, ["1..4", "5..41"], &sizes, |batch, length| vec![batch, 3, length, 16]);
+}
+
+#[test]
+fn verbs_know_of_ranges() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = attention(dir.path());
+    let artifact = dir.path().join("net.ansc");
+    let path = str(&artifact);
+    let done =
+        ansc(&["compile", str(&model), "-o", path, "--dim", "batch=2", "--dim", "length=1,4..20"]);
+    let said = text(&done.stdout);
+    assert!(said.contains("length=1; length=4..16; length=17..20"), "{said}");
+    let report = ansc(&["verify", str(&model), path]);
+    let said = text(&report.stdout);
+    assert!(report.status.success(), "{said}");
+    for size in ["length=1 ", "length=4 ", "length=16 ", "length=17 ", "length=20 "] {
+        assert!(said.contains(size), "{size}: {said}");
+    }
+    let bench = ansc(&["bench", path, "--dim", "length=7", "--runs", "2", "--json"]);
+    let bench: serde_json::Value = serde_json::from_slice(&bench.stdout).unwrap();
+    assert_eq!(bench["specialisation"], "length=7");
+    let folder = dir.path().join("out");
+    let run = ansc(&["run", path, "--dim", "length=18", "--output-dir", str(&folder)]);
+    assert!(text(&run.stdout).contains("[2, 18, 18]"), "{}", text(&run.stdout));
+    let refused = |args: &[&str], code: i32, cause: &str| {
+        let output = ansc(args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(cause), "{args:?}: no `{cause}` in {said}");
+    };
+    refused(&["bench", path, "--dim", "length=21"], 1, "but for length=1; length=4..16");
+    refused(&["compile", str(&model), "--dim", "length=5..2"], 2, "begins above its end");
+    let gpu = ["compile", str(&model), "--dim", "batch=2", "--dim", "length=2..9", "--target"];
+    refused(&[&gpu[..], &["cuda"]].concat(), 2, "a GPU knows no ranges of sizes");
+}
