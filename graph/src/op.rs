@@ -167,7 +167,8 @@ pub struct IfOp {
 /// Inputs of the body: iteration number (`i64` scalar), condition (`bool` scalar), carried values,
 /// one slice of each scan input (the axis removed), captures.
 /// Outputs of the body: condition (`bool` scalar), carried values, one slice of each scan output.
-/// Outputs of the node: final carried values, whole scan outputs.
+/// Outputs of the node: final carried values, whole scan outputs. Where only a trip count ends the
+/// loop, a scan output may be as long as declared; what no iteration gave then holds anything.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LoopOp {
     /// One iteration.

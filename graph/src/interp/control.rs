@@ -6,6 +6,7 @@ use ansc_runtime::{DType, Tensor};
 
 use super::InterpError;
 use super::run::run_shared;
+use crate::compute::TensorType;
 use crate::graph::Node;
 use crate::op::{IfOp, LoopOp, ScanAxis};
 
@@ -64,7 +65,8 @@ fn trip_count(count: &Tensor) -> Result<u64, InterpError> {
     }
 }
 
-/// Outputs of the node: final carried values, then the scan outputs, as long as the loop ran.
+/// Outputs of the node: final carried values, then the scan outputs, as long as the loop ran or as
+/// long as is known before.
 pub(super) fn iterate(
     op: &LoopOp,
     node: &Node,
@@ -91,8 +93,10 @@ pub(super) fn iterate(
         slices.iter_mut().zip(outputs).for_each(|(all, slice)| all.push(slice));
     }
     let declared = node.outputs.get(op.carried..).ok_or_else(missing)?;
+    let is_counted = op.has_trip && op.never_ends_early();
     for ((slices, scan), value) in slices.into_iter().zip(&op.scan_outputs).zip(declared) {
-        carried.push(Arc::new(stack(&slices, *scan, value.ty.dtype, &value.ty.shape)?));
+        let whole = stack(&slices, *scan, &value.ty, is_counted && !value.dynamic)?;
+        carried.push(Arc::new(whole));
     }
     Ok(carried)
 }
@@ -117,26 +121,34 @@ fn slice(whole: &Tensor, scan: ScanAxis, trip: usize) -> Result<Tensor, InterpEr
     Ok(result)
 }
 
-/// One tensor of all slices; `declared` is the shape for the greatest number of iterations.
+/// One tensor of all slices; `declared` is the type for the greatest number of iterations. If that
+/// is the type in any case, floats beyond the slices are NaN, so that tests see who reads them.
 fn stack(
     slices: &[Shared],
     scan: ScanAxis,
-    dtype: DType,
-    declared: &[usize],
+    declared: &TensorType,
+    is_whole: bool,
 ) -> Result<Tensor, InterpError> {
-    let mut shape = declared.to_vec();
-    *shape.get_mut(scan.axis).ok_or_else(missing)? = slices.len();
+    let mut shape = declared.shape.clone();
+    let length = shape.get_mut(scan.axis).ok_or_else(missing)?;
+    if !is_whole {
+        *length = slices.len();
+    }
+    let length = *length;
     let mut result =
-        Tensor::try_zeros(dtype, &shape).map_err(|e| InterpError::Graph(e.to_string()))?;
+        Tensor::try_zeros(declared.dtype, &shape).map_err(|e| InterpError::Graph(e.to_string()))?;
+    if declared.dtype.is_float() && slices.len() < length {
+        result.bytes_mut().fill(0xff);
+    }
     let outer: usize = shape[..scan.axis].iter().product();
-    let inner = result.bytes().len() / (outer * slices.len()).max(1);
+    let inner = result.bytes().len() / (outer * length).max(1);
     for (trip, slice) in slices.iter().enumerate() {
         if slice.bytes().len() != outer * inner {
             return Err(InterpError::Graph(format!("a scan output is {slice:?}")));
         }
         let position = if scan.reverse { slices.len() - 1 - trip } else { trip };
         for row in 0..outer {
-            let to = (row * slices.len() + position) * inner;
+            let to = (row * length + position) * inner;
             result.bytes_mut()[to..to + inner]
                 .copy_from_slice(&slice.bytes()[row * inner..][..inner]);
         }

@@ -8,7 +8,7 @@
 mod affine;
 mod algebra;
 mod batch_norm;
-mod captures;
+pub(crate) mod captures;
 mod conv_to_matmul;
 mod count_ranks;
 mod cse;

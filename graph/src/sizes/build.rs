@@ -1,14 +1,15 @@
 //! The graph for all sizes, from that for the largest ones and what differs at others.
 //!
-//! In: a [`Look`] at the model. Out: a [`Ranged`]. A number that differs becomes an expression of the
-//! sizes. Where a reduction has fewer terms at smaller sizes, a condition leaves out the others;
-//! products and convolutions stay what they are, and find zeros there.
+//! In: a [`Look`] at the model. Out: a [`Ranged`]. A number that differs becomes an expression of
+//! the sizes. Where a reduction has fewer terms at smaller sizes, a condition leaves out the
+//! others; products and convolutions stay what they are, and find zeros there.
 //!
 //! ```text
-//! sum{r0: 8} a[i0, r0] * b[r0, i1]   ->   the same of select(i1 < s, a, 0) and select(i0 < s, b, 0)
+//! sum{r0: 8} a[i0, r0] * b[r0, i1]
+//! ->  the same of select(i1 < s, a, 0) and select(i0 < s, b, 0)
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ansc_runtime::host::HostOp;
@@ -16,37 +17,23 @@ use ansc_runtime::{DType, Extent};
 
 use super::constants::{Rule, rule};
 use super::fit::Fit;
+use super::formula::{Formula, expression, slots, used, wide};
 use super::look::{Look, Seen};
-use super::numbers::{before_body, constants, replaced};
-use super::{Range, Ranged, Unfit, beyond};
-use crate::arith;
-use crate::compute::{Combiner, Compute, Stage, TensorType};
-use crate::expr::{BufId, Expr, VarId};
+use super::{Range, Ranged, Unfit};
+use crate::compute::{Compute, Stage, TensorType};
+use crate::expr::Expr;
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::{ComputeOp, Kind, Op};
 use crate::ops::map::broadcast_indices;
 use crate::passes::rewrite;
 use crate::scalar::Scalar;
 
-/// A number of an expression, as a function of sizes.
-#[derive(Clone)]
-enum Formula {
-    Whole(Extent),
-    /// One by it.
-    Reciprocal(Extent),
-}
-
 pub(super) fn build(look: Look, samples: &[Vec<usize>], ranges: &[Range]) -> Result<Ranged, Unfit> {
-    let Look { mut graph, nodes, .. } = look;
+    let Look { graph, nodes, .. } = look;
     let inputs = graph.inputs().to_vec();
     let outputs = graph.outputs.clone();
-    let scalar = || TensorType::new(DType::I64, []);
-    let sizes = ranges.iter().map(|range| graph.add_input(&range.name, scalar(), None)).collect();
-    let fit = Fit { samples };
-    let mut build = Build { graph, fit, sizes, extents: HashMap::new(), masked: HashMap::new() };
-    for seen in &nodes {
-        build.node(seen)?;
-    }
+    let mut build = Build::new(graph, samples, ranges.iter().map(|range| range.name.clone()));
+    build.nodes(&nodes)?;
     let extents = |build: &Build, value: ValueId| {
         let shape = build.graph.ty(value).shape.iter();
         let fixed = || shape.map(|e| Extent::Constant(*e as i64)).collect();
@@ -59,36 +46,64 @@ pub(super) fn build(look: Look, samples: &[Vec<usize>], ranges: &[Range]) -> Res
     })
 }
 
-struct Build<'a> {
-    graph: Graph,
-    fit: Fit<'a>,
+/// A graph under construction: that of the model, or a body in it.
+pub(super) struct Build<'a> {
+    pub(super) graph: Graph,
+    pub(super) fit: Fit<'a>,
     /// The inputs that tell the sizes.
-    sizes: Vec<ValueId>,
+    pub(super) sizes: Vec<ValueId>,
     /// The extents of values that are not the same at all sizes; as the values were at first.
-    extents: HashMap<ValueId, Vec<Extent>>,
+    pub(super) extents: HashMap<ValueId, Vec<Extent>>,
     /// Values with the same number along axes beyond their extents.
     masked: HashMap<(ValueId, Vec<usize>, Scalar), ValueId>,
 }
 
-impl Build<'_> {
+/// A dimension may have the name of an input.
+fn unused(graph: &Graph, name: &str) -> String {
+    let is_taken =
+        |name: &String| graph.inputs().iter().any(|input| graph.node(*input).name == *name);
+    let mut names =
+        std::iter::once(name.to_owned()).chain((0..).map(|n: usize| format!("{name} ({})", n + 1)));
+    names.find(|name| !is_taken(name)).expect("numbers do not run out")
+}
+
+/// The numbers of a node that are not the same at all sizes.
+pub(super) type Formulas = BTreeMap<usize, Formula>;
+
+impl<'a> Build<'a> {
+    /// The sizes with these names become inputs of the graph.
+    pub(super) fn new(
+        mut graph: Graph,
+        samples: &'a [Vec<usize>],
+        names: impl Iterator<Item = String>,
+    ) -> Build<'a> {
+        let scalar = || TensorType::new(DType::I64, []);
+        let sizes = names
+            .map(|name| {
+                let name = unused(&graph, &name);
+                graph.add_input(&name, scalar(), None)
+            })
+            .collect();
+        let (extents, masked) = (HashMap::new(), HashMap::new());
+        Build { graph, fit: Fit { samples }, sizes, extents, masked }
+    }
+
+    pub(super) fn nodes(&mut self, nodes: &[Seen]) -> Result<(), Unfit> {
+        nodes.iter().try_for_each(|seen| self.node(seen))
+    }
+
     fn node(&mut self, seen: &Seen) -> Result<(), Unfit> {
         let node = seen.node;
-        if seen.varying.is_empty() && seen.tensors.is_none() {
+        if !seen.varies() {
             return self.same(node);
         }
-        let formulas = seen
-            .varying
-            .iter()
-            .map(|(k, values)| Ok((*k, self.formula(node, values)?)))
-            .collect::<Result<BTreeMap<usize, Formula>, Unfit>>()?;
+        let formulas = self.formulas(seen)?;
         match self.graph.node(node).op.clone() {
-            Op::Input { .. } => {
-                self.note(node, 0, &formulas);
-                Ok(())
-            }
+            Op::Input { .. } => self.note(node, &formulas),
             Op::Const(_) => self.constant(seen, &formulas),
             Op::Compute(op) => self.compute(seen, &op, &formulas),
-            Op::Host(_) | Op::If(_) | Op::Loop(_) => Err(self.unfit(
+            Op::If(_) | Op::Loop(_) => self.control(seen, &formulas),
+            Op::Host(_) => Err(self.unfit(
                 node,
                 "the runtime does it, and it has to know the sizes of its results when compiling",
             )),
@@ -105,7 +120,7 @@ impl Build<'_> {
                 self.graph.set_operands(node, &[indices]);
                 Ok(())
             }
-            Op::Host(_) | Op::If(_) | Op::Loop(_) if operands.iter().any(varies) => Err(self.unfit(
+            Op::Host(_) if operands.iter().any(varies) => Err(self.unfit(
                 node,
                 "the runtime does it, and it has to know the sizes of its operands when compiling",
             )),
@@ -113,11 +128,32 @@ impl Build<'_> {
         }
     }
 
-    fn unfit(&self, node: NodeId, reason: &str) -> Unfit {
+    pub(super) fn unfit(&self, node: NodeId, reason: &str) -> Unfit {
         Unfit { node: self.graph.node(node).name.clone(), reason: reason.into() }
     }
 
-    fn formula(&self, node: NodeId, values: &[Scalar]) -> Result<Formula, Unfit> {
+    fn formulas(&self, seen: &Seen) -> Result<Formulas, Unfit> {
+        let mut formulas = Formulas::new();
+        for (k, values) in &seen.varying {
+            let known: Vec<Scalar> = values.iter().flatten().copied().collect();
+            // It may be another one only where it is not known.
+            if known.iter().all(|v| *v == known[0]) {
+                continue;
+            }
+            let formula = if known.len() == values.len() {
+                self.formula(seen.node, &self.fit, &known)?
+            } else {
+                let samples = self.fit.samples.iter().zip(values);
+                let samples: Vec<Vec<usize>> =
+                    samples.filter(|(_, v)| v.is_some()).map(|(sizes, _)| sizes.clone()).collect();
+                self.formula(seen.node, &Fit { samples: &samples }, &known)?
+            };
+            formulas.insert(*k, formula);
+        }
+        Ok(formulas)
+    }
+
+    fn formula(&self, node: NodeId, fit: &Fit<'_>, values: &[Scalar]) -> Result<Formula, Unfit> {
         let whole = |values: &mut dyn Iterator<Item = f64>| -> Option<Vec<i64>> {
             values.map(|v| (v == v.trunc() && v.abs() < 1e15).then_some(v as i64)).collect()
         };
@@ -127,19 +163,19 @@ impl Build<'_> {
         } else {
             Some(values.iter().map(|v| v.as_i64()).collect())
         };
-        if let Some(extent) = known.and_then(|known| self.fit.of(&known)) {
+        if let Some(extent) = known.and_then(|known| fit.of(&known)) {
             return Ok(Formula::Whole(extent));
         }
         let reciprocals: Vec<f64> = values.iter().map(|v| (1.0 / v.as_f64()).round()).collect();
         let exact = |(v, r): (&Scalar, &f64)| *v == Scalar::from_f64(dtype, 1.0 / r);
         if dtype.is_float() && values.iter().zip(&reciprocals).all(exact) {
             let known = whole(&mut reciprocals.iter().copied());
-            if let Some(extent) = known.and_then(|known| self.fit.of(&known)) {
+            if let Some(extent) = known.and_then(|known| fit.of(&known)) {
                 return Ok(Formula::Reciprocal(extent));
             }
         }
         let mut examples: Vec<String> = vec![];
-        for (sizes, value) in self.fit.samples.iter().zip(values).take(4) {
+        for (sizes, value) in fit.samples.iter().zip(values).take(4) {
             examples.push(format!("{value} at {sizes:?}"));
         }
         let reason = format!(
@@ -149,12 +185,18 @@ impl Build<'_> {
         Err(self.unfit(node, &reason))
     }
 
-    /// Notes the extents of the only value of a node, whose numbers begin at `from`.
-    fn note(&mut self, node: NodeId, from: usize, formulas: &BTreeMap<usize, Formula>) {
-        self.note_value(ValueId { node, out: 0 }, from, formulas);
+    /// Notes the extents of the only value of a node, whose numbers begin with them.
+    fn note(&mut self, node: NodeId, formulas: &Formulas) -> Result<(), Unfit> {
+        self.note_value(ValueId { node, out: 0 }, 0, formulas)
     }
 
-    fn note_value(&mut self, value: ValueId, from: usize, formulas: &BTreeMap<usize, Formula>) {
+    /// Notes the extents of a value, which are the numbers from `from` on.
+    pub(super) fn note_value(
+        &mut self,
+        value: ValueId,
+        from: usize,
+        formulas: &Formulas,
+    ) -> Result<(), Unfit> {
         let shape = self.graph.ty(value).shape.clone();
         let extents: Vec<Extent> = shape
             .iter()
@@ -164,19 +206,28 @@ impl Build<'_> {
                 _ => Extent::Constant(*e as i64),
             })
             .collect();
+        let fits = |sizes: &Vec<usize>, (extent, room): (&Extent, &usize)| {
+            extent.at(&wide(sizes)).is_some_and(|e| (0..=*room as i64).contains(&e))
+        };
+        let mut all = self.fit.samples.iter();
+        if !all.all(|sizes| extents.iter().zip(&shape).all(|pair| fits(sizes, pair))) {
+            let reason = "a result of it has more elements at smaller sizes";
+            return Err(self.unfit(value.node, reason));
+        }
         if extents.iter().any(|extent| !extent.is_constant()) {
             self.extents.insert(value, extents);
         }
+        Ok(())
     }
 
-    fn varying_axes(&self, value: ValueId) -> Vec<usize> {
+    pub(super) fn varying_axes(&self, value: ValueId) -> Vec<usize> {
         let extents = self.extents.get(&value).map_or(&[][..], |e| e);
         (0..extents.len()).filter(|&axis| !extents[axis].is_constant()).collect()
     }
 
-    fn constant(&mut self, seen: &Seen, formulas: &BTreeMap<usize, Formula>) -> Result<(), Unfit> {
+    fn constant(&mut self, seen: &Seen, formulas: &Formulas) -> Result<(), Unfit> {
         let node = seen.node;
-        self.note(node, 0, formulas);
+        self.note(node, formulas)?;
         let Some(tensors) = &seen.tensors else { return Ok(()) };
         let old = ValueId { node, out: 0 };
         let ty = self.graph.ty(old).clone();
@@ -213,114 +264,21 @@ impl Build<'_> {
 
     /// Adds a node that all readers of `old` but itself read in its place.
     fn supersede(&mut self, old: ValueId, name: &str, op: ComputeOp, inputs: &[ValueId]) {
-        let users = self.graph.users(old);
-        let is_output = self.graph.is_output(old);
+        let readers = Readers::of(&self.graph, old);
         let new = rewrite::add(&mut self.graph, name, op, inputs);
-        for (user, slot) in users {
-            let mut operands = self.graph.operands(user);
-            operands[slot as usize] = new;
-            self.graph.set_operands(user, &operands);
-        }
-        if is_output {
-            let outputs = self.graph.outputs.iter_mut().filter(|(_, v)| *v == old);
-            outputs.for_each(|(_, v)| *v = new);
-        }
+        readers.read(&mut self.graph, new);
         if let Some(extents) = self.extents.get(&old).cloned() {
             self.extents.insert(new, extents);
         }
     }
 
-    fn compute(
-        &mut self,
-        seen: &Seen,
-        op: &ComputeOp,
-        formulas: &BTreeMap<usize, Formula>,
-    ) -> Result<(), Unfit> {
-        let node = seen.node;
-        let expr = &op.expr;
-        if let Some(fill) = beyond(&op.kind) {
-            return self.windows(node, op, fill, formulas);
-        }
-        for (out, &stage) in expr.outputs.iter().enumerate() {
-            let from = before_body(expr, stage) - expr.stages[stage].extents().len();
-            self.note_value(ValueId { node, out: out as u32 }, from, formulas);
-        }
-        let part = |stage: usize| before_body(expr, stage);
-        let varies =
-            |from: usize, count: usize| (from..from + count).any(|k| formulas.contains_key(&k));
-        let stages = expr.stages.iter().enumerate();
-        let body_varies = stages.clone().any(|(i, stage)| varies(part(i), constants(&stage.body)));
-        let terms_vary = stages.clone().any(|(i, stage)| {
-            let terms = stage.reduce.as_ref().map_or(0, |r| r.extents.len());
-            varies(part(i) - terms, terms)
-        });
-        if !body_varies && !terms_vary {
-            return Ok(());
-        }
-        let zeros = if body_varies { None } else { self.zeros_for(node, op) };
-        let Some(axes) = zeros else { return self.general(node, op, formulas) };
-        let operands = self.graph.operands(node).into_iter().zip(&axes);
-        let operands: Vec<ValueId> =
-            operands.map(|(v, axes)| self.mask(v, axes, Scalar::zero)).collect();
-        self.graph.set_operands(node, &operands);
-        Ok(())
-    }
-
-    /// An operator of windows finds beyond the extents of its operand what is beyond its buffer.
-    fn windows(
-        &mut self,
-        node: NodeId,
-        op: &ComputeOp,
-        fill: fn(DType) -> Scalar,
-        formulas: &BTreeMap<usize, Formula>,
-    ) -> Result<(), Unfit> {
-        let from = op.expr.inputs.iter().map(TensorType::rank).sum::<usize>();
-        self.note_value(ValueId { node, out: 0 }, from, formulas);
-        let terms = from + op.expr.output_types()[0].rank();
-        let terms_vary = formulas.range(terms..).next().is_some();
-        let mut operands = self.graph.operands(node);
-        let rank = self.graph.ty(operands[0]).rank();
-        let mut axes = self.varying_axes(operands[0]);
-        let channels = match &op.kind {
-            Kind::Conv(attrs) => attrs.input,
-            Kind::Pool(attrs) => attrs.channels,
-            _ => unreachable!("other kinds have no windows"),
-        };
-        let weights_vary = operands[1..].iter().any(|v| self.extents.contains_key(v));
-        let is_conv = matches!(op.kind, Kind::Conv(_));
-        if terms_vary || weights_vary || is_conv && axes.contains(&channels.axis(rank)) {
-            return Err(self.unfit(node, "its windows or its channels vary"));
-        }
-        axes.retain(|axis| *axis != 0 && *axis != channels.axis(rank));
-        operands[0] = self.mask(operands[0], &axes, fill);
-        self.graph.set_operands(node, &operands);
-        Ok(())
-    }
-
-    /// For each operand of a product, the axes along which it has to be zero beyond its extent, so
-    /// that the expression for the largest sizes gives all results.
-    fn zeros_for(&self, node: NodeId, op: &ComputeOp) -> Option<Vec<Vec<usize>>> {
-        if !op.expr.is_sum_of_products() {
-            return None;
-        }
-        let operands = self.graph.operands(node);
-        let stage = &op.expr.stages[0];
-        let axes = |slot: usize| -> Option<Vec<usize>> {
-            let loads = stage.body.loads();
-            let (_, at) = loads.iter().find(|(b, _)| b.index() == slot)?;
-            let mut axes = self.varying_axes(operands[slot]);
-            let is_plain = |axis: &usize| matches!(at[*axis], Expr::Var(_) | Expr::Const(_));
-            if !axes.iter().all(is_plain) {
-                return None;
-            }
-            axes.retain(|axis| at[*axis].vars().iter().any(|v| v.index() >= stage.ty.rank()));
-            Some(axes)
-        };
-        Some(vec![axes(0)?, axes(1)?])
-    }
-
     /// The value with `fill` beyond its extents along these axes.
-    fn mask(&mut self, value: ValueId, axes: &[usize], fill: fn(DType) -> Scalar) -> ValueId {
+    pub(super) fn mask(
+        &mut self,
+        value: ValueId,
+        axes: &[usize],
+        fill: fn(DType) -> Scalar,
+    ) -> ValueId {
         if axes.is_empty() {
             return value;
         }
@@ -346,164 +304,32 @@ impl Build<'_> {
         let op = ComputeOp { kind: Kind::Map, expr: Arc::new(expr) };
         let name = self.graph.node(value.node).name.clone();
         let new = rewrite::add(&mut self.graph, &name, op, &inputs);
+        self.masked.insert((new, axes.to_vec(), fill), new);
         self.masked.insert(key, new);
         new
     }
+}
 
-    /// Any other expression, with formulas in place of its numbers.
-    fn general(
-        &mut self,
-        node: NodeId,
-        op: &ComputeOp,
-        formulas: &BTreeMap<usize, Formula>,
-    ) -> Result<(), Unfit> {
-        let expr = &op.expr;
-        let own = expr.inputs.len();
-        let needed = formulas.values().map(|(Formula::Whole(e) | Formula::Reciprocal(e))| e);
-        let sizes = used(needed);
-        let slots = slots(&sizes, own);
-        let mut new = Compute { stages: vec![], ..(**expr).clone() };
-        new.inputs.extend(sizes.iter().map(|_| TensorType::new(DType::I64, [])));
-        for (index, stage) in expr.stages.iter().enumerate() {
-            let moved = Moved { expr, stage, added: sizes.len() };
-            let from = before_body(expr, index);
-            let mut k = from;
-            let mut with = |scalar: Scalar| {
-                k += 1;
-                let formula = formulas.get(&(k - 1))?;
-                Some(number(formula, scalar.dtype(), &slots))
-            };
-            let at = |buffer: BufId, axis: usize, index: Expr| moved.inside(buffer, axis, index);
-            let mut body = replaced(&moved.body(), &mut with, &at);
-            let terms = stage.reduce.as_ref().map_or(0, |r| r.extents.len());
-            let varying: Vec<usize> =
-                (0..terms).filter(|t| formulas.contains_key(&(from - terms + t))).collect();
-            if !varying.is_empty() {
-                let rank = stage.ty.rank();
-                let inside = varying.iter().map(|t| {
-                    let extent = number(&formulas[&(from - terms + t)], DType::I64, &slots);
-                    Expr::var(rank + t).lt(extent)
-                });
-                let inside = inside.reduce(Expr::and).expect("there is one");
-                let neutral = self.neutral(node, stage, &varying, expr)?;
-                body = Expr::select(inside, body, Expr::Const(neutral));
-            }
-            new.stages.push(Stage { body, ..stage.clone() });
+/// What reads a value at some time.
+pub(super) struct Readers {
+    value: ValueId,
+    nodes: Vec<(NodeId, u32)>,
+}
+
+impl Readers {
+    pub(super) fn of(graph: &Graph, value: ValueId) -> Readers {
+        Readers { value, nodes: graph.users(value) }
+    }
+
+    /// Lets them read `new`.
+    pub(super) fn read(self, graph: &mut Graph, new: ValueId) {
+        for (user, slot) in self.nodes {
+            let mut operands = graph.operands(user);
+            operands[slot as usize] = new;
+            graph.set_operands(user, &operands);
         }
-        let mut operands = self.graph.operands(node);
-        operands.extend(sizes.iter().map(|&s| self.sizes[s]));
-        let kind = match &op.kind {
-            Kind::Map => Kind::Map,
-            Kind::Other(name) => Kind::Other(name.clone()),
-            kind => {
-                let text = kind.to_string();
-                let is_name = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
-                Kind::Other(text.chars().take_while(is_name).collect())
-            }
-        };
-        rewrite::set_op(&mut self.graph, node, ComputeOp { kind, expr: Arc::new(new) }, &operands);
-        Ok(())
-    }
-
-    /// The term that changes nothing.
-    fn neutral(
-        &self,
-        node: NodeId,
-        stage: &Stage,
-        varying: &[usize],
-        expr: &Compute,
-    ) -> Result<Scalar, Unfit> {
-        let reduce = stage.reduce.as_ref().expect("terms are of a reduction");
-        let dtype = stage.body.dtype(&|b| expr.buffer_type(b).dtype);
-        let first = match reduce.combiner {
-            Combiner::ArgMax { last: false } => Scalar::lowest(dtype),
-            Combiner::ArgMin { last: false } => Scalar::highest(dtype),
-            other => match other.identity(dtype) {
-                Some(identity) => return Ok(identity),
-                None => return Err(self.unfit(node, "it looks for the last of equal elements")),
-            },
-        };
-        match varying {
-            // Positions count terms row by row.
-            [0] => Ok(first),
-            _ => Err(self.unfit(node, "it gives positions in a box whose sizes vary")),
+        for (_, output) in graph.outputs.iter_mut().filter(|(_, v)| *v == self.value) {
+            *output = new;
         }
-    }
-}
-
-/// A stage whose expression gets further inputs.
-struct Moved<'a> {
-    expr: &'a Compute,
-    stage: &'a Stage,
-    added: usize,
-}
-
-impl Moved<'_> {
-    /// The body as it reads stages that come after the inputs that were added.
-    fn body(&self) -> Expr {
-        let own = self.expr.inputs.len();
-        self.stage.body.rewrite(&mut |e| match e {
-            Expr::Load(b, at) if b.index() >= own => {
-                Some(Expr::Load(BufId::new(b.index() + self.added), at.clone()))
-            }
-            _ => None,
-        })
-    }
-
-    /// An index that stays within the buffer at any point of the stage.
-    fn inside(&self, buffer: BufId, axis: usize, index: Expr) -> Expr {
-        let is_input = buffer.index() < self.expr.inputs.len();
-        let before = if is_input { buffer.index() } else { buffer.index() - self.added };
-        let last = self.expr.buffer_type(BufId::new(before)).shape[axis] as i64 - 1;
-        let extents = self.stage.extents();
-        let ranges = |v: VarId| extents.get(v.index()).map(|&e| (0, e as i64 - 1));
-        match arith::bounds(&index, &ranges) {
-            Some((low, high)) if low >= 0 && high <= last => index,
-            _ => index.max(Expr::int(0)).min(Expr::int(last)),
-        }
-    }
-}
-
-/// The sizes that extents depend on.
-fn used<'e>(extents: impl Iterator<Item = &'e Extent>) -> Vec<usize> {
-    fn add(extent: &Extent, all: &mut BTreeSet<usize>) {
-        match extent {
-            Extent::Constant(_) => {}
-            Extent::Size(i) => {
-                all.insert(*i as usize);
-            }
-            Extent::Sum(parts) | Extent::Product(parts) => parts.iter().for_each(|p| add(p, all)),
-            Extent::Floor(of, _) => add(of, all),
-        }
-    }
-    let mut all = BTreeSet::new();
-    extents.for_each(|extent| add(extent, &mut all));
-    all.into_iter().collect()
-}
-
-/// The buffer that holds each size, where those that are used come after `own` others.
-fn slots(used: &[usize], own: usize) -> BTreeMap<usize, BufId> {
-    used.iter().enumerate().map(|(i, size)| (*size, BufId::new(own + i))).collect()
-}
-
-/// An extent as an `i64` expression.
-fn expression(extent: &Extent, slots: &BTreeMap<usize, BufId>) -> Expr {
-    let all = |parts: &[Extent], join: fn(Expr, Expr) -> Expr| {
-        parts.iter().map(|part| expression(part, slots)).reduce(join)
-    };
-    match extent {
-        Extent::Constant(value) => Expr::int(*value),
-        Extent::Size(i) => Expr::Load(slots[&(*i as usize)], vec![]),
-        Extent::Sum(parts) => all(parts, |a, b| a + b).unwrap_or_else(|| Expr::int(0)),
-        Extent::Product(parts) => all(parts, |a, b| a * b).unwrap_or_else(|| Expr::int(1)),
-        Extent::Floor(of, by) => expression(of, slots).floor_div(*by),
-    }
-}
-
-fn number(formula: &Formula, dtype: DType, slots: &BTreeMap<usize, BufId>) -> Expr {
-    let cast = |e: &Extent| Expr::cast(DType::I64, dtype, expression(e, slots));
-    match formula {
-        Formula::Whole(extent) => cast(extent),
-        Formula::Reciprocal(extent) => Expr::Const(Scalar::one(dtype)) / cast(extent),
     }
 }

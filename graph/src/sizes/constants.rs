@@ -1,7 +1,7 @@
 //! Constants that are not the same at all sizes.
 //!
-//! In: the tensors that a constant is at several sizes. Out: what it is at the largest ones, and how
-//! the others follow from that.
+//! In: the tensors that a constant is at several sizes. Out: what it is at the largest ones, and
+//! how the others follow from that.
 //!
 //! ```text
 //! [0 1 2 3] [0 1 2]  ->  the first ones        [4 5 6] [9 10 11]  ->  the first ones, and s more

@@ -1,8 +1,12 @@
 //! What differs between the graphs of a model at several sizes.
 //!
 //! In: the graph at the largest sizes, then those at others. Out: for each node the numbers that
-//! are not the same everywhere, and for a constant its tensors; or the first node that differs in
-//! more than that.
+//! are not the same everywhere, for a constant its tensors, and for control flow what differs in
+//! its bodies; or the first node that differs in more than that.
+//!
+//! ```text
+//! y: f32[8] = x[i0 * 2 + 8]   and   y: f32[5] = x[i0 * 2 + 5]   ->   8 5 | 2 2 | 8 5
+//! ```
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,9 +15,10 @@ use ansc_runtime::Tensor;
 
 use super::Unfit;
 use super::beyond;
-use super::numbers::{extents, numbers, numbers_like};
-use crate::graph::{Graph, Node, NodeId};
-use crate::op::Op;
+use super::numbers::{Like, extents, numbers, numbers_like};
+use crate::compute::Compute;
+use crate::graph::{Graph, Node, NodeId, ValueId};
+use crate::op::{LoopOp, Op};
 use crate::passes::dce;
 use crate::scalar::Scalar;
 
@@ -29,22 +34,33 @@ pub(super) struct Look {
 /// A node at all sizes.
 pub(super) struct Seen {
     pub(super) node: NodeId,
-    /// Its numbers at the largest sizes: those of its expression, or the extents of its results.
+    /// Its numbers at the largest sizes: those of its expression, or the extents of its results and
+    /// the trips of a loop.
     first: Vec<Scalar>,
-    /// Of the numbers that differ, their values at all sizes.
-    pub(super) varying: BTreeMap<usize, Vec<Scalar>>,
+    /// Of the numbers that differ, their values at all sizes at which they are known.
+    pub(super) varying: BTreeMap<usize, Vec<Option<Scalar>>>,
     /// The tensors of a constant that is not the same at all sizes.
     pub(super) tensors: Option<Vec<Arc<Tensor>>>,
+    /// Expressions of another form, each with the position of its sizes.
+    pub(super) others: Vec<(usize, Arc<Compute>)>,
+    /// The branches of a conditional, or the body of a loop.
+    pub(super) bodies: Vec<Look>,
 }
 
 impl Look {
     pub(super) fn new(mut graph: Graph) -> Look {
         clean(&mut graph);
+        Look::of(graph)
+    }
+
+    fn of(graph: Graph) -> Look {
         let seen = |node| Seen {
             node,
             first: numbers_of(graph.node(node)),
             varying: BTreeMap::new(),
             tensors: None,
+            others: vec![],
+            bodies: bodies(&graph.node(node).op).into_iter().cloned().map(Look::of).collect(),
         };
         Look { nodes: graph.topological().into_iter().map(seen).collect(), graph, count: 1 }
     }
@@ -52,6 +68,10 @@ impl Look {
     /// Compares one more graph.
     pub(super) fn add(&mut self, mut graph: Graph) -> Result<(), Unfit> {
         clean(&mut graph);
+        self.compare(&graph)
+    }
+
+    fn compare(&mut self, graph: &Graph) -> Result<(), Unfit> {
         let order = graph.topological();
         let own = positions(self.nodes.iter().map(|seen| seen.node));
         let others = positions(order.iter().copied());
@@ -61,19 +81,18 @@ impl Look {
                 let operands = graph.operands(node).into_iter();
                 operands.map(|v| (at[&v.node], v.out)).collect::<Vec<_>>()
             };
-            let alike = reads(&self.graph, seen.node, &own) == reads(&graph, node, &others);
-            let numbers = numbers_like_of(a, b).filter(|_| alike && same_results(a, b));
-            let Some(numbers) = numbers else {
+            let alike = reads(&self.graph, seen.node, &own) == reads(graph, node, &others);
+            let like = like(a, b).filter(|_| alike && same_results(a, b));
+            let Some(like) = like else {
                 let reason = "it is computed in another way for some of the sizes".into();
                 return Err(Unfit { node: a.name.clone(), reason });
             };
-            seen.note(a, b, numbers, self.count);
+            seen.note(a, b, like, self.count);
+            for (look, body) in seen.bodies.iter_mut().zip(bodies(&b.op)) {
+                look.compare(body)?;
+            }
         }
-        let outputs = |graph: &Graph, at: &HashMap<NodeId, usize>| {
-            let of = |(name, v): &(String, crate::ValueId)| (name.clone(), at[&v.node], v.out);
-            graph.outputs.iter().map(of).collect::<Vec<_>>()
-        };
-        let ends = outputs(&self.graph, &own) == outputs(&graph, &others);
+        let ends = ends(&self.graph, &own) == ends(graph, &others);
         if order.len() != self.nodes.len() || !ends {
             let last = self
                 .nodes
@@ -85,16 +104,24 @@ impl Look {
         self.count += 1;
         Ok(())
     }
+
+    /// Whether anything is not the same at all sizes.
+    fn varies(&self) -> bool {
+        self.nodes.iter().any(Seen::varies)
+    }
 }
 
 impl Seen {
     /// Notes what differs between the node at the largest sizes and the same one after `count`
     /// others.
-    fn note(&mut self, first: &Node, other: &Node, numbers: Vec<Scalar>, count: usize) {
-        for (k, (a, b)) in self.first.iter().zip(numbers).enumerate() {
+    fn note(&mut self, first: &Node, other: &Node, like: Like, count: usize) {
+        if let (Op::Compute(op), false) = (&other.op, like.same_form) {
+            self.others.push((count, op.expr.clone()));
+        }
+        for (k, (a, b)) in self.first.iter().zip(like.numbers).enumerate() {
             let known = self.varying.contains_key(&k);
-            if known || *a != b {
-                self.varying.entry(k).or_insert_with(|| vec![*a; count]).push(b);
+            if known || Some(*a) != b {
+                self.varying.entry(k).or_insert_with(|| vec![Some(*a); count]).push(b);
             }
         }
         if let (Op::Const(a), Op::Const(b)) = (&first.op, &other.op) {
@@ -104,10 +131,37 @@ impl Seen {
             }
         }
     }
+
+    /// Whether it is not the same at all sizes.
+    pub(super) fn varies(&self) -> bool {
+        let own = !self.varying.is_empty() || self.tensors.is_some() || !self.others.is_empty();
+        own || self.bodies.iter().any(Look::varies)
+    }
+}
+
+/// The branches of a conditional, or the body of a loop.
+fn bodies(op: &Op) -> Vec<&Graph> {
+    match op {
+        Op::If(op) => vec![&op.then_branch, &op.else_branch],
+        Op::Loop(op) => vec![&op.body],
+        _ => vec![],
+    }
+}
+
+/// As [`bodies`], to be changed.
+pub(super) fn bodies_mut(op: &mut Op) -> Vec<&mut Graph> {
+    match op {
+        Op::If(op) => vec![&mut op.then_branch, &mut op.else_branch],
+        Op::Loop(op) => vec![&mut op.body],
+        _ => vec![],
+    }
 }
 
 /// Without nodes that compute shapes alone.
 fn clean(graph: &mut Graph) {
+    for node in graph.node_ids() {
+        bodies_mut(&mut graph.node_mut(node).op).into_iter().for_each(clean);
+    }
     while dce::run(graph, &crate::passes::Options::default()).unwrap_or(false) {}
 }
 
@@ -115,12 +169,23 @@ fn positions(nodes: impl Iterator<Item = NodeId>) -> HashMap<NodeId, usize> {
     nodes.enumerate().map(|(at, node)| (node, at)).collect()
 }
 
+/// Inputs and outputs, by the positions of their nodes.
+fn ends(graph: &Graph, at: &HashMap<NodeId, usize>) -> (Vec<usize>, Vec<(String, usize, u32)>) {
+    let output = |(name, v): &(String, ValueId)| (name.clone(), at[&v.node], v.out);
+    let inputs = graph.inputs().iter().map(|node| at[node]);
+    (inputs.collect(), graph.outputs.iter().map(output).collect())
+}
+
 fn numbers_of(node: &Node) -> Vec<Scalar> {
     if let Op::Compute(op) = &node.op {
         return if beyond(&op.kind).is_some() { extents(&op.expr) } else { numbers(&op.expr) };
     }
     let extents = node.outputs.iter().flat_map(|value| &value.ty.shape);
-    extents.map(|&e| Scalar::index(e as i64)).collect()
+    let trips = match &node.op {
+        Op::Loop(op) => Some(op.max_trip as i64),
+        _ => None,
+    };
+    extents.map(|&e| e as i64).chain(trips).map(Scalar::index).collect()
 }
 
 fn same_results(a: &Node, b: &Node) -> bool {
@@ -131,17 +196,25 @@ fn same_results(a: &Node, b: &Node) -> bool {
     types(a) == types(b)
 }
 
-/// The numbers of `other` in the order of `node`, if the two do the same but for numbers.
-fn numbers_like_of(node: &Node, other: &Node) -> Option<Vec<Scalar>> {
+/// The numbers of `other` in the order of `node`, if the two do the same but for numbers and what
+/// is in bodies.
+fn like(node: &Node, other: &Node) -> Option<Like> {
     let same = match (&node.op, &other.op) {
         // The kind tells the rest of the expression.
         (Op::Compute(a), Op::Compute(b)) if a.kind == b.kind && beyond(&a.kind).is_some() => true,
         (Op::Compute(a), Op::Compute(b)) if beyond(&a.kind).is_none() => {
             return numbers_like(&a.expr, &b.expr);
         }
-        (Op::Const(_), Op::Const(_)) => true,
+        (Op::Const(_), Op::Const(_)) | (Op::If(_), Op::If(_)) => true,
         (Op::Input { bound: a }, Op::Input { bound: b }) => a == b,
+        (Op::Loop(a), Op::Loop(b)) => loops_alike(a, b),
         (a, b) => a == b,
     };
-    same.then(|| numbers_of(other))
+    let numbers = || numbers_of(other).into_iter().map(Some).collect();
+    same.then(|| Like { numbers: numbers(), same_form: true })
+}
+
+fn loops_alike(a: &LoopOp, b: &LoopOp) -> bool {
+    let of = |op: &LoopOp| (op.has_trip, op.has_condition, op.carried);
+    of(a) == of(b) && a.scan_inputs == b.scan_inputs && a.scan_outputs == b.scan_outputs
 }

@@ -5,9 +5,9 @@
 //! in the ranges. The sizes are further inputs of it.
 //!
 //! ```text
-//! at s = 8: y: f32[8] = x[i0]               + 1  ;  m: f32[] = max{r0: 8} y[r0]
-//! at s = 5: y: f32[5] = x[i0]               + 1  ;  m: f32[] = max{r0: 5} y[r0]
-//! 1..=8:    y: f32[8] = x[i0]               + 1  ;  m: f32[] = max{r0: 8} select(r0 < s, y[r0], -inf)
+//! at s = 8: y: f32[8] = x[i0] + 1  ;  m: f32[] = max{r0: 8} y[r0]
+//! at s = 5: y: f32[5] = x[i0] + 1  ;  m: f32[] = max{r0: 5} y[r0]
+//! 1..=8:    y: f32[8] = x[i0] + 1  ;  m: f32[] = max{r0: 8} select(r0 < s, y[r0], -inf)
 //! ```
 //!
 //! Elements keep their indices: what has `e` elements along an axis at some sizes are the first `e`
@@ -15,15 +15,21 @@
 //!
 //! How a model depends on sizes is seen from outside: it is imported at many of them ([`samples`]),
 //! and what differs must be numbers that follow a rule ([`fit`]). So no operator has to know about
-//! sizes. Each rule holds at all places that were looked at; a model that deviates from it at a size
-//! between them, for that size alone, would be taken wrongly.
+//! sizes. Each rule holds at all places that were looked at; a model that deviates from it at a
+//! size between them, for that size alone, would be taken wrongly.
+//!
+//! Branches and loops are compared body by body. Their bodies get the sizes as further captures,
+//! and a loop over an axis that varies makes as many trips as the axis has elements ([`control`]).
 //!
 //! [`samples`]: samples::samples
 //! [`fit`]: fit::Fit
 
 mod build;
+mod compute;
 mod constants;
+mod control;
 mod fit;
+mod formula;
 mod look;
 mod numbers;
 mod samples;

@@ -7,6 +7,8 @@
 //! y: f32[8, 4] = select(lt(i0, 3), x[i0, i1], 0.5)   of x: f32[3, 4]   ->   3 4 | 8 4 | 3 0.5
 //! ```
 
+use std::ops::Range;
+
 use crate::compute::{Compute, Stage};
 use crate::expr::{BufId, Expr};
 use crate::scalar::Scalar;
@@ -38,6 +40,14 @@ pub(super) fn before_body(compute: &Compute, index: usize) -> usize {
     inputs + earlier.sum::<usize>() + compute.stages[index].extents().len()
 }
 
+/// Which of [`numbers`] are the extents of a stage's reduction and the constants of its body.
+pub(super) fn of_terms(compute: &Compute, index: usize) -> Range<usize> {
+    let stage = &compute.stages[index];
+    let from = before_body(compute, index);
+    let terms = stage.reduce.as_ref().map_or(0, |r| r.extents.len());
+    from - terms..from + constants(&stage.body)
+}
+
 /// How many constants an expression has.
 pub(super) fn constants(body: &Expr) -> usize {
     let mut count = 0;
@@ -45,9 +55,17 @@ pub(super) fn constants(body: &Expr) -> usize {
     count
 }
 
-/// The numbers of `other` in the order of `compute`, if the two differ in nothing but numbers. An
-/// axis of one element may be written as 0.
-pub(super) fn numbers_like(compute: &Compute, other: &Compute) -> Option<Vec<Scalar>> {
+/// The numbers of a node in the order of another one's.
+pub(super) struct Like {
+    /// The constants of a body of another form are not known.
+    pub(super) numbers: Vec<Option<Scalar>>,
+    /// Whether all bodies have the same form.
+    pub(super) same_form: bool,
+}
+
+/// The numbers of `other` in the order of `compute`, if the two differ in nothing but numbers and
+/// the form of bodies. An axis of one element may be written as 0.
+pub(super) fn numbers_like(compute: &Compute, other: &Compute) -> Option<Like> {
     let types = |c: &Compute| c.inputs.iter().map(|ty| (ty.dtype, ty.rank())).collect::<Vec<_>>();
     let result = |s: &Stage| {
         let combiner = s.reduce.as_ref().map(|r| (r.combiner, r.extents.len()));
@@ -59,17 +77,21 @@ pub(super) fn numbers_like(compute: &Compute, other: &Compute) -> Option<Vec<Sca
     if !alike {
         return None;
     }
-    let extent = |e: &usize| Scalar::index(*e as i64);
-    let mut all: Vec<Scalar> =
+    let extent = |e: &usize| Some(Scalar::index(*e as i64));
+    let mut numbers: Vec<Option<Scalar>> =
         other.inputs.iter().flat_map(|ty| ty.shape.iter().map(extent)).collect();
+    let mut same_form = true;
     for (a, b) in compute.stages.iter().zip(&other.stages) {
-        let extents = b.extents();
-        all.extend(extents.iter().map(extent));
-        if !body_like(&a.body, &b.body, &extents, &mut all) {
-            return None;
+        let (extents, mut found) = (b.extents(), vec![]);
+        numbers.extend(extents.iter().map(extent));
+        if body_like(&a.body, &b.body, &extents, &mut found) {
+            numbers.extend(found.into_iter().map(Some));
+        } else {
+            numbers.extend(vec![None; constants(&a.body)]);
+            same_form = false;
         }
     }
-    Some(all)
+    Some(Like { numbers, same_form })
 }
 
 fn body_like(a: &Expr, b: &Expr, extents: &[usize], all: &mut Vec<Scalar>) -> bool {
@@ -129,5 +151,25 @@ mod tests {
         let found: Vec<String> = numbers(&compute).iter().map(Scalar::to_string).collect();
         assert_eq!(found.join(" "), "3_i64 4_i64 8_i64 4_i64 3_i64 0.5_f32");
         assert_eq!(before_body(&compute, 0), 4);
+    }
+
+    #[test]
+    fn bodies_of_another_form_hide_their_constants() {
+        let of = |rows: usize, index: &str| {
+            parse(&format!(
+                "compute(in0: f32[{rows}, 3]) -> y {{\n  y: f32[{}] = in0[{index}]\n}}",
+                rows * 3
+            ))
+        };
+        let most = of(4, "floor_div(i0, 3), floor_mod(i0, 3)");
+        let found = |other: &Compute| -> Vec<Option<i64>> {
+            let like = numbers_like(&most, other).unwrap();
+            assert_eq!(like.same_form, other.inputs[0].shape[0] > 1);
+            like.numbers.into_iter().map(|n| n.map(|n| n.as_i64())).collect()
+        };
+        let alike = of(2, "floor_div(i0, 3), floor_mod(i0, 3)");
+        assert_eq!(found(&alike), [2, 3, 6, 3, 3].map(Some));
+        let [one, three] = [1, 3].map(Some);
+        assert_eq!(found(&of(1, "0, i0")), [one, three, three, None, None]);
     }
 }

@@ -1,12 +1,15 @@
 //! Graphs for ranges of sizes against the graphs for each size.
 
+mod control;
+
 use ansc_runtime::{DType, Tensor};
 
 use super::{Range, RangeError, Ranged, ranged};
-use crate::compute::TensorType;
-use crate::expr::{BinOp, UnOp};
+use crate::compute::{Compute, Stage, TensorType};
+use crate::expr::{BinOp, Expr, UnOp};
 use crate::graph::{Graph, ValueId};
 use crate::interp;
+use crate::op::Kind;
 use crate::ops::arg_extreme::{ArgExtreme, arg_extreme};
 use crate::ops::{concat, fill, gather, map, pad, reduce, shape, slice};
 use crate::passes::testing::{Builder, random};
@@ -147,6 +150,8 @@ fn attention_sees_what_is_there() {
     };
     check(model, &[(2, 3), (2, 7)]);
     check(model, &[(1, 1), (2, 9)]);
+    check(model, &[(1, 3), (1, 7)]);
+    check(model, &[(1, 1), (1, 16)]);
     check(model, &[(2, 2), (4, 60)]);
 }
 
@@ -208,6 +213,20 @@ fn reductions_and_constants() {
     check(model, &[(1, 20)]);
 }
 
+/// A number that follows one size, for as many elements as another one.
+#[test]
+fn numbers_and_extents_of_different_sizes() {
+    let model: Model = |b, s| {
+        let x = b.input(&[s[0], 2]);
+        let number = Expr::float(DType::F32, s[1] as f64 + 3.0);
+        let body = Expr::load(0, vec![Expr::var(0), Expr::var(1)]) * number;
+        let types = vec![b.graph.ty(x).clone()];
+        let expr = Compute::single(types.clone(), Stage::map("y", types[0].clone(), body));
+        b.graph.add_compute("y", Kind::Map, expr, &[x])
+    };
+    check(model, &[(1, 4), (1, 5)]);
+}
+
 /// Elements at the other end, elements around, elements at places that data tells.
 #[test]
 fn moves() {
@@ -237,6 +256,11 @@ fn a_model_of_another_form_is_refused() {
         vec![if s[0] > 4 { b.relu(x) } else { b.gelu(x) }]
     };
     assert!(range(other, &[(1, 9)]).unwrap_err().contains("in another way"));
+    let single: Model = |b, s| {
+        let x = b.input(&[s[0], 2]);
+        vec![b.unary(if s[0] == 1 { UnOp::Neg } else { UnOp::Abs }, x)]
+    };
+    assert!(range(single, &[(1, 9)]).unwrap_err().contains("in another way"));
     let cubes: Model = |b, s| {
         let x = b.input(&[s[0], 2]);
         let by = b.filled(&[], (s[0] * s[0] * s[0]) as f32);
@@ -253,4 +277,15 @@ fn one_size_is_a_range() {
         vec![b.emit(op, &[x])]
     };
     check(model, &[(3, 3)]);
+}
+
+#[test]
+fn a_dimension_may_have_the_name_of_an_input() {
+    let ranges = [Range { name: "x0".into(), low: 2, high: 5 }];
+    let model: Model = |b, s| {
+        let x = b.input(&[2, s[0]]);
+        vec![b.softmax(x)]
+    };
+    let made = ranged(&ranges, |sizes| Ok::<Graph, ()>(graph(model, sizes))).unwrap();
+    assert_eq!(verify(&made.graph), Ok(()));
 }

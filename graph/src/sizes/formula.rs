@@ -1,0 +1,91 @@
+//! Numbers that depend on sizes, as expressions.
+//!
+//! In: the function of the sizes that a number is. Out: an expression that loads the sizes that it
+//! needs.
+//!
+//! ```text
+//! 2 * s1 + 1, where b3 holds s1   ->   b3[] * 2 + 1
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ansc_runtime::{DType, Extent};
+
+use crate::expr::{BufId, Expr};
+use crate::scalar::Scalar;
+
+/// A number of an expression, as a function of sizes.
+#[derive(Clone)]
+pub(super) enum Formula {
+    Whole(Extent),
+    /// One by it.
+    Reciprocal(Extent),
+}
+
+impl Formula {
+    /// What it is a function by.
+    pub(super) fn extent(&self) -> &Extent {
+        match self {
+            Formula::Whole(extent) | Formula::Reciprocal(extent) => extent,
+        }
+    }
+
+    /// The number at these sizes.
+    pub(super) fn at(&self, sizes: &[usize], dtype: DType) -> Option<Scalar> {
+        let value = self.extent().at(&wide(sizes))?;
+        Some(match self {
+            Formula::Whole(_) => Scalar::from_i64(dtype, value),
+            Formula::Reciprocal(_) => Scalar::from_f64(dtype, 1.0 / value as f64),
+        })
+    }
+}
+
+/// Sizes as extents take them.
+pub(super) fn wide(sizes: &[usize]) -> Vec<i64> {
+    sizes.iter().map(|s| *s as i64).collect()
+}
+
+/// The sizes that extents depend on.
+pub(super) fn used<'e>(extents: impl Iterator<Item = &'e Extent>) -> Vec<usize> {
+    fn add(extent: &Extent, all: &mut BTreeSet<usize>) {
+        match extent {
+            Extent::Constant(_) => {}
+            Extent::Size(i) => {
+                all.insert(*i as usize);
+            }
+            Extent::Sum(parts) | Extent::Product(parts) => parts.iter().for_each(|p| add(p, all)),
+            Extent::Floor(of, _) => add(of, all),
+        }
+    }
+    let mut all = BTreeSet::new();
+    extents.for_each(|extent| add(extent, &mut all));
+    all.into_iter().collect()
+}
+
+/// The buffer that holds each size, where those that are used come after `own` others.
+pub(super) fn slots(used: &[usize], own: usize) -> BTreeMap<usize, BufId> {
+    used.iter().enumerate().map(|(i, size)| (*size, BufId::new(own + i))).collect()
+}
+
+/// An extent as an `i64` expression.
+pub(super) fn expression(extent: &Extent, slots: &BTreeMap<usize, BufId>) -> Expr {
+    let all = |parts: &[Extent], join: fn(Expr, Expr) -> Expr| {
+        parts.iter().map(|part| expression(part, slots)).reduce(join)
+    };
+    match extent {
+        Extent::Constant(value) => Expr::int(*value),
+        Extent::Size(i) => Expr::Load(slots[&(*i as usize)], vec![]),
+        Extent::Sum(parts) => all(parts, |a, b| a + b).unwrap_or_else(|| Expr::int(0)),
+        Extent::Product(parts) => all(parts, |a, b| a * b).unwrap_or_else(|| Expr::int(1)),
+        Extent::Floor(of, by) => expression(of, slots).floor_div(*by),
+    }
+}
+
+/// A number of an expression, likewise.
+pub(super) fn number(formula: &Formula, dtype: DType, slots: &BTreeMap<usize, BufId>) -> Expr {
+    let cast = |e: &Extent| Expr::cast(DType::I64, dtype, expression(e, slots));
+    match formula {
+        Formula::Whole(extent) => cast(extent),
+        Formula::Reciprocal(extent) => Expr::Const(Scalar::one(dtype)) / cast(extent),
+    }
+}
