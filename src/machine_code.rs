@@ -42,7 +42,7 @@ impl Code {
     /// workspace.
     pub(crate) fn arguments(&self, kernel: &assemble::Kernel, index: usize) -> Vec<usize> {
         let workspace = &self.batch.kernels[index].workspace;
-        kernel.operands().into_iter().chain(workspace).map(TensorType::bytes).collect()
+        kernel.operands().iter().chain(workspace).map(TensorType::bytes).collect()
     }
 
     pub(crate) fn write(

@@ -5,7 +5,7 @@
 //! memory and the schedules for the largest sizes of a part fit the smallest ones too.
 //!
 //! ```text
-//! sequence = 1..100      ->  sequence=1  sequence=2..16  sequence=17..32  =33..64  =65..100
+//! sequence = 1..30      ->  sequence=1  =2..4  =5..8  =9..16  =17..30
 //! ```
 
 use std::fmt;
@@ -41,7 +41,11 @@ impl fmt::Display for Span {
 pub type Choices = Vec<(String, Vec<Span>)>;
 
 /// The largest size of the first part of a range.
-const FIRST: usize = 16;
+const FIRST: usize = 4;
+
+/// How many times as large the largest size of a part is as that of the part before; more where there
+/// are several ranges, whose parts multiply.
+const GROWTH: [usize; 2] = [2, 4];
 
 /// A specialisation that is asked for.
 #[derive(Clone, Debug)]
@@ -73,8 +77,11 @@ pub struct Sizes {
 pub fn wanted(import: &ImportOptions, choices: &Choices) -> Vec<Wanted> {
     let first = Wanted { name: String::new(), import: import.clone(), ranges: vec![] };
     let mut all = vec![first];
+    let is_range = |span: &Span| matches!(span, Span::Range(..));
+    let ranges = choices.iter().filter(|(_, spans)| spans.iter().any(is_range)).count();
+    let growth = GROWTH[usize::from(ranges > 1)];
     for (dim, spans) in choices {
-        let parts: Vec<Span> = spans.iter().flat_map(|span| span.parts()).collect();
+        let parts: Vec<Span> = spans.iter().flat_map(|span| span.parts(growth)).collect();
         let each = all.iter().flat_map(|one| parts.iter().map(|part| one.with(dim, *part)));
         all = each.collect();
     }
@@ -83,7 +90,7 @@ pub fn wanted(import: &ImportOptions, choices: &Choices) -> Vec<Wanted> {
 
 impl Span {
     /// A range as parts; those whose shapes are of a kind of their own are sizes by themselves.
-    fn parts(self) -> Vec<Span> {
+    fn parts(self, growth: usize) -> Vec<Span> {
         let Span::Range(low, high) = self else { return vec![self] };
         let mut parts = vec![];
         let (mut begin, mut end) = (low, FIRST);
@@ -92,7 +99,7 @@ impl Span {
                 0 | 1 => begin,
                 _ => {
                     while end < begin {
-                        end *= 2;
+                        end *= growth;
                     }
                     end.min(high)
                 }
@@ -181,13 +188,16 @@ mod tests {
     #[test]
     fn ranges_are_cut_into_parts() {
         assert_eq!(names(&[]), [""]);
-        let parts = ["s=1", "s=2..16", "s=17..32", "s=33..64", "s=65..100"];
-        assert_eq!(names(&[("s", &[Span::Range(1, 100)])]), parts);
+        let parts = ["s=1", "s=2..4", "s=5..8", "s=9..16", "s=17..30"];
+        assert_eq!(names(&[("s", &[Span::Range(1, 30)])]), parts);
         assert_eq!(names(&[("s", &[Span::Range(0, 3)])]), ["s=0", "s=1", "s=2..3"]);
         assert_eq!(names(&[("s", &[Span::Range(200, 256)])]), ["s=200..256"]);
         assert_eq!(names(&[("s", &[Span::Range(17, 17)])]), ["s=17"]);
-        let both = [("b", &[Span::One(1), Span::One(4)][..]), ("s", &[Span::Range(2, 20)])];
-        let parts = ["b=1 s=2..16", "b=1 s=17..20", "b=4 s=2..16", "b=4 s=17..20"];
+        let both = [("b", &[Span::One(1), Span::One(4)][..]), ("s", &[Span::Range(9, 20)])];
+        let parts = ["b=1 s=9..16", "b=1 s=17..20", "b=4 s=9..16", "b=4 s=17..20"];
+        assert_eq!(names(&both), parts);
+        let both = [("b", &[Span::Range(2, 5)][..]), ("s", &[Span::Range(5, 20)])];
+        let parts = ["b=2..4 s=5..16", "b=2..4 s=17..20", "b=5 s=5..16", "b=5 s=17..20"];
         assert_eq!(names(&both), parts);
     }
 }

@@ -106,7 +106,7 @@ fn nameless(program: &Program) -> String {
     let buffers: Vec<_> = program.buffers.iter().map(|b| (&b.ty, b.scope)).collect();
     let mut body = program.body.clone();
     body.iter_mut().for_each(forget_names);
-    format!("{buffers:?}{:?}{body:?}", program.params)
+    format!("{buffers:?}{:?}{body:?}{:?}", program.params, program.needs)
 }
 
 fn forget_names(stmt: &mut Stmt) {

@@ -10,6 +10,7 @@
 pub mod arith;
 pub mod compute;
 pub mod cost;
+pub mod demand;
 pub mod expr;
 pub mod flat;
 pub mod fuse;

@@ -18,7 +18,8 @@ from . import _native
 
 Source = Union[str, "os.PathLike[str]", bytes, Any]
 """A model: its path, its bytes, or an `onnx.ModelProto`."""
-Dims = Mapping[str, Union[int, Sequence[int]]]
+Dims = Mapping[str, Union[int, range, str, Sequence[Union[int, range]]]]
+"""Sizes of dimensions by name: one, some, or all in a range, as `range(1, 513)` or `"1..512"`."""
 Shapes = Mapping[str, Sequence[int]]
 Values = Mapping[str, Any]
 # A folder, or values of inputs by name.
@@ -64,8 +65,8 @@ def compile(
 ) -> Artifact:
     """Compiles a model.
 
-    `dims` gives named dimensions their sizes; several, as in `{"batch": [1, 4]}`, go into one artifact. `shapes` gives
-    inputs their shapes. `values` fixes inputs that decide shapes. Other keywords are options of `ansc compile`: `target`,
+    `dims` gives named dimensions their sizes: one, several, as in `{"batch": [1, 4]}`, or all in a range, as in
+    `{"sequence": range(1, 513)}` or `{"sequence": "1..512"}`. All go into one artifact. `shapes` gives inputs their shapes. `values` fixes inputs that decide shapes. Other keywords are options of `ansc compile`: `target`,
     `sm`, `target_cpu`, `threads`, `records`, `trials`, `accurate`, `untuned`, `small`, and `precision`: `"bf16"`, or several as in
     `["bf16", "conv1=f32"]`, where `conv1` is a node of the model. `"int8"` and `"auto"` need `samples` of the model's
     inputs, a folder or a list of dicts, and take `max_error` and the other options of `quantize`.
@@ -165,12 +166,21 @@ def _run(verb, model, dims, shapes, values, options, *, progress=None, more=()):
     with _file(model) as path, tempfile.TemporaryDirectory() as folder:
         words = ["ansc", verb, path, *more, "--json" if progress is None else "--json-lines"]
         for name, size in (dims or {}).items():
-            words += ["--dim", f"{name}={_joined(size, ',')}"]
+            words += ["--dim", f"{name}={_spans(size)}"]
         for name, shape in (shapes or {}).items():
             words += ["--shape", f"{name}={_joined(shape, 'x')}"]
         for i, (name, value) in enumerate((values or {}).items()):
             words += ["--value", f"{name}={_value(value, Path(folder) / f'{i}.npy')}"]
         return _native.verb(words + _flags(options), progress)
+
+
+def _spans(sizes) -> str:
+    """Sizes as the command takes them: a `range` without gaps is one to it, too."""
+    if isinstance(sizes, str) or not hasattr(sizes, "__iter__"):
+        return str(sizes)
+    if isinstance(sizes, range) and sizes.step == 1 and len(sizes) > 1:
+        return f"{sizes[0]}..{sizes[-1]}"
+    return ",".join(map(_spans, sizes))
 
 
 def _joined(sizes, by: str) -> str:

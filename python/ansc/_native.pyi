@@ -39,11 +39,11 @@ class Port:
         """Whether its value was fixed when the model was compiled, so that runs need not give it."""
 
 class Specialisation:
-    """One of the sets of shapes that a model was compiled for."""
+    """One of the sets of shapes that a model was compiled for, or a range of them."""
 
     @property
     def name(self) -> str:
-        """As in `batch=4`; empty if there is nothing to choose."""
+        """As in `batch=4`, or `sequence=17..32` with both ends; empty if there is nothing to choose."""
     @property
     def inputs(self) -> list[Port]:
         """The inputs, in the model's order."""
@@ -65,7 +65,7 @@ class Model:
         """The outputs, with the shapes of the first specialisation."""
     @property
     def specialisations(self) -> list[Specialisation]:
-        """The sets of shapes that it was compiled for, at least one."""
+        """The sets of shapes that it was compiled for, at least one; ranges have the largest ones."""
     def session(
         self,
         *,
@@ -95,7 +95,8 @@ class Session:
     def run_into(
         self, inputs: dict[str, Any], outputs: dict[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Runs the model, and writes into the given arrays. Outputs that are not given are dropped."""
+        """Runs the model, and writes into the given arrays, which have the shapes that the inputs give
+        the outputs. Outputs that are not given are dropped."""
 
 def load(artifact: str | os.PathLike[str] | bytes, /) -> Model:
     """Loads an artifact from a file, or from bytes."""

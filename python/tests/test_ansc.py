@@ -44,6 +44,13 @@ def product():
     return model([("MatMul", ["a", "b"], ["y"])], inputs, {"y": (T.FLOAT, (64, 64))})
 
 
+def shares():
+    """y = softmax of x: [n, 3] along n, and t = transposed y"""
+    nodes = [("Softmax", ["x"], ["y"], {"axis": 0}), ("Transpose", ["y"], ["t"])]
+    outputs = {"y": (T.FLOAT, ("n", 3)), "t": (T.FLOAT, (3, "n"))}
+    return model(nodes, {"x": (T.FLOAT, ("n", 3))}, outputs)
+
+
 def session_of(model, **options):
     return ansc.compile(model, **options).session(threads=1)
 
@@ -216,6 +223,55 @@ class Models(unittest.TestCase):
             np.testing.assert_array_equal(session.run({"x": x})["y"], 2 * x)
         with self.assertRaisesRegex(ansc.DataError, "was not compiled for x"):
             session.run({"x": ramp(shape=(2, 3))})
+
+    def test_ranges_of_sizes(self):
+        source = shares()
+        artifact = ansc.compile(source, dims={"n": range(1, 41)})
+        loaded = artifact.load()
+        parts = loaded.specialisations
+        names = ["n=1", "n=2..4", "n=5..8", "n=9..16", "n=17..32", "n=33..40"]
+        self.assertEqual([one.name for one in parts], names)
+        self.assertEqual([one.inputs[0].shape[0] for one in parts], [1, 4, 8, 16, 32, 40])
+        session = loaded.session(threads=1)
+        for n in (40, 1, 5, 2, 17, 16, 33, 40):
+            x = ramp(shape=(n, 3)) % 7
+            y = np.exp(x) / np.exp(x).sum(axis=0)
+            results = session.run({"x": x})
+            np.testing.assert_allclose(results["y"], y, rtol=1e-5)
+            np.testing.assert_allclose(results["t"], y.T, rtol=1e-5)
+            self.assertEqual(list(session.run({"x": x}, ["t"])), ["t"])
+            into = {"y": np.full((n, 3), np.nan, np.float32), "t": np.zeros((3, n), np.float32)}
+            written = session.run_into({"x": x}, into)
+            for name, array in into.items():
+                self.assertIs(written[name], array)
+                np.testing.assert_array_equal(array, results[name])
+        self.assertTrue(ansc.verify(source, artifact)["ok"])
+
+    def test_sizes_beside_a_range_are_refused(self):
+        session = session_of(shares(), dims={"n": "2..20"})
+        for n in (0, 1, 21):
+            words = rf"x \[{n}, 3\], only for x \[2..=16, 3\]; x \[17..=20, 3\]"
+            with self.assertRaisesRegex(ansc.DataError, words):
+                session.run({"x": ramp(shape=(n, 3))})
+        x, t = ramp(shape=(5, 3)), np.zeros((3, 16), np.float32)
+        with self.assertRaisesRegex(ansc.DataError, r"`t` has shape \[3, 5\], but \[3, 16\] was"):
+            session.run_into({"x": x}, {"t": t})
+        self.assertEqual(session.run({"x": x})["t"].shape, (3, 5))
+        with self.assertRaisesRegex(ansc.UsageError, "begins above its end"):
+            ansc.compile(shares(), dims={"n": "5..2"})
+
+    def test_ranges_may_be_written_in_several_ways(self):
+        cases = [
+            ("1..20", ["n=1", "n=2..4", "n=5..8", "n=9..16", "n=17..20"]),
+            ("3,5..20", ["n=3", "n=5..8", "n=9..16", "n=17..20"]),
+            ([3, range(9, 21)], ["n=3", "n=9..16", "n=17..20"]),
+            ([np.int64(2), range(4, 5)], ["n=2", "n=4"]),
+            (range(8, 33, 8), ["n=8", "n=16", "n=24", "n=32"]),
+            (range(7, 8), [""]),
+        ]
+        for sizes, names in cases:
+            loaded = ansc.compile(shares(), dims={"n": sizes}).load()
+            self.assertEqual([one.name for one in loaded.specialisations], names)
 
     def test_outputs_can_be_chosen(self):
         nodes = [("Neg", ["x"], ["a"]), ("Abs", ["x"], ["b"])]

@@ -22,6 +22,7 @@ mod inline;
 pub mod intrinsic;
 pub mod lower;
 pub mod machine;
+mod needed;
 pub mod packed;
 pub mod postprocess;
 pub mod price;
@@ -52,6 +53,7 @@ pub use index_map::IndexMap;
 pub use intrinsic::Intrinsic;
 pub use lower::lower;
 pub use machine::Machine;
+pub use needed::{leave_out, terms_beyond};
 pub use program::{
     Access, Ahead, Align, Block, Body, Buffer, For, ForKind, Iter, IterKind, Program, Scope, Stmt,
     ThreadAxis,

@@ -56,6 +56,10 @@ pub struct Program {
     pub vars: Shared<Vec<String>>,
     /// Statements that run one after another.
     pub body: Vec<Stmt>,
+    /// Conditions over loops, by the variable of the innermost one: an iteration of it for which the
+    /// condition does not hold may be left out, with all that it writes. A condition loads nothing
+    /// but scalars among the inputs.
+    pub needs: Vec<(VarId, Expr)>,
 }
 
 /// A tensor that a program reads or writes.
@@ -310,7 +314,13 @@ impl Program {
             params: vec![],
             vars: Shared::new(vec![]),
             body: vec![],
+            needs: vec![],
         }
+    }
+
+    /// The condition without which an iteration of a loop may be left out.
+    pub fn need(&self, var: VarId) -> Option<&Expr> {
+        self.needs.iter().find(|(of, _)| *of == var).map(|(_, condition)| condition)
     }
 
     /// The buffer of that id.

@@ -9,6 +9,7 @@ use ansc_runtime::manifest::{BufferId, LoopStep, Plan, ScanStep, Step};
 
 use super::{Builder, Values};
 use crate::Error;
+use crate::sizes::Sizes;
 
 impl Builder<'_> {
     pub(super) fn branch(
@@ -50,7 +51,7 @@ impl Builder<'_> {
             let view = self.view(&body.node(node).name, body.ty(value), outer);
             values.insert(value, view);
         }
-        let plan = self.walk(body, &mut values)?;
+        let plan = self.walk(body, &Sizes::default(), &mut values)?;
         let outputs =
             body.outputs.iter().map(|(_, v)| self.buffer_of(body, *v, &mut values)).collect();
         Ok((plan, outputs))

@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use ansc_graph::demand::Demand;
 use ansc_graph::fuse::Group;
 use ansc_graph::{Compute, Expr, Graph, TensorType, UnOp, cost};
-use ansc_runtime::Precision;
 use ansc_runtime::manifest::Tuning;
+use ansc_runtime::{DType, Precision};
 use ansc_sketch::packed::Packing;
 use ansc_sketch::program::verify as program;
 use rayon::prelude::*;
@@ -18,11 +19,14 @@ use super::prepared::result;
 use crate::Error;
 use crate::choice::{Aim, Chosen, Form, Schedules};
 
+#[derive(Clone)]
 pub struct Kernel {
     pub symbol: String,
     pub compute: Compute,
     /// Which of its inputs are constants everywhere.
     pub constant: Vec<bool>,
+    /// The sizes that it reads after its inputs.
+    pub sizes: Vec<u32>,
     pub form: Form,
     pub packings: Vec<Packing>,
     /// Operations of the program; none where a GPU gets another one.
@@ -41,6 +45,10 @@ pub(super) type Subgraph = (Compute, Vec<bool>);
 pub struct KernelTable {
     schedules: Schedules,
     index: HashMap<Subgraph, usize>,
+    /// Kernels of all subgraphs, as they are where everything is needed.
+    whole: Vec<Kernel>,
+    /// Those that are used, by what they are made of.
+    made: HashMap<(usize, Demand), usize>,
     pub kernels: Vec<Kernel>,
 }
 
@@ -60,39 +68,72 @@ pub struct KernelUse {
 impl Kernel {
     /// The types of the tensors that it reads, then of those that it writes. A constant that is
     /// packed for the kernel has the type of its packed form.
-    pub(crate) fn operands(&self) -> Vec<&TensorType> {
+    pub(crate) fn operands(&self) -> Vec<TensorType> {
         let packed = |param: usize| self.packings.iter().find(|p| p.param == param);
         let input = |(param, ty)| packed(param).map_or(ty, |p| result(&p.compute));
-        let inputs = self.compute.inputs.iter().enumerate().map(input);
-        let outputs = self.compute.outputs.iter().map(|&stage| &self.compute.stages[stage].ty);
-        inputs.chain(outputs).collect()
+        let inputs = self.compute.inputs.iter().enumerate().map(input).cloned();
+        let sizes = self.sizes.iter().map(|_| TensorType::new(DType::I64, []));
+        let outputs = self.compute.output_types();
+        inputs.chain(sizes).chain(outputs).collect()
     }
 }
 
 impl KernelTable {
     pub fn new(schedules: Schedules) -> KernelTable {
-        KernelTable { schedules, index: HashMap::new(), kernels: Vec::new() }
+        KernelTable {
+            schedules,
+            index: HashMap::new(),
+            whole: Vec::new(),
+            made: HashMap::new(),
+            kernels: Vec::new(),
+        }
     }
 
     pub(super) fn aim(&self) -> &Aim {
         &self.schedules.aim
     }
 
-    /// The kernel of a subgraph, if there is one.
+    /// The whole kernel of a subgraph, if there is one.
     pub(super) fn find(&self, subgraph: &Subgraph) -> Option<usize> {
         self.index.get(subgraph).copied()
     }
 
     /// Schedules subgraphs that are all different and have no kernel yet, side by side.
     pub(super) fn add(&mut self, new: Vec<Subgraph>) -> Result<(), Error> {
-        let first = self.kernels.len();
+        let first = self.whole.len();
         let kernel = |(place, subgraph)| self.kernel(first + place, subgraph);
         let made: Vec<_> = new.par_iter().enumerate().map(kernel).collect();
         for (subgraph, kernel) in new.into_iter().zip(made) {
-            self.index.insert(subgraph, self.kernels.len());
-            self.kernels.push(kernel?);
+            self.index.insert(subgraph, self.whole.len());
+            self.whole.push(kernel?);
         }
         Ok(())
+    }
+
+    /// The kernel to be run in place of a whole one, where no more than the demand is needed.
+    pub(super) fn make(&mut self, whole: usize, demand: &Demand) -> usize {
+        if let Some(known) = self.made.get(&(whole, demand.clone())) {
+            return *known;
+        }
+        let mut new = self.whole[whole].clone();
+        if let Form::Cpu(program) = &mut new.form {
+            new.sizes = ansc_sketch::leave_out(program, &new.compute, demand);
+        }
+        let index = if new.sizes.is_empty() && !demand.is_empty() {
+            self.make(whole, &Demand::default())
+        } else {
+            new.symbol = format!("ansc_kernel_{}", self.kernels.len());
+            self.kernels.push(new);
+            self.kernels.len() - 1
+        };
+        self.made.insert((whole, demand.clone()), index);
+        index
+    }
+
+    /// How many terms of sums a whole kernel may add beyond where they are known to be zero.
+    pub(super) fn terms_beyond(&self, whole: usize, demand: &Demand) -> Option<i64> {
+        let Kernel { compute, form, .. } = &self.whole[whole];
+        ansc_sketch::terms_beyond(form.cpu()?, compute, demand)
     }
 
     fn kernel(&self, number: usize, (compute, constant): &Subgraph) -> Result<Kernel, Error> {
@@ -104,7 +145,18 @@ impl KernelTable {
         let work = program.map(ansc_sketch::work);
         let (compute, constant) = (compute.clone(), constant.clone());
         let spent = start.elapsed();
-        Ok(Kernel { symbol, compute, constant, form, packings, work, tuning, algorithm, spent })
+        Ok(Kernel {
+            symbol,
+            compute,
+            constant,
+            sizes: vec![],
+            form,
+            packings,
+            work,
+            tuning,
+            algorithm,
+            spent,
+        })
     }
 
     /// Checks the programs of all kernels. Those of a GPU are checked in their form for a CPU.
@@ -121,20 +173,25 @@ impl KernelTable {
         Ok(())
     }
 
+    /// The sizes that a kernel reads after its inputs.
+    pub(super) fn sizes(&self, kernel: usize) -> &[u32] {
+        &self.kernels[kernel].sizes
+    }
+
     pub(super) fn packing(&self, kernel: usize, param: usize) -> Option<&Packing> {
         self.kernels[kernel].packings.iter().find(|p| p.param == param)
     }
 }
 
 impl KernelUse {
-    pub(super) fn new(graph: &Graph, group: &Group, kernel: usize) -> KernelUse {
+    pub(super) fn new(graph: &Graph, group: &Group, kernel: usize, sizes: usize) -> KernelUse {
         KernelUse {
             kernel,
             name: group.name.clone(),
             nodes: group.nodes.iter().map(|n| graph.node(*n).name.clone()).collect(),
             flops: cost::flops(&group.compute),
             bytes: cost::bytes(&group.compute),
-            reads: group.inputs.len(),
+            reads: group.inputs.len() + sizes,
             precision: reads_in(&group.compute),
         }
     }

@@ -18,6 +18,7 @@ mod weights;
 
 use std::collections::{HashMap, HashSet};
 
+use ansc_graph::demand::{Demand, Ends, demands};
 use ansc_graph::fuse::{Group, Item, schedule};
 use ansc_graph::verify::Verifier;
 use ansc_graph::{Graph, NodeId, Op, TensorType, ValueId};
@@ -63,6 +64,8 @@ struct Builder<'a> {
     draft: Draft,
     /// Buffers of constants, by their place.
     constants: HashMap<(Storage, TensorType), BufferId>,
+    /// Buffers of the sizes that a run chooses.
+    sizes: Vec<BufferId>,
 }
 
 /// Values of one graph, and the buffers that hold them.
@@ -105,10 +108,11 @@ impl Assembly {
             verifier: &mut self.verifier,
             draft: Draft::new(name),
             constants: HashMap::new(),
+            sizes: vec![],
         };
         let mut values = Values::new();
         builder.take_inputs(graph, sizes, &mut values)?;
-        let mut plan = builder.walk(graph, &mut values)?;
+        let mut plan = builder.walk(graph, sizes, &mut values)?;
         let results = match expose {
             Expose::Outputs => graph.outputs.clone(),
             Expose::Everything => exposed(graph),
@@ -216,6 +220,7 @@ impl Builder<'_> {
             let buffer = self.new_buffer(&graph.node(node).name, graph.ty(value));
             self.draft.classes.fix(buffer, Storage::Size(i as u32));
             values.insert(value, buffer);
+            self.sizes.push(buffer);
         }
         for (i, &node) in inputs.iter().enumerate() {
             let value = ValueId { node, out: 0 };
@@ -285,14 +290,37 @@ impl Builder<'_> {
         buffer
     }
 
-    /// Steps that compute everything in `graph`, whose inputs are in `values` already.
-    fn walk(&mut self, graph: &Graph, values: &mut Values) -> Result<Plan, Error> {
+    /// What of each group's results is needed, at the sizes that a run chooses. All groups have
+    /// kernels.
+    fn demands(&self, graph: &Graph, items: &[Item], sizes: &Sizes) -> Vec<Demand> {
+        if sizes.all.is_empty() {
+            return vec![];
+        }
+        let inputs = graph.inputs();
+        let value = |&node: &NodeId| ValueId { node, out: 0 };
+        let of_sizes: Vec<ValueId> =
+            inputs[inputs.len() - sizes.all.len()..].iter().map(value).collect();
+        let lows: Vec<i64> = sizes.all.iter().map(|size| size.low as i64).collect();
+        let ends = Ends { sizes: &of_sizes, lows: &lows, outputs: &sizes.outputs };
+        let mut beyond = |group: &Group, demand: &Demand| {
+            self.kernels.terms_beyond(self.kernels.find(&subgraph(graph, group))?, demand)
+        };
+        demands(graph, items, &ends, &mut beyond)
+    }
+
+    /// Steps that compute everything in `graph`, whose inputs are in `values` already. Only a whole
+    /// model has sizes to choose; in a body all is needed.
+    fn walk(&mut self, graph: &Graph, sizes: &Sizes, values: &mut Values) -> Result<Plan, Error> {
         let mut plan = Plan::default();
         let items = schedule(graph);
         self.schedule_groups(graph, &items)?;
+        let mut demands = self.demands(graph, &items, sizes).into_iter();
         for item in items {
             match item {
-                Item::Group(group) => self.group(graph, &group, values, &mut plan)?,
+                Item::Group(group) => {
+                    let demand = demands.next().unwrap_or_default();
+                    self.group(graph, &group, &demand, values, &mut plan)?;
+                }
                 Item::Node(node) => self.node(graph, node, values, &mut plan)?,
             }
         }
@@ -320,6 +348,7 @@ impl Builder<'_> {
         &mut self,
         graph: &Graph,
         group: &Group,
+        demand: &Demand,
         values: &mut Values,
         plan: &mut Plan,
     ) -> Result<(), Error> {
@@ -331,7 +360,8 @@ impl Builder<'_> {
             return Ok(());
         }
         let constants: Vec<_> = group.inputs.iter().map(|v| graph.const_of(*v).cloned()).collect();
-        let index = self.kernels.find(&subgraph(graph, group)).expect("all groups have kernels");
+        let whole = self.kernels.find(&subgraph(graph, group)).expect("all groups have kernels");
+        let index = self.kernels.make(whole, demand);
         let mut args = Vec::new();
         for (param, (value, constant)) in group.inputs.iter().zip(&constants).enumerate() {
             let packing = self.kernels.packing(index, param).cloned();
@@ -342,13 +372,16 @@ impl Builder<'_> {
                 _ => self.buffer_of(graph, *value, values),
             });
         }
+        let sizes = self.kernels.sizes(index);
+        args.extend(sizes.iter().map(|size| self.sizes[*size as usize]));
+        let sizes = sizes.len();
         for value in &group.outputs {
             let buffer = self.new_buffer(&graph.value(*value).name, graph.ty(*value));
             values.insert(*value, buffer);
             args.push(buffer);
         }
         let kernel = self.uses.len() as u32;
-        self.uses.push(KernelUse::new(graph, group, index));
+        self.uses.push(KernelUse::new(graph, group, index, sizes));
         plan.steps.push(Step::Kernel { kernel, args });
         Ok(())
     }

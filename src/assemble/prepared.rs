@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ansc_graph::demand::Demand;
 use ansc_graph::{Compute, TensorType, cost};
 use ansc_runtime::Tensor;
 use ansc_runtime::manifest::{BufferId, Step, Storage};
@@ -93,11 +94,11 @@ impl Builder<'_> {
 
     fn packing_kernel(&mut self, name: &str, packing: &Compute) -> Result<usize, Error> {
         let subgraph = (packing.clone(), vec![false]);
-        if let Some(kernel) = self.kernels.find(&subgraph) {
-            return Ok(kernel);
+        if self.kernels.find(&subgraph).is_none() {
+            self.verifier.compute("scheduling", name, packing)?;
+            self.kernels.add(vec![subgraph.clone()])?;
         }
-        self.verifier.compute("scheduling", name, packing)?;
-        self.kernels.add(vec![subgraph])?;
-        Ok(self.kernels.kernels.len() - 1)
+        let whole = self.kernels.find(&subgraph).expect("it was made");
+        Ok(self.kernels.make(whole, &Demand::default()))
     }
 }

@@ -29,6 +29,8 @@ const LEARNED: &str = "learned";
 const ANALYTIC: &str = "analytic";
 /// The generation of GPUs that code is for if nothing is said.
 const DEFAULT_SM: u32 = 80;
+/// Specialisations that the report names, if there are many.
+const SHOWN: usize = 4;
 
 pub(super) fn run(args: &Compile) -> Result<(), Error> {
     check(args)?;
@@ -196,7 +198,7 @@ fn print_report(output: &str, report: &Report, times: bool) {
         human_bytes(report.arena_bytes_without_reuse as u64)
     );
     if let [_, _, ..] = report.specialisations[..] {
-        println!("  for {}", report.specialisations.join("; "));
+        println!("  for {}", first_of(&report.specialisations));
     }
     if times {
         for (stage, seconds) in &report.stages {
@@ -209,6 +211,18 @@ fn print_report(output: &str, report: &Report, times: bool) {
                 codegen * 1e3
             );
         }
+    }
+}
+
+/// The names, or the first of many.
+///
+/// ```text
+/// n=1; n=2..16; n=17..32; n=33..64; and 3 more
+/// ```
+fn first_of(names: &[String]) -> String {
+    match names.len() - names.len().min(SHOWN) {
+        0 | 1 => names.join("; "),
+        more => format!("{}; and {more} more", names[..SHOWN].join("; ")),
     }
 }
 

@@ -18,6 +18,7 @@ use super::{import_options, print_json};
 use crate::Error;
 use crate::cli::Inspect;
 use crate::kinds::{self, Kind};
+use crate::sizes::Span;
 
 pub(super) fn run(args: &Inspect) -> Result<(), Error> {
     match kinds::expect(&args.file, &[Kind::Artifact, Kind::Model])? {
@@ -101,8 +102,10 @@ fn print_specialisation(m: &Manifest, one: &Specialisation) {
     if !one.name.is_empty() {
         println!("for {}:", one.name);
     }
-    one.inputs.iter().for_each(|p| print_port("input", p));
-    one.outputs.iter().for_each(|p| print_port("output", p));
+    let lows: Vec<usize> = one.sizes.iter().map(|size| size.low).collect();
+    let lows = one.shapes_at(&lows).unwrap_or_default();
+    print_ports("input", &one.inputs, &lows.inputs);
+    print_ports("output", &one.outputs, &lows.outputs);
     println!(
         "activations {} (without reuse {})",
         human_bytes(one.arena_bytes as u64),
@@ -148,9 +151,23 @@ fn print_gpu(m: &Manifest, code: &GpuCode) {
     }
 }
 
-fn print_port(what: &str, port: &Port) {
-    let bound = if port.bound.is_some() { " (value fixed when compiling)" } else { "" };
-    println!("{what} {}: {} {:?}{bound}", port.name, port.dtype, port.shape);
+/// `lows` are the shapes for the smallest sizes.
+fn print_ports(what: &str, ports: &[Port], lows: &[Vec<usize>]) {
+    for (i, port) in ports.iter().enumerate() {
+        let bound = if port.bound.is_some() { " (value fixed when compiling)" } else { "" };
+        let shape = between(lows.get(i).unwrap_or(&port.shape), &port.shape);
+        println!("{what} {}: {} {shape}{bound}", port.name, port.dtype);
+    }
+}
+
+/// The shapes from one to another, as in `[1, 17..32, 768]`.
+fn between(low: &[usize], high: &[usize]) -> String {
+    let axis = |(low, high): (&usize, &usize)| match low == high {
+        true => high.to_string(),
+        false => Span::Range(*low, *high).to_string(),
+    };
+    let axes: Vec<String> = low.iter().zip(high).map(axis).collect();
+    format!("[{}]", axes.join(", "))
 }
 
 /// Shows a model. If the given sizes and values leave nothing open, its inputs and outputs are

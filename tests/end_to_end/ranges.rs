@@ -123,13 +123,20 @@ fn verbs_know_of_ranges() {
     let done =
         ansc(&["compile", str(&model), "-o", path, "--dim", "batch=2", "--dim", "length=1,4..20"]);
     let said = text(&done.stdout);
-    assert!(said.contains("length=1; length=4..16; length=17..20"), "{said}");
+    assert!(
+        said.contains("length=1; length=4; length=5..8; length=9..16; length=17..20"),
+        "{said}"
+    );
     let report = ansc(&["verify", str(&model), path]);
     let said = text(&report.stdout);
     assert!(report.status.success(), "{said}");
-    for size in ["length=1 ", "length=4 ", "length=16 ", "length=17 ", "length=20 "] {
+    for size in ["length=1 ", "length=4 ", "length=5 ", "length=16 ", "length=20 "] {
         assert!(said.contains(size), "{size}: {said}");
     }
+    let report = ansc(&["verify", str(&model), path, "--dim", "length=11"]);
+    let said = text(&report.stdout);
+    assert!(report.status.success() && said.contains("ok   length=11 y"), "{said}");
+    assert_eq!(said.matches("length=").count(), 2, "{said}");
     let bench = ansc(&["bench", path, "--dim", "length=7", "--runs", "2", "--json"]);
     let bench: serde_json::Value = serde_json::from_slice(&bench.stdout).unwrap();
     assert_eq!(bench["specialisation"], "length=7");
@@ -142,8 +149,44 @@ fn verbs_know_of_ranges() {
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(cause), "{args:?}: no `{cause}` in {said}");
     };
-    refused(&["bench", path, "--dim", "length=21"], 1, "but for length=1; length=4..16");
+    refused(&["bench", path, "--dim", "length=21"], 1, "but for length=1; length=4;");
     refused(&["compile", str(&model), "--dim", "length=5..2"], 2, "begins above its end");
     let gpu = ["compile", str(&model), "--dim", "batch=2", "--dim", "length=2..9", "--target"];
     refused(&[&gpu[..], &["cuda"]].concat(), 2, "a GPU knows no ranges of sizes");
+}
+
+#[test]
+fn reports_show_ranges() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = attention(dir.path());
+    let artifact = dir.path().join("net.ansc");
+    let path = str(&artifact);
+    let compile = |more: &[&str]| {
+        let args =
+            ["compile", str(&model), "-o", path, "--dim", "batch=1..3", "--dim", "length=1,4..90"];
+        text(&ansc(&[&args[..], more].concat()).stdout)
+    };
+    let json: serde_json::Value = serde_json::from_str(&compile(&["--json"])).unwrap();
+    let names = json["report"]["specialisations"].as_array().unwrap();
+    assert_eq!((names.len(), &names[9]), (10, &"batch=2..3 length=65..90".into()));
+    let said = compile(&[]);
+    let first = "for batch=1 length=1; batch=1 length=4; batch=1 length=5..16; \
+                 batch=1 length=17..64; and 6 more\n";
+    assert!(said.contains(first), "{said}");
+
+    let inspected = ansc(&["inspect", path]);
+    let said = text(&inspected.stdout);
+    for part in [
+        "for batch=1 length=1:\ninput x: f32 [1, 1, 24]\noutput shares: f32 [1, 1, 1]\n",
+        "for batch=2..3 length=17..64:\ninput x: f32 [2..3, 17..64, 24]\n\
+         output shares: f32 [2..3, 17..64, 17..64]\noutput y: f32 [2..3, 24]\n",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let json = ansc(&["inspect", path, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let last = &json["specialisations"][9];
+    assert_eq!(last["sizes"][1], serde_json::json!({"name": "length", "low": 65, "high": 90}));
+    let x = serde_json::json!([{"size": 0}, {"size": 1}, {"constant": 24}]);
+    assert_eq!((&last["inputs"][0]["extents"], &last["inputs"][0]["shape"][1]), (&x, &90.into()));
 }

@@ -209,7 +209,9 @@ impl<'c, 'p> Emitter<'c, 'p> {
         let body: Vec<&Stmt> = l.body.iter().collect();
         let ranges = self.ranges.insert(l.var, (0, l.extent as i64 - 1));
         debug_assert!(ranges.is_none(), "the first loop of a function");
-        let write = |e: &mut Self| e.counted(l.var, l.extent, begin, end, |e| e.stmts(&l.body));
+        let write = |e: &mut Self| {
+            e.counted(l.var, l.extent, begin, end, |e| e.if_needed(l, |e| e.stmts(&l.body)))
+        };
         self.with_tiles(&body, write)?;
         self.end();
         Ok(())

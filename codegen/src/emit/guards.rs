@@ -14,14 +14,30 @@
 use std::collections::BTreeSet;
 
 use ansc_graph::{BinOp, Combiner, Expr};
-use ansc_sketch::{Block, Body, Stmt};
+use ansc_sketch::{Block, Body, For, Stmt};
 
 use crate::emit::block::conjuncts;
 use crate::emit::function::{Emitter, Result};
 
 impl<'c> Emitter<'c, '_> {
     /// The body of a loop, in the iteration that is being written.
-    pub(crate) fn iteration(&mut self, body: &[Stmt]) -> Result<()> {
+    pub(crate) fn iteration(&mut self, l: &For) -> Result<()> {
+        self.if_needed(l, |e| e.with_conditions(&l.body))
+    }
+
+    /// What an iteration of a loop does; one that nobody needs does nothing.
+    pub(crate) fn if_needed(
+        &mut self,
+        l: &For,
+        body: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let need = self.program.need(l.var).filter(|_| !self.is_gpu() && self.lanes.is_none());
+        let Some(need) = need else { return body(self) };
+        let holds = self.value(need)?;
+        self.when(holds, body)
+    }
+
+    fn with_conditions(&mut self, body: &[Stmt]) -> Result<()> {
         let mut open = vec![];
         for condition in self.conditions_of_all(body) {
             match self.decide(&condition) {

@@ -78,7 +78,7 @@ impl<'c> Emitter<'c, '_> {
         self.copies *= l.extent.max(1);
         for i in 0..l.extent {
             self.bindings.insert(l.var, Affine::constant(i as i64));
-            self.iteration(&l.body)?;
+            self.iteration(l)?;
         }
         self.bindings.remove(&l.var);
         self.store_kept(around)?;
@@ -93,7 +93,7 @@ impl<'c> Emitter<'c, '_> {
         self.counted(l.var, l.extent, zero, extent, |e| {
             e.fetch_ahead(l)?;
             e.fetch_strips(l, strips)?;
-            e.iteration(&l.body)
+            e.iteration(l)
         })
     }
 

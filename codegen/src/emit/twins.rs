@@ -170,6 +170,9 @@ impl Reader<'_> {
     }
 
     fn loop_of(&mut self, l: &For) -> Option<()> {
+        if self.program.need(l.var).is_some() {
+            return None;
+        }
         self.values.insert(l.var, Expr::var(self.extents.len()));
         self.extents.push(l.extent);
         self.form.lines.push(Line::Loop(l.extent, l.kind));

@@ -28,7 +28,7 @@ impl Display for Program {
 /// The text of `program`; the line of the marked loop, block or buffer ends in `<---`.
 pub(crate) fn render(program: &Program, mark: Option<&Mark>) -> String {
     let names = Names::of(program);
-    let mut printer = Printer { names: &names, mark, out: String::new(), depth: 0 };
+    let mut printer = Printer { program, names: &names, mark, out: String::new(), depth: 0 };
     printer.line(&format!("program {}", Label(&program.name)));
     for (index, buffer) in program.buffers.iter().enumerate() {
         let name = names.buffer(BufId::new(index));
@@ -44,6 +44,7 @@ pub(crate) fn render(program: &Program, mark: Option<&Mark>) -> String {
 }
 
 struct Printer<'a> {
+    program: &'a Program,
     names: &'a Names,
     mark: Option<&'a Mark>,
     out: String,
@@ -70,7 +71,10 @@ impl Printer<'_> {
     fn for_loop(&mut self, l: &For) {
         let pointer = self.pointer(self.mark == Some(&Mark::Loop(l.var)));
         let kind = if l.kind == ForKind::Serial { String::new() } else { format!(" {}", l.kind) };
-        self.line(&format!("for {} in 0..{}{kind} {{{pointer}", self.names.var(l.var), l.extent));
+        let need = self.program.need(l.var);
+        let need = need.map(|condition| format!(" while {}", expr(self.names, condition)));
+        let (var, need) = (self.names.var(l.var), need.unwrap_or_default());
+        self.line(&format!("for {var} in 0..{}{kind}{need} {{{pointer}", l.extent));
         self.depth += 1;
         l.body.iter().for_each(|s| self.stmt(s));
         self.depth -= 1;

@@ -185,6 +185,10 @@ impl Reader {
             None => KINDS.into_iter().find(|k| self.cursor.take_word(&k.to_string())),
             tensor => tensor,
         };
+        if self.cursor.take_word("while") {
+            let condition = self.expr()?;
+            self.program.needs.push((var, condition));
+        }
         self.cursor.mark('{')?;
         let mut body = vec![];
         while !self.cursor.take_mark('}') {

@@ -20,7 +20,7 @@ use super::{given, import_options, print_json, sizes};
 use crate::Error;
 use crate::assemble::Expose;
 use crate::choice::Aim;
-use crate::cli::{Against, Verify};
+use crate::cli::{self, Against, Specialise, Verify};
 use crate::compare::Difference;
 use crate::folder::{self, Folder};
 use crate::inputs::{self, Seed};
@@ -259,6 +259,11 @@ fn chosen(
     if let Some(name) = given.keys().find(|name| !known(name)) {
         let message = format!("{} has no input `{name}`", args.artifact.display());
         return Err(Error::Usage(message));
+    }
+    let Specialise { shapes: wanted, dims, .. } = &args.specialise;
+    if given.is_empty() && !(wanted.is_empty() && dims.is_empty()) {
+        let size = cli::Size { shapes: wanted.clone(), dims: dims.clone() };
+        return Ok(vec![sizes::chosen(model, &size)?]);
     }
     // At least one, or the error that says which there are.
     let first = model.specialisation(&shapes)?;

@@ -1,0 +1,414 @@
+//! Iterations that need not run, where a program serves a range of sizes.
+//!
+//! In: a finished program, the expression that it computes, and what a [`Demand`] tells of the
+//! expression's operands and results. Out: for loops over what
+//! may not be needed, a condition: an iteration for which it does not hold may be left out. The
+//! sizes that conditions ask for are further parameters, after the operands. What is left out are
+//! elements of results that nobody reads, and terms of sums that are zero.
+//!
+//! ```text
+//! for i in 0..16 parallel { .. block b (..) { y[i * 4 + j, k] = .. } }     y is needed below s
+//! ->  for i in 0..16 parallel while lt(mul(i, 4), s[]) { .. }
+//! ```
+//!
+//! A condition is a permission: whoever ignores it computes more, and the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ansc_graph::demand::{Demand, Limits, extent_of};
+use ansc_graph::ops::shape::reshape_indices;
+use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, TensorType, VarId};
+use ansc_runtime::{DType, Extent};
+
+use crate::affine::{self, Extents};
+use crate::program::{Access, Block, Body, For, ForKind, Program, Scope, Stmt};
+use crate::tree;
+
+/// What has to be below what, so that a block has something to do.
+type Conditions = BTreeSet<(Expr, Extent)>;
+
+/// Writes conditions into a program; gives the sizes that became parameters, in order.
+pub fn leave_out(program: &mut Program, compute: &Compute, demand: &Demand) -> Vec<u32> {
+    if demand.is_empty() {
+        return vec![];
+    }
+    let found = Search::of(program, compute, demand).conditions();
+    let mut sizes = BTreeSet::new();
+    found.iter().flat_map(|(_, all)| all).for_each(|(_, extent)| collect(extent, &mut sizes));
+    let sizes: Vec<u32> = sizes.into_iter().collect();
+    let held = add_parameters(program, demand.sizes.len(), &sizes);
+    for (var, conditions) in found {
+        let each = conditions.into_iter().map(|(index, below)| index.lt(expr(&below, &held)));
+        program.needs.extend(tree::conjunction(each).map(|condition| (var, condition)));
+    }
+    sizes
+}
+
+/// How many terms a program may add at most, from where on operands of its sums are zero; `None` if
+/// it may add all of them.
+pub fn terms_beyond(program: &Program, compute: &Compute, demand: &Demand) -> Option<i64> {
+    let search = Search::of(program, compute, demand);
+    let found = search.conditions();
+    let mut most = 0;
+    let mut known = true;
+    tree::visit_nests(&program.body, &mut |loops, block| {
+        if let Body::Reduce { combiner: Combiner::Sum, value, .. } = &block.body {
+            let mut zeros = vec![];
+            search.add_zeros(&mut zeros, value);
+            for (index, below) in zeros {
+                match search.beyond(&found, loops, block, &index, &below) {
+                    Some(more) => most = most.max(more),
+                    None => known = false,
+                }
+            }
+        }
+    });
+    known.then_some(most)
+}
+
+/// The buffer of each size.
+fn add_parameters(program: &mut Program, after: usize, sizes: &[u32]) -> BTreeMap<u32, BufId> {
+    let mut held = BTreeMap::new();
+    for (place, &size) in sizes.iter().enumerate() {
+        let name = program.fresh_buffer_name(&format!("size{size}"));
+        let buffer = program.add_buffer(name, TensorType::new(DType::I64, []), Scope::Input);
+        program.params.insert(after + place, buffer);
+        held.insert(size, buffer);
+    }
+    held
+}
+
+fn collect(extent: &Extent, sizes: &mut BTreeSet<u32>) {
+    match extent {
+        Extent::Constant(_) => {}
+        Extent::Size(size) => {
+            sizes.insert(*size);
+        }
+        Extent::Sum(parts) | Extent::Product(parts) => {
+            parts.iter().for_each(|part| collect(part, sizes));
+        }
+        Extent::Floor(of, _) => collect(of, sizes),
+    }
+}
+
+fn expr(extent: &Extent, held: &BTreeMap<u32, BufId>) -> Expr {
+    let all = |parts: &[Extent], join: fn(Expr, Expr) -> Expr, none: i64| {
+        let parts = parts.iter().map(|part| expr(part, held));
+        parts.reduce(join).unwrap_or_else(|| Expr::int(none))
+    };
+    match extent {
+        Extent::Constant(value) => Expr::int(*value),
+        Extent::Size(size) => Expr::Load(held[size], vec![]),
+        Extent::Sum(parts) => all(parts, |a, b| a + b, 0),
+        Extent::Product(parts) => all(parts, |a, b| a * b, 1),
+        Extent::Floor(of, by) => expr(of, held).floor_div(*by),
+    }
+}
+
+struct Search<'p> {
+    program: &'p Program,
+    demand: &'p Demand,
+    /// Of the parameters, as the expression has them: a program may take several axes for one.
+    types: Vec<TensorType>,
+    extents: Extents,
+}
+
+impl<'p> Search<'p> {
+    fn of(program: &'p Program, compute: &Compute, demand: &'p Demand) -> Search<'p> {
+        let types = [compute.inputs.clone(), compute.output_types()].concat();
+        Search { program, demand, types, extents: Extents::of(program) }
+    }
+
+    /// The conditions of each loop that has some.
+    fn conditions(&self) -> Vec<(VarId, Conditions)> {
+        let mut found: Vec<(VarId, Conditions)> = vec![];
+        tree::visit_loops(&self.program.body, &mut |l: &For| {
+            if matches!(l.kind, ForKind::Serial | ForKind::Parallel) {
+                let of_loop = |c: &(Expr, Extent)| c.0.vars().contains(&l.var);
+                let conditions = self.of_all(l).into_iter().flatten().filter(of_loop);
+                let conditions: Conditions = conditions.collect();
+                if !conditions.is_empty() {
+                    found.push((l.var, conditions));
+                }
+            }
+        });
+        found
+    }
+
+    /// How much an index exceeds its limit at most, where a loop around the block asks about it.
+    fn beyond(
+        &self,
+        found: &[(VarId, Conditions)],
+        loops: &[&For],
+        block: &Block,
+        index: &Expr,
+        below: &Extent,
+    ) -> Option<i64> {
+        let over = |v: VarId| {
+            block.iters.iter().find(|iter| iter.var == v).map(|iter| iter.binding.clone())
+        };
+        let index = index.substitute(&over);
+        (0..loops.len()).rev().find_map(|at| {
+            let (_, conditions) = found.iter().find(|(var, _)| *var == loops[at].var)?;
+            let inner = loops[at + 1..].iter().map(|l| l.var).collect();
+            let least = affine::simplify(&least(&index, &inner)?, &self.extents);
+            let more = affine::simplify(&(index.clone() - least.clone()), &self.extents);
+            let (_, most) = affine::Sum::of(&more, &self.extents).interval(&self.extents)?;
+            conditions.contains(&(least, below.clone())).then_some(most)
+        })
+    }
+
+    /// Conditions without one of which no block in a loop has anything to do; `None` if no block
+    /// does anything that is seen outside of an iteration.
+    fn of_all(&self, l: &For) -> Option<Conditions> {
+        let mut inner = BTreeSet::new();
+        tree::visit_loops(&l.body, &mut |inside: &For| {
+            inner.insert(inside.var);
+        });
+        let mut uses = BTreeMap::new();
+        l.body.iter().for_each(|stmt| count_uses(stmt, &mut uses));
+        let mut all: Option<Conditions> = None;
+        let mut visit = |block: &Block| {
+            let passes = |access: &&Access| self.is_of_iteration(access.buffer, &uses);
+            if block.body.writes().iter().all(passes) {
+                return;
+            }
+            let own = self.of_block(block, &inner);
+            all = Some(all.take().map_or_else(|| own.clone(), |all| &all & &own));
+        };
+        l.body.iter().for_each(|stmt| stmt.visit_blocks(&mut visit));
+        all
+    }
+
+    /// Whether all that is done with a buffer is done in the one loop whose uses these are, by
+    /// itself in each iteration.
+    fn is_of_iteration(&self, buffer: BufId, uses: &BTreeMap<BufId, usize>) -> bool {
+        let mut everywhere = BTreeMap::new();
+        self.program.body.iter().for_each(|stmt| count_uses(stmt, &mut everywhere));
+        self.program.buffer(buffer).scope.is_private()
+            && uses.get(&buffer) == everywhere.get(&buffer)
+    }
+
+    /// The conditions of a block, for the iteration of inner loops that most likely has something
+    /// to do.
+    fn of_block(&self, block: &Block, inner: &BTreeSet<VarId>) -> Conditions {
+        let mut all = vec![];
+        for access in block.body.writes() {
+            self.add(&mut all, access, &|param| self.demand.needed_of(param));
+        }
+        if let Body::Reduce { combiner, dst, value, .. } = &block.body {
+            let dtype = self.program.buffer(dst.buffer).ty.dtype;
+            match value {
+                Expr::Select(c, _, other)
+                    if other.as_const().is_some()
+                        && other.as_const() == combiner.identity(dtype) =>
+                {
+                    self.add_condition(&mut all, c);
+                }
+                _ => {}
+            }
+            if *combiner == Combiner::Sum {
+                self.add_zeros(&mut all, value);
+            }
+        }
+        let over = |v: VarId| {
+            block.iters.iter().find(|iter| iter.var == v).map(|iter| iter.binding.clone())
+        };
+        let relaxed = |(index, below): (Expr, Extent)| {
+            let index = least(&index.substitute(&over), inner)?;
+            Some((affine::simplify(&index, &self.extents), below))
+        };
+        all.into_iter().filter_map(relaxed).collect()
+    }
+
+    /// What an access of a parameter has to be below.
+    fn add<'d>(
+        &self,
+        all: &mut Vec<(Expr, Extent)>,
+        access: &Access,
+        limits: &dyn Fn(usize) -> Option<&'d Limits>,
+    ) {
+        let Some(param) = self.program.params.iter().position(|p| *p == access.buffer) else {
+            return;
+        };
+        let (Some(limits), own) = (limits(param), &self.program.buffer(access.buffer).ty) else {
+            return;
+        };
+        if own.len() != self.types[param].len() {
+            return;
+        }
+        let axes = reshape_indices(&self.types[param].shape, &own.shape);
+        for (axis, limit) in axes.iter().zip(limits) {
+            let index = axis.substitute(&|v| access.indices.get(v.index()).cloned());
+            all.extend(limit.clone().map(|below| (index, below)));
+        }
+    }
+
+    /// What has to be below what for a term to be other than zero.
+    fn add_zeros(&self, all: &mut Vec<(Expr, Extent)>, term: &Expr) {
+        match term {
+            Expr::Binary(BinOp::Mul, a, b) => {
+                self.add_zeros(all, a);
+                self.add_zeros(all, b);
+            }
+            Expr::Cast(_, x) => self.add_zeros(all, x),
+            Expr::Select(condition, x, other) if is_zero(other) => {
+                self.add_condition(all, condition);
+                self.add_zeros(all, x);
+            }
+            Expr::Load(buffer, indices) => {
+                let access = Access { buffer: *buffer, indices: indices.clone() };
+                self.add(all, &access, &|param| self.demand.zeros.get(param));
+            }
+            _ => {}
+        }
+    }
+
+    fn add_condition(&self, all: &mut Vec<(Expr, Extent)>, condition: &Expr) {
+        let size = |buffer: BufId| {
+            let param = self.program.params.iter().position(|p| *p == buffer)?;
+            self.demand.sizes.get(param).copied().flatten()
+        };
+        for part in tree::conjuncts(condition) {
+            if let Expr::Binary(BinOp::Lt, index, below) = part {
+                all.extend(extent_of(below, &size).map(|below| ((**index).clone(), below)));
+            }
+        }
+    }
+}
+
+fn is_zero(e: &Expr) -> bool {
+    e.as_const().is_some_and(|value| value.is_zero())
+}
+
+/// How often blocks access each buffer.
+fn count_uses(stmt: &Stmt, uses: &mut BTreeMap<BufId, usize>) {
+    stmt.visit_blocks(&mut |block| {
+        block.visit_buffers(&mut |buffer| *uses.entry(buffer).or_insert(0) += 1);
+    });
+}
+
+/// An index that is no larger, and does not depend on the inner variables; each of them is 0 or
+/// more.
+fn least(e: &Expr, inner: &BTreeSet<VarId>) -> Option<Expr> {
+    let is_fixed = |e: &Expr| e.loads().is_empty() && e.vars().is_disjoint(inner);
+    match e {
+        e if is_fixed(e) => Some(e.clone()),
+        Expr::Var(_) => Some(Expr::int(0)),
+        Expr::Binary(BinOp::Add, a, b) => Some(least(a, inner)? + least(b, inner)?),
+        Expr::Binary(BinOp::Sub, a, b) if is_fixed(b) => Some(least(a, inner)? - (**b).clone()),
+        Expr::Binary(BinOp::Mul, a, b) => match (a.as_const(), b.as_const()) {
+            (_, Some(by)) if by.as_i64() >= 0 => Some(least(a, inner)? * (**b).clone()),
+            (Some(by), _) if by.as_i64() >= 0 => Some((**a).clone() * least(b, inner)?),
+            _ => None,
+        },
+        Expr::Binary(BinOp::FloorDiv, a, b) => {
+            b.as_const().filter(|by| by.as_i64() > 0)?;
+            Some(Expr::binary(BinOp::FloorDiv, least(a, inner)?, (**b).clone()))
+        }
+        Expr::Binary(BinOp::FloorMod, _, b) => {
+            b.as_const().filter(|by| by.as_i64() > 0)?;
+            Some(Expr::int(0))
+        }
+        Expr::Binary(op @ (BinOp::Min | BinOp::Max), a, b) => {
+            Some(Expr::binary(*op, least(a, inner)?, least(b, inner)?))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "program k
+x: f32[64, 8] input
+w: f32[8, 8] input
+y: f32[64, 8] output
+t: f32[4, 8] local
+params x, w, y
+for i in 0..16 parallel {
+  for j in 0..4 unrolled {
+    for n in 0..8 vectorized {
+      block zero (a: spatial 4 = j, b: spatial 8 = n) {
+        t[j, n] = 0.0_f32
+      }
+    }
+  }
+  for k in 0..8 {
+    for j2 in 0..4 unrolled {
+      for n2 in 0..8 vectorized {
+        block sum (c: spatial 64 = add(mul(i, 4), j2), d: spatial 8 = n2, e: reduce 8 = k) {
+          t[j2, n2] sum= mul(x[add(mul(i, 4), j2), k], w[k, n2])
+        }
+      }
+    }
+  }
+  for j3 in 0..4 unrolled {
+    for n3 in 0..8 vectorized {
+      block out (f: spatial 64 = add(mul(i, 4), j3), g: spatial 8 = n3) {
+        y[add(mul(i, 4), j3), n3] = t[j3, n3]
+      }
+    }
+  }
+}
+";
+
+    fn program() -> Program {
+        Program::parse(TEXT).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn compute() -> Compute {
+        let text = "compute(in0: f32[4, 16, 8], in1: f32[8, 8]) -> y {
+            y: f32[64, 1, 8] = sum{r0: 8} mul(in0[floor_div(i0, 16), floor_mod(i0, 16), r0], in1[r0, i2])
+        }";
+        Compute::parse(text).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn demand() -> Demand {
+        Demand {
+            sizes: vec![None, None],
+            zeros: vec![vec![None, None, Some(Extent::Size(1))], vec![Some(Extent::Size(1)), None]],
+            needed: vec![vec![Some(Extent::Size(0)), None, None]],
+        }
+    }
+
+    #[test]
+    fn rows_and_terms_are_left_out() {
+        let mut program = program();
+        assert_eq!(leave_out(&mut program, &compute(), &demand()), [0, 1]);
+        let text = program.to_string();
+        assert!(text.contains("params x, w, size0, size1, y"), "{text}");
+        assert!(text.contains("for i in 0..16 parallel while lt(mul(i, 4), size0[]) {"), "{text}");
+        assert!(text.contains("for k in 0..8 while lt(k, size1[]) {"), "{text}");
+        assert_eq!(Program::parse(&text).unwrap(), program);
+        assert_eq!(crate::program::verify::verify(&program), Ok(()));
+    }
+
+    #[test]
+    fn terms_beyond_an_end_are_counted() {
+        let beyond = |text: &str| {
+            let program = Program::parse(text).unwrap_or_else(|e| panic!("{e}"));
+            terms_beyond(&program, &compute(), &demand())
+        };
+        assert_eq!(beyond(TEXT), Some(0));
+        let text = TEXT.replace("for k in 0..8 {", "for k in 0..2 { for kk in 0..4 unrolled {");
+        let text = text.replace("= k) {", "= add(mul(k, 4), kk)) {");
+        let text = text.replace(
+            "j2), k], w[k, n2])\n        }",
+            "j2), add(mul(k, 4), kk)], w[add(mul(k, 4), kk), n2])\n        } }",
+        );
+        assert_eq!(beyond(&text), Some(3), "{text}");
+        assert_eq!(beyond(&TEXT.replace("for k in 0..8 {", "for k in 0..8 unrolled {")), None);
+    }
+
+    #[test]
+    fn nothing_is_left_out_that_somebody_needs() {
+        let mut program = program();
+        let needed = vec![vec![None; 3]];
+        let zeros = vec![vec![], vec![]];
+        let none = Demand { needed, zeros, ..demand() };
+        assert!(leave_out(&mut program, &compute(), &none).is_empty());
+        assert!(program.needs.is_empty() && program.to_string() == TEXT);
+    }
+}
