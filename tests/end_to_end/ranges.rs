@@ -54,6 +54,26 @@ fn image(dir: &Path) -> PathBuf {
     saved(b, dir)
 }
 
+/// One step of a decoder: a new row of `x`, and those of the steps before it. The mask has an element
+/// for each of them.
+fn step(dir: &Path) -> PathBuf {
+    let mut b = Builder::new("net");
+    let (past, all) = (Dim::Named("past"), Dim::Named("past + 1"));
+    let x = b.typed_input("x", ElemType::F32, &[BATCH, Dim::Size(1), Dim::Size(8)]);
+    let past = b.typed_input("past", ElemType::F32, &[BATCH, past, Dim::Size(8)]);
+    let mask = b.typed_input("mask", ElemType::F32, &[BATCH, Dim::Size(1), all]);
+    let axis = [("axis", Attribute::Int(1))];
+    let rows = [BATCH, Dim::Named("all"), Dim::Size(8)];
+    b.result("present", &rows, "Concat", &[&past, &x], &axis);
+    let turned = [("perm", Attribute::Ints(vec![0, 2, 1]))];
+    let k = b.op("Transpose", &["present"], &turned);
+    let scores = b.op("MatMul", &[&x, &k], &[]);
+    let scores = b.op("Add", &[&scores, &mask], &[]);
+    let shares = b.op("Softmax", &[&scores], &[]);
+    b.result("y", &[BATCH, Dim::Size(1), Dim::Size(8)], "MatMul", &[&shares, "present"], &[]);
+    saved(b, dir)
+}
+
 fn session(model: &Path, dims: &[String], threads: usize) -> Session {
     let output = model.with_file_name("net.ansc");
     let mut args = vec!["compile", str(model), "-o", str(&output)];
@@ -112,6 +132,37 @@ fn images_of_any_height() {
     let model = image(dir.path());
     let sizes = [(4, 41), (1, 5), (2, 16), (3, 17), (1, 40), (4, 6)];
     check(&model, ["1..4", "5..41"], &sizes, |batch, length| vec![batch, 3, length, 16]);
+}
+
+#[test]
+fn decoding_after_any_number_of_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = step(dir.path());
+    let dims = ["batch=2".to_owned(), "past=1..40".to_owned()];
+    let mut wide = session(&model, &dims, 2);
+    let mut past = values(&[2, 1, 8]);
+    for n in 1..40_usize {
+        let x = values(&[2, 1, 8]);
+        let mask: Vec<f32> =
+            (0..2 * (n + 1)).map(|i| if i % 3 == 1 { -1e9 } else { 0.0 }).collect();
+        let mask = Tensor::from_slice(&[2, 1, n + 1], &mask);
+        let inputs = [("x", &x), ("past", &past), ("mask", &mask)];
+        let found = wide.run(&inputs).unwrap();
+        assert_eq!(found[0].1.shape(), [2, n + 1, 8]);
+        if n % 7 == 1 {
+            let mut exact = session(&model, &[dims[0].clone(), format!("past={n}")], 2);
+            let expected = exact.run(&inputs).unwrap();
+            assert_eq!(expected[0], found[0]);
+            let each = |i: &[(String, Tensor)]| i[1].1.as_slice::<f32>().to_vec();
+            for (e, f) in each(&expected).into_iter().zip(each(&found)) {
+                assert!((e - f).abs() <= 2e-5, "{e} became {f} after {n}");
+            }
+        }
+        past = found[0].1.clone();
+    }
+    let bad = values(&[2, 1, 5]);
+    let x = values(&[2, 1, 8]);
+    assert!(wide.run(&[("x", &x), ("past", &past), ("mask", &bad)]).is_err());
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! x: f32[N, 3, ?, ?]  and  --shape x=2x3x8x8   ->   x: f32[2, 3, 8, 8], N = 2
 //! ```
 //!
-//! A symbolic dimension that the shape or value of one input fixes is known for all inputs.
+//! A symbolic dimension that the shape or value of one input fixes is known for all inputs. One that
+//! is written as a sum of others follows from them.
 //!
 //! Only tensors cross the border of a model. A sequence `s` is passed as its elements `s.0`, `s.1`,
 //! .., as many as the options name (or `--shape s=2` says); an optional input is there if the
@@ -19,9 +20,9 @@ use serde::{Serialize, Serializer};
 use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
 use tract_onnx::pb::{ModelProto, ValueInfoProto, type_proto};
 
-use super::ImportOptions;
 use super::containers::{Containers, Of, Type};
 use super::scope::element_name;
+use super::{ImportOptions, dim_text};
 use crate::problem::Problem;
 use crate::tensor::{checked_bytes, dtype};
 
@@ -54,10 +55,17 @@ impl fmt::Display for Dim {
 }
 
 impl Dim {
+    /// The names by which its size may be given: its own, or those that it is a sum of.
+    fn names(&self) -> Vec<String> {
+        let Dim::Named(name) = self else { return vec![] };
+        let parts = dim_text::names(name);
+        if parts.is_empty() { vec![name.clone()] } else { parts.into_iter().collect() }
+    }
+
     fn extent(&self, dims: &BTreeMap<String, usize>) -> Option<usize> {
         match self {
             Dim::Known(n) => Some(*n),
-            Dim::Named(name) => dims.get(name).copied(),
+            Dim::Named(name) => dims.get(name).copied().or_else(|| dim_text::value(name, dims)),
             Dim::Unknown => None,
         }
     }
@@ -290,9 +298,7 @@ fn unknown_names(
     let inputs: BTreeSet<&str> = infos.iter().map(|i| i.name.as_str()).collect();
     let tensors: BTreeSet<&str> = slots.iter().map(|slot| slot.name.as_str()).collect();
     let dims = slots.iter().flat_map(|slot| slot.declared.iter().flatten());
-    let dims: BTreeSet<&str> = dims
-        .filter_map(|d| if let Dim::Named(name) = d { Some(name.as_str()) } else { None })
-        .collect();
+    let dims: BTreeSet<String> = dims.flat_map(Dim::names).collect();
     // A tensor at which a part of a model begins may have its shape said, but no value.
     let shapes = options.shapes.keys().filter(|name| !options.inputs.contains(name));
     let names: BTreeSet<&String> = shapes.chain(options.values.keys()).collect();
@@ -301,8 +307,8 @@ fn unknown_names(
         let remedy = format!("its inputs are: {}", quoted(inputs.iter().copied()));
         problems.push(Problem::new(format!("the model has no input `{name}`")).remedy(remedy));
     }
-    for name in options.dims.keys().filter(|name| !dims.contains(name.as_str())) {
-        let remedy = format!("its dimensions are: {}", quoted(dims.iter().copied()));
+    for name in options.dims.keys().filter(|name| !dims.contains(*name)) {
+        let remedy = format!("its dimensions are: {}", quoted(dims.iter().map(String::as_str)));
         problems.push(Problem::new(format!("the model has no dimension `{name}`")).remedy(remedy));
     }
     let mut seen = BTreeSet::new();
@@ -377,8 +383,10 @@ fn static_shape(
     let by_shape = format!("--shape {input}={}", shape.join("x"));
     let missing: BTreeSet<String> = declared
         .iter()
-        .filter(|d| matches!(d, Dim::Named(_)) && d.extent(dims).is_none())
-        .map(|d| format!("--dim {d}=N"))
+        .filter(|d| d.extent(dims).is_none())
+        .flat_map(Dim::names)
+        .filter(|name| !dims.contains_key(name))
+        .map(|name| format!("--dim {name}=N"))
         .collect();
     let by_dim = Vec::from_iter(missing).join(" ");
     let anonymous = declared.contains(&Dim::Unknown);

@@ -14,6 +14,7 @@ mod cut;
 mod data;
 mod deciding;
 mod declared;
+mod dim_text;
 mod fold;
 mod function;
 mod inputs;

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ansc_runtime::Tensor;
+use ansc_runtime::host::HostOp;
 
 use super::Unfit;
 use super::beyond;
@@ -181,11 +182,12 @@ fn numbers_of(node: &Node) -> Vec<Scalar> {
         return if beyond(&op.kind).is_some() { extents(&op.expr) } else { numbers(&op.expr) };
     }
     let extents = node.outputs.iter().flat_map(|value| &value.ty.shape);
-    let trips = match &node.op {
-        Op::Loop(op) => Some(op.max_trip as i64),
-        _ => None,
+    let more: Vec<i64> = match &node.op {
+        Op::Loop(op) => vec![op.max_trip as i64],
+        Op::Host(HostOp::CheckIndices { extents }) => extents.iter().map(|&e| e as i64).collect(),
+        _ => vec![],
     };
-    extents.map(|&e| e as i64).chain(trips).map(Scalar::index).collect()
+    extents.map(|&e| e as i64).chain(more).map(Scalar::index).collect()
 }
 
 fn same_results(a: &Node, b: &Node) -> bool {
@@ -208,6 +210,10 @@ fn like(node: &Node, other: &Node) -> Option<Like> {
         (Op::Const(_), Op::Const(_)) | (Op::If(_), Op::If(_)) => true,
         (Op::Input { bound: a }, Op::Input { bound: b }) => a == b,
         (Op::Loop(a), Op::Loop(b)) => loops_alike(a, b),
+        (
+            Op::Host(HostOp::CheckIndices { extents: a }),
+            Op::Host(HostOp::CheckIndices { extents: b }),
+        ) => a.len() == b.len(),
         (a, b) => a == b,
     };
     let numbers = || numbers_of(other).into_iter().map(Some).collect();

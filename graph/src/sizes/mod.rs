@@ -25,6 +25,7 @@
 //! [`fit`]: fit::Fit
 
 mod build;
+mod check;
 mod compute;
 mod constants;
 mod control;

@@ -2,6 +2,7 @@
 
 mod control;
 
+use ansc_runtime::host::HostOp;
 use ansc_runtime::{DType, Tensor};
 
 use super::{Range, RangeError, Ranged, ranged};
@@ -10,6 +11,7 @@ use crate::expr::{BinOp, Expr, UnOp};
 use crate::graph::{Graph, ValueId};
 use crate::interp;
 use crate::op::Kind;
+use crate::op::Op;
 use crate::ops::arg_extreme::{ArgExtreme, arg_extreme};
 use crate::ops::{concat, fill, gather, map, pad, reduce, shape, slice};
 use crate::passes::testing::{Builder, random};
@@ -277,6 +279,31 @@ fn one_size_is_a_range() {
         vec![b.emit(op, &[x])]
     };
     check(model, &[(3, 3)]);
+}
+
+/// Indices of an axis that varies are checked against what it has.
+#[test]
+fn indices_stay_in_an_axis_that_varies() {
+    let model: Model = |b, s| {
+        let x = b.input(&[s[0], 3]);
+        let at = b.graph.add_input("at", TensorType::new(DType::I64, [2]), None);
+        let op = map::binary(BinOp::Sub, b.graph.ty(at), b.graph.ty(at)).unwrap();
+        let zero = b.emit(op, &[at, at]);
+        let op = map::binary(BinOp::Add, b.graph.ty(at), b.graph.ty(zero)).unwrap();
+        let at = b.emit(op, &[at, zero]);
+        let check = HostOp::CheckIndices { extents: vec![s[0]] };
+        b.graph.add("take", Op::Host(check), &[at], vec![]);
+        let op = gather::gather(b.graph.ty(x), b.graph.ty(at), 0).unwrap();
+        vec![b.emit(op, &[x, at])]
+    };
+    check(model, &[(3, 9)]);
+    let made = range(model, &[(3, 9)]).unwrap();
+    for (index, size, fits) in [(4, 5, true), (5, 5, false), (-5, 5, true), (-6, 5, false)] {
+        let x = Tensor::from_slice(&[9, 3], &[0.5_f32; 27]);
+        let at = Tensor::from_slice(&[2], &[0_i64, index]);
+        let found = interp::run(&made.graph, &[x, at, Tensor::scalar(size as i64)]);
+        assert_eq!(found.is_ok(), fits, "{index} of {size}");
+    }
 }
 
 #[test]
