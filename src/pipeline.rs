@@ -26,7 +26,7 @@ use crate::choice::{Aim, Form, Schedules};
 use crate::machine_code::Code;
 use crate::origins::Origins;
 use crate::precision;
-use crate::sizes::{self, Choices, Specialised, Wanted};
+use crate::sizes::{self, Choices, Sizes, Specialised, Wanted};
 
 /// Everything that decides what an artifact contains.
 #[derive(Clone)]
@@ -295,15 +295,16 @@ pub fn subgraphs(model: &Path, options: &Options) -> Result<Vec<Subgraph>, Error
 }
 
 /// The kernels of a model as tasks of a search, each with how often a run executes it. Those in the
-/// body of a loop count as executed once.
+/// body of a loop count as executed once. For a range it is the kernels of its largest size, with
+/// which those for the range share what does not ask for sizes.
 pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     let mut assembly = Assembly::new(&options.schedules, options.verifier());
     let source = options.source(model)?;
     for one in options.specialisations()? {
-        let Specialised { mut graph, sizes } = one.graph(&source, model)?;
+        let mut graph = source.graph(&one.largest())?;
         options.check_precision(&graph)?;
         optimise(&mut graph, options, &mut assembly.verifier, &Silent)?;
-        assembly.add(&one.name, &graph, &sizes, options.expose)?;
+        assembly.add(&one.name, &graph, &Sizes::default(), options.expose)?;
     }
     let kernels = assembly.kernels.kernels.iter().enumerate();
     let tasks = kernels.filter_map(|(index, kernel)| {

@@ -8,6 +8,7 @@
 //! sequence = 1..30      ->  sequence=1  =2..4  =5..8  =9..16  =17..30
 //! ```
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
@@ -43,8 +44,8 @@ pub type Choices = Vec<(String, Vec<Span>)>;
 /// The largest size of the first part of a range.
 const FIRST: usize = 4;
 
-/// How many times as large the largest size of a part is as that of the part before; more where there
-/// are several ranges, whose parts multiply.
+/// How many times as large the largest size of a part is as that of the part before; more where
+/// there are several ranges, whose parts multiply.
 const GROWTH: [usize; 2] = [2, 4];
 
 /// A specialisation that is asked for.
@@ -168,8 +169,9 @@ impl Wanted {
     /// Options with single sizes in place of ranges.
     fn listed(&self) -> String {
         let dim = |range: &Range| {
-            let middle = range.low.midpoint(range.high);
-            format!("`--dim {}={},{middle},{}`", range.name, range.low, range.high)
+            let all = BTreeSet::from([range.low, range.low.midpoint(range.high), range.high]);
+            let all: Vec<String> = all.iter().map(usize::to_string).collect();
+            format!("`--dim {}={}`", range.name, all.join(","))
         };
         self.ranges.iter().map(dim).collect::<Vec<_>>().join(" ")
     }

@@ -12,14 +12,22 @@
 
 use std::ops::Range;
 
+/// Runs a body over parts of `0..n` that together are all of it, possibly at the same time.
+pub(crate) type Share<'a> = &'a dyn Fn(u64, &(dyn Fn(Range<u64>) + Sync));
+
+/// Fewer bytes are copied by one thread: to wake others takes longer.
+const SHARED: usize = 1 << 18;
+
 /// The elements of `dense` into the corner of `room`.
-pub(crate) fn spread(dense: &[u8], corner: Corner<'_>, room: &mut [u8]) {
-    corner.rows(dense.len(), &mut |near, far| room[far].copy_from_slice(&dense[near]));
+pub(crate) fn spread(dense: &[u8], corner: Corner<'_>, room: &mut [u8], share: Share<'_>) {
+    let Some(pieces) = corner.pieces(dense.len()) else { return };
+    pieces.copy(dense, room, share, |(near, far)| (near, far));
 }
 
 /// The elements in the corner of `room`, densely packed.
-pub(crate) fn gather(room: &[u8], corner: Corner<'_>, dense: &mut [u8]) {
-    corner.rows(dense.len(), &mut |near, far| dense[near].copy_from_slice(&room[far]));
+pub(crate) fn gather(room: &[u8], corner: Corner<'_>, dense: &mut [u8], share: Share<'_>) {
+    let Some(pieces) = corner.pieces(dense.len()) else { return };
+    pieces.copy(room, dense, share, |(near, far)| (far, near));
 }
 
 /// The part of a tensor that holds a smaller one.
@@ -33,32 +41,81 @@ pub(crate) struct Corner<'a> {
     pub(crate) size: usize,
 }
 
-impl Corner<'_> {
-    /// Calls `copy` for each piece that is contiguous in both tensors, with its place in the dense
-    /// one, which has `bytes` bytes, and in the larger one.
-    fn rows(&self, bytes: usize, copy: &mut dyn FnMut(Range<usize>, Range<usize>)) {
+impl<'a> Corner<'a> {
+    /// The pieces that are contiguous in both tensors, of which the dense one has `bytes` bytes;
+    /// `None` if there are no elements.
+    fn pieces(&self, bytes: usize) -> Option<Pieces<'a>> {
         let Corner { shape, room, size } = *self;
         // Then no extent is 0, so that the products below are sizes of parts of memory.
         if bytes == 0 {
-            return;
+            return None;
         }
         let Some(cut) = shape.iter().zip(room).rposition(|(n, most)| n != most) else {
-            return copy(0..bytes, 0..bytes);
+            return Some(Pieces { outer: &[], room, near: bytes, far: bytes, count: 1 });
         };
         // Axes after the cut are whole: with the part of the cut axis they are one piece.
         let inner = shape[cut + 1..].iter().product::<usize>() * size;
         let (near, far) = (shape[cut] * inner, room[cut] * inner);
-        let (count, steps) = shape[..cut].split_last().map_or((1, &[][..]), |(n, rest)| (*n, rest));
-        let step = room[..cut].last().map_or(0, |most| most * far);
-        for block in 0..bytes / (near * count) {
-            let start = place(block, steps, room) * step;
-            for row in 0..count {
-                let (from, to) = ((block * count + row) * near, start + row * far);
-                copy(from..from + near, to..to + near);
-            }
-        }
+        Some(Pieces { outer: &shape[..cut], room, near, far, count: bytes / near })
     }
 }
+
+/// The pieces that are contiguous in a dense tensor and in a larger one.
+struct Pieces<'a> {
+    /// Extents of the axes that pieces are along, and of the larger tensor.
+    outer: &'a [usize],
+    room: &'a [usize],
+    /// Bytes of a piece, and from one to the next in the larger tensor.
+    near: usize,
+    far: usize,
+    count: usize,
+}
+
+impl Pieces<'_> {
+    /// Where a piece is in the dense tensor, and in the larger one.
+    fn at(&self, index: usize) -> (Range<usize>, Range<usize>) {
+        let (near, far) = (
+            index * self.near,
+            place(index, self.outer, &self.room[..self.outer.len()]) * self.far,
+        );
+        (near..near + self.near, far..far + self.near)
+    }
+
+    /// Copies all pieces; `ends` tells which end of one is read, and which is written.
+    fn copy(
+        &self,
+        from: &[u8],
+        to: &mut [u8],
+        share: Share<'_>,
+        ends: fn((Range<usize>, Range<usize>)) -> (Range<usize>, Range<usize>),
+    ) {
+        // Later pieces are further on at both ends.
+        let (_, last) = ends(self.at(self.count - 1));
+        assert!(last.end <= to.len(), "the pieces are parts of the tensors");
+        let target = Target(to.as_mut_ptr());
+        let some = |range: Range<u64>| {
+            let target = &target;
+            for index in range {
+                let (read, written) = ends(self.at(index as usize));
+                let piece = &from[read];
+                // SAFETY: the piece ends before the last one does, which is inside of `to`, as was
+                // checked; no other piece is written there, and `from` is another borrow.
+                unsafe {
+                    let place = target.0.add(written.start);
+                    std::ptr::copy_nonoverlapping(piece.as_ptr(), place, piece.len());
+                }
+            }
+        };
+        let is_little = self.near * self.count < SHARED;
+        if is_little { some(0..self.count as u64) } else { share(self.count as u64, &some) }
+    }
+}
+
+/// The tensor that is written, for all threads.
+struct Target(*mut u8);
+
+// SAFETY: threads write disjoint pieces of what it points to, which is borrowed uniquely meanwhile.
+unsafe impl Sync for Target {}
 
 /// The number, in a tensor of the extents `room`, of what is the `index`-th in one of `shape`,
 /// which may have fewer axes.
@@ -76,14 +133,18 @@ fn place(mut index: usize, shape: &[usize], room: &[usize]) -> usize {
 mod tests {
     use super::*;
 
-    /// What `spread` leaves of a room of zeros, for elements 1, 2, .. of one byte.
+    fn alone(count: u64, body: &(dyn Fn(Range<u64>) + Sync)) {
+        body(0..count);
+    }
+
+    /// The room of zeros after `spread`, for elements 1, 2, .. of one byte.
     fn spread_out(shape: &[usize], room: &[usize]) -> Vec<u8> {
         let dense: Vec<u8> = (1..=shape.iter().product::<usize>() as u8).collect();
         let corner = Corner { shape, room, size: 1 };
         let mut larger = vec![0; room.iter().product()];
-        spread(&dense, corner, &mut larger);
+        spread(&dense, corner, &mut larger, &alone);
         let mut back = vec![0; dense.len()];
-        gather(&larger, corner, &mut back);
+        gather(&larger, corner, &mut back, &alone);
         assert_eq!(back, dense, "{shape:?} in {room:?}");
         larger
     }
@@ -117,9 +178,8 @@ mod tests {
     #[test]
     fn pieces_are_as_long_as_can_be() {
         let pieces = |shape: &[usize], room: &[usize]| {
-            let (mut count, corner) = (0, Corner { shape, room, size: 4 });
-            corner.rows(shape.iter().product::<usize>() * 4, &mut |_, _| count += 1);
-            count
+            let corner = Corner { shape, room, size: 4 };
+            corner.pieces(shape.iter().product::<usize>() * 4).map_or(0, |pieces| pieces.count)
         };
         assert_eq!(pieces(&[3, 4, 5], &[3, 4, 5]), 1);
         assert_eq!(pieces(&[2, 4, 5], &[3, 4, 5]), 1);
@@ -132,6 +192,28 @@ mod tests {
     #[test]
     fn extents_of_nothing_do_not_overflow() {
         let (shape, room) = (&[0, usize::MAX, usize::MAX][..], &[0, usize::MAX, usize::MAX][..]);
-        spread(&[], Corner { shape, room, size: 8 }, &mut []);
+        spread(&[], Corner { shape, room, size: 8 }, &mut [], &alone);
+    }
+
+    /// Several threads copy what is large.
+    #[test]
+    fn threads_share_pieces() {
+        let (shape, room) = (&[64, 5, 1024][..], &[64, 7, 1024][..]);
+        let dense: Vec<u8> =
+            (0..shape.iter().product::<usize>()).map(|i| (i % 251) as u8).collect();
+        let corner = Corner { shape, room, size: 1 };
+        let halves = |count: u64, body: &(dyn Fn(Range<u64>) + Sync)| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| body(0..count / 2));
+                body(count / 2..count);
+            });
+        };
+        let mut larger = vec![0; room.iter().product()];
+        spread(&dense, corner, &mut larger, &halves);
+        let mut back = vec![0; dense.len()];
+        gather(&larger, corner, &mut back, &halves);
+        assert_eq!(back, dense);
+        assert_eq!(larger[..5 * 1024], dense[..5 * 1024]);
+        assert_eq!(larger[7 * 1024], dense[5 * 1024]);
     }
 }

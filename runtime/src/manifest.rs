@@ -431,9 +431,9 @@ impl Manifest {
 /// The shapes of a run, in the model's order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Shapes {
-    /// Of the inputs.
+    /// The shapes of inputs.
     pub inputs: Vec<Vec<usize>>,
-    /// Of the outputs; where the data decides them, the largest possible ones.
+    /// The shapes of outputs; where the data decides them, the largest possible ones.
     pub outputs: Vec<Vec<usize>>,
 }
 

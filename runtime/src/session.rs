@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use memmap2::{MmapMut, MmapRaw};
 
-use crate::boxes::{self, Corner};
+use crate::boxes::{self, Corner, Share};
 use crate::cuda::{CudaError, Device, Io, Notes, Runs};
 use crate::exec::{Exec, OnThreads, Scratch};
 use crate::float::Denormals;
@@ -322,7 +322,9 @@ impl Session {
                 Notes { actual: &mut tables.actual, times },
             );
         }
-        let inputs = tables.input_addresses(parts, &request)?;
+        let pool = &*self.pool;
+        let share: Share<'_> = &|count, body| pool.run(count, &|_, range| body(range));
+        let inputs = tables.input_addresses(parts, &request, share)?;
         tables.sizes.copy_from_slice(&request.sizes);
         tables.shapes = request.shapes;
         let targets = tables.output_addresses(&specialisation.outputs, outputs)?;
@@ -347,7 +349,7 @@ impl Session {
         .run()
         // A bad index must not stay beside what a later run gives.
         .inspect_err(|_| tables.own_inputs.clear())?;
-        tables.finish_outputs(&specialisation.outputs, &targets)
+        tables.finish_outputs(&specialisation.outputs, &targets, share)
     }
 
     /// The shape of the `index`-th output in the last run; before that, the largest one.
@@ -458,6 +460,7 @@ impl Tables {
         &mut self,
         parts: &Parts,
         request: &Request<'_>,
+        share: Share<'_>,
     ) -> Result<Vec<*mut u8>, RunError> {
         let ports = &parts.manifest.specialisations[request.specialisation].inputs;
         let mut addresses = Vec::with_capacity(ports.len());
@@ -473,7 +476,7 @@ impl Tables {
                 bytes.as_ptr().cast_mut()
             } else {
                 let copy = own(&mut self.own_inputs, i, port)?;
-                boxes::spread(bytes, corner(shape, port), copy.bytes_mut());
+                boxes::spread(bytes, corner(shape, port), copy.bytes_mut(), share);
                 copy.bytes_mut().as_mut_ptr()
             });
         }
@@ -517,11 +520,16 @@ impl Tables {
     }
 
     /// Copies outputs that the plan leaves elsewhere than where the caller wants them.
-    fn finish_outputs(&self, ports: &[Port], targets: &[Target]) -> Result<(), RunError> {
+    fn finish_outputs(
+        &self,
+        ports: &[Port],
+        targets: &[Target],
+        share: Share<'_>,
+    ) -> Result<(), RunError> {
         for (i, (target, port)) in targets.iter().zip(ports).enumerate() {
             let buffer = port.buffer.0 as usize;
             let (shape, actual) = (shape_of(&self.shapes, i, port), self.shape(i, port));
-            // What the data makes smaller is dense, and not where sizes leave the elements.
+            // A tensor that the data makes smaller is dense, and not where sizes leave elements.
             if shape != port.shape && self.actual[buffer].is_some() {
                 let (step, buffer) = (port.name.clone(), port.name.clone());
                 return Err(RunError::Dynamic { step, buffer });
@@ -538,7 +546,7 @@ impl Tables {
                 unsafe { (std::slice::from_raw_parts(source, whole), &mut *wanted) };
             match shape == port.shape {
                 true => wanted[..bytes].copy_from_slice(&source[..bytes]),
-                false => boxes::gather(source, corner(shape, port), wanted),
+                false => boxes::gather(source, corner(shape, port), wanted, share),
             }
         }
         Ok(())

@@ -41,7 +41,7 @@ fn ranged() -> Builder {
     b.step(
         "total",
         1,
-        // What is read comes first.
+        // Arguments that are read come first.
         &[rows, columns, turned, total],
         "float **f = b; f[3][0] = 0; for (int r = 0; r < *(int64_t *)b[0]; ++r) \
          for (int c = 0; c < *(int64_t *)b[1]; ++c) f[3][0] += f[2][c * 4 + r];",

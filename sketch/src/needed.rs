@@ -24,7 +24,7 @@ use crate::affine::{self, Extents};
 use crate::program::{Access, Block, Body, For, ForKind, Program, Scope, Stmt};
 use crate::tree;
 
-/// What has to be below what, so that a block has something to do.
+/// Pairs: the first has to be below the second, so that a block has something to do.
 type Conditions = BTreeSet<(Expr, Extent)>;
 
 /// Writes conditions into a program; gives the sizes that became parameters, in order.
@@ -108,7 +108,7 @@ fn expr(extent: &Extent, held: &BTreeMap<u32, BufId>) -> Expr {
 struct Search<'p> {
     program: &'p Program,
     demand: &'p Demand,
-    /// Of the parameters, as the expression has them: a program may take several axes for one.
+    /// The types of parameters in the expression: a program may take several axes for one.
     types: Vec<TensorType>,
     extents: Extents,
 }
@@ -221,7 +221,7 @@ impl<'p> Search<'p> {
         all.into_iter().filter_map(relaxed).collect()
     }
 
-    /// What an access of a parameter has to be below.
+    /// Adds the extents that an access of a parameter has to be below.
     fn add<'d>(
         &self,
         all: &mut Vec<(Expr, Extent)>,
@@ -244,7 +244,7 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// What has to be below what for a term to be other than zero.
+    /// Adds the conditions without which a term is zero.
     fn add_zeros(&self, all: &mut Vec<(Expr, Extent)>, term: &Expr) {
         match term {
             Expr::Binary(BinOp::Mul, a, b) => {
@@ -360,7 +360,8 @@ for i in 0..16 parallel {
 
     fn compute() -> Compute {
         let text = "compute(in0: f32[4, 16, 8], in1: f32[8, 8]) -> y {
-            y: f32[64, 1, 8] = sum{r0: 8} mul(in0[floor_div(i0, 16), floor_mod(i0, 16), r0], in1[r0, i2])
+            y: f32[64, 1, 8] = sum{r0: 8}
+                mul(in0[floor_div(i0, 16), floor_mod(i0, 16), r0], in1[r0, i2])
         }";
         Compute::parse(text).unwrap_or_else(|e| panic!("{e}"))
     }

@@ -56,9 +56,9 @@ pub struct Program {
     pub vars: Shared<Vec<String>>,
     /// Statements that run one after another.
     pub body: Vec<Stmt>,
-    /// Conditions over loops, by the variable of the innermost one: an iteration of it for which the
-    /// condition does not hold may be left out, with all that it writes. A condition loads nothing
-    /// but scalars among the inputs.
+    /// Conditions over loops, by the variable of the innermost one: an iteration of it for which
+    /// the condition does not hold may be left out, with all that it writes. A condition loads
+    /// nothing but scalars among the inputs.
     pub needs: Vec<(VarId, Expr)>,
 }
 

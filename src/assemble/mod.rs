@@ -290,8 +290,8 @@ impl Builder<'_> {
         buffer
     }
 
-    /// What of each group's results is needed, at the sizes that a run chooses. All groups have
-    /// kernels.
+    /// The part of each group's results that is needed, at the sizes that a run chooses. All groups
+    /// have kernels.
     fn demands(&self, graph: &Graph, items: &[Item], sizes: &Sizes) -> Vec<Demand> {
         if sizes.all.is_empty() {
             return vec![];

@@ -54,8 +54,8 @@ fn image(dir: &Path) -> PathBuf {
     saved(b, dir)
 }
 
-/// One step of a decoder: a new row of `x`, and those of the steps before it. The mask has an element
-/// for each of them.
+/// One step of a decoder: a new row of `x`, and those of the steps before it. The mask has an
+/// element for each of them.
 fn step(dir: &Path) -> PathBuf {
     let mut b = Builder::new("net");
     let (past, all) = (Dim::Named("past"), Dim::Named("past + 1"));

@@ -25,7 +25,7 @@ impl<'c> Emitter<'c, '_> {
         self.if_needed(l, |e| e.with_conditions(&l.body))
     }
 
-    /// What an iteration of a loop does; one that nobody needs does nothing.
+    /// Writes what an iteration of a loop does, under the condition that somebody needs it.
     pub(crate) fn if_needed(
         &mut self,
         l: &For,

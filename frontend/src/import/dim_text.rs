@@ -1,7 +1,7 @@
 //! Dimensions that are given by others.
 //!
-//! Exporters of decoders write sums of dimensions where a model says a name. In: such a text, and the
-//! sizes of names. Out: its value, or the names in it.
+//! Exporters of decoders write sums of dimensions where a model says a name. In: such a text, and
+//! the sizes of names. Out: its value, or the names in it.
 //!
 //! ```text
 //! `past_sequence_length + 1` with past_sequence_length = 7   ->   8

@@ -21,7 +21,7 @@ const TINY_WORK: u64 = 1 << 12;
 #[derive(Default)]
 pub(crate) struct Budget {
     work: u64,
-    /// What another import of the same model decided, and what this one did: graphs for several
+    /// The decisions of another import of the same model, and those of this one: graphs for several
     /// sizes shall consist of the same nodes.
     before: Decisions,
     decided: Decisions,

@@ -4,8 +4,8 @@
 //! x: f32[N, 3, ?, ?]  and  --shape x=2x3x8x8   ->   x: f32[2, 3, 8, 8], N = 2
 //! ```
 //!
-//! A symbolic dimension that the shape or value of one input fixes is known for all inputs. One that
-//! is written as a sum of others follows from them.
+//! A symbolic dimension that the shape or value of one input fixes is known for all inputs. One
+//! that is written as a sum of others follows from them.
 //!
 //! Only tensors cross the border of a model. A sequence `s` is passed as its elements `s.0`, `s.1`,
 //! .., as many as the options name (or `--shape s=2` says); an optional input is there if the

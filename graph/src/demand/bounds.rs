@@ -1,7 +1,7 @@
 //! How far indices reach.
 //!
-//! In: an index over variables, each of which is 0 or more, and below an extent where that is known.
-//! Out: an extent that the index stays below.
+//! In: an index over variables, each of which is 0 or more, and below an extent where that is
+//! known. Out: an extent that the index stays below.
 //!
 //! ```text
 //! i0 * 2 + 1 with i0 < s  ->  s * 2        in0[i0]  ->  nothing is known
@@ -12,9 +12,9 @@ use ansc_runtime::Extent;
 use super::polynomial::{is_monotone, normal, sum, times};
 use crate::expr::{BinOp, BufId, Expr, VarId};
 
-/// What is known of variables and sizes.
+/// Facts about variables and sizes.
 pub(super) struct Known<'a> {
-    /// What a variable stays below.
+    /// The extent that a variable stays below.
     pub(super) below: &'a dyn Fn(VarId) -> Option<Extent>,
     /// The smallest size of each.
     pub(super) lows: &'a [i64],
@@ -32,7 +32,7 @@ impl Known<'_> {
             Expr::Const(value) => Some(Extent::Constant(value.as_i64())),
             Expr::Var(v) => sum(vec![(self.below)(*v)?, Extent::Constant(-1)]),
             Expr::Binary(BinOp::Add, a, b) => sum(vec![self.most(a)?, self.most(b)?]),
-            // What is taken away is 0 or more.
+            // The subtrahend is 0 or more.
             Expr::Binary(BinOp::Sub, a, b) => match b.as_const() {
                 Some(by) => sum(vec![self.most(a)?, Extent::Constant(by.as_i64().checked_neg()?)]),
                 None if is_positive(b) => self.most(a),

@@ -1,8 +1,8 @@
 //! Which elements of a graph for a range of sizes matter.
 //!
 //! In: the groups of a graph that [`sizes`](crate::sizes) made. Out: for each group, how far along
-//! each axis its results are needed, and beyond which index of each axis its operands are zero. Code
-//! may leave out what is not needed, and terms that are zero.
+//! each axis its results are needed, and beyond which index of each axis its operands are zero.
+//! Code may leave out what is not needed, and terms that are zero.
 //!
 //! ```text
 //! y: f32[64, 8] = a dense layer of x; of y the first s rows are results
@@ -26,11 +26,11 @@ use crate::expr::{BinOp, BufId, Expr, VarId};
 use crate::fuse::{Group, Item};
 use crate::graph::{Graph, ValueId};
 
-/// For each axis of a tensor, an extent of which it is known that elements from it on do not matter,
-/// or are zero. Nothing is known of axes that are not there.
+/// For each axis of a tensor, an extent: elements from it on do not matter, or are zero. Nothing is
+/// known of axes that are not there.
 pub type Limits = Vec<Option<Extent>>;
 
-/// What is known of the operands and results of a group.
+/// Facts about the operands and results of a group.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Demand {
     /// For each operand, the size that it holds, if it is one.
@@ -54,7 +54,7 @@ impl Demand {
     }
 }
 
-/// What the sizes of a graph are, and what they make of its results.
+/// The sizes of a graph, and the extents that they give its results.
 pub struct Ends<'a> {
     /// The values that hold the sizes.
     pub sizes: &'a [ValueId],
@@ -67,8 +67,8 @@ pub struct Ends<'a> {
 /// The demand on each group, in the order of the items that are groups.
 ///
 /// Where operands of a sum are zero from some index on, `beyond` tells how many terms more its code
-/// may add all the same, which therefore have to be there; `None` if it adds all. It gets the group,
-/// and what is known of it without its readers.
+/// may add all the same, which therefore have to be there; `None` if it adds all. It gets the
+/// group, and what is known of it.
 pub fn demands(
     graph: &Graph,
     items: &[Item],
@@ -201,7 +201,13 @@ impl Analysis<'_> {
             let below = |v: VarId| bounds.get(v.index()).cloned().flatten();
             let known = Known { below: &below, lows };
             for (buffer, indices) in stage.body.loads() {
-                let limits: Limits = indices.iter().map(|i| known.below(i)).collect();
+                // Under a guard an index may seem to leave its axis.
+                let inside = |(index, &room): (&Expr, &usize)| match known.below(index)? {
+                    Extent::Constant(n) => Some(Extent::Constant(n.min(room as i64))),
+                    below => Some(below),
+                };
+                let shape = &compute.buffer_type(buffer).shape;
+                let limits: Limits = indices.iter().zip(shape).map(inside).collect();
                 match compute.stage_of(buffer) {
                     Some(earlier) => stages[earlier].add(&limits, lows),
                     None => self.need(group.inputs[buffer.index()], limits),
@@ -210,8 +216,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// What the axes of a stage and of its reduction stay below. `zeros` tells from where on nobody
-    /// asks for zeros of a buffer.
+    /// The extents that the axes of a stage and of its reduction stay below. `zeros` tells from
+    /// where on nobody asks for zeros of a buffer.
     fn bounds(&self, group: &Group, stage: &Stage, mut limits: Limits, zeros: Zeros<'_>) -> Limits {
         let terms = stage.reduce.as_ref().map_or(0, |reduce| reduce.extents.len());
         let rank = stage.ty.rank();
@@ -232,7 +238,9 @@ impl Analysis<'_> {
             Some(Need::Below(limits)) => {
                 let shape = self.graph.ty(*v).shape.iter();
                 let open = |(limit, room): (&Option<Extent>, &usize)| {
-                    limit.clone().filter(|e| *e != Extent::Constant(*room as i64))
+                    let is_all =
+                        |e: &Extent| matches!(e, Extent::Constant(n) if *n >= *room as i64);
+                    limit.clone().filter(|e| !is_all(e))
                 };
                 limits.iter().zip(shape).map(open).collect()
             }
@@ -265,7 +273,7 @@ fn later(limits: Limits, by: i64) -> Limits {
     limits.into_iter().map(|limit| limit.and_then(one)).collect()
 }
 
-/// What tells zeros of buffers, and sizes in them.
+/// Functions that tell zeros of buffers, and sizes in them.
 type Zeros<'f> = &'f dyn Fn(BufId) -> Limits;
 type Sizes<'f> = &'f dyn Fn(BufId) -> Option<u32>;
 

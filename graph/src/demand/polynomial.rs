@@ -60,15 +60,24 @@ fn terms(extent: &Extent) -> Option<Terms> {
             }
             Some(all)
         }
-        Extent::Floor(of, by) => {
-            let of = normal(of)?;
-            Some(match of {
-                Extent::Constant(value) => terms(&Extent::Constant(value.div_euclid(*by)))?,
-                of if *by == 1 => terms(&of)?,
-                of => Terms::from([(vec![Extent::Floor(Box::new(of), *by)], 1)]),
-            })
-        }
+        Extent::Floor(of, by) => quotient(terms(of)?, *by),
     }
+}
+
+/// The quotient of a sum: multiples of the divisor are divided by themselves.
+fn quotient(of: Terms, by: i64) -> Option<Terms> {
+    let is_multiple = |atoms: &[Extent], times: i64| !atoms.is_empty() && times % by == 0;
+    let (whole, rest): (Terms, Terms) =
+        of.into_iter().partition(|(atoms, times)| is_multiple(atoms, *times));
+    let mut all: Terms = whole.into_iter().map(|(atoms, times)| (atoms, times / by)).collect();
+    add(
+        &mut all,
+        match built(rest) {
+            Extent::Constant(value) => terms(&Extent::Constant(value.div_euclid(by)))?,
+            rest => Terms::from([(vec![Extent::Floor(Box::new(rest), by)], 1)]),
+        },
+    )?;
+    Some(all)
 }
 
 fn add(all: &mut Terms, more: Terms) -> Option<()> {
@@ -126,6 +135,9 @@ mod tests {
         assert_eq!(sum(vec![four, number(4)]), times(s(), 4));
         assert_eq!(sum(vec![s(), number(-1), number(1)]), Some(s()));
         assert_eq!(normal(&Extent::Floor(Box::new(number(7)), 2)), Some(number(3)));
+        let rows = sum(vec![times(s(), 49).unwrap(), number(-1)]).unwrap();
+        let images = Extent::Floor(Box::new(rows), 49);
+        assert_eq!(sum(vec![images, number(1)]), Some(s()));
         let square = Extent::Product(vec![s(), Extent::Size(1)]);
         assert!(is_monotone(&square) && !is_monotone(&times(square, -1).unwrap()));
         let half = Extent::Floor(Box::new(sum(vec![s(), number(1)]).unwrap()), 2);

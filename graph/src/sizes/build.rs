@@ -313,7 +313,7 @@ impl<'a> Build<'a> {
     }
 }
 
-/// What reads a value at some time.
+/// A node or output that reads a value at some time.
 pub(super) struct Readers {
     value: ValueId,
     nodes: Vec<(NodeId, u32)>,

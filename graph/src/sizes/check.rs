@@ -21,8 +21,8 @@ use crate::scalar::Scalar;
 use ansc_runtime::DType;
 
 impl Build<'_> {
-    /// Lets a check look at valid indices alone. An input has no others: what is beside a smaller one
-    /// was valid in an earlier run.
+    /// Lets a check look at valid indices alone. An input has no others: what is beside a smaller
+    /// one was valid in an earlier run.
     pub(super) fn checked(&mut self, node: NodeId) {
         let indices = self.graph.operands(node)[0];
         if matches!(self.graph.node(indices.node).op, Op::Input { .. }) {

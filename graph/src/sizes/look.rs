@@ -1,4 +1,4 @@
-//! What differs between the graphs of a model at several sizes.
+//! Differences between the graphs of a model at several sizes.
 //!
 //! In: the graph at the largest sizes, then those at others. Out: for each node the numbers that
 //! are not the same everywhere, for a constant its tensors, and for control flow what differs in
@@ -38,7 +38,7 @@ pub(super) struct Seen {
     /// Its numbers at the largest sizes: those of its expression, or the extents of its results and
     /// the trips of a loop.
     first: Vec<Scalar>,
-    /// Of the numbers that differ, their values at all sizes at which they are known.
+    /// The values of the numbers that differ, at all sizes at which they are known.
     pub(super) varying: BTreeMap<usize, Vec<Option<Scalar>>>,
     /// The tensors of a constant that is not the same at all sizes.
     pub(super) tensors: Option<Vec<Arc<Tensor>>>,

@@ -84,8 +84,8 @@ pub enum RangeError<E> {
     Unfit(Unfit),
 }
 
-/// What an operator of windows reads beyond its operand: such an operator needs no other expression
-/// at other sizes, if it finds the same beyond the end of a smaller operand.
+/// The number that an operator of windows reads beyond its operand. Such an operator needs no other
+/// expression at other sizes, if it finds the same beyond the end of a smaller operand.
 fn beyond(kind: &Kind) -> Option<fn(DType) -> Scalar> {
     match kind {
         Kind::Conv(_) => Some(Scalar::zero),

@@ -19,7 +19,7 @@ use crate::passes::{self, Options};
 use crate::scalar::Scalar;
 use crate::verify::verify;
 
-/// What a model makes of sizes.
+/// A model as a function of sizes.
 type Model = fn(&mut Builder, &[usize]) -> Vec<ValueId>;
 
 fn graph(model: Model, sizes: &[usize]) -> Graph {
