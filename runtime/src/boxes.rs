@@ -60,6 +60,9 @@ impl<'a> Corner<'a> {
     }
 }
 
+/// Where a piece is in two tensors.
+type Ends = (Range<usize>, Range<usize>);
+
 /// The pieces that are contiguous in a dense tensor and in a larger one.
 struct Pieces<'a> {
     /// Extents of the axes that pieces are along, and of the larger tensor.
@@ -73,7 +76,7 @@ struct Pieces<'a> {
 
 impl Pieces<'_> {
     /// Where a piece is in the dense tensor, and in the larger one.
-    fn at(&self, index: usize) -> (Range<usize>, Range<usize>) {
+    fn at(&self, index: usize) -> Ends {
         let (near, far) = (
             index * self.near,
             place(index, self.outer, &self.room[..self.outer.len()]) * self.far,
@@ -82,13 +85,7 @@ impl Pieces<'_> {
     }
 
     /// Copies all pieces; `ends` tells which end of one is read, and which is written.
-    fn copy(
-        &self,
-        from: &[u8],
-        to: &mut [u8],
-        share: Share<'_>,
-        ends: fn((Range<usize>, Range<usize>)) -> (Range<usize>, Range<usize>),
-    ) {
+    fn copy(&self, from: &[u8], to: &mut [u8], share: Share<'_>, ends: fn(Ends) -> Ends) {
         // Later pieces are further on at both ends.
         let (_, last) = ends(self.at(self.count - 1));
         assert!(last.end <= to.len(), "the pieces are parts of the tensors");
