@@ -13,16 +13,13 @@
 //! Elements keep their indices: what has `e` elements along an axis at some sizes are the first `e`
 //! along the axis here, and the others hold anything. No element of a result depends on those.
 //!
-//! How a model depends on sizes is seen from outside: it is imported at many of them ([`samples`]),
-//! and what differs must be numbers that follow a rule ([`fit`]). So no operator has to know about
+//! How a model depends on sizes is seen from outside: it is imported at many of them (`samples`),
+//! and what differs must be numbers that follow a rule (`fit`). So no operator has to know about
 //! sizes. Each rule holds at all places that were looked at; a model that deviates from it at a
 //! size between them, for that size alone, would be taken wrongly.
 //!
 //! Branches and loops are compared body by body. Their bodies get the sizes as further captures,
-//! and a loop over an axis that varies makes as many trips as the axis has elements ([`control`]).
-//!
-//! [`samples`]: samples::samples
-//! [`fit`]: fit::Fit
+//! and a loop over an axis that varies makes as many trips as the axis has elements (`control`).
 
 mod build;
 mod check;
