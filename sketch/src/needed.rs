@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::demand::{Demand, Limits, extent_of};
 use ansc_graph::ops::shape::reshape_indices;
+use ansc_graph::sizes::{expression, used};
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, TensorType, VarId};
 use ansc_runtime::{DType, Extent};
 
@@ -28,17 +29,15 @@ use crate::tree;
 type Conditions = BTreeSet<(Expr, Extent)>;
 
 /// Writes conditions into a program; gives the sizes that became parameters, in order.
-pub fn leave_out(program: &mut Program, compute: &Compute, demand: &Demand) -> Vec<u32> {
+pub fn leave_out(program: &mut Program, compute: &Compute, demand: &Demand) -> Vec<usize> {
     if demand.is_empty() {
         return vec![];
     }
     let found = Search::of(program, compute, demand).conditions();
-    let mut sizes = BTreeSet::new();
-    found.iter().flat_map(|(_, all)| all).for_each(|(_, extent)| collect(extent, &mut sizes));
-    let sizes: Vec<u32> = sizes.into_iter().collect();
+    let sizes = used(found.iter().flat_map(|(_, all)| all).map(|(_, extent)| extent));
     let held = add_parameters(program, demand.sizes.len(), &sizes);
     for (var, conditions) in found {
-        let each = conditions.into_iter().map(|(index, below)| index.lt(expr(&below, &held)));
+        let each = conditions.into_iter().map(|(index, below)| index.lt(expression(&below, &held)));
         program.needs.extend(tree::conjunction(each).map(|condition| (var, condition)));
     }
     sizes
@@ -67,7 +66,7 @@ pub fn terms_beyond(program: &Program, compute: &Compute, demand: &Demand) -> Op
 }
 
 /// The buffer of each size.
-fn add_parameters(program: &mut Program, after: usize, sizes: &[u32]) -> BTreeMap<u32, BufId> {
+fn add_parameters(program: &mut Program, after: usize, sizes: &[usize]) -> BTreeMap<usize, BufId> {
     let mut held = BTreeMap::new();
     for (place, &size) in sizes.iter().enumerate() {
         let name = program.fresh_buffer_name(&format!("size{size}"));
@@ -78,45 +77,22 @@ fn add_parameters(program: &mut Program, after: usize, sizes: &[u32]) -> BTreeMa
     held
 }
 
-fn collect(extent: &Extent, sizes: &mut BTreeSet<u32>) {
-    match extent {
-        Extent::Constant(_) => {}
-        Extent::Size(size) => {
-            sizes.insert(*size);
-        }
-        Extent::Sum(parts) | Extent::Product(parts) => {
-            parts.iter().for_each(|part| collect(part, sizes));
-        }
-        Extent::Floor(of, _) => collect(of, sizes),
-    }
-}
-
-fn expr(extent: &Extent, held: &BTreeMap<u32, BufId>) -> Expr {
-    let all = |parts: &[Extent], join: fn(Expr, Expr) -> Expr, none: i64| {
-        let parts = parts.iter().map(|part| expr(part, held));
-        parts.reduce(join).unwrap_or_else(|| Expr::int(none))
-    };
-    match extent {
-        Extent::Constant(value) => Expr::int(*value),
-        Extent::Size(size) => Expr::Load(held[size], vec![]),
-        Extent::Sum(parts) => all(parts, |a, b| a + b, 0),
-        Extent::Product(parts) => all(parts, |a, b| a * b, 1),
-        Extent::Floor(of, by) => expr(of, held).floor_div(*by),
-    }
-}
-
 struct Search<'p> {
     program: &'p Program,
     demand: &'p Demand,
     /// The types of parameters in the expression: a program may take several axes for one.
     types: Vec<TensorType>,
     extents: Extents,
+    /// How often the blocks of the program access each buffer.
+    uses: BTreeMap<BufId, usize>,
 }
 
 impl<'p> Search<'p> {
     fn of(program: &'p Program, compute: &Compute, demand: &'p Demand) -> Search<'p> {
         let types = [compute.inputs.clone(), compute.output_types()].concat();
-        Search { program, demand, types, extents: Extents::of(program) }
+        let mut uses = BTreeMap::new();
+        program.body.iter().for_each(|stmt| count_uses(stmt, &mut uses));
+        Search { program, demand, types, extents: Extents::of(program), uses }
     }
 
     /// The conditions of each loop that has some.
@@ -183,10 +159,8 @@ impl<'p> Search<'p> {
     /// Whether all that is done with a buffer is done in the one loop whose uses these are, by
     /// itself in each iteration.
     fn is_of_iteration(&self, buffer: BufId, uses: &BTreeMap<BufId, usize>) -> bool {
-        let mut everywhere = BTreeMap::new();
-        self.program.body.iter().for_each(|stmt| count_uses(stmt, &mut everywhere));
         self.program.buffer(buffer).scope.is_private()
-            && uses.get(&buffer) == everywhere.get(&buffer)
+            && uses.get(&buffer) == self.uses.get(&buffer)
     }
 
     /// The conditions of a block, for the iteration of inner loops that most likely has something

@@ -26,7 +26,7 @@ pub struct Kernel {
     /// Which of its inputs are constants everywhere.
     pub constant: Vec<bool>,
     /// The sizes that it reads after its inputs.
-    pub sizes: Vec<u32>,
+    pub sizes: Vec<usize>,
     pub form: Form,
     pub packings: Vec<Packing>,
     /// Operations of the program; none where a GPU gets another one.
@@ -174,7 +174,7 @@ impl KernelTable {
     }
 
     /// The sizes that a kernel reads after its inputs.
-    pub(super) fn sizes(&self, kernel: usize) -> &[u32] {
+    pub(super) fn sizes(&self, kernel: usize) -> &[usize] {
         &self.kernels[kernel].sizes
     }
 

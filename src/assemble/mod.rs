@@ -373,7 +373,7 @@ impl Builder<'_> {
             });
         }
         let sizes = self.kernels.sizes(index);
-        args.extend(sizes.iter().map(|size| self.sizes[*size as usize]));
+        args.extend(sizes.iter().map(|size| self.sizes[*size]));
         let sizes = sizes.len();
         for value in &group.outputs {
             let buffer = self.new_buffer(&graph.value(*value).name, graph.ty(*value));

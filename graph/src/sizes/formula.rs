@@ -23,7 +23,7 @@ pub(super) enum Formula {
 }
 
 impl Formula {
-    /// What it is a function by.
+    /// The extent that it depends on.
     pub(super) fn extent(&self) -> &Extent {
         match self {
             Formula::Whole(extent) | Formula::Reciprocal(extent) => extent,
@@ -45,8 +45,8 @@ pub(super) fn wide(sizes: &[usize]) -> Vec<i64> {
     sizes.iter().map(|s| *s as i64).collect()
 }
 
-/// The sizes that extents depend on.
-pub(super) fn used<'e>(extents: impl Iterator<Item = &'e Extent>) -> Vec<usize> {
+/// The sizes that extents depend on, in order.
+pub fn used<'e>(extents: impl Iterator<Item = &'e Extent>) -> Vec<usize> {
     fn add(extent: &Extent, all: &mut BTreeSet<usize>) {
         match extent {
             Extent::Constant(_) => {}
@@ -67,8 +67,8 @@ pub(super) fn slots(used: &[usize], own: usize) -> BTreeMap<usize, BufId> {
     used.iter().enumerate().map(|(i, size)| (*size, BufId::new(own + i))).collect()
 }
 
-/// An extent as an `i64` expression.
-pub(super) fn expression(extent: &Extent, slots: &BTreeMap<usize, BufId>) -> Expr {
+/// An extent as an `i64` expression. `slots` tells the buffer that holds each size.
+pub fn expression(extent: &Extent, slots: &BTreeMap<usize, BufId>) -> Expr {
     let all = |parts: &[Extent], join: fn(Expr, Expr) -> Expr| {
         parts.iter().map(|part| expression(part, slots)).reduce(join)
     };

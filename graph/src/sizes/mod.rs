@@ -36,6 +36,8 @@ mod tests;
 
 use ansc_runtime::{DType, Extent};
 
+pub use formula::{expression, used};
+
 use crate::graph::Graph;
 use crate::op::{Kind, PoolAttrs, PoolMode};
 use crate::scalar::Scalar;
