@@ -31,6 +31,7 @@ pub mod samples;
 pub mod search;
 pub mod shipped;
 pub mod sizes;
+pub mod states;
 pub mod train;
 pub mod verbs;
 pub mod version;

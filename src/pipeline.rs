@@ -27,6 +27,7 @@ use crate::machine_code::Code;
 use crate::origins::Origins;
 use crate::precision;
 use crate::sizes::{self, Choices, Sizes, Specialised, Wanted};
+use crate::states::{Pattern, States};
 
 /// Everything that decides what an artifact contains.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub struct Options {
     /// Symbolic dimensions with several sizes each: there is a specialisation for every
     /// combination of sizes and of parts of ranges.
     pub choices: Choices,
+    /// Inputs and outputs that are tensors of the session.
+    pub states: Vec<Pattern>,
     pub target: Target,
     /// The bits of operands of convolutions and matrix products.
     pub precision: Precisions,
@@ -65,12 +68,14 @@ impl Options {
     /// Outputs only, all bits, the untuned schedules, everything verified.
     pub fn new(import: ImportOptions, target: Target) -> Options {
         let schedules = Schedules::untuned(&target);
-        let (choices, expose, sms) = (Vec::new(), Expose::Outputs, vec![]);
+        let (choices, states, sms) = (vec![], vec![], vec![]);
+        let expose = Expose::Outputs;
         let (verify, bundle, calibrated) = (true, None, false);
         let precision = Precisions::default();
         Options {
             import,
             choices,
+            states,
             target,
             precision,
             calibrated,
@@ -94,8 +99,22 @@ impl Options {
         if self.calibrated { Ok(()) } else { precision::check(graph, &self.precision) }
     }
 
-    fn specialisations(&self) -> Result<Vec<Wanted>, Error> {
-        let all = sizes::wanted(&self.import, &self.choices);
+    fn states(&self, source: &Source, model: &Path) -> Result<States, Error> {
+        let refuse = |what: &str| {
+            Err(Error::Usage(format!("{what} keeps no state: leave `--state` out, and give it")))
+        };
+        match self.schedules.aim {
+            _ if self.states.is_empty() => {}
+            _ if self.bundle.is_some() => return refuse("a bundle"),
+            Aim::Gpu(_) | Aim::GpuOnCpu(_) => return refuse("an artifact for a GPU"),
+            Aim::Cpu => {}
+        }
+        let largest = sizes::largest(&self.import, &self.choices);
+        States::find(source, model, &largest, &self.states)
+    }
+
+    fn specialisations(&self, states: &States) -> Result<Vec<Wanted>, Error> {
+        let all = sizes::wanted(&self.import, &self.choices, &states.lengths);
         let Some(range) = all.iter().flat_map(|one| &one.ranges).next() else { return Ok(all) };
         let refuse = |what: &str| {
             Err(Error::Usage(format!(
@@ -198,18 +217,24 @@ pub fn compile(
     let mut assembly = Assembly::new(&options.schedules, options.verifier());
     assembly.weights.stores_all = options.bundle.is_some();
     let mut nodes = 0;
-    let wanted = options.specialisations()?;
     let source = clock.time("import", || options.source(model))?;
-    for one in wanted {
-        let Specialised { mut graph, sizes } =
-            clock.time("import", || one.graph(&source, model))?;
+    let kept = clock.time("import", || options.states(&source, model))?;
+    for one in options.specialisations(&kept)? {
+        let (one, made) = clock.time("import", || {
+            let one = kept.stretched(one, &source)?;
+            let made = one.graph(&source, model, &kept)?;
+            Ok::<_, Error>((one, made))
+        })?;
+        let Specialised { mut graph, sizes, states } = made;
         nodes += graph.len();
         options.check_precision(&graph)?;
         clock.time("passes", || optimise(&mut graph, options, &mut assembly.verifier, watch))?;
         clock.move_time("passes", "verify", assembly.verifier.take_spent());
         // Kernels are scheduled while the graph is walked: a schedule decides how its constants are
         // packed.
-        clock.time("schedule", || assembly.add(&one.name, &graph, &sizes, options.expose))?;
+        clock.time("schedule", || {
+            assembly.add(&one.name, &graph, (&sizes, &states), options.expose)
+        })?;
         clock.move_time("schedule", "verify", assembly.verifier.take_spent());
     }
     assembly.kernels.kernels.iter().for_each(|k| watch.program(&k.form));
@@ -300,11 +325,14 @@ pub fn subgraphs(model: &Path, options: &Options) -> Result<Vec<Subgraph>, Error
 pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     let mut assembly = Assembly::new(&options.schedules, options.verifier());
     let source = options.source(model)?;
-    for one in options.specialisations()? {
-        let mut graph = source.graph(&one.largest())?;
+    let kept = options.states(&source, model)?;
+    for one in options.specialisations(&kept)? {
+        let one = kept.stretched(one, &source)?;
+        let mut graph = kept.appended(source.graph(&one.largest())?);
+        let states = kept.settle(&mut graph, model, None)?;
         options.check_precision(&graph)?;
         optimise(&mut graph, options, &mut assembly.verifier, &Silent)?;
-        assembly.add(&one.name, &graph, &Sizes::default(), options.expose)?;
+        assembly.add(&one.name, &graph, (&Sizes::default(), &states), options.expose)?;
     }
     let kernels = assembly.kernels.kernels.iter().enumerate();
     let tasks = kernels.filter_map(|(index, kernel)| {

@@ -12,13 +12,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-use ansc_frontend::import::{ImportOptions, Source};
+use ansc_frontend::import::{Fold, ImportOptions, Source};
 use ansc_graph::Graph;
 use ansc_graph::sizes::{Range, RangeError, ranged};
 use ansc_runtime::Extent;
 use ansc_runtime::manifest::Size;
 
 use crate::Error;
+use crate::states::{Kept, States};
 
 /// Sizes of a dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +63,16 @@ pub struct Wanted {
 pub struct Specialised {
     pub graph: Graph,
     pub sizes: Sizes,
+    pub states: Vec<Kept>,
+}
+
+/// The options of an import at the largest size of every choice.
+pub fn largest(import: &ImportOptions, choices: &Choices) -> ImportOptions {
+    let mut import = import.clone();
+    let most = |spans: &[Span]| spans.iter().map(|span| span.ends().1).max();
+    let dims = choices.iter().filter_map(|(dim, spans)| Some((dim.clone(), most(spans)?)));
+    import.dims.extend(dims);
+    import
 }
 
 /// The sizes that runs of a specialisation choose; none, unless it is for ranges.
@@ -74,15 +85,25 @@ pub struct Sizes {
     pub outputs: Vec<Vec<Extent>>,
 }
 
-/// All combinations of sizes and of parts of ranges; the last choice varies fastest.
-pub fn wanted(import: &ImportOptions, choices: &Choices) -> Vec<Wanted> {
+/// All combinations of sizes and of parts of ranges; the last choice varies fastest. Ranges of
+/// dimensions that are `lengths` of states stay whole.
+pub fn wanted(
+    import: &ImportOptions,
+    choices: &Choices,
+    lengths: &BTreeSet<String>,
+) -> Vec<Wanted> {
     let first = Wanted { name: String::new(), import: import.clone(), ranges: vec![] };
     let mut all = vec![first];
     let is_range = |span: &Span| matches!(span, Span::Range(..));
-    let ranges = choices.iter().filter(|(_, spans)| spans.iter().any(is_range)).count();
+    let is_cut =
+        |(dim, spans): &&(String, Vec<Span>)| spans.iter().any(is_range) && !lengths.contains(dim);
+    let ranges = choices.iter().filter(is_cut).count();
     let growth = GROWTH[usize::from(ranges > 1)];
     for (dim, spans) in choices {
-        let parts: Vec<Span> = spans.iter().flat_map(|span| span.parts(growth)).collect();
+        let parts: Vec<Span> = match lengths.contains(dim) {
+            true => spans.clone(),
+            false => spans.iter().flat_map(|span| span.parts(growth)).collect(),
+        };
         let each = all.iter().flat_map(|one| parts.iter().map(|part| one.with(dim, *part)));
         all = each.collect();
     }
@@ -90,6 +111,14 @@ pub fn wanted(import: &ImportOptions, choices: &Choices) -> Vec<Wanted> {
 }
 
 impl Span {
+    /// The smallest and the largest size.
+    fn ends(self) -> (usize, usize) {
+        match self {
+            Span::One(size) => (size, size),
+            Span::Range(low, high) => (low, high),
+        }
+    }
+
     /// A range as parts; those whose shapes are of a kind of their own are sizes by themselves.
     fn parts(self, growth: usize) -> Vec<Span> {
         let Span::Range(low, high) = self else { return vec![self] };
@@ -128,6 +157,16 @@ impl Wanted {
         one
     }
 
+    /// The same with a range that ends later by so many sizes.
+    pub fn stretched(&self, range: usize, by: usize) -> Wanted {
+        let mut one = self.clone();
+        let Range { name, low, high } = &mut one.ranges[range];
+        let text = |high: usize| format!("{name}={}", Span::Range(*low, high));
+        one.name = one.name.replace(&text(*high), &text(*high + by));
+        *high += by;
+        one
+    }
+
     /// The options of an import at the largest sizes.
     pub fn largest(&self) -> ImportOptions {
         self.at(&self.ranges.iter().map(|range| range.high).collect::<Vec<_>>())
@@ -141,13 +180,25 @@ impl Wanted {
     }
 
     /// The graph before any pass.
-    pub fn graph(&self, source: &Source, model: &Path) -> Result<Specialised, Error> {
+    pub fn graph(
+        &self,
+        source: &Source,
+        model: &Path,
+        states: &States,
+    ) -> Result<Specialised, Error> {
         if self.ranges.is_empty() {
-            let graph = source.graph(&self.import)?;
-            return Ok(Specialised { graph, sizes: Sizes::default() });
+            let mut graph = states.appended(source.graph(&self.import)?);
+            let states = states.settle(&mut graph, model, None)?;
+            return Ok(Specialised { graph, sizes: Sizes::default(), states });
         }
-        let mut import = source.alike();
-        let made = ranged(&self.ranges, |sizes| import(&self.at(sizes)));
+        let make = |fold: Fold| {
+            let mut import = source.alike(fold);
+            ranged(&self.ranges, |sizes| {
+                import(&self.at(sizes)).map(|graph| states.appended(graph))
+            })
+        };
+        // A constant may follow no rule that can be seen, where what makes it does.
+        let made = make(Fold::All).or_else(|e| make(Fold::Shapes).map_err(|_| e));
         let made = made.map_err(|e| match e {
             RangeError::Import(e) => Error::from(e),
             RangeError::Unfit(unfit) => Error::file(
@@ -163,7 +214,9 @@ impl Wanted {
             |range: &Range| Size { name: range.name.clone(), low: range.low, high: range.high };
         let all = self.ranges.iter().map(size).collect();
         let sizes = Sizes { all, inputs: made.inputs, outputs: made.outputs };
-        Ok(Specialised { graph: made.graph, sizes })
+        let (mut graph, extents) = (made.graph, (&sizes.inputs[..], &sizes.outputs[..]));
+        let states = states.settle(&mut graph, model, Some(extents))?;
+        Ok(Specialised { graph, sizes, states })
     }
 
     /// Options with single sizes in place of ranges.
@@ -183,7 +236,8 @@ mod tests {
 
     fn names(choices: &[(&str, &[Span])]) -> Vec<String> {
         let choices = choices.iter().map(|(dim, spans)| ((*dim).to_owned(), spans.to_vec()));
-        let all = wanted(&ImportOptions::default(), &choices.collect());
+        let lengths = BTreeSet::from(["past".to_owned()]);
+        let all = wanted(&ImportOptions::default(), &choices.collect(), &lengths);
         all.into_iter().map(|one| one.name).collect()
     }
 
@@ -198,6 +252,9 @@ mod tests {
         let both = [("b", &[Span::One(1), Span::One(4)][..]), ("s", &[Span::Range(9, 20)])];
         let parts = ["b=1 s=9..16", "b=1 s=17..20", "b=4 s=9..16", "b=4 s=17..20"];
         assert_eq!(names(&both), parts);
+        let kept = [("s", &[Span::Range(5, 20)][..]), ("past", &[Span::Range(0, 99)])];
+        let parts = ["s=5..8 past=0..99", "s=9..16 past=0..99", "s=17..20 past=0..99"];
+        assert_eq!(names(&kept), parts);
         let both = [("b", &[Span::Range(2, 5)][..]), ("s", &[Span::Range(5, 20)])];
         let parts = ["b=2..4 s=5..16", "b=2..4 s=17..20", "b=5 s=5..16", "b=5 s=17..20"];
         assert_eq!(names(&both), parts);

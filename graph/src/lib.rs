@@ -22,6 +22,7 @@ pub mod ops;
 pub mod passes;
 pub mod scalar;
 pub mod sizes;
+pub mod states;
 pub mod text;
 pub mod verify;
 

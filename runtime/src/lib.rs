@@ -35,6 +35,8 @@ mod seal;
 mod select;
 pub mod session;
 pub mod source;
+mod states;
+mod tables;
 pub mod target;
 pub mod tensor;
 pub mod trace;

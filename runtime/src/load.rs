@@ -181,6 +181,10 @@ fn load_on_gpu(
         let problem = "there is one, but weights are not prepared on a GPU";
         return Err(ManifestError::at("preparation", problem).into());
     }
+    if let Some(state) = manifest.specialisations.iter().flat_map(|one| &one.states).next() {
+        let place = format!("state `{}`", state.input.name);
+        return Err(ManifestError::at(place, "sessions keep none on a GPU").into());
+    }
     let bytes = artifact.gpu().ok_or(LoadErrorKind::Section(GPU_SECTION))?;
     let code: GpuCode = serde_json::from_slice(bytes).map_err(ManifestError::from)?;
     let gpu = cuda::load(&manifest, &programs, &code, artifact.weights())?;

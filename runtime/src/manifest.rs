@@ -16,6 +16,8 @@
 //! * Buffers in the arena and in the weights begin at multiples of 64 bytes. Inputs and outputs of
 //!   the model are the caller's memory: they are aligned to the size of their element and no more.
 //! * Weights, prepared ones too, and inputs are read-only pages or may be: writing there is a fault.
+//! * Of a [`State`], elements beyond its extents are anything, as beside smaller inputs. But along
+//!   the axis that runs add to, they are zeros if it is changed in place.
 //! * Outputs do not overlap inputs or each other. Which buffers of the arena overlap is the
 //!   compiler's business: the runtime writes only what the plan's steps say.
 //! * The floating-point mode is the usual one, but denormal operands and results may be zeros.
@@ -119,6 +121,9 @@ pub struct Specialisation {
     pub inputs: Vec<Port>,
     /// In the model's order.
     pub outputs: Vec<Port>,
+    /// The tensors that a session keeps from one run to the next.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<State>,
     /// Bytes of the arena; all `Storage::Arena` offsets lie below it.
     pub arena_bytes: usize,
     /// The bytes that the arena would need if no two buffers shared memory.
@@ -127,6 +132,34 @@ pub struct Specialisation {
     pub buffers: Vec<BufferInfo>,
     /// The steps of a run.
     pub plan: Plan,
+}
+
+/// An input and an output of the model that are one tensor of the session: a run reads what the
+/// run before left. Both have the same type and room, in all specialisations.
+///
+/// Keys and values of earlier tokens: `past: [1, 8, past, 64]` and `present: [1, 8, past + 1, 64]`,
+/// in a room of `[1, 8, 1024, 64]`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct State {
+    /// What a run reads, in a buffer of [`Storage::State`]. Where the shape is not that of the
+    /// room, the extents tell it.
+    pub input: Port,
+    /// What it leaves: in the same buffer, which it changes then, or in one of
+    /// [`Storage::NextState`].
+    pub output: Port,
+}
+
+impl State {
+    /// Whether runs add to an axis. Before the first run it has no elements.
+    pub fn grows(&self, axis: usize) -> bool {
+        let of = |port: &Port| port.extents.get(axis).cloned();
+        of(&self.input) != of(&self.output)
+    }
+
+    /// Whether a run changes the tensor where it lies.
+    pub fn in_place(&self) -> bool {
+        self.input.buffer == self.output.buffer
+    }
 }
 
 /// A size that a run may choose. All buffers have room for the largest sizes, whose extents their
@@ -212,6 +245,10 @@ pub enum Storage {
     Output(u32),
     /// An `i64` scalar that holds the i-th size of a run.
     Size(u32),
+    /// The session's i-th state, as the run before left it.
+    State(u32),
+    /// The session's i-th state, as this run leaves it.
+    NextState(u32),
     /// The session's own memory, in which buffers that are not needed at once share places.
     Arena {
         /// Bytes from the beginning of the arena.
@@ -454,6 +491,12 @@ impl Specialisation {
         Some(Shapes { inputs: shapes(&self.inputs)?, outputs: shapes(&self.outputs)? })
     }
 
+    /// All that varies with sizes: inputs and outputs, and what states are before and after a run.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = &Port> {
+        let states = self.states.iter().flat_map(|state| [&state.input, &state.output]);
+        self.inputs.iter().chain(&self.outputs).chain(states)
+    }
+
     /// The smallest or the largest sizes; `None` if one does not fit `i64`.
     pub(crate) fn limits(&self, of: fn(&Size) -> usize) -> Option<Vec<i64>> {
         self.sizes.iter().map(|size| of(size).try_into().ok()).collect()
@@ -472,6 +515,15 @@ impl Port {
             (extent <= *most).then_some(extent)
         };
         self.extents.iter().zip(&self.shape).map(axis).collect()
+    }
+
+    /// Whether the sizes of a run give it a shape that there is room for.
+    pub(crate) fn has_room(&self, sizes: &[i64]) -> bool {
+        let fits = |(extent, most): (&Extent, &usize)| {
+            let extent = extent.at(sizes).and_then(|extent| usize::try_from(extent).ok());
+            extent.is_some_and(|extent| extent <= *most)
+        };
+        self.extents.iter().zip(&self.shape).all(fits)
     }
 
     /// Whether the tensor has this type and shape.

@@ -10,8 +10,8 @@ use crate::artifact::Artifact;
 use crate::cuda::Code;
 use crate::manifest::{KernelFn, Manifest, Port, Specialisation};
 use crate::program::Program;
-use crate::run_error::{PortKind, RunError};
-use crate::select::{self, Choice};
+use crate::run_error::RunError;
+use crate::select::Held;
 use crate::session::{Session, SessionError, SessionOptions};
 use crate::tensor::Tensor;
 
@@ -78,11 +78,13 @@ impl Model {
     /// The specialisation that takes inputs of these shapes: the first one without sizes to choose
     /// that does, or else the first one with them. Inputs that are not named may have any shape.
     pub fn specialisation(&self, inputs: &[(&str, &[usize])]) -> Result<&Specialisation, RunError> {
-        Ok(&self.specialisations()[self.choose(inputs)?.specialisation])
+        let choice = self.parts.choose(inputs, Held::Anything)?;
+        Ok(&self.specialisations()[choice.specialisation])
     }
 
     /// The shapes that inputs of these shapes give outputs, in the model's order. Where the data
     /// decides too, they are the largest ones. Inputs may be left out that tell no size.
+    /// Where states of a session tell one, ask [`Session::output_shapes`].
     ///
     /// ```no_run
     /// # use ansc_runtime::Model;
@@ -92,19 +94,7 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn output_shapes(&self, inputs: &[(&str, &[usize])]) -> Result<Vec<Vec<usize>>, RunError> {
-        let choice = self.choose(inputs)?;
-        let one = &self.specialisations()[choice.specialisation];
-        let (_, shapes) = choice.outputs(one)?;
-        let ports = one.outputs.iter().enumerate();
-        Ok(ports.map(|(i, port)| select::shape_of(&shapes, i, port).to_vec()).collect())
-    }
-
-    fn choose(&self, inputs: &[(&str, &[usize])]) -> Result<Choice, RunError> {
-        let mut shapes = vec![None; self.inputs().len()];
-        for (name, shape) in inputs {
-            shapes[select::find(PortKind::Input, self.inputs(), name)?] = Some(*shape);
-        }
-        select::choose(self.specialisations(), &shapes)
+        self.parts.output_shapes(inputs, Held::Anything)
     }
 
     /// Everything that the artifact says about itself.

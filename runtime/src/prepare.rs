@@ -20,7 +20,8 @@ use crate::model::Kernel;
 use crate::pool::{Pool, PoolError, PoolOptions};
 use crate::program::{Program, Writes};
 use crate::run_error::RunError;
-use crate::session::{Memory, Places};
+use crate::session::Memory;
+use crate::tables::Places;
 use crate::validate::{ManifestError, bytes_of};
 
 /// Why weights could not be prepared.

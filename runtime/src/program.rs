@@ -14,7 +14,8 @@ use std::ops::Range;
 use crate::dtype::DType;
 use crate::host::{HostOp, indices};
 use crate::manifest::{
-    BufferId, BufferInfo, KernelInfo, LoopStep, Plan, ScanStep, Specialisation, Step, Storage,
+    BufferId, BufferInfo, KernelInfo, LoopStep, Plan, ScanStep, Specialisation, State, Step,
+    Storage,
 };
 use crate::validate::{ManifestError, buffer, bytes_of, is_scalar};
 
@@ -148,10 +149,10 @@ impl Program {
         kernels: &[KernelInfo],
         writes: Writes,
     ) -> Result<Program, ManifestError> {
-        let Specialisation { buffers, plan, .. } = specialisation;
+        let Specialisation { buffers, plan, states, .. } = specialisation;
         let sized = sized(plan, buffers.len());
         let (args, steps) = (Vec::new(), Vec::new());
-        let mut builder = Builder { kernels, buffers, args, steps, sized, writes };
+        let mut builder = Builder { kernels, buffers, states, args, steps, sized, writes };
         let main = builder.block(plan, 0)?;
         Ok(Program { args: builder.args, steps: builder.steps, main })
     }
@@ -198,6 +199,7 @@ fn sized(plan: &Plan, buffers: usize) -> Vec<bool> {
 struct Builder<'a> {
     kernels: &'a [KernelInfo],
     buffers: &'a [BufferInfo],
+    states: &'a [State],
     args: Vec<BufferId>,
     steps: Vec<StepInfo>,
     sized: Vec<bool>,
@@ -390,6 +392,8 @@ impl Builder<'_> {
                 Storage::Output(port) => ((3, port), 0),
                 Storage::Prepared { offset } => ((4, 0), offset),
                 Storage::Size(size) => ((5, size), 0),
+                Storage::State(state) => ((6, state), 0),
+                Storage::NextState(state) => ((7, state), 0),
             };
             (storage, at..at + bytes_of(buffer))
         };
@@ -404,10 +408,14 @@ impl Builder<'_> {
     fn writable(&self, id: BufferId) -> Result<&BufferInfo, String> {
         let buffer = self.buffer(id)?;
         match buffer.storage {
-            Storage::Arena { .. } | Storage::Output(_) => Ok(buffer),
+            Storage::Arena { .. } | Storage::Output(_) | Storage::NextState(_) => Ok(buffer),
             Storage::Prepared { .. } if self.writes == Writes::Prepared => Ok(buffer),
+            Storage::State(i) if self.states.get(i as usize).is_some_and(State::in_place) => {
+                Ok(buffer)
+            }
             Storage::Input(_)
             | Storage::Size(_)
+            | Storage::State(_)
             | Storage::Weight { .. }
             | Storage::Prepared { .. } => {
                 Err(format!("`{}` is written, but it is read-only", buffer.name))

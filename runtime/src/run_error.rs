@@ -15,6 +15,8 @@ pub enum PortKind {
     Input,
     /// An output of the model.
     Output,
+    /// A tensor that a session keeps.
+    State,
 }
 
 impl fmt::Display for PortKind {
@@ -22,6 +24,7 @@ impl fmt::Display for PortKind {
         f.write_str(match self {
             PortKind::Input => "input",
             PortKind::Output => "output",
+            PortKind::State => "state",
         })
     }
 }
@@ -160,6 +163,22 @@ pub enum RunError {
         size: String,
         /// The inputs that tell it.
         given: Vec<Named>,
+    },
+    /// There is no room for what the run would add to the states of the session.
+    #[error(
+        "the session keeps {}, and the model was not compiled for more; `reset` or `truncate` the \
+         session, or compile the model for a longer range",
+        list(kept)
+    )]
+    Full {
+        /// The states that grow.
+        kept: Vec<Named>,
+    },
+    /// A state cannot be cut, because runs do not add to it along one axis.
+    #[error("state `{name}` does not grow along one axis; `reset` is the only way back")]
+    Truncate {
+        /// Its name.
+        name: String,
     },
     /// The model was compiled for one value of this input.
     #[error("input `{name}` was fixed to another value when the model was compiled")]

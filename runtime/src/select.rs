@@ -8,9 +8,11 @@
 //! `y: [5]`.
 
 use crate::extent::Extent;
-use crate::manifest::{BufferId, Port, Specialisation, Storage};
+use crate::manifest::{BufferId, Port, Specialisation, State, Storage};
 use crate::model::Parts;
 use crate::run_error::{Named, PortKind, RunError, Taken};
+use crate::states::States;
+use crate::tensor::byte_len;
 use crate::validate::bytes_of;
 use crate::view::{View, ViewMut};
 
@@ -41,12 +43,25 @@ pub(crate) fn shape_of<'a>(shapes: &'a [Vec<usize>], index: usize, port: &'a Por
     shapes.get(index).unwrap_or(&port.shape)
 }
 
+/// What is known of the states that a run finds.
+#[derive(Clone, Copy)]
+pub(crate) enum Held<'a> {
+    /// Those of a session.
+    By(&'a States),
+    /// Nothing.
+    Anything,
+}
+
 impl Parts {
-    pub(crate) fn request<'a>(&self, inputs: &[(&str, View<'a>)]) -> Result<Request<'a>, RunError> {
+    pub(crate) fn request<'a>(
+        &self,
+        inputs: &[(&str, View<'a>)],
+        states: &States,
+    ) -> Result<Request<'a>, RunError> {
         let all = &self.manifest.specialisations;
         let inputs = sort_inputs(&all[0].inputs, inputs)?;
         let shapes: Vec<_> = inputs.iter().map(|view| view.map(|v| v.shape())).collect();
-        let choice = choose(all, &shapes)?;
+        let choice = choose(all, &shapes, Held::By(states))?;
         let specialisation = choice.specialisation;
         for (port, view) in all[specialisation].inputs.iter().zip(&inputs) {
             let own = port.bound.map(|id| self.weight(specialisation, id));
@@ -60,6 +75,44 @@ impl Parts {
         }
         let (sizes, shapes) = choice.outputs(&all[specialisation])?;
         Ok(Request { specialisation, inputs, sizes, shapes })
+    }
+
+    /// The specialisation for inputs of these shapes.
+    pub(crate) fn choose(
+        &self,
+        inputs: &[(&str, &[usize])],
+        held: Held<'_>,
+    ) -> Result<Choice, RunError> {
+        let ports = &self.first().inputs;
+        let mut shapes = vec![None; ports.len()];
+        for (name, shape) in inputs {
+            shapes[find(PortKind::Input, ports, name)?] = Some(*shape);
+        }
+        choose(&self.manifest.specialisations, &shapes, held)
+    }
+
+    pub(crate) fn output_shapes(
+        &self,
+        inputs: &[(&str, &[usize])],
+        held: Held<'_>,
+    ) -> Result<Vec<Vec<usize>>, RunError> {
+        let choice = self.choose(inputs, held)?;
+        let one = &self.manifest.specialisations[choice.specialisation];
+        let (_, shapes) = choice.outputs(one)?;
+        let ports = one.outputs.iter().enumerate();
+        Ok(ports.map(|(i, port)| shape_of(&shapes, i, port).to_vec()).collect())
+    }
+
+    /// The first specialisation. All have the same inputs, outputs and states but for shapes.
+    pub(crate) fn first(&self) -> &Specialisation {
+        &self.manifest.specialisations[0]
+    }
+
+    /// The bytes of all states.
+    pub(crate) fn state_bytes(&self) -> usize {
+        let states = self.first().states.iter();
+        let bytes = |state: &State| byte_len(state.input.dtype, &state.input.shape).unwrap_or(0);
+        states.map(bytes).fold(0, usize::saturating_add)
     }
 
     /// The bytes of a buffer of a specialisation that is a weight.
@@ -93,12 +146,24 @@ fn sort_inputs<'a>(
 pub(crate) fn choose(
     all: &[Specialisation],
     shapes: &[Option<&[usize]>],
+    held: Held<'_>,
 ) -> Result<Choice, RunError> {
-    let find = |is_ranged: bool| {
+    let find = |held: Held<'_>, is_ranged: bool| {
         let mut some = all.iter().enumerate().filter(|(_, one)| one.sizes.is_empty() != is_ranged);
-        some.find_map(|(i, one)| Some(Choice { specialisation: i, sizes: fit(one, shapes)? }))
+        some.find_map(|(i, one)| Some(Choice { specialisation: i, sizes: fit(one, shapes, held)? }))
     };
-    find(false).or_else(|| find(true)).ok_or_else(|| no_specialisation(all, shapes))
+    let any = |held| find(held, false).or_else(|| find(held, true));
+    any(held).ok_or_else(|| match (held, any(Held::Anything)) {
+        (Held::By(states), Some(_)) => full(&all[0], states),
+        _ => no_specialisation(all, shapes),
+    })
+}
+
+/// The error if only the states do not fit.
+fn full(one: &Specialisation, states: &States) -> RunError {
+    let states = one.states.iter().zip(states.shapes());
+    let kept = states.map(|(state, shape)| named(&state.input, shape.unwrap_or(&[])));
+    RunError::Full { kept: kept.collect() }
 }
 
 impl Choice {
@@ -128,19 +193,61 @@ impl Choice {
             Extent::Size(size) => self.sizes.get(*size as usize).is_none_or(Option::is_none),
             _ => false,
         };
-        let port = one.inputs.iter().find(|port| port.extents.iter().any(unknown));
+        let mut ports = one.inputs.iter().chain(one.states.iter().map(|state| &state.input));
+        let port = ports.find(|port| port.extents.iter().any(unknown));
         RunError::Missing { name: port.map(|port| port.name.clone()).unwrap_or_default() }
     }
 }
 
+/// What is known of the shape of a port.
+#[derive(Clone, Copy)]
+enum Given<'a> {
+    Shape(&'a [usize]),
+    /// A state before the first run: nothing along the axes that runs add to.
+    Fresh(&'a State),
+}
+
+impl Given<'_> {
+    fn extent(&self, axis: usize) -> Option<usize> {
+        match self {
+            Given::Shape(shape) => shape.get(axis).copied(),
+            Given::Fresh(state) => state.grows(axis).then_some(0),
+        }
+    }
+
+    fn is_of_rank(&self, rank: usize) -> bool {
+        match self {
+            Given::Shape(shape) => shape.len() == rank,
+            Given::Fresh(_) => true,
+        }
+    }
+}
+
+impl<'a> Held<'a> {
+    /// The ports of states, and what is known of each.
+    fn given(self, one: &'a Specialisation) -> impl Iterator<Item = (&'a Port, Given<'a>)> {
+        let states = match self {
+            Held::By(states) => Some(states.shapes()),
+            Held::Anything => None,
+        };
+        let given = |(state, shape): (&'a State, Option<&'a [usize]>)| {
+            (&state.input, shape.map_or(Given::Fresh(state), Given::Shape))
+        };
+        one.states.iter().zip(states.into_iter().flatten()).map(given)
+    }
+}
+
 /// The sizes that these shapes of inputs tell; `None` if the specialisation does not take them.
-fn fit(one: &Specialisation, shapes: &[Option<&[usize]>]) -> Option<Sizes> {
-    let given =
-        || one.inputs.iter().zip(shapes).filter_map(|(port, shape)| Some((port, (*shape)?)));
+fn fit(one: &Specialisation, shapes: &[Option<&[usize]>], held: Held<'_>) -> Option<Sizes> {
+    let given = || {
+        let inputs = one.inputs.iter().zip(shapes);
+        let inputs = inputs.filter_map(|(port, shape)| Some((port, Given::Shape((*shape)?))));
+        inputs.chain(held.given(one))
+    };
     let mut sizes = vec![None; one.sizes.len()];
     for (port, shape) in given() {
-        for (extent, &found) in port.extents.iter().zip(shape) {
-            let Extent::Size(size) = extent else { continue };
+        for (axis, extent) in port.extents.iter().enumerate() {
+            let (Extent::Size(size), Some(found)) = (extent, shape.extent(axis)) else { continue };
             let (range, known) = (one.sizes.get(*size as usize)?, sizes.get_mut(*size as usize)?);
             let in_range = (range.low..=range.high).contains(&found);
             let found = i64::try_from(found).ok().filter(|_| in_range)?;
@@ -150,15 +257,19 @@ fn fit(one: &Specialisation, shapes: &[Option<&[usize]>]) -> Option<Sizes> {
         }
     }
     let all: Option<Vec<i64>> = sizes.iter().copied().collect();
-    let fits = |(port, shape): (&Port, &[usize])| match &all {
-        _ if port.extents.is_empty() => shape == port.shape,
-        Some(all) => port.shape_at(all).is_some_and(|expected| shape == expected),
-        None => {
-            shape.len() == port.shape.len() && shape.iter().zip(&port.shape).all(|(n, m)| n <= m)
-        }
+    let fits = |(port, shape): (&Port, Given<'_>)| {
+        let axis = |axis: usize| {
+            let (Some(found), room) = (shape.extent(axis), port.shape[axis]) else { return true };
+            match (port.extents.get(axis), &all) {
+                (None, _) => found == room,
+                (Some(extent), Some(all)) => extent.at(all) == i64::try_from(found).ok(),
+                (Some(_), None) => found <= room,
+            }
+        };
+        shape.is_of_rank(port.shape.len()) && (0..port.shape.len()).all(axis)
     };
     // Between the limits, extents of a damaged manifest may be anything.
-    let gives = |all: &Vec<i64>| one.outputs.iter().all(|port| port.shape_at(all).is_some());
+    let gives = |all: &Vec<i64>| one.ports().all(|port| port.has_room(all));
     (given().all(fits) && all.as_ref().is_none_or(gives)).then_some(sizes)
 }
 
@@ -193,7 +304,7 @@ fn disagreement(all: &[Specialisation], shapes: &[Option<&[usize]>]) -> Option<R
     let alone = |one: &Specialisation, i: usize| {
         let only = |(at, shape): (usize, &Option<_>)| shape.filter(|_| at == i);
         let only: Vec<Option<&[usize]>> = shapes.iter().enumerate().map(only).collect();
-        fit(one, &only)
+        fit(one, &only, Held::Anything)
     };
     all.iter().filter(|one| !one.sizes.is_empty()).find_map(|one| {
         let told: Vec<Sizes> =
@@ -288,7 +399,7 @@ mod tests {
             specialisation(&[("x", &[4, 3]), ("y", &[4]), ("z", &[5])]),
         ];
         let at = |x: &'static [usize], y: Option<&'static [usize]>| {
-            choose(&all, &[Some(x), y, None]).map(|it| it.specialisation)
+            choose(&all, &[Some(x), y, None], Held::Anything).map(|it| it.specialisation)
         };
         assert_eq!(at(&[1, 3], Some(&[1])), Ok(0));
         assert_eq!(at(&[4, 3], Some(&[4])), Ok(2));
@@ -301,7 +412,7 @@ mod tests {
         );
         let z: &[usize] = &[6];
         let z = &[None, None, Some(z)];
-        let error = choose(&all, z).unwrap_err();
+        let error = choose(&all, z, Held::Anything).unwrap_err();
         assert!(matches!(error, RunError::Shape { name, .. } if name == "z"));
     }
     /// `x: [n, 3]`, `y: [n + 1]` with `n` from `low` to `high`.
@@ -319,7 +430,7 @@ mod tests {
         let exact = specialisation(&[("x", &[4, 3]), ("y", &[5])]);
         let all = [ranged(2, 8), ranged(1, 16), exact];
         let at = |x: &[usize], y: Option<&[usize]>| {
-            let choice = choose(&all, &[Some(x), y])?;
+            let choice = choose(&all, &[Some(x), y], Held::Anything)?;
             let outputs = choice.outputs(&all[choice.specialisation])?;
             Ok::<_, RunError>((choice.specialisation, outputs.0))
         };
@@ -337,7 +448,7 @@ mod tests {
             assert!(matches!(at(x, Some(y)), Err(RunError::Specialisation { .. })), "{x:?} {y:?}");
         }
         let y: &[usize] = &[3];
-        let choice = choose(&all, &[None, Some(y)]).unwrap();
+        let choice = choose(&all, &[None, Some(y)], Held::Anything).unwrap();
         assert_eq!(choice, Choice { specialisation: 0, sizes: vec![None] });
         let missing = choice.outputs(&all[0]).unwrap_err();
         assert_eq!(missing, RunError::Missing { name: "x".into() });
@@ -352,7 +463,7 @@ mod tests {
         let hill = product(Extent::Size(0), Extent::Sum(vec![Extent::Constant(9), minus]));
         (one.outputs[0].extents, one.outputs[0].shape) = (vec![hill], vec![0]);
         let at = |x: &[usize], y: &[usize]| {
-            choose(std::slice::from_ref(&one), &[Some(x), Some(y)]).is_ok()
+            choose(std::slice::from_ref(&one), &[Some(x), Some(y)], Held::Anything).is_ok()
         };
         assert!(at(&[0, 3], &[1]) && at(&[9, 3], &[10]) && !at(&[4, 3], &[5]));
     }

@@ -3,29 +3,30 @@
 //! In: inputs by name, in tensors or in the caller's own memory. Out: outputs, likewise. Names,
 //! types and shapes are checked before anything runs, and choose the [`Specialisation`] that runs.
 //! Where inputs are smaller than its buffers, they are copied to the session's own; where outputs
-//! are, from them.
+//! are, from them. Tensors that the model was compiled to keep stay from one run to the next, see
+//! [`Session::states`].
 //! Sessions of one model may run at the same time, each on its own threads or on a [`Pool`] they
 //! share.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memmap2::{MmapMut, MmapRaw};
 
-use crate::boxes::{self, Corner, Share};
+use crate::boxes::Share;
 use crate::cuda::{CudaError, Device, Io, Notes, Runs};
 use crate::exec::{Exec, OnThreads, Scratch};
 use crate::float::Denormals;
-use crate::manifest::{BufferInfo, Port, Specialisation, Storage};
+use crate::manifest::{Port, Specialisation};
 use crate::model::{Kernel, Model, Parts};
 use crate::pool::{Pool, PoolError, PoolOptions};
-use crate::program::{Program, StepKind};
+use crate::program::StepKind;
 use crate::run_error::RunError;
-use crate::select::{self, Request, shape_of};
-use crate::tensor::{Tensor, TensorError, byte_len};
+use crate::select::{self, Held, Request, shape_of};
+use crate::states::States;
+use crate::tables::{Tables, lacking, zeros};
+use crate::tensor::Tensor;
 use crate::trace::{Recorder, Trace, TraceEvent};
 use crate::view::{View, ViewMut};
 
@@ -87,8 +88,9 @@ pub struct StepTime {
 
 /// Memory and threads to run a [`Model`] with.
 pub struct Session {
-    parts: Arc<Parts>,
-    pool: Arc<Pool>,
+    pub(crate) parts: Arc<Parts>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) states: States,
     memory: Memory,
     denormals: Denormals,
     /// One for each specialisation, from its first run on.
@@ -99,38 +101,6 @@ pub struct Session {
     timed: bool,
     trace: Option<Recorder>,
 }
-
-/// The tables that a session keeps for a specialisation.
-struct Tables {
-    /// Address of every buffer; those of inputs and outputs are set in each run.
-    addresses: Vec<*mut u8>,
-    /// Addresses of all arguments of kernels.
-    args: Vec<*mut u8>,
-    /// Which of `args` change from run to run.
-    caller_args: Vec<usize>,
-    /// Which of `addresses` do.
-    caller_buffers: Vec<(usize, Storage)>,
-    actual: Vec<Option<Box<[usize]>>>,
-    /// The sizes of a run, where buffers of sizes lie.
-    sizes: Vec<i64>,
-    /// The shapes that the sizes gave outputs in the last run, for [`shape_of`].
-    shapes: Vec<Vec<usize>>,
-    /// Copies of inputs that are not aligned, or smaller than their buffers.
-    own_inputs: BTreeMap<usize, Tensor>,
-    /// Memory for outputs that the caller does not want, that are not aligned, or smaller than
-    /// their buffers.
-    own_outputs: BTreeMap<usize, Tensor>,
-    times: Option<Vec<(Duration, u64)>>,
-    /// In place of all that, if the model is for a GPU.
-    gpu: Option<Runs>,
-}
-
-// SAFETY: the pointers go to memory that the session or its model owns; those to the caller's
-// memory are used only while it is borrowed, inside of a run, which takes the session by unique
-// reference.
-unsafe impl Send for Tables {}
-// SAFETY: as above; shared references only read what does not change but in a run.
-unsafe impl Sync for Tables {}
 
 /// Memory of a plan's own. Pages that nothing touches take none.
 pub(crate) struct Memory {
@@ -170,7 +140,7 @@ impl Memory {
 }
 
 /// Zeroed memory that begins at a page.
-fn map(bytes: usize) -> io::Result<MmapRaw> {
+pub(crate) fn map(bytes: usize) -> io::Result<MmapRaw> {
     MmapMut::map_anon(bytes.max(1)).map(MmapRaw::from)
 }
 
@@ -190,10 +160,13 @@ impl Session {
         };
         let memory = Memory::of(&parts, pool.threads())?;
         let tables = parts.programs.iter().map(|_| None).collect();
+        let states = States::new(&parts.manifest.specialisations)
+            .map_err(|source| SessionError::Memory { bytes: parts.state_bytes(), source })?;
         let denormals = if options.keep_denormals { Denormals::Keep } else { Denormals::Flush };
         let mut session = Session {
             parts,
             pool,
+            states,
             memory,
             denormals,
             tables,
@@ -254,7 +227,7 @@ impl Session {
         let parts = self.parts.clone();
         let views: Vec<_> =
             inputs.iter().map(|(name, tensor)| (*name, View::from(*tensor))).collect();
-        let request = parts.request(&views)?;
+        let request = parts.request(&views, &self.states)?;
         let ports = &parts.manifest.specialisations[request.specialisation].outputs;
         let shape = |(i, port)| zeros(port, shape_of(&request.shapes, i, port));
         let outputs = ports.iter().enumerate().map(shape);
@@ -292,7 +265,7 @@ impl Session {
         outputs: &mut [(&str, ViewMut<'_>)],
     ) -> Result<(), RunError> {
         let parts = self.parts.clone();
-        let request = parts.request(inputs)?;
+        let request = parts.request(inputs, &self.states)?;
         let ports = &parts.manifest.specialisations[request.specialisation].outputs;
         let outputs = select::sort_outputs(ports, &request.shapes, outputs)?;
         self.execute(request, outputs)
@@ -326,9 +299,10 @@ impl Session {
         let share: Share<'_> = &|count, body| pool.run(count, &|_, range| body(range));
         let inputs = tables.input_addresses(parts, &request, share)?;
         tables.sizes.copy_from_slice(&request.sizes);
+        let sizes = request.sizes;
         tables.shapes = request.shapes;
         let targets = tables.output_addresses(&specialisation.outputs, outputs)?;
-        tables.set_caller_addresses(program, &inputs, &targets);
+        tables.set_addresses(program, (&inputs, &targets), &self.states);
         tables.actual.fill(None);
         let mut kernels = OnThreads {
             kernels: &parts.kernels,
@@ -337,7 +311,7 @@ impl Session {
             denormals: self.denormals,
             trace: self.trace.as_ref(),
         };
-        Exec {
+        let done = Exec {
             program,
             kernels: &mut kernels,
             buffers: &specialisation.buffers,
@@ -348,8 +322,19 @@ impl Session {
         }
         .run()
         // A bad index must not stay beside what a later run gives.
-        .inspect_err(|_| tables.own_inputs.clear())?;
-        tables.finish_outputs(&specialisation.outputs, &targets, share)
+        .inspect_err(|_| tables.own_inputs.clear())
+        .and_then(|()| tables.finish_outputs(&specialisation.outputs, &targets, share));
+        match done {
+            Ok(()) => self.states.advance(specialisation, &sizes),
+            Err(_) => self.states.recover(specialisation),
+        }
+        done
+    }
+
+    /// The shapes that inputs of these shapes give outputs, with the states that the session has
+    /// now; else as [`Model::output_shapes`].
+    pub fn output_shapes(&self, inputs: &[(&str, &[usize])]) -> Result<Vec<Vec<usize>>, RunError> {
+        self.parts.output_shapes(inputs, Held::By(&self.states))
     }
 
     /// The shape of the `index`-th output in the last run; before that, the largest one.
@@ -413,200 +398,5 @@ impl Session {
             })
         });
         Trace { events: events.collect(), dropped }
-    }
-}
-
-impl Tables {
-    fn new(parts: &Parts, specialisation: usize, memory: &Memory) -> Tables {
-        let Specialisation { buffers, sizes, .. } = &parts.manifest.specialisations[specialisation];
-        let mut sizes = vec![0; sizes.len()];
-        let program = &parts.programs[specialisation];
-        let prepared = parts.prepared.as_ref().map_or(std::ptr::null(), |p| p.as_ptr());
-        let places = Places {
-            arena: memory.arena(),
-            weights: parts.artifact.weights().as_ptr().cast_mut(),
-            prepared: prepared.cast_mut(),
-            sizes: sizes.as_mut_ptr(),
-        };
-        let addresses = places.of(buffers);
-        let is_callers =
-            |storage: Storage| matches!(storage, Storage::Input(_) | Storage::Output(_));
-        let is_callers_arg = |i: &usize| is_callers(buffers[program.args[*i].0 as usize].storage);
-        let storages = buffers.iter().map(|buffer| buffer.storage).enumerate();
-        Tables {
-            args: program.args.iter().map(|id| addresses[id.0 as usize]).collect(),
-            caller_args: (0..program.args.len()).filter(is_callers_arg).collect(),
-            caller_buffers: storages.filter(|(_, storage)| is_callers(*storage)).collect(),
-            actual: vec![None; addresses.len()],
-            addresses,
-            sizes,
-            shapes: vec![],
-            own_inputs: BTreeMap::new(),
-            own_outputs: BTreeMap::new(),
-            times: None,
-            gpu: None,
-        }
-    }
-
-    /// The actual shape of an output.
-    fn shape<'a>(&'a self, index: usize, port: &'a Port) -> &'a [usize] {
-        let of_the_data = self.actual[port.buffer.0 as usize].as_deref();
-        of_the_data.unwrap_or_else(|| shape_of(&self.shapes, index, port))
-    }
-
-    /// Where each input lies. Kernels expect elements to be aligned, and those of a smaller input
-    /// where they are in the largest one, so others are copied.
-    fn input_addresses(
-        &mut self,
-        parts: &Parts,
-        request: &Request<'_>,
-        share: Share<'_>,
-    ) -> Result<Vec<*mut u8>, RunError> {
-        let ports = &parts.manifest.specialisations[request.specialisation].inputs;
-        let mut addresses = Vec::with_capacity(ports.len());
-        for (i, (view, port)) in request.inputs.iter().zip(ports).enumerate() {
-            let (shape, bytes) = match (view, port.bound) {
-                (Some(view), _) => (view.shape(), view.bytes()),
-                (None, Some(bound)) => {
-                    (&port.shape[..], parts.weight(request.specialisation, bound))
-                }
-                (None, None) => (&port.shape[..], &[][..]),
-            };
-            addresses.push(if shape == port.shape && is_aligned(bytes.as_ptr(), port) {
-                bytes.as_ptr().cast_mut()
-            } else {
-                let copy = own(&mut self.own_inputs, i, port)?;
-                boxes::spread(bytes, corner(shape, port), copy.bytes_mut(), share);
-                copy.bytes_mut().as_mut_ptr()
-            });
-        }
-        Ok(addresses)
-    }
-
-    /// Where each output shall be written, and where the caller wants it in the end.
-    fn output_addresses(
-        &mut self,
-        ports: &[Port],
-        outputs: Vec<Option<&mut [u8]>>,
-    ) -> Result<Vec<Target>, RunError> {
-        let mut targets = Vec::with_capacity(outputs.len());
-        for (i, (bytes, port)) in outputs.into_iter().zip(ports).enumerate() {
-            let wanted = bytes.map(std::ptr::from_mut);
-            let is_whole = shape_of(&self.shapes, i, port) == port.shape;
-            let callers = wanted.map(|bytes| bytes.cast::<u8>());
-            let written = match callers.filter(|at| is_whole && is_aligned(*at, port)) {
-                Some(callers) => callers,
-                None => own(&mut self.own_outputs, i, port)?.bytes_mut().as_mut_ptr(),
-            };
-            targets.push(Target { written, wanted });
-        }
-        Ok(targets)
-    }
-
-    fn set_caller_addresses(&mut self, program: &Program, inputs: &[*mut u8], outputs: &[Target]) {
-        for &(buffer, storage) in &self.caller_buffers {
-            match storage {
-                Storage::Input(port) => self.addresses[buffer] = inputs[port as usize],
-                Storage::Output(port) => self.addresses[buffer] = outputs[port as usize].written,
-                Storage::Size(_)
-                | Storage::Arena { .. }
-                | Storage::Weight { .. }
-                | Storage::Prepared { .. } => {}
-            }
-        }
-        for &arg in &self.caller_args {
-            self.args[arg] = self.addresses[program.args[arg].0 as usize];
-        }
-    }
-
-    /// Copies outputs that the plan leaves elsewhere than where the caller wants them.
-    fn finish_outputs(
-        &self,
-        ports: &[Port],
-        targets: &[Target],
-        share: Share<'_>,
-    ) -> Result<(), RunError> {
-        for (i, (target, port)) in targets.iter().zip(ports).enumerate() {
-            let buffer = port.buffer.0 as usize;
-            let (shape, actual) = (shape_of(&self.shapes, i, port), self.shape(i, port));
-            // A tensor that the data makes smaller is dense, and not where sizes leave elements.
-            if shape != port.shape && self.actual[buffer].is_some() {
-                let (step, buffer) = (port.name.clone(), port.name.clone());
-                return Err(RunError::Dynamic { step, buffer });
-            }
-            let source = self.addresses[buffer];
-            let is_elsewhere = |wanted: &*mut [u8]| wanted.cast() != source && !wanted.is_empty();
-            let Some(wanted) = target.wanted.filter(is_elsewhere) else { continue };
-            let whole = byte_len(port.dtype, &port.shape).expect("checked when it was loaded");
-            let bytes = byte_len(port.dtype, actual)
-                .expect("an actual shape is no larger than the declared one");
-            // SAFETY: the source is valid for the declared bytes of the port, and no step is left
-            // to write there. The caller's outputs are borrowed uniquely, so they overlap nothing.
-            let (source, wanted) =
-                unsafe { (std::slice::from_raw_parts(source, whole), &mut *wanted) };
-            match shape == port.shape {
-                true => wanted[..bytes].copy_from_slice(&source[..bytes]),
-                false => boxes::gather(source, corner(shape, port), wanted, share),
-            }
-        }
-        Ok(())
-    }
-}
-
-struct Target {
-    written: *mut u8,
-    wanted: Option<*mut [u8]>,
-}
-
-/// Where a tensor of the port lies in its buffer.
-fn corner<'a>(shape: &'a [usize], port: &'a Port) -> Corner<'a> {
-    Corner { shape, room: &port.shape, size: port.dtype.size() }
-}
-
-/// Memory for a value of a port.
-fn zeros(port: &Port, shape: &[usize]) -> Result<Tensor, RunError> {
-    Tensor::try_zeros(port.dtype, shape).map_err(lacking(port))
-}
-
-fn lacking(port: &Port) -> impl FnOnce(TensorError) -> RunError {
-    let name = port.name.clone();
-    |source| RunError::Memory { name, source }
-}
-
-/// The memory that a session keeps for a port, made when it is first needed.
-fn own<'a>(
-    kept: &'a mut BTreeMap<usize, Tensor>,
-    index: usize,
-    port: &Port,
-) -> Result<&'a mut Tensor, RunError> {
-    Ok(match kept.entry(index) {
-        Entry::Occupied(known) => known.into_mut(),
-        Entry::Vacant(new) => new.insert(zeros(port, &port.shape)?),
-    })
-}
-
-fn is_aligned(address: *const u8, port: &Port) -> bool {
-    (address as usize).is_multiple_of(port.dtype.size())
-}
-
-/// Where the memory of buffers begins that is not the caller's.
-pub(crate) struct Places {
-    pub(crate) arena: *mut u8,
-    pub(crate) weights: *mut u8,
-    pub(crate) prepared: *mut u8,
-    pub(crate) sizes: *mut i64,
-}
-
-impl Places {
-    /// Addresses of all buffers; null for the caller's.
-    pub(crate) fn of(&self, buffers: &[BufferInfo]) -> Vec<*mut u8> {
-        let address = |storage| match storage {
-            Storage::Arena { offset } => self.arena.wrapping_add(offset),
-            Storage::Weight { offset } => self.weights.wrapping_add(offset),
-            Storage::Prepared { offset } => self.prepared.wrapping_add(offset),
-            Storage::Size(size) => self.sizes.wrapping_add(size as usize).cast(),
-            Storage::Input(_) | Storage::Output(_) => std::ptr::null_mut(),
-        };
-        buffers.iter().map(|buffer| address(buffer.storage)).collect()
     }
 }

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use crate::dtype::DType;
 use crate::extent::Extent;
 use crate::manifest::{
-    BufferId, BufferInfo, KernelInfo, Manifest, Port, Preparation, Size, Specialisation, Storage,
-    WEIGHT_ALIGN,
+    BufferId, BufferInfo, KernelInfo, Manifest, Port, Preparation, Size, Specialisation, State,
+    Storage, WEIGHT_ALIGN,
 };
 use crate::tensor::byte_len;
 
@@ -70,8 +70,8 @@ fn check_preparation(preparation: &Preparation, constants: &Constants) -> Checke
     if preparation.bytes > isize::MAX as usize {
         return Err(ManifestError::at("preparation", "larger than the address space"));
     }
-    if !preparation.plan.inputs.is_empty() || !preparation.plan.outputs.is_empty() {
-        return Err(ManifestError::at("preparation", "it has inputs or outputs"));
+    if preparation.plan.ports().next().is_some() {
+        return Err(ManifestError::at("preparation", "it has inputs, outputs or states"));
     }
     check_kernels(&preparation.kernels)?;
     check_one(&preparation.plan, constants)
@@ -93,7 +93,46 @@ fn check_one(plan: &Specialisation, constants: &Constants) -> Checked {
             .map_err(|p| ManifestError::at(format!("buffer {i} `{}`", buffer.name), p))?;
     }
     check_ports(plan, "input", &plan.inputs, check_input)?;
-    check_ports(plan, "output", &plan.outputs, check_output)
+    check_ports(plan, "output", &plan.outputs, check_output)?;
+    plan.states.iter().enumerate().try_for_each(|(i, state)| {
+        let place = format!("state `{}`", state.input.name);
+        check_state(plan, i, state).map_err(|problem| ManifestError::at(place, problem))
+    })
+}
+
+/// What a run finds and what it leaves have the same room, and lie in memory of the session.
+fn check_state(plan: &Specialisation, index: usize, state: &State) -> Result<(), String> {
+    let is_twice = |ports: &[Port], of: fn(&State) -> &Port| {
+        let name = |other: &Port| other.name == of(state).name;
+        ports.iter().any(name) || plan.states[..index].iter().any(|other| name(of(other)))
+    };
+    if is_twice(&plan.inputs, |s| &s.input) || is_twice(&plan.outputs, |s| &s.output) {
+        return Err("the name is used twice".to_owned());
+    }
+    let (input, output) = (&state.input, &state.output);
+    if (input.dtype, &input.shape) != (output.dtype, &output.shape) {
+        return Err("a run leaves another type than it finds".to_owned());
+    }
+    if input.bound.is_some() || output.bound.is_some() {
+        return Err("its value was fixed".to_owned());
+    }
+    let storage = |port: &Port| {
+        let own = buffer(&plan.buffers, port.buffer)?;
+        same_type(port, own).map(|()| own.storage)
+    };
+    let (from, to) = (storage(input)?, storage(output)?);
+    let (now, next) = (Storage::State(index as u32), Storage::NextState(index as u32));
+    if from != now || to != next && input.buffer != output.buffer {
+        return Err("its buffers are not the session's memory for it".to_owned());
+    }
+    for port in [input, output] {
+        check_form(plan, port)?;
+        let shape = |of: fn(&Size) -> usize| port.shape_at(&plan.limits(of)?);
+        if shape(|size| size.low).is_none() || shape(|size| size.high).is_none() {
+            return Err("it has no room for its shape".to_owned());
+        }
+    }
+    Ok(())
 }
 
 /// Every size has a range, and an input that tells it.
@@ -106,7 +145,7 @@ fn check_sizes(plan: &Specialisation) -> Checked {
             "the name is used twice"
         } else if size.low > size.high || i64::try_from(size.high).is_err() {
             "its range holds nothing, or too large a value"
-        } else if !plan.inputs.iter().any(tells) {
+        } else if !plan.inputs.iter().chain(plan.states.iter().map(|s| &s.input)).any(tells) {
             "no input has an axis of it"
         } else {
             continue;
@@ -128,16 +167,34 @@ fn check_all(all: &[Specialisation]) -> Checked {
             let problem = "it has other inputs or outputs than the first one";
             return Err(ManifestError::at(format!("specialisation `{}`", other.name), problem));
         }
+        if !same_states(&first.states, &other.states) {
+            let problem = "it has other states than the first one";
+            return Err(ManifestError::at(format!("specialisation `{}`", other.name), problem));
+        }
     }
     let mut shapes = BTreeSet::new();
     for one in all.iter().filter(|one| one.sizes.is_empty()) {
-        let of_inputs: Vec<&[usize]> = one.inputs.iter().map(|port| &port.shape[..]).collect();
+        let states = one.states.iter().map(|state| state.input.shape_at(&[]));
+        let inputs = one.inputs.iter().map(|port| Some(port.shape.clone()));
+        let of_inputs: Vec<Option<Vec<usize>>> = inputs.chain(states).collect();
         if !shapes.insert(of_inputs) {
             let problem = "another one takes inputs of the same shapes";
             return Err(ManifestError::at(format!("specialisation `{}`", one.name), problem));
         }
     }
     Ok(())
+}
+
+/// All but what sizes decide. A session has one memory for each, so the room is the same too.
+fn same_states(a: &[State], b: &[State]) -> bool {
+    let same = |(a, b): (&State, &State)| {
+        let room = |s: &State| (s.input.dtype, s.input.shape.clone());
+        let growing = |s: &State| (0..s.input.shape.len()).map(|i| s.grows(i)).collect::<Vec<_>>();
+        (&a.input.name, &a.output.name) == (&b.input.name, &b.output.name)
+            && room(a) == room(b)
+            && growing(a) == growing(b)
+    };
+    a.len() == b.len() && a.iter().zip(b).all(same)
 }
 
 /// All but shapes, and what follows from them.
@@ -171,6 +228,10 @@ fn check_buffer(
         Storage::Prepared { offset } => check_place(offset, bytes, constants.prepared),
         Storage::Input(port) => check_owner(buffer, plan.inputs.get(port as usize)),
         Storage::Output(port) => check_owner(buffer, plan.outputs.get(port as usize)),
+        Storage::State(i) => check_owner(buffer, plan.states.get(i as usize).map(|s| &s.input)),
+        Storage::NextState(i) => {
+            check_owner(buffer, plan.states.get(i as usize).map(|s| &s.output))
+        }
         Storage::Size(size) if size as usize >= plan.sizes.len() => {
             Err(format!("there is no size {size}"))
         }
@@ -220,17 +281,13 @@ fn check_ports(
 /// The shape of a port is that of the largest sizes, and the smallest ones give it one too. For
 /// those between, [`Port::shape_at`] looks when it is asked.
 fn check_extents(plan: &Specialisation, port: &Port) -> Result<(), String> {
-    let (extents, rank) = (&port.extents, port.shape.len());
-    if extents.is_empty() {
+    if port.extents.is_empty() {
         return Ok(());
     }
     if port.bound.is_some() {
         return Err("its value was fixed, but not its shape".to_owned());
     }
-    if extents.len() != rank {
-        return Err(format!("{} extents for {rank} axes", extents.len()));
-    }
-    extents.iter().try_for_each(|extent| check_extent(extent, plan.sizes.len(), MOST_NESTED))?;
+    check_form(plan, port)?;
     let shape = |of: fn(&Size) -> usize| port.shape_at(&plan.limits(of)?);
     if shape(|size| size.high).as_ref() != Some(&port.shape) {
         return Err("its shape is not that of the largest sizes".to_owned());
@@ -239,6 +296,15 @@ fn check_extents(plan: &Specialisation, port: &Port) -> Result<(), String> {
         Some(_) => Ok(()),
         None => Err("it has no shape for the smallest sizes".to_owned()),
     }
+}
+
+/// There are no extents, or one for each axis.
+fn check_form(plan: &Specialisation, port: &Port) -> Result<(), String> {
+    let (extents, rank) = (&port.extents, port.shape.len());
+    if !extents.is_empty() && extents.len() != rank {
+        return Err(format!("{} extents for {rank} axes", extents.len()));
+    }
+    extents.iter().try_for_each(|extent| check_extent(extent, plan.sizes.len(), MOST_NESTED))
 }
 
 fn check_extent(extent: &Extent, sizes: usize, depth: usize) -> Result<(), String> {

@@ -25,6 +25,9 @@ use crate::affine::{self, Extents};
 use crate::program::{Access, Block, Body, For, ForKind, Program, Scope, Stmt};
 use crate::tree;
 
+/// Buffers that are computed one from the other are followed so far; else all are needed.
+const ROUNDS: usize = 32;
+
 /// Pairs: the first has to be below the second, so that a block has something to do.
 type Conditions = BTreeSet<(Expr, Extent)>;
 
@@ -85,6 +88,8 @@ struct Search<'p> {
     extents: Extents,
     /// How often the blocks of the program access each buffer.
     uses: BTreeMap<BufId, usize>,
+    /// Up to where buffers are needed that are no parameters, of those that are needed.
+    own: BTreeMap<BufId, Limits>,
 }
 
 impl<'p> Search<'p> {
@@ -92,7 +97,67 @@ impl<'p> Search<'p> {
         let types = [compute.inputs.clone(), compute.output_types()].concat();
         let mut uses = BTreeMap::new();
         program.body.iter().for_each(|stmt| count_uses(stmt, &mut uses));
-        Search { program, demand, types, extents: Extents::of(program), uses }
+        let (extents, own) = (Extents::of(program), BTreeMap::new());
+        let mut search = Search { program, demand, types, extents, uses, own };
+        // At first nothing is needed but results: then what they are made of, and so on.
+        for _ in 0..ROUNDS {
+            let own = search.needed_by_readers();
+            if own == search.own {
+                return search;
+            }
+            search.own = own;
+        }
+        search.own = search.uses.keys().map(|buffer| (*buffer, vec![])).collect();
+        search
+    }
+
+    /// Up to where the blocks that read them need buffers that are no parameters. Others are
+    /// computed in full: what was not written may be no index, and no truth value.
+    fn needed_by_readers(&self) -> BTreeMap<BufId, Limits> {
+        let found = self.conditions();
+        let mut needed: BTreeMap<BufId, Limits> = BTreeMap::new();
+        tree::visit_nests(&self.program.body, &mut |loops, block| {
+            if !self.is_needed(block) {
+                return;
+            }
+            let is_around = |var: &VarId| loops.iter().any(|l| l.var == *var);
+            let around: Vec<&(Expr, Extent)> =
+                found.iter().filter(|(var, _)| is_around(var)).flat_map(|(_, all)| all).collect();
+            let own = self.of_block_itself(block);
+            for (buffer, indices) in block.exprs().iter().flat_map(|e| e.loads()) {
+                if self.program.params.contains(&buffer) {
+                    continue;
+                }
+                let is_float = self.program.buffer(buffer).ty.dtype.is_float();
+                let limit = |index: &Expr| {
+                    let is_it = |other: &Expr| is_float && other == index;
+                    let found = own.iter().find(|(other, _)| is_it(other));
+                    let of_loops = || {
+                        let index = self.over_loops(block, index);
+                        around.iter().find(|(other, _)| is_float && *other == index).copied()
+                    };
+                    found.or_else(of_loops).map(|(_, below)| below.clone())
+                };
+                let limits: Limits = indices.iter().map(limit).collect();
+                let other = needed.entry(buffer).or_insert_with(|| limits.clone());
+                let both = other.iter_mut().zip(limits);
+                both.filter(|(a, b)| **a != *b).for_each(|(limit, _)| *limit = None);
+            }
+        });
+        needed
+    }
+
+    /// Whether anything reads what a block writes.
+    fn is_needed(&self, block: &Block) -> bool {
+        let is_needed = |access: &&Access| {
+            self.program.params.contains(&access.buffer) || self.own.contains_key(&access.buffer)
+        };
+        block.body.writes().iter().any(is_needed)
+    }
+
+    /// An index of a block in terms of the loops around it.
+    fn over_loops(&self, block: &Block, index: &Expr) -> Expr {
+        affine::simplify(&bound(block, index), &self.extents)
     }
 
     /// The conditions of each loop that has some.
@@ -120,10 +185,7 @@ impl<'p> Search<'p> {
         index: &Expr,
         below: &Extent,
     ) -> Option<i64> {
-        let over = |v: VarId| {
-            block.iters.iter().find(|iter| iter.var == v).map(|iter| iter.binding.clone())
-        };
-        let index = index.substitute(&over);
+        let index = bound(block, index);
         (0..loops.len()).rev().find_map(|at| {
             let (_, conditions) = found.iter().find(|(var, _)| *var == loops[at].var)?;
             let inner = loops[at + 1..].iter().map(|l| l.var).collect();
@@ -146,14 +208,30 @@ impl<'p> Search<'p> {
         let mut all: Option<Conditions> = None;
         let mut visit = |block: &Block| {
             let passes = |access: &&Access| self.is_of_iteration(access.buffer, &uses);
-            if block.body.writes().iter().all(passes) {
+            if block.body.writes().iter().all(passes) || !self.is_needed(block) {
                 return;
             }
             let own = self.of_block(block, &inner);
-            all = Some(all.take().map_or_else(|| own.clone(), |all| &all & &own));
+            all = Some(all.take().map_or_else(|| own.clone(), |all| self.weaker(&all, &own)));
         };
         l.body.iter().for_each(|stmt| stmt.visit_blocks(&mut visit));
         all
+    }
+
+    /// The conditions that follow from both: of two that differ in a number, the weaker one.
+    ///
+    /// `k * 80 < s` and `k * 80 + 16 < s`: without `k * 80 < s`, neither holds.
+    fn weaker(&self, a: &Conditions, b: &Conditions) -> Conditions {
+        let both = |(index, below): &(Expr, Extent)| {
+            let alike = b.iter().filter(|(_, other)| other == below);
+            let mut apart = alike.filter_map(|(other, _)| {
+                let more = affine::simplify(&(other.clone() - index.clone()), &self.extents);
+                Some((more.as_const()?.as_i64(), other))
+            });
+            let (more, other) = apart.next()?;
+            Some((if more < 0 { other.clone() } else { index.clone() }, below.clone()))
+        };
+        a.iter().filter_map(both).collect()
     }
 
     /// Whether all that is done with a buffer is done in the one loop whose uses these are, by
@@ -166,9 +244,21 @@ impl<'p> Search<'p> {
     /// The conditions of a block, for the iteration of inner loops that most likely has something
     /// to do.
     fn of_block(&self, block: &Block, inner: &BTreeSet<VarId>) -> Conditions {
+        let relaxed = |(index, below): (Expr, Extent)| {
+            let index = least(&bound(block, &index), inner)?;
+            Some((affine::simplify(&index, &self.extents), below))
+        };
+        self.of_block_itself(block).into_iter().filter_map(relaxed).collect()
+    }
+
+    /// The conditions of a block, of its own variables.
+    fn of_block_itself(&self, block: &Block) -> Vec<(Expr, Extent)> {
         let mut all = vec![];
         for access in block.body.writes() {
             self.add(&mut all, access, &|param| self.demand.needed_of(param));
+            let limits = self.own.get(&access.buffer).into_iter().flatten();
+            let pairs = access.indices.iter().zip(limits);
+            all.extend(pairs.filter_map(|(index, limit)| Some((index.clone(), limit.clone()?))));
         }
         if let Body::Reduce { combiner, dst, value, .. } = &block.body {
             let dtype = self.program.buffer(dst.buffer).ty.dtype;
@@ -185,14 +275,7 @@ impl<'p> Search<'p> {
                 self.add_zeros(&mut all, value);
             }
         }
-        let over = |v: VarId| {
-            block.iters.iter().find(|iter| iter.var == v).map(|iter| iter.binding.clone())
-        };
-        let relaxed = |(index, below): (Expr, Extent)| {
-            let index = least(&index.substitute(&over), inner)?;
-            Some((affine::simplify(&index, &self.extents), below))
-        };
-        all.into_iter().filter_map(relaxed).collect()
+        all
     }
 
     /// Adds the extents that an access of a parameter has to be below.
@@ -249,6 +332,13 @@ impl<'p> Search<'p> {
             }
         }
     }
+}
+
+/// An index of a block with the bindings of its variables.
+fn bound(block: &Block, index: &Expr) -> Expr {
+    let over =
+        |v: VarId| block.iters.iter().find(|iter| iter.var == v).map(|iter| iter.binding.clone());
+    index.substitute(&over)
 }
 
 fn is_zero(e: &Expr) -> bool {

@@ -22,7 +22,11 @@ use ansc_graph::demand::{Demand, Ends, demands};
 use ansc_graph::fuse::{Group, Item, schedule};
 use ansc_graph::verify::Verifier;
 use ansc_graph::{Graph, NodeId, Op, TensorType, ValueId};
-use ansc_runtime::manifest::{BufferId, BufferInfo, Plan, Port, Specialisation, Step, Storage};
+use ansc_runtime::Extent;
+use ansc_runtime::host::HostOp;
+use ansc_runtime::manifest::{
+    BufferId, BufferInfo, Plan, Port, Specialisation, State, Step, Storage,
+};
 
 pub use kernels::{Kernel, KernelTable, KernelUse};
 pub use prepared::Prepared;
@@ -31,6 +35,7 @@ pub use weights::Weights;
 use crate::Error;
 use crate::choice::{Aim, Schedules};
 use crate::sizes::Sizes;
+use crate::states::Kept;
 use kernels::Subgraph;
 use storage::Classes;
 
@@ -92,12 +97,13 @@ impl Assembly {
     }
 
     /// Adds a specialisation. Its inputs have other shapes than those of all others. If it is for
-    /// ranges of `sizes`, they are the last inputs of the graph.
+    /// ranges of `sizes`, they are the last inputs of the graph. `states` are inputs and outputs
+    /// that the caller does not see.
     pub fn add(
         &mut self,
         name: &str,
         graph: &Graph,
-        sizes: &Sizes,
+        (sizes, states): (&Sizes, &[Kept]),
         expose: Expose,
     ) -> Result<(), Error> {
         let mut builder = Builder {
@@ -111,16 +117,16 @@ impl Assembly {
             sizes: vec![],
         };
         let mut values = Values::new();
-        builder.take_inputs(graph, sizes, &mut values)?;
+        builder.take_inputs(graph, (sizes, states), &mut values)?;
         let mut plan = builder.walk(graph, sizes, &mut values)?;
         let results = match expose {
             Expose::Outputs => graph.outputs.clone(),
             Expose::Everything => exposed(graph),
         };
-        builder.give_outputs(graph, &results, &mut values, &mut plan)?;
+        builder.give_outputs(graph, (&results, states), &mut values, &mut plan)?;
         let mut draft = builder.draft;
         draft.specialisation.plan = plan;
-        draft.take_sizes(sizes);
+        draft.take_sizes(sizes, states);
         let taken = self.drafts.iter().find(|other| other.takes_the_same(&draft));
         if let Some(other) = taken {
             let other = &other.specialisation.name;
@@ -155,6 +161,16 @@ fn subgraph(graph: &Graph, group: &Group) -> Subgraph {
     (group.compute.clone(), flags)
 }
 
+/// Without those of states, whose numbers are given.
+fn callers<'e>(
+    all: &'e [Vec<Extent>],
+    states: &[Kept],
+    number: fn(&Kept) -> usize,
+) -> Vec<&'e Vec<Extent>> {
+    let is_state = |i: usize| states.iter().any(|state| number(state) == i);
+    all.iter().enumerate().filter(|(i, _)| !is_state(*i)).map(|(_, extents)| extents).collect()
+}
+
 impl Draft {
     fn new(name: &str) -> Draft {
         let specialisation = Specialisation { name: name.into(), ..Specialisation::default() };
@@ -178,11 +194,13 @@ impl Draft {
     }
 
     /// Tells which extents of inputs and outputs vary, and how.
-    fn take_sizes(&mut self, sizes: &Sizes) {
+    fn take_sizes(&mut self, sizes: &Sizes, states: &[Kept]) {
         let one = &mut self.specialisation;
         one.sizes.clone_from(&sizes.all);
-        let inputs = one.inputs.iter_mut().zip(&sizes.inputs);
-        for (port, extents) in inputs.chain(one.outputs.iter_mut().zip(&sizes.outputs)) {
+        let inputs = callers(&sizes.inputs, states, |state| state.place.input);
+        let outputs = callers(&sizes.outputs, states, |state| state.place.output);
+        let inputs = one.inputs.iter_mut().zip(inputs);
+        for (port, extents) in inputs.chain(one.outputs.iter_mut().zip(outputs)) {
             if extents.iter().any(|extent| !extent.is_constant()) {
                 port.extents.clone_from(extents);
             }
@@ -192,7 +210,10 @@ impl Draft {
     fn takes_the_same(&self, other: &Draft) -> bool {
         let (own, other) = (&self.specialisation, &other.specialisation);
         let mut ports = own.inputs.iter().zip(&other.inputs);
-        own.sizes.is_empty() == other.sizes.is_empty() && ports.all(|(a, b)| a.shape == b.shape)
+        let mut states = own.states.iter().zip(&other.states);
+        own.sizes.is_empty() == other.sizes.is_empty()
+            && ports.all(|(a, b)| a.shape == b.shape)
+            && states.all(|(a, b)| a.input.extents == b.input.extents)
     }
 }
 
@@ -211,7 +232,7 @@ impl Builder<'_> {
     fn take_inputs(
         &mut self,
         graph: &Graph,
-        sizes: &Sizes,
+        (sizes, states): (&Sizes, &[Kept]),
         values: &mut Values,
     ) -> Result<(), Error> {
         let (inputs, of_sizes) = graph.inputs().split_at(graph.inputs().len() - sizes.all.len());
@@ -224,12 +245,19 @@ impl Builder<'_> {
         }
         for (i, &node) in inputs.iter().enumerate() {
             let value = ValueId { node, out: 0 };
+            if let Some(state) = states.iter().position(|state| state.place.input == i) {
+                let buffer = self.new_buffer(&graph.node(node).name, graph.ty(value));
+                self.draft.classes.fix(buffer, Storage::State(state as u32));
+                values.insert(value, buffer);
+                continue;
+            }
             let Op::Input { bound } = &graph.node(node).op else {
                 unreachable!("inputs are input nodes")
             };
             let (name, ty) = (&graph.node(node).name, graph.ty(value));
             let buffer = self.new_buffer(name, ty);
-            self.draft.classes.fix(buffer, Storage::Input(i as u32));
+            let number = self.draft.specialisation.inputs.len() as u32;
+            self.draft.classes.fix(buffer, Storage::Input(number));
             values.insert(value, buffer);
             let bound = bound.as_ref().map(|tensor| self.constant(name, tensor));
             self.draft.specialisation.inputs.push(Port {
@@ -249,23 +277,21 @@ impl Builder<'_> {
     fn give_outputs(
         &mut self,
         graph: &Graph,
-        results: &[(String, ValueId)],
+        (results, states): (&[(String, ValueId)], &[Kept]),
         values: &mut Values,
         plan: &mut Plan,
     ) -> Result<(), Error> {
+        for (number, state) in states.iter().enumerate() {
+            self.give_state(graph, (number as u32, state), values, plan);
+        }
         for (i, (name, value)) in results.iter().enumerate() {
+            if states.iter().any(|state| state.place.output == i) {
+                continue;
+            }
             let ty = graph.ty(*value).clone();
             let from = self.buffer_of(graph, *value, values);
-            let buffer = if self.draft.classes.fixed(from).is_none() {
-                // The very buffer that the step writes: a host operator tells its actual shape.
-                self.draft.classes.fix(from, Storage::Output(i as u32));
-                from
-            } else {
-                let to = self.new_buffer(name, &ty);
-                self.draft.classes.fix(to, Storage::Output(i as u32));
-                plan.steps.push(Step::Copy { from, to });
-                to
-            };
+            let number = self.draft.specialisation.outputs.len() as u32;
+            let buffer = self.lands(from, (name, &ty), Storage::Output(number), plan);
             self.draft.specialisation.outputs.push(Port {
                 name: name.clone(),
                 dtype: ty.dtype,
@@ -276,6 +302,55 @@ impl Builder<'_> {
             });
         }
         Ok(())
+    }
+
+    /// Lets a run leave a state where the next one finds it: in place, if the value lies there.
+    fn give_state(
+        &mut self,
+        graph: &Graph,
+        (number, state): (u32, &Kept),
+        values: &mut Values,
+        plan: &mut Plan,
+    ) {
+        let (before, after) = state.place.values(graph);
+        let ty = graph.ty(after).clone();
+        let input = self.buffer_of(graph, before, values);
+        let from = self.buffer_of(graph, after, values);
+        let (name, _) = &graph.outputs[state.place.output];
+        let output = match self.draft.classes.fixed(from) {
+            Some(Storage::State(of)) if of == number => input,
+            _ => self.lands(from, (name, &ty), Storage::NextState(number), plan),
+        };
+        let port = |name: &str, buffer, extents: &[Extent]| Port {
+            name: name.to_owned(),
+            dtype: ty.dtype,
+            shape: ty.shape.clone(),
+            extents: extents.to_vec(),
+            buffer,
+            bound: None,
+        };
+        let input = port(&graph.node(before.node).name, input, &state.before);
+        let output = port(name, output, &state.after);
+        self.draft.specialisation.states.push(State { input, output });
+    }
+
+    /// The buffer of a value in memory that is not the plan's own: the very one that a step writes
+    /// (a host operator tells its actual shape), or a copy, if that lies elsewhere.
+    fn lands(
+        &mut self,
+        from: BufferId,
+        (name, ty): (&str, &TensorType),
+        storage: Storage,
+        plan: &mut Plan,
+    ) -> BufferId {
+        if self.draft.classes.fixed(from).is_none() {
+            self.draft.classes.fix(from, storage);
+            return from;
+        }
+        let to = self.new_buffer(name, ty);
+        self.draft.classes.fix(to, storage);
+        plan.steps.push(Step::Copy { from, to });
+        to
     }
 
     /// The buffer of a value; constants get theirs when something first reads them.
@@ -401,7 +476,10 @@ impl Builder<'_> {
                 if graph.node(node).op.is_check() && !self.is_checked(&inputs) {
                     return Ok(());
                 }
-                let outputs = self.outputs_of(graph, node, values);
+                let outputs = match call {
+                    HostOp::Append { .. } => vec![self.appended(graph, node, inputs[0], values)],
+                    _ => self.outputs_of(graph, node, values),
+                };
                 plan.steps.push(Step::Host {
                     name: graph.node(node).name.clone(),
                     call: call.clone(),
@@ -413,6 +491,20 @@ impl Builder<'_> {
             Op::If(op) => self.branch(graph, node, op, values, plan),
             Op::Loop(op) => self.repeat(graph, node, op, values, plan),
         }
+    }
+
+    /// The result of rows that are appended to a state: the state.
+    fn appended(
+        &mut self,
+        graph: &Graph,
+        node: NodeId,
+        state: BufferId,
+        values: &mut Values,
+    ) -> BufferId {
+        let value = ValueId { node, out: 0 };
+        let view = self.view(&graph.value(value).name, graph.ty(value), state);
+        values.insert(value, view);
+        view
     }
 
     /// Whether to check these indices. What a GPU computes it does not check: a run would wait for

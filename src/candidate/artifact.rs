@@ -135,6 +135,7 @@ impl Ports {
                 sizes: vec![],
                 inputs: self.inputs,
                 outputs: self.outputs,
+                states: vec![],
                 arena_bytes: self.arena,
                 arena_bytes_without_reuse: self.arena,
                 buffers: self.buffers,

@@ -16,6 +16,7 @@ use crate::Error;
 use crate::literal::Literal;
 use crate::quantize::Calibration;
 use crate::sizes::Span;
+use crate::states::Pattern;
 
 /// Sizes of a dimension, at least one. (A `Vec` would mean to clap that the option takes several
 /// values.)
@@ -70,6 +71,11 @@ pub struct Specialise {
     /// or `n=FILE.npy`; the artifact refuses any other value
     #[arg(long = "value", value_name = "NAME=VALUE", value_parser = parse_value)]
     pub values: Vec<(String, Given)>,
+    /// Keep a tensor in the session from run to run: what this output was is what this input is in
+    /// the next run, as in `past=present`. A `*` stands for the same text in both names, as in
+    /// `past_key_values.*=present.*`
+    #[arg(long = "state", value_name = "INPUT=OUTPUT")]
+    pub states: Vec<Pattern>,
     /// Begin at these tensors, by their names in the model: they become the inputs, and what only
     /// they need is left out
     #[arg(long = "inputs", value_name = "NAME,..", value_delimiter = ',')]

@@ -1,5 +1,7 @@
 //! `ansc check`: every problem of a model at once.
 
+use std::collections::BTreeSet;
+
 use ansc_frontend::import::{self, Report};
 
 use super::{print_json, specialisations};
@@ -9,7 +11,7 @@ use crate::sizes;
 
 pub(super) fn run(args: &Check) -> Result<(), Error> {
     let (import, choices) = specialisations(&args.model, &args.specialise)?;
-    let all = sizes::wanted(&import, &choices).into_iter();
+    let all = sizes::wanted(&import, &choices, &BTreeSet::new()).into_iter();
     let reports: Vec<_> =
         all.map(|one| (import::check(&args.model, &one.largest()), one.name)).collect();
     let compiles = reports.iter().all(|(report, _)| report.problems.is_empty());

@@ -8,7 +8,7 @@ use ansc_frontend::Report;
 use ansc_frontend::import::{self, Declared};
 use ansc_graph::{Graph, ValueId};
 use ansc_runtime::gpu::GpuCode;
-use ansc_runtime::manifest::{Manifest, Port, Specialisation, TargetInfo};
+use ansc_runtime::manifest::{Manifest, Port, Size, Specialisation, State, TargetInfo};
 use ansc_runtime::{DType, Model, target};
 use ansc_tuner::title::title;
 use serde::Serialize;
@@ -106,6 +106,9 @@ fn print_specialisation(m: &Manifest, one: &Specialisation) {
     let lows = one.shapes_at(&lows).unwrap_or_default();
     print_ports("input", &one.inputs, &lows.inputs);
     print_ports("output", &one.outputs, &lows.outputs);
+    for state in &one.states {
+        println!("state {}", described(one, state));
+    }
     println!(
         "activations {} (without reuse {})",
         human_bytes(one.arena_bytes as u64),
@@ -117,6 +120,23 @@ fn print_specialisation(m: &Manifest, one: &Specialisation) {
         let reads = k.precision.map_or(String::new(), |p| format!(" (reads {p})"));
         println!("  {:>12}  {}{reads}", human_ops(k.flops), title(&k.nodes, &k.name));
     }
+}
+
+/// ```text
+/// past: f32 [1, 8, 0..1023, 64] -> present: [1, 8, 1..1024, 64], in room for [1, 8, 1024, 64]
+/// ```
+fn described(one: &Specialisation, state: &State) -> String {
+    let at = |port: &Port, of: fn(&Size) -> usize| {
+        let sizes: Vec<i64> = one.sizes.iter().map(|size| of(size) as i64).collect();
+        port.shape_at(&sizes).unwrap_or_else(|| port.shape.clone())
+    };
+    let range = |port| between(&at(port, |size| size.low), &at(port, |size| size.high));
+    let State { input, output } = state;
+    let (before, after) = (range(input), range(output));
+    let room = format!("{:?}", input.shape);
+    let is_full = input.shape == at(output, |size| size.high);
+    let room = if is_full { String::new() } else { format!(", in room for {room}") };
+    format!("{}: {} {before} -> {}: {after}{room}", input.name, input.dtype, output.name)
 }
 
 /// The manifest. Where there is nothing to choose, the one specialisation is a part of it like the

@@ -85,7 +85,8 @@ fn import_options(model: &Path, args: &Specialise) -> Result<ImportOptions, Erro
 
 fn compile_options(model: &Path, args: &Specialise, target: Target) -> Result<Options, Error> {
     let (import, choices) = specialisations(model, args)?;
-    Ok(Options { choices, ..Options::new(import, target) })
+    let states = args.states.clone();
+    Ok(Options { choices, states, ..Options::new(import, target) })
 }
 
 /// The import options with everything that is fixed, and the dimensions that have several sizes.

@@ -10,6 +10,7 @@ use crate::cli::Run;
 use crate::files::file_names;
 use crate::inputs::Seed;
 use crate::kinds::{self, Kind};
+use crate::states::outside;
 use crate::{Error, npz};
 
 pub(super) fn run(args: &Run) -> Result<(), Error> {
@@ -23,7 +24,7 @@ pub(super) fn run(args: &Run) -> Result<(), Error> {
         ..SessionOptions::default()
     })?;
     let named: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
-    let outputs = session.run(&named)?;
+    let outputs = outside::run(&mut session, &named)?;
     let written = match &args.output {
         Some(path) => archive(path, &outputs)?,
         None => files(&args.output_dir, &outputs)?,

@@ -7,14 +7,17 @@ use super::once;
 use crate::Error;
 use crate::cli::Size;
 use crate::sizes::Span;
+use crate::states::outside::opened;
 
 /// The one that the options choose; the first, if several are left. One for ranges has the shapes
 /// of the sizes that were chosen, or else of the largest.
 pub(super) fn chosen(model: &Model, size: &Size) -> Result<Specialisation, Error> {
     let shapes = once("--shape", size.shapes.iter().cloned())?;
     let named: Vec<_> = shapes.iter().map(|(n, s)| (n.as_str(), s.as_slice())).collect();
+    let is_input = |name: &str| model.inputs().iter().any(|port| port.name == name);
+    let of_inputs: Vec<_> = named.iter().copied().filter(|(name, _)| is_input(name)).collect();
     // The error of shapes that none has lists them all.
-    let first = model.specialisation(&named)?;
+    let first = &opened(model.specialisation(&of_inputs)?);
     let mut dims = vec![];
     for (name, sizes) in once("--dim", size.dims.iter().cloned())? {
         let [Span::One(one)] = sizes.0[..] else {
@@ -31,7 +34,7 @@ pub(super) fn chosen(model: &Model, size: &Size) -> Result<Specialisation, Error
     if dims.is_empty() {
         return Ok(with_shapes(first, &named));
     }
-    let all = model.specialisations();
+    let all: Vec<Specialisation> = model.specialisations().iter().map(opened).collect();
     let found = all.iter().filter_map(|one| with(one, &dims)).find(takes);
     found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();

@@ -96,6 +96,9 @@ fn next(args: &Tune, model: &Path, records: &Path) -> String {
     for (name, sizes) in &specialise.dims {
         option("--dim", format!("{name}={}", joined(&sizes.0, ",")));
     }
+    for pattern in &specialise.states {
+        option("--state", pattern.to_string());
+    }
     for (name, value) in &specialise.values {
         option("--value", format!("{name}={value}"));
     }

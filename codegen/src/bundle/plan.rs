@@ -149,6 +149,9 @@ impl Reader<'_> {
             Storage::Weight { offset } => Place::Weights(offset),
             Storage::Prepared { .. } => unreachable!("a bundle's constants are stored as read"),
             Storage::Size(_) => unreachable!("a bundle is of one size"),
+            Storage::State(_) | Storage::NextState(_) => {
+                unreachable!("a bundle keeps no state")
+            }
         }
     }
 

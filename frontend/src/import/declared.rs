@@ -95,7 +95,7 @@ pub fn declared(path: impl AsRef<Path>) -> Result<Declared, ImportError> {
     read.map_err(|p| ImportError { file: path.display().to_string(), problems: vec![p] })
 }
 
-fn of(model: &Model) -> Result<Declared, Problem> {
+pub(super) fn of(model: &Model) -> Result<Declared, Problem> {
     let proto: &ModelProto = &model.proto;
     let graph = proto.graph.as_ref().ok_or_else(|| Problem::new("the file holds no graph"))?;
     let port = |info: &ValueInfoProto| DeclaredPort::of(info, model);

@@ -21,6 +21,8 @@ const TINY_WORK: u64 = 1 << 12;
 #[derive(Default)]
 pub(crate) struct Budget {
     work: u64,
+    /// The elements that a result may have to be folded, if there is a limit.
+    most: Option<usize>,
     /// The decisions of another import of the same model, and those of this one: graphs for several
     /// sizes shall consist of the same nodes.
     before: Decisions,
@@ -31,9 +33,14 @@ pub(crate) struct Budget {
 pub(crate) type Decisions = Vec<bool>;
 
 impl Budget {
+    /// For results of so many elements alone.
+    pub(crate) fn up_to(most: usize) -> Budget {
+        Budget { most: Some(most), ..Budget::default() }
+    }
+
     /// One that decides as another import did, as far as that went.
-    pub(crate) fn as_before(before: Decisions) -> Budget {
-        Budget { before, ..Budget::default() }
+    pub(crate) fn as_before(self, before: Decisions) -> Budget {
+        Budget { before, ..self }
     }
 
     pub(crate) fn into_decisions(self) -> Decisions {
@@ -51,7 +58,9 @@ impl Budget {
     fn is_little(&mut self, expr: &Compute) -> bool {
         let given: usize = expr.inputs.iter().map(|t| t.bytes()).sum();
         let largest = expr.stages.iter().map(|s| s.ty.bytes()).max().unwrap_or(0);
+        let elements = || expr.output_types().iter().map(|ty| ty.len()).max().unwrap_or(0);
         largest <= LARGE_BYTES
+            && self.most.is_none_or(|most| elements() <= most)
             && (largest <= SMALL_BYTES || largest <= given)
             && self.spend(work(expr))
     }

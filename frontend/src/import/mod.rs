@@ -80,6 +80,18 @@ pub struct Source {
     decoded: Decoded,
 }
 
+/// What is evaluated while a model is imported, of what is constant then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fold {
+    /// All that is not too large.
+    All,
+    /// What has few elements, as all that decides shapes.
+    Shapes,
+}
+
+/// Elements of what decides shapes, at most.
+const SHAPES: usize = 64;
+
 impl Source {
     /// Reads the model in a file, of which some nodes compute with integers of 8 bits.
     pub fn open(
@@ -109,6 +121,12 @@ impl Source {
         }
     }
 
+    /// What the file says about the model.
+    pub fn declared(&self) -> Result<Declared, ImportError> {
+        let failed = |problem| ImportError { file: self.file.clone(), problems: vec![problem] };
+        declared::of(&self.model).map_err(failed)
+    }
+
     /// The graph for the shapes that the options give. Which nodes compute with integers of 8 bits
     /// was said before.
     pub fn graph(&self, options: &ImportOptions) -> Result<Graph, ImportError> {
@@ -117,11 +135,21 @@ impl Source {
 
     /// A way to import the model at several sizes: what is evaluated at the first ones is evaluated
     /// at all, so that the graphs consist of the same nodes where the model does.
-    pub fn alike(&self) -> impl FnMut(&ImportOptions) -> Result<Graph, ImportError> + '_ {
+    ///
+    /// With [`Fold::Shapes`], of what is constant at each size only what shapes may need is
+    /// evaluated, so that the rest shows how it follows from the sizes.
+    pub fn alike(
+        &self,
+        fold: Fold,
+    ) -> impl FnMut(&ImportOptions) -> Result<Graph, ImportError> + '_ {
         let mut first: Option<Decisions> = None;
         move |options| {
-            let budget = first.clone().map_or_else(Budget::default, Budget::as_before);
-            let (graph, decisions) = self.import(options, budget)?;
+            let budget = match fold {
+                Fold::All => Budget::default(),
+                Fold::Shapes => Budget::up_to(SHAPES),
+            };
+            let (graph, decisions) =
+                self.import(options, budget.as_before(first.clone().unwrap_or_default()))?;
             first.get_or_insert(decisions);
             Ok(graph)
         }

@@ -17,6 +17,7 @@ mod tests;
 use std::collections::HashMap;
 
 use ansc_runtime::Extent;
+use ansc_runtime::host::HostOp;
 
 use bounds::Known;
 pub use bounds::extent_of;
@@ -24,7 +25,9 @@ pub use bounds::extent_of;
 use crate::compute::{Compute, Stage};
 use crate::expr::{BinOp, BufId, Expr, VarId};
 use crate::fuse::{Group, Item};
-use crate::graph::{Graph, ValueId};
+use crate::graph::{Graph, NodeId, ValueId};
+use crate::op::Op;
+use crate::sizes::renumbered;
 
 /// For each axis of a tensor, an extent: elements from it on do not matter, or are zero. Nothing is
 /// known of axes that are not there.
@@ -83,7 +86,12 @@ pub fn demands(
         })
         .collect();
     let mut all = Analysis { graph, ends, zeros: HashMap::new(), needed: HashMap::new() };
-    groups.iter().for_each(|group| all.forward(group));
+    for item in items {
+        match item {
+            Item::Group(group) => all.forward(group),
+            Item::Node(node) => all.forward_node(*node),
+        }
+    }
     all.begin(items);
     for group in groups.iter().rev() {
         let more = beyond(group, &all.demand(group));
@@ -113,6 +121,15 @@ impl Analysis<'_> {
         let value = group.inputs.get(buffer.index())?;
         let at = self.ends.sizes.iter().position(|size| size == value)?;
         Some(at as u32)
+    }
+
+    /// Finds where the result of a node is zero that is no group.
+    fn forward_node(&mut self, node: NodeId) {
+        let Some((axis, [at, count])) = self.appended(node) else { return };
+        let value = ValueId { node, out: 0 };
+        let mut limits = vec![None; self.graph.ty(value).rank()];
+        limits[axis] = polynomial::sum(vec![at, count]);
+        self.zeros.insert(value, limits);
     }
 
     /// Finds where the results of a group are zero.
@@ -161,11 +178,33 @@ impl Analysis<'_> {
         }
         for item in items {
             if let Item::Node(node) = item {
-                for value in self.graph.operands(*node) {
-                    self.need(value, vec![]);
+                let operands = self.graph.operands(*node);
+                let rows = self.appended(*node).map(|(axis, [_, count])| {
+                    let mut limits = vec![None; self.graph.ty(operands[1]).rank()];
+                    limits[axis] = Some(count);
+                    limits
+                });
+                for (slot, value) in operands.into_iter().enumerate() {
+                    let limits = rows.clone().filter(|_| slot == 1);
+                    self.need(value, limits.unwrap_or_default());
                 }
             }
         }
+    }
+
+    /// The axis along which a node appends rows, from which one on, and how many; `None` if it is
+    /// another node.
+    fn appended(&self, node: NodeId) -> Option<(usize, [Extent; 2])> {
+        let Op::Host(HostOp::Append { axis, at, count }) = &self.graph.node(node).op else {
+            return None;
+        };
+        let operands = self.graph.operands(node);
+        let size = |number: u32| {
+            let operand = operands.get(2 + number as usize);
+            self.ends.sizes.iter().position(|size| Some(size) == operand)
+        };
+        let of_sizes = |extent| polynomial::normal(&renumbered(extent, &size)?);
+        Some((*axis, [of_sizes(at)?, of_sizes(count)?]))
     }
 
     fn need(&mut self, value: ValueId, limits: Limits) {

@@ -17,7 +17,7 @@ use ansc_runtime::{DType, Extent};
 
 use super::constants::{Rule, rule};
 use super::fit::Fit;
-use super::formula::{Formula, expression, slots, used, wide};
+use super::formula::{Formula, expression, renumbered, slots, used, wide};
 use super::look::{Look, Seen};
 use super::{Range, Ranged, Unfit};
 use crate::compute::{Compute, Stage, TensorType};
@@ -107,6 +107,7 @@ impl<'a> Build<'a> {
                 self.check(node, &extents, &formulas);
                 Ok(())
             }
+            Op::Host(HostOp::Append { axis, .. }) => self.append(node, axis, &formulas),
             Op::Host(_) => Err(self.unfit(
                 node,
                 "the runtime does it, and it has to know the sizes of its results when compiling",
@@ -129,6 +130,26 @@ impl<'a> Build<'a> {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Rows are appended at the extent of what is there, and there are as many as the others have.
+    fn append(&mut self, node: NodeId, axis: usize, formulas: &Formulas) -> Result<(), Unfit> {
+        self.note(node, formulas)?;
+        let operands = self.graph.operands(node);
+        let extent = |value: ValueId| match self.extents.get(&value) {
+            Some(extents) => extents[axis].clone(),
+            None => Extent::Constant(self.graph.ty(value).shape[axis] as i64),
+        };
+        let [at, count] = [operands[0], operands[1]].map(extent);
+        let sizes = used([&at, &count].into_iter());
+        let place = |size: u32| sizes.iter().position(|other| *other == size as usize);
+        let renumbered = |extent| renumbered(&extent, &place).expect("all are listed");
+        let [at, count] = [at, count].map(renumbered);
+        self.graph.node_mut(node).op = Op::Host(HostOp::Append { axis, at, count });
+        let all: Vec<ValueId> =
+            operands.into_iter().chain(sizes.iter().map(|&s| self.sizes[s])).collect();
+        self.graph.set_operands(node, &all);
+        Ok(())
     }
 
     pub(super) fn unfit(&self, node: NodeId, reason: &str) -> Unfit {
@@ -275,6 +296,15 @@ impl<'a> Build<'a> {
         }
     }
 
+    /// The axis along which a value is zero beyond its extent anyway: where rows are appended to a
+    /// state, no other rows follow.
+    fn zeros_follow(&self, value: ValueId) -> Option<usize> {
+        match self.graph.node(value.node).op {
+            Op::Host(HostOp::Append { axis, .. }) => Some(axis),
+            _ => None,
+        }
+    }
+
     /// The value with `fill` beyond its extents along these axes.
     pub(super) fn mask(
         &mut self,
@@ -282,11 +312,13 @@ impl<'a> Build<'a> {
         axes: &[usize],
         fill: fn(DType) -> Scalar,
     ) -> ValueId {
+        let ty = self.graph.ty(value).clone();
+        let fill = fill(ty.dtype);
+        let is_masked = |axis: &usize| !fill.is_zero() || Some(*axis) != self.zeros_follow(value);
+        let axes = &axes.iter().copied().filter(is_masked).collect::<Vec<_>>()[..];
         if axes.is_empty() {
             return value;
         }
-        let ty = self.graph.ty(value).clone();
-        let fill = fill(ty.dtype);
         let key = (value, axes.to_vec(), fill);
         if let Some(known) = self.masked.get(&key) {
             return *known;

@@ -67,6 +67,20 @@ pub(super) fn slots(used: &[usize], own: usize) -> BTreeMap<usize, BufId> {
     used.iter().enumerate().map(|(i, size)| (*size, BufId::new(own + i))).collect()
 }
 
+/// The extent of other sizes: `to` tells which takes the place of each, if one does.
+pub(crate) fn renumbered(extent: &Extent, to: &dyn Fn(u32) -> Option<usize>) -> Option<Extent> {
+    let all = |parts: &[Extent]| -> Option<Vec<Extent>> {
+        parts.iter().map(|part| renumbered(part, to)).collect()
+    };
+    Some(match extent {
+        Extent::Constant(value) => Extent::Constant(*value),
+        Extent::Size(size) => Extent::Size(to(*size)? as u32),
+        Extent::Sum(parts) => Extent::Sum(all(parts)?),
+        Extent::Product(parts) => Extent::Product(all(parts)?),
+        Extent::Floor(of, by) => Extent::Floor(Box::new(renumbered(of, to)?), *by),
+    })
+}
+
 /// An extent as an `i64` expression. `slots` tells the buffer that holds each size.
 pub fn expression(extent: &Extent, slots: &BTreeMap<usize, BufId>) -> Expr {
     let all = |parts: &[Extent], join: fn(Expr, Expr) -> Expr| {

@@ -185,6 +185,10 @@ fn numbers_of(node: &Node) -> Vec<Scalar> {
     let more: Vec<i64> = match &node.op {
         Op::Loop(op) => vec![op.max_trip as i64],
         Op::Host(HostOp::CheckIndices { extents }) => extents.iter().map(|&e| e as i64).collect(),
+        // Of one size, they are constants.
+        Op::Host(HostOp::Append { at, count, .. }) => {
+            [at, count].into_iter().filter_map(|extent| extent.at(&[])).collect()
+        }
         _ => vec![],
     };
     extents.map(|&e| e as i64).chain(more).map(Scalar::index).collect()
@@ -214,6 +218,9 @@ fn like(node: &Node, other: &Node) -> Option<Like> {
             Op::Host(HostOp::CheckIndices { extents: a }),
             Op::Host(HostOp::CheckIndices { extents: b }),
         ) => a.len() == b.len(),
+        (Op::Host(HostOp::Append { axis: a, .. }), Op::Host(HostOp::Append { axis: b, .. })) => {
+            a == b
+        }
         (a, b) => a == b,
     };
     let numbers = || numbers_of(other).into_iter().map(Some).collect();

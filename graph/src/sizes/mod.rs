@@ -36,6 +36,7 @@ mod tests;
 
 use ansc_runtime::{DType, Extent};
 
+pub(crate) use formula::renumbered;
 pub use formula::{expression, used};
 
 use crate::graph::Graph;

@@ -2,6 +2,8 @@
 
 use ansc_runtime::host::HostOp;
 
+use crate::sizes::used;
+
 /// The number of operands and of results.
 pub(super) fn arity(op: &HostOp) -> (usize, usize) {
     match op {
@@ -11,5 +13,6 @@ pub(super) fn arity(op: &HostOp) -> (usize, usize) {
         HostOp::Unique { .. } => (1, 4),
         HostOp::Compress { .. } | HostOp::NonMaxSuppression { .. } => (2, 1),
         HostOp::ScatterElements { .. } | HostOp::ScatterNd { .. } => (3, 1),
+        HostOp::Append { at, count, .. } => (2 + used([at, count].into_iter()).len(), 1),
     }
 }

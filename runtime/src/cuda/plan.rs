@@ -175,6 +175,8 @@ impl Flat<'_> {
             Storage::Output(port) => (3, port, 0),
             Storage::Prepared { offset } => (4, 0, offset),
             Storage::Size(size) => (5, size, 0),
+            Storage::State(state) => (6, state, 0),
+            Storage::NextState(state) => (7, state, 0),
         };
         let (a_place, b_place) = (place(a), place(b));
         let (a_end, b_end) = (a_place.2 + self.bytes(a), b_place.2 + self.bytes(b));

@@ -1,8 +1,10 @@
-//! Host operators of a plan. `TopK` and the scatters work on a run's own memory and threads. Others
-//! take copies of their operands, which are small or take much longer to compute with than to copy.
+//! Host operators of a plan. `TopK`, the scatters and `Append` work on a run's own memory and
+//! threads. Others take copies of their operands, which are small or take much longer to compute
+//! with than to copy.
 
 use super::{Exec, check};
 use crate::dtype::DType;
+use crate::host::append::Append;
 use crate::host::scatter::Scatter;
 use crate::host::topk::TopK;
 use crate::host::{self, HostError, HostOp};
@@ -19,7 +21,10 @@ impl Exec<'_> {
         ids: &[BufferId],
         outputs: &[BufferId],
     ) -> Result<(), RunError> {
-        if self.top_k(step, call, ids, outputs)? || self.scatter(step, call, ids, outputs)? {
+        if self.top_k(step, call, ids, outputs)?
+            || self.scatter(step, call, ids, outputs)?
+            || self.append(step, call, ids, outputs)?
+        {
             return Ok(());
         }
         let inputs = ids.iter().map(|id| self.tensor(step, *id));
@@ -129,6 +134,44 @@ impl Exec<'_> {
         call.write(from, to, &|extent, body| self.kernels.share(extent, body))
             .map_err(|source| self.host_error(step, inputs, source))?;
         Ok(true)
+    }
+
+    /// Runs the call if it appends to the very memory that its result takes, and says whether it
+    /// did.
+    fn append(
+        &mut self,
+        step: usize,
+        call: &HostOp,
+        inputs: &[BufferId],
+        outputs: &[BufferId],
+    ) -> Result<bool, RunError> {
+        let (HostOp::Append { axis, at, count }, &[past, new, ref sizes @ ..], &[y]) =
+            (call, inputs, outputs)
+        else {
+            return Ok(false);
+        };
+        let in_place = self.address(past) == self.address(y) && self.bytes(past) == self.bytes(y);
+        if !in_place || !self.is_apart(y, &[new]) {
+            return Ok(false);
+        }
+        let sizes: Option<Vec<i64>> = sizes.iter().map(|id| self.size(*id)).collect();
+        let Some(sizes) = sizes else { return Ok(false) };
+        let forms = [past, new].map(|id| (self.info(id).dtype, self.shape(id)));
+        let call = Append::new(forms, *axis, [at, count], &sizes)
+            .map_err(|source| self.host_error(step, &[], source))?;
+        let (dtype, shape) = (self.info(past).dtype, self.shape(past).to_vec());
+        self.result(step, 0, y, Some((dtype, &shape)))?;
+        // SAFETY: the memory is valid for the declared bytes, and not that of the new rows, as was
+        // checked above.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.address(y), self.bytes(y)) };
+        call.write(self.read(new), to, &|extent, body| self.kernels.share(extent, body));
+        Ok(true)
+    }
+
+    /// The value of a scalar that counts something.
+    fn size(&self, id: BufferId) -> Option<i64> {
+        let bytes = self.read(id).first_chunk().filter(|_| self.info(id).dtype == DType::I64)?;
+        Some(i64::from_ne_bytes(*bytes))
     }
 
     /// Whether a buffer shares no memory with the others, and each is aligned to its elements.

@@ -5,6 +5,7 @@
 //! One operator family per file below this one; [`HostOp`] is the serialised form of a call and
 //! [`run`] performs it. Inputs may come from anywhere: what does not fit is a [`HostError`].
 
+pub(crate) mod append;
 mod bits;
 mod compress;
 mod det;
@@ -23,6 +24,7 @@ use std::ops::{Range, RangeInclusive};
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::{DType, Element};
+use crate::extent::Extent;
 use crate::tensor::{Tensor, TensorError};
 
 /// How scattered values meet the ones already there.
@@ -110,6 +112,16 @@ pub enum HostOp {
     BitCast {
         /// The element type of the result.
         to: DType,
+    },
+    /// `past, new, sizes.. -> y`: `past` with the first rows of `new` in the place of its own from
+    /// some row on. The extents are of the sizes, which are scalars of `i64`.
+    Append {
+        /// The axis that counts rows.
+        axis: usize,
+        /// The row of `past` that the first one of `new` takes the place of.
+        at: Extent,
+        /// How many rows of `new` there are.
+        count: Extent,
     },
 }
 
@@ -213,6 +225,7 @@ impl HostOp {
             HostOp::CheckIndices { .. } => "index check",
             HostOp::Det => "Det",
             HostOp::BitCast { .. } => "BitCast",
+            HostOp::Append { .. } => "Append",
         }
     }
 }
@@ -270,6 +283,11 @@ pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
         HostOp::BitCast { to } => {
             let [x] = exactly(op, inputs)?;
             bits::run(x, *to).map(|y| vec![y])
+        }
+        HostOp::Append { axis, at, count } => {
+            let (first, sizes) = inputs.split_at(inputs.len().min(2));
+            let first = exactly(op, first)?;
+            append::run(first, *axis, [at, count], sizes).map(|y| vec![y])
         }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Operands {
     pub(super) crossed: Option<usize>,
     /// Rows share the vectors that they multiply with.
     pub(crate) shared: bool,
+    /// Rows have vectors of their own, every one of which is read once: memory is the limit.
+    pub(super) once: bool,
     /// Whatever vectors walk may be in panels, with zeros beyond the last column.
     pub(crate) padded: bool,
 }
@@ -67,13 +69,16 @@ impl Operands {
         let row = |axis: &usize| s.ty.shape[*axis] > 1 && !fixed_axes.contains(axis);
         let rows: Vec<usize> = (0..vector).filter(row).collect();
         let differs = |i: &[Expr]| rows.iter().any(|axis| mentions(i, *axis));
-        let shared = !s.body.loads().iter().any(|(_, i)| walks(i) && differs(i));
+        let loads = s.body.loads();
+        let shared = !loads.iter().any(|(_, i)| walks(i) && differs(i));
+        let walking = || loads.iter().filter(|(_, i)| mentions(i, vector));
+        let once = !shared && walking().all(|(_, i)| reads_once(s, i));
         let walked = s.body.loads().into_iter().filter(|(_, i)| mentions(i, vector));
         let is_padded = |(buffer, i): (BufId, &[Expr])| {
             panels.iter().any(|p| p.buffer == buffer && p.indices == i)
         };
         let padded = group.is_none() && walked.into_iter().all(is_padded);
-        Operands { panels, fixed_axes, panel_limit, crossed, shared, padded }
+        Operands { panels, fixed_axes, panel_limit, crossed, shared, once, padded }
     }
 
     /// The buffers of panel operands, and where the stage reads them.
@@ -85,6 +90,12 @@ impl Operands {
     pub(super) fn allows(&self, panel: usize) -> bool {
         self.panel_limit.is_none_or(|group| group.is_multiple_of(panel))
     }
+}
+
+/// Every iteration reads another element: each axis is an index of its own.
+fn reads_once(s: &Stage, indices: &[Expr]) -> bool {
+    let is_index = |axis: usize| indices.contains(&Expr::Var(VarId::new(axis)));
+    s.extents().iter().enumerate().all(|(axis, n)| *n == 1 || is_index(axis))
 }
 
 /// Varies along the vector axis, lacks a spatial axis, and is worth packing.

@@ -63,8 +63,9 @@ pub(crate) fn ranked(
             false => vectors,
         };
         for upper in (1..=uppers.min(4)).filter(|u| uppers.is_multiple_of(*u)) {
-            let Operands { shared, padded, crossed, .. } = *operands;
-            let plane = Plane { columns, lanes, rows, upper, shared, padded, crossed, unpacking };
+            let Operands { shared, once, padded, crossed, .. } = *operands;
+            let plane =
+                Plane { columns, lanes, rows, upper, shared, once, padded, crossed, unpacking };
             for row in 1..=rows.min(MAX_ROWS) {
                 if upper > 1 && row < rows
                     || tiles * upper * row * in_a_row + held(in_a_row) > machine.registers
@@ -149,6 +150,8 @@ struct Plane {
     upper: usize,
     /// Whether rows share what is loaded as vectors.
     shared: bool,
+    /// Whether each vector is read once.
+    once: bool,
     /// Whether vectors may reach beyond the last column.
     padded: bool,
     /// Columns of groups that vectors cross: an element of the other factor for each.
@@ -187,10 +190,13 @@ impl Plane {
         // A vector operand that rows do not share is loaded for each of them.
         let loads = match gathered {
             0 if self.shared => rows + vectors,
+            0 if self.once => rows * vectors + rows,
             each => rows * vectors * each.max(1) + vectors,
         };
         let products = rows * vectors;
         let cycles = match self.unpacking {
+            // The second cache gives one a cycle at best.
+            0 if self.once => loads.max(2 * products),
             0 => products.max(loads),
             // Instructions that unpack take the issue slots in which loads would cost nothing.
             unpacking => {
@@ -223,6 +229,7 @@ mod tests {
             rows: 60,
             upper: 1,
             shared: true,
+            once: false,
             padded: false,
             crossed: None,
             unpacking: 0,
@@ -246,6 +253,7 @@ mod tests {
             rows: 84,
             upper: 1,
             shared: true,
+            once: false,
             padded: true,
             crossed: None,
             unpacking: 12,
@@ -260,8 +268,9 @@ mod tests {
     #[test]
     fn panels_of_whole_groups_are_not_gathered() {
         let (columns, lanes, rows) = (224, 16, 28);
-        let (shared, padded, crossed) = (true, false, Some(7));
-        let plane = Plane { columns, lanes, rows, upper: 1, shared, padded, crossed, unpacking: 0 };
+        let (shared, once, padded, crossed) = (true, false, false, Some(7));
+        let (upper, unpacking) = (1, 0);
+        let plane = Plane { columns, lanes, rows, upper, shared, once, padded, crossed, unpacking };
         let cycles = |vectors: usize| plane.price(16 * vectors, 3).cycles;
         assert!((1..=8).filter(|v| *v != 7).all(|v| cycles(7) < cycles(v)));
     }
@@ -272,6 +281,15 @@ mod tests {
         assert_eq!(vectors_of(21, 16, true), [16, 8]);
         assert_eq!(vectors_of(27, 16, false), [16, 8, 2, 1]);
         assert_eq!(vectors_of(32, 16, true), [16, 16]);
+    }
+
+    /// Values of attention for one token of eight heads: a row of 64 is read from end to end.
+    #[test]
+    fn vectors_that_are_read_once_are_read_in_order() {
+        let (columns, lanes, rows, upper) = (64, 16, 8, 1);
+        let (shared, once, padded, crossed, unpacking) = (false, true, false, None, 0);
+        let plane = Plane { columns, lanes, rows, upper, shared, once, padded, crossed, unpacking };
+        assert!((1..4).all(|v| (1..=8).all(|row| plane.price(64, 1) < plane.price(16 * v, row))));
     }
 
     #[test]

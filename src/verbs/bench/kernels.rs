@@ -1,11 +1,12 @@
 //! Where the time of a run goes.
 
 use ansc_runtime::manifest::KernelInfo;
-use ansc_runtime::{Model, Session, StepKind, StepTime, Tensor};
+use ansc_runtime::{Model, Session, StepKind, StepTime};
 use ansc_tuner::title::title;
 use serde::Serialize;
 
 use crate::Error;
+use crate::states::outside::Start;
 
 /// Profiled runs.
 const RUNS: usize = 10;
@@ -32,11 +33,12 @@ pub(super) struct KernelTime {
 pub(super) fn per_kernel(
     model: &Model,
     session: &mut Session,
-    inputs: &[(&str, &Tensor)],
+    inputs: &Start<'_>,
 ) -> Result<Vec<KernelTime>, Error> {
     session.profile(true);
     for _ in 0..RUNS {
-        session.run(inputs)?;
+        inputs.set_again(session)?;
+        inputs.run(session)?;
     }
     // Steps and kernels are both in the order of the plan.
     let mut kernels = model.manifest().kernels_of(session.specialisation()).into_iter();

@@ -18,9 +18,10 @@ use crate::Error;
 use crate::cli::Bench;
 use crate::inputs::Seed;
 use crate::kinds::{self, Kind};
+use crate::states::outside::{Start, opened};
 use kernels::KernelTime;
 use latency::{Latency, summarise};
-use streams::{Inputs, Measured, Plan};
+use streams::{Measured, Plan};
 use trace::Runs;
 
 /// Everything that was measured.
@@ -53,11 +54,13 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
     let inputs = given::or_made_up(&args.inputs, &model, &specialisation, Seed(0))?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     let begin = Instant::now();
-    session.run(&named)?;
+    let start = Start::new(&session, &named);
+    start.set(&mut session)?;
+    start.run(&mut session)?;
     let first_run_ms = milliseconds(begin);
     // Values that were given decide by their shapes.
     let shapes: Vec<_> = named.iter().map(|(name, tensor)| (*name, tensor.shape())).collect();
-    let ran = sizes::with_shapes(session.specialisation(), &shapes);
+    let ran = sizes::with_shapes(&opened(session.specialisation()), &shapes);
     let sized = !(args.size.dims.is_empty() && args.size.shapes.is_empty());
     if sized && ran.name != specialisation.name {
         let (is, asked) = (&ran.name, &specialisation.name);
@@ -65,12 +68,12 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
         return Err(Error::Usage(message));
     }
     let specialisation = &ran;
-    let measured = measure(args, &model, &mut session, &options, &named)?;
+    let measured = measure(args, &model, &mut session, &options, &start)?;
     let flops = model.manifest().kernels_of(specialisation).iter().map(|k| k.flops).sum::<u64>();
     let latency = summarise(&measured.times, session.threads(), flops);
     let device = on_device(&mut session, latency.runs, flops)?;
     let kernels = match args.per_kernel {
-        true => Some(kernels::per_kernel(&model, &mut session, &named)?),
+        true => Some(kernels::per_kernel(&model, &mut session, &start)?),
         false => None,
     };
     let report =
@@ -88,7 +91,7 @@ fn measure(
     model: &Model,
     session: &mut Session,
     options: &SessionOptions,
-    inputs: &Inputs<'_>,
+    inputs: &Start<'_>,
 ) -> Result<Measured, Error> {
     let plan = Plan { warm_up: args.warmup, runs: args.runs, duration: args.duration };
     if args.streams > 1 {

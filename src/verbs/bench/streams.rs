@@ -4,17 +4,16 @@ use std::sync::RwLock;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use ansc_runtime::{Model, Session, SessionOptions, Tensor};
+use ansc_runtime::{Model, Session, SessionOptions};
 
 use crate::Error;
+use crate::states::outside::Start;
 
 /// Warm-up ends after this long or this many runs, whichever comes first.
 const WARM_UP: (Duration, usize) = (Duration::from_millis(500), 20);
 /// How long is measured, and how many runs at least, where nobody says.
 const MEASURE: Duration = Duration::from_secs(3);
 const MIN_RUNS: usize = 10;
-
-pub(super) type Inputs<'a> = [(&'a str, &'a Tensor)];
 
 /// When to begin, and when to end.
 #[derive(Clone, Copy)]
@@ -44,10 +43,11 @@ impl Measured {
 }
 
 impl Plan {
-    pub(super) fn warm_up(&self, session: &mut Session, inputs: &Inputs<'_>) -> Result<(), Error> {
+    pub(super) fn warm_up(&self, session: &mut Session, inputs: &Start<'_>) -> Result<(), Error> {
         let start = Instant::now();
         for _ in 0..self.warm_up.unwrap_or(WARM_UP.1) {
-            session.run(inputs)?;
+            inputs.set_again(session)?;
+            inputs.run(session)?;
             if self.warm_up.is_none() && start.elapsed() > WARM_UP.0 {
                 break;
             }
@@ -58,13 +58,14 @@ impl Plan {
     pub(super) fn measure(
         &self,
         session: &mut Session,
-        inputs: &Inputs<'_>,
+        inputs: &Start<'_>,
     ) -> Result<Measured, Error> {
         let start = Instant::now();
         let (mut times, mut begins) = (Vec::new(), Vec::new());
         while !self.is_enough(times.len(), start.elapsed()) {
+            inputs.set_again(session)?;
             let begin = Instant::now();
-            session.run(inputs)?;
+            inputs.run(session)?;
             times.push(begin.elapsed().as_secs_f64() * 1e3);
             begins.push(begin);
         }
@@ -86,12 +87,13 @@ impl Plan {
         model: &Model,
         options: &SessionOptions,
         streams: usize,
-        inputs: &Inputs<'_>,
+        inputs: &Start<'_>,
     ) -> Result<Measured, Error> {
         let mut sessions = (0..streams)
             .map(|_| Ok(model.session_with(options)?))
             .collect::<Result<Vec<Session>, Error>>()?;
         for session in &mut sessions {
+            inputs.set(session)?;
             self.warm_up(session, inputs)?;
         }
         // Streams wait for whoever starts them: for all of them to be there, or for the news that

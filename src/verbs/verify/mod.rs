@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ansc_codegen::Target;
+use ansc_frontend::import::DeclaredPort;
 use ansc_frontend::{ImportOptions, import};
 use ansc_graph::{Graph, interp};
 use ansc_runtime::manifest::{Port, Size, Specialisation};
@@ -28,6 +29,7 @@ use crate::kinds::{self, Kind};
 use crate::layers::{self, Layer, Rounding};
 use crate::pipeline::{self, Options, Silent};
 use crate::precision;
+use crate::states::outside::{self, opened};
 use dump::Compared;
 
 /// Two ways to compute the same round differently, and errors grow from there: a kernel's result
@@ -156,7 +158,10 @@ fn print_precision(outcome: &Outcome, model: &Model) {
 /// to compare with.
 fn values(args: &Verify, model: &Model) -> Result<(BTreeMap<String, Tensor>, Reference), Error> {
     let folder = match &args.input_dir {
-        Some(folder) => folder::read(folder, &names(model.inputs()), &names(model.outputs()))?,
+        Some(folder) => {
+            let (inputs, outputs) = ports(args, model)?;
+            folder::read(folder, &names(&inputs), &names(&outputs))?
+        }
         None => Folder { inputs: BTreeMap::new(), outputs: None },
     };
     let reference = reference(args, folder.outputs)?;
@@ -166,6 +171,19 @@ fn values(args: &Verify, model: &Model) -> Result<(BTreeMap<String, Tensor>, Ref
     }
     all.extend(given::tensors(&args.inputs)?);
     Ok((all, reference))
+}
+
+/// Inputs and outputs, states among them, in the order of the model.
+fn ports(args: &Verify, model: &Model) -> Result<(Vec<Port>, Vec<Port>), Error> {
+    let mut one = opened(&model.specialisations()[0]);
+    if !model.specialisations()[0].states.is_empty() {
+        let declared = import::declared(&args.model)?;
+        let place =
+            |all: &[DeclaredPort], port: &Port| all.iter().position(|p| p.name == port.name);
+        one.inputs.sort_by_key(|port| place(&declared.inputs, port));
+        one.outputs.sort_by_key(|port| place(&declared.outputs, port));
+    }
+    Ok((one.inputs, one.outputs))
 }
 
 fn names(ports: &[Port]) -> Vec<&str> {
@@ -208,10 +226,9 @@ fn complete(
                       `--against reference`";
         return Err(Error::Usage(reason.into()));
     }
-    let missing = |(i, port): &(usize, &Port)| {
-        model.bound_value(*i).is_none() && !inputs.contains_key(&port.name)
-    };
-    match model.inputs().iter().enumerate().find(missing) {
+    let missing =
+        |(_, port): &(usize, &Port)| port.bound.is_none() && !inputs.contains_key(&port.name);
+    match ports(args, model)?.0.iter().enumerate().find(missing) {
         None => Ok(()),
         Some((i, port)) => {
             let reason = format!(
@@ -252,28 +269,32 @@ fn same_model(args: &Verify) -> Result<(), Error> {
 fn chosen(
     args: &Verify,
     model: &Model,
-    given: &BTreeMap<String, Tensor>,
+    values: &BTreeMap<String, Tensor>,
 ) -> Result<Vec<Specialisation>, Error> {
-    let shapes: Vec<_> = given.iter().map(|(name, t)| (name.as_str(), t.shape())).collect();
-    let known = |name: &String| model.inputs().iter().any(|port| port.name == *name);
-    if let Some(name) = given.keys().find(|name| !known(name)) {
+    let shapes: Vec<_> = values.iter().map(|(name, t)| (name.as_str(), t.shape())).collect();
+    let inputs = opened(&model.specialisations()[0]).inputs;
+    let known = |name: &String| inputs.iter().any(|port| port.name == *name);
+    if let Some(name) = values.keys().find(|name| !known(name)) {
         let message = format!("{} has no input `{name}`", args.artifact.display());
         return Err(Error::Usage(message));
     }
     let Specialise { shapes: wanted, dims, .. } = &args.specialise;
-    if given.is_empty() && !(wanted.is_empty() && dims.is_empty()) {
+    if values.is_empty() && !(wanted.is_empty() && dims.is_empty()) {
         let size = cli::Size { shapes: wanted.clone(), dims: dims.clone() };
         return Ok(vec![sizes::chosen(model, &size)?]);
     }
     // At least one, or the error that says which there are.
-    let first = model.specialisation(&shapes)?;
+    let of_caller = |name: &str| model.inputs().iter().any(|port| port.name == name);
+    let given: Vec<_> = shapes.iter().copied().filter(|(name, _)| of_caller(name)).collect();
+    let first = &opened(model.specialisation(&given)?);
     if !shapes.is_empty() && !first.sizes.is_empty() {
         return Ok(vec![sizes::with_shapes(first, &shapes)]);
     }
     let fits = |one: &&Specialisation| {
-        one.inputs.iter().all(|p| given.get(&p.name).is_none_or(|t| t.shape() == p.shape))
+        one.inputs.iter().all(|p| values.get(&p.name).is_none_or(|t| t.shape() == p.shape))
     };
-    let all = model.specialisations().iter().filter(fits);
+    let all: Vec<Specialisation> = model.specialisations().iter().map(opened).collect();
+    let all = all.iter().filter(fits);
     Ok(all
         .flat_map(|one| if one.sizes.is_empty() { vec![one.clone()] } else { some(one) })
         .collect())
@@ -306,7 +327,8 @@ fn verify(
         }
     }
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
-    let actual = session(args, model)?.run(&named)?;
+    let mut actual = outside::run(&mut session(args, model)?, &named)?;
+    actual.sort_by_key(|(name, _)| graph.outputs.iter().position(|(other, _)| other == name));
     let expected = match reference {
         Reference::Interpreter => interp::run(&graph, &in_graph_order(&graph, &inputs)?)?,
         Reference::OnnxRuntime => {

@@ -227,6 +227,8 @@ impl Flow<'_> {
             Storage::Output(i) => Some((1, i as usize)),
             Storage::Input(_)
             | Storage::Size(_)
+            | Storage::State(_)
+            | Storage::NextState(_)
             | Storage::Weight { .. }
             | Storage::Prepared { .. } => None,
         }
