@@ -1,6 +1,6 @@
 //! The compiler on one screen: [`compile`] is the list of stages, in order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -219,12 +219,18 @@ pub fn compile(
     let mut nodes = 0;
     let source = clock.time("import", || options.source(model))?;
     let kept = clock.time("import", || options.states(&source, model))?;
-    for one in options.specialisations(&kept)? {
-        let (one, made) = clock.time("import", || {
-            let one = kept.stretched(one, &source)?;
-            let made = one.graph(&source, model, &kept)?;
-            Ok::<_, Error>((one, made))
-        })?;
+    let mut wanted = VecDeque::from(options.specialisations(&kept)?);
+    while let Some(one) = wanted.pop_front() {
+        let one = clock.time("import", || kept.stretched(one, &source))?;
+        let made = clock.time("import", || one.graph(&source, model, &kept));
+        let made = match (made, one.apart_from_zero()) {
+            (Err(_), Some([zero, rest])) => {
+                wanted.push_front(rest);
+                wanted.push_front(zero);
+                continue;
+            }
+            (made, _) => made?,
+        };
         let Specialised { mut graph, sizes, states } = made;
         nodes += graph.len();
         options.check_precision(&graph)?;

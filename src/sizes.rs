@@ -167,6 +167,24 @@ impl Wanted {
         one
     }
 
+    /// The same in two parts: for the size 0 of a range, where a model may be another one, and for
+    /// the others. `None`, if no range begins with 0.
+    pub fn apart_from_zero(&self) -> Option<[Wanted; 2]> {
+        let at = self.ranges.iter().position(|range| range.low == 0)?;
+        let mut rest = self.clone();
+        let Range { name, low, high } = self.ranges[at].clone();
+        let text = |span: Span| format!("{name}={span}");
+        let whole = text(Span::Range(low, high));
+        let part = |span: Span| self.name.replace(&whole, &text(span));
+        let mut zero = self.clone();
+        zero.ranges.remove(at);
+        zero.import.dims.insert(name.clone(), 0);
+        zero.name = part(Span::One(0));
+        rest.ranges[at].low = 1;
+        rest.name = part(Span::Range(1, high));
+        Some([zero, rest])
+    }
+
     /// The options of an import at the largest sizes.
     pub fn largest(&self) -> ImportOptions {
         self.at(&self.ranges.iter().map(|range| range.high).collect::<Vec<_>>())
@@ -234,10 +252,13 @@ impl Wanted {
 mod tests {
     use super::*;
 
+    fn lengths_of_states() -> BTreeSet<String> {
+        BTreeSet::from(["past".to_owned()])
+    }
+
     fn names(choices: &[(&str, &[Span])]) -> Vec<String> {
         let choices = choices.iter().map(|(dim, spans)| ((*dim).to_owned(), spans.to_vec()));
-        let lengths = BTreeSet::from(["past".to_owned()]);
-        let all = wanted(&ImportOptions::default(), &choices.collect(), &lengths);
+        let all = wanted(&ImportOptions::default(), &choices.collect(), &lengths_of_states());
         all.into_iter().map(|one| one.name).collect()
     }
 
@@ -249,6 +270,15 @@ mod tests {
         assert_eq!(names(&[("s", &[Span::Range(0, 3)])]), ["s=0", "s=1", "s=2..3"]);
         assert_eq!(names(&[("s", &[Span::Range(200, 256)])]), ["s=200..256"]);
         assert_eq!(names(&[("s", &[Span::Range(17, 17)])]), ["s=17"]);
+        let all = wanted(
+            &ImportOptions::default(),
+            &vec![("past".to_owned(), vec![Span::Range(0, 9)])],
+            &lengths_of_states(),
+        );
+        let parts = all[0].apart_from_zero().unwrap();
+        assert_eq!(parts.each_ref().map(|one| &one.name[..]), ["past=0", "past=1..9"]);
+        assert!(parts.iter().all(|one| one.apart_from_zero().is_none()));
+        assert_eq!(all[0].stretched(0, 3).name, "past=0..12");
         let both = [("b", &[Span::One(1), Span::One(4)][..]), ("s", &[Span::Range(9, 20)])];
         let parts = ["b=1 s=9..16", "b=1 s=17..20", "b=4 s=9..16", "b=4 s=17..20"];
         assert_eq!(names(&both), parts);

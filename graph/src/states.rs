@@ -212,3 +212,6 @@ fn widen(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -467,6 +467,73 @@ for i in 0..16 parallel {
         assert_eq!(beyond(&TEXT.replace("for k in 0..8 {", "for k in 0..8 unrolled {")), None);
     }
 
+    /// Rows of `y` scaled by their sums, which are computed before.
+    const SUMS: &str = "program k
+x: f32[64, 8] input
+y: f32[64, 8] output
+m: f32[64] global
+params x, y
+for i in 0..64 parallel {
+  block zero (a: spatial 64 = i) {
+    m[i] = 0.0_f32
+  }
+  for k in 0..8 {
+    block sum (b: spatial 64 = i, c: reduce 8 = k) {
+      m[i] sum= x[i, k]
+    }
+  }
+}
+for i2 in 0..32 parallel {
+  for n in 0..8 vectorized {
+    block even (d: spatial 64 = mul(i2, 2), e: spatial 8 = n) {
+      y[mul(i2, 2), n] = mul(x[mul(i2, 2), n], m[mul(i2, 2)])
+    }
+  }
+  for n2 in 0..8 vectorized {
+    block odd (f: spatial 64 = add(mul(i2, 2), 1), g: spatial 8 = n2) {
+      y[add(mul(i2, 2), 1), n2] = mul(x[add(mul(i2, 2), 1), n2], m[add(mul(i2, 2), 1)])
+    }
+  }
+}
+";
+
+    fn sums(text: &str) -> String {
+        let mut program = Program::parse(text).unwrap_or_else(|e| panic!("{e}"));
+        let compute = Compute::parse(
+            "compute(in0: f32[64, 8]) -> y {
+                m: f32[64] = sum{r0: 8} in0[i0, r0]
+                y: f32[64, 8] = mul(in0[i0, i1], m[i0])
+            }",
+        );
+        let demand = Demand {
+            sizes: vec![None],
+            zeros: vec![vec![]],
+            needed: vec![vec![Some(Extent::Size(0)), None]],
+        };
+        leave_out(&mut program, &compute.unwrap_or_else(|e| panic!("{e}")), &demand);
+        assert_eq!(crate::program::verify::verify(&program), Ok(()));
+        program.to_string()
+    }
+
+    /// Of two rows, the first one may be there alone.
+    #[test]
+    fn the_weaker_condition_of_two_blocks_is_asked() {
+        let text = sums(SUMS);
+        assert!(
+            text.contains("for i2 in 0..32 parallel while lt(mul(i2, 2), size0[]) {"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_no_needed_row_is_made_of_is_left_out() {
+        let text = sums(SUMS);
+        assert!(text.contains("for i in 0..64 parallel while lt(i, size0[]) {"), "{text}");
+        // A row that is needed is made of all of them.
+        let text = sums(&SUMS.replace("m[mul(i2, 2)]", "m[sub(63, mul(i2, 2))]"));
+        assert!(text.contains("for i in 0..64 parallel {"), "{text}");
+    }
+
     #[test]
     fn nothing_is_left_out_that_somebody_needs() {
         let mut program = program();

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use ansc_runtime::manifest::{
     BufferId, BufferInfo, KernelInfo, Launch, Manifest, Port, Provenance, Size, Specialisation,
-    Step, Storage, TargetInfo, seal,
+    State, Step, Storage, TargetInfo, seal,
 };
 use ansc_runtime::{DType, Extent, Model, Tensor};
 
@@ -102,6 +102,29 @@ impl Builder {
         self.buffer(name, DType::I64, &[], Storage::Size(index))
     }
 
+    /// A state that runs change in place, by the names of its input and output: its room, and its
+    /// extents before and after a run.
+    pub(crate) fn state(
+        &mut self,
+        names: [&str; 2],
+        dtype: DType,
+        room: &[usize],
+        extents: [&[Extent]; 2],
+    ) -> BufferId {
+        let number = self.plan().states.len() as u32;
+        let buffer = self.buffer(names[0], dtype, room, Storage::State(number));
+        let [input, output] = [0, 1].map(|i| Port {
+            name: names[i].to_owned(),
+            dtype,
+            shape: room.to_vec(),
+            extents: extents[i].to_vec(),
+            buffer,
+            bound: None,
+        });
+        self.plan().states.push(State { input, output });
+        buffer
+    }
+
     /// Gives an input or output extents that follow from sizes.
     pub(crate) fn vary(&mut self, name: &str, extents: &[Extent]) {
         let Specialisation { inputs, outputs, .. } = self.plan();
@@ -191,7 +214,10 @@ fn bytes(buffer: &BufferInfo) -> usize {
 }
 
 fn writable(buffer: &BufferInfo) -> bool {
-    matches!(buffer.storage, Storage::Arena { .. } | Storage::Output(_))
+    matches!(
+        buffer.storage,
+        Storage::Arena { .. } | Storage::Output(_) | Storage::State(_) | Storage::NextState(_)
+    )
 }
 
 const SECTIONS: &str = r#"

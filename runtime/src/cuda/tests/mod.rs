@@ -53,6 +53,7 @@ impl Model {
             sizes: vec![],
             inputs: vec![],
             outputs: vec![],
+            states: vec![],
             arena_bytes: 0,
             arena_bytes_without_reuse: 0,
             buffers: vec![],
