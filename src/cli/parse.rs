@@ -6,7 +6,7 @@ use ansc_runtime::Precision;
 use ansc_runtime::pool::MOST_THREADS;
 use ansc_tuner::scheduler::Objective;
 
-use super::{Given, InputFile, PrecisionOf, Sizes, Wanted};
+use super::{Extent, Given, InputFile, PrecisionOf, Sizes, Wanted};
 use crate::literal::Literal;
 use crate::quantize::Calibration;
 use crate::sizes::Span;
@@ -45,6 +45,18 @@ pub(super) fn parse_dim(text: &str) -> Result<(String, Sizes), String> {
         }
     }
     Ok((name.into(), Sizes(spans)))
+}
+
+/// Sizes, or what a dimension follows from.
+pub(super) fn parse_extent(text: &str) -> Result<(String, Extent), String> {
+    let follows = |(name, value): &(&str, &str)| {
+        let is_of_names = |c: char| c.is_alphanumeric() || "_.: ()+-*/".contains(c);
+        name != value && value.contains(char::is_alphabetic) && value.chars().all(is_of_names)
+    };
+    match split_pair(text).ok().filter(follows) {
+        Some((name, value)) => Ok((name.into(), Extent::Follows(value.into()))),
+        None => parse_dim(text).map(|(name, sizes)| (name, Extent::Sizes(sizes))),
+    }
 }
 
 /// `16`, or `1..512`, which has both ends.
@@ -240,6 +252,11 @@ mod tests {
         assert_eq!(parse_dim("a=1,16"), Ok(("a".into(), sizes(&[Span::One(1), Span::One(16)]))));
         let range = sizes(&[Span::One(1), Span::Range(4, 9)]);
         assert_eq!(parse_dim("a=1,4..9"), Ok(("a".into(), range)));
+        let follows = Extent::Follows("past + 1".into());
+        assert_eq!(parse_extent("total=past + 1"), Ok(("total".into(), follows)));
+        let seven = Extent::Sizes(sizes(&[Span::One(7)]));
+        assert_eq!(parse_extent("a=7"), Ok(("a".into(), seven)));
+        assert!(parse_extent("a=1,b=2").is_err() && parse_extent("a=-1").is_err());
         assert!(parse_dim("a=4..9,9").is_err() && parse_dim("a=5..2").is_err());
         assert!(parse_dim("a=1,2,1").is_err() && parse_dim("a=1,").is_err());
         assert!(parse_dim("a=1,b=2").unwrap_err().contains("--dim a=1 --dim b=2"));

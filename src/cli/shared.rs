@@ -9,8 +9,8 @@ use ansc_tuner::scheduler::{self, Objective};
 use clap::Args;
 
 use super::parse::{
-    parse_calibration, parse_count, parse_dim, parse_error, parse_minutes, parse_objective,
-    parse_precision, parse_shape, parse_share, parse_threads, parse_value,
+    parse_calibration, parse_count, parse_dim, parse_error, parse_extent, parse_minutes,
+    parse_objective, parse_precision, parse_shape, parse_share, parse_threads, parse_value,
 };
 use crate::Error;
 use crate::literal::Literal;
@@ -22,6 +22,27 @@ use crate::states::Pattern;
 /// values.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes(pub Vec<Span>);
+
+/// A value of `--dim` where a model is compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Extent {
+    Sizes(Sizes),
+    /// It follows from other dimensions: a sum or product of their names.
+    Follows(String),
+}
+
+/// As on the command line.
+impl std::fmt::Display for Extent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Extent::Sizes(sizes) => {
+                let all: Vec<String> = sizes.0.iter().map(Span::to_string).collect();
+                f.write_str(&all.join(","))
+            }
+            Extent::Follows(text) => f.write_str(text),
+        }
+    }
+}
 
 impl std::fmt::Display for Given {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -64,9 +85,10 @@ pub struct Specialise {
     #[arg(long = "shape", value_name = "NAME=1x3x224x224", value_parser = parse_shape)]
     pub shapes: Vec<(String, Vec<usize>)>,
     /// Size of a named dimension, as in `batch=1`. With several, as in `batch=1,4,16`, or with a
-    /// range, as in `sequence=1..512`, the artifact chooses by the shapes of its inputs
-    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
-    pub dims: Vec<(String, Sizes)>,
+    /// range, as in `sequence=1..512`, the artifact chooses by the shapes of its inputs. One that
+    /// follows from others is written as `total=past+1`
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_extent)]
+    pub dims: Vec<(String, Extent)>,
     /// Fix the value of an input that decides shapes, as in `rate=16000`, `on=true`, `sizes=[1,2]`
     /// or `n=FILE.npy`; the artifact refuses any other value
     #[arg(long = "value", value_name = "NAME=VALUE", value_parser = parse_value)]
@@ -84,6 +106,17 @@ pub struct Specialise {
     /// comes after them is left out
     #[arg(long = "outputs", value_name = "NAME,..", value_delimiter = ',')]
     pub ends: Vec<String>,
+}
+
+impl Specialise {
+    /// The sizes that were said of dimensions.
+    pub fn sizes(&self) -> Vec<(String, Sizes)> {
+        let sizes = |(name, extent): &(String, Extent)| match extent {
+            Extent::Sizes(sizes) => Some((name.clone(), sizes.clone())),
+            Extent::Follows(_) => None,
+        };
+        self.dims.iter().filter_map(sizes).collect()
+    }
 }
 
 /// Which of the sizes that an artifact was compiled for.

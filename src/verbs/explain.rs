@@ -59,7 +59,7 @@ fn of_artifact(args: &Explain) -> Result<(), Error> {
     if !args.specialise.values.is_empty() {
         return Err(Error::Usage("`--value` is for a model; an artifact has its values".into()));
     }
-    let size = Size { shapes: args.specialise.shapes.clone(), dims: args.specialise.dims.clone() };
+    let size = Size { shapes: args.specialise.shapes.clone(), dims: args.specialise.sizes() };
     let model = Model::load(&args.file)?;
     let one = sizes::chosen(&model, &size)?;
     let mut artifact = measured(&model, &one, args.tuned.threads)?;

@@ -36,7 +36,7 @@ use ansc_frontend::import::{self, ImportOptions};
 use ansc_runtime::Tensor;
 
 use crate::Error;
-use crate::cli::{Command, Given, Specialise};
+use crate::cli::{Command, Extent, Given, Sizes, Specialise};
 use crate::files::read_tensor;
 use crate::host::{self, Report};
 use crate::kinds::{self, Kind};
@@ -96,6 +96,7 @@ fn specialisations(model: &Path, args: &Specialise) -> Result<(ImportOptions, Ch
     let mut import = ImportOptions {
         shapes,
         dims: BTreeMap::new(),
+        follows: BTreeMap::new(),
         values: values(model, &args.values)?,
         inputs: args.begins.clone(),
         outputs: args.ends.clone(),
@@ -103,10 +104,16 @@ fn specialisations(model: &Path, args: &Specialise) -> Result<(ImportOptions, Ch
     };
     let mut choices: Choices = vec![];
     for (name, sizes) in once("--dim", args.dims.iter().cloned())? {
-        if let [Span::One(size)] = sizes.0[..] {
-            import.dims.insert(name, size);
-        } else {
-            choices.push((name, sizes.0));
+        match sizes {
+            Extent::Follows(text) => {
+                import.follows.insert(name, text);
+            }
+            Extent::Sizes(Sizes(spans)) => match spans[..] {
+                [Span::One(size)] => {
+                    import.dims.insert(name, size);
+                }
+                _ => choices.push((name, spans)),
+            },
         }
     }
     // The last choice varies fastest.

@@ -94,7 +94,7 @@ fn next(args: &Tune, model: &Path, records: &Path) -> String {
         option("--shape", format!("{name}={}", joined(shape, "x")));
     }
     for (name, sizes) in &specialise.dims {
-        option("--dim", format!("{name}={}", joined(&sizes.0, ",")));
+        option("--dim", format!("{name}={sizes}"));
     }
     for pattern in &specialise.states {
         option("--state", pattern.to_string());

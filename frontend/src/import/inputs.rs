@@ -145,6 +145,16 @@ pub(crate) fn given(
             unify(&slot.name, shape, &given, &mut dims, &mut problems);
         }
     }
+    for (name, text) in &options.follows {
+        match dims.get(text).copied().or_else(|| dim_text::value(text, &dims)) {
+            Some(size) => {
+                dims.entry(name.clone()).or_insert(size);
+            }
+            None => problems.push(Problem::new(format!(
+                "`{name}={text}` does not follow from dimensions whose sizes are known"
+            ))),
+        }
+    }
     let mut resolve = |slot: Slot| {
         let ty = resolve(&slot, &dims, options).map_err(|p| problems.push(p)).ok()?;
         Some((slot.name, ty))
@@ -307,7 +317,9 @@ fn unknown_names(
         let remedy = format!("its inputs are: {}", quoted(inputs.iter().copied()));
         problems.push(Problem::new(format!("the model has no input `{name}`")).remedy(remedy));
     }
-    for name in options.dims.keys().filter(|name| !dims.contains(*name)) {
+    let of_sums = options.follows.values().flat_map(|text| Dim::Named(text.clone()).names());
+    let named = options.dims.keys().chain(options.follows.keys()).cloned().chain(of_sums);
+    for name in named.collect::<BTreeSet<String>>().difference(&dims) {
         let remedy = format!("its dimensions are: {}", quoted(dims.iter().map(String::as_str)));
         problems.push(Problem::new(format!("the model has no dimension `{name}`")).remedy(remedy));
     }

@@ -12,6 +12,8 @@ pub struct ImportOptions {
     pub shapes: BTreeMap<String, Vec<usize>>,
     /// Sizes of symbolic dimensions, by name (`--dim NAME=N`).
     pub dims: BTreeMap<String, usize>,
+    /// Dimensions that follow from others, by name (`--dim total=past+1`).
+    pub follows: BTreeMap<String, String>,
     /// Inputs whose value is known when compiling (`--value NAME=FILE.npy`). They stay inputs of the
     /// graph, but their readers see a constant.
     pub values: BTreeMap<String, Tensor>,

@@ -280,7 +280,7 @@ fn chosen(
     }
     let Specialise { shapes: wanted, dims, .. } = &args.specialise;
     if values.is_empty() && !(wanted.is_empty() && dims.is_empty()) {
-        let size = cli::Size { shapes: wanted.clone(), dims: dims.clone() };
+        let size = cli::Size { shapes: wanted.clone(), dims: args.specialise.sizes() };
         return Ok(vec![sizes::chosen(model, &size)?]);
     }
     // At least one, or the error that says which there are.
