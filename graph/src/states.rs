@@ -19,6 +19,7 @@ use ansc_runtime::host::HostOp;
 use crate::compute::TensorType;
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::{ComputeOp, Kind, Op};
+use crate::ops::attention::CACHE;
 use crate::ops::pad::{self, PadMode};
 use crate::ops::{OpError, slice};
 use crate::passes::rewrite;
@@ -134,17 +135,27 @@ impl Place {
 pub fn append(graph: &mut Graph, places: &[Place]) {
     for place in places {
         let (before, after) = place.values(graph);
-        let Some(&ComputeOp { kind: Kind::Concat { axis }, .. }) = graph.compute_of(after.node)
-        else {
-            continue;
-        };
         let operands = graph.operands(after.node);
-        let [first, rows] = operands[..] else { continue };
-        if first != before || rows == before {
+        let (axis, rows, each) = match (graph.compute_of(after.node), &operands[..]) {
+            (Some(ComputeOp { kind: Kind::Concat { axis }, .. }), &[first, rows])
+                if first == before =>
+            {
+                (*axis, rows, false)
+            }
+            (Some(ComputeOp { kind: Kind::Other(kind), .. }), &[first, rows, _])
+                if first == before && kind == CACHE =>
+            {
+                (2, rows, true)
+            }
+            _ => continue,
+        };
+        let extent = |value: ValueId| graph.ty(value).shape[axis];
+        let (end, count) = (extent(after), extent(rows));
+        if rows == before || extent(before) + count != end {
             continue;
         }
-        let extent = |value: ValueId| Extent::Constant(graph.ty(value).shape[axis] as i64);
-        let op = HostOp::Append { axis, at: extent(before), count: extent(rows) };
+        let number = |n: usize| Extent::Constant(n as i64);
+        let op = HostOp::Append { axis, at: number(end - count), count: number(count), each };
         graph.node_mut(after.node).op = Op::Host(op);
     }
 }

@@ -135,7 +135,8 @@ pub struct Specialisation {
 }
 
 /// An input and an output of the model that are one tensor of the session: a run reads what the
-/// run before left. Both have the same type and room, in all specialisations.
+/// run before left. Both have the same type and room. In other specialisations the room may be
+/// another one along the first axis, if runs do not add to that.
 ///
 /// Keys and values of earlier tokens: `past: [1, 8, past, 64]` and `present: [1, 8, past + 1, 64]`,
 /// in a room of `[1, 8, 1024, 64]`.

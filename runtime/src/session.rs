@@ -326,7 +326,7 @@ impl Session {
         .and_then(|()| tables.finish_outputs(&specialisation.outputs, &targets, share));
         match done {
             Ok(()) => self.states.advance(specialisation, &sizes),
-            Err(_) => self.states.recover(specialisation),
+            Err(_) => self.states.recover(),
         }
         done
     }

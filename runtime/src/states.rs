@@ -18,7 +18,6 @@ use crate::manifest::{Port, Specialisation, State};
 use crate::run_error::{PortKind, RunError};
 use crate::session::{Session, map};
 use crate::tensor::{Tensor, byte_len};
-use crate::validate::bytes_of;
 use crate::view::View;
 
 /// The states of a session, in the order of the manifest.
@@ -27,6 +26,8 @@ pub(crate) struct States {
 }
 
 struct Kept {
+    /// With room for that of every specialisation: they differ along the first axis at most.
+    state: State,
     /// `None` before the first run.
     shape: Option<Vec<usize>>,
     now: MmapRaw,
@@ -38,15 +39,15 @@ struct Kept {
 
 impl States {
     pub(crate) fn new(all: &[Specialisation]) -> io::Result<States> {
-        let kept = |(i, state): (usize, &State)| {
-            let bytes = bytes_of(&all[0].buffers[state.input.buffer.0 as usize]);
+        let kept = (0..all[0].states.len()).map(|i| {
+            let state = largest(all.iter().map(|one| &one.states[i]));
+            let bytes = bytes_of_port(&state.input);
             let moves = all.iter().any(|one| !one.states[i].in_place());
             let mixed = moves && all.iter().any(|one| one.states[i].in_place());
             let next = moves.then(|| map(bytes)).transpose()?;
-            Ok(Kept { shape: None, now: map(bytes)?, mixed, next })
-        };
-        let all = all[0].states.iter().enumerate().map(kept).collect::<io::Result<_>>()?;
-        Ok(States { all })
+            Ok(Kept { state, shape: None, now: map(bytes)?, mixed, next })
+        });
+        Ok(States { all: kept.collect::<io::Result<_>>()? })
     }
 
     /// The shape that each has; `None` before the first run.
@@ -71,17 +72,22 @@ impl States {
             if let (Some(next), false) = (&mut kept.next, state.in_place()) {
                 std::mem::swap(&mut kept.now, next);
                 if kept.mixed {
-                    kept.clear(state, usize::MAX);
+                    kept.clear(usize::MAX);
                 }
             }
         }
     }
 
     /// A run has failed, which may have added to states.
-    pub(crate) fn recover(&mut self, one: &Specialisation) {
-        let all = self.all.iter_mut().zip(&one.states);
-        all.for_each(|(kept, state)| kept.clear(state, usize::MAX));
+    pub(crate) fn recover(&mut self) {
+        self.all.iter_mut().for_each(|kept| kept.clear(usize::MAX));
     }
+}
+
+/// The one with the most room.
+fn largest<'a>(all: impl Iterator<Item = &'a State>) -> State {
+    let room = |state: &&State| state.input.shape.first().copied();
+    all.max_by_key(room).expect("there is a specialisation").clone()
 }
 
 /// The axis that runs add to; the first one, if there are several.
@@ -91,44 +97,43 @@ fn growing(state: &State) -> Option<usize> {
 
 impl Kept {
     /// The shape now; before the first run, that of the room without what runs add.
-    fn shape(&self, state: &State) -> Vec<usize> {
-        let begin = |(axis, n): (usize, &usize)| if state.grows(axis) { 0 } else { *n };
-        let room = state.input.shape.iter().enumerate();
+    fn shape(&self) -> Vec<usize> {
+        let begin = |(axis, n): (usize, &usize)| if self.state.grows(axis) { 0 } else { *n };
+        let room = self.state.input.shape.iter().enumerate();
         self.shape.clone().unwrap_or_else(|| room.map(begin).collect())
     }
 
     /// Zeros from the end of what there is to the row `end`.
-    fn clear(&mut self, state: &State, end: usize) {
-        let Some(axis) = growing(state) else { return };
-        let begin = self.shape(state)[axis];
-        let room = &state.input.shape;
-        let row = room[axis + 1..].iter().product::<usize>() * state.input.dtype.size();
+    fn clear(&mut self, end: usize) {
+        let Some(axis) = growing(&self.state) else { return };
+        let begin = self.shape()[axis];
+        let room = &self.state.input.shape;
+        let row = room[axis + 1..].iter().product::<usize>() * self.state.input.dtype.size();
         let rows = begin..end.min(room[axis]);
         let piece = room[axis] * row;
         if rows.is_empty() || piece == 0 {
             return;
         }
-        for piece in self.bytes_mut(state).chunks_exact_mut(piece) {
+        for piece in self.bytes_mut().chunks_exact_mut(piece) {
             piece[rows.start * row..rows.end * row].fill(0);
         }
     }
 
     /// How many rows there are along the axis that runs add to.
-    fn length(&self, state: &State) -> usize {
-        growing(state).map_or(0, |axis| self.shape(state)[axis])
+    fn length(&self) -> usize {
+        growing(&self.state).map_or(0, |axis| self.shape()[axis])
     }
 
-    fn bytes(&self, state: &State) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         // SAFETY: there are so many bytes, and only a run writes them, which takes the session by
         // unique reference.
-        unsafe { std::slice::from_raw_parts(self.now.as_ptr(), bytes_of_port(&state.input)) }
+        unsafe { std::slice::from_raw_parts(self.now.as_ptr(), bytes_of_port(&self.state.input)) }
     }
 
-    fn bytes_mut(&mut self, state: &State) -> &mut [u8] {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        let bytes = bytes_of_port(&self.state.input);
         // SAFETY: there are so many bytes, which are borrowed uniquely.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.now.as_mut_ptr(), bytes_of_port(&state.input))
-        }
+        unsafe { std::slice::from_raw_parts_mut(self.now.as_mut_ptr(), bytes) }
     }
 }
 
@@ -150,12 +155,12 @@ impl Session {
 
     /// Forgets what earlier runs left: all states are as in a new session.
     pub fn reset(&mut self) {
-        for (kept, state) in self.states.all.iter_mut().zip(&self.parts.first().states) {
-            let length = kept.length(state);
+        for kept in &mut self.states.all {
+            let length = kept.length();
             kept.shape = None;
-            match growing(state) {
-                Some(_) => kept.clear(state, length),
-                None => kept.bytes_mut(state).fill(0),
+            match growing(&kept.state) {
+                Some(_) => kept.clear(length),
+                None => kept.bytes_mut().fill(0),
             }
         }
     }
@@ -165,20 +170,20 @@ impl Session {
     ///
     /// It is an error if a state does not grow along one axis: then there is no way back.
     pub fn truncate(&mut self, length: usize) -> Result<(), RunError> {
-        let axis = |state: &State| {
+        let axis = |kept: &Kept| {
+            let state = &kept.state;
             let mut growing = (0..state.input.shape.len()).filter(|axis| state.grows(*axis));
             match (growing.next(), growing.next()) {
                 (Some(axis), None) => Ok(axis),
                 _ => Err(RunError::Truncate { name: state.input.name.clone() }),
             }
         };
-        let axes = self.parts.first().states.iter().map(axis).collect::<Result<Vec<_>, _>>()?;
-        let states = self.parts.first().states.iter().zip(axes);
-        for (kept, (state, axis)) in self.states.all.iter_mut().zip(states) {
-            let before = kept.length(state);
+        let axes = self.states.all.iter().map(axis).collect::<Result<Vec<_>, _>>()?;
+        for (kept, axis) in self.states.all.iter_mut().zip(axes) {
+            let before = kept.length();
             if let Some(shape) = &mut kept.shape {
                 shape[axis] = shape[axis].min(length);
-                kept.clear(state, before);
+                kept.clear(before);
             }
         }
         Ok(())
@@ -186,21 +191,21 @@ impl Session {
 
     /// What a state holds now, by the name of its input.
     pub fn state(&self, name: &str) -> Result<Tensor, RunError> {
-        let (index, state) = self.find_state(name)?;
-        let kept = &self.states.all[index];
-        let shape = kept.shape(state);
+        let kept = &self.states.all[self.find_state(name)?];
+        let (shape, input) = (kept.shape(), &kept.state.input);
         let lacking = |source| RunError::Memory { name: name.to_owned(), source };
-        let mut tensor = Tensor::try_zeros(state.input.dtype, &shape).map_err(lacking)?;
+        let mut tensor = Tensor::try_zeros(input.dtype, &shape).map_err(lacking)?;
         let share: boxes::Share<'_> = &|pieces, body| self.pool.run(pieces, &|_, some| body(some));
-        boxes::gather(kept.bytes(state), corner(&shape, &state.input), tensor.bytes_mut(), share);
+        boxes::gather(kept.bytes(), corner(&shape, input), tensor.bytes_mut(), share);
         Ok(tensor)
     }
 
     /// Lets the next run find this in a state. With what [`Session::state`] gave, it goes on from
     /// there, in this session or in another one of the model.
     pub fn set_state(&mut self, name: &str, value: View<'_>) -> Result<(), RunError> {
-        let (index, state) = self.find_state(name)?;
-        let (input, found) = (state.input.clone(), value.dtype());
+        let index = self.find_state(name)?;
+        let kept = &mut self.states.all[index];
+        let (input, found) = (kept.state.input.clone(), value.dtype());
         if found != input.dtype {
             let (kind, expected) = (PortKind::State, input.dtype);
             return Err(RunError::Type { kind, name: input.name, expected, found });
@@ -211,24 +216,22 @@ impl Session {
             let (kind, expected) = (PortKind::State, input.shape);
             return Err(RunError::Shape { kind, name: input.name, expected, found: shape });
         }
-        let pool = self.pool.clone();
-        let state = self.parts.first().states[index].clone();
-        let kept = &mut self.states.all[index];
+        let pool = &self.pool;
         let share: boxes::Share<'_> = &|pieces, body| pool.run(pieces, &|_, some| body(some));
-        boxes::spread(value.bytes(), corner(&shape, &input), kept.bytes_mut(&state), share);
-        let before = kept.length(&state);
+        boxes::spread(value.bytes(), corner(&shape, &input), kept.bytes_mut(), share);
+        let before = kept.length();
         kept.shape = Some(shape);
-        kept.clear(&state, before);
+        kept.clear(before);
         Ok(())
     }
 
-    fn find_state(&self, name: &str) -> Result<(usize, &State), RunError> {
-        let all = &self.parts.first().states;
-        let found = all.iter().enumerate().find(|(_, state)| state.input.name == name);
+    fn find_state(&self, name: &str) -> Result<usize, RunError> {
+        let all = &self.states.all;
+        let found = all.iter().position(|kept| kept.state.input.name == name);
         found.ok_or_else(|| RunError::Unknown {
             kind: PortKind::State,
             name: name.to_owned(),
-            known: all.iter().map(|state| state.input.name.clone()).collect(),
+            known: all.iter().map(|kept| kept.state.input.name.clone()).collect(),
         })
     }
 }

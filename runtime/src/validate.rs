@@ -187,10 +187,13 @@ fn check_all(all: &[Specialisation]) -> Checked {
     Ok(())
 }
 
-/// All but what sizes decide. A session has one memory for each, so the room is the same too.
+/// All but what sizes decide. A session has one memory for each, so that elements have the same
+/// places.
 fn same_states(a: &[State], b: &[State]) -> bool {
     let same = |(a, b): (&State, &State)| {
-        let room = |s: &State| (s.input.dtype, s.input.shape.clone());
+        // What is nearer to the end of the first axis lies behind: less of it is at the same places.
+        let part = |s: &State| usize::from(!s.input.shape.is_empty() && !s.grows(0));
+        let room = |s: &State| (s.input.dtype, s.input.shape[part(s)..].to_vec());
         let growing = |s: &State| (0..s.input.shape.len()).map(|i| s.grows(i)).collect::<Vec<_>>();
         (&a.input.name, &a.output.name) == (&b.input.name, &b.output.name)
             && room(a) == room(b)

@@ -26,7 +26,7 @@ fn appending() -> Builder {
     let past = b.state(["past", "present"], DType::F32, &[2, ROOM], [&before, &after]);
     let total = b.output("total", DType::F32, &[2]);
     b.expose("last", p);
-    let call = HostOp::Append { axis: 1, at: Extent::Size(1), count: Extent::Size(0) };
+    let call = HostOp::Append { axis: 1, at: Extent::Size(1), count: Extent::Size(0), each: false };
     let (inputs, outputs) = (vec![past, x, n, p], vec![past]);
     b.plan().plan.steps.push(Step::Host { name: "append".into(), call, inputs, outputs });
     let body = "float **f = b; float t = 0; for (int k = 0; k < 8; ++k) t += f[0][8 * i + k]; \

@@ -159,9 +159,26 @@ impl States {
             Kept { place: *place, before, after }
         });
         let kept = kept.collect();
-        states::give_room(graph, &self.places, &self.rooms).map_err(|e| Error::file(model, e))?;
+        let rooms: Vec<TensorType> = self
+            .places
+            .iter()
+            .zip(&self.rooms)
+            .map(|(p, room)| own_room(graph, *p, room))
+            .collect();
+        states::give_room(graph, &self.places, &rooms).map_err(|e| Error::file(model, e))?;
         Ok(kept)
     }
+}
+
+/// The room that a specialisation sees: all but the end of the first axis, such as samples that it
+/// has not.
+fn own_room(graph: &Graph, place: Place, room: &TensorType) -> TensorType {
+    let after = &graph.ty(place.values(graph).1).shape;
+    let mut own = room.clone();
+    if let (Some(first), false) = (after.first(), place.growing(graph).contains(&0)) {
+        own.shape[0] = *first;
+    }
+    own
 }
 
 fn pairs(graph: &Graph, patterns: &[Pattern]) -> Result<Vec<Pair>, Error> {

@@ -195,12 +195,12 @@ impl Analysis<'_> {
     /// The axis along which a node appends rows, from which one on, and how many; `None` if it is
     /// another node.
     fn appended(&self, node: NodeId) -> Option<(usize, [Extent; 2])> {
-        let Op::Host(HostOp::Append { axis, at, count }) = &self.graph.node(node).op else {
+        let Op::Host(HostOp::Append { axis, at, count, each }) = &self.graph.node(node).op else {
             return None;
         };
         let operands = self.graph.operands(node);
         let size = |number: u32| {
-            let operand = operands.get(2 + number as usize);
+            let operand = operands.get(2 + usize::from(*each) + number as usize);
             self.ends.sizes.iter().position(|size| Some(size) == operand)
         };
         let of_sizes = |extent| polynomial::normal(&renumbered(extent, &size)?);

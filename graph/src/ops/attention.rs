@@ -105,6 +105,9 @@ pub fn masked_softmax(x: &TensorType) -> Result<ComputeOp, OpError> {
     Ok(s.finish(Kind::Other("MaskedSoftmax".into()), &[&y]))
 }
 
+/// The name of what [`append_to_cache`] makes.
+pub(crate) const CACHE: &str = "AppendToCache";
+
 /// A cache of keys or values with new ones behind the old: `past[n, h, p, d]`, `new[n, h, s, d]`,
 /// `lengths[n]` (old and new together) -> `[n, h, total, d]`.
 pub fn append_to_cache(
@@ -136,5 +139,5 @@ pub fn append_to_cache(
         let kept = Expr::select(is_old, moved(&past, i[2].clone()), zero);
         Expr::select(is_new, moved(&new, at), kept)
     });
-    Ok(s.finish(Kind::Other("AppendToCache".into()), &[&y]))
+    Ok(s.finish(Kind::Other(CACHE.into()), &[&y]))
 }

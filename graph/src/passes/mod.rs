@@ -27,6 +27,7 @@ mod permute;
 pub(crate) mod precision;
 mod reshapes;
 pub(crate) mod rewrite;
+pub(crate) mod shared;
 mod simplify;
 mod split_outputs;
 pub(crate) mod tensors;
@@ -172,6 +173,7 @@ passes! {
     simplify: "remove identities, compose transposes and reshapes, simplify expressions",
     cse: "merge equal nodes",
     dce: "remove nodes, captures and stages that nothing reads",
+    shared: "let products share a matrix that was repeated for each of them",
     count_ranks: "find the best elements along an axis by counting",
     merge_maps: "merge elementwise chains into one expression",
     hoist: "evaluate the constant parts of elementwise expressions",
@@ -199,6 +201,10 @@ const ORDER: &[&str] = &[
     "fold",
     "simplify",
     "cse",
+    // Before anything moves the reshapes that repeat a matrix.
+    "shared",
+    "simplify",
+    "dce",
     "count_ranks",
     // A batch norm becomes x * a + b with constants a and b, next to the convolution.
     "merge_maps",

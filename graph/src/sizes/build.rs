@@ -26,6 +26,7 @@ use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::{ComputeOp, Kind, Op};
 use crate::ops::map::broadcast_indices;
 use crate::passes::rewrite;
+use crate::passes::shared::source;
 use crate::scalar::Scalar;
 
 pub(super) fn build(look: Look, samples: &[Vec<usize>], ranges: &[Range]) -> Result<Ranged, Unfit> {
@@ -107,7 +108,9 @@ impl<'a> Build<'a> {
                 self.check(node, &extents, &formulas);
                 Ok(())
             }
-            Op::Host(HostOp::Append { axis, .. }) => self.append(node, axis, &formulas),
+            Op::Host(HostOp::Append { axis, each, .. }) => {
+                self.append(node, (axis, each), &formulas)
+            }
             Op::Host(_) => Err(self.unfit(
                 node,
                 "the runtime does it, and it has to know the sizes of its results when compiling",
@@ -133,7 +136,12 @@ impl<'a> Build<'a> {
     }
 
     /// Rows are appended at the extent of what is there, and there are as many as the others have.
-    fn append(&mut self, node: NodeId, axis: usize, formulas: &Formulas) -> Result<(), Unfit> {
+    fn append(
+        &mut self,
+        node: NodeId,
+        (axis, each): (usize, bool),
+        formulas: &Formulas,
+    ) -> Result<(), Unfit> {
         self.note(node, formulas)?;
         let operands = self.graph.operands(node);
         let extent = |value: ValueId| match self.extents.get(&value) {
@@ -145,7 +153,7 @@ impl<'a> Build<'a> {
         let place = |size: u32| sizes.iter().position(|other| *other == size as usize);
         let renumbered = |extent| renumbered(&extent, &place).expect("all are listed");
         let [at, count] = [at, count].map(renumbered);
-        self.graph.node_mut(node).op = Op::Host(HostOp::Append { axis, at, count });
+        self.graph.node_mut(node).op = Op::Host(HostOp::Append { axis, at, count, each });
         let all: Vec<ValueId> =
             operands.into_iter().chain(sizes.iter().map(|&s| self.sizes[s])).collect();
         self.graph.set_operands(node, &all);
@@ -297,12 +305,17 @@ impl<'a> Build<'a> {
     }
 
     /// The axis along which a value is zero beyond its extent anyway: where rows are appended to a
-    /// state, no other rows follow.
+    /// state, no other rows follow. Its elements may have been moved since.
     fn zeros_follow(&self, value: ValueId) -> Option<usize> {
-        match self.graph.node(value.node).op {
-            Op::Host(HostOp::Append { axis, .. }) => Some(axis),
-            _ => None,
-        }
+        let (from, indices) = match source(&self.graph, value) {
+            Some((from, indices)) => (from, Some(indices)),
+            None => (value, None),
+        };
+        let Op::Host(HostOp::Append { axis, .. }) = self.graph.node(from.node).op else {
+            return None;
+        };
+        let Some(indices) = indices else { return Some(axis) };
+        (0..self.graph.ty(value).rank()).find(|own| indices[axis] == Expr::var(*own))
     }
 
     /// The value with `fill` beyond its extents along these axes.

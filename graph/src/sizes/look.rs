@@ -218,9 +218,10 @@ fn like(node: &Node, other: &Node) -> Option<Like> {
             Op::Host(HostOp::CheckIndices { extents: a }),
             Op::Host(HostOp::CheckIndices { extents: b }),
         ) => a.len() == b.len(),
-        (Op::Host(HostOp::Append { axis: a, .. }), Op::Host(HostOp::Append { axis: b, .. })) => {
-            a == b
-        }
+        (
+            Op::Host(HostOp::Append { axis: a, each, .. }),
+            Op::Host(HostOp::Append { axis: b, each: other, .. }),
+        ) => (a, each) == (b, other),
         (a, b) => a == b,
     };
     let numbers = || numbers_of(other).into_iter().map(Some).collect();

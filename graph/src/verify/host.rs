@@ -13,6 +13,8 @@ pub(super) fn arity(op: &HostOp) -> (usize, usize) {
         HostOp::Unique { .. } => (1, 4),
         HostOp::Compress { .. } | HostOp::NonMaxSuppression { .. } => (2, 1),
         HostOp::ScatterElements { .. } | HostOp::ScatterNd { .. } => (3, 1),
-        HostOp::Append { at, count, .. } => (2 + used([at, count].into_iter()).len(), 1),
+        HostOp::Append { at, count, each, .. } => {
+            (2 + usize::from(*each) + used([at, count].into_iter()).len(), 1)
+        }
     }
 }

@@ -145,19 +145,24 @@ impl Exec<'_> {
         inputs: &[BufferId],
         outputs: &[BufferId],
     ) -> Result<bool, RunError> {
-        let (HostOp::Append { axis, at, count }, &[past, new, ref sizes @ ..], &[y]) =
+        let (HostOp::Append { axis, at, count, each }, &[past, new, ref rest @ ..], &[y]) =
             (call, inputs, outputs)
         else {
             return Ok(false);
         };
+        let (ends, sizes) = rest.split_at(rest.len().min(usize::from(*each)));
         let in_place = self.address(past) == self.address(y) && self.bytes(past) == self.bytes(y);
         if !in_place || !self.is_apart(y, &[new]) {
             return Ok(false);
         }
-        let sizes: Option<Vec<i64>> = sizes.iter().map(|id| self.size(*id)).collect();
-        let Some(sizes) = sizes else { return Ok(false) };
+        let numbers = |ids: &[BufferId]| -> Option<Vec<i64>> {
+            let all = ids.iter().map(|id| self.numbers(*id)).collect::<Option<Vec<_>>>()?;
+            Some(all.concat())
+        };
+        let (Some(ends), Some(sizes)) = (numbers(ends), numbers(sizes)) else { return Ok(false) };
+        let ends = each.then_some(&ends[..]);
         let forms = [past, new].map(|id| (self.info(id).dtype, self.shape(id)));
-        let call = Append::new(forms, *axis, [at, count], &sizes)
+        let call = Append::new(forms, ends, *axis, [at, count], &sizes)
             .map_err(|source| self.host_error(step, &[], source))?;
         let (dtype, shape) = (self.info(past).dtype, self.shape(past).to_vec());
         self.result(step, 0, y, Some((dtype, &shape)))?;
@@ -168,10 +173,11 @@ impl Exec<'_> {
         Ok(true)
     }
 
-    /// The value of a scalar that counts something.
-    fn size(&self, id: BufferId) -> Option<i64> {
-        let bytes = self.read(id).first_chunk().filter(|_| self.info(id).dtype == DType::I64)?;
-        Some(i64::from_ne_bytes(*bytes))
+    /// The elements of a tensor of counts.
+    fn numbers(&self, id: BufferId) -> Option<Vec<i64>> {
+        let (numbers, _) = self.read(id).as_chunks();
+        let is_counts = self.info(id).dtype == DType::I64;
+        is_counts.then(|| numbers.iter().map(|bytes| i64::from_ne_bytes(*bytes)).collect())
     }
 
     /// Whether a buffer shares no memory with the others, and each is aligned to its elements.

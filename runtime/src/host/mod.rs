@@ -113,8 +113,8 @@ pub enum HostOp {
         /// The element type of the result.
         to: DType,
     },
-    /// `past, new, sizes.. -> y`: `past` with the first rows of `new` in the place of its own from
-    /// some row on. The extents are of the sizes, which are scalars of `i64`.
+    /// `past, new, [ends,] sizes.. -> y`: `past` with the first rows of `new` in the place of its
+    /// own from some row on. The extents are of the sizes, which are scalars of `i64`.
     Append {
         /// The axis that counts rows.
         axis: usize,
@@ -122,6 +122,10 @@ pub enum HostOp {
         at: Extent,
         /// How many rows of `new` there are.
         count: Extent,
+        /// Each sample, which the first axis counts, has rows up to an end of its own: that in
+        /// `ends: i64[samples]`. It is no later than `at` and `count` say.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        each: bool,
     },
 }
 
@@ -284,10 +288,12 @@ pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
             let [x] = exactly(op, inputs)?;
             bits::run(x, *to).map(|y| vec![y])
         }
-        HostOp::Append { axis, at, count } => {
-            let (first, sizes) = inputs.split_at(inputs.len().min(2));
+        HostOp::Append { axis, at, count, each } => {
+            let own = 2 + usize::from(*each);
+            let (first, sizes) = inputs.split_at(inputs.len().min(own));
+            let (first, ends) = first.split_at(first.len().min(2));
             let first = exactly(op, first)?;
-            append::run(first, *axis, [at, count], sizes).map(|y| vec![y])
+            append::run(first, ends.first().copied(), *axis, [at, count], sizes).map(|y| vec![y])
         }
     }
 }
