@@ -22,6 +22,8 @@ Dims = Mapping[str, Union[int, range, str, Sequence[Union[int, range]]]]
 """Sizes of dimensions by name: one, some, or all in a range, as `range(1, 513)` or `"1..512"`."""
 Shapes = Mapping[str, Sequence[int]]
 Values = Mapping[str, Any]
+States = Mapping[str, str]
+"""Outputs by the inputs that they are in the next run; a `*` stands for the same text in both names."""
 # A folder, or values of inputs by name.
 Samples = Union[str, "os.PathLike[str]", Sequence[Mapping[str, Any]]]
 
@@ -60,6 +62,7 @@ def compile(
     dims: Dims | None = None,
     shapes: Shapes | None = None,
     values: Values | None = None,
+    states: States | None = None,
     samples: Samples | None = None,
     **options: Any,
 ) -> Artifact:
@@ -70,12 +73,15 @@ def compile(
     `sm`, `target_cpu`, `threads`, `records`, `trials`, `accurate`, `untuned`, `small`, and `precision`: `"bf16"`, or several as in
     `["bf16", "conv1=f32"]`, where `conv1` is a node of the model. `"int8"` and `"auto"` need `samples` of the model's
     inputs, a folder or a list of dicts, and take `max_error` and the other options of `quantize`.
+
+    `states` are tensors that a session keeps from one run to the next, as in
+    `{"past_key_values.*": "present.*"}`: what this output was is what this input is in the next run.
     """
     folder = tempfile.mkdtemp() if output is None else None
     path = Path(output) if folder is None else Path(folder) / "model.ansc"
     try:
         with _samples(samples) as data:
-            options = {**options, "output": path, "input_dir": data}
+            options = {**options, "output": path, "input_dir": data, "state": _pairs(states)}
             report = _run("compile", model, dims, shapes, values, options)
     except BaseException:
         if folder:
@@ -110,6 +116,7 @@ def tune(
     dims: Dims | None = None,
     shapes: Shapes | None = None,
     values: Values | None = None,
+    states: States | None = None,
     **options: Any,
 ) -> dict:
     """Searches for faster schedules, and keeps what it measures in the file `records`.
@@ -118,7 +125,7 @@ def tune(
     exception in `progress`, ends the search after the round; nothing that was measured is lost. Other keywords are options
     of `ansc tune`: `trials`, `minutes`, `until_gain`, `threads`, `seed`, `strategy`, `precision`.
     """
-    options = {**options, "records": records}
+    options = {**options, "records": records, "state": _pairs(states)}
     return _run("tune", model, dims, shapes, values, options, progress=progress)
 
 
@@ -183,6 +190,10 @@ def _spans(sizes) -> str:
     return ",".join(map(_spans, sizes))
 
 
+def _pairs(states: States | None) -> list[str]:
+    return [f"{before}={after}" for before, after in (states or {}).items()]
+
+
 def _joined(sizes, by: str) -> str:
     return by.join(map(str, sizes)) if hasattr(sizes, "__iter__") else str(sizes)
 
@@ -202,7 +213,7 @@ def _samples(samples: Samples | None) -> Iterator[str | None]:
 
 
 # Options that are given once for each value. Names of nodes may hold the commas that join values of the others.
-_REPEATED = ("precision", "keep")
+_REPEATED = ("precision", "keep", "state")
 # Options that say `true` or `false`.
 _VALUED = ("per_channel",)
 

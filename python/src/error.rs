@@ -48,7 +48,11 @@ pub(crate) fn session(error: SessionError) -> PyErr {
     }
 }
 
-/// A run that failed.
+/// A run that failed, or a question about one.
 pub(crate) fn run(error: RunError) -> PyErr {
-    if error.is_of_the_machine() { machine(error) } else { data(error) }
+    match &error {
+        RunError::Truncate { .. } => usage(error),
+        _ if error.is_of_the_machine() => machine(error),
+        _ => data(error),
+    }
 }

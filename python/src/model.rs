@@ -39,7 +39,7 @@ fn load(py: Python<'_>, artifact: &Bound<'_, PyAny>) -> PyResult<PyModel> {
     Ok(PyModel { model: model.map_err(error::load)? })
 }
 
-/// An input or output of a model.
+/// An input, output or state of a model.
 #[pyclass(name = "Port", frozen)]
 pub(crate) struct PyPort {
     port: manifest::Port,
@@ -59,7 +59,8 @@ impl PyPort {
         dtype::name(self.port.dtype)
     }
 
-    /// The extents; the largest possible ones, where the data or the shapes of a run decide.
+    /// The extents; the largest possible ones, where the data or the shapes of a run decide, and
+    /// for a state.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.port.shape)
@@ -79,8 +80,8 @@ impl PyPort {
 }
 
 /// Ports, for Python.
-pub(crate) fn ports(all: &[manifest::Port]) -> Vec<PyPort> {
-    all.iter().map(|port| PyPort { port: port.clone() }).collect()
+pub(crate) fn ports<'a>(all: impl IntoIterator<Item = &'a manifest::Port>) -> Vec<PyPort> {
+    all.into_iter().map(|port| PyPort { port: port.clone() }).collect()
 }
 
 /// One of the sets of shapes that a model was compiled for.

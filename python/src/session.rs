@@ -4,9 +4,10 @@
 //! does not change from run to run (names as strings of Python, extents as tuples, element types)
 //! is made once.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ansc_runtime::manifest::Port;
+use ansc_runtime::manifest::{Port, State};
 use ansc_runtime::{Model, PortKind, RunError, Session, View, ViewMut};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -62,6 +63,13 @@ impl PySession {
         ports(self.model.outputs())
     }
 
+    /// The tensors that the session keeps from one run to the next: each has the name of the input
+    /// that it stands in for, and the largest shape that it can have.
+    #[getter]
+    fn states(&self) -> Vec<PyPort> {
+        ports(self.kept().iter().map(|state| &state.input))
+    }
+
     /// Threads that run the model, the calling one included.
     #[getter]
     fn threads(&self) -> usize {
@@ -79,7 +87,7 @@ impl PySession {
     ) -> PyResult<Bound<'py, PyDict>> {
         let given: Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)> = items(inputs)?;
         let inputs = self.read(&given)?;
-        let (specialisation, shapes) = self.choose(&inputs)?;
+        let (specialisation, shapes) = self.choose(py, &inputs)?;
         let ports = &self.model.specialisations()[specialisation].outputs;
         let wanted = outputs.map(|names| positions(ports, &names)).transpose()?;
         let is_wanted = |i: &usize| wanted.as_ref().is_none_or(|wanted| wanted.contains(i));
@@ -109,7 +117,7 @@ impl PySession {
     ) -> PyResult<Bound<'py, PyDict>> {
         let given = items(inputs)?;
         let inputs = self.read(&given)?;
-        let (specialisation, _) = self.choose(&inputs)?;
+        let (specialisation, _) = self.choose(py, &inputs)?;
         let ports = &self.model.specialisations()[specialisation].outputs;
         let targets = items(outputs)?.into_iter().map(|(name, array)| {
             let index = position(PortKind::Output, ports, name.to_str()?)?;
@@ -119,6 +127,63 @@ impl PySession {
         let targets = targets.collect::<PyResult<Vec<_>>>()?;
         refuse_overlaps(&inputs, &targets)?;
         self.execute(py, &inputs, targets)
+    }
+
+    /// The shapes that inputs of these shapes, by name, give the outputs: with the states that the
+    /// session has now. Where the data decides too, they are the largest ones.
+    fn output_shapes<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: HashMap<String, Vec<usize>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let given: Vec<_> =
+            inputs.iter().map(|(name, shape)| (name.as_str(), shape.as_slice())).collect();
+        let shapes = self.idle(py).output_shapes(&given).map_err(error::run)?;
+        let results = PyDict::new(py);
+        for (port, shape) in self.model.outputs().iter().zip(shapes) {
+            results.set_item(&port.name, PyTuple::new(py, shape)?)?;
+        }
+        Ok(results)
+    }
+
+    /// Forgets what earlier runs left: all states are as in a new session.
+    fn reset(&self, py: Python<'_>) {
+        let mut session = self.idle(py);
+        let session = &mut *session;
+        py.detach(|| session.reset());
+    }
+
+    /// Keeps the first `length` elements of each state along the axis that runs add to, such as the
+    /// keys and values of so many tokens. Shorter states stay as they are.
+    fn truncate(&self, py: Python<'_>, length: usize) -> PyResult<()> {
+        let mut session = self.idle(py);
+        let session = &mut *session;
+        py.detach(|| session.truncate(length)).map_err(error::run)
+    }
+
+    /// A copy of what a state holds now.
+    fn state<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let (index, port) = self.find_state(name)?;
+        let shape = self.idle(py).state_shape(index);
+        let dtype = dtype::object(py, port.dtype, name)?;
+        let array = self.empty(py)?.call1((PyTuple::new(py, shape)?, dtype))?;
+        let mut memory = Memory::write(&array, name)?;
+        let mut view = memory.view_mut()?;
+        let session = self.idle(py);
+        let session = &*session;
+        py.detach(|| session.state_into(name, &mut view)).map_err(error::run)?;
+        Ok(array)
+    }
+
+    /// Lets the next run find this array in a state. With what `state` gave, it goes on from there,
+    /// in this session or in another one of the model.
+    fn set_state(&self, py: Python<'_>, name: &str, array: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (_, port) = self.find_state(name)?;
+        let memory = Memory::read(array, port)?;
+        let view = memory.view()?;
+        let mut session = self.idle(py);
+        let session = &mut *session;
+        py.detach(|| session.set_state(name, view)).map_err(error::run)
     }
 
     fn __repr__(&self) -> String {
@@ -147,14 +212,34 @@ impl PySession {
         given.iter().map(input).collect()
     }
 
+    fn kept(&self) -> &[State] {
+        &self.model.specialisations()[0].states
+    }
+
+    /// The number of a state, and its port.
+    fn find_state(&self, name: &str) -> PyResult<(usize, &Port)> {
+        let all: Vec<&Port> = self.kept().iter().map(|state| &state.input).collect();
+        let index = position(PortKind::State, all.iter().copied(), name)?;
+        Ok((index, all[index]))
+    }
+
     /// The specialisation that takes the inputs, and the shapes of its outputs, if they follow from
-    /// the shapes of the inputs.
-    fn choose(&self, inputs: &Inputs<'_, '_>) -> PyResult<(usize, Option<Vec<Vec<usize>>>)> {
+    /// the shapes of the inputs. With states, any specialisation does: their outputs differ in
+    /// shapes only.
+    fn choose(
+        &self,
+        py: Python<'_>,
+        inputs: &Inputs<'_, '_>,
+    ) -> PyResult<(usize, Option<Vec<Vec<usize>>>)> {
         let all = self.model.specialisations();
         if all.len() == 1 && all[0].sizes.is_empty() {
             return Ok((0, None));
         }
         let given: Vec<_> = inputs.iter().map(|(name, memory)| (*name, memory.shape())).collect();
+        if !self.kept().is_empty() {
+            let shapes = self.idle(py).output_shapes(&given).map_err(error::run)?;
+            return Ok((0, Some(shapes)));
+        }
         let chosen = self.model.specialisation(&given).map_err(error::run)?;
         let index = all.iter().position(|one| std::ptr::eq(one, chosen)).unwrap_or(0);
         let shapes = (!chosen.sizes.is_empty())
@@ -216,7 +301,8 @@ impl PySession {
 
     /// The session, when no other thread runs it.
     fn idle(&self, py: Python<'_>) -> MutexGuard<'_, Session> {
-        // A run that panicked left nothing half done: each run sets all that it reads.
+        // A run that panicked left nothing half done: each run sets all that it reads, and removes
+        // what the one before added to states without an end.
         self.session.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -243,10 +329,14 @@ fn items<'py>(
     dict.iter().map(item).collect()
 }
 
-fn position(kind: PortKind, ports: &[Port], name: &str) -> PyResult<usize> {
-    let position = ports.iter().position(|port| port.name == name);
+fn position<'a, I>(kind: PortKind, ports: I, name: &str) -> PyResult<usize>
+where
+    I: IntoIterator<Item = &'a Port, IntoIter: Clone>,
+{
+    let ports = ports.into_iter();
+    let position = ports.clone().position(|port| port.name == name);
     position.ok_or_else(|| {
-        let known = ports.iter().map(|port| port.name.clone()).collect();
+        let known = ports.map(|port| port.name.clone()).collect();
         error::run(RunError::Unknown { kind, name: name.to_owned(), known })
     })
 }

@@ -51,6 +51,37 @@ def shares():
     return model(nodes, {"x": (T.FLOAT, ("n", 3))}, outputs)
 
 
+def appended():
+    """present: [1, past + n, 4] = past, then x: [1, n, 4]; its sum, and y = x + x"""
+    nodes = [
+        ("Concat", ["past", "x"], ["present"], {"axis": 1}),
+        ("ReduceSum", ["present"], ["sum"], {"keepdims": 0}),
+        ("Add", ["x", "x"], ["y"]),
+    ]
+    inputs = {"past": (T.FLOAT, (1, "past", 4)), "x": (T.FLOAT, (1, "n", 4))}
+    outputs = {
+        "present": (T.FLOAT, (1, "total", 4)),
+        "sum": (T.FLOAT, ()),
+        "y": (T.FLOAT, (1, "n", 4)),
+    }
+    return model(nodes, inputs, outputs)
+
+
+def decoder():
+    """logits: [1, n, 1] of ids: [1, n] and of those before"""
+    nodes = [
+        ("Concat", ["past_0", "ids"], ["present_0"], {"axis": 1}),
+        ("ReduceSum", ["present_0"], ["sum"], {"keepdims": 0}),
+        ("Add", ["ids", "sum"], ["next"]),
+        ("Cast", ["next"], ["floats"], {"to": T.FLOAT}),
+        ("Constant", [], ["axis"], {"value_ints": [2]}),
+        ("Unsqueeze", ["floats", "axis"], ["logits"]),
+    ]
+    inputs = {"ids": (T.INT64, (1, "n")), "past_0": (T.INT64, (1, "past"))}
+    outputs = {"logits": (T.FLOAT, (1, "n", 1)), "present_0": (T.INT64, (1, "total"))}
+    return model(nodes, inputs, outputs)
+
+
 def session_of(model, **options):
     return ansc.compile(model, **options).session(threads=1)
 
@@ -323,6 +354,117 @@ class Models(unittest.TestCase):
             ansc.load("no.ansc")
 
 
+class States(unittest.TestCase):
+    """Tensors that a session keeps from one run to the next."""
+
+    @classmethod
+    def setUpClass(cls):
+        dims = {"past": range(0, 9), "n": range(1, 4)}
+        cls.model = ansc.compile(appended(), dims=dims, states={"past*": "present*"}).load()
+
+    def setUp(self):
+        self.session = self.model.session(threads=1)
+        self.kept = np.zeros((1, 0, 4), np.float32)
+
+    def step(self, n):
+        """A run, which is compared with NumPy."""
+        x = ramp(shape=(1, n, 4)) + self.kept.shape[1] + 1
+        self.kept = np.concatenate([self.kept, x], axis=1)
+        results = self.session.run({"x": x})
+        self.assertEqual(list(results), ["sum", "y"])
+        np.testing.assert_allclose(results["sum"], self.kept.sum(), rtol=1e-6)
+        np.testing.assert_array_equal(results["y"], 2 * x)
+        np.testing.assert_array_equal(self.session.state("past"), self.kept)
+
+    def test_runs_add_to_a_state(self):
+        [state] = self.session.states
+        self.assertEqual((state.name, state.dtype, state.is_bound), ("past", "float32", False))
+        self.assertEqual(state.shape[::2], (1, 4))
+        self.assertEqual([port.name for port in self.session.inputs], ["x"])
+        self.assertEqual([port.name for port in self.session.outputs], ["sum", "y"])
+        for n in (3, 1, 2, 1, 1):
+            self.step(n)
+        y = np.zeros((1, 1, 4), np.float32)
+        self.session.run_into({"x": y + 3}, {"y": y})
+        np.testing.assert_array_equal(y, np.full((1, 1, 4), 6))
+        self.assertEqual(self.session.state("past").shape, (1, 9, 4))
+
+    def test_a_session_is_cut_and_forgets(self):
+        self.step(3)
+        self.step(2)
+        self.session.truncate(2)
+        self.kept = self.kept[:, :2]
+        self.step(3)
+        self.session.truncate(100)
+        self.step(1)
+        self.session.reset()
+        self.kept = self.kept[:, :0]
+        self.step(2)
+
+    def test_states_are_saved_and_given_back(self):
+        self.step(3)
+        saved = self.session.state("past")
+        self.step(2)
+        np.testing.assert_array_equal(saved, self.kept[:, :3])
+        self.session = self.model.session(threads=1)
+        self.session.set_state("past", saved)
+        self.kept = saved
+        self.step(1)
+        # Arrays of any layout will do.
+        wide = ramp(shape=(1, 4, 8))
+        self.session.set_state("past", wide[:, :, ::2])
+        self.kept = wide[:, :, ::2]
+        self.step(1)
+
+    def test_shapes_of_outputs_are_told(self):
+        self.step(3)
+        self.assertEqual(self.session.output_shapes({"x": (1, 2, 4)}), {"sum": (), "y": (1, 2, 4)})
+        with self.assertRaisesRegex(ansc.DataError, "no input `z`"):
+            self.session.output_shapes({"z": [1]})
+
+    def test_a_full_session_says_so(self):
+        for n in (3, 3, 3):
+            self.step(n)
+        x = np.zeros((1, 3, 4), np.float32)
+        with self.assertRaisesRegex(ansc.DataError, r"keeps past \[1, 9, 4\].*`truncate`"):
+            self.session.run({"x": x})
+        self.session.truncate(8)
+        self.kept = self.kept[:, :8]
+        self.step(1)
+
+    def test_what_does_not_fit_is_refused(self):
+        with self.assertRaisesRegex(ansc.DataError, "no state `x`; it has past"):
+            self.session.state("x")
+        with self.assertRaisesRegex(ansc.DataError, "no state `present`; it has past"):
+            self.session.set_state("present", ramp())
+        with self.assertRaisesRegex(ansc.DataError, r"\[1, 99, 4\] was given"):
+            self.session.set_state("past", np.zeros((1, 99, 4), np.float32))
+        with self.assertRaisesRegex(ansc.DataError, "f32, but f64 was given"):
+            self.session.set_state("past", np.zeros((1, 2, 4)))
+        with self.assertRaisesRegex(ansc.UsageError, r"`--state nosuch\*=..`"):
+            ansc.compile(appended(), dims={"past": 2, "n": 1}, states={"nosuch*": "present*"})
+        self.step(1)
+
+    def test_models_without_states(self):
+        session = session_of(doubled(T.FLOAT))
+        session.reset()
+        session.truncate(0)
+        self.assertEqual(session.states, [])
+        self.assertEqual(session.output_shapes({"x": [2, 3]}), {"y": (2, 3)})
+
+    def test_a_state_that_does_not_grow(self):
+        port = (T.FLOAT, (2, 3))
+        added = model([("Add", ["h", "x"], ["hn"])], {"h": port, "x": port}, {"hn": port})
+        session = session_of(added, states={"h": "hn"})
+        for _ in range(3):
+            self.assertEqual(session.run({"x": ramp()}), {})
+        np.testing.assert_array_equal(session.state("h"), 3 * ramp())
+        with self.assertRaisesRegex(ansc.UsageError, "does not grow"):
+            session.truncate(0)
+        session.reset()
+        np.testing.assert_array_equal(session.state("h"), 0 * ramp())
+
+
 class Errors(unittest.TestCase):
     """Exceptions have the words and the exit codes of the command."""
 
@@ -434,7 +576,7 @@ class Tuning(unittest.TestCase):
 
 
 class Pages(unittest.TestCase):
-    """The examples of the documentation run, one after the other, with a small network in place of theirs."""
+    """The examples of the documentation run, one after the other, with small networks in place of theirs."""
 
     def test_examples_run(self):
         port = {"x": (T.FLOAT, (1, 3, 224, 224))}
@@ -446,6 +588,7 @@ class Pages(unittest.TestCase):
             self.assertTrue(blocks, page)
             with tempfile.TemporaryDirectory() as folder:
                 (Path(folder) / "resnet18.onnx").write_bytes(network)
+                (Path(folder) / "decoder.onnx").write_bytes(decoder())
                 for block in blocks:
                     words = [sys.executable, "-c", block]
                     done = subprocess.run(words, cwd=folder, capture_output=True, text=True)

@@ -35,7 +35,8 @@ enum AnscStatus
   ANSC_STATUS_ARTIFACT = 2,
   // This machine cannot run the artifact, or has not the memory or the threads for it.
   ANSC_STATUS_MACHINE = 3,
-  // The inputs or outputs do not fit the model: names, element types, shapes, values.
+  // The inputs, outputs or states do not fit the model: names, element types, shapes, values. Or
+  // the session has no room for what a run would add to its states.
   ANSC_STATUS_DATA = 4,
   // The session is running in another thread.
   ANSC_STATUS_BUSY = 5,
@@ -100,13 +101,15 @@ typedef struct AnscModel AnscModel;
 // call meanwhile gives `ANSC_STATUS_BUSY` and changes nothing.
 typedef struct AnscSession AnscSession;
 
-// An input or output of a model. The pointers belong to the model and live as long as it does.
+// An input, output or state of a model. The pointers belong to the model and live as long as it
+// does.
 typedef struct AnscPort {
   // In UTF-8, never null.
   const char *name;
   // An `AnscDtype`.
   uint32_t dtype;
-  // `rank` extents: the largest possible ones, where the data or the shapes of a run decide.
+  // `rank` extents: the largest possible ones, where the data or the shapes of a run decide, and
+  // for a state.
   const size_t *shape;
   // Extents that `shape` points to.
   size_t rank;
@@ -116,11 +119,11 @@ typedef struct AnscPort {
   bool is_bound;
 } AnscPort;
 
-// An input in the caller's memory: a dense row-major tensor.
+// An input, or a value for a state, in the caller's memory: a dense row-major tensor.
 //
 // Data that is not aligned to the size of its element is copied first.
 typedef struct AnscInput {
-  // In UTF-8, with a zero at the end: the name of an input of the model.
+  // In UTF-8, with a zero at the end: the name of an input or a state of the model.
   const char *name;
   // An `AnscDtype`.
   uint32_t dtype;
@@ -152,9 +155,10 @@ typedef struct AnscSessionOptions {
   uint8_t keep_denormals;
 } AnscSessionOptions;
 
-// Memory for an output, as `AnscInput`. It must overlap neither an input nor another output.
+// Memory for an output, or for a copy of a state, as `AnscInput`. In a run it must overlap neither
+// an input nor another output.
 typedef struct AnscOutput {
-  // In UTF-8, with a zero at the end: the name of an output of the model.
+  // In UTF-8, with a zero at the end: the name of an output or a state of the model.
   const char *name;
   // An `AnscDtype`.
   uint32_t dtype;
@@ -215,6 +219,10 @@ size_t ansc_model_input_count(const struct AnscModel *model);
 // How many outputs the model has; 0 if `model` is null.
 size_t ansc_model_output_count(const struct AnscModel *model);
 
+// How many states the model has; 0 if `model` is null. They are tensors that a session keeps from
+// one run to the next, such as the keys and values of earlier tokens.
+size_t ansc_model_state_count(const struct AnscModel *model);
+
 // How many specialisations the model has, at least 1; 0 if `model` is null. Each is for one
 // combination of its inputs' shapes, or for all in a range: then its ports have the largest ones.
 // A session runs one that takes the shapes of its inputs, one of a single combination first.
@@ -230,6 +238,10 @@ AnscStatus ansc_model_input(const struct AnscModel *model, size_t index, struct 
 // Describes the `index`-th output, from 0, with its shape in the first specialisation.
 AnscStatus ansc_model_output(const struct AnscModel *model, size_t index, struct AnscPort *port);
 
+// Describes the `index`-th state, from 0: the name of the input that it stands in for, and the
+// room that each session has for it. `ansc_session_state_shape` tells how much of that is used.
+AnscStatus ansc_model_state(const struct AnscModel *model, size_t index, struct AnscPort *port);
+
 // As `ansc_model_input`, of a specialisation.
 AnscStatus ansc_model_specialisation_input(const struct AnscModel *model,
                                            size_t specialisation,
@@ -244,7 +256,8 @@ AnscStatus ansc_model_specialisation_output(const struct AnscModel *model,
 
 // The extents of the `index`-th output, from 0, in a run with these inputs, of which only names
 // and shapes are looked at. Where the data decides too, they are the largest possible ones. Inputs
-// may be left out whose shape is not needed to know.
+// may be left out whose shape is not needed to know. Where states of a session decide,
+// `ansc_session_shape_of_output` knows.
 //
 // Writes as many extents as the port has to `shape`, which has room for `capacity` of them.
 AnscStatus ansc_model_output_shape(const struct AnscModel *model,
@@ -267,10 +280,11 @@ size_t ansc_session_threads(const struct AnscSession *session);
 
 // Runs the model: the specialisation that takes inputs of these shapes. Inputs and outputs come by
 // name, in any order. Every input must be given but those that are bound; outputs that are not
-// given are computed and dropped. An output has the shape that `ansc_model_output_shape` tells.
+// given are computed and dropped. An output has the shape that `ansc_model_output_shape` tells, or
+// `ansc_session_shape_of_output` where the model has states.
 //
 // Everything is checked before anything runs. After `ANSC_STATUS_DATA` the outputs may hold
-// anything, and the session can be used again.
+// anything, and the session can be used again. States are then as before the run.
 AnscStatus ansc_session_run(struct AnscSession *session,
                             const struct AnscInput *inputs,
                             size_t inputs_count,
@@ -287,9 +301,46 @@ AnscStatus ansc_session_output_shape(const struct AnscSession *session,
                                      size_t *shape,
                                      size_t capacity);
 
+// The extents of the `index`-th output in a run with these inputs, as `ansc_model_output_shape`
+// tells them, with the states that the session has now.
+AnscStatus ansc_session_shape_of_output(const struct AnscSession *session,
+                                        const struct AnscInput *inputs,
+                                        size_t inputs_count,
+                                        size_t index,
+                                        size_t *shape,
+                                        size_t capacity);
+
+// Forgets what earlier runs left: all states are as in a new session.
+AnscStatus ansc_session_reset(struct AnscSession *session);
+
+// Keeps the first `length` elements of each state along the axis that runs add to, such as the
+// keys and values of so many tokens. Shorter states stay as they are.
+//
+// Where a state does not grow along one axis there is no way back but `ansc_session_reset`:
+// `ANSC_STATUS_ARGUMENT`, and nothing changes.
+AnscStatus ansc_session_truncate(struct AnscSession *session, size_t length);
+
+// The extents that the `index`-th state has now. Before the first run there is nothing
+// along axes that runs add to.
+//
+// Writes as many extents as the state has to `shape`, which has room for `capacity` of them.
+AnscStatus ansc_session_state_shape(const struct AnscSession *session,
+                                    size_t index,
+                                    size_t *shape,
+                                    size_t capacity);
+
+// Copies what a state holds now. `state` has its name and type, its shape now, as
+// `ansc_session_state_shape` tells it, and the memory to copy to.
+AnscStatus ansc_session_get_state(const struct AnscSession *session,
+                                  const struct AnscOutput *state);
+
+// Lets the next run find this in a state. With what `ansc_session_get_state` gave, it goes on from
+// there, in this session or in another one of the model.
+AnscStatus ansc_session_set_state(struct AnscSession *session, const struct AnscInput *state);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: 608bd9b82d766308ff2054fe63e74a42 */
+/* sources: 525cfad954cb366144bb94866af8ef5c */

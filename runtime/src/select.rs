@@ -361,14 +361,19 @@ pub(crate) fn find(kind: PortKind, ports: &[Port], name: &str) -> Result<usize, 
     })
 }
 
-fn check_type(kind: PortKind, port: &Port, found: crate::DType) -> Result<(), RunError> {
+pub(crate) fn check_type(kind: PortKind, port: &Port, found: crate::DType) -> Result<(), RunError> {
     if port.dtype == found {
         return Ok(());
     }
     Err(RunError::Type { kind, name: port.name.clone(), expected: port.dtype, found })
 }
 
-fn wrong_shape(kind: PortKind, port: &Port, expected: &[usize], found: &[usize]) -> RunError {
+pub(crate) fn wrong_shape(
+    kind: PortKind,
+    port: &Port,
+    expected: &[usize],
+    found: &[usize],
+) -> RunError {
     let (expected, found) = (expected.to_vec(), found.to_vec());
     RunError::Shape { kind, name: port.name.clone(), expected, found }
 }

@@ -304,6 +304,7 @@ impl Session {
         let targets = tables.output_addresses(&specialisation.outputs, outputs)?;
         tables.set_addresses(program, (&inputs, &targets), &self.states);
         tables.actual.fill(None);
+        self.states.begin();
         let mut kernels = OnThreads {
             kernels: &parts.kernels,
             pool: &self.pool,

@@ -16,13 +16,16 @@ use memmap2::MmapRaw;
 use crate::boxes::{self, Corner};
 use crate::manifest::{Port, Specialisation, State};
 use crate::run_error::{PortKind, RunError};
+use crate::select::{check_type, wrong_shape};
 use crate::session::{Session, map};
 use crate::tensor::{Tensor, byte_len};
-use crate::view::View;
+use crate::view::{View, ViewMut};
 
 /// The states of a session, in the order of the manifest.
 pub(crate) struct States {
     all: Vec<Kept>,
+    /// The last run has not ended, but panicked.
+    unfinished: bool,
 }
 
 struct Kept {
@@ -47,7 +50,7 @@ impl States {
             let next = moves.then(|| map(bytes)).transpose()?;
             Ok(Kept { state, shape: None, now: map(bytes)?, mixed, next })
         });
-        Ok(States { all: kept.collect::<io::Result<_>>()? })
+        Ok(States { all: kept.collect::<io::Result<_>>()?, unfinished: false })
     }
 
     /// The shape that each has; `None` before the first run.
@@ -65,8 +68,17 @@ impl States {
         self.all[index].next.as_ref().map_or(std::ptr::null_mut(), MmapRaw::as_mut_ptr)
     }
 
+    /// A run begins.
+    pub(crate) fn begin(&mut self) {
+        if self.unfinished {
+            self.recover();
+        }
+        self.unfinished = true;
+    }
+
     /// A run of these sizes has ended well.
     pub(crate) fn advance(&mut self, one: &Specialisation, sizes: &[i64]) {
+        self.unfinished = false;
         for (kept, state) in self.all.iter_mut().zip(&one.states) {
             kept.shape = state.output.shape_at(sizes);
             if let (Some(next), false) = (&mut kept.next, state.in_place()) {
@@ -80,6 +92,7 @@ impl States {
 
     /// A run has failed, which may have added to states.
     pub(crate) fn recover(&mut self) {
+        self.unfinished = false;
         self.all.iter_mut().for_each(|kept| kept.clear(usize::MAX));
     }
 }
@@ -189,15 +202,40 @@ impl Session {
         Ok(())
     }
 
+    /// The shape of the `index`-th of [`Session::states`] now.
+    ///
+    /// # Panics
+    /// If there is no such state.
+    pub fn state_shape(&self, index: usize) -> Vec<usize> {
+        self.states.all[index].shape()
+    }
+
     /// What a state holds now, by the name of its input.
     pub fn state(&self, name: &str) -> Result<Tensor, RunError> {
-        let kept = &self.states.all[self.find_state(name)?];
-        let (shape, input) = (kept.shape(), &kept.state.input);
+        let index = self.find_state(name)?;
+        let (shape, input) = (self.state_shape(index), &self.states.all[index].state.input);
         let lacking = |source| RunError::Memory { name: name.to_owned(), source };
         let mut tensor = Tensor::try_zeros(input.dtype, &shape).map_err(lacking)?;
-        let share: boxes::Share<'_> = &|pieces, body| self.pool.run(pieces, &|_, some| body(some));
-        boxes::gather(kept.bytes(), corner(&shape, input), tensor.bytes_mut(), share);
+        self.copy_state(index, &shape, tensor.bytes_mut());
         Ok(tensor)
+    }
+
+    /// Copies what a state holds now to the caller's memory, which has its type and shape.
+    pub fn state_into(&self, name: &str, to: &mut ViewMut<'_>) -> Result<(), RunError> {
+        let index = self.find_state(name)?;
+        let (shape, input) = (self.state_shape(index), &self.states.all[index].state.input);
+        check_type(PortKind::State, input, to.dtype())?;
+        if to.shape() != shape {
+            return Err(wrong_shape(PortKind::State, input, &shape, to.shape()));
+        }
+        self.copy_state(index, &shape, to.bytes_mut());
+        Ok(())
+    }
+
+    fn copy_state(&self, index: usize, shape: &[usize], to: &mut [u8]) {
+        let kept = &self.states.all[index];
+        let share: boxes::Share<'_> = &|pieces, body| self.pool.run(pieces, &|_, some| body(some));
+        boxes::gather(kept.bytes(), corner(shape, &kept.state.input), to, share);
     }
 
     /// Lets the next run find this in a state. With what [`Session::state`] gave, it goes on from
@@ -205,16 +243,12 @@ impl Session {
     pub fn set_state(&mut self, name: &str, value: View<'_>) -> Result<(), RunError> {
         let index = self.find_state(name)?;
         let kept = &mut self.states.all[index];
-        let (input, found) = (kept.state.input.clone(), value.dtype());
-        if found != input.dtype {
-            let (kind, expected) = (PortKind::State, input.dtype);
-            return Err(RunError::Type { kind, name: input.name, expected, found });
-        }
+        let input = kept.state.input.clone();
+        check_type(PortKind::State, &input, value.dtype())?;
         let shape = value.shape().to_vec();
         let fits = shape.iter().zip(&input.shape).all(|(n, room)| n <= room);
         if shape.len() != input.shape.len() || !fits {
-            let (kind, expected) = (PortKind::State, input.shape);
-            return Err(RunError::Shape { kind, name: input.name, expected, found: shape });
+            return Err(wrong_shape(PortKind::State, &input, &input.shape, &shape));
         }
         let pool = &self.pool;
         let share: boxes::Share<'_> = &|pieces, body| pool.run(pieces, &|_, some| body(some));
@@ -233,5 +267,43 @@ impl Session {
             name: name.to_owned(),
             known: all.iter().map(|kept| kept.state.input.name.clone()).collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+    use crate::extent::Extent;
+    use crate::manifest::{BufferId, BufferInfo, Size, Storage};
+
+    /// A run that panics has neither ended well nor failed, and may have added to a state.
+    #[test]
+    fn a_run_after_a_panic_finds_zeros_behind_a_state() {
+        let port = |name: &str, extent: Extent| Port {
+            name: name.to_owned(),
+            dtype: DType::U8,
+            shape: vec![4],
+            extents: vec![extent],
+            buffer: BufferId(0),
+            bound: None,
+        };
+        let longer = Extent::Sum(vec![Extent::Size(0), Extent::Constant(1)]);
+        let (input, output) = (port("past", Extent::Size(0)), port("present", longer));
+        let (name, storage) = ("past".to_owned(), Storage::State(0));
+        let one = Specialisation {
+            sizes: vec![Size { name: "past".to_owned(), low: 0, high: 3 }],
+            states: vec![State { input, output }],
+            buffers: vec![BufferInfo { name, dtype: DType::U8, shape: vec![4], storage }],
+            ..Specialisation::default()
+        };
+        let mut states = States::new(std::slice::from_ref(&one)).unwrap();
+        states.begin();
+        states.all[0].bytes_mut().copy_from_slice(&[7, 0, 0, 0]);
+        states.advance(&one, &[0]);
+        states.begin();
+        states.all[0].bytes_mut()[1..3].fill(8);
+        states.begin();
+        assert_eq!(states.all[0].bytes(), [7, 0, 0, 0]);
     }
 }

@@ -423,7 +423,7 @@ fn a_session_of_too_many_threads_is_refused() {
 
 #[test]
 fn the_header_is_current_and_complete() {
-    let files = ["status", "port", "model", "session"];
+    let files = ["status", "port", "model", "session", "state"];
     let texts = files.map(|name| std::fs::read_to_string(source(&format!("src/c/{name}.rs"))));
     let sources: String = texts.into_iter().map(Result::unwrap).collect();
     let header = std::fs::read_to_string(source("include/ansc.h")).unwrap();

@@ -23,7 +23,7 @@ class MachineError(Error):
     """This machine cannot do it (exit code 3)."""
 
 class Port:
-    """An input or output of a model."""
+    """An input, output or state of a model."""
 
     @property
     def name(self) -> str:
@@ -33,7 +33,8 @@ class Port:
         """The type of its elements, as NumPy names it: `float32`, `int64`, `bool`, `bfloat16`."""
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents; the largest possible ones, where the data or the shapes of a run decide."""
+        """The extents; the largest possible ones, where the data or the shapes of a run decide, and for a
+        state."""
     @property
     def is_bound(self) -> bool:
         """Whether its value was fixed when the model was compiled, so that runs need not give it."""
@@ -86,6 +87,10 @@ class Session:
     def outputs(self) -> list[Port]:
         """The outputs, with the shapes of the first specialisation."""
     @property
+    def states(self) -> list[Port]:
+        """The tensors that it keeps from one run to the next, each by the name of the input that it stands in
+        for, with the largest shape that it can have."""
+    @property
     def threads(self) -> int:
         """Threads that run the model, the calling one included."""
     def run(
@@ -97,6 +102,19 @@ class Session:
     ) -> dict[str, np.ndarray]:
         """Runs the model, and writes into the given arrays, which have the shapes that the inputs give
         the outputs. Outputs that are not given are dropped."""
+    def output_shapes(self, inputs: dict[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+        """The shapes that inputs of these shapes, by name, give the outputs: with the states that it has now.
+        Where the data decides too, they are the largest ones."""
+    def reset(self) -> None:
+        """Forgets what earlier runs left: all states are as in a new session."""
+    def truncate(self, length: int) -> None:
+        """Keeps the first `length` elements of each state along the axis that runs add to, such as the keys and
+        values of so many tokens. Shorter states stay as they are."""
+    def state(self, name: str) -> np.ndarray:
+        """A copy of what a state holds now."""
+    def set_state(self, name: str, array: Any) -> None:
+        """Lets the next run find this array in a state. With what `state` gave, it goes on from there, in this
+        session or in another one of the model."""
 
 def load(artifact: str | os.PathLike[str] | bytes, /) -> Model:
     """Loads an artifact from a file, or from bytes."""

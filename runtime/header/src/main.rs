@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use cbindgen::{Builder, Config, EnumConfig, ExportConfig, Language, RenameRule, Style};
 
-const SOURCES: [&str; 4] = ["status", "port", "model", "session"];
+const SOURCES: [&str; 5] = ["status", "port", "model", "session", "state"];
 
 const INTRODUCTION: &str = "\
 /* ansc: runs models compiled by `ansc compile`.

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use crate::manifest::{Port, Specialisation};
 use crate::model::Model;
 
-use super::port::{AnscInput, AnscPort, OwnedPort, put_shape, slice};
+use super::port::{AnscInput, AnscPort, OwnedPort, names_and_shapes, put_shape_of};
 use super::status::{AnscStatus, Failure, c_string, guard, shield};
 
 /// A loaded model. It never changes: any number of threads may use it at once, without locks.
@@ -33,6 +33,8 @@ struct Ports {
     name: CString,
     inputs: Vec<OwnedPort>,
     outputs: Vec<OwnedPort>,
+    /// The inputs of the states.
+    states: Vec<OwnedPort>,
 }
 
 impl Ports {
@@ -42,6 +44,7 @@ impl Ports {
             name: c_string(&specialisation.name),
             inputs: ports(&specialisation.inputs),
             outputs: ports(&specialisation.outputs),
+            states: specialisation.states.iter().map(|one| OwnedPort::new(&one.input)).collect(),
         }
     }
 }
@@ -146,6 +149,17 @@ pub unsafe extern "C" fn ansc_model_output_count(model: *const AnscModel) -> usi
     shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.model.outputs().len()))
 }
 
+/// How many states the model has; 0 if `model` is null. They are tensors that a session keeps from
+/// one run to the next, such as the keys and values of earlier tokens.
+///
+/// # Safety
+/// `model` is null or a model that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_state_count(model: *const AnscModel) -> usize {
+    // SAFETY: the caller's promise.
+    shield(0, || unsafe { model.as_ref() }.map_or(0, |m| m.specialisations[0].states.len()))
+}
+
 /// How many specialisations the model has, at least 1; 0 if `model` is null. Each is for one
 /// combination of its inputs' shapes, or for all in a range: then its ports have the largest ones.
 /// A session runs one that takes the shapes of its inputs, one of a single combination first.
@@ -203,6 +217,21 @@ pub unsafe extern "C" fn ansc_model_output(
     unsafe { describe(model, 0, |ports| &ports.outputs, index, port) }
 }
 
+/// Describes the `index`-th state, from 0: the name of the input that it stands in for, and the
+/// room that each session has for it. `ansc_session_state_shape` tells how much of that is used.
+///
+/// # Safety
+/// `model` is null or a model that was not freed; `port` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_state(
+    model: *const AnscModel,
+    index: usize,
+    port: *mut AnscPort,
+) -> AnscStatus {
+    // SAFETY: the caller's promise.
+    unsafe { describe(model, 0, |ports| &ports.states, index, port) }
+}
+
 /// As `ansc_model_input`, of a specialisation.
 ///
 /// # Safety
@@ -235,7 +264,8 @@ pub unsafe extern "C" fn ansc_model_specialisation_output(
 
 /// The extents of the `index`-th output, from 0, in a run with these inputs, of which only names
 /// and shapes are looked at. Where the data decides too, they are the largest possible ones. Inputs
-/// may be left out whose shape is not needed to know.
+/// may be left out whose shape is not needed to know. Where states of a session decide,
+/// `ansc_session_shape_of_output` knows.
 ///
 /// Writes as many extents as the port has to `shape`, which has room for `capacity` of them.
 ///
@@ -257,13 +287,10 @@ pub unsafe extern "C" fn ansc_model_output_shape(
         let model = unsafe { model.as_ref() };
         let model = &model.ok_or_else(|| Failure::argument("`model` is null"))?.model;
         // SAFETY: the caller's promise.
-        let inputs = unsafe { slice("`inputs`", inputs, inputs_count) }?;
+        let inputs = unsafe { names_and_shapes(inputs, inputs_count) }?;
+        let shapes = model.output_shapes(&inputs)?;
         // SAFETY: the caller's promise.
-        let inputs = inputs.iter().map(|input| unsafe { input.name_and_shape() });
-        let shapes = model.output_shapes(&inputs.collect::<Result<Vec<_>, _>>()?)?;
-        let none = || Failure::argument(format!("output {index} of {}", shapes.len()));
-        // SAFETY: the caller's promise.
-        unsafe { put_shape(shapes.get(index).ok_or_else(none)?, shape, capacity) }
+        unsafe { put_shape_of(&shapes, index, shape, capacity) }
     })
 }
 

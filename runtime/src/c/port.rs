@@ -41,7 +41,8 @@ pub enum AnscDtype {
     F64 = 12,
 }
 
-/// An input or output of a model. The pointers belong to the model and live as long as it does.
+/// An input, output or state of a model. The pointers belong to the model and live as long as it
+/// does.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AnscPort {
@@ -49,7 +50,8 @@ pub struct AnscPort {
     pub name: *const c_char,
     /// An `AnscDtype`.
     pub dtype: u32,
-    /// `rank` extents: the largest possible ones, where the data or the shapes of a run decide.
+    /// `rank` extents: the largest possible ones, where the data or the shapes of a run decide, and
+    /// for a state.
     pub shape: *const usize,
     /// Extents that `shape` points to.
     pub rank: usize,
@@ -59,13 +61,13 @@ pub struct AnscPort {
     pub is_bound: bool,
 }
 
-/// An input in the caller's memory: a dense row-major tensor.
+/// An input, or a value for a state, in the caller's memory: a dense row-major tensor.
 ///
 /// Data that is not aligned to the size of its element is copied first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AnscInput {
-    /// In UTF-8, with a zero at the end: the name of an input of the model.
+    /// In UTF-8, with a zero at the end: the name of an input or a state of the model.
     pub name: *const c_char,
     /// An `AnscDtype`.
     pub dtype: u32,
@@ -79,11 +81,12 @@ pub struct AnscInput {
     pub bytes: usize,
 }
 
-/// Memory for an output, as `AnscInput`. It must overlap neither an input nor another output.
+/// Memory for an output, or for a copy of a state, as `AnscInput`. In a run it must overlap neither
+/// an input nor another output.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AnscOutput {
-    /// In UTF-8, with a zero at the end: the name of an output of the model.
+    /// In UTF-8, with a zero at the end: the name of an output or a state of the model.
     pub name: *const c_char,
     /// An `AnscDtype`.
     pub dtype: u32,
@@ -204,6 +207,21 @@ pub(super) unsafe fn put_shape(
     Ok(())
 }
 
+/// As [`put_shape`], of the `index`-th output.
+///
+/// # Safety
+/// As for [`put_shape`].
+pub(super) unsafe fn put_shape_of(
+    outputs: &[Vec<usize>],
+    index: usize,
+    to: *mut usize,
+    capacity: usize,
+) -> Result<(), Failure> {
+    let none = || Failure::argument(format!("output {index} of {}", outputs.len()));
+    // SAFETY: the caller's promise.
+    unsafe { put_shape(outputs.get(index).ok_or_else(none)?, to, capacity) }
+}
+
 /// The fields that both kinds of tensors have in front of their data.
 struct Head<'a> {
     name: &'a str,
@@ -229,10 +247,25 @@ unsafe fn head<'a>(
     Ok(Head { name, dtype, shape })
 }
 
+/// The names and shapes of inputs whose data is not looked at.
+///
+/// # Safety
+/// As for [`slice`]; names and shapes must be valid as their type's documentation says. All that
+/// during `'a`.
+pub(super) unsafe fn names_and_shapes<'a>(
+    inputs: *const AnscInput,
+    count: usize,
+) -> Result<Vec<(&'a str, &'a [usize])>, Failure> {
+    // SAFETY: the caller's promise.
+    let inputs: &'a [AnscInput] = unsafe { slice("`inputs`", inputs, count) }?;
+    // SAFETY: the caller's promise.
+    inputs.iter().map(|input| unsafe { input.name_and_shape() }).collect()
+}
+
 impl AnscInput {
     /// # Safety
     /// Name and shape must be valid as the type's documentation says, during `'a`.
-    pub(super) unsafe fn name_and_shape<'a>(&self) -> Result<(&'a str, &'a [usize]), Failure> {
+    unsafe fn name_and_shape<'a>(&self) -> Result<(&'a str, &'a [usize]), Failure> {
         // SAFETY: the caller's promise.
         let name = unsafe { text("the name of an input", self.name) }?;
         // SAFETY: the caller's promise.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::session::{Session, SessionOptions};
 
 use super::model::AnscModel;
-use super::port::{AnscInput, AnscOutput, put_shape, slice};
+use super::port::{AnscInput, AnscOutput, names_and_shapes, put_shape, put_shape_of, slice};
 use super::status::{AnscStatus, Failure, guard, shield};
 
 /// The memory and the threads to run a model with. It keeps what it needs of its model alive.
@@ -106,10 +106,11 @@ pub unsafe extern "C" fn ansc_session_threads(session: *const AnscSession) -> us
 
 /// Runs the model: the specialisation that takes inputs of these shapes. Inputs and outputs come by
 /// name, in any order. Every input must be given but those that are bound; outputs that are not
-/// given are computed and dropped. An output has the shape that `ansc_model_output_shape` tells.
+/// given are computed and dropped. An output has the shape that `ansc_model_output_shape` tells, or
+/// `ansc_session_shape_of_output` where the model has states.
 ///
 /// Everything is checked before anything runs. After `ANSC_STATUS_DATA` the outputs may hold
-/// anything, and the session can be used again.
+/// anything, and the session can be used again. States are then as before the run.
 ///
 /// # Safety
 /// `session` is null or a session that was not freed. `inputs` and `outputs` are null or point to
@@ -168,17 +169,45 @@ pub unsafe extern "C" fn ansc_session_output_shape(
     })
 }
 
+/// The extents of the `index`-th output in a run with these inputs, as `ansc_model_output_shape`
+/// tells them, with the states that the session has now.
+///
+/// # Safety
+/// `session` is null or a session that was not freed; the rest as for `ansc_model_output_shape`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_session_shape_of_output(
+    session: *const AnscSession,
+    inputs: *const AnscInput,
+    inputs_count: usize,
+    index: usize,
+    shape: *mut usize,
+    capacity: usize,
+) -> AnscStatus {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let session = unsafe { lock(session) }?;
+        // SAFETY: the caller's promise.
+        let inputs = unsafe { names_and_shapes(inputs, inputs_count) }?;
+        let shapes = session.output_shapes(&inputs)?;
+        // SAFETY: the caller's promise.
+        unsafe { put_shape_of(&shapes, index, shape, capacity) }
+    })
+}
+
 /// The session, if it is not running.
 ///
 /// # Safety
 /// `session` is null or a session that lives during `'a`.
-unsafe fn lock<'a>(session: *const AnscSession) -> Result<MutexGuard<'a, Session>, Failure> {
+pub(super) unsafe fn lock<'a>(
+    session: *const AnscSession,
+) -> Result<MutexGuard<'a, Session>, Failure> {
     // SAFETY: the caller's promise.
     let session = unsafe { session.as_ref() };
     let session = session.ok_or_else(|| Failure::argument("`session` is null"))?;
     match session.session.try_lock() {
         Ok(session) => Ok(session),
-        // A run that panicked leaves nothing but unspecified outputs.
+        // A run that panicked leaves unspecified outputs; the next one removes what it added to
+        // states.
         Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => Err(Failure {
             status: AnscStatus::Busy,

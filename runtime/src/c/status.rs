@@ -23,7 +23,8 @@ pub enum AnscStatus {
     Artifact = 2,
     /// This machine cannot run the artifact, or has not the memory or the threads for it.
     Machine = 3,
-    /// The inputs or outputs do not fit the model: names, element types, shapes, values.
+    /// The inputs, outputs or states do not fit the model: names, element types, shapes, values. Or
+    /// the session has no room for what a run would add to its states.
     Data = 4,
     /// The session is running in another thread.
     Busy = 5,
@@ -66,8 +67,11 @@ impl From<SessionError> for Failure {
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Failure {
-        let of_the_machine = error.is_of_the_machine();
-        let status = if of_the_machine { AnscStatus::Machine } else { AnscStatus::Data };
+        let status = match &error {
+            RunError::Truncate { .. } => AnscStatus::Argument,
+            _ if error.is_of_the_machine() => AnscStatus::Machine,
+            _ => AnscStatus::Data,
+        };
         Failure { status, message: error.to_string() }
     }
 }
