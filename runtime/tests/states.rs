@@ -206,7 +206,7 @@ fn damaged_states_are_found() {
         (|b| b.plan().sizes[1].high = 9, "no room for its shape"),
         (|b| b.plan().states[0].output.extents.truncate(1), "1 extents for 2 axes"),
         (|b| b.plan().states[0].input.extents[1] = Extent::Constant(1), "no input has an axis"),
-        (|b| b.plan().states.clear(), "it belongs to a port that does not exist"),
+        (|b| b.plan().states.clear(), "size `p`: no input has an axis of it"),
         (|b| b.plan().buffers[3].storage = Storage::State(1), "a port that does not exist"),
     ];
     for (damage, expected) in cases {

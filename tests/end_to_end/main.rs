@@ -32,6 +32,7 @@ mod ranges;
 mod records;
 mod resealed_artifacts;
 mod specialisations;
+mod states;
 mod tract;
 mod tuning;
 mod what_it_says;

@@ -5,6 +5,7 @@ use ansc_runtime::{DType, Tensor};
 use super::*;
 use crate::expr::BinOp;
 use crate::interp;
+use crate::ops::attention::append_to_cache;
 use crate::ops::{concat, reduce};
 use crate::passes::testing::{Builder, random};
 use crate::passes::{self, Options};
@@ -36,6 +37,23 @@ fn doubled(b: &mut Builder, rows: usize, past: usize) -> Vec<ValueId> {
     vec![b.binary(BinOp::Mul, present, two), y, sum]
 }
 
+/// As [`attention`] of one head, with the cache of an operator that knows the length of each sample:
+/// all the same here.
+fn cached(b: &mut Builder, rows: usize, past: usize) -> Vec<ValueId> {
+    let x = b.input(&[2, 1, rows, 4]);
+    let before = b.input(&[2, 1, past, 4]);
+    let new = b.dense(x, 4);
+    let lengths = Tensor::from_slice(&[2], &[(rows + past) as i64; 2]);
+    let lengths = b.graph.add_const("lengths", lengths);
+    let types = [before, new, lengths].map(|v| b.graph.ty(v).clone());
+    let op = append_to_cache(rows + past, &types[0], &types[1], &types[2]).unwrap();
+    let present = b.emit(op, &[before, new, lengths]);
+    let turned = b.transpose(present, &[0, 1, 3, 2]);
+    let scores = b.matmul(x, turned);
+    let shares = b.softmax(scores);
+    vec![present, b.matmul(shares, present)]
+}
+
 type Model = fn(&mut Builder, usize, usize) -> Vec<ValueId>;
 
 fn graph(model: Model, rows: usize, past: usize) -> Graph {
@@ -48,22 +66,32 @@ fn pair(graph: &Graph) -> Pair {
     Pair { input: "x1".into(), output: graph.outputs[0].0.clone() }
 }
 
-/// The elements of a tensor at the beginning of zeros.
-fn padded(tensor: &Tensor, shape: &[usize]) -> Tensor {
-    let mut all = Tensor::try_zeros(tensor.dtype(), shape).unwrap();
-    let own = tensor.shape();
-    for (i, value) in tensor.as_slice::<f32>().iter().enumerate() {
-        let at = [i / (own[1] * own[2]), i / own[2] % own[1], i % own[2]];
-        all.as_mut_slice::<f32>()[(at[0] * shape[1] + at[1]) * shape[2] + at[2]] = *value;
+/// The shape with so many rows, which its last axis but one counts.
+fn with_rows(shape: &[usize], rows: usize) -> Vec<usize> {
+    let mut shape = shape.to_vec();
+    let axis = shape.len() - 2;
+    shape[axis] = rows;
+    shape
+}
+
+/// The rows of a tensor and zeros behind them.
+fn padded(tensor: &Tensor, rows: usize) -> Tensor {
+    let mut all = Tensor::try_zeros(tensor.dtype(), &with_rows(tensor.shape(), rows)).unwrap();
+    let own = with_rows(tensor.shape(), 1);
+    let (row, there) = (own[own.len() - 1], tensor.shape()[own.len() - 2]);
+    let pieces = all.as_mut_slice::<f32>().chunks_mut(rows * row);
+    for (i, piece) in pieces.enumerate() {
+        let from = &tensor.as_slice::<f32>()[i * there * row..][..there * row];
+        piece[..there * row].copy_from_slice(from);
     }
     all
 }
 
-/// The first rows of `[2, room, 4]`.
+/// The first rows.
 fn first(tensor: &Tensor, rows: usize) -> Vec<f32> {
-    let room = tensor.shape()[1];
+    let [.., room, row] = tensor.shape() else { panic!("rows") };
     let all = tensor.as_slice::<f32>();
-    all.chunks(room * 4).flat_map(|piece| &piece[..rows * 4]).copied().collect()
+    all.chunks(room * row).flat_map(|piece| &piece[..rows * row]).copied().collect()
 }
 
 fn close(a: &[f32], b: &[f32]) -> bool {
@@ -81,7 +109,8 @@ fn check(model: Model, room: usize, appends_rows: bool) {
     });
     let at = |sizes: &[usize]| graph(model, sizes[0], sizes[1]);
     let place = places(&at(&[3, 6]), &[pair(&at(&[3, 6]))]).unwrap()[0];
-    assert_eq!(place.growing(&at(&[3, 6])), [1]);
+    let present = at(&[3, 6]).ty(place.values(&at(&[3, 6])).1).clone();
+    assert_eq!(place.growing(&at(&[3, 6])), [present.rank() - 2]);
     let made = ranged(&ranges, |sizes| -> Result<Graph, ()> {
         let mut one = at(sizes);
         append(&mut one, &[place]);
@@ -89,20 +118,21 @@ fn check(model: Model, room: usize, appends_rows: bool) {
     });
     let mut made = made.unwrap().graph;
     assert_eq!(appends(&made, place).is_some(), appends_rows);
-    let rooms = [TensorType::new(DType::F32, [2, room, 4])];
+    let rooms = [TensorType::new(DType::F32, with_rows(&present.shape, room))];
     give_room(&mut made, &[place], &rooms).unwrap();
     assert_eq!(verify(&made), Ok(()));
     let mut optimised = made.clone();
     passes::run_all(&mut optimised, &Options::default()).unwrap();
     assert_eq!(verify(&optimised), Ok(()));
     for (rows, past) in (1..=3).flat_map(|rows| (low..=6).map(move |past| (rows, past))) {
-        let (x, before) = (random(&[2, rows, 4], 11), random(&[2, past, 4], 12));
+        let of = |rows, seed| random(&with_rows(&present.shape, rows), seed);
+        let (x, before) = (of(rows, 11), of(past, 12));
         let expected = interp::run(&at(&[rows, past]), &[x.clone(), before.clone()]).unwrap();
         let sizes = [rows, past].map(|size| Tensor::scalar(size as i64));
-        let inputs = [padded(&x, &[2, 3, 4]), padded(&before, &[2, room, 4])];
+        let inputs = [padded(&x, 3), padded(&before, room)];
         for graph in [&made, &optimised] {
             let found = interp::run(graph, &[&inputs[..], &sizes].concat()).unwrap();
-            assert_eq!(found[0].shape(), [2, room, 4]);
+            assert_eq!(found[0].shape(), rooms[0].shape);
             let present = first(&found[0], rows + past);
             assert!(close(&present, expected[0].as_slice()), "{rows} after {past}");
             assert!(close(&first(&found[1], rows), expected[1].as_slice()), "{rows} after {past}");
@@ -120,6 +150,12 @@ fn rows_are_appended_where_that_is_all() {
 #[test]
 fn a_room_may_be_larger_than_what_is_left() {
     check(attention, 12, true);
+}
+
+#[test]
+fn rows_are_appended_to_caches() {
+    check(cached, 9, true);
+    check(cached, 11, true);
 }
 
 #[test]
