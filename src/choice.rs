@@ -1,11 +1,11 @@
 //! Which schedule a kernel gets, and with it which program: the one that tuning found, or the
 //! default one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ansc_codegen::Target;
-use ansc_graph::Compute;
+use ansc_graph::{Compute, TensorType};
 use ansc_runtime::manifest::Tuning;
 use ansc_sketch::algorithm::{Algorithm, Sums};
 use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
@@ -40,6 +40,9 @@ pub struct Schedules {
     /// Allows some algorithms for kernels, whoever found their schedules. To be set before any
     /// schedule is taken up.
     pub sums: Sums,
+    /// The panels in which constants of these types lie already: where it costs little, other
+    /// kernels read them there.
+    pub widths: HashMap<TensorType, usize>,
 }
 
 /// A tuned schedule of a task, as records know it.
@@ -153,6 +156,7 @@ impl Schedules {
             aim: Aim::Cpu,
             small: false,
             sums: Sums::Any,
+            widths: HashMap::new(),
         }
     }
 
@@ -170,8 +174,18 @@ impl Schedules {
             machine: self.machine.clone(),
             cores: self.threads,
             gpu: self.aim.gpu().cloned(),
+            widths: self.widths_of(compute, constant),
             sums: self.sums,
         }
+    }
+
+    /// The panels in which constants of an expression lie already.
+    fn widths_of(&self, compute: &Compute, constant: &[bool]) -> Vec<Option<usize>> {
+        let inputs = compute.inputs.iter().zip(constant);
+        let width = |(ty, constant): (&TensorType, &bool)| {
+            self.widths.get(ty).copied().filter(|_| *constant)
+        };
+        inputs.map(width).collect()
     }
 
     /// Looks up what is better than the untuned schedule of a task.

@@ -1,6 +1,6 @@
 //! The compiler on one screen: [`compile`] is the list of stages, in order.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -219,14 +219,14 @@ pub fn compile(
     let mut nodes = 0;
     let source = clock.time("import", || options.source(model))?;
     let kept = clock.time("import", || options.states(&source, model))?;
-    let mut wanted = VecDeque::from(options.specialisations(&kept)?);
-    while let Some(one) = wanted.pop_front() {
+    let mut wanted = options.specialisations(&kept)?;
+    // The last ones are the largest: others find their constants as these read them.
+    while let Some(one) = wanted.pop() {
         let one = clock.time("import", || kept.stretched(one, &source))?;
         let made = clock.time("import", || one.graph(&source, model, &kept));
         let made = match (made, one.apart_from_zero()) {
             (Err(_), Some([zero, rest])) => {
-                wanted.push_front(rest);
-                wanted.push_front(zero);
+                wanted.extend([zero, rest]);
                 continue;
             }
             (made, _) => made?,
@@ -243,6 +243,7 @@ pub fn compile(
         })?;
         clock.move_time("schedule", "verify", assembly.verifier.take_spent());
     }
+    assembly.drafts.reverse();
     assembly.kernels.kernels.iter().for_each(|k| watch.program(&k.form));
     if options.verify {
         clock.time("verify", || assembly.kernels.verify())?;

@@ -38,6 +38,10 @@ pub struct Task {
     pub cores: usize,
     /// The limits of the GPU that the schedule is for; `None` for a CPU.
     pub gpu: Option<GpuLimits>,
+    /// For each input, the columns of the panels in which it lies already, for other kernels: of
+    /// tiles that take about as long, one that reads these is taken. None is known of what is not
+    /// listed. It is no part of the key.
+    pub widths: Vec<Option<usize>>,
     /// Which algorithms there are for it. Two tasks that differ only in this have the same key, as
     /// a trace says what it uses.
     pub sums: Sums,
@@ -61,6 +65,7 @@ impl Task {
             machine: Machine::new(16, 16),
             cores: 1,
             gpu: Some(limits.clone()),
+            widths: vec![],
             sums: Sums::Any,
         }
     }
@@ -74,6 +79,7 @@ impl Task {
             machine: machine.clone(),
             cores: 1,
             gpu: None,
+            widths: vec![],
             sums: Sums::Any,
         }
     }
@@ -289,6 +295,7 @@ mod tests {
             machine,
             cores: 2,
             gpu: None,
+            widths: vec![],
             sums: Sums::Any,
         })
     }

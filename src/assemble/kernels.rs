@@ -110,6 +110,19 @@ impl KernelTable {
         Ok(())
     }
 
+    /// Lets kernels of further specialisations read constants in the panels of those that there
+    /// are, where that costs them little.
+    pub(super) fn settle(&mut self) {
+        for kernel in &self.whole {
+            for packing in &kernel.packings {
+                let ty = &kernel.compute.inputs[packing.param];
+                if let Some(width) = result(&packing.compute).shape.last() {
+                    self.schedules.widths.entry(ty.clone()).or_insert(*width);
+                }
+            }
+        }
+    }
+
     /// The kernel to be run in place of a whole one, where no more than the demand is needed.
     pub(super) fn make(&mut self, whole: usize, demand: &Demand) -> usize {
         if let Some(known) = self.made.get(&(whole, demand.clone())) {

@@ -134,6 +134,7 @@ impl Assembly {
             return Err(Error::Usage(message));
         }
         self.drafts.push(draft);
+        self.kernels.settle();
         Ok(())
     }
 }

@@ -59,7 +59,16 @@ fn in_tiles(text: &str, target: &Target) -> (Compute, Scheduled) {
     (machine.units.amx_bf16, machine.units.amx_int8) = (true, true);
     let constant = (0..compute.inputs.len()).map(|i| i == 1).collect();
     let (name, sums, cores) = ("k".into(), Default::default(), 1);
-    let task = Task { name, compute: compute.clone(), constant, machine, cores, gpu: None, sums };
+    let task = Task {
+        widths: vec![],
+        name,
+        compute: compute.clone(),
+        constant,
+        machine,
+        cores,
+        gpu: None,
+        sums,
+    };
     (compute, task.scheduled())
 }
 

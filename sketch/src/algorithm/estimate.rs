@@ -215,7 +215,17 @@ mod tests {
         let compute = Compute::parse(&text).unwrap();
         let machine = Machine::new(32, 16);
         let constant = vec![false, constant];
-        Task { name: "k".into(), compute, constant, machine, cores: 1, gpu: None, sums }.preferred()
+        Task {
+            name: "k".into(),
+            compute,
+            constant,
+            machine,
+            cores: 1,
+            gpu: None,
+            widths: vec![],
+            sums,
+        }
+        .preferred()
     }
 
     #[test]

@@ -33,7 +33,16 @@ const OF_FLOATS: [Algorithm; 4] =
 fn task(compute: Compute, constant: bool) -> Task {
     let constant = (0..compute.inputs.len()).map(|i| constant && i > 0).collect();
     let machine = Machine::new(16, 16);
-    Task { name: "k".into(), compute, constant, machine, cores: 2, gpu: None, sums: Sums::Any }
+    Task {
+        name: "k".into(),
+        compute,
+        constant,
+        machine,
+        cores: 2,
+        gpu: None,
+        widths: vec![],
+        sums: Sums::Any,
+    }
 }
 
 /// `[n, h, w, c]` with a padding, a bias, something added and a maximum.

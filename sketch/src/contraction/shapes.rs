@@ -18,6 +18,8 @@ const MAX_ROWS: usize = 14;
 const MAX_VECTORS: usize = 8;
 /// Loads and shuffles of a vector with elements of several groups, each for some lanes.
 const SHUFFLED: usize = 3;
+/// Tiles take about as long if the cycles of one are no more than so many percent above the other's.
+const AS_LONG: usize = 8;
 /// With no more than these, tiles that hide the latency leave no choice worth pricing.
 const FEW_REGISTERS: usize = 16;
 
@@ -32,12 +34,13 @@ pub(crate) struct Shape {
 }
 
 /// The shapes of which so many tiles fit the registers, the one priced lowest first: at least one.
+/// A shape whose panels are as wide as those that there are goes before, if it costs about as much.
 pub(crate) fn ranked(
     machine: &Machine,
     s: &Stage,
     operands: &Operands,
-    lanes: usize,
-    tiles: usize,
+    (lanes, tiles): (usize, usize),
+    width: Option<usize>,
 ) -> Vec<Shape> {
     let (upper_axis, row_axis) = row_axes(s, operands);
     let extent = |axis: Option<usize>| axis.map_or(1, |a| s.ty.shape[a]);
@@ -54,7 +57,7 @@ pub(crate) fn ranked(
         () if pairs => vectors + 2,
         () => vectors + 1,
     };
-    let unpacking = unpacking(s);
+    let (source, unpacking) = (Source::of(operands), unpacking(s));
     let mut shapes: Vec<(Price, Shape)> = Vec::new();
     for vectors in (1..=vectors.clamp(1, MAX_VECTORS)).filter(|v| operands.allows(v * lanes)) {
         // Columns that fill no panel are cut into pieces, each in a register of its own.
@@ -63,9 +66,8 @@ pub(crate) fn ranked(
             false => vectors,
         };
         for upper in (1..=uppers.min(4)).filter(|u| uppers.is_multiple_of(*u)) {
-            let Operands { shared, once, padded, crossed, .. } = *operands;
-            let plane =
-                Plane { columns, lanes, rows, upper, shared, once, padded, crossed, unpacking };
+            let Operands { padded, crossed, .. } = *operands;
+            let plane = Plane { columns, lanes, rows, upper, source, padded, crossed, unpacking };
             for row in 1..=rows.min(MAX_ROWS) {
                 if upper > 1 && row < rows
                     || tiles * upper * row * in_a_row + held(in_a_row) > machine.registers
@@ -86,6 +88,12 @@ pub(crate) fn ranked(
         return vec![smallest];
     }
     shapes.sort_by_key(|(price, _)| *price);
+    let most = shapes[0].0.cycles * (100 + AS_LONG) / 100;
+    let is_there =
+        |(price, shape): &(Price, Shape)| Some(shape.panel) == width && price.cycles <= most;
+    if let Some(at) = shapes.iter().position(is_there) {
+        shapes[..=at].rotate_right(1);
+    }
     shapes.into_iter().map(|(_, shape)| shape).collect()
 }
 
@@ -142,16 +150,37 @@ fn vectors_of(columns: usize, lanes: usize, padded: bool) -> Vec<usize> {
     std::iter::repeat_n(lanes, columns / lanes).chain(last).collect()
 }
 
+/// The vectors that a tile multiplies with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    /// Rows share them, in the order in which they lie in panels.
+    Panels,
+    /// Rows share them.
+    Shared,
+    /// Rows have their own, and each is read once.
+    Once,
+    /// Rows have their own.
+    Own,
+}
+
+impl Source {
+    fn of(operands: &Operands) -> Source {
+        match (operands.shared, operands.panels().next().is_some()) {
+            (true, true) => Source::Panels,
+            (true, false) => Source::Shared,
+            (false, _) if operands.once => Source::Once,
+            (false, _) => Source::Own,
+        }
+    }
+}
+
 /// The rows and columns that tiles cover, `upper` of their rows at once.
 struct Plane {
     columns: usize,
     lanes: usize,
     rows: usize,
     upper: usize,
-    /// Whether rows share what is loaded as vectors.
-    shared: bool,
-    /// Whether each vector is read once.
-    once: bool,
+    source: Source,
     /// Whether vectors may reach beyond the last column.
     padded: bool,
     /// Columns of groups that vectors cross: an element of the other factor for each.
@@ -188,16 +217,20 @@ impl Plane {
 
     fn tile(&self, rows: usize, vectors: usize, gathered: usize) -> Price {
         // A vector operand that rows do not share is loaded for each of them.
-        let loads = match gathered {
-            0 if self.shared => rows + vectors,
-            0 if self.once => rows * vectors + rows,
-            each => rows * vectors * each.max(1) + vectors,
+        let loads = match (gathered, self.source) {
+            (0, Source::Panels | Source::Shared) => rows + vectors,
+            (0, Source::Once) => rows * vectors + rows,
+            (each, _) => rows * vectors * each.max(1) + vectors,
         };
         let products = rows * vectors;
+        // The second cache gives one vector a cycle at best.
+        let streamed = match self.source {
+            Source::Panels => 2 * vectors,
+            Source::Once => 2 * products,
+            Source::Shared | Source::Own => 0,
+        };
         let cycles = match self.unpacking {
-            // The second cache gives one a cycle at best.
-            0 if self.once => loads.max(2 * products),
-            0 => products.max(loads),
+            0 => products.max(loads).max(streamed),
             // Instructions that unpack take the issue slots in which loads would cost nothing.
             unpacking => {
                 let all = products + (vectors * unpacking).div_ceil(8);
@@ -228,8 +261,7 @@ mod tests {
             lanes: 8,
             rows: 60,
             upper: 1,
-            shared: true,
-            once: false,
+            source: Source::Panels,
             padded: false,
             crossed: None,
             unpacking: 0,
@@ -252,8 +284,7 @@ mod tests {
             lanes: 16,
             rows: 84,
             upper: 1,
-            shared: true,
-            once: false,
+            source: Source::Panels,
             padded: true,
             crossed: None,
             unpacking: 12,
@@ -268,9 +299,9 @@ mod tests {
     #[test]
     fn panels_of_whole_groups_are_not_gathered() {
         let (columns, lanes, rows) = (224, 16, 28);
-        let (shared, once, padded, crossed) = (true, false, false, Some(7));
+        let (source, padded, crossed) = (Source::Panels, false, Some(7));
         let (upper, unpacking) = (1, 0);
-        let plane = Plane { columns, lanes, rows, upper, shared, once, padded, crossed, unpacking };
+        let plane = Plane { columns, lanes, rows, upper, source, padded, crossed, unpacking };
         let cycles = |vectors: usize| plane.price(16 * vectors, 3).cycles;
         assert!((1..=8).filter(|v| *v != 7).all(|v| cycles(7) < cycles(v)));
     }
@@ -287,8 +318,8 @@ mod tests {
     #[test]
     fn vectors_that_are_read_once_are_read_in_order() {
         let (columns, lanes, rows, upper) = (64, 16, 8, 1);
-        let (shared, once, padded, crossed, unpacking) = (false, true, false, None, 0);
-        let plane = Plane { columns, lanes, rows, upper, shared, once, padded, crossed, unpacking };
+        let (source, padded, crossed, unpacking) = (Source::Once, false, None, 0);
+        let plane = Plane { columns, lanes, rows, upper, source, padded, crossed, unpacking };
         assert!((1..4).all(|v| (1..=8).all(|row| plane.price(64, 1) < plane.price(16 * v, row))));
     }
 

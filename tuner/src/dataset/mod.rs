@@ -99,6 +99,7 @@ impl Entry {
             return None;
         }
         Some(Arc::new(Task {
+            widths: vec![],
             name: self.name.clone(),
             compute,
             constant: self.constant.clone(),

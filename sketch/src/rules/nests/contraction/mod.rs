@@ -132,7 +132,10 @@ impl Plan {
         if would_gather(&s, &operands, lanes) {
             return None;
         }
-        let shapes = ranked(machine, &s, &operands, lanes, 1 + usize::from(nested.is_some()));
+        let width = |(buffer, _): (ansc_graph::BufId, _)| *nests.task.widths.get(buffer.index())?;
+        let width = operands.panels().find_map(width);
+        let tiles = 1 + usize::from(nested.is_some());
+        let shapes = ranked(machine, &s, &operands, (lanes, tiles), width);
         let shape = shapes.first()?.clone();
         let panels = panels::all(nests, (&s, &members), &operands, (shape.panel, lanes));
         let padded = operands.padded && panels.len() == operands.panels().count();
