@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ansc_graph::demand::{Demand, Limits, extent_of};
+use ansc_graph::demand::{Demand, Limits, apart, extent_of};
 use ansc_graph::ops::shape::reshape_indices;
 use ansc_graph::sizes::{expression, used};
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, TensorType, VarId};
@@ -88,9 +88,17 @@ struct Search<'p> {
     extents: Extents,
     /// How often the blocks of the program access each buffer.
     uses: BTreeMap<BufId, usize>,
-    /// Up to where buffers are needed that are no parameters, of those that are needed.
-    own: BTreeMap<BufId, Limits>,
+    /// Where buffers are needed that are no parameters, of those that are needed.
+    own: BTreeMap<BufId, Places>,
+    /// The loops around all accesses of each buffer.
+    homes: BTreeMap<BufId, BTreeSet<VarId>>,
 }
+
+/// For each axis of a buffer, what its index and the first number together have to be below, so that
+/// an element is needed; nothing, if all may be. The number is the same for all accesses.
+///
+/// Of rows that are computed 64 at a time, row `i` of block `p` is needed if `i + 64 * p < s`.
+type Places = Vec<Option<(Expr, Extent)>>;
 
 impl<'p> Search<'p> {
     fn of(program: &'p Program, compute: &Compute, demand: &'p Demand) -> Search<'p> {
@@ -98,7 +106,10 @@ impl<'p> Search<'p> {
         let mut uses = BTreeMap::new();
         program.body.iter().for_each(|stmt| count_uses(stmt, &mut uses));
         let (extents, own) = (Extents::of(program), BTreeMap::new());
-        let mut search = Search { program, demand, types, extents, uses, own };
+        let vars = |loops: Vec<VarId>| loops.into_iter().collect();
+        let homes = tree::common_loops(program);
+        let homes = homes.into_iter().map(|(buffer, loops)| (buffer, vars(loops))).collect();
+        let mut search = Search { program, demand, types, extents, uses, own, homes };
         // At first nothing is needed but results: then what they are made of, and so on.
         for _ in 0..ROUNDS {
             let own = search.needed_by_readers();
@@ -111,40 +122,48 @@ impl<'p> Search<'p> {
         search
     }
 
-    /// Up to where the blocks that read them need buffers that are no parameters. Others are
-    /// computed in full: what was not written may be no index, and no truth value.
-    fn needed_by_readers(&self) -> BTreeMap<BufId, Limits> {
+    /// Where the blocks that read them need buffers that are no parameters. Others are computed in
+    /// full: what was not written may be no index, and no truth value.
+    fn needed_by_readers(&self) -> BTreeMap<BufId, Places> {
         let found = self.conditions();
-        let mut needed: BTreeMap<BufId, Limits> = BTreeMap::new();
+        let mut needed: BTreeMap<BufId, Places> = BTreeMap::new();
         tree::visit_nests(&self.program.body, &mut |loops, block| {
             if !self.is_needed(block) {
                 return;
             }
             let is_around = |var: &VarId| loops.iter().any(|l| l.var == *var);
-            let around: Vec<&(Expr, Extent)> =
-                found.iter().filter(|(var, _)| is_around(var)).flat_map(|(_, all)| all).collect();
-            let own = self.of_block_itself(block);
+            let around = found.iter().filter(|(var, _)| is_around(var)).flat_map(|(_, all)| all);
+            let own = self.of_block_itself(block).into_iter();
+            let own = own.map(|(index, below)| (self.over_loops(block, &index), below));
+            let all: Vec<(Expr, Extent)> = own.chain(around.cloned()).collect();
             for (buffer, indices) in block.exprs().iter().flat_map(|e| e.loads()) {
                 if self.program.params.contains(&buffer) {
                     continue;
                 }
                 let is_float = self.program.buffer(buffer).ty.dtype.is_float();
-                let limit = |index: &Expr| {
-                    let is_it = |other: &Expr| is_float && other == index;
-                    let found = own.iter().find(|(other, _)| is_it(other));
-                    let of_loops = || {
-                        let index = self.over_loops(block, index);
-                        around.iter().find(|(other, _)| is_float && *other == index).copied()
+                let place = |index: &Expr| {
+                    let index = self.over_loops(block, index);
+                    let place = |(other, below): &(Expr, Extent)| {
+                        let more =
+                            affine::simplify(&(other.clone() - index.clone()), &self.extents);
+                        self.is_at_home(&more, buffer).then(|| (more, below.clone()))
                     };
-                    found.or_else(of_loops).map(|(_, below)| below.clone())
+                    // A condition on the index itself says more than one on what is outside.
+                    let found = all.iter().filter(|_| is_float).filter_map(place);
+                    found.min_by_key(|(more, _)| more.as_const().is_none())
                 };
-                let limits: Limits = indices.iter().map(limit).collect();
-                let other = needed.entry(buffer).or_insert_with(|| limits.clone());
-                let both = other.iter_mut().zip(limits);
-                both.filter(|(a, b)| **a != *b).for_each(|(limit, _)| *limit = None);
+                let places: Places = indices.iter().map(place).collect();
+                let other = needed.entry(buffer).or_insert_with(|| places.clone());
+                other.iter_mut().zip(places).for_each(|(a, b)| *a = both(a.take(), b));
             }
         });
         needed
+    }
+
+    /// Whether a number is the same at all accesses of a buffer that are made at a time.
+    fn is_at_home(&self, number: &Expr, buffer: BufId) -> bool {
+        let home = self.homes.get(&buffer);
+        number.loads().is_empty() && home.is_some_and(|home| number.vars().is_subset(home))
     }
 
     /// Whether anything reads what a block writes.
@@ -223,13 +242,12 @@ impl<'p> Search<'p> {
     /// `k * 80 < s` and `k * 80 + 16 < s`: without `k * 80 < s`, neither holds.
     fn weaker(&self, a: &Conditions, b: &Conditions) -> Conditions {
         let both = |(index, below): &(Expr, Extent)| {
-            let alike = b.iter().filter(|(_, other)| other == below);
-            let mut apart = alike.filter_map(|(other, _)| {
+            b.iter().find_map(|(other, end)| {
                 let more = affine::simplify(&(other.clone() - index.clone()), &self.extents);
-                Some((more.as_const()?.as_i64(), other))
-            });
-            let (more, other) = apart.next()?;
-            Some((if more < 0 { other.clone() } else { index.clone() }, below.clone()))
+                let stronger = more.as_const()?.as_i64() > apart(end, below)?;
+                let (index, below) = if stronger { (index, below) } else { (other, end) };
+                Some((index.clone(), below.clone()))
+            })
         };
         a.iter().filter_map(both).collect()
     }
@@ -256,9 +274,14 @@ impl<'p> Search<'p> {
         let mut all = vec![];
         for access in block.body.writes() {
             self.add(&mut all, access, &|param| self.demand.needed_of(param));
-            let limits = self.own.get(&access.buffer).into_iter().flatten();
-            let pairs = access.indices.iter().zip(limits);
-            all.extend(pairs.filter_map(|(index, limit)| Some((index.clone(), limit.clone()?))));
+            if !self.program.params.contains(&access.buffer) {
+                let places = self.own.get(&access.buffer).into_iter().flatten();
+                let pairs = access.indices.iter().zip(places);
+                all.extend(pairs.filter_map(|(index, place)| {
+                    let (more, below) = place.clone()?;
+                    Some((index.clone() + more, below))
+                }));
+            }
         }
         if let Body::Reduce { combiner, dst, value, .. } = &block.body {
             let dtype = self.program.buffer(dst.buffer).ty.dtype;
@@ -332,6 +355,13 @@ impl<'p> Search<'p> {
             }
         }
     }
+}
+
+/// Where two readers together need a buffer.
+fn both(a: Option<(Expr, Extent)>, b: Option<(Expr, Extent)>) -> Option<(Expr, Extent)> {
+    let ((more, below), (other, end)) = (a?, b?);
+    let later = apart(&below, &end).filter(|_| more == other)? >= 0;
+    Some((more, if later { below } else { end }))
 }
 
 /// An index of a block with the bindings of its variables.

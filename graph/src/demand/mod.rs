@@ -306,6 +306,14 @@ impl Need {
     }
 }
 
+/// How many elements later the first of two extents is, if that is the same at all sizes.
+pub fn apart(a: &Extent, b: &Extent) -> Option<i64> {
+    match polynomial::sum(vec![a.clone(), polynomial::times(b.clone(), -1)?])? {
+        Extent::Constant(more) => Some(more),
+        _ => None,
+    }
+}
+
 /// Limits that come later by so many elements.
 fn later(limits: Limits, by: i64) -> Limits {
     let one = |limit: Extent| polynomial::sum(vec![limit, Extent::Constant(by)]);
