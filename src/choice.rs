@@ -10,6 +10,7 @@ use ansc_runtime::manifest::Tuning;
 use ansc_sketch::algorithm::{Algorithm, Sums};
 use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
 use ansc_sketch::packed::Packing;
+use ansc_sketch::task::Wishes;
 use ansc_sketch::trace::Unfit;
 use ansc_sketch::{Choice, Machine, Scheduled, price};
 use ansc_sketch::{Program, Task, Trace, finish};
@@ -174,9 +175,17 @@ impl Schedules {
             machine: self.machine.clone(),
             cores: self.threads,
             gpu: self.aim.gpu().cloned(),
-            widths: self.widths_of(compute, constant),
+            wishes: Wishes { widths: self.widths_of(compute, constant), apart: false },
             sums: self.sums,
         }
+    }
+
+    /// The program for runs that need a part of each axis; none, where that is the same one.
+    pub(crate) fn apart(&self, compute: &Compute, constant: &[bool]) -> Option<Program> {
+        let mut task = self.task("", compute, constant);
+        task.wishes.apart = true;
+        let (scheduled, ..) = self.default(&task);
+        scheduled.packings.is_empty().then_some(scheduled.program)
     }
 
     /// The panels in which constants of an expression lie already.

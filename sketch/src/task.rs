@@ -38,13 +38,22 @@ pub struct Task {
     pub cores: usize,
     /// The limits of the GPU that the schedule is for; `None` for a CPU.
     pub gpu: Option<GpuLimits>,
-    /// For each input, the columns of the panels in which it lies already, for other kernels: of
-    /// tiles that take about as long, one that reads these is taken. None is known of what is not
-    /// listed. It is no part of the key.
-    pub widths: Vec<Option<usize>>,
+    /// What the rest of the artifact asks of the schedule that nobody tuned. It is no part of the
+    /// key.
+    pub wishes: Wishes,
     /// Which algorithms there are for it. Two tasks that differ only in this have the same key, as
     /// a trace says what it uses.
     pub sums: Sums,
+}
+
+/// What kernels of an artifact ask of each other, and its runs of all.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Wishes {
+    /// For each input, the columns of the panels in which it lies already: of tiles that take about
+    /// as long, one that reads these is taken. None is known of what is not listed.
+    pub widths: Vec<Option<usize>>,
+    /// Axes stay apart, because runs need a part of each.
+    pub apart: bool,
 }
 
 /// One point of the space.
@@ -65,7 +74,7 @@ impl Task {
             machine: Machine::new(16, 16),
             cores: 1,
             gpu: Some(limits.clone()),
-            widths: vec![],
+            wishes: Default::default(),
             sums: Sums::Any,
         }
     }
@@ -79,7 +88,7 @@ impl Task {
             machine: machine.clone(),
             cores: 1,
             gpu: None,
-            widths: vec![],
+            wishes: Default::default(),
             sums: Sums::Any,
         }
     }
@@ -295,7 +304,7 @@ mod tests {
             machine,
             cores: 2,
             gpu: None,
-            widths: vec![],
+            wishes: Default::default(),
             sums: Sums::Any,
         })
     }

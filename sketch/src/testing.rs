@@ -21,7 +21,16 @@ pub(crate) fn task(text: &str) -> Arc<Task> {
     let constant = vec![false; compute.inputs.len()];
     let machine = Machine::new(32, 16);
     let (name, sums) = ("k".into(), Sums::Any);
-    Arc::new(Task { name, compute, constant, machine, cores: 1, gpu: None, widths: vec![], sums })
+    Arc::new(Task {
+        name,
+        compute,
+        constant,
+        machine,
+        cores: 1,
+        gpu: None,
+        wishes: Default::default(),
+        sums,
+    })
 }
 
 /// Rows that are reduced lie side by side already.

@@ -37,15 +37,23 @@ pub(crate) fn merged(s: &Stage, group: &Range<usize>) -> usize {
     s.extents()[group.clone()].iter().product()
 }
 
-/// The axes as groups of neighbours that every operand walks as one.
-pub(crate) fn groups(compute: &Compute, s: &Stage, axes: Range<usize>) -> Vec<Range<usize>> {
+/// The axes as groups of neighbours that every operand walks as one; each by itself, if they are to
+/// stay `apart`.
+pub(crate) fn groups(
+    compute: &Compute,
+    s: &Stage,
+    axes: Range<usize>,
+    apart: bool,
+) -> Vec<Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
     // An axis of one element is no step, and parts no others.
     let mut last = None;
     for axis in axes {
         let is_one = s.extents()[axis] == 1;
         match groups.last_mut() {
-            Some(group) if is_one || last.is_none_or(|last| merges(compute, s, last, axis)) => {
+            Some(group)
+                if is_one || last.is_none_or(|last| !apart && merges(compute, s, last, axis)) =>
+            {
                 group.end = axis + 1;
             }
             _ => groups.push(axis..axis + 1),

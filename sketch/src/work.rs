@@ -96,8 +96,16 @@ mod tests {
         let constant = vec![false, true, false, false][..compute.inputs.len()].to_vec();
         let (name, machine) = ("k".to_owned(), MACHINE);
         let sums = Sums::Any;
-        let task =
-            Task { name, compute, constant, machine, cores: 1, gpu: None, widths: vec![], sums };
+        let task = Task {
+            name,
+            compute,
+            constant,
+            machine,
+            cores: 1,
+            gpu: None,
+            wishes: Default::default(),
+            sums,
+        };
         let task = Arc::new(task);
         let rewritten = Algorithm::Winograd4.rewrite(&task).unwrap().task;
         let done = rewritten.scheduled_as(None);

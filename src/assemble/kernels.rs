@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use ansc_graph::demand::Demand;
+use ansc_graph::demand::{Demand, Limits};
 use ansc_graph::fuse::Group;
 use ansc_graph::{Compute, Expr, Graph, TensorType, UnOp, cost};
 use ansc_runtime::manifest::Tuning;
@@ -129,6 +129,12 @@ impl KernelTable {
             return *known;
         }
         let mut new = self.whole[whole].clone();
+        if is_of_parts(&new.compute, demand)
+            && let Some(program) = self.schedules.apart(&new.compute, &new.constant)
+            && self.schedules.aim == Aim::Cpu
+        {
+            new.form = Form::Cpu(program);
+        }
         if let Form::Cpu(program) = &mut new.form {
             new.sizes = ansc_sketch::leave_out(program, &new.compute, demand);
         }
@@ -194,6 +200,14 @@ impl KernelTable {
     pub(super) fn packing(&self, kernel: usize, param: usize) -> Option<&Packing> {
         self.kernels[kernel].packings.iter().find(|p| p.param == param)
     }
+}
+
+/// Whether runs need a part of an inner axis of what is computed element by element. Sums stay as
+/// they are: others were told how many terms these add.
+fn is_of_parts(compute: &Compute, demand: &Demand) -> bool {
+    let is_map = compute.stages.iter().all(|stage| stage.reduce.is_none());
+    let is_inner = |limits: &Limits| limits.iter().skip(1).any(Option::is_some);
+    is_map && demand.needed.iter().any(is_inner)
 }
 
 impl KernelUse {

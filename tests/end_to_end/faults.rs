@@ -32,7 +32,7 @@ fn task(text: &str) -> Arc<Task> {
     let constant = vec![false; compute.inputs.len()];
     let machine = Machine::new(16, 16);
     Arc::new(Task {
-        widths: vec![],
+        wishes: Default::default(),
         name: "k".into(),
         compute,
         constant,

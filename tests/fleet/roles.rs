@@ -53,7 +53,7 @@ pub(crate) fn task(n: usize, threads: usize) -> Arc<Task> {
          }}"
     );
     Arc::new(Task {
-        widths: vec![],
+        wishes: Default::default(),
         name: "k".into(),
         compute: Compute::parse(&text).unwrap(),
         constant: vec![false; 3],

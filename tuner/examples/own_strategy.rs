@@ -71,7 +71,7 @@ fn task() -> Arc<Task> {
     let machine = Machine::new(32, 16);
     let compute = Compute::parse(text).expect("a subgraph");
     Arc::new(Task {
-        widths: vec![],
+        wishes: Default::default(),
         name: "mm".into(),
         compute,
         constant: vec![false; 2],

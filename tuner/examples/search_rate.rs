@@ -36,7 +36,7 @@ fn run(name: &str, text: &str, rounds: usize) {
     let machine = Machine::new(32, 16);
     let constant = vec![false, true, true];
     let task = Arc::new(Task {
-        widths: vec![],
+        wishes: Default::default(),
         name: "k".into(),
         compute,
         constant,

@@ -40,7 +40,7 @@ pub(crate) fn task(compute: Compute) -> Arc<Task> {
     let constant = compute.inputs.iter().map(|_| false).collect();
     let machine = Machine::new(32, 16);
     Arc::new(Task {
-        widths: vec![],
+        wishes: Default::default(),
         name: "k".into(),
         compute,
         constant,

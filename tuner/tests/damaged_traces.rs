@@ -37,7 +37,7 @@ fn tasks() -> Vec<Arc<Task>> {
         let constant = vec![false; compute.inputs.len()];
         let machine = Machine::new(32, 16);
         Arc::new(Task {
-            widths: vec![],
+            wishes: Default::default(),
             name: "k".into(),
             compute,
             constant,

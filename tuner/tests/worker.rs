@@ -49,7 +49,7 @@ fn candidates(n: usize) -> (Arc<Task>, Vec<Candidate>) {
         y: f32[64, 64] = sum{r0: 64} mul(in0[i0, r0], in1[r0, i1])
     }";
     let task = Arc::new(Task {
-        widths: vec![],
+        wishes: Default::default(),
         name: "k".into(),
         compute: Compute::parse(text).unwrap(),
         constant: vec![false; 2],

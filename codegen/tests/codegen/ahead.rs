@@ -63,7 +63,7 @@ fn untuned(compute: &Compute, target: &Target, constant: bool) -> (Program, Opti
     let constant = (0..compute.inputs.len()).map(|i| i == 1 && constant).collect();
     let (name, compute) = ("k".into(), compute.clone());
     let task = Arc::new(Task {
-        widths: vec![],
+        wishes: Default::default(),
         name,
         compute,
         constant,

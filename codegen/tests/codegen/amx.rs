@@ -60,7 +60,7 @@ fn in_tiles(text: &str, target: &Target) -> (Compute, Scheduled) {
     let constant = (0..compute.inputs.len()).map(|i| i == 1).collect();
     let (name, sums, cores) = ("k".into(), Default::default(), 1);
     let task = Task {
-        widths: vec![],
+        wishes: Default::default(),
         name,
         compute: compute.clone(),
         constant,

@@ -103,7 +103,7 @@ fn product(target: &Target, n: usize) -> (Program, [Tensor; 2], Vec<Tensor>) {
     machine.units.pairs = target.multiplies_words_only();
     let constant = vec![false, true];
     let task = Task {
-        widths: vec![],
+        wishes: Default::default(),
         name: "k".into(),
         compute,
         constant,

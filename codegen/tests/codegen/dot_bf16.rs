@@ -109,7 +109,7 @@ fn product(target: &Target, [k, n]: [usize; 2]) -> (Program, [Tensor; 2], Vec<Te
     machine.units.bf16 = target.multiplies_bf16();
     let (constant, name) = (vec![false, true], "k".into());
     let task = Task {
-        widths: vec![],
+        wishes: Default::default(),
         name,
         compute,
         constant,

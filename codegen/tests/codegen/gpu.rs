@@ -203,7 +203,7 @@ fn samples_are_assembled() {
     let small = |shape: &[usize]| TensorType::new(DType::F32, shape);
     let matmul = matmul::matmul(&small(&[37, 32]), &small(&[32, 48])).unwrap();
     let task = Arc::new(Task {
-        widths: vec![],
+        wishes: Default::default(),
         name: "k".into(),
         compute: (*matmul.expr).clone(),
         constant: vec![false; 2],

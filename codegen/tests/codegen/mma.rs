@@ -107,7 +107,16 @@ fn task(text: &str) -> Arc<Task> {
     machine.units.mma = true;
     let (name, constant) = ("k".into(), vec![false; compute.inputs.len()]);
     let (gpu, sums) = (Some(GpuLimits::default()), Default::default());
-    Arc::new(Task { widths: vec![], name, compute, constant, machine, cores: 1, gpu, sums })
+    Arc::new(Task {
+        wishes: Default::default(),
+        name,
+        compute,
+        constant,
+        machine,
+        cores: 1,
+        gpu,
+        sums,
+    })
 }
 
 fn assembled(name: &str, gpu: &GpuProgram, sms: &[u32]) -> String {

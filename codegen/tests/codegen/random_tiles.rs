@@ -72,7 +72,7 @@ fn way(compute: &Compute, random: &mut Random) -> Option<Scheduled> {
     (machine.units.amx_bf16, machine.units.amx_int8) = (true, true);
     let is_constant = random.next().is_multiple_of(2);
     let task = Arc::new(Task {
-        widths: vec![],
+        wishes: Default::default(),
         name: "k".into(),
         compute: compute.clone(),
         constant: (0..compute.inputs.len()).map(|i| i == 1 && is_constant).collect(),

@@ -222,7 +222,7 @@ mod tests {
             machine,
             cores: 1,
             gpu: None,
-            widths: vec![],
+            wishes: Default::default(),
             sums,
         }
         .preferred()

@@ -40,7 +40,7 @@ fn task(compute: Compute, constant: bool) -> Task {
         machine,
         cores: 2,
         gpu: None,
-        widths: vec![],
+        wishes: Default::default(),
         sums: Sums::Any,
     }
 }

@@ -147,7 +147,16 @@ fn rewritten(source: &str, name: &str) -> String {
     machine.units.bf16 = true;
     let algorithm = Algorithm::ALL.into_iter().find(|a| a.name() == name).expect("a name");
     let (name, sums) = ("k".into(), Default::default());
-    let task = Task { widths: vec![], name, compute, constant, machine, cores: 1, gpu: None, sums };
+    let task = Task {
+        wishes: Default::default(),
+        name,
+        compute,
+        constant,
+        machine,
+        cores: 1,
+        gpu: None,
+        sums,
+    };
     let Some(made) = algorithm.rewrite(&task) else { return "(does not apply)".into() };
     let prepared =
         made.prepared.iter().map(|p| format!("constant {}: {}\n", p.param, p.compute)).collect();

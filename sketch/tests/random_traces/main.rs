@@ -55,6 +55,7 @@ fn samples_compute_the_same(constants: &[bool], on_gpu: bool) {
 
 fn task(name: &str, compute: &Compute, constants: bool, on_gpu: bool) -> Arc<Task> {
     Arc::new(Task {
+        wishes: Default::default(),
         name: name.into(),
         compute: compute.clone(),
         constant: (0..compute.inputs.len()).map(|i| constants && i > 0).collect(),

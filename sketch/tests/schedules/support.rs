@@ -120,6 +120,7 @@ pub(crate) fn run(
 /// some others.
 fn schedules(compute: &Compute, constant: &[bool], machine: &Machine) -> Vec<Scheduled> {
     let task = Arc::new(Task {
+        wishes: Default::default(),
         name: "k".into(),
         compute: compute.clone(),
         constant: constant.to_vec(),

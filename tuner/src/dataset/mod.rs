@@ -99,7 +99,7 @@ impl Entry {
             return None;
         }
         Some(Arc::new(Task {
-            widths: vec![],
+            wishes: Default::default(),
             name: self.name.clone(),
             compute,
             constant: self.constant.clone(),

@@ -158,7 +158,7 @@ impl Gate {
             return Err("its subgraph has another number of inputs than is said".into());
         }
         let task = Arc::new(Task {
-            widths: vec![],
+            wishes: Default::default(),
             name: text.name.chars().take(256).collect(),
             compute,
             constant: text.constant.clone(),

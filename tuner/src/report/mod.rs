@@ -184,7 +184,7 @@ fn task(
 fn work(compute: &Compute, trace: &Trace) -> Option<u64> {
     let Some(algorithm) = trace.algorithm() else { return Some(cost::flops(compute)) };
     let task = ansc_sketch::Task {
-        widths: vec![],
+        wishes: Default::default(),
         name: "subgraph".into(),
         constant: vec![true; compute.inputs.len()],
         compute: compute.clone(),

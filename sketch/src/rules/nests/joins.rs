@@ -109,7 +109,12 @@ impl Part<'_> {
         ranges: &[(usize, Range<usize>)],
     ) -> Result<Option<LoopVar>, StepError> {
         let walked = self.walked(nests, ranges);
-        let groups = walk::groups(&nests.compute, &walked, axis..self.whole.ty.rank());
+        let groups = walk::groups(
+            &nests.compute,
+            &walked,
+            axis..self.whole.ty.rank(),
+            nests.task.wishes.apart,
+        );
         let loops = nests.recorder.get_loops(block)?;
         let axes = nests.merged(&loops, &groups)?;
         if let Some(across) = squares::across(&walked, &groups, self.lanes) {

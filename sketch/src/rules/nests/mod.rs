@@ -266,7 +266,9 @@ impl Nests {
     /// The same with axes collapsed.
     fn new(task: &Arc<Task>, by: Option<Algorithm>) -> Result<Nests, StepError> {
         let mut recorder = inlined(task, by)?;
-        recorder.collapse()?;
+        if !task.wishes.apart {
+            recorder.collapse()?;
+        }
         Nests::of(recorder)
     }
 

@@ -39,7 +39,7 @@ pub(super) fn apply(
         return Ok(None);
     }
     let (worthwhile, lanes) = (is_worthwhile(s), nests.lanes(stage));
-    let groups = walk::groups(&nests.compute, s, 0..s.ty.rank());
+    let groups = walk::groups(&nests.compute, s, 0..s.ty.rank(), nests.task.wishes.apart);
     let plan = Plan::of(s, &groups, lanes);
     let block = nests.block(stage)?;
     let loops = nests.loops(block)?;

@@ -114,7 +114,7 @@ fn feed(
 /// Whether vectors lie along the axes inside of the one that is run along.
 fn is_wide(nests: &Nests, stage: usize, axis: usize) -> bool {
     let s = nests.stage(stage);
-    let inner = walk::groups(&nests.compute, s, axis + 1..s.ty.rank());
+    let inner = walk::groups(&nests.compute, s, axis + 1..s.ty.rank(), false);
     inner.last().is_some_and(|last| merged(s, last) >= nests.lanes(stage).min(4))
 }
 
@@ -126,7 +126,7 @@ fn in_vectors(
 ) -> Result<Order, StepError> {
     let s = nests.stage(stage);
     let lanes = nests.lanes(stage);
-    let groups = walk::groups(&nests.compute, s, axis + 1..s.ty.rank());
+    let groups = walk::groups(&nests.compute, s, axis + 1..s.ty.rank(), false);
     let extent = groups.last().map_or(1, |last| merged(s, last));
     let candidates = at_most(&VECTORS, extent / lanes);
     let mut inner = nests.merged(loops, &groups)?;

@@ -38,7 +38,7 @@ const MANY: usize = 16;
 pub(super) fn apply(nests: &mut Nests, stage: usize, _: &Way) -> Result<Option<usize>, StepError> {
     let s = nests.stage(stage).clone();
     let (lanes, worthwhile) = (nests.lanes(stage), is_worthwhile(&s));
-    let groups = walk::groups(&nests.compute, &s, 0..s.ty.rank());
+    let groups = walk::groups(&nests.compute, &s, 0..s.ty.rank(), false);
     let Some(across) = across(&s, &groups, lanes) else { return Ok(None) };
     let block = nests.block(stage)?;
     let loops = nests.loops(block)?;
@@ -228,7 +228,7 @@ fn innermost(nests: &mut Nests, l: LoopVar) -> Result<[LoopVar; 2], StepError> {
 
 /// Whether a stage is of this kind.
 pub(super) fn is_transposed(compute: &Compute, machine: &Machine, s: &Stage) -> bool {
-    let groups = walk::groups(compute, s, 0..s.ty.rank());
+    let groups = walk::groups(compute, s, 0..s.ty.rank(), false);
     across(s, &groups, walk::lanes(compute, machine, s)).is_some()
 }
 

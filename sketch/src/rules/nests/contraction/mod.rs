@@ -132,7 +132,8 @@ impl Plan {
         if would_gather(&s, &operands, lanes) {
             return None;
         }
-        let width = |(buffer, _): (ansc_graph::BufId, _)| *nests.task.widths.get(buffer.index())?;
+        let width =
+            |(buffer, _): (ansc_graph::BufId, _)| *nests.task.wishes.widths.get(buffer.index())?;
         let width = operands.panels().find_map(width);
         let tiles = 1 + usize::from(nested.is_some());
         let shapes = ranked(machine, &s, &operands, (lanes, tiles), width);
