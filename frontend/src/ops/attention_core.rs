@@ -112,14 +112,16 @@ pub(crate) fn attend(
     let shared = check(ctx, &q, &k, &v)?;
     let scale = scoring.scale.unwrap_or_else(|| 1.0 / (q[3] as f32).sqrt());
     let scaled = scaled(ctx, heads.q, scale)?;
-    let keys = ctx.transpose_matrix(heads.k)?;
+    let keys = for_each_group(ctx, heads.k, shared)?;
+    let keys = ctx.transpose_matrix(keys)?;
     let scores = product(ctx, scaled, keys, shared)?;
     let capped = softcap(ctx, scores, scoring.softcap)?;
     let masked = mask.apply(ctx, capped)?;
     let ty = ctx.ty(masked);
     let softmax = if mask.may_be_blind { masked_softmax(&ty) } else { softmax(&[3], &ty) };
     let shares = ctx.emit1(softmax, &[masked])?;
-    let y = product(ctx, shares, heads.v, shared)?;
+    let values = for_each_group(ctx, heads.v, shared)?;
+    let y = product(ctx, shares, values, shared)?;
     Ok(Attended { y, scores, capped, masked, shares })
 }
 
@@ -136,15 +138,24 @@ fn check(ctx: &NodeCtx<'_>, q: &[usize], k: &[usize], v: &[usize]) -> Result<usi
     Ok(q[1] / k[1])
 }
 
-/// `a[n, h, s, x] . b[n, g, x, y]`, where `shared` heads of `a` meet one of `b`.
+/// Keys or values `[n, g, t, d]` as `[n, g, 1, t, d]`, which all heads of a group meet.
+fn for_each_group(ctx: &mut NodeCtx<'_>, x: ValueId, shared: usize) -> One {
+    match (shared, &ctx.shape(x)[..]) {
+        (2.., &[n, g, t, d]) => ctx.reshape(x, &[n, g, 1, t, d]),
+        _ => Ok(x),
+    }
+}
+
+/// `a[n, h, s, x] . b[n, g, 1, x, y]`, where `shared` heads of `a` meet one of `b`. Rows of heads
+/// stay apart: a run may have fewer than there is room for.
 fn product(ctx: &mut NodeCtx<'_>, a: ValueId, b: ValueId, shared: usize) -> One {
     if shared == 1 {
         return ctx.matmul(a, b);
     }
     let (left, right) = (ctx.shape(a), ctx.shape(b));
-    let a = ctx.reshape(a, &[left[0], right[1], shared * left[2], left[3]])?;
+    let a = ctx.reshape(a, &[left[0], right[1], shared, left[2], left[3]])?;
     let y = ctx.matmul(a, b)?;
-    ctx.reshape(y, &[left[0], left[1], left[2], right[3]])
+    ctx.reshape(y, &[left[0], left[1], left[2], right[4]])
 }
 
 fn softcap(ctx: &mut NodeCtx<'_>, scores: ValueId, cap: f32) -> One {

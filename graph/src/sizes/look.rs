@@ -24,6 +24,7 @@ use crate::passes::dce;
 use crate::scalar::Scalar;
 
 /// Graphs that were compared.
+#[derive(Clone)]
 pub(super) struct Look {
     /// The one at the largest sizes.
     pub(super) graph: Graph,
@@ -33,6 +34,7 @@ pub(super) struct Look {
 }
 
 /// A node at all sizes.
+#[derive(Clone)]
 pub(super) struct Seen {
     pub(super) node: NodeId,
     /// Its numbers at the largest sizes: those of its expression, or the extents of its results and

@@ -94,6 +94,10 @@ fn beyond(kind: &Kind) -> Option<fn(DType) -> Scalar> {
     }
 }
 
+/// After so many sizes it is seen whether there is a rule at all: most models that have none have
+/// none for these.
+const FEW: usize = 8;
+
 /// One graph for all sizes in these ranges. `import` gives that for a tuple of sizes.
 pub fn ranged<E>(
     ranges: &[Range],
@@ -101,9 +105,12 @@ pub fn ranged<E>(
 ) -> Result<Ranged, RangeError<E>> {
     let samples = samples::samples(ranges);
     let mut look = look::Look::new(import(&samples[0]).map_err(RangeError::Import)?);
-    for sizes in &samples[1..] {
+    for (n, sizes) in samples.iter().enumerate().skip(1) {
         let graph = import(sizes).map_err(RangeError::Import)?;
         look.add(graph).map_err(RangeError::Unfit)?;
+        if n + 1 == FEW {
+            build::build(look.clone(), &samples[..FEW], ranges).map_err(RangeError::Unfit)?;
+        }
     }
     build::build(look, &samples, ranges).map_err(RangeError::Unfit)
 }

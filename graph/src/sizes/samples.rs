@@ -1,8 +1,8 @@
 //! The sizes at which a model is looked at.
 //!
 //! In: the range of each size. Out: tuples of sizes, the largest ones first: all corners; each size
-//! by itself from one end of its range to the other, with the others largest and smallest; and some
-//! from anywhere between.
+//! by itself from one end of its range to the other, with the others smallest, and here and there
+//! largest, where tensors take longest to make; and some from anywhere between.
 //!
 //! ```text
 //! a in 1..=2, b in 1..=3   ->   (2, 3) (1, 3) (2, 1) (1, 1) (2, 2) (1, 2)
@@ -16,6 +16,8 @@ use super::Range;
 const ALL: usize = 48;
 /// Sizes next to each end of a longer range.
 const ENDS: usize = 6;
+/// Of so many sizes, one is also looked at with the others largest.
+const RARELY: usize = 4;
 /// Sizes from anywhere in a longer range.
 const ANYWHERE: usize = 16;
 
@@ -31,9 +33,13 @@ pub(super) fn samples(ranges: &[Range]) -> Vec<Vec<usize>> {
     }
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for (i, range) in ranges.iter().enumerate() {
-        for size in along(range, &mut random) {
-            for others in [&largest, &smallest] {
+        for (n, size) in along(range, &mut random).into_iter().enumerate() {
+            let mut add = |others: &[usize]| {
                 all.add(others.iter().enumerate().map(|(k, o)| if k == i { size } else { *o }));
+            };
+            add(&smallest);
+            if n % RARELY == 0 {
+                add(&largest);
             }
         }
     }
