@@ -44,6 +44,20 @@ pub(super) fn rule(tensors: &[Arc<Tensor>], fit: &Fit<'_>) -> Option<Rule> {
     })
 }
 
+/// Whether constants with these tensors among others follow no rule.
+pub(super) fn is_hopeless(tensors: &[Arc<Tensor>]) -> bool {
+    let largest = &tensors[0];
+    if tensors.iter().all(|tensor| is_part(tensor, largest)) {
+        return false;
+    }
+    let whole: Option<Vec<Vec<i64>>> = tensors.iter().map(|t| t.to_i64_vec()).collect();
+    let Some(whole) = whole else { return true };
+    let is_short =
+        largest.len() <= MAX_EACH && tensors.iter().all(|t| t.shape() == largest.shape());
+    let moves = |(tensor, own): (&Arc<Tensor>, &Vec<i64>)| shift(tensor, own, largest, &whole[0]);
+    !is_short && tensors.iter().zip(&whole).any(|pair| moves(pair).is_none())
+}
+
 fn is_part(tensor: &Tensor, of: &Tensor) -> bool {
     let size = tensor.dtype().size();
     let (own, whole) = (tensor.bytes(), of.bytes());
@@ -56,18 +70,23 @@ fn is_part(tensor: &Tensor, of: &Tensor) -> bool {
 fn shifted(tensors: &[Arc<Tensor>], whole: &[Vec<i64>], fit: &Fit<'_>) -> Option<Extent> {
     let (mut samples, mut shifts) = (vec![], vec![]);
     for ((tensor, own), sizes) in tensors.iter().zip(whole).zip(fit.samples) {
-        let mut places = places(tensor.shape(), tensors[0].shape());
-        let Some(shift) = own.first().map(|first| first.wrapping_sub(whole[0][0])) else {
+        if own.is_empty() {
             continue;
-        };
-        if !own.iter().all(|v| places.next().is_some_and(|p| v.wrapping_sub(whole[0][p]) == shift))
-        {
-            return None;
         }
         samples.push(sizes.clone());
-        shifts.push(shift);
+        shifts.push(shift(tensor, own, &tensors[0], &whole[0])?);
     }
     (!shifts.is_empty()).then(|| Fit { samples: &samples }.of(&shifts))?
+}
+
+/// How much more the elements of a constant are than those of the largest one; `None` if that is
+/// not the same for all.
+fn shift(tensor: &Tensor, own: &[i64], largest: &Tensor, whole: &[i64]) -> Option<i64> {
+    let Some(first) = own.first() else { return Some(0) };
+    let shift = first.wrapping_sub(whole[0]);
+    let mut places = places(tensor.shape(), largest.shape());
+    let is_shifted = |v: &i64| places.next().is_some_and(|p| v.wrapping_sub(whole[p]) == shift);
+    own.iter().all(is_shifted).then_some(shift)
 }
 
 /// Where the elements of a box are in a larger one, in order.
@@ -120,5 +139,11 @@ mod tests {
         assert_eq!(each.iter().map(|e| e.at(&[4]).unwrap()).collect::<Vec<_>>(), [4, 5]);
         assert!(of(|s| Tensor::from_slice(&[1], &[1.0 / s as f32])).is_none());
         assert!(of(|s| ints(&[s], |i| (i * s) as i64)).is_none());
+        let all = |of: &dyn Fn(usize) -> Tensor| -> Vec<Arc<Tensor>> {
+            (2..=4).rev().map(|s| Arc::new(of(s))).collect()
+        };
+        assert!(!is_hopeless(&all(&mask)) && !is_hopeless(&all(&counted)));
+        assert!(is_hopeless(&all(&|s| ints(&[s], |i| (i * s) as i64))));
+        assert!(is_hopeless(&all(&|s| Tensor::from_slice(&[1], &[1.0 / s as f32]))));
     }
 }

@@ -16,6 +16,7 @@ use ansc_runtime::host::HostOp;
 
 use super::Unfit;
 use super::beyond;
+use super::constants::is_hopeless;
 use super::numbers::{Like, extents, numbers, numbers_like};
 use crate::compute::Compute;
 use crate::graph::{Graph, Node, NodeId, ValueId};
@@ -24,7 +25,6 @@ use crate::passes::dce;
 use crate::scalar::Scalar;
 
 /// Graphs that were compared.
-#[derive(Clone)]
 pub(super) struct Look {
     /// The one at the largest sizes.
     pub(super) graph: Graph,
@@ -34,7 +34,6 @@ pub(super) struct Look {
 }
 
 /// A node at all sizes.
-#[derive(Clone)]
 pub(super) struct Seen {
     pub(super) node: NodeId,
     /// Its numbers at the largest sizes: those of its expression, or the extents of its results and
@@ -105,6 +104,16 @@ impl Look {
             return Err(Unfit { node: last, reason });
         }
         self.count += 1;
+        Ok(())
+    }
+
+    /// An error for the first constant that can follow no rule, whatever it is at other sizes.
+    pub(super) fn check_constants(&self) -> Result<(), Unfit> {
+        let is_bad = |seen: &&Seen| seen.tensors.as_ref().is_some_and(|all| is_hopeless(all));
+        if let Some(seen) = self.nodes.iter().find(is_bad) {
+            let reason = "a constant is another one at each size".into();
+            return Err(Unfit { node: self.graph.node(seen.node).name.clone(), reason });
+        }
         Ok(())
     }
 

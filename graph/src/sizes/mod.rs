@@ -94,8 +94,8 @@ fn beyond(kind: &Kind) -> Option<fn(DType) -> Scalar> {
     }
 }
 
-/// After so many sizes it is seen whether there is a rule at all: most models that have none have
-/// none for these.
+/// After so many sizes it is seen whether constants can follow a rule at all: it saves to look at
+/// the others.
 const FEW: usize = 8;
 
 /// One graph for all sizes in these ranges. `import` gives that for a tuple of sizes.
@@ -109,7 +109,7 @@ pub fn ranged<E>(
         let graph = import(sizes).map_err(RangeError::Import)?;
         look.add(graph).map_err(RangeError::Unfit)?;
         if n + 1 == FEW {
-            build::build(look.clone(), &samples[..FEW], ranges).map_err(RangeError::Unfit)?;
+            look.check_constants().map_err(RangeError::Unfit)?;
         }
     }
     build::build(look, &samples, ranges).map_err(RangeError::Unfit)

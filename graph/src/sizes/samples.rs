@@ -16,7 +16,7 @@ use super::Range;
 const ALL: usize = 48;
 /// Sizes next to each end of a longer range.
 const ENDS: usize = 6;
-/// Of so many sizes, one is also looked at with the others largest.
+/// Of so many sizes of a longer range, one is also looked at with the others largest.
 const RARELY: usize = 4;
 /// Sizes from anywhere in a longer range.
 const ANYWHERE: usize = 16;
@@ -38,7 +38,7 @@ pub(super) fn samples(ranges: &[Range]) -> Vec<Vec<usize>> {
                 all.add(others.iter().enumerate().map(|(k, o)| if k == i { size } else { *o }));
             };
             add(&smallest);
-            if n % RARELY == 0 {
+            if n % RARELY == 0 || range.high - range.low < ALL {
                 add(&largest);
             }
         }
@@ -111,7 +111,7 @@ mod tests {
     fn long_ranges_are_looked_at_in_many_places() {
         let all = of(&[(1, 4096), (0, 7)]);
         assert!((60..200).contains(&all.len()), "{}", all.len());
-        for at in [[4096, 7], [1, 0], [4095, 7], [1025, 0], [4096, 3]] {
+        for at in [[4096, 7], [1, 0], [1, 7], [1025, 0], [4096, 3]] {
             assert!(all.contains(&at.to_vec()), "{at:?}");
         }
     }
