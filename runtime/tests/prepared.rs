@@ -99,7 +99,7 @@ const UNSOUND: &[Unsound] = &[
             let inputs = b.plan().inputs.clone();
             preparation(b).plan.inputs = inputs;
         },
-        "it has inputs or outputs",
+        "it has inputs, outputs or states",
     ),
     (|b| preparation(b).kernels[0].launches[0].extent = u64::MAX, "extent of `double_it`"),
     (|b| drop(preparation(b).kernels.pop()), "there is no kernel 1"),

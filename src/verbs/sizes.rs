@@ -14,8 +14,9 @@ use crate::states::outside::opened;
 pub(super) fn chosen(model: &Model, size: &Size) -> Result<Specialisation, Error> {
     let shapes = once("--shape", size.shapes.iter().cloned())?;
     let named: Vec<_> = shapes.iter().map(|(n, s)| (n.as_str(), s.as_slice())).collect();
-    let is_input = |name: &str| model.inputs().iter().any(|port| port.name == name);
-    let of_inputs: Vec<_> = named.iter().copied().filter(|(name, _)| is_input(name)).collect();
+    let states = &model.specialisations()[0].states;
+    let is_state = |name: &str| states.iter().any(|state| state.input.name == name);
+    let of_inputs: Vec<_> = named.iter().copied().filter(|(name, _)| !is_state(name)).collect();
     // The error of shapes that none has lists them all.
     let first = &opened(model.specialisation(&of_inputs)?);
     let mut dims = vec![];

@@ -18,6 +18,8 @@ const MAX_ROWS: usize = 14;
 const MAX_VECTORS: usize = 8;
 /// Loads and shuffles of a vector with elements of several groups, each for some lanes.
 const SHUFFLED: usize = 3;
+/// Twice the cycles until the second cache has given a vector.
+const CACHED: usize = 2;
 /// Tiles take about as long if the cycles of one are no more than so many percent above the other's.
 const AS_LONG: usize = 8;
 /// With no more than these, tiles that hide the latency leave no choice worth pricing.
@@ -88,9 +90,13 @@ pub(crate) fn ranked(
         return vec![smallest];
     }
     shapes.sort_by_key(|(price, _)| *price);
-    let most = shapes[0].0.cycles * (100 + AS_LONG) / 100;
-    let is_there =
-        |(price, shape): &(Price, Shape)| Some(shape.panel) == width && price.cycles <= most;
+    // However few rows use a panel, it has to be read.
+    let cycles = |(price, shape): &(Price, Shape)| {
+        let passes = uppers.div_ceil(shape.upper) * rows.div_ceil(shape.rows);
+        price.cycles.max(CACHED * columns.div_ceil(lanes) * passes)
+    };
+    let most = cycles(&shapes[0]) * (100 + AS_LONG) / 100;
+    let is_there = |entry: &(Price, Shape)| Some(entry.1.panel) == width && cycles(entry) <= most;
     if let Some(at) = shapes.iter().position(is_there) {
         shapes[..=at].rotate_right(1);
     }
@@ -223,14 +229,9 @@ impl Plane {
             (each, _) => rows * vectors * each.max(1) + vectors,
         };
         let products = rows * vectors;
-        // The second cache gives one vector a cycle at best.
-        let streamed = match self.source {
-            Source::Panels => 2 * vectors,
-            Source::Once => 2 * products,
-            Source::Shared | Source::Own => 0,
-        };
         let cycles = match self.unpacking {
-            0 => products.max(loads).max(streamed),
+            0 if self.source == Source::Once => loads.max(CACHED * products),
+            0 => products.max(loads),
             // Instructions that unpack take the issue slots in which loads would cost nothing.
             unpacking => {
                 let all = products + (vectors * unpacking).div_ceil(8);
