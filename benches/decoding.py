@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import time
 
+import numpy as np
 import onnx
 
 import decoders
@@ -66,7 +67,15 @@ class OpenVino:
         self.request = core.compile_model(model, "CPU", hints | {"KV_CACHE_PRECISION": "f32"}).create_infer_request()
 
     def begin(self, feed):
-        self.feed = {name: value for name, value in feed.items() if not name.startswith("past.")}
+        feeds = [dict(feed) for _ in range(GROWING)]
+        # What was kept by the runs before is in the mask of a run, and goes before its tokens.
+        for n, each in enumerate(feeds):
+            more = n * feed["tokens"].shape[1]
+            if "attention_mask" in each:
+                each["attention_mask"] = np.pad(feed["attention_mask"], [(0, 0), (0, more)], constant_values=1)
+            if "position_ids" in each:
+                each["position_ids"] = feed["position_ids"] + more
+        self.feeds = [{name: value for name, value in each.items() if not name.startswith("past.")} for each in feeds]
         self.runs = -1
         self.past = {name: self.openvino.Tensor(value) for name, value in feed.items() if name.startswith("past.")}
 
@@ -78,7 +87,7 @@ class OpenVino:
         return self.runs > 0
 
     def run(self):
-        self.request.infer(self.feed)
+        self.request.infer(self.feeds[self.runs])
 
 
 PEERS = {"ort": OnnxRuntime, "openvino": OpenVino}
@@ -86,8 +95,9 @@ PEERS = {"ort": OnnxRuntime, "openvino": OpenVino}
 
 def timed(engine, seconds):
     """The median of runs for so long, in milliseconds, without the time that it takes to go back to the beginning."""
-    times, end = [], time.perf_counter() + seconds
+    engine.again()
     engine.run()
+    times, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 4:
         counts = engine.again()
         begin = time.perf_counter()
