@@ -232,8 +232,8 @@ impl Wanted {
             |range: &Range| Size { name: range.name.clone(), low: range.low, high: range.high };
         let all = self.ranges.iter().map(size).collect();
         let sizes = Sizes { all, inputs: made.inputs, outputs: made.outputs };
-        let (mut graph, extents) = (made.graph, (&sizes.inputs[..], &sizes.outputs[..]));
-        let states = states.settle(&mut graph, model, Some(extents))?;
+        let mut graph = made.graph;
+        let states = states.settle(&mut graph, model, Some(&sizes))?;
         Ok(Specialised { graph, sizes, states })
     }
 

@@ -16,7 +16,7 @@ use ansc_graph::{Graph, TensorType};
 use ansc_runtime::Extent;
 
 use crate::Error;
-use crate::sizes::Wanted;
+use crate::sizes::{Sizes, Wanted};
 
 /// `INPUT=OUTPUT`, where `*` stands for the same text in both.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -139,19 +139,19 @@ impl States {
         graph
     }
 
-    /// The states in a graph for all sizes of a specialisation, whose inputs and outputs have these
-    /// extents; none, if they are those of their shapes. They get their room there.
+    /// The states in a graph for all sizes of a specialisation, which tell the extents of inputs and
+    /// outputs; without them, these are those of their shapes. They get their room there.
     pub fn settle(
         &self,
         graph: &mut Graph,
         model: &Path,
-        extents: Option<(&[Vec<Extent>], &[Vec<Extent>])>,
+        sizes: Option<&Sizes>,
     ) -> Result<Vec<Kept>, Error> {
         let kept = self.places.iter().map(|place| {
             let (before, after) = place.values(graph);
             let shape = |value| graph.ty(value).shape.iter().map(|e| Extent::Constant(*e as i64));
-            let (before, after) = match extents {
-                Some((inputs, outputs)) => {
+            let (before, after) = match sizes {
+                Some(Sizes { inputs, outputs, .. }) => {
                     (inputs[place.input].clone(), outputs[place.output].clone())
                 }
                 None => (shape(before).collect(), shape(after).collect()),

@@ -39,7 +39,7 @@ impl Budget {
     }
 
     /// One that decides as another import did, as far as that went.
-    pub(crate) fn as_before(self, before: Decisions) -> Budget {
+    pub(crate) fn deciding_as(self, before: Decisions) -> Budget {
         Budget { before, ..self }
     }
 

@@ -149,7 +149,7 @@ impl Source {
                 Fold::Shapes => Budget::up_to(SHAPES),
             };
             let (graph, decisions) =
-                self.import(options, budget.as_before(first.clone().unwrap_or_default()))?;
+                self.import(options, budget.deciding_as(first.clone().unwrap_or_default()))?;
             first.get_or_insert(decisions);
             Ok(graph)
         }

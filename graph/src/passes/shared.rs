@@ -204,7 +204,8 @@ mod tests {
         let k = b.reshape(k, &[n, heads, 1, rows, each]);
         let to = [n, heads, times, rows, each];
         let ty = b.graph.ty(k).clone();
-        let op = map::map_to(&[ty.clone()], TensorType::new(ty.dtype, to), |v| v[0].clone());
+        let op =
+            map::map_to(std::slice::from_ref(&ty), TensorType::new(ty.dtype, to), |v| v[0].clone());
         let op = op.unwrap();
         let k = b.emit(op, &[k]);
         b.reshape(k, &[n, heads * times, rows, each])
