@@ -68,7 +68,7 @@ class OpenVino:
 
     def begin(self, feed):
         feeds = [dict(feed) for _ in range(GROWING)]
-        # What was kept by the runs before is in the mask of a run, and goes before its tokens.
+        # The mask of a run has what the runs before kept, which goes before its tokens.
         for n, each in enumerate(feeds):
             more = n * feed["tokens"].shape[1]
             if "attention_mask" in each:

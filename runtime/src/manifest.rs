@@ -142,10 +142,10 @@ pub struct Specialisation {
 /// in a room of `[1, 8, 1024, 64]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct State {
-    /// What a run reads, in a buffer of [`Storage::State`]. Where the shape is not that of the
-    /// room, the extents tell it.
+    /// The end that a run reads, in a buffer of [`Storage::State`]. Where the shape is not that of
+    /// the room, the extents tell it.
     pub input: Port,
-    /// What it leaves: in the same buffer, which it changes then, or in one of
+    /// The end that it leaves: in the same buffer, which it changes then, or in one of
     /// [`Storage::NextState`].
     pub output: Port,
 }

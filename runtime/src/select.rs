@@ -43,7 +43,7 @@ pub(crate) fn shape_of<'a>(shapes: &'a [Vec<usize>], index: usize, port: &'a Por
     shapes.get(index).unwrap_or(&port.shape)
 }
 
-/// What is known of the states that a run finds.
+/// The facts about the states that a run finds.
 #[derive(Clone, Copy)]
 pub(crate) enum Held<'a> {
     /// Those of a session.
@@ -199,7 +199,7 @@ impl Choice {
     }
 }
 
-/// What is known of the shape of a port.
+/// The facts about the shape of a port.
 #[derive(Clone, Copy)]
 enum Given<'a> {
     Shape(&'a [usize]),

@@ -6,7 +6,7 @@
 //! place. Rows beyond the end of a state that runs add to are zeros, which code may rely on.
 //!
 //! ```text
-//! past [1, 8, 5, 64]  --a run with one token-->  past [1, 8, 6, 64]  --truncate(2)-->  [1, 8, 2, 64]
+//! past [1, 8, 5, 64]  --a run of one token-->  [1, 8, 6, 64]  --truncate(2)-->  [1, 8, 2, 64]
 //! ```
 
 use std::io;
@@ -210,7 +210,7 @@ impl Session {
         self.states.all[index].shape()
     }
 
-    /// What a state holds now, by the name of its input.
+    /// The elements of a state now, by the name of its input.
     pub fn state(&self, name: &str) -> Result<Tensor, RunError> {
         let index = self.find_state(name)?;
         let (shape, input) = (self.state_shape(index), &self.states.all[index].state.input);

@@ -1,4 +1,4 @@
-//! What a session keeps for a specialisation: the address of every buffer.
+//! The addresses of all buffers of a specialisation, which a session keeps.
 //!
 //! In: a manifest, and for each run the caller's memory. Out: addresses for the steps of a run.
 //! Inputs that are smaller than their buffers, or not aligned, are copied to memory of the

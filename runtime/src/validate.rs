@@ -100,7 +100,7 @@ fn check_one(plan: &Specialisation, constants: &Constants) -> Checked {
     })
 }
 
-/// What a run finds and what it leaves have the same room, and lie in memory of the session.
+/// A run finds and leaves tensors of the same room, which lie in memory of the session.
 fn check_state(plan: &Specialisation, index: usize, state: &State) -> Result<(), String> {
     let is_twice = |ports: &[Port], of: fn(&State) -> &Port| {
         let name = |other: &Port| other.name == of(state).name;
@@ -191,7 +191,7 @@ fn check_all(all: &[Specialisation]) -> Checked {
 /// places.
 fn same_states(a: &[State], b: &[State]) -> bool {
     let same = |(a, b): (&State, &State)| {
-        // What is nearer to the end of the first axis lies behind: less of it is at the same places.
+        // The end of the first axis lies behind the rest, which is at the same places without it.
         let part = |s: &State| usize::from(!s.input.shape.is_empty() && !s.grows(0));
         let room = |s: &State| (s.input.dtype, s.input.shape[part(s)..].to_vec());
         let growing = |s: &State| (0..s.input.shape.len()).map(|i| s.grows(i)).collect::<Vec<_>>();

@@ -216,7 +216,7 @@ fn damaged_states_are_found() {
         let error = Model::load(b.build(dir.path())).unwrap_err().to_string();
         assert!(error.contains(expected), "{expected}: {error}");
     }
-    // What is not changed in place is not written where it lies.
+    // A state that is not changed in place is not written where it lies.
     let mut b = moving();
     let Step::Kernel { args, .. } = &mut b.plan().plan.steps[0] else { panic!("a kernel") };
     args[2] = args[0];

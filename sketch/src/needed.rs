@@ -94,10 +94,11 @@ struct Search<'p> {
     homes: BTreeMap<BufId, BTreeSet<VarId>>,
 }
 
-/// For each axis of a buffer, what its index and the first number together have to be below, so that
-/// an element is needed; nothing, if all may be. The number is the same for all accesses.
+/// For each axis of a buffer, a number and an extent: an element is needed if its index and the
+/// number are below the extent together; nothing, if all may be needed. The number is the same for
+/// all accesses.
 ///
-/// Of rows that are computed 64 at a time, row `i` of block `p` is needed if `i + 64 * p < s`.
+/// Where 64 rows are computed at a time, row `i` of block `p` is needed if `i + 64 * p < s`.
 type Places = Vec<Option<(Expr, Extent)>>;
 
 impl<'p> Search<'p> {
@@ -545,7 +546,7 @@ for i2 in 0..32 parallel {
         program.to_string()
     }
 
-    /// Of two rows, the first one may be there alone.
+    /// The first of two rows may be there alone.
     #[test]
     fn the_weaker_condition_of_two_blocks_is_asked() {
         let text = sums(SUMS);

@@ -38,15 +38,15 @@ pub struct Task {
     pub cores: usize,
     /// The limits of the GPU that the schedule is for; `None` for a CPU.
     pub gpu: Option<GpuLimits>,
-    /// What the rest of the artifact asks of the schedule that nobody tuned. It is no part of the
-    /// key.
+    /// Wishes of the rest of the artifact, for the schedule that nobody tuned. They are no part of
+    /// the key.
     pub wishes: Wishes,
     /// Which algorithms there are for it. Two tasks that differ only in this have the same key, as
     /// a trace says what it uses.
     pub sums: Sums,
 }
 
-/// What kernels of an artifact ask of each other, and its runs of all.
+/// Wishes that kernels of an artifact have of each other, and its runs of all.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Wishes {
     /// For each input, the columns of the panels in which it lies already: of tiles that take about

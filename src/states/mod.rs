@@ -139,8 +139,9 @@ impl States {
         graph
     }
 
-    /// The states in a graph for all sizes of a specialisation, which tell the extents of inputs and
-    /// outputs; without them, these are those of their shapes. They get their room there.
+    /// The states in a graph for all sizes of a specialisation. The sizes tell the extents of
+    /// inputs and outputs; without them, these are those of their shapes. States get their room
+    /// there.
     pub fn settle(
         &self,
         graph: &mut Graph,

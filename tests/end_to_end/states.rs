@@ -94,7 +94,7 @@ fn a_session_hands_on_what_a_caller_would() {
                 past = expected[0].1.clone();
                 check("y", &expected[1].1, &found[0].1);
                 check("present", &past, &keeps.state("past").unwrap());
-                // What was forgotten leaves nothing behind.
+                // Rows that are forgotten leave nothing behind.
                 if i == 3 {
                     keeps.truncate(7).unwrap();
                     past = keeps.state("past").unwrap();

@@ -80,12 +80,12 @@ pub struct Source {
     decoded: Decoded,
 }
 
-/// What is evaluated while a model is imported, of what is constant then.
+/// How much is evaluated while a model is imported, of what is constant then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fold {
     /// All that is not too large.
     All,
-    /// What has few elements, as all that decides shapes.
+    /// Tensors of few elements, as all that decides shapes.
     Shapes,
 }
 
@@ -121,7 +121,7 @@ impl Source {
         }
     }
 
-    /// What the file says about the model.
+    /// All that the file says about the model.
     pub fn declared(&self) -> Result<Declared, ImportError> {
         let failed = |problem| ImportError { file: self.file.clone(), problems: vec![problem] };
         declared::of(&self.model).map_err(failed)

@@ -196,7 +196,7 @@ fn numbers_of(node: &Node) -> Vec<Scalar> {
     let more: Vec<i64> = match &node.op {
         Op::Loop(op) => vec![op.max_trip as i64],
         Op::Host(HostOp::CheckIndices { extents }) => extents.iter().map(|&e| e as i64).collect(),
-        // Of one size, they are constants.
+        // In a graph of one size they are constants.
         Op::Host(HostOp::Append { at, count, .. }) => {
             [at, count].into_iter().filter_map(|extent| extent.at(&[])).collect()
         }

@@ -16,7 +16,7 @@ use super::Range;
 const ALL: usize = 48;
 /// Sizes next to each end of a longer range.
 const ENDS: usize = 6;
-/// Of so many sizes of a longer range, one is also looked at with the others largest.
+/// One of so many sizes of a longer range is also looked at with the others largest.
 const RARELY: usize = 4;
 /// Sizes from anywhere in a longer range.
 const ANYWHERE: usize = 16;

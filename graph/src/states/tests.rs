@@ -37,8 +37,8 @@ fn doubled(b: &mut Builder, rows: usize, past: usize) -> Vec<ValueId> {
     vec![b.binary(BinOp::Mul, present, two), y, sum]
 }
 
-/// As [`attention`] of one head, with the cache of an operator that knows the length of each sample:
-/// all the same here.
+/// As [`attention`] of one head, with the cache of an operator that knows the length of each
+/// sample: all the same here.
 fn cached(b: &mut Builder, rows: usize, past: usize) -> Vec<ValueId> {
     let x = b.input(&[2, 1, rows, 4]);
     let before = b.input(&[2, 1, past, 4]);

@@ -4,11 +4,11 @@
 //! past [a b . .], new [x y z], at 2, count 2   ->   [a b x y]
 //! ```
 //!
-//! What follows the new rows stays as it is: zeros, in a state.
+//! Rows behind the new ones stay as they are: zeros, in a state.
 //!
 //! No operator of ONNX: it stands for a `Concat` whose result takes the place of its first operand,
-//! or for the cache of `GroupQueryAttention`, in which each sample has an end of its own. Where past
-//! and result lie at one place, the new rows are all that is copied.
+//! or for the cache of `GroupQueryAttention`, in which each sample has an end of its own. Where
+//! past and result lie at one place, the new rows are all that is copied.
 
 use std::ops::Range;
 

@@ -20,7 +20,7 @@ const MAX_VECTORS: usize = 8;
 const SHUFFLED: usize = 3;
 /// Twice the cycles until the second cache has given a vector.
 const CACHED: usize = 2;
-/// Tiles take about as long if the cycles of one are no more than so many percent above the other's.
+/// Tiles take about as long if the cycles of one are so many percent above the other's at most.
 const AS_LONG: usize = 8;
 /// With no more than these, tiles that hide the latency leave no choice worth pricing.
 const FEW_REGISTERS: usize = 16;
