@@ -129,9 +129,9 @@ impl KernelTable {
             return *known;
         }
         let mut new = self.whole[whole].clone();
-        if is_of_parts(&new.compute, demand)
+        if self.schedules.aim == Aim::Cpu
+            && is_of_parts(&new.compute, demand)
             && let Some(program) = self.schedules.apart(&new.compute, &new.constant)
-            && self.schedules.aim == Aim::Cpu
         {
             new.form = Form::Cpu(program);
         }
