@@ -25,7 +25,7 @@ import narrow_weights
 vars(decoders).update(WIDTH=128, HEADS=4, EACH=32, INNER=352, WORDS=300, LAYERS=2)
 SIZES = ["--dim", "batch=1,2", "--dim", "sequence=1..24", "--dim", "past=0..40"]
 # Tokens, and how many come before them. A mask of ones is part of the inputs.
-PLACES = [(1, 1), (1, 17), (1, 40), (5, 3), (24, 0), (24, 40)]
+PLACES = [(1, 1), (1, 17), (1, 40), (5, 0), (5, 3), (11, 0), (11, 13), (24, 0), (24, 40)]
 
 
 def examine(form, bits, args, work):

@@ -134,7 +134,9 @@ impl<'p> Search<'p> {
             }
             let is_around = |var: &VarId| loops.iter().any(|l| l.var == *var);
             let around = found.iter().filter(|(var, _)| is_around(var)).flat_map(|(_, all)| all);
-            let own = self.of_block_itself(block).into_iter();
+            // Terms that are zero are added all the same where no loop leaves them out, and what was
+            // never computed may be no number: zero times that is no zero.
+            let own = self.of_what_counts(block).into_iter();
             let own = own.map(|(index, below)| (self.over_loops(block, &index), below));
             let all: Vec<(Expr, Extent)> = own.chain(around.cloned()).collect();
             for (buffer, indices) in block.exprs().iter().flat_map(|e| e.loads()) {
@@ -272,6 +274,15 @@ impl<'p> Search<'p> {
 
     /// The conditions of a block, of its own variables.
     fn of_block_itself(&self, block: &Block) -> Vec<(Expr, Extent)> {
+        let mut all = self.of_what_counts(block);
+        if let Body::Reduce { combiner: Combiner::Sum, value, .. } = &block.body {
+            self.add_zeros(&mut all, value);
+        }
+        all
+    }
+
+    /// The conditions without which nobody reads what a block writes, or it drops what it read.
+    fn of_what_counts(&self, block: &Block) -> Vec<(Expr, Extent)> {
         let mut all = vec![];
         for access in block.body.writes() {
             self.add(&mut all, access, &|param| self.demand.needed_of(param));
@@ -294,9 +305,6 @@ impl<'p> Search<'p> {
                     self.add_condition(&mut all, c);
                 }
                 _ => {}
-            }
-            if *combiner == Combiner::Sum {
-                self.add_zeros(&mut all, value);
             }
         }
         all
@@ -563,6 +571,48 @@ for i2 in 0..32 parallel {
         // A row that is needed is made of all of them.
         let text = sums(&SUMS.replace("m[mul(i2, 2)]", "m[sub(63, mul(i2, 2))]"));
         assert!(text.contains("for i in 0..64 parallel {"), "{text}");
+    }
+
+    /// A copy of what is multiplied, of which a sum of four terms at a time reads some beyond the
+    /// end: they have to be zeros, for another factor that is never computed may be no number.
+    #[test]
+    fn zeros_that_are_added_are_copied() {
+        const COPIED: &str = "program k
+x: f32[8] input
+y: f32[1] output
+p: f32[8] global
+params x, y
+for i in 0..8 {
+  block copy (a: spatial 8 = i) {
+    p[i] = x[i]
+  }
+}
+block zero () {
+  y[0] = 0.0_f32
+}
+for k in 0..2 {
+  for k2 in 0..4 unrolled {
+    block sum (b: reduce 8 = add(mul(k, 4), k2)) {
+      y[0] sum= mul(x[add(mul(k, 4), k2)], p[add(mul(k, 4), k2)])
+    }
+  }
+}
+";
+        let mut program = Program::parse(COPIED).unwrap_or_else(|e| panic!("{e}"));
+        let text = "compute(in0: f32[8]) -> y {
+            p: f32[8] = in0[i0]
+            y: f32[1] = sum{r0: 8} mul(in0[r0], p[r0])
+        }";
+        let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}"));
+        let demand = Demand {
+            sizes: vec![None],
+            zeros: vec![vec![Some(Extent::Size(0))]],
+            needed: vec![vec![None]],
+        };
+        leave_out(&mut program, &compute, &demand);
+        let text = program.to_string();
+        assert!(text.contains("for k in 0..2 while lt(mul(k, 4), size0[]) {"), "{text}");
+        assert!(text.contains("for i in 0..8 {"), "{text}");
     }
 
     #[test]

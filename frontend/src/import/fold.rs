@@ -21,7 +21,7 @@ const TINY_WORK: u64 = 1 << 12;
 #[derive(Default)]
 pub(crate) struct Budget {
     work: u64,
-    /// The elements that a result may have to be folded, if there is a limit.
+    /// The elements that a list may have to be folded, where nothing but short lists is.
     most: Option<usize>,
     /// The decisions of another import of the same model, and those of this one: graphs for several
     /// sizes shall consist of the same nodes.
@@ -33,7 +33,7 @@ pub(crate) struct Budget {
 pub(crate) type Decisions = Vec<bool>;
 
 impl Budget {
-    /// For results of so many elements alone.
+    /// For lists of so many elements alone.
     pub(crate) fn up_to(most: usize) -> Budget {
         Budget { most: Some(most), ..Budget::default() }
     }
@@ -58,9 +58,9 @@ impl Budget {
     fn is_little(&mut self, expr: &Compute) -> bool {
         let given: usize = expr.inputs.iter().map(|t| t.bytes()).sum();
         let largest = expr.stages.iter().map(|s| s.ty.bytes()).max().unwrap_or(0);
-        let elements = || expr.output_types().iter().map(|ty| ty.len()).max().unwrap_or(0);
+        let is_list = |most| expr.output_types().iter().all(|ty| ty.rank() < 2 && ty.len() <= most);
         largest <= LARGE_BYTES
-            && self.most.is_none_or(|most| elements() <= most)
+            && self.most.is_none_or(is_list)
             && (largest <= SMALL_BYTES || largest <= given)
             && self.spend(work(expr))
     }

@@ -85,11 +85,11 @@ pub struct Source {
 pub enum Fold {
     /// All that is not too large.
     All,
-    /// Tensors of few elements, as all that decides shapes.
+    /// Short lists, as all that decides shapes.
     Shapes,
 }
 
-/// Elements of what decides shapes, at most.
+/// Elements of a list that decides shapes, at most.
 const SHAPES: usize = 64;
 
 impl Source {
