@@ -1,0 +1,201 @@
+//! What is left out of small programs, as text.
+
+use super::*;
+
+const TEXT: &str = "program k
+x: f32[64, 8] input
+w: f32[8, 8] input
+y: f32[64, 8] output
+t: f32[4, 8] local
+params x, w, y
+for i in 0..16 parallel {
+  for j in 0..4 unrolled {
+    for n in 0..8 vectorized {
+      block zero (a: spatial 4 = j, b: spatial 8 = n) {
+        t[j, n] = 0.0_f32
+      }
+    }
+  }
+  for k in 0..8 {
+    for j2 in 0..4 unrolled {
+      for n2 in 0..8 vectorized {
+        block sum (c: spatial 64 = add(mul(i, 4), j2), d: spatial 8 = n2, e: reduce 8 = k) {
+          t[j2, n2] sum= mul(x[add(mul(i, 4), j2), k], w[k, n2])
+        }
+      }
+    }
+  }
+  for j3 in 0..4 unrolled {
+    for n3 in 0..8 vectorized {
+      block out (f: spatial 64 = add(mul(i, 4), j3), g: spatial 8 = n3) {
+        y[add(mul(i, 4), j3), n3] = t[j3, n3]
+      }
+    }
+  }
+}
+";
+
+fn program() -> Program {
+    Program::parse(TEXT).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn compute() -> Compute {
+    let text = "compute(in0: f32[4, 16, 8], in1: f32[8, 8]) -> y {
+            y: f32[64, 1, 8] = sum{r0: 8}
+                mul(in0[floor_div(i0, 16), floor_mod(i0, 16), r0], in1[r0, i2])
+        }";
+    Compute::parse(text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn demand() -> Demand {
+    Demand {
+        sizes: vec![None, None],
+        zeros: vec![vec![None, None, Some(Extent::Size(1))], vec![Some(Extent::Size(1)), None]],
+        needed: vec![vec![Some(Extent::Size(0)), None, None]],
+    }
+}
+
+#[test]
+fn rows_and_terms_are_left_out() {
+    let mut program = program();
+    assert_eq!(leave_out(&mut program, &compute(), &demand()), [0, 1]);
+    let text = program.to_string();
+    assert!(text.contains("params x, w, size0, size1, y"), "{text}");
+    assert!(text.contains("for i in 0..16 parallel while lt(mul(i, 4), size0[]) {"), "{text}");
+    assert!(text.contains("for k in 0..8 while lt(k, size1[]) {"), "{text}");
+    assert_eq!(Program::parse(&text).unwrap(), program);
+    assert_eq!(crate::program::verify::verify(&program), Ok(()));
+}
+
+#[test]
+fn terms_beyond_an_end_are_counted() {
+    let beyond = |text: &str| {
+        let program = Program::parse(text).unwrap_or_else(|e| panic!("{e}"));
+        terms_beyond(&program, &compute(), &demand())
+    };
+    assert_eq!(beyond(TEXT), Some(0));
+    let text = TEXT.replace("for k in 0..8 {", "for k in 0..2 { for kk in 0..4 unrolled {");
+    let text = text.replace("= k) {", "= add(mul(k, 4), kk)) {");
+    let text = text.replace(
+        "j2), k], w[k, n2])\n        }",
+        "j2), add(mul(k, 4), kk)], w[add(mul(k, 4), kk), n2])\n        } }",
+    );
+    assert_eq!(beyond(&text), Some(3), "{text}");
+    assert_eq!(beyond(&TEXT.replace("for k in 0..8 {", "for k in 0..8 unrolled {")), None);
+}
+
+/// Rows of `y` scaled by their sums, which are computed before.
+const SUMS: &str = "program k
+x: f32[64, 8] input
+y: f32[64, 8] output
+m: f32[64] global
+params x, y
+for i in 0..64 parallel {
+  block zero (a: spatial 64 = i) {
+    m[i] = 0.0_f32
+  }
+  for k in 0..8 {
+    block sum (b: spatial 64 = i, c: reduce 8 = k) {
+      m[i] sum= x[i, k]
+    }
+  }
+}
+for i2 in 0..32 parallel {
+  for n in 0..8 vectorized {
+    block even (d: spatial 64 = mul(i2, 2), e: spatial 8 = n) {
+      y[mul(i2, 2), n] = mul(x[mul(i2, 2), n], m[mul(i2, 2)])
+    }
+  }
+  for n2 in 0..8 vectorized {
+    block odd (f: spatial 64 = add(mul(i2, 2), 1), g: spatial 8 = n2) {
+      y[add(mul(i2, 2), 1), n2] = mul(x[add(mul(i2, 2), 1), n2], m[add(mul(i2, 2), 1)])
+    }
+  }
+}
+";
+
+fn sums(text: &str) -> String {
+    let mut program = Program::parse(text).unwrap_or_else(|e| panic!("{e}"));
+    let compute = Compute::parse(
+        "compute(in0: f32[64, 8]) -> y {
+                m: f32[64] = sum{r0: 8} in0[i0, r0]
+                y: f32[64, 8] = mul(in0[i0, i1], m[i0])
+            }",
+    );
+    let demand = Demand {
+        sizes: vec![None],
+        zeros: vec![vec![]],
+        needed: vec![vec![Some(Extent::Size(0)), None]],
+    };
+    leave_out(&mut program, &compute.unwrap_or_else(|e| panic!("{e}")), &demand);
+    assert_eq!(crate::program::verify::verify(&program), Ok(()));
+    program.to_string()
+}
+
+/// The first of two rows may be there alone.
+#[test]
+fn the_weaker_condition_of_two_blocks_is_asked() {
+    let text = sums(SUMS);
+    assert!(text.contains("for i2 in 0..32 parallel while lt(mul(i2, 2), size0[]) {"), "{text}");
+}
+
+#[test]
+fn what_no_needed_row_is_made_of_is_left_out() {
+    let text = sums(SUMS);
+    assert!(text.contains("for i in 0..64 parallel while lt(i, size0[]) {"), "{text}");
+    // A row that is needed is made of all of them.
+    let text = sums(&SUMS.replace("m[mul(i2, 2)]", "m[sub(63, mul(i2, 2))]"));
+    assert!(text.contains("for i in 0..64 parallel {"), "{text}");
+}
+
+/// A copy of what is multiplied, of which a sum of four terms at a time reads some beyond the
+/// end: they have to be zeros, for another factor that is never computed may be no number.
+#[test]
+fn zeros_that_are_added_are_copied() {
+    const COPIED: &str = "program k
+x: f32[8] input
+y: f32[1] output
+p: f32[8] global
+params x, y
+for i in 0..8 {
+  block copy (a: spatial 8 = i) {
+    p[i] = x[i]
+  }
+}
+block zero () {
+  y[0] = 0.0_f32
+}
+for k in 0..2 {
+  for k2 in 0..4 unrolled {
+    block sum (b: reduce 8 = add(mul(k, 4), k2)) {
+      y[0] sum= mul(x[add(mul(k, 4), k2)], p[add(mul(k, 4), k2)])
+    }
+  }
+}
+";
+    let mut program = Program::parse(COPIED).unwrap_or_else(|e| panic!("{e}"));
+    let text = "compute(in0: f32[8]) -> y {
+            p: f32[8] = in0[i0]
+            y: f32[1] = sum{r0: 8} mul(in0[r0], p[r0])
+        }";
+    let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}"));
+    let demand = Demand {
+        sizes: vec![None],
+        zeros: vec![vec![Some(Extent::Size(0))]],
+        needed: vec![vec![None]],
+    };
+    leave_out(&mut program, &compute, &demand);
+    let text = program.to_string();
+    assert!(text.contains("for k in 0..2 while lt(mul(k, 4), size0[]) {"), "{text}");
+    assert!(text.contains("for i in 0..8 while lt(sub(i, 3), size0[]) {"), "{text}");
+}
+
+#[test]
+fn nothing_is_left_out_that_somebody_needs() {
+    let mut program = program();
+    let needed = vec![vec![None; 3]];
+    let zeros = vec![vec![], vec![]];
+    let none = Demand { needed, zeros, ..demand() };
+    assert!(leave_out(&mut program, &compute(), &none).is_empty());
+    assert!(program.needs.is_empty() && program.to_string() == TEXT);
+}
