@@ -3,7 +3,7 @@
 
     ranges.py --ansc target/release/ansc [--corpus target/onnx-corpus] [--every 1] [--first 0] [--quiet]
 
-Of each case, up to two sizes that occur in the shapes of its inputs become a dimension `n`, wherever they occur. The model is compiled for a
+The script makes up to two sizes of each case a dimension `n`, wherever they occur in the shapes of its inputs. The model is compiled for a
 range around the size, and `ansc verify` compares the artifact at several sizes with the reference interpreter. Many cases cannot have another size, and some
 are refused for a range. The exit code is 1 if a result is wrong that is right for single sizes, if ansc panics or finds a defect in itself, or if
 fewer than half of the ranges can be compiled.

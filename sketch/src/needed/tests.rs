@@ -1,4 +1,4 @@
-//! What is left out of small programs, as text.
+//! `leave_out` writes conditions into small programs; these tests read them back as text.
 
 use super::*;
 
