@@ -295,18 +295,9 @@ mod tests {
     use crate::testing::*;
 
     fn task(compute: Compute) -> Arc<Task> {
-        let constant = compute.inputs.iter().map(|_| false).collect();
+        let constant = vec![false; compute.inputs.len()];
         let machine = Machine::new(16, 16);
-        Arc::new(Task {
-            name: "k".into(),
-            compute,
-            constant,
-            machine,
-            cores: 2,
-            gpu: None,
-            wishes: Default::default(),
-            sums: Sums::Any,
-        })
+        Arc::new(Task { cores: 2, ..Task::on_cpu("k", &compute, &constant, &machine) })
     }
 
     #[test]

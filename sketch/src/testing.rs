@@ -5,7 +5,6 @@ use std::sync::Arc;
 use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType, UnOp, interp};
 use ansc_runtime::{DType, Tensor};
 
-use crate::algorithm::Sums;
 use crate::exec;
 use crate::intrinsic::operand;
 use crate::machine::Machine;
@@ -20,17 +19,7 @@ pub(crate) fn task(text: &str) -> Arc<Task> {
     let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let constant = vec![false; compute.inputs.len()];
     let machine = Machine::new(32, 16);
-    let (name, sums) = ("k".into(), Sums::Any);
-    Arc::new(Task {
-        name,
-        compute,
-        constant,
-        machine,
-        cores: 1,
-        gpu: None,
-        wishes: Default::default(),
-        sums,
-    })
+    Arc::new(Task::on_cpu("k", &compute, &constant, &machine))
 }
 
 /// Rows that are reduced lie side by side already.

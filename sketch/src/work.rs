@@ -66,7 +66,7 @@ mod tests {
     use ansc_graph::Compute;
 
     use super::*;
-    use crate::algorithm::{Algorithm, Sums};
+    use crate::algorithm::Algorithm;
     use crate::machine::Machine;
     use crate::task::Task;
     use crate::testing::*;
@@ -94,18 +94,7 @@ mod tests {
         let (channels, size) = (64, 34);
         let compute = conv(channels, channels, size, size, 1);
         let constant = vec![false, true, false, false][..compute.inputs.len()].to_vec();
-        let (name, machine) = ("k".to_owned(), MACHINE);
-        let sums = Sums::Any;
-        let task = Task {
-            name,
-            compute,
-            constant,
-            machine,
-            cores: 1,
-            gpu: None,
-            wishes: Default::default(),
-            sums,
-        };
+        let task = Task::on_cpu("k", &compute, &constant, &MACHINE);
         let task = Arc::new(task);
         let rewritten = Algorithm::Winograd4.rewrite(&task).unwrap().task;
         let done = rewritten.scheduled_as(None);

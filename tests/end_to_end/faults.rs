@@ -31,16 +31,7 @@ fn task(text: &str) -> Arc<Task> {
     let compute = Compute::parse(text).unwrap();
     let constant = vec![false; compute.inputs.len()];
     let machine = Machine::new(16, 16);
-    Arc::new(Task {
-        wishes: Default::default(),
-        name: "k".into(),
-        compute,
-        constant,
-        machine,
-        cores: 1,
-        gpu: None,
-        sums: Default::default(),
-    })
+    Arc::new(Task::on_cpu("k", &compute, &constant, &machine))
 }
 
 const DOUBLE: &str = "compute(in0: f32[64]) -> y { y: f32[64] = mul(in0[i0], 2.0_f32) }";

@@ -53,14 +53,8 @@ pub(crate) fn task(n: usize, threads: usize) -> Arc<Task> {
          }}"
     );
     Arc::new(Task {
-        wishes: Default::default(),
-        name: "k".into(),
-        compute: Compute::parse(&text).unwrap(),
-        constant: vec![false; 3],
-        machine: machine(),
         cores: threads,
-        gpu: None,
-        sums: Default::default(),
+        ..Task::on_cpu("k", &Compute::parse(&text).unwrap(), &[false; 3], &machine())
     })
 }
 

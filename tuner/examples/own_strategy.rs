@@ -70,16 +70,7 @@ fn task() -> Arc<Task> {
     }";
     let machine = Machine::new(32, 16);
     let compute = Compute::parse(text).expect("a subgraph");
-    Arc::new(Task {
-        wishes: Default::default(),
-        name: "mm".into(),
-        compute,
-        constant: vec![false; 2],
-        machine,
-        cores: 2,
-        gpu: None,
-        sums: Default::default(),
-    })
+    Arc::new(Task { cores: 2, ..Task::on_cpu("mm", &compute, &[false; 2], &machine) })
 }
 
 /// The best time after so many trials.

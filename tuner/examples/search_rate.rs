@@ -35,16 +35,7 @@ fn run(name: &str, text: &str, rounds: usize) {
     let compute = Compute::parse(text).expect("the text is right");
     let machine = Machine::new(32, 16);
     let constant = vec![false, true, true];
-    let task = Arc::new(Task {
-        wishes: Default::default(),
-        name: "k".into(),
-        compute,
-        constant,
-        machine,
-        cores: 2,
-        gpu: None,
-        sums: Default::default(),
-    });
+    let task = Arc::new(Task { cores: 2, ..Task::on_cpu("k", &compute, &constant, &machine) });
     let model: SharedModel =
         Arc::new(RwLock::new(model::create("hist", 0).expect("there is such a model")));
     let options = EvolutionOptions::default();

@@ -37,16 +37,7 @@ pub(crate) fn elementwise(rows: usize, columns: usize) -> Compute {
 
 /// For two cores with vectors of 32 bytes.
 pub(crate) fn task(compute: Compute) -> Arc<Task> {
-    let constant = compute.inputs.iter().map(|_| false).collect();
+    let constant = vec![false; compute.inputs.len()];
     let machine = Machine::new(32, 16);
-    Arc::new(Task {
-        wishes: Default::default(),
-        name: "k".into(),
-        compute,
-        constant,
-        machine,
-        cores: 2,
-        gpu: None,
-        sums: Default::default(),
-    })
+    Arc::new(Task { cores: 2, ..Task::on_cpu("k", &compute, &constant, &machine) })
 }

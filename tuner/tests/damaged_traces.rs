@@ -36,16 +36,7 @@ fn tasks() -> Vec<Arc<Task>> {
         let compute = Compute::parse(text).unwrap();
         let constant = vec![false; compute.inputs.len()];
         let machine = Machine::new(32, 16);
-        Arc::new(Task {
-            wishes: Default::default(),
-            name: "k".into(),
-            compute,
-            constant,
-            machine,
-            cores: 2,
-            gpu: None,
-            sums: Default::default(),
-        })
+        Arc::new(Task { cores: 2, ..Task::on_cpu("k", &compute, &constant, &machine) })
     };
     let mut tasks = texts.map(task).to_vec();
     let mut for_gpu = Task::clone(&tasks[0]);

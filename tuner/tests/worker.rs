@@ -49,14 +49,8 @@ fn candidates(n: usize) -> (Arc<Task>, Vec<Candidate>) {
         y: f32[64, 64] = sum{r0: 64} mul(in0[i0, r0], in1[r0, i1])
     }";
     let task = Arc::new(Task {
-        wishes: Default::default(),
-        name: "k".into(),
-        compute: Compute::parse(text).unwrap(),
-        constant: vec![false; 2],
-        machine: Machine::new(32, 16),
         cores: 2,
-        gpu: None,
-        sums: Default::default(),
+        ..Task::on_cpu("k", &Compute::parse(text).unwrap(), &[false; 2], &Machine::new(32, 16))
     });
     let found = Random::new(0).propose(&Search::new(task.clone()), n);
     assert_eq!(found.len(), n);

@@ -60,18 +60,8 @@ fn normalised([rows, columns]: [usize; 2]) -> Compute {
 /// As an untuned compile makes it, and what becomes of `b` if that is a constant.
 fn untuned(compute: &Compute, target: &Target, constant: bool) -> (Program, Option<Compute>) {
     let machine = Machine::new(target.vector_bytes, target.vector_registers);
-    let constant = (0..compute.inputs.len()).map(|i| i == 1 && constant).collect();
-    let (name, compute) = ("k".into(), compute.clone());
-    let task = Arc::new(Task {
-        wishes: Default::default(),
-        name,
-        compute,
-        constant,
-        machine,
-        cores: 1,
-        gpu: None,
-        sums: Default::default(),
-    });
+    let constant: Vec<bool> = (0..compute.inputs.len()).map(|i| i == 1 && constant).collect();
+    let task = Arc::new(Task::on_cpu("k", compute, &constant, &machine));
     let scheduled = task.scheduled();
     let packing = scheduled.packings.first().map(|p| p.compute.clone());
     (scheduled.program, packing)

@@ -57,18 +57,8 @@ fn in_tiles(text: &str, target: &Target) -> (Compute, Scheduled) {
     let compute = Compute::parse(text).unwrap();
     let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
     (machine.units.amx_bf16, machine.units.amx_int8) = (true, true);
-    let constant = (0..compute.inputs.len()).map(|i| i == 1).collect();
-    let (name, sums, cores) = ("k".into(), Default::default(), 1);
-    let task = Task {
-        wishes: Default::default(),
-        name,
-        compute: compute.clone(),
-        constant,
-        machine,
-        cores,
-        gpu: None,
-        sums,
-    };
+    let constant: Vec<bool> = (0..compute.inputs.len()).map(|i| i == 1).collect();
+    let task = Task::on_cpu("k", &compute, &constant, &machine);
     (compute, task.scheduled())
 }
 

@@ -102,16 +102,7 @@ fn product(target: &Target, n: usize) -> (Program, [Tensor; 2], Vec<Tensor>) {
     let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
     machine.units.pairs = target.multiplies_words_only();
     let constant = vec![false, true];
-    let task = Task {
-        wishes: Default::default(),
-        name: "k".into(),
-        compute,
-        constant,
-        machine,
-        cores: 1,
-        gpu: None,
-        sums: Default::default(),
-    };
+    let task = Task::on_cpu("k", &compute, &constant, &machine);
     let scheduled = task.scheduled();
     let packing = &scheduled.packings[0];
     let packed = interp::eval(&packing.compute, &[&inputs[1]]).unwrap().remove(0);

@@ -107,17 +107,7 @@ fn product(target: &Target, [k, n]: [usize; 2]) -> (Program, [Tensor; 2], Vec<Te
     let expected = interp::eval(&compute, &[&inputs[0], &inputs[1]]).unwrap();
     let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
     machine.units.bf16 = target.multiplies_bf16();
-    let (constant, name) = (vec![false, true], "k".into());
-    let task = Task {
-        wishes: Default::default(),
-        name,
-        compute,
-        constant,
-        machine,
-        cores: 1,
-        gpu: None,
-        sums: Default::default(),
-    };
+    let task = Task::on_cpu("k", &compute, &[false, true], &machine);
     let scheduled = task.scheduled();
     let [a, mut b] = inputs;
     for packing in &scheduled.packings {

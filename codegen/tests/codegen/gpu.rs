@@ -203,14 +203,8 @@ fn samples_are_assembled() {
     let small = |shape: &[usize]| TensorType::new(DType::F32, shape);
     let matmul = matmul::matmul(&small(&[37, 32]), &small(&[32, 48])).unwrap();
     let task = Arc::new(Task {
-        wishes: Default::default(),
-        name: "k".into(),
-        compute: (*matmul.expr).clone(),
-        constant: vec![false; 2],
-        machine: Machine::new(16, 255),
-        cores: 1,
         gpu: Some(GpuLimits::default()),
-        sums: Default::default(),
+        ..Task::on_cpu("k", &matmul.expr, &[false; 2], &Machine::new(16, 255))
     });
     let inputs: Vec<Tensor> =
         task.compute.inputs.iter().map(|ty| filled(ty, &mut Random(5), |_, r| r.unit())).collect();

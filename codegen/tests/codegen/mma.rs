@@ -105,18 +105,9 @@ fn task(text: &str) -> Arc<Task> {
     let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut machine = Machine::new(16, 255);
     machine.units.mma = true;
-    let (name, constant) = ("k".into(), vec![false; compute.inputs.len()]);
-    let (gpu, sums) = (Some(GpuLimits::default()), Default::default());
-    Arc::new(Task {
-        wishes: Default::default(),
-        name,
-        compute,
-        constant,
-        machine,
-        cores: 1,
-        gpu,
-        sums,
-    })
+    let constant = vec![false; compute.inputs.len()];
+    let gpu = Some(GpuLimits::default());
+    Arc::new(Task { gpu, ..Task::on_cpu("k", &compute, &constant, &machine) })
 }
 
 fn assembled(name: &str, gpu: &GpuProgram, sms: &[u32]) -> String {

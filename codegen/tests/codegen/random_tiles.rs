@@ -71,15 +71,10 @@ fn way(compute: &Compute, random: &mut Random) -> Option<Scheduled> {
     let mut machine = Machine::new(64, 32);
     (machine.units.amx_bf16, machine.units.amx_int8) = (true, true);
     let is_constant = random.next().is_multiple_of(2);
+    let constant: Vec<bool> = (0..compute.inputs.len()).map(|i| i == 1 && is_constant).collect();
     let task = Arc::new(Task {
-        wishes: Default::default(),
-        name: "k".into(),
-        compute: compute.clone(),
-        constant: (0..compute.inputs.len()).map(|i| i == 1 && is_constant).collect(),
-        machine,
         cores: 1 + (random.next() % 4) as usize,
-        gpu: None,
-        sums: Default::default(),
+        ..Task::on_cpu("k", compute, &constant, &machine)
     });
     let tiled = |sketch: &ansc_sketch::rules::Sketch| {
         sketch.trace.to_string().contains("algorithm(tiles)").then_some(sketch.trace.clone())

@@ -215,17 +215,7 @@ mod tests {
         let compute = Compute::parse(&text).unwrap();
         let machine = Machine::new(32, 16);
         let constant = vec![false, constant];
-        Task {
-            name: "k".into(),
-            compute,
-            constant,
-            machine,
-            cores: 1,
-            gpu: None,
-            wishes: Default::default(),
-            sums,
-        }
-        .preferred()
+        Task { sums, ..Task::on_cpu("k", &compute, &constant, &machine) }.preferred()
     }
 
     #[test]

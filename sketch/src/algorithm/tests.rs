@@ -31,18 +31,9 @@ const OF_FLOATS: [Algorithm; 4] =
     [Algorithm::Winograd2, Algorithm::Winograd4, Algorithm::Im2col, Algorithm::Taps];
 
 fn task(compute: Compute, constant: bool) -> Task {
-    let constant = (0..compute.inputs.len()).map(|i| constant && i > 0).collect();
+    let constant: Vec<bool> = (0..compute.inputs.len()).map(|i| constant && i > 0).collect();
     let machine = Machine::new(16, 16);
-    Task {
-        name: "k".into(),
-        compute,
-        constant,
-        machine,
-        cores: 2,
-        gpu: None,
-        wishes: Default::default(),
-        sums: Sums::Any,
-    }
+    Task { cores: 2, ..Task::on_cpu("k", &compute, &constant, &machine) }
 }
 
 /// `[n, h, w, c]` with a padding, a bias, something added and a maximum.

@@ -142,21 +142,11 @@ fn what_nobody_tuned_gets_on_a_gpu() {
 /// constants.
 fn rewritten(source: &str, name: &str) -> String {
     let compute = Compute::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    let constant = (0..compute.inputs.len()).map(|i| i > 0).collect();
+    let constant: Vec<bool> = (0..compute.inputs.len()).map(|i| i > 0).collect();
     let mut machine = Machine::new(32, 16);
     machine.units.bf16 = true;
     let algorithm = Algorithm::ALL.into_iter().find(|a| a.name() == name).expect("a name");
-    let (name, sums) = ("k".into(), Default::default());
-    let task = Task {
-        wishes: Default::default(),
-        name,
-        compute,
-        constant,
-        machine,
-        cores: 1,
-        gpu: None,
-        sums,
-    };
+    let task = Task::on_cpu("k", &compute, &constant, &machine);
     let Some(made) = algorithm.rewrite(&task) else { return "(does not apply)".into() };
     let prepared =
         made.prepared.iter().map(|p| format!("constant {}: {}\n", p.param, p.compute)).collect();

@@ -54,15 +54,11 @@ fn samples_compute_the_same(constants: &[bool], on_gpu: bool) {
 }
 
 fn task(name: &str, compute: &Compute, constants: bool, on_gpu: bool) -> Arc<Task> {
+    let constant: Vec<bool> = (0..compute.inputs.len()).map(|i| constants && i > 0).collect();
     Arc::new(Task {
-        wishes: Default::default(),
-        name: name.into(),
-        compute: compute.clone(),
-        constant: (0..compute.inputs.len()).map(|i| constants && i > 0).collect(),
-        machine: Machine::new(16, 16),
         cores: 2,
         gpu: on_gpu.then(GpuLimits::default),
-        sums: Default::default(),
+        ..Task::on_cpu(name, compute, &constant, &Machine::new(16, 16))
     })
 }
 

@@ -119,16 +119,7 @@ pub(crate) fn run(
 /// The program that nobody tuned, and those that rules make: by their first candidates, and by
 /// some others.
 fn schedules(compute: &Compute, constant: &[bool], machine: &Machine) -> Vec<Scheduled> {
-    let task = Arc::new(Task {
-        wishes: Default::default(),
-        name: "k".into(),
-        compute: compute.clone(),
-        constant: constant.to_vec(),
-        machine: machine.clone(),
-        cores: 2,
-        gpu: None,
-        sums: Default::default(),
-    });
+    let task = Arc::new(Task { cores: 2, ..Task::on_cpu("k", compute, constant, machine) });
     let mut all = vec![task.scheduled_as(None)];
     for (seed, Sketch { trace, .. }) in task.rule_sketches().into_iter().enumerate() {
         let random = &mut StdRng::seed_from_u64(seed as u64);

@@ -99,14 +99,8 @@ impl Entry {
             return None;
         }
         Some(Arc::new(Task {
-            wishes: Default::default(),
-            name: self.name.clone(),
-            compute,
-            constant: self.constant.clone(),
-            machine,
             cores,
-            gpu: None,
-            sums: Default::default(),
+            ..Task::on_cpu(&self.name, &compute, &self.constant, &machine)
         }))
     }
 

@@ -183,16 +183,9 @@ fn task(
 /// say; an algorithm that transforms them beforehand was only possible if they are.
 fn work(compute: &Compute, trace: &Trace) -> Option<u64> {
     let Some(algorithm) = trace.algorithm() else { return Some(cost::flops(compute)) };
-    let task = ansc_sketch::Task {
-        wishes: Default::default(),
-        name: "subgraph".into(),
-        constant: vec![true; compute.inputs.len()],
-        compute: compute.clone(),
-        machine: ansc_sketch::Machine::new(32, 16),
-        cores: 1,
-        gpu: None,
-        sums: ansc_sketch::algorithm::Sums::Any,
-    };
+    let machine = ansc_sketch::Machine::new(32, 16);
+    let constant = vec![true; compute.inputs.len()];
+    let task = ansc_sketch::Task::on_cpu("subgraph", compute, &constant, &machine);
     let rewritten = algorithm.rewrite(&task)?.task;
     Some(ansc_sketch::work(&rewritten.naive()))
 }
