@@ -5,8 +5,9 @@
 //! ->  (a as f32[2, 4, m, k]) * (b as f32[2, 1, k, n]), as f32[8, m, n]
 //! ```
 //!
-//! So write exporters of decoders that several heads have the same keys and values: they unsqueeze,
-//! expand and reshape them. To make the repeated matrices takes longer than to multiply with them.
+//! Exporters of decoders write this where several heads share keys and values: they unsqueeze,
+//! expand and reshape them. It takes longer to make the repeated matrices than to multiply with
+//! them.
 
 use super::rewrite::{add, supersede};
 use super::{Options, PassError};
@@ -57,7 +58,7 @@ fn rewrite(graph: &mut Graph, node: NodeId) -> Result<bool, PassError> {
     Ok(true)
 }
 
-/// The tensor that a value consists of the elements of, and where each of them is in it.
+/// The tensor whose elements make up a value, and where each of them is in it.
 pub(crate) fn source(graph: &Graph, value: ValueId) -> Option<(ValueId, Vec<Expr>)> {
     let mut value = value;
     let rank = graph.ty(value).rank();
@@ -75,7 +76,7 @@ pub(crate) fn source(graph: &Graph, value: ValueId) -> Option<(ValueId, Vec<Expr
     found
 }
 
-/// The operand that a node only moves elements of, and where it finds them.
+/// The operand whose elements a node only moves, and where the node finds them.
 fn moved(graph: &Graph, value: ValueId) -> Option<(ValueId, Vec<Expr>)> {
     let op = graph.compute_of(value.node)?;
     let Compute { inputs, stages, .. } = &*op.expr;
