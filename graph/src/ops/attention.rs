@@ -77,7 +77,8 @@ pub fn visible(visibility: Visibility, lengths: Option<&TensorType>) -> Result<C
     Ok(s.finish(kind, &[&y]))
 }
 
-/// Softmax over the last axis; rows that are minus infinity throughout become zero.
+/// Softmax over the last axis; rows that are minus infinity throughout become zero: exponentials of
+/// minus infinity, times zero.
 pub fn masked_softmax(x: &TensorType) -> Result<ComputeOp, OpError> {
     let Some((&last, rows)) = x.shape.split_last() else {
         let (what, expected) = ("the input of a softmax", "1 or more".into());
@@ -94,13 +95,16 @@ pub fn masked_softmax(x: &TensorType) -> Result<ComputeOp, OpError> {
     let exp = s.map("exp", ty, |i| {
         let max = max.broadcast(acc, i);
         let blind = max.clone().eq(Expr::Const(Scalar::lowest(acc)));
-        Expr::select(blind, real(acc, 0.0), Expr::unary(UnOp::Exp, x.at_as(acc, i) - max))
+        let shift = Expr::select(blind, real(acc, 0.0), max);
+        Expr::unary(UnOp::Exp, x.at_as(acc, i) - shift)
     });
     let sum = s.sum("sum", per_row, &[last], |i, r| exp.at(&element(i, r)));
     let y = s.map("result", x.ty().clone(), |i| {
         let sum = sum.broadcast(acc, i);
         let blind = sum.clone().eq(real(acc, 0.0));
-        Expr::cast(acc, x.dtype(), Expr::select(blind, real(acc, 0.0), exp.at(i) / sum))
+        // One division for each row.
+        let inverse = Expr::select(blind, real(acc, 0.0), real(acc, 1.0) / sum);
+        Expr::cast(acc, x.dtype(), exp.at(i) * inverse)
     });
     Ok(s.finish(Kind::Other("MaskedSoftmax".into()), &[&y]))
 }

@@ -25,6 +25,7 @@ mod merge_matmul;
 mod one_term;
 mod permute;
 pub(crate) mod precision;
+mod regroup;
 mod reshapes;
 pub(crate) mod rewrite;
 pub(crate) mod shared;
@@ -181,6 +182,7 @@ passes! {
     layout: "give convolutions and pools channels-last layout, push transposes to the borders",
     conv_to_matmul: "turn pointwise convolutions, and products of a batch with one matrix, into plain matrix products",
     reshapes: "move reshapes from between a matrix product and what is elementwise after it",
+    regroup: "let maps and rows between the products of attention keep the axes of these",
     merge_matmul: "merge matrix products that share an operand",
     one_term: "make maps of reductions with one term",
     turned: "let products read a transposed operand where it was before",
@@ -204,6 +206,8 @@ const ORDER: &[&str] = &[
     // Before anything moves the reshapes that repeat a matrix.
     "shared",
     "simplify",
+    "dce",
+    "regroup",
     "dce",
     "count_ranks",
     // A batch norm becomes x * a + b with constants a and b, next to the convolution.

@@ -68,7 +68,7 @@ fn unexpanded(graph: &Graph, value: ValueId, shape: &[usize]) -> Option<Vec<usiz
 
 /// The shape that an operand of shape `operand`, broadcast to `from`, has for a result that is
 /// reshaped to `to`.
-fn regrouped(operand: &[usize], from: &[usize], to: &[usize]) -> Option<Vec<usize>> {
+pub(super) fn regrouped(operand: &[usize], from: &[usize], to: &[usize]) -> Option<Vec<usize>> {
     if operand.iter().all(|&extent| extent == 1) {
         return Some(vec![1; to.len()]);
     }
