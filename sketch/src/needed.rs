@@ -27,6 +27,9 @@ use crate::tree;
 
 /// Buffers that are computed one from the other are followed so far; else all are needed.
 const ROUNDS: usize = 32;
+/// Rounds after which a condition that becomes weaker and weaker is none: that of a sum in halves,
+/// say, each of which adds elements that are farther away.
+const EXACT: usize = 8;
 
 /// Pairs: the first has to be below the second, so that a block has something to do.
 type Conditions = BTreeSet<(Expr, Extent)>;
@@ -88,6 +91,8 @@ struct Search<'p> {
     own: BTreeMap<BufId, Places>,
     /// The loops around all accesses of each buffer.
     homes: BTreeMap<BufId, BTreeSet<VarId>>,
+    /// Where zeros begin along each axis of buffers that are no parameters.
+    zeros: BTreeMap<BufId, Limits>,
 }
 
 /// For each axis of a buffer, a number and an extent: an element is needed if its index and the
@@ -95,7 +100,8 @@ struct Search<'p> {
 /// all accesses.
 ///
 /// Where 64 rows are computed at a time, row `i` of block `p` is needed if `i + 64 * p < s`.
-type Places = Vec<Option<(Expr, Extent)>>;
+type Places = Vec<Option<Place>>;
+type Place = (Expr, Extent);
 
 impl<'p> Search<'p> {
     fn of(program: &'p Program, compute: &Compute, demand: &'p Demand) -> Search<'p> {
@@ -106,10 +112,15 @@ impl<'p> Search<'p> {
         let vars = |loops: Vec<VarId>| loops.into_iter().collect();
         let homes = tree::common_loops(program);
         let homes = homes.into_iter().map(|(buffer, loops)| (buffer, vars(loops))).collect();
-        let mut search = Search { program, demand, types, extents, uses, own, homes };
+        let zeros = BTreeMap::new();
+        let mut search = Search { program, demand, types, extents, uses, own, homes, zeros };
+        search.zeros = search.zeros_of_own();
         // At first nothing is needed but results: then what they are made of, and so on.
-        for _ in 0..ROUNDS {
-            let own = search.needed_by_readers();
+        for round in 0..ROUNDS {
+            let mut own = search.needed_by_readers();
+            if round >= EXACT {
+                search.give_up_on_changes(&mut own);
+            }
             if own == search.own {
                 return search;
             }
@@ -117,6 +128,45 @@ impl<'p> Search<'p> {
         }
         search.own = search.uses.keys().map(|buffer| (*buffer, vec![])).collect();
         search
+    }
+
+    /// Drops conditions that differ from those of the round before, for good.
+    fn give_up_on_changes(&self, own: &mut BTreeMap<BufId, Places>) {
+        for (buffer, places) in own {
+            let before = self.own.get(buffer).into_iter().flatten();
+            places.iter_mut().zip(before).for_each(|(now, before)| {
+                *now = now.take().filter(|now| before.as_ref() == Some(now));
+            });
+        }
+    }
+
+    /// Where blocks write nothing but zeros to buffers that are no parameters.
+    ///
+    /// `b[i, j] = select(j < s, .., 0)`: `b` is zero from `s` on along its second axis.
+    fn zeros_of_own(&self) -> BTreeMap<BufId, Limits> {
+        let mut zeros: BTreeMap<BufId, Limits> = BTreeMap::new();
+        let mut visit = |block: &Block| {
+            for access in block.body.writes() {
+                let axes = access.indices.iter();
+                let now: Limits = match &block.body {
+                    Body::Assign { value, .. } => {
+                        let mut all = vec![];
+                        self.add_zeros(&mut all, value);
+                        axes.map(|index| Some(all.iter().find(|(at, _)| at == index)?.1.clone()))
+                            .collect()
+                    }
+                    _ => axes.map(|_| None).collect(),
+                };
+                let known = zeros.entry(access.buffer).or_insert_with(|| now.clone());
+                known
+                    .iter_mut()
+                    .zip(now)
+                    .for_each(|(a, b)| *a = a.take().filter(|a| Some(a) == b.as_ref()));
+            }
+        };
+        self.program.body.iter().for_each(|stmt| stmt.visit_blocks(&mut visit));
+        zeros.retain(|buffer, _| !self.program.params.contains(buffer));
+        zeros
     }
 
     /// Where the blocks that read them need buffers that are no parameters. Others are computed in
@@ -152,7 +202,7 @@ impl<'p> Search<'p> {
                 };
                 let places: Places = indices.iter().map(place).collect();
                 let other = needed.entry(buffer).or_insert_with(|| places.clone());
-                other.iter_mut().zip(places).for_each(|(a, b)| *a = both(a.take(), b));
+                other.iter_mut().zip(places).for_each(|(a, b)| *a = self.both(a.take(), b));
             }
         });
         needed
@@ -173,6 +223,14 @@ impl<'p> Search<'p> {
             Some((index - Expr::int(more), below))
         };
         self.of_zeros(block).into_iter().filter_map(reached).collect()
+    }
+
+    /// Where two readers together need a buffer: the weaker condition, if they differ in a number.
+    fn both(&self, a: Option<Place>, b: Option<Place>) -> Option<Place> {
+        let ((more, below), (other, end)) = (a?, b?);
+        let larger = affine::simplify(&(other.clone() - more.clone()), &self.extents);
+        let stronger = larger.as_const()?.as_i64() + apart(&below, &end)? >= 0;
+        Some(if stronger { (more, below) } else { (other, end) })
     }
 
     /// Whether a number is the same at all accesses of a buffer that are made at a time.
@@ -365,6 +423,9 @@ impl<'p> Search<'p> {
             Expr::Load(buffer, indices) => {
                 let access = Access { buffer: *buffer, indices: indices.clone() };
                 self.add(all, &access, &|param| self.demand.zeros.get(param));
+                let zeros = self.zeros.get(buffer).into_iter().flatten();
+                let ends = indices.iter().zip(zeros);
+                all.extend(ends.filter_map(|(index, end)| Some((index.clone(), end.clone()?))));
             }
             _ => {}
         }
@@ -381,13 +442,6 @@ impl<'p> Search<'p> {
             }
         }
     }
-}
-
-/// Where two readers together need a buffer.
-fn both(a: Option<(Expr, Extent)>, b: Option<(Expr, Extent)>) -> Option<(Expr, Extent)> {
-    let ((more, below), (other, end)) = (a?, b?);
-    let later = apart(&below, &end).filter(|_| more == other)? >= 0;
-    Some((more, if later { below } else { end }))
 }
 
 /// An index of a block with the bindings of its variables.

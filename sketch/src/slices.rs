@@ -230,6 +230,26 @@ impl<'a> Slices<'a> {
         Some((0, extent as i64 - 1))
     }
 
+    /// About how many bytes one slice reads by a load of what is not of slices.
+    pub(crate) fn read_by_one(
+        &self,
+        stage: usize,
+        part: &Part,
+        (buffer, at): (BufId, &[Expr]),
+    ) -> usize {
+        let (s, ty) = (&self.whole.stages[stage], self.whole.buffer_type(buffer));
+        let extents = s.extents();
+        let ranges = |v: VarId| match v.0 >= SLICE {
+            true => Some((0, 0)),
+            false => self.range(v, &extents, part),
+        };
+        let along = |(index, &extent): (&Expr, &usize)| {
+            let bounds = arith::bounds(&part.moved(index), &ranges);
+            bounds.map_or(extent, |(low, high)| (high - low + 1).clamp(0, extent as i64) as usize)
+        };
+        at.iter().zip(&ty.shape).map(along).product::<usize>() * ty.dtype.size()
+    }
+
     /// The stages that are computed as a whole, and what slices read of them.
     pub(crate) fn before(&self) -> Compute {
         let stages = self.whole.stages[..self.first].to_vec();
@@ -322,6 +342,12 @@ impl Part {
     fn moved(&self, e: &Expr) -> Expr {
         e.substitute(&|v| self.moves(v.index()).then(|| self.start(v.index()) + Expr::Var(v)))
     }
+}
+
+/// Whether an expression depends on the numbers of slices alone.
+pub(crate) fn tells_slice(e: &Expr) -> bool {
+    let vars = e.vars();
+    !vars.is_empty() && vars.iter().all(|v| v.0 >= SLICE)
 }
 
 fn number(j: usize) -> Expr {

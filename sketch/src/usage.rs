@@ -13,10 +13,12 @@ pub(crate) fn mentions(indices: &[Expr], var: usize) -> bool {
 }
 
 /// A reduction some of whose operands lack a spatial axis: their elements are used again along it.
+/// A number, such as a size, is no operand in that sense.
 pub(crate) fn has_reuse(stage: &Stage) -> bool {
-    let extents = &stage.ty.shape;
+    let (extents, all) = (&stage.ty.shape, stage.extents().len());
     let reused = |indices: &[Expr]| {
-        (0..extents.len()).any(|axis| extents[axis] > 1 && !mentions(indices, axis))
+        (0..all).any(|axis| mentions(indices, axis))
+            && (0..extents.len()).any(|axis| extents[axis] > 1 && !mentions(indices, axis))
     };
     stage.reduce.is_some() && stage.body.loads().iter().any(|(_, indices)| reused(indices))
 }

@@ -190,6 +190,64 @@ for k in 0..2 {
     assert!(text.contains("for i in 0..8 while lt(sub(i, 3), size0[]) {"), "{text}");
 }
 
+/// Shares of a row that are zero from an end on, in a buffer of the kernel's own: the sum over them
+/// ends there, and so does what they are made of, four terms at a time.
+#[test]
+fn zeros_between_blocks_are_left_out() {
+    const SHARES: &str = "program k
+x: f32[8] input
+v: f32[8] input
+n: i64[] input
+y: f32[1] output
+e: f32[8] global
+p: f32[8] global
+params x, v, n, y
+for i in 0..8 {
+  block exp (a: spatial 8 = i) {
+    e[i] = exp(x[i])
+  }
+}
+for j in 0..8 {
+  block shares (b: spatial 8 = j) {
+    p[j] = select(lt(j, n[]), e[j], 0.0_f32)
+  }
+}
+block zero () {
+  y[0] = 0.0_f32
+}
+for k in 0..2 {
+  for k2 in 0..4 unrolled {
+    block sum (c: reduce 8 = add(mul(k, 4), k2)) {
+      y[0] sum= mul(p[add(mul(k, 4), k2)], v[add(mul(k, 4), k2)])
+    }
+  }
+}
+";
+    let text = "compute(in0: f32[8], in1: f32[8], in2: i64[]) -> y {
+            e: f32[8] = exp(in0[i0])
+            p: f32[8] = select(lt(i0, in2[]), e[i0], 0.0_f32)
+            y: f32[1] = sum{r0: 8} mul(p[r0], in1[r0])
+        }";
+    let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}"));
+    let demand = Demand {
+        sizes: vec![None, None, Some(0)],
+        zeros: vec![vec![], vec![], vec![]],
+        needed: vec![vec![None]],
+    };
+    let conditions = |text: &str| {
+        let mut program = Program::parse(text).unwrap_or_else(|e| panic!("{e}"));
+        leave_out(&mut program, &compute, &demand);
+        assert_eq!(crate::program::verify::verify(&program), Ok(()));
+        let text = program.to_string();
+        ["for i in 0..8 while lt(", "for j in 0..8 while lt(", "for k in 0..2 while lt("]
+            .map(|start| text.lines().any(|line| line.starts_with(start)))
+    };
+    assert_eq!(conditions(SHARES), [true; 3]);
+    // Some other value begins at the end.
+    let other = SHARES.replace("e[j], 0.0_f32", "e[j], 1.0_f32");
+    assert_eq!(conditions(&other), [false; 3]);
+}
+
 #[test]
 fn nothing_is_left_out_that_somebody_needs() {
     let mut program = program();

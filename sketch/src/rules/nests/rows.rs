@@ -137,12 +137,12 @@ fn members(nests: &Nests, first: usize, axes: usize) -> Range<usize> {
         }
         end = stage + 1;
     }
-    // A stage that others read later must be in memory.
+    // A stage that others read later must be in memory, as the last one is.
     let escapes = |stage: usize, end: usize| {
         let later = readers(&nests.compute, nests.compute.stage_buffer(stage));
         !nests.compute.outputs.contains(&stage) && later.iter().any(|&r| r >= end)
     };
-    while end > first && (first..end).any(|stage| escapes(stage, end)) {
+    while end > first && (first..end - 1).any(|stage| escapes(stage, end)) {
         end -= 1;
     }
     first..end

@@ -21,7 +21,7 @@
 //! all slices read is read again for each of them: there are no more slices than make up for that,
 //! unless the cache keeps it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use std::sync::Arc;
@@ -89,15 +89,15 @@ pub(super) fn cuts(nests: &Nests) -> Option<Cuts> {
         return None;
     }
     let cutting = Cutting::of(nests);
-    // All move the same bytes, and to try all is dear.
-    let traffic = cutting.traffic(&cutting.first()?);
-    if traffic.between < LEAST {
+    // All leave the same bytes between stages.
+    let between = cutting.between(&cutting.first()?);
+    if between < LEAST {
         return None;
     }
     let all = cutting.all();
-    let counts: Vec<usize> = all.iter().map(|(_, slices)| slices.count()).collect();
-    let count = traffic.slices(&counts, own_cache(&nests.task.machine))?;
-    let best = all.iter().position(|(_, slices)| slices.count() == count)?;
+    let traffic = |(_, slices): &Cut<'_>| cutting.traffic(slices, between);
+    let traffic: Vec<Traffic> = all.iter().map(traffic).collect();
+    let best = Traffic::best(&traffic, own_cache(&nests.task.machine))?;
     Some(Cuts::around(&all, best))
 }
 
@@ -178,19 +178,20 @@ impl<'a> Cutting<'a> {
         products().any(feeds) && products().all(|product| self.reads_alike(slices, product))
     }
 
-    /// All that a product reads from outside of its slice is the same for all, so that it may be
-    /// packed, or is not walked by vectors.
+    /// A constant that a product reads by vectors is the same for all slices, so that it may be
+    /// packed. What is no constant lies in rows, or is packed before.
     fn reads_alike(&self, slices: &Slices<'_>, (stage, part): (usize, &Part)) -> bool {
         let s = &self.compute.stages[stage];
         let is_constant = |b: BufId| self.constant.get(b.index()).copied().unwrap_or(false);
         let vector = VarId::new(s.ty.rank().saturating_sub(1));
         let is_walked = |at: &[Expr]| at.iter().any(|e| e.vars().contains(&vector));
         s.body.loads().into_iter().all(|(b, at)| {
-            slices.is_of_slice(b) || !is_walked(at) || is_constant(b) && part.is_same(at)
+            slices.is_of_slice(b) || !is_walked(at) || !is_constant(b) || part.is_same(at)
         })
     }
 
-    fn traffic(&self, slices: &Slices<'_>) -> Traffic {
+    /// Bytes that stages leave to one another.
+    fn between(&self, slices: &Slices<'_>) -> usize {
         let compute = self.compute;
         let is_stored = |stage: usize| {
             let read = readers(compute, compute.stage_buffer(stage));
@@ -198,14 +199,24 @@ impl<'a> Cutting<'a> {
             !compute.outputs.contains(&stage) && all.any(|s| s.reduce.is_some())
         };
         let stored = slices.parts().filter(|(stage, _)| is_stored(*stage));
-        let between = stored.map(|(stage, _)| compute.stages[stage].ty.bytes()).sum();
-        let shared = |(stage, part): (usize, &Part)| {
-            let loads = compute.stages[stage].body.loads().into_iter();
-            let alike = loads.filter(|(b, at)| !slices.is_of_slice(*b) && part.is_same(at));
-            alike.map(|(b, _)| b).collect::<Vec<BufId>>()
+        stored.map(|(stage, _)| compute.stages[stage].ty.bytes()).sum()
+    }
+
+    fn traffic(&self, slices: &Slices<'_>, between: usize) -> Traffic {
+        let mut of_slice: BTreeMap<BufId, usize> = BTreeMap::new();
+        for (stage, part) in slices.parts() {
+            for (b, at) in self.compute.stages[stage].body.loads() {
+                if !slices.is_of_slice(b) {
+                    let bytes = of_slice.entry(b).or_default();
+                    *bytes = slices.read_by_one(stage, part, (b, at)).max(*bytes);
+                }
+            }
+        }
+        let count = slices.count();
+        let shared = |(b, bytes): (&BufId, &usize)| {
+            (bytes * count > self.compute.buffer_type(*b).bytes()).then_some(*bytes)
         };
-        let shared: BTreeSet<BufId> = slices.parts().flat_map(shared).collect();
-        Traffic { between, shared: shared.iter().map(|b| compute.buffer_type(*b).bytes()).sum() }
+        Traffic { between, count, shared: of_slice.iter().filter_map(shared).sum() }
     }
 }
 
@@ -213,23 +224,32 @@ impl<'a> Cutting<'a> {
 struct Traffic {
     /// Those that one stage leaves to another.
     between: usize,
-    /// Those that every slice reads.
+    /// Slices.
+    count: usize,
+    /// Those that a slice reads, of tensors that are read by several.
     shared: usize,
 }
 
 impl Traffic {
-    /// How many of the possible numbers of slices are best, next to a cache of this size.
-    fn slices(&self, possible: &[usize], cache: usize) -> Option<usize> {
-        // Each result is written, and read again.
-        let makes_up = |n: usize| n <= 2 * self.between / self.shared.max(1);
+    /// The best of the possible cuts, next to a cache of this size.
+    fn best(possible: &[Traffic], cache: usize) -> Option<usize> {
         // Data that all slices read are still there when the next one comes.
-        let stays = |n: usize| self.shared + self.between / n <= cache;
-        let allowed = || possible.iter().copied().filter(|&n| makes_up(n) || stays(n));
-        let fits = |n: &usize| self.between / n <= SLICE_BYTES;
-        let count = allowed().filter(fits).min().or_else(|| allowed().max())?;
-        let more = allowed().filter(|&n| n >= count.max(ENOUGH)).min()?;
+        let stays = |t: &Traffic| t.shared + t.between / t.count <= cache;
+        // Each result is written, and read again.
+        let makes_up = |t: &Traffic| t.count * t.shared <= 2 * t.between;
+        let pays = |at: &usize| makes_up(&possible[*at]) || stays(&possible[*at]);
+        let allowed = || (0..possible.len()).filter(pays);
+        let fits = |at: &usize| possible[*at].between / possible[*at].count <= SLICE_BYTES;
+        let number = |at: &usize| possible[*at].count;
+        let fitting = allowed().filter(fits).map(|at| number(&at)).min();
+        let count = fitting.or_else(|| allowed().map(|at| number(&at)).max())?;
+        // Of those with enough slices the one that reads least again, and has the fewest.
+        let again = |at: &usize| (possible[*at].count * possible[*at].shared, number(at));
+        let enough = allowed().filter(|at| number(at) >= count.max(ENOUGH));
+        let best = enough.min_by_key(again)?;
+        let Traffic { between, shared, .. } = possible[best];
         // Where slices share nothing, cutting costs nothing.
-        (self.between >= LARGE || self.shared == 0 || stays(more)).then_some(more)
+        (between >= LARGE || shared == 0 || stays(&possible[best])).then_some(best)
     }
 }
 

@@ -27,6 +27,7 @@ use super::lengths::FOR_EACH;
 use super::{OUTER, ROWS};
 use crate::contraction::operands::{self, Operands};
 use crate::index_map::IndexMap;
+use crate::slices::tells_slice;
 use crate::trace::{BlockVar, LoopVar, Number, StepError};
 
 /// Elements of panels that are worth waking threads for.
@@ -53,6 +54,8 @@ pub(super) struct Panel {
     map: IndexMap,
     /// Which of them the vector axis is.
     axis: usize,
+    /// Whether a stage makes it.
+    is_made: bool,
     /// About how many there are.
     elements: usize,
     one: One,
@@ -70,7 +73,8 @@ struct One {
 }
 
 /// All of the stage, which is made of `members`. An operand that is no box of its buffer stays
-/// where it is. Short rows that a slice made are as good as panels, and in the cache.
+/// where it is. Short rows that a slice made are as good as panels, and in the cache; and a slice
+/// reads rows of an input too few times to copy them.
 pub(super) fn all(
     nests: &Nests,
     (s, members): (&Stage, &[usize]),
@@ -92,17 +96,20 @@ pub(super) fn all(
         let columns = s.ty.shape[s.ty.rank() - 1];
         let elements = shape.iter().product::<usize>() / columns * columns.next_multiple_of(width);
         let fits = is_alone && (is_constant || readers.len() == 1);
+        let is_made = nests.compute.stage_of(buffer).is_some();
         let buffer = name_in(nests, stage, buffer)?;
         let one = One::of(s, indices, width, dtype.size());
-        fits.then_some(Panel { stage, buffer, is_constant, map, axis, elements, one })
+        fits.then_some(Panel { stage, buffer, is_constant, map, axis, is_made, elements, one })
     };
-    let is_short = |buffer: BufId, indices: &[Expr]| {
+    let stays = |buffer: BufId, indices: &[Expr]| {
         let columns = nests.compute.buffer_type(buffer).shape.last().copied().unwrap_or(0);
-        let made = nests.outer > 0 && nests.compute.stage_of(buffer).is_some();
+        let is_short = columns <= MOST_SHORT * lanes;
+        let is_constant = nests.task.constant.get(buffer.index()).copied().unwrap_or(false);
         let walked = indices.last() == Some(&Expr::var(s.ty.rank() - 1));
-        made && walked && columns <= MOST_SHORT * lanes
+        let made = nests.compute.stage_of(buffer).is_some();
+        nests.outer > 0 && walked && if made { is_short } else { !is_constant }
     };
-    let long = operands.panels().filter(|(buffer, indices)| !is_short(*buffer, indices));
+    let long = operands.panels().filter(|(buffer, indices)| !stays(*buffer, indices));
     long.filter_map(one).collect()
 }
 
@@ -123,21 +130,26 @@ fn varying(s: &Stage, indices: &[Expr], axes: Range<usize>) -> Vec<usize> {
 }
 
 /// From places in the buffer to the axes of the stage that it varies along, and which of these the
-/// vector axis is.
+/// vector axis is. Before them are the axes along which a slice reads at one place.
 fn layout(s: &Stage, indices: &[Expr], shape: &[usize]) -> Option<(IndexMap, usize)> {
     let (vector, extents) = (s.ty.rank() - 1, s.extents());
+    let of_slices: Vec<usize> = (0..shape.len()).filter(|&a| tells_slice(&indices[a])).collect();
     let before = varying(s, indices, 0..vector);
     let after = varying(s, indices, vector + 1..extents.len());
     let axes = [&before[..], &[vector], &after].concat();
     let place = |v: VarId| {
         let at = axes.iter().position(|&axis| axis == v.index());
-        Some(at.map_or(Expr::int(0), Expr::var))
+        Some(at.map_or(Expr::int(0), |at| Expr::var(of_slices.len() + at)))
     };
-    let at = indices.iter().map(|e| e.substitute(&place)).collect();
-    let lengths: Vec<usize> = axes.iter().map(|&axis| extents[axis]).collect();
-    let map = IndexMap::new(axes.len(), at).ok()?;
+    let at = indices.iter().enumerate().map(|(a, e)| {
+        let of_slice = of_slices.iter().position(|&other| other == a);
+        of_slice.map_or_else(|| e.substitute(&place), Expr::var)
+    });
+    let own = axes.iter().map(|&axis| extents[axis]);
+    let lengths: Vec<usize> = of_slices.iter().map(|&a| shape[a]).chain(own).collect();
+    let map = IndexMap::new(lengths.len(), at.collect()).ok()?;
     let back = map.inverse(&lengths)?;
-    (map.shape(&lengths)? == shape).then_some((back, before.len()))
+    (map.shape(&lengths)? == shape).then_some((back, of_slices.len() + before.len()))
 }
 
 /// The map for buffers with more axes, as many as there are loops around nests, before the others.
@@ -202,7 +214,9 @@ impl Panel {
             nests.recorder.pack_input(&self.buffer, &self.map, self.axis, &width)?;
             return Ok(None);
         }
-        let (block, outer) = (nests.block(self.stage)?, nests.outer);
+        // Only buffers that are made in slices have an axis for these.
+        let outer = if self.is_made { nests.outer } else { 0 };
+        let block = nests.block(self.stage)?;
         let map = in_slices(&self.map, outer)?;
         let copy = nests.recorder.pack(block, &self.buffer, &map, outer + self.axis, &width)?;
         Ok(Some(copy))
@@ -225,14 +239,21 @@ impl Panel {
         copy: BlockVar,
         lanes: usize,
     ) -> Result<(), StepError> {
-        nests.in_slices(copy)?;
-        let mut outer = nests.loops(copy)?;
+        // All slices read the panels of an input.
+        let is_of_slices = self.is_made && nests.outer > 0;
+        let mut outer = match is_of_slices {
+            true => {
+                nests.in_slices(copy)?;
+                nests.loops(copy)?
+            }
+            false => nests.recorder.get_loops(copy)?,
+        };
         let inner = outer.split_off(self.axis + 1);
         self.one.copy(nests, inner, lanes)?;
         for (place, &l) in outer.iter().enumerate() {
             nests.recorder.annotate_loop(l, OUTER, place.into())?;
         }
-        let parallel = self.elements >= PARALLEL && nests.outer == 0;
+        let parallel = self.elements >= PARALLEL && !is_of_slices;
         let r = &mut nests.recorder;
         r.partition_guards(outer[self.axis])?;
         match parallel {

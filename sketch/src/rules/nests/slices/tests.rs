@@ -11,7 +11,7 @@ use crate::{ForKind, Program, Scope, Stmt};
 
 /// The name of a form, which of its inputs are constant, in how many ways it is cut at least, and
 /// its expression.
-const FORMS: [(&str, &[bool], usize, &str); 5] = [
+const FORMS: [(&str, &[bool], usize, &str); 6] = [
     (
         "two products",
         &[false, true, true],
@@ -63,6 +63,21 @@ const FORMS: [(&str, &[bool], usize, &str); 5] = [
           c: f32[26, 12] = sum{r0: 20} mul(a[i0, r0], in2[r0, i1])
         }",
     ),
+    (
+        "attention of two heads for each matrix of keys, which end somewhere",
+        &[false; 4],
+        2,
+        "compute(in0: f32[2, 2, 6, 20], in1: f32[2, 1, 20, 36], in2: f32[2, 1, 36, 12], in3: i64[])
+           -> y {
+          s: f32[2, 2, 6, 36] = sum{r0: 20} mul(in0[i0, i1, i2, r0], in1[i0, 0, r0, i3])
+          m: f32[2, 2, 6, 1] = max{r0: 36} select(lt(r0, in3[]), s[i0, i1, i2, r0], -inf_f32)
+          e: f32[2, 2, 6, 36] = exp(sub(s[i0, i1, i2, i3], m[i0, i1, i2, 0]))
+          t: f32[2, 2, 6, 1] = sum{r0: 36} select(lt(r0, in3[]), e[i0, i1, i2, r0], 0.0_f32)
+          d: f32[2, 2, 6, 36] = div(e[i0, i1, i2, i3], t[i0, i1, i2, 0])
+          p: f32[2, 2, 6, 36] = select(lt(i3, in3[]), d[i0, i1, i2, i3], 0.0_f32)
+          y: f32[2, 2, 6, 12] = sum{r0: 36} mul(p[i0, i1, i2, r0], in2[i0, 0, r0, i3])
+        }",
+    ),
 ];
 
 fn tasks() -> impl Iterator<Item = (&'static str, usize, Arc<Task>)> {
@@ -73,12 +88,22 @@ fn tasks() -> impl Iterator<Item = (&'static str, usize, Arc<Task>)> {
     })
 }
 
-/// Every nest is under one loop, and what stands between nests is in the slice.
+/// Every nest is under one loop, and what stands between nests is in the slice. Before it there are
+/// only copies of operands in panels.
 fn is_one_loop(program: &Program) -> bool {
-    let is_local = |b: &crate::Buffer| b.scope != Scope::Global;
-    let parallel = |s: &Stmt| matches!(s, Stmt::For(l) if l.kind == ForKind::Parallel);
-    program.body.iter().filter(|s| parallel(s)).count() == 1
-        && program.body.len() == 1
+    let is_panels = |b: &crate::Buffer| b.scope == Scope::Global && b.name.ends_with("_packed");
+    let is_local = |b: &crate::Buffer| b.scope != Scope::Global || is_panels(b);
+    let Some((Stmt::For(last), copies)) = program.body.split_last() else { return false };
+    let copies_panels = |s: &Stmt| {
+        let mut all = true;
+        s.visit_blocks(&mut |block| {
+            let written = block.body.writes();
+            all &= written.iter().all(|w| is_panels(program.buffer(w.buffer)));
+        });
+        all
+    };
+    last.kind == ForKind::Parallel
+        && copies.iter().all(copies_panels)
         && program.buffers.iter().all(is_local)
 }
 
@@ -136,6 +161,51 @@ fn slices_are_cut_where_that_pays() {
     let slices = sketch.trace.steps.iter().find(|step| step.name() == "slice").unwrap();
     assert!(sketch.trace.choices().len() > 5, "{slices}");
     assert!(of(&LARGE.replace("512", "128")).is_empty());
+}
+
+/// Keys that go along terms, in slices of every length.
+#[test]
+fn panels_of_slices_compute_the_same() {
+    let text =
+        "compute(in0: f32[3, 2, 21, 20], in1: f32[3, 1, 36, 20], in2: f32[3, 1, 36, 12]) -> y {
+      s: f32[3, 2, 21, 36] = sum{r0: 20} mul(in0[i0, i1, i2, r0], in1[i0, 0, i3, r0])
+      e: f32[3, 2, 21, 36] = max(s[i0, i1, i2, i3], 0.0_f32)
+      y: f32[3, 2, 21, 12] = sum{r0: 36} mul(e[i0, i1, i2, r0], in2[i0, 0, r0, i3])
+    }";
+    let mut packed = 0;
+    for machine in [Machine::new(16, 16), Machine::new(64, 32)] {
+        let constant = vec![false; 3];
+        let task = Arc::new(Task { constant, machine, ..Task::clone(&task(text)) });
+        for (_, made) in every_slice(&task).into_iter().flatten() {
+            assert!(is_one_loop(&made.program), "{}", made.program);
+            compare_scheduled(&task.compute, &made)
+                .unwrap_or_else(|e| panic!("{e}\n{}", made.program));
+            packed += usize::from(made.program.to_string().contains("in1_packed: f32[3, "));
+        }
+    }
+    assert!(packed > 2, "{packed}");
+}
+
+/// Attention is cut along rows of a head, whose keys are packed before; rows are one nest.
+#[test]
+fn attention_is_cut_along_rows() {
+    let text = "compute(in0: f32[8, 512, 64], in1: f32[8, 512, 64], in2: f32[8, 512, 64]) -> y {
+      s: f32[8, 512, 512] = sum{r0: 64} mul(in0[i0, i1, r0], in1[i0, i2, r0])
+      m: f32[8, 512, 1] = max{r0: 512} s[i0, i1, r0]
+      e: f32[8, 512, 512] = exp(sub(s[i0, i1, i2], m[i0, i1, 0]))
+      t: f32[8, 512, 1] = sum{r0: 512} e[i0, i1, r0]
+      p: f32[8, 512, 512] = div(e[i0, i1, i2], t[i0, i1, 0])
+      y: f32[8, 512, 64] = sum{r0: 512} mul(p[i0, i1, r0], in2[i0, r0, i2])
+    }";
+    let machine = Machine::new(64, 32);
+    let task = Arc::new(Task { constant: vec![false; 3], machine, ..Task::clone(&task(text)) });
+    let (sketch, made) = sliced_sketches(&task, None).swap_remove(0);
+    assert_eq!(sketch.rules, ["slices", "contraction", "rows", "contraction"]);
+    assert!(made.program.to_string().contains("in1_packed: f32[8, "), "{}", made.program);
+    assert!(is_one_loop(&made.program), "{}", made.program);
+    let slices = sketch.trace.steps.iter().find(|step| step.name() == "slice").unwrap();
+    assert!(slices.to_string().starts_with("slice([1, "), "{slices}");
+    assert_eq!(task.choice().unwrap().sketch.rules[0], "slices");
 }
 
 /// Convolutions of a network's size, by each algorithm that has stages to cut.
