@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ansc_codegen::Target;
-use ansc_graph::{Compute, TensorType};
+use ansc_graph::{Compute, TensorType, fuse};
 use ansc_runtime::manifest::Tuning;
 use ansc_sketch::algorithm::{Algorithm, Sums};
 use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
@@ -139,6 +139,11 @@ impl Aim {
             Aim::Cpu => None,
             Aim::Gpu(limits) | Aim::GpuOnCpu(limits) => Some(limits),
         }
+    }
+
+    /// What may become one kernel. Those for GPUs have one product each.
+    pub fn fusion(&self) -> fuse::Options {
+        fuse::Options { chains: self.gpu().is_none(), ..fuse::Options::default() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use ansc_frontend::import;
-use ansc_graph::fuse::{Group, Item, schedule};
+use ansc_graph::fuse::{self, Group, Item};
 use ansc_graph::ops::map;
 use ansc_graph::passes::is_product;
 use ansc_graph::{Graph, NodeId, TensorType, ValueId, interp};
@@ -51,13 +51,15 @@ pub fn layers(model: &Path, options: &Options, inputs: &[Tensor]) -> Result<Vec<
         Ok::<Graph, Error>(graph)
     });
     let reference = Reference::of(wide?, compiled?, inputs)?;
-    let groups = schedule(&reference.compiled).into_iter().filter_map(|item| match item {
+    let fusion = options.schedules.aim.fusion();
+    let items = fuse::schedule_with(&reference.compiled, fusion);
+    let groups = items.into_iter().filter_map(|item| match item {
         Item::Group(group) => Some(*group),
         Item::Node(_) => None,
     });
     let by_result: HashMap<ValueId, Group> = groups.map(|g| (g.outputs[0], g)).collect();
     let mut layers = vec![];
-    for (name, value) in assemble::exposed(&reference.compiled) {
+    for (name, value) in assemble::exposed(&reference.compiled, fusion) {
         let Some(tensor) = reference.value(value) else { continue };
         let rounding = match by_result.get(&value) {
             Some(group) if !group.is_view => reference.rounding(group, &tensor)?,

@@ -19,7 +19,7 @@ mod weights;
 use std::collections::{HashMap, HashSet};
 
 use ansc_graph::demand::{Demand, Ends, demands};
-use ansc_graph::fuse::{Group, Item, schedule};
+use ansc_graph::fuse::{self, Group, Item};
 use ansc_graph::verify::Verifier;
 use ansc_graph::{Graph, NodeId, Op, TensorType, ValueId};
 use ansc_runtime::Extent;
@@ -121,7 +121,7 @@ impl Assembly {
         let mut plan = builder.walk(graph, sizes, &mut values)?;
         let results = match expose {
             Expose::Outputs => graph.outputs.clone(),
-            Expose::Everything => exposed(graph),
+            Expose::Everything => exposed(graph, builder.kernels.aim().fusion()),
         };
         builder.give_outputs(graph, (&results, states), &mut values, &mut plan)?;
         let mut draft = builder.draft;
@@ -141,9 +141,9 @@ impl Assembly {
 
 /// The model's own results, then those of every kernel in the order of execution, named by value
 /// and node.
-pub fn exposed(graph: &Graph) -> Vec<(String, ValueId)> {
+pub fn exposed(graph: &Graph, fusion: fuse::Options) -> Vec<(String, ValueId)> {
     let mut results = graph.outputs.clone();
-    for item in schedule(graph) {
+    for item in fuse::schedule_with(graph, fusion) {
         let Item::Group(group) = item else { continue };
         for value in group.outputs {
             if !results.iter().any(|(_, v)| *v == value) {
@@ -388,7 +388,7 @@ impl Builder<'_> {
     /// model has sizes to choose; in a body all is needed.
     fn walk(&mut self, graph: &Graph, sizes: &Sizes, values: &mut Values) -> Result<Plan, Error> {
         let mut plan = Plan::default();
-        let items = schedule(graph);
+        let items = fuse::schedule_with(graph, self.kernels.aim().fusion());
         self.schedule_groups(graph, &items)?;
         let mut demands = self.demands(graph, &items, sizes).into_iter();
         for item in items {

@@ -23,6 +23,7 @@
 //! inputs computed. A group gives one value: that of its last node; except for a group of a single
 //! node that has several results, and for one that gives its value rounded as well.
 
+mod chains;
 mod dominators;
 mod excess;
 mod grow;
@@ -70,11 +71,13 @@ pub enum Item {
 pub struct Options {
     /// Nodes of a group at most.
     pub max_nodes: usize,
+    /// Whether products may be joined by rows (`chains`).
+    pub chains: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { max_nodes: 32 }
+        Options { max_nodes: 32, chains: true }
     }
 }
 
@@ -99,6 +102,9 @@ pub fn schedule_with(graph: &Graph, options: Options) -> Vec<Item> {
     let group_of = grow::grow(graph, &order, options);
     for (position, &node) in order.iter().enumerate() {
         members.entry(group_of[position]).or_default().push(node);
+    }
+    if options.chains {
+        chains::join(graph, &mut members);
     }
     let mut roundings = rounded::take(graph, &mut members);
     let last: BTreeMap<NodeId, usize> =

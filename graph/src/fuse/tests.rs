@@ -286,7 +286,7 @@ fn groups_are_bounded() {
     let graph = b.finish(&[y]);
     check_schedule(&graph);
     assert_eq!(fuse(&graph).len(), 1);
-    let items = schedule_with(&graph, Options { max_nodes: 4 });
+    let items = schedule_with(&graph, Options { max_nodes: 4, ..Options::default() });
     let sizes: Vec<usize> = items
         .iter()
         .filter_map(|item| match item {
@@ -295,6 +295,50 @@ fn groups_are_bounded() {
         })
         .collect();
     assert!(sizes.iter().all(|&n| n <= 4) && sizes.iter().sum::<usize>() == 10, "{sizes:?}");
+}
+
+/// Attention of heads with `rows` queries; what is also a result, and what reads the scores as well.
+fn attention(rows: usize, is_result: bool, is_read: bool) -> Vec<String> {
+    let mut b = Builder::new(50);
+    let (q, k, v) = (b.input(&[8, rows, 2]), b.input(&[8, 2, 256]), b.input(&[8, 256, 3]));
+    let mask = b.input(&[1, 256]);
+    let scores = b.matmul(q, k);
+    let masked = b.binary(BinOp::Add, scores, mask);
+    let shares = b.softmax(masked);
+    let y = b.matmul(shares, v);
+    let y = b.relu(y);
+    let mut outputs = vec![y];
+    outputs.extend(is_result.then_some(shares));
+    if is_read {
+        outputs.push(b.relu(masked));
+    }
+    let graph = b.finish(&outputs);
+    check_schedule(&graph);
+    shape_of(&graph)
+}
+
+#[test]
+fn rows_of_large_products_are_a_chain() {
+    let apart = ["matmul_map", "softmax", "matmul_map"];
+    assert_eq!(attention(256, false, false), ["matmul_map_softmax_matmul"]);
+    assert_eq!(attention(64, false, false), apart);
+    assert_eq!(attention(256, true, false), apart);
+    assert_eq!(attention(256, false, true)[0], "matmul_map");
+    assert_eq!(attention(256, false, true).len(), 4);
+}
+
+/// A softmax of columns needs all rows.
+#[test]
+fn columns_of_products_are_no_chain() {
+    let mut b = Builder::new(51);
+    let (q, k, v) = (b.input(&[8, 256, 2]), b.input(&[8, 2, 256]), b.input(&[8, 256, 3]));
+    let scores = b.matmul(q, k);
+    let op = crate::ops::softmax::softmax(&[1], b.graph.ty(scores)).unwrap();
+    let shares = b.emit(op, &[scores]);
+    let y = b.matmul(shares, v);
+    let graph = b.finish(&[y]);
+    check_schedule(&graph);
+    assert_eq!(shape_of(&graph), ["matmul", "softmax", "matmul"]);
 }
 
 /// Random DAGs of operators of all patterns: groups cover each node once, and compute the same.
