@@ -210,7 +210,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         let ranges = self.ranges.insert(l.var, (0, l.extent as i64 - 1));
         debug_assert!(ranges.is_none(), "the first loop of a function");
         let write = |e: &mut Self| {
-            e.counted(l.var, l.extent, begin, end, |e| e.if_needed(l, |e| e.stmts(&l.body)))
+            e.counted_while_needed(l, (begin, end), |_| Ok(()), |e| e.stmts(&l.body))
         };
         self.with_tiles(&body, write)?;
         self.end();

@@ -10,11 +10,22 @@
 //!   s[x] sum= select(1 <= x, a[y + r - 1, x - 1], 0) * w[r]
 //! } } }
 //! ```
+//!
+//! Conditions without which nobody needs what an iteration does end a loop, if they hold for its
+//! first iterations alone:
+//!
+//! ```text
+//! for r in 0..100 while 4 * r + y < s   =>   for r in 0..min(100, (s - y + 3) / 4)
+//! ```
 
 use std::collections::BTreeSet;
 
-use ansc_graph::{BinOp, Combiner, Expr};
+use ansc_graph::arith::Linear;
+use ansc_graph::{BinOp, Combiner, Expr, VarId};
 use ansc_sketch::{Block, Body, For, Stmt};
+
+use inkwell::IntPredicate;
+use inkwell::values::IntValue;
 
 use crate::emit::block::conjuncts;
 use crate::emit::function::{Emitter, Result};
@@ -22,22 +33,68 @@ use crate::emit::function::{Emitter, Result};
 impl<'c> Emitter<'c, '_> {
     /// The body of a loop, in the iteration that is being written.
     pub(crate) fn iteration(&mut self, l: &For) -> Result<()> {
-        self.if_needed(l, |e| e.with_conditions(&l.body))
+        let need = self.need(l);
+        self.if_needed(&need, |e| e.with_conditions(&l.body))
     }
 
-    /// Writes what an iteration of a loop does, under the condition that somebody needs it.
-    pub(crate) fn if_needed(
+    /// The conditions without which nobody needs an iteration of a loop.
+    fn need(&self, l: &For) -> Vec<Expr> {
+        let is_asked = !self.is_gpu() && self.lanes.is_none();
+        let need = self.program.need(l.var).filter(|_| is_asked);
+        need.map_or(vec![], |need| conjuncts(need).into_iter().cloned().collect())
+    }
+
+    /// Writes what an iteration does, under conditions.
+    fn if_needed(
         &mut self,
-        l: &For,
+        conditions: &[Expr],
         body: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<()> {
-        let need = self.program.need(l.var).filter(|_| !self.is_gpu() && self.lanes.is_none());
-        let Some(need) = need else { return body(self) };
-        let holds = self.value(need)?;
-        self.when(holds, body)
+        let mut all = None;
+        for condition in conditions {
+            let holds = self.value(condition)?;
+            all = Some(all.map_or(holds, |so_far| self.ir.and(so_far, holds)));
+        }
+        match all {
+            Some(all) => self.when(all, body),
+            None => body(self),
+        }
     }
 
-    fn with_conditions(&mut self, body: &[Stmt]) -> Result<()> {
+    /// A loop over those of `begin..end` that somebody needs. The body is under the conditions that
+    /// are left.
+    pub(crate) fn counted_while_needed(
+        &mut self,
+        l: &For,
+        (begin, end): (IntValue<'c>, IntValue<'c>),
+        ahead: impl FnOnce(&mut Self) -> Result<()>,
+        body: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let (mut ends, mut open) = (vec![], vec![]);
+        for condition in self.need(l) {
+            match first_without(&condition, l.var) {
+                Some(first) => ends.push(first),
+                None => open.push(condition),
+            }
+        }
+        let inside = |e: &mut Self| {
+            ahead(e)?;
+            e.if_needed(&open, body)
+        };
+        if ends.is_empty() {
+            return self.counted(l.var, l.extent, begin, end, inside);
+        }
+        let mut last = end;
+        for first in &ends {
+            let first = self.value(first)?;
+            let is_less = self.ir.icmp(IntPredicate::SLT, first, last.into());
+            last = self.ir.select(is_less, first, last.into()).into_int_value();
+        }
+        let any = self.ir.icmp(IntPredicate::SLT, begin.into(), last.into());
+        self.when(any, |e| e.counted(l.var, l.extent, begin, last, inside))
+    }
+
+    pub(crate) fn with_conditions(&mut self, body: &[Stmt]) -> Result<()> {
         let mut open = vec![];
         for condition in self.conditions_of_all(body) {
             match self.decide(&condition) {
@@ -93,6 +150,22 @@ impl<'c> Emitter<'c, '_> {
         }
         all.into_iter().map(over_loops).filter(is_open).collect()
     }
+}
+
+/// The first value of a variable for which a condition does not hold, if it holds for none after
+/// that. It may be below zero.
+fn first_without(condition: &Expr, var: VarId) -> Option<Expr> {
+    let Expr::Binary(BinOp::Lt, index, below) = condition else { return None };
+    let mut rest = Linear::from_expr(index);
+    let by = rest.coefficient(&Expr::Var(var));
+    rest.add_scaled(&Expr::Var(var), -by);
+    let left = (**below).clone() - rest.to_expr();
+    let is_free = by > 0 && !left.vars().contains(&var);
+    // `by * v < left` up to `left / by`, rounded up.
+    is_free.then(|| match by {
+        1 => left,
+        _ => Expr::binary(BinOp::FloorDiv, left + Expr::int(by - 1), Expr::int(by)),
+    })
 }
 
 /// Conditions without which the term is zero. Zero times a weight is taken for zero.
