@@ -16,6 +16,7 @@
 //!
 //! ```text
 //! for r in 0..100 while 4 * r + y < s   =>   for r in 0..min(100, (s - y + 3) / 4)
+//! for p in 0..600 while p % 100 < s     =>   for q in 0..6 { for p in 100 * q..100 * q + min(100, s) }
 //! ```
 
 use std::collections::BTreeSet;
@@ -25,10 +26,11 @@ use ansc_graph::{BinOp, Combiner, Expr, VarId};
 use ansc_sketch::{Block, Body, For, Stmt};
 
 use inkwell::IntPredicate;
-use inkwell::values::IntValue;
+use inkwell::values::{InstructionOpcode, IntValue};
 
 use crate::emit::block::conjuncts;
 use crate::emit::function::{Emitter, Result};
+use crate::emit::ir::Reg;
 
 impl<'c> Emitter<'c, '_> {
     /// The body of a loop, in the iteration that is being written.
@@ -70,10 +72,13 @@ impl<'c> Emitter<'c, '_> {
         ahead: impl FnOnce(&mut Self) -> Result<()>,
         body: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<()> {
-        let (mut ends, mut open) = (vec![], vec![]);
+        let (mut ends, mut open, mut in_rows) = (vec![], vec![], None);
         for condition in self.need(l) {
             match first_without(&condition, l.var) {
                 Some(first) => ends.push(first),
+                None if in_rows.is_none() && Rows::of(&condition, l).is_some() => {
+                    in_rows = Rows::of(&condition, l);
+                }
                 None => open.push(condition),
             }
         }
@@ -81,17 +86,64 @@ impl<'c> Emitter<'c, '_> {
             ahead(e)?;
             e.if_needed(&open, body)
         };
-        if ends.is_empty() {
-            return self.counted(l.var, l.extent, begin, end, inside);
-        }
         let mut last = end;
         for first in &ends {
-            let first = self.value(first)?;
-            let is_less = self.ir.icmp(IntPredicate::SLT, first, last.into());
-            last = self.ir.select(is_less, first, last.into()).into_int_value();
+            let first = self.value(first)?.into_int_value();
+            last = self.smaller(last, first);
         }
-        let any = self.ir.icmp(IntPredicate::SLT, begin.into(), last.into());
-        self.when(any, |e| e.counted(l.var, l.extent, begin, last, inside))
+        match in_rows {
+            Some(rows) => self.counted_in_rows(l, (begin, last), &rows, inside),
+            None if ends.is_empty() => self.counted(l.var, l.extent, begin, end, inside),
+            None => self.counted_if_any((l.var, l.extent), (begin, last), inside),
+        }
+    }
+
+    /// The loop in a loop over rows of its iterations.
+    fn counted_in_rows(
+        &mut self,
+        l: &For,
+        (begin, end): (IntValue<'c>, IntValue<'c>),
+        Rows { length, below }: &Rows,
+        inside: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let below = self.value(below)?.into_int_value();
+        let (row, rows) = (self.fresh_var(), l.extent.div_ceil(*length));
+        let [length, most] = [*length, *length - 1].map(|n| self.ir.index(n as i64));
+        let row_of = |e: &Self, at: Reg<'c>| {
+            e.ir.binop(InstructionOpcode::SDiv, at, length.into()).into_int_value()
+        };
+        let behind = self.ir.add(end.into(), most.into());
+        let (first, last) = (row_of(self, begin.into()), row_of(self, behind));
+        self.counted_if_any((row, rows), (first, last), |e| {
+            let at = e.value(&Expr::Var(row))?;
+            let at = e.ir.mul(at, length.into());
+            let stop = e.ir.add(at, below.into()).into_int_value();
+            let next = e.ir.add(at, length.into()).into_int_value();
+            let start = e.larger(begin, at.into_int_value());
+            let stop = e.smaller(e.smaller(stop, next), end);
+            e.counted_if_any((l.var, l.extent), (start, stop), inside)
+        })
+    }
+
+    /// The loop over a range that may be empty.
+    fn counted_if_any(
+        &mut self,
+        (var, extent): (VarId, usize),
+        (begin, end): (IntValue<'c>, IntValue<'c>),
+        inside: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let any = self.ir.icmp(IntPredicate::SLT, begin.into(), end.into());
+        self.when(any, |e| e.counted(var, extent, begin, end, inside))
+    }
+
+    fn smaller(&self, a: IntValue<'c>, b: IntValue<'c>) -> IntValue<'c> {
+        let is_less = self.ir.icmp(IntPredicate::SLT, a.into(), b.into());
+        self.ir.select(is_less, a.into(), b.into()).into_int_value()
+    }
+
+    fn larger(&self, a: IntValue<'c>, b: IntValue<'c>) -> IntValue<'c> {
+        let is_less = self.ir.icmp(IntPredicate::SLT, a.into(), b.into());
+        self.ir.select(is_less, b.into(), a.into()).into_int_value()
     }
 
     pub(crate) fn with_conditions(&mut self, body: &[Stmt]) -> Result<()> {
@@ -149,6 +201,22 @@ impl<'c> Emitter<'c, '_> {
             adds(value, &mut all);
         }
         all.into_iter().map(over_loops).filter(is_open).collect()
+    }
+}
+
+/// A condition on the place of an iteration in its row, of so many iterations: it is below this.
+struct Rows {
+    length: usize,
+    below: Expr,
+}
+
+impl Rows {
+    fn of(condition: &Expr, l: &For) -> Option<Rows> {
+        let Expr::Binary(BinOp::Lt, index, below) = condition else { return None };
+        let Expr::Binary(BinOp::FloorMod, place, length) = &**index else { return None };
+        let length = usize::try_from(length.as_const()?.as_i64()).ok().filter(|n| *n > 1)?;
+        let is_of_loop = **place == Expr::Var(l.var) && !below.vars().contains(&l.var);
+        is_of_loop.then(|| Rows { length, below: Expr::clone(below) })
     }
 }
 

@@ -83,3 +83,53 @@ fn nothing_is_passed_over_for_others() {
     let expected = exec::run(&program, &[&x, &w]).unwrap();
     compare("others", &Kernel::new(&program).run(&[&x, &w]), &expected, &exact);
 }
+
+/// Whether an iteration is needed at a size.
+type Needed = fn(i64, i64) -> bool;
+
+/// Conditions of a loop over 24 iterations: they end it, end rows of it, or are asked in each.
+const CONDITIONS: [(&str, Needed); 7] = [
+    ("lt(i, n[])", |i, n| i < n),
+    ("lt(add(mul(i, 3), 2), n[])", |i, n| i * 3 + 2 < n),
+    ("lt(add(5, i), sub(n[], 4))", |i, n| 5 + i < n - 4),
+    ("lt(floor_mod(i, 6), n[])", |i, n| i % 6 < n),
+    ("and(lt(floor_mod(i, 8), n[]), lt(i, add(n[], 9)))", |i, n| i % 8 < n && i < n + 9),
+    ("and(lt(floor_div(i, 4), n[]), lt(floor_mod(i, 4), sub(n[], 1)))", |i, n| {
+        i / 4 < n && i % 4 < n - 1
+    }),
+    ("lt(sub(23, i), n[])", |i, n| 23 - i < n),
+];
+
+/// What is needed is written, and nothing else, whatever part of the loop a thread has.
+#[test]
+fn loops_end_where_nothing_more_is_needed() {
+    for (condition, is_needed) in CONDITIONS {
+        for kind in ["", " parallel"] {
+            let program = parsed(&format!(
+                "program k
+n: i64[] input
+x: i64[24] input
+y: i64[24] output
+params n, x, y
+for i in 0..24{kind} while {condition} {{
+  block copy (v: spatial 24 = i) {{
+    y[v] = x[v]
+  }}
+}}
+"
+            ));
+            let kernel = Kernel::new(&program);
+            let x = Tensor::from_slice(&[24], &(0..24).collect::<Vec<i64>>());
+            for size in (0..=80).chain([i64::from(i32::MAX)]) {
+                let n = Tensor::from_slice(&[], &[size]);
+                for pieces in [1, 2, 5, 24] {
+                    let y = kernel.run_in(&[&n, &x], pieces).remove(0);
+                    let written: Vec<bool> =
+                        y.as_slice::<i64>().iter().zip(0..24).map(|(y, i)| *y == i).collect();
+                    let needed: Vec<bool> = (0..24).map(|i| is_needed(i, size)).collect();
+                    assert_eq!(written, needed, "{condition} at {size}, {pieces} pieces");
+                }
+            }
+        }
+    }
+}
