@@ -426,6 +426,7 @@ fn manifest(assembly: &Assembly, code: &Code, options: &Options, model: Provenan
         accurate: options.schedules.sums == Sums::Direct,
         precision: options.precision.clone(),
         quantization: options.import.quantization.as_deref().cloned(),
+        dims: options.import.dims.clone(),
         preparation,
         kernels: assembly.uses.iter().map(info).collect(),
         specialisations: assembly.drafts.iter().map(|d| d.specialisation.clone()).collect(),

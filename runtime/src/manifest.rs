@@ -27,6 +27,8 @@
 //!   largest ones, and the elements of a smaller one keep their indices. What lies beside them are
 //!   elements of the type, but else anything: zeros, or what an earlier run was given.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::DType;
@@ -84,6 +86,9 @@ pub struct Manifest {
     /// The scalings of what is computed with integers of 8 bits, if calibration found them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<Quantization>,
+    /// Sizes that the compiler was given for symbolic dimensions, one for each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dims: BTreeMap<String, usize>,
     /// How constants are made of the weights when the model is loaded, if any are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparation: Option<Preparation>,

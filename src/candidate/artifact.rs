@@ -128,6 +128,7 @@ impl Ports {
             accurate: false,
             precision: Default::default(),
             quantization: None,
+            dims: Default::default(),
             preparation: None,
             kernels: vec![kernel],
             specialisations: vec![Specialisation {

@@ -26,7 +26,15 @@ pub(super) fn chosen(model: &Model, size: &Size) -> Result<Specialisation, Error
                 "`--dim {name}` has several sizes; one is wanted here"
             )));
         };
-        dims.push((name, one));
+        match model.manifest().dims.get(&name) {
+            Some(n) if *n == one => {}
+            Some(n) => {
+                let message =
+                    format!("the model was compiled for {name}={n}, not for {name}={one}");
+                return Err(Error::Data(message));
+            }
+            None => dims.push((name, one)),
+        }
     }
     let takes = |one: &Specialisation| {
         let mut ports = one.inputs.iter();
@@ -89,6 +97,17 @@ pub(super) fn fixed(one: &Specialisation, sizes: &[usize]) -> Option<Specialisat
         fixed.name = fixed.name.replace(&format!("{name}={low}..{high}"), &format!("{name}={n}"));
     }
     Some(fixed)
+}
+
+/// Whether kernels do as much as they were made for: inputs have these shapes, and kernels of a
+/// range do less at other sizes than the largest.
+pub(super) fn is_largest(one: &Specialisation, given: &[(&str, &[usize])]) -> bool {
+    let largest = with_shapes(one, &[]);
+    let ran = with_shapes(one, given);
+    let shapes = |one: &Specialisation| -> Vec<Vec<usize>> {
+        one.inputs.iter().map(|port| port.shape.clone()).collect()
+    };
+    shapes(&largest) == shapes(&ran)
 }
 
 /// A note on the size that is used, if there are several and nobody chose one.

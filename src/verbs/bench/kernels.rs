@@ -29,11 +29,13 @@ pub(super) struct KernelTime {
     gbytes: Option<f64>,
 }
 
-/// Mean time of every step over a few profiled runs, the slowest first.
+/// Mean time of every step over a few profiled runs, the slowest first. Rates are known if kernels
+/// do all that they were made for.
 pub(super) fn per_kernel(
     model: &Model,
     session: &mut Session,
     inputs: &Start<'_>,
+    is_all: bool,
 ) -> Result<Vec<KernelTime>, Error> {
     session.profile(true);
     for _ in 0..RUNS {
@@ -53,15 +55,22 @@ pub(super) fn per_kernel(
         .filter(|(s, _)| s.runs > 0 && !matches!(s.kind, StepKind::If | StepKind::Loop))
         .collect();
     let total: f64 = steps.iter().map(|(s, _)| s.total.as_secs_f64()).sum();
-    let mut times: Vec<_> = steps.into_iter().map(|(s, k)| kernel_time(s, k, total)).collect();
+    let mut times: Vec<_> =
+        steps.into_iter().map(|(s, k)| kernel_time(s, k, total, is_all)).collect();
     times.sort_by(|a, b| b.ms.total_cmp(&a.ms));
     Ok(times)
 }
 
-fn kernel_time(step: StepTime, kernel: Option<&KernelInfo>, total: f64) -> KernelTime {
+fn kernel_time(
+    step: StepTime,
+    kernel: Option<&KernelInfo>,
+    total: f64,
+    is_all: bool,
+) -> KernelTime {
     let seconds = step.total.as_secs_f64();
     // A step may be faster than the clock ticks.
-    let rate = |work: u64| (seconds > 0.0).then(|| work as f64 * step.runs as f64 / seconds / 1e9);
+    let is_known = is_all && seconds > 0.0;
+    let rate = |work: u64| is_known.then(|| work as f64 * step.runs as f64 / seconds / 1e9);
     KernelTime {
         kind: step.kind.name(),
         ms: seconds * 1e3 / RUNS as f64,

@@ -15,11 +15,12 @@ pub(super) struct Latency {
     pub(super) mean_ms: f64,
     /// The standard deviation.
     pub(super) std_ms: f64,
-    pub(super) gflops: f64,
+    /// None if nobody knows how much was computed.
+    pub(super) gflops: Option<f64>,
 }
 
 /// Takes the times of at least one run, in milliseconds.
-pub(super) fn summarise(times: &[f64], threads: usize, flops: u64) -> Latency {
+pub(super) fn summarise(times: &[f64], threads: usize, flops: Option<u64>) -> Latency {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = |q: f64| sorted[((sorted.len() - 1) as f64 * q).round() as usize];
@@ -37,7 +38,14 @@ pub(super) fn summarise(times: &[f64], threads: usize, flops: u64) -> Latency {
         max_ms: at(1.0),
         mean_ms: mean,
         std_ms: variance.sqrt(),
-        gflops: flops as f64 / at(0.5) / 1e6,
+        gflops: flops.map(|flops| flops as f64 / at(0.5) / 1e6),
+    }
+}
+
+impl Latency {
+    /// The rate in parentheses, after a space.
+    pub(super) fn rate(&self) -> String {
+        self.gflops.map_or_else(String::new, |rate| format!(" ({rate:.1} GFLOP/s)"))
     }
 }
 
@@ -47,10 +55,10 @@ mod tests {
 
     #[test]
     fn a_summary_of_four_runs() {
-        let latency = summarise(&[4.0, 1.0, 3.0, 2.0], 2, 3_000_000);
+        let latency = summarise(&[4.0, 1.0, 3.0, 2.0], 2, Some(3_000_000));
         assert_eq!((latency.min_ms, latency.max_ms, latency.mean_ms), (1.0, 4.0, 2.5));
         assert_eq!((latency.p50_ms, latency.p95_ms), (3.0, 4.0));
         assert!((latency.std_ms - 1.25f64.sqrt()).abs() < 1e-12);
-        assert_eq!(latency.gflops, 1.0);
+        assert_eq!(latency.gflops, Some(1.0));
     }
 }

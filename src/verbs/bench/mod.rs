@@ -69,11 +69,13 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
     }
     let specialisation = &ran;
     let measured = measure(args, &model, &mut session, &options, &start)?;
-    let flops = model.manifest().kernels_of(specialisation).iter().map(|k| k.flops).sum::<u64>();
+    let is_all = sizes::is_largest(&opened(session.specialisation()), &shapes);
+    let kernels = model.manifest().kernels_of(specialisation);
+    let flops = is_all.then(|| kernels.iter().map(|k| k.flops).sum::<u64>());
     let latency = summarise(&measured.times, session.threads(), flops);
     let device = on_device(&mut session, latency.runs, flops)?;
     let kernels = match args.per_kernel {
-        true => Some(kernels::per_kernel(&model, &mut session, &start)?),
+        true => Some(kernels::per_kernel(&model, &mut session, &start, is_all)?),
         false => None,
     };
     let report =
@@ -138,7 +140,7 @@ impl Report<'_> {
             n => format!(" in each of {n} streams"),
         };
         println!(
-            "{}{space}{name}: p50 {:.3} ms, p90 {:.3} ms, p99 {:.3} ms, min {:.3} ms over {} on {}{streams} ({:.1} GFLOP/s)",
+            "{}{space}{name}: p50 {:.3} ms, p90 {:.3} ms, p99 {:.3} ms, min {:.3} ms over {} on {}{streams}{}",
             args.artifact.display(),
             latency.p50_ms,
             latency.p90_ms,
@@ -146,7 +148,7 @@ impl Report<'_> {
             latency.min_ms,
             counted(latency.runs, "run"),
             counted(latency.threads, "thread"),
-            latency.gflops
+            latency.rate()
         );
         println!(
             "{:.1} runs/s; loaded in {:.1} ms, first run {:.3} ms; mean {:.3} ms, standard deviation {:.3} ms",
@@ -158,8 +160,11 @@ impl Report<'_> {
         );
         if let Some((device, latency)) = &self.device {
             println!(
-                "{}, inputs and outputs on it: p50 {:.3} ms, p90 {:.3} ms ({:.1} GFLOP/s)",
-                device.name, latency.p50_ms, latency.p90_ms, latency.gflops
+                "{}, inputs and outputs on it: p50 {:.3} ms, p90 {:.3} ms{}",
+                device.name,
+                latency.p50_ms,
+                latency.p90_ms,
+                latency.rate()
             );
         }
         kernels::print(self.kernels.as_deref().unwrap_or_default());
@@ -177,7 +182,7 @@ impl Report<'_> {
 fn on_device(
     session: &mut Session,
     runs: usize,
-    flops: u64,
+    flops: Option<u64>,
 ) -> Result<Option<(DeviceInfo, Latency)>, Error> {
     let Some(mut device) = session.device() else { return Ok(None) };
     let times = (0..runs).map(|_| Ok(device.seconds(1)? * 1e3));

@@ -44,6 +44,7 @@ impl Model {
             accurate: false,
             precision: Default::default(),
             quantization: None,
+            dims: Default::default(),
             preparation: None,
             kernels: vec![],
             specialisations: vec![],
