@@ -19,6 +19,7 @@ fn manifest(target: &Target, weight_bytes: usize) -> Manifest {
         accurate: false,
         precision: Default::default(),
         quantization: None,
+        dims: Default::default(),
         preparation: None,
         kernels: vec![],
         specialisations: vec![Specialisation::default()],

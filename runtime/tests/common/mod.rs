@@ -32,6 +32,7 @@ impl Builder {
             accurate: false,
             precision: Default::default(),
             quantization: None,
+            dims: Default::default(),
             preparation: None,
             kernels: Vec::new(),
             specialisations: vec![Specialisation::default()],

@@ -129,6 +129,7 @@ fn manifest() -> Manifest {
         accurate: false,
         precision: Default::default(),
         quantization: None,
+        dims: Default::default(),
         preparation: None,
         kernels: vec![kernel("a", 1, Some(tuning)), kernel("b", 2, None)],
         specialisations: vec![Specialisation {
