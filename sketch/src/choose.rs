@@ -14,6 +14,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use crate::algorithm::Algorithm;
+use crate::contraction::is_tileable;
 use crate::price;
 use crate::rules::{Sketch, gpu, nests};
 use crate::scheduled::Scheduled;
@@ -106,7 +107,8 @@ impl Field {
 
     /// The choice.
     pub(crate) fn decide(self, task: &Task) -> Choice {
-        if self.others.is_empty() || task.machine.correction.0.is_none() {
+        let is_corrected = task.machine.correction.0.is_some() && is_of_one_product(task);
+        if self.others.is_empty() || !is_corrected {
             return self.first.choice;
         }
         let first = self.first.corrected(task);
@@ -122,6 +124,12 @@ impl Field {
     pub(crate) fn choices(self) -> impl Iterator<Item = Choice> {
         [self.first].into_iter().chain(self.others).map(|made| made.choice)
     }
+}
+
+/// Whether it is a kernel of the kind that prices are corrected for: measurements were of kernels
+/// with one product at most.
+fn is_of_one_product(task: &Task) -> bool {
+    task.compute.stages.iter().filter(|s| is_tileable(s)).count() <= 1
 }
 
 /// The programs of the task as the algorithm computes it.
