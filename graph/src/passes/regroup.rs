@@ -196,8 +196,8 @@ impl<'a> Groups<'a> {
             return Some(None);
         }
         let shape = &expr.inputs[slot].shape;
-        (shape.len() == self.merged.len() && loads.all(|at| self.indices(at).is_some()))
-            .then(|| Some(self.shape(shape)?))
+        let is_own = shape.len() == self.merged.len() && loads.all(|at| self.indices(at).is_some());
+        if is_own { Some(Some(self.shape(shape)?)) } else { None }
     }
 
     /// The shape with split axes apart.
