@@ -141,7 +141,7 @@ impl Aim {
         }
     }
 
-    /// What may become one kernel. Those for GPUs have one product each.
+    /// The bounds of a kernel. One for a GPU has one product at most.
     pub fn fusion(&self) -> fuse::Options {
         fuse::Options { chains: self.gpu().is_none(), ..fuse::Options::default() }
     }

@@ -16,7 +16,8 @@
 //!
 //! ```text
 //! for r in 0..100 while 4 * r + y < s   =>   for r in 0..min(100, (s - y + 3) / 4)
-//! for p in 0..600 while p % 100 < s     =>   for q in 0..6 { for p in 100 * q..100 * q + min(100, s) }
+//! for p in 0..600 while p % 100 < s
+//! =>   for q in 0..6 { for p in 100 * q..100 * q + min(100, s) }
 //! ```
 
 use std::collections::BTreeSet;

@@ -100,7 +100,7 @@ const CONDITIONS: [(&str, Needed); 7] = [
     ("lt(sub(23, i), n[])", |i, n| 23 - i < n),
 ];
 
-/// What is needed is written, and nothing else, whatever part of the loop a thread has.
+/// A loop writes the elements that are needed and no others, whatever part of it a thread has.
 #[test]
 fn loops_end_where_nothing_more_is_needed() {
     for (condition, is_needed) in CONDITIONS {

@@ -297,7 +297,7 @@ fn groups_are_bounded() {
     assert!(sizes.iter().all(|&n| n <= 4) && sizes.iter().sum::<usize>() == 10, "{sizes:?}");
 }
 
-/// Attention of heads with `rows` queries; what is also a result, and what reads the scores as well.
+/// The kernels of attention with `rows` queries: shares may be a result, and scores read again.
 fn attention(rows: usize, is_result: bool, is_read: bool) -> Vec<String> {
     let mut b = Builder::new(50);
     let (q, k, v) = (b.input(&[8, rows, 2]), b.input(&[8, 2, 256]), b.input(&[8, 256, 3]));

@@ -66,8 +66,7 @@ struct Link {
     slot: usize,
 }
 
-/// What follows a reshape, each the only reader of what is before it, and the reshape that undoes
-/// it.
+/// The nodes between a reshape and one that undoes it, each the only reader of the one before.
 fn chain(graph: &Graph, node: NodeId) -> Option<(Vec<Link>, NodeId)> {
     let is_reshape =
         |node: NodeId| graph.compute_of(node).is_some_and(|op| op.kind == Kind::Reshape);
@@ -264,14 +263,7 @@ mod tests {
     use super::*;
     use crate::expr::BinOp;
     use crate::ops::attention::masked_softmax;
-    use crate::passes::dce;
-    use crate::passes::testing::{Builder, check_all, count};
-
-    fn only_this(graph: &mut Graph) -> Result<(), PassError> {
-        run(graph, &Options::default())?;
-        while dce::run(graph, &Options::default())? {}
-        Ok(())
-    }
+    use crate::passes::testing::{Builder, check_swept, count};
 
     fn reshapes(graph: &Graph) -> usize {
         count(graph, |kind| *kind == Kind::Reshape)
@@ -301,7 +293,7 @@ mod tests {
             let y = b.softmax(y);
             let y = b.reshape(y, &[2, groups, shared, 5, 6]);
             let y = b.relu(y);
-            let after = check_all(b.finish(&[y]), only_this);
+            let after = check_swept(b.finish(&[y]), run);
             // Those of the mask and of the numbers are left.
             assert!((1..=2).contains(&reshapes(&after)) && !reshapes_many(&after, 5 * 6 * 2));
         }
@@ -316,7 +308,7 @@ mod tests {
         let y = b.relu(y);
         let z = b.reshape(y, &[2, 4, 5]);
         let graph = b.finish(&[z, y]);
-        assert_eq!(reshapes(&check_all(graph, only_this)), 2);
+        assert_eq!(reshapes(&check_swept(graph, run)), 2);
 
         let mut b = Builder::new(9);
         let x = b.input(&[2, 4, 5]);
@@ -324,13 +316,13 @@ mod tests {
         let op = softmax(&[0], b.graph.ty(y)).unwrap();
         let y = b.emit(op, &[y]);
         let y = b.reshape(y, &[2, 4, 5]);
-        assert_eq!(reshapes(&check_all(b.finish(&[y]), only_this)), 2);
+        assert_eq!(reshapes(&check_swept(b.finish(&[y]), run)), 2);
 
         let mut b = Builder::new(10);
         let (x, of_heads) = (b.input(&[2, 4, 5]), b.input(&[8, 1]));
         let y = b.reshape(x, &[8, 5]);
         let y = b.binary(BinOp::Add, y, of_heads);
         let y = b.reshape(y, &[4, 2, 5]);
-        assert_eq!(reshapes(&check_all(b.finish(&[y]), only_this)), 2);
+        assert_eq!(reshapes(&check_swept(b.finish(&[y]), run)), 2);
     }
 }

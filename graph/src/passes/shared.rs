@@ -190,14 +190,7 @@ impl Axis {
 mod tests {
     use super::*;
     use crate::ops::map;
-    use crate::passes::dce;
-    use crate::passes::testing::{Builder, check_all, count};
-
-    fn only_this(graph: &mut Graph) -> Result<(), PassError> {
-        run(graph, &Options::default())?;
-        while dce::run(graph, &Options::default())? {}
-        Ok(())
-    }
+    use crate::passes::testing::{Builder, check_all, check_swept, count};
 
     /// `k` with each index of the second axis `times` times, as exporters write it.
     fn repeated(b: &mut Builder, k: ValueId, times: usize) -> ValueId {
@@ -233,7 +226,7 @@ mod tests {
         let y = b.matmul(shares, v);
         let graph = b.finish(&[y]);
         assert!(repeats(&graph));
-        let after = check_all(graph, only_this);
+        let after = check_swept(graph, run);
         assert!(!repeats(&after));
         assert_eq!(count(&after, |kind| *kind == Kind::MatMul), 2);
     }

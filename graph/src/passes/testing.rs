@@ -10,7 +10,7 @@ use crate::graph::{Graph, ValueId};
 use crate::interp;
 use crate::op::{Channels, ComputeOp, ConvAttrs, Op, PoolAttrs, PoolMode};
 use crate::ops::{conv, map, matmul, normalize, pool, shape, softmax};
-use crate::passes::rewrite;
+use crate::passes::{dce, rewrite};
 use crate::verify::verify;
 
 pub(crate) type Run = fn(&mut Graph, &Options) -> Result<bool, PassError>;
@@ -228,6 +228,15 @@ pub(crate) fn inputs(graph: &Graph) -> Vec<Tensor> {
 /// Applies a pass, checks that results stay the same, and returns the graph after it.
 pub(crate) fn check(before: Graph, run: Run) -> Graph {
     check_all(before, |graph| run(graph, &Options::default()).map(drop))
+}
+
+/// As [`check`]; nodes that nothing reads any more are removed after the pass.
+pub(crate) fn check_swept(before: Graph, run: Run) -> Graph {
+    check_all(before, |graph| {
+        run(graph, &Options::default())?;
+        while dce::run(graph, &Options::default())? {}
+        Ok(())
+    })
 }
 
 pub(crate) fn check_all(
