@@ -322,6 +322,16 @@ def concat(d):
     return f"{shape} axis {axis} of {extents}", [d.op("Concat", *parts, axis=axis)]
 
 
+def turned_parts(d):
+    rows, columns = d.shape(2, 2, (1e2, 1e5))
+    parts = []
+    for extent in [d.pick(3, 8, 17, 32, 64, 100) for _ in range(d.pick(2, 3, 4))]:
+        turned = d.pick(True, True, False)
+        x = d.input(*([extent, rows, columns] if turned else [rows, columns, extent]))
+        parts.append(d.op("Transpose", x, perm=[1, 2, 0]) if turned else x)
+    return f"{rows} x {columns}, {len(parts)} parts", [d.op("Concat", *parts, axis=2)]
+
+
 def split(d):
     shape = d.shape(2, 4)
     axis, count = d.axis(shape), d.pick(2, 3, 4)
@@ -493,6 +503,7 @@ FAMILIES = {
     "activation": activation,
     "transpose": transpose,
     "concat": concat,
+    "turned_parts": turned_parts,
     "split": split,
     "slice": slices,
     "pad": pad,

@@ -40,14 +40,19 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: &Way) -> Result<Option<u
     let worthwhile = is_worthwhile(&s);
     let block = nests.block(stage)?;
     let loops = nests.recorder.get_loops(block)?;
-    let axis = cuts[0].axis;
-    let parts = Part { stage, whole: &s, lanes: nests.lanes(stage) };
-    for first in parts.cut(nests, block, &cuts, &[])? {
-        let first = first.filter(|_| axis == 0 && worthwhile);
-        first.map_or(Ok(()), |first| nests.recorder.parallel(first))?;
+    let parts = Parts::of(nests, stage, &s, &cuts);
+    let shared = parts.shared;
+    if parts.is_turned() {
+        let order: Vec<LoopVar> = parts.order.iter().map(|&axis| loops[axis]).collect();
+        nests.recorder.reorder(&order[shared..])?;
     }
-    if axis > 0 {
-        let outer = nests.recorder.fuse(&loops[..axis])?;
+    for first in parts.cut(nests, block, &cuts, &[])? {
+        if shared == 0 && worthwhile {
+            nests.recorder.parallel(first)?;
+        }
+    }
+    if shared > 0 {
+        let outer = nests.recorder.fuse(&loops[..shared])?;
         if worthwhile {
             nests.recorder.parallel(outer)?;
         }
@@ -61,73 +66,128 @@ struct Cut {
     points: Vec<usize>,
 }
 
-/// Some of a stage's places.
-struct Part<'a> {
+impl Cut {
+    /// The places of each part along the axis.
+    fn ranges(&self, whole: &Stage) -> Vec<(usize, Range<usize>)> {
+        let ends = [&self.points[..], &[whole.ty.shape[self.axis]]].concat();
+        let starts = [&[0], &self.points[..]].concat();
+        starts.into_iter().zip(ends).map(|(start, end)| (self.axis, start..end)).collect()
+    }
+}
+
+/// The places within a range along each axis that was cut.
+type Ranges<'a> = &'a [(usize, Range<usize>)];
+
+/// The parts of a stage.
+struct Parts<'a> {
     stage: usize,
     whole: &'a Stage,
     lanes: usize,
+    /// So many loops, the outermost ones, go over all parts. Each part has the others for itself.
+    shared: usize,
+    /// Axes in the order of their loops while parts are cut.
+    order: Vec<usize>,
 }
 
-impl Part<'_> {
-    /// Parts what the block computes, which are the places within `ranges` along the axes before
-    /// those of the cuts. Tells which loop of each part is outermost, if that has several
-    /// iterations whatever is decided.
+impl<'a> Parts<'a> {
+    /// All parts share the axes outside of the first one that is cut, unless a part goes in squares
+    /// along one of them. Then axes that are cut come before it.
+    fn of(nests: &Nests, stage: usize, whole: &'a Stage, cuts: &[Cut]) -> Parts<'a> {
+        let (first, rank) = (cuts[0].axis, whole.ty.rank());
+        let mut parts =
+            Parts { stage, whole, lanes: nests.lanes(stage), shared: first, order: vec![] };
+        parts.shared = parts.outside_of_squares(nests, cuts, &[]);
+        let mut order: Vec<usize> = (0..parts.shared).collect();
+        if parts.shared < first {
+            order.extend(cuts.iter().map(|cut| cut.axis));
+        }
+        order.extend((0..rank).filter(|axis| !order.contains(axis)).collect::<Vec<_>>());
+        Parts { order, ..parts }
+    }
+
+    /// Whether axes that are cut come first.
+    fn is_turned(&self) -> bool {
+        !self.order.is_sorted()
+    }
+
+    /// So many axes are shared where no part goes in squares along one of them.
+    fn outside_of_squares(&self, nests: &Nests, cuts: &[Cut], ranges: Ranges) -> usize {
+        if let Some((cut, rest)) = cuts.split_first() {
+            let parts = cut.ranges(self.whole).into_iter();
+            let outside = |part| self.outside_of_squares(nests, rest, &[ranges, &[part]].concat());
+            return parts.map(outside).min().unwrap_or(self.shared);
+        }
+        let walked = self.walked(nests, ranges);
+        let groups = self.groups(nests, &walked, 0);
+        let turned = Turned::of(&walked, &groups, self.lanes);
+        turned.map_or(self.shared, |turned| self.shared.min(groups[turned.across].start))
+    }
+
+    /// Axes of a part from this one on that all accesses walk as one.
+    fn groups(&self, nests: &Nests, walked: &Stage, from: usize) -> Vec<Range<usize>> {
+        walk::groups(&nests.compute, walked, from..self.whole.ty.rank(), nests.task.wishes.apart)
+    }
+
+    /// Cuts what the block computes, which are the places within `ranges` along the axes before
+    /// those of the cuts. Gives the loops of parts that can run in parallel.
     fn cut(
         &self,
         nests: &mut Nests,
         block: BlockVar,
         cuts: &[Cut],
-        ranges: &[(usize, Range<usize>)],
-    ) -> Result<Vec<Option<LoopVar>>, StepError> {
-        let (Cut { axis, points }, rest) = cuts.split_first().ok_or(StepError::NoChoice)?;
+        ranges: Ranges,
+    ) -> Result<Vec<LoopVar>, StepError> {
+        let (cut, rest) = cuts.split_first().ok_or(StepError::NoChoice)?;
         let loops = nests.recorder.get_loops(block)?;
-        let parts = nests.recorder.loop_partition(loops[*axis], points)?;
-        let starts = [&[0], &points[..]].concat();
-        let ends = [&points[..], &[self.whole.ty.shape[*axis]]].concat();
-        let mut outermost = vec![];
-        for (&part, (&start, &end)) in parts.iter().zip(starts.iter().zip(&ends)) {
+        let place = self.order.iter().position(|axis| *axis == cut.axis);
+        let whole = loops[place.ok_or(StepError::NoChoice)?];
+        let parts = nests.recorder.loop_partition(whole, &cut.points)?;
+        let mut parallel = vec![];
+        for (&part, range) in parts.iter().zip(cut.ranges(self.whole)) {
             let name = nests.recorder.block_under(part)?;
             let block = nests.recorder.get_block(&name)?;
-            let ranges = [ranges, &[(*axis, start..end)]].concat();
-            outermost.push(match rest {
-                [] => self.in_vectors(nests, block, *axis, &ranges)?,
-                rest => {
-                    self.cut(nests, block, rest, &ranges)?;
-                    Some(part).filter(|_| end - start > 1)
-                }
-            });
+            let is_long = range.1.len() > 1;
+            let ranges = [ranges, &[range]].concat();
+            if rest.is_empty() {
+                parallel.extend(self.in_vectors(nests, block, cut.axis, &ranges)?);
+            } else {
+                self.cut(nests, block, rest, &ranges)?;
+                parallel.extend(Some(part).filter(|_| is_long));
+            }
         }
-        Ok(outermost)
+        Ok(parallel)
     }
 
-    /// The axes from `axis` on that all accesses walk as one, in vectors.
+    /// The axes of a part that are its own, in vectors. Gives the loops that can run in parallel:
+    /// those that have several iterations whatever is decided.
     fn in_vectors(
         &self,
         nests: &mut Nests,
         block: BlockVar,
         axis: usize,
-        ranges: &[(usize, Range<usize>)],
-    ) -> Result<Option<LoopVar>, StepError> {
+        ranges: Ranges,
+    ) -> Result<Vec<LoopVar>, StepError> {
         let walked = self.walked(nests, ranges);
-        let groups = walk::groups(
-            &nests.compute,
-            &walked,
-            axis..self.whole.ty.rank(),
-            nests.task.wishes.apart,
-        );
-        let loops = nests.recorder.get_loops(block)?;
-        let axes = nests.merged(&loops, &groups)?;
-        if let Some(across) = squares::across(&walked, &groups, self.lanes) {
-            let turned = Turned::of(&walked, &groups, across, self.lanes);
-            let first = squares::nest(nests, &turned, axes)?;
-            return Ok(first.first().copied());
+        let mut loops = nests.recorder.get_loops(block)?;
+        if self.is_turned() {
+            let mut places: Vec<usize> = (0..loops.len()).collect();
+            places.sort_by_key(|place| self.order[*place]);
+            loops = places.into_iter().map(|place| loops[place]).collect();
+            nests.recorder.reorder(&loops[self.shared..])?;
         }
-        let last = *axes.last().ok_or(StepError::NoChoice)?;
+        let own = if self.is_turned() { self.shared } else { axis };
+        let groups = self.groups(nests, &walked, own);
+        let axes = nests.merged(&loops, &groups)?;
+        if let Some(turned) = Turned::of(&walked, &groups, self.lanes) {
+            return squares::nest(nests, &turned, axes);
+        }
+        let (&last, outer) = axes.split_last().ok_or(StepError::NoChoice)?;
         let extent = nests.recorder.extent(last)?;
         let chunks = in_vectors(nests, last, self.lanes)?;
-        Ok(match axes.len() {
-            1 => Some(chunks).filter(|_| extent >= 2 * MOST_IN_A_ROW * self.lanes),
-            _ => Some(axes[0]),
+        Ok(match outer {
+            [] if extent >= 2 * MOST_IN_A_ROW * self.lanes => vec![chunks],
+            [] => vec![],
+            [first, ..] => vec![*first],
         })
     }
 

@@ -39,11 +39,11 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: &Way) -> Result<Option<u
     let s = nests.stage(stage).clone();
     let (lanes, worthwhile) = (nests.lanes(stage), is_worthwhile(&s));
     let groups = walk::groups(&nests.compute, &s, 0..s.ty.rank(), false);
-    let Some(across) = across(&s, &groups, lanes) else { return Ok(None) };
+    let Some(turned) = Turned::of(&s, &groups, lanes) else { return Ok(None) };
     let block = nests.block(stage)?;
     let loops = nests.loops(block)?;
     let axes = nests.merged(&loops, &groups)?;
-    let first = nest(nests, &Turned::of(&s, &groups, across, lanes), axes)?;
+    let first = nest(nests, &turned, axes)?;
     for (place, &l) in first.iter().enumerate().filter(|_| worthwhile) {
         if place == 0 || nests.recorder.extent(l)? >= MANY {
             nests.parallel(l)?;
@@ -66,10 +66,15 @@ pub(super) struct Turned {
 }
 
 impl Turned {
-    /// Groups of axes of a stage.
-    pub(super) fn of(s: &Stage, groups: &[Range<usize>], across: usize, lanes: usize) -> Turned {
-        let extents = groups.iter().map(|group| merged(s, group)).collect();
-        Turned { extents, across, bytes: s.ty.dtype.size(), lanes, note: None }
+    /// The result of a stage, if that reads across the rows of what it writes. Axes of a group are
+    /// walked as one. Few rows or columns have squares that fit them.
+    pub(super) fn of(s: &Stage, groups: &[Range<usize>], lanes: usize) -> Option<Turned> {
+        let across = across(s, groups)?;
+        let extents: Vec<usize> = groups.iter().map(|group| merged(s, group)).collect();
+        let few = extents[across].min(*extents.last()?);
+        let lanes = lanes.min(1 << few.checked_ilog2()?);
+        let turned = Turned { extents, across, bytes: s.ty.dtype.size(), lanes, note: None };
+        turned.is_wide().then_some(turned)
     }
 
     /// Whether either axis has a square.
@@ -229,24 +234,21 @@ fn innermost(nests: &mut Nests, l: LoopVar) -> Result<[LoopVar; 2], StepError> {
 /// Whether a stage is of this kind.
 pub(super) fn is_transposed(compute: &Compute, machine: &Machine, s: &Stage) -> bool {
     let groups = walk::groups(compute, s, 0..s.ty.rank(), false);
-    across(s, &groups, walk::lanes(compute, machine, s)).is_some()
+    Turned::of(s, &groups, walk::lanes(compute, machine, s)).is_some()
 }
 
-/// Which of the groups of axes, walked as one, an operand walks last, other than the last one. Both
-/// are at least a vector long.
-pub(super) fn across(s: &Stage, groups: &[Range<usize>], lanes: usize) -> Option<usize> {
+/// Which of the groups of axes, walked as one, an operand walks last, other than the last one.
+fn across(s: &Stage, groups: &[Range<usize>]) -> Option<usize> {
     if s.reduce.is_some() || s.body.any(&mut |e| matches!(e, Expr::Select(..))) {
         return None;
     }
     let last = groups.last()?.clone();
-    let wide = |g: &Range<usize>| lanes >= SMALLEST && merged(s, g) >= lanes;
-    let across = s.body.loads().into_iter().find_map(|(_, indices)| {
+    s.body.loads().into_iter().find_map(|(_, indices)| {
         let Expr::Var(axis) = walk::from_start(indices.last()?) else { return None };
         let crosses = indices.iter().any(|i| last.clone().any(|a| *i == Expr::var(a)));
         let rows = groups.iter().position(|g| g.contains(&axis.index()))?;
-        (crosses && rows + 1 < groups.len() && wide(&groups[rows])).then_some(rows)
-    })?;
-    wide(&last).then_some(across)
+        (crosses && rows + 1 < groups.len()).then_some(rows)
+    })
 }
 
 /// How many squares are done along the rows of what is read before the next ones below them: as
