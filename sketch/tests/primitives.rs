@@ -213,7 +213,7 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
         24 => ("decompose_padding", done(s.decompose_padding(&block, pick(&loops, m[2])?))),
         25 => ("blockize", done(s.blockize(pick(&loops, m[2])?))),
         26 | 27 => {
-            let rest = if m[4].is_multiple_of(2) { Rest::Pieces } else { Rest::Overlap };
+            let rest = [Rest::Pieces, Rest::Overlap, Rest::Again][m[4] as usize % 3];
             ("peel", done(s.peel(pick(&loops, m[2])?, rest)))
         }
         28 => ("unroll_jam", done(s.unroll_jam(pick(&loops, m[2])?))),

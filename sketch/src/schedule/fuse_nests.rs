@@ -11,6 +11,7 @@
 //! same notes. The value of a note is the place of the loop among those that become one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use ansc_graph::{BufId, Expr, VarId};
 
@@ -21,7 +22,7 @@ use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path, simp
 use super::{LoopRef, Result, Schedule};
 use crate::affine::{Extents, Sum};
 use crate::disjoint::{self, bound};
-use crate::program::{Block, For, ForKind, IterKind, Program, Shared, Stmt};
+use crate::program::{Block, Body, For, ForKind, IterKind, Program, Shared, Stmt};
 use crate::tree;
 use ansc_graph::flat::spread;
 
@@ -55,7 +56,7 @@ impl Schedule {
     /// nest of its own, in order, under one loop, which runs over those around the group in the
     /// order of their notes. If that has fewer iterations than `few`, loops with the note `more`
     /// directly in the group leave it and join, as the innermost. Nothing that one iteration or
-    /// group writes is touched by another one.
+    /// group writes is touched by another one; only the same iteration may assign it again.
     pub fn fuse_nests(&mut self, outer: &str, more: &str, few: usize) -> Result<()> {
         self.nests("fuse_nests", [outer, more], few, ForKind::Serial)
     }
@@ -264,9 +265,10 @@ struct Written<'p> {
     /// The values of the block's iterators, and those of the indices.
     iters: Vec<Option<(i64, i64)>>,
     indices: Vec<Option<(i64, i64)>>,
+    extents: Rc<Extents>,
 }
 
-/// Groups write different elements, and use no private buffer together.
+/// Groups write different elements, or write them again, and use no private buffer together.
 fn check_groups(program: &Program, nests: &[Nest]) -> Checked<()> {
     if nests.len() < 2 {
         return Ok(());
@@ -283,17 +285,30 @@ fn check_groups(program: &Program, nests: &[Nest]) -> Checked<()> {
         written.push(own);
     }
     for (at, group) in written.iter().enumerate() {
-        for other in &written[at + 1..] {
-            check_pair(program, group, other)?;
+        for (later, other) in written.iter().enumerate().skip(at + 1) {
+            let around = around_both(&nests[at], &nests[later]);
+            check_pair(program, &around, group, other)?;
         }
     }
     Ok(())
 }
 
-fn check_pair(program: &Program, group: &[Written<'_>], other: &[Written<'_>]) -> Checked<()> {
+/// The loops that contain two groups, with all of their iterations.
+fn around_both(nest: &Nest, other: &Nest) -> Vec<VarId> {
+    let pairs = nest.loops.iter().zip(&other.loops);
+    let same = pairs.take_while(|(a, b)| a.var == b.var && a.extent == b.extent);
+    same.filter(|(l, _)| l.extent > 1).map(|(l, _)| l.var).collect()
+}
+
+fn check_pair(
+    program: &Program,
+    around: &[VarId],
+    group: &[Written<'_>],
+    other: &[Written<'_>],
+) -> Checked<()> {
     for a in group {
         for b in other.iter().filter(|b| b.buffer == a.buffer) {
-            if !are_apart(a, b) {
+            if !are_apart(a, b) && !is_written_again(a, b, around) {
                 let (block, other) = (a.block.name.clone(), b.block.name.clone());
                 let buffer = buffer_name(program, a.buffer);
                 return Err(Cause::Dependent { block, other, buffer }.into());
@@ -308,6 +323,7 @@ fn uses<'n>(program: &Program, nest: &'n Nest) -> (BTreeSet<BufId>, Vec<Written<
     let mut extents = Extents::default();
     nest.loops.iter().for_each(|l| extents.set(l.var, l.extent));
     tree::visit_loops(&nest.body, &mut |l| extents.set(l.var, l.extent));
+    let extents = Rc::new(extents);
     let (mut private, mut written) = (BTreeSet::new(), vec![]);
     let is_private = |b: &BufId| program.buffer(*b).scope.is_private();
     let mut visit = |block: &'n Block| {
@@ -316,7 +332,8 @@ fn uses<'n>(program: &Program, nest: &'n Nest) -> (BTreeSet<BufId>, Vec<Written<
             let span = |e: &Expr| Sum::of(e, &extents).interval(&extents);
             let iters = block.iters.iter().map(|i| span(&i.binding)).collect();
             let indices = access.indices.iter().map(|e| span(&bound(block, e))).collect();
-            written.push(Written { block, buffer: access.buffer, iters, indices });
+            let (buffer, extents) = (access.buffer, extents.clone());
+            written.push(Written { block, buffer, iters, indices, extents });
         }
     };
     nest.body.iter().for_each(|s| s.visit_blocks(&mut visit));
@@ -333,6 +350,21 @@ fn are_apart(a: &Written<'_>, b: &Written<'_>) -> bool {
         })
     };
     differ(&a.indices, &b.indices) || (is_same_block(a, b) && differ(&a.iters, &b.iters))
+}
+
+/// Whether the two assign an element of one block in the same iteration of the loops around both
+/// only: then the later one is the last, before and after the groups are nests. The iterators that
+/// both have from these loops tell iterations apart.
+fn is_written_again(a: &Written<'_>, b: &Written<'_>, around: &[VarId]) -> bool {
+    let assigns = |w: &Written<'_>| matches!(w.block.body, Body::Assign { .. });
+    let pairs = a.block.iters.iter().zip(&b.block.iters);
+    let same = pairs.filter(|(of_a, of_b)| of_a.binding == of_b.binding);
+    let same: Vec<Expr> = same.map(|(iter, _)| iter.binding.clone()).collect();
+    let is_told = |l: &VarId| {
+        let by = |extents: &Extents| disjoint::determines(&same, *l, extents);
+        by(&a.extents) && by(&b.extents)
+    };
+    is_same_block(a, b) && assigns(a) && assigns(b) && around.iter().all(is_told)
 }
 
 fn is_same_block(a: &Written<'_>, b: &Written<'_>) -> bool {

@@ -14,6 +14,7 @@
 //! the same way: a serial or an unrolled loop has fewer iterations, and the lanes that are left of
 //! a vector become smaller vectors. Loops that decide nothing stay as they are around all that.
 
+mod again;
 mod repeat;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,10 @@ pub enum Rest {
     /// computed already; 7 lanes with none before are 4 and 4. Only blocks that may run twice are:
     /// they assign values that they do not change.
     Overlap,
+    /// One vector of a power of two, which may begin in the iteration before: five lanes of 16 are
+    /// eight. Only if an iteration of the peeled loop can run again: results that it hands on are
+    /// assigned, and sums begin in it. Otherwise it is the same as pieces.
+    Again,
 }
 
 impl std::fmt::Display for Rest {
@@ -51,6 +56,7 @@ impl std::fmt::Display for Rest {
         f.write_str(match self {
             Rest::Pieces => "pieces",
             Rest::Overlap => "overlap",
+            Rest::Again => "again",
         })
     }
 }
@@ -94,7 +100,7 @@ fn peel(program: &mut Program, l: LoopRef, rest: Rest) -> Checked<copies::Twins>
         return Err(Cause::Kind(target.kind).at_loop(l));
     }
     let extents = Extents::of(program);
-    let mut peeler = Peeler { program, guards, rest, peeled: &target };
+    let mut peeler = Peeler { program, guards, rest, peeled: &target, again: None };
     let stmts = peeler.cut(&target, &At { places: BTreeMap::new(), fixed: vec![], extents })?;
     if !stmts.is_empty() {
         tree::splice(&mut program.body, &path, stmts);
@@ -226,6 +232,8 @@ struct Peeler<'p> {
     guards: Vec<Guard>,
     rest: Rest,
     peeled: &'p For,
+    /// Lanes of all vectors of an iteration that runs again, with lanes of the one before.
+    again: Option<usize>,
 }
 
 impl Peeler<'_> {
@@ -296,6 +304,9 @@ impl Peeler<'_> {
         if l.kind != ForKind::Vectorized {
             return vec![(start as i64, count)];
         }
+        if let Some(width) = self.again.filter(|_| start == 0) {
+            return vec![(count as i64 - width as i64, width)];
+        }
         if let Some(vectors) = self.overlapping(l, at, start, count) {
             return vectors;
         }
@@ -315,7 +326,7 @@ impl Peeler<'_> {
         start: usize,
         count: usize,
     ) -> Option<Vec<(i64, usize)>> {
-        if self.rest == Rest::Pieces || start > 0 || count == l.extent {
+        if self.rest != Rest::Overlap || start > 0 || count == l.extent {
             return None;
         }
         let lanes = l.extent;
@@ -338,7 +349,7 @@ impl Peeler<'_> {
         let at = match () {
             () if is_peeled && first == 0 && self.is_complete(l, &range) => range,
             () if count == 1 && (is_peeled || l.extent > 1) => {
-                return self.stmts(&l.body, &at.fix(l, first));
+                return self.one(l, &at.fix(l, first), is_peeled && first > 0);
             }
             () if is_peeled || (first, count) != (0, l.extent) => range,
             () => at.clone(),
@@ -349,6 +360,19 @@ impl Peeler<'_> {
         }
         let part = For { var: l.var, extent: count, kind: l.kind, body };
         Ok(vec![Stmt::For(Shared::new(part))])
+    }
+
+    /// One iteration of a loop. The last one of the peeled loop may compute lanes of the one before
+    /// again.
+    fn one(&mut self, l: &For, at: &At, is_last: bool) -> Checked<Vec<Stmt>> {
+        let may_begin_before = is_last && self.rest == Rest::Again;
+        let before = self.again;
+        if may_begin_before {
+            self.again = again::lanes(self, l, at);
+        }
+        let stmts = self.stmts(&l.body, at);
+        self.again = before;
+        stmts
     }
 
     fn is_complete(&self, l: &For, at: &At) -> bool {

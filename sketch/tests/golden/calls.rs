@@ -157,6 +157,7 @@ fn rest_of(name: &str) -> Rest {
     match name {
         "pieces" => Rest::Pieces,
         "overlap" => Rest::Overlap,
+        "again" => Rest::Again,
         other => panic!("{other} is no way to compute the rest"),
     }
 }

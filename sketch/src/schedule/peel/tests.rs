@@ -94,6 +94,27 @@ fn sums_and_tiles_of_one_iteration_are_not_computed_twice() {
     check_program(&c, &crate::finish(s.into_program()));
 }
 
+/// The whole iteration runs again, from lanes of the one before on: sums begin in it.
+#[test]
+fn an_iteration_whose_sums_begin_in_it_runs_again() {
+    let c = matmul_bias_relu(3, 37, 4);
+    let mut s = Schedule::new(crate::lower("k", &c));
+    let l = s.loops("relu").unwrap();
+    let j = s.split(l[1], &[0, 16]).unwrap();
+    s.vectorize(j[1]).unwrap();
+    s.reorder(&[j[0], l[0]]).unwrap();
+    s.compute_at("mm", j[0]).unwrap();
+    s.set_scope("mm", crate::program::Scope::Local).unwrap();
+    let own = s.loops("mm").unwrap();
+    s.reorder(&[own[1], own[3], own[2]]).unwrap();
+    s.vectorize(own[2]).unwrap();
+    s.decompose_reduction("mm", own[3]).unwrap();
+    let left = s.peel(j[0], Rest::Again).unwrap();
+    let vectors = loop_kinds(&s, &left).into_iter().filter(|l| l.0 == ForKind::Vectorized);
+    assert_eq!(vectors.map(|(_, extent)| extent).collect::<Vec<_>>(), [8, 8, 8], "{}", s.program());
+    check_program(&c, &crate::finish(s.into_program()));
+}
+
 /// Each row is computed in place: an element that is computed twice is another one.
 #[test]
 fn what_is_changed_in_place_is_not_computed_twice() {
