@@ -2,6 +2,7 @@
 //! scheduled.
 //!
 //! - `operands`: what they read along vectors, and what of that lies in panels;
+//! - `slide`: rows that read the same vectors for different terms;
 //! - `shapes`: register tiles, the one priced lowest first;
 //! - `epilogue`: the map that reads the result;
 //! - `nested`: sums whose terms are sums;
@@ -12,6 +13,7 @@ pub(crate) mod epilogue;
 pub(crate) mod nested;
 pub(crate) mod operands;
 pub(crate) mod shapes;
+pub(crate) mod slide;
 
 use ansc_graph::{Combiner, Reduce, Stage, VarId};
 

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use ansc_graph::{BinOp, BufId, Compute, Expr, Stage, VarId};
 
+use super::slide::Slide;
 use crate::machine::Machine;
 use crate::usage::{mentions, readers};
 use crate::walk;
@@ -28,6 +29,8 @@ pub(crate) struct Operands {
     pub(crate) shared: bool,
     /// Rows have vectors of their own, every one of which is read once: memory is the limit.
     pub(super) once: bool,
+    /// Rows have vectors of their own, which other rows read for other terms.
+    pub(crate) slide: Option<Slide>,
     /// Whatever vectors walk may be in panels, with zeros beyond the last column.
     pub(crate) padded: bool,
 }
@@ -78,7 +81,8 @@ impl Operands {
             panels.iter().any(|p| p.buffer == buffer && p.indices == i)
         };
         let padded = group.is_none() && walked.into_iter().all(is_padded);
-        Operands { panels, fixed_axes, panel_limit, crossed, shared, once, padded }
+        let slide = rows.last().and_then(|row| Slide::of(s, *row, vector));
+        Operands { panels, fixed_axes, panel_limit, crossed, shared, once, slide, padded }
     }
 
     /// The buffers of panel operands, and where the stage reads them.

@@ -8,6 +8,7 @@
 use ansc_graph::{BinOp, Expr, Stage};
 
 use super::operands::Operands;
+use super::slide::Slide;
 use crate::machine::Machine;
 use crate::usage::mentions;
 use crate::vectors::widths_of;
@@ -20,6 +21,8 @@ const MAX_VECTORS: usize = 8;
 const SHUFFLED: usize = 3;
 /// Twice the cycles until the second cache has given a vector.
 const CACHED: usize = 2;
+/// Lines of the cache that a vector lies in which begins anywhere.
+const LINES: usize = 2;
 /// Tiles take about as long if the cycles of one are so many percent above the other's at most.
 const AS_LONG: usize = 8;
 /// With no more than these, tiles that hide the latency leave no choice worth pricing.
@@ -53,26 +56,30 @@ pub(crate) fn ranked(
     let (bytes, pairs) = (multiplies(s, BinOp::Dot4), multiplies(s, BinOp::Dot2));
     let few = machine.registers <= FEW_REGISTERS;
     // Processors with so few registers mostly multiply even and odd bytes apart.
-    let held = |vectors: usize| match () {
+    let held = |rows: usize, vectors: usize| match () {
         () if bytes && few => 2 * vectors + 3,
         // Products are added by an instruction of their own.
         () if pairs => vectors + 2,
+        // Rows below have use for them.
+        () if operands.slide.is_some() => rows * vectors + 1,
         () => vectors + 1,
     };
     let (source, unpacking) = (Source::of(operands), unpacking(s));
     let mut shapes: Vec<(Price, Shape)> = Vec::new();
     for vectors in (1..=vectors.clamp(1, MAX_VECTORS)).filter(|v| operands.allows(v * lanes)) {
         // Columns that fill no panel are cut into pieces, each in a register of its own.
+        let rest = columns % (vectors * lanes);
         let in_a_row = match columns < vectors * lanes {
             true => vectors_of(columns, lanes, operands.padded).len(),
-            false => vectors,
+            // The tile of the rest has as many rows.
+            false => vectors.max(rest_of(rest, lanes, operands.padded).len()),
         };
         for upper in (1..=uppers.min(4)).filter(|u| uppers.is_multiple_of(*u)) {
             let Operands { padded, crossed, .. } = *operands;
             let plane = Plane { columns, lanes, rows, upper, source, padded, crossed, unpacking };
             for row in 1..=rows.min(MAX_ROWS) {
                 if upper > 1 && row < rows
-                    || tiles * upper * row * in_a_row + held(in_a_row) > machine.registers
+                    || tiles * upper * row * in_a_row + held(row, in_a_row) > machine.registers
                 {
                     continue;
                 }
@@ -156,6 +163,11 @@ fn vectors_of(columns: usize, lanes: usize, padded: bool) -> Vec<usize> {
     std::iter::repeat_n(lanes, columns / lanes).chain(last).collect()
 }
 
+/// The same of columns that come after a panel: there, fewer than a vector may begin in that.
+fn rest_of(columns: usize, lanes: usize, padded: bool) -> Vec<usize> {
+    vectors_of(columns, lanes, padded || columns < lanes)
+}
+
 /// The vectors that a tile multiplies with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
@@ -165,17 +177,20 @@ enum Source {
     Shared,
     /// Rows have their own, and each is read once.
     Once,
+    /// Rows have their own, which other rows read for other terms.
+    Slides(Slide),
     /// Rows have their own.
     Own,
 }
 
 impl Source {
     fn of(operands: &Operands) -> Source {
-        match (operands.shared, operands.panels().next().is_some()) {
-            (true, true) => Source::Panels,
-            (true, false) => Source::Shared,
-            (false, _) if operands.once => Source::Once,
-            (false, _) => Source::Own,
+        match (operands.shared, operands.panels().next().is_some(), operands.slide) {
+            (true, true, _) => Source::Panels,
+            (true, false, _) => Source::Shared,
+            (false, ..) if operands.once => Source::Once,
+            (false, _, Some(slide)) => Source::Slides(slide),
+            (false, ..) => Source::Own,
         }
     }
 }
@@ -197,7 +212,12 @@ struct Plane {
 
 impl Plane {
     fn price(&self, panel: usize, row: usize) -> Price {
-        let rest = vectors_of(self.columns % panel, self.lanes, self.padded).len();
+        let rest = self.columns % panel;
+        let rest = match self.columns < panel {
+            true => vectors_of(rest, self.lanes, self.padded),
+            false => rest_of(rest, self.lanes, self.padded),
+        };
+        let rest = rest.len();
         let gathered = self.gathered(panel);
         let whole = self.down(row, panel / self.lanes, gathered).times(self.columns / panel);
         if rest == 0 { whole } else { whole.plus(self.down(row, rest, gathered)) }
@@ -216,14 +236,21 @@ impl Plane {
 
     /// The price of tiles of `row` rows one below the other, with a smaller tile for the rest.
     fn down(&self, row: usize, vectors: usize, gathered: usize) -> Price {
-        let tile = |rows: usize| self.tile(self.upper * rows, vectors, gathered);
+        let tile = |rows: usize| self.tile(rows, vectors, gathered);
         let whole = tile(row).times(self.rows / row);
         if self.rows.is_multiple_of(row) { whole } else { whole.plus(tile(self.rows % row)) }
     }
 
-    fn tile(&self, rows: usize, vectors: usize, gathered: usize) -> Price {
+    /// The price of so many rows for each of the upper ones.
+    fn tile(&self, below: usize, vectors: usize, gathered: usize) -> Price {
+        let rows = self.upper * below;
         // A vector operand that rows do not share is loaded for each of them.
         let loads = match (gathered, self.source) {
+            // Such vectors begin anywhere, so that many lie in two lines.
+            (0, Source::Slides(slide)) => {
+                let own = LINES * self.upper * slide.rows(below) * vectors;
+                own.div_ceil(slide.terms) + self.upper
+            }
             (0, Source::Panels | Source::Shared) => rows + vectors,
             (0, Source::Once) => rows * vectors + rows,
             (each, _) => rows * vectors * each.max(1) + vectors,

@@ -3,7 +3,7 @@
 
 use ansc_graph::op::{Channels, ConvAttrs, PoolAttrs, PoolMode};
 use ansc_graph::ops::*;
-use ansc_graph::{BinOp, Combiner, Compute, Expr, Scalar, Stage, TensorType, UnOp};
+use ansc_graph::{BinOp, Combiner, Compute, Expr, Graph, Scalar, Stage, TensorType, UnOp};
 use ansc_runtime::DType;
 
 use crate::support::{add, check, check_compute, check_fused, check_with, f32s, operand};
@@ -139,6 +139,22 @@ fn convolutions() {
     check_conv("dilated", &dilated, &[9, 8], 2, 8);
     let lopsided = ConvAttrs { pads_begin: vec![0, 2], pads_end: vec![1, 0], ..plain(&[3, 3]) };
     check_conv("lopsided", &lopsided, &[6, 7], 2, 8);
+}
+
+/// Rows of a tile read what other rows read for other terms; columns that fill no vector begin in
+/// the one before.
+#[test]
+fn windows_that_slide() {
+    let wide = |kernel: &[usize], c| conv_attrs(kernel, Channels::First, c);
+    check_conv("depthwise", &wide(&[7, 7], 3), &[9, 37], 3, 3);
+    check_conv("with a multiplier", &wide(&[5, 5], 2), &[6, 19], 2, 4);
+    let strided = ConvAttrs { strides: vec![2, 1], ..wide(&[9, 3], 2) };
+    check_conv("strided", &strided, &[17, 21], 2, 2);
+    let columns = ConvAttrs { strides: vec![2, 2], ..wide(&[5, 7], 2) };
+    check_conv("strided columns", &columns, &[11, 39], 2, 2);
+    let dilated = ConvAttrs { dilations: vec![2, 2], ..wide(&[5, 5], 2) };
+    check_conv("dilated", &dilated, &[10, 27], 2, 2);
+    check_conv("all channels", &wide(&[5, 5], 1), &[8, 27], 2, 2);
 }
 
 #[test]
@@ -281,6 +297,37 @@ fn moving_elements() {
     for order in [rearrange::DepthOrder::DepthColumnRow, rearrange::DepthOrder::ColumnRowDepth] {
         check("blocks to depth", rearrange::space_to_depth(&f32s(&[1, 3, 6, 8]), 2, order));
     }
+}
+
+/// Parts that are read across the rows of the result go in squares, each in a nest of its own.
+#[test]
+fn parts_that_are_turned() {
+    let turned = |g: &mut Graph, name: &str, extents: &[usize]| {
+        let ty = f32s(extents);
+        let x = g.add_input(name, ty.clone(), None);
+        add(g, shape::transpose(&ty, &[1, 2, 0]), &[x])
+    };
+    check_fused("along the last axis", |g| {
+        let (a, b) = (f32s(&[6, 9, 40]), f32s(&[6, 9, 21]));
+        let x = turned(g, "x", &[40, 6, 9]);
+        let y = g.add_input("y", b.clone(), None);
+        add(g, concat::concat(&[a, b], 2), &[x, y])
+    });
+    check_fused("in rows of a matrix", |g| {
+        let (a, b) = (f32s(&[3, 70, 19]), f32s(&[3, 70, 33]));
+        let x = g.add_input("x", a.clone(), None);
+        let y = g.add_input("y", f32s(&[3, 33, 70]), None);
+        let y = add(g, shape::transpose(&f32s(&[3, 33, 70]), &[0, 2, 1]), &[y]);
+        add(g, concat::concat(&[a, b], 2), &[x, y])
+    });
+    check_fused("along two axes", |g| {
+        let (a, b) = (f32s(&[16, 17, 40]), f32s(&[16, 17, 21]));
+        let x = turned(g, "x", &[40, 16, 17]);
+        let y = g.add_input("y", b.clone(), None);
+        let both = add(g, concat::concat(&[a, b], 2), &[x, y]);
+        let z = turned(g, "z", &[61, 16, 35]);
+        add(g, concat::concat(&[f32s(&[16, 35, 61]), f32s(&[16, 17, 61])], 1), &[z, both])
+    });
 }
 
 #[test]

@@ -22,6 +22,8 @@ const UNROLLED: [usize; 4] = [4, 1, 2, 8];
 const ONE_BY_ONE: [usize; 4] = [2, 1, 4, 8];
 /// Terms of a window that are written out, as a multiple of the terms of one axis.
 const WINDOW: usize = 3;
+/// Terms that are written out at most where a window slides.
+const LONGEST_SLIDE: usize = 32;
 /// Tiles of rows that one panel meets before the next panel comes.
 pub(super) const BLOCKS: [usize; 5] = [4, 8, 16, 32, 64];
 /// Iterations around tiles below which tiles of rows are iterations, too.
@@ -92,7 +94,7 @@ impl Lengths {
             rows: all(|shape| shape.rows),
             vectors: panel,
             block: distinct([tiles(best), most].into_iter().chain(blocks)),
-            terms: terms(extents, windows && !operands.shared, best, adds_apart),
+            terms: terms(extents, windows.then_some(operands), best, adds_apart),
             panels: if has_rows && has_panels { PANELS.to_vec() } else { PANELS[..1].to_vec() },
         }
     }
@@ -113,18 +115,31 @@ impl Lengths {
     }
 }
 
-/// Terms that are written out along each axis: a part of the last axis; or the last axes as a
-/// whole, if rows read vectors of their own, which the terms of a window share.
-fn terms(extents: &[usize], windows: bool, best: &Shape, adds_apart: bool) -> Vec<Vec<i64>> {
+/// Terms that are written out along each axis: a part of the last axis; or, if rows read vectors of
+/// their own, the last axes as a whole, which is a window whose terms share them, or else the axis
+/// along which it slides over rows.
+fn terms(
+    extents: &[usize],
+    windows: Option<&Operands>,
+    best: &Shape,
+    adds_apart: bool,
+) -> Vec<Vec<i64>> {
     let most = if adds_apart { ONE_BY_ONE } else { UNROLLED };
-    let windows = match (windows, best.upper > 1) {
-        (false, _) => vec![false],
-        (true, several) => vec![!several, several],
+    let windows = windows.filter(|operands| !operands.shared);
+    let whole = match (windows, best.upper > 1) {
+        (None, _) => vec![false],
+        (Some(_), several) => vec![!several, several],
     };
-    let ways: Vec<Vec<usize>> = windows
-        .iter()
-        .flat_map(|&window| most.map(|most| written_out(extents, window, most)))
-        .collect();
+    let ways = whole.iter().flat_map(|&window| most.map(|most| written_out(extents, window, most)));
+    let mut ways: Vec<Vec<usize>> = ways.collect();
+    let slide = windows.and_then(|operands| operands.slide);
+    if let Some(slide) = slide.filter(|slide| ways[0][slide.axis] < slide.terms) {
+        let mut slides = vec![1; extents.len()];
+        slides[slide.axis] = slide.terms;
+        if slide.terms <= LONGEST_SLIDE {
+            ways.insert(0, slides);
+        }
+    }
     (0..extents.len()).map(|axis| distinct(ways.iter().map(|way| way[axis]))).collect()
 }
 

@@ -343,7 +343,7 @@ impl Plan {
         if let Some(uppers) = loops.uppers {
             r.partition_guards(uppers)?;
         }
-        r.peel(loops.panels, Rest::Pieces)
+        r.peel(loops.panels, Rest::Again)
     }
 
     /// Loops around tiles become one in each nest.
