@@ -57,7 +57,10 @@ pub fn terms_beyond(program: &Program, compute: &Compute, demand: &Demand) -> Op
     let mut most = 0;
     let mut known = true;
     tree::visit_nests(&program.body, &mut |loops, block| {
-        for (index, below) in search.of_zeros(block) {
+        // A block that drops what it read adds nothing of it.
+        let dropped = search.of_dropped(block);
+        let added = search.of_zeros(block).into_iter().filter(|zero| !dropped.contains(zero));
+        for (index, below) in added {
             match search.beyond(&found, loops, block, &index, &below) {
                 Some(more) => most = most.max(more),
                 None => known = false,
@@ -370,16 +373,18 @@ impl<'p> Search<'p> {
                 }));
             }
         }
-        if let Body::Reduce { combiner, dst, value, .. } = &block.body {
+        all.extend(self.of_dropped(block));
+        all
+    }
+
+    /// The conditions without which a block drops what it read: it selects a value that changes
+    /// nothing.
+    fn of_dropped(&self, block: &Block) -> Vec<(Expr, Extent)> {
+        let mut all = vec![];
+        if let Body::Reduce { combiner, dst, value: Expr::Select(c, _, other), .. } = &block.body {
             let dtype = self.program.buffer(dst.buffer).ty.dtype;
-            match value {
-                Expr::Select(c, _, other)
-                    if other.as_const().is_some()
-                        && other.as_const() == combiner.identity(dtype) =>
-                {
-                    self.add_condition(&mut all, c);
-                }
-                _ => {}
+            if other.as_const().is_some() && other.as_const() == combiner.identity(dtype) {
+                self.add_condition(&mut all, c);
             }
         }
         all

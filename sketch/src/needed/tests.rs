@@ -84,6 +84,31 @@ fn terms_beyond_an_end_are_counted() {
     assert_eq!(beyond(&TEXT.replace("for k in 0..8 {", "for k in 0..8 unrolled {")), None);
 }
 
+/// Zeros that a block selects in place of what it read are no terms beyond an end.
+#[test]
+fn terms_that_are_dropped_are_not_counted() {
+    let text = SUMS.replace("x: f32[64, 8] input", "x: f32[64, 8] input\nn: i64[] input");
+    let text = text.replace("params x, y", "params x, n, y");
+    let text = text.replace("for k in 0..8 {", "for k in 0..2 { for kk in 0..4 unrolled {");
+    let text = text.replace("= k) {", "= add(mul(k, 4), kk)) {");
+    let sum = |value: &str| {
+        let text = text.replace("sum= x[i, k]\n    }", &format!("sum= {value}\n    }} }}"));
+        let program = Program::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let ty = |shape: &[usize]| TensorType::new(DType::F32, shape);
+        let size = TensorType::new(DType::I64, []);
+        let compute = Compute { inputs: vec![ty(&[64, 8]), size], ..compute() };
+        let demand = Demand {
+            sizes: vec![None, Some(0)],
+            zeros: vec![vec![], vec![]],
+            needed: vec![vec![]],
+        };
+        terms_beyond(&program, &compute, &demand)
+    };
+    let selected = "select(lt(add(mul(k, 4), kk), n[]), x[i, add(mul(k, 4), kk)], 0.0_f32)";
+    assert_eq!(sum(selected), Some(0));
+    assert_eq!(sum(&format!("mul({selected}, x[i, add(mul(k, 4), kk)])")), Some(3));
+}
+
 /// Rows of `y` scaled by their sums, which are computed before.
 const SUMS: &str = "program k
 x: f32[64, 8] input
