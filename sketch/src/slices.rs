@@ -205,7 +205,10 @@ impl<'a> Slices<'a> {
     /// some of it.
     fn length(&self, start: &[i64], extent: usize) -> Option<usize> {
         let mut covered = None;
-        for (&by, &count) in start.iter().zip(&self.counts).rev().filter(|(by, _)| **by != 0) {
+        let mut steps: Vec<(&i64, &usize)> = start.iter().zip(&self.counts).collect();
+        steps.retain(|(by, _)| **by != 0);
+        steps.sort_unstable();
+        for (&by, &count) in steps {
             let by = usize::try_from(by).ok()?;
             if covered.is_some_and(|(_, all)| all != by) {
                 return None;
@@ -354,11 +357,13 @@ fn number(j: usize) -> Expr {
     Expr::Var(VarId(SLICE + j as u32))
 }
 
-/// The part of the result, and the slices along each axis that is cut.
+/// The part of the result, and the slices along each axis that is cut: first along those of which a
+/// slice has one element, for the others share what is there for this one.
 fn of_result(shape: &[usize], lengths: &[usize]) -> (Part, Vec<usize>) {
     let mut part = Part { starts: vec![], shape: shape.to_vec() };
     let counts: Vec<usize> = shape.iter().zip(lengths).map(|(e, l)| e.div_ceil(*l)).collect();
-    let is_cut: Vec<usize> = (0..counts.len()).filter(|&axis| counts[axis] > 1).collect();
+    let mut is_cut: Vec<usize> = (0..counts.len()).filter(|&axis| counts[axis] > 1).collect();
+    is_cut.sort_by_key(|&axis| lengths[axis] > 1);
     part.shape[..lengths.len()].copy_from_slice(lengths);
     part.starts = (0..shape.len())
         .map(|axis| {

@@ -7,8 +7,8 @@
 //!
 //! Attention is such a chain. Its matrix of scores is larger than all that it is made of, and each
 //! row of it is needed for one row of the result alone: a kernel makes some rows at a time, which
-//! stay in the cache. Few rows, and small matrices, stay there anyway. A result in another order of
-//! axes is made apart: in a range of sizes too little of it would be left out.
+//! stay in the cache. Few rows, and small matrices, stay there anyway. The result may have
+//! another order of axes.
 
 use std::collections::BTreeMap;
 
@@ -53,10 +53,6 @@ impl Groups<'_> {
     /// The chain that ends in a group, if there is one.
     fn chain(&self, last: usize) -> Option<Chain> {
         let node = *self.members[&last].iter().find(|n| self.is(**n, multiplies_rows))?;
-        let is_map = |n: &NodeId| *n == node || self.is(*n, |op| pattern(op) <= Pattern::Broadcast);
-        if !self.members[&last].iter().all(is_map) {
-            return None;
-        }
         let shares = self.graph.operands(node)[0];
         let rows = self.feeds(shares, last)?;
         let ty = self.graph.ty(shares);

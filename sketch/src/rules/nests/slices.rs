@@ -16,10 +16,10 @@
 //! would go through memory. Other rules schedule what is inside of the loop, as if there were
 //! nothing but the slice.
 //!
-//! Slices are cut along the first axes of the last stage or one of them alone, or of whole vectors
-//! along its last one: then each slice makes the few columns of a factor that it alone needs. What
-//! all slices read is read again for each of them: there are no more slices than make up for that,
-//! unless the cache keeps it.
+//! Slices are parts of one axis of the last stage, and single elements along others, or whole
+//! vectors along its last one: then each slice makes the few columns of a factor that it alone
+//! needs. What all slices read is read again for each of them: there are no more slices than make
+//! up for that, unless the cache keeps it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -46,11 +46,13 @@ const LARGE: usize = 4 << 20;
 const SLICE_BYTES: usize = 1 << 20;
 const ENOUGH: usize = 8;
 
-/// Where the last stage is cut: lengths along its first axes, the last of which is a choice.
+/// Where the last stage is cut: lengths along its first axes, one of which is a choice.
 pub(super) struct Cuts {
-    /// Lengths along the axes before that.
-    outer: Vec<usize>,
-    /// The first is what nobody tuned gets.
+    /// Lengths that nobody tuned gets.
+    first: Vec<usize>,
+    /// The axis that slices are parts of.
+    axis: usize,
+    /// Lengths along this axis, that one first.
     lengths: Vec<i64>,
 }
 
@@ -58,22 +60,14 @@ impl Cuts {
     /// The best cut of all, and those along the same axis whose slices have the same stages, with
     /// the same loops: one of a single iteration is not cut like others.
     fn around(all: &[Cut<'_>], best: usize) -> Cuts {
-        let (lengths, slices) = &all[best];
-        let axis = lengths.len() - 1;
+        let (possible, slices) = &all[best];
+        let Possible { lengths: first, axis } = possible;
         let is_like = |(at, (other, of)): &(usize, &Cut<'_>)| {
-            let alike = other.len() == lengths.len() && other[..axis] == lengths[..axis];
-            *at != best && alike && of.have_loops_of(slices)
+            *at != best && other.is_along(possible) && of.have_loops_of(slices)
         };
-        let others = all.iter().enumerate().filter(is_like).map(|(_, (other, _))| other[axis]);
-        let lengths_there = [lengths[axis]].into_iter().chain(others);
-        Cuts {
-            outer: lengths[..axis].to_vec(),
-            lengths: lengths_there.map(|length| length as i64).collect(),
-        }
-    }
-
-    fn first(&self) -> Vec<usize> {
-        [&self.outer[..], &[self.lengths[0] as usize]].concat()
+        let others = all.iter().enumerate().filter(is_like).map(|(_, (other, _))| &other.lengths);
+        let lengths = [first].into_iter().chain(others).map(|all| all[*axis] as i64).collect();
+        Cuts { first: first.clone(), axis: *axis, lengths }
     }
 }
 
@@ -113,10 +107,9 @@ pub(super) fn every_cut(nests: &Nests) -> Vec<Cuts> {
 /// the rules that wrote them.
 pub(super) fn written(mut nests: Nests, cuts: &Cuts, way: &Way) -> Option<(Nests, Vec<String>)> {
     let whole = nests.compute.clone();
-    let slices = Slices::of(&Reads::new(&whole), &cuts.first())?;
-    let length = nests.choose(&cuts.lengths).ok()?;
-    let mut lengths: Vec<Number> = cuts.outer.iter().map(|&n| n.into()).collect();
-    lengths.push(length);
+    let slices = Slices::of(&Reads::new(&whole), &cuts.first)?;
+    let mut lengths: Vec<Number> = cuts.first.iter().map(|&n| n.into()).collect();
+    lengths[cuts.axis] = nests.choose(&cuts.lengths).ok()?;
     nests.recorder.slice(&lengths, SLICES).ok()?;
     nests.compute = Arc::new(slices.before());
     let (mut nests, before) = nests.written(way, &WITH_CONTRACTIONS)?;
@@ -135,15 +128,31 @@ pub(super) fn mark(r: &mut Recorder, block: BlockVar) -> Result<(), StepError> {
     r.annotate_loop(over, SLICES, 0.into())
 }
 
-/// Lengths along the first axes of the last stage, and what becomes of them.
-type Cut<'a> = (Vec<usize>, Slices<'a>);
+/// Lengths along the first axes of the last stage, and the axis that they are parts of. Along other
+/// axes they are one element, or all.
+struct Possible {
+    lengths: Vec<usize>,
+    axis: usize,
+}
+
+impl Possible {
+    /// Whether both are parts of one axis, and the same along others.
+    fn is_along(&self, other: &Possible) -> bool {
+        let mut at = self.lengths.iter().zip(&other.lengths).enumerate();
+        let is_same = |(axis, (a, b)): (usize, (&usize, &usize))| axis == self.axis || a == b;
+        self.axis == other.axis && self.lengths.len() == other.lengths.len() && at.all(is_same)
+    }
+}
+
+/// A cut, and what becomes of it.
+type Cut<'a> = (&'a Possible, Slices<'a>);
 
 /// The subgraph, which of its inputs are constant, and what may be tried.
 struct Cutting<'a> {
     compute: &'a Compute,
     constant: &'a [bool],
     reads: Rc<Reads<'a>>,
-    possible: Vec<Vec<usize>>,
+    possible: Vec<Possible>,
 }
 
 impl<'a> Cutting<'a> {
@@ -158,12 +167,12 @@ impl<'a> Cutting<'a> {
     }
 
     fn first(&self) -> Option<Slices<'a>> {
-        self.possible.iter().find_map(|lengths| self.cut(lengths))
+        self.possible.iter().find_map(|possible| self.cut(&possible.lengths))
     }
 
-    fn all(&self) -> Vec<Cut<'a>> {
-        let cut = |lengths: &Vec<usize>| Some((lengths.clone(), self.cut(lengths)?));
-        self.possible.iter().filter_map(cut).collect()
+    fn all(&self) -> Vec<Cut<'_>> {
+        let all = self.possible.iter();
+        all.filter_map(|possible| Some((possible, self.cut(&possible.lengths)?))).collect()
     }
 
     /// A product feeds on its slice, and all of them read what is not of it in a way that suits
@@ -258,12 +267,12 @@ fn own_cache(machine: &Machine) -> usize {
     if machine.vector_bytes >= 64 { 1 << 20 } else { 256 << 10 }
 }
 
-/// Lengths of slices along the first axes: parts of the first one, then parts of the second one
-/// within one element of the first, and so on; of the last one whole vectors, within all of the
-/// others. And parts of each axis alone, for results whose axes are in another order than those of
-/// what they are made of. Parts of a power of two elements need not fit a result that is no sum:
-/// the last one then reaches beyond it.
-fn possible(result: &Stage, machine: &Machine) -> Vec<Vec<usize>> {
+/// Lengths of slices along the first axes: parts of one axis, and along each axis before it one
+/// element, or all; so along those between it and the last one, for results whose axes are in
+/// another order than those of what they are made of. Or whole vectors of the last axis, and all
+/// along the others. Parts of a power of two elements need not fit a result that is no sum: the
+/// last one then reaches beyond it.
+fn possible(result: &Stage, machine: &Machine) -> Vec<Possible> {
     let lanes = (machine.vector_bytes / result.ty.dtype.size()).max(1);
     let Some((&last, first)) = result.ty.shape.split_last() else { return vec![] };
     let may_reach_beyond = result.reduce.is_none();
@@ -274,18 +283,29 @@ fn possible(result: &Stage, machine: &Machine) -> Vec<Vec<usize>> {
     };
     let mut all = vec![];
     for (axis, &extent) in first.iter().enumerate() {
-        let (ones, whole) = (vec![1; axis], &first[..axis]);
-        let mut outers = vec![&ones[..], whole];
-        outers.dedup();
-        for outer in outers {
-            all.extend(parts(extent).rev().map(|length| [outer, &[length]].concat()));
+        let (before, after) = (&first[..axis], &first[axis + 1..]);
+        for before in one_or_all(before) {
+            let all_after = after.iter().any(|&extent| extent > 1).then(|| vec![1; after.len()]);
+            for after in [Some(vec![]), all_after].into_iter().flatten() {
+                let lengths = |length| [&before[..], &[length], &after].concat();
+                let possible = |length| Possible { lengths: lengths(length), axis };
+                all.extend(parts(extent).rev().map(possible));
+            }
         }
     }
     let vectors = (1..last)
         .rev()
         .filter(|length| last.is_multiple_of(*length) && length.is_multiple_of(lanes));
-    all.extend(vectors.map(|length| [first, &[length]].concat()));
+    let lengths = |length| [first, &[length]].concat();
+    all.extend(vectors.map(|length| Possible { lengths: lengths(length), axis: first.len() }));
     all
+}
+
+/// One element along each axis, or all.
+fn one_or_all(extents: &[usize]) -> Vec<Vec<usize>> {
+    let mut both = vec![vec![1; extents.len()], extents.to_vec()];
+    both.dedup();
+    both
 }
 
 #[cfg(test)]
