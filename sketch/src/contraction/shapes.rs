@@ -67,13 +67,10 @@ pub(crate) fn ranked(
     let (source, unpacking) = (Source::of(operands), unpacking(s));
     let mut shapes: Vec<(Price, Shape)> = Vec::new();
     for vectors in (1..=vectors.clamp(1, MAX_VECTORS)).filter(|v| operands.allows(v * lanes)) {
-        // Columns that fill no panel are cut into pieces, each in a register of its own.
-        let rest = columns % (vectors * lanes);
-        let in_a_row = match columns < vectors * lanes {
-            true => vectors_of(columns, lanes, operands.padded).len(),
-            // The tile of the rest has as many rows.
-            false => vectors.max(rest_of(rest, lanes, operands.padded).len()),
-        };
+        // Columns that fill no panel are cut into pieces, each in a register of its own, and their
+        // tile has as many rows.
+        let rest = rest_of(columns, vectors * lanes, lanes, operands.padded);
+        let in_a_row = if columns < vectors * lanes { rest } else { vectors.max(rest) };
         for upper in (1..=uppers.min(4)).filter(|u| uppers.is_multiple_of(*u)) {
             let Operands { padded, crossed, .. } = *operands;
             let plane = Plane { columns, lanes, rows, upper, source, padded, crossed, unpacking };
@@ -163,9 +160,12 @@ fn vectors_of(columns: usize, lanes: usize, padded: bool) -> Vec<usize> {
     std::iter::repeat_n(lanes, columns / lanes).chain(last).collect()
 }
 
-/// The same of columns that come after a panel: there, fewer than a vector may begin in that.
-fn rest_of(columns: usize, lanes: usize, padded: bool) -> Vec<usize> {
-    vectors_of(columns, lanes, padded || columns < lanes)
+/// Vectors for the columns that fill no panel. After a panel, fewer columns than a vector has lanes
+/// may begin in that.
+fn rest_of(columns: usize, panel: usize, lanes: usize, padded: bool) -> usize {
+    let rest = columns % panel;
+    let may_begin_before = panel < columns && rest < lanes;
+    vectors_of(rest, lanes, padded || may_begin_before).len()
 }
 
 /// The vectors that a tile multiplies with.
@@ -212,12 +212,7 @@ struct Plane {
 
 impl Plane {
     fn price(&self, panel: usize, row: usize) -> Price {
-        let rest = self.columns % panel;
-        let rest = match self.columns < panel {
-            true => vectors_of(rest, self.lanes, self.padded),
-            false => rest_of(rest, self.lanes, self.padded),
-        };
-        let rest = rest.len();
+        let rest = rest_of(self.columns, panel, self.lanes, self.padded);
         let gathered = self.gathered(panel);
         let whole = self.down(row, panel / self.lanes, gathered).times(self.columns / panel);
         if rest == 0 { whole } else { whole.plus(self.down(row, rest, gathered)) }
@@ -332,6 +327,33 @@ mod tests {
         let plane = Plane { columns, lanes, rows, upper, source, padded, crossed, unpacking };
         let cycles = |vectors: usize| plane.price(16 * vectors, 3).cycles;
         assert!((1..=8).filter(|v| *v != 7).all(|v| cycles(7) < cycles(v)));
+    }
+
+    /// Where a panel comes before, five columns are eight lanes; without one, a vector and one more.
+    #[test]
+    fn few_columns_begin_in_the_panel_before() {
+        assert_eq!([rest_of(37, 16, 16, false), rest_of(37, 32, 16, false)], [1, 1]);
+        assert_eq!([rest_of(5, 16, 16, false), rest_of(53, 32, 16, false)], [2, 3]);
+    }
+
+    #[test]
+    fn rows_that_slide_over_one_another_load_less() {
+        let text = "compute(in0: f32[8, 80, 80], in1: f32[8, 9, 9]) -> y {
+            y: f32[8, 20, 64] = sum{r0: 9, r1: 9}
+                mul(in0[i0, add(i1, r0), add(i2, r1)], in1[i0, r0, r1])
+        }";
+        let compute = ansc_graph::Compute::parse(text).unwrap();
+        let slide = Slide::of(&compute.stages[0], 1, 2).unwrap();
+        let loads = |source: Source, row: usize| {
+            let (columns, lanes, rows, upper, padded) = (64, 16, 20, 1, false);
+            let plane =
+                Plane { columns, lanes, rows, upper, source, padded, crossed: None, unpacking: 0 };
+            plane.price(16, row).loads
+        };
+        let [own, slides] = [Source::Own, Source::Slides(slide)].map(|source| loads(source, 10));
+        assert!(
+            2 * slides < own && loads(Source::Slides(slide), 10) < loads(Source::Slides(slide), 2)
+        );
     }
 
     #[test]
