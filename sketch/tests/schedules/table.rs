@@ -320,6 +320,14 @@ fn parts_that_are_turned() {
         let y = add(g, shape::transpose(&f32s(&[3, 33, 70]), &[0, 2, 1]), &[y]);
         add(g, concat::concat(&[a, b], 2), &[x, y])
     });
+    check_fused("what chooses by values", |g| {
+        let (a, b) = (f32s(&[6, 9, 40]), f32s(&[6, 9, 21]));
+        let x = turned(g, "x", &[40, 6, 9]);
+        let y = g.add_input("y", b.clone(), None);
+        let both = add(g, concat::concat(&[a, b], 2), &[x, y]);
+        let leaky = activation::Activation::LeakyRelu { alpha: 0.25 };
+        add(g, activation::activation(leaky, &f32s(&[6, 9, 61])), &[both])
+    });
     check_fused("along two axes", |g| {
         let (a, b) = (f32s(&[16, 17, 40]), f32s(&[16, 17, 21]));
         let x = turned(g, "x", &[40, 16, 17]);

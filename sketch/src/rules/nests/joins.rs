@@ -212,13 +212,16 @@ impl<'a> Parts<'a> {
 }
 
 /// Axes on which choices depend, in their order, and where along them they change. Where there
-/// would be too many parts, outer axes stay whole: a vector does not cross them. None if a choice
-/// depends on anything else.
+/// would be too many parts, outer axes stay whole: a vector does not cross them. Choices by values
+/// alone are left to the vectors. None if another one depends on anything else.
 fn borders(s: &Stage) -> Option<Vec<Cut>> {
     let mut found: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     let mut is_plain = true;
     s.body.visit(&mut |e| {
         let Expr::Select(condition, ..) = e else { return };
+        if !squares::is_of_place(condition) {
+            return;
+        }
         for part in tree::conjuncts(condition) {
             match border(s, part) {
                 Some((axis, point)) => _ = found.entry(axis).or_default().insert(point),

@@ -239,7 +239,11 @@ pub(super) fn is_transposed(compute: &Compute, machine: &Machine, s: &Stage) -> 
 
 /// Which of the groups of axes, walked as one, an operand walks last, other than the last one.
 fn across(s: &Stage, groups: &[Range<usize>]) -> Option<usize> {
-    if s.reduce.is_some() || s.body.any(&mut |e| matches!(e, Expr::Select(..))) {
+    // A choice by values may guard an index that is one of them.
+    let gathers = s.body.loads().iter().any(|(_, at)| at.iter().any(|i| !i.loads().is_empty()));
+    let guards = |condition: &Expr| gathers || is_of_place(condition);
+    let chooses = |e: &Expr| matches!(e, Expr::Select(condition, ..) if guards(condition));
+    if s.reduce.is_some() || s.body.any(&mut |e| chooses(e)) {
         return None;
     }
     let last = groups.last()?.clone();
@@ -249,6 +253,17 @@ fn across(s: &Stage, groups: &[Range<usize>]) -> Option<usize> {
         let rows = groups.iter().position(|g| g.contains(&axis.index()))?;
         (crosses && rows + 1 < groups.len()).then_some(rows)
     })
+}
+
+/// Whether it depends on where an element is, and not on values alone.
+pub(super) fn is_of_place(condition: &Expr) -> bool {
+    match condition {
+        Expr::Const(_) | Expr::Load(..) => false,
+        Expr::Var(_) => true,
+        Expr::Unary(_, x) | Expr::Cast(_, x) => is_of_place(x),
+        Expr::Binary(_, a, b) => is_of_place(a) || is_of_place(b),
+        Expr::Select(c, a, b) => [c, a, b].into_iter().any(|e| is_of_place(e)),
+    }
 }
 
 /// How many squares are done along the rows of what is read before the next ones below them: as
