@@ -329,7 +329,7 @@ mod tests {
         assert!((1..=8).filter(|v| *v != 7).all(|v| cycles(7) < cycles(v)));
     }
 
-    /// Where a panel comes before, five columns are eight lanes; without one, a vector and one more.
+    /// Where a panel comes before, five columns are eight lanes; without one, four and one more.
     #[test]
     fn few_columns_begin_in_the_panel_before() {
         assert_eq!([rest_of(37, 16, 16, false), rest_of(37, 32, 16, false)], [1, 1]);

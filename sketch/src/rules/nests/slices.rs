@@ -285,8 +285,8 @@ fn possible(result: &Stage, machine: &Machine) -> Vec<Possible> {
     for (axis, &extent) in first.iter().enumerate() {
         let (before, after) = (&first[..axis], &first[axis + 1..]);
         for before in one_or_all(before) {
-            let all_after = after.iter().any(|&extent| extent > 1).then(|| vec![1; after.len()]);
-            for after in [Some(vec![]), all_after].into_iter().flatten() {
+            let ones_after = after.iter().any(|&extent| extent > 1).then(|| vec![1; after.len()]);
+            for after in [Some(vec![]), ones_after].into_iter().flatten() {
                 let lengths = |length| [&before[..], &[length], &after].concat();
                 let possible = |length| Possible { lengths: lengths(length), axis };
                 all.extend(parts(extent).rev().map(possible));
