@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ansc_codegen::Target;
 use ansc_graph::{Compute, TensorType, fuse};
+use ansc_runtime::DType;
 use ansc_runtime::manifest::Tuning;
 use ansc_sketch::algorithm::{Algorithm, Sums};
 use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
@@ -140,11 +141,6 @@ impl Aim {
             Aim::Gpu(limits) | Aim::GpuOnCpu(limits) => Some(limits),
         }
     }
-
-    /// The bounds of a kernel. One for a GPU has one product at most.
-    pub fn fusion(&self) -> fuse::Options {
-        fuse::Options { chains: self.gpu().is_none(), ..fuse::Options::default() }
-    }
 }
 
 impl Schedules {
@@ -170,6 +166,18 @@ impl Schedules {
     pub fn aim_at(&mut self, aim: Aim, sms: &[u32]) {
         self.machine.units.mma = sms.iter().all(|&sm| sm >= LEAST_MMA);
         self.aim = aim;
+    }
+
+    /// The bounds of a kernel. One for a GPU has one product at most, and so has one by a unit for
+    /// matrices.
+    pub fn fusion(&self) -> fuse::Options {
+        let units = &self.machine.units;
+        let chains: &[DType] = match self.aim {
+            Aim::Cpu if units.bf16 && !units.amx_bf16 => &[DType::F32, DType::BF16],
+            Aim::Cpu => &[DType::F32],
+            Aim::Gpu(_) | Aim::GpuOnCpu(_) => &[],
+        };
+        fuse::Options { chains, ..fuse::Options::default() }
     }
 
     pub fn task(&self, name: &str, compute: &Compute, constant: &[bool]) -> Task {

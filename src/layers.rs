@@ -51,7 +51,7 @@ pub fn layers(model: &Path, options: &Options, inputs: &[Tensor]) -> Result<Vec<
         Ok::<Graph, Error>(graph)
     });
     let reference = Reference::of(wide?, compiled?, inputs)?;
-    let fusion = options.schedules.aim.fusion();
+    let fusion = options.schedules.fusion();
     let items = fuse::schedule_with(&reference.compiled, fusion);
     let groups = items.into_iter().filter_map(|item| match item {
         Item::Group(group) => Some(*group),

@@ -310,7 +310,7 @@ pub fn subgraphs(model: &Path, options: &Options) -> Result<Vec<Subgraph>, Error
     options.check_precision(&graph)?;
     passes::run_all(&mut graph, &options.passes())?;
     let mut all: Vec<Subgraph> = vec![];
-    for item in fuse::schedule_with(&graph, options.schedules.aim.fusion()) {
+    for item in fuse::schedule_with(&graph, options.schedules.fusion()) {
         let fuse::Item::Group(group) = item else { continue };
         match all.iter_mut().find(|s| s.compute == group.compute) {
             _ if group.is_view => {}

@@ -183,14 +183,17 @@ impl Compute {
         }
     }
 
-    /// Whether it is one sum of products of its two inputs.
+    /// Whether it is one sum of products of its two inputs, as they are or widened.
     pub(crate) fn is_sum_of_products(&self) -> bool {
         let [Stage { reduce: Some(reduce), body: Expr::Binary(BinOp::Mul, a, b), .. }] =
             self.stages.as_slice()
         else {
             return false;
         };
-        let is_of = |e: &Expr, input: usize| matches!(e, Expr::Load(b, _) if b.index() == input);
+        let is_of = |e: &Expr, input: usize| match e {
+            Expr::Cast(DType::F32, x) => matches!(**x, Expr::Load(b, _) if b.index() == input),
+            _ => matches!(e, Expr::Load(b, _) if b.index() == input),
+        };
         reduce.combiner == Combiner::Sum
             && (is_of(a, 0) && is_of(b, 1) || is_of(a, 1) && is_of(b, 0))
     }
@@ -198,6 +201,26 @@ impl Compute {
     /// Types of the results, in order.
     pub fn output_types(&self) -> Vec<TensorType> {
         self.outputs.iter().map(|&s| self.stages[s].ty.clone()).collect()
+    }
+
+    /// The same stages in another order, in which each comes after those that it reads.
+    pub fn in_order(&self, order: &[usize]) -> Compute {
+        let place = |stage: usize| order.iter().position(|s| *s == stage).expect("every stage");
+        let mut moved = |e: &Expr| match e {
+            Expr::Load(b, at) => {
+                Some(Expr::Load(self.stage_buffer(place(self.stage_of(*b)?)), at.clone()))
+            }
+            _ => None,
+        };
+        let mut stage = |s: &usize| {
+            let stage = &self.stages[*s];
+            Stage { body: stage.body.rewrite(&mut moved), ..stage.clone() }
+        };
+        Compute {
+            inputs: self.inputs.clone(),
+            stages: order.iter().map(&mut stage).collect(),
+            outputs: self.outputs.iter().map(|s| place(*s)).collect(),
+        }
     }
 
     /// Appends a stage and returns the id that loads it.

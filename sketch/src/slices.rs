@@ -10,8 +10,9 @@
 //!
 //! A stage belongs to slices if all that read it do, and no element is wanted by two of them; what
 //! comes before, such as padding, is computed as a whole. The last slice may reach beyond the
-//! result, of which it then writes the part that there is. [`Slices::compute`] is the subgraph of
-//! one slice, whose number stands for variables from [`SLICE`] on.
+//! result, of which it then writes the part that there is; what it makes beyond that is made of the
+//! last elements that inputs have. [`Slices::compute`] is the subgraph of one slice, whose number
+//! stands for variables from [`SLICE`] on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -157,19 +158,16 @@ impl<'a> Slices<'a> {
     }
 
     /// Whether what slices compute of a stage is of the stage; or only they see what is not, and it
-    /// can be computed all the same.
+    /// can be computed all the same, of the last elements that there are.
     fn has_all_of(&self, stage: usize, part: &Part) -> bool {
         let s = &self.whole.stages[stage];
         let extents = s.extents();
         let ranges = |v: VarId| self.range(v, &extents, part);
-        let is_inside = |(index, &extent): (&Expr, &usize)| {
-            let bounds = arith::bounds(&part.moved(index), &ranges);
-            bounds.is_some_and(|(low, high)| low >= 0 && high < extent as i64)
+        let has_a_start = |index: &Expr| {
+            arith::bounds(&part.moved(index), &ranges).is_some_and(|(low, _)| low >= 0)
         };
         let mut loads = s.body.loads().into_iter();
-        let can_be_computed = |(b, at): (BufId, &[Expr])| {
-            at.iter().zip(&self.whole.buffer_type(b).shape).all(is_inside)
-        };
+        let can_be_computed = |(_, at): (BufId, &[Expr])| at.iter().all(has_a_start);
         part.beyond(&s.ty.shape, &self.counts).next().is_none()
             || !self.whole.outputs.contains(&stage) && loads.all(can_be_computed)
     }
@@ -268,8 +266,9 @@ impl<'a> Slices<'a> {
     pub(crate) fn compute(&self) -> Compute {
         let mut compute = self.whole.clone();
         for (&stage, part) in &self.parts {
+            let body = self.value(stage, part);
             let s = &mut compute.stages[stage];
-            s.body = self.body(s, part);
+            s.body = body;
             s.ty = TensorType::new(s.ty.dtype, &part.shape[..]);
         }
         compute
@@ -290,6 +289,24 @@ impl<'a> Slices<'a> {
         arith::simplify(&moved, &|v| self.range(v, &extents, part))
     }
 
+    /// The same of what is beyond a stage, made of the last elements that there are.
+    fn within(&self, s: &Stage, part: &Part, body: &Expr) -> Expr {
+        let extents = s.extents();
+        let ranges = |v: VarId| self.range(v, &extents, part);
+        let within = |(index, &extent): (&Expr, &usize)| {
+            let last = arith::bounds(index, &ranges).map_or(0, |(_, high)| high);
+            let reaches = last >= extent as i64;
+            if reaches { index.clone().min(Expr::index(extent - 1)) } else { index.clone() }
+        };
+        body.rewrite(&mut |e| match e {
+            Expr::Load(b, at) if !self.is_of_slice(*b) => {
+                let shape = &self.whole.buffer_type(*b).shape;
+                Some(Expr::Load(*b, at.iter().zip(shape).map(within).collect()))
+            }
+            _ => None,
+        })
+    }
+
     /// The expression with the number of a slice, of all, in place of those along each axis.
     pub(crate) fn numbered(&self, e: &Expr, slice: &Expr) -> Expr {
         let along = spread(slice, &self.counts);
@@ -304,9 +321,14 @@ impl<'a> Slices<'a> {
         }
     }
 
-    /// The value of a stage that belongs to slices at a place of its part.
+    /// The value of a stage that belongs to slices at a place of its part. No result has places
+    /// beyond it.
     pub(crate) fn value(&self, stage: usize, part: &Part) -> Expr {
-        self.body(&self.whole.stages[stage], part)
+        let s = &self.whole.stages[stage];
+        let body = self.body(s, part);
+        let is_result = self.whole.outputs.contains(&stage);
+        let has_more = !is_result && part.beyond(&s.ty.shape, &self.counts).next().is_some();
+        if has_more { self.within(s, part, &body) } else { body }
     }
 
     /// Axes along which the last slice reaches beyond the stage.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ansc_graph::demand::{Demand, Limits};
-use ansc_graph::fuse::Group;
+use ansc_graph::fuse::{self, Group};
 use ansc_graph::{Compute, Expr, Graph, TensorType, UnOp, cost};
 use ansc_runtime::manifest::Tuning;
 use ansc_runtime::{DType, Precision};
@@ -91,6 +91,10 @@ impl KernelTable {
 
     pub(super) fn aim(&self) -> &Aim {
         &self.schedules.aim
+    }
+
+    pub(super) fn fusion(&self) -> fuse::Options {
+        self.schedules.fusion()
     }
 
     /// The whole kernel of a subgraph, if there is one.

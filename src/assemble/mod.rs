@@ -121,7 +121,7 @@ impl Assembly {
         let mut plan = builder.walk(graph, sizes, &mut values)?;
         let results = match expose {
             Expose::Outputs => graph.outputs.clone(),
-            Expose::Everything => exposed(graph, builder.kernels.aim().fusion()),
+            Expose::Everything => exposed(graph, builder.kernels.fusion()),
         };
         builder.give_outputs(graph, (&results, states), &mut values, &mut plan)?;
         let mut draft = builder.draft;
@@ -388,7 +388,7 @@ impl Builder<'_> {
     /// model has sizes to choose; in a body all is needed.
     fn walk(&mut self, graph: &Graph, sizes: &Sizes, values: &mut Values) -> Result<Plan, Error> {
         let mut plan = Plan::default();
-        let items = fuse::schedule_with(graph, self.kernels.aim().fusion());
+        let items = fuse::schedule_with(graph, self.kernels.fusion());
         self.schedule_groups(graph, &items)?;
         let mut demands = self.demands(graph, &items, sizes).into_iter();
         for item in items {

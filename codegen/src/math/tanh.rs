@@ -1,27 +1,15 @@
-//! The hyperbolic tangent.
-//!
-//! ```text
-//! |x| < 0.625:  x + x^3 p(x^2)
-//! else:         +-(1 - 2 / (e^(2 |x|) + 1))
-//! ```
+//! The hyperbolic tangent: `x p(x^2) / q(x^2)`.
 
-use inkwell::FloatPredicate::OLT;
-
-use super::exp::exp;
-use super::polynomial::polynomial;
+use super::quotient::Quotient;
 use crate::emit::ir::{Ir, Reg};
 
-/// Minimax coefficients of `(tanh(x) / x - 1) / x^2` in `x^2`.
-const P: &[f64] = &[-0.333_332_84, 0.133_314_91, -0.053_743_497, 0.020_650_586, -0.005_717_044_7];
-const SMALL: f64 = 0.625;
+/// Minimax over `0..9`, relative to the result.
+const TANH: Quotient = Quotient {
+    p: &[1.0, 0.133_810_19, 0.003_495_579_8, 2.060_894_6e-5, 1.335_447_8e-8],
+    q: &[1.0, 0.467_143_36, 0.025_876_95, 3.285_621_4e-4, 7.776_482_1e-7],
+    largest: 9.0,
+};
 
 pub(super) fn tanh<'c>(ir: &Ir<'c>, x: Reg<'c>) -> Reg<'c> {
-    let square = ir.mul(x, x);
-    let small = ir.fma(ir.mul(polynomial(ir, square, P), square), x, x);
-    let size = ir.intrinsic("llvm.fabs", &[x]);
-    let power = exp(ir, ir.add(size, size));
-    let one = ir.same(x, 1.0);
-    let quotient = ir.fdiv(ir.same(x, 2.0), ir.add(power, one));
-    let large = ir.intrinsic("llvm.copysign", &[ir.sub(one, quotient), x]);
-    ir.select(ir.fcmp(OLT, size, ir.same(x, SMALL)), small, large)
+    TANH.of(ir, x)
 }

@@ -49,8 +49,9 @@ fn check(input: &str, body: &str, to: &str) {
             }
             let found = Kernel::for_target(&program, &target).run(&[&given]);
             if to == "f32" {
-                // Few lanes are computed.
-                compare(&format!("{cpu}: {text}"), &found, &expected, &relative(1e-4));
+                // Few lanes are computed, and `1 + erf(x)` may be a difference of numbers near one.
+                let close = |f: f64, e: f64| relative(1e-4)(f, e) || (f - e).abs() <= 1e-6;
+                compare(&format!("{cpu}: {text}"), &found, &expected, &close);
             } else {
                 assert_eq!(found[0].bytes(), expected[0].bytes(), "{cpu}: {text}");
             }

@@ -25,10 +25,11 @@ const LEAST_BYTES: usize = 1 << 20;
 const LEAST_EACH: usize = 128 << 10;
 const LEAST_ROWS: usize = 16;
 
-/// Joins the groups of each chain; `members` are in the order of execution.
-pub(super) fn join(graph: &Graph, members: &mut BTreeMap<usize, Vec<NodeId>>) {
+/// Joins the groups of each chain of products of these `types`; `members` are in the order of
+/// execution.
+pub(super) fn join(graph: &Graph, members: &mut BTreeMap<usize, Vec<NodeId>>, types: &[DType]) {
     let of = members.iter().flat_map(|(group, nodes)| nodes.iter().map(|n| (*n, *group)));
-    let groups = Groups { graph, of: of.collect(), members };
+    let groups = Groups { graph, of: of.collect(), members, types };
     let chains: Vec<Chain> = members.keys().filter_map(|last| groups.chain(*last)).collect();
     for Chain { product, rows, last } in chains {
         let before = [product, rows].map(|group| members.remove(&group).unwrap_or_default());
@@ -47,12 +48,13 @@ struct Groups<'a> {
     graph: &'a Graph,
     members: &'a BTreeMap<usize, Vec<NodeId>>,
     of: BTreeMap<NodeId, usize>,
+    types: &'a [DType],
 }
 
 impl Groups<'_> {
     /// The chain that ends in a group, if there is one.
     fn chain(&self, last: usize) -> Option<Chain> {
-        let node = *self.members[&last].iter().find(|n| self.is(**n, multiplies_rows))?;
+        let node = *self.members[&last].iter().find(|n| self.multiplies_rows(**n))?;
         let shares = self.graph.operands(node)[0];
         let rows = self.feeds(shares, last)?;
         let ty = self.graph.ty(shares);
@@ -64,9 +66,13 @@ impl Groups<'_> {
         let mut scores = operands
             .filter(|v| self.of.get(&v.node) != Some(&rows) && self.graph.ty(*v).shape == ty.shape);
         let product = self.feeds(scores.next()?, rows)?;
-        let is_product = self.members[&product].iter().any(|n| self.is(*n, multiplies_rows));
+        let is_product = self.members[&product].iter().any(|n| self.multiplies_rows(*n));
         let is_only = scores.all(|v| self.of.get(&v.node) == Some(&product));
         (is_product && is_only).then_some(Chain { product, rows, last })
+    }
+
+    fn multiplies_rows(&self, node: NodeId) -> bool {
+        self.is(node, |op| self.types.iter().any(|ty| multiplies_rows(op, *ty)))
     }
 
     fn is(&self, node: NodeId, what: impl Fn(&ComputeOp) -> bool) -> bool {
@@ -91,13 +97,14 @@ fn is_large(ty: &TensorType) -> bool {
     rows >= LEAST_ROWS && each >= LEAST_EACH && ty.bytes() >= LEAST_BYTES
 }
 
-/// Whether it is a product of `f32`, each row of which is made of one row of its first operand.
-fn multiplies_rows(op: &ComputeOp) -> bool {
+/// Whether it is a product of this type, summed in `f32`, each row of which is made of one row of
+/// its first operand.
+fn multiplies_rows(op: &ComputeOp, dtype: DType) -> bool {
     let [stage] = &op.expr.stages[..] else { return false };
-    let is_f32 = op.expr.inputs.iter().chain([&stage.ty]).all(|ty| ty.dtype == DType::F32);
+    let sums = op.expr.inputs.iter().all(|ty| ty.dtype == dtype) && stage.ty.dtype == DType::F32;
     let terms = stage.reduce.as_ref().map_or(0, |reduce| reduce.extents.len());
     let (rank, loads) = (stage.ty.rank(), stage.body.loads());
-    if !op.expr.is_sum_of_products() || !is_f32 || terms != 1 || rank < 2 || loads.len() != 2 {
+    if !op.expr.is_sum_of_products() || !sums || terms != 1 || rank < 2 || loads.len() != 2 {
         return false;
     }
     let row = [rank - 2, rank].map(Expr::var);

@@ -33,6 +33,8 @@ mod rounded;
 
 use std::collections::BTreeMap;
 
+use ansc_runtime::DType;
+
 use crate::compute::Compute;
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::Kind;
@@ -71,13 +73,13 @@ pub enum Item {
 pub struct Options {
     /// Nodes of a group at most.
     pub max_nodes: usize,
-    /// Whether products may be joined by rows (`chains`).
-    pub chains: bool,
+    /// Products of these types may be joined by rows (`chains`).
+    pub chains: &'static [DType],
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { max_nodes: 32, chains: true }
+        Options { max_nodes: 32, chains: &[DType::F32] }
     }
 }
 
@@ -103,9 +105,7 @@ pub fn schedule_with(graph: &Graph, options: Options) -> Vec<Item> {
     for (position, &node) in order.iter().enumerate() {
         members.entry(group_of[position]).or_default().push(node);
     }
-    if options.chains {
-        chains::join(graph, &mut members);
-    }
+    chains::join(graph, &mut members, options.chains);
     let mut roundings = rounded::take(graph, &mut members);
     let last: BTreeMap<NodeId, usize> =
         members.iter().filter_map(|(group, nodes)| Some((*nodes.last()?, *group))).collect();

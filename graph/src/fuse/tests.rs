@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ansc_runtime::{DType, Tensor};
 
@@ -325,6 +326,39 @@ fn rows_of_large_products_are_a_chain() {
     assert_eq!(attention(256, true, false), apart);
     assert_eq!(attention(256, false, true)[0], "matmul_map");
     assert_eq!(attention(256, false, true).len(), 4);
+}
+
+/// Products of `bf16` are joined where they are among the types that may be.
+#[test]
+fn rows_of_products_of_halves_are_a_chain() {
+    let mut b = Builder::new(52);
+    let half = |b: &mut Builder, x: ValueId| {
+        let op = map::cast(b.graph.ty(x), DType::BF16).unwrap();
+        b.emit(op, &[x])
+    };
+    let product = |b: &mut Builder, x: ValueId, y: ValueId| {
+        let [m, k, n] = [(x, 1), (x, 2), (y, 2)].map(|(v, axis)| b.graph.ty(v).shape[axis]);
+        let expr = Compute::parse(&format!(
+            "compute(in0: bf16[8, {m}, {k}], in1: bf16[8, {k}, {n}]) -> y {{
+               y: f32[8, {m}, {n}] = sum{{r0: {k}}} mul(f32(in0[i0, i1, r0]), f32(in1[i0, r0, i2]))
+             }}"
+        ));
+        b.emit(ComputeOp { kind: Kind::MatMul, expr: Arc::new(expr.unwrap()) }, &[x, y])
+    };
+    let all = [b.input(&[8, 256, 2]), b.input(&[8, 2, 256]), b.input(&[8, 256, 3])];
+    let [q, k, v] = all.map(|x| half(&mut b, x));
+    let scores = product(&mut b, q, k);
+    let shares = b.softmax(scores);
+    let shares = half(&mut b, shares);
+    let y = product(&mut b, shares, v);
+    let graph = b.finish(&[y]);
+    check_schedule(&graph);
+    let kernels = |chains| {
+        let items = schedule_with(&graph, Options { chains, ..Options::default() });
+        items.iter().filter(|item| matches!(item, Item::Group(_))).count()
+    };
+    assert_eq!(kernels(&[DType::F32, DType::BF16]), 4);
+    assert_eq!(kernels(&[DType::F32]), 6);
 }
 
 /// A softmax of columns needs all rows.

@@ -26,6 +26,7 @@ macro_rules! integers {
                 self == 0
             }
 
+            #[inline]
             fn merge(self, mode: ScatterMode, update: Self) -> Self {
                 match mode {
                     ScatterMode::Assign => update,
@@ -50,6 +51,7 @@ macro_rules! floats {
                 self == <$t>::default()
             }
 
+            #[inline]
             fn merge(self, mode: ScatterMode, update: Self) -> Self {
                 let either_nan = self.is_nan() || update.is_nan();
                 match mode {

@@ -145,30 +145,41 @@ impl Scatter {
 ///
 /// # Safety
 /// No other thread reads or writes these places.
-unsafe fn merge<T: Number>(
+unsafe fn merge<T: Number>(y: &Shared<'_, T>, block: Block<'_, T>, mode: ScatterMode) {
+    use ScatterMode::{Add, Assign, Max, Min, Mul};
+    // The mode is known in each loop, which then takes whole vectors.
+    // SAFETY: as this function demands.
+    unsafe {
+        match mode {
+            Assign => merge_by(y, block, |_, new| new),
+            Add => merge_by(y, block, |old, new| old.merge(Add, new)),
+            Mul => merge_by(y, block, |old, new| old.merge(Mul, new)),
+            Max => merge_by(y, block, |old, new| old.merge(Max, new)),
+            Min => merge_by(y, block, |old, new| old.merge(Min, new)),
+        }
+    }
+}
+
+/// The same by a function of what is there and what is new.
+///
+/// # Safety
+/// As that of [`merge`].
+unsafe fn merge_by<T: Number>(
     y: &Shared<'_, T>,
     (targets, run, updates): Block<'_, T>,
-    mode: ScatterMode,
+    by: impl Fn(T, T) -> T,
 ) {
     if run == 1 {
         for (&to, &new) in targets.iter().zip(updates) {
             // SAFETY: as this function demands.
-            unsafe {
-                match mode {
-                    ScatterMode::Assign => y.put(to, new),
-                    _ => y.put(to, y.get(to).merge(mode, new)),
-                }
-            }
+            unsafe { y.put(to, by(y.get(to), new)) };
         }
         return;
     }
     for (&target, from) in targets.iter().zip(updates.chunks_exact(run)) {
         // SAFETY: as this function demands.
         let to = unsafe { y.slice(target..target + run) };
-        match mode {
-            ScatterMode::Assign => to.copy_from_slice(from),
-            _ => to.iter_mut().zip(from).for_each(|(old, &new)| *old = old.merge(mode, new)),
-        }
+        to.iter_mut().zip(from).for_each(|(old, &new)| *old = by(*old, new));
     }
 }
 

@@ -102,24 +102,31 @@ struct Factor {
     extent: usize,
 }
 
-/// None where no stage is such a sum.
+/// None where no stage is such a sum. All that are become sums of what the instruction gives.
 pub(super) fn rewrite(task: &Task, terms: Terms) -> Option<Rewritten> {
     terms.suit(task).then_some(())?;
-    Some(Sum::find(&task.compute, terms)?.rewrite(task))
+    let Rewritten { mut task, mut prepared } = Sum::find(&task.compute, terms)?.rewrite(task);
+    while let Some(sum) = Sum::find(&task.compute, terms) {
+        let next = sum.rewrite(&task);
+        prepared.extend(next.prepared);
+        task = Task { compute: maps_of_inputs_first(&next.task.compute), ..next.task };
+    }
+    Some(Rewritten { task, prepared })
 }
 
 /// Whether there is such a sum, and whatever is made into quads or pairs at run time is used often
 /// enough afterwards.
 pub(super) fn pays(task: &Task, terms: Terms) -> bool {
-    let sum = Sum::find(&task.compute, terms).filter(|_| terms.suit(task));
-    sum.is_some_and(|sum| {
+    let pays = |sum: Sum| {
         let stage = &task.compute.stages[sum.stage];
         sum.factors.iter().all(|factor| {
             sum.zeros() == 0.0 && factor.is_read_as_it_lies(stage, sum.var)
                 || task.sole_constant(factor.buffer).is_some()
                 || factor.uses(stage) >= MIN_USES
         })
-    })
+    };
+    let mut sums = Sum::all(&task.compute, terms).peekable();
+    terms.suit(task) && sums.peek().is_some() && sums.all(pays)
 }
 
 /// Whether the machine multiplies pairs of words and no bytes, and there are rows and columns
@@ -139,7 +146,11 @@ pub(super) fn pays_in_pairs(task: &Task) -> bool {
 
 impl Sum {
     fn find(compute: &Compute, terms: Terms) -> Option<Sum> {
-        (0..compute.stages.len()).find_map(|stage| Sum::of(compute, stage, terms))
+        Sum::all(compute, terms).next()
+    }
+
+    fn all(compute: &Compute, terms: Terms) -> impl Iterator<Item = Sum> {
+        (0..compute.stages.len()).filter_map(move |stage| Sum::of(compute, stage, terms))
     }
 
     fn of(compute: &Compute, stage: usize, terms: Terms) -> Option<Sum> {
@@ -292,6 +303,21 @@ impl Factor {
     fn quad(&self, at: &[Expr], buffer: BufId, dtype: DType) -> Expr {
         quad(|j| Expr::cast(dtype, DType::U8, self.element(Terms::Quads, at, j, buffer, dtype)))
     }
+}
+
+/// The same stages, those first that are made of inputs alone: rows of a chain of products, slice
+/// by slice, read pairs that are there as a whole.
+fn maps_of_inputs_first(compute: &Compute) -> Compute {
+    let mut first: Vec<usize> = vec![];
+    for (stage, s) in compute.stages.iter().enumerate() {
+        let is_first = |b: BufId| compute.stage_of(b).is_none_or(|s| first.contains(&s));
+        if s.reduce.is_none() && s.body.loads().iter().all(|(b, _)| is_first(*b)) {
+            first.push(stage);
+        }
+    }
+    let others = (0..compute.stages.len()).filter(|stage| !first.contains(stage));
+    let order: Vec<usize> = first.iter().copied().chain(others).collect();
+    compute.in_order(&order)
 }
 
 /// Four bytes without a sign as one integer, little end first.

@@ -23,8 +23,8 @@ pub(super) fn unary(op: UnOp, on: On) -> usize {
         Exp if on.dtype != DType::F64 => 18,
         Sigmoid if on.dtype != DType::F64 => 28,
         Log if on.dtype != DType::F64 => 26,
-        Tanh if on.dtype != DType::F64 => 36,
-        Erf if on.dtype != DType::F64 => 30,
+        Tanh if on.dtype != DType::F64 => 18,
+        Erf if on.dtype != DType::F64 => 20,
         Exp | Log | Tanh | Sigmoid | Erf | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh
         | Asinh | Acosh | Atanh => return on.lanes * CALL,
         Sign | Tf32 => 3,

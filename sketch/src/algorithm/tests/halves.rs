@@ -91,3 +91,24 @@ fn a_machine_that_has_no_vectors_of_halves_keeps_the_product() {
     // Half of the terms would be zeros.
     assert!(!with(true, [8, 1], true).1);
 }
+
+/// Both products of a chain go by pairs, which come first: slices of rows read them as a whole.
+#[test]
+fn chains_of_products_of_halves() {
+    let text = "compute(in0: bf16[21, 12], in1: bf16[12, 30], in2: bf16[30, 7]) -> y {
+      s: f32[21, 30] = sum{r0: 12} mul(f32(in0[i0, r0]), f32(in1[r0, i1]))
+      p: bf16[21, 30] = bf16(max(s[i0, i1], 0.0_f32))
+      y: f32[21, 7] = sum{r0: 30} mul(f32(p[i0, r0]), f32(in2[r0, i1]))
+    }";
+    let mut task = on_machine(text, false);
+    task.constant = vec![false; 3];
+    let inputs = task.compute.inputs.iter().enumerate();
+    let inputs: Vec<Tensor> = inputs.map(|(i, ty)| halves(ty, i as u64)).collect();
+    let rewritten = Algorithm::DotBf16.rewrite(&task).expect("it applies");
+    let names: Vec<&str> = rewritten.task.compute.stages.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names, ["pairs", "pairs", "s", "p", "y"]);
+    assert_eq!(rewritten.task.compute.to_string().matches("dot_bf16(").count(), 2);
+    let expected = eval(&task.compute, &inputs);
+    assert_eq!(eval(&rewritten.task.compute, &inputs).bytes(), expected.bytes());
+    assert_eq!(run(&scheduled(&rewritten), &inputs).bytes(), expected.bytes());
+}

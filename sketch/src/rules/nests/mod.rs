@@ -30,7 +30,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ansc_graph::{Compute, Stage};
+use ansc_graph::{BufId, Compute, Stage};
 
 use super::Sketch;
 use crate::algorithm::Algorithm;
@@ -56,6 +56,8 @@ struct Nests {
     /// Loops around every nest, over slices: the rules schedule what is inside, as if there were
     /// nothing else.
     outer: usize,
+    /// The first stage that is made slice by slice, where there are slices.
+    sliced: usize,
 }
 
 /// Writes the nest of the stage, and of some after it, if they are of the rule's kind; tells how
@@ -145,14 +147,19 @@ fn as_they_are_sketches(
 /// The same for subgraphs whose stages feed one another slice by slice, where that pays.
 pub(crate) fn sliced_sketches(task: &Arc<Task>, by: Option<Algorithm>) -> Vec<(Sketch, Scheduled)> {
     let Ok(nests) = Nests::as_they_are(task, by) else { return vec![] };
-    slices::cuts(&nests)
-        .map_or(vec![], |cuts| all_ways(|way| slices::written(nests.clone(), &cuts, way), in_parts))
+    let written = |(nests, cuts): (Nests, slices::Cuts)| {
+        all_ways(|way| slices::written(nests.clone(), &cuts, way), in_parts)
+    };
+    slices::cut(nests).map_or(vec![], written)
 }
 
 /// The same for each possible cut, whether it pays or not.
 #[cfg(test)]
-pub(crate) fn every_slice(task: &Arc<Task>) -> Vec<Option<(Sketch, Scheduled)>> {
-    let nests = Nests::as_they_are(task, None).expect("a subgraph");
+pub(crate) fn every_slice(
+    task: &Arc<Task>,
+    by: Option<Algorithm>,
+) -> Vec<Option<(Sketch, Scheduled)>> {
+    let nests = Nests::as_they_are(task, by).expect("a subgraph");
     let cuts = slices::every_cut(&nests);
     cuts.iter().map(|cuts| in_parts(slices::written(nests.clone(), cuts, &Way::new(0))?)).collect()
 }
@@ -263,6 +270,13 @@ impl Nests {
         Nests::of(inlined(task, by)?)
     }
 
+    /// The same, where a map of its own stores what the last stage gives.
+    fn stored(mut self) -> Result<Nests, StepError> {
+        let last = self.block(self.compute.stages.len() - 1)?;
+        self.recorder.cache_write(last, Scope::Local)?;
+        Nests::of(self.recorder)
+    }
+
     /// The same with axes collapsed.
     fn new(task: &Arc<Task>, by: Option<Algorithm>) -> Result<Nests, StepError> {
         let mut recorder = inlined(task, by)?;
@@ -286,11 +300,16 @@ impl Nests {
     fn of(recorder: Recorder) -> Result<Nests, StepError> {
         let task = recorder.task.clone().ok_or(StepError::NoTask)?;
         let compute = raise(recorder.schedule().program()).ok_or(StepError::Unfit)?;
-        Ok(Nests { task, compute: Arc::new(compute), recorder, outer: 0 })
+        Ok(Nests { task, compute: Arc::new(compute), recorder, outer: 0, sliced: 0 })
     }
 
     fn stage(&self, stage: usize) -> &Stage {
         &self.compute.stages[stage]
+    }
+
+    /// Whether a stage makes it: where there are slices, in each of them.
+    fn is_made(&self, buffer: BufId) -> bool {
+        self.compute.stage_of(buffer).is_some_and(|stage| stage >= self.sliced)
     }
 
     fn block(&mut self, stage: usize) -> Result<BlockVar, StepError> {

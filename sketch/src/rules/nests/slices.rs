@@ -54,12 +54,14 @@ pub(super) struct Cuts {
     axis: usize,
     /// Lengths along this axis, that one first.
     lengths: Vec<i64>,
+    /// Whether a slice is as small as it should be.
+    is_small: bool,
 }
 
 impl Cuts {
     /// The best cut of all, and those along the same axis whose slices have the same stages, with
     /// the same loops: one of a single iteration is not cut like others.
-    fn around(all: &[Cut<'_>], best: usize) -> Cuts {
+    fn around(all: &[Cut<'_>], (best, is_small): (usize, bool)) -> Cuts {
         let (possible, slices) = &all[best];
         let Possible { lengths: first, axis } = possible;
         let is_like = |(at, (other, of)): &(usize, &Cut<'_>)| {
@@ -67,12 +69,27 @@ impl Cuts {
         };
         let others = all.iter().enumerate().filter(is_like).map(|(_, (other, _))| &other.lengths);
         let lengths = [first].into_iter().chain(others).map(|all| all[*axis] as i64).collect();
-        Cuts { first: first.clone(), axis: *axis, lengths }
+        Cuts { first: first.clone(), axis: *axis, lengths, is_small }
     }
 }
 
-/// None where nothing is to be cut, or nothing is gained.
-pub(super) fn cuts(nests: &Nests) -> Option<Cuts> {
+/// The cuts that pay, and the nests that they are of. A sum at the end whose rows no length divides
+/// is stored by a map: slices of that may reach beyond it. None where nothing is to be cut, or
+/// nothing is gained.
+pub(super) fn cut(nests: Nests) -> Option<(Nests, Cuts)> {
+    let cuts = cuts_of(&nests);
+    let is_sum = nests.compute.stages.last().is_some_and(|s| s.reduce.is_some());
+    if is_sum && cuts.as_ref().is_some_and(|cuts| !cuts.is_small) {
+        let stored = nests.clone().stored().ok()?;
+        let others = cuts_of(&stored).filter(|cuts| cuts.is_small);
+        if let Some(cuts) = others {
+            return Some((stored, cuts));
+        }
+    }
+    cuts.map(|cuts| (nests, cuts))
+}
+
+fn cuts_of(nests: &Nests) -> Option<Cuts> {
     let compute = &nests.compute;
     // The terms of a nested sum never are in memory.
     let between: usize = compute.stages.iter().map(|s| s.ty.bytes()).sum();
@@ -92,7 +109,7 @@ pub(super) fn cuts(nests: &Nests) -> Option<Cuts> {
     let traffic = |(_, slices): &Cut<'_>| cutting.traffic(slices, between);
     let traffic: Vec<Traffic> = all.iter().map(traffic).collect();
     let best = Traffic::best(&traffic, own_cache(&nests.task.machine))?;
-    Some(Cuts::around(&all, best))
+    Some(Cuts::around(&all, (best, traffic[best].is_small())))
 }
 
 /// Every cut with those along the same axis.
@@ -100,7 +117,7 @@ pub(super) fn cuts(nests: &Nests) -> Option<Cuts> {
 pub(super) fn every_cut(nests: &Nests) -> Vec<Cuts> {
     let cutting = Cutting::of(nests);
     let all = cutting.all();
-    (0..all.len()).map(|best| Cuts::around(&all, best)).collect()
+    (0..all.len()).map(|best| Cuts::around(&all, (best, true))).collect()
 }
 
 /// The nests of what is computed as a whole, and those of a slice under one loop, with the names of
@@ -113,7 +130,8 @@ pub(super) fn written(mut nests: Nests, cuts: &Cuts, way: &Way) -> Option<(Nests
     nests.recorder.slice(&lengths, SLICES).ok()?;
     nests.compute = Arc::new(slices.before());
     let (mut nests, before) = nests.written(way, &WITH_CONTRACTIONS)?;
-    (nests.compute, nests.outer) = (Arc::new(slices.compute()), 1);
+    nests.compute = Arc::new(slices.compute());
+    (nests.outer, nests.sliced) = (1, slices.first);
     let (mut nests, inside) = nests.written_from(slices.first, way, &WITH_CONTRACTIONS)?;
     nests.recorder.join_noted(SLICES).ok()?;
     let rules = [SLICES.to_owned()].into_iter().chain(before).chain(inside).collect();
@@ -240,6 +258,10 @@ struct Traffic {
 }
 
 impl Traffic {
+    fn is_small(&self) -> bool {
+        self.between / self.count <= SLICE_BYTES
+    }
+
     /// The best of the possible cuts, next to a cache of this size.
     fn best(possible: &[Traffic], cache: usize) -> Option<usize> {
         // Data that all slices read are still there when the next one comes.
@@ -248,7 +270,7 @@ impl Traffic {
         let makes_up = |t: &Traffic| t.count * t.shared <= 2 * t.between;
         let pays = |at: &usize| makes_up(&possible[*at]) || stays(&possible[*at]);
         let allowed = || (0..possible.len()).filter(pays);
-        let fits = |at: &usize| possible[*at].between / possible[*at].count <= SLICE_BYTES;
+        let fits = |at: &usize| possible[*at].is_small();
         let number = |at: &usize| possible[*at].count;
         let fitting = allowed().filter(fits).map(|at| number(&at)).min();
         let count = fitting.or_else(|| allowed().map(|at| number(&at)).max())?;
@@ -270,15 +292,18 @@ fn own_cache(machine: &Machine) -> usize {
 /// Lengths of slices along the first axes: parts of one axis, and along each axis before it one
 /// element, or all; so along those between it and the last one, for results whose axes are in
 /// another order than those of what they are made of. Or whole vectors of the last axis, and all
-/// along the others. Parts of a power of two elements need not fit a result that is no sum: the
-/// last one then reaches beyond it.
+/// along the others. Parts need not fit a result that is no sum if they are of a power of two
+/// elements, or as many parts of fewer would reach beyond it, too: the last one reaches beyond it.
 fn possible(result: &Stage, machine: &Machine) -> Vec<Possible> {
     let lanes = (machine.vector_bytes / result.ty.dtype.size()).max(1);
     let Some((&last, first)) = result.ty.shape.split_last() else { return vec![] };
     let may_reach_beyond = result.reduce.is_none();
     let parts = |extent: usize| {
         (1..extent).filter(move |length| {
-            extent.is_multiple_of(*length) || may_reach_beyond && length.is_power_of_two()
+            let count = extent.div_ceil(*length);
+            let is_least = extent.div_ceil(count) == *length;
+            let is_allowed = length.is_power_of_two() || is_least;
+            extent.is_multiple_of(*length) || may_reach_beyond && is_allowed
         })
     };
     let mut all = vec![];

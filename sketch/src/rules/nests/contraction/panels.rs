@@ -54,7 +54,7 @@ pub(super) struct Panel {
     map: IndexMap,
     /// Which of them the vector axis is.
     axis: usize,
-    /// Whether a stage makes it.
+    /// Whether a stage makes it, in each slice if there are slices.
     is_made: bool,
     /// About how many there are.
     elements: usize,
@@ -96,7 +96,7 @@ pub(super) fn all(
         let columns = s.ty.shape[s.ty.rank() - 1];
         let elements = shape.iter().product::<usize>() / columns * columns.next_multiple_of(width);
         let fits = is_alone && (is_constant || readers.len() == 1);
-        let is_made = nests.compute.stage_of(buffer).is_some();
+        let is_made = nests.is_made(buffer);
         let buffer = name_in(nests, stage, buffer)?;
         let one = One::of(s, indices, width, dtype.size());
         fits.then_some(Panel { stage, buffer, is_constant, map, axis, is_made, elements, one })
@@ -106,8 +106,7 @@ pub(super) fn all(
         let is_short = columns <= MOST_SHORT * lanes;
         let is_constant = nests.task.constant.get(buffer.index()).copied().unwrap_or(false);
         let walked = indices.last() == Some(&Expr::var(s.ty.rank() - 1));
-        let made = nests.compute.stage_of(buffer).is_some();
-        nests.outer > 0 && walked && if made { is_short } else { !is_constant }
+        nests.outer > 0 && walked && if nests.is_made(buffer) { is_short } else { !is_constant }
     };
     let long = operands.panels().filter(|(buffer, indices)| !stays(*buffer, indices));
     long.filter_map(one).collect()
