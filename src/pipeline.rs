@@ -140,7 +140,7 @@ impl Options {
     fn passes(&self) -> passes::Options {
         let multiplies_bf16 = self.target.has("amx-bf16") || self.target.multiplies_bf16();
         let (widen, widen_groups) = match self.sms.is_empty() && !self.schedules.small {
-            // Tiles, or vectors of pairs; neither is for groups of few channels.
+            // Tiles, which are not for groups, or vectors of pairs.
             true if multiplies_bf16 => (vec![DType::F16], vec![DType::BF16]),
             true => (vec![DType::F16, DType::BF16], vec![]),
             false => (vec![], vec![]),
@@ -149,8 +149,18 @@ impl Options {
         let count_ranks = if self.sms.is_empty() { 0 } else { COUNTED };
         let in_tiles = self.sms.is_empty() && precision == Precisions::default();
         let turned_uses = if in_tiles { MIN_ROWS_TO_TURN } else { 0 };
-        let rest = passes::Options::default();
-        passes::Options { widen, widen_groups, count_ranks, turned_uses, precision, ..rest }
+        // Vectors of pairs go along columns, of which a group should have a vector.
+        let lanes = self.target.vector_bytes / DType::F32.size();
+        let few_columns = if self.target.multiplies_bf16() { lanes - 1 } else { usize::MAX };
+        passes::Options {
+            widen,
+            widen_groups,
+            few_columns,
+            count_ranks,
+            turned_uses,
+            precision,
+            ..passes::Options::default()
+        }
     }
 
     pub(crate) fn verifier(&self) -> Verifier {

@@ -24,6 +24,30 @@ pub(crate) enum Pattern {
     Irregular(Vec<Affine>),
 }
 
+/// Places of lanes that are constants apart, and no more than two vectors wide.
+struct Near {
+    /// From the place of the first lane on.
+    places: Vec<i64>,
+    low: i64,
+    high: i64,
+}
+
+impl Near {
+    fn of(each: &[Affine]) -> Option<Near> {
+        let first = each.first()?.clone().times(-1);
+        let apart = |form: &Affine| form.clone().plus(&first).as_constant();
+        let places: Vec<i64> = each.iter().map(apart).collect::<Option<_>>()?;
+        let (low, high) = (*places.iter().min()?, *places.iter().max()?);
+        let near = Near { places, low, high };
+        (near.span() > 1 && near.span() <= 2 * each.len() as i64).then_some(near)
+    }
+
+    /// Elements from the first to the last.
+    fn span(&self) -> i64 {
+        self.high + 1 - self.low
+    }
+}
+
 impl<'c> Emitter<'c, '_> {
     /// Whether the form differs between lanes.
     pub(crate) fn varies(&self, form: &Affine) -> bool {
@@ -133,7 +157,10 @@ impl<'c> Emitter<'c, '_> {
                     .collect();
                 self.load_lanes(buffer, &each)?
             }
-            Pattern::Irregular(each) => self.load_lanes(buffer, &each)?,
+            Pattern::Irregular(each) => match Near::of(&each).filter(|_| self.mask.is_none()) {
+                Some(near) => self.load_near(buffer, &each[0], &near)?,
+                None => self.load_lanes(buffer, &each)?,
+            },
         };
         Ok(ops::from_stored(&self.ir, self.target, dtype, raw))
     }
@@ -230,6 +257,26 @@ impl<'c> Emitter<'c, '_> {
             loaded = Some(self.ir.shuffle(loaded.unwrap_or(vector), vector, &mask));
         }
         Ok(loaded.expect("at least one vector"))
+    }
+
+    /// Lanes that lie near one another in any order, as `k // 4 * 4`: from the vector that begins
+    /// at the first of them, and that which ends at the last.
+    fn load_near(&mut self, buffer: BufId, base: &Affine, near: &Near) -> Result<Reg<'c>> {
+        let kind = ops::stored(self.program.buffer(buffer).ty.dtype);
+        let width = 1 << near.span().ilog2();
+        let (first, second) = (near.low, near.high + 1 - width);
+        let piece = |e: &mut Self, start: i64| -> Result<Reg<'c>> {
+            let flat = base.clone().plus(&Affine::constant(start));
+            let (at, align) = e.pointer(buffer, &flat)?;
+            let raw = e.ir.load(e.ir.ty(kind, Some(width as u32)), at, align);
+            e.describe_access(buffer, raw.as_instruction_value())?;
+            Ok(raw)
+        };
+        let low = piece(self, first)?;
+        let high = if second == first { low } else { piece(self, second)? };
+        let of = |at: &i64| if at - first < width { at - first } else { width + at - second };
+        let mask: Vec<u32> = near.places.iter().map(|at| of(at) as u32).collect();
+        Ok(self.ir.shuffle(low, high, &mask))
     }
 
     fn load_lanes(&mut self, buffer: BufId, each: &[Affine]) -> Result<Reg<'c>> {

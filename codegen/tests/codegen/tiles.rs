@@ -41,6 +41,26 @@ fn transpose(dtype: DType, extents: &[usize], perm: &[usize]) -> Result<ComputeO
     shape::transpose(&TensorType::new(dtype, extents), perm)
 }
 
+/// Lanes that lie near one another in an order of their own.
+#[test]
+fn lanes_near_one_another() {
+    for dtype in [DType::F32, DType::F64, DType::BF16, DType::I32, DType::I64, DType::U8] {
+        for place in [
+            "add(mul(floor_div(i1, 4), 4), 3)",
+            "mul(floor_div(i1, 3), 2)",
+            "floor_div(i1, 5)",
+            "floor_mod(i1, 6)",
+            "sub(39, mul(floor_div(i1, 2), 2))",
+            "add(floor_mod(i1, 4), mul(floor_div(i1, 8), 8))",
+        ] {
+            let text = format!(
+                "compute(in0: {dtype}[9, 40]) -> y {{ y: {dtype}[9, 37] = in0[i0, {place}] }}"
+            );
+            check(&text, &Compute::parse(&text).unwrap());
+        }
+    }
+}
+
 #[test]
 fn transposes_of_all_types_and_with_tails() {
     for dtype in [DType::F32, DType::F64, DType::F16, DType::I32, DType::I64, DType::U8] {

@@ -67,8 +67,10 @@ pub struct Options {
     /// Half floats that products find in 32 bits ...
     pub widen: Vec<DType>,
     /// ... and those that only convolutions in groups do, since the target has instructions for
-    /// other products of them.
+    /// other products of them ...
     pub widen_groups: Vec<DType>,
+    /// ... in groups of at most so many columns.
+    pub few_columns: usize,
     /// The best elements along an axis of at most as many are found by counting, as is best for
     /// GPUs.
     pub count_ranks: usize,
@@ -94,6 +96,7 @@ impl Default for Options {
             merge_matmul: false,
             widen: Vec::new(),
             widen_groups: Vec::new(),
+            few_columns: usize::MAX,
             count_ranks: 0,
             turned_uses: 0,
             unroll_trips: 4,

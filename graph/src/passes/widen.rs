@@ -61,7 +61,14 @@ impl Widening<'_> {
     fn gains(&self, node: NodeId, options: &Options) -> bool {
         let Some(op) = self.graph.compute_of(node) else { return false };
         let [a, b] = op.expr.inputs.as_slice() else { return false };
-        let in_groups = matches!(&op.kind, Kind::Conv(attrs) if attrs.groups > 1);
+        let in_groups = match &op.kind {
+            Kind::Conv(attrs) if attrs.groups > 1 => {
+                let ty = &self.graph.node(node).outputs[0].ty;
+                let columns = ty.shape[attrs.channels.axis(ty.rank())] / attrs.groups;
+                columns <= options.few_columns
+            }
+            _ => false,
+        };
         let is_wanted = |types: &[DType]| types.contains(&a.dtype) && a.dtype == b.dtype;
         let gains = is_wanted(&options.widen) || in_groups && is_wanted(&options.widen_groups);
         if !gains {

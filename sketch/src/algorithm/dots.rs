@@ -13,6 +13,9 @@
 //! y[i, j] = sum{k: 256} dot_bf16(pair of a[i, k * 2 ..], pairs[k, j])   pairs: i32, two bf16
 //! ```
 //!
+//! Columns of groups go apart first (`groups`). A group of channels is a part of an axis, which
+//! begins with an instruction's terms.
+//!
 //! With bytes, one factor has no sign and the other has, as [`BinOp::Dot4`] wants them; the import
 //! of quantised operators sees to it. An axis of the sum is alone in one index of each factor: that
 //! of a product of matrices, the channels of a convolution. If its extent does not divide by four,
@@ -24,11 +27,12 @@
 //! not take bytes apart. All results are those of the sum of the widened products, modulo 2^32.
 //! Pairs of `bf16` are to those what quads are to bytes; their sums are rounded in another order.
 
+use ansc_graph::arith::Linear;
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Scalar, Stage, TensorType, VarId};
 use ansc_runtime::DType;
 
-use super::{Replacing, Rewritten};
-use crate::packed::Packing;
+use super::{Replacing, Rewritten, groups};
+use crate::packed::{Packing, in_turn};
 use crate::task::Task;
 
 /// Bytes that one instruction takes from each factor.
@@ -96,27 +100,42 @@ struct Sum {
 
 struct Factor {
     buffer: BufId,
+    /// Along `axis` in instructions, along others in elements.
     at: Vec<Expr>,
     /// The axis of the buffer that the sum's variable indexes, and the terms on it.
     axis: usize,
     extent: usize,
+    /// Whether nothing but the variable does.
+    is_whole: bool,
 }
 
 /// None where no stage is such a sum. All that are become sums of what the instruction gives.
 pub(super) fn rewrite(task: &Task, terms: Terms) -> Option<Rewritten> {
     terms.suit(task).then_some(())?;
-    let Rewritten { mut task, mut prepared } = Sum::find(&task.compute, terms)?.rewrite(task);
+    let Rewritten { task, prepared } = in_groups(task);
+    let first = Sum::find(&task.compute, terms)?.rewrite(&task);
+    let (mut task, mut prepared) = (first.task, in_turn(prepared, first.prepared));
     while let Some(sum) = Sum::find(&task.compute, terms) {
         let next = sum.rewrite(&task);
-        prepared.extend(next.prepared);
+        prepared = in_turn(prepared, next.prepared);
         task = Task { compute: maps_of_inputs_first(&next.task.compute), ..next.task };
     }
     Some(Rewritten { task, prepared })
 }
 
+/// The task with columns of groups apart, if it has groups of many.
+fn in_groups(task: &Task) -> Rewritten {
+    let as_it_is = || Rewritten { task: task.clone(), prepared: vec![] };
+    groups::rewrite(task).unwrap_or_else(as_it_is)
+}
+
 /// Whether there is such a sum, and whatever is made into quads or pairs at run time is used often
 /// enough afterwards.
 pub(super) fn pays(task: &Task, terms: Terms) -> bool {
+    if !terms.suit(task) {
+        return false;
+    }
+    let task = &in_groups(task).task;
     let pays = |sum: Sum| {
         let stage = &task.compute.stages[sum.stage];
         sum.factors.iter().all(|factor| {
@@ -126,7 +145,7 @@ pub(super) fn pays(task: &Task, terms: Terms) -> bool {
         })
     };
     let mut sums = Sum::all(&task.compute, terms).peekable();
-    terms.suit(task) && sums.peek().is_some() && sums.all(pays)
+    sums.peek().is_some() && sums.all(pays)
 }
 
 /// Whether the machine multiplies pairs of words and no bytes, and there are rows and columns
@@ -165,17 +184,28 @@ impl Sum {
         let in_order = |a, b| Some((read(a, narrow[0])?, read(b, narrow[1])?));
         let (first, second) = in_order(a, b).or_else(|| in_order(b, a))?;
         let extents = s.extents();
-        let whole = |(buffer, at): (BufId, &[Expr]), var: VarId| {
-            let axis = alone(at, var)?;
-            let fits = compute.buffer_type(buffer).shape[axis] == extents[var.index()];
-            fits.then(|| Factor { buffer, at: at.to_vec(), axis, extent: extents[var.index()] })
+        let factor = |(buffer, at): (BufId, &[Expr]), var: VarId| {
+            let count = terms.count();
+            let (axis, place) = place(at, var, count as i64)?;
+            let extent = compute.buffer_type(buffer).shape[axis];
+            let is_whole = place == Expr::Var(var);
+            let fits = match is_whole {
+                true => extent == extents[var.index()],
+                false => [extent, extents[var.index()]].iter().all(|n| n.is_multiple_of(count)),
+            };
+            let mut at = at.to_vec();
+            at[axis] = place;
+            fits.then_some(Factor { buffer, at, axis, extent, is_whole })
         };
         let reduced = (s.ty.rank()..extents.len()).map(VarId::new);
         let sums = reduced.filter_map(|var| {
-            let factors = [whole(first, var)?, whole(second, var)?];
+            let factors = [factor(first, var)?, factor(second, var)?];
             Some(Sum { stage, terms, var, factors })
         });
-        let least = sums.min_by(|a, b| a.zeros().total_cmp(&b.zeros()))?;
+        let parts = |sum: &Sum| sum.factors.iter().filter(|factor| !factor.is_whole).count();
+        let order =
+            |a: &Sum, b: &Sum| a.zeros().total_cmp(&b.zeros()).then(parts(a).cmp(&parts(b)));
+        let least = sums.min_by(order)?;
         (least.zeros() <= MOST_ZEROS).then_some(least)
     }
 
@@ -228,7 +258,8 @@ impl Factor {
     fn is_read_as_it_lies(&self, stage: &Stage, var: VarId) -> bool {
         let last = stage.ty.rank().checked_sub(1).map(VarId::new);
         let walked = |e: &Expr| last.is_some_and(|last| e.vars().contains(&last));
-        self.at.last() == Some(&Expr::Var(var)) && !self.at.iter().any(walked)
+        let is_last = self.axis + 1 == self.at.len() && mentions(&self.at[self.axis], var);
+        is_last && !self.at.iter().any(walked)
     }
 
     /// How often each of its elements is multiplied.
@@ -347,9 +378,28 @@ fn widened<'a>(
     (*dtype == to && compute.buffer_type(*buffer).dtype == from).then_some((*buffer, at))
 }
 
-/// The only index that mentions the variable, if it is nothing else.
-fn alone(at: &[Expr], var: VarId) -> Option<usize> {
-    let mut mentioning = (0..at.len()).filter(|&i| at[i].vars().contains(&var));
+/// The only index that mentions the variable, and where it is in steps of so many elements, if it
+/// walks them one by one from the beginning of a step on.
+fn place(at: &[Expr], var: VarId, count: i64) -> Option<(usize, Expr)> {
+    let mut mentioning = (0..at.len()).filter(|&i| mentions(&at[i], var));
     let axis = mentioning.next()?;
-    (mentioning.next().is_none() && at[axis] == Expr::Var(var)).then_some(axis)
+    if mentioning.next().is_some() {
+        return None;
+    }
+    let (own, index) = (Expr::Var(var), Linear::from_expr(&at[axis]));
+    let mut before = index.clone();
+    before.add_scaled(&own, -1);
+    let is_step = |(term, by): &(Expr, i64)| by % count == 0 && !mentions(term, var);
+    let begins = before.constant() % count == 0 && before.terms().iter().all(is_step);
+    let steps = |e: Expr, (term, by): &(Expr, i64)| e + term.clone() * Expr::int(by / count);
+    let begin = before.terms().iter().fold(own, steps);
+    let place = match before.constant() {
+        0 => begin,
+        constant => begin + Expr::int(constant / count),
+    };
+    (index.coefficient(&Expr::Var(var)) == 1 && begins).then_some((axis, place))
+}
+
+fn mentions(e: &Expr, var: VarId) -> bool {
+    e.vars().contains(&var)
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::convolution::Convolution;
 use super::dots::Terms;
 use super::winograd::{self, Numbers, Weights};
-use super::{Algorithm, dots, narrow};
+use super::{Algorithm, dots, in_floats, narrow};
 use crate::choose::{self, Field, cheapest_of};
 use crate::task::Task;
 
@@ -34,6 +34,8 @@ const PER_LATE_BYTE: f64 = 4.0;
 /// weights comes from memory.
 const WORDS_PER_BYTE: f64 = 5.0;
 const WORDS_PER_WEIGHT_BYTE: f64 = 8.0;
+/// The time of a direct sum of halves, which go by pairs, as a share of that of floats.
+const HALVES: f64 = 0.5;
 /// How much more may be paid for smaller weights, and from how many bytes on.
 const FOR_MEMORY: f64 = 1.05;
 const FEW_BYTES: usize = 16 << 20;
@@ -55,10 +57,16 @@ pub(crate) fn field(task: &Arc<Task>, small: bool, unsure: bool) -> Option<Field
     if let Some(tiled) = choose::in_tiles(task) {
         return Some(tiled);
     }
-    if let Some(known) = known(task, small) {
+    // Winograd's convolution of floats may cost less than the pairs of a direct one.
+    let known = known(task, small);
+    let is_direct = |by: &Algorithm| *by == Algorithm::DotBf16;
+    if let Some(known) = known.filter(|by| !is_direct(by)) {
         return by(known);
     }
-    let direct = || cheapest_of(task, &BY_PROGRAM);
+    let direct = || match known {
+        Some(known) => cheapest_of_forms(task, &[known, Algorithm::Inside]).or_else(|| by(known)),
+        None => cheapest_of(task, &BY_PROGRAM),
+    };
     let Some(Winograd { best, all, share }) = by_winograd(task, small) else { return direct() };
     let unsure = unsure && (1.0 / UNSURE..UNSURE).contains(&share);
     match share < WORTH[usize::from(task.machine.vector_bytes > 32)] {
@@ -128,6 +136,8 @@ struct Winograd {
 }
 
 fn by_winograd(task: &Task, small: bool) -> Option<Winograd> {
+    let of_halves = dots::pays(task, Terms::Halves);
+    let task = &in_floats(task).task;
     let conv = Convolution::find(&task.compute)?;
     task.sole_constant(conv.weight)?;
     let allowed = Algorithm::ALL.into_iter().filter(|a| task.sums.allow(Some(*a)));
@@ -141,10 +151,11 @@ fn by_winograd(task: &Task, small: bool) -> Option<Winograd> {
     let best = priced.iter().min_by(|a, b| a.price.total_cmp(&b.price))?;
     let saving = priced.iter().filter(|p| p.saves_memory(best));
     let chosen = saving.min_by_key(|p| p.work.weights).unwrap_or(best);
+    let direct = direct(task, &conv) * if of_halves { HALVES } else { 1.0 };
     Some(Winograd {
         best: chosen.algorithm,
         all: priced.iter().map(|p| p.algorithm).collect(),
-        share: price(&best.work, PER_CACHED_BYTE) / direct(task, &conv),
+        share: price(&best.work, PER_CACHED_BYTE) / direct,
     })
 }
 
@@ -266,6 +277,28 @@ mod tests {
         // Too few channels, and an odd number of them.
         assert_eq!(preferred([56, 8, 8], true), Some(Algorithm::Dot4));
         assert_eq!(preferred([56, 63, 64], true), Some(Algorithm::Dot2));
+    }
+
+    /// Pairs of halves save half of the time, and Winograd's convolution three quarters of the
+    /// products of floats.
+    #[test]
+    fn convolutions_of_halves_save_products() {
+        let preferred = |[window, size, channels]: [usize; 3]| {
+            let padded = size + window - 1;
+            let text = format!(
+                "compute(in0: bf16[1, {padded}, {padded}, {channels}], in1: bf16[{window}, {window}, {channels}, {channels}]) -> conv {{
+                   conv: f32[1, {size}, {size}, {channels}] = sum{{r0: {window}, r1: {window}, r2: {channels}}}
+                     mul(f32(in0[i0, add(i1, r0), add(i2, r1), r2]), f32(in1[r0, r1, r2, i3]))
+                 }}"
+            );
+            let compute = Compute::parse(&text).unwrap();
+            let mut machine = Machine::new(64, 32);
+            machine.units.bf16 = true;
+            Task::on_cpu("k", &compute, &[false, true], &machine).preferred()
+        };
+        assert_eq!(preferred([3, 56, 128]), Some(Algorithm::Winograd4));
+        assert_eq!(preferred([3, 14, 32]), Some(Algorithm::DotBf16));
+        assert_eq!(preferred([1, 56, 128]), Some(Algorithm::DotBf16));
     }
 
     #[test]

@@ -50,6 +50,8 @@ struct Image<'a> {
     /// The stage, which nothing but the convolution reads.
     stage: usize,
     source: BufId,
+    /// The type of its elements.
+    dtype: DType,
     /// Indices of the source, over the axes of the stage.
     at: &'a [Expr],
     /// Where the stage has elements of the source, along each axis.
@@ -69,13 +71,18 @@ impl<'a> Image<'a> {
         let stage = compute.stage_of(conv.input)?;
         let s = &compute.stages[stage];
         let Expr::Select(condition, inside, outside) = &s.body else { return None };
-        let Expr::Load(source, at) = &**inside else { return None };
+        let element = match &**inside {
+            Expr::Cast(DType::F32, x) => x,
+            _ => inside,
+        };
+        let Expr::Load(source, at) = &**element else { return None };
+        let dtype = compute.buffer_type(*source).dtype;
         if **outside != Expr::float(DType::F32, 0.0) {
             return None;
         }
         let mut within: Vec<Range<i64>> = s.ty.shape.iter().map(|&n| 0..n as i64).collect();
         narrow(condition, &mut within)?;
-        Some(Image { stage, source: *source, at, within })
+        Some(Image { stage, source: *source, dtype, at, within })
     }
 
     /// The taps that meet the image; none if these are nearly all that there is.
@@ -132,6 +139,7 @@ impl<'a> Image<'a> {
             Linear::from_expr(&index).to_expr()
         };
         let element = Expr::Load(self.source, self.at.iter().map(in_source).collect());
+        let element = Expr::cast(self.dtype, DType::F32, element);
         let kernel: Vec<Expr> = tap.kernel.iter().map(|&k| Expr::index(k)).collect();
         let weight = conv.weight_at(&kernel, &channel, &Expr::var(conv.out.0));
         let mut shape = stage.ty.shape.clone();

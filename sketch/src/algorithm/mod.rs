@@ -14,6 +14,7 @@
 //! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
 //! u8 by i8 product =>  dot2: a product whose terms are two words by two words
 //! bf16 product     =>  dot_bf16: a product whose terms are two halves by two halves
+//! bf16 convolution =>  winograd_4: the same as of floats, which its operands become
 //! f32 by 4 bits    =>  narrow: products of integers, block by block, with weights that stay as narrow as they are
 //! argmax           =>  place: the maximum, and then the first place that has it
 //! bf16 product     => tiles: a product of panels as a unit for matrices wants them
@@ -47,6 +48,7 @@ mod sums;
 mod taps;
 pub(crate) mod tiles;
 mod toom_cook;
+mod wide;
 mod winograd;
 
 #[cfg(test)]
@@ -58,7 +60,7 @@ use ansc_graph::{BufId, Compute, Expr, Stage};
 use serde::{Deserialize, Serialize};
 
 use crate::choose::Choice;
-use crate::packed::Packing;
+use crate::packed::{Packing, in_turn};
 use crate::task::Task;
 use convolution::Convolution;
 use dots::Terms;
@@ -223,14 +225,29 @@ impl Algorithm {
             Algorithm::MatricesInParts => matrices::rewrite_in_parts(task),
             Algorithm::Im2col => im2col::rewrite(task, &conv()?),
             Algorithm::Taps => taps::rewrite(task, &conv()?),
-            Algorithm::Inside => inside::rewrite(task, &conv()?),
+            Algorithm::Inside => {
+                let Rewritten { task, prepared } = in_floats(task);
+                let made = inside::rewrite(&task, &Convolution::find(&task.compute)?)?;
+                Some(Rewritten { prepared: in_turn(prepared, made.prepared), ..made })
+            }
             Algorithm::Winograd2Words => winograd::rewrite(task, &narrow()?, self.tile()?),
             Algorithm::Winograd2
             | Algorithm::WinogradLarge
             | Algorithm::Winograd4
-            | Algorithm::Winograd4Late => winograd::rewrite(task, &conv()?, self.tile()?),
+            | Algorithm::Winograd4Late => {
+                let Rewritten { task, prepared } = in_floats(task);
+                let made =
+                    winograd::rewrite(&task, &Convolution::find(&task.compute)?, self.tile()?)?;
+                Some(Rewritten { prepared: in_turn(prepared, made.prepared), ..made })
+            }
         }
     }
+}
+
+/// The task with a convolution of floats, if it has one of halves.
+fn in_floats(task: &Task) -> Rewritten {
+    let as_it_is = || Rewritten { task: task.clone(), prepared: vec![] };
+    wide::rewrite(task).unwrap_or_else(as_it_is)
 }
 
 impl Task {

@@ -88,12 +88,24 @@ pub(super) fn narrow_convolutions([a, b, sum]: [&str; 3], outside: &str) -> Vec<
            conv: {sum}[1, 4, 5, 20] = sum{{r0: 3, r1: 3, r2: 3}} mul({sum}(in0[i0, add(mul(i1, 2), r0), add(mul(i2, 2), r1), r2]), {sum}(in1[r0, r1, r2, i3]))
          }}"
     );
-    padded.into_iter().chain([picture]).collect()
+    // Of two groups, each of 8 channels and 20 columns.
+    let groups = format!(
+        "compute(in0: {a}[2, 5, 6, 16], in1: {b}[3, 3, 8, 40]) -> conv {{
+           conv: {sum}[2, 3, 4, 40] = sum{{r0: 3, r1: 3, r2: 8}} mul({sum}(in0[i0, add(i1, r0), add(i2, r1), add(mul(floor_div(i3, 20), 8), r2)]), {sum}(in1[r0, r1, r2, i3]))
+         }}"
+    );
+    padded.into_iter().chain([picture, groups]).collect()
 }
 
 #[test]
 fn convolutions_of_bytes() {
     narrow_convolutions(["u8", "i8", "i32"], "7_u8").iter().for_each(|text| check(text));
+    // Groups of few columns.
+    check(
+        "compute(in0: u8[7, 8], in1: i8[4, 6]) -> y {
+           y: i32[7, 6] = sum{r0: 4} mul(i32(in0[i0, add(mul(floor_div(i1, 3), 4), r0)]), i32(in1[r0, i1]))
+         }",
+    );
     check(
         "compute(in0: u8[2, 12, 7, 19], in1: i8[5, 12, 3, 3]) -> conv {
            conv: i32[2, 5, 5, 17] = sum{r0: 12, r1: 3, r2: 3} mul(i32(in1[i1, r0, r1, r2]), i32(in0[i0, r0, add(i2, r1), add(i3, r2)]))
@@ -113,10 +125,10 @@ fn what_is_no_product_of_four_bytes_is_refused() {
     refused(&byte_product(["i8", "i8"], [5, 64, 33], false));
     // Half of the terms would be zeros.
     refused(&byte_product(["u8", "i8"], [5, 1, 33], false));
-    // Groups: what is summed is not alone in its index.
+    // Groups that begin within four bytes, or two.
     refused(
-        "compute(in0: u8[7, 8], in1: i8[4, 6]) -> y {
-           y: i32[7, 6] = sum{r0: 4} mul(i32(in0[i0, add(mul(floor_div(i1, 3), 4), r0)]), i32(in1[r0, i1]))
+        "compute(in0: u8[7, 12], in1: i8[4, 6]) -> y {
+           y: i32[7, 6] = sum{r0: 4} mul(i32(in0[i0, add(mul(floor_div(i1, 3), 5), r0)]), i32(in1[r0, i1]))
          }",
     );
     // Only a part of the axis, which need not begin at a quad of the other's.

@@ -5,7 +5,7 @@ use ansc_runtime::{DType, Tensor};
 use half::bf16;
 
 use super::dots::narrow_convolutions;
-use super::{bytes, eval, prepared, run, scheduled, task};
+use super::{bytes, difference, eval, prepared, run, scheduled, task};
 use crate::algorithm::Algorithm;
 use crate::task::Task;
 
@@ -73,6 +73,31 @@ fn products_of_halves_are_those_of_floats() {
 fn convolutions_of_halves() {
     let all = narrow_convolutions(["bf16", "bf16", "f32"], "0_bf16");
     all.iter().for_each(|text| check(text));
+}
+
+/// What algorithms for floats make of a convolution of halves computes the same.
+#[test]
+fn convolutions_of_halves_as_of_floats() {
+    let all = narrow_convolutions(["bf16", "bf16", "f32"], "0_bf16");
+    let far = "compute(in0: bf16[1, 5, 6, 8], in1: bf16[3, 3, 8, 4]) -> conv {
+      pad: bf16[1, 13, 14, 8] = select(and(and(and(le(4, i1), lt(i1, 9)), le(4, i2)), lt(i2, 10)), in0[i0, sub(i1, 4), sub(i2, 4), i3], 0_bf16)
+      conv: f32[1, 5, 6, 4] = sum{r0: 3, r1: 3, r2: 8} mul(f32(pad[i0, add(i1, mul(r0, 4)), add(i2, mul(r1, 4)), r2]), f32(in1[r0, r1, r2, i3]))
+    }";
+    for (text, by) in [
+        (all[0].as_str(), Algorithm::Winograd2),
+        (all[0].as_str(), Algorithm::Winograd4),
+        (far, Algorithm::Inside),
+    ] {
+        let task = on_machine(text, true);
+        let inputs = task.compute.inputs.iter().enumerate();
+        let inputs: Vec<Tensor> = inputs.map(|(i, ty)| halves(ty, i as u64)).collect();
+        let expected = eval(&task.compute, &inputs);
+        let made = by.rewrite(&task).unwrap_or_else(|| panic!("{by} of {text}"));
+        let found = eval(&made.task.compute, &prepared(&made, &inputs));
+        assert!(difference(&expected, &found) < 1e-5, "{by}: {}", made.task.compute);
+        let found = run(&scheduled(&made), &inputs);
+        assert!(difference(&expected, &found) < 1e-5, "{by}: {}", made.task.compute);
+    }
 }
 
 #[test]
