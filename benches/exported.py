@@ -2,7 +2,7 @@
 """Networks as PyTorch exports them, against other engines: exported.py export FOLDER | exported.py time FOLDER [--threads 1,2]
 
     PYTHON_WITH_TORCH benches/exported.py export FOLDER [--models a,b]
-    target/peers/venv/bin/python benches/exported.py time FOLDER [--models a,b] [--peers ort,openvino] [--threads 1,2]
+    target/peers/venv/bin/python benches/exported.py time FOLDER [--models a,b] [--peers ort,openvino] [--threads 1,2] [--precision bf16]
 
 `export` needs torch, torchvision, timm, transformers and onnxscript, and writes networks of random weights, for a batch of one. No schedule was made
 for them. `time` compiles each untuned, and takes turns like `side_by_side.py`.
@@ -16,7 +16,7 @@ import tempfile
 VISION = {
     "regnet_y_1_6gf": 224, "shufflenet_v2_x1_5": 224, "mnasnet1_0": 224, "squeezenet1_1": 224, "resnext50_32x4d": 224,
     "wide_resnet50_2": 224, "mobilenet_v3_large": 224, "efficientnet_v2_s": 256, "swin_v2_t": 256, "maxvit_t": 224,
-    "convnext_small": 224, "densenet169": 224,
+    "convnext_small": 224, "densenet169": 224, "alexnet": 224, "vgg13_bn": 224, "vit_b_32": 224, "regnet_x_3_2gf": 224,
 }
 TIMM = {
     "ghostnet_100": 224, "mobilevit_s": 256, "efficientformer_l1": 224, "poolformer_s12": 224, "convmixer_768_32": 224,
@@ -24,6 +24,15 @@ TIMM = {
     "repvgg_a0": 224, "hrnet_w18_small": 224, "dla34": 224, "dm_nfnet_f0": 192, "edgenext_small": 256, "pvt_v2_b1": 224,
     "xcit_tiny_12_p16_224": 224, "gcvit_xxtiny": 224, "rexnet_100": 224, "res2net50_26w_4s": 224, "eca_resnet33ts": 256,
     "skresnet18": 224, "ese_vovnet39b": 224, "mobilenetv4_conv_small": 224, "coatnet_0_rw_224": 224, "cspdarknet53": 256,
+    "inception_next_tiny": 224, "efficientvit_b1": 224, "efficientvit_m2": 224, "cait_xxs24_224": 224, "tnt_s_patch16_224": 224,
+    "visformer_small": 224, "volo_d1_224": 224, "focalnet_tiny_srf": 224, "crossvit_9_240": 240, "nfnet_l0": 224, "resnest14d": 224,
+    "selecsls42b": 224, "lcnet_050": 224, "tinynet_a": 192, "mobileone_s0": 224, "fbnetc_100": 224, "inception_resnet_v2": 299,
+    "dpn68": 224, "ghostnetv2_100": 224, "hgnetv2_b0": 224, "sequencer2d_s": 224, "pit_s_224": 224, "swiftformer_xs": 224,
+    "repvit_m1": 224, "mambaout_femto": 224, "tiny_vit_5m_224": 224, "efficientformerv2_s0": 224, "nextvit_small": 224,
+    "vit_small_patch16_384": 384, "starnet_s1": 224, "seresnet50": 224, "bat_resnext26ts": 256, "lambda_resnet26t": 256,
+    "halonet26t": 256, "botnet26t_256": 256, "convnextv2_atto": 224, "edgenext_xx_small": 256, "maxxvit_rmlp_nano_rw_256": 256,
+    "vit_relpos_small_patch16_224": 224, "regnetz_c16": 256, "xception41": 224, "cs3darknet_s": 256, "resnetv2_50x1_bit": 224,
+    "shvit_s1": 224, "fasternet_t0": 224, "vit_tiny_r_s16_p8_224": 224,
 }
 # The name of a family of `transformers`, its inputs, its sizes where they are not the default ones, and the class of the model.
 TEXT = ["input_ids", "attention_mask"]
@@ -122,7 +131,8 @@ def timed(path, args):
     with tempfile.TemporaryDirectory() as folder:
         real_latency.write_inputs(values(path), folder)
         artifact = pathlib.Path(folder) / "model.ansc"
-        subprocess.run([f"{bench.BIN}/ansc", "compile", path, "--untuned", "-o", artifact], check=True, stdout=subprocess.DEVNULL)
+        compile = [f"{bench.BIN}/ansc", "compile", path, "--untuned", "-o", artifact, "--precision", args.precision]
+        subprocess.run(compile, check=True, stdout=subprocess.DEVNULL)
         for threads in args.threads.split(","):
             engines = {"ansc": [f"{bench.BIN}/examples/worker", str(artifact), folder, threads]}
             engines |= {peer: bench.command(peer, str(path), folder, threads) for peer in args.peers}
@@ -151,6 +161,7 @@ def main():
     parser.add_argument("--models", help="names, separated by commas")
     parser.add_argument("--peers", default="ort,openvino")
     parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--precision", default="f32", help="that of ansc; with bf16, --peers openvino_default chooses it as well")
     parser.add_argument("--seconds", type=float, default=2, help="per engine, network and number of threads")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit", type=float, default=120, help="seconds that an engine may take for an answer")
