@@ -59,8 +59,9 @@ pub fn terms_beyond(program: &Program, compute: &Compute, demand: &Demand) -> Op
     tree::visit_nests(&program.body, &mut |loops, block| {
         // A block that drops what it read adds nothing of it.
         let dropped = search.of_dropped(block);
-        let added = search.of_zeros(block).into_iter().filter(|zero| !dropped.contains(zero));
-        for (index, below) in added {
+        let zeros = search.of_zeros(block);
+        known &= !(zeros.is_empty() && search.adds_unknown_zeros(block));
+        for (index, below) in zeros.into_iter().filter(|zero| !dropped.contains(zero)) {
             match search.beyond(&found, loops, block, &index, &below) {
                 Some(more) => most = most.max(more),
                 None => known = false,
@@ -287,7 +288,7 @@ impl<'p> Search<'p> {
             let least = affine::simplify(&least(&index, &inner)?, &self.extents);
             let more = affine::simplify(&(index.clone() - least.clone()), &self.extents);
             let (_, most) = affine::Sum::of(&more, &self.extents).interval(&self.extents)?;
-            conditions.contains(&(least, below.clone())).then_some(most)
+            conditions.contains(&(least, below.clone())).then_some(most + of_instruction(block))
         })
     }
 
@@ -359,6 +360,21 @@ impl<'p> Search<'p> {
         all
     }
 
+    /// Whether a block adds products of floats of which some are zero, and nothing tells which.
+    fn adds_unknown_zeros(&self, block: &Block) -> bool {
+        let Body::Reduce { combiner: Combiner::Sum, dst, value, .. } = &block.body else {
+            return false;
+        };
+        let is_float = self.program.buffer(dst.buffer).ty.dtype.is_float();
+        let is_some = |limits: &Limits| limits.iter().any(Option::is_some);
+        let has_zeros = |buffer: &BufId| {
+            let param = self.program.params.iter().position(|p| p == buffer);
+            let given = param.and_then(|param| self.demand.zeros.get(param));
+            given.or_else(|| self.zeros.get(buffer)).is_some_and(is_some)
+        };
+        is_float && value.loads().iter().any(|(buffer, _)| has_zeros(buffer))
+    }
+
     /// The conditions without which nobody reads what a block writes, or it drops what it read.
     fn of_what_counts(&self, block: &Block) -> Vec<(Expr, Extent)> {
         let mut all = vec![];
@@ -416,9 +432,23 @@ impl<'p> Search<'p> {
     /// Adds the conditions without which a term is zero.
     fn add_zeros(&self, all: &mut Vec<(Expr, Extent)>, term: &Expr) {
         match term {
-            Expr::Binary(BinOp::Mul, a, b) => {
+            Expr::Binary(BinOp::Mul | BinOp::DotBf16, a, b) => {
                 self.add_zeros(all, a);
                 self.add_zeros(all, b);
+            }
+            // A pair is zero from where its first element is, if the second one comes later.
+            Expr::Binary(BinOp::PairBf16, first, second) => {
+                let [mut own, mut other] = [vec![], vec![]];
+                self.add_zeros(&mut own, first);
+                self.add_zeros(&mut other, second);
+                let comes_later =
+                    |(index, below): &(Expr, Extent), (later, end): &(Expr, Extent)| {
+                        let more =
+                            affine::simplify(&(later.clone() - index.clone()), &self.extents);
+                        below == end && more.as_const().is_some_and(|more| more.as_i64() >= 0)
+                    };
+                own.retain(|zero| other.iter().any(|later| comes_later(zero, later)));
+                all.extend(own);
             }
             Expr::Cast(_, x) => self.add_zeros(all, x),
             Expr::Select(condition, x, other) if is_zero(other) => {
@@ -454,6 +484,13 @@ fn bound(block: &Block, index: &Expr) -> Expr {
     let over =
         |v: VarId| block.iters.iter().find(|iter| iter.var == v).map(|iter| iter.binding.clone());
     index.substitute(&over)
+}
+
+/// Terms that the instruction of a block adds beyond the one that its index tells.
+fn of_instruction(block: &Block) -> i64 {
+    let is_dot = |e: &Expr| matches!(e, Expr::Binary(BinOp::DotBf16, ..));
+    let adds = block.exprs().iter().any(|e| e.any(&mut |inner| is_dot(inner)));
+    i64::from(adds)
 }
 
 fn is_zero(e: &Expr) -> bool {

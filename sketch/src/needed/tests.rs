@@ -84,6 +84,39 @@ fn terms_beyond_an_end_are_counted() {
     assert_eq!(beyond(&TEXT.replace("for k in 0..8 {", "for k in 0..8 unrolled {")), None);
 }
 
+/// An instruction adds two terms, of which the first may be the last that is no zero.
+#[test]
+fn terms_of_pairs_are_counted() {
+    let pairs = |term: &str| {
+        let text = TEXT
+            .replace("x: f32[64, 8]", "x: bf16[64, 8]")
+            .replace("w: f32[8, 8]", "w: i32[4, 8]")
+            .replace("for k in 0..8 {", "for k in 0..2 { for kk in 0..2 unrolled {")
+            .replace("reduce 8 = k) {", "reduce 4 = add(mul(k, 2), kk)) {")
+            .replace("n2])\n        }", "n2])\n        } }")
+            .replace("mul(x[add(mul(i, 4), j2), k], w[k, n2])", term);
+        let program = Program::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let halves =
+            "compute(in0: bf16[4, 16, 8], in1: i32[4, 8]) -> y { y: f32[64, 1, 8] = 0.0_f32 }";
+        let demand = Demand { zeros: vec![demand().zeros[0].clone(), vec![]], ..demand() };
+        terms_beyond(&program, &Compute::parse(halves).unwrap(), &demand)
+    };
+    let load = |more: usize| {
+        let at = "add(mul(k, 4), mul(kk, 2))";
+        format!("f32(x[add(mul(i, 4), j2), add({at}, {more})])")
+    };
+    let dot = |first: usize, second: usize| {
+        let pair = format!("pair_bf16({}, {})", load(first), load(second));
+        pairs(&format!("dot_bf16({pair}, w[add(mul(k, 2), kk), n2])"))
+    };
+    // Two instructions at a time: of the last pair that is needed the second term, and two more.
+    assert_eq!(dot(0, 1), Some(3));
+    // A pair that ends before it begins tells nothing.
+    assert_eq!(dot(1, 0), None);
+    let unknown = format!("add({}, f32(w[add(mul(k, 2), kk), n2]))", load(0));
+    assert_eq!(pairs(&unknown), None);
+}
+
 /// Zeros that a block selects in place of what it read are no terms beyond an end.
 #[test]
 fn terms_that_are_dropped_are_not_counted() {
