@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """ONNX's backend tests with a dimension opened, compiled for a range of it.
 
-    ranges.py --ansc target/release/ansc [--corpus target/onnx-corpus] [--every 1] [--first 0] [--quiet]
+    ranges.py --ansc target/release/ansc [--corpus target/onnx-corpus] [--every 1] [--first 0] [--precision f32] [--quiet]
 
 The script makes up to two sizes of each case a dimension `n`, wherever they occur in the shapes of its inputs. The model is compiled for a
 range around the size, and `ansc verify` compares the artifact at several sizes with the reference interpreter. Many cases cannot have another size, and some
@@ -54,15 +54,15 @@ def opened(model, size):
 
 
 class Case:
-    def __init__(self, ansc, path, size):
-        self.ansc, self.path, self.size = ansc, path, size
+    def __init__(self, args, path, size):
+        self.ansc, self.precision, self.path, self.size = args.ansc, args.precision, path, size
 
     def run(self, *arguments):
         return subprocess.run([self.ansc, *arguments], capture_output=True, text=True, timeout=300)
 
     def holds(self, source, artifact, dims):
         """Whether the model compiles, and what is wrong with it otherwise."""
-        done = self.run("compile", source, "--untuned", "--dim", f"n={dims}", "-o", artifact)
+        done = self.run("compile", source, "--untuned", "--precision", self.precision, "--dim", f"n={dims}", "-o", artifact)
         if done.returncode == 0:
             done = self.run("verify", source, artifact)
         return done.returncode == 0, done.stdout + done.stderr
@@ -91,10 +91,11 @@ def main():
     parser.add_argument("--corpus", type=pathlib.Path, default=ROOT / "target/onnx-corpus")
     parser.add_argument("--every", type=int, default=1, help="one case of so many")
     parser.add_argument("--first", type=int, default=0, help="the number of the first one")
+    parser.add_argument("--precision", default="f32", help="that of operands of products")
     parser.add_argument("--quiet", action="store_true", help="no line for what is refused")
     args = parser.parse_args()
     paths = sorted(args.corpus.rglob("model.onnx"))[args.first :: args.every]
-    cases = [Case(args.ansc, path, size) for path in paths for size in sizes(onnx.load(path))]
+    cases = [Case(args, path, size) for path in paths for size in sizes(onnx.load(path))]
     counts = collections.Counter()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for case, (kind, said) in zip(cases, pool.map(Case.outcome, cases)):
