@@ -15,7 +15,7 @@ use crate::emit::ir::{Ir, Reg};
 pub(super) struct Quotient {
     pub(super) p: &'static [f64],
     pub(super) q: &'static [f64],
-    /// The function of this is one, as it comes out, and so is that of all above.
+    /// The quotient rounds to one or more here, and so the function is one from here on.
     pub(super) largest: f64,
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! conv[y, x, k] = sum{r, s, c} f32(in[y + r, x + s, c]) * f32(w[r, s, c, k])      in, w: bf16
 //! =>
-//! wide[y, x, c] = f32(in[y, x, c])                                               w: f32, made when compiling
+//! wide[y, x, c] = f32(in[y, x, c])                              w: f32, made when compiling
 //! conv[y, x, k] = sum{r, s, c} wide[y + r, x + s, c] * w[r, s, c, k]
 //! ```
 //!

@@ -75,7 +75,7 @@ fn convolutions_of_halves() {
     all.iter().for_each(|text| check(text));
 }
 
-/// What algorithms for floats make of a convolution of halves computes the same.
+/// Algorithms for floats compute the same of a convolution of halves.
 #[test]
 fn convolutions_of_halves_as_of_floats() {
     let all = narrow_convolutions(["bf16", "bf16", "f32"], "0_bf16");

@@ -80,10 +80,13 @@ pub(super) fn cut(nests: Nests) -> Option<(Nests, Cuts)> {
     let cuts = cuts_of(&nests);
     let is_sum = nests.compute.stages.last().is_some_and(|s| s.reduce.is_some());
     if is_sum && cuts.as_ref().is_some_and(|cuts| !cuts.is_small) {
-        let stored = nests.clone().stored().ok()?;
-        let others = cuts_of(&stored).filter(|cuts| cuts.is_small);
-        if let Some(cuts) = others {
-            return Some((stored, cuts));
+        let stored = nests.clone().stored().ok();
+        let smaller = stored.and_then(|stored| {
+            let cuts = cuts_of(&stored).filter(|cuts| cuts.is_small)?;
+            Some((stored, cuts))
+        });
+        if smaller.is_some() {
+            return smaller;
         }
     }
     cuts.map(|cuts| (nests, cuts))
