@@ -125,8 +125,7 @@ pub(super) fn rewrite(task: &Task, terms: Terms) -> Option<Rewritten> {
 
 /// The task with columns of groups apart, if it has groups of many.
 fn in_groups(task: &Task) -> Rewritten {
-    let as_it_is = || Rewritten { task: task.clone(), prepared: vec![] };
-    groups::rewrite(task).unwrap_or_else(as_it_is)
+    groups::rewrite(task).unwrap_or_else(|| Rewritten::as_it_is(task))
 }
 
 /// Whether there is such a sum, and whatever is made into quads or pairs at run time is used often

@@ -225,29 +225,38 @@ impl Algorithm {
             Algorithm::MatricesInParts => matrices::rewrite_in_parts(task),
             Algorithm::Im2col => im2col::rewrite(task, &conv()?),
             Algorithm::Taps => taps::rewrite(task, &conv()?),
-            Algorithm::Inside => {
-                let Rewritten { task, prepared } = in_floats(task);
-                let made = inside::rewrite(&task, &Convolution::find(&task.compute)?)?;
-                Some(Rewritten { prepared: in_turn(prepared, made.prepared), ..made })
-            }
+            Algorithm::Inside => of_floats(task, inside::rewrite),
             Algorithm::Winograd2Words => winograd::rewrite(task, &narrow()?, self.tile()?),
             Algorithm::Winograd2
             | Algorithm::WinogradLarge
             | Algorithm::Winograd4
             | Algorithm::Winograd4Late => {
-                let Rewritten { task, prepared } = in_floats(task);
-                let made =
-                    winograd::rewrite(&task, &Convolution::find(&task.compute)?, self.tile()?)?;
-                Some(Rewritten { prepared: in_turn(prepared, made.prepared), ..made })
+                let tile = self.tile()?;
+                of_floats(task, |task, conv| winograd::rewrite(task, conv, tile))
             }
         }
     }
 }
 
+impl Rewritten {
+    fn as_it_is(task: &Task) -> Rewritten {
+        Rewritten { task: task.clone(), prepared: vec![] }
+    }
+}
+
 /// The task with a convolution of floats, if it has one of halves.
 fn in_floats(task: &Task) -> Rewritten {
-    let as_it_is = || Rewritten { task: task.clone(), prepared: vec![] };
-    wide::rewrite(task).unwrap_or_else(as_it_is)
+    wide::rewrite(task).unwrap_or_else(|| Rewritten::as_it_is(task))
+}
+
+/// An algorithm's way to compute a convolution of floats, or one of halves as such.
+fn of_floats(
+    task: &Task,
+    rewrite: impl Fn(&Task, &Convolution) -> Option<Rewritten>,
+) -> Option<Rewritten> {
+    let Rewritten { task, prepared } = in_floats(task);
+    let made = rewrite(&task, &Convolution::find(&task.compute)?)?;
+    Some(Rewritten { prepared: in_turn(prepared, made.prepared), ..made })
 }
 
 impl Task {
