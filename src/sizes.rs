@@ -210,7 +210,7 @@ impl Wanted {
             return Ok(Specialised { graph, sizes: Sizes::default(), states });
         }
         let make = |fold: Fold| {
-            let mut import = source.alike(fold);
+            let import = source.alike(fold);
             ranged(&self.ranges, |sizes| {
                 import(&self.at(sizes)).map(|graph| states.appended(graph))
             })

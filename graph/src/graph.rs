@@ -1,11 +1,13 @@
 //! The model graph: nodes are operators, edges are tensors.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use ansc_runtime::Tensor;
 use petgraph::Direction;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
-use petgraph::visit::EdgeRef;
+use petgraph::visit::{EdgeRef, NodeIndexable};
 
 use crate::compute::{Compute, TensorType};
 use crate::op::{ComputeOp, Kind, Op};
@@ -161,6 +163,11 @@ impl Graph {
         self.dag.node_count()
     }
 
+    /// The index of each node is less than this.
+    pub(crate) fn bound(&self) -> usize {
+        self.dag.node_bound()
+    }
+
     /// Whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -298,21 +305,23 @@ impl Graph {
 
     /// As [`Graph::topological`], but shorter than the graph where there is a cycle.
     pub fn try_topological(&self) -> Vec<NodeId> {
-        let mut missing: std::collections::HashMap<NodeId, usize> = self
-            .dag
-            .node_indices()
-            .map(|n| (n, self.dag.edges_directed(n, Direction::Incoming).count()))
-            .collect();
-        let mut ready: std::collections::BTreeSet<NodeId> =
-            self.dag.node_indices().filter(|n| missing[n] == 0).collect();
+        let mut missing = vec![0_usize; self.bound()];
+        let mut ready = BinaryHeap::new();
+        for node in self.dag.node_indices() {
+            let operands = self.dag.edges_directed(node, Direction::Incoming).count();
+            missing[node.index()] = operands;
+            if operands == 0 {
+                ready.push(Reverse(node));
+            }
+        }
         let mut order = Vec::with_capacity(self.len());
-        while let Some(node) = ready.pop_first() {
+        while let Some(Reverse(node)) = ready.pop() {
             order.push(node);
             for edge in self.dag.edges_directed(node, Direction::Outgoing) {
-                let count = missing.get_mut(&edge.target()).expect("targets are nodes");
+                let count = &mut missing[edge.target().index()];
                 *count -= 1;
                 if *count == 0 {
-                    ready.insert(edge.target());
+                    ready.push(Reverse(edge.target()));
                 }
             }
         }

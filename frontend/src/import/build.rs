@@ -125,7 +125,7 @@ impl Importer {
         let scope = Scope::new(opsets(&proto.opset_import), String::new(), false);
         Importer {
             functions: source.functions.clone(),
-            constants: Constants::new(external, memory, source.decoded.clone()),
+            constants: Constants::new(external, memory, source.shared.clone()),
             frames: vec![Frame::new(Graph::new(name), scope)],
             problems: Problems::default(),
             budget,

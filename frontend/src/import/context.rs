@@ -268,7 +268,7 @@ impl NodeCtx<'_> {
     ) -> Result<Vec<ValueId>, Problem> {
         let op = self.checked(op, inputs)?;
         if let Some(results) = self.fold(&op, inputs)? {
-            return results.into_iter().map(|t| self.add_const(t)).collect();
+            return results.into_iter().map(|t| self.made_const(t)).collect();
         }
         self.emit_checked(op, inputs)
     }
@@ -347,8 +347,13 @@ impl NodeCtx<'_> {
 
     /// A constant that the import made.
     pub(crate) fn add_const(&mut self, tensor: Tensor) -> Result<ValueId, Problem> {
+        self.made_const(Arc::new(tensor))
+    }
+
+    /// A constant that this import made, or an earlier one.
+    fn made_const(&mut self, tensor: Arc<Tensor>) -> Result<ValueId, Problem> {
         self.importer.take(self.node, tensor.bytes().len())?;
-        self.share_const(Arc::new(tensor))
+        self.share_const(tensor)
     }
 
     /// A constant of the model.
@@ -415,7 +420,11 @@ impl NodeCtx<'_> {
         op.expr.stages.iter().try_for_each(|stage| self.sized(&stage.ty))
     }
 
-    fn fold(&mut self, op: &ComputeOp, inputs: &[ValueId]) -> Result<Option<Vec<Tensor>>, Problem> {
+    fn fold(
+        &mut self,
+        op: &ComputeOp,
+        inputs: &[ValueId],
+    ) -> Result<Option<Vec<Arc<Tensor>>>, Problem> {
         let known: Option<Vec<Arc<Tensor>>> = inputs.iter().map(|&v| self.constant(v)).collect();
         let results = op.expr.output_types().iter().map(TensorType::bytes).sum();
         let room = self.importer.constants.memory.has_room(results);
@@ -423,8 +432,10 @@ impl NodeCtx<'_> {
         else {
             return Ok(None);
         };
-        let operands: Vec<&Tensor> = known.iter().map(Arc::as_ref).collect();
-        let results = ansc_graph::interp::eval(&op.expr, &operands);
+        let results = self.importer.constants.evaluated(&op.expr, &known, || {
+            let operands: Vec<&Tensor> = known.iter().map(Arc::as_ref).collect();
+            ansc_graph::interp::eval(&op.expr, &operands)
+        });
         results.map(Some).map_err(|e| self.problem(e.to_string()))
     }
 }

@@ -30,6 +30,7 @@ mod unfold;
 mod unsupported;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use ansc_graph::Graph;
 use ansc_runtime::Quantization;
@@ -46,7 +47,7 @@ pub use report::{OperatorCount, Report};
 pub(crate) use scope::Binding;
 pub(crate) use subgraph::{Body, nameless};
 
-use constants::Decoded;
+use constants::Shared;
 use containers::Containers;
 use fold::{Budget, Decisions};
 
@@ -77,7 +78,7 @@ pub struct Source {
     model: Model,
     functions: Functions,
     directory: Option<PathBuf>,
-    decoded: Decoded,
+    shared: Arc<Shared>,
 }
 
 /// How much is evaluated while a model is imported, of what is constant then.
@@ -116,7 +117,7 @@ impl Source {
                 functions: functions(&model.proto),
                 model,
                 directory: directory.map(Path::to_owned),
-                decoded: Decoded::default(),
+                shared: Arc::default(),
             }),
         }
     }
@@ -141,16 +142,16 @@ impl Source {
     pub fn alike(
         &self,
         fold: Fold,
-    ) -> impl FnMut(&ImportOptions) -> Result<Graph, ImportError> + '_ {
-        let mut first: Option<Decisions> = None;
+    ) -> impl Fn(&ImportOptions) -> Result<Graph, ImportError> + Sync + '_ {
+        let first = OnceLock::<Decisions>::new();
         move |options| {
             let budget = match fold {
                 Fold::All => Budget::default(),
                 Fold::Shapes => Budget::up_to(SHAPES),
             };
-            let (graph, decisions) =
-                self.import(options, budget.deciding_as(first.clone().unwrap_or_default()))?;
-            first.get_or_insert(decisions);
+            let before = first.get().cloned().unwrap_or_default();
+            let (graph, decisions) = self.import(options, budget.deciding_as(before))?;
+            first.get_or_init(|| decisions);
             Ok(graph)
         }
     }

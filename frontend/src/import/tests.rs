@@ -293,3 +293,39 @@ fn what_a_model_declares_needs_no_options() {
     let json = serde_json::to_value(&declared).unwrap();
     assert_eq!(json["inputs"][0]["shape"], serde_json::json!(["batch", 3]));
 }
+
+#[test]
+fn what_is_made_of_constants_alone_is_made_once_for_all_sizes() {
+    let values: Vec<f32> = (0..2048).map(|i| i as f32).collect();
+    let mut proto = model(
+        vec![info("x", &["n", "64"])],
+        vec![
+            node("Neg", &["w"], &["negated"]),
+            node("Neg", &["few"], &["short"]),
+            node("MatMul", &["x", "negated"], &["made"]),
+            node("Add", &["made", "short"], &["y"]),
+        ],
+        &["y"],
+    );
+    let graph = proto.graph.as_mut().unwrap();
+    graph.initializer = vec![floats("w", &[64, 32], &values), floats("few", &[32], &values[..32])];
+    let read = read::bytes(&proto.encode_to_vec()).map_err(|problem| vec![problem]);
+    let source = Source::new("model".into(), read, None, None).unwrap_or_else(|e| panic!("{e}"));
+    let at = |size| {
+        let dims = [("n".to_owned(), size)].into();
+        let graph = source.graph(&ImportOptions { dims, ..Default::default() }).unwrap();
+        let constants =
+            graph.topological().into_iter().filter_map(|node| match &graph.node(node).op {
+                Op::Const(tensor) if tensor.len() > 2 => Some(tensor.clone()),
+                _ => None,
+            });
+        constants.collect::<Vec<_>>()
+    };
+    let long = |all: &[Arc<Tensor>]| {
+        let is_made = |t: &&Arc<Tensor>| t.len() == 2048 && t.as_slice::<f32>()[1] == -1.0;
+        all.iter().find(is_made).unwrap().clone()
+    };
+    let (one, two) = (at(3), at(5));
+    assert!(Arc::ptr_eq(&long(&one), &long(&two)));
+    assert!(one.iter().any(|t| t.len() == 32 && t.as_slice::<f32>()[1] == -1.0));
+}

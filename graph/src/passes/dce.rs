@@ -19,18 +19,25 @@ use crate::graph::{Graph, Node, NodeId, ValueId};
 use crate::op::{ComputeOp, Op};
 
 pub(crate) fn run(graph: &mut Graph, _: &Options) -> Result<bool, PassError> {
-    let mut changed = remove_unreachable(graph);
+    let swept = remove_unreachable(graph);
+    let mut pruned = false;
     for node in graph.topological() {
-        changed |= prune(graph, node) || drop_captures(graph, node);
+        pruned |= prune(graph, node) || drop_captures(graph, node);
     }
-    changed |= remove_unreachable(graph);
-    Ok(changed)
+    if pruned {
+        remove_unreachable(graph);
+    }
+    Ok(swept || pruned)
 }
 
 fn remove_unreachable(graph: &mut Graph) -> bool {
     let mut changed = sweep(graph);
+    let is_control = |graph: &Graph, node| matches!(graph.node(node).op, Op::If(_) | Op::Loop(_));
+    if !graph.node_ids().into_iter().any(|node| is_control(graph, node)) {
+        return changed;
+    }
     for node in graph.topological().into_iter().rev() {
-        let control = matches!(graph.node(node).op, Op::If(_) | Op::Loop(_));
+        let control = is_control(graph, node);
         let dead = graph.values(node).all(|v| graph.users(v).is_empty() && !graph.is_output(v));
         if control && dead {
             graph.remove(node);
@@ -49,10 +56,12 @@ fn prune(graph: &mut Graph, node: NodeId) -> bool {
     let kept = |i: usize| read[i] || (i == 0 && !read.contains(&true));
     let wanted: Vec<usize> = (0..values.len()).filter(|&i| kept(i)).collect();
     let stages: Vec<usize> = wanted.iter().map(|&i| op.expr.outputs[i]).collect();
-    let (expr, inputs) = needed(&op.expr, &stages);
-    if expr == *op.expr {
+    if wanted.len() == values.len()
+        && buffers(&op.expr, &stages).len() == op.expr.inputs.len() + op.expr.stages.len()
+    {
         return false;
     }
+    let (expr, inputs) = needed(&op.expr, &stages);
     let operands = graph.operands(node);
     let operands: Vec<ValueId> = inputs.iter().map(|&slot| operands[slot]).collect();
     let op = ComputeOp { kind: op.kind, expr: Arc::new(expr) };
@@ -72,13 +81,7 @@ fn prune(graph: &mut Graph, node: NodeId) -> bool {
 
 /// The part of `expr` that the stages `outputs` need, and the slots of the inputs it reads.
 pub(crate) fn needed(expr: &Compute, outputs: &[usize]) -> (Compute, Vec<usize>) {
-    let mut buffers: BTreeSet<BufId> = outputs.iter().map(|&s| expr.stage_buffer(s)).collect();
-    for (index, stage) in expr.stages.iter().enumerate().rev() {
-        if buffers.contains(&expr.stage_buffer(index)) {
-            buffers.extend(stage.body.loads().into_iter().map(|(buffer, _)| buffer));
-        }
-    }
-    let order: Vec<BufId> = buffers.into_iter().collect();
+    let order: Vec<BufId> = buffers(expr, outputs).into_iter().collect();
     let renumber = |buffer| order.binary_search(&buffer).expect("needed buffers are listed");
     let slots: Vec<usize> =
         order.iter().filter(|b| expr.stage_of(**b).is_none()).map(|b| b.index()).collect();
@@ -93,6 +96,17 @@ pub(crate) fn needed(expr: &Compute, outputs: &[usize]) -> (Compute, Vec<usize>)
         outputs: outputs.iter().map(|&s| renumber(expr.stage_buffer(s)) - slots.len()).collect(),
     };
     (part, slots)
+}
+
+/// The inputs and the stages that the stages `outputs` need, themselves among them.
+fn buffers(expr: &Compute, outputs: &[usize]) -> BTreeSet<BufId> {
+    let mut buffers: BTreeSet<BufId> = outputs.iter().map(|&s| expr.stage_buffer(s)).collect();
+    for (index, stage) in expr.stages.iter().enumerate().rev() {
+        if buffers.contains(&expr.stage_buffer(index)) {
+            buffers.extend(stage.body.loads().into_iter().map(|(buffer, _)| buffer));
+        }
+    }
+    buffers
 }
 
 fn renumbered(e: &Expr, f: &impl Fn(BufId) -> usize) -> Expr {

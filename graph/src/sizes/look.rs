@@ -8,7 +8,7 @@
 //! y: f32[8] = x[i0 * 2 + 8]   and   y: f32[5] = x[i0 * 2 + 5]   ->   8 5 | 2 2 | 8 5
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ansc_runtime::Tensor;
@@ -49,39 +49,51 @@ pub(super) struct Seen {
     pub(super) bodies: Vec<Look>,
 }
 
-impl Look {
-    pub(super) fn new(mut graph: Graph) -> Look {
-        clean(&mut graph);
-        Look::of(graph)
-    }
+/// What another graph has in the place of a node.
+pub(super) struct Found {
+    numbers: Vec<Option<Scalar>>,
+    /// Its expression, if that has another form.
+    other: Option<Arc<Compute>>,
+    /// The tensor of a constant.
+    tensor: Option<Arc<Tensor>>,
+    bodies: Vec<Vec<Found>>,
+}
 
-    fn of(graph: Graph) -> Look {
+impl Found {
+    fn new(like: Like, op: &Op, bodies: Vec<Vec<Found>>) -> Found {
+        let other = match op {
+            Op::Compute(op) if !like.same_form => Some(op.expr.clone()),
+            _ => None,
+        };
+        let tensor = if let Op::Const(tensor) = op { Some(tensor.clone()) } else { None };
+        Found { numbers: like.numbers, other, tensor, bodies }
+    }
+}
+
+impl Look {
+    /// Begins with a graph that is [`cleaned`].
+    pub(super) fn new(graph: Graph) -> Look {
         let seen = |node| Seen {
             node,
             first: numbers_of(graph.node(node)),
             varying: BTreeMap::new(),
             tensors: None,
             others: vec![],
-            bodies: bodies(&graph.node(node).op).into_iter().cloned().map(Look::of).collect(),
+            bodies: bodies(&graph.node(node).op).into_iter().cloned().map(Look::new).collect(),
         };
         Look { nodes: graph.topological().into_iter().map(seen).collect(), graph, count: 1 }
     }
 
-    /// Compares one more graph.
-    pub(super) fn add(&mut self, mut graph: Graph) -> Result<(), Unfit> {
-        clean(&mut graph);
-        self.compare(&graph)
-    }
-
-    fn compare(&mut self, graph: &Graph) -> Result<(), Unfit> {
+    /// What one more graph, which is [`cleaned`], too, has in the places of this one's nodes.
+    pub(super) fn find(&self, graph: &Graph) -> Result<Vec<Found>, Unfit> {
         let order = graph.topological();
-        let own = positions(self.nodes.iter().map(|seen| seen.node));
-        let others = positions(order.iter().copied());
-        for (seen, &node) in self.nodes.iter_mut().zip(&order) {
+        let own = positions(&self.graph, self.nodes.iter().map(|seen| seen.node));
+        let others = positions(graph, order.iter().copied());
+        let each = self.nodes.iter().zip(&order).map(|(seen, &node)| {
             let (a, b) = (self.graph.node(seen.node), graph.node(node));
-            let reads = |graph: &Graph, node, at: &HashMap<NodeId, usize>| {
+            let reads = |graph: &Graph, node, at: &[usize]| {
                 let operands = graph.operands(node).into_iter();
-                operands.map(|v| (at[&v.node], v.out)).collect::<Vec<_>>()
+                operands.map(|v| (at[v.node.index()], v.out)).collect::<Vec<_>>()
             };
             let alike = reads(&self.graph, seen.node, &own) == reads(graph, node, &others);
             let like = like(a, b).filter(|_| alike && same_results(a, b));
@@ -89,11 +101,10 @@ impl Look {
                 let reason = "it is computed in another way for some of the sizes".into();
                 return Err(Unfit { node: a.name.clone(), reason });
             };
-            seen.note(a, b, like, self.count);
-            for (look, body) in seen.bodies.iter_mut().zip(bodies(&b.op)) {
-                look.compare(body)?;
-            }
-        }
+            let bodies = seen.bodies.iter().zip(bodies(&b.op)).map(|(look, body)| look.find(body));
+            Ok(Found::new(like, &b.op, bodies.collect::<Result<_, Unfit>>()?))
+        });
+        let found = each.collect::<Result<Vec<Found>, Unfit>>()?;
         let ends = ends(&self.graph, &own) == ends(graph, &others);
         if order.len() != self.nodes.len() || !ends {
             let last = self
@@ -103,8 +114,15 @@ impl Look {
             let reason = "the model consists of other nodes for some of the sizes".into();
             return Err(Unfit { node: last, reason });
         }
+        Ok(found)
+    }
+
+    /// Notes what was found in one more graph.
+    pub(super) fn add(&mut self, found: Vec<Found>) {
+        for (seen, found) in self.nodes.iter_mut().zip(found) {
+            seen.note(&self.graph.node(seen.node).op, found, self.count);
+        }
         self.count += 1;
-        Ok(())
     }
 
     /// An error for the first constant that can follow no rule, whatever it is at other sizes.
@@ -126,21 +144,22 @@ impl Look {
 impl Seen {
     /// Notes what differs between the node at the largest sizes and the same one after `count`
     /// others.
-    fn note(&mut self, first: &Node, other: &Node, like: Like, count: usize) {
-        if let (Op::Compute(op), false) = (&other.op, like.same_form) {
-            self.others.push((count, op.expr.clone()));
-        }
-        for (k, (a, b)) in self.first.iter().zip(like.numbers).enumerate() {
+    fn note(&mut self, first: &Op, found: Found, count: usize) {
+        self.others.extend(found.other.map(|expr| (count, expr)));
+        for (k, (a, b)) in self.first.iter().zip(found.numbers).enumerate() {
             let known = self.varying.contains_key(&k);
             if known || Some(*a) != b {
                 self.varying.entry(k).or_insert_with(|| vec![Some(*a); count]).push(b);
             }
         }
-        if let (Op::Const(a), Op::Const(b)) = (&first.op, &other.op) {
-            let same = Arc::ptr_eq(a, b) || a == b;
+        if let (Op::Const(a), Some(b)) = (first, found.tensor) {
+            let same = Arc::ptr_eq(a, &b) || *a == b;
             if self.tensors.is_some() || !same {
-                self.tensors.get_or_insert_with(|| vec![a.clone(); count]).push(b.clone());
+                self.tensors.get_or_insert_with(|| vec![a.clone(); count]).push(b);
             }
+        }
+        for (look, body) in self.bodies.iter_mut().zip(found.bodies) {
+            look.add(body);
         }
     }
 
@@ -170,6 +189,11 @@ pub(super) fn bodies_mut(op: &mut Op) -> Vec<&mut Graph> {
 }
 
 /// Without nodes that compute shapes alone.
+pub(super) fn cleaned(mut graph: Graph) -> Graph {
+    clean(&mut graph);
+    graph
+}
+
 fn clean(graph: &mut Graph) {
     for node in graph.node_ids() {
         bodies_mut(&mut graph.node_mut(node).op).into_iter().for_each(clean);
@@ -177,14 +201,17 @@ fn clean(graph: &mut Graph) {
     while dce::run(graph, &crate::passes::Options::default()).unwrap_or(false) {}
 }
 
-fn positions(nodes: impl Iterator<Item = NodeId>) -> HashMap<NodeId, usize> {
-    nodes.enumerate().map(|(at, node)| (node, at)).collect()
+/// Where each node of the graph is in an order, by its id.
+fn positions(graph: &Graph, order: impl Iterator<Item = NodeId>) -> Vec<usize> {
+    let mut positions = vec![usize::MAX; graph.bound()];
+    order.enumerate().for_each(|(at, node)| positions[node.index()] = at);
+    positions
 }
 
 /// Inputs and outputs, by the positions of their nodes.
-fn ends(graph: &Graph, at: &HashMap<NodeId, usize>) -> (Vec<usize>, Vec<(String, usize, u32)>) {
-    let output = |(name, v): &(String, ValueId)| (name.clone(), at[&v.node], v.out);
-    let inputs = graph.inputs().iter().map(|node| at[node]);
+fn ends(graph: &Graph, at: &[usize]) -> (Vec<usize>, Vec<(String, usize, u32)>) {
+    let output = |(name, v): &(String, ValueId)| (name.clone(), at[v.node.index()], v.out);
+    let inputs = graph.inputs().iter().map(|node| at[node.index()]);
     (inputs.collect(), graph.outputs.iter().map(output).collect())
 }
 

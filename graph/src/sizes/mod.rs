@@ -35,6 +35,7 @@ mod samples;
 mod tests;
 
 use ansc_runtime::{DType, Extent};
+use rayon::prelude::*;
 
 pub(crate) use formula::renumbered;
 pub use formula::{expression, used};
@@ -97,18 +98,25 @@ fn beyond(kind: &Kind) -> Option<fn(DType) -> Scalar> {
 /// After so many sizes it is seen whether constants can follow a rule at all: it saves to look at
 /// the others.
 const FEW: usize = 8;
+/// Graphs that are in memory at once, beside the first one.
+const AT_ONCE: usize = 16;
 
-/// One graph for all sizes in these ranges. `import` gives that for a tuple of sizes.
-pub fn ranged<E>(
+/// One graph for all sizes in these ranges. `import` gives that for a tuple of sizes. It is called
+/// once for the largest ones, and then on many threads.
+pub fn ranged<E: Send>(
     ranges: &[Range],
-    mut import: impl FnMut(&[usize]) -> Result<Graph, E>,
+    import: impl Fn(&[usize]) -> Result<Graph, E> + Sync,
 ) -> Result<Ranged, RangeError<E>> {
     let samples = samples::samples(ranges);
-    let mut look = look::Look::new(import(&samples[0]).map_err(RangeError::Import)?);
-    for (n, sizes) in samples.iter().enumerate().skip(1) {
-        let graph = import(sizes).map_err(RangeError::Import)?;
-        look.add(graph).map_err(RangeError::Unfit)?;
-        if n + 1 == FEW {
+    let made = |sizes: &[usize]| import(sizes).map(look::cleaned).map_err(RangeError::Import);
+    let mut look = look::Look::new(made(&samples[0])?);
+    let (early, others) = samples[1..].split_at(samples.len().min(FEW) - 1);
+    for (n, some) in [early].into_iter().chain(others.chunks(AT_ONCE)).enumerate() {
+        let find = |sizes: &Vec<usize>| look.find(&made(sizes)?).map_err(RangeError::Unfit);
+        let found: Vec<Result<Vec<look::Found>, RangeError<E>>> =
+            some.par_iter().map(find).collect();
+        found.into_iter().try_for_each(|found| found.map(|found| look.add(found)))?;
+        if n == 0 {
             look.check_constants().map_err(RangeError::Unfit)?;
         }
     }
