@@ -245,7 +245,11 @@ fn step(s: &mut Schedule, m: Move) -> Option<(&'static str, bool)> {
             ("lift_addend", lifts)
         }
         37 => ("inline_into", done(s.inline_into(&block, &pick(&s.blocks(), m[2])?))),
-        35 => ("scan", done(s.scan(&block, pick(&loops, m[2])?))),
+        35 => {
+            let along = pick(&loops, m[2])?;
+            let place = if m[3].is_multiple_of(2) { along } else { pick(&loops, m[3] / 2)? };
+            ("scan", done(s.scan(&block, along, place)))
+        }
         _ if m[4].is_multiple_of(4) => ("add_unit_loop", done(s.add_unit_loop(&block))),
         _ => ("pad", done(s.pad(&block, usize::from(m[2] % 4), usize::from(m[3] % 4) + 1))),
     })

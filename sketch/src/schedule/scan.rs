@@ -3,12 +3,13 @@
 //! ```text
 //! for j { for i in 0..4 { a[i, j] = x[i, j] + select(1 <= i, x[i - 1, j], 0) } }
 //! for i, j { s[i, j] = a[i, j] + select(2 <= i, a[i - 2, j], 0) }
-//! => scan(a, i)
+//! => scan(a, i, i)
 //! for j { running[j] = 0   for i in 0..4 { running[j] += x[i, j]   s[i, j] = running[j] } }
 //! ```
 //!
 //! The chain of blocks doubles the distance from step to step (`doubling`). Each loop inside of
-//! that which is run along has a running value for each of its iterations.
+//! that which is run along has a running value for each of its iterations. They are stored at the end
+//! of that loop's body, or of one inside of it: pieces of a long row are stored as they are made.
 
 use ansc_graph::{BufId, Expr, TensorType, VarId};
 
@@ -28,11 +29,12 @@ impl Schedule {
     /// `block`, the first of a chain that doubles distances along the serial loop `l`, goes along
     /// it with a running value, and the others vanish. Each of these has a nest of its own, to
     /// which nothing was done yet, and only the next one reads what it writes. Returns the name of
-    /// the block that stores running values; the one that initialises them is `block` with `_init`.
-    pub fn scan(&mut self, block: &str, l: LoopRef) -> Result<String> {
+    /// the block that stores running values in the loop `place`, which is `l` or inside of it; the
+    /// one that initialises them is `block` with `_init`.
+    pub fn scan(&mut self, block: &str, l: LoopRef, place: LoopRef) -> Result<String> {
         let mut twins = copies::Twins::default();
         let stored = self.apply("scan", |program| {
-            let (stored, made) = scan(program, block, l)?;
+            let (stored, made) = scan(program, block, [l, place])?;
             twins = made;
             Ok(stored)
         })?;
@@ -48,9 +50,17 @@ struct Chain {
     result: BufId,
 }
 
-fn scan(program: &mut Program, name: &str, l: LoopRef) -> Checked<(String, copies::Twins)> {
+fn scan(
+    program: &mut Program,
+    name: &str,
+    [l, place]: [LoopRef; 2],
+) -> Checked<(String, copies::Twins)> {
     let path = block_path(program, name)?;
     let target = loop_path(program, l)?;
+    let inside = loop_path(program, place)?;
+    if !path.starts_with(&inside) || !inside.starts_with(&target) {
+        return Err(Cause::NotUnder.at_loop(place));
+    }
     let chain = chain(program, block_at(program, &path))?;
     check(program, &path, &target, l, chain.first.axis)?;
     for later in &chain.later {
@@ -62,10 +72,10 @@ fn scan(program: &mut Program, name: &str, l: LoopRef) -> Checked<(String, copie
         None => program.fresh_block_name(&format!("{name}_store")),
     };
     let (scanning, storing) = blocks(program, block_at(program, &path).clone(), &chain, &stored);
-    let body = &mut loop_at_mut(program, &target).body;
+    let body = &mut loop_at_mut(program, &inside).body;
     body.push(body[0].clone());
     let mut store = path.clone();
-    store[target.len()] = 1;
+    store[inside.len()] = 1;
     *tree::stmt_mut(&mut program.body, &path) = Stmt::Block(Shared::new(scanning));
     *tree::stmt_mut(&mut program.body, &store) = Stmt::Block(Shared::new(storing));
     let twins = copies::own_names(program);

@@ -148,6 +148,16 @@ impl Recorder {
         self.on_block(block, |schedule, name| apply(schedule, name, target))
     }
 
+    pub(super) fn scan_at(
+        &mut self,
+        block: BlockVar,
+        target: LoopVar,
+        place: LoopVar,
+    ) -> Result<String> {
+        let place = self.loop_ref(place)?;
+        self.at_loop(block, target, |schedule, name, l| schedule.scan(name, l, place))
+    }
+
     pub(super) fn find_block(&mut self, name: &str) -> Result<String> {
         self.schedule.block(name)?;
         Ok(name.to_owned())

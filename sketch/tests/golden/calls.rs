@@ -105,7 +105,7 @@ pub(crate) fn apply(s: &mut Schedule, call: &str) -> Result<(), ScheduleError> {
         "reverse_compute_at" => s.reverse_compute_at(word(0), target(1)),
         "reverse_compute_inline" => s.reverse_compute_inline(word(0)),
         "rfactor" => s.rfactor(word(0), target(1), number(2)).map(drop),
-        "scan" => s.scan(word(0), target(1)).map(drop),
+        "scan" => s.scan(word(0), target(1), target(2)).map(drop),
         "set_scope" => s.set_scope(word(0), scope(word(1))),
         "slice" => s.slice(&numbers(0), word(1)),
         "split" => s.split(target(0), &numbers(1)).map(drop),

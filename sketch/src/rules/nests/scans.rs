@@ -7,8 +7,8 @@
 //!   for i in 0..64 { 4 vectors of run[..] += x[i, jo * 32 + ..];  the same of s[i, jo * 32 + ..] = run[..] } }
 //! ```
 //!
-//! Vectors lie along the axes inside of the one that is run along; where these are too short,
-//! several rows go on side by side. A map of which only the first sum reads, and the stage that
+//! Vectors lie along the axes inside of the one that is run along, in pieces of a chunk where it
+//! has several; where these axes are too short, several rows go on side by side. A map of which only the first sum reads, and the stage that
 //! reads the result at its own place, if nothing else does, are computed in the same pass.
 
 use ansc_graph::Expr;
@@ -23,14 +23,22 @@ use crate::walk::{self, PARALLEL_ITERATIONS, is_worthwhile, merged};
 
 /// Vectors of running values.
 const VECTORS: [i64; 4] = [8, 4, 2, 1];
+/// So many times as many are kept in memory, piece by piece.
+const PIECES: [i64; 4] = [1, 4, 8, 2];
+/// The same where rows are apart by whole pages. They meet in the same sets of a cache, which throw
+/// out lines that were fetched ahead, unless most of them were asked for by then.
+const PIECES_OF_PAGES: [i64; 4] = [4, 8, 2, 1];
+const PAGE: usize = 4096;
 /// Rows that go on side by side.
 const ROWS: [i64; 4] = [4, 8, 2, 1];
 
 /// Loops of the first block of a chain, in their order at last: those that run in parallel, the one
-/// over chunks of lanes, and, inside of the axis, those that are written out.
+/// over chunks of lanes, and, inside of the axis, that over pieces and those that are written out.
 struct Order {
     outer: Vec<LoopVar>,
     chunks: Option<LoopVar>,
+    /// That over pieces of a chunk, inside of the axis.
+    pieces: Option<LoopVar>,
     /// Whether there are whole chunks.
     remain: bool,
     inside: Vec<LoopVar>,
@@ -62,11 +70,13 @@ pub(super) fn apply(nests: &mut Nests, from: usize, way: &Way) -> Result<Option<
             side_by_side(nests, first, axis, loops)?
         }
     };
-    let around = [&order.outer[..], order.chunks.as_slice(), &[along], &order.inside].concat();
+    let (chunks, pieces) = (order.chunks.as_slice(), order.pieces.as_slice());
+    let around = [&order.outer[..], chunks, &[along], pieces, &order.inside].concat();
     nests.recorder.reorder(&around)?;
     let written_out = order.inside.len() - usize::from(order.vector);
     order.inside[..written_out].iter().try_for_each(|&l| nests.recorder.unroll(l))?;
-    let store = nests.recorder.scan(block, along)?;
+    let place = order.pieces.unwrap_or(along);
+    let store = nests.recorder.scan(block, along, place)?;
     let reader = reader(nests, last);
     let stored = match reader {
         Some(reader) => join(nests, reader, store, along, order.inside.len())?,
@@ -129,17 +139,26 @@ fn in_vectors(
     let groups = walk::groups(&nests.compute, s, axis + 1..s.ty.rank(), false);
     let extent = groups.last().map_or(1, |last| merged(s, last));
     let candidates = at_most(&VECTORS, extent / lanes);
+    // Enough iterations stay for all threads.
+    let width = candidates[0] as usize * lanes;
+    let others: usize = s.ty.shape[..axis].iter().product();
+    let row = s.ty.shape[axis + 1..].iter().product::<usize>() * s.ty.dtype.size();
+    let pieces = if row.is_multiple_of(PAGE) { &PIECES_OF_PAGES } else { &PIECES };
+    let pieces = at_most(pieces, others * (extent / width) / PARALLEL_ITERATIONS);
+    let most = *pieces.iter().max().unwrap_or(&1) as usize;
     let mut inner = nests.merged(loops, &groups)?;
     let vectors = nests.choose(&candidates)?;
     let last = inner.pop().ok_or(StepError::NoChoice)?;
-    let parts = nests.recorder.split(last, &[0.into(), vectors, lanes.into()])?;
+    let pieces = nests.choose(&pieces)?;
+    let parts = nests.recorder.split(last, &[0.into(), pieces, vectors, lanes.into()])?;
     Ok(Order {
         outer: [&loops[..axis], &inner].concat(),
         chunks: Some(parts[0]),
         remain: extent >= lanes,
-        inside: parts[1..].to_vec(),
+        pieces: Some(parts[1]),
+        inside: parts[2..].to_vec(),
         vector: true,
-        whole: candidates.iter().all(|&n| extent.is_multiple_of(n as usize * lanes)),
+        whole: candidates.iter().all(|&n| extent.is_multiple_of(most * n as usize * lanes)),
     })
 }
 
@@ -165,7 +184,7 @@ fn side_by_side(
         None => vec![],
     };
     let (vector, remain, whole) = (false, false, true);
-    Ok(Order { outer: others, chunks: None, inside: rows, vector, remain, whole })
+    Ok(Order { outer: others, chunks: None, pieces: None, inside: rows, vector, remain, whole })
 }
 
 /// The only reader of the stage, if it comes next and reads it at its own place.
