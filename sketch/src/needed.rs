@@ -13,6 +13,9 @@
 //!
 //! A condition is a permission: whoever ignores it computes more, and the same.
 
+mod rests;
+mod tiles;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::demand::{Demand, Limits, apart, extent_of};
@@ -39,13 +42,19 @@ pub fn leave_out(program: &mut Program, compute: &Compute, demand: &Demand) -> V
     if demand.is_empty() {
         return vec![];
     }
-    let found = Search::of(program, compute, demand).conditions();
+    let search = Search::of(program, compute, demand);
+    let rests = search.rests(&search.conditions());
+    let rests = rests::enclose(program, &rests);
+    let search = Search::of(program, compute, demand);
+    let found = [search.conditions(), rests].concat();
+    let tiles = search.tiles(&found);
     let sizes = used(found.iter().flat_map(|(_, all)| all).map(|(_, extent)| extent));
     let held = add_parameters(program, demand.sizes.len(), &sizes);
     for (var, conditions) in found {
         let each = conditions.into_iter().map(|(index, below)| index.lt(expression(&below, &held)));
         program.needs.extend(tree::conjunction(each).map(|condition| (var, condition)));
     }
+    tiles.iter().for_each(|tile| tile.shorten(program, &held));
     sizes
 }
 
@@ -295,12 +304,16 @@ impl<'p> Search<'p> {
     /// Conditions without one of which no block in a loop has anything to do; `None` if no block
     /// does anything that is seen outside of an iteration.
     fn of_all(&self, l: &For) -> Option<Conditions> {
+        self.of_stmts(&l.body)
+    }
+
+    fn of_stmts(&self, stmts: &[Stmt]) -> Option<Conditions> {
         let mut inner = BTreeSet::new();
-        tree::visit_loops(&l.body, &mut |inside: &For| {
+        tree::visit_loops(stmts, &mut |inside: &For| {
             inner.insert(inside.var);
         });
         let mut uses = BTreeMap::new();
-        l.body.iter().for_each(|stmt| count_uses(stmt, &mut uses));
+        stmts.iter().for_each(|stmt| count_uses(stmt, &mut uses));
         let mut all: Option<Conditions> = None;
         let mut visit = |block: &Block| {
             let passes = |access: &&Access| self.is_of_iteration(access.buffer, &uses);
@@ -310,7 +323,7 @@ impl<'p> Search<'p> {
             let own = self.of_block(block, &inner);
             all = Some(all.take().map_or_else(|| own.clone(), |all| self.weaker(&all, &own)));
         };
-        l.body.iter().for_each(|stmt| stmt.visit_blocks(&mut visit));
+        stmts.iter().for_each(|stmt| stmt.visit_blocks(&mut visit));
         all
     }
 

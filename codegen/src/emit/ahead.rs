@@ -123,8 +123,12 @@ impl Emitter<'_, '_> {
     fn ahead(&self, LargeRead { buffer, flat, inner }: &LargeRead) -> Option<Ahead> {
         let buffer = *buffer;
         let open = self.frames.iter().rev().filter_map(|f| Some(f.var?.0));
-        let loops: Option<Vec<Loop>> =
-            open.map(|var| Some((var, self.ranges.get(&var)?.1 + 1))).collect();
+        let around = |var| {
+            let extent = self.ranges.get(&var)?.1 + 1;
+            let ends_early = self.program.need(var).is_some();
+            Some(Around { var, extent, sure: if ends_early { extent / 2 } else { extent } })
+        };
+        let loops: Option<Vec<Around>> = open.map(around).collect();
         let size = self.program.buffer(buffer).ty.dtype.size() as i64;
         let (first, lines) = Walk::of(flat, &loops?, inner, size)?.fetched(size, self)?;
         Some(Ahead { buffer, first, lines })
@@ -133,6 +137,16 @@ impl Emitter<'_, '_> {
 
 /// A variable and its extent.
 type Loop = (VarId, i64);
+
+/// A loop around an access.
+#[derive(Clone, Copy)]
+struct Around {
+    var: VarId,
+    extent: i64,
+    /// Iterations that it is taken for, if it passes over a panel. One that ends where a run's
+    /// sizes do makes fewer than all; it is for so many that parts of ranges have code of their own.
+    sure: i64,
+}
 
 /// A large input that is read, and the loops that are written out around the access.
 struct LargeRead {
@@ -145,12 +159,12 @@ impl Walk {
     /// The walk of an access at `flat` in loops, the innermost first, to elements of `size` bytes.
     /// None if it goes through its buffer in another way. Passes over less than a panel do not
     /// count. Loops that are written out inside may go on with panels side by side, which are one.
-    fn of(flat: &Affine, loops: &[Loop], inner: &[Loop], size: i64) -> Option<Walk> {
+    fn of(flat: &Affine, loops: &[Around], inner: &[Loop], size: i64) -> Option<Walk> {
         let (mut panel, mut steps, mut step) = (0, 1, Expr::int(0));
         let (mut passes, mut pass) = (1, Expr::int(0));
         let mut rest = loops.iter();
         let (var, extent, outside) = loop {
-            let &(var, extent) = rest.next()?;
+            let &Around { var, extent, sure } = rest.next()?;
             let small = passes == 1 || panel * size < LEAST_PANEL;
             match stride_of(flat, var) {
                 Some(stride) if panel == 0 || (stride == panel && small) => {
@@ -159,8 +173,11 @@ impl Walk {
                     (passes, pass) = (1, Expr::int(0));
                 }
                 None if !depends(flat, var) => {
-                    pass = pass + Expr::Var(var) * Expr::int(passes);
-                    passes *= extent;
+                    let sure = sure.max(1);
+                    let time = Expr::Var(var);
+                    let time = if sure < extent { time.min(Expr::int(sure - 1)) } else { time };
+                    pass = pass + time * Expr::int(passes);
+                    passes *= sure;
                 }
                 _ => break (var, extent, loops.len() - rest.len() - 1),
             }
@@ -172,7 +189,7 @@ impl Walk {
             pass = pass + Expr::Var(var).floor_mod(grain) * Expr::int(passes);
             passes *= grain.min(extent);
         }
-        let outer = part(flat, |v| loops[outside..].iter().any(|(l, _)| l == v))?;
+        let outer = part(flat, |v| loops[outside..].iter().any(|l| l.var == *v))?;
         (panel > 0 && stride == panel).then_some(Walk { panel, steps, step, passes, pass, outer })
     }
 
@@ -291,6 +308,10 @@ mod tests {
         }
     }
 
+    fn around(loops: &[Loop]) -> Vec<Around> {
+        loops.iter().map(|&(var, extent)| Around { var, extent, sure: extent }).collect()
+    }
+
     fn value(form: &Affine, at: &[(VarId, i64)]) -> i64 {
         let fixed = |v| at.iter().find(|(w, _)| *w == v).map(|(_, n)| Expr::int(*n));
         let e = form.to_expr().substitute(&fixed);
@@ -313,7 +334,7 @@ mod tests {
         let scope = Ranges(loops);
         let flat = affine(flat, &scope);
         let (first, lines) =
-            Walk::of(&flat, loops, &[], size).unwrap().fetched(size, &scope).unwrap();
+            Walk::of(&flat, &around(loops), &[], size).unwrap().fetched(size, &scope).unwrap();
         let mut fetched: std::collections::BTreeMap<i64, BTreeSet<i64>> = Default::default();
         for at in iterations(loops) {
             let begin = value(&first, &at) * size / LINE;
@@ -361,13 +382,32 @@ mod tests {
     }
 
     #[test]
+    fn passes_that_end_early_fetch_the_whole_panel() {
+        let [(p, of_p), (i, _), (r, of_r)] = [0, 1, 2].map(var);
+        let flat = of_p * Expr::int(1920) + of_r * Expr::int(96);
+        let loops = [(r, 20), (i, 8), (p, 3)];
+        let scope = Ranges(&loops);
+        let mut all = around(&loops);
+        all[1].sure = 4;
+        let flat = affine(&flat, &scope);
+        let (first, lines) = Walk::of(&flat, &all, &[], 4).unwrap().fetched(4, &scope).unwrap();
+        let mut fetched = BTreeSet::new();
+        for at in iterations(&[(r, 20), (i, 4)]) {
+            let begin = value(&first, &[&at[..], &[(p, 0)]].concat()) * 4 / LINE;
+            fetched.extend(begin..begin + lines);
+        }
+        assert!((120..240).all(|line| fetched.contains(&line)), "{fetched:?}");
+    }
+
+    #[test]
     fn panels_side_by_side_are_one() {
         let [(p, of_p), (r, of_r), (l, of_l)] = [0, 1, 2].map(var);
         let n = Expr::int;
         let flat = of_p * n(3840) + of_l * n(1920) + of_r * n(96);
         let (loops, all) = ([(r, 20), (p, 3)], [(r, 20), (p, 3), (l, 2)]);
         let flat = affine(&flat, &Ranges(&all));
-        let panel = |inner: &[Loop]| Walk::of(&flat, &loops, inner, 4).map(|walk| walk.panel);
+        let panel =
+            |inner: &[Loop]| Walk::of(&flat, &around(&loops), inner, 4).map(|walk| walk.panel);
         assert_eq!([panel(&[(l, 2)]), panel(&[])], [Some(3840), None]);
     }
 
@@ -378,7 +418,9 @@ mod tests {
         let none = |flat: Expr| {
             let loops = [(r, 64), (i, 32), (p, 8)];
             let (flat, scope) = (affine(&flat, &Ranges(&loops)), Ranges(&loops));
-            Walk::of(&flat, &loops, &[], 4).and_then(|walk| walk.fetched(4, &scope)).is_none()
+            Walk::of(&flat, &around(&loops), &[], 4)
+                .and_then(|walk| walk.fetched(4, &scope))
+                .is_none()
         };
         // Rows, columns of a matrix that is not packed, one panel for all, and what each iteration
         // reads anew.

@@ -63,7 +63,7 @@ fn rows_and_terms_are_left_out() {
     assert!(text.contains("params x, w, size0, size1, y"), "{text}");
     assert!(text.contains("for i in 0..16 parallel while lt(mul(i, 4), size0[]) {"), "{text}");
     assert!(text.contains("for k in 0..8 while lt(k, size1[]) {"), "{text}");
-    assert_eq!(Program::parse(&text).unwrap(), program);
+    assert_eq!(Program::parse(&text).unwrap().to_string(), text);
     assert_eq!(crate::program::verify::verify(&program), Ok(()));
 }
 
@@ -314,4 +314,65 @@ fn nothing_is_left_out_that_somebody_needs() {
     let none = Demand { needed, zeros, ..demand() };
     assert!(leave_out(&mut program, &compute(), &none).is_empty());
     assert!(program.needs.is_empty() && program.to_string() == TEXT);
+}
+
+/// Of the rows of a tile, a half and a quarter have code of their own.
+#[test]
+fn tiles_end_where_rows_do() {
+    let mut program = program();
+    leave_out(&mut program, &compute(), &demand());
+    let text = program.to_string();
+    for line in [
+        "for rows4 in 0..1 while lt(add(mul(i, 4), 2), size0[]) {",
+        "for rows2 in 0..1 while and(lt(add(mul(i, 4), 1), size0[]), lt(size0[], add(mul(i, 4), 3))) {",
+        "for rows1 in 0..1 while lt(size0[], add(mul(i, 4), 2)) {",
+        "for j_1 in 0..2 unrolled {",
+        "for j2_2 in 0..1 unrolled {",
+        "for k_2 in 0..8 while lt(k_2, size1[]) {",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+/// Rows that are too few for another tile wait for a condition of their own, and are a tile.
+#[test]
+fn a_rest_of_rows_is_left_out() {
+    let rest = "t2: f32[4, 8] local
+params x, w, y
+for j in 0..4 unrolled {
+  for n in 0..8 vectorized {
+    block zero (a: spatial 4 = j, b: spatial 8 = n) {
+      t2[j, n] = 0.0_f32
+    }
+  }
+}
+for k in 0..8 {
+  for j2 in 0..4 unrolled {
+    for n2 in 0..8 vectorized {
+      block sum (c: spatial 64 = add(60, j2), d: spatial 8 = n2, e: reduce 8 = k) {
+        t2[j2, n2] sum= mul(x[add(60, j2), k], w[k, n2])
+      }
+    }
+  }
+}
+for j3 in 0..4 unrolled {
+  for n3 in 0..8 vectorized {
+    block out (f: spatial 64 = add(60, j3), g: spatial 8 = n3) {
+      y[add(60, j3), n3] = t2[j3, n3]
+    }
+  }
+}
+";
+    let (buffers, _) = TEXT.split_once("params").unwrap();
+    let text = format!("{buffers}{rest}");
+    let mut program = Program::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    leave_out(&mut program, &compute(), &demand());
+    let found = program.to_string();
+    for line in [
+        "for rest in 0..1 while lt(60, size0[]) {",
+        "for rows4 in 0..1 while lt(62, size0[]) {",
+        "for rows1 in 0..1 while lt(size0[], 62) {",
+    ] {
+        assert!(found.contains(line), "{line}\n{found}");
+    }
 }

@@ -108,6 +108,17 @@ pub(super) fn copy(
     (copies, renaming)
 }
 
+/// A copy of `stmts` that works on the same buffers, whose loops end where the others do.
+pub(crate) fn copy_with_needs(program: &mut Program, stmts: &[Stmt]) -> Vec<Stmt> {
+    let (copies, renaming) = copy(program, stmts, &[]);
+    let twin = |(var, condition): &(VarId, Expr)| {
+        Some((*renaming.vars.get(var)?, renaming.expr(condition)))
+    };
+    let needs: Vec<(VarId, Expr)> = program.needs.iter().filter_map(twin).collect();
+    program.needs.extend(needs);
+    copies
+}
+
 fn rename(program: &mut Program, stmt: &mut Stmt, renaming: &mut Renaming) {
     match stmt {
         Stmt::For(l) => {

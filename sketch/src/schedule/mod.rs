@@ -68,6 +68,7 @@ use ansc_graph::VarId;
 use crate::program::Program;
 
 pub use annotate::Annotation;
+pub(crate) use copies::copy_with_needs;
 pub use error::{Cause, ScheduleError};
 pub use pack::Panels;
 pub use peel::Rest;
