@@ -14,7 +14,7 @@ use std::path::Path;
 
 use ansc_frontend::import::{Fold, ImportOptions, Source};
 use ansc_graph::Graph;
-use ansc_graph::sizes::{Range, RangeError, ranged};
+use ansc_graph::sizes::{Range, RangeError, ranged, read_dense};
 use ansc_runtime::Extent;
 use ansc_runtime::manifest::Size;
 
@@ -83,6 +83,8 @@ pub struct Sizes {
     pub inputs: Vec<Vec<Extent>>,
     /// For each output, likewise.
     pub outputs: Vec<Vec<Extent>>,
+    /// For each input, whether it is read where the caller has it.
+    pub dense: Vec<bool>,
 }
 
 /// All combinations of sizes and of parts of ranges; the last choice varies fastest. Ranges of
@@ -217,7 +219,7 @@ impl Wanted {
         };
         // A constant may follow no rule that can be seen, where what makes it does.
         let made = make(Fold::All).or_else(|e| make(Fold::Shapes).map_err(|_| e));
-        let made = made.map_err(|e| match e {
+        let mut made = made.map_err(|e| match e {
             RangeError::Import(e) => Error::from(e),
             RangeError::Unfit(unfit) => Error::file(
                 model,
@@ -231,7 +233,9 @@ impl Wanted {
         let size =
             |range: &Range| Size { name: range.name.clone(), low: range.low, high: range.high };
         let all = self.ranges.iter().map(size).collect();
-        let sizes = Sizes { all, inputs: made.inputs, outputs: made.outputs };
+        // States have a room of their own.
+        let dense = if states.is_empty() { read_dense(&mut made) } else { vec![] };
+        let sizes = Sizes { all, inputs: made.inputs, outputs: made.outputs, dense };
         let mut graph = made.graph;
         let states = states.settle(&mut graph, model, Some(&sizes))?;
         Ok(Specialised { graph, sizes, states })

@@ -39,7 +39,7 @@ use crate::quantization::Quantization;
 use crate::tensor::Tensor;
 
 /// Incremented whenever an older runtime could misread a newer artifact, or the reverse.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 /// The first bytes of the seal.
 pub const SEAL_MAGIC: [u8; 8] = *b"ANSCSEAL";
 
@@ -213,6 +213,10 @@ pub struct Port {
     /// For each axis, the extent that the sizes of a run give it; nothing if no axis varies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extents: Vec<Extent>,
+    /// Whether kernels read an input whose extents vary where the caller has it. Else the elements
+    /// of a smaller one are copied to where they are in the largest one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dense: bool,
     /// For an input, the caller's memory (`Storage::Input`), or the weight it is bound to. An
     /// output may be any buffer: what is not the caller's memory (`Storage::Output`) is copied
     /// there at the end.

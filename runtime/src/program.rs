@@ -14,7 +14,7 @@ use std::ops::Range;
 use crate::dtype::DType;
 use crate::host::{HostOp, indices};
 use crate::manifest::{
-    BufferId, BufferInfo, KernelInfo, LoopStep, Plan, ScanStep, Specialisation, State, Step,
+    BufferId, BufferInfo, KernelInfo, LoopStep, Plan, Port, ScanStep, Specialisation, State, Step,
     Storage,
 };
 use crate::validate::{ManifestError, buffer, bytes_of, is_scalar};
@@ -149,10 +149,10 @@ impl Program {
         kernels: &[KernelInfo],
         writes: Writes,
     ) -> Result<Program, ManifestError> {
-        let Specialisation { buffers, plan, states, .. } = specialisation;
+        let Specialisation { buffers, inputs, plan, states, .. } = specialisation;
         let sized = sized(plan, buffers.len());
         let (args, steps) = (Vec::new(), Vec::new());
-        let mut builder = Builder { kernels, buffers, states, args, steps, sized, writes };
+        let mut builder = Builder { kernels, buffers, inputs, states, args, steps, sized, writes };
         let main = builder.block(plan, 0)?;
         Ok(Program { args: builder.args, steps: builder.steps, main })
     }
@@ -199,6 +199,7 @@ fn sized(plan: &Plan, buffers: usize) -> Vec<bool> {
 struct Builder<'a> {
     kernels: &'a [KernelInfo],
     buffers: &'a [BufferInfo],
+    inputs: &'a [Port],
     states: &'a [State],
     args: Vec<BufferId>,
     steps: Vec<StepInfo>,
@@ -274,7 +275,7 @@ impl Builder<'_> {
             return Err(format!("{} arguments, where it takes {}", args.len(), info.args.len()));
         }
         for (i, (id, &bytes)) in args.iter().zip(&info.args).enumerate() {
-            let of = if i < info.reads { self.buffer(*id) } else { self.writable(*id) };
+            let of = if i < info.reads { buffer(self.buffers, *id) } else { self.writable(*id) };
             let (buffer, found) = of.map(|buffer| (buffer, bytes_of(buffer)))?;
             if found != bytes {
                 let name = &buffer.name;
@@ -401,8 +402,16 @@ impl Builder<'_> {
         a == b && a_range.start < b_range.end && b_range.start < a_range.end
     }
 
+    /// A buffer that holds as many bytes as it declares: of a dense input only kernels know where
+    /// it ends.
     fn buffer(&self, id: BufferId) -> Result<&BufferInfo, String> {
-        buffer(self.buffers, id)
+        let info = buffer(self.buffers, id)?;
+        match info.storage {
+            Storage::Input(port) if self.inputs.get(port as usize).is_some_and(|p| p.dense) => {
+                Err(format!("`{}` is a dense input, which only kernels may read", info.name))
+            }
+            _ => Ok(info),
+        }
     }
 
     fn writable(&self, id: BufferId) -> Result<&BufferInfo, String> {

@@ -390,6 +390,7 @@ mod tests {
             dtype: DType::F32,
             shape: shape.to_vec(),
             extents: vec![],
+            dense: false,
             buffer: BufferId(0),
             bound: None,
         };

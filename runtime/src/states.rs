@@ -285,6 +285,7 @@ mod tests {
             dtype: DType::U8,
             shape: vec![4],
             extents: vec![extent],
+            dense: false,
             buffer: BufferId(0),
             bound: None,
         };

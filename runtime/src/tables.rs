@@ -111,11 +111,15 @@ impl Tables {
                 }
                 (None, None) => (&port.shape[..], &[][..]),
             };
-            addresses.push(if shape == port.shape && is_aligned(bytes.as_ptr(), port) {
+            let in_place = shape == port.shape || port.dense;
+            addresses.push(if in_place && is_aligned(bytes.as_ptr(), port) {
                 bytes.as_ptr().cast_mut()
             } else {
                 let copy = own(&mut self.own_inputs, i, port)?;
-                boxes::spread(bytes, corner(shape, port), copy.bytes_mut(), share);
+                match port.dense {
+                    true => copy.bytes_mut()[..bytes.len()].copy_from_slice(bytes),
+                    false => boxes::spread(bytes, corner(shape, port), copy.bytes_mut(), share),
+                }
                 copy.bytes_mut().as_mut_ptr()
             });
         }

@@ -329,6 +329,9 @@ fn check_extent(extent: &Extent, sizes: usize, depth: usize) -> Result<(), Strin
 fn check_input(plan: &Specialisation, index: usize, port: &Port) -> Result<(), String> {
     let own = buffer(&plan.buffers, port.buffer)?;
     same_type(port, own)?;
+    if port.dense && (port.extents.is_empty() || port.bound.is_some()) {
+        return Err("it is dense, but its shape does not vary".to_owned());
+    }
     if let Some(bound) = port.bound {
         let bound = buffer(&plan.buffers, bound)?;
         same_type(port, bound)?;
@@ -345,7 +348,16 @@ fn check_input(plan: &Specialisation, index: usize, port: &Port) -> Result<(), S
 
 /// Any buffer may be an output: its value is copied where it does not lie there already.
 fn check_output(plan: &Specialisation, _index: usize, port: &Port) -> Result<(), String> {
-    same_type(port, buffer(&plan.buffers, port.buffer)?)
+    let own = buffer(&plan.buffers, port.buffer)?;
+    if port.dense {
+        return Err("it is dense, but no input".to_owned());
+    }
+    match own.storage {
+        Storage::Input(of) if plan.inputs.get(of as usize).is_some_and(|input| input.dense) => {
+            Err("it is an input that kernels read where the caller has it".to_owned())
+        }
+        _ => same_type(port, own),
+    }
 }
 
 fn same_type(port: &Port, buffer: &BufferInfo) -> Result<(), String> {

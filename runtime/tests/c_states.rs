@@ -59,7 +59,7 @@ fn moving() -> Builder {
     let next = b.buffer("hn", DType::F32, &[3], Storage::NextState(0));
     let port = |name: &str, buffer: BufferId| {
         let (name, shape) = (name.to_owned(), vec![3]);
-        Port { name, dtype: DType::F32, shape, extents: vec![], buffer, bound: None }
+        Port { name, dtype: DType::F32, shape, extents: vec![], dense: false, buffer, bound: None }
     };
     b.plan().states.push(State { input: port("h", h), output: port("hn", next) });
     b.step("step", 3, &[h, x, next], "float **f = b; f[2][i] = f[0][i] + f[1][i];");

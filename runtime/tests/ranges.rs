@@ -410,3 +410,50 @@ fn c_asks_for_the_shapes() {
         ansc_model_free(model);
     }
 }
+
+/// Kernels find a dense input as the caller has it. Nothing else reads it, for nothing else knows
+/// where it ends.
+#[test]
+fn kernels_read_dense_inputs() {
+    let made = || {
+        let mut b = Builder::new();
+        let n = b.size("n", 1, 3);
+        let x = b.input("x", DType::F32, &[2, 3]);
+        let y = b.output("y", DType::F32, &[2, 3]);
+        let extents = [Extent::Constant(2), Extent::Size(0)];
+        b.vary("x", &extents);
+        b.vary("y", &extents);
+        b.plan().inputs[0].dense = true;
+        let body = "float **f = b; int64_t n = *(int64_t *)b[1]; \
+                    f[2][i] = i % 3 < n ? 2 * f[0][i / 3 * n + i % 3] : -1;";
+        b.step("twice", 6, &[x, n, y], body);
+        (b, x)
+    };
+    let mut session = made().0.load().session().unwrap();
+    for n in [2, 3, 1] {
+        let values: Vec<f32> = (1..=2 * n).map(|i| i as f32).collect();
+        let found = session.run(&[("x", &Tensor::from_slice(&[2, n], &values))]).unwrap();
+        let expected: Vec<f32> = values.iter().map(|v| 2.0 * v).collect();
+        assert_eq!(found[0].1, Tensor::from_slice(&[2, n], &expected));
+    }
+    let refused = |b: Builder, reason: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Model::load(b.build(dir.path())).map(drop).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    };
+    let (mut b, x) = made();
+    b.expose("z", x);
+    refused(b, "it is an input that kernels read where the caller has it");
+    let (mut b, x) = made();
+    let call = HostOp::CheckIndices { extents: vec![10] };
+    let (name, inputs, outputs) = ("lookup".into(), vec![x], vec![]);
+    b.plan().plan.steps.push(Step::Host { name, call, inputs, outputs });
+    refused(b, "is a dense input, which only kernels may read");
+    let (mut b, _) = made();
+    b.input("w", DType::F32, &[2]);
+    b.plan().inputs[1].dense = true;
+    refused(b, "it is dense, but its shape does not vary");
+    let (mut b, _) = made();
+    b.plan().outputs[0].dense = true;
+    refused(b, "it is dense, but no input");
+}

@@ -147,6 +147,7 @@ fn moving() -> Builder {
         shape: vec![3],
         extents: vec![],
         buffer,
+        dense: false,
         bound: None,
     };
     b.plan().states.push(State { input: port("h", h), output: port("hn", next) });

@@ -206,6 +206,9 @@ impl Draft {
                 port.extents.clone_from(extents);
             }
         }
+        for (port, dense) in one.inputs.iter_mut().zip(&sizes.dense) {
+            port.dense = *dense;
+        }
     }
 
     fn takes_the_same(&self, other: &Draft) -> bool {
@@ -266,6 +269,7 @@ impl Builder<'_> {
                 dtype: ty.dtype,
                 shape: ty.shape.clone(),
                 extents: vec![],
+                dense: false,
                 buffer,
                 bound,
             });
@@ -298,6 +302,7 @@ impl Builder<'_> {
                 dtype: ty.dtype,
                 shape: ty.shape,
                 extents: vec![],
+                dense: false,
                 buffer,
                 bound: None,
             });
@@ -327,6 +332,7 @@ impl Builder<'_> {
             dtype: ty.dtype,
             shape: ty.shape.clone(),
             extents: extents.to_vec(),
+            dense: false,
             buffer,
             bound: None,
         };

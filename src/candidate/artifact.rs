@@ -86,6 +86,7 @@ impl Ports {
             dtype,
             shape: shape.to_vec(),
             extents: vec![],
+            dense: false,
             buffer,
             bound: None,
         });

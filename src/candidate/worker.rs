@@ -306,6 +306,7 @@ fn made_up(index: usize, ty: &TensorType) -> Result<Tensor, TensorError> {
         dtype: ty.dtype,
         shape: ty.shape.clone(),
         extents: vec![],
+        dense: false,
         buffer: BufferId(0),
         bound: None,
     };

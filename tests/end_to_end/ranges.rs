@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{ansc, str, text};
 use ansc_models::Builder;
 use ansc_models::proto::{Attribute, Dim, ElemType};
-use ansc_runtime::{Model, Session, SessionOptions, Tensor};
+use ansc_runtime::{Model, Session, SessionOptions, Tensor, View, ViewMut};
 
 const BATCH: Dim = Dim::Named("batch");
 const LENGTH: Dim = Dim::Named("length");
@@ -189,6 +189,93 @@ fn decoding_after_any_number_of_steps() {
     let bad = values(&[2, 1, 5]);
     let x = values(&[2, 1, 8]);
     assert!(wide.run(&[("x", &x), ("past", &past), ("mask", &bad)]).is_err());
+}
+
+/// Values behind which the memory that a process may read ends.
+struct BeforeTheEnd {
+    begin: *mut libc::c_void,
+    bytes: usize,
+    at: usize,
+    count: usize,
+}
+
+impl BeforeTheEnd {
+    fn of(values: &[f32]) -> BeforeTheEnd {
+        const PAGE: usize = 4096;
+        let room = size_of_val(values).next_multiple_of(PAGE);
+        let bytes = room + PAGE;
+        let (may, how) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory; its last page may not be touched, and no value lies there.
+        unsafe {
+            let begin = libc::mmap(std::ptr::null_mut(), bytes, may, how, -1, 0);
+            assert_ne!(begin, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(begin.add(room), PAGE, libc::PROT_NONE), 0);
+            let at = room - size_of_val(values);
+            let to = begin.add(at).cast::<f32>();
+            std::ptr::copy_nonoverlapping(values.as_ptr(), to, values.len());
+            BeforeTheEnd { begin, bytes, at, count: values.len() }
+        }
+    }
+
+    fn values(&self) -> &[f32] {
+        // SAFETY: they were written there, and the memory is this value's own.
+        unsafe { std::slice::from_raw_parts(self.begin.add(self.at).cast(), self.count) }
+    }
+}
+
+impl Drop for BeforeTheEnd {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped, and nothing refers to it any more.
+        unsafe { libc::munmap(self.begin, self.bytes) };
+    }
+}
+
+/// Large rows that earlier runs left are not copied before they are joined, and nothing behind
+/// them is read.
+#[test]
+fn large_inputs_are_read_where_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut b = Builder::new("net");
+    let past = Dim::Named("past");
+    let x = b.typed_input("x", ElemType::F32, &[Dim::Size(3), Dim::Size(1), Dim::Size(64)]);
+    let past = b.typed_input("past", ElemType::F32, &[Dim::Size(3), past, Dim::Size(64)]);
+    let rows = [Dim::Size(3), Dim::Named("all"), Dim::Size(64)];
+    let axis = [("axis", Attribute::Int(1))];
+    b.result("present", &rows, "Concat", &[&past, &x], &axis);
+    let (first, turned) = ([Dim::Size(3), Dim::Size(64)], ("perm", Attribute::Ints(vec![0, 2, 1])));
+    let k = b.op("Transpose", &["present"], &[turned]);
+    let scores = b.op("MatMul", &[&x, &k], &[]);
+    let shares = b.op("Softmax", &[&scores], &[]);
+    let sum = b.op("MatMul", &[&shares, "present"], &[]);
+    let axes = [("axes", Attribute::Ints(vec![1])), ("keepdims", Attribute::Int(0))];
+    b.result("y", &first, "ReduceMax", &[&sum], &axes);
+    let model = saved(b, dir.path());
+    let mut wide = session(&model, &["past=1..700".to_owned()], 2);
+    for n in [1, 300, 511, 512, 513, 699, 700] {
+        let mut exact = session(&model, &[format!("past={n}")], 2);
+        let (x, past) = (values(&[3, 1, 64]), values(&[3, n, 64]));
+        let inputs = [("x", &x), ("past", &past)];
+        let expected = exact.run(&inputs).unwrap();
+        let before_the_end = BeforeTheEnd::of(past.as_slice());
+        let view = View::of_slice(past.shape(), before_the_end.values()).unwrap();
+        let given = [("x", View::from(&x)), ("past", view)];
+        let mut found: Vec<(String, Tensor)> =
+            expected.iter().map(|(name, t)| (name.clone(), values(t.shape()))).collect();
+        let mut outputs: Vec<(&str, ViewMut<'_>)> =
+            found.iter_mut().map(|(name, t)| (&name[..], ViewMut::from(t))).collect();
+        wide.run_into(&given, &mut outputs).unwrap();
+        drop(outputs);
+        assert_eq!(expected[0], found[0], "{n}");
+        let each = |i: &[(String, Tensor)]| i[1].1.as_slice::<f32>().to_vec();
+        for (e, f) in each(&expected).into_iter().zip(each(&found)) {
+            assert!((e - f).abs() <= 2e-5, "{e} became {f} after {n}");
+        }
+    }
+    let wide = dir.path().join("wide.ansc");
+    ansc(&["compile", str(&model), "-o", str(&wide), "--dim", "past=513..700"]);
+    let said = ansc(&["inspect", str(&wide), "--json"]).stdout;
+    assert_eq!(text(&said).matches("\"dense\":true").count(), 1, "{}", text(&said));
 }
 
 #[test]

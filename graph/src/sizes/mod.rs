@@ -26,6 +26,7 @@ mod check;
 mod compute;
 mod constants;
 mod control;
+mod dense;
 mod fit;
 mod formula;
 mod look;
@@ -37,6 +38,7 @@ mod tests;
 use ansc_runtime::{DType, Extent};
 use rayon::prelude::*;
 
+pub use dense::read_dense;
 pub(crate) use formula::renumbered;
 pub use formula::{expression, used};
 

@@ -5,7 +5,7 @@ mod control;
 use ansc_runtime::host::HostOp;
 use ansc_runtime::{DType, Tensor};
 
-use super::{Range, RangeError, Ranged, ranged};
+use super::{Range, RangeError, Ranged, ranged, read_dense};
 use crate::compute::{Compute, Stage, TensorType};
 use crate::expr::{BinOp, Expr, UnOp};
 use crate::graph::{Graph, ValueId};
@@ -315,4 +315,43 @@ fn a_dimension_may_have_the_name_of_an_input() {
     };
     let made = ranged(&ranges, |sizes| Ok::<Graph, ()>(graph(model, sizes))).unwrap();
     assert_eq!(verify(&made.graph), Ok(()));
+}
+
+/// A large input lies where the caller has it, with nothing that may be read behind it. One that a
+/// sum goes over, or that is small, does not.
+#[test]
+fn large_inputs_are_read_densely() {
+    let model: Model = |b, s| {
+        let (past, new) = (b.input(&[1, 3, s[0], 512]), b.input(&[1, 3, 1, 512]));
+        let summed = b.input(&[2, s[0], 512]);
+        let ty = b.graph.ty(summed).clone();
+        let sum = reduce::reduce(reduce::Reduction::Sum, &[1], false, &ty).unwrap();
+        let sum = b.emit(sum, &[summed]);
+        let types = [past, new].map(|v| b.graph.ty(v).clone());
+        vec![b.emit(concat::concat(&types, 2).unwrap(), &[past, new]), sum]
+    };
+    let mut made = range(model, &[(1, 90)]).unwrap();
+    assert_eq!(read_dense(&mut made), [true, false, false]);
+    assert_eq!(verify(&made.graph), Ok(()));
+    let mut optimised = made.graph.clone();
+    passes::run_all(&mut optimised, &Options::default()).unwrap();
+    for size in [1, 2, 89, 90] {
+        let exact = graph(model, &[size]);
+        let types: Vec<TensorType> =
+            exact.inputs().iter().map(|&node| exact.ty(ValueId { node, out: 0 }).clone()).collect();
+        let given: Vec<Tensor> = types.iter().zip(0..).map(|(ty, i)| values(ty, i)).collect();
+        let expected = interp::run(&exact, &given).unwrap();
+        let mut past = given[0].as_slice::<f32>().to_vec();
+        past.resize(3 * 90 * 512, f32::NAN);
+        let inputs = [
+            Tensor::from_slice(&[1, 3, 90, 512], &past),
+            given[1].clone(),
+            spread(&given[2], &[2, 90, 512]),
+            Tensor::scalar(size as i64),
+        ];
+        for graph in [&made.graph, &optimised] {
+            let found = interp::run(graph, &inputs).unwrap();
+            assert_eq!(cut(&found[0], expected[0].shape()), expected[0].to_f64_vec(), "{size}");
+        }
+    }
 }

@@ -78,7 +78,15 @@ impl Builder {
         let buffer = self.buffer(name, dtype, shape, Storage::Input(port));
         let (name, shape) = (name.to_owned(), shape.to_vec());
         let extents = vec![];
-        self.plan().inputs.push(Port { name, dtype, shape, extents, buffer, bound: None });
+        self.plan().inputs.push(Port {
+            name,
+            dtype,
+            shape,
+            extents,
+            dense: false,
+            buffer,
+            bound: None,
+        });
         buffer
     }
 
@@ -93,7 +101,15 @@ impl Builder {
     pub(crate) fn expose(&mut self, name: &str, buffer: BufferId) {
         let BufferInfo { dtype, shape, .. } = self.plan().buffers[buffer.0 as usize].clone();
         let (name, extents) = (name.to_owned(), vec![]);
-        self.plan().outputs.push(Port { name, dtype, shape, extents, buffer, bound: None });
+        self.plan().outputs.push(Port {
+            name,
+            dtype,
+            shape,
+            extents,
+            dense: false,
+            buffer,
+            bound: None,
+        });
     }
 
     /// A size that a run may choose, and the buffer that tells kernels what it is.
@@ -119,6 +135,7 @@ impl Builder {
             dtype,
             shape: room.to_vec(),
             extents: extents[i].to_vec(),
+            dense: false,
             buffer,
             bound: None,
         });

@@ -72,7 +72,7 @@ impl Model {
 
     fn port(&self, dtype: DType, shape: &[usize], buffer: BufferId) -> Port {
         let (name, shape) = (format!("p{}", buffer.0), shape.to_vec());
-        Port { name, dtype, shape, extents: vec![], buffer, bound: None }
+        Port { name, dtype, shape, extents: vec![], dense: false, buffer, bound: None }
     }
 
     fn input(&mut self, dtype: DType, shape: &[usize]) -> BufferId {
