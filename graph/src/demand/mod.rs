@@ -237,16 +237,29 @@ impl Analysis<'_> {
             let bounds = self.bounds(group, stage, limits, &|b| {
                 beyond.map_or_else(Vec::new, |by| later(self.zeros_of(group, &zeros, b), by))
             });
-            let below = |v: VarId| bounds.get(v.index()).cloned().flatten();
-            let known = Known { below: &below, lows };
-            for (buffer, indices) in stage.body.loads() {
+            let size = |buffer: BufId| self.size_of(group, buffer);
+            let mut reads = vec![];
+            for (buffer, indices, conditions) in guarded_loads(&stage.body) {
+                let below = |v: VarId| {
+                    let bound = bounds.get(v.index()).cloned().flatten()?;
+                    let asked = conditions.iter().filter_map(|c| below(c, v, &size));
+                    let known = Known { below: &|_| None, lows };
+                    // Of two bounds the first one will do, unless the other is known to be less.
+                    Some(asked.fold(bound, |bound, other| match known.larger(&bound, &other) {
+                        Some(larger) if larger == bound => other,
+                        _ => bound,
+                    }))
+                };
+                let known = Known { below: &below, lows };
                 // Under a guard an index may seem to leave its axis.
                 let inside = |(index, &room): (&Expr, &usize)| match known.below(index)? {
                     Extent::Constant(n) => Some(Extent::Constant(n.min(room as i64))),
                     below => Some(below),
                 };
                 let shape = &compute.buffer_type(buffer).shape;
-                let limits: Limits = indices.iter().zip(shape).map(inside).collect();
+                reads.push((buffer, indices.iter().zip(shape).map(inside).collect::<Limits>()));
+            }
+            for (buffer, limits) in reads {
                 match compute.stage_of(buffer) {
                     Some(earlier) => stages[earlier].add(&limits, lows),
                     None => self.need(group.inputs[buffer.index()], limits),
@@ -318,6 +331,30 @@ pub fn apart(a: &Extent, b: &Extent) -> Option<i64> {
 fn later(limits: Limits, by: i64) -> Limits {
     let one = |limit: Extent| polynomial::sum(vec![limit, Extent::Constant(by)]);
     limits.into_iter().map(|limit| limit.and_then(one)).collect()
+}
+
+/// The loads of an expression, each with the conditions of the choices that it is a part of.
+fn guarded_loads(e: &Expr) -> Vec<(BufId, &[Expr], Vec<&Expr>)> {
+    fn add<'e>(
+        e: &'e Expr,
+        conditions: &mut Vec<&'e Expr>,
+        all: &mut Vec<(BufId, &'e [Expr], Vec<&'e Expr>)>,
+    ) {
+        if let Expr::Load(buffer, indices) = e {
+            all.push((*buffer, indices, conditions.clone()));
+        }
+        if let Expr::Select(condition, chosen, other) = e {
+            add(condition, conditions, all);
+            conditions.push(condition);
+            add(chosen, conditions, all);
+            conditions.pop();
+            return add(other, conditions, all);
+        }
+        e.children().into_iter().for_each(|child| add(child, conditions, all));
+    }
+    let mut all = vec![];
+    add(e, &mut vec![], &mut all);
+    all
 }
 
 /// Functions that tell zeros of buffers, and sizes in them.

@@ -116,3 +116,23 @@ fn what_anybody_else_reads_is_needed() {
     );
     assert_eq!(text(&all[0].1.needed[0]), "_ _", "{all:?}");
 }
+
+/// The terms that a product adds beyond an end are zeros on both sides, which are made of nothing.
+#[test]
+fn what_a_choice_drops_is_not_needed() {
+    let all = demand(
+        |b, s| {
+            let x = b.input(&[s[0], 8]);
+            let x = b.dense(x, 8);
+            let x = b.layer_norm(x);
+            let [q, k, v] = [0, 1, 2].map(|_| b.dense(x, 8));
+            let k = b.transpose(k, &[1, 0]);
+            let scores = b.matmul(q, k);
+            let shares = b.softmax(scores);
+            vec![b.matmul(shares, v)]
+        },
+        &[(4, 9)],
+    );
+    let layers: Vec<String> = all[..2].iter().map(|(_, d)| text(&d.needed[0])).collect();
+    assert_eq!(layers, ["s0 _", "s0 _"], "{all:?}");
+}
