@@ -143,8 +143,8 @@ type Loop = (VarId, i64);
 struct Around {
     var: VarId,
     extent: i64,
-    /// Iterations that it is taken for, if it passes over a panel. One that ends where a run's
-    /// sizes do makes fewer than all; it is for so many that parts of ranges have code of their own.
+    /// Iterations that it is taken for, if it passes over a panel: half of them, if it ends where a
+    /// run's sizes do. The largest size of a part of a range is about twice the smallest one.
     sure: i64,
 }
 

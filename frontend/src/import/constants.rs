@@ -27,7 +27,7 @@ pub(super) struct Constants {
     shared: Arc<Shared>,
 }
 
-/// What all imports of a model share.
+/// All imports of a model share these tensors.
 #[derive(Default)]
 pub(super) struct Shared {
     /// By the address of what they were decoded from: the model stays where it is as long as it may
@@ -63,7 +63,9 @@ impl Shared {
     fn add(&self, operands: Vec<usize>, one: Evaluated) {
         let mut evaluated = locked(&self.evaluated);
         let all = evaluated.entry(operands).or_default();
-        if all.len() < MOST {
+        // Another thread may have been faster.
+        let is_known = all.iter().any(|known| *known.expr == *one.expr);
+        if all.len() < MOST && !is_known {
             one.results.iter().for_each(|tensor| self.keep(tensor));
             all.push(one);
         }

@@ -49,7 +49,7 @@ pub(super) struct Seen {
     pub(super) bodies: Vec<Look>,
 }
 
-/// What another graph has in the place of a node.
+/// The numbers and parts that another graph has in the place of a node.
 pub(super) struct Found {
     numbers: Vec<Option<Scalar>>,
     /// Its expression, if that has another form.
@@ -84,7 +84,7 @@ impl Look {
         Look { nodes: graph.topological().into_iter().map(seen).collect(), graph, count: 1 }
     }
 
-    /// What one more graph, which is [`cleaned`], too, has in the places of this one's nodes.
+    /// Finds the places of this graph's nodes in one more graph, which is [`cleaned`], too.
     pub(super) fn find(&self, graph: &Graph) -> Result<Vec<Found>, Unfit> {
         let order = graph.topological();
         let own = positions(&self.graph, self.nodes.iter().map(|seen| seen.node));

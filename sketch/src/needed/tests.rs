@@ -316,7 +316,7 @@ fn nothing_is_left_out_that_somebody_needs() {
     assert!(program.needs.is_empty() && program.to_string() == TEXT);
 }
 
-/// Of the rows of a tile, a half and a quarter have code of their own.
+/// A half and a quarter of a tile's rows have code of their own.
 #[test]
 fn tiles_end_where_rows_do() {
     let mut program = program();

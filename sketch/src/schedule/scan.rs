@@ -8,8 +8,9 @@
 //! ```
 //!
 //! The chain of blocks doubles the distance from step to step (`doubling`). Each loop inside of
-//! that which is run along has a running value for each of its iterations. They are stored at the end
-//! of that loop's body, or of one inside of it: pieces of a long row are stored as they are made.
+//! that which is run along has a running value for each of its iterations. They are stored at the
+//! end of that loop's body, or of one inside of it: pieces of a long row are stored as they are
+//! made.
 
 use ansc_graph::{BufId, Expr, TensorType, VarId};
 

@@ -4,12 +4,14 @@
 //! s[v0, v1] = sum of x[0..v0 + 1, v1], f32[64, 96], 8 lanes
 //! =>
 //! parallel jo in 0..3 { run[0..32] = 0
-//!   for i in 0..64 { 4 vectors of run[..] += x[i, jo * 32 + ..];  the same of s[i, jo * 32 + ..] = run[..] } }
+//!   for i in 0..64 {
+//!     4 vectors of run[..] += x[i, jo * 32 + ..];  the same of s[i, jo * 32 + ..] = run[..] } }
 //! ```
 //!
 //! Vectors lie along the axes inside of the one that is run along, in pieces of a chunk where it
-//! has several; where these axes are too short, several rows go on side by side. A map of which only the first sum reads, and the stage that
-//! reads the result at its own place, if nothing else does, are computed in the same pass.
+//! has several; where these axes are too short, several rows go on side by side. A map that only
+//! the first sum reads, and the stage that reads the result at its own place, if nothing else does,
+//! are computed in the same pass.
 
 use ansc_graph::Expr;
 
