@@ -345,7 +345,7 @@ pub fn tasks(model: &Path, options: &Options) -> Result<Vec<Weighted>, Error> {
     let kept = options.states(&source, model)?;
     for one in options.specialisations(&kept)? {
         let one = kept.stretched(one, &source)?;
-        let mut graph = kept.appended(source.graph(&one.largest())?);
+        let mut graph = kept.appended(source.largest(&one.largest())?);
         let states = kept.settle(&mut graph, model, None)?;
         options.check_precision(&graph)?;
         optimise(&mut graph, options, &mut assembly.verifier, &Silent)?;

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use ansc_frontend::import::{Fold, ImportOptions, Source};
 use ansc_graph::Graph;
-use ansc_graph::sizes::{Range, RangeError, ranged, read_dense};
+use ansc_graph::sizes::{Range, RangeError, Ranged, Unfit, ranged, read_dense};
 use ansc_runtime::Extent;
 use ansc_runtime::manifest::Size;
 
@@ -75,7 +75,7 @@ pub fn largest(import: &ImportOptions, choices: &Choices) -> ImportOptions {
     import
 }
 
-/// The sizes that runs of a specialisation choose; none, unless it is for ranges.
+/// The sizes that runs of a specialisation choose, if it is for ranges, or that data decides.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
     pub all: Vec<Size>,
@@ -85,6 +85,9 @@ pub struct Sizes {
     pub outputs: Vec<Vec<Extent>>,
     /// For each input, whether it is read where the caller has it.
     pub dense: Vec<bool>,
+    /// The smallest of each size that the graph computes. They are its last outputs, behind those
+    /// of the model.
+    pub counts: Vec<i64>,
 }
 
 /// All combinations of sizes and of parts of ranges; the last choice varies fastest. Ranges of
@@ -206,39 +209,50 @@ impl Wanted {
         model: &Path,
         states: &States,
     ) -> Result<Specialised, Error> {
-        if self.ranges.is_empty() {
-            let mut graph = states.appended(source.graph(&self.import)?);
-            let states = states.settle(&mut graph, model, None)?;
-            return Ok(Specialised { graph, sizes: Sizes::default(), states });
-        }
         let make = |fold: Fold| {
             let import = source.alike(fold);
             ranged(&self.ranges, |sizes| {
-                import(&self.at(sizes)).map(|graph| states.appended(graph))
+                let (sizes, counts) = sizes.split_at(self.ranges.len());
+                import(&self.at(sizes), counts).map(|graph| states.appended(graph))
             })
         };
         // A constant may follow no rule that can be seen, where what makes it does.
-        let made = make(Fold::All).or_else(|e| make(Fold::Shapes).map_err(|_| e));
+        let made = make(Fold::All).or_else(|e| match e {
+            RangeError::Unfit(_) => make(Fold::Shapes).map_err(|_| e),
+            RangeError::Import(_) => Err(e),
+        });
         let mut made = made.map_err(|e| match e {
             RangeError::Import(e) => Error::from(e),
-            RangeError::Unfit(unfit) => Error::file(
-                model,
-                format!(
-                    "{unfit}. So one specialisation cannot serve {}: list single sizes, as in {}",
-                    self.name,
-                    self.listed()
-                ),
-            ),
+            RangeError::Unfit(unfit) => self.unfit(model, &unfit),
         })?;
+        if self.ranges.is_empty() && made.counts.is_empty() {
+            let states = states.settle(&mut made.graph, model, None)?;
+            return Ok(Specialised { graph: made.graph, sizes: Sizes::default(), states });
+        }
         let size =
             |range: &Range| Size { name: range.name.clone(), low: range.low, high: range.high };
         let all = self.ranges.iter().map(size).collect();
         // States have a room of their own.
         let dense = if states.is_empty() { read_dense(&mut made) } else { vec![] };
-        let sizes = Sizes { all, inputs: made.inputs, outputs: made.outputs, dense };
-        let mut graph = made.graph;
+        let Ranged { mut graph, inputs, outputs, counts } = made;
+        let sizes = Sizes { all, inputs, outputs, dense, counts };
         let states = states.settle(&mut graph, model, Some(&sizes))?;
         Ok(Specialised { graph, sizes, states })
+    }
+
+    fn unfit(&self, model: &Path, unfit: &Unfit) -> Error {
+        let message = match self.ranges.is_empty() {
+            true => format!(
+                "{unfit}. So kernels do not know how many elements there are, where only the data \
+                 decides that: end the model before, with `--outputs`"
+            ),
+            false => format!(
+                "{unfit}. So one specialisation cannot serve {}: list single sizes, as in {}",
+                self.name,
+                self.listed()
+            ),
+        };
+        Error::file(model, message)
     }
 
     /// Options with single sizes in place of ranges.

@@ -8,6 +8,7 @@
 mod check;
 mod host;
 mod loops;
+mod rooms;
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

@@ -22,6 +22,8 @@ pub enum Extent {
     Product(Vec<Extent>),
     /// The quotient by a positive number, rounded to minus infinity.
     Floor(Box<Extent>, i64),
+    /// The smallest of all, of which there is one at least.
+    Min(Vec<Extent>),
 }
 
 impl Extent {
@@ -36,6 +38,10 @@ impl Extent {
             Extent::Sum(parts) => all(parts, 0, i64::checked_add),
             Extent::Product(parts) => all(parts, 1, i64::checked_mul),
             Extent::Floor(of, by) => of.at(sizes)?.checked_div_euclid(*by).filter(|_| *by > 0),
+            Extent::Min(parts) => {
+                let (first, others) = parts.split_first()?;
+                others.iter().try_fold(first.at(sizes)?, |min, part| Some(min.min(part.at(sizes)?)))
+            }
         }
     }
 
@@ -44,7 +50,9 @@ impl Extent {
         match self {
             Extent::Constant(_) => true,
             Extent::Size(_) => false,
-            Extent::Sum(parts) | Extent::Product(parts) => parts.iter().all(Extent::is_constant),
+            Extent::Sum(parts) | Extent::Product(parts) | Extent::Min(parts) => {
+                parts.iter().all(Extent::is_constant)
+            }
             Extent::Floor(of, _) => of.is_constant(),
         }
     }
@@ -69,6 +77,11 @@ impl fmt::Display for Extent {
             }
             Extent::Product(parts) => joined(f, parts, " * "),
             Extent::Floor(of, by) => write!(f, "floor({of} / {by})"),
+            Extent::Min(parts) => {
+                f.write_str("min(")?;
+                joined(f, parts, ", ")?;
+                f.write_str(")")
+            }
         }
     }
 }
@@ -87,6 +100,11 @@ mod tests {
         assert_eq!(half.at(&[3]), None);
         assert_eq!(Extent::Product(vec![Extent::Size(0); 2]).at(&[i64::MAX]), None);
         assert_eq!(Extent::Floor(Box::new(Extent::Size(0)), 0).at(&[1]), None);
+        let most = Extent::Min(vec![Extent::Size(0), Extent::Constant(4)]);
+        assert_eq!((most.at(&[3]), most.at(&[5]), most.at(&[])), (Some(3), Some(4), None));
+        assert_eq!(Extent::Min(vec![]).at(&[3]), None);
+        assert_eq!(most.to_string(), "min(s0, 4)");
+        assert!(!most.is_constant() && Extent::Min(vec![Extent::Constant(1)]).is_constant());
         assert_eq!(both.to_string(), "s0 * floor((s1 + 1) / 2)");
         assert!(!both.is_constant() && Extent::Sum(vec![Extent::Constant(1)]).is_constant());
     }

@@ -39,7 +39,7 @@ use crate::quantization::Quantization;
 use crate::tensor::Tensor;
 
 /// Incremented whenever an older runtime could misread a newer artifact, or the reverse.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 /// The first bytes of the seal.
 pub const SEAL_MAGIC: [u8; 8] = *b"ANSCSEAL";
 

@@ -318,7 +318,8 @@ fn check_extent(extent: &Extent, sizes: usize, depth: usize) -> Result<(), Strin
         Extent::Constant(_) => Ok(()),
         Extent::Size(size) if *size as usize >= sizes => Err(format!("there is no size {size}")),
         Extent::Size(_) => Ok(()),
-        Extent::Sum(parts) | Extent::Product(parts) => {
+        Extent::Min(parts) if parts.is_empty() => Err("an extent of it is that of nothing".into()),
+        Extent::Sum(parts) | Extent::Product(parts) | Extent::Min(parts) => {
             parts.iter().try_for_each(|part| check_extent(part, sizes, depth))
         }
         Extent::Floor(_, by) if *by <= 0 => Err(format!("an extent of it is divided by {by}")),

@@ -11,7 +11,7 @@ use common::Builder;
 fn top(axis: usize, k: usize, x: BufferId, outputs: &[BufferId]) -> Step {
     Step::Host {
         name: "top".to_owned(),
-        call: HostOp::TopK { axis, k, largest: true, sorted: true },
+        call: HostOp::TopK { axis, k, at_most: false, largest: true, sorted: true },
         inputs: vec![x],
         outputs: outputs.to_vec(),
     }

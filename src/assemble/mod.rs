@@ -69,8 +69,8 @@ struct Builder<'a> {
     draft: Draft,
     /// Buffers of constants, by their place.
     constants: HashMap<(Storage, TensorType), BufferId>,
-    /// Buffers of the sizes that a run chooses.
-    sizes: Vec<BufferId>,
+    /// The sizes that a run chooses, then those that the graph computes.
+    sizes: Vec<ValueId>,
 }
 
 /// Values of one graph, and the buffers that hold them.
@@ -118,9 +118,11 @@ impl Assembly {
         };
         let mut values = Values::new();
         builder.take_inputs(graph, (sizes, states), &mut values)?;
+        let counts = &graph.outputs[graph.outputs.len() - sizes.counts.len()..];
+        builder.sizes.extend(counts.iter().map(|(_, value)| *value));
         let mut plan = builder.walk(graph, sizes, &mut values)?;
         let results = match expose {
-            Expose::Outputs => graph.outputs.clone(),
+            Expose::Outputs => graph.outputs[..graph.outputs.len() - sizes.counts.len()].to_vec(),
             Expose::Everything => exposed(graph, builder.kernels.fusion()),
         };
         builder.give_outputs(graph, (&results, states), &mut values, &mut plan)?;
@@ -245,7 +247,7 @@ impl Builder<'_> {
             let buffer = self.new_buffer(&graph.node(node).name, graph.ty(value));
             self.draft.classes.fix(buffer, Storage::Size(i as u32));
             values.insert(value, buffer);
-            self.sizes.push(buffer);
+            self.sizes.push(value);
         }
         for (i, &node) in inputs.iter().enumerate() {
             let value = ValueId { node, out: 0 };
@@ -375,15 +377,12 @@ impl Builder<'_> {
     /// The part of each group's results that is needed, at the sizes that a run chooses. All groups
     /// have kernels.
     fn demands(&self, graph: &Graph, items: &[Item], sizes: &Sizes) -> Vec<Demand> {
-        if sizes.all.is_empty() {
+        if sizes.all.is_empty() && sizes.counts.is_empty() {
             return vec![];
         }
-        let inputs = graph.inputs();
-        let value = |&node: &NodeId| ValueId { node, out: 0 };
-        let of_sizes: Vec<ValueId> =
-            inputs[inputs.len() - sizes.all.len()..].iter().map(value).collect();
-        let lows: Vec<i64> = sizes.all.iter().map(|size| size.low as i64).collect();
-        let ends = Ends { sizes: &of_sizes, lows: &lows, outputs: &sizes.outputs };
+        let lows = sizes.all.iter().map(|size| size.low as i64);
+        let lows: Vec<i64> = lows.chain(sizes.counts.iter().copied()).collect();
+        let ends = Ends { sizes: &self.sizes, lows: &lows, outputs: &sizes.outputs };
         let mut beyond = |group: &Group, demand: &Demand| {
             self.kernels.terms_beyond(self.kernels.find(&subgraph(graph, group))?, demand)
         };
@@ -454,8 +453,8 @@ impl Builder<'_> {
                 _ => self.buffer_of(graph, *value, values),
             });
         }
-        let sizes = self.kernels.sizes(index);
-        args.extend(sizes.iter().map(|size| self.sizes[*size]));
+        let sizes = self.kernels.sizes(index).to_vec();
+        args.extend(sizes.iter().map(|size| self.buffer_of(graph, self.sizes[*size], values)));
         let sizes = sizes.len();
         for value in &group.outputs {
             let buffer = self.new_buffer(&graph.value(*value).name, graph.ty(*value));

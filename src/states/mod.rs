@@ -114,11 +114,11 @@ impl States {
         let is_length = |range: &Range| self.lengths.contains(&range.name);
         let mut all = one.ranges.iter().enumerate().filter(|(_, range)| is_length(range));
         let (Some((range, _)), None) = (all.next(), all.next()) else { return Ok(one) };
-        let [first, ..] = &self.room_left(&source.graph(&one.largest())?)[..] else {
+        let [first, ..] = &self.room_left(&source.largest(&one.largest())?)[..] else {
             return Ok(one);
         };
         let longer = one.stretched(range, *first);
-        let left = self.room_left(&source.graph(&longer.largest())?);
+        let left = self.room_left(&source.largest(&longer.largest())?);
         Ok(if left.iter().all(|rows| *rows == 0) { longer } else { one })
     }
 

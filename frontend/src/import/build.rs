@@ -17,6 +17,7 @@ use tract_onnx::pb::{
 use super::attributes::Attributes;
 use super::constants::Constants;
 use super::context::NodeCtx;
+use super::counts::Counts;
 use super::data::Data;
 use super::deciding::is_data;
 use super::fold::{Budget, Decisions};
@@ -49,6 +50,8 @@ pub(crate) struct Importer {
     pub(super) nibbles: BTreeSet<String>,
     /// Tensors of the model's own graph that become its inputs.
     pub(super) begins: cut::Begins,
+    /// If sizes that only the data decides are counted.
+    pub(super) counts: Option<Counts>,
 }
 
 /// Model-local functions by domain and name.
@@ -117,7 +120,7 @@ pub(super) fn functions(model: &ModelProto) -> Functions {
 }
 
 impl Importer {
-    pub(super) fn new(source: &Source, budget: Budget) -> Importer {
+    pub(super) fn new(source: &Source, budget: Budget, counts: Option<Counts>) -> Importer {
         let proto = &source.model.proto;
         let external = External::beside(source.directory.as_deref());
         let memory = Memory::for_file(source.model.bytes);
@@ -134,6 +137,7 @@ impl Importer {
             data: Data::default(),
             nibbles: BTreeSet::new(),
             begins: cut::Begins::new(),
+            counts,
         }
     }
 
@@ -465,7 +469,7 @@ impl Importer {
         for name in &node.input {
             let binding = match name.as_str() {
                 "" => Some(Binding::Absent),
-                _ => lookup(&mut self.frames, name),
+                _ => self.read(name),
             };
             match binding {
                 Some(Binding::Poisoned) => return Err(Problem::silent()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ansc_graph::ops::{OpError, fill};
 use ansc_graph::verify::ill_typed;
-use ansc_graph::{ComputeOp, Graph, Op, Scalar, TensorType, Value, ValueId};
+use ansc_graph::{ComputeOp, Graph, NodeId, Op, Scalar, TensorType, Value, ValueId};
 use ansc_runtime::host::{self, HostOp};
 use ansc_runtime::{DType, Tensor};
 use tract_onnx::pb::attribute_proto::AttributeType;
@@ -121,6 +121,12 @@ impl<'a> NodeCtx<'a> {
     /// Whether only the data decides the size of `v`.
     pub(crate) fn is_dynamic(&self, v: ValueId) -> bool {
         self.graph_here().value(v).dynamic
+    }
+
+    /// Whether the node, which changes nothing if `nothing` is true, gives `x` itself. It does not
+    /// if it changes something at other sizes: graphs for several sizes consist of the same nodes.
+    pub(crate) fn passes_on(&mut self, x: ValueId, nothing: bool) -> bool {
+        !self.is_dynamic(x) && self.importer.budget.is_left_out(nothing)
     }
 
     /// The value, where it is known at compile time.
@@ -333,6 +339,15 @@ impl NodeCtx<'_> {
         }
         let name = self.node_name()?;
         let graph = &mut self.importer.frame().graph;
+        // Two values of the same size are to be known as such.
+        let is_same = |node: &NodeId| {
+            matches!(&graph.node(*node).op, Op::Host(other) if *other == op)
+                && graph.operands(*node) == inputs
+        };
+        let is_dynamic = outputs.iter().any(|output| output.dynamic);
+        if let Some(node) = graph.node_ids().into_iter().filter(|_| is_dynamic).find(is_same) {
+            return Ok(graph.values(node).collect());
+        }
         let node = graph.add(&name, Op::Host(op), inputs, outputs);
         Ok(graph.values(node).collect())
     }

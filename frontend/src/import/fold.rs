@@ -29,7 +29,8 @@ pub(crate) struct Budget {
     decided: Decisions,
 }
 
-/// For each operator of constants, in order, whether it was evaluated.
+/// For each operator of constants, in order, whether it was evaluated, and for each that may change
+/// nothing, whether it was left out.
 pub(crate) type Decisions = Vec<bool>;
 
 impl Budget {
@@ -55,12 +56,20 @@ impl Budget {
         decision
     }
 
+    /// Whether to leave out an operator that may change nothing here.
+    pub(crate) fn is_left_out(&mut self, nothing: bool) -> bool {
+        let before = self.before.get(self.decided.len()).copied();
+        let decision = nothing && before.unwrap_or(true);
+        self.decided.push(decision);
+        decision
+    }
+
     fn is_little(&mut self, expr: &Compute) -> bool {
         let given: usize = expr.inputs.iter().map(|t| t.bytes()).sum();
         let largest = expr.stages.iter().map(|s| s.ty.bytes()).max().unwrap_or(0);
-        let is_list = |most| expr.output_types().iter().all(|ty| ty.rank() < 2 && ty.len() <= most);
+        let is_short = |most| expr.output_types().iter().all(|ty| ty.len() <= most);
         largest <= LARGE_BYTES
-            && self.most.is_none_or(is_list)
+            && self.most.is_none_or(is_short)
             && (largest <= SMALL_BYTES || largest <= given)
             && self.spend(work(expr))
     }

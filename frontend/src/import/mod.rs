@@ -10,6 +10,7 @@ mod build;
 mod constants;
 pub(crate) mod containers;
 mod context;
+mod counts;
 mod cut;
 mod data;
 mod deciding;
@@ -49,6 +50,7 @@ pub(crate) use subgraph::{Body, nameless};
 
 use constants::Shared;
 use containers::Containers;
+use counts::Counts;
 use fold::{Budget, Decisions};
 
 pub use crate::problem::{ImportError, Problem};
@@ -129,28 +131,37 @@ impl Source {
     }
 
     /// The graph for the shapes that the options give. Which nodes compute with integers of 8 bits
-    /// was said before.
+    /// was said before. Values whose size only the data decides are for outputs, and for operators
+    /// of the runtime.
     pub fn graph(&self, options: &ImportOptions) -> Result<Graph, ImportError> {
-        Ok(self.import(options, Budget::default())?.0)
+        Ok(self.import(options, Budget::default(), None)?.0)
+    }
+
+    /// As [`Source::graph`], but for data that gives such values the most elements they may have.
+    pub fn largest(&self, options: &ImportOptions) -> Result<Graph, ImportError> {
+        Ok(self.import(options, Budget::default(), Some(Counts::new(&[])))?.0)
     }
 
     /// A way to import the model at several sizes: what is evaluated at the first ones is evaluated
-    /// at all, so that the graphs consist of the same nodes where the model does.
+    /// at all, so that the graphs consist of the same nodes where the model does. Further numbers
+    /// tell the sizes that only the data decides, or are none, for the largest ones.
     ///
     /// With [`Fold::Shapes`], of what is constant at each size only what shapes may need is
     /// evaluated, so that the rest shows how it follows from the sizes.
     pub fn alike(
         &self,
         fold: Fold,
-    ) -> impl Fn(&ImportOptions) -> Result<Graph, ImportError> + Sync + '_ {
+    ) -> impl Fn(&ImportOptions, &[usize]) -> Result<Graph, ImportError> + Sync + '_ {
         let first = OnceLock::<Decisions>::new();
-        move |options| {
+        move |options, counts| {
             let budget = match fold {
                 Fold::All => Budget::default(),
                 Fold::Shapes => Budget::up_to(SHAPES),
             };
             let before = first.get().cloned().unwrap_or_default();
-            let (graph, decisions) = self.import(options, budget.deciding_as(before))?;
+            let counts = Some(Counts::new(counts));
+            let (graph, decisions) =
+                self.import(options, budget.deciding_as(before), counts)?;
             first.get_or_init(|| decisions);
             Ok(graph)
         }
@@ -160,8 +171,9 @@ impl Source {
         &self,
         options: &ImportOptions,
         budget: Budget,
+        counts: Option<Counts>,
     ) -> Result<(Graph, Decisions), ImportError> {
-        let done = Importer::new(self, budget).run(&self.model, options);
+        let done = Importer::new(self, budget, counts).run(&self.model, options);
         done.map_err(|problems| ImportError { file: self.file.clone(), problems })
     }
 }

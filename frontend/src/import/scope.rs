@@ -65,7 +65,7 @@ impl Frame {
     }
 
     /// The binding in this frame; `Err` says whether the frame below may have one.
-    fn find(&self, name: &str) -> Result<Binding, bool> {
+    pub(super) fn find(&self, name: &str) -> Result<Binding, bool> {
         for scope in self.scopes.iter().rev() {
             if let Some(binding) = scope.names.get(name) {
                 return Ok(binding.clone());

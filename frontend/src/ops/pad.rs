@@ -28,7 +28,7 @@ pub(super) fn padded(
     before: &[i64],
     after: &[i64],
 ) -> Result<ValueId, Problem> {
-    if before.iter().chain(after).all(|&p| p == 0) && !ctx.is_dynamic(x) {
+    if ctx.passes_on(x, before.iter().chain(after).all(|&p| p == 0)) {
         return Ok(x);
     }
     let inputs: Vec<ValueId> = std::iter::once(x).chain(value).collect();

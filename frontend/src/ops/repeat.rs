@@ -27,7 +27,7 @@ pub(super) fn expanded(
     let ty = ctx.ty(x);
     let shape =
         broadcast_shapes([ty.shape.as_slice(), shape]).map_err(|e| ctx.problem(e.to_string()))?;
-    if shape == ty.shape && !ctx.is_dynamic(x) {
+    if ctx.passes_on(x, shape == ty.shape) {
         return Ok(x);
     }
     let out = TensorType::new(ty.dtype, shape);
@@ -37,7 +37,8 @@ pub(super) fn expanded(
 fn tile(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     let x = ctx.input(0)?;
     let repeats = extents(ctx, &ctx.known_i64s(1, "repeats")?, "repeats")?;
-    if repeats.iter().all(|&r| r == 1) && repeats.len() == ctx.ty(x).rank() && !ctx.is_dynamic(x) {
+    let once = repeats.iter().all(|&r| r == 1) && repeats.len() == ctx.ty(x).rank();
+    if ctx.passes_on(x, once) {
         return Ok(vec![x]);
     }
     ctx.emit(rearrange::tile(&ctx.ty(x), &repeats), &[x])

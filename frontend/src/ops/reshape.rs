@@ -25,7 +25,7 @@ pub(super) fn reshaped(
     shape: &[usize],
 ) -> Result<ValueId, Problem> {
     let ty = ctx.ty(x);
-    if ty.shape == shape && !ctx.is_dynamic(x) {
+    if ctx.passes_on(x, ty.shape == shape) {
         return Ok(x);
     }
     ctx.emit1(shape::reshape(&ty, shape), &[x])

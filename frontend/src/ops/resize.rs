@@ -78,7 +78,7 @@ fn resized(
 ) -> Result<ValueId, Problem> {
     let ty = ctx.ty(x);
     axes.retain(|a| a.extent != ty.shape[a.axis] || a.scale != 1.0 || a.region != (0.0, 1.0));
-    if axes.is_empty() && !ctx.is_dynamic(x) {
+    if ctx.passes_on(x, axes.is_empty()) {
         return Ok(x);
     }
     let (op, tables) = resize_op(&ty, &axes, attrs).map_err(|e| ctx.problem(e.to_string()))?;

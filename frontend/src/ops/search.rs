@@ -45,7 +45,7 @@ fn top_k(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
         Value::new("indices", TensorType::new(DType::I64, shape)),
     ];
     let (largest, sorted) = (ctx.int("largest", 1) != 0, ctx.int("sorted", 1) != 0);
-    ctx.host(HostOp::TopK { axis, k, largest, sorted }, &[x], outputs)
+    ctx.host(HostOp::TopK { axis, k, at_most: false, largest, sorted }, &[x], outputs)
 }
 
 fn non_zero(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {

@@ -33,7 +33,7 @@ fn import(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
             resolve(&range, ty.shape[axis]).ok_or_else(|| ctx.problem("it has a step of zero"))?;
         steps[axis] = range.step;
     }
-    if shape == ty.shape && steps.iter().all(|&s| s == 1) && !ctx.is_dynamic(x) {
+    if ctx.passes_on(x, shape == ty.shape && steps.iter().all(|&s| s == 1)) {
         return Ok(vec![x]);
     }
     ctx.emit(slice::slice(&ty, &starts, &steps, &shape), &[x])

@@ -59,14 +59,21 @@ impl Known<'_> {
 
     /// The one of two extents that is at least the other one at all sizes, if one is.
     pub(super) fn larger(&self, a: &Extent, b: &Extent) -> Option<Extent> {
-        let exceeds = |a: &Extent, b: &Extent| {
-            let more = sum(vec![a.clone(), times(b.clone(), -1)?])?;
-            Some(is_monotone(&more) && more.at(self.lows) >= Some(0))
-        };
-        if exceeds(a, b)? {
+        if self.exceeds(a, b)? {
             return Some(a.clone());
         }
-        exceeds(b, a)?.then(|| b.clone())
+        self.exceeds(b, a)?.then(|| b.clone())
+    }
+
+    /// Whether the first extent is known to be at least the second one at all sizes.
+    fn exceeds(&self, a: &Extent, b: &Extent) -> Option<bool> {
+        if let Extent::Min(parts) = b
+            && parts.iter().any(|part| self.exceeds(a, part) == Some(true))
+        {
+            return Some(true);
+        }
+        let more = sum(vec![a.clone(), times(b.clone(), -1)?])?;
+        Some(is_monotone(&more) && more.at(self.lows) >= Some(0))
     }
 }
 
@@ -99,6 +106,10 @@ pub fn extent_of(e: &Expr, size: &dyn Fn(BufId) -> Option<u32>) -> Option<Extent
         Expr::Binary(BinOp::Mul, a, b) => {
             let (a, b) = both(a, b)?;
             Extent::Product(vec![a, b])
+        }
+        Expr::Binary(BinOp::Min, a, b) => {
+            let (a, b) = both(a, b)?;
+            Extent::Min(vec![a, b])
         }
         Expr::Binary(BinOp::FloorDiv, a, b) => {
             let by = b.as_const()?.as_i64();

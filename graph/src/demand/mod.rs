@@ -27,7 +27,7 @@ use crate::expr::{BinOp, BufId, Expr, VarId};
 use crate::fuse::{Group, Item};
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::Op;
-use crate::sizes::renumbered;
+use crate::sizes::{renumbered, used};
 
 /// For each axis of a tensor, an extent: elements from it on do not matter, or are zero. Nothing is
 /// known of axes that are not there.
@@ -59,7 +59,7 @@ impl Demand {
 
 /// The sizes of a graph, and the extents that they give its results.
 pub struct Ends<'a> {
-    /// The values that hold the sizes.
+    /// The values that hold the sizes. What comes before a size is known is needed whatever it is.
     pub sizes: &'a [ValueId],
     /// The smallest of each.
     pub lows: &'a [i64],
@@ -85,7 +85,8 @@ pub fn demands(
             Item::Node(_) => None,
         })
         .collect();
-    let mut all = Analysis { graph, ends, zeros: HashMap::new(), needed: HashMap::new() };
+    let (zeros, needed) = (HashMap::new(), HashMap::new());
+    let mut all = Analysis { graph, ends, made: made(graph, items), zeros, needed };
     for item in items {
         match item {
             Item::Group(group) => all.forward(group),
@@ -100,6 +101,16 @@ pub fn demands(
     groups.iter().map(|group| all.demand(group)).collect()
 }
 
+/// The number of the item that makes each value.
+fn made(graph: &Graph, items: &[Item]) -> HashMap<ValueId, usize> {
+    let values = |item: &Item| match item {
+        Item::Group(group) => group.outputs.clone(),
+        Item::Node(node) => graph.values(*node).collect(),
+    };
+    let numbered = items.iter().enumerate();
+    numbered.flat_map(|(at, item)| values(item).into_iter().map(move |v| (v, at))).collect()
+}
+
 /// How far along each axis a value is needed.
 #[derive(Clone, PartialEq, Debug)]
 enum Need {
@@ -112,6 +123,8 @@ enum Need {
 struct Analysis<'a> {
     graph: &'a Graph,
     ends: &'a Ends<'a>,
+    /// The number of the item that makes each value.
+    made: HashMap<ValueId, usize>,
     zeros: HashMap<ValueId, Limits>,
     needed: HashMap<ValueId, Need>,
 }
@@ -179,17 +192,40 @@ impl Analysis<'_> {
         for item in items {
             if let Item::Node(node) = item {
                 let operands = self.graph.operands(*node);
-                let rows = self.appended(*node).map(|(axis, [_, count])| {
-                    let mut limits = vec![None; self.graph.ty(operands[1]).rank()];
-                    limits[axis] = Some(count);
-                    limits
-                });
+                let part = self.part(*node);
                 for (slot, value) in operands.into_iter().enumerate() {
-                    let limits = rows.clone().filter(|_| slot == 1);
-                    self.need(value, limits.unwrap_or_default());
+                    let limits = part.as_ref().filter(|(of, _)| slot == *of);
+                    self.need(value, limits.map_or_else(Limits::new, |(_, limits)| limits.clone()));
                 }
             }
         }
+    }
+
+    /// The operand of which a node that is no group reads a part, and how far.
+    fn part(&self, node: NodeId) -> Option<(usize, Limits)> {
+        if let Some((axis, [_, count])) = self.appended(node) {
+            let rows = self.graph.operands(node)[1];
+            let mut limits = vec![None; self.graph.ty(rows).rank()];
+            limits[axis] = Some(count);
+            return Some((1, limits));
+        }
+        let Op::Host(HostOp::Shrink { extents }) = &self.graph.node(node).op else { return None };
+        let operands = self.graph.operands(node);
+        let room = &self.graph.ty(operands[0]).shape;
+        let limit = |(extent, room): (&Extent, &usize)| match extent {
+            Extent::Constant(all) if *all == *room as i64 => None,
+            extent => self.of_sizes(extent, &operands[1..]),
+        };
+        Some((0, extents.iter().zip(room).map(limit).collect()))
+    }
+
+    /// An extent of the sizes that these operands are.
+    fn of_sizes(&self, extent: &Extent, operands: &[ValueId]) -> Option<Extent> {
+        let size = |number: u32| {
+            let operand = operands.get(number as usize);
+            self.ends.sizes.iter().position(|size| Some(size) == operand)
+        };
+        polynomial::normal(&renumbered(extent, &size)?)
     }
 
     /// The axis along which a node appends rows, from which one on, and how many; `None` if it is
@@ -199,16 +235,23 @@ impl Analysis<'_> {
             return None;
         };
         let operands = self.graph.operands(node);
-        let size = |number: u32| {
-            let operand = operands.get(2 + usize::from(*each) + number as usize);
-            self.ends.sizes.iter().position(|size| Some(size) == operand)
-        };
-        let of_sizes = |extent| polynomial::normal(&renumbered(extent, &size)?);
-        Some((*axis, [of_sizes(at)?, of_sizes(count)?]))
+        let sizes = operands.get(2 + usize::from(*each)..)?;
+        Some((*axis, [self.of_sizes(at, sizes)?, self.of_sizes(count, sizes)?]))
     }
 
-    fn need(&mut self, value: ValueId, limits: Limits) {
+    /// Whether the sizes that an extent is of are known when the value is computed.
+    fn is_known(&self, extent: &Extent, value: ValueId) -> bool {
+        used(std::iter::once(extent)).into_iter().all(|size| {
+            let size = self.made.get(&self.ends.sizes[size]);
+            size.is_none_or(|size| self.made.get(&value).is_some_and(|at| size < at))
+        })
+    }
+
+    fn need(&mut self, value: ValueId, mut limits: Limits) {
         let rank = self.graph.ty(value).rank();
+        for limit in &mut limits {
+            *limit = limit.take().filter(|limit| self.is_known(limit, value));
+        }
         let of = |limits: &Limits, axis: usize| limits.get(axis).cloned().flatten();
         let known = Known { below: &|_| None, lows: self.ends.lows };
         let now = match self.needed.get(&value) {

@@ -32,6 +32,7 @@ pub(super) fn is_monotone(extent: &Extent) -> bool {
     terms.iter().all(|(atoms, by)| {
         let grows = |atom: &Extent| match atom {
             Extent::Floor(of, _) => is_monotone(of),
+            Extent::Min(parts) => parts.iter().all(is_monotone),
             _ => true,
         };
         atoms.is_empty() || *by >= 0 && atoms.len() == 1 && grows(&atoms[0]) || {
@@ -61,6 +62,15 @@ fn terms(extent: &Extent) -> Option<Terms> {
             Some(all)
         }
         Extent::Floor(of, by) => quotient(terms(of)?, *by),
+        Extent::Min(parts) => {
+            let mut parts: Vec<Extent> = parts.iter().map(normal).collect::<Option<_>>()?;
+            parts.sort_unstable();
+            parts.dedup();
+            match &parts[..] {
+                [one] => terms(one),
+                _ => Some(Terms::from([(vec![Extent::Min(parts)], 1)])),
+            }
+        }
     }
 }
 

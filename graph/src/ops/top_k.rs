@@ -96,7 +96,7 @@ mod tests {
                 let k = x.shape()[axis];
                 let op = positions(axis, k, largest, &TensorType::of(&x)).unwrap();
                 let found = interp::eval(&op.expr, &[&x]).unwrap().remove(0);
-                let host = HostOp::TopK { axis, k, largest, sorted: true };
+                let host = HostOp::TopK { axis, k, at_most: false, largest, sorted: true };
                 let expected = ansc_runtime::host::run(&host, &[&x]).unwrap().remove(1);
                 assert_eq!(found, expected, "axis {axis} largest {largest} {x:?}");
             }

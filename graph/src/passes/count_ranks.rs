@@ -74,7 +74,7 @@ mod tests {
         shape[axis] = k;
         let values = [("values", DType::F32), ("indices", DType::I64)]
             .map(|(name, dtype)| Value::new(name, TensorType::new(dtype, &shape[..])));
-        let op = HostOp::TopK { axis, k, largest, sorted: true };
+        let op = HostOp::TopK { axis, k, at_most: false, largest, sorted: true };
         let node = b.graph.add("best", Op::Host(op), &[x], values.to_vec());
         b.finish(&[0, 1].map(|out| ValueId { node, out }))
     }

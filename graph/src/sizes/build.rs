@@ -19,7 +19,8 @@ use super::constants::{Rule, rule};
 use super::fit::Fit;
 use super::formula::{Formula, expression, renumbered, slots, used, wide};
 use super::look::{Look, Seen};
-use super::{Range, Ranged, Unfit};
+use super::sums::Known;
+use super::{Range, Ranged, Unfit, counts};
 use crate::compute::{Compute, Stage, TensorType};
 use crate::expr::Expr;
 use crate::graph::{Graph, NodeId, ValueId};
@@ -32,31 +33,45 @@ use crate::scalar::Scalar;
 pub(super) fn build(look: Look, samples: &[Vec<usize>], ranges: &[Range]) -> Result<Ranged, Unfit> {
     let Look { graph, nodes, .. } = look;
     let inputs = graph.inputs().to_vec();
-    let outputs = graph.outputs.clone();
-    let mut build = Build::new(graph, samples, ranges.iter().map(|range| range.name.clone()));
+    let mut outputs = graph.outputs.clone();
+    let counts = outputs.split_off(outputs.len() - counts::exposed(&graph));
+    let names = ranges.iter().map(|range| (range.name.clone(), range.low as i64));
+    let counts = counts.into_iter().map(|(_, value)| value).collect();
+    let mut build = Build::new(graph, samples.to_vec(), names, counts);
     build.nodes(&nodes)?;
     let extents = |build: &Build, value: ValueId| {
         let shape = build.graph.ty(value).shape.iter();
         let fixed = || shape.map(|e| Extent::Constant(*e as i64)).collect();
         build.extents.get(&value).cloned().unwrap_or_else(fixed)
     };
-    Ok(Ranged {
-        inputs: inputs.iter().map(|&node| extents(&build, ValueId { node, out: 0 })).collect(),
-        outputs: outputs.iter().map(|(_, value)| extents(&build, *value)).collect(),
-        graph: build.graph,
-    })
+    let inputs = inputs.iter().map(|&node| extents(&build, ValueId { node, out: 0 })).collect();
+    let ends = outputs.iter().map(|(_, value)| extents(&build, *value)).collect();
+    let ends = build.results(ranges.len(), ends);
+    let counts = build.sizes.split_off(ranges.len());
+    let lows = build.lows.split_off(ranges.len());
+    let mut graph = build.graph;
+    graph.outputs.truncate(outputs.len());
+    counts.iter().for_each(|&count| counts::expose_one(&mut graph, count));
+    Ok(Ranged { graph, inputs, outputs: ends, counts: lows })
 }
 
 /// A graph under construction: that of the model, or a body in it.
-pub(super) struct Build<'a> {
+pub(super) struct Build {
     pub(super) graph: Graph,
-    pub(super) fit: Fit<'a>,
-    /// The inputs that tell the sizes.
+    /// The sizes of each place where the model was looked at.
+    pub(super) samples: Vec<Vec<usize>>,
+    /// The values of the sizes: inputs, then counts, then sums of others.
     pub(super) sizes: Vec<ValueId>,
+    /// The smallest of each.
+    pub(super) lows: Vec<i64>,
+    /// The numbers that were found so far.
+    pub(super) known: Known,
     /// The extents of values that are not the same at all sizes; as the values were at first.
     pub(super) extents: HashMap<ValueId, Vec<Extent>>,
     /// Values with the same number along axes beyond their extents.
     masked: HashMap<(ValueId, Vec<usize>, Scalar), ValueId>,
+    /// The parts of values that are there.
+    pub(super) shrunk: HashMap<ValueId, ValueId>,
 }
 
 /// A dimension may have the name of an input.
@@ -71,22 +86,30 @@ fn unused(graph: &Graph, name: &str) -> String {
 /// The numbers of a node that are not the same at all sizes.
 pub(super) type Formulas = BTreeMap<usize, Formula>;
 
-impl<'a> Build<'a> {
-    /// The sizes with these names become inputs of the graph.
+impl Build {
+    /// The sizes with these names become inputs of the graph, the others are values of it.
     pub(super) fn new(
         mut graph: Graph,
-        samples: &'a [Vec<usize>],
-        names: impl Iterator<Item = String>,
-    ) -> Build<'a> {
+        samples: Vec<Vec<usize>>,
+        names: impl Iterator<Item = (String, i64)>,
+        counts: Vec<ValueId>,
+    ) -> Build {
         let scalar = || TensorType::new(DType::I64, []);
-        let sizes = names
-            .map(|name| {
-                let name = unused(&graph, &name);
-                graph.add_input(&name, scalar(), None)
-            })
-            .collect();
-        let (extents, masked) = (HashMap::new(), HashMap::new());
-        Build { graph, fit: Fit { samples }, sizes, extents, masked }
+        let (mut sizes, mut lows) = (vec![], vec![]);
+        for (name, low) in names {
+            let name = unused(&graph, &name);
+            sizes.push(graph.add_input(&name, scalar(), None));
+            lows.push(low);
+        }
+        lows.extend(counts.iter().map(|_| 0));
+        sizes.extend(counts);
+        let known = Known::default();
+        let (extents, masked, shrunk) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Build { graph, samples, sizes, lows, known, extents, masked, shrunk }
+    }
+
+    pub(super) fn fit(&self) -> Fit<'_> {
+        Fit { samples: &self.samples }
     }
 
     pub(super) fn nodes(&mut self, nodes: &[Seen]) -> Result<(), Unfit> {
@@ -111,10 +134,8 @@ impl<'a> Build<'a> {
             Op::Host(HostOp::Append { axis, each, .. }) => {
                 self.append(node, (axis, each), &formulas)
             }
-            Op::Host(_) => Err(self.unfit(
-                node,
-                "the runtime does it, and it has to know the sizes of its results when compiling",
-            )),
+            Op::Host(HostOp::Spread { .. }) => self.note(node, &formulas),
+            Op::Host(_) => self.host(node, &formulas),
         }
     }
 
@@ -127,10 +148,7 @@ impl<'a> Build<'a> {
                 self.checked(node);
                 Ok(())
             }
-            Op::Host(_) if operands.iter().any(varies) => Err(self.unfit(
-                node,
-                "the runtime does it, and it has to know the sizes of its operands when compiling",
-            )),
+            Op::Host(_) if operands.iter().any(varies) => self.host(node, &Formulas::new()),
             _ => Ok(()),
         }
     }
@@ -164,57 +182,65 @@ impl<'a> Build<'a> {
         Unfit { node: self.graph.node(node).name.clone(), reason: reason.into() }
     }
 
-    fn formulas(&self, seen: &Seen) -> Result<Formulas, Unfit> {
+    /// The formulas of the numbers that vary. What one number is may help to find what another is.
+    fn formulas(&mut self, seen: &Seen) -> Result<Formulas, Unfit> {
         let mut formulas = Formulas::new();
-        for (k, values) in &seen.varying {
-            let known: Vec<Scalar> = values.iter().flatten().copied().collect();
-            // It may be another one only where it is not known.
-            if known.iter().all(|v| *v == known[0]) {
-                continue;
+        let mut bases: Vec<Vec<i64>> = vec![];
+        let mut left: Vec<(usize, &Vec<Option<Scalar>>)> =
+            seen.varying.iter().map(|(k, values)| (*k, values)).collect();
+        // It may be another one only where it is not known.
+        let varies = |values: &[Option<Scalar>]| {
+            let mut known = values.iter().flatten();
+            let first = known.next();
+            known.any(|value| Some(value) != first)
+        };
+        left.retain(|(_, values)| varies(values));
+        let mut sums = false;
+        while let Some(&(_, first)) = left.first() {
+            let before = left.len();
+            left.retain(|(k, values)| {
+                let whole = whole_numbers(values);
+                let mut found = self.formula(values);
+                if let (None, Some(whole), true) = (&found, &whole, sums) {
+                    found = self.sum(seen.node, whole, &bases).map(Formula::Whole);
+                }
+                let is_left = found.is_none();
+                if let Some(whole) = whole.filter(|_| !is_left) {
+                    bases.push(whole);
+                }
+                formulas.extend(found.map(|formula| (*k, formula)));
+                is_left
+            });
+            if left.len() == before && std::mem::replace(&mut sums, true) {
+                return Err(self.no_formula(seen.node, first));
             }
-            let formula = if known.len() == values.len() {
-                self.formula(seen.node, &self.fit, &known)?
-            } else {
-                let samples = self.fit.samples.iter().zip(values);
-                let samples: Vec<Vec<usize>> =
-                    samples.filter(|(_, v)| v.is_some()).map(|(sizes, _)| sizes.clone()).collect();
-                self.formula(seen.node, &Fit { samples: &samples }, &known)?
-            };
-            formulas.insert(*k, formula);
         }
         Ok(formulas)
     }
 
-    fn formula(&self, node: NodeId, fit: &Fit<'_>, values: &[Scalar]) -> Result<Formula, Unfit> {
-        let whole = |values: &mut dyn Iterator<Item = f64>| -> Option<Vec<i64>> {
-            values.map(|v| (v == v.trunc() && v.abs() < 1e15).then_some(v as i64)).collect()
-        };
-        let dtype = values[0].dtype();
-        let known = if dtype.is_float() {
-            whole(&mut values.iter().map(|v| v.as_f64()))
-        } else {
-            Some(values.iter().map(|v| v.as_i64()).collect())
-        };
-        if let Some(extent) = known.and_then(|known| fit.of(&known)) {
-            return Ok(Formula::Whole(extent));
+    /// The number that is one of these values at each sample where it is known.
+    fn formula(&mut self, values: &[Option<Scalar>]) -> Option<Formula> {
+        let known: Vec<Scalar> = values.iter().flatten().copied().collect();
+        if known.len() == values.len() {
+            return formula(&known, &mut |values| self.extent_of(values));
         }
-        let reciprocals: Vec<f64> = values.iter().map(|v| (1.0 / v.as_f64()).round()).collect();
-        let exact = |(v, r): (&Scalar, &f64)| *v == Scalar::from_f64(dtype, 1.0 / r);
-        if dtype.is_float() && values.iter().zip(&reciprocals).all(exact) {
-            let known = whole(&mut reciprocals.iter().copied());
-            if let Some(extent) = known.and_then(|known| fit.of(&known)) {
-                return Ok(Formula::Reciprocal(extent));
-            }
-        }
+        let samples = self.samples.iter().zip(values).filter(|(_, value)| value.is_some());
+        let samples: Vec<Vec<usize>> = samples.map(|(sizes, _)| sizes.clone()).collect();
+        formula(&known, &mut |values| Fit { samples: &samples }.of(values))
+    }
+
+    fn no_formula(&self, node: NodeId, values: &[Option<Scalar>]) -> Unfit {
         let mut examples: Vec<String> = vec![];
-        for (sizes, value) in fit.samples.iter().zip(values).take(4) {
-            examples.push(format!("{value} at {sizes:?}"));
+        for (sizes, value) in self.samples.iter().zip(values).take(4) {
+            if let Some(value) = value {
+                examples.push(format!("{value} at {sizes:?}"));
+            }
         }
         let reason = format!(
             "a number of its expression follows the sizes by no rule that is known: {}, ..",
             examples.join(", ")
         );
-        Err(self.unfit(node, &reason))
+        self.unfit(node, &reason)
     }
 
     /// Notes the extents of the only value of a node, whose numbers begin with them.
@@ -241,7 +267,7 @@ impl<'a> Build<'a> {
         let fits = |sizes: &Vec<usize>, (extent, room): (&Extent, &usize)| {
             extent.at(&wide(sizes)).is_some_and(|e| (0..=*room as i64).contains(&e))
         };
-        let mut all = self.fit.samples.iter();
+        let mut all = self.samples.iter();
         if !all.all(|sizes| extents.iter().zip(&shape).all(|pair| fits(sizes, pair))) {
             let reason = "a result of it has more elements at smaller sizes";
             return Err(self.unfit(value.node, reason));
@@ -264,7 +290,7 @@ impl<'a> Build<'a> {
         let old = ValueId { node, out: 0 };
         let ty = self.graph.ty(old).clone();
         let axes: Vec<Expr> = (0..ty.rank()).map(Expr::var).collect();
-        let (reads, extents) = match rule(tensors, &self.fit) {
+        let (reads, extents) = match rule(tensors, &self.fit()) {
             Some(Rule::Part) => return Ok(()),
             Some(Rule::Shifted(by)) => (true, vec![by]),
             Some(Rule::Each(each)) => (false, each),
@@ -356,6 +382,43 @@ impl<'a> Build<'a> {
         self.masked.insert(key, new);
         new
     }
+}
+
+/// The whole number that a scalar is.
+fn whole(value: Scalar) -> Option<i64> {
+    if !value.dtype().is_float() {
+        return Some(value.as_i64());
+    }
+    let value = value.as_f64();
+    (value == value.trunc() && value.abs() < 1e15).then_some(value as i64)
+}
+
+/// The whole numbers that scalars are, if all are.
+fn whole_numbers(values: &[Option<Scalar>]) -> Option<Vec<i64>> {
+    values.iter().map(|value| value.and_then(whole)).collect()
+}
+
+/// The number with these values; `extent` finds it, if it is a whole one.
+fn formula(
+    values: &[Scalar],
+    extent: &mut dyn FnMut(&[i64]) -> Option<Extent>,
+) -> Option<Formula> {
+    let dtype = values[0].dtype();
+    let known: Option<Vec<i64>> = values.iter().map(|value| whole(*value)).collect();
+    if let Some(extent) = known.and_then(|known| extent(&known)) {
+        return Some(Formula::Whole(extent));
+    }
+    let reciprocals: Vec<f64> = values.iter().map(|v| (1.0 / v.as_f64()).round()).collect();
+    let exact = |(v, r): (&Scalar, &f64)| *v == Scalar::from_f64(dtype, 1.0 / r);
+    let is_small = |r: &f64| r.abs() < 1e15;
+    let is_one = dtype.is_float()
+        && reciprocals.iter().all(is_small)
+        && values.iter().zip(&reciprocals).all(exact);
+    if !is_one {
+        return None;
+    }
+    let known: Vec<i64> = reciprocals.iter().map(|r| *r as i64).collect();
+    extent(&known).map(Formula::Reciprocal)
 }
 
 /// A node or output that reads a value at some time.

@@ -20,7 +20,7 @@ use crate::passes::rewrite;
 use crate::scalar::Scalar;
 use ansc_runtime::DType;
 
-impl Build<'_> {
+impl Build {
     /// Lets a check look at valid indices alone. An input has no others: what is beside a smaller
     /// one was valid in an earlier run.
     pub(super) fn checked(&mut self, node: NodeId) {
@@ -37,7 +37,6 @@ impl Build<'_> {
     pub(super) fn check(&mut self, node: NodeId, rooms: &[usize], formulas: &Formulas) {
         let indices = self.graph.operands(node)[0];
         let axes = self.varying_axes(indices);
-        let indices = self.mask(indices, &axes, Scalar::zero);
         let ty = self.graph.ty(indices).clone();
         let sizes = used(formulas.values().map(|formula| formula.extent()));
         let slots = slots(&sizes, 1);
@@ -62,6 +61,10 @@ impl Build<'_> {
         let op = ComputeOp { kind: Kind::Map, expr: Arc::new(expr) };
         let name = self.graph.node(node).name.clone();
         let new = rewrite::add(&mut self.graph, &name, op, &inputs);
+        if let Some(extents) = self.extents.get(&indices).cloned() {
+            self.extents.insert(new, extents);
+        }
+        let new = self.mask(new, &axes, Scalar::zero);
         self.graph.set_operands(node, &[new]);
     }
 }

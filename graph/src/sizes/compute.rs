@@ -28,7 +28,7 @@ use crate::op::{ComputeOp, Kind};
 use crate::passes::rewrite;
 use crate::scalar::Scalar;
 
-impl Build<'_> {
+impl Build {
     pub(super) fn compute(
         &mut self,
         seen: &Seen,
@@ -70,7 +70,7 @@ impl Build<'_> {
 
     /// Whether an expression with these formulas is `other` at the sizes of a sample.
     fn gives(&self, expr: &Compute, formulas: &Formulas, sample: usize, other: &Compute) -> bool {
-        let sizes = &self.fit.samples[sample];
+        let sizes = &self.samples[sample];
         expr.stages.iter().zip(&other.stages).enumerate().all(|(index, (stage, other_stage))| {
             let mut k = before_body(expr, index);
             let mut all_known = true;

@@ -28,7 +28,7 @@ use crate::passes::captures::drop_captures;
 use crate::passes::rewrite;
 use crate::scalar::Scalar;
 
-impl Build<'_> {
+impl Build {
     pub(super) fn control(&mut self, seen: &Seen, formulas: &Formulas) -> Result<(), Unfit> {
         let node = seen.node;
         let mut from = 0;
@@ -55,7 +55,8 @@ impl Build<'_> {
     /// A body for all sizes, which are further inputs of it.
     fn body(&self, look: &Look) -> Result<Graph, Unfit> {
         let names = self.sizes.iter().map(|size| self.graph.value(*size).name.clone());
-        let mut inner = Build::new(look.graph.clone(), self.fit.samples, names);
+        let names = names.zip(self.lows.iter().copied());
+        let mut inner = Build::new(look.graph.clone(), self.samples.clone(), names, vec![]);
         inner.nodes(&look.nodes)?;
         Ok(inner.graph)
     }
@@ -80,7 +81,7 @@ impl Build<'_> {
                 return Err(self.unfit(node, "both data and sizes decide how often it goes round"));
             }
             let most = |sizes: &Vec<usize>| trips.extent().at(&wide(sizes));
-            let highest = self.fit.samples.iter().filter_map(most).max();
+            let highest = self.samples.iter().filter_map(most).max();
             if highest.is_none_or(|trips| trips as u64 > op.max_trip) {
                 return Err(self.unfit(node, "it goes round more often at smaller sizes"));
             }
@@ -96,7 +97,7 @@ impl Build<'_> {
     }
 
     /// The scalar that an extent is.
-    fn count(&mut self, node: NodeId, extent: &Extent) -> ValueId {
+    pub(super) fn count(&mut self, node: NodeId, extent: &Extent) -> ValueId {
         let name = self.graph.node(node).name.clone();
         let sizes = used(std::iter::once(extent));
         let body = expression(extent, &slots(&sizes, 0));

@@ -12,6 +12,9 @@ use ansc_runtime::Extent;
 /// Quotients by numbers up to this one are recognised.
 const MAX_DIVISOR: i128 = 64;
 
+/// So many sizes are looked at in enough places to tell how a number depends on two of them.
+const MAX_SIZES: u32 = 6;
+
 /// Where a model was looked at.
 pub(super) struct Fit<'a> {
     /// A tuple of sizes for each place, the largest first.
@@ -24,9 +27,14 @@ impl Fit<'_> {
         if values.iter().all(|v| *v == values[0]) {
             return Some(Extent::Constant(values[0]));
         }
-        let count = self.samples[0].len();
-        let found = (0..count).find_map(|size| self.of_one(size, values));
+        let found = self.of_any(values);
         let found = found.or_else(|| self.polynomial(values)).or_else(|| self.product(values));
+        found.filter(|extent| self.gives(extent, values))
+    }
+
+    /// A function of one of the sizes with these values.
+    pub(super) fn of_any(&self, values: &[i64]) -> Option<Extent> {
+        let found = (0..self.samples[0].len()).find_map(|size| self.of_one(size, values));
         found.filter(|extent| self.gives(extent, values))
     }
 
@@ -37,7 +45,7 @@ impl Fit<'_> {
         })
     }
 
-    /// `c * floor((a * s + b) / d) + e` of one size `s`.
+    /// `c * floor((a * s + b) / d) + e` of one size `s`, or the smaller of a quotient and a number.
     fn of_one(&self, size: usize, values: &[i64]) -> Option<Extent> {
         let mut points: Vec<(i128, i128)> =
             self.samples.iter().zip(values).map(|(s, v)| (s[size] as i128, *v as i128)).collect();
@@ -46,7 +54,7 @@ impl Fit<'_> {
         if points.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return None;
         }
-        quotient(&points, size).or_else(|| {
+        quotient(&points, size).or_else(|| capped(&points, size)).or_else(|| {
             let base = i64::try_from(points[0].1).ok()?;
             let steps = points.iter().map(|p| i64::try_from(p.1 - points[0].1).ok());
             let step = steps.collect::<Option<Vec<i64>>>()?.into_iter().fold(0, divisor);
@@ -63,6 +71,10 @@ impl Fit<'_> {
         let mut monomials: Vec<Vec<u32>> = vec![vec![]];
         monomials.extend((0..count).map(|i| vec![i]));
         monomials.extend((0..count).flat_map(|i| (i..count).map(move |k| vec![i, k])));
+        // Some of many sizes are looked at in few places, which tell nothing.
+        if count > MAX_SIZES && monomials.len() >= self.samples.len() {
+            return None;
+        }
         let row = |(sizes, value): (&Vec<usize>, &i64)| {
             let term = |m: &Vec<u32>| m.iter().map(|i| sizes[*i as usize] as i128).product();
             let mut row: Vec<i128> = monomials.iter().map(term).collect();
@@ -134,6 +146,15 @@ fn quotient(points: &[(i128, i128)], size: usize) -> Option<Extent> {
     })
 }
 
+/// The smaller of a quotient and a number.
+fn capped(points: &[(i128, i128)], size: usize) -> Option<Extent> {
+    let most = points.iter().map(|point| point.1).max()?;
+    let below: Vec<(i128, i128)> = points.iter().filter(|p| p.1 < most).copied().collect();
+    let is_seen = below.len() > 1 && points.len() - below.len() > 1;
+    let of = quotient(&below, size).filter(|_| is_seen)?;
+    Some(Extent::Min(vec![of, Extent::Constant(i64::try_from(most).ok()?)]))
+}
+
 /// The `b` with which `floor((slope * s + b) / by)` is the value at each point.
 fn offset(points: &[(i128, i128)], slope: i128, by: i128) -> Option<i128> {
     let (mut low, mut high) = (i128::MIN, i128::MAX);
@@ -166,6 +187,7 @@ fn renamed(extent: &Extent, size: u32) -> Extent {
         Extent::Sum(parts) => Extent::Sum(all(parts)),
         Extent::Product(parts) => Extent::Product(all(parts)),
         Extent::Floor(of, by) => Extent::Floor(Box::new(renamed(of, size)), *by),
+        Extent::Min(parts) => Extent::Min(all(parts)),
     }
 }
 
@@ -224,7 +246,7 @@ mod tests {
     /// The text of what is found for `value`.
     fn found(ranges: &[(usize, usize)], value: impl Fn(&[i64]) -> i64) -> Option<String> {
         let range = |&(low, high): &(usize, usize)| Range { name: "n".into(), low, high };
-        let samples = samples(&ranges.iter().map(range).collect::<Vec<_>>());
+        let samples = samples(&ranges.iter().map(range).collect::<Vec<_>>(), &[]);
         let values: Vec<i64> = samples
             .iter()
             .map(|s| value(&s.iter().map(|v| *v as i64).collect::<Vec<_>>()))
@@ -248,13 +270,14 @@ mod tests {
         assert_eq!(found(two, |s| s[0] + s[1]).unwrap(), "(s0 + s1)");
         let steps = found(one, |s| 2 * ((s[0] - 1).div_euclid(2)) + 3).unwrap();
         assert_eq!(steps, "(floor((s0 + -1) / 2) * 2 + 3)");
+        assert_eq!(found(one, |s| s[0].min(100)).unwrap(), "min(s0, 100)");
+        assert_eq!(found(one, |s| (3 * s[0]).min(100) + 2).unwrap(), "min((s0 * 3 + 2), 102)");
         let halves = found(two, |s| 8 * ((s[0] + 1) / 2) * (s[1] / 4)).unwrap();
         assert_eq!(halves, "floor((s0 + 1) / 2) * floor(s1 / 4) * 8");
     }
 
     #[test]
     fn other_forms_are_not() {
-        assert_eq!(found(&[(1, 300)], |s| s[0].min(100)), None);
         assert_eq!(found(&[(1, 300)], |s| s[0] * s[0] * s[0]), None);
         assert_eq!(found(&[(1, 9), (4, 100)], |s| s[0].max(s[1])), None);
         assert_eq!(found(&[(1, 300)], |s| s[0] % 2), None);

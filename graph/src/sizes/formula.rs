@@ -53,7 +53,9 @@ pub fn used<'e>(extents: impl Iterator<Item = &'e Extent>) -> Vec<usize> {
             Extent::Size(i) => {
                 all.insert(*i as usize);
             }
-            Extent::Sum(parts) | Extent::Product(parts) => parts.iter().for_each(|p| add(p, all)),
+            Extent::Sum(parts) | Extent::Product(parts) | Extent::Min(parts) => {
+                parts.iter().for_each(|p| add(p, all));
+            }
             Extent::Floor(of, _) => add(of, all),
         }
     }
@@ -78,6 +80,7 @@ pub(crate) fn renumbered(extent: &Extent, to: &dyn Fn(u32) -> Option<usize>) -> 
         Extent::Sum(parts) => Extent::Sum(all(parts)?),
         Extent::Product(parts) => Extent::Product(all(parts)?),
         Extent::Floor(of, by) => Extent::Floor(Box::new(renumbered(of, to)?), *by),
+        Extent::Min(parts) => Extent::Min(all(parts)?),
     })
 }
 
@@ -92,6 +95,7 @@ pub fn expression(extent: &Extent, slots: &BTreeMap<usize, BufId>) -> Expr {
         Extent::Sum(parts) => all(parts, |a, b| a + b).unwrap_or_else(|| Expr::int(0)),
         Extent::Product(parts) => all(parts, |a, b| a * b).unwrap_or_else(|| Expr::int(1)),
         Extent::Floor(of, by) => expression(of, slots).floor_div(*by),
+        Extent::Min(parts) => all(parts, Expr::min).unwrap_or_else(|| Expr::int(0)),
     }
 }
 

@@ -17,6 +17,7 @@ use ansc_runtime::host::HostOp;
 use super::Unfit;
 use super::beyond;
 use super::constants::is_hopeless;
+use super::counts;
 use super::numbers::{Like, extents, numbers, numbers_like};
 use crate::compute::Compute;
 use crate::graph::{Graph, Node, NodeId, ValueId};
@@ -188,8 +189,9 @@ pub(super) fn bodies_mut(op: &mut Op) -> Vec<&mut Graph> {
     }
 }
 
-/// Without nodes that compute shapes alone.
+/// Without nodes that compute shapes alone, and with the counts as outputs.
 pub(super) fn cleaned(mut graph: Graph) -> Graph {
+    counts::expose(&mut graph);
     clean(&mut graph);
     graph
 }
@@ -223,6 +225,7 @@ fn numbers_of(node: &Node) -> Vec<Scalar> {
     let more: Vec<i64> = match &node.op {
         Op::Loop(op) => vec![op.max_trip as i64],
         Op::Host(HostOp::CheckIndices { extents }) => extents.iter().map(|&e| e as i64).collect(),
+        Op::Host(HostOp::TopK { k, .. }) => vec![*k as i64],
         // In a graph of one size they are constants.
         Op::Host(HostOp::Append { at, count, .. }) => {
             [at, count].into_iter().filter_map(|extent| extent.at(&[])).collect()
@@ -260,6 +263,17 @@ fn like(node: &Node, other: &Node) -> Option<Like> {
             Op::Host(HostOp::Append { axis: a, each, .. }),
             Op::Host(HostOp::Append { axis: b, each: other, .. }),
         ) => (a, each) == (b, other),
+        (Op::Host(a @ HostOp::TopK { .. }), Op::Host(b @ HostOp::TopK { .. })) => {
+            let same = |op: &HostOp| match *op {
+                HostOp::TopK { axis, largest, sorted, .. } => Some((axis, largest, sorted)),
+                _ => None,
+            };
+            same(a) == same(b)
+        }
+        (
+            Op::Host(HostOp::Spread { count: a, .. }),
+            Op::Host(HostOp::Spread { count: b, .. }),
+        ) => a == b,
         (a, b) => a == b,
     };
     let numbers = || numbers_of(other).into_iter().map(Some).collect();

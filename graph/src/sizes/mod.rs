@@ -18,6 +18,9 @@
 //! sizes. Each rule holds at all places that were looked at; a model that deviates from it at a
 //! size between them, for that size alone, would be taken wrongly.
 //!
+//! Sizes that only the data decides are counted by nodes of the graph (`counts`). They have a range,
+//! too: an import takes as many elements as it is told.
+//!
 //! Branches and loops are compared body by body. Their bodies get the sizes as further captures,
 //! and a loop over an axis that varies makes as many trips as the axis has elements (`control`).
 
@@ -26,12 +29,14 @@ mod check;
 mod compute;
 mod constants;
 mod control;
+mod counts;
 mod dense;
 mod fit;
 mod formula;
 mod look;
 mod numbers;
 mod samples;
+mod sums;
 #[cfg(test)]
 mod tests;
 
@@ -42,7 +47,7 @@ pub use dense::read_dense;
 pub(crate) use formula::renumbered;
 pub use formula::{expression, used};
 
-use crate::graph::Graph;
+use crate::graph::{Graph, ValueId};
 use crate::op::{Kind, PoolAttrs, PoolMode};
 use crate::scalar::Scalar;
 
@@ -60,12 +65,27 @@ pub struct Range {
 /// A graph for a range of sizes.
 #[derive(Debug)]
 pub struct Ranged {
-    /// The inputs of the model, then an `i64` scalar for each size.
+    /// The inputs of the model, then an `i64` scalar for each size. Behind the outputs of the model
+    /// come the sizes that the graph computes.
     pub graph: Graph,
     /// For each input of the model, the extent of each axis.
     pub inputs: Vec<Vec<Extent>>,
-    /// For each output, likewise.
+    /// For each output, likewise. What has a shape that only the data decides is dynamic.
     pub outputs: Vec<Vec<Extent>>,
+    /// The smallest of each size that the graph computes.
+    pub counts: Vec<i64>,
+}
+
+impl Ranged {
+    /// There is nothing to choose.
+    fn of_one(graph: Graph) -> Ranged {
+        let extents = |value: ValueId| {
+            graph.ty(value).shape.iter().map(|&extent| Extent::Constant(extent as i64)).collect()
+        };
+        let inputs = graph.inputs().iter().map(|&node| extents(ValueId { node, out: 0 })).collect();
+        let outputs = graph.outputs.iter().map(|(_, value)| extents(*value)).collect();
+        Ranged { inputs, outputs, counts: vec![], graph }
+    }
 }
 
 /// Why one graph does not do for a range of sizes.
@@ -103,15 +123,22 @@ const FEW: usize = 8;
 /// Graphs that are in memory at once, beside the first one.
 const AT_ONCE: usize = 16;
 
-/// One graph for all sizes in these ranges. `import` gives that for a tuple of sizes. It is called
-/// once for the largest ones, and then on many threads.
+/// One graph for all sizes in these ranges. `import` gives that for a tuple of sizes, which may go on
+/// with counts, in the order of their numbers. It is called once for the largest sizes, without
+/// counts, of which it then takes the most that there may be; and then on many threads.
 pub fn ranged<E: Send>(
     ranges: &[Range],
     import: impl Fn(&[usize]) -> Result<Graph, E> + Sync,
 ) -> Result<Ranged, RangeError<E>> {
-    let samples = samples::samples(ranges);
     let made = |sizes: &[usize]| import(sizes).map(look::cleaned).map_err(RangeError::Import);
-    let mut look = look::Look::new(made(&samples[0])?);
+    let largest: Vec<usize> = ranges.iter().map(|range| range.high).collect();
+    let first = made(&largest)?;
+    let counts = counts::ranges(&first);
+    if ranges.is_empty() && counts.is_empty() {
+        return Ok(Ranged::of_one(first));
+    }
+    let samples = samples::samples(ranges, &counts);
+    let mut look = look::Look::new(first);
     let (early, others) = samples[1..].split_at(samples.len().min(FEW) - 1);
     for (n, some) in [early].into_iter().chain(others.chunks(AT_ONCE)).enumerate() {
         let find = |sizes: &Vec<usize>| look.find(&made(sizes)?).map_err(RangeError::Unfit);

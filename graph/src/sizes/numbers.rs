@@ -82,10 +82,12 @@ pub(super) fn numbers_like(compute: &Compute, other: &Compute) -> Option<Like> {
         other.inputs.iter().flat_map(|ty| ty.shape.iter().map(extent)).collect();
     let mut same_form = true;
     for (a, b) in compute.stages.iter().zip(&other.stages) {
-        let (extents, mut found) = (b.extents(), vec![]);
+        let extents = b.extents();
         numbers.extend(extents.iter().map(extent));
-        if body_like(&a.body, &b.body, &extents, &mut found) {
-            numbers.extend(found.into_iter().map(Some));
+        let mut bodies = Bodies { other, extents: &extents, numbers: vec![] };
+        if bodies.alike(&a.body, &b.body) {
+            same_form &= bodies.numbers.iter().all(Option::is_some);
+            numbers.append(&mut bodies.numbers);
         } else {
             numbers.extend(vec![None; constants(&a.body)]);
             same_form = false;
@@ -94,25 +96,54 @@ pub(super) fn numbers_like(compute: &Compute, other: &Compute) -> Option<Like> {
     Some(Like { numbers, same_form })
 }
 
-fn body_like(a: &Expr, b: &Expr, extents: &[usize], all: &mut Vec<Scalar>) -> bool {
-    let top = match (a, b) {
-        (Expr::Const(a), Expr::Const(b)) => {
-            all.push(*b);
-            a.dtype() == b.dtype()
+/// Compares the body of a stage with that of another expression.
+struct Bodies<'a> {
+    other: &'a Compute,
+    /// Of the axes of the other stage.
+    extents: &'a [usize],
+    /// The constants of the other body, where they are known.
+    numbers: Vec<Option<Scalar>>,
+}
+
+impl Bodies<'_> {
+    fn alike(&mut self, a: &Expr, b: &Expr) -> bool {
+        let top = match (a, b) {
+            (Expr::Const(a), Expr::Const(b)) => {
+                self.numbers.push(Some(*b));
+                a.dtype() == b.dtype()
+            }
+            (Expr::Var(a), Expr::Var(b)) => a == b,
+            (Expr::Var(v), Expr::Const(zero)) => {
+                return self.extents[v.index()] == 1 && *zero == Scalar::index(0);
+            }
+            (Expr::Load(a, at), Expr::Load(b, other)) => {
+                let shape = &self.other.buffer_type(*b).shape;
+                let mut pairs = at.iter().zip(other).zip(shape);
+                return a == b
+                    && at.len() == other.len()
+                    && pairs.all(|((a, b), &extent)| self.index_alike(a, b, extent));
+            }
+            (Expr::Unary(a, _), Expr::Unary(b, _)) => a == b,
+            (Expr::Binary(a, ..), Expr::Binary(b, ..)) => a == b,
+            (Expr::Cast(a, _), Expr::Cast(b, _)) => a == b,
+            (Expr::Select(..), Expr::Select(..)) => true,
+            _ => false,
+        };
+        let mut parts = a.children().into_iter().zip(b.children());
+        top && parts.all(|(a, b)| self.alike(a, b))
+    }
+
+    /// As [`Bodies::alike`] for an index: that of a single element is 0, however it is written
+    /// where there are more.
+    fn index_alike(&mut self, a: &Expr, b: &Expr, extent: usize) -> bool {
+        let before = self.numbers.len();
+        if self.alike(a, b) {
+            return true;
         }
-        (Expr::Var(a), Expr::Var(b)) => a == b,
-        (Expr::Var(v), Expr::Const(zero)) => {
-            return extents[v.index()] == 1 && *zero == Scalar::index(0);
-        }
-        (Expr::Load(a, at), Expr::Load(b, other)) => a == b && at.len() == other.len(),
-        (Expr::Unary(a, _), Expr::Unary(b, _)) => a == b,
-        (Expr::Binary(a, ..), Expr::Binary(b, ..)) => a == b,
-        (Expr::Cast(a, _), Expr::Cast(b, _)) => a == b,
-        (Expr::Select(..), Expr::Select(..)) => true,
-        _ => false,
-    };
-    let mut parts = a.children().into_iter().zip(b.children());
-    top && parts.all(|(a, b)| body_like(a, b, extents, all))
+        self.numbers.truncate(before);
+        self.numbers.extend(vec![None; constants(a)]);
+        extent == 1 && b.as_const() == Some(Scalar::index(0))
+    }
 }
 
 /// The body with other expressions in place of its constants. `with` gets each of them, in order;

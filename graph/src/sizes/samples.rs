@@ -2,7 +2,8 @@
 //!
 //! In: the range of each size. Out: tuples of sizes, the largest ones first: all corners; each size
 //! by itself from one end of its range to the other, with the others smallest, and here and there
-//! largest, where tensors take longest to make; and some from anywhere between.
+//! largest, where tensors take longest to make; and some from anywhere between. Sizes that only the
+//! data decides may be many, and are looked at all together.
 //!
 //! ```text
 //! a in 1..=2, b in 1..=3   ->   (2, 3) (1, 3) (2, 1) (1, 1) (2, 2) (1, 2)
@@ -21,8 +22,31 @@ const RARELY: usize = 4;
 /// Sizes from anywhere in a longer range.
 const ANYWHERE: usize = 16;
 
-/// Tuples of sizes without repetition; the first one is the largest.
-pub(super) fn samples(ranges: &[Range]) -> Vec<Vec<usize>> {
+/// Tuples with sizes from anywhere in all ranges, where the data decides some of them.
+const TOGETHER: usize = 64;
+
+/// Tuples of sizes and then of counts, without repetition; the first one is the largest.
+pub(super) fn samples(ranges: &[Range], counts: &[Range]) -> Vec<Vec<usize>> {
+    let most = counts.iter().map(|range| range.high);
+    let with_most = |mut sizes: Vec<usize>| {
+        sizes.extend(most.clone());
+        sizes
+    };
+    let mut all = Distinct::default();
+    of_sizes(ranges).into_iter().for_each(|sizes| all.add(with_most(sizes)));
+    if counts.is_empty() {
+        return all.order;
+    }
+    let both = || ranges.iter().chain(counts);
+    all.add(both().map(|range| range.low));
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    for _ in 0..TOGETHER {
+        all.add(both().map(|range| random.anywhere(range)).collect::<Vec<usize>>());
+    }
+    all.order
+}
+
+fn of_sizes(ranges: &[Range]) -> Vec<Vec<usize>> {
     let mut all = Distinct::default();
     let largest: Vec<usize> = ranges.iter().map(|r| r.high).collect();
     let smallest: Vec<usize> = ranges.iter().map(|r| r.low).collect();
@@ -82,11 +106,22 @@ impl Distinct {
 struct Random(u64);
 
 impl Random {
-    fn within(&mut self, range: &Range) -> usize {
+    fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        range.low + (self.0 % (range.high - range.low + 1) as u64) as usize
+        self.0
+    }
+
+    fn within(&mut self, range: &Range) -> usize {
+        range.low + (self.next() % (range.high - range.low + 1) as u64) as usize
+    }
+
+    /// A size of any magnitude: small ones are as likely as large ones.
+    fn anywhere(&mut self, range: &Range) -> usize {
+        let magnitudes = u64::from((range.high - range.low + 1).ilog2()) + 1;
+        let most = range.low.saturating_add(1 << (self.next() % magnitudes + 1));
+        self.within(&Range { high: most.min(range.high), ..range.clone() })
     }
 }
 
@@ -96,7 +131,7 @@ mod tests {
 
     fn of(ranges: &[(usize, usize)]) -> Vec<Vec<usize>> {
         let range = |&(low, high): &(usize, usize)| Range { name: "n".into(), low, high };
-        samples(&ranges.iter().map(range).collect::<Vec<_>>())
+        samples(&ranges.iter().map(range).collect::<Vec<_>>(), &[])
     }
 
     #[test]
@@ -113,6 +148,21 @@ mod tests {
         assert!((60..200).contains(&all.len()), "{}", all.len());
         for at in [[4096, 7], [1, 0], [1, 7], [1025, 0], [4096, 3]] {
             assert!(all.contains(&at.to_vec()), "{at:?}");
+        }
+    }
+
+    #[test]
+    fn counts_are_looked_at_together() {
+        let range = |high| Range { name: "n".into(), low: 1, high };
+        let counts: Vec<Range> = (0..100).map(|i| range(10 + i * 7)).collect();
+        let all = samples(&[range(3)], &counts);
+        assert_eq!((all[0][0], all[0][100]), (3, 703));
+        assert!(all.iter().any(|sizes| sizes.iter().all(|&size| size == 1)));
+        assert!(all.len() <= 3 + 1 + TOGETHER);
+        for (k, count) in counts.iter().enumerate() {
+            let distinct: BTreeSet<usize> = all.iter().map(|sizes| sizes[k + 1]).collect();
+            assert!(distinct.len() >= 8.min(count.high), "{distinct:?}");
+            assert!(distinct.iter().all(|size| (1..=count.high).contains(size)));
         }
     }
 }

@@ -16,5 +16,7 @@ pub(super) fn arity(op: &HostOp) -> (usize, usize) {
         HostOp::Append { at, count, each, .. } => {
             (2 + usize::from(*each) + used([at, count].into_iter()).len(), 1)
         }
+        HostOp::Spread { count, .. } => (1, 1 + usize::from(count.is_some())),
+        HostOp::Shrink { extents } => (1 + used(extents.iter()).len(), 1),
     }
 }

@@ -1,12 +1,12 @@
-//! Host operators of a plan. `TopK`, the scatters and `Append` work on a run's own memory and
-//! threads. Others take copies of their operands, which are small or take much longer to compute
+//! Host operators of a plan. `TopK`, the scatters, `Append`, `Spread` and `Shrink` work on a run's
+//! own memory and threads. Others take copies of their operands, which are small or take much longer to compute
 //! with than to copy.
 
 use super::{Exec, check};
 use crate::dtype::DType;
 use crate::host::append::Append;
 use crate::host::scatter::Scatter;
-use crate::host::topk::TopK;
+use crate::host::topk::{self, TopK};
 use crate::host::{self, HostError, HostOp};
 use crate::manifest::{BufferId, BufferInfo};
 use crate::run_error::RunError;
@@ -24,6 +24,8 @@ impl Exec<'_> {
         if self.top_k(step, call, ids, outputs)?
             || self.scatter(step, call, ids, outputs)?
             || self.append(step, call, ids, outputs)?
+            || self.spread(step, call, ids, outputs)?
+            || self.shrink(step, call, ids, outputs)?
         {
             return Ok(());
         }
@@ -40,7 +42,7 @@ impl Exec<'_> {
     }
 
     /// Gives a buffer the shape of the result of a host operator, which must fit it.
-    fn result(
+    pub(super) fn result(
         &mut self,
         step: usize,
         index: usize,
@@ -57,7 +59,7 @@ impl Exec<'_> {
     }
 
     /// Operators that take indices have them as their second operand.
-    fn host_error(&self, step: usize, inputs: &[BufferId], source: HostError) -> RunError {
+    pub(super) fn host_error(&self, step: usize, inputs: &[BufferId], source: HostError) -> RunError {
         match (source, inputs.get(1)) {
             (HostError::Index { position, index, extent, .. }, Some(&indices)) => {
                 let (node, buffers) = (&self.program.steps[step].name, self.buffers);
@@ -76,7 +78,7 @@ impl Exec<'_> {
         inputs: &[BufferId],
         outputs: &[BufferId],
     ) -> Result<bool, RunError> {
-        let (&HostOp::TopK { axis, k, largest, .. }, &[x], &[values, indices]) =
+        let (&HostOp::TopK { axis, k, at_most, largest, .. }, &[x], &[values, indices]) =
             (call, inputs, outputs)
         else {
             return Ok(false);
@@ -86,6 +88,7 @@ impl Exec<'_> {
         if dtype == DType::Bool || !are_apart {
             return Ok(false);
         }
+        let k = topk::kept(self.shape(x), axis, k, at_most);
         let call = TopK::new(dtype, self.shape(x), axis, k, largest)
             .map_err(|source| self.host_error(step, inputs, source))?;
         self.result(step, 0, values, Some((dtype, call.shape())))?;
@@ -174,14 +177,14 @@ impl Exec<'_> {
     }
 
     /// The elements of a tensor of counts.
-    fn numbers(&self, id: BufferId) -> Option<Vec<i64>> {
+    pub(super) fn numbers(&self, id: BufferId) -> Option<Vec<i64>> {
         let (numbers, _) = self.read(id).as_chunks();
         let is_counts = self.info(id).dtype == DType::I64;
         is_counts.then(|| numbers.iter().map(|bytes| i64::from_ne_bytes(*bytes)).collect())
     }
 
     /// Whether a buffer shares no memory with the others, and each is aligned to its elements.
-    fn is_apart(&self, id: BufferId, others: &[BufferId]) -> bool {
+    pub(super) fn is_apart(&self, id: BufferId, others: &[BufferId]) -> bool {
         let place = |id: BufferId| {
             let begin = self.address(id).addr();
             begin..begin + bytes_of(self.info(id))

@@ -13,6 +13,7 @@ pub(crate) mod indices;
 mod nms;
 mod nonzero;
 mod number;
+pub(crate) mod rooms;
 pub(crate) mod scatter;
 mod shared;
 pub(crate) mod topk;
@@ -55,6 +56,9 @@ pub enum HostOp {
         axis: usize,
         /// How many elements of the axis are kept.
         k: usize,
+        /// If the axis has fewer elements, all are kept; else that is an error.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        at_most: bool,
         /// Whether the largest elements are kept, or else the smallest.
         largest: bool,
         /// Whether the model asks for a sorted result.
@@ -127,6 +131,30 @@ pub enum HostOp {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         each: bool,
     },
+    /// `x -> y[, count]`: `x` at the beginning of a tensor of this shape, whose other elements may
+    /// be anything.
+    Spread {
+        /// The shape of the result.
+        shape: Vec<usize>,
+        /// The axis of `x` whose extent only the data decides, and that the second result counts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        count: Option<Count>,
+    },
+    /// `x, sizes.. -> y`: the part of `x` from its beginning that has these extents. They are of the
+    /// sizes, which are scalars of `i64`.
+    Shrink {
+        /// One for each axis.
+        extents: Vec<Extent>,
+    },
+}
+
+/// A size that only the data decides.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Count {
+    /// The axis that has so many elements.
+    pub axis: usize,
+    /// Tells the size from the others of its model.
+    pub number: u32,
 }
 
 /// Why a host operator could not run.
@@ -230,6 +258,8 @@ impl HostOp {
             HostOp::Det => "Det",
             HostOp::BitCast { .. } => "BitCast",
             HostOp::Append { .. } => "Append",
+            HostOp::Spread { .. } => rooms::SPREAD,
+            HostOp::Shrink { .. } => rooms::SHRINK,
         }
     }
 }
@@ -241,9 +271,10 @@ pub(crate) type Share<'a> = dyn Fn(u64, &(dyn Fn(Range<u64>) + Sync)) + 'a;
 /// Performs a call. The outputs have their actual shapes.
 pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
     match op {
-        HostOp::TopK { axis, k, largest, .. } => {
+        HostOp::TopK { axis, k, largest, at_most, .. } => {
             let [x] = exactly(op, inputs)?;
-            topk::run(x, *axis, *k, *largest)
+            let k = topk::kept(x.shape(), *axis, *k, *at_most);
+            topk::run(x, *axis, k, *largest)
         }
         HostOp::NonZero => {
             let [x] = exactly(op, inputs)?;
@@ -294,6 +325,15 @@ pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
             let (first, ends) = first.split_at(first.len().min(2));
             let first = exactly(op, first)?;
             append::run(first, ends.first().copied(), *axis, [at, count], sizes).map(|y| vec![y])
+        }
+        HostOp::Spread { shape, count } => {
+            let [x] = exactly(op, inputs)?;
+            rooms::spread(x, shape, count.map(|count| count.axis))
+        }
+        HostOp::Shrink { extents } => {
+            let (x, sizes) = inputs.split_at(inputs.len().min(1));
+            let [x] = exactly(op, x)?;
+            rooms::shrink(x, extents, sizes).map(|y| vec![y])
         }
     }
 }
@@ -378,7 +418,7 @@ mod tests {
         let arity = HostError::Arity { op: "NonZero", expected: 1, found: 0 };
         assert_eq!(run(&HostOp::NonZero, &[]), Err(arity));
         let axis = HostError::Axis { op: "TopK", axis: 1, rank: 1 };
-        let topk = HostOp::TopK { axis: 1, k: 1, largest: true, sorted: true };
+        let topk = HostOp::TopK { axis: 1, k: 1, at_most: false, largest: true, sorted: true };
         assert_eq!(run(&topk, &[&x]), Err(axis));
     }
 

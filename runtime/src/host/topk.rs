@@ -38,6 +38,11 @@ pub(crate) struct TopK {
     shape: Vec<usize>,
 }
 
+/// How many elements of an axis of this shape are kept where `k` are wanted, or `at_most` so many.
+pub(crate) fn kept(shape: &[usize], axis: usize, k: usize, at_most: bool) -> usize {
+    shape.get(axis).map_or(k, |extent| if at_most { k.min(*extent) } else { k })
+}
+
 pub(super) fn run(
     x: &Tensor,
     axis: usize,

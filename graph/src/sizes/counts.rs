@@ -1,0 +1,179 @@
+//! Sizes that only the data decides.
+//!
+//! In: host operators whose results have such a size, each behind a `Spread` that counts it. Out:
+//! the counts as further sizes. Kernels read tensors with room for the most that there may be.
+//! Operators of the runtime, and the caller, get the part that is there.
+//!
+//! ```text
+//! n: i64[2, 8] dynamic = nonzero(x)
+//! y: i64[2, 8], s: i64[] = spread(n)           the size of y in imports, [2, 5] at s = 5
+//! z: i64[2, 8] = y[i0, i1] + 1                 all of it; nobody reads z beyond s
+//! out: i64[2, 8] dynamic = shrink(z, s)        the result of the model, [2, s]
+//! ```
+
+use ansc_runtime::Extent;
+use ansc_runtime::host::{Count, HostOp};
+
+use super::build::{Build, Formulas, Readers};
+use super::formula::{renumbered, used, wide};
+use super::{Range, Unfit};
+use crate::compute::TensorType;
+use crate::graph::{Graph, NodeId, Value, ValueId};
+use crate::op::Op;
+
+/// The fewest elements that are looked at: for none a model may be another one.
+const LEAST: usize = 1;
+
+/// The nodes that count, in the order of their numbers.
+fn counting(graph: &Graph) -> Vec<(NodeId, Count)> {
+    let count = |node: NodeId| match &graph.node(node).op {
+        Op::Host(HostOp::Spread { count, .. }) => Some((node, (*count)?)),
+        _ => None,
+    };
+    let mut all: Vec<_> = graph.node_ids().into_iter().filter_map(count).collect();
+    all.sort_by_key(|(_, count)| count.number);
+    all
+}
+
+/// The counts of a graph, which has the most elements of each.
+pub(super) fn ranges(graph: &Graph) -> Vec<Range> {
+    let range = |(node, count): &(NodeId, Count)| {
+        let high = graph.ty(ValueId { node: *node, out: 0 }).shape[count.axis];
+        Range { name: graph.node(*node).name.clone(), low: LEAST.min(high), high }
+    };
+    counting(graph).iter().map(range).collect()
+}
+
+/// Lets counts be outputs of the graph, so that they stay. They come last.
+pub(super) fn expose(graph: &mut Graph) {
+    for (node, _) in counting(graph) {
+        expose_one(graph, ValueId { node, out: 1 });
+    }
+}
+
+/// Adds an output.
+pub(super) fn expose_one(graph: &mut Graph, value: ValueId) {
+    let is_taken = |name: &String| graph.outputs.iter().any(|(other, _)| other == name);
+    let mut names = (graph.outputs.len()..).map(|n| format!("size ({n})"));
+    let name = names.find(|name| !is_taken(name)).expect("numbers do not run out");
+    graph.outputs.push((name, value));
+}
+
+/// How many outputs of the graph are counts.
+pub(super) fn exposed(graph: &Graph) -> usize {
+    counting(graph).len()
+}
+
+impl Build {
+    /// An operator of the runtime reads the elements that are there, and tells how many it writes.
+    pub(super) fn host(&mut self, node: NodeId, formulas: &Formulas) -> Result<(), Unfit> {
+        self.keep(node, formulas)?;
+        let shrunk = |build: &mut Self, value: ValueId| match build.varying_axes(value).is_empty() {
+            true => value,
+            false => build.shrunk(value),
+        };
+        let operands = self.graph.operands(node);
+        let operands: Vec<ValueId> = operands.into_iter().map(|v| shrunk(self, v)).collect();
+        self.graph.set_operands(node, &operands);
+        let mut from = 0;
+        for value in self.graph.values(node).collect::<Vec<_>>() {
+            if !self.graph.value(value).dynamic {
+                self.note_value(value, from, formulas)?;
+                if self.extents.contains_key(&value) {
+                    self.spread(value);
+                }
+            }
+            from += self.graph.ty(value).rank();
+        }
+        Ok(())
+    }
+
+    /// Lets a `TopK` keep all elements of an axis that has fewer than the most it keeps.
+    fn keep(&mut self, node: NodeId, formulas: &Formulas) -> Result<(), Unfit> {
+        let Op::Host(HostOp::TopK { axis, k, .. }) = self.graph.node(node).op else {
+            return Ok(());
+        };
+        let types = self.graph.node(node).outputs.iter().map(|value| value.ty.rank());
+        let Some(kept) = formulas.get(&types.sum()) else { return Ok(()) };
+        let x = self.graph.operands(node)[0];
+        let extent = match self.extents.get(&x) {
+            Some(extents) => extents[axis].clone(),
+            None => Extent::Constant(self.graph.ty(x).shape[axis] as i64),
+        };
+        let is_most = |sizes: &Vec<usize>| {
+            let sizes = wide(sizes);
+            let all = extent.at(&sizes).map(|extent| extent.min(k as i64));
+            all.is_some() && kept.extent().at(&sizes) == all
+        };
+        if !self.samples.iter().all(is_most) {
+            let reason = "it keeps another number of elements for some of the sizes";
+            return Err(self.unfit(node, reason));
+        }
+        if let Op::Host(HostOp::TopK { at_most, .. }) = &mut self.graph.node_mut(node).op {
+            *at_most = true;
+        }
+        Ok(())
+    }
+
+    /// The part of a value that is there.
+    pub(super) fn shrunk(&mut self, value: ValueId) -> ValueId {
+        if let Some(known) = self.shrunk.get(&value) {
+            return *known;
+        }
+        let extents = self.extents[&value].clone();
+        let sizes = used(extents.iter());
+        let place = |size: u32| sizes.iter().position(|other| *other == size as usize);
+        let extents: Vec<Extent> = extents
+            .iter()
+            .map(|extent| renumbered(extent, &place).expect("all are listed"))
+            .collect();
+        let inputs: Vec<ValueId> =
+            std::iter::once(value).chain(sizes.iter().map(|&s| self.sizes[s])).collect();
+        let op = Op::Host(HostOp::Shrink { extents });
+        let ty = self.graph.ty(value).clone();
+        let new = self.add_host("part", value, op, &inputs, (ty, true));
+        self.shrunk.insert(value, new);
+        new
+    }
+
+    /// Gives the result of an operator of the runtime the room of the largest sizes.
+    fn spread(&mut self, value: ValueId) {
+        let readers = Readers::of(&self.graph, value);
+        self.graph.value_mut(value).dynamic = true;
+        let ty = self.graph.ty(value).clone();
+        let op = Op::Host(HostOp::Spread { shape: ty.shape.clone(), count: None });
+        let new = self.add_host("room", value, op, &[value], (ty, false));
+        readers.read(&mut self.graph, new);
+        self.extents.insert(new, self.extents[&value].clone());
+    }
+
+    fn add_host(
+        &mut self,
+        what: &str,
+        of: ValueId,
+        op: Op,
+        inputs: &[ValueId],
+        (ty, dynamic): (TensorType, bool),
+    ) -> ValueId {
+        let name = self.graph.node(of.node).name.clone();
+        let value = format!("{} ({what})", self.graph.value(of).name);
+        let output = Value { dynamic, ..Value::new(value, ty) };
+        let node = self.graph.add(&name, op, inputs, vec![output]);
+        ValueId { node, out: 0 }
+    }
+
+    /// Gives results of the model the shapes that counts decide; the extents of all of them.
+    pub(super) fn results(&mut self, named: usize, mut all: Vec<Vec<Extent>>) -> Vec<Vec<Extent>> {
+        for (i, extents) in all.iter_mut().enumerate() {
+            if used(extents.iter()).iter().all(|&size| size < named) {
+                continue;
+            }
+            let value = self.graph.outputs[i].1;
+            let shape = self.graph.ty(value).shape.clone();
+            self.extents.insert(value, extents.clone());
+            self.graph.outputs[i].1 = self.shrunk(value);
+            *extents = shape.iter().map(|&extent| Extent::Constant(extent as i64)).collect();
+        }
+        all
+    }
+}
