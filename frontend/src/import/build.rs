@@ -353,6 +353,7 @@ impl Importer {
     /// Adds one node to the uppermost frame and binds its outputs.
     pub(super) fn import_node(&mut self, node: &NodeProto, attributes: &Attributes<'_>) {
         let first_new = self.frame().graph.len();
+        self.budget.begin(self.node_name(node));
         let bindings =
             self.bindings(node, attributes).unwrap_or_else(|problem| self.poisoned(node, problem));
         for (index, name) in node.output.iter().enumerate().filter(|(_, n)| !n.is_empty()) {

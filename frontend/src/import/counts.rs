@@ -79,11 +79,12 @@ impl Importer {
         let Value { name, mut ty, .. } = graph.value(value).clone();
         let (next, room) = (counts.met.len() as u32, ty.shape[axis]);
         let is_new = !counts.met.contains_key(&value.node);
-        let (number, size) = *counts.met.entry(value.node).or_insert_with(|| {
-            (next, counts.given.get(next as usize).copied().unwrap_or(room))
-        });
+        let (number, size) = *counts
+            .met
+            .entry(value.node)
+            .or_insert_with(|| (next, counts.given.get(next as usize).copied().unwrap_or(room)));
         ty.shape[axis] = size;
-        let count = is_new.then_some(Count { axis, number });
+        let count = is_new.then_some(Count { axis, number, least: 0 });
         let op = HostOp::Spread { shape: ty.shape.clone(), count };
         let counter = Value::new(format!("{name} (count)"), TensorType::new(DType::I64, []));
         let mut outputs = vec![Value::new(format!("{name} (room)"), ty)];

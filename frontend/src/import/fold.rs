@@ -5,6 +5,8 @@
 //! it is small, or not much larger than what it comes from. A limit on the work of the whole import
 //! keeps a small file from taking hours; [`super::memory`] bounds what results take.
 
+use std::collections::HashMap;
+
 use ansc_graph::Compute;
 
 /// A result up to this size is folded, however small its operands are.
@@ -27,11 +29,13 @@ pub(crate) struct Budget {
     /// sizes shall consist of the same nodes.
     before: Decisions,
     decided: Decisions,
+    /// The node that decisions are about.
+    node: String,
 }
 
-/// For each operator of constants, in order, whether it was evaluated, and for each that may change
-/// nothing, whether it was left out.
-pub(crate) type Decisions = Vec<bool>;
+/// For each node, by name: for each operator of constants, in order, whether it was evaluated, and
+/// for each that may change nothing, whether it was left out.
+pub(crate) type Decisions = HashMap<String, Vec<bool>>;
 
 impl Budget {
     /// For lists of so many elements alone.
@@ -50,17 +54,32 @@ impl Budget {
 
     /// Whether to evaluate `expr`, all of whose inputs are constant.
     pub(crate) fn worthwhile(&mut self, expr: &Compute) -> bool {
-        let before = self.before.get(self.decided.len()).copied();
-        let decision = before.unwrap_or_else(|| self.is_little(expr));
-        self.decided.push(decision);
-        decision
+        let decision = self.before().unwrap_or_else(|| self.is_little(expr));
+        self.decide(decision)
     }
 
     /// Whether to leave out an operator that may change nothing here.
     pub(crate) fn is_left_out(&mut self, nothing: bool) -> bool {
-        let before = self.before.get(self.decided.len()).copied();
-        let decision = nothing && before.unwrap_or(true);
-        self.decided.push(decision);
+        let decision = nothing && self.before().unwrap_or(true);
+        self.decide(decision)
+    }
+
+    /// Begins with a node; at other sizes the model may have others.
+    pub(crate) fn begin(&mut self, node: String) {
+        self.node = node;
+    }
+
+    /// What was decided before where a decision is due.
+    fn before(&self) -> Option<bool> {
+        let done = self.decided.get(&self.node).map_or(0, Vec::len);
+        self.before.get(&self.node)?.get(done).copied()
+    }
+
+    fn decide(&mut self, decision: bool) -> bool {
+        match self.decided.get_mut(&self.node) {
+            Some(all) => all.push(decision),
+            None => drop(self.decided.insert(self.node.clone(), vec![decision])),
+        }
         decision
     }
 

@@ -160,8 +160,7 @@ impl Source {
             };
             let before = first.get().cloned().unwrap_or_default();
             let counts = Some(Counts::new(counts));
-            let (graph, decisions) =
-                self.import(options, budget.deciding_as(before), counts)?;
+            let (graph, decisions) = self.import(options, budget.deciding_as(before), counts)?;
             first.get_or_init(|| decisions);
             Ok(graph)
         }

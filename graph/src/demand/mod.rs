@@ -105,6 +105,8 @@ pub fn demands(
 fn made(graph: &Graph, items: &[Item]) -> HashMap<ValueId, usize> {
     let values = |item: &Item| match item {
         Item::Group(group) => group.outputs.clone(),
+        // Those are there before anything runs.
+        Item::Node(node) if matches!(graph.node(*node).op, Op::Input { .. }) => vec![],
         Item::Node(node) => graph.values(*node).collect(),
     };
     let numbered = items.iter().enumerate();

@@ -20,6 +20,7 @@ use super::fit::Fit;
 use super::formula::{Formula, expression, renumbered, slots, used, wide};
 use super::look::{Look, Seen};
 use super::sums::Known;
+use super::zero::Import;
 use super::{Range, Ranged, Unfit, counts};
 use crate::compute::{Compute, Stage, TensorType};
 use crate::expr::Expr;
@@ -30,15 +31,23 @@ use crate::passes::rewrite;
 use crate::passes::shared::source;
 use crate::scalar::Scalar;
 
-pub(super) fn build(look: Look, samples: &[Vec<usize>], ranges: &[Range]) -> Result<Ranged, Unfit> {
-    let Look { graph, nodes, .. } = look;
+pub(super) fn build(
+    look: Look,
+    samples: &[Vec<usize>],
+    ranges: &[Range],
+    zero: Import<'_>,
+) -> Result<Ranged, Unfit> {
+    let graph = look.graph.clone();
     let inputs = graph.inputs().to_vec();
     let mut outputs = graph.outputs.clone();
-    let counts = outputs.split_off(outputs.len() - counts::exposed(&graph));
+    let counts = outputs.split_off(look.outputs());
     let names = ranges.iter().map(|range| (range.name.clone(), range.low as i64));
     let counts = counts.into_iter().map(|(_, value)| value).collect();
     let mut build = Build::new(graph, samples.to_vec(), names, counts);
-    build.nodes(&nodes)?;
+    build.nodes(&look.nodes)?;
+    if build.sizes.len() > ranges.len() {
+        build.allow_zeros(&look, ranges.len(), zero);
+    }
     let extents = |build: &Build, value: ValueId| {
         let shape = build.graph.ty(value).shape.iter();
         let fixed = || shape.map(|e| Extent::Constant(*e as i64)).collect();
@@ -70,6 +79,14 @@ pub(super) struct Build {
     pub(super) extents: HashMap<ValueId, Vec<Extent>>,
     /// Values with the same number along axes beyond their extents.
     masked: HashMap<(ValueId, Vec<usize>, Scalar), ValueId>,
+    /// Whether some of the sizes are counts.
+    pub(super) counted: bool,
+    /// The sizes that are functions of others, in order; the last sizes.
+    pub(super) sums: Vec<Extent>,
+    /// The numbers that vary, of each node.
+    pub(super) formulas: HashMap<NodeId, Formulas>,
+    /// The rules of constants that vary.
+    pub(super) rules: HashMap<NodeId, Rule>,
     /// The parts of values that are there.
     pub(super) shrunk: HashMap<ValueId, ValueId>,
 }
@@ -101,11 +118,23 @@ impl Build {
             sizes.push(graph.add_input(&name, scalar(), None));
             lows.push(low);
         }
+        let counted = !counts.is_empty();
         lows.extend(counts.iter().map(|_| 0));
         sizes.extend(counts);
-        let known = Known::default();
-        let (extents, masked, shrunk) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Build { graph, samples, sizes, lows, known, extents, masked, shrunk }
+        Build {
+            graph,
+            samples,
+            sizes,
+            lows,
+            known: Known::new(),
+            extents: HashMap::new(),
+            masked: HashMap::new(),
+            counted,
+            sums: vec![],
+            formulas: HashMap::new(),
+            rules: HashMap::new(),
+            shrunk: HashMap::new(),
+        }
     }
 
     pub(super) fn fit(&self) -> Fit<'_> {
@@ -122,6 +151,7 @@ impl Build {
             return self.same(node);
         }
         let formulas = self.formulas(seen)?;
+        self.formulas.insert(node, formulas.clone());
         match self.graph.node(node).op.clone() {
             Op::Input { .. } => self.note(node, &formulas),
             Op::Const(_) => self.constant(seen, &formulas),
@@ -200,7 +230,7 @@ impl Build {
             let before = left.len();
             left.retain(|(k, values)| {
                 let whole = whole_numbers(values);
-                let mut found = self.formula(values);
+                let mut found = self.formula(seen.node, values);
                 if let (None, Some(whole), true) = (&found, &whole, sums) {
                     found = self.sum(seen.node, whole, &bases).map(Formula::Whole);
                 }
@@ -219,10 +249,10 @@ impl Build {
     }
 
     /// The number that is one of these values at each sample where it is known.
-    fn formula(&mut self, values: &[Option<Scalar>]) -> Option<Formula> {
+    fn formula(&mut self, node: NodeId, values: &[Option<Scalar>]) -> Option<Formula> {
         let known: Vec<Scalar> = values.iter().flatten().copied().collect();
         if known.len() == values.len() {
-            return formula(&known, &mut |values| self.extent_of(values));
+            return formula(&known, &mut |values| self.extent_of(node, values));
         }
         let samples = self.samples.iter().zip(values).filter(|(_, value)| value.is_some());
         let samples: Vec<Vec<usize>> = samples.map(|(sizes, _)| sizes.clone()).collect();
@@ -290,7 +320,9 @@ impl Build {
         let old = ValueId { node, out: 0 };
         let ty = self.graph.ty(old).clone();
         let axes: Vec<Expr> = (0..ty.rank()).map(Expr::var).collect();
-        let (reads, extents) = match rule(tensors, &self.fit()) {
+        let rule = rule(tensors, &self.fit());
+        self.rules.extend(rule.clone().map(|rule| (node, rule)));
+        let (reads, extents) = match rule {
             Some(Rule::Part) => return Ok(()),
             Some(Rule::Shifted(by)) => (true, vec![by]),
             Some(Rule::Each(each)) => (false, each),
@@ -399,10 +431,7 @@ fn whole_numbers(values: &[Option<Scalar>]) -> Option<Vec<i64>> {
 }
 
 /// The number with these values; `extent` finds it, if it is a whole one.
-fn formula(
-    values: &[Scalar],
-    extent: &mut dyn FnMut(&[i64]) -> Option<Extent>,
-) -> Option<Formula> {
+fn formula(values: &[Scalar], extent: &mut dyn FnMut(&[i64]) -> Option<Extent>) -> Option<Formula> {
     let dtype = values[0].dtype();
     let known: Option<Vec<i64>> = values.iter().map(|value| whole(*value)).collect();
     if let Some(extent) = known.and_then(|known| extent(&known)) {

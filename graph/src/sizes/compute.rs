@@ -40,7 +40,10 @@ impl Build {
         if let Some(fill) = beyond(&op.kind) {
             return self.windows(node, op, fill, formulas);
         }
-        if !seen.others.iter().all(|(sample, other)| self.gives(expr, formulas, *sample, other)) {
+        let gives = |(sample, other): &(usize, Arc<Compute>)| {
+            self.gives(expr, formulas, &self.samples[*sample], other)
+        };
+        if !seen.others.iter().all(gives) {
             return Err(self.unfit(node, "it is computed in another way for some of the sizes"));
         }
         for (out, &stage) in expr.outputs.iter().enumerate() {
@@ -68,9 +71,14 @@ impl Build {
         Ok(())
     }
 
-    /// Whether an expression with these formulas is `other` at the sizes of a sample.
-    fn gives(&self, expr: &Compute, formulas: &Formulas, sample: usize, other: &Compute) -> bool {
-        let sizes = &self.samples[sample];
+    /// Whether an expression with these formulas is `other` at these sizes.
+    pub(super) fn gives(
+        &self,
+        expr: &Compute,
+        formulas: &Formulas,
+        sizes: &[usize],
+        other: &Compute,
+    ) -> bool {
         expr.stages.iter().zip(&other.stages).enumerate().all(|(index, (stage, other_stage))| {
             let mut k = before_body(expr, index);
             let mut all_known = true;

@@ -15,6 +15,7 @@ use ansc_runtime::{Extent, Tensor};
 use super::fit::Fit;
 
 /// A constant as a function of sizes.
+#[derive(Clone)]
 pub(super) enum Rule {
     /// Part of the constant at the largest sizes, from the beginning of each axis.
     Part,
@@ -58,7 +59,7 @@ pub(super) fn is_hopeless(tensors: &[Arc<Tensor>]) -> bool {
     !is_short && tensors.iter().zip(&whole).any(|pair| moves(pair).is_none())
 }
 
-fn is_part(tensor: &Tensor, of: &Tensor) -> bool {
+pub(super) fn is_part(tensor: &Tensor, of: &Tensor) -> bool {
     let size = tensor.dtype().size();
     let (own, whole) = (tensor.bytes(), of.bytes());
     places(tensor.shape(), of.shape())

@@ -54,15 +54,10 @@ impl Fit<'_> {
         if points.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return None;
         }
-        quotient(&points, size).or_else(|| capped(&points, size)).or_else(|| {
-            let base = i64::try_from(points[0].1).ok()?;
-            let steps = points.iter().map(|p| i64::try_from(p.1 - points[0].1).ok());
-            let step = steps.collect::<Option<Vec<i64>>>()?.into_iter().fold(0, divisor);
-            let steps = points.iter().map(|p| (p.0, (p.1 - points[0].1) / i128::from(step.max(1))));
-            let of = quotient(&steps.collect::<Vec<_>>(), size)?;
-            let scaled = Extent::Product(vec![of, Extent::Constant(step)]);
-            Some(Extent::Sum(vec![scaled, Extent::Constant(base)]))
-        })
+        let found = quotient(&points, size, 1).or_else(|| capped(&points, size, 1));
+        let found = found.or_else(|| quotient(&points, size, MAX_DIVISOR));
+        let found = found.or_else(|| steps(&points, size));
+        found.or_else(|| capped(&points, size, MAX_DIVISOR))
     }
 
     /// A sum of products of at most two sizes, with whole coefficients.
@@ -129,14 +124,14 @@ impl Fit<'_> {
     }
 }
 
-/// `floor((a * s + b) / d)`, of which these are the points.
-fn quotient(points: &[(i128, i128)], size: usize) -> Option<Extent> {
+/// `floor((a * s + b) / d)`, of which these are the points, where `d` is at most `most`.
+fn quotient(points: &[(i128, i128)], size: usize, most: i128) -> Option<Extent> {
     let (first, last) = (points.first()?, points.last()?);
     let (rise, run) = (last.1 - first.1, last.0 - first.0);
     if run == 0 {
         return None;
     }
-    (1..=MAX_DIVISOR).find_map(|by| {
+    (1..=most).find_map(|by| {
         let slope = (rise * by).div_euclid(run);
         [slope, slope + 1].into_iter().find_map(|slope| {
             let constant = offset(points, slope, by)?;
@@ -146,13 +141,33 @@ fn quotient(points: &[(i128, i128)], size: usize) -> Option<Extent> {
     })
 }
 
-/// The smaller of a quotient and a number.
-fn capped(points: &[(i128, i128)], size: usize) -> Option<Extent> {
+/// A multiple of a quotient, and a number more.
+fn steps(points: &[(i128, i128)], size: usize) -> Option<Extent> {
+    let base = i64::try_from(points[0].1).ok()?;
+    let steps = points.iter().map(|p| i64::try_from(p.1 - points[0].1).ok());
+    let step = steps.collect::<Option<Vec<i64>>>()?.into_iter().fold(0, divisor);
+    let steps = points.iter().map(|p| (p.0, (p.1 - points[0].1) / i128::from(step.max(1))));
+    let of = quotient(&steps.collect::<Vec<_>>(), size, MAX_DIVISOR)?;
+    let scaled = Extent::Product(vec![of, Extent::Constant(step)]);
+    Some(Extent::Sum(vec![scaled, Extent::Constant(base)]))
+}
+
+/// The smaller of a number and a quotient by at most `divisor`.
+fn capped(points: &[(i128, i128)], size: usize, divisor: i128) -> Option<Extent> {
     let most = points.iter().map(|point| point.1).max()?;
     let below: Vec<(i128, i128)> = points.iter().filter(|p| p.1 < most).copied().collect();
-    let is_seen = below.len() > 1 && points.len() - below.len() > 1;
-    let of = quotient(&below, size).filter(|_| is_seen)?;
-    Some(Extent::Min(vec![of, Extent::Constant(i64::try_from(most).ok()?)]))
+    let of = match below[..] {
+        _ if points.len() - below.len() < 2 => return None,
+        [(one, value)] if one == value => Extent::Size(size as u32),
+        _ => quotient(&below, size, divisor)?,
+    };
+    let reaches = |(s, value): &(i128, i128)| {
+        let mut sizes = vec![0; size];
+        sizes.push(*s as i64);
+        of.at(&sizes).is_some_and(|quotient| i128::from(quotient) >= *value)
+    };
+    let number = Extent::Constant(i64::try_from(most).ok()?);
+    points.iter().all(reaches).then(|| Extent::Min(vec![of.clone(), number]))
 }
 
 /// The `b` with which `floor((slope * s + b) / by)` is the value at each point.
@@ -271,6 +286,8 @@ mod tests {
         let steps = found(one, |s| 2 * ((s[0] - 1).div_euclid(2)) + 3).unwrap();
         assert_eq!(steps, "(floor((s0 + -1) / 2) * 2 + 3)");
         assert_eq!(found(one, |s| s[0].min(100)).unwrap(), "min(s0, 100)");
+        assert_eq!(found(&[(2, 9)], |s| s[0].min(3)).unwrap(), "min(s0, 3)");
+        assert_eq!(found(&[(1, 128)], |s| (s[0] + 63) / 64).unwrap(), "floor((s0 + 63) / 64)");
         assert_eq!(found(one, |s| (3 * s[0]).min(100) + 2).unwrap(), "min((s0 * 3 + 2), 102)");
         let halves = found(two, |s| 8 * ((s[0] + 1) / 2) * (s[1] / 4)).unwrap();
         assert_eq!(halves, "floor((s0 + 1) / 2) * floor(s1 / 4) * 8");

@@ -39,7 +39,7 @@ pub(super) struct Seen {
     pub(super) node: NodeId,
     /// Its numbers at the largest sizes: those of its expression, or the extents of its results and
     /// the trips of a loop.
-    first: Vec<Scalar>,
+    pub(super) first: Vec<Scalar>,
     /// The values of the numbers that differ, at all sizes at which they are known.
     pub(super) varying: BTreeMap<usize, Vec<Option<Scalar>>>,
     /// The tensors of a constant that is not the same at all sizes.
@@ -134,6 +134,11 @@ impl Look {
             return Err(Unfit { node: self.graph.node(seen.node).name.clone(), reason });
         }
         Ok(())
+    }
+
+    /// How many outputs are the model's; the others are counts.
+    pub(super) fn outputs(&self) -> usize {
+        self.graph.outputs.len() - counts::exposed(&self.graph)
     }
 
     /// Whether anything is not the same at all sizes.
@@ -245,7 +250,7 @@ fn same_results(a: &Node, b: &Node) -> bool {
 
 /// The numbers of `other` in the order of `node`, if the two do the same but for numbers and what
 /// is in bodies.
-fn like(node: &Node, other: &Node) -> Option<Like> {
+pub(super) fn like(node: &Node, other: &Node) -> Option<Like> {
     let same = match (&node.op, &other.op) {
         // The kind tells the rest of the expression.
         (Op::Compute(a), Op::Compute(b)) if a.kind == b.kind && beyond(&a.kind).is_some() => true,
@@ -270,10 +275,9 @@ fn like(node: &Node, other: &Node) -> Option<Like> {
             };
             same(a) == same(b)
         }
-        (
-            Op::Host(HostOp::Spread { count: a, .. }),
-            Op::Host(HostOp::Spread { count: b, .. }),
-        ) => a == b,
+        (Op::Host(HostOp::Spread { count: a, .. }), Op::Host(HostOp::Spread { count: b, .. })) => {
+            a == b
+        }
         (a, b) => a == b,
     };
     let numbers = || numbers_of(other).into_iter().map(Some).collect();

@@ -39,6 +39,7 @@ mod samples;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod zero;
 
 use ansc_runtime::{DType, Extent};
 use rayon::prelude::*;
@@ -149,5 +150,6 @@ pub fn ranged<E: Send>(
             look.check_constants().map_err(RangeError::Unfit)?;
         }
     }
-    build::build(look, &samples, ranges).map_err(RangeError::Unfit)
+    let zero = |sizes: &[usize]| made(sizes).ok();
+    build::build(look, &samples, ranges, &zero).map_err(RangeError::Unfit)
 }

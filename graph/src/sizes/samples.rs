@@ -39,7 +39,7 @@ pub(super) fn samples(ranges: &[Range], counts: &[Range]) -> Vec<Vec<usize>> {
     }
     let both = || ranges.iter().chain(counts);
     all.add(both().map(|range| range.low));
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut random = Random::new();
     for _ in 0..TOGETHER {
         all.add(both().map(|range| random.anywhere(range)).collect::<Vec<usize>>());
     }
@@ -103,9 +103,21 @@ impl Distinct {
 }
 
 /// The same numbers in each compilation: Marsaglia's shifts.
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
+    pub(super) fn new() -> Random {
+        Random(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(super) fn coin(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

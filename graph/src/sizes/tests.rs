@@ -1,6 +1,7 @@
 //! Graphs for ranges of sizes against the graphs for each size.
 
 mod control;
+mod counts;
 
 use ansc_runtime::host::HostOp;
 use ansc_runtime::{DType, Tensor};
@@ -52,6 +53,7 @@ fn check(model: Model, ranges: &[(usize, usize)]) {
             .iter()
             .map(|&(low, high)| Range { name: String::new(), low, high })
             .collect::<Vec<_>>(),
+        &[],
     ) {
         let exact = graph(model, &sizes);
         let wide = sizes.iter().map(|s| *s as i64).collect::<Vec<_>>();

@@ -59,7 +59,12 @@ impl Exec<'_> {
     }
 
     /// Operators that take indices have them as their second operand.
-    pub(super) fn host_error(&self, step: usize, inputs: &[BufferId], source: HostError) -> RunError {
+    pub(super) fn host_error(
+        &self,
+        step: usize,
+        inputs: &[BufferId],
+        source: HostError,
+    ) -> RunError {
         match (source, inputs.get(1)) {
             (HostError::Index { position, index, extent, .. }, Some(&indices)) => {
                 let (node, buffers) = (&self.program.steps[step].name, self.buffers);

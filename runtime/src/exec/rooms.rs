@@ -27,7 +27,7 @@ impl Exec<'_> {
             return Ok(false);
         }
         let dtype = self.info(x).dtype;
-        let counted = rooms::counted(self.shape(x), shape, count.map(|count| count.axis))
+        let counted = rooms::counted(self.shape(x), shape, *count)
             .map_err(|source| self.host_error(step, &[], source))?;
         self.result(step, 0, y, Some((dtype, shape)))?;
         for (id, counted) in numbers.iter().zip(counted) {

@@ -155,6 +155,13 @@ pub struct Count {
     pub axis: usize,
     /// Tells the size from the others of its model.
     pub number: u32,
+    /// Fewer are an error.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub least: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// Why a host operator could not run.
@@ -224,6 +231,17 @@ pub enum HostError {
         wanted: usize,
         /// How many there are.
         extent: usize,
+    },
+    /// The data gives fewer elements than the code was compiled for.
+    #[error(
+        "the data gives {found} elements; the model may do something else for fewer than {least}, \
+         which is not compiled"
+    )]
+    TooFew {
+        /// The fewest that are known to be right.
+        least: usize,
+        /// How many there are.
+        found: usize,
     },
     /// A tensor could not be made.
     #[error("{op}: {source}")]
@@ -328,7 +346,7 @@ pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
         }
         HostOp::Spread { shape, count } => {
             let [x] = exactly(op, inputs)?;
-            rooms::spread(x, shape, count.map(|count| count.axis))
+            rooms::spread(x, shape, *count)
         }
         HostOp::Shrink { extents } => {
             let (x, sizes) = inputs.split_at(inputs.len().min(1));

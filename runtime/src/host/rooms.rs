@@ -8,7 +8,7 @@
 //!
 //! No operators of ONNX.
 
-use super::{HostError, zeros};
+use super::{Count, HostError, zeros};
 use crate::boxes::{self, Corner};
 use crate::dtype::DType;
 use crate::extent::Extent;
@@ -21,18 +21,21 @@ pub(crate) const SHRINK: &str = "Shrink";
 pub(crate) fn counted(
     x: &[usize],
     room: &[usize],
-    axis: Option<usize>,
+    count: Option<Count>,
 ) -> Result<Option<i64>, HostError> {
     let fits = x.len() == room.len() && x.iter().zip(room).all(|(own, most)| own <= most);
     if !fits {
         return Err(HostError::Shape { op: SPREAD, what: "x", shape: x.to_vec() });
     }
-    let extent = |axis: usize| {
-        let extent = x.get(axis).ok_or(HostError::Axis { op: SPREAD, axis, rank: x.len() })?;
+    let extent = |Count { axis, least, .. }| {
+        let found = *x.get(axis).ok_or(HostError::Axis { op: SPREAD, axis, rank: x.len() })?;
+        if found < least {
+            return Err(HostError::TooFew { least, found });
+        }
         // No tensor has more elements.
-        Ok(i64::try_from(*extent).unwrap_or(i64::MAX))
+        Ok(i64::try_from(found).unwrap_or(i64::MAX))
     };
-    axis.map(extent).transpose()
+    count.map(extent).transpose()
 }
 
 /// The shape of the part of a tensor of the shape `x` that these extents tell.
@@ -51,9 +54,9 @@ pub(crate) fn part(
 pub(super) fn spread(
     x: &Tensor,
     shape: &[usize],
-    axis: Option<usize>,
+    count: Option<Count>,
 ) -> Result<Vec<Tensor>, HostError> {
-    let count = counted(x.shape(), shape, axis)?;
+    let count = counted(x.shape(), shape, count)?;
     let mut whole = zeros(SPREAD, x.dtype(), shape)?;
     let corner = Corner { shape: x.shape(), room: shape, size: x.dtype().size() };
     boxes::spread(x.bytes(), corner, whole.bytes_mut(), &|n, body| body(0..n));
@@ -82,14 +85,18 @@ pub(super) fn shrink(
 mod tests {
     use super::*;
 
+    fn count(axis: usize) -> Count {
+        Count { axis, number: 0, least: 0 }
+    }
+
     #[test]
     fn there_and_back() {
         let x = Tensor::from_slice(&[2, 2], &[1f32, 2.0, 3.0, 4.0]);
-        let [whole, count] = spread(&x, &[2, 3], Some(1)).unwrap().try_into().unwrap();
+        let [whole, size] = spread(&x, &[2, 3], Some(count(1))).unwrap().try_into().unwrap();
         assert_eq!(whole.as_slice::<f32>(), [1.0, 2.0, 0.0, 3.0, 4.0, 0.0]);
-        assert_eq!(count.as_slice::<i64>(), [2]);
+        assert_eq!(size.as_slice::<i64>(), [2]);
         let extents = [Extent::Constant(2), Extent::Size(0)];
-        assert_eq!(shrink(&whole, &extents, &[&count]).unwrap(), x);
+        assert_eq!(shrink(&whole, &extents, &[&size]).unwrap(), x);
         let nothing = Tensor::scalar(0_i64);
         assert_eq!(shrink(&whole, &extents, &[&nothing]).unwrap().shape(), [2, 0]);
         assert_eq!(spread(&x, &[2, 3], None).unwrap().len(), 1);
@@ -102,7 +109,9 @@ mod tests {
         assert_eq!(spread(&x, &[2], None), Err(shape(SPREAD, "x")));
         assert_eq!(spread(&x, &[3, 1], None), Err(shape(SPREAD, "x")));
         let axis = HostError::Axis { op: SPREAD, axis: 1, rank: 1 };
-        assert_eq!(spread(&x, &[3], Some(1)), Err(axis));
+        assert_eq!(spread(&x, &[3], Some(count(1))), Err(axis));
+        let four = Some(Count { least: 4, ..count(0) });
+        assert_eq!(spread(&x, &[3], four), Err(HostError::TooFew { least: 4, found: 3 }));
         for size in [4_i64, -1] {
             let size = Tensor::scalar(size);
             let all = shrink(&x, &[Extent::Size(0)], &[&size]);
