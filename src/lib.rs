@@ -27,6 +27,7 @@ pub mod pipeline;
 pub mod precision;
 pub mod profile;
 pub mod quantize;
+pub mod reference;
 pub mod samples;
 pub mod search;
 pub mod shipped;

@@ -130,6 +130,22 @@ impl Options {
         }
     }
 
+    /// An error for kernels that do not take sizes which only the data decides.
+    fn check_counts(&self, model: &Path, sizes: &Sizes) -> Result<(), Error> {
+        let what = match self.schedules.aim {
+            _ if sizes.counts.is_empty() => return Ok(()),
+            _ if self.bundle.is_some() => "a bundle",
+            Aim::Gpu(_) | Aim::GpuOnCpu(_) => "a GPU",
+            _ if self.expose == Expose::Everything => "a comparison of all kernels",
+            Aim::Cpu => return Ok(()),
+        };
+        let reason = format!(
+            "operators read values whose size only the data decides, and {what} knows no such \
+             sizes: end the model before them, with `--outputs`"
+        );
+        Err(Error::file(model, reason))
+    }
+
     fn source(&self, model: &Path) -> Result<Source, Error> {
         Ok(Source::open(model, self.import.quantization.as_deref())?)
     }
@@ -244,6 +260,7 @@ pub fn compile(
         let Specialised { mut graph, sizes, states } = made;
         nodes += graph.len();
         options.check_precision(&graph)?;
+        options.check_counts(model, &sizes)?;
         clock.time("passes", || optimise(&mut graph, options, &mut assembly.verifier, watch))?;
         clock.move_time("passes", "verify", assembly.verifier.take_spent());
         // Kernels are scheduled while the graph is walked: a schedule decides how its constants are

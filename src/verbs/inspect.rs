@@ -5,7 +5,7 @@ use std::path::Path;
 use ansc_codegen::Target;
 use ansc_codegen::target::Arch;
 use ansc_frontend::Report;
-use ansc_frontend::import::{self, Declared};
+use ansc_frontend::import::{self, Declared, Source};
 use ansc_graph::{Graph, ValueId};
 use ansc_runtime::gpu::GpuCode;
 use ansc_runtime::manifest::{Manifest, Port, Size, Specialisation, State, TargetInfo};
@@ -197,7 +197,8 @@ fn model(args: &Inspect) -> Result<(), Error> {
     let options = import_options(&args.file, &args.specialise)?;
     let report = import::check(&args.file, &options);
     let known = report.problems.is_empty();
-    let graph = known.then(|| import::load(&args.file, &options)).transpose()?;
+    let largest = || Source::open(&args.file, options.quantization.as_deref())?.largest(&options);
+    let graph = known.then(largest).transpose()?;
     if args.json {
         print_json(&model_json(&declared, graph.as_ref(), &report));
         return Ok(());

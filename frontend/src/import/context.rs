@@ -417,8 +417,8 @@ impl NodeCtx<'_> {
             let value = self.graph_here().value(input);
             if value.dynamic {
                 let reason = format!(
-                    "only the data decides the size of its input `{}`, which only outputs of the \
-                     model, and operators that sort and search, may read",
+                    "only the data decides the size of its input `{}`; an operator can read such \
+                     a value outside of branches and loops, and not where a model is quantized",
                     value.name
                 );
                 return Err(self.unknown(reason, input));

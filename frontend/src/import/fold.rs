@@ -23,7 +23,7 @@ const TINY_WORK: u64 = 1 << 12;
 #[derive(Default)]
 pub(crate) struct Budget {
     work: u64,
-    /// The elements that a list may have to be folded, where nothing but short lists is.
+    /// The elements that a tensor may have to be folded, where nothing but short ones is.
     most: Option<usize>,
     /// The decisions of another import of the same model, and those of this one: graphs for several
     /// sizes shall consist of the same nodes.
@@ -38,7 +38,7 @@ pub(crate) struct Budget {
 pub(crate) type Decisions = HashMap<String, Vec<bool>>;
 
 impl Budget {
-    /// For lists of so many elements alone.
+    /// For tensors of so many elements alone.
     pub(crate) fn up_to(most: usize) -> Budget {
         Budget { most: Some(most), ..Budget::default() }
     }

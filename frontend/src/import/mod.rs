@@ -88,11 +88,11 @@ pub struct Source {
 pub enum Fold {
     /// All that is not too large.
     All,
-    /// Short lists, as all that decides shapes.
+    /// Short lists and the like, as all that decides shapes.
     Shapes,
 }
 
-/// Elements of a list that decides shapes, at most.
+/// Elements of a tensor that decides shapes, at most.
 const SHAPES: usize = 64;
 
 impl Source {
@@ -187,7 +187,7 @@ pub fn check(path: impl AsRef<Path>, options: &ImportOptions) -> Report {
             let report = Report::of(file.clone(), &model.proto);
             let quantization = options.quantization.as_deref();
             let source = Source::new(file, Ok(model), path.parent(), quantization);
-            let graph = source.and_then(|source| source.graph(options));
+            let graph = source.and_then(|source| source.largest(options));
             Report { problems: graph.err().map_or_else(Vec::new, |e| e.problems), ..report }
         }
     }

@@ -11,6 +11,8 @@
 //! out: i64[2, 8] dynamic = shrink(z, s)        the result of the model, [2, s]
 //! ```
 
+use std::collections::HashSet;
+
 use ansc_runtime::Extent;
 use ansc_runtime::host::{Count, HostOp};
 
@@ -20,6 +22,7 @@ use super::{Range, Unfit};
 use crate::compute::TensorType;
 use crate::graph::{Graph, NodeId, Value, ValueId};
 use crate::op::Op;
+use crate::passes::rewrite;
 
 /// The fewest elements that are looked at: for none a model may be another one.
 const LEAST: usize = 1;
@@ -62,6 +65,40 @@ pub(super) fn expose_one(graph: &mut Graph, value: ValueId) {
 /// How many outputs of the graph are counts.
 pub(super) fn exposed(graph: &Graph) -> usize {
     counting(graph).len()
+}
+
+/// The graph of some counts alone: of those from the number `known` on that depend on no other one
+/// of them. `None`, if there are no more counts.
+pub fn next_counts(graph: &Graph, known: usize) -> Option<Graph> {
+    let all = counting(graph);
+    let left: Vec<NodeId> = all.iter().skip(known).map(|(node, _)| *node).collect();
+    let is_free = |node: &&NodeId| {
+        !reach(graph, graph.operands(**node)).iter().any(|other| left.contains(other))
+    };
+    let next: Vec<NodeId> = left.iter().take_while(is_free).copied().collect();
+    if next.is_empty() {
+        return None;
+    }
+    let mut graph = graph.clone();
+    let is_check = |node: &NodeId| graph.node(*node).op.is_check();
+    for check in graph.node_ids().into_iter().filter(is_check).collect::<Vec<_>>() {
+        graph.remove(check);
+    }
+    let named = next.into_iter().enumerate();
+    graph.outputs = named.map(|(i, node)| (i.to_string(), ValueId { node, out: 1 })).collect();
+    rewrite::sweep(&mut graph);
+    Some(graph)
+}
+
+/// The nodes that values depend on.
+fn reach(graph: &Graph, mut left: Vec<ValueId>) -> HashSet<NodeId> {
+    let mut seen = HashSet::new();
+    while let Some(value) = left.pop() {
+        if seen.insert(value.node) {
+            left.extend(graph.operands(value.node));
+        }
+    }
+    seen
 }
 
 impl Build {

@@ -44,6 +44,7 @@ mod zero;
 use ansc_runtime::{DType, Extent};
 use rayon::prelude::*;
 
+pub use counts::next_counts;
 pub use dense::read_dense;
 pub(crate) use formula::renumbered;
 pub use formula::{expression, used};

@@ -319,13 +319,16 @@ fn verify(
     reference: &Reference,
 ) -> Result<Outcome, Error> {
     let options = options(args, model, specialisation)?;
-    let graph = import::load(&args.model, &options)?;
     let mut inputs = inputs::for_specialisation(model, specialisation, Seed(0))?;
     for (name, tensor) in &mut inputs {
         if let Some(own) = given.get(name) {
             *tensor = own.clone();
         }
     }
+    let source = import::Source::open(&args.model, options.quantization.as_deref())?;
+    let graph = crate::reference::decided(&source, &options, |graph: &Graph| {
+        in_graph_order(graph, &inputs)
+    })?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     let mut actual = outside::run(&mut session(args, model)?, &named)?;
     actual.sort_by_key(|(name, _)| graph.outputs.iter().position(|(other, _)| other == name));
