@@ -268,9 +268,17 @@ impl<'p> Search<'p> {
     /// The conditions of each loop that has some.
     fn conditions(&self) -> Vec<(VarId, Conditions)> {
         let mut found: Vec<(VarId, Conditions)> = vec![];
+        let is_outermost = |l: &For| {
+            let mut stmts = self.program.body.iter();
+            stmts.any(|stmt| matches!(stmt, Stmt::For(other) if other.var == l.var))
+        };
         tree::visit_loops(&self.program.body, &mut |l: &For| {
             if matches!(l.kind, ForKind::Serial | ForKind::Parallel) {
-                let of_loop = |c: &(Expr, Extent)| c.0.vars().contains(&l.var);
+                // What no loop decides is asked by outermost ones.
+                let asks = is_outermost(l);
+                let of_loop = |c: &(Expr, Extent)| {
+                    c.0.vars().contains(&l.var) || asks && self.may_be_nothing(c)
+                };
                 let conditions = self.of_all(l).into_iter().flatten().filter(of_loop);
                 let conditions: Conditions = conditions.collect();
                 if !conditions.is_empty() {
@@ -279,6 +287,15 @@ impl<'p> Search<'p> {
             }
         });
         found
+    }
+
+    /// Whether a condition of no loop may fail: nothing may be needed at all.
+    fn may_be_nothing(&self, (index, below): &(Expr, Extent)) -> bool {
+        let sizes = used(std::iter::once(below));
+        let may_be_0 = |size: &usize| self.demand.empty.contains(&(*size as u32));
+        let zeros = vec![0; sizes.last().map_or(0, |last| last + 1)];
+        let first = index.as_const().map(|index| index.as_i64());
+        sizes.iter().all(may_be_0) && first.is_some_and(|first| below.at(&zeros) <= Some(first))
     }
 
     /// How much an index exceeds its limit at most, where a loop around the block asks about it.

@@ -42,6 +42,8 @@ pub struct Demand {
     pub zeros: Vec<Limits>,
     /// For each result, up to where it is needed.
     pub needed: Vec<Limits>,
+    /// The sizes up to which results are needed, and that may be 0.
+    pub empty: Vec<u32>,
 }
 
 impl Demand {
@@ -343,10 +345,13 @@ impl Analysis<'_> {
             }
             _ => vec![None; rank(v)],
         };
+        let needed: Vec<Limits> = group.outputs.iter().map(needed).collect();
+        let empty = used(needed.iter().flatten().flatten()).into_iter();
         Demand {
             sizes: (0..group.inputs.len()).map(|i| self.size_of(group, BufId::new(i))).collect(),
             zeros: group.inputs.iter().map(zeros).collect(),
-            needed: group.outputs.iter().map(needed).collect(),
+            empty: empty.filter(|&size| self.ends.lows[size] <= 0).map(|s| s as u32).collect(),
+            needed,
         }
     }
 }

@@ -52,6 +52,7 @@ fn demand() -> Demand {
         sizes: vec![None, None],
         zeros: vec![vec![None, None, Some(Extent::Size(1))], vec![Some(Extent::Size(1)), None]],
         needed: vec![vec![Some(Extent::Size(0)), None, None]],
+        empty: vec![],
     }
 }
 
@@ -65,6 +66,28 @@ fn rows_and_terms_are_left_out() {
     assert!(text.contains("for k in 0..8 while lt(k, size1[]) {"), "{text}");
     assert_eq!(Program::parse(&text).unwrap().to_string(), text);
     assert_eq!(crate::program::verify::verify(&program), Ok(()));
+}
+
+/// Where no loop goes over what may not be needed, the outermost one asks.
+#[test]
+fn nothing_may_be_needed() {
+    let text = TEXT.replace("for i in 0..16 parallel {", "for i in 0..1 parallel {");
+    let text = text.replace("add(mul(i, 4), j2)", "j2").replace("add(mul(i, 4), j3)", "j3");
+    let text = text.replace("64", "4");
+    let rows = "compute(in0: f32[4, 1, 8], in1: f32[8, 8]) -> y {
+            y: f32[4, 1, 8] = sum{r0: 8} mul(in0[i0, 0, r0], in1[r0, i2])
+        }";
+    let rows = Compute::parse(rows).unwrap_or_else(|e| panic!("{e}"));
+    let written = |empty: Vec<u32>| {
+        let mut program = Program::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        leave_out(&mut program, &rows, &Demand { empty, ..demand() });
+        assert_eq!(crate::program::verify::verify(&program), Ok(()));
+        program.to_string()
+    };
+    let asks = "for i in 0..1 parallel while lt(0, size0[]) {";
+    assert!(written(vec![0]).contains(asks), "{}", written(vec![0]));
+    assert!(!written(vec![]).contains("lt(0"), "{}", written(vec![]));
+    assert!(!written(vec![1]).contains("lt(0"), "{}", written(vec![1]));
 }
 
 #[test]
@@ -134,6 +157,7 @@ fn terms_that_are_dropped_are_not_counted() {
             sizes: vec![None, Some(0)],
             zeros: vec![vec![], vec![]],
             needed: vec![vec![]],
+            empty: vec![],
         };
         terms_beyond(&program, &compute, &demand)
     };
@@ -184,6 +208,7 @@ fn sums(text: &str) -> String {
         sizes: vec![None],
         zeros: vec![vec![]],
         needed: vec![vec![Some(Extent::Size(0)), None]],
+        empty: vec![],
     };
     leave_out(&mut program, &compute.unwrap_or_else(|e| panic!("{e}")), &demand);
     assert_eq!(crate::program::verify::verify(&program), Ok(()));
@@ -241,6 +266,7 @@ for k in 0..2 {
         sizes: vec![None],
         zeros: vec![vec![Some(Extent::Size(0))]],
         needed: vec![vec![None]],
+        empty: vec![],
     };
     leave_out(&mut program, &compute, &demand);
     let text = program.to_string();
@@ -291,6 +317,7 @@ for k in 0..2 {
         sizes: vec![None, None, Some(0)],
         zeros: vec![vec![], vec![], vec![]],
         needed: vec![vec![None]],
+        empty: vec![],
     };
     let conditions = |text: &str| {
         let mut program = Program::parse(text).unwrap_or_else(|e| panic!("{e}"));
