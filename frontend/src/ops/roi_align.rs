@@ -2,6 +2,7 @@
 
 use ansc_graph::ValueId;
 use ansc_graph::ops::roi_align::{RoiAttrs, roi_align};
+use ansc_graph::ops::shape::transpose;
 
 use super::OpEntry;
 use super::indices::checked;
@@ -30,10 +31,14 @@ fn import(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
             other => return Err(ctx.problem(format!("mode `{other}` is not known"))),
         },
     };
-    let [x, rois, image] = inputs.map(|v| ctx.ty(v));
-    let op = roi_align(attrs, &x, &rois, &image);
+    let [images, rois, image] = inputs;
+    let ty = ctx.ty(images);
+    ctx.check(ty.rank() == 4, || format!("its input must be images, not {ty}"))?;
+    let x = ctx.emit1(transpose(&ty, &[0, 2, 3, 1]), &[images])?;
+    let op = roi_align(attrs, &ctx.ty(x), &ctx.ty(rois), &ctx.ty(image));
     if op.is_ok() {
-        checked(ctx, inputs[2], &[x.shape[0]])?;
+        checked(ctx, image, &[ty.shape[0]])?;
     }
-    ctx.emit(op, &inputs)
+    let y = ctx.emit1(op, &[x, rois, image])?;
+    ctx.emit(transpose(&ctx.ty(y), &[0, 3, 1, 2]), &[y])
 }

@@ -1,11 +1,14 @@
 //! `RoiAlign`: regions of images, each pooled to the same size from samples between the pixels.
 //!
 //! ```text
-//! roi_align(x: f32[n, c, h, w], rois: f32[r, 4], image: i64[r])
-//! ->  y: f32[r, oh, gh], x: f32[r, ow, gw] = where the samples of each bin lie
-//!     sum: f32[r, c, oh, ow] = sum[gh, gw] of what four pixels give to a sample
+//! roi_align(x: f32[n, h, w, c], rois: f32[r, 4], image: i64[r])
+//! ->  y: f32[r, oh, gh], x: f32[r, ow, gw] = where the samples of each bin lie: the pixels beside
+//!     each, and their weights
+//!     sum: f32[r, oh, ow, c] = sum[gh, gw] of what four pixels give to a sample
 //!     average
 //! ```
+//!
+//! Channels come last: they are many, and all are taken from the same pixels.
 //!
 //! Without a fixed number of samples that number follows from each region's size; there is space
 //! for regions as large as the image, and larger ones are sampled no more densely than that.
@@ -36,13 +39,16 @@ pub struct RoiAttrs {
     pub max: bool,
 }
 
-/// One of the two axes.
+/// One of the two axes. What is told of samples is `[r, bins, samples]`.
 struct Axis {
-    /// Position of each sample, `[r, bins, samples]`.
-    at: Source,
+    /// The pixels before and after a sample.
+    pixels: [Source; 2],
+    /// The weight of the second one.
+    weight: Source,
+    /// Whether it is in the image.
+    inside: Source,
     /// Samples of a bin, `[r]`.
     count: Source,
-    extent: usize,
     samples: usize,
 }
 
@@ -53,7 +59,7 @@ pub fn roi_align(
     rois: &TensorType,
     image: &TensorType,
 ) -> Result<ComputeOp, OpError> {
-    let (&[n, c, h, w], &[r, 4]) = (&x.shape[..], &rois.shape[..]) else {
+    let (&[n, h, w, c], &[r, 4]) = (&x.shape[..], &rois.shape[..]) else {
         return Err(OpError::Invalid(format!("regions {rois} cannot be taken from {x}")));
     };
     let fits = x.dtype.is_float() && rois.dtype == x.dtype && image.dtype.is_int();
@@ -68,15 +74,15 @@ pub fn roi_align(
     let [oh, ow] = attrs.output;
     let rows = axis(&mut s, &attrs, &rois, 0, h, d)?;
     let columns = axis(&mut s, &attrs, &rois, 1, w, d)?;
-    let out = sized(TensorType::new(d, [r, c, oh, ow]))?;
+    let out = sized(TensorType::new(d, [r, oh, ow, c]))?;
     let combiner = if attrs.max { Combiner::Max } else { Combiner::Sum };
     let extents = [rows.samples, columns.samples];
     let pooled = s.reduce("pooled", combiner, out.clone(), &extents, |i, g| {
         let batch = clamped(image.at(&[i[0].clone()]), image.dtype(), n);
-        let row = rows.sample(d, &i[0], &i[2], &g[0]);
-        let column = columns.sample(d, &i[0], &i[3], &g[1]);
+        let row = rows.sample(d, &i[0], &i[1], &g[0]);
+        let column = columns.sample(d, &i[0], &i[2], &g[1]);
         let part = |y: &(Expr, Expr), x: &(Expr, Expr)| {
-            let at = [batch.clone(), i[1].clone(), y.0.clone(), x.0.clone()];
+            let at = [batch.clone(), y.0.clone(), x.0.clone(), i[3].clone()];
             data.at_as(d, &at) * y.1.clone() * x.1.clone()
         };
         let corners = [(0, 0), (0, 1), (1, 0), (1, 1)];
@@ -105,7 +111,7 @@ pub fn roi_align(
 /// All samples of an image without pixels lie outside of it.
 fn nothing(attrs: RoiAttrs, inputs: [&TensorType; 3]) -> Result<ComputeOp, OpError> {
     let [x, rois, _] = inputs;
-    let shape = [rois.shape[0], x.shape[1], attrs.output[0], attrs.output[1]];
+    let shape = [rois.shape[0], attrs.output[0], attrs.output[1], x.shape[3]];
     let ty = sized(TensorType::new(x.dtype, shape))?;
     let stage = Stage::map("roi_align", ty, Expr::Const(Scalar::zero(x.dtype)));
     let expr = Compute::single(inputs.map(TensorType::clone).to_vec(), stage);
@@ -146,7 +152,21 @@ fn axis(
         let within = (number(&i[2]) + real(d, 0.5)) / count.at(&i[..1]);
         edge(&i[0], 0) + bin * (number(&i[1]) + within)
     });
-    Ok(Axis { at, count, extent, samples })
+    let ty = |dtype| TensorType::new(dtype, [r, bins, samples]);
+    let last = extent as i64 - 1;
+    // Samples up to a pixel outside are on its edge.
+    let kept = |i: &[Expr]| at.at(i).max(real(d, 0.0)).min(real(d, last as f64));
+    let floor = |i: &[Expr]| Expr::unary(UnOp::Floor, kept(i));
+    let before = s.map("before", ty(DType::I64), |i| {
+        clamped(Expr::cast(d, DType::I64, floor(i)), DType::I64, extent)
+    });
+    let after =
+        s.map("after", ty(DType::I64), |i| (before.at(i) + Expr::int(1)).min(Expr::int(last)));
+    let weight = s.map("weight", ty(d), |i| kept(i) - floor(i));
+    let inside = s.map("inside", ty(DType::Bool), |i| {
+        real(d, -1.0).le(at.at(i)).and(at.at(i).le(real(d, extent as f64)))
+    });
+    Ok(Axis { pixels: [before, after], weight, inside, count, samples })
 }
 
 /// A sample along one axis.
@@ -160,17 +180,14 @@ struct Sample {
 
 impl Axis {
     fn sample(&self, d: DType, roi: &Expr, bin: &Expr, sample: &Expr) -> Sample {
-        let at = self.at.at(&[roi.clone(), bin.clone(), sample.clone()]);
-        let last = real(d, self.extent as f64 - 1.0);
-        let inside = real(d, -1.0).le(at.clone()).and(at.clone().le(real(d, self.extent as f64)));
-        let kept = at.max(real(d, 0.0)).min(last);
-        let floor = Expr::unary(UnOp::Floor, kept.clone());
-        let high = kept - floor.clone();
-        let index = clamped(Expr::cast(d, DType::I64, floor), DType::I64, self.extent);
-        let next = (index.clone() + Expr::int(1)).min(Expr::index(self.extent - 1));
+        let at = [roi.clone(), bin.clone(), sample.clone()];
+        let weight = self.weight.at(&at);
+        let inside = self.inside.at(&at);
         let counts = (self.samples > 1).then(|| {
             Expr::cast(DType::I64, d, sample.clone()).lt(self.count.at(std::slice::from_ref(roi)))
         });
-        Sample { taps: [(index, real(d, 1.0) - high.clone()), (next, high)], inside, counts }
+        let [before, after] = self.pixels.each_ref().map(|pixel| pixel.at(&at));
+        let taps = [(before, real(d, 1.0) - weight.clone()), (after, weight)];
+        Sample { taps, inside, counts }
     }
 }

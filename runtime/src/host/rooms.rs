@@ -60,7 +60,7 @@ pub(super) fn spread(
     let mut whole = zeros(SPREAD, x.dtype(), shape)?;
     let corner = Corner { shape: x.shape(), room: shape, size: x.dtype().size() };
     boxes::spread(x.bytes(), corner, whole.bytes_mut(), &|n, body| body(0..n));
-    let count = count.map(|count| Tensor::scalar(count));
+    let count = count.map(Tensor::scalar);
     Ok(std::iter::once(whole).chain(count).collect())
 }
 

@@ -152,7 +152,7 @@ fn passes(strip: &Strip, i: usize, new: &Corners, own: f32, limit: f32) -> bool 
     let area = strip.area[i];
     let is_empty = own <= 0.0 || area <= 0.0;
     let share = if is_empty { 0.0 } else { common / (own + area - common) };
-    !(share <= limit)
+    share > limit || share.is_nan()
 }
 
 /// As single instructions, which numbers that are none do not concern.
