@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-use ansc_frontend::import::{Fold, ImportOptions, Source};
+use ansc_frontend::import::{Fold, ImportError, ImportOptions, Source};
 use ansc_graph::Graph;
 use ansc_graph::sizes::{Range, RangeError, Ranged, Unfit, ranged, read_dense};
 use ansc_runtime::Extent;
@@ -213,7 +213,9 @@ impl Wanted {
             let import = source.alike(fold);
             ranged(&self.ranges, |sizes| {
                 let (sizes, counts) = sizes.split_at(self.ranges.len());
-                import(&self.at(sizes), counts).map(|graph| states.appended(graph))
+                let graph = import(&self.at(sizes), counts);
+                let graph = graph.map_err(|e| of_counts(model, e, counts))?;
+                Ok::<Graph, Error>(states.appended(graph))
             })
         };
         // A constant may follow no rule that can be seen, where what makes it does.
@@ -222,7 +224,7 @@ impl Wanted {
             RangeError::Import(_) => Err(e),
         });
         let mut made = made.map_err(|e| match e {
-            RangeError::Import(e) => Error::from(e),
+            RangeError::Import(e) => e,
             RangeError::Unfit(unfit) => self.unfit(model, &unfit),
         })?;
         if self.ranges.is_empty() && made.counts.is_empty() {
@@ -264,6 +266,26 @@ impl Wanted {
         };
         self.ranges.iter().map(dim).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// Numbers of an error, at most.
+const SHOWN: usize = 4;
+
+/// Why a model cannot be imported; it may be that it is none for some data.
+fn of_counts(model: &Path, e: ImportError, counts: &[usize]) -> Error {
+    if counts.is_empty() {
+        return e.into();
+    }
+    let shown: Vec<String> = counts.iter().take(SHOWN).map(usize::to_string).collect();
+    let more = if counts.len() > SHOWN { ", .." } else { "" };
+    let problems: Vec<String> = e.problems.iter().map(ToString::to_string).collect();
+    let reason = format!(
+        "where the data gives {}{more} elements, {}. All that the data may give has to be right: \
+         end the model before, with `--outputs`",
+        shown.join(", "),
+        problems.join("; ")
+    );
+    Error::file(model, reason)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //!     average
 //! ```
 //!
-//! Channels come last: they are many, and all are taken from the same pixels.
+//! Where channels are many they come last, for all are taken from the same pixels.
 //!
 //! Without a fixed number of samples that number follows from each region's size; there is space
 //! for regions as large as the image, and larger ones are sampled no more densely than that.
@@ -20,7 +20,7 @@ use super::stages::{Source, Stages, real};
 use super::{OpError, sized};
 use crate::compute::{Combiner, Compute, Stage, TensorType};
 use crate::expr::{Expr, UnOp};
-use crate::op::{ComputeOp, Kind};
+use crate::op::{Channels, ComputeOp, Kind};
 use crate::scalar::Scalar;
 
 /// Attributes of [`roi_align`].
@@ -37,6 +37,18 @@ pub struct RoiAttrs {
     pub half_pixel: bool,
     /// The greatest of what any pixel gives, rather than the average of samples.
     pub max: bool,
+    /// Where images and results have their channels.
+    pub channels: Channels,
+}
+
+impl RoiAttrs {
+    /// The indices or extents of a tensor with channels.
+    fn order<T>(&self, first: T, channel: T, [row, column]: [T; 2]) -> [T; 4] {
+        match self.channels {
+            Channels::First => [first, channel, row, column],
+            Channels::Last => [first, row, column, channel],
+        }
+    }
 }
 
 /// One of the two axes. What is told of samples is `[r, bins, samples]`.
@@ -59,7 +71,7 @@ pub fn roi_align(
     rois: &TensorType,
     image: &TensorType,
 ) -> Result<ComputeOp, OpError> {
-    let (&[n, h, w, c], &[r, 4]) = (&x.shape[..], &rois.shape[..]) else {
+    let (&[n, a, b, e], &[r, 4]) = (&x.shape[..], &rois.shape[..]) else {
         return Err(OpError::Invalid(format!("regions {rois} cannot be taken from {x}")));
     };
     let fits = x.dtype.is_float() && rois.dtype == x.dtype && image.dtype.is_int();
@@ -69,20 +81,25 @@ pub fn roi_align(
     if x.is_empty() || r == 0 {
         return nothing(attrs, [x, rois, image]);
     }
+    let ([c, h, w], at) = match attrs.channels {
+        Channels::First => ([a, b, e], [1, 2, 3]),
+        Channels::Last => ([e, a, b], [3, 1, 2]),
+    };
     let d = x.dtype.accumulator();
     let (mut s, [data, rois, image]) = Stages::new([x, rois, image]);
     let [oh, ow] = attrs.output;
     let rows = axis(&mut s, &attrs, &rois, 0, h, d)?;
     let columns = axis(&mut s, &attrs, &rois, 1, w, d)?;
-    let out = sized(TensorType::new(d, [r, oh, ow, c]))?;
+    let out = sized(TensorType::new(d, attrs.order(r, c, [oh, ow])))?;
     let combiner = if attrs.max { Combiner::Max } else { Combiner::Sum };
     let extents = [rows.samples, columns.samples];
     let pooled = s.reduce("pooled", combiner, out.clone(), &extents, |i, g| {
         let batch = clamped(image.at(&[i[0].clone()]), image.dtype(), n);
-        let row = rows.sample(d, &i[0], &i[1], &g[0]);
-        let column = columns.sample(d, &i[0], &i[2], &g[1]);
+        let row = rows.sample(d, &i[0], &i[at[1]], &g[0]);
+        let column = columns.sample(d, &i[0], &i[at[2]], &g[1]);
         let part = |y: &(Expr, Expr), x: &(Expr, Expr)| {
-            let at = [batch.clone(), y.0.clone(), x.0.clone(), i[3].clone()];
+            let place = [y.0.clone(), x.0.clone()];
+            let at = attrs.order(batch.clone(), i[at[0]].clone(), place);
             data.at_as(d, &at) * y.1.clone() * x.1.clone()
         };
         let corners = [(0, 0), (0, 1), (1, 0), (1, 1)];
@@ -111,7 +128,8 @@ pub fn roi_align(
 /// All samples of an image without pixels lie outside of it.
 fn nothing(attrs: RoiAttrs, inputs: [&TensorType; 3]) -> Result<ComputeOp, OpError> {
     let [x, rois, _] = inputs;
-    let shape = [rois.shape[0], attrs.output[0], attrs.output[1], x.shape[3]];
+    let channels = x.shape[if attrs.channels == Channels::First { 1 } else { 3 }];
+    let shape = attrs.order(rois.shape[0], channels, attrs.output);
     let ty = sized(TensorType::new(x.dtype, shape))?;
     let stage = Stage::map("roi_align", ty, Expr::Const(Scalar::zero(x.dtype)));
     let expr = Compute::single(inputs.map(TensorType::clone).to_vec(), stage);
@@ -189,5 +207,52 @@ impl Axis {
         let [before, after] = self.pixels.each_ref().map(|pixel| pixel.at(&at));
         let taps = [(before, real(d, 1.0) - weight.clone()), (after, weight)];
         Sample { taps, inside, counts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ansc_runtime::Tensor;
+
+    use super::*;
+    use crate::interp;
+    use crate::passes::testing::random;
+
+    /// The pooled value of each region, channel, row and column.
+    fn pooled(channels: Channels, max: bool, samples: usize) -> Vec<f32> {
+        let attrs =
+            RoiAttrs { output: [2, 3], samples, scale: 0.5, half_pixel: true, max, channels };
+        let images = random(&[2, 4, 6, 5], 3);
+        let (at, shape) = match channels {
+            Channels::First => ([0, 1, 2, 3], [2, 4, 6, 5]),
+            Channels::Last => ([0, 2, 3, 1], [2, 6, 5, 4]),
+        };
+        let ty = TensorType::of(&images);
+        let turned = crate::ops::shape::transpose(&ty, &at).unwrap();
+        let x = interp::eval(&turned.expr, &[&images]).unwrap().remove(0);
+        assert_eq!(x.shape(), shape);
+        let rois = [0.5f32, 1.0, 7.0, 11.5, -3.0, 2.0, 4.0, 30.0, 6.0, 6.0, 6.5, 6.0];
+        let rois = Tensor::from_slice(&[3, 4], &rois);
+        let image = Tensor::from_slice(&[3], &[1i64, 0, 1]);
+        let types = [&x, &rois, &image].map(TensorType::of);
+        let op = roi_align(attrs, &types[0], &types[1], &types[2]).unwrap();
+        let y = interp::eval(&op.expr, &[&x, &rois, &image]).unwrap().remove(0);
+        let back = match channels {
+            Channels::First => [0, 1, 2, 3],
+            Channels::Last => [0, 3, 1, 2],
+        };
+        let turned = crate::ops::shape::transpose(&TensorType::of(&y), &back).unwrap();
+        let y = interp::eval(&turned.expr, &[&y]).unwrap().remove(0);
+        assert_eq!(y.shape(), [3, 4, 2, 3]);
+        y.as_slice::<f32>().to_vec()
+    }
+
+    #[test]
+    fn channels_may_come_last() {
+        for (max, samples) in [(false, 2), (true, 2), (false, 0), (true, 3)] {
+            let first = pooled(Channels::First, max, samples);
+            assert_eq!(first, pooled(Channels::Last, max, samples), "{max} {samples}");
+            assert!(first.iter().any(|value| *value != first[0]));
+        }
     }
 }
