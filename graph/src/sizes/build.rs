@@ -34,7 +34,7 @@ use crate::scalar::Scalar;
 pub(super) fn build(
     look: Look,
     samples: &[Vec<usize>],
-    ranges: &[Range],
+    [ranges, counted]: [&[Range]; 2],
     zero: Import<'_>,
 ) -> Result<Ranged, Unfit> {
     let graph = look.graph.clone();
@@ -45,8 +45,9 @@ pub(super) fn build(
     let counts = counts.into_iter().map(|(_, value)| value).collect();
     let mut build = Build::new(graph, samples.to_vec(), names, counts);
     build.nodes(&look.nodes)?;
-    if build.sizes.len() > ranges.len() {
-        build.allow_zeros(&look, ranges.len(), zero);
+    if !counted.is_empty() {
+        let lows: Vec<usize> = counted.iter().map(|range| range.low).collect();
+        build.allow_zeros(&look, &lows, zero);
     }
     let extents = |build: &Build, value: ValueId| {
         let shape = build.graph.ty(value).shape.iter();

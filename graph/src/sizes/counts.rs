@@ -15,6 +15,7 @@ use std::collections::HashSet;
 
 use ansc_runtime::Extent;
 use ansc_runtime::host::{Count, HostOp};
+use rayon::prelude::*;
 
 use super::build::{Build, Formulas, Readers};
 use super::formula::{renumbered, used, wide};
@@ -45,6 +46,36 @@ pub(super) fn ranges(graph: &Graph) -> Vec<Range> {
         Range { name: graph.node(*node).name.clone(), low: LEAST.min(high), high }
     };
     counting(graph).iter().map(range).collect()
+}
+
+/// Lets ranges begin where the model is one: it may ask for the best five of what the data gives.
+/// `is_model` gets the largest sizes, and counts.
+pub(super) fn begin(
+    counts: &mut [Range],
+    sizes: &[usize],
+    is_model: impl Fn(&[usize]) -> bool + Sync,
+) {
+    let with = |count: &dyn Fn(usize) -> usize| {
+        let counts = (0..counts.len()).map(count);
+        is_model(&sizes.iter().copied().chain(counts).collect::<Vec<_>>())
+    };
+    if counts.is_empty() || with(&|i| counts[i].low) {
+        return;
+    }
+    let least = |one: usize| {
+        let fits = |size: usize| with(&|i| if i == one { size } else { counts[i].high });
+        let Range { mut low, mut high, .. } = counts[one];
+        if fits(low) {
+            return low;
+        }
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            *if fits(middle) { &mut high } else { &mut low } = middle;
+        }
+        high
+    };
+    let lows: Vec<usize> = (0..counts.len()).into_par_iter().map(least).collect();
+    counts.iter_mut().zip(lows).for_each(|(count, low)| count.low = low);
 }
 
 /// Lets counts be outputs of the graph, so that they stay. They come last.

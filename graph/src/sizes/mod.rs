@@ -135,10 +135,11 @@ pub fn ranged<E: Send>(
     let made = |sizes: &[usize]| import(sizes).map(look::cleaned).map_err(RangeError::Import);
     let largest: Vec<usize> = ranges.iter().map(|range| range.high).collect();
     let first = made(&largest)?;
-    let counts = counts::ranges(&first);
+    let mut counts = counts::ranges(&first);
     if ranges.is_empty() && counts.is_empty() {
         return Ok(Ranged::of_one(first));
     }
+    counts::begin(&mut counts, &largest, |sizes| made(sizes).is_ok());
     let samples = samples::samples(ranges, &counts);
     let mut look = look::Look::new(first);
     let (early, others) = samples[1..].split_at(samples.len().min(FEW) - 1);
@@ -152,5 +153,5 @@ pub fn ranged<E: Send>(
         }
     }
     let zero = |sizes: &[usize]| made(sizes).ok();
-    build::build(look, &samples, ranges, &zero).map_err(RangeError::Unfit)
+    build::build(look, &samples, [ranges, &counts], &zero).map_err(RangeError::Unfit)
 }

@@ -33,8 +33,10 @@ const PAIRS: usize = 3;
 pub(super) type Import<'a> = &'a (dyn Fn(&[usize]) -> Option<Graph> + Sync);
 
 impl Build {
-    /// Lets counts be 0 where the model is the same then. `named` sizes come before them.
-    pub(super) fn allow_zeros(&mut self, look: &Look, named: usize, import: Import<'_>) {
+    /// Lets counts be 0 where the model is the same then, unless it asks for more: `lows` are the
+    /// fewest elements at which it was looked at.
+    pub(super) fn allow_zeros(&mut self, look: &Look, lows: &[usize], import: Import<'_>) {
+        let named = self.sizes.len() - self.sums.len() - lows.len();
         let counts: Vec<ValueId> = self.sizes[named..self.sizes.len() - self.sums.len()].to_vec();
         let rooms = counts.iter().map(|count| self.room(look, *count)).collect();
         let nodes: HashMap<NodeId, &Seen> =
@@ -42,7 +44,7 @@ impl Build {
         let rules = Rules { build: self, look, nodes, outputs: look.outputs(), named, rooms };
         // Whether the rules hold where these counts are 0, if there can be such data.
         let hold = |place: usize, is_zero: &dyn Fn(usize) -> bool| {
-            let sizes = rules.sizes(place, is_zero)?;
+            let sizes = rules.sizes(place, &|i| is_zero(i) && lows[i] <= 1)?;
             Some(rules.hold(&sizes, &import(&sizes)?))
         };
         let mut random = Random::new();
@@ -59,15 +61,16 @@ impl Build {
             .map(|one| hold(0, &|i| i == one) != Some(false))
             .collect();
         // Each that may be 0 by itself may be 0 with all others of which that was found.
-        for one in (0..alone.len()).filter(|one| alone[*one]) {
+        for one in (0..alone.len()).filter(|one| alone[*one] && lows[*one] <= 1) {
             may_be[one] = true;
             may_be[one] = hold(0, &|i| may_be[i]) == Some(true);
         }
-        for (value, may_be_zero) in counts.into_iter().zip(may_be) {
+        for ((value, may_be_zero), low) in counts.into_iter().zip(may_be).zip(lows) {
             if let Op::Host(HostOp::Spread { count: Some(count), .. }) =
                 &mut self.graph.node_mut(value.node).op
             {
-                count.least = usize::from(!may_be_zero);
+                let may_be_zero = may_be_zero && *low <= 1;
+                count.least = if may_be_zero { 0 } else { 1.max(*low) };
             }
         }
     }

@@ -234,8 +234,8 @@ pub enum HostError {
     },
     /// The data gives fewer elements than the code was compiled for.
     #[error(
-        "the data gives {found} elements; the model may do something else for fewer than {least}, \
-         which is not compiled"
+        "the data gives {found} elements; with fewer than {least} the model is another one, or none, \
+         and the code is not for that"
     )]
     TooFew {
         /// The fewest that are known to be right.

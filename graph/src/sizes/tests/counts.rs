@@ -10,7 +10,7 @@ use crate::graph::{Graph, Value, ValueId};
 use crate::interp;
 use crate::op::Op;
 use crate::ops::reduce::{self, Reduction};
-use crate::ops::{concat, gather};
+use crate::ops::{concat, gather, slice};
 use crate::passes::testing::{Builder, random};
 use crate::passes::{self, Options};
 use crate::verify::verify;
@@ -178,4 +178,30 @@ fn another_model_for_nothing_is_an_error_of_a_run() {
     };
     assert_eq!(run(empty, 0).unwrap()[0].shape(), [0, 4]);
     assert_eq!(run(empty, 2).unwrap()[0].shape(), [2, 4]);
+}
+
+/// A model that asks for three elements is none where the data gives fewer.
+#[test]
+fn a_model_may_need_some() {
+    let model: Model = |b, counts| {
+        let (list, x) = (b.input(&[ROOM]), b.input(&[ROOM, 4]));
+        let at = places(b, list, 0, counts);
+        let some = rows(b, x, at);
+        let shape = [b.graph.ty(some).shape[0] - 2, 4];
+        let rest = slice::slice(b.graph.ty(some), &[2, 0], &[1, 1], &shape).unwrap();
+        vec![b.emit(rest, &[some])]
+    };
+    let made = ranged(&[], |counts: &[usize]| match counts {
+        [0..3] => Err(()),
+        _ => Ok(graph(model, counts)),
+    });
+    let made = made.unwrap();
+    let run = |count| interp::run(&made.graph, &[list(count), random(&[ROOM, 4], 1)]);
+    for count in 0..3 {
+        let error = run(count).unwrap_err().to_string();
+        assert!(error.contains(&format!("gives {count} elements")), "{error}");
+    }
+    for count in 3..=ROOM {
+        assert_eq!(run(count).unwrap()[0].shape(), [count - 2, 4]);
+    }
 }
