@@ -18,8 +18,8 @@
 //! sizes. Each rule holds at all places that were looked at; a model that deviates from it at a
 //! size between them, for that size alone, would be taken wrongly.
 //!
-//! Sizes that only the data decides are counted by nodes of the graph (`counts`). They have a range,
-//! too: an import takes as many elements as it is told.
+//! Sizes that only the data decides are counted by nodes of the graph (`counts`). They have a
+//! range, too: an import takes as many elements as it is told.
 //!
 //! Branches and loops are compared body by body. Their bodies get the sizes as further captures,
 //! and a loop over an axis that varies makes as many trips as the axis has elements (`control`).
@@ -125,8 +125,8 @@ const FEW: usize = 8;
 /// Graphs that are in memory at once, beside the first one.
 const AT_ONCE: usize = 16;
 
-/// One graph for all sizes in these ranges. `import` gives that for a tuple of sizes, which may go on
-/// with counts, in the order of their numbers. It is called once for the largest sizes, without
+/// One graph for all sizes in these ranges. `import` gives that for a tuple of sizes, which may go
+/// on with counts, in the order of their numbers. It is called once for the largest sizes, without
 /// counts, of which it then takes the most that there may be; and then on many threads.
 pub fn ranged<E: Send>(
     ranges: &[Range],

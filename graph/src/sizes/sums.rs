@@ -1,8 +1,8 @@
 //! Sizes that are functions of others.
 //!
 //! In: the values of a number that depends on counts. Out: one more size, if the number depends on
-//! several, or is a number that is known already and a function of one size. So the lengths of lists that are
-//! joined, and the places where each begins, are a size each.
+//! several, or is a number that is known already and a function of one size. So the lengths of
+//! lists that are joined, and the places where each begins, are a size each.
 //!
 //! ```text
 //! s0, s1, s2: i64[] are counts          s3 = s0 + s1          s4 = s3 + s2
