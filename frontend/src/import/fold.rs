@@ -69,7 +69,7 @@ impl Budget {
         self.node = node;
     }
 
-    /// What was decided before where a decision is due.
+    /// The decision that the other import made at this point, if it came here.
     fn before(&self) -> Option<bool> {
         let done = self.decided.get(&self.node).map_or(0, Vec::len);
         self.before.get(&self.node)?.get(done).copied()

@@ -99,7 +99,7 @@ pub(super) fn numbers_like(compute: &Compute, other: &Compute) -> Option<Like> {
 /// Compares the body of a stage with that of another expression.
 struct Bodies<'a> {
     other: &'a Compute,
-    /// Of the axes of the other stage.
+    /// Those of the axes of the other stage, and of its terms.
     extents: &'a [usize],
     /// The constants of the other body, where they are known.
     numbers: Vec<Option<Scalar>>,

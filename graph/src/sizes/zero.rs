@@ -41,7 +41,7 @@ impl Build {
         let rooms = counts.iter().map(|count| self.room(look, *count)).collect();
         let nodes: HashMap<NodeId, &Seen> =
             look.nodes.iter().map(|seen| (seen.node, seen)).collect();
-        let rules = Rules { build: self, look, nodes, outputs: look.outputs(), named, rooms };
+        let rules = Rules { build: self, look, nodes, named, rooms };
         // Whether the rules hold where these counts are 0, if there can be such data.
         let hold = |place: usize, is_zero: &dyn Fn(usize) -> bool| {
             let sizes = rules.sizes(place, &|i| is_zero(i) && lows[i] <= 1)?;
@@ -93,12 +93,11 @@ impl Build {
     }
 }
 
-/// What is known of a model at all sizes.
+/// Tells what a model is at any sizes, by the rules that were found.
 struct Rules<'a> {
     build: &'a Build,
     look: &'a Look,
     nodes: HashMap<NodeId, &'a Seen>,
-    outputs: usize,
     named: usize,
     /// The most that each count may be.
     rooms: Vec<Extent>,
@@ -124,7 +123,7 @@ impl Rules<'_> {
     /// Whether the rules give what another graph gives.
     fn hold(&self, sizes: &[usize], other: &Graph) -> bool {
         let Some(sizes) = self.build.with_sums(sizes) else { return false };
-        let own = &self.look.graph.outputs[..self.outputs];
+        let own = &self.look.graph.outputs[..self.look.outputs()];
         let names = |all: &[(String, ValueId)]| {
             all.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
         };

@@ -1,6 +1,6 @@
 //! Host operators of a plan. `TopK`, the scatters, `Append`, `Spread` and `Shrink` work on a run's
-//! own memory and threads. Others take copies of their operands, which are small or take much longer to compute
-//! with than to copy.
+//! own memory and threads. Others take copies of their operands, which are small or take much
+//! longer to compute with than to copy.
 
 use super::{Exec, check};
 use crate::dtype::DType;

@@ -140,8 +140,8 @@ pub enum HostOp {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         count: Option<Count>,
     },
-    /// `x, sizes.. -> y`: the part of `x` from its beginning that has these extents. They are of the
-    /// sizes, which are scalars of `i64`.
+    /// `x, sizes.. -> y`: the part of `x` from its beginning that has these extents. They are
+    /// functions of the sizes, which are scalars of `i64`.
     Shrink {
         /// One for each axis.
         extents: Vec<Extent>,

@@ -133,7 +133,7 @@ fn counts_add_up() {
     }
 }
 
-/// What lies in rooms and is not there, is not read: it becomes anything.
+/// The graph gives the counts behind the results, which have the sizes that the data decides.
 #[test]
 fn sizes_are_outputs_behind_those_of_the_model() {
     let model: Model = |b, counts| {
@@ -149,7 +149,7 @@ fn sizes_are_outputs_behind_those_of_the_model() {
     assert!(made.outputs[0].iter().all(ansc_runtime::Extent::is_constant));
 }
 
-/// Of no rows a model may make something else.
+/// A model may make something else of no rows; then it is not compiled for none.
 #[test]
 fn another_model_for_nothing_is_an_error_of_a_run() {
     let other: Model = |b, counts| {
