@@ -101,6 +101,8 @@ fn counted(e: &Expr, dtype: &impl Fn(BufId) -> DType) -> Operations {
             let both = match op {
                 // Four products and three sums.
                 BinOp::Dot4 => Operations { count: both.count.saturating_add(7), ..both },
+                // Sums, products, and what they are mixed with.
+                BinOp::Mix => Operations { count: both.count.saturating_add(10), ..both },
                 // A conversion.
                 BinOp::PairBf16 => both,
                 // Two products and a sum.

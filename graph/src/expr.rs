@@ -31,6 +31,9 @@
 //!   in the lower half. `DotBf16` is of two such pairs and gives an `f32`: the sum of the products
 //!   of the lower halves and of the upper ones. Code generation may round it with what it is added
 //!   to, and take subnormal halves for zeros: so does the instruction that machines have for it.
+//! - `Mix` is of `u32` alone: what random numbers are made of. Each bit of the result depends on
+//!   all bits of both operands. From `x = a + b * 0x9e3779b1` on, with `x ^= x >> n` for 16, 15 and 16,
+//!   and products with `0x7feb352d` and `0x846ca68b` between these.
 
 use std::collections::BTreeSet;
 
@@ -204,6 +207,8 @@ pub enum BinOp {
     PairBf16,
     /// The sum of the products of two pairs of `bf16`.
     DotBf16,
+    /// The bits of both operands, mixed.
+    Mix,
 }
 
 impl UnOp {
@@ -261,11 +266,11 @@ impl UnOp {
 
 impl BinOp {
     /// Every operation once, in the order of the variants.
-    pub const ALL: [BinOp; 23] = {
+    pub const ALL: [BinOp; 24] = {
         use BinOp::*;
         [
             Add, Sub, Mul, Div, Rem, FloorDiv, FloorMod, Pow, Min, Max, And, Or, Xor, Shl, Shr, Eq,
-            Ne, Lt, Le, Dot4, Dot2, PairBf16, DotBf16,
+            Ne, Lt, Le, Dot4, Dot2, PairBf16, DotBf16, Mix,
         ]
     };
 
@@ -295,6 +300,7 @@ impl BinOp {
             BinOp::Dot2 => "dot2",
             BinOp::PairBf16 => "pair_bf16",
             BinOp::DotBf16 => "dot_bf16",
+            BinOp::Mix => "mix",
         }
     }
 

@@ -62,6 +62,7 @@ def compile(
     dims: Dims | None = None,
     shapes: Shapes | None = None,
     values: Values | None = None,
+    most: Mapping[str, int] | None = None,
     states: States | None = None,
     samples: Samples | None = None,
     **options: Any,
@@ -74,6 +75,9 @@ def compile(
     `["bf16", "conv1=f32"]`, where `conv1` is a node of the model. `"int8"` and `"auto"` need `samples` of the model's
     inputs, a folder or a list of dicts, and take `max_error` and the other options of `quantize`.
 
+    `most` says what whole numbers are at most that the model computes from its data and uses as sizes, by the names of their
+    tensors: `{"frames": 2000}`.
+
     `states` are tensors that a session keeps from one run to the next, as in
     `{"past_key_values.*": "present.*"}`: what this output was is what this input is in the next run.
     """
@@ -81,7 +85,7 @@ def compile(
     path = Path(output) if folder is None else Path(folder) / "model.ansc"
     try:
         with _samples(samples) as data:
-            options = {**options, "output": path, "input_dir": data, "state": _pairs(states)}
+            options = {**options, "output": path, "input_dir": data, "state": _pairs(states), "most": _pairs(most)}
             report = _run("compile", model, dims, shapes, values, options)
     except BaseException:
         if folder:
@@ -116,6 +120,7 @@ def tune(
     dims: Dims | None = None,
     shapes: Shapes | None = None,
     values: Values | None = None,
+    most: Mapping[str, int] | None = None,
     states: States | None = None,
     **options: Any,
 ) -> dict:
@@ -125,7 +130,7 @@ def tune(
     exception in `progress`, ends the search after the round; nothing that was measured is lost. Other keywords are options
     of `ansc tune`: `trials`, `minutes`, `until_gain`, `threads`, `seed`, `strategy`, `precision`.
     """
-    options = {**options, "records": records, "state": _pairs(states)}
+    options = {**options, "records": records, "state": _pairs(states), "most": _pairs(most)}
     return _run("tune", model, dims, shapes, values, options, progress=progress)
 
 
@@ -190,8 +195,8 @@ def _spans(sizes) -> str:
     return ",".join(map(_spans, sizes))
 
 
-def _pairs(states: States | None) -> list[str]:
-    return [f"{before}={after}" for before, after in (states or {}).items()]
+def _pairs(named: Mapping[str, Any] | None) -> list[str]:
+    return [f"{name}={value}" for name, value in (named or {}).items()]
 
 
 def _joined(sizes, by: str) -> str:

@@ -105,8 +105,11 @@ class Session:
     def output_shapes(self, inputs: dict[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
         """The shapes that inputs of these shapes, by name, give the outputs: with the states that it has now.
         Where the data decides too, they are the largest ones."""
+    def seed(self, seed: int) -> None:
+        """Begins another sequence of random numbers. With the same seed the next runs repeat what those of a new session
+        gave, whose seed is 0."""
     def reset(self) -> None:
-        """Forgets what earlier runs left: all states are as in a new session."""
+        """Forgets what earlier runs left: all states are as in a new session, and random numbers begin anew."""
     def truncate(self, length: int) -> None:
         """Keeps the first `length` elements of each state along the axis that runs add to, such as the keys and
         values of so many tokens. Shorter states stay as they are."""

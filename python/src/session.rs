@@ -146,7 +146,14 @@ impl PySession {
         Ok(results)
     }
 
-    /// Forgets what earlier runs left: all states are as in a new session.
+    /// Begins another sequence of random numbers. With the same seed the next runs repeat what those
+    /// of a new session gave, whose seed is 0.
+    fn seed(&self, py: Python<'_>, seed: u64) {
+        self.idle(py).seed(seed);
+    }
+
+    /// Forgets what earlier runs left: all states are as in a new session, and random numbers begin
+    /// anew.
     fn reset(&self, py: Python<'_>) {
         let mut session = self.idle(py);
         let session = &mut *session;

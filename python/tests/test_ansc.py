@@ -465,6 +465,27 @@ class States(unittest.TestCase):
         np.testing.assert_array_equal(session.state("h"), 0 * ramp())
 
 
+class DataSizes(unittest.TestCase):
+    """Sizes that the data decides, and random numbers."""
+
+    def test_a_number_of_the_data_is_a_size(self):
+        nodes = [("ConstantOfShape", ["n"], ["zeros"]), ("RandomUniformLike", ["zeros"], ["noise"])]
+        drawn = model(nodes, {"n": (T.INT64, (1,))}, {"noise": (T.FLOAT, None)})
+        session = session_of(drawn, most={"n": 9})
+        first, second = (session.run({"n": np.array([5])})["noise"] for _ in range(2))
+        self.assertEqual((first.shape, second.shape), ((5,), (5,)))
+        self.assertTrue(((0 <= first) & (first < 1)).all() and (first != second).any())
+        session.seed(0)
+        np.testing.assert_array_equal(session.run({"n": np.array([5])})["noise"], first)
+        session.seed(1)
+        self.assertTrue((session.run({"n": np.array([5])})["noise"] != first).any())
+        self.assertEqual(session.run({"n": np.array([0])})["noise"].shape, (0,))
+        with self.assertRaisesRegex(ansc.RunError, "makes this number 10, and the code is for 9 at most"):
+            session.run({"n": np.array([10])})
+        with self.assertRaisesRegex(ansc.ModelError, "no tensor `m`"):
+            ansc.compile(drawn, most={"m": 9})
+
+
 class Errors(unittest.TestCase):
     """Exceptions have the words and the exit codes of the command."""
 

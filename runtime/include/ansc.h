@@ -310,8 +310,13 @@ AnscStatus ansc_session_shape_of_output(const struct AnscSession *session,
                                         size_t *shape,
                                         size_t capacity);
 
-// Forgets what earlier runs left: all states are as in a new session.
+// Forgets what earlier runs left: all states are as in a new session, and random numbers begin
+// anew.
 AnscStatus ansc_session_reset(struct AnscSession *session);
+
+// Begins another sequence of random numbers. With the same seed the next runs repeat what those of
+// a new session gave, whose seed is 0.
+AnscStatus ansc_session_seed(struct AnscSession *session, uint64_t seed);
 
 // Keeps the first `length` elements of each state along the axis that runs add to, such as the
 // keys and values of so many tokens. Shorter states stay as they are.
@@ -343,4 +348,4 @@ AnscStatus ansc_session_set_state(struct AnscSession *session, const struct Ansc
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: 525cfad954cb366144bb94866af8ef5c */
+/* sources: 98fc4f45881fd1139e4d619a198a07ac */

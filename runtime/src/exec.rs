@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use crate::dtype::DType;
 use crate::float::{Denormals, FloatMode};
-use crate::manifest::{BufferId, BufferInfo};
+use crate::host::Chance;
+use crate::manifest::{BufferId, BufferInfo, Needed};
 use crate::model::{Kernel, Launch};
 use crate::pool::Pool;
 use crate::program::{Action, Block, Moves, Program};
@@ -39,6 +40,8 @@ pub(crate) struct Exec<'a> {
     pub(crate) actual: &'a mut [Option<Box<[usize]>>],
     /// Time and number of runs of each step, if wanted.
     pub(crate) times: Option<&'a mut [(Duration, u64)]>,
+    /// Decides random numbers.
+    pub(crate) chance: Chance,
 }
 
 /// Runs the kernels of a program on some device.
@@ -92,7 +95,7 @@ impl Kernels for OnThreads<'_> {
 impl OnThreads<'_> {
     fn launch(&self, step: usize, launch: &Launch, args: &Args) {
         let scratch = &self.scratch;
-        self.pool.run(launch.extent, &|thread, range| {
+        self.pool.run(args.needed(launch), &|thread, range| {
             let began = self.trace.map(|_| Instant::now());
             // Below `extent`, which fits.
             let (begin, end) = (range.start as i64, range.end as i64);
@@ -119,6 +122,19 @@ unsafe impl Sync for Scratch {}
 
 /// Arguments of a kernel, for all threads.
 struct Args(*const *mut u8);
+
+impl Args {
+    /// How many iterations of a launch a run needs.
+    fn needed(&self, launch: &Launch) -> u64 {
+        let Some(Needed { sizes, extent }) = &launch.needed else { return launch.extent };
+        // SAFETY: each of these arguments is an `i64`, as was checked when it was loaded, and
+        // `Exec::addresses` says that it may be read.
+        let size = |&arg: &usize| unsafe { (*self.0.add(arg)).cast::<i64>().read() };
+        let sizes: Vec<i64> = sizes.iter().map(size).collect();
+        let needed = extent.at(&sizes).and_then(|needed| u64::try_from(needed.max(0)).ok());
+        needed.map_or(launch.extent, |needed| needed.min(launch.extent))
+    }
+}
 
 // SAFETY: the table is only read; what it points to is the kernel's business, whose iterations are
 // independent.

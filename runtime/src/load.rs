@@ -242,7 +242,8 @@ fn resolve(
         // function that the manifest names but those of the type `KernelFn`.
         let function = unsafe { library.get::<KernelFn>(launch.symbol.as_bytes()) };
         let run = *function.map_err(|_| missing())?;
-        Ok(Launch { run, extent: launch.extent, scratch: launch.scratch })
+        let needed = launch.needed.clone();
+        Ok(Launch { run, extent: launch.extent, scratch: launch.scratch, needed })
     });
     launches.collect::<Result<_, _>>().map(|launches| Kernel { launches })
 }

@@ -39,7 +39,7 @@ use crate::quantization::Quantization;
 use crate::tensor::Tensor;
 
 /// Incremented whenever an older runtime could misread a newer artifact, or the reverse.
-pub const FORMAT_VERSION: u32 = 6;
+pub const FORMAT_VERSION: u32 = 7;
 /// The first bytes of the seal.
 pub const SEAL_MAGIC: [u8; 8] = *b"ANSCSEAL";
 
@@ -443,6 +443,18 @@ pub struct Launch {
     pub extent: u64,
     /// Bytes of scratch memory per thread.
     pub scratch: usize,
+    /// If a run may need fewer iterations, how many: the first ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<Needed>,
+}
+
+/// How many iterations of a loop a run needs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Needed {
+    /// The arguments of the kernel that hold sizes, each as an `i64`.
+    pub sizes: Vec<usize>,
+    /// The number, as a function of these.
+    pub extent: Extent,
 }
 
 impl Plan {

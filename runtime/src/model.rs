@@ -8,7 +8,7 @@ use memmap2::Mmap;
 
 use crate::artifact::Artifact;
 use crate::cuda::Code;
-use crate::manifest::{KernelFn, Manifest, Port, Specialisation};
+use crate::manifest::{KernelFn, Manifest, Needed, Port, Specialisation};
 use crate::program::Program;
 use crate::run_error::RunError;
 use crate::select::Held;
@@ -47,6 +47,7 @@ pub(crate) struct Launch {
     pub(crate) run: KernelFn,
     pub(crate) extent: u64,
     pub(crate) scratch: usize,
+    pub(crate) needed: Option<Needed>,
 }
 
 impl Model {

@@ -15,6 +15,7 @@ use memmap2::{Mmap, MmapMut};
 use crate::artifact::Artifact;
 use crate::exec::{Exec, OnThreads};
 use crate::float::Denormals;
+use crate::host::Chance;
 use crate::manifest::{Manifest, Preparation, Storage};
 use crate::model::Kernel;
 use crate::pool::{Pool, PoolError, PoolOptions};
@@ -82,6 +83,7 @@ pub(crate) fn prepare(
         args: &args,
         actual: &mut vec![None; addresses.len()],
         times: None,
+        chance: Chance::default(),
     }
     .run()?;
     prepared.make_read_only().map_err(no_memory(bytes))

@@ -18,6 +18,7 @@ use crate::boxes::Share;
 use crate::cuda::{CudaError, Device, Io, Notes, Runs};
 use crate::exec::{Exec, OnThreads, Scratch};
 use crate::float::Denormals;
+use crate::host::Chance;
 use crate::manifest::{Port, Specialisation};
 use crate::model::{Kernel, Model, Parts};
 use crate::pool::{Pool, PoolError, PoolOptions};
@@ -97,6 +98,8 @@ pub struct Session {
     tables: Vec<Option<Tables>>,
     /// The specialisation of the last run.
     current: usize,
+    /// Decides the random numbers of the next run.
+    pub(crate) chance: Chance,
     /// The next runs are timed.
     timed: bool,
     trace: Option<Recorder>,
@@ -171,6 +174,7 @@ impl Session {
             denormals,
             tables,
             current: 0,
+            chance: Chance::default(),
             timed: false,
             trace: None,
         };
@@ -185,7 +189,7 @@ impl Session {
         let program = &self.parts.programs[self.current];
         let tables = self.tables[self.current].as_mut()?;
         let (runs, actual) = (tables.gpu.as_mut()?, &mut tables.actual[..]);
-        Some(Device { runs, specialisation, program, actual })
+        Some(Device { runs, specialisation, program, actual, chance: &mut self.chance })
     }
 
     /// Makes what a specialisation needs, if it is new.
@@ -229,14 +233,23 @@ impl Session {
             inputs.iter().map(|(name, tensor)| (*name, View::from(*tensor))).collect();
         let request = parts.request(&views, &self.states)?;
         let ports = &parts.manifest.specialisations[request.specialisation].outputs;
-        let shape = |(i, port)| zeros(port, shape_of(&request.shapes, i, port));
-        let outputs = ports.iter().enumerate().map(shape);
-        let mut outputs = outputs.collect::<Result<Vec<Tensor>, RunError>>()?;
-        let targets = outputs.iter_mut().map(|tensor| Some(tensor.bytes_mut())).collect();
+        let tables = self.tables[request.specialisation].as_ref();
+        let make = |(i, port)| match tables.is_some_and(|tables| tables.was_smaller(port)) {
+            true => Ok(None),
+            false => zeros(port, shape_of(&request.shapes, i, port)).map(Some),
+        };
+        let outputs = ports.iter().enumerate().map(make);
+        let mut outputs = outputs.collect::<Result<Vec<Option<Tensor>>, RunError>>()?;
+        let targets = outputs.iter_mut().map(|tensor| Some(tensor.as_mut()?.bytes_mut())).collect();
         self.execute(request, targets)?;
+        let tables = self.tables[self.current].as_ref().expect("it ran");
         let named = ports.iter().enumerate().zip(outputs).map(|((i, port), tensor)| {
-            let tensor = tensor.shrunk(self.output_shape(i)).map_err(lacking(port))?;
-            Ok((port.name.clone(), tensor))
+            let shape = self.output_shape(i);
+            let tensor = match tensor {
+                Some(tensor) => tensor.shrunk(shape),
+                None => tables.own_outputs[&i].first(shape),
+            };
+            Ok((port.name.clone(), tensor.map_err(lacking(port))?))
         });
         named.collect()
     }
@@ -277,6 +290,8 @@ impl Session {
         outputs: Vec<Option<&mut [u8]>>,
     ) -> Result<(), RunError> {
         self.prepare(request.specialisation)?;
+        let chance = self.chance;
+        self.chance.run += 1;
         let parts = &*self.parts;
         self.current = request.specialisation;
         let specialisation = &parts.manifest.specialisations[self.current];
@@ -292,7 +307,7 @@ impl Session {
             return gpu.run(
                 (specialisation, program),
                 io,
-                Notes { actual: &mut tables.actual, times },
+                Notes { actual: &mut tables.actual, times, chance },
             );
         }
         let pool = &*self.pool;
@@ -320,6 +335,7 @@ impl Session {
             args: &tables.args,
             actual: &mut tables.actual,
             times: tables.times.as_deref_mut(),
+            chance,
         }
         .run()
         // A bad index must not stay beside what a later run gives.
@@ -330,6 +346,13 @@ impl Session {
             Err(_) => self.states.recover(),
         }
         done
+    }
+
+    /// Begins another sequence of random numbers. With the same seed the next runs repeat what those
+    /// of a new session gave, whose seed is 0. Nodes of the model that have a seed of their own
+    /// begin anew as well.
+    pub fn seed(&mut self, seed: u64) {
+        self.chance = Chance { seed, run: 0 };
     }
 
     /// The shapes that inputs of these shapes give outputs, with the states that the session has

@@ -166,8 +166,10 @@ impl Session {
         &self.specialisation().states
     }
 
-    /// Forgets what earlier runs left: all states are as in a new session.
+    /// Forgets what earlier runs left: all states are as in a new session, and random numbers begin
+    /// anew.
     pub fn reset(&mut self) {
+        self.chance.run = 0;
         for kept in &mut self.states.all {
             let length = kept.length();
             kept.shape = None;

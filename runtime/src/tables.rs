@@ -93,6 +93,12 @@ impl Tables {
         of_the_data.unwrap_or_else(|| shape_of(&self.shapes, index, port))
     }
 
+    /// Whether the data made an output smaller in the last run: memory for the largest one is kept
+    /// then, for it takes longer to get than what is there takes to be copied.
+    pub(crate) fn was_smaller(&self, port: &Port) -> bool {
+        self.gpu.is_none() && self.actual[port.buffer.0 as usize].is_some()
+    }
+
     /// Where each input lies. Kernels expect elements to be aligned, and those of a smaller input
     /// where they are in the largest one, so others are copied.
     pub(crate) fn input_addresses(

@@ -220,6 +220,11 @@ impl Tensor {
         if self.shape == shape {
             return Ok(self);
         }
+        self.first(shape)
+    }
+
+    /// A copy of the first elements, with this shape.
+    pub(crate) fn first(&self, shape: &[usize]) -> Result<Tensor, TensorError> {
         let elements: usize = shape.iter().product();
         let (dtype, bytes) = (self.dtype, &self.data[..elements * self.dtype.size()]);
         let data = AlignedBytes::copy_of(bytes).ok_or_else(|| no_memory(dtype, shape))?;

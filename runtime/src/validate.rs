@@ -380,6 +380,10 @@ fn check_kernel(kernel: &KernelInfo) -> Result<(), String> {
         if launch.scratch > isize::MAX as usize / 2 {
             return Err(format!("the scratch memory of `{}` overflows", launch.symbol));
         }
+        let is_size = |arg: &usize| *arg < reads && kernel.args[*arg] == size_of::<i64>();
+        if launch.needed.as_ref().is_some_and(|needed| !needed.sizes.iter().all(is_size)) {
+            return Err(format!("`{}` takes for a size what is none", launch.symbol));
+        }
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ use ansc_graph::sizes::{expression, used};
 use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, TensorType, VarId};
 use ansc_runtime::{DType, Extent};
 
-use crate::affine::{self, Extents};
+use crate::affine::{self, Digit, Extents, Sum};
 use crate::program::{Access, Block, Body, For, ForKind, Program, Scope, Stmt};
 use crate::tree;
 
@@ -195,25 +195,40 @@ impl<'p> Search<'p> {
             let around = found.iter().filter(|(var, _)| is_around(var)).flat_map(|(_, all)| all);
             let own = self.of_what_counts(block).into_iter();
             let own = own.chain(self.of_terms(&found, loops, block));
-            let own = own.map(|(index, below)| (self.over_loops(block, &index), below));
-            let all: Vec<(Expr, Extent)> = own.chain(around.cloned()).collect();
+            let own: Vec<(Expr, Extent)> =
+                own.map(|(index, below)| (self.over_loops(block, &index), below)).collect();
+            let around: Vec<(Expr, Extent)> = around.cloned().collect();
             for (buffer, indices) in block.exprs().iter().flat_map(|e| e.loads()) {
                 if self.program.params.contains(&buffer) {
                     continue;
                 }
                 let is_float = self.program.buffer(buffer).ty.dtype.is_float();
-                let place = |index: &Expr| {
+                let place = |(index, extent): (&Expr, &usize)| {
                     let index = self.over_loops(block, index);
-                    let place = |(other, below): &(Expr, Extent)| {
-                        let more =
-                            affine::simplify(&(other.clone() - index.clone()), &self.extents);
+                    let more =
+                        |other: &Expr| Sum::of(&(other.clone() - index.clone()), &self.extents);
+                    let exact = own.iter().chain(&around).filter_map(|(other, below)| {
+                        let more = more(other).to_expr();
                         self.is_at_home(&more, buffer).then(|| (more, below.clone()))
-                    };
+                    });
                     // A condition on the index itself says more than one on what is outside.
-                    let found = all.iter().filter(|_| is_float).filter_map(place);
-                    found.min_by_key(|(more, _)| more.as_const().is_none())
+                    let exact = exact.min_by_key(|(more, _)| more.as_const().is_none());
+                    let some = || {
+                        let some = own.iter().filter_map(|(other, below)| {
+                            let more = self.least_at_home(more(other), &other.vars(), buffer)?;
+                            Some((more, below.clone()))
+                        });
+                        let number = |(more, _): &Place| more.as_const().map(|more| more.as_i64());
+                        // Elements up to 0 are there wherever anything is.
+                        let says_little = |place: &Place| {
+                            number(place).is_some_and(|more| more + *extent as i64 <= 1)
+                        };
+                        some.filter(|place| !says_little(place)).max_by_key(number)
+                    };
+                    exact.or_else(some).filter(|_| is_float)
                 };
-                let places: Places = indices.iter().map(place).collect();
+                let shape = &self.program.buffer(buffer).ty.shape;
+                let places: Places = indices.iter().zip(shape).map(place).collect();
                 let other = needed.entry(buffer).or_insert_with(|| places.clone());
                 other.iter_mut().zip(places).for_each(|(a, b)| *a = self.both(a.take(), b));
             }
@@ -250,6 +265,22 @@ impl<'p> Search<'p> {
     fn is_at_home(&self, number: &Expr, buffer: BufId) -> bool {
         let home = self.homes.get(&buffer);
         number.loads().is_empty() && home.is_some_and(|home| number.vars().is_subset(home))
+    }
+
+    /// A number that is no larger, and the same at all accesses of a buffer that are made at a time;
+    /// `None` if the number depends on one of `vars` in other ways.
+    ///
+    /// `pad[i + r]` is read where `i < s`, for `r` in `0..3`: `pad[e]` is needed if `e - 2 < s`.
+    fn least_at_home(&self, number: Sum, vars: &BTreeSet<VarId>, buffer: BufId) -> Option<Expr> {
+        let home = self.homes.get(&buffer)?;
+        let is_away = |digit: &Digit, _| digit.depends_on(&|var| !home.contains(&var));
+        let (away, rest) = number.partition(is_away);
+        let (more, rest) = (away.to_expr(), rest.to_expr());
+        if [&more, &rest].iter().any(|e| !e.loads().is_empty()) || !more.vars().is_disjoint(vars) {
+            return None;
+        }
+        let (least, _) = away.interval(&self.extents)?;
+        Some(affine::simplify(&(rest + Expr::int(least)), &self.extents))
     }
 
     /// Whether anything reads what a block writes.
@@ -313,7 +344,7 @@ impl<'p> Search<'p> {
             let inner = loops[at + 1..].iter().map(|l| l.var).collect();
             let least = affine::simplify(&least(&index, &inner)?, &self.extents);
             let more = affine::simplify(&(index.clone() - least.clone()), &self.extents);
-            let (_, most) = affine::Sum::of(&more, &self.extents).interval(&self.extents)?;
+            let (_, most) = Sum::of(&more, &self.extents).interval(&self.extents)?;
             conditions.contains(&(least, below.clone())).then_some(most + of_instruction(block))
         })
     }
@@ -503,7 +534,9 @@ impl<'p> Search<'p> {
         };
         for part in tree::conjuncts(condition) {
             if let Expr::Binary(BinOp::Lt, index, below) = part {
-                all.extend(extent_of(below, &size).map(|below| ((**index).clone(), below)));
+                // What holds at all sizes is in the program already.
+                let below = extent_of(below, &size).filter(|below| !below.is_constant());
+                all.extend(below.map(|below| ((**index).clone(), below)));
             }
         }
     }

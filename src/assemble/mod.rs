@@ -18,7 +18,7 @@ mod weights;
 
 use std::collections::{HashMap, HashSet};
 
-use ansc_graph::demand::{Demand, Ends, demands};
+use ansc_graph::demand::{Demand, Ends, demands, sizes_first};
 use ansc_graph::fuse::{self, Group, Item};
 use ansc_graph::verify::Verifier;
 use ansc_graph::{Graph, NodeId, Op, TensorType, ValueId};
@@ -393,7 +393,10 @@ impl Builder<'_> {
     /// model has sizes to choose; in a body all is needed.
     fn walk(&mut self, graph: &Graph, sizes: &Sizes, values: &mut Values) -> Result<Plan, Error> {
         let mut plan = Plan::default();
-        let items = fuse::schedule_with(graph, self.kernels.fusion());
+        let mut items = fuse::schedule_with(graph, self.kernels.fusion());
+        if !sizes.counts.is_empty() {
+            items = sizes_first(graph, items, &self.sizes);
+        }
         self.schedule_groups(graph, &items)?;
         let mut demands = self.demands(graph, &items, sizes).into_iter();
         for item in items {

@@ -59,6 +59,11 @@ pub(super) fn parse_extent(text: &str) -> Result<(String, Extent), String> {
     }
 }
 
+pub(super) fn parse_most(text: &str) -> Result<(String, usize), String> {
+    let (name, most) = split_pair(text)?;
+    Ok((name.into(), parse_count(most)?))
+}
+
 /// `16`, or `1..512`, which has both ends.
 fn parse_span(text: &str) -> Result<Span, String> {
     let size = |size: &str| size.parse().map_err(|_| format!("`{size}` is not a size"));

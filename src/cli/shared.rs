@@ -10,7 +10,8 @@ use clap::Args;
 
 use super::parse::{
     parse_calibration, parse_count, parse_dim, parse_error, parse_extent, parse_minutes,
-    parse_objective, parse_precision, parse_shape, parse_share, parse_threads, parse_value,
+    parse_most, parse_objective, parse_precision, parse_shape, parse_share, parse_threads,
+    parse_value,
 };
 use crate::Error;
 use crate::literal::Literal;
@@ -93,6 +94,10 @@ pub struct Specialise {
     /// or `n=FILE.npy`; the artifact refuses any other value
     #[arg(long = "value", value_name = "NAME=VALUE", value_parser = parse_value)]
     pub values: Vec<(String, Given)>,
+    /// What a whole number that is computed from the data is at most, where the model uses it as a
+    /// size, by the name of its tensor in the model: as in `frames=2000`
+    #[arg(long = "most", value_name = "NAME=N", value_parser = parse_most)]
+    pub most: Vec<(String, usize)>,
     /// Keep a tensor in the session from run to run: what this output was is what this input is in
     /// the next run, as in `past=present`. A `*` stands for the same text in both names, as in
     /// `past_key_values.*=present.*`

@@ -98,6 +98,7 @@ fn specialisations(model: &Path, args: &Specialise) -> Result<(ImportOptions, Ch
         dims: BTreeMap::new(),
         follows: BTreeMap::new(),
         values: values(model, &args.values)?,
+        most: once("--most", args.most.iter().cloned())?,
         inputs: args.begins.clone(),
         outputs: args.ends.clone(),
         quantization: None,

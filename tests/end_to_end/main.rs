@@ -28,6 +28,7 @@ mod operators_page;
 mod precision;
 mod prepared;
 mod quantize;
+mod random;
 mod ranges;
 mod records;
 mod resealed_artifacts;

@@ -23,8 +23,11 @@
 use std::collections::BTreeSet;
 
 use ansc_graph::arith::Linear;
-use ansc_graph::{BinOp, Combiner, Expr, VarId};
-use ansc_sketch::{Block, Body, For, Stmt};
+use ansc_graph::demand::extent_of;
+use ansc_graph::{BinOp, BufId, Combiner, Expr, VarId};
+use ansc_runtime::Extent;
+use ansc_runtime::manifest::Needed;
+use ansc_sketch::{Block, Body, For, Program, Stmt};
 
 use inkwell::IntPredicate;
 use inkwell::values::{InstructionOpcode, IntValue};
@@ -205,6 +208,22 @@ impl<'c> Emitter<'c, '_> {
     }
 }
 
+/// How many iterations of an outermost loop a run needs, if conditions that fail fail for all later
+/// ones as well.
+pub(crate) fn needed(program: &Program, l: &For) -> Option<Needed> {
+    let conditions = conjuncts(program.need(l.var)?);
+    let ends = conditions.into_iter().filter_map(|condition| first_without(condition, l.var));
+    let argument = |buffer: &BufId| program.params.iter().position(|param| param == buffer);
+    let ends: Vec<Expr> = ends.filter(|end| end.vars().is_empty()).collect();
+    let held = ends.iter().flat_map(|end| end.loads()).map(|(buffer, _)| buffer);
+    let held: Vec<BufId> = held.collect::<BTreeSet<BufId>>().into_iter().collect();
+    let sizes = held.iter().map(argument).collect::<Option<Vec<usize>>>()?;
+    let number = |buffer| Some(held.iter().position(|b| *b == buffer)? as u32);
+    let ends = ends.iter().filter_map(|end| extent_of(end, &number));
+    let extent = ends.reduce(|a, b| Extent::Min(vec![a, b]))?;
+    Some(Needed { sizes, extent })
+}
+
 /// A condition on the place of an iteration in its row, of so many iterations: it is below this.
 struct Rows {
     length: usize,
@@ -223,18 +242,40 @@ impl Rows {
 
 /// The first value of a variable for which a condition does not hold, if it holds for none after
 /// that. It may be below zero.
+///
+/// `4 * v < s`: `(s + 3) / 4`. `4 * (v / 16) < s`: 16 times as many.
 fn first_without(condition: &Expr, var: VarId) -> Option<Expr> {
     let Expr::Binary(BinOp::Lt, index, below) = condition else { return None };
     let mut rest = Linear::from_expr(index);
-    let by = rest.coefficient(&Expr::Var(var));
-    rest.add_scaled(&Expr::Var(var), -by);
+    let (counted, times) = counted(index, var)?;
+    let by = rest.coefficient(&counted);
+    rest.add_scaled(&counted, -by);
     let left = (**below).clone() - rest.to_expr();
-    let is_free = by > 0 && !left.vars().contains(&var);
+    if by <= 0 || left.vars().contains(&var) {
+        return None;
+    }
     // `by * v < left` up to `left / by`, rounded up.
-    is_free.then(|| match by {
+    let first = match by {
         1 => left,
         _ => Expr::binary(BinOp::FloorDiv, left + Expr::int(by - 1), Expr::int(by)),
-    })
+    };
+    Some(if times == 1 { first } else { first * Expr::int(times) })
+}
+
+/// The variable, or its quotient by a number, in an index; and the number.
+fn counted(index: &Expr, var: VarId) -> Option<(Expr, i64)> {
+    let own = Expr::Var(var);
+    match index {
+        Expr::Var(v) => (*v == var).then_some((own, 1)),
+        Expr::Binary(BinOp::FloorDiv, of, by) if **of == own => {
+            let by = by.as_const()?.as_i64();
+            (by > 0).then(|| (index.clone(), by))
+        }
+        Expr::Binary(BinOp::Add | BinOp::Sub | BinOp::Mul, a, b) => {
+            counted(a, var).or_else(|| counted(b, var))
+        }
+        _ => None,
+    }
 }
 
 /// Conditions without which the term is zero. Zero times a weight is taken for zero.

@@ -72,9 +72,13 @@ pub(crate) fn emit<'c>(
     let twins = twins::twins(program, &pieces, &buffers);
     for (index, (piece, twin)) in pieces.iter().zip(twins).enumerate() {
         let symbol = format!("{symbol}_{index}");
+        let needed = match piece {
+            Piece::Parallel(l) => guards::needed(program, l),
+            Piece::Serial(_) => None,
+        };
         if let Some(twin) = twin {
             let of = launches[twin.of].clone();
-            launches.push(twin.launch(&ir, target, of, symbol));
+            launches.push(Launch { needed, ..twin.launch(&ir, target, of, symbol) });
             continue;
         }
         let mut emitter = Emitter::new(ir, program, target, &buffers, written(piece), &symbol);
@@ -86,7 +90,7 @@ pub(crate) fn emit<'c>(
         ir = back;
         let extent = extent
             .map_err(|what| CodegenError::Unsupported { program: program.name.clone(), what })?;
-        launches.push(Launch { symbol, extent, scratch });
+        launches.push(Launch { symbol, extent, scratch, needed });
     }
     let workspace = buffers.arguments[program.params.len()..]
         .iter()

@@ -45,6 +45,7 @@ pub(crate) fn binary<'c>(
             let zero = ir.float(Kind::F32, 0.0, lanes(a));
             Some(super::dot_bf16(ir, target, zero, [a, b]))
         }
+        DType::U32 if op == BinOp::Mix => Some(mix(ir, a, b)),
         _ => int_binary(ir, op, dtype.is_signed_int(), a, b),
     }
     .ok_or(Undefined { op: op.name(), dtype })
@@ -175,8 +176,17 @@ fn int_binary<'c>(ir: &Ir<'c>, op: BinOp, signed: bool, a: Reg<'c>, b: Reg<'c>) 
         BinOp::Xor => ir.xor(a, b),
         BinOp::Shl | BinOp::Shr => shift(ir, op, signed, a, b),
         BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le => return None,
-        BinOp::Dot4 | BinOp::Dot2 | BinOp::PairBf16 | BinOp::DotBf16 => return None,
+        BinOp::Dot4 | BinOp::Dot2 | BinOp::PairBf16 | BinOp::DotBf16 | BinOp::Mix => return None,
     })
+}
+
+fn mix<'c>(ir: &Ir<'c>, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
+    let number = |n: u32| ir.int(32, i64::from(n), lanes(a));
+    let fold = |x, by| ir.xor(x, ir.lshr(x, number(by)));
+    let x = ir.add(a, ir.mul(b, number(0x9e37_79b1)));
+    let x = ir.mul(fold(x, 16), number(0x7feb_352d));
+    let x = ir.mul(fold(x, 15), number(0x846c_a68b));
+    fold(x, 16)
 }
 
 /// Quotient and remainder, truncating. A zero divisor gives zeros; the one quotient that

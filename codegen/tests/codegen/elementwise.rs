@@ -26,6 +26,7 @@ pub(crate) fn binary_defined(op: BinOp, dtype: DType) -> bool {
         Min | Max | Eq | Ne | Lt | Le => true,
         Dot4 | Dot2 | DotBf16 => dtype == DType::I32,
         PairBf16 => dtype == DType::F32,
+        Mix => dtype == DType::U32,
     }
 }
 

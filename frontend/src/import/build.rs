@@ -17,7 +17,7 @@ use tract_onnx::pb::{
 use super::attributes::Attributes;
 use super::constants::Constants;
 use super::context::NodeCtx;
-use super::counts::Counts;
+use super::counts::{Counts, is_number};
 use super::data::Data;
 use super::deciding::is_data;
 use super::fold::{Budget, Decisions};
@@ -52,6 +52,10 @@ pub(crate) struct Importer {
     pub(super) begins: cut::Begins,
     /// If sizes that only the data decides are counted.
     pub(super) counts: Option<Counts>,
+    /// Sequences of random numbers that were met.
+    pub(super) streams: u32,
+    /// The most that numbers may be which become sizes, by name.
+    pub(super) most: BTreeMap<String, usize>,
 }
 
 /// Model-local functions by domain and name.
@@ -138,6 +142,8 @@ impl Importer {
             nibbles: BTreeSet::new(),
             begins: cut::Begins::new(),
             counts,
+            streams: 0,
+            most: BTreeMap::new(),
         }
     }
 
@@ -154,12 +160,16 @@ impl Importer {
             return Err(problems);
         }
         self.begins = cut::begins(options);
+        self.most.clone_from(&options.most);
         let infos = inputs::required(&model.proto, options);
         let (given, problems) = inputs::given(&infos, &model.containers, options);
         problems.into_iter().for_each(|problem| self.report(problem));
         for (info, given) in infos.iter().zip(given) {
             let binding = match given {
-                Given::Tensor(ty) => Binding::Value(self.add_input(&info.name, ty, options)),
+                Given::Tensor(ty) => {
+                    let input = self.add_input(&info.name, ty, options);
+                    self.amount(&info.name, Binding::Value(input))
+                }
                 Given::Sequence(elements) => Binding::Sequence(
                     elements
                         .into_iter()
@@ -203,7 +213,8 @@ impl Importer {
 
     /// An input with a known value stays an input, but its readers see a constant.
     fn add_input(&mut self, name: &str, ty: TensorType, options: &ImportOptions) -> ValueId {
-        if is_data(&ty) && !options.values.contains_key(name) {
+        let is_known = options.values.contains_key(name) || options.most.contains_key(name);
+        if is_data(&ty) && !is_known {
             self.data.add(name);
         }
         let value = options.values.get(name).cloned().map(Arc::new);
@@ -366,7 +377,10 @@ impl Importer {
             self.bind_output(name, binding, first_new);
         }
         if self.is_outermost() && !self.data.is_empty() {
-            self.data.follow(node);
+            let (frame, most) = (&self.frames[0], &self.most);
+            let value = |name: &str| frame.find(name).ok()?.value();
+            let is_one = |name: &str| value(name).is_some_and(|v| is_number(frame.graph.ty(v)));
+            self.data.follow(node, |name| most.contains_key(name), is_one);
         }
     }
 
@@ -377,16 +391,18 @@ impl Importer {
         let hidden = problem.is_silent() && self.is_outermost();
         self.report(problem);
         if let Some((i, what)) = self.data.unknown(node).filter(|_| hidden) {
-            let reason = format!(
-                "its {what} (input {i}) must be known at compile time; it depends on data: not supported"
-            );
-            self.report(self.problem(node, reason));
+            let reason =
+                format!("its {what} (input {i}) must be known at compile time; it depends on data");
+            self.report(match self.data.remedy(&node.input[i]) {
+                Some(remedy) => self.problem(node, reason).remedy(remedy),
+                None => self.problem(node, format!("{reason}: not supported")),
+            });
         }
         vec![Binding::Poisoned; node.output.len()]
     }
 
     /// Whether nodes of the model's own graph are imported, and of no body or function.
-    fn is_outermost(&self) -> bool {
+    pub(super) fn is_outermost(&self) -> bool {
         self.frames.len() == 1 && self.frames[0].scopes.len() == 1
     }
 
@@ -400,6 +416,7 @@ impl Importer {
         }
         let begins = self.is_outermost() && self.begins.contains_key(name);
         let binding = if begins { self.begin_at(name, binding) } else { binding };
+        let binding = self.amount(name, binding);
         self.frame().bind(name, binding);
     }
 

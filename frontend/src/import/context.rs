@@ -14,7 +14,7 @@ use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto};
 use super::attributes::Attributes;
 use super::build::Importer;
 use super::memory::NODE;
-use super::scope::{Binding, lookup};
+use super::scope::{Binding, Frame, lookup};
 use crate::problem::Problem;
 use crate::tensor;
 
@@ -101,6 +101,12 @@ impl<'a> NodeCtx<'a> {
         lookup(&mut self.importer.frames, name)?.value()
     }
 
+    /// What the user can do about an input that depends on data, and must be known.
+    pub(super) fn data_remedy(&self, value: ValueId) -> Option<String> {
+        let place = self.inputs.iter().position(|binding| binding.value() == Some(value))?;
+        self.importer.data.remedy(self.node.input.get(place)?)
+    }
+
     /// Reports an input that is a sequence, for operators that read tensors only.
     pub(crate) fn no_sequences(&self) -> Result<(), Problem> {
         match self.inputs.iter().position(|b| matches!(b, Binding::Sequence(_))) {
@@ -127,6 +133,12 @@ impl<'a> NodeCtx<'a> {
     /// if it changes something at other sizes: graphs for several sizes consist of the same nodes.
     pub(crate) fn passes_on(&mut self, x: ValueId, nothing: bool) -> bool {
         !self.is_dynamic(x) && self.importer.budget.is_left_out(nothing)
+    }
+
+    /// Whether to compute the node in the way that is best for the sizes at hand: graphs for
+    /// several sizes consist of the same nodes.
+    pub(crate) fn settled(&mut self, best: bool) -> bool {
+        self.importer.budget.settled(best)
     }
 
     /// The value, where it is known at compile time.
@@ -161,6 +173,18 @@ impl<'a> NodeCtx<'a> {
             .and_then(|a| usize::try_from(a).ok())
             .filter(|&a| a < rank)
             .ok_or_else(|| self.problem(format!("axis {axis} is outside of rank {rank}")))
+    }
+
+    /// Whether the node is in a body that may run several times.
+    pub(crate) fn is_in_loop(&self) -> bool {
+        let own_inputs = |frame: &Frame| frame.graph.inputs().len() > frame.captures.len();
+        self.importer.frames[1..].iter().any(own_inputs)
+    }
+
+    /// The number of a sequence of random numbers.
+    pub(crate) fn next_stream(&mut self) -> u32 {
+        self.importer.streams += 1;
+        self.importer.streams - 1
     }
 
     pub(crate) fn graph_here(&self) -> &Graph {

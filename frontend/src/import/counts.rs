@@ -11,22 +11,32 @@
 //! ```
 //!
 //! Results of the same operator on the same values have the same size, and are one.
+//!
+//! A number that is computed from the data becomes a size where the user told the most that it may
+//! be. Its readers find a constant.
+//!
+//! ```text
+//! t = reducesum(x)   y = range(0, t, 1)   with 5 as the count 0
+//! ->  t: i64[]    count = amount(t)    y = [0 1 2 3 4]
+//! ```
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use ansc_graph::{Graph, NodeId, Op, TensorType, Value, ValueId};
-use ansc_runtime::DType;
+use ansc_graph::{Graph, Op, TensorType, Value, ValueId};
 use ansc_runtime::host::{Count, HostOp};
+use ansc_runtime::{DType, Tensor};
 
 use super::build::Importer;
 use super::scope::Binding;
+use crate::problem::Problem;
 
 /// The counts of one import.
 pub(super) struct Counts {
     /// The number for each size, in the order in which they are met; none, if all are the most.
     given: Vec<usize>,
-    /// The sizes that were met.
-    met: HashMap<NodeId, (u32, usize)>,
+    /// The sizes that were met, by a value that has it or is it.
+    met: HashMap<ValueId, (u32, usize)>,
     /// Values as their readers find them.
     spread: HashMap<ValueId, ValueId>,
 }
@@ -34,6 +44,13 @@ pub(super) struct Counts {
 impl Counts {
     pub(super) fn new(given: &[usize]) -> Counts {
         Counts { given: given.to_vec(), met: HashMap::new(), spread: HashMap::new() }
+    }
+
+    /// The number of the size that a value has or is, and what it is here; `most` if nobody said.
+    fn meet(&mut self, value: ValueId, most: usize) -> (u32, usize) {
+        let next = self.met.len();
+        let given = self.given.get(next).copied().unwrap_or(most);
+        *self.met.entry(value).or_insert((next as u32, given))
     }
 }
 
@@ -77,12 +94,10 @@ impl Importer {
         let graph = &mut self.frames[0].graph;
         let axis = counted_axis(graph, value).filter(|_| graph.value(value).dynamic)?;
         let Value { name, mut ty, .. } = graph.value(value).clone();
-        let (next, room) = (counts.met.len() as u32, ty.shape[axis]);
-        let is_new = !counts.met.contains_key(&value.node);
-        let (number, size) = *counts
-            .met
-            .entry(value.node)
-            .or_insert_with(|| (next, counts.given.get(next as usize).copied().unwrap_or(room)));
+        // All results of a node have the same size.
+        let counted = ValueId { out: 0, ..value };
+        let is_new = !counts.met.contains_key(&counted);
+        let (number, size) = counts.meet(counted, ty.shape[axis]);
         ty.shape[axis] = size;
         let count = is_new.then_some(Count { axis, number, least: 0 });
         let op = HostOp::Spread { shape: ty.shape.clone(), count };
@@ -95,4 +110,43 @@ impl Importer {
         counts.spread.insert(value, spread);
         Some(spread)
     }
+
+    /// What readers of a tensor find, if the user told the most that it may be: a constant.
+    pub(super) fn amount(&mut self, name: &str, binding: Binding) -> Binding {
+        let most = self.most.get(name).filter(|_| self.is_outermost());
+        let (Some(&most), Binding::Value(value)) = (most, &binding) else { return binding };
+        let known = self.known_amount(name, *value, most).map_err(|reason| {
+            self.report(Problem::new(format!("`--most {name}={most}`: {reason}")));
+        });
+        known.map_or(Binding::Poisoned, Binding::Value)
+    }
+
+    fn known_amount(&mut self, name: &str, value: ValueId, most: usize) -> Result<ValueId, String> {
+        let graph = &mut self.frames[0].graph;
+        let Value { ty, dynamic, .. } = graph.value(value).clone();
+        if dynamic || !is_number(&ty) {
+            return Err(format!("the tensor is {ty}, and not one whole number"));
+        }
+        if ty.dtype == DType::I32 && i32::try_from(most).is_err() {
+            return Err("that is more than the tensor can hold".into());
+        }
+        // Nobody counts, or there is nothing to count.
+        let Some(counts) = self.counts.as_mut().filter(|_| graph.const_of(value).is_none()) else {
+            return Ok(value);
+        };
+        let (number, size) = counts.meet(value, most);
+        let op = HostOp::Amount { number, least: 0, most };
+        let counter = Value::new(format!("{name} (count)"), TensorType::new(DType::I64, []));
+        graph.add(name, Op::Host(op), &[value], vec![counter]);
+        let known = match ty.dtype {
+            DType::I32 => Tensor::from_slice(&ty.shape, &[size as i32]),
+            _ => Tensor::from_slice(&ty.shape, &[size as i64]),
+        };
+        Ok(graph.add_const(name, Arc::new(known)))
+    }
+}
+
+/// Whether a tensor is one number that may be a size.
+pub(super) fn is_number(ty: &TensorType) -> bool {
+    matches!(ty.dtype, DType::I64 | DType::I32) && ty.len() == 1
 }

@@ -38,11 +38,11 @@ impl ImportOptions {
 
 /// A problem for each name that the graph does not have, or that cannot be an input.
 pub(super) fn check(graph: &GraphProto, options: &ImportOptions) -> Vec<Problem> {
-    if !options.is_cut() {
+    if !options.is_cut() && options.most.is_empty() {
         return vec![];
     }
     let known = tensors(graph);
-    let all = options.inputs.iter().chain(&options.outputs);
+    let all = options.inputs.iter().chain(&options.outputs).chain(options.most.keys());
     let unknown = all.filter(|name| !known.contains(name.as_str()));
     let unknown = unknown.map(|name| no_tensor(name, graph, &known));
     let computed: HashSet<&str> = outputs(graph).chain(inputs(graph)).collect();

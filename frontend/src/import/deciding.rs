@@ -2,7 +2,7 @@
 //!
 //! In: a value of the graph under construction. Out: the inputs of the model that it is computed
 //! from. A few numbers can be fixed with `--value`. What follows from images, texts or other data
-//! cannot: it differs from run to run.
+//! cannot: it differs from run to run. Of a whole number the user can say what it is at most.
 
 use std::collections::BTreeSet;
 
@@ -39,8 +39,11 @@ impl NodeCtx<'_> {
             }
             Deciding::Data(inputs) => {
                 let names: Vec<String> = inputs.iter().map(|name| format!("`{name}`")).collect();
-                let names = names.join(", ");
-                self.problem(format!("{reason}; it depends on the data of {names}: not supported"))
+                let reason = format!("{reason}; it depends on the data of {}", names.join(", "));
+                match self.data_remedy(value) {
+                    Some(remedy) => self.problem(reason).remedy(remedy),
+                    None => self.problem(format!("{reason}: not supported")),
+                }
             }
             Deciding::Iterations => {
                 let why = "it changes while a loop runs: not supported";

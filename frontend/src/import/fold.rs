@@ -33,8 +33,8 @@ pub(crate) struct Budget {
     node: String,
 }
 
-/// For each node, by name: for each operator of constants, in order, whether it was evaluated, and
-/// for each that may change nothing, whether it was left out.
+/// For each node, by name, its decisions in order: whether an operator of constants was evaluated,
+/// whether one that may change nothing was left out, and in which of two ways it is computed.
 pub(crate) type Decisions = HashMap<String, Vec<bool>>;
 
 impl Budget {
@@ -61,6 +61,12 @@ impl Budget {
     /// Whether to leave out an operator that may change nothing here.
     pub(crate) fn is_left_out(&mut self, nothing: bool) -> bool {
         let decision = nothing && self.before().unwrap_or(true);
+        self.decide(decision)
+    }
+
+    /// Whether to do what is best here, or else what another import did.
+    pub(crate) fn settled(&mut self, best: bool) -> bool {
+        let decision = self.before().unwrap_or(best);
         self.decide(decision)
     }
 

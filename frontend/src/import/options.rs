@@ -17,6 +17,9 @@ pub struct ImportOptions {
     /// Inputs whose value is known when compiling (`--value NAME=FILE.npy`). They stay inputs of the
     /// graph, but their readers see a constant.
     pub values: BTreeMap<String, Tensor>,
+    /// The most that numbers may be which the data decides and the model uses as sizes, by the
+    /// names of their tensors (`--most NAME=N`).
+    pub most: BTreeMap<String, usize>,
     /// Tensors that become the inputs (`--inputs a,b`), by name; empty for the model's own.
     pub inputs: Vec<String>,
     /// Tensors that become the outputs (`--outputs c`), by name; empty for the model's own.

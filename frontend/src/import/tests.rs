@@ -1,6 +1,7 @@
 //! Small models from memory, end to end.
 
-use ansc_graph::{Graph, Op, interp};
+use ansc_graph::{Graph, NodeId, Op, interp};
+use ansc_runtime::host::HostOp;
 use ansc_runtime::{DType, Tensor};
 use prost::Message;
 use tract_onnx::pb::attribute_proto::AttributeType;
@@ -237,7 +238,7 @@ fn typed(info: ValueInfoProto, element: DataType) -> ValueInfoProto {
 /// Durations are the sums of what a network says of each token; their sum is a length. Fixing the
 /// tokens would compile a model that says one sentence.
 #[test]
-fn lengths_that_depend_on_data_are_said_to_be_unsupported() {
+fn lengths_that_depend_on_data_are_told_with_their_number() {
     let nodes = vec![
         node("ReduceSum", &["ids"], &["total"]),
         node("ConstantOfShape", &["total"], &["y"]),
@@ -259,11 +260,12 @@ fn lengths_that_depend_on_data_are_said_to_be_unsupported() {
         own.cloned().collect::<Vec<_>>().concat()
     };
     assert_eq!(problems.len(), 4, "{problems:#?}");
-    for node in ["y", "z"] {
-        assert!(of(node).contains("depends on the data of `ids`: not supported"), "{problems:#?}");
-        assert!(!of(node).contains("remedy"), "{problems:#?}");
+    assert!(of("z").contains("depends on the data of `ids`: not supported"), "{problems:#?}");
+    assert!(!of("z").contains("remedy"), "{problems:#?}");
+    for node in ["y", "v"] {
+        let remedy = "remedy: say what it is at most: --most total=N";
+        assert!(of(node).contains("depends on") && of(node).contains(remedy), "{problems:#?}");
     }
-    assert!(of("v").contains("depends on data: not supported"), "{problems:#?}");
     // Nobody has to fix a shape first to learn of it.
     let mut open = model.clone();
     let ids = typed(info("ids", &["1", "length"]), DataType::Int64);
@@ -272,6 +274,37 @@ fn lengths_that_depend_on_data_are_said_to_be_unsupported() {
     assert!(told.contains("--dim length=N") && told.contains("depends on data"), "{told}");
     // A setting, which can be fixed.
     assert!(of("w").contains("remedy: fix what it depends on: --value n=VALUE"), "{problems:#?}");
+}
+
+#[test]
+fn a_number_with_a_bound_is_a_size() {
+    let nodes = vec![
+        node("ReduceSum", &["ids"], &["total"]),
+        node("ConstantOfShape", &["total"], &["y"]),
+        node("Neg", &["total"], &["less"]),
+    ];
+    let ids = typed(info("ids", &["65"]), DataType::Int64);
+    let proto = model(vec![ids], nodes, &["y", "less"]);
+    let read = read::bytes(&proto.encode_to_vec()).map_err(|problem| vec![problem]);
+    let source = Source::new("model".into(), read, None, None).unwrap_or_else(|e| panic!("{e}"));
+    let with = |name: &str, n| {
+        let most = [(name.to_owned(), n)].into();
+        ImportOptions { most, ..Default::default() }
+    };
+    let import = source.alike(Fold::All);
+    let y = |graph: &Graph| graph.ty(graph.outputs[0].1).shape.clone();
+    assert_eq!(y(&import(&with("total", 9), &[]).unwrap()), [9]);
+    let five = import(&with("total", 9), &[5]).unwrap();
+    assert_eq!(y(&five), [5]);
+    let is_amount = |node: &NodeId| {
+        matches!(five.node(*node).op, Op::Host(HostOp::Amount { number: 0, most: 9, .. }))
+    };
+    assert_eq!(five.node_ids().iter().filter(|node| is_amount(node)).count(), 1);
+    let less = five.const_of(five.outputs[1].1).unwrap();
+    assert_eq!(less.to_f64_vec(), [-5.0]);
+    let refused = |name: &str| import(&with(name, 9), &[]).unwrap_err().to_string();
+    assert!(refused("totl").contains("no tensor `totl`") && refused("totl").contains("`total`"));
+    assert!(refused("ids").contains("`--most ids=9`: the tensor is i64[65]"), "{}", refused("ids"));
 }
 
 #[test]

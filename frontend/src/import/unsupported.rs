@@ -1,21 +1,8 @@
 //! Advice to the user about an operator that has no importer.
 
-/// Operators whose results nobody can compile: they differ from run to run.
-const RANDOM: [&str; 6] = [
-    "Bernoulli",
-    "Multinomial",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-];
-
 /// `domain` is "" for ONNX's own operators.
 pub(super) fn remedy(domain: &str, op: &str) -> &'static str {
     match domain {
-        "" if RANDOM.contains(&op) => {
-            "make the random numbers outside of the model, and export it with an input in place of this node"
-        }
         // Each of these is a quantised operator of its own. The other format marks what is
         // quantised and keeps the operators.
         "com.microsoft" if op.starts_with("QLinear") => {
@@ -40,9 +27,6 @@ mod tests {
 
     #[test]
     fn remedies_are_for_what_is_not_supported() {
-        for op in RANDOM {
-            assert!(ops::lookup("", op).is_none(), "{op}");
-        }
         assert!(ops::lookup("com.microsoft", "QLinearTanh").is_none());
         assert!(remedy("com.microsoft", "QLinearTanh").contains("QDQ"));
         // The remedy leads to these operators, so they must be supported.

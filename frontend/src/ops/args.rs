@@ -1,9 +1,11 @@
 //! Turning attributes and constant inputs, which are `i64`, into what constructors take.
 
 use ansc_graph::{Scalar, ValueId};
+use ansc_runtime::DType;
 
 use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::tensor;
 
 /// A list of extents (or other counts), none of them negative.
 pub(super) fn extents(
@@ -36,6 +38,12 @@ pub(super) fn only_int(ctx: &NodeCtx<'_>, input: usize, what: &str) -> Result<i6
     } else {
         Err(ctx.problem(format!("its {what} must be an integer, not {}", scalar.dtype())))
     }
+}
+
+/// The element type that an attribute tells.
+pub(super) fn onnx_type(ctx: &NodeCtx<'_>, code: i64) -> Result<DType, Problem> {
+    let code = i32::try_from(code).map_err(|_| ctx.problem("its dtype is not known"))?;
+    tensor::dtype(code).map_err(|e| ctx.problem(e))
 }
 
 /// Refuses a value whose size only the data decides, for operators that read nothing but the size.

@@ -21,8 +21,9 @@ fn conv_transpose(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
     if let Some(y) = conv_transpose_integer::of_dequantised(ctx, [x, w], &attrs)? {
         return Ok(vec![y]);
     }
-    let phases =
-        Phases::new(&attrs, &ctx.ty(x), &ctx.ty(w)).map_err(|e| ctx.problem(e.to_string()))?;
+    let types = [x, w].map(|v| ctx.ty(v));
+    let phases = Phases::new(&attrs, types.each_ref(), |best| ctx.settled(best));
+    let phases = phases.map_err(|e| ctx.problem(e.to_string()))?;
     let w = ctx.emit1(phases.weight(&ctx.ty(w)), &[w])?;
     let x = match phases.spread(&ctx.ty(x), Scalar::zero(ctx.dtype(x))) {
         Some(spread) => ctx.emit1(spread, &[x])?,

@@ -54,8 +54,9 @@ fn product(
     w: ValueId,
     attrs: &ConvTransposeAttrs,
 ) -> One {
-    let phases =
-        Phases::new(attrs, &ctx.ty(x), &ctx.ty(w)).map_err(|e| ctx.problem(e.to_string()))?;
+    let types = [x, w].map(|v| ctx.ty(v));
+    let phases = Phases::new(attrs, types.each_ref(), |best| ctx.settled(best));
+    let phases = phases.map_err(|e| ctx.problem(e.to_string()))?;
     let w = ctx.emit1(phases.weight(&ctx.ty(w)), &[w])?;
     let byte = zero.and_then(|zero| ctx.constant(zero)).map_or(0, |t| t.as_slice::<u8>()[0]);
     let x = match phases.spread(&ctx.ty(x), Scalar::from_i64(DType::U8, byte.into())) {

@@ -1,6 +1,6 @@
 //! Sums and products of everything up to an element.
 
-use ansc_graph::ops::cumulative::{Cumulative, cumulative};
+use ansc_graph::ops::cumulative::{Cumulative, in_steps, steps};
 use ansc_graph::{BinOp, ValueId};
 
 use super::OpEntry;
@@ -25,5 +25,10 @@ fn accumulated(ctx: &mut NodeCtx<'_>, op: BinOp) -> Result<Vec<ValueId>, Problem
         exclusive: ctx.int("exclusive", 0) != 0,
         reverse: ctx.int("reverse", 0) != 0,
     };
-    ctx.emit(cumulative(attrs, &ty), &[x])
+    let enough = steps(ty.shape[axis]);
+    let mut steps = 0;
+    while ctx.settled(steps < enough) || steps < enough {
+        steps += 1;
+    }
+    ctx.emit(in_steps(attrs, &ty, steps), &[x])
 }

@@ -5,10 +5,9 @@ use ansc_graph::{Scalar, ValueId};
 use ansc_runtime::{DType, Tensor};
 
 use super::OpEntry;
-use super::args::{check_static, extent, extents, only_element};
+use super::args::{check_static, extent, extents, only_element, onnx_type};
 use crate::import::NodeCtx;
 use crate::problem::Problem;
-use crate::tensor;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Shape", 1, shape),
@@ -59,11 +58,6 @@ fn eye_like(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
         Some(code) => onnx_type(ctx, code)?,
     };
     ctx.emit(fill::eye(dtype, rows, columns, ctx.int("k", 0)), &[])
-}
-
-fn onnx_type(ctx: &NodeCtx<'_>, code: i64) -> Result<DType, Problem> {
-    let code = i32::try_from(code).map_err(|_| ctx.problem("its dtype is not known"))?;
-    tensor::dtype(code).map_err(|e| ctx.problem(e))
 }
 
 fn range(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {

@@ -51,6 +51,7 @@ mod pool;
 mod qgemm;
 mod qlinear;
 mod quantize;
+mod random;
 mod rearrange;
 mod recurrent;
 mod reduce;
@@ -158,6 +159,7 @@ const FAMILIES: &[&[OpEntry]] = &[
     qgemm::OPS,
     qlinear::OPS,
     quantize::OPS,
+    random::OPS,
     rearrange::OPS,
     recurrent::OPS,
     reduce::OPS,

@@ -88,7 +88,8 @@ fn binary(op: BinOp, a: i128, b: i128) -> i128 {
         | BinOp::Dot4
         | BinOp::Dot2
         | BinOp::PairBf16
-        | BinOp::DotBf16 => {
+        | BinOp::DotBf16
+        | BinOp::Mix => {
             panic!("{op:?} is not generated")
         }
     }

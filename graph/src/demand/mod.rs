@@ -10,6 +10,7 @@
 //! ```
 
 mod bounds;
+mod order;
 mod polynomial;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use ansc_runtime::host::HostOp;
 
 use bounds::Known;
 pub use bounds::extent_of;
+pub use order::sizes_first;
 
 use crate::compute::{Compute, Stage};
 use crate::expr::{BinOp, BufId, Expr, VarId};

@@ -29,6 +29,7 @@ pub(crate) fn accepts_binary(op: BinOp, dtype: DType) -> bool {
         Min | Max | Eq | Ne | Lt | Le => true,
         Dot4 | Dot2 | DotBf16 => dtype == DType::I32,
         PairBf16 => dtype == DType::F32,
+        Mix => dtype == DType::U32,
     }
 }
 
@@ -294,6 +295,7 @@ macro_rules! integer_lane {
                     BinOp::Shr => zip(a, b, out, <$t>::shift_right),
                     BinOp::Dot4 => zip(a, b, out, |x: $t, y: $t| math::dot4(x as i32, y as i32) as $t),
                     BinOp::Dot2 => zip(a, b, out, |x: $t, y: $t| math::dot2(x as i32, y as i32) as $t),
+                    BinOp::Mix => zip(a, b, out, |x: $t, y: $t| math::mix(x as u32, y as u32) as $t),
                     // These have results of other types; see `lanes::binary`.
                     BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le | BinOp::PairBf16 | BinOp::DotBf16 => {
                         zip(a, b, out, |_, _| 0)

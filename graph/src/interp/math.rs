@@ -40,6 +40,14 @@ pub(super) fn dot4(a: i32, b: i32) -> i32 {
     a.into_iter().zip(b).map(|(a, b)| i32::from(a) * i32::from(b)).sum()
 }
 
+/// Two numbers as one, each bit of which depends on all of theirs.
+pub(super) fn mix(a: u32, b: u32) -> u32 {
+    let x = a.wrapping_add(b.wrapping_mul(0x9e37_79b1));
+    let x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
+    let x = (x ^ (x >> 15)).wrapping_mul(0x846c_a68b);
+    x ^ (x >> 16)
+}
+
 /// The sum of the products of the halves of `a` and `b`, modulo 2^32: the square of the least
 /// number twice is 2^31.
 pub(super) fn dot2(a: i32, b: i32) -> i32 {

@@ -193,11 +193,16 @@ impl Axis {
     }
 }
 
-/// The plan that multiplies least.
-fn plan(axes: &[Axis], attrs: &ConvTransposeAttrs, x: &TensorType, w: &TensorType) -> Plan {
+/// The plan that multiplies least, if `settle` lets each choice be.
+fn plan(
+    axes: &[Axis],
+    attrs: &ConvTransposeAttrs,
+    [x, w]: [&TensorType; 2],
+    mut settle: impl FnMut(bool) -> bool,
+) -> Plan {
     let all = |f: fn(&Axis) -> usize| axes.iter().map(|a| f(a) as f64).product::<f64>();
     let (pieces, needed) = (all(|a| a.pieces), all(Axis::needed));
-    let (in_phases, outputs) = match pieces >= WASTE * needed {
+    let (in_phases, outputs) = match settle(pieces >= WASTE * needed) {
         true => (Plan::Apart, needed),
         false => (Plan::Together, pieces),
     };
@@ -210,15 +215,16 @@ fn plan(axes: &[Axis], attrs: &ConvTransposeAttrs, x: &TensorType, w: &TensorTyp
     let few = all(|a| a.taps) <= MOST_TERMS;
     // Narrower elements would round each product, and groups are no plain product of matrices.
     let may = few && x.dtype == DType::F32 && attrs.groups == 1;
-    if may && taps < phases { Plan::Taps } else { in_phases }
+    if settle(may && taps < phases) { Plan::Taps } else { in_phases }
 }
 
 impl Phases {
-    /// The plan for an input and a weight of these types.
+    /// The plan for an input and a weight of these types. `settle` gets what is best here, and gives
+    /// what is to be done: a model for other sizes may have chosen before.
     pub fn new(
         attrs: &ConvTransposeAttrs,
-        x: &TensorType,
-        w: &TensorType,
+        [x, w]: [&TensorType; 2],
+        settle: impl FnMut(bool) -> bool,
     ) -> Result<Phases, OpError> {
         let n = attrs.kernel.len();
         let input = x.shape.get(2..).unwrap_or_default();
@@ -241,7 +247,7 @@ impl Phases {
                 attrs.kernel, attrs.output
             )));
         };
-        let plan = plan(&axes, attrs, x, w);
+        let plan = plan(&axes, attrs, [x, w], settle);
         Phases::planned(axes, attrs.groups, plan)
     }
 

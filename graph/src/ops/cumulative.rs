@@ -30,6 +30,18 @@ pub struct Cumulative {
 /// Each element combined with all that come before it.
 pub fn cumulative(attrs: Cumulative, x: &TensorType) -> Result<ComputeOp, OpError> {
     check_axes(&[attrs.axis], x.rank())?;
+    in_steps(attrs, x, steps(x.shape[attrs.axis]))
+}
+
+/// How many steps an axis of this extent takes.
+pub fn steps(extent: usize) -> usize {
+    extent.max(1).next_power_of_two().trailing_zeros() as usize
+}
+
+/// As [`cumulative`], in that many steps: [`steps`] tells how many are enough. More change nothing;
+/// models for several sizes have as many as the largest one.
+pub fn in_steps(attrs: Cumulative, x: &TensorType, steps: usize) -> Result<ComputeOp, OpError> {
+    check_axes(&[attrs.axis], x.rank())?;
     let dtype = x.dtype;
     let acc = dtype.accumulator();
     let neutral = match attrs.op {
@@ -55,10 +67,9 @@ pub fn cumulative(attrs: Cumulative, x: &TensorType) -> Result<ComputeOp, OpErro
         }
         false => cast(x, &mut s),
     };
-    let mut distance = 1;
-    while distance < extent {
-        y = s.map("step", ty.clone(), |i| Expr::binary(attrs.op, y.at(i), other(&y, distance, i)));
-        distance *= 2;
+    for step in 0..steps {
+        let before = |i: &[Expr]| other(&y, 1 << step, i);
+        y = s.map("step", ty.clone(), |i| Expr::binary(attrs.op, y.at(i), before(i)));
     }
     let y = s.map("result", TensorType::new(dtype, ty.shape), |i| y.at_as(dtype, i));
     Ok(s.finish(Kind::Other("CumSum".into()), &[&y]))
@@ -103,6 +114,11 @@ mod tests {
         assert_eq!(eval(1, BinOp::Add, true, true)[..5], [14.0, 12.0, 9.0, 5.0, 0.0]);
         assert_eq!(eval(1, BinOp::Mul, true, true)[..5], [120.0, 60.0, 20.0, 5.0, 1.0]);
         assert_eq!(eval(0, BinOp::Add, false, false)[5..], [11.0, 22.0, 33.0, 44.0, 55.0]);
+        let attrs = Cumulative { axis: 1, op: BinOp::Add, exclusive: false, reverse: true };
+        let more = in_steps(attrs, &TensorType::of(&x), 6).unwrap();
+        let more = interp::eval(&more.expr, &[&x]).unwrap()[0].to_f64_vec();
+        assert_eq!(more, eval(1, BinOp::Add, false, true));
+        assert_eq!([0, 1, 2, 3, 4, 5, 8, 9].map(steps), [0, 0, 1, 2, 2, 3, 3, 4]);
         let scalar = TensorType::new(ansc_runtime::DType::F32, []);
         let attrs = Cumulative { axis: 0, op: BinOp::Add, exclusive: false, reverse: false };
         assert!(cumulative(attrs, &scalar).is_err());

@@ -33,6 +33,7 @@ pub mod normalize;
 pub mod pad;
 pub mod pool;
 pub mod quantize;
+pub mod random;
 pub mod rearrange;
 pub mod recurrent;
 pub mod reduce;

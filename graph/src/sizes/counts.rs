@@ -1,8 +1,9 @@
 //! Sizes that only the data decides.
 //!
-//! In: host operators whose results have such a size, each behind a `Spread` that counts it. Out:
-//! the counts as further sizes. Kernels read tensors with room for the most that there may be.
-//! Operators of the runtime, and the caller, get the part that is there.
+//! In: host operators whose results have such a size, each behind a `Spread` that counts it, and
+//! numbers that become sizes, each behind an `Amount`. Out: the counts as further sizes. Kernels
+//! read tensors with room for the most that there may be. Operators of the runtime, and the caller,
+//! get the part that is there.
 //!
 //! ```text
 //! n: i64[2, 8] dynamic = nonzero(x)
@@ -28,24 +29,51 @@ use crate::passes::rewrite;
 /// The fewest elements that are looked at: for none a model may be another one.
 const LEAST: usize = 1;
 
-/// The nodes that count, in the order of their numbers.
-fn counting(graph: &Graph) -> Vec<(NodeId, Count)> {
-    let count = |node: NodeId| match &graph.node(node).op {
-        Op::Host(HostOp::Spread { count, .. }) => Some((node, (*count)?)),
+/// A size that only the data decides.
+pub(super) struct Counter {
+    /// The size as a value.
+    pub(super) value: ValueId,
+    /// The most that it may be.
+    pub(super) most: usize,
+    number: u32,
+}
+
+/// The size that a node tells, if it does.
+fn counter(graph: &Graph, node: NodeId) -> Option<Counter> {
+    let of = |out, number, most| Counter { value: ValueId { node, out }, number, most };
+    match &graph.node(node).op {
+        Op::Host(HostOp::Spread { shape, count: Some(Count { axis, number, .. }) }) => {
+            Some(of(1, *number, shape[*axis]))
+        }
+        Op::Host(HostOp::Amount { number, most, .. }) => Some(of(0, *number, *most)),
         _ => None,
-    };
-    let mut all: Vec<_> = graph.node_ids().into_iter().filter_map(count).collect();
-    all.sort_by_key(|(_, count)| count.number);
+    }
+}
+
+/// All of them, in the order of their numbers.
+fn counting(graph: &Graph) -> Vec<Counter> {
+    let nodes = graph.node_ids().into_iter();
+    let mut all: Vec<Counter> = nodes.filter_map(|node| counter(graph, node)).collect();
+    all.sort_by_key(|counter| counter.number);
     all
+}
+
+/// Lets less than this be an error of a run, in the node that tells a size.
+pub(super) fn set_least(graph: &mut Graph, size: ValueId, fewest: usize) {
+    match &mut graph.node_mut(size.node).op {
+        Op::Host(HostOp::Spread { count: Some(Count { least, .. }), .. })
+        | Op::Host(HostOp::Amount { least, .. }) => *least = fewest,
+        _ => {}
+    }
 }
 
 /// The counts of a graph, which has the most elements of each.
 pub(super) fn ranges(graph: &Graph) -> Vec<Range> {
-    let range = |(node, count): &(NodeId, Count)| {
-        let high = graph.ty(ValueId { node: *node, out: 0 }).shape[count.axis];
-        Range { name: graph.node(*node).name.clone(), low: LEAST.min(high), high }
+    let range = |Counter { value, most, .. }| {
+        let name = graph.node(value.node).name.clone();
+        Range { name, low: LEAST.min(most), high: most }
     };
-    counting(graph).iter().map(range).collect()
+    counting(graph).into_iter().map(range).collect()
 }
 
 /// Lets ranges begin where the model is one: it may ask for the best five of what the data gives.
@@ -80,8 +108,8 @@ pub(super) fn begin(
 
 /// Lets counts be outputs of the graph, so that they stay. They come last.
 pub(super) fn expose(graph: &mut Graph) {
-    for (node, _) in counting(graph) {
-        expose_one(graph, ValueId { node, out: 1 });
+    for counter in counting(graph) {
+        expose_one(graph, counter.value);
     }
 }
 
@@ -102,11 +130,12 @@ pub(super) fn exposed(graph: &Graph) -> usize {
 /// of them. `None`, if there are no more counts.
 pub fn next_counts(graph: &Graph, known: usize) -> Option<Graph> {
     let all = counting(graph);
-    let left: Vec<NodeId> = all.iter().skip(known).map(|(node, _)| *node).collect();
-    let is_free = |node: &&NodeId| {
-        !reach(graph, graph.operands(**node)).iter().any(|other| left.contains(other))
+    let left: Vec<ValueId> = all.iter().skip(known).map(|counter| counter.value).collect();
+    let is_free = |size: &&ValueId| {
+        let before = reach(graph, graph.operands(size.node));
+        !left.iter().any(|other| before.contains(&other.node))
     };
-    let next: Vec<NodeId> = left.iter().take_while(is_free).copied().collect();
+    let next: Vec<ValueId> = left.iter().take_while(is_free).copied().collect();
     if next.is_empty() {
         return None;
     }
@@ -116,7 +145,7 @@ pub fn next_counts(graph: &Graph, known: usize) -> Option<Graph> {
         graph.remove(check);
     }
     let named = next.into_iter().enumerate();
-    graph.outputs = named.map(|(i, node)| (i.to_string(), ValueId { node, out: 1 })).collect();
+    graph.outputs = named.map(|(i, size)| (i.to_string(), size)).collect();
     rewrite::sweep(&mut graph);
     Some(graph)
 }

@@ -14,6 +14,8 @@ const MAX_DIVISOR: i128 = 64;
 
 /// So many sizes are looked at in enough places to tell how a number depends on two of them.
 const MAX_SIZES: u32 = 6;
+/// Of more sizes than that, pairs are too many to look at each.
+const MAX_IN_PAIRS: u32 = 16;
 
 /// Where a model was looked at.
 pub(super) struct Fit<'a> {
@@ -63,13 +65,21 @@ impl Fit<'_> {
     /// A sum of products of at most two sizes, with whole coefficients.
     fn polynomial(&self, values: &[i64]) -> Option<Extent> {
         let count = self.samples[0].len() as u32;
-        let mut monomials: Vec<Vec<u32>> = vec![vec![]];
-        monomials.extend((0..count).map(|i| vec![i]));
-        monomials.extend((0..count).flat_map(|i| (i..count).map(move |k| vec![i, k])));
-        // Some of many sizes are looked at in few places, which tell nothing.
-        if count > MAX_SIZES && monomials.len() >= self.samples.len() {
-            return None;
+        if count <= MAX_SIZES {
+            return self.polynomial_of(&(0..count).collect::<Vec<u32>>(), values);
         }
+        // Some of many sizes are looked at in few places, which tell nothing of all together.
+        let pairs = (0..count).flat_map(|i| (i + 1..count).map(move |k| vec![i, k]));
+        let pairs = pairs.filter(|_| count <= MAX_IN_PAIRS);
+        let mut some = (0..count).map(|i| vec![i]).chain(pairs);
+        some.find_map(|sizes| self.polynomial_of(&sizes, values))
+    }
+
+    fn polynomial_of(&self, of: &[u32], values: &[i64]) -> Option<Extent> {
+        let mut monomials: Vec<Vec<u32>> = vec![vec![]];
+        monomials.extend(of.iter().map(|&i| vec![i]));
+        let pairs = of.iter().enumerate().flat_map(|(n, &i)| of[n..].iter().map(move |&k| [i, k]));
+        monomials.extend(pairs.map(Vec::from));
         let row = |(sizes, value): (&Vec<usize>, &i64)| {
             let term = |m: &Vec<u32>| m.iter().map(|i| sizes[*i as usize] as i128).product();
             let mut row: Vec<i128> = monomials.iter().map(term).collect();
@@ -291,6 +301,14 @@ mod tests {
         assert_eq!(found(one, |s| (3 * s[0]).min(100) + 2).unwrap(), "min((s0 * 3 + 2), 102)");
         let halves = found(two, |s| 8 * ((s[0] + 1) / 2) * (s[1] / 4)).unwrap();
         assert_eq!(halves, "floor((s0 + 1) / 2) * floor(s1 / 4) * 8");
+    }
+
+    #[test]
+    fn forms_of_some_of_many_sizes_are_found() {
+        let many = &[(1, 64), (1, 9), (1, 8), (1, 7), (1, 6), (1, 5), (1, 400)];
+        assert_eq!(found(many, |s| 2 * s[0] * s[0]).unwrap(), "(s0 * s0 * 2)");
+        assert_eq!(found(many, |s| s[0] * s[6] + s[0]).unwrap(), "(s0 + s0 * s6)");
+        assert_eq!(found(many, |s| s[0] * s[1] + s[6]), None);
     }
 
     #[test]

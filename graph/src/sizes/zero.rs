@@ -20,6 +20,7 @@ use rayon::prelude::*;
 
 use super::build::Build;
 use super::constants::{Rule, is_part};
+use super::counts::set_least;
 use super::formula::wide;
 use super::look::{Look, Seen, like};
 use super::samples::Random;
@@ -66,22 +67,19 @@ impl Build {
             may_be[one] = hold(0, &|i| may_be[i]) == Some(true);
         }
         for ((value, may_be_zero), low) in counts.into_iter().zip(may_be).zip(lows) {
-            if let Op::Host(HostOp::Spread { count: Some(count), .. }) =
-                &mut self.graph.node_mut(value.node).op
-            {
-                let may_be_zero = may_be_zero && *low <= 1;
-                count.least = if may_be_zero { 0 } else { 1.max(*low) };
-            }
+            let may_be_zero = may_be_zero && *low <= 1;
+            let least = if may_be_zero { 0 } else { 1.max(*low) };
+            set_least(&mut self.graph, value, least);
         }
     }
 
     /// The most elements that a count may tell.
     fn room(&self, look: &Look, count: ValueId) -> Extent {
         let counted = look.graph.operands(count.node)[0];
-        let Op::Host(HostOp::Spread { count: Some(Count { axis, .. }), .. }) =
-            look.graph.node(count.node).op
-        else {
-            unreachable!("counts are of these")
+        let axis = match look.graph.node(count.node).op {
+            Op::Host(HostOp::Spread { count: Some(Count { axis, .. }), .. }) => axis,
+            Op::Host(HostOp::Amount { most, .. }) => return Extent::Constant(most as i64),
+            _ => unreachable!("counts are of these"),
         };
         let before = look.graph.values(counted.node).take(counted.out as usize);
         let number = before.map(|value| look.graph.ty(value).rank()).sum::<usize>() + axis;

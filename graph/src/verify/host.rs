@@ -8,8 +8,9 @@ use crate::sizes::used;
 pub(super) fn arity(op: &HostOp) -> (usize, usize) {
     match op {
         HostOp::CheckIndices { .. } => (1, 0),
+        HostOp::Draw { .. } => (0, 1),
         HostOp::TopK { .. } => (1, 2),
-        HostOp::NonZero | HostOp::Det | HostOp::BitCast { .. } => (1, 1),
+        HostOp::NonZero | HostOp::Det | HostOp::BitCast { .. } | HostOp::Amount { .. } => (1, 1),
         HostOp::Unique { .. } => (1, 4),
         HostOp::Compress { .. } | HostOp::NonMaxSuppression { .. } => (2, 1),
         HostOp::ScatterElements { .. } | HostOp::ScatterNd { .. } => (3, 1),

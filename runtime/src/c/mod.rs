@@ -27,7 +27,7 @@ pub use session::{
     ansc_session_threads,
 };
 pub use state::{
-    ansc_session_get_state, ansc_session_reset, ansc_session_set_state, ansc_session_state_shape,
-    ansc_session_truncate,
+    ansc_session_get_state, ansc_session_reset, ansc_session_seed, ansc_session_set_state,
+    ansc_session_state_shape, ansc_session_truncate,
 };
 pub use status::{AnscStatus, ansc_error_message, ansc_status_name, ansc_version};

@@ -4,7 +4,8 @@ use super::port::{AnscInput, AnscOutput, put_shape};
 use super::session::{AnscSession, lock};
 use super::status::{AnscStatus, Failure, guard};
 
-/// Forgets what earlier runs left: all states are as in a new session.
+/// Forgets what earlier runs left: all states are as in a new session, and random numbers begin
+/// anew.
 ///
 /// # Safety
 /// `session` is null or a session that was not freed.
@@ -13,6 +14,20 @@ pub unsafe extern "C" fn ansc_session_reset(session: *mut AnscSession) -> AnscSt
     guard(|| {
         // SAFETY: the caller's promise.
         unsafe { lock(session) }?.reset();
+        Ok(())
+    })
+}
+
+/// Begins another sequence of random numbers. With the same seed the next runs repeat what those of
+/// a new session gave, whose seed is 0.
+///
+/// # Safety
+/// `session` is null or a session that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_session_seed(session: *mut AnscSession, seed: u64) -> AnscStatus {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        unsafe { lock(session) }?.seed(seed);
         Ok(())
     })
 }

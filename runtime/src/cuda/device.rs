@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::driver::DeviceInfo;
 use super::runs::{Notes, Runs};
+use crate::host::Chance;
 use crate::manifest::{Port, Specialisation};
 use crate::program::Program;
 use crate::run_error::RunError;
@@ -29,6 +30,7 @@ pub struct Device<'a> {
     pub(crate) specialisation: &'a Specialisation,
     pub(crate) program: &'a Program,
     pub(crate) actual: &'a mut [Option<Box<[usize]>>],
+    pub(crate) chance: &'a mut Chance,
 }
 
 impl Device<'_> {
@@ -60,7 +62,8 @@ impl Device<'_> {
 
     /// Begins a run on what lies in the inputs.
     pub fn begin(&mut self) -> Result<(), RunError> {
-        let mut notes = Notes { actual: self.actual, times: None };
+        let mut notes = Notes { actual: self.actual, times: None, chance: *self.chance };
+        self.chance.run += 1;
         self.runs.begin((self.specialisation, self.program), &mut notes)
     }
 
@@ -83,8 +86,10 @@ impl Device<'_> {
             return Ok(start.elapsed().as_secs_f64());
         }
         let (plan, actual) = ((self.specialisation, self.program), &mut *self.actual);
+        let chance = *self.chance;
         self.runs.seconds(|runs| {
-            (0..count).try_for_each(|_| runs.begin(plan, &mut Notes { actual, times: None }))
+            let notes = &mut Notes { actual, times: None, chance };
+            (0..count).try_for_each(|_| runs.begin(plan, notes))
         })
     }
 

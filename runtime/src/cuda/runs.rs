@@ -9,6 +9,7 @@ use super::code::Code;
 use super::driver::{Address, Driver, Fill, Owned, Reach, Resource, Result};
 use super::plan::{Op, Work};
 use crate::exec::{Exec, IndexCheck, Kernels};
+use crate::host::Chance;
 use crate::manifest::{BufferInfo, Specialisation, Storage};
 use crate::program::{self, Program};
 use crate::run_error::RunError;
@@ -52,6 +53,8 @@ pub(crate) struct Notes<'a> {
     pub(crate) actual: &'a mut [Option<Box<[usize]>>],
     /// Time and number of runs of each step, if wanted.
     pub(crate) times: Option<&'a mut [(Duration, u64)]>,
+    /// Decides random numbers.
+    pub(crate) chance: Chance,
 }
 
 impl Runs {
@@ -295,6 +298,7 @@ impl Runs {
             args: &args,
             actual: notes.actual,
             times: notes.times.as_deref_mut(),
+            chance: notes.chance,
         }
         .run()?;
         self.wait()?;

@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::host::append::Append;
 use crate::host::scatter::Scatter;
 use crate::host::topk::{self, TopK};
-use crate::host::{self, HostError, HostOp};
+use crate::host::{self, HostError, HostOp, draw};
 use crate::manifest::{BufferId, BufferInfo};
 use crate::run_error::RunError;
 use crate::tensor::Tensor;
@@ -26,6 +26,7 @@ impl Exec<'_> {
             || self.append(step, call, ids, outputs)?
             || self.spread(step, call, ids, outputs)?
             || self.shrink(step, call, ids, outputs)?
+            || self.draw(step, call, outputs)?
         {
             return Ok(());
         }
@@ -39,6 +40,14 @@ impl Exec<'_> {
             self.put(*id, result.map_or(&[], Tensor::bytes));
         }
         Ok(())
+    }
+
+    /// Runs the call if it begins random numbers, and says whether it did.
+    fn draw(&mut self, step: usize, call: &HostOp, outputs: &[BufferId]) -> Result<bool, RunError> {
+        let (&HostOp::Draw { stream, seed }, &[id]) = (call, outputs) else { return Ok(false) };
+        self.result(step, 0, id, Some((DType::I64, &[])))?;
+        self.put(id, &draw::key(stream, seed, self.chance).to_ne_bytes());
+        Ok(true)
     }
 
     /// Gives a buffer the shape of the result of a host operator, which must fit it.

@@ -5,10 +5,12 @@
 //! One operator family per file below this one; [`HostOp`] is the serialised form of a call and
 //! [`run`] performs it. Inputs may come from anywhere: what does not fit is a [`HostError`].
 
+mod amount;
 pub(crate) mod append;
 mod bits;
 mod compress;
 mod det;
+pub(crate) mod draw;
 pub(crate) mod indices;
 mod nms;
 mod nonzero;
@@ -22,6 +24,7 @@ mod view;
 
 use std::ops::{Range, RangeInclusive};
 
+pub(crate) use draw::Chance;
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::{DType, Element};
@@ -140,6 +143,24 @@ pub enum HostOp {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         count: Option<Count>,
     },
+    /// `x -> n`: the only element of `x`, a whole number, as a size.
+    Amount {
+        /// Tells the size from the others of its model.
+        number: u32,
+        /// Less is an error.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        least: usize,
+        /// More is an error.
+        most: usize,
+    },
+    /// `-> key`: another number of 32 bits in each run, as an `i64`. Random numbers begin with it.
+    Draw {
+        /// Tells it from the others of its model.
+        stream: u32,
+        /// The bits of the seed that the model gives; else it depends on the session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seed: Option<u32>,
+    },
     /// `x, sizes.. -> y`: the part of `x` from its beginning that has these extents. They are
     /// functions of the sizes, which are scalars of `i64`.
     Shrink {
@@ -243,6 +264,17 @@ pub enum HostError {
         /// How many there are.
         found: usize,
     },
+    /// The data gives a number that the code has no room for.
+    #[error(
+        "the data makes this number {found}, and the code is for {most} at most: compile the model \
+         with a larger one in `--most`"
+    )]
+    TooLarge {
+        /// The largest that there is room for.
+        most: usize,
+        /// What it is.
+        found: i64,
+    },
     /// A tensor could not be made.
     #[error("{op}: {source}")]
     Tensor {
@@ -277,6 +309,8 @@ impl HostOp {
             HostOp::BitCast { .. } => "BitCast",
             HostOp::Append { .. } => "Append",
             HostOp::Spread { .. } => rooms::SPREAD,
+            HostOp::Amount { .. } => amount::NAME,
+            HostOp::Draw { .. } => "Draw",
             HostOp::Shrink { .. } => rooms::SHRINK,
         }
     }
@@ -286,7 +320,8 @@ impl HostOp {
 /// threads perhaps.
 pub(crate) type Share<'a> = dyn Fn(u64, &(dyn Fn(Range<u64>) + Sync)) + 'a;
 
-/// Performs a call. The outputs have their actual shapes.
+/// Performs a call. The outputs have their actual shapes. Random numbers are those of the first run
+/// of a session without a seed.
 pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
     match op {
         HostOp::TopK { axis, k, largest, at_most, .. } => {
@@ -347,6 +382,14 @@ pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
         HostOp::Spread { shape, count } => {
             let [x] = exactly(op, inputs)?;
             rooms::spread(x, shape, *count)
+        }
+        HostOp::Amount { least, most, .. } => {
+            let [x] = exactly(op, inputs)?;
+            amount::run(x, *least, *most).map(|n| vec![n])
+        }
+        HostOp::Draw { stream, seed } => {
+            let [] = exactly(op, inputs)?;
+            Ok(vec![Tensor::scalar(draw::key(*stream, *seed, Chance::default()))])
         }
         HostOp::Shrink { extents } => {
             let (x, sizes) = inputs.split_at(inputs.len().min(1));

@@ -163,7 +163,7 @@ impl Builder {
             "void {name}(char **b, char *s, int64_t begin, int64_t end) {{ \
              for (int64_t i = begin; i < end; ++i) {{ {body} }} }}\n"
         );
-        let launches = vec![Launch { symbol: name.to_owned(), extent, scratch }];
+        let launches = vec![Launch { symbol: name.to_owned(), extent, scratch, needed: None }];
         let kernel = KernelInfo {
             name: name.to_owned(),
             nodes: vec![],

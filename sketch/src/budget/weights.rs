@@ -50,6 +50,7 @@ pub(super) fn binary(op: BinOp, on: On, by_constant: bool) -> usize {
         FloorDiv => 2,
         Dot4 | Dot2 | DotBf16 => 2,
         PairBf16 => 3,
+        Mix => 10,
         _ => 1,
     };
     let rounding = if op.is_comparison() { 0 } else { rounding(on.dtype) };

@@ -98,6 +98,7 @@ pub(super) fn binary(op: BinOp, a: Scalar, b: Scalar) -> Scalar {
         BinOp::Dot4 => dot4(a, b),
         BinOp::Dot2 => dot2(a, b),
         BinOp::DotBf16 => dot_bf16(a, b),
+        BinOp::Mix => mix(a, b),
         _ => from_wide(dtype, integer_binary(op, wide(a), wide(b))),
     }
 }
@@ -205,6 +206,16 @@ fn dot4(a: Scalar, b: Scalar) -> Scalar {
     let signed = |x: i128| if x < 128 { x } else { x - 256 };
     let (x, y) = (wide(a), wide(b));
     from_wide(a.dtype(), (0..4).map(|j| byte(x, j) * signed(byte(y, j))).sum())
+}
+
+/// Numbers of 32 bits, whatever is computed between.
+fn mix(a: Scalar, b: Scalar) -> Scalar {
+    const ALL: i128 = 1 << 32;
+    let fold = |x: i128, by: u32| x ^ (x / 2_i128.pow(by));
+    let x = (wide(a) + wide(b) * 0x9e37_79b1) % ALL;
+    let x = fold(x, 16) * 0x7feb_352d % ALL;
+    let x = fold(x, 15) * 0x846c_a68b % ALL;
+    from_wide(a.dtype(), fold(x, 16))
 }
 
 /// Both halves have signs.

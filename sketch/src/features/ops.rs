@@ -103,6 +103,11 @@ impl Counts {
                 self.arithmetic(ADD_SUB, op.result(operand));
             }
             PairBf16 => self.arithmetic(MATH, op.result(operand)),
+            Mix => {
+                (0..3).for_each(|_| self.arithmetic(MUL, operand));
+                (0..6).for_each(|_| self.arithmetic(MATH, operand));
+                self.arithmetic(ADD_SUB, operand);
+            }
         }
     }
 

@@ -86,7 +86,8 @@ fn transposed_convolution(kernel: usize, channels: usize, output: [usize; 2]) ->
         groups: 1,
     };
     let (mut x, w) = (f32s(&[1, channels, 3, 5]), f32s(&[channels, 2, kernel, kernel]));
-    let phases = conv_transpose::Phases::new(&attrs, &x, &w).expect("a transposed convolution");
+    let phases = conv_transpose::Phases::new(&attrs, [&x, &w], |best| best);
+    let phases = phases.expect("a transposed convolution");
     let weight = phases.weight(&w).expect("its weight");
     let rearranged = weight.expr.output_types().remove(0);
     groups("T2D", |g| {

@@ -58,7 +58,8 @@ fn strides_of_any_length_are_computed_or_refused() {
             groups: 1,
         };
         let (x, w) = (numbers(&[1, 2, extent]), numbers(&[2, 3, 3]));
-        let phases = Phases::new(&attrs, &TensorType::of(&x), &TensorType::of(&w)).unwrap();
+        let phases =
+            Phases::new(&attrs, [&TensorType::of(&x), &TensorType::of(&w)], |best| best).unwrap();
         if extent == 1 {
             assert_eq!(computed(&phases, &x, &w), scattered(&attrs, &x, &w), "{attrs:?}");
         } else {
@@ -110,7 +111,7 @@ fn plan_of([kernel, stride]: [usize; 2], channels: usize, extent: usize) -> Plan
     };
     let x = TensorType::new(DType::F32, vec![1, channels, extent, extent]);
     let w = TensorType::new(DType::F32, vec![channels, 8, kernel, kernel]);
-    Phases::new(&attrs, &x, &w).unwrap().plan
+    Phases::new(&attrs, [&x, &w], |best| best).unwrap().plan
 }
 
 #[test]

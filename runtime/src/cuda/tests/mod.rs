@@ -11,6 +11,7 @@ use super::plan::{self, Work};
 use super::runs::{Io, Notes, Runs};
 use crate::dtype::DType;
 use crate::gpu::{GpuCode, GpuLaunch, GpuText};
+use crate::host::Chance;
 use crate::host::HostOp;
 use crate::manifest::{
     BufferId, BufferInfo, KernelInfo, LoopStep, Manifest, Plan, Port, Provenance, ScanStep, Size,
@@ -175,7 +176,7 @@ impl Loaded {
         let mut actual = vec![None; self.one.buffers.len()];
         let io =
             Io { inputs: &inputs, outputs: outputs.iter_mut().map(|o| Some(&mut o[..])).collect() };
-        let notes = Notes { actual: &mut actual, times: None };
+        let notes = Notes { actual: &mut actual, times: None, chance: Chance::default() };
         runs.run((&self.one, &self.program), io, notes)?;
         let floats = |bytes: &Vec<u8>| {
             bytes.chunks(4).map(|c| f32::from_ne_bytes(c.try_into().unwrap())).collect()
@@ -464,7 +465,8 @@ fn times_are_those_of_steps() {
     let mut session = loaded.session();
     let mut times = vec![(Duration::ZERO, 0); 2];
     let mut actual = vec![None; loaded.one.buffers.len()];
-    let mut notes = Notes { actual: &mut actual, times: Some(&mut times) };
+    let mut notes =
+        Notes { actual: &mut actual, times: Some(&mut times), chance: Chance::default() };
     session.begin((&loaded.one, &loaded.program), &mut notes).unwrap();
     assert_eq!(times, [(Duration::from_micros(1), 1); 2]);
 }

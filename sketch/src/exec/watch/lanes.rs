@@ -256,7 +256,7 @@ impl Mask {
 /// Whether indices are computed with the operation.
 fn is_taken(op: BinOp) -> bool {
     use BinOp::*;
-    !matches!(op, Pow | Shl | Shr | Dot4 | Dot2 | PairBf16 | DotBf16)
+    !matches!(op, Pow | Shl | Shr | Dot4 | Dot2 | PairBf16 | DotBf16 | Mix)
 }
 
 #[cfg(test)]
