@@ -191,7 +191,9 @@ def summary(turns):
 def difference(a, b):
     import numpy as np
     a, b = np.fromfile(a, np.float32), np.fromfile(b, np.float32)
-    return float(np.abs(a - b).max() / np.abs(b).max()) if a.shape == b.shape else math.inf
+    if a.shape != b.shape:
+        return math.inf
+    return float(np.abs(a - b).max() / np.abs(b).max()) if a.size else 0.0
 
 
 def binaries(args):
