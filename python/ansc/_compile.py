@@ -218,7 +218,7 @@ def _samples(samples: Samples | None) -> Iterator[str | None]:
 
 
 # Options that are given once for each value. Names of nodes may hold the commas that join values of the others.
-_REPEATED = ("precision", "keep", "state")
+_REPEATED = ("precision", "keep", "state", "most")
 # Options that say `true` or `false`.
 _VALUED = ("per_channel",)
 

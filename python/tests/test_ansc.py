@@ -480,9 +480,9 @@ class DataSizes(unittest.TestCase):
         session.seed(1)
         self.assertTrue((session.run({"n": np.array([5])})["noise"] != first).any())
         self.assertEqual(session.run({"n": np.array([0])})["noise"].shape, (0,))
-        with self.assertRaisesRegex(ansc.RunError, "makes this number 10, and the code is for 9 at most"):
+        with self.assertRaisesRegex(ansc.DataError, "makes this number 10, and the code is for 9 at most"):
             session.run({"n": np.array([10])})
-        with self.assertRaisesRegex(ansc.ModelError, "no tensor `m`"):
+        with self.assertRaisesRegex(ansc.DataError, "no tensor `m`"):
             ansc.compile(drawn, most={"m": 9})
 
 
