@@ -303,3 +303,34 @@ fn each<'b>(body: &'b [Stmt], visit: &mut impl FnMut(&'b Block)) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of 16 iterations a run with the size `s` needs under a condition.
+    fn count(condition: &str, s: i64) -> Option<i64> {
+        let text = format!(
+            "program k\ny: f32[16] output\nsize0: i64[] input\nparams size0, y\n\
+             for i in 0..16 parallel while {condition} {{\n  block b (a: spatial 16 = i) {{\n    \
+             y[i] = 1.0_f32\n  }}\n}}\n"
+        );
+        let program = Program::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let Stmt::For(l) = &program.body[0] else { panic!("a loop") };
+        let Needed { sizes, extent } = needed(&program, l)?;
+        assert_eq!(sizes, [0]);
+        extent.at(&[s])
+    }
+
+    #[test]
+    fn the_first_iterations_are_needed() {
+        assert_eq!(count("lt(mul(i, 4), size0[])", 9), Some(3));
+        assert_eq!(count("lt(mul(i, 4), size0[])", 8), Some(2));
+        assert_eq!(count("lt(sub(i, 3), size0[])", 9), Some(12));
+        assert_eq!(count("and(lt(i, size0[]), lt(mul(i, 2), size0[]))", 9), Some(5));
+        assert_eq!(count("and(lt(0, size0[]), lt(i, mul(size0[], 2)))", 3), Some(6));
+        assert_eq!(count("lt(mul(floor_div(i, 2), 4), size0[])", 9), Some(6));
+        assert_eq!(count("lt(floor_mod(i, 4), size0[])", 9), None);
+        assert_eq!(count("lt(0, size0[])", 9), None);
+    }
+}

@@ -68,6 +68,49 @@ fn rows_and_terms_are_left_out() {
     assert_eq!(crate::program::verify::verify(&program), Ok(()));
 }
 
+/// A window of five elements reads four more than it gives.
+#[test]
+fn what_windows_read_is_needed() {
+    let text = "program k
+x: f32[64] input
+y: f32[64] output
+pad: f32[68] global
+params x, y
+for p in 0..68 parallel {
+  block pad (a: spatial 68 = p) {
+    pad[p] = select(and(le(2, p), lt(p, 66)), x[sub(p, 2)], 0.0_f32)
+  }
+}
+for i in 0..64 parallel {
+  block zero (b: spatial 64 = i) {
+    y[i] = 0.0_f32
+  }
+  for r in 0..5 {
+    block sum (c: spatial 64 = i, d: reduce 5 = r) {
+      y[i] sum= pad[add(i, r)]
+    }
+  }
+}
+";
+    let padded = "compute(in0: f32[64]) -> y {
+            pad: f32[68] = select(and(le(2, i0), lt(i0, 66)), in0[sub(i0, 2)], 0.0_f32)
+            y: f32[64] = sum{r0: 5} pad[add(i0, r0)]
+        }";
+    let mut program = Program::parse(text).unwrap_or_else(|e| panic!("{e}"));
+    let demand = Demand {
+        sizes: vec![None],
+        zeros: vec![vec![None]],
+        needed: vec![vec![Some(Extent::Size(0))]],
+        empty: vec![],
+    };
+    let compute = Compute::parse(padded).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(leave_out(&mut program, &compute, &demand), [0]);
+    let text = program.to_string();
+    assert!(text.contains("for p in 0..68 parallel while lt(sub(p, 4), size0[]) {"), "{text}");
+    assert!(text.contains("for i in 0..64 parallel while lt(i, size0[]) {"), "{text}");
+    assert_eq!(crate::program::verify::verify(&program), Ok(()));
+}
+
 /// Where no loop goes over what may not be needed, the outermost one asks.
 #[test]
 fn nothing_may_be_needed() {
