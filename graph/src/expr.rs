@@ -32,8 +32,8 @@
 //!   of the lower halves and of the upper ones. Code generation may round it with what it is added
 //!   to, and take subnormal halves for zeros: so does the instruction that machines have for it.
 //! - `Mix` is of `u32` alone: what random numbers are made of. Each bit of the result depends on
-//!   all bits of both operands. From `x = a + b * 0x9e3779b1` on, with `x ^= x >> n` for 16, 15 and 16,
-//!   and products with `0x7feb352d` and `0x846ca68b` between these.
+//!   all bits of both operands. It begins with `x = a + b * 0x9e3779b1`; then come `x ^= x >> n`
+//!   for 16, 15 and 16, and products with `0x7feb352d` and `0x846ca68b` between these.
 
 use std::collections::BTreeSet;
 

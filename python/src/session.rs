@@ -146,8 +146,8 @@ impl PySession {
         Ok(results)
     }
 
-    /// Begins another sequence of random numbers. With the same seed the next runs repeat what those
-    /// of a new session gave, whose seed is 0.
+    /// Begins another sequence of random numbers. With the same seed the next runs repeat what
+    /// those of a new session gave, whose seed is 0.
     fn seed(&self, py: Python<'_>, seed: u64) {
         self.idle(py).seed(seed);
     }

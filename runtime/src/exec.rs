@@ -127,9 +127,9 @@ impl Args {
     /// How many iterations of a launch a run needs.
     fn needed(&self, launch: &Launch) -> u64 {
         let Some(Needed { sizes, extent }) = &launch.needed else { return launch.extent };
-        // SAFETY: each of these arguments is an `i64`, as was checked when it was loaded, and
-        // `Exec::addresses` says that it may be read.
-        let size = |&arg: &usize| unsafe { (*self.0.add(arg)).cast::<i64>().read() };
+        // SAFETY: each of these arguments has the bytes of an `i64`, as was checked when it was
+        // loaded, and `Exec::addresses` says that they may be read.
+        let size = |&arg: &usize| unsafe { (*self.0.add(arg)).cast::<i64>().read_unaligned() };
         let sizes: Vec<i64> = sizes.iter().map(size).collect();
         let needed = extent.at(&sizes).and_then(|needed| u64::try_from(needed.max(0)).ok());
         needed.map_or(launch.extent, |needed| needed.min(launch.extent))

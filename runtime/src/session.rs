@@ -348,9 +348,9 @@ impl Session {
         done
     }
 
-    /// Begins another sequence of random numbers. With the same seed the next runs repeat what those
-    /// of a new session gave, whose seed is 0. Nodes of the model that have a seed of their own
-    /// begin anew as well.
+    /// Begins another sequence of random numbers. With the same seed the next runs repeat what
+    /// those of a new session gave, whose seed is 0. Nodes of the model that have a seed of their
+    /// own begin anew as well.
     pub fn seed(&mut self, seed: u64) {
         self.chance = Chance { seed, run: 0 };
     }

@@ -267,8 +267,8 @@ impl<'p> Search<'p> {
         number.loads().is_empty() && home.is_some_and(|home| number.vars().is_subset(home))
     }
 
-    /// A number that is no larger, and the same at all accesses of a buffer that are made at a time;
-    /// `None` if the number depends on one of `vars` in other ways.
+    /// A number that is no larger, and the same at all accesses of a buffer that are made at a
+    /// time; `None` if the number depends on one of `vars` in other ways.
     ///
     /// `pad[i + r]` is read where `i < s`, for `r` in `0..3`: `pad[e]` is needed if `e - 2 < s`.
     fn least_at_home(&self, number: Sum, vars: &BTreeSet<VarId>, buffer: BufId) -> Option<Expr> {
@@ -534,7 +534,7 @@ impl<'p> Search<'p> {
         };
         for part in tree::conjuncts(condition) {
             if let Expr::Binary(BinOp::Lt, index, below) = part {
-                // What holds at all sizes is in the program already.
+                // A condition that holds at all sizes is in the program already.
                 let below = extent_of(below, &size).filter(|below| !below.is_constant());
                 all.extend(below.map(|below| ((**index).clone(), below)));
             }

@@ -94,7 +94,7 @@ pub struct Specialise {
     /// or `n=FILE.npy`; the artifact refuses any other value
     #[arg(long = "value", value_name = "NAME=VALUE", value_parser = parse_value)]
     pub values: Vec<(String, Given)>,
-    /// What a whole number that is computed from the data is at most, where the model uses it as a
+    /// The most that a whole number may be which the model computes from the data and uses as a
     /// size, by the name of its tensor in the model: as in `frames=2000`
     #[arg(long = "most", value_name = "NAME=N", value_parser = parse_most)]
     pub most: Vec<(String, usize)>,

@@ -133,7 +133,7 @@ fn runs_differ_and_sessions_repeat_them() {
     assert!((mean - 3.0).abs() < 0.25, "{mean}");
 }
 
-/// What is drawn at an index does not depend on how many rows there are.
+/// The number at an index does not depend on how many rows there are.
 #[test]
 fn a_range_of_sizes_draws_what_each_size_draws() {
     let folder = tempfile::tempdir().unwrap();

@@ -101,7 +101,7 @@ impl<'a> NodeCtx<'a> {
         lookup(&mut self.importer.frames, name)?.value()
     }
 
-    /// What the user can do about an input that depends on data, and must be known.
+    /// Tells what the user can do about an input that depends on data, and must be known.
     pub(super) fn data_remedy(&self, value: ValueId) -> Option<String> {
         let place = self.inputs.iter().position(|binding| binding.value() == Some(value))?;
         self.importer.data.remedy(self.node.input.get(place)?)

@@ -111,7 +111,7 @@ impl Importer {
         Some(spread)
     }
 
-    /// What readers of a tensor find, if the user told the most that it may be: a constant.
+    /// Gives readers of a tensor a constant, if the user told the most that it may be.
     pub(super) fn amount(&mut self, name: &str, binding: Binding) -> Binding {
         let most = self.most.get(name).filter(|_| self.is_outermost());
         let (Some(&most), Binding::Value(value)) = (most, &binding) else { return binding };

@@ -80,7 +80,7 @@ impl Data {
         }
     }
 
-    /// What a user can do about a tensor that must be known, if it follows from numbers.
+    /// Tells what a user can do about a tensor that must be known, if it follows from numbers.
     pub(super) fn remedy(&self, name: &str) -> Option<String> {
         let numbers = self.names.get(name).filter(|numbers| !numbers.is_empty())?;
         let options: Vec<String> = numbers.iter().map(|n| format!("--most {n}=N")).collect();

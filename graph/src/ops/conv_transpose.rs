@@ -219,8 +219,8 @@ fn plan(
 }
 
 impl Phases {
-    /// The plan for an input and a weight of these types. `settle` gets what is best here, and gives
-    /// what is to be done: a model for other sizes may have chosen before.
+    /// The plan for an input and a weight of these types. `settle` gets what is best here, and
+    /// gives what is to be done: a model for other sizes may have chosen before.
     pub fn new(
         attrs: &ConvTransposeAttrs,
         [x, w]: [&TensorType; 2],

@@ -14,7 +14,7 @@ const MAX_DIVISOR: i128 = 64;
 
 /// So many sizes are looked at in enough places to tell how a number depends on two of them.
 const MAX_SIZES: u32 = 6;
-/// Of more sizes than that, pairs are too many to look at each.
+/// If there are more sizes than that, their pairs are too many to look at each.
 const MAX_IN_PAIRS: u32 = 16;
 
 /// Where a model was looked at.

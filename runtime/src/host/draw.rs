@@ -9,7 +9,7 @@
 //!
 //! No operator of ONNX.
 
-/// What decides random numbers beside the model.
+/// Decides random numbers, together with the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Chance {
     /// Tells the sequences of sessions apart.

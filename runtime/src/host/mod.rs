@@ -272,7 +272,7 @@ pub enum HostError {
     TooLarge {
         /// The largest that there is room for.
         most: usize,
-        /// What it is.
+        /// The number that the data gives.
         found: i64,
     },
     /// A tensor could not be made.
