@@ -368,6 +368,14 @@ impl<'c> Ir<'c> {
         call.try_as_basic_value().basic()
     }
 
+    /// Writes instructions that are executed where they stand, for what they do to the processor.
+    pub(crate) fn assembly(&self, text: &str, clobbered: &str) {
+        let ty = self.context.void_type().fn_type(&[], false);
+        let (text, clobbered) = (text.to_string(), clobbered.to_string());
+        let code = self.context.create_inline_asm(ty, text, clobbered, true, false, None, false);
+        self.builder.build_indirect_call(ty, code, &[], "").expect(POSITIONED);
+    }
+
     /// Calls an intrinsic that is overloaded on the type of its first operand and returns a value.
     pub(crate) fn intrinsic(&self, name: &str, args: &[Reg<'c>]) -> Reg<'c> {
         self.intrinsic_on(name, &[args[0].get_type()], args).expect("the intrinsic returns a value")
