@@ -119,8 +119,8 @@ class Session:
         """Lets the next run find this array in a state. With what `state` gave, it goes on from there, in this
         session or in another one of the model."""
 
-def load(artifact: str | os.PathLike[str] | bytes, /) -> Model:
-    """Loads an artifact from a file, or from bytes."""
+def load(artifact: str | os.PathLike[str] | bytes, /, *, share_weights: bool = False) -> Model:
+    """Loads an artifact from a file, or from bytes. With `share_weights` weights stay in the pages of the file."""
 
 def verb(words: Sequence[str], progress: Callable[[dict], Any] | None = None) -> Any:
     """Runs a verb of the command, and returns the object that it prints with `--json`."""

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ansc_runtime::manifest::{self, Specialisation};
-use ansc_runtime::{Model, SessionOptions};
+use ansc_runtime::{LoadOptions, Model, SessionOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -22,10 +22,16 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Loads an artifact from a file, or from bytes.
 ///
-/// An artifact is native code: load only what you would run as a program.
+/// An artifact is native code: load only what you would run as a program. Weights of 16 MiB or more
+/// are copied to large pages, which makes reading them faster; with `share_weights` they stay in
+/// the pages of the file, which processes share.
 #[pyfunction]
-#[pyo3(signature = (artifact, /))]
-fn load(py: Python<'_>, artifact: &Bound<'_, PyAny>) -> PyResult<PyModel> {
+#[pyo3(signature = (artifact, /, *, share_weights = false))]
+fn load(
+    py: Python<'_>,
+    artifact: &Bound<'_, PyAny>,
+    share_weights: bool,
+) -> PyResult<PyModel> {
     let model = match artifact.cast::<PyBytes>() {
         Ok(bytes) => {
             let bytes = bytes.as_bytes();
@@ -33,7 +39,7 @@ fn load(py: Python<'_>, artifact: &Bound<'_, PyAny>) -> PyResult<PyModel> {
         }
         Err(_) => {
             let path: PathBuf = artifact.extract()?;
-            py.detach(|| Model::load(path))
+            py.detach(|| Model::load_with(path, &LoadOptions { share_weights }))
         }
     };
     Ok(PyModel { model: model.map_err(error::load)? })

@@ -331,6 +331,7 @@ class Models(unittest.TestCase):
                 artifact = ansc.compile(source, output=Path(folder) / "model.ansc")
                 self.assertEqual(artifact.path, Path(folder) / "model.ansc")
             loaded = [ansc.load(source) for source in (artifact.path, artifact.to_bytes())]
+            loaded.append(ansc.load(artifact.path, share_weights=True))
         for one in loaded:
             y = one.session(threads=1).run({"x": ramp()})["y"]
             np.testing.assert_array_equal(y, 2 * ramp())

@@ -201,9 +201,14 @@ const char *ansc_dtype_name(uint32_t dtype);
 // you or somebody you trust compiled. Free the model with `ansc_model_free`.
 AnscStatus ansc_model_load(const char *path, struct AnscModel **model);
 
+// Loads an artifact as `ansc_model_load` does, but leaves its weights in the pages of the file,
+// which all processes share that load it so. Else weights of 16 MiB or more are copied to larger
+// pages, which makes models faster that wait for them.
+AnscStatus ansc_model_load_shared(const char *path, struct AnscModel **model);
+
 // Loads an artifact that lies in memory, as `ansc_model_load` does from a file. The model keeps a
 // copy: the memory may change or go when the function returns. A file is better where there is
-// one, for processes that load it share its pages.
+// one: its weights get larger pages, or are shared by processes.
 AnscStatus ansc_model_load_from_memory(const void *data, size_t size, struct AnscModel **model);
 
 // Frees a model; null is allowed. Its sessions stay usable, its strings and shapes do not.
@@ -348,4 +353,4 @@ AnscStatus ansc_session_set_state(struct AnscSession *session, const struct Ansc
 #endif  // __cplusplus
 
 #endif  /* ANSC_H */
-/* sources: 98fc4f45881fd1139e4d619a198a07ac */
+/* sources: 6b28f819bd9a1a8314869f66b235635b */

@@ -20,7 +20,7 @@ use crate::manifest::{
     FORMAT_VERSION, MANIFEST_SECTION, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC, SEAL_SECTION,
     WEIGHT_ALIGN, WEIGHTS_SECTION,
 };
-use crate::{seal, source};
+use crate::{pages, seal, source};
 
 type Elf<'a> = ElfFile<'a, FileHeader64<LittleEndian>>;
 
@@ -31,6 +31,8 @@ pub(crate) struct Artifact {
     map: Mmap,
     manifest: Range<usize>,
     weights: Range<usize>,
+    /// Those in use, in large pages.
+    copied: Option<Mmap>,
     /// Code for GPUs, if that is what the artifact holds.
     gpu: Option<Range<usize>>,
     /// Names of the functions that the library defines.
@@ -68,7 +70,7 @@ impl Artifact {
         }
         let gpu = seal::section(&elf, GPU_SECTION);
         let functions = functions(&elf);
-        Ok(Artifact { file, map, manifest, weights, gpu, functions })
+        Ok(Artifact { file, map, manifest, weights, copied: None, gpu, functions })
     }
 
     pub(crate) fn manifest(&self) -> &[u8] {
@@ -76,7 +78,12 @@ impl Artifact {
     }
 
     pub(crate) fn weights(&self) -> &[u8] {
-        &self.map[self.weights.clone()]
+        self.copied.as_deref().unwrap_or(&self.map[self.weights.clone()])
+    }
+
+    /// Moves the weights that are in use to large pages, if they are many.
+    pub(crate) fn move_weights(&mut self, in_use: &[Range<usize>]) {
+        self.copied = pages::copied(self.weights(), in_use, |range| self.give_back(range));
     }
 
     /// Lets the system take back the memory of a range of the weights; what reads there again reads

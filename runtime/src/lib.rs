@@ -25,6 +25,7 @@ pub mod load;
 pub mod manifest;
 pub mod model;
 pub mod npy;
+mod pages;
 pub mod pool;
 pub mod precision;
 mod prepare;
@@ -45,7 +46,7 @@ pub mod view;
 
 pub use dtype::{DType, Element};
 pub use extent::Extent;
-pub use load::{LoadError, LoadErrorKind};
+pub use load::{LoadError, LoadErrorKind, LoadOptions};
 pub use model::Model;
 pub use pool::{Pool, PoolError, PoolOptions};
 pub use precision::{Precision, Precisions};

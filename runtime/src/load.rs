@@ -82,13 +82,23 @@ pub enum LoadErrorKind {
     Symbol(String),
 }
 
+/// How a model is loaded.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// Leaves the weights in the pages of the file, which all processes share that do so. Else
+    /// weights of 16 MiB or more move to larger pages, which makes models faster that wait for
+    /// them: a language model by a fifth.
+    pub share_weights: bool,
+}
+
 impl Model {
     /// Loads an artifact.
     ///
     /// Checked, in this order: the file is a readable ELF shared library; its seal, format version
     /// and hash; that it was compiled for this machine and its CPU features; that the manifest is
-    /// sound to the last offset. Only then is its code mapped. Weights stay in the mapped file, but
-    /// for those that the artifact has code to prepare, which now runs on all cores.
+    /// sound to the last offset. Only then is its code mapped. If the artifact has code to prepare
+    /// weights, that now runs on all cores. Many weights are copied to larger pages than those of
+    /// a mapped file; [`LoadOptions`] can leave them there.
     ///
     /// # Trust
     ///
@@ -111,8 +121,13 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn load(path: impl AsRef<Path>) -> Result<Model, LoadError> {
+        Model::load_with(path, &LoadOptions::default())
+    }
+
+    /// Loads an artifact with options.
+    pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model, LoadError> {
         let path = path.as_ref();
-        let loaded = Artifact::open(path).and_then(|artifact| load(artifact, path));
+        let loaded = Artifact::open(path).and_then(|artifact| load(artifact, path, options));
         loaded.map_err(|kind| LoadError { path: path.to_owned(), kind })
     }
 
@@ -120,10 +135,10 @@ impl Model {
     /// [`Model::load`].
     ///
     /// The model keeps a copy, so `bytes` may change or go afterwards. A file is better where there
-    /// is one: processes that load it share its memory.
+    /// is one: its weights get larger pages, or are shared by processes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Model, LoadError> {
-        let path = Path::new(IN_MEMORY);
-        let loaded = Artifact::in_memory(bytes).and_then(|artifact| load(artifact, path));
+        let (path, options) = (Path::new(IN_MEMORY), LoadOptions { share_weights: true });
+        let loaded = Artifact::in_memory(bytes).and_then(|artifact| load(artifact, path, &options));
         loaded.map_err(|kind| LoadError { path: path.to_owned(), kind })
     }
 
@@ -139,7 +154,11 @@ impl Model {
     }
 }
 
-fn load(artifact: Artifact, path: &Path) -> Result<Model, LoadErrorKind> {
+fn load(
+    mut artifact: Artifact,
+    path: &Path,
+    options: &LoadOptions,
+) -> Result<Model, LoadErrorKind> {
     let manifest: Manifest =
         serde_json::from_slice(artifact.manifest()).map_err(ManifestError::from)?;
     target::check(&manifest.target)?;
@@ -153,6 +172,9 @@ fn load(artifact: Artifact, path: &Path) -> Result<Model, LoadErrorKind> {
     let library = open_library(&artifact, path)?;
     let kernels = resolve_all(&artifact, &library, &manifest.kernels)?;
     let prepared = prepared(&artifact, &library, &manifest)?;
+    if !options.share_weights {
+        artifact.move_weights(&prepare::ranges_in_use(&manifest));
+    }
     let (_library, gpu) = (Some(library), None);
     Ok(Model::from_parts(Parts { manifest, programs, kernels, _library, gpu, prepared, artifact }))
 }

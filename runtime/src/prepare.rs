@@ -7,10 +7,11 @@
 //! weights 9.4 MB --kernels, once--> prepared 37.7 MB     the pages of the weights are given back
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 
-use memmap2::{Mmap, MmapMut};
+use memmap2::Mmap;
 
 use crate::artifact::Artifact;
 use crate::exec::{Exec, OnThreads};
@@ -18,6 +19,7 @@ use crate::float::Denormals;
 use crate::host::Chance;
 use crate::manifest::{Manifest, Preparation, Storage};
 use crate::model::Kernel;
+use crate::pages;
 use crate::pool::{Pool, PoolError, PoolOptions};
 use crate::program::{Program, Writes};
 use crate::run_error::RunError;
@@ -59,10 +61,7 @@ pub(crate) fn prepare(
 ) -> Result<Mmap, PreparationError> {
     let no_memory = |bytes| move |source| PreparationError::Memory { bytes, source };
     let bytes = preparation.bytes;
-    let mut prepared = MmapMut::map_anon(bytes.max(1)).map_err(no_memory(bytes))?;
-    // Where there are no large pages, so be it.
-    #[cfg(target_os = "linux")]
-    let _ = prepared.advise(memmap2::Advice::HugePage);
+    let mut prepared = pages::map(bytes).map_err(no_memory(bytes))?;
     let pool = Pool::new(&PoolOptions::default())?;
     let arena = preparation.plan.arena_bytes;
     let memory = Memory::new(kernels, arena, pool.threads()).map_err(no_memory(arena))?;
@@ -91,15 +90,36 @@ pub(crate) fn prepare(
 
 /// Gives back the pages of weights that nothing reads any more.
 pub(crate) fn forget_sources(artifact: &Artifact, manifest: &Manifest, preparation: &Preparation) {
-    let offset = |storage| match storage {
-        Storage::Weight { offset } => Some(offset),
-        _ => None,
-    };
-    let buffers = manifest.specialisations.iter().flat_map(|one| &one.buffers);
-    let in_use: BTreeSet<usize> = buffers.filter_map(|buffer| offset(buffer.storage)).collect();
+    let in_use = weights_in_use(manifest);
     for buffer in &preparation.plan.buffers {
-        if let Some(at) = offset(buffer.storage).filter(|at| !in_use.contains(at)) {
-            artifact.give_back(at..at + bytes_of(buffer));
+        if let Storage::Weight { offset } = buffer.storage
+            && !in_use.contains_key(&offset)
+        {
+            artifact.give_back(offset..offset + bytes_of(buffer));
         }
     }
+}
+
+/// The weights that runs read, in order and apart.
+pub(crate) fn ranges_in_use(manifest: &Manifest) -> Vec<Range<usize>> {
+    let mut all: Vec<Range<usize>> = vec![];
+    for (start, end) in weights_in_use(manifest) {
+        match all.last_mut() {
+            Some(last) if start <= last.end => last.end = last.end.max(end),
+            _ => all.push(start..end),
+        }
+    }
+    all
+}
+
+/// Where the weights begin that runs read, and where they end.
+fn weights_in_use(manifest: &Manifest) -> BTreeMap<usize, usize> {
+    let mut all = BTreeMap::new();
+    for buffer in manifest.specialisations.iter().flat_map(|one| &one.buffers) {
+        if let Storage::Weight { offset } = buffer.storage {
+            let end = all.entry(offset).or_default();
+            *end = (offset + bytes_of(buffer)).max(*end);
+        }
+    }
+    all
 }

@@ -11,7 +11,7 @@ use ansc_runtime::DType;
 use ansc_runtime::c::{
     AnscDtype, AnscInput, AnscModel, AnscOutput, AnscPort, AnscSession, AnscSessionOptions,
     AnscStatus, ansc_error_message, ansc_model_free, ansc_model_input, ansc_model_input_count,
-    ansc_model_load, ansc_model_load_from_memory, ansc_model_name, ansc_model_output,
+    ansc_model_load, ansc_model_load_from_memory, ansc_model_load_shared, ansc_model_name, ansc_model_output,
     ansc_model_output_count, ansc_session_free, ansc_session_new, ansc_session_output_shape,
     ansc_session_run, ansc_session_threads,
 };
@@ -228,6 +228,28 @@ fn what_does_not_fit_the_model_is_refused() {
     assert_eq!(run(session, &[good], &[y]), AnscStatus::Ok);
     assert_eq!(memory[..8], sample_result(&X).0);
     // SAFETY: made above.
+    unsafe {
+        ansc_session_free(session);
+        ansc_model_free(model);
+    }
+}
+
+#[test]
+fn a_model_that_shares_its_weights_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = CString::new(sample().build(dir.path()).to_str().unwrap()).unwrap();
+    let mut model = null_mut();
+    // SAFETY: both pointers are valid.
+    let status = unsafe { ansc_model_load_shared(path.as_ptr(), &raw mut model) };
+    assert_eq!(status, AnscStatus::Ok, "{}", message());
+    let session = session_of(model, 1);
+    let (y, sum) = sample_result(&X);
+    let (mut found, mut found_sum) = ([0f32; 8], [0f32]);
+    let sum_output = AnscOutput { shape: null(), rank: 0, ..output(c"sum", &mut found_sum) };
+    let outputs = [output(c"y", &mut found), sum_output];
+    assert_eq!(run(session, &[input(c"x", F32, &X)], &outputs), AnscStatus::Ok, "{}", message());
+    assert_eq!((&found[..], found_sum[0]), (&y[..], sum));
+    // SAFETY: both were made above, and nothing uses them any more.
     unsafe {
         ansc_session_free(session);
         ansc_model_free(model);

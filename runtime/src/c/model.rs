@@ -3,6 +3,7 @@
 use std::ffi::{CString, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::load::LoadOptions;
 use crate::manifest::{Port, Specialisation};
 use crate::model::Model;
 
@@ -61,13 +62,39 @@ pub unsafe extern "C" fn ansc_model_load(
     path: *const c_char,
     model: *mut *mut AnscModel,
 ) -> AnscStatus {
+    // SAFETY: as promised to this function.
+    unsafe { load_with(path, &LoadOptions::default(), model) }
+}
+
+/// Loads an artifact as `ansc_model_load` does, but leaves its weights in the pages of the file,
+/// which all processes share that load it so. Else weights of 16 MiB or more are copied to larger
+/// pages, which makes models faster that wait for them.
+///
+/// # Safety
+/// `path` is null or a null-terminated string; `model` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ansc_model_load_shared(
+    path: *const c_char,
+    model: *mut *mut AnscModel,
+) -> AnscStatus {
+    // SAFETY: as promised to this function.
+    unsafe { load_with(path, &LoadOptions { share_weights: true }, model) }
+}
+
+/// # Safety
+/// That of `ansc_model_load`.
+unsafe fn load_with(
+    path: *const c_char,
+    options: &LoadOptions,
+    model: *mut *mut AnscModel,
+) -> AnscStatus {
     guard(|| {
         if path.is_null() || model.is_null() {
             return Err(Failure::argument("`path` or `model` is null"));
         }
         // SAFETY: not null; the rest is the caller's promise.
         let path = unsafe { std::ffi::CStr::from_ptr(path) };
-        let loaded = Model::load(OsStr::from_bytes(path.to_bytes()))?;
+        let loaded = Model::load_with(OsStr::from_bytes(path.to_bytes()), options)?;
         // SAFETY: not null; the rest is the caller's promise.
         unsafe { model.write(AnscModel::new(loaded)) };
         Ok(())
@@ -76,7 +103,7 @@ pub unsafe extern "C" fn ansc_model_load(
 
 /// Loads an artifact that lies in memory, as `ansc_model_load` does from a file. The model keeps a
 /// copy: the memory may change or go when the function returns. A file is better where there is
-/// one, for processes that load it share its pages.
+/// one: its weights get larger pages, or are shared by processes.
 ///
 /// # Safety
 /// `data` is null or `size` readable bytes; `model` is null or writable.
