@@ -40,7 +40,12 @@ pub(super) fn apply(nests: &mut Nests, stage: usize, _: &Way) -> Result<Option<u
     let worthwhile = is_worthwhile(&s);
     let block = nests.block(stage)?;
     let loops = nests.recorder.get_loops(block)?;
-    let parts = Parts::of(nests, stage, &s, &cuts);
+    let mut parts = Parts::of(nests, stage, &s, &cuts);
+    if !parts.is_turned() && s.ty.shape[..parts.shared].iter().all(|extent| *extent == 1) {
+        // A loop of one iteration around all parts would leave nothing to run in parallel.
+        nests.recorder.fuse(&loops[..=parts.shared])?;
+        parts.units = std::mem::take(&mut parts.shared);
+    }
     let shared = parts.shared;
     if parts.is_turned() {
         let order: Vec<LoopVar> = parts.order.iter().map(|&axis| loops[axis]).collect();
@@ -87,6 +92,8 @@ struct Parts<'a> {
     shared: usize,
     /// Axes in the order of their loops while parts are cut.
     order: Vec<usize>,
+    /// The first so many axes have one element each, and no loop.
+    units: usize,
 }
 
 impl<'a> Parts<'a> {
@@ -94,8 +101,8 @@ impl<'a> Parts<'a> {
     /// along one of them. Then axes that are cut come before it.
     fn of(nests: &Nests, stage: usize, whole: &'a Stage, cuts: &[Cut]) -> Parts<'a> {
         let (first, rank) = (cuts[0].axis, whole.ty.rank());
-        let mut parts =
-            Parts { stage, whole, lanes: nests.lanes(stage), shared: first, order: vec![] };
+        let lanes = nests.lanes(stage);
+        let mut parts = Parts { stage, whole, lanes, shared: first, order: vec![], units: 0 };
         parts.shared = parts.outside_of_squares(nests, cuts, &[]);
         let mut order: Vec<usize> = (0..parts.shared).collect();
         if parts.shared < first {
@@ -128,6 +135,13 @@ impl<'a> Parts<'a> {
         walk::groups(&nests.compute, walked, from..self.whole.ty.rank(), nests.task.wishes.apart)
     }
 
+    /// The loops around a block, by axis. An axis without a loop has that of the next one.
+    fn loops(&self, nests: &mut Nests, block: BlockVar) -> Result<Vec<LoopVar>, StepError> {
+        let loops = nests.recorder.get_loops(block)?;
+        let first = *loops.first().ok_or(StepError::NoChoice)?;
+        Ok([vec![first; self.units], loops].concat())
+    }
+
     /// Cuts what the block computes, which are the places within `ranges` along the axes before
     /// those of the cuts. Gives the loops of parts that can run in parallel.
     fn cut(
@@ -138,7 +152,7 @@ impl<'a> Parts<'a> {
         ranges: Ranges,
     ) -> Result<Vec<LoopVar>, StepError> {
         let (cut, rest) = cuts.split_first().ok_or(StepError::NoChoice)?;
-        let loops = nests.recorder.get_loops(block)?;
+        let loops = self.loops(nests, block)?;
         let place = self.order.iter().position(|axis| *axis == cut.axis);
         let whole = loops[place.ok_or(StepError::NoChoice)?];
         let parts = nests.recorder.loop_partition(whole, &cut.points)?;
@@ -168,7 +182,7 @@ impl<'a> Parts<'a> {
         ranges: Ranges,
     ) -> Result<Vec<LoopVar>, StepError> {
         let walked = self.walked(nests, ranges);
-        let mut loops = nests.recorder.get_loops(block)?;
+        let mut loops = self.loops(nests, block)?;
         if self.is_turned() {
             let mut places: Vec<usize> = (0..loops.len()).collect();
             places.sort_by_key(|place| self.order[*place]);

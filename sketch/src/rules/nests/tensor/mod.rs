@@ -217,20 +217,24 @@ impl Plan {
         Ok(places)
     }
 
-    /// From which loop on those over rows go inside of columns at once: from the ragged one, if all
-    /// of its rows stay in the cache, and columns are enough for threads. What peeling leaves then
-    /// finds the same panels as the rest.
+    /// From which loop on those over rows go inside of columns at once: from the ragged one or one
+    /// around it, if all of its rows stay in the cache, and columns are enough for threads. What
+    /// peeling leaves then finds the same panels as the rest.
     fn within(&self, r: &Recorder, places: &Places) -> Result<Option<usize>, StepError> {
         let Some(ragged) = places.outer.iter().position(|l| Some(*l) == places.ragged) else {
             return Ok(None);
         };
         let counts = places.outer.iter().map(|&l| r.extent(l)).collect::<Result<Vec<_>, _>>()?;
-        let kept = counts[ragged..].iter().product::<usize>();
-        let bytes = kept * self.tiled.bytes_of_tile(&self.extents, &self.shape);
-        let iterations = counts[..ragged].iter().product::<usize>() * r.extent(places.block)?;
-        let are_rows = places.is_row[ragged..].iter().all(|is_row| *is_row);
-        let fits = are_rows && bytes <= KEPT && iterations >= PARALLEL_ITERATIONS;
-        Ok(fits.then_some(ragged))
+        let (tile, columns) =
+            (self.tiled.bytes_of_tile(&self.extents, &self.shape), r.extent(places.block)?);
+        let fits = |first: &usize| {
+            let (outside, inside) = counts.split_at(*first);
+            let iterations = outside.iter().product::<usize>() * columns;
+            let are_rows = places.is_row[*first..].iter().all(|is_row| *is_row);
+            let bytes = inside.iter().product::<usize>() * tile;
+            are_rows && bytes <= KEPT && iterations >= PARALLEL_ITERATIONS
+        };
+        Ok((0..=ragged).find(fits))
     }
 
     /// The sum under the loop over blocks: what it reads and what becomes of it in tiles.

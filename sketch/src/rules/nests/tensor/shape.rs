@@ -139,7 +139,7 @@ impl Tiled {
         for high in 2..=3 {
             let fits = |&axis: &usize| match axis == self.row {
                 true => s.ty.shape[axis].is_multiple_of(rows * high),
-                false => s.ty.shape[axis] > high && s.ty.shape[self.row].is_multiple_of(rows),
+                false => s.ty.shape[axis] >= high && s.ty.shape[self.row].is_multiple_of(rows),
             };
             all.extend(self.rows.iter().rev().copied().filter(fits).map(|axis| (axis, high)));
         }
