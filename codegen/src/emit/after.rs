@@ -20,7 +20,7 @@ use ansc_sketch::program::{Access, ForKind};
 use ansc_sketch::{Block, Scope, Stmt};
 
 use crate::affine::{Affine, Term, affine};
-use crate::emit::ahead::{LEAST_BYTES, LINE, has_loop, part};
+use crate::emit::ahead::{LEAST_BYTES, LINE, part};
 use crate::emit::function::{Emitter, Result};
 use crate::emit::ir::{Fetch, Near};
 
@@ -54,12 +54,14 @@ impl Emitter<'_, '_> {
     /// behind it.
     pub(crate) fn fetch_for_later(&mut self, stmts: &[Stmt], at: usize) -> Result<()> {
         let (before, behind) = stmts.split_at(at);
-        let starts = has_loop(&behind[0]) && !before.iter().any(has_loop);
+        let starts = self.turns(&behind[0]) && !before.iter().any(|stmt| self.turns(stmt));
         if !starts || self.is_gpu() || self.lanes.is_some() {
             return Ok(());
         }
         let mut lines = Lines::of(Side::Read, None);
-        let rest = behind[1..].iter().filter(|stmt| !has_loop(stmt));
+        // Rows of tiles are stored in a loop.
+        let most = if self.tiles.is_some() { MOST_LINES } else { 1 };
+        let rest = behind[1..].iter().filter(|stmt| turns(stmt) <= most);
         rest.for_each(|stmt| self.lines_of(stmt, &mut lines));
         for (buffer, flat) in lines.first.into_iter().take(MOST_LINES) {
             let (at, _) = self.pointer(buffer, &flat)?;
@@ -115,6 +117,18 @@ impl Emitter<'_, '_> {
         let open = |v: &VarId| self.var_depth(*v).is_some() || along == Some(*v);
         let beside = |(term, c): (&Term, i64)| !matches!(term, Term::Var(v) if !open(v) && c != 1);
         if flat.terms.iter().all(beside) { part(flat, open) } else { None }
+    }
+}
+
+/// How often loops that stay loops go through the body of the innermost ones, at most.
+fn turns(stmt: &Stmt) -> usize {
+    match stmt {
+        Stmt::Block(_) => 1,
+        Stmt::For(l) => {
+            let inner = l.body.iter().map(turns).max().unwrap_or(1);
+            let is_written_out = matches!(l.kind, ForKind::Unrolled | ForKind::Vectorized);
+            if is_written_out { inner } else { l.extent.max(1) * inner }
+        }
     }
 }
 

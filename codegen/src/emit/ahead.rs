@@ -33,6 +33,8 @@ pub(super) const LINE: i64 = 64;
 pub(super) const LEAST_BYTES: usize = 128 << 10;
 /// Smaller panels are within reach of what the processor fetches by itself.
 const LEAST_PANEL: i64 = 4096;
+/// The next one of larger panels of tiles would take the place of the present one in the cache.
+const MOST_IN_TILES: i64 = 512 << 10;
 /// With more passes over a panel the first one hardly counts.
 const MOST_PASSES: i64 = 512;
 /// The most lines that one iteration fetches. More would delay what is needed now.
@@ -77,7 +79,7 @@ impl Emitter<'_, '_> {
     }
 
     /// Whether there is a loop that stays one: instructions on tiles are none.
-    fn turns(&self, stmt: &Stmt) -> bool {
+    pub(super) fn turns(&self, stmt: &Stmt) -> bool {
         match stmt {
             Stmt::For(l) if self.tiles.is_some() && matches!(l.kind, ForKind::Tensor(_)) => false,
             Stmt::For(l) if l.kind == ForKind::Unrolled => l.body.iter().any(|s| self.turns(s)),
@@ -130,7 +132,11 @@ impl Emitter<'_, '_> {
         };
         let loops: Option<Vec<Around>> = open.map(around).collect();
         let size = self.program.buffer(buffer).ty.dtype.size() as i64;
-        let (first, lines) = Walk::of(flat, &loops?, inner, size)?.fetched(size, self)?;
+        let walk = Walk::of(flat, &loops?, inner, size)?;
+        if self.tiles.is_some() && walk.panel * size > MOST_IN_TILES {
+            return None;
+        }
+        let (first, lines) = walk.fetched(size, self)?;
         Some(Ahead { buffer, first, lines })
     }
 }
