@@ -33,6 +33,9 @@ const ENOUGH: i64 = 24;
 /// threads copy for themselves.
 pub(super) const FOR_EACH: usize = 4;
 
+/// Rows are many if they are so many times as many as a window has.
+const MANY_WINDOWS: usize = 4;
+
 /// Numbers of iterations around tiles that may be enough.
 pub(super) fn enough(s: &Stage, threads: usize) -> [i64; 2] {
     if !s.body.any(&mut |e| matches!(e, Expr::Select(..))) {
@@ -87,15 +90,22 @@ impl Lengths {
         let panel = distinct(shapes.iter().map(|shape| shape.panel / lanes));
         let (columns, rank) = (s.ty.shape[s.ty.rank() - 1], s.ty.rank());
         let is_around = |a: usize| !operands.fixed_axes.contains(&a) && Some(a) != best.row_axis;
-        let has_rows = (0..rank - 1).any(|a| is_around(a) && s.ty.shape[a] > 1);
+        let around = (0..rank - 1).filter(|a| is_around(*a)).map(|a| s.ty.shape[a]);
+        let around = around.product::<usize>();
         let has_panels = columns / best.panel > 1;
+        // Rows that share nothing but a panel read other columns for each of them: next to one
+        // another these are the same lines, and threads have rows, as they have in other nests.
+        // Where rows are few, threads would read most of them twice, for their windows.
+        let window = extents.iter().max().copied().unwrap_or(1);
+        let within_rows = !operands.shared && around >= MANY_WINDOWS * window;
+        let places = if within_rows { [PANELS[1], PANELS[0]] } else { PANELS };
         Lengths {
             upper: all(|shape| shape.upper),
             rows: all(|shape| shape.rows),
             vectors: panel,
             block: distinct([tiles(best), most].into_iter().chain(blocks)),
             terms: terms(extents, windows.then_some(operands), best, adds_apart),
-            panels: if has_rows && has_panels { PANELS.to_vec() } else { PANELS[..1].to_vec() },
+            panels: places[..if around > 1 && has_panels { 2 } else { 1 }].to_vec(),
         }
     }
 
