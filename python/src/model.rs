@@ -27,11 +27,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// the pages of the file, which processes share.
 #[pyfunction]
 #[pyo3(signature = (artifact, /, *, share_weights = false))]
-fn load(
-    py: Python<'_>,
-    artifact: &Bound<'_, PyAny>,
-    share_weights: bool,
-) -> PyResult<PyModel> {
+fn load(py: Python<'_>, artifact: &Bound<'_, PyAny>, share_weights: bool) -> PyResult<PyModel> {
     let model = match artifact.cast::<PyBytes>() {
         Ok(bytes) => {
             let bytes = bytes.as_bytes();

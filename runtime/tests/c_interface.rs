@@ -11,9 +11,9 @@ use ansc_runtime::DType;
 use ansc_runtime::c::{
     AnscDtype, AnscInput, AnscModel, AnscOutput, AnscPort, AnscSession, AnscSessionOptions,
     AnscStatus, ansc_error_message, ansc_model_free, ansc_model_input, ansc_model_input_count,
-    ansc_model_load, ansc_model_load_from_memory, ansc_model_load_shared, ansc_model_name, ansc_model_output,
-    ansc_model_output_count, ansc_session_free, ansc_session_new, ansc_session_output_shape,
-    ansc_session_run, ansc_session_threads,
+    ansc_model_load, ansc_model_load_from_memory, ansc_model_load_shared, ansc_model_name,
+    ansc_model_output, ansc_model_output_count, ansc_session_free, ansc_session_new,
+    ansc_session_output_shape, ansc_session_run, ansc_session_threads,
 };
 use ansc_runtime::host::HostOp;
 use ansc_runtime::manifest::Step;

@@ -15,10 +15,10 @@ mod status;
 
 pub use model::{
     AnscModel, ansc_model_free, ansc_model_input, ansc_model_input_count, ansc_model_load,
-    ansc_model_load_from_memory, ansc_model_load_shared, ansc_model_name, ansc_model_output, ansc_model_output_count,
-    ansc_model_output_shape, ansc_model_specialisation_count, ansc_model_specialisation_input,
-    ansc_model_specialisation_name, ansc_model_specialisation_output, ansc_model_state,
-    ansc_model_state_count,
+    ansc_model_load_from_memory, ansc_model_load_shared, ansc_model_name, ansc_model_output,
+    ansc_model_output_count, ansc_model_output_shape, ansc_model_specialisation_count,
+    ansc_model_specialisation_input, ansc_model_specialisation_name,
+    ansc_model_specialisation_output, ansc_model_state, ansc_model_state_count,
 };
 pub use port::{AnscDtype, AnscInput, AnscOutput, AnscPort, ansc_dtype_name, ansc_dtype_size};
 pub use session::{
