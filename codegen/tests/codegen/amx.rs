@@ -114,3 +114,41 @@ fn both_in_tiles(product: &str) {
     assert_eq!(count("ldtilecfg"), 2, "{assembly}");
     assert_eq!(count("tdpbf16ps"), count("tilezero"), "{assembly}");
 }
+
+fn lines_with(text: &str, word: &str) -> usize {
+    let target = Target::parse("sapphirerapids").unwrap();
+    let (_, scheduled) = in_tiles(text, &target);
+    let assembly = listing(&scheduled.program, "k", &target, Listing::Assembly).unwrap();
+    assembly.lines().filter(|line| line.contains(word)).count()
+}
+
+/// Each step of a sum keeps the adders of vectors awake.
+#[test]
+fn steps_of_sums_have_an_addition() {
+    assert_eq!(lines_with(PRODUCTS[0], "%ymm15, %ymm15, %ymm15"), 1);
+}
+
+fn product_of(terms: usize, residual: &str) -> String {
+    let added = if residual.is_empty() { "0.0_f32" } else { "in2[i0, i1]" };
+    format!(
+        "compute(in0: bf16[128, {terms}], in1: bf16[{terms}, 512]{residual}) -> y {{
+          s: f32[128, 512] = sum{{r0: {terms}}} mul(f32(in0[i0, r0]), f32(in1[r0, i1]))
+          y: f32[128, 512] = add(s[i0, i1], {added})
+        }}"
+    )
+}
+
+/// Rows that are added to a block of 32 by 32 sums have two lines each.
+#[test]
+fn tiles_fetch_what_is_added_to_them() {
+    let [alone, added] =
+        ["", ", in2: f32[128, 512]"].map(|r| lines_with(&product_of(64, r), "prefetch"));
+    assert!(added >= alone + 32, "{alone}, {added}");
+}
+
+/// Panels of 32 columns: of 512 terms they are small, of 16,384 the cache holds one.
+#[test]
+fn panels_that_fill_the_cache_are_not_fetched_ahead() {
+    assert_ne!(lines_with(&product_of(512, ""), "prefetch"), 0);
+    assert_eq!(lines_with(&product_of(16384, ""), "prefetch"), 0);
+}

@@ -272,3 +272,27 @@ fn border(s: &Stage, condition: &Expr) -> Option<(usize, usize)> {
     };
     Some((axis, usize::try_from(point).ok()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{compare_scheduled, task};
+
+    /// Padding of one image, and of several.
+    #[test]
+    fn parts_run_in_parallel_whatever_is_around_them() {
+        for images in [1, 3] {
+            let text = format!(
+                "compute(in0: f32[{images}, 40, 30, 16]) -> p {{
+                  p: f32[{images}, 42, 32, 16] = select(and(and(le(1, i1), lt(i1, 41)), and(le(1, i2), lt(i2, 31))), in0[i0, sub(i1, 1), sub(i2, 1), i3], 0.0_f32)
+                }}"
+            );
+            let task = task(&text);
+            for (sketch, made) in super::super::sketches(&task, None) {
+                assert!(sketch.rules.contains(&"joins".to_owned()), "{:?}", sketch.rules);
+                let parallel = made.program.to_string().matches(" parallel {").count();
+                assert_eq!(parallel, 1, "{}", made.program);
+                compare_scheduled(&task.compute, &made).unwrap();
+            }
+        }
+    }
+}

@@ -151,7 +151,9 @@ impl Plan {
         let windows = !matches!(parts, Some(Parts::Nested(..)));
         let of = (&s, terms, windows, adds_apart(machine, &s));
         let mut lengths = Lengths::of(of, &operands, &shapes, lanes);
-        lengths.panels.truncate(if near { 1 } else { PANELS.len() });
+        if near {
+            lengths.panels = vec![PANELS[0]];
+        }
         let columns = s.ty.shape[s.ty.rank() - 1];
         let rest = (columns % lanes).next_power_of_two();
         let multiple = if padded && !columns.is_multiple_of(lanes) { rest } else { 1 };

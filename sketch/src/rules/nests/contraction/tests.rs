@@ -395,3 +395,24 @@ fn a_weight_of_four_bits_is_multiplied_in_one_nest() {
     assert!(!begins.body.value().loads().is_empty());
     compare_scheduled(&task.compute, &made).unwrap();
 }
+
+/// Rows of a depthwise convolution share no panel: panels go inside of many rows, not of few.
+#[test]
+fn panels_that_no_rows_share_are_inside_of_many_rows() {
+    let first_place = |rows: usize| {
+        let text = format!(
+            "compute(in0: f32[1, {}, 34, 64], in1: f32[3, 3, 64]) -> y {{
+              y: f32[1, {rows}, 32, 64] = sum{{r0: 3, r1: 3}} mul(in0[i0, add(i1, r0), add(i2, r1), i3], in1[r0, r1, i3])
+            }}",
+            rows + 2
+        );
+        let mut task = Task::clone(&task(&text));
+        task.constant = vec![false, true];
+        let (sketch, _) = contraction_sketches(&Arc::new(task), None).remove(0);
+        let trace = sketch.trace.to_string();
+        let place = |first: &str| trace.contains(&format!("sample_categorical({first}"));
+        [place("[500, 200]"), place("[200, 500]")]
+    };
+    assert_eq!(first_place(32), [true, false]);
+    assert_eq!(first_place(7), [false, true]);
+}

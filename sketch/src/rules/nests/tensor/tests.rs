@@ -18,9 +18,13 @@ fn with_units(text: &str, constant: &[bool]) -> Arc<Task> {
 }
 
 /// Each: whole blocks; a tail of rows and columns; rows along another axis; strides; a batch;
-/// bytes; a sum that two stages read; convolutions of few channels; at first, blocks of rows along
-/// another axis the last of which is smaller, and one that is transposed.
-const PRODUCTS: [&str; 13] = [
+/// bytes; a sum that two stages read; convolutions of few channels; at first, pairs along an axis of
+/// two, blocks of rows along another axis the last of which is smaller, and one that is transposed.
+const PRODUCTS: [&str; 14] = [
+    "compute(in0: bf16[1, 4, 5, 5, 16], in1: bf16[3, 3, 3, 16, 512]) -> y {
+      s: f32[1, 2, 3, 3, 512] = sum{r0: 3, r1: 3, r2: 3, r3: 16} mul(f32(in0[i0, add(i1, r0), add(i2, r1), add(i3, r2), r3]), f32(in1[r0, r1, r2, r3, i4]))
+      y: f32[1, 2, 3, 3, 512] = max(s[0, i1, i2, i3, i4], 0.0_f32)
+    }",
     "compute(in0: bf16[1, 7, 7, 32], in1: bf16[3, 3, 32, 256]) -> y {
       s: f32[1, 5, 5, 256] = sum{r0: 3, r1: 3, r2: 32} mul(f32(in0[i0, add(i1, r0), add(i2, r1), r2]), f32(in1[r0, r1, r2, i3]))
       y: f32[1, 5, 5, 256] = max(s[0, i1, i2, i3], 0.0_f32)
@@ -105,13 +109,26 @@ fn products_in_tiles_compute_the_same() {
 /// where there is none.
 #[test]
 fn products_that_nobody_tuned_use_the_unit() {
-    let task = with_units(PRODUCTS[5], &[false, true, false]);
+    let task = with_units(PRODUCTS[6], &[false, true, false]);
     assert_eq!(task.preferred(), Some(Algorithm::Tiles));
     let trace = task.untuned();
     let sample = task.sample(&trace, Unfit::Refuse, &mut crate::rules::fixed_random()).unwrap();
     assert_eq!(sample.scheduled, task.scheduled());
     assert!(sample.scheduled.program.to_string().contains("tensor(amx_dot_bf16_bf16_14x8)"));
     assert!(task.sketches()[0].trace.same_sketch(&trace));
-    let plain = crate::testing::task(PRODUCTS[5]);
+    let plain = crate::testing::task(PRODUCTS[6]);
     assert_ne!(plain.preferred(), Some(Algorithm::Tiles));
+}
+
+/// All rows meet a panel while it is in the cache, whether a block of them leaves a smaller one or
+/// not.
+#[test]
+fn rows_that_stay_in_the_cache_are_inside_of_columns() {
+    let parallel = |product: &str| -> Vec<String> {
+        let program = with_units(product, &[false, true]).scheduled().program.to_string();
+        let loops = program.lines().filter(|line| line.ends_with(" parallel {"));
+        loops.map(|line| line.split(" in ").last().unwrap_or(line).to_owned()).collect()
+    };
+    assert_eq!(parallel(PRODUCTS[0]), ["0..16 parallel {"]);
+    assert_eq!(parallel(PRODUCTS[1]), ["0..16 parallel {"]);
 }
