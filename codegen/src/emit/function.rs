@@ -13,6 +13,7 @@ use crate::affine::{Affine, Scope};
 use crate::emit::again::Strips;
 use crate::emit::amx::Tiles;
 use crate::emit::ir::{Ir, Reg};
+use crate::emit::late::Late;
 use crate::emit::tables::Table;
 use crate::emit::tiles::{Loaded, Stored};
 use crate::ops;
@@ -75,6 +76,8 @@ pub(crate) struct Emitter<'c, 'p> {
     pub(crate) stored: Option<Stored<'c>>,
     /// The strips that the next loop is to fetch.
     pub(crate) strips: Strips,
+    /// Rows of tiles that the steps of a sum go through.
+    pub(crate) late: Option<Late>,
     /// The registers of fragments, while they have some.
     pub(crate) tiles: Option<Tiles>,
     /// Whether it stores past the caches.
@@ -189,6 +192,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             loaded: Vec::new(),
             stored: None,
             strips: Strips::default(),
+            late: None,
             tiles: None,
             streams: false,
             tables: Vec::new(),

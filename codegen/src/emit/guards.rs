@@ -177,7 +177,7 @@ impl<'c> Emitter<'c, '_> {
 
     /// Conditions over open loops without which no block does anything. Lanes may differ in what
     /// holds, and threads of a GPU meet at barriers whatever holds.
-    fn conditions_of_all(&self, body: &[Stmt]) -> BTreeSet<Expr> {
+    pub(super) fn conditions_of_all(&self, body: &[Stmt]) -> BTreeSet<Expr> {
         let is_alone = matches!(body, [Stmt::Block(_)]);
         if is_alone || self.is_gpu() || self.lanes.is_some() {
             return BTreeSet::new();

@@ -88,13 +88,19 @@ impl<'c> Emitter<'c, '_> {
     }
 
     fn rolled(&mut self, l: &For) -> Result<()> {
+        if self.with_late_rows(l)? {
+            return Ok(());
+        }
         let (zero, extent) = (self.ir.index(0), self.ir.index(l.extent as i64));
         let strips = std::mem::take(&mut self.strips);
         let ahead = |e: &mut Self| {
             e.fetch_ahead(l)?;
             e.fetch_strips(l, strips)
         };
-        self.counted_while_needed(l, (zero, extent), ahead, |e| e.with_conditions(&l.body))
+        self.counted_while_needed(l, (zero, extent), ahead, |e| {
+            e.rows_of_step(l)?;
+            e.with_conditions(&l.body)
+        })
     }
 
     /// A loop over `begin..end`, which lies in `0..extent` and is not empty.

@@ -20,6 +20,7 @@ pub(crate) mod gpu;
 mod guards;
 pub(crate) mod ir;
 mod lanes;
+mod late;
 mod loops;
 mod marks;
 mod memory;

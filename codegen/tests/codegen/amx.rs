@@ -53,7 +53,7 @@ pub(crate) fn operand(ty: &TensorType, seed: u64) -> Tensor {
 }
 
 /// The product for a machine with units, whatever the target is.
-fn in_tiles(text: &str, target: &Target) -> (Compute, Scheduled) {
+pub(crate) fn in_tiles(text: &str, target: &Target) -> (Compute, Scheduled) {
     let compute = Compute::parse(text).unwrap();
     let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
     (machine.units.amx_bf16, machine.units.amx_int8) = (true, true);

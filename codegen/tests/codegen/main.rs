@@ -12,6 +12,7 @@ mod elementwise;
 mod gpu;
 mod guards;
 mod kernel;
+mod late;
 mod math;
 mod mma;
 mod narrow;
