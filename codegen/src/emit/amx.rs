@@ -37,9 +37,9 @@ const ROW: i64 = 64;
 /// from byte 48 on their rows.
 const CONFIG: usize = 64;
 
-/// An addition that nobody reads. Adders of vectors go to sleep after about a microsecond without
-/// one, and it takes a third of a microsecond until they do the next one, or until a tile is stored,
-/// which waits for them. A long sum in tiles would pay that for each of its blocks.
+/// An addition that nobody reads. After about a microsecond without one, the adders of vectors go
+/// to sleep. The next addition, or the next store of a tile, then waits a third of a microsecond.
+/// Each block of a long sum in tiles would.
 const AWAKE: &str = "vxorps %xmm15, %xmm15, %xmm15\n\tvaddps %ymm15, %ymm15, %ymm15";
 const CLOBBERED: &str = "~{xmm15}";
 

@@ -8,7 +8,9 @@
 //! in each step of its sum; those of the last iteration follow the loop.
 //!
 //! ```text
-//! for n in 0..8 { for t in 0..64 { c += a * b };  local = c;  for i in 0..32 { y[n, i] = local[i] } }
+//! for n in 0..8 {
+//!   for t in 0..64 { c += a * b };  local = c;  for i in 0..32 { y[n, i] = local[i] }
+//! }
 //! =>
 //! for n in 0..8 {
 //!   for t in 0..64 { if 0 < n && t < 32 { y[n - 1, t] = local[t] };  c += a * b };  local = c

@@ -18,8 +18,9 @@ fn with_units(text: &str, constant: &[bool]) -> Arc<Task> {
 }
 
 /// Each: whole blocks; a tail of rows and columns; rows along another axis; strides; a batch;
-/// bytes; a sum that two stages read; convolutions of few channels; at first, pairs along an axis of
-/// two, blocks of rows along another axis the last of which is smaller, and one that is transposed.
+/// bytes; a sum that two stages read; convolutions of few channels; at first, pairs along an axis
+/// of two, blocks of rows along another axis the last of which is smaller, and one that is
+/// transposed.
 const PRODUCTS: [&str; 14] = [
     "compute(in0: bf16[1, 4, 5, 5, 16], in1: bf16[3, 3, 3, 16, 512]) -> y {
       s: f32[1, 2, 3, 3, 512] = sum{r0: 3, r1: 3, r2: 3, r3: 16} mul(f32(in0[i0, add(i1, r0), add(i2, r1), add(i3, r2), r3]), f32(in1[r0, r1, r2, r3, i4]))
