@@ -87,7 +87,7 @@ pub enum LoadErrorKind {
 pub struct LoadOptions {
     /// Leaves the weights in the pages of the file, which all processes share that do so. Else
     /// weights of 16 MiB or more move to larger pages, which makes models faster that wait for
-    /// them: a language model by a fifth.
+    /// them, as language models do.
     pub share_weights: bool,
 }
 

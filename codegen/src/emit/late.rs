@@ -133,7 +133,7 @@ impl Emitter<'_, '_> {
             return None;
         }
         let sum = tiles.iter().rposition(|stmt| self.turns(stmt))?;
-        let steps = self.steps_of(&tiles[sum])?;
+        let steps = self.steps_of(&tiles[sum]).filter(|_| is_unconditional(&tiles[sum]))?;
         let late = Late { around: l.var, rows: rows.clone(), steps };
         let is_free = self.is_apart(&l.body, sum) && self.conditions_of_all(&l.body).is_empty();
         (is_free && late.rows_of_step() <= MOST_ROWS).then_some(late)
@@ -176,6 +176,16 @@ impl Emitter<'_, '_> {
                 _ => false,
             })
     }
+}
+
+/// Whether no step can be passed over, for rows would be with it.
+fn is_unconditional(sum: &Stmt) -> bool {
+    let mut all = true;
+    sum.visit_blocks(&mut |block| {
+        let chooses = block.body.value().any(&mut |e| matches!(e, Expr::Select(..)));
+        all &= block.predicate.is_none() && !chooses;
+    });
+    all
 }
 
 fn is_large(program: &Program, buffer: BufId) -> bool {
