@@ -271,6 +271,7 @@ pub fn compile(
         clock.move_time("schedule", "verify", assembly.verifier.take_spent());
     }
     assembly.drafts.reverse();
+    assembly.prepared.settle(&mut assembly.drafts);
     assembly.kernels.kernels.iter().for_each(|k| watch.program(&k.form));
     if options.verify {
         clock.time("verify", || assembly.kernels.verify())?;

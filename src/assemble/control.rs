@@ -45,7 +45,7 @@ impl Builder<'_> {
 
     /// A body whose inputs are views of `given`; its plan and the buffers of its outputs.
     fn body(&mut self, body: &Graph, given: &[BufferId]) -> Result<(Plan, Vec<BufferId>), Error> {
-        let mut values = Values::new();
+        let mut values = Values::default();
         for (&node, &outer) in body.inputs().iter().zip(given) {
             let value = ValueId { node, out: 0 };
             let view = self.view(&body.node(node).name, body.ty(value), outer);

@@ -12,8 +12,10 @@
 
 mod control;
 pub(crate) mod kernels;
+mod once;
 mod prepared;
 pub mod storage;
+mod values;
 mod weights;
 
 use std::collections::{HashMap, HashSet};
@@ -38,6 +40,7 @@ use crate::sizes::Sizes;
 use crate::states::Kept;
 use kernels::Subgraph;
 use storage::Classes;
+use values::Values;
 
 /// A model on its way to an artifact.
 pub struct Assembly {
@@ -72,9 +75,6 @@ struct Builder<'a> {
     /// The sizes that a run chooses, then those that the graph computes.
     sizes: Vec<ValueId>,
 }
-
-/// Values of one graph, and the buffers that hold them.
-type Values = HashMap<ValueId, BufferId>;
 
 /// Which values become outputs of the artifact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,7 +116,7 @@ impl Assembly {
             constants: HashMap::new(),
             sizes: vec![],
         };
-        let mut values = Values::new();
+        let mut values = Values::default();
         builder.take_inputs(graph, (sizes, states), &mut values)?;
         let counts = &graph.outputs[graph.outputs.len() - sizes.counts.len()..];
         builder.sizes.extend(counts.iter().map(|(_, value)| *value));
@@ -364,12 +364,15 @@ impl Builder<'_> {
 
     /// The buffer of a value; constants get theirs when something first reads them.
     fn buffer_of(&mut self, graph: &Graph, value: ValueId, values: &mut Values) -> BufferId {
-        if let Some(&buffer) = values.get(&value) {
+        if let Some(buffer) = values.buffer(value) {
             return buffer;
         }
-        let tensor =
-            graph.const_of(value).expect("operands are computed before they are read").clone();
-        let buffer = self.constant(&graph.value(value).name, &tensor);
+        let name = &graph.value(value).name;
+        let buffer = match (graph.const_of(value), values.place(value)) {
+            (Some(tensor), _) => self.constant(name, tensor),
+            (None, Some((storage, ty))) => self.constant_at(name, *storage, ty.clone()),
+            (None, None) => unreachable!("operands are computed before they are read"),
+        };
         values.insert(value, buffer);
         buffer
     }
@@ -437,10 +440,17 @@ impl Builder<'_> {
         plan: &mut Plan,
     ) -> Result<(), Error> {
         if group.is_view {
-            let from = self.buffer_of(graph, group.inputs[0], values);
             let value = group.outputs[0];
+            if let Some((storage, _)) = values.place(group.inputs[0]) {
+                values.settle(value, (*storage, graph.ty(value).clone()));
+                return Ok(());
+            }
+            let from = self.buffer_of(graph, group.inputs[0], values);
             let view = self.view(&graph.value(value).name, graph.ty(value), from);
             values.insert(value, view);
+            return Ok(());
+        }
+        if self.once(graph, group, values)? {
             return Ok(());
         }
         let constants: Vec<_> = group.inputs.iter().map(|v| graph.const_of(*v).cloned()).collect();

@@ -50,6 +50,11 @@ impl Classes {
     pub(super) fn fixed(&self, buffer: BufferId) -> Option<Storage> {
         self.storage[self.root(buffer)]
     }
+
+    /// All fixed storage, and what is fixed in its place.
+    pub(super) fn all_fixed(&mut self) -> impl Iterator<Item = &mut Option<Storage>> {
+        self.storage.iter_mut().filter(|storage| storage.is_some())
+    }
 }
 
 /// Bytes of the planned arena, and what it would be without reuse.

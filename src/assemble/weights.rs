@@ -13,6 +13,7 @@ use ansc_runtime::tensor::ALIGN;
 use ansc_sketch::packed::Packing;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::once::Place;
 use super::{Builder, prepared};
 use crate::Error;
 
@@ -43,6 +44,11 @@ impl Weights {
         offset
     }
 
+    /// Where a tensor lies, and as what.
+    pub(super) fn place_of(&mut self, tensor: &Arc<Tensor>) -> Place {
+        (Storage::Weight { offset: self.place(tensor) }, TensorType::of(tensor))
+    }
+
     /// Evaluates a packing once, also where several specialisations ask for it.
     fn pack(&mut self, tensor: &Tensor, packing: &Compute) -> Result<Arc<Tensor>, Error> {
         let key = (xxh3_128(tensor.bytes()), packing.clone());
@@ -59,8 +65,8 @@ impl Weights {
 impl Builder<'_> {
     /// The buffer that holds a constant.
     pub(super) fn constant(&mut self, name: &str, tensor: &Arc<Tensor>) -> BufferId {
-        let offset = self.weights.place(tensor);
-        self.constant_at(name, Storage::Weight { offset }, TensorType::of(tensor))
+        let (storage, ty) = self.weights.place_of(tensor);
+        self.constant_at(name, storage, ty)
     }
 
     /// The buffer of what no run changes.
@@ -82,10 +88,21 @@ impl Builder<'_> {
         tensor: &Arc<Tensor>,
         packing: &Packing,
     ) -> Result<BufferId, Error> {
+        let (storage, ty) = self.packed_place(name, tensor, packing)?;
+        Ok(self.constant_at(name, storage, ty))
+    }
+
+    /// Where it lies.
+    pub(super) fn packed_place(
+        &mut self,
+        name: &str,
+        tensor: &Arc<Tensor>,
+        packing: &Packing,
+    ) -> Result<Place, Error> {
         if !self.weights.stores_all && prepared::is_worthwhile(&packing.compute) {
             return self.prepared(name, tensor, &packing.compute);
         }
         let packed = self.weights.pack(tensor, &packing.compute)?;
-        Ok(self.constant(name, &packed))
+        Ok(self.weights.place_of(&packed))
     }
 }

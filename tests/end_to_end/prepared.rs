@@ -57,3 +57,40 @@ fn artifacts_hold_weights_as_they_are() {
     let listed = ok(&["inspect", str(&artifact)]);
     assert!(text(&listed).contains("that are made of them when loading"), "{}", text(&listed));
 }
+
+/// The softmax of a product of two constants, for which the compiler's interpreter takes too long,
+/// and what each run adds to it.
+fn tables(dir: &Path) -> PathBuf {
+    const ROWS: usize = 1200;
+    const COLUMNS: usize = 1280;
+    let mut b = Builder::new("tables");
+    let x = b.input("x", &[ROWS, COLUMNS]);
+    let [a, w] = [[ROWS, COLUMNS], [COLUMNS, COLUMNS]].map(|shape| b.weight(&shape, COLUMNS, 1.0));
+    let table = b.op("MatMul", &[&a, &w], &[]);
+    let rows = b.op("Softmax", &[&table], &[]);
+    let dims = [ROWS, COLUMNS].map(Dim::Size);
+    b.result("rows", &dims, "Identity", &[&rows], &[]);
+    b.result("y", &dims, "Add", &[&x, &rows], &[]);
+    let path = dir.join("tables.onnx");
+    std::fs::write(&path, b.finish().to_bytes()).unwrap();
+    path
+}
+
+#[test]
+fn products_of_constants_are_computed_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, artifact) = (tables(dir.path()), dir.path().join("tables.ansc"));
+    ok(&["compile", str(&model), "-o", str(&artifact), "--untuned"]);
+    let manifest = Model::read_manifest(&artifact).unwrap();
+    let preparation = manifest.preparation.expect("two products are left to loading");
+    assert_eq!(preparation.plan.plan.steps.len(), 2);
+    // The product itself is not kept, only its softmax.
+    let kept = 4 * 1200 * 1280;
+    assert_eq!((preparation.bytes, preparation.plan.arena_bytes), (kept, kept));
+    assert_eq!(manifest.kernels.len(), 1, "each run only adds");
+    assert_eq!(manifest.specialisations[0].arena_bytes, 0);
+    ok(&["verify", str(&model), str(&artifact), "--layers"]);
+    // A bundle prepares nothing: its runs compute all.
+    let bundle = dir.path().join("tables.o");
+    ok(&["compile", str(&model), "--emit", "bundle", "-o", str(&bundle)]);
+}
