@@ -140,7 +140,11 @@ impl<'c> Emitter<'c, '_> {
         if let Some(known) = self.loaded.iter().find(|l| (l.buffer, &l.flat) == (buffer, flat)) {
             return Ok(ops::from_stored(&self.ir, self.target, dtype, known.raw));
         }
-        let raw = match self.pattern(flat) {
+        let pattern = self.pattern(flat);
+        if let Some(value) = self.load_shared(buffer, &pattern)? {
+            return Ok(value);
+        }
+        let raw = match pattern {
             Pattern::Strided { base, stride: 0 } => self.load_one(buffer, &base)?,
             Pattern::Strided { base, stride: 1 } => self.load_vector(buffer, &base, self.mask)?,
             Pattern::Strided { base, stride: -1 } if self.mask.is_none() => {
@@ -277,6 +281,30 @@ impl<'c> Emitter<'c, '_> {
         let of = |at: &i64| if at - first < width { at - first } else { width + at - second };
         let mask: Vec<u32> = near.places.iter().map(|at| of(at) as u32).collect();
         Ok(self.ir.shuffle(low, high, &mask))
+    }
+
+    /// Lanes of one whole vector, in any order: its place is the same for all that choose other
+    /// lanes of it, as the terms of a group of channels do, which load and convert it once.
+    ///
+    /// ```text
+    /// x[16 * v + lane // 8 * 8 + 3]   ->   lanes 3, 3, .., 11, 11, .. of x[16 * v ..]
+    /// ```
+    fn load_shared(&mut self, buffer: BufId, pattern: &Pattern) -> Result<Option<Reg<'c>>> {
+        let Pattern::Irregular(each) = pattern else { return Ok(None) };
+        let Some(near) = Near::of(each).filter(|_| self.mask.is_none()) else { return Ok(None) };
+        let (count, ty) = (i64::from(self.count()), &self.program.buffer(buffer).ty);
+        let row = ty.shape.last().map_or(1, |&n| n as i64);
+        let begins = each[0].terms.iter().all(|(_, by)| by % count == 0);
+        let skipped = each[0].constant.rem_euclid(count);
+        if !begins || row % count != 0 || skipped + near.low < 0 || skipped + near.high >= count {
+            return Ok(None);
+        }
+        let dtype = ty.dtype;
+        let first = each[0].clone().plus(&Affine::constant(-skipped));
+        let raw = self.load_vector(buffer, &first, None)?;
+        let all = ops::from_stored(&self.ir, self.target, dtype, raw);
+        let lanes: Vec<u32> = near.places.iter().map(|at| (skipped + at) as u32).collect();
+        Ok(Some(self.ir.shuffle(all, all, &lanes)))
     }
 
     fn load_lanes(&mut self, buffer: BufId, each: &[Affine]) -> Result<Reg<'c>> {

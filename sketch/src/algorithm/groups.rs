@@ -35,7 +35,7 @@ pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
     let groups = stages.find_map(|stage| Groups::of(&task.compute, stage))?;
     let dtype = task.compute.stages[groups.stage].ty.dtype;
     let lanes = task.machine.vector_bytes / dtype.size();
-    if groups.columns as f64 <= LEAST * lanes as f64 {
+    if (groups.columns as f64) < LEAST * lanes as f64 {
         return None;
     }
     let (compute, prepared) = groups.apart(task)?;

@@ -108,6 +108,7 @@ impl Places {
 
     fn of_divided(s: &Stage, e: &Stage, indices: &[Expr]) -> Option<Places> {
         (e.ty.rank() + 1 == s.ty.rank()).then_some(())?;
+        let indices = &with_axes_of_one(s, e, indices);
         (0..e.ty.rank()).find_map(|axis| {
             let at = (1..s.ty.rank())
                 .find(|&at| indices[at - 1..=at] == divided(&Expr::var(axis), s.ty.shape[at]))?;
@@ -124,6 +125,18 @@ impl Places {
             fits.then_some(Places::Divided { axis, columns, axes })
         })
     }
+}
+
+/// The indices, with an axis of the reader in place of a zero where both walk a single element.
+fn with_axes_of_one(s: &Stage, e: &Stage, indices: &[Expr]) -> Vec<Expr> {
+    let used = |v: &VarId| indices.iter().any(|index| index.vars().contains(v));
+    let of_one = |v: &VarId| e.ty.shape[v.index()] == 1 && !used(v);
+    let mut free = (0..e.ty.rank()).map(VarId::new).filter(of_one);
+    let named = |(index, &extent): (&Expr, &usize)| match index.as_const() {
+        Some(_) if extent == 1 => free.next().map_or_else(|| index.clone(), Expr::Var),
+        _ => index.clone(),
+    };
+    indices.iter().zip(&s.ty.shape).map(named).collect()
 }
 
 /// An axis as two, the second of which is so long.
