@@ -53,10 +53,13 @@ fn lanes_near_one_another() {
             "sub(39, mul(floor_div(i1, 2), 2))",
             "add(floor_mod(i1, 4), mul(floor_div(i1, 8), 8))",
         ] {
-            let text = format!(
-                "compute(in0: {dtype}[9, 40]) -> y {{ y: {dtype}[9, 37] = in0[i0, {place}] }}"
-            );
-            check(&text, &Compute::parse(&text).unwrap());
+            // Rows of whole vectors, and others.
+            for columns in [40, 64] {
+                let x = format!("{dtype}[9, {columns}]");
+                let text =
+                    format!("compute(in0: {x}) -> y {{ y: {dtype}[9, 37] = in0[i0, {place}] }}");
+                check(&text, &Compute::parse(&text).unwrap());
+            }
         }
     }
 }

@@ -28,6 +28,8 @@ struct Groups {
 
 /// A group has columns for more than this share of a vector.
 const LEAST: f64 = 0.5;
+/// Of wider vectors a half may be filled: processors multiply twice as many halves a cycle.
+const DOUBLE_BYTES: usize = 32;
 
 /// None where no stage has groups of many columns.
 pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
@@ -35,7 +37,8 @@ pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
     let groups = stages.find_map(|stage| Groups::of(&task.compute, stage))?;
     let dtype = task.compute.stages[groups.stage].ty.dtype;
     let lanes = task.machine.vector_bytes / dtype.size();
-    if (groups.columns as f64) < LEAST * lanes as f64 {
+    let (columns, least) = (groups.columns as f64, LEAST * lanes as f64);
+    if columns < least || (columns == least && task.machine.vector_bytes <= DOUBLE_BYTES) {
         return None;
     }
     let (compute, prepared) = groups.apart(task)?;

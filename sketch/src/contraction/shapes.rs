@@ -386,8 +386,9 @@ mod tests {
         let slide = Slide::of(&compute.stages[0], 1, 2).unwrap();
         let loads = |source: Source, row: usize| {
             let (columns, lanes, rows, upper, padded) = (64, 16, 20, 1, false);
+            let (crossed, unpacking, few) = (None, 0, false);
             let plane =
-                Plane { columns, lanes, rows, upper, source, padded, crossed: None, unpacking: 0 };
+                Plane { columns, lanes, rows, upper, source, padded, crossed, unpacking, few };
             plane.price(16, row).loads
         };
         let [own, slides] = [Source::Own, Source::Slides(slide)].map(|source| loads(source, 10));
@@ -408,8 +409,8 @@ mod tests {
     #[test]
     fn vectors_that_are_read_once_are_read_in_order() {
         let (columns, lanes, rows, upper) = (64, 16, 8, 1);
-        let (source, padded, crossed, unpacking) = (Source::Once, false, None, 0);
-        let plane = Plane { columns, lanes, rows, upper, source, padded, crossed, unpacking };
+        let (source, padded, crossed, unpacking, few) = (Source::Once, false, None, 0, false);
+        let plane = Plane { columns, lanes, rows, upper, source, padded, crossed, unpacking, few };
         assert!((1..4).all(|v| (1..=8).all(|row| plane.price(64, 1) < plane.price(16 * v, row))));
     }
 

@@ -66,10 +66,34 @@ fn odd_columns_of_weights_with_columns_last_are_tiled() {
     }
 }
 
+/// The only image has no index of its own in what follows.
+#[test]
+fn what_follows_groups_of_one_image_is_computed_in_tiles() {
+    let compute = Compute::parse(
+        "compute(in0: f32[1, 6, 6, 12], in1: f32[3, 3, 4, 12]) -> map {
+  conv: f32[1, 4, 4, 12] = sum{r0: 3, r1: 3, r2: 4} mul(in0[i0, add(i1, r0), add(i2, r1), \
+         add(mul(floor_div(i3, 4), 4), r2)], in1[r0, r1, r2, i3])
+  map: f32[1, 4, 4, 12] = max(conv[0, i1, i2, i3], 0.0_f32)
+}",
+    );
+    let compute = compute.unwrap();
+    check(&compute, Algorithm::Groups);
+    let field = crate::choose::field(&Arc::new(task(compute, true)), Some(Algorithm::Groups));
+    let program = field.unwrap().choices().next().unwrap().scheduled.program.to_string();
+    assert!(program.contains(" local\n") && !program.contains(" global\n"), "{program}");
+}
+
 #[test]
 fn groups_of_few_columns_stay() {
     assert_eq!(rewritten(&grouped(8, 3, 1, 3)), None);
-    assert_eq!(rewritten(&grouped(6, 2, 2, 3)), None);
+    let half = grouped(6, 2, 2, 3);
+    assert_eq!(rewritten(&half), None);
+    // Vectors of 64 bytes have sixteen lanes.
+    for (columns, are_apart) in [(7, false), (8, true)] {
+        let mut wide = task(grouped(2, 3, columns, 3), true);
+        wide.machine = Machine::new(64, 32);
+        assert_eq!(Algorithm::Groups.rewrite(&wide).is_some(), are_apart, "{columns}");
+    }
 }
 
 #[test]
