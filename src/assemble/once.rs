@@ -32,7 +32,7 @@ impl Builder<'_> {
         group: &Group,
         values: &mut Values,
     ) -> Result<bool, Error> {
-        // What a GPU reads is not prepared, nor is what a bundle does.
+        // Artifacts for GPUs and bundles prepare nothing.
         let prepares = *self.kernels.aim() == Aim::Cpu && !self.weights.stores_all;
         if !prepares || !self.is_of_constants(graph, group, values) || !is_small(graph, group) {
             return Ok(false);

@@ -28,7 +28,7 @@ pub struct Prepared {
     pub uses: Vec<KernelUse>,
     pub draft: Draft,
     pub bytes: usize,
-    /// What is made, by its offset.
+    /// The results of all steps, by their offsets.
     made: Vec<(usize, TensorType)>,
     /// The first buffer of each place.
     first: HashMap<Storage, BufferId>,

@@ -1,4 +1,4 @@
-//! What is known of the values of a graph while its plan is made.
+//! Where the values of a graph lie, as far as its plan is made.
 
 use std::collections::HashMap;
 

@@ -28,7 +28,7 @@ struct Groups {
 
 /// A group has columns for more than this share of a vector.
 const LEAST: f64 = 0.5;
-/// Of wider vectors a half may be filled: processors multiply twice as many halves a cycle.
+/// A group may fill half of a wider vector: processors multiply twice as many halves a cycle.
 const DOUBLE_BYTES: usize = 32;
 
 /// None where no stage has groups of many columns.

@@ -339,8 +339,8 @@ mod tests {
         assert_eq!(bytes.price(64, 3).cycles, bytes.price(32, 6).cycles);
     }
 
-    /// Measured for 24 columns: 14 rows of one vector, and then of half a vector, take two thirds of
-    /// the time of 14 rows of both.
+    /// Measured for 24 columns: 14 rows of one vector, and then of half a vector, take two thirds
+    /// of the time of 14 rows of both.
     #[test]
     fn vectors_of_two_widths_are_apart_with_many_registers() {
         let plane = |few: bool| Plane {
