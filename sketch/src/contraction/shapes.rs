@@ -69,7 +69,7 @@ pub(crate) fn ranked(
     for vectors in (1..=vectors.clamp(1, MAX_VECTORS)).filter(|v| operands.allows(v * lanes)) {
         // Columns that fill no panel are cut into pieces, each in a register of its own, and their
         // tile has as many rows.
-        let rest = rest_of(columns, vectors * lanes, lanes, operands.padded);
+        let rest = rest_of(columns, vectors * lanes, lanes, operands.padded).len();
         let in_a_row = if columns < vectors * lanes { rest } else { vectors.max(rest) };
         for upper in (1..=uppers.min(4)).filter(|u| uppers.is_multiple_of(*u)) {
             let Operands { padded, crossed, .. } = *operands;
@@ -163,10 +163,10 @@ fn vectors_of(columns: usize, lanes: usize, padded: bool) -> Vec<usize> {
 
 /// Vectors for the columns that fill no panel. After a panel, fewer columns than a vector has lanes
 /// may begin in that.
-fn rest_of(columns: usize, panel: usize, lanes: usize, padded: bool) -> usize {
+fn rest_of(columns: usize, panel: usize, lanes: usize, padded: bool) -> Vec<usize> {
     let rest = columns % panel;
     let may_begin_before = panel < columns && rest < lanes;
-    vectors_of(rest, lanes, padded || may_begin_before).len()
+    vectors_of(rest, lanes, padded || may_begin_before)
 }
 
 /// The vectors that a tile multiplies with.
@@ -226,12 +226,12 @@ impl Plane {
     fn price(&self, panel: usize, row: usize) -> Price {
         let Plane { columns, lanes, padded, .. } = *self;
         let gathered = self.gathered(panel);
+        let left = rest_of(columns, panel, lanes, padded);
         // Measured: with many registers, the sums of such a tile go to memory and back if elements
         // of rows are shared, too.
-        let is_mixed = !self.few && columns % panel > lanes && columns % lanes > 0;
+        let is_mixed = !self.few && left.first() != left.last();
         let whole = Across { vectors: panel / lanes, widths: 1, gathered };
-        let vectors = rest_of(columns, panel, lanes, padded);
-        let rest = Across { vectors, widths: 1 + usize::from(is_mixed), gathered };
+        let rest = Across { vectors: left.len(), widths: 1 + usize::from(is_mixed), gathered };
         let price = self.down(row, &whole).times(columns / panel);
         if rest.vectors == 0 { price } else { price.plus(self.down(row, &rest)) }
     }
@@ -297,18 +297,20 @@ fn row_axes(s: &Stage, operands: &Operands) -> (Option<usize>, Option<usize>) {
 mod tests {
     use super::*;
 
+    const PLANE: Plane = Plane {
+        columns: 64,
+        lanes: 16,
+        rows: 84,
+        upper: 1,
+        source: Source::Panels,
+        padded: true,
+        crossed: None,
+        unpacking: 0,
+        few: false,
+    };
+
     fn price(row: usize, vectors: usize) -> Price {
-        let plane = Plane {
-            columns: 64,
-            lanes: 8,
-            rows: 60,
-            upper: 1,
-            source: Source::Panels,
-            padded: false,
-            crossed: None,
-            unpacking: 0,
-            few: true,
-        };
+        let plane = Plane { lanes: 8, rows: 60, padded: false, few: true, ..PLANE };
         plane.price(8 * vectors, row)
     }
 
@@ -322,20 +324,10 @@ mod tests {
     /// Measured for 384 rows of digits: seven rows of two vectors take less than fourteen of one.
     #[test]
     fn what_is_unpacked_is_used_by_many_rows() {
-        let plane = Plane {
-            columns: 64,
-            lanes: 16,
-            rows: 84,
-            upper: 1,
-            source: Source::Panels,
-            padded: true,
-            crossed: None,
-            unpacking: 12,
-            few: false,
-        };
+        let plane = Plane { unpacking: 12, ..PLANE };
         let price = |row: usize, vectors: usize| plane.price(16 * vectors, row);
         assert!(price(7, 2) < price(14, 1) && price(7, 2) < price(3, 4));
-        let bytes = Plane { unpacking: 0, ..plane };
+        let bytes = PLANE;
         assert_eq!(bytes.price(64, 3).cycles, bytes.price(32, 6).cycles);
     }
 
@@ -343,17 +335,7 @@ mod tests {
     /// of the time of 14 rows of both.
     #[test]
     fn vectors_of_two_widths_are_apart_with_many_registers() {
-        let plane = |few: bool| Plane {
-            columns: 24,
-            lanes: 16,
-            rows: 84,
-            upper: 1,
-            source: Source::Panels,
-            padded: true,
-            crossed: None,
-            unpacking: 0,
-            few,
-        };
+        let plane = |few: bool| Plane { columns: 24, few, ..PLANE };
         assert!(plane(false).price(16, 14) <= plane(false).price(32, 14));
         assert!(plane(true).price(16, 14) > plane(true).price(32, 14));
     }
@@ -361,10 +343,7 @@ mod tests {
     /// Other panels begin within a group, each at another place.
     #[test]
     fn panels_of_whole_groups_are_not_gathered() {
-        let (columns, lanes, rows) = (224, 16, 28);
-        let (source, padded, crossed) = (Source::Panels, false, Some(7));
-        let (upper, unpacking, few) = (1, 0, false);
-        let plane = Plane { columns, lanes, rows, upper, source, padded, crossed, unpacking, few };
+        let plane = Plane { columns: 224, rows: 28, padded: false, crossed: Some(7), ..PLANE };
         let cycles = |vectors: usize| plane.price(16 * vectors, 3).cycles;
         assert!((1..=8).filter(|v| *v != 7).all(|v| cycles(7) < cycles(v)));
     }
@@ -372,8 +351,9 @@ mod tests {
     /// Where a panel comes before, five columns are eight lanes; without one, four and one more.
     #[test]
     fn few_columns_begin_in_the_panel_before() {
-        assert_eq!([rest_of(37, 16, 16, false), rest_of(37, 32, 16, false)], [1, 1]);
-        assert_eq!([rest_of(5, 16, 16, false), rest_of(53, 32, 16, false)], [2, 3]);
+        assert_eq!([rest_of(37, 16, 16, false), rest_of(37, 32, 16, false)], [[8], [8]]);
+        assert_eq!(rest_of(5, 16, 16, false), [4, 1]);
+        assert_eq!(rest_of(53, 32, 16, false), [16, 4, 1]);
     }
 
     #[test]
@@ -385,10 +365,7 @@ mod tests {
         let compute = ansc_graph::Compute::parse(text).unwrap();
         let slide = Slide::of(&compute.stages[0], 1, 2).unwrap();
         let loads = |source: Source, row: usize| {
-            let (columns, lanes, rows, upper, padded) = (64, 16, 20, 1, false);
-            let (crossed, unpacking, few) = (None, 0, false);
-            let plane =
-                Plane { columns, lanes, rows, upper, source, padded, crossed, unpacking, few };
+            let plane = Plane { rows: 20, source, padded: false, ..PLANE };
             plane.price(16, row).loads
         };
         let [own, slides] = [Source::Own, Source::Slides(slide)].map(|source| loads(source, 10));
@@ -408,9 +385,7 @@ mod tests {
     /// Values of attention for one token of eight heads: a row of 64 is read from end to end.
     #[test]
     fn vectors_that_are_read_once_are_read_in_order() {
-        let (columns, lanes, rows, upper) = (64, 16, 8, 1);
-        let (source, padded, crossed, unpacking, few) = (Source::Once, false, None, 0, false);
-        let plane = Plane { columns, lanes, rows, upper, source, padded, crossed, unpacking, few };
+        let plane = Plane { rows: 8, source: Source::Once, padded: false, ..PLANE };
         assert!((1..4).all(|v| (1..=8).all(|row| plane.price(64, 1) < plane.price(16 * v, row))));
     }
 
