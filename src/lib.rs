@@ -14,6 +14,7 @@ pub mod fleet;
 pub mod folder;
 pub mod host;
 pub mod idle;
+mod imports;
 pub mod inputs;
 pub mod kinds;
 pub mod lab;

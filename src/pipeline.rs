@@ -23,6 +23,7 @@ use sha2::{Digest, Sha256};
 use crate::Error;
 use crate::assemble::{Assembly, Draft, Expose, KernelUse, storage};
 use crate::choice::{Aim, Form, Schedules};
+use crate::imports::Imports;
 use crate::machine_code::Code;
 use crate::origins::Origins;
 use crate::precision;
@@ -245,18 +246,9 @@ pub fn compile(
     let mut nodes = 0;
     let source = clock.time("import", || options.source(model))?;
     let kept = clock.time("import", || options.states(&source, model))?;
-    let mut wanted = options.specialisations(&kept)?;
-    // The last ones are the largest: others find their constants as these read them.
-    while let Some(one) = wanted.pop() {
-        let one = clock.time("import", || kept.stretched(one, &source))?;
-        let made = clock.time("import", || one.graph(&source, model, &kept));
-        let made = match (made, one.apart_from_zero()) {
-            (Err(_), Some([zero, rest])) => {
-                wanted.extend([zero, rest]);
-                continue;
-            }
-            (made, _) => made?,
-        };
+    let wanted = options.specialisations(&kept)?;
+    let mut imports = Imports::new(model, source, kept, wanted);
+    while let Some((name, made)) = clock.time("import", || imports.next())? {
         let Specialised { mut graph, sizes, states } = made;
         nodes += graph.len();
         options.check_precision(&graph)?;
@@ -266,7 +258,7 @@ pub fn compile(
         // Kernels are scheduled while the graph is walked: a schedule decides how its constants are
         // packed.
         clock.time("schedule", || {
-            assembly.add(&one.name, &graph, (&sizes, &states), options.expose)
+            assembly.add(&name, &graph, (&sizes, &states), options.expose)
         })?;
         clock.move_time("schedule", "verify", assembly.verifier.take_spent());
     }

@@ -12,6 +12,10 @@ pub(super) fn remedy(domain: &str, op: &str) -> &'static str {
             "if the optimiser of ONNX Runtime put it there, compile the model as it was before; \
              else export the model with operators that `ansc operators` lists"
         }
+        "com.microsoft.nchwc" => {
+            "ONNX Runtime's optimiser laid the model out for one kind of processor: compile the \
+             model as it was before, or as the level `ORT_ENABLE_EXTENDED` leaves it"
+        }
         "ai.onnx.ml" => "cut it off the model: classical machine learning is not supported",
         _ => {
             "export the model with operators that `ansc operators` lists, or define this one as a \
@@ -29,6 +33,8 @@ mod tests {
     fn remedies_are_for_what_is_not_supported() {
         assert!(ops::lookup("com.microsoft", "QLinearTanh").is_none());
         assert!(remedy("com.microsoft", "QLinearTanh").contains("QDQ"));
+        assert!(ops::lookup("com.microsoft.nchwc", "Conv").is_none());
+        assert!(remedy("com.microsoft.nchwc", "Conv").contains("ORT_ENABLE_EXTENDED"));
         // The remedy leads to these operators, so they must be supported.
         for op in ["QuantizeLinear", "DequantizeLinear", "Gemm"] {
             assert!(ops::lookup("", op).is_some(), "{op}");
