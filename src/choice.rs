@@ -146,13 +146,8 @@ impl Aim {
 impl Schedules {
     /// The untuned schedule for every kernel, by analytic prices.
     pub fn untuned(target: &Target) -> Schedules {
-        let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
-        machine.units.amx_bf16 = target.has("amx-bf16");
-        machine.units.amx_int8 = target.has("amx-int8");
-        machine.units.pairs = target.multiplies_words_only();
-        machine.units.bf16 = target.multiplies_bf16();
         Schedules {
-            machine,
+            machine: target.facts(),
             threads: 1,
             tuned: BTreeMap::new(),
             aim: Aim::Cpu,

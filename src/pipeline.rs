@@ -257,9 +257,8 @@ pub fn compile(
         clock.move_time("passes", "verify", assembly.verifier.take_spent());
         // Kernels are scheduled while the graph is walked: a schedule decides how its constants are
         // packed.
-        clock.time("schedule", || {
-            assembly.add(&name, &graph, (&sizes, &states), options.expose)
-        })?;
+        clock
+            .time("schedule", || assembly.add(&name, &graph, (&sizes, &states), options.expose))?;
         clock.move_time("schedule", "verify", assembly.verifier.take_spent());
     }
     assembly.drafts.reverse();

@@ -9,6 +9,8 @@ use std::sync::Once;
 
 use ansc_runtime::manifest::TargetInfo;
 use ansc_runtime::target::{X86_LEVELS, lacks};
+use ansc_sketch::Machine;
+use ansc_sketch::machine::Units;
 use inkwell::OptimizationLevel;
 use inkwell::targets::{
     CodeModel, InitializationConfig, RelocMode, Target as LlvmTarget, TargetMachine, TargetTriple,
@@ -241,9 +243,19 @@ impl Target {
         self.features.iter().any(|f| f == feature)
     }
 
-    /// Whether there are vectors for products of words, and none for those of bytes.
-    pub fn multiplies_words_only(&self) -> bool {
-        self.has("avx2") && !["avxvnni", "avx512vnni"].into_iter().any(|f| self.has(f))
+    /// The facts that schedules for a CPU need.
+    pub fn facts(&self) -> Machine {
+        let dots = ["avxvnni", "avx512vnni", "dotprod", "i8mm"];
+        let bytes = dots.into_iter().any(|f| self.has(f));
+        let units = Units {
+            amx_bf16: self.has("amx-bf16"),
+            amx_int8: self.has("amx-int8"),
+            mma: false,
+            bytes,
+            pairs: self.has("avx2") && !bytes,
+            bf16: self.multiplies_bf16(),
+        };
+        Machine { units, ..Machine::new(self.vector_bytes, self.vector_registers) }
     }
 
     /// Whether vectors multiply pairs of `bf16` twice as fast as floats. Intel's processors have
@@ -370,6 +382,11 @@ mod tests {
         assert!(has("znver5", "avxvnni") && !has("znver5", "avx512fp16"));
         assert!(has("apple-m1", "fullfp16") && !has("apple-m1", "i8mm"));
         assert!(has("neoverse-v1", "i8mm") && !has("cortex-a72", "dotprod"));
+        let units = |cpu: &str| Target::parse(cpu).unwrap().facts().units;
+        let dots = |cpu: &str| [units(cpu).bytes, units(cpu).pairs];
+        assert_eq!(["alderlake", "znver4", "neoverse-n1"].map(dots), [[true, false]; 3]);
+        assert_eq!(["haswell", "skylake-avx512"].map(dots), [[false, true]; 2]);
+        assert_eq!(["x86-64-v2", "cortex-a72"].map(dots), [[false; 2]; 2]);
         assert_eq!(Target::parse("aarch64").unwrap().features, ["neon"]);
         let ordered = Target::parse("neoverse-n2").unwrap().features;
         assert!(ordered.is_sorted() && ordered.len() == 5, "{ordered:?}");

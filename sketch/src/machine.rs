@@ -60,17 +60,35 @@ pub struct Units {
     pub amx_int8: bool,
     /// `mma.sync` of a GPU.
     pub mma: bool,
+    /// Vectors of bytes, four at a time: `vpdpbusd`, or `sdot`.
+    pub bytes: bool,
     /// Vectors of pairs of words, where there are none of bytes: `pmaddwd` without `vpdpbusd`.
     pub pairs: bool,
     /// Vectors of pairs of `bf16`, which take no longer than those of floats.
     pub bf16: bool,
 }
 
+impl Units {
+    /// Vectors of floats and of integers, one element at a time.
+    pub const NONE: Units = Units {
+        amx_bf16: false,
+        amx_int8: false,
+        mma: false,
+        bytes: false,
+        pairs: false,
+        bf16: false,
+    };
+}
+
 impl Machine {
     /// A processor with vectors alone.
     pub const fn new(vector_bytes: usize, registers: usize) -> Machine {
-        let units =
-            Units { amx_bf16: false, amx_int8: false, mma: false, pairs: false, bf16: false };
-        Machine { vector_bytes, registers, units, correction: Correction(None) }
+        Machine { vector_bytes, registers, units: Units::NONE, correction: Correction(None) }
+    }
+
+    /// Bytes of the cache that a core has for itself, at least: processors with vectors of 64 bytes
+    /// have larger ones.
+    pub(crate) fn own_cache(&self) -> usize {
+        if self.vector_bytes >= 64 { 1 << 20 } else { 256 << 10 }
     }
 }

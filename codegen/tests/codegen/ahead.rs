@@ -6,7 +6,6 @@ use std::sync::Arc;
 use ansc_codegen::{Listing, Target, listing};
 use ansc_graph::{Combiner, Compute, Expr, Stage, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::Machine;
 use ansc_sketch::{Program, Task};
 
 use crate::check::{Random, compare, exact, filled};
@@ -59,7 +58,7 @@ fn normalised([rows, columns]: [usize; 2]) -> Compute {
 
 /// As an untuned compile makes it, and what becomes of `b` if that is a constant.
 fn untuned(compute: &Compute, target: &Target, constant: bool) -> (Program, Option<Compute>) {
-    let machine = Machine::new(target.vector_bytes, target.vector_registers);
+    let machine = target.facts();
     let constant: Vec<bool> = (0..compute.inputs.len()).map(|i| i == 1 && constant).collect();
     let task = Arc::new(Task::on_cpu("k", compute, &constant, &machine));
     let scheduled = task.scheduled();

@@ -4,7 +4,6 @@
 use ansc_codegen::{Listing, Target, compile_program, listing};
 use ansc_graph::{BinOp, Combiner, Compute, Expr, Stage, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::Machine;
 use ansc_sketch::{Program, Task};
 
 use crate::check::{MARKS, Random, compare, exact, marked};
@@ -99,8 +98,7 @@ fn product(target: &Target, n: usize) -> (Program, [Tensor; 2], Vec<Tensor>) {
     let compute = Compute::single(vec![a, b], stage);
     let inputs = [bytes(DType::U8, &[18, 72], 3), bytes(DType::I8, &[72, n], 4)];
     let expected = interp::eval(&compute, &[&inputs[0], &inputs[1]]).unwrap();
-    let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
-    machine.units.pairs = target.multiplies_words_only();
+    let machine = target.facts();
     let constant = vec![false, true];
     let task = Task::on_cpu("k", &compute, &constant, &machine);
     let scheduled = task.scheduled();

@@ -3,7 +3,7 @@
 use ansc_codegen::{Listing, Target, compile_program, listing};
 use ansc_graph::{BinOp, Combiner, Compute, Expr, Stage, TensorType, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::{Machine, Program, Task};
+use ansc_sketch::{Program, Task};
 use half::bf16;
 
 use crate::check::{MARKS, Random, compare, exact, marked};
@@ -105,8 +105,7 @@ fn product(target: &Target, [k, n]: [usize; 2]) -> (Program, [Tensor; 2], Vec<Te
     let compute = Compute::single(types.to_vec(), stage);
     let inputs = [halves(&[18, k], 3), halves(&[k, n], 4)];
     let expected = interp::eval(&compute, &[&inputs[0], &inputs[1]]).unwrap();
-    let mut machine = Machine::new(target.vector_bytes, target.vector_registers);
-    machine.units.bf16 = target.multiplies_bf16();
+    let machine = target.facts();
     let task = Task::on_cpu("k", &compute, &[false, true], &machine);
     let scheduled = task.scheduled();
     let [a, mut b] = inputs;

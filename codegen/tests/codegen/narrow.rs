@@ -4,7 +4,7 @@
 use ansc_codegen::{Listing, Target, compile_program, listing};
 use ansc_graph::{Compute, interp};
 use ansc_runtime::Tensor;
-use ansc_sketch::{Machine, Task};
+use ansc_sketch::Task;
 
 use crate::check::{MARKS, Random, marked};
 use crate::kernel::{Kernel, runs_here};
@@ -32,7 +32,7 @@ fn check(body: &str, to: &str) {
     let expected = interp::eval(&compute, &[&given]).unwrap();
     for cpu in CPUS {
         let target = Target::parse(cpu).unwrap();
-        let machine = Machine::new(target.vector_bytes, target.vector_registers);
+        let machine = target.facts();
         let task = Task::on_cpu("k", &compute, &[false], &machine);
         let plain = MARKS.map(|marks| marked(ansc_sketch::lower("k", &compute), marks));
         for program in plain.into_iter().chain([task.scheduled().program]) {
@@ -79,7 +79,7 @@ fn instructions_of_requantisation() {
         let text = format!("compute(in0: f32[64]) -> y {{ y: {to}[64] = {body} }}");
         let compute = Compute::parse(&text).unwrap();
         let target = Target::parse(cpu).unwrap();
-        let machine = Machine::new(target.vector_bytes, target.vector_registers);
+        let machine = target.facts();
         let program = Task::on_cpu("k", &compute, &[false], &machine).scheduled().program;
         listing(&program, "k", &target, Listing::Assembly).unwrap()
     };

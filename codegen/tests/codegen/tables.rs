@@ -3,7 +3,7 @@
 use ansc_codegen::{Listing, Target, compile_program, listing};
 use ansc_graph::{Compute, interp};
 use ansc_runtime::{DType, Tensor};
-use ansc_sketch::{Machine, Task};
+use ansc_sketch::Task;
 
 use crate::check::{MARKS, compare, marked, relative};
 use crate::kernel::{Kernel, runs_here};
@@ -23,7 +23,7 @@ fn gelu(byte: &str, to: &str) -> String {
 }
 
 fn program(compute: &Compute, target: &Target) -> ansc_sketch::Program {
-    let machine = Machine::new(target.vector_bytes, target.vector_registers);
+    let machine = target.facts();
     Task::on_cpu("k", compute, &[false], &machine).scheduled().program
 }
 

@@ -5,7 +5,7 @@ use ansc_codegen::{Listing, Target, listing};
 use ansc_graph::{Compute, interp};
 use ansc_runtime::Tensor;
 use ansc_sketch::algorithm::Algorithm;
-use ansc_sketch::{Machine, Program, Task, exec};
+use ansc_sketch::{Program, Task, exec};
 
 use crate::amx::operand;
 use crate::check::{Random, compare, exact, filled, packed};
@@ -134,7 +134,7 @@ fn taps_share_code() {
     )
     .unwrap();
     let native = Target::native().unwrap();
-    let machine = Machine::new(native.vector_bytes, native.vector_registers);
+    let machine = native.facts();
     let task = Task::on_cpu("k", &compute, &[false, true], &machine);
     let scheduled = task.scheduled_as(Some(Algorithm::Inside));
     let shared = calls(&scheduled.program, "native");

@@ -42,8 +42,6 @@ const LEAST: usize = 1 << 12;
 
 /// Rows that wait for weights to come from memory, whatever the products take.
 const FEW_ROWS: usize = 8;
-/// Processors with vectors of so many bytes mostly have an instruction for four products of bytes.
-const FAST_BYTES: usize = 64;
 
 /// A sum of products with such a weight.
 struct Product {
@@ -73,7 +71,7 @@ pub(super) fn pays(task: &Task) -> bool {
     product.is_some_and(|p| {
         let shape = &task.compute.stages[p.stage].ty.shape;
         let rows: usize = shape[..shape.len() - 1].iter().product();
-        let is_fast = task.machine.vector_bytes >= FAST_BYTES || is_of_bytes(&p, &task.compute);
+        let is_fast = task.machine.units.bytes || is_of_bytes(&p, &task.compute);
         (rows <= FEW_ROWS || is_fast) && p.rewrite(task).is_some()
     })
 }

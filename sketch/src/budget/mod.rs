@@ -47,7 +47,7 @@ pub const BUDGET: usize = 16 << 10;
 pub const GPU: Machine = Machine {
     vector_bytes: 4,
     registers: 255,
-    units: Units { amx_bf16: false, amx_int8: false, mma: true, pairs: false, bf16: false },
+    units: Units { mma: true, ..Units::NONE },
     correction: Correction(None),
 };
 

@@ -55,9 +55,9 @@ pub(crate) fn ranked(
         operands.panel_limit.unwrap_or(usize::MAX).min(columns.next_multiple_of(lanes)) / lanes;
     let (bytes, pairs) = (multiplies(s, BinOp::Dot4), multiplies(s, BinOp::Dot2));
     let few = machine.registers <= FEW_REGISTERS;
-    // Processors with so few registers mostly multiply even and odd bytes apart.
     let held = |rows: usize, vectors: usize| match () {
-        () if bytes && few => 2 * vectors + 3,
+        // Even and odd bytes are multiplied apart.
+        () if bytes && !machine.units.bytes => 2 * vectors + 3,
         // Products are added by an instruction of their own.
         () if pairs => vectors + 2,
         // Rows below have use for them.

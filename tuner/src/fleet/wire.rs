@@ -104,6 +104,9 @@ pub struct TaskText {
     pub registers: usize,
     /// Units for matrices: AMX for `bf16` and for bytes, and those of a GPU.
     pub units: [bool; 3],
+    /// Vectors for bytes, four at a time.
+    #[serde(default)]
+    pub bytes: bool,
     /// Vectors for pairs of words, and none for bytes.
     #[serde(default)]
     pub pairs: bool,
@@ -131,6 +134,7 @@ impl From<&Task> for TaskText {
             vector_bytes,
             registers,
             units: [units.amx_bf16, units.amx_int8, units.mma],
+            bytes: units.bytes,
             pairs: units.pairs,
             bf16: units.bf16,
             cores: task.cores,
@@ -145,7 +149,8 @@ impl TaskText {
     /// The machine that schedules are for.
     pub fn machine(&self) -> Machine {
         let [amx_bf16, amx_int8, mma] = self.units;
-        let units = Units { amx_bf16, amx_int8, mma, pairs: self.pairs, bf16: self.bf16 };
+        let TaskText { bytes, pairs, bf16, .. } = *self;
+        let units = Units { amx_bf16, amx_int8, mma, bytes, pairs, bf16 };
         Machine { units, ..Machine::new(self.vector_bytes, self.registers) }
     }
 

@@ -212,7 +212,7 @@ fn one_row_of_any_magnitude() {
 /// Without products of bytes, many rows are multiplied as floats.
 #[test]
 fn many_rows_need_fast_products_of_bytes() {
-    let preferred = |rows: usize, vector_bytes: usize| {
+    let preferred = |rows: usize, bytes: bool| {
         let packed = Packed { n: 64, k: 128, bits: 4, block: 32 };
         let [weight, scales, _] = packed.shapes().unwrap();
         let a = TensorType::new(DType::F32, [rows, 128]);
@@ -220,12 +220,13 @@ fn many_rows_need_fast_products_of_bytes() {
         let scales = TensorType::new(DType::F32, scales);
         let op = matmul_nbits(packed, &a, &weight, &scales, None, None).unwrap();
         let mut task = task(Compute::clone(&op.expr), true);
-        task.machine = Machine::new(vector_bytes, 32);
+        task.machine = Machine::new(32, 16);
+        task.machine.units.bytes = bytes;
         task.preferred()
     };
-    assert_eq!(preferred(1, 16), Some(Algorithm::Narrow));
-    assert_ne!(preferred(64, 32), Some(Algorithm::Narrow));
-    assert_eq!(preferred(64, 64), Some(Algorithm::Narrow));
+    assert_eq!(preferred(1, false), Some(Algorithm::Narrow));
+    assert_ne!(preferred(64, false), Some(Algorithm::Narrow));
+    assert_eq!(preferred(64, true), Some(Algorithm::Narrow));
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn cuts_of(nests: &Nests) -> Option<Cuts> {
     let all = cutting.all();
     let traffic = |(_, slices): &Cut<'_>| cutting.traffic(slices, between);
     let traffic: Vec<Traffic> = all.iter().map(traffic).collect();
-    let best = Traffic::best(&traffic, own_cache(&nests.task.machine))?;
+    let best = Traffic::best(&traffic, nests.task.machine.own_cache())?;
     Some(Cuts::around(&all, (best, traffic[best].is_small())))
 }
 
@@ -285,11 +285,6 @@ impl Traffic {
         // Where slices share nothing, cutting costs nothing.
         (between >= LARGE || shared == 0 || stays(&possible[best])).then_some(best)
     }
-}
-
-/// The cache that a core has for itself, at least: of processors with these vectors.
-fn own_cache(machine: &Machine) -> usize {
-    if machine.vector_bytes >= 64 { 1 << 20 } else { 256 << 10 }
 }
 
 /// Lengths of slices along the first axes: parts of one axis, and along each axis before it one
