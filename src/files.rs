@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ansc_frontend::tensor_file;
+use ansc_graph::text::unused;
 use ansc_runtime::{Tensor, npy};
 
 use crate::Error;
@@ -22,10 +23,7 @@ pub fn read_tensor(path: &Path) -> Result<Tensor, Error> {
 pub fn file_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut taken: Vec<String> = vec![];
     for name in names {
-        let base = plain_name(name);
-        let numbered = (1..).map(|n| format!("{base}_{n}"));
-        let mut free = std::iter::once(base.clone()).chain(numbered).filter(|n| !taken.contains(n));
-        let name = free.next().expect("numbers do not run out");
+        let name = unused(&plain_name(name), |name| taken.iter().any(|other| other == name));
         taken.push(name);
     }
     taken

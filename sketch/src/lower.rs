@@ -14,6 +14,7 @@
 
 use std::collections::BTreeSet;
 
+use ansc_graph::text::unique;
 use ansc_graph::{BufId, Combiner, Compute, Expr, Stage, TensorType, VarId};
 use ansc_runtime::DType;
 
@@ -55,7 +56,7 @@ impl Lowering {
     }
 
     fn buffer(&mut self, name: &str, ty: TensorType, scope: Scope) -> BufId {
-        let name = fresh_name(&mut self.names, name);
+        let name = unique(&mut self.names, name);
         self.program.buffers.push(Buffer::new(name, ty, scope));
         BufId::new(self.program.buffers.len() - 1)
     }
@@ -138,20 +139,6 @@ fn row_major(iters: &[Iter]) -> Expr {
     rest.iter().fold(Expr::Var(first.var), |position, iter| {
         position * Expr::index(iter.extent) + Expr::Var(iter.var)
     })
-}
-
-/// `base`, or `base_1`, ... if it is taken; a word in any case.
-fn fresh_name(taken: &mut BTreeSet<String>, base: &str) -> String {
-    let mut base: String =
-        base.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    if !base.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-        base.insert(0, '_');
-    }
-    let numbered = (1..).map(|n| format!("{base}_{n}"));
-    let mut candidates = std::iter::once(base.clone()).chain(numbered);
-    let name = candidates.find(|name| !taken.contains(name)).expect("numbers do not run out");
-    taken.insert(name.clone());
-    name
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ pub mod verify;
 
 pub use shared::Shared;
 
+use ansc_graph::text::unused;
 use ansc_graph::{BufId, Combiner, Expr, TensorType, VarId};
 
 use crate::intrinsic::IntrinsicName;
@@ -344,20 +345,12 @@ impl Program {
     /// `base`, or `base_1`, ... if a block has that name.
     pub fn fresh_block_name(&self, base: &str) -> String {
         let blocks = self.blocks();
-        let mut candidates =
-            std::iter::once(base.to_owned()).chain((1..).map(|n| format!("{base}_{n}")));
-        candidates
-            .find(|name| blocks.iter().all(|b| b.name != *name))
-            .expect("numbers do not run out")
+        unused(base, |name| blocks.iter().any(|b| b.name == name))
     }
 
     /// `base`, or `base_1`, ... if a buffer has that name.
     pub fn fresh_buffer_name(&self, base: &str) -> String {
-        let mut candidates =
-            std::iter::once(base.to_owned()).chain((1..).map(|n| format!("{base}_{n}")));
-        candidates
-            .find(|name| self.buffers.iter().all(|b| b.name != *name))
-            .expect("numbers do not run out")
+        unused(base, |name| self.buffers.iter().any(|b| b.name == name))
     }
 
     /// Adds a variable of a loop or iterator, and gives its id.

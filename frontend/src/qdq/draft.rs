@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ansc_graph::text::unused;
 use ansc_runtime::{DType, Tensor};
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
@@ -99,9 +100,7 @@ impl Draft {
 
     /// `wanted`, or with a number behind it where that is taken.
     pub(super) fn fresh(&mut self, wanted: &str) -> String {
-        let numbered = (1..).map(|n| format!("{wanted}_{n}"));
-        let mut names = std::iter::once(wanted.to_owned()).chain(numbered);
-        let name = names.find(|name| !self.names.contains(name)).expect("numbers do not run out");
+        let name = unused(wanted, |name| self.names.contains(name));
         self.names.insert(name.clone());
         name
     }

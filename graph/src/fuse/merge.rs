@@ -12,6 +12,7 @@ use crate::expr::{BufId, Expr};
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::passes::tensors::uniform;
 use crate::scalar::Scalar;
+use crate::text::unused;
 
 /// Where an operand of a node comes from.
 #[derive(Clone, Copy)]
@@ -89,19 +90,10 @@ fn append(
             }),
             _ => None,
         });
-        let name = unused(&stage.name, &merged.stages);
+        let name = unused(&stage.name, |name| merged.stages.iter().any(|s| s.name == name));
         merged.stages.push(Stage { name, body, ..stage.clone() });
     }
     for (value, &stage) in graph.values(node).zip(&expr.outputs) {
         sources.insert(value, Source::Buffer(merged.stage_buffer(first + stage)));
     }
-}
-
-/// `name`, with a number if a stage has it already.
-fn unused(name: &str, stages: &[Stage]) -> String {
-    let taken = |candidate: &str| stages.iter().any(|s| s.name == candidate);
-    if !taken(name) {
-        return name.into();
-    }
-    (1..).map(|i| format!("{name}_{i}")).find(|n| !taken(n)).expect("numbers do not run out")
 }

@@ -30,6 +30,7 @@ use crate::ops::map::broadcast_indices;
 use crate::passes::rewrite;
 use crate::passes::shared::source;
 use crate::scalar::Scalar;
+use crate::text::first_unused;
 
 pub(super) fn build(
     look: Look,
@@ -94,11 +95,9 @@ pub(super) struct Build {
 
 /// A dimension may have the name of an input.
 fn unused(graph: &Graph, name: &str) -> String {
-    let is_taken =
-        |name: &String| graph.inputs().iter().any(|input| graph.node(*input).name == *name);
-    let mut names =
-        std::iter::once(name.to_owned()).chain((0..).map(|n: usize| format!("{name} ({})", n + 1)));
-    names.find(|name| !is_taken(name)).expect("numbers do not run out")
+    let is_taken = |name: &str| graph.inputs().iter().any(|input| graph.node(*input).name == name);
+    let numbered = (1..).map(|n| format!("{name} ({n})"));
+    first_unused(std::iter::once(name.to_owned()).chain(numbered), is_taken)
 }
 
 /// The numbers of a node that are not the same at all sizes.

@@ -25,6 +25,7 @@ use crate::compute::TensorType;
 use crate::graph::{Graph, NodeId, Value, ValueId};
 use crate::op::Op;
 use crate::passes::rewrite;
+use crate::text::first_unused;
 
 /// The fewest elements that are looked at: for none a model may be another one.
 const LEAST: usize = 1;
@@ -115,9 +116,9 @@ pub(super) fn expose(graph: &mut Graph) {
 
 /// Adds an output.
 pub(super) fn expose_one(graph: &mut Graph, value: ValueId) {
-    let is_taken = |name: &String| graph.outputs.iter().any(|(other, _)| other == name);
-    let mut names = (graph.outputs.len()..).map(|n| format!("size ({n})"));
-    let name = names.find(|name| !is_taken(name)).expect("numbers do not run out");
+    let is_taken = |name: &str| graph.outputs.iter().any(|(other, _)| other == name);
+    let names = (graph.outputs.len()..).map(|n| format!("size ({n})"));
+    let name = first_unused(names, is_taken);
     graph.outputs.push((name, value));
 }
 

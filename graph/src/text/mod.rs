@@ -37,7 +37,7 @@ mod token;
 pub use cursor::Cursor;
 pub use error::{Cause, ParseError};
 pub use expr::{Names, Scope, print_expr, read_expr};
-pub use names::unique;
+pub use names::{first_unused, unique, unused};
 pub use tensor::{Constants, NoConstants, Table, hash};
 pub use token::{Label, Quoted};
 

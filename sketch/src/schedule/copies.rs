@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use ansc_graph::text::{first_unused, unused};
 use ansc_graph::{BufId, Expr, VarId};
 
 use super::cache::{redirect_reads, redirect_writes};
@@ -46,8 +47,7 @@ pub(super) fn own_names(program: &mut Program) -> Twins {
     let is_again = |block: &Block| again.contains(&block.name);
     tree::visit_some_blocks_mut(&mut program.body, &is_again, &mut |block| {
         if !seen.insert(block.name.clone()) {
-            let mut names = (1..).map(|n| format!("{}_{n}", block.name));
-            let name = names.find(|name| !used.contains(name)).expect("numbers do not run out");
+            let name = unused(&block.name, |name| used.contains(name));
             used.insert(name.clone());
             blocks.push((std::mem::replace(&mut block.name, name.clone()), name));
         }
@@ -152,11 +152,10 @@ fn fresh_name<'a>(
     base: &str,
     others: impl Iterator<Item = &'a String> + Clone,
 ) -> String {
-    let used = |name: &String| {
-        others.clone().any(|o| o == name) || program.blocks().iter().any(|b| b.name == *name)
+    let used = |name: &str| {
+        others.clone().any(|o| o == name) || program.blocks().iter().any(|b| b.name == name)
     };
-    let mut names = (1..).map(|n| format!("{base}_{n}"));
-    names.find(|name| !used(name)).expect("numbers do not run out")
+    first_unused((1..).map(|n| format!("{base}_{n}")), used)
 }
 
 /// The statements of another program with variables and blocks of this one, and its buffers other
