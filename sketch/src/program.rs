@@ -379,6 +379,13 @@ impl Body {
         }
     }
 
+    pub(crate) fn writes_mut(&mut self) -> Vec<&mut Access> {
+        match self {
+            Body::Assign { dst, .. } | Body::Reduce { dst, .. } => vec![dst],
+            Body::ArgReduce { best, position, .. } => vec![best, position],
+        }
+    }
+
     pub(crate) fn value_mut(&mut self) -> &mut Expr {
         match self {
             Body::Assign { value, .. }

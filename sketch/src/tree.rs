@@ -306,6 +306,21 @@ impl Block {
         }
     }
 
+    /// Calls `f` on the buffer and the indices of every element that is read or written; on those
+    /// within indices first.
+    pub(crate) fn visit_accesses_mut(&mut self, f: &mut impl FnMut(&mut BufId, &mut Vec<Expr>)) {
+        self.visit_exprs_mut(&mut |e| {
+            e.visit_mut(&mut |node| {
+                if let Expr::Load(buffer, indices) = node {
+                    f(buffer, indices);
+                }
+            });
+        });
+        for access in self.body.writes_mut() {
+            f(&mut access.buffer, &mut access.indices);
+        }
+    }
+
     /// Replaces loop variables by what `f` gives, in bindings and in the predicate.
     pub(crate) fn substitute_loops(&mut self, f: &impl Fn(VarId) -> Option<Expr>) {
         for iter in &mut self.iters {

@@ -40,7 +40,7 @@ use ansc_graph::BufId;
 
 use crate::machine::Machine;
 use crate::price::Parts;
-use crate::program::{Access, Block, Body, Program, Stmt};
+use crate::program::{Block, Program, Stmt};
 use allocation::Allocations;
 use nest::Nest;
 use store::Store;
@@ -111,11 +111,7 @@ pub fn stored(program: &Program) -> Vec<BufId> {
     let mut buffers = vec![];
     for stmt in &program.body {
         stmt.visit_blocks(&mut |block| {
-            let stored: &[&Access] = match &block.body {
-                Body::Assign { dst, .. } | Body::Reduce { dst, .. } => &[dst],
-                Body::ArgReduce { best, position, .. } => &[best, position],
-            };
-            for access in stored {
+            for access in block.body.writes() {
                 if !buffers.contains(&access.buffer) {
                     buffers.push(access.buffer);
                 }

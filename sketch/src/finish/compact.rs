@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ansc_graph::{BufId, Expr, VarId};
 
 use crate::affine::{self, Extents};
-use crate::program::{Block, Body, Program, Scope};
+use crate::program::{Block, Program, Scope};
 use crate::region::{self, Span};
 use crate::tree;
 
@@ -107,23 +107,8 @@ fn shift(block: &mut Block, boxes: &BTreeMap<BufId, Vec<Span>>, extents: &Extent
         Some(0) => index.clone(),
         _ => affine::simplify(&(index.clone() - span.min.to_expr()), extents),
     };
-    block.visit_exprs_mut(&mut |e| {
-        e.visit_mut(&mut |node| {
-            if let Expr::Load(buffer, indices) = node
-                && let Some(spans) = boxes.get(buffer)
-            {
-                indices.iter_mut().zip(spans).for_each(|(i, s)| *i = relative(i, s));
-            }
-        });
+    block.visit_accesses_mut(&mut |buffer, indices| {
+        let spans = boxes.get(buffer).into_iter().flatten();
+        indices.iter_mut().zip(spans).for_each(|(i, s)| *i = relative(i, s));
     });
-    let written = match &mut block.body {
-        Body::Assign { dst, .. } | Body::Reduce { dst, .. } => vec![dst],
-        Body::ArgReduce { best, position, .. } => vec![best, position],
-    };
-    for access in written {
-        if let Some(spans) = boxes.get(&access.buffer) {
-            access.indices =
-                access.indices.iter().zip(spans).map(|(i, s)| relative(i, s)).collect();
-        }
-    }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ansc_graph::{BufId, Expr};
+use ansc_graph::BufId;
 
-use crate::program::{Body, Program};
+use crate::program::Program;
 use crate::tree;
 
 pub(super) fn prune_buffers(program: &mut Program) {
@@ -21,21 +21,6 @@ pub(super) fn prune_buffers(program: &mut Program) {
     *program.buffers = used.iter().map(|b| program.buffer(*b).clone()).collect();
     program.params.iter_mut().for_each(|p| *p = renamed[p]);
     tree::visit_blocks_mut(&mut program.body, &mut |block| {
-        block.visit_exprs_mut(&mut |e| {
-            e.visit_mut(&mut |node| {
-                if let Expr::Load(buffer, _) = node {
-                    *buffer = renamed[buffer];
-                }
-            });
-        });
-        match &mut block.body {
-            Body::Assign { dst, .. } | Body::Reduce { dst, .. } => {
-                dst.buffer = renamed[&dst.buffer]
-            }
-            Body::ArgReduce { best, position, .. } => {
-                best.buffer = renamed[&best.buffer];
-                position.buffer = renamed[&position.buffer];
-            }
-        }
+        block.visit_accesses_mut(&mut |buffer, _| *buffer = renamed[buffer]);
     });
 }

@@ -46,7 +46,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::{BufId, Expr, VarId};
 
-use crate::program::{Block, Body, ForKind, Program, Scope, Stmt, ThreadAxis};
+use crate::program::{Block, ForKind, Program, Scope, Stmt, ThreadAxis};
 use crate::tree;
 
 /// The axes of the grid, then those of a block.
@@ -243,18 +243,9 @@ fn mentions(block: &Block, var: VarId) -> bool {
 
 /// Accesses of `buffers` get a first index.
 fn expand(block: &mut Block, buffers: &BTreeSet<BufId>, index: &Expr) {
-    let more = |indices: &[Expr]| [std::slice::from_ref(index), indices].concat();
-    block.visit_exprs_mut(&mut |e| {
-        *e = e.rewrite(&mut |node| match node {
-            Expr::Load(b, indices) if buffers.contains(b) => Some(Expr::Load(*b, more(indices))),
-            _ => None,
-        });
+    block.visit_accesses_mut(&mut |buffer, indices| {
+        if buffers.contains(buffer) {
+            indices.insert(0, index.clone());
+        }
     });
-    let accesses = match &mut block.body {
-        Body::Assign { dst, .. } | Body::Reduce { dst, .. } => vec![dst],
-        Body::ArgReduce { best, position, .. } => vec![best, position],
-    };
-    for access in accesses.into_iter().filter(|a| buffers.contains(&a.buffer)) {
-        access.indices = more(&access.indices);
-    }
 }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use ansc_graph::{BinOp, BufId, Expr, VarId};
 
 use crate::affine::{self, Extents};
-use crate::program::{Block, Body, Buffer, For, IterKind, Program, Scope, Stmt};
+use crate::program::{Block, Buffer, For, IterKind, Program, Scope, Stmt};
 use crate::tree;
 
 impl Program {
@@ -123,25 +123,12 @@ fn in_a_row(e: &Expr) -> Expr {
 /// Private and shared buffers lie where the compiler likes: their axes of one element move nothing.
 fn drop_unit_axes(program: &mut Program) {
     let kept: Vec<Option<Vec<bool>>> = program.buffers.iter_mut().map(wide_axes).collect();
-    let drop = |buffer: BufId, indices: &mut Vec<Expr>| {
+    let mut drop = |buffer: &mut BufId, indices: &mut Vec<Expr>| {
         let Some(kept) = &kept[buffer.index()] else { return };
         let mut kept = kept.iter();
         indices.retain(|_| kept.next().copied().unwrap_or(true));
     };
-    tree::visit_blocks_mut(&mut program.body, &mut |block| {
-        block.visit_exprs_mut(&mut |e| {
-            e.visit_mut(&mut |node| {
-                if let Expr::Load(buffer, indices) = node {
-                    drop(*buffer, indices);
-                }
-            });
-        });
-        let written = match &mut block.body {
-            Body::Assign { dst, .. } | Body::Reduce { dst, .. } => vec![dst],
-            Body::ArgReduce { best, position, .. } => vec![best, position],
-        };
-        written.into_iter().for_each(|access| drop(access.buffer, &mut access.indices));
-    });
+    tree::visit_blocks_mut(&mut program.body, &mut |block| block.visit_accesses_mut(&mut drop));
 }
 
 /// Takes the axes of one element off a private or shared buffer, and tells which are left.
@@ -156,20 +143,7 @@ fn wide_axes(buffer: &mut Buffer) -> Option<Vec<bool>> {
 }
 
 fn rename_buffers(block: &mut Block, numbers: &BTreeMap<BufId, BufId>) {
-    block.visit_exprs_mut(&mut |e| {
-        e.visit_mut(&mut |node| {
-            if let Expr::Load(buffer, _) = node {
-                *buffer = numbers[buffer];
-            }
-        });
-    });
-    match &mut block.body {
-        Body::Assign { dst, .. } | Body::Reduce { dst, .. } => dst.buffer = numbers[&dst.buffer],
-        Body::ArgReduce { best, position, .. } => {
-            best.buffer = numbers[&best.buffer];
-            position.buffer = numbers[&position.buffer];
-        }
-    }
+    block.visit_accesses_mut(&mut |buffer, _| *buffer = numbers[buffer]);
 }
 
 #[cfg(test)]

@@ -63,12 +63,11 @@ fn cache_write(program: &mut Program, name: &str, scope: Scope) -> Checked<Strin
     let cache = new_buffer(program, original, scope);
     for writer in writers(program, original) {
         let block = block_at_mut(program, &writer);
-        redirect_writes(&mut block.body, &|access| {
-            if access.buffer == original {
-                access.buffer = cache;
+        block.visit_accesses_mut(&mut |buffer, _| {
+            if *buffer == original {
+                *buffer = cache;
             }
         });
-        redirect_reads(block, &same_place(original, cache));
     }
     check_whole(program, name, cache, original)?;
     let copy = copy_block(program, &format!("{name}_copy"), cache, original);
@@ -128,13 +127,6 @@ pub(super) fn new_buffer_of(
 ) -> BufId {
     let name = program.fresh_buffer_name(&format!("{}_{scope}", program.buffer(like).name));
     program.add_buffer(name, ty, scope)
-}
-
-pub(super) fn redirect_writes(body: &mut Body, f: &impl Fn(&mut Access)) {
-    match body {
-        Body::Assign { dst, .. } | Body::Reduce { dst, .. } => f(dst),
-        Body::ArgReduce { best, position, .. } => [best, position].into_iter().for_each(f),
-    }
 }
 
 /// Replaces each load for which `f` gives an expression by that expression.

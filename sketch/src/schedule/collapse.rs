@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ansc_graph::{BinOp, BufId, Expr, VarId};
 
-use super::cache::redirect_writes;
 use super::error::{Cause, Failure};
 use super::{Result, Schedule};
 use crate::program::{Block, For, ForKind, Iter, Program, Stmt};
@@ -251,14 +250,5 @@ fn rebuild(program: &mut Program, change: &dyn Fn(usize, &mut Vec<For>, &mut Blo
 
 /// Replaces the indices of every access of the block.
 fn index_by(block: &mut Block, f: &dyn Fn(BufId, &[Expr]) -> Vec<Expr>) {
-    block.visit_exprs_mut(&mut |e| {
-        e.visit_mut(&mut |node| {
-            if let Expr::Load(buffer, indices) = node {
-                *indices = f(*buffer, indices);
-            }
-        });
-    });
-    redirect_writes(&mut block.body, &|access| {
-        access.indices = f(access.buffer, &access.indices);
-    });
+    block.visit_accesses_mut(&mut |buffer, indices| *indices = f(*buffer, indices));
 }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use ansc_graph::text::{first_unused, unused};
 use ansc_graph::{BufId, Expr, VarId};
 
-use super::cache::{redirect_reads, redirect_writes};
 use crate::program::{Block, Program, Stmt};
 use crate::tree;
 
@@ -90,9 +89,8 @@ fn twin_buffers(program: &mut Program, buffers: &[BufId]) -> BTreeMap<BufId, Buf
 }
 
 pub(super) fn redirect(block: &mut Block, buffers: &BTreeMap<BufId, BufId>) {
-    redirect_reads(block, &|buffer, at| Some(Expr::Load(*buffers.get(&buffer)?, at.to_vec())));
-    redirect_writes(&mut block.body, &|access| {
-        access.buffer = buffers.get(&access.buffer).copied().unwrap_or(access.buffer);
+    block.visit_accesses_mut(&mut |buffer, _| {
+        *buffer = buffers.get(buffer).copied().unwrap_or(*buffer)
     });
 }
 

@@ -11,7 +11,7 @@
 
 use ansc_graph::{BufId, Expr, TensorType};
 
-use super::cache::{new_buffer_of, redirect_reads, redirect_writes};
+use super::cache::{new_buffer_of, redirect_reads};
 use super::compute_at::loads_of;
 use super::error::{Cause, Failure, buffer_name};
 use super::moves::{check_only_writer, own_conditions, readers, renest, writers};
@@ -112,7 +112,7 @@ pub(super) fn write(
     let cache = new_axes(program, dst.buffer, &iters, scope)?;
     let own: Vec<Expr> = iters.iter().map(|i| Expr::Var(i.var)).collect();
     let block = block_at_mut(program, &path);
-    redirect_writes(&mut block.body, &|access| {
+    block.body.writes_mut().into_iter().for_each(|access| {
         *access = Access { buffer: cache, indices: own.clone() };
     });
     let base = format!("{name}_copy");

@@ -17,7 +17,6 @@
 use ansc_graph::{BufId, Compute, Expr, VarId};
 
 use super::annotate::Annotation;
-use super::cache::redirect_writes;
 use super::collapse::own_block;
 use super::error::{Cause, Failure};
 use super::moves::check_parallel;
@@ -120,7 +119,7 @@ impl Slicing<'_> {
         let beyond = beyond.iter().filter(|_| is_result);
         block.predicate = tree::conjunction(beyond.map(inside));
         let own = self.buffers[self.compute.stage_buffer(nest).index()];
-        redirect_writes(&mut block.body, &|access: &mut Access| {
+        block.body.writes_mut().into_iter().for_each(|access: &mut Access| {
             access.indices = match is_result && access.buffer == own {
                 true => moved.clone(),
                 false => [std::slice::from_ref(&slice), &at[..]].concat(),

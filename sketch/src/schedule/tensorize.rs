@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use ansc_graph::{BufId, Combiner, Expr, VarId};
 
 use super::blockize::{blockize, inner_loops};
-use super::cache::{redirect_reads, redirect_writes};
 use super::copies;
 use super::error::{Cause, Failure};
 use super::moves::check_parallel;
@@ -233,13 +232,7 @@ fn instance(
         None => (buffers[&buffer], at.to_vec()),
     };
     tree::visit_blocks_mut(&mut nest, &mut |block| {
-        redirect_reads(block, &|buffer, at| {
-            let (buffer, at) = place(buffer, at);
-            Some(Expr::Load(buffer, at))
-        });
-        redirect_writes(&mut block.body, &|access| {
-            (access.buffer, access.indices) = place(access.buffer, &access.indices);
-        });
+        block.visit_accesses_mut(&mut |buffer, at| (*buffer, *at) = place(*buffer, at));
         add_outer(program, block, outer);
     });
     nest

@@ -15,7 +15,7 @@ use super::query::buffer_named;
 use super::{Result, Schedule};
 use crate::affine::{self, Extents};
 use crate::index_map::IndexMap;
-use crate::program::{Block, Body, Program};
+use crate::program::{Block, Program};
 use crate::tree;
 
 type Checked<T> = std::result::Result<T, Failure>;
@@ -63,17 +63,9 @@ fn redirect(block: &mut Block, id: BufId, map: &IndexMap, extents: &Extents) {
     let place = |at: &[Expr]| -> Vec<Expr> {
         map.apply(at).iter().map(|e| affine::simplify(e, extents)).collect()
     };
-    block.visit_exprs_mut(&mut |e| {
-        *e = e.rewrite(&mut |node| match node {
-            Expr::Load(buffer, at) if *buffer == id => Some(Expr::Load(id, place(at))),
-            _ => None,
-        });
+    block.visit_accesses_mut(&mut |buffer, indices| {
+        if *buffer == id {
+            *indices = place(indices);
+        }
     });
-    let written = match &mut block.body {
-        Body::Assign { dst, .. } | Body::Reduce { dst, .. } => vec![dst],
-        Body::ArgReduce { best, position, .. } => vec![best, position],
-    };
-    for access in written.into_iter().filter(|a| a.buffer == id) {
-        access.indices = place(&access.indices);
-    }
 }
