@@ -6,6 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::cli::{Cli, Command};
+use crate::error::EXIT_MACHINE;
 use crate::{Error, idle, verbs, version};
 
 /// Runs the command that `words` are, the name of the program first, and returns its exit code.
@@ -19,8 +20,10 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     // A file that grows beyond a limit is an error that names it, as on a full disk, and not the
     // end. SAFETY: as above.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let given = Cli::command().get_matches_from(words);
-    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
+    let words: Vec<OsString> = words.into_iter().collect();
+    let given = Cli::command().try_get_matches_from(&words);
+    let read = given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given)));
+    let (cli, given) = read.unwrap_or_else(|error| unread(&error, &words));
     let Some(command) = cli.command else { return without_a_verb(cli.version, cli.verbose) };
     let json = command.wants_json();
     match idle::refuse(&given).and_then(|()| verbs::run(command)) {
@@ -36,17 +39,39 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Whoever measures candidates goes on without the signal, since programs that run them may die.
-/// Then it is the next line that ends this program, in the same way.
+/// Ends the program for words that are no command, or that ask for help.
+fn unread(error: &clap::Error, words: &[OsString]) -> ! {
+    if error.use_stderr() && words.iter().any(|word| word == "--json") {
+        println!("{}", Error::Usage(paragraph(error)).to_json());
+    }
+    error.exit()
+}
+
+/// What is wrong, without the usage and the advice to ask for help.
+fn paragraph(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let reason = text.split("\n\n").next().unwrap_or_default();
+    reason.trim_start_matches("error: ").to_owned()
+}
+
+/// A line that cannot be printed ends the program.
+///
+/// Whoever measures candidates goes on without the signal of a reader that is gone, since programs
+/// that run them may die. Then it is the next line that ends this program, in the same way.
 fn end_without_a_reader() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let words = panic.payload().downcast_ref::<String>();
-        let prints = |words: &&String| words.starts_with("failed printing to stdout: Broken pipe");
-        if words.filter(prints).is_some() {
-            std::process::exit(128 + libc::SIGPIPE);
+        match words.and_then(|words| words.strip_prefix("failed printing to stdout: ")) {
+            Some(why) if why.starts_with("Broken pipe") => {
+                std::process::exit(128 + libc::SIGPIPE);
+            }
+            Some(why) => {
+                eprintln!("error: standard output: {why}");
+                std::process::exit(EXIT_MACHINE.into());
+            }
+            None => report(panic),
         }
-        report(panic);
     }));
 }
 
@@ -65,12 +90,8 @@ fn missing() -> clap::Error {
 
 /// The command that `words` are; if they are none, what is wrong with them.
 pub fn command(words: impl IntoIterator<Item = OsString>) -> Result<Command, Error> {
-    // Without the usage and the advice to ask for help, which are of use on a terminal only.
-    let wrong = |error: clap::Error| {
-        let text = error.to_string();
-        let reason = text.split("\n\n").next().unwrap_or_default();
-        Error::Usage(reason.trim_start_matches("error: ").to_owned())
-    };
+    // The rest of the text is of use on a terminal only.
+    let wrong = |error: clap::Error| Error::Usage(paragraph(&error));
     let given = Cli::command().try_get_matches_from(words).map_err(wrong)?;
     idle::refuse(&given)?;
     let cli = Cli::from_arg_matches(&given).map_err(wrong)?;

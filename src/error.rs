@@ -8,7 +8,10 @@ use ansc_runtime::tensor::TensorError;
 use ansc_runtime::{LoadErrorKind, PoolError, SessionError};
 use ansc_tuner::dataset::DatasetError;
 use ansc_tuner::lab::{LabError, SpaceError};
+use ansc_tuner::records::RecordsError;
 use ansc_tuner::tune::TuneError;
+
+use crate::output;
 
 /// Exit codes are part of the command line's contract.
 pub const EXIT_DATA: u8 = 1;
@@ -51,7 +54,7 @@ pub enum Error {
     #[error("{0}")]
     Dataset(#[from] DatasetError),
     #[error("{0}")]
-    Records(#[from] ansc_tuner::records::RecordsError),
+    Records(#[from] RecordsError),
     #[error("{0}")]
     Mismatch(String),
     /// The data do not allow what was asked for. The text says why.
@@ -71,8 +74,30 @@ impl Error {
         Error::File { path: path.to_path_buf(), reason: own.unwrap_or(reason) }
     }
 
+    /// An error of the system with a file.
+    pub fn io(path: &Path, e: std::io::Error) -> Error {
+        match output::is_full(&e) {
+            true => Error::Machine(format!("{}: {e}", path.display())),
+            false => Error::file(path, e),
+        }
+    }
+
+    /// Whether there is no space for what was to be written.
+    fn is_of_the_disk(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(e) = cause {
+            let full = e.downcast_ref().is_some_and(output::is_full);
+            if full || e.downcast_ref().is_some_and(RecordsError::is_full) {
+                return true;
+            }
+            cause = e.source();
+        }
+        false
+    }
+
     pub fn exit_code(&self) -> u8 {
         match self {
+            _ if self.is_of_the_disk() => EXIT_MACHINE,
             Error::Usage(_) => EXIT_USAGE,
             Error::Lab(LabError::Space(SpaceError::Unknown(_))) => EXIT_USAGE,
             Error::Machine(_) => EXIT_MACHINE,

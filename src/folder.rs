@@ -18,6 +18,9 @@ pub struct Folder {
 
 /// Reads what there is, but at least one input or a full record. Names are those of the model.
 pub fn read(folder: &Path, inputs: &[&str], outputs: &[&str]) -> Result<Folder, Error> {
+    if !folder.is_dir() {
+        return Err(Error::file(folder, "is no folder"));
+    }
     let inputs_there = self::inputs(folder, inputs)?;
     let outputs_there = self::outputs(folder, outputs)?;
     if inputs_there.is_empty() && outputs_there.is_none() {

@@ -24,6 +24,7 @@ pub mod literal;
 mod machine_code;
 pub mod npz;
 pub mod origins;
+pub mod output;
 pub mod pipeline;
 pub mod precision;
 pub mod profile;

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use ansc_runtime::{Tensor, npy};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use crate::Error;
+use crate::{Error, output};
 
 /// The arrays of an archive by name, packed or not.
 pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, Error> {
@@ -61,16 +61,16 @@ fn tensor(path: &Path, name: &str, entry: impl Read + HasSize) -> Result<Tensor,
 }
 
 /// No more than the entry says that it has, which must fit the memory.
-fn contents(entry: impl Read + HasSize) -> std::io::Result<Vec<u8>> {
+fn contents(entry: impl Read + HasSize) -> io::Result<Vec<u8>> {
     let size = entry.size();
     let mut bytes = Vec::new();
     let room = usize::try_from(size).ok().and_then(|size| bytes.try_reserve_exact(size).ok());
-    room.ok_or_else(|| std::io::Error::other(format!("there is no memory for its {size} bytes")))?;
+    room.ok_or_else(|| io::Error::other(format!("there is no memory for its {size} bytes")))?;
     // One more than there should be: only at the end is the checksum compared.
     entry.take(size.saturating_add(1)).read_to_end(&mut bytes)?;
     match bytes.len() as u64 == size {
         true => Ok(bytes),
-        false => Err(std::io::Error::other(format!(
+        false => Err(io::Error::other(format!(
             "it does not have the {size} bytes that the archive says"
         ))),
     }
@@ -88,17 +88,54 @@ impl<R: Read> HasSize for zip::read::ZipFile<'_, R> {
 
 /// Not packed, as `numpy.savez` writes it.
 pub fn write(path: &Path, arrays: &[(String, Tensor)]) -> Result<(), Error> {
-    let failed = |e: &dyn std::fmt::Display| Error::file(path, e.to_string());
-    let file = File::create(path).map_err(|e| failed(&e))?;
-    let mut archive = ZipWriter::new(BufWriter::new(file));
     let options =
         SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
-    for (name, tensor) in arrays {
-        archive.start_file(format!("{name}.npy"), options).map_err(|e| failed(&e))?;
-        archive.write_all(&npy::to_bytes(tensor)).map_err(|e| failed(&e))?;
+    output::write(path, |out| {
+        let mut out = Lenient { out, failed: None };
+        let mut archive = ZipWriter::new(&mut out);
+        for (name, tensor) in arrays {
+            let started = archive.start_file(format!("{name}.npy"), options);
+            started.map_err(|e| Error::file(path, e))?;
+            archive.write_all(&npy::to_bytes(tensor)).map_err(|e| Error::io(path, e))?;
+        }
+        archive.finish().map_err(|e| Error::file(path, e))?;
+        out.failed.map_or(Ok(()), |e| Err(Error::io(path, e)))
+    })
+}
+
+/// Keeps the first error for later: an archive that cannot be finished prints it.
+struct Lenient<W> {
+    out: W,
+    failed: Option<io::Error>,
+}
+
+impl<W> Lenient<W> {
+    fn kept<T>(&mut self, otherwise: T, act: impl FnOnce(&mut W) -> io::Result<T>) -> T {
+        if self.failed.is_some() {
+            return otherwise;
+        }
+        act(&mut self.out).unwrap_or_else(|e| {
+            self.failed = Some(e);
+            otherwise
+        })
     }
-    let mut file = archive.finish().map_err(|e| failed(&e))?;
-    file.flush().map_err(|e| failed(&e))
+}
+
+impl<W: Write> Write for Lenient<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(self.kept(bytes.len(), |out| out.write_all(bytes).map(|()| bytes.len())))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.kept((), Write::flush);
+        Ok(())
+    }
+}
+
+impl<W: Seek> Seek for Lenient<W> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        Ok(self.kept(0, |out| out.seek(to)))
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +160,13 @@ mod tests {
         }
         let message = read_one(&path, "y").unwrap_err().to_string();
         assert!(message.ends_with("a.npz: has no array `y`; it has x, layer/ids"), "{message}");
+    }
+
+    #[test]
+    fn an_archive_that_has_no_space_is_an_error_of_the_machine() {
+        let arrays = [("x".to_owned(), Tensor::from_slice(&[1 << 16], &[1.0f32; 1 << 16]))];
+        let error = write(Path::new("/dev/full"), &arrays).unwrap_err();
+        assert_eq!(error.exit_code(), crate::error::EXIT_MACHINE);
     }
 
     #[test]

@@ -102,7 +102,10 @@ impl Options {
 
     fn states(&self, source: &Source, model: &Path) -> Result<States, Error> {
         let refuse = |what: &str| {
-            Err(Error::Usage(format!("{what} keeps no state: leave `--state` out, and give it")))
+            Err(Error::Usage(format!(
+                "{what} keeps no state: leave `--state` out, and give each run what the last one \
+                 left"
+            )))
         };
         match self.schedules.aim {
             _ if self.states.is_empty() => {}
@@ -124,7 +127,10 @@ impl Options {
             )))
         };
         match self.schedules.aim {
-            _ if self.bundle.is_some() => refuse("a bundle"),
+            _ if self.bundle.is_some() => Err(Error::Usage(format!(
+                "a bundle is for one size of each input: give one, as in `--dim {}={}`",
+                range.name, range.high
+            ))),
             Aim::Gpu(_) | Aim::GpuOnCpu(_) => refuse("a GPU"),
             _ if self.expose == Expose::Everything => refuse("a comparison of all kernels"),
             Aim::Cpu => Ok(all),
@@ -197,8 +203,8 @@ pub struct Silent;
 
 impl Watch for Silent {}
 
-/// How a compilation went. Nodes, kernels and their work are those of all specialisations together,
-/// the arena is that of the largest.
+/// How a compilation went. Nodes that compute something, kernels and their work are those of all
+/// specialisations together, the arena is that of the largest.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub nodes: usize,
@@ -250,7 +256,7 @@ pub fn compile(
     let mut imports = Imports::new(model, source, kept, wanted);
     while let Some((name, made)) = clock.time("import", || imports.next())? {
         let Specialised { mut graph, sizes, states } = made;
-        nodes += graph.len();
+        nodes += graph.operations();
         options.check_precision(&graph)?;
         options.check_counts(model, &sizes)?;
         clock.time("passes", || optimise(&mut graph, options, &mut assembly.verifier, watch))?;

@@ -163,6 +163,12 @@ impl Graph {
         self.dag.node_count()
     }
 
+    /// The number of nodes that compute something.
+    pub fn operations(&self) -> usize {
+        let ops = self.dag.node_weights().map(|node| &node.op);
+        ops.filter(|op| !matches!(op, Op::Const(_) | Op::Input { .. })).count()
+    }
+
     /// The index of each node is less than this.
     pub(crate) fn bound(&self) -> usize {
         self.dag.node_bound()

@@ -45,6 +45,18 @@ impl Extent {
         }
     }
 
+    /// How many sizes have to be told for it.
+    pub fn needs(&self) -> usize {
+        match self {
+            Extent::Constant(_) => 0,
+            Extent::Size(index) => *index as usize + 1,
+            Extent::Sum(parts) | Extent::Product(parts) | Extent::Min(parts) => {
+                parts.iter().map(Extent::needs).max().unwrap_or(0)
+            }
+            Extent::Floor(of, _) => of.needs(),
+        }
+    }
+
     /// Whether it is the same for all sizes.
     pub fn is_constant(&self) -> bool {
         match self {
@@ -106,6 +118,7 @@ mod tests {
         assert_eq!(most.to_string(), "min(s0, 4)");
         assert!(!most.is_constant() && Extent::Min(vec![Extent::Constant(1)]).is_constant());
         assert_eq!(both.to_string(), "s0 * floor((s1 + 1) / 2)");
+        assert_eq!((both.needs(), most.needs(), Extent::Constant(7).needs()), (2, 1, 0));
         assert!(!both.is_constant() && Extent::Sum(vec![Extent::Constant(1)]).is_constant());
     }
 }

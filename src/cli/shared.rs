@@ -263,7 +263,8 @@ pub enum Constants {
 /// Where measurements are kept, and what they are for.
 #[derive(Args, Debug, Clone)]
 pub struct Tuned {
-    /// File of measurements, which `ansc tune` adds to and others take schedules from
+    /// File of measurements, which others take schedules from. `ansc tune` and `ansc lab` add to
+    /// it, or to `ansc-records.db` if none is named
     #[arg(long, value_name = "FILE")]
     pub records: Option<PathBuf>,
     /// Threads that schedules are for; 0 takes all cores

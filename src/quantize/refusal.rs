@@ -29,7 +29,7 @@ pub(super) fn refusal(work: &Work<'_>, found: &Found, held_back: Option<f64>) ->
     };
     let reason = format!(
         "{what}; alone, the worst layers cost {}\n      remedy: {remedy}, give more samples, or \
-         allow more (`--max-error {:.2}`)",
+         allow more (`--max-error {:.1e}`)",
         worst.join(", "),
         2.0 * error.max(bound),
     );

@@ -15,14 +15,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::show::{human_bytes, human_ops};
 use super::{compile_options, here, print_json};
-use crate::Error;
 use crate::choice::{Aim, Form};
 use crate::cli::{Compile, Emit, Machine};
 use crate::host;
 use crate::pipeline::{self, Bundle, KernelTime, Options, Report, Watch};
 use crate::quantize::{self, asked};
 use crate::search::{self, Place};
-use crate::shipped;
+use crate::{Error, output, shipped};
 
 /// In place of a file with prices: those that come with the compiler, and none.
 const LEARNED: &str = "learned";
@@ -37,6 +36,7 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     let bundle = bundle(args)?;
     let extension = if bundle.is_some() { "o" } else { "ansc" };
     let output = args.output.clone().unwrap_or_else(|| here(&args.model, extension));
+    output::check(&output, &[&args.model])?;
     let target = Target::parse(&args.machine.target_cpu)?;
     let mut options = compile_options(&args.model, &args.specialise, target)?;
     options.verify = !args.no_verify;

@@ -9,7 +9,7 @@ use ansc_frontend::import::{self, Declared, Source};
 use ansc_graph::{Graph, ValueId};
 use ansc_runtime::gpu::GpuCode;
 use ansc_runtime::manifest::{Manifest, Port, Size, Specialisation, State, TargetInfo};
-use ansc_runtime::{DType, Model, target};
+use ansc_runtime::{DType, Extent, Model, target};
 use ansc_tuner::title::title;
 use serde::Serialize;
 
@@ -102,10 +102,9 @@ fn print_specialisation(m: &Manifest, one: &Specialisation) {
     if !one.name.is_empty() {
         println!("for {}:", one.name);
     }
-    let lows: Vec<usize> = one.sizes.iter().map(|size| size.low).collect();
-    let lows = one.shapes_at(&lows).unwrap_or_default();
-    print_ports("input", &one.inputs, &lows.inputs);
-    print_ports("output", &one.outputs, &lows.outputs);
+    let lows = lows(one);
+    print_ports("input", &one.inputs, &lows);
+    print_ports("output", &one.outputs, &lows);
     for state in &one.states {
         println!("state {}", described(one, state));
     }
@@ -115,7 +114,7 @@ fn print_specialisation(m: &Manifest, one: &Specialisation) {
         human_bytes(one.arena_bytes_without_reuse as u64)
     );
     let kernels = m.kernels_of(one);
-    println!("{} kernels:", kernels.len());
+    println!("{}:", counted(kernels.len(), "kernel"));
     for k in kernels {
         let reads = k.precision.map_or(String::new(), |p| format!(" (reads {p})"));
         println!("  {:>12}  {}{reads}", human_ops(k.flops), title(&k.nodes, &k.name));
@@ -171,11 +170,19 @@ fn print_gpu(m: &Manifest, code: &GpuCode) {
     }
 }
 
-/// `lows` are the shapes for the smallest sizes.
-fn print_ports(what: &str, ports: &[Port], lows: &[Vec<usize>]) {
-    for (i, port) in ports.iter().enumerate() {
+/// The smallest sizes: those that a run chooses, and those that its data decides, which may be 0.
+fn lows(one: &Specialisation) -> Vec<i64> {
+    let ports = one.inputs.iter().chain(&one.outputs);
+    let count = ports.flat_map(|port| &port.extents).map(Extent::needs).max().unwrap_or(0);
+    let chosen = one.sizes.iter().map(|size| size.low as i64);
+    chosen.chain(std::iter::repeat(0)).take(count.max(one.sizes.len())).collect()
+}
+
+fn print_ports(what: &str, ports: &[Port], lows: &[i64]) {
+    for port in ports {
         let bound = if port.bound.is_some() { " (value fixed when compiling)" } else { "" };
-        let shape = between(lows.get(i).unwrap_or(&port.shape), &port.shape);
+        let low = port.shape_at(lows).unwrap_or_else(|| port.shape.clone());
+        let shape = between(&low, &port.shape);
         println!("{what} {}: {} {shape}{bound}", port.name, port.dtype);
     }
 }

@@ -8,11 +8,11 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::show::counted;
 use super::{import_options, print_json};
-use crate::Error;
 use crate::cli::Lab;
 use crate::lab;
 use crate::pipeline::Options;
 use crate::search;
+use crate::{Error, output};
 
 pub(super) fn run(args: &Lab) -> Result<(), Error> {
     if !args.json && (!args.simulated || args.tuned.records.is_some()) {
@@ -24,7 +24,7 @@ pub(super) fn run(args: &Lab) -> Result<(), Error> {
     let comparison = lab::compare(args, import, aim, &table)?;
     table.lines.clear().ok();
     if let Some(path) = &args.html {
-        std::fs::write(path, html::page(&comparison)).map_err(|e| Error::file(path, e))?;
+        output::write_bytes(path, html::page(&comparison))?;
     }
     if args.json {
         print_json(&comparison);
@@ -74,8 +74,11 @@ impl Watch for Table {
 fn print(comparison: &Comparison) {
     println!("{}, on {}", comparison.task, counted(comparison.threads, "thread"));
     println!("the untuned schedule takes {} ms", ms(comparison.untuned_seconds));
+    if comparison.interrupted {
+        println!("interrupted; the same command goes on from here. Without that,");
+    }
     println!(
-        "each strategy measured {} of {} schedules (space {}), once with each of {}",
+        "each strategy measures {} of {} schedules (space {}), once with each of {}",
         comparison.trials,
         comparison.space_size,
         comparison.space,

@@ -19,7 +19,7 @@ pub(super) fn run(args: &cli::Man) -> Result<(), Error> {
         let written = std::io::stdout().write_all(&page);
         return written.map_err(|e| Error::Machine(format!("standard output: {e}")));
     };
-    std::fs::create_dir_all(directory).map_err(|e| Error::file(directory, e))?;
+    std::fs::create_dir_all(directory).map_err(|e| Error::io(directory, e))?;
     write(command, directory)
 }
 
@@ -30,7 +30,7 @@ fn write(command: Command, directory: &Path) -> Result<(), Error> {
     }
     let path = directory.join(Man::new(command.clone()).get_filename());
     let page = render(command).and_then(|page| std::fs::write(&path, page));
-    page.map_err(|e| Error::file(&path, e))?;
+    page.map_err(|e| Error::io(&path, e))?;
     println!("{}", path.display());
     Ok(())
 }

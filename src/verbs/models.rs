@@ -1,21 +1,27 @@
 //! `ansc models`: the generated networks, and real ones from packages.
 
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use ansc_models::real::{self, RealModel};
 use ansc_models::{Generator, Kind, Scale, find};
 
 use super::print_json;
-use crate::Error;
 use crate::cli::Models;
+use crate::{Error, output};
 
 pub(super) fn run(args: &Models) -> Result<(), Error> {
     if args.names.is_empty() {
         list(args);
         return Ok(());
     }
-    std::fs::create_dir_all(&args.output_dir).map_err(|e| Error::file(&args.output_dir, e))?;
+    let known = |name: &&String| match args.fetch {
+        true => real::REAL.iter().any(|model| model.name == **name),
+        false => find(name).is_some(),
+    };
+    if let Some(name) = args.names.iter().find(|name| !known(name)) {
+        return Err(unknown(name, args.fetch));
+    }
+    std::fs::create_dir_all(&args.output_dir).map_err(|e| Error::io(&args.output_dir, e))?;
     let mut files = Vec::new();
     let scale = if args.reduced { Scale::Reduced } else { Scale::Full };
     for name in &args.names {
@@ -33,6 +39,11 @@ pub(super) fn run(args: &Models) -> Result<(), Error> {
         print_json(&serde_json::json!({ "files": files }));
     }
     Ok(())
+}
+
+fn unknown(name: &str, fetch: bool) -> Error {
+    let what = if fetch { "model" } else { "generator" };
+    Error::Usage(format!("there is no {what} `{name}`; `ansc models` lists them"))
 }
 
 fn list(args: &Models) {
@@ -56,18 +67,14 @@ fn list(args: &Models) {
 }
 
 fn generate(name: &str, directory: &Path, scale: Scale) -> Result<PathBuf, Error> {
-    let unknown =
-        || Error::Usage(format!("there is no generator `{name}`; `ansc models` lists them"));
-    let generator = find(name).ok_or_else(unknown)?;
+    let generator = find(name).ok_or_else(|| unknown(name, false))?;
     let path = directory.join(format!("{}.onnx", generator.name));
-    let file = std::fs::File::create(&path).map_err(|e| Error::file(&path, e))?;
     let model = generator.build_at(scale);
-    model.write(&mut BufWriter::new(file)).map_err(|e| Error::file(&path, e))?;
+    output::write(&path, |out| model.write(out).map_err(|e| Error::io(&path, e)))?;
     Ok(path)
 }
 
 fn fetch(name: &str, directory: &Path) -> Result<PathBuf, Error> {
-    let unknown = || Error::Usage(format!("there is no model `{name}`; `ansc models` lists them"));
-    let model = real::REAL.iter().find(|m| m.name == name).ok_or_else(unknown)?;
+    let model = real::REAL.iter().find(|m| m.name == name).ok_or_else(|| unknown(name, true))?;
     real::fetch(model, directory).map_err(|e| Error::file(&directory.join(name), e))
 }

@@ -3,12 +3,13 @@
 use ansc_frontend::{ImportOptions, qdq};
 use ansc_runtime::Precision;
 
+use super::show::counted;
 use super::{here, print_json};
 use crate::cli::Quantize;
 use crate::kinds::{self, Kind};
 use crate::quantize::progress::Bar;
 use crate::quantize::{Report, Settings, decide};
-use crate::{Error, samples};
+use crate::{Error, output, samples};
 
 /// Layers that the report names.
 const NAMED: usize = 5;
@@ -22,6 +23,8 @@ pub(super) fn run(args: &Quantize) -> Result<(), Error> {
                 .into(),
         ));
     };
+    let output = args.output.clone().unwrap_or_else(|| here(&args.model, "int8.onnx"));
+    output::check(&output, &[&args.model])?;
     let samples = samples::read(&args.model, folder)?;
     let settings = Settings {
         keep: args.keep.iter().cloned().collect(),
@@ -30,7 +33,6 @@ pub(super) fn run(args: &Quantize) -> Result<(), Error> {
     };
     let import = ImportOptions::default();
     let decision = decide(&args.model, &import, &samples, &settings, &Bar::new())?;
-    let output = args.output.clone().unwrap_or_else(|| here(&args.model, "int8.onnx"));
     qdq::write(&args.model, &decision.quantization, &output)?;
     if args.json {
         print_json(&serde_json::json!({ "model": output, "report": decision.report }));
@@ -44,10 +46,12 @@ fn print(output: &str, report: &Report) {
     let count = |precision| report.products.get(&precision).copied().unwrap_or(0);
     let (integers, floats) = (count(Precision::Int8), count(Precision::F32));
     println!("{output}: {integers} products in int8, {floats} in f32");
-    println!("  calibrated by {} of {} samples", report.calibration, report.samples);
+    println!("  calibrated by {} of {}", report.calibration, counted(report.samples, "sample"));
     println!("  error of the outputs {:.2e} of {:.1e} allowed", report.error, report.max_error);
     match report.held_back_error {
-        Some(error) => println!("  on {} samples held back {error:.2e}", report.held_back),
+        Some(error) => {
+            println!("  on {} held back {error:.2e}", counted(report.held_back, "sample"))
+        }
         None => println!("  no sample was held back to judge by: give more than one"),
     }
     for layer in report.layers.iter().take(NAMED) {

@@ -5,13 +5,15 @@ use ansc_tuner::records::Sqlite;
 use ansc_tuner::report;
 
 use super::{explain, here, print_json, sizes};
-use crate::Error;
 use crate::cli::Report;
 use crate::kinds::{self, Kind};
+use crate::{Error, output};
 
 pub(super) fn run(args: &Report) -> Result<(), Error> {
     let source = args.file.display().to_string();
     let mut note = None;
+    let output = args.output.clone().unwrap_or_else(|| here(&args.file, "html"));
+    output::check(&output, &[&args.file])?;
     let (page, data) = if args.file.exists() && is_artifact(args)? {
         let model = Model::load(&args.file)?;
         let one = sizes::chosen(&model, &args.size)?;
@@ -24,8 +26,7 @@ pub(super) fn run(args: &Report) -> Result<(), Error> {
         let page = report::html::page(&summary, &source);
         (page, serde_json::json!({ "summary": summary }))
     };
-    let output = args.output.clone().unwrap_or_else(|| here(&args.file, "html"));
-    std::fs::write(&output, page).map_err(|e| Error::file(&output, e))?;
+    output::write_bytes(&output, page)?;
     if args.json {
         let mut object = data;
         object["page"] = output.display().to_string().into();

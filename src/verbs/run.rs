@@ -11,10 +11,13 @@ use crate::files::file_names;
 use crate::inputs::Seed;
 use crate::kinds::{self, Kind};
 use crate::states::outside;
-use crate::{Error, npz};
+use crate::{Error, npz, output};
 
 pub(super) fn run(args: &Run) -> Result<(), Error> {
     kinds::expect(&args.artifact, &[Kind::Artifact])?;
+    if let Some(path) = &args.output {
+        output::check(path, &[&args.artifact])?;
+    }
     let model = Model::load(&args.artifact)?;
     let one = sizes::chosen(&model, &args.size)?;
     let inputs = given::or_made_up(&args.inputs, &model, &one, Seed(args.seed))?;
@@ -48,7 +51,7 @@ pub(super) fn run(args: &Run) -> Result<(), Error> {
 }
 
 fn files(folder: &Path, outputs: &[(String, Tensor)]) -> Result<Vec<Value>, Error> {
-    std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
+    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
     let names = file_names(outputs.iter().map(|(name, _)| name.as_str()));
     let each = outputs.iter().zip(names).map(|((name, tensor), file)| {
         let path = folder.join(format!("{file}.npy"));

@@ -303,7 +303,7 @@ fn print_end(report: &Report) {
         best * 1e3
     );
     let expected = report.expected_gain * 100.0;
-    println!("another round is expected to gain {expected:.1}% of the time of a run");
+    println!("another round may gain up to {expected:.1}% of the time of a run");
 }
 
 #[cfg(test)]

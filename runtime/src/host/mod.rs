@@ -255,8 +255,8 @@ pub enum HostError {
     },
     /// The data gives fewer elements than the code was compiled for.
     #[error(
-        "the data gives {found} elements; with fewer than {least} the model is another one, or none, \
-         and the code is not for that"
+        "the data gives {found} elements, and the code is for {least} or more: the model fails with \
+         fewer, or computes something else"
     )]
     TooFew {
         /// The fewest that are known to be right.

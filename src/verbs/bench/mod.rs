@@ -14,11 +14,11 @@ use serde_json::json;
 
 use super::show::counted;
 use super::{given, print_json, sizes};
-use crate::Error;
 use crate::cli::Bench;
 use crate::inputs::Seed;
 use crate::kinds::{self, Kind};
 use crate::states::outside::{Start, opened};
+use crate::{Error, output};
 use kernels::KernelTime;
 use latency::{Latency, summarise};
 use streams::{Measured, Plan};
@@ -46,6 +46,9 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
     let model = Model::load(&args.artifact)?;
     let mut session = model.session_with(&options)?;
     let load_ms = milliseconds(begin);
+    if let Some(path) = &args.trace {
+        output::check(path, &[&args.artifact])?;
+    }
     if args.trace.is_some() && session.device().is_some() {
         let reason = "`--trace` shows the threads of a CPU; this artifact is for a GPU";
         return Err(Error::Usage(reason.into()));

@@ -1,7 +1,6 @@
 //! Writes when each thread did which work in the timed runs, as trace events: the JSON that
 //! Perfetto and chrome://tracing open.
 
-use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,7 +11,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::streams::Measured;
-use crate::Error;
+use crate::{Error, output};
 
 /// Pieces of work of one thread that are kept. They take 1.5 MB for each thread, and about 20 MB of
 /// JSON.
@@ -39,10 +38,9 @@ pub(super) fn write(
         unit: "ns",
         other: json!({ "runs": runs.measured.times.len(), "dropped_events": trace.dropped }),
     };
-    let file = std::fs::File::create(path).map_err(|e| Error::file(path, e))?;
-    let mut writer = BufWriter::new(file);
-    serde_json::to_writer(&mut writer, &whole).map_err(|e| Error::file(path, e))?;
-    writer.flush().map_err(|e| Error::file(path, e))?;
+    output::write(path, |out| {
+        serde_json::to_writer(out, &whole).map_err(|e| Error::io(path, e.into()))
+    })?;
     Ok(trace.dropped)
 }
 

@@ -27,6 +27,8 @@ pub struct Comparison {
     pub threads: usize,
     /// Seconds that the untuned schedule takes.
     pub untuned_seconds: Option<f64>,
+    /// Whether it ended before all runs had their measurements.
+    pub interrupted: bool,
     /// In the order that was asked for.
     pub strategies: Vec<StrategySummary>,
 }
@@ -78,6 +80,8 @@ impl Comparison {
         runs: Vec<Run>,
     ) -> Comparison {
         let of = |contender: &Contender| strategy(&contender.to_string(), &runs);
+        let all = options.strategies.len() * options.seeds as usize;
+        let interrupted = runs.len() < all || !runs.iter().all(|run| run.is_done(options.trials));
         Comparison {
             task: task.name.clone(),
             flops: ansc_graph::cost::flops(&task.compute),
@@ -88,6 +92,7 @@ impl Comparison {
             target: options.target.clone(),
             threads: options.threads,
             untuned_seconds: untuned,
+            interrupted,
             strategies: options.strategies.iter().map(of).collect(),
         }
     }

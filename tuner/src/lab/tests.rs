@@ -83,7 +83,8 @@ fn what_is_recorded_is_not_measured_again() {
         interrupted: &interrupted,
         journal: Journal::default(),
     };
-    lab.compare(&task(product(64, 64, 64)), &options).unwrap();
+    let part = lab.compare(&task(product(64, 64, 64)), &options).unwrap();
+    assert!(part.interrupted && !whole.interrupted);
     assert_eq!(first.measured, 3 * 16 + 1);
     let mut second = Simulated::default();
     let rest = compare(&mut second, &mut records, &options).unwrap();

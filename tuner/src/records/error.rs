@@ -83,6 +83,16 @@ pub enum RecordsError {
 }
 
 impl RecordsError {
+    /// Whether there is no space for more records.
+    pub fn is_full(&self) -> bool {
+        let (RecordsError::Unwritable { source, .. } | RecordsError::Database { source, .. }) =
+            self
+        else {
+            return false;
+        };
+        source.sqlite_error_code() == Some(ErrorCode::DiskFull)
+    }
+
     /// Whose fault an error of SQLite is.
     pub(super) fn of_sqlite(path: &str, source: rusqlite::Error) -> RecordsError {
         let path = path.to_owned();

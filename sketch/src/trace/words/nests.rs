@@ -33,7 +33,8 @@ impl Words {
             }
             PartitionNoted { key } => {
                 let loops = self.loops_with(&[key]);
-                Some(format!("part loops {loops} where padding begins and ends"))
+                (!loops.is_empty())
+                    .then(|| format!("part loops {loops} where padding begins and ends"))
             }
             JamNoted { key } => {
                 Some(format!("do the iterations of loops {} side by side", self.loops_with(&[key])))
