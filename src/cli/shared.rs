@@ -86,8 +86,9 @@ pub struct Specialise {
     #[arg(long = "shape", value_name = "NAME=1x3x224x224", value_parser = parse_shape)]
     pub shapes: Vec<(String, Vec<usize>)>,
     /// Size of a named dimension, as in `batch=1`. With several, as in `batch=1,4,16`, or with a
-    /// range, as in `sequence=1..512`, the artifact chooses by the shapes of its inputs. One that
-    /// follows from others is written as `total=past+1`
+    /// range, as in `sequence=1..512`, the artifact chooses by the shapes of its inputs: `check`,
+    /// `compile` and `tune` take these. One that follows from others is written as
+    /// `total=past+1`
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_extent)]
     pub dims: Vec<(String, Extent)>,
     /// Fix the value of an input that decides shapes, as in `rate=16000`, `on=true`, `sizes=[1,2]`
