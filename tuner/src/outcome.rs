@@ -70,10 +70,19 @@ impl Outcome {
         }
     }
 
+    /// A quarter of the times is at most this.
+    pub fn lower_quartile(&self) -> Option<f64> {
+        self.quarters(1)
+    }
+
     /// Three quarters of the times are at most this.
     pub fn upper_quartile(&self) -> Option<f64> {
+        self.quarters(3)
+    }
+
+    fn quarters(&self, n: usize) -> Option<f64> {
         match self {
-            Outcome::Seconds(all) => Some(quantile(all, 3, 4)),
+            Outcome::Seconds(all) => Some(quantile(all, n, 4)),
             Outcome::Failed(_) => None,
         }
     }

@@ -288,6 +288,35 @@ fn wrong_files_are_refused_and_left_alone() {
     assert!(matches!(absent, RecordsError::Absent { .. }) && !file.exists());
 }
 
+#[test]
+fn records_of_another_version_are_passed_over_and_stay() {
+    let (_directory, path) = file();
+    let mut own = Sqlite::open(&path).unwrap();
+    own.add(&round(&key(1), 0)).unwrap();
+    let best = own.best(&key(1), None).unwrap().unwrap();
+    drop(own);
+    // A step that nobody knows, and one without an argument that it has here.
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    for (time, step) in [(0, r#"{"op": "unheard_of"}"#), (1, r#"{"op": "split", "out": []}"#)] {
+        let (text, time) = (format!("[{step}]"), 1_800_000_000 + time);
+        let change = "UPDATE records SET trace = ? WHERE time = ?";
+        assert_eq!(connection.execute(change, rusqlite::params![text, time]).unwrap(), 1);
+    }
+    drop(connection);
+    let mut file = Sqlite::open(&path).unwrap();
+    assert_eq!(numbers(&file, &key(1)), (2..ROUND).collect::<Vec<_>>());
+    let (_, seconds) = file.best(&key(1), None).unwrap().unwrap();
+    assert!(seconds > best.1, "the fastest ones are not known");
+    let mut other = InMemory::default();
+    ansc_tuner::records::merge(&file, &mut other).unwrap();
+    assert_eq!(other.of(&key(1)).unwrap().len() as u64, ROUND - 2);
+    // Another version may know them.
+    file.prune(1).unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let foreign = "SELECT count(*) FROM records WHERE time < 1800000002";
+    assert_eq!(connection.query_row(foreign, [], |row| row.get::<_, i64>(0)).unwrap(), 2);
+}
+
 /// Lines that somebody may put into a file so that reading it never ends, or writing loses what is
 /// written.
 const HOSTILE: &[(&str, &str)] = &[

@@ -294,8 +294,11 @@ instructions! { r:
     Rfactor rfactor(block: BlockVar, target: LoopVar, axis: usize) -> out: BlockVar
         => r.at_loop(*block, *target, |s, name, l| s.rfactor(name, l, *axis));
     /// Goes along the loop with a running value, in place of a chain of blocks that begins with
-    /// this one; the block that stores running values, in the loop `place`.
-    Scan scan(block: BlockVar, target: LoopVar, place: LoopVar) -> out: BlockVar
+    /// this one; the block that stores running values.
+    Scan scan(block: BlockVar, target: LoopVar) -> out: BlockVar
+        => r.scan_at(*block, *target, *target);
+    /// The same, with running values stored in the loop `place`, inside of that loop.
+    ScanIn scan_in(block: BlockVar, target: LoopVar, place: LoopVar) -> out: BlockVar
         => r.scan_at(*block, *target, *place);
     /// Combines partial results by halves.
     FoldTree fold_tree(block: BlockVar)

@@ -32,7 +32,9 @@ use std::sync::Arc;
 use ansc_graph::Compute;
 use ansc_sketch::Machine;
 use ansc_sketch::{Task, Trace};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use crate::measure::MeasureError;
@@ -115,8 +117,19 @@ impl Entry {
 pub struct TaskFile {
     /// The subgraph.
     pub entry: Entry,
-    /// All different, that of the untuned schedule first.
+    /// All different, that of the untuned schedule first. Those with steps that this version does
+    /// not know are left out.
+    #[serde(deserialize_with = "known")]
     pub traces: Vec<Trace>,
+}
+
+fn known<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<Trace>, D::Error> {
+    let all = Vec::<Box<RawValue>>::deserialize(from)?;
+    let trace = |text: Box<RawValue>| match serde_json::from_str(text.get()) {
+        Err(e) if e.is_data() => None,
+        read => Some(read.map_err(D::Error::custom)),
+    };
+    all.into_iter().filter_map(trace).collect()
 }
 
 /// How targets end whose kernels had to fetch their constants from memory.

@@ -2,6 +2,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use ansc_sketch::trace::Instruction;
+
 use super::*;
 use crate::candidate::Candidate;
 use crate::measure::Simulated;
@@ -121,6 +123,21 @@ fn the_same_seed_gives_the_same_traces_on_every_machine() {
         let few = super::traces(&task, &GenerateOptions { seed: 1, per_task: 5 });
         assert_eq!(few[..3], traces[..3]);
     }
+}
+
+#[test]
+fn traces_of_another_version_are_left_out() {
+    let task = TaskFile {
+        entry: entries().remove(0),
+        traces: vec![Trace::default(), Trace { steps: vec![Instruction::Complete {}] }],
+    };
+    let mut json = serde_json::to_value(&task).unwrap();
+    let traces = json["traces"].as_array_mut().unwrap();
+    traces.insert(1, serde_json::json!([{ "op": "unheard_of" }]));
+    traces.insert(2, serde_json::json!([{ "op": "split", "out": [] }]));
+    let text = json.to_string();
+    assert_eq!(serde_json::from_str::<TaskFile>(&text).unwrap(), task);
+    assert!(serde_json::from_str::<TaskFile>(&text.replace("[{\"op\"", "[{op")).is_err());
 }
 
 #[test]

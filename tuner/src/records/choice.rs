@@ -6,7 +6,9 @@
 //! ```
 //!
 //! The least of many noisy medians is luck, and some schedules gain only while the machine is in
-//! one of its states: what three quarters of the runs agree on holds elsewhere too.
+//! one of its states: what three quarters of the runs agree on holds elsewhere too. A machine that
+//! was busy while the untuned program ran says little of that program but in its faster quarter, in
+//! which the other has to be faster as well.
 
 use ansc_sketch::Trace;
 use ansc_sketch::algorithm::Sums;
@@ -14,8 +16,8 @@ use ansc_sketch::algorithm::Sums;
 use super::{InMemory, Key, Record, Records, RecordsError, fastest, pooled, untuned_program};
 use crate::outcome::Outcome;
 
-/// The median is at most this share of the untuned program's, and three quarters of the runs are
-/// faster than that.
+/// The median and the lower quartile are at most this share of the untuned program's, and three
+/// quarters of the runs are faster than its median.
 const GAIN: f64 = 0.98;
 
 /// The program and its median time, all measurements of a program taken together. Without an
@@ -28,8 +30,13 @@ pub fn choose(
     let all = fastest(programs.clone().into_iter(), usize::MAX);
     let Some(untuned) = untuned else { return all.first().copied() };
     let default = all.iter().find(|(program, _)| *program == untuned)?;
-    let mostly = |program: &u64| programs[program].upper_quartile().is_some_and(|s| s <= default.1);
-    let surely = |(program, median): &&(u64, f64)| *median <= GAIN * default.1 && mostly(program);
+    let quick = programs[&untuned].lower_quartile()?;
+    let mostly = |times: &Outcome| times.upper_quartile().is_some_and(|s| s <= default.1);
+    let at_best = |times: &Outcome| times.lower_quartile().is_some_and(|s| s <= GAIN * quick);
+    let surely = |(program, median): &&(u64, f64)| {
+        let times = &programs[program];
+        *median <= GAIN * default.1 && mostly(times) && at_best(times)
+    };
     all.iter().find(surely).or(Some(default)).copied()
 }
 
@@ -106,5 +113,9 @@ mod tests {
         assert_eq!(choose(measured(), None), Some((2, 0.9)));
         assert_eq!(choose(measured(), Some(7)), None);
         assert_eq!(choose(std::iter::empty(), Some(1)), None);
+        // The machine was busy during most runs of the untuned program.
+        let busy = [(1, vec![0.98, 0.99, 1.38, 6.7]), (2, vec![1.06, 1.15, 1.19, 1.2])];
+        let busy = busy.into_iter().map(|(program, times)| (program, Outcome::Seconds(times)));
+        assert_eq!(choose(busy, Some(1)).map(|(program, _)| program), Some(1));
     }
 }

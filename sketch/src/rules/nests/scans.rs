@@ -77,8 +77,10 @@ pub(super) fn apply(nests: &mut Nests, from: usize, way: &Way) -> Result<Option<
     nests.recorder.reorder(&around)?;
     let written_out = order.inside.len() - usize::from(order.vector);
     order.inside[..written_out].iter().try_for_each(|&l| nests.recorder.unroll(l))?;
-    let place = order.pieces.unwrap_or(along);
-    let store = nests.recorder.scan(block, along, place)?;
+    let store = match order.pieces {
+        Some(pieces) => nests.recorder.scan_in(block, along, pieces)?,
+        None => nests.recorder.scan(block, along)?,
+    };
     let reader = reader(nests, last);
     let stored = match reader {
         Some(reader) => join(nests, reader, store, along, order.inside.len())?,

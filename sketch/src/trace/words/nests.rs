@@ -111,7 +111,7 @@ impl Words {
                 Some(format!("cut the result into slices of {lengths}, and what feeds them"))
             }
             JoinNoted { .. } => Some("do all of a slice before the next one".to_owned()),
-            Scan { block, target, out, .. } => {
+            Scan { block, target, out } | ScanIn { block, target, out, .. } => {
                 let (name, place) = (self.block(*block), self.name(*target));
                 self.blocks.insert(out.0, format!("the running values of {name}"));
                 Some(format!("go along loop {place} with a running value of {name}"))

@@ -151,26 +151,19 @@ impl Records for Sqlite {
 
     fn of(&self, key: &Key) -> Result<Vec<Record>> {
         let stored = self.stored(key)?;
-        stored.into_iter().map(|stored| stored.into_record(key, self)).collect()
+        stored.into_iter().filter_map(|one| one.into_record(key, self).transpose()).collect()
     }
 
     /// Without reading all traces.
     fn best(&self, key: &Key, untuned: Option<u64>) -> Result<Option<(Trace, f64)>> {
-        let Some((program, seconds)) = choose(self.outcomes(key)?.into_iter(), untuned) else {
-            return Ok(None);
-        };
-        let select =
-            format!("SELECT trace FROM records {OF_KEY} AND program = ? ORDER BY id LIMIT 1");
-        let trace: String = self
-            .connection
-            .query_row(
-                &select,
-                params![key.task, key.target, key.threads as i64, digits(program)],
-                |row| row.get(0),
-            )
-            .map_err(|e| self.failed(e))?;
-        let trace = serde_json::from_str(&trace).map_err(|e| self.damaged(e.to_string()))?;
-        Ok(Some((trace, seconds)))
+        let mut outcomes = self.outcomes(key)?;
+        while let Some((program, seconds)) = choose(outcomes.iter().cloned(), untuned) {
+            if let Some(trace) = self.trace_of(key, program)? {
+                return Ok(Some((trace, seconds)));
+            }
+            outcomes.retain(|(other, _)| *other != program);
+        }
+        Ok(None)
     }
 }
 
@@ -226,6 +219,18 @@ impl Sqlite {
         self.rows(&select, key_params(key), Stored::read)
     }
 
+    fn trace_of(&self, key: &Key, program: u64) -> Result<Option<Trace>> {
+        let select =
+            format!("SELECT id, trace FROM records {OF_KEY} AND program = ? ORDER BY id LIMIT 1");
+        let found = self.connection.query_row(
+            &select,
+            params![key.task, key.target, key.threads as i64, digits(program)],
+            |row| Ok((row.get(0)?, row.get::<_, String>(1)?)),
+        );
+        let (id, trace) = found.map_err(|e| self.failed(e))?;
+        self.trace(id, &trace)
+    }
+
     fn outcomes(&self, key: &Key) -> Result<Vec<(u64, Outcome)>> {
         let select = format!("SELECT id, program, outcome FROM records {OF_KEY} ORDER BY id");
         let rows =
@@ -249,6 +254,16 @@ impl Sqlite {
 
     fn parse<T: serde::de::DeserializeOwned>(&self, id: i64, json: &str) -> Result<T> {
         serde_json::from_str(json).map_err(|e| self.damaged(format!("record {id}: {e}")))
+    }
+
+    /// `None` for a trace with steps that this version does not know: other versions may have
+    /// others, and their records stay for them.
+    fn trace(&self, id: i64, json: &str) -> Result<Option<Trace>> {
+        match serde_json::from_str(json) {
+            Err(e) if e.is_data() => Ok(None),
+            Err(e) => Err(self.damaged(format!("record {id}: {e}"))),
+            Ok(trace) => Ok(Some(trace)),
+        }
     }
 
     fn failed(&self, source: rusqlite::Error) -> RecordsError {
@@ -284,16 +299,18 @@ impl Stored {
         })
     }
 
-    fn into_record(self, key: &Key, file: &Sqlite) -> Result<Record> {
-        Ok(Record {
+    /// `None` for one of another version, see [`Sqlite::trace`].
+    fn into_record(self, key: &Key, file: &Sqlite) -> Result<Option<Record>> {
+        let Some(trace) = file.trace(self.id, &self.trace)? else { return Ok(None) };
+        Ok(Some(Record {
             key: key.clone(),
-            trace: file.parse(self.id, &self.trace)?,
+            trace,
             outcome: file.parse(self.id, &self.outcome)?,
             program: file.program(self.id, &self.program)?,
             version: self.version,
             time: u64::try_from(self.time).unwrap_or(0),
             machine: self.machine,
-        })
+        }))
     }
 }
 

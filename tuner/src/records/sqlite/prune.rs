@@ -27,10 +27,15 @@ impl Sqlite {
     }
 
     fn doomed(&self, key: &Key, keep: usize) -> Result<Vec<i64>> {
-        let stored = self.stored(key)?;
-        let ids: Vec<i64> = stored.iter().map(|s| s.id).collect();
-        let records = stored.into_iter().map(|s| s.into_record(key, self));
-        let kept = kept(&records.collect::<Result<Vec<_>>>()?, keep);
+        let (mut ids, mut records) = (vec![], vec![]);
+        for stored in self.stored(key)? {
+            let id = stored.id;
+            if let Some(record) = stored.into_record(key, self)? {
+                ids.push(id);
+                records.push(record);
+            }
+        }
+        let kept = kept(&records, keep);
         Ok(ids.into_iter().zip(kept).filter(|(_, kept)| !kept).map(|(id, _)| id).collect())
     }
 }
