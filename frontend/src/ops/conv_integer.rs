@@ -106,7 +106,6 @@ fn product(
 ) -> One {
     let attrs = conv_attrs(ctx, &ctx.shape(x), &ctx.shape(w))?;
     let rank = ctx.ty(x).rank();
-    let [x, w] = in_quads(ctx, [x, w], &attrs)?;
     let (w, zero_w) = signed(ctx, (w, zero_w))?;
     if let Some(zero_w) = zero_w.filter(|&z| !ctx.is_zero(z)) {
         let zero_w = ctx.along(zero_w, 0, rank)?;
@@ -114,6 +113,7 @@ fn product(
         let (x, w) = (centred(ctx, x, zero_x)?, centred(ctx, w, Some(zero_w))?);
         return ctx.emit1(conv(attrs, &ctx.ty(x), &ctx.ty(w)), &[x, w]);
     }
+    let [x, w] = in_quads(ctx, [x, w], &attrs)?;
     let both_signed = ctx.dtype(x) == DType::I8 && ctx.dtype(w) == DType::I8;
     let (x, zero_x) = match both_signed && ctx.constant(w).is_some() {
         true => moved(ctx, (x, zero_x))?,
@@ -130,8 +130,8 @@ fn product(
     corrected(ctx, y, zero_x, sums)
 }
 
-/// Operands with a number of channels that divides by four, as machines multiply them: what is
-/// added to the weight is zero, so that it counts for nothing.
+/// Operands with a number of channels that divides by four, as machines multiply them. The weight
+/// has no zero point: what is added to it is zero, and counts for nothing.
 fn in_quads(
     ctx: &mut NodeCtx<'_>,
     [x, w]: [ValueId; 2],

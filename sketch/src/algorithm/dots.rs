@@ -32,7 +32,7 @@ use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Scalar, Stage, TensorTyp
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten, groups};
-use crate::packed::{Packing, in_turn};
+use crate::packed::in_turn;
 use crate::task::Task;
 
 /// Bytes that one instruction takes from each factor.
@@ -229,16 +229,9 @@ impl Sum {
                     _ => quad(|j| Expr::cast(dtype, DType::U8, term(j))),
                 };
             }
-            let quads = match task.sole_constant(factor.buffer) {
-                Some(param) => {
-                    let made = factor.rearranged(self.terms, &task.compute, BufId::new(0));
-                    compute.compute.inputs[param] = made.ty.clone();
-                    let input = task.compute.inputs[param].clone();
-                    prepared.push(Packing { param, compute: Compute::single(vec![input], made) });
-                    factor.buffer
-                }
-                None => compute.push(factor.rearranged(self.terms, &task.compute, factor.buffer)),
-            };
+            let quads = compute.laid_out(task, factor.buffer, &mut prepared, |from| {
+                factor.rearranged(self.terms, &task.compute, from)
+            });
             Expr::Load(quads, factor.at.clone())
         });
         let mut stage = original.clone();

@@ -320,6 +320,22 @@ impl<'a> Replacing<'a> {
         self.compute.push(stage)
     }
 
+    /// A factor as `make` lays it out: when compiling, if it is a constant that nothing else reads,
+    /// and else by a stage of its own.
+    fn laid_out(
+        &mut self,
+        task: &Task,
+        factor: BufId,
+        prepared: &mut Vec<Packing>,
+        make: impl FnOnce(BufId) -> Stage,
+    ) -> BufId {
+        let Some(param) = task.sole_constant(factor) else { return self.push(make(factor)) };
+        let made = make(BufId::new(0));
+        let whole = std::mem::replace(&mut self.compute.inputs[param], made.ty.clone());
+        prepared.push(Packing { param, compute: Compute::single(vec![whole], made) });
+        factor
+    }
+
     /// The finished subgraph. The stage that was pushed last stands for the one that is replaced.
     fn done(self) -> Compute {
         let Replacing { original, stage, mut compute } = self;

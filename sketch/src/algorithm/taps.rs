@@ -18,7 +18,6 @@ use ansc_runtime::DType;
 
 use super::convolution::Convolution;
 use super::{Replacing, Rewritten};
-use crate::packed::Packing;
 use crate::task::Task;
 use ansc_graph::flat::{flattened, spread};
 
@@ -31,17 +30,8 @@ const MOST_PRODUCTS: usize = 32;
 pub(super) fn rewrite(task: &Task, conv: &Convolution) -> Option<Rewritten> {
     let taps = Taps::of(task, conv)?;
     let mut compute = Replacing::new(&task.compute, conv.stage);
-    let constant = task.sole_constant(conv.weight);
     let mut prepared = vec![];
-    let matrix = match constant {
-        Some(param) => {
-            let whole = std::mem::replace(&mut compute.compute.inputs[param], taps.matrix_type());
-            let stage = taps.matrix(BufId::new(0));
-            prepared.push(Packing { param, compute: Compute::single(vec![whole], stage) });
-            conv.weight
-        }
-        None => compute.push(taps.matrix(conv.weight)),
-    };
+    let matrix = compute.laid_out(task, conv.weight, &mut prepared, |from| taps.matrix(from));
     let products = compute.push(taps.products(matrix));
     compute.push(taps.added(products, &task.compute.stages[conv.stage]));
     Some(Rewritten { task: Task { compute: compute.done(), ..task.clone() }, prepared })

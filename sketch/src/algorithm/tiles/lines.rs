@@ -17,7 +17,6 @@ use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Scalar, Stage, TensorTyp
 use crate::algorithm::convolution::{Convolution, Window};
 use crate::algorithm::{Replacing, Rewritten};
 use crate::intrinsic::amx::{self, APART};
-use crate::packed::Packing;
 use crate::task::Task;
 
 /// More channels fill steps well enough.
@@ -64,16 +63,8 @@ impl Lines<'_> {
         let original = &task.compute.stages[self.conv.stage];
         let lines = compute.push(self.lines(&task.compute, original));
         let mut prepared = vec![];
-        let rows = match task.sole_constant(self.conv.weight) {
-            Some(param) => {
-                let made = self.rows(&task.compute, BufId::new(0));
-                compute.compute.inputs[param] = made.ty.clone();
-                let input = task.compute.inputs[param].clone();
-                prepared.push(Packing { param, compute: Compute::single(vec![input], made) });
-                self.conv.weight
-            }
-            None => compute.push(self.rows(&task.compute, self.conv.weight)),
-        };
+        let rows = compute
+            .laid_out(task, self.conv.weight, &mut prepared, |from| self.rows(&task.compute, from));
         compute.push(self.sum(original, &task.compute, [lines, rows]));
         Rewritten { task: Task { compute: compute.done(), ..task.clone() }, prepared }
     }

@@ -21,7 +21,7 @@ use ansc_runtime::DType;
 use super::{Replacing, Rewritten};
 use crate::affine::{Digit, Extents, Source, Sum};
 use crate::intrinsic::amx::{self, COLUMNS, ROWS};
-use crate::packed::{self, Packing};
+use crate::packed;
 use crate::task::Task;
 
 /// Steps must not be more than so many times as many as the terms take at least.
@@ -114,16 +114,8 @@ impl Product {
         let mut compute = Replacing::new(&task.compute, self.stage);
         let original = &task.compute.stages[self.stage];
         let (rank, mut prepared) = (original.ty.rank(), vec![]);
-        let panels = match task.sole_constant(self.b.buffer) {
-            Some(param) => {
-                let made = self.panels(&task.compute, BufId::new(0));
-                compute.compute.inputs[param] = made.ty.clone();
-                let input = task.compute.inputs[param].clone();
-                prepared.push(Packing { param, compute: Compute::single(vec![input], made) });
-                self.b.buffer
-            }
-            None => compute.push(self.panels(&task.compute, self.b.buffer)),
-        };
+        let panels = compute
+            .laid_out(task, self.b.buffer, &mut prepared, |from| self.panels(&task.compute, from));
         let tiles = compute.push(self.tiles(original, panels));
         let mut at: Vec<Expr> = (0..rank - 1).map(Expr::var).collect();
         let column = Expr::var(self.columns);
