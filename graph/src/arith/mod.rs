@@ -19,6 +19,7 @@ mod facts;
 mod fold;
 mod interval;
 mod linear;
+mod point;
 mod simplify;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ansc_graph::{BinOp, BufId, Combiner, Expr, Scalar, TensorType, VarId};
+use ansc_graph::{BufId, Combiner, Expr, Scalar, TensorType, VarId};
 use ansc_runtime::{DType, Tensor};
 
 use crate::finish;
@@ -366,25 +366,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The value of an expression of variables and 64-bit integers in which nothing is loaded,
-    /// compared or divided by what may be negative.
+    /// The value of an expression of variables and 64-bit integers in which nothing is loaded or
+    /// selected.
     fn number(&self, e: &Expr) -> Option<i64> {
         match e {
             Expr::Const(s) => (s.dtype() == DType::I64).then(|| s.as_i64()),
             Expr::Var(v) => Some(self.vars[v.index()]),
-            Expr::Binary(op, a, b) => {
-                let (a, b) = (self.number(a)?, self.number(b)?);
-                match op {
-                    BinOp::Add => Some(a.wrapping_add(b)),
-                    BinOp::Sub => Some(a.wrapping_sub(b)),
-                    BinOp::Mul => Some(a.wrapping_mul(b)),
-                    BinOp::FloorDiv if b > 0 => Some(a.div_euclid(b)),
-                    BinOp::FloorMod if b > 0 => Some(a.rem_euclid(b)),
-                    BinOp::Min => Some(a.min(b)),
-                    BinOp::Max => Some(a.max(b)),
-                    _ => None,
-                }
-            }
+            Expr::Binary(op, a, b) => Some(op.of_indices()?(self.number(a)?, self.number(b)?)),
             _ => None,
         }
     }

@@ -14,12 +14,15 @@ pub(super) enum Value {
     Lanes(Vec<i64>),
 }
 
+/// An operation of indices.
+type Op = fn(i64, i64) -> i64;
+
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     Known(Value),
     /// A loop, or an axis of the grid.
     Var(VarId),
-    Binary(BinOp, Box<Node>, Box<Node>),
+    Binary(Op, Box<Node>, Box<Node>),
     Select(Box<[Node; 3]>),
 }
 
@@ -49,29 +52,6 @@ impl Value {
         }
     }
 
-    pub(super) fn binary(self, op: BinOp, other: Value) -> Value {
-        let (a, b) = (self, other);
-        match op {
-            BinOp::Add => a.zip(b, i64::wrapping_add),
-            BinOp::Sub => a.zip(b, i64::wrapping_sub),
-            BinOp::Mul => a.zip(b, i64::wrapping_mul),
-            BinOp::Div => a.zip(b, |a, b| if b == 0 { 0 } else { a.wrapping_div(b) }),
-            BinOp::Rem => a.zip(b, |a, b| if b == 0 { 0 } else { a.wrapping_rem(b) }),
-            BinOp::FloorDiv => a.zip(b, floor_div),
-            BinOp::FloorMod => a.zip(b, floor_mod),
-            BinOp::Min => a.zip(b, i64::min),
-            BinOp::Max => a.zip(b, i64::max),
-            BinOp::And => a.zip(b, |a, b| a & b),
-            BinOp::Or => a.zip(b, |a, b| a | b),
-            BinOp::Xor => a.zip(b, |a, b| a ^ b),
-            BinOp::Eq => a.zip(b, |a, b| i64::from(a == b)),
-            BinOp::Ne => a.zip(b, |a, b| i64::from(a != b)),
-            BinOp::Lt => a.zip(b, |a, b| i64::from(a < b)),
-            BinOp::Le => a.zip(b, |a, b| i64::from(a <= b)),
-            op => unreachable!("`Node::of` takes no {op:?}"),
-        }
-    }
-
     /// The offset with one more axis, of `extent`, at `index`.
     pub(super) fn along(self, extent: usize, index: Value) -> Value {
         let extent = extent as i64;
@@ -95,23 +75,6 @@ impl Value {
             }
         }
     }
-}
-
-fn floor_div(a: i64, b: i64) -> i64 {
-    if b == 0 {
-        return 0;
-    }
-    // Indices are small: the division of halves of the width takes a third of the time.
-    if let (Ok(a), Ok(b)) = (u32::try_from(a), u32::try_from(b)) {
-        return i64::from(a / b);
-    }
-    let quotient = a.wrapping_div(b);
-    let is_rounded_up = a.wrapping_rem(b) != 0 && (a < 0) != (b < 0);
-    quotient - i64::from(is_rounded_up)
-}
-
-fn floor_mod(a: i64, b: i64) -> i64 {
-    a.wrapping_sub(floor_div(a, b).wrapping_mul(b)) * i64::from(b != 0)
 }
 
 /// The threads of a block, by the axes along which they are counted.
@@ -152,10 +115,7 @@ impl Node {
             },
             Expr::Load(..) => return None,
             Expr::Binary(op, a, b) => {
-                if !is_taken(*op) {
-                    return None;
-                }
-                Node::binary(*op, Node::of(a, threads)?, Node::of(b, threads)?)
+                Node::binary(op.of_indices()?, Node::of(a, threads)?, Node::of(b, threads)?)
             }
             Expr::Unary(op, x) => Node::unary(*op, is_bool(x), Node::of(x, threads)?)?,
             Expr::Select(c, a, b) => {
@@ -164,7 +124,7 @@ impl Node {
             }
             Expr::Cast(DType::I64, x) => Node::of(x, threads)?,
             Expr::Cast(DType::Bool, x) => {
-                Node::binary(BinOp::Ne, Node::of(x, threads)?, Node::same(0))
+                Node::binary(BinOp::Ne.of_indices()?, Node::of(x, threads)?, Node::same(0))
             }
             Expr::Cast(..) => return None,
         })
@@ -176,15 +136,15 @@ impl Node {
 
     fn unary(op: UnOp, is_bool: bool, x: Node) -> Option<Node> {
         match op {
-            UnOp::Neg => Some(Node::binary(BinOp::Sub, Node::same(0), x)),
-            UnOp::Not if is_bool => Some(Node::binary(BinOp::Xor, x, Node::same(1))),
+            UnOp::Neg => Some(Node::binary(BinOp::Sub.of_indices()?, Node::same(0), x)),
+            UnOp::Not if is_bool => Some(Node::binary(BinOp::Xor.of_indices()?, x, Node::same(1))),
             _ => None,
         }
     }
 
-    fn binary(op: BinOp, a: Node, b: Node) -> Node {
+    fn binary(op: Op, a: Node, b: Node) -> Node {
         match (a, b) {
-            (Node::Known(a), Node::Known(b)) => Node::Known(a.binary(op, b)),
+            (Node::Known(a), Node::Known(b)) => Node::Known(a.zip(b, op)),
             (a, b) => Node::Binary(op, Box::new(a), Box::new(b)),
         }
     }
@@ -194,7 +154,7 @@ impl Node {
         match self {
             Node::Known(value) => value.clone(),
             Node::Var(v) => Value::Same(vars[v.index()]),
-            Node::Binary(op, a, b) => a.eval(vars).binary(*op, b.eval(vars)),
+            Node::Binary(op, a, b) => a.eval(vars).zip(b.eval(vars), op),
             Node::Select(parts) => {
                 let [c, a, b] = &**parts;
                 c.eval(vars).select(a.eval(vars), b.eval(vars))
@@ -253,12 +213,6 @@ impl Mask {
     }
 }
 
-/// Whether indices are computed with the operation.
-fn is_taken(op: BinOp) -> bool {
-    use BinOp::*;
-    !matches!(op, Pow | Shl | Shr | Dot4 | Dot2 | PairBf16 | DotBf16 | Mix)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::super::scalar;
@@ -269,11 +223,10 @@ mod tests {
     #[test]
     fn lanes_are_computed_like_scalars() {
         let numbers = [-7, -3, -1, 0, 1, 2, 5, 1 << 40];
-        let ops = BinOp::ALL.into_iter();
-        let ops = ops.filter(|op| is_taken(*op));
-        for (op, b) in ops.flat_map(|op| numbers.map(|b| (op, b))) {
-            let found = Value::Lanes(numbers.to_vec()).binary(op, Value::Same(b));
-            let turned = Value::Same(b).binary(op, Value::Lanes(numbers.to_vec()));
+        let ops = BinOp::ALL.into_iter().filter_map(|op| Some((op, op.of_indices()?)));
+        for ((op, f), b) in ops.flat_map(|op| numbers.map(|b| (op, b))) {
+            let found = Value::Lanes(numbers.to_vec()).zip(Value::Same(b), f);
+            let turned = Value::Same(b).zip(Value::Lanes(numbers.to_vec()), f);
             for (lane, a) in numbers.into_iter().enumerate() {
                 let [a, b] = [a, b].map(Scalar::index);
                 assert_eq!(found.lane(lane), scalar::binary(op, a, b).as_i64(), "{op:?} {a} {b}");

@@ -50,29 +50,10 @@ impl Point {
                 (Some(1), Some(1)) => Some(1),
                 _ => None,
             },
-            Expr::Binary(op, a, b) => binary(*op, self.eval(a)?, self.eval(b)?),
+            Expr::Binary(op, a, b) => Some(op.of_indices()?(self.eval(a)?, self.eval(b)?)),
             Expr::Select(c, a, b) => self.eval(if self.eval(c)? == 0 { b } else { a }),
             Expr::Const(_) | Expr::Load(..) | Expr::Unary(..) | Expr::Cast(..) => None,
         }
-    }
-}
-
-fn binary(op: BinOp, a: i64, b: i64) -> Option<i64> {
-    match op {
-        BinOp::Add => a.checked_add(b),
-        BinOp::Sub => a.checked_sub(b),
-        BinOp::Mul => a.checked_mul(b),
-        BinOp::Div => a.checked_div(b),
-        BinOp::Rem => a.checked_rem(b),
-        BinOp::FloorDiv if b > 0 => Some(a.div_euclid(b)),
-        BinOp::FloorMod if b > 0 => Some(a.rem_euclid(b)),
-        BinOp::Min => Some(a.min(b)),
-        BinOp::Max => Some(a.max(b)),
-        BinOp::Eq => Some(i64::from(a == b)),
-        BinOp::Ne => Some(i64::from(a != b)),
-        BinOp::Lt => Some(i64::from(a < b)),
-        BinOp::Le => Some(i64::from(a <= b)),
-        _ => None,
     }
 }
 
