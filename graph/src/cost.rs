@@ -28,7 +28,43 @@ pub fn flops(compute: &Compute) -> u64 {
 
 /// Operations of one evaluation of `e`, whose buffers have the types that `dtype` tells.
 pub fn operations(e: &Expr, dtype: &impl Fn(BufId) -> DType) -> u64 {
-    counted(e, dtype).count
+    counted(e, dtype, &|parts| parts.all()).count
+}
+
+/// As [`operations`], where products of parts of words and their sum are one product: that is what
+/// a processor with an instruction for them has time for.
+pub fn operations_on_words(e: &Expr, dtype: &impl Fn(BufId) -> DType) -> u64 {
+    counted(e, dtype, &|parts| if parts.others == 0 { 1 } else { parts.all() }).count
+}
+
+/// The operations that make up one that is none of the usual ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parts {
+    /// Products.
+    pub products: u8,
+    /// Sums and differences.
+    pub sums: u8,
+    /// Operations on bits.
+    pub others: u8,
+}
+
+impl Parts {
+    /// How many there are.
+    pub fn all(self) -> u64 {
+        [self.products, self.sums, self.others].into_iter().map(u64::from).sum()
+    }
+}
+
+impl BinOp {
+    /// The operations that make this one up; `None` if it is one operation, or a conversion.
+    pub const fn parts(self) -> Option<Parts> {
+        match self {
+            BinOp::Dot4 => Some(Parts { products: 4, sums: 3, others: 0 }),
+            BinOp::Dot2 | BinOp::DotBf16 => Some(Parts { products: 2, sums: 1, others: 0 }),
+            BinOp::Mix => Some(Parts { products: 3, sums: 1, others: 6 }),
+            _ => None,
+        }
+    }
 }
 
 /// Bytes of inputs and results, each element once. Of an input that is looked up here and there no
@@ -83,8 +119,13 @@ impl Operations {
     }
 }
 
-fn counted(e: &Expr, dtype: &impl Fn(BufId) -> DType) -> Operations {
-    let of = |e: &Expr| counted(e, dtype);
+/// `weight` says what an operation counts that has parts.
+fn counted(
+    e: &Expr,
+    dtype: &impl Fn(BufId) -> DType,
+    weight: &impl Fn(Parts) -> u64,
+) -> Operations {
+    let of = |e: &Expr| counted(e, dtype, weight);
     match e {
         Expr::Const(s) => Operations::leaf(s.dtype(), false),
         Expr::Var(_) => Operations::leaf(DType::I64, false),
@@ -96,21 +137,13 @@ fn counted(e: &Expr, dtype: &impl Fn(BufId) -> DType) -> Operations {
         }
         Expr::Binary(op, a, b) => {
             let both = of(a).and(of(b));
-            // Calls of functions, as the intrinsics above.
-            let is_call = matches!(op, BinOp::Pow | BinOp::Shl | BinOp::Shr);
-            let both = match op {
-                // Four products and three sums.
-                BinOp::Dot4 => Operations { count: both.count.saturating_add(7), ..both },
-                // Sums, products, and what they are mixed with.
-                BinOp::Mix => Operations { count: both.count.saturating_add(10), ..both },
-                // A conversion.
-                BinOp::PairBf16 => both,
-                // Two products and a sum.
-                BinOp::Dot2 | BinOp::DotBf16 => {
-                    Operations { count: both.count.saturating_add(3), ..both }
+            let both = match (op, op.parts()) {
+                (_, Some(parts)) => {
+                    Operations { count: both.count.saturating_add(weight(parts)), ..both }
                 }
-                _ if is_call => both,
-                _ => both.counted(),
+                // Calls of functions, as the intrinsics above, and a conversion.
+                (BinOp::Pow | BinOp::Shl | BinOp::Shr | BinOp::PairBf16, None) => both,
+                (_, None) => both.counted(),
             };
             Operations { dtype: op.result(both.dtype), ..both }
         }

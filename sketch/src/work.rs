@@ -4,7 +4,7 @@
 //! from [`ansc_graph::cost::flops`] of the subgraph where an algorithm computes the same with fewer
 //! products, and where a schedule computes something twice.
 
-use ansc_graph::{BinOp, BufId, Expr, cost};
+use ansc_graph::{BufId, cost};
 use ansc_runtime::DType;
 
 use crate::program::{Block, Body, Program, Stmt};
@@ -38,25 +38,11 @@ fn instances(block: &Block, times: u64) -> u64 {
 
 fn of_body(body: &Body, dtype: &impl Fn(BufId) -> DType) -> u64 {
     match body {
-        Body::Assign { value, .. } => of_value(value, dtype),
-        Body::Reduce { value, .. } | Body::ArgReduce { value, .. } => 1 + of_value(value, dtype),
+        Body::Assign { value, .. } => cost::operations_on_words(value, dtype),
+        Body::Reduce { value, .. } | Body::ArgReduce { value, .. } => {
+            1 + cost::operations_on_words(value, dtype)
+        }
     }
-}
-
-/// Operations that [`cost::operations`] counts for products and their sums, less the one that
-/// stands for them.
-fn within(e: &Expr) -> u64 {
-    match e {
-        Expr::Binary(BinOp::Dot4, ..) => 6,
-        Expr::Binary(BinOp::Dot2 | BinOp::DotBf16, ..) => 2,
-        _ => 0,
-    }
-}
-
-fn of_value(value: &Expr, dtype: &impl Fn(BufId) -> DType) -> u64 {
-    let mut dots = 0;
-    value.visit(&mut |e| dots += within(e));
-    cost::operations(value, dtype).saturating_sub(dots)
 }
 
 #[cfg(test)]

@@ -94,19 +94,13 @@ impl Counts {
             Min | Max | Eq | Ne | Lt | Le => self.arithmetic(CMP, operand),
             And | Or | Xor if operand == DType::Bool => self.0[BOOL] += 1.0,
             And | Or | Xor | Shl | Shr | Pow => self.arithmetic(MATH, operand),
-            Dot4 => {
-                (0..4).for_each(|_| self.arithmetic(MUL, operand));
-                (0..3).for_each(|_| self.arithmetic(ADD_SUB, operand));
-            }
-            Dot2 | DotBf16 => {
-                (0..2).for_each(|_| self.arithmetic(MUL, op.result(operand)));
-                self.arithmetic(ADD_SUB, op.result(operand));
-            }
             PairBf16 => self.arithmetic(MATH, op.result(operand)),
-            Mix => {
-                (0..3).for_each(|_| self.arithmetic(MUL, operand));
-                (0..6).for_each(|_| self.arithmetic(MATH, operand));
-                self.arithmetic(ADD_SUB, operand);
+            Dot4 | Dot2 | DotBf16 | Mix => {
+                let Some(parts) = op.parts() else { return };
+                let kinds = [(MUL, parts.products), (ADD_SUB, parts.sums), (MATH, parts.others)];
+                for (kind, times) in kinds {
+                    (0..times).for_each(|_| self.arithmetic(kind, op.result(operand)));
+                }
             }
         }
     }
