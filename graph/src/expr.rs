@@ -458,6 +458,28 @@ impl Expr {
         }
     }
 
+    /// Whether both are the same but for their operands; loads may have more or fewer of them.
+    pub fn is_same_node(&self, other: &Expr) -> bool {
+        match (self, other) {
+            (Expr::Const(a), Expr::Const(b)) => a == b,
+            (Expr::Var(a), Expr::Var(b)) => a == b,
+            (Expr::Load(a, _), Expr::Load(b, _)) => a == b,
+            (Expr::Unary(a, _), Expr::Unary(b, _)) => a == b,
+            (Expr::Binary(a, ..), Expr::Binary(b, ..)) => a == b,
+            (Expr::Cast(a, _), Expr::Cast(b, _)) => a == b,
+            (Expr::Select(..), Expr::Select(..)) => true,
+            _ => false,
+        }
+    }
+
+    /// `a && b && c` as its parts, left to right.
+    pub fn conjuncts(&self) -> Vec<&Expr> {
+        match self {
+            Expr::Binary(BinOp::And, a, b) => [a.conjuncts(), b.conjuncts()].concat(),
+            one => vec![one],
+        }
+    }
+
     /// Calls `f` on this expression and everything below it, parents first.
     pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Expr)) {
         f(self);

@@ -121,7 +121,7 @@ pub(crate) fn init_nest(
     let is_gone =
         |v: &VarId| reduced.contains(v) || dropped.contains(v) && !renamed.contains_key(v);
     let of_reduction = |e: &Expr| e.vars().iter().any(is_gone);
-    let predicate = block.predicate.iter().flat_map(|p| tree::conjuncts(p));
+    let predicate = block.predicate.iter().flat_map(Expr::conjuncts);
     let predicate = tree::conjunction(predicate.filter(|p| !of_reduction(p)).map(rename));
     let indices = dst.indices.iter().map(rename).collect();
     let dst = Access { buffer: dst.buffer, indices };

@@ -532,7 +532,7 @@ impl<'p> Search<'p> {
             let param = self.program.params.iter().position(|p| *p == buffer)?;
             self.demand.sizes.get(param).copied().flatten()
         };
-        for part in tree::conjuncts(condition) {
+        for part in condition.conjuncts() {
             if let Expr::Binary(BinOp::Lt, index, below) = part {
                 // A condition that holds at all sizes is in the program already.
                 let below = extent_of(below, &size).filter(|below| !below.is_constant());

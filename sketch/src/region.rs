@@ -12,14 +12,13 @@ use ansc_graph::{BinOp, Expr, VarId};
 use crate::affine::{Digit, Extents, Source, Sum};
 use crate::disjoint::bound;
 use crate::program::Block;
-use crate::tree;
 
 /// A sum over loops that is below a number.
 pub(crate) type Limit = (Sum, i64);
 
 /// The parts of the block's guard that are limits.
 pub(crate) fn limits(block: &Block, extents: &Extents) -> Vec<Limit> {
-    let parts = block.predicate.iter().flat_map(tree::conjuncts);
+    let parts = block.predicate.iter().flat_map(Expr::conjuncts);
     parts.filter_map(|part| limit(block, part, extents)).collect()
 }
 

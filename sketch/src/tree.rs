@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ansc_graph::{BinOp, BufId, Expr, VarId};
+use ansc_graph::{BufId, Expr, VarId};
 
 use crate::program::{Block, Body, For, Program, Shared, Stmt};
 
@@ -171,18 +171,6 @@ pub(crate) fn nest(loops: Vec<For>, stmts: Vec<Stmt>) -> Vec<Stmt> {
         l.body = body;
         vec![Stmt::For(Shared::new(l))]
     })
-}
-
-/// `a && b && c` as its parts.
-pub(crate) fn conjuncts(predicate: &Expr) -> Vec<&Expr> {
-    match predicate {
-        Expr::Binary(BinOp::And, a, b) => {
-            let mut all = conjuncts(a);
-            all.extend(conjuncts(b));
-            all
-        }
-        one => vec![one],
-    }
 }
 
 pub(crate) fn conjunction(parts: impl IntoIterator<Item = Expr>) -> Option<Expr> {

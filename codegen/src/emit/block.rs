@@ -22,7 +22,7 @@ impl<'c> Emitter<'c, '_> {
 
     fn guarded(&mut self, block: &Block) -> Result<()> {
         let mut open = Vec::new();
-        for guard in block.predicate.iter().flat_map(conjuncts) {
+        for guard in block.predicate.iter().flat_map(Expr::conjuncts) {
             match self.decide(guard) {
                 Some(true) => {}
                 Some(false) => return Ok(()),
@@ -236,16 +236,4 @@ fn have_seven_bits(e: &Expr) -> bool {
         mask.is_some_and(|mask| mask & 0x8080_8080 == 0)
     };
     matches!(e, Expr::Binary(BinOp::And, a, b) if is_mask(a) || is_mask(b))
-}
-
-/// The operands of a chain of `and`.
-pub(crate) fn conjuncts(e: &Expr) -> Vec<&Expr> {
-    match e {
-        Expr::Binary(BinOp::And, a, b) => {
-            let mut all = conjuncts(a);
-            all.extend(conjuncts(b));
-            all
-        }
-        other => vec![other],
-    }
 }

@@ -32,7 +32,6 @@ use ansc_sketch::{Block, Body, For, Program, Stmt};
 use inkwell::IntPredicate;
 use inkwell::values::{InstructionOpcode, IntValue};
 
-use crate::emit::block::conjuncts;
 use crate::emit::function::{Emitter, Result};
 use crate::emit::ir::Reg;
 
@@ -47,7 +46,7 @@ impl<'c> Emitter<'c, '_> {
     fn need(&self, l: &For) -> Vec<Expr> {
         let is_asked = !self.is_gpu() && self.lanes.is_none();
         let need = self.program.need(l.var).filter(|_| is_asked);
-        need.map_or(vec![], |need| conjuncts(need).into_iter().cloned().collect())
+        need.map_or(vec![], |need| need.conjuncts().into_iter().cloned().collect())
     }
 
     /// Writes what an iteration does, under conditions.
@@ -200,7 +199,7 @@ impl<'c> Emitter<'c, '_> {
         let over_loops = |e: &Expr| {
             e.substitute(&|v| block.iters.iter().find(|i| i.var == v).map(|i| i.binding.clone()))
         };
-        let mut all: Vec<&Expr> = block.predicate.iter().flat_map(conjuncts).collect();
+        let mut all: Vec<&Expr> = block.predicate.iter().flat_map(Expr::conjuncts).collect();
         if let Body::Reduce { combiner: Combiner::Sum, value, init: false, .. } = &block.body {
             adds(value, &mut all);
         }
@@ -211,7 +210,7 @@ impl<'c> Emitter<'c, '_> {
 /// How many iterations of an outermost loop a run needs, if conditions that fail fail for all later
 /// ones as well.
 pub(crate) fn needed(program: &Program, l: &For) -> Option<Needed> {
-    let conditions = conjuncts(program.need(l.var)?);
+    let conditions = program.need(l.var)?.conjuncts();
     let ends = conditions.into_iter().filter_map(|condition| first_without(condition, l.var));
     let argument = |buffer: &BufId| program.params.iter().position(|param| param == buffer);
     let ends: Vec<Expr> = ends.filter(|end| end.vars().is_empty()).collect();
@@ -289,7 +288,7 @@ fn adds<'e>(term: &'e Expr, conditions: &mut Vec<&'e Expr>) {
         Expr::Select(condition, _, nothing)
             if nothing.as_const().is_some_and(|scalar| scalar.is_zero()) =>
         {
-            conditions.extend(conjuncts(condition));
+            conditions.extend(condition.conjuncts());
         }
         _ => {}
     }

@@ -4,7 +4,7 @@ use ansc_runtime::DType;
 
 use super::interval::{Interval, floor_div};
 use super::linear::Linear;
-use super::{Context, bounds};
+use super::{Context, bounds, gcd};
 use crate::expr::{BinOp, Expr, UnOp};
 
 /// The facts that conditions told: ranges of sums of terms, and the conditions themselves.
@@ -18,10 +18,6 @@ pub(super) struct Facts {
 
 /// Where nothing bounds a sum.
 const UNBOUNDED: i128 = 1 << 100;
-
-pub(super) fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
 
 /// The primitive form, and the factor that gives the terms back.
 fn primitive(terms: &Linear) -> Option<(Linear, i64)> {

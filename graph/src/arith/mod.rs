@@ -24,6 +24,8 @@ mod simplify;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Rem;
+
 use ansc_runtime::DType;
 
 pub use fold::{fold_binary, fold_cast, fold_constants, fold_unary};
@@ -99,6 +101,11 @@ pub fn simplify(e: &Expr, ranges: &Ranges<'_>) -> Expr {
 /// known, or it is a float, or its values do not fit `i64`.
 pub fn bounds(e: &Expr, ranges: &Ranges<'_>) -> Option<(i64, i64)> {
     Context::new(ranges).bounds(e)
+}
+
+/// The greatest common divisor of two numbers that are not negative; the other one if one is zero.
+pub fn gcd<T: Copy + Default + PartialEq + Rem<Output = T>>(a: T, b: T) -> T {
+    if b == T::default() { a } else { gcd(b, a % b) }
 }
 
 /// `Add`, `Sub` or `Mul`, which [`Linear`] takes apart.

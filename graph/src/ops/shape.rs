@@ -10,6 +10,7 @@ use std::ops::Range;
 use super::{OpError, sized};
 use crate::compute::{Compute, Stage, TensorType};
 use crate::expr::Expr;
+use crate::flat::{flattened, spread};
 use crate::op::{ComputeOp, Kind};
 
 /// The elements of `x` in row-major order under `shape`.
@@ -34,7 +35,9 @@ pub fn reshape(x: &TensorType, shape: &[usize]) -> Result<ComputeOp, OpError> {
 pub fn reshape_indices(from: &[usize], to: &[usize]) -> Vec<Expr> {
     let mut indices = vec![Expr::int(0); from.len()];
     for (left, right) in reshape_groups(from, to) {
-        split(&flatten(to, right), &from[left.clone()], &mut indices[left]);
+        let axes: Vec<Expr> = right.clone().map(Expr::var).collect();
+        let flat = flattened(&axes, &to[right]);
+        indices[left.clone()].clone_from_slice(&spread(&flat, &from[left]));
     }
     indices
 }
@@ -63,30 +66,6 @@ pub(crate) fn reshape_groups(from: &[usize], to: &[usize]) -> Vec<(Range<usize>,
         groups.push((i0..i, o0..o));
     }
     groups
-}
-
-/// The row-major position within the axes `axes` of `shape`.
-fn flatten(shape: &[usize], axes: Range<usize>) -> Expr {
-    let mut flat = None;
-    for axis in axes.filter(|&axis| shape[axis] != 1) {
-        flat = Some(match flat {
-            None => Expr::var(axis),
-            Some(outer) => outer * Expr::index(shape[axis]) + Expr::var(axis),
-        });
-    }
-    flat.unwrap_or_else(|| Expr::int(0))
-}
-
-/// The indices of the element at row-major position `flat` of `shape`.
-fn split(flat: &Expr, shape: &[usize], indices: &mut [Expr]) {
-    let mut stride = 1;
-    let outermost = shape.iter().position(|&extent| extent != 1);
-    for (axis, &extent) in shape.iter().enumerate().rev().filter(|(_, extent)| **extent != 1) {
-        let divided = if stride == 1 { flat.clone() } else { flat.clone().floor_div(stride) };
-        let keep = Some(axis) == outermost;
-        indices[axis] = if keep { divided } else { divided.floor_mod(extent as i64) };
-        stride *= extent as i64;
-    }
 }
 
 /// Output axis `i` is input axis `perm[i]`.

@@ -1,5 +1,6 @@
 //! Expressions into sums of digits, and simplification by that.
 
+use ansc_graph::arith::{self, gcd};
 use ansc_graph::{BinOp, Expr, Scalar, UnOp};
 use ansc_runtime::DType;
 
@@ -137,7 +138,9 @@ fn whole(sum: &Sum) -> Digit {
 /// `rest = g * coarse + fine` where `g > 1` divides `d` and `0 <= fine < g`: then `rest // d =
 /// coarse // (d / g)`. The largest such `g` among the coefficients' divisors.
 fn coarse_part(rest: &Sum, d: i64, extents: &Extents) -> Option<(Sum, i64)> {
-    let mut candidates: Vec<i64> = rest.terms.values().map(|&c| gcd(c, d)).collect();
+    // `d` is positive, and what divides it is no larger.
+    let shared = |c: i64| gcd(c.unsigned_abs(), d.unsigned_abs()) as i64;
+    let mut candidates: Vec<i64> = rest.terms.values().map(shared).collect();
     candidates.sort_unstable_by(|a, b| b.cmp(a));
     candidates.dedup();
     candidates.into_iter().filter(|&g| g > 1 && g < d).find_map(|g| {
@@ -150,14 +153,6 @@ fn coarse_part(rest: &Sum, d: i64, extents: &Extents) -> Option<(Sum, i64)> {
         let (low, high) = fine.interval(extents)?;
         (low >= 0 && high < g).then_some((coarse, g))
     })
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    i64::try_from(a).unwrap_or(1)
 }
 
 /// The one digit of `sum`, if it is that and nothing else.

@@ -22,6 +22,8 @@
 //! whole steps of the instruction. A factor keeps side by side what lies side by side in memory, so
 //! that `rows` may be `[t, i]`, and `columns` be `[j, t]`.
 
+use ansc_graph::arith::gcd;
+use ansc_graph::flat::{flattened, spread};
 use ansc_graph::{
     BinOp, BufId, Combiner, Compute, Expr, Reduce, Scalar, Stage, TensorType, UnOp, VarId,
 };
@@ -32,7 +34,6 @@ use crate::gpu::GpuLimits;
 use crate::intrinsic::mma;
 use crate::price::tensor::Estimate;
 use crate::task::Task;
-use ansc_graph::flat::{flattened, spread};
 
 /// Instructions whose terms are copied to shared memory together, at least, where there are as
 /// many.
@@ -333,8 +334,4 @@ fn factor(compute: &Compute, s: &Stage, e: &Expr) -> Option<(DType, Factor)> {
     let across = !innermost.iter().any(|v| v.index() >= s.ty.rank());
     let row = ty.shape.last().copied().unwrap_or(1);
     Some((ty.dtype, Factor { buffer: *buffer, at: at.clone(), across, row }))
-}
-
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

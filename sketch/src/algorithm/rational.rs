@@ -2,6 +2,8 @@
 
 use std::ops::{Add, Mul, Neg, Sub};
 
+use ansc_graph::arith::gcd;
+
 /// The denominator is positive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rational {
@@ -42,10 +44,6 @@ impl Rational {
     pub(super) fn to_f64(self) -> f64 {
         self.numerator as f64 / self.denominator as f64
     }
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 impl Add for Rational {

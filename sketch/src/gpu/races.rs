@@ -12,7 +12,6 @@ use super::{AXES, GpuError};
 use crate::affine::{Digit, Extents, Sum};
 use crate::disjoint::determines;
 use crate::program::{Access, Block, Program, Scope};
-use crate::tree;
 
 pub(super) fn check(program: &Program, threads: &Threads) -> Result<(), GpuError> {
     let mut extents = Extents::of(program);
@@ -110,5 +109,5 @@ impl Check<'_> {
 /// Whether only the first thread along an axis executes the block.
 fn is_first(block: &Block, var: ansc_graph::VarId) -> bool {
     let guard = Expr::binary(ansc_graph::BinOp::Eq, Expr::Var(var), Expr::int(0));
-    block.predicate.iter().flat_map(tree::conjuncts).any(|part| *part == guard)
+    block.predicate.iter().flat_map(Expr::conjuncts).any(|part| *part == guard)
 }

@@ -113,7 +113,7 @@ fn number_buffers(program: &mut Program) {
 fn in_a_row(e: &Expr) -> Expr {
     match e {
         Expr::Binary(BinOp::And, ..) => {
-            let parts = tree::conjuncts(e).into_iter().map(in_a_row);
+            let parts = e.conjuncts().into_iter().map(in_a_row);
             tree::conjunction(parts).unwrap_or_else(|| e.clone())
         }
         other => other.map_children(in_a_row),

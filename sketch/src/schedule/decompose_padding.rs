@@ -46,7 +46,8 @@ fn decompose(program: &mut Program, name: &str, l: LoopRef) -> Checked<String> {
 
     let path = block_path(program, name)?;
     block_at_mut(program, &path).body = Body::Assign { dst, value };
-    let rest: Vec<Expr> = tree::conjuncts(&condition)
+    let rest: Vec<Expr> = condition
+        .conjuncts()
         .into_iter()
         .filter(|part| narrow(program, &path, l, part).is_none())
         .cloned()

@@ -21,7 +21,7 @@ use super::{Result, Schedule};
 use crate::affine::{Extents, Sum};
 use crate::disjoint::bound;
 use crate::program::{Block, Body, Program};
-use crate::tree::{self, Path};
+use crate::tree::Path;
 
 type Checked<T> = std::result::Result<T, Failure>;
 
@@ -137,7 +137,7 @@ fn check_in_any_case(program: &Program, reader: &Block, addend: &Expr) -> Checke
         _ => false,
     };
     let Some((buffer, _)) = addend.loads().first().copied() else { return Ok(()) };
-    let mut guards = reader.predicate.iter().flat_map(tree::conjuncts);
+    let mut guards = reader.predicate.iter().flat_map(Expr::conjuncts);
     match guards.all(is_plain) {
         true => Ok(()),
         false => {

@@ -121,7 +121,7 @@ pub(super) fn renest(program: &mut Program, mut block: Block, spans: &[Span]) ->
 /// The parts of the block's predicate that are over its iterators.
 pub(super) fn own_conditions(block: &Block) -> Vec<Expr> {
     let is_own = |v: &VarId| block.iters.iter().any(|iter| iter.var == *v);
-    let parts = block.predicate.iter().flat_map(tree::conjuncts);
+    let parts = block.predicate.iter().flat_map(Expr::conjuncts);
     parts.filter(|part| part.vars().iter().all(is_own)).cloned().collect()
 }
 

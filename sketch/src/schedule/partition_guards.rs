@@ -86,10 +86,10 @@ fn inside(program: &Program, l: LoopRef) -> Checked<Option<(usize, usize)>> {
 
 /// Parts of the guard, and of the conditions of selects.
 fn conditions(block: &Block) -> Vec<&Expr> {
-    let mut all: Vec<&Expr> = block.predicate.iter().flat_map(tree::conjuncts).collect();
+    let mut all: Vec<&Expr> = block.predicate.iter().flat_map(Expr::conjuncts).collect();
     block.body.value().visit(&mut |e| {
         if let Expr::Select(condition, ..) = e {
-            all.extend(tree::conjuncts(condition));
+            all.extend(condition.conjuncts());
         }
     });
     all
@@ -121,7 +121,7 @@ fn settle(block: &mut Block, extents: &Extents) {
         move |e: &Expr| affine::decided(&bound(&iters, e), extents)
     };
     if let Some(predicate) = block.predicate.take() {
-        let open = tree::conjuncts(&predicate).into_iter().filter(|p| decided(p) != Some(true));
+        let open = predicate.conjuncts().into_iter().filter(|p| decided(p) != Some(true));
         block.predicate = tree::conjunction(open.cloned());
     }
     let value = block.body.value_mut();
@@ -133,7 +133,7 @@ fn settled(e: &Expr, decided: &impl Fn(&Expr) -> Option<bool>) -> Expr {
         return e.map_children(|child| settled(child, decided));
     };
     let parts: Vec<(&Expr, Option<bool>)> =
-        tree::conjuncts(condition).into_iter().map(|part| (part, decided(part))).collect();
+        condition.conjuncts().into_iter().map(|part| (part, decided(part))).collect();
     if parts.iter().any(|(_, holds)| *holds == Some(false)) {
         return settled(b, decided);
     }

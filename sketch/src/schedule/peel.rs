@@ -122,7 +122,7 @@ fn guards(program: &Program, path: &Path, l: LoopRef) -> Checked<Vec<Guard>> {
         tree::loops_above(&program.body, path).iter().partition(|f| f.kind == ForKind::Parallel);
     let mut guards = vec![];
     for block in blocks_under(loop_at(program, path)) {
-        for part in block.predicate.iter().flat_map(tree::conjuncts) {
+        for part in block.predicate.iter().flat_map(Expr::conjuncts) {
             let Some(limit) = region::limit(block, part, &extents) else { continue };
             let depends =
                 |on: &dyn Fn(VarId) -> bool| limit.0.terms.keys().any(|d| d.depends_on(&on));
@@ -195,7 +195,7 @@ impl At {
             iter.binding = affine::simplify(&self.expr(&iter.binding), &self.extents);
         }
         let mut parts = vec![];
-        for part in block.predicate.iter().flat_map(tree::conjuncts) {
+        for part in block.predicate.iter().flat_map(Expr::conjuncts) {
             let bound = bound(block, part);
             let is_changed = self.is_changed(&bound);
             let decide = || affine::decided(&self.expr(&bound), &self.extents);

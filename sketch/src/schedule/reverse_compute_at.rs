@@ -179,7 +179,7 @@ fn is_reduced(block: &Block, v: VarId) -> bool {
 /// `None` if it has other parts.
 fn guards(block: &Block, extents: &Extents) -> Option<Vec<(Sum, i64)>> {
     let mut guards = vec![];
-    for part in block.predicate.iter().flat_map(tree::conjuncts) {
+    for part in block.predicate.iter().flat_map(Expr::conjuncts) {
         let Expr::Binary(op, a, b) = part else { return None };
         let (a, b) = (Sum::of(&bound(block, a), extents), Sum::of(&bound(block, b), extents));
         match (op, a.as_constant(), b.as_constant()) {

@@ -156,7 +156,7 @@ fn partial_block(
         reduced.iter().map(|i| (i.var, over_iters(&i.binding))).collect();
     let substitute = |e: &Expr| over_iters(&e.substitute(&|v| terms.get(&v).cloned()));
 
-    let parts: Vec<Expr> = block.predicate.iter().flat_map(tree::conjuncts).cloned().collect();
+    let parts: Vec<Expr> = block.predicate.iter().flat_map(Expr::conjuncts).cloned().collect();
     let of_terms =
         |e: &Expr| e.vars().iter().any(|v| by_loop.contains_key(v) || terms.contains_key(v));
     let (guards, kept): (Vec<Expr>, Vec<Expr>) = parts.into_iter().partition(of_terms);

@@ -350,7 +350,7 @@ fn nothing_is_guarded_inside_of_borders() {
             let mut count = 0;
             block.body.value().visit(&mut |e| {
                 if let Expr::Select(condition, ..) = e {
-                    count += crate::tree::conjuncts(condition).len();
+                    count += condition.conjuncts().len();
                 }
             });
             count

@@ -83,11 +83,7 @@ fn kept(map: &IndexMap) -> usize {
 fn own_nest(program: &Program, path: &Path, kept: usize) -> Checked<Path> {
     let block = block_at(program, path);
     let loops = tree::loops_above(&program.body, path);
-    if block
-        .predicate
-        .as_ref()
-        .is_some_and(|p| own_conditions(block).len() < tree::conjuncts(p).len())
-    {
+    if block.predicate.as_ref().is_some_and(|p| own_conditions(block).len() < p.conjuncts().len()) {
         return Err(Cause::HasPredicate.at_block(&block.name));
     }
     let first = loops.len().checked_sub(block.iters.len());

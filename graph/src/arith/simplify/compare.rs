@@ -6,9 +6,8 @@
 //! 0 <= v0 - 1                     ->  1 <= v0
 //! ```
 
-use crate::arith::facts::gcd;
 use crate::arith::interval::floor_div as floor;
-use crate::arith::{Context, Linear};
+use crate::arith::{Context, Linear, gcd};
 use crate::expr::{BinOp, Expr};
 
 impl Context<'_> {

@@ -9,9 +9,8 @@
 //!
 //! They are about true integers: the forms must not wrap, which bounds have to show.
 
-use crate::arith::facts::gcd;
 use crate::arith::interval::floor_div as floor;
-use crate::arith::{Context, Linear};
+use crate::arith::{Context, Linear, gcd};
 use crate::expr::{BinOp, Expr};
 
 impl Context<'_> {

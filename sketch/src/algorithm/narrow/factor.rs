@@ -9,6 +9,7 @@
 //! Whatever lies between a constant and its integer (nibbles, a transpose) belongs to the code: its
 //! expression is evaluated once, when the constant is prepared.
 
+use ansc_graph::arith::gcd;
 use ansc_graph::{BinOp, BufId, Compute, Expr, VarId};
 use ansc_runtime::DType;
 
@@ -230,8 +231,4 @@ fn limits(dtype: DType) -> Option<(i64, i64)> {
         DType::I8 => Some((-128, 127)),
         _ => None,
     }
-}
-
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

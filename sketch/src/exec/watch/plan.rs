@@ -267,7 +267,7 @@ impl Accesses<'_> {
     /// The facts that follow where the condition turned out as `holds`, whatever the data are.
     fn known(&self, condition: &Expr, holds: bool) -> Vec<(Expr, bool)> {
         let follows = |e: &&Expr| self.planner.node(e).is_some();
-        let parts = if holds { tree::conjuncts(condition) } else { vec![condition] };
+        let parts = if holds { condition.conjuncts() } else { vec![condition] };
         parts.into_iter().filter(follows).map(|e| (e.clone(), holds)).collect()
     }
 }

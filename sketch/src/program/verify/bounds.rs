@@ -12,7 +12,6 @@ use super::point::{Fact, climb};
 use super::{Answer, Fault, Question, Subject};
 use crate::affine::{Extents, Sum};
 use crate::program::{Body, Iter};
-use crate::tree;
 
 pub(super) fn check(subject: &mut Subject<'_>) -> Result<(), Fault> {
     (0..subject.sites.len()).try_for_each(|at| Bounds::new(subject, at).block())
@@ -44,7 +43,7 @@ impl<'s, 'p> Bounds<'s, 'p> {
         let block = self.subject.sites[self.at].block;
         if let Some(predicate) = &block.predicate {
             self.expr(predicate)?;
-            self.facts.extend(tree::conjuncts(predicate).into_iter().map(|part| (part, true)));
+            self.facts.extend(predicate.conjuncts().into_iter().map(|part| (part, true)));
         }
         if self.subject.sites[self.at].only_begins {
             return Ok(());

@@ -13,7 +13,6 @@ use super::{Answer, Fault, Question, Subject, Touch, is_update};
 use crate::affine::{Extents, Source, Sum};
 use crate::program::{Block, Program, Scope};
 use crate::region::{self, Limit, Span};
-use crate::tree;
 
 pub(super) fn check(subject: &mut Subject<'_>) -> Result<(), Fault> {
     for at in 0..subject.touches.len() {
@@ -100,7 +99,7 @@ fn is_full(
                 !is_last || extent.is_some_and(|e| e / divisor <= m || e % (divisor * m) == 0)
             })
     });
-    let conjuncts: Vec<&Expr> = block.predicate.iter().flat_map(tree::conjuncts).collect();
+    let conjuncts: Vec<&Expr> = block.predicate.iter().flat_map(Expr::conjuncts).collect();
     // One that is no limit is not known to let anything pass.
     let on_axes = limits.iter().all(|(sum, _)| moving.iter().filter(|m| *m == sum).count() == 1);
     apart && whole && conjuncts.len() == limits.len() && on_axes

@@ -7,6 +7,7 @@
 //! - axes that are the same in both tell the value of the loop's variable;
 //! - the boxes that they touch while the loop runs do not meet.
 
+use ansc_graph::arith::gcd;
 use ansc_graph::{BufId, Expr, VarId};
 
 use super::cover::{Region, region};
@@ -221,7 +222,7 @@ impl<'p> Race<'_, 'p> {
     /// ```
     fn same_part(&self, (a, b): (&Span, &Span)) -> Option<Expr> {
         let (own, _) = a.min.clone().partition(|d, _| d.depends_on(&|v| v == self.l.var));
-        let step = own.terms.values().map(|by| by.unsigned_abs()).reduce(gcd)?;
+        let step = own.terms.values().map(i64::unsigned_abs).reduce(gcd)?;
         let distance = b.min.clone().minus(&a.min).as_constant()?;
         let end = a.extent.max(distance.checked_add(b.extent)?);
         (end.abs_diff(distance.min(0)) <= step).then(|| own.to_expr())
@@ -253,10 +254,6 @@ impl<'p> Race<'_, 'p> {
             of_a.iter().any(|element| of_b.contains(element))
         })
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn is_same(a: Touch<'_>, b: Touch<'_>) -> bool {

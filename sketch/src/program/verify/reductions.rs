@@ -9,7 +9,6 @@ use super::point::{Point, samples};
 use super::{Answer, Fault, Question, Site, Subject, Touch, is_update, serves};
 use crate::affine::{Digit, Source, Sum};
 use crate::program::{Body, IterKind};
-use crate::tree;
 
 pub(super) fn check(subject: &mut Subject<'_>) -> Result<(), Fault> {
     for at in 0..subject.sites.len() {
@@ -39,7 +38,7 @@ fn guard(site: &Site<'_>) -> Result<(), Fault> {
         let is_own = |v: VarId| site.block.iters.iter().any(|i| i.var == v && i.kind == kind);
         vars.iter().any(|v| is_own(*v) || serves(site.block, *v, kind))
     };
-    let parts = site.block.predicate.iter().flat_map(tree::conjuncts);
+    let parts = site.block.predicate.iter().flat_map(Expr::conjuncts);
     let mixed = |part: &Expr| {
         let vars: Vec<VarId> = part.vars().into_iter().collect();
         depends(&vars, IterKind::Spatial) && depends(&vars, IterKind::Reduce)

@@ -24,7 +24,6 @@ use super::{Nests, Way};
 use crate::affine::{self, Digit, Extents, Source};
 use crate::region;
 use crate::trace::{BlockVar, LoopVar, StepError};
-use crate::tree;
 use crate::walk::{self, is_worthwhile};
 
 /// Vectors that are written out in a row at most.
@@ -236,7 +235,7 @@ fn borders(s: &Stage) -> Option<Vec<Cut>> {
         if !squares::is_of_place(condition) {
             return;
         }
-        for part in tree::conjuncts(condition) {
+        for part in condition.conjuncts() {
             match border(s, part) {
                 Some((axis, point)) => _ = found.entry(axis).or_default().insert(point),
                 None => is_plain = false,

@@ -9,7 +9,6 @@ use crate::affine::{self, Sum};
 use crate::disjoint::bound;
 use crate::program::{Block, Body, For};
 use crate::schedule::query::blocks_under;
-use crate::tree;
 
 /// Whether the last `again` lanes of the vector `l` in the iteration before may be computed in this
 /// one too.
@@ -54,7 +53,7 @@ fn are_the_same(l: &For, at: &At, again: usize) -> bool {
     let sum = |at: &At, e: &Expr| Sum::of(&at.expr(e), &at.extents);
     let condition = |at: &At, e: &Expr| affine::simplify(&at.expr(e), &at.extents);
     blocks_under(l).into_iter().all(|block| {
-        let mut guards = block.predicate.iter().flat_map(tree::conjuncts).map(|g| bound(block, g));
+        let mut guards = block.predicate.iter().flat_map(Expr::conjuncts).map(|g| bound(block, g));
         block.iters.iter().all(|i| sum(&here, &i.binding) == sum(&there, &i.binding))
             && guards.all(|g| condition(&here, &g) == condition(&there, &g))
     })
