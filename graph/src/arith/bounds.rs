@@ -59,7 +59,7 @@ impl Context<'_> {
             return self.linear_range(e);
         }
         let (dtype, a, b) = self.pair(a, b)?;
-        Some((dtype, interval::binary(op, dtype, a, b)?))
+        Some((dtype, Interval::wrapping_binary(op, dtype, a, b)?))
     }
 
     /// The values of two operands of one type; what is not known may have any value of it.
@@ -98,7 +98,7 @@ impl Context<'_> {
         let range = match term {
             Expr::Binary(BinOp::Mul, a, b) => {
                 let (_, a, b) = self.pair(a, b)?;
-                interval::binary(BinOp::Mul, DType::I64, a, b)?
+                Interval::wrapping_binary(BinOp::Mul, DType::I64, a, b)?
             }
             _ => match self.interval(term) {
                 Some((_, range)) => range,
@@ -146,16 +146,8 @@ impl Context<'_> {
                 a.plus(b.times(-1)?)?
             }
         };
-        let sign = (difference.low, difference.high);
-        match op {
-            BinOp::Lt if sign.1 < 0 => Some(true),
-            BinOp::Lt if sign.0 >= 0 => Some(false),
-            BinOp::Le if sign.1 <= 0 => Some(true),
-            BinOp::Le if sign.0 > 0 => Some(false),
-            BinOp::Eq | BinOp::Ne if sign == (0, 0) => Some(op == BinOp::Eq),
-            BinOp::Eq | BinOp::Ne if !difference.contains(0) => Some(op == BinOp::Ne),
-            _ => None,
-        }
+        let holds = Interval::binary(op, difference, Interval::point(0))?;
+        holds.is_point().then_some(holds.low == 1)
     }
 }
 

@@ -270,16 +270,8 @@ fn logic(e: Expr, extents: &Extents) -> Expr {
 /// Whether a comparison of `i64` expressions always or never holds.
 fn decide(op: BinOp, a: &Expr, b: &Expr, extents: &Extents) -> Option<bool> {
     let difference = sum(b, extents).minus(&sum(a, extents));
-    let (low, high) = difference.interval(extents)?;
-    match op {
-        BinOp::Lt if low > 0 => Some(true),
-        BinOp::Lt if high <= 0 => Some(false),
-        BinOp::Le if low >= 0 => Some(true),
-        BinOp::Le if high < 0 => Some(false),
-        BinOp::Eq | BinOp::Ne if low > 0 || high < 0 => Some(op == BinOp::Ne),
-        BinOp::Eq | BinOp::Ne if low == 0 && high == 0 => Some(op == BinOp::Eq),
-        _ => None,
-    }
+    let (low, high) = arith::binary_bounds(op, (0, 0), difference.interval(extents)?)?;
+    (low == high).then_some(low == 1)
 }
 
 /// Whether a `bool` expression always or never holds.

@@ -1,5 +1,6 @@
 //! Intervals of index expressions.
 
+use ansc_graph::arith::binary_bounds;
 use ansc_graph::{BinOp, Expr, VarId};
 
 use super::{Digit, Source, Sum};
@@ -105,12 +106,13 @@ impl Digit {
             Source::Var(v) => extents.interval(*v),
             Source::Opaque(e) => opaque(e, extents),
         };
-        let quotient =
-            source.map(|(low, high)| (low.div_euclid(self.divisor), high.div_euclid(self.divisor)));
-        match (quotient, self.modulus) {
-            (Some((low, high)), Some(m)) if low >= 0 && high < m => Some((low, high)),
-            (_, Some(m)) => Some((0, m - 1)),
-            (quotient, None) => quotient,
+        let quotient = match self.divisor {
+            1 => source,
+            by => source.and_then(|source| binary_bounds(BinOp::FloorDiv, source, (by, by))),
+        };
+        match self.modulus {
+            None => quotient,
+            Some(by) => modulo(quotient, (by, by)),
         }
     }
 }
@@ -118,6 +120,11 @@ impl Digit {
 fn scale((low, high): Interval, by: i64) -> Option<Interval> {
     let (a, b) = (low.checked_mul(by)?, high.checked_mul(by)?);
     Some((a.min(b), a.max(b)))
+}
+
+/// The remainders of a dividend of which nothing may be known.
+fn modulo(dividend: Option<Interval>, divisor: Interval) -> Option<Interval> {
+    binary_bounds(BinOp::FloorMod, dividend.unwrap_or((i64::MIN, i64::MAX)), divisor)
 }
 
 /// The interval of an expression that is no sum of digits.
@@ -129,44 +136,11 @@ fn opaque(e: &Expr, extents: &Extents) -> Option<Interval> {
         Expr::Binary(BinOp::Mul, a, b) if a.as_const().is_some() || b.as_const().is_some() => {
             interval(e, extents)
         }
-        Expr::Binary(op, a, b) => {
-            let (a, b) = (interval(a, extents), interval(b, extents));
-            opaque_binary(*op, a, b)
-        }
+        Expr::Binary(BinOp::FloorMod, a, b) => modulo(interval(a, extents), interval(b, extents)?),
+        Expr::Binary(op, a, b) => binary_bounds(*op, interval(a, extents)?, interval(b, extents)?),
         Expr::Select(_, a, b) => {
             let (a, b) = (interval(a, extents)?, interval(b, extents)?);
             Some((a.0.min(b.0), a.1.max(b.1)))
-        }
-        _ => None,
-    }
-}
-
-fn opaque_binary(op: BinOp, a: Option<Interval>, b: Option<Interval>) -> Option<Interval> {
-    match (op, a, b) {
-        (BinOp::Min, Some(a), Some(b)) => Some((a.0.min(b.0), a.1.min(b.1))),
-        (BinOp::Max, Some(a), Some(b)) => Some((a.0.max(b.0), a.1.max(b.1))),
-        (BinOp::FloorMod, _, Some((low, high))) if low > 0 => Some((0, high - 1)),
-        (BinOp::FloorDiv | BinOp::Div, Some(a), Some((low, high))) if low > 0 => {
-            let quotients = [a.0, a.1].map(|v| [v.div_euclid(low), v.div_euclid(high)]).concat();
-            // Truncation only moves quotients towards zero.
-            let truncated = op == BinOp::Div;
-            let least = *quotients.iter().min()?;
-            Some((
-                if truncated { least.min(0) } else { least },
-                *quotients.iter().max()? + i64::from(truncated && a.1 < 0),
-            ))
-        }
-        (BinOp::Mul, Some(a), Some(b)) => {
-            let products = [
-                a.0.checked_mul(b.0)?,
-                a.0.checked_mul(b.1)?,
-                a.1.checked_mul(b.0)?,
-                a.1.checked_mul(b.1)?,
-            ];
-            Some((*products.iter().min()?, *products.iter().max()?))
-        }
-        (BinOp::Rem, Some(a), Some((low, high))) if low > 0 => {
-            Some((if a.0 < 0 { 1 - high } else { 0 }, if a.1 > 0 { high - 1 } else { 0 }))
         }
         _ => None,
     }

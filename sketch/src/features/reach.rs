@@ -9,8 +9,8 @@
 //! millisecond. An index that it cannot tell anything about reaches the whole axis, and none
 //! reaches further.
 
-use ansc_graph::{BinOp, Expr, UnOp};
-use ansc_runtime::DType;
+use ansc_graph::Expr;
+use ansc_graph::arith::bounds_of_parts;
 
 /// An inclusive range.
 pub(super) type Interval = (i64, i64);
@@ -38,51 +38,13 @@ fn union(a: Interval, b: Interval) -> Interval {
 }
 
 fn interval(e: &Expr, bounds: &[Interval]) -> Option<Interval> {
-    match e {
-        Expr::Const(s) if s.dtype() == DType::I64 => Some((s.as_i64(), s.as_i64())),
-        Expr::Var(v) => bounds.get(v.index()).copied(),
-        Expr::Unary(UnOp::Neg, x) => {
-            let (low, high) = interval(x, bounds)?;
-            Some((high.checked_neg()?, low.checked_neg()?))
-        }
-        Expr::Binary(op, a, b) => binary(*op, interval(a, bounds)?, interval(b, bounds)?),
-        Expr::Select(_, a, b) => Some(union(interval(a, bounds)?, interval(b, bounds)?)),
-        _ => None,
-    }
-}
-
-fn binary(op: BinOp, a: Interval, b: Interval) -> Option<Interval> {
-    match op {
-        BinOp::Add => Some((a.0.checked_add(b.0)?, a.1.checked_add(b.1)?)),
-        BinOp::Sub => Some((a.0.checked_sub(b.1)?, a.1.checked_sub(b.0)?)),
-        BinOp::Mul => corners(a, b, i64::checked_mul),
-        BinOp::Min => Some((a.0.min(b.0), a.1.min(b.1))),
-        BinOp::Max => Some((a.0.max(b.0), a.1.max(b.1))),
-        BinOp::FloorDiv if b.0 > 0 => corners(a, b, i64::checked_div_euclid),
-        BinOp::Div if b.0 > 0 => corners(a, b, i64::checked_div),
-        BinOp::FloorMod if b.0 > 0 => Some(remainder(a, b)),
-        BinOp::Rem if b.0 > 0 && a.0 >= 0 => Some(remainder(a, b)),
-        _ => None,
-    }
-}
-
-/// The hull of `f` at the corners: for what is monotone in either operand.
-fn corners(a: Interval, b: Interval, f: fn(i64, i64) -> Option<i64>) -> Option<Interval> {
-    let values = [f(a.0, b.0)?, f(a.0, b.1)?, f(a.1, b.0)?, f(a.1, b.1)?];
-    Some((values.into_iter().min()?, values.into_iter().max()?))
-}
-
-/// `a % b` for positive `b`: without a gap where `a` stays between two multiples.
-fn remainder(a: Interval, b: Interval) -> Interval {
-    let (low, high) = b;
-    if low == high && a.0.div_euclid(low) == a.1.div_euclid(low) {
-        return (a.0.rem_euclid(low), a.1.rem_euclid(low));
-    }
-    (0, high - 1)
+    bounds_of_parts(e, &|v| bounds.get(v.index()).copied())
 }
 
 #[cfg(test)]
 mod tests {
+    use ansc_graph::{BinOp, UnOp};
+
     use super::*;
 
     #[test]

@@ -5,6 +5,7 @@
 //! the interval 0..=15 leaves it; 12 - (i * 4 + j) is what the guard says is not negative, so it does not
 //! ```
 
+use ansc_graph::arith::Interval;
 use ansc_graph::{BinOp, BufId, Expr, UnOp};
 use ansc_runtime::DType;
 
@@ -115,8 +116,8 @@ impl<'s, 'p> Bounds<'s, 'p> {
 
     fn place(&mut self, index: &Expr, extent: usize) -> Place {
         let last = i64::try_from(extent).unwrap_or(i64::MAX) - 1;
-        let (low, high) = ends(index, &self.subject.extents);
-        if low >= 0 && high <= i128::from(last) {
+        let values = values(index, &self.subject.extents);
+        if values.low >= 0 && values.high <= i128::from(last) {
             return Place::Inside;
         }
         if !self.is_bound {
@@ -210,50 +211,20 @@ fn is_index(e: &Expr) -> bool {
     }
 }
 
-/// Beyond this nothing is known.
-const FAR: i128 = 1 << 62;
-
-/// The ends of an index's values, from the form of the expression alone: far cheaper than its sum
-/// of digits.
-fn ends(e: &Expr, extents: &Extents) -> (i128, i128) {
-    let all = (-FAR, FAR);
-    let kept = |(low, high): (i128, i128)| (low.max(-FAR), high.min(FAR));
-    match e {
-        Expr::Const(s) if s.dtype() == DType::I64 => {
-            let value = i128::from(s.as_i64());
-            kept((value, value))
+/// The values of an index, from the form of the expression alone: far cheaper than its sum of
+/// digits. Where nothing is known of a part, it may have any value.
+fn values(e: &Expr, extents: &Extents) -> Interval {
+    const ALL: Interval = Interval { low: i64::MIN as i128, high: i64::MAX as i128 };
+    let known = match e {
+        Expr::Const(s) if s.dtype() == DType::I64 => Interval::of_scalar(*s),
+        Expr::Var(v) => {
+            extents.interval(*v).map(|(low, high)| Interval::new(low.into(), high.into()))
         }
-        Expr::Var(v) => extents.interval(*v).map_or(all, |(low, high)| (low.into(), high.into())),
-        Expr::Select(_, a, b) => {
-            let (a, b) = (ends(a, extents), ends(b, extents));
-            (a.0.min(b.0), a.1.max(b.1))
-        }
+        Expr::Select(_, a, b) => Some(values(a, extents).union(values(b, extents))),
         Expr::Binary(op, a, b) => {
-            let (a, b) = (ends(a, extents), ends(b, extents));
-            let is_near = |(low, high): (i128, i128)| low > -FAR && high < FAR;
-            match op {
-                BinOp::Min => (a.0.min(b.0), a.1.min(b.1)),
-                BinOp::Max => (a.0.max(b.0), a.1.max(b.1)),
-                BinOp::FloorMod if b.0 > 0 => match a.0 >= 0 && a.1 < b.0 {
-                    true => a,
-                    false => (0, b.1 - 1),
-                },
-                _ if !is_near(a) || !is_near(b) => all,
-                BinOp::Add => kept((a.0 + b.0, a.1 + b.1)),
-                BinOp::Sub => kept((a.0 - b.1, a.1 - b.0)),
-                BinOp::Mul => {
-                    let ends = [a.0 * b.0, a.0 * b.1, a.1 * b.0, a.1 * b.1];
-                    kept((
-                        ends.into_iter().min().unwrap_or(-FAR),
-                        ends.into_iter().max().unwrap_or(FAR),
-                    ))
-                }
-                BinOp::FloorDiv if b.0 > 0 && b.0 == b.1 => {
-                    (a.0.div_euclid(b.0), a.1.div_euclid(b.0))
-                }
-                _ => all,
-            }
+            Interval::wrapping_binary(*op, DType::I64, values(a, extents), values(b, extents))
         }
-        Expr::Const(_) | Expr::Load(..) | Expr::Unary(..) | Expr::Cast(..) => all,
-    }
+        Expr::Const(_) | Expr::Load(..) | Expr::Unary(..) | Expr::Cast(..) => None,
+    };
+    known.unwrap_or(ALL)
 }
