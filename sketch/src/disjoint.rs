@@ -164,7 +164,7 @@ fn known_quotients(digits: &[Digit], extents: &Extents) -> Vec<Digit> {
 fn quotient(e: &Expr, by: i64, extents: &Extents) -> Sum {
     let sum = Sum::of(e, extents);
     let is_divided = |digit: &Digit| digit.divisor > 1 && digit.modulus.is_none();
-    let inner = sum.terms.iter().find(|(digit, c)| **c == 1 && is_divided(digit));
+    let inner = sum.terms.iter().find(|(digit, c)| *c == 1 && is_divided(digit));
     let joined = inner.and_then(|(digit, _)| Some((digit, digit.divisor.checked_mul(by)?)));
     let Some((digit, all)) = joined else { return Sum::of(&e.clone().floor_div(by), extents) };
     let others = sum.clone().minus(&Sum::digit(digit.clone(), 1));

@@ -43,9 +43,9 @@ pub(crate) fn slack(condition: &Expr, extents: &Extents) -> Option<Sum> {
 pub(crate) fn failures((sum, end): &Limit, var: VarId, extents: &Extents) -> Option<(i64, i64)> {
     let is_own = |v: VarId| v == var;
     let (own, rest) = sum.clone().partition(|digit, _| digit.depends_on(&is_own));
-    let (digit, &coefficient) = own.terms.first_key_value()?;
+    let (digit, coefficient) = own.terms.only()?;
     let is_plain = *digit == Digit::whole(Source::Var(var));
-    if own.terms.len() != 1 || !is_plain || coefficient <= 0 {
+    if !is_plain || coefficient <= 0 {
         return None;
     }
     let (least, most) = rest.interval(extents)?;
@@ -120,10 +120,10 @@ fn hull(
 /// Takes the terms out of `sum` that are a multiple of what the limit bounds, if that bounds them
 /// closer than loops do; the most that they come to.
 fn take_limited(sum: &mut Sum, (limited, end): &Limit, extents: &Extents) -> Option<i64> {
-    let (first, &unit) = limited.terms.first_key_value()?;
+    let (first, unit) = limited.terms.first()?;
     let factor = sum.terms.get(first)?.checked_div(unit)?;
     let mut most: i64 = 0;
-    for (digit, &coefficient) in limited.terms.iter() {
+    for (digit, coefficient) in limited.terms.iter() {
         let (low, high) = digit.interval(extents)?;
         let is_plain = low == 0 && coefficient > 0 && factor > 0;
         let is_multiple = sum.terms.get(digit)? == coefficient.checked_mul(factor)?;
@@ -132,7 +132,7 @@ fn take_limited(sum: &mut Sum, (limited, end): &Limit, extents: &Extents) -> Opt
     }
     let allowed = end.checked_sub(1)?.checked_sub(limited.constant)?;
     (0..most).contains(&allowed).then_some(())?;
-    limited.terms.keys().for_each(|digit| sum.terms.remove(digit));
+    limited.terms.keys().for_each(|digit| _ = sum.terms.remove(digit));
     allowed.checked_mul(factor)
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn dense_span(
     let (moving, min) = Sum::of(index, extents).partition(|digit, _| digit.depends_on(running));
     // Each digit with how many values it takes, by its coefficient.
     let mut weights = vec![];
-    for (digit, &coefficient) in moving.terms.iter() {
+    for (digit, coefficient) in moving.terms.iter() {
         let (low, high) = digit.interval(extents)?;
         let plain = matches!(digit.source, Source::Var(_)) && low == 0 && coefficient > 0;
         weights.push(plain.then_some((coefficient, high + 1))?);

@@ -146,7 +146,7 @@ impl<'c> Emitter<'c, '_> {
         let (mut outer, mut here) = (Affine::default(), Affine::default());
         for (term, c) in form.terms.iter() {
             let side = if self.term_depth(term) == depth { &mut here } else { &mut outer };
-            side.terms.add(term, c);
+            side.terms.add_copy(term, c);
         }
         (outer, here)
     }

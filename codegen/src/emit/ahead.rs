@@ -229,7 +229,7 @@ pub(super) fn part(flat: &Affine, stays: impl Fn(&VarId) -> bool) -> Option<Affi
         let stays = vars_of(term).iter().all(&stays);
         match term {
             Term::Opaque(e) if !stays || !e.loads().is_empty() => return None,
-            _ if stays => part.terms.add(term, c),
+            _ if stays => part.terms.add_copy(term, c),
             _ => {}
         }
     }

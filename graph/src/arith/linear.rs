@@ -1,14 +1,16 @@
 //! Sums of terms with constant coefficients.
 
-use crate::expr::{BinOp, Expr, UnOp};
 use ansc_runtime::DType;
 
+use super::Terms;
+use crate::expr::{BinOp, Expr, UnOp};
+
 /// `constant + sum of coefficient * term`, in wrapping `i64`. A term is a variable or an opaque
-/// `i64` expression; terms are sorted and differ from each other, and no coefficient is zero, so
-/// that equal forms are equal values of this type.
+/// `i64` expression; terms are sorted and differ from each other, so that equal forms are equal
+/// values of this type.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Linear {
-    terms: Vec<(Expr, i64)>,
+    terms: Terms<Expr>,
     constant: i64,
 }
 
@@ -22,7 +24,7 @@ impl Linear {
 
     /// Terms with their coefficients, sorted by term.
     pub fn terms(&self) -> &[(Expr, i64)] {
-        &self.terms
+        self.terms.as_slice()
     }
 
     /// The part without a term.
@@ -37,31 +39,14 @@ impl Linear {
 
     /// The coefficient of a term; 0 if it does not occur.
     pub fn coefficient(&self, term: &Expr) -> i64 {
-        self.find(term).map_or(0, |at| self.terms[at].1)
+        self.terms.get(term).unwrap_or(0)
     }
 
     /// The term, where this is one with coefficient 1 and nothing else.
     pub fn as_term(&self) -> Option<&Expr> {
-        match self.terms.as_slice() {
-            [(term, 1)] if self.constant == 0 => Some(term),
+        match self.terms.only() {
+            Some((term, 1)) if self.constant == 0 => Some(term),
             _ => None,
-        }
-    }
-
-    fn find(&self, term: &Expr) -> Result<usize, usize> {
-        self.terms.binary_search_by(|(t, _)| t.cmp(term))
-    }
-
-    fn add_term(&mut self, term: &Expr, coefficient: i64) {
-        match self.find(term) {
-            Ok(at) => {
-                self.terms[at].1 = self.terms[at].1.wrapping_add(coefficient);
-                if self.terms[at].1 == 0 {
-                    self.terms.remove(at);
-                }
-            }
-            Err(at) if coefficient != 0 => self.terms.insert(at, (term.clone(), coefficient)),
-            Err(_) => {}
         }
     }
 
@@ -84,9 +69,9 @@ impl Linear {
                 (Expr::Const(c), x) | (x, Expr::Const(c)) => {
                     self.add_scaled(x, scale.wrapping_mul(c.as_i64()));
                 }
-                _ => self.add_term(e, scale),
+                _ => self.terms.add_copy(e, scale),
             },
-            _ => self.add_term(e, scale),
+            _ => self.terms.add_copy(e, scale),
         }
     }
 
@@ -95,7 +80,7 @@ impl Linear {
     pub fn add(&self, other: &Linear) -> Linear {
         let mut sum = self.clone();
         sum.constant = sum.constant.wrapping_add(other.constant);
-        other.terms.iter().for_each(|(term, c)| sum.add_term(term, *c));
+        other.terms.iter().for_each(|(term, c)| sum.terms.add_copy(term, c));
         sum
     }
 
@@ -108,11 +93,7 @@ impl Linear {
     /// All coefficients and the constant times `by`.
     #[must_use]
     pub fn scale(&self, by: i64) -> Linear {
-        let terms = self.terms.iter().map(|(t, c)| (t.clone(), c.wrapping_mul(by)));
-        Linear {
-            terms: terms.filter(|(_, c)| *c != 0).collect(),
-            constant: self.constant.wrapping_mul(by),
-        }
+        self.map(|c| c.wrapping_mul(by))
     }
 
     /// The form with `value` added to its constant.
@@ -124,13 +105,12 @@ impl Linear {
     /// Every coefficient and the constant by `f`.
     #[must_use]
     pub(super) fn map(&self, f: impl Fn(i64) -> i64) -> Linear {
-        let terms = self.terms.iter().map(|(t, c)| (t.clone(), f(*c)));
-        Linear { terms: terms.filter(|(_, c)| *c != 0).collect(), constant: f(self.constant) }
+        Linear { constant: f(self.constant), terms: self.terms.map(f) }
     }
 
     /// The terms for which `keep` holds, without the constant; and the others, with it.
     pub(super) fn partition(&self, keep: impl Fn(i64) -> bool) -> (Linear, Linear) {
-        let (kept, rest) = self.terms.iter().cloned().partition(|(_, c)| keep(*c));
+        let (kept, rest) = self.terms.clone().partition(|_, c| keep(c));
         (Linear { terms: kept, constant: 0 }, Linear { terms: rest, constant: self.constant })
     }
 
@@ -138,7 +118,7 @@ impl Linear {
     pub(super) fn is_small(&self) -> bool {
         let limit = 1u64 << 60;
         self.constant.unsigned_abs() < limit
-            && self.terms.iter().all(|(_, c)| c.unsigned_abs() < limit)
+            && self.terms.values().all(|c| c.unsigned_abs() < limit)
     }
 
     /// The canonical expression: positive terms, constant, negative terms.
@@ -150,7 +130,7 @@ impl Linear {
         // The least integer has no negation, so that it stays a coefficient.
         let negative = |c: i64| c < 0 && c != i64::MIN;
         let positives = self.terms.iter().filter(|(_, c)| !negative(*c));
-        let mut sum = positives.map(|(t, c)| scaled(t, *c)).reduce(|a, b| a + b);
+        let mut sum = positives.map(|(t, c)| scaled(t, c)).reduce(|a, b| a + b);
         if self.constant != 0 && (sum.is_none() || !negative(self.constant)) {
             let constant = Expr::int(self.constant);
             sum = Some(sum.map_or_else(|| constant.clone(), |s| s + constant.clone()));
@@ -159,7 +139,7 @@ impl Linear {
         }
         for (term, c) in self.terms.iter().filter(|(_, c)| negative(*c)) {
             sum = Some(match sum {
-                None => scaled(term, *c),
+                None => scaled(term, c),
                 Some(sum) => sum - scaled(term, -c),
             });
         }

@@ -21,6 +21,7 @@ mod interval;
 mod linear;
 mod point;
 mod simplify;
+mod terms;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ use ansc_runtime::DType;
 pub use fold::{fold_binary, fold_cast, fold_constants, fold_unary};
 pub use interval::Interval;
 pub use linear::Linear;
+pub use terms::Terms;
 
 use crate::expr::{BinOp, BufId, Expr, UnOp, VarId};
 use facts::Facts;

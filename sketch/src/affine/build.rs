@@ -157,8 +157,8 @@ fn coarse_part(rest: &Sum, d: i64, extents: &Extents) -> Option<(Sum, i64)> {
 
 /// The one digit of `sum`, if it is that and nothing else.
 fn single(sum: &Sum) -> Option<&Digit> {
-    match sum.terms.first_key_value() {
-        Some((digit, 1)) if sum.terms.len() == 1 && sum.constant == 0 => Some(digit),
+    match sum.terms.only() {
+        Some((digit, 1)) if sum.constant == 0 => Some(digit),
         _ => None,
     }
 }

@@ -13,15 +13,14 @@
 
 mod build;
 mod range;
-mod terms;
 
+use ansc_graph::arith::Terms;
 use ansc_graph::{Expr, VarId};
 
 pub(crate) use build::decided;
 pub(crate) use range::Extents;
 #[cfg(test)]
 use range::interval;
-pub(crate) use terms::Terms;
 
 /// `(source // divisor) % modulus`; without a modulus nothing is cut off.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -39,8 +38,7 @@ pub(crate) enum Source {
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sum {
-    /// No coefficient is zero.
-    pub(crate) terms: Terms,
+    pub(crate) terms: Terms<Digit>,
     pub(crate) constant: i64,
 }
 
@@ -127,7 +125,7 @@ impl Sum {
     /// Adds `factor * other`; digits that are neighbours then are not merged.
     fn add(&mut self, other: &Sum, factor: i64) {
         for (digit, coefficient) in other.terms.iter() {
-            self.add_term(digit.clone(), coefficient.wrapping_mul(factor));
+            self.terms.add_copy(digit, coefficient.wrapping_mul(factor));
         }
         self.add_constant(other.constant, factor);
     }
@@ -158,13 +156,13 @@ impl Sum {
 
     /// Joins one pair of neighbouring digits, `v // 4 * 4 + v % 4 = v`, if there is one.
     fn merge_digits(&mut self) -> bool {
-        let find = |terms: &Terms| {
-            terms.iter().find_map(|(low, &c)| {
+        let find = |terms: &Terms<Digit>| {
+            terms.iter().find_map(|(low, c)| {
                 let modulus = low.modulus?;
                 let divisor = low.divisor.checked_mul(modulus)?;
                 let scaled = c.checked_mul(modulus)?;
                 let above = |d: &Digit| d.source == low.source && d.divisor == divisor;
-                let (high, _) = terms.iter().find(|(d, c)| above(d) && **c == scaled)?;
+                let (high, _) = terms.iter().find(|(d, c)| above(d) && *c == scaled)?;
                 Some((low.clone(), high.clone(), c))
             })
         };
@@ -200,13 +198,12 @@ impl Sum {
     }
 
     pub(crate) fn to_expr(&self) -> Expr {
-        if let Some((digit, 1)) = self.terms.first_key_value()
-            && self.terms.len() == 1
+        if let Some((digit, 1)) = self.terms.only()
             && self.constant == 0
         {
             return digit.to_expr();
         }
-        let mut terms: Vec<(&Digit, i64)> = self.terms.iter().map(|(d, &c)| (d, c)).collect();
+        let mut terms: Vec<(&Digit, i64)> = self.terms.iter().collect();
         // Large strides first, as one writes an index.
         terms.sort_by_key(|(_, c)| std::cmp::Reverse(c.unsigned_abs()));
         if let Some(first_positive) = terms.iter().position(|(_, c)| *c > 0) {

@@ -91,8 +91,8 @@ pub(crate) fn interval(e: &Expr, extents: &Extents) -> Option<Interval> {
 impl Sum {
     pub(crate) fn interval(&self, extents: &Extents) -> Option<Interval> {
         let (mut low, mut high) = (self.constant, self.constant);
-        for (digit, &coefficient) in self.terms.iter() {
-            let (least, most) = scale(digit.interval(extents)?, coefficient)?;
+        for (digit, coefficient) in self.terms.iter() {
+            let (least, most) = times(digit.interval(extents)?, coefficient)?;
             low = low.checked_add(least)?;
             high = high.checked_add(most)?;
         }
@@ -117,7 +117,7 @@ impl Digit {
     }
 }
 
-fn scale((low, high): Interval, by: i64) -> Option<Interval> {
+fn times((low, high): Interval, by: i64) -> Option<Interval> {
     let (a, b) = (low.checked_mul(by)?, high.checked_mul(by)?);
     Some((a.min(b), a.max(b)))
 }

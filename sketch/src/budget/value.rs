@@ -385,7 +385,7 @@ impl Walk<'_> {
     fn address(&mut self, buffer: BufId, flat: &Sum) {
         let (mut cost, mut terms) = (0, vec![]);
         let mut copies = 1;
-        for (digit, &by) in flat.terms.iter() {
+        for (digit, by) in flat.terms.iter() {
             let written_out = |v: VarId| {
                 self.unrolled.iter().any(|(u, _)| *u == v)
                     || self.lanes.is_some_and(|lanes| lanes.var == v)

@@ -113,7 +113,7 @@ fn tiles_of(axis: usize, extent: usize, index: &Sum, order: &[VarId]) -> Vec<Til
 /// `index` is a sum of loops, each of which counts in what those below it cover.
 fn cut(axis: usize, extent: usize, index: &Sum, order: &[VarId]) -> Option<Vec<Tile>> {
     let mut terms: Vec<(usize, usize)> = vec![];
-    for (digit, &coefficient) in index.terms.iter() {
+    for (digit, coefficient) in index.terms.iter() {
         let Source::Var(v) = digit.source else { return None };
         let is_loop = digit.divisor == 1 && digit.modulus.is_none();
         let depth = order.iter().position(|o| *o == v).filter(|_| is_loop)?;

@@ -117,8 +117,8 @@ fn separate(iter: &Iter, inner: &BTreeSet<VarId>, extents: &Extents) -> Option<P
     }
     let (low, high) = within.interval(extents)?;
     let length = high.checked_add(1).filter(|_| low == 0)?;
-    let counts = |c: &i64| c % length == 0;
-    let whole = around.terms.values().all(counts) && counts(&around.constant);
+    let counts = |c: i64| c % length == 0;
+    let whole = around.terms.values().all(counts) && counts(around.constant);
     // A tile that begins anywhere has no gaps: as many points as iterations.
     let points = within.to_expr().vars().into_iter().map(|v| extents.get(v).unwrap_or(0));
     let unit = match whole && iter.extent as i64 % length == 0 {

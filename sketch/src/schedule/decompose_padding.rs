@@ -131,10 +131,9 @@ enum Bound {
 /// `v + a < b`, `a <= v + b` and their like, as a bound on the variable.
 fn iterator_bound(part: &Expr, extents: &Extents) -> Option<(VarId, Bound)> {
     let difference = region::slack(part, extents)?;
-    let (digit, &coefficient) = difference.terms.first_key_value()?;
+    let (digit, coefficient) = difference.terms.only()?;
     let Digit { source: Source::Var(var), divisor: 1, modulus: None } = *digit else { return None };
     match coefficient {
-        _ if difference.terms.len() != 1 => None,
         1 => Some((var, Bound::AtLeast(-difference.constant))),
         -1 => Some((var, Bound::Below(difference.constant + 1))),
         _ => None,
@@ -145,14 +144,13 @@ fn iterator_bound(part: &Expr, extents: &Extents) -> Option<(VarId, Bound)> {
 fn own_loop(program: &Program, path: &Path, l: LoopRef, place: usize) -> Option<(Path, i64)> {
     let block = block_at(program, path);
     let sum = Sum::of(&block.iters[place].binding, &Extents::of(program));
-    let (digit, 1) = sum.terms.first_key_value()? else { return None };
+    let (digit, 1) = sum.terms.only()? else { return None };
     let Digit { source: Source::Var(var), divisor: 1, modulus: None } = *digit else { return None };
     let own = loop_path(program, LoopRef(var)).ok()?;
     let found = loop_at(program, &own);
     let uses = block.iters.iter().filter(|i| i.binding.vars().contains(&var)).count();
     let mentioned = block.predicate.iter().any(|p| p.vars().contains(&var));
-    let is_own = sum.terms.len() == 1
-        && uses == 1
+    let is_own = uses == 1
         && !mentioned
         && found.kind == ForKind::Serial
         && blocks_under(found).len() == 1

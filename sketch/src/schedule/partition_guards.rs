@@ -100,8 +100,8 @@ fn conditions(block: &Block) -> Vec<&Expr> {
 fn holds(condition: &Expr, l: LoopRef, extents: &Extents) -> Option<(i64, i64)> {
     let slack = region::slack(condition, extents)?;
     let (own, rest) = slack.partition(|digit, _| digit.depends_on(&|v| v == l.0));
-    let (digit, &coefficient) = own.terms.first_key_value()?;
-    if own.terms.len() != 1 || *digit != Digit::whole(Source::Var(l.0)) {
+    let (digit, coefficient) = own.terms.only()?;
+    if *digit != Digit::whole(Source::Var(l.0)) {
         return None;
     }
     // 0 <= coefficient * i + rest

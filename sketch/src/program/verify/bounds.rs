@@ -171,7 +171,7 @@ fn proves(sum: &Sum, known: &[Sum], extents: &Extents, depth: usize) -> bool {
 
 /// How often a fact is in a sum, by a digit of both.
 fn multiple(sum: &Sum, fact: &Sum) -> Option<i64> {
-    let ratio = |(digit, &c): (_, &i64)| sum.terms.get(digit)?.checked_div(c);
+    let ratio = |(digit, c): (_, i64)| sum.terms.get(digit)?.checked_div(c);
     fact.terms.iter().find_map(ratio).filter(|times| *times > 0)
 }
 

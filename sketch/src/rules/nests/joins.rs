@@ -262,7 +262,7 @@ fn borders(s: &Stage) -> Option<Vec<Cut>> {
 fn border(s: &Stage, condition: &Expr) -> Option<(usize, usize)> {
     let slack = region::slack(condition, &Extents::default())?;
     let constant = slack.constant;
-    let (digit, &coefficient) = slack.terms.first_key_value().filter(|_| slack.terms.len() == 1)?;
+    let (digit, coefficient) = slack.terms.only()?;
     let axis = (0..s.ty.rank()).find(|i| *digit == Digit::whole(Source::Var(VarId::new(*i))))?;
     let point = match coefficient {
         1 => constant.checked_neg()?,

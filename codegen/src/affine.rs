@@ -8,11 +8,8 @@
 //! floor_div(v0 * 16 + v1, 8), v1 in 0..8   ->   2 * v0
 //! ```
 
-mod terms;
-
+use ansc_graph::arith::{self, Terms};
 use ansc_graph::{BinOp, Expr, VarId};
-
-pub(crate) use terms::Terms;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Term {
@@ -32,7 +29,7 @@ impl Term {
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Affine {
-    pub(crate) terms: Terms,
+    pub(crate) terms: Terms<Term>,
     pub(crate) constant: i64,
 }
 
@@ -63,7 +60,7 @@ impl Affine {
 
     #[must_use]
     pub(crate) fn plus(mut self, other: &Affine) -> Affine {
-        other.terms.iter().for_each(|(term, c)| self.terms.add(term, c));
+        other.terms.iter().for_each(|(term, c)| self.terms.add_copy(term, c));
         self.constant = self.constant.wrapping_add(other.constant);
         self
     }
@@ -152,7 +149,7 @@ impl Affine {
 
     /// The largest power of two that divides every value, at most `limit`.
     pub(crate) fn alignment(&self, limit: i64) -> i64 {
-        self.terms.iter().map(|(_, c)| c).chain([self.constant]).fold(limit, |align, c| {
+        self.terms.values().chain([self.constant]).fold(limit, |align, c| {
             if c == 0 { align } else { align.min(1 << c.trailing_zeros().min(62)) }
         })
     }
@@ -197,38 +194,10 @@ fn term_bounds(term: &Term, scope: &dyn Scope) -> Option<(i64, i64)> {
 
 /// The inclusive range of an expression over loop variables, `None` where nothing is known.
 pub(crate) fn bounds(e: &Expr, scope: &dyn Scope) -> Option<(i64, i64)> {
-    match e {
-        Expr::Const(s) => Some((s.as_i64(), s.as_i64())),
-        Expr::Var(v) => match scope.binding(*v) {
-            Some(bound) => bound.bounds(scope),
-            None => scope.range(*v),
-        },
-        Expr::Binary(op, a, b) => binary_bounds(*op, bounds(a, scope)?, bounds(b, scope)?),
-        Expr::Select(_, a, b) => {
-            let ((a, b), (c, d)) = (bounds(a, scope)?, bounds(b, scope)?);
-            Some((a.min(c), b.max(d)))
-        }
-        Expr::Load(..) | Expr::Unary(..) | Expr::Cast(..) => None,
-    }
-}
-
-fn binary_bounds(op: BinOp, a: (i64, i64), b: (i64, i64)) -> Option<(i64, i64)> {
-    let corners = |f: &dyn Fn(i64, i64) -> Option<i64>| {
-        let all = [f(a.0, b.0)?, f(a.0, b.1)?, f(a.1, b.0)?, f(a.1, b.1)?];
-        Some((*all.iter().min()?, *all.iter().max()?))
-    };
-    match op {
-        BinOp::Add => corners(&i64::checked_add),
-        BinOp::Sub => corners(&i64::checked_sub),
-        BinOp::Mul => corners(&i64::checked_mul),
-        BinOp::Min => Some((a.0.min(b.0), a.1.min(b.1))),
-        BinOp::Max => Some((a.0.max(b.0), a.1.max(b.1))),
-        BinOp::FloorDiv if b.0 > 0 => corners(&|x, y| Some(x.div_euclid(y))),
-        BinOp::Div if b.0 > 0 => corners(&|x, y| Some(x / y)),
-        BinOp::FloorMod if b.0 > 0 => Some((0, b.1 - 1)),
-        BinOp::Rem if b.0 > 0 && a.0 >= 0 => Some((0, a.1.min(b.1 - 1))),
-        _ => None,
-    }
+    arith::bounds_of_parts(e, &|v| match scope.binding(v) {
+        Some(bound) => bound.bounds(scope),
+        None => scope.range(v),
+    })
 }
 
 /// The affine form of an `i64` expression without loads; every such expression has one.
