@@ -9,7 +9,7 @@
 
 use ansc_graph::{BinOp, Expr, VarId};
 
-use crate::affine::{Digit, Extents, Source, Sum};
+use crate::affine::{self, Digit, Extents, Source, Sum};
 use crate::disjoint::bound;
 use crate::program::Block;
 
@@ -24,8 +24,16 @@ pub(crate) fn limits(block: &Block, extents: &Extents) -> Vec<Limit> {
 
 pub(crate) fn limit(block: &Block, part: &Expr, extents: &Extents) -> Option<Limit> {
     let Expr::Binary(BinOp::Lt, a, b) = part else { return None };
+    if !of_indices(a, b) {
+        return None;
+    }
     let end = Sum::of(b, extents).as_constant()?;
     Some((Sum::of(&bound(block, a), extents), end))
+}
+
+/// Whether a comparison is one of indices: floats have values between two neighbours.
+fn of_indices(a: &Expr, b: &Expr) -> bool {
+    affine::is_index(a) || affine::is_index(b)
 }
 
 /// `a < b` and `a <= b` as a sum that is not negative where they hold.
@@ -35,6 +43,9 @@ pub(crate) fn slack(condition: &Expr, extents: &Extents) -> Option<Sum> {
         Expr::Binary(BinOp::Le, a, b) => (0, a, b),
         _ => return None,
     };
+    if !of_indices(a, b) {
+        return None;
+    }
     Some(Sum::of(b, extents).minus(&Sum::of(a, extents)).plus(&Sum::constant(strict)))
 }
 
@@ -205,9 +216,26 @@ pub(crate) fn dense_span(
 
 #[cfg(test)]
 mod tests {
+    use ansc_graph::{BufId, Scalar};
+    use ansc_runtime::DType;
+
     use super::*;
 
     const EXTENTS: [usize; 3] = [3, 2, 4];
+
+    #[test]
+    fn comparisons_of_floats_limit_no_loop() {
+        let number = |value| Expr::Const(Scalar::from_f64(DType::F32, value));
+        let x = Expr::Load(BufId::new(0), vec![Expr::var(0)]);
+        let tenth = x * number(0.1);
+        let zero = || number(0.0);
+        for (a, b) in [(tenth.clone(), zero()), (zero(), tenth.clone())] {
+            assert_eq!(slack(&Expr::binary(BinOp::Lt, a.clone(), b.clone()), &extents()), None);
+        }
+        let sum = Sum::of(&tenth, &extents());
+        assert_eq!(sum.interval(&extents()), None);
+        assert!(slack(&Expr::binary(BinOp::Lt, Expr::var(0), Expr::int(2)), &extents()).is_some());
+    }
 
     fn extents() -> Extents {
         let mut extents = Extents::default();

@@ -143,10 +143,12 @@ fn result_type(ctx: &NodeCtx<'_>, direction: Direction, scale: ValueId) -> Resul
 
 fn blocks(ctx: &NodeCtx<'_>, x: ValueId, scale: ValueId) -> Result<Option<Blocks>, Problem> {
     let block = ctx.size(ctx.int("block_size", 0), "block_size")?;
-    if block == 0 || ctx.ty(scale).rank() < 2 {
+    let (rank, scale) = (ctx.ty(x).rank(), ctx.ty(scale));
+    // One scale for all, or for each place along an axis.
+    if block == 0 || scale.len() == 1 || scale.rank() < rank.min(2) {
         return Ok(None);
     }
-    let axis = ctx.axis(ctx.int("axis", 1), ctx.ty(x).rank())?;
+    let axis = ctx.axis(ctx.int("axis", 1), rank)?;
     Ok(Some(Blocks { axis, block }))
 }
 

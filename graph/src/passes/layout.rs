@@ -268,7 +268,9 @@ fn role(graph: &Graph, value: ValueId, rank: usize, map: bool) -> Operand {
     match transposed_source(graph, value) {
         Some((source, r)) if r == rank => Operand::Transposed(source),
         _ if ty.rank() < rank && (!map || ty.len() == 1) => Operand::Kept,
-        _ if graph.const_of(value).is_some() || ty.bytes() <= SMALL => Operand::Cheap,
+        _ if graph.const_of(value).is_some() => Operand::Cheap,
+        // Of three axes both transposes are the same: a small one would move back and forth.
+        _ if ty.bytes() <= SMALL && to_first(rank) != to_last(rank) => Operand::Cheap,
         _ => Operand::Costly,
     }
 }
@@ -408,6 +410,24 @@ mod tests {
         let y = b.conv(x, 8, 3, 1);
         let y = b.binary(BinOp::Add, y, other);
         assert_eq!(transposes(&check(b.finish(&[y]), run)), 2);
+    }
+
+    /// Both transposes of three axes are the same: the input's must not be taken for the result's.
+    #[test]
+    fn a_residual_line_is_transposed_once_and_for_all() {
+        for joined in [false, true] {
+            let mut b = Builder::new(27);
+            let x = b.input(&[1, 6, 32]);
+            let y = b.conv(x, 6, 3, 1);
+            let y = match joined {
+                true => {
+                    let both = [y, x].map(|v| b.graph.ty(v).clone());
+                    b.emit(concat::concat(&both, 1).unwrap(), &[y, x])
+                }
+                false => b.binary(BinOp::Add, y, x),
+            };
+            assert_eq!(transposes(&check(b.finish(&[y]), run)), 2, "{joined}");
+        }
     }
 
     #[test]

@@ -72,6 +72,10 @@ pub(super) fn regrouped(operand: &[usize], from: &[usize], to: &[usize]) -> Opti
     if operand.iter().all(|&extent| extent == 1) {
         return Some(vec![1; to.len()]);
     }
+    // Without elements nothing tells which axes belong to each other.
+    if from.contains(&0) {
+        return None;
+    }
     let mut full = vec![1; from.len() - operand.len()];
     full.extend(operand);
     let mut shape = vec![1; to.len()];
@@ -99,6 +103,8 @@ mod tests {
         assert_eq!(regrouped(&[2, 4, 4, 1], &from, &to), Some(vec![32, 1]));
         assert_eq!(regrouped(&[1, 1], &from, &to), Some(vec![1, 1]));
         assert_eq!(regrouped(&[4, 4, 5], &from, &to), None);
+        assert_eq!(regrouped(&[0, 8], &[0, 8], &[0, 8, 1]), None);
+        assert_eq!(regrouped(&[1, 1], &[0, 8], &[0, 8, 1]), Some(vec![1, 1, 1]));
         assert_eq!(regrouped(&[1, 2, 3], &[1, 2, 3], &[2, 3]), Some(vec![2, 3]));
     }
 

@@ -48,7 +48,8 @@ fn add(all: &mut Sum, e: &Expr, factor: i64, extents: &Extents) {
     }
 }
 
-fn known(e: &Expr) -> Option<i64> {
+/// The value of a constant of `i64`.
+pub(super) fn known(e: &Expr) -> Option<i64> {
     e.as_const().filter(|s| s.dtype() == DType::I64).map(|s| s.as_i64())
 }
 
@@ -214,7 +215,7 @@ fn simplify_operand(parent: &Expr, child: &Expr, extents: &Extents) -> Expr {
 
 /// Whether the type is `i64` by the form of the expression alone: arithmetic over at least one
 /// variable or `i64` constant.
-fn is_index(e: &Expr) -> bool {
+pub(crate) fn is_index(e: &Expr) -> bool {
     match e {
         Expr::Const(s) => s.dtype() == DType::I64,
         Expr::Var(_) => true,

@@ -17,7 +17,7 @@ mod range;
 use ansc_graph::arith::Terms;
 use ansc_graph::{Expr, VarId};
 
-pub(crate) use build::decided;
+pub(crate) use build::{decided, is_index};
 pub(crate) use range::Extents;
 #[cfg(test)]
 use range::interval;

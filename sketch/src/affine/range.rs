@@ -3,6 +3,7 @@
 use ansc_graph::arith::binary_bounds;
 use ansc_graph::{BinOp, Expr, VarId};
 
+use super::build::known;
 use super::{Digit, Source, Sum};
 use crate::program::{Iter, Program, Stmt};
 
@@ -133,9 +134,7 @@ fn opaque(e: &Expr, extents: &Extents) -> Option<Interval> {
         Expr::Var(v) => extents.interval(*v),
         // Never opaque as a whole.
         Expr::Binary(BinOp::Add | BinOp::Sub, ..) => interval(e, extents),
-        Expr::Binary(BinOp::Mul, a, b) if a.as_const().is_some() || b.as_const().is_some() => {
-            interval(e, extents)
-        }
+        Expr::Binary(BinOp::Mul, a, b) if known(a).or(known(b)).is_some() => interval(e, extents),
         Expr::Binary(BinOp::FloorMod, a, b) => modulo(interval(a, extents), interval(b, extents)?),
         Expr::Binary(op, a, b) => binary_bounds(*op, interval(a, extents)?, interval(b, extents)?),
         Expr::Select(_, a, b) => {

@@ -13,7 +13,7 @@
 //! or where the products take many times the memory of all else, the algorithm does not apply. `m`
 //! is made of constant weights when compiling.
 
-use ansc_graph::{BufId, Combiner, Compute, Expr, Stage, TensorType};
+use ansc_graph::{BufId, Combiner, Expr, Stage, TensorType};
 use ansc_runtime::DType;
 
 use super::convolution::Convolution;

@@ -89,8 +89,10 @@ fn products_of_moved_operands() {
 
 #[test]
 fn convolutions_of_moved_operands() {
-    let (c, size, o) = (4, 5, 3);
-    for (of_x, of_w, zeros) in cases() {
+    let (size, o) = (5, 3);
+    // Channels that machines multiply together, and fewer.
+    let all = cases().into_iter().flat_map(|case| [4, 3].map(|c| (case, c)));
+    for ((of_x, of_w, zeros), c) in all {
         let (x, w) = (spread(of_x, c * size * size, 37), spread(of_w, o * c * 9, 101));
         let mut op = node("ConvInteger", &["x", "w", "zx", "zw"], &["y"]);
         op.attribute.push(AttributeProto {
@@ -118,6 +120,30 @@ fn convolutions_of_moved_operands() {
             (0..c * 9).map(term).sum::<i32>()
         };
         let expected: Vec<i32> = (0..o * size * size).map(sum).collect();
-        assert_eq!(found, expected, "{of_x} {of_w} {zeros:?}");
+        assert_eq!(found, expected, "{of_x} {of_w} {zeros:?}, {c} channels");
     }
+}
+
+#[test]
+fn blocks_along_the_only_axis() {
+    let mut op = node("DequantizeLinear", &["x", "s"], &["y"]);
+    for (name, i) in [("axis", 0), ("block_size", 2)] {
+        let r#type = AttributeType::Int as i32;
+        op.attribute.push(AttributeProto { name: name.into(), r#type, i, ..Default::default() });
+    }
+    let mut model =
+        model(vec![info("z", &["6"])], vec![op, node("Add", &["y", "z"], &["sum"])], &["sum"]);
+    let graph = model.graph.as_mut().unwrap();
+    graph.initializer.push(bytes("x", DType::I8, &[6], &[1, 2, 3, 4, 5, -6]));
+    graph.initializer.push(TensorProto {
+        name: "s".into(),
+        data_type: DataType::Float as i32,
+        dims: vec![3],
+        float_data: vec![1.0, 10.0, 0.5],
+        ..Default::default()
+    });
+    model.opset_import[0].version = 21;
+    let graph = import(&model, &ImportOptions::default()).unwrap();
+    let found = run(&graph, &[Tensor::from_slice(&[6], &[0.0f32; 6])]).remove(0);
+    assert_eq!(found.as_slice::<f32>(), [1.0, 2.0, 30.0, 40.0, 2.5, -3.0]);
 }
