@@ -11,6 +11,7 @@ use ansc_runtime::manifest::TargetInfo;
 use ansc_runtime::target::{X86_LEVELS, lacks};
 use ansc_sketch::Machine;
 use ansc_sketch::machine::Units;
+use ansc_sketch::gpu::{GENERATIONS, VECTOR_BYTES};
 use inkwell::OptimizationLevel;
 use inkwell::targets::{
     CodeModel, InitializationConfig, RelocMode, Target as LlvmTarget, TargetMachine, TargetTriple,
@@ -35,10 +36,6 @@ pub struct Target {
     /// Whether the C library's mathematical functions can be called.
     pub libm: bool,
 }
-
-/// GPU generations by compute capability, and the least version of PTX that knows each.
-const SMS: &[(u32, &str)] =
-    &[(70, "ptx63"), (75, "ptx63"), (80, "ptx70"), (86, "ptx71"), (89, "ptx78"), (90, "ptx78")];
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Arch {
@@ -216,13 +213,13 @@ impl Target {
 
     /// The generations of GPUs that there is code for, by compute capability times ten.
     pub fn sms() -> impl Iterator<Item = u32> {
-        SMS.iter().map(|(sm, _)| *sm)
+        GENERATIONS.iter().map(|generation| generation.sm)
     }
 
     /// An NVIDIA GPU of compute capability `sm / 10`, as in 80 for an A100.
     pub fn cuda(sm: u32) -> Result<Target, CodegenError> {
         let name = format!("sm_{sm}");
-        let Some((_, ptx)) = SMS.iter().find(|(known, _)| *known == sm) else {
+        let Some(generation) = GENERATIONS.iter().find(|known| known.sm == sm) else {
             let known: Vec<String> = Target::sms().map(|sm| sm.to_string()).collect();
             let reason = format!("known compute capabilities are {}", known.join(", "));
             return Err(CodegenError::UnknownTarget { name, reason });
@@ -232,8 +229,8 @@ impl Target {
             arch: Arch::Nvptx,
             tune: name.clone(),
             cpu: name,
-            features: vec![(*ptx).into()],
-            vector_bytes: 16,
+            features: vec![format!("ptx{}", generation.ptx)],
+            vector_bytes: VECTOR_BYTES,
             vector_registers: 255,
             libm: false,
         })

@@ -196,13 +196,13 @@ pub(crate) fn in_tiles(task: &Arc<Task>) -> Option<Field> {
 /// The product that the tensor cores of a GPU multiply: none if there is no such product or device,
 /// or if its price is not clearly less than that of a schedule without them.
 pub(crate) fn by_tensor_cores(task: &Arc<Task>) -> Option<(Sketch, Scheduled)> {
-    let sketch = gpu::tensor::sketches(task).into_iter().next()?;
+    let limits = task.gpu.as_ref()?;
+    let sketch = gpu::mma::sketches(task).into_iter().next()?;
     let sample = task.sample(&sketch.trace, Unfit::Refuse, &mut crate::rules::fixed_random());
     let scheduled = sample.ok()?.scheduled;
     let (_, without) = nests::gpu::sketch(task).ok()?;
-    let is_cheaper =
-        price::gpu::cycles(&scheduled.program) < CLEARLY * price::gpu::cycles(&without.program);
-    is_cheaper.then_some((sketch, scheduled))
+    let price = |made: &Scheduled| price::gpu::cycles(&made.program, limits);
+    (price(&scheduled) < CLEARLY * price(&without)).then_some((sketch, scheduled))
 }
 
 /// The schedule of a GPU that nobody tuned: by tensor cores where they are worth it, otherwise what

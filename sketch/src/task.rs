@@ -221,7 +221,7 @@ impl Task {
     fn gpu_sketches(self: &Arc<Task>, limits: &GpuLimits) -> Vec<Sketch> {
         let default = nests::gpu::sketch(self).ok().map(|(sketch, _)| open(sketch));
         let derived = Space::gpu(limits.clone()).sketches(self.naive());
-        let matrices: Vec<Sketch> = gpu::tensor::sketches(self).into_iter().map(open).collect();
+        let matrices: Vec<Sketch> = gpu::mma::sketches(self).into_iter().map(open).collect();
         let (first, last) = match by_tensor_cores(self).is_some() {
             true => (matrices, vec![]),
             false => (vec![], matrices),

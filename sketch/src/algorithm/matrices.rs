@@ -30,16 +30,14 @@ use ansc_graph::{
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten};
-use crate::gpu::GpuLimits;
+use crate::gpu::{GpuLimits, VECTOR_BYTES};
 use crate::intrinsic::mma;
-use crate::price::tensor::Estimate;
+use crate::price::mma::Estimate;
 use crate::task::Task;
 
 /// Instructions whose terms are copied to shared memory together, at least, where there are as
 /// many.
 const STEPS: usize = 2;
-/// Bytes of one load of a thread.
-const VECTOR: usize = 16;
 
 /// Names of the stages of both factors and of the product.
 pub(crate) const STAGES: [&str; 3] = ["rows", "columns", "product"];
@@ -105,14 +103,13 @@ impl Matrices {
     }
 
     /// The numbers that the price of a cut depends on.
-    pub(crate) fn estimate(&self, limits: &GpuLimits) -> Estimate {
+    pub(crate) fn estimate<'l>(&self, limits: &'l GpuLimits) -> Estimate<'l> {
         Estimate {
             batches: self.batch.count() * self.parts,
             sides: [self.rows.count(), self.columns.count()],
             steps: self.terms_of_part() / mma::terms(self.factors[0]),
             bytes: self.factors[0].size(),
-            shared: limits.shared_bytes,
-            processors: limits.processors,
+            limits,
         }
     }
 
@@ -247,7 +244,7 @@ impl Matrices {
         let body = match padded == terms {
             true => load,
             false => {
-                let inside = inside(&term, terms, VECTOR / dtype.size());
+                let inside = inside(&term, terms, VECTOR_BYTES / dtype.size());
                 Expr::select(inside, load, Expr::Const(Scalar::zero(dtype)))
             }
         };

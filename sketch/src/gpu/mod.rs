@@ -40,7 +40,7 @@ mod verify;
 mod virtual_threads;
 
 pub use error::GpuError;
-pub use limits::GpuLimits;
+pub use limits::{GENERATIONS, Generation, GpuLimits, VECTOR_BYTES};
 
 use std::collections::{BTreeMap, BTreeSet};
 

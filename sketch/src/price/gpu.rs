@@ -8,29 +8,26 @@
 //! cycles of a kernel = launch
 //!     + max(issued by all / (lanes * multiprocessors in use), issued by one * latency)
 //! ```
-//! For a device like an A100, and for comparing programs of one subgraph.
+//! For comparing programs of one subgraph.
 
 use crate::budget;
+use crate::gpu::GpuLimits;
 use crate::program::{ForKind, Program, Stmt, ThreadAxis};
 use crate::tree;
 
-/// Multiprocessors of a device.
-const PROCESSORS: f64 = 108.0;
 /// Instructions on single elements that a multiprocessor issues in a cycle.
 const LANES: f64 = 128.0;
-/// Threads that it keeps.
-const THREADS: f64 = 2048.0;
 /// Cycles between instructions of one thread.
 const LATENCY: f64 = 4.0;
-/// Cycles that a launch takes.
-const LAUNCH: f64 = 3000.0;
+/// Cycles from the end of a kernel to the beginning of the next one.
+pub(crate) const LAUNCH: f64 = 2500.0;
 
 /// Cycles of a run of a finished program with bound loops.
-pub fn cycles(program: &Program) -> f64 {
-    program.body.iter().map(|root| of_kernel(program, root)).sum()
+pub fn cycles(program: &Program, limits: &GpuLimits) -> f64 {
+    program.body.iter().map(|root| of_kernel(program, root, limits)).sum()
 }
 
-fn of_kernel(program: &Program, root: &Stmt) -> f64 {
+fn of_kernel(program: &Program, root: &Stmt, limits: &GpuLimits) -> f64 {
     let alone = Program { body: vec![root.clone()], ..program.clone() };
     let issued = budget::issued(&alone, &budget::GPU) as f64;
     let axes = [
@@ -39,8 +36,10 @@ fn of_kernel(program: &Program, root: &Stmt) -> f64 {
     ];
     let [blocks, threads] = axes.map(|axes| axes.map(|axis| extent(root, axis)).iter().product());
     let (blocks, threads): (f64, f64) = (blocks, threads);
-    let together = issued / (LANES * blocks.min(PROCESSORS));
-    let rounds = (blocks * threads / (PROCESSORS * THREADS)).max(1.0);
+    let processors = limits.processors as f64;
+    let together = issued / (LANES * blocks.min(processors));
+    let resident = processors * limits.threads_of_processor as f64;
+    let rounds = (blocks * threads / resident).max(1.0);
     together.max(issued / (blocks * threads) * LATENCY * rounds) + LAUNCH
 }
 

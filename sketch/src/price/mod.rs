@@ -17,8 +17,8 @@
 //! takes.
 
 pub mod gpu;
+pub(crate) mod mma;
 pub mod nest;
-pub(crate) mod tensor;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -32,7 +32,7 @@ use crate::machine::Machine;
 use crate::program::{Program, Stmt};
 use nest::{Nest, Part, nests, part_bytes};
 
-/// How much of the smaller part the larger one does not hide.
+/// How much of the shorter parts the longest one does not hide.
 const NOT_HIDDEN: f64 = 0.25;
 
 /// Bytes that fit, and bytes that come from the next level in a cycle.

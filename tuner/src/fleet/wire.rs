@@ -120,6 +120,9 @@ pub struct TaskText {
     /// Multiprocessors of that GPU.
     #[serde(default)]
     pub processors: Option<usize>,
+    /// Shared memory and threads of each of them.
+    #[serde(default)]
+    pub of_processor: Option<[usize; 2]>,
     /// Whether sums are only direct ones.
     pub accurate: bool,
 }
@@ -140,6 +143,10 @@ impl From<&Task> for TaskText {
             cores: task.cores,
             gpu: task.gpu.as_ref().map(|limits| limits.shared_bytes),
             processors: task.gpu.as_ref().map(|limits| limits.processors),
+            of_processor: task
+                .gpu
+                .as_ref()
+                .map(|limits| [limits.shared_of_processor, limits.threads_of_processor]),
             accurate: task.sums == Sums::Direct,
         }
     }
@@ -158,7 +165,16 @@ impl TaskText {
     pub fn limits(&self) -> Option<GpuLimits> {
         let defaults = GpuLimits::default();
         let processors = self.processors.unwrap_or(defaults.processors);
-        self.gpu.map(|shared_bytes| GpuLimits { shared_bytes, processors, ..defaults })
+        let [shared_of_processor, threads_of_processor] = self
+            .of_processor
+            .unwrap_or([defaults.shared_of_processor, defaults.threads_of_processor]);
+        self.gpu.map(|shared_bytes| GpuLimits {
+            shared_bytes,
+            processors,
+            shared_of_processor,
+            threads_of_processor,
+            ..defaults
+        })
     }
 }
 

@@ -18,7 +18,7 @@ mod cache_read;
 mod cache_write;
 mod cross_thread;
 mod inline;
-pub(crate) mod tensor;
+pub(crate) mod mma;
 #[cfg(test)]
 mod tests;
 mod tiling;

@@ -4,21 +4,20 @@
 //! 4096 x 4096 x 4096   ->   2 x 4 warps of 4 x 4 fragments: 128 x 256 sums of a block
 //! 49 x 512 x 4608      ->   4 x 1 warps of 1 x 2 fragments: 64 x 32 sums
 //! ```
-//! An estimate for comparing cuts of one product, on a device like an A100.
+//! An estimate for comparing cuts of one product.
 
+use super::NOT_HIDDEN;
+use super::gpu::LAUNCH;
+use crate::gpu::{GpuLimits, VECTOR_BYTES};
 use crate::intrinsic::mma::{LANES, LOADED, ROWS};
 
-/// Bytes that a thread copies at once, at most.
-pub(crate) const VECTOR: usize = 16;
 pub(crate) const WARPS: [usize; 3] = [1, 2, 4];
 pub(crate) const FRAGMENTS: [usize; 3] = [1, 2, 4];
 pub(crate) const STEPS: [usize; 3] = [1, 2, 4];
 /// Fragments of sums of a warp, in pairs of columns: 128 registers.
 const MOST_FRAGMENTS: usize = 16;
-/// Registers of each, for all threads that are there.
+/// Registers of a multiprocessor, for all threads that are there.
 const REGISTERS: usize = 64 << 10;
-/// Shared memory of each, for all blocks that are there.
-const SHARED_BYTES: usize = 164 << 10;
 /// Rounds that copies are begun early.
 pub(crate) const AHEAD: [usize; 4] = [0, 1, 2, 3];
 /// Bytes that a multiprocessor gets from the last cache in a cycle.
@@ -33,10 +32,6 @@ const PRODUCT: f64 = 4.0;
 const TURN: f64 = 60.0;
 /// Cycles until a block of threads has its first elements, and until its last results are stored.
 const ENDS: f64 = 1500.0;
-/// How much of the shorter parts of a turn the longest one does not hide.
-const NOT_HIDDEN: f64 = 0.25;
-/// Cycles from the end of a kernel to the beginning of the next one.
-const LAUNCH: f64 = 2500.0;
 /// Parts of a sum, at most.
 const MOST_PARTS: usize = 16;
 /// Warps of a multiprocessor that keep its tensor cores busy.
@@ -57,7 +52,7 @@ pub(crate) struct Shape {
 
 /// A product of matrices.
 #[derive(Clone, Copy)]
-pub(crate) struct Estimate {
+pub(crate) struct Estimate<'l> {
     pub(crate) batches: usize,
     /// Rows and columns.
     pub(crate) sides: [usize; 2],
@@ -65,13 +60,10 @@ pub(crate) struct Estimate {
     pub(crate) steps: usize,
     /// Bytes of an element of both factors.
     pub(crate) bytes: usize,
-    /// Bytes of shared memory that a block may have.
-    pub(crate) shared: usize,
-    /// Multiprocessors.
-    pub(crate) processors: usize,
+    pub(crate) limits: &'l GpuLimits,
 }
 
-impl Estimate {
+impl Estimate<'_> {
     pub(crate) fn best(&self) -> Option<Shape> {
         let pairs = |of: [usize; 3]| of.into_iter().flat_map(move |a| of.map(|b| [a, b]));
         let all = pairs(WARPS).flat_map(|warps| {
@@ -98,17 +90,18 @@ impl Estimate {
         let fits = fi * fj <= MOST_FRAGMENTS
             && registers * LANES * wi * wj <= REGISTERS
             && self.steps.is_multiple_of(steps)
-            && shared <= self.shared
+            && shared <= self.limits.shared_bytes
             && ahead <= turns;
         fits.then_some(())?;
         let blocks: usize =
             self.batches * self.sides[0].div_ceil(tile[0]) * self.sides[1].div_ceil(tile[1]);
         let warps = (wi * wj) as f64;
-        let resident = (2048 / LANES / (wi * wj))
+        let resident = (self.limits.threads_of_processor / LANES / (wi * wj))
             .min(REGISTERS / (registers * LANES * wi * wj))
-            .min(SHARED_BYTES.max(self.shared) / shared)
+            .min(self.limits.shared_of_processor / shared)
             .max(1);
-        let together = resident.min(blocks.div_ceil(self.processors));
+        let rounds = blocks.div_ceil(self.limits.processors);
+        let together = resident.min(rounds);
         let products = warps * (fi * fj * steps) as f64 * PRODUCT;
         let busy = (warps * together as f64 / BUSY).min(1.0);
         let loads = warps * ((fi + fj) * steps * 512) as f64 / SHARED;
@@ -123,7 +116,7 @@ impl Estimate {
             _ => ARRIVAL / (ahead * together) as f64,
         };
         let of_block = turns as f64 * busy.max(waits) + ENDS / together as f64;
-        Some(blocks.div_ceil(self.processors) as f64 * of_block)
+        Some(rounds as f64 * of_block)
     }
 
     /// Into how many parts to cut all sums, whose blocks of threads are too few otherwise. Another
@@ -137,7 +130,7 @@ impl Estimate {
             let bytes = 4.0 * results * (2 * parts + 1) as f64;
             let sums = match parts {
                 1 => 0.0,
-                _ => LAUNCH + bytes / (FETCHED * self.processors as f64),
+                _ => LAUNCH + bytes / (FETCHED * self.limits.processors as f64),
             };
             Some(part.cycles(&part.best()?)? + sums)
         };
@@ -151,23 +144,21 @@ impl Estimate {
     }
 
     fn vector(&self) -> usize {
-        VECTOR / self.bytes
+        VECTOR_BYTES / self.bytes
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::GpuLimits;
 
-    fn estimate(sides: [usize; 2], steps: usize) -> Estimate {
-        let GpuLimits { shared_bytes: shared, processors, .. } = GpuLimits::of(&[80]);
-        Estimate { batches: 1, sides, steps, bytes: 2, shared, processors }
+    fn estimate(limits: &GpuLimits, sides: [usize; 2], steps: usize) -> Estimate<'_> {
+        Estimate { batches: 1, sides, steps, bytes: 2, limits }
     }
 
     fn best(rows: usize, columns: usize, terms: usize) -> Shape {
-        let (sides, steps) = ([rows, columns], terms / 16);
-        estimate(sides, steps).best().unwrap()
+        let limits = GpuLimits::of(&[80]);
+        estimate(&limits, [rows, columns], terms / 16).best().unwrap()
     }
 
     #[test]
@@ -187,8 +178,9 @@ mod tests {
 
     #[test]
     fn few_results_of_long_sums_are_in_parts() {
+        let limits = GpuLimits::of(&[80]);
         let parts = |rows: usize, columns: usize, terms: usize| {
-            estimate([rows, columns], terms / 16).parts()
+            estimate(&limits, [rows, columns], terms / 16).parts()
         };
         assert!(parts(49, 512, 4608) > 3 && parts(128, 768, 3072) > 1);
         assert_eq!(parts(4096, 4096, 4096), 1);

@@ -20,7 +20,7 @@
 //! of the result is stored. How many warps there are, how many fragments each has, how many steps
 //! are copied at once, how many elements a thread copies, and how many rounds early copies are
 //! begun are free decisions; the first candidates are those that take the fewest cycles by the
-//! estimate of `price/tensor`.
+//! estimate of `price/mma`.
 
 mod shape;
 
@@ -30,6 +30,7 @@ use ansc_graph::Expr;
 
 use crate::algorithm::Algorithm;
 use crate::algorithm::matrices::Matrices;
+use crate::gpu::VECTOR_BYTES;
 use crate::index_map::IndexMap;
 use crate::inline::{self, Padding};
 use crate::intrinsic::mma::{self, COLUMNS, LANES, LOADED, Names, ROWS, Side};
@@ -244,7 +245,7 @@ impl Product {
         r.bind(parts[2], ThreadAxis::ThreadY)?;
         r.bind(parts[3], ThreadAxis::ThreadX)?;
         r.vectorize(parts[4])?;
-        let vector = shape::VECTOR / self.matrices.factors[side].size();
+        let vector = VECTOR_BYTES / self.matrices.factors[side].size();
         let name = r.name_of(copy)?;
         let by_words = self.matrices.across()[side] && self.matrices.factors[side].size() == 4;
         let (factor, offset) = if by_words { (BANKS, COLUMNS) } else { (2 * vector, vector) };
