@@ -187,7 +187,7 @@ pub(crate) fn cheapest_of(task: &Arc<Task>, algorithms: &[Algorithm]) -> Option<
 /// The product in tiles of a unit for matrices: none if there is no such unit or product, or if its
 /// price is not clearly less than that of a schedule without them.
 pub(crate) fn in_tiles(task: &Arc<Task>) -> Option<Field> {
-    let tiled = nests::tensor_sketches(task).into_iter().next()?;
+    let tiled = nests::amx_sketches(task).into_iter().next()?;
     let tiled = Made::new(Some(Algorithm::Tiles), tiled);
     let without = field(task, None)?;
     tiled.beats(&without.first, task).then(|| Field::of(tiled).and(without))

@@ -127,7 +127,7 @@ impl Task {
         }
         let preferred = self.preferred();
         let tiled = || {
-            let made = nests::tensor_sketches(self).into_iter();
+            let made = nests::amx_sketches(self).into_iter();
             made.map(|(sketch, scheduled)| Choice { by: Some(Algorithm::Tiles), sketch, scheduled })
         };
         let written = self.written(preferred);

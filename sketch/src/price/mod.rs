@@ -16,6 +16,7 @@
 //! alignment. Prices are for comparing programs of one subgraph, and not for saying how long one
 //! takes.
 
+pub(crate) mod amx;
 pub mod gpu;
 pub(crate) mod mma;
 pub mod nest;

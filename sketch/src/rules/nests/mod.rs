@@ -12,6 +12,7 @@
 //! l4, l5, l6 = split(l2, [0, v3, 16]); unroll(l5); vectorize(l6); peel(l4); parallel(l1)
 //! ```
 
+mod amx;
 mod contraction;
 pub(crate) mod gpu;
 mod joins;
@@ -21,10 +22,9 @@ mod rows;
 mod scans;
 mod slices;
 mod squares;
-mod tensor;
 mod transform;
 
-pub(super) use tensor::keep_last_map;
+pub(super) use amx::keep_last_map;
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -83,8 +83,8 @@ impl Way {
 }
 
 const RULES: [(&str, Rule); 8] = [
-    ("tensor", tensor::apply),
-    ("panels", tensor::panels::apply),
+    ("amx", amx::apply),
+    ("panels", amx::panels::apply),
     ("transform", transform::apply),
     ("scans", scans::apply),
     ("rows", rows::apply),
@@ -186,9 +186,9 @@ pub(crate) fn has_contraction(rules: &[String]) -> bool {
 }
 
 /// The same for a product in tiles. None where there is none, or the machine has no unit for it.
-pub(crate) fn tensor_sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
+pub(crate) fn amx_sketches(task: &Arc<Task>) -> Vec<(Sketch, Scheduled)> {
     match tiles::factors(task) {
-        Some(factors) if tensor::has_unit(task, factors) => {
+        Some(factors) if amx::has_unit(task, factors) => {
             let nests = Nests::in_tiles(task);
             nests.map_or(vec![], |nests| {
                 all_ways(|way| nests.clone().written(way, &RULES), complete)
@@ -292,7 +292,7 @@ impl Nests {
         recorder.algorithm(Algorithm::Tiles)?;
         let compute = &recorder.task.as_ref().ok_or(StepError::NoTask)?.compute;
         let mut kept = inline::inlined(compute, Padding::Inlined).1;
-        tensor::keep_factors(compute, &mut kept);
+        amx::keep_factors(compute, &mut kept);
         inline_all(&mut recorder, &kept)?;
         Nests::of(recorder)
     }

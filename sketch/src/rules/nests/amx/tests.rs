@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::super::{Nests, Way, tensor_sketches};
+use super::super::{Nests, Way, amx_sketches};
 use ansc_graph::Compute;
 
 use crate::algorithm::Algorithm;
@@ -96,7 +96,7 @@ fn products_in_tiles_compute_the_same() {
                 let program = nests.recorder.schedule().program();
                 panic!("{applied:?}\n{}\n{}\n{program}", nests.compute, nests.recorder.trace());
             }
-            let all = tensor_sketches(&task);
+            let all = amx_sketches(&task);
             assert_ne!(all.len(), 0, "{text}");
             for (sketch, made) in all {
                 compare_scheduled(&task.compute, &made)
