@@ -21,6 +21,7 @@ pub mod index_map;
 mod inline;
 pub mod intrinsic;
 pub mod lower;
+pub mod lowering;
 pub mod machine;
 mod needed;
 pub mod packed;

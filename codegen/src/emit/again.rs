@@ -20,7 +20,7 @@ use ansc_sketch::program::For;
 
 use crate::affine::Affine;
 use crate::emit::after::{Lines, Side};
-use crate::emit::ahead::{LINE, has_loop, part, quotient, stride_of};
+use crate::emit::ahead::{LINE, has_counted_loop, part, quotient, stride_of};
 use crate::emit::function::{Emitter, Result};
 use crate::emit::ir::{Fetch, Near};
 
@@ -56,7 +56,7 @@ impl Emitter<'_, '_> {
             return Strips::default();
         };
         let (before, here, behind) = (&stmts[..at], &stmts[at], &stmts[at + 1..]);
-        if !before.iter().any(has_loop) || !has_loop(here) {
+        if !before.iter().any(has_counted_loop) || !has_counted_loop(here) {
             return Strips::default();
         }
         let before = self.strips_of(before.iter(), Side::Read);
@@ -69,7 +69,7 @@ impl Emitter<'_, '_> {
         let later = self.strips_of(behind.iter(), Side::Read);
         to_read.retain(|strip| !later.iter().any(|later| later.begins_as(strip)));
         let to_read = to_read.into_iter().filter_map(|strip| strip.next(around)).collect();
-        let next = behind.iter().filter(|stmt| has_loop(stmt)).take(1);
+        let next = behind.iter().filter(|stmt| has_counted_loop(stmt)).take(1);
         let to_write = self.strips_of(next, Side::Write);
         Strips { to_read, to_write }
     }
@@ -77,7 +77,9 @@ impl Emitter<'_, '_> {
     /// The strips of the loops among `stmts` that have no other loops inside.
     fn strips_of<'s>(&mut self, stmts: impl Iterator<Item = &'s Stmt>, side: Side) -> Vec<Strip> {
         let loops = stmts.filter_map(|stmt| match stmt {
-            Stmt::For(l) if has_loop(stmt) && !l.body.iter().any(has_loop) => Some(l),
+            Stmt::For(l) if has_counted_loop(stmt) && !l.body.iter().any(has_counted_loop) => {
+                Some(l)
+            }
             _ => None,
         });
         loops.flat_map(|l| self.strips_in(l, side)).collect()

@@ -83,7 +83,7 @@ impl Emitter<'_, '_> {
         match stmt {
             Stmt::For(l) if self.tiles.is_some() && matches!(l.kind, ForKind::Tensor(_)) => false,
             Stmt::For(l) if l.kind == ForKind::Unrolled => l.body.iter().any(|s| self.turns(s)),
-            _ => has_loop(stmt),
+            _ => has_counted_loop(stmt),
         }
     }
 
@@ -237,12 +237,12 @@ pub(super) fn part(flat: &Affine, stays: impl Fn(&VarId) -> bool) -> Option<Affi
 }
 
 /// Whether there is a loop that stays one.
-pub(super) fn has_loop(stmt: &Stmt) -> bool {
+pub(super) fn has_counted_loop(stmt: &Stmt) -> bool {
     match stmt {
         Stmt::Block(_) => false,
         Stmt::For(l) => {
             let written_out = matches!(l.kind, ForKind::Unrolled | ForKind::Vectorized);
-            (l.extent > 1 && !written_out) || l.body.iter().any(has_loop)
+            (l.extent > 1 && !written_out) || l.body.iter().any(has_counted_loop)
         }
     }
 }

@@ -16,8 +16,9 @@
 //! load bytes, a + k * 2; widen each to 16 bits
 //! ```
 
-use ansc_graph::{BinOp, BufId, Expr};
+use ansc_graph::{BufId, Expr};
 use ansc_runtime::DType;
+use ansc_sketch::lowering::{self, Joined, Places};
 use inkwell::values::BasicValue;
 
 use crate::affine::Affine;
@@ -30,11 +31,8 @@ impl<'c> Emitter<'c, '_> {
     /// Four bytes or two words. None where the expression is anything else, or where lanes are not
     /// active.
     pub(crate) fn one_integer(&mut self, e: &Expr) -> Result<Option<Reg<'c>>> {
-        let bytes = self.side_by_side::<4>(e, DType::U8).map(|found| (found, 4));
-        let found = bytes.or_else(|| Some((self.side_by_side::<2>(e, DType::U16)?, 2)));
-        let Some(((buffer, first), elements)) = found.filter(|_| self.mask.is_none()) else {
-            return Ok(None);
-        };
+        let found = lowering::one_integer(self, e).filter(|_| self.mask.is_none());
+        let Some(Joined { buffer, first, elements }) = found else { return Ok(None) };
         let (base, lanes) = match self.pattern(&first) {
             Pattern::Strided { base, stride: 0 } => (base, None),
             Pattern::Strided { base, stride } if stride == elements => {
@@ -51,11 +49,14 @@ impl<'c> Emitter<'c, '_> {
 
     /// Two bytes. None where the expression is anything else, or where lanes are not active.
     pub(crate) fn two_words(&mut self, e: &Expr) -> Result<Option<Reg<'c>>> {
-        let found = self.side_by_side::<2>(e, DType::U8).filter(|_| self.mask.is_none());
-        let (Some((buffer, first)), Some(lanes)) = (found, self.lanes.map(|l| l.count)) else {
+        let found = lowering::two_words(self, e).filter(|_| self.mask.is_none());
+        let (Some(found), Some(lanes)) = (found, self.lanes.map(|l| l.count)) else {
             return Ok(None);
         };
-        let Pattern::Strided { base, stride: 2 } = self.pattern(&first) else { return Ok(None) };
+        let Pattern::Strided { base, stride: 2 } = self.pattern(&found.first) else {
+            return Ok(None);
+        };
+        let buffer = found.buffer;
         let (at, align) = self.pointer(buffer, &base)?;
         let bytes = self.ir.load(self.ir.ty(Kind::Int(8), Some(2 * lanes)), at, align);
         self.describe_access(buffer, bytes.as_instruction_value())?;
@@ -103,51 +104,24 @@ impl<'c> Emitter<'c, '_> {
             _ => None,
         }
     }
+}
 
-    /// The buffer and the place of the lowest of `N` elements of this type, which share 32 bits.
-    fn side_by_side<const N: usize>(&self, e: &Expr, dtype: DType) -> Option<(BufId, Affine)> {
-        let apart = 32 / N;
-        let mut parts: [Option<(BufId, Affine)>; N] = std::array::from_fn(|_| None);
-        let mut open = vec![e];
-        while let Some(e) = open.pop() {
-            match e {
-                Expr::Binary(BinOp::Or, a, b) => open.extend([&**a, &**b]),
-                Expr::Binary(BinOp::Shl, x, amount) => {
-                    let amount = usize::try_from(amount.as_const()?.as_i64()).ok()?;
-                    let is_place = amount.is_multiple_of(apart);
-                    let place = parts.get_mut(amount / apart).filter(|_| is_place)?;
-                    *place = Some(self.part(x, dtype)?);
-                }
-                e => parts[0] = Some(self.part(e, dtype)?),
-            }
-        }
-        let mut parts = parts.into_iter();
-        let (buffer, flat) = parts.next()??;
-        let follows = |(i, part): (i64, Option<(BufId, Affine)>)| {
-            part == Some((buffer, flat.clone().plus(&Affine::constant(i))))
-        };
-        (1..).zip(parts).all(follows).then_some((buffer, flat))
+impl Places for Emitter<'_, '_> {
+    type Place = Affine;
+
+    fn dtype(&self, e: &Expr) -> DType {
+        Emitter::dtype(self, e)
     }
 
-    /// The place that an element of this type is loaded from, and widened without a sign.
-    fn part(&self, e: &Expr, dtype: DType) -> Option<(BufId, Affine)> {
-        let Expr::Cast(DType::I32, mut x) = e.clone() else { return None };
-        if self.dtype(&x) != dtype {
-            return None;
-        }
-        loop {
-            *x = match *x {
-                Expr::Load(buffer, at) => return Some((buffer, self.flatten(buffer, &at))),
-                Expr::Cast(DType::U8, inner) if self.dtype(&inner) == DType::I8 => *inner,
-                Expr::Select(c, a, b) => {
-                    if self.decide(&c)? {
-                        *a
-                    } else {
-                        *b
-                    }
-                }
-                _ => return None,
-            };
-        }
+    fn decide(&self, condition: &Expr) -> Option<bool> {
+        Emitter::decide(self, condition)
+    }
+
+    fn place(&self, buffer: BufId, indices: &[Expr]) -> Affine {
+        self.flatten(buffer, indices)
+    }
+
+    fn beyond(&self, place: &Affine, elements: i64) -> Affine {
+        place.clone().plus(&Affine::constant(elements))
     }
 }

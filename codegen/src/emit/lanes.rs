@@ -10,32 +10,24 @@
 use std::collections::BTreeSet;
 
 use ansc_graph::{BufId, Expr, VarId};
-use ansc_sketch::program::{For, ForKind};
-use ansc_sketch::{Body, Scope, Stmt};
+use ansc_sketch::lowering::{Pieces, Vectors};
+use ansc_sketch::program::For;
+use ansc_sketch::{Scope, Stmt};
 
 use crate::affine::Affine;
 use crate::emit::function::{Emitter, Lanes, Result};
 use crate::emit::uses;
 
-/// With more pieces than this there is a loop over them.
-const MAX_PIECES: usize = 16;
-/// Registers that one vector may span, where a loop runs inside of the vectorised one: each is a
-/// chain of operations of its own, which hides latency.
-const MAX_SPAN: usize = 8;
-
 impl Emitter<'_, '_> {
     pub(crate) fn vectorized(&mut self, l: &For) -> Result<()> {
-        let width = self.width(l);
+        let Pieces { width, whole, turns, rest } = Pieces::of(self.program, l, self.vectors());
         let added = self.expand_private(l, width);
-        let whole = l.extent / width;
-        let mut start = 0;
-        if whole > MAX_PIECES {
+        if turns {
             self.loop_of_pieces(l, whole, width)?;
-            start = whole * width;
         }
-        while start < l.extent {
-            let left = l.extent - start;
-            let count = width.min(1 << left.ilog2());
+        let written_out = if turns { 0 } else { whole };
+        let mut start = (whole - written_out) * width;
+        for count in std::iter::repeat_n(width, written_out).chain(rest) {
             self.piece(l, &Affine::constant(start as i64), count)?;
             start += count;
         }
@@ -77,48 +69,11 @@ impl Emitter<'_, '_> {
         result
     }
 
-    /// Lanes of a piece: one register of the widest element type involved, or several.
-    fn width(&self, l: &For) -> usize {
-        let mut size = 1;
-        l.body.iter().for_each(|s| {
-            s.visit_blocks(&mut |block| {
-                if self.is_gpu()
-                    && let Some(copied) = self.copied(&block.body)
-                {
-                    size = size.max(copied);
-                    return;
-                }
-                let written = block.body.writes().into_iter().map(|a| a.buffer);
-                for buffer in value_loads(block.body.value()).into_iter().chain(written) {
-                    // Half floats are computed as `f32`.
-                    let dtype = self.program.buffer(buffer).ty.dtype.accumulator();
-                    size = size.max(dtype.size());
-                }
-                let computed = self.dtype(block.body.value()).accumulator();
-                size = size.max(computed.size());
-            });
-        });
-        let register = (self.target.vector_bytes / size).max(2);
-        if !l.body.iter().any(has_loop) {
-            return register;
+    fn vectors(&self) -> Vectors {
+        match self.is_gpu() {
+            true => Vectors::Thread,
+            false => Vectors::Registers(self.target.vector_bytes),
         }
-        let spanned = l.extent.div_ceil(register).clamp(1, MAX_SPAN);
-        register << spanned.ilog2()
-    }
-
-    /// Bytes of an element of a block that only copies, or chooses between a copy and zeros.
-    fn copied(&self, body: &Body) -> Option<usize> {
-        let Body::Assign { dst, value } = body else { return None };
-        let value = match value {
-            Expr::Select(condition, inside, outside) => {
-                let plain = condition.loads().is_empty() && outside.as_const().is_some();
-                plain.then_some(&**inside)?
-            }
-            other => other,
-        };
-        let Expr::Load(source, _) = value else { return None };
-        let [from, to] = [*source, dst.buffer].map(|b| self.program.buffer(b).ty.dtype);
-        (from == to).then_some(to.size())
     }
 
     /// Gives each lane an element of the local buffers that are used in this loop only, unless its
@@ -137,14 +92,6 @@ impl Emitter<'_, '_> {
             self.expanded.insert(buffer, u32::try_from(width).expect("few lanes"));
         }
         private
-    }
-}
-
-/// Buffers that an expression loads as values, not as parts of indices.
-fn value_loads(e: &Expr) -> Vec<BufId> {
-    match e {
-        Expr::Load(buffer, _) => vec![*buffer],
-        _ => e.children().into_iter().flat_map(value_loads).collect(),
     }
 }
 
@@ -169,13 +116,4 @@ fn buffers_not_indexed_by(body: &[Stmt], var: VarId) -> BTreeSet<BufId> {
         });
     }
     buffers
-}
-
-fn has_loop(stmt: &Stmt) -> bool {
-    match stmt {
-        Stmt::Block(_) => false,
-        Stmt::For(l) => {
-            (l.extent > 1 && l.kind != ForKind::Unrolled) || l.body.iter().any(has_loop)
-        }
-    }
 }

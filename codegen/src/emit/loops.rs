@@ -2,6 +2,7 @@
 
 use ansc_graph::VarId;
 use ansc_sketch::Stmt;
+use ansc_sketch::lowering;
 use ansc_sketch::program::{For, ForKind};
 use inkwell::IntPredicate;
 use inkwell::basic_block::BasicBlock;
@@ -11,9 +12,6 @@ use inkwell::values::{AsValueRef, InstructionValue, IntValue, PhiValue};
 
 use crate::affine::Affine;
 use crate::emit::function::{Emitter, Frame, Result};
-
-/// Unrolled loops become ordinary ones where they would copy their body more often than this.
-const MAX_COPIES: usize = 4096;
 
 /// Longer loops of a GPU's kernel stay loops for `ptxas` too, which would unroll hundreds of
 /// iterations and then spill registers. Shorter ones are left to it.
@@ -67,7 +65,9 @@ impl<'c> Emitter<'c, '_> {
             _ if l.extent <= 1 => self.unrolled(l),
             ForKind::Bound(_) => Err("a loop over GPU threads is not lowered".into()),
             ForKind::Vectorized if self.lanes.is_none() => self.vectorized(l),
-            ForKind::Unrolled if self.copies * l.extent <= MAX_COPIES => self.unrolled(l),
+            ForKind::Unrolled if lowering::is_written_out(self.copies, l.extent) => {
+                self.unrolled(l)
+            }
             _ => self.rolled(l),
         }
     }

@@ -42,8 +42,9 @@ pub const ISSUED: f64 = 3.0;
 /// Instructions that a kernel may have.
 pub const BUDGET: usize = 16 << 10;
 
-/// A GPU's threads work on one element at a time, and have more registers than a schedule uses. A
-/// program has instructions of warps only where there are such.
+/// A GPU's threads compute one element at a time, and have more registers than a schedule uses;
+/// how many they copy at once is known to [`lowering`](crate::lowering). A program has instructions
+/// of warps only where there are such.
 pub const GPU: Machine = Machine {
     vector_bytes: 4,
     registers: 255,

@@ -49,6 +49,24 @@ fn lanes_count_where_they_do_not_lie_side_by_side() {
     assert!(one < four && four < far && far < irregular, "{one} {four} {far} {irregular}");
 }
 
+/// Four bytes of an integer are one load where code generation makes one of them.
+#[test]
+fn bytes_side_by_side_are_loaded_at_once() {
+    let of = |apart: usize, lanes_apart: usize| {
+        let byte = |i: usize| format!("i32(b[add(mul(l, {lanes_apart}), {})])", apart * i);
+        let shifted = |i: usize| format!("shl({}, {})", byte(i), 8 * i);
+        let [b1, b2, b3] = [1, 2, 3].map(shifted);
+        let word = format!("or(or({}, {b1}), or({b2}, {b3}))", byte(0));
+        let text = format!(
+            "program k\nb: u8[4096] input\ny: i32[16] output\nparams b, y\n\
+             for l in 0..16 vectorized {{\n  block a (v: spatial 16 = l) {{\n    y[l] = {word}\n  }}\n}}\n"
+        );
+        code_size(&Program::parse(&text).unwrap(), &WIDE)
+    };
+    let one = of(1, 4);
+    assert!(of(1, 0) == one && of(1, 8) > 4 * one && of(2, 8) > 4 * one, "{one} {}", of(2, 8));
+}
+
 #[test]
 fn conditions_that_unrolling_decides_cost_one_side() {
     let of = |extent: usize, kind: &str| {

@@ -9,6 +9,7 @@ use foldhash::{HashMap, HashMapExt};
 use super::walk::Walk;
 use super::weights::{self, On};
 use crate::affine::{self, Digit, Source, Sum};
+use crate::lowering::{self, Places};
 use crate::program::{Access, Block, Body};
 
 /// Copies of a block that stand for all, where unrolled loops decide its conditions.
@@ -196,8 +197,17 @@ impl Walk<'_> {
         bits.map(|(_, (_, extent))| extent).product()
     }
 
-    fn dtype(&self, e: &Expr) -> DType {
-        e.dtype(&|b| self.program.buffer(b).ty.dtype)
+    /// Whether elements side by side are loaded as one integer.
+    fn is_one_load(&self, e: &Expr) -> bool {
+        let is_or = matches!(e, Expr::Binary(BinOp::Or, ..));
+        let Some(joined) = is_or.then(|| lowering::one_integer(self, e)).flatten() else {
+            return false;
+        };
+        let Some(lanes) = self.lanes else { return true };
+        let own = Digit::whole(Source::Var(lanes.var));
+        let varies = |digit: &Digit| *digit != own && mentions(digit, lanes.var);
+        let stride = joined.first.terms.get(&own).unwrap_or(0);
+        [0, joined.elements].contains(&stride) && !joined.first.terms.keys().any(varies)
     }
 
     /// Counts the distinct expressions of `e`.
@@ -205,7 +215,7 @@ impl Walk<'_> {
         if let Some(mention) = seen.0.get(e) {
             return mention.clone();
         }
-        let mention = if is_word(e) {
+        let mention = if self.is_one_load(e) {
             self.counted(e, self.mention(e), |_, _, _| 1)
         } else if let Some(own) = self.own(e).filter(|_| self.dtype(e) == DType::I64) {
             self.counted(e, own, Walk::position)
@@ -408,18 +418,33 @@ impl Walk<'_> {
     }
 }
 
+impl Places for Walk<'_> {
+    type Place = Sum;
+
+    fn dtype(&self, e: &Expr) -> DType {
+        e.dtype(&|b| self.program.buffer(b).ty.dtype)
+    }
+
+    fn decide(&self, condition: &Expr) -> Option<bool> {
+        let decided = affine::simplify(condition, &self.extents);
+        decided.as_const().map(|holds| !holds.is_zero())
+    }
+
+    fn place(&self, buffer: BufId, indices: &[Expr]) -> Sum {
+        self.flat(buffer, indices)
+    }
+
+    fn beyond(&self, place: &Sum, elements: i64) -> Sum {
+        place.clone().plus(&Sum::constant(elements))
+    }
+}
+
 fn is_whole(digit: &Digit) -> bool {
     matches!(digit.source, Source::Var(_)) && digit.divisor == 1 && digit.modulus.is_none()
 }
 
 fn depends_on_data(digit: &Digit) -> bool {
     matches!(&digit.source, Source::Opaque(e) if !e.loads().is_empty())
-}
-
-/// Four bytes side by side, as one number: one access.
-fn is_word(e: &Expr) -> bool {
-    let is_or = matches!(e, Expr::Binary(BinOp::Or, ..));
-    is_or && e.loads().len() == 4 && e.any(&mut |e| matches!(e, Expr::Binary(BinOp::Shl, ..)))
 }
 
 fn mentions(digit: &Digit, var: VarId) -> bool {

@@ -5,19 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use ansc_graph::{BufId, Expr, VarId};
 use foldhash::{HashSet, HashSetExt};
 
-use super::ISSUED;
+use super::{GPU, ISSUED};
 use crate::affine::{Extents, Sum};
 use crate::intrinsic::{self, IntrinsicName, Native, Unit, mma};
+use crate::lowering::{self, Pieces, Vectors};
 use crate::machine::Machine;
 use crate::program::{Block, For, ForKind, Program, Scope, Stmt, ThreadAxis};
 use crate::tree;
 
-/// Unrolled loops become ordinary ones where they would copy their body more often than this.
-const MAX_COPIES: usize = 4096;
-/// With more whole vectors than this there is a loop over them.
-const MAX_PIECES: usize = 16;
-/// Registers that one vector may span, where a loop runs inside of the vectorised one.
-const MAX_SPAN: usize = 8;
 /// A loop counts, compares and turns.
 const LOOP: usize = 3;
 /// An instruction on a tile, and its address.
@@ -108,7 +103,7 @@ impl<'p> Walk<'p> {
             _ if l.extent == 1 => self.stmts(&l.body),
             ForKind::Vectorized if self.lanes.is_none() => self.vectorized(l),
             ForKind::Unrolled | ForKind::Bound(ThreadAxis::Virtual)
-                if self.copies.saturating_mul(l.extent) <= MAX_COPIES =>
+                if lowering::is_written_out(self.copies, l.extent) =>
             {
                 self.copies *= l.extent;
                 self.unrolled.push((l.var, l.extent));
@@ -152,9 +147,8 @@ impl<'p> Walk<'p> {
     }
 
     fn vectorized(&mut self, l: &'p For) {
-        let width = self.width(l);
-        let (mut whole, rest) = (l.extent / width, l.extent % width);
-        if whole > MAX_PIECES {
+        let Pieces { width, mut whole, turns, rest } = Pieces::of(self.program, l, self.vectors());
+        if turns {
             match self.counting {
                 Counting::Code => {
                     self.add(LOOP, self.copies);
@@ -163,8 +157,8 @@ impl<'p> Walk<'p> {
                 Counting::Issued => self.add(LOOP * whole, self.copies),
             }
         }
-        let parts = (0..usize::BITS).map(|bit| 1 << bit).filter(|part| rest & part != 0);
-        for (count, times) in std::iter::once((width, whole)).chain(parts.map(|part| (part, 1))) {
+        let rest = rest.into_iter().map(|count| (count, 1));
+        for (count, times) in std::iter::once((width, whole)).chain(rest) {
             if times == 0 {
                 continue;
             }
@@ -186,23 +180,11 @@ impl<'p> Walk<'p> {
         result
     }
 
-    /// Lanes of a vector of the widest type, or of several where loops run inside.
-    fn width(&self, l: &For) -> usize {
-        let mut bytes = 1;
-        for stmt in &l.body {
-            stmt.visit_blocks(&mut |block| {
-                let dtype = |b: BufId| self.program.buffer(b).ty.dtype.accumulator();
-                let written = block.body.writes().into_iter().map(|a| dtype(a.buffer));
-                let value = block.body.value();
-                let loaded = values(value).into_iter().map(dtype);
-                let own = std::iter::once(value.dtype(&dtype));
-                bytes = written.chain(loaded).chain(own).map(|d| d.size()).fold(bytes, usize::max);
-            });
-        }
-        let register = (self.machine.vector_bytes / bytes).max(2);
-        match l.body.iter().any(has_loop) {
-            false => register,
-            true => register << l.extent.div_ceil(register).clamp(1, MAX_SPAN).ilog2(),
+    /// The vectors of the machine. [`GPU`] stands for all GPUs.
+    fn vectors(&self) -> Vectors {
+        match *self.machine == GPU {
+            true => Vectors::Thread,
+            false => Vectors::Registers(self.machine.vector_bytes),
         }
     }
 
@@ -246,23 +228,6 @@ impl<'p> Walk<'p> {
         indices.iter().zip(shape).fold(Sum::constant(0), |flat, (index, &extent)| {
             flat.times(extent as i64).joined(Sum::of(index, &self.extents))
         })
-    }
-}
-
-/// Buffers that an expression loads as values, not as parts of indices.
-fn values(e: &Expr) -> Vec<BufId> {
-    match e {
-        Expr::Load(buffer, _) => vec![*buffer],
-        _ => e.children().into_iter().flat_map(values).collect(),
-    }
-}
-
-fn has_loop(stmt: &Stmt) -> bool {
-    match stmt {
-        Stmt::Block(_) => false,
-        Stmt::For(l) => {
-            (l.extent > 1 && l.kind != ForKind::Unrolled) || l.body.iter().any(has_loop)
-        }
     }
 }
 
