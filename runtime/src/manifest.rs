@@ -396,7 +396,9 @@ pub struct KernelInfo {
     pub reads: usize,
     /// In the order of execution.
     pub launches: Vec<Launch>,
-    /// How a convolution or another sum of products is computed: `direct`, `im2col`, `Winograd F(4x4,3x3)` and so on.
+    /// How a convolution or another sum of products is computed: `direct`, or the name of an
+    /// algorithm as traces have it, such as `im2col` or `winograd_4`. Older compilers wrote words
+    /// for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
     /// The type of operands that it reads in fewer bits than `f32`, if it does. Sums have 32 bits

@@ -8,7 +8,7 @@ use ansc_runtime::manifest::{Specialisation, Tuning};
 use ansc_runtime::{Model, SessionOptions};
 use ansc_sketch::gpu::GpuProgram;
 use ansc_tuner::records::Limits;
-use ansc_tuner::report::artifact::{Artifact, Kernel, origin};
+use ansc_tuner::report::artifact::{Artifact, Kernel, algorithm_in_words, origin};
 use ansc_tuner::roofline::{Copying, roofline};
 use ansc_tuner::title::title;
 use ansc_tuner::tune::Weighted;
@@ -98,7 +98,7 @@ fn print_kernel(kernel: &Kernel, in_full: bool) {
     if let Some(roofline) = kernel.roofline {
         line(&format!("limited by {}", roofline.in_words()));
     }
-    kernel.algorithm.iter().for_each(|by| line(&format!("algorithm: {by}")));
+    kernel.algorithm_in_words().iter().for_each(|by| line(&format!("algorithm: {by}")));
     line(&format!("schedule: {}", origin(kernel.tuning.as_ref())));
     let Some(tuning) = kernel.tuning.as_ref().filter(|_| in_full) else { return };
     if !tuning.rules.is_empty() {
@@ -121,7 +121,7 @@ struct Planned {
     /// How its schedule was found, and the machine that measured the times.
     tuning: Option<Tuning>,
     limited_by: Option<String>,
-    /// How a sum of products is computed.
+    /// How a sum of products is computed, as in the manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     algorithm: Option<&'static str>,
     rules: Vec<String>,
@@ -244,7 +244,9 @@ fn print_planned(kernel: &Planned, in_full: bool) {
         human_ops(kernel.flops),
         human_bytes(kernel.bytes)
     );
-    kernel.algorithm.iter().for_each(|by| println!("  algorithm: {by}"));
+    if let Some(by) = kernel.algorithm {
+        println!("  algorithm: {}", algorithm_in_words(by));
+    }
     println!("  schedule: {}", origin(kernel.tuning.as_ref()));
     if let Some(limited) = &kernel.limited_by {
         println!("  limited by {limited}");

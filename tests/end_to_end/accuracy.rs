@@ -223,7 +223,7 @@ fn accurate_artifacts_hold_no_winograd() {
         (&tuned, "im2col"),
     ] {
         let winograd = Model::read_manifest(compiled(&model, options)).unwrap();
-        assert!(algorithm(&winograd).starts_with("Winograd") && !winograd.accurate, "{options:?}");
+        assert!(algorithm(&winograd).starts_with("winograd") && !winograd.accurate, "{options:?}");
         let options = [options, &["--accurate"]].concat();
         let artifact = compiled(&model, &options);
         let manifest = Model::read_manifest(&artifact).unwrap();
@@ -243,7 +243,7 @@ fn algorithms_are_named() {
         kernels.iter().filter_map(|k| Some(k.get("algorithm")?.as_str()?.to_owned())).collect()
     };
     let model = str(&model);
-    assert_eq!(named(&["explain", model, "--json"]), ["Winograd F(4x4,3x3)"]);
+    assert_eq!(named(&["explain", model, "--json"]), ["winograd_4"]);
     assert_eq!(named(&["explain", model, "--json", "--accurate"]), ["direct"]);
     assert!(ok(&["explain", model]).contains("algorithm: Winograd F(4x4,3x3)"));
     let artifact = compiled(Path::new(model), &["--accurate"]);
@@ -269,7 +269,7 @@ fn schedules_of_winograd_give_way() {
     let origin = Origin { machine: "here".into(), threads: 1, shipped: false, elsewhere: false };
     let tuned = Tuned { trace, seconds: 1.0, untuned_seconds: None, against: None, origin };
     options.schedules.tuned.insert(task.key(), tuned);
-    for (sums, expected) in [(Sums::Any, "Winograd F(4x4,3x3)"), (Sums::Direct, "direct")] {
+    for (sums, expected) in [(Sums::Any, "winograd_4"), (Sums::Direct, "direct")] {
         options.schedules.sums = sums;
         let artifact = dir.path().join("net.ansc");
         pipeline::compile(&model, &artifact, &options, &Silent).unwrap();

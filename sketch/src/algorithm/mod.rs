@@ -153,7 +153,7 @@ impl Algorithm {
         Algorithm::MatricesInParts,
     ];
 
-    /// As traces and the names of sketches have it.
+    /// As traces, the names of sketches and manifests have it.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Winograd2 => "winograd_2",

@@ -31,7 +31,12 @@ impl Algorithm {
         self.tile().is_none_or(|tile| tile.numbers == Numbers::Words)
     }
 
-    /// For people: manifests and reports call it so.
+    /// Whether it is one of Winograd's, of whatever window and numbers.
+    pub fn is_winograd(self) -> bool {
+        self.tile().is_some()
+    }
+
+    /// For people: reports call it so.
     pub fn in_words(self) -> &'static str {
         match self {
             Algorithm::Winograd2 => "Winograd F(2x2,3x3)",
@@ -59,11 +64,11 @@ impl Algorithm {
 }
 
 impl Task {
-    /// How the subgraph is computed by this algorithm, or by its expression. None if it is neither
-    /// a convolution nor another sum of products.
+    /// How the subgraph is computed, as manifests have it: the name of the algorithm, or `direct`
+    /// for the expression itself. None if it is neither a convolution nor another sum of products.
     pub fn computed_by(&self, algorithm: Option<Algorithm>) -> Option<&'static str> {
         match algorithm {
-            Some(algorithm) => Some(algorithm.in_words()),
+            Some(algorithm) => Some(algorithm.name()),
             None => sums_products(&self.compute).then_some("direct"),
         }
     }

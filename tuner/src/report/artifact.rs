@@ -77,6 +77,15 @@ impl Kernel {
         title(&self.nodes, &self.name)
     }
 
+    /// How it is computed, in words, if it is a sum of products.
+    pub fn algorithm_in_words(&self) -> Option<&str> {
+        self.algorithm.as_deref().map(algorithm_in_words)
+    }
+
+    fn is_by(&self, algorithm: Algorithm) -> bool {
+        self.algorithm.as_deref().and_then(named) == Some(algorithm)
+    }
+
     fn new(info: &KernelInfo, seconds: f64, total: f64) -> Kernel {
         Kernel {
             name: info.name.clone(),
@@ -137,12 +146,25 @@ impl Artifact {
         self.tiles_per_second = flops_per_second;
         let limits =
             flops_per_second.zip(self.limits).map(|(f, l)| Limits { flops_per_second: f, ..l });
-        let tiled = |k: &&mut Kernel| k.algorithm.as_deref() == Some(Algorithm::Tiles.in_words());
+        let tiled = |k: &&mut Kernel| k.is_by(Algorithm::Tiles);
         for (kernel, limits) in self.kernels.iter_mut().filter(tiled).zip(limits.iter().cycle()) {
             let Kernel { work, bytes, seconds, .. } = *kernel;
             kernel.roofline = under_roof(limits, &self.copies, work, bytes, seconds);
         }
         self
+    }
+}
+
+/// The algorithm that a manifest names. Those of older compilers have it in words.
+fn named(text: &str) -> Option<Algorithm> {
+    Algorithm::ALL.into_iter().find(|a| [a.name(), a.in_words()].contains(&text))
+}
+
+/// Words for how a manifest says that a kernel is computed.
+pub fn algorithm_in_words(text: &str) -> &str {
+    match named(text) {
+        Some(algorithm) => algorithm.in_words(),
+        None => text,
     }
 }
 

@@ -167,6 +167,25 @@ fn the_page_of_an_artifact() {
     assert!(page.contains("/a &lt;&amp;&gt; (a)"), "{page}");
 }
 
+/// Whether a manifest names the algorithm, or has it in words as those of older compilers.
+#[test]
+fn tiles_are_under_a_roof_of_their_own() {
+    let limits = Limits { flops_per_second: 1e11, bytes_per_second: 1e10 };
+    let roof = |algorithm: &str| {
+        let mut manifest = manifest();
+        manifest.kernels[0].algorithm = Some(algorithm.into());
+        let one = &manifest.specialisations[0];
+        let plain = artifact::Artifact::new(&manifest, one, &[3.0, 1.0], 2, Some(limits), vec![]);
+        let tiled = plain.clone().with_tiles(Some(1e13));
+        assert_eq!(plain.kernels[1], tiled.kernels[1]);
+        plain.kernels[0] != tiled.kernels[0]
+    };
+    assert!(roof("tiles") && roof("tiles of a matrix unit"));
+    assert!(!roof("im2col") && !roof("direct"));
+    assert_eq!(artifact::algorithm_in_words("winograd_4"), "Winograd F(4x4,3x3)");
+    assert_eq!(artifact::algorithm_in_words("direct"), "direct");
+}
+
 /// Kernels of sizes that did not run have no time, and are not shown.
 #[test]
 fn one_size_of_several() {
