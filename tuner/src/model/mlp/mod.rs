@@ -168,7 +168,7 @@ fn batch(programs: &[View<'_>], scales: &[f32; LEN]) -> Batch {
 
 fn tags(program: &View<'_>) -> [f32; TAGS.len()] {
     let mut tags = program.subject.tags;
-    if let Some(Algorithm::Winograd2 | Algorithm::Winograd4) = program.trace.algorithm() {
+    if program.trace.algorithm().is_some_and(Algorithm::is_winograd) {
         let place = TAGS.iter().position(|tag| *tag == "winograd");
         place.into_iter().for_each(|place| tags[place] = true);
     }
