@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ansc_tuner::lab::Contender;
+use ansc_tuner::model;
 use clap::{Args, Parser, Subcommand};
 
 pub use artifacts::*;
@@ -13,7 +14,7 @@ pub use learned::*;
 pub use pages::*;
 pub use shared::*;
 
-use parse::{parse_count, parse_seconds, parse_threads};
+use parse::{cost_models, parse_count, parse_seconds, parse_threads};
 
 mod artifacts;
 #[cfg(feature = "fleet")]
@@ -410,8 +411,8 @@ pub struct Lab {
     pub per_round: usize,
     /// The model that tells good candidates from bad ones before they are measured, for
     /// strategies that ask
-    #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
-    pub cost_model: String,
+    #[arg(long, default_value = "hist", value_parser = cost_models())]
+    pub cost_model: model::Kind,
     /// Start from a trained cost model, which `ansc train` wrote
     #[arg(long = "model", value_name = "FILE", conflicts_with = "cost_model")]
     pub trained: Option<PathBuf>,

@@ -61,7 +61,7 @@ pub fn compare(
         seeds: args.seeds,
         trials: args.trials,
         per_round: args.per_round,
-        cost_model: args.cost_model.clone(),
+        cost_model: args.cost_model,
         trained: args.trained.clone(),
         space: args.space.parse().map_err(LabError::from)?,
         settle: if args.simulated { 0 } else { args.settle },

@@ -11,7 +11,6 @@ use ansc_tuner::measure::{Caches, WorkerCommand};
 use ansc_tuner::model::{self, Corrected, CostModel, Known, SharedModel, WarmUp};
 use ansc_tuner::records::{MachineRecord, Sqlite};
 use ansc_tuner::scheduler::Objective;
-use ansc_tuner::strategy;
 use ansc_tuner::tune::{self, Report, Tuner, Watch, Weighted};
 use ansc_tuner::{Records, SearchStrategy};
 
@@ -109,8 +108,7 @@ pub fn tune(
     let model = cost_model(search, &tasks, &options.target)?;
     let new_strategy = |task: usize| -> Box<dyn SearchStrategy> {
         let seed = search.seed ^ (task as u64) << 32;
-        let made = strategy::create(&search.strategy, &model, seed);
-        made.expect("the command line knows the names")
+        search.strategy.create(&model, seed)
     };
     let options = tune::Options {
         trials,
@@ -157,7 +155,7 @@ fn know_limits(records: &mut Sqlite, target: &str, threads: usize) -> Result<(),
 }
 
 /// The kind of model that comes with the compiler.
-const SHIPPED: &str = "corrected";
+const SHIPPED: model::Kind = model::Kind::CORRECTED;
 /// Samples that a model needs before it is asked, at most.
 const WARM_UP: usize = 100;
 
@@ -174,8 +172,7 @@ fn cost_model(search: &Search, tasks: &[Weighted], target: &Target) -> Result<Sh
     {
         return Ok(shared(Box::new(Known(Corrected::clone(&model)))));
     }
-    let model =
-        model::create(&search.cost_model, search.seed).expect("the command line knows the names");
+    let model = search.cost_model.create(search.seed);
     let least = WARM_UP.min(tasks.len() * search.per_round / 2);
     Ok(shared(Box::new(WarmUp::new(model, least, search.seed))))
 }

@@ -10,7 +10,7 @@ use ansc_tuner::dataset::choice::{Choices, Rivals, choices};
 use ansc_tuner::dataset::top::top_k;
 use ansc_tuner::dataset::{Dataset, Entry, Platform, Split, TaskSamples, samples, trace_id};
 use ansc_tuner::model::file::{self, Trained};
-use ansc_tuner::model::{self, Needs, Parts, Quality, Sample, Subject, View};
+use ansc_tuner::model::{Kind, Needs, Parts, Quality, Sample, Subject, View};
 use ansc_tuner::{Candidate, CostModel};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
@@ -82,7 +82,7 @@ pub fn train(args: &Train, watch: &dyn Fn(Begun)) -> Result<Report, Error> {
         let mut of_shares: Vec<Row> =
             args.labels.iter().map(|share| Row::new(variant.name, *share)).collect();
         for seed in (args.seed..).take(args.seeds as usize) {
-            let known = data.learned_elsewhere(&variant, seed)?;
+            let known = data.learned_elsewhere(&variant, seed);
             for (place, row) in of_shares.iter_mut().enumerate() {
                 watch(Begun { row, seed, done, all });
                 done += 1;
@@ -110,7 +110,7 @@ pub fn train(args: &Train, watch: &dyn Fn(Begun)) -> Result<Report, Error> {
 /// A model, and the samples that it learns from.
 struct Variant {
     name: &'static str,
-    kind: &'static str,
+    kind: Kind,
     learns: Learns,
 }
 
@@ -123,34 +123,28 @@ enum Learns {
     Refined,
 }
 
-fn variants(models: &[String], platforms: usize) -> Vec<Variant> {
+fn variants(models: &[Kind], platforms: usize) -> Vec<Variant> {
     let mut all = vec![];
-    for name in models {
-        match name.as_str() {
-            "mtl-tlp" => {
-                all.push(("mtl-tlp", "mtl-tlp", Learns::All));
-                all.push(("tlp, target alone", "tlp", Learns::Target));
+    for &kind in models {
+        match kind {
+            _ if kind == Kind::MTL_TLP => {
+                all.push((kind.name(), kind, Learns::All));
+                all.push(("tlp, target alone", Kind::TLP, Learns::Target));
                 if platforms > 1 {
-                    all.push(("tlp, refined", "tlp", Learns::Refined));
+                    all.push(("tlp, refined", Kind::TLP, Learns::Refined));
                 }
             }
-            // Prices are wrong in much the same way on all machines.
-            "corrected" => all.push(("corrected", "corrected", Learns::All)),
-            // The names live as long as the program does.
-            other => {
-                let known = model::NAMES.into_iter().find(|name| *name == other);
-                all.extend(known.map(|name| (name, name, Learns::Target)));
-            }
+            _ if is_of_all(kind) => all.push((kind.name(), kind, Learns::All)),
+            _ => all.push((kind.name(), kind, Learns::Target)),
         }
     }
     all.into_iter().map(|(name, kind, learns)| Variant { name, kind, learns }).collect()
 }
 
-impl Variant {
-    fn create(&self, seed: u64) -> Result<Box<dyn CostModel>, Error> {
-        let unknown = || Error::Usage(format!("there is no model `{}`", self.kind));
-        model::create(self.kind, seed).ok_or_else(unknown)
-    }
+/// Whether a model of programs learns from all machines: prices are wrong in much the same way on
+/// all of them.
+fn is_of_all(kind: Kind) -> bool {
+    kind == Kind::CORRECTED
 }
 
 /// A model before it sees the target.
@@ -205,7 +199,7 @@ impl Data {
             Some(split) => split,
             None => Split::of(&entries, &[], HELD_OUT, 0),
         };
-        let is_of_all = args.models.iter().any(|name| name == "corrected");
+        let is_of_all = args.models.iter().any(|kind| is_of_all(*kind));
         let part = |needs: Needs| -> Result<Parted, Error> {
             let is_own = needs == Needs::Program && !is_of_all;
             let asked = if is_own { &platforms[..1] } else { &platforms[..] };
@@ -223,10 +217,7 @@ impl Data {
             let rivals = test.iter().map(rivals).collect();
             Ok(Parted { train, test, rivals })
         };
-        let is_of_programs = |m: &String| {
-            ["hist", "mlp", "gbdt", "price", "corrected", "random"].contains(&m.as_str())
-        };
-        let reads_programs = args.models.iter().any(is_of_programs);
+        let reads_programs = args.models.iter().any(|kind| kind.needs() == Needs::Program);
         let programs = reads_programs.then(|| part(Needs::Program)).transpose()?;
         let traces = part(Needs::Trace)?;
         if traces.train.is_empty() || traces.test.iter().all(|t| t.samples.is_empty()) {
@@ -255,15 +246,15 @@ impl Data {
 
     /// A model that other machines taught, for the target to refine. It is the same for all shares
     /// of the target's labels.
-    fn learned_elsewhere(&self, variant: &Variant, seed: u64) -> Result<Option<Known>, Error> {
+    fn learned_elsewhere(&self, variant: &Variant, seed: u64) -> Option<Known> {
         if !matches!(variant.learns, Learns::Refined) {
-            return Ok(None);
+            return None;
         }
-        let mut model = variant.create(seed)?;
+        let mut model = variant.kind.create(seed);
         let start = Instant::now();
         model.train(&elsewhere(&self.of(model.needs()).train));
         let seconds = start.elapsed().as_secs_f64();
-        Ok(model.parts().map(|parts| Known { parts, seconds }))
+        model.parts().map(|parts| Known { parts, seconds })
     }
 
     /// Trains one model, and adds to the row how it did.
@@ -274,7 +265,7 @@ impl Data {
         known: Option<&Known>,
         row: &mut Row,
     ) -> Result<Box<dyn CostModel>, Error> {
-        let mut model = variant.create(seed)?;
+        let mut model = variant.kind.create(seed);
         let Parted { train, test, rivals } = self.of(model.needs());
         let is_target = |s: &&Sample| s.platform == 0 && is_known(s, row.labels);
         let asked = |s: &&Sample| match variant.learns {
@@ -286,8 +277,7 @@ impl Data {
         match known {
             None => model.train(&own),
             Some(Known { parts, .. }) => {
-                model = file::of_parts(variant.kind, parts.clone())
-                    .map_err(|e| Error::Usage(e.to_string()))?;
+                model = variant.kind.load(parts).map_err(|e| Error::Usage(e.to_string()))?;
                 model.refine(&own);
             }
         }

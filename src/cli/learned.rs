@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use ansc_tuner::model;
 use clap::{Args, Subcommand};
 
-use super::parse::{parse_count, parse_minutes, parse_share, parse_threads};
+use super::parse::{cost_models, parse_count, parse_minutes, parse_share, parse_threads};
 
 #[derive(Args, Debug)]
 pub struct Dataset {
@@ -95,8 +96,8 @@ pub struct Train {
     /// The models to train. `mtl-tlp` comes with what it is compared with: the target alone, and
     /// other machines refined by the target
     #[arg(short, long, value_delimiter = ',', value_name = "NAME,..", default_value = "tlp",
-          value_parser = ["tlp", "mtl-tlp", "mlp", "hist", "gbdt", "price", "corrected", "random"])]
-    pub models: Vec<String>,
+          value_parser = cost_models())]
+    pub models: Vec<model::Kind>,
     /// Where the first model goes, trained with the first seed
     #[arg(short, long)]
     pub output: Option<PathBuf>,

@@ -5,6 +5,8 @@ use std::time::Duration;
 use ansc_runtime::Precision;
 use ansc_runtime::pool::MOST_THREADS;
 use ansc_tuner::scheduler::Objective;
+use ansc_tuner::{model, strategy};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::{Extent, Given, InputFile, PrecisionOf, Sizes, Wanted};
 use crate::literal::Literal;
@@ -143,6 +145,16 @@ pub(super) fn parse_calibration(text: &str) -> Result<Calibration, String> {
     let percent: Option<f64> = percent.parse().ok().filter(|p| (50.0..=100.0).contains(p));
     let percent = percent.ok_or_else(|| format!("`{text}` is no percentile from 50 to 100"))?;
     Ok(Calibration::Percentile(percent / 100.0))
+}
+
+/// A cost model by its name.
+pub(super) fn cost_models() -> impl TypedValueParser<Value = model::Kind> {
+    PossibleValuesParser::new(model::Kind::names()).try_map(|name| name.parse())
+}
+
+/// A strategy by its name.
+pub(super) fn strategies() -> impl TypedValueParser<Value = strategy::Kind> {
+    PossibleValuesParser::new(strategy::Kind::names()).try_map(|name| name.parse())
 }
 
 /// A bound for an error.

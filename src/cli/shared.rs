@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use ansc_runtime::{DType, Precision, Precisions};
 use ansc_sketch::algorithm::Sums;
 use ansc_tuner::scheduler::{self, Objective};
+use ansc_tuner::{model, strategy};
 use clap::Args;
 
 use super::parse::{
-    parse_calibration, parse_count, parse_dim, parse_error, parse_extent, parse_minutes,
-    parse_most, parse_objective, parse_precision, parse_shape, parse_share, parse_threads,
-    parse_value,
+    cost_models, parse_calibration, parse_count, parse_dim, parse_error, parse_extent,
+    parse_minutes, parse_most, parse_objective, parse_precision, parse_shape, parse_share,
+    parse_threads, parse_value, strategies,
 };
 use crate::Error;
 use crate::literal::Literal;
@@ -189,12 +190,12 @@ pub struct Search {
     #[arg(long, value_enum, default_value_t = Constants::Auto)]
     pub constants: Constants,
     /// The strategy that finds candidates; with --model it is `evolutionary` by default
-    #[arg(long, default_value = "opevo", value_parser = ansc_tuner::strategy::NAMES,
+    #[arg(long, default_value = "opevo", value_parser = strategies(),
           default_value_if("trained", clap::builder::ArgPredicate::IsPresent, "evolutionary"))]
-    pub strategy: String,
+    pub strategy: strategy::Kind,
     /// The model that tells good candidates from bad ones before they are measured
-    #[arg(long, default_value = "hist", value_parser = ansc_tuner::model::NAMES)]
-    pub cost_model: String,
+    #[arg(long, default_value = "hist", value_parser = cost_models())]
+    pub cost_model: model::Kind,
     /// Start from a trained cost model, which `ansc train` wrote
     #[arg(long = "model", value_name = "FILE", conflicts_with = "cost_model")]
     pub trained: Option<PathBuf>,

@@ -185,15 +185,35 @@ fn generations_of_gpus_are_told_apart_in_one_table() {
     assert_eq!(files_with(&names), listed);
 }
 
-/// Source files that have all of these words, by their paths in the repository. Files of tests are
-/// left out.
+/// The name of one that is there already, `gbdt`, stands where the page says, and nowhere else.
+#[test]
+fn a_cost_model_is_named_where_the_page_says() {
+    let page = page();
+    let start = page.find("- **A cost model**").unwrap();
+    let item = page[start + 1..].split("\n- **").next().unwrap();
+    let named = files_where(|text| text.contains("\"gbdt\""));
+    assert_eq!(named, ["tuner/src/model/kind.rs"]);
+    let models = files_where(|text| text.contains("impl CostModel for Gbdt"));
+    assert!(named.iter().all(|path| item.contains(path)) && models.len() == 1, "{item}");
+    assert!(item.contains("`tuner/src/model`") && models[0].starts_with("tuner/src/model/"));
+}
+
+/// Source files that have all of these words, by their paths in the repository.
 fn files_with(words: &[&str]) -> Vec<String> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    files_where(|text| {
+        let has: BTreeSet<&str> = text.split(|c| !is_word(c)).collect();
+        words.iter().all(|word| has.contains(word))
+    })
+}
+
+/// Source files whose text is so. Files of tests are left out.
+fn files_where(holds: impl Fn(&str) -> bool) -> Vec<String> {
     let mut folders = vec![root().join("src")];
     for part in ["runtime", "graph", "frontend", "sketch", "codegen", "tuner", "models"] {
         folders.push(root().join(part).join("src"));
     }
     let mut found = vec![];
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
             let path = entry.path();
@@ -201,9 +221,7 @@ fn files_with(words: &[&str]) -> Vec<String> {
             if path.is_dir() {
                 folders.push(path);
             } else if name.ends_with(".rs") && !name.contains("/test") {
-                let text = std::fs::read_to_string(&path).unwrap();
-                let has: BTreeSet<&str> = text.split(|c| !is_word(c)).collect();
-                if words.iter().all(|word| has.contains(word)) {
+                if holds(&std::fs::read_to_string(&path).unwrap()) {
                     found.push(name);
                 }
             }

@@ -36,10 +36,6 @@ impl Climb {
 }
 
 impl SearchStrategy for Climb {
-    fn name(&self) -> &'static str {
-        "climb"
-    }
-
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
         let mut known = HashSet::new();
         let mut proposed = vec![];
@@ -89,10 +85,12 @@ fn main() {
     let model: SharedModel =
         Arc::new(RwLock::new(model::create("hist", 0).expect("one of the names")));
     let built_in = |name| strategy::create(name, &model, 0).expect("one of the names");
-    let strategies: [Box<dyn SearchStrategy>; 3] =
-        [Box::new(Climb::new(0)), built_in("random"), built_in("opevo")];
-    for strategy in strategies {
-        let name = strategy.name();
+    let strategies: [(&str, Box<dyn SearchStrategy>); 3] = [
+        ("climb", Box::new(Climb::new(0))),
+        ("random", built_in("random")),
+        ("opevo", built_in("opevo")),
+    ];
+    for (name, strategy) in strategies {
         println!("{name:8} {:.3} ms", run(strategy, 256) * 1e3);
     }
 }

@@ -17,10 +17,10 @@ use crate::{model, strategy};
 /// A strategy, and the cost model and the space that it has instead of those of the comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Contender {
-    /// The name of a strategy, as [`crate::strategy::NAMES`] has them, with its numbers.
-    pub strategy: String,
-    /// The name of a cost model, as [`crate::model::NAMES`] has them.
-    pub cost_model: Option<String>,
+    /// The strategy, with its numbers.
+    pub strategy: strategy::Kind,
+    /// The cost model, if it is not that of the comparison.
+    pub cost_model: Option<model::Kind>,
     /// The schedules that it searches.
     pub space: Option<Space>,
 }
@@ -29,14 +29,11 @@ pub struct Contender {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ContenderError {
     /// No strategy has this name.
-    #[error(
-        "there is no strategy `{0}`; there are {names}, and `evolutionary:NUMBER=VALUE:..` with the numbers that docs/src/strategies.md lists",
-        names = strategy::NAMES.join(", ")
-    )]
-    Strategy(String),
+    #[error(transparent)]
+    Strategy(#[from] strategy::UnknownKind),
     /// No cost model has this name.
-    #[error("there is no cost model `{0}`; there are {names}", names = model::NAMES.join(", "))]
-    CostModel(String),
+    #[error(transparent)]
+    CostModel(#[from] model::UnknownKind),
     /// No space has this name.
     #[error(transparent)]
     Space(#[from] SpaceError),
@@ -48,17 +45,11 @@ impl FromStr for Contender {
     fn from_str(text: &str) -> Result<Contender, ContenderError> {
         let (searched, space) = split(text, '@');
         let (strategy, cost_model) = split(searched, '/');
-        if !strategy::is_known(strategy) {
-            return Err(ContenderError::Strategy(strategy.to_owned()));
-        }
-        if let Some(name) = cost_model
-            && !model::NAMES.contains(&name)
-        {
-            return Err(ContenderError::CostModel(name.to_owned()));
-        }
-        let space = space.map(str::parse).transpose()?;
-        let (strategy, cost_model) = (strategy.to_owned(), cost_model.map(str::to_owned));
-        Ok(Contender { strategy, cost_model, space })
+        Ok(Contender {
+            strategy: strategy.parse()?,
+            cost_model: cost_model.map(str::parse).transpose()?,
+            space: space.map(str::parse).transpose()?,
+        })
     }
 }
 
@@ -68,7 +59,7 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
 
 impl Display for Contender {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.strategy)?;
+        self.strategy.fmt(f)?;
         self.cost_model.iter().try_for_each(|name| write!(f, "/{name}"))?;
         self.space.iter().try_for_each(|space| write!(f, "@{space}"))
     }

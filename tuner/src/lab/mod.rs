@@ -29,7 +29,7 @@ use rand::rngs::StdRng;
 
 use crate::candidate::Candidate;
 use crate::measure::{MeasureError, Measurer};
-use crate::model::ModelFileError;
+use crate::model::{self, ModelFileError};
 use crate::outcome::Outcome;
 use crate::records::{Journal, Key, Record, Records, RecordsError, TaskRecord};
 pub use contender::{Contender, ContenderError};
@@ -50,9 +50,9 @@ pub struct Options {
     pub trials: usize,
     /// Candidates that are measured in one go.
     pub per_round: usize,
-    /// The name of the cost model, for strategies that ask one and name none.
-    pub cost_model: String,
-    /// A file with a trained model, with which runs begin in place of that of the name.
+    /// The cost model, for strategies that ask one and name none.
+    pub cost_model: model::Kind,
+    /// A file with a trained model, with which runs begin in place of an untrained one.
     pub trained: Option<PathBuf>,
     /// The schedules that those search who name no others.
     pub space: Space,
@@ -79,9 +79,6 @@ pub enum LabError {
     /// There is no such space, or there is nothing in it.
     #[error(transparent)]
     Space(#[from] SpaceError),
-    /// No strategy or no cost model has the name that is asked for.
-    #[error(transparent)]
-    Contender(#[from] ContenderError),
     /// The trained model cannot be used.
     #[error("{}: {cause}", path.display())]
     Trained {

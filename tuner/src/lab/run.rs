@@ -7,12 +7,12 @@ use std::time::Instant;
 use ansc_sketch::Task;
 
 use super::tag::{Tag, When, rounded};
-use super::{Contender, ContenderError, LabError, Options};
+use super::{Contender, LabError, Options};
 use crate::candidate::{Candidate, Search};
 use crate::model::{self, CostModel, Known, Sample, SharedModel};
 use crate::outcome::Outcome;
 use crate::records::Record;
-use crate::strategy::{self, SearchStrategy};
+use crate::strategy::SearchStrategy;
 
 /// The model learns anew when so many times as many samples are known as it has learned from.
 const GROWTH: f64 = 1.2;
@@ -37,8 +37,7 @@ fn model(
         let (model, _) = model::file::load(path).map_err(failed)?;
         return Ok(Box::new(Known(model)));
     }
-    let name = contender.cost_model.as_ref().unwrap_or(&options.cost_model);
-    model::create(name, seed).ok_or_else(|| ContenderError::CostModel(name.clone()).into())
+    Ok(contender.cost_model.unwrap_or(options.cost_model).create(seed))
 }
 
 /// One search by one strategy with one seed.
@@ -68,8 +67,7 @@ impl Run {
         known: &[Record],
     ) -> Result<Run, LabError> {
         let model: SharedModel = Arc::new(RwLock::new(model(contender, options, seed)?));
-        let unknown = || ContenderError::Strategy(contender.strategy.clone());
-        let strategy = strategy::create(&contender.strategy, &model, seed).ok_or_else(unknown)?;
+        let strategy = contender.strategy.create(&model, seed);
         let mut search = Search::new(task.clone());
         search.sketches = contender.space.as_ref().unwrap_or(&options.space).sketches(task)?;
         let tag = Tag { space: options.space.to_string(), strategy: contender.to_string(), seed };

@@ -11,7 +11,7 @@ fn options(strategies: &[&str], trials: usize, seeds: u64) -> Options {
         seeds,
         trials,
         per_round: 16,
-        cost_model: "hist".into(),
+        cost_model: model::Kind::HIST,
         trained: None,
         space: "SSRSRS".parse().unwrap(),
         settle: 0,
@@ -119,21 +119,15 @@ fn contenders_may_have_spaces_and_models_of_their_own() {
     assert_eq!(together.iter().map(|r| r.0.as_str()).collect::<Vec<_>>(), names);
     let with = |space: &str, model: &str| {
         let shared = options(&["evolutionary"], 48, 1);
-        found(&Options { space: space.parse().unwrap(), cost_model: model.into(), ..shared })
+        found(&Options {
+            space: space.parse().unwrap(),
+            cost_model: model.parse().unwrap(),
+            ..shared
+        })
     };
     let alone = [with("SSRSRS", "hist"), with("SSRSRS", "random"), with("SSRS", "hist")].concat();
     for (one, other) in together.iter().zip(&alone) {
         assert_eq!((one.3, &one.4), (other.3, &other.4), "{}", one.0);
     }
     assert!(alone[0].4 != alone[1].4 && alone[0].4 != alone[2].4);
-}
-
-#[test]
-fn names_that_are_none_are_errors() {
-    let run = |options: &Options| {
-        let found = compare(&mut Simulated::default(), &mut InMemory::default(), options);
-        found.unwrap_err().to_string()
-    };
-    let model = Options { cost_model: "oracle".into(), ..options(&["random"], 8, 1) };
-    assert!(run(&model).starts_with("there is no cost model `oracle`"));
 }

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use super::table::{corrections, throughputs};
 use super::trees::{Config, Format, Group, Trees, TreesError};
-use super::{CostModel, Parts, Sample, View};
+use super::{CostModel, Kind, Parts, Sample, View};
 
 /// Cycles of issue, of traffic from beyond each cache, and of all.
 const PRICED: usize = Price::LEVELS + 2;
@@ -49,7 +49,7 @@ impl Corrected {
 
 impl CostModel for Corrected {
     fn name(&self) -> &'static str {
-        "corrected"
+        Kind::CORRECTED.name()
     }
 
     fn train(&mut self, samples: &[Sample]) {

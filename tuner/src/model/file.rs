@@ -17,7 +17,7 @@ use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::trees::TreesError;
-use super::{Corrected, CostModel, Hist, Mlp, Tlp};
+use super::{Corrected, CostModel, Kind};
 
 const FORMAT: &str = "ansc model 1";
 
@@ -123,7 +123,7 @@ pub fn load(from: &Path) -> Result<(Box<dyn CostModel>, Trained), ModelFileError
 /// Reads a model that corrects prices, from what [`save`] wrote.
 pub fn prices(bytes: &[u8]) -> Result<(Corrected, Trained), ModelFileError> {
     let (header, numbers) = parse(bytes)?;
-    if header.kind != "corrected" {
+    if header.kind != Kind::CORRECTED.name() {
         return Err(ModelFileError::NoPrices(header.kind));
     }
     let model = Corrected::from_parts(&Parts { about: header.about, numbers })?;
@@ -138,7 +138,8 @@ impl From<TreesError> for ModelFileError {
 
 fn read(bytes: &[u8]) -> Result<(Box<dyn CostModel>, Trained), ModelFileError> {
     let (Header { kind, trained, about, .. }, numbers) = parse(bytes)?;
-    Ok((of_parts(&kind, Parts { about, numbers })?, trained))
+    let known: Kind = kind.parse().map_err(|_| ModelFileError::Kind(kind))?;
+    Ok((known.load(&Parts { about, numbers })?, trained))
 }
 
 /// The first line and the weights.
@@ -165,18 +166,6 @@ fn parse(bytes: &[u8]) -> Result<(Header, Vec<f32>), ModelFileError> {
     Ok((header, numbers))
 }
 
-/// A model of a kind with all that it has learned.
-pub fn of_parts(kind: &str, parts: Parts) -> Result<Box<dyn CostModel>, ModelFileError> {
-    let unfit = ModelFileError::Unfit;
-    Ok(match kind {
-        "hist" => Box::new(Hist::from_parts(&parts)?),
-        "corrected" => Box::new(Corrected::from_parts(&parts)?),
-        "mlp" => Box::new(Mlp::from_parts(&parts).map_err(unfit)?),
-        "tlp" | "mtl-tlp" => Box::new(Tlp::from_parts(kind, &parts).map_err(unfit)?),
-        other => return Err(ModelFileError::Kind(other.into())),
-    })
-}
-
 fn seal(bytes: &[u8]) -> String {
     format!("{:032x}", xxh3_128(bytes))
 }
@@ -193,8 +182,8 @@ mod tests {
         let samples = simulated::samples(12, 0);
         let views: Vec<View<'_>> = samples.iter().map(|s| s.view()).collect();
         let trained = Trained { dataset: "d".into(), tasks: 5, ..Trained::default() };
-        for name in ["hist", "corrected", "mlp", "tlp", "mtl-tlp"] {
-            let mut model = create(name, 0).unwrap();
+        for kind in [Kind::HIST, Kind::CORRECTED, Kind::MLP, Kind::TLP, Kind::MTL_TLP] {
+            let (name, mut model) = (kind.name(), kind.create(0));
             assert!(matches!(save(&*model, &trained, &path), Err(ModelFileError::Nothing(_))));
             model.train(&samples);
             save(&*model, &trained, &path).unwrap();

@@ -18,7 +18,7 @@ use gbdt::config::Loss;
 use gbdt::decision_tree::{Data, DataVec, DecisionTree, TrainingCache};
 
 use super::table::{Program, Row, Table};
-use super::{CostModel, Sample, View};
+use super::{CostModel, Kind, Sample, View};
 
 /// How trees are grown.
 #[derive(Clone, PartialEq, Debug)]
@@ -59,7 +59,7 @@ impl Gbdt {
 
 impl CostModel for Gbdt {
     fn name(&self) -> &'static str {
-        "gbdt"
+        Kind::GBDT.name()
     }
 
     fn train(&mut self, samples: &[Sample]) {

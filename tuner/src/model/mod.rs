@@ -2,18 +2,7 @@
 //!
 //! A [`CostModel`] learns from measured candidates and scores others: more is better. Scores of one
 //! task are comparable; they predict the candidate's share of the task's best throughput, or at
-//! least its rank. The models:
-//!
-//! | name | what | reads |
-//! |---|---|---|
-//! | `hist` | boosted trees over histograms, the default (`hist`) | programs |
-//! | `price` | the analytic price, which learns nothing (`price`) | programs |
-//! | `corrected` | trees that correct the analytic price (`corrected`) | programs |
-//! | `gbdt` | boosted trees of the crate `gbdt` (`gbdt`) | programs |
-//! | `mlp` | the network of TenSet, which learns to rank (`mlp`) | programs |
-//! | `tlp` | TLP: attention over the words of a trace (`tlp`) | traces |
-//! | `mtl-tlp` | MTL-TLP: the same with a head for each platform (`tlp`) | traces |
-//! | `random` | a number drawn from the program's features (`random`) | programs |
+//! least its rank. [`Kind`] lists the models.
 //!
 //! A model that reads traces scores candidates whose programs were never made ([`Needs`]). One that
 //! reads programs sees their [`ansc_sketch::Features`].
@@ -26,6 +15,7 @@ pub mod corrected;
 pub mod file;
 pub mod gbdt;
 pub mod hist;
+mod kind;
 pub mod known;
 pub mod mlp;
 pub mod price;
@@ -48,6 +38,7 @@ pub use corrected::Corrected;
 pub use file::{ModelFileError, Parts, Trained};
 pub use gbdt::Gbdt;
 pub use hist::Hist;
+pub use kind::{Kind, UnknownKind};
 pub use known::Known;
 pub use mlp::Mlp;
 pub use price::Price;
@@ -61,7 +52,7 @@ pub use warm_up::WarmUp;
 
 /// Tells good candidates from bad ones before they are measured, from what was measured before.
 pub trait CostModel: Send + Sync {
-    /// As in [`NAMES`], for models that [`create`] makes.
+    /// That of its [`Kind`], if it has one.
     fn name(&self) -> &'static str;
     /// The parts of a candidate that the model reads. Samples and views have at least these.
     fn needs(&self) -> Needs {
@@ -95,36 +86,7 @@ pub trait CostModel: Send + Sync {
 /// A model that several searches ask and one loop teaches.
 pub type SharedModel = Arc<RwLock<Box<dyn CostModel>>>;
 
-/// Names of the models that [`create`] makes.
-pub const NAMES: [&str; 8] =
-    ["hist", "gbdt", "mlp", "tlp", "mtl-tlp", "price", "corrected", "random"];
-
 /// An untrained model; `None` if there is none of that name.
 pub fn create(name: &str, seed: u64) -> Option<Box<dyn CostModel>> {
-    match name {
-        "hist" => Some(Box::new(Hist::default())),
-        "gbdt" => Some(Box::new(Gbdt::default())),
-        "mlp" => Some(Box::new(Mlp::new(mlp::Config { seed, ..mlp::Config::default() }))),
-        "tlp" => Some(Box::new(Tlp::new(tlp::Config { seed, ..tlp::Config::default() }))),
-        "mtl-tlp" => {
-            Some(Box::new(Tlp::of_platforms(tlp::Config { seed, ..tlp::Config::default() })))
-        }
-        "price" => Some(Box::new(Price)),
-        "corrected" => Some(Box::new(Corrected::default())),
-        "random" => Some(Box::new(Random { seed })),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn models_go_by_their_names() {
-        for name in NAMES {
-            assert_eq!(create(name, 0).unwrap().name(), name);
-        }
-        assert!(create("oracle", 0).is_none());
-    }
+    name.parse().ok().map(|kind: Kind| kind.create(seed))
 }

@@ -1,6 +1,6 @@
 //! The analytic price as a model: what others are compared with.
 
-use super::{CostModel, Sample, View};
+use super::{CostModel, Kind, Sample, View};
 
 /// A program is as good as it is cheap, by `ansc_sketch::price`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -8,7 +8,7 @@ pub struct Price;
 
 impl CostModel for Price {
     fn name(&self) -> &'static str {
-        "price"
+        Kind::PRICE.name()
     }
 
     fn train(&mut self, _: &[Sample]) {}

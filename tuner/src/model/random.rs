@@ -3,7 +3,7 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{CostModel, Sample, View};
+use super::{CostModel, Kind, Sample, View};
 
 /// A model that knows nothing: scores depend on the seed and the program alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,7 +14,7 @@ pub struct Random {
 
 impl CostModel for Random {
     fn name(&self) -> &'static str {
-        "random"
+        Kind::RANDOM.name()
     }
 
     fn train(&mut self, _: &[Sample]) {}

@@ -221,10 +221,6 @@ fn ordered(score: f32) -> i64 {
 }
 
 impl SearchStrategy for Annealing {
-    fn name(&self) -> &'static str {
-        "annealing"
-    }
-
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
         if search.measured.len() >= self.learned + self.options.plan {
             self.make_plan(search);

@@ -127,10 +127,6 @@ fn extend(search: &Search, before: &Beginning, drawn: Candidate) -> Option<Begin
 }
 
 impl SearchStrategy for Beam {
-    fn name(&self) -> &'static str {
-        "beam"
-    }
-
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
         let mut known = HashSet::new();
         let mut proposed: Vec<Candidate> = vec![];

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ansc_sketch::Trace;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Annealing, AnnealingOptions, NAMES, SearchStrategy, create};
+use super::{Annealing, AnnealingOptions, Kind, SearchStrategy, create};
 use crate::candidate::{Candidate, Search};
 use crate::lab::Space;
 use crate::measure::{Measurer, Simulated};
@@ -17,6 +17,7 @@ use crate::testing::{matmul, product, task};
 
 /// A search, its strategy, and the model that both teach.
 struct Trial {
+    name: String,
     search: Search,
     strategy: Box<dyn SearchStrategy>,
     model: SharedModel,
@@ -35,13 +36,13 @@ impl Trial {
             }
             _ => create(name, &model, seed).unwrap(),
         };
-        Trial { search, strategy, model }
+        Trial { name: name.into(), search, strategy, model }
     }
 
     /// Measures what the strategy proposes; it must be new.
     fn round(&mut self, n: usize) -> Vec<Candidate> {
         let proposed = self.strategy.propose(&self.search, n);
-        let name = self.strategy.name();
+        let name = &self.name;
         let programs: HashSet<u64> = proposed.iter().map(|c| c.program).collect();
         assert!(proposed.len() <= n && programs.len() == proposed.len(), "{name}");
         assert!(!proposed.iter().any(|c| self.search.is_seen(c)), "{name} repeats itself");
@@ -104,7 +105,7 @@ fn models_of_traces_are_shown_no_program() {
 
 #[test]
 fn the_same_seed_gives_the_same_proposals() {
-    for name in NAMES {
+    for name in Kind::names() {
         let run = |seed| -> Vec<u64> {
             let mut trial = Trial::new(name, "all", matmul(48, 32, 40), seed);
             // The third round of 40 is the first that annealing plans.
@@ -136,7 +137,7 @@ fn the_optimum_of_a_small_space_is_found() {
     };
     let size = all.search.measured.len();
     assert!(size > 50, "{size}");
-    for name in NAMES {
+    for name in Kind::names() {
         let mut trial = Trial::new(name, space().0, space().1, 1);
         while trial.search.measured.len() < size && !trial.round(16).is_empty() {}
         assert_eq!(trial.best(), all.best(), "{name}");

@@ -119,10 +119,6 @@ struct Round {
 }
 
 impl SearchStrategy for GBfs {
-    fn name(&self) -> &'static str {
-        if self.heads == 1 { "g-bfs-published" } else { "g-bfs" }
-    }
-
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
         let mut round = Round::default();
         for start in self.starts(search) {

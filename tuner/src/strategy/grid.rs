@@ -71,10 +71,6 @@ impl Grid {
 }
 
 impl SearchStrategy for Grid {
-    fn name(&self) -> &'static str {
-        "grid"
-    }
-
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
         let mut known = HashSet::new();
         let mut proposed = vec![];

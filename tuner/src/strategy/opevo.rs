@@ -145,10 +145,6 @@ fn draw<'a>(parents: &[Parent<'a>], random: &mut dyn Rng) -> Parent<'a> {
 }
 
 impl SearchStrategy for OpEvo {
-    fn name(&self) -> &'static str {
-        if self.options.children == usize::MAX { "opevo" } else { "opevo-published" }
-    }
-
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
         let n = n.min(self.options.children);
         let parents = self.parents(search);

@@ -51,10 +51,6 @@ impl Random {
 }
 
 impl SearchStrategy for Random {
-    fn name(&self) -> &'static str {
-        "random"
-    }
-
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
         let mut known = HashSet::new();
         let mut proposed: Vec<Candidate> = vec![];

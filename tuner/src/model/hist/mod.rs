@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::table::{Program, Table};
 use super::trees::{Config, Format, Group, Trees, TreesError};
-use super::{CostModel, Parts, Sample, View};
+use super::{CostModel, Kind, Parts, Sample, View};
 
 const FORMAT: Format = Format { name: "ansc hist 1", width: LEN };
 
@@ -52,7 +52,7 @@ impl Hist {
 
 impl CostModel for Hist {
     fn name(&self) -> &'static str {
-        "hist"
+        Kind::HIST.name()
     }
 
     fn train(&mut self, samples: &[Sample]) {

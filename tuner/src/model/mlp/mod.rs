@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rank::lambda_rank;
 use super::subject::TAGS;
-use super::{CostModel, Parts, Sample, View, throughputs};
+use super::{CostModel, Kind, Parts, Sample, View, throughputs};
 use crate::nn::{Adam, Matrix, Parameters, Rates};
 use network::{Batch, Network};
 
@@ -88,7 +88,7 @@ impl Mlp {
 
 impl CostModel for Mlp {
     fn name(&self) -> &'static str {
-        "mlp"
+        Kind::MLP.name()
     }
 
     fn train(&mut self, samples: &[Sample]) {

@@ -30,7 +30,7 @@ use rand::rngs::StdRng;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{CostModel, Needs, Parts, Sample, View, throughputs};
+use super::{CostModel, Kind, Needs, Parts, Sample, View, throughputs};
 use crate::nn::Parameters;
 use encode::Written;
 use network::{Network, Sizes};
@@ -130,7 +130,7 @@ const ASKED_AT_ONCE: usize = 128;
 /// Untrained it scores everything 0.
 #[derive(Clone, Debug)]
 pub struct Tlp {
-    name: &'static str,
+    kind: Kind,
     config: Config,
     trained: Option<State>,
 }
@@ -156,17 +156,16 @@ struct About {
 impl Tlp {
     /// An untrained model for one platform: it learns from samples of the first alone.
     pub fn new(config: Config) -> Tlp {
-        Tlp { name: "tlp", config, trained: None }
+        Tlp { kind: Kind::TLP, config, trained: None }
     }
 
     /// An untrained model with a head for each platform of its samples.
     pub fn of_platforms(config: Config) -> Tlp {
-        Tlp { name: "mtl-tlp", config, trained: None }
+        Tlp { kind: Kind::MTL_TLP, config, trained: None }
     }
 
     /// A model that a file holds; the text says why there is none.
-    pub(super) fn from_parts(kind: &str, parts: &Parts) -> Result<Tlp, String> {
-        let name = if kind == "tlp" { "tlp" } else { "mtl-tlp" };
+    pub(super) fn from_parts(kind: Kind, parts: &Parts) -> Result<Tlp, String> {
         let About { config, vocabulary, heads, neutral } =
             serde_json::from_value(parts.about.clone()).map_err(|e| e.to_string())?;
         config.check()?;
@@ -178,7 +177,7 @@ impl Tlp {
         if !network.set_numbers(&parts.numbers) {
             return Err(format!("{} weights are not those of its layers", parts.numbers.len()));
         }
-        Ok(Tlp { name, config, trained: Some(State { vocabulary, network, heads, neutral }) })
+        Ok(Tlp { kind, config, trained: Some(State { vocabulary, network, heads, neutral }) })
     }
 
     fn learn(&self, samples: &[Sample], known: Option<&State>) -> Option<State> {
@@ -206,7 +205,7 @@ impl Tlp {
     }
 
     fn is_shared(&self) -> bool {
-        self.name == "mtl-tlp"
+        self.kind == Kind::MTL_TLP
     }
 }
 
@@ -263,7 +262,7 @@ impl State {
 
 impl CostModel for Tlp {
     fn name(&self) -> &'static str {
-        self.name
+        self.kind.name()
     }
 
     fn needs(&self) -> Needs {

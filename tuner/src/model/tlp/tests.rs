@@ -93,7 +93,7 @@ fn what_it_cannot_read_gets_the_neutral_score() {
     let kinds = parts.about["vocabulary"]["kinds"].as_array_mut().unwrap();
     let split = kinds.iter_mut().find(|k| **k == "split").unwrap();
     *split = "older".into();
-    let older = Tlp::from_parts("tlp", &parts).unwrap();
+    let older = Tlp::from_parts(Kind::TLP, &parts).unwrap();
     let neutral = model.trained.as_ref().unwrap().neutral;
     let mut distinct = samples.clone();
     distinct.sort_by_key(|s| (s.task, identity(s)));

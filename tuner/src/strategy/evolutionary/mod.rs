@@ -300,13 +300,6 @@ impl Evolutionary {
 }
 
 impl SearchStrategy for Evolutionary {
-    fn name(&self) -> &'static str {
-        match self.options.temperature {
-            Some(_) => "annealed-evolution",
-            None => "evolutionary",
-        }
-    }
-
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
         self.round += 1;
         self.needs = self.model.read().unwrap_or_else(PoisonError::into_inner).needs();

@@ -281,10 +281,6 @@ fn chances(bases: &[(Candidate, f64)]) -> Vec<f32> {
 }
 
 impl SearchStrategy for NA2c {
-    fn name(&self) -> &'static str {
-        if self.options.all_steps { "n-a2c-published" } else { "n-a2c" }
-    }
-
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
         if self.round == 0 {
             self.begin(search);

@@ -115,10 +115,6 @@ impl Rnn {
 }
 
 impl SearchStrategy for Rnn {
-    fn name(&self) -> &'static str {
-        "rnn"
-    }
-
     fn propose(&mut self, search: &Search, n: usize) -> Vec<Candidate> {
         self.learn(search);
         let mut known = HashSet::new();
