@@ -4,6 +4,7 @@
 //! sizes: batch = 2, sequence = 5      batch * sequence -> 10      floor((sequence + 1) / 2) -> 3
 //! ```
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -45,15 +46,23 @@ impl Extent {
         }
     }
 
-    /// How many sizes have to be told for it.
-    pub fn needs(&self) -> usize {
+    /// The sizes that extents are functions of, by their numbers, each once and in order.
+    pub fn used<'e>(extents: impl IntoIterator<Item = &'e Extent>) -> Vec<usize> {
+        let mut all = BTreeSet::new();
+        extents.into_iter().for_each(|extent| extent.add_used(&mut all));
+        all.into_iter().collect()
+    }
+
+    fn add_used(&self, all: &mut BTreeSet<usize>) {
         match self {
-            Extent::Constant(_) => 0,
-            Extent::Size(index) => *index as usize + 1,
-            Extent::Sum(parts) | Extent::Product(parts) | Extent::Min(parts) => {
-                parts.iter().map(Extent::needs).max().unwrap_or(0)
+            Extent::Constant(_) => {}
+            Extent::Size(i) => {
+                all.insert(*i as usize);
             }
-            Extent::Floor(of, _) => of.needs(),
+            Extent::Sum(parts) | Extent::Product(parts) | Extent::Min(parts) => {
+                parts.iter().for_each(|part| part.add_used(all));
+            }
+            Extent::Floor(of, _) => of.add_used(all),
         }
     }
 
@@ -118,7 +127,6 @@ mod tests {
         assert_eq!(most.to_string(), "min(s0, 4)");
         assert!(!most.is_constant() && Extent::Min(vec![Extent::Constant(1)]).is_constant());
         assert_eq!(both.to_string(), "s0 * floor((s1 + 1) / 2)");
-        assert_eq!((both.needs(), most.needs(), Extent::Constant(7).needs()), (2, 1, 0));
         assert!(!both.is_constant() && Extent::Sum(vec![Extent::Constant(1)]).is_constant());
     }
 }

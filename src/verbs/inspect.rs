@@ -173,7 +173,8 @@ fn print_gpu(m: &Manifest, code: &GpuCode) {
 /// The smallest sizes: those that a run chooses, and those that its data decides, which may be 0.
 fn lows(one: &Specialisation) -> Vec<i64> {
     let ports = one.inputs.iter().chain(&one.outputs);
-    let count = ports.flat_map(|port| &port.extents).map(Extent::needs).max().unwrap_or(0);
+    let sizes = Extent::used(ports.flat_map(|port| &port.extents));
+    let count = sizes.last().map_or(0, |index| index + 1);
     let chosen = one.sizes.iter().map(|size| size.low as i64);
     chosen.chain(std::iter::repeat(0)).take(count.max(one.sizes.len())).collect()
 }

@@ -7,7 +7,7 @@
 //! 2 * s1 + 1, where b3 holds s1   ->   b3[] * 2 + 1
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ansc_runtime::{DType, Extent};
 
@@ -47,21 +47,7 @@ pub(super) fn wide(sizes: &[usize]) -> Vec<i64> {
 
 /// The sizes that extents depend on, in order.
 pub fn used<'e>(extents: impl Iterator<Item = &'e Extent>) -> Vec<usize> {
-    fn add(extent: &Extent, all: &mut BTreeSet<usize>) {
-        match extent {
-            Extent::Constant(_) => {}
-            Extent::Size(i) => {
-                all.insert(*i as usize);
-            }
-            Extent::Sum(parts) | Extent::Product(parts) | Extent::Min(parts) => {
-                parts.iter().for_each(|p| add(p, all));
-            }
-            Extent::Floor(of, _) => add(of, all),
-        }
-    }
-    let mut all = BTreeSet::new();
-    extents.for_each(|extent| add(extent, &mut all));
-    all.into_iter().collect()
+    Extent::used(extents)
 }
 
 /// The buffer that holds each size, where those that are used come after `own` others.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Bodies, Problem, Verifier, Violation, control, host};
+use super::{Bodies, Problem, Verifier, Violation, control};
 use crate::compute::TensorType;
 use crate::graph::{Graph, Node, NodeId, Value, ValueId};
 use crate::op::{ComputeOp, Op};
@@ -157,7 +157,7 @@ fn check_node(graph: &Graph, id: NodeId, node: &Node, report: &mut Report<'_>) {
         Op::Const(tensor) => check_source(node, &inputs, &[TensorType::of(tensor)], report),
         Op::Compute(op) => check_compute(node, op, &inputs, report),
         Op::Host(op) => {
-            let (operands, results) = host::arity(op);
+            let (operands, results) = op.arity();
             report.count(&node.name, "operands", operands, inputs.len());
             report.count(&node.name, "results", results, node.outputs.len());
         }

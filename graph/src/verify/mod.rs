@@ -31,7 +31,6 @@
 mod compute;
 mod control;
 mod graph;
-mod host;
 mod kind;
 #[cfg(test)]
 mod tests;

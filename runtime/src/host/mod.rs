@@ -314,6 +314,26 @@ impl HostOp {
             HostOp::Shrink { .. } => rooms::SHRINK,
         }
     }
+
+    /// How many operands it takes, and how many results it has.
+    pub fn arity(&self) -> (usize, usize) {
+        match self {
+            HostOp::CheckIndices { .. } => (1, 0),
+            HostOp::Draw { .. } => (0, 1),
+            HostOp::TopK { .. } => (1, 2),
+            HostOp::NonZero | HostOp::Det | HostOp::BitCast { .. } | HostOp::Amount { .. } => {
+                (1, 1)
+            }
+            HostOp::Unique { .. } => (1, 4),
+            HostOp::Compress { .. } | HostOp::NonMaxSuppression { .. } => (2, 1),
+            HostOp::ScatterElements { .. } | HostOp::ScatterNd { .. } => (3, 1),
+            HostOp::Append { at, count, each, .. } => {
+                (2 + usize::from(*each) + Extent::used([at, count]).len(), 1)
+            }
+            HostOp::Spread { count, .. } => (1, 1 + usize::from(count.is_some())),
+            HostOp::Shrink { extents } => (1 + Extent::used(extents).len(), 1),
+        }
+    }
 }
 
 /// Calls its second argument with ranges that together are `0..n` for the first one, on several
@@ -323,6 +343,9 @@ pub(crate) type Share<'a> = dyn Fn(u64, &(dyn Fn(Range<u64>) + Sync)) + 'a;
 /// Performs a call. The outputs have their actual shapes. Random numbers are those of the first run
 /// of a session without a seed.
 pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
+    if inputs.len() != op.arity().0 {
+        return Err(other_arity(op, inputs.len()));
+    }
     match op {
         HostOp::TopK { axis, k, largest, at_most, .. } => {
             let [x] = exactly(op, inputs)?;
@@ -373,9 +396,8 @@ pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
             bits::run(x, *to).map(|y| vec![y])
         }
         HostOp::Append { axis, at, count, each } => {
-            let own = 2 + usize::from(*each);
-            let (first, sizes) = inputs.split_at(inputs.len().min(own));
-            let (first, ends) = first.split_at(first.len().min(2));
+            let (first, sizes) = inputs.split_at(2 + usize::from(*each));
+            let (first, ends) = first.split_at(2);
             let first = exactly(op, first)?;
             append::run(first, ends.first().copied(), *axis, [at, count], sizes).map(|y| vec![y])
         }
@@ -392,7 +414,7 @@ pub fn run(op: &HostOp, inputs: &[&Tensor]) -> Result<Vec<Tensor>, HostError> {
             Ok(vec![Tensor::scalar(draw::key(*stream, *seed, Chance::default()))])
         }
         HostOp::Shrink { extents } => {
-            let (x, sizes) = inputs.split_at(inputs.len().min(1));
+            let (x, sizes) = inputs.split_at(1);
             let [x] = exactly(op, x)?;
             rooms::shrink(x, extents, sizes).map(|y| vec![y])
         }
@@ -403,11 +425,11 @@ fn exactly<'a, const N: usize>(
     op: &HostOp,
     inputs: &[&'a Tensor],
 ) -> Result<[&'a Tensor; N], HostError> {
-    inputs.try_into().map_err(|_| HostError::Arity {
-        op: op.name(),
-        expected: N,
-        found: inputs.len(),
-    })
+    inputs.try_into().map_err(|_| other_arity(op, inputs.len()))
+}
+
+fn other_arity(op: &HostOp, found: usize) -> HostError {
+    HostError::Arity { op: op.name(), expected: op.arity().0, found }
 }
 
 fn zeros(op: &'static str, dtype: DType, shape: &[usize]) -> Result<Tensor, HostError> {
@@ -481,6 +503,45 @@ mod tests {
         let axis = HostError::Axis { op: "TopK", axis: 1, rank: 1 };
         let topk = HostOp::TopK { axis: 1, k: 1, at_most: false, largest: true, sorted: true };
         assert_eq!(run(&topk, &[&x]), Err(axis));
+    }
+
+    /// So many operands are taken, and no other number of them.
+    #[test]
+    fn arities_are_those_of_the_operators() {
+        let extents = || vec![Extent::Sum(vec![Extent::Size(0), Extent::Size(2)])];
+        let at = || Extent::Size(0);
+        let count = || Extent::Size(1);
+        let ops = [
+            HostOp::TopK { axis: 0, k: 1, at_most: false, largest: true, sorted: true },
+            HostOp::NonZero,
+            HostOp::Unique { axis: None, sorted: true },
+            HostOp::Compress { axis: None },
+            HostOp::NonMaxSuppression {
+                max_per_class: 1,
+                iou_threshold: 0.5,
+                score_threshold: None,
+                center_point_box: false,
+            },
+            HostOp::ScatterElements { axis: 0, mode: ScatterMode::Add },
+            HostOp::ScatterNd { mode: ScatterMode::Add },
+            HostOp::CheckIndices { extents: vec![2] },
+            HostOp::Det,
+            HostOp::BitCast { to: DType::I32 },
+            HostOp::Append { axis: 1, at: at(), count: count(), each: false },
+            HostOp::Append { axis: 1, at: at(), count: at(), each: true },
+            HostOp::Spread { shape: vec![3], count: None },
+            HostOp::Amount { number: 0, least: 0, most: 9 },
+            HostOp::Draw { stream: 0, seed: None },
+            HostOp::Shrink { extents: extents() },
+        ];
+        let x = Tensor::from_slice(&[2], &[1i64, 0]);
+        for op in ops {
+            let (operands, results) = op.arity();
+            let called = |n: usize| run(&op, &vec![&x; n]);
+            let is_refused = |n| matches!(called(n), Err(HostError::Arity { .. }));
+            assert!(!is_refused(operands) && is_refused(operands + 1), "{op:?}");
+            assert!(called(operands).map_or(results, |all| all.len()) == results, "{op:?}");
+        }
     }
 
     #[test]
