@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ansc_runtime::Precision;
 use ansc_runtime::pool::MOST_THREADS;
-use ansc_tuner::scheduler::Objective;
+use ansc_tuner::scheduler::{Objective, Policy};
 use ansc_tuner::{model, strategy};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
@@ -155,6 +155,15 @@ pub(super) fn cost_models() -> impl TypedValueParser<Value = model::Kind> {
 /// A strategy by its name.
 pub(super) fn strategies() -> impl TypedValueParser<Value = strategy::Kind> {
     PossibleValuesParser::new(strategy::Kind::names()).try_map(|name| name.parse())
+}
+
+/// How trials are shared out, by its name.
+pub(super) fn policies() -> impl TypedValueParser<Value = Policy> {
+    let known = |name: String| {
+        let found = Policy::NAMED.into_iter().find(|(known, _)| *known == name);
+        found.map(|(_, policy)| policy).ok_or("no policy")
+    };
+    PossibleValuesParser::new(Policy::NAMED.map(|(name, _)| name)).try_map(known)
 }
 
 /// A bound for an error.

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use ansc_runtime::{DType, Precision, Precisions};
 use ansc_sketch::algorithm::Sums;
-use ansc_tuner::scheduler::{self, Objective};
+use ansc_tuner::scheduler::{self, Objective, Policy};
 use ansc_tuner::{model, strategy};
 use clap::Args;
 
 use super::parse::{
     cost_models, parse_calibration, parse_count, parse_dim, parse_error, parse_extent,
     parse_minutes, parse_most, parse_objective, parse_precision, parse_shape, parse_share,
-    parse_threads, parse_value, strategies,
+    parse_threads, parse_value, policies, strategies,
 };
 use crate::Error;
 use crate::literal::Literal;
@@ -206,7 +206,7 @@ pub struct Search {
 pub struct Sharing {
     /// Which kernel gets the next round: the one that promises the most, with or without a look at
     /// what similar kernels reached, or each in its turn
-    #[arg(long, value_enum, default_value_t = Policy::Gradient)]
+    #[arg(long, default_value = "gradient", value_parser = policies())]
     pub policy: Policy,
     /// The sum that is to become small: `latency` is that of all models; `requirement=5,20` the same,
     /// where a model below its milliseconds gains nothing more; `speedup` weighs models by the
@@ -223,25 +223,10 @@ pub struct Sharing {
     pub kernel_patience: Option<usize>,
 }
 
-/// Which kernel gets the next round.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Policy {
-    /// The one that promises the most, by what it and similar ones reached.
-    Gradient,
-    /// The same without similar ones.
-    GradientAlone,
-    /// Each in its turn.
-    RoundRobin,
-}
-
 impl Sharing {
     pub fn scheduler(&self, least_gain: Option<f64>) -> scheduler::Options {
         scheduler::Options {
-            policy: match self.policy {
-                Policy::RoundRobin => scheduler::Policy::RoundRobin,
-                _ => scheduler::Policy::Gradient,
-            },
-            similar: self.policy == Policy::Gradient,
+            policy: self.policy,
             objective: self.objective.clone(),
             task_patience: self.kernel_patience,
             patience: self.patience,

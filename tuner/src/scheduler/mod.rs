@@ -59,11 +59,23 @@ impl TaskSpec {
 /// How the next task is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Policy {
-    /// The task whose next round is expected to gain the most.
+    /// The task whose next round is expected to gain the most, by what it and similar ones
+    /// reached.
     #[default]
     Gradient,
+    /// The same without similar ones.
+    GradientAlone,
     /// Every task in its turn.
     RoundRobin,
+}
+
+impl Policy {
+    /// Every policy with its name.
+    pub const NAMED: [(&str, Policy); 3] = [
+        ("gradient", Policy::Gradient),
+        ("gradient-alone", Policy::GradientAlone),
+        ("round-robin", Policy::RoundRobin),
+    ];
 }
 
 /// How rounds are shared out.
@@ -75,8 +87,6 @@ pub struct Options {
     pub objective: Objective,
     /// Measurements, all tasks together.
     pub trials: usize,
-    /// Whether the throughputs of similar tasks tell what may be hoped for.
-    pub similar: bool,
     /// How much the past counts against the hope for the future.
     pub alpha: f64,
     /// By how much a task may fall behind similar ones.
@@ -99,7 +109,6 @@ impl Default for Options {
             policy: Policy::default(),
             objective: Objective::Latency,
             trials: usize::MAX,
-            similar: true,
             alpha: 0.2,
             beta: 2.0,
             window: 3,
@@ -160,7 +169,10 @@ pub fn trials_per_round(trials: usize, tasks: usize, most: usize) -> Option<usiz
 impl Scheduler {
     /// A scheduler of tasks that nothing was measured of.
     pub fn new(tasks: Vec<TaskSpec>, options: Options) -> Scheduler {
-        let groups = if options.similar { Groups::new(&tasks) } else { Groups::none(&tasks) };
+        let groups = match options.policy {
+            Policy::Gradient => Groups::new(&tasks),
+            Policy::GradientAlone | Policy::RoundRobin => Groups::none(&tasks),
+        };
         let fresh = |spec| Progress { spec, history: vec![], trials: 0, stale: 0, dead: false };
         Scheduler {
             groups,
@@ -195,7 +207,7 @@ impl Scheduler {
         }
         match self.options.policy {
             Policy::RoundRobin => self.alive().min_by_key(|&i| self.tasks[i].rounds()),
-            Policy::Gradient => self.steepest(),
+            Policy::Gradient | Policy::GradientAlone => self.steepest(),
         }
     }
 
@@ -243,11 +255,6 @@ impl Scheduler {
     /// Rounds of a task so far.
     pub fn rounds(&self, task: TaskId) -> usize {
         self.tasks[task].rounds()
-    }
-
-    /// Whether a task has no candidates left.
-    pub fn is_dead(&self, task: TaskId) -> bool {
-        self.tasks[task].dead
     }
 
     fn alive(&self) -> impl Iterator<Item = TaskId> {

@@ -90,7 +90,7 @@ fn structure_and_magnitude_make_a_group() {
 #[test]
 fn tasks_can_be_left_alone() {
     let mut s = scheduler(&[similar(1000), similar(1010)]);
-    let alone = Options { similar: false, ..Options::default() };
+    let alone = Options { policy: Policy::GradientAlone, ..Options::default() };
     let mut apart = Scheduler::new(vec![similar(1000), similar(1010)], alone);
     for s in [&mut s, &mut apart] {
         tell(s, 0, &[1.0]);
@@ -151,7 +151,7 @@ fn the_dead_are_left_alone() {
     s.told(1, Some(1.0), 64);
     s.told(2, Some(1.0), 64);
     s.told(2, Some(1.0), 0);
-    assert_eq!([0, 1, 2].map(|i| s.is_dead(i)), [true, false, true]);
+    assert_eq!([0, 1, 2].map(|i| s.tasks[i].dead), [true, false, true]);
     assert_eq!(s.next(), Some(1));
     s.told(1, Some(1.0), 64);
     assert_eq!(s.next(), Some(1));
