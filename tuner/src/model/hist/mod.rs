@@ -33,18 +33,7 @@ impl Hist {
         self.trees.len()
     }
 
-    /// The trees as text, which [`Hist::from_json`] reads.
-    pub fn to_json(&self) -> String {
-        self.trees.to_parts(FORMAT).about.to_string()
-    }
-
-    /// With the default configuration for further training.
-    pub fn from_json(text: &str) -> Result<Hist, TreesError> {
-        let about = serde_json::from_str(text)?;
-        Hist::from_parts(&Parts { about, numbers: vec![] })
-    }
-
-    /// As [`Hist::from_json`], from what a file of models holds.
+    /// What a file of models holds.
     pub(super) fn from_parts(parts: &Parts) -> Result<Hist, TreesError> {
         Ok(Hist { trees: Trees::from_parts(parts, FORMAT)?, ..Hist::default() })
     }
