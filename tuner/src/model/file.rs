@@ -182,7 +182,9 @@ mod tests {
         let samples = simulated::samples(12, 0);
         let views: Vec<View<'_>> = samples.iter().map(|s| s.view()).collect();
         let trained = Trained { dataset: "d".into(), tasks: 5, ..Trained::default() };
-        for kind in [Kind::HIST, Kind::CORRECTED, Kind::MLP, Kind::TLP, Kind::MTL_TLP] {
+        let trees = [Kind::HIST, Kind::CORRECTED];
+        let networks = [Kind::MLP, Kind::TLP, Kind::MTL_TLP, Kind::TLP_PUBLISHED];
+        for kind in trees.into_iter().chain(networks) {
             let (name, mut model) = (kind.name(), kind.create(0));
             assert!(matches!(save(&*model, &trained, &path), Err(ModelFileError::Nothing(_))));
             model.train(&samples);

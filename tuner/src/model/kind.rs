@@ -50,6 +50,12 @@ impl Kind {
         new: |seed| Box::new(Tlp::of_platforms(tlp::Config { seed, ..tlp::Config::default() })),
         load: Some(|parts| load_tlp(Kind::MTL_TLP, parts)),
     };
+    /// TLP with the sizes, the rates and the loss of its paper.
+    pub const TLP_PUBLISHED: Kind = Kind {
+        name: "tlp-published",
+        new: |seed| Box::new(Tlp::published(seed)),
+        load: Some(|parts| load_tlp(Kind::TLP_PUBLISHED, parts)),
+    };
     /// The analytic price.
     pub const PRICE: Kind = Kind { name: "price", new: |_| Box::new(Price), load: None };
     /// Trees that correct the analytic price.
@@ -63,12 +69,13 @@ impl Kind {
         Kind { name: "random", new: |seed| Box::new(Random { seed }), load: None };
 
     /// Every kind, in the order in which people read them.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::HIST,
         Kind::GBDT,
         Kind::MLP,
         Kind::TLP,
         Kind::MTL_TLP,
+        Kind::TLP_PUBLISHED,
         Kind::PRICE,
         Kind::CORRECTED,
         Kind::RANDOM,

@@ -164,6 +164,12 @@ impl Tlp {
         Tlp { kind: Kind::MTL_TLP, config, trained: None }
     }
 
+    /// An untrained model for one platform, of the sizes of the paper.
+    pub fn published(seed: u64) -> Tlp {
+        let config = Config { seed, ..Config::paper() };
+        Tlp { kind: Kind::TLP_PUBLISHED, config, trained: None }
+    }
+
     /// A model that a file holds; the text says why there is none.
     pub(super) fn from_parts(kind: Kind, parts: &Parts) -> Result<Tlp, String> {
         let About { config, vocabulary, heads, neutral } =
