@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ansc_codegen::Target;
 use ansc_graph::{Compute, TensorType, fuse};
 use ansc_runtime::DType;
-use ansc_runtime::manifest::Tuning;
+use ansc_runtime::manifest::{GPU_TRIPLE, Tuning, gpu_cpu};
 use ansc_sketch::algorithm::{Algorithm, Sums};
 use ansc_sketch::gpu::{self, GpuLimits, GpuProgram};
 use ansc_sketch::packed::Packing;
@@ -75,9 +75,41 @@ pub struct Origin {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Aim {
     Cpu,
-    Gpu(GpuLimits),
+    /// The artifact is loaded on a CPU all the same.
+    Gpu(Gpus),
     /// Schedules of a GPU in their form for this CPU: slow, for checking.
-    GpuOnCpu(GpuLimits),
+    GpuOnCpu(Gpus),
+}
+
+/// The generations of GPUs that kernels are for, and what all of these can do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gpus {
+    sms: Vec<u32>,
+    limits: GpuLimits,
+}
+
+impl Gpus {
+    /// Those of these generations, by compute capability times ten.
+    pub fn of(sms: &[u32]) -> Gpus {
+        let mut sms = sms.to_vec();
+        sms.sort_unstable();
+        sms.dedup();
+        Gpus { limits: GpuLimits::of(&sms), sms }
+    }
+
+    /// Each generation once, the oldest first.
+    pub fn sms(&self) -> &[u32] {
+        &self.sms
+    }
+
+    pub fn limits(&self) -> &GpuLimits {
+        &self.limits
+    }
+
+    /// Whether the warps of all multiply matrices.
+    fn multiply_matrices(&self) -> bool {
+        self.sms.iter().all(|&sm| sm >= LEAST_MMA)
+    }
 }
 
 /// How a kernel is computed. All kernels of an artifact have the same form.
@@ -134,12 +166,17 @@ impl Chosen {
 }
 
 impl Aim {
-    /// The limits of the GPU, if the schedules are for one.
-    pub fn gpu(&self) -> Option<&GpuLimits> {
+    /// The GPUs, if the schedules are for some.
+    pub fn gpus(&self) -> Option<&Gpus> {
         match self {
             Aim::Cpu => None,
-            Aim::Gpu(limits) | Aim::GpuOnCpu(limits) => Some(limits),
+            Aim::Gpu(gpus) | Aim::GpuOnCpu(gpus) => Some(gpus),
         }
+    }
+
+    /// Whether the schedules are those of a CPU.
+    pub fn is_cpu(&self) -> bool {
+        self.gpus().is_none()
     }
 }
 
@@ -157,9 +194,9 @@ impl Schedules {
         }
     }
 
-    /// Lets schedules be for GPUs of these generations, by compute capability times ten.
-    pub fn aim_at(&mut self, aim: Aim, sms: &[u32]) {
-        self.machine.units.mma = sms.iter().all(|&sm| sm >= LEAST_MMA);
+    /// Lets schedules be for these GPUs, or for the CPU.
+    pub fn aim_at(&mut self, aim: Aim) {
+        self.machine.units.mma = aim.gpus().is_some_and(Gpus::multiply_matrices);
         self.aim = aim;
     }
 
@@ -182,7 +219,7 @@ impl Schedules {
             constant: constant.to_vec(),
             machine: self.machine.clone(),
             cores: self.threads,
-            gpu: self.aim.gpu().cloned(),
+            gpu: self.aim.gpus().map(|gpus| gpus.limits.clone()),
             wishes: Wishes { widths: self.widths_of(compute, constant), apart: false },
             sums: self.sums,
         }
@@ -227,7 +264,7 @@ impl Schedules {
 
     /// Takes up what comes with the compiler for such a processor and number of threads.
     pub fn add_shipped(&mut self, target: &Target) {
-        if self.aim == Aim::Cpu {
+        if self.aim.is_cpu() {
             self.add(shipped::schedules(target, self.threads));
         }
     }
@@ -255,15 +292,15 @@ impl Schedules {
                 };
                 Chosen::new(scheduled, tuning, task.computed_by(algorithm))
             }
-            Aim::Gpu(limits) => {
+            Aim::Gpu(gpus) => {
                 let task = Arc::new(task);
-                let (program, tuning, by) = for_gpu(&task, limits, learned)?;
+                let (program, tuning, by) = for_gpu(&task, &gpus.limits, learned)?;
                 let (form, algorithm) = (Form::Gpu(program), task.computed_by(by));
                 Chosen { form, packings: vec![], tuning, algorithm }
             }
-            Aim::GpuOnCpu(limits) => {
+            Aim::GpuOnCpu(gpus) => {
                 let task = Arc::new(task);
-                let (program, _, by) = for_gpu(&task, limits, learned)?;
+                let (program, _, by) = for_gpu(&task, &gpus.limits, learned)?;
                 let program = finish(program.cpu_form());
                 // Times of a GPU say nothing of this form.
                 let scheduled = Scheduled { program, packings: vec![] };
@@ -360,7 +397,7 @@ pub fn rules_of(task: &Arc<Task>, trace: &Trace) -> Vec<String> {
 
 /// The name under which records of a generation of GPUs are filed.
 pub fn gpu_name(sm: u32) -> String {
-    format!("nvptx64-nvidia-cuda sm_{sm}")
+    format!("{GPU_TRIPLE} {}", gpu_cpu(sm))
 }
 
 /// Features that code generation uses, and that no schedule depends on.
@@ -382,6 +419,7 @@ pub fn cold_target_name(target: &Target) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ansc_runtime::manifest::TargetInfo;
     use serde_json::json;
 
     use super::*;
@@ -394,7 +432,7 @@ mod tests {
     /// these steps after it, and whether the trace replays.
     fn chosen(more: &[serde_json::Value]) -> (Chosen, bool) {
         let target = Target::parse("x86-64").unwrap();
-        let aim = Aim::Gpu(GpuLimits::default());
+        let aim = Aim::Gpu(Gpus::of(&[80]));
         let mut schedules = Schedules { aim, ..Schedules::untuned(&target) };
         let compute = Compute::parse(COMPUTE).unwrap();
         let task = Arc::new(schedules.task("k", &compute, &[false]));
@@ -411,6 +449,15 @@ mod tests {
         let tuned = Tuned { trace, seconds: 1e-6, untuned_seconds: None, against: None, origin };
         schedules.tuned.insert(task.key(), tuned);
         (schedules.of("k", &compute, &[false]).unwrap(), replays)
+    }
+
+    /// Records of users have the names, and artifacts the text.
+    #[test]
+    fn gpus_have_the_names_that_they_always_had() {
+        assert_eq!(gpu_name(80), "nvptx64-nvidia-cuda sm_80");
+        let told = TargetInfo::of_gpus(Gpus::of(&[90, 80, 90]).sms());
+        assert_eq!((told.cpu.as_str(), told.gpus()), ("sm_80,sm_90", Some(vec![80, 90])));
+        assert_eq!(Target::parse("x86-64").unwrap().info().gpus(), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use ansc_tuner::tune::TuneError;
 
 use crate::Error;
 use crate::candidate::offline;
-use crate::choice::{Aim, Schedules, gpu_name, target_name};
+use crate::choice::{Aim, Gpus, Schedules, gpu_name, target_name};
 use crate::cli;
 use crate::search::{self, Device, Interrupt, Measuring};
 
@@ -149,14 +149,14 @@ pub fn work(args: &cli::Worker) -> Result<Served, Error> {
 
 fn station(args: &cli::Worker, target: &Target) -> Result<(Device, Station), Error> {
     let mut schedules = Schedules::untuned(target);
-    let device = match args.machine.target.as_str() {
-        "cpu" => Device::Cpu,
-        "cuda" => {
+    let device = match args.machine.target {
+        cli::Device::Cpu => Device::Cpu,
+        cli::Device::Cuda => {
             let sm = Device::of_this_machine()?;
-            schedules.aim_at(Aim::Gpu(Default::default()), &[sm]);
+            schedules.aim_at(Aim::Gpu(Gpus::of(&[sm])));
             Device::Gpu { sm }
         }
-        other => {
+        other @ cli::Device::CudaOnCpu => {
             let text = format!("workers are for `--target cpu` or `--target cuda`, not `{other}`");
             return Err(Error::Usage(text));
         }

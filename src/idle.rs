@@ -5,6 +5,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use crate::Error;
+use crate::cli::Device;
 
 /// Options of a verb that do nothing where `is_idle` says so of the whole command.
 struct Rule {
@@ -63,7 +64,7 @@ const RULES: &[Rule] = &[
 const OF_GPUS: &str = "is for `--target cuda`";
 
 fn is_for_a_cpu(verb: &ArgMatches) -> bool {
-    verb.get_one::<String>("target").is_some_and(|target| target == "cpu")
+    verb.get_one("target") == Some(&Device::Cpu)
 }
 
 /// An error if the command has an option that does nothing.

@@ -29,9 +29,9 @@ pub(crate) struct Code {
 impl Code {
     pub(crate) fn generate(assembly: &Assembly, options: &Options) -> Result<Code, Error> {
         let forms = assembly.kernels.kernels.iter().map(|kernel| &kernel.form);
-        if let Aim::Gpu(_) = &options.schedules.aim {
+        if let Aim::Gpu(gpus) = &options.schedules.aim {
             let programs = forms.filter_map(Form::gpu).collect::<Vec<_>>();
-            return gpu(&programs, assembly, options);
+            return gpu(&programs, assembly, gpus.sms());
         }
         let programs = forms.filter_map(Form::cpu).collect::<Vec<_>>();
         let batch = compile_all(&programs, &options.target)?;
@@ -77,8 +77,7 @@ fn weights(assembly: &Assembly) -> Vec<artifact::Weight<'_>> {
     assembly.weights.parts.iter().map(|(at, t)| (*at, t.bytes())).collect()
 }
 
-fn gpu(programs: &[&GpuProgram], assembly: &Assembly, options: &Options) -> Result<Code, Error> {
-    let sms = &options.sms;
+fn gpu(programs: &[&GpuProgram], assembly: &Assembly, sms: &[u32]) -> Result<Code, Error> {
     let mut texts = vec![];
     let mut last: Vec<Ptx> = vec![];
     let mut spent = vec![Duration::ZERO; programs.len()];
@@ -97,8 +96,6 @@ fn gpu(programs: &[&GpuProgram], assembly: &Assembly, options: &Options) -> Resu
     });
     let batch = Batch { objects: vec![], kernels: kernels.collect() };
     let launches = assembly.uses.iter().map(|u| last[u.kernel].launches.clone()).collect();
-    let names: Vec<String> = sms.iter().map(|sm| format!("sm_{sm}")).collect();
-    let target =
-        TargetInfo { triple: "nvptx64-nvidia-cuda".into(), cpu: names.join(","), features: vec![] };
+    let target = TargetInfo::of_gpus(sms);
     Ok(Code { batch, target, gpu: Some(GpuCode { texts, kernels: launches }) })
 }

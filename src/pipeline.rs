@@ -46,9 +46,6 @@ pub struct Options {
     pub calibrated: bool,
     pub expose: Expose,
     pub schedules: Schedules,
-    /// Compute capabilities (times ten) of the GPUs to compile for, if that is the schedules' aim.
-    /// The artifact is loaded on the CPU of `target` all the same.
-    pub sms: Vec<u32>,
     /// Run the verifiers between stages.
     pub verify: bool,
     /// Write a bundle in place of an artifact.
@@ -69,7 +66,7 @@ impl Options {
     /// Outputs only, all bits, the untuned schedules, everything verified.
     pub fn new(import: ImportOptions, target: Target) -> Options {
         let schedules = Schedules::untuned(&target);
-        let (choices, states, sms) = (vec![], vec![], vec![]);
+        let (choices, states) = (vec![], vec![]);
         let expose = Expose::Outputs;
         let (verify, bundle, calibrated) = (true, None, false);
         let precision = Precisions::default();
@@ -82,7 +79,6 @@ impl Options {
             calibrated,
             expose,
             schedules,
-            sms,
             verify,
             bundle,
         }
@@ -91,7 +87,9 @@ impl Options {
     /// An error for a precision that the target does not have, and for names of nodes that none can
     /// be chosen for.
     fn check_precision(&self, graph: &Graph) -> Result<(), Error> {
-        if let Some(unfit) = self.precision.all().find(|p| p.is_of_gpus() && self.sms.is_empty()) {
+        if let Some(unfit) =
+            self.precision.all().find(|p| p.is_of_gpus() && self.schedules.aim.is_cpu())
+        {
             return Err(Error::Usage(format!(
                 "`--precision {unfit}` is what tensor cores of GPUs read: add `--target cuda`, or ask \
                  for `f32` or `bf16`"
@@ -162,15 +160,16 @@ impl Options {
     /// 32 bits as they multiply them.
     fn passes(&self) -> passes::Options {
         let multiplies_bf16 = self.target.has("amx-bf16") || self.target.multiplies_bf16();
-        let (widen, widen_groups) = match self.sms.is_empty() && !self.schedules.small {
+        let is_cpu = self.schedules.aim.is_cpu();
+        let (widen, widen_groups) = match is_cpu && !self.schedules.small {
             // Tiles, which are not for groups, or vectors of pairs.
             true if multiplies_bf16 => (vec![DType::F16], vec![DType::BF16]),
             true => (vec![DType::F16, DType::BF16], vec![]),
             false => (vec![], vec![]),
         };
         let precision = self.precision.clone();
-        let count_ranks = if self.sms.is_empty() { 0 } else { COUNTED };
-        let in_tiles = self.sms.is_empty() && precision == Precisions::default();
+        let count_ranks = if is_cpu { 0 } else { COUNTED };
+        let in_tiles = is_cpu && precision == Precisions::default();
         let turned_uses = if in_tiles { MIN_ROWS_TO_TURN } else { 0 };
         // Vectors of pairs go along columns, of which a group should have a vector.
         let lanes = self.target.vector_bytes / DType::F32.size();

@@ -231,9 +231,12 @@ impl Device {
     /// The same where another machine has the GPU, of the newest generation that is asked for.
     #[cfg(feature = "fleet")]
     pub(crate) fn asked(options: &Options) -> Result<Device, Error> {
-        match (&options.schedules.aim, options.sms.iter().max()) {
-            (Aim::Gpu(_), Some(&sm)) => Ok(Device::Gpu { sm }),
-            _ => Device::to_tune_on(options),
+        match &options.schedules.aim {
+            Aim::Gpu(gpus) => {
+                let newest = gpus.sms().last().map(|&sm| Ok(Device::Gpu { sm }));
+                newest.unwrap_or_else(|| Device::to_tune_on(options))
+            }
+            Aim::Cpu | Aim::GpuOnCpu(_) => Device::to_tune_on(options),
         }
     }
 
@@ -305,11 +308,11 @@ fn as_asked(options: &Options, threads: usize) -> Schedules {
 pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<Schedules, Error> {
     kinds::expect_if_there(&records_path(tuned), &[Kind::Records])?;
     let aim = &options.schedules.aim;
-    let threads = if *aim == Aim::Cpu { threads(tuned.threads) } else { 1 };
-    let targets = |tasks: &[Weighted]| match aim {
-        Aim::Cpu => cpu_targets(&options.target, tasks),
+    let threads = if aim.is_cpu() { threads(tuned.threads) } else { 1 };
+    let targets = |tasks: &[Weighted]| match aim.gpus() {
+        None => cpu_targets(&options.target, tasks),
         // One schedule for all generations: that of the newest for which there is one.
-        _ => options.sms.iter().map(|&sm| gpu_name(sm)).collect(),
+        Some(gpus) => gpus.sms().iter().map(|&sm| gpu_name(sm)).collect(),
     };
     let mut schedules = as_asked(options, threads);
     if !tuned.no_shipped {

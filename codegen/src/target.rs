@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_int};
 use std::sync::Once;
 
-use ansc_runtime::manifest::TargetInfo;
+use ansc_runtime::manifest::{GPU_TRIPLE, TargetInfo, gpu_cpu};
 use ansc_runtime::target::{X86_LEVELS, lacks};
 use ansc_sketch::Machine;
 use ansc_sketch::machine::Units;
@@ -218,14 +218,14 @@ impl Target {
 
     /// An NVIDIA GPU of compute capability `sm / 10`, as in 80 for an A100.
     pub fn cuda(sm: u32) -> Result<Target, CodegenError> {
-        let name = format!("sm_{sm}");
+        let name = gpu_cpu(sm);
         let Some(generation) = GENERATIONS.iter().find(|known| known.sm == sm) else {
             let known: Vec<String> = Target::sms().map(|sm| sm.to_string()).collect();
             let reason = format!("known compute capabilities are {}", known.join(", "));
             return Err(CodegenError::UnknownTarget { name, reason });
         };
         Ok(Target {
-            triple: "nvptx64-nvidia-cuda".into(),
+            triple: GPU_TRIPLE.into(),
             arch: Arch::Nvptx,
             tune: name.clone(),
             cpu: name,

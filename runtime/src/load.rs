@@ -166,7 +166,7 @@ fn load(
     let (all, kernels) = (&manifest.specialisations, &manifest.kernels);
     let programs = all.iter().map(|one| Program::new(one, kernels, Writes::Outputs));
     let programs = programs.collect::<Result<Vec<_>, _>>()?;
-    if target::is_gpu(&manifest.target) {
+    if manifest.target.gpus().is_some() {
         return load_on_gpu(artifact, manifest, programs);
     }
     let library = open_library(&artifact, path)?;

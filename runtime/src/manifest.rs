@@ -192,12 +192,35 @@ pub struct Provenance {
 /// The machine that code is for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TargetInfo {
-    /// As LLVM writes it, such as `x86_64-unknown-linux-gnu`; `nvptx64` begins that of GPUs.
+    /// As LLVM writes it, such as `x86_64-unknown-linux-gnu`; for GPUs [`GPU_TRIPLE`].
     pub triple: String,
     /// A name that LLVM knows, such as `skylake`; for GPUs the generations, such as `sm_80,sm_90`.
     pub cpu: String,
     /// LLVM feature names that the code relies on (`avx2`, `fma`, ...); checked before loading.
     pub features: Vec<String>,
+}
+
+/// The triple of NVIDIA's GPUs.
+pub const GPU_TRIPLE: &str = "nvptx64-nvidia-cuda";
+
+/// The name of a generation of GPUs, of compute capability `sm / 10`, as LLVM has it.
+pub fn gpu_cpu(sm: u32) -> String {
+    format!("sm_{sm}")
+}
+
+impl TargetInfo {
+    /// GPUs of these generations, by compute capability times ten.
+    pub fn of_gpus(sms: &[u32]) -> TargetInfo {
+        let names: Vec<String> = sms.iter().map(|&sm| gpu_cpu(sm)).collect();
+        TargetInfo { triple: GPU_TRIPLE.into(), cpu: names.join(","), features: vec![] }
+    }
+
+    /// The generations of GPUs that the code is for, by compute capability times ten; none if it is
+    /// for a CPU.
+    pub fn gpus(&self) -> Option<Vec<u32>> {
+        let sm = |name: &str| name.strip_prefix("sm_")?.parse().ok();
+        (self.triple == GPU_TRIPLE).then(|| self.cpu.split(',').filter_map(sm).collect())
+    }
 }
 
 /// An input or output of the model.

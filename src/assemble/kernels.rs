@@ -133,7 +133,7 @@ impl KernelTable {
             return *known;
         }
         let mut new = self.whole[whole].clone();
-        if self.schedules.aim == Aim::Cpu
+        if self.schedules.aim.is_cpu()
             && is_of_parts(&new.compute, demand)
             && let Some(program) = self.schedules.apart(&new.compute, &new.constant)
         {
@@ -164,7 +164,7 @@ impl KernelTable {
         let symbol = format!("ansc_kernel_{number}");
         let Chosen { form, packings, tuning, algorithm } =
             self.schedules.of(&symbol, compute, constant)?;
-        let program = form.cpu().filter(|_| self.schedules.aim == Aim::Cpu);
+        let program = form.cpu().filter(|_| self.schedules.aim.is_cpu());
         let work = program.map(ansc_sketch::work);
         let (compute, constant) = (compute.clone(), constant.clone());
         let spent = start.elapsed();

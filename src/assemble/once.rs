@@ -19,7 +19,6 @@ use ansc_runtime::manifest::Storage;
 use super::kernels::KernelUse;
 use super::{Builder, Values, subgraph};
 use crate::Error;
-use crate::choice::Aim;
 
 /// Where a constant lies, and as what.
 pub(super) type Place = (Storage, TensorType);
@@ -33,7 +32,7 @@ impl Builder<'_> {
         values: &mut Values,
     ) -> Result<bool, Error> {
         // Artifacts for GPUs and bundles prepare nothing.
-        let prepares = *self.kernels.aim() == Aim::Cpu && !self.weights.stores_all;
+        let prepares = self.kernels.aim().is_cpu() && !self.weights.stores_all;
         if !prepares || !self.is_of_constants(graph, group, values) || !is_small(graph, group) {
             return Ok(false);
         }

@@ -368,11 +368,30 @@ impl From<Activations> for DType {
     }
 }
 
+/// What kernels are compiled for.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Device {
+    Cpu,
+    Cuda,
+    CudaOnCpu,
+}
+
+/// As on the command line.
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Device::Cpu => "cpu",
+            Device::Cuda => "cuda",
+            Device::CudaOnCpu => "cuda-on-cpu",
+        })
+    }
+}
+
 #[derive(Args, Debug, Clone)]
 pub struct Machine {
     /// `cuda` is NVIDIA GPUs; `cuda-on-cpu` their schedules on this CPU, slow, for checking
-    #[arg(long, default_value = "cpu", value_parser = ["cpu", "cuda", "cuda-on-cpu"])]
-    pub target: String,
+    #[arg(long, value_enum, default_value_t = Device::Cpu)]
+    pub target: Device,
     /// With `--target cuda`: compute capabilities (times ten) of the GPUs to compile for, as in
     /// `80,90` [default: 80]
     #[arg(long = "sm", value_name = "80,90", value_delimiter = ',')]

@@ -8,15 +8,14 @@ use ansc_codegen::Target;
 use ansc_codegen::bundle::Files;
 use ansc_graph::Graph;
 use ansc_graph::passes::PASSES;
-use ansc_sketch::gpu::GpuLimits;
 use ansc_sketch::machine::Correction;
 use ansc_tuner::model::file;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::show::{human_bytes, human_ops};
 use super::{compile_options, here, print_json};
-use crate::choice::{Aim, Form};
-use crate::cli::{Compile, Emit, Machine};
+use crate::choice::{Aim, Form, Gpus};
+use crate::cli::{Compile, Device, Emit, Machine};
 use crate::host;
 use crate::pipeline::{self, Bundle, KernelTime, Options, Report, Watch};
 use crate::quantize::{self, asked};
@@ -116,7 +115,7 @@ fn bundle(args: &Compile) -> Result<Option<Bundle>, Error> {
             true => Err(Error::Usage("`--weights-beside` goes with `--emit bundle`".into())),
         };
     }
-    if args.machine.target == "cuda" {
+    if args.machine.target == Device::Cuda {
         let message = "a bundle is for a CPU: GPUs need the runtime; leave out `--target cuda`, \
                        or `--emit bundle`";
         return Err(Error::Usage(message.into()));
@@ -160,20 +159,17 @@ fn corrected(machine: &Machine, options: &mut Options) -> Result<(), Error> {
 
 /// Takes up `--target`, beside the CPU on which every artifact is loaded.
 pub(super) fn aim(machine: &Machine, options: &mut Options) -> Result<(), Error> {
-    let aim = match machine.target.as_str() {
-        "cuda" => Aim::Gpu,
-        "cuda-on-cpu" => Aim::GpuOnCpu,
-        _ => return corrected(machine, options),
+    let aim = match machine.target {
+        Device::Cuda => Aim::Gpu,
+        Device::CudaOnCpu => Aim::GpuOnCpu,
+        Device::Cpu => return corrected(machine, options),
     };
-    let mut sms = match &machine.sms[..] {
-        [] => vec![DEFAULT_SM],
-        some => some.to_vec(),
-    };
-    sms.sort_unstable();
-    sms.dedup();
-    sms.iter().try_for_each(|&sm| Target::cuda(sm).map(drop))?;
-    options.schedules.aim_at(aim(GpuLimits::of(&sms)), &sms);
-    options.sms = sms;
+    let gpus = Gpus::of(match &machine.sms[..] {
+        [] => &[DEFAULT_SM],
+        some => some,
+    });
+    gpus.sms().iter().try_for_each(|&sm| Target::cuda(sm).map(drop))?;
+    options.schedules.aim_at(aim(gpus));
     Ok(())
 }
 

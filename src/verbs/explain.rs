@@ -18,7 +18,7 @@ use super::compile::aim;
 use super::show::{counted, human_bytes, human_ops};
 use super::{import_options, print_json, sizes};
 use crate::Error;
-use crate::choice::{Aim, Chosen, Form, rules_of};
+use crate::choice::{Chosen, Form, rules_of};
 use crate::cli::{Explain, Size};
 use crate::kinds::{self, Kind};
 use crate::pipeline::{self, Options};
@@ -44,7 +44,7 @@ pub(super) fn measured(
     let threads = session.threads();
     let manifest = model.manifest();
     // The limits of this CPU say nothing about a GPU.
-    let is_cpu = !manifest.target.triple.starts_with("nvptx64");
+    let is_cpu = manifest.target.gpus().is_none();
     let limits = is_cpu.then(|| limits::measure(threads)).transpose()?;
     let copies = if is_cpu { limits::copies(threads)? } else { vec![] };
     let tiles = if is_cpu { limits::tiles(threads)? } else { None };
@@ -152,7 +152,7 @@ fn of_model(args: &Explain) -> Result<(), Error> {
     choose(&mut tasks, args, |t| (&t.task.name, &t.places))?;
     // The limits of this CPU say nothing about a GPU, nor about the machine that measured the
     // schedules that come with the compiler.
-    let measured = args.tuned.records.is_some() && options.schedules.aim == Aim::Cpu;
+    let measured = args.tuned.records.is_some() && options.schedules.aim.is_cpu();
     let threads = options.schedules.threads;
     let roof = match measured {
         true => Some((limits::measure(threads)?, limits::copies(threads)?)),
@@ -178,7 +178,7 @@ fn planned(
 ) -> Result<Planned, Error> {
     let task = &weighted.task;
     let chosen = options.schedules.of(&task.name, &task.compute, &task.constant)?;
-    let program = chosen.form.cpu().filter(|_| options.schedules.aim == Aim::Cpu);
+    let program = chosen.form.cpu().filter(|_| options.schedules.aim.is_cpu());
     let work = program.map_or(weighted.flops, ansc_sketch::work);
     let bytes = cost::bytes(&task.compute);
     let listing = listing_of(args, &chosen, options)?;
@@ -211,25 +211,20 @@ fn planned(
 fn listing_of(args: &Explain, chosen: &Chosen, options: &Options) -> Result<Option<String>, Error> {
     let Some(wanted) = args.listing() else { return Ok(None) };
     Ok(Some(match (&chosen.form, wanted) {
-        (Form::Gpu(kernels), wanted) => gpu_listing(kernels, wanted, &options.sms)?,
+        (Form::Gpu(kernels), wanted) => {
+            let oldest = options.schedules.aim.gpus().and_then(|gpus| gpus.sms().first());
+            gpu_listing(kernels, wanted, oldest.copied().unwrap_or_default())?
+        }
         (Form::Cpu(program), None) => program.to_string(),
         (Form::Cpu(program), Some(kind)) => listing(program, "kernel", &options.target, kind)?,
     }))
 }
 
-/// The listing of the kernels: the code of each thread, or PTX of the oldest generation that is
-/// compiled for.
-fn gpu_listing(
-    kernels: &GpuProgram,
-    wanted: Option<Listing>,
-    sms: &[u32],
-) -> Result<String, Error> {
+/// The listing of the kernels: the code of each thread, or PTX of a generation.
+fn gpu_listing(kernels: &GpuProgram, wanted: Option<Listing>, sm: u32) -> Result<String, Error> {
     match wanted {
         None => Ok(kernels.to_string()),
-        Some(Listing::Assembly) => {
-            let sm = sms.first().copied().unwrap_or_default();
-            Ok(compile_ptx(kernels, "kernel", &Target::cuda(sm)?)?.text)
-        }
+        Some(Listing::Assembly) => Ok(compile_ptx(kernels, "kernel", &Target::cuda(sm)?)?.text),
         Some(_) => Err(Error::Usage(
             "with `--target cuda`, `--loops` shows loops and `--asm` shows PTX".into(),
         )),

@@ -10,7 +10,7 @@ use ansc_tuner::title::title;
 use super::show::counted;
 use super::{import_options, print_json};
 use crate::Error;
-use crate::choice::{Aim, Schedules};
+use crate::choice::Schedules;
 use crate::cli::Sketches;
 use crate::pipeline::{self, Options, Subgraph};
 
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Sketches) -> Result<(), Error> {
 
 /// Those of the rules for a CPU; for a GPU all that there are.
 fn sketches(schedules: &Schedules, compute: &Compute) -> Vec<Sketch> {
-    if schedules.aim == Aim::Cpu {
+    if schedules.aim.is_cpu() {
         return Space::cpu(schedules.threads).sketches(ansc_sketch::lower("subgraph", compute));
     }
     let constant = vec![false; compute.inputs.len()];

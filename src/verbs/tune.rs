@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::show::counted;
 use super::{compile_options, print_as, print_json};
 use crate::Error;
-use crate::cli::{PrecisionOf, Tune, Tuned};
+use crate::cli::{Device, PrecisionOf, Tune, Tuned};
 use crate::pipeline::Options;
 use crate::quantize::asked;
 use crate::search::{Asked, Place};
@@ -103,8 +103,8 @@ fn next(args: &Tune, model: &Path, records: &Path) -> String {
         option("--value", format!("{name}={value}"));
     }
     let machine = &args.machine;
-    if machine.target != "cpu" {
-        option("--target", machine.target.clone());
+    if machine.target != Device::Cpu {
+        option("--target", machine.target.to_string());
     }
     if !machine.sms.is_empty() {
         option("--sm", joined(&machine.sms, ","));

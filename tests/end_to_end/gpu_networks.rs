@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ansc::choice::Aim;
+use ansc::choice::{Aim, Gpus};
 use ansc::compare::Difference;
 use ansc::inputs::{self, Seed};
 use ansc::pipeline::{self, Options, Silent};
@@ -29,7 +29,6 @@ use ansc_graph::{Graph, interp};
 use ansc_models::{Generator, Scale};
 use ansc_runtime::{DType, Model, Precision, Tensor};
 use ansc_sketch::exec::{self, Blocks, Watched};
-use ansc_sketch::gpu::GpuLimits;
 use rayon::prelude::*;
 
 type Failure = Box<dyn std::error::Error>;
@@ -108,8 +107,7 @@ fn written(generator: &Generator, folder: &Path, scale: Scale) -> Result<PathBuf
 
 fn options(import: ImportOptions, aim: Aim, precision: Precision) -> Result<Options, Failure> {
     let mut options = Options::new(import, Target::native()?);
-    options.schedules.aim_at(aim, &SMS);
-    options.sms = SMS.to_vec();
+    options.schedules.aim_at(aim);
     options.precision.model = precision;
     Ok(options)
 }
@@ -123,7 +121,7 @@ fn assembled(
 ) -> Result<(usize, Option<usize>), Failure> {
     let model = written(generator, folder, scale())?;
     let artifact = model.with_extension("ansc");
-    let options = options(ImportOptions::default(), Aim::Gpu(GpuLimits::of(&SMS)), precision)?;
+    let options = options(ImportOptions::default(), Aim::Gpu(Gpus::of(&SMS)), precision)?;
     pipeline::compile(&model, &artifact, &options, &Silent)?;
     let code = Model::read_gpu_code(&artifact)?.ok_or("an artifact without GPU code")?;
     let (mut kernels, mut registers) = (0, None);
@@ -208,7 +206,7 @@ fn difference(
     let model = written(generator, folder, Scale::Reduced)?;
     let artifact = model.with_extension("form.ansc");
     let import = reduced(generator);
-    let options = options(import.clone(), Aim::GpuOnCpu(GpuLimits::of(&SMS)), precision)?;
+    let options = options(import.clone(), Aim::GpuOnCpu(Gpus::of(&SMS)), precision)?;
     pipeline::compile(&model, &artifact, &options, &Silent)?;
     let loaded = Model::load(&artifact)?;
     let inputs = inputs::for_model(&loaded, Seed(1)).unwrap();
@@ -251,8 +249,9 @@ fn schedules_of_tf32_compute_the_same_on_a_cpu() {
 /// Some thread blocks of every kernel of a model in full size.
 fn watched(generator: &Generator, folder: &Path, precision: Precision) -> Result<Watched, Failure> {
     let model = written(generator, folder, scale())?;
-    let limits = GpuLimits::of(&SMS);
-    let options = options(ImportOptions::default(), Aim::Gpu(limits.clone()), precision)?;
+    let gpus = Gpus::of(&SMS);
+    let limits = gpus.limits().clone();
+    let options = options(ImportOptions::default(), Aim::Gpu(gpus), precision)?;
     let subgraphs = pipeline::subgraphs(&model, &options)?;
     let each = subgraphs.par_iter().map(|subgraph| {
         let constant = vec![false; subgraph.compute.inputs.len()];

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ansc::choice::Aim;
+use ansc::choice::{Aim, Gpus};
 use ansc::pipeline::{self, Options, Silent};
 use ansc_codegen::Target;
 use ansc_frontend::ImportOptions;
@@ -47,11 +47,14 @@ struct Case {
     outputs: Vec<Tensor>,
 }
 
+/// A generation without units for matrices.
+const SM: u32 = 70;
+
 /// The schedules that are tested: those of a CPU, or with `ANSC_SUITE=gpu` those of a GPU, in their
 /// form for a CPU.
 fn aim() -> Aim {
     match std::env::var("ANSC_SUITE").as_deref() {
-        Ok("gpu") => Aim::GpuOnCpu(GpuLimits::default()),
+        Ok("gpu") => Aim::GpuOnCpu(Gpus::of(&[SM])),
         _ => Aim::Cpu,
     }
 }
@@ -133,11 +136,11 @@ fn compile(case: &Case, artifact: &Path) -> Result<bool, String> {
 fn compile_with(case: &Case, import: ImportOptions, artifact: &Path) -> Result<(), String> {
     let target = Target::native().map_err(|e| e.to_string())?;
     let mut options = Options::new(import, target);
-    options.schedules.aim = aim();
+    options.schedules.aim_at(aim());
     let report = pipeline::compile(&case.model, artifact, &options, &Silent);
     report.map_err(|e| format!("compile: {e}"))?;
-    match options.schedules.aim.gpu() {
-        Some(limits) => watch_for_races(case, options.import, limits),
+    match options.schedules.aim.gpus() {
+        Some(gpus) => watch_for_races(case, options.import, gpus.limits()),
         None => Ok(()),
     }
 }

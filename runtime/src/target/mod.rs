@@ -63,7 +63,7 @@ pub enum TargetError {
 
 /// Checks that this machine can run code for `target`.
 pub fn check(target: &TargetInfo) -> Result<(), TargetError> {
-    if is_gpu(target) {
+    if target.gpus().is_some() {
         let needed = target.cpu.clone();
         return cuda::open().map(drop).map_err(|source| TargetError::Gpu { needed, source });
     }
@@ -119,11 +119,6 @@ fn base() -> &'static str {
     let runs = |features: &[&str]| features.iter().all(|f| lacks(f).is_none());
     let levels = X86_LEVELS.iter().take_while(|(_, features)| runs(features));
     levels.last().map_or("x86-64", |(name, _)| name)
-}
-
-/// Whether the code is for a GPU.
-pub(crate) fn is_gpu(target: &TargetInfo) -> bool {
-    target.triple.starts_with("nvptx64")
 }
 
 fn is_this_machine(triple: &str) -> bool {

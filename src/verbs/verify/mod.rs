@@ -14,13 +14,12 @@ use ansc_graph::{Graph, interp};
 use ansc_runtime::manifest::{Port, Size, Specialisation};
 use ansc_runtime::{Model, Session, SessionError, SessionOptions, Tensor};
 use ansc_sketch::algorithm::Sums;
-use ansc_sketch::gpu::GpuLimits;
 use serde::Serialize;
 
 use super::{given, import_options, print_json, sizes};
 use crate::Error;
 use crate::assemble::Expose;
-use crate::choice::Aim;
+use crate::choice::{Aim, Gpus};
 use crate::cli::{self, Against, Specialise, Verify};
 use crate::compare::Difference;
 use crate::folder::{self, Folder};
@@ -475,11 +474,9 @@ fn every_kernel(
     if model.manifest().accurate {
         options.schedules.sums = Sums::Direct;
     }
-    let gpus = &model.manifest().target;
-    if gpus.triple.starts_with("nvptx64") {
-        let known = Target::sms().filter(|sm| gpus.cpu.split(',').any(|n| n == format!("sm_{sm}")));
-        options.sms = known.collect();
-        options.schedules.aim_at(Aim::Gpu(GpuLimits::of(&options.sms)), &options.sms);
+    if let Some(sms) = model.manifest().target.gpus() {
+        let known: Vec<u32> = Target::sms().filter(|sm| sms.contains(sm)).collect();
+        options.schedules.aim_at(Aim::Gpu(Gpus::of(&known)));
     }
     let directory = tempfile::tempdir().map_err(|e| Error::file(&args.artifact, e))?;
     let path = directory.path().join("exposed.ansc");

@@ -36,11 +36,7 @@ impl Model {
         let manifest = Manifest {
             compiler: "test".into(),
             model: Provenance { name: "test".into(), sha256: String::new() },
-            target: TargetInfo {
-                triple: "nvptx64-nvidia-cuda".into(),
-                cpu: "sm_80".into(),
-                features: vec![],
-            },
+            target: TargetInfo::of_gpus(&[80]),
             weight_bytes: 0,
             accurate: false,
             precision: Default::default(),
