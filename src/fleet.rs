@@ -1,6 +1,6 @@
-//! Measuring on other machines: options of the command line to a tuner's measurer, and to a worker.
+//! Measuring on other machines: from options to a tuner's measurer, and to a worker.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,26 +16,44 @@ use ansc_tuner::tune::TuneError;
 use crate::Error;
 use crate::candidate::offline;
 use crate::choice::{Aim, Gpus, Schedules, gpu_name, target_name};
-use crate::cli;
 use crate::search::{self, Device, Interrupt, Measuring};
 
-/// The environment's word for a token, which a command line would show to everybody.
-const TOKEN: &str = "ANSC_FLEET_TOKEN";
+/// Measuring on a fleet in place of this machine.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub access: Access,
+    /// Cores of the machines that measure; if nothing is said, those of this machine.
+    pub cores: Option<usize>,
+    /// The name of the GPU that measures; if nothing is said, that of this machine.
+    pub gpu: Option<String>,
+    /// How long workers of this kind of machine are waited for.
+    pub patience: Duration,
+}
 
-fn connect(server: &cli::Server) -> Result<Road, Error> {
-    let url = server.fleet.clone().ok_or_else(|| {
-        let text = "which fleet? name its server with --fleet nats://HOST:4222";
-        Error::Usage(text.into())
-    })?;
-    let access = Access {
-        url,
-        token: server.fleet_token.clone().or_else(|| std::env::var(TOKEN).ok()),
-        nkey: server.fleet_nkey.clone(),
-        creds: server.fleet_creds.clone(),
-        ca: server.fleet_tlsca.clone(),
-        certificate: server.fleet_tlscert.clone().zip(server.fleet_tlskey.clone()),
-    };
-    let road = Runtime::new().and_then(|runtime| Road::connect(&runtime, &access));
+/// Measuring for others.
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub access: Access,
+    /// The CPU that is compiled for, by its name.
+    pub target_cpu: String,
+    /// On the GPU of this machine, in place of its CPU.
+    pub on_gpu: bool,
+    /// Threads that run a candidate; 0 takes all cores.
+    pub threads: usize,
+    /// The name of this machine in records, if it is not its host name.
+    pub name: Option<String>,
+    /// The file that stands for the device, if it is not the usual one.
+    pub lease: Option<PathBuf>,
+    /// Candidates that it takes at a time, at most.
+    pub at_once: usize,
+    /// If the server hears nothing of a candidate for so long, another worker gets it.
+    pub silence: Duration,
+    /// A file that gets a line of JSON for each answer that the server has kept.
+    pub log: Option<PathBuf>,
+}
+
+fn connect(access: &Access) -> Result<Road, Error> {
+    let road = Runtime::new().and_then(|runtime| Road::connect(&runtime, access));
     Ok(road.map_err(MeasureError::from).map_err(TuneError::from)?)
 }
 
@@ -81,13 +99,13 @@ fn gpu(device: Device, given: Option<&String>) -> Result<String, Error> {
 
 /// The measurer on a fleet, for a tuner or a data set that is kept in `beside`.
 pub fn measurer(
-    args: &cli::Fleet,
+    options: &Options,
     target: &Target,
     how: &Measuring<'_>,
     beside: &Path,
 ) -> Result<FleetMeasurer, Error> {
-    let cores = args.fleet_cores.unwrap_or_else(ansc_runtime::pool::cores);
-    let gpu = gpu(how.device, args.fleet_gpu.as_ref())?;
+    let cores = options.cores.unwrap_or_else(ansc_runtime::pool::cores);
+    let gpu = gpu(how.device, options.gpu.as_ref())?;
     let nothing = WorkerCommand { program: "".into(), args: vec![] };
     let usual = LocalOptions::new(nothing, how.threads);
     let wanted = Wanted {
@@ -100,36 +118,36 @@ pub fn measurer(
             seconds: how.seconds.unwrap_or(usual.seconds),
         },
         machine: host_name(),
-        patience: args.fleet_patience,
+        patience: options.patience,
         tell: tell("fleet"),
     };
-    let road = connect(&args.server)?;
+    let road = connect(&options.access)?;
     let identity = Identity::take(beside);
     let measurer = identity.and_then(|identity| FleetMeasurer::new(&road, identity, wanted));
     Ok(measurer.map_err(MeasureError::from).map_err(TuneError::from)?)
 }
 
 /// Looks at a fleet.
-pub fn status(server: &cli::Server) -> Result<Status, Error> {
-    let status = ansc_tuner::fleet::status(&connect(server)?);
+pub fn status(access: &Access) -> Result<Status, Error> {
+    let status = ansc_tuner::fleet::status(&connect(access)?);
     Ok(status.map_err(MeasureError::from).map_err(TuneError::from)?)
 }
 
 /// Measures for others until it is interrupted.
-pub fn work(args: &cli::Worker) -> Result<Served, Error> {
-    let target = Target::parse(&args.machine.target_cpu)?;
-    let (device, station) = station(args, &target)?;
-    let mut worker = search::worker_command(device, &args.machine.target_cpu)?;
+pub fn work(options: &Work) -> Result<Served, Error> {
+    let target = Target::parse(&options.target_cpu)?;
+    let (device, station) = station(options, &target)?;
+    let mut worker = search::worker_command(device, &options.target_cpu)?;
     let tell = station.tell.clone();
     if device == Device::Cpu && offline::is_permitted() {
         worker.args.push("--offline".into());
     } else {
         tell("candidates run with the network of this machine, which could not be taken from them");
     }
-    let road = connect(&args.server)?;
+    let road = connect(&options.access)?;
     let interrupt = Interrupt::new();
-    let options = LocalOptions {
-        builders: search::threads(args.threads),
+    let usual = LocalOptions {
+        builders: search::threads(options.threads),
         ..LocalOptions::new(worker, station.kind.threads)
     };
     let make = |how: &How| -> Result<Box<dyn Measurer>, MeasureError> {
@@ -138,7 +156,7 @@ pub fn work(args: &cli::Worker) -> Result<Served, Error> {
             build_limit: Duration::from_secs_f64(how.build_seconds),
             run_limit: Duration::from_secs_f64(how.run_seconds),
             seconds: how.seconds,
-            ..options.clone()
+            ..usual.clone()
         };
         Ok(Box::new(LocalMeasurer::new(options)?))
     };
@@ -147,21 +165,17 @@ pub fn work(args: &cli::Worker) -> Result<Served, Error> {
     Ok(served.map_err(TuneError::from)?)
 }
 
-fn station(args: &cli::Worker, target: &Target) -> Result<(Device, Station), Error> {
+fn station(options: &Work, target: &Target) -> Result<(Device, Station), Error> {
     let mut schedules = Schedules::untuned(target);
-    let device = match args.machine.target {
-        cli::Device::Cpu => Device::Cpu,
-        cli::Device::Cuda => {
+    let device = match options.on_gpu {
+        false => Device::Cpu,
+        true => {
             let sm = Device::of_this_machine()?;
             schedules.aim_at(Aim::Gpu(Gpus::of(&[sm])));
             Device::Gpu { sm }
         }
-        other @ cli::Device::CudaOnCpu => {
-            let text = format!("workers are for `--target cpu` or `--target cuda`, not `{other}`");
-            return Err(Error::Usage(text));
-        }
     };
-    let threads = device.threads(args.threads);
+    let threads = device.threads(options.threads);
     let name = match device {
         Device::Cpu => "cpu",
         Device::Gpu { .. } => "gpu",
@@ -171,11 +185,11 @@ fn station(args: &cli::Worker, target: &Target) -> Result<(Device, Station), Err
     let station = Station {
         kind: kind(target, device, threads, cores, &gpu(device, None)?),
         machine: schedules.machine,
-        name: args.name.clone().unwrap_or_else(host_name),
-        lease: Some(args.lease.clone().unwrap_or(lease)),
-        patience: args.silence,
-        most: args.at_once,
-        log: args.log.clone(),
+        name: options.name.clone().unwrap_or_else(host_name),
+        lease: Some(options.lease.clone().unwrap_or(lease)),
+        patience: options.silence,
+        most: options.at_once,
+        log: options.log.clone(),
         tell: tell("worker"),
     };
     Ok((device, station))

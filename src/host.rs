@@ -14,7 +14,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Error;
-use crate::cli::Command;
 
 /// An object that the command would print.
 pub enum Report {
@@ -40,9 +39,9 @@ thread_local! {
 /// path of the program that runs.
 static PROGRAM: OnceLock<WorkerCommand> = OnceLock::new();
 
-/// Runs a verb on this thread for a program of another kind.
-pub fn run(host: Host, command: Command) -> Result<(), Error> {
-    /// Takes the host away again, also if the verb panics.
+/// Does something on this thread, such as to run a verb, for a program of another kind.
+pub fn run<T>(host: Host, act: impl FnOnce() -> T) -> T {
+    /// Takes the host away again, also after a panic.
     struct End;
     impl Drop for End {
         fn drop(&mut self) {
@@ -51,7 +50,7 @@ pub fn run(host: Host, command: Command) -> Result<(), Error> {
     }
     HOST.set(Some(host));
     let _end = End;
-    crate::verbs::run(command)
+    act()
 }
 
 /// Says once how this compiler is started: a program, and arguments that the verb comes after.

@@ -1,7 +1,7 @@
 //! Training cost models on a data set, and judging them by the tasks that they did not see.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,12 +16,29 @@ use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Error;
-use crate::cli::Train;
 
 /// Held out where nobody divided the data set.
 const HELD_OUT: f64 = 0.2;
 /// Candidates that are scored to tell how long that takes.
 const TIMED: usize = 1000;
+
+/// The models to train, and the data.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The folder of a data set.
+    pub dataset: PathBuf,
+    pub models: Vec<Kind>,
+    /// Where the first model goes, trained with the first seed.
+    pub output: Option<PathBuf>,
+    /// Trainings of each model, with one seed after the other.
+    pub seeds: u64,
+    /// The first seed.
+    pub seed: u64,
+    /// The machine that the model is for; the first of the data set, if none is named.
+    pub platform: Option<String>,
+    /// Shares of the target's traces with labels; a row for each.
+    pub labels: Vec<f64>,
+}
 
 /// How one model did.
 #[derive(Clone, Debug, Serialize)]
@@ -71,30 +88,30 @@ pub struct Begun<'a> {
     pub all: usize,
 }
 
-/// Trains what the arguments ask for. `watch` is told of each training that begins.
-pub fn train(args: &Train, watch: &dyn Fn(Begun)) -> Result<Report, Error> {
-    let dataset = Dataset::open(&args.dataset)?;
-    let data = Data::new(&dataset, args)?;
+/// Trains what the options ask for. `watch` is told of each training that begins.
+pub fn train(options: &Options, watch: &dyn Fn(Begun)) -> Result<Report, Error> {
+    let dataset = Dataset::open(&options.dataset)?;
+    let data = Data::new(&dataset, options)?;
     let mut rows: Vec<Row> = vec![];
-    let variants = variants(&args.models, data.platforms.len());
-    let (mut done, all) = (0, variants.len() * args.seeds as usize * args.labels.len());
+    let variants = variants(&options.models, data.platforms.len());
+    let (mut done, all) = (0, variants.len() * options.seeds as usize * options.labels.len());
     for variant in variants {
         let mut of_shares: Vec<Row> =
-            args.labels.iter().map(|share| Row::new(variant.name, *share)).collect();
-        for seed in (args.seed..).take(args.seeds as usize) {
+            options.labels.iter().map(|share| Row::new(variant.name, *share)).collect();
+        for seed in (options.seed..).take(options.seeds as usize) {
             let known = data.learned_elsewhere(&variant, seed);
             for (place, row) in of_shares.iter_mut().enumerate() {
                 watch(Begun { row, seed, done, all });
                 done += 1;
                 let model = data.judge(&variant, seed, known.as_ref(), row)?;
-                let is_first = rows.is_empty() && place == 0 && seed == args.seed;
-                if let Some(output) = args.output.as_ref().filter(|_| is_first) {
+                let is_first = rows.is_empty() && place == 0 && seed == options.seed;
+                if let Some(output) = options.output.as_ref().filter(|_| is_first) {
                     let trained = Trained { seed, ..data.trained.clone() };
                     file::save(&*model, &trained, output).map_err(|e| Error::file(output, e))?;
                 }
             }
         }
-        of_shares.iter_mut().for_each(|row| row.train_seconds /= args.seeds as f64);
+        of_shares.iter_mut().for_each(|row| row.train_seconds /= options.seeds as f64);
         rows.extend(of_shares);
     }
     let Parted { test, rivals, .. } = data.of(Needs::Trace);
@@ -190,8 +207,8 @@ struct Data {
 }
 
 impl Data {
-    fn new(dataset: &Dataset, args: &Train) -> Result<Data, Error> {
-        let platforms = platforms(dataset, args.platform.as_deref())?;
+    fn new(dataset: &Dataset, options: &Options) -> Result<Data, Error> {
+        let platforms = platforms(dataset, options.platform.as_deref())?;
         let keys = dataset.keys()?;
         let entries: Vec<Entry> =
             keys.iter().map(|key| Ok(dataset.task(key)?.entry)).collect::<Result<_, Error>>()?;
@@ -199,7 +216,7 @@ impl Data {
             Some(split) => split,
             None => Split::of(&entries, &[], HELD_OUT, 0),
         };
-        let is_of_all = args.models.iter().any(|kind| is_of_all(*kind));
+        let is_of_all = options.models.iter().any(|kind| is_of_all(*kind));
         let part = |needs: Needs| -> Result<Parted, Error> {
             let is_own = needs == Needs::Program && !is_of_all;
             let asked = if is_own { &platforms[..1] } else { &platforms[..] };
@@ -217,16 +234,16 @@ impl Data {
             let rivals = test.iter().map(rivals).collect();
             Ok(Parted { train, test, rivals })
         };
-        let reads_programs = args.models.iter().any(|kind| kind.needs() == Needs::Program);
+        let reads_programs = options.models.iter().any(|kind| kind.needs() == Needs::Program);
         let programs = reads_programs.then(|| part(Needs::Program)).transpose()?;
         let traces = part(Needs::Trace)?;
         if traces.train.is_empty() || traces.test.iter().all(|t| t.samples.is_empty()) {
             let reason = "there are no labels to train on, or none to judge by; `ansc dataset collect` adds labels, \
                           `ansc dataset split` chooses what is held out";
-            return Err(Error::file(&args.dataset, reason));
+            return Err(Error::file(&options.dataset, reason));
         }
         let trained = Trained {
-            dataset: dataset_name(&args.dataset),
+            dataset: dataset_name(&options.dataset),
             tasks: split.train.len(),
             traces: traces.train.len(),
             platforms: platforms.iter().map(Platform::id).collect(),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ansc::error::{EXIT_MACHINE, EXIT_USAGE};
 use ansc::host::{self, Host, Report};
-use ansc::{Error, command_line};
+use ansc::{Error, command_line, verbs};
 use pyo3::prelude::*;
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ fn verb<'py>(
         let interrupted = interrupted.clone();
         move || {
             let report = Box::new(move |value| drop(sender.send(value)));
-            host::run(Host { report, interrupted }, command)
+            host::run(Host { report, interrupted }, || verbs::run(command))
         }
     };
     let thread = std::thread::Builder::new().name("ansc".into()).stack_size(STACK).spawn(run);

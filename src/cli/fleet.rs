@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ansc_tuner::fleet::Access;
 use clap::{Args, Subcommand};
 
-use super::Machine;
 use super::parse::{parse_count, parse_seconds, parse_threads};
+use super::{Device, Machine};
+use crate::{Error, fleet};
 
 /// How the server of a fleet is reached.
 #[derive(Args, Debug, Clone, Default)]
@@ -35,6 +37,30 @@ pub struct Server {
     pub fleet_tlskey: Option<PathBuf>,
 }
 
+/// The environment's word for a token, which a command line would show to everybody.
+const TOKEN: &str = "ANSC_FLEET_TOKEN";
+
+impl Server {
+    /// How the server is reached; an error if none is named.
+    pub fn access(&self) -> Result<Access, Error> {
+        self.named().ok_or_else(|| {
+            let text = "which fleet? name its server with --fleet nats://HOST:4222";
+            Error::Usage(text.into())
+        })
+    }
+
+    fn named(&self) -> Option<Access> {
+        Some(Access {
+            url: self.fleet.clone()?,
+            token: self.fleet_token.clone().or_else(|| std::env::var(TOKEN).ok()),
+            nkey: self.fleet_nkey.clone(),
+            creds: self.fleet_creds.clone(),
+            ca: self.fleet_tlsca.clone(),
+            certificate: self.fleet_tlscert.clone().zip(self.fleet_tlskey.clone()),
+        })
+    }
+}
+
 /// Measuring on a fleet in place of this machine.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Fleet {
@@ -50,6 +76,18 @@ pub struct Fleet {
     /// How long workers of this kind of machine are waited for
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = parse_seconds)]
     pub fleet_patience: Duration,
+}
+
+impl Fleet {
+    /// None if no server is named.
+    pub fn options(&self) -> Option<fleet::Options> {
+        Some(fleet::Options {
+            access: self.server.named()?,
+            cores: self.fleet_cores,
+            gpu: self.fleet_gpu.clone(),
+            patience: self.fleet_patience,
+        })
+    }
 }
 
 #[derive(Args, Debug)]
@@ -80,6 +118,31 @@ pub struct Worker {
     /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
+}
+
+impl Worker {
+    pub fn options(&self) -> Result<fleet::Work, Error> {
+        let on_gpu = match self.machine.target {
+            Device::Cpu => false,
+            Device::Cuda => true,
+            other @ Device::CudaOnCpu => {
+                let text =
+                    format!("workers are for `--target cpu` or `--target cuda`, not `{other}`");
+                return Err(Error::Usage(text));
+            }
+        };
+        Ok(fleet::Work {
+            access: self.server.access()?,
+            target_cpu: self.machine.target_cpu.clone(),
+            on_gpu,
+            threads: self.threads,
+            name: self.name.clone(),
+            lease: self.lease.clone(),
+            at_once: self.at_once,
+            silence: self.silence,
+            log: self.log.clone(),
+        })
+    }
 }
 
 #[derive(Args, Debug)]

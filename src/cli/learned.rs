@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use ansc_tuner::model;
 use clap::{Args, Subcommand};
 
-use super::parse::{cost_models, parse_count, parse_minutes, parse_share, parse_threads};
+use super::parse::{cost_models, minutes, parse_count, parse_minutes, parse_share, parse_threads};
+use crate::{dataset, train};
 
 #[derive(Args, Debug)]
 pub struct Dataset {
@@ -120,4 +121,35 @@ pub struct Train {
     /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
+}
+
+impl From<&Collect> for dataset::Collect {
+    fn from(args: &Collect) -> dataset::Collect {
+        dataset::Collect {
+            dataset: args.dataset.clone(),
+            workloads: args.workloads.clone(),
+            known: args.known,
+            operators: args.operators,
+            per_task: args.per_task,
+            seed: args.seed,
+            time: args.minutes.map(minutes),
+            threads: args.threads,
+            target_cpu: args.target_cpu.clone(),
+            cold_constants: args.cold_constants,
+        }
+    }
+}
+
+impl From<&Train> for train::Options {
+    fn from(args: &Train) -> train::Options {
+        train::Options {
+            dataset: args.dataset.clone(),
+            models: args.models.clone(),
+            output: args.output.clone(),
+            seeds: args.seeds,
+            seed: args.seed,
+            platform: args.platform.clone(),
+            labels: args.labels.clone(),
+        }
+    }
 }

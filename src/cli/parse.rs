@@ -188,6 +188,11 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// So many minutes, however few.
+pub(super) fn minutes(count: f64) -> Duration {
+    Duration::from_secs_f64(count.max(0.0) * 60.0)
+}
+
 pub(super) fn parse_minutes(text: &str) -> Result<f64, String> {
     let minutes = text.parse::<f64>().ok().filter(|m| m.is_finite() && *m >= 0.0);
     minutes.ok_or_else(|| format!("`{text}` is not a number of minutes such as 0.5 or 10"))

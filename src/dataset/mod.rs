@@ -1,9 +1,9 @@
-//! Data sets of measured traces: options of the command line to a run of the collector.
+//! Data sets of measured traces: from options to a run of the collector.
 
 mod operators;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ansc_codegen::Target;
@@ -13,7 +13,6 @@ use ansc_tuner::dataset::{Collected, Collector, Dataset, Entry, Platform, Refere
 use ansc_tuner::measure::Caches;
 
 use crate::choice::{Schedules, cold_target_name, target_name};
-use crate::cli::Collect;
 use crate::pipeline::{self, Options};
 use crate::search::{self, Device, Measuring, Place};
 use crate::{Error, lab};
@@ -23,13 +22,38 @@ const PER_ROUND: usize = 8;
 /// For timing one trace: labels tell what is far apart, and a data set needs many.
 const TIMING_SECONDS: f64 = 0.02;
 
-/// Collects what the arguments ask for.
-pub fn collect(args: &Collect, watch: &dyn Watch) -> Result<Collected, Error> {
-    let until = args.minutes.map(|m| Instant::now() + Duration::from_secs_f64(m * 60.0));
-    let target = Target::parse(&args.target_cpu)?;
-    let (dataset, entries) = tasks(args, &target)?;
-    let threads = search::threads(args.threads);
-    let (name, caches) = match args.cold_constants {
+/// The traces to make and to measure.
+#[derive(Clone, Debug)]
+pub struct Collect {
+    /// The folder of the data set, which is made if there is none.
+    pub dataset: PathBuf,
+    /// Generated workloads or models; all generated networks if there are none.
+    pub workloads: Vec<String>,
+    /// Only the traces that the data set has already.
+    pub known: bool,
+    /// Random operators as well, so many of them.
+    pub operators: usize,
+    /// Traces of a task at most.
+    pub per_task: usize,
+    /// The seed of all traces.
+    pub seed: u64,
+    /// When to stop, measured from the beginning.
+    pub time: Option<Duration>,
+    /// Threads that traces run on; 0 takes all cores.
+    pub threads: usize,
+    /// The CPU to compile for, by its name.
+    pub target_cpu: String,
+    /// Constants come from memory in every run.
+    pub cold_constants: bool,
+}
+
+/// Collects what the options ask for.
+pub fn collect(options: &Collect, place: Place<'_>, watch: &dyn Watch) -> Result<Collected, Error> {
+    let until = options.time.map(|time| Instant::now() + time);
+    let target = Target::parse(&options.target_cpu)?;
+    let (dataset, entries) = tasks(options, &target)?;
+    let threads = search::threads(options.threads);
+    let (name, caches) = match options.cold_constants {
         true => (cold_target_name(&target), Caches::ColdConstants),
         false => (target_name(&target), Caches::Warm),
     };
@@ -48,8 +72,7 @@ pub fn collect(args: &Collect, watch: &dyn Watch) -> Result<Collected, Error> {
         builders: None,
         seconds: Some(TIMING_SECONDS),
     };
-    let mut measurer =
-        place(args).measurer(&target, &measuring, &args.dataset.join(platform.id()))?;
+    let mut measurer = place.measurer(&target, &measuring, &options.dataset.join(platform.id()))?;
     let collector = Collector {
         dataset: &dataset,
         platform: &platform,
@@ -63,35 +86,25 @@ pub fn collect(args: &Collect, watch: &dyn Watch) -> Result<Collected, Error> {
     Ok(collector.collect(&entries)?)
 }
 
-#[cfg(feature = "fleet")]
-fn place(args: &Collect) -> Place<'_> {
-    Place::new(&args.target_cpu, &args.fleet)
-}
-
-#[cfg(not(feature = "fleet"))]
-fn place(args: &Collect) -> Place<'_> {
-    Place::Here { target_cpu: &args.target_cpu }
-}
-
-fn tasks(args: &Collect, target: &Target) -> Result<(Dataset, Vec<Entry>), Error> {
-    if args.known {
-        let dataset = Dataset::open(&args.dataset)?;
+fn tasks(options: &Collect, target: &Target) -> Result<(Dataset, Vec<Entry>), Error> {
+    if options.known {
+        let dataset = Dataset::open(&options.dataset)?;
         let entries = dataset.entries()?;
         return Ok((dataset, entries));
     }
-    let dataset = Dataset::open_or_create(&args.dataset, args.seed, args.per_task)?;
-    let entries = entries(args, target, &dataset.header().reference)?;
+    let dataset = Dataset::open_or_create(&options.dataset, options.seed, options.per_task)?;
+    let entries = entries(options, target, &dataset.header().reference)?;
     Ok((dataset, entries))
 }
 
 /// The distinct tasks of all workloads, as they are for the machine that traces are made for.
-fn entries(args: &Collect, target: &Target, reference: &Reference) -> Result<Vec<Entry>, Error> {
+fn entries(options: &Collect, target: &Target, reference: &Reference) -> Result<Vec<Entry>, Error> {
     let folder = tempfile::tempdir()
         .map_err(|e| Error::Machine(format!("a temporary folder cannot be made: {e}")))?;
     let networks = ansc_models::all().filter(|g| g.kind == ansc_models::Kind::Network);
-    let workloads: Vec<String> = match args.workloads.is_empty() {
+    let workloads: Vec<String> = match options.workloads.is_empty() {
         true => networks.map(|g| g.name.to_owned()).collect(),
-        false => args.workloads.clone(),
+        false => options.workloads.clone(),
     };
     let mut all = Entries { places: BTreeMap::new(), entries: vec![] };
     let machine = Machine::new(reference.vector_bytes, reference.registers);
@@ -104,9 +117,9 @@ fn entries(args: &Collect, target: &Target, reference: &Reference) -> Result<Vec
             std::fs::remove_file(&model).map_err(|e| Error::file(&model, e))?;
         }
     }
-    for number in 0..args.operators {
+    for number in 0..options.operators {
         let path = folder.path().join("operators.onnx");
-        let model = operators::random(args.seed, number as u64);
+        let model = operators::random(options.seed, number as u64);
         std::fs::write(&path, model.to_bytes()).map_err(|e| Error::file(&path, e))?;
         all.add(&path, target, &schedules)?;
     }

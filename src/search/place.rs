@@ -9,9 +9,9 @@ use ansc_tuner::tune::TuneError;
 
 use super::{Device, worker_command};
 use crate::Error;
-use crate::pipeline::Options;
 #[cfg(feature = "fleet")]
-use crate::{cli, fleet};
+use crate::fleet;
+use crate::pipeline::Options;
 
 /// Where candidates are measured.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ pub enum Place<'a> {
     Here { target_cpu: &'a str },
     /// On the machines of a fleet.
     #[cfg(feature = "fleet")]
-    Fleet(&'a cli::Fleet),
+    Fleet(&'a fleet::Options),
 }
 
 /// How candidates are measured.
@@ -39,11 +39,8 @@ pub struct Measuring<'a> {
 impl<'a> Place<'a> {
     /// A fleet if one is named, and this machine else.
     #[cfg(feature = "fleet")]
-    pub fn new(target_cpu: &'a str, fleet: &'a cli::Fleet) -> Place<'a> {
-        match fleet.server.fleet {
-            Some(_) => Place::Fleet(fleet),
-            None => Place::Here { target_cpu },
-        }
+    pub fn new(target_cpu: &'a str, fleet: Option<&'a fleet::Options>) -> Place<'a> {
+        fleet.map_or(Place::Here { target_cpu }, Place::Fleet)
     }
 
     pub(super) fn is_here(self) -> bool {
@@ -72,7 +69,7 @@ impl<'a> Place<'a> {
                 Ok(Box::new(local(usual, how)?))
             }
             #[cfg(feature = "fleet")]
-            Place::Fleet(args) => Ok(Box::new(fleet::measurer(args, target, how, beside)?)),
+            Place::Fleet(options) => Ok(Box::new(fleet::measurer(options, target, how, beside)?)),
         }
     }
 }

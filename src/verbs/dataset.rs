@@ -11,6 +11,7 @@ use serde_json::json;
 use super::print_json;
 use super::show::counted;
 use crate::cli::{self, Collect, DatasetAction};
+use crate::search::Place;
 use crate::{Error, dataset};
 
 pub(super) fn run(args: &cli::Dataset) -> Result<(), Error> {
@@ -26,7 +27,13 @@ pub(super) fn run(args: &cli::Dataset) -> Result<(), Error> {
 
 fn collect(args: &Collect, json: bool) -> Result<(), Error> {
     let bar = Bar::new(json);
-    let collected = dataset::collect(args, &bar)?;
+    #[cfg(feature = "fleet")]
+    let fleet = args.fleet.options();
+    #[cfg(feature = "fleet")]
+    let place = Place::new(&args.target_cpu, fleet.as_ref());
+    #[cfg(not(feature = "fleet"))]
+    let place = Place::Here { target_cpu: &args.target_cpu };
+    let collected = dataset::collect(&args.into(), place, &bar)?;
     bar.0.borrow().finish_and_clear();
     if json {
         print_json(&collected);

@@ -10,7 +10,7 @@ use crate::{Error, fleet};
 
 pub(super) fn run(args: &FleetVerb) -> Result<(), Error> {
     let FleetAction::Status { server } = &args.action;
-    let status = fleet::status(server)?;
+    let status = fleet::status(&server.access()?)?;
     if args.json {
         print_json(&status);
     } else {

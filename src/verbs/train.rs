@@ -23,7 +23,7 @@ pub(super) fn run(args: &Train) -> Result<(), Error> {
         bar.set_position(begun.done as u64);
         bar.set_message(format!("{}, seed {}", title(begun.row), begun.seed));
     };
-    let report = train::train(args, &watch)?;
+    let report = train::train(&args.into(), &watch)?;
     bar.finish_and_clear();
     if args.json {
         print_json(&report);

@@ -33,7 +33,13 @@ pub(super) fn run(args: &Tune) -> Result<(), Error> {
     let records = search::records_path(&args.tuned);
     let watch = Terminal::new(args.trials, say, &args.tuned);
     let how = (&args.search, &args.tuned);
-    let report = search::tune(&models, how, args.trials, place(args), &watch)?;
+    #[cfg(feature = "fleet")]
+    let fleet = args.fleet.options();
+    #[cfg(feature = "fleet")]
+    let place = Place::new(&args.machine.target_cpu, fleet.as_ref());
+    #[cfg(not(feature = "fleet"))]
+    let place = Place::Here { target_cpu: &args.machine.target_cpu };
+    let report = search::tune(&models, how, args.trials, place, &watch)?;
     watch.finish();
     if args.json || args.json_lines {
         print_json(&report);
@@ -58,16 +64,6 @@ fn asked(args: &Tune, model: &Path) -> Result<Options, Error> {
     asked::apply(model, &args.accuracy, &mut options)?;
     super::compile::aim(&args.machine, &mut options)?;
     Ok(options)
-}
-
-#[cfg(feature = "fleet")]
-fn place(args: &Tune) -> Place<'_> {
-    Place::new(&args.machine.target_cpu, &args.fleet)
-}
-
-#[cfg(not(feature = "fleet"))]
-fn place(args: &Tune) -> Place<'_> {
-    Place::Here { target_cpu: &args.machine.target_cpu }
 }
 
 /// The command that compiles what was tuned.

@@ -6,7 +6,7 @@ use crate::cli::Worker;
 use crate::{Error, fleet};
 
 pub(super) fn run(args: &Worker) -> Result<(), Error> {
-    let served = fleet::work(args)?;
+    let served = fleet::work(&args.options()?)?;
     if args.json {
         print_json(&served);
         return Ok(());
